@@ -1,0 +1,71 @@
+/* base.h -- memory by lifetime, and one way to fail. */
+#ifndef FLIN_BASE_H
+#define FLIN_BASE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What went wrong, in the user's words. line is 0 where no source line is to
+ * blame; help says what would be right, and may be empty. */
+typedef struct Error {
+    int code;                           /* enum ErrorCode */
+    int line;
+    char file[128];
+    char message[1024];
+    char help[512];
+} Error;
+
+enum ErrorCode { ERR_NONE, ERR_USER, ERR_MEMORY, ERR_LIMIT, ERR_INTERRUPT,
+                 ERR_DEVICE, ERR_INTERNAL };
+
+typedef struct ArenaBlock ArenaBlock;
+
+/* A compilation: its memory, its error, and what it may use up. Everything a
+ * pass allocates lives until ctx_free. */
+typedef struct Ctx {
+    ArenaBlock *block;
+    size_t used, limit;                 /* bytes; limit 0: none */
+    uint32_t max_nodes;                 /* a graph's size; 0: the default */
+    Error err;
+    jmp_buf *catch;
+    const char *file;                   /* the script, for messages; arena */
+    bool (*interrupted)(void *ud);      /* polled in long loops; may be NULL */
+    void *interrupt_ud;
+} Ctx;
+
+Ctx *ctx_new(void);                     /* NULL when memory is out */
+void ctx_free(Ctx *c);
+
+/* Zeroed memory that lives as long as the context; fails, never NULL. */
+void *ctx_alloc(Ctx *c, size_t bytes);
+void *ctx_grow(Ctx *c, void *old, size_t old_bytes, size_t new_bytes);
+char *ctx_string(Ctx *c, const char *s);
+char *ctx_format(Ctx *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Stop with an error that names a line (0: none). The first form sets no
+ * help; `help` may be NULL in the second. Both return to ctx_protect. */
+_Noreturn void fail(Ctx *c, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+_Noreturn void fail_help(Ctx *c, int line, const char *help,
+                         const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+_Noreturn void fail_code(Ctx *c, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Run f(c, ud); false, with c->err set, if it failed. May nest. */
+bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
+
+/* Fails with ERR_INTERRUPT once the host has asked for it. */
+void ctx_poll(Ctx *c);
+
+/* Text that grows in the arena. */
+typedef struct Buf { Ctx *ctx; char *s; size_t len, cap; } Buf;
+void buf_put(Buf *b, const char *s, size_t n);
+void buf_printf(Buf *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,49 @@
+/* call.h -- one call of a variant: sizes, and where each tensor lies. */
+#ifndef FLIN_CALL_H
+#define FLIN_CALL_H
+
+#include "ir.h"
+
+typedef enum DType { F32, BF16, F16, F64, NDTYPES } DType;
+int dtype_size(DType d);
+const char *dtype_name(DType d);        /* "float32" ... */
+
+/* A tensor as a call sees it: element strides for batch (or sequence), token
+ * and head, then one for each axis in the declared order (Input.order). An
+ * input without t has sb == st == 0. data == NULL: absent. */
+typedef struct View {
+    void *data;
+    DType dtype;
+    int heads;                          /* divides Call.heads */
+    int64_t sb, st, sh, sd[8];
+} View;
+
+/* A sequence: tokens [start, start + len) of batch entry b. */
+typedef struct Seq { int32_t b; int64_t start, len; } Seq;
+
+typedef struct Call {
+    int64_t nseq;
+    const Seq *seq;
+    int heads;                          /* HV: y and the states have these */
+    int32_t size[NAXES];                /* of the step graph's axes */
+    View in[MAX_INPUTS];
+    View s0[MAX_STATES];                /* data NULL: zero. sb: per sequence */
+    View s1[MAX_STATES];                /* data NULL: not wanted */
+    View out[MAX_OUTPUTS];              /* data NULL: not wanted */
+    int threads;                        /* 0: all */
+    bool (*interrupted)(void *ud);
+    void *interrupt_ud;
+} Call;
+
+double view_get(const View *v, int64_t at);
+void view_set(const View *v, int64_t at, double x);
+
+/* interp.c: the float64 step, one token after another: the truth. The graph
+ * is a step graph. Works in double whatever the dtypes. */
+void reference_run(Ctx *c, const Graph *step, const Call *call);
+
+/* The same interpreter on a chunk graph, in double: derivation without the
+ * numerics of a backend. */
+void interpret_chunks(Ctx *c, const Graph *chunk, const Call *call);
+
+#endif

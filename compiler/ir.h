@@ -1,0 +1,182 @@
+/* ir.h -- the graph: values with named axes.
+ *
+ * One type of graph serves twice. A **step graph** (chunk == 0) is what the
+ * user wrote, one token: `input` and `state` nodes, element-wise operations,
+ * contractions; roots are each state's next value and y. A **chunk graph**
+ * (chunk == C) is the same mathematics for C tokens at once: values gain the
+ * token axis i (rows; columns of a score matrix are j), `state` is the state
+ * as the chunk finds it, and the roots are y for all its tokens and the
+ * states as the chunk leaves them.
+ *
+ * A value's axes are a set; its canonical order, in which it is stored where
+ * nobody says otherwise, is by axis number: i, row ranks, j, column ranks,
+ * then the variant's own axes in the order in which they were declared.
+ * Operands broadcast by name, so an outer product is a `mul`.
+ *
+ * Making a node folds constants, applies the rules (rules.def), and shares
+ * equal nodes; hence node identity is equality. Operands always precede their
+ * users. References are indices: the array may move.
+ */
+#ifndef FLIN_IR_H
+#define FLIN_IR_H
+
+#include "base.h"
+
+typedef uint32_t Ref;                   /* a node; 0: absent */
+typedef uint32_t AxisSet;
+
+enum {
+    AX_I = 0,                           /* token in chunk, row */
+    AX_R = 1, NRANKS = 3,               /* rank axes of rows: 1 .. 3 */
+    AX_J = 4,                           /* token in chunk, column */
+    AX_RJ = 5,                          /* their twins in columns: 5 .. 7 */
+    AX_DIM = 8,                         /* the variant's axes from here */
+    NAXES = 32
+};
+#define AXIS(n) ((AxisSet)1 << (n))
+#define ROW_AXES ((AxisSet)0x0f)        /* i and the row ranks */
+#define COL_AXES ((AxisSet)0xf0)
+#define DIM_AXES ((AxisSet)~0xffu)
+
+enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64, MAX_NODES = 20000 };
+
+enum Op {
+#define ELEM(name, arity, traits, value, ga, gb, gc) OP_##name,
+#define OP(name, arity) OP_##name,
+#include "ops.def"
+    NOPS
+};
+
+enum Trait { COMM = 1, POS = 2, ELEMENTWISE = 4 };
+
+/* Node flags, each for the operations that ops.def names. */
+enum Flag { STRICT = 1, EXCLUSIVE = 2, REVERSE = 4, TRANS = 8,
+            WRAP = 16 };                /* scan: tile holds s mod 2 pi */
+
+typedef struct OpInfo {
+    const char *name;
+    uint8_t arity, traits;
+    const char *value;                  /* C text, element-wise only */
+    const char *grad[3];
+} OpInfo;
+extern const OpInfo op_info[NOPS];
+
+typedef struct Node {
+    uint8_t op, flags;
+    uint16_t index;
+    AxisSet axes;                       /* of the result */
+    AxisSet over;
+    Ref a[4];
+    double num;                         /* op num */
+    int32_t line;                       /* in the user's script; 0: none */
+    uint32_t states;                    /* states it depends on, a bit each */
+    uint8_t timed;                      /* differs from token to token */
+} Node;
+
+typedef struct Axis { char name[24]; int32_t size; } Axis; /* size 0: open */
+
+/* An argument. timed: it has axis t. Its memory order is `order` (axis
+ * numbers), behind [B, T, H] or, without t, behind [H]. */
+typedef struct Input {
+    char name[48], domain[24];          /* domain: "" or as the variant says */
+    bool timed;
+    AxisSet axes;
+    uint8_t order[8], rank;
+    int32_t line;
+    Ref node;
+} Input;
+
+typedef struct State {
+    char name[48];
+    AxisSet axes;
+    uint8_t order[8], rank;
+    int32_t line;
+    bool reverse;                       /* an adjoint: from the last chunk on */
+    Ref node, next;                     /* found, left behind */
+} State;
+
+/* A result: y is the first; a joint graph adds gradients. An output of axis i
+ * has a row for each token, stored [B, T, H, order...]. */
+typedef struct Output {
+    char name[48];
+    uint8_t order[8], rank;
+    Ref node;
+} Output;
+
+typedef struct Graph {
+    Ctx *ctx;
+    char name[64];
+    int chunk;                          /* 0: a step */
+    Node *n;
+    uint32_t len, cap;                  /* n[0] is unused */
+    Ref *hash;
+    uint32_t hash_cap;
+    Axis axis[NAXES];
+    int naxes;                          /* one past the last in use */
+    Input in[MAX_INPUTS];
+    int nin;
+    State st[MAX_STATES];
+    int nst;
+    Output out[MAX_OUTPUTS];            /* out[0]: y */
+    int nout;
+    int32_t line;                       /* stamped on new nodes */
+    char *note;                         /* why it is serial, or NULL */
+} Graph;
+
+Graph *graph_new(Ctx *c, const char *name, int chunk);
+
+/* Axis by name, declared if new. Fails when there are too many. */
+int graph_axis(Graph *g, const char *name);
+int graph_find_axis(const Graph *g, const char *name);  /* -1: none */
+
+/* Declare an argument or a state; `axes` as the user writes it, e.g. "t k",
+ * inputs with an optional ": domain". Returns its index. */
+int graph_input(Graph *g, const char *name, const char *axes);
+int graph_state(Graph *g, const char *name, const char *axes);
+int graph_output(Graph *g, const char *name, Ref node); /* canonical order */
+
+/* Makes (or finds) a node. Computes axes, states, timed, line. Checks what
+ * our own passes must respect with assert; users' mistakes are caught before
+ * (op1.. and dot below check and fail with the line). */
+Ref node_new(Graph *g, Node n);
+
+Ref num(Graph *g, double x);
+Ref op1(Graph *g, int op, Ref a);
+Ref op2(Graph *g, int op, Ref a, Ref b);
+Ref op3(Graph *g, int op, Ref a, Ref b, Ref c);
+Ref sum(Graph *g, Ref a, AxisSet over);
+Ref dot(Graph *g, Ref a, Ref b, AxisSet over);
+Ref dmask(Graph *g, Ref ga, Ref gb, int strict);
+/* With gates that lack the contracted axes, a dot times a dmask. */
+Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict);
+Ref select_at(Graph *g, Ref a, int axis, int index);
+Ref relabel(Graph *g, Ref a, int from, int to);
+Ref unary_axis(Graph *g, int op, Ref a, int axis, int to); /* rot90 dup .. */
+Ref cumsum(Graph *g, Ref a, int flags);
+Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags);
+
+/* A copy of n with operands replaced (and folded anew). */
+Ref node_copy(Graph *g, const Node *n, const Ref a[4]);
+
+static inline bool is_num(const Graph *g, Ref r, double x)
+{
+    return r && g->n[r].op == OP_num && g->n[r].num == x;
+}
+
+/* The axes as text ("k v"), the expression as the user would write it (cut
+ * at about 60 characters); both in the arena. */
+char *axes_text(const Graph *g, AxisSet s);
+char *expr_text(const Graph *g, Ref r);
+
+/* Marks in `live` (len bytes) every node that the roots need. */
+void graph_live(const Graph *g, uint8_t *live);
+
+/* Elements of a value when axis i has `rows` tokens (rows <= chunk). */
+int64_t axes_size(const Graph *g, AxisSet s);
+
+/* text.c: the documented text form. graph_parse reads what graph_print
+ * writes; a fault names the line. */
+void graph_print(const Graph *g, Buf *out);
+Graph *graph_parse(Ctx *c, const char *text);
+
+#endif

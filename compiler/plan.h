@@ -1,0 +1,62 @@
+/* plan.h -- what a backend executes: kernels, in order, over one graph.
+ *
+ * A plan is a graph and, for each kernel, the nodes it computes. A node that
+ * stands in two kernels is recomputed; one that a later kernel reads without
+ * computing it is **stored** by the first that has it, in a workspace tensor
+ * that has one tile a chunk. Loads and stores follow from that and are not
+ * written down. A `state` node read by another kernel than the one that
+ * carries it is stored as well: the state as each chunk finds it.
+ *
+ * Kinds: FORWARD walks a sequence's chunks carrying the states; REVERSE walks
+ * them backwards, carrying the adjoint states; TOKEN does all chunks at once
+ * and carries nothing. A step graph's plan has one FORWARD kernel with chunks
+ * of one token: the serial kernel, and the decode step.
+ */
+#ifndef FLIN_PLAN_H
+#define FLIN_PLAN_H
+
+#include "call.h"
+
+typedef enum KernelKind { K_TOKEN, K_FORWARD, K_REVERSE } KernelKind;
+
+/* Who computes a node on a machine with roles: SERIAL depends on the carried
+ * state and sits on the chain from chunk to chunk; AHEAD does not and may run
+ * a chunk early; LOAD comes from memory as it is. */
+typedef enum Role { R_LOAD, R_AHEAD, R_SERIAL } Role;
+
+typedef struct Kernel {
+    char name[32];
+    KernelKind kind;
+    uint32_t states;                    /* carried, a bit each */
+    Ref *node;                          /* computed, operands first */
+    int nnodes;
+    uint8_t *role;                      /* Role, beside node */
+    double bytes, flops;                /* per chunk and head, predicted */
+} Kernel;
+
+typedef struct Plan {
+    Graph *g;                           /* chunk graph, sizes known */
+    Kernel *kernel;
+    int nkernels;
+    uint8_t *stored;                    /* per node: kept between kernels */
+} Plan;
+
+/* derive.c: the chunk graph of a step graph for known sizes; or NULL, with
+ * step->note saying which term, on which line, breaks the chunk form. */
+Graph *derive(Graph *step, const int32_t size[NAXES], int chunk);
+
+/* plan.c: the simplest plan: one forward kernel that holds everything. For a
+ * step graph (sizes set), the serial one. */
+Plan *plan_simple(Graph *g);
+
+/* A plan as text, and back: graph_print's text, then for each kernel
+ *   kernel NAME forward|reverse|token : %3 %4 ...                      */
+void plan_print(const Plan *p, Buf *out);
+Plan *plan_parse(Ctx *c, const char *text);
+
+/* Sets roles, states, stored, bytes and flops from nodes. Fails on a plan
+ * that cannot run (a node nobody computes, a reverse kernel that needs what
+ * only later kernels make). */
+void plan_finish(Plan *p);
+
+#endif

@@ -155,6 +155,12 @@ Ref unary_axis(Graph *g, int op, Ref a, int axis, int to); /* rot90 dup .. */
 Ref cumsum(Graph *g, Ref a, int flags);
 Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags);
 
+Ref axis_size(Graph *g, int axis);      /* op size, or its num */
+
+/* The step graph for known sizes (indexed by its own axis numbers): `size`
+ * nodes become numbers. Shares nothing with g. */
+Graph *graph_sized(const Graph *g, const int32_t size[NAXES]);
+
 /* A copy of n with operands replaced (and folded anew). */
 Ref node_copy(Graph *g, const Node *n, const Ref a[4]);
 

@@ -1,0 +1,123 @@
+/* lang.h -- what the files of lang/ share. Only lang/ and repl/ see lua.h.
+ *
+ * Three kinds of userdata: a **value** (symbolic, while a step or a mask is
+ * traced), a **tensor** (numbers), a **variant** (a traced step and the plans
+ * made for it). Userdata is filled after its metatable is set.
+ */
+#ifndef FLIN_LANG_H
+#define FLIN_LANG_H
+
+#include <lua.h>
+#include <lauxlib.h>
+#include <lualib.h>
+
+#include "../compiler/plan.h"
+
+/* ---- tensors (tensor.c, files.c) ---- */
+
+enum { TENSOR_RANK = 8 };
+
+/* Strides count elements; element (x..) is at data + at + sum(x * stride).
+ * The store is shared between views and counted. */
+typedef struct Store { int refs; size_t bytes; void *data; } Store;
+typedef struct Tensor {
+    Store *store;
+    DType dtype;
+    int rank;
+    int64_t shape[TENSOR_RANK], stride[TENSOR_RANK], at;
+} Tensor;
+
+#define TENSOR_META "flin.tensor"
+#define VALUE_META "flin.value"
+#define VARIANT_META "flin.variant"
+
+Tensor *tensor_check(lua_State *L, int arg);
+Tensor *tensor_test(lua_State *L, int arg);          /* NULL: not one */
+/* Pushes a new zeroed row-major tensor. Lua error when memory is out. */
+Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape);
+void *tensor_data(const Tensor *t);                  /* element 0 */
+int64_t tensor_count(const Tensor *t);
+/* "[2, 7, 1, 16]" pushed as a string. */
+const char *tensor_shape_text(lua_State *L, const Tensor *t);
+/* The seeded generator behind flin.randn and v:check: xoshiro256**. */
+typedef struct Rng { uint64_t s[4]; } Rng;
+void rng_seed(Rng *r, uint64_t seed);
+double rng_uniform(Rng *r);                          /* [0, 1) */
+double rng_normal(Rng *r);
+
+void tensor_open(lua_State *L);     /* adds its functions to the flin table
+                                       on top of the stack, as do the others */
+
+/* ---- values and tracing (value.c) ---- */
+
+/* A trace in progress. Owned by the userdata at registry `owner`; every value
+ * holds that userdata alive by its first user value. `decide` is asked when
+ * ordinary Lua compares symbolic values (a < b; cond is the 0/1 node); NULL
+ * refuses with the line and a hint at flin.where. */
+typedef struct Tracer {
+    Ctx *ctx;
+    Graph *g;
+    bool (*decide)(struct Tracer *t, lua_State *L, Ref cond);
+    void *ud;
+    bool closed;                        /* values may no longer be used */
+} Tracer;
+typedef struct Value { Tracer *t; Ref r; } Value;
+
+Value *value_test(lua_State *L, int arg);
+/* Pushes a value; the owner userdata is at stack index `owner`. */
+void value_push(lua_State *L, int owner, Tracer *t, Ref r);
+/* The value, number or boolean at `arg` as a node of t's graph; a Lua error
+ * with the line if it is neither. */
+Ref value_arg(lua_State *L, Tracer *t, int arg);
+void value_open(lua_State *L);      /* flin.exp, flin.dot, ... */
+
+/* Runs f under ctx_protect and turns its error into a Lua error, in the shape
+ * of every flin error: "FILE:LINE: message", the source line with a caret
+ * where one is known, "  help: ...". */
+void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud);
+/* The line of the user's code that is running: innermost Lua function. */
+int current_line(lua_State *L);
+
+/* ---- variants (variant.c: build; run.c: calls; check.c) ---- */
+
+typedef struct PlanEntry PlanEntry;
+typedef struct Variant {
+    Ctx *ctx;
+    Graph *step;
+    PlanEntry *plans;                   /* by sizes, chunk, backend */
+} Variant;
+Variant *variant_check(lua_State *L, int arg);
+void variant_open(lua_State *L);    /* flin.variant */
+void run_methods(lua_State *L);     /* forward, reference, step, check into
+                                       the variant method table on top */
+
+/* ---- masks (mask.c) ---- */
+
+/* The variant definition table at `def` has a mask function: trace it, factor
+ * it, and write the step that computes it into t's graph (inputs, states,
+ * roots). Lua error if the mask does not factor. */
+void mask_trace(lua_State *L, int def, int owner, Tracer *t);
+void mask_open(lua_State *L);       /* flin.mask_report */
+
+/* ---- the sandbox (sandbox.c) ---- */
+
+typedef struct Limits {
+    uint64_t instructions;              /* Lua VM instructions; 0: none */
+    size_t memory;                      /* bytes of Lua memory; 0: none */
+    uint32_t nodes;                     /* of one graph; 0: the default */
+} Limits;
+/* Opens the libraries that a script may use. open_files: io and os too. */
+void sandbox_open(lua_State *L, const Limits *lim, bool open_files);
+/* Loads text (never bytecode) as a chunk; as luaL_loadbufferx. */
+int sandbox_load(lua_State *L, const char *s, size_t n, const char *name);
+
+/* The stdlib, embedded at build time: source of module `name`, or NULL. */
+const char *stdlib_source(const char *name, size_t *len);
+/* Names, in order; NULL ends. */
+const char *stdlib_name(int i);
+
+/* luaopen_flin: builds the flin table (open functions above, then
+ * stdlib/init.lua). */
+int luaopen_flin(lua_State *L);
+
+#endif

@@ -1,0 +1,176 @@
+# flin. `make demo` and `make test` also install what is missing.
+#
+#   make          build/flin, build/libflin.so, build/libflin.a
+#   make demo     build, then run examples/recall.lua (TEXT=path: on that text)
+#   make test     build, then run every test
+#   make asan     the same tests under AddressSanitizer and UBSan
+#   make fuzz     fuzz the scripts' and the files' readers (SECONDS=600)
+#   make bench-cpu   speed of the chunked forward pass
+#   make static   build/flin-static: Lua and GLPK linked in
+#   make install  to $(DESTDIR)$(PREFIX)
+#
+# GLPK=0 builds without GLPK.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+GLPK ?= 1
+SECONDS ?= 600
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CFLAGS ?= -O2 -g
+VERSION := 0.1.0
+SONAME := libflin.so.0
+
+LUA_PC := $(firstword $(foreach p,lua5.4 lua-5.4 lua54,\
+    $(shell pkg-config --exists $(p) 2>/dev/null && echo $(p))))
+ifneq ($(LUA_PC),)
+LUA_CFLAGS := $(shell pkg-config --cflags $(LUA_PC))
+LUA_LIBS := $(shell pkg-config --libs $(LUA_PC))
+else
+LUA_CFLAGS := -I/usr/include/lua5.4
+LUA_LIBS := -llua5.4
+endif
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+    -pedantic
+FLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -DFLIN_VERSION='"$(VERSION)"' \
+    -fPIC -fvisibility=hidden -pthread $(WARN) -I. $(LUA_CFLAGS) $(CFLAGS) \
+    $(SAN)
+LIBS = -Wl,--as-needed $(LUA_LIBS) -lm -ldl -lpthread
+ifeq ($(GLPK),0)
+FLAGS += -DFLIN_NO_GLPK
+else
+LIBS += -lglpk
+endif
+
+LIB_SRC := $(wildcard compiler/*.c lang/*.c backend/cpu/*.c backend/cuda/*.c)
+DEVICE := $(wildcard backend/cuda/device.cuh)
+STDLIB := $(sort $(wildcard stdlib/*.lua))
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
+    $(if $(DEVICE),$(BUILD)/device_cuh.o)
+REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c))
+UNIT := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c))
+CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/*.c))
+BENCH := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+FUZZ := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+
+# Sub-makes run in parallel unless the user has said how many.
+PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
+
+.PHONY: all build demo test tests asan fuzz fuzzers fuzz-build bench-cpu \
+    static install clean FORCE
+
+all:
+	@sh tools/setup.sh --check
+	@$(MAKE) --no-print-directory $(PARALLEL) build
+
+build: $(BUILD)/flin $(BUILD)/libflin.so $(BUILD)/libflin.a
+
+demo:
+	@sh tools/setup.sh
+	@$(MAKE) --no-print-directory $(PARALLEL) build
+	@$(BUILD)/flin examples/recall.lua $(TEXT)
+
+test:
+	@sh tools/setup.sh
+	@$(MAKE) --no-print-directory $(PARALLEL) tests
+	@BUILD=$(BUILD) CC="$(CC)" SAN="$(SAN)" MAKE="$(MAKE)" sh tests/run.sh
+
+tests: build $(UNIT) $(CUDA_TESTS) $(EXAMPLES)
+
+asan:
+	@$(MAKE) --no-print-directory test BUILD=build/asan CFLAGS="-O1 -g" \
+	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined \
+-fno-omit-frame-pointer"
+
+fuzzers: $(FUZZ)
+fuzz-build:
+	@$(MAKE) --no-print-directory $(PARALLEL) fuzzers BUILD=build/fuzz \
+	    CC=clang CFLAGS="-O1 -g" SAN="-fsanitize=fuzzer-no-link,address,\
+undefined -fno-sanitize-recover=undefined"
+fuzz: fuzz-build
+	@SECONDS=$(SECONDS) sh tests/fuzz/run.sh build/fuzz
+
+bench-cpu:
+	@sh tools/setup.sh
+	@$(MAKE) --no-print-directory $(PARALLEL) build $(BENCH)
+	@for b in $(BENCH); do $$b || exit 1; done
+
+# ---- what is built ----
+
+# Anything compiled depends on the flags it was compiled with.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' > $@
+
+ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
+$(BUILD)/%_avx512.o: FLAGS += -O3 -ffp-contract=fast -mavx512f -mavx512bw \
+    -mavx512dq -mavx512vl -mfma -mavx2 -mf16c -mprefer-vector-width=512
+$(BUILD)/%_avx2.o: FLAGS += -O3 -ffp-contract=fast -mavx2 -mfma -mf16c
+endif
+$(BUILD)/backend/cpu/%.o: FLAGS += -O3
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags
+	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/stdlib.c: $(STDLIB) stdlib tools/embed.sh
+	@mkdir -p $(@D)
+	@sh tools/embed.sh stdlib $(STDLIB) > $@
+$(BUILD)/device_cuh.c: $(DEVICE) tools/embed.sh
+	@mkdir -p $(@D)
+	@sh tools/embed.sh text device_cuh $(DEVICE) > $@
+
+$(BUILD)/flin: $(REPL_OBJ) $(LIB_OBJ)
+	$(CC) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/libflin.so: $(LIB_OBJ)
+	$(CC) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
+	@ln -sf libflin.so $(BUILD)/$(SONAME)
+# One object whose other names are local, so that a host meets only flin_*.
+$(BUILD)/libflin.a: $(LIB_OBJ)
+	@rm -f $@
+	ld -r -o $(BUILD)/all.o $^
+	objcopy --wildcard --keep-global-symbol='flin_*' \
+	    --keep-global-symbol=luaopen_flin $(BUILD)/all.o
+	ar rcs $@ $(BUILD)/all.o
+
+static: $(REPL_OBJ) $(LIB_OBJ)
+	$(CC) $(LDFLAGS) -o $(BUILD)/flin-static $^ -Wl,--as-needed \
+	    -Wl,-Bstatic $(LUA_LIBS) $(if $(filter 0,$(GLPK)),,\
+	    -lglpk -lcolamd -lamd -lsuitesparseconfig -lgmp -lz) \
+	    -Wl,-Bdynamic -lm -ldl -lpthread
+
+# Tests see the library's inside; an example only its header and library.
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
+$(BUILD)/tests/%: tests/%.c $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libflin.so
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(WARN) $(CFLAGS) $(SAN) -Ilang -MMD -MP -o $@ $< \
+	    -L$(BUILD) -lflin -Wl,-rpath,'$$ORIGIN/..' -lm
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
+	    $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/lua/5.4
+	install -m 755 $(BUILD)/flin $(DESTDIR)$(PREFIX)/bin/flin
+	install -m 644 lang/flin.h $(DESTDIR)$(PREFIX)/include/flin.h
+	install -m 644 $(BUILD)/libflin.a $(DESTDIR)$(PREFIX)/lib/libflin.a
+	install -m 755 $(BUILD)/libflin.so $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libflin.so
+	ln -sf ../../$(SONAME) $(DESTDIR)$(PREFIX)/lib/lua/5.4/flin.so
+	printf '%s\n' 'prefix=$(PREFIX)' 'Name: flin' 'Version: $(VERSION)' \
+	    'Description: linear-attention and state-space layers' \
+	    'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -lflin' \
+	    'Libs.private: $(LIBS)' \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/flin.pc
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(LIB_OBJ:.o=.d) $(REPL_OBJ:.o=.d) $(UNIT:=.d) $(BENCH:=.d) \
+    $(EXAMPLES:=.d) $(FUZZ:=.d)

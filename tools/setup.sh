@@ -1,0 +1,52 @@
+#!/bin/sh
+# setup.sh -- install what is missing (Debian and Ubuntu); --check only says
+# what is missing. Silent when nothing is.
+miss=
+have() { command -v "$1" >/dev/null 2>&1; }
+header() {
+    echo "#include <$1>" | ${CC:-cc} -E $2 -x c - >/dev/null 2>&1
+}
+
+have "${CC:-cc}" || miss="$miss gcc libc6-dev"
+have pkg-config || miss="$miss pkg-config"
+have objcopy || miss="$miss binutils"
+if have "${CC:-cc}"; then
+    header stdio.h || miss="$miss libc6-dev"
+    lua=$(pkg-config --cflags lua5.4 2>/dev/null ||
+          pkg-config --cflags lua-5.4 2>/dev/null ||
+          pkg-config --cflags lua54 2>/dev/null || echo -I/usr/include/lua5.4)
+    header lua.h "$lua" || miss="$miss liblua5.4-dev"
+    [ "$GLPK" = 0 ] || header glpk.h || miss="$miss libglpk-dev"
+else
+    miss="$miss liblua5.4-dev libglpk-dev"
+fi
+[ -z "$miss" ] && exit 0
+
+say="flin needs:$miss (Debian's names), and has not found them here."
+if [ "$1" = --check ]; then
+    echo "$say \`make test\` installs them, on Debian and Ubuntu." >&2
+    exit 1
+fi
+if ! have apt-get; then
+    echo "$say Please install them with this system's packages." >&2
+    exit 1
+fi
+if [ "$(id -u)" = 0 ]; then
+    root=
+elif have sudo && sudo -n true 2>/dev/null; then
+    root="sudo -n"
+else
+    echo "$say Please run: sudo apt-get install$miss" >&2
+    exit 1
+fi
+echo "installing$miss"
+log=$(mktemp)
+export DEBIAN_FRONTEND=noninteractive
+if ! { $root apt-get update && $root apt-get install -y \
+       --no-install-recommends $miss; } >"$log" 2>&1; then
+    tail -n 5 "$log" >&2
+    rm -f "$log"
+    echo "$say apt-get could not install them (above)." >&2
+    exit 1
+fi
+rm -f "$log"

@@ -1,0 +1,182 @@
+/* base.c -- arenas, errors, protected calls. */
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ArenaBlock {
+    ArenaBlock *next;
+    size_t used, size;
+    max_align_t data[];
+};
+
+enum { BLOCK = 64 * 1024 };
+
+Ctx *ctx_new(void)
+{
+    return calloc(1, sizeof(Ctx));
+}
+
+void ctx_free(Ctx *c)
+{
+    if (!c)
+        return;
+    for (ArenaBlock *b = c->block, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(c);
+}
+
+static void add_block(Ctx *c, size_t bytes)
+{
+    size_t size = bytes > BLOCK ? bytes : BLOCK;
+
+    if (c->limit && c->used + size > c->limit)
+        fail_code(c, ERR_LIMIT, "out of memory: the compilation needs more "
+                  "than its limit of %zu bytes", c->limit);
+    ArenaBlock *b = calloc(1, sizeof *b + size);
+    if (!b)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    b->size = size;
+    c->used += size;
+    b->next = c->block;
+    c->block = b;
+}
+
+void *ctx_alloc(Ctx *c, size_t bytes)
+{
+    size_t align = sizeof(max_align_t);
+
+    if (bytes > SIZE_MAX / 2)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    bytes = (bytes + align - 1) / align * align;
+    if (!c->block || c->block->size - c->block->used < bytes)
+        add_block(c, bytes);
+    void *p = (char *)c->block->data + c->block->used;
+    c->block->used += bytes;
+    return p;
+}
+
+void *ctx_grow(Ctx *c, void *old, size_t old_bytes, size_t new_bytes)
+{
+    void *p = ctx_alloc(c, new_bytes);
+
+    if (old_bytes)
+        memcpy(p, old, old_bytes);
+    return p;
+}
+
+char *ctx_string(Ctx *c, const char *s)
+{
+    size_t n = strlen(s) + 1;
+
+    return memcpy(ctx_alloc(c, n), s, n);
+}
+
+char *ctx_format(Ctx *c, const char *fmt, ...)
+{
+    va_list ap, again;
+
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *s = ctx_alloc(c, (size_t)n + 1);
+    vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}
+
+static _Noreturn void throw_error(Ctx *c, int code, int line)
+{
+    c->err.code = code;
+    c->err.line = line;
+    snprintf(c->err.file, sizeof c->err.file, "%s", c->file ? c->file : "");
+    if (!c->catch)
+        abort();                /* our bug: a pass ran outside ctx_protect */
+    longjmp(*c->catch, 1);
+}
+
+void fail(Ctx *c, int line, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(c->err.message, sizeof c->err.message, fmt, ap);
+    va_end(ap);
+    c->err.help[0] = 0;
+    throw_error(c, ERR_USER, line);
+}
+
+void fail_help(Ctx *c, int line, const char *help, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(c->err.message, sizeof c->err.message, fmt, ap);
+    va_end(ap);
+    snprintf(c->err.help, sizeof c->err.help, "%s", help ? help : "");
+    throw_error(c, ERR_USER, line);
+}
+
+void fail_code(Ctx *c, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(c->err.message, sizeof c->err.message, fmt, ap);
+    va_end(ap);
+    c->err.help[0] = 0;
+    throw_error(c, code, 0);
+}
+
+bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
+{
+    jmp_buf here, *outer = c->catch;
+
+    c->err.code = ERR_NONE;
+    c->catch = &here;
+    if (setjmp(here) == 0)
+        f(c, ud);
+    c->catch = outer;
+    return c->err.code == ERR_NONE;
+}
+
+void ctx_poll(Ctx *c)
+{
+    if (c->interrupted && c->interrupted(c->interrupt_ud))
+        fail_code(c, ERR_INTERRUPT, "interrupted");
+}
+
+void buf_put(Buf *b, const char *s, size_t n)
+{
+    if (b->len + n + 1 > b->cap) {
+        size_t cap = (b->len + n + 1) * 2 + 64;
+        b->s = ctx_grow(b->ctx, b->s, b->len, cap);
+        b->cap = cap;
+    }
+    memcpy(b->s + b->len, s, n);
+    b->len += n;
+    b->s[b->len] = 0;
+}
+
+void buf_printf(Buf *b, const char *fmt, ...)
+{
+    char small[256];
+    va_list ap, again;
+
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_end(ap);
+    if ((size_t)n < sizeof small) {
+        buf_put(b, small, (size_t)n);
+    } else {
+        char *s = ctx_alloc(b->ctx, (size_t)n + 1);
+        vsnprintf(s, (size_t)n + 1, fmt, again);
+        buf_put(b, s, (size_t)n);
+    }
+    va_end(again);
+}

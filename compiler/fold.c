@@ -1,0 +1,258 @@
+/* fold.c -- constants folded, rules applied: what making a node does first.
+ *
+ * Patterns are matched from their text: rows are short, and a table walked
+ * as text needs no state. Rows are bucketed by their first operation only.
+ */
+#include "fold.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Rule { const char *lhs, *rhs; } Rule;
+
+static const Rule rules[] = {
+#define RULE(lhs, rhs) { lhs, rhs },
+#include "rules.def"
+};
+enum { NRULES = sizeof rules / sizeof *rules };
+
+static double max_(double a, double b) { return a > b || a != a ? a : b; }
+static double min_(double a, double b) { return a < b || a != a ? a : b; }
+static double exp_(double a) { return exp(a); }
+static double log_(double a) { return log(a); }
+static double sqrt_(double a) { return sqrt(a); }
+static double rsqrt_(double a) { return 1 / sqrt(a); }
+static double abs_(double a) { return fabs(a); }
+static double sign_(double a) { return (a > 0) - (a < 0); }
+static double floor_(double a) { return floor(a); }
+static double sin_(double a) { return sin(a); }
+static double cos_(double a) { return cos(a); }
+static double tanh_(double a) { return tanh(a); }
+static double sigmoid_(double a) { return 1 / (1 + exp(-a)); }
+static double softplus_(double a)
+{
+    return max_(a, 0) + log1p(exp(-fabs(a)));
+}
+
+double elem_value(int op, double a, double b, double c)
+{
+    switch (op) {
+#define ELEM(name, arity, traits, value, ga, gb, gc) \
+    case OP_##name: return value;
+#include "ops.def"
+    }
+    return NAN;
+}
+
+/* ---- patterns ---- */
+
+typedef struct Match { Graph *g; Ref var[26]; } Match;
+
+static const char *skip_space(const char *p)
+{
+    while (*p == ' ')
+        p++;
+    return p;
+}
+
+static int op_named(const char *s, size_t n)
+{
+    for (int i = 0; i < NOPS; i++)
+        if (strlen(op_info[i].name) == n && !memcmp(op_info[i].name, s, n))
+            return i;
+    return OP_none;
+}
+
+/* Reads "(op"; leaves p behind the name. */
+static int read_op(const char **p)
+{
+    const char *s = *p + 1, *e = s;
+
+    while (*e && *e != ' ' && *e != ')')
+        e++;
+    *p = e;
+    return op_named(s, (size_t)(e - s));
+}
+
+static bool is_variable(const char *p)
+{
+    return *p >= 'a' && *p <= 'z';
+}
+
+/* One past the term at p. */
+static const char *term_end(const char *p)
+{
+    int depth = 0;
+
+    do {
+        if (*p == '(')
+            depth++;
+        if (*p == ')')
+            depth--;
+        p++;
+    } while (*p && (depth || (*p != ' ' && *p != ')')));
+    return p;
+}
+
+static bool match(Match *m, const char *p, Ref r);
+
+static bool match_args(Match *m, const char *p, const Ref *a, int n)
+{
+    for (int i = 0; i < n; i++) {
+        p = skip_space(p);
+        if (!match(m, p, a[i]))
+            return false;
+        p = term_end(p);
+    }
+    return true;
+}
+
+/* Both orders of a commutative node's operands. */
+static bool match_node(Match *m, const char *p, int op, const Ref *a)
+{
+    Match saved = *m;
+    int arity = op_info[op].arity;
+
+    if (match_args(m, p, a, arity))
+        return true;
+    *m = saved;
+    if (!(op_info[op].traits & COMM))
+        return false;
+    Ref swapped[2] = { a[1], a[0] };
+    return match_args(m, p, swapped, 2);
+}
+
+static bool match(Match *m, const char *p, Ref r)
+{
+    const Node *n = &m->g->n[r];
+
+    if (*p == '(') {
+        int op = read_op(&p);
+        return n->op == op && match_node(m, p, op, n->a);
+    }
+    if (!is_variable(p))
+        return n->op == OP_num && n->num == atof(p);
+    if ((*p == 'c' || *p == 'd') && n->op != OP_num)
+        return false;
+    if (m->var[*p - 'a'])
+        return m->var[*p - 'a'] == r;
+    m->var[*p - 'a'] = r;
+    return true;
+}
+
+static Ref build(Match *m, const char *p)
+{
+    if (*p == '(') {
+        Node n = { .op = (uint8_t)read_op(&p) };
+        for (int i = 0; i < op_info[n.op].arity; i++) {
+            p = skip_space(p);
+            n.a[i] = build(m, p);
+            p = term_end(p);
+        }
+        return node_new(m->g, n);
+    }
+    if (is_variable(p))
+        return m->var[*p - 'a'];
+    return num(m->g, atof(p));
+}
+
+/* Axes that the pattern's value would have; no node is made for it. */
+static AxisSet build_axes(const Match *m, const char *p)
+{
+    AxisSet s = 0;
+
+    for (; *p; p++)
+        if (is_variable(p) && (p[1] == ' ' || p[1] == ')' || !p[1]))
+            s |= m->g->n[m->var[*p - 'a']].axes;
+    return s;
+}
+
+static bool constant_operands(const Graph *g, const Node *n)
+{
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        if (g->n[n->a[i]].op != OP_num)
+            return false;
+    return true;
+}
+
+Ref fold(Graph *g, const Node *n)
+{
+    const Node *v = g->n;
+
+    if (constant_operands(g, n))
+        return num(g, elem_value(n->op, v[n->a[0]].num, v[n->a[1]].num,
+                                 v[n->a[2]].num));
+    for (int i = 0; i < NRULES; i++) {
+        Match m = { .g = g };
+        const char *p = rules[i].lhs;
+        if (read_op(&p) != n->op || !match_node(&m, p, n->op, n->a))
+            continue;
+        if (build_axes(&m, rules[i].rhs) == n->axes)
+            return build(&m, rules[i].rhs);
+    }
+    return 0;
+}
+
+/* ---- the rules themselves, tested ---- */
+
+/* Nodes times 16, plus each negation's depth; what is all numbers is one. */
+static int weight(const char *p, int depth)
+{
+    if (*p != '(')
+        return 16;
+    const char *end = term_end(p), *q = p;
+    bool constant = true;
+    for (const char *s = p; s < end; s++)
+        if (*s >= 'x' && *s <= 'z' && (s[1] == ' ' || s[1] == ')')
+            && (s[-1] == ' ' || s[-1] == '('))
+            constant = false;
+    if (constant)
+        return 16;
+    int op = read_op(&q), w = 16 + (op == OP_neg ? depth : 0);
+    for (int i = 0; i < op_info[op].arity; i++) {
+        q = skip_space(q);
+        w += weight(q, depth + 1);
+        q = term_end(q);
+    }
+    return w;
+}
+
+int fold_bad_rule(void)
+{
+    for (int i = 0; i < NRULES; i++) {
+        int l = weight(rules[i].lhs, 0), r = weight(rules[i].rhs, 0);
+        /* (div x c) becomes a product, which merges with others */
+        bool same = l == r && !strncmp(rules[i].lhs, "(div x c)", 9);
+        if (r >= l && !same)
+            return i;
+    }
+    return -1;
+}
+
+/* v: x y z c d */
+static double term_value(const char *p, const double v[5])
+{
+    if (*p == '(') {
+        double a[3] = { 0 };
+        int op = read_op(&p);
+        for (int i = 0; i < op_info[op].arity; i++) {
+            p = skip_space(p);
+            a[i] = term_value(p, v);
+            p = term_end(p);
+        }
+        return elem_value(op, a[0], a[1], a[2]);
+    }
+    if (is_variable(p))
+        return *p >= 'x' ? v[*p - 'x'] : v[3 + (*p - 'c')];
+    return atof(p);
+}
+
+bool fold_rule_values(int i, const double v[5], double side[2])
+{
+    if (i >= NRULES)
+        return false;
+    side[0] = term_value(rules[i].lhs, v);
+    side[1] = term_value(rules[i].rhs, v);
+    return true;
+}

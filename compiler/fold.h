@@ -1,0 +1,21 @@
+/* fold.h -- constants folded, rules applied: what making a node does first. */
+#ifndef FLIN_FOLD_H
+#define FLIN_FOLD_H
+
+#include "ir.h"
+
+/* The value of an element-wise operation on numbers. */
+double elem_value(int op, double a, double b, double c);
+
+/* The node that n (element-wise, operands in place, axes computed) is equal
+ * to, or 0 when it must be made. */
+Ref fold(Graph *g, const Node *n);
+
+/* Both sides of rule i for numbers x y z c d (so that a test can compare
+ * them); false when there are no more. */
+bool fold_rule_values(int i, const double v[5], double side[2]);
+
+/* The first rule that does not shrink, or -1. */
+int fold_bad_rule(void);
+
+#endif

@@ -1,0 +1,652 @@
+/* ir.c -- the graph: making nodes, their types, their text. */
+#include "fold.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+const OpInfo op_info[NOPS] = {
+#define ELEM(name, arity, traits, value, ga, gb, gc) \
+    [OP_##name] = { #name, arity, (traits) | ELEMENTWISE, #value, \
+                    { ga, gb, gc } },
+#define OP(name, arity) [OP_##name] = { #name, arity, 0, 0, { 0, 0, 0 } },
+#include "ops.def"
+};
+
+/* ---- axes, arguments, states ---- */
+
+Graph *graph_new(Ctx *c, const char *name, int chunk)
+{
+    Graph *g = ctx_alloc(c, sizeof *g);
+
+    g->ctx = c;
+    g->chunk = chunk;
+    snprintf(g->name, sizeof g->name, "%s", name);
+    g->cap = 64;
+    g->n = ctx_alloc(c, g->cap * sizeof *g->n);
+    g->len = 1;
+    g->hash_cap = 128;
+    g->hash = ctx_alloc(c, g->hash_cap * sizeof *g->hash);
+    g->naxes = AX_DIM;
+    strcpy(g->axis[AX_I].name, "i");
+    strcpy(g->axis[AX_J].name, "j");
+    g->axis[AX_I].size = g->axis[AX_J].size = chunk;
+    for (int i = 0; i < NRANKS; i++) {
+        snprintf(g->axis[AX_R + i].name, 24, "r%d", i + 1);
+        snprintf(g->axis[AX_RJ + i].name, 24, "s%d", i + 1);
+    }
+    return g;
+}
+
+int graph_find_axis(const Graph *g, const char *name)
+{
+    for (int i = AX_DIM; i < g->naxes; i++)
+        if (!strcmp(g->axis[i].name, name))
+            return i;
+    for (int i = 0; g->chunk && i < AX_DIM; i++)
+        if (!strcmp(g->axis[i].name, name))
+            return i;
+    return -1;
+}
+
+int graph_axis(Graph *g, const char *name)
+{
+    int at = graph_find_axis(g, name);
+
+    if (at >= 0)
+        return at;
+    if (g->naxes == NAXES)
+        fail(g->ctx, g->line, "axis '%s': more than %d axes in one variant",
+             name, NAXES - AX_DIM);
+    snprintf(g->axis[g->naxes].name, sizeof g->axis[0].name, "%s", name);
+    return g->naxes++;
+}
+
+/* The next word of *p in `word`; false at the end. */
+static bool next_word(const char **p, char *word, size_t size)
+{
+    size_t n = 0;
+
+    while (isspace((unsigned char)**p))
+        ++*p;
+    while (**p && !isspace((unsigned char)**p)) {
+        if (n + 1 < size)
+            word[n++] = **p;
+        ++*p;
+    }
+    word[n] = 0;
+    return n > 0;
+}
+
+static bool is_name(const char *s)
+{
+    if (!isalpha((unsigned char)*s) && *s != '_')
+        return false;
+    for (; *s; s++)
+        if (!isalnum((unsigned char)*s) && *s != '_')
+            return false;
+    return true;
+}
+
+/* Reads "t k v" up to a ':'. Sets *timed where there is a t. */
+static AxisSet read_axes(Graph *g, const char *what, const char *text,
+                         uint8_t *order, uint8_t *rank, bool *timed)
+{
+    char word[32];
+    AxisSet s = 0;
+
+    *timed = false;
+    while (next_word(&text, word, sizeof word)) {
+        if (!strcmp(word, "t")) {
+            if (*timed)
+                fail(g->ctx, g->line, "%s: axis 't' twice", what);
+            *timed = true;
+            continue;
+        }
+        if (!is_name(word) || strlen(word) > 20)
+            fail_help(g->ctx, g->line, "axes are names: \"t k\"",
+                      "%s: '%s' is not the name of an axis", what, word);
+        int ax = graph_axis(g, word);
+        if (s & AXIS(ax))
+            fail_help(g->ctx, g->line, "give the second one another name",
+                      "%s: axis '%s' twice", what, word);
+        if (*rank == 8)
+            fail(g->ctx, g->line, "%s: more than 8 axes", what);
+        s |= AXIS(ax);
+        order[(*rank)++] = (uint8_t)ax;
+    }
+    return s;
+}
+
+int graph_input(Graph *g, const char *name, const char *axes)
+{
+    if (g->nin == MAX_INPUTS)
+        fail(g->ctx, g->line, "input '%s': more than %d inputs", name,
+             MAX_INPUTS);
+    Input *in = &g->in[g->nin];
+    const char *colon = strchr(axes, ':');
+    char *list = ctx_string(g->ctx, axes);
+    if (colon) {
+        const char *p = colon + 1;
+        list[colon - axes] = 0;
+        next_word(&p, in->domain, sizeof in->domain);
+    }
+    snprintf(in->name, sizeof in->name, "%s", name);
+    in->line = g->line;
+    in->axes = read_axes(g, name, list, in->order, &in->rank, &in->timed);
+    Node n = { .op = OP_input, .index = (uint16_t)g->nin };
+    in->node = 0;
+    g->nin++;
+    in->node = node_new(g, n);
+    return g->nin - 1;
+}
+
+int graph_state(Graph *g, const char *name, const char *axes)
+{
+    bool timed;
+
+    if (g->nst == MAX_STATES)
+        fail(g->ctx, g->line, "state '%s': more than %d states", name,
+             MAX_STATES);
+    State *s = &g->st[g->nst];
+    snprintf(s->name, sizeof s->name, "%s", name);
+    s->line = g->line;
+    s->axes = read_axes(g, name, axes, s->order, &s->rank, &timed);
+    if (timed)
+        fail_help(g->ctx, g->line, "a state is what is carried from token to "
+                  "token: leave out t", "state '%s' has axis 't'", name);
+    g->nst++;
+    s->node = node_new(g, (Node){ .op = OP_state,
+                                  .index = (uint16_t)(g->nst - 1) });
+    return g->nst - 1;
+}
+
+int graph_output(Graph *g, const char *name, Ref node)
+{
+    if (g->nout == MAX_OUTPUTS)
+        fail(g->ctx, g->line, "more than %d results", MAX_OUTPUTS);
+    Output *o = &g->out[g->nout];
+    snprintf(o->name, sizeof o->name, "%s", name);
+    o->node = node;
+    o->rank = 0;
+    for (int ax = 0; ax < NAXES; ax++)
+        if (g->n[node].axes & AXIS(ax) & ~AXIS(AX_I))
+            o->order[o->rank++] = (uint8_t)ax;
+    return g->nout++;
+}
+
+/* ---- types ---- */
+
+static AxisSet to_cols(AxisSet s)
+{
+    return (s & ~ROW_AXES) | (s & ROW_AXES) << AX_J;
+}
+
+static AxisSet to_rows(AxisSet s)
+{
+    return (s & ~COL_AXES) | (s & COL_AXES) >> AX_J;
+}
+
+static AxisSet node_axes(const Graph *g, const Node *n)
+{
+    AxisSet a = g->n[n->a[0]].axes, b = g->n[n->a[1]].axes;
+    AxisSet all = a | b | g->n[n->a[2]].axes | g->n[n->a[3]].axes;
+    const Input *in = &g->in[n->index];
+
+    switch (n->op) {
+    case OP_num: case OP_none: case OP_size: return 0;
+    case OP_input:
+        return in->axes | (g->chunk && in->timed ? AXIS(AX_I) : 0);
+    case OP_state: return g->st[n->index].axes;
+    case OP_sum: case OP_select: case OP_dot: case OP_gdot:
+        return all & ~n->over;
+    case OP_cat: return all | n->over;
+    case OP_relabel: case OP_dup: case OP_pairsum:
+        return (a & ~n->over) | AXIS(n->index);
+    case OP_col: return to_cols(a);
+    case OP_row: return to_rows(a);
+    case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
+        return all | AXIS(AX_I);
+    case OP_last: return a & ~AXIS(AX_I);
+    case OP_dmask: return all | AXIS(AX_I) | AXIS(AX_J);
+    case OP_solve: return b | (a & ROW_AXES);
+    default: return all;                /* element-wise, rot90 */
+    }
+}
+
+static void type_node(const Graph *g, Node *n)
+{
+    n->axes = node_axes(g, n);
+    n->states = n->op == OP_state ? 1u << n->index : 0;
+    n->timed = n->op == OP_state || (n->op == OP_input
+                                     && g->in[n->index].timed);
+    for (int i = 0; i < 4; i++) {
+        assert(n->a[i] < g->len);
+        n->states |= g->n[n->a[i]].states;
+        n->timed |= g->n[n->a[i]].timed;
+    }
+}
+
+/* ---- sharing ---- */
+
+static uint32_t node_hash(const Node *n)
+{
+    uint64_t h = 1469598103934665603u, bits;
+
+    memcpy(&bits, &n->num, 8);
+    uint64_t word[] = { n->op, n->flags, n->index, n->over, n->a[0], n->a[1],
+                        n->a[2], n->a[3], bits };
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        h = (h ^ word[i]) * 1099511628211u;
+    return (uint32_t)(h ^ h >> 29);
+}
+
+static bool same_node(const Node *x, const Node *y)
+{
+    return x->op == y->op && x->flags == y->flags && x->index == y->index
+        && x->over == y->over && !memcmp(x->a, y->a, sizeof x->a)
+        && !memcmp(&x->num, &y->num, sizeof x->num);
+}
+
+static void grow_hash(Graph *g)
+{
+    g->hash_cap *= 2;
+    g->hash = ctx_alloc(g->ctx, g->hash_cap * sizeof *g->hash);
+    for (Ref r = 1; r < g->len; r++) {
+        uint32_t h = node_hash(&g->n[r]);
+        while (g->hash[h & (g->hash_cap - 1)])
+            h++;
+        g->hash[h & (g->hash_cap - 1)] = r;
+    }
+}
+
+static Ref share(Graph *g, const Node *n)
+{
+    uint32_t h = node_hash(n), max = g->ctx->max_nodes;
+
+    for (Ref r; (r = g->hash[h & (g->hash_cap - 1)]) != 0; h++)
+        if (same_node(&g->n[r], n))
+            return r;
+    if (g->len >= (max ? max : MAX_NODES))
+        fail_code(g->ctx, ERR_LIMIT, "%s: the graph has more than %u nodes",
+                  g->name, max ? max : MAX_NODES);
+    if (g->len == g->cap) {
+        g->n = ctx_grow(g->ctx, g->n, g->cap * sizeof *g->n,
+                        2 * g->cap * sizeof *g->n);
+        g->cap *= 2;
+    }
+    g->n[g->len] = *n;
+    g->hash[h & (g->hash_cap - 1)] = g->len++;
+    if (2 * g->len > g->hash_cap)
+        grow_hash(g);
+    return g->len - 1;
+}
+
+Ref node_new(Graph *g, Node n)
+{
+    const OpInfo *op = &op_info[n.op];
+
+    if (op->traits & COMM) {            /* canonical: numbers last, then by */
+        bool na = g->n[n.a[0]].op == OP_num, nb = g->n[n.a[1]].op == OP_num;
+        if (na > nb || (na == nb && n.a[0] > n.a[1])) {
+            Ref a = n.a[0];
+            n.a[0] = n.a[1];
+            n.a[1] = a;
+        }
+    }
+    type_node(g, &n);
+    n.line = g->line;
+    if (op->traits & ELEMENTWISE) {
+        Ref r = fold(g, &n);
+        if (r)
+            return r;
+    }
+    return share(g, &n);
+}
+
+/* ---- builders ---- */
+
+Ref num(Graph *g, double x)
+{
+    return node_new(g, (Node){ .op = OP_num, .num = x + 0.0 });
+}
+
+Ref op1(Graph *g, int op, Ref a)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a } });
+}
+
+Ref op2(Graph *g, int op, Ref a, Ref b)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a, b } });
+}
+
+Ref op3(Graph *g, int op, Ref a, Ref b, Ref c)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a, b, c } });
+}
+
+Ref axis_size(Graph *g, int axis)
+{
+    if (g->axis[axis].size)
+        return num(g, g->axis[axis].size);
+    return node_new(g, (Node){ .op = OP_size, .index = (uint16_t)axis });
+}
+
+/* a times the sizes of the axes in s: a sum over axes that a lacks. */
+static Ref times_sizes(Graph *g, Ref a, AxisSet s)
+{
+    for (int ax = 0; ax < NAXES; ax++)
+        if (s & AXIS(ax))
+            a = op2(g, OP_mul, a, axis_size(g, ax));
+    return a;
+}
+
+Ref sum(Graph *g, Ref a, AxisSet over)
+{
+    AxisSet lacks = over & ~g->n[a].axes;
+    const Node n = g->n[a];
+
+    over &= ~lacks;
+    if (lacks)
+        return times_sizes(g, sum(g, a, over), lacks);
+    if (!over)
+        return a;
+    if (n.op == OP_neg)
+        return op1(g, OP_neg, sum(g, n.a[0], over));
+    if (n.op == OP_mul)
+        return dot(g, n.a[0], n.a[1], over);
+    return node_new(g, (Node){ .op = OP_sum, .a = { a }, .over = over });
+}
+
+/* Splits x = s * y where s has none of the axes `over`: 0 if it does not. */
+static Ref free_factor(const Graph *g, Ref x, AxisSet over, Ref *rest)
+{
+    const Node *n = &g->n[x];
+
+    if (n->op != OP_mul)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (!(g->n[n->a[i]].axes & over)) {
+            *rest = n->a[1 - i];
+            return n->a[i];
+        }
+    return 0;
+}
+
+Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
+{
+    AxisSet sa = g->n[a].axes & over, sb = g->n[b].axes & over;
+    Ref s, rest;
+
+    if (over & ~(sa | sb))
+        return times_sizes(g, dot(g, a, b, sa | sb), over & ~(sa | sb));
+    if (sa & ~sb)
+        return dot(g, sum(g, a, sa & ~sb), b, sb);
+    if (sb & ~sa)
+        return dot(g, a, sum(g, b, sb & ~sa), sa);
+    if (!over)
+        return op2(g, OP_mul, a, b);
+    if (g->n[a].op == OP_neg)
+        return op1(g, OP_neg, dot(g, g->n[a].a[0], b, over));
+    if (g->n[b].op == OP_neg)
+        return op1(g, OP_neg, dot(g, a, g->n[b].a[0], over));
+    if ((s = free_factor(g, a, over, &rest)) != 0)
+        return op2(g, OP_mul, s, dot(g, rest, b, over));
+    if ((s = free_factor(g, b, over, &rest)) != 0)
+        return op2(g, OP_mul, s, dot(g, a, rest, over));
+    if (a > b) {
+        Ref t = a;
+        a = b;
+        b = t;
+    }
+    return node_new(g, (Node){ .op = OP_dot, .a = { a, b }, .over = over });
+}
+
+Ref dmask(Graph *g, Ref ga, Ref gb, int strict)
+{
+    assert(!ga == !gb);
+    return node_new(g, (Node){ .op = OP_dmask, .a = { ga, gb },
+                               .flags = strict ? STRICT : 0 });
+}
+
+Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict)
+{
+    AxisSet gates = g->n[ga].axes | g->n[gb].axes;
+    Ref s, rest;
+
+    if (!(gates & DIM_AXES))
+        return op2(g, OP_mul, dot(g, a, b, over), dmask(g, ga, gb, strict));
+    for (int i = 0; i < 2; i++) {
+        Ref x = i ? b : a;
+        if (g->n[x].op == OP_neg) {
+            rest = g->n[x].a[0];
+            rest = gdot(g, i ? a : rest, i ? rest : b, ga, gb, over, strict);
+            return op1(g, OP_neg, rest);
+        }
+        if ((s = free_factor(g, x, over | DIM_AXES, &rest)) != 0) {
+            rest = gdot(g, i ? a : rest, i ? rest : b, ga, gb, over, strict);
+            return op2(g, OP_mul, s, rest);
+        }
+    }
+    return node_new(g, (Node){ .op = OP_gdot, .a = { a, b, ga, gb },
+                               .over = over, .flags = strict ? STRICT : 0 });
+}
+
+Ref select_at(Graph *g, Ref a, int axis, int index)
+{
+    if (!(g->n[a].axes & AXIS(axis)))
+        return a;
+    return node_new(g, (Node){ .op = OP_select, .a = { a },
+                               .over = AXIS(axis),
+                               .index = (uint16_t)index });
+}
+
+Ref relabel(Graph *g, Ref a, int from, int to)
+{
+    if (from == to || !(g->n[a].axes & AXIS(from)))
+        return a;
+    assert(!(g->n[a].axes & AXIS(to)));
+    return node_new(g, (Node){ .op = OP_relabel, .a = { a },
+                               .over = AXIS(from), .index = (uint16_t)to });
+}
+
+Ref unary_axis(Graph *g, int op, Ref a, int axis, int to)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a },
+                               .over = AXIS(axis), .index = (uint16_t)to });
+}
+
+Ref cumsum(Graph *g, Ref a, int flags)
+{
+    return node_new(g, (Node){ .op = OP_cumsum, .a = { a },
+                               .flags = (uint8_t)flags });
+}
+
+Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { d, c, s0 },
+                               .flags = (uint8_t)flags });
+}
+
+Ref node_copy(Graph *g, const Node *n, const Ref a[4])
+{
+    switch (n->op) {
+    case OP_num: return num(g, n->num);
+    case OP_size: return axis_size(g, n->index);
+    case OP_sum: return sum(g, a[0], n->over);
+    case OP_dot: return dot(g, a[0], a[1], n->over);
+    case OP_gdot:
+        return gdot(g, a[0], a[1], a[2], a[3], n->over, n->flags & STRICT);
+    case OP_select:
+        return select_at(g, a[0], __builtin_ctz(n->over), n->index);
+    case OP_relabel:
+        return relabel(g, a[0], __builtin_ctz(n->over), n->index);
+    default: break;
+    }
+    Node m = { .op = n->op, .flags = n->flags, .index = n->index,
+               .over = n->over, .num = n->num,
+               .a = { a[0], a[1], a[2], a[3] } };
+    return node_new(g, m);
+}
+
+/* ---- whole graphs ---- */
+
+static void mark(const Graph *g, uint8_t *live, Ref r)
+{
+    if (r)
+        live[r] = 1;
+    (void)g;
+}
+
+void graph_live(const Graph *g, uint8_t *live)
+{
+    memset(live, 0, g->len);
+    for (int i = 0; i < g->nout; i++)
+        mark(g, live, g->out[i].node);
+    for (int i = 0; i < g->nst; i++)
+        mark(g, live, g->st[i].next);
+    for (Ref r = g->len - 1; r > 0; r--)
+        for (int i = 0; live[r] && i < 4; i++)
+            mark(g, live, g->n[r].a[i]);
+}
+
+int64_t axes_size(const Graph *g, AxisSet s)
+{
+    int64_t n = 1;
+
+    for (int ax = 0; ax < NAXES; ax++)
+        if (s & AXIS(ax))
+            n *= g->axis[ax].size;
+    return n;
+}
+
+/* Axis numbers, arguments and states stay what they are. */
+Graph *graph_sized(const Graph *g, const int32_t size[NAXES])
+{
+    Graph *s = graph_new(g->ctx, g->name, g->chunk);
+    Ref *map = ctx_alloc(g->ctx, g->len * sizeof *map);
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+
+    memcpy(s->axis, g->axis, sizeof s->axis);
+    s->naxes = g->naxes;
+    for (int i = AX_DIM; i < g->naxes; i++)
+        s->axis[i].size = size[i] ? size[i] : g->axis[i].size;
+    memcpy(s->in, g->in, sizeof s->in);
+    memcpy(s->st, g->st, sizeof s->st);
+    memcpy(s->out, g->out, sizeof s->out);
+    s->nin = g->nin;
+    s->nst = g->nst;
+    s->nout = g->nout;
+    s->note = g->note;
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool argument = n->op == OP_input || n->op == OP_state;
+        if (!live[r] && !argument)
+            continue;
+        Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
+        s->line = n->line;
+        map[r] = node_copy(s, n, a);
+    }
+    for (int i = 0; i < s->nin; i++)
+        s->in[i].node = map[g->in[i].node];
+    for (int i = 0; i < s->nst; i++) {
+        s->st[i].node = map[g->st[i].node];
+        s->st[i].next = map[g->st[i].next];
+    }
+    for (int i = 0; i < s->nout; i++)
+        s->out[i].node = map[g->out[i].node];
+    return s;
+}
+
+/* ---- text for messages ---- */
+
+char *axes_text(const Graph *g, AxisSet s)
+{
+    Buf b = { .ctx = g->ctx };
+
+    buf_put(&b, "", 0);
+    for (int ax = 0; ax < NAXES; ax++)
+        if (s & AXIS(ax))
+            buf_printf(&b, "%s%s", b.len ? " " : "", g->axis[ax].name);
+    return b.s;
+}
+
+enum { TEXT_MAX = 60 };
+
+static const char *infix(int op, int *level)
+{
+    switch (op) {
+    case OP_add: *level = 1; return " + ";
+    case OP_sub: *level = 1; return " - ";
+    case OP_mul: *level = 2; return "*";
+    case OP_div: *level = 2; return "/";
+    case OP_lt: *level = 0; return " < ";
+    case OP_le: *level = 0; return " <= ";
+    case OP_eq: *level = 0; return " == ";
+    default: return NULL;
+    }
+}
+
+/* Where a number would print with a comma in some locales, it does not. */
+static void number_text(Buf *b, double x)
+{
+    char s[40];
+
+    snprintf(s, sizeof s, "%.6g", x);
+    for (char *p = s; *p; p++)
+        if (*p == ',')
+            *p = '.';
+    buf_put(b, s, strlen(s));
+}
+
+static void expr(const Graph *g, Ref r, int outer, Buf *b)
+{
+    const Node *n = &g->n[r];
+    int level = 0;
+    const char *op = infix(n->op, &level);
+
+    if (b->len > TEXT_MAX)
+        return;
+    if (op) {
+        buf_printf(b, "%s", level < outer ? "(" : "");
+        expr(g, n->a[0], level, b);
+        buf_printf(b, "%s", op);
+        expr(g, n->a[1], level + 1, b);
+        buf_printf(b, "%s", level < outer ? ")" : "");
+        return;
+    }
+    switch (n->op) {
+    case OP_num: number_text(b, n->num); return;
+    case OP_input: buf_printf(b, "%s", g->in[n->index].name); return;
+    case OP_state: buf_printf(b, "%s", g->st[n->index].name); return;
+    case OP_size: buf_printf(b, "#%s", g->axis[n->index].name); return;
+    case OP_neg:
+        buf_printf(b, "%s-", outer > 1 ? "(" : "");
+        expr(g, n->a[0], 2, b);
+        buf_printf(b, "%s", outer > 1 ? ")" : "");
+        return;
+    default: break;
+    }
+    buf_printf(b, "%s(", op_info[n->op].name);
+    for (int i = 0; i < op_info[n->op].arity; i++) {
+        buf_printf(b, "%s", i ? ", " : "");
+        if (n->a[i])
+            expr(g, n->a[i], 0, b);
+    }
+    buf_printf(b, ")");
+}
+
+char *expr_text(const Graph *g, Ref r)
+{
+    Buf b = { .ctx = g->ctx };
+
+    expr(g, r, 0, &b);
+    if (b.len > TEXT_MAX) {
+        b.len = TEXT_MAX;
+        buf_printf(&b, "...");
+    }
+    return b.s;
+}

@@ -1,0 +1,42 @@
+/* nvrtc.h -- CUDA C++ text to a cubin. NVRTC is found at run time: nothing of
+ * CUDA is needed to build, and no GPU to compile. */
+#ifndef FLIN_CUDA_NVRTC_H
+#define FLIN_CUDA_NVRTC_H
+
+#include "../../compiler/base.h"
+
+typedef struct Nvrtc {
+    int major, minor;
+    char path[256];                     /* where it was found */
+    void *fn[10];                       /* entry points, see nvrtc.c */
+} Nvrtc;
+
+/* What ptxas says of a program: the largest of its kernels. */
+typedef struct PtxasInfo {
+    int registers, stack, spill_stores, spill_loads;
+    int serialised;                     /* C7510 .. C7517: 0, or the number */
+} PtxasInfo;
+
+typedef struct Cubin {
+    unsigned char *bytes;               /* arena of the context */
+    size_t size;
+    char *log;
+    PtxasInfo info;
+} Cubin;
+
+/* Looks for NVRTC: already in the process, a Python wheel, the loader's path,
+ * CUDA_PATH, /usr/local/cuda. False, with c->err set, when there is none.
+ * It stays loaded for the life of the process. */
+bool nvrtc_open(Ctx *c, Nvrtc *n);
+
+/* Compiles for `arch` ("sm_90a"). `device` is the text of device.cuh, which
+ * the source includes by that name. Runs on a thread of its own with 8 MiB of
+ * stack. Fails (ERR_DEVICE) with the compiler's log, and when ptxas reports
+ * that it serialised wgmma: such a kernel is correct and several times slow. */
+Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
+                     const char *device, const char *arch);
+
+/* The text of device.cuh, generated from the file by the build. */
+extern const char device_cuh[];
+
+#endif

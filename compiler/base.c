@@ -89,14 +89,19 @@ char *ctx_format(Ctx *c, const char *fmt, ...)
     return s;
 }
 
+void ctx_rethrow(Ctx *c)
+{
+    if (!c->catch)
+        abort();                /* our bug: a pass ran outside ctx_protect */
+    longjmp(*c->catch, 1);
+}
+
 static _Noreturn void throw_error(Ctx *c, int code, int line)
 {
     c->err.code = code;
     c->err.line = line;
     snprintf(c->err.file, sizeof c->err.file, "%s", c->file ? c->file : "");
-    if (!c->catch)
-        abort();                /* our bug: a pass ran outside ctx_protect */
-    longjmp(*c->catch, 1);
+    ctx_rethrow(c);
 }
 
 void fail(Ctx *c, int line, const char *fmt, ...)

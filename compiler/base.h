@@ -56,6 +56,9 @@ _Noreturn void fail_help(Ctx *c, int line, const char *help,
 _Noreturn void fail_code(Ctx *c, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Pass on the error that ctx_protect caught. */
+_Noreturn void ctx_rethrow(Ctx *c);
+
 /* Run f(c, ud); false, with c->err set, if it failed. May nest. */
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
 

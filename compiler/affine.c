@@ -1,0 +1,494 @@
+/* affine.c -- the traced step, differentiated with respect to its states. */
+#include "affine.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- factors ---- */
+
+static void add_factor(Factors *f, Ref x)
+{
+    if (f->n < 32)
+        f->f[f->n++] = x;
+}
+
+void factors(Graph *g, Ref x, Factors *out)
+{
+    const Node n = g->n[x];
+
+    switch (out->n < 28 ? n.op : OP_none) {
+    case OP_mul:
+        factors(g, n.a[0], out);
+        factors(g, n.a[1], out);
+        return;
+    case OP_neg:
+        add_factor(out, num(g, -1));
+        factors(g, n.a[0], out);
+        return;
+    case OP_div:
+        if (is_num(g, n.a[0], 1))
+            break;
+        factors(g, n.a[0], out);
+        add_factor(out, op2(g, OP_div, num(g, 1), n.a[1]));
+        return;
+    default: break;
+    }
+    add_factor(out, x);
+}
+
+Ref factors_product(Graph *g, const Factors *f, AxisSet with, AxisSet without)
+{
+    Ref p = 0;
+
+    for (int i = 0; i < f->n; i++) {
+        AxisSet s = g->n[f->f[i]].axes;
+        if ((with && !(s & with)) || (s & without))
+            continue;
+        p = p ? op2(g, OP_mul, p, f->f[i]) : f->f[i];
+    }
+    return p;
+}
+
+/* ---- affine forms ---- */
+
+static bool stop(Affine *a, Ref at, const char *why)
+{
+    a->bad = at;
+    a->why = why;
+    return false;
+}
+
+static bool add_terms(Graph *g, Affine *a, const Affine *b, bool minus,
+                      Ref at)
+{
+    if (a->n + b->n > MAX_TERMS)
+        return stop(a, at, "has too many terms in");
+    for (int i = 0; i < b->n; i++) {
+        Term t = b->term[i];
+        if (minus)
+            t.coef = t.coef ? op1(g, OP_neg, t.coef) : num(g, -1);
+        a->term[a->n++] = t;
+    }
+    if (b->rest && a->rest)
+        a->rest = op2(g, minus ? OP_sub : OP_add, a->rest, b->rest);
+    else if (b->rest)
+        a->rest = minus ? op1(g, OP_neg, b->rest) : b->rest;
+    return true;
+}
+
+static bool scale(Graph *g, Affine *a, int op, Ref e, Ref at)
+{
+    for (int i = 0; i < a->n; i++) {
+        if (a->term[i].rank & g->n[e].axes)
+            return stop(a, at, "uses a summed axis again over");
+        Ref c = a->term[i].coef ? a->term[i].coef : num(g, 1);
+        a->term[i].coef = op2(g, op, c, e);
+    }
+    if (a->rest)
+        a->rest = op2(g, op, a->rest, e);
+    return true;
+}
+
+/* A read's scalar coefficient under rank axes goes into p. */
+static void close_ranks(Graph *g, Term *t, int s)
+{
+    AxisSet c = t->coef ? g->n[t->coef].axes : 0;
+
+    if (!t->rank || (c & g->st[s].axes))
+        return;
+    t->p = dot(g, t->coef ? t->coef : num(g, 1), t->p, t->rank);
+    t->coef = 0;
+    t->rank = 0;
+}
+
+/* coef * S summed over `over`: a read, if it contracts one axis of S whose
+ * factors separate. */
+static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, int s,
+                           Ref at)
+{
+    AxisSet bound = over & g->st[s].axes;
+    Factors f = { 0 };
+
+    if (!bound || (bound & (bound - 1)))
+        return stop(a, at, "contracts more than one axis of");
+    if (t->coef)
+        factors(g, t->coef, &f);
+    t->p = factors_product(g, &f, bound, 0);
+    t->coef = factors_product(g, &f, 0, bound);
+    if (!t->p)
+        t->p = num(g, 1);
+    t->over = bound;
+    t->rank |= over & ~bound;
+    close_ranks(g, t, s);
+    return true;
+}
+
+/* A read summed over more axes: what is summed over kappa lies in coef. */
+static bool contract_read(Graph *g, Affine *a, Term *t, AxisSet over, int s,
+                          Ref at)
+{
+    AxisSet other = g->st[s].axes & ~t->over;
+
+    if (over & other)
+        return stop(a, at, "contracts more than one axis of");
+    if (over & t->over)
+        t->coef = sum(g, t->coef ? t->coef : num(g, 1), over & t->over);
+    t->rank |= over & ~t->over;
+    close_ranks(g, t, s);
+    return true;
+}
+
+static bool contract(Graph *g, Affine *a, AxisSet over, int s, Ref at)
+{
+    for (int i = 0; i < a->n; i++) {
+        Term *t = &a->term[i];
+        if (t->over ? !contract_read(g, a, t, over, s, at)
+                    : !contract_state(g, a, t, over, s, at))
+            return false;
+    }
+    if (a->rest)
+        a->rest = sum(g, a->rest, over);
+    return true;
+}
+
+/* where(c, x, y): each side's terms under its own outcome. */
+static bool choose(Graph *g, Affine *a, Ref at, int s, bool fresh)
+{
+    const Node n = g->n[at];
+    Affine *side = ctx_alloc(g->ctx, sizeof *side);
+    Ref zero = num(g, 0);
+
+    if (g->n[n.a[0]].states & 1u << s)
+        return stop(a, at, "chooses by the value of");
+    for (int i = 1; i <= 2; i++) {
+        memset(side, 0, sizeof *side);
+        if (!affine(g, n.a[i], s, fresh, side)) {
+            *a = *side;
+            return false;
+        }
+        for (int k = 0; k <= side->n; k++) {
+            Ref *c = k < side->n ? &side->term[k].coef : &side->rest;
+            if (!*c && k == side->n)
+                continue;
+            Ref x = *c ? *c : num(g, 1);
+            *c = op3(g, OP_where, n.a[0], i == 1 ? x : zero,
+                     i == 1 ? zero : x);
+        }
+        if (!add_terms(g, a, side, false, at))
+            return false;
+    }
+    return true;
+}
+
+static bool depends(const Graph *g, Ref r, int s)
+{
+    return g->n[r].states & 1u << s;
+}
+
+/* a * b or a / b, or the dot of a and b. */
+static bool product(Graph *g, Affine *a, Ref at, int s, bool fresh)
+{
+    const Node n = g->n[at];
+    bool da = depends(g, n.a[0], s), db = depends(g, n.a[1], s);
+
+    if ((da && db) || (n.op == OP_div && db))
+        return stop(a, at, "is not linear in");
+    if (!affine(g, da ? n.a[0] : n.a[1], s, fresh, a))
+        return false;
+    return scale(g, a, n.op == OP_div ? OP_div : OP_mul,
+                 da ? n.a[1] : n.a[0], at)
+        && (n.op != OP_dot || contract(g, a, n.over, s, at));
+}
+
+bool affine(Graph *g, Ref r, int s, bool fresh, Affine *a)
+{
+    const Node n = g->n[r];
+    Affine *b;
+
+    if (!depends(g, r, s)) {
+        a->rest = r;
+        return true;
+    }
+    if (r == g->st[s].node || (fresh && r == g->st[s].next)) {
+        a->term[a->n++] = (Term){ .fresh = r != g->st[s].node };
+        return true;
+    }
+    switch (n.op) {
+    case OP_add: case OP_sub:
+        b = ctx_alloc(g->ctx, sizeof *b);
+        if (!affine(g, n.a[1], s, fresh, b)) {
+            *a = *b;
+            return false;
+        }
+        return affine(g, n.a[0], s, fresh, a)
+            && add_terms(g, a, b, n.op == OP_sub, r);
+    case OP_neg:
+        return affine(g, n.a[0], s, fresh, a)
+            && scale(g, a, OP_mul, num(g, -1), r);
+    case OP_mul: case OP_div: case OP_dot:
+        return product(g, a, r, s, fresh);
+    case OP_sum:
+        return affine(g, n.a[0], s, fresh, a)
+            && contract(g, a, n.over, s, r);
+    case OP_where:
+        return choose(g, a, r, s, fresh);
+    default:
+        return stop(a, r, "is not linear in");
+    }
+}
+
+/* ---- the universal form ---- */
+
+static bool note(Graph *g, int s, Ref at, const char *what)
+{
+    int line = at ? g->n[at].line : g->st[s].line;
+
+    g->note = ctx_format(g->ctx, "line %d: %s %s %s", line,
+                         at ? expr_text(g, at) : "the step", what,
+                         g->st[s].name);
+    return false;
+}
+
+/* log x for an x that is provably positive; 0 if it is not. */
+static Ref log_of(Graph *g, Ref x)
+{
+    const Node n = g->n[x];
+    Ref a = 0, b = 0;
+
+    switch (n.op) {
+    case OP_exp: return n.a[0];
+    case OP_num: return n.num > 0 ? num(g, log(n.num)) : 0;
+    case OP_sigmoid:
+        return op1(g, OP_neg, op1(g, OP_softplus, op1(g, OP_neg, n.a[0])));
+    case OP_sqrt:
+        a = log_of(g, n.a[0]);
+        return a ? op2(g, OP_mul, a, num(g, 0.5)) : 0;
+    case OP_sub:                        /* 1 - sigmoid(x) = sigmoid(-x) */
+        if (is_num(g, n.a[0], 1) && g->n[n.a[1]].op == OP_sigmoid)
+            return op1(g, OP_neg,
+                       op1(g, OP_softplus, g->n[n.a[1]].a[0]));
+        return 0;
+    case OP_mul: case OP_div:
+        a = log_of(g, n.a[0]);
+        b = log_of(g, n.a[1]);
+        return a && b ? op2(g, n.op == OP_mul ? OP_add : OP_sub, a, b) : 0;
+    case OP_where:
+        a = log_of(g, n.a[1]);
+        b = log_of(g, n.a[2]);
+        return a && b ? op3(g, OP_where, n.a[0], a, b) : 0;
+    default: return 0;
+    }
+}
+
+/* Which axis the reads contract, and so which one may decay. */
+static bool choose_axes(Graph *g, int s, const Affine *a, Universal *u)
+{
+    AxisSet kappa = 0, all = g->st[s].axes;
+
+    for (int i = 0; i < a->n; i++)
+        kappa |= a->term[i].over;
+    if (!kappa && u->log_decay)
+        kappa = g->n[u->log_decay].axes;
+    if (!kappa)
+        kappa = AXIS(g->st[s].order[0]);
+    if (kappa & (kappa - 1))
+        return note(g, s, u->decay, "needs both axes of");
+    u->kappa = __builtin_ctz(kappa);
+    u->nu = all & ~kappa ? __builtin_ctz(all & ~kappa) : -1;
+    if (u->log_decay && (g->n[u->log_decay].axes & ~kappa))
+        return note(g, s, u->decay, "decays another axis than it reads of");
+    return true;
+}
+
+static bool find_decay(Graph *g, int s, const Affine *a, Universal *u)
+{
+    Ref d = 0;
+
+    for (int i = 0; i < a->n; i++) {
+        if (a->term[i].over)
+            continue;
+        Ref c = a->term[i].coef ? a->term[i].coef : num(g, 1);
+        d = d ? op2(g, OP_add, d, c) : c;
+    }
+    if (!d)
+        return note(g, s, g->st[s].next, "keeps nothing of");
+    if (is_num(g, d, 1))
+        return true;
+    u->decay = d;
+    u->log_decay = log_of(g, d);
+    if (!u->log_decay)
+        return note(g, s, d, "is not provably positive (write the decay as "
+                    "exp(g)) and scales");
+    return true;
+}
+
+/* Adds b (a . S + v)^T, merging with a write of the same b. */
+static bool add_write(Graph *g, int s, Universal *u, Write w, Ref at)
+{
+    for (int i = 0; i < u->nwrites; i++) {
+        Write *o = &u->write[i];
+        if (o->b != w.b || o->rank != w.rank)
+            continue;
+        o->a = o->a && w.a ? op2(g, OP_add, o->a, w.a) : o->a + w.a;
+        o->v = o->v && w.v ? op2(g, OP_add, o->v, w.v) : o->v + w.v;
+        return true;
+    }
+    if (u->nwrites == MAX_TERMS)
+        return note(g, s, at, "writes too many terms to");
+    u->write[u->nwrites++] = w;
+    return true;
+}
+
+static Ref or_one(Graph *g, Ref x)
+{
+    return x ? x : num(g, 1);
+}
+
+static bool read_write(Graph *g, int s, Universal *u, const Term *t)
+{
+    AxisSet kappa = AXIS(u->kappa), nu = u->nu < 0 ? 0 : AXIS(u->nu);
+    Factors f = { 0 };
+
+    if (t->coef)
+        factors(g, t->coef, &f);
+    Ref b = factors_product(g, &f, kappa, 0);
+    Ref rest = factors_product(g, &f, 0, kappa);
+    if (!b || (g->n[b].axes & nu) || (rest && (g->n[rest].axes & nu)))
+        return note(g, s, t->coef ? t->coef : t->p,
+                    "scales a read by both axes of");
+    Write w = { .b = b, .rank = t->rank,
+                .a = op2(g, OP_mul, or_one(g, rest), t->p) };
+    return add_write(g, s, u, w, b);
+}
+
+/* One product of the part that is free of the state. */
+static bool plain_write(Graph *g, int s, Universal *u, Ref x, bool minus)
+{
+    AxisSet kappa = AXIS(u->kappa), nu = u->nu < 0 ? 0 : AXIS(u->nu);
+    AxisSet rank = 0;
+    Factors f = { 0 }, h = { 0 };
+
+    factors(g, x, &f);
+    for (int i = 0; i < f.n; i++) {     /* a sum over ranks is opened */
+        const Node n = g->n[f.f[i]];
+        if (n.op == OP_dot && (n.axes & kappa) && (!nu || (n.axes & nu))
+            && !rank) {
+            rank = n.over;
+            factors(g, n.a[0], &h);
+            factors(g, n.a[1], &h);
+        } else {
+            add_factor(&h, f.f[i]);
+        }
+    }
+    Ref b = factors_product(g, &h, kappa, 0);
+    Ref v = factors_product(g, &h, 0, kappa);
+    if (!b)
+        return note(g, s, x, "does not say which key it writes to, in");
+    if (g->n[b].axes & nu)
+        return note(g, s, b, "couples the two axes of");
+    if (nu && (!v || !(g->n[v].axes & nu)))
+        return note(g, s, x, "writes the same value everywhere to");
+    v = or_one(g, v);
+    Write w = { .b = b, .rank = rank, .v = minus ? op1(g, OP_neg, v) : v };
+    return add_write(g, s, u, w, x);
+}
+
+static bool plain_writes(Graph *g, int s, Universal *u, Ref x, bool minus)
+{
+    const Node n = g->n[x];
+
+    switch (n.op) {
+    case OP_add: case OP_sub:
+        return plain_writes(g, s, u, n.a[0], minus)
+            && plain_writes(g, s, u, n.a[1], minus ^ (n.op == OP_sub));
+    case OP_neg:
+        return plain_writes(g, s, u, n.a[0], !minus);
+    default:
+        return plain_write(g, s, u, x, minus);
+    }
+}
+
+/* s = max(f + s, c), either way round. */
+static bool max_form(Graph *g, int s, Universal *u)
+{
+    const Node n = g->n[g->st[s].next];
+
+    if (n.op != OP_max)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        Affine *a = ctx_alloc(g->ctx, sizeof *a);
+        if (depends(g, n.a[1 - i], s) || !affine(g, n.a[i], s, false, a))
+            continue;
+        if (a->n != 1 || a->term[0].coef || a->term[0].over)
+            continue;
+        u->form = FORM_MAX;
+        u->d = a->rest ? a->rest : num(g, 0);
+        u->c = n.a[1 - i];
+        return true;
+    }
+    return false;
+}
+
+/* An element-wise recurrence of a scalar or a vector. */
+static bool scan_form(Graph *g, const Affine *a, Universal *u)
+{
+    Ref d = 0;
+
+    for (int i = 0; i < a->n; i++) {
+        if (a->term[i].over)
+            return false;
+        Ref c = or_one(g, a->term[i].coef);
+        d = d ? op2(g, OP_add, d, c) : c;
+    }
+    u->form = d ? FORM_SCAN : FORM_DELAY;
+    u->d = d && is_num(g, d, 1) ? 0 : d;
+    u->c = a->rest ? a->rest : num(g, 0);
+    return true;
+}
+
+bool universal(Graph *g, int s, Universal *u)
+{
+    Affine *a = ctx_alloc(g->ctx, sizeof *a);
+    const State *st = &g->st[s];
+
+    memset(u, 0, sizeof *u);
+    if (st->rank < 2 && max_form(g, s, u))
+        return true;
+    if (!affine(g, st->next, s, false, a))
+        return note(g, s, a->bad, a->why);
+    if (st->rank < 2 && scan_form(g, a, u))
+        return true;
+    if (st->rank > 2)
+        return note(g, s, 0, "carries more than two axes in");
+    u->form = FORM_UNIVERSAL;
+    if (!find_decay(g, s, a, u) || !choose_axes(g, s, a, u))
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->term[i].over && !read_write(g, s, u, &a->term[i]))
+            return false;
+    return !a->rest || plain_writes(g, s, u, a->rest, false);
+}
+
+bool strata(Graph *g, int order[MAX_STATES])
+{
+    uint32_t done = 0;
+    int n = 0;
+
+    while (n < g->nst) {
+        int before = n;
+        for (int s = 0; s < g->nst; s++) {
+            uint32_t needs = g->n[g->st[s].next].states & ~(1u << s);
+            if (done & 1u << s || (needs & ~done))
+                continue;
+            done |= 1u << s;
+            order[n++] = s;
+        }
+        if (n > before)
+            continue;
+        for (int s = 0; s < g->nst; s++)
+            if (!(done & 1u << s))
+                return note(g, s, g->st[s].next,
+                            "needs a state that in turn needs");
+    }
+    return true;
+}

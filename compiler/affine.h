@@ -1,0 +1,73 @@
+/* affine.h -- how a value of the step depends on one state, and the universal
+ * form that follows:
+ *
+ *     S_t = D_t S_{t-1} + sum_r b_r (a_r . S_{t-1} + v_r)^T
+ *
+ * Found by differentiating the traced step with respect to the state, not by
+ * matching names. kappa is the axis that decays and that a contracts, nu the
+ * other one.
+ */
+#ifndef FLIN_AFFINE_H
+#define FLIN_AFFINE_H
+
+#include "ir.h"
+
+/* One linear term. over == 0: coef * S. Otherwise a read,
+ *     sum over `rank` of coef * (sum over `over` of p * S),
+ * in which p's axis `over` is bound, and coef's, if any, is not. coef == 0
+ * stands for 1. fresh: of S as the token leaves it. */
+typedef struct Term {
+    Ref coef, p;
+    AxisSet over, rank;
+    bool fresh;
+} Term;
+
+enum { MAX_TERMS = 64 };
+
+typedef struct Affine {
+    int n;
+    Term term[MAX_TERMS];
+    Ref rest;                           /* free of the state; 0: none */
+    Ref bad;                            /* where it failed */
+    const char *why;                    /* "is not linear in" ... */
+} Affine;
+
+/* The form of value r with respect to state s. fresh: st[s].next counts as a
+ * variable too (for what is not part of s's own update). */
+bool affine(Graph *g, Ref r, int s, bool fresh, Affine *out);
+
+/* The multiplicative factors of x. */
+typedef struct Factors { int n; Ref f[32]; } Factors;
+void factors(Graph *g, Ref x, Factors *out);
+/* The product of those whose axes meet `with` (0: all) and not `without`;
+ * 0 if there are none. */
+Ref factors_product(Graph *g, const Factors *f, AxisSet with,
+                    AxisSet without);
+
+typedef struct Write { Ref b, a, v; AxisSet rank; } Write;
+
+typedef enum StateForm {
+    FORM_DELAY,                 /* s_t = c_t */
+    FORM_SCAN,                  /* s_t = d_t s_{t-1} + c_t, element-wise */
+    FORM_MAX,                   /* s_t = max(d_t + s_{t-1}, c_t) */
+    FORM_UNIVERSAL
+} StateForm;
+
+typedef struct Universal {
+    StateForm form;
+    Ref d, c;                           /* the first three; d == 0: 1 */
+    int kappa, nu;                      /* axes; nu -1: none */
+    Ref decay, log_decay;               /* 0: no decay */
+    Write write[MAX_TERMS];
+    int nwrites;
+} Universal;
+
+/* The form of state s, or false with g->note set: which term, on which line,
+ * is in the way. */
+bool universal(Graph *g, int s, Universal *u);
+
+/* The states' order, lowest stratum first; false with g->note set when they
+ * depend on one another in a circle. */
+bool strata(Graph *g, int order[MAX_STATES]);
+
+#endif

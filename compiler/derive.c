@@ -1,0 +1,529 @@
+/* derive.c -- from one token to a chunk of them.
+ *
+ * Each value of the step is lifted to a tile with a row a token. States of
+ * lower strata (scalars, vectors) become scans along the chunk. For a matrix
+ * state in universal form, with G the inclusive and E the exclusive cumulative
+ * sum of the log decay in the chunk, W the rows that are written (those that
+ * read the state first are solved for, the others are as given):
+ *
+ *     W = (1 - A)^{-1} (V + (a e^E) S_0),   A_ij = (a_i . b_j) e^{E_i - G_j}
+ *     read p of S_{t-1}:  (p e^E) S_0 + [(p_i . b_j) e^{E_i - G_j}]_{i > j} W
+ *     read q of S_t:      (q e^G) S_0 + [(q_i . b_j) e^{G_i - G_j}]_{i >= j} W
+ *     S_C = e^{G_C} S_0 + (b e^{G_C - G})^T W
+ *
+ * All exponents are differences that are <= 0 for a decay. A factor e^g in a
+ * (or p) turns its E into G instead of being multiplied in.
+ */
+#include "affine.h"
+#include "plan.h"
+
+#include <string.h>
+
+/* What is written to a state, one set a matrix product: rows W [i r nu] under
+ * keys b [i r kappa]. */
+typedef struct Rows { Ref b, w; } Rows;
+
+typedef struct Lift {
+    Graph *s, *g;                       /* step, chunk */
+    Ref *map;                           /* per step node */
+    uint32_t map_len;
+    Universal *form;                    /* per state */
+    struct { Ref found, left; } seq[MAX_STATES];   /* scans, per token */
+    struct {
+        Ref G, E;                       /* cumulative log decay; 0: none */
+        Rows rows[2];
+        int nrows;
+    } mat[MAX_STATES];
+    const char *note;
+} Lift;
+
+static Ref lift(Lift *l, Ref r);
+
+/* ---- small builders in the chunk graph ---- */
+
+static Ref mul_opt(Graph *g, Ref a, Ref b)
+{
+    return a && b ? op2(g, OP_mul, a, b) : a + b;
+}
+
+static Ref exp_opt(Graph *g, Ref a)
+{
+    return a ? op1(g, OP_exp, a) : 0;
+}
+
+static Ref col(Graph *g, Ref a)
+{
+    return a ? op1(g, OP_col, a) : 0;
+}
+
+/* With a row for each token, also where it is the same for all. */
+static Ref per_token(Graph *g, Ref a)
+{
+    if (g->n[a].axes & AXIS(AX_I))
+        return a;
+    return op2(g, OP_add, a, cumsum(g, num(g, 0), 0));
+}
+
+/* The row rank axis for n rows a token. */
+static int rank_axis(Lift *l, int n)
+{
+    for (int i = 0; i < NRANKS; i++) {
+        Axis *ax = &l->g->axis[AX_R + i];
+        if (ax->size && ax->size != n)
+            continue;
+        ax->size = l->g->axis[AX_RJ + i].size = n;
+        return AX_R + i;
+    }
+    fail(l->g->ctx, l->g->line, "more than %d different ranks in one variant",
+         NRANKS);
+}
+
+/* A step value whose axes `rank` count rows: lifted, with a row rank axis. */
+static Ref lift_ranked(Lift *l, Ref x, AxisSet rank)
+{
+    Ref r = per_token(l->g, lift(l, x));
+
+    if (!rank)
+        return r;
+    int ax = __builtin_ctz(rank);
+    return relabel(l->g, r, ax, rank_axis(l, l->s->axis[ax].size));
+}
+
+/* ---- the rows of a matrix state ---- */
+
+/* x without its factor e^g, if it has it: then the gate is inclusive. */
+static bool strip_decay(Graph *s, Ref *x, Ref decay)
+{
+    Factors f = { 0 };
+
+    if (!decay)
+        return false;
+    factors(s, *x, &f);
+    for (int i = 0; i < f.n; i++) {
+        if (f.f[i] != decay)
+            continue;
+        f.f[i] = num(s, 1);
+        *x = factors_product(s, &f, 0, 0);
+        return true;
+    }
+    return false;
+}
+
+/* Scores of rows x against written keys b, weighted by the decay between. */
+static Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
+{
+    AxisSet kappa = AXIS(l->form[s].kappa);
+
+    return gdot(l->g, x, col(l->g, b), gate, col(l->g, l->mat[s].G), kappa,
+                strict);
+}
+
+static Ref weighted(Lift *l, Ref p, Ref w)
+{
+    Ref wj = col(l->g, w);
+
+    return dot(l->g, p, wj, l->g->n[wj].axes & COL_AXES);
+}
+
+/* x e^gate . S_0 */
+static Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
+{
+    return dot(l->g, mul_opt(l->g, exp_opt(l->g, gate), x),
+               l->g->st[s].node, over);
+}
+
+static int rank_size(const Lift *l, const Write *w)
+{
+    return w->rank ? l->s->axis[__builtin_ctz(w->rank)].size : 1;
+}
+
+/* Several writes as one: their rows joined along a rank axis. */
+static Ref join(Lift *l, const Ref *part, int n, int rows)
+{
+    int ax = 0;
+    Ref r = part[0];
+
+    if (n == 1)
+        return r;
+    ax = rank_axis(l, rows);
+    for (int i = 0; i < n; i++) {
+        Ref x = part[i];
+        for (int k = AX_R; k < AX_R + NRANKS; k++)
+            if (k != ax)
+                x = relabel(l->g, x, k, ax);
+        r = i ? node_new(l->g, (Node){ .op = OP_cat, .a = { r, x },
+                                       .over = AXIS(ax) }) : x;
+    }
+    return r;
+}
+
+/* The writes that read (a != 0) or do not, joined; false if there are none.
+ * a, b, v are lifted; *incl: a's gate is inclusive. */
+static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
+                    bool *incl)
+{
+    Universal *u = &l->form[s];
+    Ref pa[MAX_TERMS], pb[MAX_TERMS], pv[MAX_TERMS], some = 0;
+    int n = 0, rows = 0;
+
+    *incl = reads;
+    for (int i = 0; i < u->nwrites; i++) {
+        Ref x = u->write[i].a;
+        if (x)
+            *incl &= strip_decay(l->s, &x, u->decay);
+    }
+    for (int i = 0; i < u->nwrites; i++) {
+        Write w = u->write[i];
+        if (!w.a == reads)
+            continue;
+        if (reads && *incl)
+            strip_decay(l->s, &w.a, u->decay);
+        pa[n] = w.a ? lift_ranked(l, w.a, w.rank) : 0;
+        pb[n] = lift_ranked(l, w.b, w.rank);
+        pv[n] = w.v ? lift_ranked(l, w.v, w.rank) : 0;
+        some = pv[n] ? pv[n] : some;
+        rows += rank_size(l, &w);
+        n++;
+    }
+    if (!n)
+        return false;
+    for (int i = 0; some && i < n; i++)
+        if (!pv[i])
+            pv[i] = op2(l->g, OP_mul, some, num(l->g, 0));
+    if (reads)
+        *a = join(l, pa, n, rows);
+    *b = join(l, pb, n, rows);
+    *v = some ? join(l, pv, n, rows) : 0;
+    return true;
+}
+
+static void lift_matrix(Lift *l, int s)
+{
+    Graph *g = l->g;
+    Universal *u = &l->form[s];
+    Ref a, b, v;
+    bool incl;
+
+    g->line = l->s->st[s].next ? l->s->n[l->s->st[s].next].line : 0;
+    if (u->log_decay) {
+        Ref lg = lift(l, u->log_decay);
+        l->mat[s].G = cumsum(g, lg, 0);
+        l->mat[s].E = cumsum(g, lg, EXCLUSIVE);
+    }
+    if (collect(l, s, false, &a, &b, &v, &incl))
+        l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, v };
+    if (!collect(l, s, true, &a, &b, &v, &incl))
+        return;
+    Ref gate = incl ? l->mat[s].G : l->mat[s].E;
+    Ref x = carried(l, a, gate, s, AXIS(u->kappa));
+    if (v)
+        x = op2(g, OP_add, x, v);
+    if (l->mat[s].nrows) {
+        Rows p = l->mat[s].rows[0];
+        x = op2(g, OP_add, x,
+                weighted(l, scores(l, a, p.b, gate, s, true), p.w));
+    }
+    Ref A = scores(l, a, b, gate, s, true);
+    Ref w = node_new(g, (Node){ .op = OP_solve, .a = { A, x } });
+    l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, w };
+}
+
+/* e^{G_C} S_0 + sum (b e^{G_C - G})^T W. A gate without kappa rides on W. */
+static Ref leave_matrix(Lift *l, int s)
+{
+    Graph *g = l->g;
+    Ref G = l->mat[s].G, S = g->st[s].node, end = 0, tail = 0;
+
+    if (G) {
+        end = op1(g, OP_last, G);
+        tail = op1(g, OP_exp, op2(g, OP_sub, end, G));
+        S = op2(g, OP_mul, op1(g, OP_exp, end), S);
+    }
+    for (int i = 0; i < l->mat[s].nrows; i++) {
+        Rows r = l->mat[s].rows[i];
+        bool per_key = tail && (g->n[tail].axes & DIM_AXES);
+        Ref b = per_key ? op2(g, OP_mul, r.b, tail) : r.b;
+        Ref w = tail && !per_key ? op2(g, OP_mul, r.w, tail) : r.w;
+        AxisSet rows = (g->n[b].axes | g->n[w].axes) & ROW_AXES;
+        S = op2(g, OP_add, S, dot(g, b, w, rows));
+    }
+    return S;
+}
+
+/* ---- reads ---- */
+
+/* p against the state over kappa: rows [i r] . [kappa nu]. */
+static Ref read_kappa(Lift *l, Ref x, Ref gate, int s, bool strict)
+{
+    Ref o = carried(l, x, gate, s, AXIS(l->form[s].kappa));
+
+    for (int i = 0; i < l->mat[s].nrows; i++) {
+        Rows r = l->mat[s].rows[i];
+        o = op2(l->g, OP_add, o,
+                weighted(l, scores(l, x, r.b, gate, s, strict), r.w));
+    }
+    return o;
+}
+
+/* p against the state over nu: what is left decays. */
+static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
+{
+    Graph *g = l->g;
+    AxisSet nu = AXIS(l->form[s].nu);
+    Ref o = mul_opt(g, exp_opt(g, gate), dot(g, x, g->st[s].node, nu));
+
+    for (int i = 0; i < l->mat[s].nrows; i++) {
+        Rows r = l->mat[s].rows[i];
+        Ref p = dot(g, x, col(g, r.w), nu), b = col(g, r.b), y;
+        Ref cg = col(g, l->mat[s].G);
+        AxisSet cols = g->n[b].axes & COL_AXES;
+        if (gate && (g->n[gate].axes & DIM_AXES))
+            y = node_new(g, (Node){ .op = OP_gdot, .over = cols,
+                                    .a = { p, b, gate, cg },
+                                    .flags = strict ? STRICT : 0 });
+        else
+            y = dot(g, op2(g, OP_mul, p, dmask(g, gate, cg, strict)), b,
+                    cols);
+        o = op2(g, OP_add, o, y);
+    }
+    return o;
+}
+
+static Ref lift_read(Lift *l, const Term *t, int s)
+{
+    Universal *u = &l->form[s];
+    Ref p = t->p;
+    bool incl = t->fresh || strip_decay(l->s, &p, u->decay);
+    Ref gate = incl ? l->mat[s].G : l->mat[s].E;
+    Ref x = per_token(l->g, lift(l, p)), y;
+    AxisSet extra = l->g->n[x].axes & DIM_AXES & ~t->over;
+    int from = -1, to = -1;
+
+    if (extra && !(extra & (extra - 1))) {      /* several queries a token */
+        from = __builtin_ctz(extra);
+        to = rank_axis(l, l->g->axis[from].size);
+        x = relabel(l->g, x, from, to);
+    }
+    y = t->over == AXIS(u->kappa) ? read_kappa(l, x, gate, s, !t->fresh)
+                                  : read_nu(l, x, gate, s, !t->fresh);
+    return from < 0 ? y : relabel(l->g, y, to, from);
+}
+
+/* ---- lifting ---- */
+
+static _Noreturn void serial(Lift *l, const char *why)
+{
+    l->note = why;
+    fail(l->g->ctx, 0, "%s", why);
+}
+
+/* A contraction of a value that holds whole matrix states: reads of them. */
+static Ref lift_contraction(Lift *l, Ref r, int s)
+{
+    Affine *a = ctx_alloc(l->g->ctx, sizeof *a);
+    Ref sum_of = 0;
+
+    if (!affine(l->s, r, s, true, a))
+        serial(l, ctx_format(l->g->ctx, "line %d: %s %s %s",
+                             l->s->n[a->bad].line, expr_text(l->s, a->bad),
+                             a->why, l->s->st[s].name));
+    for (int i = 0; i < a->n; i++) {
+        Term t = a->term[i];
+        if (!t.over || t.rank)
+            serial(l, ctx_format(l->g->ctx, "line %d: %s needs all of %s for "
+                                 "every token", l->s->n[r].line,
+                                 expr_text(l->s, r), l->s->st[s].name));
+        Ref y = mul_opt(l->g, t.coef ? lift(l, t.coef) : 0,
+                        lift_read(l, &t, s));
+        sum_of = sum_of ? op2(l->g, OP_add, sum_of, y) : y;
+    }
+    if (a->rest)
+        sum_of = op2(l->g, OP_add, sum_of, lift(l, a->rest));
+    return sum_of;
+}
+
+/* The matrix state that r (a contraction) has in whole as an operand, or -1. */
+static int contracted_state(const Lift *l, const Node *n)
+{
+    for (int s = 0; s < l->s->nst; s++) {
+        AxisSet all = l->s->st[s].axes;
+        if (l->form[s].form != FORM_UNIVERSAL)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            const Node *a = &l->s->n[n->a[i]];
+            if (a->states & 1u << s && (a->axes & all) == all)
+                return s;
+        }
+    }
+    return -1;
+}
+
+static Ref lift_new(Lift *l, Ref r)
+{
+    const Node n = l->s->n[r];
+    Graph *g = l->g;
+    int s;
+
+    if (n.op == OP_input)
+        return g->in[n.index].node;
+    for (s = 0; n.states && s < l->s->nst; s++) {
+        bool found = r == l->s->st[s].node;
+        if (!found && r != l->s->st[s].next)
+            continue;
+        if (l->form[s].form != FORM_UNIVERSAL)
+            return found ? l->seq[s].found : l->seq[s].left;
+        serial(l, ctx_format(g->ctx, "line %d: every token would need all of "
+                             "%s", n.line, l->s->st[s].name));
+    }
+    if ((n.op == OP_dot || n.op == OP_sum)
+        && (s = contracted_state(l, &n)) >= 0)
+        return lift_contraction(l, r, s);
+    Ref a[4] = { 0 };
+    for (int i = 0; i < 4; i++)
+        if (n.a[i])
+            a[i] = lift(l, n.a[i]);
+    g->line = n.line;
+    return node_copy(g, &n, a);
+}
+
+/* The step graph may grow while it is lifted (coefficients are built in it).
+ */
+static Ref lift(Lift *l, Ref r)
+{
+    if (r >= l->map_len) {
+        uint32_t len = l->s->len * 2;
+        l->map = ctx_grow(l->g->ctx, l->map, l->map_len * sizeof(Ref),
+                          len * sizeof(Ref));
+        l->map_len = len;
+    }
+    if (!l->map[r]) {
+        Ref y = lift_new(l, r);
+        l->map[r] = y;
+    }
+    return l->map[r];
+}
+
+/* An angle: a pure sum that only sin and cos look at, modulo 2 pi. */
+static bool is_angle(const Graph *s, int state)
+{
+    uint8_t *angle = ctx_alloc(s->ctx, s->len), *live;
+    Ref next = s->st[state].next;
+
+    live = ctx_alloc(s->ctx, s->len);
+    graph_live(s, live);
+    angle[s->st[state].node] = angle[next] = 1;
+    for (Ref r = 1; r < s->len; r++) {
+        const Node *n = &s->n[r];
+        bool uses = false;
+        for (int i = 0; i < 4; i++)
+            uses |= n->a[i] && angle[n->a[i]];
+        if (!live[r] || !uses || r == next || n->op == OP_sin
+            || n->op == OP_cos)
+            continue;
+        if (n->op != OP_dup && n->op != OP_neg && n->op != OP_select
+            && n->op != OP_relabel)
+            return false;
+        angle[r] = 1;
+    }
+    for (int i = 0; i < s->nout; i++)
+        if (angle[s->out[i].node])
+            return false;
+    for (int i = 0; i < s->nst; i++)
+        if (i != state && angle[s->st[i].next])
+            return false;
+    return true;
+}
+
+/* A scalar or vector state: its values for all tokens. */
+static void lift_scan(Lift *l, int s)
+{
+    Graph *g = l->g;
+    Universal *u = &l->form[s];
+    Ref found = g->st[s].node, c = lift(l, u->c), left;
+    Ref d = u->d ? lift(l, u->d) : 0;
+
+    g->line = l->s->n[l->s->st[s].next].line;
+    if (u->form == FORM_MAX)
+        left = scan(g, OP_maxscan, d, c, found, 0);
+    else if (u->form == FORM_SCAN)
+        left = scan(g, OP_scan, d, c, found,
+                    !d && is_angle(l->s, s) ? WRAP : 0);
+    else if (per_token(g, c) == c && !(g->st[s].axes & ~g->n[c].axes))
+        left = c;
+    else
+        left = scan(g, OP_scan, num(g, 0), c, found, 0);
+    l->seq[s].left = left;
+    l->seq[s].found = op2(g, OP_delay, left, found);
+    g->st[s].next = op1(g, OP_last, left);
+}
+
+/* The chunk graph with the step's arguments, states and axes. */
+static Graph *chunk_graph(const Graph *step, int chunk)
+{
+    Graph *g = graph_new(step->ctx, step->name, chunk);
+
+    for (int i = AX_DIM; i < step->naxes; i++)
+        g->axis[i] = step->axis[i];
+    g->naxes = step->naxes;
+    for (int i = 0; i < step->nin; i++) {
+        g->in[i] = step->in[i];
+        g->nin = i + 1;
+        g->line = step->in[i].line;
+        g->in[i].node = node_new(g, (Node){ .op = OP_input,
+                                            .index = (uint16_t)i });
+    }
+    for (int i = 0; i < step->nst; i++) {
+        g->st[i] = step->st[i];
+        g->nst = i + 1;
+        g->line = step->st[i].line;
+        g->st[i].node = node_new(g, (Node){ .op = OP_state,
+                                            .index = (uint16_t)i });
+    }
+    return g;
+}
+
+static void derive_into(Ctx *c, void *ud)
+{
+    Lift *l = ud;
+    Graph *s = l->s, *g = l->g;
+    int order[MAX_STATES];
+
+    (void)c;
+    if (!strata(s, order))
+        serial(l, s->note);
+    for (int i = 0; i < s->nst; i++)
+        if (!universal(s, order[i], &l->form[order[i]]))
+            serial(l, s->note);
+    for (int i = 0; i < s->nst; i++) {
+        if (l->form[order[i]].form == FORM_UNIVERSAL)
+            lift_matrix(l, order[i]);
+        else
+            lift_scan(l, order[i]);
+    }
+    for (int i = 0; i < s->nst; i++)
+        if (l->form[i].form == FORM_UNIVERSAL)
+            g->st[i].next = leave_matrix(l, i);
+    for (int i = 0; i < s->nout; i++) {
+        g->out[i] = s->out[i];
+        g->out[i].node = per_token(g, lift(l, s->out[i].node));
+        g->nout = i + 1;
+    }
+}
+
+Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
+{
+    Ctx *c = step->ctx;
+    Lift l = { .s = graph_sized(step, size) };
+
+    l.g = chunk_graph(l.s, chunk);
+    l.map_len = l.s->len;
+    l.map = ctx_alloc(c, l.map_len * sizeof *l.map);
+    l.form = ctx_alloc(c, MAX_STATES * sizeof *l.form);
+    step->note = NULL;
+    if (ctx_protect(c, derive_into, &l))
+        return l.g;
+    if (!l.note)
+        ctx_rethrow(c);                 /* a true error, not a broken form */
+    step->note = (char *)l.note;
+    return NULL;
+}

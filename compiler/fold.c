@@ -5,7 +5,8 @@
  */
 #include "fold.h"
 
-#include <math.h>
+#include "elem.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,24 +17,6 @@ static const Rule rules[] = {
 #include "rules.def"
 };
 enum { NRULES = sizeof rules / sizeof *rules };
-
-static double max_(double a, double b) { return a > b || a != a ? a : b; }
-static double min_(double a, double b) { return a < b || a != a ? a : b; }
-static double exp_(double a) { return exp(a); }
-static double log_(double a) { return log(a); }
-static double sqrt_(double a) { return sqrt(a); }
-static double rsqrt_(double a) { return 1 / sqrt(a); }
-static double abs_(double a) { return fabs(a); }
-static double sign_(double a) { return (a > 0) - (a < 0); }
-static double floor_(double a) { return floor(a); }
-static double sin_(double a) { return sin(a); }
-static double cos_(double a) { return cos(a); }
-static double tanh_(double a) { return tanh(a); }
-static double sigmoid_(double a) { return 1 / (1 + exp(-a)); }
-static double softplus_(double a)
-{
-    return max_(a, 0) + log1p(exp(-fabs(a)));
-}
 
 double elem_value(int op, double a, double b, double c)
 {

@@ -1,0 +1,104 @@
+/* call.c -- the elements of a tensor, in whatever type they are kept. */
+#include "call.h"
+
+#include <string.h>
+
+static const struct { const char *name; int size; } dtypes[NDTYPES] = {
+    [F32] = { "float32", 4 },
+    [BF16] = { "bfloat16", 2 },
+    [F16] = { "float16", 2 },
+    [F64] = { "float64", 8 },
+};
+
+int dtype_size(DType d)
+{
+    return dtypes[d].size;
+}
+
+const char *dtype_name(DType d)
+{
+    return dtypes[d].name;
+}
+
+static uint64_t double_bits(double x)
+{
+    uint64_t u;
+
+    memcpy(&u, &x, 8);
+    return u;
+}
+
+static float bits_float(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+/* x with a sign bit, `ebits` of exponent and `mbits` of fraction, rounded
+ * once, from the double, to nearest even. A NaN stays one, and quiet. */
+static uint16_t narrow(double x, int ebits, int mbits)
+{
+    uint64_t u = double_bits(x), sign = u >> 63 << (ebits + mbits);
+    uint64_t fraction = u & 0xfffffffffffffu;
+    int bias = (1 << (ebits - 1)) - 1, top = (1 << ebits) - 1;
+    int e = (int)(u >> 52 & 0x7ff), shift = 52 - mbits;
+
+    if (e == 0x7ff && fraction)
+        return (uint16_t)(sign | (uint64_t)top << mbits | 1u << (mbits - 1));
+    if (e == 0)                         /* below every 16-bit number */
+        return (uint16_t)sign;
+    e = e - 1023 + bias;
+    if (e >= top)
+        return (uint16_t)(sign | (uint64_t)top << mbits);
+    fraction |= (uint64_t)1 << 52;
+    if (e < 1) {                        /* subnormal: a larger shift */
+        shift += 1 - e;
+        e = 1;
+    }
+    if (shift > 54)
+        return (uint16_t)sign;
+    uint64_t kept = fraction >> shift, half = (uint64_t)1 << (shift - 1);
+    uint64_t rest = fraction & (2 * half - 1);
+    if (rest > half || (rest == half && (kept & 1)))
+        kept++;
+    /* the leading one of `kept` adds one to the exponent, a carry another */
+    return (uint16_t)(sign | (((uint64_t)(e - 1) << mbits) + kept));
+}
+
+static double half_value(uint16_t h)
+{
+    int e = h >> 10 & 31;
+    uint32_t sign = (uint32_t)h >> 15 << 31, m = h & 1023u;
+
+    if (e == 31)
+        return bits_float(sign | 0x7f800000u | m << 13);
+    if (e == 0)
+        return (h >> 15 ? -1.0 : 1.0) * m / 16777216.0;
+    return bits_float(sign | (uint32_t)(e + 112) << 23 | m << 13);
+}
+
+double view_get(const View *v, int64_t at)
+{
+    switch (v->dtype) {
+    case F32: return ((const float *)v->data)[at];
+    case F64: return ((const double *)v->data)[at];
+    case BF16:
+        return bits_float((uint32_t)((const uint16_t *)v->data)[at] << 16);
+    case F16: return half_value(((const uint16_t *)v->data)[at]);
+    case NDTYPES: break;
+    }
+    return 0;
+}
+
+void view_set(const View *v, int64_t at, double x)
+{
+    switch (v->dtype) {
+    case F32: ((float *)v->data)[at] = (float)x; break;
+    case F64: ((double *)v->data)[at] = x; break;
+    case BF16: ((uint16_t *)v->data)[at] = narrow(x, 8, 7); break;
+    case F16: ((uint16_t *)v->data)[at] = narrow(x, 5, 10); break;
+    case NDTYPES: break;
+    }
+}

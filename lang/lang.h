@@ -39,6 +39,10 @@ void *tensor_data(const Tensor *t);                  /* element 0 */
 int64_t tensor_count(const Tensor *t);
 /* "[2, 7, 1, 16]" pushed as a string. */
 const char *tensor_shape_text(lua_State *L, const Tensor *t);
+/* A dtype by its name ("float32", "f32" ...); false: no such. The second
+ * reads the option at `arg`: absent is float32, a wrong one a Lua error. */
+bool dtype_named(const char *s, DType *d);
+DType dtype_check(lua_State *L, int arg);
 /* The seeded generator behind flin.randn and v:check: xoshiro256**. */
 typedef struct Rng { uint64_t s[4]; } Rng;
 void rng_seed(Rng *r, uint64_t seed);
@@ -77,6 +81,29 @@ void value_open(lua_State *L);      /* flin.exp, flin.dot, ... */
 void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud);
 /* The line of the user's code that is running: innermost Lua function. */
 int current_line(lua_State *L);
+
+/* ---- errors (error.c) ---- */
+
+/* Raises an error at the user's line that is running: "FILE:LINE: message",
+ * the source line, "  help: ..." (help may be NULL). What follows a newline in
+ * the message (a numeric witness) comes below the source line. */
+_Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Raises a compiler's error in the same shape; line 0: the running line. */
+_Noreturn void lang_raise(lua_State *L, const Error *e);
+/* Remembers a chunk's text, so that errors can show its lines. */
+void source_keep(lua_State *L, const char *file, const char *text, size_t n);
+/* Pushes that line of the file (true), or nothing, when it is not known. */
+bool source_line(lua_State *L, const char *file, int line);
+/* The name of the file of the innermost running Lua function ("" if none);
+ * pushed, too, so that it lives on. */
+const char *current_file(lua_State *L);
+/* The one of n names that is spelled almost like `name`, or NULL. */
+const char *nearest_name(const char *name, const char *const *list, int n);
+/* The host's wish to stop, polled while a call runs: kept in the registry. */
+typedef struct Interrupt { bool (*wanted)(void *ud); void *ud; } Interrupt;
+void interrupt_set(lua_State *L, Interrupt i);
+Interrupt interrupt_get(lua_State *L);
 
 /* ---- variants (variant.c: build; run.c: calls; check.c) ---- */
 

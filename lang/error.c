@@ -1,0 +1,335 @@
+/* error.c -- errors in one shape: position, message, source line, help. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lang.h"
+
+/* ---- where the user's code is ---- */
+
+static const char *frame_file(const lua_Debug *ar)
+{
+    bool named = *ar->source == '@' || *ar->source == '=';
+
+    return named ? ar->source + 1 : ar->short_src;
+}
+
+/* The innermost Lua function that has a line. */
+static bool user_frame(lua_State *L, lua_Debug *ar)
+{
+    for (int level = 0; lua_getstack(L, level, ar); level++)
+        if (lua_getinfo(L, "Sl", ar) && ar->currentline > 0)
+            return true;
+    return false;
+}
+
+int current_line(lua_State *L)
+{
+    lua_Debug ar;
+
+    return user_frame(L, &ar) ? ar.currentline : 0;
+}
+
+const char *current_file(lua_State *L)
+{
+    lua_Debug ar;
+
+    return lua_pushstring(L, user_frame(L, &ar) ? frame_file(&ar) : "");
+}
+
+/* ---- source lines ---- */
+
+#define SOURCES "flin.sources"
+enum { SOURCE_MAX = 1 << 20 };
+
+void source_keep(lua_State *L, const char *file, const char *text, size_t n)
+{
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
+    lua_pushlstring(L, text, n);
+    lua_setfield(L, -2, file);
+    lua_pop(L, 1);
+}
+
+/* Pushes line `line` of a text. */
+static bool push_line(lua_State *L, const char *s, size_t n, int line)
+{
+    const char *end = s + n;
+
+    while (--line > 0) {
+        s = memchr(s, '\n', (size_t)(end - s));
+        if (!s++)
+            return false;
+    }
+    const char *stop = memchr(s, '\n', (size_t)(end - s));
+    if (!stop)
+        stop = end;
+    while (stop > s && isspace((unsigned char)stop[-1]))
+        stop--;
+    if (stop == s)
+        return false;
+    lua_pushlstring(L, s, (size_t)(stop - s));
+    return true;
+}
+
+static bool kept_line(lua_State *L, const char *file, int line)
+{
+    size_t n;
+    bool found = false;
+
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
+    lua_getfield(L, -1, file);
+    const char *text = lua_tolstring(L, -1, &n);
+    if (text && (found = push_line(L, text, n, line)))
+        lua_insert(L, -3);
+    lua_pop(L, 2);
+    return found;
+}
+
+/* A chunk made from a string carries its text as its name. */
+static bool string_line(lua_State *L, const char *file, int line)
+{
+    lua_Debug ar;
+
+    for (int level = 0; lua_getstack(L, level, &ar); level++) {
+        lua_getinfo(L, "S", &ar);
+        if (*ar.source != '@' && *ar.source != '=' && *ar.what != 'C'
+            && !strcmp(ar.short_src, file))
+            return push_line(L, ar.source, strlen(ar.source), line);
+    }
+    return false;
+}
+
+static bool stdlib_line(lua_State *L, const char *file, int line)
+{
+    char name[64];
+    size_t n;
+
+    if (sscanf(file, "stdlib/%63[a-z0-9_].lua", name) != 1)
+        return false;
+    const char *text = stdlib_source(name, &n);
+    return text && push_line(L, text, n, line);
+}
+
+static bool file_line(lua_State *L, const char *file, int line)
+{
+    struct stat st;
+    char text[512];
+    bool found = false;
+    FILE *f;
+
+    if (stat(file, &st) || !S_ISREG(st.st_mode) || st.st_size > SOURCE_MAX
+        || !(f = fopen(file, "rb")))
+        return false;
+    while (fgets(text, sizeof text, f)) {
+        if (line == 1)
+            found = push_line(L, text, strlen(text), 1);
+        if (strchr(text, '\n') && --line == 0)
+            break;
+    }
+    fclose(f);
+    return found;
+}
+
+bool source_line(lua_State *L, const char *file, int line)
+{
+    return line > 0 && *file
+        && (kept_line(L, file, line) || string_line(L, file, line)
+            || stdlib_line(L, file, line) || file_line(L, file, line));
+}
+
+/* ---- the text of an error ---- */
+
+/* Where `word` stands in the line as a word of its own, or NULL. */
+static const char *find_word(const char *s, const char *word, size_t n)
+{
+    for (const char *p = s; n && (p = strstr(p, word)) != NULL; p++) {
+        bool before = p > s && (isalnum((unsigned char)p[-1]) || p[-1] == '_');
+        if (!before && !isalnum((unsigned char)p[n]) && p[n] != '_')
+            return p;
+    }
+    return NULL;
+}
+
+/* Length of a call that starts at p: name and arguments, or the name alone
+ * when they go on in the next line. */
+static size_t call_length(const char *p, size_t name)
+{
+    const char *s = p + name;
+    int depth = 0;
+
+    while (*s == ' ')
+        s++;
+    for (const char *e = s; *s == '(' && *e; e++) {
+        depth += (*e == '(') - (*e == ')');
+        if (!depth)
+            return (size_t)(e + 1 - p);
+    }
+    return name;
+}
+
+/* The message begins with what it is about ("dot: ..."): underline it. */
+static void add_caret(luaL_Buffer *b, const char *line, int number,
+                      const char *message)
+{
+    char word[48];
+    size_t n = strcspn(message, ":\n");
+
+    if (message[n] != ':' || n >= sizeof word)
+        return;
+    memcpy(word, message, n);
+    word[n] = 0;
+    const char *p = find_word(line, word, n);
+    if (!p)
+        return;
+    char pad[32];
+    snprintf(pad, sizeof pad, "%d", number);
+    luaL_addstring(b, "\n  ");
+    for (size_t i = 0; i < strlen(pad); i++)
+        luaL_addchar(b, ' ');
+    luaL_addstring(b, " | ");
+    for (const char *s = line; s < p; s++)
+        luaL_addchar(b, *s == '\t' ? '\t' : ' ');
+    for (size_t i = call_length(p, n); i > 0; i--)
+        luaL_addchar(b, '^');
+}
+
+/* Pushes the whole text. The line of source, when known, is at `source`. */
+static void push_text(lua_State *L, const Error *e, int source)
+{
+    luaL_Buffer b;
+    char number[32];
+    size_t head = strcspn(e->message, "\n");
+
+    luaL_buffinit(L, &b);
+    if (e->line && *e->file) {
+        snprintf(number, sizeof number, ":%d: ", e->line);
+        luaL_addstring(&b, e->file);
+        luaL_addstring(&b, number);
+    }
+    luaL_addlstring(&b, e->message, head);
+    if (source) {
+        snprintf(number, sizeof number, "\n  %d | ", e->line);
+        luaL_addstring(&b, number);
+        luaL_addstring(&b, lua_tostring(L, source));
+        add_caret(&b, lua_tostring(L, source), e->line, e->message);
+    }
+    luaL_addstring(&b, e->message + head);
+    if (*e->help) {
+        luaL_addstring(&b, "\n  help: ");
+        luaL_addstring(&b, e->help);
+    }
+    luaL_pushresult(&b);
+}
+
+/* The error is kept beside its text for hosts that want its parts. */
+_Noreturn void lang_raise(lua_State *L, const Error *e)
+{
+    lua_Debug ar;
+
+    luaL_checkstack(L, 10, NULL);
+    Error *kept = lua_newuserdatauv(L, sizeof *kept, 1);
+    int at = lua_gettop(L), source = 0;
+    *kept = *e;
+    if (!kept->line && user_frame(L, &ar)) {
+        kept->line = ar.currentline;
+        snprintf(kept->file, sizeof kept->file, "%s", frame_file(&ar));
+    }
+    if (source_line(L, kept->file, kept->line))
+        source = lua_gettop(L);
+    push_text(L, kept, source);
+    lua_pushvalue(L, -1);
+    lua_setiuservalue(L, at, 1);
+    lua_pushvalue(L, at);
+    lua_setfield(L, LUA_REGISTRYINDEX, "flin.error");
+    lua_error(L);
+    abort();                            /* lua_error does not return */
+}
+
+_Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
+{
+    Error e = { .code = ERR_USER };
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(e.message, sizeof e.message, fmt, ap);
+    va_end(ap);
+    snprintf(e.help, sizeof e.help, "%s", help ? help : "");
+    lang_raise(L, &e);
+}
+
+void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud)
+{
+    if (!ctx_protect(c, f, ud))
+        lang_raise(L, &c->err);
+}
+
+/* ---- names ---- */
+
+enum { NAME = 32 };
+
+static int min3(int a, int b, int c)
+{
+    int m = a < b ? a : b;
+
+    return m < c ? m : c;
+}
+
+/* Letters to change, add or take away; case counts nothing. */
+static int distance(const char *a, const char *b)
+{
+    int row[NAME + 1], n = (int)strlen(b);
+
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; *a; a++, i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int same = tolower((unsigned char)*a)
+                == tolower((unsigned char)b[j - 1]);
+            int d = min3(row[j] + 1, row[j - 1] + 1, diagonal + !same);
+            diagonal = row[j];
+            row[j] = d;
+        }
+    }
+    return row[n];
+}
+
+const char *nearest_name(const char *name, const char *const *list, int n)
+{
+    const char *best = NULL;
+    int least = (int)strlen(name) > 3 ? 3 : 2;
+
+    for (int i = 0; i < n; i++) {
+        if (strlen(list[i]) > NAME || strlen(name) > NAME)
+            continue;
+        int d = distance(name, list[i]);
+        if (d < least && d < (int)strlen(list[i])) {
+            least = d;
+            best = list[i];
+        }
+    }
+    return best;
+}
+
+/* ---- interrupts ---- */
+
+void interrupt_set(lua_State *L, Interrupt i)
+{
+    Interrupt *kept = lua_newuserdatauv(L, sizeof *kept, 0);
+
+    *kept = i;
+    lua_setfield(L, LUA_REGISTRYINDEX, "flin.interrupt");
+}
+
+Interrupt interrupt_get(lua_State *L)
+{
+    Interrupt i = { 0 };
+
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "flin.interrupt") == LUA_TUSERDATA)
+        i = *(Interrupt *)lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    return i;
+}

@@ -1,0 +1,487 @@
+/* eval.c -- the value of a node, in double, written to be obviously right.
+ *
+ * Each operation is a walk over the axes it needs, with one offset for each
+ * tile that takes part; an axis that a tile lacks has step 0 there.
+ */
+#include "eval.h"
+#include "elem.h"
+
+#include <string.h>
+
+enum { SLOTS = 5 };                     /* tiles in a walk: result first */
+
+typedef struct Walk {
+    AxisSet axes;
+    int nd, nslots;
+    uint8_t order[NAXES];               /* outermost first */
+    int32_t ext[NAXES], at[NAXES];      /* by axis */
+    int64_t step[SLOTS][NAXES];         /* by axis */
+    int64_t off[SLOTS];
+} Walk;
+
+static int lowest(AxisSet s)
+{
+    return __builtin_ctz(s);
+}
+
+static int highest(AxisSet s)
+{
+    return 31 - __builtin_clz(s);
+}
+
+static AxisSet axes_of(const Eval *e, Ref r)
+{
+    return e->g->n[r].axes;
+}
+
+/* ---- walks ---- */
+
+static void walk_init(Walk *w)
+{
+    w->axes = 0;
+    w->nd = w->nslots = 0;
+}
+
+/* Adds a tile; returns its slot. Absent (0): a tile of no axes. */
+static int walk_tile(Walk *w, const Eval *e, Ref r)
+{
+    AxisSet axes = axes_of(e, r);
+    int64_t step = 1, *to = w->step[w->nslots];
+
+    memset(to, 0, sizeof w->step[0]);
+    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
+        int ax = highest(s);
+        to[ax] = step;
+        w->ext[ax] = eval_extent(e, r, ax);
+        step *= w->ext[ax];
+    }
+    w->axes |= axes;
+    w->off[w->nslots] = 0;
+    return w->nslots++;
+}
+
+/* Goes through the axes in s after those given before; moved to the start. */
+static void walk_over(Walk *w, AxisSet s)
+{
+    for (; s; s &= s - 1) {
+        w->at[lowest(s)] = 0;
+        w->order[w->nd++] = (uint8_t)lowest(s);
+    }
+}
+
+static bool walk_next(Walk *w)
+{
+    for (int d = w->nd - 1; d >= 0; d--) {
+        int ax = w->order[d];
+        if (++w->at[ax] < w->ext[ax]) {
+            for (int k = 0; k < w->nslots; k++)
+                w->off[k] += w->step[k][ax];
+            return true;
+        }
+        for (int k = 0; k < w->nslots; k++)
+            w->off[k] -= w->step[k][ax] * (w->ext[ax] - 1);
+        w->at[ax] = 0;
+    }
+    return false;
+}
+
+/* In slot k, axis `from` is found under the name `to`. */
+static void walk_rename(Walk *w, int k, int from, int to)
+{
+    if (from == to)
+        return;
+    w->step[k][to] = w->step[k][from];
+    w->step[k][from] = 0;
+}
+
+/* A walk over the result of r, with its operands beside it. */
+static void walk_node(Walk *w, const Eval *e, Ref r)
+{
+    walk_init(w);
+    for (int i = 0; i < op_info[e->g->n[r].op].arity; i++)
+        walk_tile(w, e, e->g->n[r].a[i]);
+    walk_tile(w, e, r);                 /* last: its extents count */
+}
+
+/* ---- element-wise ---- */
+
+typedef struct Row { const double *p; int64_t step; } Row;
+
+static void elem_row(int op, int64_t n, double *y, Row ra, Row rb, Row rc)
+{
+    switch (op) {
+#define ELEM(name, arity, traits, value, ga, gb, gc) \
+    case OP_##name: \
+        for (int64_t k = 0; k < n; k++) { \
+            double a = ra.p[k * ra.step], b = rb.p[k * rb.step]; \
+            double c = rc.p[k * rc.step]; \
+            (void)b; \
+            (void)c; \
+            y[k] = value; \
+        } \
+        break;
+#include "ops.def"
+    }
+}
+
+static void eval_elem(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int arity = op_info[n->op].arity, in = n->axes ? highest(n->axes) : -1;
+    int64_t len = in < 0 ? 1 : eval_extent(e, r, in);
+    double zero = 0;
+    Walk w;
+
+    walk_node(&w, e, r);
+    walk_over(&w, in < 0 ? 0 : n->axes & ~AXIS(in));
+    do {
+        Row row[3] = { { &zero, 0 }, { &zero, 0 }, { &zero, 0 } };
+        for (int i = 0; i < arity; i++) {
+            row[i].p = e->val[n->a[i]] + w.off[i];
+            row[i].step = in < 0 ? 0 : w.step[i][in];
+        }
+        elem_row(n->op, len, e->val[r] + w.off[arity], row[0], row[1],
+                 row[2]);
+    } while (walk_next(&w));
+}
+
+/* ---- sums and products ---- */
+
+static void eval_sum(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int in = highest(axes_of(e, n->a[0]));
+    double *y = e->val[r];
+    Walk w;
+
+    memset(y, 0, (size_t)eval_count(e, r) * sizeof *y);
+    walk_init(&w);
+    walk_tile(&w, e, r);
+    walk_tile(&w, e, n->a[0]);
+    walk_over(&w, w.axes & ~AXIS(in));
+    do {
+        const double *a = e->val[n->a[0]] + w.off[1];
+        for (int32_t k = 0; k < w.ext[in]; k++)
+            y[w.off[0] + k * w.step[0][in]] += a[k];
+    } while (walk_next(&w));
+}
+
+static double dot_rows(const double *a, const double *b, int64_t n)
+{
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    int64_t k = 0;
+
+    for (; k + 4 <= n; k += 4) {
+        s0 += a[k] * b[k];
+        s1 += a[k + 1] * b[k + 1];
+        s2 += a[k + 2] * b[k + 2];
+        s3 += a[k + 3] * b[k + 3];
+    }
+    for (; k < n; k++)
+        s0 += a[k] * b[k];
+    return s0 + s1 + (s2 + s3);
+}
+
+/* y[k] += a[k] b[k] with each operand's step 0 or its own. */
+static void multiply_add(double *y, Row a, Row b, int64_t n)
+{
+    if (a.step == 0 && b.step == 1) {
+        double s = *a.p;
+        for (int64_t k = 0; k < n; k++)
+            y[k] += s * b.p[k];
+        return;
+    }
+    for (int64_t k = 0; k < n; k++)
+        y[k] += a.p[k * a.step] * b.p[k * b.step];
+}
+
+/* Innermost goes an axis along which both operands lie close, if there is
+ * one: the last contracted one, or else the result's last. */
+static void eval_dot(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int in = highest(n->over);
+    double *y = e->val[r];
+    Walk w;
+
+    memset(y, 0, (size_t)eval_count(e, r) * sizeof *y);
+    walk_init(&w);
+    for (int i = 0; i < 2; i++)
+        walk_tile(&w, e, n->a[i]);
+    walk_tile(&w, e, r);
+    bool close = w.step[0][in] == 1 && w.step[1][in] == 1;
+    if (!close && n->axes)
+        in = highest(n->axes);
+    walk_over(&w, n->axes & ~AXIS(in));
+    walk_over(&w, n->over & ~AXIS(in));
+    do {
+        Row a = { e->val[n->a[0]] + w.off[0], w.step[0][in] };
+        Row b = { e->val[n->a[1]] + w.off[1], w.step[1][in] };
+        double *to = y + w.off[2];
+        if (close)
+            *to += dot_rows(a.p, b.p, w.ext[in]);
+        else if (w.step[2][in] == 0)
+            for (int32_t k = 0; k < w.ext[in]; k++)
+                *to += a.p[k * a.step] * b.p[k * b.step];
+        else if (b.step == 0)
+            multiply_add(to, b, a, w.ext[in]);
+        else
+            multiply_add(to, a, b, w.ext[in]);
+    } while (walk_next(&w));
+}
+
+/* Whether the mask lets the pair of tokens at hand through. */
+static bool on_mask(const Node *n, const Walk *w)
+{
+    int32_t i = w->at[AX_I], j = w->at[AX_J];
+
+    return n->flags & STRICT ? i > j : i >= j;
+}
+
+static void eval_dmask(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    Walk w;
+
+    walk_node(&w, e, r);
+    walk_over(&w, n->axes);
+    do {
+        double x = 0;
+        if (on_mask(n, &w) && n->a[0])
+            x = exp(e->val[n->a[0]][w.off[0]] - e->val[n->a[1]][w.off[1]]);
+        else if (on_mask(n, &w))
+            x = 1;
+        e->val[r][w.off[2]] = x;
+    } while (walk_next(&w));
+}
+
+/* The last axis, where it is no token's, goes innermost. */
+static void eval_gdot(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    double *y = e->val[r];
+    Walk w;
+
+    memset(y, 0, (size_t)eval_count(e, r) * sizeof *y);
+    walk_node(&w, e, r);
+    int in = highest(w.axes);
+    AxisSet inner = in >= AX_DIM ? AXIS(in) : 0;
+    int32_t len = inner ? w.ext[in] : 1;
+    walk_over(&w, w.axes & ~inner);
+    do {
+        if (!on_mask(n, &w))
+            continue;
+        const double *p[4];
+        int64_t at[SLOTS] = { 0 };
+        for (int k = 0; k < 4; k++)
+            p[k] = e->val[n->a[k]] + w.off[k];
+        for (int32_t x = 0; x < len; x++) {
+            y[w.off[4] + at[4]] += p[0][at[0]] * p[1][at[1]]
+                                 * exp(p[2][at[2]] - p[3][at[3]]);
+            for (int k = 0; k < SLOTS && inner; k++)
+                at[k] += w.step[k][in];
+        }
+    } while (walk_next(&w));
+}
+
+/* x_t += sum_s m_ts x_s, for one pair of tokens t, s; m is a's block, or its
+ * transpose. A rank axis whose twin a has is contracted, another is not. */
+static void solve_pair(const Eval *e, Ref r, int t, int s)
+{
+    const Node *n = &e->g->n[r];
+    AxisSet twins = axes_of(e, n->a[0]) & COL_AXES & ~AXIS(AX_J);
+    bool trans = n->flags & TRANS;
+    double *x = e->val[r];
+    Walk w;
+
+    walk_init(&w);
+    walk_tile(&w, e, r);                /* x_s */
+    walk_tile(&w, e, n->a[0]);
+    walk_tile(&w, e, r);                /* x_t */
+    w.off[0] = s * w.step[0][AX_I];
+    w.off[1] = t * w.step[1][trans ? AX_J : AX_I]
+             + s * w.step[1][trans ? AX_I : AX_J];
+    w.off[2] = t * w.step[2][AX_I];
+    for (AxisSet q = twins; q; q &= q - 1) {
+        int col = lowest(q), row = col - AX_J;
+        walk_rename(&w, trans ? 2 : 0, row, col);
+    }
+    walk_over(&w, w.axes & ~AXIS(AX_I) & ~AXIS(AX_J));
+    do {
+        x[w.off[2]] += e->val[n->a[0]][w.off[1]] * x[w.off[0]];
+    } while (walk_next(&w));
+}
+
+static void eval_solve(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    Walk w;
+
+    walk_init(&w);
+    walk_tile(&w, e, n->a[1]);
+    walk_tile(&w, e, r);
+    walk_over(&w, n->axes);
+    do {
+        e->val[r][w.off[1]] = e->val[n->a[1]][w.off[0]];
+    } while (walk_next(&w));
+    for (int i = 0; i < e->rows; i++)
+        for (int j = 0; j < i; j++) {
+            int t = n->flags & TRANS ? e->rows - 1 - i : i;
+            int s = n->flags & TRANS ? e->rows - 1 - j : j;
+            solve_pair(e, r, t, s);
+        }
+}
+
+/* ---- along the tokens ---- */
+
+/* What a recurrence holds after a token with a and b. */
+static double advance(const Node *n, double s, double a, double b)
+{
+    switch (n->op) {
+    case OP_cumsum: return s + a;
+    case OP_delay: return a;
+    case OP_scan: return n->a[0] ? a * s + b : s + b;
+    case OP_maxscan: return max_(n->a[0] ? a + s : s, b);
+    }
+    return NAN;
+}
+
+/* cumsum, delay, scan, maxscan: exclusive ones show what the token finds. */
+static void eval_scan(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int arity = op_info[n->op].arity, init = arity - 1;
+    bool before = n->flags & EXCLUSIVE || n->op == OP_delay;
+    Walk w;
+
+    walk_node(&w, e, r);
+    walk_over(&w, n->axes & ~AXIS(AX_I));
+    do {
+        double s = init ? e->val[n->a[init]][w.off[init]] : 0;
+        for (int k = 0; k < e->rows; k++) {
+            int64_t i = n->flags & REVERSE ? e->rows - 1 - k : k;
+            double a = e->val[n->a[0]][w.off[0] + i * w.step[0][AX_I]];
+            double b = arity < 3 ? 0
+                     : e->val[n->a[1]][w.off[1] + i * w.step[1][AX_I]];
+            double next = advance(n, s, a, b);
+            e->val[r][w.off[arity] + i * w.step[arity][AX_I]]
+                = before ? s : next;
+            s = next;
+        }
+    } while (walk_next(&w));
+}
+
+/* ---- moving values ---- */
+
+/* select, last, relabel, col, row: the result is found in the operand under
+ * other names, from a place on. */
+static void eval_move(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    Walk w;
+
+    walk_node(&w, e, r);
+    if (n->op == OP_select)
+        w.off[0] = n->index * w.step[0][lowest(n->over)];
+    if (n->op == OP_last && !(n->flags & REVERSE))
+        w.off[0] = (e->rows - 1) * w.step[0][AX_I];
+    if (n->op == OP_relabel)
+        walk_rename(&w, 0, lowest(n->over), n->index);
+    for (int k = 0; k <= NRANKS && n->op == OP_col; k++)
+        walk_rename(&w, 0, k, AX_J + k);
+    for (int k = 0; k <= NRANKS && n->op == OP_row; k++)
+        walk_rename(&w, 0, AX_J + k, k);
+    walk_over(&w, n->axes);
+    do {
+        e->val[r][w.off[1]] = e->val[n->a[0]][w.off[0]];
+    } while (walk_next(&w));
+}
+
+static void eval_cat(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int ax = lowest(n->over);
+    int64_t from = 0;
+
+    for (int i = 0; i < 2; i++) {
+        Walk w;
+        walk_init(&w);
+        walk_tile(&w, e, r);
+        w.ext[ax] = axes_of(e, n->a[i]) & n->over
+                  ? eval_extent(e, n->a[i], ax) : 1;
+        int32_t len = w.ext[ax];
+        walk_tile(&w, e, n->a[i]);
+        w.off[0] = from * w.step[0][ax];
+        walk_over(&w, n->axes);
+        do {
+            e->val[r][w.off[0]] = e->val[n->a[i]][w.off[1]];
+        } while (walk_next(&w));
+        from += len;
+    }
+}
+
+/* rot90, dup, pairsum: entry k of the result from a pair of the operand. */
+static double paired(const Node *n, const double *a, int64_t step,
+                     int32_t len, int32_t k)
+{
+    int32_t p = k / 2;
+
+    switch (n->op) {
+    case OP_rot90:
+        if (k % 2)
+            return a[(k - 1) * step];
+        return k + 1 < len ? -a[(k + 1) * step] : 0;
+    case OP_dup:
+        return p < len ? a[p * step] : 0;
+    case OP_pairsum:
+        return (2 * k < len ? a[2 * k * step] : 0)
+             + (2 * k + 1 < len ? a[(2 * k + 1) * step] : 0);
+    }
+    return NAN;
+}
+
+static void eval_pairs(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int from = lowest(n->over), to = n->op == OP_rot90 ? from : n->index;
+    int32_t len = eval_extent(e, n->a[0], from);
+    Walk w;
+
+    walk_node(&w, e, r);
+    int64_t step = w.step[0][from];
+    w.step[0][from] = 0;
+    walk_over(&w, n->axes);
+    do {
+        e->val[r][w.off[1]] = paired(n, e->val[n->a[0]] + w.off[0], step,
+                                     len, w.at[to]);
+    } while (walk_next(&w));
+}
+
+void eval_node(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+
+    switch ((enum Op)n->op) {
+    case OP_none: case OP_input: case OP_state: break;
+    case OP_num: *e->val[r] = n->num; break;
+    case OP_size: *e->val[r] = e->ext[0][n->index]; break;
+    case OP_sum: eval_sum(e, r); break;
+    case OP_dot: eval_dot(e, r); break;
+    case OP_cat: eval_cat(e, r); break;
+    case OP_rot90: case OP_dup: case OP_pairsum: eval_pairs(e, r); break;
+    case OP_select: case OP_relabel: case OP_col: case OP_row: case OP_last:
+        eval_move(e, r);
+        break;
+    case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
+        eval_scan(e, r);
+        break;
+    case OP_dmask: eval_dmask(e, r); break;
+    case OP_gdot: eval_gdot(e, r); break;
+    case OP_solve: eval_solve(e, r); break;
+#define ELEM(name, arity, traits, value, ga, gb, gc) case OP_##name:
+#include "ops.def"
+        eval_elem(e, r);
+        break;
+    case NOPS: break;
+    }
+}

@@ -1,0 +1,35 @@
+/* eval.h -- one graph's nodes as dense tiles of doubles, one at a time.
+ *
+ * A tile lies in canonical order (by axis number, the last fastest) without
+ * gaps. Axes i and j are as long as the rows in hand; a rank axis may be
+ * shorter in one value than in another (what is joined by `cat` grows), so
+ * extents belong to the value.
+ */
+#ifndef FLIN_EVAL_H
+#define FLIN_EVAL_H
+
+#include "ir.h"
+
+typedef struct Eval {
+    Ctx *c;                             /* owns the tiles */
+    const Graph *g;
+    int rows;                           /* tokens in hand */
+    uint8_t *live;                      /* nodes that have a tile */
+    double **val;                       /* beside the nodes */
+    int32_t (*ext)[NAXES];              /* i and j at full length */
+} Eval;
+
+/* Room for what the roots and the states need, at `rows` tokens at most.
+ * `size` fills in where the graph leaves an axis open. Fails on an axis
+ * without a size and on sizes that do not go together. */
+Eval *eval_new(Ctx *c, const Graph *g, const int32_t size[NAXES], int rows);
+
+/* How long the axis is in the value, at the rows in hand. */
+int32_t eval_extent(const Eval *e, Ref r, int axis);
+int64_t eval_count(const Eval *e, Ref r);
+
+/* Computes a node from its operands' tiles. Inputs and states are filled in
+ * by the caller beforehand; for them it does nothing. */
+void eval_node(const Eval *e, Ref r);
+
+#endif

@@ -1,0 +1,356 @@
+/* interp.c -- the float64 interpreter: of a step, token by token (the truth),
+ * and of a chunk graph, chunk by chunk (the derivation, without a backend's
+ * numerics). One walk serves both: a step is a graph whose chunks hold one
+ * token.
+ *
+ * A graph with states that run backwards is walked twice: forwards for all
+ * that does not depend on those, keeping each other state as every chunk
+ * finds it, then from the last chunk to the first.
+ */
+#include "call.h"
+#include "eval.h"
+
+#include <string.h>
+
+typedef struct Run {
+    Ctx *c;                             /* of this call alone */
+    const Graph *g;
+    const Call *call;
+    Eval *e;
+    int chunk;
+    uint32_t reverse;                   /* states that run backwards */
+    double *left[MAX_STATES];           /* the next values, until all are */
+    double *kept[MAX_STATES];           /* [chunk][state] or NULL */
+    const Seq *seq;
+    int64_t iseq;
+    int head;
+} Run;
+
+/* ---- tensors to tiles and back ---- */
+
+/* A tensor seen along the axes of a tile; the tile lies without gaps. */
+typedef struct Move {
+    const View *v;
+    bool store;
+    int nd;
+    int32_t ext[NAXES];
+    int64_t step[NAXES];
+} Move;
+
+/* Adds the axes in canonical order; `order` says where each has its stride. */
+static void move_axes(Move *m, const Eval *e, Ref r, const uint8_t *order,
+                      int rank)
+{
+    for (int ax = AX_I + 1; ax < NAXES; ax++) {
+        if (!(e->g->n[r].axes & AXIS(ax)))
+            continue;
+        m->ext[m->nd] = eval_extent(e, r, ax);
+        m->step[m->nd] = 0;
+        for (int d = 0; d < rank; d++)
+            if (order[d] == ax)
+                m->step[m->nd] = m->v->sd[d];
+        m->nd++;
+    }
+}
+
+static double *move(const Move *m, int d, int64_t at, double *p)
+{
+    if (d < m->nd) {
+        for (int32_t k = 0; k < m->ext[d]; k++)
+            p = move(m, d + 1, at + k * m->step[d], p);
+        return p;
+    }
+    if (m->store)
+        view_set(m->v, at, *p);
+    else
+        *p = view_get(m->v, at);
+    return p + 1;
+}
+
+static void load_input(const Run *u, int i, int64_t token)
+{
+    const Input *in = &u->g->in[i];
+    const View *v = &u->call->in[i];
+    Move m = { .v = v };
+    int64_t at = u->head / (u->call->heads / v->heads) * v->sh;
+
+    if (in->timed)
+        at += u->seq->b * v->sb + token * v->st;
+    if (u->g->n[in->node].axes & AXIS(AX_I)) {
+        m.ext[0] = u->e->rows;
+        m.step[0] = v->st;
+        m.nd = 1;
+    }
+    move_axes(&m, u->e, in->node, in->order, in->rank);
+    move(&m, 0, at, u->e->val[in->node]);
+}
+
+/* What has no rows of its own is the same for each token. */
+static void store_output(const Run *u, int i, int64_t token)
+{
+    const Output *o = &u->g->out[i];
+    const View *v = &u->call->out[i];
+    Move m = { .v = v, .store = true };
+    int64_t at = u->seq->b * v->sb + token * v->st + u->head * v->sh;
+    double *p = u->e->val[o->node];
+    bool rows = u->g->n[o->node].axes & AXIS(AX_I);
+
+    move_axes(&m, u->e, o->node, o->order, o->rank);
+    for (int k = 0; k < u->e->rows; k++) {
+        double *end = move(&m, 0, at + k * v->st, p);
+        if (rows)
+            p = end;
+    }
+}
+
+static void move_state(const Run *u, int i, const View *v, bool store)
+{
+    const State *s = &u->g->st[i];
+    Move m = { .v = v, .store = store };
+    double *p = u->e->val[s->node];
+
+    if (!v->data && !store)
+        memset(p, 0, (size_t)eval_count(u->e, s->node) * sizeof *p);
+    if (!v->data)
+        return;
+    move_axes(&m, u->e, s->node, s->order, s->rank);
+    move(&m, 0, u->iseq * v->sb + u->head * v->sh, p);
+}
+
+/* ---- states from chunk to chunk ---- */
+
+/* dst, with axes of its own, from a value that may lack some of them. */
+static void spread(const Eval *e, double *dst, Ref like, Ref from)
+{
+    const double *src = e->val[from];
+    AxisSet axes = e->g->n[like].axes, has = e->g->n[from].axes;
+    int64_t count = eval_count(e, like);
+
+    for (int64_t at = 0; at < count; at++) {
+        int64_t rest = at, off = 0, step = 1;
+        for (int ax = NAXES - 1; ax >= 0; ax--) {
+            if (!(axes & AXIS(ax)))
+                continue;
+            int64_t k = rest % eval_extent(e, like, ax);
+            rest /= eval_extent(e, like, ax);
+            if (has & AXIS(ax)) {
+                off += k * step;
+                step *= eval_extent(e, from, ax);
+            }
+        }
+        dst[at] = src[off];
+    }
+}
+
+/* Every state of this direction takes its next value: all at once, since
+ * one's next value may be what another one holds. */
+static void carry(const Run *u, uint32_t which)
+{
+    const Graph *g = u->g;
+
+    for (int i = 0; i < g->nst; i++) {
+        const State *s = &g->st[i];
+        if (!(which & 1u << i) || !s->next)
+            continue;
+        size_t bytes = (size_t)eval_count(u->e, s->node) * sizeof(double);
+        if (g->n[s->next].axes == g->n[s->node].axes)
+            memcpy(u->left[i], u->e->val[s->next], bytes);
+        else
+            spread(u->e, u->left[i], s->node, s->next);
+    }
+    for (int i = 0; i < g->nst; i++) {
+        const State *s = &g->st[i];
+        size_t bytes = (size_t)eval_count(u->e, s->node) * sizeof(double);
+        if (which & 1u << i && s->next)
+            memcpy(u->e->val[s->node], u->left[i], bytes);
+    }
+}
+
+/* Keeps (or brings back) the forward states as chunk m finds them. */
+static void keep(const Run *u, int64_t m, bool back)
+{
+    for (int i = 0; i < u->g->nst; i++) {
+        if (!u->kept[i])
+            continue;
+        double *tile = u->e->val[u->g->st[i].node];
+        int64_t count = eval_count(u->e, u->g->st[i].node);
+        double *at = u->kept[i] + m * count;
+        memcpy(back ? tile : at, back ? at : tile,
+               (size_t)count * sizeof *tile);
+    }
+}
+
+/* ---- the walk ---- */
+
+static int64_t chunks_of(const Run *u, const Seq *s)
+{
+    return (s->len + u->chunk - 1) / u->chunk;
+}
+
+/* Chunk m of the sequence: all nodes, or those that depend on no state that
+ * runs backwards. */
+static void run_chunk(const Run *u, int64_t m, bool backwards)
+{
+    const Graph *g = u->g;
+    int64_t left = u->seq->len - m * u->chunk;
+    int64_t token = u->seq->start + m * u->chunk;
+
+    u->e->rows = left < u->chunk ? (int)left : u->chunk;
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        if (!u->e->live[r] || (!backwards && n->states & u->reverse))
+            continue;
+        if (n->op == OP_input && g->in[n->index].timed)
+            load_input(u, n->index, token);
+        eval_node(u->e, r);
+    }
+    for (int i = 0; i < g->nout; i++) {
+        bool late = g->n[g->out[i].node].states & u->reverse;
+        if (u->call->out[i].data && late == backwards)
+            store_output(u, i, token);
+    }
+    carry(u, backwards ? u->reverse : ~u->reverse);
+}
+
+static void poll(const Run *u, int64_t m)
+{
+    const Call *call = u->call;
+
+    if (m % 64 && !u->g->chunk)
+        return;
+    ctx_poll(u->c);
+    if (call->interrupted && call->interrupted(call->interrupt_ud))
+        fail_code(u->c, ERR_INTERRUPT, "interrupted");
+}
+
+/* One head of one sequence. */
+static void run_head(const Run *u)
+{
+    const Graph *g = u->g;
+    int64_t n = chunks_of(u, u->seq);
+
+    for (int i = 0; i < g->nst; i++)
+        move_state(u, i, &u->call->s0[i], false);
+    for (int i = 0; i < g->nin; i++)
+        if (!g->in[i].timed && u->e->live[g->in[i].node])
+            load_input(u, i, 0);
+    for (int64_t m = 0; m < n; m++) {
+        poll(u, m);
+        keep(u, m, false);
+        run_chunk(u, m, false);
+    }
+    for (int i = 0; i < g->nst; i++)
+        if (!(u->reverse & 1u << i))
+            move_state(u, i, &u->call->s1[i], true);
+    if (!u->reverse)
+        return;
+    for (int64_t m = n - 1; m >= 0; m--) {
+        poll(u, m);
+        keep(u, m, true);
+        run_chunk(u, m, true);
+    }
+    for (int i = 0; i < g->nst; i++)
+        if (u->reverse & 1u << i)
+            move_state(u, i, &u->call->s1[i], true);
+}
+
+/* A state's next value fits the state. */
+static void check_next(const Run *u, const State *s)
+{
+    const Node *n = &u->g->n[s->next];
+
+    for (int ax = 0; ax < NAXES; ax++)
+        if (n->axes & AXIS(ax)
+            && (!(u->g->n[s->node].axes & AXIS(ax))
+                || eval_extent(u->e, s->next, ax)
+                   != eval_extent(u->e, s->node, ax)))
+            fail(u->c, n->line, "what state '%s' becomes differs from it in "
+                 "axis '%s'", s->name, u->g->axis[ax].name);
+    if (!(u->reverse & 1u << (s - u->g->st)) && n->states & u->reverse)
+        fail(u->c, n->line, "state '%s' runs forwards but needs one that "
+             "runs backwards", s->name);
+}
+
+static void check_run(const Run *u)
+{
+    const Graph *g = u->g;
+
+    for (int i = 0; i < g->nin; i++) {
+        const View *v = &u->call->in[i];
+        if (!u->e->live[g->in[i].node])
+            continue;
+        if (!v->data)
+            fail(u->c, g->in[i].line, "input '%s' is absent", g->in[i].name);
+        if (v->heads <= 0 || u->call->heads % v->heads)
+            fail(u->c, g->in[i].line, "input '%s' has %d heads, which do not "
+                 "divide %d", g->in[i].name, v->heads, u->call->heads);
+    }
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next)
+            check_next(u, &g->st[i]);
+}
+
+static void make_room(Run *u)
+{
+    const Graph *g = u->g;
+    int64_t most = 0;
+
+    for (int64_t s = 0; s < u->call->nseq; s++)
+        if (chunks_of(u, &u->call->seq[s]) > most)
+            most = chunks_of(u, &u->call->seq[s]);
+    for (int i = 0; i < g->nst; i++) {
+        size_t bytes = (size_t)eval_count(u->e, g->st[i].node)
+                     * sizeof(double);
+        u->left[i] = ctx_alloc(u->c, bytes);
+        if (u->reverse && !(u->reverse & 1u << i))
+            u->kept[i] = ctx_alloc(u->c, bytes * (size_t)most);
+    }
+}
+
+static void run(Ctx *c, void *ud)
+{
+    Run *u = ud;
+    const Graph *g = u->g;
+
+    u->c = c;
+    u->chunk = g->chunk ? g->chunk : 1;
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].reverse)
+            u->reverse |= 1u << i;
+    u->e = eval_new(c, g, u->call->size, u->chunk);
+    check_run(u);
+    make_room(u);
+    for (u->iseq = 0; u->iseq < u->call->nseq; u->iseq++)
+        for (u->head = 0; u->head < u->call->heads; u->head++) {
+            u->seq = &u->call->seq[u->iseq];
+            run_head(u);
+        }
+}
+
+/* The call's memory ends with it: a context of its own. */
+static void interpret(Ctx *c, const Graph *g, const Call *call)
+{
+    Run u = { .g = g, .call = call };
+    Ctx *own = ctx_new();
+
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    own->file = c->file;
+    own->interrupted = c->interrupted;
+    own->interrupt_ud = c->interrupt_ud;
+    bool ok = ctx_protect(own, run, &u);
+    c->err = own->err;
+    ctx_free(own);
+    if (!ok)
+        ctx_rethrow(c);
+}
+
+void reference_run(Ctx *c, const Graph *step, const Call *call)
+{
+    interpret(c, step, call);
+}
+
+void interpret_chunks(Ctx *c, const Graph *chunk, const Call *call)
+{
+    interpret(c, chunk, call);
+}

@@ -41,16 +41,7 @@ const char *current_file(lua_State *L)
 
 /* ---- source lines ---- */
 
-#define SOURCES "flin.sources"
 enum { SOURCE_MAX = 1 << 20 };
-
-void source_keep(lua_State *L, const char *file, const char *text, size_t n)
-{
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
-    lua_pushlstring(L, text, n);
-    lua_setfield(L, -2, file);
-    lua_pop(L, 1);
-}
 
 /* Pushes line `line` of a text. */
 static bool push_line(lua_State *L, const char *s, size_t n, int line)
@@ -73,18 +64,19 @@ static bool push_line(lua_State *L, const char *s, size_t n, int line)
     return true;
 }
 
+/* Of a text that sandbox_load has kept, by chunk name. */
 static bool kept_line(lua_State *L, const char *file, int line)
 {
     size_t n;
-    bool found = false;
 
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
-    lua_getfield(L, -1, file);
-    const char *text = lua_tolstring(L, -1, &n);
-    if (text && (found = push_line(L, text, n, line)))
-        lua_insert(L, -3);
-    lua_pop(L, 2);
-    return found;
+    for (const char *sign = "@="; *sign; sign++) {
+        const char *name = lua_pushfstring(L, "%c%s", *sign, file);
+        const char *text = sandbox_source(L, name, &n);
+        lua_pop(L, 1);
+        if (text)
+            return push_line(L, text, n, line);
+    }
+    return false;
 }
 
 /* A chunk made from a string carries its text as its name. */
@@ -312,24 +304,4 @@ const char *nearest_name(const char *name, const char *const *list, int n)
         }
     }
     return best;
-}
-
-/* ---- interrupts ---- */
-
-void interrupt_set(lua_State *L, Interrupt i)
-{
-    Interrupt *kept = lua_newuserdatauv(L, sizeof *kept, 0);
-
-    *kept = i;
-    lua_setfield(L, LUA_REGISTRYINDEX, "flin.interrupt");
-}
-
-Interrupt interrupt_get(lua_State *L)
-{
-    Interrupt i = { 0 };
-
-    if (lua_getfield(L, LUA_REGISTRYINDEX, "flin.interrupt") == LUA_TUSERDATA)
-        i = *(Interrupt *)lua_touserdata(L, -1);
-    lua_pop(L, 1);
-    return i;
 }

@@ -30,6 +30,8 @@ typedef struct Tensor {
 #define TENSOR_META "flin.tensor"
 #define VALUE_META "flin.value"
 #define VARIANT_META "flin.variant"
+#define SANDBOX_CLOSED "flin.closed"    /* in the registry: no files */
+#define SANDBOX_FOLDER "flin.folder"    /* where require looks */
 
 Tensor *tensor_check(lua_State *L, int arg);
 Tensor *tensor_test(lua_State *L, int arg);          /* NULL: not one */
@@ -91,8 +93,6 @@ _Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Raises a compiler's error in the same shape; line 0: the running line. */
 _Noreturn void lang_raise(lua_State *L, const Error *e);
-/* Remembers a chunk's text, so that errors can show its lines. */
-void source_keep(lua_State *L, const char *file, const char *text, size_t n);
 /* Pushes that line of the file (true), or nothing, when it is not known. */
 bool source_line(lua_State *L, const char *file, int line);
 /* The name of the file of the innermost running Lua function ("" if none);
@@ -100,10 +100,6 @@ bool source_line(lua_State *L, const char *file, int line);
 const char *current_file(lua_State *L);
 /* The one of n names that is spelled almost like `name`, or NULL. */
 const char *nearest_name(const char *name, const char *const *list, int n);
-/* The host's wish to stop, polled while a call runs: kept in the registry. */
-typedef struct Interrupt { bool (*wanted)(void *ud); void *ud; } Interrupt;
-void interrupt_set(lua_State *L, Interrupt i);
-Interrupt interrupt_get(lua_State *L);
 
 /* ---- variants (variant.c: build; run.c: calls; check.c) ---- */
 
@@ -133,10 +129,23 @@ typedef struct Limits {
     size_t memory;                      /* bytes of Lua memory; 0: none */
     uint32_t nodes;                     /* of one graph; 0: the default */
 } Limits;
-/* Opens the libraries that a script may use. open_files: io and os too. */
+/* Opens the libraries that a script may use. open_files: io and os too, and
+ * `require` finds text modules. Once, on a fresh state. */
 void sandbox_open(lua_State *L, const Limits *lim, bool open_files);
-/* Loads text (never bytecode) as a chunk; as luaL_loadbufferx. */
+/* A new budget of instructions, for the next script of this state. */
+void sandbox_renew(lua_State *L);
+/* `asked` is polled while a script or a compilation runs; true stops it. */
+void sandbox_interrupt(lua_State *L, bool (*asked)(void *ud), void *ud);
+/* Gives a compilation the limits and the interrupt of its state (if any). */
+void sandbox_watch(lua_State *L, Ctx *c);
+/* Loads text (never bytecode) as a chunk; as luaL_loadbufferx. The text is
+ * kept for messages: sandbox_source finds it by chunk name ("@my.lua"), as in
+ * lua_Debug.source; NULL if this state has not loaded it. */
 int sandbox_load(lua_State *L, const char *s, size_t n, const char *name);
+const char *sandbox_source(lua_State *L, const char *name, size_t *len);
+/* The same for a file's text; NULL: standard input. Pushes the function or a
+ * message. */
+int sandbox_file(lua_State *L, const char *path);
 
 /* The stdlib, embedded at build time: source of module `name`, or NULL. */
 const char *stdlib_source(const char *name, size_t *len);

@@ -1,0 +1,40 @@
+/* value.h -- what value.c and functions.c share. */
+#ifndef FLIN_VALUE_H
+#define FLIN_VALUE_H
+
+#include "lang.h"
+
+/* The arguments of one builder call, and what runs it: outside of Lua, so
+ * that a failure cannot jump over a C frame that Lua knows nothing of. */
+typedef struct Build {
+    Graph *g;
+    Ref a[3];
+    int op, axis, to;
+    AxisSet over;
+    double x;
+    Ref r;                              /* the result */
+    const char *text[2];                /* or two, in the arena */
+    void (*make)(struct Build *b);
+} Build;
+
+/* Stamps the running line, runs make; a failure is a Lua error. */
+void build(lua_State *L, Tracer *t, Build *b);
+/* The same, and pushes the result; `like` is the index of a value. */
+int build_push(lua_State *L, int like, Tracer *t, Build *b);
+
+/* The index of the first value among `first`..`last`, its tracer in *t (an
+ * error if its trace is over); 0: there is none. */
+int find_value(lua_State *L, int first, int last, Tracer **t);
+
+/* What the user calls the value at `arg`: an input or state's name, a local
+ * variable's, else the expression. Pushed, so that it lives on. */
+const char *value_name(lua_State *L, Tracer *t, int arg);
+/* "k v", or "none"; in the arena. */
+const char *value_axes(lua_State *L, Tracer *t, AxisSet s);
+
+/* May an axis be called so? A letter or _, then letters, digits, _; <= 20. */
+bool axis_name_ok(const char *s);
+
+void functions_open(lua_State *L);      /* flin.exp ... into the table on top */
+
+#endif

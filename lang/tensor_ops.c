@@ -1,0 +1,318 @@
+/* tensor_ops.c -- methods over the rows of a tensor (its last axis), and the
+ * views that repeat.
+ *
+ * Rows are worked on in double, whatever the dtype. Positions start at 1.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tensor.h"
+
+/* ---- rows ---- */
+
+/* Every row of t: the walk is over the axes before the last, `cols` is the
+ * length of the last and `x` the row, in double. */
+typedef struct Rows {
+    Tensor outer;
+    Walk w;
+    int64_t cols, stride;
+    double *x;
+} Rows;
+
+/* Pushes the buffer, which the collector owns. */
+static Rows rows_begin(lua_State *L, const Tensor *t, const char *what)
+{
+    Rows r = { .outer = *t };
+
+    if (t->rank == 0)
+        luaL_error(L, "%s: the tensor is a single number", what);
+    r.outer.rank--;
+    r.cols = t->shape[r.outer.rank];
+    r.stride = t->stride[r.outer.rank];
+    r.x = lua_newuserdatauv(L, (size_t)(r.cols + 1) * sizeof *r.x, 0);
+    return r;
+}
+
+static void rows_first(Rows *r)
+{
+    r->w = walk(&r->outer);
+}
+
+static void row_read(Rows *r)
+{
+    View v = tensor_view(&r->outer);
+    const float *f = (const float *)v.data + r->w.at;
+
+    if (v.dtype == F32 && r->stride == 1)
+        for (int64_t k = 0; k < r->cols; k++)
+            r->x[k] = f[k];
+    else
+        for (int64_t k = 0; k < r->cols; k++)
+            r->x[k] = view_get(&v, r->w.at + k * r->stride);
+}
+
+static double row_norm(const Rows *r)
+{
+    double n = 0;
+
+    for (int64_t k = 0; k < r->cols; k++)
+        n += r->x[k] * r->x[k];
+    return sqrt(n);
+}
+
+/* ---- one number for each row ---- */
+
+static double norm(const Rows *r, double scale)
+{
+    (void)scale;
+    return row_norm(r);
+}
+
+/* The first of equal ones; a NaN wins, so that it cannot hide. */
+static double argmax(const Rows *r, double scale)
+{
+    int64_t best = 0;
+
+    (void)scale;
+    for (int64_t k = 0; k < r->cols; k++) {
+        if (r->x[k] != r->x[k])
+            return (double)(k + 1);
+        if (r->x[k] > r->x[best])
+            best = k;
+    }
+    return (double)(best + 1);
+}
+
+static double logsumexp(const Rows *r, double scale)
+{
+    double top = -HUGE_VAL, sum = 0;
+
+    for (int64_t k = 0; k < r->cols; k++)
+        top = fmax(top, scale * r->x[k]);
+    if (isinf(top))
+        return top;
+    for (int64_t k = 0; k < r->cols; k++)
+        sum += exp(scale * r->x[k] - top);
+    return top + log(sum);
+}
+
+static int per_row(lua_State *L, const char *what,
+                   double (*f)(const Rows *, double))
+{
+    const Tensor *t = tensor_check(L, 1);
+    double scale = luaL_optnumber(L, 2, 1);
+    Rows r = rows_begin(L, t, what);
+    View out = tensor_view(tensor_push(L, F64, r.outer.rank, r.outer.shape));
+    int64_t n = 0;
+
+    if (r.cols == 0)
+        return luaL_error(L, "%s: the rows are empty", what);
+    for (rows_first(&r); r.w.left; walk_next(&r.w)) {
+        row_read(&r);
+        view_set(&out, n++, f(&r, scale));
+    }
+    return 1;
+}
+
+static int t_norm(lua_State *L) { return per_row(L, "norm", norm); }
+static int t_argmax(lua_State *L) { return per_row(L, "argmax", argmax); }
+static int t_logsumexp(lua_State *L)
+{
+    return per_row(L, "logsumexp", logsumexp);
+}
+
+/* t:gather(index): of each row the entry that index names. */
+static int t_gather(lua_State *L)
+{
+    const Tensor *t = tensor_check(L, 1), *index = tensor_check(L, 2);
+    Rows r = rows_begin(L, t, "gather");
+    View from = tensor_view(t), pick = tensor_view(index), out;
+    Walk w = walk(index);
+    int64_t n = 0;
+
+    if (index->rank != r.outer.rank
+        || memcmp(index->shape, r.outer.shape,
+                  (size_t)index->rank * sizeof *index->shape))
+        return luaL_error(L, "gather: an index of shape %s for rows of shape "
+                          "%s", tensor_shape_text(L, index),
+                          tensor_shape_text(L, &r.outer));
+    out = tensor_view(tensor_push(L, F64, r.outer.rank, r.outer.shape));
+    for (rows_first(&r); r.w.left; walk_next(&r.w), walk_next(&w)) {
+        double k = view_get(&pick, w.at);
+        if (!(k >= 1 && k <= (double)r.cols))
+            return luaL_error(L, "gather: position %f in rows of %I", k,
+                              (lua_Integer)r.cols);
+        view_set(&out, n++, view_get(&from, r.w.at
+                                     + ((int64_t)k - 1) * r.stride));
+    }
+    return 1;
+}
+
+/* ---- new rows ---- */
+
+/* t:unit(): each row scaled to norm 1; a row of zeros stays. */
+static int t_unit(lua_State *L)
+{
+    const Tensor *t = tensor_check(L, 1);
+    Rows r = rows_begin(L, t, "unit");
+    View out = tensor_view(tensor_push(L, t->dtype, t->rank, t->shape));
+    int64_t n = 0;
+
+    for (rows_first(&r); r.w.left; walk_next(&r.w)) {
+        double size, scale;
+        row_read(&r);
+        size = row_norm(&r);
+        scale = size == 0 ? 0 : 1 / size;
+        for (int64_t k = 0; k < r.cols; k++)
+            view_set(&out, n++, r.x[k] * scale);
+    }
+    return 1;
+}
+
+/* y += x * (a row of m) */
+static void add_scaled(double *y, const double *m, double x, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        y[k] += x * m[k];
+}
+
+/* t:matmul(m): each row times a matrix. */
+static int t_matmul(lua_State *L)
+{
+    const Tensor *t = tensor_check(L, 1), *m = tensor_check(L, 2), *mt;
+    Rows r = rows_begin(L, t, "matmul");
+    int64_t shape[TENSOR_RANK], n = 0, cols;
+    double *y;
+    View out;
+
+    if (m->rank != 2 || m->shape[0] != r.cols)
+        return luaL_error(L, "matmul: rows of %I and a matrix of shape %s",
+                          (lua_Integer)r.cols, tensor_shape_text(L, m));
+    cols = m->shape[1];
+    mt = tensor_copy(L, m, F64);
+    y = lua_newuserdatauv(L, (size_t)(cols + 1) * sizeof *y, 0);
+    memcpy(shape, t->shape, sizeof shape);
+    shape[t->rank - 1] = cols;
+    out = tensor_view(tensor_push(L, t->dtype, t->rank, shape));
+    for (rows_first(&r); r.w.left; walk_next(&r.w)) {
+        row_read(&r);
+        memset(y, 0, (size_t)cols * sizeof *y);
+        for (int64_t k = 0; k < r.cols; k++)
+            add_scaled(y, (double *)tensor_data(mt) + k * cols, r.x[k], cols);
+        for (int64_t k = 0; k < cols; k++)
+            view_set(&out, n++, y[k]);
+    }
+    return 1;
+}
+
+static int axis_arg(lua_State *L, const Tensor *t, const char *what, int last)
+{
+    lua_Integer k = luaL_checkinteger(L, 2);
+
+    if (k < 1 || k > last)
+        luaL_error(L, "%s: axis %I of a tensor of shape %s", what, k,
+                   tensor_shape_text(L, t));
+    return (int)k - 1;
+}
+
+/* t without axis k, at entry i of it */
+static Tensor slice(const Tensor *t, int k, int64_t i)
+{
+    Tensor s = *t;
+    size_t after = (size_t)(t->rank - k - 1);
+
+    s.at += i * t->stride[k];
+    s.rank--;
+    memmove(s.shape + k, t->shape + k + 1, after * sizeof *s.shape);
+    memmove(s.stride + k, t->stride + k + 1, after * sizeof *s.stride);
+    return s;
+}
+
+/* t:sum_over(axis) */
+static int t_sum_over(lua_State *L)
+{
+    const Tensor *t = tensor_check(L, 1), *total;
+    int k = axis_arg(L, t, "sum_over", t->rank);
+    Tensor s = slice(t, k, 0);
+    View v = tensor_view(t), out;
+    double *sum;
+
+    total = tensor_push(L, F64, s.rank, s.shape);
+    sum = tensor_data(total);
+    for (int64_t i = 0; i < t->shape[k]; i++) {
+        int64_t n = 0;
+        s = slice(t, k, i);
+        for (Walk w = walk(&s); w.left; walk_next(&w))
+            sum[n++] += view_get(&v, w.at);
+    }
+    if (t->dtype == F64)
+        return 1;
+    out = tensor_view(tensor_push(L, t->dtype, s.rank, s.shape));
+    for (int64_t n = tensor_count(total); n-- > 0; )
+        view_set(&out, n, sum[n]);
+    return 1;
+}
+
+/* ---- views that repeat ---- */
+
+/* Pushes a view of t with a new axis before axis k. */
+static Tensor *push_with_axis(lua_State *L, const Tensor *t, int k,
+                              int64_t size, int64_t stride)
+{
+    Tensor *v;
+    size_t after = (size_t)(t->rank - k);
+
+    if (t->rank == TENSOR_RANK)
+        luaL_error(L, "a tensor has at most %d axes", TENSOR_RANK);
+    v = tensor_alias(L, t);
+    v->rank++;
+    memmove(v->shape + k + 1, t->shape + k, after * sizeof *v->shape);
+    memmove(v->stride + k + 1, t->stride + k, after * sizeof *v->stride);
+    v->shape[k] = size;
+    v->stride[k] = stride;
+    return v;
+}
+
+/* t:expand(axis, n): a new axis there, along which t repeats. */
+static int t_expand(lua_State *L)
+{
+    const Tensor *t = tensor_check(L, 1);
+    int k = axis_arg(L, t, "expand", t->rank + 1);
+    lua_Integer n = luaL_checkinteger(L, 3);
+
+    if (n < 0)
+        return luaL_error(L, "expand: %I times", n);
+    push_with_axis(L, t, k, n, 0);
+    return 1;
+}
+
+/* t:windows(axis, n, at): each entry of the axis becomes n of them, it and
+ * those after it, along a new axis that ends up at place `at`. */
+static int t_windows(lua_State *L)
+{
+    const Tensor *t = tensor_check(L, 1);
+    int k = axis_arg(L, t, "windows", t->rank);
+    lua_Integer n = luaL_checkinteger(L, 3), at = luaL_checkinteger(L, 4);
+    Tensor *v;
+
+    if (n < 1 || n > t->shape[k] || at < k + 2 || at > t->rank + 1)
+        return luaL_error(L, "windows: %I entries of axis %d, to place %I, of "
+                          "a tensor of shape %s", n, k + 1, at,
+                          tensor_shape_text(L, t));
+    v = push_with_axis(L, t, (int)at - 1, n, t->stride[k]);
+    v->shape[k] -= n - 1;
+    return 1;
+}
+
+void tensor_ops_open(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        { "norm", t_norm }, { "argmax", t_argmax },
+        { "logsumexp", t_logsumexp }, { "gather", t_gather },
+        { "unit", t_unit }, { "matmul", t_matmul },
+        { "sum_over", t_sum_over }, { "expand", t_expand },
+        { "windows", t_windows }, { NULL, NULL }
+    };
+
+    luaL_setfuncs(L, methods, 0);
+}

@@ -1,0 +1,167 @@
+-- flin.attention: a variant composed of a decay, features and a transition.
+--
+-- Generated inputs:
+--   always                          q "t k", k "t k", v "t v"
+--   decay.fixed                     g ""                   (log of the decay)
+--   decay.gated                     g "t", or "t k" for per = "key"
+--   decay.exponential               A_log "", dt "t" ("" if not data_dependent)
+--   decay.max_stabilized            i "t", f "t"           (before activation)
+--   discretization = "trapezoidal"  lambda "t"             (in (0, 1))
+--   feature_map.rope                theta "p", or "t p" if data_dependent
+--   transition.delta_rule           beta "t"
+--   transition.delta_product        beta "t n", k "t n k", v "t n v"
+--   transition.dplr                 a "t k", b "t k"
+--   mimo_rank = R > 1               k "t r k", v "t r v", beta "t r"
+-- States: S "k v"; phi "p" (rope), A "k" (preconditioned_gd), m "" and n "k"
+-- (max_stabilized), S0 "v" and S2 "k d v" (taylor).
+local flin, options = ...
+local exp, abs, max, rsqrt = flin.exp, flin.abs, flin.max, flin.rsqrt
+local dot, outer, prev = flin.dot, flin.outer, flin.prev
+
+local function refuse(...)
+  error("flin.attention: " .. string.format(...), 4)
+end
+
+-- Combinations without a meaning, each with the reason.
+local function check(decay, taylor, transition)
+  local d, t = decay.name, transition.name
+  if decay.trapezoidal and transition.error_feedback then
+    refuse("the trapezoidal rule cannot go with %s: it writes the previous "
+           .. "token again, whose error was of a state that is gone\n  help: "
+           .. "use transition.one_step_gd or preconditioned_gd", t)
+  elseif decay.normalised and t ~= "one_step_gd" then
+    refuse("%s cannot go with %s: it divides y by the sum of the weights of "
+           .. "what was written, which only a plain sum has\n  help: use "
+           .. "decay.gated, or transition.one_step_gd", d, t)
+  elseif decay.normalised and transition.extra then
+    refuse("%s cannot go with mimo_rank: its normaliser sums one key a token",
+           d)
+  elseif taylor and (t ~= "one_step_gd" or transition.extra) then
+    refuse("feature_map.taylor keeps three states and can only sum into "
+           .. "them, one key a token\n  help: use transition.one_step_gd "
+           .. "without mimo_rank, not %s", t)
+  elseif taylor and (decay.normalised or decay.per == "key") then
+    refuse("feature_map.taylor has features of two keys, which %s cannot %s",
+           d, decay.normalised and "normalise" or "gate per key")
+  end
+end
+
+local function piece(value, what, default)
+  if value == nil then
+    return default
+  elseif type(value) ~= "table" or not value.name then
+    refuse("%s: one of flin.%s's entries is wanted, called: %s.%s()", what,
+           what == "features" and "feature_map" or what,
+           what == "features" and "feature_map" or what,
+           default.name)
+  end
+  return value
+end
+
+-- A list of maps, q and k going through them in order.
+local function feature_list(features)
+  local identity = flin.feature_map.identity()
+  if type(features) == "function" then
+    return { flin.feature_map.map(features) }
+  elseif type(features) ~= "table" or features.name then
+    return { piece(features, "features", identity) }
+  end
+  local list = {}
+  for i, f in ipairs(features) do
+    list[i] = type(f) == "function" and flin.feature_map.map(f)
+              or piece(f, "features", identity)
+  end
+  return list
+end
+
+local function merge(into, from)
+  for name, axes in pairs(from or {}) do
+    into[name] = axes
+  end
+end
+
+local function normalise(v, q, n, m)
+  return v / (max(abs(dot(q, n)), exp(-m)) + 1e-6)
+end
+
+-- The second-order states of taylor beside S; returns what they add to y.
+local function taylor_sums(D, w, q, k, v, s, new, earlier)
+  local k2 = function (u) return outer(u, flin.rename(u, "k", "d")) end
+  new.S0 = (D and D * s.S0 or s.S0) + (w and w * v or v)
+  new.S2 = (D and D * s.S2 or s.S2) + outer(w and w * k2(k) or k2(k), v)
+  if earlier.k0 then
+    new.S0 = new.S0 + earlier.w0 * earlier.v0
+    new.S2 = new.S2 + outer(earlier.w0 * k2(earlier.k0), earlier.v0)
+  end
+  return new.S0 + 0.5 * dot(k2(q), new.S2)
+end
+
+local function step_of(decay, features, taylor, transition, scale)
+  return function (x, s)
+    local new, now, before = {}, {}, {}
+    for i, f in ipairs(features) do
+      if f.advance then
+        now[i], before[i] = f.advance(x, s, new)
+      end
+    end
+    local function map(u, angle)
+      for i, f in ipairs(features) do
+        u = f.map(u, angle[i])
+      end
+      return u
+    end
+    local D, w = decay.gate(x, s, new)
+    local c = { x = x, s = s, new = new, D = D, w = w, v = x.v,
+                S = D and D * s.S or s.S, k = map(x.k, now) }
+    if decay.trapezoidal then
+      c.k0, c.v0 = map(prev(x.k), before), prev(x.v)
+      c.w0 = (1 - x.lambda) * D * (w or 1)
+      c.w = x.lambda * (w or 1)
+    end
+    local q = map(x.q, now) * (scale or rsqrt(flin.size(x.q, "k")))
+    new.S = transition.update(c)
+    local y = dot(q, new.S)
+    if taylor then
+      y = y + taylor_sums(D, c.w, q, c.k, c.v, s, new, c)
+    elseif decay.normalised then
+      new.n = D * s.n + w * c.k
+      y = normalise(y, q, new.n, new.m)
+    end
+    return new, y
+  end
+end
+
+-- scale multiplies q; nil: K^(-1/2).
+return function (o)
+  o = options("flin.attention", o, {
+    decay = "any", features = "any", transition = "any", scale = "any",
+    name = "attention",
+  })
+  local decay = piece(o.decay, "decay", flin.decay.none())
+  local features = feature_list(o.features)
+  local transition = piece(o.transition, "transition",
+                           flin.transition.one_step_gd())
+  local taylor = false
+  for _, f in ipairs(features) do
+    taylor = taylor or f.taylor
+  end
+  check(decay, taylor, transition)
+  local extra = transition.extra or ""
+  local unit = transition.error_feedback and " : unit_norm" or ""
+  local input = { q = "t k", k = "t " .. extra .. "k" .. unit,
+                  v = "t " .. extra .. "v" }
+  local state = { S = "k v" }
+  if taylor then
+    merge(state, { S0 = "v", S2 = "k d v" })
+  elseif decay.normalised then
+    state.n = "k"
+  end
+  for _, p in ipairs { decay, transition, table.unpack(features) } do
+    merge(input, p.input)
+    merge(state, p.state)
+  end
+  return flin.variant {
+    name = o.name, axes = transition.axes, input = input, state = state,
+    step = step_of(decay, features, taylor, transition, o.scale),
+  }
+end

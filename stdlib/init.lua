@@ -1,0 +1,98 @@
+-- What of flin is written in Lua: the variants of the standard library, and
+-- flin.attention with its pieces. Runs once, with the flin table.
+local flin = ...
+
+local function sorted_names(t)
+  local names = {}
+  for name in pairs(t) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return table.concat(names, ", ")
+end
+
+-- What is wrong with the value, or nil; and what would be right.
+local function fault(value, choice)
+  if type(choice) == "table" then
+    local texts = {}
+    for i, c in ipairs(choice) do
+      if value == c then
+        return
+      end
+      texts[i] = type(c) == "string" and '"' .. c .. '"' or tostring(c)
+    end
+    return "one of " .. table.concat(texts, ", ")
+  elseif math.type(choice) == "integer" then
+    if math.type(value) ~= "integer" or value < 1 or value > 64 then
+      return "a whole number from 1 to 64"
+    end
+  end
+end
+
+-- The options given, completed; `known` has for each name a default number
+-- or text, the list of what is allowed (the default first), or "any". Errors
+-- blame the caller of the function that asks.
+local function options(what, given, known)
+  given = given or {}
+  if type(given) ~= "table" then
+    error(what .. ": a table of options is wanted, not a " .. type(given), 3)
+  end
+  local out = {}
+  for name, choice in pairs(known) do
+    if choice ~= "any" then
+      out[name] = type(choice) == "table" and choice[1] or choice
+    end
+  end
+  for name, value in pairs(given) do
+    if known[name] == nil then
+      error(string.format("%s: no option '%s'\n  help: it takes %s", what,
+            tostring(name), next(known) and sorted_names(known) or "none"), 3)
+    end
+    local help = fault(value, known[name])
+    if help then
+      error(string.format("%s: %s = %s\n  help: %s", what, name,
+                          tostring(value), help), 3)
+    end
+    out[name] = value
+  end
+  return out
+end
+
+local parts = { "decay", "feature_map", "transition", "attention" }
+for _, name in ipairs(parts) do
+  flin[name] = flin._load(name)(flin, options)
+end
+
+-- flin.stdlib.NAME: a variant, traced when first asked for. Pairs visits all.
+local is_part, is_variant = { init = true }, {}
+for _, name in ipairs(parts) do
+  is_part[name] = true
+end
+flin.stdlib_names = {}
+for _, name in ipairs(flin._modules) do
+  if not is_part[name] then
+    table.insert(flin.stdlib_names, name)
+    is_variant[name] = true
+  end
+end
+
+flin.stdlib = setmetatable({}, {
+  __index = function (t, name)
+    if not is_variant[name] then
+      error(string.format("flin.stdlib has no '%s'\n  help: it has %s",
+            tostring(name), table.concat(flin.stdlib_names, ", ")), 2)
+    end
+    rawset(t, name, flin._load(name)(flin))
+    return rawget(t, name)
+  end,
+  __pairs = function (t)
+    local i = 0
+    return function ()
+      i = i + 1
+      local name = flin.stdlib_names[i]
+      if name then
+        return name, t[name]
+      end
+    end
+  end,
+})

@@ -1,0 +1,73 @@
+-- Every variant of the standard library against its float64 step: the chunk
+-- form (y and final state) and decoding token by token, over boundary shapes,
+-- chunk sizes, grouped heads and packed sequences.
+local flin = require "flin"
+
+-- float32 rounds at 6e-8 a sum, bfloat16 at 1.7e-3 an output.
+local TOLERANCE <const> = { float32 = 1e-5, bfloat16 = 4e-3 }
+
+-- Between them: T around chunk borders, every chunk size, K ~= V, odd sizes,
+-- fewer q and k heads than v heads, sequences that are empty or end anywhere.
+local CASES <const> = {
+  { B = 2, T = 0,   H = 1, K = 16, V = 16, chunk = 16 },
+  { B = 3, T = 1,   H = 2, K = 16, V = 20, chunk = 64 },
+  { B = 1, T = 15,  H = 2, K = 20, V = 16, chunk = 16 },
+  { B = 2, T = 16,  H = 1, K = 16, V = 16, chunk = 16 },
+  { B = 1, T = 17,  H = 2, HV = 4, K = 16, V = 33, chunk = 16 },
+  { B = 1, T = 63,  H = 1, K = 33, V = 16, chunk = 64 },
+  { B = 1, T = 64,  H = 1, HV = 2, K = 16, V = 16, chunk = 64 },
+  { B = 2, T = 65,  H = 1, K = 20, V = 17, chunk = 32 },
+  { B = 1, T = 100, H = 1, K = 64, V = 20, chunk = 64 },
+  { B = 1, T = 100, H = 2, K = 16, V = 16, chunk = 128 },
+  { B = 1, T = 257, H = 1, K = 16, V = 20, chunk = 256 },
+  { B = 1, T = 257, H = 1, K = 20, V = 16, chunk = 32 },
+  { B = 1, T = 40,  H = 2, K = 16, V = 16, chunk = 16,
+    cu_seqlens = { 0, 5, 5, 12, 40 } },
+  { B = 1, T = 130, H = 1, HV = 2, K = 20, V = 16, chunk = 64,
+    cu_seqlens = { 0, 0, 64, 65, 130, 130 } },
+  { B = 1, T = 70,  H = 2, K = 16, V = 20, chunk = 64, dtype = "bfloat16" },
+  { B = 2, T = 33,  H = 1, K = 64, V = 64, chunk = 16, dtype = "bfloat16" },
+}
+
+local function case_text(case)
+  local words = {}
+  for _, name in ipairs { "B", "T", "H", "HV", "K", "V", "chunk", "dtype" } do
+    if case[name] then words[#words + 1] = name .. "=" .. case[name] end
+  end
+  if case.cu_seqlens then
+    words[#words + 1] = "cu_seqlens=" .. table.concat(case.cu_seqlens, ",")
+  end
+  return table.concat(words, " ")
+end
+
+local passed, failed = 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+  end
+end
+
+local count = 0
+for name, variant in pairs(flin.stdlib) do
+  count = count + 1
+  for seed, case in ipairs(CASES) do
+    case.seed = seed
+    local limit = TOLERANCE[case.dtype or "float32"]
+    local ok, found = pcall(variant.check, variant, case)
+    if not ok then
+      expect(false, "%s %s: %s", name, case_text(case), found)
+    else
+      for _, what in ipairs { "y", "state", "step" } do
+        expect(found[what] <= limit, "%s %s: %s is off by %.1e", name,
+               case_text(case), what, found[what])
+      end
+    end
+  end
+end
+expect(count >= 24, "the standard library has %d variants", count)
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -1,0 +1,215 @@
+/* files.c -- flin.load and flin.save: .npy and .safetensors.
+ *
+ * A file is never trusted: every length is checked against the file's size
+ * before anything is allocated for it. Numbers are little-endian.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files.h"
+
+#define FILE_META "flin.file"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "flin's readers of files want a little-endian machine"
+#endif
+
+_Noreturn void file_fault(lua_State *L, const File *f, const char *fmt, ...)
+{
+    char s[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(s, sizeof s, fmt, ap);
+    va_end(ap);
+    luaL_error(L, "%s: %s", f->path, s);
+    abort();                            /* luaL_error does not return */
+}
+
+void file_read(lua_State *L, File *f, int64_t at, void *to, size_t n)
+{
+    if (at < 0 || at > f->size || n > (uint64_t)(f->size - at))
+        file_fault(L, f, "cut short: %zu bytes wanted at %lld, the file has "
+                   "%lld", n, (long long)at, (long long)f->size);
+    if (fseeko(f->f, (off_t)at, SEEK_SET) != 0 || fread(to, 1, n, f->f) != n)
+        file_fault(L, f, "cannot be read");
+}
+
+void file_write(lua_State *L, File *f, const void *from, size_t n)
+{
+    if (fwrite(from, 1, n, f->f) != n)
+        file_fault(L, f, "cannot be written: %s", strerror(errno));
+}
+
+static void skip_space(Text *t)
+{
+    while (t->s < t->end && strchr(" \t\r\n", *t->s) && *t->s)
+        t->s++;
+}
+
+bool text_take(Text *t, char c)
+{
+    skip_space(t);
+    if (t->s == t->end || *t->s != c)
+        return false;
+    t->s++;
+    return true;
+}
+
+void text_want(lua_State *L, Text *t, char c)
+{
+    if (!text_take(t, c))
+        file_fault(L, t->file, "the header lacks a '%c'", c);
+}
+
+int64_t text_integer(lua_State *L, Text *t)
+{
+    int64_t n = 0;
+    const char *start;
+
+    skip_space(t);
+    for (start = t->s; t->s < t->end && *t->s >= '0' && *t->s <= '9'; t->s++)
+        if (__builtin_mul_overflow(n, 10, &n) || (n += *t->s - '0') >> 62)
+            file_fault(L, t->file, "a number in the header is too large");
+    if (t->s == start)
+        file_fault(L, t->file, "the header lacks a number");
+    return n;
+}
+
+Tensor *file_tensor(lua_State *L, File *f, const char *name, DType d,
+                    int rank, const int64_t *shape, int64_t at, int64_t bytes)
+{
+    int64_t want = dtype_size(d);
+    Tensor *t;
+
+    for (int k = 0; k < rank; k++)
+        if (__builtin_mul_overflow(want, shape[k], &want))
+            want = -1;
+    for (int k = 0; k < rank; k++)
+        if (shape[k] == 0)
+            want = 0;
+    if (want != bytes)
+        file_fault(L, f, "%s%shas %lld bytes where its shape wants %lld",
+                   name ? name : "", name ? " " : "the array ",
+                   (long long)bytes, (long long)want);
+    if (at > f->size || bytes > f->size - at)
+        file_fault(L, f, "cut short: %lld bytes wanted at %lld, the file has "
+                   "%lld", (long long)bytes, (long long)at,
+                   (long long)f->size);
+    t = tensor_push(L, d, rank, shape);
+    file_read(L, f, at, tensor_data(t), (size_t)bytes);
+    return t;
+}
+
+/* ---- load and save ---- */
+
+void file_close(File *f)
+{
+    if (f->f)
+        fclose(f->f);
+    f->f = NULL;
+}
+
+static int collect(lua_State *L)
+{
+    file_close(luaL_checkudata(L, 1, FILE_META));
+    return 0;
+}
+
+File *file_new(lua_State *L, const char *path)
+{
+    File *f = lua_newuserdatauv(L, sizeof *f, 0);
+
+    *f = (File){ NULL, 0, path };
+    if (luaL_newmetatable(L, FILE_META)) {
+        lua_pushcfunction(L, collect);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    return f;
+}
+
+static File *open_file(lua_State *L, const char *path, const char *shown,
+                       const char *mode)
+{
+    File *f = file_new(L, shown);
+
+    f->f = fopen(path, mode);
+    if (!f->f)
+        file_fault(L, f, "%s", strerror(errno));
+    return f;
+}
+
+int file_load(lua_State *L, File *f)
+{
+    static const char npy[6] = { '\x93', 'N', 'U', 'M', 'P', 'Y' };
+    char start[6] = { 0 };
+
+    if (fseeko(f->f, 0, SEEK_END) != 0 || (f->size = ftello(f->f)) < 0)
+        file_fault(L, f, "is not a file that can be read");
+    if (f->size >= 8)
+        file_read(L, f, 0, start, sizeof start);
+    if (memcmp(start, npy, sizeof npy) == 0)
+        return npy_load(L, f), 1;
+    safetensors_load(L, f);
+    return 2;
+}
+
+static void files_allowed(lua_State *L, const char *what)
+{
+    if (lua_getfield(L, LUA_REGISTRYINDEX, SANDBOX_CLOSED) != LUA_TNIL)
+        luaL_error(L, "%s: files are closed to a script in the sandbox",
+                   what);
+    lua_pop(L, 1);
+}
+
+static int load(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    File *f;
+    int n;
+
+    files_allowed(L, "load");
+    f = open_file(L, path, path, "rb");
+    n = file_load(L, f);
+    file_close(f);
+    return n;
+}
+
+/* Written beside its place and renamed, so that a reader never meets half a
+ * file. */
+static int save(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1), *part;
+    bool one = tensor_test(L, 2) != NULL;
+    File *f;
+    bool ok;
+
+    files_allowed(L, "save");
+    if (!one && lua_type(L, 2) != LUA_TTABLE)
+        return luaL_error(L, "save: a tensor, or a table of tensors by name, "
+                          "is wanted, not a %s", luaL_typename(L, 2));
+    part = lua_pushfstring(L, "%s.part", path);
+    f = open_file(L, part, path, "wb");
+    if (one)
+        npy_save(L, f, 2);
+    else
+        safetensors_save(L, f, 2);
+    ok = fflush(f->f) == 0;
+    file_close(f);
+    if (!ok || rename(part, path) != 0) {
+        remove(part);
+        file_fault(L, f, "cannot be written: %s", strerror(errno));
+    }
+    return 0;
+}
+
+void files_open(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        { "load", load }, { "save", save }, { NULL, NULL }
+    };
+
+    luaL_setfuncs(L, functions, 0);
+}

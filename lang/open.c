@@ -1,0 +1,48 @@
+/* open.c -- require "flin": the flin table, from C and from stdlib/init.lua. */
+#include "lang.h"
+
+/* flin._load(name): the embedded file as a function, for init.lua. */
+static int load_embedded(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    size_t n = 0;
+    const char *s = stdlib_source(name, &n);
+
+    if (!s)
+        return luaL_error(L, "flin has no module '%s'", name);
+    lua_pushfstring(L, "@stdlib/%s.lua", name);
+    if (sandbox_load(L, s, n, lua_tostring(L, -1)) != LUA_OK)
+        return lua_error(L);
+    return 1;
+}
+
+static void list_embedded(lua_State *L)
+{
+    lua_newtable(L);
+    for (int i = 0; stdlib_name(i); i++) {
+        lua_pushstring(L, stdlib_name(i));
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+__attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
+{
+    luaL_checkversion(L);
+    lua_newtable(L);
+    tensor_open(L);
+    value_open(L);
+    variant_open(L);
+    mask_open(L);
+    lua_pushliteral(L, FLIN_VERSION);
+    lua_setfield(L, -2, "version");
+    lua_pushcfunction(L, load_embedded);
+    lua_setfield(L, -2, "_load");
+    list_embedded(L);
+    lua_setfield(L, -2, "_modules");
+    lua_pushcfunction(L, load_embedded);
+    lua_pushliteral(L, "init");
+    lua_call(L, 1, 1);
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 0);
+    return 1;
+}

@@ -1,0 +1,232 @@
+/* sandbox.c -- what a script may do, and how much of it.
+ *
+ * Two limits. Memory is counted in the allocator, tensors included. Effort is
+ * a budget of VM instructions, counted by a hook; what C functions do in one
+ * instruction is charged to it as well: memory turned over, the worst case of
+ * a pattern, elements that a table function moves (sandbox_lib.c). A spent
+ * budget stays spent, so that no pcall outlives it.
+ */
+#include <string.h>
+
+#include "sandbox.h"
+
+#define SOURCES "flin.sources"
+
+enum { HOOK_STEP = 200, BYTES_STEP = 64 };
+
+/* ---- the allocator ---- */
+
+/* The guard is not Lua's memory: it goes when the last of Lua's does. */
+static void *guarded_alloc(void *ud, void *p, size_t old, size_t size)
+{
+    Guard *g = ud;
+    size_t had = p ? old : 0;
+    void *q;
+
+    if (size > had) {
+        uint64_t cost = size / BYTES_STEP;
+        if (g->lim.memory && size - had > g->lim.memory - g->used)
+            return NULL;
+        g->left -= cost < g->left ? cost : g->left;
+    }
+    q = g->alloc(g->ud, p, old, size);
+    if (!q && size)
+        return NULL;
+    g->used = g->used - had + size;
+    if (g->used == 0)
+        g->alloc(g->ud, g, sizeof *g, 0);
+    return q;
+}
+
+static Guard *guard_new(lua_State *L, const Limits *lim)
+{
+    void *ud;
+    lua_Alloc alloc = lua_getallocf(L, &ud);
+    Guard *g = alloc(ud, NULL, 0, sizeof *g);
+
+    if (!g)
+        luaL_error(L, "no memory for a script");
+    *g = (Guard){ .alloc = alloc, .ud = ud, .lim = *lim };
+    g->left = lim->instructions ? lim->instructions : UINT64_MAX;
+    g->used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024
+              + (size_t)lua_gc(L, LUA_GCCOUNTB);
+    if (g->lim.memory && g->lim.memory < g->used)
+        g->lim.memory = g->used;
+    lua_setallocf(L, guarded_alloc, g);
+    return g;
+}
+
+Guard *guard_of(lua_State *L)
+{
+    void *ud;
+
+    return lua_getallocf(L, &ud) == guarded_alloc ? ud : NULL;
+}
+
+/* ---- the budget ---- */
+
+/* Blames the running line: of the function itself (in a hook) or, in a C
+ * function, of its caller. */
+static _Noreturn void stop(lua_State *L, const char *why)
+{
+    luaL_where(L, 0);
+    if (!*lua_tostring(L, -1))
+        luaL_where(L, 1);
+    lua_pushstring(L, why);
+    lua_concat(L, 2);
+    lua_error(L);
+    for (;;) { }                        /* lua_error does not return */
+}
+
+void guard_check(lua_State *L, Guard *g)
+{
+    if (g->asked && g->asked(g->asked_ud))
+        stop(L, "interrupted");
+    if (g->left == 0) {
+        char s[160];
+        snprintf(s, sizeof s, "the script has used up its budget of %llu "
+                 "instructions\n  help: does a loop end? A host can give "
+                 "more: limits.instructions",
+                 (unsigned long long)g->lim.instructions);
+        stop(L, s);
+    }
+}
+
+void guard_charge(lua_State *L, uint64_t steps)
+{
+    Guard *g = guard_of(L);
+
+    if (g && g->lim.instructions) {
+        g->left -= steps < g->left ? steps : g->left;
+        guard_check(L, g);
+    }
+}
+
+bool guard_limited(lua_State *L)
+{
+    Guard *g = guard_of(L);
+
+    return g && g->lim.instructions;
+}
+
+static void hook(lua_State *L, lua_Debug *ar)
+{
+    Guard *g = guard_of(L);
+
+    (void)ar;
+    if (g->lim.instructions)
+        g->left -= g->left < HOOK_STEP ? g->left : HOOK_STEP;
+    if (g->left == 0)
+        lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+    guard_check(L, g);
+}
+
+/* ---- the state ---- */
+
+/* require "flin"; with open files also text modules beside the script. */
+static int require(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    Guard *g = guard_of(L);
+
+    if (strcmp(name, "flin") == 0) {
+        luaL_requiref(L, "flin", luaopen_flin, 0);
+        return 1;
+    }
+    if (!g || !g->open_files)
+        return luaL_error(L, "require: '%s' is not there\n  help: a script "
+                          "in the sandbox can require \"flin\" alone", name);
+    return module_require(L, name);
+}
+
+void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
+{
+    Guard *g = guard_new(L, lim);
+
+    g->open_files = open_files;
+    if (!open_files) {
+        lua_pushboolean(L, 1);
+        lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_CLOSED);
+    }
+    libraries_open(L, open_files);
+    lua_pushcfunction(L, require);
+    lua_setglobal(L, "require");
+    lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+}
+
+void sandbox_renew(lua_State *L)
+{
+    Guard *g = guard_of(L);
+
+    if (g && g->lim.instructions) {
+        g->left = g->lim.instructions;
+        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+    }
+}
+
+void sandbox_interrupt(lua_State *L, bool (*asked)(void *ud), void *ud)
+{
+    Guard *g = guard_of(L);
+
+    if (g) {
+        g->asked = asked;
+        g->asked_ud = ud;
+    }
+}
+
+void sandbox_watch(lua_State *L, Ctx *c)
+{
+    Guard *g = guard_of(L);
+
+    if (g) {
+        c->limit = g->lim.memory;
+        c->max_nodes = g->lim.nodes;
+        c->interrupted = g->asked;
+        c->interrupt_ud = g->asked_ud;
+    }
+}
+
+/* ---- text ---- */
+
+static const char *skip_first(const char *s, size_t *n)
+{
+    const char *eol;
+
+    if (*n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0)
+        s += 3, *n -= 3;
+    if (*n && *s == '#') {              /* #!; the line break stays */
+        eol = memchr(s, '\n', *n);
+        *n -= eol ? (size_t)(eol - s) : *n;
+        s = eol ? eol : s;
+    }
+    return s;
+}
+
+int sandbox_load(lua_State *L, const char *s, size_t n, const char *name)
+{
+    int status;
+
+    if (n && *s == *LUA_SIGNATURE) {
+        lua_pushfstring(L, "%s: is compiled; flin takes text only",
+                        *name == '@' || *name == '=' ? name + 1 : name);
+        return LUA_ERRSYNTAX;
+    }
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
+    lua_pushlstring(L, s, n);
+    lua_setfield(L, -2, name);
+    lua_pop(L, 1);
+    s = skip_first(s, &n);
+    status = luaL_loadbufferx(L, s, n, name, "t");
+    return status;
+}
+
+const char *sandbox_source(lua_State *L, const char *name, size_t *len)
+{
+    const char *s = NULL;
+
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
+    if (lua_getfield(L, -1, name) == LUA_TSTRING)
+        s = lua_tolstring(L, -1, len);
+    lua_pop(L, 2);                      /* the registry holds the string */
+    return s;
+}

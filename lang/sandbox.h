@@ -1,0 +1,33 @@
+/* sandbox.h -- what sandbox.c and sandbox_lib.c share. */
+#ifndef FLIN_SANDBOX_H
+#define FLIN_SANDBOX_H
+
+#include <stdio.h>
+
+#include "lang.h"
+
+typedef struct Guard {
+    lua_Alloc alloc;                    /* the allocator below this one */
+    void *ud;
+    Limits lim;
+    size_t used;                        /* bytes */
+    uint64_t left;                      /* instructions */
+    bool open_files;
+    bool (*asked)(void *ud);
+    void *asked_ud;
+} Guard;
+
+/* NULL: a plain Lua state, which flin does not guard. */
+Guard *guard_of(lua_State *L);
+/* Raises the error of an interrupt or a spent budget. */
+void guard_check(lua_State *L, Guard *g);
+/* `steps` of work done outside the VM, before it is done. */
+void guard_charge(lua_State *L, uint64_t steps);
+bool guard_limited(lua_State *L);
+
+/* sandbox_lib.c: the libraries, without what a script must not have. */
+void libraries_open(lua_State *L, bool open_files);
+/* Pushes what module `name` of the script's folder returns. */
+int module_require(lua_State *L, const char *name);
+
+#endif

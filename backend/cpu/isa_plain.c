@@ -1,0 +1,6 @@
+/* isa_plain.c -- the vector routines for any machine. */
+#define ISA_NAME "plain"
+#define ISA_ENTRY isa_plain
+#define ISA_BYTES 16
+#define ISA_ROWS 4
+#include "isa.inc"

@@ -9,7 +9,7 @@
 #   make static   build/flin-static: Lua and GLPK linked in
 #   make install  to $(DESTDIR)$(PREFIX)
 #
-# GLPK=0 builds without GLPK.
+# GLPK=0 builds without GLPK, V=1 shows the commands.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -54,6 +54,8 @@ BENCH := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
+Q := $(if $(V),,@)
+say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
@@ -112,9 +114,11 @@ $(BUILD)/backend/cpu/%.o: FLAGS += -O3
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC $@)
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags
-	$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC $@)
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/stdlib.c: $(STDLIB) stdlib tools/embed.sh
 	@mkdir -p $(@D)
@@ -124,17 +128,20 @@ $(BUILD)/device_cuh.c: $(DEVICE) tools/embed.sh
 	@sh tools/embed.sh text device_cuh $(DEVICE) > $@
 
 $(BUILD)/flin: $(REPL_OBJ) $(LIB_OBJ)
-	$(CC) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/libflin.so: $(LIB_OBJ)
-	$(CC) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
 	@ln -sf libflin.so $(BUILD)/$(SONAME)
 # One object whose other names are local, so that a host meets only flin_*.
 $(BUILD)/libflin.a: $(LIB_OBJ)
 	@rm -f $@
-	ld -r -o $(BUILD)/all.o $^
-	objcopy --wildcard --keep-global-symbol='flin_*' \
+	$(call say,AR $@)
+	$(Q)ld -r -o $(BUILD)/all.o $^
+	$(Q)objcopy --wildcard --keep-global-symbol='flin_*' \
 	    --keep-global-symbol=luaopen_flin $(BUILD)/all.o
-	ar rcs $@ $(BUILD)/all.o
+	$(Q)ar rcs $@ $(BUILD)/all.o
 
 static: $(REPL_OBJ) $(LIB_OBJ)
 	$(CC) $(LDFLAGS) -o $(BUILD)/flin-static $^ -Wl,--as-needed \
@@ -145,13 +152,16 @@ static: $(REPL_OBJ) $(LIB_OBJ)
 # Tests see the library's inside; an example only its header and library.
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(FLAGS) -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libflin.so
 	@mkdir -p $(@D)
-	$(CC) -std=c11 $(WARN) $(CFLAGS) $(SAN) -Ilang -MMD -MP -o $@ $< \
+	$(call say,LINK $@)
+	$(Q)$(CC) -std=c11 $(WARN) $(CFLAGS) $(SAN) -Ilang -MMD -MP -o $@ $< \
 	    -L$(BUILD) -lflin -Wl,-rpath,'$$ORIGIN/..' -lm
 
 install: build

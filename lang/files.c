@@ -42,13 +42,13 @@ void file_write(lua_State *L, File *f, const void *from, size_t n)
         file_fault(L, f, "cannot be written: %s", strerror(errno));
 }
 
-static void skip_space(Text *t)
+static void skip_space(Scan *t)
 {
     while (t->s < t->end && strchr(" \t\r\n", *t->s) && *t->s)
         t->s++;
 }
 
-bool text_take(Text *t, char c)
+bool scan_take(Scan *t, char c)
 {
     skip_space(t);
     if (t->s == t->end || *t->s != c)
@@ -57,13 +57,13 @@ bool text_take(Text *t, char c)
     return true;
 }
 
-void text_want(lua_State *L, Text *t, char c)
+void scan_want(lua_State *L, Scan *t, char c)
 {
-    if (!text_take(t, c))
+    if (!scan_take(t, c))
         file_fault(L, t->file, "the header lacks a '%c'", c);
 }
 
-int64_t text_integer(lua_State *L, Text *t)
+int64_t scan_integer(lua_State *L, Scan *t)
 {
     int64_t n = 0;
     const char *start;

@@ -19,10 +19,10 @@ _Noreturn void file_fault(lua_State *L, const File *f, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* A position in a header, which is text that ends at `end`. */
-typedef struct Text { File *file; const char *s, *end; } Text;
-bool text_take(Text *t, char c);        /* skips white space, then c */
-void text_want(lua_State *L, Text *t, char c);
-int64_t text_integer(lua_State *L, Text *t);    /* 0 .. 2^62, or an error */
+typedef struct Scan { File *file; const char *s, *end; } Scan;
+bool scan_take(Scan *t, char c);        /* skips white space, then c */
+void scan_want(lua_State *L, Scan *t, char c);
+int64_t scan_integer(lua_State *L, Scan *t);    /* 0 .. 2^62, or an error */
 
 /* Reads a tensor's numbers, row-major from `at`, into a new tensor on top of
  * the stack. Fails unless `bytes` is what the shape takes; NULL `name` in .npy.

@@ -15,23 +15,23 @@ typedef struct Header {
 } Header;
 
 /* A quoted word without escapes, copied; longer ones cannot matter. */
-static void word(lua_State *L, Text *t, char to[24])
+static void word(lua_State *L, Scan *t, char to[24])
 {
     size_t n = 0;
     char quote = '\'';
 
-    if (!text_take(t, quote)) {
+    if (!scan_take(t, quote)) {
         quote = '"';
-        text_want(L, t, quote);
+        scan_want(L, t, quote);
     }
     for (; t->s < t->end && *t->s != quote; t->s++)
         if (n < 23)
             to[n++] = *t->s;
     to[n] = 0;
-    text_want(L, t, quote);
+    scan_want(L, t, quote);
 }
 
-static void parse_dtype(lua_State *L, Text *t, Header *h)
+static void parse_dtype(lua_State *L, Scan *t, Header *h)
 {
     static const char *const descr[NDTYPES] = {
         [F32] = "<f4", [F16] = "<f2", [F64] = "<f8"
@@ -48,38 +48,38 @@ static void parse_dtype(lua_State *L, Text *t, Header *h)
                ".npy", s);
 }
 
-static void parse_bool(lua_State *L, Text *t, Header *h)
+static void parse_bool(lua_State *L, Scan *t, Header *h)
 {
-    h->fortran = text_take(t, 'T');
+    h->fortran = scan_take(t, 'T');
     if (!h->fortran)
-        text_want(L, t, 'F');
+        scan_want(L, t, 'F');
     for (const char *s = h->fortran ? "rue" : "alse"; *s; s++)
-        text_want(L, t, *s);
+        scan_want(L, t, *s);
 }
 
-static void parse_shape(lua_State *L, Text *t, Header *h)
+static void parse_shape(lua_State *L, Scan *t, Header *h)
 {
-    text_want(L, t, '(');
-    while (!text_take(t, ')')) {
+    scan_want(L, t, '(');
+    while (!scan_take(t, ')')) {
         if (h->rank == TENSOR_RANK)
             file_fault(L, t->file, "more than %d axes", TENSOR_RANK);
-        h->shape[h->rank++] = text_integer(L, t);
-        if (!text_take(t, ',')) {
-            text_want(L, t, ')');
+        h->shape[h->rank++] = scan_integer(L, t);
+        if (!scan_take(t, ',')) {
+            scan_want(L, t, ')');
             break;
         }
     }
 }
 
-static void parse_header(lua_State *L, Text *t, Header *h)
+static void parse_header(lua_State *L, Scan *t, Header *h)
 {
     char key[24];
 
-    text_want(L, t, '{');
-    while (!text_take(t, '}')) {
+    scan_want(L, t, '{');
+    while (!scan_take(t, '}')) {
         int bit;
         word(L, t, key);
-        text_want(L, t, ':');
+        scan_want(L, t, ':');
         bit = strcmp(key, "descr") == 0 ? 1
               : strcmp(key, "fortran_order") == 0 ? 2
               : strcmp(key, "shape") == 0 ? 4 : 0;
@@ -93,8 +93,8 @@ static void parse_header(lua_State *L, Text *t, Header *h)
             parse_bool(L, t, h);
         else
             parse_shape(L, t, h);
-        if (!text_take(t, ',')) {
-            text_want(L, t, '}');
+        if (!scan_take(t, ',')) {
+            scan_want(L, t, '}');
             break;
         }
     }
@@ -118,7 +118,7 @@ void npy_load(lua_State *L, File *f)
     unsigned char start[12];
     Header h = { .rank = 0 };
     int64_t len, at;
-    Text t = { f, NULL, NULL };
+    Scan t = { f, NULL, NULL };
     Tensor *x;
 
     file_read(L, f, 0, start, 10);

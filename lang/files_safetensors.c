@@ -22,7 +22,7 @@ typedef struct Entry {
 
 /* ---- JSON, as much as the format has ---- */
 
-static unsigned hex4(lua_State *L, Text *t)
+static unsigned hex4(lua_State *L, Scan *t)
 {
     unsigned x = 0;
 
@@ -54,7 +54,7 @@ static void add_utf8(luaL_Buffer *b, unsigned x)
     }
 }
 
-static void add_escape(lua_State *L, Text *t, luaL_Buffer *b)
+static void add_escape(lua_State *L, Scan *t, luaL_Buffer *b)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char c = t->s < t->end ? *t->s++ : 0;
@@ -77,11 +77,11 @@ static void add_escape(lua_State *L, Text *t, luaL_Buffer *b)
 }
 
 /* Pushes the string. */
-static const char *string(lua_State *L, Text *t)
+static const char *string(lua_State *L, Scan *t)
 {
     luaL_Buffer b;
 
-    text_want(L, t, '"');
+    scan_want(L, t, '"');
     luaL_buffinit(L, &b);
     while (t->s < t->end && *t->s != '"') {
         char c = *t->s++;
@@ -100,25 +100,25 @@ static const char *string(lua_State *L, Text *t)
 }
 
 /* [1, 2, ...] of at most `max` numbers; returns how many. */
-static int integers(lua_State *L, Text *t, int64_t *x, int max)
+static int integers(lua_State *L, Scan *t, int64_t *x, int max)
 {
     int n = 0;
 
-    text_want(L, t, '[');
-    if (text_take(t, ']'))
+    scan_want(L, t, '[');
+    if (scan_take(t, ']'))
         return 0;
     do {
         if (n == max)
             file_fault(L, t->file, "more than %d numbers in a list", max);
-        x[n++] = text_integer(L, t);
-    } while (text_take(t, ','));
-    text_want(L, t, ']');
+        x[n++] = scan_integer(L, t);
+    } while (scan_take(t, ','));
+    scan_want(L, t, ']');
     return n;
 }
 
 /* ---- the header ---- */
 
-static void entry_field(lua_State *L, Text *t, const char *name, Entry *e)
+static void entry_field(lua_State *L, Scan *t, const char *name, Entry *e)
 {
     const char *key = string(L, t);
     int bit = strcmp(key, "dtype") == 0 ? 1 : strcmp(key, "shape") == 0 ? 2
@@ -129,7 +129,7 @@ static void entry_field(lua_State *L, Text *t, const char *name, Entry *e)
         file_fault(L, t->file, "%.60s has '%.60s', unknown or twice", name,
                    key);
     e->seen |= bit;
-    text_want(L, t, ':');
+    scan_want(L, t, ':');
     if (bit == 1) {
         const char *s = string(L, t);
         int d = 0;
@@ -152,19 +152,19 @@ static void entry_field(lua_State *L, Text *t, const char *name, Entry *e)
 
 /* Pushes the tensor `name`. *left: bytes of the file that no tensor has taken
  * yet; overlapping tensors, which could swell without end, run out of them. */
-static void load_entry(lua_State *L, Text *t, const char *name, int64_t data,
+static void load_entry(lua_State *L, Scan *t, const char *name, int64_t data,
                        int64_t *left)
 {
     Entry e = { .rank = 0 };
     int top = lua_gettop(L);
 
-    text_want(L, t, '{');
-    if (!text_take(t, '}')) {
+    scan_want(L, t, '{');
+    if (!scan_take(t, '}')) {
         do {
             entry_field(L, t, name, &e);
             lua_settop(L, top);
-        } while (text_take(t, ','));
-        text_want(L, t, '}');
+        } while (scan_take(t, ','));
+        scan_want(L, t, '}');
     }
     if (e.seen != 7)
         file_fault(L, t->file, "%.60s lacks dtype, shape or data_offsets",
@@ -180,23 +180,23 @@ static void load_entry(lua_State *L, Text *t, const char *name, int64_t data,
 }
 
 /* Pushes the table of strings. */
-static void load_metadata(lua_State *L, Text *t)
+static void load_metadata(lua_State *L, Scan *t)
 {
     lua_newtable(L);
-    text_want(L, t, '{');
-    if (text_take(t, '}'))
+    scan_want(L, t, '{');
+    if (scan_take(t, '}'))
         return;
     do {
         string(L, t);
-        text_want(L, t, ':');
+        scan_want(L, t, ':');
         string(L, t);
         lua_rawset(L, -3);
-    } while (text_take(t, ','));
-    text_want(L, t, '}');
+    } while (scan_take(t, ','));
+    scan_want(L, t, '}');
 }
 
 /* The header's text is pushed and must stay on the stack. */
-static Text open_header(lua_State *L, File *f, int64_t *data)
+static Scan open_header(lua_State *L, File *f, int64_t *data)
 {
     unsigned char b[8];
     uint64_t len = 0;
@@ -213,23 +213,23 @@ static Text open_header(lua_State *L, File *f, int64_t *data)
     s = lua_newuserdatauv(L, len + 1, 0);
     file_read(L, f, 8, s, len);
     *data = 8 + (int64_t)len;
-    return (Text){ f, s, s + len };
+    return (Scan){ f, s, s + len };
 }
 
 void safetensors_load(lua_State *L, File *f)
 {
     int64_t data, left;
-    Text t = open_header(L, f, &data);
+    Scan t = open_header(L, f, &data);
     int result = lua_gettop(L) + 1;
 
     left = f->size - data;
     lua_newtable(L);
     lua_pushnil(L);                     /* metadata, if any comes */
-    text_want(L, &t, '{');
-    if (!text_take(&t, '}')) {
+    scan_want(L, &t, '{');
+    if (!scan_take(&t, '}')) {
         do {
             const char *name = string(L, &t);
-            text_want(L, &t, ':');
+            scan_want(L, &t, ':');
             if (strcmp(name, "__metadata__") == 0) {
                 load_metadata(L, &t);
                 lua_replace(L, result + 1);
@@ -243,8 +243,8 @@ void safetensors_load(lua_State *L, File *f)
                 lua_rawset(L, result);
             }
             lua_settop(L, result + 1);
-        } while (text_take(&t, ','));
-        text_want(L, &t, '}');
+        } while (scan_take(&t, ','));
+        scan_want(L, &t, '}');
     }
     while (t.s < t.end && *t.s == ' ')
         t.s++;

@@ -87,9 +87,10 @@ Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape)
 
     t->dtype = d;
     t->rank = rank;
+    for (int k = 0; k < rank; k++)
+        t->shape[k] = shape[k];
     for (int k = rank; k-- > 0; ) {
         int64_t n = shape[k] > 1 ? shape[k] : 1;
-        t->shape[k] = shape[k];
         t->stride[k] = step;
         if (__builtin_mul_overflow(bytes, n, &bytes) || bytes >> 46)
             luaL_error(L, "a tensor of shape %s is too large",
@@ -264,10 +265,11 @@ static int64_t locate(lua_State *L, const Tensor *t, int key)
         lua_Integer i;
         lua_rawgeti(L, key, k + 1);
         i = lua_tointegerx(L, -1, &ok);
-        if (!ok || i < 1 || i > t->shape[k])
-            luaL_error(L, "index %s in place %d; the tensor has shape %s",
-                       luaL_tolstring(L, -1, NULL), k + 1,
-                       tensor_shape_text(L, t));
+        if (!ok || i < 1 || i > t->shape[k]) {
+            const char *s = luaL_tolstring(L, -1, NULL);
+            luaL_error(L, "index %s in place %d; the tensor has shape %s", s,
+                       k + 1, tensor_shape_text(L, t));
+        }
         lua_pop(L, 1);
         at += (i - 1) * t->stride[k];
     }
@@ -279,9 +281,11 @@ static lua_Integer first_index(lua_State *L, const Tensor *t, int key)
     int ok;
     lua_Integer i = lua_tointegerx(L, key, &ok);
 
-    if (!ok || t->rank == 0 || i < 1 || i > t->shape[0])
-        luaL_error(L, "index %s; the tensor has shape %s",
-                   luaL_tolstring(L, key, NULL), tensor_shape_text(L, t));
+    if (!ok || t->rank == 0 || i < 1 || i > t->shape[0]) {
+        const char *s = luaL_tolstring(L, key, NULL);
+        luaL_error(L, "index %s; the tensor has shape %s", s,
+                   tensor_shape_text(L, t));
+    }
     return i - 1;
 }
 

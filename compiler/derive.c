@@ -317,22 +317,20 @@ static _Noreturn void serial(Lift *l, const char *why)
     fail(l->g->ctx, 0, "%s", why);
 }
 
-/* A contraction of a value that holds whole matrix states: reads of them. */
+/* A contraction of a value that holds whole matrix states: reads of them; 0
+ * if it is not affine in s (its operands may still be made of reads). */
 static Ref lift_contraction(Lift *l, Ref r, int s)
 {
     Affine *a = ctx_alloc(l->g->ctx, sizeof *a);
     Ref sum_of = 0;
 
     if (!affine(l->s, r, s, true, a))
-        serial(l, ctx_format(l->g->ctx, "line %d: %s %s %s",
-                             l->s->n[a->bad].line, expr_text(l->s, a->bad),
-                             a->why, l->s->st[s].name));
+        return 0;
+    for (int i = 0; i < a->n; i++)
+        if (!a->term[i].over || a->term[i].rank)
+            return 0;
     for (int i = 0; i < a->n; i++) {
         Term t = a->term[i];
-        if (!t.over || t.rank)
-            serial(l, ctx_format(l->g->ctx, "line %d: %s needs all of %s for "
-                                 "every token", l->s->n[r].line,
-                                 expr_text(l->s, r), l->s->st[s].name));
         Ref y = mul_opt(l->g, t.coef ? lift(l, t.coef) : 0,
                         lift_read(l, &t, s));
         sum_of = sum_of ? op2(l->g, OP_add, sum_of, y) : y;
@@ -376,8 +374,11 @@ static Ref lift_new(Lift *l, Ref r)
                              "%s", n.line, l->s->st[s].name));
     }
     if ((n.op == OP_dot || n.op == OP_sum)
-        && (s = contracted_state(l, &n)) >= 0)
-        return lift_contraction(l, r, s);
+        && (s = contracted_state(l, &n)) >= 0) {
+        Ref y = lift_contraction(l, r, s);
+        if (y)
+            return y;
+    }
     Ref a[4] = { 0 };
     for (int i = 0; i < 4; i++)
         if (n.a[i])

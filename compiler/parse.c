@@ -1,0 +1,556 @@
+/* parse.c -- a graph from its text (text.c has the form). The text may come
+ * from anywhere: whatever node_new takes for granted is checked here, with
+ * the line at fault.
+ */
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_CHUNK = 1 << 16, MAX_SIZE = 1 << 24 };
+static const double max_elements = 1e12;
+
+/* ---- axes ---- */
+
+/* Takes an axis; -1 when the word in hand is none. */
+static int take_axis(Text *t)
+{
+    const char *w = t->word;
+    size_t len = strlen(w);
+    int ax = -1;
+
+    if (len > 2 && len < 6 && w[0] == '[' && w[len - 1] == ']') {
+        char inner[4] = { 0 };
+        memcpy(inner, w + 1, len - 2);
+        ax = text_decimal(inner, t->g->naxes - 1);
+        if (ax >= 0 && ax < AX_DIM && !t->g->chunk)
+            ax = -1;
+    } else if (!text_keyword(w)) {
+        ax = graph_find_axis(t->g, w);
+    }
+    if (ax >= 0)
+        text_next(t);
+    return ax;
+}
+
+/* Axes up to what is none; declared ones only. */
+static int take_order(Text *t, uint8_t order[8], AxisSet *set)
+{
+    int ax, n = 0;
+
+    *set = 0;
+    while ((ax = take_axis(t)) >= 0) {
+        if (*set & AXIS(ax))
+            fail(t->c, t->line, "axis '%s' twice", t->g->axis[ax].name);
+        if (n == 8)
+            fail(t->c, t->line, "more than 8 axes");
+        *set |= AXIS(ax);
+        order[n++] = (uint8_t)ax;
+    }
+    return n;
+}
+
+static void read_axis(Text *t)
+{
+    Graph *g = t->g;
+    char name[21];
+    int ax;
+
+    text_name(t, "axis", name, sizeof name);
+    if (t->word[0] == '@') {
+        ax = text_decimal(t->word + 1, AX_R + NRANKS - 1);
+        if (ax < AX_R || !g->chunk)
+            fail(t->c, t->line, "%s is not a rank axis (@1 to @%d, of a "
+                 "chunk)", t->word, NRANKS);
+        snprintf(g->axis[ax].name, sizeof g->axis[ax].name, "%s", name);
+        text_next(t);
+    } else {
+        for (int i = AX_DIM; i < g->naxes; i++)
+            if (!strcmp(g->axis[i].name, name))
+                fail(t->c, t->line, "axis '%s' twice", name);
+        if (g->naxes == NAXES)
+            fail(t->c, t->line, "more than %d axes", NAXES - AX_DIM);
+        ax = g->naxes++;
+        snprintf(g->axis[ax].name, sizeof g->axis[ax].name, "%s", name);
+    }
+    if (text_at(t, "=")) {
+        text_next(t);
+        g->axis[ax].size = text_int(t, "a size", 1, MAX_SIZE);
+        if (ax < AX_DIM)
+            g->axis[ax - AX_R + AX_RJ].size = g->axis[ax].size;
+    }
+}
+
+/* ---- arguments ---- */
+
+static int find_input(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nin; i++)
+        if (!strcmp(g->in[i].name, name))
+            return i;
+    return -1;
+}
+
+static int find_state(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (!strcmp(g->st[i].name, name))
+            return i;
+    return -1;
+}
+
+static void no_columns(const Text *t, AxisSet s)
+{
+    if (s & (AXIS(AX_I) | COL_AXES))
+        fail(t->c, t->line, "axes %s are those of tokens", axes_text(t->g, s));
+}
+
+static void read_input(Text *t)
+{
+    Graph *g = t->g;
+
+    if (g->nin == MAX_INPUTS)
+        fail(t->c, t->line, "more than %d inputs", MAX_INPUTS);
+    Input *in = &g->in[g->nin];
+    memset(in, 0, sizeof *in);
+    text_name(t, "input", in->name, sizeof in->name);
+    if (find_input(g, in->name) >= 0)
+        fail(t->c, t->line, "input '%s' twice", in->name);
+    if (text_at(t, "t")) {
+        in->timed = true;
+        text_next(t);
+    }
+    in->rank = (uint8_t)take_order(t, in->order, &in->axes);
+    no_columns(t, in->axes);
+    if (text_at(t, ":")) {
+        text_next(t);
+        text_name(t, "domain", in->domain, sizeof in->domain);
+    }
+    in->line = g->line = text_line(t);
+    g->nin++;
+    in->node = node_new(g, (Node){ .op = OP_input,
+                                   .index = (uint16_t)(g->nin - 1) });
+}
+
+static void read_state(Text *t)
+{
+    Graph *g = t->g;
+
+    if (g->nst == MAX_STATES)
+        fail(t->c, t->line, "more than %d states", MAX_STATES);
+    State *s = &g->st[g->nst];
+    memset(s, 0, sizeof *s);
+    text_name(t, "state", s->name, sizeof s->name);
+    if (find_state(g, s->name) >= 0)
+        fail(t->c, t->line, "state '%s' twice", s->name);
+    s->rank = (uint8_t)take_order(t, s->order, &s->axes);
+    no_columns(t, s->axes);
+    if (text_at(t, "reverse")) {
+        s->reverse = true;
+        text_next(t);
+    }
+    s->line = g->line = text_line(t);
+    g->nst++;
+    s->node = node_new(g, (Node){ .op = OP_state,
+                                  .index = (uint16_t)(g->nst - 1) });
+}
+
+static void read_next(Text *t)
+{
+    char name[48];
+    Ref r;
+
+    text_name(t, "state", name, sizeof name);
+    int s = find_state(t->g, name);
+    if (s < 0)
+        fail(t->c, t->line, "there is no state '%s'", name);
+    if (t->g->st[s].next)
+        fail(t->c, t->line, "state '%s' is left twice", name);
+    r = text_ref(t);
+    if (t->g->n[r].axes & ~t->g->st[s].axes)
+        fail(t->c, t->line, "state '%s' has no axes %s", name,
+             axes_text(t->g, t->g->n[r].axes & ~t->g->st[s].axes));
+    t->g->st[s].next = r;
+}
+
+static void read_out(Text *t)
+{
+    Graph *g = t->g;
+    Output *o = &g->out[g->nout];
+    AxisSet set, has;
+
+    if (g->nout == MAX_OUTPUTS)
+        fail(t->c, t->line, "more than %d results", MAX_OUTPUTS);
+    memset(o, 0, sizeof *o);
+    text_name(t, "result", o->name, sizeof o->name);
+    for (int i = 0; i < g->nout; i++)
+        if (!strcmp(g->out[i].name, o->name))
+            fail(t->c, t->line, "result '%s' twice", o->name);
+    o->rank = (uint8_t)take_order(t, o->order, &set);
+    o->node = text_ref(t);
+    has = g->n[o->node].axes & ~AXIS(AX_I);
+    no_columns(t, has);
+    if (__builtin_popcount(has) > 8)
+        fail(t->c, t->line, "more than 8 axes");
+    for (int ax = 0; !set && ax < NAXES; ax++)
+        if (has & AXIS(ax))
+            o->order[o->rank++] = (uint8_t)ax;
+    if (set && set != has)
+        fail(t->c, t->line, "result '%s' has the axes %s", o->name,
+             axes_text(g, has));
+    g->nout++;
+}
+
+/* ---- nodes ---- */
+
+static void need(const Text *t, const Node *n, bool ok, const char *what)
+{
+    if (!ok)
+        fail(t->c, t->line, "%s: %s", op_info[n->op].name, what);
+}
+
+static bool is_one(AxisSet s)
+{
+    return s && !(s & (s - 1));
+}
+
+/* What an axis set may hold: nothing that the operand lacks. */
+static void need_over(const Text *t, const Node *n, AxisSet all, bool one)
+{
+    need(t, n, n->over && !(n->over & ~all),
+         "`over` must name axes that the operands have");
+    need(t, n, !one || is_one(n->over), "`over` must name one axis");
+}
+
+/* Sizes of pairs: 2 times `half` fits into `whole`, where both are known. */
+static bool pairs_fit(const Graph *g, int half, int whole)
+{
+    int32_t h = g->axis[half].size, w = g->axis[whole].size;
+
+    return !h || !w || 2 * (int64_t)h <= w;
+}
+
+/* What the operations of chunks ask of their operands' axes. */
+static void check_tokens(const Text *t, const Node *n, const AxisSet s[4])
+{
+    const AxisSet both = AXIS(AX_I) | AXIS(AX_J);
+    AxisSet all = s[0] | s[1] | s[2] | s[3], twins;
+
+    need(t, n, t->g->chunk, "a step has one token");
+    switch (n->op) {
+    case OP_col:
+        need(t, n, !(all & COL_AXES), "has columns");
+        break;
+    case OP_row:
+        need(t, n, !(all & ROW_AXES), "has rows");
+        break;
+    case OP_delay:
+        need(t, n, !(s[1] & AXIS(AX_I)), "starts from rows");
+        break;
+    case OP_scan: case OP_maxscan:
+        need(t, n, !(s[2] & AXIS(AX_I)), "starts from rows");
+        break;
+    case OP_dmask:
+        need(t, n, !n->a[0] == !n->a[1], "takes two gates or none");
+        need(t, n, !(s[0] & COL_AXES) && !(s[1] & ROW_AXES),
+             "takes a gate of rows and one of columns");
+        break;
+    case OP_gdot:
+        need_over(t, n, all, false);
+        need(t, n, !(s[2] & COL_AXES) && !(s[3] & ROW_AXES),
+             "takes a gate of rows and one of columns");
+        need(t, n, (all & both) == both, "needs rows and columns");
+        break;
+    case OP_solve:
+        twins = (s[0] & COL_AXES) >> AX_J;
+        need(t, n, (s[0] & both) == both, "needs rows and columns");
+        need(t, n, !(twins & ~s[0]), "has columns without their rows");
+        need(t, n, !(s[1] & COL_AXES), "the right side has columns");
+        need(t, n, !(s[0] & DIM_AXES & ~s[1]), "the right side lacks axes");
+        break;
+    }
+}
+
+/* What the operations that rename, join or pair entries ask. */
+static void check_entries(const Text *t, const Node *n, AxisSet s)
+{
+    const AxisSet tokens = AXIS(AX_I) | AXIS(AX_J);
+    const Graph *g = t->g;
+
+    need_over(t, n, n->op == OP_cat ? ~tokens : s & ~tokens, true);
+    int from = __builtin_ctz(n->over), to = n->index;
+    int32_t size = g->axis[from].size;
+    if (n->op == OP_select)
+        need(t, n, !size || n->index < size, "`index` is too large");
+    if (n->op == OP_select || n->op == OP_cat || n->op == OP_rot90)
+        return;
+    need(t, n, to && !(AXIS(to) & (tokens | s)),
+         "needs `to` and an axis that the operand lacks");
+    if (n->op == OP_dup)
+        need(t, n, pairs_fit(g, from, to), "the axis is too short");
+    if (n->op == OP_pairsum)
+        need(t, n, pairs_fit(g, to, from), "the axis is too long");
+}
+
+/* All that node_new and those who walk the graph take for granted. */
+static void check_node(const Text *t, const Node *n)
+{
+    AxisSet s[4];
+
+    for (int i = 0; i < 4; i++)
+        s[i] = t->g->n[n->a[i]].axes;
+    switch (n->op) {
+    case OP_sum: need_over(t, n, s[0], false); break;
+    case OP_dot: need_over(t, n, s[0] & s[1], false); break;
+    case OP_rot90: case OP_cat: case OP_select: case OP_relabel: case OP_dup:
+    case OP_pairsum:
+        check_entries(t, n, s[0]);
+        break;
+    case OP_col: case OP_row: case OP_cumsum: case OP_scan: case OP_maxscan:
+    case OP_delay: case OP_last: case OP_dmask: case OP_gdot: case OP_solve:
+        check_tokens(t, n, s);
+        break;
+    }
+}
+
+static void check_size(const Text *t, Ref r)
+{
+    double count = 1;
+
+    for (int ax = 0; ax < NAXES; ax++)
+        if (t->g->n[r].axes & AXIS(ax) && t->g->axis[ax].size)
+            count *= t->g->axis[ax].size;
+    if (count > max_elements)
+        fail(t->c, t->line, "%s: a value of %.0f elements",
+             op_info[t->g->n[r].op].name, count);
+}
+
+static void take_operands(Text *t, Node *n)
+{
+    int arity = op_info[n->op].arity;
+
+    for (int i = 0; i < arity; i++) {
+        bool optional = n->op == OP_dmask
+                     || ((n->op == OP_scan || n->op == OP_maxscan) && i == 0);
+        if (text_at(t, "-") && optional)
+            text_next(t);
+        else
+            n->a[i] = text_ref(t);
+    }
+}
+
+static int find_name(Text *t, int (*find)(const Graph *, const char *),
+                     const char *what)
+{
+    char name[48];
+
+    text_name(t, what, name, sizeof name);
+    int at = find(t->g, name);
+    if (at < 0)
+        fail(t->c, t->line, "there is no %s '%s'", what, name);
+    return at;
+}
+
+/* What stands for itself: the operands' place taken by a name or a number. */
+static void take_leaf(Text *t, Node *n)
+{
+    int ax;
+
+    switch (n->op) {
+    case OP_num: n->num = text_num(t); break;
+    case OP_input:
+        n->index = (uint16_t)find_name(t, find_input, "input");
+        break;
+    case OP_state:
+        n->index = (uint16_t)find_name(t, find_state, "state");
+        break;
+    case OP_size:
+        if ((ax = take_axis(t)) < 0)
+            fail(t->c, t->line, "expected an axis, found %s", text_shown(t));
+        n->index = (uint16_t)ax;
+        break;
+    }
+}
+
+/* The flags that an operation has. */
+static int flags_of(int op)
+{
+    switch (op) {
+    case OP_cumsum: return EXCLUSIVE | REVERSE;
+    case OP_scan: return EXCLUSIVE | REVERSE | WRAP;
+    case OP_maxscan: return EXCLUSIVE | REVERSE;
+    case OP_delay: case OP_last: return REVERSE;
+    case OP_dmask: case OP_gdot: return STRICT;
+    case OP_solve: return TRANS;
+    }
+    return 0;
+}
+
+static bool take_flag(Text *t, Node *n)
+{
+    static const char *const name[] = { "strict", "exclusive", "reverse",
+                                        "trans", "wrap" };
+
+    for (int i = 0; i < 5; i++)
+        if (text_at(t, name[i])) {
+            need(t, n, flags_of(n->op) & 1 << i, "has no such flag");
+            n->flags |= (uint8_t)(1 << i);
+            text_next(t);
+            return true;
+        }
+    return false;
+}
+
+static void take_attributes(Text *t, Node *n)
+{
+    static const bool over[NOPS] = {
+        [OP_sum] = true, [OP_dot] = true, [OP_select] = true, [OP_cat] = true,
+        [OP_relabel] = true, [OP_rot90] = true, [OP_dup] = true,
+        [OP_pairsum] = true, [OP_gdot] = true,
+    };
+    bool to = n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum;
+    int ax;
+
+    for (;;) {
+        if (text_at(t, "over") && over[n->op] && !n->over) {
+            text_next(t);
+            while ((ax = take_axis(t)) >= 0)
+                n->over |= AXIS(ax);
+        } else if (text_at(t, "to") && to) {
+            text_next(t);
+            if ((ax = take_axis(t)) < 0)
+                fail(t->c, t->line, "expected an axis, found %s",
+                     text_shown(t));
+            n->index = (uint16_t)ax;
+        } else if (text_at(t, "index") && n->op == OP_select) {
+            text_next(t);
+            n->index = (uint16_t)text_int(t, "an index", 0, UINT16_MAX);
+        } else if (!take_flag(t, n)) {
+            return;
+        }
+    }
+}
+
+static int find_op(const char *name)
+{
+    for (int i = 0; i < NOPS; i++)
+        if (i != OP_none && !strcmp(op_info[i].name, name))
+            return i;
+    return OP_none;
+}
+
+static void remember(Text *t, int32_t number, Ref r)
+{
+    uint32_t len = t->nmap ? t->nmap : 64;
+
+    while (len <= (uint32_t)number)
+        len *= 2;
+    if (len > t->nmap)
+        t->map = ctx_grow(t->c, t->map, t->nmap * sizeof(Ref),
+                          len * sizeof(Ref));
+    t->nmap = len;
+    t->map[number] = r;
+}
+
+static void read_node(Text *t)
+{
+    int32_t number = text_decimal(t->word + 1, TEXT_MAX_NUMBER);
+    Node n = { 0 };
+
+    if (number < 0)
+        fail(t->c, t->line, "expected a node such as %%7, found %s",
+             text_shown(t));
+    if ((uint32_t)number < t->nmap && t->map[number])
+        fail(t->c, t->line, "%%%d is made twice", number);
+    text_next(t);
+    text_take(t, "=");
+    n.op = (uint8_t)find_op(t->word);
+    if (n.op == OP_none)
+        fail(t->c, t->line, "there is no operation '%s'", text_shown(t));
+    text_next(t);
+    take_leaf(t, &n);
+    take_operands(t, &n);
+    take_attributes(t, &n);
+    t->g->line = text_line(t);
+    check_node(t, &n);
+    Ref r = node_new(t->g, n);
+    check_size(t, r);
+    remember(t, number, r);
+}
+
+/* ---- the whole ---- */
+
+static void read_header(Text *t)
+{
+    char name[64];
+    int chunk = 0;
+
+    if (text_at(t, "chunk")) {
+        text_next(t);
+        chunk = text_int(t, "the tokens of a chunk", 1, MAX_CHUNK);
+    } else {
+        text_take(t, "step");
+    }
+    size_t n = strlen(t->word);
+    if (!n)
+        fail(t->c, t->line, "expected the variant's name");
+    memcpy(name, t->word, n + 1);
+    text_next(t);
+    t->g = graph_new(t->c, name, chunk);
+}
+
+static void read_line(Text *t, void (*kernel)(Text *, void *), void *ud)
+{
+    static const struct {
+        const char *word;
+        void (*read)(Text *t);
+    } lines[] = {
+        { "axis", read_axis }, { "input", read_input },
+        { "state", read_state }, { "next", read_next }, { "out", read_out },
+    };
+
+    if (!t->g) {
+        read_header(t);
+        return;
+    }
+    if (t->word[0] == '%') {
+        read_node(t);
+        return;
+    }
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (text_at(t, lines[i].word)) {
+            text_next(t);
+            lines[i].read(t);
+            return;
+        }
+    if (!kernel || !text_at(t, "kernel"))
+        fail(t->c, t->line, "a line cannot start with %s", text_shown(t));
+    text_next(t);
+    kernel(t, ud);
+}
+
+Graph *text_graph(Ctx *c, const char *s, void (*kernel)(Text *, void *),
+                  void *ud)
+{
+    Text t = { .c = c, .p = s };
+
+    for (t.line = 1; *t.p; t.line++) {
+        text_next(&t);
+        if (*t.word)
+            read_line(&t, kernel, ud);
+        if (*t.word)
+            fail(c, t.line, "%s: the line should have ended here", t.word);
+        while (*t.p && *t.p != '\n')
+            t.p++;
+        t.p += *t.p == '\n';
+    }
+    if (!t.g)
+        fail(c, t.line, "the text is empty");
+    t.g->line = 0;
+    return t.g;
+}
+
+Graph *graph_parse(Ctx *c, const char *text)
+{
+    return text_graph(c, text, NULL, NULL);
+}

@@ -1,0 +1,325 @@
+/* plan.c -- plans: the simplest one, their text, and what follows from which
+ * kernel computes which nodes.
+ */
+#include "plan.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_KERNELS = 64 };
+
+/* Comes from memory or from nowhere: whoever needs it has it. */
+static bool is_leaf(const Graph *g, Ref r)
+{
+    int op = g->n[r].op;
+
+    return op == OP_input || op == OP_num || op == OP_size;
+}
+
+/* ---- the simplest plan ---- */
+
+Plan *plan_simple(Graph *g)
+{
+    Plan *p = ctx_alloc(g->ctx, sizeof *p);
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+    Kernel *k = ctx_alloc(g->ctx, sizeof *k);
+
+    p->g = g;
+    p->kernel = k;
+    p->nkernels = 1;
+    snprintf(k->name, sizeof k->name, "%s", g->chunk ? "forward" : "serial");
+    k->kind = K_FORWARD;
+    k->node = ctx_alloc(g->ctx, g->len * sizeof *k->node);
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++)
+        if (live[r])
+            k->node[k->nnodes++] = r;
+    plan_finish(p);
+    return p;
+}
+
+/* ---- text ---- */
+
+static const char *const kind_name[] = { "token", "forward", "reverse" };
+
+void plan_print(const Plan *p, Buf *out)
+{
+    uint32_t *number = text_print(p->g, out);
+
+    for (int i = 0; i < p->nkernels; i++) {
+        const Kernel *k = &p->kernel[i];
+        buf_printf(out, "kernel %s %s :", k->name, kind_name[k->kind]);
+        for (int j = 0; j < k->nnodes; j++)
+            buf_printf(out, " %%%u", number[k->node[j]]);
+        buf_printf(out, "\n");
+    }
+}
+
+static void read_kernel(Text *t, void *ud)
+{
+    Plan *p = ud;
+    Kernel *k = &p->kernel[p->nkernels];
+    int kind, cap = 0;
+
+    if (p->nkernels++ == MAX_KERNELS)
+        fail(t->c, t->line, "more than %d kernels", MAX_KERNELS);
+    text_name(t, "kernel", k->name, sizeof k->name);
+    for (kind = K_TOKEN; kind <= K_REVERSE; kind++)
+        if (text_at(t, kind_name[kind]))
+            break;
+    if (kind > K_REVERSE)
+        fail(t->c, t->line, "expected token, forward or reverse, found %s",
+             text_shown(t));
+    k->kind = (KernelKind)kind;
+    text_next(t);
+    text_take(t, ":");
+    while (*t->word) {
+        if (k->nnodes == cap) {
+            size_t old = (size_t)cap * sizeof *k->node;
+            cap = cap ? 2 * cap : 32;
+            k->node = ctx_grow(t->c, k->node, old,
+                               (size_t)cap * sizeof *k->node);
+        }
+        k->node[k->nnodes++] = text_ref(t);
+    }
+}
+
+Plan *plan_parse(Ctx *c, const char *text)
+{
+    Plan *p = ctx_alloc(c, sizeof *p);
+
+    p->kernel = ctx_alloc(c, MAX_KERNELS * sizeof *p->kernel);
+    p->g = text_graph(c, text, read_kernel, p);
+    plan_finish(p);
+    return p;
+}
+
+/* ---- what each kernel has ---- */
+
+/* A plan being finished. Sets of nodes, a byte a node: of this kernel what
+ * it computes and what it loads; of all, the first kernel that computes. */
+typedef struct Finish {
+    Plan *p;
+    Graph *g;
+    uint8_t *live;
+    uint8_t **has, **loads;             /* per kernel */
+    int *first;                         /* nkernels: nobody */
+} Finish;
+
+static bool runs_state(const Graph *g, const Kernel *k, int s)
+{
+    return k->kind == (g->st[s].reverse ? K_REVERSE : K_FORWARD);
+}
+
+/* The states whose next value stands in the kernel, if it walks their way. */
+static void find_carried(Finish *f, Kernel *k, const uint8_t *has)
+{
+    k->states = 0;
+    for (int s = 0; s < f->g->nst; s++)
+        if (f->g->st[s].next && has[f->g->st[s].next]
+            && runs_state(f->g, k, s))
+            k->states |= 1u << s;
+}
+
+static bool carries(const Kernel *k, const Node *n)
+{
+    return n->op == OP_state && k->states & 1u << n->index;
+}
+
+/* Marks r as read by kernel k: leaves and carried states it has itself. */
+static void read_node(Finish *f, int k, Ref r)
+{
+    if (!r || f->has[k][r])
+        return;
+    if (is_leaf(f->g, r) || carries(&f->p->kernel[k], &f->g->n[r]))
+        f->has[k][r] = 1;
+    else
+        f->loads[k][r] = 1;
+}
+
+/* Dead nodes go, and states that the kernel does not carry: it loads those
+ * that it reads. */
+static void find_nodes(Finish *f, int at)
+{
+    Kernel *k = &f->p->kernel[at];
+    uint8_t *has = f->has[at];
+
+    for (int i = 0; i < k->nnodes; i++)
+        has[k->node[i]] = f->live[k->node[i]];
+    find_carried(f, k, has);
+    for (Ref r = 1; r < f->g->len; r++)
+        if (has[r] && f->g->n[r].op == OP_state
+            && !carries(k, &f->g->n[r]))
+            has[r] = 0;
+    for (Ref r = 1; r < f->g->len; r++)
+        for (int i = 0; has[r] && i < 4; i++)
+            read_node(f, at, f->g->n[r].a[i]);
+    for (int s = 0; s < f->g->nst; s++)
+        if (k->states & 1u << s)
+            read_node(f, at, f->g->st[s].next);
+    for (Ref r = 1; r < f->g->len; r++)
+        if (has[r] && f->first[r] == f->p->nkernels)
+            f->first[r] = at;
+}
+
+static void list_nodes(Finish *f, int at)
+{
+    Kernel *k = &f->p->kernel[at];
+    int n = 0;
+
+    for (Ref r = 1; r < f->g->len; r++)
+        n += f->has[at][r];
+    k->node = ctx_alloc(f->g->ctx, (size_t)n * sizeof *k->node);
+    k->role = ctx_alloc(f->g->ctx, (size_t)n);
+    k->nnodes = 0;
+    for (Ref r = 1; r < f->g->len; r++)
+        if (f->has[at][r])
+            k->node[k->nnodes++] = r;
+}
+
+/* ---- checks ---- */
+
+static void check_reads(const Finish *f, int at)
+{
+    const Plan *p = f->p;
+
+    for (Ref r = 1; r < f->g->len; r++) {
+        if (!f->loads[at][r] || f->first[r] < at)
+            continue;
+        const char *what = f->g->n[r].op == OP_state ? "state " : "";
+        if (f->first[r] == p->nkernels)
+            fail(f->g->ctx, f->g->n[r].line, "kernel '%s' reads %s%s, which "
+                 "no kernel %s", p->kernel[at].name, what,
+                 expr_text(f->g, r), *what ? "carries" : "computes");
+        fail(f->g->ctx, f->g->n[r].line, "kernel '%s' reads %s%s, which is "
+             "first known in kernel '%s'", p->kernel[at].name, what,
+             expr_text(f->g, r), p->kernel[f->first[r]].name);
+    }
+}
+
+static void check_roots(const Finish *f)
+{
+    const Graph *g = f->g;
+    uint32_t carried = 0;
+
+    for (int i = 0; i < f->p->nkernels; i++)
+        carried |= f->p->kernel[i].states;
+    for (int s = 0; s < g->nst; s++)
+        if (g->st[s].next && !(carried & 1u << s))
+            fail(g->ctx, g->st[s].line, "no %s kernel computes what state "
+                 "'%s' becomes", g->st[s].reverse ? "reverse" : "forward",
+                 g->st[s].name);
+    for (int i = 0; i < g->nout; i++)
+        if (f->first[g->out[i].node] == f->p->nkernels)
+            fail(g->ctx, g->n[g->out[i].node].line, "no kernel computes "
+                 "result '%s'", g->out[i].name);
+}
+
+/* ---- roles and prices ---- */
+
+static void set_roles(const Finish *f, Kernel *k)
+{
+    uint8_t *serial = ctx_alloc(f->g->ctx, f->g->len);
+
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *n = &f->g->n[k->node[i]];
+        bool chain = n->op == OP_state;
+        for (int a = 0; a < 4; a++)
+            chain |= serial[n->a[a]];
+        serial[k->node[i]] = chain;
+        k->role[i] = n->op == OP_input ? R_LOAD : chain ? R_SERIAL : R_AHEAD;
+    }
+}
+
+/* An axis without a size (or a twin, which is as long as its row) counts
+ * one. */
+static double extent(const Graph *g, AxisSet s)
+{
+    double n = 1;
+
+    for (int ax = 0; ax < NAXES; ax++) {
+        bool twin = ax >= AX_RJ && ax < AX_DIM && !g->axis[ax].size;
+        int32_t size = g->axis[twin ? ax - AX_RJ + AX_R : ax].size;
+        if (s & AXIS(ax) && size > 0)
+            n *= size;
+    }
+    return n;
+}
+
+static double node_flops(const Graph *g, const Node *n)
+{
+    AxisSet all = n->axes;
+
+    for (int i = 0; i < 4; i++)
+        all |= g->n[n->a[i]].axes;
+    switch (n->op) {
+    case OP_input: case OP_num: case OP_size: case OP_state: return 0;
+    case OP_dot: case OP_gdot: return 2 * extent(g, all);
+    default: return extent(g, all);     /* of a solve: half a product */
+    }
+}
+
+/* Per-head constants are loaded once a sequence by a kernel that walks it. */
+static bool moves(const Graph *g, const Kernel *k, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    return n->op != OP_input || g->in[n->index].timed || k->kind == K_TOKEN;
+}
+
+static void set_price(const Finish *f, int at)
+{
+    const Graph *g = f->g;
+    Kernel *k = &f->p->kernel[at];
+    double elements = 0;
+
+    k->flops = 0;
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool load = f->loads[at][r] || (f->has[at][r] && n->op == OP_input);
+        bool store = f->p->stored[r] && f->first[r] == at;
+        if (f->has[at][r])
+            k->flops += node_flops(g, n);
+        if (load && moves(g, k, r))
+            elements += extent(g, n->axes);
+        if (store)
+            elements += extent(g, n->axes);
+    }
+    for (int i = 0; i < g->nout; i++) {
+        Ref r = g->out[i].node;
+        if (f->first[r] == at)
+            elements += extent(g, g->n[r].axes | AXIS(AX_I));
+    }
+    k->bytes = 4 * elements;
+}
+
+void plan_finish(Plan *p)
+{
+    Graph *g = p->g;
+    Ctx *c = g->ctx;
+    size_t n = (size_t)(p->nkernels ? p->nkernels : 1);
+    Finish f = { .p = p, .g = g };
+
+    f.live = ctx_alloc(c, g->len);
+    f.first = ctx_alloc(c, g->len * sizeof *f.first);
+    f.has = ctx_alloc(c, n * sizeof *f.has);
+    f.loads = ctx_alloc(c, n * sizeof *f.loads);
+    p->stored = ctx_alloc(c, g->len);
+    graph_live(g, f.live);
+    for (Ref r = 0; r < g->len; r++)
+        f.first[r] = p->nkernels;
+    for (int i = 0; i < p->nkernels; i++) {
+        f.has[i] = ctx_alloc(c, g->len);
+        f.loads[i] = ctx_alloc(c, g->len);
+        find_nodes(&f, i);
+        list_nodes(&f, i);
+        check_reads(&f, i);
+        set_roles(&f, &p->kernel[i]);
+        for (Ref r = 1; r < g->len; r++)
+            p->stored[r] |= f.loads[i][r];
+    }
+    check_roots(&f);
+    for (int i = 0; i < p->nkernels; i++)
+        set_price(&f, i);
+}

@@ -217,14 +217,18 @@ static AxisSet node_axes(const Graph *g, const Node *n)
 
 static void type_node(const Graph *g, Node *n)
 {
+    n->depth = 0;
     n->axes = node_axes(g, n);
     n->states = n->op == OP_state ? 1u << n->index : 0;
     n->timed = n->op == OP_state || (n->op == OP_input
                                      && g->in[n->index].timed);
     for (int i = 0; i < 4; i++) {
         assert(n->a[i] < g->len);
-        n->states |= g->n[n->a[i]].states;
-        n->timed |= g->n[n->a[i]].timed;
+        const Node *a = &g->n[n->a[i]];
+        n->states |= a->states;
+        n->timed |= a->timed;
+        if (a->depth >= n->depth)
+            n->depth = (uint16_t)(a->depth + 1);
     }
 }
 
@@ -271,6 +275,9 @@ static Ref share(Graph *g, const Node *n)
     if (g->len >= (max ? max : MAX_NODES))
         fail_code(g->ctx, ERR_LIMIT, "%s: the graph has more than %u nodes",
                   g->name, max ? max : MAX_NODES);
+    if (n->depth > MAX_DEPTH)
+        fail_code(g->ctx, ERR_LIMIT, "%s: more than %d operations one inside "
+                  "another", g->name, MAX_DEPTH);
     if (g->len == g->cap) {
         g->n = ctx_grow(g->ctx, g->n, g->cap * sizeof *g->n,
                         2 * g->cap * sizeof *g->n);
@@ -602,7 +609,7 @@ static void number_text(Buf *b, double x)
     buf_put(b, s, strlen(s));
 }
 
-static void expr(const Graph *g, Ref r, int outer, Buf *b)
+static void expr(const Graph *g, Ref r, int outer, int depth, Buf *b)
 {
     const Node *n = &g->n[r];
     int level = 0;
@@ -610,11 +617,15 @@ static void expr(const Graph *g, Ref r, int outer, Buf *b)
 
     if (b->len > TEXT_MAX)
         return;
+    if (depth == TEXT_MAX) {
+        buf_printf(b, "...");
+        return;
+    }
     if (op) {
         buf_printf(b, "%s", level < outer ? "(" : "");
-        expr(g, n->a[0], level, b);
+        expr(g, n->a[0], level, depth + 1, b);
         buf_printf(b, "%s", op);
-        expr(g, n->a[1], level + 1, b);
+        expr(g, n->a[1], level + 1, depth + 1, b);
         buf_printf(b, "%s", level < outer ? ")" : "");
         return;
     }
@@ -625,7 +636,7 @@ static void expr(const Graph *g, Ref r, int outer, Buf *b)
     case OP_size: buf_printf(b, "#%s", g->axis[n->index].name); return;
     case OP_neg:
         buf_printf(b, "%s-", outer > 1 ? "(" : "");
-        expr(g, n->a[0], 2, b);
+        expr(g, n->a[0], 2, depth + 1, b);
         buf_printf(b, "%s", outer > 1 ? ")" : "");
         return;
     default: break;
@@ -634,7 +645,7 @@ static void expr(const Graph *g, Ref r, int outer, Buf *b)
     for (int i = 0; i < op_info[n->op].arity; i++) {
         buf_printf(b, "%s", i ? ", " : "");
         if (n->a[i])
-            expr(g, n->a[i], 0, b);
+            expr(g, n->a[i], 0, depth + 1, b);
     }
     buf_printf(b, ")");
 }
@@ -643,7 +654,7 @@ char *expr_text(const Graph *g, Ref r)
 {
     Buf b = { .ctx = g->ctx };
 
-    expr(g, r, 0, &b);
+    expr(g, r, 0, 0, &b);
     if (b.len > TEXT_MAX) {
         b.len = TEXT_MAX;
         buf_printf(&b, "...");

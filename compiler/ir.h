@@ -38,7 +38,8 @@ enum {
 #define COL_AXES ((AxisSet)0xf0)
 #define DIM_AXES ((AxisSet)~0xffu)
 
-enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64, MAX_NODES = 20000 };
+enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64, MAX_NODES = 20000,
+       MAX_DEPTH = 4000 /* what recursion over operands may take of a stack */ };
 
 enum Op {
 #define ELEM(name, arity, traits, value, ga, gb, gc) OP_##name,
@@ -70,6 +71,7 @@ typedef struct Node {
     double num;                         /* op num */
     int32_t line;                       /* in the user's script; 0: none */
     uint32_t states;                    /* states it depends on, a bit each */
+    uint16_t depth;                     /* operations on the longest way in */
     uint8_t timed;                      /* differs from token to token */
 } Node;
 

@@ -280,14 +280,7 @@ end
 
 -- Scores of the next byte, [T, 256]: the heads' answers, each of norm 1.
 local function scores_of(y)
-  local T, block = y.shape[2], 1024
-  local scores = flin.zeros { T, V }
-  for first = 1, T, block do
-    local n = math.min(block, T - first + 1)
-    local sum = y:narrow(2, first, n):unit():sum_over(3)
-    scores:narrow(1, first, n):copy(sum[1])
-  end
-  return scores
+  return y:sum_over(3, 1 / (y:norm() + 1e-30))[1]
 end
 
 local function bits(scores, wanted, scale)

@@ -1,0 +1,197 @@
+-- flin.attention: compositions equal the variants written by hand, every
+-- combination that makes sense agrees with its float64 step, and one that
+-- makes none says why.
+local flin = require "flin"
+local decay, feature, transition = flin.decay, flin.feature_map,
+                                   flin.transition
+
+local passed, failed = 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+  end
+end
+
+-- ---- the same as by hand ----
+
+local SIZE <const> = { k = 16, v = 20, p = 4, n = 2, r = 4 }
+local T <const> = 50
+
+local function draw(input, seed)
+  local shape = input.axes:find "t" and { 1, T, 2 } or { 2 }
+  for axis in input.axes:gmatch "%a+" do
+    if axis ~= "t" then shape[#shape + 1] = SIZE[axis] end
+  end
+  local x = flin.randn(shape, { seed = seed })
+  if input.domain == "log_decay" then
+    return x:map(function (u) return -math.log(1 + math.exp(-u)) end)
+  elseif input.domain == "unit" or input.domain == "positive" then
+    return x:map(function (u) return 1 / (1 + math.exp(-u)) end)
+  end
+  return input.domain == "unit_norm" and x:unit() or x
+end
+
+-- rename: from the composed variant's inputs to those of the one by hand.
+local function same(name, options, rename, more)
+  local composed, by_hand = flin.attention(options), flin.stdlib[name]
+  local given, wanted = {}, more or {}
+  for i, input in ipairs(composed.inputs) do
+    local x = draw(input, i)
+    given[input.name] = x
+    wanted[rename and rename[input.name] or input.name] = x
+  end
+  local y = composed:reference(given)
+  local off = (y - by_hand:reference(wanted)):maxabs()
+  expect(off <= 1e-10, "%s: composed and by hand differ by %.1e", name, off)
+end
+
+local none = flin.zeros { 2 }
+local MAMBA <const> = { q = "C", k = "B", v = "x" }
+same("linear", { scale = 1 })
+same("simple_gla", { decay = decay.gated(), scale = 1 })
+same("gla", { decay = decay.gated { per = "key" }, scale = 1 })
+same("lightning", { decay = decay.fixed(), features = feature.silu(),
+                    scale = 1 })
+same("retnet", { decay = decay.fixed(), features = feature.rope(),
+                 scale = 1 })
+same("mamba2", { decay = decay.exponential(), scale = 1 }, MAMBA,
+     { D = none })
+same("mlstm", { decay = decay.max_stabilized(), scale = 1 })
+same("trapezoidal_gla", { scale = 1,
+     decay = decay.gated { discretization = "trapezoidal" } })
+same("deltanet", { transition = transition.delta_rule(), scale = 1 })
+same("gated_deltanet", { decay = decay.gated(), scale = 1,
+     transition = transition.delta_rule() })
+same("kda", { decay = decay.gated { per = "key" }, scale = 1,
+     transition = transition.delta_rule() })
+same("deltaproduct", { decay = decay.gated(), scale = 1,
+     transition = transition.delta_product { steps = 2 } })
+same("deltanet_rope", { features = feature.rope { data_dependent = true },
+     transition = transition.delta_rule(), scale = 1 })
+same("mimo_deltanet", { transition = transition.delta_rule { mimo_rank = 4 },
+     scale = 1 })
+
+-- nil is K^(-1/2).
+do
+  local x = {}
+  for i, input in ipairs(flin.attention({}).inputs) do
+    x[input.name] = draw(input, i)
+  end
+  local y = flin.attention({}):reference(x)
+  local plain = flin.attention({ scale = 1 }):reference(x)
+  expect((y * 4 - plain):maxabs() <= 1e-10, "the default scale is K^(-1/2)")
+end
+
+-- ---- against the step ----
+
+local DECAYS <const> = {
+  decay.none(), decay.fixed(), decay.exponential(),
+  decay.exponential { discretization = "trapezoidal" },
+  decay.gated(), decay.gated { per = "key" },
+  decay.gated { per = "key", discretization = "trapezoidal" },
+  decay.max_stabilized(),
+}
+local FEATURES <const> = {
+  feature.identity(), feature.l2norm(), feature.elu1(), feature.relu(),
+  feature.silu(), feature.taylor(), feature.rope(),
+  feature.rope { data_dependent = true },
+  { feature.l2norm(), feature.rope { data_dependent = true } },
+  function (u) return flin.tanh(u) end,
+}
+local TRANSITIONS <const> = {
+  transition.one_step_gd(), transition.one_step_gd { mimo_rank = 2 },
+  transition.delta_rule(), transition.delta_rule { mimo_rank = 2 },
+  transition.delta_product { steps = 3 }, transition.dplr(),
+  transition.preconditioned_gd(),
+  transition.preconditioned_gd { mimo_rank = 2 },
+  transition.custom(function (c)
+    return c.S + flin.outer(c.k, c.v - 0.5 * flin.dot(c.k, c.S))
+  end),
+}
+
+-- An error that says why, at this line, is no failure; any other is.
+local function composed(d, f, t)
+  local ok, v = pcall(function ()
+    return flin.attention { decay = d, features = f, transition = t }
+  end)
+  if ok then
+    return v
+  end
+  expect(tostring(v):find "attention.lua:%d+: flin.attention: .+cannot"
+         or tostring(v):find "attention.lua:%d+: flin.attention: .+can only",
+         "%s", v)
+end
+
+-- Every decay with every transition; the features in turn.
+local turn, compiled = 0, 0
+for _, d in ipairs(DECAYS) do
+  for _, t in ipairs(TRANSITIONS) do
+    turn = turn + 1
+    local f = FEATURES[turn % #FEATURES + 1]
+    local v = composed(d, f, t)
+    if v then
+      compiled = compiled + 1
+      local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20,
+                              chunk = 16, seed = turn }
+      expect(found.worst <= 1e-5, "%s + %s + %s is off by %.1e", d.name,
+             f and f.name or "features", t.name, found.worst)
+    end
+  end
+end
+expect(compiled >= 45, "only %d combinations compile", compiled)
+
+-- Every feature with a plain sum, gated.
+for _, f in ipairs(FEATURES) do
+  local v = flin.attention { decay = decay.gated(), features = f }
+  local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20, chunk = 16 }
+  expect(found.worst <= 1e-5, "feature %s is off by %.1e", f.name or "-",
+         found.worst)
+end
+
+-- ---- what makes no sense ----
+
+local function refused(pattern, f)
+  local ok, message = pcall(f)
+  expect(not ok and tostring(message):find(pattern, 1, true),
+         "wanted an error with '%s', got %s", pattern, message)
+end
+
+refused("the trapezoidal rule cannot go with delta_rule", function ()
+  local v = flin.attention {
+    decay = decay.gated { discretization = "trapezoidal" },
+    transition = transition.delta_rule() }
+  return v
+end)
+refused("max_stabilized cannot go with delta_rule", function ()
+  local v = flin.attention { decay = decay.max_stabilized(),
+                             transition = transition.delta_rule() }
+  return v
+end)
+refused("feature_map.taylor has features of two keys", function ()
+  local v = flin.attention { decay = decay.gated { per = "key" },
+                             features = feature.taylor() }
+  return v
+end)
+refused("decay.gated: per = keys", function ()
+  local d = decay.gated { per = "keys" }
+  return d
+end)
+refused("decay.gated: no option 'pre'", function ()
+  local d = decay.gated { pre = "key" }
+  return d
+end)
+refused("transition.delta_product: steps = 0", function ()
+  local t = transition.delta_product { steps = 0 }
+  return t
+end)
+refused("flin.attention: no option 'feature'", function ()
+  local v = flin.attention { feature = feature.l2norm() }
+  return v
+end)
+refused("flin.stdlib has no 'gda'", function () return flin.stdlib.gda end)
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -1,0 +1,189 @@
+/* mask_probe.c -- a mask in numbers: what factoring claims is checked where
+ * it can be counted. */
+#include "fold.h"
+#include "mask.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+double mask_draw(const char *name, int64_t t, unsigned seed)
+{
+    uint64_t h = mix(seed, (uint64_t)t + 77);
+
+    if (t < -1)
+        return 0;
+    for (; *name; name++)
+        h = mix(h, (unsigned char)*name);
+    double x = (double)(mix(h, 1) >> 11) * 0x1p-53;
+    return seed % 2 ? 0.05 + x : 2 * x - 1;
+}
+
+double mask_cumsum(const char *name, int64_t t, unsigned seed)
+{
+    double c = 0;
+
+    for (int64_t n = 0; n <= t; n++)
+        c += mask_draw(name, n, seed);
+    return c;
+}
+
+static double leaf_value(const Leaf *l, int i, int j, unsigned seed)
+{
+    int t = (l->side == SIDE_I ? i : j) - l->back;
+
+    switch (l->kind) {
+    case LEAF_CONSTANT: return mask_draw(l->name, -1, seed);
+    case LEAF_TOKEN: return t < 0 ? 0 : mask_draw(l->name, t, seed);
+    case LEAF_CUMSUM: return mask_cumsum(l->name, t, seed);
+    case LEAF_POSITION: return t;
+    }
+    return NAN;
+}
+
+double mask_number(Mask *m, Ref root, int i, int j, unsigned seed)
+{
+    double *x = m->value;
+
+    mask_reach(m, root);
+    x = m->value;
+    for (Ref r = 1; r <= root; r++) {
+        const Node *n = &m->g->n[r];
+        if (!m->mark[r])
+            continue;
+        if (n->op == OP_num)
+            x[r] = n->num;
+        else if (n->op == OP_input)
+            x[r] = leaf_value(&m->leaf[n->index], i, j, seed);
+        else
+            x[r] = elem_value(n->op, x[n->a[0]], x[n->a[1]], x[n->a[2]]);
+    }
+    return x[root];
+}
+
+double mask_at(Mask *m, int i, int j, unsigned seed)
+{
+    for (int n = 0; n < m->npaths; n++)
+        if (region_has(&m->path[n].at, i, j))
+            return mask_number(m, m->path[n].value, i, j, seed);
+    return NAN;
+}
+
+/* Row and column of the largest entry at or beyond (k, k). */
+static double largest(const double *a, int rows, int cols, int k, int at[2])
+{
+    double best = 0;
+
+    for (int r = k; r < rows; r++)
+        for (int c = k; c < cols; c++)
+            if (fabs(a[r * cols + c]) > best) {
+                best = fabs(a[r * cols + c]);
+                at[0] = r;
+                at[1] = c;
+            }
+    return best;
+}
+
+static void exchange(double *a, double *b, int n, int step)
+{
+    for (int k = 0; k < n; k++) {
+        double t = a[k * step];
+        a[k * step] = b[k * step];
+        b[k * step] = t;
+    }
+}
+
+int matrix_rank(double *a, int rows, int cols, double tolerance)
+{
+    int k, at[2] = { 0, 0 }, n = rows < cols ? rows : cols;
+    double scale = largest(a, rows, cols, 0, at);
+
+    for (k = 0; k < n; k++) {
+        double p = largest(a, rows, cols, k, at);
+        if (p <= tolerance * scale)
+            break;
+        exchange(a + k * cols, a + at[0] * cols, cols, 1);
+        exchange(a + k, a + at[1], rows, cols);
+        for (int r = k + 1; r < rows; r++) {
+            double f = a[r * cols + k] / a[k * cols + k];
+            for (int c = k; c < cols; c++)
+                a[r * cols + c] -= f * a[k * cols + c];
+        }
+    }
+    return k;
+}
+
+/* ---- the factors, put together again ---- */
+
+static double product_at(Mask *m, const Product *p, int i, int j, unsigned s)
+{
+    double e;
+
+    if (i - j < p->lo || i - j > p->hi)
+        return 0;
+    if (p->value)
+        return mask_number(m, p->value, i, j, s);
+    e = mask_number(m, p->extra, i, i, s);
+    for (int n = 0; n < p->ndecays; n++) {
+        const Decay *d = &p->decay[n];
+        e += mask_number(m, d->w, i, i, s)
+            * (mask_number(m, d->u, i, i, s) - mask_number(m, d->u, j, j, s));
+    }
+    return exp(e) * mask_number(m, p->row, i, i, s)
+        * mask_number(m, p->col, j, j, s);
+}
+
+enum { PROBE = 20, BLOCK = 8 };
+
+static void probe_values(Mask *m, unsigned seed)
+{
+    for (int i = 0; i < PROBE; i++)
+        for (int j = 0; j <= i; j++) {
+            double want = mask_at(m, i, j, seed), got = 0, size = fabs(want);
+            for (int n = 0; n < m->nproducts; n++) {
+                double x = product_at(m, &m->product[n], i, j, seed);
+                got += x;
+                size += fabs(x);
+            }
+            if (isfinite(want) && !(fabs(got - want) <= 1e-9 * size + 1e-30))
+                fail_code(m->ctx, ERR_INTERNAL, "the factors of a mask give "
+                          "%g, not %g, at i = %d, j = %d", got, want, i, j);
+        }
+}
+
+static void probe_rank(Mask *m, unsigned seed)
+{
+    double a[BLOCK * BLOCK];
+    int far = 0, products = 0;
+
+    for (int n = 0; n < m->nproducts; n++) {
+        bool tap = m->product[n].value != 0;
+        products += !tap;
+        if (tap && m->product[n].hi > far)
+            far = (int)m->product[n].hi;
+    }
+    for (int i = 0; i < BLOCK; i++)
+        for (int j = 0; j < BLOCK; j++) {
+            a[i * BLOCK + j] = mask_at(m, BLOCK + far + i, j, seed);
+            if (!isfinite(a[i * BLOCK + j]))
+                return;
+        }
+    int rank = matrix_rank(a, BLOCK, BLOCK, 1e-9);
+    if (rank > products)
+        fail_code(m->ctx, ERR_INTERNAL, "a mask of %d products has blocks of "
+                  "rank %d", products, rank);
+}
+
+void mask_probe(Mask *m)
+{
+    for (unsigned seed = 0; seed < 2; seed++) {
+        probe_values(m, seed);
+        probe_rank(m, seed);
+    }
+}

@@ -1,0 +1,286 @@
+/* mask_region.c -- where in (i, j) a mask has which value.
+ *
+ * Comparisons of i, j and i - j with numbers cut the plane into regions that
+ * difference bounds describe. Ordinary `if`s are decided while the mask is
+ * traced; what is left in a value (lt, max, abs ... of positions) is cut up
+ * here in the same way.
+ */
+#include "mask.h"
+
+#include <math.h>
+#include <string.h>
+
+Region region_all(void)
+{
+    Region r = { { 0, 0, -REGION_INF },
+                 { REGION_INF, REGION_INF, REGION_INF } };
+    return r;
+}
+
+bool region_has(const Region *r, int64_t i, int64_t j)
+{
+    int64_t at[3] = { i, j, i - j };
+
+    for (int v = 0; v < 3; v++)
+        if (at[v] < r->lo[v] || at[v] > r->hi[v])
+            return false;
+    return true;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Bounds that follow from the others; infinities stay beyond any position. */
+static Region closed(Region r)
+{
+    int64_t *lo = r.lo, *hi = r.hi;
+
+    for (int n = 0; n < 3; n++) {
+        lo[0] = most(lo[0], lo[1] + lo[2]);
+        hi[0] = least(hi[0], hi[1] + hi[2]);
+        lo[1] = most(lo[1], lo[0] - hi[2]);
+        hi[1] = least(hi[1], hi[0] - lo[2]);
+        lo[2] = most(lo[2], lo[0] - hi[1]);
+        hi[2] = least(hi[2], hi[0] - lo[1]);
+    }
+    return r;
+}
+
+static bool feasible(const Region *r)
+{
+    Region c = closed(*r);
+
+    return c.lo[0] <= c.hi[0] && c.lo[1] <= c.hi[1] && c.lo[2] <= c.hi[2];
+}
+
+/* ---- comparisons of positions ---- */
+
+/* sign * var + c, a positive multiple of what it stands for; sign 0: c. */
+typedef struct Form { int var, sign; double c; } Form;
+
+static bool position_form(Mask *m, Ref a, Ref b, Form *f)
+{
+    double w[2] = { 0, 0 };
+    Linear l;
+
+    linear(m, op2(m->g, OP_sub, a, b), &l);
+    if (m->g->n[l.rest].op != OP_num)
+        return false;
+    for (int i = 0; i < l.n; i++) {
+        const Node *atom = &m->g->n[l.part[i].atom];
+        const Node *coef = &m->g->n[l.part[i].coef];
+        if (atom->op != OP_input || coef->op != OP_num
+            || m->leaf[atom->index].kind != LEAF_POSITION)
+            return false;
+        w[m->leaf[atom->index].side == SIDE_J] = coef->num;
+    }
+    if (w[0] != 0 && w[1] != 0 && w[0] != -w[1])
+        return false;
+    double size = w[0] != 0 ? fabs(w[0]) : w[1] != 0 ? fabs(w[1]) : 1;
+    f->c = m->g->n[l.rest].num / size;
+    f->var = w[0] == 0 ? VAR_J : w[1] == 0 ? VAR_I : VAR_DISTANCE;
+    f->sign = w[0] != 0 ? (w[0] > 0) - (w[0] < 0) : (w[1] > 0) - (w[1] < 0);
+    return fabs(f->c) < 1e9;
+}
+
+/* The part of r where the form is < 0 (outcome 0), 0 (1), > 0 (2). */
+static bool outcome(const Region *r, const Form *f, int n, Region *out)
+{
+    double c = f->sign > 0 ? -f->c : f->c;      /* the form is 0 at var = c */
+    bool below = f->sign > 0 ? n == 0 : n == 2;
+
+    *out = *r;
+    if (!f->sign)
+        return n == (f->c > 0) - (f->c < 0) + 1;
+    if (n == 1 && c != floor(c))
+        return false;
+    if (n == 1 || !below)
+        out->lo[f->var] = most(r->lo[f->var],
+                               (int64_t)floor(c) + (n != 1));
+    if (n == 1 || below)
+        out->hi[f->var] = least(r->hi[f->var],
+                                (int64_t)ceil(c) - (n != 1));
+    return feasible(out);
+}
+
+/* Where a <= 0 holds is one region: the union of adjacent outcomes. */
+static bool outcomes(const Region *r, const Form *f, int first, int last,
+                     Region *out)
+{
+    bool any = false;
+
+    for (int n = first; n <= last; n++) {
+        Region part;
+        if (!outcome(r, f, n, &part))
+            continue;
+        for (int v = 0; any && v < 3; v++) {
+            part.lo[v] = least(part.lo[v], out->lo[v]);
+            part.hi[v] = most(part.hi[v], out->hi[v]);
+        }
+        *out = part;
+        any = true;
+    }
+    return any;
+}
+
+static _Noreturn void undecidable(Mask *m, Ref cond)
+{
+    int traits = mask_traits(m, cond);
+    int line = m->g->line;
+
+    if (traits & (HAS_POSITION) && !(traits & HAS_CUMSUM))
+        fail_help(m->ctx, line, "compare i, j or i - j with numbers that are "
+                  "known, or use flin.where(cond, a, b)",
+                  "a mask cannot branch on %s", expr_text(m->g, cond));
+    fail_help(m->ctx, line, "use flin.where(cond, a, b)",
+              "cannot branch on data: %s", expr_text(m->g, cond));
+}
+
+int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2])
+{
+    const Node n = m->g->n[cond];
+    Form f;
+
+    if (n.op == OP_num)
+        return n.num != 0;
+    if ((n.op != OP_lt && n.op != OP_le)
+        || !position_form(m, n.a[0], n.a[1], &f))
+        undecidable(m, cond);
+    bool strict = n.op == OP_lt;
+    bool yes = outcomes(r, &f, 0, strict ? 0 : 1, &in[1]);
+    bool no = outcomes(r, &f, strict ? 1 : 2, 2, &in[0]);
+    return yes && no ? -1 : yes;
+}
+
+/* ---- pieces ---- */
+
+/* Does r turn on the sign of a difference of positions? Then what it is for
+ * each outcome. */
+static bool pivot(Mask *m, Ref r, Form *f, Ref out[3])
+{
+    const Node n = m->g->n[r];
+    Ref a = n.a[0], b = n.a[1], zero, one;
+
+    if (!(mask_traits(m, r) & HAS_POSITION))
+        return false;
+    zero = num(m->g, 0);
+    one = num(m->g, 1);
+    Ref is[3] = { zero, zero, zero };
+    switch (n.op) {
+    case OP_lt: is[0] = one; break;
+    case OP_le: is[0] = is[1] = one; break;
+    case OP_eq: is[1] = one; break;
+    case OP_min: is[0] = is[1] = a; is[2] = b; break;
+    case OP_max: is[0] = is[1] = b; is[2] = a; break;
+    case OP_relu: is[1] = is[2] = a; b = zero; break;
+    case OP_abs:
+        is[0] = op1(m->g, OP_neg, a);
+        is[1] = is[2] = a;
+        b = zero;
+        break;
+    case OP_sign:
+        is[0] = num(m->g, -1);
+        is[2] = one;
+        b = zero;
+        break;
+    default: return false;
+    }
+    memcpy(out, is, sizeof is);
+    return position_form(m, a, b, f);
+}
+
+static void add_piece(Mask *m, const Region *at, Ref value)
+{
+    if (m->npieces == MAX_PATHS)
+        fail_help(m->ctx, m->g->n[value].line, "compare i and j in fewer "
+                  "places", "the mask falls into more than %d pieces",
+                  MAX_PATHS);
+    m->piece[m->npieces++] = (MaskPath){ *at, value };
+}
+
+static void cut(Mask *m, const Region *at, Ref value)
+{
+    Ref out[3], r;
+    Region part;
+    Form f;
+
+    mask_work(m);
+    mask_reach(m, value);
+    for (r = 1; r <= value; r++)
+        if (m->mark[r] && pivot(m, r, &f, out))
+            break;
+    if (r > value) {
+        add_piece(m, at, value);
+        return;
+    }
+    for (int n = 0; n < 3; n++)
+        if (outcome(at, &f, n, &part))
+            cut(m, &part, mask_rebuild(m, value, r, out[n]));
+}
+
+/* Neighbours with one value become one piece. */
+static bool join(MaskPath *a, const MaskPath *b)
+{
+    int v = -1;
+
+    if (a->value != b->value)
+        return false;
+    for (int n = 0; n < 3; n++) {
+        if (a->at.lo[n] == b->at.lo[n] && a->at.hi[n] == b->at.hi[n])
+            continue;
+        if (v >= 0)
+            return false;
+        v = n;
+    }
+    if (v >= 0 && a->at.lo[v] != b->at.hi[v] + 1
+        && b->at.lo[v] != a->at.hi[v] + 1)
+        return false;
+    for (int n = 0; n < 3; n++) {
+        a->at.lo[n] = least(a->at.lo[n], b->at.lo[n]);
+        a->at.hi[n] = most(a->at.hi[n], b->at.hi[n]);
+    }
+    return true;
+}
+
+static void join_pieces(Mask *m)
+{
+    for (int a = 0; a < m->npieces; a++)
+        for (int b = a + 1; b < m->npieces; b++)
+            if (join(&m->piece[a], &m->piece[b])) {
+                m->piece[b] = m->piece[--m->npieces];
+                b = a;
+            }
+}
+
+static void must_be_zero(Mask *m, const MaskPath *p)
+{
+    Region at = closed(p->at);
+    int line = m->g->n[p->value].line;
+    int64_t i = at.lo[VAR_I], j = most(at.lo[VAR_J], i - at.hi[VAR_DISTANCE]);
+
+    if (is_num(m->g, p->value, 0))
+        return;
+    fail_help(m->ctx, line, "begin with: if i < j then return 0 end",
+              "the mask is not causal: L(%d,%d) is %s, and above the "
+              "diagonal it must be 0", (int)i, (int)j,
+              expr_text(m->g, p->value));
+}
+
+void mask_pieces(Mask *m)
+{
+    for (int half = 0; half < 2; half++) {
+        m->npieces = 0;
+        for (int n = 0; n < m->npaths; n++) {
+            Region r = m->path[n].at;
+            if (half)
+                r.lo[VAR_DISTANCE] = most(r.lo[VAR_DISTANCE], 0);
+            else
+                r.hi[VAR_DISTANCE] = least(r.hi[VAR_DISTANCE], -1);
+            if (feasible(&r))
+                cut(m, &r, m->path[n].value);
+        }
+        for (int n = 0; !half && n < m->npieces; n++)
+            must_be_zero(m, &m->piece[n]);
+    }
+    join_pieces(m);
+}

@@ -1,0 +1,542 @@
+/* mask.c -- masks written in Lua: traced along every path, compared with the
+ * plain function on numbers, factored, lowered to a step. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mask_trace.h"
+
+/* ---- the C side of a trace, protected ---- */
+
+typedef struct Ask {
+    MaskTrace *t;
+    Ref cond, value;
+    Region in[2];
+    int verdict;
+} Ask;
+
+static void run_decide(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_decide(a->t->mask, a->cond, &a->t->at, a->in);
+}
+
+/* One comparison: what follows from the path so far, or a choice that the
+ * trail remembers; the other choice has its turn in a later run. */
+static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
+{
+    Ask a = { .t = t, .cond = cond };
+
+    protect(L, t->tracer.ctx, run_decide, &a);
+    if (a.verdict >= 0)
+        return a.verdict;
+    if (t->at_choice == t->nchoices) {
+        if (t->nchoices == MAX_CHOICES)
+            lang_fail(L, "compare i and j in fewer places",
+                      "one path of the mask makes more than %d choices",
+                      MAX_CHOICES);
+        t->choice[t->nchoices++] = true;
+    }
+    bool yes = t->choice[t->at_choice++];
+    t->at = a.in[yes];
+    return yes;
+}
+
+static void make_less(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+    Graph *g = a->t->mask->g;
+    const Node n = g->n[a->cond];
+
+    (void)c;
+    a->cond = op2(g, OP_lt, n.a[0], n.a[1]);
+    a->value = op2(g, OP_lt, n.a[1], n.a[0]);
+}
+
+/* a == b is asked as a < b, then b < a: each outcome is one region. */
+static bool decide(Tracer *tracer, lua_State *L, Ref cond)
+{
+    MaskTrace *t = tracer->ud;
+    Ask a = { .t = t, .cond = cond };
+
+    if (t->mask->g->n[cond].op != OP_eq)
+        return decide_one(t, L, cond);
+    protect(L, tracer->ctx, make_less, &a);
+    return !decide_one(t, L, a.cond) && !decide_one(t, L, a.value);
+}
+
+static void make_position(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->value = mask_leaf(a->t->mask, LEAF_POSITION,
+                         a->verdict ? SIDE_J : SIDE_I, "", 0);
+}
+
+/* ---- paths ---- */
+
+static void push_position(lua_State *L, MaskTrace *t, int owner, int is_j)
+{
+    Ask a = { .t = t, .verdict = is_j };
+
+    protect(L, t->tracer.ctx, make_position, &a);
+    value_push(L, owner, &t->tracer, a.value);
+}
+
+/* The last choice that was `yes` becomes `no`; false: there is none. */
+static bool next_path(MaskTrace *t)
+{
+    while (t->nchoices && !t->choice[t->nchoices - 1])
+        t->nchoices--;
+    if (t->nchoices)
+        t->choice[t->nchoices - 1] = false;
+    return t->nchoices > 0;
+}
+
+static void fail_at_end(lua_State *L, MaskTrace *t, const char *help,
+                        const char *message)
+{
+    Error e = { .code = ERR_USER, .line = t->last_line };
+
+    snprintf(e.file, sizeof e.file, "%s", t->tracer.ctx->file);
+    snprintf(e.message, sizeof e.message, "%s", message);
+    snprintf(e.help, sizeof e.help, "%s", help);
+    lang_raise(L, &e);
+}
+
+/* Function and parameters are at fn and fn + 1. */
+static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
+{
+    Mask *m = t->mask;
+
+    do {
+        if (m->npaths == MAX_TRACED)
+            fail_at_end(L, t, "compare i - j with fewer numbers; loops over "
+                        "tokens belong to the compiler", "the mask takes too "
+                        "many paths through its comparisons (limit: 64)");
+        t->at = region_all();
+        t->at_choice = 0;
+        lua_pushvalue(L, fn);
+        push_position(L, t, owner, 0);
+        push_position(L, t, owner, 1);
+        lua_pushvalue(L, fn + 1);
+        lua_call(L, 3, 1);
+        if (lua_isnil(L, -1))
+            fail_at_end(L, t, "every path through the function needs a "
+                        "return", "the mask returns nothing");
+        Ref r = value_arg(L, &t->tracer, -1);
+        m->path[m->npaths++] = (MaskPath){ t->at, r };
+        lua_pop(L, 1);
+    } while (next_path(t));
+}
+
+/* ---- the plain function on numbers ---- */
+
+enum { GRID = 24 };
+
+/* The line of the function that has an `==` or `~=`; 0: none. */
+static int equality_line(lua_State *L, const MaskTrace *t)
+{
+    for (int line = t->first_line; line <= t->last_line; line++) {
+        if (!source_line(L, t->tracer.ctx->file, line))
+            continue;
+        const char *s = lua_tostring(L, -1);
+        bool found = strstr(s, "==") || strstr(s, "~=");
+        lua_pop(L, 1);
+        if (found)
+            return line;
+    }
+    return 0;
+}
+
+static void differs(lua_State *L, MaskTrace *t, int i, int j, double got,
+                    double traced)
+{
+    Error e = { .code = ERR_USER, .line = equality_line(L, t) };
+
+    snprintf(e.file, sizeof e.file, "%s", t->tracer.ctx->file);
+    snprintf(e.help, sizeof e.help, "%s", e.line
+             ? "a comparison == of i or j with a number is never true while "
+               "tracing: write i < 1, or flin.where(flin.eq(i, 0), a, b)"
+             : "the mask may use nothing but i, j, p and functions of flin, "
+               "and must give the same each time");
+    if (!e.line)
+        e.line = t->first_line;
+    snprintf(e.message, sizeof e.message, "the mask is not what its trace "
+             "says: on numbers, L(%d,%d) = %.4g, traced %.4g", i, j, got,
+             traced);
+    lang_raise(L, &e);
+}
+
+static bool same_number(double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    return a == b || fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)) + 1e-300;
+}
+
+/* Calls the function at fn with i, j and the table on top; -> its number. */
+static double plain_value(lua_State *L, int fn, int i, int j)
+{
+    int p = lua_gettop(L);
+    double x;
+
+    lua_pushvalue(L, fn);
+    lua_pushinteger(L, i);
+    lua_pushinteger(L, j);
+    lua_pushvalue(L, p);
+    lua_call(L, 3, 1);
+    if (lua_isboolean(L, -1))
+        x = lua_toboolean(L, -1);
+    else if (lua_isnumber(L, -1))
+        x = lua_tonumber(L, -1);
+    else
+        lang_fail(L, NULL, "the mask gives a %s at i = %d, j = %d: not a "
+                  "number", luaL_typename(L, -1), i, j);
+    lua_pop(L, 1);
+    return x;
+}
+
+typedef struct AtPoint { Mask *m; int i, j; unsigned seed; double x; } AtPoint;
+
+static void run_at(Ctx *c, void *ud)
+{
+    AtPoint *a = ud;
+
+    (void)c;
+    a->x = mask_at(a->m, a->i, a->j, a->seed);
+}
+
+static void compare_plain(lua_State *L, MaskTrace *t, int fn)
+{
+    for (unsigned seed = 0; seed < 2; seed++) {
+        mask_push_numbers(L, t, GRID, seed);
+        for (int i = 0; i < GRID; i++)
+            for (int j = 0; j < GRID; j++) {
+                AtPoint a = { t->mask, i, j, seed, 0 };
+                double x = plain_value(L, fn, i, j);
+                protect(L, t->tracer.ctx, run_at, &a);
+                if (!same_number(x, a.x))
+                    differs(L, t, i, j, x, a.x);
+            }
+        lua_pop(L, 1);
+    }
+}
+
+/* ---- factoring, with the culprit underlined ---- */
+
+static void run_factor(Ctx *c, void *ud)
+{
+    MaskTrace *t = ud;
+
+    (void)c;
+    mask_factor(t->mask);
+    mask_probe(t->mask);
+}
+
+/* The text without spaces and prefixes; at[] says where each letter was. */
+static size_t squeeze(const char *s, char *out, int *at, size_t size)
+{
+    size_t n = 0;
+
+    for (const char *p = s; *p && n + 1 < size; p++) {
+        bool word = p > s && (isalnum((unsigned char)p[-1]) || p[-1] == '_');
+        if (isspace((unsigned char)*p))
+            continue;
+        if (!word && !strncmp(p, "p.", 2)) {
+            p++;
+        } else if (!word && !strncmp(p, "flin.", 5)) {
+            p += 4;
+        } else {
+            at[n] = (int)(p - s);
+            out[n++] = *p;
+        }
+    }
+    out[n] = 0;
+    return n;
+}
+
+/* Puts a line of carets below the source line, where the expression that the
+ * message names ("factor: EXPRESSION couples") stands in it as it is. */
+static void underline(lua_State *L, Error *e)
+{
+    char name[128], line[256], text[sizeof e->message];
+    int at[256], unused[128];
+    const char *from = strstr(e->message, "factor: ");
+    const char *to = from ? strstr(from, " couples") : NULL;
+
+    if (!to || !source_line(L, e->file, e->line))
+        return;
+    const char *source = lua_tostring(L, -1);
+    snprintf(text, sizeof text, "%.*s", (int)(to - from - 8), from + 8);
+    size_t n = squeeze(text, name, unused, sizeof name);
+    squeeze(source, line, at, sizeof line);
+    const char *p = strstr(line, name);
+    size_t head = strcspn(e->message, "\n");
+    if (p && n) {
+        int start = at[p - line], end = at[p - line + (int)n - 1];
+        int digits = snprintf(NULL, 0, "%d", e->line);
+        snprintf(text, sizeof text, "%.*s\n  %*s | %*s", (int)head,
+                 e->message, digits, "", start, "");
+        for (size_t k = strlen(text); start++ <= end && k + 1 < sizeof text;)
+            memcpy(text + k++, "^", 2);
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s", e->message + head);
+        memcpy(e->message, text, sizeof text);
+    }
+    lua_pop(L, 1);
+}
+
+static void factor(lua_State *L, MaskTrace *t)
+{
+    Ctx *c = t->tracer.ctx;
+
+    if (ctx_protect(c, run_factor, t))
+        return;
+    Error e = c->err;
+    if (!e.line)
+        e.line = t->first_line;
+    underline(L, &e);
+    lang_raise(L, &e);
+}
+
+/* ---- a whole trace ---- */
+
+static void run_new(Ctx *c, void *ud)
+{
+    Tracer *step = ud;
+    MaskTrace *t = ctx_alloc(c, sizeof *t);
+
+    t->mask = mask_new(c);
+    t->args = step->g ? step->g : graph_new(c, "mask", 0);
+    t->tracer = (Tracer){ .ctx = c, .g = t->mask->g, .decide = decide,
+                          .ud = t };
+    step->ud = t;
+}
+
+typedef struct Text { const char *s; char *copy; } Text;
+
+static void run_copy(Ctx *c, void *ud)
+{
+    Text *t = ud;
+
+    t->copy = ctx_string(c, t->s);
+}
+
+static void find_source(lua_State *L, MaskTrace *t, int fn)
+{
+    lua_Debug ar;
+
+    lua_pushvalue(L, fn);
+    lua_getinfo(L, ">S", &ar);
+    bool named = *ar.source == '@' || *ar.source == '=';
+    Text text = { named ? ar.source + 1 : ar.short_src, NULL };
+    protect(L, t->tracer.ctx, run_copy, &text);
+    t->tracer.ctx->file = text.copy;
+    t->first_line = ar.linedefined;
+    t->last_line = ar.lastlinedefined;
+}
+
+/* Traces and factors the function at `fn`, with what the definition at `def`
+ * (0: none) declares; `step` gives the context and, if any, the step. */
+static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
+                        Tracer *step)
+{
+    Tracer start = *step;
+
+    protect(L, step->ctx, run_new, &start);
+    MaskTrace *t = start.ud;
+    const char *file = step->ctx->file;
+    find_source(L, t, fn);
+    mask_declare(L, t, def);
+    lua_pushvalue(L, fn);
+    int at = lua_gettop(L);
+    mask_push_symbols(L, t, owner);
+    trace_paths(L, t, at, owner);
+    compare_plain(L, t, at);
+    lua_settop(L, at - 1);
+    t->tracer.closed = true;
+    factor(L, t);
+    if (file)
+        step->ctx->file = file;
+    return t;
+}
+
+static void run_step(Ctx *c, void *ud)
+{
+    MaskTrace *t = ud;
+
+    (void)c;
+    mask_step(t->mask, t->args);
+}
+
+void mask_trace(lua_State *L, int def, int owner, Tracer *t)
+{
+    def = lua_absindex(L, def);
+    owner = lua_absindex(L, owner);
+    luaL_checkstack(L, 20, NULL);
+    if (lua_getfield(L, def, "mode") != LUA_TNIL)
+        lang_fail(L, "leave out mode; the mask must then factor",
+                  "mode: masks that do not factor cannot be run yet");
+    if (lua_getfield(L, def, "mask") != LUA_TFUNCTION)
+        lang_fail(L, "mask = function (i, j, p) ... end",
+                  "mask must be a function, not a %s", luaL_typename(L, -1));
+    MaskTrace *mt = trace(L, lua_gettop(L), def, owner, t);
+    mask_declare_read(L, mt);
+    protect(L, t->ctx, run_step, mt);
+    lua_pop(L, 2);
+}
+
+/* ---- flin.mask_report, flin.mask_values ---- */
+
+#define OWNER_META "flin.mask_owner"
+
+static int owner_gc(lua_State *L)
+{
+    Ctx **c = luaL_checkudata(L, 1, OWNER_META);
+
+    if (*c)
+        ctx_free(*c);
+    *c = NULL;
+    return 0;
+}
+
+static Ctx *push_owner(lua_State *L)
+{
+    Ctx **c = lua_newuserdatauv(L, sizeof *c, 0);
+
+    *c = NULL;
+    luaL_setmetatable(L, OWNER_META);
+    if (!(*c = ctx_new()))
+        luaL_error(L, "out of memory");
+    sandbox_watch(L, *c);
+    return *c;
+}
+
+typedef struct Words { Mask *m; const char *part; int n; char *s; } Words;
+
+static void run_words(Ctx *c, void *ud)
+{
+    Words *w = ud;
+
+    (void)c;
+    w->s = product_text(w->m, &w->m->product[w->n], w->part);
+}
+
+/* Pushes the table of product n, and adds its line to the buffer at `text`. */
+static void push_product(lua_State *L, MaskTrace *t, int n, int text)
+{
+    static const char *const part[] = { "row", "column", "decay", "band" };
+
+    lua_newtable(L);
+    lua_pushvalue(L, text);
+    for (int k = 0; k < 4; k++) {
+        Words w = { t->mask, part[k], n, NULL };
+        protect(L, t->tracer.ctx, run_words, &w);
+        lua_pushstring(L, w.s);
+        lua_setfield(L, -3, part[k]);
+        lua_pushfstring(L, "%s%s %s", k ? ", " : "\n  ", part[k], w.s);
+        lua_concat(L, 2);
+    }
+    lua_replace(L, text);
+}
+
+/* (fn, def) -> the report of a mask that factors; else an error. */
+static int report_factors(lua_State *L)
+{
+    Tracer start = { 0 };
+
+    lua_settop(L, 2);
+    start.ctx = push_owner(L);
+    int def = lua_istable(L, 2) ? 2 : 0;
+    MaskTrace *t = trace(L, 1, def, 3, &start);
+    int n = t->mask->nproducts;
+    lua_newtable(L);
+    lua_pushfstring(L, "the mask factors into %d product%s", n,
+                    n == 1 ? "" : "s");
+    int text = lua_gettop(L);
+    for (int k = 0; k < n; k++) {
+        push_product(L, t, k, text);
+        lua_rawseti(L, text - 1, k + 1);
+    }
+    lua_setfield(L, text - 1, "text");
+    lua_pushboolean(L, 1);
+    lua_setfield(L, -2, "factors");
+    return 1;
+}
+
+static int report_text(lua_State *L)
+{
+    lua_getfield(L, 1, "text");
+    return 1;
+}
+
+static int mask_report(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    if (!lua_isnoneornil(L, 2))
+        luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    lua_pushcfunction(L, report_factors);
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
+        luaL_tolstring(L, -1, NULL);
+        lua_newtable(L);
+        lua_insert(L, -2);
+        lua_setfield(L, -2, "text");
+        lua_pushboolean(L, 0);
+        lua_setfield(L, -2, "factors");
+    }
+    lua_newtable(L);
+    lua_pushcfunction(L, report_text);
+    lua_setfield(L, -2, "__tostring");
+    lua_setmetatable(L, -2);
+    return 1;
+}
+
+enum { VALUES_MAX = 2048 };
+
+static int mask_values(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_Integer n = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, n > 0 && n <= VALUES_MAX, 2, "1 to 2048 tokens");
+    if (lua_isnoneornil(L, 3)) {
+        lua_settop(L, 2);
+        lua_newtable(L);
+    }
+    luaL_checktype(L, 3, LUA_TTABLE);
+    lua_settop(L, 3);
+    lua_createtable(L, (int)n, 0);
+    mask_push_given(L, 3, (int)n);
+    for (int i = 0; i < (int)n; i++) {
+        lua_createtable(L, (int)n, 0);
+        lua_pushvalue(L, 5);
+        for (int j = 0; j < (int)n; j++) {
+            lua_pushnumber(L, plain_value(L, 1, i, j));
+            lua_rawseti(L, 6, j + 1);
+        }
+        lua_pop(L, 1);
+        lua_rawseti(L, 4, i + 1);
+    }
+    lua_settop(L, 4);
+    return 1;
+}
+
+void mask_open(lua_State *L)
+{
+    luaL_newmetatable(L, OWNER_META);
+    lua_pushcfunction(L, owner_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
+    lua_pushcfunction(L, mask_report);
+    lua_setfield(L, -2, "mask_report");
+    lua_pushcfunction(L, mask_values);
+    lua_setfield(L, -2, "mask_values");
+}

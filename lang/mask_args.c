@@ -1,0 +1,416 @@
+/* mask_args.c -- what a mask reads: p.NAME[i], p.NAME_cumsum[j], p.NAME. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mask_trace.h"
+
+/* ---- declarations ---- */
+
+typedef struct Declare { Graph *g; const char *name, *axes; } Declare;
+
+static void run_declare(Ctx *c, void *ud)
+{
+    Declare *d = ud;
+
+    (void)c;
+    graph_input(d->g, d->name, d->axes);
+}
+
+static const Input *find_input(const Graph *g, const char *name)
+{
+    for (int n = 0; n < g->nin; n++)
+        if (!strcmp(g->in[n].name, name))
+            return &g->in[n];
+    return NULL;
+}
+
+static void declare(lua_State *L, MaskTrace *t, const char *name,
+                    const char *axes)
+{
+    Declare d = { t->args, name, axes };
+
+    if (!find_input(t->args, name))
+        protect(L, t->tracer.ctx, run_declare, &d);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The input table at `at`: q, k and v first, the others by name. */
+static void declare_table(lua_State *L, MaskTrace *t, int at)
+{
+    const char *name[MAX_INPUTS];
+    size_t n = 0;
+
+    for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
+            lang_fail(L, "input = { k = \"t k\", g = \"t : log_decay\" }",
+                      "input: names with axes as text are wanted");
+        if (n == MAX_INPUTS)
+            lang_fail(L, NULL, "more than %d inputs", MAX_INPUTS);
+        name[n++] = lua_tostring(L, -2);
+    }
+    qsort(name, n, sizeof *name, by_name);
+    for (int first = 1; first >= 0; first--)
+        for (size_t k = 0; k < n; k++) {
+            bool tensor = strlen(name[k]) == 1 && strchr("qkv", *name[k]);
+            if (tensor != first)
+                continue;
+            lua_getfield(L, at, name[k]);
+            declare(L, t, name[k], lua_tostring(L, -1));
+            lua_pop(L, 1);
+        }
+}
+
+void mask_declare(lua_State *L, MaskTrace *t, int def)
+{
+    t->open = !def || lua_getfield(L, def, "input") != LUA_TTABLE;
+    if (!t->open)
+        declare_table(L, t, lua_gettop(L));
+    lua_settop(L, lua_gettop(L) - (def != 0));
+    declare(L, t, "q", "t k");
+    declare(L, t, "k", "t k");
+    declare(L, t, "v", "t v");
+    const Input *q = find_input(t->args, "q"), *k = find_input(t->args, "k");
+    const Input *v = find_input(t->args, "v");
+    if (q->axes != k->axes || !k->axes || !v->axes || k->axes & v->axes
+        || !q->timed || !k->timed || !v->timed)
+        lang_fail(L, "input = { q = \"t k\", k = \"t k\", v = \"t v\" }",
+                  "input: of a mask's q, k and v, q and k have the same "
+                  "axes, v others, and all have t");
+}
+
+void mask_declare_read(lua_State *L, MaskTrace *t)
+{
+    for (int n = 0; n < t->nreads; n++)
+        declare(L, t, t->read[n].name,
+                t->read[n].token ? "t" : "t : log_decay");
+}
+
+/* ---- names ---- */
+
+/* The length of NAME in "NAME_cumsum", or 0. */
+static size_t sum_name(const char *name)
+{
+    size_t n = strlen(name), tail = strlen("_cumsum");
+
+    return n > tail && !strcmp(name + n - tail, "_cumsum") ? n - tail : 0;
+}
+
+static void note_read(lua_State *L, MaskTrace *t, const char *base,
+                      bool token)
+{
+    int n = 0;
+
+    while (n < t->nreads && strcmp(t->read[n].name, base))
+        n++;
+    if (n == MAX_INPUTS - 3)
+        lang_fail(L, NULL, "the mask reads more than %d inputs", n);
+    if (n == t->nreads)
+        snprintf(t->read[t->nreads++].name, sizeof t->read->name, "%s", base);
+    t->read[n].token |= token;
+}
+
+static _Noreturn void unknown(lua_State *L, const MaskTrace *t,
+                              const char *name)
+{
+    const char *list[MAX_INPUTS];
+
+    for (int n = 0; n < t->args->nin; n++)
+        list[n] = t->args->in[n].name;
+    const char *near = nearest_name(name, list, t->args->nin);
+    if (near)
+        near = lua_pushfstring(L, "did you mean p.%s?", near);
+    lang_fail(L, near ? near : "declare it in input", "p.%s: there is no "
+              "such input", name);
+}
+
+static LeafKind classify(lua_State *L, MaskTrace *t, const char *name,
+                         char base[48])
+{
+    const Input *in = find_input(t->args, name);
+    size_t n = in ? 0 : sum_name(name);
+
+    if (strlen(name) > 28)
+        lang_fail(L, NULL, "p.%s: the name is longer than 28 letters", name);
+    snprintf(base, 48, "%.*s", n ? (int)n : 40, name);
+    if (!in)
+        in = find_input(t->args, base);
+    if (!in && !t->open)
+        unknown(L, t, name);
+    if (in && in->axes)
+        lang_fail(L, "a mask weighs whole tokens: what it reads has axes "
+                  "\"t\" or \"\"", "p.%s has more axes than t", base);
+    if (in && n && !in->timed)
+        lang_fail(L, NULL, "p.%s: %s is the same for every token", name,
+                  base);
+    if (!in)
+        note_read(L, t, base, !n);
+    if (in && !in->timed)
+        return LEAF_CONSTANT;
+    return n ? LEAF_CUMSUM : LEAF_TOKEN;
+}
+
+/* ---- symbols ---- */
+
+typedef struct Read {
+    MaskTrace *t;
+    const char *name;
+    LeafKind kind;
+    Ref index, r;
+} Read;
+
+static void run_constant(Ctx *c, void *ud)
+{
+    Read *a = ud;
+
+    (void)c;
+    a->r = mask_leaf(a->t->mask, LEAF_CONSTANT, 0, a->name, 0);
+}
+
+/* p.x_cumsum[i - 2] is p.x_cumsum[i] - p.x[i] - p.x[i - 1]. */
+static void run_read(Ctx *c, void *ud)
+{
+    Read *a = ud;
+    Mask *m = a->t->mask;
+    const char *sum = a->kind == LEAF_CUMSUM ? "_cumsum" : "";
+    char *text = expr_text(m->g, a->index);
+    int64_t back;
+    int side = mask_index(m, a->index, &back);
+
+    if (!side)
+        fail_help(c, m->g->line, "an index is i or j, less a whole number",
+                  "p.%s%s[%s]: this is not a token of the mask", a->name,
+                  sum, text);
+    if (back < 0)
+        fail_help(c, m->g->line, "a token can be read when it is there: "
+                  "i, j, or tokens before", "p.%s%s[%s] reads a later token",
+                  a->name, sum, text);
+    if (a->kind == LEAF_TOKEN) {
+        a->r = mask_leaf(m, LEAF_TOKEN, side, a->name, (int)back);
+        return;
+    }
+    a->r = mask_leaf(m, LEAF_CUMSUM, side, a->name, 0);
+    for (int n = 0; n < back; n++)
+        a->r = op2(m->g, OP_sub, a->r,
+                   mask_leaf(m, LEAF_TOKEN, side, a->name, n));
+}
+
+static MaskTrace *up_trace(lua_State *L)
+{
+    return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+/* Upvalues: trace, owner, name, kind. */
+static int symbol_at(lua_State *L)
+{
+    Read a = { .t = up_trace(L),
+               .name = lua_tostring(L, lua_upvalueindex(3)),
+               .kind = (LeafKind)lua_tointeger(L, lua_upvalueindex(4)) };
+    Value *v = value_test(L, 2);
+
+    if (!v || v->t != &a.t->tracer)
+        lang_fail(L, "a mask knows two tokens: p.x[i], p.x[j], or those "
+                  "before them, p.x[j - 1]", "p.%s%s[%s]: the index must be "
+                  "i or j", a.name, a.kind == LEAF_CUMSUM ? "_cumsum" : "",
+                  luaL_tolstring(L, 2, NULL));
+    a.index = v->r;
+    a.t->mask->g->line = current_line(L);
+    protect(L, a.t->tracer.ctx, run_read, &a);
+    value_push(L, lua_upvalueindex(2), &a.t->tracer, a.r);
+    return 1;
+}
+
+/* Upvalue: name. A sequence was used where a number is wanted. */
+static int misused(lua_State *L)
+{
+    const char *s = lua_tostring(L, lua_upvalueindex(1));
+    const char *help = lua_pushfstring(L, "p.%s[i] and p.%s[j] are numbers; "
+                                       "input = { %s = \"\" } declares one "
+                                       "for the whole head", s, s, s);
+
+    lang_fail(L, help, "p.%s has a number for each token", s);
+}
+
+static const char *const operators[] = {
+    "__add", "__sub", "__mul", "__div", "__unm", "__pow", "__lt", "__le",
+    "__mod", "__idiv", "__concat", "__call"
+};
+
+/* Pushes p.NAME, of which the indexing function is on top (and popped). */
+static void push_sequence(lua_State *L, const char *name)
+{
+    int read = lua_gettop(L);
+
+    lua_newtable(L);
+    lua_newtable(L);
+    for (size_t n = 0; n < sizeof operators / sizeof *operators; n++) {
+        lua_pushstring(L, name);
+        lua_pushcclosure(L, misused, 1);
+        lua_setfield(L, -2, operators[n]);
+    }
+    lua_pushvalue(L, read);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+    lua_remove(L, read);
+}
+
+static const char *field_name(lua_State *L)
+{
+    if (lua_type(L, 2) != LUA_TSTRING)
+        lang_fail(L, "p.NAME[i] is an input's number at token i",
+                  "p[%s]: inputs have names", luaL_tolstring(L, 2, NULL));
+    return lua_tostring(L, 2);
+}
+
+/* Keeps what is on top as p.NAME, so that it is asked for once. */
+static int keep_field(lua_State *L)
+{
+    lua_pushvalue(L, 2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, 1);
+    return 1;
+}
+
+static void push_p(lua_State *L, lua_CFunction f, int upvalues)
+{
+    lua_pushcclosure(L, f, upvalues);
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_rotate(L, -3, 2);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+}
+
+/* Upvalues: trace, owner. */
+static int symbol_field(lua_State *L)
+{
+    const char *name = field_name(L);
+    MaskTrace *t = up_trace(L);
+    char base[48];
+    LeafKind kind = classify(L, t, name, base);
+
+    if (kind == LEAF_CONSTANT) {
+        Read a = { .t = t, .name = base };
+        protect(L, t->tracer.ctx, run_constant, &a);
+        value_push(L, lua_upvalueindex(2), &t->tracer, a.r);
+        return keep_field(L);
+    }
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, lua_upvalueindex(2));
+    lua_pushstring(L, base);
+    lua_pushinteger(L, kind);
+    lua_pushcclosure(L, symbol_at, 4);
+    push_sequence(L, name);
+    return keep_field(L);
+}
+
+void mask_push_symbols(lua_State *L, MaskTrace *t, int owner)
+{
+    owner = lua_absindex(L, owner);
+    lua_pushlightuserdata(L, t);
+    lua_pushvalue(L, owner);
+    push_p(L, symbol_field, 2);
+}
+
+/* ---- numbers ---- */
+
+static int zero(lua_State *L)
+{
+    lua_pushnumber(L, 0);
+    return 1;
+}
+
+static void push_column(lua_State *L, const double *x, int n,
+                        const char *name)
+{
+    lua_pushcfunction(L, zero);
+    push_sequence(L, name);
+    for (int t = 0; t < n; t++) {
+        lua_pushnumber(L, x[t]);
+        lua_rawseti(L, -2, t);
+    }
+}
+
+enum { COLUMN = 64 };
+
+/* Upvalues: trace, tokens, seed. */
+static int number_field(lua_State *L)
+{
+    const char *name = field_name(L);
+    int n = (int)lua_tointeger(L, lua_upvalueindex(2));
+    unsigned seed = (unsigned)lua_tointeger(L, lua_upvalueindex(3));
+    double x[COLUMN];
+    char base[48];
+    LeafKind kind = classify(L, up_trace(L), name, base);
+
+    if (kind == LEAF_CONSTANT) {
+        lua_pushnumber(L, mask_draw(base, -1, seed));
+        return keep_field(L);
+    }
+    for (int t = 0; t < n && t < COLUMN; t++)
+        x[t] = kind == LEAF_CUMSUM ? mask_cumsum(base, t, seed)
+            : mask_draw(base, t, seed);
+    push_column(L, x, n, name);
+    return keep_field(L);
+}
+
+void mask_push_numbers(lua_State *L, MaskTrace *t, int n, unsigned seed)
+{
+    lua_pushlightuserdata(L, t);
+    lua_pushinteger(L, n);
+    lua_pushinteger(L, seed);
+    push_p(L, number_field, 3);
+}
+
+/* Pushes the sequence of the array on top, summed up or not. */
+static void push_given(lua_State *L, const char *name, int n, bool sum)
+{
+    int from = lua_gettop(L);
+    double total = 0;
+
+    lua_pushcfunction(L, zero);
+    push_sequence(L, name);
+    for (int t = 0; t < n; t++) {
+        if (lua_geti(L, from, t + 1) != LUA_TNUMBER)
+            luaL_error(L, "mask_values: %s has no number for token %d", name,
+                       t + 1);
+        double x = lua_tonumber(L, -1);
+        total = sum ? total + x : x;
+        lua_pop(L, 1);
+        lua_pushnumber(L, total);
+        lua_rawseti(L, -2, t);
+    }
+    lua_remove(L, from);
+}
+
+/* Upvalues: the table of parameters, tokens. */
+static int given_field(lua_State *L)
+{
+    const char *name = field_name(L);
+    int n = (int)lua_tointeger(L, lua_upvalueindex(2));
+    int type = lua_getfield(L, lua_upvalueindex(1), name);
+    size_t base = type == LUA_TNIL ? sum_name(name) : 0;
+
+    if (base) {
+        lua_pushlstring(L, name, base);
+        lua_gettable(L, lua_upvalueindex(1));
+        type = lua_type(L, -1);
+    }
+    if (type == LUA_TTABLE)
+        push_given(L, name, n, base != 0);
+    else if (type != LUA_TNUMBER || base)
+        luaL_error(L, "mask_values: the mask reads p.%s, which the "
+                   "parameters lack", name);
+    return keep_field(L);
+}
+
+void mask_push_given(lua_State *L, int given, int n)
+{
+    lua_pushvalue(L, given);
+    lua_pushinteger(L, n);
+    push_p(L, given_field, 2);
+}

@@ -1,0 +1,39 @@
+/* mask_trace.h -- what mask.c and mask_args.c share. */
+#ifndef FLIN_MASK_TRACE_H
+#define FLIN_MASK_TRACE_H
+
+#include "../compiler/mask.h"
+#include "lang.h"
+
+enum { MAX_CHOICES = 64 };
+
+/* What a mask without an `input` table has been seen to read. */
+typedef struct MaskRead { char name[48]; bool token; } MaskRead;
+
+/* A mask's function under way; lives in the trace's context. */
+typedef struct MaskTrace {
+    Tracer tracer;                      /* of the mask's own graph */
+    Mask *mask;
+    Graph *args;                        /* its inputs: the step, if any */
+    bool open;                          /* there is no `input` table */
+    MaskRead read[MAX_INPUTS];
+    int nreads;
+    Region at;                          /* of the path so far */
+    bool choice[MAX_CHOICES];
+    int nchoices, at_choice;
+    int first_line, last_line;          /* of the function */
+} MaskTrace;
+
+/* Declares q, k, v and the `input` table of the definition at `def` (0: none)
+ * in t->args. */
+void mask_declare(lua_State *L, MaskTrace *t, int def);
+/* Declares what was read, where there was no such table. */
+void mask_declare_read(lua_State *L, MaskTrace *t);
+
+/* Each pushes a table p: of symbols; of n tokens of made-up numbers
+ * (mask_draw); of the numbers in the table at index `given`. */
+void mask_push_symbols(lua_State *L, MaskTrace *t, int owner);
+void mask_push_numbers(lua_State *L, MaskTrace *t, int n, unsigned seed);
+void mask_push_given(lua_State *L, int given, int n);
+
+#endif

@@ -132,7 +132,7 @@ $(BUILD)/flin: $(REPL_OBJ) $(LIB_OBJ)
 	$(Q)$(CC) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/libflin.so: $(LIB_OBJ)
 	$(call say,LINK $@)
-	$(Q)$(CC) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(SAN) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
 	@ln -sf libflin.so $(BUILD)/$(SONAME)
 # One object whose other names are local, so that a host meets only flin_*.
 $(BUILD)/libflin.a: $(LIB_OBJ)

@@ -32,7 +32,7 @@ static const char usage[] =
 void complain(const char *message)
 {
     fflush(stdout);
-    fprintf(stderr, "flin: %s\n", message);
+    fprintf(stderr, "%s\n", message);
     fflush(stderr);
 }
 

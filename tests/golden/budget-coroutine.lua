@@ -1,0 +1,7 @@
+-- flin: --sandbox --budget 100000
+local function forever()
+  while true do end
+end
+while true do
+  coroutine.resume(coroutine.create(forever))
+end

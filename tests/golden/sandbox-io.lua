@@ -1,0 +1,2 @@
+-- flin: --sandbox
+io.open("/etc/passwd")

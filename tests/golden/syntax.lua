@@ -1,0 +1,2 @@
+local flin = require "flin"
+local x = = 3

@@ -1,0 +1,92 @@
+-- flin: --sandbox --budget 20000000 --memory 256
+-- What a script in the sandbox has, has not, and cannot hurt itself with.
+local passed, failed = 0, 0
+
+local function expect(ok, what)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. what)
+  end
+end
+
+local function refuses(message, f, ...)
+  local ok, got = pcall(f, ...)
+  expect(not ok and tostring(got):find(message, 1, true),
+         "wanted '" .. message .. "', got " .. tostring(got))
+end
+
+-- ---- what is not there ----
+
+for _, name in ipairs { "io", "os", "debug", "package", "load", "loadfile",
+                        "dofile", "collectgarbage", "warn" } do
+  expect(_G[name] == nil, name .. " is there")
+end
+expect(string.dump == nil, "string.dump is there")
+expect(getmetatable("").__index == string, "strings have their methods")
+refuses("a script in the sandbox can require \"flin\" alone", require, "os")
+local flin = require "flin"
+expect(require "flin" == flin, "require gives one table")
+refuses("files are closed to a script in the sandbox", flin.load, "x.npy")
+refuses("files are closed to a script in the sandbox", flin.save, "x.npy",
+        flin.zeros(1))
+refuses("cannot have __gc", setmetatable, {}, { __gc = function () end })
+local late = setmetatable({}, {})
+getmetatable(late).__gc = function () error "collected" end
+
+-- ---- bounded work ----
+
+refuses("a text of more than", string.rep, "", 1 << 60, "x")
+refuses("a text of more than", string.rep, "x", 1 << 60)
+refuses("could take too long", string.find, ("a"):rep(3000), ".-.-.-.-b")
+refuses("could take too long", string.match, ("a"):rep(40),
+        ("a?"):rep(40) .. ("a"):rep(40))
+refuses("could take too long", string.gsub, ("a"):rep(3000), ".*.*.*b", "")
+refuses("could take too long", string.gmatch, ("a"):rep(3000), ".*.*.*b")
+refuses("could take too long", string.find, ("a"):rep(1 << 16),
+        ("a"):rep(1 << 13) .. "b", 1, true)
+refuses("a range of more than", table.move, {}, 1, 1 << 60, 2)
+refuses("a range of more than", table.concat, {}, "", 1, 1 << 40)
+refuses("a range of more than", table.unpack, {}, 1, 1 << 40)
+local long = setmetatable({}, { __len = function () return 1 << 60 end })
+refuses("a table that has a metatable", table.insert, long, 1, 1)
+refuses("a table that has a metatable", table.remove, long, 1)
+refuses("a table that has a metatable", table.sort, long)
+refuses("not enough memory", function ()
+  local s = ("x"):rep(1 << 20)
+  while true do s = s .. s end
+end)
+refuses("no memory for a tensor", flin.zeros, 1 << 26)
+refuses("stack overflow", function ()
+  local function f() return 1 + f() end
+  f()
+end)
+
+-- ---- ordinary work still works ----
+
+expect(("a=1, b=2"):gsub("(%w+)=(%w+)", "%2=%1") == "1=a, 2=b", "gsub")
+expect(("[x]"):match("[]%]]") == "]", "a set that starts with ]")
+expect(("%d"):find("%", 1, true) == 1, "plain find")
+local words = {}
+for w in ("one two three"):gmatch("%a+") do
+  table.insert(words, 1, w)
+end
+expect(table.concat(words, " ") == "three two one", "gmatch, insert, concat")
+table.sort(words)
+expect(table.remove(words, 1) == "one" and #words == 2, "sort, remove")
+expect(select("#", table.unpack({ 1, 2, 3 }, 2)) == 2, "unpack")
+expect(table.move({ 1, 2 }, 1, 2, 2)[3] == 2, "move")
+expect(select(2, pcall(error, "x")) == "x", "pcall gives the error")
+expect(select(2, xpcall(error, function (m) return m .. "!" end, "x"))
+       == "x!", "xpcall runs the handler")
+expect(select(3, xpcall(function (...) return ... end, print, 1, 2)) == 2,
+       "xpcall passes arguments and results")
+local co = coroutine.wrap(function (a)
+  local ok, b = pcall(coroutine.yield, a + 1)
+  return b * 2
+end)
+expect(co(1) == 2 and co(21) == 42, "yield across pcall")
+refuses("bad argument #1 to 'rep'", function () string.rep({}, 1) end)
+
+print(("%d passed, %d failed"):format(passed, failed))

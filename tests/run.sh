@@ -1,0 +1,151 @@
+#!/bin/sh
+# run.sh -- every test, after `make tests` has built them.
+#   tests/run.sh [PART...]    parts: unit lua golden arrows examples fuzz
+# A program or a script is one test, or as many as it says in a last line
+# "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
+BUILD=${BUILD:-build}
+cd "$(dirname "$0")/.." || exit 1
+flin=$PWD/$BUILD/flin
+passed=0 failed=0 skipped=0
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+pass() { passed=$((passed + 1)); }
+skip() { skipped=$((skipped + 1)); echo "skip  $1"; }
+fail() {
+    failed=$((failed + 1))
+    echo "FAIL  $1"
+    [ -z "$2" ] || sed 's/^/      /' "$2" | head -n 40
+}
+
+# count NAME STATUS: judges by $tmp/out
+count() {
+    last=$(tail -n 1 "$tmp/out")
+    case $last in
+    [0-9]*" passed, "[0-9]*" failed"*)
+        p=${last%% *}
+        f=${last#* passed, }
+        f=${f%% *}
+        passed=$((passed + p)) failed=$((failed + f))
+        [ "$f" = 0 ] || { echo "FAIL  $1: $last"
+                          grep -v '^ok' "$tmp/out" | head -n 20; }
+        if [ "$2" != 0 ] && [ "$f" = 0 ]; then fail "$1: exit $2" "$tmp/out"
+        fi;;
+    skip*) skip "$1: ${last#skip}";;
+    *) if [ "$2" = 0 ]; then pass; else fail "$1: exit $2" "$tmp/out"; fi;;
+    esac
+}
+
+program() {     # NAME COMMAND...
+    name=$1
+    shift
+    timeout 600 "$@" >"$tmp/out" 2>&1
+    count "$name" $?
+}
+
+unit() {
+    for c in tests/unit/*.c tests/cuda/*.c; do
+        [ -f "$c" ] && [ "${c##*/}" != bench.c ] || continue
+        program "${c%.c}" "$BUILD/${c%.c}"
+    done
+}
+
+# A script's first line "-- flin: OPTIONS" gives the program options.
+options() { sed -n '1s/^-- flin: //p' "$1"; }
+
+lua() {
+    for l in tests/lua/*.lua; do
+        [ -f "$l" ] && program "${l%.lua}" "$flin" $(options "$l") "$l"
+    done
+}
+
+# Messages start with the script's own name, as it runs in its folder.
+golden() {
+    for l in tests/golden/*.lua; do
+        [ -f "$l" ] || continue
+        name=${l##*/}
+        opts=$(options "$l")
+        (cd tests/golden && timeout 60 "$flin" $opts "$name") \
+            >"$tmp/out" 2>"$tmp/err"
+        status=$?
+        diff -u "${l%.lua}.err" "$tmp/err" >"$tmp/diff" 2>&1
+        if [ $? != 0 ]; then fail "${l%.lua}" "$tmp/diff"
+        elif [ $status != 1 ]; then fail "${l%.lua}: exit $status"
+        else pass
+        fi
+    done
+}
+
+# expect_none NAME: $tmp/out holds what should not be there
+expect_none() {
+    if [ -s "$tmp/out" ]; then fail "$1" "$tmp/out"; else pass; fi
+}
+
+# The dependency arrows: who includes what, what a host sees.
+arrows() {
+    grep -lE '#include.*(lua\.h|lauxlib\.h|lualib\.h|lang/)' \
+        compiler/*.[ch] backend/*/*.[ch] >"$tmp/out" 2>/dev/null
+    expect_none "arrows: only lang and repl see Lua"
+    grep -nE '#include.*(backend|lang|repl|cuda)' compiler/*.[ch] \
+        >"$tmp/out" 2>/dev/null
+    expect_none "arrows: compiler includes no backend, no language"
+    grep -l '#include <glpk.h>' compiler/*.[ch] lang/*.[ch] backend/*/*.[ch] \
+        repl/*.[ch] 2>/dev/null | sed 1d >"$tmp/out"
+    expect_none "arrows: one file sees glpk.h"
+    grep -nE '#include.*(lang|repl|cuda/)' backend/cpu/*.[ch] >"$tmp/out"
+    expect_none "arrows: backend/cpu includes the compiler alone"
+    grep -nE '#include.*(lang|repl|cpu/)' backend/cuda/*.[ch] >"$tmp/out"
+    expect_none "arrows: backend/cuda includes the compiler alone"
+    grep -nE 'require *\(?["'\'']' stdlib/*.lua examples/*.lua |
+        grep -v '"flin"' >"$tmp/out"
+    expect_none "arrows: scripts require flin alone"
+    nm -D --defined-only "$BUILD/libflin.so" | sed 's/.* //' |
+        grep -vE '^(flin_|luaopen_flin$|_?_?asan_|__odr_asan)' >"$tmp/out"
+    expect_none "arrows: libflin.so exports flin_* and luaopen_flin"
+    nm -g --defined-only "$BUILD/libflin.a" | sed -n 's/.* [A-Z] //p' |
+        grep -vE '^(flin_|luaopen_flin$|__odr_asan)' >"$tmp/out"
+    expect_none "arrows: libflin.a defines flin_* and luaopen_flin"
+    if [ -z "$SAN" ]; then
+        nm -u "$BUILD/libflin.a" | grep -wE 'abort|exit|_exit|printf|puts' \
+            >"$tmp/out"
+        expect_none "arrows: the library neither prints nor exits"
+    fi
+    awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
+         FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
+        */*.[ch] */*/*.[ch] */*.lua */*/*.lua */*.def >"$tmp/out" 2>/dev/null
+    expect_none "style: 80 columns, 1000 lines"
+}
+
+examples() {
+    for c in examples/*.c; do
+        [ -f "$c" ] && program "${c%.c}" "$BUILD/${c%.c}"
+    done
+    # A plain Lua program of the system, where there is one.
+    if [ -z "$SAN" ] && command -v lua5.4 >/dev/null; then
+        LUA_CPATH="$BUILD/lib?.so" program "lua5.4 -e 'require \"flin\"'" \
+            lua5.4 -e 'assert(require "flin".zeros(2, 3).count == 6)'
+    fi
+}
+
+fuzz() {
+    if ! command -v clang >/dev/null; then
+        skip "fuzz: no clang"
+        return
+    fi
+    if ! ${MAKE:-make} --no-print-directory fuzz-build >"$tmp/out" 2>&1; then
+        fail "fuzz: does not build" "$tmp/out"
+        return
+    fi
+    SECONDS=8 sh tests/fuzz/run.sh build/fuzz >"$tmp/out" 2>&1
+    count fuzz $?
+}
+
+[ $# != 0 ] || set -- unit lua golden arrows examples \
+    $([ -n "$SAN" ] || echo fuzz)
+for part; do
+    $part
+done
+rest=
+[ $skipped = 0 ] || rest=", $skipped skipped"
+echo "$passed passed, $failed failed$rest"
+[ $failed = 0 ]

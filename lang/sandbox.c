@@ -12,7 +12,7 @@
 
 #define SOURCES "flin.sources"
 
-enum { HOOK_STEP = 200, BYTES_STEP = 64 };
+enum { HOOK_STEP = 200, BYTES_STEP = 64, POLL_COST = 20000 };
 
 /* ---- the allocator ---- */
 
@@ -46,7 +46,10 @@ static Guard *guard_new(lua_State *L, const Limits *lim)
 
     if (!g)
         luaL_error(L, "no memory for a script");
-    *g = (Guard){ .alloc = alloc, .ud = ud, .lim = *lim };
+    memset(g, 0, sizeof *g);
+    g->alloc = alloc;
+    g->ud = ud;
+    g->lim = *lim;
     g->left = lim->instructions ? lim->instructions : UINT64_MAX;
     g->used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024
               + (size_t)lua_gc(L, LUA_GCCOUNTB);
@@ -92,21 +95,31 @@ void guard_check(lua_State *L, Guard *g)
     }
 }
 
+static void charge(Guard *g, uint64_t steps)
+{
+    steps += (uint64_t)atomic_exchange(&g->polls, 0) * POLL_COST;
+    if (g->lim.instructions)
+        g->left -= steps < g->left ? steps : g->left;
+}
+
 void guard_charge(lua_State *L, uint64_t steps)
 {
     Guard *g = guard_of(L);
 
-    if (g && g->lim.instructions) {
-        g->left -= steps < g->left ? steps : g->left;
+    if (g) {
+        charge(g, steps);
         guard_check(L, g);
     }
 }
 
-bool guard_limited(lua_State *L)
+/* What a compilation or a call asks now and then. */
+static bool polled(void *ud)
 {
-    Guard *g = guard_of(L);
+    Guard *g = ud;
+    uint64_t polls = atomic_fetch_add(&g->polls, 1) + (uint64_t)1;
 
-    return g && g->lim.instructions;
+    return (g->asked && g->asked(g->asked_ud))
+           || (g->lim.instructions && polls * POLL_COST >= g->left);
 }
 
 static void hook(lua_State *L, lua_Debug *ar)
@@ -114,8 +127,9 @@ static void hook(lua_State *L, lua_Debug *ar)
     Guard *g = guard_of(L);
 
     (void)ar;
-    if (g->lim.instructions)
-        g->left -= g->left < HOOK_STEP ? g->left : HOOK_STEP;
+    if (!g)
+        return;
+    charge(g, HOOK_STEP);
     if (g->left == 0)
         lua_sethook(L, hook, LUA_MASKCOUNT, 1);
     guard_check(L, g);
@@ -181,8 +195,8 @@ void sandbox_watch(lua_State *L, Ctx *c)
     if (g) {
         c->limit = g->lim.memory;
         c->max_nodes = g->lim.nodes;
-        c->interrupted = g->asked;
-        c->interrupt_ud = g->asked_ud;
+        c->interrupted = polled;
+        c->interrupt_ud = g;
     }
 }
 

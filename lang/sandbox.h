@@ -2,6 +2,7 @@
 #ifndef FLIN_SANDBOX_H
 #define FLIN_SANDBOX_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "lang.h"
@@ -12,6 +13,8 @@ typedef struct Guard {
     Limits lim;
     size_t used;                        /* bytes */
     uint64_t left;                      /* instructions */
+    atomic_uint polls;                  /* by compilations and calls, each
+                                           a piece of work; any thread */
     bool open_files;
     bool (*asked)(void *ud);
     void *asked_ud;
@@ -23,7 +26,6 @@ Guard *guard_of(lua_State *L);
 void guard_check(lua_State *L, Guard *g);
 /* `steps` of work done outside the VM, before it is done. */
 void guard_charge(lua_State *L, uint64_t steps);
-bool guard_limited(lua_State *L);
 
 /* sandbox_lib.c: the libraries, without what a script must not have. */
 void libraries_open(lua_State *L, bool open_files);

@@ -521,6 +521,7 @@ static int flin_rotate(lua_State *L)
     AxisSet s[2];
 
     check_count(L, "rotate", 2, 3);
+    lua_settop(L, 3);
     int like = value_wanted(L, "rotate", &t);
     two_values(L, "rotate", &t, &b, s);
     const char *x = value_name(L, t, 1), *angle = value_name(L, t, 2);

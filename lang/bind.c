@@ -1,0 +1,370 @@
+/* bind.c -- the arguments of a call, checked before anything is computed. */
+#include <string.h>
+
+#include "bind.h"
+
+const char *const mode_name[] = { "forward", "reference", "step" };
+
+/* What has been learnt of the call's sizes, and from which argument. */
+typedef struct Sizes {
+    Ctx *ctx;
+    const Graph *g;
+    const char *what;                   /* "forward" */
+    Bound *b;
+    const char *axis_from[NAXES], *batch_from, *tokens_from, *heads_from;
+} Sizes;
+
+/* ---- texts ---- */
+
+char *shape_text(Ctx *c, int rank, const int64_t *shape)
+{
+    Buf b = { .ctx = c };
+
+    buf_printf(&b, "[");
+    for (int i = 0; i < rank; i++)
+        buf_printf(&b, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    buf_printf(&b, "]");
+    return b.s;
+}
+
+static char *wanted_text(Ctx *c, const Graph *g, const char *first,
+                         const uint8_t *order, int rank)
+{
+    Buf b = { .ctx = c };
+
+    buf_printf(&b, "[%s", first);
+    for (int i = 0; i < rank; i++)
+        buf_printf(&b, ", %s", g->axis[order[i]].name);
+    buf_printf(&b, "]");
+    return b.s;
+}
+
+char *input_shape_text(Ctx *c, const Graph *g, const Input *in)
+{
+    return wanted_text(c, g, in->timed ? "B, T, H" : "H", in->order,
+                       in->rank);
+}
+
+/* ---- sizes ---- */
+
+static void learn_axis(Sizes *s, int ax, int64_t n, const char *who)
+{
+    const char *axis = s->g->axis[ax].name, *from = s->axis_from[ax];
+    int32_t *size = &s->b->call.size[ax];
+
+    if (n < 1 || n > AXIS_MAX)
+        fail(s->ctx, 0, "%s: axis '%s' of %s is %lld: it must be from 1 to %d",
+             s->what, axis, who, (long long)n, AXIS_MAX);
+    if (*size && *size != n && !from)
+        fail(s->ctx, 0, "%s: axis '%s' of %s is %lld, but the variant fixes "
+             "it at %d", s->what, axis, who, (long long)n, *size);
+    if (*size && *size != n)
+        fail(s->ctx, 0, "%s: axis '%s' is %d in %s, but %lld in %s", s->what,
+             axis, *size, from, (long long)n, who);
+    if (!*size)
+        s->axis_from[ax] = who;
+    *size = (int32_t)n;
+}
+
+/* A size that all arguments share: batch or tokens. */
+static void learn(Sizes *s, int64_t *size, const char **from, const char *of,
+                  int64_t n, const char *who)
+{
+    if (*from && *size != n)
+        fail(s->ctx, 0, "%s: %s has %lld %s, but %s has %lld", s->what, *from,
+             (long long)*size, of, who, (long long)n);
+    if (!*from)
+        *from = who;
+    *size = n;
+}
+
+static void check_rank(Sizes *s, const Given *t, const char *kind,
+                       const char *name, int rank, const char *wanted)
+{
+    if (t->rank != rank)
+        fail(s->ctx, 0, "%s: %s%s has shape %s, but %s is wanted", s->what,
+             kind, name, shape_text(s->ctx, t->rank, t->shape), wanted);
+}
+
+static void learn_input(Sizes *s, const Input *in, const Given *t)
+{
+    Bound *b = s->b;
+    char *wanted = input_shape_text(s->ctx, s->g, in);
+    int skip = in->timed ? 3 : 1;
+
+    if (!t->given)
+        fail(s->ctx, 0, "%s: tensor %s is missing; %s is wanted", s->what,
+             in->name, wanted);
+    check_rank(s, t, "", in->name, skip + in->rank, wanted);
+    if (in->timed) {
+        learn(s, &b->B, &s->batch_from, "batch entries", t->shape[0],
+              in->name);
+        learn(s, &b->T, &s->tokens_from, "tokens", t->shape[1], in->name);
+    }
+    int64_t heads = t->shape[skip - 1];
+    if (heads < 1 || heads > 1 << 20)
+        fail(s->ctx, 0, "%s: %s has %lld heads", s->what, in->name,
+             (long long)heads);
+    if (heads > b->call.heads) {
+        b->call.heads = (int)heads;
+        s->heads_from = in->name;
+    }
+    for (int i = 0; i < in->rank; i++)
+        learn_axis(s, in->order[i], t->shape[skip + i], in->name);
+}
+
+static View input_view(const Input *in, const Given *t)
+{
+    int skip = in->timed ? 3 : 1;
+    View v = { .data = t->data, .dtype = t->dtype,
+               .heads = (int)t->shape[skip - 1], .sh = t->stride[skip - 1] };
+
+    if (in->timed) {
+        v.sb = t->stride[0];
+        v.st = t->stride[1];
+    }
+    for (int i = 0; i < in->rank; i++)
+        v.sd[i] = t->stride[skip + i];
+    return v;
+}
+
+static void bind_inputs(Sizes *s, const Args *a)
+{
+    const Graph *g = s->g;
+    Bound *b = s->b;
+
+    for (int i = 0; i < g->nin; i++)
+        learn_input(s, &g->in[i], &a->in[i]);
+    for (int i = 0; i < g->nin; i++) {
+        View v = input_view(&g->in[i], &a->in[i]);
+        if (b->call.heads % v.heads)
+            fail_help(s->ctx, 0, "heads are shared in equal groups",
+                      "%s: %s has %d heads, which do not divide the %d of %s",
+                      s->what, g->in[i].name, v.heads, b->call.heads,
+                      s->heads_from);
+        b->call.in[i] = v;
+    }
+    if (!s->tokens_from)
+        fail_help(s->ctx, 0, "give one input axis t", "%s: %s has no input of "
+                  "axis t, so there are no tokens", s->what, g->name);
+    if (a->mode == M_STEP && b->T != 1)
+        fail_help(s->ctx, 0, "forward takes many", "%s: takes one token, but "
+                  "%s has %lld", s->what, s->tokens_from, (long long)b->T);
+}
+
+/* ---- sequences ---- */
+
+static void check_cu(Sizes *s, const Args *a)
+{
+    int64_t T = s->b->T;
+
+    if (a->mode == M_STEP)
+        fail(s->ctx, 0, "step: takes one token of each sequence, side by side "
+             "in the batch, and no cu_seqlens");
+    if (s->b->B != 1)
+        fail_help(s->ctx, 0, "packed sequences follow each other in one row: "
+                  "B = 1", "%s: with cu_seqlens, %s has %lld batch entries",
+                  s->what, s->batch_from, (long long)s->b->B);
+    if (a->ncu < 1 || a->cu[0] != 0)
+        fail_help(s->ctx, 0, "{0, end of the first, ..., T}",
+                  "%s: cu_seqlens must start with 0", s->what);
+    for (int64_t i = 1; i < a->ncu; i++)
+        if (a->cu[i] < a->cu[i - 1])
+            fail(s->ctx, 0, "%s: cu_seqlens decreases: %lld after %lld",
+                 s->what, (long long)a->cu[i], (long long)a->cu[i - 1]);
+    if (a->cu[a->ncu - 1] != T)
+        fail(s->ctx, 0, "%s: cu_seqlens ends at %lld, but %s has %lld tokens",
+             s->what, (long long)a->cu[a->ncu - 1], s->tokens_from,
+             (long long)T);
+}
+
+static void bind_sequences(Sizes *s, const Args *a)
+{
+    Bound *b = s->b;
+
+    if (a->cu)
+        check_cu(s, a);
+    b->N = a->cu ? a->ncu - 1 : b->B;
+    Seq *seq = ctx_alloc(s->ctx, (size_t)b->N * sizeof *seq);
+    for (int64_t i = 0; i < b->N; i++) {
+        if (a->cu)
+            seq[i] = (Seq){ 0, a->cu[i], a->cu[i + 1] - a->cu[i] };
+        else
+            seq[i] = (Seq){ (int32_t)i, 0, b->T };
+    }
+    b->call.seq = seq;
+    b->call.nseq = b->N;
+}
+
+/* ---- states ---- */
+
+static void bind_state(Sizes *s, int i, const Given *t)
+{
+    const State *st = &s->g->st[i];
+
+    if (!t->given)
+        return;
+    check_rank(s, t, "state ", st->name, 2 + st->rank,
+               wanted_text(s->ctx, s->g, "N, H", st->order, st->rank));
+    for (int k = 0; k < st->rank; k++)
+        learn_axis(s, st->order[k], t->shape[2 + k], st->name);
+    if (t->shape[0] != s->b->N)
+        fail(s->ctx, 0, "%s: state %s is for %lld sequences, but there are "
+             "%lld", s->what, st->name, (long long)t->shape[0],
+             (long long)s->b->N);
+    if (t->shape[1] != s->b->call.heads)
+        fail(s->ctx, 0, "%s: state %s has %lld heads, but %s has %d", s->what,
+             st->name, (long long)t->shape[1], s->heads_from,
+             s->b->call.heads);
+    s->b->call.s0[i] = state_view(s->g, i, t);
+}
+
+/* ---- sizes that follow from others ---- */
+
+void sizes_complete(const Graph *g, int32_t size[NAXES], bool guess)
+{
+    for (int again = 0; again < NAXES; again++)
+        for (Ref r = 1; r < g->len; r++) {
+            const Node *n = &g->n[r];
+            if (n->op != OP_relabel && n->op != OP_dup)
+                continue;
+            int32_t *from = &size[__builtin_ctz(n->over)];
+            int32_t *to = &size[n->index];
+            if (n->op == OP_relabel && !*from)
+                *from = *to;
+            if (n->op == OP_relabel && !*to)
+                *to = *from;
+            if (n->op == OP_dup && guess && !*from && *to > 1)
+                *from = *to / 2;
+        }
+}
+
+static void check_node(Sizes *s, const Node *n)
+{
+    const Axis *axis = s->g->axis;
+    const int32_t *size = s->b->call.size;
+    int from = n->over ? __builtin_ctz(n->over) : 0;
+
+    if (n->op == OP_select && n->index >= size[from])
+        fail(s->ctx, 0, "%s: axis '%s' is %d, but the step takes entry %d "
+             "(line %d)", s->what, axis[from].name, size[from], n->index + 1,
+             n->line);
+    if (n->op == OP_relabel && size[from] != size[n->index])
+        fail(s->ctx, 0, "%s: axes '%s' and '%s' are one, renamed (line %d), "
+             "but %d and %d long", s->what, axis[from].name,
+             axis[n->index].name, n->line, size[from], size[n->index]);
+    if (n->op == OP_dup && 2 * size[from] > size[n->index])
+        fail(s->ctx, 0, "%s: rotate (line %d) turns pairs: axis '%s' is %d, "
+             "more than half of the %d of '%s'", s->what, n->line,
+             axis[from].name, size[from], size[n->index],
+             axis[n->index].name);
+}
+
+static void check_sizes(Sizes *s)
+{
+    const Graph *g = s->g;
+
+    sizes_complete(g, s->b->call.size, false);
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (!s->b->call.size[ax])
+            fail(s->ctx, 0, "%s: nothing says how long axis '%s' is: give "
+                 "axes = { %s = ... } in the variant", s->what,
+                 g->axis[ax].name, g->axis[ax].name);
+    for (Ref r = 1; r < g->len; r++)
+        check_node(s, &g->n[r]);
+}
+
+/* ---- results ---- */
+
+static int shape_of(const Bound *b, int rank, const uint8_t *order, int at,
+                    int64_t *shape)
+{
+    for (int i = 0; i < rank; i++)
+        shape[at + i] = b->call.size[order[i]];
+    return at + rank;
+}
+
+int result_shape(const Graph *step, const Bound *b, int64_t *shape)
+{
+    const Output *y = &step->out[0];
+
+    shape[0] = b->B;
+    shape[1] = b->T;
+    shape[2] = b->call.heads;
+    return shape_of(b, y->rank, y->order, 3, shape);
+}
+
+int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape)
+{
+    const State *st = &step->st[s];
+
+    shape[0] = b->N;
+    shape[1] = b->call.heads;
+    return shape_of(b, st->rank, st->order, 2, shape);
+}
+
+View result_view(const Graph *step, const Given *t)
+{
+    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[2],
+               .sb = t->stride[0], .st = t->stride[1], .sh = t->stride[2] };
+
+    for (int i = 0; i < step->out[0].rank; i++)
+        v.sd[i] = t->stride[3 + i];
+    return v;
+}
+
+View state_view(const Graph *step, int s, const Given *t)
+{
+    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[1],
+               .sb = t->stride[0], .sh = t->stride[1] };
+
+    for (int i = 0; i < step->st[s].rank; i++)
+        v.sd[i] = t->stride[2 + i];
+    return v;
+}
+
+/* ---- a call ---- */
+
+/* That of v where there is a v, else of the first tensor with tokens. */
+static DType result_dtype(const Graph *g, const Args *a)
+{
+    int first = -1;
+
+    for (int i = 0; i < g->nin; i++) {
+        if (g->in[i].timed && first < 0)
+            first = i;
+        if (g->in[i].timed && !strcmp(g->in[i].name, "v"))
+            return a->in[i].dtype;
+    }
+    return a->in[first].dtype;
+}
+
+static void check_numbers(Sizes *s, const Args *a)
+{
+    if (a->chunk < 0 || a->chunk > CHUNK_MAX)
+        fail(s->ctx, 0, "%s: chunk = %d: it must be from 1 to %d", s->what,
+             a->chunk, CHUNK_MAX);
+    if (a->threads < 0 || a->threads > 1024)
+        fail(s->ctx, 0, "%s: threads = %d: it must be from 1 to 1024, or 0 "
+             "for all", s->what, a->threads);
+}
+
+void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
+{
+    Sizes s = { .ctx = c, .g = step, .what = mode_name[a->mode], .b = b };
+
+    memset(b, 0, sizeof *b);
+    for (int ax = AX_DIM; ax < step->naxes; ax++)
+        b->call.size[ax] = step->axis[ax].size;
+    check_numbers(&s, a);
+    bind_inputs(&s, a);
+    bind_sequences(&s, a);
+    for (int i = 0; i < step->nst; i++)
+        bind_state(&s, i, &a->state[i]);
+    check_sizes(&s);
+    b->dtype = a->mode == M_REFERENCE ? F64 : result_dtype(step, a);
+    b->state_dtype = a->mode == M_REFERENCE ? F64 : F32;
+    b->call.threads = a->threads;
+    b->call.interrupted = c->interrupted;
+    b->call.interrupt_ud = c->interrupt_ud;
+}

@@ -1,0 +1,114 @@
+/* bind.h -- the arguments of a call, checked against the variant; and the
+ * plans that run it. No Lua here: a script's call and a host's are the same.
+ */
+#ifndef FLIN_BIND_H
+#define FLIN_BIND_H
+
+#include "lang.h"
+
+/* A tensor as the caller has it. data is element 0; strides count elements. */
+typedef struct Given {
+    bool given;
+    void *data;
+    DType dtype;
+    int rank;
+    int64_t shape[TENSOR_RANK], stride[TENSOR_RANK];
+} Given;
+
+typedef enum Mode { M_FORWARD, M_REFERENCE, M_STEP } Mode;
+extern const char *const mode_name[];
+
+typedef struct Backend Backend;
+
+typedef struct Args {
+    Mode mode;
+    Given in[MAX_INPUTS], state[MAX_STATES];   /* as the step declares them */
+    const int64_t *cu;                  /* N + 1 ends; NULL: not packed */
+    int64_t ncu;
+    int chunk, threads;                 /* 0: the default */
+    const Backend *backend;             /* NULL: the default */
+} Args;
+
+typedef struct Bound {
+    Call call;                          /* results are not yet in it */
+    int64_t B, T, N;                    /* N: sequences */
+    DType dtype, state_dtype;           /* of the results */
+} Bound;
+
+enum { CHUNK_DEFAULT = 64, CHUNK_MAX = 256, AXIS_MAX = 65536 };
+
+/* Checks everything; fails naming what it got and what it wants. Sequences
+ * are allocated in c. */
+void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b);
+
+/* The shape of y, of a state; returns the rank. */
+int result_shape(const Graph *step, const Bound *b, int64_t *shape);
+int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
+/* Strides behind batch (or sequence), token and head. */
+View result_view(const Graph *step, const Given *t);
+View state_view(const Graph *step, int s, const Given *t);
+
+/* "[B, T, H, k]" as declared. In c. */
+char *input_shape_text(Ctx *c, const Graph *g, const Input *in);
+char *shape_text(Ctx *c, int rank, const int64_t *shape);
+
+/* Sizes of axes that others determine: equal ones across flin.rename, angles
+ * half their axis. Fills what is 0 in size, where it can be known. */
+void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
+
+/* ---- plans (plans.c) ---- */
+
+/* One row a backend. compile keeps what it makes until release. */
+struct Backend {
+    const char *name;
+    void *(*compile)(Ctx *c, const Plan *p);
+    void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
+    void (*release)(void *program);
+};
+const Backend *backend_named(const char *name);     /* NULL: none such */
+const char *backend_names(void);                    /* for messages */
+
+struct PlanEntry {
+    PlanEntry *next;
+    int32_t size[NAXES];
+    int chunk;                          /* as asked; 0: one token at a time */
+    const Backend *backend;
+    Plan *plan;                         /* serial where note is set */
+    const char *note;
+    void *program;
+    double seconds;                     /* that making it took */
+};
+
+/* The plan for these sizes, made if it is new. Fails through c. */
+PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
+                    const Backend *b);
+void plans_release(Variant *v);
+
+/* Runs what is bound. */
+void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
+
+/* ---- what Lua's side of it shares ---- */
+
+/* Into the variant metatable on top: __index, __tostring; what a variant says
+ * of itself (describe.c). */
+void describe_open(lua_State *L);
+/* "did you mean 'x'? what: a b c", or "what: a b c"; pushed. */
+const char *suggest(lua_State *L, const char *word, const char *what,
+                    const char *const *list, int n);
+/* Sizes of all axes from the table of options at `arg` (or nothing): axis k by
+ * K or k. What it leaves out is `usual`, half an axis for its angles. */
+void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
+               int32_t usual, int32_t size[NAXES]);
+/* Refuses options that are neither sizes of axes nor in `also`. */
+void check_options(lua_State *L, const char *what, const Graph *g, int arg,
+                   const char *const *also, int n);
+/* A whole number among the options, or `usual`. */
+lua_Integer option_int(lua_State *L, const char *what, int arg,
+                       const char *name, lua_Integer usual);
+/* Chunk, threads, backend: from the options, else from the flin table. */
+void run_options(lua_State *L, const char *what, int arg, Args *a);
+
+/* check.c: v:check, into the methods on top. */
+void check_methods(lua_State *L);
+
+#endif

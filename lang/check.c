@@ -1,0 +1,409 @@
+/* check.c -- v:check: the chunk form and the decode step against the float64
+ * step, on random input.
+ *
+ * Inputs are drawn from the domains that the variant names and rounded to the
+ * call's dtype before anything reads them. Initial states are what a few
+ * random tokens leave behind: not zero, and of a kind that the variant meets.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "bind.h"
+#include "tensor.h"
+
+enum { WARM_UP = 7, STEPS_MAX = 1024 };
+
+/* What is asked for. */
+typedef struct Check {
+    Variant *v;
+    int64_t B, T, H, HV, N;
+    int32_t size[NAXES];
+    DType dtype;
+    Rng rng;
+    const int64_t *cu;                  /* NULL: not packed */
+} Check;
+
+/* The stack of check_method. */
+enum { A_VARIANT = 1, A_OPTIONS, A_CU, A_INPUT, A_STATE, A_Y, A_LEFT, A_TRUE_Y,
+       A_TRUE_LEFT };
+
+/* ---- random input ---- */
+
+static double draw(Rng *r, const char *domain)
+{
+    const double pi = 3.14159265358979323846;
+    double x;
+
+    if (!strcmp(domain, "angle"))
+        return pi * (2 * rng_uniform(r) - 1);
+    x = rng_normal(r);
+    if (!strcmp(domain, "log_decay"))
+        return x > 0 ? -log1p(exp(-x)) : x - log1p(exp(x));
+    if (!strcmp(domain, "unit"))
+        return 1 / (1 + exp(-x));
+    if (!strcmp(domain, "positive"))
+        return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    return x;
+}
+
+/* One token and head: n entries, of norm 1 where the domain says so. */
+static void draw_entries(Rng *r, const char *domain, View *to, int64_t at,
+                         int64_t n)
+{
+    double norm = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double x = draw(r, domain);
+        norm += x * x;
+        view_set(to, at + i, x);
+    }
+    norm = sqrt(norm);
+    if (!strcmp(domain, "unit_norm") && norm > 0)
+        for (int64_t i = 0; i < n; i++)
+            view_set(to, at + i, view_get(to, at + i) / norm);
+}
+
+/* Inputs that hold only axes of the keys have H heads, the others HV. */
+static int64_t heads_of(const Check *k, const Input *in)
+{
+    AxisSet y = k->v->step->n[k->v->step->out[0].node].axes;
+    bool key_like = in->timed && in->axes && !(in->axes & y);
+
+    return key_like ? k->H : k->HV;
+}
+
+/* Pushes a random tensor for the input, of B x T tokens. */
+static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
+                        int64_t T)
+{
+    int64_t shape[TENSOR_RANK], n = 1;
+    int rank = 0;
+
+    if (in->timed) {
+        shape[rank++] = B;
+        shape[rank++] = T;
+    }
+    shape[rank++] = heads_of(k, in);
+    for (int i = 0; i < in->rank; i++)
+        n *= shape[rank++] = k->size[in->order[i]];
+    Tensor *t = tensor_push(L, in->timed ? k->dtype : F32, rank, shape);
+    View view = { .data = tensor_data(t), .dtype = t->dtype };
+    for (int64_t i = 0; i < tensor_count(t) / n; i++)
+        draw_entries(&k->rng, in->domain, &view, i * n, n);
+}
+
+/* Pushes a table of random inputs. Constants are taken from the table at
+ * `constants`, where it is not 0. */
+static void push_inputs(lua_State *L, Check *k, int64_t B, int64_t T,
+                        int constants)
+{
+    const Graph *g = k->v->step;
+
+    lua_newtable(L);
+    for (int i = 0; i < g->nin; i++) {
+        if (constants && !g->in[i].timed)
+            lua_getfield(L, constants, g->in[i].name);
+        else
+            push_random(L, k, &g->in[i], B, T);
+        lua_setfield(L, -2, g->in[i].name);
+    }
+}
+
+/* ---- calls ---- */
+
+/* Calls v:METHOD(table on top); y and the states replace the table. */
+static void call_method(lua_State *L, const char *method)
+{
+    lua_getfield(L, A_VARIANT, method);
+    lua_insert(L, -2);
+    lua_pushvalue(L, A_VARIANT);
+    lua_insert(L, -2);
+    lua_call(L, 2, 2);
+}
+
+/* Pushes a copy of the table at `from`. */
+static void push_copy(lua_State *L, int from)
+{
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, from); ) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_settable(L, -4);
+    }
+}
+
+static void copy_option(lua_State *L, const char *name)
+{
+    lua_getfield(L, A_OPTIONS, name);
+    lua_setfield(L, -2, name);
+}
+
+/* Pushes y and the states of a whole call. */
+static void push_call(lua_State *L, const char *method)
+{
+    push_copy(L, A_INPUT);
+    lua_pushvalue(L, A_STATE);
+    lua_setfield(L, -2, "initial_state");
+    copy_option(L, "cu_seqlens");
+    copy_option(L, "chunk");
+    copy_option(L, "backend");
+    copy_option(L, "threads");
+    call_method(L, method);
+}
+
+/* Pushes states, in float32, as random tokens leave them. */
+static void push_initial(lua_State *L, Check *k)
+{
+    const Graph *g = k->v->step;
+    int top = lua_gettop(L);
+
+    push_inputs(L, k, k->N, WARM_UP, A_INPUT);
+    call_method(L, "reference");
+    lua_newtable(L);
+    for (int i = 0; i < g->nst; i++) {
+        lua_getfield(L, -2, g->st[i].name);
+        Tensor *from = tensor_check(L, -1);
+        Tensor *to = tensor_push(L, F32, from->rank, from->shape);
+        View a = { .data = tensor_data(from), .dtype = F64 };
+        View b = { .data = tensor_data(to), .dtype = F32 };
+        for (int64_t e = tensor_count(from); e-- > 0; )
+            view_set(&b, e, view_get(&a, e));
+        lua_setfield(L, -3, g->st[i].name);
+        lua_pop(L, 1);
+    }
+    lua_replace(L, top + 1);
+    lua_settop(L, top + 1);
+}
+
+/* ---- errors ---- */
+
+/* Sums of squares: of the error and of what is right. */
+typedef struct Squares { double error, truth; int64_t count; } Squares;
+
+/* Adds `n` elements that lie one after another. */
+static void add_squares(Squares *s, const View *got, int64_t at,
+                        const View *want, int64_t from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x = view_get(got, at + i), y = view_get(want, from + i);
+        s->error += (x - y) * (x - y);
+        s->truth += y * y;
+        s->count++;
+    }
+}
+
+/* RMS of the error over that of the truth; where that is 0, by itself. What
+ * is not a number is wrong without bound. */
+static double relative(const Squares *s)
+{
+    double e = s->truth > 0 ? sqrt(s->error / s->truth)
+        : sqrt(s->error / (double)(s->count ? s->count : 1));
+
+    return isfinite(e) && isfinite(s->truth) ? e : INFINITY;
+}
+
+/* Two tensors of the same elements, row-major. */
+static double tensor_error(const Tensor *got, const Tensor *want)
+{
+    Squares s = { 0 };
+    View a = { .data = tensor_data(got), .dtype = got->dtype };
+    View b = { .data = tensor_data(want), .dtype = want->dtype };
+
+    add_squares(&s, &a, 0, &b, 0, tensor_count(want));
+    return relative(&s);
+}
+
+/* The greatest over the states in two tables. */
+static double states_error(lua_State *L, const Graph *g, int got, int want)
+{
+    double worst = 0;
+
+    for (int i = 0; i < g->nst; i++) {
+        lua_getfield(L, got, g->st[i].name);
+        lua_getfield(L, want, g->st[i].name);
+        double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1));
+        worst = e > worst ? e : worst;
+        lua_pop(L, 2);
+    }
+    return worst;
+}
+
+/* ---- the chain of steps ---- */
+
+/* Replaces the tensor on top by entries start .. start + n - 1 of its
+ * dimension dim. */
+static void narrow_top(lua_State *L, int dim, int64_t start, int64_t n)
+{
+    Tensor *part = tensor_alias(L, tensor_check(L, -1));
+
+    part->at += start * part->stride[dim];
+    part->shape[dim] = n;
+    lua_remove(L, -2);
+}
+
+/* Pushes the table of states for sequences first .. first + n - 1. */
+static void push_part_of_states(lua_State *L, const Graph *g, int table,
+                                int64_t first, int64_t n)
+{
+    lua_newtable(L);
+    for (int i = 0; i < g->nst; i++) {
+        lua_getfield(L, table, g->st[i].name);
+        narrow_top(L, 0, first, n);
+        lua_setfield(L, -2, g->st[i].name);
+    }
+}
+
+/* Pushes one token's inputs. */
+static void push_token(lua_State *L, const Graph *g, int64_t t)
+{
+    lua_newtable(L);
+    for (int i = 0; i < g->nin; i++) {
+        lua_getfield(L, A_INPUT, g->in[i].name);
+        if (g->in[i].timed)
+            narrow_top(L, 1, t, 1);
+        lua_setfield(L, -2, g->in[i].name);
+    }
+    copy_option(L, "backend");
+    copy_option(L, "threads");
+}
+
+/* y of token t, on top, against the reference; pops it. */
+static void add_token(lua_State *L, Check *k, int64_t t, Squares *s)
+{
+    const Tensor *y = tensor_check(L, -1), *want = tensor_check(L, A_TRUE_Y);
+    View a = { .data = tensor_data(y), .dtype = y->dtype };
+    View b = { .data = tensor_data(want), .dtype = want->dtype };
+    int64_t row = want->stride[1];
+
+    for (int64_t i = 0; i < k->B; i++)
+        add_squares(s, &a, i * row, &b, (i * k->T + t) * row, row);
+    lua_pop(L, 1);
+}
+
+/* Token by token from `start` to `end`, for sequences first .. first + n - 1;
+ * returns the error of the states left. */
+static double step_through(lua_State *L, Check *k, int64_t first, int64_t n,
+                           int64_t start, int64_t end, Squares *s)
+{
+    const Graph *g = k->v->step;
+    int64_t stop = end - start > STEPS_MAX ? start + STEPS_MAX : end;
+    int top = lua_gettop(L);
+    double e = 0;
+
+    push_part_of_states(L, g, A_STATE, first, n);
+    for (int64_t t = start; t < stop; t++) {
+        push_token(L, g, t);
+        lua_insert(L, -2);
+        lua_setfield(L, -2, "state");
+        call_method(L, "step");
+        lua_insert(L, -2);
+        add_token(L, k, t, s);
+    }
+    push_part_of_states(L, g, A_TRUE_LEFT, first, n);
+    if (stop == end)
+        e = states_error(L, g, top + 1, top + 2);
+    lua_settop(L, top);
+    return e;
+}
+
+static double step_error(lua_State *L, Check *k)
+{
+    Squares s = { 0 };
+    double worst = 0;
+
+    if (k->cu) {
+        for (int64_t i = 0; i < k->N; i++) {
+            double e = step_through(L, k, i, 1, k->cu[i], k->cu[i + 1], &s);
+            worst = e > worst ? e : worst;
+        }
+    } else {
+        worst = step_through(L, k, 0, k->B, 0, k->T, &s);
+    }
+    return fmax(worst, relative(&s));
+}
+
+/* ---- v:check ---- */
+
+/* Pushes the ends of the sequences, or nil. What is wrong with them, v:forward
+ * will say. */
+static void push_sequences(lua_State *L, Check *k)
+{
+    k->N = k->B;
+    if (lua_getfield(L, A_OPTIONS, "cu_seqlens") == LUA_TNIL)
+        return;
+    if (!lua_istable(L, -1))
+        lang_fail(L, "cu_seqlens = {0, 5, 12}", "check: cu_seqlens must be a "
+                  "list of numbers, not a %s", luaL_typename(L, -1));
+    lua_Integer n = luaL_len(L, -1);
+    int64_t *cu = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *cu, 0);
+    for (lua_Integer i = 0; i < n; i++) {
+        lua_geti(L, -2, i + 1);
+        cu[i] = lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_remove(L, -2);
+    k->cu = cu;
+    k->N = n > 0 ? n - 1 : 0;
+    k->T = n > 0 && cu[n - 1] > 0 ? cu[n - 1] : 0;
+    k->B = 1;
+}
+
+static void take_options(lua_State *L, Check *k)
+{
+    static const char *const known[] = { "B", "T", "H", "HV", "dtype", "chunk",
+        "cu_seqlens", "seed", "backend", "threads" };
+    const Graph *g = k->v->step;
+
+    check_options(L, "check", g, A_OPTIONS, known,
+                  sizeof known / sizeof *known);
+    sizes_arg(L, "check", g, A_OPTIONS, 16, k->size);
+    k->B = option_int(L, "check", A_OPTIONS, "B", 2);
+    k->T = option_int(L, "check", A_OPTIONS, "T", 100);
+    k->H = option_int(L, "check", A_OPTIONS, "H", 2);
+    k->HV = option_int(L, "check", A_OPTIONS, "HV", k->H);
+    rng_seed(&k->rng, (uint64_t)option_int(L, "check", A_OPTIONS, "seed", 1));
+    if (lua_getfield(L, A_OPTIONS, "dtype") != LUA_TNIL)
+        k->dtype = dtype_check(L, -1);
+    lua_pop(L, 1);
+    push_sequences(L, k);
+}
+
+static void set_number(lua_State *L, const char *name, double x)
+{
+    lua_pushnumber(L, x);
+    lua_setfield(L, -2, name);
+}
+
+static int check_method(lua_State *L)
+{
+    Check k = { .v = variant_check(L, A_VARIANT), .dtype = F32 };
+    const Graph *g = k.v->step;
+
+    lua_settop(L, A_OPTIONS);
+    if (lua_isnil(L, A_OPTIONS)) {
+        lua_newtable(L);
+        lua_replace(L, A_OPTIONS);
+    }
+    take_options(L, &k);
+    push_inputs(L, &k, k.B, k.T, 0);
+    push_initial(L, &k);
+    push_call(L, "forward");
+    push_call(L, "reference");
+    double y = tensor_error(tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y));
+    double state = states_error(L, g, A_LEFT, A_TRUE_LEFT);
+    double step = step_error(L, &k);
+    lua_newtable(L);
+    set_number(L, "y", y);
+    set_number(L, "state", state);
+    set_number(L, "step", step);
+    set_number(L, "worst", fmax(y, fmax(state, step)));
+    lua_getfield(L, A_VARIANT, "note");
+    lua_setfield(L, -2, "note");
+    return 1;
+}
+
+void check_methods(lua_State *L)
+{
+    lua_pushcfunction(L, check_method);
+    lua_setfield(L, -2, "check");
+}

@@ -1,0 +1,355 @@
+/* describe.c -- what a variant says of itself: fields, graphs, plans. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bind.h"
+
+/* ---- options that name sizes ---- */
+
+/* Is `key` the axis's name, or that in capitals? */
+static bool names_axis(const char *key, const char *axis)
+{
+    bool upper = true, same = strlen(key) == strlen(axis);
+
+    if (!strcmp(key, axis))
+        return true;
+    for (int i = 0; same && key[i]; i++)
+        upper = upper && key[i] == toupper((unsigned char)axis[i]);
+    return same && upper;
+}
+
+static bool is_axis(const Graph *g, const char *key)
+{
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (names_axis(key, g->axis[ax].name))
+            return true;
+    return false;
+}
+
+void check_options(lua_State *L, const char *what, const Graph *g, int arg,
+                   const char *const *also, int n)
+{
+    if (lua_isnoneornil(L, arg))
+        return;
+    if (!lua_istable(L, arg))
+        lang_fail(L, NULL, "%s: a table of options is wanted, not a %s", what,
+                  luaL_typename(L, arg));
+    for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        const char *key = lua_tostring(L, -1);
+        bool known = is_axis(g, key);
+        for (int i = 0; i < n; i++)
+            known = known || !strcmp(key, also[i]);
+        if (!known)
+            lang_fail(L, suggest(L, key, "sizes of axes (K = 64), or", also,
+                                 n), "%s: there is no option '%s'", what, key);
+        lua_pop(L, 1);
+    }
+}
+
+lua_Integer option_int(lua_State *L, const char *what, int arg,
+                       const char *name, lua_Integer usual)
+{
+    int whole = 1;
+
+    if (!lua_istable(L, arg))
+        return usual;
+    if (lua_getfield(L, arg, name) != LUA_TNIL)
+        usual = lua_tointegerx(L, -1, &whole);
+    if (!whole || usual < 0)
+        lang_fail(L, NULL, "%s: %s = %s: a whole number is wanted", what, name,
+                  luaL_tolstring(L, -1, NULL));
+    lua_pop(L, 1);
+    return usual;
+}
+
+static bool is_angle(const Graph *g, int ax)
+{
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].op == OP_dup && g->n[r].over == AXIS(ax))
+            return true;
+    return false;
+}
+
+void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
+               int32_t usual, int32_t size[NAXES])
+{
+    memset(size, 0, NAXES * sizeof *size);
+    for (int ax = AX_DIM; ax < g->naxes; ax++) {
+        const char *name = g->axis[ax].name;
+        char upper[32];
+        for (size_t i = 0; i <= strlen(name); i++)
+            upper[i] = (char)toupper((unsigned char)name[i]);
+        lua_Integer n = option_int(L, what, arg, name, 0);
+        if (!n && strcmp(upper, "B") && strcmp(upper, "T")
+            && strcmp(upper, "H"))
+            n = option_int(L, what, arg, upper, 0);
+        if (n > AXIS_MAX)
+            lang_fail(L, NULL, "%s: axis '%s' can be %d at most", what, name,
+                      AXIS_MAX);
+        if (n && g->axis[ax].size && n != g->axis[ax].size)
+            lang_fail(L, NULL, "%s: the variant fixes axis '%s' at %d", what,
+                      name, g->axis[ax].size);
+        size[ax] = n ? (int32_t)n : g->axis[ax].size;
+    }
+    sizes_complete(g, size, false);
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (!size[ax] && !is_angle(g, ax))
+            size[ax] = usual;
+    sizes_complete(g, size, true);
+}
+
+/* ---- fields ---- */
+
+/* "t k", pushed. */
+static void push_axes(lua_State *L, const Graph *g, bool timed,
+                      const uint8_t *order, int rank)
+{
+    luaL_Buffer b;
+
+    luaL_buffinit(L, &b);
+    luaL_addstring(&b, timed ? "t" : "");
+    for (int i = 0; i < rank; i++) {
+        luaL_addstring(&b, i || timed ? " " : "");
+        luaL_addstring(&b, g->axis[order[i]].name);
+    }
+    luaL_pushresult(&b);
+}
+
+static void push_inputs(lua_State *L, const Graph *g)
+{
+    lua_createtable(L, g->nin, 0);
+    for (int i = 0; i < g->nin; i++) {
+        const Input *in = &g->in[i];
+        lua_createtable(L, 0, 3);
+        lua_pushstring(L, in->name);
+        lua_setfield(L, -2, "name");
+        push_axes(L, g, in->timed, in->order, in->rank);
+        lua_setfield(L, -2, "axes");
+        lua_pushstring(L, *in->domain ? in->domain : "normal");
+        lua_setfield(L, -2, "domain");
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+static void push_states(lua_State *L, const Graph *g)
+{
+    lua_createtable(L, g->nst, 0);
+    for (int i = 0; i < g->nst; i++) {
+        lua_createtable(L, 0, 2);
+        lua_pushstring(L, g->st[i].name);
+        lua_setfield(L, -2, "name");
+        push_axes(L, g, false, g->st[i].order, g->st[i].rank);
+        lua_setfield(L, -2, "axes");
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* Names to sizes; false where calls say. */
+static void push_sizes(lua_State *L, const Graph *g)
+{
+    lua_newtable(L);
+    for (int ax = AX_DIM; ax < g->naxes; ax++) {
+        if (g->axis[ax].size)
+            lua_pushinteger(L, g->axis[ax].size);
+        else
+            lua_pushboolean(L, 0);
+        lua_setfield(L, -2, g->axis[ax].name);
+    }
+}
+
+/* Why the latest plan goes token by token, or NULL. */
+static const char *latest_note(const Variant *v)
+{
+    for (const PlanEntry *e = v->plans; e; e = e->next)
+        if (e->chunk)
+            return e->note;
+    return NULL;
+}
+
+/* Upvalue: the methods. */
+static int variant_index(lua_State *L)
+{
+    Variant *v = variant_check(L, 1);
+    const char *key = luaL_tolstring(L, 2, NULL);
+    const Graph *g = v->step;
+
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
+        return 1;
+    if (!strcmp(key, "name"))
+        lua_pushstring(L, g->name);
+    else if (!strcmp(key, "inputs"))
+        push_inputs(L, g);
+    else if (!strcmp(key, "states"))
+        push_states(L, g);
+    else if (!strcmp(key, "output"))
+        push_axes(L, g, true, g->out[0].order, g->out[0].rank);
+    else if (!strcmp(key, "axes"))
+        push_sizes(L, g);
+    else if (!strcmp(key, "note"))
+        lua_pushstring(L, latest_note(v));
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+static int variant_tostring(lua_State *L)
+{
+    const Graph *g = variant_check(L, 1)->step;
+    luaL_Buffer b;
+
+    luaL_buffinit(L, &b);
+    luaL_addstring(&b, g->name);
+    for (int i = 0; i < g->nin; i++) {
+        luaL_addstring(&b, i ? ", " : ": ");
+        luaL_addstring(&b, g->in[i].name);
+        luaL_addstring(&b, " [");
+        push_axes(L, g, g->in[i].timed, g->in[i].order, g->in[i].rank);
+        luaL_addvalue(&b);
+        luaL_addstring(&b, "]");
+    }
+    luaL_addstring(&b, " -> y [");
+    push_axes(L, g, true, g->out[0].order, g->out[0].rank);
+    luaL_addvalue(&b);
+    luaL_addstring(&b, "]; states");
+    for (int i = 0; i < g->nst; i++) {
+        luaL_addstring(&b, i ? ", " : " ");
+        luaL_addstring(&b, g->st[i].name);
+        luaL_addstring(&b, " [");
+        push_axes(L, g, false, g->st[i].order, g->st[i].rank);
+        luaL_addvalue(&b);
+        luaL_addstring(&b, "]");
+    }
+    luaL_pushresult(&b);
+    return 1;
+}
+
+/* ---- what each pass makes ---- */
+
+/* One dump: its letter, what it shows. */
+typedef struct Pass { char letter; const char *what; } Pass;
+static const Pass passes[] = {
+    { 'T', "the traced step" },
+    { 'C', "the chunk form" },
+    { 'P', "the plan: its graph and kernels" },
+};
+enum { NPASSES = sizeof passes / sizeof *passes, USUAL_SIZE = 64 };
+
+typedef struct Dump {
+    Variant *v;
+    const char *letters;
+    int32_t size[NAXES];
+    Args args;
+    Buf out;
+} Dump;
+
+static void dump_plan(Ctx *c, Dump *d, char letter)
+{
+    int chunk = d->args.chunk ? d->args.chunk : CHUNK_DEFAULT;
+    PlanEntry *e = plan_for(c, d->v, d->size, chunk, d->args.backend);
+
+    if (e->note)
+        buf_printf(&d->out, "# token by token: %s\n", e->note);
+    if (letter == 'P')
+        plan_print(e->plan, &d->out);
+    else if (!e->note)
+        graph_print(e->plan->g, &d->out);
+}
+
+static void run_dump(Ctx *c, void *ud)
+{
+    Dump *d = ud;
+
+    d->out.ctx = c;
+    for (const char *p = d->letters; *p; p++) {
+        for (int i = 0; i < NPASSES; i++)
+            if (passes[i].letter == *p)
+                buf_printf(&d->out, "# %c: %s\n", *p, passes[i].what);
+        if (*p == 'T')
+            graph_print(d->v->step, &d->out);
+        else
+            dump_plan(c, d, *p);
+    }
+}
+
+static void check_letters(lua_State *L, const char *letters)
+{
+    for (const char *p = letters; *p; p++) {
+        bool known = false;
+        for (int i = 0; i < NPASSES; i++)
+            known = known || passes[i].letter == *p;
+        if (known)
+            continue;
+        luaL_Buffer b;
+        luaL_buffinit(L, &b);
+        for (int i = 0; i < NPASSES; i++) {
+            luaL_addstring(&b, i ? ", " : "");
+            luaL_addchar(&b, passes[i].letter);
+            luaL_addstring(&b, " ");
+            luaL_addstring(&b, passes[i].what);
+        }
+        luaL_pushresult(&b);
+        lang_fail(L, lua_tostring(L, -1), "dump: no pass has the letter '%c'",
+                  *p);
+    }
+}
+
+/* The text of these passes for sizes such as { K = 64, V = 64, chunk = }. */
+static int push_dump(lua_State *L, const char *what, const char *letters,
+                     int arg)
+{
+    static const char *const also[] = { "chunk", "backend", "threads" };
+    Variant *v = variant_check(L, 1);
+    Dump *d = lua_newuserdatauv(L, sizeof *d, 0);
+
+    memset(d, 0, sizeof *d);
+    d->v = v;
+    d->letters = letters;
+    check_options(L, what, v->step, arg, also, 3);
+    run_options(L, what, arg, &d->args);
+    sizes_arg(L, what, v->step, arg, USUAL_SIZE, d->size);
+    protect(L, v->ctx, run_dump, d);
+    lua_pushlstring(L, d->out.s ? d->out.s : "", d->out.len);
+    return 1;
+}
+
+static int variant_graph(lua_State *L)
+{
+    lua_settop(L, 1);
+    return push_dump(L, "graph", "T", 2);
+}
+
+static int variant_plan(lua_State *L)
+{
+    lua_settop(L, 2);
+    return push_dump(L, "plan", "P", 2);
+}
+
+static int variant_dump(lua_State *L)
+{
+    lua_settop(L, 3);
+    if (lua_type(L, 2) != LUA_TSTRING)
+        lang_fail(L, "v:dump(\"TCP\")", "dump: letters are wanted, not a %s",
+                  luaL_typename(L, 2));
+    check_letters(L, lua_tostring(L, 2));
+    return push_dump(L, "dump", lua_tostring(L, 2), 3);
+}
+
+static const luaL_Reg methods[] = {
+    { "graph", variant_graph },
+    { "plan", variant_plan },
+    { "dump", variant_dump },
+    { NULL, NULL }
+};
+
+void describe_open(lua_State *L)
+{
+    luaL_newlib(L, methods);
+    run_methods(L);
+    lua_pushcclosure(L, variant_index, 1);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, variant_tostring);
+    lua_setfield(L, -2, "__tostring");
+}

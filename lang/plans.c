@@ -1,0 +1,139 @@
+/* plans.c -- a variant's plans: derived once for each set of sizes, kept. */
+#include <string.h>
+#include <time.h>
+
+#include "../backend/cpu/cpu.h"
+#include "bind.h"
+
+/* ---- backends ---- */
+
+static void *cpu_make(Ctx *c, const Plan *p)
+{
+    return cpu_compile(c, p, NULL);
+}
+
+static void cpu_go(Ctx *c, void *program, const Plan *p, const Call *call)
+{
+    (void)p;
+    cpu_execute(c, program, call, NULL);
+}
+
+static void cpu_drop(void *program)
+{
+    cpu_free(program);
+}
+
+/* The chunk form in double, node by node: what a backend is judged by. */
+static void interpret(Ctx *c, void *program, const Plan *p, const Call *call)
+{
+    (void)program;
+    if (p->g->chunk)
+        interpret_chunks(c, p->g, call);
+    else
+        reference_run(c, p->g, call);
+}
+
+static const Backend backends[] = {
+    { "cpu", cpu_make, cpu_go, cpu_drop },
+    { "interpreter", NULL, interpret, NULL },
+};
+
+const Backend *backend_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (!strcmp(backends[i].name, name))
+            return &backends[i];
+    return NULL;
+}
+
+const char *backend_names(void)
+{
+    return "cpu, interpreter";
+}
+
+/* ---- making one ---- */
+
+typedef struct Making { Variant *v; PlanEntry *e; } Making;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void make(Ctx *c, void *ud)
+{
+    Making *m = ud;
+    PlanEntry *e = m->e;
+    Graph *step = m->v->step, *g = NULL;
+    double start = now();
+
+    if (e->chunk) {
+        g = derive(step, e->size, e->chunk);
+        if (!g)
+            e->note = ctx_string(c, step->note ? step->note : "");
+    }
+    if (!g)
+        g = graph_sized(step, e->size);
+    e->plan = plan_simple(g);
+    if (e->backend->compile)
+        e->program = e->backend->compile(c, e->plan);
+    e->seconds = now() - start;
+}
+
+static void new_entry(Ctx *c, void *ud)
+{
+    Making *m = ud;
+    PlanEntry *e = ctx_alloc(c, sizeof *e);
+
+    *e = *m->e;
+    m->e = e;
+    make(c, m);
+}
+
+/* Plans live in the variant's context; a failure goes on in the call's. */
+PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
+                    const Backend *b)
+{
+    PlanEntry *e;
+    PlanEntry wanted = { .chunk = chunk, .backend = b };
+    Making m = { v, &wanted };
+
+    for (e = v->plans; e; e = e->next)
+        if (e->chunk == chunk && e->backend == b
+            && !memcmp(e->size, size, sizeof e->size))
+            return e;
+    memcpy(wanted.size, size, sizeof wanted.size);
+    if (!ctx_protect(v->ctx, new_entry, &m)) {
+        c->err = v->ctx->err;
+        ctx_rethrow(c);
+    }
+    m.e->next = v->plans;
+    return v->plans = m.e;
+}
+
+void plans_release(Variant *v)
+{
+    for (PlanEntry *e = v->plans; e; e = e->next)
+        if (e->backend->release && e->program)
+            e->backend->release(e->program);
+    v->plans = NULL;
+}
+
+/* ---- running ---- */
+
+void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    int chunk = a->chunk ? a->chunk : CHUNK_DEFAULT;
+
+    if (a->mode == M_REFERENCE) {
+        reference_run(c, v->step, &b->call);
+        return;
+    }
+    PlanEntry *e = plan_for(c, v, b->call.size,
+                            a->mode == M_STEP ? 0 : chunk,
+                            a->backend ? a->backend : &backends[0]);
+    e->backend->run(c, e->program, e->plan, &b->call);
+}

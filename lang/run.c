@@ -1,0 +1,386 @@
+/* run.c -- v:forward, v:reference, v:step: a table of tensors becomes a call.
+ */
+#include <string.h>
+
+#include "bind.h"
+
+/* A call in progress, its memory freed with the userdata. */
+typedef struct Run {
+    Ctx *ctx;
+    Variant *v;
+    Args args;
+    Bound bound;
+    bool inplace;
+} Run;
+#define RUN_META "flin.run"
+
+static int run_gc(lua_State *L)
+{
+    Run *r = luaL_checkudata(L, 1, RUN_META);
+
+    ctx_free(r->ctx);
+    r->ctx = NULL;
+    return 0;
+}
+
+static Run *push_run(lua_State *L, Variant *v, Mode mode)
+{
+    Run *r = lua_newuserdatauv(L, sizeof *r, 0);
+
+    memset(r, 0, sizeof *r);
+    if (luaL_newmetatable(L, RUN_META)) {
+        lua_pushcfunction(L, run_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    r->v = v;
+    r->args.mode = mode;
+    r->ctx = ctx_new();
+    if (!r->ctx)
+        lang_fail(L, NULL, "out of memory");
+    sandbox_watch(L, r->ctx);
+    return r;
+}
+
+/* ---- arguments ---- */
+
+static Given given(const Tensor *t)
+{
+    Given g = { .given = true, .data = tensor_data(t), .dtype = t->dtype,
+                .rank = t->rank };
+
+    memcpy(g.shape, t->shape, sizeof g.shape);
+    memcpy(g.stride, t->stride, sizeof g.stride);
+    return g;
+}
+
+/* The tensor at the top of the stack. A constant without axes may be a
+ * number: it stands for all heads; the tensor made of it replaces it. */
+static Given tensor_value(lua_State *L, const char *what, const char *name,
+                          bool number)
+{
+    int64_t one = 1;
+    Tensor *t = tensor_test(L, -1);
+
+    if (!t && number && lua_type(L, -1) == LUA_TNUMBER) {
+        double x = lua_tonumber(L, -1);
+        t = tensor_push(L, F64, 1, &one);
+        *(double *)tensor_data(t) = x;
+        lua_replace(L, -2);
+    }
+    if (!t)
+        lang_fail(L, lua_istable(L, -1) ? "flin.tensor{...} makes one of "
+                  "nested tables" : NULL, "%s: %s must be a tensor%s, not a "
+                  "%s", what, name, number ? " or a number" : "",
+                  luaL_typename(L, -1));
+    return given(t);
+}
+
+static int find_input(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nin; i++)
+        if (!strcmp(g->in[i].name, name))
+            return i;
+    return -1;
+}
+
+static int find_state(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (!strcmp(g->st[i].name, name))
+            return i;
+    return -1;
+}
+
+/* The table of states on top of the stack. */
+static void state_values(lua_State *L, Run *r, const char *what,
+                         const char *field)
+{
+    const Graph *g = r->v->step;
+    const char *list[MAX_STATES];
+    int at = lua_gettop(L);
+
+    if (!lua_istable(L, at))
+        lang_fail(L, "{ S = tensor }", "%s: %s must be a table of tensors, "
+                  "not a %s", what, field, luaL_typename(L, at));
+    for (int i = 0; i < g->nst; i++)
+        list[i] = g->st[i].name;
+    for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        const char *name = lua_tostring(L, -1);
+        int i = find_state(g, name);
+        if (i < 0)
+            lang_fail(L, suggest(L, name, "states", list, g->nst),
+                      "%s: %s: there is no state '%s'", what, field, name);
+        lua_pop(L, 1);
+        r->args.state[i] = tensor_value(L, what, name, false);
+    }
+}
+
+/* cu_seqlens on top: a list of numbers or a tensor of them. */
+static void sequence_ends(lua_State *L, Run *r, const char *what)
+{
+    Tensor *t = tensor_test(L, -1);
+    lua_Integer n = 0;
+    int whole = 1;
+
+    if (t && t->rank == 1)
+        n = (lua_Integer)t->shape[0];
+    else if (lua_istable(L, -1))
+        n = luaL_len(L, -1);
+    else
+        lang_fail(L, "cu_seqlens = {0, 5, 12}", "%s: cu_seqlens must be a "
+                  "list of numbers, not a %s", what, t ? "tensor of more "
+                  "dimensions" : luaL_typename(L, -1));
+    int64_t *cu = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *cu, 0);
+    for (lua_Integer i = 0; i < n; i++) {
+        if (t) {
+            View view = { .data = tensor_data(t), .dtype = t->dtype };
+            lua_pushnumber(L, view_get(&view, i * t->stride[0]));
+        } else {
+            lua_geti(L, -2, i + 1);
+        }
+        cu[i] = lua_tointegerx(L, -1, &whole);
+        if (!whole)
+            lang_fail(L, NULL, "%s: cu_seqlens holds %s, which is not a whole "
+                      "number", what, luaL_tolstring(L, -1, NULL));
+        lua_pop(L, 1);
+    }
+    r->args.cu = cu;
+    r->args.ncu = n;
+    lua_setfield(L, 3, "cu_seqlens");   /* it lives as long as the call */
+}
+
+static const char *const options[] = { "initial_state", "state", "cu_seqlens",
+    "chunk", "backend", "threads", "inplace" };
+enum { NOPTIONS = sizeof options / sizeof *options };
+
+static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
+                                       const char *what, const char *key)
+{
+    const char *list[MAX_INPUTS + NOPTIONS];
+    int n = g->nin;
+
+    for (int i = 0; i < n; i++)
+        list[i] = g->in[i].name;
+    for (int i = 0; i < NOPTIONS; i++)
+        list[n + i] = options[i];
+    const char *near = nearest_name(key, list, n + NOPTIONS);
+    lang_fail(L, near ? lua_pushfstring(L, "did you mean '%s'?", near)
+              : suggest(L, key, "inputs", list, n),
+              "%s: there is no argument '%s'", what, key);
+}
+
+static bool is_option(const char *key)
+{
+    for (int i = 0; i < NOPTIONS; i++)
+        if (!strcmp(key, options[i]))
+            return true;
+    return false;
+}
+
+static void take_inputs(lua_State *L, Run *r, const char *what)
+{
+    const Graph *g = r->v->step;
+
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        const char *key = lua_tostring(L, -1);
+        int i = key ? find_input(g, key) : -1;
+        if (i < 0 && !(key && is_option(key)))
+            unknown_argument(L, g, what, key ? key : "?");
+        lua_pop(L, 1);
+        if (i < 0)
+            continue;
+        bool number = !g->in[i].timed && !g->in[i].rank;
+        r->args.in[i] = tensor_value(L, what, key, number);
+        lua_pushvalue(L, -1);           /* one made of a number lives on */
+        lua_setfield(L, 3, key);
+    }
+}
+
+static void take_states(lua_State *L, Run *r, const char *what)
+{
+    const char *field = r->args.mode == M_STEP ? "state" : "initial_state";
+    const char *other = r->args.mode == M_STEP ? "initial_state" : "state";
+
+    if (lua_getfield(L, 2, other) != LUA_TNIL)
+        lang_fail(L, NULL, "%s: takes %s, not %s", what, field, other);
+    if (lua_getfield(L, 2, field) != LUA_TNIL)
+        state_values(L, r, what, field);
+    lua_pop(L, 2);
+}
+
+static void take_inplace(lua_State *L, Run *r, const char *what)
+{
+    const Graph *g = r->v->step;
+
+    lua_getfield(L, 2, "inplace");
+    r->inplace = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    if (r->inplace && r->args.mode != M_STEP)
+        lang_fail(L, "v:step does", "%s: no state is updated in place", what);
+    for (int i = 0; r->inplace && i < g->nst; i++)
+        if (!r->args.state[i].given)
+            lang_fail(L, NULL, "%s: inplace: state.%s is missing: there is "
+                      "nothing to update", what, g->st[i].name);
+}
+
+/* An option's value, or that of the flin table (flin.threads = 1); pushed. */
+static int get_option(lua_State *L, int arg, const char *name)
+{
+    int type = LUA_TNIL;
+
+    if (lua_istable(L, arg))
+        type = lua_getfield(L, arg, name);
+    else
+        lua_pushnil(L);
+    if (type != LUA_TNIL)
+        return type;
+    lua_pop(L, 1);
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "flin.table") == LUA_TTABLE)
+        lua_getfield(L, -1, name);
+    else
+        lua_pushnil(L);
+    lua_remove(L, -2);
+    return lua_type(L, -1);
+}
+
+static int small_option(lua_State *L, const char *what, int arg,
+                        const char *name, int least, int most)
+{
+    int whole, n = 0;
+
+    if (get_option(L, arg, name) != LUA_TNIL) {
+        lua_Integer x = lua_tointegerx(L, -1, &whole);
+        if (!whole || x < least || x > most)
+            lang_fail(L, NULL, "%s: %s = %s: a whole number from %d to %d is "
+                      "wanted", what, name, luaL_tolstring(L, -1, NULL),
+                      least, most);
+        n = (int)x;
+    }
+    lua_pop(L, 1);
+    return n;
+}
+
+void run_options(lua_State *L, const char *what, int arg, Args *a)
+{
+    a->chunk = small_option(L, what, arg, "chunk", 1, CHUNK_MAX);
+    a->threads = small_option(L, what, arg, "threads", 0, 1024);
+    const char *name = "cpu";
+    if (get_option(L, arg, "backend") != LUA_TNIL)
+        name = luaL_tolstring(L, -1, NULL);
+    a->backend = backend_named(name);
+    if (!a->backend)
+        lang_fail(L, lua_pushfstring(L, "backends here: %s", backend_names()),
+                  "%s: there is no backend '%s'", what, name);
+}
+
+/* ---- results ---- */
+
+static Tensor *push_result(lua_State *L, DType d, int rank,
+                           const int64_t *shape, Given *g)
+{
+    Tensor *t = tensor_push(L, d, rank, shape);
+
+    *g = given(t);
+    return t;
+}
+
+/* Pushes y. */
+static void push_y(lua_State *L, Run *r)
+{
+    int64_t shape[TENSOR_RANK];
+    const Graph *g = r->v->step;
+    Given y;
+
+    int rank = result_shape(g, &r->bound, shape);
+    push_result(L, r->bound.dtype, rank, shape, &y);
+    r->bound.call.out[0] = result_view(g, &y);
+}
+
+/* Pushes the table of the states that are left behind. */
+static void push_states(lua_State *L, Run *r)
+{
+    int64_t shape[TENSOR_RANK];
+    const Graph *g = r->v->step;
+
+    lua_createtable(L, 0, g->nst);
+    if (r->inplace)
+        lua_getfield(L, 2, "state");
+    for (int i = 0; i < g->nst; i++) {
+        Given s = r->args.state[i];
+        if (r->inplace) {
+            lua_getfield(L, -1, g->st[i].name);
+            lua_setfield(L, -3, g->st[i].name);
+        } else {
+            int rank = state_shape(g, &r->bound, i, shape);
+            push_result(L, r->bound.state_dtype, rank, shape, &s);
+            lua_setfield(L, -2, g->st[i].name);
+        }
+        r->bound.call.s1[i] = state_view(g, i, &s);
+    }
+    if (r->inplace)
+        lua_pop(L, 1);
+}
+
+/* ---- calls ---- */
+
+static void do_bind(Ctx *c, void *ud)
+{
+    Run *r = ud;
+
+    bind_call(c, r->v->step, &r->args, &r->bound);
+}
+
+static void do_run(Ctx *c, void *ud)
+{
+    Run *r = ud;
+
+    run_bound(c, r->v, &r->args, &r->bound);
+}
+
+/* Stack: variant, arguments, kept tensors, run, then the results. */
+static int run_mode(lua_State *L, Mode mode)
+{
+    const char *what = mode_name[mode];
+    Variant *v = variant_check(L, 1);
+
+    if (!lua_istable(L, 2))
+        lang_fail(L, "v:forward { q = q, k = k, v = v }", "%s: a table of "
+                  "tensors is wanted, not a %s", what, luaL_typename(L, 2));
+    lua_settop(L, 2);
+    lua_newtable(L);
+    Run *r = push_run(L, v, mode);
+    take_inputs(L, r, what);
+    take_states(L, r, what);
+    take_inplace(L, r, what);
+    run_options(L, what, 2, &r->args);
+    lua_settop(L, 4);
+    if (lua_getfield(L, 2, "cu_seqlens") != LUA_TNIL)
+        sequence_ends(L, r, what);
+    protect(L, r->ctx, do_bind, r);
+    push_y(L, r);
+    push_states(L, r);
+    protect(L, r->ctx, do_run, r);
+    ctx_free(r->ctx);
+    r->ctx = NULL;
+    return 2;
+}
+
+static int variant_forward(lua_State *L) { return run_mode(L, M_FORWARD); }
+static int variant_reference(lua_State *L) { return run_mode(L, M_REFERENCE); }
+static int variant_step(lua_State *L) { return run_mode(L, M_STEP); }
+
+void run_methods(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        { "forward", variant_forward },
+        { "reference", variant_reference },
+        { "step", variant_step },
+        { NULL, NULL }
+    };
+
+    luaL_setfuncs(L, methods, 0);
+    check_methods(L);
+}

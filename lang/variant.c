@@ -1,0 +1,547 @@
+/* variant.c -- flin.variant{...}: a definition table becomes a traced step.
+ *
+ * Lua tables have no order, so arguments are ordered here: q, k, v first
+ * where they are, then the others by name; states by name, then what
+ * flin.prev adds in the order of its calls.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind.h"
+#include "value.h"
+
+Variant *variant_check(lua_State *L, int arg)
+{
+    Variant *v = luaL_testudata(L, arg, VARIANT_META);
+
+    if (!v || !v->step)
+        lang_fail(L, "call methods with a colon: v:forward{...}",
+                  "a variant is wanted here, not a %s", luaL_typename(L, arg));
+    return v;
+}
+
+/* ---- words ---- */
+
+bool axis_name_ok(const char *s)
+{
+    if ((!isalpha((unsigned char)*s) && *s != '_') || strlen(s) > 20)
+        return false;
+    for (; *s; s++)
+        if (!isalnum((unsigned char)*s) && *s != '_')
+            return false;
+    return true;
+}
+
+static const char *const domains[] = { "normal", "log_decay", "unit",
+    "unit_norm", "positive", "angle" };
+enum { NDOMAINS = sizeof domains / sizeof *domains };
+
+static const char *const fields[] = { "name", "axes", "input", "state",
+    "step", "mask", "mode" };
+enum { NFIELDS = sizeof fields / sizeof *fields };
+
+/* What calls use themselves. */
+static const char *const reserved[] = { "initial_state", "state", "saved",
+    "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy" };
+enum { NRESERVED = sizeof reserved / sizeof *reserved };
+
+static bool in_list(const char *word, const char *const *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(word, list[i]))
+            return true;
+    return false;
+}
+
+/* ---- the definition's fields ---- */
+
+/* "a b c", pushed. */
+static const char *join(lua_State *L, const char *const *list, int n)
+{
+    luaL_Buffer b;
+
+    luaL_buffinit(L, &b);
+    for (int i = 0; i < n; i++) {
+        luaL_addstring(&b, i ? " " : "");
+        luaL_addstring(&b, list[i]);
+    }
+    luaL_pushresult(&b);
+    return lua_tostring(L, -1);
+}
+
+const char *suggest(lua_State *L, const char *word, const char *what,
+                    const char *const *list, int n)
+{
+    const char *near = nearest_name(word, list, n);
+    const char *all = join(L, list, n);
+
+    if (near)
+        return lua_pushfstring(L, "did you mean '%s'? %s: %s", near, what,
+                               all);
+    return lua_pushfstring(L, "%s: %s", what, n ? all : "none");
+}
+
+static void check_fields(lua_State *L, int def)
+{
+    for (lua_pushnil(L); lua_next(L, def); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            lang_fail(L, "fields have names: step = function (x, s) ... end",
+                      "flin.variant: there is no field [%s]",
+                      luaL_tolstring(L, -2, NULL));
+        const char *key = lua_tostring(L, -2);
+        if (!in_list(key, fields, NFIELDS))
+            lang_fail(L, suggest(L, key, "fields", fields, NFIELDS),
+                      "flin.variant: there is no field '%s'", key);
+    }
+}
+
+/* Field `name`, of that type or absent; pushed. */
+static bool get_field(lua_State *L, int def, const char *name, int type)
+{
+    int got = lua_getfield(L, def, name);
+
+    if (got != LUA_TNIL && got != type)
+        lang_fail(L, NULL, "flin.variant: %s must be a %s, not a %s", name,
+                  lua_typename(L, type), luaL_typename(L, -1));
+    return got != LUA_TNIL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The table's keys in order; in the arena of userdata, which is pushed. */
+static const char **sorted_keys(lua_State *L, int table, const char *what,
+                                int *n)
+{
+    *n = 0;
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        ++*n;
+        if (lua_type(L, -2) != LUA_TSTRING)
+            lang_fail(L, "{ q = \"t k\", ... }: names, each with its axes",
+                      "flin.variant: %s: [%s] is not a name", what,
+                      luaL_tolstring(L, -2, NULL));
+    }
+    const char **key = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *key, 0);
+    int i = 0;
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
+        key[i++] = lua_tostring(L, -2);
+    qsort(key, (size_t)*n, sizeof *key, by_name);
+    return key;
+}
+
+/* q, k, v to the front. */
+static void usual_first(const char **key, int n)
+{
+    static const char *const usual[] = { "v", "k", "q" };
+
+    for (int u = 0; u < 3; u++)
+        for (int i = 0; i < n; i++)
+            if (!strcmp(key[i], usual[u])) {
+                const char *k = key[i];
+                memmove(key + 1, key, (size_t)i * sizeof *key);
+                key[0] = k;
+            }
+}
+
+/* ---- declarations ---- */
+
+typedef struct Declare {
+    Graph *g;
+    const char *name, *axes;
+    int (*declare)(Graph *g, const char *name, const char *axes);
+} Declare;
+
+static void run_declare(Ctx *c, void *ud)
+{
+    Declare *d = ud;
+
+    (void)c;
+    d->declare(d->g, d->name, d->axes);
+}
+
+static void check_domain(lua_State *L, const char *name, const char *axes)
+{
+    const char *colon = strchr(axes, ':');
+    char word[32], more[2];
+
+    if (!colon)
+        return;
+    int n = sscanf(colon + 1, " %31s %1s", word, more);
+    if (n < 1)
+        lang_fail(L, join(L, domains, NDOMAINS), "flin.variant: input '%s': "
+                  "no domain after ':'", name);
+    if (n > 1 || !in_list(word, domains, NDOMAINS))
+        lang_fail(L, suggest(L, word, "domains", domains, NDOMAINS),
+                  "flin.variant: input '%s': there is no domain '%s'", name,
+                  n > 1 ? colon + 1 + strspn(colon + 1, " ") : word);
+}
+
+static void check_name(lua_State *L, const char *what, const char *name)
+{
+    if (!axis_name_ok(name))
+        lang_fail(L, "a letter, then letters, digits and _: 20 at most",
+                  "flin.variant: %s '%s' is not a usable name", what, name);
+    if (*what == 'i' && in_list(name, reserved, NRESERVED))
+        lang_fail(L, join(L, reserved, NRESERVED), "flin.variant: input '%s':"
+                  " that name is for what calls take themselves", name);
+    if (*what == 's' && !strncmp(name, "prev_", 5))
+        lang_fail(L, "flin.prev(x.NAME) makes the state prev_NAME",
+                  "flin.variant: state '%s': names with prev_ are for "
+                  "flin.prev", name);
+}
+
+/* The declarations of table `field`, in order. */
+static void declare(lua_State *L, Graph *g, int def, const char *field)
+{
+    bool input = *field == 'i';
+    Declare d = { g, NULL, NULL, input ? graph_input : graph_state };
+    int n, top = lua_gettop(L);
+
+    if (!get_field(L, def, field, LUA_TTABLE)) {
+        lua_settop(L, top);
+        return;
+    }
+    int table = lua_gettop(L);
+    const char **key = sorted_keys(L, table, field, &n);
+    if (input)
+        usual_first(key, n);
+    for (int i = 0; i < n; i++) {
+        d.name = key[i];
+        check_name(L, field, d.name);
+        if (lua_getfield(L, table, d.name) != LUA_TSTRING)
+            lang_fail(L, "\"t k\": names of axes; \"\" for a scalar of the "
+                      "head", "flin.variant: %s '%s': its axes must be a "
+                      "string, not a %s", field, d.name, luaL_typename(L, -1));
+        d.axes = lua_tostring(L, -1);
+        if (input)
+            check_domain(L, d.name, d.axes);
+        else if (strchr(d.axes, ':'))
+            lang_fail(L, "a state starts from what the call gives, or 0",
+                      "flin.variant: state '%s' has no domain", d.name);
+        protect(L, g->ctx, run_declare, &d);
+        int rank = input ? g->in[g->nin - 1].rank + 3
+                         : g->st[g->nst - 1].rank + 2;
+        if (rank > TENSOR_RANK)
+            lang_fail(L, NULL, "flin.variant: %s '%s': a tensor has at most "
+                      "%d dimensions, and this one needs %d", field, d.name,
+                      TENSOR_RANK, rank);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, top);
+}
+
+static int declare_axis(Graph *g, const char *name, const char *axes)
+{
+    (void)axes;
+    return graph_axis(g, name);
+}
+
+static void declare_axes(lua_State *L, Graph *g, int def)
+{
+    Declare d = { g, NULL, NULL, declare_axis };
+    int n, top = lua_gettop(L), whole;
+
+    if (get_field(L, def, "axes", LUA_TTABLE)) {
+        int table = lua_gettop(L);
+        const char **key = sorted_keys(L, table, "axes", &n);
+        for (int i = 0; i < n; i++) {
+            d.name = key[i];
+            check_name(L, "axis", d.name);
+            lua_getfield(L, table, d.name);
+            lua_Integer size = lua_tointegerx(L, -1, &whole);
+            if (!strcmp(d.name, "t"))
+                lang_fail(L, NULL, "flin.variant: axes: t is the tokens' axis"
+                          ": calls say how many there are");
+            if (!whole || size < 1 || size > AXIS_MAX)
+                lang_fail(L, NULL, "flin.variant: axes: %s = %s: a size is a "
+                          "whole number from 1 to %d", d.name,
+                          luaL_tolstring(L, -1, NULL), AXIS_MAX);
+            protect(L, g->ctx, run_declare, &d);
+            g->axis[graph_find_axis(g, d.name)].size = (int32_t)size;
+            lua_pop(L, 1);
+        }
+    }
+    lua_settop(L, top);
+}
+
+/* ---- running the step ---- */
+
+static int declared_names(const Graph *g, bool input, const char **list)
+{
+    int n = input ? g->nin : g->nst;
+
+    for (int i = 0; i < n; i++)
+        list[i] = input ? g->in[i].name : g->st[i].name;
+    return n;
+}
+
+/* x.NAME that is not declared. Upvalues: the tracer, "input" or "state", the
+ * parameter's name. */
+static int unknown_name(lua_State *L)
+{
+    Tracer *t = lua_touserdata(L, lua_upvalueindex(1));
+    const char *what = lua_tostring(L, lua_upvalueindex(2));
+    const char *table = lua_tostring(L, lua_upvalueindex(3));
+    const char *key = luaL_tolstring(L, 2, NULL);
+    const char *list[MAX_INPUTS], *all;
+
+    if (t->closed)
+        lang_fail(L, NULL, "%s.%s: the step has been traced already", table,
+                  key);
+    int n = declared_names(t->g, *what == 'i', list);
+    all = suggest(L, key, *what == 'i' ? "inputs" : "states", list, n);
+    lang_fail(L, all, "%s.%s: there is no %s '%s'", table, key, what, key);
+}
+
+static int read_only(lua_State *L)
+{
+    lang_fail(L, "use a local variable; the step returns the new states",
+              "%s.%s cannot be assigned",
+              lua_tostring(L, lua_upvalueindex(3)),
+              luaL_tolstring(L, 2, NULL));
+}
+
+/* Pushes the table x or s of values; the tracer is at `owner`. */
+static void push_arguments(lua_State *L, int owner, Tracer *t, bool input,
+                           const char *name)
+{
+    static const char *const event[] = { "__index", "__newindex" };
+    Graph *g = t->g;
+
+    lua_newtable(L);
+    for (int i = 0; i < (input ? g->nin : g->nst); i++) {
+        value_push(L, owner, t, input ? g->in[i].node : g->st[i].node);
+        lua_setfield(L, -2, input ? g->in[i].name : g->st[i].name);
+    }
+    lua_newtable(L);
+    for (int i = 0; i < 2; i++) {
+        lua_pushvalue(L, owner);
+        lua_pushstring(L, input ? "input" : "state");
+        lua_pushstring(L, name);
+        lua_pushcclosure(L, i ? read_only : unknown_name, 3);
+        lua_setfield(L, -2, event[i]);
+    }
+    lua_setmetatable(L, -2);
+}
+
+/* The name of the function's parameter n; pushed. */
+static const char *parameter(lua_State *L, int f, int n, const char *usual)
+{
+    lua_pushvalue(L, f);
+    const char *name = lua_getlocal(L, NULL, n);
+
+    return lua_pushstring(L, name ? name : usual);
+}
+
+/* Errors while the step runs are about its file. */
+static void enter_file(lua_State *L, Ctx *c, int f)
+{
+    lua_Debug ar;
+
+    lua_pushvalue(L, f);
+    lua_getinfo(L, ">S", &ar);
+    bool named = *ar.source == '@' || *ar.source == '=';
+    if (strcmp(ar.what, "C"))
+        c->file = ctx_string(c, named ? ar.source + 1 : ar.short_src);
+}
+
+static const char step_help[] = "end it with: return { S = S }, y";
+
+/* New state i is the field of the table at `states`. */
+static void take_state(lua_State *L, Tracer *t, int states, int i)
+{
+    State *st = &t->g->st[i];
+
+    if (lua_getfield(L, states, st->name) == LUA_TNIL)
+        lang_fail(L, step_help, "step: it does not return the new state '%s'",
+                  st->name);
+    if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
+        lang_fail(L, NULL, "step: the new state '%s' is a %s, not a value",
+                  st->name, luaL_typename(L, -1));
+    Ref r = value_arg(L, t, lua_gettop(L));
+    AxisSet got = t->g->n[r].axes;
+    if (got != st->axes)
+        lang_fail(L, NULL, "step: state '%s' is declared with axes %s, but the"
+                  " new one has %s%s", st->name, value_axes(L, t, st->axes),
+                  got ? "axes " : "", value_axes(L, t, got));
+    st->next = r;
+    lua_pop(L, 1);
+}
+
+static void take_states(lua_State *L, Tracer *t, int states, int declared)
+{
+    const char *list[MAX_STATES];
+
+    for (lua_pushnil(L); lua_next(L, states); lua_pop(L, 1)) {
+        const char *key = luaL_tolstring(L, -2, NULL);
+        declared_names(t->g, false, list);
+        if (!in_list(key, list, declared))
+            lang_fail(L, suggest(L, key, "states", list, declared), "step: it "
+                      "returns state '%s', which is not declared", key);
+        lua_pop(L, 1);
+    }
+    for (int i = 0; i < declared; i++)
+        take_state(L, t, states, i);
+}
+
+static void make_output(Build *b)
+{
+    graph_output(b->g, "y", b->a[0]);
+}
+
+static void check_results(lua_State *L, int n)
+{
+    if (n == 0)
+        lang_fail(L, step_help, "step: it returns nothing");
+    if (value_test(L, -n))
+        lang_fail(L, "the states come first: return { S = S }, y",
+                  "step: its first result is a value, not the table of the "
+                  "new states");
+    if (!lua_istable(L, -n))
+        lang_fail(L, step_help, "step: its first result is a %s, not the "
+                  "table of the new states", luaL_typename(L, -n));
+    if (n == 1)
+        lang_fail(L, step_help, "step: it returns the new states but no y");
+    if (n > 2)
+        lang_fail(L, step_help, "step: it returns %d results; there is one y",
+                  n - 1);
+    if (!value_test(L, -1))
+        lang_fail(L, step_help, "step: y is a %s, not a value",
+                  luaL_typename(L, -1));
+}
+
+/* Runs the function at `f` once, with symbolic x and s. */
+static void trace_step(lua_State *L, int f, int owner, Tracer *t)
+{
+    int top = lua_gettop(L), declared = t->g->nst;
+
+    enter_file(L, t->ctx, f);
+    const char *x = parameter(L, f, 1, "x"), *s = parameter(L, f, 2, "s");
+    int call = lua_gettop(L);
+    lua_pushvalue(L, f);
+    push_arguments(L, owner, t, true, x);
+    push_arguments(L, owner, t, false, s);
+    lua_call(L, 2, LUA_MULTRET);
+    int n = lua_gettop(L) - call;
+    check_results(L, n);
+    int states = lua_gettop(L) - 1;
+    take_states(L, t, states, declared);
+    Build b = { .a = { value_arg(L, t, states + 1) }, .make = make_output };
+    build(L, t, &b);
+    lua_settop(L, top);
+}
+
+/* ---- flin.variant ---- */
+
+typedef struct NewGraph { const char *name, *file; Graph *g; } NewGraph;
+
+static void new_graph(Ctx *c, void *ud)
+{
+    NewGraph *n = ud;
+
+    c->file = ctx_string(c, n->file);
+    n->g = graph_new(c, n->name, 0);
+}
+
+/* Pushes an empty variant with its context and graph. */
+static Variant *push_variant(lua_State *L, const char *name)
+{
+    Variant *v = lua_newuserdatauv(L, sizeof *v, 0);
+
+    memset(v, 0, sizeof *v);
+    luaL_setmetatable(L, VARIANT_META);
+    v->ctx = ctx_new();
+    if (!v->ctx)
+        lang_fail(L, NULL, "out of memory");
+    sandbox_watch(L, v->ctx);
+    NewGraph n = { name, current_file(L), NULL };
+    protect(L, v->ctx, new_graph, &n);
+    lua_pop(L, 1);
+    v->step = n.g;
+    v->step->line = current_line(L);
+    return v;
+}
+
+/* The tracer keeps the variant at `variant` alive, and values the tracer. */
+static Tracer *push_tracer(lua_State *L, int variant, Variant *v)
+{
+    Tracer *t = lua_newuserdatauv(L, sizeof *t, 1);
+
+    *t = (Tracer){ .ctx = v->ctx, .g = v->step };
+    lua_pushvalue(L, variant);
+    lua_setiuservalue(L, -2, 1);
+    return t;
+}
+
+static void check_rank_of_y(lua_State *L, const Graph *g)
+{
+    if (g->out[0].rank > TENSOR_RANK - 3)
+        lang_fail(L, NULL, "step: y has %d axes; with batch, tokens and heads"
+                  " that is more than a tensor's %d", g->out[0].rank,
+                  TENSOR_RANK);
+}
+
+static int flin_variant(lua_State *L)
+{
+    if (!lua_istable(L, 1))
+        lang_fail(L, "flin.variant { name = , input = , state = , step = }",
+                  "flin.variant: a table is wanted, not a %s",
+                  luaL_typename(L, 1));
+    lua_settop(L, 1);
+    check_fields(L, 1);
+    const char *name = get_field(L, 1, "name", LUA_TSTRING)
+        ? lua_tostring(L, -1) : "variant";
+    bool step = get_field(L, 1, "step", LUA_TFUNCTION);
+    int f = lua_gettop(L);
+    bool mask = get_field(L, 1, "mask", LUA_TFUNCTION);
+    if (step == mask)
+        lang_fail(L, "step = function (x, s) ... end, or mask = function "
+                  "(i, j, p) ... end", step ? "flin.variant: a step and a "
+                  "mask: only one can say what is computed" :
+                  "flin.variant: a step (or a mask) is missing");
+    Variant *v = push_variant(L, name);
+    int at = lua_gettop(L);
+    Tracer *t = push_tracer(L, at, v);
+    int owner = lua_gettop(L);
+    declare_axes(L, v->step, 1);
+    if (mask) {
+        mask_trace(L, 1, owner, t);
+    } else {
+        declare(L, v->step, 1, "input");
+        declare(L, v->step, 1, "state");
+        trace_step(L, f, owner, t);
+    }
+    t->closed = true;
+    check_rank_of_y(L, v->step);
+    lua_pushvalue(L, at);
+    return 1;
+}
+
+static int variant_gc(lua_State *L)
+{
+    Variant *v = luaL_checkudata(L, 1, VARIANT_META);
+
+    plans_release(v);
+    ctx_free(v->ctx);
+    v->ctx = NULL;
+    v->step = NULL;
+    return 0;
+}
+
+void variant_open(lua_State *L)
+{
+    luaL_newmetatable(L, VARIANT_META);
+    lua_pushcfunction(L, variant_gc);
+    lua_setfield(L, -2, "__gc");
+    describe_open(L);
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+    lua_pushcfunction(L, flin_variant);
+    lua_setfield(L, -2, "variant");
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "flin.table");
+}

@@ -46,12 +46,19 @@ typedef struct Isa {
     void (*row_dot)(int rows, int len, float *y, ptrdiff_t ys, const float *a,
                     ptrdiff_t as, const float *b, ptrdiff_t bs);
     float (*row_sum)(int len, const float *a);
+    void (*add_to)(int len, float *y, const float *a);
     void (*mul_add)(int len, float *y, const float *a, const float *b);
     /* y = exp(a - b[x]) */
     void (*exp_from)(int len, float *y, float a, const float *b);
     /* y = x * exp(a - b) */
     void (*mul_exp)(int len, float *y, const float *x, const float *a,
                     const float *b);
+    /* Down the rows, `st` apart: s += a; y = s, or what s was before. */
+    void (*cumsum)(int rows, int len, ptrdiff_t st, bool exclusive, double *s,
+                   float *y, const float *a);
+    /* y = s = a * s + b */
+    void (*scan)(int rows, int len, ptrdiff_t st, double *s, float *y,
+                 const float *a, const float *b);
     /* lo = min(lo, a), hi = max(hi, a) */
     void (*min_max)(int len, float *lo, float *hi, const float *a);
     void (*load[NDTYPES])(float *dst, const void *src, int64_t n);

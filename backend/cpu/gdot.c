@@ -1,0 +1,285 @@
+/* gdot.c -- the decayed contraction, without an exponent above zero.
+ *
+ * exp(c_i - d_j) does not factor in range over a whole chunk. A segment of
+ * tokens whose gates lie close together does, about the middle of them. Any
+ * other is halved: between its halves, the last token of the first one is an
+ * anchor, c_i - anchor <= 0 and anchor - d_j <= 0; each half is a segment. At
+ * a single token the anchor is its own d.
+ */
+#include "tile.h"
+
+#include <string.h>
+
+/* Gates this far apart factor with an error in the exponent of 1e-6. */
+#define CLOSE 40.0f
+
+typedef struct Gdot {
+    const Work *w;
+    const Instr *in;
+    const Isa *isa;
+    const float *first, *other, *c, *d;
+    float *y;
+    int rr, cr, dims, ld;       /* rows, columns a token; score row stride */
+    float *anchor, *lo, *hi, *p, *s, *sum, *scores, *pack;
+} Gdot;
+
+int64_t gdot_scratch(const Instr *in, int chunk)
+{
+    int64_t rows = (int64_t)chunk * in->row_rank;
+    int64_t cols = (int64_t)chunk * in->col_rank;
+
+    if (in->kind == GDOT_ANY)
+        return 0;
+    return (3 + 2 * (rows + cols)) * in->cols + rows * cols + 8 * TILE_SLACK +
+           (int64_t)gemm_scratch(in->cols, (int)cols);
+}
+
+static float *take(float **at, int64_t n)
+{
+    float *p = *at;
+
+    *at += (n + 15) / 16 * 16;
+    return p;
+}
+
+static void carve(Gdot *g)
+{
+    float *at = g->w->scratch;
+    int chunk = g->w->p->chunk, rows = chunk * g->rr, cols = chunk * g->cr;
+
+    g->anchor = take(&at, g->dims);
+    g->lo = take(&at, g->dims);
+    g->hi = take(&at, g->dims);
+    g->p = take(&at, (int64_t)rows * g->dims);
+    g->s = take(&at, (int64_t)cols * g->dims);
+    g->sum = take(&at, (int64_t)(rows > cols ? rows : cols) * g->dims);
+    g->scores = take(&at, (int64_t)rows * cols);
+    g->pack = at;
+}
+
+/* A range of tokens: [i, i + ni) as rows, [j, j + nj) as columns. */
+typedef struct Part { int i, ni, j, nj; bool diagonal; } Part;
+
+/* y = x e^(a - anchor), or x e^(anchor - a) for sign < 0, for n rows. */
+static void scale_rows(const Gdot *g, float *y, const float *x,
+                       const float *a, int n, int sign)
+{
+    for (int r = 0; r < n; r++) {
+        const float *gate = a + (ptrdiff_t)r * g->dims;
+        ptrdiff_t at = (ptrdiff_t)r * g->dims;
+        g->isa->mul_exp(g->dims, y + at, x + at,
+                        sign > 0 ? gate : g->anchor,
+                        sign > 0 ? g->anchor : gate);
+    }
+}
+
+static Gemm product(const Gdot *g, const Part *q)
+{
+    return (Gemm){ .row_rank = g->rr, .col_rank = g->cr, .pack = g->pack,
+                   .m = q->ni * g->rr, .n = g->dims, .k = q->nj * g->cr,
+                   .c = g->sum, .crs = g->dims, .acs = 1, .bcs = 1,
+                   .ars = g->ld, .brs = g->dims };
+}
+
+static void part_keys(const Gdot *g, const Part *q)
+{
+    ptrdiff_t row = (ptrdiff_t)q->i * g->rr, col = (ptrdiff_t)q->j * g->cr;
+    Gemm m = product(g, q);
+
+    scale_rows(g, g->p, g->first + row * g->dims, g->c + row * g->dims, m.m,
+               1);
+    scale_rows(g, g->s, g->other + col * g->dims, g->d + col * g->dims, m.k,
+               -1);
+    m.a = g->p;
+    m.ars = g->dims;
+    m.b = g->s;
+    m.brs = 1;
+    m.bcs = g->dims;
+    m.n = m.k;
+    m.k = g->dims;
+    m.c = g->y + row * g->ld + col;
+    m.crs = g->ld;
+    m.tri = q->diagonal ? LOWER_C : TRI_NONE;
+    g->isa->gemm(&m);
+}
+
+/* The scores of a part; those of a diagonal one with zeros where the mask
+ * is. */
+static const float *part_scores(const Gdot *g, const Part *q)
+{
+    const float *from = g->first + (ptrdiff_t)q->i * g->rr * g->ld +
+                        (ptrdiff_t)q->j * g->cr;
+    bool strict = g->in->flags & STRICT;
+
+    if (!q->diagonal)
+        return from;
+    for (int r = 0; r < q->ni * g->rr; r++) {
+        float *to = g->scores + (ptrdiff_t)r * g->ld;
+        size_t some = (size_t)((r / g->rr + !strict) * g->cr);
+        memcpy(to, from + (ptrdiff_t)r * g->ld, some * sizeof *to);
+        memset(to + some, 0,
+               ((size_t)(q->nj * g->cr) - some) * sizeof *to);
+    }
+    return g->scores;
+}
+
+/* y += sum * e^..., for n rows. */
+static void add_scaled(const Gdot *g, float *y, const float *a, int n,
+                       int sign)
+{
+    scale_rows(g, g->p, g->sum, a, n, sign);
+    g->isa->add_to(n * g->dims, y, g->p);
+}
+
+static void part_cols(const Gdot *g, const Part *q)
+{
+    ptrdiff_t row = (ptrdiff_t)q->i * g->rr * g->dims;
+    ptrdiff_t col = (ptrdiff_t)q->j * g->cr * g->dims;
+    Gemm m = product(g, q);
+
+    scale_rows(g, g->s, g->other + col, g->d + col, m.k, -1);
+    m.a = part_scores(g, q);
+    m.b = g->s;
+    m.tri = q->diagonal ? LOWER_A : TRI_NONE;
+    g->isa->gemm(&m);
+    add_scaled(g, g->y + row, g->c + row, m.m, 1);
+}
+
+static void part_rows(const Gdot *g, const Part *q)
+{
+    ptrdiff_t row = (ptrdiff_t)q->i * g->rr * g->dims;
+    ptrdiff_t col = (ptrdiff_t)q->j * g->cr * g->dims;
+    Gemm m = product(g, q);
+
+    m.m = q->nj * g->cr;
+    m.k = q->ni * g->rr;
+    scale_rows(g, g->p, g->other + row, g->c + row, m.k, 1);
+    m.a = part_scores(g, q);
+    m.ars = 1;
+    m.acs = g->ld;
+    m.b = g->p;
+    m.row_rank = g->cr;
+    m.col_rank = g->rr;
+    m.tri = q->diagonal ? UPPER_A : TRI_NONE;
+    g->isa->gemm(&m);
+    scale_rows(g, g->s, g->sum, g->d + col, m.m, -1);
+    g->isa->add_to(m.m * g->dims, g->y + col, g->s);
+}
+
+static void run_part(const Gdot *g, const Part *q)
+{
+    switch ((enum GdotKind)g->in->kind) {
+    case GDOT_KEYS: part_keys(g, q); break;
+    case GDOT_COLS: part_cols(g, q); break;
+    case GDOT_ROWS: part_rows(g, q); break;
+    case GDOT_ANY: break;
+    }
+}
+
+/* Whether the gates of tokens [from, to) lie close; the anchor is then their
+ * middle. */
+static bool close_gates(const Gdot *g, int from, int to)
+{
+    bool close = true;
+
+    memcpy(g->lo, g->d + (ptrdiff_t)from * g->cr * g->dims,
+           (size_t)g->dims * sizeof *g->lo);
+    memcpy(g->hi, g->lo, (size_t)g->dims * sizeof *g->hi);
+    for (int r = from * g->rr; r < to * g->rr; r++)
+        g->isa->min_max(g->dims, g->lo, g->hi,
+                        g->c + (ptrdiff_t)r * g->dims);
+    for (int r = from * g->cr; r < to * g->cr; r++)
+        g->isa->min_max(g->dims, g->lo, g->hi,
+                        g->d + (ptrdiff_t)r * g->dims);
+    for (int k = 0; k < g->dims; k++) {
+        close &= g->hi[k] - g->lo[k] < CLOSE;
+        g->anchor[k] = 0.5f * (g->hi[k] + g->lo[k]);
+    }
+    return close;
+}
+
+static void anchor_at(const Gdot *g, int token)
+{
+    memcpy(g->anchor, g->d + ((ptrdiff_t)(token + 1) * g->cr - 1) * g->dims,
+           (size_t)g->dims * sizeof *g->anchor);
+}
+
+static void segment(const Gdot *g, int from, int to)
+{
+    int len = to - from, mid = from + len / 2;
+    bool close = close_gates(g, from, to);
+
+    if (len == 1 && g->in->flags & STRICT)
+        return;
+    if (close || len == 1) {
+        if (!close)
+            anchor_at(g, from);
+        run_part(g, &(Part){ from, len, from, len, true });
+        return;
+    }
+    if (len > 16)
+        mid = from + (len / 2 + 15) / 16 * 16;
+    anchor_at(g, mid - 1);
+    run_part(g, &(Part){ mid, to - mid, from, mid - from, false });
+    segment(g, from, mid);
+    segment(g, mid, to);
+}
+
+/* Pair by pair of tokens, whatever the axes. */
+static void any_axes(const Work *w, const Instr *in)
+{
+    const float *x[4];
+    float *y = w->tile[in->y];
+
+    for (int p = 0; p < 4; p++)
+        x[p] = w->tile[in->x[p]];
+    for (int i = 0; i < w->n; i++)
+        for (int j = 0; j <= i - !!(in->flags & STRICT); j++) {
+            Turn t = turn_first(&in->loop, 0, w->n);
+            int64_t off[5];
+            for (int p = 0; p < 5; p++)
+                off[p] = (int64_t)i * in->m.st[p] + (int64_t)j * in->n.st[p];
+            do {
+                float e;
+                w->p->isa->exp_from(1, &e, x[2][off[3] + t.off[3]],
+                                    &x[3][off[4] + t.off[4]]);
+                y[off[0] + t.off[0]] += e * x[0][off[1] + t.off[1]] *
+                                        x[1][off[2] + t.off[2]];
+            } while (turn_next(&t));
+        }
+}
+
+/* Zeros above the diagonal, of which STRICT says whether it is one too. */
+static void mask_scores(const Gdot *g)
+{
+    bool strict = g->in->flags & STRICT;
+    size_t all = (size_t)(g->w->n * g->cr);
+    float *y = g->y;
+
+    for (int i = 0; i < g->w->n; i++)
+        for (int r = 0; r < g->rr; r++, y += g->ld) {
+            size_t some = (size_t)((i + !strict) * g->cr);
+            memset(y + some, 0, (all - some) * sizeof *y);
+        }
+}
+
+void run_gdot(const Work *w, const Instr *in)
+{
+    bool swap = in->flags & TRANS;
+    Gdot g = { .w = w, .in = in, .isa = w->p->isa, .y = w->tile[in->y],
+               .first = w->tile[in->x[swap]], .other = w->tile[in->x[!swap]],
+               .c = w->tile[in->x[2]], .d = w->tile[in->x[3]],
+               .rr = in->row_rank, .cr = in->col_rank, .dims = in->cols };
+
+    if (in->kind != GDOT_KEYS)
+        memset(g.y, 0, (size_t)dim_count(&in->all, w->n) * sizeof *g.y);
+    if (in->kind == GDOT_ANY) {
+        any_axes(w, in);
+        return;
+    }
+    g.ld = w->p->chunk * g.cr;
+    carve(&g);
+    segment(&g, 0, w->n);
+    if (in->kind == GDOT_KEYS)
+        mask_scores(&g);
+}

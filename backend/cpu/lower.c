@@ -1,0 +1,562 @@
+/* lower.c -- from a node to an instruction: loops with their strides, and
+ * which routine does the work.
+ */
+#include "tile.h"
+
+#include <assert.h>
+
+/* The axes of an instruction: how long, and their strides in each tile. */
+typedef struct Axes {
+    int32_t ext[NAXES], st[5][NAXES];
+} Axes;
+
+static int lowest(AxisSet s)
+{
+    return __builtin_ctz(s);
+}
+
+static int highest(AxisSet s)
+{
+    return 31 - __builtin_clz(s);
+}
+
+static bool is_token(int ax)
+{
+    return ax == AX_I || ax == AX_J;
+}
+
+static AxisSet axes_of(const Lower *l, Ref r)
+{
+    return l->g->n[r].axes;
+}
+
+static int32_t extent(const Lower *l, Ref r, int ax)
+{
+    return is_token(ax) ? l->chunk : l->ext[r][ax];
+}
+
+/* Strides in canonical order; returns the floats in all. */
+static int32_t strides(const Lower *l, Ref r, int32_t st[NAXES])
+{
+    int32_t step = 1;
+
+    for (AxisSet s = axes_of(l, r); s; s &= ~AXIS(highest(s))) {
+        st[highest(s)] = step;
+        step *= extent(l, r, highest(s));
+    }
+    return step;
+}
+
+int32_t tile_floats(const Lower *l, Ref r)
+{
+    int32_t st[NAXES];
+
+    return strides(l, r, st);
+}
+
+static void add_tile(Axes *a, const Lower *l, int p, Ref r)
+{
+    strides(l, r, a->st[p]);
+    for (AxisSet s = axes_of(l, r); s; s &= s - 1)
+        a->ext[lowest(s)] = extent(l, r, lowest(s));
+}
+
+static void rename_axis(Axes *a, int p, int from, int to)
+{
+    if (from == to)
+        return;
+    a->st[p][to] = a->st[p][from];
+    a->st[p][from] = 0;
+}
+
+/* ---- loops ---- */
+
+static Dim axis_dim(const Axes *a, int ax)
+{
+    Dim d = { .size = is_token(ax) ? 1 : a->ext[ax], .tokens = is_token(ax) };
+
+    for (int p = 0; p < 5; p++)
+        d.st[p] = a->st[p][ax];
+    return d;
+}
+
+/* Whether the outer loop continues where a round of the inner one ends. */
+static bool follows(const Dim *outer, const Dim *inner)
+{
+    if (inner->tokens)
+        return false;
+    for (int p = 0; p < 5; p++)
+        if (outer->st[p] != inner->st[p] * inner->size)
+            return false;
+    return true;
+}
+
+static void loop_add(Loop *l, Dim d)
+{
+    Dim *last = l->n ? &l->d[l->n - 1] : NULL;
+
+    if (d.size == 1 && !d.tokens)
+        return;
+    if (last && follows(last, &d)) {
+        last->size *= d.size;
+        for (int p = 0; p < 5; p++)
+            last->st[p] = d.st[p];
+        return;
+    }
+    assert(l->n < MAX_DIMS);
+    l->d[l->n++] = d;
+}
+
+static Loop loop_over(const Axes *a, AxisSet s)
+{
+    Loop l = { 0 };
+
+    for (; s; s &= s - 1)
+        loop_add(&l, axis_dim(a, lowest(s)));
+    return l;
+}
+
+/* Takes the last loop off; one turn if there is none. */
+static Dim loop_pop(Loop *l)
+{
+    return l->n ? l->d[--l->n] : (Dim){ .size = 1 };
+}
+
+static void loop_join(Loop *l, const Loop *more)
+{
+    for (int i = 0; i < more->n; i++)
+        loop_add(l, more->d[i]);
+}
+
+static int32_t product(const Lower *l, Ref r, AxisSet s)
+{
+    int32_t n = 1;
+
+    for (s &= axes_of(l, r); s; s &= s - 1)
+        n *= extent(l, r, lowest(s));
+    return n;
+}
+
+static Dim leading(const Lower *l, Ref r)
+{
+    AxisSet s = axes_of(l, r);
+    int32_t n = tile_floats(l, r);
+
+    if (s & AXIS(AX_I))
+        return (Dim){ .size = n / l->chunk, .tokens = true };
+    return (Dim){ .size = n };
+}
+
+/* Rows and columns a token, and what stands behind them. */
+static void shape_scores(const Lower *l, Ref r, Instr *in)
+{
+    in->row_rank = product(l, r, ROW_AXES & ~AXIS(AX_I));
+    in->col_rank = product(l, r, COL_AXES & ~AXIS(AX_J));
+    in->cols = product(l, r, DIM_AXES);
+}
+
+/* ---- element-wise, moves, sums ---- */
+
+static void lower_elem(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    Axes a = { 0 };
+
+    in->code = I_ELEM;
+    for (int p = 0; p < op_info[n->op].arity; p++)
+        add_tile(&a, l, p + 1, n->a[p]);
+    add_tile(&a, l, 0, r);
+    in->m = n->axes ? axis_dim(&a, lowest(n->axes)) : (Dim){ .size = 1 };
+    in->loop = loop_over(&a, n->axes);
+    if ((n->axes & AXIS(AX_I)) && (n->axes & AXIS(AX_J)))
+        shape_scores(l, r, in);
+    for (int p = 0; n->op == OP_mul && p < 2; p++)
+        in->mask_upper |= l->lower[n->a[p]] && !l->lower[n->a[1 - p]] &&
+                          axes_of(l, n->a[1 - p]) & AXIS(AX_J);
+}
+
+/* The axes of operand p under the names that the result has for them. */
+static void rename_operand(const Node *n, Axes *a, int p)
+{
+    if (n->op == OP_relabel)
+        rename_axis(a, p, lowest(n->over), n->index);
+    for (int k = 0; k <= NRANKS && n->op == OP_col; k++)
+        rename_axis(a, p, k, AX_J + k);
+    for (int k = 0; k <= NRANKS && n->op == OP_row; k++)
+        rename_axis(a, p, AX_J + k, k);
+}
+
+static void lower_move(const Lower *l, Ref r, int part, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    Ref x = n->a[part];
+    Axes a = { 0 };
+
+    in->code = I_MOVE;
+    add_tile(&a, l, 1, x);
+    if (n->op == OP_select || n->op == OP_part)
+        in->from = n->index * a.st[1][lowest(n->over)];
+    if (n->op == OP_last && !(n->flags & REVERSE))
+        in->k.st[1] = a.st[1][AX_I];
+    rename_operand(n, &a, 1);
+    add_tile(&a, l, 0, r);
+    if (n->op == OP_cat) {
+        int ax = lowest(n->over);
+        a.ext[ax] = axes_of(l, x) & n->over ? extent(l, x, ax) : 1;
+        in->to = part ? (extent(l, r, ax) - a.ext[ax]) * a.st[0][ax] : 0;
+    }
+    in->loop = loop_over(&a, n->axes);
+}
+
+bool tile_alias(const Lower *l, Ref r)
+{
+    const Node *n = &l->g->n[r];
+    Axes a = { 0 };
+
+    if (n->op != OP_relabel && n->op != OP_col && n->op != OP_row)
+        return false;
+    add_tile(&a, l, 1, n->a[0]);
+    rename_operand(n, &a, 1);
+    add_tile(&a, l, 0, r);
+    for (AxisSet s = n->axes; s; s &= s - 1)
+        if (a.st[0][lowest(s)] != a.st[1][lowest(s)])
+            return false;
+    return true;
+}
+
+Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
+                   int32_t *floats)
+{
+    Instr in = { .code = I_MOVE, .wide = -1 };
+    Axes a = { 0 };
+    int32_t step = 1;
+
+    add_tile(&a, l, 1, from);
+    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
+        int ax = highest(s);
+        if (!a.ext[ax])
+            a.ext[ax] = extent(l, like, ax);
+        a.st[0][ax] = step;
+        step *= a.ext[ax];
+    }
+    in.loop = loop_over(&a, axes);
+    *floats = step;
+    return in;
+}
+
+static void lower_pairs(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    int from = lowest(n->over), to = n->op == OP_rot90 ? from : n->index;
+    Axes a = { 0 };
+
+    in->code = I_PAIRS;
+    add_tile(&a, l, 1, n->a[0]);
+    in->k = axis_dim(&a, from);
+    rename_axis(&a, 1, from, to);
+    add_tile(&a, l, 0, r);
+    in->m = axis_dim(&a, to);
+    in->loop = loop_over(&a, n->axes & ~AXIS(to));
+}
+
+static void lower_sum(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    Axes a = { 0 };
+
+    in->code = I_SUM;
+    add_tile(&a, l, 0, r);
+    add_tile(&a, l, 1, n->a[0]);
+    in->all = leading(l, r);
+    in->loop = loop_over(&a, axes_of(l, n->a[0]));
+}
+
+/* ---- contractions ---- */
+
+/* What a triangular factor spares of the matrix product. m and k: the axes
+ * that its rows and the summed ones stand for. */
+static void lower_triangle(const Lower *l, Ref a, AxisSet m, AxisSet k,
+                           Instr *in)
+{
+    if (!l->lower[a] || !in->k.tokens || !in->m.tokens)
+        return;
+    in->row_rank = in->m.size;
+    in->col_rank = in->k.size;
+    if (m & AXIS(AX_I) && k & AXIS(AX_J))
+        in->tri = LOWER_A;
+    else if (m & AXIS(AX_J) && k & AXIS(AX_I))
+        in->tri = UPPER_A;
+}
+
+static void swap_operands(Axes *a, AxisSet *m, AxisSet *n)
+{
+    AxisSet t = *m;
+
+    *m = *n;
+    *n = t;
+    for (int ax = 0; ax < NAXES; ax++) {
+        int32_t st = a->st[1][ax];
+        a->st[1][ax] = a->st[2][ax];
+        a->st[2][ax] = st;
+    }
+}
+
+/* The last axis with more than one entry. */
+static AxisSet innermost(const Axes *a, AxisSet s)
+{
+    while (s && !is_token(highest(s)) && a->ext[highest(s)] == 1)
+        s &= ~AXIS(highest(s));
+    return s ? AXIS(highest(s)) : 0;
+}
+
+/* The loops of a contraction: over axes that both operands keep, that one
+ * keeps, and the summed ones. */
+typedef struct Parts { Loop both, m, n, k; } Parts;
+
+static void join_parts(const Parts *p, Instr *in)
+{
+    in->loop = p->both;
+    loop_join(&in->loop, &p->m);
+    loop_join(&in->loop, &p->n);
+    loop_join(&in->loop, &p->k);
+}
+
+/* Along the last axis that both operands and the result have. */
+static void lower_lanes(const Parts *p, Instr *in)
+{
+    Parts q = { .m = p->m, .n = p->n, .k = p->k };
+
+    join_parts(&q, in);
+    loop_join(&in->loop, &p->both);
+    const int32_t *st = in->loop.d[in->loop.n - 1].st;
+    in->kind = st[0] == 1 && st[1] == 1 && st[2] == 1 ? DOT_LANES : DOT_ANY;
+}
+
+static void lower_rows(Parts *p, Instr *in)
+{
+    in->k = loop_pop(&p->k);
+    in->m = loop_pop(p->m.n ? &p->m : p->n.n ? &p->n : &p->both);
+    in->kind = DOT_ROWS;
+    join_parts(p, in);
+}
+
+static void lower_gemm(Parts *p, Instr *in)
+{
+    in->k = loop_pop(&p->k);
+    in->m = loop_pop(&p->m);
+    in->n = loop_pop(&p->n);
+    in->kind = DOT_GEMM;
+    in->adds = p->k.n > 0;
+    join_parts(p, in);
+}
+
+/* TRANS: the operands change places, so that the result has unit stride
+ * along the columns. */
+static void lower_dot(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    AxisSet ax = axes_of(l, n->a[0]), bx = axes_of(l, n->a[1]);
+    AxisSet rows = n->axes & ax & ~bx, cols = n->axes & bx & ~ax;
+    Axes a = { 0 };
+
+    in->code = I_DOT;
+    in->all = leading(l, r);
+    add_tile(&a, l, 0, r);
+    add_tile(&a, l, 1, n->a[0]);
+    add_tile(&a, l, 2, n->a[1]);
+    AxisSet inner = innermost(&a, n->axes);
+    if (inner & rows) {
+        swap_operands(&a, &rows, &cols);
+        in->flags = TRANS;
+    }
+    Parts p = { loop_over(&a, n->axes & ax & bx), loop_over(&a, rows),
+                loop_over(&a, cols), loop_over(&a, n->over) };
+    Dim k = p.k.n ? p.k.d[p.k.n - 1] : (Dim){ .size = 1, .st = { 0, 1, 1 } };
+    bool close = k.st[1] == 1 && k.st[2] == 1 && p.k.n <= 1
+              && (k.tokens || k.size >= 8) && (!p.m.n || !p.n.n);
+    if (close)
+        lower_rows(&p, in);
+    else if (inner & ax & bx)
+        lower_lanes(&p, in);
+    else {
+        lower_gemm(&p, in);
+        lower_triangle(l, n->a[in->flags ? 1 : 0], rows, n->over, in);
+    }
+}
+
+/* ---- along the tokens ---- */
+
+/* How to contract, and the axes that the operands need for it. swap: the
+ * operand that goes first (row keys, or scores) is the second one. */
+static int gdot_kind(const Lower *l, Ref r, AxisSet need[4], bool *swap)
+{
+    const Node *n = &l->g->n[r];
+    AxisSet out = n->axes, rows = out & ROW_AXES, cols = out & COL_AXES;
+    AxisSet dims = out & DIM_AXES;
+    int kind = GDOT_ANY;
+
+    if (!(n->over & ~DIM_AXES) && !dims) {
+        kind = GDOT_KEYS;
+        dims = n->over;
+    } else if (!(n->over & ~COL_AXES) && !cols) {
+        kind = GDOT_COLS;
+        cols = n->over;
+    } else if (!(n->over & ~ROW_AXES) && !rows) {
+        kind = GDOT_ROWS;
+        rows = n->over;
+    }
+    AxisSet first[] = { [GDOT_KEYS] = rows | dims, rows | cols, rows | cols };
+    AxisSet other[] = { [GDOT_KEYS] = cols | dims, cols | dims, rows | dims };
+    if (kind == GDOT_ANY || !(rows & AXIS(AX_I)) || !(cols & AXIS(AX_J)))
+        return GDOT_ANY;
+    *swap = axes_of(l, n->a[0]) & ~first[kind];
+    need[*swap] = first[kind];
+    need[!*swap] = other[kind];
+    need[2] = rows | dims;
+    need[3] = cols | dims;
+    for (int p = 0; p < 4; p++)
+        if (axes_of(l, n->a[p]) & ~need[p])
+            return GDOT_ANY;
+    return kind;
+}
+
+AxisSet operand_axes(const Lower *l, Ref r, int p)
+{
+    const Node *n = &l->g->n[r];
+    AxisSet own = axes_of(l, n->a[p]), out = n->axes, need[4];
+    bool swap;
+
+    switch ((enum Op)n->op) {
+    case OP_cumsum: return out;
+    case OP_scan: case OP_maxscan: return p == 2 ? out & ~AXIS(AX_I) : out;
+    case OP_delay: return p == 1 ? out & ~AXIS(AX_I) : out;
+    case OP_dmask: return out & ((p ? COL_AXES : ROW_AXES) | DIM_AXES);
+    case OP_solve: return p == 1 ? out : own;
+    case OP_gdot:
+        return gdot_kind(l, r, need, &swap) == GDOT_ANY ? own : need[p];
+    default: return own;
+    }
+}
+
+static void lower_scan(const Lower *l, Ref r, Instr *in)
+{
+    in->code = I_SCAN;
+    in->cols = tile_floats(l, r) / l->chunk;
+}
+
+static void lower_gdot(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    AxisSet need[4], used = n->over | n->axes;
+    Axes a = { 0 };
+    bool swap = false;
+
+    in->code = I_GDOT;
+    in->kind = (uint8_t)gdot_kind(l, r, need, &swap);
+    in->all = leading(l, r);
+    if (in->kind != GDOT_ANY) {
+        in->flags |= swap ? TRANS : 0;
+        in->row_rank = in->col_rank = in->cols = 1;
+        for (AxisSet s = used & ~AXIS(AX_I) & ~AXIS(AX_J); s; s &= s - 1) {
+            int ax = lowest(s);
+            int32_t ext = 0;
+            for (int p = 0; p < 4; p++)
+                if (axes_of(l, n->a[p]) & AXIS(ax))
+                    ext = extent(l, n->a[p], ax);
+            *(ax < AX_J ? &in->row_rank : ax < AX_DIM ? &in->col_rank
+                                                      : &in->cols) *= ext;
+        }
+        return;
+    }
+    add_tile(&a, l, 0, r);
+    for (int p = 0; p < 4; p++)
+        add_tile(&a, l, p + 1, n->a[p]);
+    in->m = axis_dim(&a, AX_I);
+    in->n = axis_dim(&a, AX_J);
+    in->loop = loop_over(&a, used & ~AXIS(AX_I) & ~AXIS(AX_J));
+}
+
+/* Rows are tokens and those ranks whose twins `a` has in its columns; other
+ * axes that both have are turns, and the rest are columns of b. */
+static void lower_solve(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    AxisSet ax = axes_of(l, n->a[0]);
+    AxisSet rank = (ax & COL_AXES) >> AX_J & ~AXIS(AX_I);
+    AxisSet rows = rank | AXIS(AX_I);
+    Axes a = { 0 }, t = { 0 };
+
+    in->code = I_SOLVE;
+    in->all = leading(l, r);
+    add_tile(&a, l, 1, n->a[0]);
+    add_tile(&a, l, 0, r);
+    t = a;
+    for (int k = 0; k <= NRANKS; k++)
+        rename_axis(&t, 1, AX_J + k, k);
+    Loop m = loop_over(&a, rows), k = loop_over(&t, rows);
+    Loop cols = loop_over(&a, n->axes & ~rows & ~ax);
+    if (m.n != 1 || k.n != 1)
+        fail_code(l->c, ERR_INTERNAL, "solve: rows of axes %s",
+                  axes_text(l->g, n->axes));
+    in->m = m.d[0];
+    in->k = k.d[0];
+    in->n = loop_pop(&cols);
+    in->loop = loop_over(&a, n->axes & ~rows & ax);
+    loop_join(&in->loop, &cols);
+}
+
+int64_t instr_scratch(const Lower *l, const Instr *in)
+{
+    int n = l->chunk;
+
+    if (in->code == I_DOT && in->kind == DOT_GEMM)
+        return (int64_t)gemm_scratch(dim_count(&in->k, n),
+                                     dim_count(&in->n, n));
+    if (in->code == I_GDOT)
+        return gdot_scratch(in, n);
+    if (in->code == I_SOLVE)
+        return solve_scratch(in, n);
+    return in->code == I_SCAN ? 2 * (int64_t)in->cols + 16 : 0;
+}
+
+Instr lower_node(const Lower *l, Ref r, int part)
+{
+    const Node *n = &l->g->n[r];
+    Instr in = { .op = n->op, .flags = n->flags, .num = n->num, .wide = -1,
+                 .index = n->index, .chain = 1 };
+
+    switch ((enum Op)n->op) {
+    case OP_none: case NOPS: case OP_state: break;
+    case OP_num: in.code = I_CONST; break;
+    case OP_size:
+        in.code = I_CONST;
+        in.num = l->g->axis[n->index].size;
+        break;
+    case OP_input: in.code = I_LOAD; break;
+    case OP_sum: lower_sum(l, r, &in); break;
+    case OP_dot: lower_dot(l, r, &in); break;
+    case OP_unit:
+        in.code = I_UNIT;
+        in.all = leading(l, r);
+        break;
+    case OP_select: case OP_part: case OP_cat: case OP_relabel: case OP_col:
+    case OP_row: case OP_last:
+        lower_move(l, r, part, &in);
+        break;
+    case OP_rot90: case OP_dup: case OP_pairsum: lower_pairs(l, r, &in); break;
+    case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
+        lower_scan(l, r, &in);
+        break;
+    case OP_dmask:
+        in.code = I_DMASK;
+        shape_scores(l, r, &in);
+        break;
+    case OP_gdot: lower_gdot(l, r, &in); break;
+    case OP_solve: lower_solve(l, r, &in); break;
+#define ELEM(name, arity, traits, value, ga, gb, gc) case OP_##name:
+#include "../../compiler/ops.def"
+        lower_elem(l, r, &in);
+        break;
+    }
+    return in;
+}

@@ -1,0 +1,135 @@
+/* pool.c -- threads that wait for work. A forked child finds its parent's
+ * threads gone, and starts its own. */
+#include "pool.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 256 };
+
+struct Pool {
+    pthread_mutex_t busy;               /* held by the one who runs it */
+    pthread_mutex_t lock;
+    pthread_cond_t start, end;
+    pthread_t thread[MAX_THREADS];
+    int nthreads;
+    pid_t pid;
+    unsigned turn;                      /* counts the jobs */
+    int wanted, running;
+    bool quit;
+    void (*f)(void *ud, int worker);
+    void *ud;
+};
+
+typedef struct Start { Pool *p; int worker; unsigned turn; } Start;
+
+static void *thread_main(void *arg)
+{
+    Start s = *(Start *)arg;
+    Pool *p = s.p;
+
+    free(arg);
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        while (!p->quit && p->turn == s.turn)
+            pthread_cond_wait(&p->start, &p->lock);
+        if (p->quit)
+            break;
+        s.turn = p->turn;
+        if (s.worker >= p->wanted)
+            continue;
+        pthread_mutex_unlock(&p->lock);
+        p->f(p->ud, s.worker);
+        pthread_mutex_lock(&p->lock);
+        if (--p->running == 0)
+            pthread_cond_signal(&p->end);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+Pool *pool_new(void)
+{
+    Pool *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    pthread_mutex_init(&p->busy, NULL);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->start, NULL);
+    pthread_cond_init(&p->end, NULL);
+    p->pid = getpid();
+    return p;
+}
+
+/* Threads 1 .. n - 1, as far as they can be had. */
+static void start_threads(Pool *p, int n)
+{
+    if (p->pid != getpid()) {
+        p->pid = getpid();
+        p->nthreads = 0;
+        pthread_mutex_init(&p->lock, NULL);
+        pthread_cond_init(&p->start, NULL);
+        pthread_cond_init(&p->end, NULL);
+    }
+    while (p->nthreads + 1 < n && p->nthreads < MAX_THREADS) {
+        Start *s = malloc(sizeof *s);
+        if (!s)
+            return;
+        *s = (Start){ p, p->nthreads + 1, p->turn };
+        if (pthread_create(&p->thread[p->nthreads], NULL, thread_main, s)) {
+            free(s);
+            return;
+        }
+        p->nthreads++;
+    }
+}
+
+void pool_run(Pool *p, int n, void (*f)(void *ud, int worker), void *ud)
+{
+    if (n <= 1 || pthread_mutex_trylock(&p->busy)) {
+        f(ud, 0);
+        return;
+    }
+    start_threads(p, n);
+    if (n > p->nthreads + 1)
+        n = p->nthreads + 1;
+    pthread_mutex_lock(&p->lock);
+    p->f = f;
+    p->ud = ud;
+    p->wanted = n;
+    p->running = n - 1;
+    p->turn++;
+    pthread_cond_broadcast(&p->start);
+    pthread_mutex_unlock(&p->lock);
+    f(ud, 0);
+    pthread_mutex_lock(&p->lock);
+    while (p->running)
+        pthread_cond_wait(&p->end, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->busy);
+}
+
+void pool_free(Pool *p)
+{
+    if (!p)
+        return;
+    if (p->pid == getpid()) {
+        pthread_mutex_lock(&p->lock);
+        p->quit = true;
+        pthread_cond_broadcast(&p->start);
+        pthread_mutex_unlock(&p->lock);
+        for (int i = 0; i < p->nthreads; i++)
+            pthread_join(p->thread[i], NULL);
+    }
+    free(p);
+}
+
+int pool_processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+}

@@ -1,0 +1,19 @@
+/* pool.h -- threads that wait for work. */
+#ifndef FLIN_CPU_POOL_H
+#define FLIN_CPU_POOL_H
+
+typedef struct Pool Pool;
+
+/* NULL when memory is out. No thread is started yet. */
+Pool *pool_new(void);
+void pool_free(Pool *p);
+
+/* Calls f(ud, 0) here and f(ud, 1 .. n - 1) on other threads, and returns
+ * when all have ended. Fewer calls are made if threads are not to be had, or
+ * while another thread runs this pool: f must share its work out itself. */
+void pool_run(Pool *p, int n, void (*f)(void *ud, int worker), void *ud);
+
+/* How many processors there are. */
+int pool_processors(void);
+
+#endif

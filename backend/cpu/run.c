@@ -1,0 +1,362 @@
+/* run.c -- what the instructions do, but for decayed ones and the solve. */
+#include "tile.h"
+
+#include <math.h>
+#include <string.h>
+
+static void clear(const Work *w, const Instr *in, float *y)
+{
+    memset(y, 0, (size_t)dim_count(&in->all, w->n) * sizeof *y);
+}
+
+/* ---- element-wise ---- */
+
+/* Exact zeros above the diagonal of rows [from, to) of tokens; y is the first
+ * of them. */
+static void zero_upper(const Work *w, const Instr *in, int from, int to,
+                       float *y)
+{
+    int32_t col = in->col_rank * in->cols, row = w->p->chunk * col;
+
+    for (int i = from; i < to; i++)
+        for (int r = 0; r < in->row_rank; r++, y += row)
+            memset(y + (i + 1) * col, 0,
+                   (size_t)(w->n - i - 1) * (size_t)col * sizeof *y);
+}
+
+/* Entries [from, from + rows) of the leading axis, of `all`. */
+static void run_strip(const Work *w, const Instr *in, int from, int rows,
+                      int all)
+{
+    const Loop *l = &in->loop;
+    Turn t = turn_first(l, 2, w->n);
+    ElemFn *f = w->p->isa->elem[in->op];
+    float *y = w->tile[in->y];
+    const float *x[3];
+    ptrdiff_t st[4] = { 0 };
+    int len = 1, nrows = 1, scalar = 0;
+
+    if (!(in->local & 1))
+        y += (ptrdiff_t)from * in->m.st[0];
+    for (int p = 0; p < 3; p++) {
+        x[p] = w->tile[in->x[p] < 0 ? in->x[0] : in->x[p]];
+        if (!(in->local & 2 << p))
+            x[p] += (ptrdiff_t)from * in->m.st[p + 1];
+    }
+    if (rows != all)
+        t.count[0] = rows * (l->d[0].size / in->m.size);
+    if (l->n > 0)
+        len = t.count[l->n - 1];
+    if (l->n > 1)
+        nrows = t.count[l->n - 2];
+    for (int p = 0; p < 4; p++) {
+        st[p] = l->n > 1 ? l->d[l->n - 2].st[p] : 0;
+        if (p && p <= op_info[in->op].arity && l->n
+            && l->d[l->n - 1].st[p] == 0)
+            scalar |= 1 << (p - 1);
+    }
+    do {
+        const float *q[3] = { x[0] + t.off[1], x[1] + t.off[2],
+                              x[2] + t.off[3] };
+        f(nrows, len, y + t.off[0], q, st, scalar);
+    } while (turn_next(&t));
+    if (in->mask_upper)
+        zero_upper(w, in, from, from + rows, y);
+}
+
+static void run_chain(const Work *w, const Instr *in)
+{
+    int all = dim_count(&in->m, w->n);
+    int rows = in->from ? in->from : all;
+
+    for (int at = 0; at < all; at += rows)
+        for (int c = 0; c < in->chain; c++)
+            run_strip(w, in + c, at, all - at < rows ? all - at : rows, all);
+}
+
+/* ---- moves ---- */
+
+static void run_move(const Work *w, const Instr *in)
+{
+    Turn t = turn_first(&in->loop, 1, w->n);
+    const Dim *d = in->loop.n ? &in->loop.d[in->loop.n - 1] : NULL;
+    int32_t len = d ? dim_count(d, w->n) : 1;
+    int32_t ys = d ? d->st[0] : 1, xs = d ? d->st[1] : 1;
+    float *y = w->tile[in->y] + in->to;
+    const float *x = w->tile[in->x[0]] + in->from
+                   + (ptrdiff_t)(w->n - 1) * in->k.st[1];
+
+    do {
+        float *to = y + t.off[0];
+        const float *from = x + t.off[1];
+        if (ys == 1 && xs == 1)
+            memcpy(to, from, (size_t)len * sizeof *to);
+        else
+            for (int32_t i = 0; i < len; i++)
+                to[i * ys] = from[i * xs];
+    } while (turn_next(&t));
+}
+
+static float pair_value(const Instr *in, const float *x, int32_t k)
+{
+    int32_t len = in->k.size, st = in->k.st[1], p = k / 2;
+
+    if (in->op == OP_rot90)
+        return k % 2 ? x[(k - 1) * st] : k + 1 < len ? -x[(k + 1) * st] : 0;
+    if (in->op == OP_dup)
+        return p < len ? x[p * st] : 0;
+    return (2 * k < len ? x[2 * k * st] : 0) +
+           (2 * k + 1 < len ? x[(2 * k + 1) * st] : 0);
+}
+
+static void run_pairs(const Work *w, const Instr *in)
+{
+    Turn t = turn_first(&in->loop, 0, w->n);
+
+    do {
+        float *y = w->tile[in->y] + t.off[0];
+        const float *x = w->tile[in->x[0]] + t.off[1];
+        for (int32_t k = 0; k < in->m.size; k++)
+            y[k * in->m.st[0]] = pair_value(in, x, k);
+    } while (turn_next(&t));
+}
+
+static void run_sum(const Work *w, const Instr *in)
+{
+    const Isa *isa = w->p->isa;
+    Turn t = turn_first(&in->loop, 1, w->n);
+    const Dim *d = in->loop.n ? &in->loop.d[in->loop.n - 1] : NULL;
+    int32_t len = d ? dim_count(d, w->n) : 1;
+    int32_t ys = d ? d->st[0] : 1, xs = d ? d->st[1] : 1;
+
+    clear(w, in, w->tile[in->y]);
+    do {
+        float *y = w->tile[in->y] + t.off[0];
+        const float *x = w->tile[in->x[0]] + t.off[1];
+        if (ys == 0 && xs == 1)
+            *y += isa->row_sum(len, x);
+        else if (ys == 1 && xs == 1)
+            isa->add_to(len, y, x);
+        else
+            for (int32_t i = 0; i < len; i++)
+                y[i * ys] += x[i * xs];
+    } while (turn_next(&t));
+}
+
+/* ---- contractions ---- */
+
+static void dot_gemm(const Work *w, const Instr *in, float *y, const float *a,
+                     const float *b)
+{
+    Turn t = turn_first(&in->loop, 0, w->n);
+    Gemm g = {
+        .m = dim_count(&in->m, w->n), .n = dim_count(&in->n, w->n),
+        .k = dim_count(&in->k, w->n), .ars = in->m.st[1], .acs = in->k.st[1],
+        .brs = in->k.st[2], .bcs = in->n.st[2], .crs = in->m.st[0],
+        .mode = in->into, .tri = in->tri, .row_rank = in->row_rank,
+        .col_rank = in->col_rank, .pack = w->scratch
+    };
+
+    if (in->into && in->x[2] != in->y)
+        memcpy(y, w->tile[in->x[2]],
+               (size_t)dim_count(&in->all, w->n) * sizeof *y);
+    if (in->adds && !in->into) {
+        clear(w, in, y);
+        g.mode = GEMM_ADD;
+    }
+    if (g.n == 1)
+        g.bcs = 1;
+    do {
+        g.c = y + t.off[0];
+        g.a = a + t.off[1];
+        g.b = b + t.off[2];
+        w->p->isa->gemm(&g);
+    } while (turn_next(&t));
+}
+
+static void dot_rows(const Work *w, const Instr *in, float *y, const float *a,
+                     const float *b)
+{
+    Turn t = turn_first(&in->loop, 0, w->n);
+    int rows = dim_count(&in->m, w->n), len = dim_count(&in->k, w->n);
+
+    do {
+        w->p->isa->row_dot(rows, len, y + t.off[0], in->m.st[0],
+                           a + t.off[1], in->m.st[1], b + t.off[2],
+                           in->m.st[2]);
+    } while (turn_next(&t));
+}
+
+static void dot_lanes(const Work *w, const Instr *in, float *y,
+                      const float *a, const float *b)
+{
+    Turn t = turn_first(&in->loop, 1, w->n);
+    const Dim *d = &in->loop.d[in->loop.n - 1];
+    int32_t len = dim_count(d, w->n);
+
+    clear(w, in, y);
+    do {
+        float *to = y + t.off[0];
+        const float *p = a + t.off[1], *q = b + t.off[2];
+        if (in->kind == DOT_LANES)
+            w->p->isa->mul_add(len, to, p, q);
+        else
+            for (int32_t i = 0; i < len; i++)
+                to[i * d->st[0]] += p[i * d->st[1]] * q[i * d->st[2]];
+    } while (turn_next(&t));
+}
+
+static void run_dot(const Work *w, const Instr *in)
+{
+    bool swap = in->flags & TRANS;
+    float *y = w->tile[in->y];
+    const float *a = w->tile[in->x[swap]], *b = w->tile[in->x[!swap]];
+
+    switch ((enum DotKind)in->kind) {
+    case DOT_GEMM: dot_gemm(w, in, y, a, b); break;
+    case DOT_ROWS: dot_rows(w, in, y, a, b); break;
+    case DOT_LANES: case DOT_ANY: dot_lanes(w, in, y, a, b); break;
+    }
+}
+
+/* ---- along the tokens ---- */
+
+static void run_delay(const Work *w, const Instr *in)
+{
+    size_t row = (size_t)in->cols, rest = (size_t)(w->n - 1) * row;
+    bool back = in->flags & REVERSE;
+    float *y = w->tile[in->y];
+    const float *x = w->tile[in->x[0]];
+
+    memcpy(y + (back ? rest : 0), w->tile[in->x[1]], row * sizeof *y);
+    memcpy(y + (back ? 0 : row), x + (back ? row : 0), rest * sizeof *y);
+}
+
+/* s, in place: nearest to zero of those that sin and cos cannot tell apart. */
+double wrap_angle(double s)
+{
+    const double turn = 6.283185307179586477;
+
+    return s - turn * floor(s / turn + 0.5);
+}
+
+/* One row of a maxscan, or of a sum modulo 2 pi. */
+static void scan_row(const Instr *in, double *s, float *y, const float *a,
+                     const float *b)
+{
+    for (int32_t i = 0; i < in->cols; i++) {
+        if (in->op == OP_maxscan) {
+            double up = a ? (double)a[i] + s[i] : s[i];
+            s[i] = up > (double)b[i] ? up : (double)b[i];
+            y[i] = (float)s[i];
+        } else {
+            s[i] = (a ? (double)a[i] * s[i] : s[i]) + (double)b[i];
+            y[i] = (float)(in->flags & WRAP ? wrap_angle(s[i]) : s[i]);
+        }
+    }
+}
+
+static void run_scan(const Work *w, const Instr *in)
+{
+    const Isa *isa = w->p->isa;
+    bool back = in->flags & REVERSE, sum = in->op == OP_cumsum;
+    ptrdiff_t first = back ? (w->n - 1) * (ptrdiff_t)in->cols : 0;
+    ptrdiff_t st = back ? -in->cols : in->cols;
+    double *s = in->wide >= 0 ? w->wide + w->k->wide_at[in->wide]
+                              : (double *)w->scratch;
+    float *y = w->tile[in->y] + first;
+    const float *a = in->x[0] < 0 ? NULL : w->tile[in->x[0]] + first;
+    const float *b = sum ? a : w->tile[in->x[1]] + first;
+
+    for (int32_t i = 0; i < in->cols && in->wide < 0; i++)
+        s[i] = sum ? 0 : (double)w->tile[in->x[2]][i];
+    if (sum || (in->op == OP_scan && !a && !(in->flags & WRAP)))
+        isa->cumsum(w->n, in->cols, st, in->flags & EXCLUSIVE, s, y, b);
+    else if (in->op == OP_scan && a && !(in->flags & WRAP))
+        isa->scan(w->n, in->cols, st, s, y, a, b);
+    else
+        for (int i = 0; i < w->n; i++)
+            scan_row(in, s, y + i * st, a ? a + i * st : NULL, b + i * st);
+}
+
+/* Columns are computed in whole vectors; what lies above the diagonal, where
+ * an exponent may be anything, is then overwritten. */
+static void run_dmask(const Work *w, const Instr *in)
+{
+    int32_t d = in->cols, col = in->col_rank * d, row = w->p->chunk * col;
+    const float *a = in->x[0] < 0 ? NULL : w->tile[in->x[0]];
+    const float *b = in->x[1] < 0 ? NULL : w->tile[in->x[1]];
+    float *y = w->tile[in->y];
+
+    for (int i = 0; i < w->n; i++)
+        for (int r = 0; r < in->row_rank; r++, y += row) {
+            int32_t some = (i + !(in->flags & STRICT)) * col;
+            int32_t whole = (some + 15) / 16 * 16;
+            const float *ga = a ? a + (i * in->row_rank + r) * d : NULL;
+            if (whole > row)
+                whole = row;
+            if (!a)
+                for (int32_t x = 0; x < some; x++)
+                    y[x] = 1;
+            else if (d == 1)
+                w->p->isa->exp_from(whole, y, *ga, b);
+            else
+                for (int32_t x = 0; x < some; x++)
+                    w->p->isa->exp_from(1, y + x, ga[x % d], b + x);
+            memset(y + some, 0,
+                   (size_t)(w->n * col - some) * sizeof *y);
+        }
+}
+
+/* ---- all of them ---- */
+
+static float *stored_tile(const Work *w, const Instr *in)
+{
+    return w->stored + w->p->stored_at[in->index];
+}
+
+static void run_stored(Work *w, const Instr *in)
+{
+    size_t count = (size_t)dim_count(&in->all, w->n);
+    float *kept = stored_tile(w, in);
+
+    if (in->code == I_KEEP)
+        memcpy(kept, w->tile[in->x[0]], count * sizeof *kept);
+    else
+        memcpy(w->tile[in->y], kept, count * sizeof *kept);
+    w->bytes += (int64_t)(count * sizeof *kept);
+}
+
+static void run_instr(Work *w, const Instr *in)
+{
+    switch ((enum Code)in->code) {
+    case I_CONST: *w->tile[in->y] = (float)in->num; break;
+    case I_UNIT:
+        clear(w, in, w->tile[in->y]);
+        w->tile[in->y][in->index] = 1;
+        break;
+    case I_LOAD: load_input(w, in->index, w->tile[in->y]); break;
+    case I_FETCH: case I_KEEP: run_stored(w, in); break;
+    case I_OUT: store_output(w, in->index, w->tile[in->x[0]]); break;
+    case I_ELEM: run_chain(w, in); break;
+    case I_MOVE: run_move(w, in); break;
+    case I_PAIRS: run_pairs(w, in); break;
+    case I_SUM: run_sum(w, in); break;
+    case I_DOT: run_dot(w, in); break;
+    case I_SCAN:
+        if (in->op == OP_delay)
+            run_delay(w, in);
+        else
+            run_scan(w, in);
+        break;
+    case I_DMASK: run_dmask(w, in); break;
+    case I_GDOT: run_gdot(w, in); break;
+    case I_SOLVE: run_solve(w, in); break;
+    }
+}
+
+void run_list(Work *w, const Instr *in, int n)
+{
+    for (int i = 0; i < n; i += in[i].code == I_ELEM ? in[i].chain : 1)
+        run_instr(w, &in[i]);
+}

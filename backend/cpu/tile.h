@@ -1,0 +1,200 @@
+/* tile.h -- a kernel as a list of instructions over tiles.
+ *
+ * A tile holds a value in canonical order, axes i and j at full capacity (the
+ * chunk size), so that strides are known when compiling; a chunk of n tokens
+ * uses the first n entries of i and j. Tiles are named by slots; where a slot
+ * lies may change from chunk to chunk, since a state and its next value trade
+ * places.
+ */
+#ifndef FLIN_CPU_TILE_H
+#define FLIN_CPU_TILE_H
+
+#include "cpu.h"
+#include "isa.h"
+#include "pool.h"
+
+enum { MAX_DIMS = 12, STRIP = 2048 };
+
+/* A loop: size times, or size * n times if it counts tokens. st: how far
+ * each step moves in y and the operands. */
+typedef struct Dim {
+    int32_t size;
+    bool tokens;
+    int32_t st[5];
+} Dim;
+
+typedef struct Loop { int n; Dim d[MAX_DIMS]; } Loop;
+
+static inline int32_t dim_count(const Dim *d, int n)
+{
+    return d->tokens ? d->size * n : d->size;
+}
+
+enum Code {
+    I_CONST,        /* y = num */
+    I_UNIT,         /* y = 1 at `index`, else 0 */
+    I_LOAD,         /* y = input `index` */
+    I_FETCH,        /* y = stored value of node `index` */
+    I_KEEP,         /* stored value of node `index` = x[0] */
+    I_OUT,          /* output `index` = x[0] */
+    I_ELEM,         /* y = op(x...) in strips; `chain` of them together */
+    I_MOVE,         /* y = x[0], loops over both */
+    I_PAIRS,        /* rot90, dup, pairsum */
+    I_SUM,
+    I_DOT,
+    I_SCAN,         /* cumsum, scan, maxscan, delay */
+    I_DMASK,
+    I_GDOT,
+    I_SOLVE
+};
+
+/* How I_DOT computes: a matrix product for each turn of the loop; sums of
+ * rows; products added along lanes; or element by element. */
+enum DotKind { DOT_GEMM, DOT_ROWS, DOT_LANES, DOT_ANY };
+
+/* How I_GDOT contracts: keys, columns, rows; or element by element. */
+enum GdotKind { GDOT_KEYS, GDOT_COLS, GDOT_ROWS, GDOT_ANY };
+
+typedef struct Instr {
+    uint8_t code, op, flags, kind;
+    uint8_t tri;                /* of a matrix product, see isa.h */
+    bool mask_upper;            /* zero what lies above the diagonal */
+    bool adds;                  /* I_DOT: turns add up */
+    uint8_t into;               /* I_DOT: GEMM_ADD, _SUB: on top of x[2] */
+    uint16_t chain;
+    int16_t wide;               /* I_SCAN: carried in double; -1: no */
+    uint16_t local;             /* I_ELEM: y and x that are a strip long */
+    int index;
+    int y, x[4];                /* slots; -1: absent */
+    double num;
+    Loop loop;
+    Dim m, n, k;                /* I_DOT; I_ELEM: m is the leading axis */
+    Dim all;                    /* of y, to clear it */
+    int32_t row_rank, col_rank; /* rows a token, columns a token */
+    int32_t cols;               /* elements behind a row (or a column) */
+    int32_t from, to;           /* I_PAIRS, I_MOVE: a place; a length */
+} Instr;
+
+/* A state that a kernel carries: its tile, and what it becomes. */
+typedef struct Carry {
+    int state, slot, next;
+    bool copied;                /* next is filled by `copy` */
+    Instr copy;
+    int16_t wide;               /* its place among the doubles; -1: none */
+    bool wrap;                  /* its tile is kept modulo 2 pi */
+    int32_t floats;
+} Carry;
+
+typedef struct TileKernel {
+    KernelKind kind;
+    Instr *pre, *body;          /* once a head; once a chunk */
+    int npre, nbody, cap_pre, cap_body;
+    Carry carry[MAX_STATES];
+    int ncarry;
+    uint32_t keep_states;       /* carried ones that others read */
+    int nslots, cap_slots;
+    int64_t *at;                /* slot: floats into the arena */
+    int64_t floats, scratch;    /* of the arena without, of the scratch */
+    int32_t wide_at[MAX_STATES], nwide;
+} TileKernel;
+
+/* A value kept between kernels. */
+typedef struct Stored { int32_t floats; Dim rows; } Stored;
+
+struct CpuProgram {
+    const Plan *plan;
+    const Isa *isa;
+    int chunk;                  /* tokens a tile holds */
+    const int32_t (*ext)[NAXES];        /* per node: how long its axes are */
+    TileKernel *kernel;
+    Stored *stored;             /* per node */
+    int64_t *stored_at;         /* floats into a chunk's part */
+    int64_t stored_floats;      /* a chunk and head */
+    Pool *pool;
+};
+
+/* One worker at one chunk. */
+typedef struct Work {
+    const CpuProgram *p;
+    const TileKernel *k;
+    const Call *call;
+    float **tile;               /* by slot */
+    float *scratch;
+    double *wide;
+    float *stored;              /* this chunk's part */
+    int n;                      /* tokens in hand */
+    const Seq *seq;
+    int64_t iseq, token;        /* token: the chunk's first */
+    int head;
+    int64_t bytes;
+} Work;
+
+/* lower.c: instructions from nodes, their slots left open. */
+typedef struct Lower {
+    Ctx *c;
+    const Graph *g;
+    const int32_t (*ext)[NAXES];        /* extents of each node's axes */
+    int chunk;
+    const uint8_t *lower;       /* nodes that are zero above the diagonal */
+} Lower;
+
+int32_t tile_floats(const Lower *l, Ref r);
+/* Whether r lies in memory as its operand does. */
+bool tile_alias(const Lower *l, Ref r);
+/* part: 0, and 1 for cat's second operand. */
+Instr lower_node(const Lower *l, Ref r, int part);
+/* The axes that operand p must have; those it lacks are filled in first. */
+AxisSet operand_axes(const Lower *l, Ref r, int p);
+Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
+                   int32_t *floats);
+int64_t instr_scratch(const Lower *l, const Instr *in);
+int64_t gdot_scratch(const Instr *in, int chunk);
+int64_t solve_scratch(const Instr *in, int chunk);
+
+/* run.c, gdot.c, solve.c: execution. */
+void run_list(Work *w, const Instr *in, int n);
+void run_gdot(const Work *w, const Instr *in);
+void run_solve(const Work *w, const Instr *in);
+double wrap_angle(double s);
+
+/* move.c: between tensors and tiles. */
+void load_input(Work *w, int input, float *tile);
+void store_output(Work *w, int output, const float *tile);
+void load_state(Work *w, const Carry *c, float *tile);
+void store_state(Work *w, const Carry *c, const float *tile);
+void narrow_state(const Work *w, const Carry *c, float *tile);
+
+/* Over all turns of a loop but its last `inner` dims. */
+typedef struct Turn {
+    const Loop *loop;
+    int nd;
+    int32_t at[MAX_DIMS], count[MAX_DIMS];
+    int64_t off[5];
+} Turn;
+
+static inline Turn turn_first(const Loop *l, int inner, int n)
+{
+    Turn t = { .loop = l, .nd = l->n > inner ? l->n - inner : 0 };
+
+    for (int d = 0; d < l->n; d++)
+        t.count[d] = dim_count(&l->d[d], n);
+    return t;
+}
+
+static inline bool turn_next(Turn *t)
+{
+    for (int d = t->nd - 1; d >= 0; d--) {
+        const int32_t *st = t->loop->d[d].st;
+        if (++t->at[d] < t->count[d]) {
+            for (int i = 0; i < 5; i++)
+                t->off[i] += st[i];
+            return true;
+        }
+        for (int i = 0; i < 5; i++)
+            t->off[i] -= (int64_t)st[i] * (t->at[d] - 1);
+        t->at[d] = 0;
+    }
+    return false;
+}
+
+#endif

@@ -197,7 +197,7 @@ static void read_line(PtxasInfo *info, const char *line, const char *end)
     const char *note = strstr(line, "C75");
     if (note && note < end) {
         int code = atoi(note + 1);
-        if (code >= 7510 && code <= 7517)
+        if (code >= 7510 && code <= 7519)
             info->serialised = code;
     }
 }

@@ -14,7 +14,7 @@ typedef struct Nvrtc {
 /* What ptxas says of a program: the largest of its kernels. */
 typedef struct PtxasInfo {
     int registers, stack, spill_stores, spill_loads;
-    int serialised;                     /* C7510 .. C7517: 0, or the number */
+    int serialised;                     /* C7510 .. C7519: 0, or the number */
 } PtxasInfo;
 
 typedef struct Cubin {

@@ -1,0 +1,608 @@
+/* device.cuh -- what every generated kernel stands on: Hopper's instructions
+ * as inline PTX, and the layouts that they share. Includes nothing.
+ *
+ * Shared memory is addressed by 32-bit addresses. A **tile** is 64 rows of 64
+ * two-byte elements, 8 KiB, swizzled by 128 bytes: the 16-byte piece p of row
+ * r lies at r * 128 + ((p ^ r % 8) * 16). A matrix of D columns is D / 64
+ * tiles, one behind the other.
+ *
+ * A **fragment** is a warpgroup's M64 x N accumulator: thread (warp w, lane l)
+ * holds, at x[4 n + e], row 16 w + l / 4 + 8 (e / 2), column 8 n + 2 (l % 4) +
+ * e % 2. Packed to two-byte pairs, p[i] = (x[2 i], x[2 i + 1]), the same
+ * registers are the A operand of a product, four of them a K step of 16.
+ */
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define INLINE static __device__ __forceinline__
+#define INLINE_MEMBER __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+/* ---- what the host passes ---- */
+
+struct alignas(64) TensorMap { unsigned char opaque[128]; };
+
+/* A tensor by element strides: batch (or sequence), token, head, and up to
+ * two axes of its own. Null p: absent. Head h reads the tensor's h / group. */
+struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group, pad; };
+
+/* Tokens [start, start + len) of batch entry b. */
+struct Sequence { int b, pad; i64 start, len; };
+
+/* Rows of chunk c. */
+INLINE int rows_of(const Sequence &s, int c)
+{
+    const i64 left = s.len - 64ll * c;
+    return left < 64 ? (int)left : 64;
+}
+
+/* ---- barriers ---- */
+
+INLINE u32 shared_address(const void *p)
+{
+    u32 r;
+    asm("{.reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t;}"
+        : "=r"(r) : "l"(p));
+    return r;
+}
+INLINE void barrier_init(u32 b, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 :: "r"(b), "r"(arrivals) : "memory");
+}
+INLINE void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+INLINE void arrive(u32 b)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :: "r"(b) : "memory");
+}
+INLINE void arrive_expecting(u32 b, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(b), "r"(bytes) : "memory");
+}
+INLINE void wait(u32 b, u32 parity)
+{
+    asm volatile("{.reg .pred p;\n"
+        "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra.uni done;\nbra.uni again;\ndone:}"
+        :: "r"(b), "r"(parity) : "memory");
+}
+
+/* A ring's position: stage and how often it was around. */
+template<int STAGES> struct Ring {
+    int stage;
+    u32 phase;
+    INLINE_MEMBER Ring() : stage(0), phase(0) {}
+    INLINE_MEMBER void next()
+    {
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+/* ---- the bulk copy engine ---- */
+
+/* A box of 64 columns x 64 tokens: (column, token, head, batch entry). */
+INLINE void load_tile(u32 to, const TensorMap *m, u32 full, int col,
+                      int token, int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], [%2];"
+        :: "r"(to), "l"(m), "r"(full), "r"(col), "r"(token), "r"(head),
+           "r"(batch) : "memory");
+}
+INLINE void store_tile(const TensorMap *m, u32 from, int col, int token,
+                       int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
+        " [%0, {%2,%3,%4,%5}], [%1];"
+        :: "l"(m), "r"(from), "r"(col), "r"(token), "r"(head), "r"(batch)
+        : "memory");
+}
+INLINE void bulk_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+INLINE void bulk_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+INLINE void bulk_wait()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+/* Ordinary writes to shared memory, before the tensor cores or the copy
+ * engine read them: each writing thread, before it arrives. */
+INLINE void fence_async()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+INLINE void copy4(u32 to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :: "r"(to), "l"(from) : "memory");
+}
+INLINE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template<int LEFT> INLINE void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+/* ---- shared memory ---- */
+
+INLINE float load1(u32 a)
+{
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(a) : "memory");
+    return v;
+}
+INLINE float2 load2(u32 a)
+{
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];"
+                 : "=f"(v.x), "=f"(v.y) : "r"(a) : "memory");
+    return v;
+}
+INLINE void store1(u32 a, float v)
+{
+    asm volatile("st.shared.f32 [%0], %1;" :: "r"(a), "f"(v) : "memory");
+}
+INLINE uint4 load16(u32 a)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(a) : "memory");
+    return v;
+}
+INLINE void clear16(u32 a)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};"
+                 :: "r"(a), "r"(0) : "memory");
+}
+
+/* ---- numbers ---- */
+
+INLINE float exp2_(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+INLINE float log2_(float x)
+{
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+/* x as a float with these bits: literals do not depend on a locale. */
+INLINE float bits(u32 x)
+{
+    return __uint_as_float(x);
+}
+#define LOG2E bits(0x3fb8aa3b)
+#define LN2   bits(0x3f317218)
+INLINE float min_(float a, float b) { return a != a || a < b ? a : b; }
+INLINE float max_(float a, float b) { return a != a || a > b ? a : b; }
+INLINE float exp_(float a) { return exp2_(a * LOG2E); }
+INLINE float log_(float a) { return log2_(a) * LN2; }
+INLINE float sqrt_(float a) { return __fsqrt_rn(a); }
+INLINE float rsqrt_(float a) { return __frsqrt_rn(a); }
+INLINE float abs_(float a) { return __int_as_float(__float_as_int(a)
+                                                   & 0x7fffffff); }
+INLINE float sign_(float a) { return a > 0 ? 1.f : a < 0 ? -1.f : a; }
+INLINE float floor_(float a) { return floorf(a); }
+/* a less the nearest multiple of 2 pi, in two steps */
+INLINE float turned(float a)
+{
+    const float n = rintf(a * bits(0x3e22f983));
+    return fmaf(-n, bits(0x3afdaa22), fmaf(-n, bits(0x40c90000), a));
+}
+INLINE float sin_(float a) { return __sinf(turned(a)); }
+INLINE float cos_(float a) { return __cosf(turned(a)); }
+INLINE float sigmoid_(float a) { return __frcp_rn(1.f + exp_(-a)); }
+INLINE float tanh_(float a)
+{
+    const float e = exp_(-2.f * abs_(a)), t = (1.f - e) * __frcp_rn(1.f + e);
+    return a < 0 ? -t : abs_(a) < bits(0x3c23d70a) ? a : t;
+}
+/* log1p by its argument's rounding error, so that softplus(-20) is right */
+INLINE float softplus_(float a)
+{
+    const float e = exp_(-abs_(a)), u = 1.f + e;
+    const float l = u == 1.f ? e : log_(u) * __fdividef(e, u - 1.f);
+    return max_(a, 0.f) + l;
+}
+
+/* Pairs of two-byte elements, the first in the low half. */
+#ifdef ELEMENT_F16
+#define ELEMENT "f16"
+INLINE float low(u32 v)
+{
+    float r;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}"
+        : "=f"(r) : "r"(v));
+    return r;
+}
+INLINE float high(u32 v)
+{
+    float r;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h;}"
+        : "=f"(r) : "r"(v));
+    return r;
+}
+#else
+#define ELEMENT "bf16"
+INLINE float low(u32 v) { return __uint_as_float(v << 16); }
+INLINE float high(u32 v) { return __uint_as_float(v & 0xffff0000u); }
+#endif
+INLINE u32 pack(float lo, float hi)
+{
+    u32 r;
+    asm("cvt.rn." ELEMENT "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+template<int N> INLINE void pack(u32 (&p)[N], const float (&x)[2 * N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        p[i] = pack(x[2 * i], x[2 * i + 1]);
+}
+
+/* ---- fragments ---- */
+
+/* Where this thread stands in its warpgroup's fragments. */
+struct Lane { int warp, lane, row, col; };
+INLINE Lane lane_here()
+{
+    Lane l;
+    l.warp = (threadIdx.x >> 5) & 3;
+    l.lane = threadIdx.x & 31;
+    l.row = 16 * l.warp + (l.lane >> 2);
+    l.col = 2 * (l.lane & 3);
+    return l;
+}
+/* Address, within a tile, of the rows that this lane names to ldmatrix and
+ * stmatrix, for a fragment that lies as it is (columns along the row) ... */
+INLINE u32 tile_row(const Lane &l, int step)
+{
+    const int r = 16 * l.warp + (l.lane & 15);
+    return r * 128 + (((2 * step + (l.lane >> 4)) ^ (r & 7)) * 16);
+}
+/* ... and for one whose transpose lies there (its columns are tokens). */
+INLINE u32 tile_col(const Lane &l)
+{
+    const int r = (l.lane & 7) + ((l.lane >> 4) << 3);
+    const int piece = 2 * l.warp + ((l.lane >> 3) & 1);
+    return r * 128 + ((piece ^ (r & 7)) * 16);
+}
+INLINE void ldmatrix_t(u32 a, u32 *r)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+        " {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a) : "memory");
+}
+INLINE void stmatrix(u32 a, const u32 *r)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],"
+        " {%1,%2,%3,%4};"
+        :: "r"(a), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+INLINE void stmatrix_t(u32 a, const u32 *r)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0],"
+        " {%1,%2,%3,%4};"
+        :: "r"(a), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+/* The transpose of a tile as a packed fragment, and back. */
+INLINE void read_transposed(u32 (&p)[16], u32 tile, const Lane &l)
+{
+    UNROLL for (int k = 0; k < 4; k++)
+        ldmatrix_t(tile + tile_col(l) + 2048 * k, p + 4 * k);
+}
+INLINE void write_transposed(u32 tile, const u32 (&p)[16], const Lane &l)
+{
+    UNROLL for (int k = 0; k < 4; k++)
+        stmatrix_t(tile + tile_col(l) + 2048 * k, p + 4 * k);
+}
+INLINE void write_fragment(u32 tile, const u32 (&p)[16], const Lane &l)
+{
+    UNROLL for (int k = 0; k < 4; k++)
+        stmatrix(tile + tile_row(l, k), p + 4 * k);
+}
+/* Each column times the token vector at v. */
+INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,
+                          const Lane &l)
+{
+    UNROLL for (int n = 0; n < 8; n++) {
+        const float2 f = load2(v + 4 * (8 * n + l.col));
+        to[2 * n] = pack(low(p[2 * n]) * f.x, high(p[2 * n]) * f.y);
+        to[2 * n + 1] = pack(low(p[2 * n + 1]) * f.x,
+                             high(p[2 * n + 1]) * f.y);
+    }
+}
+
+/* ---- vectors: one value a token, tokens l and l + 32 at lane l ---- */
+
+struct Pair { float a, b; };
+
+/* Inclusive sum along the chunk; rows past its end do not count. */
+INLINE Pair running_sum(Pair x, int lane, int rows)
+{
+    if (lane >= rows)
+        x.a = 0;
+    if (lane + 32 >= rows)
+        x.b = 0;
+    UNROLL for (int d = 1; d < 32; d *= 2) {
+        const float a = __shfl_up_sync(~0u, x.a, d);
+        const float b = __shfl_up_sync(~0u, x.b, d);
+        if (lane >= d) {
+            x.a += a;
+            x.b += b;
+        }
+    }
+    x.b += __shfl_sync(~0u, x.a, 31);
+    return x;
+}
+/* Each token's predecessor, 0 for the first. */
+INLINE Pair shifted(Pair x, int lane)
+{
+    const float a = __shfl_up_sync(~0u, x.a, 1);
+    const float b = __shfl_up_sync(~0u, x.b, 1);
+    const float m = __shfl_sync(~0u, x.a, 31);
+    Pair y;
+    y.a = lane ? a : 0;
+    y.b = lane ? b : m;
+    return y;
+}
+INLINE float last_row(Pair x, int rows)
+{
+    const float a = __shfl_sync(~0u, x.a, (rows - 1) & 31);
+    const float b = __shfl_sync(~0u, x.b, (rows - 1) & 31);
+    return rows > 32 ? b : a;
+}
+/* The ring of inputs: AHEAD chunks of 64 words. A lane reads what it wrote.
+ * Two-byte elements travel in the aligned word around them. */
+constexpr int AHEAD = 8, RING = AHEAD * 256;
+
+INLINE i64 token_at(const Tensor &t, int head, const Sequence &s, int token)
+{
+    return s.b * t.sb + head / t.group * t.sh + (s.start + token) * t.st;
+}
+/* What this lane reads of a tensor: tokens l and l + 32 of each chunk. */
+template<int BYTES> struct Stream {
+    u64 p;
+    i64 half, len;
+    INLINE_MEMBER Stream(const Tensor &t, int head, const Sequence &s,
+                         int lane)
+    {
+        p = (u64)t.p + BYTES * token_at(t, head, s, lane);
+        half = 32 * BYTES * t.st;
+        len = s.len - lane;
+    }
+    INLINE_MEMBER void fetch(u32 ring, int c, int lane) const
+    {
+        const u32 to = ring + c % AHEAD * 256 + 4 * lane;
+        const u64 from = p + 2 * c * half;
+        if (64 * c < len)
+            copy4(to, (const void *)(from & ~3ull));
+        if (64 * c + 32 < len)
+            copy4(to + 128, (const void *)((from + half) & ~3ull));
+    }
+    /* Rows past the end are 0. */
+    INLINE_MEMBER Pair fetched(u32 ring, int c, int lane) const
+    {
+        const u32 at = ring + c % AHEAD * 256 + 4 * lane;
+        const u64 from = p + 2 * c * half;
+        Pair x = { load1(at), load1(at + 128) };
+        if (BYTES == 2) {
+            const u32 a = __float_as_uint(x.a), b = __float_as_uint(x.b);
+            x.a = from & 2 ? high(a) : low(a);
+            x.b = (from + half) & 2 ? high(b) : low(b);
+        }
+        if (64 * c >= len)
+            x.a = 0;
+        if (64 * c + 32 >= len)
+            x.b = 0;
+        return x;
+    }
+};
+template<int BYTES> INLINE float constant(const Tensor &t, int head)
+{
+    const i64 at = head / t.group * t.sh;
+    if (BYTES == 4)
+        return ((const float *)t.p)[at];
+    return low(((const unsigned short *)t.p)[at]);
+}
+INLINE void store_pair(u32 a, Pair x, int lane)
+{
+    store1(a + 4 * lane, x.a);
+    store1(a + 4 * lane + 128, x.b);
+}
+
+/* ---- rows past the end of a sequence ---- */
+
+/* Clears rows [rows, 64) of a tile; a warp does it together. */
+INLINE void clear_rows(u32 tile, int rows, int lane)
+{
+    NO_UNROLL for (int at = rows * 128 + lane * 16; at < 8192; at += 512)
+        clear16(tile + at);
+}
+/* Copies rows [0, rows) of a tile to memory, `cols` columns at stride st. */
+INLINE void copy_rows(unsigned short *to, i64 st, u32 tile, int rows,
+                      int cols, int lane)
+{
+    NO_UNROLL for (int at = lane; at < rows * 8; at += 32) {
+        const int r = at >> 3, p = at & 7;
+        const uint4 v = load16(tile + r * 128 + ((p ^ (r & 7)) * 16));
+        if (8 * p < cols)
+            *(uint4 *)(to + r * st + 8 * p) = v;
+    }
+}
+
+/* Chunk c of a result: 64 columns from col, of `cols`. A whole chunk goes by
+ * the copy engine, a last one row by row: behind it may lie another sequence.
+ * A warp does it together. */
+INLINE void store_chunk(const TensorMap &m, const Tensor &t, u32 tile,
+                        const Sequence &s, int c, int col, int cols, int head,
+                        int lane)
+{
+    const int rows = rows_of(s, c);
+    if (rows == 64) {
+        if (lane == 0)
+            store_tile(&m, tile, col, (int)s.start + 64 * c, head, s.b);
+        return;
+    }
+    copy_rows((unsigned short *)t.p + token_at(t, head, s, 64 * c) + col,
+              t.st, tile, rows, cols - col, lane);
+}
+
+/* ---- states: float32, rows from row0, of a size rows x cols ---- */
+
+template<int COLS, class F>
+INLINE void each_entry(const Lane &l, int row0, int rows, F f)
+{
+    UNROLL for (int half = 0; half < 2; half++) {
+        const int r = row0 + l.row + 8 * half;
+        if (r >= rows)
+            continue;
+        UNROLL for (int i = 0; i < (COLS + 7) / 8 * 2; i++) {
+            const int c = 8 * (i / 2) + l.col + i % 2;
+            if (8 * (i / 2) + 8 <= COLS || c < COLS)
+                f(4 * (i / 2) + 2 * half + i % 2, r, c);
+        }
+    }
+}
+template<int COLS, int N>
+INLINE void load_state(float (&x)[N], const Tensor &t, int seq, int head,
+                       const Lane &l, int row0, int rows)
+{
+    UNROLL for (int i = 0; i < N; i++)
+        x[i] = 0;
+    if (!t.p)
+        return;
+    const float *p = (const float *)t.p + seq * t.sb + head * t.sh;
+    each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
+        x[i] = p[r * t.sd[0] + c * t.sd[1]];
+    });
+}
+template<int COLS, int N>
+INLINE void store_state(const float (&x)[N], const Tensor &t, int seq,
+                        int head, const Lane &l, int row0, int rows)
+{
+    if (!t.p)
+        return;
+    float *p = (float *)t.p + seq * t.sb + head * t.sh;
+    each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
+        p[r * t.sd[0] + c * t.sd[1]] = x[i];
+    });
+}
+
+/* ---- the tensor cores ---- */
+
+INLINE void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+INLINE void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* Waits until at most LEFT groups are in flight. */
+template<int LEFT> INLINE void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
+}
+template<int N> INLINE void more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
+}
+template<int N> INLINE void fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
+}
+/* Holds values in their registers up to here: ptxas has been seen to reuse
+ * those of an A operand before the product had read them. */
+template<int N> INLINE void keep(float (&x)[N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(x[i]) :: "memory");
+}
+template<int N> INLINE void keep(u32 (&x)[N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(x[i]) :: "memory");
+}
+
+/* A matrix in shared memory as a product's operand. Along K: the rows are
+ * the result's (or B's) and K runs along them. Across: K are the rows. */
+INLINE u64 descriptor(u32 a, u32 lead)
+{
+    return (u64)((a & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16
+         | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+INLINE u64 along_k(u32 a) { return descriptor(a, 0); }
+INLINE u64 across_k(u32 a) { return descriptor(a, 8192); }
+INLINE u64 step_along(u64 d, int k) { return d + (k / 4) * 512 + (k % 4) * 2; }
+INLINE u64 step_across(u64 d, int k) { return d + k * 128; }
+
+#define D8(o) "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]), \
+    "+f"(d[o + 4]), "+f"(d[o + 5]), "+f"(d[o + 6]), "+f"(d[o + 7])
+#define D32 D8(0), D8(8), D8(16), D8(24)
+#define D64 D32, D8(32), D8(40), D8(48), D8(56)
+#define P32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16," \
+    "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define P64 P32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44," \
+    "%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61," \
+    "%62,%63"
+
+/* d (+)= a b for one K step; ACROSS: b's K are rows. `add` 0: d is not read. */
+#define WGMMA(N, REGS, D, P, A, AB, ACC, TA, TB, X, Y)                       \
+template<int ACROSS> INLINE void product(float (&d)[REGS], const u32 *a,     \
+                                         u64 b, int add)                     \
+{                                                                            \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " ACC ", 0;\n"               \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
+        " {" P "}, {" A "}, " AB ", p, 1, 1, " TA ";}\n"                     \
+        : D : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),  \
+              "n"(ACROSS));                                                  \
+}                                                                            \
+template<int ACROSS> INLINE void product(float (&d)[REGS], u64 a, u64 b,     \
+                                         int add)                            \
+{                                                                            \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " Y ", 0;\n"                 \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
+        " {" P "}, " X ", p, 1, 1, 0, " TB ";}\n"                            \
+        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS));                        \
+}
+WGMMA(64, 32, D32, P32, "%32,%33,%34,%35", "%36", "%37", "%38", "%35",
+      "%32, %33", "%34")
+WGMMA(128, 64, D64, P64, "%64,%65,%66,%67", "%68", "%69", "%70", "%67",
+      "%64, %65", "%66")
+
+/* All K steps of a product: STEPS of 16. */
+template<int STEPS, int ACROSS, int N>
+INLINE void multiply(float (&d)[N], const u32 (&a)[4 * STEPS], u64 b, int add)
+{
+    UNROLL for (int k = 0; k < STEPS; k++)
+        product<ACROSS>(d, a + 4 * k, ACROSS ? step_across(b, k)
+                                             : step_along(b, k), add || k);
+}
+template<int STEPS, int ACROSS, int N>
+INLINE void multiply(float (&d)[N], u64 a, u64 b, int add)
+{
+    UNROLL for (int k = 0; k < STEPS; k++)
+        product<ACROSS>(d, step_along(a, k), ACROSS ? step_across(b, k)
+                                                    : step_along(b, k),
+                        add || k);
+}

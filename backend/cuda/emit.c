@@ -1,0 +1,506 @@
+/* emit.c -- a plan as CUDA C++ for Hopper: wgmma, TMA, and roles taken from
+ * the graph.
+ *
+ * A block walks one sequence of one head, 64 tokens a chunk, and keeps 64 or
+ * 128 values of the state's row axis (the axis that reads leave, v) in the
+ * registers of one or two warpgroups. Who computes a node follows from what
+ * it depends on and from its axes, never from a variant's name:
+ *
+ *   node                          role               lives in
+ *   input [i x]                   load warp (TMA)    tile(s) of the stage:
+ *                                                    64 x 64, swizzled
+ *   [] and [i], no state          vector warp        registers, 2 tokens a
+ *                                                    lane; published to the
+ *                                                    stage where others read
+ *   [i j], no state               ahead warpgroup    fragment, rows i; then
+ *                                                    packed to a stage tile
+ *   depends on a state: [v x]     state warpgroups   fragment, rows v
+ *   output [i v]                  store warp (TMA)   two buffers
+ *
+ * The serial set is computed transposed: with the state's rows as the rows of
+ * the fragment, the state is both accumulator and, packed, the register
+ * operand, and never leaves its warpgroup. The other operand comes from the
+ * stage: a tile is stored [token][x], so it is read along K where x is
+ * contracted and across K where the tokens are; a score [i][j] along j. A
+ * value [i v] that is loaded is transposed on its way into registers
+ * (ldmatrix.trans), which is the layout of a fragment and of an operand.
+ *
+ * Vectors in a product (`beta * k`, `exp(G_C - G) v`) never touch a matrix in
+ * memory: peel() takes them off the operands. One that scales a contracted
+ * token goes onto the register operand, any other onto the result's columns.
+ *
+ * A chunk passes through a ring of stages:
+ *
+ *   load warp     wait empty, TMA                     -> loaded
+ *   vector warp   wait empty, publish, wait loaded,
+ *                 clear rows past the end             -> ready
+ *   ahead         wait ready, scores to the stage     -> scored, empty
+ *   state         wait scored, everything else        -> filled, empty
+ *   store warp    wait filled, TMA; consents by one
+ *                 more arrival on a later `scored`
+ *
+ * so each role waits once a chunk. Rows past a sequence's end are zero in
+ * every tile and end every cumulative sum; they are not stored.
+ *
+ * To come, each in its role: tiles that are computed (gates per key, solves:
+ * the ahead warpgroup writes them to the stage as it does scores), states of
+ * one axis or none (a column more; the vector warp), reverse kernels.
+ */
+#include "emit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what is computed here ---- */
+
+static void mark(Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    if (e->uses[r]++)
+        return;
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && e->mine[r])
+            mark(e, n->a[i]);
+}
+
+static void mark_live(Emit *e)
+{
+    const Graph *g = e->g;
+    for (int i = 0; i < e->k->nnodes; i++)
+        e->mine[e->k->node[i]] = 1;
+    for (int i = 0; i < g->nst; i++)
+        if (e->k->states >> i & 1)
+            mark(e, g->st[i].next);
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node && e->mine[g->out[i].node])
+            mark(e, g->out[i].node);
+}
+
+/* The row axis is what a read of the state leaves. */
+static int find_row_axis(Emit *e)
+{
+    const Graph *g = e->g;
+    for (Ref r = 1; r < g->len; r++) {
+        if (!e->uses[r] || g->n[r].op != OP_dot)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            Product p;
+            peel(e, g->n[r].a[i], &p);
+            AxisSet rest = g->n[p.core].axes & ~g->n[r].over;
+            if (p.core && g->n[p.core].op == OP_state && rest
+                && !(rest & (rest - 1)))
+                return __builtin_ctz(rest);
+        }
+    }
+    fail_help(e->c, g->line, "the CPU backend runs every plan",
+              "no place on the GPU yet for a kernel that reads no state of"
+              " two axes");
+}
+
+/* ---- roles that are the same in every kernel ---- */
+
+static void emit_load(Emit *e)
+{
+    Buf *b = &e->load;
+    int bytes = 0;
+    for (int i = 0; i < e->ntiles; i++)
+        bytes += tile_count(e, e->tile[i]) * TILE_BYTES;
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
+               "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
+               "const u32 full = loaded + 8 * pos.stage;\n"
+               "const int token = (int)where.start + 64 * c;\n"
+               "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n"
+               "arrive_expecting(full, %d);\n", bytes);
+    for (int i = 0; i < e->ntiles; i++) {
+        Ref r = e->tile[i];
+        CudaKernel *k = e->out;
+        bool rows = tile_axis(e, r) == e->row_axis;
+        if (k->nmaps == CUDA_MAPS)
+            no_place(e, r, "too many matrices in one kernel");
+        for (int t = 0; t < tile_count(e, r); t++)
+            buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
+                       "%s%d, token, head / a.group[%d], where.b);\n",
+                       (unsigned)r, t * TILE_BYTES, k->nmaps,
+                       rows ? "row0 + " : "", t * ROWS, k->nmaps);
+        k->map[k->nmaps++] = (CudaArg){ ARG_INPUT,
+                                        (uint8_t)e->g->n[r].index };
+    }
+    buf_printf(b, "}\n");
+}
+
+static void store_output(Emit *e, int out)
+{
+    CudaKernel *k = e->out;
+    Buf *b = &e->store;
+    int size = e->g->axis[e->row_axis].size;
+    for (int t = 0; t < e->o->groups; t++)
+        buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
+                   "+ %d + (c & 1) * 8192, where, c, row0 + %d, %d, head, "
+                   "lane);\n", k->nmaps, k->ntensors, out,
+                   2 * t * TILE_BYTES, t * ROWS, size);
+    k->map[k->nmaps++] = (CudaArg){ ARG_OUTPUT, (uint8_t)out };
+    k->tensor[k->ntensors++] = (CudaArg){ ARG_OUTPUT, (uint8_t)out };
+}
+
+/* Chunk c's buffer is free again for chunk c + 2, which is written in the
+ * loop's turn c + 3: that turn's `scored` waits for the consent. */
+static void emit_store(Emit *e)
+{
+    Buf *b = &e->store;
+    buf_printf(b, "for (int c = 0; c < 3 && c < chunks; c++)\n"
+               "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n"
+               "NO_UNROLL for (int c = 0; c < chunks; c++) {\n"
+               "wait(filled + 8 * (c & 1), c >> 1 & 1);\n");
+    for (int i = 0; i < e->g->nout; i++)
+        if (e->g->out[i].node && e->mine[e->g->out[i].node])
+            store_output(e, i);
+    buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n"
+               "if (lane == 0 && c + 3 <= chunks)\n"
+               "arrive(c + 3 < chunks ? scored + 8 * ((c + 3) %% STAGES) : "
+               "drained);\n}\nbulk_wait();\n");
+}
+
+static int state_tensor(Emit *e, int state, CudaArgKind kind)
+{
+    CudaKernel *k = e->out;
+    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)state };
+    return k->ntensors++;
+}
+
+static void frame_states(Emit *e, Buf *b, bool load)
+{
+    const Graph *g = e->g;
+    for (int i = 0; i < g->nst; i++) {
+        if (!(e->k->states >> i & 1))
+            continue;
+        int cols = __builtin_ctz(g->st[i].axes & ~AXIS(e->row_axis));
+        int n = padded(g->axis[cols].size) / 2;
+        if (load)
+            buf_printf(b, "float s%d[%d];\nu32 s%d_packed[%d];\n", i, n, i,
+                       n / 2);
+        else                            /* before any use behind the loop */
+            buf_printf(b, "wgmma_wait<0>();\nkeep(s%d);\n", i);
+        buf_printf(b, "%s_state<%d>(s%d, a.tensor[%d], seq, head, at, row0 + "
+                   "64 * group, %d);\n", load ? "load" : "store",
+                   (int)g->axis[cols].size, i,
+                   state_tensor(e, i, load ? ARG_STATE : ARG_NEXT),
+                   (int)g->axis[e->row_axis].size);
+        if (load)
+            buf_printf(b, "pack(s%d_packed, s%d);\nkeep(s%d_packed);\n", i, i,
+                       i);
+    }
+}
+
+static void frame_outputs(Emit *e, Buf *b)
+{
+    const Graph *g = e->g;
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node && e->mine[g->out[i].node])
+            buf_printf(b, "u32 y%d[16];\n", i);
+    buf_printf(b, "auto store_outputs = [&](int c) {\n");
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node && e->mine[g->out[i].node])
+            buf_printf(b, "write_transposed(base + OUTPUT_%d + (2 * group + "
+                       "(c & 1)) * 8192, y%d, at);\n", i, i);
+    buf_printf(b, "fence_async();\narrive(filled + 8 * (c & 1));\n};\n");
+}
+
+/* ---- shared memory ---- */
+
+static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
+{
+    int here = *at;
+    char name[80];
+    snprintf(name, sizeof name, fmt, n);
+    buf_printf(b, "constexpr int %s = %d;\n", name, here);
+    *at += bytes;
+    return here;
+}
+
+static int layout_stage(Emit *e, Buf *b)
+{
+    int at = 0;
+    for (int i = 0; i < e->ntiles; i++)
+        put_area(b, &at, tile_count(e, e->tile[i]) * TILE_BYTES, "TILE_%u",
+                 e->tile[i]);
+    for (int i = 0; i < e->nscores; i++)
+        put_area(b, &at, TILE_BYTES, "SCORE_%u", e->score[i]);
+    return at;
+}
+
+static int layout_vectors(Emit *e, Buf *b)
+{
+    int at = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < e->npub; i++)
+            if (e->pub[i].token == !pass) {
+                buf_printf(b, "constexpr int AT_%s = %d;\n", e->pub[i].name,
+                           at);
+                at += pass ? 16 : 4 * ROWS;
+            }
+    return (at + 255) & ~255;
+}
+
+static void layout(Emit *e, Buf *b)
+{
+    int stage = layout_stage(e, b), vectors = layout_vectors(e, b), inputs = 0;
+    int outputs = 0;
+    CudaKernel *k = e->out;
+    for (Ref r = 1; r < e->g->len; r++)
+        inputs += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
+    for (int i = 0; i < e->g->nout; i++)
+        outputs += e->g->out[i].node && e->mine[e->g->out[i].node];
+    int rest = outputs * 2 * e->o->groups * TILE_BYTES + inputs * 8 * 256
+             + 256 + 1024;
+    k->stages = STAGES_MAX;
+    while (k->stages > STAGES_MIN
+           && k->stages * (stage + vectors) + rest > SHARED_MAX)
+        k->stages--;
+    k->shared = k->stages * (stage + vectors) + rest;
+    if (k->shared > SHARED_MAX)
+        fail_help(e->c, e->g->line, "use smaller axes, or the CPU backend",
+                  "a block needs %d bytes of shared memory; there are %d",
+                  k->shared, SHARED_MAX);
+    int at = k->stages * stage;
+    buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
+               " %d;\n", k->stages, stage, vectors);
+    for (int i = 0; i < e->g->nout; i++)
+        if (e->g->out[i].node && e->mine[e->g->out[i].node])
+            put_area(b, &at, 2 * e->o->groups * TILE_BYTES, "OUTPUT_%u",
+                     (unsigned)i);
+    put_area(b, &at, k->stages * vectors, "VECTORS", 0);
+    put_area(b, &at, inputs * 8 * 256, "INPUTS", 0);
+    put_area(b, &at, 256, "BARRIERS", 0);
+}
+
+/* ---- the kernel ---- */
+
+static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
+{
+    int col = 0;
+    buf_printf(b, " *   %s:", role);
+    for (Ref r = 1; r < e->g->len; r++) {
+        const Node *n = &e->g->n[r];
+        bool serial = n->states & e->k->states;
+        int is = n->op == OP_input ? 0 : serial ? 3 : is_score(e, r) ? 2
+               : is_vector(e, r) ? 1 : 3;
+        if (!e->uses[r] || n->op == OP_num || is != which)
+            continue;
+        if (col++ % 3 == 0)
+            buf_printf(b, "\n *     ");
+        buf_printf(b, " %%%u = %s", (unsigned)r, op_info[n->op].name);
+        for (int i = 0; i < 4 && n->a[i]; i++)
+            buf_printf(b, " %%%u", (unsigned)n->a[i]);
+        buf_printf(b, ";");
+    }
+    buf_printf(b, "\n");
+}
+
+static void comment(Emit *e, Buf *b)
+{
+    buf_printf(b, "/* %s: %d tokens a chunk, %.0f bytes a chunk and head."
+               "\n", e->out->name, e->g->chunk, e->k->bytes);
+    comment_nodes(e, b, "loaded", 0);
+    comment_nodes(e, b, "vector warp", 1);
+    comment_nodes(e, b, "ahead", 2);
+    comment_nodes(e, b, "state", 3);
+    buf_printf(b, " */\n");
+}
+
+static void put_args(Emit *e, Buf *b)
+{
+    buf_printf(b, "struct Args {\nTensorMap map[%d];\nTensor tensor[%d];\n"
+               "const Sequence *seq;\ni64 tokens;\nint heads, blocks;\n"
+               "int group[%d];\n};\n", e->out->nmaps, e->out->ntensors,
+               CUDA_MAPS);
+}
+
+static void put_barriers(Emit *e, Buf *b)
+{
+    buf_printf(b, "const u32 loaded = base + BARRIERS, empty = loaded + 8 * "
+               "STAGES,\nready = empty + 8 * STAGES, scored = ready + 8 * "
+               "STAGES,\nfilled = scored + 8 * STAGES, drained = filled + 16"
+               ";\n"
+               "if (threadIdx.x == 0) {\n"
+               "for (int i = 0; i < STAGES; i++) {\n"
+               "barrier_init(loaded + 8 * i, 1);\n"
+               "barrier_init(empty + 8 * i, %d);\n"
+               "barrier_init(ready + 8 * i, 32);\n"
+               "barrier_init(scored + 8 * i, 129);\n}\n"
+               "barrier_init(filled, %d);\nbarrier_init(filled + 8, %d);\n"
+               "barrier_init(drained, 1);\nbarrier_init_fence();\n}\n"
+               "__syncthreads();\n", 4 + 4 * e->o->groups,
+               128 * e->o->groups, 128 * e->o->groups);
+}
+
+static void put_head(Emit *e, Buf *b)
+{
+    buf_printf(b, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n"
+               "%s(const __grid_constant__ Args a)\n{\n"
+               "extern __shared__ unsigned char raw[];\n"
+               "const u32 base = (shared_address(raw) + 1023) & ~1023u;\n"
+               "const int block = blockIdx.x %% a.blocks;\n"
+               "const int head = blockIdx.x / a.blocks %% a.heads;\n"
+               "const int seq = blockIdx.x / a.blocks / a.heads;\n"
+               "const int row0 = %d * block;\n"
+               "const Sequence where = a.seq ? a.seq[seq] : "
+               "Sequence { seq, 0, 0, a.tokens };\n"
+               "const int chunks = (int)((where.len + 63) / 64);\n",
+               e->out->threads, e->out->name, 64 * e->o->groups);
+    put_barriers(e, b);
+}
+
+static void put(Buf *b, const Buf *x)
+{
+    if (x->len)
+        buf_put(b, x->s, x->len);
+}
+
+static void put_io_role(Emit *e, Buf *b)
+{
+    buf_printf(b, "if (threadIdx.x < 128) {\n"
+               "fewer_registers<%d>();\n"
+               "const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;\n"
+               "Ring<STAGES> pos;\n"
+               "if (warp == 0 && lane == 0) {\n", e->o->groups == 1 ? 56 : 40);
+    put(b, &e->load);
+    buf_printf(b, "} else if (warp == 1) {\n"
+               "const u32 inputs = base + INPUTS;\n");
+    put(b, &e->vec);
+    buf_printf(b, "} else if (warp == 2) {\n");
+    put(b, &e->store);
+    buf_printf(b, "}\n");
+}
+
+static void put_stage(Buf *b)
+{
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
+               "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
+               "const u32 vectors = base + VECTORS + pos.stage * "
+               "VECTOR_BYTES;\n");
+}
+
+static void put_ahead_role(Emit *e, Buf *b)
+{
+    buf_printf(b, "} else if (threadIdx.x < 256) {\n"
+               "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
+               "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
+               e->o->groups == 1 ? 160 : 88);
+    put_stage(b);
+    buf_printf(b, "wait(ready + 8 * pos.stage, pos.phase);\n");
+    put(b, &e->ahead);
+    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n"
+               "__syncwarp();\nif (at.lane == 0)\n"
+               "arrive(empty + 8 * pos.stage);\n}\n");
+}
+
+static void put_state_role(Emit *e, Buf *b)
+{
+    buf_printf(b, "} else {\nmore_registers<%d>();\n"
+               "const Lane at = lane_here();\n"
+               "const int group = (threadIdx.x >> 7) - 2;\n"
+               "Ring<STAGES> pos;\n", e->o->groups == 1 ? 232 : 192);
+    frame_outputs(e, b);
+    frame_states(e, b, true);
+    put_stage(b);
+    /* ptxas serialises unless a loop's first wait is for all (C7517) */
+    buf_printf(b, "wait(scored + 8 * pos.stage, pos.phase);\n"
+               "wgmma_wait<0>();\n");
+    put(b, &e->serial);
+    buf_printf(b, "}\nif (chunks >= 3)\nwait(drained, 0);\n"
+               "if (chunks > 0)\nstore_outputs(chunks - 1);\n");
+    frame_states(e, b, false);
+    buf_printf(b, "}\n}\n");
+}
+
+/* Indents by braces; a line that does not end a statement is continued. */
+static void indent(Buf *to, const char *s)
+{
+    int depth = 0, more = 0;
+    for (const char *end; *s; s = *end ? end + 1 : end) {
+        end = strchr(s, '\n');
+        if (!end)
+            end = s + strlen(s);
+        bool plain = *s == '#' || *s == '/' || !strncmp(s, " *", 2)
+                  || !strncmp(s, "name", 4) || !strncmp(s, "}  //", 5);
+        int shown = depth - (*s == '}');
+        buf_printf(to, "%*s%.*s\n", plain ? 0 : 4 * (shown + more), "",
+                   (int)(end - s), s);
+        for (const char *p = s; p < end && !plain; p++)
+            depth += (*p == '{') - (*p == '}');
+        more = end > s && !plain && !strchr(";{}", end[-1])
+            && s[0] != 'e' ? 1 : 0;
+    }
+}
+
+static Emit *emit_new(Ctx *c, const Plan *p, const Kernel *k,
+                      const CudaOptions *o, CudaKernel *out)
+{
+    Emit *e = ctx_alloc(c, sizeof *e);
+    e->c = c;
+    e->p = p;
+    e->k = k;
+    e->g = p->g;
+    e->o = o;
+    e->out = out;
+    e->mine = ctx_alloc(c, p->g->len);
+    e->vector = ctx_alloc(c, p->g->len);
+    e->uses = ctx_alloc(c, p->g->len * sizeof *e->uses);
+    e->load.ctx = e->vec.ctx = e->ahead.ctx = e->serial.ctx = c;
+    e->store.ctx = c;
+    return e;
+}
+
+static void emit_kernel(Emit *e, Buf *to)
+{
+    Buf b = { .ctx = e->c };
+    if (e->k->kind != K_FORWARD || e->g->chunk != ROWS)
+        fail_help(e->c, e->g->line, "the CPU backend runs every plan",
+                  "no place on the GPU yet for a kernel that is not a forward"
+                  " walk by chunks of %d", ROWS);
+    mark_live(e);
+    e->row_axis = find_row_axis(e);
+    e->out->threads = 128 * (2 + e->o->groups);
+    e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->o->groups - 1)
+                   / (64 * e->o->groups);
+    emit_serial(e);
+    emit_ahead(e);
+    emit_vectors(e);
+    emit_load(e);
+    emit_store(e);
+    Buf body = { .ctx = e->c };
+    put_io_role(e, &body);
+    put_ahead_role(e, &body);
+    put_state_role(e, &body);
+    comment(e, &b);
+    buf_printf(&b, "namespace in_%s {\n", e->out->name);
+    layout(e, &b);
+    put_args(e, &b);
+    put_head(e, &b);
+    put(&b, &body);
+    buf_printf(&b, "}  // %s\n", e->out->name);
+    indent(to, b.s);
+}
+
+CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o)
+{
+    static const char *const kind[] = { "token", "forward", "reverse" };
+    CudaModule *m = ctx_alloc(c, sizeof *m);
+    Buf b = { .ctx = c };
+    if (o->tile != BF16 && o->tile != F16)
+        fail_code(c, ERR_USER, "no place on the GPU yet for %s matrices: "
+                  "bfloat16 or float16", dtype_name(o->tile));
+    m->nkernels = p->nkernels;
+    m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
+    if (o->tile == F16)
+        buf_printf(&b, "#define ELEMENT_F16\n");
+    buf_printf(&b, "#include \"device.cuh\"\n\n");
+    for (int i = 0; i < p->nkernels; i++) {
+        CudaKernel *k = &m->kernel[i];
+        snprintf(k->name, sizeof k->name, "k%d_%s", i,
+                 kind[p->kernel[i].kind]);
+        emit_kernel(emit_new(c, p, &p->kernel[i], o, k), &b);
+    }
+    m->source = b.s;
+    return m;
+}

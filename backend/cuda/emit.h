@@ -1,0 +1,79 @@
+/* emit.h -- what the files of the emitter share. emit.c holds the design. */
+#ifndef FLIN_CUDA_EMIT_H
+#define FLIN_CUDA_EMIT_H
+
+#include "cuda.h"
+
+enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MIN = 3, STAGES_MAX = 4,
+       SHARED_MAX = 232448, MAX_FACTORS = 8, MAX_PUBLISHED = 48,
+       MAX_TILES = 16, MAX_SCORES = 4 };
+
+typedef struct Factor { Ref v; bool inverse; } Factor;
+
+/* An operand as a product: vectors (one value a token, or a chunk), a sign,
+ * and at most one core that is neither. */
+typedef struct Product {
+    Factor f[MAX_FACTORS];
+    int n;
+    bool negative;
+    Ref core;
+} Product;
+
+/* A product of vectors that a stage holds for the other roles. log2: times
+ * log2 e, for the exponents of a decay mask. */
+typedef struct Published {
+    Factor f[MAX_FACTORS];
+    int n;
+    bool negative, log2, token;
+    char name[64];
+} Published;
+
+typedef struct Emit {
+    Ctx *c;
+    const Plan *p;
+    const Kernel *k;
+    const Graph *g;
+    const CudaOptions *o;
+    CudaKernel *out;
+    int row_axis;                       /* the state's, over the warpgroups */
+    uint8_t *mine, *vector;             /* computed here; by the vector warp */
+    uint32_t *uses;
+    Published pub[MAX_PUBLISHED];
+    int npub;
+    Ref tile[MAX_TILES], score[MAX_SCORES];
+    int ntiles, nscores;
+    Buf load, vec, ahead, serial, store; /* the roles' bodies */
+} Emit;
+
+/* ---- emit_value.c: what a value is, and its text ---- */
+
+bool is_vector(const Emit *e, Ref r);   /* one value a token, or a chunk */
+bool is_token(const Emit *e, Ref r);    /* of these, one a token */
+bool is_tile(const Emit *e, Ref r);     /* a matrix input, token by axis */
+bool is_score(const Emit *e, Ref r);    /* token by token */
+Ref strip(const Graph *g, Ref r);       /* without row and col */
+_Noreturn void no_place(Emit *e, Ref r, const char *why);
+
+void peel(Emit *e, Ref r, Product *p);
+/* Publishes the product of p's factors that are (token) or are not one value
+ * a token; its index, or -1 where there are none. */
+int publish(Emit *e, const Product *p, bool token, bool log2);
+int publish_one(Emit *e, Ref r, bool log2);
+int use_tile(Emit *e, Ref r);           /* index; declares its loads */
+int use_score(Emit *e, Ref r);          /* index; it will be in memory */
+
+int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */
+int tile_count(const Emit *e, Ref tile); /* tiles of a stage that it fills */
+int padded(int size);                   /* to whole tiles */
+
+void number_text(Buf *b, double x);
+/* The value column of op with operands a, b and c put in. */
+void value_text(Buf *b, int op, const char *const operand[3]);
+
+/* ---- the roles ---- */
+
+void emit_vectors(Emit *e);             /* last: the others publish */
+void emit_ahead(Emit *e);
+void emit_serial(Emit *e);
+
+#endif

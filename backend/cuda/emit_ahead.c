@@ -1,0 +1,292 @@
+/* emit_ahead.c -- the warpgroup that runs ahead: token by token matrices.
+ *
+ * Each is a fragment of 64 rows (i) and 64 columns (j) in registers: products
+ * of two loaded matrices, then the element-wise nodes above them one after
+ * the other, eight columns at a time, then packed and written to the stage.
+ */
+#include "emit.h"
+
+#include <string.h>
+
+typedef struct Ahead {
+    Emit *e;
+    Buf *b;
+    Ref order[256];                     /* operands first */
+    int n;
+    uint8_t *seen;
+    uint64_t row, col, one;             /* published vectors in use, by bit */
+} Ahead;
+
+static void visit(Ahead *a, Ref r)
+{
+    const Node *n = &a->e->g->n[r];
+    if (a->seen[r] || !is_score(a->e, r))
+        return;
+    a->seen[r] = 1;
+    if (op_info[n->op].traits & ELEMENTWISE)
+        for (int i = 0; i < 3; i++)
+            if (n->a[i])
+                visit(a, n->a[i]);
+    if (n->op != OP_dot && n->op != OP_dmask
+        && !(op_info[n->op].traits & ELEMENTWISE))
+        no_place(a->e, r, "this operation on a token by token matrix");
+    if (a->n == 256)
+        no_place(a->e, r, "too long an expression");
+    a->order[a->n++] = r;
+}
+
+static bool has_col(const Emit *e, Ref r)
+{
+    return (e->g->n[r].axes & AXIS(AX_J)) != 0;
+}
+
+/* ---- vectors: which are read as rows, as columns, as one value ---- */
+
+static int vector_use(Ahead *a, Ref r, bool col, bool log2)
+{
+    int p = publish_one(a->e, r, log2);
+    uint64_t bit = (uint64_t)1 << p;
+    if (!is_token(a->e, r))
+        a->one |= bit;
+    else if (col)
+        a->col |= bit;
+    else
+        a->row |= bit;
+    return p;
+}
+
+static char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2)
+{
+    int p = vector_use(a, r, col, log2);
+    const char *name = a->e->pub[p].name;
+    if (!is_token(a->e, r))
+        return ctx_format(a->e->c, "one_%s", name);
+    if (col)
+        return ctx_format(a->e->c, "col_%s.%c", name, "xy"[el & 1]);
+    return ctx_format(a->e->c, "row_%s_%d", name, el >> 1);
+}
+
+static char *operand_name(Ahead *a, Ref r, int el)
+{
+    Buf t = { .ctx = a->e->c };
+    if (a->e->g->n[r].op == OP_num)
+        number_text(&t, a->e->g->n[r].num);
+    else if (is_score(a->e, r))
+        buf_printf(&t, "v%u_%d", (unsigned)r, el);
+    else
+        return vector_name(a, r, has_col(a->e, r), el, false);
+    return t.s;
+}
+
+/* ---- one node, one element ---- */
+
+static const char *below(const Node *n)
+{
+    return n->flags & STRICT ? ">" : ">=";
+}
+
+static char *decay_text(Ahead *a, const Node *mask, int el)
+{
+    if (!mask->a[0])
+        return ctx_string(a->e->c, "1.f");
+    return ctx_format(a->e->c, "exp2_(%s - %s)",
+                      vector_name(a, mask->a[0], false, el, true),
+                      vector_name(a, mask->a[1], true, el, true));
+}
+
+/* A masked product is selected, not multiplied by zero: a NaN of a later
+ * token stays where it is. */
+static bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask)
+{
+    if (n->op != OP_mul)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (e->g->n[n->a[i]].op == OP_dmask) {
+            *mask = n->a[i];
+            *x = n->a[1 - i];
+            return true;
+        }
+    return false;
+}
+
+static void product_text(Ahead *a, Ref r, int el)
+{
+    Emit *e = a->e;
+    const Node *n = &e->g->n[r];
+    buf_printf(a->b, "dot%u[4 * n + %d]", (unsigned)r, el);
+    for (int i = 0; i < 2; i++) {
+        Product p;
+        peel(e, n->a[i], &p);
+        bool col = has_col(e, n->a[i]);
+        for (int t = 0; t < 2; t++) {
+            int at = publish(e, &p, t, false);
+            if (at < 0)
+                continue;
+            *(t ? col ? &a->col : &a->row : &a->one) |= (uint64_t)1 << at;
+            const char *name = e->pub[at].name;
+            if (!t)
+                buf_printf(a->b, " * one_%s", name);
+            else if (col)
+                buf_printf(a->b, " * col_%s.%c", name, "xy"[el & 1]);
+            else
+                buf_printf(a->b, " * row_%s_%d", name, el >> 1);
+        }
+    }
+}
+
+static void element_text(Ahead *a, Ref r, int el)
+{
+    Emit *e = a->e;
+    const Node *n = &e->g->n[r];
+    Ref x, mask;
+    if (n->op == OP_dot) {
+        product_text(a, r, el);
+    } else if (n->op == OP_dmask) {
+        buf_printf(a->b, "i%d %s j%d ? %s : 0.f", el >> 1, below(n), el & 1,
+                   decay_text(a, n, el));
+    } else if (masked_product(e, n, &x, &mask)) {
+        buf_printf(a->b, "i%d %s j%d ? %s * %s : 0.f", el >> 1,
+                   below(&e->g->n[mask]), el & 1, operand_name(a, x, el),
+                   decay_text(a, &e->g->n[mask], el));
+    } else {
+        const char *operand[3] = { 0 };
+        for (int i = 0; i < 3; i++)
+            if (n->a[i])
+                operand[i] = operand_name(a, n->a[i], el);
+        value_text(a->b, n->op, operand);
+    }
+}
+
+/* A mask that only masks products is folded into them. */
+static bool folded_mask(const Ahead *a, Ref r)
+{
+    if (a->e->g->n[r].op != OP_dmask)
+        return false;
+    for (int i = 0; i < a->n; i++) {
+        const Node *u = &a->e->g->n[a->order[i]];
+        Ref x, mask;
+        bool is_mul = masked_product(a->e, u, &x, &mask) && mask == r
+                   && x != r;
+        for (int k = 0; k < 3; k++)
+            if (u->a[k] == r && !is_mul)
+                return false;
+    }
+    return true;
+}
+
+/* ---- the role ---- */
+
+static void check_dot(Ahead *a, Ref r)
+{
+    Emit *e = a->e;
+    const Node *n = &e->g->n[r];
+    int axis = __builtin_ctz(n->over);
+    if (n->over & (n->over - 1) || axis < AX_DIM || axis == e->row_axis)
+        no_place(e, r, "scores contract one axis, not the state's rows");
+    for (int i = 0; i < 2; i++) {
+        Product p;
+        peel(e, n->a[i], &p);
+        if (!p.core || !is_tile(e, p.core))
+            no_place(e, n->a[i], "scores are products of loaded matrices");
+        if (p.negative)
+            no_place(e, n->a[i], "a negative matrix in a score");
+    }
+}
+
+static void issue(Ahead *a, Ref r)
+{
+    Emit *e = a->e;
+    const Node *n = &e->g->n[r];
+    Product p[2];
+    int row = has_col(e, n->a[0]) ? 1 : 0;
+    for (int i = 0; i < 2; i++)
+        peel(e, n->a[i], &p[i]);
+    int ta = use_tile(e, p[row].core), tb = use_tile(e, p[1 - row].core);
+    buf_printf(a->b, "multiply<%d, 0>(dot%u, along_k(stage + TILE_%u),"
+               " along_k(stage + TILE_%u), 0);\n",
+               4 * tile_count(e, e->tile[ta]), (unsigned)r,
+               (unsigned)e->tile[ta], (unsigned)e->tile[tb]);
+}
+
+static void elements(Ahead *a, Ref root)
+{
+    Buf *b = a->b;
+    for (int i = 0; i < a->n; i++) {
+        Ref r = a->order[i];
+        if (folded_mask(a, r))
+            continue;
+        for (int el = 0; el < 4; el++) {
+            buf_printf(b, el ? ",\n" : "const float");
+            buf_printf(b, el ? "v%u_%d = " : " v%u_%d = ",
+                       (unsigned)r, el);
+            element_text(a, r, el);
+        }
+        buf_printf(b, ";\n");
+    }
+    buf_printf(b, "packed[2 * n] = pack(v%u_0, v%u_1);\n"
+               "packed[2 * n + 1] = pack(v%u_2, v%u_3);\n",
+               (unsigned)root, (unsigned)root, (unsigned)root,
+               (unsigned)root);
+}
+
+static void load_vectors(Ahead *a, Buf *b, bool cols)
+{
+    for (int i = 0; i < a->e->npub; i++) {
+        const char *name = a->e->pub[i].name;
+        uint64_t bit = (uint64_t)1 << i;
+        if (cols && a->col & bit)
+            buf_printf(b, "const float2 col_%s = load2(vectors + "
+                       "AT_%s + 4 * j0);\n", name, name);
+        if (!cols && a->one & bit)
+            buf_printf(b, "const float one_%s = load1(vectors + AT_%s)"
+                       ";\n", name, name);
+        if (!cols && a->row & bit)
+            buf_printf(b, "const float row_%s_0 = load1(vectors + "
+                       "AT_%s + 4 * i0),\nrow_%s_1 = load1("
+                       "vectors + AT_%s + 4 * i1);\n",
+                       name, name, name, name);
+    }
+}
+
+static void one_score(Emit *e, Ref root)
+{
+    Ahead a = { .e = e };
+    Buf body = { .ctx = e->c };
+    Buf *b = &e->ahead;
+    a.seen = ctx_alloc(e->c, e->g->len);
+    a.b = b;
+    visit(&a, root);
+    buf_printf(b, "u32 packed[16];\n");
+    for (int i = 0; i < a.n; i++)
+        if (e->g->n[a.order[i]].op == OP_dot) {
+            check_dot(&a, a.order[i]);
+            buf_printf(b, "float dot%u[32];\n", (unsigned)a.order[i]);
+        }
+    buf_printf(b, "wgmma_fence();\n");
+    for (int i = 0; i < a.n; i++)
+        if (e->g->n[a.order[i]].op == OP_dot)
+            issue(&a, a.order[i]);
+    buf_printf(b, "wgmma_commit();\nwgmma_wait<0>();\n");
+    for (int i = 0; i < a.n; i++)
+        if (e->g->n[a.order[i]].op == OP_dot)
+            buf_printf(b, "keep(dot%u);\n", (unsigned)a.order[i]);
+    a.b = &body;
+    elements(&a, root);
+    load_vectors(&a, b, false);
+    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
+               "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
+    load_vectors(&a, b, true);
+    buf_put(b, body.s, body.len);
+    buf_printf(b, "}\nwrite_fragment(stage + SCORE_%u, packed,"
+               " at);\n", (unsigned)root);
+}
+
+void emit_ahead(Emit *e)
+{
+    for (int i = 0; i < e->nscores; i++) {
+        buf_printf(&e->ahead, "{   /* %%%u */\n",
+                   (unsigned)e->score[i]);
+        one_score(e, e->score[i]);
+        buf_printf(&e->ahead, "}\n");
+    }
+}

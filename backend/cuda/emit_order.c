@@ -1,0 +1,314 @@
+/* emit_order.c -- the serial acts in order, as text.
+ *
+ * wgmma runs behind the program: a product is issued, and waited for when
+ * nothing else is left to do. Until then neither its accumulator nor its
+ * register operand may be touched. Waits retire products oldest first. Each
+ * choice is the first act that can go, in this order of kinds: reads, then
+ * products, then arithmetic, then the packing of outputs.
+ */
+#include "serial.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static Array *array_of(Serial *s, int value)
+{
+    return &s->array[s->value[value].array];
+}
+
+static const char *name_of(Serial *s, int value)
+{
+    return array_of(s, value)->name;
+}
+
+/* ---- what can go ---- */
+
+static bool in_flight(const Serial *s, int value)
+{
+    for (int i = 0; i < s->nflight; i++) {
+        const Act *a = &s->act[s->flight[i]];
+        if (a->to == value || a->from[0] == value)
+            return true;
+    }
+    return false;
+}
+
+static bool reads(const Act *a, int value)
+{
+    return a->from[0] == value || a->from[1] == value || a->from[2] == value
+        || a->base == value;
+}
+
+/* The array's old value is no longer needed by anyone but `a`. */
+static bool may_overwrite(Serial *s, const Act *a)
+{
+    int old = array_of(s, a->to)->holds;
+    if (old < 0 || old == a->to)
+        return true;
+    for (int i = 0; i < s->nacts; i++)
+        if (&s->act[i] != a && !s->act[i].issued && reads(&s->act[i], old))
+            return false;
+    return a->base == old || !in_flight(s, old);
+}
+
+static bool can_go(Serial *s, const Act *a)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->from[i] >= 0 && !s->value[a->from[i]].ready)
+            return false;
+    if (a->base >= 0 && !s->value[a->base].ready && !in_flight(s, a->base))
+        return false;
+    return may_overwrite(s, a);
+}
+
+static int rank_of(const Act *a)
+{
+    if (a->kind == ACT_READ)
+        return 0;
+    if (a->kind == ACT_PRODUCT)
+        return 1;
+    return a->last ? 3 : 2;
+}
+
+static int choose(Serial *s)
+{
+    int best = -1;
+    for (int i = 0; i < s->nacts; i++)
+        if (!s->act[i].issued && can_go(s, &s->act[i])
+            && (best < 0 || rank_of(&s->act[i]) < rank_of(&s->act[best])))
+            best = i;
+    return best;
+}
+
+/* ---- text of an act ---- */
+
+static void declare(Serial *s, int value)
+{
+    Array *a = array_of(s, value);
+    if (a->carried || a->holds >= 0)
+        return;
+    buf_printf(s->b, "%s %s[%d];\n", a->packed ? "u32" : "float", a->name,
+               a->packed ? a->cols / 4 : a->cols / 2);
+}
+
+static void declare_one(Serial *s, int pub)
+{
+    if (pub < 0 || s->ones >> pub & 1)
+        return;
+    s->ones |= (uint64_t)1 << pub;
+    buf_printf(s->b, "const float one_%s = load1(vectors + AT_%s);\n",
+               s->e->pub[pub].name, s->e->pub[pub].name);
+}
+
+static void column_vector(Serial *s, int pub)
+{
+    buf_printf(s->b, "const float2 col_%s = load2(vectors + AT_%s + "
+               "4 * (8 * n + at.col));\n", s->e->pub[pub].name,
+               s->e->pub[pub].name);
+}
+
+static void open_columns(Serial *s, int value)
+{
+    buf_printf(s->b, "UNROLL for (int n = 0; n < %d; n++) {\n",
+               array_of(s, value)->cols / 8);
+}
+
+static void factor_text(Serial *s, const Act *a)
+{
+    const char *to = name_of(s, a->to);
+    declare_one(s, a->one);
+    open_columns(s, a->to);
+    if (a->vector >= 0)
+        column_vector(s, a->vector);
+    for (int el = 0; el < 4; el++) {
+        buf_printf(s->b, "%s[4 * n + %d] *= ", to, el);
+        if (a->one >= 0)
+            buf_printf(s->b, "one_%s", s->e->pub[a->one].name);
+        if (a->vector >= 0)
+            buf_printf(s->b, "%scol_%s.%c", a->one >= 0 ? " * " : "",
+                       s->e->pub[a->vector].name, "xy"[el & 1]);
+        buf_printf(s->b, ";\n");
+    }
+    buf_printf(s->b, "}\n");
+}
+
+static char *operand_text(Serial *s, const Act *a, int i, int el)
+{
+    Emit *e = s->e;
+    Ref r = e->g->n[a->node].a[i];
+    Buf t = { .ctx = e->c };
+    if (e->g->n[r].op == OP_num)
+        number_text(&t, e->g->n[r].num);
+    else if (is_token(e, r))
+        buf_printf(&t, "col_%s.%c", e->pub[publish_one(e, r, false)].name,
+                   "xy"[el & 1]);
+    else if (is_vector(e, r))
+        buf_printf(&t, "one_%s", e->pub[publish_one(e, r, false)].name);
+    else if (array_of(s, a->from[i])->packed)
+        buf_printf(&t, "%s(%s[2 * n + %d])", el & 1 ? "high" : "low",
+                   name_of(s, a->from[i]), el >> 1);
+    else
+        buf_printf(&t, "%s[4 * n + %d]", name_of(s, a->from[i]), el);
+    return t.s;
+}
+
+static void element_text(Serial *s, const Act *a)
+{
+    Emit *e = s->e;
+    const Node *n = &e->g->n[a->node];
+    for (int i = 0; i < 3; i++)
+        if (n->a[i] && is_vector(e, n->a[i]) && !is_token(e, n->a[i])
+            && e->g->n[n->a[i]].op != OP_num)
+            declare_one(s, publish_one(e, n->a[i], false));
+    open_columns(s, a->to);
+    uint64_t seen = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!n->a[i] || !is_token(e, n->a[i]))
+            continue;
+        int pub = publish_one(e, n->a[i], false);
+        if (!(seen >> pub & 1))
+            column_vector(s, pub);
+        seen |= (uint64_t)1 << pub;
+    }
+    for (int el = 0; el < 4; el++) {
+        const char *x[3] = { 0 };
+        for (int i = 0; i < 3; i++)
+            if (n->a[i])
+                x[i] = operand_text(s, a, i, el);
+        buf_printf(s->b, "%s[4 * n + %d] = ", name_of(s, a->to), el);
+        value_text(s->b, n->op, x);
+        buf_printf(s->b, ";\n");
+    }
+    buf_printf(s->b, "}\n");
+}
+
+static void product_text(Serial *s, const Act *a)
+{
+    Emit *e = s->e;
+    bool score = is_score(e, a->b);
+    buf_printf(s->b, "wgmma_fence();\nmultiply<%d, %d>(%s, %s, %s_k(stage + "
+               "%s_%u), %d);\nwgmma_commit();\n",
+               array_of(s, a->from[0])->cols / 16, a->across,
+               name_of(s, a->to), name_of(s, a->from[0]),
+               a->across ? "across" : "along", score ? "SCORE" : "TILE",
+               (unsigned)a->b, a->base >= 0);
+}
+
+static void act_text(Serial *s, const Act *a)
+{
+    const char *to = name_of(s, a->to);
+    const char *from = a->from[0] >= 0 ? name_of(s, a->from[0]) : "";
+    declare(s, a->to);
+    switch (a->kind) {
+    case ACT_READ:
+        buf_printf(s->b, "read_transposed(%s, stage + TILE_%u + group * 8192,"
+                   " at);\n", to, (unsigned)a->node);
+        break;
+    case ACT_SCALE:
+        buf_printf(s->b, "scale_columns(%s, %s, vectors + AT_%s, at);\n",
+                   to, from, s->e->pub[a->vector].name);
+        break;
+    case ACT_PACK:
+        buf_printf(s->b, "pack(%s, %s);\nkeep(%s);\n", to, from, to);
+        break;
+    case ACT_COPY:
+        buf_printf(s->b, "UNROLL for (int n = 0; n < %d; n++)\n%s[n] = "
+                   "%s[n];\n", array_of(s, a->to)->cols / 2, to, from);
+        break;
+    case ACT_PRODUCT:
+        product_text(s, a);
+        break;
+    case ACT_FACTOR:
+        factor_text(s, a);
+        break;
+    case ACT_ELEMENT:
+        element_text(s, a);
+        break;
+    }
+}
+
+/* ---- the order ---- */
+
+static void issue(Serial *s, int at)
+{
+    Act *a = &s->act[at];
+    act_text(s, a);
+    a->issued = true;
+    array_of(s, a->to)->holds = a->to;
+    if (a->kind == ACT_PRODUCT)
+        s->flight[s->nflight++] = at;
+    else
+        s->value[a->to].ready = a->done = true;
+}
+
+/* How many of the oldest products to wait for together: registers that a
+ * later product still adds to may not be touched before that one is done. */
+static int oldest(Serial *s)
+{
+    int n = 1;
+    for (int i = 0; i < n; i++)
+        for (int k = i + 1; k < s->nflight; k++)
+            if (s->value[s->act[s->flight[i]].to].array
+                == s->value[s->act[s->flight[k]].to].array && k >= n)
+                n = k + 1;
+    return n;
+}
+
+static void retire(Serial *s)
+{
+    int n = oldest(s);
+    s->nflight -= n;
+    buf_printf(s->b, "wgmma_wait<%d>();\n", s->nflight);
+    for (int i = 0; i < n; i++) {
+        Act *a = &s->act[s->flight[i]];
+        a->done = s->value[a->to].ready = true;
+        if (array_of(s, a->to)->holds == a->to)
+            buf_printf(s->b, "keep(%s);\n", name_of(s, a->to));
+        buf_printf(s->b, "keep(%s);\n", name_of(s, a->from[0]));
+    }
+    memmove(s->flight, s->flight + n,
+            (size_t)s->nflight * sizeof *s->flight);
+}
+
+static bool products_left(const Serial *s)
+{
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].kind == ACT_PRODUCT && !s->act[i].issued)
+            return true;
+    return false;
+}
+
+static void store_previous(Serial *s)
+{
+    buf_printf(s->b, "if (c > 0)\nstore_outputs(c - 1);\n");
+}
+
+void serial_order(Serial *s)
+{
+    int left = s->nacts;
+    bool stored = false, released = false;
+    while (left || s->nflight) {
+        int at = choose(s);
+        if (!stored && !products_left(s)) {
+            store_previous(s);
+            stored = true;
+        }
+        bool packing = at >= 0 && s->act[at].last;
+        if (packing && !s->nflight && !released) {
+            buf_printf(s->b, "if (at.lane == 0)\narrive(empty + 8 * "
+                       "pos.stage);\n");
+            released = true;
+        }
+        if (at >= 0 && !(packing && s->nflight)) {
+            issue(s, at);
+            left--;
+        } else {
+            assert(s->nflight);
+            retire(s);
+        }
+    }
+    if (!released)
+        buf_printf(s->b, "if (at.lane == 0)\narrive(empty + 8 * pos.stage);"
+                   "\n");
+}

@@ -1,0 +1,394 @@
+/* emit_serial.c -- the state's warpgroups: from the graph to a list of acts.
+ *
+ * Everything here is transposed: rows of a fragment are the state's row axis,
+ * 64 of them a warpgroup; columns are tokens or the state's other axis.
+ */
+#include "serial.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int fragment(Serial *s, Ref r);
+
+static _Noreturn void too_many(Serial *s, const char *what)
+{
+    fail_code(s->e->c, ERR_LIMIT, "no place on the GPU: too many %s", what);
+}
+
+int array_new(Serial *s, bool packed, int cols, const char *fmt, unsigned n)
+{
+    if (s->narrays == MAX_ARRAYS)
+        too_many(s, "matrices in registers");
+    Array *a = &s->array[s->narrays];
+    memset(a, 0, sizeof *a);
+    snprintf(a->name, sizeof a->name, fmt, n);
+    a->packed = packed;
+    a->cols = cols;
+    a->holds = -1;
+    return s->narrays++;
+}
+
+int value_new(Serial *s, int array)
+{
+    if (s->nvalues == MAX_VALUES)
+        too_many(s, "matrices in registers");
+    s->value[s->nvalues] = (Value){ .array = array };
+    return s->nvalues++;
+}
+
+Act *act_new(Serial *s, ActKind kind, int to, int from)
+{
+    if (s->nacts == MAX_ACTS)
+        too_many(s, "steps in one kernel");
+    Act *a = &s->act[s->nacts++];
+    memset(a, 0, sizeof *a);
+    a->kind = kind;
+    a->to = to;
+    a->from[0] = from;
+    a->from[1] = a->from[2] = a->base = a->vector = a->one = -1;
+    return a;
+}
+
+static const Array *array_of(const Serial *s, int value)
+{
+    return &s->array[s->value[value].array];
+}
+
+/* The result of an act on `from` that may take its place. */
+static int in_place(Serial *s, int from)
+{
+    return value_new(s, s->value[from].array);
+}
+
+/* ---- operands ---- */
+
+/* The column axis of a fragment: what it has beside rows. */
+static int column_axis(Serial *s, Ref r)
+{
+    AxisSet rest = s->e->g->n[r].axes & ~AXIS(s->e->row_axis);
+    if (!rest || rest & (rest - 1))
+        no_place(s->e, r, "a value of other axes than the state's rows and"
+                 " one more");
+    return __builtin_ctz(rest);
+}
+
+static int columns(Serial *s, Ref r)
+{
+    int ax = column_axis(s, r);
+    return ax < AX_DIM ? ROWS : padded(s->e->g->axis[ax].size);
+}
+
+static int read_tile(Serial *s, Ref tile)
+{
+    Emit *e = s->e;
+    tile = strip(e->g, tile);
+    if (s->of[tile] >= 0)
+        return s->of[tile];
+    if (tile_axis(e, tile) != e->row_axis)
+        no_place(e, tile, "the state's rows are not its axis");
+    use_tile(e, tile);
+    int v = value_new(s, array_new(s, true, ROWS, "t%u", tile));
+    act_new(s, ACT_READ, v, -1)->node = tile;
+    return s->of[tile] = v;
+}
+
+static int packed(Serial *s, int value, const char *fmt, unsigned n)
+{
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].kind == ACT_PACK && s->act[i].from[0] == value)
+            return s->act[i].to;
+    int cols = array_of(s, value)->cols;
+    int v = value_new(s, array_new(s, true, cols, fmt, n));
+    act_new(s, ACT_PACK, v, value);
+    return v;
+}
+
+static int scaled(Serial *s, int value, int vector)
+{
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].kind == ACT_SCALE && s->act[i].from[0] == value
+            && s->act[i].vector == vector)
+            return s->act[i].to;
+    int v = value_new(s, array_new(s, true, array_of(s, value)->cols,
+                                   "scaled%u", (unsigned)s->nvalues));
+    act_new(s, ACT_SCALE, v, value)->vector = vector;
+    return v;
+}
+
+/* The register operand of a product, without its factors. */
+static int register_operand(Serial *s, Ref core)
+{
+    const Node *n = &s->e->g->n[core];
+    if (n->op == OP_state)
+        return s->snapshot[n->index];
+    if (is_tile(s->e, core))
+        return read_tile(s, core);
+    return packed(s, fragment(s, core), "packed%u", core);
+}
+
+/* ---- products ---- */
+
+typedef struct Parts { Product a, b, outer; int vector; } Parts;
+
+static bool has_rows(const Serial *s, Ref r)
+{
+    return s->e->g->n[r].axes & AXIS(s->e->row_axis);
+}
+
+/* The factors of `from` that are, or are not, one a token; or all. */
+static void append(Serial *s, Product *to, const Product *from, bool tokens,
+                   bool others)
+{
+    for (int i = 0; i < from->n; i++) {
+        if (!(is_token(s->e, from->f[i].v) ? tokens : others))
+            continue;
+        if (to->n == MAX_FACTORS)
+            no_place(s->e, from->f[i].v, "too many factors in one product");
+        to->f[to->n++] = from->f[i];
+    }
+}
+
+/* Splits a product into operands, what scales the contracted tokens, and what
+ * stays outside. */
+static Parts parts(Serial *s, Ref r)
+{
+    Emit *e = s->e;
+    const Node *n = &e->g->n[r];
+    Parts p = { .vector = -1 };
+    int axis = __builtin_ctz(n->over);
+    int a = has_rows(s, n->a[0]) ? 0 : 1;
+    if (n->over & (n->over - 1) || has_rows(s, n->a[1 - a])
+        || !has_rows(s, n->a[a]))
+        no_place(e, r, "a product that does not keep the state's rows");
+    peel(e, n->a[a], &p.a);
+    peel(e, n->a[1 - a], &p.b);
+    if (!p.a.core || !p.b.core)
+        no_place(e, r, "a product with a vector");
+    p.outer.negative = p.a.negative != p.b.negative;
+    bool contracted = axis < AX_DIM;    /* tokens are */
+    Product inner = { .n = 0 };
+    append(s, &inner, &p.a, contracted, false);
+    append(s, &inner, &p.b, contracted, false);
+    p.vector = publish(e, &inner, true, false);
+    append(s, &p.outer, &p.a, !contracted, true);
+    append(s, &p.outer, &p.b, !contracted, true);
+    return p;
+}
+
+static bool is_bare(Serial *s, Ref r)
+{
+    if (s->e->g->n[r].op != OP_dot)
+        return false;
+    Parts p = parts(s, r);
+    return !p.outer.n && !p.outer.negative;
+}
+
+/* B is stored [token][x]: along K when x is contracted, across it when the
+ * tokens are. A score is [i][j]: along when j is. */
+static void place_b(Serial *s, Act *act, Ref r, Ref core)
+{
+    Emit *e = s->e;
+    int axis = __builtin_ctz(e->g->n[r].over);
+    if (is_score(e, core)) {
+        use_score(e, core);
+        act->across = axis != AX_J;
+    } else {
+        use_tile(e, core);
+        core = strip(e->g, core);
+        act->across = axis < AX_DIM;
+    }
+    act->b = core;
+}
+
+/* base: what to add it to, or -1. */
+static int product(Serial *s, Ref r, int base)
+{
+    Parts p = parts(s, r);
+    int a = register_operand(s, p.a.core);
+    if (p.vector >= 0)
+        a = scaled(s, a, p.vector);
+    int to = base >= 0 ? in_place(s, base)
+           : value_new(s, array_new(s, false, columns(s, r), "f%u", r));
+    int cols = array_of(s, to)->cols;
+    if (cols != 64 && cols != 128)
+        no_place(s->e, r, "a state of more than 128 columns");
+    Act *act = act_new(s, ACT_PRODUCT, to, a);
+    act->base = base;
+    act->node = r;
+    place_b(s, act, r, p.b.core);
+    if (!p.outer.n && !p.outer.negative)
+        return to;
+    int out = in_place(s, to);
+    act = act_new(s, ACT_FACTOR, out, to);
+    act->vector = publish(s->e, &p.outer, true, false);
+    act->one = publish(s->e, &p.outer, false, false);
+    return out;
+}
+
+/* ---- element-wise nodes ---- */
+
+/* How often r is read entry by entry: then its registers are not free. */
+static int entry_uses(Serial *s, Ref r)
+{
+    const Graph *g = s->e->g;
+    int n = 0;
+    for (Ref u = r + 1; u < g->len; u++)
+        if (s->e->mine[u] && s->e->uses[u]
+            && op_info[g->n[u].op].traits & ELEMENTWISE)
+            for (int i = 0; i < 3; i++)
+                n += g->n[u].a[i] == r;
+    return n;
+}
+
+static int copied(Serial *s, int value)
+{
+    const Array *a = array_of(s, value);
+    int v = value_new(s, array_new(s, false, a->cols, "copy%u",
+                                   (unsigned)s->nvalues));
+    act_new(s, ACT_COPY, v, value);
+    return v;
+}
+
+static int sum_with_product(Serial *s, Ref r)
+{
+    const Node *n = &s->e->g->n[r];
+    int at = is_bare(s, n->a[1]) ? 1 : is_bare(s, n->a[0]) ? 0 : -1;
+    if (n->op != OP_add || at < 0 || entry_uses(s, n->a[at]) > 1
+        || is_tile(s->e, n->a[1 - at]))
+        return -1;
+    int base = fragment(s, n->a[1 - at]);
+    if (entry_uses(s, n->a[1 - at]) > 1)
+        base = copied(s, base);
+    return product(s, n->a[at], base);
+}
+
+static int element(Serial *s, Ref r)
+{
+    Emit *e = s->e;
+    const Node *n = &e->g->n[r];
+    int from[3] = { -1, -1, -1 }, place = -1;
+    for (int i = 0; i < 3; i++) {
+        if (!n->a[i] || is_vector(e, n->a[i]))
+            continue;
+        from[i] = is_tile(e, n->a[i]) ? read_tile(s, n->a[i])
+                                      : fragment(s, n->a[i]);
+        if (!array_of(s, from[i])->packed && entry_uses(s, n->a[i]) == 1)
+            place = from[i];
+    }
+    int to = place >= 0 ? in_place(s, place)
+           : value_new(s, array_new(s, false, columns(s, r), "f%u", r));
+    Act *act = act_new(s, ACT_ELEMENT, to, from[0]);
+    act->from[1] = from[1];
+    act->from[2] = from[2];
+    act->node = r;
+    for (int i = 0; i < 3; i++)
+        if (n->a[i] && is_vector(e, n->a[i]) && e->g->n[n->a[i]].op != OP_num)
+            publish_one(e, n->a[i], false);
+    return to;
+}
+
+static int fragment(Serial *s, Ref r)
+{
+    Emit *e = s->e;
+    const Node *n = &e->g->n[r];
+    if (s->of[r] >= 0)
+        return s->of[r];
+    if (!has_rows(s, r) || is_vector(e, r))
+        no_place(e, r, "a value without the state's rows, where one with"
+                 " them is needed");
+    columns(s, r);
+    int v = -1;
+    if (n->op == OP_dot)
+        v = product(s, r, -1);
+    else if (!(op_info[n->op].traits & ELEMENTWISE))
+        no_place(e, r, "this operation behind the state");
+    else if ((v = sum_with_product(s, r)) < 0)
+        v = element(s, r);
+    return s->of[r] = v;
+}
+
+/* ---- the roots ---- */
+
+static void carry_states(Serial *s)
+{
+    const Graph *g = s->e->g;
+    for (int i = 0; i < g->nst; i++) {
+        s->snapshot[i] = -1;
+        if (!(s->e->k->states >> i & 1))
+            continue;
+        int cols = columns(s, g->st[i].node);
+        int f = array_new(s, false, cols, "s%u", (unsigned)i);
+        int p = array_new(s, true, cols, "s%u_packed", (unsigned)i);
+        s->array[f].carried = s->array[p].carried = true;
+        s->of[g->st[i].node] = s->array[f].holds = value_new(s, f);
+        s->snapshot[i] = s->array[p].holds = value_new(s, p);
+        s->value[s->snapshot[i]].ready = true;
+        s->value[s->of[g->st[i].node]].ready = true;
+    }
+}
+
+static void output_roots(Serial *s)
+{
+    const Graph *g = s->e->g;
+    for (int i = 0; i < g->nout; i++) {
+        Ref r = g->out[i].node;
+        s->output[i] = -1;
+        if (!r || !s->e->mine[r])
+            continue;
+        if (column_axis(s, r) != AX_I)
+            no_place(s->e, r, "a result without tokens");
+        s->output[i] = packed(s, fragment(s, r), "y%u", (unsigned)i);
+        s->array[s->value[s->output[i]].array].carried = true;
+        for (int k = 0; k < s->nacts; k++)
+            if (s->act[k].to == s->output[i])
+                s->act[k].last = true;
+        s->nout++;
+    }
+}
+
+static bool is_read(const Serial *s, int value)
+{
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].from[0] == value)
+            return true;
+    return false;
+}
+
+/* The state as the chunk leaves it, in its registers, and packed for the
+ * next chunk's products. */
+static void state_roots(Serial *s)
+{
+    const Graph *g = s->e->g;
+    int next[MAX_STATES];
+    for (int i = 0; i < g->nst; i++)
+        if (s->snapshot[i] >= 0)
+            next[i] = fragment(s, g->st[i].next);
+    for (int i = 0; i < g->nst; i++) {
+        if (s->snapshot[i] < 0)
+            continue;
+        int home = s->value[s->of[g->st[i].node]].array;
+        if (s->value[next[i]].array != home) {
+            int v = value_new(s, home);
+            act_new(s, ACT_COPY, v, next[i]);
+            next[i] = v;
+        }
+        if (!is_read(s, s->snapshot[i]))
+            continue;
+        int again = value_new(s, s->value[s->snapshot[i]].array);
+        act_new(s, ACT_PACK, again, next[i]);
+    }
+}
+
+void emit_serial(Emit *e)
+{
+    Serial *s = ctx_alloc(e->c, sizeof *s);
+    s->e = e;
+    s->b = &e->serial;
+    s->of = ctx_alloc(e->c, e->g->len * sizeof *s->of);
+    for (Ref r = 0; r < e->g->len; r++)
+        s->of[r] = -1;
+    carry_states(s);
+    output_roots(s);
+    state_roots(s);
+    serial_order(s);
+}

@@ -1,0 +1,225 @@
+/* emit_value.c -- what a value of the plan is on this machine, and its text. */
+#include "emit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TOKENS (AXIS(AX_I) | AXIS(AX_J))
+
+void no_place(Emit *e, Ref r, const char *why)
+{
+    fail_help(e->c, e->g->n[r].line,
+              "the CPU backend runs every plan",
+              "no place on the GPU yet for %s: %s", expr_text(e->g, r), why);
+}
+
+Ref strip(const Graph *g, Ref r)
+{
+    while (g->n[r].op == OP_col || g->n[r].op == OP_row)
+        r = g->n[r].a[0];
+    return r;
+}
+
+bool is_vector(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    return !n->states && (n->axes & ~TOKENS) == 0
+        && (n->axes & TOKENS) != TOKENS;
+}
+
+bool is_token(const Emit *e, Ref r)
+{
+    return is_vector(e, r) && e->g->n[r].axes;
+}
+
+bool is_tile(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[strip(e->g, r)];
+    AxisSet dims = n->axes & ~TOKENS;
+    return n->op == OP_input && n->axes & AXIS(AX_I) && dims
+        && (dims & (dims - 1)) == 0;
+}
+
+bool is_score(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    return !n->states && n->axes == TOKENS;
+}
+
+int tile_axis(const Emit *e, Ref tile)
+{
+    AxisSet dims = e->g->n[tile].axes & ~TOKENS;
+    return __builtin_ctz(dims);
+}
+
+int padded(int size)
+{
+    return (size + ROWS - 1) / ROWS * ROWS;
+}
+
+int tile_count(const Emit *e, Ref tile)
+{
+    int ax = tile_axis(e, tile);
+    return ax == e->row_axis ? e->o->groups
+                             : padded(e->g->axis[ax].size) / ROWS;
+}
+
+/* ---- products ---- */
+
+static void add_factor(Emit *e, Product *p, Ref v, bool inverse)
+{
+    if (p->n == MAX_FACTORS)
+        no_place(e, v, "too many factors in one product");
+    p->f[p->n++] = (Factor){ v, inverse };
+}
+
+static void peel_into(Emit *e, Ref r, Product *p)
+{
+    r = strip(e->g, r);
+    const Node *n = &e->g->n[r];
+    if (is_vector(e, r)) {
+        add_factor(e, p, r, false);
+    } else if (n->op == OP_mul && !is_score(e, r)) {
+        peel_into(e, n->a[0], p);
+        peel_into(e, n->a[1], p);
+    } else if (n->op == OP_neg && !is_score(e, r)) {
+        p->negative = !p->negative;
+        peel_into(e, n->a[0], p);
+    } else if (n->op == OP_div && is_vector(e, n->a[1]) && !is_score(e, r)) {
+        add_factor(e, p, strip(e->g, n->a[1]), true);
+        peel_into(e, n->a[0], p);
+    } else if (p->core) {
+        no_place(e, r, "a product of two matrices, entry by entry");
+    } else {
+        p->core = r;
+    }
+}
+
+void peel(Emit *e, Ref r, Product *p)
+{
+    memset(p, 0, sizeof *p);
+    peel_into(e, r, p);
+}
+
+/* The vector warp computes v, and what v needs. */
+static void need(Emit *e, Ref v)
+{
+    v = strip(e->g, v);
+    const Node *n = &e->g->n[v];
+    if (e->vector[v] || n->op == OP_num)
+        return;
+    if (!is_vector(e, v))
+        no_place(e, v, "a value per token made of one that is not");
+    e->vector[v] = 1;
+    for (int i = 0; i < 4; i++)
+        if (n->a[i])
+            need(e, n->a[i]);
+}
+
+static bool same_published(const Published *a, const Published *b)
+{
+    if (a->n != b->n || a->negative != b->negative || a->log2 != b->log2)
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->f[i].v != b->f[i].v || a->f[i].inverse != b->f[i].inverse)
+            return false;
+    return true;
+}
+
+static void name_published(Published *p)
+{
+    int len = snprintf(p->name, sizeof p->name, "%s", p->negative ? "n" : "v");
+    for (int i = 0; i < p->n; i++)
+        len += snprintf(p->name + len, sizeof p->name - (size_t)len, "%s%u",
+                        !i ? "" : p->f[i].inverse ? "_per_" : "_",
+                        (unsigned)p->f[i].v);
+    if (p->log2)
+        snprintf(p->name + len, sizeof p->name - (size_t)len, "_log2");
+}
+
+int publish(Emit *e, const Product *p, bool token, bool log2)
+{
+    Published x;
+    memset(&x, 0, sizeof x);
+    for (int i = 0; i < p->n; i++)
+        if (is_token(e, p->f[i].v) == token)
+            x.f[x.n++] = p->f[i];
+    x.negative = !token && p->negative;
+    x.token = token;
+    x.log2 = log2;
+    if (!x.n && !x.negative)
+        return -1;
+    for (int i = 0; i < e->npub; i++)
+        if (same_published(&e->pub[i], &x))
+            return i;
+    if (e->npub == MAX_PUBLISHED)
+        no_place(e, p->core, "too many vectors in one kernel");
+    for (int i = 0; i < x.n; i++)
+        need(e, x.f[i].v);
+    name_published(&x);
+    e->pub[e->npub] = x;
+    return e->npub++;
+}
+
+int publish_one(Emit *e, Ref r, bool log2)
+{
+    Product p = { .n = 1, .f = { { strip(e->g, r), false } } };
+    return publish(e, &p, is_token(e, r), log2);
+}
+
+int use_tile(Emit *e, Ref r)
+{
+    r = strip(e->g, r);
+    if (!is_tile(e, r))
+        no_place(e, r, "a matrix that is computed, where one is loaded");
+    for (int i = 0; i < e->ntiles; i++)
+        if (e->tile[i] == r)
+            return i;
+    if (e->ntiles == MAX_TILES)
+        no_place(e, r, "too many matrices in one kernel");
+    e->tile[e->ntiles] = r;
+    return e->ntiles++;
+}
+
+int use_score(Emit *e, Ref r)
+{
+    for (int i = 0; i < e->nscores; i++)
+        if (e->score[i] == r)
+            return i;
+    if (e->nscores == MAX_SCORES)
+        no_place(e, r, "too many token by token matrices in one kernel");
+    e->score[e->nscores] = r;
+    return e->nscores++;
+}
+
+/* ---- text ---- */
+
+/* Bits, not digits: printf's decimal point depends on the locale. */
+void number_text(Buf *b, double x)
+{
+    float f = (float)x;
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if (x == (int)x && x >= 0 && x < 1000)
+        buf_printf(b, "%d.f", (int)x);
+    else
+        buf_printf(b, "bits(0x%08x)", (unsigned)u);
+}
+
+static bool word_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'
+        || (c >= '0' && c <= '9');
+}
+
+void value_text(Buf *b, int op, const char *const operand[3])
+{
+    const char *v = op_info[op].value;
+    for (const char *p = v; *p; p++) {
+        bool alone = (p == v || !word_char(p[-1])) && !word_char(p[1]);
+        if (alone && *p >= 'a' && *p <= 'c')
+            buf_printf(b, "%s", operand[*p - 'a']);
+        else
+            buf_put(b, p, 1);
+    }
+}

@@ -1,0 +1,199 @@
+/* emit_vector.c -- the vector warp: one value a token, or one a chunk.
+ *
+ * Lane l holds tokens l and l + 32 as a Pair. Inputs come through a ring of
+ * copies that runs eight chunks ahead. What other roles read is published in
+ * the stage; then the warp waits for the stage's matrices, clears the rows
+ * past the sequence's end, and opens the stage.
+ */
+#include "emit.h"
+
+#include <string.h>
+
+static bool ring_input(const Emit *e, Ref r)
+{
+    return e->g->n[r].op == OP_input && is_token(e, r);
+}
+
+static void tensor_arg(Emit *e, Ref r)
+{
+    CudaKernel *k = e->out;
+    if (k->ntensors == CUDA_TENSORS)
+        no_place(e, r, "too many arguments in one kernel");
+    k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT,
+                                          (uint8_t)e->g->n[r].index };
+}
+
+static int element_bytes(Emit *e, Ref r)
+{
+    DType d = e->o->vector[e->g->n[r].index];
+    if (d != F32 && d != e->o->tile)
+        no_place(e, r, "vectors are float32 or of the matrices' type");
+    return d == F32 ? 4 : 2;
+}
+
+/* ---- one node ---- */
+
+static char *member(Emit *e, Ref r, char half)
+{
+    Buf t = { .ctx = e->c };
+    r = strip(e->g, r);
+    if (e->g->n[r].op == OP_num)
+        number_text(&t, e->g->n[r].num);
+    else if (is_token(e, r))
+        buf_printf(&t, "v%u.%c", (unsigned)r, half);
+    else
+        buf_printf(&t, "v%u", (unsigned)r);
+    return t.s;
+}
+
+static void elementwise(Emit *e, Buf *b, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    const char *x[3] = { 0 };
+    bool token = is_token(e, r);
+    buf_printf(b, token ? "const Pair v%u = { "
+                        : "const float v%u = ", (unsigned)r);
+    for (int half = 0; half < (token ? 2 : 1); half++) {
+        for (int i = 0; i < 3; i++)
+            if (n->a[i])
+                x[i] = member(e, n->a[i], half ? 'b' : 'a');
+        buf_printf(b, half ? ", " : "");
+        value_text(b, n->op, x);
+    }
+    buf_printf(b, token ? " };\n" : ";\n");
+}
+
+static void structured(Emit *e, Buf *b, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    unsigned a = strip(e->g, n->a[0]), v = r;
+    if (n->op == OP_last) {
+        buf_printf(b, "const float v%u = last_row(v%u, rows);\n",
+                   v, a);
+    } else if (n->op == OP_cumsum && !(n->flags & REVERSE)) {
+        if (!is_token(e, n->a[0]))
+            no_place(e, r, "a cumulative sum of a constant");
+        buf_printf(b, "const Pair v%u = %s(v%u, lane%s;\n", v,
+                   n->flags & EXCLUSIVE ? "shifted(running_sum" : "running_sum",
+                   a, n->flags & EXCLUSIVE ? ", rows), lane)" : ", rows)");
+    } else {
+        no_place(e, r, "this operation on one value per token");
+    }
+}
+
+/* ---- the ring of inputs ---- */
+
+static void ring(Emit *e, Buf *b, bool fetch)
+{
+    int slot = 0;
+    for (Ref r = 1; r < e->g->len; r++) {
+        if (!e->vector[r] || !ring_input(e, r))
+            continue;
+        if (fetch)
+            buf_printf(b, "in%u.fetch(", (unsigned)r);
+        else
+            buf_printf(b, "const Pair v%u = in%u.fetched(", (unsigned)r,
+                       (unsigned)r);
+        buf_printf(b, "inputs + %d * RING, c, lane);\n", slot++);
+    }
+}
+
+static void arguments(Emit *e, Buf *b)
+{
+    for (Ref r = 1; r < e->g->len; r++) {
+        if (!e->vector[r] || e->g->n[r].op != OP_input)
+            continue;
+        int bytes = element_bytes(e, r), at = e->out->ntensors;
+        tensor_arg(e, r);
+        if (is_token(e, r))
+            buf_printf(b, "const Stream<%d> in%u(a.tensor[%d], head, where, "
+                       "lane);\n", bytes, (unsigned)r, at);
+        else
+            buf_printf(b, "const float v%u = constant<%d>(a.tensor[%d], head)"
+                       ";\n", (unsigned)r, bytes, at);
+    }
+}
+
+/* ---- what is published ---- */
+
+static void product(Emit *e, Buf *b, const Published *p, char half)
+{
+    buf_printf(b, "%s", p->negative ? "-1.f" : "");
+    for (int i = 0; i < p->n; i++) {
+        bool first = !i && !p->negative;
+        if (p->f[i].inverse)
+            buf_printf(b, first ? "1.f / " : " / ");
+        else
+            buf_printf(b, first ? "" : " * ");
+        buf_printf(b, "%s", member(e, p->f[i].v, half));
+    }
+    buf_printf(b, p->log2 ? " * LOG2E" : "");
+}
+
+static void publish_all(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->npub; i++) {
+        const Published *p = &e->pub[i];
+        if (p->token) {
+            buf_printf(b, "store_pair(vectors + AT_%s, { ",
+                       p->name);
+            product(e, b, p, 'a');
+            buf_printf(b, ", ");
+            product(e, b, p, 'b');
+            buf_printf(b, " }, lane);\n");
+        } else {
+            buf_printf(b, "if (lane == 0)\nstore1("
+                       "vectors + AT_%s, ", p->name);
+            product(e, b, p, 'a');
+            buf_printf(b, ");\n");
+        }
+    }
+}
+
+static void nodes(Emit *e, Buf *b)
+{
+    for (Ref r = 1; r < e->g->len; r++) {
+        const Node *n = &e->g->n[r];
+        if (!e->vector[r] || n->op == OP_input)
+            continue;
+        if (op_info[n->op].traits & ELEMENTWISE)
+            elementwise(e, b, r);
+        else
+            structured(e, b, r);
+    }
+}
+
+static void clear_tail(Emit *e, Buf *b)
+{
+    buf_printf(b, "if (rows < 64) {\n"
+               "const u32 stage = base + pos.stage * STAGE_BYTES;\n");
+    for (int i = 0; i < e->ntiles; i++)
+        for (int k = 0; k < tile_count(e, e->tile[i]); k++)
+            buf_printf(b, "clear_rows(stage + TILE_%u + %d, rows, lane);\n",
+                       (unsigned)e->tile[i], k * TILE_BYTES);
+    buf_printf(b, "fence_async();\n}\n");
+}
+
+void emit_vectors(Emit *e)
+{
+    Buf *b = &e->vec;
+    arguments(e, b);
+    buf_printf(b, "auto fetch_chunk = [&](int c) {\n"
+               "if (c < chunks) {\n");
+    ring(e, b, true);
+    buf_printf(b, "}\ncopy_commit();\n};\n"
+               "NO_UNROLL for (int c = 0; c < AHEAD - 1; c++)\nfetch_chunk(c);\n"
+               "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
+               "const u32 vectors = base + VECTORS + pos.stage * "
+               "VECTOR_BYTES;\n"
+               "const int rows = rows_of(where, c);\n"
+               "fetch_chunk(c + AHEAD - 1);\n"
+               "copy_wait<AHEAD - 1>();\n");
+    ring(e, b, false);
+    nodes(e, b);
+    buf_printf(b, "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
+    publish_all(e, b);
+    buf_printf(b, "wait(loaded + 8 * pos.stage, pos.phase);\n");
+    clear_tail(e, b);
+    buf_printf(b, "arrive(ready + 8 * pos.stage);\n}\n");
+}

@@ -1,0 +1,68 @@
+/* serial.h -- what the state's warpgroups do in a chunk: a list of acts over
+ * fragments, built from the graph (emit_serial.c), then put in order
+ * (emit_order.c).
+ */
+#ifndef FLIN_CUDA_SERIAL_H
+#define FLIN_CUDA_SERIAL_H
+
+#include "emit.h"
+
+enum { MAX_VALUES = 160, MAX_ACTS = 160, MAX_ARRAYS = 80 };
+
+/* An array of registers. A value lives in one; several may, one after the
+ * other. carried: declared before the loop over chunks. */
+typedef struct Array {
+    char name[32];
+    bool packed, carried;
+    int cols;                           /* of the fragment */
+    int holds;                          /* the value in it; ordering only */
+} Array;
+
+typedef struct Value { int array; bool ready; } Value;
+
+typedef enum ActKind {
+    ACT_READ,                           /* a tile's transpose, packed */
+    ACT_SCALE,                          /* packed columns times a vector */
+    ACT_PACK,
+    ACT_PRODUCT,
+    ACT_FACTOR,                         /* times vectors and one values */
+    ACT_ELEMENT,                        /* an element-wise node */
+    ACT_COPY
+} ActKind;
+
+typedef struct Act {
+    ActKind kind;
+    int to, from[3];                    /* values; from: -1 where none */
+    int base;                           /* product: the value added to, -1 */
+    Ref node;                           /* read: the tile; element */
+    Ref b;                              /* product: tile or score */
+    bool across;
+    int vector, one;                    /* published, -1: none */
+    bool negative, last;                /* last: the packing of an output */
+    bool issued, done;
+} Act;
+
+typedef struct Serial {
+    Emit *e;
+    Array array[MAX_ARRAYS];
+    Value value[MAX_VALUES];
+    Act act[MAX_ACTS];
+    int narrays, nvalues, nacts;
+    int *of;                            /* per node: its fragment, -1 */
+    int snapshot[MAX_STATES];           /* packed state: value, -1 */
+    int output[MAX_OUTPUTS];            /* packed, -1 */
+    int nout;
+    uint64_t ones;                      /* scalars already read */
+    Buf *b;
+    int flight[MAX_ACTS], nflight;
+} Serial;
+
+/* Puts the acts in order, each as soon as it can be, a wait only when nothing
+ * else is left to do; prints them. */
+void serial_order(Serial *s);
+
+int value_new(Serial *s, int array);
+int array_new(Serial *s, bool packed, int cols, const char *fmt, unsigned n);
+Act *act_new(Serial *s, ActKind kind, int to, int from);
+
+#endif

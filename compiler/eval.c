@@ -381,7 +381,7 @@ static void eval_move(const Eval *e, Ref r)
     Walk w;
 
     walk_node(&w, e, r);
-    if (n->op == OP_select)
+    if (n->op == OP_select || n->op == OP_part)
         w.off[0] = n->index * w.step[0][lowest(n->over)];
     if (n->op == OP_last && !(n->flags & REVERSE))
         w.off[0] = (e->rows - 1) * w.step[0][AX_I];
@@ -395,6 +395,14 @@ static void eval_move(const Eval *e, Ref r)
     do {
         e->val[r][w.off[1]] = e->val[n->a[0]][w.off[0]];
     } while (walk_next(&w));
+}
+
+static void eval_unit(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+
+    for (int64_t i = 0; i < eval_count(e, r); i++)
+        e->val[r][i] = i == n->index;
 }
 
 static void eval_cat(const Eval *e, Ref r)
@@ -468,8 +476,10 @@ void eval_node(const Eval *e, Ref r)
     case OP_sum: eval_sum(e, r); break;
     case OP_dot: eval_dot(e, r); break;
     case OP_cat: eval_cat(e, r); break;
+    case OP_unit: eval_unit(e, r); break;
     case OP_rot90: case OP_dup: case OP_pairsum: eval_pairs(e, r); break;
-    case OP_select: case OP_relabel: case OP_col: case OP_row: case OP_last:
+    case OP_select: case OP_part: case OP_relabel: case OP_col: case OP_row:
+    case OP_last:
         eval_move(e, r);
         break;
     case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:

@@ -140,6 +140,14 @@ static Ref build(Match *m, const char *p)
     return num(m->g, atof(p));
 }
 
+Ref fold_build(Graph *g, const char *term, const Ref var[26])
+{
+    Match m = { .g = g };
+
+    memcpy(m.var, var, sizeof m.var);
+    return build(&m, term);
+}
+
 /* Axes that the pattern's value would have; no node is made for it. */
 static AxisSet build_axes(const Match *m, const char *p)
 {

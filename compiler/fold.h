@@ -11,6 +11,9 @@ double elem_value(int op, double a, double b, double c);
  * to, or 0 when it must be made. */
 Ref fold(Graph *g, const Node *n);
 
+/* Builds a term of the rules' notation; var[0] is what `a` stands for. */
+Ref fold_build(Graph *g, const char *term, const Ref var[26]);
+
 /* Both sides of rule i for numbers x y z c d (so that a test can compare
  * them); false when there are no more. */
 bool fold_rule_values(int i, const double v[5], double side[2]);

@@ -202,6 +202,7 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     case OP_sum: case OP_select: case OP_dot: case OP_gdot:
         return all & ~n->over;
     case OP_cat: return all | n->over;
+    case OP_unit: return n->over;
     case OP_relabel: case OP_dup: case OP_pairsum:
         return (a & ~n->over) | AXIS(n->index);
     case OP_col: return to_cols(a);
@@ -450,6 +451,20 @@ Ref select_at(Graph *g, Ref a, int axis, int index)
                                .index = (uint16_t)index });
 }
 
+Ref part(Graph *g, Ref a, int axis, int from, int len)
+{
+    assert(g->n[a].axes & AXIS(axis));
+    return node_new(g, (Node){ .op = OP_part, .a = { a }, .num = len,
+                               .over = AXIS(axis),
+                               .index = (uint16_t)from });
+}
+
+Ref unit(Graph *g, int axis, int index)
+{
+    return node_new(g, (Node){ .op = OP_unit, .over = AXIS(axis),
+                               .index = (uint16_t)index });
+}
+
 Ref relabel(Graph *g, Ref a, int from, int to)
 {
     if (from == to || !(g->n[a].axes & AXIS(from)))
@@ -517,6 +532,48 @@ void graph_live(const Graph *g, uint8_t *live)
     for (Ref r = g->len - 1; r > 0; r--)
         for (int i = 0; live[r] && i < 4; i++)
             mark(g, live, g->n[r].a[i]);
+}
+
+int32_t axis_extent(const Graph *g, Ref r, int axis)
+{
+    const Node *n = &g->n[r];
+    bool whole = n->axes & AXIS(axis);
+
+    switch (whole ? n->op : OP_none) {
+    case OP_none: return 1;
+    case OP_num: case OP_input: case OP_state: case OP_unit:
+        return g->axis[axis].size;
+    case OP_cat:
+        if (n->over == AXIS(axis))
+            return axis_extent(g, n->a[0], axis)
+                 + axis_extent(g, n->a[1], axis);
+        break;
+    case OP_part:
+        if (n->over == AXIS(axis))
+            return (int32_t)n->num;
+        break;
+    case OP_relabel:
+        if (n->index == axis)
+            return axis_extent(g, n->a[0], __builtin_ctz(n->over));
+        break;
+    case OP_dup: case OP_pairsum:
+        if (n->index == axis)
+            return g->axis[axis].size;
+        break;
+    case OP_col:
+        if (COL_AXES & AXIS(axis))
+            return axis_extent(g, n->a[0], axis - AX_J);
+        break;
+    case OP_row:
+        if (ROW_AXES & AXIS(axis))
+            return axis_extent(g, n->a[0], axis + AX_J);
+        break;
+    default: break;
+    }
+    for (int i = 0; i < 4; i++)
+        if (g->n[n->a[i]].axes & AXIS(axis))
+            return axis_extent(g, n->a[i], axis);
+    return g->axis[axis].size;          /* i of a cumsum of a constant */
 }
 
 int64_t axes_size(const Graph *g, AxisSet s)

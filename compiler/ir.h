@@ -152,6 +152,8 @@ Ref dmask(Graph *g, Ref ga, Ref gb, int strict);
 /* With gates that lack the contracted axes, a dot times a dmask. */
 Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict);
 Ref select_at(Graph *g, Ref a, int axis, int index);
+Ref part(Graph *g, Ref a, int axis, int from, int len);
+Ref unit(Graph *g, int axis, int index);
 Ref relabel(Graph *g, Ref a, int from, int to);
 Ref unary_axis(Graph *g, int op, Ref a, int axis, int to); /* rot90 dup .. */
 Ref cumsum(Graph *g, Ref a, int flags);
@@ -178,6 +180,10 @@ char *expr_text(const Graph *g, Ref r);
 
 /* Marks in `live` (len bytes) every node that the roots need. */
 void graph_live(const Graph *g, uint8_t *live);
+
+/* How long the axis is in this very value: ranks are joined by cat and taken
+ * apart by part, so it may be less than the axis's own size. */
+int32_t axis_extent(const Graph *g, Ref r, int axis);
 
 /* Elements of a value when axis i has `rows` tokens (rows <= chunk). */
 int64_t axes_size(const Graph *g, AxisSet s);

@@ -282,7 +282,10 @@ static void check_entries(const Text *t, const Node *n, AxisSet s)
     int32_t size = g->axis[from].size;
     if (n->op == OP_select)
         need(t, n, !size || n->index < size, "`index` is too large");
-    if (n->op == OP_select || n->op == OP_cat || n->op == OP_rot90)
+    if (n->op == OP_part)
+        need(t, n, n->num > 0 && n->num < UINT16_MAX, "needs `len`");
+    if (n->op == OP_select || n->op == OP_cat || n->op == OP_rot90
+        || n->op == OP_part)
         return;
     need(t, n, to && !(AXIS(to) & (tokens | s)),
          "needs `to` and an axis that the operand lacks");
@@ -302,8 +305,13 @@ static void check_node(const Text *t, const Node *n)
     switch (n->op) {
     case OP_sum: need_over(t, n, s[0], false); break;
     case OP_dot: need_over(t, n, s[0] & s[1], false); break;
-    case OP_rot90: case OP_cat: case OP_select: case OP_relabel: case OP_dup:
-    case OP_pairsum:
+    case OP_unit:
+        need_over(t, n, DIM_AXES, true);
+        need(t, n, n->index < t->g->axis[__builtin_ctz(n->over)].size,
+             "`index` is too large");
+        break;
+    case OP_rot90: case OP_cat: case OP_select: case OP_part: case OP_relabel:
+    case OP_dup: case OP_pairsum:
         check_entries(t, n, s[0]);
         break;
     case OP_col: case OP_row: case OP_cumsum: case OP_scan: case OP_maxscan:
@@ -406,7 +414,11 @@ static void take_attributes(Text *t, Node *n)
     static const bool over[NOPS] = {
         [OP_sum] = true, [OP_dot] = true, [OP_select] = true, [OP_cat] = true,
         [OP_relabel] = true, [OP_rot90] = true, [OP_dup] = true,
+        [OP_part] = true, [OP_unit] = true,
         [OP_pairsum] = true, [OP_gdot] = true,
+    };
+    static const bool index[NOPS] = {
+        [OP_select] = true, [OP_part] = true, [OP_unit] = true,
     };
     bool to = n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum;
     int ax;
@@ -422,7 +434,10 @@ static void take_attributes(Text *t, Node *n)
                 fail(t->c, t->line, "expected an axis, found %s",
                      text_shown(t));
             n->index = (uint16_t)ax;
-        } else if (text_at(t, "index") && n->op == OP_select) {
+        } else if (text_at(t, "len") && n->op == OP_part) {
+            text_next(t);
+            n->num = text_int(t, "a length", 1, UINT16_MAX);
+        } else if (text_at(t, "index") && index[n->op]) {
             text_next(t);
             n->index = (uint16_t)text_int(t, "an index", 0, UINT16_MAX);
         } else if (!take_flag(t, n)) {

@@ -56,6 +56,10 @@ static int32_t node_extent(const Eval *e, const Node *n, int ax)
         return e->ext[0][ax];
     if (n->op == OP_cat && n->over == AXIS(ax))
         return (sa & n->over ? a[ax] : 1) + (sb & n->over ? b[ax] : 1);
+    if (n->op == OP_part && n->over == AXIS(ax))
+        return (int32_t)n->num;
+    if (n->op == OP_unit)
+        return e->ext[0][ax];
     if (n->op == OP_relabel && n->index == ax)
         return a[lowest(n->over)];
     if ((n->op == OP_dup || n->op == OP_pairsum) && n->index == ax)
@@ -72,6 +76,12 @@ static void check_node(const Eval *e, const Node *n)
     if (n->op == OP_select && n->index >= e->ext[n->a[0]][lowest(n->over)])
         fail(e->c, n->line, "entry %d of axis '%s', which has %d",
              n->index + 1, e->g->axis[lowest(n->over)].name,
+             e->ext[n->a[0]][lowest(n->over)]);
+    if (n->op == OP_part && (n->num < 1 || n->index + n->num
+                             > e->ext[n->a[0]][lowest(n->over)]))
+        fail(e->c, n->line, "entries %d to %d of axis '%s', which has %d",
+             n->index + 1, (int)(n->index + n->num),
+             e->g->axis[lowest(n->over)].name,
              e->ext[n->a[0]][lowest(n->over)]);
     for (AxisSet s = n->over; s && n->op != OP_cat; s &= s - 1)
         operand_extent(e, n, lowest(s));

@@ -14,7 +14,7 @@
  *
  * Operands come first, `-` for one that is absent, then what the operation
  * has of its own: `over` and axes, `to` and an axis (relabel, dup, pairsum),
- * `index` and a number from 0 (select), strict, exclusive, reverse, trans,
+ * `index` and a number from 0 (select, part, unit), `len` (part), strict, exclusive, reverse, trans,
  * wrap. An input, a state and an axis size are given by name. An axis whose
  * name is taken or a keyword is written [9], by number. Lines come in this
  * order; names and numbers are made before they are used.
@@ -30,7 +30,7 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "over", "to", "index", "strict", "exclusive", "reverse", "trans",
+        "t", "over", "to", "index", "len", "strict", "exclusive", "reverse", "trans",
         "wrap",
     };
 
@@ -180,8 +180,10 @@ static void put_attributes(const Graph *g, const Node *n, Buf *b)
         buf_printf(b, " to");
         put_axis(g, n->index, b);
     }
-    if (n->op == OP_select)
+    if (n->op == OP_select || n->op == OP_part || n->op == OP_unit)
         buf_printf(b, " index %d", n->index);
+    if (n->op == OP_part)
+        buf_printf(b, " len %d", (int)n->num);
     for (int i = 0; i < 5; i++)
         if (n->flags & 1 << i)
             buf_printf(b, " %s", flag[i]);

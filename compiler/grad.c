@@ -1,0 +1,416 @@
+/* grad.c -- reverse mode: from the results back to the arguments.
+ *
+ * Nodes are visited from the last to the first; each hands the gradient that
+ * has come in to its operands. An adjoint may lack axes of its node: it is
+ * then the same along them.
+ */
+#include "grad.h"
+#include "fold.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Back {
+    Graph *g;
+    Ref *adj;                           /* beside the forward nodes */
+    uint32_t len;                       /* of the forward graph */
+} Back;
+
+static AxisSet axes_of(const Back *w, Ref r)
+{
+    return w->g->n[r].axes;
+}
+
+/* Token axes that x lacks, given to it: its sum over them has a length that
+ * only the backend knows. */
+static Ref with_tokens(Graph *g, Ref x, AxisSet need)
+{
+    Ref zero = cumsum(g, num(g, 0), 0);
+
+    need &= ~g->n[x].axes;
+    if (need & AXIS(AX_I))
+        x = op2(g, OP_add, x, zero);
+    if (need & AXIS(AX_J))
+        x = op2(g, OP_add, x, op1(g, OP_col, zero));
+    return x;
+}
+
+/* x (a gradient of a value with axes `from`) summed to the axes `to`. */
+static Ref reduce(Back *w, Ref x, AxisSet from, AxisSet to)
+{
+    AxisSet lose = from & ~to;
+
+    return sum(w->g, with_tokens(w->g, x, lose), lose);
+}
+
+static void add_adjoint(Back *w, Ref r, Ref x)
+{
+    if (!r || !x || is_num(w->g, x, 0))
+        return;
+    w->adj[r] = w->adj[r] ? op2(w->g, OP_add, w->adj[r], x) : x;
+}
+
+/* The product of gradient and b, summed to a's axes. `all`: the axes that
+ * take part. */
+static Ref product_to(Back *w, Ref d, Ref b, AxisSet all, AxisSet to)
+{
+    AxisSet lose = all & ~to;
+
+    d = with_tokens(w->g, d, lose & ~axes_of(w, b));
+    return dot(w->g, d, b, lose);
+}
+
+static void back_elem(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+    Ref var[26] = { 0 };
+
+    for (int i = 0; i < op_info[n.op].arity; i++)
+        var[i] = n.a[i];
+    var['y' - 'a'] = r;
+    var['g' - 'a'] = d;
+    for (int i = 0; i < op_info[n.op].arity; i++) {
+        Ref x = fold_build(w->g, op_info[n.op].grad[i], var);
+        add_adjoint(w, n.a[i], reduce(w, x, n.axes, axes_of(w, n.a[i])));
+    }
+}
+
+static void back_dot(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+    AxisSet all = n.axes | n.over;
+
+    for (int i = 0; i < 2; i++)
+        add_adjoint(w, n.a[i], product_to(w, d, n.a[1 - i], all,
+                                          axes_of(w, n.a[i])));
+}
+
+/* The three-way form with another operand taken out. */
+static Ref gdot_without(Back *w, const Node *n, int i, Ref d)
+{
+    AxisSet all = axes_of(w, n->a[0]) | axes_of(w, n->a[1]);
+
+    d = with_tokens(w->g, d, n->axes);
+    return gdot(w->g, i == 0 ? d : n->a[0], i == 1 ? d : n->a[1], n->a[2],
+                n->a[3], all & ~axes_of(w, n->a[i]), n->flags & STRICT);
+}
+
+/* A gate's gradient: what carries all of its axes, times its own. */
+static Ref gate_gradient(Back *w, Ref r, Ref d, Ref gate, const Ref out[2])
+{
+    const Node n = w->g->n[r];
+    AxisSet axes = axes_of(w, gate);
+
+    for (int i = 0; i < 2; i++)
+        if (!(axes & ~axes_of(w, n.a[i])))
+            return reduce(w, op2(w->g, OP_mul, n.a[i], out[i]),
+                          axes_of(w, n.a[i]), axes);
+    assert(!(axes & ~n.axes));
+    return product_to(w, d, r, n.axes, axes);
+}
+
+static void back_gdot(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+    Ref out[2];
+
+    for (int i = 0; i < 2; i++) {
+        out[i] = gdot_without(w, &n, i, d);
+        add_adjoint(w, n.a[i], out[i]);
+    }
+    add_adjoint(w, n.a[2], gate_gradient(w, r, d, n.a[2], out));
+    add_adjoint(w, n.a[3], op1(w->g, OP_neg,
+                               gate_gradient(w, r, d, n.a[3], out)));
+}
+
+static void back_dmask(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+
+    if (!n.a[0])
+        return;
+    add_adjoint(w, n.a[0], product_to(w, d, r, n.axes, axes_of(w, n.a[0])));
+    add_adjoint(w, n.a[1], op1(w->g, OP_neg,
+                               product_to(w, d, r, n.axes,
+                                          axes_of(w, n.a[1]))));
+}
+
+/* x = (1 - a)^{-1} b: db = (1 - a)^{-T} dx, da = db x^T below the diagonal. */
+static void back_solve(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    AxisSet keep = axes_of(w, n.a[0]);
+
+    if (n.flags & TRANS)
+        fail(g->ctx, n.line, "the gradient of a gradient is not there");
+    d = with_tokens(g, d, AXIS(AX_I));
+    Ref db = node_new(g, (Node){ .op = OP_solve, .a = { n.a[0], d },
+                                 .flags = TRANS });
+    Ref x = op1(g, OP_col, r);
+    AxisSet all = axes_of(w, db) | axes_of(w, x);
+    add_adjoint(w, n.a[1], reduce(w, db, n.axes, axes_of(w, n.a[1])));
+    add_adjoint(w, n.a[0], op2(g, OP_mul, dot(g, db, x, all & ~keep),
+                               dmask(g, 0, 0, 1)));
+}
+
+/* ---- along the tokens ---- */
+
+static Ref along(Graph *g, int op, Ref a, Ref b, int flags)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a, b },
+                               .flags = (uint8_t)flags });
+}
+
+/* The row that the walk takes first. */
+static Ref first_row(Graph *g, Ref x, int flags)
+{
+    return node_new(g, (Node){ .op = OP_last, .a = { x },
+                               .flags = (flags & REVERSE) ^ REVERSE });
+}
+
+static void back_cumsum(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+
+    d = with_tokens(w->g, d, AXIS(AX_I));
+    add_adjoint(w, n.a[0], reduce(w, cumsum(w->g, d, n.flags ^ REVERSE),
+                                  n.axes, axes_of(w, n.a[0])));
+}
+
+/* s_i = a_i s_{i-1} + b_i (a absent: 1) or max(a_i + s_{i-1}, b_i): the
+ * adjoint of s runs backwards through what each token passed on. */
+static void back_scan(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    int flags = n.flags & REVERSE, back = flags ^ REVERSE;
+    Ref before = along(g, OP_delay, r, n.a[2], flags);
+    Ref zero = num(g, 0), one = num(g, 1), pass = n.a[0], took = 0, l;
+
+    if (n.op == OP_maxscan)
+        pass = took = op2(g, OP_le, n.a[1],
+                          n.a[0] ? op2(g, OP_add, n.a[0], before) : before);
+    d = with_tokens(g, d, AXIS(AX_I));
+    if (pass) {
+        Ref next = along(g, OP_delay, with_tokens(g, pass, AXIS(AX_I)), zero,
+                         back);
+        l = node_new(g, (Node){ .op = OP_scan, .a = { next, d, zero },
+                                .flags = (uint8_t)back });
+    } else {
+        l = cumsum(g, d, back);
+    }
+    Ref down = took ? op2(g, OP_mul, l, took) : l;
+    Ref da = took ? down : op2(g, OP_mul, l, before);
+    Ref db = took ? op2(g, OP_mul, l, op2(g, OP_sub, one, took)) : l;
+    Ref ds = first_row(g, pass && !took ? op2(g, OP_mul, l, pass) : down,
+                       flags);
+    if (n.a[0])
+        add_adjoint(w, n.a[0], reduce(w, da, n.axes, axes_of(w, n.a[0])));
+    add_adjoint(w, n.a[1], reduce(w, db, n.axes, axes_of(w, n.a[1])));
+    add_adjoint(w, n.a[2], reduce(w, ds, n.axes & ~AXIS(AX_I),
+                                  axes_of(w, n.a[2])));
+}
+
+static void back_delay(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    int flags = n.flags & REVERSE;
+
+    d = with_tokens(g, d, AXIS(AX_I));
+    Ref da = along(g, OP_delay, d, num(g, 0), flags ^ REVERSE);
+    add_adjoint(w, n.a[0], reduce(w, da, n.axes, axes_of(w, n.a[0])));
+    add_adjoint(w, n.a[1], reduce(w, first_row(g, d, flags),
+                                  n.axes & ~AXIS(AX_I), axes_of(w, n.a[1])));
+}
+
+/* last takes one row: its gradient is that row, and zero elsewhere. */
+static void back_last(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+
+    add_adjoint(w, n.a[0], along(g, OP_delay,
+                                 with_tokens(g, num(g, 0), AXIS(AX_I)), d,
+                                 (n.flags & REVERSE) ^ REVERSE));
+}
+
+/* ---- moves ---- */
+
+static void back_cat(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    int ax = __builtin_ctz(n.over);
+    int32_t from = 0;
+
+    if (!(axes_of(w, d) & n.over)) {    /* the same for all entries */
+        add_adjoint(w, n.a[0], d);
+        add_adjoint(w, n.a[1], d);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        bool whole = axes_of(w, n.a[i]) & n.over;
+        int32_t len = whole ? axis_extent(g, n.a[i], ax) : 1;
+        Ref x = whole ? part(g, d, ax, from, len)
+                      : select_at(g, d, ax, from);
+        add_adjoint(w, n.a[i], reduce(w, x, n.axes & ~n.over,
+                                      axes_of(w, n.a[i]) & ~n.over));
+        from += len;
+    }
+}
+
+/* The reverse of an operation that only moves values, or of pairs. */
+static Ref moved_back(Graph *g, const Node *n, Ref d)
+{
+    int from = n->over ? __builtin_ctz(n->over) : 0;
+
+    switch (n->op) {
+    case OP_col: return op1(g, OP_row, d);
+    case OP_row: return op1(g, OP_col, d);
+    case OP_relabel: return relabel(g, d, n->index, from);
+    case OP_select:
+        return op2(g, OP_mul, d, unit(g, from, n->index));
+    case OP_rot90:
+        if (!(g->n[d].axes & n->over))
+            d = op2(g, OP_add, d, op2(g, OP_mul, n->a[0], num(g, 0)));
+        return op1(g, OP_neg, unary_axis(g, OP_rot90, d, from, 0));
+    default: return 0;
+    }
+}
+
+/* dup and pairsum are each other's transpose; d must have the axis. */
+static Ref pairs_back(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    int from = __builtin_ctz(n.over);
+
+    if (!(axes_of(w, d) & AXIS(n.index)))
+        d = op2(g, OP_add, d, op2(g, OP_mul, r, num(g, 0)));
+    return unary_axis(g, n.op == OP_dup ? OP_pairsum : OP_dup, d, n.index,
+                      from);
+}
+
+static void back_node(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+
+    if (op_info[n.op].traits & ELEMENTWISE) {
+        back_elem(w, r, d);
+        return;
+    }
+    switch (n.op) {
+    case OP_none: case OP_num: case OP_size: case OP_input: case OP_state:
+    case OP_unit: return;
+    case OP_sum: add_adjoint(w, n.a[0], d); return;
+    case OP_dot: back_dot(w, r, d); return;
+    case OP_gdot: back_gdot(w, r, d); return;
+    case OP_dmask: back_dmask(w, r, d); return;
+    case OP_solve: back_solve(w, r, d); return;
+    case OP_cumsum: back_cumsum(w, r, d); return;
+    case OP_scan: case OP_maxscan: back_scan(w, r, d); return;
+    case OP_delay: back_delay(w, r, d); return;
+    case OP_last: back_last(w, r, d); return;
+    case OP_cat: back_cat(w, r, d); return;
+    case OP_dup: case OP_pairsum:
+        add_adjoint(w, n.a[0], pairs_back(w, r, d));
+        return;
+    case OP_col: case OP_row: case OP_relabel: case OP_select: case OP_rot90:
+        add_adjoint(w, n.a[0], moved_back(w->g, &n, d));
+        return;
+    default:
+        fail(w->g->ctx, n.line, "%s has no gradient", op_info[n.op].name);
+    }
+}
+
+/* ---- the joint graph ---- */
+
+static char *derived_name(Graph *g, const char *name)
+{
+    return ctx_format(g->ctx, "d_%s", name);
+}
+
+static char *axes_list(Graph *g, const uint8_t *order, int rank, bool timed)
+{
+    Buf b = { .ctx = g->ctx };
+
+    buf_printf(&b, "%s", timed ? "t" : "");
+    for (int i = 0; i < rank; i++)
+        buf_printf(&b, " %s", g->axis[order[i]].name);
+    return b.s;
+}
+
+static int adjoint_state(Graph *g, const char *name, const uint8_t *order,
+                         int rank)
+{
+    int s = graph_state(g, derived_name(g, name),
+                        axes_list(g, order, rank, false));
+
+    g->st[s].reverse = true;
+    return s;
+}
+
+/* What comes in: dy, and each state's adjoint as the next chunk left it. */
+static void seed(Back *w, int nst, int adjoint[MAX_STATES])
+{
+    Graph *g = w->g;
+    const Output *y = &g->out[0];
+
+    for (int i = 0; i < nst; i++) {
+        const State *s = &g->st[i];
+        adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
+    }
+    int dy = graph_input(g, "dy", axes_list(g, y->order, y->rank, true));
+    add_adjoint(w, y->node, g->in[dy].node);
+    for (int i = 0; i < nst; i++)
+        if (g->st[i].next)
+            add_adjoint(w, g->st[i].next, g->st[adjoint[i]].node);
+}
+
+/* A gradient that nobody contributed to is zero. */
+static Ref or_zero(Graph *g, Ref x)
+{
+    return x ? x : num(g, 0);
+}
+
+static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
+{
+    Graph *g = w->g;
+
+    for (int i = 0; i < nst; i++)
+        g->st[adjoint[i]].next = or_zero(g, w->adj[g->st[i].node]);
+    for (int i = 0; i < nin; i++) {
+        const Input *in = &g->in[i];
+        Ref d = or_zero(g, w->adj[in->node]);
+        if (in->timed) {
+            int o = graph_output(g, derived_name(g, in->name), d);
+            memcpy(g->out[o].order, in->order, sizeof in->order);
+            g->out[o].rank = in->rank;
+        } else {
+            int s = adjoint_state(g, in->name, in->order, in->rank);
+            g->st[s].next = op2(g, OP_add, g->st[s].node, d);
+        }
+    }
+}
+
+Graph *grad(const Graph *src)
+{
+    Back w = { .g = graph_sized(src, (int32_t[NAXES]){ 0 }) };
+    int adjoint[MAX_STATES], nin = src->nin, nst = src->nst;
+    uint32_t before;
+
+    before = w.len = w.g->len;
+    w.adj = ctx_alloc(w.g->ctx, w.len * sizeof *w.adj);
+    seed(&w, nst, adjoint);
+    for (Ref r = before - 1; r > 0; r--) {
+        w.g->line = w.g->n[r].line;
+        ctx_poll(w.g->ctx);
+        if (w.adj[r])
+            back_node(&w, r, w.adj[r]);
+    }
+    results(&w, nin, nst, adjoint);
+    return w.g;
+}

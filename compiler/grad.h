@@ -1,0 +1,16 @@
+/* grad.h -- reverse mode, on the step and on the chunk graph alike. */
+#ifndef FLIN_GRAD_H
+#define FLIN_GRAD_H
+
+#include "ir.h"
+
+/* The joint graph: g's nodes (sizes known) and those of the gradient of
+ *     sum(y * dy) + sum(final_state * d_state).
+ * It gains an input `dy`, for each state S an adjoint `d_S` that runs from
+ * the last chunk to the first (its start is the gradient that comes in, its
+ * end the initial state's), for each input x an output `d_x`, or, where x is
+ * a constant of the head, an adjoint `d_x` that sums over tokens and starts
+ * at zero. Fails, naming the line, on an operation that has no gradient. */
+Graph *grad(const Graph *g);
+
+#endif

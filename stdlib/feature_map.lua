@@ -43,7 +43,7 @@ function feature_map.rope(o)
       new.phi = s.phi + x.theta
       return new.phi, s.phi
     end,
-    map = function (u, phi) return flin.rotate(u, phi) end,
+    map = function (u, phi) return flin.rotate(u, phi, "k") end,
   }
 end
 

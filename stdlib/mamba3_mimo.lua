@@ -13,8 +13,8 @@ return flin.variant {
   state = { S = "k v", phi = "p" },
   step  = function (x, s)
     local phi = s.phi + pi * tanh(x.theta) * x.dt
-    local q, k = rotate(x.C, phi), rotate(x.B, phi)
-    local k0, v0 = rotate(prev(x.B), s.phi), x.Wx * prev(x.x)
+    local q, k = rotate(x.C, phi, "k"), rotate(x.B, phi, "k")
+    local k0, v0 = rotate(prev(x.B), s.phi, "k"), x.Wx * prev(x.x)
     local alpha = exp(-exp(x.A_log) * x.dt)
     local S = alpha * s.S
             + dot((1 - x.lambda) * x.dt * alpha * k0, v0, "r")

@@ -2,7 +2,7 @@
 -- A runs over the squares of the keys; what is written goes through M.
 -- strength is log 1.5 there, center near the mean of log A.
 local flin = require "flin"
-local exp, log, abs, relu = flin.exp, flin.log, flin.abs, flin.relu
+local exp, log, abs = flin.exp, flin.log, flin.abs
 local dot, outer = flin.dot, flin.outer
 
 return flin.variant {
@@ -14,7 +14,7 @@ return flin.variant {
   state = { S = "k v", A = "k" },
   step  = function (x, s)
     local A = exp(x.g_atk) * s.A + x.beta_atk * x.k^2
-    local r = log(relu(A) + 1e-6) - x.center
+    local r = log(A + 1e-6) - x.center
     local M = exp(-x.strength * r / (1 + abs(r)))
     local S = exp(x.g) * s.S
     S = S + outer(x.beta * M * x.k, x.v - dot(x.k, S))

@@ -2,7 +2,7 @@
 -- test-time regression (Wang et al., 2025, arXiv:2501.12352). A sums the
 -- squares of the keys as S sums the keys; P is 1/A, relative to its mean.
 local flin = require "flin"
-local exp, mean, relu, tanh = flin.exp, flin.mean, flin.relu, flin.tanh
+local exp, mean, tanh = flin.exp, flin.mean, flin.tanh
 local dot, outer = flin.dot, flin.outer
 local prev, rotate, pi = flin.prev, flin.rotate, math.pi
 
@@ -18,7 +18,7 @@ return flin.variant {
     local alpha = exp(-exp(x.A_log) * x.dt)
     local w0, w = (1 - x.lambda) * x.dt * alpha, x.lambda * x.dt
     local A = alpha * s.A + w0 * k0^2 + w * k^2
-    local P = 1 / (relu(A) / (mean(relu(A)) + 1e-6) + 0.03)
+    local P = 1 / (A / (mean(A) + 1e-6) + 0.03)
     local S = alpha * s.S + outer(w0 * P * k0, v0) + outer(w * P * k, x.x)
     return { S = S, A = A, phi = phi }, dot(q, S) + x.D * x.x
   end,

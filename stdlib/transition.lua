@@ -7,8 +7,7 @@
 -- is written (or nil); k0, v0, w0, the same of the previous token, under the
 -- trapezoidal rule.
 local flin, options = ...
-local dot, outer, at = flin.dot, flin.outer, flin.at
-local mean, relu = flin.mean, flin.relu
+local dot, outer, at, mean = flin.dot, flin.outer, flin.at, flin.mean
 
 local transition = {}
 
@@ -110,7 +109,7 @@ function transition.preconditioned_gd(o)
         A = A + squares(c.w0, c.k0)
       end
       c.new.A = A
-      local P = 1 / (relu(A) / (mean(relu(A)) + 1e-6) + 0.03)
+      local P = 1 / (A / (mean(A) + 1e-6) + 0.03)
       return c.S + written(c, rank, P)
     end,
   }, rank)

@@ -4,7 +4,6 @@
  * before anything is allocated for it. Numbers are little-endian.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "files.h"
@@ -24,7 +23,7 @@ _Noreturn void file_fault(lua_State *L, const File *f, const char *fmt, ...)
     vsnprintf(s, sizeof s, fmt, ap);
     va_end(ap);
     luaL_error(L, "%s: %s", f->path, s);
-    abort();                            /* luaL_error does not return */
+    for (;;) { }                        /* luaL_error does not return */
 }
 
 void file_read(lua_State *L, File *f, int64_t at, void *to, size_t n)

@@ -36,7 +36,8 @@ void complain(const char *message)
     fflush(stderr);
 }
 
-/* The stack as the user knows it: their functions, not the program's. */
+/* The stack as the user knows it: their functions, not the program's. A flin
+ * error of several lines has said already where it is. */
 static void push_traceback(lua_State *L)
 {
     lua_Debug ar;
@@ -63,9 +64,10 @@ static void push_traceback(lua_State *L)
 
 static int message(lua_State *L)
 {
-    luaL_tolstring(L, 1, NULL);
-    push_traceback(L);
-    lua_concat(L, 2);
+    if (!strchr(luaL_tolstring(L, 1, NULL), '\n')) {
+        push_traceback(L);
+        lua_concat(L, 2);
+    }
     return 1;
 }
 

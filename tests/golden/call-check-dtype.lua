@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.stdlib.kda:check { dtype = "int8" }

@@ -1,0 +1,6 @@
+local flin = require "flin"
+flin.variant {
+  name = "bad",
+  input = "q k v",
+  step = function (x) return {}, x.q end,
+}

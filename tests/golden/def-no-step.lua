@@ -1,0 +1,5 @@
+local flin = require "flin"
+flin.variant {
+  name = "bad",
+  input = { q = "t k" },
+}

@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.varient { name = "bad" }

@@ -1,0 +1,7 @@
+local flin = require "flin"
+return flin.variant {
+  name = "bad",
+  mask = function (i, j, p)
+    if i < j then return 0 end
+  end,
+}

@@ -1,0 +1,7 @@
+local flin = require "flin"
+return flin.variant {
+  name = "bad",
+  mask = function (i, j, p)
+    return 1
+  end,
+}

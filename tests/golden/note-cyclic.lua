@@ -1,0 +1,12 @@
+local flin = require "flin"
+local v = flin.variant {
+  name  = "cyclic",
+  input = { q = "t k", g = "t" },
+  state = { a = "", b = "" },
+  step  = function (x, s)
+    local a = s.a * s.b
+    local b = s.b + s.a * x.g
+    return { a = a, b = b }, a * x.q
+  end,
+}
+error(v:plan { K = 16 }, 0)

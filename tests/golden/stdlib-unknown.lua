@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.stdlib.deltanets:check {}

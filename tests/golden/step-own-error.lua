@@ -1,0 +1,9 @@
+local flin = require "flin"
+return flin.variant {
+  name  = "bad",
+  input = { q = "t k", k = "t k", v = "t v" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    error("not written yet")
+  end,
+}

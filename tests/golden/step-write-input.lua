@@ -1,0 +1,10 @@
+local flin = require "flin"
+return flin.variant {
+  name  = "bad",
+  input = { q = "t k", k = "t k", v = "t v" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    x.q = 3
+    return { S = s.S }, x.q
+  end,
+}

@@ -101,7 +101,8 @@ static int find_state(const Graph *g, const char *name)
 
 static void no_columns(const Text *t, AxisSet s)
 {
-    if (s & (AXIS(AX_I) | COL_AXES))
+    s &= AXIS(AX_I) | COL_AXES;
+    if (s)
         fail(t->c, t->line, "axes %s are those of tokens", axes_text(t->g, s));
 }
 

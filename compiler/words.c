@@ -151,7 +151,7 @@ static bool read_digits(const char **p, int base, uint64_t *value,
         }
         if (digit_value(**p) >= base)
             return any;
-        if (*value > ((uint64_t)1 << 53) / (unsigned)base)
+        if (*value > ((uint64_t)1 << 53))
             return false;
         *value = *value * (unsigned)base + (unsigned)digit_value(**p);
         *behind += point;
@@ -193,14 +193,15 @@ static bool to_double(const char *s, double *x)
     bool hex = s[0] == '0' && (s[1] | 32) == 'x';
     s += hex ? 2 : 0;
     if (!read_digits(&s, hex ? 16 : 10, &m, &behind)
-        || !read_exponent(&s, hex ? 'p' : 'e', &e))
+        || !read_exponent(&s, hex ? 'p' : 'e', &e)
+        || m > (uint64_t)1 << 53)
         return false;
     if (hex) {
         *x = sign * ldexp((double)m, e - 4 * behind);
         return true;
     }
     e -= behind;
-    if (m > (uint64_t)1 << 53 || e < -22 || e > 22)
+    if (e < -22 || e > 22)
         return false;
     for (int i = 0; i < abs(e); i++)
         power *= 10;

@@ -163,11 +163,14 @@ static void probe_rank(Mask *m, unsigned seed)
     int far = 0, products = 0;
 
     for (int n = 0; n < m->nproducts; n++) {
-        bool tap = m->product[n].value != 0;
-        products += !tap;
-        if (tap && m->product[n].hi > far)
-            far = (int)m->product[n].hi;
+        const Product *p = &m->product[n];
+        int64_t edge = p->value ? p->hi : p->lo;
+        products += !p->value;
+        if (edge > far)
+            far = (int)edge;
     }
+    if (far > PROBE)
+        return;
     for (int i = 0; i < BLOCK; i++)
         for (int j = 0; j < BLOCK; j++) {
             a[i * BLOCK + j] = mask_at(m, BLOCK + far + i, j, seed);

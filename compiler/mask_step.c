@@ -238,9 +238,12 @@ static Ref tap(Step *s, Ref r, int64_t d)
     mask_work(m);
     if (l && l->kind == LEAF_POSITION && sides == SIDE_J)
         return op2(s->g, OP_sub, position(s), num(s->g, (double)d));
-    if (sides != SIDES)
-        return sides == SIDE_J ? back(s, own(s, r), d) : own(s, r);
+    if (!(sides & SIDE_J))
+        return own(s, r);
     linear(m, r, &e);
+    bool scaled = e.n == 1 && e.part[0].atom != r && is_num(m->g, e.rest, 0);
+    if (sides == SIDE_J && !scaled)
+        return back(s, own(s, r), d);
     if (e.n != 1 || e.part[0].atom != r) {
         pairs_first(m, &e);
         return tap_sum(s, &e, d);
@@ -251,17 +254,21 @@ static Ref tap(Step *s, Ref r, int64_t d)
     return node_copy(s->g, &n, a);
 }
 
-/* Could the weight be infinite where there is no token j? */
-static bool may_be_infinite(Mask *m, Ref value)
+/* Could a weight, made of earlier values, be infinite where there are none? */
+static bool may_be_infinite(const Graph *g, Ref w)
 {
-    mask_reach(m, value);
-    for (Ref r = 1; r <= value; r++) {
-        int op = m->g->n[r].op;
-        if (m->mark[r] && (mask_traits(m, r) & SIDES) == SIDES
-            && (op == OP_div || op == OP_log || op == OP_rsqrt))
-            return true;
+    uint8_t *need = ctx_alloc(g->ctx, w + 1);
+    bool found = false;
+
+    need[w] = 1;
+    for (Ref r = w; r > 0; r--) {
+        const Node *n = &g->n[r];
+        bool risky = n->op == OP_div || n->op == OP_log || n->op == OP_rsqrt;
+        found |= need[r] && risky && n->states;
+        for (int i = 0; need[r] && i < 4; i++)
+            need[n->a[i]] = 1;
     }
-    return false;
+    return found;
 }
 
 static void lower_taps(Step *s, const Product *p)
@@ -272,7 +279,7 @@ static void lower_taps(Step *s, const Product *p)
         Ref w = tap(s, p->value, d), zero = num(g, 0);
         if (is_num(g, w, 0))
             continue;
-        if (d > 0 && g->n[w].op != OP_num && may_be_infinite(s->m, p->value))
+        if (d > 0 && may_be_infinite(g, w))
             w = op3(g, OP_where, op2(g, OP_lt, position(s),
                                      num(g, (double)d)), zero, w);
         Ref qk = dot(g, s->q, back(s, s->k, d), s->over);

@@ -126,9 +126,12 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         push_position(L, t, owner, 1);
         lua_pushvalue(L, fn + 1);
         lua_call(L, 3, 1);
-        if (lua_isnil(L, -1))
-            fail_at_end(L, t, "every path through the function needs a "
-                        "return", "the mask returns nothing");
+        if (!value_test(L, -1) && !lua_isnumber(L, -1)
+            && !lua_isboolean(L, -1))
+            fail_at_end(L, t, "every path through the function returns a "
+                        "number: p.x[j], not p.x", lua_isnil(L, -1)
+                        ? "the mask returns nothing"
+                        : "the mask returns what is not a number");
         Ref r = value_arg(L, &t->tracer, -1);
         m->path[m->npaths++] = (MaskPath){ t->at, r };
         lua_pop(L, 1);
@@ -139,18 +142,32 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
 
 enum { GRID = 24 };
 
-/* The line of the function that has an `==` or `~=`; 0: none. */
+/* Does the line compare with == or ~=, and, where asked, with a number? */
+static bool has_equality(const char *s, bool number)
+{
+    for (; *s; s++) {
+        if ((*s != '=' && *s != '~') || s[1] != '=')
+            continue;
+        const char *next = s + 2 + strspn(s + 2, " -");
+        if (!number || isdigit((unsigned char)*next))
+            return true;
+        s++;
+    }
+    return false;
+}
+
+/* The function's line that has one; 0: none. */
 static int equality_line(lua_State *L, const MaskTrace *t)
 {
-    for (int line = t->first_line; line <= t->last_line; line++) {
-        if (!source_line(L, t->tracer.ctx->file, line))
-            continue;
-        const char *s = lua_tostring(L, -1);
-        bool found = strstr(s, "==") || strstr(s, "~=");
-        lua_pop(L, 1);
-        if (found)
-            return line;
-    }
+    for (int number = 1; number >= 0; number--)
+        for (int line = t->first_line; line <= t->last_line; line++) {
+            if (!source_line(L, t->tracer.ctx->file, line))
+                continue;
+            bool found = has_equality(lua_tostring(L, -1), number);
+            lua_pop(L, 1);
+            if (found)
+                return line;
+        }
     return 0;
 }
 

@@ -39,7 +39,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The input table at `at`: q, k and v first, the others by name. */
+/* The input table at `at`: names in order. */
 static void declare_table(lua_State *L, MaskTrace *t, int at)
 {
     const char *name[MAX_INPUTS];
@@ -54,33 +54,43 @@ static void declare_table(lua_State *L, MaskTrace *t, int at)
         name[n++] = lua_tostring(L, -2);
     }
     qsort(name, n, sizeof *name, by_name);
-    for (int first = 1; first >= 0; first--)
-        for (size_t k = 0; k < n; k++) {
-            bool tensor = strlen(name[k]) == 1 && strchr("qkv", *name[k]);
-            if (tensor != first)
-                continue;
-            lua_getfield(L, at, name[k]);
-            declare(L, t, name[k], lua_tostring(L, -1));
-            lua_pop(L, 1);
-        }
+    for (size_t k = 0; k < n; k++) {
+        lua_getfield(L, at, name[k]);
+        declare(L, t, name[k], lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
 }
 
-void mask_declare(lua_State *L, MaskTrace *t, int def)
+static void check_tensors(lua_State *L, const Graph *g)
 {
-    t->open = !def || lua_getfield(L, def, "input") != LUA_TTABLE;
-    if (!t->open)
-        declare_table(L, t, lua_gettop(L));
-    lua_settop(L, lua_gettop(L) - (def != 0));
-    declare(L, t, "q", "t k");
-    declare(L, t, "k", "t k");
-    declare(L, t, "v", "t v");
-    const Input *q = find_input(t->args, "q"), *k = find_input(t->args, "k");
-    const Input *v = find_input(t->args, "v");
+    const Input *q = find_input(g, "q"), *k = find_input(g, "k");
+    const Input *v = find_input(g, "v");
+
     if (q->axes != k->axes || !k->axes || !v->axes || k->axes & v->axes
         || !q->timed || !k->timed || !v->timed)
         lang_fail(L, "input = { q = \"t k\", k = \"t k\", v = \"t v\" }",
                   "input: of a mask's q, k and v, q and k have the same "
                   "axes, v others, and all have t");
+}
+
+void mask_declare(lua_State *L, MaskTrace *t, int def)
+{
+    static const char *const tensor[][2] = {
+        { "q", "t k" }, { "k", "t k" }, { "v", "t v" }
+    };
+    int top = lua_gettop(L);
+
+    t->open = !def || lua_getfield(L, def, "input") != LUA_TTABLE;
+    for (int n = 0; n < 3; n++) {
+        bool given = !t->open
+            && lua_getfield(L, top + 1, tensor[n][0]) == LUA_TSTRING;
+        declare(L, t, tensor[n][0], given ? lua_tostring(L, -1)
+                                          : tensor[n][1]);
+    }
+    if (!t->open)
+        declare_table(L, t, top + 1);
+    lua_settop(L, top);
+    check_tensors(L, t->args);
 }
 
 void mask_declare_read(lua_State *L, MaskTrace *t)

@@ -209,8 +209,8 @@ static void bind_state(Sizes *s, int i, const Given *t)
     for (int k = 0; k < st->rank; k++)
         learn_axis(s, st->order[k], t->shape[2 + k], st->name);
     if (t->shape[0] != s->b->N)
-        fail(s->ctx, 0, "%s: state %s is for %lld sequences, but there are "
-             "%lld", s->what, st->name, (long long)t->shape[0],
+        fail(s->ctx, 0, "%s: state %s is for %lld sequences, but the call "
+             "has %lld", s->what, st->name, (long long)t->shape[0],
              (long long)s->b->N);
     if (t->shape[1] != s->b->call.heads)
         fail(s->ctx, 0, "%s: state %s has %lld heads, but %s has %d", s->what,

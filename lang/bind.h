@@ -92,6 +92,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* Into the variant metatable on top: __index, __tostring; what a variant says
  * of itself (describe.c). */
 void describe_open(lua_State *L);
+bool in_list(const char *word, const char *const *list, int n);
 /* "did you mean 'x'? what: a b c", or "what: a b c"; pushed. */
 const char *suggest(lua_State *L, const char *word, const char *what,
                     const char *const *list, int n);

@@ -333,7 +333,7 @@ static void push_sequences(lua_State *L, Check *k)
         return;
     if (!lua_istable(L, -1))
         lang_fail(L, "cu_seqlens = {0, 5, 12}", "check: cu_seqlens must be a "
-                  "list of numbers, not a %s", luaL_typename(L, -1));
+                  "list of numbers, not %s", type_text(L, -1));
     lua_Integer n = luaL_len(L, -1);
     int64_t *cu = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *cu, 0);
     for (lua_Integer i = 0; i < n; i++) {

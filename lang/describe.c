@@ -33,8 +33,8 @@ void check_options(lua_State *L, const char *what, const Graph *g, int arg,
     if (lua_isnoneornil(L, arg))
         return;
     if (!lua_istable(L, arg))
-        lang_fail(L, NULL, "%s: a table of options is wanted, not a %s", what,
-                  luaL_typename(L, arg));
+        lang_fail(L, NULL, "%s: a table of options is wanted, not %s", what,
+                  type_text(L, arg));
     for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
         lua_pushvalue(L, -2);
         const char *key = lua_tostring(L, -1);
@@ -57,7 +57,7 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
         return usual;
     if (lua_getfield(L, arg, name) != LUA_TNIL)
         usual = lua_tointegerx(L, -1, &whole);
-    if (!whole || usual < 0)
+    if (!whole || (usual < 0 && !lua_isnil(L, -1)))
         lang_fail(L, NULL, "%s: %s = %s: a whole number is wanted", what, name,
                   luaL_tolstring(L, -1, NULL));
     lua_pop(L, 1);
@@ -81,17 +81,17 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
         char upper[32];
         for (size_t i = 0; i <= strlen(name); i++)
             upper[i] = (char)toupper((unsigned char)name[i]);
-        lua_Integer n = option_int(L, what, arg, name, 0);
-        if (!n && strcmp(upper, "B") && strcmp(upper, "T")
+        lua_Integer n = option_int(L, what, arg, name, -1);
+        if (n < 0 && strcmp(upper, "B") && strcmp(upper, "T")
             && strcmp(upper, "H"))
-            n = option_int(L, what, arg, upper, 0);
-        if (n > AXIS_MAX)
-            lang_fail(L, NULL, "%s: axis '%s' can be %d at most", what, name,
-                      AXIS_MAX);
-        if (n && g->axis[ax].size && n != g->axis[ax].size)
+            n = option_int(L, what, arg, upper, -1);
+        if (n == 0 || n > AXIS_MAX)
+            lang_fail(L, NULL, "%s: axis '%s' can be from 1 to %d long", what,
+                      name, AXIS_MAX);
+        if (n > 0 && g->axis[ax].size && n != g->axis[ax].size)
             lang_fail(L, NULL, "%s: the variant fixes axis '%s' at %d", what,
                       name, g->axis[ax].size);
-        size[ax] = n ? (int32_t)n : g->axis[ax].size;
+        size[ax] = n > 0 ? (int32_t)n : g->axis[ax].size;
     }
     sizes_complete(g, size, false);
     for (int ax = AX_DIM; ax < g->naxes; ax++)
@@ -331,8 +331,8 @@ static int variant_dump(lua_State *L)
 {
     lua_settop(L, 3);
     if (lua_type(L, 2) != LUA_TSTRING)
-        lang_fail(L, "v:dump(\"TCP\")", "dump: letters are wanted, not a %s",
-                  luaL_typename(L, 2));
+        lang_fail(L, "v:dump(\"TCP\")", "dump: letters are wanted, not %s",
+                  type_text(L, 2));
     check_letters(L, lua_tostring(L, 2));
     return push_dump(L, "dump", lua_tostring(L, 2), 3);
 }

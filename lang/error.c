@@ -239,16 +239,55 @@ _Noreturn void lang_raise(lua_State *L, const Error *e)
     abort();                            /* lua_error does not return */
 }
 
+static _Noreturn void fail_with(lua_State *L, Error *e, const char *help,
+                                const char *fmt, va_list ap)
+{
+    e->code = ERR_USER;
+    vsnprintf(e->message, sizeof e->message, fmt, ap);
+    snprintf(e->help, sizeof e->help, "%s", help ? help : "");
+    lang_raise(L, e);
+}
+
 _Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
 {
-    Error e = { .code = ERR_USER };
+    Error e = { 0 };
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(e.message, sizeof e.message, fmt, ap);
-    va_end(ap);
-    snprintf(e.help, sizeof e.help, "%s", help ? help : "");
-    lang_raise(L, &e);
+    fail_with(L, &e, help, fmt, ap);
+}
+
+_Noreturn void lang_fail_at(lua_State *L, Place at, const char *help,
+                            const char *fmt, ...)
+{
+    Error e = { .line = at.line };
+    va_list ap;
+
+    snprintf(e.file, sizeof e.file, "%s", at.file);
+    va_start(ap, fmt);
+    fail_with(L, &e, help, fmt, ap);
+}
+
+const char *type_text(lua_State *L, int arg)
+{
+    switch (lua_type(L, arg)) {
+    case LUA_TNIL: return "nil";
+    case LUA_TNONE: return "nothing";
+    case LUA_TBOOLEAN: return "a boolean";
+    case LUA_TNUMBER: return "a number";
+    case LUA_TSTRING: return "a string";
+    case LUA_TTABLE: return "a table";
+    case LUA_TFUNCTION: return "a function";
+    case LUA_TUSERDATA:
+        if (luaL_testudata(L, arg, TENSOR_META))
+            return "a tensor";
+        if (luaL_testudata(L, arg, VALUE_META))
+            return "a value";
+        if (luaL_testudata(L, arg, VARIANT_META))
+            return "a variant";
+        return "userdata";
+    default: return "a thread";
+    }
 }
 
 void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud)
@@ -298,7 +337,8 @@ const char *nearest_name(const char *name, const char *const *list, int n)
         if (strlen(list[i]) > NAME || strlen(name) > NAME)
             continue;
         int d = distance(name, list[i]);
-        if (d < least && d < (int)strlen(list[i])) {
+        size_t a = strlen(name), b = strlen(list[i]);
+        if (d < least && d < (int)(a > b ? a : b)) {
             least = d;
             best = list[i];
         }

@@ -85,7 +85,6 @@ static void check_count(lua_State *L, const char *name, int least, int most)
 
 static void check_plain(lua_State *L, const char *name, int arg)
 {
-    const char *type = tensor_test(L, arg) ? "tensor" : luaL_typename(L, arg);
     char nth[32] = "";
 
     if (value_test(L, arg) || lua_type(L, arg) == LUA_TNUMBER
@@ -95,8 +94,8 @@ static void check_plain(lua_State *L, const char *name, int arg)
         snprintf(nth, sizeof nth, "argument %d is ", arg);
     lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" :
               tensor_test(L, arg) ? "declare an input, and give the tensor "
-              "when calling" : NULL, "%s: %s%s%s, not a value or a number",
-              name, nth, lua_isnil(L, arg) ? "" : "a ", type);
+              "when calling" : NULL, "%s: %s%s, not a value or a number",
+              name, nth, type_text(L, arg));
 }
 
 static double plain_arg(lua_State *L, int arg)
@@ -171,8 +170,7 @@ static AxisSet axes_arg(lua_State *L, Tracer *t, const char *name, int arg,
         return 0;
     if (lua_type(L, at) != LUA_TSTRING)
         lang_fail(L, "axes are named by a string: \"k\"", "%s: argument %d is "
-                  "a %s, not the name of an axis", name, at,
-                  luaL_typename(L, at));
+                  "%s, not the name of an axis", name, at, type_text(L, at));
     for (const char *p = lua_tostring(L, at);
          sscanf(p, " %31s%n", word, &n) == 1; p += n)
         s |= AXIS(axis_of(L, t, name, arg, word));
@@ -187,8 +185,7 @@ static int value_wanted(lua_State *L, const char *name, Tracer **t)
 {
     if (!value_test(L, 1)) {
         check_plain(L, name, 1);
-        lang_fail(L, NULL, "%s: a %s has no axes", name,
-                  luaL_typename(L, 1));
+        lang_fail(L, NULL, "%s: %s has no axes", name, type_text(L, 1));
     }
     return find_value(L, 1, 1, t);
 }
@@ -197,8 +194,8 @@ static const char *word_arg(lua_State *L, const char *name, int arg)
 {
     if (lua_type(L, arg) != LUA_TSTRING)
         lang_fail(L, "axes are named by a string: \"k\"", "%s: argument %d is "
-                  "%s%s, not the name of an axis", name, arg,
-                  lua_isnil(L, arg) ? "" : "a ", luaL_typename(L, arg));
+                  "%s, not the name of an axis", name, arg,
+                  type_text(L, arg));
     return lua_tostring(L, arg);
 }
 

@@ -93,11 +93,18 @@ _Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Raises a compiler's error in the same shape; line 0: the running line. */
 _Noreturn void lang_raise(lua_State *L, const Error *e);
+/* The same about another line. */
+typedef struct Place { const char *file; int line; } Place;
+_Noreturn void lang_fail_at(lua_State *L, Place at, const char *help,
+                            const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Pushes that line of the file (true), or nothing, when it is not known. */
 bool source_line(lua_State *L, const char *file, int line);
 /* The name of the file of the innermost running Lua function ("" if none);
  * pushed, too, so that it lives on. */
 const char *current_file(lua_State *L);
+/* What the value at `arg` is, for messages: "nil", "a tensor", "a string". */
+const char *type_text(lua_State *L, int arg);
 /* The one of n names that is spelled almost like `name`, or NULL. */
 const char *nearest_name(const char *name, const char *const *list, int n);
 

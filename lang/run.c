@@ -70,9 +70,9 @@ static Given tensor_value(lua_State *L, const char *what, const char *name,
     }
     if (!t)
         lang_fail(L, lua_istable(L, -1) ? "flin.tensor{...} makes one of "
-                  "nested tables" : NULL, "%s: %s must be a tensor%s, not a "
-                  "%s", what, name, number ? " or a number" : "",
-                  luaL_typename(L, -1));
+                  "nested tables" : NULL, "%s: %s must be a tensor%s, not %s",
+                  what, name, number ? " or a number" : "",
+                  type_text(L, -1));
     return given(t);
 }
 
@@ -102,7 +102,7 @@ static void state_values(lua_State *L, Run *r, const char *what,
 
     if (!lua_istable(L, at))
         lang_fail(L, "{ S = tensor }", "%s: %s must be a table of tensors, "
-                  "not a %s", what, field, luaL_typename(L, at));
+                  "not %s", what, field, type_text(L, at));
     for (int i = 0; i < g->nst; i++)
         list[i] = g->st[i].name;
     for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
@@ -130,8 +130,8 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
         n = luaL_len(L, -1);
     else
         lang_fail(L, "cu_seqlens = {0, 5, 12}", "%s: cu_seqlens must be a "
-                  "list of numbers, not a %s", what, t ? "tensor of more "
-                  "dimensions" : luaL_typename(L, -1));
+                  "list of numbers, not %s", what, t ? "a tensor of more "
+                  "dimensions" : type_text(L, -1));
     int64_t *cu = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *cu, 0);
     for (lua_Integer i = 0; i < n; i++) {
         if (t) {
@@ -348,7 +348,7 @@ static int run_mode(lua_State *L, Mode mode)
 
     if (!lua_istable(L, 2))
         lang_fail(L, "v:forward { q = q, k = k, v = v }", "%s: a table of "
-                  "tensors is wanted, not a %s", what, luaL_typename(L, 2));
+                  "tensors is wanted, not %s", what, type_text(L, 2));
     lua_settop(L, 2);
     lua_newtable(L);
     Run *r = push_run(L, v, mode);

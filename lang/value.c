@@ -176,8 +176,8 @@ Ref value_arg(lua_State *L, Tracer *t, int arg)
         lang_fail(L, "declare an input, and give the tensor when calling",
                   "a tensor cannot enter a step: it has no named axes");
     lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" : NULL,
-              "a value or a number is wanted here, not %s%s",
-              lua_isnil(L, arg) ? "" : "a ", luaL_typename(L, arg));
+              "a value or a number is wanted here, not %s",
+              type_text(L, arg));
 }
 
 /* Where one operand of an operator is neither a value nor a number. */
@@ -188,12 +188,12 @@ static void check_operands(lua_State *L, Tracer *t, const char *op)
             || lua_isboolean(L, i))
             continue;
         const char *other = value_name(L, t, 3 - i);
-        const char *type = tensor_test(L, i) ? "tensor" : luaL_typename(L, i);
+        const char *type = type_text(L, i);
+        const char *bare = *type == 'a' ? type + 2 : type;
         lang_fail(L, lua_isnil(L, i) ? "is a name misspelled?" : NULL,
-                  "%s %s %s: the %s operand is %s%s, not a value or a number",
-                  i == 1 ? type : other, op, i == 1 ? other : type,
-                  i == 1 ? "left" : "right", lua_isnil(L, i) ? "" : "a ",
-                  type);
+                  "%s %s %s: the %s operand is %s, not a value or a number",
+                  i == 1 ? bare : other, op, i == 1 ? other : bare,
+                  i == 1 ? "left" : "right", type);
     }
 }
 
@@ -317,9 +317,11 @@ static int value_index(lua_State *L)
     const char *axes = value_axes(L, t, t->g->n[value_test(L, 1)->r].axes);
     const char *key = luaL_tolstring(L, 2, NULL);
     bool entry = lua_type(L, 2) != LUA_TSTRING;
-    lang_fail(L, entry ? "flin.at(x, \"k\", i) is entry i of axis k" : NULL,
-              "%s is a value (axes: %s): it has no %s '%s'", name, axes,
-              entry ? "entry" : "field", key);
+    if (entry)
+        lang_fail(L, "flin.at(x, \"k\", i) is entry i of axis k", "%s is a "
+                  "value (axes: %s): it has no entry [%s]", name, axes, key);
+    lang_fail(L, NULL, "%s is a value (axes: %s): it has no field '%s'", name,
+              axes, key);
 }
 
 static int value_newindex(lua_State *L)

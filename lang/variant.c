@@ -17,7 +17,7 @@ Variant *variant_check(lua_State *L, int arg)
 
     if (!v || !v->step)
         lang_fail(L, "call methods with a colon: v:forward{...}",
-                  "a variant is wanted here, not a %s", luaL_typename(L, arg));
+                  "a variant is wanted here, not %s", type_text(L, arg));
     return v;
 }
 
@@ -46,7 +46,7 @@ static const char *const reserved[] = { "initial_state", "state", "saved",
     "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy" };
 enum { NRESERVED = sizeof reserved / sizeof *reserved };
 
-static bool in_list(const char *word, const char *const *list, int n)
+bool in_list(const char *word, const char *const *list, int n)
 {
     for (int i = 0; i < n; i++)
         if (!strcmp(word, list[i]))
@@ -102,8 +102,8 @@ static bool get_field(lua_State *L, int def, const char *name, int type)
     int got = lua_getfield(L, def, name);
 
     if (got != LUA_TNIL && got != type)
-        lang_fail(L, NULL, "flin.variant: %s must be a %s, not a %s", name,
-                  lua_typename(L, type), luaL_typename(L, -1));
+        lang_fail(L, NULL, "flin.variant: %s must be a %s, not %s", name,
+                  lua_typename(L, type), type_text(L, -1));
     return got != LUA_TNIL;
 }
 
@@ -214,7 +214,7 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
         if (lua_getfield(L, table, d.name) != LUA_TSTRING)
             lang_fail(L, "\"t k\": names of axes; \"\" for a scalar of the "
                       "head", "flin.variant: %s '%s': its axes must be a "
-                      "string, not a %s", field, d.name, luaL_typename(L, -1));
+                      "string, not %s", field, d.name, type_text(L, -1));
         d.axes = lua_tostring(L, -1);
         if (input)
             check_domain(L, d.name, d.axes);
@@ -267,173 +267,6 @@ static void declare_axes(lua_State *L, Graph *g, int def)
     lua_settop(L, top);
 }
 
-/* ---- running the step ---- */
-
-static int declared_names(const Graph *g, bool input, const char **list)
-{
-    int n = input ? g->nin : g->nst;
-
-    for (int i = 0; i < n; i++)
-        list[i] = input ? g->in[i].name : g->st[i].name;
-    return n;
-}
-
-/* x.NAME that is not declared. Upvalues: the tracer, "input" or "state", the
- * parameter's name. */
-static int unknown_name(lua_State *L)
-{
-    Tracer *t = lua_touserdata(L, lua_upvalueindex(1));
-    const char *what = lua_tostring(L, lua_upvalueindex(2));
-    const char *table = lua_tostring(L, lua_upvalueindex(3));
-    const char *key = luaL_tolstring(L, 2, NULL);
-    const char *list[MAX_INPUTS], *all;
-
-    if (t->closed)
-        lang_fail(L, NULL, "%s.%s: the step has been traced already", table,
-                  key);
-    int n = declared_names(t->g, *what == 'i', list);
-    all = suggest(L, key, *what == 'i' ? "inputs" : "states", list, n);
-    lang_fail(L, all, "%s.%s: there is no %s '%s'", table, key, what, key);
-}
-
-static int read_only(lua_State *L)
-{
-    lang_fail(L, "use a local variable; the step returns the new states",
-              "%s.%s cannot be assigned",
-              lua_tostring(L, lua_upvalueindex(3)),
-              luaL_tolstring(L, 2, NULL));
-}
-
-/* Pushes the table x or s of values; the tracer is at `owner`. */
-static void push_arguments(lua_State *L, int owner, Tracer *t, bool input,
-                           const char *name)
-{
-    static const char *const event[] = { "__index", "__newindex" };
-    Graph *g = t->g;
-
-    lua_newtable(L);
-    for (int i = 0; i < (input ? g->nin : g->nst); i++) {
-        value_push(L, owner, t, input ? g->in[i].node : g->st[i].node);
-        lua_setfield(L, -2, input ? g->in[i].name : g->st[i].name);
-    }
-    lua_newtable(L);
-    for (int i = 0; i < 2; i++) {
-        lua_pushvalue(L, owner);
-        lua_pushstring(L, input ? "input" : "state");
-        lua_pushstring(L, name);
-        lua_pushcclosure(L, i ? read_only : unknown_name, 3);
-        lua_setfield(L, -2, event[i]);
-    }
-    lua_setmetatable(L, -2);
-}
-
-/* The name of the function's parameter n; pushed. */
-static const char *parameter(lua_State *L, int f, int n, const char *usual)
-{
-    lua_pushvalue(L, f);
-    const char *name = lua_getlocal(L, NULL, n);
-
-    return lua_pushstring(L, name ? name : usual);
-}
-
-/* Errors while the step runs are about its file. */
-static void enter_file(lua_State *L, Ctx *c, int f)
-{
-    lua_Debug ar;
-
-    lua_pushvalue(L, f);
-    lua_getinfo(L, ">S", &ar);
-    bool named = *ar.source == '@' || *ar.source == '=';
-    if (strcmp(ar.what, "C"))
-        c->file = ctx_string(c, named ? ar.source + 1 : ar.short_src);
-}
-
-static const char step_help[] = "end it with: return { S = S }, y";
-
-/* New state i is the field of the table at `states`. */
-static void take_state(lua_State *L, Tracer *t, int states, int i)
-{
-    State *st = &t->g->st[i];
-
-    if (lua_getfield(L, states, st->name) == LUA_TNIL)
-        lang_fail(L, step_help, "step: it does not return the new state '%s'",
-                  st->name);
-    if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
-        lang_fail(L, NULL, "step: the new state '%s' is a %s, not a value",
-                  st->name, luaL_typename(L, -1));
-    Ref r = value_arg(L, t, lua_gettop(L));
-    AxisSet got = t->g->n[r].axes;
-    if (got != st->axes)
-        lang_fail(L, NULL, "step: state '%s' is declared with axes %s, but the"
-                  " new one has %s%s", st->name, value_axes(L, t, st->axes),
-                  got ? "axes " : "", value_axes(L, t, got));
-    st->next = r;
-    lua_pop(L, 1);
-}
-
-static void take_states(lua_State *L, Tracer *t, int states, int declared)
-{
-    const char *list[MAX_STATES];
-
-    for (lua_pushnil(L); lua_next(L, states); lua_pop(L, 1)) {
-        const char *key = luaL_tolstring(L, -2, NULL);
-        declared_names(t->g, false, list);
-        if (!in_list(key, list, declared))
-            lang_fail(L, suggest(L, key, "states", list, declared), "step: it "
-                      "returns state '%s', which is not declared", key);
-        lua_pop(L, 1);
-    }
-    for (int i = 0; i < declared; i++)
-        take_state(L, t, states, i);
-}
-
-static void make_output(Build *b)
-{
-    graph_output(b->g, "y", b->a[0]);
-}
-
-static void check_results(lua_State *L, int n)
-{
-    if (n == 0)
-        lang_fail(L, step_help, "step: it returns nothing");
-    if (value_test(L, -n))
-        lang_fail(L, "the states come first: return { S = S }, y",
-                  "step: its first result is a value, not the table of the "
-                  "new states");
-    if (!lua_istable(L, -n))
-        lang_fail(L, step_help, "step: its first result is a %s, not the "
-                  "table of the new states", luaL_typename(L, -n));
-    if (n == 1)
-        lang_fail(L, step_help, "step: it returns the new states but no y");
-    if (n > 2)
-        lang_fail(L, step_help, "step: it returns %d results; there is one y",
-                  n - 1);
-    if (!value_test(L, -1))
-        lang_fail(L, step_help, "step: y is a %s, not a value",
-                  luaL_typename(L, -1));
-}
-
-/* Runs the function at `f` once, with symbolic x and s. */
-static void trace_step(lua_State *L, int f, int owner, Tracer *t)
-{
-    int top = lua_gettop(L), declared = t->g->nst;
-
-    enter_file(L, t->ctx, f);
-    const char *x = parameter(L, f, 1, "x"), *s = parameter(L, f, 2, "s");
-    int call = lua_gettop(L);
-    lua_pushvalue(L, f);
-    push_arguments(L, owner, t, true, x);
-    push_arguments(L, owner, t, false, s);
-    lua_call(L, 2, LUA_MULTRET);
-    int n = lua_gettop(L) - call;
-    check_results(L, n);
-    int states = lua_gettop(L) - 1;
-    take_states(L, t, states, declared);
-    Build b = { .a = { value_arg(L, t, states + 1) }, .make = make_output };
-    build(L, t, &b);
-    lua_settop(L, top);
-}
-
 /* ---- flin.variant ---- */
 
 typedef struct NewGraph { const char *name, *file; Graph *g; } NewGraph;
@@ -476,20 +309,12 @@ static Tracer *push_tracer(lua_State *L, int variant, Variant *v)
     return t;
 }
 
-static void check_rank_of_y(lua_State *L, const Graph *g)
-{
-    if (g->out[0].rank > TENSOR_RANK - 3)
-        lang_fail(L, NULL, "step: y has %d axes; with batch, tokens and heads"
-                  " that is more than a tensor's %d", g->out[0].rank,
-                  TENSOR_RANK);
-}
-
 static int flin_variant(lua_State *L)
 {
     if (!lua_istable(L, 1))
         lang_fail(L, "flin.variant { name = , input = , state = , step = }",
-                  "flin.variant: a table is wanted, not a %s",
-                  luaL_typename(L, 1));
+                  "flin.variant: a table is wanted, not %s",
+                  type_text(L, 1));
     lua_settop(L, 1);
     check_fields(L, 1);
     const char *name = get_field(L, 1, "name", LUA_TSTRING)
@@ -515,7 +340,6 @@ static int flin_variant(lua_State *L)
         trace_step(L, f, owner, t);
     }
     t->closed = true;
-    check_rank_of_y(L, v->step);
     lua_pushvalue(L, at);
     return 1;
 }

@@ -1,0 +1,179 @@
+/* trace.c -- runs a step once on symbolic values and reads its results. */
+#include <string.h>
+
+#include "bind.h"
+#include "value.h"
+
+/* ---- x and s ---- */
+
+static int declared_names(const Graph *g, bool input, const char **list)
+{
+    int n = input ? g->nin : g->nst;
+
+    for (int i = 0; i < n; i++)
+        list[i] = input ? g->in[i].name : g->st[i].name;
+    return n;
+}
+
+/* x.NAME that is not declared. Upvalues: the tracer, "input" or "state", the
+ * parameter's name. */
+static int unknown_name(lua_State *L)
+{
+    Tracer *t = lua_touserdata(L, lua_upvalueindex(1));
+    const char *what = lua_tostring(L, lua_upvalueindex(2));
+    const char *table = lua_tostring(L, lua_upvalueindex(3));
+    const char *key = luaL_tolstring(L, 2, NULL);
+    const char *list[MAX_INPUTS], *all;
+
+    if (t->closed)
+        lang_fail(L, NULL, "%s.%s: the step has been traced already", table,
+                  key);
+    int n = declared_names(t->g, *what == 'i', list);
+    all = suggest(L, key, *what == 'i' ? "inputs" : "states", list, n);
+    lang_fail(L, all, "%s.%s: there is no %s '%s'", table, key, what, key);
+}
+
+static int read_only(lua_State *L)
+{
+    lang_fail(L, "use a local variable; the step returns the new states",
+              "%s.%s cannot be assigned",
+              lua_tostring(L, lua_upvalueindex(3)),
+              luaL_tolstring(L, 2, NULL));
+}
+
+/* Pushes the table x or s of values; the tracer is at `owner`. */
+static void push_arguments(lua_State *L, int owner, Tracer *t, bool input,
+                           const char *name)
+{
+    static const char *const event[] = { "__index", "__newindex" };
+    Graph *g = t->g;
+
+    lua_newtable(L);
+    for (int i = 0; i < (input ? g->nin : g->nst); i++) {
+        value_push(L, owner, t, input ? g->in[i].node : g->st[i].node);
+        lua_setfield(L, -2, input ? g->in[i].name : g->st[i].name);
+    }
+    lua_newtable(L);
+    for (int i = 0; i < 2; i++) {
+        lua_pushvalue(L, owner);
+        lua_pushstring(L, input ? "input" : "state");
+        lua_pushstring(L, name);
+        lua_pushcclosure(L, i ? read_only : unknown_name, 3);
+        lua_setfield(L, -2, event[i]);
+    }
+    lua_setmetatable(L, -2);
+}
+
+/* The name of the function's parameter n; pushed. */
+static const char *parameter(lua_State *L, int f, int n, const char *usual)
+{
+    lua_pushvalue(L, f);
+    const char *name = lua_getlocal(L, NULL, n);
+
+    return lua_pushstring(L, name ? name : usual);
+}
+
+/* ---- the step ---- */
+
+/* Where the step is; errors while it runs are about its file. */
+static Place enter_step(lua_State *L, Ctx *c, int f)
+{
+    lua_Debug ar;
+
+    lua_pushvalue(L, f);
+    lua_getinfo(L, ">S", &ar);
+    bool named = *ar.source == '@' || *ar.source == '=';
+    if (strcmp(ar.what, "C"))
+        c->file = ctx_string(c, named ? ar.source + 1 : ar.short_src);
+    return (Place){ c->file, strcmp(ar.what, "C") ? ar.linedefined : 0 };
+}
+
+static const char step_help[] = "end it with: return { S = S }, y";
+
+/* New state i is the field of the table at `states`. */
+static void take_state(lua_State *L, Tracer *t, Place at, int states, int i)
+{
+    State *st = &t->g->st[i];
+
+    if (lua_getfield(L, states, st->name) == LUA_TNIL)
+        lang_fail_at(L, at, step_help, "step: it does not return the new "
+                     "state '%s'", st->name);
+    if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
+        lang_fail_at(L, at, NULL, "step: the new state '%s' is %s, not a "
+                     "value", st->name, type_text(L, -1));
+    Ref r = value_arg(L, t, lua_gettop(L));
+    AxisSet got = t->g->n[r].axes;
+    if (got != st->axes)
+        lang_fail_at(L, at, NULL, "step: state '%s' is declared with axes %s, "
+                     "but the new one has axes %s", st->name,
+                     value_axes(L, t, st->axes), value_axes(L, t, got));
+    st->next = r;
+    lua_pop(L, 1);
+}
+
+static void take_states(lua_State *L, Tracer *t, Place at, int states, int n)
+{
+    const char *list[MAX_STATES];
+
+    for (lua_pushnil(L); lua_next(L, states); lua_pop(L, 1)) {
+        const char *key = luaL_tolstring(L, -2, NULL);
+        declared_names(t->g, false, list);
+        if (!in_list(key, list, n))
+            lang_fail_at(L, at, suggest(L, key, "states", list, n), "step: it "
+                         "returns state '%s', which is not declared", key);
+        lua_pop(L, 1);
+    }
+    for (int i = 0; i < n; i++)
+        take_state(L, t, at, states, i);
+}
+
+static void make_output(Build *b)
+{
+    graph_output(b->g, "y", b->a[0]);
+}
+
+/* The n results on top. */
+static void check_results(lua_State *L, Place at, int n)
+{
+    if (n == 0)
+        lang_fail_at(L, at, step_help, "step: it returns nothing");
+    if (value_test(L, -n))
+        lang_fail_at(L, at, "the states come first: return { S = S }, y",
+                     "step: its first result is a value, not the table of the "
+                     "new states");
+    if (!lua_istable(L, -n))
+        lang_fail_at(L, at, step_help, "step: its first result is %s, not the "
+                     "table of the new states", type_text(L, -n));
+    if (n == 1)
+        lang_fail_at(L, at, step_help, "step: it returns the new states but "
+                     "no y");
+    if (n > 2)
+        lang_fail_at(L, at, step_help, "step: it returns %d results after the "
+                     "states; there is one y", n - 1);
+    if (!value_test(L, -1))
+        lang_fail_at(L, at, step_help, "step: y is %s, not a value",
+                     type_text(L, -1));
+}
+
+void trace_step(lua_State *L, int f, int owner, Tracer *t)
+{
+    int top = lua_gettop(L), declared = t->g->nst;
+    Place at = enter_step(L, t->ctx, f);
+    const char *x = parameter(L, f, 1, "x"), *s = parameter(L, f, 2, "s");
+    int call = lua_gettop(L);
+
+    lua_pushvalue(L, f);
+    push_arguments(L, owner, t, true, x);
+    push_arguments(L, owner, t, false, s);
+    lua_call(L, 2, LUA_MULTRET);
+    int n = lua_gettop(L) - call;
+    check_results(L, at, n);
+    take_states(L, t, at, call + 1, declared);
+    Build b = { .a = { value_arg(L, t, call + 2) }, .make = make_output };
+    build(L, t, &b);
+    if (t->g->out[0].rank > TENSOR_RANK - 3)
+        lang_fail_at(L, at, NULL, "step: y has %d axes; with batch, tokens and"
+                     " heads that is more than a tensor's %d",
+                     t->g->out[0].rank, TENSOR_RANK);
+    lua_settop(L, top);
+}

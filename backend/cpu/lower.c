@@ -137,7 +137,8 @@ static int32_t product(const Lower *l, Ref r, AxisSet s)
     return n;
 }
 
-static Dim leading(const Lower *l, Ref r)
+/* All of a tile: so much a token, or so much. */
+Dim tile_leading(const Lower *l, Ref r)
 {
     AxisSet s = axes_of(l, r);
     int32_t n = tile_floats(l, r);
@@ -267,7 +268,7 @@ static void lower_sum(const Lower *l, Ref r, Instr *in)
     in->code = I_SUM;
     add_tile(&a, l, 0, r);
     add_tile(&a, l, 1, n->a[0]);
-    in->all = leading(l, r);
+    in->all = tile_leading(l, r);
     in->loop = loop_over(&a, axes_of(l, n->a[0]));
 }
 
@@ -360,7 +361,7 @@ static void lower_dot(const Lower *l, Ref r, Instr *in)
     Axes a = { 0 };
 
     in->code = I_DOT;
-    in->all = leading(l, r);
+    in->all = tile_leading(l, r);
     add_tile(&a, l, 0, r);
     add_tile(&a, l, 1, n->a[0]);
     add_tile(&a, l, 2, n->a[1]);
@@ -453,7 +454,7 @@ static void lower_gdot(const Lower *l, Ref r, Instr *in)
 
     in->code = I_GDOT;
     in->kind = (uint8_t)gdot_kind(l, r, need, &swap);
-    in->all = leading(l, r);
+    in->all = tile_leading(l, r);
     if (in->kind != GDOT_ANY) {
         in->flags |= swap ? TRANS : 0;
         in->row_rank = in->col_rank = in->cols = 1;
@@ -487,7 +488,7 @@ static void lower_solve(const Lower *l, Ref r, Instr *in)
     Axes a = { 0 }, t = { 0 };
 
     in->code = I_SOLVE;
-    in->all = leading(l, r);
+    in->all = tile_leading(l, r);
     add_tile(&a, l, 1, n->a[0]);
     add_tile(&a, l, 0, r);
     t = a;
@@ -537,7 +538,7 @@ Instr lower_node(const Lower *l, Ref r, int part)
     case OP_dot: lower_dot(l, r, &in); break;
     case OP_unit:
         in.code = I_UNIT;
-        in.all = leading(l, r);
+        in.all = tile_leading(l, r);
         break;
     case OP_select: case OP_part: case OP_cat: case OP_relabel: case OP_col:
     case OP_row: case OP_last:

@@ -75,41 +75,46 @@ typedef struct Instr {
     int32_t from, to;           /* I_PAIRS, I_MOVE: a place; a length */
 } Instr;
 
-/* A state that a kernel carries: its tile, and what it becomes. */
+/* A state that a kernel carries: its tile, and what it becomes. When a chunk
+ * ends the two trade places, after `copy` has filled the second one unless
+ * the program has. One that is carried in double has its tile made anew. */
 typedef struct Carry {
     int state, slot, next;
-    bool copied;                /* next is filled by `copy` */
-    Instr copy;
-    int16_t wide;               /* its place among the doubles; -1: none */
-    bool wrap;                  /* its tile is kept modulo 2 pi */
+    bool copied, wrap;                  /* wrap: its tile is modulo 2 pi */
+    int16_t wide;                       /* its place among the doubles, -1 */
     int32_t floats;
+    Instr copy;
 } Carry;
+
+typedef struct Slot {
+    int64_t at;                         /* floats into the arena */
+    int32_t floats;
+    int first, last;                    /* instructions of the body */
+    bool pinned, local;                 /* kept; a strip long */
+} Slot;
+
+typedef struct List { Instr *in; int n, cap; } List;
 
 typedef struct TileKernel {
     KernelKind kind;
-    Instr *pre, *body;          /* once a head; once a chunk */
-    int npre, nbody, cap_pre, cap_body;
+    List pre, body;                     /* once a head, once a chunk */
     Carry carry[MAX_STATES];
     int ncarry;
-    uint32_t keep_states;       /* carried ones that others read */
+    Slot *slot;
     int nslots, cap_slots;
-    int64_t *at;                /* slot: floats into the arena */
-    int64_t floats, scratch;    /* of the arena without, of the scratch */
+    int64_t floats, scratch;            /* of the tiles, of the scratch */
     int32_t wide_at[MAX_STATES], nwide;
 } TileKernel;
-
-/* A value kept between kernels. */
-typedef struct Stored { int32_t floats; Dim rows; } Stored;
 
 struct CpuProgram {
     const Plan *plan;
     const Isa *isa;
-    int chunk;                  /* tokens a tile holds */
+    int chunk;                          /* tokens a tile holds */
     const int32_t (*ext)[NAXES];        /* per node: how long its axes are */
     TileKernel *kernel;
-    Stored *stored;             /* per node */
-    int64_t *stored_at;         /* floats into a chunk's part */
-    int64_t stored_floats;      /* a chunk and head */
+    int64_t *stored_at;                 /* per node, if it is stored */
+    int64_t stored_floats;              /* of a chunk and head */
+    bool loads[MAX_INPUTS];             /* arguments that it reads */
     Pool *pool;
 };
 
@@ -139,6 +144,7 @@ typedef struct Lower {
 } Lower;
 
 int32_t tile_floats(const Lower *l, Ref r);
+Dim tile_leading(const Lower *l, Ref r);
 /* Whether r lies in memory as its operand does. */
 bool tile_alias(const Lower *l, Ref r);
 /* part: 0, and 1 for cat's second operand. */

@@ -1,0 +1,326 @@
+/* exec.c -- runs a compiled plan: kernel after kernel, each shared out among
+ * the workers.
+ */
+#include "tile.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP = 8 };                     /* chunks a TOKEN item takes */
+
+/* A run. An item is a head of a sequence; of a TOKEN kernel, some chunks of
+ * one. */
+typedef struct Run {
+    const CpuProgram *p;
+    const Call *call;
+    Ctx *c;
+    int64_t *first_chunk;               /* nseq + 1: chunks before */
+    int64_t *first_item;                /* the same, of items a head */
+    float *stored;
+    char *memory;                       /* the workers' */
+    size_t each;                        /* bytes of one */
+    int kernel;
+    _Atomic int64_t next;
+    _Atomic int64_t chunk_bytes, once_bytes;
+    atomic_bool stop;
+} Run;
+
+/* ---- the mode of the processor ---- */
+
+/* Results too small to be normal become zero. Returns the mode before. */
+static unsigned flush_on(void)
+{
+#ifdef __x86_64__
+    unsigned mode = __builtin_ia32_stmxcsr();
+
+    __builtin_ia32_ldmxcsr(mode | 0x8040);
+    return mode;
+#else
+    return 0;
+#endif
+}
+
+static void flush_restore(unsigned mode)
+{
+#ifdef __x86_64__
+    __builtin_ia32_ldmxcsr(mode);
+#else
+    (void)mode;
+#endif
+}
+
+/* ---- a chunk, an item ---- */
+
+static void end_chunk(Work *w)
+{
+    const TileKernel *k = w->k;
+
+    for (int i = 0; i < k->ncarry; i++)
+        if (k->carry[i].copied)
+            run_list(w, &k->carry[i].copy, 1);
+    for (int i = 0; i < k->ncarry; i++) {
+        const Carry *c = &k->carry[i];
+        float *t = w->tile[c->slot];
+        if (c->wide >= 0) {
+            narrow_state(w, c, t);
+            continue;
+        }
+        w->tile[c->slot] = w->tile[c->next];
+        w->tile[c->next] = t;
+    }
+}
+
+static void run_chunk(Run *r, Work *w, int64_t m)
+{
+    int64_t left = w->seq->len - m * w->p->chunk;
+    int64_t at = r->first_chunk[w->iseq] * r->call->heads
+               + w->head * (r->first_chunk[w->iseq + 1]
+                            - r->first_chunk[w->iseq]) + m;
+
+    w->n = left < w->p->chunk ? (int)left : w->p->chunk;
+    w->token = w->seq->start + m * w->p->chunk;
+    w->stored = r->stored + at * w->p->stored_floats;
+    run_list(w, w->k->body.in, w->k->body.n);
+    end_chunk(w);
+}
+
+/* The host's wish is asked for by the thread that called. */
+static bool stopped(Run *r, int worker, int64_t m)
+{
+    const Call *call = r->call;
+
+    if (worker == 0 && (r->p->chunk > 1 || m % 64 == 0))
+        if ((r->c->interrupted && r->c->interrupted(r->c->interrupt_ud))
+            || (call->interrupted && call->interrupted(call->interrupt_ud)))
+            atomic_store(&r->stop, true);
+    return atomic_load_explicit(&r->stop, memory_order_relaxed);
+}
+
+/* Chunks [from, to), backwards for a REVERSE kernel. */
+static void run_item(Run *r, Work *w, int worker, int64_t from, int64_t to)
+{
+    const TileKernel *k = w->k;
+    int64_t once;
+
+    w->bytes = 0;
+    w->n = w->p->chunk;
+    run_list(w, k->pre.in, k->pre.n);
+    for (int i = 0; i < k->ncarry; i++)
+        load_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
+    once = w->bytes;
+    for (int64_t m = from; m < to && !stopped(r, worker, m); m++)
+        run_chunk(r, w, k->kind == K_REVERSE ? to - 1 - m + from : m);
+    once -= w->bytes;
+    atomic_fetch_add(&r->chunk_bytes, -once);
+    w->bytes = once + w->bytes;
+    for (int i = 0; i < k->ncarry; i++)
+        store_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
+    atomic_fetch_add(&r->once_bytes, w->bytes);
+}
+
+/* Items before a sequence's, all heads counted. */
+static int64_t items_before(const Run *r, int64_t seq)
+{
+    return (r->p->kernel[r->kernel].kind == K_TOKEN ? r->first_item[seq]
+                                                    : seq) * r->call->heads;
+}
+
+static int64_t find_seq(const Run *r, int64_t item)
+{
+    int64_t lo = 0, hi = r->call->nseq;
+
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (items_before(r, mid) <= item)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void start_item(Run *r, Work *w, int worker, int64_t item)
+{
+    const TileKernel *k = w->k;
+    int64_t chunks, per_head, part;
+
+    w->iseq = find_seq(r, item);
+    w->seq = &r->call->seq[w->iseq];
+    chunks = r->first_chunk[w->iseq + 1] - r->first_chunk[w->iseq];
+    item -= items_before(r, w->iseq);
+    per_head = k->kind == K_TOKEN ? (chunks + GROUP - 1) / GROUP : 1;
+    w->head = (int)(item / per_head);
+    part = item % per_head;
+    if (k->kind != K_TOKEN)
+        run_item(r, w, worker, 0, chunks);
+    else
+        run_item(r, w, worker, part * GROUP,
+                 (part + 1) * GROUP < chunks ? (part + 1) * GROUP : chunks);
+}
+
+/* ---- workers ---- */
+
+static size_t round64(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t tiles_bytes(const TileKernel *k)
+{
+    return round64((size_t)(k->floats + TILE_SLACK) * sizeof(float));
+}
+
+static size_t scratch_bytes(const TileKernel *k)
+{
+    return round64((size_t)(k->scratch + TILE_SLACK) * sizeof(float));
+}
+
+static size_t wide_bytes(const TileKernel *k)
+{
+    return round64((size_t)k->nwide * sizeof(double));
+}
+
+static size_t worker_bytes(const CpuProgram *p)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < p->plan->nkernels; i++) {
+        const TileKernel *k = &p->kernel[i];
+        size_t n = tiles_bytes(k) + scratch_bytes(k) + wide_bytes(k)
+                 + round64((size_t)k->nslots * sizeof(float *));
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void work(void *ud, int worker)
+{
+    Run *r = ud;
+    const TileKernel *k = &r->p->kernel[r->kernel];
+    char *at = r->memory + (size_t)worker * r->each;
+    int64_t items = items_before(r, r->call->nseq), item;
+    Work w = { .p = r->p, .k = k, .call = r->call };
+    unsigned mode = flush_on();
+
+    float *tiles = (float *)at;
+    w.scratch = (float *)(at += tiles_bytes(k));
+    w.wide = (double *)(at += scratch_bytes(k));
+    w.tile = (float **)(at += wide_bytes(k));
+    for (int s = 0; s < k->nslots; s++)
+        w.tile[s] = tiles + k->slot[s].at;
+    while ((item = atomic_fetch_add(&r->next, 1)) < items
+           && !atomic_load(&r->stop))
+        start_item(r, &w, worker, item);
+    flush_restore(mode);
+}
+
+/* Few tokens are done before another thread has woken up. */
+static int choose_threads(const Run *r)
+{
+    double flops = 0;
+    int n = r->call->threads > 0 ? r->call->threads : pool_processors();
+
+    for (int i = 0; i < r->p->plan->nkernels; i++)
+        flops += r->p->plan->kernel[i].flops;
+    flops *= (double)r->first_chunk[r->call->nseq] * r->call->heads;
+    return flops < 4e5 ? 1 : n < 256 ? n : 256;
+}
+
+static bool count_chunks(Run *r)
+{
+    int64_t n = r->call->nseq, chunk = r->p->chunk;
+
+    r->first_chunk = calloc((size_t)n + 1, sizeof *r->first_chunk);
+    r->first_item = calloc((size_t)n + 1, sizeof *r->first_item);
+    if (!r->first_chunk || !r->first_item)
+        return false;
+    for (int64_t s = 0; s < n; s++) {
+        int64_t chunks = (r->call->seq[s].len + chunk - 1) / chunk;
+        r->first_chunk[s + 1] = r->first_chunk[s] + chunks;
+        r->first_item[s + 1] = r->first_item[s] + (chunks + GROUP - 1) / GROUP;
+    }
+    return true;
+}
+
+static bool run_kernels(Run *r, CpuStats *stats)
+{
+    size_t tiles = (size_t)(count_chunks(r) ? r->first_chunk[r->call->nseq]
+                                            : 0) * (size_t)r->call->heads;
+    int threads;
+
+    if (!r->first_chunk || !r->first_item)
+        return false;
+    threads = choose_threads(r);
+    r->each = worker_bytes(r->p);
+    r->memory = aligned_alloc(64, r->each * (size_t)threads + 64);
+    r->stored = malloc(tiles * (size_t)r->p->stored_floats * sizeof(float)
+                       + 64);
+    if (!r->memory || !r->stored)
+        return false;
+    for (r->kernel = 0; r->kernel < r->p->plan->nkernels; r->kernel++) {
+        int64_t items = items_before(r, r->call->nseq);
+        r->next = r->chunk_bytes = r->once_bytes = 0;
+        pool_run(r->p->pool, threads < items ? threads : (int)items, work, r);
+        if (stats && stats->chunks)
+            stats->chunks[r->kernel] = r->chunk_bytes;
+        if (stats && stats->once)
+            stats->once[r->kernel] = r->once_bytes;
+    }
+    return true;
+}
+
+static void check_call(Ctx *c, const CpuProgram *p, const Call *call)
+{
+    const Graph *g = p->plan->g;
+
+    for (int i = 0; i < g->nin; i++) {
+        const View *v = &call->in[i];
+        if (!p->loads[i])
+            continue;
+        if (!v->data)
+            fail(c, g->in[i].line, "input '%s' is absent", g->in[i].name);
+        if (v->heads <= 0 || call->heads % v->heads)
+            fail(c, g->in[i].line, "input '%s' has %d heads, which do not "
+                 "divide %d", g->in[i].name, v->heads, call->heads);
+    }
+}
+
+void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats)
+{
+    Run r = { .p = p, .call = call, .c = c };
+
+    check_call(c, p, call);
+    bool ok = run_kernels(&r, stats);
+    free(r.first_chunk);
+    free(r.first_item);
+    free(r.memory);
+    free(r.stored);
+    if (!ok)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    if (atomic_load(&r.stop))
+        fail_code(c, ERR_INTERRUPT, "interrupted");
+}
+
+typedef struct Single {
+    CpuProgram *p;
+    const Call *call;
+    CpuStats *stats;
+} Single;
+
+static void execute_single(Ctx *c, void *ud)
+{
+    Single *s = ud;
+
+    cpu_execute(c, s->p, s->call, s->stats);
+}
+
+void cpu_run(Ctx *c, const Plan *p, const Call *call, CpuStats *stats)
+{
+    Single s = { cpu_compile(c, p, NULL), call, stats };
+    bool ok = ctx_protect(c, execute_single, &s);
+
+    cpu_free(s.p);
+    if (!ok)
+        ctx_rethrow(c);
+}

@@ -26,7 +26,7 @@ typedef struct CudaArg { uint8_t kind; uint8_t index; } CudaArg;
  * grid is sequences * heads * blocks. */
 typedef struct CudaKernel {
     char name[32];
-    int threads, shared, blocks;
+    int threads, shared, blocks, row_axis;
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int stages;

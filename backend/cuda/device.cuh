@@ -382,13 +382,14 @@ INLINE i64 token_at(const Tensor &t, int head, const Sequence &s, int token)
 /* What this lane reads of a tensor: tokens l and l + 32 of each chunk. */
 template<int BYTES> struct Stream {
     u64 p;
-    i64 half, len;
+    i64 half;
+    int len;
     INLINE_MEMBER Stream(const Tensor &t, int head, const Sequence &s,
                          int lane)
     {
         p = (u64)t.p + BYTES * token_at(t, head, s, lane);
         half = 32 * BYTES * t.st;
-        len = s.len - lane;
+        len = (int)s.len - lane;
     }
     INLINE_MEMBER void fetch(u32 ring, int c, int lane) const
     {

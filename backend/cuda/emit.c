@@ -133,7 +133,7 @@ static void store_output(Emit *e, int out)
     CudaKernel *k = e->out;
     Buf *b = &e->store;
     int size = e->g->axis[e->row_axis].size;
-    for (int t = 0; t < e->o->groups; t++)
+    for (int t = 0; t < e->groups; t++)
         buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
                    "+ %d + (c & 1) * 8192, where, c, row0 + %d, %d, head, "
                    "lane);\n", k->nmaps, k->ntensors, out,
@@ -250,23 +250,19 @@ static void layout(Emit *e, Buf *b)
         inputs += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
     for (int i = 0; i < e->g->nout; i++)
         outputs += e->g->out[i].node && e->mine[e->g->out[i].node];
-    int rest = outputs * 2 * e->o->groups * TILE_BYTES + inputs * 8 * 256
+    int rest = outputs * 2 * e->groups * TILE_BYTES + inputs * 8 * 256
              + 256 + 1024;
     k->stages = STAGES_MAX;
     while (k->stages > STAGES_MIN
            && k->stages * (stage + vectors) + rest > SHARED_MAX)
         k->stages--;
     k->shared = k->stages * (stage + vectors) + rest;
-    if (k->shared > SHARED_MAX)
-        fail_help(e->c, e->g->line, "use smaller axes, or the CPU backend",
-                  "a block needs %d bytes of shared memory; there are %d",
-                  k->shared, SHARED_MAX);
     int at = k->stages * stage;
     buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
                " %d;\n", k->stages, stage, vectors);
     for (int i = 0; i < e->g->nout; i++)
         if (e->g->out[i].node && e->mine[e->g->out[i].node])
-            put_area(b, &at, 2 * e->o->groups * TILE_BYTES, "OUTPUT_%u",
+            put_area(b, &at, 2 * e->groups * TILE_BYTES, "OUTPUT_%u",
                      (unsigned)i);
     put_area(b, &at, k->stages * vectors, "VECTORS", 0);
     put_area(b, &at, inputs * 8 * 256, "INPUTS", 0);
@@ -274,6 +270,24 @@ static void layout(Emit *e, Buf *b)
 }
 
 /* ---- the kernel ---- */
+
+/* Registers a thread, of 65536 a block: with one state warpgroup, with two,
+ * with two whose state has 128 columns. */
+static const struct Registers { int io, ahead, state; } registers[3] = {
+    { 56, 160, 232 }, { 56, 104, 176 }, { 32, 80, 200 },
+};
+
+static const struct Registers *registers_of(const Emit *e)
+{
+    if (e->groups == 1)
+        return &registers[0];
+    for (int i = 0; i < e->g->nst; i++)
+        for (int ax = AX_DIM; ax < NAXES; ax++)
+            if (e->g->st[i].axes & AXIS(ax) && ax != e->row_axis
+                && e->g->axis[ax].size > 64)
+                return &registers[2];
+    return &registers[1];
+}
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
 {
@@ -329,8 +343,8 @@ static void put_barriers(Emit *e, Buf *b)
                "barrier_init(scored + 8 * i, 129);\n}\n"
                "barrier_init(filled, %d);\nbarrier_init(filled + 8, %d);\n"
                "barrier_init(drained, 1);\nbarrier_init_fence();\n}\n"
-               "__syncthreads();\n", 4 + 4 * e->o->groups,
-               128 * e->o->groups, 128 * e->o->groups);
+               "__syncthreads();\n", 4 + 4 * e->groups,
+               128 * e->groups, 128 * e->groups);
 }
 
 static void put_head(Emit *e, Buf *b)
@@ -346,7 +360,7 @@ static void put_head(Emit *e, Buf *b)
                "const Sequence where = a.seq ? a.seq[seq] : "
                "Sequence { seq, 0, 0, a.tokens };\n"
                "const int chunks = (int)((where.len + 63) / 64);\n",
-               e->out->threads, e->out->name, 64 * e->o->groups);
+               e->out->threads, e->out->name, 64 * e->groups);
     put_barriers(e, b);
 }
 
@@ -362,7 +376,7 @@ static void put_io_role(Emit *e, Buf *b)
                "fewer_registers<%d>();\n"
                "const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;\n"
                "Ring<STAGES> pos;\n"
-               "if (warp == 0 && lane == 0) {\n", e->o->groups == 1 ? 56 : 40);
+               "if (warp == 0 && lane == 0) {\n", registers_of(e)->io);
     put(b, &e->load);
     buf_printf(b, "} else if (warp == 1) {\n"
                "const u32 inputs = base + INPUTS;\n");
@@ -385,7 +399,7 @@ static void put_ahead_role(Emit *e, Buf *b)
     buf_printf(b, "} else if (threadIdx.x < 256) {\n"
                "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
-               e->o->groups == 1 ? 160 : 88);
+               registers_of(e)->ahead);
     put_stage(b);
     buf_printf(b, "wait(ready + 8 * pos.stage, pos.phase);\n");
     put(b, &e->ahead);
@@ -399,7 +413,7 @@ static void put_state_role(Emit *e, Buf *b)
     buf_printf(b, "} else {\nmore_registers<%d>();\n"
                "const Lane at = lane_here();\n"
                "const int group = (threadIdx.x >> 7) - 2;\n"
-               "Ring<STAGES> pos;\n", e->o->groups == 1 ? 232 : 192);
+               "Ring<STAGES> pos;\n", registers_of(e)->state);
     frame_outputs(e, b);
     frame_states(e, b, true);
     put_stage(b);
@@ -433,16 +447,21 @@ static void indent(Buf *to, const char *s)
     }
 }
 
-static Emit *emit_new(Ctx *c, const Plan *p, const Kernel *k,
+static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
                       const CudaOptions *o, CudaKernel *out)
 {
+    static const char *const kind[] = { "token", "forward", "reverse" };
+    const Kernel *k = &p->kernel[kernel];
     Emit *e = ctx_alloc(c, sizeof *e);
     e->c = c;
     e->p = p;
     e->k = k;
     e->g = p->g;
     e->o = o;
+    e->groups = groups;
     e->out = out;
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "k%d_%s", kernel, kind[k->kind]);
     e->mine = ctx_alloc(c, p->g->len);
     e->vector = ctx_alloc(c, p->g->len);
     e->uses = ctx_alloc(c, p->g->len * sizeof *e->uses);
@@ -451,7 +470,8 @@ static Emit *emit_new(Ctx *c, const Plan *p, const Kernel *k,
     return e;
 }
 
-static void emit_kernel(Emit *e, Buf *to)
+/* False if a block would need more shared memory than there is. */
+static bool emit_kernel(Emit *e, Buf *to)
 {
     Buf b = { .ctx = e->c };
     if (e->k->kind != K_FORWARD || e->g->chunk != ROWS)
@@ -460,9 +480,10 @@ static void emit_kernel(Emit *e, Buf *to)
                   " walk by chunks of %d", ROWS);
     mark_live(e);
     e->row_axis = find_row_axis(e);
-    e->out->threads = 128 * (2 + e->o->groups);
-    e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->o->groups - 1)
-                   / (64 * e->o->groups);
+    e->out->row_axis = e->row_axis;
+    e->out->threads = 128 * (2 + e->groups);
+    e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->groups - 1)
+                   / (64 * e->groups);
     emit_serial(e);
     emit_ahead(e);
     emit_vectors(e);
@@ -475,16 +496,18 @@ static void emit_kernel(Emit *e, Buf *to)
     comment(e, &b);
     buf_printf(&b, "namespace in_%s {\n", e->out->name);
     layout(e, &b);
+    if (e->out->shared > SHARED_MAX)
+        return false;
     put_args(e, &b);
     put_head(e, &b);
     put(&b, &body);
     buf_printf(&b, "}  // %s\n", e->out->name);
     indent(to, b.s);
+    return true;
 }
 
 CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o)
 {
-    static const char *const kind[] = { "token", "forward", "reverse" };
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)
@@ -496,10 +519,13 @@ CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o)
         buf_printf(&b, "#define ELEMENT_F16\n");
     buf_printf(&b, "#include \"device.cuh\"\n\n");
     for (int i = 0; i < p->nkernels; i++) {
-        CudaKernel *k = &m->kernel[i];
-        snprintf(k->name, sizeof k->name, "k%d_%s", i,
-                 kind[p->kernel[i].kind]);
-        emit_kernel(emit_new(c, p, &p->kernel[i], o, k), &b);
+        int groups = o->groups;
+        while (!emit_kernel(emit_new(c, p, i, groups, o, &m->kernel[i]), &b))
+            if (--groups == 0)
+                fail_help(c, p->g->line, "use smaller axes, or the CPU"
+                          " backend", "a block needs %d bytes of shared"
+                          " memory; there are %d", m->kernel[i].shared,
+                          SHARED_MAX);
     }
     m->source = b.s;
     return m;

@@ -35,6 +35,7 @@ typedef struct Emit {
     const Graph *g;
     const CudaOptions *o;
     CudaKernel *out;
+    int groups;                         /* state warpgroups */
     int row_axis;                       /* the state's, over the warpgroups */
     uint8_t *mine, *vector;             /* computed here; by the vector warp */
     uint32_t *uses;

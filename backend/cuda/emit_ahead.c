@@ -164,7 +164,7 @@ static bool folded_mask(const Ahead *a, Ref r)
         return false;
     for (int i = 0; i < a->n; i++) {
         const Node *u = &a->e->g->n[a->order[i]];
-        Ref x, mask;
+        Ref x = 0, mask = 0;
         bool is_mul = masked_product(a->e, u, &x, &mask) && mask == r
                    && x != r;
         for (int k = 0; k < 3; k++)

@@ -3,8 +3,8 @@
  * wgmma runs behind the program: a product is issued, and waited for when
  * nothing else is left to do. Until then neither its accumulator nor its
  * register operand may be touched. Waits retire products oldest first. Each
- * choice is the first act that can go, in this order of kinds: reads, then
- * products, then arithmetic, then the packing of outputs.
+ * choice is the first act that can go: reads, products and arithmetic that a
+ * product waits for, then the rest, then the packing of outputs.
  */
 #include "serial.h"
 
@@ -62,22 +62,61 @@ static bool can_go(Serial *s, const Act *a)
     return may_overwrite(s, a);
 }
 
-static int rank_of(const Act *a)
+/* Marks what a product that is not yet issued needs. */
+static void mark_urgent(Serial *s, int value)
 {
-    if (a->kind == ACT_READ)
-        return 0;
-    if (a->kind == ACT_PRODUCT)
-        return 1;
-    return a->last ? 3 : 2;
+    for (int i = 0; i < s->nacts; i++) {
+        Act *a = &s->act[i];
+        if (a->to != value || a->issued || a->urgent)
+            continue;
+        a->urgent = true;
+        for (int k = 0; k < 3; k++)
+            if (a->from[k] >= 0)
+                mark_urgent(s, a->from[k]);
+        if (a->base >= 0)
+            mark_urgent(s, a->base);
+    }
 }
 
+static void find_urgent(Serial *s)
+{
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].kind == ACT_PRODUCT)
+            mark_urgent(s, s->act[i].to);
+}
+
+static bool products_left(const Serial *s)
+{
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].kind == ACT_PRODUCT && !s->act[i].issued)
+            return true;
+    return false;
+}
+
+enum { READ_FIRST, PRODUCTS, ARITHMETIC, THE_REST, OUTPUTS };
+
+static int rank_of(const Act *a)
+{
+    if (a->last)
+        return OUTPUTS;
+    if (!a->urgent)
+        return THE_REST;
+    return a->kind == ACT_READ ? READ_FIRST
+         : a->kind == ACT_PRODUCT ? PRODUCTS : ARITHMETIC;
+}
+
+/* What no product waits for is left until all are issued: it then runs beside
+ * them, and holds no registers before. */
 static int choose(Serial *s)
 {
     int best = -1;
-    for (int i = 0; i < s->nacts; i++)
-        if (!s->act[i].issued && can_go(s, &s->act[i])
-            && (best < 0 || rank_of(&s->act[i]) < rank_of(&s->act[best])))
+    bool wait = products_left(s) && s->nflight;
+    for (int i = 0; i < s->nacts; i++) {
+        const Act *a = &s->act[i];
+        if (!a->issued && can_go(s, a) && !(wait && rank_of(a) > ARITHMETIC)
+            && (best < 0 || rank_of(a) < rank_of(&s->act[best])))
             best = i;
+    }
     return best;
 }
 
@@ -239,7 +278,7 @@ static void issue(Serial *s, int at)
     if (a->kind == ACT_PRODUCT)
         s->flight[s->nflight++] = at;
     else
-        s->value[a->to].ready = a->done = true;
+        s->value[a->to].ready = true;
 }
 
 /* How many of the oldest products to wait for together: registers that a
@@ -262,21 +301,13 @@ static void retire(Serial *s)
     buf_printf(s->b, "wgmma_wait<%d>();\n", s->nflight);
     for (int i = 0; i < n; i++) {
         Act *a = &s->act[s->flight[i]];
-        a->done = s->value[a->to].ready = true;
+        s->value[a->to].ready = true;
         if (array_of(s, a->to)->holds == a->to)
             buf_printf(s->b, "keep(%s);\n", name_of(s, a->to));
         buf_printf(s->b, "keep(%s);\n", name_of(s, a->from[0]));
     }
     memmove(s->flight, s->flight + n,
             (size_t)s->nflight * sizeof *s->flight);
-}
-
-static bool products_left(const Serial *s)
-{
-    for (int i = 0; i < s->nacts; i++)
-        if (s->act[i].kind == ACT_PRODUCT && !s->act[i].issued)
-            return true;
-    return false;
 }
 
 static void store_previous(Serial *s)
@@ -288,6 +319,7 @@ void serial_order(Serial *s)
 {
     int left = s->nacts;
     bool stored = false, released = false;
+    find_urgent(s);
     while (left || s->nflight) {
         int at = choose(s);
         if (!stored && !products_left(s)) {

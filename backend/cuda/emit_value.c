@@ -60,7 +60,7 @@ int padded(int size)
 int tile_count(const Emit *e, Ref tile)
 {
     int ax = tile_axis(e, tile);
-    return ax == e->row_axis ? e->o->groups
+    return ax == e->row_axis ? e->groups
                              : padded(e->g->axis[ax].size) / ROWS;
 }
 

@@ -66,16 +66,16 @@ static void elementwise(Emit *e, Buf *b, Ref r)
 static void structured(Emit *e, Buf *b, Ref r)
 {
     const Node *n = &e->g->n[r];
-    unsigned a = strip(e->g, n->a[0]), v = r;
-    if (n->op == OP_last) {
-        buf_printf(b, "const float v%u = last_row(v%u, rows);\n",
-                   v, a);
+    unsigned v = r;
+    if (n->op == OP_last && is_token(e, n->a[0])) {
+        buf_printf(b, "const float v%u = last_row(v%u, rows);\n", v,
+                   (unsigned)strip(e->g, n->a[0]));
     } else if (n->op == OP_cumsum && !(n->flags & REVERSE)) {
-        if (!is_token(e, n->a[0]))
-            no_place(e, r, "a cumulative sum of a constant");
-        buf_printf(b, "const Pair v%u = %s(v%u, lane%s;\n", v,
-                   n->flags & EXCLUSIVE ? "shifted(running_sum" : "running_sum",
-                   a, n->flags & EXCLUSIVE ? ", rows), lane)" : ", rows)");
+        bool before = n->flags & EXCLUSIVE;
+        buf_printf(b, "const Pair v%u = %srunning_sum({ %s, %s }, lane, rows)"
+                   "%s;\n", v, before ? "shifted(" : "",
+                   member(e, n->a[0], 'a'), member(e, n->a[0], 'b'),
+                   before ? ", lane)" : "");
     } else {
         no_place(e, r, "this operation on one value per token");
     }

@@ -39,7 +39,7 @@ typedef struct Act {
     bool across;
     int vector, one;                    /* published, -1: none */
     bool negative, last;                /* last: the packing of an output */
-    bool issued, done;
+    bool issued, urgent;
 } Act;
 
 typedef struct Serial {

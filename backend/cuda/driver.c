@@ -1,0 +1,149 @@
+/* driver.c -- libcuda by dlopen: memory, events, modules. */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver_entry.h"
+
+static const char *const entry_name[NENTRIES] = {
+#define ENTRY(name, symbol, args) symbol,
+#include "driver.def"
+#undef ENTRY
+};
+
+void driver_check(Ctx *c, const Driver *d, int result, const char *what)
+{
+    const char *name = NULL;
+    if (!result)
+        return;
+    CALL(d, ERROR_NAME, error_name);
+    error_name(result, &name);
+    fail_code(c, ERR_DEVICE, "CUDA: %s: %s (%d)", what,
+              name ? name : "unknown error", result);
+}
+
+static bool refuse(Ctx *c, const char *why)
+{
+    memset(&c->err, 0, sizeof c->err);
+    c->err.code = ERR_DEVICE;
+    snprintf(c->err.message, sizeof c->err.message, "no CUDA device: %s",
+             why);
+    return false;
+}
+
+static int attribute(const Driver *d, int which)
+{
+    int x = 0;
+    CALL(d, ATTRIBUTE, get);
+    get(&x, which, d->device);
+    return x;
+}
+
+bool driver_open(Ctx *c, Driver *d)
+{
+    memset(d, 0, sizeof *d);
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        return refuse(c, "libcuda.so.1 is not there");
+    for (int i = 0; i < NENTRIES; i++)
+        if (!(d->fn[i] = dlsym(lib, entry_name[i])))
+            return refuse(c, "the driver is too old");
+    CALL(d, INIT, init);
+    CALL(d, DEVICE, device);
+    CALL(d, CONTEXT, retain);
+    CALL(d, CURRENT, set_current);
+    if (init(0) || device(&d->device, 0))
+        return refuse(c, "the driver finds none");
+    if (retain(&d->context, d->device) || set_current(d->context))
+        return refuse(c, "it gives no context");
+    d->arch = 10 * attribute(d, 75) + attribute(d, 76);
+    d->processors = attribute(d, 16);
+    return true;
+}
+
+DevicePtr device_alloc(Ctx *c, const Driver *d, size_t bytes)
+{
+    DevicePtr p = 0;
+    CALL(d, ALLOC, alloc);
+    driver_check(c, d, alloc(&p, bytes ? bytes : 1), "memory");
+    return p;
+}
+
+void device_free(const Driver *d, DevicePtr p)
+{
+    CALL(d, FREE, release);
+    if (p)
+        release(p);
+}
+
+void device_put(Ctx *c, const Driver *d, DevicePtr to, const void *from,
+                size_t bytes)
+{
+    CALL(d, PUT, put);
+    driver_check(c, d, put(to, from, bytes), "copy to the device");
+}
+
+void device_get(Ctx *c, const Driver *d, void *to, DevicePtr from,
+                size_t bytes)
+{
+    CALL(d, GET, get);
+    driver_check(c, d, get(to, from, bytes), "copy from the device");
+}
+
+void device_fill(Ctx *c, const Driver *d, DevicePtr to, int byte,
+                 size_t bytes)
+{
+    CALL(d, FILL, fill);
+    driver_check(c, d, fill(to, (unsigned char)byte, bytes), "fill");
+}
+
+void device_copy(Ctx *c, const Driver *d, DevicePtr to, DevicePtr from,
+                 size_t bytes)
+{
+    CALL(d, COPY, copy);
+    driver_check(c, d, copy(to, from, bytes), "copy");
+}
+
+void device_sync(Ctx *c, const Driver *d)
+{
+    CALL(d, SYNC, sync);
+    driver_check(c, d, sync(), "a kernel");
+}
+
+Event *event_new(Ctx *c, const Driver *d)
+{
+    Event *e = NULL;
+    CALL(d, EVENT, create);
+    driver_check(c, d, create(&e, 0), "event");
+    return e;
+}
+
+void event_record(Ctx *c, const Driver *d, Event *e)
+{
+    CALL(d, RECORD, record);
+    driver_check(c, d, record(e, NULL), "event");
+}
+
+float event_ms(Ctx *c, const Driver *d, Event *from, Event *to)
+{
+    float ms = 0;
+    CALL(d, ELAPSED, elapsed);
+    driver_check(c, d, elapsed(&ms, from, to), "event");
+    return ms;
+}
+
+Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
+                      const CudaKernel *k)
+{
+    void *module = NULL;
+    Function *f = NULL;
+    CALL(d, MODULE, load);
+    CALL(d, FUNCTION, get);
+    CALL(d, SET_ATTRIBUTE, set);
+    driver_check(c, d, load(&module, cubin), "loading a kernel");
+    driver_check(c, d, get(&f, module, k->name), "finding a kernel");
+    driver_check(c, d, set(f, 8, k->shared), "shared memory of a kernel");
+    return f;
+}

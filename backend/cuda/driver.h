@@ -1,0 +1,56 @@
+/* driver.h -- CUDA's driver, found at run time, and launching a kernel. */
+#ifndef FLIN_CUDA_DRIVER_H
+#define FLIN_CUDA_DRIVER_H
+
+#include "cuda.h"
+
+typedef uint64_t DevicePtr;
+
+enum { DRIVER_ENTRIES = 24 };
+typedef struct Driver {
+    void *fn[DRIVER_ENTRIES];
+    int device, arch, processors;       /* arch: 90 for compute 9.0 */
+    void *context;
+} Driver;
+
+/* Opens libcuda and the first device's primary context. False, with c->err
+ * set, where there is no driver or no device. */
+bool driver_open(Ctx *c, Driver *d);
+
+DevicePtr device_alloc(Ctx *c, const Driver *d, size_t bytes);
+void device_free(const Driver *d, DevicePtr p);
+void device_put(Ctx *c, const Driver *d, DevicePtr to, const void *from,
+                size_t bytes);
+void device_get(Ctx *c, const Driver *d, void *to, DevicePtr from,
+                size_t bytes);
+void device_fill(Ctx *c, const Driver *d, DevicePtr to, int byte,
+                 size_t bytes);
+void device_copy(Ctx *c, const Driver *d, DevicePtr to, DevicePtr from,
+                 size_t bytes);
+void device_sync(Ctx *c, const Driver *d);
+
+typedef struct Event Event;             /* the driver's */
+Event *event_new(Ctx *c, const Driver *d);
+void event_record(Ctx *c, const Driver *d, Event *e);
+float event_ms(Ctx *c, const Driver *d, Event *from, Event *to);
+
+/* A kernel on the device, and a call of it made ready: nothing is computed
+ * when it is launched. */
+typedef struct Function Function;       /* the driver's */
+Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
+                      const CudaKernel *k);
+typedef struct Launch {
+    Function *f;
+    const CudaKernel *k;
+    unsigned char *args;
+    unsigned grid;
+} Launch;
+
+/* The views of the call hold device addresses. `seq`: the sequences on the
+ * device (as device.cuh's Sequence), or 0 when each is one batch entry from
+ * 0 to the same length. */
+Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaKernel *k,
+                   const Plan *p, const Call *call, DevicePtr seq);
+void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
+
+#endif

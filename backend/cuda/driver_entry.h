@@ -1,0 +1,26 @@
+/* driver_entry.h -- libcuda's entry points as C functions. */
+#ifndef FLIN_CUDA_DRIVER_ENTRY_H
+#define FLIN_CUDA_DRIVER_ENTRY_H
+
+#include "driver.h"
+
+#include <string.h>
+
+enum Entry {
+#define ENTRY(name, symbol, args) ENTRY_##name,
+#include "driver.def"
+#undef ENTRY
+    NENTRIES
+};
+
+#define ENTRY(name, symbol, args) typedef int name##_fn args;
+#include "driver.def"
+#undef ENTRY
+
+/* Declares `f` as the entry; ISO C has no cast from an object's address. */
+#define CALL(d, name, f) \
+    name##_fn *f; memcpy(&f, &(d)->fn[ENTRY_##name], sizeof f)
+
+void driver_check(Ctx *c, const Driver *d, int result, const char *what);
+
+#endif

@@ -1,0 +1,168 @@
+/* launch.c -- a call as a kernel's argument: tensor maps, strides, grid. */
+#include "driver_entry.h"
+
+#include <stdio.h>
+
+enum { MAP_BYTES = 128 };
+
+/* device.cuh's Tensor. */
+typedef struct HostTensor {
+    uint64_t p;
+    int64_t sb, st, sh, sd[2];
+    int32_t group, pad;
+} HostTensor;
+
+/* What the tensors lie in: batch entries and tokens of the longest. */
+typedef struct Extent { int64_t batch, tokens; } Extent;
+
+static Extent extent_of(const Call *call)
+{
+    Extent e = { 1, 1 };
+    for (int64_t i = 0; i < call->nseq; i++) {
+        const Seq *s = &call->seq[i];
+        if (s->b >= e.batch)
+            e.batch = s->b + 1;
+        if (s->start + s->len > e.tokens)
+            e.tokens = s->start + s->len;
+    }
+    return e;
+}
+
+static const View *view_of(const Call *call, CudaArg a)
+{
+    switch ((CudaArgKind)a.kind) {
+    case ARG_INPUT:  return &call->in[a.index];
+    case ARG_OUTPUT: return &call->out[a.index];
+    case ARG_STATE:  return &call->s0[a.index];
+    case ARG_NEXT:   return &call->s1[a.index];
+    }
+    return NULL;
+}
+
+static const char *name_of(const Graph *g, CudaArg a)
+{
+    switch ((CudaArgKind)a.kind) {
+    case ARG_INPUT:  return g->in[a.index].name;
+    case ARG_OUTPUT: return g->out[a.index].name;
+    case ARG_STATE:
+    case ARG_NEXT:   return g->st[a.index].name;
+    }
+    return "";
+}
+
+static int group_of(const Call *call, const View *v)
+{
+    return v->heads ? call->heads / v->heads : 1;
+}
+
+static int inner_axis(const Graph *g, CudaArg a)
+{
+    return a.kind == ARG_INPUT ? g->in[a.index].order[0]
+                               : g->out[a.index].order[0];
+}
+
+/* The copy engine wants a whole row, and rows 16 bytes apart. */
+static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
+{
+    bool apart = v->st % 8 || v->sh % 8 || v->sb % 8;
+    if ((v->dtype != BF16 && v->dtype != F16) || !v->data)
+        fail_code(c, ERR_USER, "%s: a bfloat16 or float16 tensor is needed on"
+                  " the GPU", name_of(g, a));
+    if (v->sd[0] != 1 || apart || (uintptr_t)v->data % 16)
+        fail_code(c, ERR_USER, "%s: rows must be whole, and start at"
+                  " multiples of 16 bytes", name_of(g, a));
+}
+
+static uint64_t step_bytes(int64_t elements, uint64_t least)
+{
+    return elements ? (uint64_t)elements * 2 : least;
+}
+
+static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
+                   CudaArg a, Extent e, unsigned char *map)
+{
+    const View *v = view_of(call, a);
+    check_matrix(c, p->g, a, v);
+    uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
+    uint64_t row = (size * 2 + 15) / 16 * 16;
+    const uint64_t dims[4] = { size, (uint64_t)e.tokens,
+        (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
+    const uint64_t strides[3] = { step_bytes(v->st, row),
+        step_bytes(v->sh, row), step_bytes(v->sb, row) };
+    const uint32_t box[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
+    CALL(d, TENSOR_MAP, encode_tiled);
+    enum { SWIZZLE_128 = 3, PROMOTE_256 = 3, TYPE_F16 = 6, TYPE_BF16 = 9 };
+    driver_check(c, d, encode_tiled(map, v->dtype == F16 ? TYPE_F16
+                 : TYPE_BF16, 4, v->data, dims, strides, box, steps, 0,
+                 SWIZZLE_128, PROMOTE_256, 0), "the map of a tensor");
+}
+
+static int order_of(const State *s, int axis)
+{
+    for (int i = 0; i < s->rank; i++)
+        if (s->order[i] == axis)
+            return i;
+    return 0;
+}
+
+static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
+                            const Call *call, CudaArg a)
+{
+    const View *v = view_of(call, a);
+    HostTensor t = { .p = (uint64_t)(uintptr_t)v->data, .sb = v->sb,
+                     .st = v->st, .sh = v->sh, .group = group_of(call, v) };
+    if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
+        int row = order_of(&p->g->st[a.index], k->row_axis);
+        t.sd[0] = v->sd[row];
+        t.sd[1] = v->sd[1 - row];
+    }
+    return t;
+}
+
+static unsigned char *put(unsigned char *at, const void *x, size_t n)
+{
+    memcpy(at, x, n);
+    return at + n;
+}
+
+Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaKernel *k,
+                   const Plan *p, const Call *call, DevicePtr seq)
+{
+    Launch *l = ctx_alloc(c, sizeof *l);
+    Extent e = extent_of(call);
+    size_t size = (size_t)k->nmaps * MAP_BYTES
+                + (size_t)k->ntensors * sizeof(HostTensor) + 24
+                + CUDA_MAPS * sizeof(int32_t) + 2 * MAP_BYTES;
+    unsigned char *raw = ctx_alloc(c, size);
+    l->args = raw + (64 - (uintptr_t)raw % 64) % 64;
+    unsigned char *at = l->args;
+    int32_t group[CUDA_MAPS] = { 0 };
+    for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
+        encode(c, d, p, call, k->map[i], e, at);
+        group[i] = group_of(call, view_of(call, k->map[i]));
+    }
+    for (int i = 0; i < k->ntensors; i++) {
+        HostTensor t = tensor_of(p, k, call, k->tensor[i]);
+        at = put(at, &t, sizeof t);
+    }
+    const int32_t shape[2] = { call->heads, k->blocks };
+    at = put(at, &seq, sizeof seq);
+    at = put(at, &e.tokens, sizeof e.tokens);
+    at = put(at, shape, sizeof shape);
+    put(at, group, sizeof group);
+    l->f = f;
+    l->k = k;
+    l->grid = (unsigned)(call->nseq * call->heads * k->blocks);
+    return l;
+}
+
+void launch(Ctx *c, const Driver *d, const Launch *l, void *stream)
+{
+    void *params[] = { l->args };
+    CALL(d, LAUNCH, launch_kernel);
+    if (!l->grid)
+        return;
+    driver_check(c, d, launch_kernel(l->f, l->grid, 1, 1,
+                 (unsigned)l->k->threads, 1, 1, (unsigned)l->k->shared,
+                 stream, params, NULL), "launching a kernel");
+}

@@ -1,0 +1,111 @@
+/* compile.c -- scalar-decay plans compile for sm_90a: no spills, and none of
+ * ptxas's notes that it serialised wgmma. Needs NVRTC, no GPU.
+ *   compile [NAME]: also prints NAME's source.
+ */
+#include "../../backend/cuda/cuda.h"
+#include "../../backend/cuda/nvrtc.h"
+#include "variants.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Test {
+    const Nvrtc *nvrtc;
+    const Variant *variant;
+    int k, v, groups;
+    DType tile;
+    bool print;
+} Test;
+
+static void compile(Ctx *c, void *ud)
+{
+    Test *t = ud;
+    CudaOptions o = { .tile = t->tile, .groups = t->groups };
+    Plan *p = plan_of(c, t->variant->make(c), t->k, t->v);
+    CudaModule *m = cuda_emit(c, p, &o);
+    if (t->print)
+        printf("%s\n", m->source);
+    Cubin *b = nvrtc_compile(c, t->nvrtc, m->source, device_cuh, "sm_90a");
+    const PtxasInfo *i = &b->info;
+    if (!b->size || !i->registers)
+        fail_code(c, ERR_INTERNAL, "no cubin or no report:\n%s", b->log);
+    if (i->spill_stores || i->spill_loads || i->stack)
+        fail_code(c, ERR_INTERNAL, "%d bytes spilled, stack %d",
+                  i->spill_stores, i->stack);
+    if (m->kernel->shared > 232448)
+        fail_code(c, ERR_INTERNAL, "%d bytes of shared memory",
+                  m->kernel->shared);
+}
+
+/* A serialised kernel must be refused: two products whose accumulators are
+ * read while they are in flight. */
+static const char serialised[] =
+    "#include \"device.cuh\"\n"
+    "extern \"C\" __global__ void k(float *p, int n) {\n"
+    "float d[32];\nfor (int i = 0; i < n; i++) {\n"
+    "wgmma_fence(); multiply<1, 0>(d, along_k(0), along_k(0), i);\n"
+    "wgmma_commit(); p[i] += d[i & 1]; }\nwgmma_wait<0>();\n"
+    "for (int i = 0; i < 32; i++) p[32 * threadIdx.x + i] = d[i];\n}\n";
+
+static void compile_serialised(Ctx *c, void *ud)
+{
+    nvrtc_compile(c, ud, serialised, device_cuh, "sm_90a");
+}
+
+static void compile_wrong(Ctx *c, void *ud)
+{
+    nvrtc_compile(c, ud, "int f( { }", device_cuh, "sm_90a");
+}
+
+static int failures, passes;
+
+static void expect(bool ok, const char *what, const char *why)
+{
+    if (ok) {
+        passes++;
+    } else {
+        failures++;
+        printf("FAIL %s: %s\n", what, why);
+    }
+}
+
+static void expect_refused(Nvrtc *n, void (*f)(Ctx *, void *),
+                           const char *part)
+{
+    Ctx *c = ctx_new();
+    bool ok = !ctx_protect(c, f, n) && c->err.code == ERR_DEVICE
+           && strstr(c->err.message, part);
+    expect(ok, part, "not refused, or for another reason");
+    ctx_free(c);
+}
+
+int main(int argc, char **argv)
+{
+    static const int shape[][3] = { { 128, 128, 1 }, { 128, 128, 2 },
+                                    { 64, 64, 1 }, { 64, 128, 2 },
+                                    { 96, 40, 1 } };
+    Ctx *c = ctx_new();
+    Nvrtc n;
+    if (!nvrtc_open(c, &n)) {
+        printf("skip: %s\n", c->err.message);
+        return 0;
+    }
+    ctx_free(c);
+    for (int i = 0; i < NVARIANTS; i++)
+        for (int s = 0; s < (i ? 2 : 5); s++) {
+            bool print = argc > 1 && !strcmp(argv[1], variants[i].name) && !s;
+            Test t = { &n, &variants[i], shape[s][0], shape[s][1],
+                       shape[s][2], s == 3 ? F16 : BF16, print };
+            char what[80];
+            snprintf(what, sizeof what, "%s K %d V %d groups %d", t.variant
+                     ->name, t.k, t.v, t.groups);
+            c = ctx_new();
+            expect(ctx_protect(c, compile, &t), what, c->err.message);
+            ctx_free(c);
+        }
+    expect_refused(&n, compile_serialised, "serialised");
+    expect_refused(&n, compile_wrong, "refused");
+    printf("NVRTC %d.%d, %s\n%d passed, %d failed\n", n.major, n.minor,
+           n.path, passes, failures);
+    return failures != 0;
+}

@@ -1,0 +1,98 @@
+/* variants.h -- steps with a scalar decay, as a user's trace makes them. */
+#ifndef FLIN_TESTS_CUDA_VARIANTS_H
+#define FLIN_TESTS_CUDA_VARIANTS_H
+
+#include "../../compiler/plan.h"
+
+static Ref input_of(Graph *g, const char *name, const char *axes)
+{
+    return g->in[graph_input(g, name, axes)].node;
+}
+
+/* S_t = decay S_{t-1} + k v^T, y = q . S_t; decay 0: none. */
+static Ref matrix_state(Graph *g, Ref q, Ref k, Ref v, Ref decay)
+{
+    int s = graph_state(g, "S", "k v");
+    Ref old = g->st[s].node;
+    if (decay)
+        old = op2(g, OP_mul, decay, old);
+    g->st[s].next = op2(g, OP_add, old, op2(g, OP_mul, k, v));
+    return dot(g, q, g->st[s].next, AXIS(graph_axis(g, "k")));
+}
+
+static Graph *simple_gla(Ctx *c)
+{
+    Graph *g = graph_new(c, "simple_gla", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g", "t : log_decay");
+    graph_output(g, "y", matrix_state(g, q, k, v, op1(g, OP_exp, gate)));
+    return g;
+}
+
+static Graph *linear(Ctx *c)
+{
+    Graph *g = graph_new(c, "linear", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v");
+    Ref y = matrix_state(g, op2(g, OP_mul, q, num(g, 0.125)), k, v, 0);
+    graph_output(g, "y", y);
+    return g;
+}
+
+/* A decay per head, as RetNet's and Lightning's. */
+static Graph *fixed_decay(Ctx *c)
+{
+    Graph *g = graph_new(c, "fixed_decay", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g", ": log_decay");
+    graph_output(g, "y", matrix_state(g, q, k, v, op1(g, OP_exp, gate)));
+    return g;
+}
+
+static Graph *mamba2(Ctx *c)
+{
+    Graph *g = graph_new(c, "mamba2", 0);
+    Ref q = input_of(g, "C", "t k"), k = input_of(g, "B", "t k");
+    Ref x = input_of(g, "x", "t v"), dt = input_of(g, "dt", "t : positive");
+    Ref rate = op1(g, OP_neg, op1(g, OP_exp, input_of(g, "A_log", "")));
+    Ref d = input_of(g, "D", "");
+    Ref decay = op1(g, OP_exp, op2(g, OP_mul, rate, dt));
+    Ref y = matrix_state(g, q, k, op2(g, OP_mul, dt, x), decay);
+    graph_output(g, "y", op2(g, OP_add, y, op2(g, OP_mul, d, x)));
+    return g;
+}
+
+/* What may stand around the recurrence: a gate per entry, beta on the key. */
+static Graph *gated(Ctx *c)
+{
+    Graph *g = graph_new(c, "gated", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g", "t : log_decay");
+    Ref z = input_of(g, "z", "t v"), beta = input_of(g, "beta", "t : unit");
+    Ref y = matrix_state(g, q, op2(g, OP_mul, beta, k), v,
+                         op1(g, OP_exp, gate));
+    Ref silu = op2(g, OP_mul, z, op1(g, OP_sigmoid, z));
+    graph_output(g, "y", op2(g, OP_mul, silu, y));
+    return g;
+}
+
+typedef struct Variant { const char *name; Graph *(*make)(Ctx *c); } Variant;
+static const Variant variants[] = {
+    { "simple_gla", simple_gla }, { "linear", linear },
+    { "fixed_decay", fixed_decay }, { "mamba2", mamba2 }, { "gated", gated },
+};
+enum { NVARIANTS = sizeof variants / sizeof *variants };
+
+/* The plan for key size k and value size v, by chunks of 64 tokens. */
+static Plan *plan_of(Ctx *c, Graph *step, int k, int v)
+{
+    int32_t size[NAXES] = { 0 };
+    size[graph_axis(step, "k")] = k;
+    size[graph_axis(step, "v")] = v;
+    Graph *chunk = derive(step, size, 64);
+    if (!chunk)
+        fail_code(c, ERR_INTERNAL, "%s: %s", step->name, step->note);
+    return plan_simple(chunk);
+}
+
+#endif

@@ -10,7 +10,7 @@
 --   feature_map.rope                theta "p", or "t p" if data_dependent
 --   transition.delta_rule           beta "t"
 --   transition.delta_product        beta "t n", k "t n k", v "t n v"
---   transition.dplr                 a "t k", b "t k"
+--   transition.dplr                 kappa "t k", a "t k"
 --   mimo_rank = R > 1               k "t r k", v "t r v", beta "t r"
 -- States: S "k v"; phi "p" (rope), A "k" (preconditioned_gd), m "" and n "k"
 -- (max_stabilized), S0 "v" and S2 "k d v" (taylor).
@@ -18,6 +18,7 @@ local flin, options = ...
 local exp, abs, max, rsqrt = flin.exp, flin.abs, flin.max, flin.rsqrt
 local dot, outer, prev = flin.dot, flin.outer, flin.prev
 
+-- At the line of the caller of flin.attention, whose helpers these are.
 local function refuse(...)
   error("flin.attention: " .. string.format(...), 4)
 end
@@ -46,32 +47,29 @@ local function check(decay, taylor, transition)
   end
 end
 
-local function piece(value, what, default)
+local function piece(value, what, module, default)
   if value == nil then
     return default
   elseif type(value) ~= "table" or not value.name then
-    refuse("%s: one of flin.%s's entries is wanted, called: %s.%s()", what,
-           what == "features" and "feature_map" or what,
-           what == "features" and "feature_map" or what,
-           default.name)
+    refuse("%s: what an entry of flin.%s returns is wanted: %s.%s()", what,
+           module, module, default.name)
   end
   return value
 end
 
--- A list of maps, q and k going through them in order.
-local function feature_list(features)
-  local identity = flin.feature_map.identity()
-  if type(features) == "function" then
-    return { flin.feature_map.map(features) }
-  elseif type(features) ~= "table" or features.name then
-    return { piece(features, "features", identity) }
+-- The maps that q and k go through, in order: one given, or a list.
+local function as_list(features)
+  if type(features) == "table" and not features.name then
+    return features
   end
-  local list = {}
-  for i, f in ipairs(features) do
-    list[i] = type(f) == "function" and flin.feature_map.map(f)
-              or piece(f, "features", identity)
+  return { features }
+end
+
+local function as_map(feature)
+  if type(feature) == "function" then
+    return flin.feature_map.map(feature)
   end
-  return list
+  return feature
 end
 
 local function merge(into, from)
@@ -137,13 +135,14 @@ return function (o)
     decay = "any", features = "any", transition = "any", scale = "any",
     name = "attention",
   })
-  local decay = piece(o.decay, "decay", flin.decay.none())
-  local features = feature_list(o.features)
-  local transition = piece(o.transition, "transition",
+  local decay = piece(o.decay, "decay", "decay", flin.decay.none())
+  local transition = piece(o.transition, "transition", "transition",
                            flin.transition.one_step_gd())
-  local taylor = false
-  for _, f in ipairs(features) do
-    taylor = taylor or f.taylor
+  local features, taylor = {}, false
+  for i, f in ipairs(as_list(o.features)) do
+    features[i] = piece(as_map(f), "features", "feature_map",
+                        flin.feature_map.identity())
+    taylor = taylor or features[i].taylor
   end
   check(decay, taylor, transition)
   local extra = transition.extra or ""

@@ -39,8 +39,10 @@ local function options(what, given, known)
   end
   local out = {}
   for name, choice in pairs(known) do
-    if choice ~= "any" then
-      out[name] = type(choice) == "table" and choice[1] or choice
+    if type(choice) == "table" then
+      out[name] = choice[1]
+    elseif choice ~= "any" then
+      out[name] = choice
     end
   end
   for name, value in pairs(given) do

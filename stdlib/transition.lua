@@ -78,15 +78,16 @@ function transition.delta_product(o)
   }
 end
 
--- S + b (a^T S_before) + k v^T, where a reads the state before its decay:
--- diagonal plus low rank (RWKV-7 has a = -kappa, b = a kappa).
+-- S - a kappa (kappa^T S_before) + k v^T, a for each channel, where kappa
+-- reads the state before its decay: diagonal plus low rank (RWKV-7).
 function transition.dplr(o)
   options("transition.dplr", o, {})
   return {
     name = "dplr", error_feedback = true,
-    input = { a = "t k : unit_norm", b = "t k : unit_norm" },
+    input = { kappa = "t k : unit_norm", a = "t k : unit" },
     update = function (c)
-      return c.S + outer(c.x.b, dot(c.x.a, c.s.S)) + outer(c.k, c.v)
+      local removed = outer(c.x.a * c.x.kappa, dot(c.x.kappa, c.s.S))
+      return c.S - removed + outer(c.k, c.v)
     end,
   }
 end

@@ -71,6 +71,8 @@ same("deltaproduct", { decay = decay.gated(), scale = 1,
      transition = transition.delta_product { steps = 2 } })
 same("deltanet_rope", { features = feature.rope { data_dependent = true },
      transition = transition.delta_rule(), scale = 1 })
+same("rwkv7", { decay = decay.gated { per = "key" }, scale = 1,
+     transition = transition.dplr() }, { q = "r", g = "w" })
 same("mimo_deltanet", { transition = transition.delta_rule { mimo_rank = 4 },
      scale = 1 })
 
@@ -99,7 +101,7 @@ local FEATURES <const> = {
   feature.silu(), feature.taylor(), feature.rope(),
   feature.rope { data_dependent = true },
   { feature.l2norm(), feature.rope { data_dependent = true } },
-  function (u) return flin.tanh(u) end,
+  feature.map(function (u) return flin.tanh(u) end),
 }
 local TRANSITIONS <const> = {
   transition.one_step_gd(), transition.one_step_gd { mimo_rank = 2 },
@@ -115,7 +117,8 @@ local TRANSITIONS <const> = {
 -- An error that says why, at this line, is no failure; any other is.
 local function composed(d, f, t)
   local ok, v = pcall(function ()
-    return flin.attention { decay = d, features = f, transition = t }
+    local v = flin.attention { decay = d, features = f, transition = t }
+    return v
   end)
   if ok then
     return v
@@ -137,7 +140,7 @@ for _, d in ipairs(DECAYS) do
       local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20,
                               chunk = 16, seed = turn }
       expect(found.worst <= 1e-5, "%s + %s + %s is off by %.1e", d.name,
-             f and f.name or "features", t.name, found.worst)
+             f.name or "two", t.name, found.worst)
     end
   end
 end
@@ -147,7 +150,7 @@ expect(compiled >= 45, "only %d combinations compile", compiled)
 for _, f in ipairs(FEATURES) do
   local v = flin.attention { decay = decay.gated(), features = f }
   local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20, chunk = 16 }
-  expect(found.worst <= 1e-5, "feature %s is off by %.1e", f.name or "-",
+  expect(found.worst <= 1e-5, "feature %s is off by %.1e", f.name or "two",
          found.worst)
 end
 
@@ -173,6 +176,15 @@ end)
 refused("feature_map.taylor has features of two keys", function ()
   local v = flin.attention { decay = decay.gated { per = "key" },
                              features = feature.taylor() }
+  return v
+end)
+refused("features: what an entry of flin.feature_map returns is wanted",
+        function ()
+  local v = flin.attention { features = feature.relu }
+  return v
+end)
+refused("decay: what an entry of flin.decay returns is wanted", function ()
+  local v = flin.attention { decay = "gated" }
   return v
 end)
 refused("decay.gated: per = keys", function ()

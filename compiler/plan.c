@@ -14,27 +14,54 @@ static bool is_leaf(const Graph *g, Ref r)
 {
     int op = g->n[r].op;
 
-    return op == OP_input || op == OP_num || op == OP_size;
+    return op == OP_input || op == OP_num || op == OP_size || op == OP_unit;
 }
 
 /* ---- the simplest plan ---- */
 
+static bool walks_back(const Graph *g)
+{
+    for (int s = 0; s < g->nst; s++)
+        if (g->st[s].reverse)
+            return true;
+    return false;
+}
+
+/* All that the roots of one pass need: y and the states that run forwards, or
+ * all other results and the states that run backwards. */
+static void fill_kernel(const Graph *g, Kernel *k, bool back)
+{
+    uint8_t *need = ctx_alloc(g->ctx, g->len);
+
+    for (int i = 0; i < g->nout; i++)
+        if (back == (walks_back(g) && i > 0))
+            need[g->out[i].node] = 1;
+    for (int s = 0; s < g->nst; s++)
+        if (back == g->st[s].reverse)
+            need[g->st[s].next] = 1;
+    for (Ref r = g->len - 1; r > 0; r--)
+        for (int i = 0; need[r] && i < 4; i++)
+            need[g->n[r].a[i]] = 1;
+    k->node = ctx_alloc(g->ctx, g->len * sizeof *k->node);
+    for (Ref r = 1; r < g->len; r++)
+        if (need[r])
+            k->node[k->nnodes++] = r;
+}
+
 Plan *plan_simple(Graph *g)
 {
     Plan *p = ctx_alloc(g->ctx, sizeof *p);
-    uint8_t *live = ctx_alloc(g->ctx, g->len);
-    Kernel *k = ctx_alloc(g->ctx, sizeof *k);
+    const char *name = g->chunk ? "forward" : "serial";
 
     p->g = g;
-    p->kernel = k;
-    p->nkernels = 1;
-    snprintf(k->name, sizeof k->name, "%s", g->chunk ? "forward" : "serial");
-    k->kind = K_FORWARD;
-    k->node = ctx_alloc(g->ctx, g->len * sizeof *k->node);
-    graph_live(g, live);
-    for (Ref r = 1; r < g->len; r++)
-        if (live[r])
-            k->node[k->nnodes++] = r;
+    p->nkernels = walks_back(g) ? 2 : 1;
+    p->kernel = ctx_alloc(g->ctx, 2 * sizeof *p->kernel);
+    for (int i = 0; i < p->nkernels; i++) {
+        Kernel *k = &p->kernel[i];
+        snprintf(k->name, sizeof k->name, "%s", i ? "backward" : name);
+        k->kind = i ? K_REVERSE : K_FORWARD;
+        fill_kernel(g, k, i > 0);
+    }
     plan_finish(p);
     return p;
 }
@@ -232,32 +259,43 @@ static void set_roles(const Finish *f, Kernel *k)
     }
 }
 
-/* An axis without a size (or a twin, which is as long as its row) counts
- * one. */
-static double extent(const Graph *g, AxisSet s)
+/* How long the axis is in the value; an axis without a size counts one. */
+static double extent(const Graph *g, Ref r, int ax)
+{
+    bool rank = ax != AX_I && ax != AX_J && ax < AX_DIM;
+    int32_t n = rank ? axis_extent(g, r, ax) : g->axis[ax].size;
+
+    return n > 0 ? n : 1;
+}
+
+static double tile_size(const Graph *g, Ref r)
 {
     double n = 1;
 
-    for (int ax = 0; ax < NAXES; ax++) {
-        bool twin = ax >= AX_RJ && ax < AX_DIM && !g->axis[ax].size;
-        int32_t size = g->axis[twin ? ax - AX_RJ + AX_R : ax].size;
-        if (s & AXIS(ax) && size > 0)
-            n *= size;
-    }
+    for (int ax = 0; ax < NAXES; ax++)
+        if (g->n[r].axes & AXIS(ax))
+            n *= extent(g, r, ax);
     return n;
 }
 
-static double node_flops(const Graph *g, const Node *n)
+/* The product of all extents that an operation runs through, doubled where it
+ * multiplies and adds (a solve has half the pairs). */
+static double node_flops(const Graph *g, Ref r)
 {
-    AxisSet all = n->axes;
+    const Node *n = &g->n[r];
+    AxisSet seen = 0;
+    double flops = n->op == OP_dot || n->op == OP_gdot ? 2 : 1;
 
-    for (int i = 0; i < 4; i++)
-        all |= g->n[n->a[i]].axes;
-    switch (n->op) {
-    case OP_input: case OP_num: case OP_size: case OP_state: return 0;
-    case OP_dot: case OP_gdot: return 2 * extent(g, all);
-    default: return extent(g, all);     /* of a solve: half a product */
+    if (is_leaf(g, r) || n->op == OP_state)
+        return 0;
+    for (int i = 0; i < 5; i++) {
+        Ref x = i < 4 ? n->a[i] : r;
+        for (int ax = 0; ax < NAXES; ax++)
+            if (g->n[x].axes & AXIS(ax) & ~seen)
+                flops *= extent(g, x, ax);
+        seen |= g->n[x].axes;
     }
+    return flops;
 }
 
 /* Per-head constants are loaded once a sequence by a kernel that walks it. */
@@ -280,16 +318,17 @@ static void set_price(const Finish *f, int at)
         bool load = f->loads[at][r] || (f->has[at][r] && n->op == OP_input);
         bool store = f->p->stored[r] && f->first[r] == at;
         if (f->has[at][r])
-            k->flops += node_flops(g, n);
+            k->flops += node_flops(g, r);
         if (load && moves(g, k, r))
-            elements += extent(g, n->axes);
+            elements += tile_size(g, r);
         if (store)
-            elements += extent(g, n->axes);
+            elements += tile_size(g, r);
     }
     for (int i = 0; i < g->nout; i++) {
         Ref r = g->out[i].node;
+        bool rows = g->n[r].axes & AXIS(AX_I);
         if (f->first[r] == at)
-            elements += extent(g, g->n[r].axes | AXIS(AX_I));
+            elements += tile_size(g, r) * (rows ? 1 : extent(g, r, AX_I));
     }
     k->bytes = 4 * elements;
 }
@@ -314,12 +353,14 @@ void plan_finish(Plan *p)
         f.loads[i] = ctx_alloc(c, g->len);
         find_nodes(&f, i);
         list_nodes(&f, i);
-        check_reads(&f, i);
-        set_roles(&f, &p->kernel[i]);
         for (Ref r = 1; r < g->len; r++)
             p->stored[r] |= f.loads[i][r];
     }
-    check_roots(&f);
     for (int i = 0; i < p->nkernels; i++)
+        check_reads(&f, i);
+    check_roots(&f);
+    for (int i = 0; i < p->nkernels; i++) {
+        set_roles(&f, &p->kernel[i]);
         set_price(&f, i);
+    }
 }

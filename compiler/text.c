@@ -14,10 +14,11 @@
  *
  * Operands come first, `-` for one that is absent, then what the operation
  * has of its own: `over` and axes, `to` and an axis (relabel, dup, pairsum),
- * `index` and a number from 0 (select, part, unit), `len` (part), strict, exclusive, reverse, trans,
- * wrap. An input, a state and an axis size are given by name. An axis whose
- * name is taken or a keyword is written [9], by number. Lines come in this
- * order; names and numbers are made before they are used.
+ * `index` and a number from 0 (select, part, unit), `len` and a number (part),
+ * strict, exclusive, reverse, trans, wrap. An input, a state and an axis size
+ * are given by name. An axis whose name is taken or a keyword is written [9],
+ * by number. Lines come in this order; names and numbers are made before they
+ * are used.
  *
  * Nodes that no root needs are left out. Arguments come first, so that the
  * text of what was read from a text is that text.
@@ -30,8 +31,8 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "over", "to", "index", "len", "strict", "exclusive", "reverse", "trans",
-        "wrap",
+        "t", "over", "to", "index", "len", "strict", "exclusive", "reverse",
+        "trans", "wrap",
     };
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

@@ -122,6 +122,14 @@ static const Case cases[] = {
       "%6 = cat %5 %4 over r1\nout y r1 %6\n", 2,
       { { 1, 2 }, { 3, 4 }, { 0 }, { 9 } }, { { 0 } }, { 1, 3, 9, 2, 4, 9 },
       { { 0 } } },
+    { "part, of a joined axis", SCALARS "axis r1 @1 = 3\n"
+      "%5 = cat %1 %2 over r1\n%6 = cat %5 %4 over r1\n"
+      "%7 = part %6 over r1 index 1 len 2\nout y r1 %7\n", 2,
+      { { 1, 2 }, { 3, 4 }, { 0 }, { 9 } }, { { 0 } }, { 3, 9, 0, 4, 9 },
+      { { 0 } } },
+    { "unit", "step case\naxis k = 3\ninput x t\n%1 = input x\n"
+      "%2 = unit over k index 1\n%3 = mul %1 %2\nout y %3\n", 1,
+      { { 7 } }, { { 0 } }, { 0, 7, 0 }, { { 0 } } },
     { "rot90", "step case\naxis k = 5\ninput x t k\n%1 = input x\n"
       "%2 = rot90 %1 over k\nout y %2\n", 1,
       { { 1, 2, 3, 4, 5 } }, { { 0 } }, { -2, 1, -4, 3, 0 }, { { 0 } } },

@@ -66,9 +66,12 @@ static const char chunk_text[] =
     "%38 = size open\n"
     "%39 = add %35 %38  # i\n"
     "%40 = last %34 reverse  # k\n"
-    "%41 = add %7 %40  # k [9]\n"
+    "%41 = part %15 over r1 index 1 len 1  # i r1\n"
+    "%42 = unit over k index 3  # k\n"
+    "%43 = mul %41 %42  # i r1 k\n"
+    "%44 = add %7 %40  # k [9]\n"
     "next S %2\n"
-    "next dS %41\n"
+    "next dS %44\n"
     "out y k %37\n"
     "out a %39\n"
     "out b j k %18\n"
@@ -82,7 +85,8 @@ static const char chunk_text[] =
     "out m %22\n"
     "out n %23\n"
     "out o %24\n"
-    "out z %25\n";
+    "out z %25\n"
+    "out r r1 k %43\n";
 
 typedef struct Trip { const char *text; char *again; bool plan; } Trip;
 
@@ -277,6 +281,8 @@ static const struct { const char *text, *message; int line; } refused[] = {
     { STEP "%2 = sum %1 over k strict", "sum: has no such flag", 7 },
     { STEP "%2 = select %1 over k index 4", "select: `index` is too large",
       7 },
+    { STEP "%2 = part %1 over k", "part: needs `len`", 7 },
+    { STEP "%2 = unit over k index 4", "unit: `index` is too large", 7 },
     { STEP "%2 = relabel %1 over k to k", "relabel: needs `to` and an axis "
       "that the operand lacks", 7 },
     { STEP "%2 = relabel %1 over k", "relabel: needs `to` and an axis that "
@@ -405,9 +411,9 @@ int main(void)
     check_refused();
     check_spoilt(chunk_text, false, 3000);
     buf_printf(&plan, "%skernel a forward :", chunk_text);
-    for (int i = 1; i <= 40; i++)
+    for (int i = 1; i <= 43; i++)
         buf_printf(&plan, " %%%d", i);
-    buf_printf(&plan, "\nkernel b reverse : %%41\n");
+    buf_printf(&plan, "\nkernel b reverse : %%44\n");
     check_spoilt(plan.s, true, 3000);
     ctx_free(c);
     return bad != 0;

@@ -122,6 +122,15 @@ FN float tanh_(float x)
     return a < 0.625f ? small : large;
 }
 
+/* x modulo 2 pi, nearest to zero. */
+FN float wrap_(float x)
+{
+    const double magic = 6755399441055744.0;
+    double n = (double)x * 0.15915494309189533577 + magic;
+
+    return (float)((double)x - (n - magic) * 6.283185307179586477);
+}
+
 /* sin of x + quarter * pi / 2. */
 FN float sin_shifted(float x, int quarter)
 {
@@ -142,6 +151,14 @@ FN float sin_shifted(float x, int quarter)
     c = c * z * z - 0.5f * z + 1;
     float y = q & 1 ? c : s;
     return q & 2 ? -y : y;
+}
+
+/* x less the nearest multiple of 2 pi. */
+FN float wrap_(float x)
+{
+    const double magic = 6755399441055744.0;
+    double n = (double)x * 0.15915494309189533577 + magic;
+    return (float)((double)x - (n - magic) * 6.28318530717958647693);
 }
 
 FN float sin_(float x) { return sin_shifted(x, 0); }

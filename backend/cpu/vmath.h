@@ -122,15 +122,6 @@ FN float tanh_(float x)
     return a < 0.625f ? small : large;
 }
 
-/* x modulo 2 pi, nearest to zero. */
-FN float wrap_(float x)
-{
-    const double magic = 6755399441055744.0;
-    double n = (double)x * 0.15915494309189533577 + magic;
-
-    return (float)((double)x - (n - magic) * 6.283185307179586477);
-}
-
 /* sin of x + quarter * pi / 2. */
 FN float sin_shifted(float x, int quarter)
 {

@@ -161,10 +161,11 @@ static void add_part(Mask *m, Linear *l, Ref atom, Ref coef)
     l->part[l->n++] = (Part){ atom, coef };
 }
 
-/* Shared sub-expressions make trees of a graph: keep count. */
+/* Shared sub-expressions make trees of a graph, and long ones recursion deep:
+ * keep count. */
 void mask_work(Mask *m)
 {
-    if (++m->work > MAX_WORK)
+    if (++m->work > MAX_WORK || m->g->len > MAX_MASK_NODES)
         fail_code(m->ctx, ERR_LIMIT, "the mask is too large to factor");
 }
 

@@ -55,7 +55,7 @@ typedef struct Product {
 } Product;
 
 enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32, MAX_TAPS = 12,
-       MAX_WORK = 200000 };
+       MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
 typedef struct Mask {
     Ctx *ctx;

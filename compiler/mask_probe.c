@@ -49,10 +49,8 @@ static double leaf_value(const Leaf *l, int i, int j, unsigned seed)
 
 double mask_number(Mask *m, Ref root, int i, int j, unsigned seed)
 {
-    double *x = m->value;
-
     mask_reach(m, root);
-    x = m->value;
+    double *x = m->value;
     for (Ref r = 1; r <= root; r++) {
         const Node *n = &m->g->n[r];
         if (!m->mark[r])

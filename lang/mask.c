@@ -126,7 +126,7 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         push_position(L, t, owner, 1);
         lua_pushvalue(L, fn + 1);
         lua_call(L, 3, 1);
-        if (!value_test(L, -1) && !lua_isnumber(L, -1)
+        if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER
             && !lua_isboolean(L, -1))
             fail_at_end(L, t, "every path through the function returns a "
                         "number: p.x[j], not p.x", lua_isnil(L, -1)

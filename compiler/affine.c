@@ -446,6 +446,15 @@ static bool scan_form(Graph *g, const Affine *a, Universal *u)
     return true;
 }
 
+/* No larger than what comes in with each token. */
+static bool input_sized(const Graph *g, const State *st)
+{
+    for (int i = 0; i < g->nin; i++)
+        if (g->in[i].timed && !(st->axes & ~g->in[i].axes))
+            return true;
+    return false;
+}
+
 bool universal(Graph *g, int s, Universal *u)
 {
     Affine *a = ctx_alloc(g->ctx, sizeof *a);
@@ -454,9 +463,10 @@ bool universal(Graph *g, int s, Universal *u)
     memset(u, 0, sizeof *u);
     if (st->rank < 2 && max_form(g, s, u))
         return true;
-    if (!affine(g, st->next, s, false, a))
+    Ref next = st->angle ? g->n[st->next].a[0] : st->next;  /* less the wrap */
+    if (!affine(g, next, s, false, a))
         return note(g, s, a->bad, a->why);
-    if (st->rank < 2 && scan_form(g, a, u))
+    if ((st->rank < 2 || (!a->n && input_sized(g, st))) && scan_form(g, a, u))
         return true;
     if (st->rank > 2)
         return note(g, s, 0, "carries more than two axes in");

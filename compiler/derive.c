@@ -365,8 +365,10 @@ static Ref lift_new(Lift *l, Ref r)
     if (n.op == OP_input)
         return g->in[n.index].node;
     for (s = 0; n.states && s < l->s->nst; s++) {
-        bool found = r == l->s->st[s].node;
-        if (!found && r != l->s->st[s].next)
+        const State *st = &l->s->st[s];
+        bool found = r == st->node, turned = false;
+        turned = st->angle && r == l->s->n[st->next].a[0];
+        if (!found && r != st->next && !turned)
             continue;
         if (l->form[s].form != FORM_UNIVERSAL)
             return found ? l->seq[s].found : l->seq[s].left;
@@ -404,37 +406,6 @@ static Ref lift(Lift *l, Ref r)
     return l->map[r];
 }
 
-/* An angle: a pure sum that only sin and cos look at, modulo 2 pi. */
-static bool is_angle(const Graph *s, int state)
-{
-    uint8_t *angle = ctx_alloc(s->ctx, s->len), *live;
-    Ref next = s->st[state].next;
-
-    live = ctx_alloc(s->ctx, s->len);
-    graph_live(s, live);
-    angle[s->st[state].node] = angle[next] = 1;
-    for (Ref r = 1; r < s->len; r++) {
-        const Node *n = &s->n[r];
-        bool uses = false;
-        for (int i = 0; i < 4; i++)
-            uses |= n->a[i] && angle[n->a[i]];
-        if (!live[r] || !uses || r == next || n->op == OP_sin
-            || n->op == OP_cos)
-            continue;
-        if (n->op != OP_dup && n->op != OP_neg && n->op != OP_select
-            && n->op != OP_relabel)
-            return false;
-        angle[r] = 1;
-    }
-    for (int i = 0; i < s->nout; i++)
-        if (angle[s->out[i].node])
-            return false;
-    for (int i = 0; i < s->nst; i++)
-        if (i != state && angle[s->st[i].next])
-            return false;
-    return true;
-}
-
 /* A scalar or vector state: its values for all tokens. */
 static void lift_scan(Lift *l, int s)
 {
@@ -448,7 +419,7 @@ static void lift_scan(Lift *l, int s)
         left = scan(g, OP_maxscan, d, c, found, 0);
     else if (u->form == FORM_SCAN)
         left = scan(g, OP_scan, d, c, found,
-                    !d && is_angle(l->s, s) ? WRAP : 0);
+                    l->s->st[s].angle ? WRAP : 0);
     else if (per_token(g, c) == c && !(g->st[s].axes & ~g->n[c].axes))
         left = c;
     else

@@ -22,6 +22,11 @@ static inline double rsqrt_(double a) { return 1 / sqrt(a); }
 static inline double abs_(double a) { return fabs(a); }
 static inline double sign_(double a) { return (a > 0) - (a < 0); }
 static inline double floor_(double a) { return floor(a); }
+static inline double wrap_(double a)
+{
+    return a - 6.283185307179586 * floor(a / 6.283185307179586 + 0.5);
+}
+
 static inline double sin_(double a) { return sin(a); }
 static inline double cos_(double a) { return cos(a); }
 static inline double tanh_(double a) { return tanh(a); }

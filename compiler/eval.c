@@ -484,6 +484,8 @@ void eval_node(const Eval *e, Ref r)
         break;
     case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
         eval_scan(e, r);
+        for (int64_t i = 0; n->flags & WRAP && i < eval_count(e, r); i++)
+            e->val[r][i] = wrap_(e->val[r][i]);
         break;
     case OP_dmask: eval_dmask(e, r); break;
     case OP_gdot: eval_gdot(e, r); break;

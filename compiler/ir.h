@@ -94,6 +94,7 @@ typedef struct State {
     uint8_t order[8], rank;
     int32_t line;
     bool reverse;                       /* an adjoint: from the last chunk on */
+    bool angle;                         /* kept modulo 2 pi */
     Ref node, next;                     /* found, left behind */
 } State;
 

@@ -150,6 +150,10 @@ static void read_state(Text *t)
         s->reverse = true;
         text_next(t);
     }
+    if (text_at(t, "angle")) {
+        s->angle = true;
+        text_next(t);
+    }
     s->line = g->line = text_line(t);
     g->nst++;
     s->node = node_new(g, (Node){ .op = OP_state,

@@ -45,6 +45,11 @@ typedef struct Plan {
  * step->note saying which term, on which line, breaks the chunk form. */
 Graph *derive(Graph *step, const int32_t size[NAXES], int chunk);
 
+/* Finds the states of a step that are angles (sums that only sin and cos look
+ * at) and has them kept modulo 2 pi, so that a long sequence is no worse than
+ * a short one. Called once, when the step is whole. */
+void find_angles(Graph *step);
+
 /* plan.c: the simplest plan: one forward kernel that holds everything. For a
  * step graph (sizes set), the serial one. */
 Plan *plan_simple(Graph *g);

@@ -4,7 +4,8 @@
  *     axis k = 64                          size open: axis k
  *     axis r1 @1 = 4                       row rank axis 1; its twin, too
  *     input q t k : unit_norm   @3         no t: a constant for each head
- *     state S k v                          an adjoint: state dS k v reverse
+ *     state S k v                          an adjoint: state dS k v reverse;
+ *                                          modulo 2 pi: state phi p angle
  *     %1 = input q   @3                    made on line 3 of the script
  *     %5 = num 0x1.8p-1                    every bit; 1.5 and 2 do as well
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
@@ -31,7 +32,7 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "over", "to", "index", "len", "strict", "exclusive", "reverse",
+        "t", "angle", "over", "to", "index", "len", "strict", "exclusive", "reverse",
         "trans", "wrap",
     };
 
@@ -140,7 +141,8 @@ static void put_arguments(const Graph *g, Buf *b)
         const State *s = &g->st[i];
         buf_printf(b, "state %s", s->name);
         put_order(g, s->order, s->rank, b);
-        buf_printf(b, "%s", s->reverse ? " reverse" : "");
+        buf_printf(b, "%s%s", s->reverse ? " reverse" : "",
+                   s->angle ? " angle" : "");
         put_line(s->line, b);
         buf_printf(b, "\n");
     }

@@ -202,14 +202,21 @@ static double relative(const Squares *s)
     return isfinite(e) && isfinite(s->truth) ? e : INFINITY;
 }
 
-/* Two tensors of the same elements, row-major. */
-static double tensor_error(const Tensor *got, const Tensor *want)
+/* Two tensors of the same elements, row-major; angles modulo 2 pi. */
+static double tensor_error(const Tensor *got, const Tensor *want, bool angle)
 {
+    const double turn = 6.283185307179586;
     Squares s = { 0 };
     View a = { .data = tensor_data(got), .dtype = got->dtype };
     View b = { .data = tensor_data(want), .dtype = want->dtype };
 
-    add_squares(&s, &a, 0, &b, 0, tensor_count(want));
+    for (int64_t i = 0; i < tensor_count(want); i++) {
+        double y = view_get(&b, i), e = view_get(&a, i) - y;
+        e -= angle ? turn * floor(e / turn + 0.5) : 0;
+        s.error += e * e;
+        s.truth += y * y;
+        s.count++;
+    }
     return relative(&s);
 }
 
@@ -221,7 +228,8 @@ static double states_error(lua_State *L, const Graph *g, int got, int want)
     for (int i = 0; i < g->nst; i++) {
         lua_getfield(L, got, g->st[i].name);
         lua_getfield(L, want, g->st[i].name);
-        double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1));
+        double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1),
+                                g->st[i].angle);
         worst = e > worst ? e : worst;
         lua_pop(L, 2);
     }
@@ -389,7 +397,8 @@ static int check_method(lua_State *L)
     push_initial(L, &k);
     push_call(L, "forward");
     push_call(L, "reference");
-    double y = tensor_error(tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y));
+    double y = tensor_error(tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y),
+                            false);
     double state = states_error(L, g, A_LEFT, A_TRUE_LEFT);
     double step = step_error(L, &k);
     lua_newtable(L);

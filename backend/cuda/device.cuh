@@ -209,6 +209,7 @@ INLINE float turned(float a)
     const float n = rintf(a * bits(0x3e22f983));
     return fmaf(-n, bits(0x3afdaa22), fmaf(-n, bits(0x40c90000), a));
 }
+INLINE float wrap_(float a) { return turned(a); }
 INLINE float sin_(float a) { return __sinf(turned(a)); }
 INLINE float cos_(float a) { return __cosf(turned(a)); }
 INLINE float sigmoid_(float a) { return __frcp_rn(1.f + exp_(-a)); }

@@ -1,0 +1,233 @@
+/* choose_glpk.c -- the integer program, given to GLPK. The one file that sees
+ * glpk.h. GLPK ends the process on an error unless a hook jumps away from it;
+ * its environment is the thread's, and is freed on the way out.
+ */
+#include "choose.h"
+
+#ifdef FLIN_NO_GLPK
+
+bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
+                 double seconds, Answer *out)
+{
+    (void)ctx, (void)c, (void)start, (void)seconds, (void)out;
+    return false;
+}
+
+#else
+
+#include <glpk.h>
+#include <string.h>
+
+enum { MAX_ROUNDS = 40, MAX_BRANCHES = 20000 };
+
+typedef struct Program {
+    Ctx *ctx;
+    const Choice *c;
+    const Answer *start;
+    glp_prob *lp;
+    int *ind;
+    double *val;
+    Answer *out;
+    bool ok;
+    int branches, limit_ms;
+    jmp_buf gone;
+} Program;
+
+static int quiet(void *ud, const char *s)
+{
+    (void)ud, (void)s;
+    return 1;
+}
+
+static void jump_away(void *ud)
+{
+    longjmp(((Program *)ud)->gone, 1);
+}
+
+static int column_of(int c) { return c + 1; }
+
+static int tensor_of(const Program *p, int t)
+{
+    return p->c->ncolumns + t + 1;
+}
+
+static void add_row(Program *p, int n, double upper)
+{
+    int row = glp_add_rows(p->lp, 1);
+
+    glp_set_row_bnds(p->lp, row, GLP_UP, 0, upper);
+    glp_set_mat_row(p->lp, row, n, p->ind, p->val);
+}
+
+static void add_term(Program *p, int *n, int var, double coef)
+{
+    p->ind[++*n] = var;
+    p->val[*n] = coef;
+}
+
+/* y_t <= sum of the columns that make t. */
+static void make_row(Program *p, int t)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->c->ncolumns; i++)
+        if (set_has(&p->c->column[i].makes, t))
+            add_term(p, &n, column_of(i), -1);
+    add_term(p, &n, tensor_of(p, t), 1);
+    add_row(p, n, 0);
+}
+
+static void build(Program *p)
+{
+    const Choice *c = p->c;
+    int vars = c->ncolumns + c->ntensors;
+
+    p->ind = ctx_alloc(p->ctx, (size_t)(vars + 2) * sizeof *p->ind);
+    p->val = ctx_alloc(p->ctx, (size_t)(vars + 2) * sizeof *p->val);
+    glp_set_obj_dir(p->lp, GLP_MIN);
+    glp_add_cols(p->lp, vars);
+    for (int i = 0; i < vars; i++) {
+        bool column = i < c->ncolumns;
+        int64_t price = column ? c->column[i].price
+                               : c->store[i - c->ncolumns];
+        glp_set_obj_coef(p->lp, i + 1, (double)price);
+        glp_set_col_kind(p->lp, i + 1, GLP_BV);
+    }
+    for (int t = 0; t < c->ntensors; t++) {
+        make_row(p, t);
+        if (set_has(&c->required, t))
+            glp_set_col_bnds(p->lp, tensor_of(p, t), GLP_FX, 1, 1);
+    }
+    for (int i = 0; i < c->ncolumns; i++)
+        for (int t = 0; t < c->ntensors; t++) {
+            int n = 0;
+            if (!set_has(&c->column[i].loads, t))
+                continue;
+            add_term(p, &n, column_of(i), 1);
+            add_term(p, &n, tensor_of(p, t), -1);
+            add_row(p, n, 0);
+        }
+}
+
+/* Those that wait for one another cannot all stay, unless somebody else makes
+ * what they wait for. */
+static void cut_circle(Program *p, const uint8_t *chosen,
+                       const uint8_t *stuck)
+{
+    const Choice *c = p->c;
+    Set waiting = { 0 };
+    int n = 0, size = 0;
+
+    for (int i = 0; i < c->ncolumns; i++)
+        if (stuck[i]) {
+            waiting = set_union(waiting, &c->column[i].loads);
+            waiting = set_union(waiting, &c->column[i].after);
+            add_term(p, &n, column_of(i), 1);
+            size++;
+        }
+    for (int i = 0; i < c->ncolumns; i++)
+        if (chosen[i] && !stuck[i])
+            waiting = set_minus(waiting, &c->column[i].makes);
+    for (int i = 0; i < c->ncolumns; i++)
+        if (!chosen[i] && set_meets(&c->column[i].makes, &waiting))
+            add_term(p, &n, column_of(i), -1);
+    add_row(p, n, size - 1);
+}
+
+static void count_branches(glp_tree *tree, void *ud)
+{
+    Program *p = ud;
+
+    if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > MAX_BRANCHES)
+        glp_ios_terminate(tree);
+    if (p->ctx->interrupted && p->ctx->interrupted(p->ctx->interrupt_ud))
+        glp_ios_terminate(tree);
+}
+
+/* One solution of the program as it stands; false if it was not proved. */
+static bool solve(Program *p)
+{
+    glp_smcp simplex;
+    glp_iocp cut;
+
+    glp_init_smcp(&simplex);
+    simplex.msg_lev = GLP_MSG_OFF;
+    simplex.tm_lim = p->limit_ms;
+    glp_adv_basis(p->lp, 0);
+    if (glp_simplex(p->lp, &simplex) || glp_get_status(p->lp) != GLP_OPT)
+        return false;
+    glp_init_iocp(&cut);
+    cut.msg_lev = GLP_MSG_OFF;
+    cut.tm_lim = p->limit_ms;
+    cut.cb_func = count_branches;
+    cut.cb_info = p;
+    cut.mip_gap = 0;
+    return !glp_intopt(p->lp, &cut)
+        && glp_mip_status(p->lp) == GLP_OPT;
+}
+
+/* Solves, cuts, solves again. */
+static bool rounds(Program *p, Answer *out)
+{
+    const Choice *c = p->c;
+    uint8_t *chosen = ctx_alloc(p->ctx, (size_t)c->ncolumns + 1);
+    uint8_t *stuck = ctx_alloc(p->ctx, (size_t)c->ncolumns + 1);
+
+    for (int k = 0; k < MAX_ROUNDS; k++) {
+        if (!solve(p))
+            return false;
+        for (int i = 0; i < c->ncolumns; i++)
+            chosen[i] = glp_mip_col_val(p->lp, column_of(i)) > 0.5;
+        if (choice_check(p->ctx, c, chosen, out, stuck))
+            return true;
+        bool circle = false;
+        for (int i = 0; i < c->ncolumns; i++)
+            circle |= stuck[i];
+        if (!circle)
+            return false;
+        cut_circle(p, chosen, stuck);
+    }
+    return false;
+}
+
+static void run(Ctx *ctx, void *ud)
+{
+    Program *p = ud;
+
+    (void)ctx;
+    p->lp = glp_create_prob();
+    build(p);
+    p->ok = rounds(p, p->out);
+}
+
+bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
+                 double seconds, Answer *out)
+{
+    Program *p = ctx_alloc(ctx, sizeof *p);
+    jmp_buf *catch = ctx->catch;
+    volatile bool fine = true;
+
+    p->ctx = ctx;
+    p->c = c;
+    p->start = start;
+    p->out = out;
+    p->limit_ms = (int)(seconds * 1000);
+    if (setjmp(p->gone) == 0) {
+        glp_term_hook(quiet, NULL);
+        glp_error_hook(jump_away, p);
+        fine = ctx_protect(ctx, run, p);
+        glp_error_hook(NULL, NULL);
+    }
+    ctx->catch = catch;                 /* GLPK may have jumped over it */
+    glp_free_env();
+    if (!fine)
+        ctx_rethrow(ctx);
+    if (!p->ok || out->price > start->price)
+        return false;
+    out->solver = SOLVER_GLPK;
+    out->optimal = true;
+    out->gap = 0;
+    return true;
+}
+
+#endif

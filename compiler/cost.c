@@ -1,0 +1,349 @@
+/* cost.c -- what a kernel moves, computes, holds, and how long it takes. */
+#include "cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Measured: copy and matrix rates of the device, time a chunk of a hand-made
+ * scan; for the processor its own, a core. */
+const Machine machine_h200 = {
+    .name = "h200", .bandwidth = 4.27e12, .matrix = 4.5e14, .vector = 8e12,
+    .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6, .spread = 4096,
+    .units = 132, .shared = 227 << 10, .registers = 160 << 10,
+    .tile_bytes = 2,
+};
+const Machine machine_cpu = {
+    .name = "cpu", .bandwidth = 1e10, .matrix = 7e10, .vector = 2e9,
+    .chain = 1e-7, .link = 0, .launch = 5e-6, .spread = 512,
+    .units = 1, .shared = 1 << 20, .registers = 1 << 20, .tile_bytes = 4,
+};
+
+const Machine *machine_named(const char *name)
+{
+    if (!strcmp(name, machine_h200.name))
+        return &machine_h200;
+    return !strcmp(name, machine_cpu.name) ? &machine_cpu : NULL;
+}
+
+static double elements(const Graph *g, AxisSet s)
+{
+    return (double)axes_size(g, s);
+}
+
+double tile_bytes(const Graph *g, const Machine *m, Ref r)
+{
+    const Node *n = &g->n[r];
+    bool tile = n->axes & DIM_AXES || (n->axes & AXIS(AX_J)
+                                       && n->axes & AXIS(AX_I));
+
+    if (n->op == OP_input && !(n->axes & AXIS(AX_I)))
+        return 0;                       /* once a head */
+    return elements(g, n->axes) * (tile ? m->tile_bytes : 4);
+}
+
+/* ---- atoms ---- */
+
+static bool is_product(const Graph *g, const Node *n)
+{
+    if (n->op == OP_gdot || n->op == OP_solve)
+        return true;
+    return n->op == OP_dot
+        && !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over);
+}
+
+static bool is_root(const Graph *g, Ref r)
+{
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node == r)
+            return true;
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next == r)
+            return true;
+    return false;
+}
+
+static bool is_leaf(const Node *n)
+{
+    return n->op == OP_num || n->op == OP_size || n->op == OP_unit
+        || n->op == OP_input || n->op == OP_state;
+}
+
+/* Behind the loss: needs the gradient that comes in. */
+static bool *late_nodes(const Graph *g)
+{
+    bool *late = ctx_alloc(g->ctx, g->len);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        late[r] = (n->op == OP_state && g->st[n->index].reverse)
+               || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+        for (int i = 0; i < 4; i++)
+            late[r] |= n->a[i] && late[n->a[i]];
+    }
+    return late;
+}
+
+/* What stands right below r, through cheap nodes. */
+static void below(Atoms *a, Atom *at, Ref r, uint8_t *seen)
+{
+    const Node *n = &a->g->n[r];
+
+    for (int i = 0; i < 4; i++) {
+        Ref x = n->a[i];
+        if (!x || seen[x])
+            continue;
+        seen[x] = 1;
+        const Node *m = &a->g->n[x];
+        if (a->of[x] >= 0)
+            set_add(&at->needs, a->of[x]);
+        else if (m->op == OP_state)
+            set_add(&at->needs, a->n + m->index);
+        else if (m->op == OP_input)
+            at->inputs |= (uint64_t)1 << m->index;
+        else
+            below(a, at, x, seen);
+    }
+}
+
+/* The atoms on a way from the state to its next value. */
+static void find_serial(Atoms *a, int s)
+{
+    Ref next = a->g->st[s].next;
+    Set up = { 0 }, down = { 0 };
+
+    if (!next || a->of[next] < 0)
+        return;
+    for (int i = 0; i < a->n; i++)      /* atoms are in node order */
+        if (set_has(&a->atom[i].needs, a->n + s)
+            || set_meets(&a->atom[i].needs, &up))
+            set_add(&up, i);
+    set_add(&down, a->of[next]);
+    for (int i = a->n - 1; i >= 0; i--)
+        if (set_has(&down, i))
+            down = set_union(down, &a->atom[i].needs);
+    for (int i = 0; i < a->n; i++)
+        if ((set_has(&up, i) && set_has(&down, i)) || i == a->of[next])
+            set_add(&a->serial[s], i);
+}
+
+static int next_of(const Graph *g, Ref r)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next == r)
+            return i;
+    return -1;
+}
+
+static void store_prices(Atoms *a)
+{
+    a->store = ctx_alloc(a->g->ctx, (size_t)a->ntensors * sizeof *a->store);
+    for (int t = 0; t < a->ntensors; t++) {
+        bool state = t >= a->n;
+        Ref r = state ? a->g->st[t - a->n].node : a->atom[t].node;
+        if (!state && a->atom[t].state >= 0)
+            continue;                   /* a final state: once a sequence */
+        a->store[t] = llround(tile_bytes(a->g, a->m, r) / a->m->bandwidth
+                              * 1e12);
+    }
+}
+
+Atoms *atoms_find(Graph *g, const Machine *m)
+{
+    Atoms *a = ctx_alloc(g->ctx, sizeof *a);
+    bool *late = late_nodes(g);
+
+    a->g = g;
+    a->m = m;
+    a->live = ctx_alloc(g->ctx, g->len);
+    a->of = ctx_alloc(g->ctx, g->len * sizeof *a->of);
+    a->atom = ctx_alloc(g->ctx, g->len * sizeof *a->atom);
+    graph_live(g, a->live);
+    for (Ref r = 0; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        a->of[r] = -1;
+        if (!a->live[r] || is_leaf(n) || !(is_product(g, n) || is_root(g, r)))
+            continue;
+        a->of[r] = a->n;
+        a->atom[a->n++] = (Atom){ .node = r, .late = late[r],
+                                  .root = is_root(g, r),
+                                  .state = next_of(g, r) };
+    }
+    a->ntensors = a->n + g->nst;
+    if (a->ntensors > MAX_TENSORS)
+        return a;
+    for (int i = 0; i < a->n; i++)
+        below(a, &a->atom[i], a->atom[i].node, ctx_alloc(g->ctx, g->len));
+    for (int s = 0; s < g->nst; s++)
+        find_serial(a, s);
+    for (int i = 0; i < a->n; i++)
+        if (a->atom[i].root && !a->atom[i].late)
+            set_add(&a->early_roots, i);
+    store_prices(a);
+    return a;
+}
+
+/* ---- shapes ---- */
+
+/* Which states the kernel carries, and so which way it walks. */
+static bool find_kind(const Atoms *a, const Set *atoms, Shape *s)
+{
+    bool forward = false, reverse = false, late = false, early = false;
+
+    for (int i = 0; i < a->n; i++) {
+        const Atom *at = &a->atom[i];
+        if (!set_has(atoms, i))
+            continue;
+        late |= at->late;
+        early |= at->root && !at->late;
+        if (at->state < 0)
+            continue;
+        if (!set_within(&a->serial[at->state], atoms))
+            return false;
+        s->states |= 1u << at->state;
+        forward |= !a->g->st[at->state].reverse;
+        reverse |= a->g->st[at->state].reverse;
+    }
+    s->kind = forward ? K_FORWARD : reverse ? K_REVERSE : K_TOKEN;
+    return !(forward && reverse) && !(late && early);
+}
+
+static double product_flops(const Graph *g, const Node *n)
+{
+    AxisSet all = g->n[n->a[0]].axes | g->n[n->a[1]].axes;
+
+    return elements(g, all | n->axes) * (n->op == OP_solve ? 1 : 2)
+         * (n->op == OP_gdot ? 1.3 : 1);
+}
+
+/* Marks the node and the cheap ones below it; adds up what they cost. */
+static void take_node(const Atoms *a, const Set *atoms, Shape *s, Ref r)
+{
+    const Node *n = &a->g->n[r];
+
+    if (s->nodes[r] || is_leaf(n))
+        return;
+    if (a->of[r] >= 0 && !set_has(atoms, a->of[r]))
+        return;
+    s->nodes[r] = 1;
+    if (is_product(a->g, n))
+        s->flops += product_flops(a->g, n);
+    else if (n->op != OP_col && n->op != OP_row && n->op != OP_relabel)
+        s->elements += elements(a->g, n->axes | n->over);
+    for (int i = 0; i < 4; i++)
+        if (n->a[i])
+            take_node(a, atoms, s, n->a[i]);
+}
+
+static double load_bytes(const Atoms *a, const Shape *s)
+{
+    double bytes = 0;
+
+    for (int t = 0; t < a->ntensors; t++)
+        if (set_has(&s->loads, t))
+            bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
+                                : a->g->st[t - a->n].node);
+    for (int i = 0; i < a->g->nin; i++)
+        if (s->inputs >> i & 1)
+            bytes += tile_bytes(a->g, a->m, a->g->in[i].node);
+    return bytes;
+}
+
+/* Tiles on chip at one time: what is loaded, and the products that are still
+ * needed; carried states lie in registers. */
+static size_t held_bytes(const Atoms *a, const Set *atoms, const Shape *s)
+{
+    double now = 0, most = 0;
+    int *last = ctx_alloc(a->g->ctx, (size_t)(a->n + 1) * sizeof *last);
+
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < i && set_has(atoms, i); k++)
+            if (set_has(&a->atom[i].needs, k))
+                last[k] = i;
+    for (int i = 0; i < a->n; i++) {
+        if (!set_has(atoms, i) || a->atom[i].state >= 0)
+            continue;
+        now += tile_bytes(a->g, a->m, a->atom[i].node);
+        most = fmax(most, now);
+        for (int k = 0; k <= i; k++)
+            if (set_has(atoms, k) && a->atom[k].state < 0
+                && (last[k] == i || (k == i && !last[k])))
+                now -= tile_bytes(a->g, a->m, a->atom[k].node);
+    }
+    return (size_t)(load_bytes(a, s) + most);
+}
+
+static double carried_bytes(const Atoms *a, const Shape *s)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < a->g->nst; i++)
+        if (s->states >> i & 1)
+            bytes += 4 * elements(a->g, a->g->st[i].axes);
+    return bytes;
+}
+
+/* Products one after another from a carried state to its next value. */
+static int chain_links(const Atoms *a, const Set *atoms, const Shape *s)
+{
+    int *depth = ctx_alloc(a->g->ctx, (size_t)(a->n + 1) * sizeof *depth);
+    int most = 0;
+
+    for (int i = 0; i < a->n; i++) {
+        bool serial = false;
+        for (int k = 0; k < a->g->nst; k++)
+            serial |= s->states >> k & 1 && set_has(&a->serial[k], i);
+        if (!serial || !set_has(atoms, i))
+            continue;
+        for (int k = 0; k < i; k++)
+            if (set_has(&a->atom[i].needs, k) && depth[k] > depth[i])
+                depth[i] = depth[k];
+        depth[i]++;
+        most = depth[i] > most ? depth[i] : most;
+    }
+    return most;
+}
+
+static double time_of(const Atoms *a, const Set *atoms, const Shape *s)
+{
+    const Machine *m = a->m;
+    double work = s->flops / m->matrix, ends;
+
+    if (m->units == 1)                  /* one core does it all in turn */
+        work += s->elements / m->vector + s->bytes / m->bandwidth;
+    else
+        work = fmax(fmax(work, s->elements / m->vector),
+                    s->bytes / m->bandwidth);
+    ends = s->kind == K_TOKEN ? 0
+         : (m->chain + m->link * chain_links(a, atoms, s)) / m->units;
+    return fmax(work, ends) + 0.02 * (s->flops / m->matrix
+                                      + s->elements / m->vector)
+         + m->launch / m->spread;
+}
+
+bool shape_of(const Atoms *a, const Set *atoms, Shape *s)
+{
+    Set needs = { 0 };
+
+    memset(s, 0, sizeof *s);
+    if (!find_kind(a, atoms, s))
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (set_has(atoms, i)) {
+            needs = set_union(needs, &a->atom[i].needs);
+            s->inputs |= a->atom[i].inputs;
+        }
+    s->makes = *atoms;
+    for (int i = 0; i < a->g->nst; i++)
+        if (s->states >> i & 1)
+            set_add(&s->makes, a->n + i);
+    s->loads = set_minus(needs, &s->makes);
+    s->nodes = ctx_alloc(a->g->ctx, a->g->len);
+    for (int i = 0; i < a->n; i++)
+        if (set_has(atoms, i))
+            take_node(a, atoms, s, a->atom[i].node);
+    s->bytes = load_bytes(a, s);
+    s->held = held_bytes(a, atoms, s);
+    s->seconds = time_of(a, atoms, s);
+    return s->held <= a->m->shared
+        && carried_bytes(a, s) <= (double)a->m->registers;
+}

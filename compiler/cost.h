@@ -1,0 +1,53 @@
+/* cost.h -- atoms, the pieces that are placed in kernels, and their price. */
+#ifndef FLIN_COST_H
+#define FLIN_COST_H
+
+#include "partition.h"
+
+/* An **atom** is a node worth storing: a matrix product, a solve, or a root.
+ * All else (element-wise work, sums along the chunk) is cheap: every kernel
+ * that needs it computes it from the atoms below it. The tensors of the
+ * choice are the atoms and, behind them, the states as each chunk finds them.
+ */
+typedef struct Atom {
+    Ref node;
+    Set needs;                          /* atoms and states right below */
+    uint64_t inputs;                    /* arguments right below */
+    bool late;                          /* behind the loss */
+    bool root;
+    int state;                          /* whose next value it is, or -1 */
+} Atom;
+
+typedef struct Atoms {
+    Graph *g;
+    const Machine *m;
+    int n, ntensors;                    /* atoms; atoms and states */
+    Atom *atom;
+    int *of;                            /* per node: its atom, or -1 */
+    uint8_t *live;
+    Set serial[MAX_STATES];             /* atoms from a state to its next */
+    Set early_roots;
+    int64_t *store;                     /* picoseconds, per tensor */
+} Atoms;
+
+Atoms *atoms_find(Graph *g, const Machine *m);
+
+/* What a kernel of these atoms is: false where there can be none. */
+typedef struct Shape {
+    KernelKind kind;
+    uint32_t states;                    /* carried */
+    Set loads, makes;
+    uint64_t inputs;
+    double bytes;                       /* read, and written to roots */
+    double flops, elements;
+    double seconds;
+    size_t held;                        /* bytes on chip */
+    uint8_t *nodes;                     /* per node: computed here */
+} Shape;
+
+bool shape_of(const Atoms *a, const Set *atoms, Shape *out);
+
+/* Bytes of a node's tile in memory, one chunk of one head. */
+double tile_bytes(const Graph *g, const Machine *m, Ref r);
+
+#endif

@@ -1,0 +1,37 @@
+/* partition.h -- a graph cut into kernels, moving the fewest bytes in the
+ * least time. */
+#ifndef FLIN_PARTITION_H
+#define FLIN_PARTITION_H
+
+#include "choose.h"
+#include "plan.h"
+
+/* A machine is a struct of numbers. Rates are of the whole chip. */
+typedef struct Machine {
+    const char *name;
+    double bandwidth;                   /* bytes/s */
+    double matrix, vector;              /* flop/s in products; elements/s */
+    double chain, link;                 /* s a chunk of a scan; s more for
+                                           each product on the chain */
+    double launch;                      /* s a kernel, spread over `spread` */
+    double spread;                      /* chunks and heads of a usual call */
+    int units;                          /* that walk sequences side by side */
+    size_t shared, registers;           /* bytes a kernel may hold */
+    int tile_bytes;                     /* an element of a tile in memory */
+} Machine;
+
+extern const Machine machine_h200, machine_cpu;
+const Machine *machine_named(const char *name);     /* NULL: unknown */
+
+typedef struct PartitionInfo {
+    Answer answer;
+    int ncolumns;
+    double bytes, unfused_bytes;        /* per chunk and head */
+    double seconds;                     /* predicted, per chunk and head */
+} PartitionInfo;
+
+/* The plan of a graph (a joint one, or a forward one alone) for a machine.
+ * info may be NULL. Deterministic. */
+Plan *partition(Graph *g, const Machine *m, PartitionInfo *info);
+
+#endif

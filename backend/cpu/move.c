@@ -194,7 +194,7 @@ void store_state(Work *w, const Carry *c, const float *tile)
 
     if (!v->data)
         return;
-    if (c->wide >= 0)
+    if (c->wide >= 0 && !c->wrap)
         move_wide(&k, 0, state_at(w, v), w->wide + w->k->wide_at[c->wide]);
     else
         walk_run(&k, state_at(w, v), tile);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CHUNK = 1 << 16, MAX_SIZE = 1 << 24 };
-static const double max_elements = 1e12;
+enum { MAX_CHUNK = 1 << 16, MAX_SIZE = 1 << 24,
+       MAX_RANK = 1024 };
 
 /* ---- axes ---- */
 
@@ -75,7 +75,8 @@ static void read_axis(Text *t)
     }
     if (text_at(t, "=")) {
         text_next(t);
-        g->axis[ax].size = text_int(t, "a size", 1, MAX_SIZE);
+        g->axis[ax].size = text_int(t, "a size", 1,
+                                    ax < AX_DIM ? MAX_RANK : MAX_SIZE);
         if (ax < AX_DIM)
             g->axis[ax - AX_R + AX_RJ].size = g->axis[ax].size;
     }
@@ -208,136 +209,6 @@ static void read_out(Text *t)
 
 /* ---- nodes ---- */
 
-static void need(const Text *t, const Node *n, bool ok, const char *what)
-{
-    if (!ok)
-        fail(t->c, t->line, "%s: %s", op_info[n->op].name, what);
-}
-
-static bool is_one(AxisSet s)
-{
-    return s && !(s & (s - 1));
-}
-
-/* What an axis set may hold: nothing that the operand lacks. */
-static void need_over(const Text *t, const Node *n, AxisSet all, bool one)
-{
-    need(t, n, n->over && !(n->over & ~all),
-         "`over` must name axes that the operands have");
-    need(t, n, !one || is_one(n->over), "`over` must name one axis");
-}
-
-/* Sizes of pairs: 2 times `half` fits into `whole`, where both are known. */
-static bool pairs_fit(const Graph *g, int half, int whole)
-{
-    int32_t h = g->axis[half].size, w = g->axis[whole].size;
-
-    return !h || !w || 2 * (int64_t)h <= w;
-}
-
-/* What the operations of chunks ask of their operands' axes. */
-static void check_tokens(const Text *t, const Node *n, const AxisSet s[4])
-{
-    const AxisSet both = AXIS(AX_I) | AXIS(AX_J);
-    AxisSet all = s[0] | s[1] | s[2] | s[3], twins;
-
-    need(t, n, t->g->chunk, "a step has one token");
-    switch (n->op) {
-    case OP_col:
-        need(t, n, !(all & COL_AXES), "has columns");
-        break;
-    case OP_row:
-        need(t, n, !(all & ROW_AXES), "has rows");
-        break;
-    case OP_delay:
-        need(t, n, !(s[1] & AXIS(AX_I)), "starts from rows");
-        break;
-    case OP_scan: case OP_maxscan:
-        need(t, n, !(s[2] & AXIS(AX_I)), "starts from rows");
-        break;
-    case OP_dmask:
-        need(t, n, !n->a[0] == !n->a[1], "takes two gates or none");
-        need(t, n, !(s[0] & COL_AXES) && !(s[1] & ROW_AXES),
-             "takes a gate of rows and one of columns");
-        break;
-    case OP_gdot:
-        need_over(t, n, all, false);
-        need(t, n, !(s[2] & COL_AXES) && !(s[3] & ROW_AXES),
-             "takes a gate of rows and one of columns");
-        need(t, n, (all & both) == both, "needs rows and columns");
-        break;
-    case OP_solve:
-        twins = (s[0] & COL_AXES) >> AX_J;
-        need(t, n, (s[0] & both) == both, "needs rows and columns");
-        need(t, n, !(twins & ~s[0]), "has columns without their rows");
-        need(t, n, !(s[1] & COL_AXES), "the right side has columns");
-        need(t, n, !(s[0] & DIM_AXES & ~s[1]), "the right side lacks axes");
-        break;
-    }
-}
-
-/* What the operations that rename, join or pair entries ask. */
-static void check_entries(const Text *t, const Node *n, AxisSet s)
-{
-    const AxisSet tokens = AXIS(AX_I) | AXIS(AX_J);
-    const Graph *g = t->g;
-
-    need_over(t, n, n->op == OP_cat ? ~tokens : s & ~tokens, true);
-    int from = __builtin_ctz(n->over), to = n->index;
-    int32_t size = g->axis[from].size;
-    if (n->op == OP_select)
-        need(t, n, !size || n->index < size, "`index` is too large");
-    if (n->op == OP_part)
-        need(t, n, n->num > 0 && n->num < UINT16_MAX, "needs `len`");
-    if (n->op == OP_select || n->op == OP_cat || n->op == OP_rot90
-        || n->op == OP_part)
-        return;
-    need(t, n, to && !(AXIS(to) & (tokens | s)),
-         "needs `to` and an axis that the operand lacks");
-    if (n->op == OP_dup)
-        need(t, n, pairs_fit(g, from, to), "the axis is too short");
-    if (n->op == OP_pairsum)
-        need(t, n, pairs_fit(g, to, from), "the axis is too long");
-}
-
-/* All that node_new and those who walk the graph take for granted. */
-static void check_node(const Text *t, const Node *n)
-{
-    AxisSet s[4];
-
-    for (int i = 0; i < 4; i++)
-        s[i] = t->g->n[n->a[i]].axes;
-    switch (n->op) {
-    case OP_sum: need_over(t, n, s[0], false); break;
-    case OP_dot: need_over(t, n, s[0] & s[1], false); break;
-    case OP_unit:
-        need_over(t, n, DIM_AXES, true);
-        need(t, n, n->index < t->g->axis[__builtin_ctz(n->over)].size,
-             "`index` is too large");
-        break;
-    case OP_rot90: case OP_cat: case OP_select: case OP_part: case OP_relabel:
-    case OP_dup: case OP_pairsum:
-        check_entries(t, n, s[0]);
-        break;
-    case OP_col: case OP_row: case OP_cumsum: case OP_scan: case OP_maxscan:
-    case OP_delay: case OP_last: case OP_dmask: case OP_gdot: case OP_solve:
-        check_tokens(t, n, s);
-        break;
-    }
-}
-
-static void check_size(const Text *t, Ref r)
-{
-    double count = 1;
-
-    for (int ax = 0; ax < NAXES; ax++)
-        if (t->g->n[r].axes & AXIS(ax) && t->g->axis[ax].size)
-            count *= t->g->axis[ax].size;
-    if (count > max_elements)
-        fail(t->c, t->line, "%s: a value of %.0f elements",
-             op_info[t->g->n[r].op].name, count);
-}
-
 static void take_operands(Text *t, Node *n)
 {
     int arity = op_info[n->op].arity;
@@ -406,7 +277,9 @@ static bool take_flag(Text *t, Node *n)
 
     for (int i = 0; i < 5; i++)
         if (text_at(t, name[i])) {
-            need(t, n, flags_of(n->op) & 1 << i, "has no such flag");
+            if (!(flags_of(n->op) & 1 << i))
+                fail(t->c, t->line, "%s: has no such flag",
+                     op_info[n->op].name);
             n->flags |= (uint8_t)(1 << i);
             text_next(t);
             return true;
@@ -492,9 +365,9 @@ static void read_node(Text *t)
     take_operands(t, &n);
     take_attributes(t, &n);
     t->g->line = text_line(t);
-    check_node(t, &n);
+    text_check(t, &n);
     Ref r = node_new(t->g, n);
-    check_size(t, r);
+    text_check_size(t, r);
     remember(t, number, r);
 }
 

@@ -32,8 +32,8 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "angle", "over", "to", "index", "len", "strict", "exclusive", "reverse",
-        "trans", "wrap",
+        "t", "angle", "over", "to", "index", "len", "strict", "exclusive",
+        "reverse", "trans", "wrap",
     };
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

@@ -32,6 +32,11 @@ const char *text_shown(const Text *t);
 int32_t text_decimal(const char *s, int32_t max);
 enum { TEXT_MAX_NUMBER = 100000 };      /* of a node */
 
+/* parse_check.c: fails, with the line, on a node that node_new must not be
+ * given, and on one (made) that is too large. */
+void text_check(const Text *t, const Node *n);
+void text_check_size(const Text *t, Ref r);
+
 /* As graph_parse; `kernel` (or NULL) reads the lines that start so, the first
  * word taken. */
 Graph *text_graph(Ctx *c, const char *s, void (*kernel)(Text *, void *),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define LN2 "0x1.62e42fefa39efp-1"
+#define PI 3.14159265358979323846
 #define CHUNK "chunk 8 case\n"
 /* x, y, z: a number a token; c: one for the head */
 #define SCALARS CHUNK "input x t\ninput y t\ninput z t\ninput c\n" \
@@ -47,10 +48,10 @@ static const Case cases[] = {
     { "scan reverse", SCALARS "%5 = scan %1 %2 %4 reverse\nout y %5\n", 3,
       { { 2, 0.5, 3 }, { 1, 1, 1 }, { 0 }, { 4 } }, { { 0 } },
       { 16, 7.5, 13 }, { { 0 } } },
-    { "scan of a sum, not reduced",
+    { "scan of an angle, modulo 2 pi",
       SCALARS "%5 = scan - %2 %4 wrap\nout y %5\n", 3,
-      { { 0 }, { 1, 2, 7 }, { 0 }, { 4 } }, { { 0 } }, { 5, 7, 14 },
-      { { 0 } } },
+      { { 0 }, { 1, 2, 7 }, { 0 }, { 2 } }, { { 0 } },
+      { 3, 5 - 2 * PI, 12 - 4 * PI }, { { 0 } } },
     { "maxscan", SCALARS "%5 = maxscan %1 %2 %4\nout y %5\n", 3,
       { { -1, -2, -3 }, { 0, 5, 1 }, { 0 }, { 2 } }, { { 0 } },
       { 1, 5, 2 }, { { 0 } } },

@@ -26,6 +26,7 @@ static const char chunk_text[] =
     "input A\n"
     "state S k\n"
     "state dS k [9] reverse   @7\n"
+    "state phi p angle   @8\n"
     "%1 = input q   @3  # i k\n"
     "%2 = input u   @4  # k\n"
     "%3 = input n  # i [9]\n"
@@ -281,7 +282,7 @@ static const struct { const char *text, *message; int line; } refused[] = {
     { STEP "%2 = sum %1 over k strict", "sum: has no such flag", 7 },
     { STEP "%2 = select %1 over k index 4", "select: `index` is too large",
       7 },
-    { STEP "%2 = part %1 over k", "part: needs `len`", 7 },
+    { STEP "%2 = part %1 over k", "part: needs `len`, within the axis", 7 },
     { STEP "%2 = unit over k index 4", "unit: `index` is too large", 7 },
     { STEP "%2 = relabel %1 over k to k", "relabel: needs `to` and an axis "
       "that the operand lacks", 7 },
@@ -303,6 +304,11 @@ static const struct { const char *text, *message; int line; } refused[] = {
     { CHUNK "%3 = row %1", "row: has rows", 7 },
     { CHUNK "%3 = cat %1 %1 over i", "cat: `over` must name axes that the "
       "operands have", 7 },
+    { CHUNK "%3 = cat %1 %1 over r1\n%4 = cat %3 %1 over r1",
+      "cat: longer than its axis", 8 },
+    { CHUNK "axis r2 @2 = 3\n%3 = cat %1 %1 over r2\n"
+      "%4 = cat %3 %1 over r2\n%5 = add %3 %4",
+      "add: operands of different ranks", 10 },
     { CHUNK "%3 = delay %1 %1", "delay: starts from rows", 7 },
     { CHUNK "%3 = scan - %1 %1", "scan: starts from rows", 7 },
     { CHUNK "%3 = dmask %1 -", "dmask: takes two gates or none", 7 },

@@ -105,12 +105,15 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' > $@
 
+# Sanitizers take minutes over vector code at -O3, and UBSan at any level.
+O3 := $(if $(SAN),,-O3)
+$(BUILD)/backend/cpu/isa_%.o: FLAGS += $(if $(SAN),-fno-sanitize=undefined)
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-$(BUILD)/%_avx512.o: FLAGS += -O3 -ffp-contract=fast -mavx512f -mavx512bw \
+$(BUILD)/%_avx512.o: FLAGS += $(O3) -ffp-contract=fast -mavx512f -mavx512bw \
     -mavx512dq -mavx512vl -mfma -mavx2 -mf16c -mprefer-vector-width=512
-$(BUILD)/%_avx2.o: FLAGS += -O3 -ffp-contract=fast -mavx2 -mfma -mf16c
+$(BUILD)/%_avx2.o: FLAGS += $(O3) -ffp-contract=fast -mavx2 -mfma -mf16c
 endif
-$(BUILD)/backend/cpu/%.o: FLAGS += -O3
+$(BUILD)/backend/cpu/%.o: FLAGS += $(O3)
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)

@@ -5,7 +5,8 @@
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
 cd "$(dirname "$0")/.." || exit 1
-flin=$PWD/$BUILD/flin
+case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
+flin=$BUILD/flin
 passed=0 failed=0 skipped=0
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT

@@ -1,0 +1,32 @@
+#!/bin/sh
+# run.sh BUILD -- each fuzzer for its share of $SECONDS, from the seeds here.
+cd "$(dirname "$0")/../.." || exit 1
+build=$1
+targets="script file graph"
+each=$((${SECONDS:-60} / 3 + 1))
+passed=0 failed=0
+for t in $targets; do
+    seeds=$build/seeds/$t
+    mkdir -p "$seeds" "$build/corpus/$t"
+    case $t in
+    script) cp stdlib/*.lua examples/*.lua tests/golden/*.lua "$seeds" ;;
+    file) cp tests/fuzz/*.npy tests/fuzz/*.safetensors "$seeds" ;;
+    graph) cp tests/plans/* "$seeds" ;;
+    esac 2>/dev/null
+    # Lua's own errors leave C's frames by longjmp, which ASan can misread.
+    if ASAN_OPTIONS=detect_stack_use_after_return=0 \
+       "$build/tests/fuzz/$t" -max_total_time=$each -timeout=20 \
+       -rss_limit_mb=1500 -verbosity=0 -print_final_stats=0 -close_fd_mask=1 \
+       -artifact_prefix="$build/$t-" \
+       -dict=tests/fuzz/$t.dict "$build/corpus/$t" "$seeds" 2>"$build/$t.log"
+    then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL fuzz $t:"
+        grep -vE '^#|^INFO' "$build/$t.log" | head -n 40
+        ls "$build/$t"-* 2>/dev/null
+    fi
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -224,7 +224,7 @@ static int layout_stage(Emit *e, Buf *b)
         put_area(b, &at, tile_count(e, e->tile[i]) * TILE_BYTES, "TILE_%u",
                  e->tile[i]);
     for (int i = 0; i < e->nscores; i++)
-        put_area(b, &at, TILE_BYTES, "SCORE_%u", e->score[i]);
+        put_area(b, &at, TILE_BYTES, "SCORE_%u", (unsigned)i);
     return at;
 }
 

@@ -28,6 +28,10 @@ typedef struct Published {
     char name[64];
 } Published;
 
+/* A token by token matrix that a stage holds; its columns (j), or its rows,
+ * times a published vector, -1: none. */
+typedef struct Score { Ref root; int vector; bool rows; } Score;
+
 typedef struct Emit {
     Ctx *c;
     const Plan *p;
@@ -41,7 +45,8 @@ typedef struct Emit {
     uint32_t *uses;
     Published pub[MAX_PUBLISHED];
     int npub;
-    Ref tile[MAX_TILES], score[MAX_SCORES];
+    Ref tile[MAX_TILES];
+    Score score[MAX_SCORES];
     int ntiles, nscores;
     Buf load, vec, ahead, serial, store; /* the roles' bodies */
 } Emit;
@@ -61,7 +66,7 @@ void peel(Emit *e, Ref r, Product *p);
 int publish(Emit *e, const Product *p, bool token, bool log2);
 int publish_one(Emit *e, Ref r, bool log2);
 int use_tile(Emit *e, Ref r);           /* index; declares its loads */
-int use_score(Emit *e, Ref r);          /* index; it will be in memory */
+int use_score(Emit *e, Score x);        /* index; it will be in memory */
 
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */
 int tile_count(const Emit *e, Ref tile); /* tiles of a stage that it fills */

@@ -208,9 +208,21 @@ static void issue(Ahead *a, Ref r)
                (unsigned)e->tile[ta], (unsigned)e->tile[tb]);
 }
 
-static void elements(Ahead *a, Ref root)
+/* The matrix's columns (its rows) times a vector, as it is packed. */
+static char *scale_text(Ahead *a, const Score *s, int el)
+{
+    if (s->vector < 0)
+        return ctx_string(a->e->c, "");
+    *(s->rows ? &a->row : &a->col) |= (uint64_t)1 << s->vector;
+    const char *name = a->e->pub[s->vector].name;
+    return s->rows ? ctx_format(a->e->c, " * row_%s_%d", name, el >> 1)
+                   : ctx_format(a->e->c, " * col_%s.%c", name, "xy"[el & 1]);
+}
+
+static void elements(Ahead *a, const Score *s)
 {
     Buf *b = a->b;
+    unsigned root = s->root;
     for (int i = 0; i < a->n; i++) {
         Ref r = a->order[i];
         if (folded_mask(a, r))
@@ -223,10 +235,10 @@ static void elements(Ahead *a, Ref root)
         }
         buf_printf(b, ";\n");
     }
-    buf_printf(b, "packed[2 * n] = pack(v%u_0, v%u_1);\n"
-               "packed[2 * n + 1] = pack(v%u_2, v%u_3);\n",
-               (unsigned)root, (unsigned)root, (unsigned)root,
-               (unsigned)root);
+    for (int i = 0; i < 2; i++)
+        buf_printf(b, "packed[2 * n + %d] = pack(v%u_%d%s, v%u_%d%s);\n", i,
+                   root, 2 * i, scale_text(a, s, 2 * i), root, 2 * i + 1,
+                   scale_text(a, s, 2 * i + 1));
 }
 
 static void load_vectors(Ahead *a, Buf *b, bool cols)
@@ -248,14 +260,15 @@ static void load_vectors(Ahead *a, Buf *b, bool cols)
     }
 }
 
-static void one_score(Emit *e, Ref root)
+static void one_score(Emit *e, int at)
 {
+    const Score *s = &e->score[at];
     Ahead a = { .e = e };
     Buf body = { .ctx = e->c };
     Buf *b = &e->ahead;
     a.seen = ctx_alloc(e->c, e->g->len);
     a.b = b;
-    visit(&a, root);
+    visit(&a, s->root);
     buf_printf(b, "u32 packed[16];\n");
     for (int i = 0; i < a.n; i++)
         if (e->g->n[a.order[i]].op == OP_dot) {
@@ -271,22 +284,21 @@ static void one_score(Emit *e, Ref root)
         if (e->g->n[a.order[i]].op == OP_dot)
             buf_printf(b, "keep(dot%u);\n", (unsigned)a.order[i]);
     a.b = &body;
-    elements(&a, root);
+    elements(&a, s);
     load_vectors(&a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
     load_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
-    buf_printf(b, "}\nwrite_fragment(stage + SCORE_%u, packed,"
-               " at);\n", (unsigned)root);
+    buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
 }
 
 void emit_ahead(Emit *e)
 {
     for (int i = 0; i < e->nscores; i++) {
         buf_printf(&e->ahead, "{   /* %%%u */\n",
-                   (unsigned)e->score[i]);
-        one_score(e, e->score[i]);
+                   (unsigned)e->score[i].root);
+        one_score(e, i);
         buf_printf(&e->ahead, "}\n");
     }
 }

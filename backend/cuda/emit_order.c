@@ -8,7 +8,6 @@
  */
 #include "serial.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,8 +35,10 @@ static bool in_flight(const Serial *s, int value)
 
 static bool reads(const Act *a, int value)
 {
-    return a->from[0] == value || a->from[1] == value || a->from[2] == value
-        || a->base == value;
+    for (int i = 0; i < MAX_FROM; i++)
+        if (a->from[i] == value)
+            return true;
+    return a->base == value;
 }
 
 /* The array's old value is no longer needed by anyone but `a`. */
@@ -54,7 +55,7 @@ static bool may_overwrite(Serial *s, const Act *a)
 
 static bool can_go(Serial *s, const Act *a)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MAX_FROM; i++)
         if (a->from[i] >= 0 && !s->value[a->from[i]].ready)
             return false;
     if (a->base >= 0 && !s->value[a->base].ready && !in_flight(s, a->base))
@@ -70,7 +71,7 @@ static void mark_urgent(Serial *s, int value)
         if (a->to != value || a->issued || a->urgent)
             continue;
         a->urgent = true;
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < MAX_FROM; k++)
             if (a->from[k] >= 0)
                 mark_urgent(s, a->from[k]);
         if (a->base >= 0)
@@ -93,7 +94,7 @@ static bool products_left(const Serial *s)
     return false;
 }
 
-enum { READ_FIRST, PRODUCTS, ARITHMETIC, THE_REST, OUTPUTS };
+enum { READS, PRODUCTS, SCALES, ARITHMETIC, THE_REST, OUTPUTS };
 
 static int rank_of(const Act *a)
 {
@@ -101,8 +102,8 @@ static int rank_of(const Act *a)
         return OUTPUTS;
     if (!a->urgent)
         return THE_REST;
-    return a->kind == ACT_READ ? READ_FIRST
-         : a->kind == ACT_PRODUCT ? PRODUCTS : ARITHMETIC;
+    return a->kind == ACT_READ ? READS : a->kind == ACT_PRODUCT ? PRODUCTS
+         : a->kind == ACT_SCALE ? SCALES : ARITHMETIC;
 }
 
 /* What no product waits for is left until all are issued: it then runs beside
@@ -172,10 +173,17 @@ static void factor_text(Serial *s, const Act *a)
     buf_printf(s->b, "}\n");
 }
 
-static char *operand_text(Serial *s, const Act *a, int i, int el)
+static bool is_inner(const Act *a, Ref r)
+{
+    for (int i = 0; i < a->ninner; i++)
+        if (a->inner[i] == r)
+            return true;
+    return false;
+}
+
+static char *operand_text(Serial *s, const Act *a, Ref r, int el)
 {
     Emit *e = s->e;
-    Ref r = e->g->n[a->node].a[i];
     Buf t = { .ctx = e->c };
     if (e->g->n[r].op == OP_num)
         number_text(&t, e->g->n[r].num);
@@ -184,39 +192,69 @@ static char *operand_text(Serial *s, const Act *a, int i, int el)
                    "xy"[el & 1]);
     else if (is_vector(e, r))
         buf_printf(&t, "one_%s", e->pub[publish_one(e, r, false)].name);
-    else if (array_of(s, a->from[i])->packed)
-        buf_printf(&t, "%s(%s[2 * n + %d])", el & 1 ? "high" : "low",
-                   name_of(s, a->from[i]), el >> 1);
-    else
-        buf_printf(&t, "%s[4 * n + %d]", name_of(s, a->from[i]), el);
+    else if (is_inner(a, r))
+        buf_printf(&t, "v%u_%d", (unsigned)r, el);
+    for (int i = 0; i < a->nfrom && !t.len; i++) {
+        if (a->leaf[i] != r)
+            continue;
+        const char *name = name_of(s, a->from[i]);
+        if (array_of(s, a->from[i])->packed)
+            buf_printf(&t, "%s(%s[2 * n + %d])", el & 1 ? "high" : "low",
+                       name, el >> 1);
+        else
+            buf_printf(&t, "%s[4 * n + %d]", name, el);
+    }
     return t.s;
+}
+
+static void node_text(Serial *s, const Act *a, Ref r, int el)
+{
+    const Node *n = &s->e->g->n[r];
+    const char *x[3] = { 0 };
+    for (int i = 0; i < 3; i++)
+        if (n->a[i])
+            x[i] = operand_text(s, a, n->a[i], el);
+    value_text(s->b, n->op, x);
+}
+
+/* The vectors that node r reads: single ones before the loop, the others in
+ * it. */
+static void vectors_of(Serial *s, Ref r, bool columns, uint64_t *seen)
+{
+    Emit *e = s->e;
+    const Node *n = &e->g->n[r];
+    for (int i = 0; i < 3; i++) {
+        Ref x = n->a[i];
+        if (!x || e->g->n[x].op == OP_num || !is_vector(e, x)
+            || is_token(e, x) != columns)
+            continue;
+        int pub = publish_one(e, x, false);
+        if (!columns)
+            declare_one(s, pub);
+        else if (!(*seen >> pub & 1))
+            column_vector(s, pub);
+        *seen |= (uint64_t)1 << pub;
+    }
 }
 
 static void element_text(Serial *s, const Act *a)
 {
-    Emit *e = s->e;
-    const Node *n = &e->g->n[a->node];
-    for (int i = 0; i < 3; i++)
-        if (n->a[i] && is_vector(e, n->a[i]) && !is_token(e, n->a[i])
-            && e->g->n[n->a[i]].op != OP_num)
-            declare_one(s, publish_one(e, n->a[i], false));
-    open_columns(s, a->to);
     uint64_t seen = 0;
-    for (int i = 0; i < 3; i++) {
-        if (!n->a[i] || !is_token(e, n->a[i]))
-            continue;
-        int pub = publish_one(e, n->a[i], false);
-        if (!(seen >> pub & 1))
-            column_vector(s, pub);
-        seen |= (uint64_t)1 << pub;
-    }
+    for (int i = 0; i <= a->ninner; i++)
+        vectors_of(s, i < a->ninner ? a->inner[i] : a->node, false, &seen);
+    open_columns(s, a->to);
+    for (int i = 0; i <= a->ninner; i++)
+        vectors_of(s, i < a->ninner ? a->inner[i] : a->node, true, &seen);
+    for (int i = 0; i < a->ninner; i++)
+        for (int el = 0; el < 4; el++) {
+            buf_printf(s->b, "const float v%u_%d = ", (unsigned)a->inner[i],
+                       el);
+            node_text(s, a, a->inner[i], el);
+            buf_printf(s->b, ";\n");
+        }
     for (int el = 0; el < 4; el++) {
-        const char *x[3] = { 0 };
-        for (int i = 0; i < 3; i++)
-            if (n->a[i])
-                x[i] = operand_text(s, a, i, el);
         buf_printf(s->b, "%s[4 * n + %d] = ", name_of(s, a->to), el);
-        value_text(s->b, n->op, x);
+        node_text(s, a, a->node, el);
         buf_printf(s->b, ";\n");
     }
     buf_printf(s->b, "}\n");
@@ -224,14 +262,13 @@ static void element_text(Serial *s, const Act *a)
 
 static void product_text(Serial *s, const Act *a)
 {
-    Emit *e = s->e;
-    bool score = is_score(e, a->b);
+    bool score = a->score >= 0;
     buf_printf(s->b, "wgmma_fence();\nmultiply<%d, %d>(%s, %s, %s_k(stage + "
                "%s_%u), %d);\nwgmma_commit();\n",
                array_of(s, a->from[0])->cols / 16, a->across,
                name_of(s, a->to), name_of(s, a->from[0]),
                a->across ? "across" : "along", score ? "SCORE" : "TILE",
-               (unsigned)a->b, a->base >= 0);
+               score ? (unsigned)a->score : (unsigned)a->b, a->base >= 0);
 }
 
 static void act_text(Serial *s, const Act *a)
@@ -336,7 +373,9 @@ void serial_order(Serial *s)
             issue(s, at);
             left--;
         } else {
-            assert(s->nflight);
+            if (!s->nflight)
+                fail_code(s->e->c, ERR_INTERNAL, "no order for the steps of"
+                          " %s", s->e->out->name);
             retire(s);
         }
     }

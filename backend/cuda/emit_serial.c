@@ -44,8 +44,11 @@ Act *act_new(Serial *s, ActKind kind, int to, int from)
     memset(a, 0, sizeof *a);
     a->kind = kind;
     a->to = to;
+    for (int i = 1; i < MAX_FROM; i++)
+        a->from[i] = -1;
     a->from[0] = from;
-    a->from[1] = a->from[2] = a->base = a->vector = a->one = -1;
+    a->base = a->vector = a->one = -1;
+    a->score = -1;
     return a;
 }
 
@@ -90,6 +93,23 @@ static int read_tile(Serial *s, Ref tile)
     int v = value_new(s, array_new(s, true, ROWS, "t%u", tile));
     act_new(s, ACT_READ, v, -1)->node = tile;
     return s->of[tile] = v;
+}
+
+/* The same for arithmetic: once a product is through with it, the tile is
+ * read again rather than kept, four instructions for sixteen registers. */
+static int read_again(Serial *s, Ref tile)
+{
+    tile = strip(s->e->g, tile);
+    int first = s->of[tile];
+    if (first < 0)
+        return read_tile(s, tile);
+    for (int i = 0; i < s->nacts; i++)
+        if (s->act[i].kind == ACT_READ && s->act[i].node == tile
+            && s->act[i].to != first)
+            return s->act[i].to;
+    int v = in_place(s, first);
+    act_new(s, ACT_READ, v, -1)->node = tile;
+    return v;
 }
 
 static int packed(Serial *s, int value, const char *fmt, unsigned n)
@@ -184,20 +204,21 @@ static bool is_bare(Serial *s, Ref r)
 }
 
 /* B is stored [token][x]: along K when x is contracted, across it when the
- * tokens are. A score is [i][j]: along when j is. */
-static void place_b(Serial *s, Act *act, Ref r, Ref core)
+ * tokens are. A score is [i][j]: along when j is; it takes what scales the
+ * contracted tokens, so that the register operand need not. */
+static void place_b(Serial *s, Act *act, Ref r, const Parts *p)
 {
     Emit *e = s->e;
     int axis = __builtin_ctz(e->g->n[r].over);
-    if (is_score(e, core)) {
-        use_score(e, core);
+    if (is_score(e, p->b.core)) {
+        act->score = use_score(e, (Score){ p->b.core, p->vector,
+                                           axis != AX_J });
         act->across = axis != AX_J;
     } else {
-        use_tile(e, core);
-        core = strip(e->g, core);
+        use_tile(e, p->b.core);
+        act->b = strip(e->g, p->b.core);
         act->across = axis < AX_DIM;
     }
-    act->b = core;
 }
 
 /* base: what to add it to, or -1. */
@@ -205,7 +226,7 @@ static int product(Serial *s, Ref r, int base)
 {
     Parts p = parts(s, r);
     int a = register_operand(s, p.a.core);
-    if (p.vector >= 0)
+    if (p.vector >= 0 && !is_score(s->e, p.b.core))
         a = scaled(s, a, p.vector);
     int to = base >= 0 ? in_place(s, base)
            : value_new(s, array_new(s, false, columns(s, r), "f%u", r));
@@ -215,7 +236,7 @@ static int product(Serial *s, Ref r, int base)
     Act *act = act_new(s, ACT_PRODUCT, to, a);
     act->base = base;
     act->node = r;
-    place_b(s, act, r, p.b.core);
+    place_b(s, act, r, &p);
     if (!p.outer.n && !p.outer.negative)
         return to;
     int out = in_place(s, to);
@@ -262,28 +283,69 @@ static int sum_with_product(Serial *s, Ref r)
     return product(s, n->a[at], base);
 }
 
-static int element(Serial *s, Ref r)
+/* Nodes that nobody else reads are part of one act: what they are made of is
+ * in registers anyway, they need none of their own. */
+static bool is_inner(Serial *s, Ref r)
+{
+    const Node *n = &s->e->g->n[r];
+    bool sum = n->op == OP_add
+            && (is_bare(s, n->a[0]) || is_bare(s, n->a[1]));
+    return op_info[n->op].traits & ELEMENTWISE && !sum && s->of[r] < 0
+        && entry_uses(s, r) == 1;
+}
+
+static void add_leaf(Serial *s, Act *act, Ref r)
+{
+    for (int i = 0; i < act->nfrom; i++)
+        if (act->leaf[i] == r)
+            return;
+    if (act->nfrom == MAX_FROM)
+        no_place(s->e, r, "too long an expression");
+    act->leaf[act->nfrom] = r;
+    act->from[act->nfrom++] = is_tile(s->e, r) ? read_again(s, r)
+                                               : fragment(s, r);
+}
+
+/* Gathers leaves and inner nodes below r, operands first. */
+static void gather(Serial *s, Act *act, Ref r)
 {
     Emit *e = s->e;
     const Node *n = &e->g->n[r];
-    int from[3] = { -1, -1, -1 }, place = -1;
     for (int i = 0; i < 3; i++) {
-        if (!n->a[i] || is_vector(e, n->a[i]))
+        Ref x = n->a[i];
+        if (!x || e->g->n[x].op == OP_num)
             continue;
-        from[i] = is_tile(e, n->a[i]) ? read_tile(s, n->a[i])
-                                      : fragment(s, n->a[i]);
-        if (!array_of(s, from[i])->packed && entry_uses(s, n->a[i]) == 1)
-            place = from[i];
+        if (is_vector(e, x)) {
+            publish_one(e, x, false);
+        } else if (!is_tile(e, x) && is_inner(s, x)) {
+            gather(s, act, x);
+            if (act->ninner == MAX_INNER)
+                no_place(e, x, "too long an expression");
+            act->inner[act->ninner++] = x;
+        } else {
+            add_leaf(s, act, x);
+        }
     }
+}
+
+static int element(Serial *s, Ref r)
+{
+    Act found = { .node = r };
+    int place = -1;
+    gather(s, &found, r);
+    for (int i = 0; i < found.nfrom; i++)
+        if (!array_of(s, found.from[i])->packed
+            && entry_uses(s, found.leaf[i]) == 1)
+            place = found.from[i];
     int to = place >= 0 ? in_place(s, place)
            : value_new(s, array_new(s, false, columns(s, r), "f%u", r));
-    Act *act = act_new(s, ACT_ELEMENT, to, from[0]);
-    act->from[1] = from[1];
-    act->from[2] = from[2];
+    Act *act = act_new(s, ACT_ELEMENT, to, -1);
     act->node = r;
-    for (int i = 0; i < 3; i++)
-        if (n->a[i] && is_vector(e, n->a[i]) && e->g->n[n->a[i]].op != OP_num)
-            publish_one(e, n->a[i], false);
+    act->nfrom = found.nfrom;
+    act->ninner = found.ninner;
+    memcpy(act->from, found.from, (size_t)found.nfrom * sizeof *act->from);
+    memcpy(act->leaf, found.leaf, sizeof act->leaf);
+    memcpy(act->inner, found.inner, sizeof act->inner);
     return to;
 }
 
@@ -350,7 +412,7 @@ static bool is_read(const Serial *s, int value)
 {
     for (int i = 0; i < s->nacts; i++)
         if (s->act[i].from[0] == value)
-            return true;
+            return true;                /* only products read a snapshot */
     return false;
 }
 

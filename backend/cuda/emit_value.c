@@ -181,14 +181,15 @@ int use_tile(Emit *e, Ref r)
     return e->ntiles++;
 }
 
-int use_score(Emit *e, Ref r)
+int use_score(Emit *e, Score x)
 {
     for (int i = 0; i < e->nscores; i++)
-        if (e->score[i] == r)
+        if (e->score[i].root == x.root && e->score[i].vector == x.vector
+            && e->score[i].rows == x.rows)
             return i;
     if (e->nscores == MAX_SCORES)
-        no_place(e, r, "too many token by token matrices in one kernel");
-    e->score[e->nscores] = r;
+        no_place(e, x.root, "too many token by token matrices");
+    e->score[e->nscores] = x;
     return e->nscores++;
 }
 

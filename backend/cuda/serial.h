@@ -7,7 +7,8 @@
 
 #include "emit.h"
 
-enum { MAX_VALUES = 160, MAX_ACTS = 160, MAX_ARRAYS = 80 };
+enum { MAX_VALUES = 160, MAX_ACTS = 160, MAX_ARRAYS = 80,
+       MAX_FROM = 6, MAX_INNER = 24 };
 
 /* An array of registers. A value lives in one; several may, one after the
  * other. carried: declared before the loop over chunks. */
@@ -26,16 +27,19 @@ typedef enum ActKind {
     ACT_PACK,
     ACT_PRODUCT,
     ACT_FACTOR,                         /* times vectors and one values */
-    ACT_ELEMENT,                        /* an element-wise node */
+    ACT_ELEMENT,                        /* element-wise nodes, one result */
     ACT_COPY
 } ActKind;
 
 typedef struct Act {
     ActKind kind;
-    int to, from[3];                    /* values; from: -1 where none */
+    int to, from[MAX_FROM];             /* values; from: -1 where none */
     int base;                           /* product: the value added to, -1 */
-    Ref node;                           /* read: the tile; element */
-    Ref b;                              /* product: tile or score */
+    Ref node;                           /* read: the tile; element: root */
+    Ref leaf[MAX_FROM], inner[MAX_INNER]; /* element: what `from` are; the */
+    int nfrom, ninner;                  /* nodes below the root, in order */
+    Ref b;                              /* product: the tile, or */
+    int score;                          /* the score, -1 */
     bool across;
     int vector, one;                    /* published, -1: none */
     bool negative, last;                /* last: the packing of an output */

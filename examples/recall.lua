@@ -8,11 +8,13 @@
 -- keys that the variant's update rule makes of it. Six heads look at contexts
 -- of two to six bytes; their normalised answers are added up.
 local flin = require "flin"
+local heat_map = require "heat_map"
 
 local ORDERS <const> = { 2, 3, 4, 5, 6, 6 }     -- bytes of context, each head
 local WEIGHT <const> = { 1, 1, 1, 1, 1, 1.4 }   -- of each longer context
 local K <const>, V <const> = 128, 256
 local MOST <const> = 35000                      -- bytes read
+local PAD <const> = 3                           -- rows of zeros before them
 local H <const> = #ORDERS
 
 -- ---- the text ------------------------------------------------------------
@@ -40,12 +42,13 @@ local KINDS <const> = {
 }
 
 local function default_text()
-  local parts = {}
-  for _, kind in ipairs(KINDS) do
+  local parts, left = {}, MOST
+  for i, kind in ipairs(KINDS) do
     for _, path in ipairs(kind) do
-      local text = head_of(path, MOST // #KINDS)
+      local text = head_of(path, left // (#KINDS - i + 1))
       if text then
         parts[#parts + 1] = text
+        left = left - #text
         break
       end
     end
@@ -55,15 +58,15 @@ end
 
 -- ---- keys and values -----------------------------------------------------
 
--- Row t of the keys: hashed features of the bytes before byte t, of every
--- length up to the head's, each at its place and with its sign.
+-- Row PAD + t of the keys: hashed features of the bytes before byte t, of
+-- every length up to the head's, each at its place and with its sign.
 local function keys_of(bytes)
-  local T, keys = #bytes, flin.zeros { 1, #bytes + 1, H, K }
+  local T, keys = #bytes, flin.zeros { 1, PAD + #bytes + 1, H, K }
   for h = 1, H do
     local at = { 1, 0, h, 0 }
     for t = 1, T + 1 do
       local hash, weight = h, 1.0
-      at[2] = t
+      at[2] = PAD + t
       for back = 1, math.min(ORDERS[h], t - 1) do
         hash = (hash ~ (bytes[t - back] + 1)) * 0x9E3779B97F4A7C15
         hash = hash ~ (hash >> 29)
@@ -77,10 +80,10 @@ local function keys_of(bytes)
 end
 
 local function one_hot(bytes)
-  local values = flin.zeros { 1, #bytes, 1, V }
+  local values = flin.zeros { 1, PAD + #bytes, 1, V }
   local at = { 1, 0, 1, 0 }
   for t, byte in ipairs(bytes) do
-    at[2], at[4] = t, byte + 1
+    at[2], at[4] = PAD + t, byte + 1
     values[at] = 1
   end
   return values
@@ -103,20 +106,19 @@ local function rotation()
 end
 
 -- What every variant is given. `before` is the context of the byte that is
--- written, `after` that of the next one, which is asked for. before_n and
--- values_n hold the last n pairs of each token, the newest last.
+-- written, `after` that of the next one, which is asked for. last(n) has the
+-- last n pairs of each token, the newest last.
 local function task_of(keys, values)
-  local T = values.shape[2]
-  local task = { T = T, v = values,
-                 before = keys:narrow(2, 1, T), after = keys:narrow(2, 2, T) }
-  function task.last(n)
-    local pad = flin.zeros { 1, T + n - 1, H, K }
-    local vpad = flin.zeros { 1, T + n - 1, 1, V }
-    pad:narrow(2, n, T):copy(task.before)
-    vpad:narrow(2, n, T):copy(values)
-    return pad:windows(2, n, 4), vpad:windows(2, n, 4)
-  end
-  return task
+  local T = values.shape[2] - PAD
+  return {
+    T = T, v = values:narrow(2, PAD + 1, T),
+    before = keys:narrow(2, PAD + 1, T), after = keys:narrow(2, PAD + 2, T),
+    last = function (n)
+      local from, rows = PAD + 2 - n, T + n - 1
+      return keys:narrow(2, from, rows):windows(2, n, 4),
+             values:narrow(2, from, rows):windows(2, n, 4)
+    end,
+  }
 end
 
 -- ---- the variants --------------------------------------------------------
@@ -240,7 +242,13 @@ local TASKS <const> = {
 
 -- ---- measuring -----------------------------------------------------------
 
-local clock = flin.clock
+-- Seconds by the wall, to 10 ms; by this program's own where that is not told.
+local function clock()
+  local file = io.open "/proc/uptime"
+  local now = file and file:read "n"
+  if file then file:close() end
+  return now or os.clock()
+end
 
 local terminal = os.execute "test -t 2" == true
 local function progress(...)
@@ -250,13 +258,14 @@ local function progress(...)
 end
 
 -- The first `tokens` of the inputs for head h; what all heads share stays.
-local function slice(inputs, tokens, h)
+local function slice(variant, inputs, tokens, h)
   local out = {}
-  for name, x in pairs(inputs) do
-    local timed = x.rank >= 3
-    x = timed and x:narrow(2, 1, math.min(tokens, x.shape[2])) or x
-    local axis = timed and 3 or 1
-    out[name] = x.shape[axis] > 1 and x:narrow(axis, h, 1) or x
+  for _, input in ipairs(variant.inputs) do
+    local x, axis = inputs[input.name], 1
+    if input.axes:find "t" then
+      x, axis = x:narrow(2, 1, math.min(tokens, x.shape[2])), 3
+    end
+    out[input.name] = x.shape[axis] > 1 and x:narrow(axis, h, 1) or x
   end
   return out
 end
@@ -266,16 +275,29 @@ local function relative(y, reference)
   return ((off * off):sum() / (reference * reference):sum())^0.5
 end
 
--- Seconds to compile: the first call of these sizes less the second.
-local function measure(variant, inputs)
-  local part = slice(inputs, 192, math.min(4, H))
-  local t0 = clock()
-  local y = variant:forward(part)
-  local t1 = clock()
-  variant:forward(part)
-  local t2 = clock()
-  local error = relative(y, (variant:reference(part)))
-  return error, math.max(0, (t1 - t0) - (t2 - t1))
+-- What f takes of the processor; with one thread, its time.
+local function seconds(f, ...)
+  local t0 = os.clock()
+  local y = f(...)
+  return os.clock() - t0, y
+end
+
+-- A variant, and the time to trace it in its row.
+local function traced(row)
+  local variant
+  row.compile, variant = seconds(function () return flin.stdlib[row.name] end)
+  return variant
+end
+
+-- The error on the first tokens of one head. And the time to compile: to
+-- trace the step, and what the first call takes longer than the second.
+local function measure(row, variant, inputs)
+  local token = slice(variant, inputs, 1, 4)
+  local first = seconds(variant.forward, variant, token)
+  local again = seconds(variant.forward, variant, token)
+  row.compile = row.compile + math.max(0, first - again)
+  local part = slice(variant, inputs, 192, 4)
+  row.error = relative((variant:forward(part)), (variant:reference(part)))
 end
 
 -- Scores of the next byte, [T, 256]: the heads' answers, each of norm 1.
@@ -290,13 +312,22 @@ end
 
 -- The scale (1 / temperature) of least bits: golden section on its logarithm.
 local function fit(scores, wanted)
-  local a, b, g = log(0.1), log(30), (5^0.5 - 1) / 2
-  for _ = 1, 12 do
-    local c, d = b - g * (b - a), a + g * (b - a)
-    if bits(scores, wanted, math.exp(c)) < bits(scores, wanted, math.exp(d))
-    then b = d else a = c end
+  local function at(x) return bits(scores, wanted, math.exp(x)) end
+  local g, a, d = (5^0.5 - 1) / 2, log(0.5), log(16)
+  local b, c = d - g * (d - a), a + g * (d - a)
+  local bits_b, bits_c = at(b), at(c)
+  for _ = 1, 8 do
+    if bits_b < bits_c then
+      c, d, bits_c = b, c, bits_b
+      b = d - g * (d - a)
+      bits_b = at(b)
+    else
+      a, b, bits_b = b, c, bits_c
+      c = a + g * (d - a)
+      bits_c = at(c)
+    end
   end
-  return math.exp((a + b) / 2)
+  return math.exp((a + d) / 2)
 end
 
 -- Top-1 percent and bits a byte on the last 80 %; row t scores byte t + ahead.
@@ -318,9 +349,9 @@ end
 
 -- One row: the figures of a variant on a task.
 local function predict(entry, task, bytes)
-  local variant, inputs = flin.stdlib[entry[1]], entry[2](task)
-  local row = { name = entry[1] }
-  row.error, row.compile = measure(variant, inputs)
+  local row, inputs = { name = entry[1] }, entry[2](task)
+  local variant = traced(row)
+  measure(row, variant, inputs)
   local t0 = clock()
   local y = variant:forward(inputs)
   row.rate = task.T / (clock() - t0)
@@ -328,105 +359,86 @@ local function predict(entry, task, bytes)
   return row
 end
 
+-- Random numbers of an input's domain.
+local function draw(input, size)
+  local timed = input.axes:find "t" ~= nil
+  local shape = timed and { 1, size.t, size.h } or { size.h }
+  for axis in input.axes:gmatch "%a+" do
+    if axis ~= "t" then shape[#shape + 1] = size[axis] end
+  end
+  local x, domain = flin.randn(shape, { seed = #input.name }), input.domain
+  if domain == "unit_norm" then return x:unit() end
+  return domain == "normal" and x or x:map(function (u)
+    if domain == "log_decay" then return -log(1 + math.exp(-u)) end
+    if domain == "positive" then return log(1 + math.exp(u)) end
+    return 1 / (1 + math.exp(-u))
+  end)
+end
+
 -- The same on random input, for those that have no place in the task.
-local function draw(name)
-  local variant = flin.stdlib[name]
-  local sizes = { B = 1, T = 2048, H = 2, K = 64, V = 64, seed = 1 }
+local function try(name)
+  local row, inputs = { name = name }, {}
+  local size = { t = 2048, h = H, k = 64, v = 64, p = 32, r = 4 }
+  local variant = traced(row)
+  for _, input in ipairs(variant.inputs) do
+    inputs[input.name] = draw(input, size)
+  end
+  measure(row, variant, inputs)
   local t0 = clock()
-  local found = variant:check { B = 1, T = 128, H = 1, K = 64, V = 64 }
-  local inputs = variant:random(sizes)
-  local t1 = clock()
   variant:forward(inputs)
-  local t2 = clock()
-  return { name = name, error = found.y, rate = sizes.T / (t2 - t1),
-           compile = t1 - t0 }
+  row.rate = size.t / (clock() - t0)
+  return row
 end
 
--- ---- drawing -------------------------------------------------------------
-
-local function colour_depth()
-  local term = os.getenv "TERM" or "dumb"
-  local colours = os.getenv "COLORTERM" or ""
-  if os.getenv "NO_COLOR" or term == "dumb" or os.execute "test -t 1" ~= true
-  then return "ascii" end
-  if colours:find "truecolor" or colours:find "24bit" then return "true" end
-  return term:find "256" and "256" or "ascii"
-end
-
--- Black over violet and orange to white.
-local function colour(x, depth, ground)
-  if depth == "256" then
-    return ("\27[%d;5;%dm"):format(ground, 232 + math.floor(x * 23 + 0.5))
-  end
-  local function ramp(from, to)
-    return math.floor(255 * math.max(0, math.min(1, (x - from) / (to - from))))
-  end
-  return ("\27[%d;2;%d;%d;%dm"):format(ground, ramp(0, 0.6), ramp(0.3, 0.9),
-    x < 0.3 and ramp(0, 0.6) or x < 0.6 and 127 - ramp(0.3, 0.9) // 2
-    or ramp(0.6, 1))
-end
-
--- Lines of text that show rows of numbers from 0 to 1.
-local function heat_map(rows, depth)
-  local lines, shades = {}, " .:-=+*#%@"
-  for i = 1, #rows, depth == "ascii" and 1 or 2 do
-    local line = {}
-    for j, x in ipairs(rows[i]) do
-      if depth == "ascii" then
-        local s = x <= 0 and 1 or math.min(10, 2 + math.floor(x * 9))
-        line[j] = shades:sub(s, s):rep(2)
-      else
-        line[j] = colour(x, depth, 38) .. colour((rows[i + 1] or {})[j] or 0,
-                                                 depth, 48) .. "▀"
-      end
-    end
-    lines[#lines + 1] = table.concat(line) .. (depth ~= "ascii" and "\27[0m"
-                                               or "")
-  end
-  return lines
-end
+-- ---- two masks -----------------------------------------------------------
 
 -- A compiled mask, seen by what it does: with q = k = (1, 0, ..) and v the
 -- identity, y is the mask itself.
 local function mask_rows(variant, inputs, n)
-  local one = flin.zeros { 1, n, 1, 16 }
+  local one, v = flin.zeros { 1, n, 1, 16 }, flin.zeros { 1, n, 1, n }
   one:narrow(4, 1, 1):fill(1)
-  local v = flin.zeros { 1, n, 1, n }
   for t = 1, n do v[{ 1, t, 1, t }] = 1 end
   inputs.q, inputs.k, inputs.v = one, one, v
   return variant:forward(inputs):reshape(n, n):totable()
 end
 
-local function draw_masks(text)
-  local n = 24
-  local forget, write = {}, {}
-  for t = 1, n do
-    local letter = text:sub(t, t):match "%a"
-    forget[t] = letter and -0.03 or -0.7
-    write[t] = letter and 1 or 0.3
-  end
-  local function row(x) return flin.tensor(x):reshape(1, n, 1) end
-  local decay = flin.variant { name = "forget at a word's end",
-    mask = function (i, j, p)
+local MASKS <const> = {
+  { "forgets at a word's end", function (i, j, p)
       if i < j then return 0 end
       return flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
-    end }
-  local near = flin.variant { name = "near, or a letter",
-    mask = function (i, j, p)
+    end },
+  { "the last three, then word by word", function (i, j, p)
       if i < j then return 0 end
       if i - j < 3 then return 1 end
       return p.w[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
-    end }
-  local depth = colour_depth()
-  local left = heat_map(mask_rows(decay, { g = row(forget) }, n), depth)
-  local right = heat_map(mask_rows(near, { g = row(forget), w = row(write) },
-                                   n), depth)
-  local width = depth == "ascii" and 2 * n or n
-  print(("\nTwo masks, compiled, on the text's first %d bytes (row i: how much "
-         .. "byte j counts)"):format(n))
-  print(("%-" .. width .. "s   %s"):format(decay.name, near.name))
-  for i, line in ipairs(left) do
-    print(line .. "   " .. right[i])
+    end },
+}
+
+-- The masks on a passage of the text: g forgets between words, w writes there
+-- little.
+local function draw_masks(text)
+  local n = heat_map.depth == "ascii" and 18 or 36
+  local from = text:find "%l+ %l+ %l+ %l+ %l" or 1
+  local passage = text:sub(from, from + n - 1)
+  local given, maps = { g = {}, w = {} }, {}
+  for t = 1, n do
+    local letter = passage:sub(t, t):match "%a"
+    given.g[t] = letter and -0.05 or -0.9
+    given.w[t] = letter and 0.8 or 0.2
+  end
+  for i, mask in ipairs(MASKS) do
+    local variant, inputs = flin.variant { name = "mask", mask = mask[2] }, {}
+    for _, input in ipairs(variant.inputs) do
+      local x = given[input.name]
+      inputs[input.name] = x and flin.tensor(x):reshape(1, n, 1)
+    end
+    maps[i] = heat_map.lines(mask_rows(variant, inputs, n))
+    table.insert(maps[i], 1, heat_map.label(mask[1], n))
+    table.insert(maps[i], heat_map.label(passage:gsub("[^%g ]", " "), n, true))
+  end
+  print "\nTwo masks, compiled: what byte j (across) counts for at byte i (down)"
+  for i, line in ipairs(maps[1]) do
+    print(line .. "   " .. maps[2][i])
   end
 end
 
@@ -434,7 +446,7 @@ end
 
 local function show(row)
   local function or_dash(format, x) return x and format:format(x) or "-" end
-  print(("%-16s %6s %7s  %9.1e %10.0f %9.0f ms"):format(row.name,
+  print(("%-16s %6s %7s  %9.1e %10.0f %9.1f ms"):format(row.name,
     or_dash("%.1f", row.top), or_dash("%.2f", row.bits), row.error, row.rate,
     1000 * row.compile))
 end
@@ -455,15 +467,17 @@ end
 local function say(rows, isotropic)
   local function gain(a, b, from)
     from = from or rows
-    return ("%+.1f points"):format(from[a].top - from[b].top)
+    return ("%+.1f"):format(from[a].top - from[b].top)
   end
-  print(("\nTop-1 against the plain sum: the delta rule %s, a decay %s; a "
-    .. "diagonal preconditioner on the decayed sum %s with these keys, whose "
-    .. "coordinates differ in energy, and %s with the same keys turned by a "
-    .. "random rotation, which makes them alike. All at the same state size: "
-    .. "%d x %d numbers a head; this compares update rules, it does not "
-    .. "compress."):format(gain("deltanet", "linear"),
-    gain("simple_gla", "linear"), gain("precond_mamba3", "simple_gla"),
+  print(([[
+
+Top-1, points: the delta rule over the sum %s; a decay over the sum %s; a
+diagonal preconditioner over the decayed sum %s with these keys, whose
+coordinates differ in energy, and %s with the same keys turned at random,
+whose coordinates are alike. Update rules at one state size, %d x %d numbers
+a head; nothing is compressed.]]):format(
+    gain("deltanet", "linear"), gain("simple_gla", "linear"),
+    gain("precond_mamba3", "simple_gla"),
     gain("precond_mamba3", "simple_gla", isotropic), K, V))
 end
 
@@ -503,7 +517,7 @@ local function main(path)
   end
   print "\non random input"
   for _, name in ipairs(flin.stdlib_names) do
-    if not used[name] then show(draw(name)) end
+    if not used[name] then show(try(name)) end
   end
   progress("turning the keys")
   local turned, isotropic = task_of(keys:matmul(rotation()), values), {}

@@ -241,7 +241,7 @@ local factors = {
 }
 
 local function random_mask()
-  local term, coupled, sure = {}, false, true
+  local term, coupled = {}, false
   for n = 1, random(3) do
     term[n] = {}
     for m = 1, random(3) do
@@ -269,7 +269,8 @@ local function rank(a, tolerance)
     local best, br, bc = 0, k, k
     for r = k, n do
       for c = k, n do
-        if math.abs(a[r][c]) > best then best, br, bc = math.abs(a[r][c]), r, c end
+        local x = math.abs(a[r][c])
+        if x > best then best, br, bc = x, r, c end
       end
     end
     size = size or best

@@ -10,9 +10,6 @@
 
 #include <string.h>
 
-/* Gates this far apart factor with an error in the exponent of 1e-6. */
-#define CLOSE 40.0f
-
 typedef struct Gdot {
     const Work *w;
     const Instr *in;
@@ -64,13 +61,10 @@ typedef struct Part { int i, ni, j, nj; bool diagonal; } Part;
 static void scale_rows(const Gdot *g, float *y, const float *x,
                        const float *a, int n, int sign)
 {
-    for (int r = 0; r < n; r++) {
-        const float *gate = a + (ptrdiff_t)r * g->dims;
-        ptrdiff_t at = (ptrdiff_t)r * g->dims;
-        g->isa->mul_exp(g->dims, y + at, x + at,
-                        sign > 0 ? gate : g->anchor,
-                        sign > 0 ? g->anchor : gate);
-    }
+    if (sign > 0)
+        g->isa->mul_exp(n, g->dims, y, x, a, g->dims, g->anchor, 0);
+    else
+        g->isa->mul_exp(n, g->dims, y, x, g->anchor, 0, a, g->dims);
 }
 
 static Gemm product(const Gdot *g, const Part *q)
@@ -185,14 +179,12 @@ static bool close_gates(const Gdot *g, int from, int to)
     memcpy(g->lo, g->d + (ptrdiff_t)from * g->cr * g->dims,
            (size_t)g->dims * sizeof *g->lo);
     memcpy(g->hi, g->lo, (size_t)g->dims * sizeof *g->hi);
-    for (int r = from * g->rr; r < to * g->rr; r++)
-        g->isa->min_max(g->dims, g->lo, g->hi,
-                        g->c + (ptrdiff_t)r * g->dims);
-    for (int r = from * g->cr; r < to * g->cr; r++)
-        g->isa->min_max(g->dims, g->lo, g->hi,
-                        g->d + (ptrdiff_t)r * g->dims);
+    g->isa->min_max((to - from) * g->rr, g->dims, g->lo, g->hi,
+                    g->c + (ptrdiff_t)from * g->rr * g->dims);
+    g->isa->min_max((to - from) * g->cr, g->dims, g->lo, g->hi,
+                    g->d + (ptrdiff_t)from * g->cr * g->dims);
     for (int k = 0; k < g->dims; k++) {
-        close &= g->hi[k] - g->lo[k] < CLOSE;
+        close &= g->hi[k] - g->lo[k] < CLOSE_GATES;
         g->anchor[k] = 0.5f * (g->hi[k] + g->lo[k]);
     }
     return close;
@@ -241,25 +233,11 @@ static void any_axes(const Work *w, const Instr *in)
                 off[p] = (int64_t)i * in->m.st[p] + (int64_t)j * in->n.st[p];
             do {
                 float e;
-                w->p->isa->exp_from(1, &e, x[2][off[3] + t.off[3]],
-                                    &x[3][off[4] + t.off[4]]);
+                w->p->isa->outer_exp(1, 1, &e, 0, &x[2][off[3] + t.off[3]],
+                                     &x[3][off[4] + t.off[4]]);
                 y[off[0] + t.off[0]] += e * x[0][off[1] + t.off[1]] *
                                         x[1][off[2] + t.off[2]];
             } while (turn_next(&t));
-        }
-}
-
-/* Zeros above the diagonal, of which STRICT says whether it is one too. */
-static void mask_scores(const Gdot *g)
-{
-    bool strict = g->in->flags & STRICT;
-    size_t all = (size_t)(g->w->n * g->cr);
-    float *y = g->y;
-
-    for (int i = 0; i < g->w->n; i++)
-        for (int r = 0; r < g->rr; r++, y += g->ld) {
-            size_t some = (size_t)((i + !strict) * g->cr);
-            memset(y + some, 0, (all - some) * sizeof *y);
         }
 }
 
@@ -281,5 +259,5 @@ void run_gdot(const Work *w, const Instr *in)
     carve(&g);
     segment(&g, 0, w->n);
     if (in->kind == GDOT_KEYS)
-        mask_scores(&g);
+        cut_rows(w, in, 0, w->n, g.y);
 }

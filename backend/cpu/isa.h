@@ -48,19 +48,29 @@ typedef struct Isa {
     float (*row_sum)(int len, const float *a);
     void (*add_to)(int len, float *y, const float *a);
     void (*mul_add)(int len, float *y, const float *a, const float *b);
-    /* y = exp(a - b[x]) */
-    void (*exp_from)(int len, float *y, float a, const float *b);
-    /* y = x * exp(a - b) */
-    void (*mul_exp)(int len, float *y, const float *x, const float *a,
-                    const float *b);
+    /* y[r] = x[r] * exp(a[r] - b[r]), row strides as and bs, y and x close */
+    void (*mul_exp)(int rows, int len, float *y, const float *x,
+                    const float *a, ptrdiff_t as, const float *b,
+                    ptrdiff_t bs);
+    /* y[r][x] = 0 from x = first + r * step on */
+    void (*cut)(int rows, int len, float *y, ptrdiff_t ys, int first,
+                int step);
+    /* y[r][x] = p[r] * s[x]; exp(p[r] - q[x]) */
+    void (*outer)(int rows, int len, float *y, ptrdiff_t ys, const float *p,
+                  const float *s);
+    void (*outer_exp)(int rows, int len, float *y, ptrdiff_t ys,
+                      const float *p, const float *q);
+    /* t (16 x 16) = (1 - a)^{-1} of a strictly lower n x n */
+    void (*invert)(int n, float *t, const float *a, ptrdiff_t ars,
+                   ptrdiff_t acs);
     /* Down the rows, `st` apart: s += a; y = s, or what s was before. */
     void (*cumsum)(int rows, int len, ptrdiff_t st, bool exclusive, double *s,
                    float *y, const float *a);
     /* y = s = a * s + b */
     void (*scan)(int rows, int len, ptrdiff_t st, double *s, float *y,
                  const float *a, const float *b);
-    /* lo = min(lo, a), hi = max(hi, a) */
-    void (*min_max)(int len, float *lo, float *hi, const float *a);
+    /* lo = min(lo, a[r]), hi = max(hi, a[r]) */
+    void (*min_max)(int rows, int len, float *lo, float *hi, const float *a);
     void (*load[NDTYPES])(float *dst, const void *src, int64_t n);
     void (*store[NDTYPES])(void *dst, const float *src, int64_t n);
 } Isa;

@@ -517,6 +517,8 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
         return gdot_scratch(in, n);
     if (in->code == I_SOLVE)
         return solve_scratch(in, n);
+    if (in->code == I_DMASK)
+        return 2 * (int64_t)n * (in->row_rank + in->col_rank) + TILE_SLACK;
     return in->code == I_SCAN ? 2 * (int64_t)in->cols + 16 : 0;
 }
 

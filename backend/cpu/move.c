@@ -12,9 +12,25 @@ typedef struct Walk {
     const View *v;
     bool store;
     int n;
+    int64_t ahead;                      /* elements to the next chunk, or 0 */
     int32_t ext[MAX_RANK];
     int64_t tile[MAX_RANK], mem[MAX_RANK];
 } Walk;
+
+/* Asks for what the next chunk will need here: rows are too far apart for
+ * the processor to guess. */
+static void prefetch_row(const Walk *k, const char *data, int32_t len)
+{
+    ptrdiff_t size = dtype_size(k->v->dtype), bytes = len * size;
+    uintptr_t next = (uintptr_t)data + (uintptr_t)(k->ahead * size);
+
+    for (ptrdiff_t at = 0; at < bytes; at += 64) {
+        if (k->store)
+            __builtin_prefetch((const void *)(next + (uintptr_t)at), 1);
+        else
+            __builtin_prefetch((const void *)(next + (uintptr_t)at), 0);
+    }
+}
 
 /* The innermost axis. */
 static void move_row(const Walk *k, int64_t at, float *p)
@@ -24,6 +40,8 @@ static void move_row(const Walk *k, int64_t at, float *p)
     int64_t mem = k->n ? k->mem[k->n - 1] : 1;
     char *data = (char *)v->data + at * dtype_size(v->dtype);
 
+    if (mem == 1 && k->ahead)
+        prefetch_row(k, data, len);
     if (mem == 1 && k->store)
         k->isa->store[v->dtype](data, p, len);
     else if (mem == 1)
@@ -96,6 +114,13 @@ static Walk walk(const Work *w, const View *v, bool store, AxisSet axes,
     return k;
 }
 
+static int64_t chunk_ahead(const Work *w, const View *v)
+{
+    int64_t step = w->p->chunk * v->st;
+
+    return w->k->kind == K_REVERSE ? -step : step;
+}
+
 void load_input(Work *w, int input, float *tile)
 {
     const Graph *g = w->p->plan->g;
@@ -108,6 +133,7 @@ void load_input(Work *w, int input, float *tile)
         at += w->seq->b * v->sb + w->token * v->st;
     Walk k = walk(w, v, false, axes, w->p->ext[in->node], in->order, in->rank,
                   axes & AXIS(AX_I) ? w->n : 0);
+    k.ahead = in->timed ? chunk_ahead(w, v) : 0;
     w->bytes += walk_run(&k, at, tile);
 }
 
@@ -125,6 +151,7 @@ void store_output(Work *w, int output, const float *tile)
         return;
     Walk k = walk(w, v, true, axes, w->p->ext[o->node], o->order, o->rank,
                   rows ? w->n : 0);
+    k.ahead = rows ? chunk_ahead(w, v) : 0;
     for (int i = 0; i < (rows ? 1 : w->n); i++)
         w->bytes += walk_run(&k, at + i * v->st, tile);
 }

@@ -11,17 +11,20 @@ static void clear(const Work *w, const Instr *in, float *y)
 
 /* ---- element-wise ---- */
 
-/* Exact zeros above the diagonal of rows [from, to) of tokens; y is the first
- * of them. */
-static void zero_upper(const Work *w, const Instr *in, int from, int to,
-                       float *y)
+/* Exact zeros above the diagonal (STRICT: on it, too) for tokens [from, to);
+ * y is the first row of them. */
+void cut_rows(const Work *w, const Instr *in, int from, int to, float *y)
 {
-    int32_t col = in->col_rank * in->cols, row = w->p->chunk * col;
+    int32_t d = in->code == I_GDOT ? 1 : in->cols, col = in->col_rank * d;
+    int32_t row = w->p->chunk * col;
+    int first = (from + !(in->flags & STRICT)) * col;
 
-    for (int i = from; i < to; i++)
-        for (int r = 0; r < in->row_rank; r++, y += row)
-            memset(y + (i + 1) * col, 0,
-                   (size_t)(w->n - i - 1) * (size_t)col * sizeof *y);
+    if (in->row_rank == 1) {
+        w->p->isa->cut(to - from, w->n * col, y, row, first, col);
+        return;
+    }
+    for (; from < to; from++, first += col, y += row * in->row_rank)
+        w->p->isa->cut(in->row_rank, w->n * col, y, row, first, 0);
 }
 
 /* Entries [from, from + rows) of the leading axis, of `all`. */
@@ -61,7 +64,7 @@ static void run_strip(const Work *w, const Instr *in, int from, int rows,
         f(nrows, len, y + t.off[0], q, st, scalar);
     } while (turn_next(&t));
     if (in->mask_upper)
-        zero_upper(w, in, from, from + rows, y);
+        cut_rows(w, in, from, from + rows, y);
 }
 
 static void run_chain(const Work *w, const Instr *in)
@@ -279,33 +282,60 @@ static void run_scan(const Work *w, const Instr *in)
             scan_row(in, s, y + i * st, a ? a + i * st : NULL, b + i * st);
 }
 
-/* Columns are computed in whole vectors; what lies above the diagonal, where
- * an exponent may be anything, is then overwritten. */
+/* p = e^(a - middle), s = e^(middle - b) of gates that lie close together. */
+static bool factor_gates(const Work *w, const Instr *in, float *p, float *s)
+{
+    const Isa *isa = w->p->isa;
+    int rows = w->n * in->row_rank, cols = w->n * in->col_rank;
+    const float *a = w->tile[in->x[0]], *b = w->tile[in->x[1]];
+    const ptrdiff_t st[4] = { 0 };
+    float lo = *a, hi = *a, middle;
+
+    for (int r = 0; r < rows; r++) {
+        lo = a[r] < lo ? a[r] : lo;
+        hi = a[r] > hi ? a[r] : hi;
+    }
+    for (int r = 0; r < cols; r++) {
+        lo = b[r] < lo ? b[r] : lo;
+        hi = b[r] > hi ? b[r] : hi;
+    }
+    if (!(hi - lo < CLOSE_GATES))
+        return false;
+    middle = 0.5f * (lo + hi);
+    isa->elem[OP_sub](1, rows, s, (const float *[]){ a, &middle, a }, st, 2);
+    isa->elem[OP_exp](1, rows, p, (const float *[]){ s, s, s }, st, 0);
+    isa->outer_exp(1, cols, s, 0, &middle, b);
+    return true;
+}
+
+/* Above the diagonal an exponent may be anything: what is computed there,
+ * since vectors are whole, is cut off. */
 static void run_dmask(const Work *w, const Instr *in)
 {
+    const Isa *isa = w->p->isa;
     int32_t d = in->cols, col = in->col_rank * d, row = w->p->chunk * col;
     const float *a = in->x[0] < 0 ? NULL : w->tile[in->x[0]];
     const float *b = in->x[1] < 0 ? NULL : w->tile[in->x[1]];
-    float *y = w->tile[in->y];
+    int rows = w->n * in->row_rank, wide = w->n * col;
+    float *y = w->tile[in->y], *p = w->scratch;
+    float *s = p + (w->p->chunk * (in->row_rank + in->col_rank) + 15) / 16 * 16;
 
-    for (int i = 0; i < w->n; i++)
-        for (int r = 0; r < in->row_rank; r++, y += row) {
-            int32_t some = (i + !(in->flags & STRICT)) * col;
-            int32_t whole = (some + 15) / 16 * 16;
-            const float *ga = a ? a + (i * in->row_rank + r) * d : NULL;
-            if (whole > row)
-                whole = row;
-            if (!a)
-                for (int32_t x = 0; x < some; x++)
-                    y[x] = 1;
-            else if (d == 1)
-                w->p->isa->exp_from(whole, y, *ga, b);
-            else
-                for (int32_t x = 0; x < some; x++)
-                    w->p->isa->exp_from(1, y + x, ga[x % d], b + x);
-            memset(y + some, 0,
-                   (size_t)(w->n * col - some) * sizeof *y);
+    if (!a) {
+        for (int64_t x = 0; x < (int64_t)rows * row; x++)
+            y[x] = 1;
+    } else if (d == 1 && factor_gates(w, in, p, s)) {
+        isa->outer(rows, wide, y, row, p, s);
+    } else {
+        for (int r = 0; r < rows; r++) {
+            int32_t some = (r / in->row_rank + 1) * col;
+            float *to = y + (ptrdiff_t)r * row;
+            for (int32_t x = 0; d > 1 && x < some; x++)
+                isa->outer_exp(1, 1, to + x, 0, a + r * d + x % d, b + x);
+            if (d == 1)
+                isa->outer_exp(1, some, to, 0, a + r, b);
         }
+    }
+    cut_rows(w, in, 0, w->n, y);
 }
 
 /* ---- all of them ---- */

@@ -14,22 +14,6 @@ int64_t solve_scratch(const Instr *in, int chunk)
            2 * TILE_SLACK;
 }
 
-/* t = (1 - a)^{-1} for a block of n rows, row by row. */
-static void invert(float *t, const float *a, ptrdiff_t ars, ptrdiff_t acs,
-                   int n)
-{
-    memset(t, 0, BLOCK * BLOCK * sizeof *t);
-    for (int i = 0; i < n; i++) {
-        float *row = t + i * BLOCK;
-        row[i] = 1;
-        for (int j = 0; j < i; j++) {
-            float x = a[i * ars + j * acs];
-            for (int k = 0; k < BLOCK; k++)
-                row[k] += x * t[j * BLOCK + k];
-        }
-    }
-}
-
 typedef struct Solve {
     const Isa *isa;
     const float *a;
@@ -60,7 +44,8 @@ static void solve_block(const Solve *s, int at, int n)
     }
     if (g.k)
         s->isa->gemm(&g);
-    invert(s->inverse, s->a + at * (s->ars + s->acs), s->ars, s->acs, n);
+    s->isa->invert(n, s->inverse, s->a + at * (s->ars + s->acs), s->ars,
+                   s->acs);
     for (int r = 0; r < n; r++)
         memcpy(s->block + (ptrdiff_t)r * s->cols, g.c + r * s->yrs,
                (size_t)s->cols * sizeof *s->block);

@@ -15,6 +15,10 @@
 
 enum { MAX_DIMS = 12, STRIP = 2048 };
 
+/* Gates no further apart than this factor about their middle, with an error
+ * of 1e-6 in the exponent. */
+#define CLOSE_GATES 40.0f
+
 /* A loop: size times, or size * n times if it counts tokens. st: how far
  * each step moves in y and the operands. */
 typedef struct Dim {
@@ -161,6 +165,7 @@ int64_t solve_scratch(const Instr *in, int chunk);
 void run_list(Work *w, const Instr *in, int n);
 void run_gdot(const Work *w, const Instr *in);
 void run_solve(const Work *w, const Instr *in);
+void cut_rows(const Work *w, const Instr *in, int from, int to, float *y);
 double wrap_angle(double s);
 
 /* move.c: between tensors and tiles. */

@@ -18,7 +18,7 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
 #include <glpk.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = 40, MAX_BRANCHES = 20000 };
+enum { MAX_ROUNDS = 40, MAX_BRANCHES = 400 };
 
 typedef struct Program {
     Ctx *ctx;
@@ -174,7 +174,7 @@ static bool rounds(Program *p, Answer *out)
     uint8_t *stuck = ctx_alloc(p->ctx, (size_t)c->ncolumns + 1);
 
     for (int k = 0; k < MAX_ROUNDS; k++) {
-        if (!solve(p))
+        if (p->branches > MAX_BRANCHES || !solve(p))
             return false;
         for (int i = 0; i < c->ncolumns; i++)
             chosen[i] = glp_mip_col_val(p->lp, column_of(i)) > 0.5;

@@ -248,28 +248,108 @@ static double load_bytes(const Atoms *a, const Shape *s)
     return bytes;
 }
 
-/* Tiles on chip at one time: what is loaded, and the products that are still
- * needed; carried states lie in registers. */
+/* What is on chip while a kernel's atoms are worked off one by one. Tiles:
+ * the tensors of the choice and, behind them, the inputs. */
+typedef struct Held {
+    const Atoms *a;
+    const Set *atoms;
+    int ntiles;
+    double *bytes;                      /* of each tile */
+    int *uses;                          /* atoms that still need it */
+    uint8_t *on, *done;                 /* tiles; atoms */
+    double now, most;
+} Held;
+
+static bool needs_tile(const Atoms *a, int atom, int t)
+{
+    return t < a->ntensors ? set_has(&a->atom[atom].needs, t)
+                           : a->atom[atom].inputs >> (t - a->ntensors) & 1;
+}
+
+static void held_init(Held *h, const Shape *s)
+{
+    const Atoms *a = h->a;
+    Ctx *c = a->g->ctx;
+
+    h->ntiles = a->ntensors + a->g->nin;
+    h->bytes = ctx_alloc(c, (size_t)h->ntiles * sizeof *h->bytes);
+    h->uses = ctx_alloc(c, (size_t)h->ntiles * sizeof *h->uses);
+    h->on = ctx_alloc(c, (size_t)h->ntiles);
+    h->done = ctx_alloc(c, (size_t)a->n + 1);
+    for (int t = 0; t < h->ntiles; t++) {
+        bool tensor = t < a->ntensors;
+        Ref r = t < a->n ? a->atom[t].node
+              : tensor ? a->g->st[t - a->n].node
+              : a->g->in[t - a->ntensors].node;
+        bool held = !tensor || set_has(&s->loads, t)
+                 || (t < a->n && set_has(h->atoms, t)
+                     && a->atom[t].state < 0);
+        h->bytes[t] = held ? tile_bytes(a->g, a->m, r) : 0;
+        for (int i = 0; i < a->n; i++)
+            h->uses[t] += set_has(h->atoms, i) && needs_tile(a, i, t);
+    }
+}
+
+static bool ready(const Held *h, int atom)
+{
+    for (int k = 0; k < atom; k++)
+        if (set_has(h->atoms, k) && !h->done[k]
+            && set_has(&h->a->atom[atom].needs, k))
+            return false;
+    return true;
+}
+
+/* How much more is held once the atom is done; *peak while it is. */
+static double growth(const Held *h, int atom, double *peak)
+{
+    bool wanted = h->uses[atom] > 0;
+    double more = h->bytes[atom], freed = wanted ? 0 : more;
+
+    for (int t = 0; t < h->ntiles; t++)
+        if (needs_tile(h->a, atom, t)) {
+            more += h->on[t] ? 0 : h->bytes[t];
+            freed += h->uses[t] == 1 ? h->bytes[t] : 0;
+        }
+    *peak = h->now + more;
+    return more - freed;
+}
+
+static void work_off(Held *h, int atom)
+{
+    double peak, more = growth(h, atom, &peak);
+
+    h->most = fmax(h->most, peak);
+    h->now += more;
+    h->done[atom] = 1;
+    h->on[atom] = h->uses[atom] > 0;
+    for (int t = 0; t < h->ntiles; t++)
+        if (needs_tile(h->a, atom, t))
+            h->on[t] = --h->uses[t] > 0;
+}
+
+/* Tiles on chip at one time, each atom in turn the one that frees most (or
+ * takes least). Carried states and final ones lie in registers. */
 static size_t held_bytes(const Atoms *a, const Set *atoms, const Shape *s)
 {
-    double now = 0, most = 0;
-    int *last = ctx_alloc(a->g->ctx, (size_t)(a->n + 1) * sizeof *last);
+    Held h = { .a = a, .atoms = atoms };
 
-    for (int i = 0; i < a->n; i++)
-        for (int k = 0; k < i && set_has(atoms, i); k++)
-            if (set_has(&a->atom[i].needs, k))
-                last[k] = i;
-    for (int i = 0; i < a->n; i++) {
-        if (!set_has(atoms, i) || a->atom[i].state >= 0)
-            continue;
-        now += tile_bytes(a->g, a->m, a->atom[i].node);
-        most = fmax(most, now);
-        for (int k = 0; k <= i; k++)
-            if (set_has(atoms, k) && a->atom[k].state < 0
-                && (last[k] == i || (k == i && !last[k])))
-                now -= tile_bytes(a->g, a->m, a->atom[k].node);
+    held_init(&h, s);
+    for (;;) {
+        int best = -1;
+        double least = 0, peak;
+        for (int i = 0; i < a->n; i++) {
+            if (!set_has(atoms, i) || h.done[i] || !ready(&h, i))
+                continue;
+            double more = growth(&h, i, &peak) + 1e-3 * peak;
+            if (best < 0 || more < least) {
+                best = i;
+                least = more;
+            }
+        }
+        if (best < 0)
+            return (size_t)h.most;
+        work_off(&h, best);
     }
-    return (size_t)(load_bytes(a, s) + most);
 }
 
 static double carried_bytes(const Atoms *a, const Shape *s)

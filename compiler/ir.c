@@ -368,17 +368,24 @@ Ref sum(Graph *g, Ref a, AxisSet over)
     return node_new(g, (Node){ .op = OP_sum, .a = { a }, .over = over });
 }
 
-/* Splits x = s * y where s has none of the axes `over`: 0 if it does not. */
-static Ref free_factor(const Graph *g, Ref x, AxisSet over, Ref *rest)
+/* Splits x = s * y where s has none of the axes `over`, however deep in the
+ * product it stands: 0 if there is none. */
+static Ref free_factor(Graph *g, Ref x, AxisSet over, Ref *rest)
 {
-    const Node *n = &g->n[x];
+    const Node n = g->n[x];
+    Ref s, inner;
 
-    if (n->op != OP_mul)
+    if (n.op != OP_mul)
         return 0;
     for (int i = 0; i < 2; i++)
-        if (!(g->n[n->a[i]].axes & over)) {
-            *rest = n->a[1 - i];
-            return n->a[i];
+        if (!(g->n[n.a[i]].axes & over)) {
+            *rest = n.a[1 - i];
+            return n.a[i];
+        }
+    for (int i = 0; i < 2; i++)
+        if ((s = free_factor(g, n.a[i], over, &inner)) != 0) {
+            *rest = op2(g, OP_mul, inner, n.a[1 - i]);
+            return s;
         }
     return 0;
 }

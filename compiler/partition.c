@@ -1,0 +1,320 @@
+/* partition.c -- group nodes into kernels, moving the fewest bytes.
+ *
+ * A pool of columns (convex or not: a circle is cut when it shows) is grown
+ * from the two ends: each atom alone, and all that a walk can hold, with what
+ * it needs of the forward pass loaded, or computed again. From there by one
+ * atom more or less. The choice is made, the pool grows around what was
+ * chosen, until that changes nothing. A small graph's pool is all columns.
+ */
+#include "cost.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_POOL = 900, ALL_UP_TO = 10, MAX_GROWTH = 6 };
+
+typedef struct Pool {
+    Atoms *a;
+    Column *column;
+    Set *atoms;                         /* beside the columns */
+    int n;
+    int *hash, cap;
+} Pool;
+
+static Set set_below(Set s, int n)
+{
+    for (int i = 0; i < MAX_TENSORS / 64; i++) {
+        int bits = n - 64 * i;
+        s.w[i] = bits <= 0 ? 0 : bits >= 64 ? s.w[i]
+               : s.w[i] & (((uint64_t)1 << bits) - 1);
+    }
+    return s;
+}
+
+static bool set_empty(const Set *s)
+{
+    return !(s->w[0] | s->w[1] | s->w[2]);
+}
+
+/* ---- the pool ---- */
+
+static bool known(Pool *p, const Set *s)
+{
+    uint64_t h = s->w[0] * 0x9e3779b97f4a7c15u ^ s->w[1] * 0xc2b2ae3d27d4eb4fu
+               ^ s->w[2] * 0x165667b19e3779f9u;
+
+    for (h ^= h >> 29;; h++) {
+        int *slot = &p->hash[h & (uint64_t)(p->cap - 1)];
+        if (!*slot) {
+            *slot = p->n + 1;
+            return false;
+        }
+        if (*slot <= p->n && set_equal(&p->atoms[*slot - 1], s))
+            return true;
+    }
+}
+
+/* The serial atoms of every state whose next value is among them. */
+static Set closed(const Atoms *a, Set s)
+{
+    for (int i = 0; i < a->n; i++)
+        if (set_has(&s, i) && a->atom[i].state >= 0)
+            s = set_union(s, &a->serial[a->atom[i].state]);
+    return s;
+}
+
+/* Adds the column of these atoms, if one can hold them. */
+static void offer(Pool *p, Set s)
+{
+    Atoms *a = p->a;
+    Shape shape;
+
+    s = closed(a, s);
+    if (set_empty(&s) || p->n == MAX_POOL || !shape_of(a, &s, &shape)
+        || known(p, &s))
+        return;
+    Column *c = &p->column[p->n];
+    p->atoms[p->n++] = s;
+    c->price = llround(shape.seconds * 1e12);
+    c->makes = shape.makes;
+    c->loads = shape.loads;
+    c->after = (Set){ 0 };
+    for (int i = 0; i < a->n; i++)
+        if (set_has(&s, i) && a->atom[i].late)
+            c->after = a->early_roots;
+}
+
+/* ---- where columns come from ---- */
+
+/* Whether the value depends on a state that runs forwards, and so can be
+ * known again elsewhere only where that state is stored. */
+static Set early_atoms(const Atoms *a)
+{
+    Set s = { 0 };
+
+    for (int i = 0; i < a->n; i++)
+        if (!a->atom[i].late)
+            set_add(&s, i);
+    return s;
+}
+
+static Set late_atoms(const Atoms *a)
+{
+    Set s = { 0 };
+
+    for (int i = 0; i < a->n; i++)
+        if (a->atom[i].late)
+            set_add(&s, i);
+    return s;
+}
+
+/* Early atoms that s needs, at any depth, roots left out: what could be
+ * computed again. */
+static Set recomputable(const Atoms *a, Set s)
+{
+    Set again = { 0 };
+
+    for (int i = a->n - 1; i >= 0; i--) {
+        if (!set_has(&s, i) && !set_has(&again, i))
+            continue;
+        for (int k = 0; k < i; k++)
+            if (set_has(&a->atom[i].needs, k) && !a->atom[k].late
+                && a->atom[k].state < 0 && !a->atom[k].root)
+                set_add(&again, k);
+    }
+    return again;
+}
+
+static void offer_parts(Pool *p, Set base, Set again)
+{
+    Atoms *a = p->a;
+
+    offer(p, base);
+    offer(p, set_union(base, &again));
+    for (int i = 0; i < a->n; i++) {
+        Set one = { 0 };
+        if (!set_has(&again, i))
+            continue;
+        set_add(&one, i);
+        Set rest = set_minus(again, &one);
+        offer(p, set_union(base, &rest));
+        offer(p, set_union(base, &one));
+    }
+}
+
+static void seed_pool(Pool *p)
+{
+    Atoms *a = p->a;
+    Set early = early_atoms(a), late = late_atoms(a), walk = { 0 };
+
+    if (a->n <= ALL_UP_TO) {
+        for (uint64_t m = 1; m < (uint64_t)1 << a->n; m++)
+            offer(p, (Set){ { m } });
+        return;
+    }
+    for (int i = 0; i < a->n; i++) {
+        Set s = { 0 };
+        set_add(&s, i);
+        offer(p, s);
+    }
+    offer(p, early);
+    offer_parts(p, late, recomputable(a, late));
+    for (int pass = 0; pass < 2; pass++) {      /* the walks alone */
+        walk = (Set){ 0 };
+        for (int i = 0; i < a->n; i++)
+            if (a->atom[i].state >= 0 && a->atom[i].late == pass)
+                set_add(&walk, i);
+        walk = closed(a, walk);
+        offer_parts(p, walk, recomputable(a, walk));
+        Set rest = set_minus(pass ? late : early, &walk);
+        offer_parts(p, rest, recomputable(a, rest));
+    }
+}
+
+/* One atom more, or less, than column i has. */
+static void grow(Pool *p, int i)
+{
+    Atoms *a = p->a;
+    Set s = p->atoms[i], loads = set_below(p->column[i].loads, a->n);
+
+    for (int k = 0; k < a->n; k++) {
+        Set more = s, less = s;
+        bool above = set_meets(&a->atom[k].needs, &s);
+        set_add(&more, k);
+        if (set_has(&loads, k) || (above && !set_has(&s, k)))
+            offer(p, more);
+        less.w[k / 64] &= ~((uint64_t)1 << (k % 64));
+        if (set_has(&s, k))
+            offer(p, less);
+    }
+}
+
+/* ---- the answer as a plan ---- */
+
+static const char *kernel_name(const Pool *p, const Shape *s, const Set *atoms)
+{
+    bool late = false;
+
+    for (int i = 0; i < p->a->n; i++)
+        late |= set_has(atoms, i) && p->a->atom[i].late;
+    if (s->kind == K_TOKEN)
+        return late ? "token_backward" : "token_forward";
+    return s->kind == K_REVERSE ? "backward" : "forward";
+}
+
+/* What a kernel writes: its roots and what others load, once each. */
+static double written(const Pool *p, const Answer *w, const Shape *s,
+                      Set *done)
+{
+    Atoms *a = p->a;
+    double bytes = 0;
+
+    for (int t = 0; t < a->ntensors; t++) {
+        if (!set_has(&s->makes, t) || !set_has(&w->stored, t)
+            || set_has(done, t))
+            continue;
+        set_add(done, t);
+        if (a->store[t])
+            bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
+                                : a->g->st[t - a->n].node);
+    }
+    return bytes;
+}
+
+static Plan *make_plan(Pool *p, const Answer *w, PartitionInfo *info)
+{
+    Atoms *a = p->a;
+    Ctx *c = a->g->ctx;
+    Plan *plan = ctx_alloc(c, sizeof *plan);
+    Set done = { 0 };
+
+    plan->g = a->g;
+    plan->kernel = ctx_alloc(c, (size_t)(w->n + 1) * sizeof(Kernel));
+    double *bytes = ctx_alloc(c, (size_t)(w->n + 1) * sizeof *bytes);
+    for (int i = 0; i < w->n; i++) {
+        Kernel *k = &plan->kernel[plan->nkernels++];
+        Shape s;
+        shape_of(a, &p->atoms[w->column[i]], &s);
+        k->kind = s.kind;
+        snprintf(k->name, sizeof k->name, "%s",
+                 kernel_name(p, &s, &p->atoms[w->column[i]]));
+        k->node = ctx_alloc(c, a->g->len * sizeof *k->node);
+        for (Ref r = 1; r < a->g->len; r++)
+            if (s.nodes[r])
+                k->node[k->nnodes++] = r;
+        bytes[i] = s.bytes + written(p, w, &s, &done);
+        info->bytes += bytes[i];
+        info->seconds += s.seconds;
+    }
+    plan_finish(plan);
+    for (int i = 0; i < plan->nkernels; i++)
+        plan->kernel[i].bytes = bytes[i];
+    return plan;
+}
+
+/* Every product in a kernel of its own, cheap work fused behind it. */
+static double unfused(Pool *p)
+{
+    Atoms *a = p->a;
+    double bytes = 0;
+
+    for (int i = 0; i < a->n; i++) {
+        Shape s;
+        Set one = { 0 };
+        set_add(&one, i);
+        one = closed(a, one);
+        if (shape_of(a, &one, &s))
+            bytes += s.bytes;
+        if (a->store[i])
+            bytes += tile_bytes(a->g, a->m, a->atom[i].node);
+    }
+    for (int i = a->n; i < a->ntensors; i++)
+        bytes += tile_bytes(a->g, a->m, a->g->st[i - a->n].node);
+    return bytes;
+}
+
+static void decide(Pool *p, PartitionInfo *info)
+{
+    Atoms *a = p->a;
+    Choice c = { .ntensors = a->ntensors, .store = a->store };
+
+    for (int i = 0; i < a->n; i++)
+        if (a->atom[i].root)
+            set_add(&c.required, i);
+    for (int round = 0; round < MAX_GROWTH; round++) {
+        Answer w;
+        int before = p->n;
+        c.column = p->column;
+        c.ncolumns = p->n;
+        if (!choose(a->g->ctx, &c, &w))
+            fail(a->g->ctx, 0, "%s: no kernel of this machine (%s) can hold "
+                 "the parts of it", a->g->name, a->m->name);
+        bool same = round && w.price == info->answer.price;
+        info->answer = w;
+        for (int i = 0; !same && i < w.n && a->n > ALL_UP_TO; i++)
+            grow(p, w.column[i]);
+        if (p->n == before || same)
+            break;
+    }
+    info->ncolumns = p->n;
+}
+
+Plan *partition(Graph *g, const Machine *m, PartitionInfo *info)
+{
+    Ctx *c = g->ctx;
+    PartitionInfo own;
+    Pool p = { .a = atoms_find(g, m), .cap = 4096 };
+
+    info = info ? info : &own;
+    memset(info, 0, sizeof *info);
+    if (p.a->ntensors > MAX_TENSORS)
+        return plan_simple(g);
+    p.column = ctx_alloc(c, MAX_POOL * sizeof *p.column);
+    p.atoms = ctx_alloc(c, MAX_POOL * sizeof *p.atoms);
+    p.hash = ctx_alloc(c, (size_t)p.cap * sizeof *p.hash);
+    seed_pool(&p);
+    decide(&p, info);
+    info->unfused_bytes = unfused(&p);
+    return make_plan(&p, &info->answer, info);
+}

@@ -287,6 +287,12 @@ INLINE u32 tile_col(const Lane &l)
     const int piece = 2 * l.warp + ((l.lane >> 3) & 1);
     return r * 128 + ((piece ^ (r & 7)) * 16);
 }
+INLINE void ldmatrix(u32 a, u32 *r)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+        " {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a) : "memory");
+}
 INLINE void ldmatrix_t(u32 a, u32 *r)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
@@ -320,6 +326,16 @@ INLINE void write_fragment(u32 tile, const u32 (&p)[16], const Lane &l)
 {
     UNROLL for (int k = 0; k < 4; k++)
         stmatrix(tile + tile_row(l, k), p + 4 * k);
+}
+INLINE void read_fragment(u32 (&p)[16], u32 tile, const Lane &l)
+{
+    UNROLL for (int k = 0; k < 4; k++)
+        ldmatrix(tile + tile_row(l, k), p + 4 * k);
+}
+/* The ahead warpgroup's own barrier. */
+INLINE void warpgroup_sync()
+{
+    asm volatile("bar.sync 1, 128;" ::: "memory");
 }
 /* Each column times the token vector at v. */
 INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,

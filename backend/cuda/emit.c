@@ -12,6 +12,7 @@
  *   [] and [i], no state          vector warp        registers, 2 tokens a
  *                                                    lane; published to the
  *                                                    stage where others read
+ *   [i x] computed, no state      ahead warpgroup    tile(s) of the stage
  *   [i j], no state               ahead warpgroup    fragment, rows i; then
  *                                                    packed to a stage tile
  *   depends on a state: [v x]     state warpgroups   fragment, rows v
@@ -42,9 +43,9 @@
  * so each role waits once a chunk. Rows past a sequence's end are zero in
  * every tile and end every cumulative sum; they are not stored.
  *
- * To come, each in its role: tiles that are computed (gates per key, solves:
- * the ahead warpgroup writes them to the stage as it does scores), states of
- * one axis or none (a column more; the vector warp), reverse kernels.
+ * To come, each in its role: gates per key and solves (the ahead warpgroup
+ * writes them to the stage as it does scores), states of one axis or none (a
+ * column more; the vector warp), reverse kernels.
  */
 #include "emit.h"
 
@@ -104,7 +105,8 @@ static void emit_load(Emit *e)
     Buf *b = &e->load;
     int bytes = 0;
     for (int i = 0; i < e->ntiles; i++)
-        bytes += tile_count(e, e->tile[i]) * TILE_BYTES;
+        if (!e->tile[i].made)
+            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES;
     buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "const u32 full = loaded + 8 * pos.stage;\n"
@@ -112,8 +114,10 @@ static void emit_load(Emit *e)
                "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n"
                "arrive_expecting(full, %d);\n", bytes);
     for (int i = 0; i < e->ntiles; i++) {
-        Ref r = e->tile[i];
+        Ref r = e->tile[i].r;
         CudaKernel *k = e->out;
+        if (e->tile[i].made)
+            continue;
         bool rows = tile_axis(e, r) == e->row_axis;
         if (k->nmaps == CUDA_MAPS)
             no_place(e, r, "too many matrices in one kernel");
@@ -217,12 +221,26 @@ static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
     return here;
 }
 
+/* Each warp of the ahead group reads rows of the source before it writes
+ * them, so a matrix may be made in its source's place. */
+static void put_tile(Emit *e, Buf *b, const Tile *t, int *at)
+{
+    const Tile *s = t->source < 0 ? NULL : &e->tile[t->source];
+    if (s && !s->direct && s->makers == 1
+        && tile_count(e, s->r) == tile_count(e, t->r))
+        buf_printf(b, "constexpr int TILE_%u = TILE_%u;\n", (unsigned)t->r,
+                   (unsigned)s->r);
+    else
+        put_area(b, at, tile_count(e, t->r) * TILE_BYTES, "TILE_%u", t->r);
+}
+
 static int layout_stage(Emit *e, Buf *b)
 {
     int at = 0;
-    for (int i = 0; i < e->ntiles; i++)
-        put_area(b, &at, tile_count(e, e->tile[i]) * TILE_BYTES, "TILE_%u",
-                 e->tile[i]);
+    for (int pass = 0; pass < 2; pass++)    /* sources first */
+        for (int i = 0; i < e->ntiles; i++)
+            if (e->tile[i].made == pass)
+                put_tile(e, b, &e->tile[i], &at);
     for (int i = 0; i < e->nscores; i++)
         put_area(b, &at, TILE_BYTES, "SCORE_%u", (unsigned)i);
     return at;
@@ -401,7 +419,8 @@ static void put_ahead_role(Emit *e, Buf *b)
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
                registers_of(e)->ahead);
     put_stage(b);
-    buf_printf(b, "wait(ready + 8 * pos.stage, pos.phase);\n");
+    buf_printf(b, "const int rows = rows_of(where, c);\n"
+               "wait(ready + 8 * pos.stage, pos.phase);\n");
     put(b, &e->ahead);
     buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n"
                "__syncwarp();\nif (at.lane == 0)\n"

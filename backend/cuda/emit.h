@@ -28,6 +28,15 @@ typedef struct Published {
     char name[64];
 } Published;
 
+/* A matrix of a stage: loaded, or made by the ahead warpgroup from others.
+ * direct: somebody reads it as it is; makers: how many matrices are made of
+ * it. One that is only the stuff of another lends it its place. */
+typedef struct Tile {
+    Ref r;
+    bool made, direct;
+    int makers, source;                 /* source: of a made one, -1 */
+} Tile;
+
 /* A token by token matrix that a stage holds; its columns (j), or its rows,
  * times a published vector, -1: none. */
 typedef struct Score { Ref root; int vector; bool rows; } Score;
@@ -45,7 +54,7 @@ typedef struct Emit {
     uint32_t *uses;
     Published pub[MAX_PUBLISHED];
     int npub;
-    Ref tile[MAX_TILES];
+    Tile tile[MAX_TILES];
     Score score[MAX_SCORES];
     int ntiles, nscores;
     Buf load, vec, ahead, serial, store; /* the roles' bodies */
@@ -56,6 +65,7 @@ typedef struct Emit {
 bool is_vector(const Emit *e, Ref r);   /* one value a token, or a chunk */
 bool is_token(const Emit *e, Ref r);    /* of these, one a token */
 bool is_tile(const Emit *e, Ref r);     /* a matrix input, token by axis */
+bool is_matrix(const Emit *e, Ref r);   /* the same, or computed from them */
 bool is_score(const Emit *e, Ref r);    /* token by token */
 Ref strip(const Graph *g, Ref r);       /* without row and col */
 _Noreturn void no_place(Emit *e, Ref r, const char *why);
@@ -65,7 +75,7 @@ void peel(Emit *e, Ref r, Product *p);
  * a token; its index, or -1 where there are none. */
 int publish(Emit *e, const Product *p, bool token, bool log2);
 int publish_one(Emit *e, Ref r, bool log2);
-int use_tile(Emit *e, Ref r);           /* index; declares its loads */
+int use_tile(Emit *e, Ref r);           /* index; it will be in the stage */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */
 
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */

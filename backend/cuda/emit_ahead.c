@@ -1,8 +1,10 @@
-/* emit_ahead.c -- the warpgroup that runs ahead: token by token matrices.
+/* emit_ahead.c -- the warpgroup that runs ahead: matrices that are computed.
  *
- * Each is a fragment of 64 rows (i) and 64 columns (j) in registers: products
- * of two loaded matrices, then the element-wise nodes above them one after
- * the other, eight columns at a time, then packed and written to the stage.
+ * First those of tokens and one axis, tile by tile from loaded ones. Then the
+ * token by token ones: a fragment of 64 rows (i) and 64 columns (j) in
+ * registers, products of two matrices of the stage, then the element-wise
+ * nodes above them one after the other, eight columns at a time. Either is
+ * packed and written to the stage.
  */
 #include "emit.h"
 
@@ -14,20 +16,22 @@ typedef struct Ahead {
     Ref order[256];                     /* operands first */
     int n;
     uint8_t *seen;
+    bool made;                          /* a matrix, not a score */
     uint64_t row, col, one;             /* published vectors in use, by bit */
 } Ahead;
 
 static void visit(Ahead *a, Ref r)
 {
+    r = a->made ? strip(a->e->g, r) : r;
     const Node *n = &a->e->g->n[r];
-    if (a->seen[r] || !is_score(a->e, r))
+    if (a->seen[r] || !(a->made ? is_matrix(a->e, r) : is_score(a->e, r)))
         return;
     a->seen[r] = 1;
     if (op_info[n->op].traits & ELEMENTWISE)
         for (int i = 0; i < 3; i++)
             if (n->a[i])
                 visit(a, n->a[i]);
-    if (n->op != OP_dot && n->op != OP_dmask
+    if (n->op != OP_dot && n->op != OP_dmask && n->op != OP_input
         && !(op_info[n->op].traits & ELEMENTWISE))
         no_place(a->e, r, "this operation on a token by token matrix");
     if (a->n == 256)
@@ -69,9 +73,11 @@ static char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2)
 static char *operand_name(Ahead *a, Ref r, int el)
 {
     Buf t = { .ctx = a->e->c };
+    if (a->made)
+        r = strip(a->e->g, r);
     if (a->e->g->n[r].op == OP_num)
         number_text(&t, a->e->g->n[r].num);
-    else if (is_score(a->e, r))
+    else if (is_score(a->e, r) || (a->made && is_matrix(a->e, r)))
         buf_printf(&t, "v%u_%d", (unsigned)r, el);
     else
         return vector_name(a, r, has_col(a->e, r), el, false);
@@ -141,6 +147,9 @@ static void element_text(Ahead *a, Ref r, int el)
     Ref x, mask;
     if (n->op == OP_dot) {
         product_text(a, r, el);
+    } else if (n->op == OP_input) {
+        buf_printf(a->b, "%s(in%u[2 * n + %d])", el & 1 ? "high" : "low",
+                   (unsigned)r, el >> 1);
     } else if (n->op == OP_dmask) {
         buf_printf(a->b, "i%d %s j%d ? %s : 0.f", el >> 1, below(n), el & 1,
                    decay_text(a, n, el));
@@ -186,8 +195,8 @@ static void check_dot(Ahead *a, Ref r)
     for (int i = 0; i < 2; i++) {
         Product p;
         peel(e, n->a[i], &p);
-        if (!p.core || !is_tile(e, p.core))
-            no_place(e, n->a[i], "scores are products of loaded matrices");
+        if (!p.core || !is_matrix(e, p.core))
+            no_place(e, n->a[i], "scores are products of matrices of tokens");
         if (p.negative)
             no_place(e, n->a[i], "a negative matrix in a score");
     }
@@ -204,8 +213,8 @@ static void issue(Ahead *a, Ref r)
     int ta = use_tile(e, p[row].core), tb = use_tile(e, p[1 - row].core);
     buf_printf(a->b, "multiply<%d, 0>(dot%u, along_k(stage + TILE_%u),"
                " along_k(stage + TILE_%u), 0);\n",
-               4 * tile_count(e, e->tile[ta]), (unsigned)r,
-               (unsigned)e->tile[ta], (unsigned)e->tile[tb]);
+               4 * tile_count(e, e->tile[ta].r), (unsigned)r,
+               (unsigned)e->tile[ta].r, (unsigned)e->tile[tb].r);
 }
 
 /* The matrix's columns (its rows) times a vector, as it is packed. */
@@ -219,10 +228,9 @@ static char *scale_text(Ahead *a, const Score *s, int el)
                    : ctx_format(a->e->c, " * col_%s.%c", name, "xy"[el & 1]);
 }
 
-static void elements(Ahead *a, const Score *s)
+static void elements(Ahead *a)
 {
     Buf *b = a->b;
-    unsigned root = s->root;
     for (int i = 0; i < a->n; i++) {
         Ref r = a->order[i];
         if (folded_mask(a, r))
@@ -235,10 +243,14 @@ static void elements(Ahead *a, const Score *s)
         }
         buf_printf(b, ";\n");
     }
+}
+
+static void pack_score(Ahead *a, const Score *s)
+{
     for (int i = 0; i < 2; i++)
-        buf_printf(b, "packed[2 * n + %d] = pack(v%u_%d%s, v%u_%d%s);\n", i,
-                   root, 2 * i, scale_text(a, s, 2 * i), root, 2 * i + 1,
-                   scale_text(a, s, 2 * i + 1));
+        buf_printf(a->b, "packed[2 * n + %d] = pack(v%u_%d%s, v%u_%d%s);\n",
+                   i, (unsigned)s->root, 2 * i, scale_text(a, s, 2 * i),
+                   (unsigned)s->root, 2 * i + 1, scale_text(a, s, 2 * i + 1));
 }
 
 static void load_vectors(Ahead *a, Buf *b, bool cols)
@@ -284,7 +296,8 @@ static void one_score(Emit *e, int at)
         if (e->g->n[a.order[i]].op == OP_dot)
             buf_printf(b, "keep(dot%u);\n", (unsigned)a.order[i]);
     a.b = &body;
-    elements(&a, s);
+    elements(&a);
+    pack_score(&a, s);
     load_vectors(&a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
@@ -293,12 +306,50 @@ static void one_score(Emit *e, int at)
     buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
 }
 
+/* A matrix from others, tile by tile; rows past the end are zero. */
+static void one_matrix(Emit *e, Buf *b, Ref r)
+{
+    Buf body = { .ctx = e->c };
+    Ahead a = { .e = e, .b = &body, .made = true };
+    a.seen = ctx_alloc(e->c, e->g->len);
+    visit(&a, r);
+    elements(&a);
+    for (int i = 0; i < 2; i++)
+        buf_printf(&body, "packed[2 * n + %d] = i%d < rows ? pack(v%u_%d, "
+                   "v%u_%d) : 0;\n", i, i, (unsigned)r, 2 * i, (unsigned)r,
+                   2 * i + 1);
+    buf_printf(b, "{   /* %%%u */\n", (unsigned)r);
+    load_vectors(&a, b, false);
+    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n"
+               "u32 packed[16];\n", tile_count(e, r));
+    for (int i = 0; i < a.n; i++)
+        if (e->g->n[a.order[i]].op == OP_input)
+            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, stage + TILE_%u"
+                       " + 8192 * t, at);\n", (unsigned)a.order[i],
+                       (unsigned)a.order[i], (unsigned)a.order[i]);
+    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n");
+    buf_put(b, body.s, body.len);
+    buf_printf(b, "}\nwrite_fragment(stage + TILE_%u + 8192 * t, packed, at);"
+               "\n}\n}\n", (unsigned)r);
+}
+
 void emit_ahead(Emit *e)
 {
+    Buf made = { .ctx = e->c }, scores = { .ctx = e->c };
+    e->ahead = scores;
     for (int i = 0; i < e->nscores; i++) {
         buf_printf(&e->ahead, "{   /* %%%u */\n",
                    (unsigned)e->score[i].root);
         one_score(e, i);
         buf_printf(&e->ahead, "}\n");
     }
+    scores = e->ahead;
+    for (int i = 0; i < e->ntiles; i++)
+        if (e->tile[i].made)
+            one_matrix(e, &made, e->tile[i].r);
+    if (made.len)
+        buf_printf(&made, "fence_async();\nwarpgroup_sync();\n");
+    if (scores.len)
+        buf_put(&made, scores.s, scores.len);
+    e->ahead = made;
 }

@@ -141,7 +141,7 @@ static int register_operand(Serial *s, Ref core)
     const Node *n = &s->e->g->n[core];
     if (n->op == OP_state)
         return s->snapshot[n->index];
-    if (is_tile(s->e, core))
+    if (is_matrix(s->e, core))
         return read_tile(s, core);
     return packed(s, fragment(s, core), "packed%u", core);
 }

@@ -40,6 +40,14 @@ bool is_tile(const Emit *e, Ref r)
         && (dims & (dims - 1)) == 0;
 }
 
+bool is_matrix(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[strip(e->g, r)];
+    AxisSet dims = n->axes & ~TOKENS;
+    return !n->states && (n->axes & TOKENS) == AXIS(AX_I) && dims
+        && (dims & (dims - 1)) == 0;
+}
+
 bool is_score(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
@@ -79,7 +87,8 @@ static void peel_into(Emit *e, Ref r, Product *p)
     const Node *n = &e->g->n[r];
     if (is_vector(e, r)) {
         add_factor(e, p, r, false);
-    } else if (n->op == OP_mul && !is_score(e, r)) {
+    } else if (n->op == OP_mul && !is_score(e, r)
+               && (is_vector(e, n->a[0]) || is_vector(e, n->a[1]))) {
         peel_into(e, n->a[0], p);
         peel_into(e, n->a[1], p);
     } else if (n->op == OP_neg && !is_score(e, r)) {
@@ -88,8 +97,6 @@ static void peel_into(Emit *e, Ref r, Product *p)
     } else if (n->op == OP_div && is_vector(e, n->a[1]) && !is_score(e, r)) {
         add_factor(e, p, strip(e->g, n->a[1]), true);
         peel_into(e, n->a[0], p);
-    } else if (p->core) {
-        no_place(e, r, "a product of two matrices, entry by entry");
     } else {
         p->core = r;
     }
@@ -167,18 +174,52 @@ int publish_one(Emit *e, Ref r, bool log2)
     return publish(e, &p, is_token(e, r), log2);
 }
 
+static int add_tile(Emit *e, Ref r, bool direct)
+{
+    for (int i = 0; i < e->ntiles; i++)
+        if (e->tile[i].r == r) {
+            e->tile[i].direct |= direct;
+            return i;
+        }
+    if (e->ntiles == MAX_TILES)
+        no_place(e, r, "too many matrices in one kernel");
+    e->tile[e->ntiles] = (Tile){ .r = r, .made = !is_tile(e, r),
+                                 .direct = direct, .source = -1 };
+    return e->ntiles++;
+}
+
+/* The loaded matrices that `made` is computed from. */
+static void add_sources(Emit *e, Ref r, int made)
+{
+    const Node *n = &e->g->n[r];
+    if (!(op_info[n->op].traits & ELEMENTWISE))
+        no_place(e, r, "this operation on a matrix");
+    for (int i = 0; i < 3; i++) {
+        Ref x = n->a[i] ? strip(e->g, n->a[i]) : 0;
+        if (!x || is_vector(e, x))
+            continue;
+        if (!is_matrix(e, x))
+            no_place(e, x, "in a matrix of other axes");
+        if (!is_tile(e, x)) {
+            add_sources(e, x, made);
+            continue;
+        }
+        int at = add_tile(e, x, false);
+        if (e->tile[made].source != at)
+            e->tile[at].makers++;
+        e->tile[made].source = at;
+    }
+}
+
 int use_tile(Emit *e, Ref r)
 {
     r = strip(e->g, r);
-    if (!is_tile(e, r))
-        no_place(e, r, "a matrix that is computed, where one is loaded");
-    for (int i = 0; i < e->ntiles; i++)
-        if (e->tile[i] == r)
-            return i;
-    if (e->ntiles == MAX_TILES)
-        no_place(e, r, "too many matrices in one kernel");
-    e->tile[e->ntiles] = r;
-    return e->ntiles++;
+    if (!is_matrix(e, r))
+        no_place(e, r, "it is no matrix of tokens and one axis");
+    int old = e->ntiles, at = add_tile(e, r, true);
+    if (at == old && e->tile[at].made)
+        add_sources(e, r, at);
+    return at;
 }
 
 int use_score(Emit *e, Score x)

@@ -168,9 +168,10 @@ static void clear_tail(Emit *e, Buf *b)
     buf_printf(b, "if (rows < 64) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n");
     for (int i = 0; i < e->ntiles; i++)
-        for (int k = 0; k < tile_count(e, e->tile[i]); k++)
+        for (int k = 0; !e->tile[i].made
+             && k < tile_count(e, e->tile[i].r); k++)
             buf_printf(b, "clear_rows(stage + TILE_%u + %d, rows, lane);\n",
-                       (unsigned)e->tile[i], k * TILE_BYTES);
+                       (unsigned)e->tile[i].r, k * TILE_BYTES);
     buf_printf(b, "fence_async();\n}\n");
 }
 

@@ -95,26 +95,46 @@ static int lua_code(flin_State *s, int status)
     return g && g->left == 0 ? FLIN_ERROR_LIMIT : FLIN_ERROR;
 }
 
-/* The error value on top of the stack. */
+/* A failed call's error value, its code, and where its parts go. */
+typedef struct Failure { flin_Error *e; int code; } Failure;
+
+/* Takes the error value apart: in a protected call, as strings are made. */
+static int read_failure(lua_State *L)
+{
+    Failure *f = lua_touserdata(L, 2);
+    const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1)
+        : "an error that is not a text";
+
+    if (lua_getfield(L, LUA_REGISTRYINDEX, "flin.error") == LUA_TUSERDATA) {
+        lua_getiuservalue(L, -1, 1);
+        if (lua_rawequal(L, -1, 1)) {
+            f->code = take_error(f->e, lua_touserdata(L, -2), text);
+            return 0;
+        }
+    }
+    parse_error(f->e, f->code, text);
+    return 0;
+}
+
+/* The error value is on top of the stack, and popped. */
 static int lua_failed(flin_State *s, int status, flin_Error *e)
 {
     lua_State *L = s->L;
-    int code = lua_code(s, status), top = lua_gettop(L);
-    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
-        : "an error that is not a text";
+    Failure f = { e, lua_code(s, status) };
 
-    lua_getfield(L, LUA_REGISTRYINDEX, "flin.error");
-    if (lua_type(L, -1) == LUA_TUSERDATA) {
-        lua_getiuservalue(L, -1, 1);
-        if (lua_rawequal(L, -1, top))
-            code = take_error(e, lua_touserdata(L, -2), text);
-        else
-            parse_error(e, code, text);
-    } else {
-        parse_error(e, code, text);
+    if (status == LUA_ERRMEM) {
+        set_error(e, f.code, "out of memory");
+        lua_pop(L, 1);
+        return f.code;
     }
-    lua_settop(L, top - 1);
-    return code;
+    lua_pushcfunction(L, read_failure);
+    lua_insert(L, -2);
+    lua_pushlightuserdata(L, &f);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK) {
+        set_error(e, f.code, "out of memory");
+        lua_pop(L, 1);
+    }
+    return f.code;
 }
 
 /* ---- states ---- */
@@ -185,6 +205,7 @@ flin_State *flin_open(const flin_Options *o, flin_Error *e)
 {
     flin_State *s = calloc(1, sizeof *s);
 
+    set_error(e, FLIN_OK, "");
     if (s) {
         read_options(&s->o, o);
         s->L = lua_newstate(s->o.alloc, s->o.alloc_ud);

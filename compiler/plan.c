@@ -70,15 +70,21 @@ Plan *plan_simple(Graph *g)
 
 static const char *const kind_name[] = { "token", "forward", "reverse" };
 
+/* Nodes by their number in the text, as its reader will sort them. */
 void plan_print(const Plan *p, Buf *out)
 {
-    uint32_t *number = text_print(p->g, out);
+    uint32_t *number = text_print(p->g, out), len = p->g->len;
+    uint8_t *has = ctx_alloc(p->g->ctx, len);
 
     for (int i = 0; i < p->nkernels; i++) {
         const Kernel *k = &p->kernel[i];
-        buf_printf(out, "kernel %s %s :", k->name, kind_name[k->kind]);
+        memset(has, 0, len);
         for (int j = 0; j < k->nnodes; j++)
-            buf_printf(out, " %%%u", number[k->node[j]]);
+            has[number[k->node[j]]] = 1;
+        buf_printf(out, "kernel %s %s :", k->name, kind_name[k->kind]);
+        for (uint32_t n = 1; n < len; n++)
+            if (has[n])
+                buf_printf(out, " %%%u", n);
         buf_printf(out, "\n");
     }
 }

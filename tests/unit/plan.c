@@ -1,4 +1,5 @@
 /* plan.c -- what follows from which kernel computes which nodes. */
+#include "../../compiler/grad.h"
 #include "../../compiler/plan.h"
 
 #include <stdio.h>
@@ -114,6 +115,23 @@ static void check_plan(Ctx *c, void *ud)
                                 w->stored));
 }
 
+/* A joint graph makes inputs late; its plan reads back all the same. */
+static void check_joint(Ctx *c, void *ud)
+{
+    Graph *step = graph_parse(c, "step s\naxis k = 4\naxis v = 4\n"
+                              "input k t k\ninput v t v\ninput g t\n"
+                              "state S k v\n%1 = input k\n%2 = input v\n"
+                              "%3 = input g\n%4 = state S\n%5 = exp %3\n"
+                              "%6 = mul %4 %5\n%7 = mul %1 %2\n"
+                              "%8 = add %6 %7\n%9 = dot %1 %8 over k\n"
+                              "next S %8\nout y v %9\n");
+    Buf one = { .ctx = c }, two = { .ctx = c };
+
+    plan_print(plan_simple(grad(step)), &one);
+    plan_print(plan_parse(c, one.s), &two);
+    *(bool *)ud = !strcmp(one.s, two.s);
+}
+
 /* ---- plans that cannot run ---- */
 
 static const struct { const char *text, *message; } refused[] = {
@@ -170,6 +188,13 @@ int main(void)
         }
         ctx_free(c);
     }
+    Ctx *c = ctx_new();
+    bool same = false;
+    if (!ctx_protect(c, check_joint, &same) || !same) {
+        printf("plan: of a joint graph: %s\n", c->err.message);
+        bad++;
+    }
+    ctx_free(c);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         check_refused(refused[i].text, refused[i].message);
     return bad != 0;

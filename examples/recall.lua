@@ -436,7 +436,7 @@ local function draw_masks(text)
     table.insert(maps[i], 1, heat_map.label(mask[1], n))
     table.insert(maps[i], heat_map.label(passage:gsub("[^%g ]", " "), n, true))
   end
-  print "\nTwo masks, compiled: what byte j (across) counts for at byte i (down)"
+  print "\nTwo masks, compiled: the weight of byte j (across) at byte i (down)"
   for i, line in ipairs(maps[1]) do
     print(line .. "   " .. maps[2][i])
   end

@@ -66,10 +66,15 @@ local function as_list(features)
 end
 
 local function as_map(feature)
-  if type(feature) == "function" then
-    return flin.feature_map.map(feature)
+  if type(feature) ~= "function" then
+    return feature
   end
-  return feature
+  for name, entry in pairs(flin.feature_map) do
+    if feature == entry then
+      refuse("features: flin.feature_map.%s is to be called: %s()", name, name)
+    end
+  end
+  return flin.feature_map.map(feature)
 end
 
 local function merge(into, from)

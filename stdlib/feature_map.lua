@@ -24,8 +24,8 @@ elementwise("elu1", function (u)
   return where(le(u, 0), exp(min(u, 0)), u + 1)
 end)
 
--- 1 + q.k + (q.k)^2 / 2, the head of exp's series: states S0 and S2 beside S,
--- S2 of K times the size of S (Based, Arora et al., 2024).
+-- 1 + q.k + (q.k)^2 / 2, the head of exp's series: states S0 and S2 beside S;
+-- S2, K times the size of S, runs token by token (Based, Arora et al., 2024).
 function feature_map.taylor(o)
   options("feature_map.taylor", o, {})
   return { name = "taylor", taylor = true,

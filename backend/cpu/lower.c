@@ -225,6 +225,17 @@ bool tile_alias(const Lower *l, Ref r)
     return true;
 }
 
+/* How long the axis is in r, or in the operand of r that has it. */
+static int32_t extent_at(const Lower *l, Ref r, int ax)
+{
+    const Ref *a = l->g->n[r].a;
+
+    for (int p = 0; p < 4; p++)
+        if (!(axes_of(l, r) & AXIS(ax)) && axes_of(l, a[p]) & AXIS(ax))
+            return extent(l, a[p], ax);
+    return extent(l, r, ax);
+}
+
 Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
                    int32_t *floats)
 {
@@ -236,7 +247,7 @@ Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
     for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
         int ax = highest(s);
         if (!a.ext[ax])
-            a.ext[ax] = extent(l, like, ax);
+            a.ext[ax] = extent_at(l, like, ax);
         a.st[0][ax] = step;
         step *= a.ext[ax];
     }
@@ -460,12 +471,9 @@ static void lower_gdot(const Lower *l, Ref r, Instr *in)
         in->row_rank = in->col_rank = in->cols = 1;
         for (AxisSet s = used & ~AXIS(AX_I) & ~AXIS(AX_J); s; s &= s - 1) {
             int ax = lowest(s);
-            int32_t ext = 0;
-            for (int p = 0; p < 4; p++)
-                if (axes_of(l, n->a[p]) & AXIS(ax))
-                    ext = extent(l, n->a[p], ax);
             *(ax < AX_J ? &in->row_rank : ax < AX_DIM ? &in->col_rank
-                                                      : &in->cols) *= ext;
+                                                      : &in->cols) *=
+                extent_at(l, r, ax);
         }
         return;
     }

@@ -491,7 +491,7 @@ local function main(path)
   end
   if not text or #text < 2000 then
     io.stderr:write(("recall: %s: %s\n"):format(source, text
-      and "too short; at least 2000 bytes are wanted" or "cannot be read"))
+      and "too short, give a text of 2000 bytes or more" or "cannot be read"))
     os.exit(1)
   end
   local bytes = { text:byte(1, 1) }

@@ -50,8 +50,9 @@ static bool push_line(lua_State *L, const char *s, size_t n, int line)
 
     while (--line > 0) {
         s = memchr(s, '\n', (size_t)(end - s));
-        if (!s++)
+        if (!s)
             return false;
+        s++;
     }
     const char *stop = memchr(s, '\n', (size_t)(end - s));
     if (!stop)

@@ -16,13 +16,16 @@ end
 local A <const> = { -2.5, -1, -0.3, 0, 0.7, 1, 2, 30 }
 local B <const> = { 1.5, -1, 0.2, 0, 0.7, -3, 2, -30 }
 
-local function softplus(a) return (a > 0 and a or 0) + log(1 + exp(-math.abs(a))) end
+local function softplus(a)
+  return math.max(a, 0) + log(1 + exp(-math.abs(a)))
+end
 local function sigmoid(a) return 1 / (1 + exp(-a)) end
 local function bit(c) return c and 1 or 0 end
 
 -- In words of flin, and of Lua; `from`: the least operand that it is for.
 local CASES <const> = {
-  exp = { flin.exp, exp }, log = { flin.log, function (a) return log(a) end, from = 0.1 },
+  exp = { flin.exp, exp },
+  log = { flin.log, function (a) return log(a) end, from = 0.1 },
   sqrt = { flin.sqrt, math.sqrt, from = 0 },
   rsqrt = { flin.rsqrt, function (a) return a^-0.5 end, from = 0.1 },
   abs = { flin.abs, math.abs }, floor = { flin.floor, math.floor },
@@ -100,8 +103,11 @@ end
 -- ---- named axes ----
 
 -- One token of one head: each argument a list or a list of lists.
-local function one(t) return flin.tensor({ { { t } } }, { dtype = "float64" }) end
-local K <const>, M <const> = { 2, -1, 0.5, 3 }, { { 1, 2, 3, 4 }, { 5, 6, 7, 8 } }
+local function one(t)
+  return flin.tensor({ { { t } } }, { dtype = "float64" })
+end
+local K <const> = { 2, -1, 0.5, 3 }
+local M <const> = { { 1, 2, 3, 4 }, { 5, 6, 7, 8 } }
 
 -- What the step makes of k "k", m "n k", p "p" and q "p".
 local function run(f, axes)
@@ -123,7 +129,9 @@ end
 
 local function same(name, got, want)
   check(name .. ": how many", #got, #want)
-  for i = 1, #want do check(name .. "[" .. i .. "]", got[i] or huge, want[i]) end
+  for i = 1, #want do
+    check(name .. "[" .. i .. "]", got[i] or huge, want[i])
+  end
 end
 
 same("sum", run(function (x) return flin.sum(x.m) end), { 36 })

@@ -624,3 +624,92 @@ INLINE void multiply(float (&d)[N], u64 a, u64 b, int add)
                                                     : step_along(b, k),
                         add || k);
 }
+
+/* ---- (1 - a)^{-1} for a strictly lower 64 x 64 matrix ---- */
+
+/* In float32 at s, a padded row every INVERSE_LD; the result takes a's place.
+ * Blocks of 16 by substitution, merged by X21 = X22 a21 X11 in tf32. The
+ * warpgroup does it together. */
+constexpr int INVERSE_LD = 68, INVERSE_BYTES = 64 * INVERSE_LD * 4;
+
+INLINE u32 entry(u32 s, int i, int j)
+{
+    return s + 4 * (i * INVERSE_LD + j);
+}
+INLINE u32 tf32(float x)
+{
+    u32 r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+/* c += the 16 x 8 at (ai, aj) times the 8 x 8 at (bi, bj). */
+INLINE void product_step(float (&c)[4], u32 s, int ai, int aj, int bi, int bj,
+                         int lane)
+{
+    const int g = lane >> 2, t = lane & 3;
+    const u32 a = entry(s, ai + g, aj + t), b = entry(s, bi + t, bj + g);
+    const int down = 4 * 8 * INVERSE_LD;
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(tf32(load1(a))), "r"(tf32(load1(a + down))),
+          "r"(tf32(load1(a + 16))), "r"(tf32(load1(a + down + 16))),
+          "r"(tf32(load1(b))), "r"(tf32(load1(b + down / 2))));
+}
+INLINE void store_step(const float (&c)[4], u32 s, int i, int j, int lane)
+{
+    const u32 at = entry(s, i + (lane >> 2), j + 2 * (lane & 3));
+    store1(at, c[0]);
+    store1(at + 4, c[1]);
+    store1(at + 32 * INVERSE_LD, c[2]);
+    store1(at + 32 * INVERSE_LD + 4, c[3]);
+}
+/* Merges the two blocks of N at r; this warp, eight columns from col. The
+ * half-way product stands above the diagonal, where zeros belong. */
+template<int N> INLINE void merge_blocks(u32 s, int r, int col, int lane)
+{
+    const float zero[4] = { 0, 0, 0, 0 };
+    UNROLL for (int m = 0; m < N; m += 16) {
+        float c[4] = { 0, 0, 0, 0 };
+        UNROLL for (int k = 0; k < N; k += 8)
+            product_step(c, s, r + N + m, r + k, r + k, r + col, lane);
+        store_step(c, s, r + m, r + N + col, lane);
+    }
+    warpgroup_sync();
+    UNROLL for (int m = 0; m < N; m += 16) {
+        float c[4] = { 0, 0, 0, 0 };
+        UNROLL for (int k = 0; k < N; k += 8)
+            product_step(c, s, r + N + m, r + N + k, r + k, r + N + col,
+                         lane);
+        store_step(c, s, r + N + m, r + col, lane);
+    }
+    __syncwarp();
+    UNROLL for (int m = 0; m < N; m += 16)
+        store_step(zero, s, r + m, r + N + col, lane);
+    warpgroup_sync();
+}
+/* Column `col` of the 16 x 16 block at r, by one thread. */
+INLINE void invert_column(u32 s, int r, int col, float (&x)[16])
+{
+    UNROLL for (int i = 0; i < 16; i++) {
+        float sum = 0;
+        UNROLL for (int j = 0; j < i; j++)
+            sum = fmaf(load1(entry(s, r + i, r + j)), x[j], sum);
+        x[i] = i == col ? 1.f : i > col ? sum : 0.f;
+    }
+}
+INLINE void invert(u32 s, const Lane &l)
+{
+    const int r = 32 * l.warp + (l.lane & 16), col = l.lane & 15;
+    float x[16];
+    warpgroup_sync();
+    if (l.warp < 2)
+        invert_column(s, r, col, x);
+    __syncwarp();
+    if (l.warp < 2)
+        UNROLL for (int i = 0; i < 16; i++)
+            store1(entry(s, r + i, r + col), x[i]);
+    warpgroup_sync();
+    merge_blocks<16>(s, 32 * (l.warp >> 1), 8 * (l.warp & 1), l.lane);
+    merge_blocks<32>(s, 0, 8 * l.warp, l.lane);
+}

@@ -14,7 +14,8 @@
  *                                                    stage where others read
  *   [i x] computed, no state      ahead warpgroup    tile(s) of the stage
  *   [i j], no state               ahead warpgroup    fragment, rows i; then
- *                                                    packed to a stage tile
+ *                                                    packed to a stage tile;
+ *                                                    inverted for a solve
  *   depends on a state: [v x]     state warpgroups   fragment, rows v
  *   output [i v]                  store warp (TMA)   two buffers
  *
@@ -43,8 +44,8 @@
  * so each role waits once a chunk. Rows past a sequence's end are zero in
  * every tile and end every cumulative sum; they are not stored.
  *
- * To come, each in its role: gates per key and solves (the ahead warpgroup
- * writes them to the stage as it does scores), states of one axis or none (a
+ * To come, each in its role: gates per key (the ahead warpgroup writes them
+ * to the stage as it does scores), states of one axis or none (a
  * column more; the vector warp), reverse kernels.
  */
 #include "emit.h"
@@ -221,13 +222,23 @@ static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
     return here;
 }
 
-/* Each warp of the ahead group reads rows of the source before it writes
- * them, so a matrix may be made in its source's place. */
+/* A matrix may be made in its source's place: each warp of the ahead group
+ * reads rows before it writes them. */
+static const Tile *place_of(Emit *e, const Tile *t)
+{
+    for (int i = 0; i < e->ntiles; i++) {
+        const Tile *s = &e->tile[i];
+        if (t->sources >> i & 1 && !s->direct && s->makers == 1
+            && tile_count(e, s->r) == tile_count(e, t->r))
+            return s;
+    }
+    return NULL;
+}
+
 static void put_tile(Emit *e, Buf *b, const Tile *t, int *at)
 {
-    const Tile *s = t->source < 0 ? NULL : &e->tile[t->source];
-    if (s && !s->direct && s->makers == 1
-        && tile_count(e, s->r) == tile_count(e, t->r))
+    const Tile *s = place_of(e, t);
+    if (s)
         buf_printf(b, "constexpr int TILE_%u = TILE_%u;\n", (unsigned)t->r,
                    (unsigned)s->r);
     else
@@ -269,7 +280,7 @@ static void layout(Emit *e, Buf *b)
     for (int i = 0; i < e->g->nout; i++)
         outputs += e->g->out[i].node && e->mine[e->g->out[i].node];
     int rest = outputs * 2 * e->groups * TILE_BYTES + inputs * 8 * 256
-             + 256 + 1024;
+             + (e->inverse ? INVERSE_BYTES : 0) + 256 + 1024;
     k->stages = STAGES_MAX;
     while (k->stages > STAGES_MIN
            && k->stages * (stage + vectors) + rest > SHARED_MAX)
@@ -284,6 +295,8 @@ static void layout(Emit *e, Buf *b)
                      (unsigned)i);
     put_area(b, &at, k->stages * vectors, "VECTORS", 0);
     put_area(b, &at, inputs * 8 * 256, "INPUTS", 0);
+    if (e->inverse)
+        put_area(b, &at, INVERSE_BYTES, "INVERSE", 0);
     put_area(b, &at, 256, "BARRIERS", 0);
 }
 

@@ -5,7 +5,7 @@
 #include "cuda.h"
 
 enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MIN = 3, STAGES_MAX = 4,
-       SHARED_MAX = 232448, MAX_FACTORS = 8, MAX_PUBLISHED = 48,
+       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 68 * 4, MAX_FACTORS = 8, MAX_PUBLISHED = 48,
        MAX_TILES = 16, MAX_SCORES = 4 };
 
 typedef struct Factor { Ref v; bool inverse; } Factor;
@@ -34,12 +34,13 @@ typedef struct Published {
 typedef struct Tile {
     Ref r;
     bool made, direct;
-    int makers, source;                 /* source: of a made one, -1 */
+    int makers;
+    uint32_t sources;                   /* of a made one, a bit each */
 } Tile;
 
 /* A token by token matrix that a stage holds; its columns (j), or its rows,
- * times a published vector, -1: none. */
-typedef struct Score { Ref root; int vector; bool rows; } Score;
+ * times a published vector, -1: none. inverse: (1 - it)^{-1}. */
+typedef struct Score { Ref root; int vector; bool rows, inverse; } Score;
 
 typedef struct Emit {
     Ctx *c;
@@ -57,6 +58,7 @@ typedef struct Emit {
     Tile tile[MAX_TILES];
     Score score[MAX_SCORES];
     int ntiles, nscores;
+    bool inverse;                       /* one of the scores is inverted */
     Buf load, vec, ahead, serial, store; /* the roles' bodies */
 } Emit;
 

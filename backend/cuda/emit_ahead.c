@@ -253,6 +253,23 @@ static void pack_score(Ahead *a, const Score *s)
                    (unsigned)s->root, 2 * i + 1, scale_text(a, s, 2 * i + 1));
 }
 
+/* The fragment to memory as it is, inverted, and back, packed. */
+static void pack_inverse(Ahead *a, const Score *s)
+{
+    Buf *b = a->b;
+    for (int el = 0; el < 4; el++)
+        buf_printf(b, "store1(entry(base + INVERSE, i%d, j%d), v%u_%d);\n",
+                   el >> 1, el & 1, (unsigned)s->root, el);
+    buf_printf(b, "}\ninvert(base + INVERSE, at);\n"
+               "UNROLL for (int n = 0; n < 8; n++) {\n"
+               "const int j0 = 8 * n + at.col;\n"
+               "const float2 up = load2(entry(base + INVERSE, i0, j0)), down ="
+               " load2(entry(base + INVERSE, i1, j0));\n"
+               "packed[2 * n] = pack(up.x, up.y);\n"
+               "packed[2 * n + 1] = pack(down.x, down.y);\n");
+    a->e->inverse = true;
+}
+
 static void load_vectors(Ahead *a, Buf *b, bool cols)
 {
     for (int i = 0; i < a->e->npub; i++) {
@@ -297,7 +314,10 @@ static void one_score(Emit *e, int at)
             buf_printf(b, "keep(dot%u);\n", (unsigned)a.order[i]);
     a.b = &body;
     elements(&a);
-    pack_score(&a, s);
+    if (s->inverse)
+        pack_inverse(&a, s);
+    else
+        pack_score(&a, s);
     load_vectors(&a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");

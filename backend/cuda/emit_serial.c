@@ -212,13 +212,28 @@ static void place_b(Serial *s, Act *act, Ref r, const Parts *p)
     int axis = __builtin_ctz(e->g->n[r].over);
     if (is_score(e, p->b.core)) {
         act->score = use_score(e, (Score){ p->b.core, p->vector,
-                                           axis != AX_J });
+                                           axis != AX_J, false });
         act->across = axis != AX_J;
     } else {
         use_tile(e, p->b.core);
         act->b = strip(e->g, p->b.core);
         act->across = axis < AX_DIM;
     }
+}
+
+/* (1 - a)^{-1} b: the ahead warpgroup inverts; here it is a product. */
+static int solved(Serial *s, Ref r)
+{
+    Emit *e = s->e;
+    const Node *n = &e->g->n[r];
+    if (!is_score(e, n->a[0]) || n->flags & TRANS)
+        no_place(e, r, "a solve of other axes than tokens");
+    int b = packed(s, fragment(s, n->a[1]), "packed%u", n->a[1]);
+    int to = value_new(s, array_new(s, false, ROWS, "f%u", r));
+    Act *act = act_new(s, ACT_PRODUCT, to, b);
+    act->node = r;
+    act->score = use_score(e, (Score){ n->a[0], -1, false, true });
+    return to;
 }
 
 /* base: what to add it to, or -1. */
@@ -362,6 +377,8 @@ static int fragment(Serial *s, Ref r)
     int v = -1;
     if (n->op == OP_dot)
         v = product(s, r, -1);
+    else if (n->op == OP_solve)
+        v = solved(s, r);
     else if (!(op_info[n->op].traits & ELEMENTWISE))
         no_place(e, r, "this operation behind the state");
     else if ((v = sum_with_product(s, r)) < 0)

@@ -184,7 +184,7 @@ static int add_tile(Emit *e, Ref r, bool direct)
     if (e->ntiles == MAX_TILES)
         no_place(e, r, "too many matrices in one kernel");
     e->tile[e->ntiles] = (Tile){ .r = r, .made = !is_tile(e, r),
-                                 .direct = direct, .source = -1 };
+                                 .direct = direct };
     return e->ntiles++;
 }
 
@@ -205,9 +205,8 @@ static void add_sources(Emit *e, Ref r, int made)
             continue;
         }
         int at = add_tile(e, x, false);
-        if (e->tile[made].source != at)
-            e->tile[at].makers++;
-        e->tile[made].source = at;
+        e->tile[at].makers += !(e->tile[made].sources >> at & 1);
+        e->tile[made].sources |= (uint32_t)1 << at;
     }
 }
 
@@ -226,7 +225,8 @@ int use_score(Emit *e, Score x)
 {
     for (int i = 0; i < e->nscores; i++)
         if (e->score[i].root == x.root && e->score[i].vector == x.vector
-            && e->score[i].rows == x.rows)
+            && e->score[i].rows == x.rows
+            && e->score[i].inverse == x.inverse)
             return i;
     if (e->nscores == MAX_SCORES)
         no_place(e, x.root, "too many token by token matrices");

@@ -1,4 +1,4 @@
-/* compile.c -- scalar-decay plans compile for sm_90a: no spills, and none of
+/* compile.c -- plans compile for sm_90a: no spills, and none of
  * ptxas's notes that it serialised wgmma. Needs NVRTC, no GPU.
  *   compile [NAME]: also prints NAME's source.
  */

@@ -1,4 +1,4 @@
-/* variants.h -- steps with a scalar decay, as a user's trace makes them. */
+/* variants.h -- steps as a user's trace makes them. */
 #ifndef FLIN_TESTS_CUDA_VARIANTS_H
 #define FLIN_TESTS_CUDA_VARIANTS_H
 
@@ -76,10 +76,62 @@ static Graph *gated(Ctx *c)
     return g;
 }
 
+/* Features of q and k: matrices that are computed ahead. */
+static Ref silu(Graph *g, Ref x)
+{
+    return op2(g, OP_mul, x, op1(g, OP_sigmoid, x));
+}
+
+static Graph *lightning(Ctx *c)
+{
+    Graph *g = graph_new(c, "lightning", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g", ": log_decay");
+    graph_output(g, "y", matrix_state(g, silu(g, q), silu(g, k), v,
+                                      op1(g, OP_exp, gate)));
+    return g;
+}
+
+/* S_t = D (S - beta k (k . D S - v)): a solve in each chunk. */
+static Ref delta_state(Graph *g, Ref q, Ref k, Ref v, Ref beta, Ref decay)
+{
+    int s = graph_state(g, "S", "k v");
+    AxisSet key = AXIS(graph_axis(g, "k"));
+    Ref old = g->st[s].node;
+    if (decay)
+        old = op2(g, OP_mul, decay, old);
+    Ref error = op2(g, OP_sub, v, dot(g, k, old, key));
+    Ref write = op2(g, OP_mul, op2(g, OP_mul, beta, k), error);
+    g->st[s].next = op2(g, OP_add, old, write);
+    return dot(g, q, g->st[s].next, key);
+}
+
+static Graph *deltanet(Ctx *c)
+{
+    Graph *g = graph_new(c, "deltanet", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), beta = input_of(g, "beta", "t : unit");
+    graph_output(g, "y", delta_state(g, q, k, v, beta, 0));
+    return g;
+}
+
+static Graph *gated_deltanet(Ctx *c)
+{
+    Graph *g = graph_new(c, "gated_deltanet", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), beta = input_of(g, "beta", "t : unit");
+    Ref gate = input_of(g, "g", "t : log_decay");
+    graph_output(g, "y", delta_state(g, q, k, v, beta,
+                                     op1(g, OP_exp, gate)));
+    return g;
+}
+
 typedef struct Variant { const char *name; Graph *(*make)(Ctx *c); } Variant;
 static const Variant variants[] = {
     { "simple_gla", simple_gla }, { "linear", linear },
     { "fixed_decay", fixed_decay }, { "mamba2", mamba2 }, { "gated", gated },
+    { "lightning", lightning }, { "deltanet", deltanet },
+    { "gated_deltanet", gated_deltanet },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -370,6 +370,8 @@ static Ref lift_new(Lift *l, Ref r)
         turned = st->angle && r == l->s->n[st->next].a[0];
         if (!found && r != st->next && !turned)
             continue;
+        if (l->form[s].form != FORM_UNIVERSAL && !found && !l->seq[s].left)
+            continue;                   /* r is about to define it */
         if (l->form[s].form != FORM_UNIVERSAL)
             return found ? l->seq[s].found : l->seq[s].left;
         serial(l, ctx_format(g->ctx, "line %d: every token would need all of "

@@ -124,6 +124,8 @@ typedef struct Graph {
     int nout;
     int32_t line;                       /* stamped on new nodes */
     char *note;                         /* why it is serial, or NULL */
+    struct Mask *mask;                  /* mode quadratic: y is this mask's
+                                           sum, whatever out[0] says */
 } Graph;
 
 Graph *graph_new(Ctx *c, const char *name, int chunk);

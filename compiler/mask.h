@@ -14,7 +14,7 @@
 #ifndef FLIN_MASK_H
 #define FLIN_MASK_H
 
-#include "ir.h"
+#include "call.h"
 
 /* NAME, NAME[i - back], NAME_cumsum[i] (inclusive), i */
 typedef enum LeafKind { LEAF_CONSTANT, LEAF_TOKEN, LEAF_CUMSUM, LEAF_POSITION
@@ -106,6 +106,8 @@ bool region_has(const Region *r, int64_t i, int64_t j);
  * seed; even seeds give either sign, odd ones positive numbers only. */
 double mask_draw(const char *name, int64_t t, unsigned seed);
 double mask_cumsum(const char *name, int64_t t, unsigned seed);
+/* A value from its leaves' numbers, in the order of g->in. */
+double mask_eval(Mask *m, Ref r, const double *leaf);
 double mask_number(Mask *m, Ref r, int i, int j, unsigned seed);
 double mask_at(Mask *m, int i, int j, unsigned seed);
 /* The rank of a matrix by rows, by elimination; the matrix is lost. */
@@ -123,5 +125,9 @@ char *product_text(Mask *m, const Product *p, const char *part);
 /* Writes the step into g, where q, k, v and all that the mask reads are
  * declared: its states and the output y. */
 void mask_step(Mask *m, Graph *g);
+
+/* mask_quadratic.c: m, which does not factor, for g's y; then y of a call. */
+void mask_quadratic(Mask *m, Graph *g);
+void mask_run(Ctx *c, const Graph *step, const Call *call);
 
 #endif

@@ -47,7 +47,7 @@ static double leaf_value(const Leaf *l, int i, int j, unsigned seed)
     return NAN;
 }
 
-double mask_number(Mask *m, Ref root, int i, int j, unsigned seed)
+double mask_eval(Mask *m, Ref root, const double *leaf)
 {
     mask_reach(m, root);
     double *x = m->value;
@@ -58,11 +58,20 @@ double mask_number(Mask *m, Ref root, int i, int j, unsigned seed)
         if (n->op == OP_num)
             x[r] = n->num;
         else if (n->op == OP_input)
-            x[r] = leaf_value(&m->leaf[n->index], i, j, seed);
+            x[r] = leaf[n->index];
         else
             x[r] = elem_value(n->op, x[n->a[0]], x[n->a[1]], x[n->a[2]]);
     }
     return x[root];
+}
+
+double mask_number(Mask *m, Ref root, int i, int j, unsigned seed)
+{
+    double leaf[MAX_INPUTS];
+
+    for (int n = 0; n < m->g->nin; n++)
+        leaf[n] = leaf_value(&m->leaf[n], i, j, seed);
+    return mask_eval(m, root, leaf);
 }
 
 double mask_at(Mask *m, int i, int j, unsigned seed)

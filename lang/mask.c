@@ -309,11 +309,21 @@ static void underline(lua_State *L, Error *e)
     lua_pop(L, 1);
 }
 
+static void run_quadratic(Ctx *c, void *ud)
+{
+    MaskTrace *t = ud;
+
+    (void)c;
+    mask_quadratic(t->mask, t->args);
+}
+
 static void factor(lua_State *L, MaskTrace *t)
 {
     Ctx *c = t->tracer.ctx;
 
     if (ctx_protect(c, run_factor, t))
+        return;
+    if (t->quadratic && ctx_protect(c, run_quadratic, t))
         return;
     Error e = c->err;
     if (!e.line)
@@ -362,7 +372,7 @@ static void find_source(lua_State *L, MaskTrace *t, int fn)
 /* Traces and factors the function at `fn`, with what the definition at `def`
  * (0: none) declares; `step` gives the context and, if any, the step. */
 static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
-                        Tracer *step)
+                        Tracer *step, bool quadratic)
 {
     Tracer start = *step;
 
@@ -378,6 +388,7 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     compare_plain(L, t, at);
     lua_settop(L, at - 1);
     t->tracer.closed = true;
+    t->quadratic = quadratic;
     factor(L, t);
     if (file)
         step->ctx->file = file;
@@ -389,24 +400,35 @@ static void run_step(Ctx *c, void *ud)
     MaskTrace *t = ud;
 
     (void)c;
-    mask_step(t->mask, t->args);
+    if (!t->args->mask)
+        mask_step(t->mask, t->args);
+}
+
+static bool wants_quadratic(lua_State *L, int def)
+{
+    if (lua_getfield(L, def, "mode") == LUA_TNIL)
+        return false;
+    const char *mode = lua_tostring(L, -1);
+    if (!mode || strcmp(mode, "quadratic"))
+        lang_fail(L, "mode = \"quadratic\" runs a mask that does not factor, "
+                  "each pair of tokens by itself", "flin.variant: there is no"
+                  " mode %s", luaL_tolstring(L, -1, NULL));
+    return true;
 }
 
 void mask_trace(lua_State *L, int def, int owner, Tracer *t)
 {
+    int top = lua_gettop(L);
+
     def = lua_absindex(L, def);
     owner = lua_absindex(L, owner);
     luaL_checkstack(L, 20, NULL);
-    if (lua_getfield(L, def, "mode") != LUA_TNIL)
-        lang_fail(L, "leave out mode; the mask must then factor",
-                  "mode: masks that do not factor cannot be run yet");
-    if (lua_getfield(L, def, "mask") != LUA_TFUNCTION)
-        lang_fail(L, "mask = function (i, j, p) ... end",
-                  "mask must be a function, not a %s", luaL_typename(L, -1));
-    MaskTrace *mt = trace(L, lua_gettop(L), def, owner, t);
+    bool quadratic = wants_quadratic(L, def);
+    lua_getfield(L, def, "mask");
+    MaskTrace *mt = trace(L, lua_gettop(L), def, owner, t, quadratic);
     mask_declare_read(L, mt);
     protect(L, t->ctx, run_step, mt);
-    lua_pop(L, 2);
+    lua_settop(L, top);
 }
 
 /* ---- flin.mask_report, flin.mask_values ---- */
@@ -471,7 +493,7 @@ static int report_factors(lua_State *L)
     lua_settop(L, 2);
     start.ctx = push_owner(L);
     int def = lua_istable(L, 2) ? 2 : 0;
-    MaskTrace *t = trace(L, 1, def, 3, &start);
+    MaskTrace *t = trace(L, 1, def, 3, &start, false);
     int n = t->mask->nproducts;
     lua_newtable(L);
     lua_pushfstring(L, "the mask factors into %d product%s", n,

@@ -16,6 +16,7 @@ typedef struct MaskTrace {
     Mask *mask;
     Graph *args;                        /* its inputs: the step, if any */
     bool open;                          /* there is no `input` table */
+    bool quadratic;                     /* it need not factor */
     MaskRead read[MAX_INPUTS];
     int nreads;
     Region at;                          /* of the path so far */

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "../backend/cpu/cpu.h"
+#include "../compiler/mask.h"
 #include "bind.h"
 
 /* ---- backends ---- */
@@ -105,6 +106,10 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
         if (e->chunk == chunk && e->backend == b
             && !memcmp(e->size, size, sizeof e->size))
             return e;
+    if (v->step->mask)
+        fail_help(c, 0, "v:forward and v:reference take whole sequences",
+                  "a mask of mode \"quadratic\" has no plan and no state to "
+                  "step from");
     memcpy(wanted.size, size, sizeof wanted.size);
     if (!ctx_protect(v->ctx, new_entry, &m)) {
         c->err = v->ctx->err;
@@ -128,6 +133,10 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     int chunk = a->chunk ? a->chunk : CHUNK_DEFAULT;
 
+    if (v->step->mask && a->mode != M_STEP) {
+        mask_run(c, v->step, &b->call);
+        return;
+    }
     if (a->mode == M_REFERENCE) {
         reference_run(c, v->step, &b->call);
         return;

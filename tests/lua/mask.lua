@@ -204,6 +204,52 @@ do
   check("gates of -104", finite, "not finite")
 end
 
+-- ---- mode = "quadratic" ----
+
+do
+  local mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.s * p.b[j] / (i - j + 1) + flin.tanh(p.c_cumsum[i] * p.a[j - 1])
+  end
+  local v = flin.variant { mask = mask, mode = "quadratic",
+                           input = { s = "", a = "t", b = "t", c = "t" } }
+  local tensors, numbers = draw(v)
+  local want = plain(flin.mask_values(mask, T, numbers), numbers)
+  local e = distance(v:reference(tensors), want)
+  check("quadratic reference", e <= 1e-12, e)
+  e = distance(v:forward(tensors), want)
+  check("quadratic forward", e <= 1e-5, e)
+  check("quadratic has no step", not pcall(v.step, v, tensors), "it ran")
+  -- exp(x) written so that it does not factor, in packed calls with groups
+  local function decay(i, j) return -0.1 * (i - j) end
+  local by_state = flin.variant { mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.b[j] * exp(decay(i, j))
+  end }
+  local by_pair = flin.variant { mode = "quadratic", mask = function (i, j, p)
+    if i < j then return 0 end
+    local s = flin.sigmoid(decay(i, j))
+    return p.b[j] * s / (1 - s)
+  end }
+  local x = { q = flin.randn({ 1, T, 2, K }, { seed = 1 }),
+              k = flin.randn({ 1, T, 1, K }, { seed = 2 }),
+              v = flin.randn({ 1, T, 4, V }, { seed = 3 }),
+              b = flin.randn({ 1, T, 4 }, { seed = 4 }),
+              cu_seqlens = { 0, 3, 3, T } }
+  local a, b = by_state:forward(x), by_pair:forward(x)
+  local worst = 0
+  for t = 1, T do
+    for h = 1, 4 do
+      for d = 1, V do
+        worst = math.max(worst, math.abs(a[{ 1, t, h, d }] - b[{ 1, t, h, d }]))
+      end
+    end
+  end
+  check("quadratic, packed and grouped", worst < 1e-4, worst)
+  v = flin.variant { mask = my_mask, mode = "quadratic" }
+  check("a mask that factors has its states", #v.states == 1, #v.states)
+end
+
 -- ---- reports ----
 
 do

@@ -107,7 +107,10 @@ void file_close(File *f)
 {
     if (f->f)
         fclose(f->f);
+    if (f->part)
+        remove(f->part);
     f->f = NULL;
+    f->part = NULL;
 }
 
 static int collect(lua_State *L)
@@ -118,9 +121,9 @@ static int collect(lua_State *L)
 
 File *file_new(lua_State *L, const char *path)
 {
-    File *f = lua_newuserdatauv(L, sizeof *f, 0);
+    File *f = lua_newuserdatauv(L, sizeof *f, 1);
 
-    *f = (File){ NULL, 0, path };
+    *f = (File){ .path = path };
     if (luaL_newmetatable(L, FILE_META)) {
         lua_pushcfunction(L, collect);
         lua_setfield(L, -2, "__gc");
@@ -183,7 +186,6 @@ static int save(lua_State *L)
     const char *path = luaL_checkstring(L, 1), *part;
     bool one = tensor_test(L, 2) != NULL;
     File *f;
-    bool ok;
 
     files_allowed(L, "save");
     if (!one && lua_type(L, 2) != LUA_TTABLE)
@@ -191,16 +193,17 @@ static int save(lua_State *L)
                           "is wanted, not a %s", luaL_typename(L, 2));
     part = lua_pushfstring(L, "%s.part", path);
     f = open_file(L, part, path, "wb");
+    lua_pushvalue(L, -2);
+    lua_setiuservalue(L, -2, 1);        /* the name lives as long as f */
+    f->part = part;
     if (one)
         npy_save(L, f, 2);
     else
         safetensors_save(L, f, 2);
-    ok = fflush(f->f) == 0;
-    file_close(f);
-    if (!ok || rename(part, path) != 0) {
-        remove(part);
+    if (fflush(f->f) != 0 || rename(part, path) != 0)
         file_fault(L, f, "cannot be written: %s", strerror(errno));
-    }
+    f->part = NULL;
+    file_close(f);
     return 0;
 }
 

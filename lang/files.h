@@ -7,7 +7,12 @@
 #include "tensor.h"
 
 /* An open file that Lua closes. Everything read from it is suspect. */
-typedef struct File { FILE *f; int64_t size; const char *path; } File;
+typedef struct File {
+    FILE *f;
+    int64_t size;
+    const char *path;                   /* for messages */
+    const char *part;                   /* to remove unless it is finished */
+} File;
 
 /* Pushes one, still closed; collecting it closes it. */
 File *file_new(lua_State *L, const char *path);

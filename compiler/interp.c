@@ -28,43 +28,50 @@ typedef struct Run {
 
 /* ---- tensors to tiles and back ---- */
 
-/* A tensor seen along the axes of a tile; the tile lies without gaps. */
+/* A tensor beside a tile: dimensions with the step that each takes in both.
+ * The tile's is 0 along an axis that the value lacks: it is the same there. */
 typedef struct Move {
     const View *v;
     bool store;
     int nd;
-    int32_t ext[NAXES];
-    int64_t step[NAXES];
+    int32_t ext[9];
+    int64_t step[9], tile[9];
 } Move;
 
-/* Adds the axes in canonical order; `order` says where each has its stride. */
-static void move_axes(Move *m, const Eval *e, Ref r, const uint8_t *order,
-                      int rank)
+static void move_axis(Move *m, const Eval *e, Ref r, int axis, int64_t step)
 {
-    for (int ax = AX_I + 1; ax < NAXES; ax++) {
-        if (!(e->g->n[r].axes & AXIS(ax)))
-            continue;
-        m->ext[m->nd] = eval_extent(e, r, ax);
-        m->step[m->nd] = 0;
-        for (int d = 0; d < rank; d++)
-            if (order[d] == ax)
-                m->step[m->nd] = m->v->sd[d];
-        m->nd++;
-    }
+    AxisSet axes = e->g->n[r].axes;
+    bool has = axes & AXIS(axis);
+    int64_t tile = 1;
+
+    for (int ax = NAXES - 1; ax > axis; ax--)
+        if (axes & AXIS(ax))
+            tile *= eval_extent(e, r, ax);
+    m->ext[m->nd] = eval_extent(e, has ? r : 0, axis);
+    m->step[m->nd] = step;
+    m->tile[m->nd++] = has ? tile : 0;
 }
 
-static double *move(const Move *m, int d, int64_t at, double *p)
+static void move_rest(const Move *m, int d, int64_t at, double *p)
 {
     if (d < m->nd) {
         for (int32_t k = 0; k < m->ext[d]; k++)
-            p = move(m, d + 1, at + k * m->step[d], p);
-        return p;
+            move_rest(m, d + 1, at + k * m->step[d], p + k * m->tile[d]);
+        return;
     }
     if (m->store)
         view_set(m->v, at, *p);
     else
         *p = view_get(m->v, at);
-    return p + 1;
+}
+
+/* Moves all elements, from place `at` of the tensor on. */
+static void move(Move *m, const Eval *e, Ref r, const uint8_t *order,
+                 int rank, int64_t at)
+{
+    for (int d = 0; d < rank; d++)
+        move_axis(m, e, r, order[d], m->v->sd[d]);
+    move_rest(m, 0, at, e->val[r]);
 }
 
 static void load_input(const Run *u, int i, int64_t token)
@@ -76,31 +83,20 @@ static void load_input(const Run *u, int i, int64_t token)
 
     if (in->timed)
         at += u->seq->b * v->sb + token * v->st;
-    if (u->g->n[in->node].axes & AXIS(AX_I)) {
-        m.ext[0] = u->e->rows;
-        m.step[0] = v->st;
-        m.nd = 1;
-    }
-    move_axes(&m, u->e, in->node, in->order, in->rank);
-    move(&m, 0, at, u->e->val[in->node]);
+    if (u->g->n[in->node].axes & AXIS(AX_I))
+        move_axis(&m, u->e, in->node, AX_I, v->st);
+    move(&m, u->e, in->node, in->order, in->rank, at);
 }
 
-/* What has no rows of its own is the same for each token. */
 static void store_output(const Run *u, int i, int64_t token)
 {
     const Output *o = &u->g->out[i];
     const View *v = &u->call->out[i];
     Move m = { .v = v, .store = true };
-    int64_t at = u->seq->b * v->sb + token * v->st + u->head * v->sh;
-    double *p = u->e->val[o->node];
-    bool rows = u->g->n[o->node].axes & AXIS(AX_I);
 
-    move_axes(&m, u->e, o->node, o->order, o->rank);
-    for (int k = 0; k < u->e->rows; k++) {
-        double *end = move(&m, 0, at + k * v->st, p);
-        if (rows)
-            p = end;
-    }
+    move_axis(&m, u->e, o->node, AX_I, v->st);
+    move(&m, u->e, o->node, o->order, o->rank,
+         u->seq->b * v->sb + token * v->st + u->head * v->sh);
 }
 
 static void move_state(const Run *u, int i, const View *v, bool store)
@@ -111,10 +107,9 @@ static void move_state(const Run *u, int i, const View *v, bool store)
 
     if (!v->data && !store)
         memset(p, 0, (size_t)eval_count(u->e, s->node) * sizeof *p);
-    if (!v->data)
-        return;
-    move_axes(&m, u->e, s->node, s->order, s->rank);
-    move(&m, 0, u->iseq * v->sb + u->head * v->sh, p);
+    if (v->data)
+        move(&m, u->e, s->node, s->order, s->rank,
+             u->iseq * v->sb + u->head * v->sh);
 }
 
 /* ---- states from chunk to chunk ---- */

@@ -198,10 +198,11 @@ static void read_out(Text *t)
     no_columns(t, has);
     if (__builtin_popcount(has) > 8)
         fail(t->c, t->line, "more than 8 axes");
+    no_columns(t, set);
     for (int ax = 0; !set && ax < NAXES; ax++)
         if (has & AXIS(ax))
             o->order[o->rank++] = (uint8_t)ax;
-    if (set && set != has)
+    if (set && has & ~set)
         fail(t->c, t->line, "result '%s' has the axes %s", o->name,
              axes_text(g, has));
     g->nout++;

@@ -284,6 +284,16 @@ static double tile_size(const Graph *g, Ref r)
     return n;
 }
 
+/* A row a token, and all the axes as stored. */
+static double output_size(const Graph *g, const Output *o)
+{
+    double n = extent(g, o->node, AX_I);
+
+    for (int d = 0; d < o->rank; d++)
+        n *= extent(g, o->node, o->order[d]);
+    return n;
+}
+
 /* The product of all extents that an operation runs through, doubled where it
  * multiplies and adds (a solve has half the pairs). */
 static double node_flops(const Graph *g, Ref r)
@@ -330,12 +340,9 @@ static void set_price(const Finish *f, int at)
         if (store)
             elements += tile_size(g, r);
     }
-    for (int i = 0; i < g->nout; i++) {
-        Ref r = g->out[i].node;
-        bool rows = g->n[r].axes & AXIS(AX_I);
-        if (f->first[r] == at)
-            elements += tile_size(g, r) * (rows ? 1 : extent(g, r, AX_I));
-    }
+    for (int i = 0; i < g->nout; i++)
+        if (f->first[g->out[i].node] == at)
+            elements += output_size(g, &g->out[i]);
     k->bytes = 4 * elements;
 }
 

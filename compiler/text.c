@@ -11,7 +11,8 @@
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
  *     %7 = sum %6 over k
  *     next S %9                            what the state becomes
- *     out y v %8                           a result, stored [B, T, H, v]
+ *     out y v %8                           a result, stored [B, T, H, v]; the
+ *                                          value may lack an axis of these
  *
  * Operands come first, `-` for one that is absent, then what the operation
  * has of its own: `over` and axes, `to` and an axis (relabel, dup, pairsum),

@@ -152,6 +152,11 @@ static const Case cases[] = {
       "input x t b a\n%1 = input x\n%2 = neg %1\nout y b a %2\n", 1,
       { { 1, 2, 3, 4, 5, 6 } }, { { 0 } }, { -1, -2, -3, -4, -5, -6 },
       { { 0 } } },
+    { "a result that spreads", CHUNK "axis k = 2\naxis v = 2\n"
+      "input x t v\ninput c\n%1 = input x\n%2 = input c\n"
+      "%3 = neg %1\nout y v k %3\n", 2,
+      { { 1, 2, 3, 4 } }, { { 0 } }, { -1, -1, -2, -2, -3, -3, -4, -4 },
+      { { 0 } } },
     { "size", "step case\naxis k = 3\ninput x t k\n%1 = input x\n"
       "%2 = size k\n%3 = mul %1 %2\nout y %3\n", 1,
       { { 1, 2, 3 } }, { { 0 } }, { 3, 6, 9 }, { { 0 } } },

@@ -288,7 +288,8 @@ static void add_token(lua_State *L, Check *k, int64_t t, Squares *s)
     lua_pop(L, 1);
 }
 
-/* Token by token from `start` to `end`, for sequences first .. first + n - 1;
+/* Token by token from `start` to `end`, but STEPS_MAX at most (then the states
+ * that are left count as right), for sequences first .. first + n - 1;
  * returns the error of the states left. */
 static double step_through(lua_State *L, Check *k, int64_t first, int64_t n,
                            int64_t start, int64_t end, Squares *s)

@@ -41,7 +41,7 @@ const char *current_file(lua_State *L)
 
 /* ---- source lines ---- */
 
-enum { SOURCE_MAX = 1 << 20 };
+enum { SOURCE_MAX = 1 << 20, SHOWN_MAX = 200 };     /* longer lines are not shown */
 
 /* Pushes line `line` of a text. */
 static bool push_line(lua_State *L, const char *s, size_t n, int line)
@@ -59,7 +59,7 @@ static bool push_line(lua_State *L, const char *s, size_t n, int line)
         stop = end;
     while (stop > s && isspace((unsigned char)stop[-1]))
         stop--;
-    if (stop == s)
+    if (stop == s || stop - s > SHOWN_MAX)
         return false;
     lua_pushlstring(L, s, (size_t)(stop - s));
     return true;

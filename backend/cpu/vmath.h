@@ -39,8 +39,8 @@ FN float sign_(float x)
 }
 
 /* 2^n p for x = n ln 2 + r, |r| <= ln 2 / 2; adding `magic` rounds to the
- * integer n, which is then the low bits of the sum. Two factors, because
- * 2^128 is not a float though 2^127.9 is. */
+ * integer n, which is then the low bits of the sum. 2^128 is not a float though
+ * 2^127.9 is: above zero the 2 is a factor of its own. */
 FN float exp_(float x)
 {
     const float magic = 12582912;
@@ -55,8 +55,8 @@ FN float exp_(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1;
-    uint32_t e = to_bits(z) - to_bits(magic) + 126;
-    float y = p * from_bits(e << 23) * 2;
+    uint32_t e = to_bits(z) - to_bits(magic) + (x > 0 ? 126 : 127);
+    float y = p * from_bits(e << 23) * (x > 0 ? 2 : 1);
     return x < -87.33654f ? 0 : y;
 }
 

@@ -148,6 +148,8 @@ for _, d in ipairs(DECAYS) do
                               chunk = 16, seed = turn }
       expect(found.worst <= 1e-5, "%s + %s + %s is off by %.1e", d.name,
              f.name or "several", t.name, found.worst)
+      expect(not found.note or f.taylor, "%s + %s + %s: %s", d.name,
+             f.name or "several", t.name, found.note)
     end
   end
 end

@@ -6,7 +6,7 @@
 #   make asan     the same tests under AddressSanitizer and UBSan
 #   make fuzz     fuzz the scripts' and the files' readers (SECONDS=600)
 #   make bench-cpu   speed of the chunked forward pass
-#   make static   build/flin-static: Lua and GLPK linked in
+#   make static   build/static/flin: Lua linked in, no GLPK
 #   make install  to $(DESTDIR)$(PREFIX)
 #
 # GLPK=0 builds without GLPK, V=1 shows the commands.
@@ -146,11 +146,10 @@ $(BUILD)/libflin.a: $(LIB_OBJ)
 	    --keep-global-symbol=luaopen_flin $(BUILD)/all.o
 	$(Q)ar rcs $@ $(BUILD)/all.o
 
-static: $(REPL_OBJ) $(LIB_OBJ)
-	$(CC) $(LDFLAGS) -o $(BUILD)/flin-static $^ -Wl,--as-needed \
-	    -Wl,-Bstatic $(LUA_LIBS) $(if $(filter 0,$(GLPK)),,\
-	    -lglpk -lcolamd -lamd -lsuitesparseconfig -lgmp -lz) \
-	    -Wl,-Bdynamic -lm -ldl -lpthread
+static:
+	@$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)/static GLPK=0 \
+	    LUA_LIBS="-Wl,-Bstatic $(LUA_LIBS) -Wl,-Bdynamic" \
+	    $(BUILD)/static/flin
 
 # Tests see the library's inside; an example only its header and library.
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)

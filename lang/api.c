@@ -556,7 +556,9 @@ static int run_mode(flin_Variant *v, const flin_Call *call, Mode mode,
         r->args.mode = mode;
         memcpy(&r->call, call, call->size < sizeof r->call ? call->size
                                                            : sizeof r->call);
-        sandbox_watch(v->s->L, c);
+        sandbox_watch(v->s->L, c);      /* its limits; a script's budget of */
+        c->interrupted = asked;         /* instructions is not the host's */
+        c->interrupt_ud = v->s;
         if (!ctx_protect(c, do_run, r))
             code = take_error(e, &c->err, NULL);
     }

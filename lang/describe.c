@@ -213,9 +213,9 @@ static int variant_tostring(lua_State *L)
     luaL_addstring(&b, " -> y [");
     push_axes(L, g, true, g->out[0].order, g->out[0].rank);
     luaL_addvalue(&b);
-    luaL_addstring(&b, "]; states");
+    luaL_addstring(&b, "]");
     for (int i = 0; i < g->nst; i++) {
-        luaL_addstring(&b, i ? ", " : " ");
+        luaL_addstring(&b, i ? ", " : "; states ");
         luaL_addstring(&b, g->st[i].name);
         luaL_addstring(&b, " [");
         push_axes(L, g, false, g->st[i].order, g->st[i].rank);
@@ -248,7 +248,8 @@ typedef struct Dump {
 static void dump_plan(Ctx *c, Dump *d, char letter)
 {
     int chunk = d->args.chunk ? d->args.chunk : CHUNK_DEFAULT;
-    PlanEntry *e = plan_for(c, d->v, d->size, chunk, d->args.backend);
+    PlanEntry *e = plan_for(c, d->v, d->size, chunk, false,
+                            d->args.backend);
 
     if (e->note)
         buf_printf(&d->out, "# token by token: %s\n", e->note);

@@ -269,6 +269,23 @@ static void declare_axes(lua_State *L, Graph *g, int def)
 
 /* ---- flin.variant ---- */
 
+/* The field `name`, which stands in dumps as one word; pushed. */
+static const char *variant_name(lua_State *L, int def)
+{
+    const char *name = "variant";
+
+    if (get_field(L, def, "name", LUA_TSTRING))
+        name = lua_tostring(L, -1);
+    for (const char *p = name; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("_-.", *p))
+            name = "";
+    if (!*name || strlen(name) > 48)
+        lang_fail(L, "letters, digits, _ - and . : 48 at most",
+                  "flin.variant: name '%s' is not usable",
+                  lua_tostring(L, -1));
+    return name;
+}
+
 typedef struct NewGraph { const char *name, *file; Graph *g; } NewGraph;
 
 static void new_graph(Ctx *c, void *ud)
@@ -317,8 +334,7 @@ static int flin_variant(lua_State *L)
                   type_text(L, 1));
     lua_settop(L, 1);
     check_fields(L, 1);
-    const char *name = get_field(L, 1, "name", LUA_TSTRING)
-        ? lua_tostring(L, -1) : "variant";
+    const char *name = variant_name(L, 1);
     bool step = get_field(L, 1, "step", LUA_TFUNCTION);
     int f = lua_gettop(L);
     bool mask = get_field(L, 1, "mask", LUA_TFUNCTION);

@@ -189,6 +189,26 @@ static void test_call_errors(flin_State *s)
     CHECK(flin_forward(v, &call, NULL) == FLIN_OK);
 }
 
+/* Long enough to be asked whether to go on. */
+static void test_interrupt(flin_State *s)
+{
+    enum { T = 100000 };
+    flin_Error e;
+    flin_Variant *v = flin_stdlib(s, "linear", &e);
+    static float a[T * 4];
+    flin_Tensor t = { a, FLIN_F32, 4, { 1, T, 1, 4 }, { 0 } };
+    flin_Bind in[] = { { "q", t }, { "k", t }, { "v", t } };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 3,
+                       .y = t };
+
+    stop_now = 1;
+    CHECK(flin_reference(v, &call, &e) == FLIN_ERROR_INTERRUPT);
+    CHECK(flin_forward(v, &call, &e) == FLIN_ERROR_INTERRUPT
+          && e.code == FLIN_ERROR_INTERRUPT);
+    stop_now = 0;
+    CHECK(flin_forward(v, &call, &e) == FLIN_OK);
+}
+
 /* However little memory there is: an error, no crash and no leak. */
 static void test_memory(void)
 {
@@ -221,6 +241,7 @@ int main(void)
     test_script_errors(s);
     test_calls(s);
     test_call_errors(s);
+    test_interrupt(s);
     flin_close(s);
     CHECK(in_use == 0 && most > 0);
     flin_close(NULL);

@@ -212,10 +212,16 @@ INLINE float turned(float a)
 INLINE float wrap_(float a) { return turned(a); }
 INLINE float sin_(float a) { return __sinf(turned(a)); }
 INLINE float cos_(float a) { return __cosf(turned(a)); }
-INLINE float sigmoid_(float a) { return __frcp_rn(1.f + exp_(-a)); }
+INLINE float inverse_(float a)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+INLINE float sigmoid_(float a) { return inverse_(1.f + exp_(-a)); }
 INLINE float tanh_(float a)
 {
-    const float e = exp_(-2.f * abs_(a)), t = (1.f - e) * __frcp_rn(1.f + e);
+    const float e = exp_(-2.f * abs_(a)), t = (1.f - e) * inverse_(1.f + e);
     return a < 0 ? -t : abs_(a) < bits(0x3c23d70a) ? a : t;
 }
 /* log1p by its argument's rounding error, so that softplus(-20) is right */
@@ -649,7 +655,7 @@ INLINE void product_step(float (&c)[4], u32 s, int ai, int aj, int bi, int bj,
     const int g = lane >> 2, t = lane & 3;
     const u32 a = entry(s, ai + g, aj + t), b = entry(s, bi + t, bj + g);
     const int down = 4 * 8 * INVERSE_LD;
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
         " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(tf32(load1(a))), "r"(tf32(load1(a + down))),
@@ -688,15 +694,15 @@ template<int N> INLINE void merge_blocks(u32 s, int r, int col, int lane)
         store_step(zero, s, r + m, r + N + col, lane);
     warpgroup_sync();
 }
-/* Column `col` of the 16 x 16 block at r, by one thread. */
+/* Column `col` of the 16 x 16 block at r, by one thread: each entry, once it
+ * is known, is added to those below it. */
 INLINE void invert_column(u32 s, int r, int col, float (&x)[16])
 {
-    UNROLL for (int i = 0; i < 16; i++) {
-        float sum = 0;
-        UNROLL for (int j = 0; j < i; j++)
-            sum = fmaf(load1(entry(s, r + i, r + j)), x[j], sum);
-        x[i] = i == col ? 1.f : i > col ? sum : 0.f;
-    }
+    UNROLL for (int i = 0; i < 16; i++)
+        x[i] = i == col ? 1.f : 0.f;
+    UNROLL for (int j = 0; j < 15; j++)
+        UNROLL for (int i = j + 1; i < 16; i++)
+            x[i] = fmaf(load1(entry(s, r + i, r + j)), x[j], x[i]);
 }
 INLINE void invert(u32 s, const Lane &l)
 {

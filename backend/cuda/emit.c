@@ -417,6 +417,8 @@ static void put_io_role(Emit *e, Buf *b)
     buf_printf(b, "}\n");
 }
 
+/* The loop of a role that multiplies. Its first wait is for all products,
+ * though none is in flight: ptxas serialises otherwise (C7517). */
 static void put_stage(Buf *b)
 {
     buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
@@ -433,7 +435,8 @@ static void put_ahead_role(Emit *e, Buf *b)
                registers_of(e)->ahead);
     put_stage(b);
     buf_printf(b, "const int rows = rows_of(where, c);\n"
-               "wait(ready + 8 * pos.stage, pos.phase);\n");
+               "wait(ready + 8 * pos.stage, pos.phase);\n"
+               "wgmma_wait<0>();\n");
     put(b, &e->ahead);
     buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n"
                "__syncwarp();\nif (at.lane == 0)\n"
@@ -449,7 +452,6 @@ static void put_state_role(Emit *e, Buf *b)
     frame_outputs(e, b);
     frame_states(e, b, true);
     put_stage(b);
-    /* ptxas serialises unless a loop's first wait is for all (C7517) */
     buf_printf(b, "wait(scored + 8 * pos.stage, pos.phase);\n"
                "wgmma_wait<0>();\n");
     put(b, &e->serial);
@@ -467,14 +469,14 @@ static void indent(Buf *to, const char *s)
         end = strchr(s, '\n');
         if (!end)
             end = s + strlen(s);
-        bool plain = *s == '#' || *s == '/' || !strncmp(s, " *", 2)
+        bool plain = *s == '#' || (*s == '/' && !depth) || !strncmp(s, " *", 2)
                   || !strncmp(s, "name", 4) || !strncmp(s, "}  //", 5);
         int shown = depth - (*s == '}');
         buf_printf(to, "%*s%.*s\n", plain ? 0 : 4 * (shown + more), "",
                    (int)(end - s), s);
         for (const char *p = s; p < end && !plain; p++)
             depth += (*p == '{') - (*p == '}');
-        more = end > s && !plain && !strchr(";{}", end[-1])
+        more = end > s && !plain && !strchr(";{}/", end[-1])
             && s[0] != 'e' ? 1 : 0;
     }
 }

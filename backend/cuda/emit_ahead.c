@@ -289,41 +289,82 @@ static void load_vectors(Ahead *a, Buf *b, bool cols)
     }
 }
 
-static void one_score(Emit *e, int at)
+/* Issues the products below a score that are not in `issued`, as one group;
+ * false if there are none. */
+static bool issue_products(Ahead *a, uint8_t *issued)
 {
-    const Score *s = &e->score[at];
-    Ahead a = { .e = e };
-    Buf body = { .ctx = e->c };
-    Buf *b = &e->ahead;
-    a.seen = ctx_alloc(e->c, e->g->len);
-    a.b = b;
-    visit(&a, s->root);
-    buf_printf(b, "u32 packed[16];\n");
-    for (int i = 0; i < a.n; i++)
-        if (e->g->n[a.order[i]].op == OP_dot) {
-            check_dot(&a, a.order[i]);
-            buf_printf(b, "float dot%u[32];\n", (unsigned)a.order[i]);
+    Emit *e = a->e;
+    int n = 0;
+    for (int i = 0; i < a->n; i++)
+        if (e->g->n[a->order[i]].op == OP_dot && !issued[a->order[i]]) {
+            check_dot(a, a->order[i]);
+            buf_printf(a->b, "float dot%u[32];\n", (unsigned)a->order[i]);
+            n++;
         }
-    buf_printf(b, "wgmma_fence();\n");
-    for (int i = 0; i < a.n; i++)
-        if (e->g->n[a.order[i]].op == OP_dot)
-            issue(&a, a.order[i]);
-    buf_printf(b, "wgmma_commit();\nwgmma_wait<0>();\n");
-    for (int i = 0; i < a.n; i++)
-        if (e->g->n[a.order[i]].op == OP_dot)
-            buf_printf(b, "keep(dot%u);\n", (unsigned)a.order[i]);
-    a.b = &body;
-    elements(&a);
+    if (n)
+        buf_printf(a->b, "wgmma_fence();\n");
+    for (int i = 0; i < a->n; i++)
+        if (e->g->n[a->order[i]].op == OP_dot && !issued[a->order[i]]) {
+            issue(a, a->order[i]);
+            issued[a->order[i]] = 1;
+        }
+    if (n)
+        buf_printf(a->b, "wgmma_commit();\n");
+    return n > 0;
+}
+
+static void keep_products(Ahead *a)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->e->g->n[a->order[i]].op == OP_dot)
+            buf_printf(a->b, "keep(dot%u);\n", (unsigned)a->order[i]);
+}
+
+/* The rest of a score, its products being there. */
+static void finish_score(Ahead *a, int at)
+{
+    const Score *s = &a->e->score[at];
+    Buf body = { .ctx = a->e->c }, *b = a->b;
+    a->b = &body;
+    elements(a);
     if (s->inverse)
-        pack_inverse(&a, s);
+        pack_inverse(a, s);
     else
-        pack_score(&a, s);
-    load_vectors(&a, b, false);
+        pack_score(a, s);
+    buf_printf(b, "u32 packed[16];\n");
+    load_vectors(a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
-    load_vectors(&a, b, true);
+    load_vectors(a, b, true);
     buf_put(b, body.s, body.len);
     buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
+}
+
+/* All products at once where the registers are there, then score by score. */
+static void all_scores(Emit *e, Buf *b)
+{
+    Ahead *a = ctx_alloc(e->c, MAX_SCORES * sizeof *a);
+    uint8_t *issued = ctx_alloc(e->c, e->g->len);
+    bool early = e->groups == 1;
+    int group[MAX_SCORES], n = 0;
+    for (int i = 0; i < e->nscores; i++) {
+        a[i] = (Ahead){ .e = e, .b = b };
+        a[i].seen = ctx_alloc(e->c, e->g->len);
+        visit(&a[i], e->score[i].root);
+        n += early && issue_products(&a[i], issued);
+        group[i] = n;
+    }
+    for (int i = 0; i < e->nscores; i++) {
+        buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
+        if (!early) {
+            memset(issued, 0, e->g->len);
+            issue_products(&a[i], issued);
+        }
+        buf_printf(b, "wgmma_wait<%d>();\n", early ? n - group[i] : 0);
+        keep_products(&a[i]);
+        finish_score(&a[i], i);
+        buf_printf(b, "}\n");
+    }
 }
 
 /* A matrix from others, tile by tile; rows past the end are zero. */
@@ -338,7 +379,7 @@ static void one_matrix(Emit *e, Buf *b, Ref r)
         buf_printf(&body, "packed[2 * n + %d] = i%d < rows ? pack(v%u_%d, "
                    "v%u_%d) : 0;\n", i, i, (unsigned)r, 2 * i, (unsigned)r,
                    2 * i + 1);
-    buf_printf(b, "{   /* %%%u */\n", (unsigned)r);
+    buf_printf(b, "/* %%%u */\n{\n", (unsigned)r);
     load_vectors(&a, b, false);
     buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n"
                "u32 packed[16];\n", tile_count(e, r));
@@ -356,14 +397,7 @@ static void one_matrix(Emit *e, Buf *b, Ref r)
 void emit_ahead(Emit *e)
 {
     Buf made = { .ctx = e->c }, scores = { .ctx = e->c };
-    e->ahead = scores;
-    for (int i = 0; i < e->nscores; i++) {
-        buf_printf(&e->ahead, "{   /* %%%u */\n",
-                   (unsigned)e->score[i].root);
-        one_score(e, i);
-        buf_printf(&e->ahead, "}\n");
-    }
-    scores = e->ahead;
+    all_scores(e, &scores);
     for (int i = 0; i < e->ntiles; i++)
         if (e->tile[i].made)
             one_matrix(e, &made, e->tile[i].r);

@@ -198,6 +198,10 @@ static void check_type(const Isa *isa, DType d, uint64_t *seed)
     x[4] = 5.9604645e-8f;
     x[5] = 2.9e-8f;
     x[6] = -0.0f;
+    x[7] = 1 + 0x1p-8f;                 /* ties of bfloat16, of float16 */
+    x[8] = 1 + 0x3p-8f;
+    x[9] = 1 + 0x1p-11f;
+    x[10] = 1 + 0x3p-11f;
     for (int i = 0; i < N; i++)
         view_set(&v, i, x[i]);
     isa->store[d](h, x, N);
@@ -212,8 +216,11 @@ static void check_type(const Isa *isa, DType d, uint64_t *seed)
 
 /* ---- runs ---- */
 
-/* Gated delta rule, gates per key; or without the rule, plain sums. */
-static Graph *program(Ctx *c, bool delta)
+/* Gates per key: a plain sum, one that is read before it is written (whose
+ * reads find gates exclusively summed), the delta rule. */
+enum { SUM, BEFORE, DELTA };
+
+static Graph *program(Ctx *c, int kind)
 {
     Graph *g = graph_new(c, "program", 0);
     Ref q = g->in[graph_input(g, "q", "t k")].node;
@@ -227,11 +234,11 @@ static Graph *program(Ctx *c, bool delta)
 
     g->axis[graph_find_axis(g, "k")].size = 24;
     g->axis[graph_find_axis(g, "v")].size = 20;
-    if (delta)
+    if (kind == DELTA)
         v = op2(g, OP_sub, v, dot(g, k, S, key));
     S = op2(g, OP_add, S, op2(g, OP_mul, op2(g, OP_mul, b, k), v));
     g->st[s].next = S;
-    graph_output(g, "y", dot(g, q, S, key));
+    graph_output(g, "y", dot(g, q, kind == BEFORE ? g->st[s].node : S, key));
     return g;
 }
 
@@ -243,11 +250,11 @@ typedef struct Trial {
     CpuStats *stats;
 } Trial;
 
-static void set_up(Ctx *c, Trial *t, bool delta, int chunk)
+static void set_up(Ctx *c, Trial *t, int kind, int chunk)
 {
     int32_t size[NAXES];
 
-    t->step = program(c, delta);
+    t->step = program(c, kind);
     for (int i = 0; i < NAXES; i++)
         size[i] = t->step->axis[i].size;
     t->plan = plan_simple(derive(t->step, size, chunk));
@@ -280,8 +287,8 @@ static void strong_gates(Ctx *c, void *ud)
     uint64_t seed = 5;
 
     (void)ud;
-    for (int delta = 0; delta < 2; delta++) {
-        set_up(c, &t, delta, 64);
+    for (int kind = SUM; kind <= DELTA; kind++) {
+        set_up(c, &t, kind, 64);
         double *g = t.call->in[3].data;
         const View *y = &t.call->out[0];
         int64_t n = y_count(&t) / y->st * t.call->in[3].st;
@@ -301,7 +308,7 @@ static void same_bits(Ctx *c, void *ud)
     Trial t = { 0 };
 
     (void)ud;
-    set_up(c, &t, true, 16);
+    set_up(c, &t, DELTA, 16);
     int64_t n = y_count(&t);
     const View *y = &t.call->out[0];
     double *one = ctx_alloc(c, (size_t)n * sizeof *one);
@@ -337,7 +344,7 @@ static void bytes_moved(Ctx *c, void *ud)
     int64_t chunks, once, tokens = 0, want;
 
     (void)ud;
-    set_up(c, &t, false, 32);
+    set_up(c, &t, SUM, 32);
     cpu_run(c, t.plan, t.call, &(CpuStats){ &chunks, &once });
     for (int64_t s = 0; s < t.call->nseq; s++)
         tokens += t.call->seq[s].len;
@@ -359,7 +366,7 @@ static void interrupted(Ctx *c, void *ud)
 {
     Trial t = { 0 };
 
-    set_up(c, &t, false, 32);
+    set_up(c, &t, SUM, 32);
     t.call->interrupted = always;
     t.call->interrupt_ud = ud;
     cpu_run(c, t.plan, t.call, NULL);

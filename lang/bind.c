@@ -3,7 +3,8 @@
 
 #include "bind.h"
 
-const char *const mode_name[] = { "forward", "reference", "step" };
+const char *const mode_name[] = { "forward", "reference", "step",
+                                  "backward", "reference_backward" };
 
 /* What has been learnt of the call's sizes, and from which argument. */
 typedef struct Sizes {
@@ -362,8 +363,9 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     for (int i = 0; i < step->nst; i++)
         bind_state(&s, i, &a->state[i]);
     check_sizes(&s);
-    b->dtype = a->mode == M_REFERENCE ? F64 : result_dtype(step, a);
-    b->state_dtype = a->mode == M_REFERENCE ? F64 : F32;
+    bool exact = a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD;
+    b->dtype = exact ? F64 : result_dtype(step, a);
+    b->state_dtype = exact ? F64 : F32;
     b->call.threads = a->threads;
     b->call.interrupted = c->interrupted;
     b->call.interrupt_ud = c->interrupt_ud;

@@ -15,7 +15,8 @@ typedef struct Given {
     int64_t shape[TENSOR_RANK], stride[TENSOR_RANK];
 } Given;
 
-typedef enum Mode { M_FORWARD, M_REFERENCE, M_STEP } Mode;
+typedef enum Mode { M_FORWARD, M_REFERENCE, M_STEP, M_BACKWARD,
+                    M_REFERENCE_BACKWARD } Mode;
 extern const char *const mode_name[];
 
 typedef struct Backend Backend;
@@ -72,6 +73,7 @@ struct PlanEntry {
     PlanEntry *next;
     int32_t size[NAXES];
     int chunk;                          /* as asked; 0: one token at a time */
+    bool joint;                         /* backward, too */
     const Backend *backend;
     Plan *plan;                         /* serial where note is set */
     const char *note;
@@ -81,11 +83,23 @@ struct PlanEntry {
 
 /* The plan for these sizes, made if it is new. Fails through c. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
-                    const Backend *b);
+                    bool joint, const Backend *b);
 void plans_release(Variant *v);
 
 /* Runs what is bound. */
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
+
+/* What a backward call has beside a forward one. Results as wide as their
+ * tensors: fewer heads than the call has take the sum. */
+typedef struct Adjoint {
+    Given dy, dstate[MAX_STATES];       /* not given: zero */
+    Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results */
+} Adjoint;
+
+/* backward.c: checks the shapes of what comes in, and runs what is bound
+ * forwards and backwards. */
+void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                  const Adjoint *d);
 
 /* ---- what Lua's side of it shares ---- */
 

@@ -1,5 +1,5 @@
-/* check.c -- v:check: the chunk form and the decode step against the float64
- * step, on random input.
+/* check.c -- v:check: the chunk form, its gradients and the decode step
+ * against the float64 step, on random input.
  *
  * Inputs are drawn from the domains that the variant names and rounded to the
  * call's dtype before anything reads them. Initial states are what a few
@@ -25,7 +25,7 @@ typedef struct Check {
 
 /* The stack of check_method. */
 enum { A_VARIANT = 1, A_OPTIONS, A_CU, A_INPUT, A_STATE, A_Y, A_LEFT, A_TRUE_Y,
-       A_TRUE_LEFT };
+       A_TRUE_LEFT, A_DY, A_DSTATE, A_GRAD, A_TRUE_GRAD, A_RESULT };
 
 /* ---- random input ---- */
 
@@ -111,14 +111,14 @@ static void push_inputs(lua_State *L, Check *k, int64_t B, int64_t T,
 
 /* ---- calls ---- */
 
-/* Calls v:METHOD(table on top); y and the states replace the table. */
-static void call_method(lua_State *L, const char *method)
+/* Calls v:METHOD(table on top); its results replace the table. */
+static void call_method(lua_State *L, const char *method, int results)
 {
     lua_getfield(L, A_VARIANT, method);
     lua_insert(L, -2);
     lua_pushvalue(L, A_VARIANT);
     lua_insert(L, -2);
-    lua_call(L, 2, 2);
+    lua_call(L, 2, results);
 }
 
 /* Pushes a copy of the table at `from`. */
@@ -138,8 +138,8 @@ static void copy_option(lua_State *L, const char *name)
     lua_setfield(L, -2, name);
 }
 
-/* Pushes y and the states of a whole call. */
-static void push_call(lua_State *L, const char *method)
+/* Pushes the arguments of a whole call. */
+static void push_arguments(lua_State *L)
 {
     push_copy(L, A_INPUT);
     lua_pushvalue(L, A_STATE);
@@ -148,7 +148,13 @@ static void push_call(lua_State *L, const char *method)
     copy_option(L, "chunk");
     copy_option(L, "backend");
     copy_option(L, "threads");
-    call_method(L, method);
+}
+
+/* Pushes y and the states of a whole call. */
+static void push_call(lua_State *L, const char *method)
+{
+    push_arguments(L);
+    call_method(L, method, 2);
 }
 
 /* Pushes states, in float32, as random tokens leave them. */
@@ -158,7 +164,7 @@ static void push_initial(lua_State *L, Check *k)
     int top = lua_gettop(L);
 
     push_inputs(L, k, k->N, WARM_UP, A_INPUT);
-    call_method(L, "reference");
+    call_method(L, "reference", 2);
     lua_newtable(L);
     for (int i = 0; i < g->nst; i++) {
         lua_getfield(L, -2, g->st[i].name);
@@ -220,8 +226,10 @@ static double tensor_error(const Tensor *got, const Tensor *want, bool angle)
     return relative(&s);
 }
 
-/* The greatest over the states in two tables. */
-static double states_error(lua_State *L, const Graph *g, int got, int want)
+/* The greatest over the states in two tables (angles: of values, not of
+ * gradients). */
+static double states_error(lua_State *L, const Graph *g, int got, int want,
+                           bool angles)
 {
     double worst = 0;
 
@@ -229,7 +237,7 @@ static double states_error(lua_State *L, const Graph *g, int got, int want)
         lua_getfield(L, got, g->st[i].name);
         lua_getfield(L, want, g->st[i].name);
         double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1),
-                                g->st[i].angle);
+                                angles && g->st[i].angle);
         worst = e > worst ? e : worst;
         lua_pop(L, 2);
     }
@@ -304,13 +312,13 @@ static double step_through(lua_State *L, Check *k, int64_t first, int64_t n,
         push_token(L, g, t);
         lua_insert(L, -2);
         lua_setfield(L, -2, "state");
-        call_method(L, "step");
+        call_method(L, "step", 2);
         lua_insert(L, -2);
         add_token(L, k, t, s);
     }
     push_part_of_states(L, g, A_TRUE_LEFT, first, n);
     if (stop == end)
-        e = states_error(L, g, top + 1, top + 2);
+        e = states_error(L, g, top + 1, top + 2, true);
     lua_settop(L, top);
     return e;
 }
@@ -329,6 +337,79 @@ static double step_error(lua_State *L, Check *k)
         worst = step_through(L, k, 0, k->B, 0, k->T, &s);
     }
     return fmax(worst, relative(&s));
+}
+
+/* ---- gradients ---- */
+
+static void set_number(lua_State *L, const char *name, double x)
+{
+    lua_pushnumber(L, x);
+    lua_setfield(L, -2, name);
+}
+
+/* Pushes a tensor of the shape, normal. */
+static void push_normal(lua_State *L, Check *k, DType d, const Tensor *like)
+{
+    Tensor *t = tensor_push(L, d, like->rank, like->shape);
+    View view = { .data = tensor_data(t), .dtype = d };
+
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        view_set(&view, i, rng_normal(&k->rng));
+}
+
+/* Pushes dy and dstate. */
+static void push_adjoints(lua_State *L, Check *k)
+{
+    const Graph *g = k->v->step;
+
+    push_normal(L, k, k->dtype, tensor_check(L, A_TRUE_Y));
+    lua_newtable(L);
+    for (int i = 0; i < g->nst; i++) {
+        lua_getfield(L, A_TRUE_LEFT, g->st[i].name);
+        push_normal(L, k, F32, tensor_check(L, -1));
+        lua_setfield(L, A_DSTATE, g->st[i].name);
+        lua_pop(L, 1);
+    }
+}
+
+/* Pushes the table of gradients that the method gives. */
+static void push_gradients(lua_State *L, const char *method)
+{
+    push_arguments(L);
+    lua_pushvalue(L, A_DY);
+    lua_setfield(L, -2, "dy");
+    lua_pushvalue(L, A_DSTATE);
+    lua_setfield(L, -2, "dstate");
+    call_method(L, method, 1);
+}
+
+/* Sets d_NAME in the result; the greatest is returned. */
+static double gradients_error(lua_State *L, Check *k)
+{
+    const Graph *g = k->v->step;
+    double worst = 0;
+
+    push_adjoints(L, k);
+    push_gradients(L, "backward");
+    push_gradients(L, "reference_backward");
+    lua_newtable(L);
+    for (int i = 0; i < g->nin; i++) {
+        lua_getfield(L, A_GRAD, g->in[i].name);
+        lua_getfield(L, A_TRUE_GRAD, g->in[i].name);
+        double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1),
+                                false);
+        worst = e > worst ? e : worst;
+        lua_settop(L, A_RESULT);
+        lua_pushfstring(L, "d_%s", g->in[i].name);
+        lua_pushnumber(L, e);
+        lua_settable(L, A_RESULT);
+    }
+    lua_getfield(L, A_GRAD, "initial_state");
+    lua_getfield(L, A_TRUE_GRAD, "initial_state");
+    double e = states_error(L, g, A_RESULT + 1, A_RESULT + 2, false);
+    lua_settop(L, A_RESULT);
+    set_number(L, "d_initial_state", e);
+    return e > worst ? e : worst;
 }
 
 /* ---- v:check ---- */
@@ -360,7 +441,7 @@ static void push_sequences(lua_State *L, Check *k)
 static void take_options(lua_State *L, Check *k)
 {
     static const char *const known[] = { "B", "T", "H", "HV", "dtype", "chunk",
-        "cu_seqlens", "seed", "backend", "threads" };
+        "cu_seqlens", "seed", "backend", "threads", "backward" };
     const Graph *g = k->v->step;
 
     check_options(L, "check", g, A_OPTIONS, known,
@@ -377,10 +458,14 @@ static void take_options(lua_State *L, Check *k)
     push_sequences(L, k);
 }
 
-static void set_number(lua_State *L, const char *name, double x)
+/* backward = false leaves them out; a mask over all pairs has none. */
+static bool wants_gradients(lua_State *L, const Check *k)
 {
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
+    bool wanted = lua_getfield(L, A_OPTIONS, "backward") == LUA_TNIL
+               || lua_toboolean(L, -1);
+
+    lua_pop(L, 1);
+    return wanted && !k->v->step->mask;
 }
 
 static int check_method(lua_State *L)
@@ -400,13 +485,18 @@ static int check_method(lua_State *L)
     push_call(L, "reference");
     double y = tensor_error(tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y),
                             false);
-    double state = states_error(L, g, A_LEFT, A_TRUE_LEFT);
+    double state = states_error(L, g, A_LEFT, A_TRUE_LEFT, true);
     double step = step_error(L, &k);
-    lua_newtable(L);
+    double gradients = 0;
+    if (wants_gradients(L, &k))
+        gradients = gradients_error(L, &k);
+    else
+        lua_newtable(L);
     set_number(L, "y", y);
     set_number(L, "state", state);
     set_number(L, "step", step);
-    set_number(L, "worst", fmax(y, fmax(state, step)));
+    set_number(L, "worst", fmax(fmax(y, state),
+                                 fmax(step, gradients)));
     lua_getfield(L, A_VARIANT, "note");
     lua_setfield(L, -2, "note");
     return 1;

@@ -248,7 +248,8 @@ typedef struct Dump {
 static void dump_plan(Ctx *c, Dump *d, char letter)
 {
     int chunk = d->args.chunk ? d->args.chunk : CHUNK_DEFAULT;
-    PlanEntry *e = plan_for(c, d->v, d->size, chunk, d->args.backend);
+    PlanEntry *e = plan_for(c, d->v, d->size, chunk, false,
+                            d->args.backend);
 
     if (e->note)
         buf_printf(&d->out, "# token by token: %s\n", e->note);

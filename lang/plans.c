@@ -3,7 +3,9 @@
 #include <time.h>
 
 #include "../backend/cpu/cpu.h"
+#include "../compiler/grad.h"
 #include "../compiler/mask.h"
+#include "../compiler/partition.h"
 #include "bind.h"
 
 /* ---- backends ---- */
@@ -78,7 +80,9 @@ static void make(Ctx *c, void *ud)
     }
     if (!g)
         g = graph_sized(step, e->size);
-    e->plan = plan_simple(g);
+    g = e->joint ? grad(g) : g;
+    e->plan = e->joint && g->chunk ? partition(g, &machine_cpu, NULL)
+                                   : plan_simple(g);
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan);
     e->seconds = now() - start;
@@ -96,14 +100,14 @@ static void new_entry(Ctx *c, void *ud)
 
 /* Plans live in the variant's context; a failure goes on in the call's. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
-                    const Backend *b)
+                    bool joint, const Backend *b)
 {
     PlanEntry *e;
-    PlanEntry wanted = { .chunk = chunk, .backend = b };
+    PlanEntry wanted = { .chunk = chunk, .joint = joint, .backend = b };
     Making m = { v, &wanted };
 
     for (e = v->plans; e; e = e->next)
-        if (e->chunk == chunk && e->backend == b
+        if (e->chunk == chunk && e->joint == joint && e->backend == b
             && !memcmp(e->size, size, sizeof e->size))
             return e;
     if (v->step->mask)
@@ -144,7 +148,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         return;
     }
     PlanEntry *e = plan_for(c, v, b->call.size,
-                            a->mode == M_STEP ? 0 : chunk,
+                            a->mode == M_STEP ? 0 : chunk, false,
                             a->backend ? a->backend : &backends[0]);
     e->backend->run(c, e->program, e->plan, &b->call);
 }

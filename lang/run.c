@@ -2,16 +2,8 @@
  */
 #include <string.h>
 
-#include "bind.h"
+#include "run.h"
 
-/* A call in progress, its memory freed with the userdata. */
-typedef struct Run {
-    Ctx *ctx;
-    Variant *v;
-    Args args;
-    Bound bound;
-    bool inplace;
-} Run;
 #define RUN_META "flin.run"
 
 static int run_gc(lua_State *L)
@@ -44,7 +36,7 @@ static Run *push_run(lua_State *L, Variant *v, Mode mode)
 
 /* ---- arguments ---- */
 
-static Given given(const Tensor *t)
+Given tensor_given(const Tensor *t)
 {
     Given g = { .given = true, .data = tensor_data(t), .dtype = t->dtype,
                 .rank = t->rank };
@@ -54,10 +46,8 @@ static Given given(const Tensor *t)
     return g;
 }
 
-/* The tensor at the top of the stack. A constant without axes may be a
- * number: it stands for all heads; the tensor made of it replaces it. */
-static Given tensor_value(lua_State *L, const char *what, const char *name,
-                          bool number)
+Given tensor_value(lua_State *L, const char *what, const char *name,
+                   bool number)
 {
     int64_t one = 1;
     Tensor *t = tensor_test(L, -1);
@@ -73,7 +63,7 @@ static Given tensor_value(lua_State *L, const char *what, const char *name,
                   "nested tables" : NULL, "%s: %s must be a tensor%s, not %s",
                   what, name, number ? " or a number" : "",
                   type_text(L, -1));
-    return given(t);
+    return tensor_given(t);
 }
 
 static int find_input(const Graph *g, const char *name)
@@ -92,11 +82,9 @@ static int find_state(const Graph *g, const char *name)
     return -1;
 }
 
-/* The table of states on top of the stack. */
-static void state_values(lua_State *L, Run *r, const char *what,
-                         const char *field)
+void state_values(lua_State *L, const Graph *g, const char *what,
+                  const char *field, Given *state)
 {
-    const Graph *g = r->v->step;
     const char *list[MAX_STATES];
     int at = lua_gettop(L);
 
@@ -113,7 +101,7 @@ static void state_values(lua_State *L, Run *r, const char *what,
             lang_fail(L, suggest(L, name, "states", list, g->nst),
                       "%s: %s: there is no state '%s'", what, field, name);
         lua_pop(L, 1);
-        r->args.state[i] = tensor_value(L, what, name, false);
+        state[i] = tensor_value(L, what, name, false);
     }
 }
 
@@ -152,7 +140,8 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 }
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
-    "chunk", "backend", "threads", "inplace" };
+    "chunk", "backend", "threads", "inplace", "save", "saved", "dy",
+    "dstate" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -171,8 +160,14 @@ static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
               "%s: there is no argument '%s'", what, key);
 }
 
-static bool is_option(const char *key)
+static bool is_option(Mode mode, const char *key)
 {
+    bool back = mode == M_BACKWARD || mode == M_REFERENCE_BACKWARD;
+
+    if (!strcmp(key, "save"))
+        return mode == M_FORWARD;
+    if (!strcmp(key, "saved") || !strcmp(key, "dy") || !strcmp(key, "dstate"))
+        return back;
     for (int i = 0; i < NOPTIONS; i++)
         if (!strcmp(key, options[i]))
             return true;
@@ -190,7 +185,7 @@ static void take_inputs(lua_State *L, Run *r, const char *what)
                       luaL_tolstring(L, -2, NULL));
         const char *key = lua_tostring(L, -2);
         int i = find_input(g, key);
-        if (i < 0 && !is_option(key))
+        if (i < 0 && !is_option(r->args.mode, key))
             unknown_argument(L, g, what, key);
         if (i < 0)
             continue;
@@ -209,7 +204,7 @@ static void take_states(lua_State *L, Run *r, const char *what)
     if (lua_getfield(L, 2, other) != LUA_TNIL)
         lang_fail(L, NULL, "%s: takes %s, not %s", what, field, other);
     if (lua_getfield(L, 2, field) != LUA_TNIL)
-        state_values(L, r, what, field);
+        state_values(L, r->v->step, what, field, r->args.state);
     lua_pop(L, 2);
 }
 
@@ -280,12 +275,12 @@ void run_options(lua_State *L, const char *what, int arg, Args *a)
 
 /* ---- results ---- */
 
-static Tensor *push_result(lua_State *L, DType d, int rank,
-                           const int64_t *shape, Given *g)
+Tensor *push_result(lua_State *L, DType d, int rank,
+                    const int64_t *shape, Given *g)
 {
     Tensor *t = tensor_push(L, d, rank, shape);
 
-    *g = given(t);
+    *g = tensor_given(t);
     return t;
 }
 
@@ -342,8 +337,7 @@ static void do_run(Ctx *c, void *ud)
     run_bound(c, r->v, &r->args, &r->bound);
 }
 
-/* Stack: variant, arguments, kept tensors, run, then the results. */
-static int run_mode(lua_State *L, Mode mode)
+Run *run_begin(lua_State *L, Mode mode)
 {
     const char *what = mode_name[mode];
     Variant *v = variant_check(L, 1);
@@ -362,12 +356,35 @@ static int run_mode(lua_State *L, Mode mode)
     if (lua_getfield(L, 2, "cu_seqlens") != LUA_TNIL)
         sequence_ends(L, r, what);
     protect(L, r->ctx, do_bind, r);
+    return r;
+}
+
+void run_end(Run *r)
+{
+    ctx_free(r->ctx);
+    r->ctx = NULL;
+}
+
+static bool flag_option(lua_State *L, const char *name)
+{
+    lua_getfield(L, 2, name);
+    bool on = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return on;
+}
+
+static int run_mode(lua_State *L, Mode mode)
+{
+    Run *r = run_begin(L, mode);
+
     push_y(L, r);
     push_states(L, r);
     protect(L, r->ctx, do_run, r);
-    ctx_free(r->ctx);
-    r->ctx = NULL;
-    return 2;
+    run_end(r);
+    if (mode != M_FORWARD || !flag_option(L, "save"))
+        return 2;
+    push_saved(L);
+    return 3;
 }
 
 static int variant_forward(lua_State *L) { return run_mode(L, M_FORWARD); }
@@ -384,5 +401,6 @@ void run_methods(lua_State *L)
     };
 
     luaL_setfuncs(L, methods, 0);
+    backward_methods(L);
     check_methods(L);
 }

@@ -1,0 +1,326 @@
+/* backward.c -- v:backward: gradients of sum(y * dy) + sum(state * dstate)
+ * for a call's inputs and initial states.
+ *
+ * The joint graph of the chunk form runs in one call of its plan. The serial
+ * one would keep the state of every token: it runs in segments, from the last
+ * to the first, each from a checkpoint that a forward run has left.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { SEGMENT_MIN = 64 };
+
+/* A backward call in progress. */
+typedef struct Back {
+    Ctx *c;
+    Variant *v;
+    const Graph *step, *joint;
+    const Args *args;
+    const Bound *b;
+    const Adjoint *d;
+    PlanEntry *plan, *forward;          /* forward: the serial step's */
+    DType dtype;                        /* of what is kept in between */
+    Call call;
+    View sums[MAX_INPUTS];              /* results still to be summed */
+    int64_t segment;
+} Back;
+
+static bool exact(const Back *k)
+{
+    return k->args->mode == M_REFERENCE_BACKWARD;
+}
+
+static int find_named(const Graph *g, bool state, const char *name)
+{
+    for (int i = 0; i < (state ? g->nst : g->nout); i++)
+        if (!strcmp(state ? g->st[i].name : g->out[i].name, name))
+            return i;
+    return -1;
+}
+
+/* The joint graph's state (or result) d_NAME. */
+static int adjoint_of(Back *k, bool state, const char *name)
+{
+    return find_named(k->joint, state, ctx_format(k->c, "d_%s", name));
+}
+
+/* ---- what comes in ---- */
+
+static void check_shape(Ctx *c, const char *what, const char *name,
+                        const Given *t, int rank, const int64_t *shape)
+{
+    bool same = t->rank == rank;
+
+    for (int i = 0; same && i < rank; i++)
+        same = t->shape[i] == shape[i];
+    if (!same)
+        fail(c, 0, "%s: %s has shape %s, but %s is wanted", what, name,
+             shape_text(c, t->rank, t->shape), shape_text(c, rank, shape));
+}
+
+static void check_adjoints(Back *k)
+{
+    const char *what = mode_name[k->args->mode];
+    int64_t shape[TENSOR_RANK];
+    bool any = k->d->dy.given;
+
+    for (int i = 0; i < k->step->nst; i++) {
+        if (!k->d->dstate[i].given)
+            continue;
+        any = true;
+        int rank = state_shape(k->step, k->b, i, shape);
+        check_shape(k->c, what, ctx_format(k->c, "dstate.%s",
+                                           k->step->st[i].name),
+                    &k->d->dstate[i], rank, shape);
+    }
+    int rank = result_shape(k->step, k->b, shape);
+    if (k->d->dy.given)
+        check_shape(k->c, what, "dy", &k->d->dy, rank, shape);
+    if (!any)
+        fail_help(k->c, 0, "dy = the gradient of y, dstate = { S = of the "
+                  "final state S }", "%s: neither dy nor dstate is given",
+                  what);
+}
+
+/* Room for `rows` times n elements, as wide as the call's heads. */
+static View make_view(Back *k, const uint8_t *order, int rank, int64_t rows,
+                      bool timed)
+{
+    View v = { .dtype = k->dtype, .heads = k->call.heads };
+    int64_t n = 1;
+
+    for (int i = rank; i-- > 0;) {
+        v.sd[i] = n;
+        n *= k->call.size[order[i]];
+    }
+    v.sh = n;
+    v.st = timed ? n * v.heads : 0;
+    v.sb = timed ? v.st * k->b->T : n * v.heads;
+    v.data = ctx_alloc(k->c, (size_t)(n * v.heads * rows)
+                             * (size_t)dtype_size(k->dtype) + 1);
+    return v;
+}
+
+static void bind_dy(Back *k)
+{
+    View *dy = &k->call.in[k->step->nin];
+    const Output *y = &k->step->out[0];
+
+    if (k->d->dy.given)
+        *dy = result_view(k->step, &k->d->dy);
+    else
+        *dy = make_view(k, y->order, y->rank, k->b->B * k->b->T, true);
+}
+
+static View given_view(const Given *t)
+{
+    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[2],
+               .sb = t->stride[0], .st = t->stride[1], .sh = t->stride[2] };
+
+    for (int i = 3; i < t->rank; i++)
+        v.sd[i - 3] = t->stride[i];
+    return v;
+}
+
+/* Where the gradient of input i goes: straight to its tensor, or, summed over
+ * heads or sequences later, aside. */
+static void bind_gradient(Back *k, int i)
+{
+    const Input *in = &k->step->in[i];
+    const Given *to = &k->d->dx[i];
+    bool direct = in->timed && to->shape[2] == k->call.heads;
+    View *v = &k->sums[i];
+
+    if (!direct)
+        *v = make_view(k, in->order, in->rank,
+                       in->timed ? k->b->B * k->b->T : k->b->N, in->timed);
+    if (in->timed)
+        k->call.out[adjoint_of(k, false, in->name)] = direct ? given_view(to)
+                                                             : *v;
+    else
+        k->call.s1[adjoint_of(k, true, in->name)] = *v;
+}
+
+static void bind_back(Back *k)
+{
+    k->call = k->b->call;
+    bind_dy(k);
+    for (int i = 0; i < k->step->nst; i++) {
+        int s = adjoint_of(k, true, k->step->st[i].name);
+        if (k->d->dstate[i].given)
+            k->call.s0[s] = state_view(k->step, i, &k->d->dstate[i]);
+        k->call.s1[s] = state_view(k->step, i, &k->d->ds[i]);
+    }
+    for (int i = 0; i < k->step->nin; i++)
+        bind_gradient(k, i);
+}
+
+/* ---- sums ---- */
+
+/* Adds up n elements at `at`, of `count` rows that lie `gap` apart. */
+static void sum_rows(const View *from, int64_t at, int64_t gap, int64_t count,
+                     int64_t n, double *sum)
+{
+    for (int64_t e = 0; e < n; e++)
+        sum[e] = 0;
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t e = 0; e < n; e++)
+            sum[e] += view_get(from, at + r * gap + e);
+}
+
+/* A shared head's gradient is the sum over those that share it; a constant's
+ * over the sequences, too. Results are row-major. */
+static void sum_gradient(Back *k, int i)
+{
+    const View *from = &k->sums[i];
+    const Given *to = &k->d->dx[i];
+    bool timed = k->step->in[i].timed;
+    int64_t heads = to->shape[timed ? 2 : 0], n = from->sh;
+    int64_t group = k->call.heads / heads, all = k->call.heads * n;
+    int64_t rows = timed ? k->b->B * k->b->T : 1;
+    double *sum = ctx_alloc(k->c, (size_t)n * sizeof *sum);
+    double *part = ctx_alloc(k->c, (size_t)n * sizeof *part);
+    View result = { .data = to->data, .dtype = to->dtype };
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++) {
+            memset(sum, 0, (size_t)n * sizeof *sum);
+            for (int64_t s = 0; s < (timed ? 1 : k->b->N); s++) {
+                sum_rows(from, (timed ? r : s) * all + h * group * n, n,
+                         group, n, part);
+                for (int64_t e = 0; e < n; e++)
+                    sum[e] += part[e];
+            }
+            for (int64_t e = 0; e < n; e++)
+                view_set(&result, (r * heads + h) * n + e, sum[e]);
+        }
+}
+
+/* ---- runs ---- */
+
+static void run_entry(Back *k, PlanEntry *e, const Call *call)
+{
+    e->backend->run(k->c, e->program, e->plan, call);
+}
+
+static int64_t longest(const Back *k)
+{
+    int64_t most = 0;
+
+    for (int64_t s = 0; s < k->call.nseq; s++)
+        most = k->call.seq[s].len > most ? k->call.seq[s].len : most;
+    return most;
+}
+
+/* The m-th segment of every sequence. */
+static const Seq *segment_seqs(Back *k, int64_t m)
+{
+    Seq *seq = ctx_alloc(k->c, (size_t)k->call.nseq * sizeof *seq + 1);
+
+    for (int64_t s = 0; s < k->call.nseq; s++) {
+        Seq all = k->call.seq[s];
+        int64_t from = m * k->segment, left = all.len - from;
+        seq[s] = all;
+        seq[s].start += left > 0 ? from : 0;
+        seq[s].len = left < 0 ? 0 : left < k->segment ? left : k->segment;
+    }
+    return seq;
+}
+
+/* States as each segment finds them: [segment][state], from the second on. */
+static View *checkpoints(Back *k, int64_t segments)
+{
+    int nst = k->step->nst;
+    View *at = ctx_alloc(k->c, (size_t)(segments * nst + 1) * sizeof *at);
+    Call call = k->b->call;
+
+    memset(call.out, 0, sizeof call.out);
+    for (int i = 0; i < nst; i++)
+        at[i] = call.s0[i];
+    for (int64_t m = 0; m + 1 < segments; m++) {
+        call.seq = segment_seqs(k, m);
+        for (int i = 0; i < nst; i++) {
+            const State *st = &k->step->st[i];
+            call.s0[i] = at[m * nst + i];
+            call.s1[i] = at[(m + 1) * nst + i] =
+                make_view(k, st->order, st->rank, k->b->N, false);
+        }
+        run_entry(k, k->forward, &call);
+    }
+    return at;
+}
+
+static void run_segments(Back *k, int64_t segments)
+{
+    int nst = k->step->nst, all = k->joint->nst;
+    View *at = checkpoints(k, segments), carried[MAX_STATES] = { { 0 } };
+    Call call = k->call;
+
+    for (int i = nst; i < all; i++) {
+        const State *st = &k->joint->st[i];
+        carried[i] = make_view(k, st->order, st->rank, k->b->N, false);
+    }
+    for (int64_t m = segments - 1; m >= 0; m--) {
+        call.seq = segment_seqs(k, m);
+        for (int i = 0; i < nst; i++)
+            call.s0[i] = at[m * nst + i];
+        for (int i = nst; i < all; i++) {
+            call.s0[i] = m + 1 < segments ? carried[i] : k->call.s0[i];
+            call.s1[i] = m ? carried[i] : k->call.s1[i];
+        }
+        run_entry(k, k->plan, &call);
+    }
+}
+
+/* Segments of about the square root of the length keep the least. */
+static void run_serial(Back *k)
+{
+    int64_t most = longest(k), segments;
+
+    k->segment = (int64_t)ceil(sqrt((double)most));
+    if (k->segment < SEGMENT_MIN)
+        k->segment = SEGMENT_MIN;
+    segments = (most + k->segment - 1) / k->segment;
+    run_segments(k, segments ? segments : 1);
+}
+
+static void find_plans(Back *k)
+{
+    const Backend *backend = k->args->backend;
+    int chunk = k->args->chunk ? k->args->chunk : CHUNK_DEFAULT;
+
+    if (!backend)
+        backend = backend_named("cpu");
+    if (exact(k)) {
+        backend = backend_named("interpreter");
+        chunk = 0;
+    }
+    k->dtype = exact(k) ? F64 : F32;
+    k->plan = plan_for(k->c, k->v, k->b->call.size, chunk, true, backend);
+    k->joint = k->plan->plan->g;
+    if (!k->joint->chunk)
+        k->forward = plan_for(k->c, k->v, k->b->call.size, 0, false, backend);
+}
+
+void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                  const Adjoint *d)
+{
+    Back *k = ctx_alloc(c, sizeof *k);
+
+    *k = (Back){ .c = c, .v = v, .step = v->step, .args = a, .b = b, .d = d };
+    if (v->step->mask)
+        fail_help(c, 0, "a mask that factors has one", "%s: a mask of mode "
+                  "\"quadratic\" has no gradient", mode_name[a->mode]);
+    check_adjoints(k);
+    find_plans(k);
+    bind_back(k);
+    if (k->forward)
+        run_serial(k);
+    else
+        run_entry(k, k->plan, &k->call);
+    for (int i = 0; i < v->step->nin; i++)
+        if (k->sums[i].data)
+            sum_gradient(k, i);
+}

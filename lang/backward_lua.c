@@ -1,0 +1,144 @@
+/* backward_lua.c -- v:backward and v:reference_backward, as Lua calls them. */
+#include <string.h>
+
+#include "run.h"
+
+#define SAVED_META "flin.saved"
+
+typedef struct BackRun { Run *r; Adjoint d; } BackRun;
+
+/* ---- saved ---- */
+
+/* A table of the arguments, without copies of the tensors: the backward plan
+ * recomputes all else. */
+void push_saved(lua_State *L)
+{
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, 2);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_settable(L, -4);
+    }
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, -2, 1);
+    luaL_newmetatable(L, SAVED_META);
+    lua_setmetatable(L, -2);
+}
+
+static bool is_saved(lua_State *L, int at)
+{
+    if (!lua_istable(L, at) || !lua_getmetatable(L, at))
+        return false;
+    luaL_getmetatable(L, SAVED_META);
+    bool same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return same;
+}
+
+/* The arguments at index 2 and, behind them, those of the saved call. */
+static void join_saved(lua_State *L, const char *what)
+{
+    if (!lua_istable(L, 2) || lua_getfield(L, 2, "saved") == LUA_TNIL) {
+        lua_settop(L, 2);
+        return;
+    }
+    if (!is_saved(L, 3))
+        lang_fail(L, "y, state, saved = v:forward { save = true, ... }",
+                  "%s: saved must be what v:forward gave, not %s", what,
+                  type_text(L, 3));
+    lua_rawgeti(L, 3, 1);
+    if (!lua_rawequal(L, -1, 1))
+        lang_fail(L, NULL, "%s: saved is of another variant", what);
+    lua_newtable(L);
+    for (int from = 3; from >= 2; from--)
+        for (lua_pushnil(L); lua_next(L, from);) {
+            lua_pushvalue(L, -2);
+            lua_insert(L, -2);
+            lua_settable(L, -4);
+        }
+    lua_pushnil(L);
+    lua_rawseti(L, 5, 1);
+    lua_pushnil(L);
+    lua_setfield(L, 5, "save");
+    lua_pushnil(L);
+    lua_setfield(L, 5, "saved");
+    lua_replace(L, 2);
+    lua_settop(L, 2);
+}
+
+/* ---- arguments and results ---- */
+
+static void take_adjoints(lua_State *L, BackRun *k, const char *what)
+{
+    if (lua_getfield(L, 2, "dy") != LUA_TNIL)
+        k->d.dy = tensor_value(L, what, "dy", false);
+    if (lua_getfield(L, 2, "dstate") != LUA_TNIL)
+        state_values(L, k->r->v->step, what, "dstate", k->d.dstate);
+    lua_pop(L, 2);
+}
+
+/* Pushes the table of gradients: as wide as what they are of. */
+static void push_gradients(lua_State *L, BackRun *k)
+{
+    const Run *r = k->r;
+    const Graph *g = r->v->step;
+    bool exact = r->args.mode == M_REFERENCE_BACKWARD;
+    int64_t shape[TENSOR_RANK];
+
+    lua_createtable(L, 0, g->nin + 1);
+    for (int i = 0; i < g->nin; i++) {
+        const Given *x = &r->args.in[i];
+        push_result(L, exact ? F64 : x->dtype, x->rank, x->shape,
+                    &k->d.dx[i]);
+        lua_setfield(L, -2, g->in[i].name);
+    }
+    lua_createtable(L, 0, g->nst);
+    for (int i = 0; i < g->nst; i++) {
+        int rank = state_shape(g, &r->bound, i, shape);
+        push_result(L, r->bound.state_dtype, rank, shape, &k->d.ds[i]);
+        lua_setfield(L, -2, g->st[i].name);
+    }
+    lua_setfield(L, -2, "initial_state");
+}
+
+static void do_backward(Ctx *c, void *ud)
+{
+    BackRun *k = ud;
+
+    run_backward(c, k->r->v, &k->r->args, &k->r->bound, &k->d);
+}
+
+static int backward_mode(lua_State *L, Mode mode)
+{
+    const char *what = mode_name[mode];
+
+    lua_settop(L, 2);
+    join_saved(L, what);
+    BackRun k = { .r = run_begin(L, mode) };
+    take_adjoints(L, &k, what);
+    push_gradients(L, &k);
+    protect(L, k.r->ctx, do_backward, &k);
+    run_end(k.r);
+    return 1;
+}
+
+static int variant_backward(lua_State *L)
+{
+    return backward_mode(L, M_BACKWARD);
+}
+
+static int variant_reference_backward(lua_State *L)
+{
+    return backward_mode(L, M_REFERENCE_BACKWARD);
+}
+
+void backward_methods(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        { "backward", variant_backward },
+        { "reference_backward", variant_reference_backward },
+        { NULL, NULL }
+    };
+
+    luaL_setfuncs(L, methods, 0);
+}

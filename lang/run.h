@@ -1,0 +1,40 @@
+/* run.h -- what calls from Lua share: run.c begins them all, backward.c has
+ * the ones that run backwards.
+ */
+#ifndef FLIN_RUN_H
+#define FLIN_RUN_H
+
+#include "bind.h"
+
+/* A call in progress, its memory freed with the userdata. */
+typedef struct Run {
+    Ctx *ctx;
+    Variant *v;
+    Args args;
+    Bound bound;
+    bool inplace;
+} Run;
+
+/* The call v:METHOD(table), checked and bound. Leaves on the stack: variant,
+ * arguments, kept tensors, run, cu_seqlens; results come on top of these. */
+Run *run_begin(lua_State *L, Mode mode);
+void run_end(Run *r);
+
+Given tensor_given(const Tensor *t);
+/* The tensor at the top of the stack. A constant without axes may be a
+ * number: it stands for all heads; the tensor made of it replaces it. */
+Given tensor_value(lua_State *L, const char *what, const char *name,
+                   bool number);
+/* The table of states on top of the stack. */
+void state_values(lua_State *L, const Graph *g, const char *what,
+                  const char *field, Given *state);
+/* Pushes a new tensor, and says where it is. */
+Tensor *push_result(lua_State *L, DType d, int rank, const int64_t *shape,
+                    Given *g);
+
+/* Pushes what v:backward{ saved = } takes in place of the call's arguments,
+ * which are at index 2 of the stack. */
+void push_saved(lua_State *L);
+void backward_methods(lua_State *L);
+
+#endif

@@ -170,9 +170,14 @@ int graph_output(Graph *g, const char *name, Ref node)
     snprintf(o->name, sizeof o->name, "%s", name);
     o->node = node;
     o->rank = 0;
-    for (int ax = 0; ax < NAXES; ax++)
-        if (g->n[node].axes & AXIS(ax) & ~AXIS(AX_I))
-            o->order[o->rank++] = (uint8_t)ax;
+    for (int ax = 0; ax < NAXES; ax++) {
+        if (!(g->n[node].axes & AXIS(ax) & ~AXIS(AX_I)))
+            continue;
+        if (o->rank == sizeof o->order)
+            fail(g->ctx, g->line, "result '%s' has more than %d axes", name,
+                 (int)sizeof o->order);
+        o->order[o->rank++] = (uint8_t)ax;
+    }
     return g->nout++;
 }
 

@@ -38,7 +38,8 @@ enum {
 #define COL_AXES ((AxisSet)0xf0)
 #define DIM_AXES ((AxisSet)~0xffu)
 
-enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64, MAX_NODES = 20000,
+enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64,
+       MAX_NODES = 20000,
        MAX_DEPTH = 4000 /* what recursion over operands may take of a stack */ };
 
 enum Op {

@@ -18,7 +18,10 @@ typedef struct CudaOptions {
 
 typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT }
     CudaArgKind;
-typedef struct CudaArg { uint8_t kind; uint8_t index; } CudaArg;
+typedef struct CudaArg {
+    uint8_t kind, index;
+    uint8_t dtype;                      /* what the source reads or writes */
+} CudaArg;
 
 /* A kernel of the source, and its one argument by value: `nmaps` tensor maps
  * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'

@@ -128,7 +128,7 @@ static void emit_load(Emit *e)
                        (unsigned)r, t * TILE_BYTES, k->nmaps,
                        rows ? "row0 + " : "", t * ROWS, k->nmaps);
         k->map[k->nmaps++] = (CudaArg){ ARG_INPUT,
-                                        (uint8_t)e->g->n[r].index };
+            (uint8_t)e->g->n[r].index, (uint8_t)e->o->tile };
     }
     buf_printf(b, "}\n");
 }
@@ -143,8 +143,9 @@ static void store_output(Emit *e, int out)
                    "+ %d + (c & 1) * 8192, where, c, row0 + %d, %d, head, "
                    "lane);\n", k->nmaps, k->ntensors, out,
                    2 * t * TILE_BYTES, t * ROWS, size);
-    k->map[k->nmaps++] = (CudaArg){ ARG_OUTPUT, (uint8_t)out };
-    k->tensor[k->ntensors++] = (CudaArg){ ARG_OUTPUT, (uint8_t)out };
+    const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
+    k->map[k->nmaps++] = arg;
+    k->tensor[k->ntensors++] = arg;
 }
 
 /* Chunk c's buffer is free again for chunk c + 2, which is written in the
@@ -168,7 +169,7 @@ static void emit_store(Emit *e)
 static int state_tensor(Emit *e, int state, CudaArgKind kind)
 {
     CudaKernel *k = e->out;
-    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)state };
+    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)state, F32 };
     return k->ntensors++;
 }
 

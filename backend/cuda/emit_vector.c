@@ -19,8 +19,9 @@ static void tensor_arg(Emit *e, Ref r)
     CudaKernel *k = e->out;
     if (k->ntensors == CUDA_TENSORS)
         no_place(e, r, "too many arguments in one kernel");
-    k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT,
-                                          (uint8_t)e->g->n[r].index };
+    uint8_t index = (uint8_t)e->g->n[r].index;
+    k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT, index,
+                                          (uint8_t)e->o->vector[index] };
 }
 
 static int element_bytes(Emit *e, Ref r)

@@ -65,9 +65,8 @@ static int inner_axis(const Graph *g, CudaArg a)
 static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
 {
     bool apart = v->st % 8 || v->sh % 8 || v->sb % 8;
-    if ((v->dtype != BF16 && v->dtype != F16) || !v->data)
-        fail_code(c, ERR_USER, "%s: a bfloat16 or float16 tensor is needed on"
-                  " the GPU", name_of(g, a));
+    if (!v->data)
+        fail_code(c, ERR_USER, "%s: is missing", name_of(g, a));
     if (v->sd[0] != 1 || apart || (uintptr_t)v->data % 16)
         fail_code(c, ERR_USER, "%s: rows must be whole, and start at"
                   " multiples of 16 bytes", name_of(g, a));
@@ -95,6 +94,14 @@ static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
     driver_check(c, d, encode_tiled(map, v->dtype == F16 ? TYPE_F16
                  : TYPE_BF16, 4, v->data, dims, strides, box, steps, 0,
                  SWIZZLE_128, PROMOTE_256, 0), "the map of a tensor");
+}
+
+static void check_type(Ctx *c, const Graph *g, CudaArg a, const View *v)
+{
+    if (v->data && v->dtype != (DType)a.dtype)
+        fail_code(c, ERR_USER, "%s: is %s; the kernel was made for %s",
+                  name_of(g, a), dtype_name(v->dtype),
+                  dtype_name((DType)a.dtype));
 }
 
 static int order_of(const State *s, int axis)
@@ -138,10 +145,12 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaKernel *k,
     unsigned char *at = l->args;
     int32_t group[CUDA_MAPS] = { 0 };
     for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
+        check_type(c, p->g, k->map[i], view_of(call, k->map[i]));
         encode(c, d, p, call, k->map[i], e, at);
         group[i] = group_of(call, view_of(call, k->map[i]));
     }
     for (int i = 0; i < k->ntensors; i++) {
+        check_type(c, p->g, k->tensor[i], view_of(call, k->tensor[i]));
         HostTensor t = tensor_of(p, k, call, k->tensor[i]);
         at = put(at, &t, sizeof t);
     }

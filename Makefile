@@ -4,7 +4,7 @@
 #   make demo     build, then run examples/recall.lua (TEXT=path: on that text)
 #   make test     build, then run every test
 #   make asan     the same tests under AddressSanitizer and UBSan
-#   make fuzz     fuzz the scripts' and the files' readers (SECONDS=600)
+#   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
 #   make bench-cpu   speed of the chunked forward pass
 #   make static   build/static/flin: Lua linked in, no GLPK
 #   make install  to $(DESTDIR)$(PREFIX)
@@ -14,7 +14,7 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 GLPK ?= 1
-SECONDS ?= 600
+FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CFLAGS ?= -O2 -g
 VERSION := 0.1.0
@@ -81,17 +81,17 @@ test:
 tests: build $(UNIT) $(CUDA_TESTS) $(EXAMPLES)
 
 asan:
-	@$(MAKE) --no-print-directory test BUILD=build/asan CFLAGS="-O1 -g" \
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/asan CFLAGS="-O1 -g" \
 	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined \
 -fno-omit-frame-pointer"
 
 fuzzers: $(FUZZ)
 fuzz-build:
-	@$(MAKE) --no-print-directory $(PARALLEL) fuzzers BUILD=build/fuzz \
+	@$(MAKE) --no-print-directory $(PARALLEL) fuzzers BUILD=$(BUILD)/fuzz \
 	    CC=clang CFLAGS="-O1 -g" SAN="-fsanitize=fuzzer-no-link,address,\
 undefined -fno-sanitize-recover=undefined"
 fuzz: fuzz-build
-	@SECONDS=$(SECONDS) sh tests/fuzz/run.sh build/fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh $(BUILD)/fuzz
 
 bench-cpu:
 	@sh tools/setup.sh

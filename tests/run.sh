@@ -140,7 +140,7 @@ fuzz() {
         fail "fuzz: does not build" "$tmp/out"
         return
     fi
-    SECONDS=8 sh tests/fuzz/run.sh build/fuzz >"$tmp/out" 2>&1
+    FUZZ_SECONDS=8 sh tests/fuzz/run.sh "$BUILD/fuzz" >"$tmp/out" 2>&1
     count fuzz $?
 }
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh BUILD -- each fuzzer for its share of $SECONDS, from the seeds here.
+# run.sh BUILD -- each fuzzer for its share of $FUZZ_SECONDS, from the seeds here.
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
 targets="script file graph"
-each=$((${SECONDS:-60} / 3 + 1))
+each=$((${FUZZ_SECONDS:-60} / 3 + 1))
 passed=0 failed=0
 for t in $targets; do
     seeds=$build/seeds/$t
@@ -15,7 +15,7 @@ for t in $targets; do
     esac 2>/dev/null
     # Lua's own errors leave C's frames by longjmp, which ASan can misread.
     if ASAN_OPTIONS=detect_stack_use_after_return=0 \
-       "$build/tests/fuzz/$t" -max_total_time=$each -timeout=20 \
+       "$build/tests/fuzz/$t" -max_total_time=$each -timeout=60 \
        -rss_limit_mb=1500 -verbosity=0 -print_final_stats=0 -close_fd_mask=1 \
        -artifact_prefix="$build/$t-" \
        -dict=tests/fuzz/$t.dict "$build/corpus/$t" "$seeds" 2>"$build/$t.log"

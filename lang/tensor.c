@@ -405,5 +405,6 @@ void tensor_open(lua_State *L)
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
     make_open(L);
+    host_open(L);
     files_open(L);
 }

@@ -34,6 +34,7 @@ void tensor_reductions(lua_State *L);   /* tensor_math.c */
 void tensor_arithmetic(lua_State *L);
 void tensor_ops_open(lua_State *L);    /* tensor_ops.c */
 void make_open(lua_State *L);           /* tensor_make.c: flin.zeros, ... */
+void host_open(lua_State *L);           /* tensor_host.c: flin.host */
 void files_open(lua_State *L);          /* files.c: flin.load, flin.save */
 
 #endif

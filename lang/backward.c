@@ -289,7 +289,7 @@ static void run_serial(Back *k)
 static void find_plans(Back *k)
 {
     const Backend *backend = k->args->backend;
-    int chunk = k->args->chunk ? k->args->chunk : CHUNK_DEFAULT;
+    int chunk = plan_chunk(k->args);
 
     if (!backend)
         backend = backend_named("cpu");

@@ -27,6 +27,7 @@ typedef struct Args {
     const int64_t *cu;                  /* N + 1 ends; NULL: not packed */
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
+    bool serial;                        /* one token after another */
     const Backend *backend;             /* NULL: the default */
 } Args;
 
@@ -85,6 +86,8 @@ struct PlanEntry {
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *b);
 void plans_release(Variant *v);
+/* The chunk that the arguments ask plan_for for; 0 for one token at a time. */
+int plan_chunk(const Args *a);
 
 /* Runs what is bound. */
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);

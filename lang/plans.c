@@ -135,10 +135,15 @@ void plans_release(Variant *v)
 
 /* ---- running ---- */
 
+int plan_chunk(const Args *a)
+{
+    if (a->serial || a->mode == M_STEP)
+        return 0;
+    return a->chunk ? a->chunk : CHUNK_DEFAULT;
+}
+
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    int chunk = a->chunk ? a->chunk : CHUNK_DEFAULT;
-
     if (v->step->mask && a->mode != M_STEP) {
         mask_run(c, v->step, &b->call);
         return;
@@ -147,8 +152,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         reference_run(c, v->step, &b->call);
         return;
     }
-    PlanEntry *e = plan_for(c, v, b->call.size,
-                            a->mode == M_STEP ? 0 : chunk, false,
+    PlanEntry *e = plan_for(c, v, b->call.size, plan_chunk(a), false,
                             a->backend ? a->backend : &backends[0]);
     e->backend->run(c, e->program, e->plan, &b->call);
 }

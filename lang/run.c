@@ -140,7 +140,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 }
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
-    "chunk", "backend", "threads", "inplace", "save", "saved", "dy",
+    "chunk", "serial", "backend", "threads", "inplace", "save", "saved", "dy",
     "dstate" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
@@ -264,6 +264,8 @@ void run_options(lua_State *L, const char *what, int arg, Args *a)
 {
     a->chunk = small_option(L, what, arg, "chunk", 1, CHUNK_MAX);
     a->threads = small_option(L, what, arg, "threads", 0, 1024);
+    get_option(L, arg, "serial");
+    a->serial = lua_toboolean(L, -1);
     const char *name = "cpu";
     if (get_option(L, arg, "backend") != LUA_TNIL)
         name = luaL_tolstring(L, -1, NULL);

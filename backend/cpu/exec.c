@@ -80,6 +80,7 @@ static void run_chunk(Run *r, Work *w, int64_t m)
 
     w->n = left < w->p->chunk ? (int)left : w->p->chunk;
     w->token = w->seq->start + m * w->p->chunk;
+    w->ahead->n = w->ahead->next = 0;
     w->stored = r->stored + at * w->p->stored_floats;
     run_list(w, w->k->body.in, w->k->body.n);
     end_chunk(w);
@@ -200,7 +201,8 @@ static void work(void *ud, int worker)
     const TileKernel *k = &r->p->kernel[r->kernel];
     char *at = r->memory + (size_t)worker * r->each;
     int64_t items = items_before(r, r->call->nseq), item;
-    Work w = { .p = r->p, .k = k, .call = r->call };
+    Ahead ahead = { .n = 0 };
+    Work w = { .p = r->p, .k = k, .call = r->call, .ahead = &ahead };
     unsigned mode = flush_on();
 
     float *tiles = (float *)at;

@@ -22,6 +22,11 @@ typedef void ElemFn(int rows, int len, float *y, const float *const x[3],
  * LOWER_A: a is zero where its column's token lies behind its row's;
  * UPPER_A: where it lies before (a transposed lower matrix). LOWER_C: only
  * the lower triangle of c is wanted, what lies above may be anything. */
+/* Rows in memory that the next chunk will need. */
+enum { MAX_AHEAD = 1024 };
+typedef struct AheadRow { uintptr_t at; uint32_t bytes; bool store; } AheadRow;
+typedef struct Ahead { int n, next; AheadRow row[MAX_AHEAD]; } Ahead;
+
 enum { GEMM_SET, GEMM_ADD, GEMM_SUB };
 enum { TRI_NONE, LOWER_A, UPPER_A, LOWER_C };
 typedef struct Gemm {
@@ -31,6 +36,7 @@ typedef struct Gemm {
     ptrdiff_t ars, acs, brs, bcs, crs;
     int mode, tri, row_rank, col_rank;
     float *pack;            /* gemm_scratch(k, n) floats, if bcs != 1 */
+    Ahead *ahead;           /* asked for on the way; may be NULL */
 } Gemm;
 
 static inline size_t gemm_scratch(int k, int n)

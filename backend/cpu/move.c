@@ -13,23 +13,22 @@ typedef struct Walk {
     bool store;
     int n;
     int64_t ahead;                      /* elements to the next chunk, or 0 */
+    Ahead *queue;
     int32_t ext[MAX_RANK];
     int64_t tile[MAX_RANK], mem[MAX_RANK];
 } Walk;
 
-/* Asks for what the next chunk will need here: rows are too far apart for
- * the processor to guess. */
-static void prefetch_row(const Walk *k, const char *data, int32_t len)
+/* Notes the row that the next chunk will need here: rows are too far apart
+ * for the processor to guess. */
+static void note_row(const Walk *k, const char *data, int32_t len)
 {
-    ptrdiff_t size = dtype_size(k->v->dtype), bytes = len * size;
-    uintptr_t next = (uintptr_t)data + (uintptr_t)(k->ahead * size);
+    ptrdiff_t size = dtype_size(k->v->dtype);
 
-    for (ptrdiff_t at = 0; at < bytes; at += 64) {
-        if (k->store)
-            __builtin_prefetch((const void *)(next + (uintptr_t)at), 1);
-        else
-            __builtin_prefetch((const void *)(next + (uintptr_t)at), 0);
-    }
+    if (k->queue->n < MAX_AHEAD)
+        k->queue->row[k->queue->n++] = (AheadRow){
+            (uintptr_t)data + (uintptr_t)(k->ahead * size),
+            (uint32_t)(len * size), k->store
+        };
 }
 
 /* The innermost axis. */
@@ -41,7 +40,7 @@ static void move_row(const Walk *k, int64_t at, float *p)
     char *data = (char *)v->data + at * dtype_size(v->dtype);
 
     if (mem == 1 && k->ahead)
-        prefetch_row(k, data, len);
+        note_row(k, data, len);
     if (mem == 1 && k->store)
         k->isa->store[v->dtype](data, p, len);
     else if (mem == 1)
@@ -91,7 +90,8 @@ static Walk walk(const Work *w, const View *v, bool store, AxisSet axes,
                  const int32_t ext[NAXES], const uint8_t *order, int rank,
                  int rows)
 {
-    Walk k = { .isa = w->p->isa, .v = v, .store = store };
+    Walk k = { .isa = w->p->isa, .v = v, .store = store,
+               .queue = w->ahead };
     int64_t step = 1;
 
     if (rows)

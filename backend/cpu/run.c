@@ -157,7 +157,7 @@ static void dot_gemm(const Work *w, const Instr *in, float *y, const float *a,
         .k = dim_count(&in->k, w->n), .ars = in->m.st[1], .acs = in->k.st[1],
         .brs = in->k.st[2], .bcs = in->n.st[2], .crs = in->m.st[0],
         .mode = in->into, .tri = in->tri, .row_rank = in->row_rank,
-        .col_rank = in->col_rank, .pack = w->scratch
+        .col_rank = in->col_rank, .pack = w->scratch, .ahead = w->ahead
     };
 
     if (in->into && in->x[2] != in->y)

@@ -130,6 +130,7 @@ typedef struct Work {
     float **tile;               /* by slot */
     float *scratch;
     double *wide;
+    Ahead *ahead;
     float *stored;              /* this chunk's part */
     int n;                      /* tokens in hand */
     const Seq *seq;

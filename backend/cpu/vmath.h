@@ -39,12 +39,13 @@ FN float sign_(float x)
 }
 
 /* 2^n p for x = n ln 2 + r, |r| <= ln 2 / 2; adding `magic` rounds to the
- * integer n, which is then the low bits of the sum. 2^128 is not a float though
- * 2^127.9 is: above zero the 2 is a factor of its own. */
+ * integer n, which is then the low bits of the sum, and 2^n's exponent. From
+ * 88.37 on the result is infinite. */
 FN float exp_(float x)
 {
     const float magic = 12582912;
-    float t = x < 89 ? x : (x > 89 ? 89 : x);
+    float t = x > 89 ? 89 : x;
+    t = t < -88 ? -88 : t;
     float z = t * 1.44269504088896341f + magic;
     float n = z - magic;
     float r = t - n * 0.693359375f + n * 2.12194440e-4f;
@@ -54,10 +55,8 @@ FN float exp_(float x)
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1;
-    uint32_t e = to_bits(z) - to_bits(magic) + (x > 0 ? 126 : 127);
-    float y = p * from_bits(e << 23) * (x > 0 ? 2 : 1);
-    return x < -87.33654f ? 0 : y;
+    p = p * (r * r) + r + 1;
+    return p * from_bits((to_bits(z) << 23) + 0x3f800000u);
 }
 
 /* log of x in [2^-126, inf): mantissa in [sqrt(1/2), sqrt(2)). */

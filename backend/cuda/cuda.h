@@ -4,7 +4,7 @@
 
 #include "../../compiler/plan.h"
 
-enum { CUDA_MAPS = 24, CUDA_TENSORS = 32 };
+enum { CUDA_MAPS = 24, CUDA_TENSORS = 32, CUDA_SEGMENTS = 4 };
 
 /* How a plan is to be printed. groups: state warpgroups a block, each with 64
  * values of the state's row axis (1: more blocks, for few heads; 2: a head's
@@ -14,6 +14,7 @@ typedef struct CudaOptions {
     DType vector[MAX_INPUTS];           /* of inputs without own axes: that
                                            or F32 */
     int groups;                         /* 1 or 2 */
+    bool split;
 } CudaOptions;
 
 typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT }
@@ -25,14 +26,16 @@ typedef struct CudaArg {
 
 /* A kernel of the source, and its one argument by value: `nmaps` tensor maps
  * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'
- * address (0: one a batch entry, all of it), tokens, heads and blocks. The
- * grid is sequences * heads * blocks. */
+ * address (0: one a batch entry, all of it), tokens, heads, blocks, segments,
+ * their bounds in 4096ths of the chunks, and the maps' head groups. The grid
+ * is sequences * heads * blocks * segments. */
 typedef struct CudaKernel {
     char name[32];
     int threads, shared, blocks, row_axis;
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int stages;
+    bool split;                         /* segments may be more than one */
 } CudaKernel;
 
 typedef struct CudaModule {

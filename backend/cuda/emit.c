@@ -41,7 +41,10 @@
  *   store warp    wait filled, TMA; consents by one
  *                 more arrival on a later `scored`
  *
- * so each role waits once a chunk. Rows past a sequence's end are zero in
+ * so each role waits once a chunk. A block may own only a part of a sequence:
+ * it then scans the state over the chunks before it, with the acts that the
+ * state alone needs, and loads only what those read; no block waits for
+ * another. Rows past a sequence's end are zero in
  * every tile and end every cumulative sum; they are not stored.
  *
  * To come, each in its role: gates per key (the ahead warpgroup writes them
@@ -101,35 +104,51 @@ static int find_row_axis(Emit *e)
 
 /* ---- roles that are the same in every kernel ---- */
 
+static int load_bytes(const Emit *e, bool scan)
+{
+    int bytes = 0;
+    for (int i = 0; i < e->ntiles; i++)
+        if (!e->tile[i].made && (!scan || e->tile[i].scanned))
+            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES;
+    return bytes;
+}
+
+static void load_matrix(Emit *e, Buf *b, const Tile *tile)
+{
+    Ref r = tile->r;
+    CudaKernel *k = e->out;
+    bool rows = tile_axis(e, r) == e->row_axis;
+    if (k->nmaps == CUDA_MAPS)
+        no_place(e, r, "too many matrices in one kernel");
+    if (k->split && !tile->scanned)
+        buf_printf(b, "if (c >= first) {\n");
+    for (int t = 0; t < tile_count(e, r); t++)
+        buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
+                   "%s%d, token, head / a.group[%d], where.b);\n",
+                   (unsigned)r, t * TILE_BYTES, k->nmaps,
+                   rows ? "row0 + " : "", t * ROWS, k->nmaps);
+    if (k->split && !tile->scanned)
+        buf_printf(b, "}\n");
+    k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)e->g->n[r].index,
+                                    (uint8_t)e->o->tile };
+}
+
 static void emit_load(Emit *e)
 {
     Buf *b = &e->load;
-    int bytes = 0;
-    for (int i = 0; i < e->ntiles; i++)
-        if (!e->tile[i].made)
-            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES;
-    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "const u32 full = loaded + 8 * pos.stage;\n"
                "const int token = (int)where.start + 64 * c;\n"
-               "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n"
-               "arrive_expecting(full, %d);\n", bytes);
-    for (int i = 0; i < e->ntiles; i++) {
-        Ref r = e->tile[i].r;
-        CudaKernel *k = e->out;
-        if (e->tile[i].made)
-            continue;
-        bool rows = tile_axis(e, r) == e->row_axis;
-        if (k->nmaps == CUDA_MAPS)
-            no_place(e, r, "too many matrices in one kernel");
-        for (int t = 0; t < tile_count(e, r); t++)
-            buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
-                       "%s%d, token, head / a.group[%d], where.b);\n",
-                       (unsigned)r, t * TILE_BYTES, k->nmaps,
-                       rows ? "row0 + " : "", t * ROWS, k->nmaps);
-        k->map[k->nmaps++] = (CudaArg){ ARG_INPUT,
-            (uint8_t)e->g->n[r].index, (uint8_t)e->o->tile };
-    }
+               "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
+    if (e->out->split)
+        buf_printf(b, "arrive_expecting(full, c < first ? %d : %d);\n",
+                   load_bytes(e, true), load_bytes(e, false));
+    else
+        buf_printf(b, "arrive_expecting(full, %d);\n", load_bytes(e, false));
+    for (int i = 0; i < e->ntiles; i++)
+        if (!e->tile[i].made)
+            load_matrix(e, b, &e->tile[i]);
     buf_printf(b, "}\n");
 }
 
@@ -140,8 +159,8 @@ static void store_output(Emit *e, int out)
     int size = e->g->axis[e->row_axis].size;
     for (int t = 0; t < e->groups; t++)
         buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
-                   "+ %d + (c & 1) * 8192, where, c, row0 + %d, %d, head, "
-                   "lane);\n", k->nmaps, k->ntensors, out,
+                   "+ %d + ((c - first) & 1) * 8192, where, c, row0 + %d, %d, "
+                   "head, lane);\n", k->nmaps, k->ntensors, out,
                    2 * t * TILE_BYTES, t * ROWS, size);
     const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
     k->map[k->nmaps++] = arg;
@@ -153,16 +172,17 @@ static void store_output(Emit *e, int out)
 static void emit_store(Emit *e)
 {
     Buf *b = &e->store;
-    buf_printf(b, "for (int c = 0; c < 3 && c < chunks; c++)\n"
+    buf_printf(b, "for (int c = first; c < first + 3 && c < last; c++)\n"
                "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n"
-               "NO_UNROLL for (int c = 0; c < chunks; c++) {\n"
-               "wait(filled + 8 * (c & 1), c >> 1 & 1);\n");
+               "NO_UNROLL for (int c = first; c < last; c++) {\n"
+               "wait(filled + 8 * ((c - first) & 1), (c - first) >> 1 & 1);"
+               "\n");
     for (int i = 0; i < e->g->nout; i++)
         if (e->g->out[i].node && e->mine[e->g->out[i].node])
             store_output(e, i);
     buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n"
-               "if (lane == 0 && c + 3 <= chunks)\n"
-               "arrive(c + 3 < chunks ? scored + 8 * ((c + 3) %% STAGES) : "
+               "if (lane == 0 && c + 3 <= last)\n"
+               "arrive(c + 3 < last ? scored + 8 * ((c + 3) %% STAGES) : "
                "drained);\n}\nbulk_wait();\n");
 }
 
@@ -173,28 +193,38 @@ static int state_tensor(Emit *e, int state, CudaArgKind kind)
     return k->ntensors++;
 }
 
-static void frame_states(Emit *e, Buf *b, bool load)
+static void frame_state(Emit *e, Buf *b, int i, bool load)
 {
     const Graph *g = e->g;
-    for (int i = 0; i < g->nst; i++) {
-        if (!(e->k->states >> i & 1))
-            continue;
-        int cols = __builtin_ctz(g->st[i].axes & ~AXIS(e->row_axis));
-        int n = padded(g->axis[cols].size) / 2;
-        if (load)
-            buf_printf(b, "float s%d[%d];\nu32 s%d_packed[%d];\n", i, n, i,
-                       n / 2);
-        else                            /* before any use behind the loop */
-            buf_printf(b, "wgmma_wait<0>();\nkeep(s%d);\n", i);
-        buf_printf(b, "%s_state<%d>(s%d, a.tensor[%d], seq, head, at, row0 + "
-                   "64 * group, %d);\n", load ? "load" : "store",
-                   (int)g->axis[cols].size, i,
-                   state_tensor(e, i, load ? ARG_STATE : ARG_NEXT),
-                   (int)g->axis[e->row_axis].size);
-        if (load)
-            buf_printf(b, "pack(s%d_packed, s%d);\nkeep(s%d_packed);\n", i, i,
-                       i);
-    }
+    int cols = __builtin_ctz(g->st[i].axes & ~AXIS(e->row_axis));
+    int n = padded(g->axis[cols].size) / 2;
+    if (load)
+        buf_printf(b, "float s%d[%d];\nu32 s%d_packed[%d];\n", i, n, i,
+                   n / 2);
+    else                                /* before any use behind the loop */
+        buf_printf(b, "wgmma_wait<0>();\nkeep(s%d);\n", i);
+    if (!load && e->out->split)
+        buf_printf(b, "if (last == chunks)\n");
+    buf_printf(b, "%s_state<%d>(s%d, a.tensor[%d], seq, head, at, row0 + "
+               "64 * group, %d);\n", load ? "load" : "store",
+               (int)g->axis[cols].size, i,
+               state_tensor(e, i, load ? ARG_STATE : ARG_NEXT),
+               (int)g->axis[e->row_axis].size);
+}
+
+static void frame_states(Emit *e, Buf *b, bool load)
+{
+    for (int i = 0; i < e->g->nst; i++)
+        if (e->k->states >> i & 1)
+            frame_state(e, b, i, load);
+}
+
+static void pack_states(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->g->nst; i++)
+        if (e->k->states >> i & 1)
+            buf_printf(b, "pack(s%d_packed, s%d);\nkeep(s%d_packed);\n", i,
+                       i, i);
 }
 
 static void frame_outputs(Emit *e, Buf *b)
@@ -356,8 +386,9 @@ static void comment(Emit *e, Buf *b)
 static void put_args(Emit *e, Buf *b)
 {
     buf_printf(b, "struct Args {\nTensorMap map[%d];\nTensor tensor[%d];\n"
-               "const Sequence *seq;\ni64 tokens;\nint heads, blocks;\n"
-               "int group[%d];\n};\n", e->out->nmaps, e->out->ntensors,
+               "const Sequence *seq;\ni64 tokens;\nint heads, blocks,"
+               " segments, bound[5];\nint group[%d];\n};\n",
+               e->out->nmaps, e->out->ntensors,
                CUDA_MAPS);
 }
 
@@ -381,18 +412,29 @@ static void put_barriers(Emit *e, Buf *b)
 
 static void put_head(Emit *e, Buf *b)
 {
+    bool split = e->out->split;
     buf_printf(b, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n"
                "%s(const __grid_constant__ Args a)\n{\n"
                "extern __shared__ unsigned char raw[];\n"
                "const u32 base = (shared_address(raw) + 1023) & ~1023u;\n"
-               "const int block = blockIdx.x %% a.blocks;\n"
-               "const int head = blockIdx.x / a.blocks %% a.heads;\n"
-               "const int seq = blockIdx.x / a.blocks / a.heads;\n"
+               "const int place = blockIdx.x%s;\n"
+               "const int block = place %% a.blocks;\n"
+               "const int head = place / a.blocks %% a.heads;\n"
+               "const int seq = place / a.blocks / a.heads;\n"
                "const int row0 = %d * block;\n"
                "const Sequence where = a.seq ? a.seq[seq] : "
                "Sequence { seq, 0, 0, a.tokens };\n"
                "const int chunks = (int)((where.len + 63) / 64);\n",
-               e->out->threads, e->out->name, 64 * e->groups);
+               e->out->threads, e->out->name, split ? " / a.segments" : "",
+               64 * e->groups);
+    if (split)
+        buf_printf(b, "const int segment = blockIdx.x %% a.segments;\n"
+                   "const int first = (int)((i64)chunks * a.bound[segment] "
+                   ">> 12);\n"
+                   "const int last = (int)((i64)chunks * a.bound[segment + 1]"
+                   " >> 12);\n");
+    else
+        buf_printf(b, "const int first = 0, last = chunks;\n");
     put_barriers(e, b);
 }
 
@@ -418,14 +460,16 @@ static void put_io_role(Emit *e, Buf *b)
     buf_printf(b, "}\n");
 }
 
-/* The loop of a role that multiplies. Its first wait is for all products,
- * though none is in flight: ptxas serialises otherwise (C7517). */
-static void put_stage(Buf *b)
+/* The loop of a role that multiplies, over the chunks that it scans or over
+ * its own. Its first wait is for all products, though none is in flight:
+ * ptxas serialises otherwise (C7517). */
+static void put_stage(Buf *b, bool scan)
 {
-    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
+    buf_printf(b, "NO_UNROLL for (int c = %s; c < %s; c++, pos.next()) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "const u32 vectors = base + VECTORS + pos.stage * "
-               "VECTOR_BYTES;\n");
+               "VECTOR_BYTES;\n", scan ? "0" : "first",
+               scan ? "first" : "last");
 }
 
 static void put_ahead_role(Emit *e, Buf *b)
@@ -434,7 +478,11 @@ static void put_ahead_role(Emit *e, Buf *b)
                "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
                registers_of(e)->ahead);
-    put_stage(b);
+    if (e->out->split)
+        buf_printf(b, "NO_UNROLL for (int c = 0; c < first; c++, pos.next()) "
+                   "{\nwait(ready + 8 * pos.stage, pos.phase);\n"
+                   "if (at.lane == 0)\narrive(empty + 8 * pos.stage);\n}\n");
+    put_stage(b, false);
     buf_printf(b, "const int rows = rows_of(where, c);\n"
                "wait(ready + 8 * pos.stage, pos.phase);\n"
                "wgmma_wait<0>();\n");
@@ -444,20 +492,30 @@ static void put_ahead_role(Emit *e, Buf *b)
                "arrive(empty + 8 * pos.stage);\n}\n");
 }
 
+/* `scored` is used from chunk `first` on: its phase counts from there. */
 static void put_state_role(Emit *e, Buf *b)
 {
+    bool split = e->out->split;
     buf_printf(b, "} else {\nmore_registers<%d>();\n"
                "const Lane at = lane_here();\n"
                "const int group = (threadIdx.x >> 7) - 2;\n"
                "Ring<STAGES> pos;\n", registers_of(e)->state);
     frame_outputs(e, b);
     frame_states(e, b, true);
-    put_stage(b);
-    buf_printf(b, "wait(scored + 8 * pos.stage, pos.phase);\n"
-               "wgmma_wait<0>();\n");
+    if (split) {
+        put_stage(b, true);
+        buf_printf(b, "wait(ready + 8 * pos.stage, pos.phase);\n"
+                   "wgmma_wait<0>();\n");
+        put(b, &e->scan);
+        buf_printf(b, "}\n");
+    }
+    pack_states(e, b);
+    put_stage(b, false);
+    buf_printf(b, "wait(scored + 8 * pos.stage, %s);\nwgmma_wait<0>();\n",
+               split ? "(c - first) / STAGES & 1" : "pos.phase");
     put(b, &e->serial);
-    buf_printf(b, "}\nif (chunks >= 3)\nwait(drained, 0);\n"
-               "if (chunks > 0)\nstore_outputs(chunks - 1);\n");
+    buf_printf(b, "}\nif (last - first >= 3)\nwait(drained, 0);\n"
+               "if (last > first)\nstore_outputs(last - first - 1);\n");
     frame_states(e, b, false);
     buf_printf(b, "}\n}\n");
 }
@@ -501,7 +559,7 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
     e->vector = ctx_alloc(c, p->g->len);
     e->uses = ctx_alloc(c, p->g->len * sizeof *e->uses);
     e->load.ctx = e->vec.ctx = e->ahead.ctx = e->serial.ctx = c;
-    e->store.ctx = c;
+    e->scan.ctx = e->store.ctx = c;
     return e;
 }
 
@@ -520,6 +578,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->groups - 1)
                    / (64 * e->groups);
     emit_serial(e);
+    e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
     emit_vectors(e);
     emit_load(e);

@@ -5,8 +5,8 @@
 #include "cuda.h"
 
 enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MIN = 3, STAGES_MAX = 4,
-       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 68 * 4, MAX_FACTORS = 8, MAX_PUBLISHED = 48,
-       MAX_TILES = 16, MAX_SCORES = 4 };
+       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 68 * 4, MAX_FACTORS = 8,
+       MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4 };
 
 typedef struct Factor { Ref v; bool inverse; } Factor;
 
@@ -33,7 +33,7 @@ typedef struct Published {
  * it. One that is only the stuff of another lends it its place. */
 typedef struct Tile {
     Ref r;
-    bool made, direct;
+    bool made, direct, scanned;         /* scanned: needed by a mere scan */
     int makers;
     uint32_t sources;                   /* of a made one, a bit each */
 } Tile;
@@ -59,7 +59,7 @@ typedef struct Emit {
     Score score[MAX_SCORES];
     int ntiles, nscores;
     bool inverse;                       /* one of the scores is inverted */
-    Buf load, vec, ahead, serial, store; /* the roles' bodies */
+    Buf load, vec, ahead, serial, scan, store; /* the roles' bodies */
 } Emit;
 
 /* ---- emit_value.c: what a value is, and its text ---- */
@@ -93,5 +93,6 @@ void value_text(Buf *b, int op, const char *const operand[3]);
 void emit_vectors(Emit *e);             /* last: the others publish */
 void emit_ahead(Emit *e);
 void emit_serial(Emit *e);
+bool emit_scan(Emit *e);                /* the state alone, if that can be */
 
 #endif

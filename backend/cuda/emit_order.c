@@ -349,7 +349,7 @@ static void retire(Serial *s)
 
 static void store_previous(Serial *s)
 {
-    buf_printf(s->b, "if (c > 0)\nstore_outputs(c - 1);\n");
+    buf_printf(s->b, "if (c > first)\nstore_outputs(c - first - 1);\n");
 }
 
 void serial_order(Serial *s)
@@ -359,7 +359,7 @@ void serial_order(Serial *s)
     find_urgent(s);
     while (left || s->nflight) {
         int at = choose(s);
-        if (!stored && !products_left(s)) {
+        if (!stored && !s->scan && !products_left(s)) {
             store_previous(s);
             stored = true;
         }

@@ -421,7 +421,6 @@ static void output_roots(Serial *s)
         for (int k = 0; k < s->nacts; k++)
             if (s->act[k].to == s->output[i])
                 s->act[k].last = true;
-        s->nout++;
     }
 }
 
@@ -458,16 +457,52 @@ static void state_roots(Serial *s)
     }
 }
 
-void emit_serial(Emit *e)
+static Serial *serial_new(Emit *e, Buf *b)
 {
     Serial *s = ctx_alloc(e->c, sizeof *s);
     s->e = e;
-    s->b = &e->serial;
+    s->b = b;
     s->of = ctx_alloc(e->c, e->g->len * sizeof *s->of);
     for (Ref r = 0; r < e->g->len; r++)
         s->of[r] = -1;
     carry_states(s);
+    return s;
+}
+
+void emit_serial(Emit *e)
+{
+    Serial *s = serial_new(e, &e->serial);
     output_roots(s);
     state_roots(s);
     serial_order(s);
+}
+
+/* Whether a scan has only loaded matrices in it; marks them. */
+static bool mark_scanned(Serial *s)
+{
+    Emit *e = s->e;
+    for (int i = 0; i < s->nacts; i++) {
+        const Act *a = &s->act[i];
+        Ref r = a->kind == ACT_READ ? a->node : a->b;
+        if (a->score >= 0 || a->kind == ACT_PACK)
+            return false;
+        for (int t = 0; t < e->ntiles && r; t++)
+            if (e->tile[t].r == r) {
+                e->tile[t].scanned = true;
+                if (e->tile[t].made)
+                    return false;
+            }
+    }
+    return true;
+}
+
+bool emit_scan(Emit *e)
+{
+    Serial *s = serial_new(e, &e->scan);
+    s->scan = true;
+    state_roots(s);
+    if (!mark_scanned(s))
+        return false;
+    serial_order(s);
+    return true;
 }

@@ -181,11 +181,12 @@ void emit_vectors(Emit *e)
     Buf *b = &e->vec;
     arguments(e, b);
     buf_printf(b, "auto fetch_chunk = [&](int c) {\n"
-               "if (c < chunks) {\n");
+               "if (c < last) {\n");
     ring(e, b, true);
     buf_printf(b, "}\ncopy_commit();\n};\n"
-               "NO_UNROLL for (int c = 0; c < AHEAD - 1; c++)\nfetch_chunk(c);\n"
-               "NO_UNROLL for (int c = 0; c < chunks; c++, pos.next()) {\n"
+               "NO_UNROLL for (int c = 0; c < AHEAD - 1; c++)\n"
+               "fetch_chunk(c);\n"
+               "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
                "const u32 vectors = base + VECTORS + pos.stage * "
                "VECTOR_BYTES;\n"
                "const int rows = rows_of(where, c);\n"

@@ -55,7 +55,7 @@ typedef struct Serial {
     int *of;                            /* per node: its fragment, -1 */
     int snapshot[MAX_STATES];           /* packed state: value, -1 */
     int output[MAX_OUTPUTS];            /* packed, -1 */
-    int nout;
+    bool scan;                          /* the states alone */
     uint64_t ones;                      /* scalars already read */
     Buf *b;
     int flight[MAX_ACTS], nflight;

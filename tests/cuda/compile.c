@@ -20,7 +20,8 @@ typedef struct Test {
 static void compile(Ctx *c, void *ud)
 {
     Test *t = ud;
-    CudaOptions o = { .tile = t->tile, .groups = t->groups };
+    CudaOptions o = { .tile = t->tile, .groups = t->groups,
+                      .split = t->groups == 1 };
     Plan *p = plan_of(c, t->variant->make(c), t->k, t->v);
     CudaModule *m = cuda_emit(c, p, &o);
     if (t->print)

@@ -269,7 +269,7 @@ static void declare_axes(lua_State *L, Graph *g, int def)
 
 /* ---- flin.variant ---- */
 
-/* The field `name`, which stands in dumps as one word; pushed. */
+/* The field `name`; pushed. */
 static const char *variant_name(lua_State *L, int def)
 {
     const char *name = "variant";
@@ -277,12 +277,11 @@ static const char *variant_name(lua_State *L, int def)
     if (get_field(L, def, "name", LUA_TSTRING))
         name = lua_tostring(L, -1);
     for (const char *p = name; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("_-.", *p))
+        if (iscntrl((unsigned char)*p))
             name = "";
-    if (!*name || strlen(name) > 48)
-        lang_fail(L, "letters, digits, _ - and . : 48 at most",
-                  "flin.variant: name '%s' is not usable",
-                  lua_tostring(L, -1));
+    if (!*name || strlen(name) > 60)
+        lang_fail(L, "1 to 60 characters, none of them a control character",
+                  "flin.variant: this name is not usable");
     return name;
 }
 

@@ -15,7 +15,7 @@ const Machine machine_h200 = {
 const Machine machine_cpu = {
     .name = "cpu", .bandwidth = 1e10, .matrix = 7e10, .vector = 2e9,
     .chain = 1e-7, .link = 0, .launch = 5e-6, .spread = 512,
-    .units = 1, .shared = 1 << 20, .registers = 1 << 20, .tile_bytes = 4,
+    .units = 1, .shared = 64 << 20, .registers = 64 << 20, .tile_bytes = 4,
 };
 
 const Machine *machine_named(const char *name)

@@ -145,9 +145,12 @@ for _, d in ipairs(DECAYS) do
     if v then
       compiled = compiled + 1
       local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20,
-                              chunk = 16, seed = turn }
-      expect(found.worst <= 1e-5, "%s + %s + %s is off by %.1e", d.name,
-             f.name or "several", t.name, found.worst)
+                              chunk = 16, seed = turn, backward = false }
+      local off = math.max(found.y, found.state, found.step)
+      expect(off <= 1e-5, "%s + %s + %s is off by %.1e", d.name,
+             f.name or "several", t.name, off)
+      expect(found.worst <= 1e-4, "%s + %s + %s: gradients off by %.1e",
+             d.name, f.name or "several", t.name, found.worst)
       expect(not found.note or f.taylor, "%s + %s + %s: %s", d.name,
              f.name or "several", t.name, found.note)
     end
@@ -158,7 +161,8 @@ expect(compiled >= 45, "only %d combinations compile", compiled)
 -- Every feature with a plain sum, gated.
 for _, f in ipairs(FEATURES) do
   local v = flin.attention { decay = decay.gated(), features = f }
-  local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20, chunk = 16 }
+  local found = v:check { B = 1, T = 45, H = 2, K = 16, V = 20, chunk = 16,
+                          backward = false }
   expect(found.worst <= 1e-5, "feature %s is off by %.1e", f.name or "several",
          found.worst)
 end

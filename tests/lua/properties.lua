@@ -76,8 +76,8 @@ local function extremes(name, v)
   for _, chunk in ipairs { 16, 64, 256 } do
     local y = v:forward(with(inputs, { chunk = chunk }))
     local off = relative(y, wanted)
-    expect(off <= (chunk > 64 and 3e-5 or 1e-5), "%s: extreme gates, chunk %d: off by %.1e", name,
-           chunk, off)
+    expect(off <= (chunk > 64 and 3e-5 or 1e-5),
+           "%s: extreme gates, chunk %d: off by %.1e", name, chunk, off)
   end
 end
 

@@ -600,8 +600,18 @@ static bool emit_kernel(Emit *e, Buf *to)
     return true;
 }
 
-CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o)
+/* The same plan with the node numbers of its text, so that the source and
+ * the dump of a plan speak of the same nodes. */
+static const Plan *as_printed(Ctx *c, const Plan *p)
 {
+    Buf text = { .ctx = c };
+    plan_print(p, &text);
+    return plan_parse(c, text.s);
+}
+
+CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
+{
+    const Plan *p = as_printed(c, plan);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)

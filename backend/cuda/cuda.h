@@ -44,8 +44,9 @@ typedef struct CudaModule {
     int nkernels;
 } CudaModule;
 
-/* Prints the plan; %12 in its comments is %12 in plan_print. Fails, naming the value and its line, where the plan needs
- * what this machine has no place for yet. */
+/* Prints the plan; %12 in its comments is %12 in plan_print. Fails, naming
+ * the value and its line, where the plan needs what this machine has no place
+ * for yet. */
 CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
 
 #endif

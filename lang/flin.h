@@ -92,8 +92,8 @@ typedef struct flin_Options {
     /* Memory for Lua, as lua_Alloc: size 0 frees. Default: malloc. */
     void *(*alloc)(void *ud, void *p, size_t old_size, size_t size);
     void *alloc_ud;
-    /* Asked every few milliseconds; what is running stops when it is not 0.
-     * Called on the threads that compute. */
+    /* Asked every few milliseconds, on the thread that called; what is running
+     * stops when it returns other than 0. */
     int (*interrupted)(void *ud);
     void *interrupted_ud;
     /* What scripts print, a line at a time, without its end. Default: nowhere.

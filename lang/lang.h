@@ -141,8 +141,8 @@ typedef struct Limits {
 void sandbox_open(lua_State *L, const Limits *lim, bool open_files);
 /* A new budget of instructions, for the next script of this state. */
 void sandbox_renew(lua_State *L);
-/* `asked` is polled while a script or a compilation runs; true stops it. */
-void sandbox_interrupt(lua_State *L, bool (*asked)(void *ud), void *ud);
+/* `ask` is polled while a script or a compilation runs; true stops it. */
+void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud);
 /* Gives a compilation the limits and the interrupt of its state (if any). */
 void sandbox_watch(lua_State *L, Ctx *c);
 /* Loads text (never bytecode) as a chunk; as luaL_loadbufferx. The text is

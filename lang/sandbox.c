@@ -81,9 +81,14 @@ static _Noreturn void stop(lua_State *L, const char *why)
     for (;;) { }                        /* lua_error does not return */
 }
 
+static bool asked(const Guard *g)
+{
+    return g->asked && g->asked(g->asked_ud);
+}
+
 void guard_check(lua_State *L, Guard *g)
 {
-    if (g->asked && g->asked(g->asked_ud))
+    if (asked(g))
         stop(L, "interrupted");
     if (g->left == 0) {
         char s[160];
@@ -118,7 +123,7 @@ static bool polled(void *ud)
     Guard *g = ud;
     uint64_t polls = atomic_fetch_add(&g->polls, 1) + (uint64_t)1;
 
-    return (g->asked && g->asked(g->asked_ud))
+    return asked(g)
            || (g->lim.instructions && polls * POLL_COST >= g->left);
 }
 
@@ -130,7 +135,7 @@ static void hook(lua_State *L, lua_Debug *ar)
     if (!g)
         return;
     charge(g, HOOK_STEP);
-    if (g->left == 0)
+    if (g->left == 0 || asked(g))       /* at once, whoever catches it */
         lua_sethook(L, hook, LUA_MASKCOUNT, 1);
     guard_check(L, g);
 }
@@ -178,13 +183,14 @@ void sandbox_renew(lua_State *L)
     }
 }
 
-void sandbox_interrupt(lua_State *L, bool (*asked)(void *ud), void *ud)
+void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud)
 {
     Guard *g = guard_of(L);
 
     if (g) {
-        g->asked = asked;
+        g->asked = ask;
         g->asked_ud = ud;
+        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
     }
 }
 

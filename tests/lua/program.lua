@@ -1,0 +1,109 @@
+-- The program: options, exit codes, the prompt, what it says and where.
+local flin = arg[-1]
+local dir = os.tmpname()
+os.remove(dir)
+assert(os.execute("mkdir " .. dir))
+local passed, failed = 0, 0
+
+local function write(name, text)
+  local f <close> = assert(io.open(dir .. "/" .. name, "w"))
+  f:write(text)
+end
+
+-- Runs flin in the folder; wants this exit code and this output (of both
+-- streams), or a part of it where it starts with "...".
+local function run(args, code, want, input)
+  write("input", input or "")
+  local p = assert(io.popen(("cd %s && '%s' %s <input 2>&1; echo =$?")
+                            :format(dir, flin, args)))
+  local out, got = p:read("a"):match("^(.*)=(%d+)\n$")
+  p:close()
+  local ok = tonumber(got) == code
+  if want:sub(1, 3) == "..." then
+    ok = ok and out:find(want:sub(4), 1, true)
+  else
+    ok = ok and out == want
+  end
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print(("FAIL flin %s: exit %s (wanted %d)\n%s"):format(args, got, code,
+                                                           out))
+  end
+end
+
+write("args.lua", "#!/usr/bin/env flin\nprint(arg[0], #arg, ...)\n")
+write("fails.lua", "\nerror 'no'\n")
+write("module.lua", "return { name = ..., x = 3 }")
+write("uses.lua", "print(require 'module'.x, require 'module'.name,\n" ..
+                  "      require 'module' == require 'module')")
+write("variant.lua", [[
+return require "flin".variant {
+  name = "sum", input = { k = "t k", v = "t v", q = "t k" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local flin = require "flin"
+    local S = s.S + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}]])
+
+if flin:sub(1, 1) ~= "/" then
+  local p <close> = io.popen "pwd"
+  flin = p:read "l" .. "/" .. flin
+end
+
+run("-e 'print(1)' -e 'print(2)'", 0, "1\n2\n")
+run("-e'print(1)' args.lua a 'b c'", 0, "1\nargs.lua\t2\ta\tb c\n")
+run("- x y", 0, "-\t2\tx\ty\n", "print(arg[0], #arg, ...)")
+run("-- args.lua -e", 0, "args.lua\t1\t-e\n")
+run("-l module -e 'print(module.x)'", 0, "3\n")
+run("uses.lua", 0, "3\tmodule\ttrue\n")
+run("-v", 0, "...flin 0.1.0, Lua 5.4")
+run("-h", 0, "...usage: flin")
+run("--nonsense", 2, "...flin: unknown option '--nonsense'")
+run("-d", 2, "...a value is wanted after '-d'")
+run("--threads many", 2, "...a number is wanted, not 'many'")
+run("fails.lua", 1, "fails.lua:2: no\n")
+run("nothing.lua", 1, "nothing.lua: No such file or directory\n")
+run("/", 1, "/: Is a directory\n")
+run("-e 'x ='", 1, "(command line):1: unexpected symbol near <eof>\n")
+run("-e 'os.exit(7)'", 7, "")
+run("--sandbox -e 'print(io, os, load)'", 0, "nil\tnil\tnil\n")
+run("--sandbox uses.lua", 1, "...a script in the sandbox can require \"flin\"")
+
+run("variant.lua", 0, "...sum: q [t k], k [t k], v [t v] -> y [t v]")
+run("-d T variant.lua", 0, "...step sum")
+run("-d Z variant.lua", 1, "...dump: no pass has the letter 'Z'")
+run("-d T args.lua", 1, "...the script returns no variant")
+run("--check variant.lua", 0, "...within 1e-05")
+run("--check=T=9,K=5,dtype=\"'bf16'\" variant.lua", 0, "...within 4e-03")
+run("--check=T= variant.lua", 1, "...unexpected symbol near '}'")
+run("--check=X=9 variant.lua", 1, "...check: there is no option 'X'")
+run("--backend tpu --check variant.lua", 1, "...there is no backend 'tpu'")
+
+run("", 0, "2\n1\t2\n", "1+1\nfor i = 1, 1 do\nprint(i, i+1)\nend\n")
+run("", 0, "stdin:1: no\n3\n", "error 'no'\n3\n")
+run("", 0, "...near <eof>", "for i = 1, 2 do\n")
+run("-i -e 'x = 5'", 0, "...\n5\n", "x\n")
+
+-- Ctrl-C stops a script, and one that catches every error.
+local function interrupt(text)
+  local p = io.popen(("timeout -s INT --preserve-status 1 '%s' -e '%s' 2>&1; "
+                      .. "echo =$?"):format(flin, text))
+  local out = p:read("a")
+  p:close()
+  if out:find("interrupted", 1, true) and out:find("=130", 1, true) then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL interrupt: " .. out)
+  end
+end
+interrupt("while true do end")
+interrupt("while true do pcall(function () while true do end end) end")
+
+os.execute("rm -r " .. dir)
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -77,8 +77,12 @@ typedef struct Isa {
                  const float *a, const float *b);
     /* lo = min(lo, a[r]), hi = max(hi, a[r]) */
     void (*min_max)(int rows, int len, float *lo, float *hi, const float *a);
-    void (*load[NDTYPES])(float *dst, const void *src, int64_t n);
-    void (*store[NDTYPES])(void *dst, const float *src, int64_t n);
+    /* Rows of len elements; ms: how far rows in memory are apart. In tiles
+     * they are ts apart. */
+    void (*load[NDTYPES])(int rows, int len, float *tile, ptrdiff_t ts,
+                          const void *mem, ptrdiff_t ms);
+    void (*store[NDTYPES])(int rows, int len, const float *tile,
+                           ptrdiff_t ts, void *mem, ptrdiff_t ms);
 } Isa;
 
 const Isa *isa_plain(void);

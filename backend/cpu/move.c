@@ -18,34 +18,47 @@ typedef struct Walk {
     int64_t tile[MAX_RANK], mem[MAX_RANK];
 } Walk;
 
-/* Notes the row that the next chunk will need here: rows are too far apart
+/* Notes the rows that the next chunk will need here: they are too far apart
  * for the processor to guess. */
-static void note_row(const Walk *k, const char *data, int32_t len)
+static void note_rows(const Walk *k, const char *data, int rows, int32_t len,
+                      int64_t step)
 {
     ptrdiff_t size = dtype_size(k->v->dtype);
+    uintptr_t at = (uintptr_t)data + (uintptr_t)(k->ahead * size);
 
-    if (k->queue->n < MAX_AHEAD)
+    for (int r = 0; r < rows && k->queue->n < MAX_AHEAD; r++)
         k->queue->row[k->queue->n++] = (AheadRow){
-            (uintptr_t)data + (uintptr_t)(k->ahead * size),
-            (uint32_t)(len * size), k->store
+            at + (uintptr_t)(r * step * size), (uint32_t)(len * size),
+            k->store
         };
 }
 
-/* The innermost axis. */
-static void move_row(const Walk *k, int64_t at, float *p)
+/* The two innermost axes, where the last lies close in memory. */
+static void move_rows(const Walk *k, int64_t at, float *p)
 {
     const View *v = k->v;
+    int32_t rows = k->n > 1 ? k->ext[k->n - 2] : 1;
     int32_t len = k->n ? k->ext[k->n - 1] : 1;
-    int64_t mem = k->n ? k->mem[k->n - 1] : 1;
+    int64_t ts = k->n > 1 ? k->tile[k->n - 2] : 0;
+    int64_t ms = k->n > 1 ? k->mem[k->n - 2] : 0;
     char *data = (char *)v->data + at * dtype_size(v->dtype);
 
-    if (mem == 1 && k->ahead)
-        note_row(k, data, len);
-    if (mem == 1 && k->store)
-        k->isa->store[v->dtype](data, p, len);
-    else if (mem == 1)
-        k->isa->load[v->dtype](p, data, len);
-    else if (v->dtype == F32 && k->store)
+    if (k->ahead)
+        note_rows(k, data, rows, len, ms);
+    if (k->store)
+        k->isa->store[v->dtype](rows, len, p, ts, data, ms);
+    else
+        k->isa->load[v->dtype](rows, len, p, ts, data, ms);
+}
+
+/* The innermost axis, with gaps in memory. */
+static void move_gaps(const Walk *k, int64_t at, float *p)
+{
+    const View *v = k->v;
+    int32_t len = k->ext[k->n - 1];
+    int64_t mem = k->mem[k->n - 1];
+
+    if (v->dtype == F32 && k->store)
         for (int32_t i = 0; i < len; i++)
             ((float *)v->data)[at + i * mem] = p[i];
     else if (v->dtype == F32)
@@ -61,12 +74,15 @@ static void move_row(const Walk *k, int64_t at, float *p)
 
 static void move(const Walk *k, int d, int64_t at, float *p)
 {
-    if (d + 1 >= k->n) {
-        move_row(k, at, p);
-        return;
-    }
-    for (int32_t i = 0; i < k->ext[d]; i++)
-        move(k, d + 1, at + i * k->mem[d], p + i * k->tile[d]);
+    bool close = !k->n || k->mem[k->n - 1] == 1;
+
+    if (close && d + 2 >= k->n)
+        move_rows(k, at, p);
+    else if (d + 1 >= k->n)
+        move_gaps(k, at, p);
+    else
+        for (int32_t i = 0; i < k->ext[d]; i++)
+            move(k, d + 1, at + i * k->mem[d], p + i * k->tile[d]);
 }
 
 static int64_t walk_run(const Walk *k, int64_t at, const float *p)

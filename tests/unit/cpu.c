@@ -204,8 +204,8 @@ static void check_type(const Isa *isa, DType d, uint64_t *seed)
     x[10] = 1 + 0x3p-11f;
     for (int i = 0; i < N; i++)
         view_set(&v, i, x[i]);
-    isa->store[d](h, x, N);
-    isa->load[d](back, want, N);
+    isa->store[d](2, N / 2, x, N / 2, h, N / 2);
+    isa->load[d](2, N / 2, back, N / 2, want, N / 2);
     for (int i = 0; i < N; i++) {
         float value = (float)view_get(&v, i);
         wrong += h[i] != want[i] && !isnan(x[i]);

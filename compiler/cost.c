@@ -7,7 +7,7 @@
 /* Measured: copy and matrix rates of the device, time a chunk of a hand-made
  * scan; for the processor its own, a core. */
 const Machine machine_h200 = {
-    .name = "h200", .bandwidth = 4.27e12, .matrix = 4.5e14, .vector = 8e12,
+    .name = "h200", .bandwidth = 4.27e12, .matrix = 6.7e14, .vector = 8e12,
     .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6, .spread = 4096,
     .units = 132, .shared = 227 << 10, .registers = 160 << 10,
     .tile_bytes = 2,
@@ -39,147 +39,6 @@ double tile_bytes(const Graph *g, const Machine *m, Ref r)
     if (n->op == OP_input && !(n->axes & AXIS(AX_I)))
         return 0;                       /* once a head */
     return elements(g, n->axes) * (tile ? m->tile_bytes : 4);
-}
-
-/* ---- atoms ---- */
-
-static bool is_product(const Graph *g, const Node *n)
-{
-    if (n->op == OP_gdot || n->op == OP_solve)
-        return true;
-    return n->op == OP_dot
-        && !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over);
-}
-
-static bool is_root(const Graph *g, Ref r)
-{
-    for (int i = 0; i < g->nout; i++)
-        if (g->out[i].node == r)
-            return true;
-    for (int i = 0; i < g->nst; i++)
-        if (g->st[i].next == r)
-            return true;
-    return false;
-}
-
-static bool is_leaf(const Node *n)
-{
-    return n->op == OP_num || n->op == OP_size || n->op == OP_unit
-        || n->op == OP_input || n->op == OP_state;
-}
-
-/* Behind the loss: needs the gradient that comes in. */
-static bool *late_nodes(const Graph *g)
-{
-    bool *late = ctx_alloc(g->ctx, g->len);
-
-    for (Ref r = 1; r < g->len; r++) {
-        const Node *n = &g->n[r];
-        late[r] = (n->op == OP_state && g->st[n->index].reverse)
-               || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
-        for (int i = 0; i < 4; i++)
-            late[r] |= n->a[i] && late[n->a[i]];
-    }
-    return late;
-}
-
-/* What stands right below r, through cheap nodes. */
-static void below(Atoms *a, Atom *at, Ref r, uint8_t *seen)
-{
-    const Node *n = &a->g->n[r];
-
-    for (int i = 0; i < 4; i++) {
-        Ref x = n->a[i];
-        if (!x || seen[x])
-            continue;
-        seen[x] = 1;
-        const Node *m = &a->g->n[x];
-        if (a->of[x] >= 0)
-            set_add(&at->needs, a->of[x]);
-        else if (m->op == OP_state)
-            set_add(&at->needs, a->n + m->index);
-        else if (m->op == OP_input)
-            at->inputs |= (uint64_t)1 << m->index;
-        else
-            below(a, at, x, seen);
-    }
-}
-
-/* The atoms on a way from the state to its next value. */
-static void find_serial(Atoms *a, int s)
-{
-    Ref next = a->g->st[s].next;
-    Set up = { 0 }, down = { 0 };
-
-    if (!next || a->of[next] < 0)
-        return;
-    for (int i = 0; i < a->n; i++)      /* atoms are in node order */
-        if (set_has(&a->atom[i].needs, a->n + s)
-            || set_meets(&a->atom[i].needs, &up))
-            set_add(&up, i);
-    set_add(&down, a->of[next]);
-    for (int i = a->n - 1; i >= 0; i--)
-        if (set_has(&down, i))
-            down = set_union(down, &a->atom[i].needs);
-    for (int i = 0; i < a->n; i++)
-        if ((set_has(&up, i) && set_has(&down, i)) || i == a->of[next])
-            set_add(&a->serial[s], i);
-}
-
-static int next_of(const Graph *g, Ref r)
-{
-    for (int i = 0; i < g->nst; i++)
-        if (g->st[i].next == r)
-            return i;
-    return -1;
-}
-
-static void store_prices(Atoms *a)
-{
-    a->store = ctx_alloc(a->g->ctx, (size_t)a->ntensors * sizeof *a->store);
-    for (int t = 0; t < a->ntensors; t++) {
-        bool state = t >= a->n;
-        Ref r = state ? a->g->st[t - a->n].node : a->atom[t].node;
-        if (!state && a->atom[t].state >= 0)
-            continue;                   /* a final state: once a sequence */
-        a->store[t] = llround(tile_bytes(a->g, a->m, r) / a->m->bandwidth
-                              * 1e12);
-    }
-}
-
-Atoms *atoms_find(Graph *g, const Machine *m)
-{
-    Atoms *a = ctx_alloc(g->ctx, sizeof *a);
-    bool *late = late_nodes(g);
-
-    a->g = g;
-    a->m = m;
-    a->live = ctx_alloc(g->ctx, g->len);
-    a->of = ctx_alloc(g->ctx, g->len * sizeof *a->of);
-    a->atom = ctx_alloc(g->ctx, g->len * sizeof *a->atom);
-    graph_live(g, a->live);
-    for (Ref r = 0; r < g->len; r++) {
-        const Node *n = &g->n[r];
-        a->of[r] = -1;
-        if (!a->live[r] || is_leaf(n) || !(is_product(g, n) || is_root(g, r)))
-            continue;
-        a->of[r] = a->n;
-        a->atom[a->n++] = (Atom){ .node = r, .late = late[r],
-                                  .root = is_root(g, r),
-                                  .state = next_of(g, r) };
-    }
-    a->ntensors = a->n + g->nst;
-    if (a->ntensors > MAX_TENSORS)
-        return a;
-    for (int i = 0; i < a->n; i++)
-        below(a, &a->atom[i], a->atom[i].node, ctx_alloc(g->ctx, g->len));
-    for (int s = 0; s < g->nst; s++)
-        find_serial(a, s);
-    for (int i = 0; i < a->n; i++)
-        if (a->atom[i].root && !a->atom[i].late)
-            set_add(&a->early_roots, i);
-    store_prices(a);
-    return a;
 }
 
 /* ---- shapes ---- */
@@ -220,12 +79,12 @@ static void take_node(const Atoms *a, const Set *atoms, Shape *s, Ref r)
 {
     const Node *n = &a->g->n[r];
 
-    if (s->nodes[r] || is_leaf(n))
+    if (s->nodes[r] || node_is_leaf(n))
         return;
     if (a->of[r] >= 0 && !set_has(atoms, a->of[r]))
         return;
     s->nodes[r] = 1;
-    if (is_product(a->g, n))
+    if (node_is_product(a->g, n))
         s->flops += product_flops(a->g, n);
     else if (n->op != OP_col && n->op != OP_row && n->op != OP_relabel)
         s->elements += elements(a->g, n->axes | n->over);

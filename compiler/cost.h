@@ -47,6 +47,9 @@ typedef struct Shape {
 
 bool shape_of(const Atoms *a, const Set *atoms, Shape *out);
 
+bool node_is_product(const Graph *g, const Node *n);
+bool node_is_leaf(const Node *n);
+
 /* Bytes of a node's tile in memory, one chunk of one head. */
 double tile_bytes(const Graph *g, const Machine *m, Ref r);
 

@@ -1,0 +1,220 @@
+/* atoms.c -- the pieces of a graph that are placed in kernels. */
+#include "cost.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_CUTS = 12 };
+
+bool node_is_product(const Graph *g, const Node *n)
+{
+    if (n->op == OP_gdot || n->op == OP_solve)
+        return true;
+    return n->op == OP_dot
+        && !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over);
+}
+
+static bool is_root(const Graph *g, Ref r)
+{
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node == r)
+            return true;
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next == r)
+            return true;
+    return false;
+}
+
+bool node_is_leaf(const Node *n)
+{
+    return n->op == OP_num || n->op == OP_size || n->op == OP_unit
+        || n->op == OP_input || n->op == OP_state;
+}
+
+/* Behind the loss: needs the gradient that comes in. */
+static bool *late_nodes(const Graph *g)
+{
+    bool *late = ctx_alloc(g->ctx, g->len);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        late[r] = (n->op == OP_state && g->st[n->index].reverse)
+               || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+        for (int i = 0; i < 4; i++)
+            late[r] |= n->a[i] && late[n->a[i]];
+    }
+    return late;
+}
+
+/* What stands right below r, through cheap nodes. */
+static void below(Atoms *a, Atom *at, Ref r, uint8_t *seen)
+{
+    const Node *n = &a->g->n[r];
+
+    for (int i = 0; i < 4; i++) {
+        Ref x = n->a[i];
+        if (!x || seen[x])
+            continue;
+        seen[x] = 1;
+        const Node *m = &a->g->n[x];
+        if (a->of[x] >= 0)
+            set_add(&at->needs, a->of[x]);
+        else if (m->op == OP_state)
+            set_add(&at->needs, a->n + m->index);
+        else if (m->op == OP_input)
+            at->inputs |= (uint64_t)1 << m->index;
+        else
+            below(a, at, x, seen);
+    }
+}
+
+/* The atoms on a way from the state to its next value. */
+static void find_serial(Atoms *a, int s)
+{
+    Ref next = a->g->st[s].next;
+    Set up = { 0 }, down = { 0 };
+
+    if (!next || a->of[next] < 0)
+        return;
+    for (int i = 0; i < a->n; i++)      /* atoms are in node order */
+        if (set_has(&a->atom[i].needs, a->n + s)
+            || set_meets(&a->atom[i].needs, &up))
+            set_add(&up, i);
+    set_add(&down, a->of[next]);
+    for (int i = a->n - 1; i >= 0; i--)
+        if (set_has(&down, i))
+            down = set_union(down, &a->atom[i].needs);
+    for (int i = 0; i < a->n; i++)
+        if ((set_has(&up, i) && set_has(&down, i)) || i == a->of[next])
+            set_add(&a->serial[s], i);
+}
+
+static int next_of(const Graph *g, Ref r)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next == r)
+            return i;
+    return -1;
+}
+
+static void store_prices(Atoms *a)
+{
+    a->store = ctx_alloc(a->g->ctx, (size_t)a->ntensors * sizeof *a->store);
+    for (int t = 0; t < a->ntensors; t++) {
+        bool state = t >= a->n;
+        Ref r = state ? a->g->st[t - a->n].node : a->atom[t].node;
+        if (!state && a->atom[t].state >= 0)
+            continue;                   /* a final state: once a sequence */
+        a->store[t] = llround(tile_bytes(a->g, a->m, r) / a->m->bandwidth
+                              * 1e12);
+    }
+}
+
+/* The atoms: products, roots, and what has been cut out. */
+static void list_atoms(Atoms *a, const bool *late, const uint8_t *cut)
+{
+    const Graph *g = a->g;
+
+    a->n = 0;
+    for (Ref r = 0; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        a->of[r] = -1;
+        if (!a->live[r] || node_is_leaf(n)
+            || !(node_is_product(g, n) || is_root(g, r) || cut[r]))
+            continue;
+        a->of[r] = a->n;
+        a->atom[a->n++] = (Atom){ .node = r, .late = late[r],
+                                  .root = is_root(g, r),
+                                  .state = next_of(g, r) };
+    }
+    a->ntensors = a->n + g->nst;
+}
+
+/* Bytes of all that stands right below the node. */
+static double bytes_below(Atoms *a, Ref r, uint8_t *seen)
+{
+    Atom at = { 0 };
+    double bytes = 0;
+
+    memset(seen, 0, a->g->len);
+    below(a, &at, r, seen);
+    for (int t = 0; t < a->ntensors; t++)
+        if (set_has(&at.needs, t))
+            bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
+                                : a->g->st[t - a->n].node);
+    for (int i = 0; i < a->g->nin; i++)
+        if (at.inputs >> i & 1)
+            bytes += tile_bytes(a->g, a->m, a->g->in[i].node);
+    return bytes;
+}
+
+/* An atom that sums up more tiles than a machine holds at a time is worked
+ * off in two: what is below it is cut where that is most even. */
+static bool cut_atom(Atoms *a, Ref r, uint8_t *cut)
+{
+    uint8_t *tree = ctx_alloc(a->g->ctx, a->g->len);
+    uint8_t *seen = ctx_alloc(a->g->ctx, a->g->len);
+    double all = bytes_below(a, r, tree), best = 0.8 * all;
+    Ref at = 0;
+
+    if (all < (double)a->m->shared / 2)
+        return false;
+    for (Ref x = 1; x < r; x++) {
+        const Node *n = &a->g->n[x];
+        if (!tree[x] || a->of[x] >= 0 || node_is_leaf(n))
+            continue;
+        double part = bytes_below(a, x, seen);
+        cut[x] = 1;
+        a->of[x] = a->n;                /* as if it were one */
+        a->atom[a->n].node = x;
+        a->n++;
+        a->ntensors++;
+        double rest = bytes_below(a, r, seen);
+        a->n--;
+        a->ntensors--;
+        a->of[x] = -1;
+        cut[x] = 0;
+        part = part > rest ? part : rest;
+        if (part < best) {
+            best = part;
+            at = x;
+        }
+    }
+    if (at)
+        cut[at] = 1;
+    return at != 0;
+}
+
+Atoms *atoms_find(Graph *g, const Machine *m)
+{
+    Atoms *a = ctx_alloc(g->ctx, sizeof *a);
+    bool *late = late_nodes(g), again = true;
+    uint8_t *cut = ctx_alloc(g->ctx, g->len);
+
+    a->g = g;
+    a->m = m;
+    a->live = ctx_alloc(g->ctx, g->len);
+    a->of = ctx_alloc(g->ctx, g->len * sizeof *a->of);
+    a->atom = ctx_alloc(g->ctx, g->len * sizeof *a->atom);
+    graph_live(g, a->live);
+    for (int round = 0; again && round < MAX_CUTS; round++) {
+        again = false;
+        list_atoms(a, late, cut);
+        if (a->ntensors > MAX_TENSORS)
+            return a;
+        for (int i = 0, n = a->n; i < n; i++)
+            again |= cut_atom(a, a->atom[i].node, cut);
+    }
+    list_atoms(a, late, cut);
+    if (a->ntensors > MAX_TENSORS)
+        return a;
+    for (int i = 0; i < a->n; i++)
+        below(a, &a->atom[i], a->atom[i].node, ctx_alloc(g->ctx, g->len));
+    for (int s = 0; s < g->nst; s++)
+        find_serial(a, s);
+    for (int i = 0; i < a->n; i++)
+        if (a->atom[i].root && !a->atom[i].late)
+            set_add(&a->early_roots, i);
+    store_prices(a);
+    return a;
+}

@@ -265,12 +265,19 @@ bool choose_dp(Ctx *ctx, const Choice *c, int limit, Answer *out)
 
 /* ---- all together ---- */
 
-bool choose(Ctx *ctx, const Choice *c, Answer *out)
+bool choose(Ctx *ctx, const Choice *c, const Answer *start, Answer *out)
 {
     Answer better;
 
-    if (!choose_greedy(ctx, c, out))
-        return choose_dp(ctx, c, 4096, out);
+    if (!choose_greedy(ctx, c, out)) {
+        if (!start)
+            return choose_dp(ctx, c, 4096, out);
+        *out = *start;
+    }
+    if (start && start->price <= out->price) {
+        *out = *start;
+        out->optimal = false;
+    }
     if (choose_glpk(ctx, c, out, 2.0, &better)
         || choose_dp(ctx, c, 2048, &better))
         *out = better;

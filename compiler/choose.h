@@ -109,7 +109,8 @@ bool choose_dp(Ctx *ctx, const Choice *c, int limit, Answer *out);
 bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
                  double seconds, Answer *out);
 
-/* The best of these, deterministic. */
-bool choose(Ctx *ctx, const Choice *c, Answer *out);
+/* The best of these, deterministic. start: an answer there is already, or
+ * NULL. */
+bool choose(Ctx *ctx, const Choice *c, const Answer *start, Answer *out);
 
 #endif

@@ -18,7 +18,7 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
 #include <glpk.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = 40, MAX_BRANCHES = 400 };
+enum { MAX_ROUNDS = 40, MAX_BRANCHES = 150 };
 
 typedef struct Program {
     Ctx *ctx;
@@ -98,15 +98,30 @@ static void build(Program *p)
         if (set_has(&c->required, t))
             glp_set_col_bnds(p->lp, tensor_of(p, t), GLP_FX, 1, 1);
     }
-    for (int i = 0; i < c->ncolumns; i++)
-        for (int t = 0; t < c->ntensors; t++) {
-            int n = 0;
-            if (!set_has(&c->column[i].loads, t))
+}
+
+/* x_c <= y_t, only where the point at hand breaks it: of all such rows few
+ * ever bind. `value` reads a variable; returns how many were added. */
+static int link(Program *p, glp_prob *lp, double (*value)(glp_prob *, int))
+{
+    const Choice *c = p->c;
+    int added = 0;
+
+    for (int i = 0; i < c->ncolumns; i++) {
+        double x = value(lp, column_of(i));
+        for (int t = 0; x > 1e-6 && t < c->ntensors; t++) {
+            if (!set_has(&c->column[i].loads, t)
+                || x < value(lp, tensor_of(p, t)) + 1e-6)
                 continue;
+            int n = 0, row = glp_add_rows(lp, 1);
             add_term(p, &n, column_of(i), 1);
             add_term(p, &n, tensor_of(p, t), -1);
-            add_row(p, n, 0);
+            glp_set_row_bnds(lp, row, GLP_UP, 0, 0);
+            glp_set_mat_row(lp, row, n, p->ind, p->val);
+            added++;
         }
+    }
+    return added;
 }
 
 /* Those that wait for one another cannot all stay, unless somebody else makes
@@ -134,36 +149,69 @@ static void cut_circle(Program *p, const uint8_t *chosen,
     add_row(p, n, size - 1);
 }
 
-static void count_branches(glp_tree *tree, void *ud)
+static void watch_tree(glp_tree *tree, void *ud)
 {
     Program *p = ud;
 
     if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > MAX_BRANCHES)
         glp_ios_terminate(tree);
+    if (glp_ios_reason(tree) == GLP_IROWGEN)
+        link(p, glp_ios_get_prob(tree), glp_get_col_prim);
     if (p->ctx->interrupted && p->ctx->interrupted(p->ctx->interrupt_ud))
         glp_ios_terminate(tree);
+}
+
+/* The relaxation, with all the rows that it needs. */
+static bool relax(Program *p)
+{
+    glp_smcp simplex;
+
+    glp_init_smcp(&simplex);
+    simplex.msg_lev = GLP_MSG_OFF;
+    simplex.meth = GLP_DUALP;
+    simplex.tm_lim = p->limit_ms;
+    do {
+        if (glp_simplex(p->lp, &simplex)
+            || glp_get_status(p->lp) != GLP_OPT)
+            return false;
+    } while (link(p, p->lp, glp_get_col_prim));
+    return true;
+}
+
+/* What would make the answer dearer than the one to beat stays out. */
+static void leave_out(Program *p)
+{
+    double room = (double)p->start->price - glp_get_obj_val(p->lp) + 1;
+    int vars = p->c->ncolumns + p->c->ntensors;
+
+    for (int j = 1; j <= vars; j++)
+        if (glp_get_col_stat(p->lp, j) == GLP_NL
+            && glp_get_col_type(p->lp, j) == GLP_DB
+            && glp_get_col_dual(p->lp, j) > room)
+            glp_set_col_bnds(p->lp, j, GLP_FX, 0, 0);
 }
 
 /* One solution of the program as it stands; false if it was not proved. */
 static bool solve(Program *p)
 {
-    glp_smcp simplex;
     glp_iocp cut;
 
-    glp_init_smcp(&simplex);
-    simplex.msg_lev = GLP_MSG_OFF;
-    simplex.tm_lim = p->limit_ms;
-    glp_adv_basis(p->lp, 0);
-    if (glp_simplex(p->lp, &simplex) || glp_get_status(p->lp) != GLP_OPT)
-        return false;
-    glp_init_iocp(&cut);
-    cut.msg_lev = GLP_MSG_OFF;
-    cut.tm_lim = p->limit_ms;
-    cut.cb_func = count_branches;
-    cut.cb_info = p;
-    cut.mip_gap = 0;
-    return !glp_intopt(p->lp, &cut)
-        && glp_mip_status(p->lp) == GLP_OPT;
+    do {
+        if (!relax(p))
+            return false;
+        leave_out(p);
+        glp_init_iocp(&cut);
+        cut.msg_lev = GLP_MSG_OFF;
+        cut.tm_lim = p->limit_ms;
+        cut.cb_func = watch_tree;
+        cut.cb_info = p;
+        cut.mip_gap = 0;
+        cut.br_tech = GLP_BR_MFV;       /* the usual one takes far longer */
+        cut.bt_tech = GLP_BT_BLB;
+        if (glp_intopt(p->lp, &cut) || glp_mip_status(p->lp) != GLP_OPT)
+            return false;
+    } while (link(p, p->lp, glp_mip_col_val));
+    return true;
 }
 
 /* Solves, cuts, solves again. */
@@ -197,6 +245,7 @@ static void run(Ctx *ctx, void *ud)
     (void)ctx;
     p->lp = glp_create_prob();
     build(p);
+    glp_adv_basis(p->lp, 0);
     p->ok = rounds(p, p->out);
 }
 

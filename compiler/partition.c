@@ -287,7 +287,7 @@ static void decide(Pool *p, PartitionInfo *info)
         int before = p->n;
         c.column = p->column;
         c.ncolumns = p->n;
-        if (!choose(a->g->ctx, &c, &w))
+        if (!choose(a->g->ctx, &c, round ? &info->answer : NULL, &w))
             fail(a->g->ctx, 0, "%s: no kernel of this machine (%s) can hold "
                  "the parts of it", a->g->name, a->m->name);
         bool same = round && w.price == info->answer.price;

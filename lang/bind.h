@@ -126,6 +126,10 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
 /* Chunk, threads, backend: from the options, else from the flin table. */
 void run_options(lua_State *L, const char *what, int arg, Args *a);
 
+/* source.c: methods. */
+int variant_source(lua_State *L);
+int variant_compile(lua_State *L);
+
 /* check.c: v:check, into the methods on top. */
 void check_methods(lua_State *L);
 

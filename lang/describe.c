@@ -342,6 +342,8 @@ static const luaL_Reg methods[] = {
     { "graph", variant_graph },
     { "plan", variant_plan },
     { "dump", variant_dump },
+    { "source", variant_source },
+    { "compile", variant_compile },
     { NULL, NULL }
 };
 

@@ -7,7 +7,8 @@
 #include "repl.h"
 
 typedef struct Options {
-    const char *dump, *check;           /* NULL: not asked for */
+    const char *dump, *check, *compile; /* NULL: not asked for */
+    const char *arch;
     const char *backend, *threads;
     bool interactive, version, sandbox, help;
     Limits limits;
@@ -22,6 +23,8 @@ static const char usage[] =
     "  -i             prompt when the script is done\n"
     "  -d LETTERS     dump these passes of the variant the script returns\n"
     "  --check[=T=300,K=64,...]   check that variant against its float64 step\n"
+    "  --compile-only[=K=128,...]  compile it for a GPU that need not be here\n"
+    "  --arch NAME    which (sm_90a)\n"
     "  --backend NAME cpu or cuda\n"
     "  --threads N    on the CPU (0: all cores)\n"
     "  --sandbox      no files; --budget N instructions, --memory N MiB\n"
@@ -151,6 +154,8 @@ static bool valued(Options *o, char **argv, int *i)
         o->dump = value;
     else if (is(name, "--backend"))
         o->backend = value;
+    else if (is(name, "--arch"))
+        o->arch = value;
     else if (!count(value, &n))
         return bad("a number is wanted, not", value);
     else if (is(name, "--threads"))
@@ -169,11 +174,22 @@ static bool one_of(const char *arg, const char *const *names)
     return *names != NULL;
 }
 
+/* "--check" or "--check=K=64": what follows the name, perhaps nothing. */
+static bool sizes_of(const char *arg, const char *name, const char **sizes)
+{
+    size_t n = strlen(name);
+
+    if (strncmp(arg, name, n) != 0 || (arg[n] && arg[n] != '='))
+        return false;
+    *sizes = arg[n] ? arg + n + 1 : "";
+    return true;
+}
+
 /* -e and -l are run later, in their order. */
 static bool parse(Options *o, char **argv)
 {
     static const char *const with_value[] = {
-        "-d", "--backend", "--threads", "--budget", "--memory", NULL
+        "-d", "--arch", "--backend", "--threads", "--budget", "--memory", NULL
     };
     int i;
 
@@ -197,8 +213,9 @@ static bool parse(Options *o, char **argv)
             o->help = true;
         } else if (is(a, "--sandbox")) {
             o->sandbox = true;
-        } else if (strncmp(a, "--check", 7) == 0 && (!a[7] || a[7] == '=')) {
-            o->check = a[7] ? a + 8 : "";
+        } else if (sizes_of(a, "--check", &o->check)
+                   || sizes_of(a, "--compile-only", &o->compile)) {
+            continue;
         } else {
             return bad("unknown option", a);
         }
@@ -234,8 +251,8 @@ static bool run_early(lua_State *L, char **argv, int script)
     for (int i = 1; argv[i] && i != script && !is(argv[i], "--"); i++) {
         const char *value = argv[i] + 2;
         char letter = argv[i][1];
-        if (one_of(argv[i], (const char *const[]){ "-d", "--backend",
-                "--threads", "--budget", "--memory", NULL })) {
+        if (one_of(argv[i], (const char *const[]){ "-d", "--arch",
+                "--backend", "--threads", "--budget", "--memory", NULL })) {
             i++;
             continue;
         }
@@ -293,17 +310,19 @@ static bool finish(lua_State *L, const Options *o)
     bool ok = true;
 
     if (!luaL_testudata(L, 1, VARIANT_META)) {
-        if (o->dump || o->check)
-            complain("the script returns no variant, which -d and --check "
-                     "want");
-        return !o->dump && !o->check;
+        if (o->dump || o->check || o->compile)
+            complain("the script returns no variant, which -d, --check and "
+                     "--compile-only want");
+        return !o->dump && !o->check && !o->compile;
     }
     lua_settop(L, 1);
     if (o->dump)
         ok = show_dump(L, o->dump);
     if (ok && o->check)
         ok = show_check(L, o->check);
-    if (!o->dump && !o->check && !o->interactive)
+    if (ok && o->compile)
+        ok = show_compile(L, o->compile, o->arch);
+    if (!o->dump && !o->check && !o->compile && !o->interactive)
         puts(luaL_tolstring(L, 1, NULL));
     return ok;
 }

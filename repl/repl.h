@@ -20,6 +20,7 @@ void complain(const char *message);
  * false when it failed, said on stderr. */
 bool show_dump(lua_State *L, const char *letters);
 bool show_check(lua_State *L, const char *sizes);
+bool show_compile(lua_State *L, const char *sizes, const char *arch);
 
 /* The interactive prompt, until the end of input. */
 void prompt(lua_State *L);

@@ -1,4 +1,5 @@
-/* show.c -- -d and --check: a variant's passes, its errors. */
+/* show.c -- -d, --check, --compile-only: a variant's passes, its errors, its
+ * kernel. */
 #include <string.h>
 
 #include "repl.h"
@@ -16,10 +17,10 @@ bool show_dump(lua_State *L, const char *letters)
 }
 
 /* "T=300,K=64" as a table of options. */
-static bool push_options(lua_State *L, const char *sizes)
+static bool push_options(lua_State *L, const char *what, const char *sizes)
 {
     lua_pushfstring(L, "return {%s}", sizes);
-    if (sandbox_load(L, lua_tostring(L, -1), lua_rawlen(L, -1), "=--check")
+    if (sandbox_load(L, lua_tostring(L, -1), lua_rawlen(L, -1), what)
         != LUA_OK) {
         complain(lua_tostring(L, -1));
         return false;
@@ -84,7 +85,7 @@ bool show_check(lua_State *L, const char *sizes)
     Accuracy limit;
     bool ok = true;
 
-    if (!push_options(L, sizes))
+    if (!push_options(L, "=--check", sizes))
         return false;
     limit = tolerance(L, options);
     lua_getfield(L, variant, "check");
@@ -101,4 +102,38 @@ bool show_check(lua_State *L, const char *sizes)
     ok &= show_gradients(L, variant, limit);
     lua_settop(L, variant);
     return ok;
+}
+
+/* arch: NULL for the usual one. */
+bool show_compile(lua_State *L, const char *sizes, const char *arch)
+{
+    static const char *const rows[] = { "kernels", "registers", "shared",
+                                        "spills", NULL };
+    int variant = lua_gettop(L);
+
+    if (!push_options(L, "=--compile-only", sizes))
+        return false;
+    lua_pushstring(L, arch);
+    lua_setfield(L, -2, "arch");
+    lua_getfield(L, variant, "compile");
+    lua_insert(L, -2);
+    lua_pushvalue(L, variant);
+    lua_insert(L, -2);
+    if (!call(L, 2))
+        return false;
+    lua_getfield(L, variant, "name");
+    lua_getfield(L, -2, "arch");
+    printf("%s, %s:\n", lua_tostring(L, -2), lua_tostring(L, -1));
+    lua_pop(L, 2);
+    for (int k = 0; rows[k]; k++) {
+        lua_getfield(L, -1, rows[k]);
+        printf("  %-10s %8lld\n", rows[k], (long long)lua_tointeger(L, -1));
+        lua_pop(L, 1);
+    }
+    lua_getfield(L, -1, "cubin");
+    printf("  %-10s %8zu bytes\n", "cubin", (size_t)lua_rawlen(L, -1));
+    lua_getfield(L, -2, "seconds");
+    printf("  %-10s %8.2f\n", "seconds", lua_tonumber(L, -1));
+    lua_settop(L, variant);
+    return true;
 }

@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.stdlib.simple_gla:source("opencl")

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "plan_view.h"
 
 /* ---- options that name sizes ---- */
 
@@ -233,7 +234,8 @@ typedef struct Pass { char letter; const char *what; } Pass;
 static const Pass passes[] = {
     { 'T', "the traced step" },
     { 'C', "the chunk form" },
-    { 'P', "the plan: its graph and kernels" },
+    { 'G', "the chunk form joined with its gradient" },
+    { 'P', "the plan for training: kernels, and graph and kernels as text" },
 };
 enum { NPASSES = sizeof passes / sizeof *passes, USUAL_SIZE = 64 };
 
@@ -245,7 +247,33 @@ typedef struct Dump {
     Buf out;
 } Dump;
 
-static void dump_plan(Ctx *c, Dump *d, char letter)
+/* The text of a plan can be read in; what is said of it is a comment. */
+static void comment(Buf *out, const Buf *text)
+{
+    for (size_t i = 0; i < text->len; i++) {
+        if (i == 0 || text->s[i - 1] == '\n')
+            buf_put(out, "# ", 2);
+        buf_put(out, &text->s[i], 1);
+    }
+}
+
+static void dump_joint(Ctx *c, Dump *d, char letter)
+{
+    PlanView w = { .v = d->v, .chunk = d->args.chunk, .backward = true,
+                   .m = machine_named("cpu") };
+    Buf text = { .ctx = c };
+
+    memcpy(w.size, d->size, sizeof w.size);
+    plan_view(c, &w);
+    plan_text(&w, &text);
+    comment(&d->out, &text);
+    if (letter == 'P')
+        plan_print(w.p, &d->out);
+    else
+        graph_print(w.p->g, &d->out);
+}
+
+static void dump_chunk(Ctx *c, Dump *d)
 {
     int chunk = d->args.chunk ? d->args.chunk : CHUNK_DEFAULT;
     PlanEntry *e = plan_for(c, d->v, d->size, chunk, false,
@@ -253,9 +281,7 @@ static void dump_plan(Ctx *c, Dump *d, char letter)
 
     if (e->note)
         buf_printf(&d->out, "# token by token: %s\n", e->note);
-    if (letter == 'P')
-        plan_print(e->plan, &d->out);
-    else if (!e->note)
+    else
         graph_print(e->plan->g, &d->out);
 }
 
@@ -270,8 +296,10 @@ static void run_dump(Ctx *c, void *ud)
                 buf_printf(&d->out, "# %c: %s\n", *p, passes[i].what);
         if (*p == 'T')
             graph_print(d->v->step, &d->out);
+        else if (*p == 'C')
+            dump_chunk(c, d);
         else
-            dump_plan(c, d, *p);
+            dump_joint(c, d, *p);
     }
 }
 
@@ -322,12 +350,6 @@ static int variant_graph(lua_State *L)
     return push_dump(L, "graph", "T", 2);
 }
 
-static int variant_plan(lua_State *L)
-{
-    lua_settop(L, 2);
-    return push_dump(L, "plan", "P", 2);
-}
-
 static int variant_dump(lua_State *L)
 {
     lua_settop(L, 3);
@@ -340,7 +362,6 @@ static int variant_dump(lua_State *L)
 
 static const luaL_Reg methods[] = {
     { "graph", variant_graph },
-    { "plan", variant_plan },
     { "dump", variant_dump },
     { "source", variant_source },
     { "compile", variant_compile },
@@ -351,6 +372,7 @@ void describe_open(lua_State *L)
 {
     luaL_newlib(L, methods);
     run_methods(L);
+    plan_methods(L);
     lua_pushcclosure(L, variant_index, 1);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, variant_tostring);

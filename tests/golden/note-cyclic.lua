@@ -9,4 +9,4 @@ local v = flin.variant {
     return { a = a, b = b }, a * x.q
   end,
 }
-error(v:plan({ K = 16 }):match "token by token: [^\n]*", 0)
+error(tostring(v:plan { K = 16 }):match "token by token: [^\n]*", 0)

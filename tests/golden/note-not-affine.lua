@@ -8,4 +8,4 @@ local v = flin.variant {
     return { S = S }, flin.dot(x.q, S)
   end,
 }
-error(v:plan({ K = 16, V = 16 }):match "token by token: [^\n]*", 0)
+error(tostring(v:plan { K = 16, V = 16 }):match "token by token: [^\n]*", 0)

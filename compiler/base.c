@@ -140,13 +140,17 @@ void fail_code(Ctx *c, int code, const char *fmt, ...)
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
 {
     jmp_buf here, *outer = c->catch;
+    volatile bool done = false;         /* err may hold what f has caught */
 
     c->err.code = ERR_NONE;
     c->catch = &here;
-    if (setjmp(here) == 0)
+    if (setjmp(here) == 0) {
         f(c, ud);
+        done = true;
+        c->err.code = ERR_NONE;
+    }
     c->catch = outer;
-    return c->err.code == ERR_NONE;
+    return done;
 }
 
 void ctx_poll(Ctx *c)

@@ -40,7 +40,7 @@ enum {
 
 enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64,
        MAX_NODES = 20000,
-       MAX_DEPTH = 4000 /* what recursion over operands may take of a stack */ };
+       MAX_DEPTH = 4000 };              /* of expressions: of the stack */
 
 enum Op {
 #define ELEM(name, arity, traits, value, ga, gb, gc) OP_##name,

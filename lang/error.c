@@ -41,7 +41,8 @@ const char *current_file(lua_State *L)
 
 /* ---- source lines ---- */
 
-enum { SOURCE_MAX = 1 << 20, SHOWN_MAX = 200 };     /* longer lines are not shown */
+/* Longer lines are not shown. */
+enum { SOURCE_MAX = 1 << 20, SHOWN_MAX = 200 };
 
 /* Pushes line `line` of a text. */
 static bool push_line(lua_State *L, const char *s, size_t n, int line)

@@ -16,7 +16,7 @@ double io_quadratic(double n, double d, double words, bool backward)
         large += n * d * d * d;
         small += n * d * d;
     }
-    return words >= d * d ? large / words : small / sqrt(words);
+    return fmax(words >= d * d ? large / words : small / sqrt(words), n * d);
 }
 
 double io_sparse(double z_input, double z_qk, double words)
@@ -128,43 +128,44 @@ static void try_split(const Graph *g, const Traffic *t, double tokens,
              (int)parts, 0);
 }
 
-/* Chunks of as many tokens as `room` holds; `states` words a chunk, and the
- * inputs `again`. A single chunk needs neither. */
-static void try_chunks(double tokens, double room, double states,
-                       double again, StateWalk walk, IoWalk *w)
+/* Chunks of as many tokens as `room` holds; `states` words a chunk, unless it
+ * is the only one. */
+static void try_chunks(double tokens, double room, double token,
+                       double states, StateWalk walk, IoWalk *w)
 {
-    double chunk = fmin(floor(room / (w->inputs + w->results)), tokens);
+    double chunk = fmin(floor(room / token), tokens);
 
     if (chunk >= 1)
-        set_best(w, w->compulsory + (chunk < tokens ? tokens * again
-                                     + states * ceil(tokens / chunk) : 0),
+        set_best(w, w->compulsory + (chunk < tokens ?
+                                     states * ceil(tokens / chunk) : 0),
                  walk, 0, (int)chunk);
 }
 
-void io_walk(const Graph *g, double tokens, double words, bool backward,
+void io_walk(const Graph *g, double tokens, double words, bool training,
              IoWalk *w)
 {
     uint8_t *live = ctx_alloc(g->ctx, g->len);
     graph_live(g, live);
     int cut = split_axis(g, live);
     Traffic t = traffic(g, cut);
+    double token = t.in + t.out;
 
     *w = (IoWalk){ .inputs = t.in, .results = t.out, .state = t.state,
                    .split = cut, .walk = W_NONE, .best = INFINITY };
-    if (backward) {
-        w->inputs += t.out;
-        w->results = t.in;
-    }
-    w->compulsory = tokens * (w->inputs + w->results)
-                  + (backward ? 2 : 1) * (2 * t.state + t.once);
-    if (backward) {
-        try_chunks(tokens, words - 2 * t.state, 2 * t.state, t.in,
+    w->compulsory = tokens * token + 2 * t.state + t.once;
+    if (training) {
+        token += t.in;
+        w->inputs += t.in + t.out;
+        w->results += t.in;
+        w->compulsory += fmax(tokens * token + 2 * t.state + 2 * t.once
+                              - words, tokens * token - tokens * t.in);
+        try_chunks(tokens, words - 2 * t.state, token, 2 * t.state,
                    W_CHECKPOINT, w);
-        try_chunks(tokens, words / 2, 5 * t.state, t.in, W_SPILL, w);
-    } else {
-        if (t.state + t.in + t.out <= words)
-            set_best(w, w->compulsory, W_RESIDENT, 0, 0);
-        try_split(g, &t, tokens, words, w);
-        try_chunks(tokens, words / 2, 2 * t.state, 0, W_SPILL, w);
+        try_chunks(tokens, words / 2, token, 5 * t.state, W_SPILL, w);
+        return;
     }
+    if (t.state + token <= words)
+        set_best(w, w->compulsory, W_RESIDENT, 0, 0);
+    try_split(g, &t, tokens, words, w);
+    try_chunks(tokens, words / 2, token, 2 * t.state, W_SPILL, w);
 }

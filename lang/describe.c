@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "io.h"
 #include "plan_view.h"
 
 /* ---- options that name sizes ---- */
@@ -373,6 +374,7 @@ void describe_open(lua_State *L)
     luaL_newlib(L, methods);
     run_methods(L);
     plan_methods(L);
+    io_methods(L);
     lua_pushcclosure(L, variant_index, 1);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, variant_tostring);

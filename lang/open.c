@@ -1,5 +1,5 @@
 /* open.c -- require "flin": the flin table, from C and from stdlib/init.lua. */
-#include "lang.h"
+#include "io.h"
 
 /* flin._load(name): the embedded file as a function, for init.lua. */
 static int load_embedded(lua_State *L)
@@ -33,6 +33,7 @@ __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
     value_open(L);
     variant_open(L);
     mask_open(L);
+    pebble_open(L);
     lua_pushliteral(L, FLIN_VERSION);
     lua_setfield(L, -2, "version");
     lua_pushcfunction(L, load_embedded);

@@ -1,0 +1,396 @@
+/* io.c -- v:io: how few words a variant can move, and what its plan does. */
+#include <math.h>
+#include <string.h>
+
+#include "../compiler/io.h"
+#include "../compiler/pebble.h"
+#include "bind.h"
+#include "io.h"
+#include "plan_view.h"
+
+#define IO_META "flin.io"
+#define IO_JOB "flin.io.job"
+
+enum { USUAL_SIZE = 64, WORD = 4,
+       COUNT_LIMIT = 20000000 /* steps that counting a schedule may take */ };
+
+/* All that v:io finds out. Words of one head. The variant is a copy in a
+ * context of its own, so that nothing of it stays. */
+typedef struct Job {
+    Ctx *ctx;
+    Variant copy;
+    const Graph *given;
+    Machine machine;
+    PlanView plan;
+    const char *plan_note;              /* why there is none */
+    double tokens, words, d, z_input, z_qk;
+    bool backward;
+    double quadratic, sparse;
+    double way[2];                      /* counted; 0: not */
+    IoWalk forward, training;
+    double plan_words, plan_once, plan_peak;
+    int64_t *loads, *stores;            /* per kernel and chunk */
+    Buf text;
+} Job;
+
+static int job_gc(lua_State *L)
+{
+    Job *j = luaL_checkudata(L, 1, IO_JOB);
+
+    ctx_free(j->ctx);
+    j->ctx = NULL;
+    return 0;
+}
+
+static Job *push_job(lua_State *L)
+{
+    Job *j = lua_newuserdatauv(L, sizeof *j, 0);
+
+    memset(j, 0, sizeof *j);
+    if (luaL_newmetatable(L, IO_JOB)) {
+        lua_pushcfunction(L, job_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    j->ctx = ctx_new();
+    if (!j->ctx)
+        lang_fail(L, NULL, "out of memory");
+    sandbox_watch(L, j->ctx);
+    return j;
+}
+
+/* ---- the work ---- */
+
+/* Counts attention's schedule for these sizes, where that is not long. */
+static double count_way(Job *j, AttentionWay way)
+{
+    Attention a = { .way = way, .n = (int64_t)j->tokens, .d = (int64_t)j->d,
+                    .window = (int64_t)j->tokens, .red = (int64_t)j->words };
+    AttentionCount count;
+    double n = j->tokens, steps = way == BLOCKS ? n * 4 * j->d * n / j->words
+                                                : n * n / sqrt(j->words) + n;
+
+    if (a.red < attention_least(way, a.d) || steps > COUNT_LIMIT)
+        return 0;
+    attention_run(j->ctx, &a, false, &count);
+    return (double)(count.loads + count.stores);
+}
+
+/* Two and three chunks are replayed: all others move as the third does. */
+static void replay(Job *j)
+{
+    const Plan *p = j->plan.p;
+    PlanCount two, three;
+    double chunks = ceil(j->tokens / j->plan.chunk), each = 0, first = 0;
+
+    plan_replay(p, 2, 0, &two);
+    plan_replay(p, 3, 0, &three);
+    j->loads = ctx_alloc(j->ctx, (size_t)(p->nkernels + 1) * sizeof(int64_t));
+    j->stores = ctx_alloc(j->ctx, (size_t)(p->nkernels + 1) * sizeof(int64_t));
+    for (int i = 0; i < p->nkernels; i++) {
+        j->loads[i] = three.loads[i] - two.loads[i];
+        j->stores[i] = three.stores[i] - two.stores[i];
+        each += (double)(j->loads[i] + j->stores[i]);
+        first += (double)(two.loads[i] + two.stores[i]);
+    }
+    j->plan_words = first + (chunks - 2) * each;
+    j->plan_once = (double)three.once;
+    j->plan_peak = (double)three.peak;
+}
+
+static void make_plan(Ctx *c, void *ud)
+{
+    Job *j = ud;
+
+    plan_view(c, &j->plan);
+    replay(j);
+}
+
+static void bounds(Job *j)
+{
+    Graph *g = graph_sized(j->copy.step, j->plan.size);
+
+    j->quadratic = io_quadratic(j->tokens, j->d, j->words, j->backward);
+    j->sparse = io_sparse(j->z_input, j->z_qk, j->words);
+    if (j->backward)
+        for (int w = 0; w < 2; w++)
+            j->way[w] = count_way(j, (AttentionWay)w);
+    io_walk(g, j->tokens, j->words, false, &j->forward);
+    if (j->backward)
+        io_walk(g, j->tokens, j->words, true, &j->training);
+}
+
+static void walk_text(Job *j, const char *what, const IoWalk *w)
+{
+    Buf *b = &j->text;
+    const Graph *g = j->copy.step;
+
+    buf_printf(b, "recurrence, %s: %.4g words at least (proved: each input "
+               "read, each result written)\n", what, w->compulsory);
+    if (w->walk == W_NONE) {
+        buf_printf(b, "  no schedule is known in so little memory\n");
+        return;
+    }
+    buf_printf(b, "  best known %.4g, %.2f of that: ", w->best,
+               w->best / w->compulsory);
+    if (w->walk == W_RESIDENT)
+        buf_printf(b, "the states (%.0f words) stay in fast memory, so this "
+                   "is optimal\n", w->state);
+    else if (w->walk == W_SPLIT)
+        buf_printf(b, "the states (%.0f words) in %d parts along %s, a walk "
+                   "each (no bound is known to match)\n", w->state, w->blocks,
+                   g->axis[w->split].name);
+    else
+        buf_printf(b, "%s every %d tokens (no bound is known to match)\n",
+                   w->walk == W_SPILL ? "states stream through"
+                   : "states kept for the way back", w->chunk);
+}
+
+static void quadratic_text(Job *j)
+{
+    Buf *b = &j->text;
+    bool large = j->words >= j->d * j->d;
+
+    buf_printf(b, "as a quadratic form, %s: Theta(%s) = %.4g words (proved, "
+               "up to a constant; M %s d^2 = %.0f)\n",
+               j->backward ? "backward" : "forward",
+               j->backward ? large ? "(n^2 d^2 + n d^3) / M"
+                                   : "(n^2 d + n d^2) / sqrt(M)"
+                           : large ? "n^2 d^2 / M" : "n^2 d / sqrt(M)",
+               j->quadratic, large ? ">=" : "<", j->d * j->d);
+    buf_printf(b, "  sparse, Z_input %.4g, Z_QK %.4g: Omega(%.4g) (proved, "
+               "up to a constant; not known to be reached)\n", j->z_input,
+               j->z_qk, j->sparse);
+    if (j->way[BLOCKS] > 0)
+        buf_printf(b, "  schedule with blocks in fast memory: %.4g, counted\n",
+                   j->way[BLOCKS]);
+    if (j->way[TILES] > 0)
+        buf_printf(b, "  schedule with n x n in sqrt(M) tiles: %.4g, "
+                   "counted\n", j->way[TILES]);
+}
+
+static void plan_part(Job *j)
+{
+    Buf *b = &j->text;
+    double least = (j->backward ? j->training : j->forward).compulsory;
+
+    if (j->plan_note) {
+        buf_printf(b, "plan: none: %s\n", j->plan_note);
+        return;
+    }
+    buf_printf(b, "plan for %s, chunk %d: %.4g words, replayed; %.2f of the "
+               "proved\n", j->machine.name, j->plan.chunk, j->plan_words,
+               j->plan_words / least);
+    for (int i = 0; i < j->plan.p->nkernels; i++)
+        buf_printf(b, "  %s: %lld words in, %lld out, a chunk\n",
+                   j->plan.p->kernel[i].name, (long long)j->loads[i],
+                   (long long)j->stores[i]);
+}
+
+static void find_out(Ctx *c, void *ud)
+{
+    Job *j = ud;
+    Buf text = { .ctx = c };
+
+    graph_print(j->given, &text);
+    j->copy.ctx = c;
+    j->copy.step = graph_parse(c, text.s);
+    j->copy.step->mask = j->given->mask;
+    bounds(j);
+    if (j->given->mask)
+        j->plan_note = "a mask of mode \"quadratic\" has no recurrence";
+    else if (!ctx_protect(c, make_plan, j))
+        j->plan_note = ctx_string(c, c->err.message);
+    j->text.ctx = c;
+    buf_printf(&j->text, "%s: %.0f tokens, fast memory of M = %.0f words; "
+               "words of one head\n", j->given->name, j->tokens, j->words);
+    quadratic_text(j);
+    if (!j->given->mask) {
+        walk_text(j, "forward", &j->forward);
+        if (j->backward)
+            walk_text(j, "both passes of training", &j->training);
+    }
+    plan_part(j);
+}
+
+/* ---- the table ---- */
+
+static void set_number(lua_State *L, const char *name, double x)
+{
+    lua_pushnumber(L, x);
+    lua_setfield(L, -2, name);
+}
+
+static void push_walk(lua_State *L, const Job *j, const IoWalk *w)
+{
+    lua_newtable(L);
+    set_number(L, "compulsory", w->compulsory);
+    set_number(L, "inputs", w->inputs);
+    set_number(L, "results", w->results);
+    set_number(L, "state", w->state);
+    lua_pushstring(L, walk_name[w->walk]);
+    lua_setfield(L, -2, "walk");
+    if (w->walk != W_NONE)
+        set_number(L, "best", w->best);
+    if (w->walk == W_SPLIT) {
+        set_number(L, "blocks", w->blocks);
+        lua_pushstring(L, j->copy.step->axis[w->split].name);
+        lua_setfield(L, -2, "axis");
+    }
+    if (w->walk == W_SPILL || w->walk == W_CHECKPOINT)
+        set_number(L, "chunk", w->chunk);
+}
+
+static void push_plan(lua_State *L, const Job *j)
+{
+    lua_newtable(L);
+    set_number(L, "words", j->plan_words);
+    set_number(L, "once", j->plan_once);
+    set_number(L, "peak", j->plan_peak);
+    lua_pushinteger(L, j->plan.chunk);
+    lua_setfield(L, -2, "chunk");
+    lua_newtable(L);
+    for (int i = 0; i < j->plan.p->nkernels; i++) {
+        lua_newtable(L);
+        lua_pushstring(L, j->plan.p->kernel[i].name);
+        lua_setfield(L, -2, "name");
+        set_number(L, "loads", (double)j->loads[i]);
+        set_number(L, "stores", (double)j->stores[i]);
+        set_number(L, "predicted", j->plan.p->kernel[i].bytes);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "kernels");
+}
+
+static int io_tostring(lua_State *L)
+{
+    lua_getfield(L, 1, "text");
+    return 1;
+}
+
+static void push_result(lua_State *L, const Job *j)
+{
+    lua_newtable(L);
+    set_number(L, "words", j->words);
+    lua_newtable(L);
+    set_number(L, "lower", j->quadratic);
+    set_number(L, "sparse", j->sparse);
+    set_number(L, "d", j->d);
+    if (j->way[BLOCKS] > 0)
+        set_number(L, "blocks", j->way[BLOCKS]);
+    if (j->way[TILES] > 0)
+        set_number(L, "tiles", j->way[TILES]);
+    lua_setfield(L, -2, "quadratic");
+    if (!j->given->mask) {
+        push_walk(L, j, &j->forward);
+        lua_setfield(L, -2, "forward");
+    }
+    if (j->backward && !j->given->mask) {
+        push_walk(L, j, &j->training);
+        lua_setfield(L, -2, "training");
+    }
+    if (j->plan_note) {
+        lua_pushstring(L, j->plan_note);
+        lua_setfield(L, -2, "plan_note");
+    } else {
+        push_plan(L, j);
+        lua_setfield(L, -2, "plan");
+    }
+    lua_pushlstring(L, j->text.s, j->text.len);
+    lua_setfield(L, -2, "text");
+    if (luaL_newmetatable(L, IO_META)) {
+        lua_pushcfunction(L, io_tostring);
+        lua_setfield(L, -2, "__tostring");
+    }
+    lua_setmetatable(L, -2);
+}
+
+/* ---- v:io ---- */
+
+static double number_option(lua_State *L, const char *name, double usual)
+{
+    if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL)
+        return usual;
+    int ok;
+    double x = lua_tonumberx(L, -1, &ok);
+    if (!ok || !(x >= 1 && x <= 1e15))
+        lang_fail(L, NULL, "io: %s = %s: a number from 1 on is wanted", name,
+                  luaL_tolstring(L, -1, NULL));
+    return x;
+}
+
+static int size_named(const Graph *g, const int32_t *size, const char *name)
+{
+    int ax = graph_find_axis(g, name);
+
+    return ax < 0 ? 0 : size[ax];
+}
+
+static void read_machine(lua_State *L, Job *j)
+{
+    const char *name = "h200";
+
+    if (lua_istable(L, 2) && lua_getfield(L, 2, "machine") != LUA_TNIL)
+        name = luaL_tolstring(L, -1, NULL);
+    const Machine *m = machine_named(name);
+    if (!m)
+        lang_fail(L, "machines: h200 cpu", "io: there is no machine '%s'",
+                  name);
+    j->machine = *m;
+}
+
+/* v:io { T =, K =, V = ..., cache = bytes of fast memory (the machine's: one
+ * unit's tiles and registers), chunk =, machine = "h200", backward = true,
+ * Z_input =, Z_QK = }: words of 4 bytes, of one head. Prints as text. The plan
+ * is the machine's if it had that cache. */
+static int variant_io(lua_State *L)
+{
+    static const char *const also[] = { "T", "cache", "chunk", "machine",
+        "backward", "Z_input", "Z_QK" };
+    Variant *v = variant_check(L, 1);
+
+    double own;
+
+    lua_settop(L, 2);
+    Job *j = push_job(L);
+    check_options(L, "io", v->step, 2, also, 7);
+    sizes_arg(L, "io", v->step, 2, USUAL_SIZE, j->plan.size);
+    j->given = v->step;
+    read_machine(L, j);
+    own = (double)j->machine.shared + (double)j->machine.registers;
+    j->tokens = floor(number_option(L, "T", 4096));
+    j->words = floor(number_option(L, "cache", own) / WORD);
+    if (j->words < 16)
+        lang_fail(L, NULL, "io: cache = %d: at least 64 bytes are wanted",
+                  (int)(j->words * WORD));
+    j->machine.shared = (size_t)((double)j->machine.shared / own
+                                 * j->words * WORD);
+    j->machine.registers = (size_t)((double)j->machine.registers / own
+                                    * j->words * WORD);
+    if (lua_istable(L, 2)) {
+        lua_getfield(L, 2, "backward");
+        j->backward = lua_toboolean(L, -1);
+    }
+    int k = size_named(v->step, j->plan.size, "k");
+    int w = size_named(v->step, j->plan.size, "v");
+    j->d = k && w ? 0.5 * (k + w) : k + w ? k + w : USUAL_SIZE;
+    j->z_input = number_option(L, "Z_input", j->tokens * j->d);
+    j->z_qk = number_option(L, "Z_QK", j->tokens * j->tokens);
+    j->plan.v = &j->copy;
+    j->plan.m = &j->machine;
+    j->plan.backward = j->backward;
+    j->plan.chunk = (int)option_int(L, "io", 2, "chunk", 64);
+    if (j->plan.chunk < 1 || j->plan.chunk > CHUNK_MAX)
+        lang_fail(L, NULL, "io: chunk = %d: from 1 to %d", j->plan.chunk,
+                  CHUNK_MAX);
+    protect(L, j->ctx, find_out, j);
+    push_result(L, j);
+    return 1;
+}
+
+void io_methods(lua_State *L)
+{
+    static const luaL_Reg methods[] = { { "io", variant_io }, { NULL, NULL } };
+
+    luaL_setfuncs(L, methods, 0);
+}

@@ -6,6 +6,7 @@
  * random tokens leave behind: not zero, and of a kind that the variant meets.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bind.h"
@@ -468,6 +469,46 @@ static bool wants_gradients(lua_State *L, const Check *k)
     return wanted && !k->v->step->mask;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void add_error(lua_State *L, luaL_Buffer *b, const char *name)
+{
+    char line[96];
+
+    lua_getfield(L, 1, name);
+    snprintf(line, sizeof line, "%-16s %.1e\n", name, lua_tonumber(L, -1));
+    lua_pop(L, 1);
+    luaL_addstring(b, line);
+}
+
+/* What v:check returned, a line an error: results, gradients, the worst. */
+static int check_text(lua_State *L)
+{
+    const char *gradient[MAX_INPUTS + MAX_STATES];
+    int n = 0;
+    luaL_Buffer b;
+
+    luaL_checktype(L, 1, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING && lua_isnumber(L, -1)
+            && !strncmp(lua_tostring(L, -2), "d_", 2)
+            && n < MAX_INPUTS + MAX_STATES)
+            gradient[n++] = lua_tostring(L, -2);
+    qsort(gradient, (size_t)n, sizeof *gradient, by_name);
+    luaL_buffinit(L, &b);
+    add_error(L, &b, "y");
+    add_error(L, &b, "state");
+    add_error(L, &b, "step");
+    for (int i = 0; i < n; i++)
+        add_error(L, &b, gradient[i]);
+    add_error(L, &b, "worst");
+    luaL_pushresult(&b);
+    return 1;
+}
+
 static int check_method(lua_State *L)
 {
     Check k = { .v = variant_check(L, A_VARIANT), .dtype = F32 };
@@ -499,6 +540,10 @@ static int check_method(lua_State *L)
                                  fmax(step, gradients)));
     lua_getfield(L, A_VARIANT, "note");
     lua_setfield(L, -2, "note");
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, check_text);
+    lua_setfield(L, -2, "__tostring");
+    lua_setmetatable(L, -2);
     return 1;
 }
 

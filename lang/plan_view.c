@@ -358,7 +358,8 @@ static void push_table(lua_State *L, PlanView *w)
     lua_setfield(L, -2, "stored");
     lua_pushlstring(L, text.s, text.len);
     lua_setfield(L, -2, "text");
-    set_number(L, "chunk", w->chunk);
+    lua_pushinteger(L, w->chunk);
+    lua_setfield(L, -2, "chunk");
     set_text(L, "machine", w->m->name);
     set_text(L, "solver", solver_name(w));
     set_number(L, "bytes", w->info.bytes / w->chunk);

@@ -23,10 +23,12 @@ static void trip(Ctx *c, void *ud)
 {
     Trip *t = ud;
     Buf one = { .ctx = c };
-    const char *text = strchr(t->text, '\n');   /* behind the heading */
+    const char *text = t->text;
 
+    while (*text == '#')                /* what is said of the plan */
+        text = strchr(text, '\n') + 1;
     plan_print(plan_parse(c, t->text), &one);
-    t->same = text && !strcmp(one.s, text + 1);
+    t->same = !strcmp(one.s, text);
 }
 
 static int read_back(lua_State *L)

@@ -230,7 +230,8 @@ static void count_uses(Replay *p, const Kernel *k)
             p->uses[r]++;
 }
 
-/* Writes a result; one that lacks axes of what is stored spreads there. */
+/* Writes a result, unless it is in memory already, being stored; one that
+ * lacks axes of the result spreads along them. */
 static void write_output(Replay *p, int chunk, const Output *o)
 {
     const Graph *g = p->g;
@@ -242,7 +243,8 @@ static void write_output(Replay *p, int chunk, const Output *o)
         words *= axis_extent(g, o->node, o->order[d]);
     bring(p, chunk, o->node);
     if (!number && words == elements(g, o->node)) {
-        game_store(p->game, *source - 1);
+        if (!game_is_blue(p->game, *source - 1))
+            game_store(p->game, *source - 1);
         return;
     }
     v = number ? 0 : *source - 1;

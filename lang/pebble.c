@@ -263,9 +263,22 @@ static int64_t size_field(lua_State *L, const char *name, int64_t usual,
     return n;
 }
 
+static AttentionWay way_field(lua_State *L)
+{
+    const char *s = "blocks";
+
+    if (lua_getfield(L, 1, "way") != LUA_TNIL)
+        s = luaL_tolstring(L, -1, NULL);
+    if (!strcmp(s, "tiles"))
+        return TILES;
+    if (strcmp(s, "blocks"))
+        lang_fail(L, "way = \"blocks\" or \"tiles\"",
+                  "flin.pebble.attention: no way '%s'", s);
+    return BLOCKS;
+}
+
 static int pebble_attention(lua_State *L)
 {
-    static const char *const ways[] = { "blocks", "tiles", NULL };
     enum { MOST = 1 << 20, MOST_MOVES = 20000000 };
     Run r = { 0 };
 
@@ -275,8 +288,7 @@ static int pebble_attention(lua_State *L)
     r.a.d = size_field(L, "d", 0, 65536);
     r.a.red = size_field(L, "words", 0, INT32_MAX);
     r.a.window = size_field(L, "window", r.a.n, MOST);
-    lua_getfield(L, 1, "way");
-    r.a.way = (AttentionWay)luaL_checkoption(L, -1, NULL, ways);
+    r.a.way = way_field(L);
     lua_getfield(L, 1, "play");
     r.play = lua_toboolean(L, -1);
     if (r.play && r.a.n * r.a.n * r.a.d * 5 > MOST_MOVES)

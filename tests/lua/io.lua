@@ -1,0 +1,196 @@
+-- v:io and flin.pebble: bounds, games against their rules, plans replayed.
+local flin = require "flin"
+local pebble = flin.pebble
+
+local passed, failed = 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+  end
+end
+
+local function refused(what, pattern, f)
+  local ok, message = pcall(f)
+  expect(not ok and tostring(message):find(pattern, 1, true),
+         "%s: wanted an error with '%s', got %s", what, pattern, message)
+end
+
+-- ---- the rules ----
+
+do                                      -- (a + b) * a in three words
+  local g = pebble.game(3)
+  local a, b = g:input(2), g:input(3)
+  refused("compute from slow memory", "operand 0 is not in fast memory",
+          function () g:compute(5, a, b) end)
+  g:load(a) g:load(b)
+  local sum = g:compute(5, a, b)
+  refused("room", "3 red words are on the board and 1 more", function ()
+    g:compute(10, sum, a)
+  end)
+  g:drop(b)
+  local y = g:compute(10, sum, a)
+  refused("load before store", "which slow memory does not hold",
+          function () g:drop(sum) g:load(sum) end)
+  g:load(b)
+  refused("drop twice", "which fast memory does not hold",
+          function () g:drop(sum) end)
+  g:drop(y)
+  refused("store of what is gone", "which fast memory does not hold",
+          function () g:store(y) end)
+  g:again(sum, a, b)
+  g:drop(b)
+  g:again(y, sum, a)
+  g:store(y)
+  local c = g:count()
+  expect(c.loads == 3 and c.stores == 1 and c.io == 4 and c.peak == 3
+         and c.now == 3, "moves are counted")
+  expect(g:is_blue(y) and g:is_red(y) and not g:is_blue(sum)
+         and g:value(y) == 10, "what lies where")
+  refused("no such value", "no value 9", function () g:load(9) end)
+end
+
+-- ---- attention: games, and counts without them ----
+
+for _, way in ipairs { "blocks", "tiles" } do
+  for _, size in ipairs { { 1, 1, 13 }, { 7, 3, 40 }, { 16, 4, 34 },
+                          { 20, 8, 90 }, { 32, 8, 1000 }, { 24, 16, 300 } } do
+    for _, window in ipairs { 1, 4, size[1] } do
+      local a = { n = size[1], d = size[2], words = size[3], way = way,
+                  window = math.min(window, size[1]) }
+      local counted = pebble.attention(a)
+      a.play = true
+      local game = pebble.attention(a)
+      expect(game.error < 1e-12 and game.peak <= a.words
+             and game.loads == counted.loads and game.stores == counted.stores,
+             "%s, n %d d %d M %d window %d: error %g, peak %d, io %d and %d",
+             way, a.n, a.d, a.words, a.window, game.error, game.peak, game.io,
+             counted.io)
+    end
+  end
+end
+refused("too little memory", "wants 62 words of fast memory at least",
+        function () pebble.attention { n = 8, d = 8, words = 61 } end)
+
+-- The leading terms: 16 n^2 d^2 / M, and 10 n^2 d / sqrt(M) + 3 n^2.
+do
+  local n, d = 8192, 64
+  local blocks = pebble.attention { n = n, d = d, words = 4 * d * d }
+  local ratio = blocks.io / (16 * n * n / 4)
+  expect(ratio > 0.95 and ratio < 1.15, "blocks: %.3f of 16 n^2 d^2 / M", ratio)
+  local M = d * d // 16
+  local tiles = pebble.attention { n = n, d = d, words = M, way = "tiles" }
+  ratio = tiles.io / (10 * n * n * d / M ^ 0.5 + 3 * n * n)
+  expect(ratio > 0.95 and ratio < 1.15, "tiles: %.3f of theirs", ratio)
+end
+
+-- They cross at M = c d^2: tiles win at 1.2, blocks at 1.6 (beside the rows'
+-- 3 d words), for every d and share of pairs.
+for _, d in ipairs { 32, 64, 128 } do
+  for _, share in ipairs { 1, 8 } do
+    local function io(way, c)
+      return pebble.attention { n = 16 * d, d = d, way = way,
+                                words = math.floor(c * d * d),
+                                window = 16 * d // share }.io
+    end
+    expect(io("blocks", 1.1) > io("tiles", 1.1)
+           and io("blocks", 1.6) < io("tiles", 1.6),
+           "crossing at d = %d, window n / %d", d, share)
+  end
+end
+
+-- ---- bounds ----
+
+local gla = flin.stdlib.simple_gla
+local function near(what, x, y)
+  expect(math.abs(x / y - 1) < 1e-12, "%s: %.17g, not %.17g", what, x, y)
+end
+
+do
+  local n, d = 4096, 64
+  local function io(words, options)
+    options = options or {}
+    options.T, options.K, options.V, options.cache = n, d, d, 4 * words
+    options.machine = "cpu"
+    return gla:io(options)
+  end
+  near("forward, large", io(8192).quadratic.lower, n * n * d * d / 8192)
+  near("forward, small", io(1024).quadratic.lower, n * n * d / 32)
+  near("backward, large", io(8192, { backward = true }).quadratic.lower,
+       (n * n * d * d + n * d ^ 3) / 8192)
+  near("backward, small", io(1024, { backward = true }).quadratic.lower,
+       (n * n * d + n * d * d) / 32)
+  near("never below n d", io(2 ^ 24).quadratic.lower, n * d)
+  near("sparse as dense", io(1024).quadratic.sparse, n * n * d / 32)
+  near("sparse scores", io(1024, { Z_QK = n * n / 16 }).quadratic.sparse,
+       n * n * d / 32 / 4)
+  near("sparse inputs", io(8192, { Z_input = n * d / 2 }).quadratic.sparse,
+       n * n * d * d / 8192 / 4)
+
+  -- q, k, v, g in, y out, the state at both ends
+  local least = n * (4 * d + 1) + 2 * d * d
+  local large, small = io(8192), io(1500)
+  near("compulsory", large.forward.compulsory, least)
+  expect(large.forward.walk == "resident"
+         and large.forward.best == large.forward.compulsory, "resident")
+  expect(small.forward.walk == "split" and small.forward.axis == "v"
+         and small.forward.blocks == 4, "split in %s", small.forward.blocks)
+  near("split", small.forward.best, least + 3 * n * (2 * d + 1))
+  expect(io(300).forward.walk == "none" and not io(64).forward.best,
+         "nothing known")
+  near("training", io(2 ^ 14, { backward = true }).training.compulsory,
+       least + n * (7 * d + 2) + 2 * d * d - 2 ^ 14)
+  -- the delta rule mixes keys, not values; a norm of y mixes values, too
+  expect(flin.stdlib.deltanet:io { T = 256, K = 64, V = 64, cache = 8192 }
+         .forward.axis == "v", "the delta rule is cut along v")
+  local mixed = flin.variant {
+    name = "mixed", input = { q = "t k", k = "t k", v = "t v" },
+    state = { S = "k v" },
+    step = function (x, s)
+      local S = s.S + flin.outer(x.k, x.v)
+      return { S = S }, flin.l2norm(flin.dot(x.q, S))
+    end,
+  }
+  local spilled = mixed:io { T = n, K = d, V = d, cache = 4 * 1536 }.forward
+  expect(spilled.walk == "spill" and spilled.chunk == 3, "spill")
+  near("spilled", spilled.best, spilled.compulsory
+       + 2 * d * d * math.ceil(n / 3))
+  expect(tostring(large):find("proved", 1, true), "prints")
+end
+refused("cache", "at least 64 bytes", function () gla:io { cache = 8 } end)
+refused("machine", "no machine 'abacus'", function ()
+  gla:io { machine = "abacus" }
+end)
+
+-- ---- plans ----
+
+-- Replayed tile by tile, a plan moves what was predicted: of every variant of
+-- the standard library, forward and for training. A kernel that takes chunks
+-- in any order reads constants of the head for each: that is not predicted.
+for _, name in ipairs(flin.stdlib_names) do
+  local v, constants = flin.stdlib[name], 0
+  for _, input in ipairs(v.inputs) do
+    local timed = (" " .. input.axes .. " "):find(" t ", 1, true)
+    constants = constants + (timed and 0 or 64)
+  end
+  for _, backward in ipairs { false, true } do
+    local r = v:io { T = 200, K = 16, V = 24, chunk = 16, machine = "cpu",
+                     backward = backward }
+    expect(r.plan, "%s: no plan: %s", name, r.plan_note)
+    for _, k in ipairs(r.plan and r.plan.kernels or {}) do
+      local words = k.loads + k.stores
+      local off = 4 * words - k.predicted
+      expect(off == 0 or (k.name:find "^token" and off > 0
+                          and off <= 4 * constants),
+             "%s, %s: %d bytes replayed, %d predicted", name, k.name,
+             4 * words, k.predicted)
+    end
+    local least = backward and r.training or r.forward
+    expect(not r.plan or r.plan.words >= least.compulsory,
+           "%s moves less than is possible", name)
+  end
+end
+
+print(("%d passed, %d failed"):format(passed, failed))

@@ -1,0 +1,214 @@
+/* build.c -- nodes made: sums and products in the one form that they have.
+ *
+ * What does not take part in a sum is taken out of it, signs too; a sum over
+ * axes that a value lacks is a product with their sizes.
+ */
+#include "ir.h"
+
+#include <assert.h>
+
+Ref num(Graph *g, double x)
+{
+    return node_new(g, (Node){ .op = OP_num, .num = x + 0.0 });
+}
+
+Ref op1(Graph *g, int op, Ref a)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a } });
+}
+
+Ref op2(Graph *g, int op, Ref a, Ref b)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a, b } });
+}
+
+Ref op3(Graph *g, int op, Ref a, Ref b, Ref c)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a, b, c } });
+}
+
+Ref axis_size(Graph *g, int axis)
+{
+    if (g->axis[axis].size)
+        return num(g, g->axis[axis].size);
+    return node_new(g, (Node){ .op = OP_size, .index = (uint16_t)axis });
+}
+
+/* a times the sizes of the axes in s: a sum over axes that a lacks. */
+static Ref times_sizes(Graph *g, Ref a, AxisSet s)
+{
+    for (int ax = 0; ax < NAXES; ax++)
+        if (s & AXIS(ax))
+            a = op2(g, OP_mul, a, axis_size(g, ax));
+    return a;
+}
+
+Ref sum(Graph *g, Ref a, AxisSet over)
+{
+    AxisSet lacks = over & ~g->n[a].axes;
+    const Node n = g->n[a];
+
+    over &= ~lacks;
+    if (lacks)
+        return times_sizes(g, sum(g, a, over), lacks);
+    if (!over)
+        return a;
+    if (n.op == OP_neg)
+        return op1(g, OP_neg, sum(g, n.a[0], over));
+    if (n.op == OP_mul)
+        return dot(g, n.a[0], n.a[1], over);
+    return node_new(g, (Node){ .op = OP_sum, .a = { a }, .over = over });
+}
+
+/* Splits x = s * y where s has none of the axes `over`, however deep in the
+ * product it stands: 0 if there is none. */
+static Ref free_factor(Graph *g, Ref x, AxisSet over, Ref *rest)
+{
+    const Node n = g->n[x];
+    Ref s, inner;
+
+    if (n.op != OP_mul)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (!(g->n[n.a[i]].axes & over)) {
+            *rest = n.a[1 - i];
+            return n.a[i];
+        }
+    for (int i = 0; i < 2; i++)
+        if ((s = free_factor(g, n.a[i], over, &inner)) != 0) {
+            *rest = op2(g, OP_mul, inner, n.a[1 - i]);
+            return s;
+        }
+    return 0;
+}
+
+Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
+{
+    AxisSet sa = g->n[a].axes & over, sb = g->n[b].axes & over;
+    Ref s, rest;
+
+    if (over & ~(sa | sb))
+        return times_sizes(g, dot(g, a, b, sa | sb), over & ~(sa | sb));
+    if (sa & ~sb)
+        return dot(g, sum(g, a, sa & ~sb), b, sb);
+    if (sb & ~sa)
+        return dot(g, a, sum(g, b, sb & ~sa), sa);
+    if (!over)
+        return op2(g, OP_mul, a, b);
+    if (g->n[a].op == OP_neg)
+        return op1(g, OP_neg, dot(g, g->n[a].a[0], b, over));
+    if (g->n[b].op == OP_neg)
+        return op1(g, OP_neg, dot(g, a, g->n[b].a[0], over));
+    if ((s = free_factor(g, a, over, &rest)) != 0)
+        return op2(g, OP_mul, s, dot(g, rest, b, over));
+    if ((s = free_factor(g, b, over, &rest)) != 0)
+        return op2(g, OP_mul, s, dot(g, a, rest, over));
+    if (a > b) {
+        Ref t = a;
+        a = b;
+        b = t;
+    }
+    return node_new(g, (Node){ .op = OP_dot, .a = { a, b }, .over = over });
+}
+
+Ref dmask(Graph *g, Ref ga, Ref gb, int strict)
+{
+    assert(!ga == !gb);
+    return node_new(g, (Node){ .op = OP_dmask, .a = { ga, gb },
+                               .flags = strict ? STRICT : 0 });
+}
+
+Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict)
+{
+    AxisSet gates = g->n[ga].axes | g->n[gb].axes;
+    Ref s, rest;
+
+    if (!(gates & DIM_AXES))
+        return op2(g, OP_mul, dot(g, a, b, over), dmask(g, ga, gb, strict));
+    for (int i = 0; i < 2; i++) {
+        Ref x = i ? b : a;
+        if (g->n[x].op == OP_neg) {
+            rest = g->n[x].a[0];
+            rest = gdot(g, i ? a : rest, i ? rest : b, ga, gb, over, strict);
+            return op1(g, OP_neg, rest);
+        }
+        if ((s = free_factor(g, x, over | DIM_AXES, &rest)) != 0) {
+            rest = gdot(g, i ? a : rest, i ? rest : b, ga, gb, over, strict);
+            return op2(g, OP_mul, s, rest);
+        }
+    }
+    return node_new(g, (Node){ .op = OP_gdot, .a = { a, b, ga, gb },
+                               .over = over, .flags = strict ? STRICT : 0 });
+}
+
+Ref select_at(Graph *g, Ref a, int axis, int index)
+{
+    if (!(g->n[a].axes & AXIS(axis)))
+        return a;
+    return node_new(g, (Node){ .op = OP_select, .a = { a },
+                               .over = AXIS(axis),
+                               .index = (uint16_t)index });
+}
+
+Ref part(Graph *g, Ref a, int axis, int from, int len)
+{
+    assert(g->n[a].axes & AXIS(axis));
+    return node_new(g, (Node){ .op = OP_part, .a = { a }, .num = len,
+                               .over = AXIS(axis),
+                               .index = (uint16_t)from });
+}
+
+Ref unit(Graph *g, int axis, int index)
+{
+    return node_new(g, (Node){ .op = OP_unit, .over = AXIS(axis),
+                               .index = (uint16_t)index });
+}
+
+Ref relabel(Graph *g, Ref a, int from, int to)
+{
+    if (from == to || !(g->n[a].axes & AXIS(from)))
+        return a;
+    assert(!(g->n[a].axes & AXIS(to)));
+    return node_new(g, (Node){ .op = OP_relabel, .a = { a },
+                               .over = AXIS(from), .index = (uint16_t)to });
+}
+
+Ref unary_axis(Graph *g, int op, Ref a, int axis, int to)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a },
+                               .over = AXIS(axis), .index = (uint16_t)to });
+}
+
+Ref cumsum(Graph *g, Ref a, int flags)
+{
+    return node_new(g, (Node){ .op = OP_cumsum, .a = { a },
+                               .flags = (uint8_t)flags });
+}
+
+Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags)
+{
+    return node_new(g, (Node){ .op = (uint8_t)op, .a = { d, c, s0 },
+                               .flags = (uint8_t)flags });
+}
+
+Ref node_copy(Graph *g, const Node *n, const Ref a[4])
+{
+    switch (n->op) {
+    case OP_num: return num(g, n->num);
+    case OP_size: return axis_size(g, n->index);
+    case OP_sum: return sum(g, a[0], n->over);
+    case OP_dot: return dot(g, a[0], a[1], n->over);
+    case OP_gdot:
+        return gdot(g, a[0], a[1], a[2], a[3], n->over, n->flags & STRICT);
+    case OP_select:
+        return select_at(g, a[0], __builtin_ctz(n->over), n->index);
+    case OP_relabel:
+        return relabel(g, a[0], __builtin_ctz(n->over), n->index);
+    default: break;
+    }
+    Node m = { .op = n->op, .flags = n->flags, .index = n->index,
+               .over = n->over, .num = n->num,
+               .a = { a[0], a[1], a[2], a[3] } };
+    return node_new(g, m);
+}
+

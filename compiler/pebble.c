@@ -8,7 +8,7 @@ enum { RED = 1, BLUE = 2 };
 
 struct Pebble {
     double value;
-    int32_t words;
+    int64_t words;
     uint8_t color;
 };
 
@@ -34,7 +34,7 @@ static Vertex new_vertex(Game *g, int64_t words, double value, int color)
         g->cap = cap;
         ctx_poll(g->ctx);
     }
-    g->v[g->len] = (struct Pebble){ value, (int32_t)words, (uint8_t)color };
+    g->v[g->len] = (struct Pebble){ value, words, (uint8_t)color };
     return g->len++;
 }
 

@@ -65,6 +65,9 @@ typedef struct AttentionCount {
 /* The least fast memory in which the way works. */
 int64_t attention_least(AttentionWay way, int64_t d);
 
+/* About how many steps counting takes; with d for each pair, playing. */
+double attention_steps(const Attention *a);
+
 /* Counts what the schedule moves. With `play`, every multiplication is a move
  * of a game on random numbers: only for small n. Fails where fast memory is
  * less than attention_least. */

@@ -26,6 +26,34 @@ int64_t attention_least(AttentionWay way, int64_t d)
     return way == BLOCKS ? 7 * d + 6 : 6;
 }
 
+/* Columns in a block; the side of a tile, beside which lie a column and three
+ * words at work. */
+static int64_t block_width(const Attention *a)
+{
+    int64_t width = (a->red - 3 * a->d - 6) / (4 * a->d);
+
+    return width < a->n ? width : a->n;
+}
+
+static int64_t tile_side(const Attention *a)
+{
+    int64_t side = (int64_t)sqrt((double)a->red);
+
+    while (side > 1 && side * side + side + 3 > a->red)
+        side--;
+    return side;
+}
+
+double attention_steps(const Attention *a)
+{
+    double n = (double)a->n, d = (double)a->d;
+
+    if (a->way == BLOCKS)
+        return n * (n / (double)block_width(a) + 2);
+    double side = (double)tile_side(a);
+    return (n / side + 1) * n * (2 + 3 * (d / side + 1));
+}
+
 /* ---- moves of runs of words ---- */
 
 static Vertex *word(const Words *w, int64_t row, int64_t col)
@@ -167,11 +195,9 @@ static void block_row(Play *p, int64_t i, int64_t from, int64_t to,
 static void play_blocks(Play *p)
 {
     int64_t n = p->a.n, d = p->a.d;
-    int64_t most = (p->a.red - 3 * d - 6) / (4 * d), blocks;
+    int64_t width = block_width(&p->a), blocks = (n + width - 1) / width;
     uint8_t *begun = ctx_alloc(p->ctx, (size_t)n);
 
-    most = most < n ? most : n;
-    blocks = (n + most - 1) / most;
     for (int64_t b = 0; b < blocks; b++) {      /* of equal width */
         int64_t from = b * n / blocks, to = (b + 1) * n / blocks;
         for (int64_t j = from; j < to; j++) {
@@ -299,12 +325,9 @@ static bool meets(const Play *p, Range I, Range J)
 
 static void play_tiles(Play *p)
 {
-    int64_t n = p->a.n, d = p->a.d, side = 1;
-
-    /* a tile, a column beside it, and three words at work */
-    while ((side + 1) * (side + 1) + side + 1 + 3 <= p->a.red)
-        side++;
+    int64_t n = p->a.n, d = p->a.d, side = tile_side(&p->a);
     int64_t tiles = (n + side - 1) / side, wide = (d + side - 1) / side;
+
     for (int64_t i = 0; i < tiles; i++, ctx_poll(p->ctx))
         for (int64_t j = 0; j < tiles; j++) {
             Range I = tile_at(i, tiles, n), J = tile_at(j, tiles, n);

@@ -11,8 +11,8 @@
 #define IO_META "flin.io"
 #define IO_JOB "flin.io.job"
 
-enum { USUAL_SIZE = 64, WORD = 4,
-       COUNT_LIMIT = 20000000 /* steps that counting a schedule may take */ };
+enum { USUAL_SIZE = 64, WORD = 4 };
+#define COUNT_LIMIT 1e8                 /* steps that counting may take */
 
 /* All that v:io finds out. Words of one head. The variant is a copy in a
  * context of its own, so that nothing of it stays. */
@@ -67,10 +67,9 @@ static double count_way(Job *j, AttentionWay way)
     Attention a = { .way = way, .n = (int64_t)j->tokens, .d = (int64_t)j->d,
                     .window = (int64_t)j->tokens, .red = (int64_t)j->words };
     AttentionCount count;
-    double n = j->tokens, steps = way == BLOCKS ? n * 4 * j->d * n / j->words
-                                                : n * n / sqrt(j->words) + n;
 
-    if (a.red < attention_least(way, a.d) || steps > COUNT_LIMIT)
+    if (a.red < attention_least(way, a.d)
+        || attention_steps(&a) > COUNT_LIMIT)
         return 0;
     attention_run(j->ctx, &a, false, &count);
     return (double)(count.loads + count.stores);

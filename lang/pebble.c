@@ -279,7 +279,8 @@ static AttentionWay way_field(lua_State *L)
 
 static int pebble_attention(lua_State *L)
 {
-    enum { MOST = 1 << 20, MOST_MOVES = 20000000 };
+    enum { MOST = 1 << 20 };
+    const double most = 1e9, most_moves = 2e7;
     Run r = { 0 };
 
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -291,9 +292,13 @@ static int pebble_attention(lua_State *L)
     r.a.way = way_field(L);
     lua_getfield(L, 1, "play");
     r.play = lua_toboolean(L, -1);
-    if (r.play && r.a.n * r.a.n * r.a.d * 5 > MOST_MOVES)
+    if (r.play && (double)(r.a.n * r.a.n * 5) * (double)r.a.d > most_moves)
         lang_fail(L, "n = 64, d = 32", "flin.pebble.attention: a game of more "
-                  "than %d moves", (int)MOST_MOVES);
+                  "than %.0e moves", most_moves);
+    if (r.a.red >= attention_least(r.a.way, r.a.d)
+        && attention_steps(&r.a) > most)
+        lang_fail(L, "n = 16384", "flin.pebble.attention: to count it takes "
+                  "more than %.0e steps", most);
     Board *b = push_board(L);
     protect(L, b->ctx, do_attention, &r);
     lua_newtable(L);

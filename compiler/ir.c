@@ -1,4 +1,4 @@
-/* ir.c -- the graph: making nodes, their types, their text. */
+/* ir.c -- the graph: making nodes, their types; copies of known sizes. */
 #include "fold.h"
 
 #include <assert.h>

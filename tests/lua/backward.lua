@@ -1,0 +1,192 @@
+-- Gradients of every variant of the standard library, and of steps that go
+-- token by token, against reverse mode of the float64 step; that one against
+-- differences; saved calls, strong gates, plans.
+local flin = require "flin"
+
+local passed, failed = 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+  end
+end
+
+local names = {}
+for name in pairs(flin.stdlib) do names[#names + 1] = name end
+table.sort(names)
+
+-- float32 sums of a few hundred terms; bfloat16 results are rounded at 1.7e-3.
+local LIMIT <const> = { float32 = 1e-4, bfloat16 = 8e-3 }
+local cases = {
+  { B = 1, T = 70, H = 1, HV = 2, K = 16, V = 20, chunk = 32 },
+  { B = 1, T = 40, H = 2, K = 16, V = 16, chunk = 16,
+    cu_seqlens = { 0, 5, 5, 12, 40 } },
+  { B = 2, T = 33, H = 1, K = 32, V = 16, chunk = 64, dtype = "bfloat16" },
+}
+for _, name in ipairs(names) do
+  for seed, case in ipairs(cases) do
+    case.seed = seed
+    local found = flin.stdlib[name]:check(case)
+    for what, e in pairs(found) do
+      if what:find "^d_" then
+        expect(e <= LIMIT[case.dtype or "float32"], "%s, case %d: %s is off "
+               .. "by %.1e", name, seed, what, e)
+      end
+    end
+  end
+end
+
+-- A step without a chunk form, longer than a segment, with a constant.
+local tanh = flin.variant {
+  name = "recurrent",
+  input = { k = "t k", v = "t v", w = "k" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local S = flin.tanh(s.S + flin.outer(x.w * x.k, x.v))
+    return { S = S }, flin.dot(x.k, S)
+  end,
+}
+for _, T in ipairs { 1, 64, 65, 150 } do
+  local found = tanh:check { B = 2, T = T, K = 8, V = 8 }
+  expect(found.note, "tanh has a chunk form")
+  expect(found.worst <= 1e-4, "serial, T = %d: off by %.1e", T, found.worst)
+end
+do
+  local found = tanh:check { cu_seqlens = { 0, 0, 70, 71, 150 }, K = 8, V = 8 }
+  expect(found.worst <= 1e-4, "serial, packed: off by %.1e", found.worst)
+end
+
+-- The float64 gradient against differences, by a loss of our own.
+local function random_call(v, T, sizes)
+  local call = {}
+  for _, input in ipairs(v.inputs) do
+    local shape = { 1, T, 1 }
+    if not input.axes:find "^t" then shape = { 1 } end
+    for axis in input.axes:gmatch "%a%w*" do
+      if axis ~= "t" then shape[#shape + 1] = sizes[axis] end
+    end
+    local x = flin.randn(shape, { dtype = "float64" })
+    if input.domain == "log_decay" then x = x:map(function (e)
+      return -math.log(1 + math.exp(-e)) end) end
+    if input.domain == "unit" then x = x:map(function (e)
+      return 1 / (1 + math.exp(-e)) end) end
+    if input.domain == "positive" then x = x:map(function (e)
+      return math.log(1 + math.exp(e)) end) end
+    call[input.name] = x
+  end
+  return call
+end
+
+local function total(x) return type(x) == "number" and x or x:sum() end
+
+for _, name in ipairs { "gated_deltanet", "mlstm", "mamba3", "rwkv7" } do
+  local v = flin.stdlib[name]
+  local call = random_call(v, 9, { k = 4, v = 4, p = 2 })
+  local dy = flin.randn({ 1, 9, 1, 4 }, { dtype = "float64" })
+  local function loss()
+    local y = v:reference(call)
+    return total(y * dy)
+  end
+  call.dy = dy
+  local grad = v:reference_backward(call)
+  call.dy = nil
+  for _, input in ipairs(v.inputs) do
+    local x, g = call[input.name], grad[input.name]
+    local step = flin.randn(x.shape, { dtype = "float64" }) * 1e-6
+    local directional = total(g * step)
+    call[input.name] = x + step
+    local up = loss()
+    call[input.name] = x - step
+    local down = loss()
+    call[input.name] = x
+    local want = (up - down) / 2
+    expect(math.abs(directional - want) <= 1e-5 * math.abs(want) + 1e-12,
+           "%s: d_%s is %.9g, by differences %.9g", name, input.name,
+           directional, want)
+  end
+end
+
+-- A saved call needs its arguments no more; dy alone, dstate alone add up.
+do
+  local v = flin.stdlib.gated_deltanet
+  local call = random_call(v, 30, { k = 8, v = 8 })
+  for key, x in pairs(call) do call[key] = x:to "float32" end
+  call.save = true
+  local y, state, saved = v:forward(call)
+  call.save = nil
+  local dy, dS = flin.randn(y.shape), flin.randn(state.S.shape)
+  local a = v:backward { saved = saved, dy = dy, dstate = { S = dS } }
+  call.dy, call.dstate = dy, { S = dS }
+  local b = v:backward(call)
+  expect((a.q - b.q):maxabs() == 0, "saved: another gradient")
+  call.dstate = nil
+  local c = v:backward(call)
+  call.dy, call.dstate = nil, { S = dS }
+  local d = v:backward(call)
+  expect((c.k + d.k - b.k):maxabs() < 1e-4, "dy and dstate do not add up")
+  expect(d.q:maxabs() == 0, "q has a gradient from the state")
+  expect(a.initial_state.S.shape[3] == 8, "no gradient of the initial state")
+  call.dstate = nil
+  local ok, why = pcall(v.backward, v, call)
+  expect(not ok and why:find "neither dy nor dstate", "no gradient comes in: "
+         .. "%s", why)
+  call.dy = flin.randn { 1, 30, 1, 9 }
+  ok, why = pcall(v.backward, v, call)
+  expect(not ok and why:find "dy has shape", "a dy too wide: %s", why)
+end
+
+-- Gates down to the smallest float32 that is not zero, and 0.
+for _, name in ipairs { "simple_gla", "gla", "gated_deltanet", "kda" } do
+  local v = flin.stdlib[name]
+  local call = random_call(v, 70, { k = 16, v = 16 })
+  for key, x in pairs(call) do call[key] = x:to "float32" end
+  local n = 0
+  call.g = call.g:map(function (e)
+    n = n + 1
+    return n % 3 == 0 and -104 or n % 3 == 1 and 0 or 10 * e
+  end)
+  call.dy = flin.randn { 1, 70, 1, 16 }
+  local grad = v:backward(call)
+  for _, input in ipairs(v.inputs) do
+    local most = grad[input.name]:maxabs()
+    expect(most < math.huge and most == most, "%s: d_%s holds %s under strong "
+           .. "gates", name, input.name, most)
+  end
+end
+
+-- Plans of the joint graphs: soon made, the same again, few bytes.
+-- Floors in bytes a token and head: forward plus backward with checkpoints.
+local FLOOR <const> = { mamba2 = 3228, gla = 3980, deltanet = 3228,
+  gated_deltanet = 3232, kda = 3996, mamba3 = 3228 }
+for _, name in ipairs(names) do
+  local v = flin.stdlib[name]
+  local sizes = { K = 128, V = 128, backward = true, machine = "h200" }
+  sizes.chunk = FLOOR[name] and 64
+  local plan, again = v:plan(sizes), v:plan(sizes)
+  local limit = sizes.chunk and 1 or 3        -- of three chunk sizes
+  expect(math.min(plan.seconds, again.seconds) < limit, "%s: planned in %.2f s",
+         name, plan.seconds)
+  expect(plan.bytes == again.bytes and #plan.kernels == #again.kernels,
+         "%s: another plan the second time", name)
+  expect(plan.bytes <= 0.55 * plan.unfused_bytes, "%s: %.0f of %.0f bytes",
+         name, plan.bytes, plan.unfused_bytes)
+  if FLOOR[name] then
+    expect(plan.bytes <= 1.5 * FLOOR[name], "%s: %.0f bytes, %.2f of the floor",
+           name, plan.bytes, plan.bytes / FLOOR[name])
+  end
+end
+do
+  local v = flin.stdlib.gated_deltanet
+  local plan = v:plan { K = 128, V = 128, chunk = 64, backward = true,
+                        machine = "h200" }
+  expect(plan.kernels[1].kind == "forward", "the first kernel")
+  expect(plan.kernels[#plan.kernels].kind == "reverse", "the last kernel")
+  expect(tostring(plan):find "recomputed", "nothing is recomputed")
+  expect(v:plan { backward = true, format = "dot" }:find "subgraph", "dot")
+  expect(v:plan { backward = true, format = "svg" }:find "</svg>", "svg")
+end
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -110,7 +110,8 @@ static void add_row(Play *p, const Words *sum, int64_t r, Vertex x,
 
 /* ---- the pairs ---- */
 
-/* Columns of row i in [from, to) whose pairs count: [*first, *last). */
+/* Columns of row i in [from, to) whose pairs count: [*first, *last). The band
+ * is symmetric: rows of column i as well. */
 static bool pairs(const Play *p, int64_t i, int64_t from, int64_t to,
                   int64_t *first, int64_t *last)
 {
@@ -120,9 +121,6 @@ static bool pairs(const Play *p, int64_t i, int64_t from, int64_t to,
     *last = to < high ? to : high;
     return *first < *last;
 }
-
-/* Rows of column j, likewise: the band is symmetric. */
-#define rows_of pairs
 
 /* P's entry from its score, dS's from P's and dP's: scores are replaced. */
 static Vertex probability(Play *p, Vertex score, int64_t i)
@@ -299,7 +297,7 @@ static void product_tile(Play *p, const Words *sum, const Words *m,
     int64_t first, last;
 
     for (int64_t s = 0; s < p->a.n; s++) {
-        if (!rows_of(p, s, I.from, I.to, &first, &last))
+        if (!pairs(p, s, I.from, I.to, &first, &last))
             continue;
         load(p, w, s, C.from, C.to);
         for (int64_t i = first; p->game && i < last; i++) {

@@ -16,13 +16,15 @@
  * must be read. */
 double io_quadratic(double n, double d, double words, bool backward);
 
-/* Sparse attention, forward or backward, a lower bound up to its constant and
- * not known to be reached: with z_input non-zeros in each of the two factors
- * of the scores and z_qk in the scores,
+/* Sparse attention, forward or backward, a lower bound up to its constant:
+ * with z_input non-zeros in each of the two factors of the scores and z_qk in
+ * the scores themselves,
  *     min(z_input^2 / M, z_input sqrt(z_qk / M)),
- * the cost of that one sparse product (Pagh, Stoeckel, ESA 2014), from which
- * arXiv:2410.09397 has its bounds. z_input = n d, z_qk = n^2 give the dense
- * forward bound. */
+ * what that one sparse product costs by additions and multiplications (Pagh,
+ * Stoeckel, ESA 2014, arXiv:1403.3551; reached up to logarithms by a product
+ * alone). arXiv:2410.09397 bounds sparse attention in these terms; no schedule
+ * is known to reach it. z_input = n d, z_qk = n^2 give the dense forward
+ * bound. */
 double io_sparse(double z_input, double z_qk, double words);
 
 /* How a recurrence is walked. */

@@ -631,6 +631,117 @@ INLINE void multiply(float (&d)[N], u64 a, u64 b, int add)
                         add || k);
 }
 
+/* ---- gates per key ---- */
+
+/* Row r of a running sum over K columns: row 0 is before the first token. */
+template<int K> INLINE u32 gate_row(u32 gate, int r)
+{
+    return gate + 4 * (K + 8) * r;
+}
+INLINE u32 word_of(u32 tile, int i, int k)
+{
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v)
+        : "r"(tile + (k >> 6) * 8192 + i * 128
+              + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2) : "memory");
+    return v;
+}
+INLINE float entry_of(u32 tile, int i, int k)
+{
+    const u32 v = word_of(tile, i, k);
+    return k & 1 ? high(v) : low(v);
+}
+/* bfloat16 whatever the element: these operands need a float's exponents. */
+INLINE u32 pack_wide(float lo, float hi)
+{
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+INLINE u32 decayed(u32 v, float2 from, float2 to)
+{
+    return pack_wide(low(v) * exp2_((from.x - to.x) * LOG2E),
+                     high(v) * exp2_((from.y - to.y) * LOG2E));
+}
+INLINE void product16(float *c, const u32 *a, const u32 *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* The block on the diagonal pair by pair: every exponent is <= 0. */
+template<int K, int BEFORE>
+INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
+                           const Lane &l)
+{
+    float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    const int j0 = 16 * l.warp + l.col;
+    NO_UNROLL for (int k = 0; k < K; k += 2)
+        UNROLL for (int x = 0; x < 8; x++) {
+            const int i = l.row + 8 * (x >> 1 & 1);
+            const int j = j0 + 8 * (x >> 2) + (x & 1);
+            const u32 u = word_of(a, i, k), v = word_of(b, j, k);
+            const float2 p = load2(gate_row<K>(gate, i + 1 - BEFORE) + 4 * k);
+            const float2 q = load2(gate_row<K>(gate, j + 1) + 4 * k);
+            sum[x] += low(u) * low(v) * exp2_((p.x - q.x) * LOG2E)
+                    + high(u) * high(v) * exp2_((p.y - q.y) * LOG2E);
+        }
+    UNROLL for (int n = 0; n < 8; n++)
+        UNROLL for (int e = 0; e < 4; e++)
+            if (n >> 1 == l.warp)
+                d[4 * n + e] = sum[4 * (n & 1) + e];
+}
+/* d[i][j] = sum over k of a[i][k] b[j][k] exp(G[i][k] - G[j][k]), i >= j; the
+ * rest is anything. BEFORE: a's sums are those of the token before. A warp has
+ * 16 rows; its anchor is the sum before them, so that no exponent is above 0
+ * except in its own block: that one is worked out pair by pair where the gates
+ * are strong. */
+template<int K, int BEFORE>
+INLINE void gated_product(float (&d)[32], u32 ta, u32 tb, u32 gate,
+                          const Lane &l)
+{
+    const u32 before = gate_row<K>(gate, 16 * l.warp) + 4 * l.col;
+    const u32 here = gate_row<K>(gate, l.row + 1 - BEFORE) + 4 * l.col;
+    const u32 below = gate_row<K>(gate, (l.lane >> 2) + 1) + 4 * l.col;
+    UNROLL for (int i = 0; i < 32; i++)
+        d[i] = 0;
+    NO_UNROLL for (int t = 0; t < K / 64; t++) {
+        const u32 anchor = before + 256 * t, up = here + 256 * t;
+        const u32 down = up + 32 * (K + 8);
+        u32 a[16];
+        read_fragment(a, ta + 8192 * t, l);
+        UNROLL for (int s = 0; s < 8; s++) {
+            const float2 from = load2(anchor + 32 * s);
+            a[2 * s] = decayed(a[2 * s], load2(up + 32 * s), from);
+            a[2 * s + 1] = decayed(a[2 * s + 1], load2(down + 32 * s), from);
+        }
+        UNROLL for (int n = 0; n < 8; n++) {
+            if (n > 2 * l.warp + 1)
+                continue;
+            const u32 rows = tb + 8192 * t + (8 * n + (l.lane & 7)) * 128;
+            const u32 sums = below + 256 * t + 32 * n * (K + 8);
+            UNROLL for (int s = 0; s < 2; s++) {
+                u32 b[4];
+                const int piece = 4 * s + (l.lane >> 3);
+                ldmatrix(rows + ((piece ^ (l.lane & 7)) * 16), b);
+                UNROLL for (int q = 0; q < 4; q++)
+                    b[q] = decayed(b[q], load2(anchor + 128 * s + 32 * q),
+                                   load2(sums + 128 * s + 32 * q));
+                product16(d + 4 * n, a + 8 * s, b);
+                product16(d + 4 * n, a + 8 * s + 4, b + 2);
+            }
+        }
+    }
+    bool strong = false;
+    UNROLL for (int k = 0; k < K; k += 32)
+        strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))
+                - load1(gate_row<K>(gate, 16 * l.warp + 16)
+                        + 4 * (k + l.lane)) > 60.f;
+    if (__any_sync(~0u, strong))
+        gated_diagonal<K, BEFORE>(d, ta, tb, gate, l);
+}
+
 /* ---- (1 - a)^{-1} for a strictly lower 64 x 64 matrix ---- */
 
 /* In float32 at s, a padded row every INVERSE_LD; the result takes a's place.

@@ -13,6 +13,7 @@
  *                                                    lane; published to the
  *                                                    stage where others read
  *   [i x] computed, no state      ahead warpgroup    tile(s) of the stage
+ *   [k], no state                 ahead warpgroup    a row of the stage
  *   [i j], no state               ahead warpgroup    fragment, rows i; then
  *                                                    packed to a stage tile;
  *                                                    inverted for a solve
@@ -47,9 +48,12 @@
  * another. Rows past a sequence's end are zero in
  * every tile and end every cumulative sum; they are not stored.
  *
- * To come, each in its role: gates per key (the ahead warpgroup writes them
- * to the stage as it does scores), states of one axis or none (a
- * column more; the vector warp), reverse kernels.
+ * Gates per key are the ahead warpgroup's (emit_gate.c): their running sums in
+ * float32, what they make of matrices and of scores, and for the state a value
+ * per column beside the stage's tiles.
+ *
+ * To come, each in its role: states of one axis or none (a column more; the
+ * vector warp), reverse kernels.
  */
 #include "emit.h"
 
@@ -167,23 +171,37 @@ static void store_output(Emit *e, int out)
     k->tensor[k->ntensors++] = arg;
 }
 
+/* With two stages a `scored` comes too early for that consent: the state's
+ * warpgroups wait for their buffer. */
+static bool is_tight(const Emit *e)
+{
+    return e->out->stages == 2;
+}
+
 /* Chunk c's buffer is free again for chunk c + 2, which is written in the
  * loop's turn c + 3: that turn's `scored` waits for the consent. */
 static void emit_store(Emit *e)
 {
     Buf *b = &e->store;
-    buf_printf(b, "for (int c = first; c < first + 3 && c < last; c++)\n"
-               "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n"
-               "NO_UNROLL for (int c = first; c < last; c++) {\n"
+    bool tight = is_tight(e);
+    if (!tight)
+        buf_printf(b, "for (int c = first; c < first + 3 && c < last; c++)\n"
+                   "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n");
+    buf_printf(b, "NO_UNROLL for (int c = first; c < last; c++) {\n"
                "wait(filled + 8 * ((c - first) & 1), (c - first) >> 1 & 1);"
                "\n");
     for (int i = 0; i < e->g->nout; i++)
         if (e->g->out[i].node && e->mine[e->g->out[i].node])
             store_output(e, i);
-    buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n"
-               "if (lane == 0 && c + 3 <= last)\n"
-               "arrive(c + 3 < last ? scored + 8 * ((c + 3) %% STAGES) : "
-               "drained);\n}\nbulk_wait();\n");
+    buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n");
+    if (tight)
+        buf_printf(b, "if (lane == 0)\n"
+                   "arrive(drained + 8 * ((c - first) & 1));\n");
+    else
+        buf_printf(b, "if (lane == 0 && c + 3 <= last)\n"
+                   "arrive(c + 3 < last ? scored + 8 * ((c + 3) %% STAGES) :"
+                   " drained);\n");
+    buf_printf(b, "}\nbulk_wait();\n");
 }
 
 static int state_tensor(Emit *e, int state, CudaArgKind kind)
@@ -234,6 +252,9 @@ static void frame_outputs(Emit *e, Buf *b)
         if (g->out[i].node && e->mine[g->out[i].node])
             buf_printf(b, "u32 y%d[16];\n", i);
     buf_printf(b, "auto store_outputs = [&](int c) {\n");
+    if (is_tight(e))
+        buf_printf(b, "if (c >= 2)\nwait(drained + 8 * (c & 1), (c >> 1) - 1 "
+                   "& 1);\n");
     for (int i = 0; i < g->nout; i++)
         if (g->out[i].node && e->mine[g->out[i].node])
             buf_printf(b, "write_transposed(base + OUTPUT_%d + (2 * group + "
@@ -241,114 +262,26 @@ static void frame_outputs(Emit *e, Buf *b)
     buf_printf(b, "fence_async();\narrive(filled + 8 * (c & 1));\n};\n");
 }
 
-/* ---- shared memory ---- */
-
-static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
-{
-    int here = *at;
-    char name[80];
-    snprintf(name, sizeof name, fmt, n);
-    buf_printf(b, "constexpr int %s = %d;\n", name, here);
-    *at += bytes;
-    return here;
-}
-
-/* A matrix may be made in its source's place: each warp of the ahead group
- * reads rows before it writes them. */
-static const Tile *place_of(Emit *e, const Tile *t)
-{
-    for (int i = 0; i < e->ntiles; i++) {
-        const Tile *s = &e->tile[i];
-        if (t->sources >> i & 1 && !s->direct && s->makers == 1
-            && tile_count(e, s->r) == tile_count(e, t->r))
-            return s;
-    }
-    return NULL;
-}
-
-static void put_tile(Emit *e, Buf *b, const Tile *t, int *at)
-{
-    const Tile *s = place_of(e, t);
-    if (s)
-        buf_printf(b, "constexpr int TILE_%u = TILE_%u;\n", (unsigned)t->r,
-                   (unsigned)s->r);
-    else
-        put_area(b, at, tile_count(e, t->r) * TILE_BYTES, "TILE_%u", t->r);
-}
-
-static int layout_stage(Emit *e, Buf *b)
-{
-    int at = 0;
-    for (int pass = 0; pass < 2; pass++)    /* sources first */
-        for (int i = 0; i < e->ntiles; i++)
-            if (e->tile[i].made == pass)
-                put_tile(e, b, &e->tile[i], &at);
-    for (int i = 0; i < e->nscores; i++)
-        put_area(b, &at, TILE_BYTES, "SCORE_%u", (unsigned)i);
-    return at;
-}
-
-static int layout_vectors(Emit *e, Buf *b)
-{
-    int at = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < e->npub; i++)
-            if (e->pub[i].token == !pass) {
-                buf_printf(b, "constexpr int AT_%s = %d;\n", e->pub[i].name,
-                           at);
-                at += pass ? 16 : 4 * ROWS;
-            }
-    return (at + 255) & ~255;
-}
-
-static void layout(Emit *e, Buf *b)
-{
-    int stage = layout_stage(e, b), vectors = layout_vectors(e, b), inputs = 0;
-    int outputs = 0;
-    CudaKernel *k = e->out;
-    for (Ref r = 1; r < e->g->len; r++)
-        inputs += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
-    for (int i = 0; i < e->g->nout; i++)
-        outputs += e->g->out[i].node && e->mine[e->g->out[i].node];
-    int rest = outputs * 2 * e->groups * TILE_BYTES + inputs * 8 * 256
-             + (e->inverse ? INVERSE_BYTES : 0) + 256 + 1024;
-    k->stages = STAGES_MAX;
-    while (k->stages > STAGES_MIN
-           && k->stages * (stage + vectors) + rest > SHARED_MAX)
-        k->stages--;
-    k->shared = k->stages * (stage + vectors) + rest;
-    int at = k->stages * stage;
-    buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
-               " %d;\n", k->stages, stage, vectors);
-    for (int i = 0; i < e->g->nout; i++)
-        if (e->g->out[i].node && e->mine[e->g->out[i].node])
-            put_area(b, &at, 2 * e->groups * TILE_BYTES, "OUTPUT_%u",
-                     (unsigned)i);
-    put_area(b, &at, k->stages * vectors, "VECTORS", 0);
-    put_area(b, &at, inputs * 8 * 256, "INPUTS", 0);
-    if (e->inverse)
-        put_area(b, &at, INVERSE_BYTES, "INVERSE", 0);
-    put_area(b, &at, 256, "BARRIERS", 0);
-}
-
 /* ---- the kernel ---- */
 
 /* Registers a thread, of 65536 a block: with one state warpgroup, with two,
- * with two whose state has 128 columns. */
-static const struct Registers { int io, ahead, state; } registers[3] = {
-    { 56, 160, 232 }, { 56, 104, 176 }, { 32, 80, 200 },
+ * with two whose state has 128 columns; and the same with gates per key. */
+static const struct Registers { int io, ahead, state; } registers[2][3] = {
+    { { 56, 160, 232 }, { 56, 104, 176 }, { 32, 80, 200 } },
+    { { 56, 208, 232 }, { 32, 128, 176 }, { 32, 128, 176 } },
 };
 
 static const struct Registers *registers_of(const Emit *e)
 {
+    int gated = e->ngates > 0;
     if (e->groups == 1)
-        return &registers[0];
+        return &registers[gated][0];
     for (int i = 0; i < e->g->nst; i++)
         for (int ax = AX_DIM; ax < NAXES; ax++)
             if (e->g->st[i].axes & AXIS(ax) && ax != e->row_axis
                 && e->g->axis[ax].size > 64)
-                return &registers[2];
-    return &registers[1];
+                return &registers[gated][2];
+    return &registers[gated][1];
 }
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
@@ -403,11 +336,12 @@ static void put_barriers(Emit *e, Buf *b)
                "barrier_init(loaded + 8 * i, 1);\n"
                "barrier_init(empty + 8 * i, %d);\n"
                "barrier_init(ready + 8 * i, 32);\n"
-               "barrier_init(scored + 8 * i, 129);\n}\n"
-               "barrier_init(filled, %d);\nbarrier_init(filled + 8, %d);\n"
-               "barrier_init(drained, 1);\nbarrier_init_fence();\n}\n"
-               "__syncthreads();\n", 4 + 4 * e->groups,
-               128 * e->groups, 128 * e->groups);
+               "barrier_init(scored + 8 * i, %d);\n}\n"
+               "for (int i = 0; i < 2; i++) {\n"
+               "barrier_init(filled + 8 * i, %d);\n"
+               "barrier_init(drained + 8 * i, 1);\n}\n"
+               "barrier_init_fence();\n}\n__syncthreads();\n",
+               4 + 4 * e->groups, is_tight(e) ? 128 : 129, 128 * e->groups);
 }
 
 static void put_head(Emit *e, Buf *b)
@@ -474,10 +408,11 @@ static void put_stage(Buf *b, bool scan)
 
 static void put_ahead_role(Emit *e, Buf *b)
 {
+    int regs = registers_of(e)->ahead;
     buf_printf(b, "} else if (threadIdx.x < 256) {\n"
-               "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
+               "%s_registers<%d>();\nconst Lane at = lane_here();\n"
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
-               registers_of(e)->ahead);
+               regs * e->out->threads > 65536 ? "more" : "fewer", regs);
     if (e->out->split)
         buf_printf(b, "NO_UNROLL for (int c = 0; c < first; c++, pos.next()) "
                    "{\nwait(ready + 8 * pos.stage, pos.phase);\n"
@@ -514,8 +449,10 @@ static void put_state_role(Emit *e, Buf *b)
     buf_printf(b, "wait(scored + 8 * pos.stage, %s);\nwgmma_wait<0>();\n",
                split ? "(c - first) / STAGES & 1" : "pos.phase");
     put(b, &e->serial);
-    buf_printf(b, "}\nif (last - first >= 3)\nwait(drained, 0);\n"
-               "if (last > first)\nstore_outputs(last - first - 1);\n");
+    buf_printf(b, "}\n");
+    if (!is_tight(e))
+        buf_printf(b, "if (last - first >= 3)\nwait(drained, 0);\n");
+    buf_printf(b, "if (last > first)\nstore_outputs(last - first - 1);\n");
     frame_states(e, b, false);
     buf_printf(b, "}\n}\n");
 }
@@ -582,16 +519,17 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_ahead(e);
     emit_vectors(e);
     emit_load(e);
+    Buf room = { .ctx = e->c }, body = { .ctx = e->c };
+    emit_layout(e, &room);
+    if (e->out->shared > SHARED_MAX)
+        return false;
     emit_store(e);
-    Buf body = { .ctx = e->c };
     put_io_role(e, &body);
     put_ahead_role(e, &body);
     put_state_role(e, &body);
     comment(e, &b);
     buf_printf(&b, "namespace in_%s {\n", e->out->name);
-    layout(e, &b);
-    if (e->out->shared > SHARED_MAX)
-        return false;
+    put(&b, &room);
     put_args(e, &b);
     put_head(e, &b);
     put(&b, &body);

@@ -4,9 +4,10 @@
 
 #include "cuda.h"
 
-enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MIN = 3, STAGES_MAX = 4,
+enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        SHARED_MAX = 232448, INVERSE_BYTES = 64 * 68 * 4, MAX_FACTORS = 8,
-       MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4 };
+       MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
+       MAX_KEYS = 8 };
 
 typedef struct Factor { Ref v; bool inverse; } Factor;
 
@@ -29,14 +30,19 @@ typedef struct Published {
 } Published;
 
 /* A matrix of a stage: loaded, or made by the ahead warpgroup from others.
- * direct: somebody reads it as it is; makers: how many matrices are made of
- * it. One that is only the stuff of another lends it its place. */
+ * direct: another role reads it, or a product of the ahead warpgroup's; gated:
+ * a gdot does. What the ahead warpgroup alone reads lends its place to what is
+ * made later. */
 typedef struct Tile {
     Ref r;
-    bool made, direct, scanned;         /* scanned: needed by a mere scan */
-    int makers;
+    bool made, direct, gated;
+    bool scanned;                       /* needed by a mere scan */
     uint32_t sources;                   /* of a made one, a bit each */
 } Tile;
+
+/* The running sum of a matrix along the chunk's tokens, in float32, held by
+ * the ahead warpgroup; of: what is summed. */
+typedef struct Gate { Ref of; uint32_t sources; } Gate;
 
 /* A token by token matrix that a stage holds; its columns (j), or its rows,
  * times a published vector, -1: none. inverse: (1 - it)^{-1}. */
@@ -59,6 +65,9 @@ typedef struct Emit {
     Score score[MAX_SCORES];
     int ntiles, nscores;
     bool inverse;                       /* one of the scores is inverted */
+    Gate gate[MAX_GATES];
+    Ref key[MAX_KEYS];                  /* a stage's values per column */
+    int ngates, nkeys;
     Buf load, vec, ahead, serial, scan, store; /* the roles' bodies */
 } Emit;
 
@@ -69,6 +78,8 @@ bool is_token(const Emit *e, Ref r);    /* of these, one a token */
 bool is_tile(const Emit *e, Ref r);     /* a matrix input, token by axis */
 bool is_matrix(const Emit *e, Ref r);   /* the same, or computed from them */
 bool is_score(const Emit *e, Ref r);    /* token by token */
+bool is_keyed(const Emit *e, Ref r);    /* one value a column of such */
+bool has_gdot(const Emit *e, Ref r);    /* a score made of one */
 Ref strip(const Graph *g, Ref r);       /* without row and col */
 _Noreturn void no_place(Emit *e, Ref r, const char *why);
 
@@ -78,6 +89,9 @@ void peel(Emit *e, Ref r, Product *p);
 int publish(Emit *e, const Product *p, bool token, bool log2);
 int publish_one(Emit *e, Ref r, bool log2);
 int use_tile(Emit *e, Ref r);           /* index; it will be in the stage */
+int use_gated(Emit *e, Ref r);          /* the same, for a gdot */
+int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */
+int use_key(Emit *e, Ref r);            /* index; it will be in the stage */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */
 
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */
@@ -94,5 +108,9 @@ void emit_vectors(Emit *e);             /* last: the others publish */
 void emit_ahead(Emit *e);
 void emit_serial(Emit *e);
 bool emit_scan(Emit *e);                /* the state alone, if that can be */
+
+/* Gives everything its place; how many stages, and bytes, in e->out. Last: the
+ * roles say what there is. */
+void emit_layout(Emit *e, Buf *b);
 
 #endif

@@ -1,37 +1,37 @@
 /* emit_ahead.c -- the warpgroup that runs ahead: matrices that are computed.
  *
- * First those of tokens and one axis, tile by tile from loaded ones. Then the
- * token by token ones: a fragment of 64 rows (i) and 64 columns (j) in
- * registers, products of two matrices of the stage, then the element-wise
- * nodes above them one after the other, eight columns at a time. Either is
- * packed and written to the stage.
+ * Those of tokens and one axis, tile by tile from loaded ones; emit_gate.c
+ * holds what gates per key add. Then the token by token ones: a fragment of
+ * 64 rows (i) and 64 columns (j) in registers, products of two matrices of the
+ * stage, then the element-wise nodes above them one after the other, eight
+ * columns at a time. Either is packed and written to the stage.
  */
-#include "emit.h"
+#include "ahead.h"
 
 #include <string.h>
 
-typedef struct Ahead {
-    Emit *e;
-    Buf *b;
-    Ref order[256];                     /* operands first */
-    int n;
-    uint8_t *seen;
-    bool made;                          /* a matrix, not a score */
-    uint64_t row, col, one;             /* published vectors in use, by bit */
-} Ahead;
+static bool is_part(const Ahead *a, Ref r)
+{
+    return a->made ? is_matrix(a->e, r) || is_keyed(a->e, r)
+                   : is_score(a->e, r);
+}
 
-static void visit(Ahead *a, Ref r)
+void ahead_visit(Ahead *a, Ref r)
 {
     r = a->made ? strip(a->e->g, r) : r;
     const Node *n = &a->e->g->n[r];
-    if (a->seen[r] || !(a->made ? is_matrix(a->e, r) : is_score(a->e, r)))
+    if (!a->seen)
+        a->seen = ctx_alloc(a->e->c, a->e->g->len);
+    if (a->seen[r] || !is_part(a, r))
         return;
     a->seen[r] = 1;
     if (op_info[n->op].traits & ELEMENTWISE)
         for (int i = 0; i < 3; i++)
             if (n->a[i])
-                visit(a, n->a[i]);
+                ahead_visit(a, n->a[i]);
+    bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last);
     if (n->op != OP_dot && n->op != OP_dmask && n->op != OP_input
+        && n->op != OP_gdot && !sums
         && !(op_info[n->op].traits & ELEMENTWISE))
         no_place(a->e, r, "this operation on a token by token matrix");
     if (a->n == 256)
@@ -77,7 +77,7 @@ static char *operand_name(Ahead *a, Ref r, int el)
         r = strip(a->e->g, r);
     if (a->e->g->n[r].op == OP_num)
         number_text(&t, a->e->g->n[r].num);
-    else if (is_score(a->e, r) || (a->made && is_matrix(a->e, r)))
+    else if (is_part(a, r))
         buf_printf(&t, "v%u_%d", (unsigned)r, el);
     else
         return vector_name(a, r, has_col(a->e, r), el, false);
@@ -140,6 +140,15 @@ static void product_text(Ahead *a, Ref r, int el)
     }
 }
 
+static void input_text(Ahead *a, Ref r, int el)
+{
+    if (a->scalar)
+        buf_printf(a->b, "entry_of(stage + TILE_%u, i0, k)", (unsigned)r);
+    else
+        buf_printf(a->b, "%s(in%u[2 * n + %d])", el & 1 ? "high" : "low",
+                   (unsigned)r, el >> 1);
+}
+
 static void element_text(Ahead *a, Ref r, int el)
 {
     Emit *e = a->e;
@@ -147,9 +156,13 @@ static void element_text(Ahead *a, Ref r, int el)
     Ref x, mask;
     if (n->op == OP_dot) {
         product_text(a, r, el);
+    } else if (n->op == OP_gdot) {
+        buf_printf(a->b, "i%d %s j%d ? dot%u[4 * n + %d] : 0.f", el >> 1,
+                   below(n), el & 1, (unsigned)r, el);
+    } else if (n->op == OP_cumsum || n->op == OP_last) {
+        gate_text(a, r, el);
     } else if (n->op == OP_input) {
-        buf_printf(a->b, "%s(in%u[2 * n + %d])", el & 1 ? "high" : "low",
-                   (unsigned)r, el >> 1);
+        input_text(a, r, el);
     } else if (n->op == OP_dmask) {
         buf_printf(a->b, "i%d %s j%d ? %s : 0.f", el >> 1, below(n), el & 1,
                    decay_text(a, n, el));
@@ -228,14 +241,14 @@ static char *scale_text(Ahead *a, const Score *s, int el)
                    : ctx_format(a->e->c, " * col_%s.%c", name, "xy"[el & 1]);
 }
 
-static void elements(Ahead *a)
+void ahead_elements(Ahead *a)
 {
     Buf *b = a->b;
     for (int i = 0; i < a->n; i++) {
         Ref r = a->order[i];
         if (folded_mask(a, r))
             continue;
-        for (int el = 0; el < 4; el++) {
+        for (int el = 0; el < (a->scalar ? 1 : 4); el++) {
             buf_printf(b, el ? ",\n" : "const float");
             buf_printf(b, el ? "v%u_%d = " : " v%u_%d = ",
                        (unsigned)r, el);
@@ -270,7 +283,7 @@ static void pack_inverse(Ahead *a, const Score *s)
     a->e->inverse = true;
 }
 
-static void load_vectors(Ahead *a, Buf *b, bool cols)
+void ahead_vectors(Ahead *a, Buf *b, bool cols)
 {
     for (int i = 0; i < a->e->npub; i++) {
         const char *name = a->e->pub[i].name;
@@ -326,22 +339,42 @@ static void finish_score(Ahead *a, int at)
     const Score *s = &a->e->score[at];
     Buf body = { .ctx = a->e->c }, *b = a->b;
     a->b = &body;
-    elements(a);
+    ahead_elements(a);
     if (s->inverse)
         pack_inverse(a, s);
     else
         pack_score(a, s);
     buf_printf(b, "u32 packed[16];\n");
-    load_vectors(a, b, false);
+    ahead_vectors(a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
-    load_vectors(a, b, true);
+    ahead_vectors(a, b, true);
     buf_put(b, body.s, body.len);
     buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
 }
 
+/* Scores with gdots, one after the other. */
+static void gated_scores(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->nscores; i++) {
+        Ahead a = { .e = e, .b = b };
+        if (!has_gdot(e, e->score[i].root))
+            continue;
+        ahead_visit(&a, e->score[i].root);
+        buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
+        for (int k = 0; k < a.n; k++)
+            if (e->g->n[a.order[k]].op == OP_gdot)
+                emit_gdot(e, b, a.order[k]);
+            else if (e->g->n[a.order[k]].op == OP_dot)
+                no_place(e, a.order[k], "a product with gates per key and"
+                         " one without in one matrix");
+        finish_score(&a, i);
+        buf_printf(b, "}\n");
+    }
+}
+
 /* All products at once where the registers are there, then score by score. */
-static void all_scores(Emit *e, Buf *b)
+static void plain_scores(Emit *e, Buf *b)
 {
     Ahead *a = ctx_alloc(e->c, MAX_SCORES * sizeof *a);
     uint8_t *issued = ctx_alloc(e->c, e->g->len);
@@ -349,12 +382,15 @@ static void all_scores(Emit *e, Buf *b)
     int group[MAX_SCORES], n = 0;
     for (int i = 0; i < e->nscores; i++) {
         a[i] = (Ahead){ .e = e, .b = b };
-        a[i].seen = ctx_alloc(e->c, e->g->len);
-        visit(&a[i], e->score[i].root);
+        if (has_gdot(e, e->score[i].root))
+            continue;
+        ahead_visit(&a[i], e->score[i].root);
         n += early && issue_products(&a[i], issued);
         group[i] = n;
     }
     for (int i = 0; i < e->nscores; i++) {
+        if (has_gdot(e, e->score[i].root))
+            continue;
         buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
         if (!early) {
             memset(issued, 0, e->g->len);
@@ -372,15 +408,14 @@ static void one_matrix(Emit *e, Buf *b, Ref r)
 {
     Buf body = { .ctx = e->c };
     Ahead a = { .e = e, .b = &body, .made = true };
-    a.seen = ctx_alloc(e->c, e->g->len);
-    visit(&a, r);
-    elements(&a);
+    ahead_visit(&a, r);
+    ahead_elements(&a);
     for (int i = 0; i < 2; i++)
         buf_printf(&body, "packed[2 * n + %d] = i%d < rows ? pack(v%u_%d, "
                    "v%u_%d) : 0;\n", i, i, (unsigned)r, 2 * i, (unsigned)r,
                    2 * i + 1);
     buf_printf(b, "/* %%%u */\n{\n", (unsigned)r);
-    load_vectors(&a, b, false);
+    ahead_vectors(&a, b, false);
     buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n"
                "u32 packed[16];\n", tile_count(e, r));
     for (int i = 0; i < a.n; i++)
@@ -388,22 +423,47 @@ static void one_matrix(Emit *e, Buf *b, Ref r)
             buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, stage + TILE_%u"
                        " + 8192 * t, at);\n", (unsigned)a.order[i],
                        (unsigned)a.order[i], (unsigned)a.order[i]);
-    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n");
+    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
+               "const int k0 = 64 * t + 8 * n + at.col, k1 = k0 + 1;\n");
     buf_put(b, body.s, body.len);
     buf_printf(b, "}\nwrite_fragment(stage + TILE_%u + 8192 * t, packed, at);"
                "\n}\n}\n", (unsigned)r);
 }
 
+static void matrices(Emit *e, Buf *b, bool gated)
+{
+    for (int i = 0; i < e->ntiles; i++)
+        if (e->tile[i].made && e->tile[i].gated == gated)
+            one_matrix(e, b, e->tile[i].r);
+}
+
+/* One kind of act, and what went before is there for all. */
+static void then(Buf *to, const Buf *acts, bool fence)
+{
+    if (to->len && acts->len)
+        buf_printf(to, "%swarpgroup_sync();\n",
+                   fence ? "fence_async();\n" : "");
+    if (acts->len)
+        buf_put(to, acts->s, acts->len);
+}
+
 void emit_ahead(Emit *e)
 {
-    Buf made = { .ctx = e->c }, scores = { .ctx = e->c };
-    all_scores(e, &scores);
-    for (int i = 0; i < e->ntiles; i++)
-        if (e->tile[i].made)
-            one_matrix(e, &made, e->tile[i].r);
-    if (made.len)
-        buf_printf(&made, "fence_async();\nwarpgroup_sync();\n");
-    if (scores.len)
-        buf_put(&made, scores.s, scores.len);
-    e->ahead = made;
+    Buf sums = { .ctx = e->c }, early = sums, gated = sums, late = sums;
+    Buf plain = sums;
+    for (int i = 0; i < e->nscores; i++)
+        find_gdots(e, e->score[i].root);
+    plain_scores(e, &plain);
+    gated_scores(e, &gated);
+    emit_sums(e, &sums);
+    emit_keys(e, &early);
+    matrices(e, &early, true);
+    matrices(e, &late, false);
+    then(&e->ahead, &sums, false);
+    then(&e->ahead, &early, false);
+    then(&e->ahead, &gated, false);
+    then(&e->ahead, &late, false);
+    then(&e->ahead, &plain, true);
+    if (sums.len)                       /* the next chunk's overwrite these */
+        buf_printf(&e->ahead, "warpgroup_sync();\n");
 }

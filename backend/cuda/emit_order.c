@@ -192,6 +192,8 @@ static char *operand_text(Serial *s, const Act *a, Ref r, int el)
                    "xy"[el & 1]);
     else if (is_vector(e, r))
         buf_printf(&t, "one_%s", e->pub[publish_one(e, r, false)].name);
+    else if (is_keyed(e, r))
+        buf_printf(&t, "key_%d.%c", use_key(e, r), "xy"[el & 1]);
     else if (is_inner(a, r))
         buf_printf(&t, "v%u_%d", (unsigned)r, el);
     for (int i = 0; i < a->nfrom && !t.len; i++) {
@@ -217,14 +219,26 @@ static void node_text(Serial *s, const Act *a, Ref r, int el)
     value_text(s->b, n->op, x);
 }
 
+static void key_vector(Serial *s, int key, uint32_t *seen)
+{
+    if (*seen >> key & 1)
+        return;
+    *seen |= (uint32_t)1 << key;
+    buf_printf(s->b, "const float2 key_%d = load2(stage + KEY_%d + "
+               "4 * (8 * n + at.col));\n", key, key);
+}
+
 /* The vectors that node r reads: single ones before the loop, the others in
  * it. */
-static void vectors_of(Serial *s, Ref r, bool columns, uint64_t *seen)
+static void vectors_of(Serial *s, Ref r, bool columns, uint64_t *seen,
+                       uint32_t *keys)
 {
     Emit *e = s->e;
     const Node *n = &e->g->n[r];
     for (int i = 0; i < 3; i++) {
         Ref x = n->a[i];
+        if (x && columns && is_keyed(e, x))
+            key_vector(s, use_key(e, x), keys);
         if (!x || e->g->n[x].op == OP_num || !is_vector(e, x)
             || is_token(e, x) != columns)
             continue;
@@ -240,11 +254,14 @@ static void vectors_of(Serial *s, Ref r, bool columns, uint64_t *seen)
 static void element_text(Serial *s, const Act *a)
 {
     uint64_t seen = 0;
+    uint32_t keys = 0;
     for (int i = 0; i <= a->ninner; i++)
-        vectors_of(s, i < a->ninner ? a->inner[i] : a->node, false, &seen);
+        vectors_of(s, i < a->ninner ? a->inner[i] : a->node, false, &seen,
+                   &keys);
     open_columns(s, a->to);
     for (int i = 0; i <= a->ninner; i++)
-        vectors_of(s, i < a->ninner ? a->inner[i] : a->node, true, &seen);
+        vectors_of(s, i < a->ninner ? a->inner[i] : a->node, true, &seen,
+                   &keys);
     for (int i = 0; i < a->ninner; i++)
         for (int el = 0; el < 4; el++) {
             buf_printf(s->b, "const float v%u_%d = ", (unsigned)a->inner[i],

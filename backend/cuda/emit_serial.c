@@ -332,6 +332,8 @@ static void gather(Serial *s, Act *act, Ref r)
             continue;
         if (is_vector(e, x)) {
             publish_one(e, x, false);
+        } else if (is_keyed(e, x)) {
+            use_key(e, x);
         } else if (!is_tile(e, x) && is_inner(s, x)) {
             gather(s, act, x);
             if (act->ninner == MAX_INNER)

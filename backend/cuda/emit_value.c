@@ -54,6 +54,22 @@ bool is_score(const Emit *e, Ref r)
     return !n->states && n->axes == TOKENS;
 }
 
+bool is_keyed(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    return !n->states && n->axes && !(n->axes & (TOKENS | ~DIM_AXES))
+        && !(n->axes & (n->axes - 1)) && n->axes != AXIS(e->row_axis);
+}
+
+bool has_gdot(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    bool found = n->op == OP_gdot;
+    for (int i = 0; i < 3 && !found && is_score(e, r); i++)
+        found = n->a[i] && is_score(e, n->a[i]) && has_gdot(e, n->a[i]);
+    return found;
+}
+
 int tile_axis(const Emit *e, Ref tile)
 {
     AxisSet dims = e->g->n[tile].axes & ~TOKENS;
@@ -188,37 +204,87 @@ static int add_tile(Emit *e, Ref r, bool direct)
     return e->ntiles++;
 }
 
-/* The loaded matrices that `made` is computed from. */
-static void add_sources(Emit *e, Ref r, int made)
+static bool is_gate(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
+    return n->op == OP_cumsum && !(n->flags & REVERSE) && is_matrix(e, r);
+}
+
+/* The loaded matrices that r is computed from, a bit each; running sums come
+ * from elsewhere. */
+static uint32_t sources_of(Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    uint32_t all = 0;
+    if (is_tile(e, r))
+        return (uint32_t)1 << add_tile(e, r, false);
+    if (is_gate(e, r) || (n->op == OP_last && is_gate(e, n->a[0]))) {
+        use_gate(e, n->op == OP_last ? n->a[0] : r);
+        return 0;
+    }
     if (!(op_info[n->op].traits & ELEMENTWISE))
         no_place(e, r, "this operation on a matrix");
     for (int i = 0; i < 3; i++) {
         Ref x = n->a[i] ? strip(e->g, n->a[i]) : 0;
         if (!x || is_vector(e, x))
             continue;
-        if (!is_matrix(e, x))
+        if (!is_matrix(e, x) && !is_keyed(e, x))
             no_place(e, x, "in a matrix of other axes");
-        if (!is_tile(e, x)) {
-            add_sources(e, x, made);
-            continue;
-        }
-        int at = add_tile(e, x, false);
-        e->tile[at].makers += !(e->tile[made].sources >> at & 1);
-        e->tile[made].sources |= (uint32_t)1 << at;
+        all |= sources_of(e, x);
     }
+    return all;
 }
 
-int use_tile(Emit *e, Ref r)
+static int make_tile(Emit *e, Ref r, bool direct)
 {
     r = strip(e->g, r);
     if (!is_matrix(e, r))
         no_place(e, r, "it is no matrix of tokens and one axis");
-    int old = e->ntiles, at = add_tile(e, r, true);
-    if (at == old && e->tile[at].made)
-        add_sources(e, r, at);
+    int old = e->ntiles, at = add_tile(e, r, direct);
+    if (at == old && e->tile[at].made) {
+        uint32_t sources = sources_of(e, r);
+        e->tile[at].sources = sources;
+    }
     return at;
+}
+
+int use_tile(Emit *e, Ref r)
+{
+    return make_tile(e, r, true);
+}
+
+int use_gated(Emit *e, Ref r)
+{
+    int at = make_tile(e, r, false);
+    e->tile[at].gated = true;
+    return at;
+}
+
+int use_gate(Emit *e, Ref sum)
+{
+    Ref of = strip(e->g, e->g->n[sum].a[0]);
+    for (int i = 0; i < e->ngates; i++)
+        if (e->gate[i].of == of)
+            return i;
+    if (e->ngates == MAX_GATES)
+        no_place(e, sum, "too many gates per key in one kernel");
+    int at = e->ngates++;
+    e->gate[at] = (Gate){ .of = of };
+    uint32_t sources = sources_of(e, of);
+    e->gate[at].sources = sources;
+    return at;
+}
+
+int use_key(Emit *e, Ref r)
+{
+    for (int i = 0; i < e->nkeys; i++)
+        if (e->key[i] == r)
+            return i;
+    if (e->nkeys == MAX_KEYS)
+        no_place(e, r, "too many values per key in one kernel");
+    sources_of(e, r);
+    e->key[e->nkeys] = r;
+    return e->nkeys++;
 }
 
 int use_score(Emit *e, Score x)

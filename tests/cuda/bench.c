@@ -1,6 +1,7 @@
 /* bench.c -- generated kernels on a GPU: against the float64 step, bit for bit
  * over repeated launches, and timed. Prints a line a case; the last says how
- * many passed. `bench quick` leaves out the timings.
+ * many passed. `bench quick` leaves out the timings,
+ * `bench NAME` the other variants.
  */
 #include "../../backend/cuda/driver.h"
 #include "../../backend/cuda/nvrtc.h"
@@ -40,6 +41,15 @@ static const Case cases[] = {
     { "simple_gla", 1, 4500, 2, 1, 128, 128, 1, 0, 1, 0, 0 },
     { "simple_gla", 1, 9000, 2, 1, 64, 128, 2, 1, 1, 0, 0 },
     { "mamba2", 1, 8500, 2, 1, 128, 128, 1, 0, 1, 0, 0 },
+    { "gla", 1, 64, 1, 1, 64, 64, 1, 0, 0, 0, 0 },
+    { "gla", 2, 333, 4, 4, 128, 128, 1, 0, 1, 0, 0 },
+    { "gla", 1, 700, 4, 2, 128, 128, 2, 1, 1, 0, 0 },
+    { "hgrn2", 2, 200, 4, 4, 128, 128, 1, 0, 1, 0, 0 },
+    { "hgrn2", 1, 533, 4, 4, 40, 96, 1, 1, 1, 0, 0 },
+    { "kda", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
+    { "kda", 1, 700, 4, 4, 64, 128, 2, 1, 1, 0, 0 },
+    { "gdn2", 2, 333, 4, 4, 64, 64, 1, 0, 1, 0, 0 },
+    { "rwkv7", 2, 333, 4, 4, 64, 64, 1, 0, 1, 0, 0 },
     { "simple_gla", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 2, 16384, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 1, 32768, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
@@ -49,6 +59,11 @@ static const Case cases[] = {
     { "lightning", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 1024 },
     { "gated_deltanet", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1032 },
     { "gated_deltanet", 1, 8192, 96, 96, 128, 128, 1, 0, 0, 1, 1032 },
+    { "gla", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1280 },
+    { "gla", 4, 2048, 16, 16, 128, 128, 2, 0, 0, 1, 1280 },
+    { "gla", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 1280 },
+    { "kda", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1284 },
+    { "kda", 1, 8192, 96, 96, 128, 128, 1, 0, 0, 1, 1284 },
 };
 enum { NCASES = sizeof cases / sizeof *cases, SETS = 3, RUNS = 50 };
 
@@ -67,10 +82,10 @@ static double normal(Rng *r)
     return (uniform(r) + uniform(r) + uniform(r) + uniform(r) - 2) * 1.732;
 }
 
-/* Head h of a decay: as drawn, a sixteenth, none, a quarter. */
+/* Head h of a decay: as drawn, a sixteenth, none, eight times. */
 static double draw(Rng *r, const char *domain, int head)
 {
-    static const double strength[4] = { 1, 1.0 / 16, 0, 0.25 };
+    static const double strength[4] = { 1, 1.0 / 16, 0, 8 };
     double x = normal(r);
     if (!strcmp(domain, "log_decay"))
         return -log1p(exp(-x)) * strength[head & 3];
@@ -432,7 +447,9 @@ int main(int argc, char **argv)
     printf("compute %d, %d multiprocessors, NVRTC %d.%d\n", d.arch,
            d.processors, n.major, n.minor);
     for (int i = 0; i < NCASES; i++) {
-        if (quick && cases[i].timed)
+        bool named = argc > 1 && !quick;
+        if ((quick && cases[i].timed)
+            || (named && strcmp(argv[1], cases[i].variant)))
             continue;
         Ctx *one = ctx_new();
         Job j = { .k = &cases[i], .d = &d, .n = &n };

@@ -126,12 +126,88 @@ static Graph *gated_deltanet(Ctx *c)
     return g;
 }
 
-typedef struct Variant { const char *name; Graph *(*make)(Ctx *c); } Variant;
+/* Gates per key: q and k read under decays of their own. */
+static Graph *gla(Ctx *c)
+{
+    Graph *g = graph_new(c, "gla", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v");
+    Ref gate = input_of(g, "g", "t k : log_decay");
+    graph_output(g, "y", matrix_state(g, q, k, v, op1(g, OP_exp, gate)));
+    return g;
+}
+
+static Graph *hgrn2(Ctx *c)
+{
+    Graph *g = graph_new(c, "hgrn2", 0);
+    Ref q = input_of(g, "q", "t k"), v = input_of(g, "v", "t v");
+    Ref f = op1(g, OP_exp, input_of(g, "g", "t k : log_decay"));
+    Ref k = op2(g, OP_sub, num(g, 1), f);
+    graph_output(g, "y", matrix_state(g, q, k, v, f));
+    return g;
+}
+
+static Graph *kda(Ctx *c)
+{
+    Graph *g = graph_new(c, "kda", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), beta = input_of(g, "beta", "t : unit");
+    Ref gate = input_of(g, "g", "t k : log_decay");
+    graph_output(g, "y", delta_state(g, q, k, v, beta,
+                                     op1(g, OP_exp, gate)));
+    return g;
+}
+
+static Graph *gdn2(Ctx *c)
+{
+    Graph *g = graph_new(c, "gdn2", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g",
+                                                     "t k : log_decay");
+    Ref b = input_of(g, "b", "t k : unit"), w = input_of(g, "w", "t v : unit");
+    int s = graph_state(g, "S", "k v");
+    AxisSet key = AXIS(graph_axis(g, "k"));
+    Ref old = op2(g, OP_mul, op1(g, OP_exp, gate), g->st[s].node);
+    Ref read = dot(g, op2(g, OP_mul, b, k), old, key);
+    Ref error = op2(g, OP_sub, op2(g, OP_mul, w, v), read);
+    g->st[s].next = op2(g, OP_add, old, op2(g, OP_mul, k, error));
+    graph_output(g, "y", dot(g, q, g->st[s].next, key));
+    return g;
+}
+
+/* Two writes, one of them a correction; the read is of the state before. */
+static Graph *rwkv7(Ctx *c)
+{
+    Graph *g = graph_new(c, "rwkv7", 0);
+    Ref r = input_of(g, "r", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), w = input_of(g, "w", "t k : log_decay");
+    Ref kappa = input_of(g, "kappa", "t k : unit_norm");
+    Ref a = input_of(g, "a", "t k : unit");
+    int s = graph_state(g, "S", "k v");
+    AxisSet key = AXIS(graph_axis(g, "k"));
+    Ref old = g->st[s].node, read = dot(g, kappa, old, key);
+    Ref next = op2(g, OP_mul, op1(g, OP_exp, w), old);
+    next = op2(g, OP_sub, next,
+               op2(g, OP_mul, op2(g, OP_mul, a, kappa), read));
+    g->st[s].next = op2(g, OP_add, next, op2(g, OP_mul, k, v));
+    graph_output(g, "y", dot(g, r, g->st[s].next, key));
+    return g;
+}
+
+/* key: the widest that has a place, 0: 128; spills: bytes that ptxas still
+ * puts aside there. */
+typedef struct Variant {
+    const char *name;
+    Graph *(*make)(Ctx *c);
+    int key, spills;
+} Variant;
 static const Variant variants[] = {
-    { "simple_gla", simple_gla }, { "linear", linear },
-    { "fixed_decay", fixed_decay }, { "mamba2", mamba2 }, { "gated", gated },
-    { "lightning", lightning }, { "deltanet", deltanet },
-    { "gated_deltanet", gated_deltanet },
+    { "simple_gla", simple_gla, 0, 0 }, { "linear", linear, 0, 0 },
+    { "fixed_decay", fixed_decay, 0, 0 }, { "mamba2", mamba2, 0, 0 },
+    { "gated", gated, 0, 0 }, { "lightning", lightning, 0, 0 },
+    { "deltanet", deltanet, 0, 0 }, { "gated_deltanet", gated_deltanet, 0, 0 },
+    { "gla", gla, 0, 0 }, { "hgrn2", hgrn2, 0, 0 }, { "kda", kda, 0, 20 },
+    { "gdn2", gdn2, 64, 8 }, { "rwkv7", rwkv7, 64, 8 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

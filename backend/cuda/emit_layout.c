@@ -1,0 +1,131 @@
+/* emit_layout.c -- a block's shared memory: stages, vectors, buffers. */
+#include "emit.h"
+
+#include <stdio.h>
+
+static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
+{
+    int here = *at;
+    char name[80];
+    snprintf(name, sizeof name, fmt, n);
+    buf_printf(b, "constexpr int %s = %d;\n", name, here);
+    *at += bytes;
+    return here;
+}
+
+/* The ahead warpgroup's acts, in order: running sums, matrices for gdots, the
+ * gdots, the other matrices. Between kinds it meets; within one, a warp makes
+ * its own rows of its own rows. */
+enum { SUMS = 1, EARLY = 2, GDOTS = 32, LATE = 33, FOREVER = 99 };
+
+static int made_at(const Emit *e, int tile)
+{
+    return (e->tile[tile].gated ? EARLY : LATE) + tile;
+}
+
+/* When tile is last read, as far as its place goes. */
+static int read_until(const Emit *e, int tile)
+{
+    const Tile *t = &e->tile[tile];
+    int until = t->direct ? FOREVER : t->gated ? GDOTS : 0;
+    for (int i = 0; i < e->ngates && !until; i++)
+        until = e->gate[i].sources >> tile & 1 ? SUMS : 0;
+    for (int i = 0; i < e->ntiles; i++)
+        if (e->tile[i].made && e->tile[i].sources >> tile & 1
+            && made_at(e, i) > until)
+            until = made_at(e, i);
+    return until;
+}
+
+/* A slot of the stage: what it holds, and until when. */
+typedef struct Slot { Ref r; int tiles, until; } Slot;
+
+static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
+{
+    const Tile *t = &e->tile[tile];
+    int tiles = tile_count(e, t->r), i = 0;
+    while (i < *n && !(t->made && slot[i].tiles == tiles
+                       && slot[i].until <= made_at(e, tile)))
+        i++;
+    if (i < *n) {
+        buf_printf(b, "constexpr int TILE_%u = TILE_%u;\n", (unsigned)t->r,
+                   (unsigned)slot[i].r);
+    } else {
+        put_area(b, at, tiles * TILE_BYTES, "TILE_%u", t->r);
+        slot[(*n)++] = (Slot){ .r = t->r, .tiles = tiles };
+    }
+    slot[i].until = read_until(e, tile);
+}
+
+static int layout_stage(Emit *e, Buf *b)
+{
+    Slot slot[MAX_TILES];
+    int at = 0, n = 0;
+    for (int pass = 0; pass < 3; pass++)    /* loaded, early, late */
+        for (int i = 0; i < e->ntiles; i++)
+            if (e->tile[i].made + (e->tile[i].made && !e->tile[i].gated)
+                == pass)
+                put_tile(e, b, i, slot, &n, &at);
+    for (int i = 0; i < e->nscores; i++)
+        put_area(b, &at, TILE_BYTES, "SCORE_%u", (unsigned)i);
+    for (int i = 0; i < e->nkeys; i++)
+        put_area(b, &at, 4 * padded(e->g->axis[tile_axis(e, e->key[i])].size),
+                 "KEY_%u", (unsigned)i);
+    return (at + 1023) & ~1023;
+}
+
+/* A running sum: a row before the first token, and rows that are apart by 8
+ * banks. */
+static int gate_bytes(const Emit *e, int gate)
+{
+    int ax = tile_axis(e, e->gate[gate].of);
+    return 4 * (ROWS + 1) * (padded(e->g->axis[ax].size) + 8);
+}
+
+static int layout_vectors(Emit *e, Buf *b)
+{
+    int at = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < e->npub; i++)
+            if (e->pub[i].token == !pass) {
+                buf_printf(b, "constexpr int AT_%s = %d;\n", e->pub[i].name,
+                           at);
+                at += pass ? 16 : 4 * ROWS;
+            }
+    return (at + 255) & ~255;
+}
+
+void emit_layout(Emit *e, Buf *b)
+{
+    int stage = layout_stage(e, b), vectors = layout_vectors(e, b), inputs = 0;
+    int outputs = 0;
+    CudaKernel *k = e->out;
+    for (Ref r = 1; r < e->g->len; r++)
+        inputs += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
+    for (int i = 0; i < e->g->nout; i++)
+        outputs += e->g->out[i].node && e->mine[e->g->out[i].node];
+    int rest = outputs * 2 * e->groups * TILE_BYTES + inputs * 8 * 256
+             + (e->inverse ? INVERSE_BYTES : 0) + 256 + 1024;
+    for (int i = 0; i < e->ngates; i++)
+        rest += gate_bytes(e, i);
+    /* gates per key need so much room that two stages must do */
+    k->stages = STAGES_MAX;
+    while (k->stages > (e->ngates ? 2 : 3)
+           && k->stages * (stage + vectors) + rest > SHARED_MAX)
+        k->stages--;
+    k->shared = k->stages * (stage + vectors) + rest;
+    int at = k->stages * stage;
+    buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
+               " %d;\n", k->stages, stage, vectors);
+    for (int i = 0; i < e->g->nout; i++)
+        if (e->g->out[i].node && e->mine[e->g->out[i].node])
+            put_area(b, &at, 2 * e->groups * TILE_BYTES, "OUTPUT_%u",
+                     (unsigned)i);
+    put_area(b, &at, k->stages * vectors, "VECTORS", 0);
+    put_area(b, &at, inputs * 8 * 256, "INPUTS", 0);
+    if (e->inverse)
+        put_area(b, &at, INVERSE_BYTES, "INVERSE", 0);
+    for (int i = 0; i < e->ngates; i++)
+        put_area(b, &at, gate_bytes(e, i), "GATE_%u", (unsigned)i);
+    put_area(b, &at, 256, "BARRIERS", 0);
+}

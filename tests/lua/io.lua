@@ -193,4 +193,21 @@ for _, name in ipairs(flin.stdlib_names) do
   end
 end
 
+-- ---- the example: its games agree, the crossings are one, a plot is drawn --
+
+do
+  local plot = os.tmpname()
+  local pipe = io.popen(("'%s' examples/io_bounds.lua '%s' 2>&1")
+                        :format(arg[-1], plot))
+  local text = pipe:read "a"
+  expect(pipe:close(), "io_bounds.lua: %s", text)
+  local file = assert(io.open(plot))
+  local svg = file:read "a"
+  file:close()
+  os.remove(plot)
+  local _, curves = svg:gsub('stroke%-width="1.5"', "")
+  expect(svg:find "^<svg " and svg:find "</svg>\n$" and curves >= 24
+         and not svg:find "nan" and not svg:find "inf", "the plot is whole")
+end
+
 print(("%d passed, %d failed"):format(passed, failed))

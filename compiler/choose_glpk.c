@@ -18,7 +18,7 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
 #include <glpk.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = 40, MAX_BRANCHES = 150 };
+enum { MAX_ROUNDS = 40, MAX_BRANCHES = 150, MAX_WORK = 60000 };
 
 typedef struct Program {
     Ctx *ctx;
@@ -29,7 +29,7 @@ typedef struct Program {
     double *val;
     Answer *out;
     bool ok;
-    int branches, limit_ms;
+    int branches, most, limit_ms;       /* most: branches, by the size */
     jmp_buf gone;
 } Program;
 
@@ -124,36 +124,36 @@ static int link(Program *p, glp_prob *lp, double (*value)(glp_prob *, int))
     return added;
 }
 
-/* Those that wait for one another cannot all stay, unless somebody else makes
- * what they wait for. */
+/* Tensors that wait for one another: none of them is there unless a column
+ * makes one that needs none of them. */
 static void cut_circle(Program *p, const uint8_t *chosen,
-                       const uint8_t *stuck)
+                       const uint8_t *stuck, const Set *wanted)
 {
     const Choice *c = p->c;
-    Set waiting = { 0 };
-    int n = 0, size = 0;
+    Set waiting = *wanted;
 
-    for (int i = 0; i < c->ncolumns; i++)
-        if (stuck[i]) {
-            waiting = set_union(waiting, &c->column[i].loads);
-            waiting = set_union(waiting, &c->column[i].after);
-            add_term(p, &n, column_of(i), 1);
-            size++;
-        }
     for (int i = 0; i < c->ncolumns; i++)
         if (chosen[i] && !stuck[i])
             waiting = set_minus(waiting, &c->column[i].makes);
-    for (int i = 0; i < c->ncolumns; i++)
-        if (!chosen[i] && set_meets(&c->column[i].makes, &waiting))
-            add_term(p, &n, column_of(i), -1);
-    add_row(p, n, size - 1);
+    for (int t = 0; t < c->ntensors; t++) {
+        int n = 0;
+        if (!set_has(&waiting, t))
+            continue;
+        add_term(p, &n, tensor_of(p, t), 1);
+        for (int i = 0; i < c->ncolumns; i++)
+            if (set_meets(&c->column[i].makes, &waiting)
+                && !set_meets(&c->column[i].loads, &waiting)
+                && !set_meets(&c->column[i].after, &waiting))
+                add_term(p, &n, column_of(i), -1);
+        add_row(p, n, 0);
+    }
 }
 
 static void watch_tree(glp_tree *tree, void *ud)
 {
     Program *p = ud;
 
-    if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > MAX_BRANCHES)
+    if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > p->most)
         glp_ios_terminate(tree);
     if (glp_ios_reason(tree) == GLP_IROWGEN)
         link(p, glp_ios_get_prob(tree), glp_get_col_prim);
@@ -222,7 +222,7 @@ static bool rounds(Program *p, Answer *out)
     uint8_t *stuck = ctx_alloc(p->ctx, (size_t)c->ncolumns + 1);
 
     for (int k = 0; k < MAX_ROUNDS; k++) {
-        if (p->branches > MAX_BRANCHES || !solve(p))
+        if (p->branches > p->most || !solve(p))
             return false;
         for (int i = 0; i < c->ncolumns; i++)
             chosen[i] = glp_mip_col_val(p->lp, column_of(i)) > 0.5;
@@ -233,7 +233,7 @@ static bool rounds(Program *p, Answer *out)
             circle |= stuck[i];
         if (!circle)
             return false;
-        cut_circle(p, chosen, stuck);
+        cut_circle(p, chosen, stuck, &out->stored);
     }
     return false;
 }
@@ -260,6 +260,9 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
     p->c = c;
     p->start = start;
     p->out = out;
+    p->most = MAX_WORK / (c->ncolumns + 1);
+    if (p->most < MAX_BRANCHES)
+        p->most = MAX_BRANCHES;
     p->limit_ms = (int)(seconds * 1000);
     if (setjmp(p->gone) == 0) {
         glp_term_hook(quiet, NULL);

@@ -1,7 +1,10 @@
 /* grad.c -- reverse mode, of the step and of its chunk form, against central
- * differences of the float64 step. */
+ * differences of the float64 step: every row of the op table, variants made by
+ * hand, random programs. */
 #include "../../compiler/grad.h"
-#include "support.h"
+#include "random_program.h"
+
+enum { PROGRAMS = 1000 };
 
 static int bad;
 
@@ -182,6 +185,141 @@ static void check_step(Ctx *c, void *ud)
     check_gradients(c, step, grad(chunk), 2);
 }
 
+/* ---- every element-wise row ---- */
+
+/* y = op(a, b, c) of the token. */
+static void check_op(Ctx *c, void *ud)
+{
+    int op = *(int *)ud;
+    const char *domain = op == OP_log || op == OP_sqrt || op == OP_rsqrt
+                      || op == OP_div ? "t k : positive" : "t k";
+    Graph *g = graph_new(c, op_info[op].name, 0);
+    Ref a[3];
+
+    g->axis[graph_axis(g, "k")].size = 4;
+    for (int i = 0; i < 3; i++)
+        a[i] = g->in[graph_input(g, (const char *[]){ "a", "b", "c" }[i],
+                                 domain)].node;
+    int arity = op_info[op].arity;
+    graph_output(g, "y", arity == 1 ? op1(g, op, a[0])
+                       : arity == 2 ? op2(g, op, a[0], a[1])
+                                    : op3(g, op, a[0], a[1], a[2]));
+    check_gradients(c, g, grad(g), 3);
+}
+
+static void check_ops(void)
+{
+    for (int op = 0; op < NOPS; op++) {
+        Ctx *c = ctx_new();
+        if (op_info[op].traits & ELEMENTWISE
+            && !ctx_protect(c, check_op, &op)) {
+            printf("grad: %s: %s\n", op_info[op].name, c->err.message);
+            bad++;
+        }
+        ctx_free(c);
+    }
+}
+
+/* ---- random programs ---- */
+
+/* Results of the joint graph of the step, and of that of its chunk form. */
+static Call *joint_results(Ctx *c, const Graph *joint, const Call *in)
+{
+    Call *call = ctx_alloc(c, sizeof *call);
+
+    *call = *in;
+    make_results(c, joint, call);
+    if (joint->chunk)
+        interpret_chunks(c, joint, call);
+    else
+        reference_run(c, joint, call);
+    return call;
+}
+
+/* Moves all arguments along a direction; returns the derivative that the
+ * gradient gives, and moves nothing when h is 0. */
+static double move(const Graph *step, const Graph *joint, const Call *call,
+                   double h, uint64_t seed)
+{
+    double slope = 0;
+    char name[64];
+
+    for (int i = 0; i < step->nin; i++) {
+        bool timed = step->in[i].timed;
+        int64_t rows = timed ? TOKENS : 1, n = call->in[i].sh * HEADS * rows;
+        snprintf(name, sizeof name, "d_%s", step->in[i].name);
+        const View *d = timed ? &call->out[find_output(joint, name)]
+                              : &call->s1[find_state(joint, name)];
+        double *x = call->in[i].data, *dx = d->data;
+        for (int64_t e = 0; e < n; e++) {
+            double way = normal(&seed);
+            x[e] += h * way;
+            slope += way * dx[e];
+        }
+    }
+    return slope;
+}
+
+static void check_program(Ctx *c, void *ud)
+{
+    uint64_t seed = *(uint64_t *)ud;
+    const double h = 1e-6;
+    Graph *step = random_program(c, seed), *joint = grad(step), *chunk;
+    Call *in = make_call(c, joint, seed + 9), *got;
+    Loss l = { .step = step };
+    View ds[MAX_STATES] = { { 0 } };
+    int32_t size[NAXES];
+    char name[64];
+
+    for (int i = 0; i < step->nin; i++)
+        if (!step->in[i].timed) {
+            snprintf(name, sizeof name, "d_%s", step->in[i].name);
+            in->s0[find_state(joint, name)].data = NULL;
+        }
+    got = joint_results(c, joint, in);
+    for (int i = 0; i < NAXES; i++)
+        size[i] = step->axis[i].size;
+    chunk = seed % 4 ? NULL : derive(step, size, 16);
+    if (chunk) {
+        double e = call_distance(joint, got,
+                                 joint_results(c, grad(chunk), in));
+        if (!(e < 1e-9))
+            fail(c, 0, "the chunk form's gradient is off by %g", e);
+    }
+    for (int i = 0; i < step->nin; i++)
+        if (!step->in[i].timed) {
+            snprintf(name, sizeof name, "d_%s", step->in[i].name);
+            add_sequences(&got->s1[find_state(joint, name)]);
+        }
+    l.call = *got;
+    make_results(c, step, &l.call);
+    l.dy = &got->in[step->nin];
+    for (int i = 0; i < step->nst; i++) {
+        snprintf(name, sizeof name, "d_%s", step->st[i].name);
+        ds[i] = got->s0[find_state(joint, name)];
+    }
+    l.ds = ds;
+    double want = move(step, joint, got, h, seed), up = loss(c, &l), down;
+    move(step, joint, got, -2 * h, seed);
+    down = loss(c, &l);
+    double slope = (up - down) / (2 * h);
+    /* a sum of thousands of terms: differences are good to 1e-6 of it */
+    if (!(fabs(slope - want) <= 1e-5 * (10 + fabs(want))))
+        fail(c, 0, "the slope is %.9g, by differences %.9g", want, slope);
+}
+
+static void check_programs(void)
+{
+    for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
+        Ctx *c = ctx_new();
+        if (!ctx_protect(c, check_program, &seed)) {
+            printf("grad: program %d: %s\n", (int)seed, c->err.message);
+            bad++;
+        }
+        ctx_free(c);
+    }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -192,5 +330,7 @@ int main(void)
         }
         ctx_free(c);
     }
+    check_ops();
+    check_programs();
     return bad != 0;
 }

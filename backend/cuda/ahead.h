@@ -27,6 +27,7 @@ void find_gdots(Emit *e, Ref score);    /* their operands will be there */
 void emit_sums(Emit *e, Buf *b);        /* running sums along the chunk */
 void emit_keys(Emit *e, Buf *b);
 void emit_gdot(Emit *e, Buf *b, Ref r);
+void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
 void gate_text(Ahead *a, Ref r, int el); /* an entry of a sum or its last */
 
 #endif

@@ -448,6 +448,12 @@ template<int BYTES> INLINE float constant(const Tensor &t, int head)
         return ((const float *)t.p)[at];
     return low(((const unsigned short *)t.p)[at]);
 }
+/* Entry k of a head's vector. */
+INLINE float column(const Tensor &t, int head, int k)
+{
+    return low(((const unsigned short *)t.p)[head / t.group * t.sh
+                                             + k * t.sd[0]]);
+}
 INLINE void store_pair(u32 a, Pair x, int lane)
 {
     store1(a + 4 * lane, x.a);
@@ -632,6 +638,15 @@ INLINE void multiply(float (&d)[N], u64 a, u64 b, int add)
 }
 
 /* ---- gates per key ---- */
+
+/* The sum over a fragment's columns, once a row. */
+INLINE void store_row(u32 a, float sum, const Lane &l)
+{
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if ((l.lane & 3) == 0)
+        store1(a, sum);
+}
 
 /* Row r of a running sum over K columns: row 0 is before the first token. */
 template<int K> INLINE u32 gate_row(u32 gate, int r)

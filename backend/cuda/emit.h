@@ -26,6 +26,7 @@ typedef struct Published {
     Factor f[MAX_FACTORS];
     int n;
     bool negative, log2, token;
+    bool ahead;                         /* a dot of matrices, row by row */
     char name[64];
 } Published;
 

@@ -142,7 +142,9 @@ static void product_text(Ahead *a, Ref r, int el)
 
 static void input_text(Ahead *a, Ref r, int el)
 {
-    if (a->scalar)
+    if (is_keyed(a->e, r))
+        key_text(a, r, el);
+    else if (a->scalar)
         buf_printf(a->b, "entry_of(stage + TILE_%u, i0, k)", (unsigned)r);
     else
         buf_printf(a->b, "%s(in%u[2 * n + %d])", el & 1 ? "high" : "low",
@@ -403,7 +405,27 @@ static void plain_scores(Emit *e, Buf *b)
     }
 }
 
-/* A matrix from others, tile by tile; rows past the end are zero. */
+/* An expression over matrices, tile by tile, with `first` before the columns
+ * of a tile and `rest` behind. */
+static void each_tile(Ahead *a, Buf *b, int tiles, const char *first,
+                      const char *rest)
+{
+    Emit *e = a->e;
+    ahead_vectors(a, b, false);
+    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n%s", tiles,
+               first);
+    for (int i = 0; i < a->n; i++)
+        if (is_tile(e, a->order[i]))
+            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, stage + TILE_%u"
+                       " + 8192 * t, at);\n", (unsigned)a->order[i],
+                       (unsigned)a->order[i], (unsigned)a->order[i]);
+    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
+               "const int k0 = 64 * t + 8 * n + at.col, k1 = k0 + 1;\n");
+    buf_put(b, a->b->s, a->b->len);
+    buf_printf(b, "}\n%s}\n", rest);
+}
+
+/* A matrix from others; rows past the end are zero. */
 static void one_matrix(Emit *e, Buf *b, Ref r)
 {
     Buf body = { .ctx = e->c };
@@ -415,19 +437,39 @@ static void one_matrix(Emit *e, Buf *b, Ref r)
                    "v%u_%d) : 0;\n", i, i, (unsigned)r, 2 * i, (unsigned)r,
                    2 * i + 1);
     buf_printf(b, "/* %%%u */\n{\n", (unsigned)r);
-    ahead_vectors(&a, b, false);
-    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n"
-               "u32 packed[16];\n", tile_count(e, r));
-    for (int i = 0; i < a.n; i++)
-        if (e->g->n[a.order[i]].op == OP_input)
-            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, stage + TILE_%u"
-                       " + 8192 * t, at);\n", (unsigned)a.order[i],
-                       (unsigned)a.order[i], (unsigned)a.order[i]);
-    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-               "const int k0 = 64 * t + 8 * n + at.col, k1 = k0 + 1;\n");
-    buf_put(b, body.s, body.len);
-    buf_printf(b, "}\nwrite_fragment(stage + TILE_%u + 8192 * t, packed, at);"
-               "\n}\n}\n", (unsigned)r);
+    each_tile(&a, b, tile_count(e, r), "u32 packed[16];\n",
+              ctx_format(e->c, "write_fragment(stage + TILE_%u + 8192 * t, "
+                         "packed, at);\n", (unsigned)r));
+    buf_printf(b, "}\n");
+}
+
+/* A value per token: the dot of two matrices, row by row. */
+static void one_row_dot(Emit *e, Buf *b, const Published *p)
+{
+    const Node *n = &e->g->n[p->f[0].v];
+    Ref x = strip(e->g, n->a[0]), y = strip(e->g, n->a[1]);
+    Buf body = { .ctx = e->c };
+    Ahead a = { .e = e, .b = &body, .made = true };
+    ahead_visit(&a, x);
+    ahead_visit(&a, y);
+    ahead_elements(&a);
+    for (int el = 0; el < 4; el++)
+        buf_printf(&body, "sum%d += v%u_%d * v%u_%d;\n", el >> 1,
+                   (unsigned)x, el, (unsigned)y, el);
+    buf_printf(b, "/* %%%u */\n{\nfloat sum0 = 0, sum1 = 0;\n",
+               (unsigned)p->f[0].v);
+    each_tile(&a, b, tile_count(e, x), "", "");
+    for (int i = 0; i < 2; i++)
+        buf_printf(b, "store_row(vectors + AT_%s + 4 * i%d, sum%d, at);\n",
+                   p->name, i, i);
+    buf_printf(b, "}\n");
+}
+
+static void row_dots(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->npub; i++)
+        if (e->pub[i].ahead)
+            one_row_dot(e, b, &e->pub[i]);
 }
 
 static void matrices(Emit *e, Buf *b, bool gated)
@@ -458,6 +500,7 @@ void emit_ahead(Emit *e)
     emit_sums(e, &sums);
     emit_keys(e, &early);
     matrices(e, &early, true);
+    row_dots(e, &gated);
     matrices(e, &late, false);
     then(&e->ahead, &sums, false);
     then(&e->ahead, &early, false);

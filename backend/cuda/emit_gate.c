@@ -35,20 +35,18 @@ static void one_sum(Emit *e, Buf *b, int gate)
     buf_printf(b, "/* the running sum of %%%u */\n"
                "if (threadIdx.x - 128 < %d) {\n"
                "const int k = threadIdx.x - 128;\n"
-               "float sum = 0;\nstore1(gate_row<%d>(base + GATE_%d, 0) + 4 *"
-               " k, 0);\n_Pragma(\"unroll 8\") for (int i0 = 0; i0 < 64; i0++)"
-               " {\n", (unsigned)of, width(e, of), width(e, of), gate);
+               "const u32 to = base + GATE_%d + 4 * k;\n"
+               "float sum = 0;\nstore1(gate_row<%d>(to, 0), 0);\n"
+               "NO_UNROLL for (int i = 0; i < 64; i += 16) {\n"
+               "float x[16];\nUNROLL for (int n = 0; n < 16; n++) {\n"
+               "const int i0 = i + n;\n", (unsigned)of, width(e, of), gate,
+               width(e, of));
     ahead_vectors(&a, b, false);
     buf_put(b, body.s, body.len);
-    buf_printf(b, "sum += i0 < rows ? v%u_0 : 0.f;\n"
-               "store1(gate_row<%d>(base + GATE_%d, i0 + 1) + 4 * k, sum);\n"
-               "}\n}\n", (unsigned)of, width(e, of), gate);
-}
-
-void emit_sums(Emit *e, Buf *b)
-{
-    for (int i = 0; i < e->ngates; i++)
-        one_sum(e, b, i);
+    buf_printf(b, "x[n] = i0 < rows ? v%u_0 : 0.f;\n}\n"
+               "UNROLL for (int n = 0; n < 16; n++) {\nsum += x[n];\n"
+               "store1(gate_row<%d>(to, i + n + 1), sum);\n}\n}\n}\n",
+               (unsigned)of, width(e, of));
 }
 
 /* A sum's row 0 is before the first token: an exclusive one is a row up. */
@@ -65,12 +63,49 @@ void gate_text(Ahead *a, Ref r, int el)
     buf_printf(a->b, a->scalar ? ") + 4 * k)" : ") + 4 * k%d)", el & 1);
 }
 
+void key_text(Ahead *a, Ref r, int el)
+{
+    int key = use_key(a->e, r);
+    if (a->scalar)
+        buf_printf(a->b, "load1(stage + KEY_%d + 4 * k)", key);
+    else
+        buf_printf(a->b, "load1(stage + KEY_%d + 4 * k%d)", key, el & 1);
+}
+
+/* An argument per column, of the matrices' type. */
+static void load_key(Emit *e, Buf *b, int key)
+{
+    CudaKernel *k = e->out;
+    Ref r = e->key[key];
+    if (k->ntensors == CUDA_TENSORS)
+        no_place(e, r, "too many arguments in one kernel");
+    buf_printf(b, "/* %%%u */\nif (threadIdx.x - 128 < %d) {\n"
+               "const int k = threadIdx.x - 128;\n"
+               "store1(stage + KEY_%d + 4 * k, k < %d ? column(a.tensor[%d], "
+               "head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
+               (int)e->g->axis[tile_axis(e, r)].size, k->ntensors);
+    k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT,
+        (uint8_t)e->g->n[r].index, (uint8_t)e->o->tile };
+}
+
+/* Arguments come first: matrices are made of them. */
+void emit_sums(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->ngates; i++)
+        one_sum(e, b, i);
+    for (int i = 0; i < e->nkeys; i++)
+        if (e->g->n[e->key[i]].op == OP_input)
+            load_key(e, b, i);
+}
+
 void emit_keys(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->nkeys; i++) {
         Buf body = { .ctx = e->c };
         Ahead a = { .e = e, .b = &body, .made = true, .scalar = true };
         Ref r = e->key[i];
+        if (e->g->n[r].op == OP_input)
+            continue;
         ahead_visit(&a, r);
         ahead_elements(&a);
         buf_printf(b, "/* %%%u */\nif (threadIdx.x - 128 < %d) {\n"

@@ -124,6 +124,8 @@ void peel(Emit *e, Ref r, Product *p)
     peel_into(e, r, p);
 }
 
+static uint32_t sources_of(Emit *e, Ref r);
+
 /* The vector warp computes v, and what v needs. */
 static void need(Emit *e, Ref v)
 {
@@ -137,6 +139,24 @@ static void need(Emit *e, Ref v)
     for (int i = 0; i < 4; i++)
         if (n->a[i])
             need(e, n->a[i]);
+}
+
+/* r is the dot of two matrices, row by row: what they are made of stays where
+ * it is until the ahead warpgroup has done it. */
+static bool use_row_dot(Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    uint32_t sources = 0;
+    if (n->op != OP_dot || n->over & (n->over - 1))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        if (!is_matrix(e, n->a[i]) || n->over == AXIS(e->row_axis))
+            return false;
+        sources |= sources_of(e, strip(e->g, n->a[i]));
+    }
+    for (int i = 0; i < e->ntiles; i++)
+        e->tile[i].gated |= sources >> i & 1;
+    return true;
 }
 
 static bool same_published(const Published *a, const Published *b)
@@ -177,7 +197,8 @@ int publish(Emit *e, const Product *p, bool token, bool log2)
             return i;
     if (e->npub == MAX_PUBLISHED)
         no_place(e, p->core, "too many vectors in one kernel");
-    for (int i = 0; i < x.n; i++)
+    x.ahead = x.n == 1 && !x.f[0].inverse && !log2 && use_row_dot(e, x.f[0].v);
+    for (int i = 0; i < x.n && !x.ahead; i++)
         need(e, x.f[i].v);
     name_published(&x);
     e->pub[e->npub] = x;
@@ -220,6 +241,10 @@ static uint32_t sources_of(Emit *e, Ref r)
         return (uint32_t)1 << add_tile(e, r, false);
     if (is_gate(e, r) || (n->op == OP_last && is_gate(e, n->a[0]))) {
         use_gate(e, n->op == OP_last ? n->a[0] : r);
+        return 0;
+    }
+    if (is_keyed(e, r) && n->op == OP_input) {
+        use_key(e, r);
         return 0;
     }
     if (!(op_info[n->op].traits & ELEMENTWISE))
@@ -282,7 +307,8 @@ int use_key(Emit *e, Ref r)
             return i;
     if (e->nkeys == MAX_KEYS)
         no_place(e, r, "too many values per key in one kernel");
-    sources_of(e, r);
+    if (e->g->n[r].op != OP_input)
+        sources_of(e, r);
     e->key[e->nkeys] = r;
     return e->nkeys++;
 }

@@ -135,6 +135,8 @@ static void publish_all(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->npub; i++) {
         const Published *p = &e->pub[i];
+        if (p->ahead)
+            continue;
         if (p->token) {
             buf_printf(b, "store_pair(vectors + AT_%s, { ",
                        p->name);

@@ -49,6 +49,8 @@ static const Case cases[] = {
     { "kda", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
     { "kda", 1, 700, 4, 4, 64, 128, 2, 1, 1, 0, 0 },
     { "gdn2", 2, 333, 4, 4, 64, 64, 1, 0, 1, 0, 0 },
+    { "rwkv6", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
+    { "rwkv6", 1, 700, 4, 4, 64, 128, 2, 1, 1, 0, 0 },
     { "rwkv7", 2, 333, 4, 4, 64, 64, 1, 0, 1, 0, 0 },
     { "simple_gla", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 2, 16384, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
@@ -82,10 +84,10 @@ static double normal(Rng *r)
     return (uniform(r) + uniform(r) + uniform(r) + uniform(r) - 2) * 1.732;
 }
 
-/* Head h of a decay: as drawn, a sixteenth, none, eight times. */
-static double draw(Rng *r, const char *domain, int head)
+/* Head h of a decay: as drawn, a sixteenth, none, `most` times. */
+static double draw(Rng *r, const char *domain, int head, double most)
 {
-    static const double strength[4] = { 1, 1.0 / 16, 0, 8 };
+    const double strength[4] = { 1, 1.0 / 16, 0, most };
     double x = normal(r);
     if (!strcmp(domain, "log_decay"))
         return -log1p(exp(-x)) * strength[head & 3];
@@ -178,7 +180,8 @@ static void make_inputs(Run *r, Rng *rng)
         int64_t inner = t->host.sh;
         for (int64_t a = 0; a < t->count; a++)
             view_set(&t->host, a, draw(rng, in->domain,
-                                       (int)(a / inner % heads)));
+                                       (int)(a / inner % heads),
+                                       r->k->timed ? 0.25 : 8));
         if (!strcmp(in->domain, "unit_norm"))
             unit_norm(t);
         upload(r, t);

@@ -1,6 +1,6 @@
-/* compile.c -- plans compile for sm_90a: no spills but
- * those known (see variants.h), and none of
- * ptxas's notes that it serialised wgmma. Needs NVRTC, no GPU.
+/* compile.c -- plans compile for sm_90a: no spills but those known (see
+ * variants.h), and none of ptxas's notes that it serialised wgmma. Needs
+ * NVRTC, no GPU.
  *   compile [NAME]: also prints NAME's source.
  */
 #include "../../backend/cuda/cuda.h"
@@ -107,8 +107,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < NVARIANTS; i++)
         for (int s = 0; s < (i ? 1 : NSHAPES); s++) {
             bool print = argc > 1 && !strcmp(argv[1], variants[i].name) && !s;
-            Test t = { &n, &variants[i], variants[i].key ? variants[i].key : shape[s][0],
-                       shape[s][1],
+            int key = variants[i].key ? variants[i].key : shape[s][0];
+            Test t = { &n, &variants[i], key, shape[s][1],
                        shape[s][2], s == 3 ? F16 : BF16, print };
             char what[80];
             snprintf(what, sizeof what, "%s K %d V %d groups %d", t.variant

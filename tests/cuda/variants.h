@@ -175,6 +175,24 @@ static Graph *gdn2(Ctx *c)
     return g;
 }
 
+/* The state is read before it decays; a bonus for the token itself. */
+static Graph *rwkv6(Ctx *c)
+{
+    Graph *g = graph_new(c, "rwkv6", 0);
+    Ref r = input_of(g, "r", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v"), w = input_of(g, "w", "t k : log_decay");
+    Ref u = input_of(g, "u", "k");
+    AxisSet key = AXIS(graph_axis(g, "k"));
+    int s = graph_state(g, "S", "k v");
+    Ref bonus = dot(g, r, op2(g, OP_mul, u, k), key);
+    Ref y = op2(g, OP_add, dot(g, r, g->st[s].node, key),
+                op2(g, OP_mul, bonus, v));
+    g->st[s].next = op2(g, OP_add, op2(g, OP_mul, op1(g, OP_exp, w),
+                        g->st[s].node), op2(g, OP_mul, k, v));
+    graph_output(g, "y", y);
+    return g;
+}
+
 /* Two writes, one of them a correction; the read is of the state before. */
 static Graph *rwkv7(Ctx *c)
 {
@@ -207,7 +225,8 @@ static const Variant variants[] = {
     { "gated", gated, 0, 0 }, { "lightning", lightning, 0, 0 },
     { "deltanet", deltanet, 0, 0 }, { "gated_deltanet", gated_deltanet, 0, 0 },
     { "gla", gla, 0, 0 }, { "hgrn2", hgrn2, 0, 0 }, { "kda", kda, 0, 20 },
-    { "gdn2", gdn2, 64, 8 }, { "rwkv7", rwkv7, 64, 8 },
+    { "gdn2", gdn2, 64, 8 }, { "rwkv6", rwkv6, 0, 0 },
+    { "rwkv7", rwkv7, 64, 8 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -79,6 +79,10 @@ static void offer(Pool *p, Set s)
     c->price = llround(shape.seconds * 1e12);
     c->makes = shape.makes;
     c->loads = shape.loads;
+    for (int i = 0; i < a->n; i++)      /* else stored but once a sequence */
+        if (set_has(&shape.loads, i) && a->atom[i].state >= 0)
+            c->price += llround(tile_bytes(a->g, a->m, a->atom[i].node)
+                                / a->m->bandwidth * 1e12);
     c->after = (Set){ 0 };
     for (int i = 0; i < a->n; i++)
         if (set_has(&s, i) && a->atom[i].late)
@@ -208,14 +212,17 @@ static double written(const Pool *p, const Answer *w, const Shape *s,
                       Set *done)
 {
     Atoms *a = p->a;
+    Set loaded = { 0 };
     double bytes = 0;
 
+    for (int i = 0; i < w->n; i++)
+        loaded = set_union(loaded, &p->column[w->column[i]].loads);
     for (int t = 0; t < a->ntensors; t++) {
         if (!set_has(&s->makes, t) || !set_has(&w->stored, t)
             || set_has(done, t))
             continue;
         set_add(done, t);
-        if (a->store[t])
+        if (a->store[t] || set_has(&loaded, t))
             bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
                                 : a->g->st[t - a->n].node);
     }

@@ -79,8 +79,8 @@ static void offer(Pool *p, Set s)
     c->price = llround(shape.seconds * 1e12);
     c->makes = shape.makes;
     c->loads = shape.loads;
-    for (int i = 0; i < a->n; i++)      /* else stored but once a sequence */
-        if (set_has(&shape.loads, i) && a->atom[i].state >= 0)
+    for (int i = 0; i < a->n; i++)      /* kept beside what the caller gets */
+        if (set_has(&shape.loads, i) && a->atom[i].root)
             c->price += llround(tile_bytes(a->g, a->m, a->atom[i].node)
                                 / a->m->bandwidth * 1e12);
     c->after = (Set){ 0 };
@@ -222,9 +222,11 @@ static double written(const Pool *p, const Answer *w, const Shape *s,
             || set_has(done, t))
             continue;
         set_add(done, t);
-        if (a->store[t] || set_has(&loaded, t))
-            bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
-                                : a->g->st[t - a->n].node);
+        double tile = tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
+                                 : a->g->st[t - a->n].node);
+        bytes += a->store[t] ? tile : 0;
+        if (t < a->n && a->atom[t].root && set_has(&loaded, t))
+            bytes += tile;              /* beside the caller's */
     }
     return bytes;
 }

@@ -347,7 +347,7 @@ static int push_dump(lua_State *L, const char *what, const char *letters,
 
 static int variant_graph(lua_State *L)
 {
-    lua_settop(L, 1);
+    lua_settop(L, 2);
     return push_dump(L, "graph", "T", 2);
 }
 

@@ -725,11 +725,13 @@ INLINE void gated_product(float (&d)[32], u32 ta, u32 tb, u32 gate,
         const u32 anchor = before + 256 * t, up = here + 256 * t;
         const u32 down = up + 32 * (K + 8);
         u32 a[16];
+        float2 from[8];
         read_fragment(a, ta + 8192 * t, l);
         UNROLL for (int s = 0; s < 8; s++) {
-            const float2 from = load2(anchor + 32 * s);
-            a[2 * s] = decayed(a[2 * s], load2(up + 32 * s), from);
-            a[2 * s + 1] = decayed(a[2 * s + 1], load2(down + 32 * s), from);
+            from[s] = load2(anchor + 32 * s);
+            a[2 * s] = decayed(a[2 * s], load2(up + 32 * s), from[s]);
+            a[2 * s + 1] = decayed(a[2 * s + 1], load2(down + 32 * s),
+                                   from[s]);
         }
         UNROLL for (int n = 0; n < 8; n++) {
             if (n > 2 * l.warp + 1)
@@ -741,7 +743,7 @@ INLINE void gated_product(float (&d)[32], u32 ta, u32 tb, u32 gate,
                 const int piece = 4 * s + (l.lane >> 3);
                 ldmatrix(rows + ((piece ^ (l.lane & 7)) * 16), b);
                 UNROLL for (int q = 0; q < 4; q++)
-                    b[q] = decayed(b[q], load2(anchor + 128 * s + 32 * q),
+                    b[q] = decayed(b[q], from[4 * s + q],
                                    load2(sums + 128 * s + 32 * q));
                 product16(d + 4 * n, a + 8 * s, b);
                 product16(d + 4 * n, a + 8 * s + 4, b + 2);

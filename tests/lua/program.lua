@@ -90,8 +90,9 @@ run("-i -e 'x = 5'", 0, "...\n5\n", "x\n")
 
 -- Ctrl-C stops a script, and one that catches every error.
 local function interrupt(text)
-  local p = io.popen(("timeout -s INT --preserve-status 1 '%s' -e '%s' 2>&1; "
-                      .. "echo =$?"):format(flin, text))
+  -- in the foreground the script gets one signal; a second would end it
+  local p = io.popen(("timeout --foreground -s INT --preserve-status 1 "
+                      .. "'%s' -e '%s' 2>&1; echo =$?"):format(flin, text))
   local out = p:read("a")
   p:close()
   if out:find("interrupted", 1, true) and out:find("=130", 1, true) then

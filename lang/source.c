@@ -103,8 +103,7 @@ static Source *source_args(lua_State *L, const char *what, int arg)
                   CHUNK_MAX);
     s->chunk = (int)chunk;
     s->arch = arch_arg(L, what, arg);
-    s->o = (CudaOptions){ .tile = tile_arg(L, what, arg), .groups = 2,
-                          .split = true };
+    s->o = (CudaOptions){ .tile = tile_arg(L, what, arg), .groups = 2 };
     return s;
 }
 

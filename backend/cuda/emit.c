@@ -268,7 +268,7 @@ static void frame_outputs(Emit *e, Buf *b)
  * with two whose state has 128 columns; and the same with gates per key. */
 static const struct Registers { int io, ahead, state; } registers[2][3] = {
     { { 56, 160, 232 }, { 56, 104, 176 }, { 32, 80, 200 } },
-    { { 56, 208, 232 }, { 32, 128, 176 }, { 32, 128, 176 } },
+    { { 56, 152, 232 }, { 32, 128, 176 }, { 32, 128, 176 } },
 };
 
 static const struct Registers *registers_of(const Emit *e)
@@ -408,11 +408,10 @@ static void put_stage(Buf *b, bool scan)
 
 static void put_ahead_role(Emit *e, Buf *b)
 {
-    int regs = registers_of(e)->ahead;
     buf_printf(b, "} else if (threadIdx.x < 256) {\n"
-               "%s_registers<%d>();\nconst Lane at = lane_here();\n"
+               "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
-               regs * e->out->threads > 65536 ? "more" : "fewer", regs);
+               registers_of(e)->ahead);
     if (e->out->split)
         buf_printf(b, "NO_UNROLL for (int c = 0; c < first; c++, pos.next()) "
                    "{\nwait(ready + 8 * pos.stage, pos.phase);\n"

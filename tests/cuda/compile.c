@@ -1,6 +1,5 @@
-/* compile.c -- plans compile for sm_90a: no spills but those known (see
- * variants.h), and none of ptxas's notes that it serialised wgmma. Needs
- * NVRTC, no GPU.
+/* compile.c -- plans compile for sm_90a: no spills, and none of ptxas's notes that
+ * it serialised wgmma. Needs NVRTC, no GPU.
  *   compile [NAME]: also prints NAME's source.
  */
 #include "../../backend/cuda/cuda.h"
@@ -31,8 +30,9 @@ static void compile(Ctx *c, void *ud)
     const PtxasInfo *i = &b->info;
     if (!b->size || !i->registers)
         fail_code(c, ERR_INTERNAL, "no cubin or no report:\n%s", b->log);
-    if (i->spill_stores > t->variant->spills)
-        fail_code(c, ERR_INTERNAL, "%d bytes spilled", i->spill_stores);
+    if (i->spill_stores || i->spill_loads || i->stack)
+        fail_code(c, ERR_INTERNAL, "%d bytes spilled, stack %d",
+                  i->spill_stores, i->stack);
     if (m->kernel->shared > 232448)
         fail_code(c, ERR_INTERNAL, "%d bytes of shared memory",
                   m->kernel->shared);

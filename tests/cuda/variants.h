@@ -212,21 +212,20 @@ static Graph *rwkv7(Ctx *c)
     return g;
 }
 
-/* key: the widest that has a place, 0: 128; spills: bytes that ptxas still
- * puts aside there. */
+/* key: the widest that has a place, 0: 128. */
 typedef struct Variant {
     const char *name;
     Graph *(*make)(Ctx *c);
-    int key, spills;
+    int key;
 } Variant;
 static const Variant variants[] = {
-    { "simple_gla", simple_gla, 0, 0 }, { "linear", linear, 0, 0 },
-    { "fixed_decay", fixed_decay, 0, 0 }, { "mamba2", mamba2, 0, 0 },
-    { "gated", gated, 0, 0 }, { "lightning", lightning, 0, 0 },
-    { "deltanet", deltanet, 0, 0 }, { "gated_deltanet", gated_deltanet, 0, 0 },
-    { "gla", gla, 0, 0 }, { "hgrn2", hgrn2, 0, 0 }, { "kda", kda, 0, 20 },
-    { "gdn2", gdn2, 64, 8 }, { "rwkv6", rwkv6, 0, 0 },
-    { "rwkv7", rwkv7, 64, 8 },
+    { "simple_gla", simple_gla, 0 }, { "linear", linear, 0 },
+    { "fixed_decay", fixed_decay, 0 }, { "mamba2", mamba2, 0 },
+    { "gated", gated, 0 }, { "lightning", lightning, 0 },
+    { "deltanet", deltanet, 0 }, { "gated_deltanet", gated_deltanet, 0 },
+    { "gla", gla, 0 }, { "hgrn2", hgrn2, 0 }, { "kda", kda, 0 },
+    { "gdn2", gdn2, 64 }, { "rwkv6", rwkv6, 0 },
+    { "rwkv7", rwkv7, 64 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -230,8 +230,8 @@ static void count_uses(Replay *p, const Kernel *k)
             p->uses[r]++;
 }
 
-/* Writes a result, unless it is in memory already, being stored; one that
- * lacks axes of the result spreads along them. */
+/* Writes a result, also where its tile is kept for later kernels: those are
+ * two tensors. One that lacks axes of the result spreads along them. */
 static void write_output(Replay *p, int chunk, const Output *o)
 {
     const Graph *g = p->g;
@@ -243,8 +243,7 @@ static void write_output(Replay *p, int chunk, const Output *o)
         words *= axis_extent(g, o->node, o->order[d]);
     bring(p, chunk, o->node);
     if (!number && words == elements(g, o->node)) {
-        if (!game_is_blue(p->game, *source - 1))
-            game_store(p->game, *source - 1);
+        game_store(p->game, *source - 1);
         return;
     }
     v = number ? 0 : *source - 1;

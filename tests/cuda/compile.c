@@ -1,5 +1,5 @@
-/* compile.c -- plans compile for sm_90a: no spills, and none of ptxas's notes that
- * it serialised wgmma. Needs NVRTC, no GPU.
+/* compile.c -- plans compile for sm_90a: no spills, and none of ptxas's notes
+ * that it serialised wgmma. Needs NVRTC, no GPU.
  *   compile [NAME]: also prints NAME's source.
  */
 #include "../../backend/cuda/cuda.h"

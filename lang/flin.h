@@ -17,15 +17,25 @@
  *         fprintf(stderr, "%s\n", e.text);
  *     flin_close(s);
  *
+ * For many calls of one shape, compile once and share it between threads:
+ *
+ *     flin_Kernel *k = flin_prepare(v, FLIN_FORWARD, &call, &e);
+ *     flin_run(k, &call, NULL, &e);
+ *
  * Rules that hold throughout:
- * - Functions never print, exit or abort. Those that can fail return NULL or
- *   a code, and fill in the error, where the caller gives one (else NULL).
+ * - Functions never print, exit or abort. Those that can fail return NULL, a
+ *   code or a negative number, and fill in the error, where the caller gives
+ *   one (else NULL). A call that fails has checked its arguments before it
+ *   computed anything; interrupted or out of memory, its results are
+ *   unspecified.
  * - A state and its variants belong to one thread at a time; states share
- *   nothing.
+ *   nothing. A kernel belongs to no thread: several may run it at a time.
  * - The caller's buffers are the caller's: flin keeps no pointer to them after
- *   a call has returned.
+ *   a call has returned (on a device: after what it queued has run).
  * - In a struct that begins with its size, set that to sizeof, and what you do
- *   not use to 0, which means the default.
+ *   not use to 0, which means the default. Later versions append fields.
+ * - Sizes are counted in elements, memory in bytes, gates in natural
+ *   logarithms (a decay of exp(g), g <= 0).
  */
 #ifndef FLIN_H
 #define FLIN_H
@@ -60,7 +70,7 @@ typedef enum flin_Code {
     FLIN_ERROR_MEMORY,
     FLIN_ERROR_LIMIT,           /* a limit of flin_Options was reached */
     FLIN_ERROR_INTERRUPT,       /* the host asked to stop */
-    FLIN_ERROR_DEVICE,
+    FLIN_ERROR_DEVICE,          /* no such device here, or it failed */
     FLIN_ERROR_INTERNAL         /* a bug of flin */
 } flin_Code;
 
@@ -80,6 +90,9 @@ typedef struct flin_Error {
 
 typedef struct flin_State flin_State;
 
+/* Hooks get their `ud` back. A kernel keeps the hooks of its state: they must
+ * be there as long as it is, and bear being called from the threads that run
+ * it. A hook must not call flin for the same state. */
 typedef struct flin_Options {
     size_t size;                /* sizeof(flin_Options) */
     uint64_t instructions;      /* of Lua, a script; default 10^9 */
@@ -89,7 +102,8 @@ typedef struct flin_Options {
     int trusted;                /* 1: scripts may use io and os and load
                                    modules; default: a sandbox */
 
-    /* Memory for Lua, as lua_Alloc: size 0 frees. Default: malloc. */
+    /* Memory for all that flin allocates itself, as lua_Alloc: p NULL makes,
+     * size 0 frees; aligned as malloc aligns. Default: malloc. */
     void *(*alloc)(void *ud, void *p, size_t old_size, size_t size);
     void *alloc_ud;
     /* Asked every few milliseconds, on the thread that called; what is running
@@ -100,12 +114,31 @@ typedef struct flin_Options {
      */
     void (*log)(void *ud, const char *line);
     void *log_ud;
+    /* What takes its time ("compile gla", "forward gla"), and which part of it
+     * is done, from 0 to 1, less than 0 where that is not known; on the thread
+     * that called. */
+    void (*progress)(void *ud, const char *what, double done);
+    void *progress_ud;
+    /* The host's threads in place of flin's: calls f(arg, w) for each w from 0
+     * to n - 1, at the same time or not, and returns when all have. It may
+     * leave out any w other than 0. */
+    void (*parallel)(void *ud, int n, void (*f)(void *arg, int w), void *arg);
+    void *parallel_ud;
 } flin_Options;
 
 /* A new state; o may be NULL. */
 FLIN_API flin_State *flin_open(const flin_Options *o, flin_Error *e);
 
-/* Ends it and all its variants. NULL is allowed. */
+/* A state on the host's own Lua 5.4: scripts see its globals and libraries, and
+ * `require "flin"` works in it from now on. Memory, instructions and what a
+ * script may use are that Lua's affair: of o, `memory` and `nodes` limit
+ * compilations alone, and `alloc` serves them alone. Close it before L; what
+ * it has loaded may not be used in other states' Lua. */
+struct lua_State;
+FLIN_API flin_State *flin_attach(struct lua_State *L, const flin_Options *o,
+                                 flin_Error *e);
+
+/* Ends it and all its variants; its kernels live on. NULL is allowed. */
 FLIN_API void flin_close(flin_State *s);
 
 /* ---- variants ---- */
@@ -121,6 +154,21 @@ FLIN_API flin_Variant *flin_load_string(flin_State *s, const char *text,
                                         const char *name, flin_Error *e);
 FLIN_API flin_Variant *flin_stdlib(flin_State *s, const char *name,
                                    flin_Error *e);
+
+/* Any of the three: `what` is a text if it has a line break, a file if it ends
+ * in ".lua" or has a '/', else a name of the standard library. */
+FLIN_API flin_Variant *flin_load(flin_State *s, const char *what,
+                                 flin_Error *e);
+
+/* The variant at index i of the host's Lua stack, of an attached state: what
+ * flin.variant{...} gave there. */
+FLIN_API flin_Variant *flin_to_variant(flin_State *s, struct lua_State *L,
+                                       int i, flin_Error *e);
+
+/* Name i of the standard library, in order; NULL: no more. */
+FLIN_API const char *flin_stdlib_name(int i);
+
+/* NULL is allowed. */
 FLIN_API void flin_release(flin_Variant *v);
 
 typedef enum flin_Role { FLIN_INPUT, FLIN_OUTPUT, FLIN_STATE } flin_Role;
@@ -143,6 +191,9 @@ FLIN_API const char *flin_name(const flin_Variant *v);
 FLIN_API int flin_args(const flin_Variant *v);              /* how many */
 /* Argument i, from 0: inputs, then y, then states. 0 if there is none. */
 FLIN_API int flin_arg(const flin_Variant *v, int i, flin_Arg *a);
+/* How long the variant fixes axis `axis` at; 0: the tensors say; -1: it has
+ * no such axis. */
+FLIN_API int64_t flin_axis_size(const flin_Variant *v, const char *axis);
 
 /* ---- calls ---- */
 
@@ -163,6 +214,8 @@ typedef struct flin_Bind {
     flin_Tensor tensor;
 } flin_Bind;
 
+/* A call. Backend "cuda": all data are pointers of one device, `stream` is a
+ * CUstream, and calls return once their work is queued there. */
 typedef struct flin_Call {
     size_t size;                /* sizeof(flin_Call) */
     const flin_Bind *input;     /* all inputs, in any order */
@@ -175,20 +228,29 @@ typedef struct flin_Call {
     const int64_t *cu_seqlens;  /* packed sequences, B = 1: nseq + 1 ends from
                                    0 to T; default: one sequence a row */
     int64_t nseq;
-    int chunk;                  /* tokens at once, 1 to 256; default 64. The
-                                   result differs by rounding alone */
+    int chunk;                  /* tokens at once, 1 to 256; default: flin's
+                                   choice. It changes the rounding alone */
     int threads;                /* default: one a core */
-    const char *backend;        /* "cpu"; default: the best there is */
+    const char *backend;        /* "cpu", "cuda"; default: "cpu" */
+    void *stream;               /* default: the device's default stream */
+    void *workspace;            /* flin_workspace bytes of the backend's
+                                   memory, aligned to 256, used until the call
+                                   is done; default: flin's own */
+    size_t workspace_size;
+    const void *cu_seqlens_device;  /* cu_seqlens as int64 on the device, in
+                                   place of the above; what it holds is then
+                                   not checked */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
  * states and y of any dtype). Where the step has no chunk form, token by
- * token. Checks every argument before it computes anything. FLIN_OK or what is
- * in e->code. `initial` and `final` may be the same memory. */
+ * token. FLIN_OK or what is in e->code. `initial` and `final` may be the same
+ * memory; else results may overlap nothing. */
 FLIN_API int flin_forward(flin_Variant *v, const flin_Call *call,
                           flin_Error *e);
 
-/* The same in double, token by token: the truth that forward is held to. */
+/* The same in double, token by token: the truth that forward is held to. On
+ * the CPU. */
 FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);
 
@@ -196,14 +258,77 @@ FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
 FLIN_API int flin_step(flin_Variant *v, const flin_Call *call,
                        flin_Error *e);
 
+/* The gradients of a loss L, where dy = dL/dy and dfinal = dL/d(final states)
+ * are given, at least one of them, and what is left out is 0. Written: dL/dx of
+ * any inputs x, as wide as they are in the call (an input with fewer heads
+ * than y, or without t, gets the sum over all that share it), and dL/d(initial
+ * states). States and dinitial are [N, H, ...] as in calls. */
+typedef struct flin_Grad {
+    size_t size;                /* sizeof(flin_Grad) */
+    flin_Tensor dy;             /* of y's shape */
+    const flin_Bind *dfinal;    /* by the names of states */
+    int ndfinal;
+    const flin_Bind *dinput;    /* by the names of inputs: written */
+    int ndinput;
+    const flin_Bind *dinitial;  /* by the names of states: written */
+    int ndinitial;
+} flin_Grad;
+
+/* Runs forwards and backwards; of the call, y and final are not looked at. The
+ * second in double, by reverse mode on the float64 step. */
+FLIN_API int flin_backward(flin_Variant *v, const flin_Call *call,
+                           const flin_Grad *grad, flin_Error *e);
+FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,
+                                     const flin_Grad *grad, flin_Error *e);
+
+/* What the result of argument i (flin_arg: y or a state) must be for a call
+ * of these inputs, y and final not looked at: shape and rank, the dtype that
+ * scripts get, data NULL. */
+FLIN_API int flin_shape(flin_Variant *v, const flin_Call *call, int i,
+                        flin_Tensor *t, flin_Error *e);
+
 /* Why forward goes token by token at the sizes of the latest call, or NULL if
  * it goes by chunks (or has not run). */
 FLIN_API const char *flin_note(const flin_Variant *v);
 
+/* ---- kernels ---- */
+
+/* What a variant becomes for given sizes: compiled once, unchangeable, shared
+ * between threads, alive until its last reference is freed, also when its
+ * state is closed. */
+typedef struct flin_Kernel flin_Kernel;
+
+typedef enum flin_Mode { FLIN_FORWARD, FLIN_BACKWARD, FLIN_STEP,
+                         FLIN_REFERENCE, FLIN_REFERENCE_BACKWARD } flin_Mode;
+
+/* A kernel for calls like this one: with its sizes of axes, its dtypes, its
+ * chunk and its backend. B, T, heads, sequences, strides, stream, threads and
+ * which states are given are free. No data is looked at; give the inputs' rank,
+ * shape and dtype. Nothing is compiled later: flin_run of it can be captured
+ * in a CUDA graph. */
+FLIN_API flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
+                                   const flin_Call *like, flin_Error *e);
+
+/* The bytes of workspace that a run of this call takes at most; 0: none; -1:
+ * the call is not one of this kernel, and flin_run says why. */
+FLIN_API int64_t flin_workspace(const flin_Kernel *k, const flin_Call *call);
+
+/* Runs it; grad for the modes that go backwards, else NULL. Any thread,
+ * several at a time, each with a workspace of its own. */
+FLIN_API int flin_run(flin_Kernel *k, const flin_Call *call,
+                      const flin_Grad *grad, flin_Error *e);
+
+/* Why it goes token by token, or NULL; it lives as long as the kernel. */
+FLIN_API const char *flin_kernel_note(const flin_Kernel *k);
+
+/* One more reference; one less, on any thread. NULL is allowed. */
+FLIN_API void flin_retain(flin_Kernel *k);
+FLIN_API void flin_free(flin_Kernel *k);
+
 /* ---- Lua hosts ---- */
 
-/* For a program that has Lua 5.4 itself: require "flin" there. */
-struct lua_State;
+/* For a program that has Lua 5.4 itself: require "flin" there, in `lua5.4 -l
+ * flin` too. flin_attach does it, and lets C and Lua share variants. */
 FLIN_API int luaopen_flin(struct lua_State *L);
 
 #ifdef __cplusplus

@@ -33,6 +33,17 @@ typedef struct Call {
     int threads;                        /* 0: all */
     bool (*interrupted)(void *ud);
     void *interrupt_ud;
+
+    /* On a GPU, else all zero. */
+    bool on_device;                     /* the views hold its addresses */
+    void *stream;                       /* where kernels queue; NULL: the
+                                           default one */
+    void *workspace;                    /* the caller's, or NULL: the
+                                           backend keeps one a stream */
+    int64_t workspace_size;
+    const void *device_cu;              /* then seq is NULL: nseq + 1 ends
+                                           (int64) that lie there, B = 1 */
+    int64_t tokens;                     /* that these sequences share: T */
 } Call;
 
 double view_get(const View *v, int64_t at);

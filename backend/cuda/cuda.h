@@ -1,20 +1,34 @@
-/* cuda.h -- a plan as CUDA C++ for Hopper, and what a launch must pass it. */
+/* cuda.h -- a plan as CUDA C++, and what a launch must pass it.
+ *
+ * Two emitters: cuda_emit for Hopper's own instructions, fast and choosy;
+ * cuda_tiles for any plan on any GPU from Ampere on. */
 #ifndef FLIN_CUDA_H
 #define FLIN_CUDA_H
 
 #include "../../compiler/plan.h"
 
-enum { CUDA_MAPS = 24, CUDA_TENSORS = 32, CUDA_SEGMENTS = 4 };
+enum { CUDA_MAPS = 24, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
 
 /* How a plan is to be printed. groups: state warpgroups a block, each with 64
  * values of the state's row axis (1: more blocks, for few heads; 2: a head's
- * q and k are read once for 128 values). */
+ * q and k are read once for 128 values).
+ *
+ * cuda_tiles reads the types of all tensors, and which results are summed: a
+ * result that has fewer heads than the call is the sum over those that share
+ * one; a final state that lies in one place for several sequences (sb == 0)
+ * is the sum over them, too. cuda_call_options fills all that in. */
 typedef struct CudaOptions {
-    DType tile;                         /* of matrices: BF16 or F16 */
+    DType tile;                         /* what products multiply: BF16, F16;
+                                           cuda_tiles: or F32 */
     DType vector[MAX_INPUTS];           /* of inputs without own axes: that
                                            or F32 */
     int groups;                         /* 1 or 2 */
     bool split;
+    int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
+    int blocks;                         /* cuda_tiles: a head's, at least;
+                                           where the plan allows; 0: 1 */
+    DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];
+    bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
 } CudaOptions;
 
 typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT }
@@ -24,11 +38,19 @@ typedef struct CudaArg {
     uint8_t dtype;                      /* what the source reads or writes */
 } CudaArg;
 
+typedef enum CudaWalk {
+    CUDA_HOPPER,                        /* cuda_emit's */
+    CUDA_CHUNKS,                        /* a block a chunk */
+    CUDA_SEQUENCES,                     /* a block a sequence */
+    CUDA_SUM                            /* adds up what heads share */
+} CudaWalk;
+
 /* A kernel of the source, and its one argument by value: `nmaps` tensor maps
  * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'
  * address (0: one a batch entry, all of it), tokens, heads, blocks, segments,
  * their bounds in 4096ths of the chunks, and the maps' head groups. The grid
- * is sequences * heads * blocks * segments. */
+ * is sequences * heads * blocks * segments. cuda_tiles' kernels have no maps;
+ * tile.cuh says what they are passed. */
 typedef struct CudaKernel {
     char name[32];
     int threads, shared, blocks, row_axis;
@@ -36,17 +58,32 @@ typedef struct CudaKernel {
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int stages;
     bool split;                         /* segments may be more than one */
+    CudaWalk walk;
+    int64_t spill;                      /* bytes a block has in memory */
 } CudaKernel;
 
+/* Kernels in order. stored: bytes that they keep for a chunk of a head. */
 typedef struct CudaModule {
     char *source;
     CudaKernel *kernel;
-    int nkernels;
+    int nkernels, chunk;
+    int64_t stored;
 } CudaModule;
 
 /* Prints the plan; %12 in its comments is %12 in plan_print. Fails, naming
  * the value and its line, where the plan needs what this machine has no place
  * for yet. */
 CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
+
+/* Prints any plan (o->tile, o->arch and the types; see above). Dimensions and
+ * types are the source's, B, T, heads and sequences a launch's. */
+CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
+
+/* Types and sums as the call's views have them. */
+void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);
+
+/* Device memory that a run of all kernels needs beside its tensors; depends
+ * on the number of sequences, batch entries, tokens and heads alone. */
+int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 
 #endif

@@ -47,10 +47,13 @@ typedef struct Launch {
 } Launch;
 
 /* The views of the call hold device addresses. `seq`: the sequences on the
- * device (as device.cuh's Sequence), or 0 when each is one batch entry from
- * 0 to the same length. */
-Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaKernel *k,
-                   const Plan *p, const Call *call, DevicePtr seq);
+ * device (as device.cuh's Sequence, in the order of batch entry and start),
+ * or 0 when each is one batch entry from 0 to the same length. Where only the
+ * device knows them, call->seq holds for each the whole of its batch entry.
+ * `workspace`: cuda_workspace's bytes, the same for all kernels of a run. */
+Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
+                   const CudaKernel *k, const Plan *p, const Call *call,
+                   DevicePtr seq, DevicePtr workspace);
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
 
 #endif

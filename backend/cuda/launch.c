@@ -157,8 +157,9 @@ static int32_t segments_of(const Driver *d, const CudaKernel *k,
     return n;
 }
 
-Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaKernel *k,
-                   const Plan *p, const Call *call, DevicePtr seq)
+Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
+                   const CudaKernel *k, const Plan *p, const Call *call,
+                   DevicePtr seq, DevicePtr workspace)
 {
     Launch *l = ctx_alloc(c, sizeof *l);
     Extent e = extent_of(call);
@@ -187,6 +188,8 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaKernel *k,
     put(at, group, sizeof group);
     l->f = f;
     l->k = k;
+    (void)m;
+    (void)workspace;                    /* Hopper's kernels keep nothing */
     l->grid = (unsigned)(call->nseq * call->heads * k->blocks * shape[2]);
     return l;
 }

@@ -402,7 +402,8 @@ static void run_case(Ctx *c, void *ud)
     make_results(r, &rng);
     Launch *l[SETS];
     for (int s = 0; s < (k->timed ? SETS : 1); s++)
-        l[s] = launch_new(c, j->d, f, m->kernel, r->p, &r->on[s], r->seq);
+        l[s] = launch_new(c, j->d, f, m, m->kernel, r->p, &r->on[s], r->seq,
+                          0);
     device_fill(c, j->d, address(&r->out.device[0]), 0xff, r->out.bytes);
     launch(c, j->d, l[0], NULL);
     device_sync(c, j->d);

@@ -13,15 +13,45 @@ static const char *const entry_name[NENTRIES] = {
 #undef ENTRY
 };
 
+enum { OUT_OF_MEMORY = 2 };
+
+/* Errors after which every call of the context fails. */
+static bool is_sticky(int result)
+{
+    return result == 214 || result == 220 || result == 700 || result == 702
+        || result == 710 || (result >= 714 && result <= 719) || result == 721;
+}
+
 void driver_check(Ctx *c, const Driver *d, int result, const char *what)
 {
     const char *name = NULL;
     if (!result)
         return;
+    if (result == OUT_OF_MEMORY)
+        fail_code(c, ERR_MEMORY, "CUDA: %s: the GPU is out of memory", what);
     CALL(d, ERROR_NAME, error_name);
     error_name(result, &name);
-    fail_code(c, ERR_DEVICE, "CUDA: %s: %s (%d)", what,
-              name ? name : "unknown error", result);
+    if (!name)
+        name = "unknown error";
+    if (!d->fault || !is_sticky(result))
+        fail_code(c, ERR_DEVICE, "CUDA: %s: %s (%d)", what, name, result);
+    if (!d->fault->broken[0])
+        snprintf(d->fault->broken, sizeof d->fault->broken, "CUDA: %s (%d) "
+                 "has ended this process's work on the GPU%s%s", name, result,
+                 d->fault->running[0] ? ", in or before " : "",
+                 d->fault->running);
+    fail_code(c, ERR_DEVICE, "%s", d->fault->broken);
+}
+
+void driver_enter(Ctx *c, const Driver *d)
+{
+    void *now = NULL;
+    CALL(d, GET_CURRENT, get);
+    CALL(d, CURRENT, set);
+    if (d->fault && d->fault->broken[0])
+        fail_code(c, ERR_DEVICE, "%s", d->fault->broken);
+    if (get(&now) || now != d->context)
+        driver_check(c, d, set(d->context), "context");
 }
 
 static bool refuse(Ctx *c, const char *why)
@@ -51,16 +81,29 @@ bool driver_open(Ctx *c, Driver *d)
         if (!(d->fn[i] = dlsym(lib, entry_name[i])))
             return refuse(c, "the driver is too old");
     CALL(d, INIT, init);
+    CALL(d, OWN_DEVICE, own_device);
     CALL(d, DEVICE, device);
     CALL(d, CONTEXT, retain);
     CALL(d, CURRENT, set_current);
-    if (init(0) || device(&d->device, 0))
+    CALL(d, VERSION, version);
+    CALL(d, NAME, name);
+    if (init(0) || (own_device(&d->device) && device(&d->device, 0)))
         return refuse(c, "the driver finds none");
     if (retain(&d->context, d->device) || set_current(d->context))
         return refuse(c, "it gives no context");
     d->arch = 10 * attribute(d, 75) + attribute(d, 76);
     d->processors = attribute(d, 16);
+    version(&d->version);
+    name(d->name, sizeof d->name, d->device);
     return true;
+}
+
+void driver_close(Driver *d)
+{
+    CALL(d, RELEASE, release);
+    if (d->context)
+        release(d->device);
+    d->context = NULL;
 }
 
 DevicePtr device_alloc(Ctx *c, const Driver *d, size_t bytes)
@@ -112,6 +155,28 @@ void device_sync(Ctx *c, const Driver *d)
     driver_check(c, d, sync(), "a kernel");
 }
 
+void stream_put(Ctx *c, const Driver *d, void *stream, DevicePtr to,
+                const void *from, size_t bytes)
+{
+    CALL(d, PUT_LATER, put);
+    driver_check(c, d, put(to, from, bytes, stream), "copy to the device");
+}
+
+void stream_fill(Ctx *c, const Driver *d, void *stream, DevicePtr to,
+                 int byte, size_t bytes)
+{
+    CALL(d, FILL_LATER, fill);
+    driver_check(c, d, fill(to, (unsigned char)byte, bytes, stream), "fill");
+}
+
+bool stream_capturing(Ctx *c, const Driver *d, void *stream)
+{
+    int status = 0;
+    CALL(d, CAPTURING, capturing);
+    driver_check(c, d, capturing(stream, &status), "a stream");
+    return status != 0;
+}
+
 Event *event_new(Ctx *c, const Driver *d)
 {
     Event *e = NULL;
@@ -134,16 +199,35 @@ float event_ms(Ctx *c, const Driver *d, Event *from, Event *to)
     return ms;
 }
 
+Module *module_load(Ctx *c, const Driver *d, const void *cubin)
+{
+    void *module = NULL;
+    CALL(d, MODULE, load);
+    driver_check(c, d, load(&module, cubin), "loading a kernel");
+    return module;
+}
+
+void module_unload(const Driver *d, Module *m)
+{
+    CALL(d, UNLOAD, unload);
+    if (m)
+        unload(m);
+}
+
+Function *module_function(Ctx *c, const Driver *d, Module *m,
+                          const char *name, int shared)
+{
+    Function *f = NULL;
+    CALL(d, FUNCTION, get);
+    CALL(d, SET_ATTRIBUTE, set);
+    driver_check(c, d, get(&f, m, name), "finding a kernel");
+    driver_check(c, d, set(f, 8, shared), "shared memory of a kernel");
+    return f;
+}
+
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k)
 {
-    void *module = NULL;
-    Function *f = NULL;
-    CALL(d, MODULE, load);
-    CALL(d, FUNCTION, get);
-    CALL(d, SET_ATTRIBUTE, set);
-    driver_check(c, d, load(&module, cubin), "loading a kernel");
-    driver_check(c, d, get(&f, module, k->name), "finding a kernel");
-    driver_check(c, d, set(f, 8, k->shared), "shared memory of a kernel");
-    return f;
+    return module_function(c, d, module_load(c, d, cubin), k->name,
+                           k->shared);
 }

@@ -6,16 +6,29 @@
 
 typedef uint64_t DevicePtr;
 
-enum { DRIVER_ENTRIES = 24 };
+/* What is said of an error that ends the context: later calls repeat it.
+ * `running` is the latest call that was launched, for its message. */
+typedef struct Fault {
+    char running[320], broken[640];     /* broken: "" while all is well */
+} Fault;
+
+enum { DRIVER_ENTRIES = 40 };
 typedef struct Driver {
     void *fn[DRIVER_ENTRIES];
     int device, arch, processors;       /* arch: 90 for compute 9.0 */
+    int version;                        /* 13000 for CUDA 13.0 */
+    char name[64];
     void *context;
+    Fault *fault;                       /* may be NULL */
 } Driver;
 
-/* Opens libcuda and the first device's primary context. False, with c->err
- * set, where there is no driver or no device. */
+/* Opens libcuda and the primary context of the thread's current device, else
+ * of the first, and makes it current. False, with c->err set, where there is
+ * no driver or no device. */
 bool driver_open(Ctx *c, Driver *d);
+void driver_close(Driver *d);
+/* Makes the context current in this thread. Fails when it is broken. */
+void driver_enter(Ctx *c, const Driver *d);
 
 DevicePtr device_alloc(Ctx *c, const Driver *d, size_t bytes);
 void device_free(const Driver *d, DevicePtr p);
@@ -29,6 +42,15 @@ void device_copy(Ctx *c, const Driver *d, DevicePtr to, DevicePtr from,
                  size_t bytes);
 void device_sync(Ctx *c, const Driver *d);
 
+/* The same in a stream's order, without waiting. The first may read `from`
+ * until the stream has come there, unless it is ordinary memory. */
+void stream_put(Ctx *c, const Driver *d, void *stream, DevicePtr to,
+                const void *from, size_t bytes);
+void stream_fill(Ctx *c, const Driver *d, void *stream, DevicePtr to,
+                 int byte, size_t bytes);
+/* The stream records a graph: nothing may wait on it. */
+bool stream_capturing(Ctx *c, const Driver *d, void *stream);
+
 typedef struct Event Event;             /* the driver's */
 Event *event_new(Ctx *c, const Driver *d);
 void event_record(Ctx *c, const Driver *d, Event *e);
@@ -37,6 +59,12 @@ float event_ms(Ctx *c, const Driver *d, Event *from, Event *to);
 /* A kernel on the device, and a call of it made ready: nothing is computed
  * when it is launched. */
 typedef struct Function Function;       /* the driver's */
+typedef struct Module Module;           /* the driver's */
+Module *module_load(Ctx *c, const Driver *d, const void *cubin);
+void module_unload(const Driver *d, Module *m);
+Function *module_function(Ctx *c, const Driver *d, Module *m,
+                          const char *name, int shared);
+/* Loads the cubin for one kernel. */
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k);
 typedef struct Launch {

@@ -43,10 +43,10 @@ LIBS += -lglpk
 endif
 
 LIB_SRC := $(wildcard compiler/*.c lang/*.c backend/cpu/*.c backend/cuda/*.c)
-DEVICE := $(wildcard backend/cuda/device.cuh)
+DEVICE := $(sort $(wildcard backend/cuda/*.cuh))
 STDLIB := $(sort $(wildcard stdlib/*.lua))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
-    $(if $(DEVICE),$(BUILD)/device_cuh.o)
+    $(BUILD)/cuda_headers.o
 REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c))
 UNIT := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c))
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/*.c))
@@ -126,9 +126,9 @@ $(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags
 $(BUILD)/stdlib.c: $(STDLIB) stdlib tools/embed.sh
 	@mkdir -p $(@D)
 	@sh tools/embed.sh stdlib $(STDLIB) > $@
-$(BUILD)/device_cuh.c: $(DEVICE) tools/embed.sh
+$(BUILD)/cuda_headers.c: $(DEVICE) backend/cuda tools/embed.sh
 	@mkdir -p $(@D)
-	@sh tools/embed.sh text device_cuh $(DEVICE) > $@
+	@sh tools/embed.sh headers $(DEVICE) > $@
 
 $(BUILD)/flin: $(REPL_OBJ) $(LIB_OBJ)
 	$(call say,LINK $@)
@@ -185,4 +185,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(REPL_OBJ:.o=.d) $(UNIT:=.d) $(BENCH:=.d) \
-    $(EXAMPLES:=.d) $(FUZZ:=.d)
+    $(EXAMPLES:=.d) $(FUZZ:=.d) $(CUDA_TESTS:=.d)

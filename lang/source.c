@@ -54,7 +54,7 @@ static void compile(Ctx *c, void *ud)
     emit(c, s);
     if (!nvrtc_open(c, &n))
         ctx_rethrow(c);
-    s->cubin = nvrtc_compile(c, &n, s->m->source, device_cuh, s->arch);
+    s->cubin = nvrtc_compile(c, &n, s->m->source, s->arch);
     s->seconds = now() - start;
 }
 

@@ -1,22 +1,35 @@
 #!/bin/sh
 # embed.sh -- files as C source, byte by byte.
 #   embed.sh stdlib FILE.lua...   defines stdlib_source and stdlib_name
-#   embed.sh text SYMBOL FILE     defines char SYMBOL[], ended by a 0
+#   embed.sh headers FILE...      defines cuda_headers
 set -e
 
 bytes() {
     od -An -v -td1 "$1" | sed 's/  */ /g; s/^ //; s/ /,/g; s/$/,/'
 }
 
-if [ "$1" = text ]; then
-    echo "extern const char $2[];"
-    echo "const char $2[] = {"
-    bytes "$3"
-    echo "0};"
+kind=$1
+shift
+if [ "$kind" = headers ]; then
+    echo '#include "backend/cuda/nvrtc.h"'
+    n=0
+    for f; do
+        echo "static const char text$n[] = {"
+        bytes "$f"
+        echo "0};"
+        n=$((n + 1))
+    done
+    echo 'const CudaHeader cuda_headers[] = {'
+    n=0
+    for f; do
+        echo "    { \"$(basename "$f")\", text$n },"
+        n=$((n + 1))
+    done
+    echo '    { 0, 0 }'
+    echo '};'
     exit
 fi
 
-shift
 echo '#include "lang/lang.h"'
 echo '#include <string.h>'
 n=0

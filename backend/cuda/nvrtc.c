@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct Program Program;         /* NVRTC's own */
 
@@ -126,45 +127,115 @@ bool nvrtc_open(Ctx *c, Nvrtc *n)
 
 /* ---- compiling ---- */
 
+const char *const nvrtc_options[] = {
+    "--std=c++17", "--ptxas-options=-v", "--no-source-include",
+    "--device-as-default-execution-space", NULL
+};
+
+/* Shared with the thread that compiles, freed by the last of the two. */
 typedef struct Job {
-    const Nvrtc *n;
-    const char *source, *device, *arch;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool done, left;                    /* left: nobody waits any more */
+    Nvrtc n;
+    char *source, arch[64];
     Program *program;
     int result;
 } Job;
 
-static void *compile_job(void *ud)
+static void job_free(Job *j)
+{
+    ENTRY(&j->n, DestroyFn, DESTROY, destroy);
+    if (j->program)
+        destroy(&j->program);
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->ended);
+    free(j->source);
+    free(j);
+}
+
+static void run_job(Job *j)
+{
+    enum { MOST = 16 };
+    const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
+    int n = 0, options = 1;
+    for (; nvrtc_options[options - 1]; options++)
+        option[options] = nvrtc_options[options - 1];
+    for (; n < MOST && cuda_headers[n].name; n++) {
+        text[n] = cuda_headers[n].text;
+        name[n] = cuda_headers[n].name;
+    }
+    ENTRY(&j->n, CreateFn, CREATE, create);
+    ENTRY(&j->n, CompileFn, COMPILE, compile);
+    j->result = create(&j->program, j->source, "kernel.cu", n, text, name);
+    if (j->result == 0)
+        j->result = compile(j->program, options, option);
+}
+
+static void *compile_thread(void *ud)
 {
     Job *j = ud;
-    char arch[64];
-    snprintf(arch, sizeof arch, "--gpu-architecture=%s", j->arch);
-    const char *const option[] = {
-        arch, "--std=c++17", "--ptxas-options=-v", "--no-source-include",
-        "--device-as-default-execution-space",
-    };
-    static const char *const header_name[] = { "device.cuh" };
-    ENTRY(j->n, CreateFn, CREATE, create);
-    ENTRY(j->n, CompileFn, COMPILE, compile);
-    j->result = create(&j->program, j->source, "kernel.cu", 1, &j->device,
-                       header_name);
-    if (j->result == 0)
-        j->result = compile(j->program, sizeof option / sizeof *option,
-                            option);
+    run_job(j);
+    pthread_mutex_lock(&j->lock);
+    bool left = j->left;
+    j->done = true;
+    pthread_cond_signal(&j->ended);
+    pthread_mutex_unlock(&j->lock);
+    if (left)
+        job_free(j);
     return NULL;
 }
 
-static void on_thread(Ctx *c, Job *j)
+static Job *job_new(Ctx *c, const Nvrtc *n, const char *source,
+                    const char *arch)
+{
+    Job *j = calloc(1, sizeof *j);
+    char *text = j ? strdup(source) : NULL;
+    if (!text) {
+        free(j);
+        fail_code(c, ERR_MEMORY, "out of memory");
+    }
+    j->n = *n;
+    j->source = text;
+    snprintf(j->arch, sizeof j->arch, "--gpu-architecture=%s", arch);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->ended, NULL);
+    return j;
+}
+
+static void job_start(Ctx *c, Job *j)
 {
     pthread_attr_t attr;
     pthread_t thread;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, (size_t)8 << 20);
-    int err = pthread_create(&thread, &attr, compile_job, j);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    int err = pthread_create(&thread, &attr, compile_thread, j);
     pthread_attr_destroy(&attr);
-    if (err)
-        fail_code(c, ERR_MEMORY, "no thread for the CUDA compiler: %s",
-                  strerror(err));
-    pthread_join(thread, NULL);
+    if (!err)
+        return;
+    job_free(j);
+    fail_code(c, ERR_MEMORY, "no thread for the CUDA compiler: %s",
+              strerror(err));
+}
+
+/* Waits, asking every 20 ms whether to go on; false: not to. */
+static bool job_wait(Ctx *c, Job *j)
+{
+    bool stop = false;
+    pthread_mutex_lock(&j->lock);
+    while (!j->done && !stop) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_nsec += 20000000;
+        t.tv_sec += t.tv_nsec / 1000000000;
+        t.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&j->ended, &j->lock, &t);
+        stop = !j->done && c->interrupted && c->interrupted(c->interrupt_ud);
+    }
+    j->left = stop;
+    pthread_mutex_unlock(&j->lock);
+    return !stop;
 }
 
 /* The number before `what` on the line, -1 if it is not there. */
@@ -245,22 +316,23 @@ static void fetch(Ctx *c, void *ud)
 }
 
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
-                     const char *device, const char *arch)
+                     const char *arch)
 {
-    Job j = { .n = n, .source = source, .device = device, .arch = arch };
-    on_thread(c, &j);
+    Job *j = job_new(c, n, source, arch);
+    job_start(c, j);
+    if (!job_wait(c, j))
+        fail_code(c, ERR_INTERRUPT, "interrupted");
     /* the program is NVRTC's memory: freed whether or not ours runs out */
-    Fetch f = { .n = n, .p = j.program };
+    Fetch f = { .n = n, .p = j->program };
+    int result = j->result;
     bool ok = ctx_protect(c, fetch, &f);
-    ENTRY(n, DestroyFn, DESTROY, destroy);
-    if (j.program)
-        destroy(&j.program);
+    job_free(j);
     if (!ok)
-        fail_code(c, c->err.code, "%s", ctx_string(c, c->err.message));
+        ctx_rethrow(c);
     ENTRY(n, TextFn, ERROR_TEXT, error_text);
-    if (j.result != 0)
+    if (result != 0)
         fail_code(c, ERR_DEVICE, "the CUDA compiler refused a generated"
-                  " kernel for %s: %s\n%s", arch, error_text(j.result),
+                  " kernel for %s: %s\n%s", arch, error_text(result),
                   f.out->log);
     if (f.out->info.serialised)
         fail_code(c, ERR_DEVICE, "ptxas serialised the wgmma of a generated"

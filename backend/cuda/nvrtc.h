@@ -29,14 +29,19 @@ typedef struct Cubin {
  * It stays loaded for the life of the process. */
 bool nvrtc_open(Ctx *c, Nvrtc *n);
 
-/* Compiles for `arch` ("sm_90a"). `device` is the text of device.cuh, which
- * the source includes by that name. Runs on a thread of its own with 8 MiB of
- * stack. Fails (ERR_DEVICE) with the compiler's log, and when ptxas reports
- * that it serialised wgmma: such a kernel is correct and several times slow. */
+/* Compiles for `arch` ("sm_90a"). The source may include any of cuda_headers
+ * by its name. Runs on a thread of its own with 8 MiB of stack; the context's
+ * interrupt leaves that thread behind to end by itself. Fails (ERR_DEVICE)
+ * with the compiler's log, and when ptxas reports that it serialised wgmma:
+ * such a kernel is correct and several times slow. */
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
-                     const char *device, const char *arch);
+                     const char *arch);
 
-/* The text of device.cuh, generated from the file by the build. */
-extern const char device_cuh[];
+/* The texts of the folder's *.cuh, embedded by the build; a NULL ends. */
+typedef struct CudaHeader { const char *name, *text; } CudaHeader;
+extern const CudaHeader cuda_headers[];
+
+/* Beside the architecture; a NULL ends. */
+extern const char *const nvrtc_options[];
 
 #endif

@@ -392,7 +392,7 @@ static void run_case(Ctx *c, void *ud)
     r->g = graph_sized(step, r->call.size);
     CudaOptions o = { .tile = BF16, .groups = k->groups, .split = true };
     CudaModule *m = cuda_emit(c, r->p, &o);
-    Cubin *cubin = nvrtc_compile(c, j->n, m->source, device_cuh, "sm_90a");
+    Cubin *cubin = nvrtc_compile(c, j->n, m->source, "sm_90a");
     double ms = 1e3 * (double)(clock() - start) / CLOCKS_PER_SEC;
     Function *f = kernel_load(c, j->d, cubin->bytes, m->kernel);
     make_sequences(r);

@@ -26,7 +26,7 @@ static void compile(Ctx *c, void *ud)
     CudaModule *m = cuda_emit(c, p, &o);
     if (t->print)
         printf("%s\n", m->source);
-    Cubin *b = nvrtc_compile(c, t->nvrtc, m->source, device_cuh, "sm_90a");
+    Cubin *b = nvrtc_compile(c, t->nvrtc, m->source, "sm_90a");
     const PtxasInfo *i = &b->info;
     if (!b->size || !i->registers)
         fail_code(c, ERR_INTERNAL, "no cubin or no report:\n%s", b->log);
@@ -50,12 +50,12 @@ static const char serialised[] =
 
 static void compile_serialised(Ctx *c, void *ud)
 {
-    nvrtc_compile(c, ud, serialised, device_cuh, "sm_90a");
+    nvrtc_compile(c, ud, serialised, "sm_90a");
 }
 
 static void compile_wrong(Ctx *c, void *ud)
 {
-    nvrtc_compile(c, ud, "int f( { }", device_cuh, "sm_90a");
+    nvrtc_compile(c, ud, "int f( { }", "sm_90a");
 }
 
 /* A running sum per value has no place yet: refused by name, before NVRTC. */

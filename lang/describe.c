@@ -372,6 +372,7 @@ static const luaL_Reg methods[] = {
 void describe_open(lua_State *L)
 {
     luaL_newlib(L, methods);
+    variant_methods(L);
     run_methods(L);
     plan_methods(L);
     io_methods(L);

@@ -118,6 +118,7 @@ typedef struct Variant {
 } Variant;
 Variant *variant_check(lua_State *L, int arg);
 void variant_open(lua_State *L);    /* flin.variant */
+void variant_methods(lua_State *L); /* map */
 void run_methods(lua_State *L);     /* forward, reference, step, check into
                                        the variant method table on top */
 

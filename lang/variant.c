@@ -359,6 +359,133 @@ static int flin_variant(lua_State *L)
     return 1;
 }
 
+/* ---- v:map ---- */
+
+typedef struct Graft {
+    const char *file;
+    const Graph *from;
+    Graph *to;
+    Ref as[MAX_INPUTS];                 /* what each input is replaced by */
+} Graft;
+
+/* Axes, arguments and states as they are declared, with new nodes. */
+static void graft_declare(Ctx *c, void *ud)
+{
+    Graft *m = ud;
+    const Graph *from = m->from;
+    Graph *to = m->to;
+    Ref none[4] = { 0 };
+
+    c->file = ctx_string(c, m->file);
+    memcpy(to->axis, from->axis, sizeof to->axis);
+    memcpy(to->in, from->in, sizeof to->in);
+    memcpy(to->st, from->st, sizeof to->st);
+    memcpy(to->out, from->out, sizeof to->out);
+    to->naxes = from->naxes;
+    to->nin = from->nin;
+    to->nst = from->nst;
+    to->nout = from->nout;
+    for (int i = 0; i < to->nin; i++)
+        m->as[i] = to->in[i].node = node_copy(to, &from->n[from->in[i].node],
+                                              none);
+    for (int i = 0; i < to->nst; i++)
+        to->st[i].node = node_copy(to, &from->n[from->st[i].node], none);
+}
+
+/* The step, of the replaced inputs. */
+static void graft_step(Ctx *c, void *ud)
+{
+    Graft *m = ud;
+    const Graph *from = m->from;
+    Graph *to = m->to;
+    Ref *map = ctx_alloc(c, from->len * sizeof *map);
+    uint8_t *live = ctx_alloc(c, from->len);
+
+    graph_live(from, live);
+    for (Ref r = 1; r < from->len; r++) {
+        const Node *n = &from->n[r];
+        Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
+        to->line = n->line;
+        if (live[r])
+            map[r] = node_copy(to, n, a);
+        for (int i = 0; i < to->nin; i++)
+            if (from->in[i].node == r)
+                map[r] = m->as[i];
+    }
+    for (int i = 0; i < to->nst; i++)
+        to->st[i].next = map[from->st[i].next];
+    for (int i = 0; i < to->nout; i++)
+        to->out[i].node = map[from->out[i].node];
+}
+
+/* Input i is replaced by what the function on top makes of it. */
+static void map_input(lua_State *L, int owner, Tracer *t, Graft *m, int i)
+{
+    const Input *in = &t->g->in[i];
+
+    value_push(L, owner, t, in->node);
+    lua_call(L, 1, 1);
+    m->as[i] = value_arg(L, t, lua_gettop(L));
+    AxisSet got = t->g->n[m->as[i]].axes;
+    if (got != in->axes)
+        lang_fail(L, NULL, "map: '%s' has axes %s, but the function makes "
+                  "axes %s of it", in->name, value_axes(L, t, in->axes),
+                  value_axes(L, t, got));
+}
+
+/* The input that the string at `at` names. */
+static int named_input(lua_State *L, const Graph *g, int at)
+{
+    const char *list[MAX_INPUTS], *key = luaL_tolstring(L, at, NULL);
+
+    for (int i = 0; i < g->nin; i++) {
+        list[i] = g->in[i].name;
+        if (!strcmp(list[i], key))
+            return i;
+    }
+    lang_fail(L, suggest(L, key, "inputs", list, g->nin),
+              "map: %s has no input '%s'", g->name, key);
+}
+
+/* v:map{ q = function (q) return ... end }: the variant that is v after its
+ * inputs have gone through these functions. */
+static int variant_map(lua_State *L)
+{
+    const Variant *v = variant_check(L, 1);
+
+    if (!lua_istable(L, 2))
+        lang_fail(L, "v:map { q = function (q) return ... end }",
+                  "map: a table is wanted, not %s", type_text(L, 2));
+    if (v->step->mask)
+        lang_fail(L, NULL, "map: %s is a mask in mode quadratic, which has no "
+                  "step", v->step->name);
+    Variant *to = push_variant(L, v->step->name);
+    int at = lua_gettop(L);
+    Tracer *t = push_tracer(L, at, to);
+    int owner = lua_gettop(L);
+    Graft *m = lua_newuserdatauv(L, sizeof *m, 0);
+    *m = (Graft){ v->ctx->file, v->step, to->step, { 0 } };
+    protect(L, to->ctx, graft_declare, m);
+    for (lua_pushnil(L); lua_next(L, 2); lua_settop(L, owner + 2)) {
+        int i = named_input(L, v->step, owner + 2);
+        if (!lua_isfunction(L, owner + 3))
+            lang_fail(L, NULL, "map: %s: a function is wanted, not %s",
+                      v->step->in[i].name, type_text(L, owner + 3));
+        lua_pushvalue(L, owner + 3);
+        map_input(L, owner, t, m, i);
+    }
+    protect(L, to->ctx, graft_step, m);
+    t->closed = true;
+    lua_pushvalue(L, at);
+    return 1;
+}
+
+void variant_methods(lua_State *L)
+{
+    lua_pushcfunction(L, variant_map);
+    lua_setfield(L, -2, "map");
+}
+
 static int variant_gc(lua_State *L)
 {
     Variant *v = luaL_checkudata(L, 1, VARIANT_META);

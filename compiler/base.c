@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct ArenaBlock {
     ArenaBlock *next;
@@ -13,20 +14,57 @@ struct ArenaBlock {
 
 enum { BLOCK = 64 * 1024 };
 
+void *mem_new(const Memory *m, size_t size)
+{
+    void *p;
+
+    if (!m->alloc)
+        return calloc(1, size);
+    p = m->alloc(m->ud, NULL, 0, size);
+    return p ? memset(p, 0, size) : NULL;
+}
+
+void mem_free(const Memory *m, void *p, size_t size)
+{
+    if (!m->alloc)
+        free(p);
+    else if (p)
+        m->alloc(m->ud, p, size, 0);
+}
+
+Ctx *ctx_like(const Ctx *like)
+{
+    Ctx *c = mem_new(&like->mem, sizeof *c);
+
+    if (c) {
+        c->limit = like->limit;
+        c->max_nodes = like->max_nodes;
+        c->mem = like->mem;
+        c->interrupted = like->interrupted;
+        c->interrupt_ud = like->interrupt_ud;
+        c->progress = like->progress;
+        c->progress_ud = like->progress_ud;
+        c->parallel = like->parallel;
+        c->parallel_ud = like->parallel_ud;
+    }
+    return c;
+}
+
 Ctx *ctx_new(void)
 {
-    return calloc(1, sizeof(Ctx));
+    return ctx_like(&(Ctx){ .limit = 0 });
 }
 
 void ctx_free(Ctx *c)
 {
     if (!c)
         return;
+    Memory mem = c->mem;
     for (ArenaBlock *b = c->block, *next; b; b = next) {
         next = b->next;
-        free(b);
+        mem_free(&mem, b, sizeof *b + b->size);
     }
-    free(c);
+    mem_free(&mem, c, sizeof *c);
 }
 
 static void add_block(Ctx *c, size_t bytes)
@@ -36,7 +74,7 @@ static void add_block(Ctx *c, size_t bytes)
     if (c->limit && c->used + size > c->limit)
         fail_code(c, ERR_LIMIT, "out of memory: the compilation needs more "
                   "than its limit of %zu bytes", c->limit);
-    ArenaBlock *b = calloc(1, sizeof *b + size);
+    ArenaBlock *b = mem_new(&c->mem, sizeof *b + size);
     if (!b)
         fail_code(c, ERR_MEMORY, "out of memory");
     b->size = size;
@@ -157,6 +195,22 @@ void ctx_poll(Ctx *c)
 {
     if (c->interrupted && c->interrupted(c->interrupt_ud))
         fail_code(c, ERR_INTERRUPT, "interrupted");
+}
+
+void ctx_progress(Ctx *c, const char *what, double done)
+{
+    enum { EVERY_MS = 50 };
+    struct timespec t;
+    double now;
+
+    if (!c->progress)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (c->progress_due > 0 && now >= c->progress_due)
+        c->progress(c->progress_ud, what, done);
+    if (now >= c->progress_due)
+        c->progress_due = now + 1e-3 * EVERY_MS;
 }
 
 void buf_put(Buf *b, const char *s, size_t n)

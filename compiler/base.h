@@ -23,6 +23,15 @@ enum ErrorCode { ERR_NONE, ERR_USER, ERR_MEMORY, ERR_LIMIT, ERR_INTERRUPT,
 
 typedef struct ArenaBlock ArenaBlock;
 
+/* Where memory comes from, as lua_Alloc: p NULL makes, size 0 frees. alloc
+ * NULL: malloc. Zeroed as it comes; NULL when memory is out. */
+typedef struct Memory {
+    void *(*alloc)(void *ud, void *p, size_t old_size, size_t size);
+    void *ud;
+} Memory;
+void *mem_new(const Memory *m, size_t size);
+void mem_free(const Memory *m, void *p, size_t size);   /* p may be NULL */
+
 /* A compilation: its memory, its error, and what it may use up. Everything a
  * pass allocates lives until ctx_free. */
 typedef struct Ctx {
@@ -32,11 +41,21 @@ typedef struct Ctx {
     Error err;
     jmp_buf *catch;
     const char *file;                   /* the script, for messages; arena */
-    bool (*interrupted)(void *ud);      /* polled in long loops; may be NULL */
+    /* The host's hooks; any may be NULL. */
+    Memory mem;
+    bool (*interrupted)(void *ud);      /* polled in long loops */
     void *interrupt_ud;
+    void (*progress)(void *ud, const char *what, double done);
+    void *progress_ud;
+    double progress_due;                /* when it is told again */
+    void (*parallel)(void *ud, int n, void (*f)(void *arg, int worker),
+                     void *arg);
+    void *parallel_ud;                  /* see flin.h */
 } Ctx;
 
-Ctx *ctx_new(void);                     /* NULL when memory is out */
+/* NULL when memory is out. The second has the hooks and limits of `like`. */
+Ctx *ctx_new(void);
+Ctx *ctx_like(const Ctx *like);
 void ctx_free(Ctx *c);
 
 /* Zeroed memory that lives as long as the context; fails, never NULL. */
@@ -64,6 +83,10 @@ bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
 
 /* Fails with ERR_INTERRUPT once the host has asked for it. */
 void ctx_poll(Ctx *c);
+
+/* Tells the host, now and then, how much of `what` is done: 0 to 1, or less
+ * than 0 if that is not known. */
+void ctx_progress(Ctx *c, const char *what, double done);
 
 /* Text that grows in the arena. */
 typedef struct Buf { Ctx *ctx; char *s; size_t len, cap; } Buf;

@@ -326,13 +326,12 @@ static void run(Ctx *c, void *ud)
 static void interpret(Ctx *c, const Graph *g, const Call *call)
 {
     Run u = { .g = g, .call = call };
-    Ctx *own = ctx_new();
+    Ctx *own = ctx_like(c);
 
     if (!own)
         fail_code(c, ERR_MEMORY, "out of memory");
     own->file = c->file;
-    own->interrupted = c->interrupted;
-    own->interrupt_ud = c->interrupt_ud;
+    own->limit = 0;
     bool ok = ctx_protect(own, run, &u);
     c->err = own->err;
     ctx_free(own);

@@ -1,5 +1,6 @@
 /* ir.c -- the graph: making nodes, their types; copies of known sizes. */
 #include "fold.h"
+#include "mask.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -427,5 +428,19 @@ Graph *graph_sized(const Graph *g, const int32_t size[NAXES])
     }
     for (int i = 0; i < s->nout; i++)
         s->out[i].node = map[g->out[i].node];
+    return s;
+}
+
+Graph *graph_copy(Ctx *c, const Graph *g)
+{
+    Graph *s = ctx_alloc(c, sizeof *s);
+
+    *s = *g;
+    s->ctx = c;
+    s->n = ctx_grow(c, g->n, g->len * sizeof *g->n, g->cap * sizeof *g->n);
+    s->hash = ctx_grow(c, g->hash, g->hash_cap * sizeof *g->hash,
+                       g->hash_cap * sizeof *g->hash);
+    s->note = g->note ? ctx_string(c, g->note) : NULL;
+    s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
     return s;
 }

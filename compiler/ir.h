@@ -169,6 +169,9 @@ Ref axis_size(Graph *g, int axis);      /* op size, or its num */
  * nodes become numbers. Shares nothing with g. */
 Graph *graph_sized(const Graph *g, const int32_t size[NAXES]);
 
+/* The same graph, node by node, in another context. */
+Graph *graph_copy(Ctx *c, const Graph *g);
+
 /* A copy of n with operands replaced (and folded anew). */
 Ref node_copy(Graph *g, const Node *n, const Ref a[4]);
 

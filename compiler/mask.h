@@ -76,6 +76,7 @@ typedef struct Mask {
 /* ---- the traced mask (mask.c) ---- */
 
 Mask *mask_new(Ctx *c);
+Mask *mask_copy(Ctx *c, const Mask *m); /* in another context */
 Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back);
 int mask_traits(Mask *m, Ref r);
 void mask_work(Mask *m);                /* fails after MAX_WORK calls */

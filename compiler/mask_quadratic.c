@@ -150,7 +150,8 @@ void mask_quadratic(Mask *m, Graph *g)
 
 void mask_run(Ctx *c, const Graph *step, const Call *call)
 {
-    Quadratic u = { .m = step->mask, .g = step, .call = call };
+    /* a copy: to evaluate a mask writes into it, and others may run it */
+    Quadratic u = { .m = mask_copy(c, step->mask), .g = step, .call = call };
     const View *out = &call->out[0];
     const Output *o = &step->out[0];
     AxisSet axes = step->n[o->node].axes;

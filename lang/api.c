@@ -545,7 +545,7 @@ static int run_mode(flin_Variant *v, const flin_Call *call, Mode mode,
                     flin_Error *e)
 {
     Run *r = calloc(1, sizeof *r);
-    Ctx *c = ctx_new();
+    Ctx *c = ctx_like(&guard_of(v->s->L)->like);
     int code = FLIN_OK;
 
     set_error(e, FLIN_OK, "");
@@ -556,9 +556,8 @@ static int run_mode(flin_Variant *v, const flin_Call *call, Mode mode,
         r->args.mode = mode;
         memcpy(&r->call, call, call->size < sizeof r->call ? call->size
                                                            : sizeof r->call);
-        sandbox_watch(v->s->L, c);      /* its limits; a script's budget of */
-        c->interrupted = asked;         /* instructions is not the host's */
-        c->interrupt_ud = v->s;
+        c->interrupted = asked;         /* a script's budget of instructions */
+        c->interrupt_ud = v->s;         /* is not the host's */
         if (!ctx_protect(c, do_run, r))
             code = take_error(e, &c->err, NULL);
     }

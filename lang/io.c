@@ -52,10 +52,7 @@ static Job *push_job(lua_State *L)
         lua_setfield(L, -2, "__gc");
     }
     lua_setmetatable(L, -2);
-    j->ctx = ctx_new();
-    if (!j->ctx)
-        lang_fail(L, NULL, "out of memory");
-    sandbox_watch(L, j->ctx);
+    j->ctx = sandbox_ctx(L);
     return j;
 }
 

@@ -144,8 +144,16 @@ void sandbox_open(lua_State *L, const Limits *lim, bool open_files);
 void sandbox_renew(lua_State *L);
 /* `ask` is polled while a script or a compilation runs; true stops it. */
 void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud);
-/* Gives a compilation the limits and the interrupt of its state (if any). */
-void sandbox_watch(lua_State *L, Ctx *c);
+/* Memory, progress and threads of compilations and calls, as `like` has them.
+ */
+void sandbox_hooks(lua_State *L, const Ctx *like);
+/* The same, and limits of compilations, for a Lua that sandbox_open has not
+ * opened; false: it has them already. */
+bool sandbox_attach(lua_State *L, const Limits *lim);
+void sandbox_detach(lua_State *L);
+/* A compilation's context, with the limits and the hooks of its state (if
+ * any). Lua error when memory is out. */
+Ctx *sandbox_ctx(lua_State *L);
 /* Loads text (never bytecode) as a chunk; as luaL_loadbufferx. The text is
  * kept for messages: sandbox_source finds it by chunk name ("@my.lua"), as in
  * lua_Debug.source; NULL if this state has not loaded it. */

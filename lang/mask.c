@@ -451,10 +451,7 @@ static Ctx *push_owner(lua_State *L)
 
     *c = NULL;
     luaL_setmetatable(L, OWNER_META);
-    if (!(*c = ctx_new()))
-        luaL_error(L, "out of memory");
-    sandbox_watch(L, *c);
-    return *c;
+    return *c = sandbox_ctx(L);
 }
 
 typedef struct Words { Mask *m; const char *part; int n; char *s; } Words;

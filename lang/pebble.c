@@ -52,10 +52,7 @@ static Board *push_board(lua_State *L)
 
     memset(b, 0, sizeof *b);
     luaL_setmetatable(L, GAME_META);
-    b->ctx = ctx_new();
-    if (!b->ctx)
-        lang_fail(L, NULL, "out of memory");
-    sandbox_watch(L, b->ctx);
+    b->ctx = sandbox_ctx(L);
     return b;
 }
 

@@ -115,8 +115,6 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                   "a mask of mode \"quadratic\" has no plan and no state to "
                   "step from");
     memcpy(wanted.size, size, sizeof wanted.size);
-    v->ctx->interrupted = c->interrupted;
-    v->ctx->interrupt_ud = c->interrupt_ud;
     if (!ctx_protect(v->ctx, new_entry, &m)) {
         c->err = v->ctx->err;
         ctx_rethrow(c);

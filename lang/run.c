@@ -27,10 +27,7 @@ static Run *push_run(lua_State *L, Variant *v, Mode mode)
     lua_setmetatable(L, -2);
     r->v = v;
     r->args.mode = mode;
-    r->ctx = ctx_new();
-    if (!r->ctx)
-        lang_fail(L, NULL, "out of memory");
-    sandbox_watch(L, r->ctx);
+    r->ctx = sandbox_ctx(L);
     return r;
 }
 

@@ -11,6 +11,7 @@
 #include "sandbox.h"
 
 #define SOURCES "flin.sources"
+#define ATTACHED "flin.attached"        /* a guard, of another's Lua */
 
 enum { HOOK_STEP = 200, BYTES_STEP = 64, POLL_COST = 20000 };
 
@@ -63,7 +64,12 @@ Guard *guard_of(lua_State *L)
 {
     void *ud;
 
-    return lua_getallocf(L, &ud) == guarded_alloc ? ud : NULL;
+    if (lua_getallocf(L, &ud) == guarded_alloc)
+        return ud;
+    lua_getfield(L, LUA_REGISTRYINDEX, ATTACHED);
+    ud = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    return ud;
 }
 
 /* ---- the budget ---- */
@@ -140,6 +146,59 @@ static void hook(lua_State *L, lua_Debug *ar)
     guard_check(L, g);
 }
 
+/* ---- compilations ---- */
+
+static void guard_limits(Guard *g)
+{
+    g->like.limit = g->lim.memory;
+    g->like.max_nodes = g->lim.nodes;
+    g->like.interrupted = polled;
+    g->like.interrupt_ud = g;
+}
+
+void sandbox_hooks(lua_State *L, const Ctx *like)
+{
+    Guard *g = guard_of(L);
+
+    if (!g)
+        return;
+    g->like.mem = like->mem;
+    g->like.progress = like->progress;
+    g->like.progress_ud = like->progress_ud;
+    g->like.parallel = like->parallel;
+    g->like.parallel_ud = like->parallel_ud;
+}
+
+bool sandbox_attach(lua_State *L, const Limits *lim)
+{
+    if (guard_of(L))
+        return false;
+    Guard *g = lua_newuserdatauv(L, sizeof *g, 0);
+    memset(g, 0, sizeof *g);
+    g->lim = (Limits){ 0, lim->memory, lim->nodes };
+    g->left = UINT64_MAX;
+    guard_limits(g);
+    lua_setfield(L, LUA_REGISTRYINDEX, ATTACHED);
+    return true;
+}
+
+void sandbox_detach(lua_State *L)
+{
+    lua_pushnil(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, ATTACHED);
+}
+
+Ctx *sandbox_ctx(lua_State *L)
+{
+    Guard *g = guard_of(L);
+    Ctx *c = g ? ctx_like(&g->like) : ctx_new();
+
+    if (!c)
+        lang_raise(L, &(Error){ .code = ERR_MEMORY,
+                                .message = "out of memory" });
+    return c;
+}
+
 /* ---- the state ---- */
 
 /* require "flin"; with open files also text modules beside the script. */
@@ -162,6 +221,7 @@ void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
 {
     Guard *g = guard_new(L, lim);
 
+    guard_limits(g);
     g->open_files = open_files;
     if (!open_files) {
         lua_pushboolean(L, 1);
@@ -190,20 +250,9 @@ void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud)
     if (g) {
         g->asked = ask;
         g->asked_ud = ud;
+    }
+    if (g && g->alloc)                  /* another's Lua has its own hooks */
         lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
-    }
-}
-
-void sandbox_watch(lua_State *L, Ctx *c)
-{
-    Guard *g = guard_of(L);
-
-    if (g) {
-        c->limit = g->lim.memory;
-        c->max_nodes = g->lim.nodes;
-        c->interrupted = polled;
-        c->interrupt_ud = g;
-    }
 }
 
 /* ---- text ---- */

@@ -18,9 +18,10 @@ typedef struct Guard {
     bool open_files;
     bool (*asked)(void *ud);
     void *asked_ud;
+    Ctx like;                           /* what contexts are made from */
 } Guard;
 
-/* NULL: a plain Lua state, which flin does not guard. */
+/* NULL: a plain Lua state, which flin neither guards nor is attached to. */
 Guard *guard_of(lua_State *L);
 /* Raises the error of an interrupt or a spent budget. */
 void guard_check(lua_State *L, Guard *g);

@@ -302,10 +302,7 @@ static Variant *push_variant(lua_State *L, const char *name)
 
     memset(v, 0, sizeof *v);
     luaL_setmetatable(L, VARIANT_META);
-    v->ctx = ctx_new();
-    if (!v->ctx)
-        lang_fail(L, NULL, "out of memory");
-    sandbox_watch(L, v->ctx);
+    v->ctx = sandbox_ctx(L);
     NewGraph n = { name, current_file(L), NULL };
     protect(L, v->ctx, new_graph, &n);
     lua_pop(L, 1);

@@ -23,7 +23,7 @@ static void find_extents(Ctx *own, void *ud)
 const int32_t (*graph_extents(Ctx *c, const Graph *g))[NAXES]
 {
     Extents x = { g, ctx_alloc(c, g->len * sizeof *x.ext) };
-    Ctx *own = ctx_new();
+    Ctx *own = ctx_like(c);
 
     if (!own)
         fail_code(c, ERR_MEMORY, "out of memory");

@@ -44,7 +44,7 @@ endif
 
 LIB_SRC := $(wildcard compiler/*.c lang/*.c backend/cpu/*.c backend/cuda/*.c)
 DEVICE := $(sort $(wildcard backend/cuda/*.cuh))
-STDLIB := $(sort $(wildcard stdlib/*.lua))
+STDLIB := $(sort $(wildcard stdlib/*.lua lang/lua/*.lua))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
     $(BUILD)/cuda_headers.o
 REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c))
@@ -123,7 +123,7 @@ $(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags
 	$(call say,CC $@)
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/stdlib.c: $(STDLIB) stdlib tools/embed.sh
+$(BUILD)/stdlib.c: $(STDLIB) stdlib lang/lua tools/embed.sh
 	@mkdir -p $(@D)
 	@sh tools/embed.sh stdlib $(STDLIB) > $@
 $(BUILD)/cuda_headers.c: $(DEVICE) backend/cuda tools/embed.sh

@@ -126,6 +126,9 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
 /* Chunk, threads, backend: from the options, else from the flin table. */
 void run_options(lua_State *L, const char *what, int arg, Args *a);
 
+/* form.c: a line or two for each state, and how the variant runs. */
+const char *variant_form(lua_State *L, Variant *v);
+
 /* source.c: methods. */
 int variant_source(lua_State *L);
 int variant_compile(lua_State *L);

@@ -439,6 +439,20 @@ static void push_sequences(lua_State *L, Check *k)
     k->B = 1;
 }
 
+/* The options that say what to draw. */
+static void take_sizes(lua_State *L, const char *what, Check *k)
+{
+    sizes_arg(L, what, k->v->step, A_OPTIONS, 16, k->size);
+    k->B = option_int(L, what, A_OPTIONS, "B", 2);
+    k->T = option_int(L, what, A_OPTIONS, "T", 100);
+    k->H = option_int(L, what, A_OPTIONS, "H", 2);
+    k->HV = option_int(L, what, A_OPTIONS, "HV", k->H);
+    rng_seed(&k->rng, (uint64_t)option_int(L, what, A_OPTIONS, "seed", 1));
+    if (lua_getfield(L, A_OPTIONS, "dtype") != LUA_TNIL)
+        k->dtype = dtype_check(L, -1);
+    lua_pop(L, 1);
+}
+
 static void take_options(lua_State *L, Check *k)
 {
     static const char *const known[] = { "B", "T", "H", "HV", "dtype", "chunk",
@@ -447,15 +461,7 @@ static void take_options(lua_State *L, Check *k)
 
     check_options(L, "check", g, A_OPTIONS, known,
                   sizeof known / sizeof *known);
-    sizes_arg(L, "check", g, A_OPTIONS, 16, k->size);
-    k->B = option_int(L, "check", A_OPTIONS, "B", 2);
-    k->T = option_int(L, "check", A_OPTIONS, "T", 100);
-    k->H = option_int(L, "check", A_OPTIONS, "H", 2);
-    k->HV = option_int(L, "check", A_OPTIONS, "HV", k->H);
-    rng_seed(&k->rng, (uint64_t)option_int(L, "check", A_OPTIONS, "seed", 1));
-    if (lua_getfield(L, A_OPTIONS, "dtype") != LUA_TNIL)
-        k->dtype = dtype_check(L, -1);
-    lua_pop(L, 1);
+    take_sizes(L, "check", k);
     push_sequences(L, k);
 }
 
@@ -547,8 +553,29 @@ static int check_method(lua_State *L)
     return 1;
 }
 
+/* v:random { B =, T =, H =, K = ..., dtype =, seed = }: inputs by name. */
+static int random_method(lua_State *L)
+{
+    static const char *const known[] = { "B", "T", "H", "HV", "dtype",
+                                         "seed" };
+    Check k = { .v = variant_check(L, A_VARIANT), .dtype = F32 };
+
+    lua_settop(L, A_OPTIONS);
+    check_options(L, "random", k.v->step, A_OPTIONS, known,
+                  sizeof known / sizeof *known);
+    if (lua_isnil(L, A_OPTIONS)) {
+        lua_newtable(L);
+        lua_replace(L, A_OPTIONS);
+    }
+    take_sizes(L, "random", &k);
+    push_inputs(L, &k, k.B, k.T, 0);
+    return 1;
+}
+
 void check_methods(lua_State *L)
 {
+    lua_pushcfunction(L, random_method);
+    lua_setfield(L, -2, "random");
     lua_pushcfunction(L, check_method);
     lua_setfield(L, -2, "check");
 }

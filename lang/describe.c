@@ -190,6 +190,8 @@ static int variant_index(lua_State *L)
         push_axes(L, g, true, g->out[0].order, g->out[0].rank);
     else if (!strcmp(key, "axes"))
         push_sizes(L, g);
+    else if (!strcmp(key, "form"))
+        lua_pushstring(L, variant_form(L, v));
     else if (!strcmp(key, "note"))
         lua_pushstring(L, latest_note(v));
     else
@@ -197,33 +199,32 @@ static int variant_index(lua_State *L)
     return 1;
 }
 
+/* "NAME: q [t k], k [t k : unit_norm] ... -> y [t v]", then its form. */
 static int variant_tostring(lua_State *L)
 {
-    const Graph *g = variant_check(L, 1)->step;
+    Variant *v = variant_check(L, 1);
+    const Graph *g = v->step;
+    const char *form = variant_form(L, v);
     luaL_Buffer b;
 
     luaL_buffinit(L, &b);
     luaL_addstring(&b, g->name);
     for (int i = 0; i < g->nin; i++) {
+        const Input *in = &g->in[i];
         luaL_addstring(&b, i ? ", " : ": ");
-        luaL_addstring(&b, g->in[i].name);
+        luaL_addstring(&b, in->name);
         luaL_addstring(&b, " [");
-        push_axes(L, g, g->in[i].timed, g->in[i].order, g->in[i].rank);
+        push_axes(L, g, in->timed, in->order, in->rank);
         luaL_addvalue(&b);
+        luaL_addstring(&b, *in->domain ? " : " : "");
+        luaL_addstring(&b, in->domain);
         luaL_addstring(&b, "]");
     }
     luaL_addstring(&b, " -> y [");
     push_axes(L, g, true, g->out[0].order, g->out[0].rank);
     luaL_addvalue(&b);
-    luaL_addstring(&b, "]");
-    for (int i = 0; i < g->nst; i++) {
-        luaL_addstring(&b, i ? ", " : "; states ");
-        luaL_addstring(&b, g->st[i].name);
-        luaL_addstring(&b, " [");
-        push_axes(L, g, false, g->st[i].order, g->st[i].rank);
-        luaL_addvalue(&b);
-        luaL_addstring(&b, "]");
-    }
+    luaL_addstring(&b, "]\n");
+    luaL_addlstring(&b, form, strlen(form) - 1);    /* less the line's end */
     luaL_pushresult(&b);
     return 1;
 }
@@ -376,6 +377,8 @@ void describe_open(lua_State *L)
     run_methods(L);
     plan_methods(L);
     io_methods(L);
+    lua_pushvalue(L, -1);               /* init.lua adds those in Lua */
+    lua_setfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);
     lua_pushcclosure(L, variant_index, 1);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, variant_tostring);

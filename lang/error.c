@@ -16,11 +16,12 @@ static const char *frame_file(const lua_Debug *ar)
     return named ? ar->source + 1 : ar->short_src;
 }
 
-/* The innermost Lua function that has a line. */
+/* The innermost Lua function that has a line and is not flin's own. */
 static bool user_frame(lua_State *L, lua_Debug *ar)
 {
     for (int level = 0; lua_getstack(L, level, ar); level++)
-        if (lua_getinfo(L, "Sl", ar) && ar->currentline > 0)
+        if (lua_getinfo(L, "Sl", ar) && ar->currentline > 0
+            && strncmp(ar->source, "@lang/", 6) != 0)
             return true;
     return false;
 }

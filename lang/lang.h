@@ -30,6 +30,7 @@ typedef struct Tensor {
 #define TENSOR_META "flin.tensor"
 #define VALUE_META "flin.value"
 #define VARIANT_META "flin.variant"
+#define VARIANT_METHODS "flin.methods"  /* in the registry: their table */
 #define SANDBOX_CLOSED "flin.closed"    /* in the registry: no files */
 #define SANDBOX_FOLDER "flin.folder"    /* where require looks */
 
@@ -115,6 +116,8 @@ typedef struct Variant {
     Ctx *ctx;
     Graph *step;
     PlanEntry *plans;                   /* by sizes, chunk, backend */
+    const char *form;                   /* form.c's text, once it was asked
+                                           for */
 } Variant;
 Variant *variant_check(lua_State *L, int arg);
 void variant_open(lua_State *L);    /* flin.variant */
@@ -167,6 +170,9 @@ int sandbox_file(lua_State *L, const char *path);
 const char *stdlib_source(const char *name, size_t *len);
 /* Names, in order; NULL ends. */
 const char *stdlib_name(int i);
+
+/* measure.c: flin.clock, and what v:bench measures by. */
+void measure_open(lua_State *L);
 
 /* luaopen_flin: builds the flin table (open functions above, then
  * stdlib/init.lua). */

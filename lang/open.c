@@ -1,4 +1,6 @@
 /* open.c -- require "flin": the flin table, from C and from stdlib/init.lua. */
+#include <string.h>
+
 #include "io.h"
 
 /* flin._load(name): the embedded file as a function, for init.lua. */
@@ -10,7 +12,7 @@ static int load_embedded(lua_State *L)
 
     if (!s)
         return luaL_error(L, "flin has no module '%s'", name);
-    lua_pushfstring(L, "@stdlib/%s.lua", name);
+    lua_pushfstring(L, strchr(name, '/') ? "@%s.lua" : "@stdlib/%s.lua", name);
     if (sandbox_load(L, s, n, lua_tostring(L, -1)) != LUA_OK)
         return lua_error(L);
     return 1;
@@ -34,12 +36,15 @@ __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
     variant_open(L);
     mask_open(L);
     pebble_open(L);
+    measure_open(L);
     lua_pushliteral(L, FLIN_VERSION);
     lua_setfield(L, -2, "version");
     lua_pushcfunction(L, load_embedded);
     lua_setfield(L, -2, "_load");
     list_embedded(L);
     lua_setfield(L, -2, "_modules");
+    lua_getfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);
+    lua_setfield(L, -2, "_methods");
     lua_pushcfunction(L, load_embedded);
     lua_pushliteral(L, "init");
     lua_call(L, 1, 1);

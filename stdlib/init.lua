@@ -72,7 +72,7 @@ for _, name in ipairs(parts) do
 end
 flin.stdlib_names = {}
 for _, name in ipairs(flin._modules) do
-  if not is_part[name] then
+  if not is_part[name] and not name:find "/" then
     table.insert(flin.stdlib_names, name)
     is_variant[name] = true
   end
@@ -98,3 +98,25 @@ flin.stdlib = setmetatable({}, {
     end
   end,
 })
+
+-- What is written in Lua beside the variants is loaded when first called. A
+-- tail call, so that errors blame the caller.
+local function later(module, entry)
+  local f
+  return function (...)
+    if not f then
+      f = flin._load("lang/lua/" .. module)(flin)
+      f = entry and f[entry] or f
+    end
+    return f(...)
+  end
+end
+
+flin.help = later("help", "of")
+flin.luacats = later("help", "luacats")
+flin.heat_map = later("mask", "heat_map")
+flin._methods.bench = later "bench"
+flin._methods.gradcheck = later "gradcheck"
+flin._methods.mask = later("mask", "of")
+flin._methods.dag = later "dag"
+flin._methods = nil

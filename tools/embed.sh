@@ -1,6 +1,7 @@
 #!/bin/sh
 # embed.sh -- files as C source, byte by byte.
-#   embed.sh stdlib FILE.lua...   defines stdlib_source and stdlib_name
+#   embed.sh stdlib FILE.lua...   defines stdlib_source and stdlib_name: by
+#                                 path, without stdlib/ and .lua
 #   embed.sh headers FILE...      defines cuda_headers
 set -e
 
@@ -43,7 +44,8 @@ echo 'static const struct Module { const char *name, *text; size_t len; }'
 echo 'module[] = {'
 n=0
 for f; do
-    name=$(basename "$f" .lua)
+    name=${f#stdlib/}
+    name=${name%.lua}
     echo "    { \"$name\", text$n, sizeof(text$n) - 1 },"
     n=$((n + 1))
 done

@@ -206,8 +206,12 @@ do
         table.concat(axes, ","))
   check("states", v.states[1].name == "S" and v.states[1].axes == "k v")
   check("name, output", v.name == "gated_deltanet" and v.output == "t v")
-  check("text", tostring(v) == "gated_deltanet: q [t k], k [t k], v [t v], "
-        .. "beta [t], g [t] -> y [t v]; states S [k v]", tostring(v))
+  check("text", tostring(v) == [[
+gated_deltanet: q [t k], k [t k : unit_norm], v [t v], beta [t : unit], ]] ..
+[[g [t : log_decay] -> y [t v]
+  1. S [k v] = exp(g)*S + outer(k, dot(-k*(beta*exp(g)), S)) + outer(k, v*beta)
+     one decay; corrects what it holds, rank 1; writes rank 1
+  runs in chunks]], tostring(v))
   check("note: none for a chunk form", v.note == nil, v.note)
   check("dump", v:dump("TCP", { K = 8, V = 8 }):find "\nchunk 64 " ~= nil)
 end

@@ -1,0 +1,160 @@
+/* form.c -- v.form: the states, lowest stratum first, in universal form; and
+ * whether there is a chunk form, or which term is in its way. */
+#include <string.h>
+
+#include "../compiler/affine.h"
+#include "bind.h"
+
+enum { USUAL_SIZE = 16 };
+
+typedef struct Form {
+    Variant *v;
+    int32_t size[NAXES];
+    Buf text;
+} Form;
+
+static const char *decay_kind(const Graph *g, const Universal *u)
+{
+    AxisSet s = u->decay ? g->n[u->decay].axes : 0;
+
+    return !u->decay ? "no decay"
+        : s & AXIS(u->kappa) ? ctx_format(g->ctx, "a decay for each %s",
+                                          g->axis[u->kappa].name)
+        : s ? ctx_format(g->ctx, "a decay for each %s", g->axis[u->nu].name)
+        : "one decay";
+}
+
+/* r as a factor: sums in brackets. */
+static char *factor(const Graph *g, Ref r)
+{
+    int op = g->n[r].op;
+    bool sum = op == OP_add || op == OP_sub || op == OP_neg;
+
+    return sum ? ctx_format(g->ctx, "(%s)", expr_text(g, r)) : expr_text(g, r);
+}
+
+static int rank_of(const Graph *g, const Write *w)
+{
+    int n = 1;
+
+    for (int ax = 0; ax < NAXES; ax++)
+        if (w->rank & AXIS(ax) && g->axis[ax].size)
+            n *= g->axis[ax].size;
+    return n;
+}
+
+/* S = D*S + outer(b, dot(a, S)) + outer(b, v) ...; the terms on lines of their
+ * own where they are long. */
+static void put_matrix(Buf *b, Graph *g, const State *st, const Universal *u)
+{
+    char *term[2 * MAX_TERMS];
+    int n = 0, reads = 0, writes = 0;
+    size_t length = 0;
+
+    for (int i = 0; i < u->nwrites; i++) {
+        const Write *w = &u->write[i];
+        char *to = expr_text(g, w->b);
+        if (w->a)
+            term[n++] = ctx_format(g->ctx, "outer(%s, dot(%s, %s))", to,
+                                   expr_text(g, w->a), st->name);
+        if (w->v)
+            term[n++] = ctx_format(g->ctx, "outer(%s, %s)", to,
+                                   expr_text(g, w->v));
+        reads += w->a ? rank_of(g, w) : 0;
+        writes += w->v ? rank_of(g, w) : 0;
+    }
+    for (int i = 0; i < n; i++)
+        length += strlen(term[i]) + 3;
+    if (u->decay)
+        buf_printf(b, "%s*", factor(g, u->decay));
+    buf_printf(b, "%s", st->name);
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "%s + %s", length > 56 ? "\n      " : "", term[i]);
+    buf_printf(b, "\n     %s; ", decay_kind(g, u));
+    if (reads)
+        buf_printf(b, "corrects what it holds, rank %d; ", reads);
+    buf_printf(b, "writes rank %d", writes);
+}
+
+static void put_scan(Buf *b, Graph *g, const State *st, const Universal *u)
+{
+    if (u->form == FORM_MAX) {
+        buf_printf(b, "max(%s + %s, %s)", st->name, expr_text(g, u->d),
+                   expr_text(g, u->c));
+    } else if (u->form == FORM_DELAY) {
+        buf_printf(b, "%s, of the token before", expr_text(g, u->c));
+    } else {
+        if (u->d)
+            buf_printf(b, "%s*", factor(g, u->d));
+        buf_printf(b, "%s", st->name);
+        if (!is_num(g, u->c, 0))
+            buf_printf(b, " + %s", expr_text(g, u->c));
+    }
+    buf_printf(b, "%s", st->angle ? " modulo 2 pi" : "");
+}
+
+/* Lower strata than s. */
+static int stratum(const Graph *g, int s, const int level[MAX_STATES])
+{
+    uint32_t needs = g->n[g->st[s].next].states & ~(1u << s);
+    int n = 1;
+
+    for (int i = 0; i < g->nst; i++)
+        if (needs & 1u << i && level[i] >= n)
+            n = level[i] + 1;
+    return n;
+}
+
+static void put_states(Buf *b, Graph *g, const int *order)
+{
+    int level[MAX_STATES] = { 0 };
+
+    for (int i = 0; i < g->nst; i++) {
+        const State *st = &g->st[order[i]];
+        Universal *u = ctx_alloc(g->ctx, sizeof *u);
+        level[order[i]] = stratum(g, order[i], level);
+        buf_printf(b, "  %d. %s [%s] = ", level[order[i]], st->name,
+                   axes_text(g, st->axes));
+        if (!universal(g, order[i], u))
+            buf_printf(b, "no universal form");
+        else if (u->form == FORM_UNIVERSAL)
+            put_matrix(b, g, st, u);
+        else
+            put_scan(b, g, st, u);
+        buf_printf(b, "\n");
+    }
+}
+
+static void find_form(Ctx *c, void *ud)
+{
+    Form *f = ud;
+    Graph *step = f->v->step, *g;
+    int order[MAX_STATES];
+
+    f->text.ctx = c;
+    if (step->mask) {
+        buf_printf(&f->text, "  over all pairs of tokens: mode \"quadratic\""
+                   "\n");
+        return;
+    }
+    g = graph_sized(step, (int32_t[NAXES]){ 0 });
+    if (strata(g, order))
+        put_states(&f->text, g, order);
+    if (derive(step, f->size, CHUNK_DEFAULT))
+        buf_printf(&f->text, "  runs in chunks\n");
+    else
+        buf_printf(&f->text, "  runs token by token: %s\n", step->note);
+}
+
+const char *variant_form(lua_State *L, Variant *v)
+{
+    Form f = { .v = v };
+
+    if (!v->form) {
+        sizes_arg(L, "form", v->step, lua_gettop(L) + 1, USUAL_SIZE,
+                  f.size);
+        protect(L, v->ctx, find_form, &f);
+        v->form = f.text.s;
+    }
+    return v->form;
+}

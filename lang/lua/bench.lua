@@ -1,0 +1,200 @@
+-- v:bench: how long a variant's calls take, beside a loop over the tokens and
+-- the least that this machine needs to move the arguments.
+local flin = ...
+
+local RUNS <const>, MOST <const> = 5, 201
+
+local function median(times)
+  table.sort(times)
+  local n = #times
+  return n % 2 == 1 and times[n // 2 + 1]
+         or (times[n // 2] + times[n // 2 + 1]) / 2
+end
+
+-- Runs f once to plan and warm up, then for `seconds`, five times at least
+-- (three where one run alone takes that long).
+local function measure(name, tokens, seconds, f)
+  local start = flin.clock()
+  f()
+  local first = flin.clock() - start
+  local times, spent = {}, 0
+  local least = first > seconds and 3 or RUNS
+  while #times < MOST and (#times < least or spent < seconds) do
+    local from = flin.clock()
+    f()
+    times[#times + 1] = flin.clock() - from
+    spent = spent + times[#times]
+  end
+  local middle, n = median(times), #times
+  return { name = name, tokens = tokens, runs = n, first = first,
+           seconds = middle,        -- sorted: a quarter lies beyond either
+           spread = (times[n - n // 4] - times[1 + n // 4]) / 2 }
+end
+
+local function bytes_of(tensors)
+  local n = 0
+  for _, t in pairs(tensors) do
+    if flin.is_tensor(t) then
+      n = n + t.count * ({ float32 = 4, float64 = 8 })[t.dtype]
+    end
+  end
+  return n
+end
+
+local function flops_of(v, sizes, chunk, backward)
+  local options = { chunk = chunk, backward = backward }
+  for axis, n in pairs(sizes) do
+    options[axis] = n
+  end
+  local ok, plan = pcall(v.plan, v, options)
+  local flops = 0
+  for _, kernel in ipairs(ok and plan.kernels or {}) do
+    flops = flops + kernel.flops
+  end
+  return ok and flops or nil
+end
+
+local function merged(a, b)
+  local t = {}
+  for k, x in pairs(a) do t[k] = x end
+  for k, x in pairs(b) do t[k] = x end
+  return t
+end
+
+-- ---- the table ----
+
+local UNITS <const> = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" } }
+
+local function time_text(s)
+  for _, unit in ipairs(UNITS) do
+    if s >= unit[1] then
+      return ("%.3g %s"):format(s / unit[1], unit[2])
+    end
+  end
+  return ("%.3g ns"):format(s * 1e9)
+end
+
+local function row_text(row, floor)
+  local function rate(x)
+    return x and ("%8.2f"):format(x / row.seconds / 1e9) or "       -"
+  end
+  return ("  %-20s %9s %5.1f%% %8.2f %s %s %8.1fx"):format(row.name,
+         time_text(row.seconds), 100 * row.spread / row.seconds,
+         row.tokens / row.seconds / 1e6, rate(row.flops), rate(row.bytes),
+         row.seconds / (row.floor or floor))
+end
+
+local meta = {}
+
+function meta.__tostring(b)
+  local lines = {
+    ("%s: %s; medians, +- half the range of the middle half")
+      :format(b.name, b.shape),
+    ("  %-20s %9s %6s %8s %8s %8s %9s"):format("", "time", "+-", "Mtok/s",
+                                               "GFLOP/s", "GB/s", "of floor"),
+  }
+  for _, row in ipairs(b.rows) do
+    lines[#lines + 1] = row_text(row, b.floor)
+  end
+  lines[#lines + 1] = ("  %-20s %9s: %.3g MB of arguments and results at the "
+    .. "%.3g GB/s of a copy here"):format("floor", time_text(b.floor),
+                                          b.bytes / 1e6, b.copy / 1e9)
+  if b.speedup then
+    lines[#lines + 1] = ("  chunks are %.3g times as fast as token by token")
+                        :format(b.speedup)
+  end
+  if b.note then
+    lines[#lines + 1] = "  token by token: " .. b.note
+  end
+  return table.concat(lines, "\n")
+end
+
+-- ---- v:bench ----
+
+local KNOWN <const> = { B = 1, T = 1024, H = 4, HV = false, dtype = "float32",
+                        chunk = false, backend = false, threads = false,
+                        backward = true, seconds = 0.3, seed = 1 }
+
+-- What is measured, where it is moved, and sizes of axes.
+local function read(v, o)
+  if type(o) ~= "table" then
+    error("bench: a table of options is wanted, not a " .. type(o), 3)
+  end
+  local option, sizes, random = {}, {}, {}
+  for name, usual in pairs(KNOWN) do
+    option[name] = usual or nil
+  end
+  for name, x in pairs(o) do
+    if KNOWN[name] == nil then
+      sizes[name] = x
+    else
+      option[name] = x
+    end
+  end
+  for _, name in ipairs { "B", "T", "H", "HV", "dtype", "seed" } do
+    random[name] = option[name]
+  end
+  if type(option.seconds) ~= "number" or option.seconds < 0 then
+    error("bench: seconds = " .. tostring(option.seconds)
+          .. ": a number is wanted", 3)
+  end
+  return option, sizes, v:random(merged(random, sizes))
+end
+
+-- One token of each sequence, and a state for it.
+local function first_token(v, inputs, calls)
+  local token = merged({}, calls)
+  for _, input in ipairs(v.inputs) do
+    local x = inputs[input.name]
+    token[input.name] = input.axes:find "^t" and x:narrow(2, 1, 1) or x
+  end
+  token.chunk = nil
+  return token
+end
+
+return function (v, o)
+  local option, sizes, inputs = read(v, o or {})
+  local calls = { chunk = option.chunk, backend = option.backend,
+                  threads = option.threads }
+  local arguments = merged(inputs, calls)
+  local tokens = option.B * option.T
+  local y, state = v:forward(arguments)
+  local b = setmetatable({ name = v.name, note = v.note, rows = {} }, meta)
+  b.copy = flin._copy_rate(option.threads or flin.threads or 0)
+  b.bytes = bytes_of(inputs) + bytes_of { y } + bytes_of(state)
+  b.floor = b.bytes / b.copy
+  b.shape = ("%s [%d, %d, %d, %d]"):format(y.dtype, y.shape[1], y.shape[2],
+                                           y.shape[3], y.shape[4] or 1)
+  local function add(row, bytes, flops)
+    row.bytes, row.flops = bytes, flops
+    row.floor = bytes / b.copy
+    b.rows[#b.rows + 1] = row
+    return row
+  end
+  local heads = y.shape[1] * y.shape[2] * y.shape[3]
+  local flops = flops_of(v, sizes, option.chunk)
+  local chunked = add(measure(b.note and "forward" or "forward, chunks",
+    tokens, option.seconds, function () v:forward(arguments) end), b.bytes,
+    flops and flops * heads)
+  if not b.note then
+    local serial = merged(arguments, { serial = true })
+    local loop = add(measure("token by token", tokens, option.seconds,
+      function () v:forward(serial) end), b.bytes)
+    b.speedup = loop.seconds / chunked.seconds
+  end
+  if option.backward then
+    local back = merged(arguments, { dy = y })
+    local both = flops_of(v, sizes, option.chunk, true)
+    add(measure("forward + backward", tokens, option.seconds, function ()
+      v:forward(arguments)
+      v:backward(back)
+    end), 2 * b.bytes + 2 * bytes_of { y }, both and both * heads)
+  end
+  local token = first_token(v, inputs, calls)
+  token.state, token.inplace = state, true
+  local one = v:step(token)
+  add(measure("decode, one token", option.B, option.seconds,
+      function () v:step(token) end),
+      bytes_of(token) + bytes_of { one } + 2 * bytes_of(state))
+  return b
+end

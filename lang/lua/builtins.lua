@@ -1,0 +1,351 @@
+-- The table of built-ins: what `?name` and `:help` say, what the prompt
+-- completes, and what editors are told (`flin --luacats`).
+--
+-- A row: name, signature ("parameters -> results", or the type of a field),
+-- what it is in one line, and perhaps more. v: is a method of variants, t: of
+-- tensors, g: of pebble games; a leading colon is a command of the prompt.
+-- An optional parameter or result ends in "?".
+local rows = {}
+
+local function row(name, signature, brief, more)
+  rows[#rows + 1] = { name = name, signature = signature, brief = brief,
+                      more = more }
+end
+
+-- ---- variants ----
+
+row("flin.variant", "definition: table -> variant",
+    "a variant from the mathematics of one token", [[
+flin.variant {
+  name  = "gla",
+  input = { q = "t k", k = "t k", v = "t v", g = "t k : log_decay" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
+Axes: t token, k key, v value, r rank, or your own; an input without t is a
+constant of the head. A domain after the colon (normal, log_decay, unit,
+unit_norm, positive, angle) says what random tests draw. `mask = function
+(i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
+mode = "quadratic" takes a mask that does not factor.]])
+row("flin.attention", "options?: table -> variant",
+    "a variant composed of a decay, features and a transition", [[
+flin.attention {
+  decay = flin.decay.gated { per = "head" },
+  features = flin.feature_map.l2norm(),
+  transition = flin.transition.delta_rule(),
+  scale = nil, name = "mine",
+}
+The inputs that the pieces bring stand in v.inputs. scale multiplies q; nil is
+K^(-1/2).]])
+row("flin.stdlib", "table",
+    "the standard library's variants: flin.stdlib.gated_deltanet", nil)
+row("flin.stdlib_names", "string[]", "their names, in order")
+row("flin.version", "string", "flin's version")
+row("flin.backend", "string?", "what runs calls that name no backend: \"cpu\"")
+row("flin.threads", "integer?",
+    "threads of calls that name no number; 0: one a core")
+
+local call = [[
+A table of tensors by name, each [B, T, H, axes...] (constants of a head: [H,
+axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
+{ 0, 5, 12 } (packed sequences, B = 1), chunk = tokens at once, backend,
+threads, serial = true (token by token).]]
+
+row("v:forward", "arguments: table -> tensor, table, table?",
+    "y and the final states, computed chunk by chunk", call .. [[
+
+save = true also returns `saved`, for v:backward.]])
+row("v:backward", "arguments: table -> table",
+    "gradients of the inputs and the initial state",
+    call .. [[
+
+dy = gradient of y, dstate = { S = gradient of the final state }; saved = what
+v:forward gave, instead of the arguments. Returns grad.q ...,
+grad.initial_state.S.]])
+row("v:step", "arguments: table -> tensor, table",
+    "y and states after one token (T = 1), for decoding", [[
+As v:forward, with state = { S = tensor }; inplace = true updates these.]])
+row("v:reference", "arguments: table -> tensor, table",
+    "y and final states by the float64 step, token by token: the truth", call)
+row("v:reference_backward", "arguments: table -> table",
+    "gradients by the float64 step", "As v:backward.")
+row("v:check", "options?: table -> table",
+    "errors of the chunk form, the step and the gradients against float64", [[
+Options: B, T, H, HV, sizes of axes (K = 64), dtype, chunk, cu_seqlens, seed,
+backend, threads, backward = false. Numbers are relative RMS errors; `worst` is
+the greatest.]])
+row("v:gradcheck", "options?: table -> table",
+    "gradients against differences of the float64 step", [[
+For each input and initial state the derivative along random directions, by
+central differences of v:reference, beside v:backward's and
+v:reference_backward's. Options: B, T, H, sizes of axes, chunk, backend, seed,
+directions. Numbers are relative errors; `worst` is the greatest.]])
+row("v:bench", "options?: table -> table",
+    "times: chunk form, token loop, decoding, and the machine's floor", [[
+Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =
+false, seconds = of each row. Times are medians after a first run; the floor is
+the time to read each argument and write each result once at the speed at which
+this machine copies, measured then and there.]])
+row("v:random", "options?: table -> table",
+    "random inputs of the domains that the variant names", [[
+Options: B, T, H, HV, sizes of axes, dtype, seed. v:forward(v:random { T = 8
+}).]])
+row("v:plan", "options?: table -> table",
+    "the kernels that a machine would run, and what each moves", [[
+Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
+"table", "dot" or "svg".]])
+row("v:io", "options?: table -> table",
+    "least words that can be moved, beside what the plan moves", [[
+Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
+Z_QK.]])
+row("v:mask", "options?: table -> tensor",
+    "weight of token j in token i's result, [T, T]", [[
+What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the
+mask. Options: T, seed, sizes of axes, and inputs by name (g = tensor) in place
+of random ones. flin.heat_map draws it.]])
+row("v:dag", "-> string", "the step as assignments: what depends on what")
+row("v:graph", "options?: table -> string", "the step's graph as text")
+row("v:dump", "letters: string, options?: table -> string",
+    "what passes make: T step, C chunk form, G joint graph, P plan", [[
+Options: sizes of axes, chunk.]])
+row("v:source", "backend: string, options?: table -> string",
+    "the plan as CUDA C++: v:source(\"cuda\")", [[
+Options: sizes of axes, chunk, dtype, arch = "sm_90a".]])
+row("v:compile", "options?: table -> table",
+    "compiled by NVRTC; no GPU needed", [[
+Options as v:source's. Returns kernels, registers, spills, shared, seconds,
+arch and the cubin.]])
+row("v.name", "string", "the variant's name")
+row("v.inputs", "table[]", "name, axes and domain of each input")
+row("v.states", "table[]", "name and axes of each state")
+row("v.output", "string", "y's axes")
+row("v.axes", "table", "sizes of axes, false where calls say")
+row("v.form", "string", "how each state goes on, and whether in chunks")
+row("v.note", "string?", "why the latest plan goes token by token, if it does")
+
+-- ---- masks ----
+
+row("flin.mask_report", "mask: function, options?: table -> table",
+    "how a mask factors, or what keeps it from factoring", [[
+mask = function (i, j, p)
+  if i < j then return 0 end
+  return p.beta[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
+end
+i and j are positions from 0; p.NAME[i] is an input of token i, p.NAME_cumsum
+its sum up to there.]])
+row("flin.mask_values", "mask: function, n: integer, inputs?: table -> table",
+    "the mask of n tokens as rows of numbers")
+row("flin.heat_map", "rows: table|tensor, colours?: string -> string",
+    "numbers as a picture of text", [[
+colours: "true" (24 bits), "256", or "ascii", which is usual.]])
+
+-- ---- element by element ----
+
+local function unary(name, brief)
+  row("flin." .. name, "x: value -> value", brief)
+end
+
+unary("abs", "|x|")
+unary("cos", "cosine")
+unary("exp", "e^x; of a log decay, the decay")
+unary("floor", "the greatest whole number up to x")
+unary("log", "natural logarithm")
+unary("logsigmoid", "log(sigmoid(x)): a log decay from any number")
+unary("relu", "max(x, 0)")
+unary("rsqrt", "1 / sqrt(x)")
+unary("sigmoid", "1 / (1 + exp(-x))")
+unary("sign", "-1, 0 or 1")
+unary("silu", "x sigmoid(x)")
+unary("sin", "sine")
+unary("softplus", "log(1 + exp(x))")
+unary("sqrt", "square root")
+unary("square", "x x")
+unary("tanh", "hyperbolic tangent")
+unary("wrap", "x modulo 2 pi")
+row("flin.max", "a: value, b: value -> value", "the greater")
+row("flin.min", "a: value, b: value -> value", "the lesser")
+row("flin.lt", "a: value, b: value -> value", "1 where a < b, else 0")
+row("flin.le", "a: value, b: value -> value", "1 where a <= b, else 0")
+row("flin.gt", "a: value, b: value -> value", "1 where a > b, else 0")
+row("flin.ge", "a: value, b: value -> value", "1 where a >= b, else 0")
+row("flin.eq", "a: value, b: value -> value", "1 where a == b, else 0")
+row("flin.where", "condition: value, a: value, b: value -> value",
+    "a where the condition is not 0, else b")
+
+-- ---- named axes ----
+
+row("flin.dot", "a: value, b: value, axes?: string -> value",
+    "the product summed over axes that a and b share", [[
+All axes that both have, except t; a third argument names them instead:
+flin.dot(k, S) is k's row times S, [v].]])
+row("flin.outer", "a: value, b: value -> value",
+    "the product over both's axes: outer(k, v) is [k v]", [[
+They may share no axis (but t); flin.rename gives one another name.]])
+row("flin.sum", "x: value, axes?: string -> value",
+    "the sum over these axes, or all")
+row("flin.mean", "x: value, axes?: string -> value",
+    "the mean over these axes, or all")
+row("flin.l2norm", "x: value, axes?: string -> value",
+    "x over its norm along these axes, or all", "x / sqrt(sum x^2 + 1e-6).")
+row("flin.size", "x: value, axis: string -> value", "how long the axis is")
+row("flin.at", "x: value, axis: string, index: integer -> value",
+    "one entry along an axis, from 1")
+row("flin.rename", "x: value, from: string, to: string -> value",
+    "the same value with an axis under another name")
+row("flin.prev", "x: value -> value",
+    "the value one token earlier: a state prev_NAME")
+row("flin.rotate", "x: value, angle: value, axis?: string -> value",
+    "pairs of channels turned by an angle of half as many", [[
+Declare the angle with an axis of its own: theta = "t p : angle".]])
+
+-- ---- pieces of flin.attention ----
+
+row("flin.decay.none", "-> table", "nothing is forgotten")
+row("flin.decay.fixed", "-> table", "one log decay g a head")
+row("flin.decay.exponential", "options?: table -> table",
+    "exp(-exp(A_log) dt), as Mamba", [[
+data_dependent = true; discretization = "euler" or "trapezoidal".]])
+row("flin.decay.gated", "options?: table -> table",
+    "a log decay g that the caller gives", [[
+per = "head" or "key"; discretization = "euler" or "trapezoidal".]])
+row("flin.decay.max_stabilized", "-> table",
+    "exponential input and sigmoid forget gate, as mLSTM")
+row("flin.feature_map.identity", "-> table", "keys and queries as they are")
+row("flin.feature_map.l2norm", "-> table", "scaled to norm 1")
+row("flin.feature_map.relu", "-> table", "max(x, 0)")
+row("flin.feature_map.silu", "-> table", "x sigmoid(x)")
+row("flin.feature_map.elu1", "-> table", "elu(x) + 1")
+row("flin.feature_map.taylor", "-> table", "1 + q.k + (q.k)^2 / 2, as Based")
+row("flin.feature_map.rope", "options?: table -> table",
+    "pairs of channels turned by a running angle", "data_dependent = false.")
+row("flin.feature_map.map", "f: function -> table",
+    "your function of a value with axis k")
+row("flin.transition.one_step_gd", "options?: table -> table",
+    "S + k v^T: linear attention", "mimo_rank = 1.")
+row("flin.transition.delta_rule", "options?: table -> table",
+    "S + beta k (v - S^T k)^T: DeltaNet", "mimo_rank = 1.")
+row("flin.transition.delta_product", "options?: table -> table",
+    "several delta steps a token", "steps = 2.")
+row("flin.transition.dplr", "-> table",
+    "diagonal plus low rank, as RWKV-7")
+row("flin.transition.preconditioned_gd", "options?: table -> table",
+    "keys scaled by the inverse of their variance", [[
+preconditioner = "diagonal", mimo_rank = 1.]])
+row("flin.transition.custom", "update: function|table -> table",
+    "your own update(c)", "See stdlib/transition.lua for what c holds.")
+
+-- ---- tensors ----
+
+local fresh = [[
+Sizes one by one or as a table. Options: dtype = "float32", "bfloat16",
+"float16" or "float64"]]
+
+row("flin.tensor", "numbers: table, options?: table -> tensor",
+    "a tensor from nested tables", "Options: dtype.")
+row("flin.zeros", "sizes: table|integer, ... -> tensor", "zeros",
+    fresh .. ".")
+row("flin.ones", "sizes: table|integer, ... -> tensor", "ones", fresh .. ".")
+row("flin.full", "sizes: table|integer, ... -> tensor",
+    "one number everywhere", "flin.full({ 2, 3 }, 0.5).")
+row("flin.arange", "n: integer, options?: table -> tensor", "0 to n - 1")
+row("flin.rand", "sizes: table|integer, ... -> tensor",
+    "uniform from 0 to 1", fresh .. ", seed.")
+row("flin.randn", "sizes: table|integer, ... -> tensor", "normal",
+    fresh .. ", seed.")
+row("flin.seed", "n: integer", "starts the random numbers anew")
+row("flin.is_tensor", "x: any -> boolean", "is x a tensor?")
+row("flin.load", "path: string -> tensor|table",
+    "a .npy file's tensor, a .safetensors file's tensors by name")
+row("flin.save", "path: string, tensors: tensor|table",
+    "a tensor as .npy, tensors by name as .safetensors")
+
+row("t.shape", "integer[]", "sizes of the axes")
+row("t.dtype", "string", "\"float32\", \"bfloat16\", \"float16\", \"float64\"")
+row("t.rank", "integer", "how many axes")
+row("t.count", "integer", "how many elements")
+row("t:to", "dtype: string -> tensor", "a copy of another dtype")
+row("t:clone", "-> tensor", "a copy")
+row("t:fill", "x: number -> tensor", "x into every element")
+row("t:copy", "other: tensor -> tensor", "other's numbers into t")
+row("t:totable", "-> table", "as nested tables")
+row("t:narrow", "axis: integer, start: integer, length: integer -> tensor",
+    "a view of some entries of an axis; from 1")
+row("t:transpose", "a: integer, b: integer -> tensor",
+    "a view with two axes exchanged")
+row("t:reshape", "sizes: table|integer, ... -> tensor",
+    "the same elements in another shape; -1: what fits")
+row("t:contiguous", "-> tensor", "row-major, copied if need be")
+row("t:expand", "axis: integer, n: integer -> tensor",
+    "a new axis along which t repeats")
+row("t:windows", "axis: integer, n: integer, at: integer -> tensor",
+    "each entry and those after it, along a new axis")
+row("t:map", "f: function -> tensor", "f of each element")
+row("t:sum", "-> number", "the sum of all elements")
+row("t:mean", "-> number", "their mean")
+row("t:max", "-> number", "the greatest; NaN wins")
+row("t:min", "-> number", "the least; NaN wins")
+row("t:maxabs", "-> number", "the greatest absolute value; NaN wins")
+row("t:norm", "-> tensor", "the norm of each row")
+row("t:argmax", "-> tensor", "where each row is greatest; from 1")
+row("t:logsumexp", "-> tensor", "log of the sum of exp, of each row")
+row("t:gather", "index: tensor -> tensor", "of each row the entry named")
+row("t:unit", "-> tensor", "each row scaled to norm 1")
+row("t:matmul", "m: tensor -> tensor", "each row times a matrix")
+row("t:sum_over", "axis: integer, weights?: tensor -> tensor",
+    "the sum along an axis")
+
+row("flin.host.matmul", "a: tensor, b: tensor, options?: table -> tensor",
+    "the rows of a times the matrix b", [[
+transpose = "a" or "b", into = tensor, add = true.]])
+row("flin.host.take", "table: tensor, index: tensor -> tensor",
+    "the rows that the index names")
+row("flin.host.put", "table: tensor, index: tensor, rows: tensor",
+    "adds rows where the index says")
+row("flin.host.add", "y: tensor, x: tensor, scale?: number -> tensor",
+    "y += scale x, in place")
+row("flin.host.sum_rows", "x: tensor -> tensor", "all rows summed")
+row("flin.host.mul", "a: tensor, b: tensor -> tensor", "element by element")
+row("flin.host.apply", "name: string, x: tensor -> tensor",
+    "an element-wise function")
+row("flin.host.apply_grad", "name: string, x: tensor, dy: tensor -> tensor",
+    "its gradient")
+row("flin.host.norm", "kind: string, x: tensor -> tensor",
+    "each row scaled: \"rms\" or \"l2\"")
+row("flin.host.norm_grad", "kind: string, x: tensor, dy: tensor -> tensor",
+    "its gradient")
+row("flin.host.cross_entropy",
+    "logits: tensor, target: tensor -> number, tensor",
+    "the mean loss in nats, and its gradient")
+row("flin.host.adam",
+    "p: tensor, grad: tensor, m: tensor, v: tensor, options: table",
+    "one step in place", "step, rate, beta1, beta2, eps, decay.")
+
+-- ---- the pebble game ----
+
+row("flin.pebble.game", "words: integer -> game",
+    "a red-blue pebble game with so many words of fast memory")
+row("flin.pebble.attention", "options: table -> table",
+    "words that attention's schedules move", [[
+n, d, words, window, way = "blocks" or "tiles", play = true.]])
+row("g:input", "x: number -> integer", "a value in slow memory")
+row("g:load", "a: integer", "from slow memory to fast")
+row("g:store", "a: integer", "from fast memory to slow")
+row("g:drop", "a: integer", "out of fast memory")
+row("g:compute", "x: number, ... -> integer",
+    "a value from operands in fast memory")
+row("g:again", "a: integer, ...", "the same value once more")
+row("g:value", "a: integer -> number", "its number")
+row("g:is_red", "a: integer -> boolean", "is it in fast memory?")
+row("g:is_blue", "a: integer -> boolean", "is it in slow memory?")
+row("g:count", "-> table", "loads, stores, io, now, peak")
+
+-- ---- help ----
+
+row("flin.help", "name?: string -> string", "what this table says of a name")
+row("flin.luacats", "-> string", "this table as definitions for editors")
+row("flin.clock", "-> number", "seconds, from some time on")
+
+return rows

@@ -1,0 +1,149 @@
+-- v:gradcheck: gradients against differences of the float64 step.
+--
+-- For each argument x and random direction d, the derivative of
+-- L = <dy, y> + <dstate, final state> along d by a central difference of
+-- order 4 of v:reference, beside <gradient, d>. What is compared is float64
+-- throughout but for v:backward's own float32.
+local flin = ...
+
+local STEP <const> = 1e-3               -- error: STEP^4 and 1e-16 / STEP
+
+local function dot(a, b)
+  return (a * b):sum()
+end
+
+-- L for arguments whose `name` (a state's: in initial) lies h away along d.
+local function moved(v, call, where, name, d, h)
+  local x = where[name]
+  where[name] = x + d * h
+  local y, state = v:reference(call)
+  where[name] = x
+  return y, state
+end
+
+local function loss(dy, dstate, y, state)
+  local sum = dot(y, dy)
+  for name, d in pairs(dstate) do
+    sum = sum + dot(state[name], d)
+  end
+  return sum
+end
+
+local function difference(f)
+  return (8 * (f(STEP) - f(-STEP)) - (f(2 * STEP) - f(-2 * STEP)))
+         / (12 * STEP)
+end
+
+local function normal_like(t)
+  return flin.randn(t.shape, { dtype = "float64" })
+end
+
+local function in_double(tensors)
+  local out = {}
+  for name, t in pairs(tensors) do
+    out[name] = t:to "float64"
+  end
+  return out
+end
+
+local meta = {}
+
+function meta.__tostring(r)
+  local lines = { ("%s: gradients against differences of the float64 step, "
+                   .. "%d directions each"):format(r.name, r.directions),
+                  ("  %-16s %10s %10s"):format("", "backward", "float64") }
+  for _, row in ipairs(r.rows) do
+    lines[#lines + 1] = ("  %-16s %10.1e %10.1e"):format(row.name,
+                        row.backward or 0 / 0, row.reference)
+  end
+  lines[#lines + 1] = ("  %-16s %10.1e"):format("worst", r.worst)
+  return table.concat(lines, "\n")
+end
+
+local function read(o)
+  local option = { B = 1, T = 20, H = 1, seed = 1, directions = 2 }
+  for name, x in pairs(o or {}) do
+    option[name] = x
+  end
+  local calls = { chunk = option.chunk, backend = option.backend }
+  local directions = math.tointeger(option.directions)
+  if not directions or directions < 1 then
+    error("gradcheck: directions = " .. tostring(option.directions)
+          .. ": a whole number from 1 is wanted", 3)
+  end
+  option.chunk, option.backend, option.directions = nil, nil, nil
+  return option, calls, directions
+end
+
+-- Small sizes unless the options say others.
+local function usual_sizes(v, option)
+  for axis, size in pairs(v.axes) do
+    if not size and not option[axis] and not option[axis:upper()] then
+      option[axis] = 8
+    end
+  end
+end
+
+-- Angles turn fully; else the greatest of |difference| over the directions is
+-- what errors are relative to, so that a derivative near 0 is not one.
+local function compare(r, name, dirs, slope, gradient, exact)
+  local scale, back, ref = 1e-12, 0, 0
+  for i, d in ipairs(dirs) do
+    scale = math.max(scale, math.abs(slope[i]))
+    ref = math.max(ref, math.abs(dot(exact, d) - slope[i]))
+    back = gradient and math.max(back, math.abs(dot(gradient, d) - slope[i]))
+  end
+  local row = { name = name, reference = ref / scale,
+                backward = back and back / scale }
+  r.rows[#r.rows + 1] = row
+  r[name] = row.backward or row.reference
+  r.worst = math.max(r.worst, row.reference, row.backward or 0)
+end
+
+return function (v, o)
+  local option, calls, directions = read(o)
+  usual_sizes(v, option)
+  flin.seed(option.seed)
+  local inputs = v:random(option)
+  local _, warm = v:forward(inputs)
+  local initial = in_double(warm)
+  local arguments = { initial_state = initial }
+  for name, t in pairs(inputs) do
+    arguments[name] = t:to "float64"
+  end
+  local y, state = v:reference(arguments)
+  local dy, dstate = normal_like(y), {}
+  for name, t in pairs(state) do
+    dstate[name] = normal_like(t)
+  end
+  local back = { dy = dy, dstate = dstate, chunk = calls.chunk,
+                 backend = calls.backend }
+  for name, t in pairs(arguments) do
+    back[name] = t
+  end
+  local gradient = v:backward(back)
+  back.chunk, back.backend = nil, nil
+  local exact = v:reference_backward(back)
+  local r = setmetatable({ name = v.name, rows = {}, worst = 0,
+                           directions = directions }, meta)
+  local function check(where, name, label, got, truth)
+    local dirs, slope = {}, {}
+    for i = 1, directions do
+      local d = normal_like(where[name])
+      dirs[i] = d
+      slope[i] = difference(function (h)
+        return loss(dy, dstate, moved(v, arguments, where, name, d, h))
+      end)
+    end
+    compare(r, label, dirs, slope, got:to "float64", truth)
+  end
+  for _, input in ipairs(v.inputs) do
+    check(arguments, input.name, "d_" .. input.name, gradient[input.name],
+          exact[input.name])
+  end
+  for _, s in ipairs(v.states) do
+    check(initial, s.name, "d_initial_" .. s.name,
+          gradient.initial_state[s.name], exact.initial_state[s.name])
+  end
+  return r
+end

@@ -1,0 +1,127 @@
+-- Methods written in Lua: v:bench, v:gradcheck, v:mask, v:dag; v:random,
+-- v:form, flin.heat_map, flin.help.
+local flin = require "flin"
+local passed, failed = 0, 0
+
+local function check(name, ok, got)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print(("not ok %s: %s"):format(name, tostring(got)))
+  end
+end
+
+local function fails(name, want, f, ...)
+  local ok, message = pcall(f, ...)
+  check(name, not ok and tostring(message):find(want, 1, true), message)
+end
+
+local gdn = flin.stdlib.gated_deltanet
+
+-- ---- v:random ----
+
+do
+  local x = gdn:random { B = 3, T = 5, H = 2, HV = 4, K = 8, V = 6, seed = 7 }
+  check("shape", table.concat(x.v.shape, " ") == "3 5 4 6",
+        table.concat(x.v.shape, " "))
+  check("heads", x.q.shape[3] == 2 and x.v.shape[3] == 4)
+  check("domains", x.g:max() <= 0 and x.beta:min() >= 0
+        and math.abs(x.k[1][1][1]:norm():max() - 1) < 1e-5)
+  local y = gdn:random { B = 3, T = 5, H = 2, HV = 4, K = 8, V = 6, seed = 7 }
+  check("seed", (x.q - y.q):maxabs() == 0)
+  fails("unknown", "random: there is no option 'X'", gdn.random, gdn,
+        { X = 1 })
+end
+
+-- ---- v:bench ----
+
+do
+  local b = gdn:bench { T = 70, H = 1, K = 8, V = 8, seconds = 0.01 }
+  local names = {}
+  for i, row in ipairs(b.rows) do
+    names[i] = row.name
+    check("time of " .. row.name, row.seconds > 0 and row.runs >= 3)
+  end
+  check("rows", table.concat(names, ", ") == "forward, chunks, token by token,"
+        .. " forward + backward, decode, one token", table.concat(names, ", "))
+  check("bytes", b.bytes == 4 * (70 * (3 * 8 + 2) + 70 * 8 + 64), b.bytes)
+  check("floor", b.floor == b.bytes / b.copy and b.copy > 1e8, b.floor)
+  check("speedup", b.speedup == b.rows[2].seconds / b.rows[1].seconds)
+  check("text", tostring(b):find "floor +%d", tostring(b))
+  fails("seconds", "bench: seconds = x", gdn.bench, gdn, { seconds = "x" })
+  fails("options", "there is no option 'X'", gdn.bench, gdn, { X = 1 })
+end
+
+-- ---- v:gradcheck ----
+
+do
+  local r = gdn:gradcheck { T = 6, K = 4, V = 4 }
+  check("gradients", r.worst < 1e-5, tostring(r))
+  check("each", r.d_q and r.d_g and r.d_initial_S, tostring(r))
+  -- a gradient that is wrong by a part in a thousand is seen
+  local wrong = setmetatable({}, { __index = function (_, name)
+    if name ~= "backward" then
+      local f = gdn[name]
+      return type(f) == "function" and function (_, ...)
+        return f(gdn, ...)
+      end or f
+    end
+    return function (_, ...)
+      local grad = gdn:backward(...)
+      grad.k = grad.k * 1.001
+      return grad
+    end
+  end })
+  r = gdn.gradcheck(wrong, { T = 6, K = 4, V = 4 })
+  check("a wrong one", r.d_k > 5e-4 and r.d_q < 1e-5, tostring(r))
+end
+
+-- ---- v:mask, flin.heat_map ----
+
+do
+  local v = flin.stdlib.simple_gla
+  local g = flin.full({ 1, 6, 1 }, -0.5)
+  local m = v:mask { T = 6, g = g }
+  local worst = 0
+  for i = 1, 6 do
+    for j = 1, 6 do
+      local want = j <= i and math.exp(-0.5 * (i - j)) or 0
+      worst = math.max(worst, math.abs(m[{ i, j }] - want))
+    end
+  end
+  check("decay", worst < 1e-6, worst)
+  fails("no key", "mask: hgrn2 has no input k", v.mask, flin.stdlib.hgrn2)
+  check("other names", flin.stdlib.mamba2:mask { T = 4 }.rank == 2)
+  check("ascii", flin.heat_map { { 0, 0.5 }, { 1, 0.05 } } == "  ++\n@@..",
+        flin.heat_map { { 0, 0.5 }, { 1, 0.05 } })
+  local colours = flin.heat_map({ { 0, 1 }, { 1, 0 } }, "true")
+  check("half blocks", select(2, colours:gsub("▀", "")) == 2
+        and not colours:find "\n", colours)
+  fails("colours", "no colours 'x'", flin.heat_map, { { 1 } }, "x")
+end
+
+-- ---- what a variant says of itself ----
+
+do
+  local text = gdn:dag()
+  check("dag", text:find "next S   = u%d" and text:find "y +=", text)
+  local v = flin.variant {
+    name = "bent", input = { q = "t k", k = "t k", v = "t v" },
+    state = { S = "k v" },
+    step = function (x, s)
+      local S = flin.tanh(s.S) + flin.outer(x.k, x.v)
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  }
+  check("why serial", v.form:find "token by token: .*tanh", v.form)
+  check("strata", flin.stdlib.retnet.form:find "1%. phi .*\n  2%. S",
+        flin.stdlib.retnet.form)
+  check("help", flin.help "dot":find("flin.dot(a, b [, axes]) -> value", 1,
+                                     true), flin.help "dot")
+  check("help of a variant", flin.help "gla":find("flin.stdlib.gla", 1, true))
+  check("no help", flin.help "nonsense":find "nothing is called 'nonsense'")
+end
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -292,7 +292,7 @@ void place_tiles(TileKernel *k, Ctx *c)
     t->slot = ctx_alloc(c, ((size_t)k->nslots + 1) * sizeof *t->slot);
     for (int i = 0; i < l->n; i++) {
         touch(k, l->in[i].y, i);
-        for (int p = 0; p < 4; p++)
+        for (int p = 0; p < OPERANDS; p++)
             touch(k, l->in[i].x[p], i);
     }
     for (int s = 0; s < k->nslots; s++) {

@@ -22,8 +22,50 @@ int new_slot(Compile *k, int32_t floats, bool pinned)
     return t->nslots++;
 }
 
+/* The last instruction that computes a slot; a strip does not count. */
+static const Instr *maker(const Compile *k, const List *l, int slot)
+{
+    for (int i = l->n - 1; i >= 0; i--)
+        if (l->in[i].y == slot)
+            return k->k->slot[slot].local ? NULL : &l->in[i];
+    return NULL;
+}
+
+/* Takes what the program has computed already: a e^c and b e^(l - d), of the
+ * same gates, with l their last row. */
+static void find_factors(const Compile *k, const List *l, Instr *in)
+{
+    int scaled = -1, decayed = -1, last = -1;
+
+    for (int i = 0; i < l->n; i++) {
+        const Instr *e = &l->in[i];
+        if (e->code != I_ELEM || maker(k, l, e->y) != e)
+            continue;
+        if (e->op == FUSED_SCALE && e->x[0] == in->x[0]
+            && e->x[1] == in->x[2])
+            scaled = e->y;
+        const Instr *m = e->op == FUSED_DECAY ? maker(k, l, e->x[1]) : NULL;
+        if (m && m->code == I_MOVE && m->op == OP_last
+            && m->x[0] == in->x[3] && !(m->flags & REVERSE)
+            && e->x[0] == in->x[1] && e->x[2] == in->x[3]) {
+            decayed = e->y;
+            last = e->x[1];
+        }
+    }
+    if (scaled < 0 || decayed < 0)
+        return;
+    in->x[4] = scaled;
+    in->x[5] = decayed;
+    in->x[6] = last;
+}
+
 static void append(Compile *k, List *l, Instr in)
 {
+    for (int p = 4; p < OPERANDS; p++)
+        in.x[p] = -1;
+    if (in.code == I_GDOT && in.kind == GDOT_KEYS && !(in.flags & TRANS)
+        && in.x[2] == in.x[3])
+        find_factors(k, l, &in);
     if (l->n == l->cap) {
         size_t old = (size_t)l->cap * sizeof *l->in;
         l->cap = l->cap ? 2 * l->cap : 32;
@@ -179,45 +221,115 @@ static bool stays_inside(const Compile *k, Ref r)
     return inside == k->uses[r];
 }
 
+/* A link of a chain: r of the values x; the nodes inside that its one pass
+ * takes along. */
+typedef struct Link {
+    Ref r, x[3], inner[2];
+    bool fused;
+} Link;
+
+/* x, if the chain computes it, by `op`, for one use; else 0. */
+static Ref single_operand(const Compile *k, Ref x, int op)
+{
+    bool inside = false;
+
+    for (int i = 0; i < k->nchain; i++)
+        inside |= k->chain[i] == x;
+    return inside && k->uses[x] == 1 && k->g->n[x].op == op ? x : 0;
+}
+
+/* r = a e^b or a e^(b - c), in one pass if nothing else needs the factor. */
+static bool fuse_exp(const Compile *k, Ref r, Link *link)
+{
+    const Node *n = &k->g->n[r];
+
+    for (int p = 0; p < 2 && n->op == OP_mul; p++) {
+        Ref e = single_operand(k, n->a[p], OP_exp), a = n->a[1 - p];
+        if (!e || k->l.lower[a] != k->l.lower[e])
+            continue;
+        Ref d = single_operand(k, k->g->n[e].a[0], OP_sub);
+        *link = (Link){ .r = r, .fused = true, .inner = { e, d },
+                        .x = { a, k->g->n[d ? d : e].a[0],
+                               d ? k->g->n[d].a[1] : 0 } };
+        return true;
+    }
+    return false;
+}
+
+/* What the chain computes, node by node, but for what is fused. */
+static int link_chain(const Compile *k, Link *link)
+{
+    bool inner[MAX_CHAIN] = { false };
+    int n = 0;
+
+    for (int i = k->nchain - 1; i >= 0; i--) {
+        Ref r = k->chain[i];
+        const Ref *x = k->g->n[r].a;
+        if (inner[i])
+            continue;
+        if (!fuse_exp(k, r, &link[n]))
+            link[n] = (Link){ .r = r, .x = { x[0], x[1], x[2] } };
+        for (int j = 0; j < i; j++)
+            inner[j] |= k->chain[j] == link[n].inner[0]
+                     || k->chain[j] == link[n].inner[1];
+        n++;
+    }
+    return n;
+}
+
+static void append_link(Compile *k, const Link *link, int rows)
+{
+    Ref r = link->r;
+    int32_t floats = tile_floats(&k->l, r);
+    bool local = rows && stays_inside(k, r);
+    Instr in = link->fused ? lower_fused(&k->l, r, link->x)
+                           : lower_node(&k->l, r, 0);
+
+    in.x[3] = -1;
+    for (int p = 0; p < 3; p++) {
+        Ref x = link->x[p];
+        in.x[p] = x ? k->slot[x] : -1;
+        if (x && k->k->slot[in.x[p]].local)
+            in.local |= (uint16_t)(2 << p);
+    }
+    if (local)
+        floats = rows * (in.m.tokens ? floats / k->l.chunk
+                                     : floats / in.m.size);
+    in.y = k->slot[r] = new_slot(k, floats, false);
+    k->k->slot[in.y].local = local;
+    in.local |= local;
+    in.from = rows;
+    append(k, &k->k->body, in);
+}
+
+/* Entries of the leading axis that a strip holds; 0: all at once. */
+static int strip_rows(const Compile *k)
+{
+    Ref head = k->chain[0];
+    AxisSet axes = k->g->n[head].axes;
+
+    if (k->nchain < 2 || !axes)
+        return 0;
+    int ax = __builtin_ctz(axes);
+    int32_t lead = ax == AX_I || ax == AX_J ? k->l.chunk : k->l.ext[head][ax];
+    int32_t each = tile_floats(&k->l, head) / lead;
+    int rows = each < STRIP ? STRIP / each : 1;
+    return rows < lead ? rows : 0;
+}
+
 static void flush_chain(Compile *k)
 {
     List *l = &k->k->body;
-    int rows = 0, first = l->n;
+    Link link[MAX_CHAIN];
+    int rows, n, first = l->n;
 
     if (!k->nchain)
         return;
-    Ref head = k->chain[0];
-    AxisSet axes = k->g->n[head].axes;
-    if (k->nchain > 1 && axes) {
-        int ax = __builtin_ctz(axes);
-        int32_t lead = ax == AX_I || ax == AX_J ? k->l.chunk
-                                                : k->l.ext[head][ax];
-        int32_t each = tile_floats(&k->l, head) / lead;
-        rows = each < STRIP ? STRIP / each : 1;
-        rows = rows < lead ? rows : 0;
-    }
-    for (int i = 0; i < k->nchain; i++) {
-        Ref r = k->chain[i];
-        Instr in = lower_node(&k->l, r, 0);
-        bool local = rows && stays_inside(k, r);
-        for (int p = 0; p < 4; p++) {
-            Ref x = k->g->n[r].a[p];
-            in.x[p] = x ? k->slot[x] : -1;
-            if (x && k->k->slot[in.x[p]].local)
-                in.local |= (uint16_t)(2 << p);
-        }
-        int32_t floats = tile_floats(&k->l, r);
-        if (local)
-            floats = rows * (in.m.tokens ? floats / k->l.chunk
-                                         : floats / in.m.size);
-        k->slot[r] = new_slot(k, floats, false);
-        k->k->slot[k->slot[r]].local = local;
-        in.local |= local;
-        in.y = k->slot[r];
-        in.from = rows;
-        append(k, l, in);
-    }
-    l->in[first].chain = (uint16_t)k->nchain;
+    rows = strip_rows(k);
+    n = link_chain(k, link);
+    for (int i = n - 1; i >= 0; i--)
+        append_link(k, &link[i], rows);
+    l->in[first].chain = (uint16_t)n;
     for (int i = 0; i < k->nchain; i++)
         keep_value(k, l, k->chain[i]);
     k->nchain = 0;

@@ -80,7 +80,6 @@ static void run_chunk(Run *r, Work *w, int64_t m)
 
     w->n = left < w->p->chunk ? (int)left : w->p->chunk;
     w->token = w->seq->start + m * w->p->chunk;
-    w->ahead->n = w->ahead->next = 0;
     w->stored = r->stored + at * w->p->stored_floats;
     run_list(w, w->k->body.in, w->k->body.n);
     end_chunk(w);
@@ -201,8 +200,7 @@ static void work(void *ud, int worker)
     const TileKernel *k = &r->p->kernel[r->kernel];
     char *at = r->memory + (size_t)worker * r->each;
     int64_t items = items_before(r, r->call->nseq), item;
-    Ahead ahead = { .n = 0 };
-    Work w = { .p = r->p, .k = k, .call = r->call, .ahead = &ahead };
+    Work w = { .p = r->p, .k = k, .call = r->call };
     unsigned mode = flush_on();
 
     float *tiles = (float *)at;

@@ -75,6 +75,21 @@ static Gemm product(const Gdot *g, const Part *q)
                    .ars = g->ld, .brs = g->dims };
 }
 
+/* y = p s^T, both of rows of keys. */
+static void product_keys(const Gdot *g, Gemm *m, const float *p,
+                         const float *s, float *y)
+{
+    m->a = p;
+    m->ars = g->dims;
+    m->b = s;
+    m->brs = 1;
+    m->bcs = g->dims;
+    m->n = m->k;
+    m->k = g->dims;
+    m->c = y;
+    m->crs = g->ld;
+}
+
 static void part_keys(const Gdot *g, const Part *q)
 {
     ptrdiff_t row = (ptrdiff_t)q->i * g->rr, col = (ptrdiff_t)q->j * g->cr;
@@ -84,15 +99,7 @@ static void part_keys(const Gdot *g, const Part *q)
                1);
     scale_rows(g, g->s, g->other + col * g->dims, g->d + col * g->dims, m.k,
                -1);
-    m.a = g->p;
-    m.ars = g->dims;
-    m.b = g->s;
-    m.brs = 1;
-    m.bcs = g->dims;
-    m.n = m.k;
-    m.k = g->dims;
-    m.c = g->y + row * g->ld + col;
-    m.crs = g->ld;
+    product_keys(g, &m, g->p, g->s, g->y + row * g->ld + col);
     m.tri = q->diagonal ? LOWER_C : TRI_NONE;
     g->isa->gemm(&m);
 }
@@ -181,8 +188,9 @@ static bool close_gates(const Gdot *g, int from, int to)
     memcpy(g->hi, g->lo, (size_t)g->dims * sizeof *g->hi);
     g->isa->min_max((to - from) * g->rr, g->dims, g->lo, g->hi,
                     g->c + (ptrdiff_t)from * g->rr * g->dims);
-    g->isa->min_max((to - from) * g->cr, g->dims, g->lo, g->hi,
-                    g->d + (ptrdiff_t)from * g->cr * g->dims);
+    if (g->c != g->d)
+        g->isa->min_max((to - from) * g->cr, g->dims, g->lo, g->hi,
+                        g->d + (ptrdiff_t)from * g->cr * g->dims);
     for (int k = 0; k < g->dims; k++) {
         close &= g->hi[k] - g->lo[k] < CLOSE_GATES;
         g->anchor[k] = 0.5f * (g->hi[k] + g->lo[k]);
@@ -241,6 +249,40 @@ static void any_axes(const Work *w, const Instr *in)
         }
 }
 
+/* Whether e^x stays in range with the gates x, and one over it. */
+static bool small_gates(const Gdot *g, const float *last)
+{
+    bool small = true;
+
+    for (int k = 0; k < g->dims; k++)
+        small &= g->lo[k] > -CLOSE_GATES && g->hi[k] < CLOSE_GATES
+              && last[k] > -CLOSE_GATES && last[k] < CLOSE_GATES;
+    return small;
+}
+
+/* All tokens, by the factors at hand: a e^c times b e^(last - d) e^-last. */
+static bool run_factors(const Gdot *g)
+{
+    const int *x = g->in->x;
+    const Work *w = g->w;
+    const float one = 1, zero = 0, *last, *scaled;
+    const ptrdiff_t st[4] = { g->dims, g->dims };
+
+    if (x[4] < 0 || !close_gates(g, 0, w->n)
+        || !small_gates(g, last = w->tile[x[6]]))
+        return false;
+    scaled = w->tile[x[4]];
+    Gemm m = product(g, &(Part){ 0, w->n, 0, w->n, true });
+    g->isa->elem[FUSED_DECAY](1, g->dims, g->anchor, (const float *[]){
+                              &one, &zero, last }, st, 3);
+    g->isa->elem[OP_mul](m.m, g->dims, g->p, (const float *[]){
+                         scaled, g->anchor, scaled }, st, 0);
+    product_keys(g, &m, g->p, w->tile[x[5]], g->y);
+    m.tri = LOWER_C;
+    g->isa->gemm(&m);
+    return true;
+}
+
 void run_gdot(const Work *w, const Instr *in)
 {
     bool swap = in->flags & TRANS;
@@ -257,7 +299,8 @@ void run_gdot(const Work *w, const Instr *in)
     }
     g.ld = w->p->chunk * g.cr;
     carve(&g);
-    segment(&g, 0, w->n);
+    if (!run_factors(&g))
+        segment(&g, 0, w->n);
     if (in->kind == GDOT_KEYS)
         cut_rows(w, in, 0, w->n, g.y);
 }

@@ -22,10 +22,12 @@ typedef void ElemFn(int rows, int len, float *y, const float *const x[3],
  * LOWER_A: a is zero where its column's token lies behind its row's;
  * UPPER_A: where it lies before (a transposed lower matrix). LOWER_C: only
  * the lower triangle of c is wanted, what lies above may be anything. */
-/* Rows in memory that the next chunk will need. */
-enum { MAX_AHEAD = 1024 };
-typedef struct AheadRow { uintptr_t at; uint32_t bytes; bool store; } AheadRow;
-typedef struct Ahead { int n, next; AheadRow row[MAX_AHEAD]; } Ahead;
+/* Element-wise work in one pass that a graph has as several nodes. */
+enum {
+    FUSED_SCALE = NOPS,         /* a e^b */
+    FUSED_DECAY,                /* a e^(b - c) */
+    NELEMS
+};
 
 enum { GEMM_SET, GEMM_ADD, GEMM_SUB };
 enum { TRI_NONE, LOWER_A, UPPER_A, LOWER_C };
@@ -36,7 +38,6 @@ typedef struct Gemm {
     ptrdiff_t ars, acs, brs, bcs, crs;
     int mode, tri, row_rank, col_rank;
     float *pack;            /* gemm_scratch(k, n) floats, if bcs != 1 */
-    Ahead *ahead;           /* asked for on the way; may be NULL */
 } Gemm;
 
 static inline size_t gemm_scratch(int k, int n)
@@ -46,7 +47,7 @@ static inline size_t gemm_scratch(int k, int n)
 
 typedef struct Isa {
     const char *name;
-    ElemFn *elem[NOPS];
+    ElemFn *elem[NELEMS];
     void (*gemm)(const Gemm *g);
     /* y[r] = sum of a[r][x] * b[r][x]; row strides ys, as, bs */
     void (*row_dot)(int rows, int len, float *y, ptrdiff_t ys, const float *a,

@@ -3,4 +3,5 @@
 #define ISA_ENTRY isa_plain
 #define ISA_BYTES 16
 #define ISA_ROWS 4
+#define ISA_VECTORS 2
 #include "isa.inc"

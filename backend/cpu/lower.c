@@ -158,17 +158,25 @@ static void shape_scores(const Lower *l, Ref r, Instr *in)
 
 /* ---- element-wise, moves, sums ---- */
 
-static void lower_elem(const Lower *l, Ref r, Instr *in)
+static void elem_loops(const Lower *l, Ref r, const Ref *x, Instr *in)
 {
     const Node *n = &l->g->n[r];
     Axes a = { 0 };
 
     in->code = I_ELEM;
-    for (int p = 0; p < op_info[n->op].arity; p++)
-        add_tile(&a, l, p + 1, n->a[p]);
+    for (int p = 0; p < in->arity; p++)
+        add_tile(&a, l, p + 1, x[p]);
     add_tile(&a, l, 0, r);
     in->m = n->axes ? axis_dim(&a, lowest(n->axes)) : (Dim){ .size = 1 };
     in->loop = loop_over(&a, n->axes);
+}
+
+static void lower_elem(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+
+    in->arity = (uint8_t)op_info[n->op].arity;
+    elem_loops(l, r, n->a, in);
     if ((n->axes & AXIS(AX_I)) && (n->axes & AXIS(AX_J)))
         shape_scores(l, r, in);
     for (int p = 0; n->op == OP_mul && p < 2; p++)
@@ -528,6 +536,15 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
     if (in->code == I_DMASK)
         return 2 * (int64_t)n * (in->row_rank + in->col_rank) + TILE_SLACK;
     return in->code == I_SCAN ? 2 * (int64_t)in->cols + 16 : 0;
+}
+
+Instr lower_fused(const Lower *l, Ref r, const Ref x[3])
+{
+    Instr in = { .op = x[2] ? FUSED_DECAY : FUSED_SCALE, .wide = -1,
+                 .chain = 1, .arity = x[2] ? 3 : 2 };
+
+    elem_loops(l, r, x, &in);
+    return in;
 }
 
 Instr lower_node(const Lower *l, Ref r, int part)

@@ -12,26 +12,9 @@ typedef struct Walk {
     const View *v;
     bool store;
     int n;
-    int64_t ahead;                      /* elements to the next chunk, or 0 */
-    Ahead *queue;
     int32_t ext[MAX_RANK];
     int64_t tile[MAX_RANK], mem[MAX_RANK];
 } Walk;
-
-/* Notes the rows that the next chunk will need here: they are too far apart
- * for the processor to guess. */
-static void note_rows(const Walk *k, const char *data, int rows, int32_t len,
-                      int64_t step)
-{
-    ptrdiff_t size = dtype_size(k->v->dtype);
-    uintptr_t at = (uintptr_t)data + (uintptr_t)(k->ahead * size);
-
-    for (int r = 0; r < rows && k->queue->n < MAX_AHEAD; r++)
-        k->queue->row[k->queue->n++] = (AheadRow){
-            at + (uintptr_t)(r * step * size), (uint32_t)(len * size),
-            k->store
-        };
-}
 
 /* The two innermost axes, where the last lies close in memory. */
 static void move_rows(const Walk *k, int64_t at, float *p)
@@ -43,8 +26,6 @@ static void move_rows(const Walk *k, int64_t at, float *p)
     int64_t ms = k->n > 1 ? k->mem[k->n - 2] : 0;
     char *data = (char *)v->data + at * dtype_size(v->dtype);
 
-    if (k->ahead)
-        note_rows(k, data, rows, len, ms);
     if (k->store)
         k->isa->store[v->dtype](rows, len, p, ts, data, ms);
     else
@@ -85,14 +66,19 @@ static void move(const Walk *k, int d, int64_t at, float *p)
             move(k, d + 1, at + i * k->mem[d], p + i * k->tile[d]);
 }
 
-static int64_t walk_run(const Walk *k, int64_t at, const float *p)
+static int64_t walk_bytes(const Walk *k)
 {
-    int64_t count = 1;
+    int64_t bytes = dtype_size(k->v->dtype);
 
     for (int d = 0; d < k->n; d++)
-        count *= k->ext[d];
+        bytes *= k->ext[d];
+    return bytes;
+}
+
+static int64_t walk_run(const Walk *k, int64_t at, const float *p)
+{
     move(k, 0, at, (float *)p);         /* a store only reads it */
-    return count * dtype_size(k->v->dtype);
+    return walk_bytes(k);
 }
 
 static void add_axis(Walk *k, int32_t ext, int64_t mem)
@@ -106,8 +92,7 @@ static Walk walk(const Work *w, const View *v, bool store, AxisSet axes,
                  const int32_t ext[NAXES], const uint8_t *order, int rank,
                  int rows)
 {
-    Walk k = { .isa = w->p->isa, .v = v, .store = store,
-               .queue = w->ahead };
+    Walk k = { .isa = w->p->isa, .v = v, .store = store };
     int64_t step = 1;
 
     if (rows)
@@ -130,14 +115,23 @@ static Walk walk(const Work *w, const View *v, bool store, AxisSet axes,
     return k;
 }
 
-static int64_t chunk_ahead(const Work *w, const View *v)
+/* Whether the values lie in memory as in a tile, with whole vectors in a row
+ * (what is behind the last one may not be read): then *tile is there. It
+ * depends on the call alone, so that no tile is written to such a place. */
+static bool in_place(const Walk *k, int64_t at, float **tile)
 {
-    int64_t step = w->p->chunk * v->st;
+    enum { VECTOR = 16 };
 
-    return w->k->kind == K_REVERSE ? -step : step;
+    if (k->v->dtype != F32 || k->n < 2 || k->ext[k->n - 1] % VECTOR)
+        return false;
+    for (int d = 0; d < k->n; d++)
+        if (k->mem[d] != k->tile[d])
+            return false;
+    *tile = (float *)k->v->data + at;
+    return true;
 }
 
-void load_input(Work *w, int input, float *tile)
+void load_input(Work *w, int input, int slot)
 {
     const Graph *g = w->p->plan->g;
     const Input *in = &g->in[input];
@@ -149,8 +143,8 @@ void load_input(Work *w, int input, float *tile)
         at += w->seq->b * v->sb + w->token * v->st;
     Walk k = walk(w, v, false, axes, w->p->ext[in->node], in->order, in->rank,
                   axes & AXIS(AX_I) ? w->n : 0);
-    k.ahead = in->timed ? chunk_ahead(w, v) : 0;
-    w->bytes += walk_run(&k, at, tile);
+    w->bytes += in_place(&k, at, &w->tile[slot]) ? walk_bytes(&k)
+              : walk_run(&k, at, w->tile[slot]);
 }
 
 /* A value without rows is written for each token. */
@@ -167,7 +161,6 @@ void store_output(Work *w, int output, const float *tile)
         return;
     Walk k = walk(w, v, true, axes, w->p->ext[o->node], o->order, o->rank,
                   rows ? w->n : 0);
-    k.ahead = rows ? chunk_ahead(w, v) : 0;
     for (int i = 0; i < (rows ? 1 : w->n); i++)
         w->bytes += walk_run(&k, at + i * v->st, tile);
 }

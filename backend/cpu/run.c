@@ -54,7 +54,7 @@ static void run_strip(const Work *w, const Instr *in, int from, int rows,
         nrows = t.count[l->n - 2];
     for (int p = 0; p < 4; p++) {
         st[p] = l->n > 1 ? l->d[l->n - 2].st[p] : 0;
-        if (p && p <= op_info[in->op].arity && l->n
+        if (p && p <= in->arity && l->n
             && l->d[l->n - 1].st[p] == 0)
             scalar |= 1 << (p - 1);
     }
@@ -157,7 +157,7 @@ static void dot_gemm(const Work *w, const Instr *in, float *y, const float *a,
         .k = dim_count(&in->k, w->n), .ars = in->m.st[1], .acs = in->k.st[1],
         .brs = in->k.st[2], .bcs = in->n.st[2], .crs = in->m.st[0],
         .mode = in->into, .tri = in->tri, .row_rank = in->row_rank,
-        .col_rank = in->col_rank, .pack = w->scratch, .ahead = w->ahead
+        .col_rank = in->col_rank, .pack = w->scratch
     };
 
     if (in->into && in->x[2] != in->y)
@@ -365,7 +365,7 @@ static void run_instr(Work *w, const Instr *in)
         clear(w, in, w->tile[in->y]);
         w->tile[in->y][in->index] = 1;
         break;
-    case I_LOAD: load_input(w, in->index, w->tile[in->y]); break;
+    case I_LOAD: load_input(w, in->index, in->y); break;
     case I_FETCH: case I_KEEP: run_stored(w, in); break;
     case I_OUT: store_output(w, in->index, w->tile[in->x[0]]); break;
     case I_ELEM: run_chain(w, in); break;

@@ -13,7 +13,7 @@
 #include "isa.h"
 #include "pool.h"
 
-enum { MAX_DIMS = 12, STRIP = 2048 };
+enum { MAX_DIMS = 12, STRIP = 2048, OPERANDS = 7 };
 
 /* Gates no further apart than this factor about their middle, with an error
  * of 1e-6 in the exponent. */
@@ -66,10 +66,14 @@ typedef struct Instr {
     bool adds;                  /* I_DOT: turns add up */
     uint8_t into;               /* I_DOT: GEMM_ADD, _SUB: on top of x[2] */
     uint16_t chain;
+    uint8_t arity;              /* I_ELEM */
     int16_t wide;               /* I_SCAN: carried in double; -1: no */
     uint16_t local;             /* I_ELEM: y and x that are a strip long */
     int index;
-    int y, x[4];                /* slots; -1: absent */
+    /* Slots; -1: absent. I_GDOT may have, behind its a b c d, the values
+     * a e^c, b e^(l - d) and l, which make it a plain product where gates lie
+     * close. */
+    int y, x[OPERANDS];
     double num;
     Loop loop;
     Dim m, n, k;                /* I_DOT; I_ELEM: m is the leading axis */
@@ -130,7 +134,6 @@ typedef struct Work {
     float **tile;               /* by slot */
     float *scratch;
     double *wide;
-    Ahead *ahead;
     float *stored;              /* this chunk's part */
     int n;                      /* tokens in hand */
     const Seq *seq;
@@ -154,6 +157,8 @@ Dim tile_leading(const Lower *l, Ref r);
 bool tile_alias(const Lower *l, Ref r);
 /* part: 0, and 1 for cat's second operand. */
 Instr lower_node(const Lower *l, Ref r, int part);
+/* r = a e^b, or a e^(b - c): x holds the values, c is 0 if there is none. */
+Instr lower_fused(const Lower *l, Ref r, const Ref x[3]);
 /* The axes that operand p must have; those it lacks are filled in first. */
 AxisSet operand_axes(const Lower *l, Ref r, int p);
 Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
@@ -170,7 +175,7 @@ void cut_rows(const Work *w, const Instr *in, int from, int to, float *y);
 double wrap_angle(double s);
 
 /* move.c: between tensors and tiles. */
-void load_input(Work *w, int input, float *tile);
+void load_input(Work *w, int input, int slot);
 void store_output(Work *w, int output, const float *tile);
 void load_state(Work *w, const Carry *c, float *tile);
 void store_state(Work *w, const Carry *c, const float *tile);
@@ -186,10 +191,16 @@ typedef struct Turn {
 
 static inline Turn turn_first(const Loop *l, int inner, int n)
 {
-    Turn t = { .loop = l, .nd = l->n > inner ? l->n - inner : 0 };
+    Turn t;
 
-    for (int d = 0; d < l->n; d++)
+    t.loop = l;
+    t.nd = l->n > inner ? l->n - inner : 0;
+    for (int d = 0; d < l->n; d++) {
+        t.at[d] = 0;
         t.count[d] = dim_count(&l->d[d], n);
+    }
+    for (int i = 0; i < 5; i++)
+        t.off[i] = 0;
     return t;
 }
 

@@ -49,12 +49,11 @@ FN float exp_(float x)
     float z = t * 1.44269504088896341f + magic;
     float n = z - magic;
     float r = t - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
+    float p = 1.381454017e-3f;
+    p = p * r + 8.368745109e-3f;
+    p = p * r + 4.166839078e-2f;
+    p = p * r + 1.666652040e-1f;
+    p = p * r + 4.999999343e-1f;
     p = p * (r * r) + r + 1;
     return p * from_bits((to_bits(z) << 23) + 0x3f800000u);
 }

@@ -238,7 +238,7 @@ static double difference(const Bench *b, const float *ours)
 static void speed_row(int kind, int n, void *o2, void *o3)
 {
     Bench b = bench_open(kind, TOKENS, 1, n, n);
-    double t = seconds(&b, 1, 9);
+    double t = seconds(&b, 1, 60);
     float *ours = randoms(TOKENS * (int64_t)n, 0, 0);
 
     memcpy(ours, b.y, (size_t)TOKENS * (size_t)n * sizeof *ours);

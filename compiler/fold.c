@@ -187,7 +187,9 @@ Ref fold(Graph *g, const Node *n)
 
 /* ---- the rules themselves, tested ---- */
 
-/* Nodes times 16, plus each negation's depth; what is all numbers is one. */
+/* The order in which rules must go down: nodes times 16, plus each negation's
+ * depth, plus 1 for a division (the product is the simpler one, and merges
+ * with others); what is all numbers is one node. */
 static int weight(const char *p, int depth)
 {
     if (*p != '(')
@@ -200,7 +202,8 @@ static int weight(const char *p, int depth)
             constant = false;
     if (constant)
         return 16;
-    int op = read_op(&q), w = 16 + (op == OP_neg ? depth : 0);
+    int op = read_op(&q);
+    int w = 16 + (op == OP_neg ? depth : 0) + (op == OP_div);
     for (int i = 0; i < op_info[op].arity; i++) {
         q = skip_space(q);
         w += weight(q, depth + 1);
@@ -211,13 +214,9 @@ static int weight(const char *p, int depth)
 
 int fold_bad_rule(void)
 {
-    for (int i = 0; i < NRULES; i++) {
-        int l = weight(rules[i].lhs, 0), r = weight(rules[i].rhs, 0);
-        /* (div x c) becomes a product, which merges with others */
-        bool same = l == r && !strncmp(rules[i].lhs, "(div x c)", 9);
-        if (r >= l && !same)
+    for (int i = 0; i < NRULES; i++)
+        if (weight(rules[i].rhs, 0) >= weight(rules[i].lhs, 0))
             return i;
-    }
     return -1;
 }
 

@@ -1,4 +1,4 @@
-/* choose.c -- the choice of kernels: exact check, greedy, shortest path. */
+/* choose.c -- the choice of kernels: exact check, shortest path. */
 #include "choose.h"
 
 #include <string.h>
@@ -40,84 +40,6 @@ bool choice_check(Ctx *ctx, const Choice *c, const uint8_t *chosen,
         if (set_has(&wanted, t))
             out->price += c->store[t];
     return out->n == total && set_within(&wanted, &made);
-}
-
-/* ---- greedy ---- */
-
-/* The column that makes t most cheaply beside what is chosen: its price, its
- * loads that nobody stores yet. */
-static int cheapest_maker(const Choice *c, int t, const Set *stored,
-                          const Set *barred)
-{
-    int64_t best_price = 0;
-    int best = -1;
-
-    for (int i = 0; i < c->ncolumns; i++) {
-        const Column *k = &c->column[i];
-        if (!set_has(&k->makes, t) || set_meets(&k->loads, barred)
-            || set_meets(&k->after, barred))
-            continue;
-        int64_t price = k->price;
-        for (int u = 0; u < c->ntensors; u++) {
-            if (set_has(&k->loads, u) && !set_has(stored, u))
-                price += 2 * c->store[u] + 1;
-            if (set_has(&c->required, u) && set_has(&k->makes, u)
-                && !set_has(stored, u))
-                price -= k->price / 4;
-        }
-        if (best < 0 || price < best_price) {
-            best = i;
-            best_price = price;
-        }
-    }
-    return best;
-}
-
-/* Makes t and, first, what its column loads. barred: being made right now. */
-static bool make(const Choice *c, int t, uint8_t *chosen, Set *stored,
-                 Set barred)
-{
-    if (set_has(stored, t))
-        return true;
-    set_add(&barred, t);
-    int i = cheapest_maker(c, t, stored, &barred);
-    if (i < 0)
-        return false;
-    for (int u = 0; u < c->ntensors; u++)
-        if ((set_has(&c->column[i].loads, u)
-             || set_has(&c->column[i].after, u))
-            && !make(c, u, chosen, stored, barred))
-            return false;
-    chosen[i] = 1;
-    *stored = set_union(*stored, &c->column[i].makes);
-    return true;
-}
-
-bool choose_greedy(Ctx *ctx, const Choice *c, Answer *out)
-{
-    uint8_t *chosen = ctx_alloc(ctx, (size_t)c->ncolumns + 1);
-    Set stored = { 0 };
-
-    for (int t = 0; t < c->ntensors; t++)
-        if (set_has(&c->required, t)
-            && !make(c, t, chosen, &stored, (Set){ 0 }))
-            return false;
-    if (!choice_check(ctx, c, chosen, out, NULL))
-        return false;
-    for (int i = 0; i < c->ncolumns; i++) {     /* what turned out idle */
-        Answer less;
-        if (!chosen[i])
-            continue;
-        chosen[i] = 0;
-        if (choice_check(ctx, c, chosen, &less, NULL)
-            && less.price < out->price)
-            *out = less;
-        else
-            chosen[i] = 1;
-    }
-    out->solver = SOLVER_GREEDY;
-    out->optimal = false;
-    return true;
 }
 
 /* ---- shortest path ---- */
@@ -258,28 +180,37 @@ bool choose_dp(Ctx *ctx, const Choice *c, int limit, Answer *out)
         chosen[p.place[i].column] = 1;
     out->solver = SOLVER_DP;
     out->optimal = true;
-    out->gap = 0;
+    out->bound = (double)p.place[at].price;
     return choice_check(ctx, c, chosen, out, NULL)
         && out->price == p.place[at].price;
 }
 
 /* ---- all together ---- */
 
+double answer_gap(const Answer *a)
+{
+    double gap = 1 - a->bound / (double)a->price;
+
+    if (a->optimal)
+        return 0;
+    return a->bound < 0 || a->price <= 0 ? -1 : gap > 0 ? gap : 0;
+}
+
 bool choose(Ctx *ctx, const Choice *c, const Answer *start, Answer *out)
 {
     Answer better;
 
-    if (!choose_greedy(ctx, c, out)) {
+    if (!choose_greedy(ctx, c, NULL, out)) {
         if (!start)
             return choose_dp(ctx, c, 4096, out);
-        *out = *start;
+        out->price = INT64_MAX;
     }
-    if (start && start->price <= out->price) {
-        *out = *start;
-        out->optimal = false;
-    }
-    if (choose_glpk(ctx, c, out, 2.0, &better)
-        || choose_dp(ctx, c, 2048, &better))
+    if (start && choose_greedy(ctx, c, start, &better)
+        && better.price <= out->price)
+        *out = better;
+    if (choose_glpk(ctx, c, out, 2.0, &better))
+        *out = better;
+    if (!out->optimal && choose_dp(ctx, c, 2048, &better))
         *out = better;
     return true;
 }

@@ -84,7 +84,7 @@ typedef struct Answer {
     Solver solver;
     bool optimal;               /* proved */
     int64_t price;
-    double gap;                 /* of the integer program; 0 when optimal */
+    double bound;               /* proved: no answer is cheaper; -1: unknown */
     int n, *column;             /* in an order in which they can run */
     Set stored;
 } Answer;
@@ -95,19 +95,27 @@ typedef struct Answer {
 bool choice_check(Ctx *ctx, const Choice *c, const uint8_t *chosen,
                   Answer *out, uint8_t *stuck);
 
-/* Each requirement met by the column that adds least. Always answers when an
- * answer exists among the columns; false otherwise. */
-bool choose_greedy(Ctx *ctx, const Choice *c, Answer *out);
+/* Each requirement met by the column that adds least, or the answer `start`
+ * where it is not NULL; improved a column at a time. Nearly always answers
+ * when there is an answer among the columns; false otherwise. */
+bool choose_greedy(Ctx *ctx, const Choice *c, const Answer *start,
+                   Answer *out);
 
 /* Shortest path over sets of stored tensors: exact; false when there would be
  * more than `limit` sets. */
 bool choose_dp(Ctx *ctx, const Choice *c, int limit, Answer *out);
 
-/* The integer program, by GLPK; false where there is none (a build without
- * it, an error inside it, its node limit or `seconds` reached). Never prints
- * or aborts. start: an answer to beat. */
+/* The integer program, by GLPK; false where it has nothing to say (a build
+ * without it, an error inside it, `seconds` reached). Otherwise the best
+ * answer that is known, start included, and a bound; not proved optimal where
+ * the limit on branches was reached. Never prints or aborts. start: an answer
+ * to beat. */
 bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
                  double seconds, Answer *out);
+
+/* How far the answer may be from the best one, as a part of its price; -1
+ * where nothing is proved. */
+double answer_gap(const Answer *a);
 
 /* The best of these, deterministic. start: an answer there is already, or
  * NULL. */

@@ -18,7 +18,7 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
 #include <glpk.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = 40, MAX_BRANCHES = 150, MAX_WORK = 60000 };
+enum { MAX_ROUNDS = 40, MIN_BRANCHES = 60, MAX_WORK = 60000 };
 
 typedef struct Program {
     Ctx *ctx;
@@ -27,11 +27,15 @@ typedef struct Program {
     glp_prob *lp;
     int *ind;
     double *val;
-    Answer *out;
-    bool ok;
+    Answer *out;                        /* the best that is known */
+    double bound;
+    bool ok;                            /* there is something to say */
     int branches, most, limit_ms;       /* most: branches, by the size */
     jmp_buf gone;
 } Program;
+
+/* FAILED: nothing is known; STOPPED: out of branches. */
+typedef enum End { FAILED, STOPPED, SOLVED } End;
 
 static int quiet(void *ud, const char *s)
 {
@@ -149,12 +153,21 @@ static void cut_circle(Program *p, const uint8_t *chosen,
     }
 }
 
+/* No answer cheaper than `bound` is left. */
+static void raise_bound(Program *p, double bound)
+{
+    if (bound > p->bound)
+        p->bound = bound;
+}
+
 static void watch_tree(glp_tree *tree, void *ud)
 {
     Program *p = ud;
 
-    if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > p->most)
+    if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > p->most) {
+        raise_bound(p, glp_ios_node_bound(tree, glp_ios_best_node(tree)));
         glp_ios_terminate(tree);
+    }
     if (glp_ios_reason(tree) == GLP_IROWGEN)
         link(p, glp_ios_get_prob(tree), glp_get_col_prim);
     if (p->ctx->interrupted && p->ctx->interrupted(p->ctx->interrupt_ud))
@@ -170,12 +183,16 @@ static bool relax(Program *p)
     simplex.msg_lev = GLP_MSG_OFF;
     simplex.meth = GLP_DUALP;
     simplex.tm_lim = p->limit_ms;
-    do {
+    for (int k = 0; k < MAX_ROUNDS; k++) {
         if (glp_simplex(p->lp, &simplex)
             || glp_get_status(p->lp) != GLP_OPT)
             return false;
-    } while (link(p, p->lp, glp_get_col_prim));
-    return true;
+        if (link(p, p->lp, glp_get_col_prim))
+            continue;
+        raise_bound(p, glp_get_obj_val(p->lp));
+        return true;
+    }
+    return false;
 }
 
 /* What would make the answer dearer than the one to beat stays out. */
@@ -191,14 +208,14 @@ static void leave_out(Program *p)
             glp_set_col_bnds(p->lp, j, GLP_FX, 0, 0);
 }
 
-/* One solution of the program as it stands; false if it was not proved. */
-static bool solve(Program *p)
+/* One solution of the program as it stands. */
+static End solve(Program *p)
 {
     glp_iocp cut;
 
-    do {
+    for (int k = 0; k < MAX_ROUNDS; k++) {
         if (!relax(p))
-            return false;
+            return FAILED;
         leave_out(p);
         glp_init_iocp(&cut);
         cut.msg_lev = GLP_MSG_OFF;
@@ -208,34 +225,64 @@ static bool solve(Program *p)
         cut.mip_gap = 0;
         cut.br_tech = GLP_BR_MFV;       /* the usual one takes far longer */
         cut.bt_tech = GLP_BT_BLB;
-        if (glp_intopt(p->lp, &cut) || glp_mip_status(p->lp) != GLP_OPT)
-            return false;
-    } while (link(p, p->lp, glp_mip_col_val));
-    return true;
+        int end = glp_intopt(p->lp, &cut);
+        if (end == GLP_ESTOP && p->branches > p->most)
+            return STOPPED;
+        if (end || glp_mip_status(p->lp) != GLP_OPT)
+            return FAILED;
+        raise_bound(p, glp_mip_obj_val(p->lp));
+        if (!link(p, p->lp, glp_mip_col_val))
+            return SOLVED;
+    }
+    return FAILED;
 }
 
-/* Solves, cuts, solves again. */
-static bool rounds(Program *p, Answer *out)
+/* The columns of the solution at hand, in order and priced. */
+static bool read_answer(Program *p, uint8_t *chosen, uint8_t *stuck,
+                        Answer *out)
+{
+    for (int i = 0; i < p->c->ncolumns; i++)
+        chosen[i] = glp_mip_col_val(p->lp, column_of(i)) > 0.5;
+    return choice_check(p->ctx, p->c, chosen, out, stuck);
+}
+
+/* A better one than is known becomes it. */
+static void take_answer(Program *p, const Answer *a, bool optimal)
+{
+    if (a->price < p->out->price)
+        *p->out = *a;
+    if (a->price > p->out->price)
+        return;
+    p->out->solver = SOLVER_GLPK;
+    p->out->optimal = optimal;
+}
+
+/* Solves, cuts, solves again; true unless nothing is known in the end. */
+static bool rounds(Program *p)
 {
     const Choice *c = p->c;
     uint8_t *chosen = ctx_alloc(p->ctx, (size_t)c->ncolumns + 1);
     uint8_t *stuck = ctx_alloc(p->ctx, (size_t)c->ncolumns + 1);
+    Answer found;
 
     for (int k = 0; k < MAX_ROUNDS; k++) {
-        if (p->branches > p->most || !solve(p))
+        End end = solve(p);
+        if (end == FAILED)
             return false;
-        for (int i = 0; i < c->ncolumns; i++)
-            chosen[i] = glp_mip_col_val(p->lp, column_of(i)) > 0.5;
-        if (choice_check(p->ctx, c, chosen, out, stuck))
+        bool whole = (end == SOLVED || glp_mip_status(p->lp) == GLP_FEAS)
+                  && read_answer(p, chosen, stuck, &found);
+        if (whole)
+            take_answer(p, &found, end == SOLVED);
+        if (whole || end == STOPPED)
             return true;
         bool circle = false;
         for (int i = 0; i < c->ncolumns; i++)
             circle |= stuck[i];
         if (!circle)
             return false;
-        cut_circle(p, chosen, stuck, &out->stored);
+        cut_circle(p, chosen, stuck, &found.stored);
     }
-    return false;
+    return true;
 }
 
 static void run(Ctx *ctx, void *ud)
@@ -246,7 +293,15 @@ static void run(Ctx *ctx, void *ud)
     p->lp = glp_create_prob();
     build(p);
     glp_adv_basis(p->lp, 0);
-    p->ok = rounds(p, p->out);
+    p->ok = rounds(p);
+}
+
+/* Prices are whole numbers, bounds as exact as GLPK is. */
+static double slack(const Answer *a)
+{
+    double inexact = 1e-7 * (double)a->price;
+
+    return inexact > 0.5 ? inexact : 0.5;
 }
 
 bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
@@ -256,13 +311,15 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
     jmp_buf *catch = ctx->catch;
     volatile bool fine = true;
 
+    *out = *start;
     p->ctx = ctx;
     p->c = c;
     p->start = start;
     p->out = out;
+    p->bound = -1;
     p->most = MAX_WORK / (c->ncolumns + 1);
-    if (p->most < MAX_BRANCHES)
-        p->most = MAX_BRANCHES;
+    if (p->most < MIN_BRANCHES)
+        p->most = MIN_BRANCHES;
     p->limit_ms = (int)(seconds * 1000);
     if (setjmp(p->gone) == 0) {
         glp_term_hook(quiet, NULL);
@@ -274,12 +331,12 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
     glp_free_env();
     if (!fine)
         ctx_rethrow(ctx);
-    if (!p->ok || out->price > start->price)
-        return false;
-    out->solver = SOLVER_GLPK;
-    out->optimal = true;
-    out->gap = 0;
-    return true;
+    out->bound = p->bound;
+    if (p->ok && p->bound >= (double)out->price - slack(out)) {
+        out->solver = SOLVER_GLPK;
+        out->optimal = true;
+    }
+    return p->ok;
 }
 
 #endif

@@ -32,6 +32,17 @@ typedef struct Atoms {
 
 Atoms *atoms_find(Graph *g, const Machine *m);
 
+/* What operations take, their bytes aside. */
+typedef struct Work { double flops, elements; int steps; } Work;
+
+/* Sets the seconds of a kernel that has its nodes, roles and bytes. links:
+ * products one after another from a carried state to its next value. */
+void price_kernel(const Graph *g, const Machine *m, Kernel *k, int links);
+
+/* Prices the kernels of a plan that does not come from partition; returns
+ * the seconds of all, a chunk and head. */
+double price_plan(Plan *p, const Machine *m);
+
 /* What a kernel of these atoms is: false where there can be none. */
 typedef struct Shape {
     KernelKind kind;
@@ -39,7 +50,8 @@ typedef struct Shape {
     Set loads, makes;
     uint64_t inputs;
     double bytes;                       /* read, and written to roots */
-    double flops, elements;
+    Work work;
+    int links;                          /* products on the chain */
     double seconds;
     size_t held;                        /* bytes on chip */
     uint8_t *nodes;                     /* per node: computed here */

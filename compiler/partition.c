@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_POOL = 900, ALL_UP_TO = 10, MAX_GROWTH = 6 };
+enum { MAX_POOL = 900, ALL_UP_TO = 10, MAX_GROWTH = 8, MAX_PROOFS = 3 };
 
 typedef struct Pool {
     Atoms *a;
@@ -241,6 +241,7 @@ static Plan *make_plan(Pool *p, const Answer *w, PartitionInfo *info)
     plan->g = a->g;
     plan->kernel = ctx_alloc(c, (size_t)(w->n + 1) * sizeof(Kernel));
     double *bytes = ctx_alloc(c, (size_t)(w->n + 1) * sizeof *bytes);
+    int *links = ctx_alloc(c, (size_t)(w->n + 1) * sizeof *links);
     for (int i = 0; i < w->n; i++) {
         Kernel *k = &plan->kernel[plan->nkernels++];
         Shape s;
@@ -253,12 +254,15 @@ static Plan *make_plan(Pool *p, const Answer *w, PartitionInfo *info)
             if (s.nodes[r])
                 k->node[k->nnodes++] = r;
         bytes[i] = s.bytes + written(p, w, &s, &done);
+        links[i] = s.links;
         info->bytes += bytes[i];
         info->seconds += s.seconds;
     }
     plan_finish(plan);
-    for (int i = 0; i < plan->nkernels; i++)
+    for (int i = 0; i < plan->nkernels; i++) {
         plan->kernel[i].bytes = bytes[i];
+        price_kernel(a->g, a->m, &plan->kernel[i], links[i]);
+    }
     return plan;
 }
 
@@ -283,33 +287,72 @@ static double unfused(Pool *p)
     return bytes;
 }
 
-static void decide(Pool *p, PartitionInfo *info)
+/* Kernels that were chosen side by side, as one. */
+static void merge(Pool *p, const Answer *w)
+{
+    for (int i = 0; i < w->n; i++)
+        for (int k = 0; k < i; k++)
+            offer(p, set_union(p->atoms[w->column[i]],
+                               &p->atoms[w->column[k]]));
+}
+
+/* The best of the pool as it is, w being an answer there is already, if any;
+ * false if there is none. Without a proof, it is quick. */
+static bool choose_best(Pool *p, Choice *c, bool proof, Answer *w)
+{
+    const Answer *start = w->n ? w : NULL;
+    Ctx *ctx = p->a->g->ctx;
+    Answer found;
+
+    c->column = p->column;
+    c->ncolumns = p->n;
+    if (!(proof ? choose(ctx, c, start, &found)
+                : choose_greedy(ctx, c, start, &found)))
+        return false;
+    *w = found;
+    return true;
+}
+
+/* Grows the pool around the answer until that changes nothing. */
+static void improve(Pool *p, Choice *c, Answer *w)
+{
+    int64_t price = INT64_MAX;
+
+    for (int i = 0; i < MAX_GROWTH && w->price < price; i++) {
+        price = w->price;
+        merge(p, w);
+        for (int k = 0; k < w->n; k++)
+            grow(p, w->column[k]);
+        choose_best(p, c, false, w);
+    }
+}
+
+static void decide(Pool *p, Effort effort, PartitionInfo *info)
 {
     Atoms *a = p->a;
     Choice c = { .ntensors = a->ntensors, .store = a->store };
+    Answer *w = &info->answer;
+    bool whole = a->n <= ALL_UP_TO;
 
     for (int i = 0; i < a->n; i++)
         if (a->atom[i].root)
             set_add(&c.required, i);
-    for (int round = 0; round < MAX_GROWTH; round++) {
-        Answer w;
-        int before = p->n;
-        c.column = p->column;
-        c.ncolumns = p->n;
-        if (!choose(a->g->ctx, &c, round ? &info->answer : NULL, &w))
-            fail(a->g->ctx, 0, "%s: no kernel of this machine (%s) can hold "
-                 "the parts of it", a->g->name, a->m->name);
-        bool same = round && w.price == info->answer.price;
-        info->answer = w;
-        for (int i = 0; !same && i < w.n && a->n > ALL_UP_TO; i++)
-            grow(p, w.column[i]);
-        if (p->n == before || same)
+    if (!choose_best(p, &c, whole, w) && !choose_best(p, &c, true, w))
+        fail(a->g->ctx, 0, "%s: no kernel of this machine (%s) can hold "
+             "the parts of it", a->g->name, a->m->name);
+    if (!whole)
+        improve(p, &c, w);
+    for (int i = 0; !whole && effort == FULL && i < MAX_PROOFS; i++) {
+        int64_t price = w->price;
+        choose_best(p, &c, true, w);
+        if (w->price == price)
             break;
+        improve(p, &c, w);
     }
     info->ncolumns = p->n;
 }
 
-Plan *partition(Graph *g, const Machine *m, PartitionInfo *info)
+Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info)
 {
     Ctx *c = g->ctx;
     PartitionInfo own;
@@ -323,7 +366,7 @@ Plan *partition(Graph *g, const Machine *m, PartitionInfo *info)
     p.atoms = ctx_alloc(c, MAX_POOL * sizeof *p.atoms);
     p.hash = ctx_alloc(c, (size_t)p.cap * sizeof *p.hash);
     seed_pool(&p);
-    decide(&p, info);
+    decide(&p, e, info);
     info->unfused_bytes = unfused(&p);
     return make_plan(&p, &info->answer, info);
 }

@@ -11,6 +11,7 @@ typedef struct Machine {
     const char *name;
     double bandwidth;                   /* bytes/s */
     double matrix, vector;              /* flop/s in products; elements/s */
+    double step;                        /* s to begin an operation */
     double chain, link;                 /* s a chunk of a scan; s more for
                                            each product on the chain */
     double launch;                      /* s a kernel, spread over `spread` */
@@ -30,8 +31,11 @@ typedef struct PartitionInfo {
     double seconds;                     /* predicted, per chunk and head */
 } PartitionInfo;
 
+/* QUICK: good enough to compare with; FULL: proved best where that pays. */
+typedef enum Effort { QUICK, FULL } Effort;
+
 /* The plan of a graph (a joint one, or a forward one alone) for a machine.
  * info may be NULL. Deterministic. */
-Plan *partition(Graph *g, const Machine *m, PartitionInfo *info);
+Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info);
 
 #endif

@@ -22,7 +22,7 @@ typedef enum KernelKind { K_TOKEN, K_FORWARD, K_REVERSE } KernelKind;
 /* Who computes a node on a machine with roles: SERIAL depends on the carried
  * state and sits on the chain from chunk to chunk; AHEAD does not and may run
  * a chunk early; LOAD comes from memory as it is. */
-typedef enum Role { R_LOAD, R_AHEAD, R_SERIAL } Role;
+typedef enum Role { R_LOAD, R_AHEAD, R_SERIAL, NROLES } Role;
 
 typedef struct Kernel {
     char name[32];
@@ -32,6 +32,7 @@ typedef struct Kernel {
     int nnodes;
     uint8_t *role;                      /* Role, beside node */
     double bytes, flops;                /* per chunk and head, predicted */
+    double seconds, spent[NROLES];      /* of them by role; by price_kernel */
 } Kernel;
 
 typedef struct Plan {

@@ -1,6 +1,7 @@
 /* plan_view.c -- v:plan: the kernels that a machine would run, and what each
  * of them moves, as a table, as text or drawn.
  */
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -77,53 +78,67 @@ static void serial_plan(PlanView *w, const char *note)
         w->info.bytes += w->p->kernel[i].bytes;
 }
 
-/* The plan for chunks of this size; false if a kernel of the machine cannot
- * hold its parts, or there is no chunk form. */
-typedef struct Attempt { PlanView *w; int chunk; const char *note; } Attempt;
+/* A plan with chunks of this size; `note` says why there is no chunk form. */
+typedef struct Attempt {
+    PlanView *w;
+    int chunk;
+    Effort effort;
+    const char *note;
+} Attempt;
 
 static void attempt(Ctx *c, void *ud)
 {
     Attempt *a = ud;
     PlanView *w = a->w;
     Graph *g = derive(w->v->step, w->size, a->chunk);
-    PartitionInfo info;
 
     if (!g) {
         a->note = ctx_string(c, w->v->step->note ? w->v->step->note : "");
         return;
     }
-    Plan *p = partition(w->backward ? grad(g) : g, w->m, &info);
-    if (!w->p || info.seconds / a->chunk < w->info.seconds / w->chunk) {
-        w->p = p;
-        w->info = info;
-        w->chunk = a->chunk;
-    }
+    w->p = partition(w->backward ? grad(g) : g, w->m, a->effort, &w->info);
+    w->chunk = a->chunk;
 }
 
-/* Of the chunk sizes to try, the one that is predicted to be fastest. */
-static void choose_chunk(PlanView *w)
+/* Of the chunk sizes to try, the one that is predicted to be fastest; 0 if
+ * none will do. */
+static int choose_chunk(PlanView *w, Attempt *a)
 {
     static const int sizes[] = { 64, 32, 16 };
-    Attempt a = { .w = w, .chunk = w->chunk };
     Ctx *c = w->v->ctx;
-    bool ok = true;
+    double least = INFINITY;
+    int best = 0;
+
+    for (int i = 0; i < 3 && !a->note; i++) {
+        a->chunk = sizes[i];
+        if (!ctx_protect(c, attempt, a)) {
+            if (c->err.code != ERR_USER)
+                ctx_rethrow(c);
+            continue;
+        }
+        if (w->info.seconds / a->chunk >= least)
+            continue;
+        least = w->info.seconds / a->chunk;
+        best = a->chunk;
+    }
+    return best;
+}
+
+static void make_plan(PlanView *w)
+{
+    Attempt a = { .w = w, .chunk = w->chunk, .effort = QUICK };
 
     if (!a.chunk && w->m == &machine_cpu)
         a.chunk = CHUNK_DEFAULT;        /* as calls do */
-    if (a.chunk) {
-        attempt(c, &a);
-    } else {
-        for (int i = 0; i < 3 && !a.note; i++) {
-            a.chunk = sizes[i];
-            ok = ctx_protect(c, attempt, &a);
-            if (!ok && c->err.code != ERR_USER)
-                ctx_rethrow(c);
-        }
-    }
+    else if (!a.chunk)
+        a.chunk = choose_chunk(w, &a);
+    if (!a.chunk)
+        ctx_rethrow(w->v->ctx);
+    a.effort = FULL;
+    if (!a.note)
+        attempt(w->v->ctx, &a);
     if (a.note)
         serial_plan(w, a.note);
-    else if (!w->p)
-        ctx_rethrow(c);
 }
 
 void plan_view(Ctx *c, void *ud)
@@ -132,7 +147,7 @@ void plan_view(Ctx *c, void *ud)
     double start = now();
 
     w->ctx = c;
-    choose_chunk(w);
+    make_plan(w);
     w->seconds = now() - start;
     find_sets(w);
 }
@@ -244,6 +259,18 @@ static void text_nodes(const PlanView *w, int k, Buf *out)
     }
 }
 
+static const char *gap_text(const PlanView *w)
+{
+    double gap = answer_gap(&w->info.answer);
+
+    if (w->info.answer.optimal)
+        return "proved best of its columns";
+    if (gap < 0)
+        return "not proved best, gap unknown";
+    return ctx_format(w->ctx, "at most %.2g %% dearer than the best of its "
+                      "columns", 100 * gap);
+}
+
 void plan_text(const PlanView *w, Buf *out)
 {
     const Graph *g = w->p->g;
@@ -260,11 +287,10 @@ void plan_text(const PlanView *w, Buf *out)
     buf_printf(out, "\n%.0f bytes kept between kernels at most\n",
                peak_bytes(w));
     if (!w->note)
-        buf_printf(out, "%s: %s, gap %.3f, %d columns, %.2f s; predicted "
-                   "%.2f ns a token and head\n", solver_name(w),
-                   w->info.answer.optimal ? "proved best of its columns"
-                   : "not proved best", w->info.answer.gap, w->info.ncolumns,
-                   w->seconds, 1e9 * w->info.seconds / w->chunk);
+        buf_printf(out, "%s: %s, %d columns, %.2f s; predicted %.2f ns a "
+                   "token and head\n", solver_name(w), gap_text(w),
+                   w->info.ncolumns, w->seconds,
+                   1e9 * w->info.seconds / w->chunk);
     for (int k = 0; k < w->p->nkernels; k++) {
         const Kernel *kernel = &w->p->kernel[k];
         double in = kernel_reads(w, k), all = kernel->bytes / w->chunk;
@@ -366,7 +392,8 @@ static void push_table(lua_State *L, PlanView *w)
     set_number(L, "unfused_bytes", w->info.unfused_bytes / w->chunk);
     set_number(L, "peak_bytes", peak_bytes(w));
     set_number(L, "seconds", w->seconds);
-    set_number(L, "gap", w->info.answer.gap);
+    if (answer_gap(&w->info.answer) >= 0)
+        set_number(L, "gap", answer_gap(&w->info.answer));
     set_number(L, "predicted", w->info.seconds / w->chunk);
     lua_pushboolean(L, w->info.answer.optimal);
     lua_setfield(L, -2, "optimal");

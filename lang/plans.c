@@ -81,7 +81,7 @@ static void make(Ctx *c, void *ud)
     if (!g)
         g = graph_sized(step, e->size);
     g = e->joint ? grad(g) : g;
-    e->plan = e->joint && g->chunk ? partition(g, &machine_cpu, NULL)
+    e->plan = e->joint && g->chunk ? partition(g, &machine_cpu, FULL, NULL)
                                    : plan_simple(g);
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan);

@@ -66,7 +66,7 @@ static void trial(Ctx *c, void *ud)
     Graph *chunk = derive(step, size, CHUNK);
     if (!chunk)
         fail(c, 0, "no chunk form: %s", step->note);
-    Plan *p = partition(grad(chunk), &machine, NULL);
+    Plan *p = partition(grad(chunk), &machine, FULL, NULL);
     CpuStats stats = { .chunks = moved };
     cpu_run(c, p, whole_chunks(c, p->g), &stats);
     for (int i = 0; i < p->nkernels; i++) {

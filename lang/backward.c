@@ -151,10 +151,12 @@ static void bind_back(Back *k)
         int s = adjoint_of(k, true, k->step->st[i].name);
         if (k->d->dstate[i].given)
             k->call.s0[s] = state_view(k->step, i, &k->d->dstate[i]);
-        k->call.s1[s] = state_view(k->step, i, &k->d->ds[i]);
+        if (k->d->ds[i].given)
+            k->call.s1[s] = state_view(k->step, i, &k->d->ds[i]);
     }
     for (int i = 0; i < k->step->nin; i++)
-        bind_gradient(k, i);
+        if (k->d->dx[i].given)
+            bind_gradient(k, i);
 }
 
 /* ---- sums ---- */
@@ -170,8 +172,25 @@ static void sum_rows(const View *from, int64_t at, int64_t gap, int64_t count,
             sum[e] += view_get(from, at + r * gap + e);
 }
 
+/* Where element e of input i's head h of row r lies in its gradient. */
+static int64_t gradient_at(const Back *k, int i, int64_t r, int64_t h,
+                           int64_t e)
+{
+    const Given *to = &k->d->dx[i];
+    int skip = k->step->in[i].timed ? 3 : 1;
+    int64_t at = h * to->stride[skip - 1];
+
+    for (int d = to->rank - 1; d >= skip; d--) {
+        at += e % to->shape[d] * to->stride[d];
+        e /= to->shape[d];
+    }
+    if (skip == 3)
+        at += r / k->b->T * to->stride[0] + r % k->b->T * to->stride[1];
+    return at;
+}
+
 /* A shared head's gradient is the sum over those that share it; a constant's
- * over the sequences, too. Results are row-major. */
+ * over the sequences, too. */
 static void sum_gradient(Back *k, int i)
 {
     const View *from = &k->sums[i];
@@ -194,7 +213,7 @@ static void sum_gradient(Back *k, int i)
                     sum[e] += part[e];
             }
             for (int64_t e = 0; e < n; e++)
-                view_set(&result, (r * heads + h) * n + e, sum[e]);
+                view_set(&result, gradient_at(k, i, r, h, e), sum[e]);
         }
 }
 
@@ -304,8 +323,8 @@ static void find_plans(Back *k)
         k->forward = plan_for(k->c, k->v, k->b->call.size, 0, false, backend);
 }
 
-void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                  const Adjoint *d)
+static Back *back_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                      const Adjoint *d)
 {
     Back *k = ctx_alloc(c, sizeof *k);
 
@@ -313,6 +332,14 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     if (v->step->mask)
         fail_help(c, 0, "a mask that factors has one", "%s: a mask of mode "
                   "\"quadratic\" has no gradient", mode_name[a->mode]);
+    return k;
+}
+
+void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                  const Adjoint *d)
+{
+    Back *k = back_new(c, v, a, b, d);
+
     check_adjoints(k);
     find_plans(k);
     bind_back(k);
@@ -323,4 +350,52 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
+}
+
+/* ---- without running ---- */
+
+/* All gradients, as wide as what they are of, none with an address. */
+static Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
+                              const Bound *b)
+{
+    Adjoint *d = ctx_alloc(c, sizeof *d);
+
+    d->dy = (Given){ .given = true, .dtype = b->dtype };
+    d->dy.rank = result_shape(step, b, d->dy.shape);
+    for (int i = 0; i < step->nin; i++) {
+        d->dx[i] = a->in[i];
+        d->dx[i].data = NULL;
+    }
+    for (int i = 0; i < step->nst; i++) {
+        d->ds[i] = (Given){ .given = true, .dtype = b->state_dtype };
+        d->ds[i].rank = state_shape(step, b, i, d->ds[i].shape);
+        d->dstate[i] = d->ds[i];
+    }
+    return d;
+}
+
+void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
+    PlanEntry *e;
+
+    find_plans(k);
+    e = k->plan;
+    if (e->backend->prepare) {
+        bind_back(k);
+        e->backend->prepare(c, e->program, e->plan, &k->call);
+    }
+}
+
+int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
+    PlanEntry *e;
+
+    find_plans(k);
+    e = k->plan;
+    if (!e->backend->workspace)
+        return 0;
+    bind_back(k);
+    return e->backend->workspace(c, e->program, e->plan, &k->call);
 }

@@ -60,12 +60,19 @@ void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
 
 /* ---- plans (plans.c) ---- */
 
-/* One row a backend. compile keeps what it makes until release. */
+/* One row a backend. compile keeps what it makes until release; run may be
+ * called by several threads at a time. */
 struct Backend {
     const char *name;
     void *(*compile)(Ctx *c, const Plan *p);
     void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
     void (*release)(void *program);
+    /* What run would make when it meets such a call first (results' types and
+     * shapes are in it, addresses need not be); the bytes of its workspace.
+     * NULL: nothing, none. */
+    void (*prepare)(Ctx *c, void *program, const Plan *p, const Call *call);
+    int64_t (*workspace)(Ctx *c, void *program, const Plan *p,
+                         const Call *call);
 };
 const Backend *backend_named(const char *name);     /* NULL: none such */
 const char *backend_names(void);                    /* for messages */
@@ -89,20 +96,27 @@ void plans_release(Variant *v);
 /* The chunk that the arguments ask plan_for for; 0 for one token at a time. */
 int plan_chunk(const Args *a);
 
-/* Runs what is bound. */
+/* Runs what is bound; makes all that this needs; says how many bytes of
+ * workspace it takes (of what has been prepared). */
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
+void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 
 /* What a backward call has beside a forward one. Results as wide as their
  * tensors: fewer heads than the call has take the sum. */
 typedef struct Adjoint {
     Given dy, dstate[MAX_STATES];       /* not given: zero */
-    Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results */
+    Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results; not given: not
+                                                   wanted */
 } Adjoint;
 
 /* backward.c: checks the shapes of what comes in, and runs what is bound
  * forwards and backwards. */
 void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d);
+/* The same for all gradients that there are. */
+void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
 
 /* ---- what Lua's side of it shares ---- */
 

@@ -133,7 +133,7 @@ FLIN_API flin_State *flin_open(const flin_Options *o, flin_Error *e);
  * `require "flin"` works in it from now on. Memory, instructions and what a
  * script may use are that Lua's affair: of o, `memory` and `nodes` limit
  * compilations alone, and `alloc` serves them alone. Close it before L; what
- * it has loaded may not be used in other states' Lua. */
+ * it has loaded lives no longer. */
 struct lua_State;
 FLIN_API flin_State *flin_attach(struct lua_State *L, const flin_Options *o,
                                  flin_Error *e);
@@ -165,8 +165,8 @@ FLIN_API flin_Variant *flin_load(flin_State *s, const char *what,
 FLIN_API flin_Variant *flin_to_variant(flin_State *s, struct lua_State *L,
                                        int i, flin_Error *e);
 
-/* Name i of the standard library, in order; NULL: no more. */
-FLIN_API const char *flin_stdlib_name(int i);
+/* Name i of the standard library, from 0, in order; NULL: no more. */
+FLIN_API const char *flin_stdlib_name(flin_State *s, int i);
 
 /* NULL is allowed. */
 FLIN_API void flin_release(flin_Variant *v);

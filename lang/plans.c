@@ -37,8 +37,9 @@ static void interpret(Ctx *c, void *program, const Plan *p, const Call *call)
 }
 
 static const Backend backends[] = {
-    { "cpu", cpu_make, cpu_go, cpu_drop },
-    { "interpreter", NULL, interpret, NULL },
+    { .name = "cpu", .compile = cpu_make, .run = cpu_go,
+      .release = cpu_drop },
+    { .name = "interpreter", .run = interpret },
 };
 
 const Backend *backend_named(const char *name)
@@ -140,17 +141,39 @@ int plan_chunk(const Args *a)
     return a->chunk ? a->chunk : CHUNK_DEFAULT;
 }
 
+/* The plan that such a call runs by; NULL: none, it is interpreted. */
+static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    if (a->mode == M_REFERENCE || (v->step->mask && a->mode != M_STEP))
+        return NULL;
+    return plan_for(c, v, b->call.size, plan_chunk(a), false,
+                    a->backend ? a->backend : &backends[0]);
+}
+
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    if (v->step->mask && a->mode != M_STEP) {
+    PlanEntry *e = bound_plan(c, v, a, b);
+
+    if (e)
+        e->backend->run(c, e->program, e->plan, &b->call);
+    else if (v->step->mask)
         mask_run(c, v->step, &b->call);
-        return;
-    }
-    if (a->mode == M_REFERENCE) {
+    else
         reference_run(c, v->step, &b->call);
-        return;
-    }
-    PlanEntry *e = plan_for(c, v, b->call.size, plan_chunk(a), false,
-                            a->backend ? a->backend : &backends[0]);
-    e->backend->run(c, e->program, e->plan, &b->call);
+}
+
+void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    PlanEntry *e = bound_plan(c, v, a, b);
+
+    if (e && e->backend->prepare)
+        e->backend->prepare(c, e->program, e->plan, &b->call);
+}
+
+int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    PlanEntry *e = bound_plan(c, v, a, b);
+
+    return e && e->backend->workspace
+        ? e->backend->workspace(c, e->program, e->plan, &b->call) : 0;
 }

@@ -1,0 +1,67 @@
+/* api.h -- what the files behind flin.h share: api.c has states, api_load.c
+ * variants, api_call.c calls, api_kernel.c kernels.
+ */
+#ifndef FLIN_API_PARTS_H
+#define FLIN_API_PARTS_H
+
+#include "bind.h"
+#include "flin.h"
+#include "sandbox.h"
+
+struct flin_State {
+    lua_State *L;                       /* its own, or a thread of a host's */
+    flin_Options o;
+    Guard *guard;
+    flin_Variant *variants;
+    int thread;                         /* attached: keeps L alive */
+    bool attached;
+};
+
+/* ref keeps the userdata alive; the texts of axes are those of flin_arg's
+ * arguments. */
+struct flin_Variant {
+    flin_State *s;
+    flin_Variant *next;
+    Variant *v;
+    int ref, nargs;
+    char axes[][TENSOR_RANK * 24];
+};
+
+/* ---- errors and hooks (api.c) ---- */
+
+/* Both return the code. */
+int set_error(flin_Error *e, int code, const char *message);
+int take_error(flin_Error *e, const Error *from, const char *text);
+/* Whether the host wants to stop; ud is a flin_Options. */
+bool host_asked(void *ud);
+/* Calls f(L) with what lies on top of the stack, `nargs` values; false, with
+ * the error taken, if it fails. L is the state's, or a thread of its Lua. */
+bool api_protect(flin_State *s, lua_State *L, lua_CFunction f, int nargs,
+                 int nresults, flin_Error *e);
+/* A struct that begins with its size: what an older caller does not know is
+ * 0. */
+void take_struct(void *to, size_t size, const void *from);
+
+/* ---- calls (api_call.c) ---- */
+
+/* A call of the host and what it is bound to. `sizes` looks at no data: an
+ * argument is given if it has a rank. */
+typedef struct HostCall {
+    flin_Call call;
+    flin_Grad grad;
+    bool sizes;
+    Args args;
+    Bound bound;
+    Adjoint adjoint;
+} HostCall;
+
+/* Zeroed but for the structs, of which grad may be NULL. In c. */
+HostCall *host_call(Ctx *c, Mode mode, const flin_Call *call,
+                    const flin_Grad *grad);
+/* Checks and binds arguments and results. */
+void host_bind(Ctx *c, const Graph *step, HostCall *h);
+void host_run(Ctx *c, Variant *v, HostCall *h);
+
+bool runs_backwards(Mode m);
+
+#endif

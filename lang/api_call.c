@@ -1,0 +1,329 @@
+/* api_call.c -- flin.h: the structs of a call become arguments, checked and
+ * bound as a script's are.
+ */
+#include <string.h>
+
+#include "api.h"
+
+bool runs_backwards(Mode m)
+{
+    return m == M_BACKWARD || m == M_REFERENCE_BACKWARD;
+}
+
+HostCall *host_call(Ctx *c, Mode mode, const flin_Call *call,
+                    const flin_Grad *grad)
+{
+    HostCall *h = ctx_alloc(c, sizeof *h);
+
+    take_struct(&h->call, sizeof h->call, call);
+    take_struct(&h->grad, sizeof h->grad, grad);
+    h->args.mode = mode;
+    return h;
+}
+
+/* ---- tensors ---- */
+
+/* No element has no address. */
+static bool is_given(const HostCall *h, const flin_Tensor *t)
+{
+    bool empty = false;
+
+    for (int i = 0; i < t->rank && i < TENSOR_RANK; i++)
+        empty = empty || t->shape[i] == 0;
+    return t->data || empty || (h->sizes && t->rank > 0);
+}
+
+static Given given(Ctx *c, const char *what, const char *name,
+                   const flin_Tensor *t)
+{
+    Given g = { .given = true, .data = t->data, .dtype = (DType)t->dtype,
+                .rank = t->rank };
+    int64_t step = 1;
+    bool packed = true;
+
+    if (t->rank < 0 || t->rank > TENSOR_RANK)
+        fail(c, 0, "%s: %s has rank %d: at most %d is possible", what, name,
+             t->rank, TENSOR_RANK);
+    if (t->dtype < 0 || (int)t->dtype >= NDTYPES)
+        fail(c, 0, "%s: %s: there is no dtype %d", what, name, (int)t->dtype);
+    for (int i = 0; i < t->rank; i++) {
+        if (t->shape[i] < 0)
+            fail(c, 0, "%s: %s has shape %s", what, name,
+                 shape_text(c, t->rank, t->shape));
+        packed = packed && !t->stride[i];
+    }
+    memcpy(g.shape, t->shape, sizeof g.shape);
+    memcpy(g.stride, t->stride, sizeof g.stride);
+    for (int i = t->rank; packed && i-- > 0; step *= t->shape[i])
+        g.stride[i] = step;
+    return g;
+}
+
+/* ---- names ---- */
+
+static int input_named(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nin; i++)
+        if (!strcmp(g->in[i].name, name))
+            return i;
+    return -1;
+}
+
+static int state_named(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (!strcmp(g->st[i].name, name))
+            return i;
+    return -1;
+}
+
+/* A list of the call's: where its tensors go, by the names of inputs or of
+ * states. */
+typedef struct Binds {
+    const char *of;                     /* "dinput.", for messages */
+    const flin_Bind *list;
+    int n;
+    bool inputs;
+    Given *to;
+} Binds;
+
+static void take_binds(Ctx *c, const Graph *g, const HostCall *h, Binds b)
+{
+    const char *what = mode_name[h->args.mode];
+
+    for (int i = 0; i < b.n; i++) {
+        const char *name = b.list[i].name ? b.list[i].name : "(NULL)";
+        int at = b.inputs ? input_named(g, name) : state_named(g, name);
+        if (at < 0)
+            fail(c, 0, "%s: %sthere is no %s '%s'", what, *b.of
+                 ? ctx_format(c, "%s: ", b.of) : "",
+                 b.inputs ? "input" : "state", name);
+        if (b.to[at].given)
+            fail(c, 0, "%s: %s is given twice", what, name);
+        if (is_given(h, &b.list[i].tensor))
+            b.to[at] = given(c, what, *b.of ? ctx_format(c, "%s.%s", b.of,
+                             name) : name, &b.list[i].tensor);
+    }
+}
+
+/* ---- arguments ---- */
+
+static void take_device(Ctx *c, HostCall *h)
+{
+    const flin_Call *k = &h->call;
+    const char *what = mode_name[h->args.mode];
+
+    h->args.backend = backend_named(k->backend ? k->backend : "cpu");
+    if (!h->args.backend)
+        fail_help(c, 0, ctx_format(c, "backends here: %s", backend_names()),
+                  "%s: there is no backend '%s'", what, k->backend);
+    if (k->cu_seqlens_device)
+        fail_help(c, 0, "cu_seqlens", "%s: cu_seqlens_device is for backend "
+                  "\"cuda\"", what);
+    if (k->workspace && (uintptr_t)k->workspace % 256)
+        fail(c, 0, "%s: the workspace is not aligned to 256 bytes", what);
+}
+
+static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
+{
+    const flin_Call *k = &h->call;
+
+    if (!k->size)
+        fail_help(c, 0, "call.size = sizeof call", "%s: the size of the "
+                  "flin_Call is 0", mode_name[h->args.mode]);
+    take_binds(c, g, h, (Binds){ "", k->input, k->ninputs, true, h->args.in });
+    take_binds(c, g, h, (Binds){ "", k->initial, k->ninitial, false,
+                                 h->args.state });
+    h->args.cu = k->cu_seqlens;
+    h->args.ncu = k->nseq + 1;
+    h->args.chunk = k->chunk;
+    h->args.threads = k->threads;
+    take_device(c, h);
+}
+
+/* ---- results ---- */
+
+static void check_shape(Ctx *c, const char *what, const char *name,
+                        const Given *t, int rank, const int64_t *shape)
+{
+    if (t->rank != rank
+        || memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
+        fail(c, 0, "%s: %s has shape %s, but %s is wanted", what, name,
+             shape_text(c, t->rank, t->shape), shape_text(c, rank, shape));
+}
+
+static void check_states(Ctx *c, const Graph *g, const HostCall *h,
+                         const char *of, const Given *state)
+{
+    const char *what = mode_name[h->args.mode];
+    int64_t shape[TENSOR_RANK];
+
+    for (int i = 0; i < g->nst; i++) {
+        int rank = state_shape(g, &h->bound, i, shape);
+        if (state[i].given)
+            check_shape(c, what, *of ? ctx_format(c, "%s.%s", of,
+                        g->st[i].name) : g->st[i].name, &state[i], rank,
+                        shape);
+    }
+}
+
+static void take_results(Ctx *c, const Graph *g, HostCall *h)
+{
+    const flin_Call *k = &h->call;
+    const char *what = mode_name[h->args.mode];
+    int64_t shape[TENSOR_RANK];
+    int rank = result_shape(g, &h->bound, shape);
+
+    if (is_given(h, &k->y)) {
+        Given y = given(c, what, "y", &k->y);
+        check_shape(c, what, "y", &y, rank, shape);
+        h->bound.call.out[0] = result_view(g, &y);
+    }
+    Given *final = ctx_alloc(c, MAX_STATES * sizeof *final);
+    take_binds(c, g, h, (Binds){ "", k->final, k->nfinal, false, final });
+    check_states(c, g, h, "", final);
+    for (int i = 0; i < g->nst; i++)
+        if (final[i].given)
+            h->bound.call.s1[i] = state_view(g, i, &final[i]);
+}
+
+static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
+{
+    const flin_Grad *k = &h->grad;
+    const char *what = mode_name[h->args.mode];
+    Adjoint *d = &h->adjoint;
+
+    if (!k->size)
+        fail_help(c, 0, "grad.size = sizeof grad", "%s: there is no flin_Grad, "
+                  "or its size is 0", what);
+    if (is_given(h, &k->dy))
+        d->dy = given(c, what, "dy", &k->dy);
+    take_binds(c, g, h, (Binds){ "dfinal", k->dfinal, k->ndfinal, false,
+                                 d->dstate });
+    take_binds(c, g, h, (Binds){ "dinput", k->dinput, k->ndinput, true,
+                                 d->dx });
+    take_binds(c, g, h, (Binds){ "dinitial", k->dinitial, k->ndinitial, false,
+                                 d->ds });
+    check_states(c, g, h, "dinitial", d->ds);
+    for (int i = 0; i < g->nin; i++)
+        if (d->dx[i].given)
+            check_shape(c, what, ctx_format(c, "dinput.%s", g->in[i].name),
+                        &d->dx[i], h->args.in[i].rank, h->args.in[i].shape);
+}
+
+void host_bind(Ctx *c, const Graph *step, HostCall *h)
+{
+    take_arguments(c, step, h);
+    bind_call(c, step, &h->args, &h->bound);
+    h->bound.call.stream = h->call.stream;
+    h->bound.call.workspace = h->call.workspace;
+    h->bound.call.workspace_size = (int64_t)h->call.workspace_size;
+    if (!runs_backwards(h->args.mode))
+        take_results(c, step, h);
+    else if (!h->sizes)
+        take_gradients(c, step, h);
+}
+
+void host_run(Ctx *c, Variant *v, HostCall *h)
+{
+    if (runs_backwards(h->args.mode))
+        run_backward(c, v, &h->args, &h->bound, &h->adjoint);
+    else
+        run_bound(c, v, &h->args, &h->bound);
+}
+
+/* ---- calls of a variant ---- */
+
+/* A call, in a context of its own; `shape` asks for a result's alone. */
+typedef struct Single {
+    flin_Variant *v;
+    Mode mode;
+    const flin_Call *call;
+    const flin_Grad *grad;
+    flin_Tensor *shape;
+    int arg;
+} Single;
+
+static void find_shape(Ctx *c, const Single *s, HostCall *h)
+{
+    const Graph *g = s->v->v->step;
+    int state = s->arg - g->nin - 1;
+
+    if (state < -1 || state >= g->nst)
+        fail(c, 0, "flin_shape: argument %d is no result", s->arg);
+    h->sizes = true;
+    take_arguments(c, g, h);
+    bind_call(c, g, &h->args, &h->bound);
+    memset(s->shape, 0, sizeof *s->shape);
+    s->shape->dtype = (flin_DType)(state < 0 ? h->bound.dtype
+                                             : h->bound.state_dtype);
+    s->shape->rank = state < 0 ? result_shape(g, &h->bound, s->shape->shape)
+        : state_shape(g, &h->bound, state, s->shape->shape);
+}
+
+static void run_single(Ctx *c, void *ud)
+{
+    Single *s = ud;
+    HostCall *h = host_call(c, s->mode, s->call, s->grad);
+
+    if (s->shape) {
+        find_shape(c, s, h);
+        return;
+    }
+    host_bind(c, s->v->v->step, h);
+    host_run(c, s->v->v, h);
+}
+
+/* A script's budget of instructions is not the host's. */
+static int run(Single s, flin_Error *e)
+{
+    flin_State *state = s.v->s;
+    Ctx *c = ctx_like(&state->guard->like);
+    int code = FLIN_OK;
+
+    set_error(e, FLIN_OK, "");
+    if (!c)
+        return set_error(e, FLIN_ERROR_MEMORY, "out of memory");
+    c->interrupted = host_asked;
+    c->interrupt_ud = &state->o;
+    if (!ctx_protect(c, run_single, &s))
+        code = take_error(e, &c->err, NULL);
+    ctx_free(c);
+    return code;
+}
+
+int flin_forward(flin_Variant *v, const flin_Call *call, flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_FORWARD, .call = call }, e);
+}
+
+int flin_reference(flin_Variant *v, const flin_Call *call, flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_REFERENCE, .call = call }, e);
+}
+
+int flin_step(flin_Variant *v, const flin_Call *call, flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_STEP, .call = call }, e);
+}
+
+int flin_backward(flin_Variant *v, const flin_Call *call,
+                  const flin_Grad *grad, flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_BACKWARD, .call = call,
+                         .grad = grad }, e);
+}
+
+int flin_reference_backward(flin_Variant *v, const flin_Call *call,
+                            const flin_Grad *grad, flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_REFERENCE_BACKWARD, .call = call,
+                         .grad = grad }, e);
+}
+
+int flin_shape(flin_Variant *v, const flin_Call *call, int i, flin_Tensor *t,
+               flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_FORWARD, .call = call, .shape = t,
+                         .arg = i }, e);
+}

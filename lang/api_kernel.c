@@ -1,0 +1,223 @@
+/* api_kernel.c -- flin.h: kernels. One owns a copy of its variant's step and
+ * the plans made for it, in a context of its own; runs only read them.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "api.h"
+
+struct flin_Kernel {
+    atomic_int refs;
+    flin_Options o;                     /* the state's */
+    Variant v;
+    Mode mode;
+    int32_t size[NAXES];
+    DType in[MAX_INPUTS], y;
+    bool y_known;
+    int chunk;
+    const Backend *backend;
+};
+
+static const Mode modes[] = {
+    [FLIN_FORWARD] = M_FORWARD, [FLIN_BACKWARD] = M_BACKWARD,
+    [FLIN_STEP] = M_STEP, [FLIN_REFERENCE] = M_REFERENCE,
+    [FLIN_REFERENCE_BACKWARD] = M_REFERENCE_BACKWARD
+};
+enum { NMODES = sizeof modes / sizeof *modes };
+
+/* ---- making one ---- */
+
+typedef struct Making {
+    const flin_Variant *v;
+    flin_Mode mode;
+    const flin_Call *like;
+    flin_Kernel *k;
+} Making;
+
+/* The kernel without plans, in its own context. */
+static void new_kernel(Ctx *c, void *ud)
+{
+    Making *m = ud;
+    const Variant *from = m->v->v;
+    flin_Kernel *k = m->k = ctx_alloc(c, sizeof *k);
+
+    if ((unsigned)m->mode >= NMODES)
+        fail(c, 0, "flin_prepare: there is no mode %d", (int)m->mode);
+    k->o = m->v->s->o;
+    k->mode = modes[m->mode];
+    atomic_init(&k->refs, 1);
+    c->file = ctx_string(c, from->ctx->file);
+    c->interrupted = host_asked;
+    c->interrupt_ud = &k->o;            /* the state may go */
+    k->v.ctx = c;
+    k->v.step = graph_copy(c, from->step);
+}
+
+static void make_plans(Ctx *c, void *ud)
+{
+    Making *m = ud;
+    flin_Kernel *k = m->k;
+    HostCall *h = host_call(c, k->mode, m->like, NULL);
+
+    h->sizes = true;
+    host_bind(c, k->v.step, h);
+    memcpy(k->size, h->bound.call.size, sizeof k->size);
+    for (int i = 0; i < k->v.step->nin; i++)
+        k->in[i] = h->args.in[i].dtype;
+    k->y_known = h->call.y.rank > 0;
+    k->y = (DType)h->call.y.dtype;
+    k->chunk = h->args.chunk ? h->args.chunk : plan_chunk(&h->args);
+    k->backend = h->args.backend;
+    if (runs_backwards(k->mode))
+        prepare_backward(c, &k->v, &h->args, &h->bound);
+    else
+        prepare_bound(c, &k->v, &h->args, &h->bound);
+}
+
+/* Both steps; false, with the error taken, if one fails. */
+static bool make_kernel(Making *m, Ctx *own, Ctx *c, flin_Error *e)
+{
+    if (!own || !c)
+        set_error(e, FLIN_ERROR_MEMORY, "out of memory");
+    else if (!ctx_protect(own, new_kernel, m))
+        take_error(e, &own->err, NULL);
+    else if (!ctx_protect(c, make_plans, m))
+        take_error(e, &c->err, NULL);
+    else
+        return true;
+    return false;
+}
+
+flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
+                          const flin_Call *like, flin_Error *e)
+{
+    const Ctx *hooks = &v->s->guard->like;
+    Making m = { .v = v, .mode = mode, .like = like };
+    Ctx *own = ctx_like(hooks), *c = ctx_like(hooks);
+
+    set_error(e, FLIN_OK, "");
+    bool ok = make_kernel(&m, own, c, e);
+    ctx_free(c);
+    if (ok)
+        return m.k;
+    if (m.k)
+        plans_release(&m.k->v);
+    ctx_free(own);
+    return NULL;
+}
+
+/* ---- running one ---- */
+
+static void check_backend(Ctx *c, const flin_Kernel *k, const Args *a)
+{
+    const char *what = mode_name[k->mode];
+
+    if (a->chunk && k->chunk && a->chunk != k->chunk)
+        fail(c, 0, "%s: chunk = %d, but the kernel was prepared for %d", what,
+             a->chunk, k->chunk);
+    if (a->backend && a->backend != k->backend)
+        fail(c, 0, "%s: backend '%s', but the kernel was prepared for "
+             "another", what, a->backend->name);
+}
+
+/* The call must be like the one it was prepared for. */
+static void check_like(Ctx *c, const flin_Kernel *k, const HostCall *h)
+{
+    const Graph *g = k->v.step;
+    const char *what = mode_name[k->mode];
+    const View *y = &h->bound.call.out[0];
+
+    check_backend(c, k, &h->args);
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (h->bound.call.size[ax] != k->size[ax])
+            fail(c, 0, "%s: axis '%s' is %d, but the kernel was prepared for "
+                 "%d", what, g->axis[ax].name, h->bound.call.size[ax],
+                 k->size[ax]);
+    for (int i = 0; i < g->nin; i++)
+        if (h->args.in[i].dtype != k->in[i])
+            fail(c, 0, "%s: %s is %s, but the kernel was prepared for %s",
+                 what, g->in[i].name, dtype_name(h->args.in[i].dtype),
+                 dtype_name(k->in[i]));
+    if (k->y_known && y->data && y->dtype != k->y)
+        fail(c, 0, "%s: y is %s, but the kernel was prepared for %s", what,
+             dtype_name(y->dtype), dtype_name(k->y));
+}
+
+typedef struct Running {
+    flin_Kernel *k;
+    const flin_Call *call;
+    const flin_Grad *grad;
+    bool sizes;
+    int64_t workspace;
+} Running;
+
+static void run_kernel(Ctx *c, void *ud)
+{
+    Running *r = ud;
+    flin_Kernel *k = r->k;
+    HostCall *h = host_call(c, k->mode, r->call, r->grad);
+
+    h->sizes = r->sizes;
+    host_bind(c, k->v.step, h);
+    check_like(c, k, h);
+    h->args.chunk = k->chunk;
+    h->args.backend = k->backend;
+    if (!r->sizes)
+        host_run(c, &k->v, h);
+    else if (runs_backwards(k->mode))
+        r->workspace = workspace_backward(c, &k->v, &h->args, &h->bound);
+    else
+        r->workspace = workspace_bound(c, &k->v, &h->args, &h->bound);
+}
+
+static int run_protected(Running *r, flin_Error *e)
+{
+    Ctx *c = ctx_like(r->k->v.ctx);
+    int code = FLIN_OK;
+
+    set_error(e, FLIN_OK, "");
+    if (!c)
+        return set_error(e, FLIN_ERROR_MEMORY, "out of memory");
+    if (!ctx_protect(c, run_kernel, r))
+        code = take_error(e, &c->err, NULL);
+    ctx_free(c);
+    return code;
+}
+
+int flin_run(flin_Kernel *k, const flin_Call *call, const flin_Grad *grad,
+             flin_Error *e)
+{
+    return run_protected(&(Running){ .k = k, .call = call, .grad = grad }, e);
+}
+
+int64_t flin_workspace(const flin_Kernel *k, const flin_Call *call)
+{
+    Running r = { .k = (flin_Kernel *)k, .call = call, .sizes = true };
+
+    return run_protected(&r, NULL) ? -1 : r.workspace;
+}
+
+const char *flin_kernel_note(const flin_Kernel *k)
+{
+    for (const PlanEntry *p = k->v.plans; p; p = p->next)
+        if (p->chunk)
+            return p->note;
+    return NULL;
+}
+
+/* ---- its life ---- */
+
+void flin_retain(flin_Kernel *k)
+{
+    if (k)
+        atomic_fetch_add(&k->refs, 1);
+}
+
+void flin_free(flin_Kernel *k)
+{
+    if (!k || atomic_fetch_sub(&k->refs, 1) > 1)
+        return;
+    Ctx *c = k->v.ctx;
+    plans_release(&k->v);
+    ctx_free(c);
+}

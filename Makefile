@@ -49,6 +49,7 @@ LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
     $(BUILD)/cuda_headers.o
 REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c))
 UNIT := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c))
+HOST_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/host/*.c))
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/*.c))
 BENCH := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
@@ -78,7 +79,7 @@ test:
 	@$(MAKE) --no-print-directory $(PARALLEL) tests
 	@BUILD=$(BUILD) CC="$(CC)" SAN="$(SAN)" MAKE="$(MAKE)" sh tests/run.sh
 
-tests: build $(UNIT) $(CUDA_TESTS) $(EXAMPLES)
+tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES)
 
 asan:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/asan CFLAGS="-O1 -g" \
@@ -184,5 +185,5 @@ install: build
 clean:
 	rm -rf $(BUILD)
 
--include $(LIB_OBJ:.o=.d) $(REPL_OBJ:.o=.d) $(UNIT:=.d) $(BENCH:=.d) \
+-include $(LIB_OBJ:.o=.d) $(REPL_OBJ:.o=.d) $(UNIT:=.d) $(HOST_TESTS:=.d) $(BENCH:=.d) \
     $(EXAMPLES:=.d) $(FUZZ:=.d) $(CUDA_TESTS:=.d)

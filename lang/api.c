@@ -145,6 +145,18 @@ bool host_asked(void *ud)
     return o->interrupted && o->interrupted(o->interrupted_ud);
 }
 
+/* A script's budget of instructions is not the host's. */
+Ctx *host_ctx(flin_State *s)
+{
+    Ctx *c = ctx_like(&s->guard->like);
+
+    if (c) {
+        c->interrupted = host_asked;
+        c->interrupt_ud = &s->o;
+    }
+    return c;
+}
+
 static int print_to_log(lua_State *L)
 {
     flin_State *s = lua_touserdata(L, lua_upvalueindex(1));

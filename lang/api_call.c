@@ -23,15 +23,21 @@ HostCall *host_call(Ctx *c, Mode mode, const flin_Call *call,
 
 /* ---- tensors ---- */
 
-/* No element has no address. */
+static bool is_empty(const flin_Tensor *t)
+{
+    for (int i = 0; i < t->rank && i < TENSOR_RANK; i++)
+        if (t->shape[i] == 0)
+            return true;
+    return false;
+}
+
 static bool is_given(const HostCall *h, const flin_Tensor *t)
 {
-    bool empty = false;
-
-    for (int i = 0; i < t->rank && i < TENSOR_RANK; i++)
-        empty = empty || t->shape[i] == 0;
-    return t->data || empty || (h->sizes && t->rank > 0);
+    return t->data || is_empty(t) || (h->sizes && t->rank > 0);
 }
+
+/* Where no element lies. */
+static const char nowhere[1];
 
 static Given given(Ctx *c, const char *what, const char *name,
                    const flin_Tensor *t)
@@ -52,6 +58,8 @@ static Given given(Ctx *c, const char *what, const char *name,
                  shape_text(c, t->rank, t->shape));
         packed = packed && !t->stride[i];
     }
+    if (!g.data && is_empty(t))
+        g.data = (void *)nowhere;
     memcpy(g.shape, t->shape, sizeof g.shape);
     memcpy(g.stride, t->stride, sizeof g.stride);
     for (int i = t->rank; packed && i-- > 0; step *= t->shape[i])
@@ -274,18 +282,14 @@ static void run_single(Ctx *c, void *ud)
     host_run(c, s->v->v, h);
 }
 
-/* A script's budget of instructions is not the host's. */
 static int run(Single s, flin_Error *e)
 {
-    flin_State *state = s.v->s;
-    Ctx *c = ctx_like(&state->guard->like);
+    Ctx *c = host_ctx(s.v->s);
     int code = FLIN_OK;
 
     set_error(e, FLIN_OK, "");
     if (!c)
         return set_error(e, FLIN_ERROR_MEMORY, "out of memory");
-    c->interrupted = host_asked;
-    c->interrupt_ud = &state->o;
     if (!ctx_protect(c, run_single, &s))
         code = take_error(e, &c->err, NULL);
     ctx_free(c);

@@ -47,7 +47,6 @@ static void new_kernel(Ctx *c, void *ud)
     k->mode = modes[m->mode];
     atomic_init(&k->refs, 1);
     c->file = ctx_string(c, from->ctx->file);
-    c->interrupted = host_asked;
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
@@ -91,9 +90,8 @@ static bool make_kernel(Making *m, Ctx *own, Ctx *c, flin_Error *e)
 flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
                           const flin_Call *like, flin_Error *e)
 {
-    const Ctx *hooks = &v->s->guard->like;
     Making m = { .v = v, .mode = mode, .like = like };
-    Ctx *own = ctx_like(hooks), *c = ctx_like(hooks);
+    Ctx *own = host_ctx(v->s), *c = host_ctx(v->s);
 
     set_error(e, FLIN_OK, "");
     bool ok = make_kernel(&m, own, c, e);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
-#   tests/run.sh [PART...]    parts: unit lua golden arrows examples fuzz
+#   tests/run.sh [PART...]    parts: unit host lua golden arrows examples fuzz
 # A program or a script is one test, or as many as it says in a last line
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
@@ -49,6 +49,15 @@ unit() {
         [ -f "$c" ] && [ "${c##*/}" != bench.c ] || continue
         program "${c%.c}" "$BUILD/${c%.c}"
     done
+}
+
+# What a program sees that embeds flin.
+host() {
+    for c in tests/host/*.c; do
+        program "${c%.c}" "$BUILD/${c%.c}"
+    done
+    BUILD=$BUILD CC=$CC SAN=$SAN program tests/host/install.sh \
+        sh tests/host/install.sh
 }
 
 # A script's first line "-- flin: OPTIONS" gives the program options.
@@ -144,7 +153,7 @@ fuzz() {
     count fuzz $?
 }
 
-[ $# != 0 ] || set -- unit lua golden arrows examples \
+[ $# != 0 ] || set -- unit host lua golden arrows examples \
     $([ -n "$SAN" ] || echo fuzz)
 for part; do
     $part

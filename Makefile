@@ -9,11 +9,14 @@
 #   make static   build/static/flin: Lua linked in, no GLPK
 #   make install  to $(DESTDIR)$(PREFIX)
 #
-# GLPK=0 builds without GLPK, V=1 shows the commands.
+# GLPK=0 builds without GLPK, LIBEDIT=0 a prompt of plain lines, V=1 shows the
+# commands.
 
 BUILD ?= build
 PREFIX ?= /usr/local
 GLPK ?= 1
+LIBEDIT ?= $(if $(wildcard /usr/include/histedit.h \
+    /usr/local/include/histedit.h),1,0)
 FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CFLAGS ?= -O2 -g
@@ -47,7 +50,9 @@ DEVICE := $(sort $(wildcard backend/cuda/*.cuh))
 STDLIB := $(sort $(wildcard stdlib/*.lua lang/lua/*.lua))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
     $(BUILD)/cuda_headers.o
-REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c))
+REPL_LUA := $(sort $(wildcard repl/*.lua))
+REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c)) \
+    $(BUILD)/repl_lua.o
 UNIT := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c))
 HOST_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/host/*.c))
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/*.c))
@@ -104,7 +109,8 @@ bench-cpu:
 # Anything compiled depends on the flags it was compiled with.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' > $@
+	@echo '$(CC) $(FLAGS) $(LIBEDIT)' | cmp -s - $@ || \
+	    echo '$(CC) $(FLAGS) $(LIBEDIT)' > $@
 
 # Sanitizers take minutes over vector code at -O3, and UBSan at any level.
 O3 := $(if $(SAN),,-O3)
@@ -115,6 +121,7 @@ $(BUILD)/%_avx512.o: FLAGS += $(O3) -ffp-contract=fast -mavx512f -mavx512bw \
 $(BUILD)/%_avx2.o: FLAGS += $(O3) -ffp-contract=fast -mavx2 -mfma -mf16c
 endif
 $(BUILD)/backend/cpu/%.o: FLAGS += $(O3)
+$(BUILD)/repl/edit.o: FLAGS += $(if $(filter 0,$(LIBEDIT)),-DFLIN_NO_LIBEDIT)
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -127,6 +134,9 @@ $(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags
 $(BUILD)/stdlib.c: $(STDLIB) stdlib lang/lua tools/embed.sh
 	@mkdir -p $(@D)
 	@sh tools/embed.sh stdlib $(STDLIB) > $@
+$(BUILD)/repl_lua.c: $(REPL_LUA) repl tools/embed.sh
+	@mkdir -p $(@D)
+	@sh tools/embed.sh repl $(REPL_LUA) > $@
 $(BUILD)/cuda_headers.c: $(DEVICE) backend/cuda tools/embed.sh
 	@mkdir -p $(@D)
 	@sh tools/embed.sh headers $(DEVICE) > $@

@@ -21,7 +21,7 @@ static bool user_frame(lua_State *L, lua_Debug *ar)
 {
     for (int level = 0; lua_getstack(L, level, ar); level++)
         if (lua_getinfo(L, "Sl", ar) && ar->currentline > 0
-            && strncmp(ar->source, "@lang/", 6) != 0)
+            && strncmp(ar->source, "=flin:", 6) != 0)
             return true;
     return false;
 }

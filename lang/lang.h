@@ -147,6 +147,10 @@ void sandbox_open(lua_State *L, const Limits *lim, bool open_files);
 void sandbox_renew(lua_State *L);
 /* `ask` is polled while a script or a compilation runs; true stops it. */
 void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud);
+/* Both are called now and then: while Lua runs, and (by any thread) while a
+ * compilation or a call does. */
+void sandbox_progress(lua_State *L, void (*at_lua)(void),
+                      void (*at_work)(void));
 /* Memory, progress and threads of compilations and calls, as `like` has them.
  */
 void sandbox_hooks(lua_State *L, const Ctx *like);

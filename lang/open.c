@@ -12,7 +12,7 @@ static int load_embedded(lua_State *L)
 
     if (!s)
         return luaL_error(L, "flin has no module '%s'", name);
-    lua_pushfstring(L, strchr(name, '/') ? "@%s.lua" : "@stdlib/%s.lua", name);
+    lua_pushfstring(L, strchr(name, '/') ? "=flin:%s" : "@stdlib/%s.lua", name);
     if (sandbox_load(L, s, n, lua_tostring(L, -1)) != LUA_OK)
         return lua_error(L);
     return 1;

@@ -129,6 +129,8 @@ static bool polled(void *ud)
     Guard *g = ud;
     uint64_t polls = atomic_fetch_add(&g->polls, 1) + (uint64_t)1;
 
+    if (g->at_work)
+        g->at_work();
     return asked(g)
            || (g->lim.instructions && polls * POLL_COST >= g->left);
 }
@@ -141,6 +143,8 @@ static void hook(lua_State *L, lua_Debug *ar)
     if (!g)
         return;
     charge(g, HOOK_STEP);
+    if (g->at_lua)
+        g->at_lua();
     if (g->left == 0 || asked(g))       /* at once, whoever catches it */
         lua_sethook(L, hook, LUA_MASKCOUNT, 1);
     guard_check(L, g);
@@ -253,6 +257,17 @@ void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud)
     }
     if (g && g->alloc)                  /* another's Lua has its own hooks */
         lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+}
+
+void sandbox_progress(lua_State *L, void (*at_lua)(void),
+                      void (*at_work)(void))
+{
+    Guard *g = guard_of(L);
+
+    if (g) {
+        g->at_lua = at_lua;
+        g->at_work = at_work;
+    }
 }
 
 /* ---- text ---- */

@@ -18,6 +18,7 @@ typedef struct Guard {
     bool open_files;
     bool (*asked)(void *ud);
     void *asked_ud;
+    void (*at_lua)(void), (*at_work)(void);     /* or NULL */
     Ctx like;                           /* what contexts are made from */
 } Guard;
 

@@ -1,39 +1,15 @@
-/* main.c -- the program `flin`: options, scripts, errors. */
-#include <signal.h>
+/* main.c -- the program `flin`: scripts, errors. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "repl.h"
 
-typedef struct Options {
-    const char *dump, *check, *compile; /* NULL: not asked for */
-    const char *arch;
-    const char *backend, *threads;
-    bool interactive, version, sandbox, help;
-    Limits limits;
-    int script;                         /* argv's index of its name; 0: none */
-    bool ran;                           /* by -e or -l */
-} Options;
-
-static const char usage[] =
-    "usage: flin [options] [script.lua [args]]\n"
-    "  -e TEXT        run TEXT\n"
-    "  -l NAME        require NAME and keep it under that name\n"
-    "  -i             prompt when the script is done\n"
-    "  -d LETTERS     dump these passes of the variant the script returns\n"
-    "  --check[=T=300,K=64,...]   check that variant against its float64 step\n"
-    "  --compile-only[=K=128,...]  compile it for a GPU that need not be here\n"
-    "  --arch NAME    which (sm_90a)\n"
-    "  --backend NAME cpu or cuda\n"
-    "  --threads N    on the CPU (0: all cores)\n"
-    "  --sandbox      no files; --budget N instructions, --memory N MiB\n"
-    "  -v, --version  -h, --help  -- (end of options)  - (run stdin)\n";
-
 /* ---- errors ---- */
 
 void complain(const char *message)
 {
+    progress_clear();
     fflush(stdout);
     fprintf(stderr, "%s\n", message);
     fflush(stderr);
@@ -50,7 +26,8 @@ static void push_traceback(lua_State *L)
     luaL_buffinit(L, &b);
     for (int level = 1; lua_getstack(L, level, &ar) && frames < 24; level++) {
         lua_getinfo(L, "Slnt", &ar);
-        if (ar.currentline < 0 || strncmp(ar.source, "@stdlib/", 8) == 0)
+        if (ar.currentline < 0 || strncmp(ar.source, "@stdlib/", 8) == 0
+            || strncmp(ar.source, "=flin:", 6) == 0)
             continue;
         frames++;
         lua_pushfstring(L, "\n  %s:%d: in %s", ar.short_src, ar.currentline,
@@ -83,152 +60,134 @@ bool call(lua_State *L, int nargs)
     interrupt_arm(L);
     status = lua_pcall(L, nargs, LUA_MULTRET, base);
     lua_remove(L, base);
+    progress_clear();
     if (status != LUA_OK) {
+        if (interrupt_taken() && isatty(STDERR_FILENO))
+            fputs("\n", stderr);        /* behind the terminal's ^C */
         complain(lua_tostring(L, -1));
         lua_pop(L, 1);
     }
     return status == LUA_OK;
 }
 
-/* ---- Ctrl-C ---- */
+/* ---- the program's own Lua ---- */
 
-static volatile sig_atomic_t asked_to_stop;
-
-static void on_interrupt(int sig)
+bool call_own(lua_State *L, const char *name, int nargs)
 {
-    asked_to_stop = 1;
-    signal(sig, SIG_DFL);
-}
+    size_t n = 0;
+    const char *text = repl_source(name, &n);
+    int top = lua_gettop(L) - nargs;
 
-static bool asked(void *ud)
-{
-    (void)ud;
-    return asked_to_stop;
-}
-
-bool interrupt_taken(void)
-{
-    return asked_to_stop;
-}
-
-void interrupt_arm(lua_State *L)
-{
-    struct sigaction act = { .sa_handler = on_interrupt };
-
-    asked_to_stop = 0;
-    sigaction(SIGINT, &act, NULL);
-    sandbox_interrupt(L, asked, NULL);
-}
-
-/* ---- options ---- */
-
-static bool is(const char *arg, const char *name)
-{
-    return strcmp(arg, name) == 0;
-}
-
-static bool bad(const char *what, const char *arg)
-{
-    fprintf(stderr, "flin: %s '%s'\n%s", what, arg, usage);
-    return false;
-}
-
-static bool count(const char *s, uint64_t *n)
-{
-    char *end;
-
-    *n = strtoull(s, &end, 10);
-    return *s >= '0' && *s <= '9' && !*end;
-}
-
-/* Options that take a value; *i moves on to it. False: a fault, said. */
-static bool valued(Options *o, char **argv, int *i)
-{
-    const char *name = argv[*i], *value = argv[*i + 1];
-    uint64_t n = 0;
-
-    if (!value)
-        return bad("a value is wanted after", name);
-    ++*i;
-    if (is(name, "-d"))
-        o->dump = value;
-    else if (is(name, "--backend"))
-        o->backend = value;
-    else if (is(name, "--arch"))
-        o->arch = value;
-    else if (!count(value, &n))
-        return bad("a number is wanted, not", value);
-    else if (is(name, "--threads"))
-        o->threads = value;
-    else if (is(name, "--budget"))
-        o->limits.instructions = n;
-    else
-        o->limits.memory = (size_t)n << 20;
-    return true;
-}
-
-static bool one_of(const char *arg, const char *const *names)
-{
-    while (*names && !is(arg, *names))
-        names++;
-    return *names != NULL;
-}
-
-/* "--check" or "--check=K=64": what follows the name, perhaps nothing. */
-static bool sizes_of(const char *arg, const char *name, const char **sizes)
-{
-    size_t n = strlen(name);
-
-    if (strncmp(arg, name, n) != 0 || (arg[n] && arg[n] != '='))
+    lua_pushfstring(L, "=flin:%s", name);
+    if (sandbox_load(L, text, n, lua_tostring(L, -1)) != LUA_OK) {
+        complain(lua_tostring(L, -1));
+        lua_settop(L, top);
         return false;
-    *sizes = arg[n] ? arg + n + 1 : "";
-    return true;
+    }
+    lua_remove(L, -2);
+    lua_insert(L, top + 1);
+    return call(L, nargs);
 }
 
-/* -e and -l are run later, in their order. */
-static bool parse(Options *o, char **argv)
+int evaluate(lua_State *L)
 {
-    static const char *const with_value[] = {
-        "-d", "--arch", "--backend", "--threads", "--budget", "--memory", NULL
-    };
-    int i;
+    lua_settop(L, 1);
+    lua_pushfstring(L, "return %s", luaL_checkstring(L, 1));
+    if (sandbox_load(L, lua_tostring(L, -1), lua_rawlen(L, -1), "=stdin")
+        != LUA_OK)
+        return lua_error(L);
+    lua_call(L, 0, LUA_MULTRET);
+    return lua_gettop(L) - 2;
+}
 
-    for (i = 1; argv[i] && argv[i][0] == '-' && argv[i][1]; i++) {
-        const char *a = argv[i];
-        if (is(a, "--")) {
-            i++;
-            break;
-        } else if (a[1] == 'e' || a[1] == 'l') {
-            o->ran = true;
-            if (!a[2] && !argv[++i])
-                return bad("a value is wanted after", a);
-        } else if (one_of(a, with_value)) {
-            if (!valued(o, argv, &i))
-                return false;
-        } else if (is(a, "-i")) {
-            o->interactive = o->version = true;
-        } else if (is(a, "-v") || is(a, "--version")) {
-            o->version = true;
-        } else if (is(a, "-h") || is(a, "--help")) {
-            o->help = true;
-        } else if (is(a, "--sandbox")) {
-            o->sandbox = true;
-        } else if (sizes_of(a, "--check", &o->check)
-                   || sizes_of(a, "--compile-only", &o->compile)) {
-            continue;
-        } else {
-            return bad("unknown option", a);
-        }
-    }
-    o->script = argv[i] ? i : 0;
-    return true;
+/* How many colours the terminal has; "ascii": none are wanted there. */
+static const char *colours(const Options *o)
+{
+    const char *term = getenv("TERM"), *more = getenv("COLORTERM");
+    const char *no = getenv("NO_COLOR");
+    bool always = o->color && strcmp(o->color, "always") == 0;
+    bool never = o->color && strcmp(o->color, "never") == 0;
+
+    if (never || (!always && ((no && *no) || !isatty(STDOUT_FILENO) || !term
+                              || strcmp(term, "dumb") == 0)))
+        return "ascii";
+    if (more && (strstr(more, "truecolor") || strstr(more, "24bit")))
+        return "true";
+    return always || strstr(term, "256") ? "256" : "ascii";
+}
+
+void push_terminal(lua_State *L, const Options *o)
+{
+    const char *depth = colours(o);
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    bool some = strcmp(depth, "ascii") != 0
+        || (isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0
+            && !(no && *no) && !(o->color && !strcmp(o->color, "never")));
+
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, depth);
+    lua_setfield(L, -2, "colours");
+    lua_pushboolean(L, some);
+    lua_setfield(L, -2, "highlight");
+}
+
+static bool push_flin(lua_State *L)
+{
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "flin");
+    return call(L, 1);
+}
+
+/* say(text): a line for the user. */
+static int say(lua_State *L)
+{
+    progress_clear();
+    puts(luaL_checkstring(L, 1));
+    fflush(stdout);
+    return 0;
+}
+
+/* stage(name): what the time from here on goes to. */
+static int stage(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+
+    lua_pushvalue(L, 1);                /* the string stays */
+    luaL_ref(L, LUA_REGISTRYINDEX);
+    progress(name);
+    return 0;
+}
+
+/* Calls the function `name` of tools.lua with the nargs values on top; false:
+ * it failed, or said that it is not content. */
+static bool call_tool(lua_State *L, const Options *o, const char *name,
+                      int nargs)
+{
+    int at = lua_gettop(L) - nargs + 1;
+
+    if (!push_flin(L))
+        return false;
+    push_terminal(L, o);
+    lua_pushcfunction(L, evaluate);
+    lua_pushcfunction(L, say);
+    lua_pushcfunction(L, stage);
+    if (!call_own(L, "tools", 5))
+        return false;
+    lua_getfield(L, -1, name);
+    lua_remove(L, -2);
+    lua_insert(L, at);
+    if (!call(L, nargs))
+        return false;
+    bool ok = lua_toboolean(L, at);
+    lua_settop(L, at - 1);
+    return ok;
 }
 
 /* ---- running ---- */
 
-static bool run_text(lua_State *L, const char *text)
+static bool run_text(lua_State *L, const char *text, const char *name)
 {
-    if (sandbox_load(L, text, strlen(text), "=(command line)") != LUA_OK) {
+    if (sandbox_load(L, text, strlen(text), name) != LUA_OK) {
         complain(lua_tostring(L, -1));
         lua_pop(L, 1);
         return false;
@@ -236,23 +195,48 @@ static bool run_text(lua_State *L, const char *text)
     return call(L, 0);
 }
 
+/* NAME, or GLOBAL=NAME */
 static bool run_require(lua_State *L, const char *name)
 {
+    const char *equals = strchr(name, '=');
+
     lua_getglobal(L, "require");
-    lua_pushstring(L, name);
+    lua_pushstring(L, equals ? equals + 1 : name);
     if (!call(L, 1))
         return false;
-    lua_setglobal(L, name);
+    lua_pushlstring(L, name, equals ? (size_t)(equals - name) : strlen(name));
+    lua_insert(L, -2);
+    lua_pushglobaltable(L);
+    lua_insert(L, -3);
+    lua_settable(L, -3);
     return true;
+}
+
+static bool run_init(lua_State *L, const Options *o)
+{
+    const char *init = getenv("FLIN_INIT");
+    bool ok;
+
+    if (!init || o->no_init)
+        return true;
+    if (*init != '@') {
+        ok = run_text(L, init, "=FLIN_INIT");
+    } else if (sandbox_file(L, init + 1) != LUA_OK) {
+        complain(lua_tostring(L, -1));
+        ok = false;
+    } else {
+        ok = call(L, 0);
+    }
+    lua_settop(L, 0);
+    return ok;
 }
 
 static bool run_early(lua_State *L, char **argv, int script)
 {
-    for (int i = 1; argv[i] && i != script && !is(argv[i], "--"); i++) {
+    for (int i = 1; argv[i] && i != script && strcmp(argv[i], "--"); i++) {
         const char *value = argv[i] + 2;
         char letter = argv[i][1];
-        if (one_of(argv[i], (const char *const[]){ "-d", "--arch",
-                "--backend", "--threads", "--budget", "--memory", NULL })) {
+        if (takes_value(argv[i])) {
             i++;
             continue;
         }
@@ -260,7 +244,8 @@ static bool run_early(lua_State *L, char **argv, int script)
             continue;
         if (!*value)
             value = argv[++i];
-        if (!(letter == 'e' ? run_text : run_require)(L, value))
+        if (!(letter == 'e' ? run_text(L, value, "=(command line)")
+                            : run_require(L, value)))
             return false;
         lua_settop(L, 0);
     }
@@ -290,7 +275,7 @@ static void set_folder(lua_State *L, const char *path)
 /* Runs the script; what it returns stays on the stack. */
 static bool run_script(lua_State *L, char **argv, int script)
 {
-    bool input = is(argv[script], "-");
+    bool input = strcmp(argv[script], "-") == 0;
     int n = 0;
 
     set_folder(L, input ? "" : argv[script]);
@@ -307,24 +292,58 @@ static bool run_script(lua_State *L, char **argv, int script)
 
 static bool finish(lua_State *L, const Options *o)
 {
-    bool ok = true;
+    bool asked = o->dump || o->check || o->compile, ok = true;
 
     if (!luaL_testudata(L, 1, VARIANT_META)) {
-        if (o->dump || o->check || o->compile)
+        if (asked)
             complain("the script returns no variant, which -d, --check and "
                      "--compile-only want");
-        return !o->dump && !o->check && !o->compile;
+        return !asked;
     }
+    const struct { const char *tool, *text; } tools[] = {
+        { "dump", o->dump }, { "check_one", o->check },
+        { "compile", o->compile }
+    };
     lua_settop(L, 1);
-    if (o->dump)
-        ok = show_dump(L, o->dump);
-    if (ok && o->check)
-        ok = show_check(L, o->check);
-    if (ok && o->compile)
-        ok = show_compile(L, o->compile, o->arch);
-    if (!o->dump && !o->check && !o->compile && !o->interactive)
+    for (int i = 0; i < 3 && ok; i++) {
+        if (!tools[i].text)
+            continue;
+        lua_pushvalue(L, 1);
+        lua_pushstring(L, tools[i].text);
+        lua_pushstring(L, o->arch);
+        ok = call_tool(L, o, tools[i].tool, 3);
+    }
+    if (!asked && !o->interactive)
         puts(luaL_tolstring(L, 1, NULL));
     return ok;
+}
+
+/* flin check|bench|plan SCRIPT [K=64 ...], flin new NAME */
+static bool run_verb(lua_State *L, const Options *o, char **argv)
+{
+    char **rest = argv + o->script + 1;
+    int n = 0;
+
+    if (!*rest) {
+        lua_pushfstring(L, "flin %s: %s is wanted", o->verb,
+                        *o->verb == 'n' ? "a name" : "a script");
+        complain(lua_tostring(L, -1));
+        return false;
+    }
+    set_arg(L, argv, o->script + 1);
+    if (*o->verb == 'n') {
+        lua_pushnil(L);
+    } else {
+        char *script[] = { *rest, NULL };
+        if (!run_script(L, script, 0))
+            return false;
+        lua_settop(L, 1);
+    }
+    for (; rest[n]; n++) {
+        luaL_checkstack(L, 8, "too many arguments");
+        lua_pushstring(L, rest[n]);
+    }
+    return call_tool(L, o, o->verb, n + 1);
 }
 
 /* flin.backend and flin.threads: what calls use that do not say. */
@@ -332,9 +351,7 @@ static bool set_defaults(lua_State *L, const Options *o)
 {
     if (!o->backend && !o->threads)
         return true;
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "flin");
-    if (!call(L, 1))
+    if (!push_flin(L))
         return false;
     if (o->backend) {
         lua_pushstring(L, o->backend);
@@ -348,6 +365,34 @@ static bool set_defaults(lua_State *L, const Options *o)
     return true;
 }
 
+static bool show_luacats(lua_State *L)
+{
+    if (!push_flin(L))
+        return false;
+    lua_getfield(L, -1, "luacats");
+    if (!call(L, 0))
+        return false;
+    fputs(lua_tostring(L, -1), stdout);
+    return true;
+}
+
+/* As Lua's, on a line of which nothing else is left. */
+static int print(lua_State *L)
+{
+    progress_clear();
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 0);
+    return 0;
+}
+
+static void wrap_print(lua_State *L)
+{
+    lua_getglobal(L, "print");
+    lua_pushcclosure(L, print, 1);
+    lua_setglobal(L, "print");
+}
+
 static int run_all(lua_State *L)
 {
     Options *o = lua_touserdata(L, 1);
@@ -357,13 +402,22 @@ static int run_all(lua_State *L)
     lua_settop(L, 0);
     luaL_checkversion(L);
     sandbox_open(L, &o->limits, !o->sandbox);
+    wrap_print(L);
+    if (o->warnings)
+        lua_warning(L, "@on", 0);
     set_arg(L, argv, o->script);
-    ok = set_defaults(L, o) && run_early(L, argv, o->script);
-    if (ok && o->script)
+    ok = set_defaults(L, o) && run_init(L, o)
+        && run_early(L, argv, o->script);
+    if (ok && o->luacats)
+        ok = show_luacats(L);
+    if (ok && o->verb)
+        ok = run_verb(L, o, argv);
+    else if (ok && o->script)
         ok = run_script(L, argv, o->script) && finish(L, o);
     lua_settop(L, 0);
-    if (o->interactive || (!o->script && !o->ran && !o->version)) {
-        prompt(L);
+    if (o->interactive || (!o->script && !o->ran && !o->version
+                           && !o->luacats)) {
+        prompt(L, o);
         ok = true;
     }
     lua_pushboolean(L, ok);
@@ -377,7 +431,7 @@ int main(int argc, char **argv)
     int code = EXIT_FAILURE;
 
     (void)argc;
-    if (!parse(&o, argv))
+    if (!parse_options(&o, argv))
         return 2;
     if (o.help)
         return fputs(usage, stdout), 0;

@@ -3,10 +3,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "repl.h"
+#include "edit.h"
 
-/* Pushes one line without its end; false and nothing at the end of input. */
-static bool read_line(lua_State *L, const char *mark)
+typedef struct Prompt {
+    lua_State *L;
+    Editor *e;                          /* NULL: plain lines */
+    int words, commands;                /* the Lua tables, in the registry */
+} Prompt;
+
+/* ---- lines ---- */
+
+static EditResult read_plain(lua_State *L, const char *mark)
 {
     luaL_Buffer b;
     char s[512];
@@ -26,16 +33,26 @@ static bool read_line(lua_State *L, const char *mark)
         }
         luaL_addlstring(&b, s, n);
     }
-    if (!any && ferror(stdin) && errno == EINTR) {
-        clearerr(stdin);                /* Ctrl-C: an empty line instead */
-        putchar('\n');
-        interrupt_arm(L);
-        any = true;
-    }
     luaL_pushresult(&b);
-    if (!any)
-        lua_pop(L, 1);
-    return any;
+    if (any)
+        return EDIT_LINE;
+    lua_pop(L, 1);
+    if (!ferror(stdin) || errno != EINTR)
+        return EDIT_END;
+    clearerr(stdin);
+    return EDIT_STOPPED;
+}
+
+/* Pushes one line without its end. */
+static EditResult read_line(Prompt *p, const char *mark)
+{
+    EditResult r;
+
+    interrupt_arm(p->L);
+    r = p->e ? edit_line(p->e, mark) : read_plain(p->L, mark);
+    if (r == EDIT_STOPPED)
+        putchar('\n');                  /* Ctrl-C: another line instead */
+    return r;
 }
 
 /* A syntax error at the end of the text: more lines may mend it. */
@@ -61,61 +78,172 @@ static int load(lua_State *L, const char *prefix, const char *text)
     return status;
 }
 
-/* The text on top becomes a function or a message; asks for more lines while
- * they could help. */
-static int load_lines(lua_State *L)
+/* The text at `text` becomes a function or a message, on top; asks for more
+ * lines while they could help, and keeps all of them in its place. False: the
+ * lines were given up. */
+static bool load_lines(Prompt *p, int text, int *status)
 {
-    int text = lua_gettop(L), status;
+    lua_State *L = p->L;
+    EditResult more = EDIT_END;
 
-    if (load(L, "return ", lua_tostring(L, text)) == LUA_OK)
-        return LUA_OK;
+    if (*lua_tostring(L, text) == '=')
+        *status = load(L, "return ", lua_tostring(L, text) + 1);
+    else
+        *status = load(L, "return ", lua_tostring(L, text));
+    if (*status == LUA_OK)
+        return true;
     for (;;) {
         lua_settop(L, text);
-        status = load(L, "", lua_tostring(L, text));
-        if (!incomplete(L, status) || !read_line(L, ">> "))
-            break;
+        *status = load(L, "", lua_tostring(L, text));
+        if (!incomplete(L, *status)
+            || (more = read_line(p, ">> ")) != EDIT_LINE)
+            return more != EDIT_STOPPED;
         lua_remove(L, -2);
         lua_pushliteral(L, "\n");
         lua_insert(L, -2);
         lua_concat(L, 3);
     }
-    return status;
 }
 
-static void print_results(lua_State *L)
+/* ---- results ---- */
+
+/* Prints all arguments but the first two: a separator and the show function. */
+static int print_results(lua_State *L)
 {
     int n = lua_gettop(L);
+    const char *between = lua_tostring(L, 1);
 
-    for (int i = 1; i <= n; i++) {
-        fputs(luaL_tolstring(L, i, NULL), stdout);
-        putchar(i < n ? '\t' : '\n');
-        lua_pop(L, 1);
+    for (int i = 3; i <= n; i++) {
+        lua_pushvalue(L, 2);
+        lua_pushvalue(L, i);
+        lua_call(L, 1, 1);
+        size_t len;
+        const char *s = luaL_tolstring(L, -1, &len);
+        fwrite(s, 1, len, stdout);
+        fputs(i < n ? between : "\n", stdout);
+        lua_pop(L, 2);
     }
     fflush(stdout);
-}
-
-static int print_protected(lua_State *L)
-{
-    print_results(L);
     return 0;
 }
 
-void prompt(lua_State *L)
+/* Calls the function `name` of the commands with the value at `arg`. */
+static bool call_command(Prompt *p, const char *name, int arg)
 {
-    interrupt_arm(L);
-    while (lua_settop(L, 0), read_line(L, "> ")) {
-        if (load_lines(L) != LUA_OK) {
+    lua_rawgeti(p->L, LUA_REGISTRYINDEX, p->commands);
+    lua_getfield(p->L, -1, name);
+    lua_remove(p->L, -2);
+    lua_pushvalue(p->L, arg);
+    return call(p->L, 1);
+}
+
+/* Shows the values from index `first` on; the first is `_` from now on. */
+static void show_results(Prompt *p, int first, const char *between)
+{
+    lua_State *L = p->L;
+    int n = lua_gettop(L) - first + 1;
+
+    if (n < 1)
+        return;
+    lua_pushvalue(L, first);
+    lua_setglobal(L, "_");
+    call_command(p, "saw", first);
+    lua_settop(L, first + n - 1);
+    lua_pushcfunction(L, print_results);
+    lua_pushstring(L, between);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, p->words);
+    lua_getfield(L, -1, "show");
+    lua_remove(L, -2);
+    lua_rotate(L, first, 3);
+    call(L, n + 2);
+}
+
+/* ---- a turn ---- */
+
+/* The line at index 1 and those that follow it. */
+static void run_line(Prompt *p)
+{
+    lua_State *L = p->L;
+    const char *line = lua_tostring(L, 1);
+    int status;
+
+    if (*line == '?' || (*line == ':' && line[1] != ':')) {
+        if (call_command(p, "run", 1))
+            show_results(p, 2, "\n");
+    } else if (load_lines(p, 1, &status)) {
+        if (status != LUA_OK)
             complain(lua_tostring(L, -1));
-            continue;
-        }
-        lua_replace(L, 1);
-        lua_settop(L, 1);
-        if (!call(L, 0) || lua_gettop(L) == 0)
-            continue;
-        lua_pushcfunction(L, print_protected);
-        lua_insert(L, 1);
-        call(L, lua_gettop(L) - 1);
+        else if (call(L, 0))
+            show_results(p, 2, "\t");
     }
+    if (p->e)
+        edit_remember(p->e, lua_tostring(L, 1));
+}
+
+static bool open_tools(Prompt *p, const Options *o)
+{
+    lua_State *L = p->L;
+
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "flin");
+    if (!call(L, 1))
+        return false;
+    lua_getglobal(L, "flin");
+    if (lua_isnil(L, -1)) {             /* there from the start */
+        lua_pushvalue(L, 1);
+        lua_setglobal(L, "flin");
+    }
+    lua_settop(L, 1);
+    lua_getfield(L, 1, "_rows");
+    if (!call(L, 0))
+        return false;
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    push_terminal(L, o);
+    lua_pushcfunction(L, evaluate);
+    if (!call_own(L, "commands", 4))
+        return false;
+    lua_getfield(L, 3, "functions");
+    lua_setfield(L, 1, "commands");
+    lua_pushvalue(L, 3);
+    p->commands = luaL_ref(L, LUA_REGISTRYINDEX);
+    if (!call_own(L, "words", 3))
+        return false;
+    p->words = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, p->words);
+    return true;
+}
+
+static bool wants_colours(lua_State *L, const Options *o)
+{
+    push_terminal(L, o);
+    lua_getfield(L, -1, "highlight");
+    bool wanted = lua_toboolean(L, -1);
+    lua_pop(L, 2);
+    return wanted;
+}
+
+void prompt(lua_State *L, const Options *o)
+{
+    Prompt p = { .L = L };
+    EditResult r = EDIT_STOPPED;
+
+    interrupt_patient();
+    lua_settop(L, 0);
+    if (!open_tools(&p, o))
+        return;
+    bool colours = wants_colours(L, o);
+    p.e = edit_open(L, colours);
+    if (p.e && !o->version)
+        printf("flin %s, %s. ?name or :help says more, Ctrl-D leaves.\n",
+               FLIN_VERSION, LUA_RELEASE);
+    while (r != EDIT_END) {
+        lua_settop(L, 0);
+        r = read_line(&p, "> ");
+        if (r == EDIT_LINE)
+            run_line(&p);
+    }
+    edit_close(p.e);
     if (isatty(STDIN_FILENO))
         putchar('\n');
 }

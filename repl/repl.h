@@ -6,23 +6,60 @@
 
 #include "lang/lang.h"
 
-/* Ctrl-C: a first one asks the running script to stop, a second one ends the
- * program. */
+/* ---- options.c ---- */
+
+typedef struct Options {
+    const char *dump, *check, *compile; /* NULL: not asked for */
+    const char *arch, *color;
+    const char *backend, *threads;
+    bool interactive, version, sandbox, help, luacats, warnings, no_init;
+    Limits limits;
+    int script;                         /* argv's index of its name (or the
+                                           verb); 0: none */
+    const char *verb;                   /* check, bench, plan, new; or NULL */
+    bool ran;                           /* by -e or -l */
+} Options;
+
+extern const char usage[];
+/* False: a fault, said on stderr. */
+bool parse_options(Options *o, char **argv);
+bool takes_value(const char *option);
+bool one_of(const char *arg, const char *const *names);
+
+/* ---- wait.c ---- */
+
+/* Ctrl-C: a first one asks what runs to stop; the second one ends the program,
+ * or at the prompt, which is patient, the fifth. */
 void interrupt_arm(lua_State *L);
 bool interrupt_taken(void);             /* since it was armed */
+void interrupt_patient(void);
+
+/* What is said on a terminal of work that takes more than a second or two:
+ * `what` (a string that stays; NULL: nothing but the time) begins now. */
+void progress(const char *what);
+void progress_clear(void);
+
+/* ---- main.c ---- */
 
 /* Calls the function below `nargs` arguments; any number of results. On an
  * error its message is printed and popped; false. */
 bool call(lua_State *L, int nargs);
 void complain(const char *message);
+/* Pushes what the program's embedded Lua file `name` returns, when called
+ * with the nargs values on top of the stack; false: said on stderr. */
+bool call_own(lua_State *L, const char *name, int nargs);
+/* Pushes the terminal as a table: colours = "true", "256" or "ascii". */
+void push_terminal(lua_State *L, const Options *o);
+/* evaluate(text): what the expressions in the text are. */
+int evaluate(lua_State *L);
 
-/* What becomes of the variant that a script returns, on top of the stack;
- * false when it failed, said on stderr. */
-bool show_dump(lua_State *L, const char *letters);
-bool show_check(lua_State *L, const char *sizes);
-bool show_compile(lua_State *L, const char *sizes, const char *arch);
+/* The files of repl/ written in Lua, embedded at build time. */
+const char *repl_source(const char *name, size_t *len);
+const char *repl_name(int i);
+
+/* ---- prompt.c ---- */
 
 /* The interactive prompt, until the end of input. */
-void prompt(lua_State *L);
+void prompt(lua_State *L, const Options *o);
 
 #endif

@@ -101,17 +101,17 @@ flin.stdlib = setmetatable({}, {
 
 -- What is written in Lua beside the variants is loaded when first called. A
 -- tail call, so that errors blame the caller.
+local loaded = {}
 local function later(module, entry)
-  local f
   return function (...)
-    if not f then
-      f = flin._load("lang/lua/" .. module)(flin)
-      f = entry and f[entry] or f
+    if not loaded[module] then
+      loaded[module] = flin._load("lang/lua/" .. module)(flin)
     end
-    return f(...)
+    return (entry and loaded[module][entry] or loaded[module])(...)
   end
 end
 
+flin._rows = later("help", "rows")
 flin.help = later("help", "of")
 flin.luacats = later("help", "luacats")
 flin.heat_map = later("mask", "heat_map")

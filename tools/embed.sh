@@ -2,6 +2,7 @@
 # embed.sh -- files as C source, byte by byte.
 #   embed.sh stdlib FILE.lua...   defines stdlib_source and stdlib_name: by
 #                                 path, without stdlib/ and .lua
+#   embed.sh repl FILE.lua...     the same, named repl_
 #   embed.sh headers FILE...      defines cuda_headers
 set -e
 
@@ -31,7 +32,8 @@ if [ "$kind" = headers ]; then
     exit
 fi
 
-echo '#include "lang/lang.h"'
+case $kind in stdlib) echo '#include "lang/lang.h"' ;;
+*) echo "#include \"$kind/$kind.h\"" ;; esac
 echo '#include <string.h>'
 n=0
 for f; do
@@ -44,7 +46,7 @@ echo 'static const struct Module { const char *name, *text; size_t len; }'
 echo 'module[] = {'
 n=0
 for f; do
-    name=${f#stdlib/}
+    name=${f#$kind/}
     name=${name%.lua}
     echo "    { \"$name\", text$n, sizeof(text$n) - 1 },"
     n=$((n + 1))
@@ -53,12 +55,12 @@ cat <<END
     { 0, 0, 0 }
 };
 
-const char *stdlib_name(int i)
+const char *${kind}_name(int i)
 {
     return module[i].name;
 }
 
-const char *stdlib_source(const char *name, size_t *len)
+const char *${kind}_source(const char *name, size_t *len)
 {
     for (const struct Module *m = module; m->name; m++)
         if (strcmp(m->name, name) == 0)

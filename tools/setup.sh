@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh -- install what is missing (Debian and Ubuntu); --check only says
 # what is missing. Silent when nothing is.
-miss=
+miss= want=
 have() { command -v "$1" >/dev/null 2>&1; }
 header() {
     echo "#include <$1>" | ${CC:-cc} -E $2 -x c - >/dev/null 2>&1
@@ -17,10 +17,25 @@ if have "${CC:-cc}"; then
           pkg-config --cflags lua54 2>/dev/null || echo -I/usr/include/lua5.4)
     header lua.h "$lua" || miss="$miss liblua5.4-dev"
     [ "$GLPK" = 0 ] || header glpk.h || miss="$miss libglpk-dev"
+    # wanted, but the prompt can do without
+    [ "$LIBEDIT" = 0 ] || header histedit.h || want=" libedit-dev"
 else
     miss="$miss liblua5.4-dev libglpk-dev"
+    want=" libedit-dev"
 fi
-[ -z "$miss" ] && exit 0
+if [ "$(id -u)" = 0 ]; then
+    root=
+elif have sudo && sudo -n true 2>/dev/null; then
+    root="sudo -n"
+else
+    root=none
+fi
+limit=
+if [ -z "$miss" ]; then
+    [ -n "$want" ] && [ "$1" != --check ] && have apt-get &&
+        [ "$root" != none ] || exit 0
+    limit="timeout 60"
+fi
 
 say="flin needs:$miss (Debian's names), and has not found them here."
 if [ "$1" = --check ]; then
@@ -31,21 +46,18 @@ if ! have apt-get; then
     echo "$say Please install them with this system's packages." >&2
     exit 1
 fi
-if [ "$(id -u)" = 0 ]; then
-    root=
-elif have sudo && sudo -n true 2>/dev/null; then
-    root="sudo -n"
-else
+if [ "$root" = none ]; then
     echo "$say Please run: sudo apt-get install$miss" >&2
     exit 1
 fi
-echo "installing$miss"
+echo "installing$miss$want"
 log=$(mktemp)
 export DEBIAN_FRONTEND=noninteractive
-if ! { $root apt-get update && $root apt-get install -y \
-       --no-install-recommends $miss; } >"$log" 2>&1; then
+if ! { $limit $root apt-get update && $limit $root apt-get install -y \
+       --no-install-recommends $miss $want; } >"$log" 2>&1; then
     tail -n 5 "$log" >&2
     rm -f "$log"
+    [ -z "$miss" ] && exit 0
     echo "$say apt-get could not install them (above)." >&2
     exit 1
 fi

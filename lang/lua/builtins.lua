@@ -118,6 +118,9 @@ row("v:compile", "options?: table -> table",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,
 arch and the cubin.]])
+row("v:map", "functions: table -> variant",
+    "v with functions of the step in front of its inputs", [[
+v:map { q = function (q) return flin.l2norm(q, "k") end }.]])
 row("v.name", "string", "the variant's name")
 row("v.inputs", "table[]", "name, axes and domain of each input")
 row("v.states", "table[]", "name and axes of each state")

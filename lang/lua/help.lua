@@ -2,7 +2,11 @@
 local flin = ...
 local rows = flin._load "lang/lua/builtins" ()
 
-local help = { rows = rows }
+local help = {}
+
+function help.rows()
+  return rows
+end
 
 -- "a: value, b?: string -> value": lists of { name, type, optional }.
 local function parse(signature)
@@ -19,11 +23,14 @@ local function parse(signature)
 end
 
 local function is_field(row)
-  return not row.signature:find ":" and not row.signature:find "%->"
+  return row.signature and not row.signature:find "[:>]"
 end
 
 -- "dot(a, b [, axes]) -> value"
 local function call_text(row)
+  if row.usage then
+    return row.name .. " " .. row.usage
+  end
   if is_field(row) then
     return row.name .. " : " .. row.signature
   end
@@ -190,7 +197,7 @@ function help.luacats()
       made[inner] = true
       out[#out + 1] = head .. " = {}\n"
     end
-    if class and not is_field(row) then
+    if class and row.signature and not is_field(row) then
       comment(out, row)
       define(out, row, class .. dot .. name)
     end

@@ -1,0 +1,309 @@
+-- tools.lua -- what the program does with a script's variants: flin check,
+-- bench, plan and new; --check, --compile-only and -d.
+--
+-- term: colours; evaluate(text) -> values; say(line); stage(name): what the
+-- time from here on goes to.
+local flin, term, evaluate, say, stage = ...
+local io = io                           -- none in the sandbox
+
+local tools = {}
+
+-- What DESIGN.md asks of results, of gradients, of gates' gradients.
+local LIMITS <const> = {
+  float32 = { 1e-5, 1e-4, 1e-4 }, bfloat16 = { 4e-3, 8e-3, 2e-2 },
+  float16 = { 1e-3, 4e-3, 1e-2 },
+}
+local SHORT <const> = { f32 = "float32", bf16 = "bfloat16", fp16 = "float16",
+                        f16 = "float16" }
+
+local function limits_of(options)
+  local dtype = options.dtype or "float32"
+  return LIMITS[SHORT[dtype] or dtype] or LIMITS.float32
+end
+
+local function is_variant(x)
+  return type(x) == "userdata" and not flin.is_tensor(x) and x.inputs ~= nil
+end
+
+-- ---- --check, --compile-only, -d ----
+
+-- The rows of what v:check returned: name, error, limit.
+local function rows_of(v, result, limits)
+  local rows = {}
+  local function add(name, limit)
+    if result[name] then
+      rows[#rows + 1] = { name = name, error = result[name], limit = limit }
+    end
+  end
+  add("y", limits[1])
+  add("state", limits[1])
+  add("step", limits[1])
+  for _, input in ipairs(v.inputs) do
+    add("d_" .. input.name, input.axes == "t" and limits[3] or limits[2])
+  end
+  add("d_initial_state", limits[2])
+  return rows
+end
+
+function tools.check_one(v, sizes)
+  local options = evaluate("{" .. sizes .. "}")
+  stage "check"
+  local result, good = v:check(options), true
+  say(v.name .. ": relative RMS error against the float64 step")
+  for _, row in ipairs(rows_of(v, result, limits_of(options))) do
+    local within = row.error <= row.limit
+    say(("  %-16s %9.2e  %s %.0e"):format(row.name, row.error,
+        within and "within" or "NOT within", row.limit))
+    good = good and within
+  end
+  return good
+end
+
+function tools.compile(v, sizes, arch)
+  local options = evaluate("{" .. sizes .. "}")
+  options.arch = arch
+  stage "compile"
+  local r = v:compile(options)
+  say(("%s, %s:"):format(v.name, r.arch))
+  for _, name in ipairs { "kernels", "registers", "shared", "spills" } do
+    say(("  %-10s %8d"):format(name, r[name]))
+  end
+  say(("  %-10s %8d bytes"):format("cubin", #r.cubin))
+  say(("  %-10s %8.2f"):format("seconds", r.seconds))
+  return true
+end
+
+function tools.dump(v, letters)
+  say((v:dump(letters):gsub("\n$", "")))
+  return true
+end
+
+-- ---- a script's variants ----
+
+-- What the script returned: a variant, or a table of them.
+local function variants_of(returned, what)
+  local list = {}
+  if is_variant(returned) then
+    list[1] = returned
+  elseif type(returned) == "table" then
+    for _, v in pairs(returned) do
+      if is_variant(v) then
+        list[#list + 1] = v
+      end
+    end
+    table.sort(list, function (a, b) return a.name < b.name end)
+  end
+  if #list == 0 then
+    error(("flin %s: the script returns no variant\n  help: end it with "
+           .. "`return gdn`, or `return { gdn, gla }`"):format(what), 0)
+  end
+  return list
+end
+
+-- { "K=64", "machine=h200" } as a table; words that are no numbers or truth
+-- values are strings.
+local function options_of(words, what)
+  local options = {}
+  for _, word in ipairs(words) do
+    local name, value = word:match "^([%a_][%w_]*)=(.+)$"
+    if not name then
+      error(("flin %s: '%s' is no option\n  help: options are NAME=VALUE: "
+             .. "K=64"):format(what, word), 0)
+    end
+    if value == "true" or value == "false" then
+      options[name] = value == "true"
+    else
+      options[name] = math.tointeger(tonumber(value)) or tonumber(value)
+                      or value
+    end
+  end
+  return options
+end
+
+local function with(options, more)
+  local t = {}
+  for k, x in pairs(options) do t[k] = x end
+  for k, x in pairs(more) do t[k] = x end
+  return t
+end
+
+-- ---- flin check ----
+
+local BACKENDS <const> = { "interpreter", "cpu", "cuda" }
+
+-- Why this backend cannot be asked, if that is what the error says.
+local function absence(message)
+  for _, sign in ipairs { "there is no backend", "no CUDA", "no GPU",
+                          "libcuda", "NVRTC", "was not found",
+                          "cannot print" } do
+    if message:find(sign, 1, true) then
+      return (message:gsub("\n.*", ""):gsub("^[^%s]*:%d+: ", ""))
+    end
+  end
+end
+
+-- The worst row of some: against its own limit.
+local function worst(rows, first, last)
+  local found
+  for i = first, last do
+    local row = rows[i]
+    if not found or row.error / row.limit > found.error / found.limit then
+      found = row
+    end
+  end
+  return found
+end
+
+local function check_backend(v, options, backend)
+  stage(v.name .. " on " .. backend)
+  local ok, result = pcall(v.check, v, with(options, { backend = backend }))
+  if not ok then
+    local why = absence(tostring(result))
+    say(("  %-12s %s"):format(backend, why and "skipped: " .. why
+                              or "FAILED: " .. tostring(result)))
+    return why ~= nil
+  end
+  local rows = rows_of(v, result, limits_of(options))
+  local good = true
+  for _, row in ipairs(rows) do
+    good = good and row.error <= row.limit
+  end
+  local grad = #rows > 3 and worst(rows, 4, #rows)
+  say(("  %-12s %9.1e %9.1e %9.1e %9s %-16s %s"):format(backend,
+      result.y, result.state, result.step,
+      grad and ("%.1e"):format(grad.error) or "-", grad and grad.name or "",
+      good and "ok" or "FAILED"))
+  for _, row in ipairs(rows) do
+    if not (row.error <= row.limit) then
+      say(("    %s: %.2e, more than %.0e"):format(row.name, row.error,
+                                                 row.limit))
+    end
+  end
+  return good
+end
+
+local function check_differences(v, options)
+  stage(v.name .. ", differences")
+  local known = { B = 1, H = 1, T = 1, chunk = 1, seed = 1 }
+  for axis in pairs(v.axes) do
+    known[axis], known[axis:upper()] = 1, 1
+  end
+  local o = { T = 20 }
+  for name, x in pairs(options) do
+    if known[name] and name ~= "T" then
+      o[name] = math.type(x) == "integer" and #name == 1 and name ~= "B"
+                and math.min(x, 8) or x
+    end
+  end
+  local ok, r = pcall(v.gradcheck, v, o)
+  if not ok then
+    say("  differences  FAILED: " .. tostring(r))
+    return false
+  end
+  local good = r.worst <= 1e-4
+  say(("  %-12s %29s %9.1e %-16s %s"):format("differences", "", r.worst, "",
+                                             good and "ok" or "FAILED"))
+  return good
+end
+
+local function check_variant(v, options)
+  say(tostring(v))
+  say(("  %-12s %9s %9s %9s %9s %s"):format("", "y", "state", "step",
+                                           "gradient", "the worst is"))
+  local good = true
+  for _, backend in ipairs(BACKENDS) do
+    good = check_backend(v, options, backend) and good
+  end
+  if v.form:find "mode \"quadratic\"" then
+    say "  differences  skipped: a mask over all pairs has no gradient"
+    return good
+  end
+  return check_differences(v, options) and good
+end
+
+function tools.check(returned, _, ...)
+  local options = options_of({ ... }, "check")
+  local good, n = 0, 0
+  for _, v in ipairs(variants_of(returned, "check")) do
+    n = n + 1
+    good = good + (check_variant(v, options) and 1 or 0)
+  end
+  say(("%d of %d variants: ok"):format(good, n))
+  return good == n
+end
+
+-- ---- flin bench, flin plan ----
+
+local function each(what, returned, words, f)
+  local options = options_of(words, what)
+  for _, v in ipairs(variants_of(returned, what)) do
+    stage(what .. " of " .. v.name)
+    say(tostring(f(v, options)))
+  end
+  return true
+end
+
+function tools.bench(returned, _, ...)
+  return each("bench", returned, { ... }, function (v, o) return v:bench(o) end)
+end
+
+function tools.plan(returned, _, ...)
+  return each("plan", returned, { ... }, function (v, o) return v:plan(o) end)
+end
+
+-- ---- flin new ----
+
+local STARTER <const> = [[
+-- NAME: say in one line what this variant does.
+--
+--   flin NAME.lua          runs this file: what is below `return` is shown
+--   flin check NAME.lua    the chunk form, all gradients, every backend
+--   flin bench NAME.lua    beside a loop over the tokens
+--   flin plan NAME.lua     the kernels it becomes
+--   flin -i NAME.lua       and then the prompt; ?name explains a name
+local flin = require "flin"
+local exp, dot, outer = flin.exp, flin.dot, flin.outer
+
+local NAME = flin.variant {
+  name  = "NAME",
+  -- Axes: t token, k key, v value, or your own. Behind the colon, what random
+  -- tests draw: log_decay (<= 0), unit (0 to 1), unit_norm, positive, angle.
+  input = { q = "t k", k = "t k : unit_norm", v = "t v",
+            g = "t : log_decay", beta = "t : unit" },
+  state = { S = "k v" },
+  -- One token: the inputs x and the states s give the new states and y.
+  step  = function (x, s)
+    local S = exp(x.g) * s.S                            -- forget
+    local error = x.v - dot(x.k, S)                     -- what S gets wrong
+    S = S + outer(x.beta * x.k, error)                  -- write it
+    return { S = S }, dot(x.q, S)
+  end,
+}
+
+return NAME
+]]
+
+function tools.new(_, name)
+  local path = name:match "^(.*)%.lua$" and name or name .. ".lua"
+  local word = path:match "([^/]+)%.lua$"
+  if not word or not word:find "^[%a_][%w_]*$" or #word > 60 then
+    error(("flin new: '%s' is not usable as a name\n  help: letters, digits "
+           .. "and _: flin new my_variant"):format(name), 0)
+  elseif not io then
+    error("flin new: the sandbox writes no files", 0)
+  end
+  local there = io.open(path)
+  if there then
+    there:close()
+    error(("flin new: %s is there already"):format(path), 0)
+  end
+  local f <close>, why = io.open(path, "w")
+  if not f or not f:write((STARTER:gsub("NAME", word))) then
+    error("flin new: " .. tostring(why), 0)
+  end
+  say(("%s: a gated delta rule to start from\n  flin check %s"):format(path,
+                                                                      path))
+  return true
+end
+
+return tools

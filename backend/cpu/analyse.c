@@ -301,7 +301,7 @@ void place_tiles(TileKernel *k, Ctx *c)
         k->slot[s].at = t->base;
         t->base += (k->slot[s].floats + 15) / 16 * 16;
     }
-    t->top = t->base;
+    k->kept = t->top = t->base;
     for (int i = 0, end; i < l->n; i = end) {
         end = i + (l->in[i].code == I_ELEM ? l->in[i].chain : 1);
         for (int pass = 0; pass < 2; pass++)

@@ -7,10 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP = 8 };                     /* chunks a TOKEN item takes */
+enum {
+    GROUP = 8,                          /* chunks a TOKEN item takes */
+    TEAM = 8,                           /* heads an item takes, at most */
+    TEAM_BYTES = 1 << 19                /* of the tiles they keep */
+};
 
-/* A run. An item is a head of a sequence; of a TOKEN kernel, some chunks of
- * one. */
+/* A run. An item is some heads of a sequence; of a TOKEN kernel, some chunks
+ * of those. The heads go through the chunks together, since a token's heads
+ * lie side by side in memory. */
 typedef struct Run {
     const CpuProgram *p;
     const Call *call;
@@ -20,7 +25,7 @@ typedef struct Run {
     float *stored;
     char *memory;                       /* the workers' */
     size_t each;                        /* bytes of one */
-    int kernel;
+    int kernel, team;                   /* heads an item */
     _Atomic int64_t next;
     _Atomic int64_t chunk_bytes, once_bytes;
     atomic_bool stop;
@@ -97,33 +102,80 @@ static bool stopped(Run *r, int worker, int64_t m)
     return atomic_load_explicit(&r->stop, memory_order_relaxed);
 }
 
-/* Chunks [from, to), backwards for a REVERSE kernel. */
-static void run_item(Run *r, Work *w, int worker, int64_t from, int64_t to)
+/* What each head of an item keeps to itself. */
+typedef struct Team {
+    int first, n;
+    float **tile[TEAM];
+    double *wide[TEAM];
+} Team;
+
+static void take_head(Work *w, const Team *t, int i)
+{
+    w->head = t->first + i;
+    w->tile = t->tile[i];
+    w->wide = t->wide[i];
+}
+
+static void start_head(Work *w)
 {
     const TileKernel *k = w->k;
-    int64_t once;
 
-    w->bytes = 0;
     w->n = w->p->chunk;
     run_list(w, k->pre.in, k->pre.n);
     for (int i = 0; i < k->ncarry; i++)
         load_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
-    once = w->bytes;
-    for (int64_t m = from; m < to && !stopped(r, worker, m); m++)
-        run_chunk(r, w, k->kind == K_REVERSE ? to - 1 - m + from : m);
-    once -= w->bytes;
-    atomic_fetch_add(&r->chunk_bytes, -once);
-    w->bytes = once + w->bytes;
-    for (int i = 0; i < k->ncarry; i++)
-        store_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
-    atomic_fetch_add(&r->once_bytes, w->bytes);
 }
 
-/* Items before a sequence's, all heads counted. */
+static void end_head(Work *w)
+{
+    const TileKernel *k = w->k;
+
+    for (int i = 0; i < k->ncarry; i++)
+        store_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
+}
+
+static int64_t take_bytes(Work *w)
+{
+    int64_t bytes = w->bytes;
+
+    w->bytes = 0;
+    return bytes;
+}
+
+/* Chunks [from, to), backwards for a REVERSE kernel. */
+static void run_item(Run *r, Work *w, const Team *t, int worker, int64_t from,
+                     int64_t to)
+{
+    bool back = w->k->kind == K_REVERSE;
+
+    for (int h = 0; h < t->n; h++) {
+        take_head(w, t, h);
+        start_head(w);
+    }
+    atomic_fetch_add(&r->once_bytes, take_bytes(w));
+    for (int64_t m = from; m < to && !stopped(r, worker, m); m++)
+        for (int h = 0; h < t->n; h++) {
+            take_head(w, t, h);
+            run_chunk(r, w, back ? to - 1 - m + from : m);
+        }
+    atomic_fetch_add(&r->chunk_bytes, take_bytes(w));
+    for (int h = 0; h < t->n; h++) {
+        take_head(w, t, h);
+        end_head(w);
+    }
+    atomic_fetch_add(&r->once_bytes, take_bytes(w));
+}
+
+static int teams(const Run *r)
+{
+    return (r->call->heads + r->team - 1) / r->team;
+}
+
+/* Items before a sequence's. */
 static int64_t items_before(const Run *r, int64_t seq)
 {
     return (r->p->kernel[r->kernel].kind == K_TOKEN ? r->first_item[seq]
-                                                    : seq) * r->call->heads;
+                                                    : seq) * teams(r);
 }
 
 static int64_t find_seq(const Run *r, int64_t item)
@@ -140,22 +192,25 @@ static int64_t find_seq(const Run *r, int64_t item)
     return lo;
 }
 
-static void start_item(Run *r, Work *w, int worker, int64_t item)
+static void start_item(Run *r, Work *w, Team *t, int worker, int64_t item)
 {
     const TileKernel *k = w->k;
-    int64_t chunks, per_head, part;
+    int64_t chunks, per_team, part;
+    int left;
 
     w->iseq = find_seq(r, item);
     w->seq = &r->call->seq[w->iseq];
     chunks = r->first_chunk[w->iseq + 1] - r->first_chunk[w->iseq];
     item -= items_before(r, w->iseq);
-    per_head = k->kind == K_TOKEN ? (chunks + GROUP - 1) / GROUP : 1;
-    w->head = (int)(item / per_head);
-    part = item % per_head;
+    per_team = k->kind == K_TOKEN ? (chunks + GROUP - 1) / GROUP : 1;
+    t->first = (int)(item / per_team) * r->team;
+    left = r->call->heads - t->first;
+    t->n = left < r->team ? left : r->team;
+    part = item % per_team;
     if (k->kind != K_TOKEN)
-        run_item(r, w, worker, 0, chunks);
+        run_item(r, w, t, worker, 0, chunks);
     else
-        run_item(r, w, worker, part * GROUP,
+        run_item(r, w, t, worker, part * GROUP,
                  (part + 1) * GROUP < chunks ? (part + 1) * GROUP : chunks);
 }
 
@@ -166,9 +221,15 @@ static size_t round64(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+static size_t kept_bytes(const TileKernel *k)
+{
+    return round64((size_t)k->kept * sizeof(float));
+}
+
 static size_t tiles_bytes(const TileKernel *k)
 {
-    return round64((size_t)(k->floats + TILE_SLACK) * sizeof(float));
+    return round64((size_t)(k->floats - k->kept + TILE_SLACK)
+                   * sizeof(float));
 }
 
 static size_t scratch_bytes(const TileKernel *k)
@@ -181,37 +242,61 @@ static size_t wide_bytes(const TileKernel *k)
     return round64((size_t)k->nwide * sizeof(double));
 }
 
-static size_t worker_bytes(const CpuProgram *p)
+static size_t slot_bytes(const TileKernel *k)
+{
+    return round64((size_t)k->nslots * sizeof(float *));
+}
+
+/* What each head of an item takes. */
+static size_t head_bytes(const TileKernel *k)
+{
+    return kept_bytes(k) + wide_bytes(k) + slot_bytes(k);
+}
+
+static size_t worker_bytes(const CpuProgram *p, int team)
 {
     size_t most = 0;
 
     for (int i = 0; i < p->plan->nkernels; i++) {
         const TileKernel *k = &p->kernel[i];
-        size_t n = tiles_bytes(k) + scratch_bytes(k) + wide_bytes(k)
-                 + round64((size_t)k->nslots * sizeof(float *));
+        size_t n = tiles_bytes(k) + scratch_bytes(k)
+                 + (size_t)team * head_bytes(k);
         most = n > most ? n : most;
     }
     return most;
 }
 
+/* The heads' tiles: their own for what is kept, the rest in turn. */
+static void lay_out(const Run *r, Work *w, Team *t, char *at)
+{
+    const TileKernel *k = w->k;
+    float *tiles = (float *)at - k->kept;
+
+    w->scratch = (float *)(at += tiles_bytes(k));
+    at += scratch_bytes(k);
+    for (int h = 0; h < r->team; h++) {
+        float *kept = (float *)at;
+        t->wide[h] = (double *)(at += kept_bytes(k));
+        t->tile[h] = (float **)(at += wide_bytes(k));
+        at += slot_bytes(k);
+        for (int s = 0; s < k->nslots; s++)
+            t->tile[h][s] = (k->slot[s].pinned ? kept : tiles)
+                          + k->slot[s].at;
+    }
+}
+
 static void work(void *ud, int worker)
 {
     Run *r = ud;
-    const TileKernel *k = &r->p->kernel[r->kernel];
-    char *at = r->memory + (size_t)worker * r->each;
     int64_t items = items_before(r, r->call->nseq), item;
-    Work w = { .p = r->p, .k = k, .call = r->call };
+    Work w = { .p = r->p, .k = &r->p->kernel[r->kernel], .call = r->call };
+    Team team = { .n = 0 };
     unsigned mode = flush_on();
 
-    float *tiles = (float *)at;
-    w.scratch = (float *)(at += tiles_bytes(k));
-    w.wide = (double *)(at += scratch_bytes(k));
-    w.tile = (float **)(at += wide_bytes(k));
-    for (int s = 0; s < k->nslots; s++)
-        w.tile[s] = tiles + k->slot[s].at;
+    lay_out(r, &w, &team, r->memory + (size_t)worker * r->each);
     while ((item = atomic_fetch_add(&r->next, 1)) < items
            && !atomic_load(&r->stop))
-        start_item(r, &w, worker, item);
+        start_item(r, &w, &team, worker, item);
     flush_restore(mode);
 }
 
@@ -225,6 +310,30 @@ static int choose_threads(const Run *r)
         flops += r->p->plan->kernel[i].flops;
     flops *= (double)r->first_chunk[r->call->nseq] * r->call->heads;
     return flops < 4e5 ? 1 : n < 256 ? n : 256;
+}
+
+static int64_t rounds(int64_t items, int threads)
+{
+    return (items + threads - 1) / threads;
+}
+
+/* As many heads together as keep all threads as busy as single ones would. */
+static int choose_team(const Run *r, int threads)
+{
+    int64_t heads = r->call->heads, nseq = r->call->nseq;
+    size_t most = 1;
+    int n = heads < TEAM ? (int)heads : TEAM;
+
+    for (int i = 0; i < r->p->plan->nkernels; i++)
+        if (head_bytes(&r->p->kernel[i]) > most)
+            most = head_bytes(&r->p->kernel[i]);
+    if (r->p->chunk == 1)
+        return 1;
+    while (n > 1 && ((size_t)n * most > TEAM_BYTES
+                     || rounds(nseq * rounds(heads, n), threads) * n
+                        > rounds(nseq * heads, threads)))
+        n--;
+    return n < 1 ? 1 : n;
 }
 
 static bool count_chunks(Run *r)
@@ -252,7 +361,8 @@ static bool run_kernels(Run *r, CpuStats *stats)
     if (!r->first_chunk || !r->first_item)
         return false;
     threads = choose_threads(r);
-    r->each = worker_bytes(r->p);
+    r->team = choose_team(r, threads);
+    r->each = worker_bytes(r->p, r->team);
     r->memory = aligned_alloc(64, r->each * (size_t)threads + 64);
     r->stored = malloc(tiles * (size_t)r->p->stored_floats * sizeof(float)
                        + 64);

@@ -111,6 +111,7 @@ typedef struct TileKernel {
     Slot *slot;
     int nslots, cap_slots;
     int64_t floats, scratch;            /* of the tiles, of the scratch */
+    int64_t kept;                       /* of the tiles: pinned, they lead */
     int32_t wide_at[MAX_STATES], nwide;
 } TileKernel;
 

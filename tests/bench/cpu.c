@@ -297,7 +297,8 @@ int main(void)
            "-march=native,\nand the chunk algorithm in loops at -O3 "
            "-march=native\n\n");
     printf("%-9s %4s %8s %9s %8s %10s %10s %10s %10s\n", "", "K=V", "ms",
-           "GFLOP/s", "median", "token O2", "token O3", "chunk O3", "difference");
+           "GFLOP/s", "median", "token O2", "token O3", "chunk O3",
+           "difference");
     for (int n = 64; n <= 128; n *= 2)
         for (int kind = SSD; kind <= DELTA; kind++)
             speed_row(kind, n, o2, o3);

@@ -24,6 +24,11 @@ void *mem_new(const Memory *m, size_t size)
     return p ? memset(p, 0, size) : NULL;
 }
 
+void *mem_raw(const Memory *m, size_t size)
+{
+    return m->alloc ? m->alloc(m->ud, NULL, 0, size) : malloc(size);
+}
+
 void mem_free(const Memory *m, void *p, size_t size)
 {
     if (!m->alloc)
@@ -193,22 +198,30 @@ bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
 
 void ctx_poll(Ctx *c)
 {
+    ctx_progress(c);
     if (c->interrupted && c->interrupted(c->interrupt_ud))
         fail_code(c, ERR_INTERRUPT, "interrupted");
 }
 
-void ctx_progress(Ctx *c, const char *what, double done)
+void ctx_doing(Ctx *c, const char *what, const char *name)
+{
+    if (c->progress)
+        c->doing = ctx_format(c, "%s %s", what, name);
+    c->done = -1;
+}
+
+void ctx_progress(Ctx *c)
 {
     enum { EVERY_MS = 50 };
     struct timespec t;
     double now;
 
-    if (!c->progress)
+    if (!c->progress || !c->doing)
         return;
     clock_gettime(CLOCK_MONOTONIC, &t);
     now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
     if (c->progress_due > 0 && now >= c->progress_due)
-        c->progress(c->progress_ud, what, done);
+        c->progress(c->progress_ud, c->doing, c->done);
     if (now >= c->progress_due)
         c->progress_due = now + 1e-3 * EVERY_MS;
 }

@@ -24,12 +24,13 @@ enum ErrorCode { ERR_NONE, ERR_USER, ERR_MEMORY, ERR_LIMIT, ERR_INTERRUPT,
 typedef struct ArenaBlock ArenaBlock;
 
 /* Where memory comes from, as lua_Alloc: p NULL makes, size 0 frees. alloc
- * NULL: malloc. Zeroed as it comes; NULL when memory is out. */
+ * NULL: malloc. New memory is zeroed, raw is not; NULL when memory is out. */
 typedef struct Memory {
     void *(*alloc)(void *ud, void *p, size_t old_size, size_t size);
     void *ud;
 } Memory;
 void *mem_new(const Memory *m, size_t size);
+void *mem_raw(const Memory *m, size_t size);
 void mem_free(const Memory *m, void *p, size_t size);   /* p may be NULL */
 
 /* A compilation: its memory, its error, and what it may use up. Everything a
@@ -47,6 +48,8 @@ typedef struct Ctx {
     void *interrupt_ud;
     void (*progress)(void *ud, const char *what, double done);
     void *progress_ud;
+    const char *doing;                  /* what it is told; NULL: nothing */
+    double done;                        /* of it, to 1; < 0: not known */
     double progress_due;                /* when it is told again */
     void (*parallel)(void *ud, int n, void (*f)(void *arg, int worker),
                      void *arg);
@@ -81,12 +84,14 @@ _Noreturn void ctx_rethrow(Ctx *c);
 /* Run f(c, ud); false, with c->err set, if it failed. May nest. */
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
 
-/* Fails with ERR_INTERRUPT once the host has asked for it. */
+/* Fails with ERR_INTERRUPT once the host has asked for it. Tells it, too, what
+ * is being done. */
 void ctx_poll(Ctx *c);
 
-/* Tells the host, now and then, how much of `what` is done: 0 to 1, or less
- * than 0 if that is not known. */
-void ctx_progress(Ctx *c, const char *what, double done);
+/* From now on it is "WHAT NAME" that is done. */
+void ctx_doing(Ctx *c, const char *what, const char *name);
+/* Tells the host, now and then, how much of c->doing is done. */
+void ctx_progress(Ctx *c);
 
 /* Text that grows in the arena. */
 typedef struct Buf { Ctx *ctx; char *s; size_t len, cap; } Buf;

@@ -207,12 +207,15 @@ static void run_chunk(const Run *u, int64_t m, bool backwards)
     carry(u, backwards ? u->reverse : ~u->reverse);
 }
 
-static void poll(const Run *u, int64_t m)
+/* Before chunk m, when `part` of a head is done. */
+static void poll(const Run *u, int64_t m, double part)
 {
     const Call *call = u->call;
 
     if (m % 64 && !u->g->chunk)
         return;
+    u->c->done = ((double)u->iseq + (u->head + part) / call->heads)
+        / (double)call->nseq;
     ctx_poll(u->c);
     if (call->interrupted && call->interrupted(call->interrupt_ud))
         fail_code(u->c, ERR_INTERRUPT, "interrupted");
@@ -230,7 +233,7 @@ static void run_head(const Run *u)
         if (!g->in[i].timed && u->e->live[g->in[i].node])
             load_input(u, i, 0);
     for (int64_t m = 0; m < n; m++) {
-        poll(u, m);
+        poll(u, m, (double)m / (double)(u->reverse ? 2 * n : n));
         keep(u, m, false);
         run_chunk(u, m, false);
     }
@@ -240,7 +243,7 @@ static void run_head(const Run *u)
     if (!u->reverse)
         return;
     for (int64_t m = n - 1; m >= 0; m--) {
-        poll(u, m);
+        poll(u, m, 1 - (double)m / (double)(2 * n));
         keep(u, m, true);
         run_chunk(u, m, true);
     }
@@ -331,6 +334,7 @@ static void interpret(Ctx *c, const Graph *g, const Call *call)
     if (!own)
         fail_code(c, ERR_MEMORY, "out of memory");
     own->file = c->file;
+    own->doing = c->doing;
     own->limit = 0;
     bool ok = ctx_protect(own, run, &u);
     c->err = own->err;

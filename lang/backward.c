@@ -341,6 +341,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = back_new(c, v, a, b, d);
 
     check_adjoints(k);
+    ctx_doing(c, mode_name[a->mode], v->step->name);
     find_plans(k);
     bind_back(k);
     if (k->forward)

@@ -74,6 +74,7 @@ static void make(Ctx *c, void *ud)
     Graph *step = m->v->step, *g = NULL;
     double start = now();
 
+    ctx_doing(c, "plan", step->name);
     if (e->chunk) {
         g = derive(step, e->size, e->chunk);
         if (!g)
@@ -116,6 +117,8 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                   "a mask of mode \"quadratic\" has no plan and no state to "
                   "step from");
     memcpy(wanted.size, size, sizeof wanted.size);
+    v->ctx->interrupted = c->interrupted;
+    v->ctx->interrupt_ud = c->interrupt_ud;
     if (!ctx_protect(v->ctx, new_entry, &m)) {
         c->err = v->ctx->err;
         ctx_rethrow(c);
@@ -154,6 +157,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     PlanEntry *e = bound_plan(c, v, a, b);
 
+    ctx_doing(c, mode_name[a->mode], v->step->name);
     if (e)
         e->backend->run(c, e->program, e->plan, &b->call);
     else if (v->step->mask)

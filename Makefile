@@ -174,8 +174,11 @@ $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libflin.so
 	@mkdir -p $(@D)
 	$(call say,LINK $@)
-	$(Q)$(CC) -std=c11 $(WARN) $(CFLAGS) $(SAN) -Ilang -MMD -MP -o $@ $< \
-	    -L$(BUILD) -lflin -Wl,-rpath,'$$ORIGIN/..' -lm
+	$(Q)$(CC) -std=c11 -pthread $(WARN) $(CFLAGS) $(SAN) -Ilang $(HOST_FLAGS) \
+	    -MMD -MP -o $@ $< -L$(BUILD) -lflin $(HOST_LIBS) \
+	    -Wl,-rpath,'$$ORIGIN/..' -lm
+$(BUILD)/examples/lua_host: HOST_FLAGS = $(LUA_CFLAGS)
+$(BUILD)/examples/lua_host: HOST_LIBS = $(LUA_LIBS)
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \

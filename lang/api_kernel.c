@@ -47,6 +47,7 @@ static void new_kernel(Ctx *c, void *ud)
     k->mode = modes[m->mode];
     atomic_init(&k->refs, 1);
     c->file = ctx_string(c, from->ctx->file);
+    c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
 }
@@ -57,7 +58,7 @@ static void make_plans(Ctx *c, void *ud)
     flin_Kernel *k = m->k;
     HostCall *h = host_call(c, k->mode, m->like, NULL);
 
-    c->interrupt_ud = &k->o;            /* plans keep it, the state may go */
+    c->interrupt_ud = &k->o;            /* plans keep it */
     h->sizes = true;
     host_bind(c, k->v.step, h);
     memcpy(k->size, h->bound.call.size, sizeof k->size);

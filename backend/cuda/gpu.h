@@ -1,0 +1,49 @@
+/* gpu.h -- a GPU as the calls of one host share it: opened when it is first
+ * wanted; memory that is kept for the next tensor, a workspace for each
+ * stream, the compiler and its cache.
+ */
+#ifndef FLIN_CUDA_GPU_H
+#define FLIN_CUDA_GPU_H
+
+#include "cache.h"
+#include "driver.h"
+#include "nvrtc.h"
+
+typedef struct Gpu Gpu;
+
+/* Closed as yet; NULL when memory is out. Counted, by any thread. */
+Gpu *gpu_new(void);
+Gpu *gpu_retain(Gpu *g);
+void gpu_release(Gpu *g);
+
+/* Opens it, and makes it current in this thread. Fails (ERR_DEVICE) with the
+ * reason where there is none, and once an error has ended its context. */
+const Driver *gpu_enter(Ctx *c, Gpu *g);
+const Driver *gpu_driver(const Gpu *g); /* of one that is open */
+const Nvrtc *gpu_compiler(Ctx *c, Gpu *g);
+const Cache *gpu_cache(const Gpu *g);
+/* "sm_90a": what its kernels are compiled for. */
+const char *gpu_arch(const Gpu *g);
+
+/* What stands in messages about errors that come later: the latest launch. */
+void gpu_running(Gpu *g, const char *what);
+
+/* f(c, ud) with the GPU to itself. */
+void gpu_locked(Ctx *c, Gpu *g, void (*f)(Ctx *, void *), void *ud);
+
+/* Memory, kept when it is freed. What is freed may be in use by work queued on
+ * the default stream, where its next owner's work queues, too. */
+DevicePtr gpu_alloc(Ctx *c, Gpu *g, size_t bytes);
+void gpu_free(Gpu *g, DevicePtr p, size_t bytes);
+/* Bytes of gpu_alloc in use; bytes kept. */
+size_t gpu_used(const Gpu *g, size_t *kept);
+
+/* The stream's workspace, of these bytes at least; locked. One that was too
+ * small lives on: a recorded graph may know it. */
+DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes);
+
+/* Bytes put at once, also while a stream records a graph; they are not in it.
+ * Locked. */
+void gpu_put(Ctx *c, Gpu *g, DevicePtr to, const void *from, size_t bytes);
+
+#endif

@@ -1,0 +1,517 @@
+/* run.c -- calls of a plan made ready, and queued. */
+#include "run.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build.h"
+#include "driver_entry.h"
+#include "stage.h"
+
+enum { READY = 16, ALIGN = 256 };
+
+/* A call made ready. The key is all that its launches depend on. */
+typedef struct Ready {
+    struct Ready *next;                 /* the latest used first */
+    Ctx *ctx;
+    uint64_t hash;
+    size_t bytes;
+    unsigned char *key;
+    const Build *build;
+    Launch **launch;
+    DevicePtr table;                    /* of the sequences; 0: none */
+    HostSequence *upload;               /* to the table before each run */
+    char what[256];
+} Ready;
+
+/* Sequences that stay on the device. */
+typedef struct Table {
+    struct Table *next;
+    DevicePtr p;
+    int64_t n;
+    HostSequence *seq;
+} Table;
+
+struct CudaProgram {
+    pthread_mutex_t lock;
+    Builds builds;
+    Ready *ready;
+    Table *table;
+    Module *ends;                       /* makes a table of ends */
+    Function *ends_kernel;
+};
+
+CudaProgram *cuda_program(Ctx *c, const Plan *plan, Gpu *g)
+{
+    gpu_enter(c, g);
+    CudaProgram *p = calloc(1, sizeof *p);
+    if (!p)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    p->builds = (Builds){ .gpu = gpu_retain(g), .plan = plan };
+    pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+static void ready_free(Ready *r)
+{
+    ctx_free(r->ctx);
+    free(r->key);
+    free(r);
+}
+
+static void table_free(Gpu *g, Table *t)
+{
+    gpu_free(g, t->p, (size_t)t->n * sizeof *t->seq);
+    free(t->seq);
+    free(t);
+}
+
+void cuda_release(CudaProgram *p)
+{
+    if (!p)
+        return;
+    for (Ready *r = p->ready, *next; r; r = next) {
+        next = r->next;
+        ready_free(r);
+    }
+    for (Table *t = p->table, *next; t; t = next) {
+        next = t->next;
+        table_free(p->builds.gpu, t);
+    }
+    builds_free(&p->builds);
+    gpu_release(p->builds.gpu);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+/* ---- sequences ---- */
+
+/* Each is one batch entry from 0 on, all as long: no table is needed. */
+static bool plain(const Call *call)
+{
+    if (call->device_cu)
+        return false;
+    for (int64_t i = 0; i < call->nseq; i++) {
+        const Seq *s = &call->seq[i];
+        if (s->b != i || s->start || s->len != call->seq[0].len)
+            return false;
+    }
+    return true;
+}
+
+static size_t table_bytes(const Call *call)
+{
+    size_t n = plain(call) ? 0 : (size_t)call->nseq * sizeof(HostSequence);
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* As kernels read them; where only the device knows the ends, each is all of
+ * the batch entry. */
+static void fill_sequences(const Call *call, HostSequence *to)
+{
+    for (int64_t i = 0; i < call->nseq; i++) {
+        if (call->seq)
+            to[i] = (HostSequence){ call->seq[i].b, 0, call->seq[i].start,
+                                    call->seq[i].len };
+        else
+            to[i] = (HostSequence){ 0, 0, 0, call->tokens };
+    }
+}
+
+/* The table that stays, found or put there; locked. */
+static DevicePtr kept_table(Ctx *c, CudaProgram *p, const HostSequence *seq,
+                            int64_t n)
+{
+    size_t bytes = (size_t)n * sizeof *seq;
+    for (Table *t = p->table; t; t = t->next)
+        if (t->n == n && !memcmp(t->seq, seq, bytes))
+            return t->p;
+    Table *t = calloc(1, sizeof *t);
+    if (!t || !(t->seq = malloc(bytes + 1))) {
+        free(t);
+        fail_code(c, ERR_MEMORY, "out of memory");
+    }
+    memcpy(t->seq, seq, bytes);
+    t->n = n;
+    t->next = p->table;
+    p->table = t;                       /* freed with the program */
+    t->p = gpu_alloc(c, p->builds.gpu, bytes);
+    gpu_put(c, p->builds.gpu, t->p, seq, bytes);
+    return t->p;
+}
+
+static const char ends_source[] =
+    "// Sequences from their ends, which may hold anything.\n"
+    "typedef long long i64;\n"
+    "struct Sequence { int b, pad; i64 start, len; };\n"
+    "__device__ static i64 within(i64 x, i64 low, i64 high)\n"
+    "{\n"
+    "    return x < low ? low : x > high ? high : x;\n"
+    "}\n"
+    "extern \"C\" __global__ void flin_ends(const i64 *ends, i64 n,\n"
+    "                                     i64 tokens, Sequence *to)\n"
+    "{\n"
+    "    const i64 i = blockIdx.x * 256ll + threadIdx.x;\n"
+    "    if (i >= n)\n"
+    "        return;\n"
+    "    const i64 start = within(ends[i], 0, tokens);\n"
+    "    to[i] = { 0, 0, start, within(ends[i + 1], start, tokens) - start };\n"
+    "}\n";
+
+static void queue_ends(Ctx *c, CudaProgram *p, const Call *call,
+                       DevicePtr table)
+{
+    const Driver *d = gpu_driver(p->builds.gpu);
+    DevicePtr ends = (DevicePtr)(uintptr_t)call->device_cu;
+    int64_t n = call->nseq, tokens = call->tokens;
+    void *params[] = { &ends, &n, &tokens, &table };
+    CALL(d, LAUNCH, launch_kernel);
+    if (n)
+        driver_check(c, d, launch_kernel(p->ends_kernel,
+                     (unsigned)((n + 255) / 256), 1, 1, 256, 1, 1, 0,
+                     call->stream, params, NULL), "launching a kernel");
+}
+
+/* ---- what a call is known by ---- */
+
+typedef struct Key { unsigned char *at, *end; } Key;
+
+static void add(Key *k, const void *x, size_t n)
+{
+    if (k->at + n <= k->end)
+        memcpy(k->at, x, n);
+    k->at += n;
+}
+
+static void add_view(Key *k, const View *v, int rank)
+{
+    int32_t kind[2] = { (int32_t)v->dtype, v->heads };
+    add(k, &v->data, sizeof v->data);
+    add(k, kind, sizeof kind);
+    add(k, &v->sb, (size_t)(3 + rank) * sizeof v->sb);
+}
+
+/* Writes what there is room for; returns what it takes. */
+static size_t write_key(const Graph *g, const Call *call, unsigned char *to,
+                        size_t room)
+{
+    Key k = { to, to + room };
+    const int64_t head[] = { call->nseq, call->heads, call->tokens,
+        call->workspace_size, (int64_t)(uintptr_t)call->workspace,
+        (int64_t)(uintptr_t)call->stream,
+        (int64_t)(uintptr_t)call->device_cu };
+    add(&k, head, sizeof head);
+    for (int i = 0; i < g->nin; i++)
+        add_view(&k, &call->in[i], g->in[i].rank);
+    for (int i = 0; i < g->nout; i++)
+        add_view(&k, &call->out[i], g->out[i].rank);
+    for (int i = 0; i < g->nst; i++) {
+        add_view(&k, &call->s0[i], g->st[i].rank);
+        add_view(&k, &call->s1[i], g->st[i].rank);
+    }
+    for (int64_t i = 0; call->seq && i < call->nseq; i++) {
+        const Seq *s = &call->seq[i];
+        const int64_t seq[] = { s->b, s->start, s->len };
+        add(&k, seq, sizeof seq);
+    }
+    return (size_t)(k.at - to);
+}
+
+static uint64_t hash_of(const unsigned char *p, size_t n)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u, x;
+    for (; n >= sizeof x; p += sizeof x, n -= sizeof x) {
+        memcpy(&x, p, sizeof x);
+        h = (h ^ x) * 0xff51afd7ed558ccdu;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static Ready *find_ready(CudaProgram *p, uint64_t hash,
+                         const unsigned char *key, size_t bytes)
+{
+    for (Ready **at = &p->ready; *at; at = &(*at)->next) {
+        Ready *r = *at;
+        if (r->hash != hash || r->bytes != bytes
+            || memcmp(r->key, key, bytes))
+            continue;
+        *at = r->next;
+        r->next = p->ready;
+        return p->ready = r;
+    }
+    return NULL;
+}
+
+/* ---- a call made ready ---- */
+
+static void describe(Ready *r, const Graph *g, const Call *call)
+{
+    int64_t tokens = call->tokens;
+    int n;
+    for (int64_t i = 0; call->seq && i < call->nseq; i++)
+        tokens = call->seq[i].len > tokens ? call->seq[i].len : tokens;
+    n = snprintf(r->what, sizeof r->what, "kernel %s of %s (%lld sequences of"
+                 " up to %lld tokens, %d heads", r->build->m->kernel[0].name,
+                 g->name, (long long)call->nseq, (long long)tokens,
+                 call->heads);
+    for (int a = AX_DIM; a < g->naxes && n < 200; a++)
+        n += snprintf(r->what + n, sizeof r->what - (size_t)n, ", %.20s = %d",
+                      g->axis[a].name, g->axis[a].size);
+    snprintf(r->what + n, sizeof r->what - (size_t)n, ", %s)",
+             dtype_name(call->in[0].dtype));
+}
+
+typedef struct Making {
+    CudaProgram *p;
+    const Call *call;
+    Ready *r;
+    bool keep;                          /* its sequences stay there */
+    DevicePtr workspace;
+} Making;
+
+/* The caller's, or the stream's own. */
+static DevicePtr workspace_for(Ctx *c, Gpu *g, const Call *call, int64_t n)
+{
+    if (!n)
+        return 0;
+    if (!call->workspace)
+        return gpu_workspace(c, g, call->stream, (size_t)n);
+    if (call->workspace_size < n)
+        fail(c, 0, "workspace_size = %lld: this call takes %lld bytes",
+             (long long)call->workspace_size, (long long)n);
+    if ((uintptr_t)call->workspace % ALIGN)
+        fail(c, 0, "workspace: its address must be a multiple of %d", ALIGN);
+    return (DevicePtr)(uintptr_t)call->workspace;
+}
+
+static void compile_ends(Ctx *c, CudaProgram *p)
+{
+    Gpu *g = p->builds.gpu;
+    if (p->ends)
+        return;
+    p->ends = build_module(c, g, ends_source, NULL, NULL);
+    p->ends_kernel = module_function(c, gpu_driver(g), p->ends, "flin_ends",
+                                     0);
+}
+
+static void place_sequences(Ctx *c, void *ud)
+{
+    Making *k = ud;
+    Ready *r = k->r;
+    const Call *call = k->call;
+    int64_t table = (int64_t)table_bytes(call);
+    int64_t rest = cuda_workspace(r->build->m, k->p->builds.plan, call);
+    HostSequence *seq = NULL;
+    if (table && !call->device_cu) {
+        seq = ctx_alloc(r->ctx, (size_t)table);
+        fill_sequences(call, seq);
+    }
+    if (seq && k->keep) {
+        r->table = kept_table(c, k->p, seq, call->nseq);
+        table = 0;
+    } else {
+        r->upload = seq;
+    }
+    k->workspace = workspace_for(c, k->p->builds.gpu, call, table + rest);
+    if (table)
+        r->table = k->workspace;
+    k->workspace += (DevicePtr)table;
+}
+
+static void make_launches(Ctx *c, void *ud)
+{
+    Making *k = ud;
+    const CudaModule *m = k->r->build->m;
+    Call call = *k->call;
+    if (!call.seq) {
+        Seq *seq = ctx_alloc(c, (size_t)call.nseq * sizeof *seq + 1);
+        for (int64_t i = 0; i < call.nseq; i++)
+            seq[i] = (Seq){ 0, 0, call.tokens };
+        call.seq = seq;
+    }
+    place_sequences(c, k);
+    k->r->launch = ctx_alloc(c, (size_t)m->nkernels * sizeof(Launch *));
+    for (int i = 0; i < m->nkernels; i++)
+        k->r->launch[i] = launch_new(c, gpu_driver(k->p->builds.gpu),
+                                     k->r->build->f[i], m, &m->kernel[i],
+                                     k->p->builds.plan, &call, k->r->table,
+                                     k->workspace);
+}
+
+static void make_ready(Ctx *c, void *ud)
+{
+    Making *k = ud;
+    gpu_locked(c, k->p->builds.gpu, make_launches, k);
+}
+
+/* The oldest goes. */
+static void insert(CudaProgram *p, Ready *r)
+{
+    Ready **at = &p->ready;
+    r->next = p->ready;
+    p->ready = r;
+    for (int n = 0; *at && n < READY; n++)
+        at = &(*at)->next;
+    if (*at) {
+        ready_free(*at);
+        *at = NULL;
+    }
+}
+
+/* In the call's context the kernels, in its own what the launches hold. */
+static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
+{
+    const Graph *g = p->builds.plan->g;
+    const Build *b = build_for(c, &p->builds, call);
+    Ready *r = calloc(1, sizeof *r);
+    Making k = { .p = p, .call = call, .r = r, .keep = keep };
+    if (call->device_cu)
+        compile_ends(c, p);
+    if (!r || !(r->ctx = ctx_new())) {
+        free(r);
+        fail_code(c, ERR_MEMORY, "out of memory");
+    }
+    r->build = b;
+    r->bytes = write_key(g, call, NULL, 0);
+    r->key = malloc(r->bytes);
+    if (!r->key || !ctx_protect(r->ctx, make_ready, &k)) {
+        c->err = r->ctx->err;
+        if (!r->key)
+            c->err.code = ERR_MEMORY;
+        ready_free(r);
+        ctx_rethrow(c);
+    }
+    write_key(g, call, r->key, r->bytes);
+    r->hash = hash_of(r->key, r->bytes);
+    describe(r, g, call);
+    insert(p, r);
+    return r;
+}
+
+typedef struct Run {
+    CudaProgram *p;
+    const Call *call;
+    Ready *r;
+} Run;
+
+static void queue(Ctx *c, void *ud)
+{
+    Run *k = ud;
+    const Driver *d = gpu_driver(k->p->builds.gpu);
+    const Call *call = k->call;
+    Ready *r = k->r;
+    gpu_running(k->p->builds.gpu, r->what);
+    if (r->upload)
+        stream_put(c, d, call->stream, r->table, r->upload,
+                   (size_t)call->nseq * sizeof *r->upload);
+    if (call->device_cu)
+        queue_ends(c, k->p, call, r->table);
+    for (int i = 0; i < r->build->m->nkernels; i++)
+        launch(c, d, r->launch[i], call->stream);
+}
+
+/* A graph would read the sequences from memory that is not its own; and
+ * nothing can be compiled and checked while it is recorded. */
+static void before_graph(Ctx *c, Run *k)
+{
+    const Driver *d = gpu_driver(k->p->builds.gpu);
+    bool upload = k->r && k->r->upload;
+    if ((k->r && !upload) || !stream_capturing(c, d, k->call->stream))
+        return;
+    if (!k->p->builds.first)
+        fail_help(c, 0, "v:prepare{...} before", "nothing can be compiled "
+                  "while a stream records a graph");
+    k->r = ready_new(c, k->p, k->call, true);
+}
+
+static void run_locked(Ctx *c, void *ud)
+{
+    enum { ROOM = 4096 };
+    Run *k = ud;
+    unsigned char key[ROOM];
+    const Graph *g = k->p->builds.plan->g;
+    size_t bytes = write_key(g, k->call, key, sizeof key);
+    if (bytes <= sizeof key)
+        k->r = find_ready(k->p, hash_of(key, bytes), key, bytes);
+    before_graph(c, k);
+    if (!k->r)
+        k->r = ready_new(c, k->p, k->call, false);
+    gpu_locked(c, k->p->builds.gpu, queue, k);
+}
+
+static void with_program(Ctx *c, CudaProgram *p, void (*f)(Ctx *, void *),
+                         void *ud)
+{
+    pthread_mutex_lock(&p->lock);
+    bool ok = ctx_protect(c, f, ud);
+    pthread_mutex_unlock(&p->lock);
+    if (!ok)
+        ctx_rethrow(c);
+}
+
+static void run_here(Ctx *c, void *program, const Call *call)
+{
+    Run k = { .p = program, .call = call };
+    with_program(c, program, run_locked, &k);
+}
+
+void cuda_run(Ctx *c, CudaProgram *p, const Call *call)
+{
+    gpu_enter(c, p->builds.gpu);
+    if (call->on_device)
+        run_here(c, p, call);
+    else
+        stage_run(c, p->builds.gpu, p->builds.plan->g, call, run_here, p);
+}
+
+static bool has_inputs(const Graph *g, const Call *call)
+{
+    bool all = true;
+    for (int i = 0; i < g->nin; i++)
+        all = all && call->in[i].data;
+    return all;
+}
+
+static void prepare_locked(Ctx *c, void *ud)
+{
+    Run *k = ud;
+    if (k->call->device_cu || !has_inputs(k->p->builds.plan->g, k->call))
+        compile_ends(c, k->p);
+    if (!has_inputs(k->p->builds.plan->g, k->call))
+        build_all(c, &k->p->builds, k->call);
+    else if (k->call->on_device)
+        ready_new(c, k->p, k->call, true);
+    else
+        build_for(c, &k->p->builds, k->call);
+}
+
+void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Run k = { .p = p, .call = call };
+    gpu_enter(c, p->builds.gpu);
+    with_program(c, p, prepare_locked, &k);
+}
+
+typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
+
+static void count_workspace(Ctx *c, void *ud)
+{
+    Count *k = ud;
+    (void)c;
+    for (Build *b = k->p->builds.first; b; b = b->next) {
+        int64_t n = b->m ? cuda_workspace(b->m, k->p->builds.plan, k->call)
+                         : 0;
+        k->most = n > k->most ? n : k->most;
+    }
+    k->most += (int64_t)table_bytes(k->call);
+}
+
+int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Count k = { .p = p, .call = call };
+    with_program(c, p, count_workspace, &k);
+    return k.most;
+}

@@ -1,0 +1,39 @@
+/* run.h -- plans on a GPU: compiled for the types of a call, checked, kept,
+ * and launched.
+ *
+ * A program is a plan's kernels for all types it has met. Which emitter's
+ * they are follows from the plan, the GPU and the call's shape, never from
+ * timing. What a call needs beside its tensors is made once and found again:
+ * a call like one before computes nothing and waits for nothing.
+ */
+#ifndef FLIN_CUDA_RUN_H
+#define FLIN_CUDA_RUN_H
+
+#include "gpu.h"
+
+typedef struct CudaProgram CudaProgram;
+
+/* Holds on to the GPU; refers to p until it is released. Compiles nothing. */
+CudaProgram *cuda_program(Ctx *c, const Plan *p, Gpu *g);
+void cuda_release(CudaProgram *p);
+
+/* Compiles what this call takes, or, where an input has no address, what any
+ * call of these types may; then makes this very call ready. Afterwards it can
+ * be recorded in a graph. */
+void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call);
+
+/* Bytes of Call.workspace that such a call takes at most. */
+int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call);
+
+/* Queues the call on its stream. Where the call's tensors are not on the
+ * device, copies what it reads there, waits, and copies the results back. Any
+ * thread, several at a time. */
+void cuda_run(Ctx *c, CudaProgram *p, const Call *call);
+
+/* A sequence as kernels read it. */
+typedef struct HostSequence {
+    int32_t b, pad;
+    int64_t start, len;
+} HostSequence;
+
+#endif

@@ -51,7 +51,7 @@ void take_struct(void *to, size_t size, const void *from);
 typedef struct HostCall {
     flin_Call call;
     flin_Grad grad;
-    bool sizes;
+    bool sizes, device;                 /* device: so are all tensors */
     Args args;
     Bound bound;
     Adjoint adjoint;

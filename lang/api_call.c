@@ -39,11 +39,12 @@ static bool is_given(const HostCall *h, const flin_Tensor *t)
 /* Where no element lies. */
 static const char nowhere[1];
 
-static Given given(Ctx *c, const char *what, const char *name,
+static Given given(Ctx *c, const HostCall *h, const char *name,
                    const flin_Tensor *t)
 {
-    Given g = { .given = true, .data = t->data, .dtype = (DType)t->dtype,
-                .rank = t->rank };
+    const char *what = mode_name[h->args.mode];
+    Given g = { .given = true, .device = h->device, .data = t->data,
+                .dtype = (DType)t->dtype, .rank = t->rank };
     int64_t step = 1;
     bool packed = true;
 
@@ -109,7 +110,7 @@ static void take_binds(Ctx *c, const Graph *g, const HostCall *h, Binds b)
         if (b.to[at].given)
             fail(c, 0, "%s: %s is given twice", what, name);
         if (is_given(h, &b.list[i].tensor))
-            b.to[at] = given(c, what, *b.of ? ctx_format(c, "%s.%s", b.of,
+            b.to[at] = given(c, h, *b.of ? ctx_format(c, "%s.%s", b.of,
                              name) : name, &b.list[i].tensor);
     }
 }
@@ -125,7 +126,9 @@ static void take_device(Ctx *c, HostCall *h)
     if (!h->args.backend)
         fail_help(c, 0, ctx_format(c, "backends here: %s", backend_names()),
                   "%s: there is no backend '%s'", what, k->backend);
-    if (k->cu_seqlens_device)
+    h->device = h->args.backend == backend_named("cuda");
+    h->args.device_cu = k->cu_seqlens_device;
+    if (k->cu_seqlens_device && !h->device)
         fail_help(c, 0, "cu_seqlens", "%s: cu_seqlens_device is for backend "
                   "\"cuda\"", what);
     if (k->workspace && (uintptr_t)k->workspace % 256)
@@ -139,6 +142,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     if (!k->size)
         fail_help(c, 0, "call.size = sizeof call", "%s: the size of the "
                   "flin_Call is 0", mode_name[h->args.mode]);
+    take_device(c, h);
     take_binds(c, g, h, (Binds){ "", k->input, k->ninputs, true, h->args.in });
     take_binds(c, g, h, (Binds){ "", k->initial, k->ninitial, false,
                                  h->args.state });
@@ -146,7 +150,6 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     h->args.ncu = k->nseq + 1;
     h->args.chunk = k->chunk;
     h->args.threads = k->threads;
-    take_device(c, h);
 }
 
 /* ---- results ---- */
@@ -183,7 +186,7 @@ static void take_results(Ctx *c, const Graph *g, HostCall *h)
     int rank = result_shape(g, &h->bound, shape);
 
     if (is_given(h, &k->y)) {
-        Given y = given(c, what, "y", &k->y);
+        Given y = given(c, h, "y", &k->y);
         check_shape(c, what, "y", &y, rank, shape);
         h->bound.call.out[0] = result_view(g, &y);
     }
@@ -205,7 +208,7 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
         fail_help(c, 0, "grad.size = sizeof grad", "%s: there is no flin_Grad, "
                   "or its size is 0", what);
     if (is_given(h, &k->dy))
-        d->dy = given(c, what, "dy", &k->dy);
+        d->dy = given(c, h, "dy", &k->dy);
     take_binds(c, g, h, (Binds){ "dfinal", k->dfinal, k->ndfinal, false,
                                  d->dstate });
     take_binds(c, g, h, (Binds){ "dinput", k->dinput, k->ndinput, true,

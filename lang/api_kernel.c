@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "../backend/cuda/gpu.h"
 #include "api.h"
 
 struct flin_Kernel {
@@ -50,6 +51,7 @@ static void new_kernel(Ctx *c, void *ud)
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
+    k->v.gpu = gpu_retain(from->gpu);
 }
 
 static void make_plans(Ctx *c, void *ud)

@@ -25,12 +25,12 @@ typedef struct Back {
     Call call;
     View sums[MAX_INPUTS];              /* results still to be summed */
     int64_t segment;
+    uintptr_t room;                     /* on the device */
+    int64_t room_used;
 } Back;
 
-static bool exact(const Back *k)
-{
-    return k->args->mode == M_REFERENCE_BACKWARD;
-}
+enum { ROOM_ALIGN = 256 };
+
 
 static int find_named(const Graph *g, bool state, const char *name)
 {
@@ -60,6 +60,17 @@ static void check_shape(Ctx *c, const char *what, const char *name,
              shape_text(c, t->rank, t->shape), shape_text(c, rank, shape));
 }
 
+static void check_device(Back *k, const char *name, const Given *t)
+{
+    bool on = k->b->call.on_device;
+
+    if (t->device != on)
+        fail_help(k->c, 0, ctx_format(k->c, "%s:to(\"%s\")", name,
+                  on ? "cuda" : "cpu"), "%s: %s is on the %s, but the inputs "
+                  "on the %s", mode_name[k->args->mode], name,
+                  on ? "CPU" : "GPU", on ? "GPU" : "CPU");
+}
+
 static void check_adjoints(Back *k)
 {
     const char *what = mode_name[k->args->mode];
@@ -70,25 +81,39 @@ static void check_adjoints(Back *k)
         if (!k->d->dstate[i].given)
             continue;
         any = true;
+        check_device(k, k->step->st[i].name, &k->d->dstate[i]);
         int rank = state_shape(k->step, k->b, i, shape);
         check_shape(k->c, what, ctx_format(k->c, "dstate.%s",
                                            k->step->st[i].name),
                     &k->d->dstate[i], rank, shape);
     }
     int rank = result_shape(k->step, k->b, shape);
-    if (k->d->dy.given)
+    if (k->d->dy.given) {
+        check_device(k, "dy", &k->d->dy);
         check_shape(k->c, what, "dy", &k->d->dy, rank, shape);
+    }
     if (!any)
         fail_help(k->c, 0, "dy = the gradient of y, dstate = { S = of the "
                   "final state S }", "%s: neither dy nor dstate is given",
                   what);
 }
 
+/* On the device it is not cleared. */
+static void *take_room(Back *k, int64_t bytes)
+{
+    uintptr_t at = k->room + (uintptr_t)k->room_used;
+
+    if (!k->b->call.on_device)
+        return ctx_alloc(k->c, (size_t)bytes);
+    k->room_used += (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+    return (void *)at;
+}
+
 /* Room for `rows` times n elements, as wide as the call's heads. */
 static View make_view(Back *k, const uint8_t *order, int rank, int64_t rows,
                       bool timed)
 {
-    View v = { .dtype = k->dtype, .heads = k->call.heads };
+    View v = { .dtype = k->dtype, .heads = k->b->call.heads };
     int64_t n = 1;
 
     for (int i = rank; i-- > 0;) {
@@ -98,20 +123,24 @@ static View make_view(Back *k, const uint8_t *order, int rank, int64_t rows,
     v.sh = n;
     v.st = timed ? n * v.heads : 0;
     v.sb = timed ? v.st * k->b->T : n * v.heads;
-    v.data = ctx_alloc(k->c, (size_t)(n * v.heads * rows)
-                             * (size_t)dtype_size(k->dtype) + 1);
+    v.data = take_room(k, n * v.heads * rows * dtype_size(k->dtype) + 1);
     return v;
 }
 
+/* Without a dy it is zero, in the type that it would have. */
 static void bind_dy(Back *k)
 {
     View *dy = &k->call.in[k->step->nin];
     const Output *y = &k->step->out[0];
+    DType usual = k->dtype;
 
-    if (k->d->dy.given)
+    if (k->d->dy.given) {
         *dy = result_view(k->step, &k->d->dy);
-    else
-        *dy = make_view(k, y->order, y->rank, k->b->B * k->b->T, true);
+        return;
+    }
+    k->dtype = k->call.on_device ? k->b->dtype : usual;
+    *dy = make_view(k, y->order, y->rank, k->b->B * k->b->T, true);
+    k->dtype = usual;
 }
 
 static View given_view(const Given *t)
@@ -124,15 +153,32 @@ static View given_view(const Given *t)
     return v;
 }
 
+/* [H, ...], the same for all sequences. */
+static View constant_view(const Given *t)
+{
+    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[0],
+               .sh = t->stride[0] };
+
+    for (int i = 1; i < t->rank; i++)
+        v.sd[i - 1] = t->stride[i];
+    return v;
+}
+
 /* Where the gradient of input i goes: straight to its tensor, or, summed over
- * heads or sequences later, aside. */
+ * heads or sequences later, aside. On a device kernels add up what has one
+ * place. */
 static void bind_gradient(Back *k, int i)
 {
     const Input *in = &k->step->in[i];
     const Given *to = &k->d->dx[i];
-    bool direct = in->timed && to->shape[2] == k->call.heads;
+    bool device = k->call.on_device;
+    bool direct = in->timed && (device || to->shape[2] == k->call.heads);
     View *v = &k->sums[i];
 
+    if (!in->timed && device) {
+        k->call.s1[adjoint_of(k, true, in->name)] = constant_view(to);
+        return;
+    }
     if (!direct)
         *v = make_view(k, in->order, in->rank,
                        in->timed ? k->b->B * k->b->T : k->b->N, in->timed);
@@ -255,6 +301,8 @@ static View *checkpoints(Back *k, int64_t segments)
     View *at = ctx_alloc(k->c, (size_t)(segments * nst + 1) * sizeof *at);
     Call call = k->b->call;
 
+    call.workspace = k->call.workspace;
+    call.workspace_size = k->call.workspace_size;
     memset(call.out, 0, sizeof call.out);
     for (int i = 0; i < nst; i++)
         at[i] = call.s0[i];
@@ -294,7 +342,7 @@ static void run_segments(Back *k, int64_t segments)
 }
 
 /* Segments of about the square root of the length keep the least. */
-static void run_serial(Back *k)
+static int64_t count_segments(Back *k)
 {
     int64_t most = longest(k), segments;
 
@@ -302,23 +350,85 @@ static void run_serial(Back *k)
     if (k->segment < SEGMENT_MIN)
         k->segment = SEGMENT_MIN;
     segments = (most + k->segment - 1) / k->segment;
-    run_segments(k, segments ? segments : 1);
+    return segments ? segments : 1;
+}
+
+/* ---- on a device ---- */
+
+/* What run_segments takes beside the call's own. */
+static void take_segments(Back *k, int64_t segments)
+{
+    for (int i = 0; i < k->joint->nst; i++) {
+        bool state = i < k->step->nst;
+        const State *st = state ? &k->step->st[i] : &k->joint->st[i];
+        for (int64_t m = state ? 1 : 0; m < (state ? segments : 1); m++)
+            make_view(k, st->order, st->rank, k->b->N, false);
+    }
+}
+
+static int64_t kernels_need(Back *k, PlanEntry *e, int64_t segments)
+{
+    Call call = k->call;
+
+    if (!e)
+        return 0;
+    if (segments > 1)
+        call.seq = segment_seqs(k, 1);
+    return e->backend->workspace(k->c, e->program, e->plan, &call);
+}
+
+/* Binds the call, to count what it keeps beside its tensors: returns the bytes
+ * of workspace that it takes with that. */
+static int64_t count_room(Back *k)
+{
+    int64_t segments = k->forward ? count_segments(k) : 1, need, more;
+
+    k->room = ROOM_ALIGN;               /* of none, as yet */
+    bind_back(k);
+    if (k->forward)
+        take_segments(k, segments);
+    need = kernels_need(k, k->plan, segments);
+    more = kernels_need(k, k->forward, segments);
+    return k->room_used + (more > need ? more : need);
+}
+
+/* Binds it with all of that in the workspace, before what kernels need. */
+static void bind_device_back(Back *k)
+{
+    const Backend *backend = k->plan->backend;
+    int64_t need = count_room(k), room = k->room_used;
+    char *at = k->call.workspace;
+
+    if (at && k->call.workspace_size < need)
+        fail(k->c, 0, "backward: workspace_size = %lld: this call takes %lld "
+             "bytes", (long long)k->call.workspace_size, (long long)need);
+    if (!at)
+        at = backend->keep(k->c, k->v->gpu, &k->call, need);
+    k->room = (uintptr_t)at;
+    k->room_used = 0;
+    bind_back(k);
+    k->call.workspace = at + room;
+    k->call.workspace_size = need - room;
+    if (!k->d->dy.given) {
+        const View *dy = &k->call.in[k->step->nin];
+        backend->clear(k->c, k->v->gpu, &k->call, dy->data,
+                       dy->sb * k->b->B * dtype_size(dy->dtype));
+    }
 }
 
 static void find_plans(Back *k)
 {
-    const Backend *backend = k->args->backend;
-    int chunk = plan_chunk(k->args);
+    const Backend *backend = call_backend(k->c, k->args, &k->b->call);
+    bool exact = k->args->mode == M_REFERENCE_BACKWARD;
+    int chunk = exact ? 0 : plan_chunk(k->args);
 
-    if (!backend)
-        backend = backend_named("cpu");
-    if (exact(k)) {
-        backend = backend_named("interpreter");
-        chunk = 0;
-    }
-    k->dtype = exact(k) ? F64 : F32;
+    k->dtype = exact ? F64 : F32;
     k->plan = plan_for(k->c, k->v, k->b->call.size, chunk, true, backend);
     k->joint = k->plan->plan->g;
+    if (!k->joint->chunk && k->b->call.device_cu)
+        fail_help(k->c, 0, "cu_seqlens", "%s: goes token by token, in "
+                  "segments of sequences whose ends must be known here",
+                  mode_name[k->args->mode]);
     if (!k->joint->chunk)
         k->forward = plan_for(k->c, k->v, k->b->call.size, 0, false, backend);
 }
@@ -343,9 +453,12 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     check_adjoints(k);
     ctx_doing(c, mode_name[a->mode], v->step->name);
     find_plans(k);
-    bind_back(k);
+    if (b->call.on_device)
+        bind_device_back(k);
+    else
+        bind_back(k);
     if (k->forward)
-        run_serial(k);
+        run_segments(k, count_segments(k));
     else
         run_entry(k, k->plan, &k->call);
     for (int i = 0; i < v->step->nin; i++)
@@ -397,6 +510,8 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     e = k->plan;
     if (!e->backend->workspace)
         return 0;
+    if (b->call.on_device)
+        return count_room(k);
     bind_back(k);
     return e->backend->workspace(c, e->program, e->plan, &k->call);
 }

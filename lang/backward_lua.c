@@ -88,14 +88,14 @@ static void push_gradients(lua_State *L, BackRun *k)
     lua_createtable(L, 0, g->nin + 1);
     for (int i = 0; i < g->nin; i++) {
         const Given *x = &r->args.in[i];
-        push_result(L, exact ? F64 : x->dtype, x->rank, x->shape,
+        push_result(L, r, exact ? F64 : x->dtype, x->rank, x->shape,
                     &k->d.dx[i]);
         lua_setfield(L, -2, g->in[i].name);
     }
     lua_createtable(L, 0, g->nst);
     for (int i = 0; i < g->nst; i++) {
         int rank = state_shape(g, &r->bound, i, shape);
-        push_result(L, r->bound.state_dtype, rank, shape, &k->d.ds[i]);
+        push_result(L, r, r->bound.state_dtype, rank, shape, &k->d.ds[i]);
         lua_setfield(L, -2, g->st[i].name);
     }
     lua_setfield(L, -2, "initial_state");
@@ -130,6 +130,22 @@ static int variant_backward(lua_State *L)
 static int variant_reference_backward(lua_State *L)
 {
     return backward_mode(L, M_REFERENCE_BACKWARD);
+}
+
+static void do_prepare(Ctx *c, void *ud)
+{
+    Run *r = ud;
+
+    prepare_backward(c, r->v, &r->args, &r->bound);
+}
+
+void backward_prepare(lua_State *L)
+{
+    lua_settop(L, 2);
+    join_saved(L, "prepare");
+    Run *r = run_begin(L, M_BACKWARD);
+    protect(L, r->ctx, do_prepare, r);
+    run_end(r);
 }
 
 void backward_methods(lua_State *L)

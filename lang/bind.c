@@ -155,10 +155,8 @@ static void bind_inputs(Sizes *s, const Args *a)
 
 /* ---- sequences ---- */
 
-static void check_cu(Sizes *s, const Args *a)
+static void check_packed(Sizes *s, const Args *a)
 {
-    int64_t T = s->b->T;
-
     if (a->mode == M_STEP)
         fail(s->ctx, 0, "step: takes one token of each sequence, side by side "
              "in the batch, and no cu_seqlens");
@@ -166,6 +164,14 @@ static void check_cu(Sizes *s, const Args *a)
         fail_help(s->ctx, 0, "packed sequences follow each other in one row: "
                   "B = 1", "%s: with cu_seqlens, %s has %lld batch entries",
                   s->what, s->batch_from, (long long)s->b->B);
+    if (a->device_cu && a->ncu < 1)
+        fail(s->ctx, 0, "%s: cu_seqlens has no ends", s->what);
+}
+
+static void check_cu(Sizes *s, const Args *a)
+{
+    int64_t T = s->b->T;
+
     if (a->ncu < 1 || a->cu[0] != 0)
         fail_help(s->ctx, 0, "{0, end of the first, ..., T}",
                   "%s: cu_seqlens must start with 0", s->what);
@@ -183,9 +189,15 @@ static void bind_sequences(Sizes *s, const Args *a)
 {
     Bound *b = s->b;
 
+    if (a->cu || a->device_cu)
+        check_packed(s, a);
     if (a->cu)
         check_cu(s, a);
-    b->N = a->cu ? a->ncu - 1 : b->B;
+    b->N = a->cu || a->device_cu ? a->ncu - 1 : b->B;
+    b->call.nseq = b->N;
+    b->call.device_cu = a->device_cu;
+    if (a->device_cu)
+        return;
     Seq *seq = ctx_alloc(s->ctx, (size_t)b->N * sizeof *seq);
     for (int64_t i = 0; i < b->N; i++) {
         if (a->cu)
@@ -194,7 +206,6 @@ static void bind_sequences(Sizes *s, const Args *a)
             seq[i] = (Seq){ (int32_t)i, 0, b->T };
     }
     b->call.seq = seq;
-    b->call.nseq = b->N;
 }
 
 /* ---- states ---- */
@@ -350,6 +361,29 @@ static void check_numbers(Sizes *s, const Args *a)
              "for all", s->what, a->threads);
 }
 
+/* All where the first is, but numbers. */
+static void bind_device(Sizes *s, const Args *a)
+{
+    const Graph *g = s->g;
+    const char *first = NULL;
+
+    for (int i = 0; i < g->nin + g->nst; i++) {
+        const Given *t = i < g->nin ? &a->in[i] : &a->state[i - g->nin];
+        const char *name = i < g->nin ? g->in[i].name
+                                      : g->st[i - g->nin].name;
+        bool *on = &s->b->call.on_device;
+        if (!t->given || t->number)
+            continue;
+        if (first && t->device != *on)
+            fail_help(s->ctx, 0, ctx_format(s->ctx, "%s:to(\"%s\")",
+                      name, *on ? "cuda" : "cpu"),
+                      "%s: %s is on the %s, but %s on the %s", s->what,
+                      first, *on ? "GPU" : "CPU", name, *on ? "CPU" : "GPU");
+        first = first ? first : name;
+        *on = t->device;
+    }
+}
+
 void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
 {
     Sizes s = { .ctx = c, .g = step, .what = mode_name[a->mode], .b = b };
@@ -358,6 +392,7 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     for (int ax = AX_DIM; ax < step->naxes; ax++)
         b->call.size[ax] = step->axis[ax].size;
     check_numbers(&s, a);
+    bind_device(&s, a);
     bind_inputs(&s, a);
     bind_sequences(&s, a);
     for (int i = 0; i < step->nst; i++)
@@ -366,6 +401,7 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     bool exact = a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD;
     b->dtype = exact ? F64 : result_dtype(step, a);
     b->state_dtype = exact ? F64 : F32;
+    b->call.tokens = b->T;
     b->call.threads = a->threads;
     b->call.interrupted = c->interrupted;
     b->call.interrupt_ud = c->interrupt_ud;

@@ -4,11 +4,13 @@
 #ifndef FLIN_BIND_H
 #define FLIN_BIND_H
 
+#include "../compiler/partition.h"
 #include "lang.h"
 
 /* A tensor as the caller has it. data is element 0; strides count elements. */
 typedef struct Given {
-    bool given;
+    bool given, device;                 /* device: data is an address there */
+    bool number;                        /* made of one: moves as it must */
     void *data;
     DType dtype;
     int rank;
@@ -25,6 +27,7 @@ typedef struct Args {
     Mode mode;
     Given in[MAX_INPUTS], state[MAX_STATES];   /* as the step declares them */
     const int64_t *cu;                  /* N + 1 ends; NULL: not packed */
+    const void *device_cu;              /* the same on the GPU, int64 */
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
     bool serial;                        /* one token after another */
@@ -60,11 +63,13 @@ void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
 
 /* ---- plans (plans.c) ---- */
 
-/* One row a backend. compile keeps what it makes until release; run may be
- * called by several threads at a time. */
+/* One row a backend. compile keeps what it makes until release, gpu is the
+ * state's; run may be called by several threads at a time. Those that run on
+ * a device keep a workspace there for calls that bring none. */
 struct Backend {
     const char *name;
-    void *(*compile)(Ctx *c, const Plan *p);
+    const Machine *machine;             /* that plans are made for */
+    void *(*compile)(Ctx *c, const Plan *p, struct Gpu *gpu);
     void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
     void (*release)(void *program);
     /* What run would make when it meets such a call first (results' types and
@@ -73,6 +78,9 @@ struct Backend {
     void (*prepare)(Ctx *c, void *program, const Plan *p, const Call *call);
     int64_t (*workspace)(Ctx *c, void *program, const Plan *p,
                          const Call *call);
+    void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
+    void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
+                  int64_t bytes);
 };
 const Backend *backend_named(const char *name);     /* NULL: none such */
 const char *backend_names(void);                    /* for messages */
@@ -92,9 +100,13 @@ struct PlanEntry {
 /* The plan for these sizes, made if it is new. Fails through c. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *b);
-void plans_release(Variant *v);
+void plans_release(Variant *v);         /* and the GPU */
 /* The chunk that the arguments ask plan_for for; 0 for one token at a time. */
 int plan_chunk(const Args *a);
+
+/* The one that the arguments name, else by where the tensors are. Fails when
+ * the call cannot run there. */
+const Backend *call_backend(Ctx *c, const Args *a, const Call *call);
 
 /* Runs what is bound; makes all that this needs; says how many bytes of
  * workspace it takes (of what has been prepared). */

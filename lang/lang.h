@@ -19,7 +19,12 @@ enum { TENSOR_RANK = 8 };
 
 /* Strides count elements; element (x..) is at data + at + sum(x * stride).
  * The store is shared between views and counted. */
-typedef struct Store { int refs; size_t bytes; void *data; } Store;
+typedef struct Store {
+    int refs;
+    size_t bytes;
+    void *data;
+    struct Gpu *gpu;                    /* where data is an address; or NULL */
+} Store;
 typedef struct Tensor {
     Store *store;
     DType dtype;
@@ -34,7 +39,8 @@ typedef struct Tensor {
 #define SANDBOX_CLOSED "flin.closed"    /* in the registry: no files */
 #define SANDBOX_FOLDER "flin.folder"    /* where require looks */
 
-Tensor *tensor_check(lua_State *L, int arg);
+Tensor *tensor_check(lua_State *L, int arg);         /* not on a GPU */
+Tensor *tensor_any(lua_State *L, int arg);           /* wherever it is */
 Tensor *tensor_test(lua_State *L, int arg);          /* NULL: not one */
 /* Pushes a new zeroed row-major tensor. Lua error when memory is out. */
 Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape);
@@ -115,6 +121,7 @@ typedef struct PlanEntry PlanEntry;
 typedef struct Variant {
     Ctx *ctx;
     Graph *step;
+    struct Gpu *gpu;                    /* its state's; counted */
     PlanEntry *plans;                   /* by sizes, chunk, backend */
     const char *form;                   /* form.c's text, once it was asked
                                            for */

@@ -1,6 +1,7 @@
 /* open.c -- require "flin": the flin table, from C and from stdlib/init.lua. */
 #include <string.h>
 
+#include "gpu.h"
 #include "io.h"
 
 /* flin._load(name): the embedded file as a function, for init.lua. */
@@ -36,6 +37,7 @@ __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
     variant_open(L);
     mask_open(L);
     pebble_open(L);
+    gpu_open(L);
     measure_open(L);
     lua_pushliteral(L, FLIN_VERSION);
     lua_setfield(L, -2, "version");

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "../backend/cpu/cpu.h"
+#include "../backend/cuda/run.h"
 #include "../compiler/grad.h"
 #include "../compiler/mask.h"
 #include "../compiler/partition.h"
@@ -10,8 +11,9 @@
 
 /* ---- backends ---- */
 
-static void *cpu_make(Ctx *c, const Plan *p)
+static void *cpu_make(Ctx *c, const Plan *p, struct Gpu *gpu)
 {
+    (void)gpu;
     return cpu_compile(c, p, NULL);
 }
 
@@ -36,10 +38,59 @@ static void interpret(Ctx *c, void *program, const Plan *p, const Call *call)
         reference_run(c, p->g, call);
 }
 
+static void *cuda_make(Ctx *c, const Plan *p, struct Gpu *gpu)
+{
+    return cuda_program(c, p, gpu);
+}
+
+static void cuda_go(Ctx *c, void *program, const Plan *p, const Call *call)
+{
+    (void)p;
+    cuda_run(c, program, call);
+}
+
+static void cuda_drop(void *program)
+{
+    cuda_release(program);
+}
+
+static void cuda_ready(Ctx *c, void *program, const Plan *p,
+                       const Call *call)
+{
+    (void)p;
+    cuda_prepare(c, program, call);
+}
+
+static int64_t cuda_bytes(Ctx *c, void *program, const Plan *p,
+                          const Call *call)
+{
+    (void)p;
+    return cuda_call_workspace(c, program, call);
+}
+
+static void *cuda_keep(Ctx *c, struct Gpu *gpu, const Call *call,
+                       int64_t bytes)
+{
+    gpu_enter(c, gpu);
+    return (void *)(uintptr_t)gpu_workspace(c, gpu, call->stream,
+                                            (size_t)bytes);
+}
+
+static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
+                       int64_t bytes)
+{
+    stream_fill(c, gpu_enter(c, gpu), call->stream, (DevicePtr)(uintptr_t)at,
+                0, (size_t)bytes);
+}
+
+enum { CPU, CUDA };
 static const Backend backends[] = {
-    { .name = "cpu", .compile = cpu_make, .run = cpu_go,
-      .release = cpu_drop },
-    { .name = "interpreter", .run = interpret },
+    { .name = "cpu", .machine = &machine_cpu, .compile = cpu_make,
+      .run = cpu_go, .release = cpu_drop },
+    { .name = "cuda", .machine = &machine_h200, .compile = cuda_make,
+      .run = cuda_go, .release = cuda_drop, .prepare = cuda_ready,
+      .workspace = cuda_bytes, .keep = cuda_keep, .clear = cuda_clear },
+    { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
 };
 
 const Backend *backend_named(const char *name)
@@ -52,7 +103,7 @@ const Backend *backend_named(const char *name)
 
 const char *backend_names(void)
 {
-    return "cpu, interpreter";
+    return "cpu, cuda, interpreter";
 }
 
 /* ---- making one ---- */
@@ -83,10 +134,10 @@ static void make(Ctx *c, void *ud)
     if (!g)
         g = graph_sized(step, e->size);
     g = e->joint ? grad(g) : g;
-    e->plan = e->joint && g->chunk ? partition(g, &machine_cpu, FULL, NULL)
-                                   : plan_simple(g);
+    e->plan = e->joint && g->chunk
+            ? partition(g, e->backend->machine, FULL, NULL) : plan_simple(g);
     if (e->backend->compile)
-        e->program = e->backend->compile(c, e->plan);
+        e->program = e->backend->compile(c, e->plan, m->v->gpu);
     e->seconds = now() - start;
 }
 
@@ -133,6 +184,8 @@ void plans_release(Variant *v)
         if (e->backend->release && e->program)
             e->backend->release(e->program);
     v->plans = NULL;
+    gpu_release(v->gpu);
+    v->gpu = NULL;
 }
 
 /* ---- running ---- */
@@ -144,13 +197,36 @@ int plan_chunk(const Args *a)
     return a->chunk ? a->chunk : CHUNK_DEFAULT;
 }
 
+/* Nothing moves between CPU and GPU but to a GPU that is named, and back. */
+const Backend *call_backend(Ctx *c, const Args *a, const Call *call)
+{
+    const Backend *b = a->backend;
+
+    if (a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD)
+        b = backend_named("interpreter");
+    if (!b)
+        b = &backends[call->on_device ? CUDA : CPU];
+    if (call->on_device && b != &backends[CUDA])
+        fail_help(c, 0, "t:to(\"cpu\")", "%s: the tensors are on the GPU, "
+                  "where '%s' cannot run", mode_name[a->mode],
+                  a->backend && b == a->backend ? b->name
+                                                : mode_name[a->mode]);
+    return b;
+}
+
 /* The plan that such a call runs by; NULL: none, it is interpreted. */
 static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    if (a->mode == M_REFERENCE || (v->step->mask && a->mode != M_STEP))
+    const Backend *backend = call_backend(c, a, &b->call);
+    bool pairs = v->step->mask && a->mode != M_STEP;
+
+    if (pairs && b->call.on_device)
+        fail_help(c, 0, "t:to(\"cpu\")", "%s: a mask of mode \"quadratic\" "
+                  "runs on the CPU, and the tensors are on the GPU",
+                  mode_name[a->mode]);
+    if (a->mode == M_REFERENCE || pairs)
         return NULL;
-    return plan_for(c, v, b->call.size, plan_chunk(a), false,
-                    a->backend ? a->backend : &backends[0]);
+    return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
 
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)

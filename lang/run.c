@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "gpu.h"
 #include "run.h"
 
 #define RUN_META "flin.run"
@@ -35,8 +36,8 @@ static Run *push_run(lua_State *L, Variant *v, Mode mode)
 
 Given tensor_given(const Tensor *t)
 {
-    Given g = { .given = true, .data = tensor_data(t), .dtype = t->dtype,
-                .rank = t->rank };
+    Given g = { .given = true, .device = t->store->gpu != NULL,
+                .data = tensor_data(t), .dtype = t->dtype, .rank = t->rank };
 
     memcpy(g.shape, t->shape, sizeof g.shape);
     memcpy(g.stride, t->stride, sizeof g.stride);
@@ -48,8 +49,10 @@ Given tensor_value(lua_State *L, const char *what, const char *name,
 {
     int64_t one = 1;
     Tensor *t = tensor_test(L, -1);
+    bool made = !t && number && lua_type(L, -1) == LUA_TNUMBER;
+    Given g;
 
-    if (!t && number && lua_type(L, -1) == LUA_TNUMBER) {
+    if (made) {
         double x = lua_tonumber(L, -1);
         t = tensor_push(L, F64, 1, &one);
         *(double *)tensor_data(t) = x;
@@ -60,7 +63,9 @@ Given tensor_value(lua_State *L, const char *what, const char *name,
                   "nested tables" : NULL, "%s: %s must be a tensor%s, not %s",
                   what, name, number ? " or a number" : "",
                   type_text(L, -1));
-    return tensor_given(t);
+    g = tensor_given(t);
+    g.number = made;
+    return g;
 }
 
 static int find_input(const Graph *g, const char *name)
@@ -109,6 +114,9 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
     lua_Integer n = 0;
     int whole = 1;
 
+    if (t && t->store->gpu)
+        lang_fail(L, "cu_seqlens:to(\"cpu\")", "%s: cu_seqlens is on the GPU",
+                  what);
     if (t && t->rank == 1)
         n = (lua_Integer)t->shape[0];
     else if (lua_istable(L, -1))
@@ -193,6 +201,25 @@ static void take_inputs(lua_State *L, Run *r, const char *what)
     }
 }
 
+/* Where tensors are on the GPU, numbers follow them, in float32. */
+static void move_numbers(lua_State *L, Run *r)
+{
+    const Graph *g = r->v->step;
+    bool device = false;
+
+    for (int i = 0; i < g->nin; i++)
+        device = device || r->args.in[i].device;
+    for (int i = 0; device && i < g->nin; i++) {
+        if (!r->args.in[i].number)
+            continue;
+        lua_getfield(L, 3, g->in[i].name);
+        tensor_copy(L, tensor_check(L, -1), F32);
+        r->args.in[i] = tensor_given(tensor_to_gpu(L, tensor_check(L, -1)));
+        lua_setfield(L, 3, g->in[i].name);
+        lua_pop(L, 2);
+    }
+}
+
 static void take_states(lua_State *L, Run *r, const char *what)
 {
     const char *field = r->args.mode == M_STEP ? "state" : "initial_state";
@@ -263,9 +290,9 @@ void run_options(lua_State *L, const char *what, int arg, Args *a)
     a->threads = small_option(L, what, arg, "threads", 0, 1024);
     get_option(L, arg, "serial");
     a->serial = lua_toboolean(L, -1);
-    const char *name = "cpu";
-    if (get_option(L, arg, "backend") != LUA_TNIL)
-        name = luaL_tolstring(L, -1, NULL);
+    if (get_option(L, arg, "backend") == LUA_TNIL)
+        return;
+    const char *name = luaL_tolstring(L, -1, NULL);
     a->backend = backend_named(name);
     if (!a->backend)
         lang_fail(L, lua_pushfstring(L, "backends here: %s", backend_names()),
@@ -274,10 +301,11 @@ void run_options(lua_State *L, const char *what, int arg, Args *a)
 
 /* ---- results ---- */
 
-Tensor *push_result(lua_State *L, DType d, int rank,
+Tensor *push_result(lua_State *L, const Run *r, DType d, int rank,
                     const int64_t *shape, Given *g)
 {
-    Tensor *t = tensor_push(L, d, rank, shape);
+    Tensor *t = r->bound.call.on_device ? tensor_push_gpu(L, d, rank, shape)
+                                        : tensor_push(L, d, rank, shape);
 
     *g = tensor_given(t);
     return t;
@@ -291,7 +319,7 @@ static void push_y(lua_State *L, Run *r)
     Given y;
 
     int rank = result_shape(g, &r->bound, shape);
-    push_result(L, r->bound.dtype, rank, shape, &y);
+    push_result(L, r, r->bound.dtype, rank, shape, &y);
     r->bound.call.out[0] = result_view(g, &y);
 }
 
@@ -311,7 +339,7 @@ static void push_states(lua_State *L, Run *r)
             lua_setfield(L, -3, g->st[i].name);
         } else {
             int rank = state_shape(g, &r->bound, i, shape);
-            push_result(L, r->bound.state_dtype, rank, shape, &s);
+            push_result(L, r, r->bound.state_dtype, rank, shape, &s);
             lua_setfield(L, -2, g->st[i].name);
         }
         r->bound.call.s1[i] = state_view(g, i, &s);
@@ -352,6 +380,7 @@ Run *run_begin(lua_State *L, Mode mode)
     take_inplace(L, r, what);
     run_options(L, what, 2, &r->args);
     lua_settop(L, 4);
+    move_numbers(L, r);
     if (lua_getfield(L, 2, "cu_seqlens") != LUA_TNIL)
         sequence_ends(L, r, what);
     protect(L, r->ctx, do_bind, r);
@@ -386,6 +415,39 @@ static int run_mode(lua_State *L, Mode mode)
     return 3;
 }
 
+static bool given(lua_State *L, const char *name)
+{
+    bool is = lua_istable(L, 2) && lua_getfield(L, 2, name) != LUA_TNIL;
+
+    lua_settop(L, 2);
+    return is;
+}
+
+static void do_prepare(Ctx *c, void *ud)
+{
+    Run *r = ud;
+
+    prepare_bound(c, r->v, &r->args, &r->bound);
+}
+
+/* v:prepare{...}: all that such a call needs beside its tensors is made now.
+ * With dy or dstate it is a call of v:backward, with state of v:step. */
+static int variant_prepare(lua_State *L)
+{
+    lua_settop(L, 2);
+    if (given(L, "dy") || given(L, "dstate") || given(L, "saved")) {
+        backward_prepare(L);
+    } else {
+        Run *r = run_begin(L, given(L, "state") ? M_STEP : M_FORWARD);
+        push_y(L, r);
+        push_states(L, r);
+        protect(L, r->ctx, do_prepare, r);
+        run_end(r);
+    }
+    lua_settop(L, 1);
+    return 1;
+}
+
 static int variant_forward(lua_State *L) { return run_mode(L, M_FORWARD); }
 static int variant_reference(lua_State *L) { return run_mode(L, M_REFERENCE); }
 static int variant_step(lua_State *L) { return run_mode(L, M_STEP); }
@@ -396,6 +458,7 @@ void run_methods(lua_State *L)
         { "forward", variant_forward },
         { "reference", variant_reference },
         { "step", variant_step },
+        { "prepare", variant_prepare },
         { NULL, NULL }
     };
 

@@ -28,13 +28,14 @@ Given tensor_value(lua_State *L, const char *what, const char *name,
 /* The table of states on top of the stack. */
 void state_values(lua_State *L, const Graph *g, const char *what,
                   const char *field, Given *state);
-/* Pushes a new tensor, and says where it is. */
-Tensor *push_result(lua_State *L, DType d, int rank, const int64_t *shape,
-                    Given *g);
+/* Pushes a new tensor, where the call's are, and says at which address. */
+Tensor *push_result(lua_State *L, const Run *r, DType d, int rank,
+                    const int64_t *shape, Given *g);
 
 /* Pushes what v:backward{ saved = } takes in place of the call's arguments,
  * which are at index 2 of the stack. */
 void push_saved(lua_State *L);
 void backward_methods(lua_State *L);
+void backward_prepare(lua_State *L);    /* v:prepare, where it goes backwards */
 
 #endif

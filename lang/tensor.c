@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tensor.h"
+#include "gpu.h"
 
 /* ---- stores ---- */
 
@@ -23,8 +23,14 @@ static void store_release(lua_State *L, Store *s)
     void *ud;
     lua_Alloc alloc = lua_getallocf(L, &ud);
 
-    if (s && --s->refs == 0)
-        alloc(ud, s, store_size(s->bytes), 0);
+    if (!s || --s->refs)
+        return;
+    if (s->gpu) {
+        gpu_free(s->gpu, (DevicePtr)(uintptr_t)s->data, s->bytes);
+        gpu_release(s->gpu);
+        s->bytes = 0;
+    }
+    alloc(ud, s, store_size(s->bytes), 0);
 }
 
 /* Zeroed. The collector is told of the bytes, which it cannot see. */
@@ -60,13 +66,23 @@ Tensor *tensor_test(lua_State *L, int arg)
     return luaL_testudata(L, arg, TENSOR_META);
 }
 
-Tensor *tensor_check(lua_State *L, int arg)
+Tensor *tensor_any(lua_State *L, int arg)
 {
     Tensor *t = tensor_test(L, arg);
 
     if (!t || !t->store)
         luaL_error(L, "a tensor is wanted here, not a %s",
                    luaL_typename(L, arg));
+    return t;
+}
+
+Tensor *tensor_check(lua_State *L, int arg)
+{
+    Tensor *t = tensor_any(L, arg);
+
+    if (t->store->gpu)
+        luaL_error(L, "this works on the CPU, and the tensor is on the GPU"
+                   "\n  help: t:to(\"cpu\")");
     return t;
 }
 
@@ -80,9 +96,10 @@ static Tensor *push_empty(lua_State *L)
     return t;
 }
 
-Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape)
+/* Its shape and row-major strides; returns the bytes that it takes. */
+static size_t lay_out(lua_State *L, Tensor *t, DType d, int rank,
+                      const int64_t *shape)
 {
-    Tensor *t = push_empty(L);
     int64_t bytes = dtype_size(d), step = 1;
 
     t->dtype = d;
@@ -100,7 +117,24 @@ Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape)
     for (int k = 0; k < rank; k++)
         if (shape[k] == 0)
             bytes = 0;
-    t->store = store_new(L, (size_t)bytes);
+    return (size_t)bytes;
+}
+
+Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape)
+{
+    Tensor *t = push_empty(L);
+
+    t->store = store_new(L, lay_out(L, t, d, rank, shape));
+    return t;
+}
+
+Tensor *tensor_push_bare(lua_State *L, DType d, int rank,
+                         const int64_t *shape, size_t *bytes)
+{
+    Tensor *t = push_empty(L);
+
+    *bytes = lay_out(L, t, d, rank, shape);
+    t->store = store_new(L, 0);
     return t;
 }
 
@@ -219,20 +253,37 @@ DType dtype_check(lua_State *L, int arg)
     return d;
 }
 
+/* What to_text shows of a tensor on the GPU; pushed. */
+static Tensor *corner(lua_State *L, const Tensor *t)
+{
+    Tensor *v = tensor_alias(L, t);
+
+    for (int k = 0; k < v->rank; k++) {
+        int64_t most = k + 2 < v->rank ? 1 : k + 1 < v->rank ? 6 : 8;
+        if (v->shape[k] > most)
+            v->shape[k] = most;
+    }
+    return tensor_to_host(L, v);
+}
+
 /* The last two axes at the first index of the others, at most 6 x 8. */
 static int to_text(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
-    View v = tensor_view(t);
+    const Tensor *t = tensor_any(L, 1);
     int r = t->rank;
     int64_t rows = r > 1 ? t->shape[r - 2] : 1;
     int64_t cols = r > 0 ? t->shape[r - 1] : 1;
     luaL_Buffer b;
 
+    lua_settop(L, 1);
     tensor_shape_text(L, t);
+    bool gpu = t->store->gpu != NULL;
+    if (gpu && tensor_count(t))
+        t = corner(L, t);
+    View v = tensor_view(t);
     luaL_buffinit(L, &b);
-    lua_pushfstring(L, "tensor %s %s", lua_tostring(L, 2),
-                    dtype_name(t->dtype));
+    lua_pushfstring(L, "tensor %s %s%s", lua_tostring(L, 2),
+                    dtype_name(t->dtype), gpu ? " cuda" : "");
     luaL_addvalue(&b);
     for (int64_t i = 0; tensor_count(t) && i < rows && i < 6; i++) {
         luaL_addstring(&b, "\n ");
@@ -289,15 +340,31 @@ static lua_Integer first_index(lua_State *L, const Tensor *t, int key)
     return i - 1;
 }
 
+static void push_element(lua_State *L, const Tensor *t, int64_t at)
+{
+    View v = tensor_view(t);
+    Tensor *one;
+
+    if (!t->store->gpu) {
+        lua_pushnumber(L, view_get(&v, at));
+        return;
+    }
+    one = tensor_alias(L, t);
+    one->rank = 0;
+    one->at = at;
+    one = tensor_to_host(L, one);
+    v = tensor_view(one);
+    lua_pushnumber(L, view_get(&v, one->at));
+}
+
 /* t[i]: a number of a vector, else the view that lacks the first axis. */
 static void index_first(lua_State *L, const Tensor *t)
 {
     int64_t at = t->at + first_index(L, t, 2) * t->stride[0];
-    View v = tensor_view(t);
     Tensor *s;
 
     if (t->rank == 1) {
-        lua_pushnumber(L, view_get(&v, at));
+        push_element(L, t, at);
         return;
     }
     s = tensor_alias(L, t);
@@ -319,14 +386,11 @@ static void push_shape(lua_State *L, const Tensor *t)
 /* Methods are in upvalue 1. */
 static int index_any(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
-    View v = tensor_view(t);
+    const Tensor *t = tensor_any(L, 1);
     const char *s;
 
-    if (lua_type(L, 2) == LUA_TTABLE) {
-        lua_pushnumber(L, view_get(&v, locate(L, t, 2)));
-        return 1;
-    }
+    if (lua_type(L, 2) == LUA_TTABLE)
+        return push_element(L, t, locate(L, t, 2)), 1;
     if (lua_type(L, 2) == LUA_TNUMBER)
         return index_first(L, t), 1;
     lua_pushvalue(L, 2);
@@ -339,6 +403,8 @@ static int index_any(lua_State *L)
         lua_pushstring(L, dtype_name(t->dtype));
     else if (strcmp(s, "rank") == 0)
         lua_pushinteger(L, t->rank);
+    else if (strcmp(s, "device") == 0)
+        lua_pushstring(L, t->store->gpu ? "cuda" : "cpu");
     else if (strcmp(s, "count") == 0)
         lua_pushinteger(L, tensor_count(t));
     else
@@ -368,7 +434,7 @@ static int set_index(lua_State *L)
 
 static int length(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_any(L, 1);
 
     lua_pushinteger(L, t->rank ? t->shape[0] : 1);
     return 1;

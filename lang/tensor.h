@@ -16,6 +16,9 @@ void walk_next(Walk *w);
 /* For view_get and view_set, whose `at` counts from the store's start. */
 View tensor_view(const Tensor *t);
 
+/* Pushes a tensor without memory, which is to be so many bytes. */
+Tensor *tensor_push_bare(lua_State *L, DType d, int rank,
+                         const int64_t *shape, size_t *bytes);
 /* Pushes another tensor on t's store, to be narrowed or turned. */
 Tensor *tensor_alias(lua_State *L, const Tensor *t);
 /* Pushes a row-major copy. */

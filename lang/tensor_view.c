@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "tensor.h"
+#include "gpu.h"
 
 static int axis_arg(lua_State *L, int arg, const Tensor *t, const char *what)
 {
@@ -18,7 +18,7 @@ static int axis_arg(lua_State *L, int arg, const Tensor *t, const char *what)
 /* t:narrow(axis, start, length) */
 static int narrow(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_any(L, 1);
     int k = axis_arg(L, 2, t, "narrow");
     lua_Integer start = luaL_checkinteger(L, 3);
     lua_Integer len = luaL_checkinteger(L, 4);
@@ -37,7 +37,7 @@ static int narrow(lua_State *L)
 
 static int transpose(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_any(L, 1);
     int a = axis_arg(L, 2, t, "transpose"), b = axis_arg(L, 3, t, "transpose");
     Tensor *v = tensor_alias(L, t);
 
@@ -50,19 +50,19 @@ static int transpose(lua_State *L)
 
 static int contiguous(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_any(L, 1);
 
     if (tensor_contiguous(t))
         lua_settop(L, 1);
     else
-        tensor_copy(L, t, t->dtype);
+        tensor_copy(L, tensor_check(L, 1), t->dtype);
     return 1;
 }
 
 /* t:reshape{2, -1}: the same elements; -1, once: whatever fits. */
 static int reshape(lua_State *L)
 {
-    Tensor *t = tensor_check(L, 1), *v;
+    Tensor *t = tensor_any(L, 1), *v;
     int64_t shape[TENSOR_RANK], n = tensor_count(t), known = 1;
     int rank, next, open = -1;
 
@@ -94,7 +94,7 @@ static int reshape(lua_State *L)
         return luaL_error(L, "reshape: %I elements do not fill that shape",
                           (lua_Integer)n);
     if (!tensor_contiguous(t))
-        t = tensor_copy(L, t, t->dtype);
+        t = tensor_copy(L, tensor_check(L, 1), t->dtype);
     v = tensor_alias(L, t);
     v->rank = rank;
     memcpy(v->shape, shape, sizeof v->shape);
@@ -103,17 +103,21 @@ static int reshape(lua_State *L)
     return 1;
 }
 
+/* t:to("cuda" | "cpu"): there, itself where it is there; t:to(dtype). */
 static int to(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_any(L, 1);
     const char *s = luaL_checkstring(L, 2);
+    bool gpu = t->store->gpu != NULL;
 
-    if (strcmp(s, "cuda") == 0)
-        return luaL_error(L, "to: tensors on a GPU are not there yet");
-    if (strcmp(s, "cpu") == 0)
+    if (strcmp(s, gpu ? "cuda" : "cpu") == 0)
         lua_settop(L, 1);
+    else if (strcmp(s, "cuda") == 0)
+        tensor_to_gpu(L, t);
+    else if (strcmp(s, "cpu") == 0)
+        tensor_to_host(L, t);
     else
-        tensor_copy(L, t, dtype_check(L, 2));
+        tensor_copy(L, tensor_check(L, 1), dtype_check(L, 2));
     return 1;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "gpu.h"
 #include "value.h"
 
 Variant *variant_check(lua_State *L, int arg)
@@ -308,6 +309,7 @@ static Variant *push_variant(lua_State *L, const char *name)
     lua_pop(L, 1);
     v->step = n.g;
     v->step->line = current_line(L);
+    v->gpu = gpu_retain(gpu_of(L));
     return v;
 }
 

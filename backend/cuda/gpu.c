@@ -192,6 +192,7 @@ static int raw_alloc(Gpu *g, DevicePtr *p, size_t bytes)
 typedef struct Wish {
     Gpu *g;
     size_t bytes;
+    void *stream;
     DevicePtr p;
 } Wish;
 
@@ -268,25 +269,36 @@ size_t gpu_used(const Gpu *g, size_t *kept)
     return g->used;
 }
 
-DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes)
+static void workspace_locked(Ctx *c, void *ud)
 {
+    Wish *w = ud;
+    Gpu *g = w->g;
     Block *b = g->workspace;
-    while (b && b->stream != stream)
+    size_t bytes = w->bytes;
+    while (b && b->stream != w->stream)
         b = b->next;
-    if (b && b->bytes >= bytes)
-        return b->p;
+    if (b && b->bytes >= bytes) {
+        w->p = b->p;
+        return;
+    }
     if (b && bytes < b->bytes + b->bytes / 2)
         bytes = b->bytes + b->bytes / 2;
-    DevicePtr p = fresh(c, g, rounded(bytes), "a workspace");
+    w->p = fresh(c, g, rounded(bytes), "a workspace");
     Block *more = malloc(sizeof *more);
     if (!more) {
-        device_free(&g->driver, p);
+        device_free(&g->driver, w->p);
         fail_code(c, ERR_MEMORY, "out of memory");
     }
-    *more = (Block){ .next = g->workspace, .p = p, .bytes = rounded(bytes),
-                     .stream = stream };
+    *more = (Block){ .next = g->workspace, .p = w->p,
+                     .bytes = rounded(bytes), .stream = w->stream };
     g->workspace = more;
-    return p;
+}
+
+DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes)
+{
+    Wish w = { .g = g, .bytes = bytes, .stream = stream };
+    gpu_locked(c, g, workspace_locked, &w);
+    return w.p;
 }
 
 void gpu_put(Ctx *c, Gpu *g, DevicePtr to, const void *from, size_t bytes)

@@ -38,7 +38,7 @@ void gpu_free(Gpu *g, DevicePtr p, size_t bytes);
 /* Bytes of gpu_alloc in use; bytes kept. */
 size_t gpu_used(const Gpu *g, size_t *kept);
 
-/* The stream's workspace, of these bytes at least; locked. One that was too
+/* The stream's workspace, of these bytes at least. One that was too
  * small lives on: a recorded graph may know it. */
 DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes);
 

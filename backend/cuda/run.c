@@ -150,12 +150,10 @@ static const char ends_source[] =
     "{\n"
     "    return x < low ? low : x > high ? high : x;\n"
     "}\n"
-    "extern \"C\" __global__ void flin_ends(const i64 *ends, i64 n,\n"
-    "                                     i64 tokens, Sequence *to)\n"
+    "extern \"C\" __global__ void flin_ends(const i64 *ends, i64 tokens,\n"
+    "                                     Sequence *to)\n"
     "{\n"
-    "    const i64 i = blockIdx.x * 256ll + threadIdx.x;\n"
-    "    if (i >= n)\n"
-    "        return;\n"
+    "    const i64 i = blockIdx.x;\n"
     "    const i64 start = within(ends[i], 0, tokens);\n"
     "    to[i] = { 0, 0, start, within(ends[i + 1], start, tokens) - start };\n"
     "}\n";
@@ -165,13 +163,13 @@ static void queue_ends(Ctx *c, CudaProgram *p, const Call *call,
 {
     const Driver *d = gpu_driver(p->builds.gpu);
     DevicePtr ends = (DevicePtr)(uintptr_t)call->device_cu;
-    int64_t n = call->nseq, tokens = call->tokens;
-    void *params[] = { &ends, &n, &tokens, &table };
+    int64_t tokens = call->tokens;
+    void *params[] = { &ends, &tokens, &table };
     CALL(d, LAUNCH, launch_kernel);
-    if (n)
+    if (call->nseq)
         driver_check(c, d, launch_kernel(p->ends_kernel,
-                     (unsigned)((n + 255) / 256), 1, 1, 256, 1, 1, 0,
-                     call->stream, params, NULL), "launching a kernel");
+                     (unsigned)call->nseq, 1, 1, 1, 1, 1, 0, call->stream,
+                     params, NULL), "launching a kernel");
 }
 
 /* ---- what a call is known by ---- */
@@ -488,9 +486,25 @@ static void prepare_locked(Ctx *c, void *ud)
         build_for(c, &k->p->builds, k->call);
 }
 
+static void narrow(View *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i].dtype == F64)
+            v[i].dtype = F32;
+}
+
+/* As stage.c passes it on, where it does. */
 void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Run k = { .p = p, .call = call };
+    Call *types = ctx_alloc(c, sizeof *types);
+    Run k = { .p = p, .call = types };
+    *types = *call;
+    if (!call->on_device) {
+        narrow(types->in, MAX_INPUTS);
+        narrow(types->out, MAX_OUTPUTS);
+        narrow(types->s0, MAX_STATES);
+        narrow(types->s1, MAX_STATES);
+    }
     gpu_enter(c, p->builds.gpu);
     with_program(c, p, prepare_locked, &k);
 }
@@ -500,7 +514,8 @@ typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
 static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
-    (void)c;
+    if (has_inputs(k->p->builds.plan->g, k->call))
+        build_for(c, &k->p->builds, k->call);
     for (Build *b = k->p->builds.first; b; b = b->next) {
         int64_t n = b->m ? cuda_workspace(b->m, k->p->builds.plan, k->call)
                          : 0;

@@ -1,0 +1,258 @@
+/* driver.c -- libcuda for tests on a machine without a GPU: its memory is the
+ * host's, and a module is what fake/nvrtc.c made, a library whose kernels run
+ * block after block.
+ *
+ * FAKE_MEMORY=N      no more than N bytes
+ * FAKE_BROKEN=N      the N-th launch ends the context
+ * FAKE_IDLE=1        launches do nothing
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OK, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500,
+       ILLEGAL_ADDRESS = 700 };
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef uint64_t Ptr;
+typedef void KernelFn(void **params, long grid);
+typedef struct Event { struct timespec at; } Event;
+
+static int current;
+static size_t in_use;
+static long launches;
+static int broken;
+
+static long option(const char *name, long usual)
+{
+    const char *s = getenv(name);
+    return s ? atol(s) : usual;
+}
+
+#define ENTRY(type, name, ...) EXPORT type name(__VA_ARGS__); \
+    EXPORT type name(__VA_ARGS__)
+
+ENTRY(int, cuInit, unsigned flags) { return (int)flags; }
+ENTRY(int, cuDeviceGet, int *device, int ordinal)
+{
+    *device = ordinal;
+    return OK;
+}
+ENTRY(int, cuDeviceGetAttribute, int *x, int which, int device)
+{
+    *x = which == 75 ? 8 : which == 76 ? 0 : which == 16 ? 108 : 1 + device;
+    return OK;
+}
+ENTRY(int, cuDevicePrimaryCtxRetain, void **context, int device)
+{
+    (void)device;
+    *context = &current;
+    return OK;
+}
+ENTRY(int, cuDevicePrimaryCtxRelease_v2, int device) { return device; }
+ENTRY(int, cuCtxSetCurrent, void *context)
+{
+    current = context == &current;
+    return OK;
+}
+ENTRY(int, cuCtxGetCurrent, void **context)
+{
+    *context = current ? &current : NULL;
+    return OK;
+}
+ENTRY(int, cuCtxGetDevice, int *device)
+{
+    *device = 0;
+    return current ? OK : INVALID;
+}
+ENTRY(int, cuDriverGetVersion, int *version)
+{
+    *version = 13000;
+    return OK;
+}
+ENTRY(int, cuDeviceGetName, char *name, int size, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "no GPU");
+    return OK;
+}
+
+/* ---- memory ---- */
+
+ENTRY(int, cuMemAlloc_v2, Ptr *p, size_t bytes)
+{
+    size_t *x;
+    if (broken)
+        return ILLEGAL_ADDRESS;
+    if (in_use + bytes > (size_t)option("FAKE_MEMORY", (long)1 << 34))
+        return OUT_OF_MEMORY;
+    if (posix_memalign((void **)&x, 512, bytes + 512))
+        return OUT_OF_MEMORY;
+    *x = bytes;
+    in_use += bytes;
+    *p = (Ptr)(uintptr_t)x + 512;
+    memset(x + 64, 0xa5, bytes);
+    return OK;
+}
+ENTRY(int, cuMemFree_v2, Ptr p)
+{
+    size_t *x = (size_t *)(uintptr_t)(p - 512);
+    in_use -= *x;
+    free(x);
+    return OK;
+}
+static int copy(void *to, const void *from, size_t n)
+{
+    if (broken)
+        return ILLEGAL_ADDRESS;
+    memmove(to, from, n);
+    return OK;
+}
+ENTRY(int, cuMemcpyHtoD_v2, Ptr to, const void *from, size_t n)
+{
+    return copy((void *)(uintptr_t)to, from, n);
+}
+ENTRY(int, cuMemcpyHtoDAsync_v2, Ptr to, const void *from, size_t n,
+      void *stream)
+{
+    (void)stream;
+    return copy((void *)(uintptr_t)to, from, n);
+}
+ENTRY(int, cuMemcpyDtoH_v2, void *to, Ptr from, size_t n)
+{
+    return copy(to, (void *)(uintptr_t)from, n);
+}
+ENTRY(int, cuMemcpyDtoD_v2, Ptr to, Ptr from, size_t n)
+{
+    return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, n);
+}
+ENTRY(int, cuMemsetD8_v2, Ptr to, unsigned char x, size_t n)
+{
+    memset((void *)(uintptr_t)to, x, n);
+    return broken ? ILLEGAL_ADDRESS : OK;
+}
+ENTRY(int, cuMemsetD8Async, Ptr to, unsigned char x, size_t n, void *stream)
+{
+    (void)stream;
+    return cuMemsetD8_v2(to, x, n);
+}
+ENTRY(int, cuPointerGetAttribute, void *data, int which, Ptr p)
+{
+    (void)data;
+    (void)which;
+    (void)p;
+    return OK;
+}
+
+/* ---- streams, events ---- */
+
+ENTRY(int, cuCtxSynchronize, void) { return broken ? ILLEGAL_ADDRESS : OK; }
+ENTRY(int, cuStreamCreate, void **stream, unsigned flags)
+{
+    (void)flags;
+    *stream = &launches;
+    return OK;
+}
+ENTRY(int, cuStreamDestroy_v2, void *stream) { return stream ? OK : INVALID; }
+ENTRY(int, cuStreamSynchronize, void *stream)
+{
+    (void)stream;
+    return cuCtxSynchronize();
+}
+ENTRY(int, cuStreamIsCapturing, void *stream, int *status)
+{
+    (void)stream;
+    *status = 0;
+    return OK;
+}
+ENTRY(int, cuThreadExchangeStreamCaptureMode, int *mode)
+{
+    *mode = 0;
+    return OK;
+}
+ENTRY(int, cuEventCreate, Event **e, unsigned flags)
+{
+    (void)flags;
+    *e = calloc(1, sizeof **e);
+    return *e ? OK : OUT_OF_MEMORY;
+}
+ENTRY(int, cuEventRecord, Event *e, void *stream)
+{
+    (void)stream;
+    return clock_gettime(CLOCK_MONOTONIC, &e->at);
+}
+ENTRY(int, cuEventElapsedTime, float *ms, Event *from, Event *to)
+{
+    *ms = (float)(1e3 * (double)(to->at.tv_sec - from->at.tv_sec)
+                  + 1e-6 * (double)(to->at.tv_nsec - from->at.tv_nsec));
+    return OK;
+}
+
+/* ---- modules ---- */
+
+/* The image is fake/nvrtc.c's: its length, then the library. */
+ENTRY(int, cuModuleLoadData, void **module, const void *image)
+{
+    char path[] = "/tmp/flin-fake-XXXXXX";
+    uint64_t size;
+    int fd = mkstemp(path);
+    memcpy(&size, image, sizeof size);
+    if (fd < 0 || write(fd, (const char *)image + 8, size) != (ssize_t)size)
+        return INVALID;
+    close(fd);
+    *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    unlink(path);
+    return *module ? OK : INVALID;
+}
+ENTRY(int, cuModuleUnload, void *module) { return dlclose(module); }
+ENTRY(int, cuModuleGetFunction, void **f, void *module, const char *name)
+{
+    char wrapper[128];
+    snprintf(wrapper, sizeof wrapper, "fake_%s", name);
+    *f = dlsym(module, wrapper);
+    return *f ? OK : NOT_FOUND;
+}
+ENTRY(int, cuFuncSetAttribute, void *f, int which, int x)
+{
+    (void)which;
+    return f && x <= 166912 ? OK : INVALID;
+}
+ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
+      unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+      void **params, void **extra)
+{
+    KernelFn *run;
+    (void)shared;
+    (void)stream;
+    (void)extra;
+    if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1)
+        return INVALID;
+    if (++launches == option("FAKE_BROKEN", -1))
+        broken = 1;
+    if (broken || option("FAKE_IDLE", 0))
+        return OK;
+    memcpy(&run, &f, sizeof run);
+    run(params, (long)gx);
+    return OK;
+}
+ENTRY(int, cuTensorMapEncodeTiled, void *map, int dtype, unsigned rank,
+      void *address, const uint64_t *dims, const uint64_t *strides,
+      const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,
+      int promotion, int fill)
+{
+    (void)map, (void)dtype, (void)rank, (void)address, (void)dims;
+    (void)strides, (void)box, (void)steps, (void)interleave, (void)swizzle;
+    (void)promotion, (void)fill;
+    return OK;
+}
+ENTRY(int, cuGetErrorName, int result, const char **name)
+{
+    *name = result == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : "CUDA_ERROR_OF_THE_FAKE";
+    return OK;
+}

@@ -1,0 +1,193 @@
+/* nvrtc.c -- NVRTC for tests on a machine without a GPU: makes a library of
+ * the source with the host's C++ compiler, as tests/cuda/host.h lets it be.
+ * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has compiled,
+ * a byte each, in that file.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define ENTRY(type, name, ...) EXPORT type name(__VA_ARGS__); \
+    EXPORT type name(__VA_ARGS__)
+
+enum { OK, OUT_OF_MEMORY, FAILED = 6 };
+
+typedef struct Program {
+    char *source;
+    int n;
+    char **text, **name;
+    unsigned char *out;                 /* its length, then the library */
+    size_t size;
+    char log[2000];
+} Program;
+
+ENTRY(int, nvrtcVersion, int *major, int *minor)
+{
+    *major = 13;
+    *minor = 0;
+    return OK;
+}
+
+ENTRY(int, nvrtcCreateProgram, Program **p, const char *source,
+      const char *name, int n, const char *const *text,
+      const char *const *names)
+{
+    Program *q = calloc(1, sizeof *q);
+    (void)name;
+    q->source = strdup(source);
+    q->text = calloc((size_t)n + 1, sizeof *q->text);
+    q->name = calloc((size_t)n + 1, sizeof *q->name);
+    for (q->n = 0; q->n < n; q->n++) {
+        q->text[q->n] = strdup(text[q->n]);
+        q->name[q->n] = strdup(names[q->n]);
+    }
+    *p = q;
+    return OK;
+}
+
+ENTRY(int, nvrtcDestroyProgram, Program **p)
+{
+    for (int i = 0; i < (*p)->n; i++) {
+        free((*p)->text[i]);
+        free((*p)->name[i]);
+    }
+    free((*p)->text);
+    free((*p)->name);
+    free((*p)->source);
+    free((*p)->out);
+    free(*p);
+    *p = NULL;
+    return OK;
+}
+
+/* ---- the library ---- */
+
+/* The wrapper of the kernel whose name begins at s: each parameter from where
+ * its address says, for each block. */
+static void write_wrapper(FILE *f, const char *s)
+{
+    const char *open = strchr(s, '('), *end = strchr(open, ')');
+    int params = 0;
+    fprintf(f, "extern \"C\" void fake_%.*s(void **p, long grid)\n{\n"
+            "    gridDim.x = (int)grid;\n"
+            "    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)\n"
+            "        %.*s(", (int)(open - s), s, (int)(open - s), s);
+    for (const char *at = open + 1; at < end; params++) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *stop = comma ? comma : end, *name = stop;
+        while (name[-1] != ' ' && name[-1] != '*')
+            name--;
+        fprintf(f, "%s*(std::remove_const<%.*s>::type *)p[%d]",
+                params ? ", " : "", (int)(name - at), at, params);
+        at = stop + 1;
+    }
+    fprintf(f, ");\n}\n");
+}
+
+static int write_file(const char *dir, const char *name, const char *text,
+                      int kernels)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return 0;
+    if (kernels)
+        fprintf(f, "#include <type_traits>\n#include \"%s\"\n"
+                "alignas(128) char arena[1 << 18];\n", HOST_H);
+    fputs(text, f);
+    for (const char *s = text; kernels && (s = strstr(s, "__global__")); s++) {
+        const char *name_at = strchr(s, '(');
+        if (!strncmp(name_at - strlen("__launch_bounds__"),
+                     "__launch_bounds__", strlen("__launch_bounds__")))
+            name_at = strchr(strchr(name_at, ')'), '(');
+        while (name_at[-1] != ' ' && name_at[-1] != '\n')
+            name_at--;
+        write_wrapper(f, name_at);
+    }
+    return fclose(f) == 0;
+}
+
+static void read_file(Program *p, const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    uint64_t size;
+    if (!f)
+        return;
+    fseek(f, 0, SEEK_END);
+    size = (uint64_t)ftell(f);
+    rewind(f);
+    p->out = malloc(size + sizeof size);
+    memcpy(p->out, &size, sizeof size);
+    if (fread(p->out + sizeof size, 1, size, f) == size)
+        p->size = size + sizeof size;
+    fclose(f);
+}
+
+static void count_source(void)
+{
+    const char *path = getenv("FAKE_SOURCES");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (f) {
+        fputc('.', f);
+        fclose(f);
+    }
+}
+
+ENTRY(int, nvrtcCompileProgram, Program *p, int n, const char *const *option)
+{
+    char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
+    const char *cxx = getenv("FAKE_CXX");
+    (void)n;
+    (void)option;
+    count_source();
+    if (!mkdtemp(dir) || !write_file(dir, "kernel.cc", p->source, 1))
+        return FAILED;
+    for (int i = 0; i < p->n; i++)
+        write_file(dir, p->name[i], p->text[i], 0);
+    snprintf(command, sizeof command, "env -u LD_PRELOAD %s -std=c++17 -O1"
+             " -fPIC -w -shared -I%s -o %s/kernel.so %s/kernel.cc"
+             " >%s/log 2>&1", cxx ? cxx : "g++", dir, dir, dir, dir);
+    int code = system(command);
+    snprintf(path, sizeof path, "%s/kernel.so", dir);
+    if (code == 0)
+        read_file(p, path);
+    snprintf(path, sizeof path, "%s/log", dir);
+    FILE *f = fopen(path, "r");
+    if (f) {
+        p->log[fread(p->log, 1, sizeof p->log - 1, f)] = 0;
+        fclose(f);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    if (!getenv("FAKE_KEEP") && system(command) != 0)
+        return FAILED;
+    return code == 0 && p->size ? OK : FAILED;
+}
+
+ENTRY(int, nvrtcGetCUBINSize, Program *p, size_t *size)
+{
+    *size = p->size;
+    return OK;
+}
+ENTRY(int, nvrtcGetCUBIN, Program *p, char *to)
+{
+    memcpy(to, p->out, p->size);
+    return OK;
+}
+ENTRY(int, nvrtcGetProgramLogSize, Program *p, size_t *size)
+{
+    *size = strlen(p->log) + 1;
+    return OK;
+}
+ENTRY(int, nvrtcGetProgramLog, Program *p, char *to)
+{
+    strcpy(to, p->log);
+    return OK;
+}
+ENTRY(const char *, nvrtcGetErrorString, int result)
+{
+    return result ? "the host's compiler failed" : "no error";
+}

@@ -58,6 +58,7 @@ HOST_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/host/*.c))
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/*.c))
 BENCH := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+FAKE := $(BUILD)/tests/cuda/fake
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 Q := $(if $(V),,@)
@@ -84,7 +85,8 @@ test:
 	@$(MAKE) --no-print-directory $(PARALLEL) tests
 	@BUILD=$(BUILD) CC="$(CC)" SAN="$(SAN)" MAKE="$(MAKE)" sh tests/run.sh
 
-tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES)
+tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
+    $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13
 
 asan:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/asan CFLAGS="-O1 -g" \
@@ -167,6 +169,14 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK $@)
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
+# A CUDA driver and compiler for machines without a GPU.
+$(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
+$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h
+$(FAKE)/%:
+	@mkdir -p $(@D)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(FLAGS) -shared -Wl,-soname,$(@F) \
+	    -DHOST_H='"$(CURDIR)/tests/cuda/host.h"' -o $@ $< -ldl
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

@@ -171,7 +171,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
 # A CUDA driver and compiler for machines without a GPU.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
-$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h
+$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c
 $(FAKE)/%:
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

@@ -1,0 +1,272 @@
+"""Calls: the structs of flin.h, made once for tensors of one signature and
+filled with pointers from then on.
+
+A **door** is the module that knows the caller's tensors (_numpy, _torch):
+  signature(tensors)    what a call depends on, beside the data; hashable
+  describe(name, t)     its dtype (flin.h's), shape and strides in elements
+  pointers(tensors)     where their data is
+  contiguous(t)         a copy, row-major
+  empty(shape, dtype, like), space(bytes, like)     new tensors
+  check(name, t, first) raises where two cannot go together
+  place(call, like, cu) device, stream, cu_seqlens; returns what must live on
+  device(t)             hashable
+"""
+import ctypes
+from ctypes import byref
+
+from . import _c, _state
+from ._c import lib
+
+SIGNATURES = 256                # that a variant remembers
+EMPTY = ctypes.create_string_buffer(64)
+NOWHERE = ctypes.addressof(EMPTY)       # the data of tensors without elements
+# Where an input is float64: the float64 step.
+EXACT = {_c.FORWARD: _c.REFERENCE, _c.STEP: _c.REFERENCE,
+         _c.BACKWARD: _c.REFERENCE_BACKWARD}
+
+
+class Request:
+    """A call's arguments, in the variant's order, None where absent. mode:
+    FORWARD, BACKWARD, STEP or REFERENCE. Forward:
+    `final` asks for the states, `inplace` writes them where the initial ones
+    are. Backward: dy and ds come in, and `want` says of which inputs, then of
+    which initial states, the gradients are wanted."""
+    __slots__ = ("mode", "x", "s0", "cu", "final", "inplace", "dy", "ds",
+                 "want")
+
+    def __init__(self, mode, x, s0=(), cu=None, final=False, inplace=False,
+                 dy=None, ds=(), want=()):
+        self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
+        self.final, self.inplace = final, inplace
+        self.dy, self.ds, self.want = dy, ds, want
+
+
+class Kernel:
+    """A flin_Kernel; shared between threads."""
+
+    def __init__(self, handle):
+        self.handle = handle
+        self.free = lib.free    # at exit, modules may go first
+        note = lib.kernel_note(handle)
+        self.note = note.decode() if note else None
+
+    def __del__(self):
+        self.free(self.handle)
+
+
+class Frame:
+    """The structs of one call. groups: a field of flin_Call or (d...) of
+    flin_Grad with its tensors: (name, dtype, shape, strides)."""
+    __slots__ = ("call", "grad", "error", "slots", "arrays", "call_ref",
+                 "grad_ref", "error_ref")
+
+    def __init__(self, groups, nseq):
+        self.call = _c.Call(size=ctypes.sizeof(_c.Call), nseq=nseq)
+        self.grad = _c.Grad(size=ctypes.sizeof(_c.Grad))
+        self.error = _c.ErrorText()
+        self.slots, self.arrays = [], []
+        for field, tensors in groups:
+            self.add(self.grad if field[0] == "d" else self.call, field,
+                     tensors)
+        backward = any(field[0] == "d" for field, _ in groups)
+        self.grad_ref = byref(self.grad) if backward else None
+        self.call_ref, self.error_ref = byref(self.call), byref(self.error)
+
+    def add(self, struct, field, tensors):
+        if field in ("y", "dy"):
+            slots = [getattr(struct, field)] * len(tensors)
+        else:
+            array = (_c.Bind * len(tensors))()
+            for bind, tensor in zip(array, tensors):
+                bind.name = tensor[0]
+            setattr(struct, field, array)
+            count = "ninputs" if field == "input" else "n" + field
+            setattr(struct, count, len(tensors))
+            self.arrays.append(array)
+            slots = [bind.tensor for bind in array]
+        for slot, (_, dtype, shape, stride) in zip(slots, tensors):
+            slot.data, slot.dtype, slot.rank = NOWHERE, dtype, len(shape)
+            slot.shape[:len(shape)] = shape
+            slot.stride[:len(shape)] = stride
+        self.slots += slots
+
+
+class Prepared:
+    """A kernel, and what its calls look like for one signature. results:
+    (shape, dtype) of those to be made."""
+    __slots__ = ("kernel", "groups", "nseq", "results", "workspace", "copied",
+                 "frames")
+
+    def __init__(self, kernel, groups, nseq, results, workspace, copied):
+        self.kernel, self.groups, self.nseq = kernel, groups, nseq
+        self.results, self.workspace = results, workspace
+        self.copied = copied    # which of the given tensors
+        self.frames = []        # that no call uses at the moment
+
+    def frame(self):
+        try:
+            return self.frames.pop()
+        except IndexError:
+            return Frame(self.groups, self.nseq)
+
+
+def row_major(shape):
+    strides, n = [], 1
+    for size in reversed(shape):
+        strides.append(n)
+        n *= size
+    return tuple(reversed(strides))
+
+
+def all_zero(shape, strides):
+    """Strides that flin.h would read as row-major, of one repeated number."""
+    return not any(strides) and any(n > 1 for n in shape)
+
+
+def describe(door, arguments, tensors):
+    return [(a.name.encode(), *door.describe(a.name, t))
+            for a, t in zip(arguments, tensors) if t is not None]
+
+
+class Caller:
+    """Runs the calls of one variant."""
+
+    def __init__(self, handle, inputs, states):
+        self.handle, self.inputs, self.states = handle, inputs, states
+        self.prepared, self.kernels = {}, {}
+
+    def run(self, door, r):
+        """The results, as the door's tensors: y and (where r.final) the final
+        states, or the gradients that are wanted."""
+        given = [*r.x, *r.s0, r.dy, *r.ds]
+        absent = [t is None for t in given]
+        given = [t for t in given if t is not None]
+        try:
+            key = (r.mode, r.final, r.inplace, r.want,
+                   -1 if r.cu is None else len(r.cu), *absent,
+                   door.signature(given))
+        except AttributeError:  # not all are the door's tensors
+            self.check(door, r)
+            raise
+        p = self.prepared.get(key)
+        if p is None:
+            p = self.prepare(door, r, key)
+        results = [door.empty(shape, dtype, r.x[0])
+                   for shape, dtype in p.results]
+        self.launch(door, r, p, given, results)
+        return results + list(r.s0) if r.inplace else results
+
+    def launch(self, door, r, p, given, results):
+        frame = p.frame()
+        for i in p.copied:
+            given[i] = door.contiguous(given[i])
+        if r.inplace:
+            results = results + list(r.s0)
+        for slot, at in zip(frame.slots, door.pointers(given + results)):
+            slot.data = at or NOWHERE
+        call = frame.call
+        keep = door.place(call, r.x[0], r.cu)
+        if p.workspace:
+            keep = keep, door.space(p.workspace, r.x[0])
+            call.workspace = door.pointers(keep[1:])[0]
+            call.workspace_size = p.workspace
+        code = lib.run(p.kernel.handle, frame.call_ref, frame.grad_ref,
+                       frame.error_ref)
+        if code or _state.interrupts:
+            _state.checked(code, frame.error)
+        p.frames.append(frame)
+
+    def prepare(self, door, r, key):
+        """The kernel for this signature, and what its frames look like. Fails
+        if the arguments do not go together."""
+        self.check(door, r)
+        mode = r.mode
+        if any(door.describe(a.name, t)[0] == _c.F64
+               for a, t in zip(self.inputs, r.x)):
+            mode = EXACT.get(mode, mode)
+        nseq = 0 if r.cu is None else len(r.cu) - 1
+        groups = [("input", describe(door, self.inputs, r.x)),
+                  ("initial", describe(door, self.states, r.s0))]
+        results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)
+                   if r.mode != _c.BACKWARD
+                   else self.gradients(door, r, groups))
+        frame = Frame(groups, nseq)
+        keep = door.place(frame.call, r.x[0], r.cu)
+        kernel = self.kernel(mode, groups, frame, door.device(r.x[0]))
+        workspace = max(lib.workspace(kernel.handle, frame.call_ref), 0)
+        del keep
+        if len(self.prepared) >= SIGNATURES:
+            self.prepared.clear()
+        p = Prepared(kernel, groups, nseq, results, workspace, [
+            i for i, t in enumerate(t for t in (*r.x, *r.s0, r.dy, *r.ds)
+                                    if t is not None)
+            if all_zero(*door.describe("", t)[1:])])
+        self.prepared[key] = p
+        return p
+
+    def check(self, door, r):
+        """That the tensors go together."""
+        first = self.inputs[0].name, r.x[0]
+        for arguments, tensors in ((self.inputs, r.x), (self.states, r.s0),
+                                   (self.states, r.ds)):
+            for a, t in zip(arguments, tensors):
+                if t is not None:
+                    door.check(a.name, t, *first)
+        if r.dy is not None:
+            door.check("do", r.dy, *first)
+
+    def outputs(self, door, r, groups, nseq, exact):
+        """What y and the final states are like; added to the groups."""
+        frame, t, like = Frame(groups, nseq), _c.Tensor(), []
+        keep = door.place(frame.call, r.x[0], r.cu)
+        for i in range(1 + r.final * len(self.states)):
+            with _state.lock:
+                code = lib.shape(self.handle, frame.call_ref,
+                                 len(self.inputs) + i, byref(t),
+                                 frame.error_ref)
+            _state.checked(code, frame.error)
+            like.append((tuple(t.shape[:t.rank]),
+                         _c.F64 if exact else t.dtype))
+        del keep
+        names = ["y"] + [s.name for s in self.states]
+        described = [(name.encode(), dtype, shape, row_major(shape))
+                     for name, (shape, dtype) in zip(names, like)]
+        groups += [("y", described[:1]),
+                   ("final", groups[1][1] if r.inplace else described[1:])]
+        return like[:1] if r.inplace else like
+
+    def gradients(self, door, r, groups):
+        """What the wanted gradients are like; added to the groups, as are
+        those that come in."""
+        groups += [("dy", [] if r.dy is None else
+                    [(b"y", *door.describe("do", r.dy))]),
+                   ("dfinal", describe(door, self.states, r.ds))]
+        results, n = [], len(self.inputs)
+        for field, arguments, tensors, want in (
+                ("dinput", self.inputs, r.x, r.want[:n]),
+                ("dinitial", self.states, r.s0, r.want[n:])):
+            chosen = [t if w else None for t, w in zip(tensors, want)]
+            group = [(name, dtype, shape, row_major(shape)) for
+                     name, dtype, shape, _ in describe(door, arguments,
+                                                       chosen)]
+            results += [(shape, dtype) for _, dtype, shape, _ in group]
+            groups.append((field, group))
+        return results
+
+    def kernel(self, mode, groups, frame, device):
+        """Kernels are shared between calls that differ in B, T and heads."""
+        axes = {a.name.encode(): len(a.axes)
+                for a in (*self.inputs, *self.states)}
+        key = str((mode, device, [
+            (field, name, dtype, shape[len(shape) - axes.get(name, 0):])
+            for field, tensors in groups
+            for name, dtype, shape, _ in tensors]))
+        kernel = self.kernels.get(key)
+        if kernel is None:
+            with _state.lock:
+                handle = lib.prepare(self.handle, mode, frame.call_ref,
+                                     frame.error_ref)
+            _state.checked(0 if handle else frame.error.code or _c.INTERNAL,
+                           frame.error)
+            kernel = self.kernels[key] = Kernel(handle)
+        return kernel

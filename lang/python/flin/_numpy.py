@@ -1,0 +1,76 @@
+"""The door for NumPy arrays, on the CPU."""
+import sys
+
+import numpy
+
+from . import _c
+from ._calls import Request
+
+CODE = {numpy.dtype("float32"): _c.F32, numpy.dtype("float16"): _c.F16,
+        numpy.dtype("float64"): _c.F64}
+DTYPE = {code: dtype for dtype, code in CODE.items()}
+this = sys.modules[__name__]
+
+
+def signature(arrays):
+    return tuple([(a.dtype, a.shape, a.strides) for a in arrays])
+
+
+def describe(name, a):
+    size = a.itemsize
+    return CODE[a.dtype], a.shape, tuple(s // size for s in a.strides)
+
+
+def check(name, a, first, like):
+    if not isinstance(a, numpy.ndarray):
+        raise _c.Error(f"{name} is {type(a).__name__}, but {first} is a NumPy "
+                       "array: all must be of one kind")
+    if a.dtype not in CODE:
+        raise _c.Error(f"{name} is {a.dtype}: float32, float16 or float64 is "
+                       "wanted")
+    if any(s % a.itemsize for s in a.strides) or not a.flags.aligned:
+        raise _c.Error(f"{name} does not lie at whole elements: give "
+                       "numpy.ascontiguousarray of it")
+
+
+def pointers(arrays):
+    return [a.ctypes.data for a in arrays]
+
+
+contiguous = numpy.ascontiguousarray
+
+
+def empty(shape, dtype, like):
+    return numpy.empty(shape, DTYPE[dtype])
+
+
+def space(size, like):
+    """Aligned to 256, as flin_run wants it."""
+    raw = numpy.empty(size + 255, numpy.uint8)
+    return raw[-raw.ctypes.data % 256:][:size]
+
+
+def place(call, like, cu):
+    if cu is None:
+        call.cu_seqlens = None
+        return None
+    cu = numpy.ascontiguousarray(cu, numpy.int64)
+    call.cu_seqlens = cu.ctypes.data
+    return cu
+
+
+def device(a):
+    return "cpu"
+
+
+def is_writable(a):
+    return a.flags.writeable
+
+
+def run(variant, r):
+    return variant.caller.run(this, r)
+
+
+def call(variant, x, s0, cu, scale, norm, final):
+    return run(variant.through(scale, norm, x),
+               Request(_c.FORWARD, x, s0, cu, final))

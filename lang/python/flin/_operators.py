@@ -1,0 +1,81 @@
+"""flin::forward and flin::backward: what torch.compile and torch.export see of
+a call (PyTorch 2.4 on). Eager calls do not go through them."""
+from typing import List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from . import _c
+from ._calls import Request
+from ._torch import run
+from ._variant import VARIANTS
+
+Tensors = Sequence[Tensor]
+Some = Sequence[Optional[Tensor]]
+
+
+def call(mode, key, x, s0, given, cu, scale, norm, **more):
+    """s0: the initial states that are given; given: which they are."""
+    states = iter(s0)
+    s0 = [next(states) if g else None for g in given]
+    return run(VARIANTS[key].through(scale, norm, x),
+               Request(mode, x, s0, cu, **more))
+
+
+@torch.library.custom_op("flin::forward", mutates_args=())
+def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
+            cu: Optional[Tensor], scale: Optional[float], norm: bool,
+            final: bool) -> List[Tensor]:
+    return call(_c.FORWARD, key, x, s0, given, cu, scale, norm, final=final)
+
+
+@torch.library.custom_op("flin::backward", mutates_args=())
+def backward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
+             cu: Optional[Tensor], scale: Optional[float], norm: bool,
+             dy: Optional[Tensor], ds: Some) -> List[Tensor]:
+    return call(_c.BACKWARD, key, x, s0, given, cu, scale, norm, dy=dy, ds=ds,
+                want=(True,) * len(x) + tuple(given))
+
+
+@forward.register_fake
+def _(key, x, s0, given, cu, scale, norm, final):
+    v, size, heads = VARIANTS[key], {}, 0
+    for a, t in zip(v.inputs, x):
+        size.update(zip(a.axes, t.shape[t.dim() - len(a.axes):]))
+        heads = max(heads, t.shape[2 if a.timed else 0])
+    timed = {a.name: t for a, t in zip(v.inputs, x) if a.timed}
+    first = next(iter(timed.values()))
+    like = timed.get("v", first)
+    exact = any(t.dtype == torch.float64 for t in x)
+    n = first.shape[0] if cu is None else cu.shape[0] - 1
+    for s in v.states:
+        size.update((a, v.sizes[a]) for a in s.axes if v.sizes[a])
+    o = like.new_empty((*first.shape[:2], heads,
+                        *(size[a] for a in v.output.axes)),
+                       dtype=torch.float64 if exact else like.dtype)
+    return [o] + [o.new_empty((n, heads, *(size[a] for a in s.axes)),
+                              dtype=torch.float64 if exact else torch.float32)
+                  for s in v.states if final]
+
+
+@backward.register_fake
+def _(key, x, s0, given, cu, scale, norm, dy, ds):
+    return [t.new_empty(t.shape) for t in (*x, *s0)]
+
+
+def setup_context(ctx, inputs, output):
+    ctx.key, x, s0, ctx.given, cu, ctx.scale, ctx.norm, _ = inputs
+    ctx.n = len(x)
+    ctx.save_for_backward(cu, *x, *s0)
+
+
+def differentiate(ctx, grads):
+    cu, *tensors = ctx.saved_tensors
+    dy, *ds = grads
+    found = torch.ops.flin.backward(
+        ctx.key, tensors[:ctx.n], tensors[ctx.n:], ctx.given, cu, ctx.scale,
+        ctx.norm, dy, ds)
+    return (None, found[:ctx.n], found[ctx.n:]) + (None,) * 5
+
+
+forward.register_autograd(differentiate, setup_context=setup_context)

@@ -1,0 +1,136 @@
+"""The process's flin_State, and the variants that it has loaded."""
+import ctypes
+import os
+import re
+import threading
+from ctypes import byref
+
+from . import _c
+from ._c import lib
+
+lock = threading.RLock()        # a state belongs to one thread at a time
+interrupts = []                 # Ctrl-C, when it came during a call
+
+
+def _watch():
+    """Asked by flin every few milliseconds while it works. A generator, since
+    Python raises KeyboardInterrupt where it resumes: here, inside the try."""
+    while True:
+        try:
+            yield len(interrupts)
+        except KeyboardInterrupt:
+            interrupts.append(True)
+
+
+def _start_watch():
+    watch = _watch()
+    next(watch)
+    return watch.send
+
+
+_interrupted = _c.INTERRUPTED(_start_watch())
+_log = _c.LOG(lambda _, line: print(line.decode("utf-8", "replace")))
+_state = None
+
+
+def _renew_lock():
+    global lock
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def checked(code, error):
+    """After a call: raises what went wrong, or an interrupt that came."""
+    if interrupts:
+        interrupts.clear()
+        raise KeyboardInterrupt
+    if code:
+        raise _c.failure(error)
+
+
+def _handle(f, *arguments):
+    """What f, a function of flin.h, makes: never NULL."""
+    error = _c.ErrorText()
+    with lock:
+        handle = f(*arguments, byref(error))
+    checked(0 if handle else error.code or _c.INTERNAL, error)
+    return handle
+
+
+def state():
+    global _state
+    with lock:
+        if _state is None:
+            o = _c.Options(size=ctypes.sizeof(_c.Options),
+                           interrupted=_interrupted, log=_log)
+            _state = _handle(lib.open, byref(o))
+    return _state
+
+
+def stdlib_names():
+    """The names of the standard library's variants."""
+    names, i = [], 0
+    while (name := lib.stdlib_name(i)) is not None:
+        names.append(name.decode())
+        i += 1
+    return names
+
+
+def load_handle(source):
+    """The flin_Variant of a path, a text or a name, and what to call it."""
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+        return _handle(lib.load_file, state(), os.fsencode(source)), source
+    if not isinstance(source, str):
+        raise TypeError("flin.load: a name of the standard library, a path "
+                        f"or a text is wanted, not {type(source).__name__}")
+    if "\n" in source or re.search(r"\breturn\b", source):
+        return _handle(lib.load_string, state(), source.encode(),
+                       b"text"), "text"
+    if source.endswith(".lua") or os.path.sep in source:
+        return _handle(lib.load_file, state(), os.fsencode(source)), source
+    return _handle(lib.stdlib, state(), source.encode()), source
+
+
+def axis_size(handle, axis):
+    with lock:
+        return lib.axis_size(handle, axis.encode())
+
+
+def derive(handle, script):
+    """The flin_Variant that the script makes of this one."""
+    return _handle(lib.derive, handle, script.encode(), b"flin.python")
+
+
+def release(handle):
+    with lock:
+        lib.release(handle)
+
+
+class Argument:
+    """An input, the result or a state: its name, axes ("t k") and domain."""
+    __slots__ = "name", "role", "axes", "domain", "timed", "rank"
+
+    def __init__(self, a):
+        self.name, self.role = a.name.decode(), a.role
+        axes = a.axes.decode().split()
+        self.timed = axes[:1] == ["t"]
+        self.axes = tuple(axes[self.timed:])
+        self.domain = a.domain.decode()
+        heads = 2 if self.role == _c.STATE else 3 if self.timed else 1
+        self.rank = heads + len(self.axes)
+
+    def __repr__(self):
+        axes = " ".join(("t",) * self.timed + self.axes)
+        return f"{self.name} \"{axes}\""
+
+
+def arguments(handle):
+    """All arguments of a variant: inputs, y, states."""
+    a = _c.Arg()
+    with lock:
+        return [Argument(a) for i in range(lib.args(handle))
+                if lib.arg(handle, i, byref(a))]

@@ -1,0 +1,186 @@
+"""The door for PyTorch tensors: the current stream, autograd, and (PyTorch
+2.4 on) the operators that torch.compile sees."""
+import sys
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import _c
+from ._calls import Request
+from ._variant import DOORS
+
+CODE = {torch.float32: _c.F32, torch.bfloat16: _c.BF16, torch.float16: _c.F16,
+        torch.float64: _c.F64}
+DTYPE = {code: dtype for dtype, code in CODE.items()}
+this = sys.modules[__name__]
+DOORS[torch.Tensor] = DOORS[torch.nn.Parameter] = this
+
+
+# ---- what _calls.py asks of a door ----
+
+
+def signature(tensors):
+    return tuple([(t.dtype, t.shape, t.stride(), t.device) for t in tensors])
+
+
+def describe(name, t):
+    return CODE[t.dtype], tuple(t.shape), t.stride()
+
+
+def check(name, t, first, like):
+    if not isinstance(t, torch.Tensor):
+        raise _c.Error(f"{name} is {type(t).__name__}, but {first} is a "
+                       "torch.Tensor: all must be of one kind")
+    if t.dtype not in CODE:
+        raise _c.Error(f"{name} is {t.dtype}: float32, bfloat16, float16 or "
+                       "float64 is wanted")
+    if t.layout != torch.strided:
+        raise _c.Error(f"{name} is {t.layout}: a dense tensor is wanted")
+    if t.device != like.device:
+        raise _c.Error(f"{name} is on {t.device}, but {first} on "
+                       f"{like.device}\n  help: tensors do not move unasked: "
+                       f"{name}.to(\"{like.device}\")")
+    if t.device.type not in ("cpu", "cuda"):
+        raise _c.Error(f"{name} is on {t.device}: flin runs on cpu and cuda")
+    if t.device.type == "cuda" and t.dtype == torch.float64:
+        raise _c.Error(f"{name} is float64 on {t.device}: float64 is computed "
+                       "on the CPU alone\n  help: float32, or .cpu()")
+
+
+def pointers(tensors):
+    return [t.data_ptr() for t in tensors]
+
+
+def contiguous(t):
+    return t.contiguous()
+
+
+def empty(shape, dtype, like):
+    return torch.empty(shape, dtype=DTYPE[dtype], device=like.device)
+
+
+def space(size, like):
+    """From PyTorch's allocator: aligned to 512, and safe on its streams."""
+    raw = torch.empty(size + 255, dtype=torch.uint8, device=like.device)
+    return raw[-raw.data_ptr() % 256:]
+
+
+if hasattr(torch._C, "_cuda_getCurrentRawStream"):
+    raw_stream = torch._C._cuda_getCurrentRawStream
+else:
+    def raw_stream(index):
+        return torch.cuda.current_stream(index).cuda_stream
+
+
+def place(call, like, cu):
+    on_device = like.device.type == "cuda"
+    if on_device:
+        call.backend = b"cuda"
+        call.stream = raw_stream(like.device.index)
+    call.cu_seqlens = call.cu_seqlens_device = None
+    if cu is None:
+        return None
+    cu = cu.to(torch.int64).contiguous()
+    if cu.device.type == "cuda":
+        call.cu_seqlens_device = cu.data_ptr()
+    else:
+        call.cu_seqlens = cu.data_ptr()
+    return cu
+
+
+def device(t):
+    return str(t.device)
+
+
+def check_cu(cu, like):
+    if cu.dtype not in (torch.int64, torch.int32) or cu.dim() != 1:
+        raise _c.Error(f"cu_seqlens is {cu.dtype} of {cu.dim()} dimensions: "
+                       "int64 of one is wanted")
+    if cu.device.type != "cpu" and cu.device != like.device:
+        raise _c.Error(f"cu_seqlens is on {cu.device}, but the tensors on "
+                       f"{like.device}")
+
+
+def is_writable(t):
+    return not t.requires_grad
+
+
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+    is_compiling = torch.compiler.is_compiling
+else:
+    def is_compiling():
+        return False
+
+
+# ---- calls ----
+
+
+class Guard:
+    """Launches go to the device of the tensors."""
+    __slots__ = ("device",)
+
+    def __init__(self, t):
+        self.device = None
+        if t.is_cuda and t.device.index != torch.cuda.current_device():
+            self.device = torch.cuda.device(t.device)
+
+    def __enter__(self):
+        if self.device:
+            self.device.__enter__()
+
+    def __exit__(self, *error):
+        if self.device:
+            self.device.__exit__(*error)
+
+
+def run(variant, r):
+    x = r.x[0]
+    if not x.is_cuda:
+        return variant.caller.run(this, r)
+    with Guard(x):
+        return variant.caller.run(this, r)
+
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, variant, r, *tensors):
+        ctx.set_materialize_grads(False)
+        ctx.variant, ctx.cu, ctx.n = variant, r.cu, len(r.x)
+        ctx.save_for_backward(*tensors)
+        return tuple(run(variant, r))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy, *ds):
+        want = ctx.needs_input_grad[2:]
+        tensors, n = ctx.saved_tensors, ctx.n
+        if dy is None and all(d is None for d in ds):
+            return (None, None) + (None,) * len(want)
+        r = Request(_c.BACKWARD, tensors[:n], tensors[n:], ctx.cu, dy=dy,
+                    ds=ds, want=want)
+        found = iter(run(ctx.variant, r))
+        return (None, None) + tuple(next(found) if w else None for w in want)
+
+
+def wants_grad(tensors):
+    try:
+        return True in [t is not None and t.requires_grad for t in tensors]
+    except AttributeError:      # not a tensor: refused later, by name
+        return False
+
+
+def call(variant, x, s0, cu, scale, norm, final):
+    """y and the final states; differentiable where anything asks for it."""
+    if is_compiling():
+        return torch.ops.flin.forward(
+            variant.key, x, [s for s in s0 if s is not None],
+            [s is not None for s in s0], cu, scale, norm, final)
+    variant = variant.through(scale, norm, x)
+    r = Request(_c.FORWARD, x, s0, cu, final)
+    if torch.is_grad_enabled() and wants_grad(x + s0):
+        return Function.apply(variant, r, *x, *s0)
+    return run(variant, r)
+
+
+if hasattr(torch.library, "custom_op"):
+    from . import _operators    # noqa: F401

@@ -1,0 +1,255 @@
+"""Variants: what flin.load gives, and how it is called."""
+import sys
+
+from . import _c, _state
+from ._c import lib
+from ._calls import Caller, Request
+
+OPTIONS = ("initial_state", "output_final_state", "cu_seqlens", "scale",
+           "use_qk_l2norm_in_kernel", "inplace", "do", "dstate")
+
+
+def door_of(name, tensor):
+    """The module for this kind of tensor."""
+    door = DOORS.get(type(tensor))
+    if door is not None:
+        return door
+    kinds = [k.__module__.partition(".")[0] for k in type(tensor).__mro__]
+    if "torch" in kinds:
+        from . import _torch as door
+    elif "numpy" in kinds and hasattr(tensor, "__array_interface__"):
+        from . import _numpy as door
+    else:
+        raise TypeError(f"{name} is {type(tensor).__name__}: a torch.Tensor "
+                        "or a NumPy array is wanted")
+    DOORS[type(tensor)] = door
+    return door
+
+
+DOORS = {}
+VARIANTS = {}                   # as loaded, by key: compiled graphs hold keys
+
+
+def register(variant):
+    """Gives it a key, and keeps it."""
+    variant.key = f"{variant.name}#{len(VARIANTS)}"
+    VARIANTS[variant.key] = variant
+    return variant
+
+
+class Variant:
+    """A variant, called as flash-linear-attention's functions are:
+
+        o, state = gdn(q, k, v, g=g, beta=beta, initial_state=s0,
+                       cu_seqlens=cu, output_final_state=True)
+
+    Tensors are [B, T, H, ...], inputs without t [H, ...], states [N, H, ...]
+    (N: batch entries or sequences). q, k, v may be given by position, all
+    others by name. The state is a tensor where the variant has one, else a
+    dict by name; None unless output_final_state. Float64 is computed by the
+    float64 step, on the CPU."""
+
+    def __init__(self, handle, source):
+        self.handle, self.source = handle, source
+        self.release = _state.release
+        self.name = lib.name(handle).decode()
+        arguments = _state.arguments(handle)
+        self.inputs = [a for a in arguments if a.role == _c.INPUT]
+        self.states = [a for a in arguments if a.role == _c.STATE]
+        self.output = arguments[len(self.inputs)]
+        self.order = {a.name: i for i, a in enumerate(self.inputs)}
+        self.by_position = [n for n in ("q", "k", "v") if n in self.order]
+        self.caller = Caller(handle, self.inputs, self.states)
+        sizes = {axis: _state.axis_size(handle, axis)
+                 for a in arguments for axis in a.axes}
+        self.sizes = sizes      # of axes; 0: the tensors say
+        self.mapped, self._proportional = {}, None
+        taken = [n for n in OPTIONS if n in self.order]
+        if taken:
+            raise _c.Error(f"{self.name}: input '{taken[0]}': that name is an "
+                           "option of calls from Python")
+
+    def __del__(self):
+        self.release(self.handle)
+
+    def __repr__(self):
+        return (f"flin.load({self.source!r})  # "
+                f"inputs {', '.join(map(repr, self.inputs))}; "
+                f"states {', '.join(map(repr, self.states))}")
+
+    # ---- arguments ----
+
+    def take_inputs(self, args, named):
+        """The inputs in the variant's order."""
+        x = [None] * len(self.inputs)
+        if len(args) > len(self.by_position):
+            raise TypeError(f"{self.name}: {len(args)} arguments by position: "
+                            f"only {', '.join(self.by_position)} may be; the "
+                            "others by name")
+        for name, tensor in zip(self.by_position, args):
+            if name in named:
+                raise TypeError(f"{self.name}: {name} is given twice")
+            x[self.order[name]] = tensor
+        for name, tensor in named.items():
+            if name not in self.order:
+                raise TypeError(f"{self.name}: there is no input '{name}'; "
+                                f"inputs: {', '.join(self.order)}")
+            x[self.order[name]] = tensor
+        for a, tensor in zip(self.inputs, x):
+            if tensor is None:
+                raise TypeError(f"{self.name}: tensor {a.name} is missing")
+        return x
+
+    def take_states(self, what, state):
+        """A tensor, a dict or None, as a list in the variant's order."""
+        if state is None:
+            return [None] * len(self.states)
+        if not isinstance(state, dict):
+            if len(self.states) != 1:
+                names = ", ".join(s.name for s in self.states)
+                raise TypeError(f"{self.name}: {what}: a dict is wanted, as "
+                                f"there are several states: {names}")
+            return [state]
+        unknown = set(state) - {s.name for s in self.states}
+        if unknown:
+            names = ", ".join(s.name for s in self.states)
+            raise TypeError(f"{self.name}: {what}: there is no state "
+                            f"'{unknown.pop()}'; states: {names or 'none'}")
+        return [state.get(s.name) for s in self.states]
+
+    def give_states(self, states):
+        if len(self.states) == 1:
+            return states[0]
+        return {s.name: t for s, t in zip(self.states, states)}
+
+    # ---- what the step is of ----
+
+    def query(self):
+        """The input that `scale` multiplies: q, or r."""
+        for name in ("q", "r"):
+            if name in self.order:
+                return name
+        raise _c.Error(f"{self.name}: scale: there is no input q or r to "
+                       f"scale; inputs: {', '.join(self.order)}")
+
+    def through(self, scale, norm, x):
+        """The variant whose q is scaled, and whose q and k are normalised,
+        before the step. scale None: K^-1/2 where y is proportional to q."""
+        if scale is None:
+            scale = "rsqrt" if self.is_proportional(x) else 1
+        if scale == 1 and not norm:
+            return self
+        key = scale, norm
+        if key not in self.mapped:
+            if len(self.mapped) >= 64:
+                self.mapped.clear()
+            self.mapped[key] = self.derive(scale, norm)
+        return self.mapped[key]
+
+    def derive(self, scale, norm):
+        maps = {}
+        query = self.query() if scale != 1 else None
+        for name in {query, *("qk" if norm else "")} - {None}:
+            if name not in self.order:
+                raise _c.Error(f"{self.name}: use_qk_l2norm_in_kernel: there "
+                               f"is no input {name}")
+            axis = self.inputs[self.order[name]].axes[-1]
+            text = f'flin.l2norm(x, "{axis}")' if norm else "x"
+            if name == query:
+                text += (f' * flin.rsqrt(flin.size(x, "{axis}"))'
+                         if scale == "rsqrt" else f" * {float(scale).hex()}")
+            maps[name] = f"{name} = function (x) return {text} end"
+        script = ('local flin = require "flin"\n'
+                  f"return (...):map {{ {', '.join(maps.values())} }}\n")
+        return Variant(_state.derive(self.handle, script), self.source)
+
+    def is_proportional(self, x):
+        """Whether y doubles when q does: found by trying it, with two tokens
+        of one head of these sizes, in float64."""
+        if "q" not in self.order:
+            return False
+        if self._proportional is None:
+            self._proportional = probe(self, [tuple(t.shape) for t in x])
+        return self._proportional
+
+    # ---- calls ----
+
+    def __call__(self, *args, initial_state=None, output_final_state=False,
+                 cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
+                 **named):
+        """o and the state behind the last token. scale multiplies q before
+        the step; None: K^-1/2 where y is proportional to q, else 1."""
+        x = self.take_inputs(args, named)
+        s0 = self.take_states("initial_state", initial_state)
+        door = door_of(self.inputs[0].name, x[0])
+        o, *states = door.call(self, x, s0, cu_seqlens, scale,
+                               bool(use_qk_l2norm_in_kernel),
+                               bool(output_final_state))
+        return o, self.give_states(states) if output_final_state else None
+
+    def step(self, *args, state=None, scale=None,
+             use_qk_l2norm_in_kernel=False, inplace=False, **named):
+        """One token (T = 1) of each sequence, for decoding: o and the new
+        state, written into `state` if inplace."""
+        x = self.take_inputs(args, named)
+        s0 = self.take_states("state", state)
+        door = door_of(self.inputs[0].name, x[0])
+        for a, s in zip(self.states, s0):
+            if inplace and (s is None or not door.is_writable(s)):
+                raise _c.Error(f"{self.name}: step: state {a.name} is not one "
+                               "that can be written in place")
+        v = self.through(scale, use_qk_l2norm_in_kernel, x)
+        o, *states = door.run(v, Request(_c.STEP, x, s0, final=True,
+                                         inplace=inplace))
+        return o, self.give_states(states)
+
+    def reference(self, *args, initial_state=None, output_final_state=False,
+                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
+                  **named):
+        """The same as a call by the float64 step, token by token, on the CPU:
+        the truth that all else is held to. No gradients."""
+        x = self.take_inputs(args, named)
+        s0 = self.take_states("initial_state", initial_state)
+        door = door_of(self.inputs[0].name, x[0])
+        v = self.through(scale, use_qk_l2norm_in_kernel, x)
+        o, *states = door.run(v, Request(_c.REFERENCE, x, s0, cu_seqlens,
+                                         bool(output_final_state)))
+        return o, self.give_states(states) if output_final_state else None
+
+    def backward(self, *args, do=None, dstate=None, initial_state=None,
+                 cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
+                 **named):
+        """The gradients of a loss whose gradients at o and the final state
+        are do and dstate: a dict by the inputs' names, and "initial_state"
+        where one is given."""
+        x = self.take_inputs(args, named)
+        s0 = self.take_states("initial_state", initial_state)
+        ds = self.take_states("dstate", dstate)
+        door = door_of(self.inputs[0].name, x[0])
+        v = self.through(scale, use_qk_l2norm_in_kernel, x)
+        want = (True,) * len(x) + tuple(s is not None for s in s0)
+        found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens, dy=do,
+                                    ds=ds, want=want))
+        grads = dict(zip(self.order, found))
+        if initial_state is not None:
+            later = iter(found[len(x):])
+            grads["initial_state"] = self.give_states(
+                [s if s is None else next(later) for s in s0])
+        return grads
+
+
+def probe(variant, shapes):
+    """Whether y doubles when q does, for inputs of these shapes."""
+    from . import _array
+    random = _array.Random(1)
+    x = []
+    for a, shape in zip(variant.inputs, shapes):
+        lead = (1, 2, 1) if a.timed else (1,)
+        x.append(random.array(lead + shape[len(shape) - len(a.axes):],
+                              a.domain))
+    y = []
+    for _ in range(2):
+        y.append(variant.caller.run(_array, Request(_c.REFERENCE, x))[0])
+        q = x[variant.order["q"]]
+        q.data[:] = [2 * value for value in q.data]
+    return all(b == 2 * a for a, b in zip(y[0].data, y[1].data))

@@ -1,0 +1,118 @@
+"""Layers for PyTorch models."""
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import load
+from ._variant import Variant
+
+GATE_NORMALIZER = 16            # of log decays, as GLA has it
+
+
+def activate(domain, x):
+    """What a projection yields, brought into an input's domain."""
+    if domain == "log_decay":
+        return F.logsigmoid(x.float()) / GATE_NORMALIZER
+    if domain == "unit":
+        return torch.sigmoid(x.float())
+    if domain == "positive":
+        return F.softplus(x.float())
+    if domain == "unit_norm":
+        return F.normalize(x, dim=-1)
+    if domain == "angle":
+        return math.pi * torch.tanh(x.float())
+    return x
+
+
+class LinearAttention(nn.Module):
+    """A variant as a layer: [B, T, hidden_size] to the same.
+
+        layer = flin.nn.LinearAttention(1024, "gated_deltanet", num_heads=8)
+        y, state = layer(x, use_cache=True)
+        y, state = layer(x_next, state=state, use_cache=True)
+
+    Each input with tokens is a projection of x, brought into its domain;
+    inputs without are parameters, one a head. Behind the variant: RMS norm of
+    each head, a SiLU gate, a projection. head_dim is the size of axis k, and
+    value_dim (default: the same) that of v; `axes` gives others."""
+
+    def __init__(self, hidden_size, variant="gated_deltanet", num_heads=4,
+                 head_dim=None, value_dim=None, axes=None, gate=True,
+                 bias=False, eps=1e-5, device=None, dtype=None):
+        super().__init__()
+        make = {"device": device, "dtype": dtype}
+        self.variant = variant if isinstance(variant, Variant) else \
+            load(variant)
+        self.num_heads, self.eps = num_heads, eps
+        head_dim = head_dim or hidden_size // num_heads
+        self.sizes = {"k": head_dim, "v": value_dim or head_dim}
+        self.sizes.update(axes or {})
+        self.projections = nn.ModuleDict()
+        self.constants = nn.ParameterDict()
+        for a in self.variant.inputs:
+            shape = [num_heads] + [self.size(a, axis) for axis in a.axes]
+            if a.timed:
+                self.projections[a.name] = nn.Linear(
+                    hidden_size, math.prod(shape), bias=bias, **make)
+            else:
+                self.constants[a.name] = nn.Parameter(
+                    torch.empty(shape, **make))
+        out = [num_heads] + [self.size(self.variant.output, axis)
+                             for axis in self.variant.output.axes]
+        self.gate = nn.Linear(hidden_size, math.prod(out), bias=bias,
+                              **make) if gate else None
+        self.norm = nn.Parameter(torch.empty(out[1:], **make))
+        self.out = nn.Linear(math.prod(out), hidden_size, bias=bias, **make)
+        self.reset_parameters()
+
+    def size(self, a, axis):
+        """How long the axis is: as the variant fixes it, as it was given,
+        half of a key's for angles and axis p (pairs, which they turn)."""
+        half = a.domain == "angle" or axis == "p"
+        usual = self.sizes["k"] // (2 if half else 1)
+        return self.variant.sizes[axis] or self.sizes.get(axis, usual)
+
+    def reset_parameters(self):
+        nn.init.ones_(self.norm)
+        for a in self.variant.inputs:
+            if a.timed:
+                continue
+            p = self.constants[a.name]
+            with torch.no_grad():
+                if a.domain == "angle" and p.dim() > 1:
+                    n = p.shape[-1]         # the usual frequencies
+                    p.copy_((10000. ** (-torch.arange(n) / n)).expand_as(p))
+                else:
+                    p.normal_(1, 0.1)
+
+    def inputs(self, x):
+        """The variant's inputs, by name."""
+        found = {}
+        for a in self.variant.inputs:
+            if a.timed:
+                p = self.projections[a.name](x)
+                sizes = [self.size(a, axis) for axis in a.axes]
+                p = p.view(*x.shape[:2], self.num_heads, *sizes)
+            else:
+                p = self.constants[a.name]
+            angles = a.domain == "angle" and not a.timed
+            found[a.name] = p if angles else activate(a.domain, p)
+        return found
+
+    def forward(self, x, state=None, use_cache=False, cu_seqlens=None):
+        """y, and where use_cache the state behind the last token."""
+        o, state = self.variant(**self.inputs(x), initial_state=state,
+                                output_final_state=use_cache,
+                                cu_seqlens=cu_seqlens)
+        axes = tuple(range(3, o.dim()))
+        o = o.float() * torch.rsqrt(
+            o.float().square().mean(axes, keepdim=True) + self.eps) * self.norm
+        o = o.flatten(2)
+        if self.gate is not None:
+            o = o * F.silu(self.gate(x).float())
+        return self.out(o.to(x.dtype)), state
+
+    def extra_repr(self):
+        return f"variant={self.variant.name}, num_heads={self.num_heads}"

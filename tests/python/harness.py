@@ -1,0 +1,59 @@
+"""What the Python tests share: checks that count, and inputs for a variant."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../../lang/python"))
+import flin                                         # noqa: E402
+
+passed = failed = 0
+SIZES = {"k": 8, "v": 6, "p": 4}
+
+
+def check(name, ok, why=""):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+        print(f"not ok {name}: {why}")
+
+
+def close(name, a, b, tolerance):
+    """||a - b|| <= tolerance ||b||; NaN never is."""
+    if hasattr(a, "detach"):
+        a, b = a.detach(), b.detach()
+    error = float(((a - b) ** 2).sum() / ((b ** 2).sum() + 1e-60)) ** 0.5
+    check(name, tuple(a.shape) == tuple(b.shape) and error <= tolerance,
+          f"{tuple(a.shape)} and {tuple(b.shape)} are {error:.1e} apart")
+
+
+def same(name, a, b):
+    check(name, a.shape == b.shape and bool((a == b).all()), "other bits")
+
+
+def refused(name, kind, text, f, /, *args, **named):
+    """f raises this kind of exception, with this text in it."""
+    try:
+        f(*args, **named)
+    except Exception as e:
+        check(name, isinstance(e, kind) and text in str(e),
+              f"{type(e).__name__}: {e}")
+    else:
+        check(name, False, "accepted")
+
+
+def shapes(variant, B=2, T=70, H=2):
+    """By name: the shape of each input, its domain."""
+    found = {}
+    for a in variant.inputs:
+        lead = (B, T, H) if a.timed else (H,)
+        found[a.name] = lead + tuple(
+            variant.sizes[axis] or SIZES.get(axis, 4) for axis in a.axes), \
+            a.domain
+    return found
+
+
+def end():
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed != 0)

@@ -1,0 +1,172 @@
+"""Calls with NumPy arrays, where PyTorch may be absent."""
+import importlib.util
+import sys
+import threading
+
+from harness import check, close, end, flin, refused, same, shapes
+
+if not importlib.util.find_spec("numpy"):
+    print("skip no NumPy for", sys.executable)
+    sys.exit()
+import numpy as np                                  # noqa: E402
+
+rng = np.random.default_rng(7)
+
+
+def inputs(variant, dtype="float32", **sizes):
+    x = {}
+    for name, (shape, domain) in shapes(variant, **sizes).items():
+        a = rng.standard_normal(shape)
+        if domain == "log_decay":
+            a = -np.abs(a)
+        elif domain in ("unit", "positive"):
+            a = rng.random(shape) * 0.5
+        elif domain == "unit_norm":
+            a /= np.linalg.norm(a, axis=-1, keepdims=True)
+        x[name] = a.astype(dtype)
+    return x
+
+
+def double(x):
+    return {name: a.astype("float64") for name, a in x.items()}
+
+
+# Every variant: o, states and gradients, against the float64 step.
+for name in flin.stdlib_names():
+    v = flin.load(name)
+    x = inputs(v)
+    o, state = v(**x, output_final_state=True)
+    o64, state64 = v.reference(**x, output_final_state=True)
+    check(f"{name}: dtype", o.dtype == np.float32 and o64.dtype == np.float64)
+    close(f"{name}: o", o, o64, 1e-5)
+    if len(v.states) == 1:
+        close(f"{name}: state", state, state64, 1e-5)
+    do = rng.standard_normal(o.shape).astype("f")
+    grad = v.backward(**x, do=do)
+    grad64 = v.backward(**double(x), do=do.astype("float64"))
+    check(f"{name}: gradients", list(grad) == [a.name for a in v.inputs])
+    for n in grad:
+        close(f"{name}: d{n}", grad[n], grad64[n], 1e-4)
+
+gdn = flin.load("gated_deltanet")
+x = inputs(gdn)
+q, k, v = (x.pop(n) for n in "qkv")
+o, state = gdn(q, k, v, **x, output_final_state=True)
+check("no state unless asked for", gdn(q, k, v, **x)[1] is None)
+same("by name", gdn(q=q, k=k, v=v, **x)[0], o)
+
+# Scale: q times K^-1/2, where y is proportional to q; l2norm.
+close("scale", gdn(q * np.float32(8 ** -0.5), k, v, **x, scale=1)[0], o, 1e-6)
+close("scale = 3", gdn(q, k, v, **x, scale=3)[0],
+      gdn(q * np.float32(3), k, v, **x, scale=1)[0], 1e-6)
+mlstm = flin.load("mlstm")
+m = inputs(mlstm)
+same("no scale where y is not proportional to q", mlstm(**m)[0],
+     mlstm(**m, scale=1)[0])
+unit = [a / np.sqrt((a * a).sum(-1, keepdims=True) + 1e-6) for a in (q, k)]
+close("l2norm", gdn(q, k, v, **x, use_qk_l2norm_in_kernel=True)[0],
+      gdn(*unit, v, **x)[0], 1e-6)
+
+# Two halves make the whole; packed sequences are as they are alone.
+first = {n: a[:, :33] for n, a in x.items()}
+rest = {n: a[:, 33:] for n, a in x.items()}
+o1, s1 = gdn(q[:, :33], k[:, :33], v[:, :33], **first,
+             output_final_state=True)
+o2, s2 = gdn(q[:, 33:], k[:, 33:], v[:, 33:], **rest, initial_state=s1,
+             output_final_state=True)
+close("halves", np.concatenate([o1, o2], 1), o, 1e-6)
+close("their state", s2, state, 1e-6)
+cu = [0, 20, 20, 70]
+one = {n: a[:1] for n, a in x.items()}
+packed, states = gdn(q[:1], k[:1], v[:1], **one, output_final_state=True,
+                     cu_seqlens=cu)
+alone = {n: a[:, 20:] for n, a in one.items()}
+close("packed", packed[:, 20:],
+      gdn(q[:1, 20:], k[:1, 20:], v[:1, 20:], **alone)[0], 1e-6)
+check("an empty sequence's state", states.shape[0] == 3
+      and not states[1].any())
+
+# Decoding, in place or not.
+token = {n: a[:, :1] for n, a in x.items()}
+qkv = [a[:, :1] for a in (q, k, v)]
+s = np.zeros_like(state)
+o1, s1 = gdn.step(*qkv, **token, state=s)
+close("step", o1, o[:, :1], 1e-6)
+check("the state given is left alone", not s.any())
+o2, s2 = gdn.step(*qkv, **token, state=s, inplace=True)
+check("in place", s2 is s)
+same("its state", s, s1)
+
+# Layouts: strided, reversed, broadcast; empty tensors.
+t = np.ascontiguousarray(q.transpose(3, 2, 0, 1)).transpose(2, 3, 1, 0)
+same("transposed", gdn(t, k, v, **x)[0], o)
+same("reversed", gdn(q[:, ::-1][:, ::-1], k, v, **x)[0], o)
+half = np.full((1, 1, 1), 0.5, "f")
+wide = np.broadcast_to(half, (2, 70, 2))
+same("broadcast", gdn(q, k, v, g=x["g"], beta=wide)[0],
+     gdn(q, k, v, g=x["g"], beta=wide.copy())[0])
+none = {n: a[:, :0] for n, a in x.items()}
+check("no tokens", gdn(q[:, :0], k[:, :0], v[:, :0], **none)[0].shape
+      == (2, 0, 2, 6))
+g2 = {n: a.astype("float16") for n, a in x.items()}
+half = gdn(q, k, v.astype("float16"), **g2)[0]
+check("float16", half.dtype == np.float16)
+close("its values", half.astype("f"), o, 4e-3)
+
+# A text, a file with an error, a mask.
+text = """
+local flin = require "flin"
+return flin.variant { name = "m", mask = function (i, j, p)
+  if i < j then return 0 end
+  return flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
+end }
+"""
+mask, simple = flin.load(text), flin.load("simple_gla")
+close("a mask", mask(q, k, v, g=x["g"])[0], simple(q, k, v, g=x["g"])[0],
+      1e-6)
+refused("a script's error", ValueError, "text:2: ", flin.load,
+        "local flin = require 'flin'\nreturn flin.variant { name = 'x' }")
+try:
+    flin.load("\nreturn 1 +")
+except flin.Error as e:
+    check("its place", e.line == 2 and e.file == "text", (e.line, e.file))
+
+# What is refused, in flin's words or Python's.
+refused("no such variant", ValueError, "flin.stdlib has no 'gatted'",
+        flin.load, "gatted")
+refused("no such file", ValueError, "nowhere.lua", flin.load, "nowhere.lua")
+refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn, q,
+        k, v[:, :3], **x)
+refused("dtype", ValueError, "q is int64", gdn, q.astype(int), k, v, **x)
+refused("kinds", ValueError, "k is list", gdn, q, [1], v, **x)
+refused("missing", TypeError, "tensor beta is missing", gdn, q, k, v, g=q)
+refused("unknown", TypeError, "no input 'gate'", gdn, q, k, v, gate=q)
+refused("by position", TypeError, "only q, k, v may be", gdn, q, k, v, q)
+refused("which state", TypeError, "several states: C, m, n", mlstm, **m,
+        initial_state=state)
+refused("cu_seqlens", ValueError, "ends at 60", gdn, q[:1], k[:1], v[:1],
+        **one, cu_seqlens=[0, 60])
+refused("no query", ValueError, "no input q or r", flin.load("mamba2"),
+        **inputs(flin.load("mamba2")), scale=2)
+frozen = np.zeros_like(state)
+frozen.flags.writeable = False
+refused("read-only", ValueError, "can be written in place", gdn.step, *qkv,
+        **token, state=frozen, inplace=True)
+
+# One variant, several threads.
+found = [None] * 4
+
+
+def work(i):
+    for _ in range(5):
+        found[i] = gdn(q, k, v, **x)[0]
+
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+for i in range(4):
+    same("threads", found[i], o)
+end()

@@ -1,0 +1,190 @@
+"""Calls with PyTorch tensors on the CPU: gradients, layouts, dtypes, layers."""
+import importlib.util
+import signal
+import sys
+import threading
+import time
+
+from harness import check, close, end, flin, refused, same, shapes
+
+if not importlib.util.find_spec("torch"):
+    print("skip no PyTorch for", sys.executable)
+    sys.exit()
+import torch                                        # noqa: E402
+
+torch.set_num_threads(1)
+torch.manual_seed(7)
+
+
+def inputs(variant, dtype=torch.float32, grad=False, **sizes):
+    x = {}
+    for name, (shape, domain) in shapes(variant, **sizes).items():
+        t = torch.randn(shape, dtype=torch.float64)
+        if domain == "log_decay":
+            t = -t.abs()
+        elif domain in ("unit", "positive"):
+            t = torch.rand(shape, dtype=torch.float64) * 0.5
+        elif domain == "unit_norm":
+            t = torch.nn.functional.normalize(t, dim=-1)
+        x[name] = t.to(dtype).requires_grad_(grad)
+    return x
+
+
+def leaves(x, dtype=None):
+    return {n: t.detach().to(dtype).requires_grad_() for n, t in x.items()}
+
+
+# Autograd is the gradient of the call: differences in float64, of variants
+# that have constants, several states, angles, a normaliser, ranks.
+for name in ("gated_deltanet", "rwkv6", "mlstm", "retnet", "mamba2",
+             "deltaproduct"):
+    v = flin.load(name)
+    x = inputs(v, torch.float64, True, B=2, T=3, H=1)
+    x = {n: t.detach()[..., :3].requires_grad_() if n in "qkvrC" else t
+         for n, t in x.items()} if name == "gated_deltanet" else x
+
+    def outputs(*tensors):
+        o, state = v(**dict(zip(x, tensors)), output_final_state=True)
+        return (o, *(state.values() if isinstance(state, dict) else [state]))
+    check(f"{name}: gradcheck", torch.autograd.gradcheck(
+        outputs, tuple(x.values()), fast_mode=True))
+
+gdn = flin.load("gated_deltanet")
+x = inputs(gdn, torch.float64, True, B=1, T=6, H=2)
+s0 = torch.randn(3, 2, 8, 6, dtype=torch.float64).requires_grad_()
+x["q"] = x["q"].detach()[:, :, :1].requires_grad_()     # shared by two heads
+cu = torch.tensor([0, 2, 2, 6])
+check("gradcheck: packed, initial states, shared heads, l2norm",
+      torch.autograd.gradcheck(lambda s, *t: gdn(
+          **dict(zip(x, t)), initial_state=s, cu_seqlens=cu,
+          use_qk_l2norm_in_kernel=True, output_final_state=True),
+          (s0, *x.values()), fast_mode=True))
+
+# Float32 against float64, through autograd; some gradients not wanted.
+x = inputs(gdn, grad=True)
+s0 = torch.randn(2, 2, 8, 6).requires_grad_()
+x64, s64 = leaves(x, torch.float64), s0.detach().double().requires_grad_()
+
+
+def loss(x, s0):
+    o, state = gdn(**x, initial_state=s0, output_final_state=True)
+    return (o * o.detach().cos()).sum() + state.square().sum()
+
+
+loss(x, s0).backward()
+loss(x64, s64).backward()
+for n in x:
+    close(f"d{n}", x[n].grad, x64[n].grad, 1e-5)
+close("d initial_state", s0.grad, s64.grad, 1e-5)
+some = {n: t.detach() for n, t in x.items()}
+some["g"].requires_grad_()
+loss(some, s0.detach()).backward()
+same("one gradient alone", some["g"].grad, x["g"].grad)
+check("the others are not made", some["q"].grad is None)
+with torch.no_grad():
+    check("no_grad", not gdn(**x)[0].requires_grad)
+o = gdn(**x)[0]
+a, = torch.autograd.grad(o.sum(), x["v"], retain_graph=True)
+b, = torch.autograd.grad(o, x["v"], torch.ones_like(o))
+same("an expanded gradient", a, b)
+b, = torch.autograd.grad(gdn(**x)[0].square().sum(), x["v"],
+                         create_graph=True)
+refused("twice", RuntimeError, "once_differentiable", b.sum().backward)
+
+# Layouts and dtypes.
+d = {n: t.detach() for n, t in x.items()}
+o, state = gdn(**d, output_final_state=True)
+strided = {n: t.transpose(0, 1).contiguous().transpose(0, 1)
+           for n, t in d.items()}
+same("strided", gdn(**strided)[0], o)
+wide = dict(d, beta=torch.full((1, 1, 1), 0.5).expand(2, 70, 2))
+same("expanded", gdn(**wide)[0],
+     gdn(**dict(d, beta=wide["beta"].contiguous()))[0])
+none = gdn(**{n: t[:, :0] for n, t in d.items()}, output_final_state=True)
+check("no tokens", none[0].shape == (2, 0, 2, 6) and not none[1].any())
+for dtype, tolerance in ((torch.bfloat16, 6e-3), (torch.float16, 1e-3)):
+    half = {n: t.to(dtype) if n in "qkv" else t for n, t in d.items()}
+    h = gdn(**half)[0]
+    check(f"{dtype}", h.dtype == dtype)
+    close(f"{dtype}, values", h.double(), gdn.reference(**half)[0], tolerance)
+    grads = leaves(half)
+    gdn(**grads)[0].float().sum().backward()
+    check(f"{dtype}, gradients", all(
+        t.grad.dtype == t.dtype and t.grad.isfinite().all()
+        for t in grads.values()))
+packed = {n: t[:1] for n, t in d.items()}
+for kind in (torch.int32, torch.int64):
+    same(f"cu_seqlens of {kind}",
+         gdn(**packed, cu_seqlens=torch.tensor([0, 70], dtype=kind))[0],
+         gdn(**packed)[0])
+
+# Decoding.
+token = {n: t[:, :1] for n, t in d.items()}
+s = torch.zeros_like(state)
+o1, s1 = gdn.step(**token, state=s)
+close("step", o1, o[:, :1], 1e-6)
+o2, s2 = gdn.step(**token, state=s, inplace=True)
+check("in place", s2 is s)
+same("its state", s, s1)
+
+# What is refused.
+refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn,
+        **dict(d, v=d["v"][:, :3]))
+refused("dtype", ValueError, "q is torch.int64", gdn,
+        **dict(d, q=d["q"].long()))
+refused("kinds", ValueError, "k is list", gdn, **dict(d, k=[1]))
+refused("devices", ValueError, "k is on meta, but q on cpu", gdn,
+        **dict(d, k=d["k"].to("meta")))
+refused("sparse", ValueError, "a dense tensor is wanted", gdn,
+        **dict(d, k=d["k"].to_sparse()))
+
+# A layer of every variant: by halves, with its gradients, under AMP.
+for name in flin.stdlib_names():
+    layer = flin.nn.LinearAttention(16, name, num_heads=2)
+    h = torch.randn(2, 20, 16)
+    y, _ = layer(h)
+    y1, state = layer(h[:, :12], use_cache=True)
+    y2, state = layer(h[:, 12:], state=state, use_cache=True)
+    close(f"{name}: a layer by halves", torch.cat([y1, y2], 1), y, 2e-5)
+    y.square().sum().backward()
+    check(f"{name}: every parameter learns", all(
+        p.grad is not None and p.grad.isfinite().all() and p.grad.any()
+        for p in layer.parameters()))
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    y, _ = layer(h)
+    y.float().square().sum().backward()
+check("AMP", all(p.grad.dtype == torch.float32 and p.grad.isfinite().all()
+                 for p in layer.parameters()))
+
+# One variant in several threads, forwards and backwards.
+found = [None] * 4
+
+
+def work(i):
+    mine = leaves(d)
+    gdn(**mine)[0].square().sum().backward()
+    found[i] = mine["k"].grad
+
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+for i in range(1, 4):
+    same("threads", found[i], found[0])
+
+# Ctrl-C ends a long call, and the next one works. (The reference goes token
+# by token: this one would take minutes.)
+long = inputs(gdn, B=1, T=400000, H=4)
+timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+timer.start()
+start = time.monotonic()
+try:
+    gdn.reference(**long)
+    check("interrupt", False, "it ran to its end")
+except KeyboardInterrupt:
+    check("interrupt", time.monotonic() - start < 2,
+          time.monotonic() - start)
+same("afterwards", gdn(**d)[0], o)
+end()

@@ -1,0 +1,75 @@
+"""torch.compile and the operators it sees (PyTorch 2.4 on)."""
+import importlib.metadata
+import importlib.util
+import sys
+
+from harness import check, close, end, flin, same
+
+if not importlib.util.find_spec("torch"):
+    print("skip no PyTorch for", sys.executable)
+    sys.exit()
+version = importlib.metadata.version("torch")
+if tuple(int(n) for n in version.split(".")[:2]) < (2, 4):
+    print("skip PyTorch", version, "has no torch.library.custom_op")
+    sys.exit()
+import torch                                        # noqa: E402
+
+torch.manual_seed(7)
+gdn = flin.load("gated_deltanet")
+
+
+def inputs(T=70, grad=True):
+    x = [torch.randn(2, T, 2, 8), torch.randn(2, T, 2, 8) / 3,
+         torch.randn(2, T, 2, 6), -torch.rand(2, T, 2), torch.rand(2, T, 2),
+         torch.randn(2, 2, 8, 6)]
+    return [t.requires_grad_(grad) for t in x]
+
+
+def f(q, k, v, g, beta, s0):
+    o, state = gdn(q, k, v, g=g, beta=beta, initial_state=s0,
+                   output_final_state=True)
+    return (o.square() + o).sum() + state.square().sum()
+
+
+def gradients(f, x):
+    x = [t.detach().clone().requires_grad_() for t in x]
+    loss = f(*x)
+    loss.backward()
+    return [loss.detach()] + [t.grad for t in x]
+
+
+# The first call of all is a compiled one; the graph is whole, and so is that
+# of its gradients; other lengths work.
+compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+for T in (70, 71, 33):
+    x = inputs(T)
+    for i, (a, b) in enumerate(zip(gradients(compiled, x), gradients(f, x))):
+        close(f"compiled, T {T}, {i}", a, b, 1e-6)
+layer = flin.nn.LinearAttention(16, "gla", num_heads=2)
+h = torch.randn(2, 20, 16)
+close("a compiled layer", torch.compile(
+    layer, fullgraph=True, backend="aot_eager")(h)[0], layer(h)[0], 1e-6)
+
+# PyTorch's own checks: schema, fakes, autograd, dynamic shapes.
+x, options = inputs(), ([True], None, None, False)
+operators = torch.ops.flin
+for name, op, arguments in (
+        ("forward", operators.forward, (gdn.key, x[:5], x[5:], *options,
+                                        True)),
+        ("no state", operators.forward, (gdn.key, x[:5], [], [False], None,
+                                         None, True, False)),
+        ("packed", operators.forward, (
+            gdn.key, [t.detach()[:1] for t in x[:5]], [], [False],
+            torch.tensor([0, 30, 70]), 1.0, False, True)),
+        ("backward", operators.backward, (
+            gdn.key, [t.detach() for t in x[:5]], [x[5].detach()], *options,
+            torch.randn(2, 70, 2, 6), [None]))):
+    try:
+        found = torch.library.opcheck(op.default, arguments)
+        check(f"opcheck {name}", set(found.values()) == {"SUCCESS"}, found)
+    except Exception as e:
+        check(f"opcheck {name}", False, e)
+o, state = operators.forward(gdn.key, x[:5], x[5:], *options, True)
+same("the operator", o, gdn(*x[:3], g=x[4], beta=x[3],
+                            initial_state=x[5])[0])
+end()

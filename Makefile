@@ -81,7 +81,7 @@ demo:
 	@$(BUILD)/flin examples/recall.lua $(TEXT)
 
 test:
-	@sh tools/setup.sh
+	@sh tools/setup.sh --tests
 	@$(MAKE) --no-print-directory $(PARALLEL) tests
 	@BUILD=$(BUILD) CC="$(CC)" SAN="$(SAN)" MAKE="$(MAKE)" sh tests/run.sh
 

@@ -7,6 +7,7 @@
 /* How to come by a variant, and what came of it. */
 typedef struct Load {
     const char *path, *text, *name;     /* one of: file, text + name, name */
+    int of;                             /* ref of the text's argument, or 0 */
     int ref;
     Variant *v;
 } Load;
@@ -35,8 +36,10 @@ static int load_variant(lua_State *L)
     }
     if (status != LUA_OK)
         return lua_error(L);
+    if (l->of)
+        lua_rawgeti(L, LUA_REGISTRYINDEX, l->of);
     if (l->path || l->text)
-        lua_call(L, 0, 1);
+        lua_call(L, l->of != 0, 1);
     if (!luaL_testudata(L, -1, VARIANT_META))
         lang_fail(L, "end it with: return flin.variant { ... }",
                   "%s: it returns %s, not a variant", l->path ? l->path
@@ -121,6 +124,13 @@ flin_Variant *flin_load_string(flin_State *s, const char *text,
                                const char *name, flin_Error *e)
 {
     return load(s, &(Load){ .text = text, .name = name ? name : "script" }, e);
+}
+
+flin_Variant *flin_derive(flin_Variant *v, const char *text, const char *name,
+                          flin_Error *e)
+{
+    return load(v->s, &(Load){ .text = text, .name = name ? name : "script",
+                               .of = v->ref }, e);
 }
 
 flin_Variant *flin_stdlib(flin_State *s, const char *name, flin_Error *e)

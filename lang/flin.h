@@ -165,6 +165,11 @@ FLIN_API flin_Variant *flin_load(flin_State *s, const char *what,
 FLIN_API flin_Variant *flin_to_variant(flin_State *s, struct lua_State *L,
                                        int i, flin_Error *e);
 
+/* The variant that a script makes of v, which it gets as its argument:
+ * "return (...):map { q = function (q) return 0.5 * q end }". */
+FLIN_API flin_Variant *flin_derive(flin_Variant *v, const char *text,
+                                   const char *name, flin_Error *e);
+
 /* Name i of the standard library, from 0, in order; NULL: no more. */
 FLIN_API const char *flin_stdlib_name(flin_State *s, int i);
 

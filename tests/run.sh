@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
-#   tests/run.sh [PART...]    parts: unit host lua golden arrows examples fuzz
+#   tests/run.sh [PART...]    parts: unit host lua golden arrows examples
+#                            python fuzz
 # A program or a script is one test, or as many as it says in a last line
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
@@ -140,6 +141,27 @@ examples() {
     fi
 }
 
+# has PYTHON MODULE
+has() {
+    "$1" -c "import importlib.util as u, sys
+sys.exit(u.find_spec('$2') is None)" 2>/dev/null
+}
+
+# With a Python that has PyTorch, or at least NumPy; $PYTHON, if given.
+python() {
+    with=
+    for p in ${PYTHON:-python3 /usr/bin/python3}; do
+        if has "$p" numpy; then with=${with:-$p}; fi
+        if has "$p" torch; then with=$p; break; fi
+    done
+    if [ -n "$SAN" ]; then skip "python: not under a sanitizer"; return; fi
+    if [ -z "$with" ]; then skip "python: no NumPy"; return; fi
+    for t in tests/python/*_*.py; do
+        FLIN_LIB=$BUILD/libflin.so PYTHONDONTWRITEBYTECODE=1 \
+            program "${t%.py}" "$with" "$t"
+    done
+}
+
 fuzz() {
     if ! command -v clang >/dev/null; then
         skip "fuzz: no clang"
@@ -153,7 +175,7 @@ fuzz() {
     count fuzz $?
 }
 
-[ $# != 0 ] || set -- unit host lua golden arrows examples \
+[ $# != 0 ] || set -- unit host lua golden arrows examples python \
     $([ -n "$SAN" ] || echo fuzz)
 for part; do
     $part

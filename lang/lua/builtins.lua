@@ -106,6 +106,10 @@ row("v:mask", "options?: table -> tensor",
 What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the
 mask. Options: T, seed, sizes of axes, and inputs by name (g = tensor) in place
 of random ones. flin.heat_map draws it.]])
+row("v:map", "functions: table -> variant",
+    "the variant whose inputs go through functions before the step", [[
+v:map { q = function (q) return flin.l2norm(q) * 0.5 end }: each function gets
+the input as a value and returns one with the same axes.]])
 row("v:dag", "-> string", "the step as assignments: what depends on what")
 row("v:graph", "options?: table -> string", "the step's graph as text")
 row("v:dump", "letters: string, options?: table -> string",

@@ -70,7 +70,7 @@ FUNCTIONS = [
     ("load_string", c_void_p, [c_void_p, c_char_p, c_char_p, c_void_p]),
     ("stdlib", c_void_p, [c_void_p, c_char_p, c_void_p]),
     ("derive", c_void_p, [c_void_p, c_char_p, c_char_p, c_void_p]),
-    ("stdlib_name", c_char_p, [c_int]),
+    ("stdlib_name", c_char_p, [c_void_p, c_int]),
     ("release", None, [c_void_p]),
     ("name", c_char_p, [c_void_p]),
     ("args", c_int, [c_void_p]),

@@ -73,7 +73,7 @@ def state():
 def stdlib_names():
     """The names of the standard library's variants."""
     names, i = [], 0
-    while (name := lib.stdlib_name(i)) is not None:
+    while (name := lib.stdlib_name(state(), i)) is not None:
         names.append(name.decode())
         i += 1
     return names

@@ -372,8 +372,8 @@ static int64_t kernels_need(Back *k, PlanEntry *e, int64_t segments)
 
     if (!e)
         return 0;
-    if (segments > 1)
-        call.seq = segment_seqs(k, 1);
+    if (segments > 1)                   /* the first is the longest */
+        call.seq = segment_seqs(k, 0);
     return e->backend->workspace(k->c, e->program, e->plan, &call);
 }
 
@@ -504,14 +504,17 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
-    PlanEntry *e;
+    int64_t segments = 1, need, more;
 
     find_plans(k);
-    e = k->plan;
-    if (!e->backend->workspace)
+    if (!k->plan->backend->workspace)
         return 0;
     if (b->call.on_device)
         return count_room(k);
     bind_back(k);
-    return e->backend->workspace(c, e->program, e->plan, &k->call);
+    if (k->forward)
+        segments = count_segments(k);
+    need = kernels_need(k, k->plan, segments);
+    more = kernels_need(k, k->forward, segments);
+    return more > need ? more : need;
 }

@@ -120,8 +120,8 @@ typedef struct flin_Options {
     void (*progress)(void *ud, const char *what, double done);
     void *progress_ud;
     /* The host's threads in place of flin's: calls f(arg, w) for each w from 0
-     * to n - 1, at the same time or not, and returns when all have. It may
-     * leave out any w other than 0. */
+     * to n - 1, at the same time or not, 0 on this thread, and returns when
+     * all have. It may leave out any w other than 0. */
     void (*parallel)(void *ud, int n, void (*f)(void *arg, int w), void *arg);
     void *parallel_ud;
 } flin_Options;

@@ -23,6 +23,14 @@ static void cpu_go(Ctx *c, void *program, const Plan *p, const Call *call)
     cpu_execute(c, program, call, NULL);
 }
 
+static int64_t cpu_room(Ctx *c, void *program, const Plan *p,
+                        const Call *call)
+{
+    (void)c;
+    (void)p;
+    return cpu_workspace(program, call);
+}
+
 static void cpu_drop(void *program)
 {
     cpu_free(program);
@@ -86,7 +94,7 @@ static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
 enum { CPU, CUDA };
 static const Backend backends[] = {
     { .name = "cpu", .machine = &machine_cpu, .compile = cpu_make,
-      .run = cpu_go, .release = cpu_drop },
+      .run = cpu_go, .release = cpu_drop, .workspace = cpu_room },
     { .name = "cuda", .machine = &machine_h200, .compile = cuda_make,
       .run = cuda_go, .release = cuda_drop, .prepare = cuda_ready,
       .workspace = cuda_bytes, .keep = cuda_keep, .clear = cuda_clear },

@@ -537,7 +537,7 @@ CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa)
         k.k = &prog->kernel[k.at];
         compile_kernel(&k);
     }
-    prog->pool = pool_new();
+    prog->pool = pool_new(&c->mem);
     if (!prog->pool)
         fail_code(c, ERR_MEMORY, "out of memory");
     return prog;

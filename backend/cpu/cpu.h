@@ -29,6 +29,9 @@ void cpu_free(CpuProgram *p);
  * memory is out. Several threads may run one program at a time. */
 void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats);
 
+/* Bytes of Call.workspace that it takes. */
+int64_t cpu_workspace(const CpuProgram *p, const Call *call);
+
 /* Both, for a single run. */
 void cpu_run(Ctx *c, const Plan *p, const Call *call, CpuStats *stats);
 

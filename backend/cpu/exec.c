@@ -4,7 +4,6 @@
 #include "tile.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -25,7 +24,7 @@ typedef struct Run {
     float *stored;
     char *memory;                       /* the workers' */
     size_t each;                        /* bytes of one */
-    int kernel, team;                   /* heads an item */
+    int kernel, threads, team;          /* team: heads an item */
     _Atomic int64_t next;
     _Atomic int64_t chunk_bytes, once_bytes;
     atomic_bool stop;
@@ -90,15 +89,40 @@ static void run_chunk(Run *r, Work *w, int64_t m)
     end_chunk(w);
 }
 
+static int teams(const Run *r)
+{
+    return (r->call->heads + r->team - 1) / r->team;
+}
+
+/* Items before a sequence's. */
+static int64_t items_before(const Run *r, int64_t seq)
+{
+    return (r->p->kernel[r->kernel].kind == K_TOKEN ? r->first_item[seq]
+                                                    : seq) * teams(r);
+}
+
+/* Of all kernels and items: what has been taken, and `part` of an item. */
+static double done(const Run *r, int64_t taken, double part)
+{
+    int64_t items = items_before(r, r->call->nseq);
+    double here = ((double)(taken < items ? taken : items) - 1 + part)
+        / (double)items;
+
+    return (r->kernel + (here < 0 ? 0 : here)) / r->p->plan->nkernels;
+}
+
 /* The host's wish is asked for by the thread that called. */
-static bool stopped(Run *r, int worker, int64_t m)
+static bool stopped(Run *r, int worker, int64_t m, double part)
 {
     const Call *call = r->call;
 
-    if (worker == 0 && (r->p->chunk > 1 || m % 64 == 0))
+    if (worker == 0 && (r->p->chunk > 1 || m % 64 == 0)) {
+        r->c->done = done(r, atomic_load(&r->next), part);
+        ctx_progress(r->c);
         if ((r->c->interrupted && r->c->interrupted(r->c->interrupt_ud))
             || (call->interrupted && call->interrupted(call->interrupt_ud)))
             atomic_store(&r->stop, true);
+    }
     return atomic_load_explicit(&r->stop, memory_order_relaxed);
 }
 
@@ -153,7 +177,8 @@ static void run_item(Run *r, Work *w, const Team *t, int worker, int64_t from,
         start_head(w);
     }
     atomic_fetch_add(&r->once_bytes, take_bytes(w));
-    for (int64_t m = from; m < to && !stopped(r, worker, m); m++)
+    for (int64_t m = from; m < to && !stopped(r, worker, m, (double)(m - from)
+                                              / (double)(to - from)); m++)
         for (int h = 0; h < t->n; h++) {
             take_head(w, t, h);
             run_chunk(r, w, back ? to - 1 - m + from : m);
@@ -164,18 +189,6 @@ static void run_item(Run *r, Work *w, const Team *t, int worker, int64_t from,
         end_head(w);
     }
     atomic_fetch_add(&r->once_bytes, take_bytes(w));
-}
-
-static int teams(const Run *r)
-{
-    return (r->call->heads + r->team - 1) / r->team;
-}
-
-/* Items before a sequence's. */
-static int64_t items_before(const Run *r, int64_t seq)
-{
-    return (r->p->kernel[r->kernel].kind == K_TOKEN ? r->first_item[seq]
-                                                    : seq) * teams(r);
 }
 
 static int64_t find_seq(const Run *r, int64_t item)
@@ -301,14 +314,14 @@ static void work(void *ud, int worker)
 }
 
 /* Few tokens are done before another thread has woken up. */
-static int choose_threads(const Run *r)
+static int choose_threads(const Run *r, int64_t chunks)
 {
     double flops = 0;
     int n = r->call->threads > 0 ? r->call->threads : pool_processors();
 
     for (int i = 0; i < r->p->plan->nkernels; i++)
         flops += r->p->plan->kernel[i].flops;
-    flops *= (double)r->first_chunk[r->call->nseq] * r->call->heads;
+    flops *= (double)chunks * r->call->heads;
     return flops < 4e5 ? 1 : n < 256 ? n : 256;
 }
 
@@ -336,48 +349,70 @@ static int choose_team(const Run *r, int threads)
     return n < 1 ? 1 : n;
 }
 
-static bool count_chunks(Run *r)
+static void count_chunks(Run *r)
 {
     int64_t n = r->call->nseq, chunk = r->p->chunk;
 
-    r->first_chunk = calloc((size_t)n + 1, sizeof *r->first_chunk);
-    r->first_item = calloc((size_t)n + 1, sizeof *r->first_item);
-    if (!r->first_chunk || !r->first_item)
-        return false;
+    r->first_chunk[0] = r->first_item[0] = 0;
     for (int64_t s = 0; s < n; s++) {
         int64_t chunks = (r->call->seq[s].len + chunk - 1) / chunk;
         r->first_chunk[s + 1] = r->first_chunk[s] + chunks;
         r->first_item[s + 1] = r->first_item[s] + (chunks + GROUP - 1) / GROUP;
     }
-    return true;
 }
 
-static bool run_kernels(Run *r, CpuStats *stats)
-{
-    size_t tiles = (size_t)(count_chunks(r) ? r->first_chunk[r->call->nseq]
-                                            : 0) * (size_t)r->call->heads;
-    int threads;
+/* Where the parts of a run lie in its one block of memory. */
+typedef struct Room { size_t first_item, workers, stored, all; } Room;
 
-    if (!r->first_chunk || !r->first_item)
-        return false;
-    threads = choose_threads(r);
-    r->team = choose_team(r, threads);
+static Room find_room(Run *r)
+{
+    int64_t chunk = r->p->chunk, chunks = 0;
+    size_t table = round64((size_t)(r->call->nseq + 1) * sizeof(int64_t));
+    Room room = { .first_item = table, .workers = 2 * table };
+
+    for (int64_t s = 0; s < r->call->nseq; s++)
+        chunks += (r->call->seq[s].len + chunk - 1) / chunk;
+    r->threads = choose_threads(r, chunks);
+    r->team = choose_team(r, r->threads);
     r->each = worker_bytes(r->p, r->team);
-    r->memory = aligned_alloc(64, r->each * (size_t)threads + 64);
-    r->stored = malloc(tiles * (size_t)r->p->stored_floats * sizeof(float)
-                       + 64);
-    if (!r->memory || !r->stored)
-        return false;
+    room.stored = room.workers + r->each * (size_t)r->threads;
+    room.all = room.stored + round64((size_t)chunks * (size_t)r->call->heads
+               * (size_t)r->p->stored_floats * sizeof(float)) + 64;
+    return room;
+}
+
+int64_t cpu_workspace(const CpuProgram *p, const Call *call)
+{
+    return (int64_t)find_room(&(Run){ .p = p, .call = call }).all;
+}
+
+static void share_out(Run *r, int64_t items)
+{
+    Ctx *c = r->c;
+    int n = r->threads < items ? r->threads : (int)items;
+
+    if (c->parallel && n > 1)
+        c->parallel(c->parallel_ud, n, work, r);
+    else
+        pool_run(r->p->pool, n, work, r);
+}
+
+static void run_kernels(Run *r, const Room *room, char *at, CpuStats *stats)
+{
+    at += (64 - (uintptr_t)at % 64) % 64;
+    r->first_chunk = (int64_t *)at;
+    r->first_item = (int64_t *)(at + room->first_item);
+    r->memory = at + room->workers;
+    r->stored = (float *)(at + room->stored);
+    count_chunks(r);
     for (r->kernel = 0; r->kernel < r->p->plan->nkernels; r->kernel++) {
-        int64_t items = items_before(r, r->call->nseq);
         r->next = r->chunk_bytes = r->once_bytes = 0;
-        pool_run(r->p->pool, threads < items ? threads : (int)items, work, r);
+        share_out(r, items_before(r, r->call->nseq));
         if (stats && stats->chunks)
             stats->chunks[r->kernel] = r->chunk_bytes;
         if (stats && stats->once)
             stats->once[r->kernel] = r->once_bytes;
     }
-    return true;
 }
 
 static void check_call(Ctx *c, const CpuProgram *p, const Call *call)
@@ -401,13 +436,15 @@ void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats)
     Run r = { .p = p, .call = call, .c = c };
 
     check_call(c, p, call);
-    bool ok = run_kernels(&r, stats);
-    free(r.first_chunk);
-    free(r.first_item);
-    free(r.memory);
-    free(r.stored);
-    if (!ok)
+    Room room = find_room(&r);
+    void *own = NULL;
+    if (!call->workspace && !(own = mem_raw(&c->mem, room.all)))
         fail_code(c, ERR_MEMORY, "out of memory");
+    if (call->workspace && call->workspace_size < (int64_t)room.all)
+        fail(c, 0, "the workspace has %lld bytes, but this call takes %zu",
+             (long long)call->workspace_size, room.all);
+    run_kernels(&r, &room, own ? own : call->workspace, stats);
+    mem_free(&c->mem, own, room.all);
     if (atomic_load(&r.stop))
         fail_code(c, ERR_INTERRUPT, "interrupted");
 }

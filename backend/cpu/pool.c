@@ -4,16 +4,19 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { MAX_THREADS = 256 };
 
+typedef struct Start { Pool *p; int worker; unsigned turn; } Start;
+
 struct Pool {
+    Memory mem;
     pthread_mutex_t busy;               /* held by the one who runs it */
     pthread_mutex_t lock;
     pthread_cond_t start, end;
     pthread_t thread[MAX_THREADS];
+    Start at[MAX_THREADS];              /* what each is started with */
     int nthreads;
     pid_t pid;
     unsigned turn;                      /* counts the jobs */
@@ -23,14 +26,11 @@ struct Pool {
     void *ud;
 };
 
-typedef struct Start { Pool *p; int worker; unsigned turn; } Start;
-
 static void *thread_main(void *arg)
 {
     Start s = *(Start *)arg;
     Pool *p = s.p;
 
-    free(arg);
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (!p->quit && p->turn == s.turn)
@@ -50,12 +50,13 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-Pool *pool_new(void)
+Pool *pool_new(const Memory *mem)
 {
-    Pool *p = calloc(1, sizeof *p);
+    Pool *p = mem_new(mem, sizeof *p);
 
     if (!p)
         return NULL;
+    p->mem = *mem;
     pthread_mutex_init(&p->busy, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->start, NULL);
@@ -75,14 +76,10 @@ static void start_threads(Pool *p, int n)
         pthread_cond_init(&p->end, NULL);
     }
     while (p->nthreads + 1 < n && p->nthreads < MAX_THREADS) {
-        Start *s = malloc(sizeof *s);
-        if (!s)
-            return;
+        Start *s = &p->at[p->nthreads];
         *s = (Start){ p, p->nthreads + 1, p->turn };
-        if (pthread_create(&p->thread[p->nthreads], NULL, thread_main, s)) {
-            free(s);
+        if (pthread_create(&p->thread[p->nthreads], NULL, thread_main, s))
             return;
-        }
         p->nthreads++;
     }
 }
@@ -124,7 +121,8 @@ void pool_free(Pool *p)
         for (int i = 0; i < p->nthreads; i++)
             pthread_join(p->thread[i], NULL);
     }
-    free(p);
+    Memory mem = p->mem;
+    mem_free(&mem, p, sizeof *p);
 }
 
 int pool_processors(void)

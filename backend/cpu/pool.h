@@ -2,10 +2,12 @@
 #ifndef FLIN_CPU_POOL_H
 #define FLIN_CPU_POOL_H
 
+#include "../../compiler/base.h"
+
 typedef struct Pool Pool;
 
 /* NULL when memory is out. No thread is started yet. */
-Pool *pool_new(void);
+Pool *pool_new(const Memory *mem);
 void pool_free(Pool *p);
 
 /* Calls f(ud, 0) here and f(ud, 1 .. n - 1) on other threads, and returns

@@ -4,6 +4,7 @@
 #define FLIN_TESTS_HOST_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,16 @@ enum { B = 2, T = 70, H = 2, D = 8 };
 /* float32 sums over a few hundred terms */
 static const double TOLERANCE = 2e-5;
 
+/* One that no chunk form fits. */
+static const char serial[] =
+    "local flin = require 'flin'\n"
+    "return flin.variant {\n"
+    "  input = { k = 't k', v = 't v' }, state = { S = 'k v' },\n"
+    "  step = function (x, s)\n"
+    "    local S = flin.sigmoid(s.S) * s.S + flin.outer(x.k, x.v)\n"
+    "    return { S = S }, flin.dot(x.k, S)\n"
+    "  end }\n";
+
 /* The gradients of a layer, and where they go. */
 typedef struct Grads {
     flin_Bind in[MAX_ARGS], s0[MAX_ARGS], s1[MAX_ARGS];
@@ -64,10 +74,10 @@ static double grads_apart(const Grads *a, const Grads *b)
 
 /* ---- against the float64 step ---- */
 
-static void test_gradients(flin_State *s, const char *name)
+static void test_gradients(flin_State *s, const char *what)
 {
     flin_Error e;
-    flin_Variant *v = flin_stdlib(s, name, &e);
+    flin_Variant *v = flin_load(s, what, &e);
     Layer *l = layer_new(v, B, T, H, D, FLIN_F32);
     Grads *truth = grads_new(l, FLIN_F64), *g = grads_new(l, FLIN_F32);
 
@@ -76,6 +86,7 @@ static void test_gradients(flin_State *s, const char *name)
     CHECK(grads_apart(truth, g) < TOLERANCE);
     flin_Kernel *k = flin_prepare(v, FLIN_BACKWARD, &l->call, &e);
     CHECK(k && !flin_run(k, &l->call, &g->grad, &e));
+    CHECK(!flin_kernel_note(k) == (what != serial));
     CHECK(grads_apart(truth, g) < TOLERANCE);
     g->grad.dfinal = g->grad.dinitial = NULL;   /* y's part alone */
     g->grad.ndfinal = g->grad.ndinitial = 0;
@@ -246,6 +257,70 @@ static void test_likeness(flin_State *s)
     flin_release(v);
 }
 
+/* ---- memory and threads of the host ---- */
+
+static int allocated, shared;
+
+static void *counted(void *ud, void *p, size_t old, size_t size)
+{
+    (void)ud;
+    (void)old;
+    allocated += size > 1 << 14;
+    if (size)
+        return realloc(p, size);
+    free(p);
+    return NULL;
+}
+
+/* All the workers, one after the other, last one first. */
+static void in_turn(void *ud, int n, void (*f)(void *arg, int w), void *arg)
+{
+    (void)ud;
+    shared++;
+    for (int w = n - 1; w >= 0; w--)
+        f(arg, w);
+}
+
+static void test_workspace(flin_State *s, const char *what, flin_Mode mode)
+{
+    flin_Error e;
+    flin_Variant *v = flin_load(s, what, &e);
+    Layer *l = layer_new(v, B, 4 * T, H, D, FLIN_F32);
+    Grads *g = grads_new(l, FLIN_F32), *h = grads_new(l, FLIN_F32);
+    bool back = mode == FLIN_BACKWARD;
+
+    l->call.threads = 3;
+    flin_Kernel *k = flin_prepare(v, mode, &l->call, &e);
+    int64_t need = flin_workspace(k, &l->call);
+    CHECK(need > 0);
+    CHECK(!flin_run(k, &l->call, back ? &g->grad : NULL, &e));
+    char *all = malloc((size_t)need + 512), *end;
+    memset(all, 0x55, (size_t)need + 512);
+    l->call.workspace = all + (256 - (uintptr_t)all % 256);
+    end = (char *)l->call.workspace + need;
+    l->call.workspace_size = (size_t)need;
+    flin_Tensor y = l->call.y;
+    tensor_make(&l->call.y, FLIN_F32);
+    int before = allocated, turns = shared;
+    CHECK(!flin_run(k, &l->call, back ? &h->grad : NULL, &e));
+    CHECK((what == serial || shared > turns) && *end == 0x55);
+    CHECK((back || apart(&y, &l->call.y) == 0) && grads_apart(g, h) == 0);
+    CHECK(back || allocated - before <= 3);     /* the call's own blocks */
+    l->call.workspace_size--;
+    CHECK(flin_run(k, &l->call, back ? &g->grad : NULL, &e) == FLIN_ERROR
+          && strstr(e.message, "workspace has"));
+    l->call.workspace = (char *)l->call.workspace + 8;
+    CHECK(flin_run(k, &l->call, back ? &g->grad : NULL, &e) == FLIN_ERROR
+          && strstr(e.message, "aligned"));
+    free(all);
+    free(y.data);
+    flin_free(k);
+    grads_free(g);
+    grads_free(h);
+    layer_free(l);
+    flin_release(v);
+}
+
 /* ---- threads and lives ---- */
 
 enum { THREADS = 4, TURNS = 20 };
@@ -361,11 +436,17 @@ static void test_empty(flin_State *s)
 int main(void)
 {
     flin_Error e;
-    flin_State *s = flin_open(NULL, &e);
+    flin_Options o = { .size = sizeof o, .alloc = counted,
+                       .parallel = in_turn };
+    flin_State *s = flin_open(&o, &e);
 
     CHECK(s != NULL);
+    test_workspace(s, "gated_deltanet", FLIN_FORWARD);
+    test_workspace(s, "gla", FLIN_BACKWARD);
+    test_workspace(s, serial, FLIN_BACKWARD);
     test_gradients(s, "gla");
     test_gradients(s, "gated_deltanet");
+    test_gradients(s, serial);
     test_sums(s);
     test_gradient_errors(s);
     test_modes(s);

@@ -327,6 +327,21 @@ static void improve(Pool *p, Choice *c, Answer *w)
     }
 }
 
+/* What each pass would hold on chip as one kernel; the larger of the two. */
+static double pass_held(const Atoms *a)
+{
+    Set pass[2] = { early_atoms(a), late_atoms(a) };
+    double most = 0;
+
+    for (int i = 0; i < 2; i++) {
+        Shape s = { 0 };
+        if (!set_empty(&pass[i]))
+            shape_of(a, &pass[i], &s);
+        most = fmax(most, (double)s.held);
+    }
+    return most;
+}
+
 static void decide(Pool *p, Effort effort, PartitionInfo *info)
 {
     Atoms *a = p->a;
@@ -368,5 +383,6 @@ Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info)
     seed_pool(&p);
     decide(&p, e, info);
     info->unfused_bytes = unfused(&p);
+    info->held = pass_held(p.a);
     return make_plan(&p, &info->answer, info);
 }

@@ -40,7 +40,7 @@ typedef struct Bound {
     DType dtype, state_dtype;           /* of the results */
 } Bound;
 
-enum { CHUNK_DEFAULT = 64, CHUNK_MAX = 256, AXIS_MAX = 65536 };
+enum { CHUNK_AUTO = -1, CHUNK_DEFAULT = 64, CHUNK_MAX = 256, AXIS_MAX = 65536 };
 
 /* Checks everything; fails naming what it got and what it wants. Sequences
  * are allocated in c. */
@@ -88,7 +88,7 @@ const char *backend_names(void);                    /* for messages */
 struct PlanEntry {
     PlanEntry *next;
     int32_t size[NAXES];
-    int chunk;                          /* as asked; 0: one token at a time */
+    int chunk;                          /* as asked or chosen; 0: one token */
     bool joint;                         /* backward, too */
     const Backend *backend;
     Plan *plan;                         /* serial where note is set */
@@ -97,11 +97,17 @@ struct PlanEntry {
     double seconds;                     /* that making it took */
 };
 
-/* The plan for these sizes, made if it is new. Fails through c. */
+/* The plan for these sizes, made if it is new; chunk CHUNK_AUTO: as best_chunk
+ * says. Fails through c. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *b);
 void plans_release(Variant *v);         /* and the GPU */
-/* The chunk that the arguments ask plan_for for; 0 for one token at a time. */
+/* What CHUNK_AUTO stands for on this machine, found once, and what it was
+ * weighed against (which may be NULL). */
+int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],
+                    bool joint, Weighed *weighed);
+/* The chunk that the arguments ask plan_for for; 0 for one token at a time,
+ * CHUNK_AUTO where they name none. */
 int plan_chunk(const Args *a);
 
 /* The one that the arguments name, else by where the tensors are. Fails when

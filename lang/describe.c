@@ -261,24 +261,21 @@ static void comment(Buf *out, const Buf *text)
 
 static void dump_joint(Ctx *c, Dump *d, char letter)
 {
-    PlanView w = { .v = d->v, .chunk = d->args.chunk, .backward = true,
-                   .m = machine_named("cpu") };
-    Buf text = { .ctx = c };
+    PlanView ask = { .asked = d->args.chunk, .backward = true,
+                     .m = machine_named("cpu") };
 
-    memcpy(w.size, d->size, sizeof w.size);
-    plan_view(c, &w);
-    plan_text(&w, &text);
-    comment(&d->out, &text);
+    memcpy(ask.size, d->size, sizeof ask.size);
+    const PlanView *w = plan_find(c, d->v, &ask);
+    comment(&d->out, &w->text);
     if (letter == 'P')
-        plan_print(w.p, &d->out);
+        plan_print(w->p, &d->out);
     else
-        graph_print(w.p->g, &d->out);
+        graph_print(w->p->g, &d->out);
 }
 
 static void dump_chunk(Ctx *c, Dump *d)
 {
-    int chunk = d->args.chunk ? d->args.chunk : CHUNK_DEFAULT;
-    PlanEntry *e = plan_for(c, d->v, d->size, chunk, false,
+    PlanEntry *e = plan_for(c, d->v, d->size, plan_chunk(&d->args), false,
                             d->args.backend);
 
     if (e->note)

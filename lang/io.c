@@ -375,9 +375,9 @@ static int variant_io(lua_State *L)
     j->plan.v = &j->copy;
     j->plan.m = &j->machine;
     j->plan.backward = j->backward;
-    j->plan.chunk = (int)option_int(L, "io", 2, "chunk", 64);
-    if (j->plan.chunk < 1 || j->plan.chunk > CHUNK_MAX)
-        lang_fail(L, NULL, "io: chunk = %d: from 1 to %d", j->plan.chunk,
+    j->plan.asked = (int)option_int(L, "io", 2, "chunk", 64);
+    if (j->plan.asked < 1 || j->plan.asked > CHUNK_MAX)
+        lang_fail(L, NULL, "io: chunk = %d: from 1 to %d", j->plan.asked,
                   CHUNK_MAX);
     protect(L, j->ctx, find_out, j);
     push_result(L, j);

@@ -118,11 +118,15 @@ const char *nearest_name(const char *name, const char *const *list, int n);
 /* ---- variants (variant.c: build; run.c: calls; check.c) ---- */
 
 typedef struct PlanEntry PlanEntry;
+typedef struct BestChunk BestChunk;
+typedef struct PlanView PlanView;
 typedef struct Variant {
     Ctx *ctx;
     Graph *step;
     struct Gpu *gpu;                    /* its state's; counted */
     PlanEntry *plans;                   /* by sizes, chunk, backend */
+    BestChunk *chunks;                  /* by sizes */
+    PlanView *views;                    /* that v:plan has shown */
     const char *form;                   /* form.c's text, once it was asked
                                            for */
 } Variant;

@@ -94,7 +94,7 @@ void plan_dot(const PlanView *w, Buf *out)
         for (Ref r = 1; r < g->len; r++)
             if (w->has[k][r] && w->shown[r])
                 buf_printf(out, "    n%d_%u [label=\"%s\"%s];\n", k, r,
-                           escaped(w, node_label(w, r), 60),
+                           escaped(w, w->label[r], 60),
                            w->p->stored[r] ? ", style=bold" : "");
         buf_printf(out, "  }\n");
     }
@@ -175,10 +175,10 @@ static void svg_kernel(const PlanView *w, Draw *d, int k)
             buf_printf(d->out, "<g><title>%s</title><rect x=\"%d\" y=\"%d\" "
                        "width=\"%d\" height=\"%d\" class=\"%s\"/><text "
                        "x=\"%d\" y=\"%d\">%s</text></g>\n",
-                       escaped(w, node_label(w, r), 200), d->x[k][r],
+                       escaped(w, w->label[r], 200), d->x[k][r],
                        d->y[k][r], NODE_W, NODE_H,
                        w->p->stored[r] ? "stored" : "node", d->x[k][r] + 6,
-                       d->y[k][r] + 17, escaped(w, node_label(w, r), 34));
+                       d->y[k][r] + 17, escaped(w, w->label[r], 34));
 }
 
 static void svg_begin(const PlanView *w, const Draw *d, int height)

@@ -1,5 +1,6 @@
 /* plan_view.c -- v:plan: the kernels that a machine would run, and what each
- * of them moves, as a table, as text or drawn.
+ * of them moves, as a table, as text or drawn. Plans are kept with the
+ * variant: asked for again, nothing is made.
  */
 #include <math.h>
 #include <string.h>
@@ -66,34 +67,36 @@ static void find_sets(PlanView *w)
     }
 }
 
-static void serial_plan(PlanView *w, const char *note)
-{
-    Graph *g = graph_sized(w->v->step, w->size);
-
-    w->note = note;
-    w->chunk = 1;
-    w->p = plan_simple(w->backward ? grad(g) : g);
-    memset(&w->info, 0, sizeof w->info);
-    for (int i = 0; i < w->p->nkernels; i++)
-        w->info.bytes += w->p->kernel[i].bytes;
-}
-
 /* A plan with chunks of this size; `note` says why there is no chunk form. */
 typedef struct Attempt {
     PlanView *w;
+    Graph *step;
     int chunk;
     Effort effort;
     const char *note;
 } Attempt;
 
+static void serial_plan(PlanView *w, const Attempt *a)
+{
+    Graph *g = graph_sized(a->step, w->size);
+
+    w->note = a->note;
+    w->chunk = 1;
+    w->p = plan_simple(w->backward ? grad(g) : g);
+    memset(&w->info, 0, sizeof w->info);
+    w->info.seconds = price_plan(w->p, w->m);
+    for (int i = 0; i < w->p->nkernels; i++)
+        w->info.bytes += w->p->kernel[i].bytes;
+}
+
 static void attempt(Ctx *c, void *ud)
 {
     Attempt *a = ud;
     PlanView *w = a->w;
-    Graph *g = derive(w->v->step, w->size, a->chunk);
+    Graph *g = derive(a->step, w->size, a->chunk);
 
     if (!g) {
-        a->note = ctx_string(c, w->v->step->note ? w->v->step->note : "");
+        a->note = ctx_string(c, a->step->note ? a->step->note : "");
         return;
     }
     w->p = partition(w->backward ? grad(g) : g, w->m, a->effort, &w->info);
@@ -105,20 +108,23 @@ static void attempt(Ctx *c, void *ud)
 static int choose_chunk(PlanView *w, Attempt *a)
 {
     static const int sizes[] = { 64, 32, 16 };
-    Ctx *c = w->v->ctx;
     double least = INFINITY;
     int best = 0;
 
     for (int i = 0; i < 3 && !a->note; i++) {
+        Weighed *d = &w->weighed[i];
         a->chunk = sizes[i];
-        if (!ctx_protect(c, attempt, a)) {
-            if (c->err.code != ERR_USER)
-                ctx_rethrow(c);
-            continue;
+        *d = (Weighed){ .chunk = sizes[i], .seconds = INFINITY };
+        if (ctx_protect(w->ctx, attempt, a) && !a->note) {
+            d->seconds = w->info.seconds / a->chunk;
+            d->kernels = w->p->nkernels;
+        } else if (!a->note && w->ctx->err.code != ERR_USER) {
+            ctx_rethrow(w->ctx);
         }
-        if (w->info.seconds / a->chunk >= least)
+        d->held = w->info.held;
+        if (d->seconds >= least)
             continue;
-        least = w->info.seconds / a->chunk;
+        least = d->seconds;
         best = a->chunk;
     }
     return best;
@@ -126,19 +132,21 @@ static int choose_chunk(PlanView *w, Attempt *a)
 
 static void make_plan(PlanView *w)
 {
-    Attempt a = { .w = w, .chunk = w->chunk, .effort = QUICK };
+    Attempt a = { .w = w, .step = graph_copy(w->ctx, w->v->step),
+                  .chunk = w->asked, .effort = QUICK };
 
     if (!a.chunk && w->m == &machine_cpu)
-        a.chunk = CHUNK_DEFAULT;        /* as calls do */
+        a.chunk = plan_best_chunk(w->ctx, w->v, w->size,
+                                  w->backward, w->weighed);
     else if (!a.chunk)
         a.chunk = choose_chunk(w, &a);
-    if (!a.chunk)
-        ctx_rethrow(w->v->ctx);
+    if (!a.chunk && !a.note)
+        ctx_rethrow(w->ctx);
     a.effort = FULL;
     if (!a.note)
-        attempt(w->v->ctx, &a);
+        attempt(w->ctx, &a);
     if (a.note)
-        serial_plan(w, a.note);
+        serial_plan(w, &a);
 }
 
 void plan_view(Ctx *c, void *ud)
@@ -150,160 +158,50 @@ void plan_view(Ctx *c, void *ud)
     make_plan(w);
     w->seconds = now() - start;
     find_sets(w);
+    plan_text(w);
 }
 
-/* ---- what is said of it ---- */
+/* ---- those there are ---- */
 
-const char *kernel_kind(const Kernel *k)
+static void new_view(Ctx *c, void *ud)
 {
-    return k->kind == K_FORWARD ? "forward" : k->kind == K_REVERSE ? "reverse"
-                                                                   : "token";
+    PlanView **w = ud, *ask = *w;
+
+    *w = ctx_alloc(c, sizeof **w);
+    **w = *ask;
+    plan_view(c, *w);
 }
 
-const char *node_label(const PlanView *w, Ref r)
+PlanView *plan_find(Ctx *c, Variant *v, const PlanView *ask)
 {
-    const Graph *g = w->p->g;
-    Buf b = { .ctx = w->ctx };
+    PlanView *w, key = *ask;
 
-    for (int i = 0; i < g->nout; i++)
-        if (g->out[i].node == r)
-            buf_printf(&b, "%s = ", g->out[i].name);
-    for (int i = 0; i < g->nst; i++)
-        if (g->st[i].next == r)
-            buf_printf(&b, "next %s = ", g->st[i].name);
-    buf_printf(&b, "%s", expr_text(g, r));
-    return b.s;
-}
-
-/* Kernel k reads r from memory: an argument, a state or what is stored. */
-static bool reads(const PlanView *w, int k, Ref r)
-{
-    int op = w->p->g->n[r].op;
-
-    return w->loads[k][r] && (op == OP_input || op == OP_state
-                              || !node_is_leaf(&w->p->g->n[r]));
-}
-
-double kernel_reads(const PlanView *w, int k)
-{
-    const Graph *g = w->p->g;
-    double bytes = 0;
-
-    for (Ref r = 1; r < g->len; r++)
-        if (reads(w, k, r))
-            bytes += tile_bytes(g, w->m, r);
-    return bytes / w->chunk;
-}
-
-/* The last kernel that reads what is stored. */
-static int last_reader(const PlanView *w, Ref r)
-{
-    int last = -1;
-
-    for (int k = 0; k < w->p->nkernels; k++)
-        if (w->loads[k][r])
-            last = k;
-    return last;
-}
-
-static int first_maker(const PlanView *w, Ref r)
-{
-    for (int k = 0; k < w->p->nkernels; k++)
-        if (w->has[k][r])
-            return k;
-    return w->p->nkernels;
-}
-
-/* The most that is kept between kernels at one time, a token and head. */
-static double peak_bytes(const PlanView *w)
-{
-    double most = 0;
-
-    for (int k = 0; k < w->p->nkernels; k++) {
-        double bytes = 0;
-        for (Ref r = 1; r < w->p->g->len; r++)
-            if (w->p->stored[r] && first_maker(w, r) <= k
-                && last_reader(w, r) >= k)
-                bytes += tile_bytes(w->p->g, w->m, r);
-        most = bytes > most ? bytes : most;
+    for (w = v->views; w; w = w->next)
+        if (w->asked == ask->asked && w->backward == ask->backward
+            && w->m == ask->m
+            && !memcmp(w->size, ask->size, sizeof w->size))
+            return w;
+    Ctx *own = ctx_like(c);
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    key.v = v;
+    w = &key;
+    if (!ctx_protect(own, new_view, &w)) {
+        c->err = own->err;
+        ctx_free(own);
+        ctx_rethrow(c);
     }
-    return most / w->chunk;
+    w->next = v->views;
+    return v->views = w;
 }
 
-static const char *solver_name(const PlanView *w)
+void plan_views_free(Variant *v)
 {
-    static const char *const name[] = { "none", "greedy", "dp", "glpk" };
-
-    return name[w->info.answer.solver];
-}
-
-static bool recomputed(const PlanView *w, int k, Ref r)
-{
-    return w->has[k][r] && w->shown[r] && first_maker(w, r) < k;
-}
-
-static void text_nodes(const PlanView *w, int k, Buf *out)
-{
-    const Graph *g = w->p->g;
-
-    for (Ref r = 1; r < g->len; r++) {
-        bool kept = w->p->stored[r] && first_maker(w, r) == k;
-        if (!w->has[k][r] || !(w->shown[r] || kept))
-            continue;
-        buf_printf(out, "    %s", node_label(w, r));
-        if (g->n[r].line)
-            buf_printf(out, "  @%d", (int)g->n[r].line);
-        buf_printf(out, "  [%s]%s%s\n", axes_text(g, g->n[r].axes),
-                   kept ? "  stored" : "",
-                   recomputed(w, k, r) ? "  recomputed" : "");
+    for (PlanView *w = v->views, *next; w; w = next) {
+        next = w->next;
+        ctx_free(w->ctx);
     }
-}
-
-static const char *gap_text(const PlanView *w)
-{
-    double gap = answer_gap(&w->info.answer);
-
-    if (w->info.answer.optimal)
-        return "proved best of its columns";
-    if (gap < 0)
-        return "not proved best, gap unknown";
-    return ctx_format(w->ctx, "at most %.2g %% dearer than the best of its "
-                      "columns", 100 * gap);
-}
-
-void plan_text(const PlanView *w, Buf *out)
-{
-    const Graph *g = w->p->g;
-
-    buf_printf(out, "%s on %s: %s, chunk %d\n", g->name, w->m->name,
-               w->backward ? "forward and backward" : "forward", w->chunk);
-    if (w->note)
-        buf_printf(out, "token by token: %s\n", w->note);
-    buf_printf(out, "%.0f bytes a token and head", w->info.bytes / w->chunk);
-    if (!w->note)
-        buf_printf(out, "; %.0f with a kernel for each product (%.2f)",
-                   w->info.unfused_bytes / w->chunk,
-                   w->info.bytes / w->info.unfused_bytes);
-    buf_printf(out, "\n%.0f bytes kept between kernels at most\n",
-               peak_bytes(w));
-    if (!w->note)
-        buf_printf(out, "%s: %s, %d columns, %.2f s; predicted %.2f ns a "
-                   "token and head\n", solver_name(w), gap_text(w),
-                   w->info.ncolumns, w->seconds,
-                   1e9 * w->info.seconds / w->chunk);
-    for (int k = 0; k < w->p->nkernels; k++) {
-        const Kernel *kernel = &w->p->kernel[k];
-        double in = kernel_reads(w, k), all = kernel->bytes / w->chunk;
-        buf_printf(out, "\nkernel %d: %s (%s), %.0f bytes in, %.0f out, "
-                   "%.0f flops\n  reads", k + 1, kernel->name,
-                   kernel_kind(kernel), in, all > in ? all - in : 0,
-                   kernel->flops / w->chunk);
-        for (Ref r = 1; r < g->len; r++)
-            if (reads(w, k, r))
-                buf_printf(out, " %s;", expr_text(g, r));
-        buf_printf(out, "\n");
-        text_nodes(w, k, out);
-    }
+    v->views = NULL;
 }
 
 /* ---- the table ---- */
@@ -329,7 +227,7 @@ static void push_nodes(lua_State *L, const PlanView *w, int k, bool again)
     for (Ref r = 1; r < w->p->g->len; r++) {
         if (!w->has[k][r] || !w->shown[r] || (again && !recomputed(w, k, r)))
             continue;
-        lua_pushstring(L, node_label(w, r));
+        lua_pushstring(L, w->label[r]);
         lua_rawseti(L, -2, ++n);
     }
 }
@@ -344,6 +242,12 @@ static void push_kernel(lua_State *L, const PlanView *w, int k)
     set_number(L, "bytes", kernel->bytes / w->chunk);
     set_number(L, "reads", kernel_reads(w, k));
     set_number(L, "flops", kernel->flops / w->chunk);
+    set_number(L, "seconds", kernel->seconds / w->chunk);
+    set_number(L, "load", kernel->spent[R_LOAD] / w->chunk);
+    set_number(L, "ahead", kernel->spent[R_AHEAD] / w->chunk);
+    set_number(L, "serial", kernel->spent[R_SERIAL] / w->chunk);
+    if (ahead_groups(w, k))
+        set_number(L, "ahead_groups", ahead_groups(w, k));
     push_nodes(L, w, k, false);
     lua_setfield(L, -2, "nodes");
     push_nodes(L, w, k, true);
@@ -363,16 +267,27 @@ static void push_stored(lua_State *L, const PlanView *w)
     lua_newtable(L);
     for (Ref r = 1; r < w->p->g->len; r++)
         if (w->p->stored[r]) {
-            lua_pushstring(L, expr_text(w->p->g, r));
+            lua_pushstring(L, w->expr[r]);
             lua_rawseti(L, -2, ++n);
         }
 }
 
-static void push_table(lua_State *L, PlanView *w)
+static void push_weighed(lua_State *L, const PlanView *w)
 {
-    Buf text = { .ctx = w->ctx };
+    lua_newtable(L);
+    for (int i = 0; i < CHUNKS_WEIGHED && w->weighed[i].chunk; i++) {
+        const Weighed *d = &w->weighed[i];
+        lua_newtable(L);
+        set_number(L, "chunk", d->chunk);
+        set_number(L, "seconds", d->seconds);
+        set_number(L, "kernels", d->kernels);
+        set_number(L, "held", d->held);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
 
-    plan_text(w, &text);
+static void push_table(lua_State *L, const PlanView *w)
+{
     lua_newtable(L);
     lua_newtable(L);
     for (int k = 0; k < w->p->nkernels; k++) {
@@ -382,7 +297,9 @@ static void push_table(lua_State *L, PlanView *w)
     lua_setfield(L, -2, "kernels");
     push_stored(L, w);
     lua_setfield(L, -2, "stored");
-    lua_pushlstring(L, text.s, text.len);
+    push_weighed(L, w);
+    lua_setfield(L, -2, "weighed");
+    lua_pushlstring(L, w->text.s, w->text.len);
     lua_setfield(L, -2, "text");
     lua_pushinteger(L, w->chunk);
     lua_setfield(L, -2, "chunk");
@@ -416,18 +333,30 @@ static const char *text_option(lua_State *L, const char *name,
     return luaL_tolstring(L, -1, NULL);
 }
 
-typedef struct Drawing {
-    PlanView *w;
-    void (*f)(const PlanView *w, Buf *out);
-    Buf out;
-} Drawing;
+/* What v:plan shows: its view, found, drawn where it is asked for. */
+typedef struct Showing {
+    Variant *v;
+    PlanView ask, *w;
+    void (*draw)(const PlanView *w, Buf *out);
+    Buf *out;
+} Showing;
+
+static void find(Ctx *c, void *ud)
+{
+    Showing *s = ud;
+
+    s->w = plan_find(c, s->v, &s->ask);
+}
 
 static void draw(Ctx *c, void *ud)
 {
-    Drawing *d = ud;
+    Showing *s = ud;
 
-    (void)c;
-    d->f(d->w, &d->out);
+    s->out = s->draw == plan_dot ? &s->w->dot : &s->w->svg;
+    if (s->out->len)
+        return;
+    s->out->ctx = c;
+    s->draw(s->w, s->out);
 }
 
 static int variant_plan(lua_State *L)
@@ -438,39 +367,36 @@ static int variant_plan(lua_State *L)
     Args args = { 0 };
 
     lua_settop(L, 2);
-    PlanView *w = lua_newuserdatauv(L, sizeof *w, 0);
-    *w = (PlanView){ .v = v };
+    Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
+    *s = (Showing){ .v = v };
     check_options(L, "plan", v->step, 2, also, 6);
     run_options(L, "plan", 2, &args);
-    sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, w->size);
-    w->chunk = args.chunk;
+    sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, s->ask.size);
+    s->ask.asked = args.chunk;
     if (lua_istable(L, 2)) {
         lua_getfield(L, 2, "backward");
-        w->backward = lua_toboolean(L, -1);
+        s->ask.backward = lua_toboolean(L, -1);
     }
     const char *machine = text_option(L, "machine", "cpu");
-    w->m = machine_named(machine);
-    if (!w->m)
+    s->ask.m = machine_named(machine);
+    if (!s->ask.m)
         lang_fail(L, "machines: cpu, h200", "plan: there is no machine '%s'",
                   machine);
     if (v->step->mask)
         lang_fail(L, NULL, "plan: a mask of mode \"quadratic\" has no plan");
     const char *format = text_option(L, "format", "table");
-    protect(L, v->ctx, plan_view, w);
-    Drawing d = { .w = w, .out.ctx = v->ctx };
-    if (!strcmp(format, "dot"))
-        d.f = plan_dot;
-    if (!strcmp(format, "svg"))
-        d.f = plan_svg;
-    if (!d.f && strcmp(format, "table"))
+    s->draw = !strcmp(format, "dot") ? plan_dot
+            : !strcmp(format, "svg") ? plan_svg : NULL;
+    if (!s->draw && strcmp(format, "table"))
         lang_fail(L, "formats: table, dot, svg", "plan: there is no format "
                   "'%s'", format);
-    if (!d.f) {
-        push_table(L, w);
+    protect(L, v->ctx, find, s);
+    if (!s->draw) {
+        push_table(L, s->w);
         return 1;
     }
-    protect(L, v->ctx, draw, &d);
-    lua_pushlstring(L, d.out.s, d.out.len);
+    protect(L, s->w->ctx, draw, s);
+    lua_pushlstring(L, s->out->s, s->out->len);
     return 1;
 }
 

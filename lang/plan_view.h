@@ -8,33 +8,52 @@
 
 /* A plan to look at. A node is shown if it is a product, a result, a state's
  * next value, or kept between kernels; the rest is fused around those. */
-typedef struct PlanView {
+struct PlanView {
+    PlanView *next;                     /* of the variant's */
     Ctx *ctx;
     Variant *v;
     int32_t size[NAXES];
-    int chunk;                          /* 0: to be chosen; a step's is 1 */
+    int asked, chunk;                   /* asked 0: chosen; a step's is 1 */
     bool backward;
     const Machine *m;
     Plan *p;
     PartitionInfo info;                 /* per chunk and head */
+    Weighed weighed[CHUNKS_WEIGHED];    /* chunk sizes; chunk 0 ends */
     double seconds;                     /* that planning took */
     const char *note;                   /* why it goes token by token */
     uint8_t *shown;                     /* per node */
     uint8_t **has, **loads;             /* per kernel: computed; read */
-} PlanView;
+    const char **expr, **label;         /* per node; label: "y = expr" */
+    Buf text;
+    Buf dot, svg;                       /* once asked for */
+};
 
-/* Fills the rest of a view whose v, size, chunk, backward and m are set. */
+/* Fills the rest of a view whose v, size, asked, backward and m are set. */
 void plan_view(Ctx *c, void *view);
 
-/* "forward", "reverse", "token". */
-const char *kernel_kind(const Kernel *k);
-/* What a node is, in the user's names: "dot(k, S)", or "y = ...". In ctx. */
-const char *node_label(const PlanView *w, Ref r);
-/* Bytes that kernel i reads, a token and head. */
-double kernel_reads(const PlanView *w, int i);
+/* The variant's view with what is set in `ask`; made in a context of its own
+ * if it is new, and kept. Fails through c. */
+PlanView *plan_find(Ctx *c, Variant *v, const PlanView *ask);
+void plan_views_free(Variant *v);
 
-/* The plan as text; as input for Graphviz; as a drawing. */
-void plan_text(const PlanView *w, Buf *out);
+/* ---- what is said of it (plan_text.c) ---- */
+
+/* "forward", "reverse", "token"; "glpk", "dp", "greedy", "none". */
+const char *kernel_kind(const Kernel *k);
+const char *solver_name(const PlanView *w);
+/* Bytes that kernel i reads; that are kept between kernels at most. A token
+ * and head. */
+double kernel_reads(const PlanView *w, int i);
+double peak_bytes(const PlanView *w);
+/* Whether kernel i computes r again. */
+bool recomputed(const PlanView *w, int i, Ref r);
+/* How many warpgroups it takes until what runs ahead hides behind the chain
+ * and the loads: 1 or 2, 3 if two do not suffice; 0: nothing to hide. */
+int ahead_groups(const PlanView *w, int i);
+
+/* Fills label, expr and text. */
+void plan_text(PlanView *w);
+/* The plan as input for Graphviz; as a drawing. */
 void plan_dot(const PlanView *w, Buf *out);
 void plan_svg(const PlanView *w, Buf *out);
 

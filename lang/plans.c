@@ -159,14 +159,63 @@ static void new_entry(Ctx *c, void *ud)
     make(c, m);
 }
 
+/* ---- chunk sizes ---- */
+
+struct BestChunk {
+    BestChunk *next;
+    int32_t size[NAXES];
+    bool joint;
+    int chunk;
+    Weighed weighed[CHUNKS_WEIGHED];
+};
+
+static void new_best(Ctx *c, void *ud)
+{
+    BestChunk **b = ud;
+
+    *b = ctx_alloc(c, sizeof **b);
+}
+
+static BestChunk *find_best(Ctx *c, Variant *v, const int32_t size[NAXES],
+                            bool joint)
+{
+    BestChunk *b;
+
+    for (b = v->chunks; b; b = b->next)
+        if (b->joint == joint && !memcmp(b->size, size, sizeof b->size))
+            return b;
+    if (!ctx_protect(v->ctx, new_best, &b)) {
+        c->err = v->ctx->err;
+        ctx_rethrow(c);
+    }
+    memcpy(b->size, size, sizeof b->size);
+    b->joint = joint;
+    b->chunk = best_chunk(c, v->step, size, joint, &machine_cpu, b->weighed);
+    b->next = v->chunks;
+    return v->chunks = b;
+}
+
+int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],
+                    bool joint, Weighed *weighed)
+{
+    const BestChunk *b = find_best(c, v, size, joint);
+
+    if (weighed)
+        memcpy(weighed, b->weighed, sizeof b->weighed);
+    return b->chunk;
+}
+
 /* Plans live in the variant's context; a failure goes on in the call's. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *b)
 {
     PlanEntry *e;
-    PlanEntry wanted = { .chunk = chunk, .joint = joint, .backend = b };
+    PlanEntry wanted = { .joint = joint, .backend = b };
     Making m = { v, &wanted };
 
+    if (chunk == CHUNK_AUTO && !v->step->mask)
+        chunk = plan_best_chunk(c, v, size, joint, NULL);
+    wanted.chunk = chunk;
     for (e = v->plans; e; e = e->next)
         if (e->chunk == chunk && e->joint == joint && e->backend == b
             && !memcmp(e->size, size, sizeof e->size))
@@ -202,7 +251,7 @@ int plan_chunk(const Args *a)
 {
     if (a->serial || a->mode == M_STEP)
         return 0;
-    return a->chunk ? a->chunk : CHUNK_DEFAULT;
+    return a->chunk ? a->chunk : CHUNK_AUTO;
 }
 
 /* Nothing moves between CPU and GPU but to a GPU that is named, and back. */

@@ -10,6 +10,7 @@
 
 #include "bind.h"
 #include "gpu.h"
+#include "plan_view.h"
 #include "value.h"
 
 Variant *variant_check(lua_State *L, int arg)
@@ -490,6 +491,7 @@ static int variant_gc(lua_State *L)
     Variant *v = luaL_checkudata(L, 1, VARIANT_META);
 
     plans_release(v);
+    plan_views_free(v);
     ctx_free(v->ctx);
     v->ctx = NULL;
     v->step = NULL;

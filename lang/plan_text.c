@@ -1,0 +1,235 @@
+/* plan_text.c -- what is said of a plan, in the user's names. */
+#include <math.h>
+
+#include "../compiler/cost.h"
+#include "plan_view.h"
+
+const char *kernel_kind(const Kernel *k)
+{
+    return k->kind == K_FORWARD ? "forward" : k->kind == K_REVERSE ? "reverse"
+                                                                   : "token";
+}
+
+static const char *label(const PlanView *w, Ref r)
+{
+    const Graph *g = w->p->g;
+    Buf b = { .ctx = w->ctx };
+
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node == r)
+            buf_printf(&b, "%s = ", g->out[i].name);
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next == r)
+            buf_printf(&b, "next %s = ", g->st[i].name);
+    buf_printf(&b, "%s", w->expr[r]);
+    return b.s;
+}
+
+static void make_labels(PlanView *w)
+{
+    uint32_t len = w->p->g->len;
+
+    w->expr = ctx_alloc(w->ctx, len * sizeof *w->expr);
+    w->label = ctx_alloc(w->ctx, len * sizeof *w->label);
+    for (Ref r = 1; r < len; r++) {
+        w->expr[r] = expr_text(w->p->g, r);
+        w->label[r] = label(w, r);
+    }
+}
+
+/* Kernel k reads r from memory: an argument, a state or what is stored. */
+static bool reads(const PlanView *w, int k, Ref r)
+{
+    int op = w->p->g->n[r].op;
+
+    return w->loads[k][r] && (op == OP_input || op == OP_state
+                              || !node_is_leaf(&w->p->g->n[r]));
+}
+
+double kernel_reads(const PlanView *w, int k)
+{
+    const Graph *g = w->p->g;
+    double bytes = 0;
+
+    for (Ref r = 1; r < g->len; r++)
+        if (reads(w, k, r))
+            bytes += tile_bytes(g, w->m, r);
+    return bytes / w->chunk;
+}
+
+/* The last kernel that reads what is stored. */
+static int last_reader(const PlanView *w, Ref r)
+{
+    int last = -1;
+
+    for (int k = 0; k < w->p->nkernels; k++)
+        if (w->loads[k][r])
+            last = k;
+    return last;
+}
+
+static int first_maker(const PlanView *w, Ref r)
+{
+    for (int k = 0; k < w->p->nkernels; k++)
+        if (w->has[k][r])
+            return k;
+    return w->p->nkernels;
+}
+
+double peak_bytes(const PlanView *w)
+{
+    double most = 0;
+
+    for (int k = 0; k < w->p->nkernels; k++) {
+        double bytes = 0;
+        for (Ref r = 1; r < w->p->g->len; r++)
+            if (w->p->stored[r] && first_maker(w, r) <= k
+                && last_reader(w, r) >= k)
+                bytes += tile_bytes(w->p->g, w->m, r);
+        most = bytes > most ? bytes : most;
+    }
+    return most / w->chunk;
+}
+
+const char *solver_name(const PlanView *w)
+{
+    static const char *const name[] = { "none", "greedy", "dp", "glpk" };
+
+    return name[w->info.answer.solver];
+}
+
+bool recomputed(const PlanView *w, int k, Ref r)
+{
+    return w->has[k][r] && w->shown[r] && first_maker(w, r) < k;
+}
+
+static void text_nodes(const PlanView *w, int k, Buf *out)
+{
+    const Graph *g = w->p->g;
+
+    for (Ref r = 1; r < g->len; r++) {
+        bool kept = w->p->stored[r] && first_maker(w, r) == k;
+        if (!w->has[k][r] || !(w->shown[r] || kept))
+            continue;
+        buf_printf(out, "    %s", w->label[r]);
+        if (g->n[r].line)
+            buf_printf(out, "  @%d", (int)g->n[r].line);
+        buf_printf(out, "  [%s]%s%s\n", axes_text(g, g->n[r].axes),
+                   kept ? "  stored" : "",
+                   recomputed(w, k, r) ? "  recomputed" : "");
+    }
+}
+
+static const char *gap_text(const PlanView *w)
+{
+    double gap = answer_gap(&w->info.answer);
+
+    if (w->info.answer.optimal)
+        return "proved best of its columns";
+    if (gap < 0)
+        return "not proved best, gap unknown";
+    return ctx_format(w->ctx, "at most %.2g %% dearer than the best of its "
+                      "columns", 100 * gap);
+}
+
+/* ---- time ---- */
+
+int ahead_groups(const PlanView *w, int i)
+{
+    const double *s = w->p->kernel[i].spent;
+    double cover = fmax(s[R_SERIAL], s[R_LOAD]);
+
+    if (w->m->units == 1 || w->p->kernel[i].kind == K_TOKEN
+        || s[R_AHEAD] == 0)
+        return 0;
+    return 2 * s[R_AHEAD] <= cover ? 1 : s[R_AHEAD] <= cover ? 2 : 3;
+}
+
+/* Seconds as nanoseconds, with three figures. */
+static const char *ns(const PlanView *w, double seconds)
+{
+    double x = 1e9 * seconds;
+
+    return ctx_format(w->ctx, "%.*f", x < 10 ? 2 : x < 100 ? 1 : 0, x);
+}
+
+static void text_time(const PlanView *w, int i, Buf *out)
+{
+    static const char *const hides[] = { "",
+        "; one warpgroup that runs ahead hides",
+        "; two warpgroups that run ahead hide, one would not",
+        "; what runs ahead does not hide, a smaller chunk has less of it" };
+    const Kernel *k = &w->p->kernel[i];
+
+    buf_printf(out, "  %s ns: load %s, ahead %s, serial %s%s\n",
+               ns(w, k->seconds / w->chunk),
+               ns(w, k->spent[R_LOAD] / w->chunk),
+               ns(w, k->spent[R_AHEAD] / w->chunk),
+               ns(w, k->spent[R_SERIAL] / w->chunk),
+               hides[ahead_groups(w, i)]);
+}
+
+static void text_weighed(const PlanView *w, Buf *out)
+{
+    for (int i = 0; i < CHUNKS_WEIGHED && w->weighed[i].chunk; i++) {
+        const Weighed *d = &w->weighed[i];
+        buf_printf(out, "%s %d: ", i ? ";" : "chunk sizes weighed:",
+                   d->chunk);
+        if (isinf(d->seconds))
+            buf_printf(out, "no kernel can hold its parts");
+        else
+            buf_printf(out, "%s ns, %d kernel%s", ns(w, d->seconds),
+                       d->kernels, d->kernels > 1 ? "s" : "");
+        if (d->held > (double)w->m->shared)
+            buf_printf(out, " (as one, a pass would hold %.0f KB of %zu)",
+                       d->held / 1024, w->m->shared >> 10);
+    }
+    if (w->weighed[0].chunk)
+        buf_printf(out, "\n");
+}
+
+/* ---- all of it ---- */
+
+static void text_head(const PlanView *w, Buf *out)
+{
+    buf_printf(out, "%s on %s: %s, chunk %d\n", w->p->g->name, w->m->name,
+               w->backward ? "forward and backward" : "forward", w->chunk);
+    if (w->note)
+        buf_printf(out, "token by token: %s\n", w->note);
+    buf_printf(out, "%.0f bytes a token and head", w->info.bytes / w->chunk);
+    if (!w->note)
+        buf_printf(out, "; %.0f with a kernel for each product (%.2f)",
+                   w->info.unfused_bytes / w->chunk,
+                   w->info.bytes / w->info.unfused_bytes);
+    buf_printf(out, "\n%.0f bytes kept between kernels at most\n",
+               peak_bytes(w));
+    if (w->note)
+        return;
+    buf_printf(out, "%s: %s, %d columns, %.2f s; predicted %s ns a token "
+               "and head\n", solver_name(w), gap_text(w), w->info.ncolumns,
+               w->seconds, ns(w, w->info.seconds / w->chunk));
+    text_weighed(w, out);
+}
+
+void plan_text(PlanView *w)
+{
+    Buf *out = &w->text;
+
+    w->text.ctx = w->ctx;
+    make_labels(w);
+    text_head(w, out);
+    for (int k = 0; k < w->p->nkernels; k++) {
+        const Kernel *kernel = &w->p->kernel[k];
+        double in = kernel_reads(w, k), all = kernel->bytes / w->chunk;
+        buf_printf(out, "\nkernel %d: %s (%s), %.0f bytes in, %.0f out, "
+                   "%.0f flops\n", k + 1, kernel->name, kernel_kind(kernel),
+                   in, all > in ? all - in : 0, kernel->flops / w->chunk);
+        text_time(w, k, out);
+        buf_printf(out, "  reads");
+        for (Ref r = 1; r < w->p->g->len; r++)
+            if (reads(w, k, r))
+                buf_printf(out, " %s;", w->expr[r]);
+        buf_printf(out, "\n");
+        text_nodes(w, k, out);
+    }
+}

@@ -1,0 +1,126 @@
+-- v:plan: chunk sizes, times by role, what was weighed; plans are kept.
+local flin = require "flin"
+local passed, failed = 0, 0
+
+local function expect(ok, what, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. what:format(...))
+  end
+end
+
+local function same(a, b)
+  return (a - b):maxabs() == 0
+end
+
+local function random(v, T, d)
+  local x = {}
+  for _, input in ipairs(v.inputs) do
+    local shape = { 1, T, 1 }
+    for axis in input.axes:gmatch "%S+" do
+      shape[#shape + 1] = axis ~= "t" and (axis == "n" and 2 or d) or nil
+    end
+    local t = flin.randn(table.unpack(shape)) * (d ^ -0.5)
+    x[input.name] = input.domain == "log_decay" and -t * t or t
+  end
+  return x
+end
+
+-- The chunk is the cost model's choice: another for other sizes, the same in
+-- calls and in plans, whatever the length.
+do
+  local seen = {}
+  for _, name in ipairs { "gated_deltanet", "mlstm", "deltaproduct" } do
+    local v = flin.stdlib[name]
+    for _, d in ipairs { 16, 128 } do
+      local plan = v:plan { K = d, V = d }
+      seen[plan.chunk] = true
+      expect(#plan.weighed == 4, "%s: chunk sizes are weighed", name)
+      for _, w in ipairs(plan.weighed) do
+        expect(w.chunk ~= plan.chunk or w.seconds < math.huge,
+               "%s: the chosen chunk has a price", name)
+      end
+      local x = random(v, 150, d)
+      local y, state = v:forward(x)
+      x.chunk = plan.chunk
+      local y2, state2 = v:forward(x)
+      expect(same(y, y2), "%s: a call takes chunks of %d", name, plan.chunk)
+    end
+  end
+  expect(next(seen, next(seen)), "more than one chunk size is chosen")
+end
+
+-- A sequence in two calls is the whole one, to rounding.
+do
+  local v = flin.stdlib.gated_deltanet
+  local x = random(v, 150, 32)
+  local y = v:forward(x)
+  local first, second = {}, {}
+  for name, t in pairs(x) do
+    first[name], second[name] = t:narrow(2, 1, 33), t:narrow(2, 34, 117)
+  end
+  local y1, state = v:forward(first)
+  second.initial_state = state
+  local y2 = v:forward(second)
+  local gap = (y:narrow(2, 34, 117) - y2):maxabs()
+  expect(gap < 1e-5, "in two calls: %g", gap)
+end
+
+-- Times: by role, and their sum is the plan's.
+for _, machine in ipairs { "cpu", "h200" } do
+  local plan = flin.stdlib.gated_deltanet:plan { K = 64, V = 64,
+    backward = true, machine = machine }
+  local sum = 0
+  for _, k in ipairs(plan.kernels) do
+    expect(k.load > 0 and k.serial > 0 and k.ahead > 0,
+           "%s: a role without time", machine)
+    expect(k.seconds >= math.max(k.load, k.serial, k.ahead),
+           "%s: a kernel is faster than one of its roles", machine)
+    expect((k.ahead_groups ~= nil) == (machine == "h200"),
+           "%s: warpgroups", machine)
+    sum = sum + k.seconds
+  end
+  expect(math.abs(sum / plan.predicted - 1) < 0.2,
+         "%s: the kernels take %g, the plan %g", machine, sum, plan.predicted)
+  local text = tostring(plan)
+  expect(text:find "chunk sizes weighed: %d+: [%d.]+ ns", "what was weighed")
+  expect(text:find "load [%d.]+, ahead [%d.]+, serial [%d.]+", "by role")
+end
+expect(flin.stdlib.linear:dump("P", { K = 16, V = 16 }):find "serial [%d.]+",
+       "-d P shows the roles")
+do                                      -- what does not fit says so
+  local plan = flin.stdlib.mamba3_mimo:plan { K = 128, V = 128,
+    backward = true, machine = "h200" }
+  expect(plan.chunk < 64, "chunk %d", plan.chunk)
+  expect(tostring(plan):find "would hold %d+ KB of 227", "why not 64")
+end
+
+-- Plans are kept: asked for again, nothing is made, no memory is taken.
+do
+  local v = flin.stdlib.rwkv6
+  local ask = { K = 32, V = 32, backward = true }
+  local first = v:plan(ask)
+  local function pages()
+    local f = io.open "/proc/self/statm"
+    local n = f and tonumber(f:read "a":match "%d+")
+    if f then f:close() end
+    return n
+  end
+  local drawn, before = v:plan { backward = true, format = "svg" }
+  for i = 1, 200 do
+    expect(v:plan(ask).seconds == first.seconds, "made again")
+    expect(v:plan { backward = true, format = "svg" } == drawn, "drawn again")
+    if i == 20 then
+      collectgarbage()
+      before = pages()
+    end
+  end
+  collectgarbage()
+  expect(not before or pages() - before < 512, "%d pages more",
+         before and pages() - before or 0)
+end
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -69,6 +69,7 @@ void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
 struct Backend {
     const char *name;
     const Machine *machine;             /* that plans are made for */
+    int chunk;                          /* usual; 0: as plan_best_chunk says */
     void *(*compile)(Ctx *c, const Plan *p, struct Gpu *gpu);
     void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
     void (*release)(void *program);

@@ -95,9 +95,10 @@ enum { CPU, CUDA };
 static const Backend backends[] = {
     { .name = "cpu", .machine = &machine_cpu, .compile = cpu_make,
       .run = cpu_go, .release = cpu_drop, .workspace = cpu_room },
-    { .name = "cuda", .machine = &machine_h200, .compile = cuda_make,
-      .run = cuda_go, .release = cuda_drop, .prepare = cuda_ready,
-      .workspace = cuda_bytes, .keep = cuda_keep, .clear = cuda_clear },
+    { .name = "cuda", .machine = &machine_h200, .chunk = CHUNK_DEFAULT,
+      .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
+      .prepare = cuda_ready, .workspace = cuda_bytes, .keep = cuda_keep,
+      .clear = cuda_clear },
     { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
 };
 
@@ -214,7 +215,8 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
     Making m = { v, &wanted };
 
     if (chunk == CHUNK_AUTO && !v->step->mask)
-        chunk = plan_best_chunk(c, v, size, joint, NULL);
+        chunk = b->chunk ? b->chunk
+                         : plan_best_chunk(c, v, size, joint, NULL);
     wanted.chunk = chunk;
     for (e = v->plans; e; e = e->next)
         if (e->chunk == chunk && e->joint == joint && e->backend == b

@@ -24,6 +24,10 @@ typedef struct Eval {
  * without a size and on sizes that do not go together. */
 Eval *eval_new(Ctx *c, const Graph *g, const int32_t size[NAXES], int rows);
 
+/* How long the axes are in each node (i and j: one token); nodes that nobody
+ * needs have none. The graph's sizes are known. */
+const int32_t (*graph_extents(Ctx *c, const Graph *g))[NAXES];
+
 /* How long the axis is in the value, at the rows in hand. */
 int32_t eval_extent(const Eval *e, Ref r, int axis);
 int64_t eval_count(const Eval *e, Ref r);

@@ -1,6 +1,8 @@
 /* room.c -- how large each value of a graph is, and room for it. */
 #include "eval.h"
 
+#include <string.h>
+
 static int lowest(AxisSet s)
 {
     return __builtin_ctz(s);
@@ -136,4 +138,32 @@ Eval *eval_new(Ctx *c, const Graph *g, const int32_t size[NAXES], int rows)
         if (e->live[r])
             size_node(e, r);
     return e;
+}
+
+typedef struct Extents { const Graph *g; int32_t (*ext)[NAXES]; } Extents;
+
+static void find_extents(Ctx *own, void *ud)
+{
+    Extents *x = ud;
+    int32_t size[NAXES] = { 0 };
+    Eval *e = eval_new(own, x->g, size, 1);
+
+    memcpy(x->ext, e->ext, x->g->len * sizeof *x->ext);
+}
+
+/* What eval_new finds; its memory is given back. */
+const int32_t (*graph_extents(Ctx *c, const Graph *g))[NAXES]
+{
+    Extents x = { g, ctx_alloc(c, g->len * sizeof *x.ext) };
+    Ctx *own = ctx_like(c);
+
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    own->file = c->file;
+    bool ok = ctx_protect(own, find_extents, &x);
+    c->err = own->err;
+    ctx_free(own);
+    if (!ok)
+        ctx_rethrow(c);
+    return (const int32_t (*)[NAXES])x.ext;
 }

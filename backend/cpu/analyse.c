@@ -2,39 +2,10 @@
  * where the tiles go when it has.
  */
 #include "compile.h"
-#include "../../compiler/eval.h"
 
 #include <string.h>
 
 /* ---- the graph ---- */
-
-typedef struct Extents { const Graph *g; int32_t (*ext)[NAXES]; } Extents;
-
-static void find_extents(Ctx *own, void *ud)
-{
-    Extents *x = ud;
-    int32_t size[NAXES] = { 0 };
-    Eval *e = eval_new(own, x->g, size, 1);
-
-    memcpy(x->ext, e->ext, x->g->len * sizeof *x->ext);
-}
-
-/* The interpreter's, at one token a tile; its memory is given back. */
-const int32_t (*graph_extents(Ctx *c, const Graph *g))[NAXES]
-{
-    Extents x = { g, ctx_alloc(c, g->len * sizeof *x.ext) };
-    Ctx *own = ctx_like(c);
-
-    if (!own)
-        fail_code(c, ERR_MEMORY, "out of memory");
-    own->file = c->file;
-    bool ok = ctx_protect(own, find_extents, &x);
-    c->err = own->err;
-    ctx_free(own);
-    if (!ok)
-        ctx_rethrow(c);
-    return (const int32_t (*)[NAXES])x.ext;
-}
 
 uint8_t *lower_values(Ctx *c, const Graph *g)
 {

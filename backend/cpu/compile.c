@@ -2,6 +2,7 @@
  * and where each tile lies.
  */
 #include "compile.h"
+#include "../../compiler/eval.h"
 
 #include <string.h>
 

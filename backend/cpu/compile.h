@@ -36,7 +36,6 @@ typedef struct Compile {
 int new_slot(Compile *k, int32_t floats, bool pinned);
 
 /* analyse.c */
-const int32_t (*graph_extents(Ctx *c, const Graph *g))[NAXES];
 uint8_t *lower_values(Ctx *c, const Graph *g);
 void analyse_plan(Compile *k);
 void analyse_kernel(Compile *k, const Kernel *kernel);

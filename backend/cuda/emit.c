@@ -456,8 +456,7 @@ static void put_state_role(Emit *e, Buf *b)
     buf_printf(b, "}\n}\n");
 }
 
-/* Indents by braces; a line that does not end a statement is continued. */
-static void indent(Buf *to, const char *s)
+void source_indent(Buf *to, const char *s)
 {
     int depth = 0, more = 0;
     for (const char *end; *s; s = *end ? end + 1 : end) {
@@ -533,13 +532,11 @@ static bool emit_kernel(Emit *e, Buf *to)
     put_head(e, &b);
     put(&b, &body);
     buf_printf(&b, "}  // %s\n", e->out->name);
-    indent(to, b.s);
+    source_indent(to, b.s);
     return true;
 }
 
-/* The same plan with the node numbers of its text, so that the source and
- * the dump of a plan speak of the same nodes. */
-static const Plan *as_printed(Ctx *c, const Plan *p)
+const Plan *plan_as_printed(Ctx *c, const Plan *p)
 {
     Buf text = { .ctx = c };
     plan_print(p, &text);
@@ -548,7 +545,7 @@ static const Plan *as_printed(Ctx *c, const Plan *p)
 
 CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *p = as_printed(c, plan);
+    const Plan *p = plan_as_printed(c, plan);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)

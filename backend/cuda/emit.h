@@ -3,6 +3,7 @@
 #define FLIN_CUDA_EMIT_H
 
 #include "cuda.h"
+#include "source.h"
 
 enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        SHARED_MAX = 232448, INVERSE_BYTES = 64 * 68 * 4, MAX_FACTORS = 8,
@@ -98,10 +99,6 @@ int use_score(Emit *e, Score x);        /* index; it will be in memory */
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */
 int tile_count(const Emit *e, Ref tile); /* tiles of a stage that it fills */
 int padded(int size);                   /* to whole tiles */
-
-void number_text(Buf *b, double x);
-/* The value column of op with operands a, b and c put in. */
-void value_text(Buf *b, int op, const char *const operand[3]);
 
 /* ---- the roles ---- */
 

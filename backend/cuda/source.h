@@ -1,0 +1,18 @@
+/* source.h -- text that both emitters print. */
+#ifndef FLIN_CUDA_SOURCE_H
+#define FLIN_CUDA_SOURCE_H
+
+#include "../../compiler/plan.h"
+
+void number_text(Buf *b, double x);
+/* The value column of op with operands a, b and c put in. */
+void value_text(Buf *b, int op, const char *const operand[3]);
+
+/* Indents by braces; a line that does not end a statement is continued. */
+void source_indent(Buf *to, const char *s);
+
+/* The same plan with the node numbers of its text, so that the source and
+ * the dump of a plan speak of the same nodes. */
+const Plan *plan_as_printed(Ctx *c, const Plan *p);
+
+#endif

@@ -56,6 +56,8 @@ typedef struct CudaKernel {
     int threads, shared, blocks, row_axis;
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
+    bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
+                                           in the workspace */
     int stages;
     bool split;                         /* segments may be more than one */
     CudaWalk walk;
@@ -68,6 +70,7 @@ typedef struct CudaModule {
     CudaKernel *kernel;
     int nkernels, chunk;
     int64_t stored;
+    bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
 } CudaModule;
 
 /* Prints the plan; %12 in its comments is %12 in plan_print. Fails, naming
@@ -79,11 +82,26 @@ CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
  * types are the source's, B, T, heads and sequences a launch's. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 
+/* Axes that a tensor has at most, besides batch, token and head; 1 at least.
+ */
+int cuda_rank(const Graph *g);
+
 /* Types and sums as the call's views have them. */
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);
 
 /* Device memory that a run of all kernels needs beside its tensors; depends
  * on the number of sequences, batch entries, tokens and heads alone. */
 int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
+
+/* The argument of one of cuda_tiles' kernels, and its grid (0: nothing to be
+ * done). seq and workspace as in launch_new. Returns the argument's bytes. */
+size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
+                      const Plan *p, const Call *call, uint64_t seq,
+                      uint64_t workspace, unsigned char **args,
+                      int64_t *grid);
+
+/* What a call's tensors lie in: batch entries, and tokens of the longest. */
+typedef struct CudaExtent { int64_t batch, tokens; } CudaExtent;
+CudaExtent cuda_extent(const Call *call);
 
 #endif

@@ -12,22 +12,6 @@ typedef struct HostTensor {
     int32_t group, pad;
 } HostTensor;
 
-/* What the tensors lie in: batch entries and tokens of the longest. */
-typedef struct Extent { int64_t batch, tokens; } Extent;
-
-static Extent extent_of(const Call *call)
-{
-    Extent e = { 1, 1 };
-    for (int64_t i = 0; i < call->nseq; i++) {
-        const Seq *s = &call->seq[i];
-        if (s->b >= e.batch)
-            e.batch = s->b + 1;
-        if (s->start + s->len > e.tokens)
-            e.tokens = s->start + s->len;
-    }
-    return e;
-}
-
 static const View *view_of(const Call *call, CudaArg a)
 {
     switch ((CudaArgKind)a.kind) {
@@ -78,13 +62,13 @@ static uint64_t step_bytes(int64_t elements, uint64_t least)
 }
 
 static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
-                   CudaArg a, Extent e, unsigned char *map)
+                   CudaArg a, CudaExtent e, unsigned char *map)
 {
     const View *v = view_of(call, a);
     check_matrix(c, p->g, a, v);
     uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
     uint64_t row = (size * 2 + 15) / 16 * 16;
-    const uint64_t dims[4] = { size, (uint64_t)e.tokens,
+    const uint64_t dims[4] = { size, (uint64_t)(e.tokens + !e.tokens),
         (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
     const uint64_t strides[3] = { step_bytes(v->st, row),
         step_bytes(v->sh, row), step_bytes(v->sb, row) };
@@ -137,7 +121,7 @@ static unsigned char *put(unsigned char *at, const void *x, size_t n)
 /* Few blocks: several share a sequence. Scanning a chunk takes about 0.4 of
  * the time of working it out, so later parts are shorter: all end together. */
 static int32_t segments_of(const Driver *d, const CudaKernel *k,
-                           const Call *call, Extent e, int32_t bound[5])
+                           const Call *call, CudaExtent e, int32_t bound[5])
 {
     int64_t grid = call->nseq * call->heads * k->blocks;
     int64_t chunks = (e.tokens + 63) / 64;
@@ -157,12 +141,11 @@ static int32_t segments_of(const Driver *d, const CudaKernel *k,
     return n;
 }
 
-Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
-                   const CudaKernel *k, const Plan *p, const Call *call,
-                   DevicePtr seq, DevicePtr workspace)
+static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
+                          const Call *call, DevicePtr seq)
 {
-    Launch *l = ctx_alloc(c, sizeof *l);
-    Extent e = extent_of(call);
+    const CudaKernel *k = l->k;
+    CudaExtent e = cuda_extent(call);
     size_t size = (size_t)k->nmaps * MAP_BYTES
                 + (size_t)k->ntensors * sizeof(HostTensor) + 64
                 + CUDA_MAPS * sizeof(int32_t) + 2 * MAP_BYTES;
@@ -186,11 +169,23 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     at = put(at, &e.tokens, sizeof e.tokens);
     at = put(at, shape, sizeof shape);
     put(at, group, sizeof group);
+    l->grid = (unsigned)(call->nseq * call->heads * k->blocks * shape[2]);
+}
+
+Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
+                   const CudaKernel *k, const Plan *p, const Call *call,
+                   DevicePtr seq, DevicePtr workspace)
+{
+    Launch *l = ctx_alloc(c, sizeof *l);
     l->f = f;
     l->k = k;
-    (void)m;
-    (void)workspace;                    /* Hopper's kernels keep nothing */
-    l->grid = (unsigned)(call->nseq * call->heads * k->blocks * shape[2]);
+    if (k->walk == CUDA_HOPPER) {
+        hopper_launch(c, d, l, p, call, seq);
+        return l;
+    }
+    int64_t grid;
+    cuda_tile_args(c, m, k, p, call, seq, workspace, &l->args, &grid);
+    l->grid = (unsigned)grid;
     return l;
 }
 

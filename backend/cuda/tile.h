@@ -1,0 +1,142 @@
+/* tile.h -- what the files of the general emitter share. tile_emit.c holds the
+ * design.
+ */
+#ifndef FLIN_CUDA_TILE_H
+#define FLIN_CUDA_TILE_H
+
+#include "cuda.h"
+#include "source.h"
+
+enum { MAX_CHAIN = 96 };
+
+/* Where a value lies: elements of a tile, `at`, and `tail` times one less than
+ * the tokens in hand. */
+typedef struct Spot {
+    int tile;                           /* -1: nowhere */
+    int32_t at, tail, st[NAXES];
+} Spot;
+
+/* A place in shared memory, or where there is none left, in the block's part
+ * of the workspace. */
+typedef struct Tile {
+    DType type;
+    int32_t elements;
+    bool pinned, spilled;               /* pinned: as long as the kernel */
+    int first, last;                    /* acts */
+    int64_t at;                         /* bytes */
+} Tile;
+
+/* Before, in or after the walk over chunks. */
+typedef enum When { BEFORE, WITHIN, AFTER } When;
+
+/* A piece of the kernel's text, and the tiles that it reads and writes. */
+typedef struct Act {
+    Buf text;
+    int *use, n, cap;                   /* tile * 2 + writes */
+    When when;
+    bool synced;                        /* ends with a barrier */
+} Act;
+
+/* Element-wise nodes of the same axes, computed in one loop, operands first.
+ * from: computed before by other means, its element is `x`; 0: none. */
+typedef struct Chain { Ref node[MAX_CHAIN], from; int n; } Chain;
+
+typedef struct Tiles {
+    Ctx *c;
+    const Plan *p;
+    const Kernel *k;
+    const Graph *g;
+    const CudaOptions *o;
+    CudaModule *m;
+    CudaKernel *out;
+    int at, chunk;                      /* the kernel's number; tokens a tile
+                                           has room for */
+    const int32_t (*ext)[NAXES];        /* per node */
+    int slice_axis, slice;              /* a block's share of it; or -1 */
+    uint8_t *has, *pre, *kept, *done, *late, *stored_here;
+    bool out_here[MAX_OUTPUTS];
+    Spot *spot;                         /* per node, once it is done */
+    uint8_t *busy;                      /* per node: its act is being made */
+    int *seen, stamp;                   /* per node: when last looked at */
+    Tile *tile;
+    int ntiles, cap_tiles;
+    Act *act;
+    int nacts, cap_acts;
+    bool scratch;                       /* a float a warp is needed */
+    int32_t slack;                      /* bytes behind the last tile */
+    const int64_t *stored_at;           /* bytes, per node */
+    int state[MAX_STATES];              /* the tile of those carried, or -1 */
+} Tiles;
+
+/* ---- tile_value.c: extents, places, text of an element ---- */
+
+int32_t tile_extent(const Tiles *t, Ref r, int ax);
+int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES]);
+DType tile_type(const Tiles *t, Ref r);
+int tile_new(Tiles *t, Ref r, bool pinned);
+Spot tile_spot(const Tiles *t, Ref r, int tile);
+bool same_strides(const Tiles *t, Ref r, const Spot *a, const Spot *b);
+bool is_token_axis(int ax);
+bool is_view(int op);                   /* found in its operand's tile */
+/* A number, looked at through views; false if it is none. */
+bool constant_of(const Tiles *t, Ref r, double *x);
+
+const char *ctype_text(DType d);
+const char *axis_coord(int ax);         /* "i", "j", "d0" ... */
+/* The index at the coordinates of `axes` (others: 0), axis `skip` at
+ * `other`. */
+void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
+                const char *other);
+/* The element of r there, read by the act. */
+void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
+                  const char *other);
+void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
+                 const char *next);
+/* A loop over the elements of these axes of r, "e" from `from`; left open. */
+void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
+               Ref r, AxisSet axes);
+
+/* ---- tile_chain.c: what is computed when, and element-wise work ---- */
+
+Act *act_begin(Tiles *t, Ref r);          /* BEFORE, if r is the same always */
+void act_uses(Tiles *t, Act *a, int tile, bool writes);
+void need(Tiles *t, Ref r);             /* r has its spot afterwards */
+/* After product r: what goes on from it element by element. */
+void chain_after(Tiles *t, Chain *k, Ref r);
+/* The body of a loop: all values, then those that need a tile. */
+void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k);
+/* After the act: who else wants what the chain has made. */
+void chain_done(Tiles *t, const Chain *k);
+
+/* ---- tile_dot.c, tile_token.c ---- */
+
+void do_dot(Tiles *t, Ref r);         /* and sum */
+void do_gdot(Tiles *t, Ref r);
+void do_scan(Tiles *t, Ref r);
+void do_solve(Tiles *t, Ref r);
+
+/* ---- tile_move.c: between tensors and tiles ---- */
+
+void emit_load(Tiles *t, Ref r);        /* an input */
+void emit_fetch(Tiles *t, Ref r);       /* what an earlier kernel stored */
+void emit_keep(Tiles *t, Ref r);        /* for a later one */
+void emit_out(Tiles *t, int output);
+void emit_state_in(Tiles *t, int state);
+void emit_state_out(Tiles *t, int state);
+void emit_carry(Tiles *t);              /* states that lie elsewhere */
+int64_t stored_bytes(const Tiles *t, Ref r);
+
+/* ---- tile_slice.c ---- */
+
+/* The axis along which blocks can share a head's work, and a block's share:
+ * in t->slice_axis and t->slice; -1 where there is none. */
+void find_slice(Tiles *t);
+
+/* ---- tile_place.c ---- */
+
+/* Gives tiles their places and declares them; prints acts, with barriers
+ * where they are needed. */
+void tiles_place(Tiles *t, Buf *declared);
+void print_acts(Tiles *t, Buf *b, When when);
+
+#endif

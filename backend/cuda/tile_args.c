@@ -1,0 +1,259 @@
+/* tile_args.c -- what cuda_tiles' kernels are passed: tile.cuh's Run and
+ * Tensors, and the workspace's parts: stored tiles, results that are still to
+ * be summed, the blocks' own. No driver here: the host's compiler runs the
+ * same kernels in tests.
+ */
+#include "cuda.h"
+
+#include <string.h>
+
+enum { RESIDENT = 1024, PART_ALIGN = 256 };
+
+/* tile.cuh's Run. */
+typedef struct HostRun {
+    uint64_t seq;
+    int64_t nseq, tokens, per_entry, items;
+    uint64_t stored, spill;
+    int32_t heads, pad;
+} HostRun;
+
+CudaExtent cuda_extent(const Call *call)
+{
+    CudaExtent e = { 1, 0 };
+
+    for (int64_t i = 0; i < call->nseq; i++) {
+        const Seq *s = &call->seq[i];
+        if (s->b >= e.batch)
+            e.batch = s->b + 1;
+        if (s->start + s->len > e.tokens)
+            e.tokens = s->start + s->len;
+    }
+    return e;
+}
+
+static int64_t aligned(int64_t n)
+{
+    return (n + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+}
+
+static int64_t entry_chunks(const CudaModule *m, const Call *call)
+{
+    return (cuda_extent(call).tokens + m->chunk - 1) / m->chunk;
+}
+
+/* Chunks that have a place: see first_slot. */
+static int64_t slots_of(const CudaModule *m, const Call *call)
+{
+    return call->nseq + cuda_extent(call).batch * entry_chunks(m, call);
+}
+
+static const View *view_of(const Call *call, CudaArg a)
+{
+    switch ((CudaArgKind)a.kind) {
+    case ARG_INPUT:  return &call->in[a.index];
+    case ARG_OUTPUT: return &call->out[a.index];
+    case ARG_STATE:  return &call->s0[a.index];
+    case ARG_NEXT:   return &call->s1[a.index];
+    }
+    return NULL;
+}
+
+static int group_of(const Call *call, const View *v)
+{
+    return v->heads > 0 ? call->heads / v->heads : 1;
+}
+
+/* ---- the workspace ---- */
+
+/* Elements of a head, in a row of tokens or of a sequence. */
+static int64_t result_size(const Graph *g, bool state, int i)
+{
+    const uint8_t *order = state ? g->st[i].order : g->out[i].order;
+    int rank = state ? g->st[i].rank : g->out[i].rank;
+    int64_t n = 1;
+
+    for (int d = 0; d < rank; d++)
+        n *= g->axis[order[d]].size;
+    return n;
+}
+
+static int64_t part_bytes(const Graph *g, const Call *call, bool state, int i)
+{
+    CudaExtent e = cuda_extent(call);
+    int64_t rows = state ? call->nseq : e.batch * e.tokens;
+
+    return aligned(4 * rows * call->heads * result_size(g, state, i));
+}
+
+static int64_t stored_bytes(const CudaModule *m, const Call *call)
+{
+    return aligned(m->stored * slots_of(m, call) * call->heads);
+}
+
+/* Bytes before the result's part; of all parts for the one past the last. */
+static int64_t part_at(const CudaModule *m, const Graph *g, const Call *call,
+                       bool state, int index)
+{
+    int64_t at = stored_bytes(m, call);
+
+    for (int i = 0; i < (state ? g->nout : index); i++)
+        at += m->sum_out[i] ? part_bytes(g, call, false, i) : 0;
+    for (int i = 0; i < (state ? index : 0); i++)
+        at += m->sum_s1[i] ? part_bytes(g, call, true, i) : 0;
+    return at;
+}
+
+static int64_t items_of(const CudaModule *m, const CudaKernel *k,
+                        const Call *call)
+{
+    const View *to = view_of(call, k->tensor[1]);
+
+    switch (k->walk) {
+    case CUDA_HOPPER: break;
+    case CUDA_SEQUENCES: return call->nseq * call->heads * k->blocks;
+    case CUDA_CHUNKS: return slots_of(m, call) * call->heads * k->blocks;
+    case CUDA_SUM:
+        if (k->tensor[1].kind == ARG_OUTPUT)
+            return slots_of(m, call) * (call->heads / group_of(call, to));
+        return (to->sb ? call->nseq : call->nseq > 0)
+             * (call->heads / group_of(call, to));
+    }
+    return 0;
+}
+
+static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
+                       const Call *call)
+{
+    int64_t items = items_of(m, k, call);
+    int64_t most = k->spill ? RESIDENT : INT32_MAX;
+
+    return items < most ? items : most;
+}
+
+int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call)
+{
+    int64_t spill = 0;
+
+    for (int i = 0; i < m->nkernels; i++) {
+        int64_t n = m->kernel[i].spill * grid_of(m, &m->kernel[i], call);
+        spill = n > spill ? n : spill;
+    }
+    return part_at(m, p->g, call, true, p->g->nst) + spill;
+}
+
+/* ---- arguments ---- */
+
+static unsigned char *put(unsigned char *at, const void *x, size_t n)
+{
+    memcpy(at, x, n);
+    return at + n;
+}
+
+/* Whether every row is whole and starts at a multiple of 16 bytes. */
+static bool is_wide(const View *v, int rank)
+{
+    int64_t each = 16 / dtype_size(v->dtype);
+    bool wide = (uintptr_t)v->data % 16 == 0 && v->sb % each == 0
+             && v->st % each == 0 && v->sh % each == 0
+             && (rank == 0 || v->sd[rank - 1] == 1);
+
+    for (int d = 0; d + 1 < rank; d++)
+        wide &= v->sd[d] % each == 0;
+    return wide && rank > 0;
+}
+
+static int rank_of(const Graph *g, CudaArg a)
+{
+    switch ((CudaArgKind)a.kind) {
+    case ARG_INPUT:  return g->in[a.index].rank;
+    case ARG_OUTPUT: return g->out[a.index].rank;
+    case ARG_STATE:
+    case ARG_NEXT:   return g->st[a.index].rank;
+    }
+    return 0;
+}
+
+/* Where a result waits to be summed: [row, head, its axes]. */
+static View part_view(const CudaModule *m, const Plan *p, const Call *call,
+                      CudaArg a, uint64_t workspace)
+{
+    const Graph *g = p->g;
+    bool state = a.kind == ARG_NEXT;
+    const uint8_t *order = state ? g->st[a.index].order
+                                 : g->out[a.index].order;
+    int64_t n = 1;
+    View v = { .dtype = F32, .heads = call->heads };
+
+    for (int d = rank_of(g, a); d-- > 0; n *= g->axis[order[d]].size)
+        v.sd[d] = n;
+    v.sh = n;
+    v.st = state ? 0 : n * call->heads;
+    v.sb = state ? n * call->heads
+                 : n * call->heads * cuda_extent(call).tokens;
+    if (view_of(call, a)->data)
+        v.data = (void *)(uintptr_t)(workspace + (uint64_t)
+                 part_at(m, g, call, state, a.index));
+    return v;
+}
+
+static void check_view(Ctx *c, const Graph *g, CudaArg a, const View *v,
+                       const Call *call)
+{
+    const char *name = a.kind == ARG_INPUT ? g->in[a.index].name
+                     : a.kind == ARG_OUTPUT ? g->out[a.index].name
+                                            : g->st[a.index].name;
+
+    if (a.kind == ARG_INPUT && !v->data && cuda_extent(call).tokens)
+        fail(c, g->in[a.index].line, "input '%s' is absent", name);
+    if (v->data && v->dtype != (DType)a.dtype)
+        fail_code(c, ERR_USER, "%s: is %s; the kernel was made for %s", name,
+                  dtype_name(v->dtype), dtype_name((DType)a.dtype));
+    if (v->data && (v->heads <= 0 || call->heads % v->heads))
+        fail_code(c, ERR_USER, "%s: has %d heads, which do not divide %d",
+                  name, v->heads, call->heads);
+}
+
+static unsigned char *put_tensor(unsigned char *at, const View *v, int rank,
+                                 int most, int group)
+{
+    int32_t last[2] = { group, is_wide(v, rank) };
+    uint64_t data = (uint64_t)(uintptr_t)v->data;
+
+    at = put(at, &data, sizeof data);
+    at = put(at, &v->sb, sizeof v->sb);
+    at = put(at, &v->st, sizeof v->st);
+    at = put(at, &v->sh, sizeof v->sh);
+    at = put(at, v->sd, (size_t)most * sizeof *v->sd);
+    return put(at, last, sizeof last);
+}
+
+size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
+                      const Plan *p, const Call *call, uint64_t seq,
+                      uint64_t workspace, unsigned char **args,
+                      int64_t *grid)
+{
+    int most = cuda_rank(p->g);
+    size_t each = 40 + 8 * (size_t)most;
+    HostRun run = { .seq = seq, .nseq = call->nseq, .heads = call->heads,
+                    .tokens = cuda_extent(call).tokens };
+    unsigned char *at = ctx_alloc(c, sizeof run + each
+                                     * (size_t)(k->ntensors + 1));
+
+    run.per_entry = entry_chunks(m, call);
+    run.items = items_of(m, k, call);
+    run.stored = workspace;
+    run.spill = workspace + (uint64_t)part_at(m, p->g, call, true, p->g->nst);
+    *grid = grid_of(m, k, call);
+    *args = at;
+    at = put(at, &run, sizeof run);
+    for (int i = 0; i < k->ntensors; i++) {
+        CudaArg a = k->tensor[i];
+        View v = k->part[i] ? part_view(m, p, call, a, workspace)
+                            : *view_of(call, a);
+        check_view(c, p->g, a, &v, call);
+        if (k->walk == CUDA_SUM && !view_of(call, a)->data)
+            *grid = 0;
+        at = put_tensor(at, &v, rank_of(p->g, a), most, group_of(call, &v));
+    }
+    return (size_t)(at - *args);
+}

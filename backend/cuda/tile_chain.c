@@ -1,0 +1,561 @@
+/* tile_chain.c -- what is computed when. Products, sums, scans and solves come
+ * in the graph's order; all else when it is needed. Element-wise values of
+ * the same axes are computed in one loop, and so that those which only the
+ * loop looks at stay in registers.
+ */
+#include "tile.h"
+
+#include <string.h>
+
+/* ---- acts ---- */
+
+Act *act_begin(Tiles *t, Ref r)
+{
+    if (t->nacts == t->cap_acts) {
+        size_t old = (size_t)t->cap_acts * sizeof *t->act;
+        t->cap_acts = t->cap_acts ? 2 * t->cap_acts : 64;
+        t->act = ctx_grow(t->c, t->act, old,
+                          (size_t)t->cap_acts * sizeof *t->act);
+    }
+    Act *a = &t->act[t->nacts++];
+    *a = (Act){ .text.ctx = t->c, .when = r && t->pre[r] ? BEFORE
+                                                             : WITHIN };
+    return a;
+}
+
+void act_uses(Tiles *t, Act *a, int tile, bool writes)
+{
+    int use = tile * 2 + writes;
+
+    for (int i = 0; i < a->n; i++)
+        if (a->use[i] == use)
+            return;
+    if (a->n == a->cap) {
+        size_t old = (size_t)a->cap * sizeof *a->use;
+        a->cap = a->cap ? 2 * a->cap : 8;
+        a->use = ctx_grow(t->c, a->use, old, (size_t)a->cap * sizeof *a->use);
+    }
+    a->use[a->n++] = use;
+}
+
+/* ---- what a node is ---- */
+
+static bool elementwise(const Tiles *t, Ref r)
+{
+    return op_info[t->g->n[r].op].traits & ELEMENTWISE;
+}
+
+static bool pointwise(const Tiles *t, Ref r)
+{
+    switch (t->g->n[r].op) {
+    case OP_rot90: case OP_dup: case OP_pairsum: case OP_cat: case OP_unit:
+    case OP_dmask: case OP_delay:
+        return true;
+    }
+    return elementwise(t, r);
+}
+
+static bool in_chain(const Chain *k, Ref r)
+{
+    for (int i = 0; i < k->n; i++)
+        if (k->node[i] == r)
+            return true;
+    return r && r == k->from;
+}
+
+/* Whether r can be had without one of the acts that have their own place in
+ * the order, and without what the chain or an act at hand is to compute. */
+static bool cheap_from(Tiles *t, const Chain *k, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    double x;
+
+    if (!r || t->done[r] || t->seen[r] == t->stamp)
+        return true;
+    t->seen[r] = t->stamp;
+    if (in_chain(k, r) || t->busy[r])
+        return false;
+    if (n->op == OP_input || !t->has[r] || constant_of(t, r, &x))
+        return true;
+    bool all = pointwise(t, r) || is_view(n->op);
+    for (int i = 0; i < 4 && all; i++)
+        all = cheap_from(t, k, n->a[i]);
+    return all;
+}
+
+static bool cheap(Tiles *t, const Chain *k, Ref r)
+{
+    t->stamp++;
+    return cheap_from(t, k, r);
+}
+
+/* ---- spots ---- */
+
+/* A view's: its operand's under the names that it has for the axes. */
+static void find_spot(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    Spot s = t->spot[n->a[0]], v = { .tile = s.tile, .at = s.at,
+                                     .tail = s.tail };
+    int ax = n->over ? __builtin_ctz(n->over) : 0;
+
+    memcpy(v.st, s.st, sizeof v.st);
+    switch (n->op) {
+    case OP_select: case OP_part:
+        v.at += n->index * s.st[ax];
+        break;
+    case OP_last:
+        v.tail += n->flags & REVERSE ? 0 : s.st[AX_I];
+        break;
+    case OP_relabel:
+        v.st[ax] = 0;
+        v.st[n->index] = s.st[ax];
+        break;
+    case OP_col: case OP_row:
+        for (int k = 0; k <= NRANKS; k++) {
+            int from = n->op == OP_col ? k : AX_J + k;
+            int to = n->op == OP_col ? AX_J + k : k;
+            v.st[from] = 0;
+            v.st[to] = s.st[from];
+        }
+        break;
+    }
+    for (ax = 0; ax < NAXES; ax++)
+        if (!(n->axes & AXIS(ax)))
+            v.st[ax] = 0;
+    t->spot[r] = v;
+}
+
+static void need_chain(Tiles *t, Ref r);
+
+static void emit_node(Tiles *t, Ref r)
+{
+    switch (t->g->n[r].op) {
+    case OP_dot: case OP_sum: do_dot(t, r); break;
+    case OP_gdot: do_gdot(t, r); break;
+    case OP_solve: do_solve(t, r); break;
+    case OP_cumsum: case OP_scan: case OP_maxscan: do_scan(t, r); break;
+    default: fail_code(t->c, ERR_INTERNAL, "no act for %s",
+                       op_info[t->g->n[r].op].name);
+    }
+}
+
+void need(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    double x;
+
+    if (!r || t->done[r] || constant_of(t, r, &x))
+        return;
+    if (n->op == OP_input) {
+        emit_load(t, r);
+    } else if (!t->has[r]) {
+        emit_fetch(t, r);
+    } else if (is_view(n->op)) {
+        need(t, n->a[0]);
+        find_spot(t, r);
+    } else if (pointwise(t, r)) {
+        need_chain(t, r);
+        return;
+    } else {
+        t->busy[r] = 1;
+        emit_node(t, r);
+        t->busy[r] = 0;
+        return;
+    }
+    t->done[r] = 1;
+    if (t->kept[r])
+        emit_keep(t, r);
+}
+
+/* ---- chains ---- */
+
+/* Whether r looks at entries of x other than its own: x needs a tile. */
+static bool reads_elsewhere(const Tiles *t, Ref r, Ref x)
+{
+    const Ref *a = t->g->n[r].a;
+
+    return !elementwise(t, r) && (a[0] == x || a[1] == x);
+}
+
+/* What may end a product is printed once an element of its fragments: little
+ * of it, or compiling takes minutes. */
+static bool is_light(const Chain *k, int op)
+{
+    return k->n < 4 && (op == OP_add || op == OP_sub || op == OP_mul
+                        || op == OP_neg);
+}
+
+static bool fits_chain(const Tiles *t, const Chain *k, Ref like, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    if (k->from && !is_light(k, n->op))
+        return false;
+
+    if (!t->has[r] || t->done[r] || in_chain(k, r) || !pointwise(t, r)
+        || (t->busy[r] && r != like)
+        || n->axes != t->g->n[like].axes || t->pre[r] != t->pre[like])
+        return false;
+    for (int c = 0; c < k->n; c++)
+        if (reads_elsewhere(t, k->node[c], r))
+            return false;
+    for (AxisSet s = n->axes; s; s &= s - 1) {
+        int ax = __builtin_ctz(s);
+        if (tile_extent(t, r, ax) != tile_extent(t, like, ax))
+            return false;
+    }
+    return true;
+}
+
+/* r, and before it those operands that join. False where the chain is full or
+ * something else would have to be computed first. */
+static bool collect(Tiles *t, Chain *k, Ref like, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    int before = k->n;
+
+    for (int i = 0; i < op_info[n->op].arity; i++) {
+        Ref a = n->a[i];
+        bool ok = !a || in_chain(k, a);
+        if (!ok && elementwise(t, r) && fits_chain(t, k, like, a))
+            ok = collect(t, k, like, a);
+        if (a && in_chain(k, a) && !elementwise(t, r))
+            ok = false;
+        if (!ok && !cheap(t, k, a)) {
+            k->n = before;
+            return false;
+        }
+    }
+    if (k->n == MAX_CHAIN) {
+        k->n = before;
+        return false;
+    }
+    k->node[k->n++] = r;
+    return true;
+}
+
+/* What the chain looks at from outside. */
+static bool need_operands(Tiles *t, const Chain *k)
+{
+    bool all = true;
+
+    for (int c = 0; c < k->n; c++) {
+        const Node *n = &t->g->n[k->node[c]];
+        for (int i = 0; i < op_info[n->op].arity; i++) {
+            double x;
+            if (!n->a[i] || in_chain(k, n->a[i]) || t->done[n->a[i]]
+                || constant_of(t, n->a[i], &x))
+                continue;
+            need(t, n->a[i]);
+            all = false;
+        }
+    }
+    return all;
+}
+
+static bool uses_chain(const Tiles *t, const Chain *k, Ref r)
+{
+    for (int i = 0; i < 3 && elementwise(t, r); i++)
+        if (t->g->n[r].a[i] && in_chain(k, t->g->n[r].a[i]))
+            return true;
+    return false;
+}
+
+/* Values of few elements join whatever they are: a loop of their own would
+ * cost a barrier. */
+static bool is_small(const Tiles *t, Ref r)
+{
+    int32_t st[NAXES];
+
+    return tile_strides(t, r, st) <= t->out->threads;
+}
+
+static void chain_gather(Tiles *t, Chain *k, Ref like)
+{
+    bool more = true;
+
+    while (more) {
+        more = false;
+        for (Ref r = 1; r < t->g->len && k->n < MAX_CHAIN; r++)
+            if (fits_chain(t, k, like, r) && t->late[r] <= t->late[like]
+                && (uses_chain(t, k, r) || (!k->from && is_small(t, r))))
+                more |= collect(t, k, like, r);
+    }
+}
+
+/* Needing an operand may compute a part of the chain, so that it is collected
+ * anew until nothing is left to be done first. */
+static void need_chain(Tiles *t, Ref r)
+{
+    Chain k;
+
+    t->busy[r] = 1;
+    do {
+        k = (Chain){ .n = 0 };
+        if (collect(t, &k, r, r))
+            chain_gather(t, &k, r);
+        else
+            k.node[k.n++] = r;
+    } while (!need_operands(t, &k));
+    t->busy[r] = 0;
+    Act *a = act_begin(t, r);
+    loop_open(t, &a->text, "TID", "THREADS", r, t->g->n[r].axes);
+    chain_body(t, a, &a->text, &k);
+    buf_printf(&a->text, "}\n");
+    chain_done(t, &k);
+}
+
+/* A product's: what goes on from it, all that it needs at hand. */
+void chain_after(Tiles *t, Chain *k, Ref r)
+{
+    do {
+        *k = (Chain){ .from = r };
+        chain_gather(t, k, r);
+    } while (!need_operands(t, k));
+}
+
+/* ---- the body of a loop ---- */
+
+static const char *operand_text(Tiles *t, Act *a, const Chain *k, Ref r,
+                                AxisSet axes)
+{
+    Buf b = { .ctx = t->c };
+
+    if (r == k->from && r)
+        return "x";
+    if (in_chain(k, r))
+        return ctx_format(t->c, "v%u", (unsigned)r);
+    element_text(t, a, &b, r, axes, -1, NULL);
+    return b.s;
+}
+
+/* An operand as a function of its axis `over`. */
+static void lambda_text(Tiles *t, Act *a, Buf *b, const char *name, Ref r,
+                        AxisSet axes, int over)
+{
+    int from = __builtin_ctz(t->g->n[r].over);
+    Ref x = t->g->n[r].a[0];
+
+    buf_printf(b, "%s([&](int y) { return ", name);
+    element_text(t, a, b, x, (axes & ~AXIS(over)) | AXIS(from), from, "y");
+    buf_printf(b, "; }, %d, %s)", (int)tile_extent(t, x, from),
+               axis_coord(over));
+}
+
+static void cat_text(Tiles *t, Act *a, Buf *b, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    int ax = __builtin_ctz(n->over);
+    bool has = t->g->n[n->a[0]].axes & n->over;
+    int first = has ? tile_extent(t, n->a[0], ax) : 1;
+
+    buf_printf(b, "%s < %d ? ", axis_coord(ax), first);
+    element_text(t, a, b, n->a[0], n->axes, -1, NULL);
+    buf_printf(b, " : ");
+    element_text(t, a, b, n->a[1], n->axes, ax,
+                 ctx_format(t->c, "(%s - %d)", axis_coord(ax), first));
+}
+
+static void delay_text(Tiles *t, Act *a, Buf *b, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    bool back = n->flags & REVERSE;
+
+    buf_printf(b, "i == %s ? ", back ? "n - 1" : "0");
+    element_text(t, a, b, n->a[1], n->axes, -1, NULL);
+    buf_printf(b, " : ");
+    element_text(t, a, b, n->a[0], n->axes, AX_I, back ? "(i + 1)"
+                                                       : "(i - 1)");
+}
+
+static void dmask_text(Tiles *t, Act *a, Buf *b, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    buf_printf(b, "i %s j ? ", n->flags & STRICT ? ">" : ">=");
+    if (n->a[0]) {
+        buf_printf(b, "exp_(");
+        element_text(t, a, b, n->a[0], n->axes, -1, NULL);
+        buf_printf(b, " - ");
+        element_text(t, a, b, n->a[1], n->axes, -1, NULL);
+        buf_printf(b, ") : 0.f");
+    } else {
+        buf_printf(b, "1.f : 0.f");
+    }
+}
+
+static void elem_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    const char *operand[3] = { "", "", "" };
+
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        operand[i] = operand_text(t, a, k, n->a[i], n->axes);
+    value_text(b, n->op, operand);
+}
+
+static void node_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    int ax = n->over ? __builtin_ctz(n->over) : 0;
+
+    switch (n->op) {
+    case OP_rot90: lambda_text(t, a, b, "rot90", r, n->axes, ax); break;
+    case OP_dup: lambda_text(t, a, b, "dup", r, n->axes, n->index); break;
+    case OP_pairsum:
+        lambda_text(t, a, b, "pairsum", r, n->axes, n->index);
+        break;
+    case OP_unit:
+        buf_printf(b, "%s == %d ? 1.f : 0.f", axis_coord(ax), n->index);
+        break;
+    case OP_cat: cat_text(t, a, b, r); break;
+    case OP_delay: delay_text(t, a, b, r); break;
+    case OP_dmask: dmask_text(t, a, b, r); break;
+    default: elem_text(t, a, b, k, r); break;
+    }
+}
+
+/* ---- which tile ---- */
+
+/* Whether all who look at the tile have done so, but for the chain. */
+static bool all_read(const Tiles *t, const Chain *k, int tile, Ref but)
+{
+    for (Ref r = 1; r < t->g->len; r++) {
+        const Node *n = &t->g->n[r];
+        if (!t->has[r] || t->done[r] || in_chain(k, r))
+            continue;
+        for (int i = 0; i < op_info[n->op].arity; i++)
+            if (t->done[n->a[i]] && t->spot[n->a[i]].tile == tile)
+                return false;
+    }
+    for (int s = 0; s < t->g->nst; s++) {
+        Ref next = t->g->st[s].next;
+        if (t->state[s] >= 0 && next != but && t->done[next]
+            && t->spot[next].tile == tile)
+            return false;
+    }
+    return true;
+}
+
+static bool is_state_tile(const Tiles *t, int tile, Ref *next)
+{
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->state[s] == tile) {
+            *next = t->g->st[s].next;
+            return true;
+        }
+    return false;
+}
+
+/* Whether r may take over the tile of x, an operand that the chain reads
+ * element by element. */
+static bool may_take(Tiles *t, const Act *a, const Chain *k, Ref r, Ref x)
+{
+    double number;
+    Ref next = r;
+
+    if (!x || in_chain(k, x) || constant_of(t, x, &number))
+        return false;
+    Spot own = tile_spot(t, r, t->spot[x].tile);
+    const Tile *tile = &t->tile[own.tile];
+    if (t->g->n[x].axes != t->g->n[r].axes || tile->type != F32
+        || !same_strides(t, r, &own, &t->spot[x]) || t->pre[x])
+        return false;
+    if (tile->pinned && !(is_state_tile(t, own.tile, &next) && next == r))
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->use[i] == own.tile * 2 + 1)
+            return false;
+    return all_read(t, k, own.tile, r);
+}
+
+/* Tiles that the chain reads elsewhere than at its own element, or that the
+ * act's product reads, must stay. */
+static bool read_elsewhere(const Tiles *t, const Chain *k, int tile)
+{
+    for (int c = k->from ? -1 : 0; c < k->n; c++) {
+        Ref r = c < 0 ? k->from : k->node[c];
+        const Node *n = &t->g->n[r];
+        for (int i = 0; i < op_info[n->op].arity; i++) {
+            Ref a = n->a[i];
+            if (!a || !t->done[a] || t->spot[a].tile != tile)
+                continue;
+            Spot own = tile_spot(t, r, tile);
+            if (c < 0 || !elementwise(t, r)
+                || t->g->n[a].axes != n->axes
+                || !same_strides(t, r, &own, &t->spot[a]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static int own_tile(Tiles *t, Act *a, const Chain *k, Ref r)
+{
+    for (int c = 0; c < k->n; c++) {
+        Ref m = k->node[c];
+        for (int i = 0; i < 3 && elementwise(t, m); i++) {
+            Ref x = t->g->n[m].a[i];
+            if (x && t->done[x] && may_take(t, a, k, r, x)
+                && !read_elsewhere(t, k, t->spot[x].tile))
+                return t->spot[x].tile;
+        }
+    }
+    return tile_new(t, r, t->pre[r]);
+}
+
+/* Whether somebody outside of the chain wants r. */
+static bool wanted(const Tiles *t, const Chain *k, Ref r)
+{
+    if (t->kept[r])
+        return true;
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->state[s] >= 0 && t->g->st[s].next == r)
+            return true;
+    for (Ref u = r + 1; u < t->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (t->has[u] && t->g->n[u].a[i] == r && !in_chain(k, u))
+                return true;
+    return false;
+}
+
+static void store_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r,
+                       const char *value)
+{
+    if (!wanted(t, k, r))
+        return;
+    int tile = own_tile(t, a, k, r);
+    t->spot[r] = tile_spot(t, r, tile);
+    act_uses(t, a, tile, true);
+    buf_printf(b, "t%d[", tile);
+    index_text(b, &t->spot[r], t->g->n[r].axes, -1, NULL);
+    buf_printf(b, "] = %s;\n", value);
+}
+
+void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)
+{
+    for (int c = 0; c < k->n; c++) {
+        buf_printf(b, "const float v%u = ", (unsigned)k->node[c]);
+        node_text(t, a, b, k, k->node[c]);
+        buf_printf(b, ";\n");
+    }
+    if (k->from)
+        store_text(t, a, b, k, k->from, "x");
+    for (int c = 0; c < k->n; c++)
+        store_text(t, a, b, k, k->node[c],
+                   ctx_format(t->c, "v%u", (unsigned)k->node[c]));
+}
+
+void chain_done(Tiles *t, const Chain *k)
+{
+    if (k->from)
+        t->done[k->from] = 1;
+    for (int c = 0; c < k->n; c++)
+        t->done[k->node[c]] = 1;
+    if (k->from && t->kept[k->from])
+        emit_keep(t, k->from);
+    for (int c = 0; c < k->n; c++)
+        if (t->kept[k->node[c]])
+            emit_keep(t, k->node[c]);
+}

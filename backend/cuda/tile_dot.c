@@ -1,0 +1,363 @@
+/* tile_dot.c -- products and sums. A product of matrices goes to the tensor
+ * cores; a sum with too few rows or columns for those is shared out to
+ * threads, warps or the whole block, whichever keeps them busy.
+ */
+#include "tile.h"
+
+enum { LEAST = 8, WARP_SIZE = 32 };
+
+/* Consecutive axes that an operand runs through with one stride. */
+typedef struct Run { AxisSet axes; int32_t size, st[2]; bool tokens; } Run;
+
+static int lowest(AxisSet s)
+{
+    return __builtin_ctz(s);
+}
+
+static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
+{
+    int32_t n = 1;
+
+    for (; s; s &= s - 1)
+        n *= tile_extent(t, r, lowest(s));
+    return n;
+}
+
+/* The operand of r that has the axis. */
+static Ref holder(const Tiles *t, Ref r, int ax)
+{
+    for (int i = 0; i < 4; i++)
+        if (t->g->n[t->g->n[r].a[i]].axes & AXIS(ax))
+            return t->g->n[r].a[i];
+    return r;
+}
+
+/* The longest run in s, for up to two operands. */
+static Run longest_run(const Tiles *t, Ref r, AxisSet s, const Spot *p,
+                       const Spot *q)
+{
+    Run best = { .size = 1 }, run = { .size = 0 };
+
+    for (; s; s &= s - 1) {
+        int ax = lowest(s);
+        int32_t ext = tile_extent(t, holder(t, r, ax), ax);
+        bool goes_on = run.size && !is_token_axis(ax)
+                    && run.st[0] == p->st[ax] * ext
+                    && run.st[1] == q->st[ax] * ext;
+        if (!goes_on)
+            run = (Run){ .size = 1, .tokens = is_token_axis(ax) };
+        run.axes |= AXIS(ax);
+        run.size *= ext;
+        run.st[0] = p->st[ax];
+        run.st[1] = q->st[ax];
+        if (run.size > best.size || !best.axes)
+            best = run;
+    }
+    return best;
+}
+
+static void run_size_text(const Tiles *t, Buf *b, const Run *run)
+{
+    if (!run->tokens)
+        buf_printf(b, "%d", (int)run->size);
+    else if (run->size == t->chunk)
+        buf_printf(b, "n");
+    else
+        buf_printf(b, "n * %d", (int)(run->size / t->chunk));
+}
+
+/* ---- on the tensor cores ---- */
+
+typedef struct Product {
+    Ref a, b;
+    AxisSet turns;                      /* loops around it */
+    Run m, n, k;                        /* strides: of a and of b */
+} Product;
+
+static bool find_product(const Tiles *t, Ref r, Product *p)
+{
+    const Node *n = &t->g->n[r];
+    double x;
+
+    if (n->op != OP_dot || constant_of(t, n->a[0], &x)
+        || constant_of(t, n->a[1], &x))
+        return false;
+    AxisSet a = t->g->n[n->a[0]].axes, b = t->g->n[n->a[1]].axes;
+    const Spot *sa = &t->spot[n->a[0]], *sb = &t->spot[n->a[1]];
+    p->a = n->a[0];
+    p->b = n->a[1];
+    p->m = longest_run(t, r, n->axes & a & ~b, sa, sa);
+    p->n = longest_run(t, r, n->axes & b & ~a, sb, sb);
+    p->k = longest_run(t, r, n->over, sa, sb);
+    p->turns = n->axes & ~p->m.axes & ~p->n.axes;
+    return p->k.axes == n->over && p->m.size >= LEAST && p->n.size >= LEAST
+        && p->k.size >= LEAST;
+}
+
+static const char *precision(const Tiles *t)
+{
+    return t->o->tile == BF16 ? "BF16" : t->o->tile == F16 ? "TF32"
+                                                           : "TF32X3";
+}
+
+static bool fills(const Run *run, int32_t piece)
+{
+    return !run->tokens && run->size % piece == 0;
+}
+
+/* Fragments a warp has at a time: as many as leave no warp idle. */
+static void piece_text(const Tiles *t, Buf *b, const Product *p)
+{
+    int rows = (p->m.size + 15) / 16, cols = (p->n.size + 7) / 8;
+    int each = rows * cols / (t->out->threads / WARP_SIZE);
+    int mt = rows % 2 == 0 && each >= 4 ? 2 : 1, nt = 1;
+
+    while (nt < 8 && nt * mt * 2 <= each && cols % (nt * 2) == 0)
+        nt *= 2;
+    buf_printf(b, "%d, %d, %s, %s, %s", mt, nt,
+               fills(&p->k, 16) ? "true" : "false",
+               fills(&p->m, 16 * mt) ? "true" : "false",
+               fills(&p->n, 8 * nt) ? "true" : "false");
+}
+
+/* Whole pieces read behind the end of a tile: room for that behind all. */
+static void leave_slack(Tiles *t, const Run *rows, int32_t piece,
+                        const Run *sum, int32_t columns)
+{
+    int32_t more = (rows->size + piece - 1) / piece * piece - rows->size;
+    int32_t along = (sum->size + 15) / 16 * 16 - sum->size;
+    int32_t n = 4 * (more * rows->st[0] + along * columns);
+
+    t->slack = n > t->slack ? n : t->slack;
+}
+
+static void matrix_text(Tiles *t, Act *a, Buf *b, Ref r, const Run *rows,
+                        int32_t columns, AxisSet turns)
+{
+    const Spot *s = &t->spot[r];
+    int32_t rs = rows->st[0];
+    bool even = columns == 1 && rs % 2 == 0 && s->at % 2 == 0
+             && s->tail % 2 == 0;
+
+    for (AxisSet q = turns & t->g->n[r].axes; q; q &= q - 1)
+        even &= s->st[lowest(q)] % 2 == 0;
+    act_uses(t, a, s->tile, false);
+    buf_printf(b, "matrix<%d, %d, %s>(t%d + ", (int)rs, (int)columns,
+               even ? "true" : "false", s->tile);
+    index_text(b, s, turns & t->g->n[r].axes, -1, NULL);
+    buf_printf(b, ")");
+}
+
+/* The coordinates of a run's axes from its number. */
+static void run_coords(const Tiles *t, Buf *b, Ref r, const Run *run,
+                       const char *x)
+{
+    if (run->axes)
+        coords_text(t, b, x, r, run->axes, "return");
+}
+
+static void turn_open(const Tiles *t, Buf *b, Ref r, AxisSet turns)
+{
+    for (; turns; turns &= turns - 1) {
+        int ax = lowest(turns);
+        const char *x = axis_coord(ax);
+        if (is_token_axis(ax))
+            buf_printf(b, "for (int %s = 0; %s < n; %s++) {\n", x, x, x);
+        else
+            buf_printf(b, "for (int %s = 0; %s < %d; %s++) {\n", x, x,
+                       (int)tile_extent(t, holder(t, r, ax), ax), x);
+    }
+}
+
+static void turn_close(Buf *b, AxisSet turns)
+{
+    for (; turns; turns &= turns - 1)
+        buf_printf(b, "}\n");
+}
+
+static void emit_product(Tiles *t, Ref r, const Product *p)
+{
+    Chain k;
+
+    chain_after(t, &k, r);
+    leave_slack(t, &p->m, 32, &p->k, p->k.st[0]);
+    leave_slack(t, &p->n, 64, &p->k, p->k.st[1]);
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    turn_open(t, b, r, p->turns);
+    buf_printf(b, "product<%s, ", precision(t));
+    piece_text(t, b, p);
+    buf_printf(b, ">(");
+    run_size_text(t, b, &p->m);
+    buf_printf(b, ", ");
+    run_size_text(t, b, &p->n);
+    buf_printf(b, ", ");
+    run_size_text(t, b, &p->k);
+    buf_printf(b, ",\n");
+    matrix_text(t, a, b, p->a, &p->m, p->k.st[0], p->turns);
+    buf_printf(b, ",\n");
+    matrix_text(t, a, b, p->b, &p->n, p->k.st[1], p->turns);
+    buf_printf(b, ",\n[&](int row, int col, float x) {\n");
+    run_coords(t, b, r, &p->m, "row");
+    run_coords(t, b, r, &p->n, "col");
+    chain_body(t, a, b, &k);
+    buf_printf(b, "});\n");
+    turn_close(b, p->turns);
+    chain_done(t, &k);
+}
+
+/* ---- by threads ---- */
+
+enum Share { THREAD, WARP, BLOCK };
+
+/* Whether neighbours among the result's elements are so in the operands. */
+static bool lies_along(const Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    int ax = n->axes ? 31 - __builtin_clz(n->axes) : 0;
+    double x;
+
+    for (int i = 0; i < 2 && n->axes; i++)
+        if (n->a[i] && !constant_of(t, n->a[i], &x)
+            && t->spot[n->a[i]].st[ax] > 1)
+            return false;
+    return n->axes;
+}
+
+static enum Share share_of(const Tiles *t, Ref r, AxisSet over)
+{
+    int32_t elements = size_of(t, r, t->g->n[r].axes), sum = 1;
+
+    for (AxisSet s = over; s; s &= s - 1)
+        sum *= tile_extent(t, holder(t, r, lowest(s)), lowest(s));
+    if (sum < WARP_SIZE || elements >= 4 * t->out->threads)
+        return THREAD;
+    if (elements * 4 <= t->out->threads / WARP_SIZE)
+        return BLOCK;
+    return elements * 4 >= t->out->threads && lies_along(t, r) ? THREAD
+                                                               : WARP;
+}
+
+/* A term of the sum: r's operands, of gdot the exponential too. */
+static void summand_text(Tiles *t, Act *a, Buf *b, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    AxisSet axes = n->axes | n->over;
+
+    buf_printf(b, "x += ");
+    element_text(t, a, b, n->a[0], axes, -1, NULL);
+    if (n->a[1]) {
+        buf_printf(b, " * ");
+        element_text(t, a, b, n->a[1], axes, -1, NULL);
+    }
+    if (n->op == OP_gdot) {
+        buf_printf(b, " * exp_(");
+        element_text(t, a, b, n->a[2], axes, -1, NULL);
+        buf_printf(b, " - ");
+        element_text(t, a, b, n->a[3], axes, -1, NULL);
+        buf_printf(b, ")");
+    }
+    buf_printf(b, ";\n");
+}
+
+/* The sum into x over axes `over`: `from`, `step` of their joint number. */
+static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, const char *from,
+                     const char *step)
+{
+    const Node *n = &t->g->n[r];
+    AxisSet rest = n->over;
+    int32_t size = 1, inner;
+    int first = lowest(rest);
+    bool mask = n->op == OP_gdot;
+
+    for (AxisSet s = rest; s; s &= s - 1)
+        if (lowest(s) != first || !is_token_axis(first))
+            size *= tile_extent(t, holder(t, r, lowest(s)), lowest(s));
+    buf_printf(b, "for (int f = %s; f < ", from);
+    if (is_token_axis(first) && size > 1)
+        buf_printf(b, "n * %d", (int)size);
+    else if (is_token_axis(first))
+        buf_printf(b, "n");
+    else
+        buf_printf(b, "%d", (int)size);
+    buf_printf(b, "; f += %s) {\n", step);
+    inner = size;
+    for (AxisSet s = rest; s; s &= s - 1) {
+        int ax = lowest(s);
+        int32_t ext = tile_extent(t, holder(t, r, ax), ax);
+        if (ax != first || !is_token_axis(ax))
+            inner /= ext;
+        buf_printf(b, "const int %s = f", axis_coord(ax));
+        if (inner > 1)
+            buf_printf(b, " / %d", (int)inner);
+        if (ax != first)
+            buf_printf(b, " %% %d", (int)ext);
+        buf_printf(b, ";\n");
+        if (is_token_axis(ax) && ax != first)
+            buf_printf(b, "if (%s >= n)\ncontinue;\n", axis_coord(ax));
+    }
+    if (mask)
+        buf_printf(b, "if (i %s j)\n", n->flags & STRICT ? ">" : ">=");
+    summand_text(t, a, b, r);
+    buf_printf(b, "}\n");
+}
+
+static void emit_sum(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    Chain k;
+
+    chain_after(t, &k, r);
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    switch (share_of(t, r, n->over)) {
+    case THREAD:
+        loop_open(t, b, "TID", "THREADS", r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, "0", "1");
+        chain_body(t, a, b, &k);
+        buf_printf(b, "}\n");
+        break;
+    case WARP:
+        loop_open(t, b, "WARP", "WARPS", r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, "LANE", "LANES");
+        buf_printf(b, "x = warp_sum(x);\nif (LANE == 0) {\n");
+        chain_body(t, a, b, &k);
+        buf_printf(b, "}\n}\n");
+        break;
+    case BLOCK:
+        t->scratch = true;
+        loop_open(t, b, "0", "1", r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, "TID", "THREADS");
+        buf_printf(b, "x = block_sum(x, scratch);\nif (TID == 0) {\n");
+        chain_body(t, a, b, &k);
+        buf_printf(b, "}\n}\n");
+        break;
+    }
+    chain_done(t, &k);
+}
+
+static void need_all(Tiles *t, Ref r)
+{
+    for (int i = 0; i < 4; i++)
+        need(t, t->g->n[r].a[i]);
+}
+
+void do_dot(Tiles *t, Ref r)
+{
+    Product p;
+
+    need_all(t, r);
+    if (find_product(t, r, &p))
+        emit_product(t, r, &p);
+    else
+        emit_sum(t, r);
+}
+
+void do_gdot(Tiles *t, Ref r)
+{
+    need_all(t, r);
+    emit_sum(t, r);
+}

@@ -1,0 +1,432 @@
+/* tile_emit.c -- any plan as CUDA C++, for every GPU from Ampere on.
+ *
+ * A kernel of the plan is a kernel of the source. A block takes a head of a
+ * sequence and walks its chunks (CUDA_SEQUENCES), or takes one chunk
+ * (CUDA_CHUNKS); where every value allows it, blocks share a head along an
+ * axis of its state (tile_slice.c). The plan of a step has chunks of one
+ * token: the same kernel decodes.
+ *
+ * All threads of the block do one act after another: an element-wise loop
+ * over as many nodes as go together, a product, a sum, a scan, a copy between
+ * memory and a tile. Values that acts hand on lie in tiles (tile_place.c); a
+ * barrier stands where an act meets what another has left. What goes on from
+ * a product element by element is done on its fragments (tile_chain.c).
+ *
+ *   node                          act
+ *   element-wise, pairs, masks    a loop over elements, or the end of a
+ *                                 product
+ *   select, part, col, last ...   none: a view of the operand's tile
+ *   dot, sum                      tensor cores; threads, warps, the block
+ *   cumsum, scan, maxscan         a warp a column, or a thread
+ *   gdot                          tensor cores about anchors
+ *   solve                         blocks of 16 rows
+ *
+ * Nothing is refused for its size: what shared memory cannot hold lies in the
+ * block's part of the workspace.
+ */
+#include "tile.h"
+#include "../../compiler/eval.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { THREADS = 256 };
+
+/* ---- what a kernel has ---- */
+
+/* The same for every chunk, whatever its length. */
+static bool is_constant(const Tiles *t, const Node *n)
+{
+    AxisSet tokens = AXIS(AX_I) | AXIS(AX_J);
+
+    if (n->timed || n->states || n->op == OP_last || n->op == OP_state
+        || n->flags & REVERSE || n->over & tokens)
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && !t->pre[n->a[i]])
+            return false;
+    return true;
+}
+
+static bool lists(const Kernel *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+static bool had_before(const Tiles *t, Ref r)
+{
+    for (int i = 0; i < t->at; i++)
+        if (lists(&t->p->kernel[i], r))
+            return true;
+    return false;
+}
+
+static bool is_next(const Tiles *t, Ref r)
+{
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->k->states & 1u << s && t->g->st[s].next == r)
+            return true;
+    return false;
+}
+
+/* Late nodes are for the next states alone: computed when all else has read
+ * the states. */
+static void find_late(Tiles *t)
+{
+    for (Ref r = (Ref)t->g->len - 1; r > 0; r--)
+        t->late[r] = t->has[r] && !t->kept[r];
+    for (Ref r = (Ref)t->g->len - 1; r > 0; r--) {
+        bool used = is_next(t, r);
+        for (Ref u = r + 1; u < t->g->len && t->late[r]; u++)
+            for (int i = 0; i < 4; i++)
+                if (t->has[u] && t->g->n[u].a[i] == r) {
+                    used = true;
+                    t->late[r] &= t->late[u];
+                }
+        t->late[r] &= used;
+    }
+}
+
+static void analyse(Tiles *t)
+{
+    const Plan *p = t->p;
+
+    for (int i = 0; i < t->k->nnodes; i++)
+        t->has[t->k->node[i]] = 1;
+    for (Ref r = 1; r < t->g->len; r++) {
+        t->pre[r] = is_constant(t, &t->g->n[r]);
+        t->stored_here[r] = t->has[r] && p->stored[r] && !had_before(t, r);
+        t->kept[r] = t->stored_here[r];
+    }
+    for (int i = 0; i < t->g->nout; i++) {
+        Ref r = t->g->out[i].node;
+        t->out_here[i] = t->has[r] && !had_before(t, r);
+        t->kept[r] |= t->out_here[i];
+    }
+    for (int s = 0; s < t->g->nst; s++)
+        t->state[s] = -1;
+    find_late(t);
+}
+
+/* ---- its acts ---- */
+
+static bool has_own_place(const Tiles *t, Ref r)
+{
+    switch (t->g->n[r].op) {
+    case OP_dot: case OP_sum: case OP_gdot: case OP_solve: case OP_cumsum:
+    case OP_scan: case OP_maxscan:
+        return true;
+    }
+    return false;
+}
+
+static void make_acts(Tiles *t)
+{
+    double x;
+
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->k->states & 1u << s)
+            emit_state_in(t, s);
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->state[s] >= 0 && t->kept[t->g->st[s].node])
+            emit_keep(t, t->g->st[s].node);
+    for (int late = 0; late < 2; late++)
+        for (Ref r = 1; r < t->g->len; r++) {
+            if (!t->has[r] || t->late[r] != late)
+                continue;
+            if (has_own_place(t, r) || t->kept[r] || is_next(t, r))
+                need(t, r);
+            if (t->kept[r] && constant_of(t, r, &x))
+                emit_keep(t, r);
+        }
+    emit_carry(t);
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->state[s] >= 0)
+            emit_state_out(t, s);
+}
+
+/* ---- its text ---- */
+
+static void put_comment(const Tiles *t, Buf *b)
+{
+    static const char *const kind[] = { "token", "forward", "reverse" };
+    size_t line = b->len;
+
+    buf_printf(b, "// %s (%s), %.0f bytes a chunk and head predicted:",
+               t->k->name, kind[t->k->kind], t->k->bytes);
+    for (int i = 0; i < t->k->nnodes; i++) {
+        if (b->len - line > 70) {
+            line = b->len;
+            buf_printf(b, "\n//");
+        }
+        buf_printf(b, " %%%u", (unsigned)t->k->node[i]);
+    }
+    buf_printf(b, "\n");
+}
+
+static void put_head(const Tiles *t, Buf *b)
+{
+    buf_printf(b, "struct Args%d { Run run; Tensor t[%d]; };\n"
+               "extern \"C\" __global__ void __launch_bounds__(THREADS, %d) "
+               "%s(const __grid_constant__ Args%d a)\n{\n", t->at,
+               t->out->ntensors + !t->out->ntensors,
+               t->out->shared <= 113 << 10 ? 2 : 1, t->out->name, t->at);
+    buf_printf(b, "extern __shared__ char arena[];\n");
+    if (t->out->spill)
+        buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "
+                   "%lldll;\n", (long long)t->out->spill);
+}
+
+static void put_chunk(const Tiles *t, Buf *b)
+{
+    buf_printf(b, "const int n = (int)min(q.len - at * %d, (i64)%d);\n"
+               "const i64 token = q.start + at * %d;\n", t->m->chunk,
+               t->m->chunk, t->m->chunk);
+    if (t->m->stored)
+        buf_printf(b, "char *const stored = a.run.stored + ((slot + at)"
+                   " * a.run.heads + head) * %lldll;\n",
+                   (long long)t->m->stored);
+}
+
+static void put_item(const Tiles *t, Buf *b)
+{
+    buf_printf(b, "NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items;"
+               " item += gridDim.x) {\n"
+               "const int block = (int)(item %% %d);\n"
+               "const int head = (int)(item / %d %% a.run.heads);\n",
+               t->out->blocks, t->out->blocks);
+    buf_printf(b, "const i64 part = item / %d / a.run.heads;\n",
+               t->out->blocks);
+    if (t->k->kind == K_TOKEN)
+        buf_printf(b, "const i64 s = find_sequence(a.run, part, %d);\n",
+                   t->m->chunk);
+    else
+        buf_printf(b, "const i64 s = part;\n");
+    buf_printf(b, "const Sequence q = sequence(a.run, s);\n"
+               "const i64 slot = first_slot(a.run, s, %d);\n(void)block;\n"
+               "(void)slot;\n", t->m->chunk);
+}
+
+static void put_walk(Tiles *t, Buf *b)
+{
+    bool token = t->k->kind == K_TOKEN;
+
+    if (token) {
+        buf_printf(b, "const i64 at = part - slot;\n"
+                   "if (at * %d >= q.len)\ncontinue;\n", t->m->chunk);
+    } else {
+        buf_printf(b, "const i64 chunks = (q.len + %d) / %d;\n",
+                   t->m->chunk - 1, t->m->chunk);
+    }
+    buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
+    print_acts(t, b, BEFORE);
+    buf_printf(b, "}\n__syncthreads();\n");
+    if (token) {
+        buf_printf(b, "{\n");
+    } else {
+        buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n"
+                   "const i64 at = %s;\n", t->k->kind == K_REVERSE
+                   ? "chunks - 1 - m" : "m");
+    }
+    put_chunk(t, b);
+    buf_printf(b, "(void)n;\n(void)token;\n");
+    print_acts(t, b, WITHIN);
+    buf_printf(b, "__syncthreads();\n}\n{\n");
+    print_acts(t, b, AFTER);
+    buf_printf(b, "}\n__syncthreads();\n}\n}\n");
+}
+
+static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
+                        CudaModule *m, int kernel)
+{
+    static const char *const kind[] = { "token", "forward", "reverse" };
+    Tiles *t = ctx_alloc(c, sizeof *t);
+    size_t n = p->g->len;
+
+    *t = (Tiles){ .c = c, .p = p, .k = &p->kernel[kernel], .g = p->g, .o = o,
+                  .m = m, .out = &m->kernel[kernel], .at = kernel,
+                  .chunk = m->chunk > 1 ? (m->chunk + 15) / 16 * 16 : 1 };
+    t->has = ctx_alloc(c, n);
+    t->pre = ctx_alloc(c, n);
+    t->kept = ctx_alloc(c, n);
+    t->done = ctx_alloc(c, n);
+    t->late = ctx_alloc(c, n);
+    t->stored_here = ctx_alloc(c, n);
+    t->spot = ctx_alloc(c, n * sizeof *t->spot);
+    t->busy = ctx_alloc(c, n);
+    t->seen = ctx_alloc(c, n * sizeof *t->seen);
+    snprintf(t->out->name, sizeof t->out->name, "k%d_%s", kernel,
+             kind[t->k->kind]);
+    t->out->threads = THREADS;
+    t->out->walk = t->k->kind == K_TOKEN ? CUDA_CHUNKS : CUDA_SEQUENCES;
+    return t;
+}
+
+static void emit_kernel(Tiles *t, Buf *to)
+{
+    Buf head = { .ctx = t->c }, b = { .ctx = t->c };
+
+    analyse(t);
+    find_slice(t);
+    make_acts(t);
+    tiles_place(t, &head);
+    put_comment(t, &b);
+    put_head(t, &b);
+    buf_put(&b, head.s ? head.s : "", head.len);
+    put_item(t, &b);
+    put_walk(t, &b);
+    source_indent(to, b.s);
+}
+
+/* ---- results that heads share ---- */
+
+/* Adds up what the heads of a group (of a state: and all sequences, if they
+ * have one place) have left in the workspace, in their order. */
+static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
+                        CudaModule *m, CudaArgKind kind, int index, Buf *to)
+{
+    CudaKernel *k = &m->kernel[m->nkernels];
+    bool out = kind == ARG_OUTPUT;
+    DType d = out ? o->out[index] : o->s1[index];
+    const uint8_t *order = out ? g->out[index].order : g->st[index].order;
+    int rank = out ? g->out[index].rank : g->st[index].rank;
+    int64_t size = 1;
+    Buf at = { .ctx = c }, b = { .ctx = c };
+
+    snprintf(k->name, sizeof k->name, "k%d_sum", m->nkernels);
+    k->threads = THREADS;
+    k->blocks = 1;
+    k->walk = CUDA_SUM;
+    k->ntensors = 2;
+    k->tensor[0] = (CudaArg){ (uint8_t)kind, (uint8_t)index, F32 };
+    k->part[0] = true;
+    k->tensor[1] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
+    for (int i = rank; i-- > 0; size *= g->axis[order[i]].size)
+        buf_printf(&at, " + e / %lld %% %d * a.t[1].sd[%d]", (long long)size,
+                   (int)g->axis[order[i]].size, i);
+    buf_printf(&b, "// the sum of result %d over those that share it\n"
+               "struct Args%d { Run run; Tensor t[2]; };\n"
+               "extern \"C\" __global__ void %s(const __grid_constant__"
+               " Args%d a)\n{\nconst int group = a.t[1].group,"
+               " heads = a.run.heads / group;\n", index, m->nkernels,
+               k->name, m->nkernels);
+    buf_printf(&b, "for (i64 item = blockIdx.x; item < a.run.items; item +="
+               " gridDim.x) {\nconst int head = (int)(item %% heads);\n");
+    if (out)
+        buf_printf(&b, "const i64 part = item / heads,"
+                   " s = find_sequence(a.run, part, %d);\n"
+                   "const Sequence q = sequence(a.run, s);\n"
+                   "const i64 at = part - first_slot(a.run, s, %d);\n"
+                   "const i64 n = min(q.len - at * %d, (i64)%d);\n"
+                   "const i64 row = q.start + at * %d;\n"
+                   "for (i64 f = TID; f < n * %lld; f += THREADS) {\n"
+                   "const i64 e = f %% %lld, token = row + f / %lld;\n",
+                   m->chunk, m->chunk, m->chunk, m->chunk, m->chunk,
+                   (long long)size, (long long)size, (long long)size);
+    else
+        buf_printf(&b, "const i64 s = item / heads;\n"
+                   "const i64 end = a.t[1].sb ? s + 1 : a.run.nseq;\n"
+                   "for (i64 e = TID; e < %lld; e += THREADS) {\n",
+                   (long long)size);
+    buf_printf(&b, "float x = 0;\n");
+    if (!out)
+        buf_printf(&b, "for (i64 y = s; y < end; y++)\n");
+    buf_printf(&b, "for (int h = head * group; h < head * group + group;"
+               " h++)\nx += ((const float *)a.t[0].p)[%s + h * a.t[0].sh"
+               " + e];\n", out ? "q.b * a.t[0].sb + token * a.t[0].st"
+                               : "y * a.t[0].sb");
+    buf_printf(&b, "put((%s *)a.t[1].p + %s + head * a.t[1].sh%s, x);\n"
+               "}\n}\n}\n", ctype_text(d),
+               out ? "q.b * a.t[1].sb + token * a.t[1].st"
+                   : "s * a.t[1].sb", at.s ? at.s : "");
+    source_indent(to, b.s);
+    m->nkernels++;
+}
+
+static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
+                      CudaModule *m, Buf *b)
+{
+    for (int i = 0; i < p->g->nout; i++)
+        if (o->sum_out[i])
+            emit_shared(c, p->g, o, m, ARG_OUTPUT, i, b);
+    for (int i = 0; i < p->g->nst; i++)
+        if (o->sum_s1[i])
+            emit_shared(c, p->g, o, m, ARG_NEXT, i, b);
+}
+
+/* ---- a plan ---- */
+
+/* Where each stored value lies among those of its chunk. */
+static void place_stored(Tiles *t, CudaModule *m, int64_t *at)
+{
+    for (Ref r = 1; r < t->g->len; r++) {
+        if (!t->p->stored[r])
+            continue;
+        at[r] = m->stored;
+        m->stored += stored_bytes(t, r);
+    }
+}
+
+int cuda_rank(const Graph *g)
+{
+    int most = 1;
+
+    for (int i = 0; i < g->nin; i++)
+        most = g->in[i].rank > most ? g->in[i].rank : most;
+    for (int i = 0; i < g->nout; i++)
+        most = g->out[i].rank > most ? g->out[i].rank : most;
+    for (int i = 0; i < g->nst; i++)
+        most = g->st[i].rank > most ? g->st[i].rank : most;
+    return most;
+}
+
+CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
+{
+    const Plan *p = plan_as_printed(c, plan);
+    size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
+    CudaModule *m = ctx_alloc(c, sizeof *m);
+    int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);
+    const int32_t (*ext)[NAXES] = graph_extents(c, p->g);
+    Buf b = { .ctx = c };
+
+    m->kernel = ctx_alloc(c, most * sizeof *m->kernel);
+    m->chunk = p->g->chunk ? p->g->chunk : 1;
+    memcpy(m->sum_out, o->sum_out, sizeof m->sum_out);
+    memcpy(m->sum_s1, o->sum_s1, sizeof m->sum_s1);
+    buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
+               "#include \"tile.cuh\"\n", THREADS, cuda_rank(p->g));
+    for (int i = 0; i < p->nkernels; i++) {
+        Tiles *t = tiles_new(c, p, o, m, i);
+        t->ext = ext;
+        t->stored_at = stored_at;
+        if (!i)
+            place_stored(t, m, stored_at);
+        buf_printf(&b, "\n");
+        emit_kernel(t, &b);
+    }
+    m->nkernels = p->nkernels;
+    emit_sums(c, p, o, m, &b);
+    m->source = b.s;
+    return m;
+}
+
+void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call)
+{
+    for (int i = 0; i < g->nin; i++)
+        o->in[i] = call->in[i].dtype;
+    for (int i = 0; i < g->nout; i++) {
+        const View *v = &call->out[i];
+        o->out[i] = v->dtype;
+        o->sum_out[i] = v->data && v->heads && v->heads < call->heads;
+    }
+    for (int i = 0; i < g->nst; i++) {
+        const View *v = &call->s1[i];
+        o->s0[i] = call->s0[i].dtype;
+        o->s1[i] = v->dtype;
+        o->sum_s1[i] = v->data && ((v->heads && v->heads < call->heads)
+                                   || (!v->sb && call->nseq > 1));
+    }
+}

@@ -1,0 +1,158 @@
+/* tile_token.c -- along the tokens: recurrences, and systems of equations. */
+#include "tile.h"
+
+enum { WARP_SIZE = 32 };
+
+static int lowest(AxisSet s)
+{
+    return __builtin_ctz(s);
+}
+
+/* ---- recurrences ---- */
+
+/* An operand at token i, as the lambda that the scans call. */
+static void along_text(Tiles *t, Act *a, Buf *b, Ref x, AxisSet axes,
+                       bool back)
+{
+    buf_printf(b, "[&](int at) {\n");
+    if (back)
+        buf_printf(b, "const int i = n - 1 - at;\n");
+    else
+        buf_printf(b, "const int i = at;\n");
+    buf_printf(b, "(void)i;\nreturn ");
+    if (x)
+        element_text(t, a, b, x, axes, -1, NULL);
+    else
+        buf_printf(b, "0.f");
+    buf_printf(b, ";\n}");
+}
+
+/* Few columns have a warp each; many, a thread. */
+void do_scan(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    bool sum = n->op == OP_cumsum, back = n->flags & REVERSE;
+    Ref b_of = sum ? n->a[0] : n->a[1], a_of = sum ? 0 : n->a[0];
+    AxisSet cols = n->axes & ~AXIS(AX_I);
+    int32_t count = 1;
+
+    for (int i = 0; i < 4; i++)
+        need(t, n->a[i]);
+    for (AxisSet s = cols; s; s &= s - 1)
+        count *= tile_extent(t, r, lowest(s));
+    bool lanes = count <= t->out->threads / WARP_SIZE;
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    int tile = tile_new(t, r, t->pre[r]);
+    t->spot[r] = tile_spot(t, r, tile);
+    act_uses(t, a, tile, true);
+    loop_open(t, b, lanes ? "WARP" : "TID", lanes ? "WARPS" : "THREADS", r,
+              cols);
+    buf_printf(b, "const float s = ");
+    if (sum)
+        buf_printf(b, "0.f");
+    else
+        element_text(t, a, b, n->a[2], cols, -1, NULL);
+    buf_printf(b, ";\n%s<%s>(n, s, ", lanes ? "scan_lanes" : "scan_alone",
+               n->op == OP_maxscan ? "Reaching" : a_of ? "Scaling"
+                                                       : "Adding");
+    along_text(t, a, b, a_of, n->axes, back);
+    buf_printf(b, ", ");
+    along_text(t, a, b, b_of, n->axes, back);
+    buf_printf(b, ",\n[&](int at, float found, float left) {\n"
+               "const int i = %s;\nt%d[", back ? "n - 1 - at" : "at", tile);
+    index_text(b, &t->spot[r], n->axes, -1, NULL);
+    const char *value = n->flags & EXCLUSIVE ? "found" : "left";
+    const char *other = n->flags & EXCLUSIVE ? "left" : "found";
+    buf_printf(b, n->flags & WRAP ? "] = wrap_(%s);\n" : "] = %s;\n", value);
+    buf_printf(b, "(void)%s;\n});\n}\n", other);
+    t->done[r] = 1;
+    if (t->kept[r])
+        emit_keep(t, r);
+}
+
+/* ---- solve ---- */
+
+/* Stride of the rows: tokens and the ranks that run with them. */
+static int32_t row_stride(const Tiles *t, Ref r, const Spot *s, AxisSet rows)
+{
+    int32_t st = 0;
+
+    for (; rows; rows &= rows - 1) {
+        int ax = lowest(rows);
+        if (st && st != s->st[ax] * tile_extent(t, r, ax))
+            fail_code(t->c, ERR_INTERNAL, "solve: rows of axes %s",
+                      axes_text(t->g, t->g->n[r].axes));
+        st = s->st[ax];
+    }
+    return st;
+}
+
+/* A copy of the right-hand side, to be solved in place. */
+static int copy_side(Tiles *t, Ref r)
+{
+    Ref side = t->g->n[r].a[1];
+    Act *a = act_begin(t, r);
+    int tile = tile_new(t, r, t->pre[r]);
+
+    t->spot[r] = tile_spot(t, r, tile);
+    act_uses(t, a, tile, true);
+    loop_open(t, &a->text, "TID", "THREADS", r, t->g->n[r].axes);
+    buf_printf(&a->text, "t%d[", tile);
+    index_text(&a->text, &t->spot[r], t->g->n[r].axes, -1, NULL);
+    buf_printf(&a->text, "] = ");
+    element_text(t, a, &a->text, side, t->g->n[r].axes, -1, NULL);
+    buf_printf(&a->text, ";\n}\n");
+    return tile;
+}
+
+/* Rows are tokens and those ranks whose twins the matrix has in its columns;
+ * of the other axes, those that it lacks are columns. */
+void do_solve(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    Ref m = n->a[0];
+    AxisSet ax = t->g->n[m].axes;
+    AxisSet rows = ((ax & COL_AXES) >> AX_J & ~AXIS(AX_I)) | AXIS(AX_I);
+    AxisSet cols = n->axes & ~rows & ~ax, turns = n->axes & ~rows & ax;
+    int32_t count = 1, step = 0, ranks = 1;
+    Buf at_m = { .ctx = t->c }, at_x = { .ctx = t->c };
+
+    need(t, m);
+    need(t, n->a[1]);
+    int x = copy_side(t, r);
+    const Spot *sx = &t->spot[r], *sm = &t->spot[m];
+    for (AxisSet s = cols; s; s &= ~AXIS(31 - __builtin_clz(s))) {
+        int c = 31 - __builtin_clz(s);
+        if (step && sx->st[c] != step * count) {
+            turns |= s;
+            break;
+        }
+        step = step ? step : sx->st[c];
+        count *= tile_extent(t, r, c);
+    }
+    for (AxisSet s = rows & ~AXIS(AX_I); s; s &= s - 1)
+        ranks *= tile_extent(t, r, lowest(s));
+    Act *a = act_begin(t, r);
+    act_uses(t, a, x, true);
+    act_uses(t, a, sm->tile, false);
+    for (AxisSet s = turns; s; s &= s - 1) {
+        const char *c = axis_coord(lowest(s));
+        buf_printf(&a->text, "for (int %s = 0; %s < %d; %s++) {\n", c, c,
+                   (int)tile_extent(t, r, lowest(s)), c);
+    }
+    index_text(&at_m, sm, turns & ax, -1, NULL);
+    index_text(&at_x, sx, turns, -1, NULL);
+    buf_printf(&a->text, "solve<%s, %d, %d, %d, %d>(n * %d, %d, t%d + %s, "
+               "t%d + %s);\n", n->flags & TRANS ? "true" : "false",
+               (int)row_stride(t, m, sm, ax & ROW_AXES & rows),
+               (int)row_stride(t, m, sm, ax & COL_AXES),
+               (int)row_stride(t, r, sx, rows), (int)(step ? step : 1),
+               (int)ranks, (int)count, sm->tile, at_m.s, x, at_x.s);
+    for (AxisSet s = turns; s; s &= s - 1)
+        buf_printf(&a->text, "}\n");
+    a->synced = true;
+    t->done[r] = 1;
+    if (t->kept[r])
+        emit_keep(t, r);
+}

@@ -1,0 +1,226 @@
+/* tile_value.c -- how long a value is, where it lies, and the text of one of
+ * its elements.
+ *
+ * A tile holds its value in canonical order, tokens at full capacity, so that
+ * strides are known here; a chunk of n tokens uses the first n entries. The
+ * rows of a matrix lie an odd multiple of 16 bytes apart: eight of them then
+ * start in different banks of shared memory.
+ */
+#include "tile.h"
+
+#include <string.h>
+
+int32_t tile_extent(const Tiles *t, Ref r, int ax)
+{
+    if (ax == AX_I || ax == AX_J)
+        return t->chunk;
+    return ax == t->slice_axis ? t->slice : t->ext[r][ax];
+}
+
+DType tile_type(const Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    if (n->op != OP_input || t->o->in[n->index] == F64)
+        return F32;
+    return t->o->in[n->index];
+}
+
+static int highest(AxisSet s)
+{
+    return 31 - __builtin_clz(s);
+}
+
+/* Whether the rows of a matrix end with this axis, the inner ones done. */
+static bool ends_row(AxisSet axes, int ax)
+{
+    AxisSet dims = axes & DIM_AXES;
+
+    if (!(axes & (AXIS(ax) - 1)))
+        return false;
+    return dims ? ax == highest(dims) : ax == AX_J;
+}
+
+int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES])
+{
+    AxisSet axes = t->g->n[r].axes;
+    int32_t unit = 16 / dtype_size(tile_type(t, r)), step = 1;
+
+    memset(st, 0, NAXES * sizeof *st);
+    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
+        int ax = highest(s);
+        st[ax] = step;
+        step *= tile_extent(t, r, ax);
+        if (ends_row(axes, ax) && step >= 16)
+            step = ((step + unit - 1) / unit | 1) * unit;
+    }
+    return step;
+}
+
+int tile_new(Tiles *t, Ref r, bool pinned)
+{
+    int32_t st[NAXES];
+
+    if (t->ntiles == t->cap_tiles) {
+        size_t old = (size_t)t->cap_tiles * sizeof *t->tile;
+        t->cap_tiles = t->cap_tiles ? 2 * t->cap_tiles : 64;
+        t->tile = ctx_grow(t->c, t->tile, old,
+                           (size_t)t->cap_tiles * sizeof *t->tile);
+    }
+    t->tile[t->ntiles] = (Tile){ .type = tile_type(t, r), .pinned = pinned,
+                                 .elements = tile_strides(t, r, st),
+                                 .first = -1 };
+    return t->ntiles++;
+}
+
+Spot tile_spot(const Tiles *t, Ref r, int tile)
+{
+    Spot s = { .tile = tile };
+
+    tile_strides(t, r, s.st);
+    return s;
+}
+
+bool same_strides(const Tiles *t, Ref r, const Spot *a, const Spot *b)
+{
+    for (AxisSet s = t->g->n[r].axes; s; s &= s - 1) {
+        int ax = __builtin_ctz(s);
+        if (a->st[ax] != b->st[ax] && tile_extent(t, r, ax) > 1)
+            return false;
+    }
+    return a->at == b->at && a->tail == b->tail;
+}
+
+bool is_view(int op)
+{
+    return op == OP_select || op == OP_part || op == OP_relabel
+        || op == OP_col || op == OP_row || op == OP_last;
+}
+
+bool constant_of(const Tiles *t, Ref r, double *x)
+{
+    const Node *n = &t->g->n[r];
+
+    *x = n->op == OP_size ? t->g->axis[n->index].size : n->num;
+    if (n->op == OP_num || n->op == OP_size)
+        return true;
+    return is_view(n->op) && constant_of(t, n->a[0], x);
+}
+
+/* ---- text ---- */
+
+const char *ctype_text(DType d)
+{
+    static const char *const text[NDTYPES] = {
+        [F32] = "float", [BF16] = "bf16", [F16] = "f16", [F64] = "double"
+    };
+
+    return text[d];
+}
+
+const char *axis_coord(int ax)
+{
+    static const char *const text[NAXES] = {
+        "i", "r1", "r2", "r3", "j", "s1", "s2", "s3", "d0", "d1", "d2", "d3",
+        "d4", "d5", "d6", "d7", "d8", "d9", "d10", "d11", "d12", "d13", "d14",
+        "d15", "d16", "d17", "d18", "d19", "d20", "d21", "d22", "d23"
+    };
+
+    return text[ax];
+}
+
+static void term_text(Buf *b, bool *any, const char *what, int32_t step)
+{
+    if (!step)
+        return;
+    buf_printf(b, *any ? " + %s" : "%s", what);
+    if (step != 1)
+        buf_printf(b, " * %d", (int)step);
+    *any = true;
+}
+
+void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
+                const char *other)
+{
+    bool any = false;
+
+    for (; axes; axes &= axes - 1) {
+        int ax = __builtin_ctz(axes);
+        term_text(b, &any, ax == skip ? other : axis_coord(ax), s->st[ax]);
+    }
+    term_text(b, &any, "(n - 1)", s->tail);
+    if (s->at || !any)
+        buf_printf(b, any ? " + %d" : "%d", (int)s->at);
+}
+
+void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
+                  const char *other)
+{
+    double x;
+
+    if (constant_of(t, r, &x)) {
+        number_text(b, x);
+        return;
+    }
+    const Spot *s = &t->spot[r];
+    bool plain = t->tile[s->tile].type == F32;
+    act_uses(t, a, s->tile, false);
+    buf_printf(b, plain ? "t%d[" : "get(t%d[", s->tile);
+    index_text(b, s, axes, skip, other);
+    buf_printf(b, plain ? "]" : "])");
+}
+
+/* ---- loops ---- */
+
+bool is_token_axis(int ax)
+{
+    return ax == AX_I || ax == AX_J;
+}
+
+/* How many elements, the first axis at n if it is a token's. */
+static void count_text(const Tiles *t, Buf *b, Ref r, AxisSet axes)
+{
+    int32_t size = 1;
+    int first = axes ? __builtin_ctz(axes) : -1;
+
+    for (AxisSet s = axes; s; s &= s - 1)
+        if (!(__builtin_ctz(s) == first && is_token_axis(first)))
+            size *= tile_extent(t, r, __builtin_ctz(s));
+    if (first >= 0 && is_token_axis(first))
+        buf_printf(b, size > 1 ? "n * %d" : "n", (int)size);
+    else
+        buf_printf(b, "%d", (int)size);
+}
+
+/* The coordinates that number `x` of the elements has; an inner token's may
+ * be too large. */
+void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
+                 const char *next)
+{
+    int32_t size = 1, step[NAXES];
+
+    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
+        step[highest(s)] = size;
+        size *= tile_extent(t, r, highest(s));
+    }
+    for (AxisSet s = axes; s; s &= s - 1) {
+        int ax = __builtin_ctz(s);
+        buf_printf(b, "const int %s = %s", axis_coord(ax), x);
+        if (step[ax] > 1)
+            buf_printf(b, " / %d", (int)step[ax]);
+        if (s != axes)
+            buf_printf(b, " %% %d", (int)tile_extent(t, r, ax));
+        buf_printf(b, ";\n");
+        if (is_token_axis(ax) && s != axes)
+            buf_printf(b, "if (%s >= n)\n%s;\n", axis_coord(ax), next);
+    }
+}
+
+void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
+               Ref r, AxisSet axes)
+{
+    buf_printf(b, "for (int e = %s; e < ", from);
+    count_text(t, b, r, axes);
+    buf_printf(b, "; e += %s) {\n", step);
+    coords_text(t, b, "e", r, axes, "continue");
+}

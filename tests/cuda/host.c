@@ -1,0 +1,287 @@
+/* host.c -- the source that cuda_tiles prints, as plain C++ on the host: all
+ * of stdlib, forward, with gradients and token after token, against the
+ * float64 step. What is on trial is the source; the device's own routines
+ * (fragments, anchors, barriers) are tests/cuda/laws.lua's. Needs a C++
+ * compiler.
+ *   host [NAME]: that variant alone, and where it differs.
+ */
+#include "../../backend/cuda/cuda.h"
+#include "../../backend/cuda/nvrtc.h"
+#include "../../compiler/grad.h"
+#include "../../compiler/partition.h"
+#include "../unit/support.h"
+#include "stdlib.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { CHUNK = 16, MAX_TRIALS = 160, MAX_RANK = 3 };
+
+typedef enum Kind { FORWARD, JOINT, SERIAL, SERIAL_JOINT, NKINDS } Kind;
+static const char *const kind_name[NKINDS] = {
+    "forward", "joint", "serial", "serial joint"
+};
+
+/* A variant's plan of one kind; its source is namespace trial_N. */
+typedef struct Trial {
+    char name[64];
+    Kind kind;
+    Ctx *c;
+    const char *step;                   /* as text, sizes known */
+    Plan *plan;
+    Call *want, *got;
+    CudaModule *m;
+} Trial;
+
+typedef struct Test {
+    Trial trial[MAX_TRIALS];
+    int n, failed, passed;
+    const char *only;
+    char dir[64];
+    void *lib;
+} Test;
+
+/* ---- plans ---- */
+
+/* The first input of several heads has one, so that heads share it. */
+static void share_head(Call *call)
+{
+    call->in[0].heads = 1;
+}
+
+/* States that a logarithm is taken of, too. */
+static void make_positive(const Graph *g, const Call *call)
+{
+    for (int i = 0; i < g->nst; i++)
+        for (int64_t e = 0; e < call->s0[i].sh * HEADS * SEQS; e++)
+            ((double *)call->s0[i].data)[e]
+                = fabs(((double *)call->s0[i].data)[e]);
+}
+
+static void make_plan(Ctx *c, void *ud)
+{
+    Trial *t = ud;
+    Graph *step = graph_parse(c, t->step), *g;
+    int32_t size[NAXES];
+    bool joint = t->kind == JOINT || t->kind == SERIAL_JOINT;
+
+    for (int i = 0; i < NAXES; i++)
+        size[i] = step->axis[i].size;
+    bool serial = t->kind == SERIAL || t->kind == SERIAL_JOINT;
+    g = serial ? NULL : derive(step, size, CHUNK);
+    if (!g && !serial)
+        return;
+    if (!g)
+        g = graph_sized(step, size);
+    g = joint ? grad(g) : g;
+    t->plan = joint && g->chunk ? partition(g, &machine_h200, NULL)
+                                : plan_simple(g);
+    t->want = make_call(c, g, 7);
+    share_head(t->want);
+    make_positive(g, t->want);
+    make_results(c, g, t->want);
+    t->got = ctx_alloc(c, sizeof *t->got);
+    *t->got = *t->want;
+    make_results(c, g, t->got);
+    if (g->chunk)
+        interpret_chunks(c, g, t->want);
+    else
+        reference_run(c, g, t->want);
+    CudaOptions o = { .tile = F32, .blocks = 2 };
+    cuda_call_options(&o, g, t->got);
+    t->m = cuda_tiles(c, t->plan, &o);
+}
+
+static void add_trial(Test *t, const char *name, Kind kind, const char *step)
+{
+    Trial *r = &t->trial[t->n++];
+
+    snprintf(r->name, sizeof r->name, "%s", name);
+    r->kind = kind;
+    r->c = ctx_new();
+    r->step = step;
+    if (!ctx_protect(r->c, make_plan, r)) {
+        printf("FAIL %s %s: %s\n", name, kind_name[kind], r->c->err.message);
+        t->failed++;
+        t->n--;
+    } else if (!r->m) {
+        t->n--;
+    }
+}
+
+/* ---- one library of them all ---- */
+
+/* The header for each rank, in a namespace. */
+static void write_header(FILE *f, const char *tile)
+{
+    for (int rank = 1; rank <= MAX_RANK; rank++)
+        fprintf(f, "#undef RANK\n#define RANK %d\nnamespace rank_%d {\n%s\n}\n",
+                rank, rank, tile);
+}
+
+static void write_trial(FILE *f, const Trial *t, int at)
+{
+    for (int k = 0; k < t->m->nkernels; k++)
+        fprintf(f, "#undef %s\n#define %s trial_%d_%d\n", t->m->kernel[k].name,
+                t->m->kernel[k].name, at, k);
+    fprintf(f, "namespace trial_%d {\nusing namespace rank_%d;\n"
+            "alignas(16) char arena[1 << 18];\n%s}\n", at,
+            cuda_rank(t->plan->g),
+            strchr(strstr(t->m->source, "tile.cuh"), '\n'));
+    for (int k = 0; k < t->m->nkernels; k++)
+        fprintf(f, "extern \"C\" void run_%d_%d(const void *a, long grid)\n"
+                "{\n    gridDim.x = (int)grid;\n"
+                "    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)\n"
+                "        trial_%d_%d(*(const trial_%d::Args%d *)a);\n}\n",
+                at, k, at, k, at, k);
+}
+
+static bool write_source(const Test *t, int part, int parts)
+{
+    const CudaHeader *h = cuda_headers;
+    char path[96];
+
+    while (strcmp(h->name, "tile.cuh") != 0)
+        h++;
+    snprintf(path, sizeof path, "%s/part%d.cc", t->dir, part);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return false;
+    fprintf(f, "#include \"host.h\"\n");
+    write_header(f, h->text);
+    for (int i = part; i < t->n; i += parts)
+        write_trial(f, &t->trial[i], i);
+    return fclose(f) == 0;
+}
+
+static bool build(Test *t, const char *compiler)
+{
+    enum { PARTS = 2 };
+    char command[512];
+
+    snprintf(t->dir, sizeof t->dir, "/tmp/flin-host-XXXXXX");
+    if (!mkdtemp(t->dir))
+        return false;
+    for (int i = 0; i < PARTS; i++)
+        if (!write_source(t, i, PARTS))
+            return false;
+    snprintf(command, sizeof command, "cd %s && I=$OLDPWD/tests/cuda &&"
+             " C='%s -std=c++17 -O0 -fPIC -w' &&"
+             " { $C -I$I -c part1.cc & $C -I$I -c part0.cc && wait $!; } &&"
+             " $C -shared -o trials.so part0.o part1.o -lm", t->dir,
+             compiler);
+    if (system(command) != 0)
+        return false;
+    snprintf(command, sizeof command, "%s/trials.so", t->dir);
+    t->lib = dlopen(command, RTLD_NOW);
+    if (!t->lib)
+        printf("%s\n", dlerror());
+    return t->lib;
+}
+
+static void clean(const Test *t)
+{
+    char command[96];
+
+    snprintf(command, sizeof command, "rm -rf %s", t->dir);
+    if (!t->only && system(command) != 0)
+        printf("cannot remove %s\n", t->dir);
+}
+
+/* ---- running ---- */
+
+typedef struct DeviceSeq { int32_t b, pad; int64_t start, len; } DeviceSeq;
+typedef void RunFn(const void *args, long grid);
+
+static void run_trial(const Test *t, Ctx *c, int at)
+{
+    const Trial *r = &t->trial[at];
+    DeviceSeq seq[SEQS];
+    int64_t bytes = cuda_workspace(r->m, r->plan, r->got);
+    char *workspace = ctx_alloc(c, (size_t)bytes + 256);
+
+    memset(workspace, 0xff, (size_t)bytes + 256);
+    workspace += 256 - (uintptr_t)workspace % 256;
+    for (int i = 0; i < SEQS; i++)
+        seq[i] = (DeviceSeq){ r->got->seq[i].b, 0, r->got->seq[i].start,
+                              r->got->seq[i].len };
+    for (int k = 0; k < r->m->nkernels; k++) {
+        char name[32];
+        unsigned char *args;
+        int64_t grid;
+        RunFn *run;
+        snprintf(name, sizeof name, "run_%d_%d", at, k);
+        void *entry = dlsym(t->lib, name);
+        memcpy(&run, &entry, sizeof run);
+        cuda_tile_args(c, r->m, &r->m->kernel[k], r->plan, r->got,
+                       (uintptr_t)seq, (uintptr_t)workspace, &args, &grid);
+        run(args, (long)grid);
+    }
+}
+
+static void show(const Trial *r)
+{
+    const Graph *g = r->plan->g;
+
+    for (int i = 0; i < g->nout; i++)
+        printf("  %s %g\n", g->out[i].name,
+               distance(&r->want->out[i], &r->got->out[i], TOKENS));
+    for (int i = 0; i < g->nst; i++)
+        printf("  %s %g\n", g->st[i].name,
+               distance(&r->want->s1[i], &r->got->s1[i], SEQS));
+}
+
+static void judge(Test *t, int at)
+{
+    Trial *r = &t->trial[at];
+
+    run_trial(t, r->c, at);
+    /* float32 throughout, some sums of a whole sequence long */
+    double d = call_distance(r->plan->g, r->want, r->got);
+    if (d < 1e-4) {
+        t->passed++;
+    } else {
+        printf("FAIL %s %s: differs by %g\n", r->name, kind_name[r->kind], d);
+        t->failed++;
+    }
+    if (t->only) {
+        printf("%s %s: %g\n", r->name, kind_name[r->kind], d);
+        show(r);
+    }
+}
+
+/* ---- all of stdlib ---- */
+
+static void add_variant(void *ud, const char *name, const char *step)
+{
+    Test *t = ud;
+
+    for (int k = 0; k < NKINDS; k++)
+        if (!t->only || !strcmp(name, t->only))
+            add_trial(t, name, (Kind)k, step);
+}
+
+int main(int argc, char **argv)
+{
+    static Test t;
+
+    t.only = argc > 1 ? argv[1] : NULL;
+    if (system("c++ --version >/dev/null 2>&1") != 0) {
+        printf("skip: no C++ compiler\n");
+        return 0;
+    }
+    Ctx *c = ctx_new();
+    if (!stdlib_each(c, 24, 64, add_variant, &t)) {
+        printf("FAIL %s\n", c->err.message);
+        t.failed++;
+    }
+    if (build(&t, "c++"))
+        for (int i = 0; i < t.n; i++)
+            judge(&t, i);
+    else
+        t.failed++;
+    clean(&t);
+    printf("%d passed, %d failed\n", t.passed, t.failed);
+    return t.failed != 0;
+}

@@ -1,0 +1,86 @@
+/* stdlib.h -- the steps of the standard library, as text, sizes known. */
+#ifndef FLIN_TESTS_CUDA_STDLIB_H
+#define FLIN_TESTS_CUDA_STDLIB_H
+
+#include "../../compiler/plan.h"
+#include "../../lang/lang.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Calls f(name, T, C) for each variant; other modules are not in
+ * flin.stdlib. */
+static const char stdlib_script[] =
+    "local flin = require 'flin'\n"
+    "local f, names, K, V = ...\n"
+    "for name in names:gmatch '%S+' do\n"
+    "  local ok, v = pcall(function() return flin.stdlib[name] end)\n"
+    "  if ok then\n"
+    "    f(name, v:dump('T'), v:dump('C', { K = K, V = V, chunk = 16 }))\n"
+    "  end\n"
+    "end\n";
+
+typedef struct Stdlib {
+    Ctx *c;
+    void (*f)(void *ud, const char *name, const char *step);
+    void *ud;
+} Stdlib;
+
+/* The step with the sizes that its chunk form has. */
+static const char *sized_step(Ctx *c, const char *step, const char *chunk)
+{
+    Graph *s = graph_parse(c, step), *g = graph_parse(c, chunk);
+    Buf b = { .ctx = c };
+
+    for (int i = AX_DIM; i < s->naxes; i++) {
+        int at = graph_find_axis(g, s->axis[i].name);
+        s->axis[i].size = at < 0 ? s->axis[i].size : g->axis[at].size;
+    }
+    graph_print(s, &b);
+    return b.s;
+}
+
+static int stdlib_step(lua_State *L)
+{
+    const Stdlib *l = lua_touserdata(L, lua_upvalueindex(1));
+    const char *text[2];
+
+    for (int i = 0; i < 2; i++)         /* what is said of it comes first */
+        for (text[i] = luaL_checkstring(L, i + 2); *text[i] == '#';)
+            text[i] = strchr(text[i], '\n') + 1;
+    l->f(l->ud, luaL_checkstring(L, 1), sized_step(l->c, text[0], text[1]));
+    return 0;
+}
+
+/* f for each variant's step; the texts live in c. False, with c->err set, if
+ * a script failed. */
+static bool stdlib_each(Ctx *c, int K, int V,
+                        void (*f)(void *, const char *, const char *),
+                        void *ud)
+{
+    lua_State *L = luaL_newstate();
+    Stdlib l = { c, f, ud };
+
+    luaL_openlibs(L);
+    luaL_requiref(L, "flin", luaopen_flin, 0);
+    bool ok = luaL_loadstring(L, stdlib_script) == LUA_OK;
+    if (ok) {
+        lua_pushlightuserdata(L, &l);
+        lua_pushcclosure(L, stdlib_step, 1);
+        lua_pushstring(L, "");
+        for (int i = 0; stdlib_name(i); i++) {
+            lua_pushfstring(L, "%s ", stdlib_name(i));
+            lua_concat(L, 2);
+        }
+        lua_pushinteger(L, K);
+        lua_pushinteger(L, V);
+        ok = lua_pcall(L, 4, 0, 0) == LUA_OK;
+    }
+    if (!ok)
+        snprintf(c->err.message, sizeof c->err.message, "%s",
+                 lua_tostring(L, -1));
+    lua_close(L);
+    return ok;
+}
+
+#endif

@@ -75,7 +75,7 @@ static void make_plan(Ctx *c, void *ud)
     if (!g)
         g = graph_sized(step, size);
     g = joint ? grad(g) : g;
-    t->plan = joint && g->chunk ? partition(g, &machine_h200, NULL)
+    t->plan = joint && g->chunk ? partition(g, &machine_h200, FULL, NULL)
                                 : plan_simple(g);
     t->want = make_call(c, g, 7);
     share_head(t->want);

@@ -199,7 +199,8 @@ static void set_integer(lua_State *L, const char *name, lua_Integer x)
 }
 
 /* flin.cuda(): the GPU as a table, or nil and why there is none that could be
- * used. */
+ * used. flin.cuda{ poison = true } fills memory with what is not a number
+ * before it is used: for tests. */
 static int cuda(lua_State *L)
 {
     Box *b = box_of(L);
@@ -212,6 +213,9 @@ static int cuda(lua_State *L)
         lua_pushstring(L, b->ctx->err.message);
         return 2;
     }
+    if (lua_istable(L, 1) && lua_getfield(L, 1, "poison") == LUA_TBOOLEAN
+        && lua_toboolean(L, -1))
+        gpu_poison(b->gpu);
     lua_newtable(L);
     set_text(L, "name", a.driver->name);
     set_text(L, "arch", gpu_arch(b->gpu));

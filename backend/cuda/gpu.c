@@ -24,7 +24,7 @@ struct Gpu {
     Driver driver;
     Fault fault;
     Nvrtc nvrtc;
-    bool compiler;
+    bool compiler, poison;
     Cache cache;
     char arch[16];
     Block *kept, *workspace;            /* the newest of a stream first */
@@ -233,6 +233,8 @@ static void alloc_locked(Ctx *c, void *ud)
     if (!w->p)
         w->p = fresh(c, w->g, w->bytes, "a tensor");
     w->g->used += w->bytes;
+    if (w->g->poison)
+        stream_fill(c, &w->g->driver, NULL, w->p, 0xff, w->bytes);
 }
 
 DevicePtr gpu_alloc(Ctx *c, Gpu *g, size_t bytes)
@@ -261,6 +263,11 @@ void gpu_free(Gpu *g, DevicePtr p, size_t bytes)
         device_free(&g->driver, p);
     }
     pthread_mutex_unlock(&g->lock);
+}
+
+void gpu_poison(Gpu *g)
+{
+    g->poison = true;
 }
 
 size_t gpu_used(const Gpu *g, size_t *kept)

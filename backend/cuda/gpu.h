@@ -35,6 +35,8 @@ void gpu_locked(Ctx *c, Gpu *g, void (*f)(Ctx *, void *), void *ud);
  * the default stream, where its next owner's work queues, too. */
 DevicePtr gpu_alloc(Ctx *c, Gpu *g, size_t bytes);
 void gpu_free(Gpu *g, DevicePtr p, size_t bytes);
+/* Fresh memory is full of what is not a number from now on: for tests. */
+void gpu_poison(Gpu *g);
 /* Bytes of gpu_alloc in use; bytes kept. */
 size_t gpu_used(const Gpu *g, size_t *kept);
 

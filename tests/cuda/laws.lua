@@ -1,0 +1,325 @@
+-- What holds of every variant of the standard library on a GPU, and of random
+-- steps: forward, gradients and steps against the float64 step; nothing is
+-- read or left that nobody wrote; the same bits every time; NaN stays where
+-- it is.
+--   flin tests/cuda/laws.lua [SHARE/SHARES] [quick | few] [NAME ...]
+-- A share is every SHARES-th test: run them side by side. quick: small sizes;
+-- few: what a compiler on the host manages in seconds.
+local flin = require "flin"
+local random_program = require "programs"
+
+local share, shares, size, only = 1, 1, "all", nil
+for _, word in ipairs { ... } do
+  local i, n = word:match "^(%d+)/(%d+)$"
+  if i then share, shares = tonumber(i), tonumber(n)
+  elseif word == "quick" or word == "few" then size = word
+  else only = only or {} only[word] = true end
+end
+
+local gpu, why = flin.cuda { poison = true }
+if not gpu then
+  print("skip: " .. why)
+  os.exit(0)
+end
+
+local passed, failed, item = 0, 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+    io.stdout:flush()
+  end
+end
+
+-- Whether the next test is of this share; `name` is whose.
+local function mine(name)
+  item = item + 1
+  return item % shares == share % shares and (not only or only[name])
+end
+
+-- ---- against the float64 step ----
+
+-- What erases is solved for in each chunk: its rounding grows with the keys'
+-- likeness. Gates and step sizes sum over a whole row of keys or values.
+local ERASES <const> = {
+  deltanet = true, gated_deltanet = true, kda = true, gdn2 = true,
+  comba = true, deltaproduct = true, rwkv7 = true, precond_gdn = true,
+  precond_kda = true, deltanet_rope = true, mimo_deltanet = true,
+}
+local GATES <const> = { log_decay = true, unit = true, positive = true,
+                        angle = true }
+
+local function limit_of(variant, dtype, what)
+  if dtype == "float32" then return 1e-4 end
+  if not what:find "^d_" then return ERASES[variant.name] and 6e-3 or 4e-3 end
+  for _, input in ipairs(variant.inputs) do
+    if what == "d_" .. input.name
+      and (GATES[input.domain] or not input.axes:find "[kv]") then
+      return 2e-2
+    end
+  end
+  return 8e-3
+end
+
+-- One compilation a row of sizes and type; B, T, heads, sequences are free.
+local sizes = {
+  { K = 128, V = 128, dtype = "bfloat16" },
+  { K = 64, V = 128, dtype = "float16" },
+  { K = 64, V = 64, dtype = "float32" },
+  { K = 40, V = 24, dtype = "bfloat16" },
+  { K = 20, V = 33, dtype = "float32" },
+  { K = 16, V = 16, dtype = "float16" },
+  { K = 256, V = 256, dtype = "bfloat16", backward = false },
+}
+local shapes = {
+  { B = 2, T = 200, H = 2, HV = 4 },
+  { B = 1, T = 130, H = 2, cu_seqlens = { 0, 0, 64, 65, 130, 130 } },
+  { B = 3, T = 1, H = 2 },
+  { B = 2, T = 0, H = 1 },
+  { B = 1, T = 63, H = 1, HV = 2 },
+  { B = 2, T = 64, H = 1 },
+  { B = 1, T = 65, H = 3 },
+}
+if size ~= "all" then
+  sizes = { { K = 16, V = 20, dtype = "float32" },
+            { K = 32, V = 16, dtype = "bfloat16" } }
+end
+if size == "few" then
+  shapes = { shapes[1], shapes[2] }
+end
+
+local function text_of(case)
+  local words = {}
+  for _, name in ipairs { "B", "T", "H", "HV", "K", "V", "dtype" } do
+    if case[name] then words[#words + 1] = name .. "=" .. case[name] end
+  end
+  if case.cu_seqlens then
+    words[#words + 1] = "cu_seqlens=" .. table.concat(case.cu_seqlens, ",")
+  end
+  return table.concat(words, " ")
+end
+
+local worst = {}
+local function check(name, variant, case)
+  case.backend = "cuda"
+  local ok, found = pcall(variant.check, variant, case)
+  if not ok then
+    return expect(false, "%s %s: %s", name, text_of(case), found)
+  end
+  expect(not found.note, "%s: no chunk form: %s", name, found.note)
+  for what, off in pairs(found) do
+    if type(off) == "number" and what ~= "worst" then
+      local limit = limit_of(variant, case.dtype, what)
+      expect(off <= limit, "%s %s: %s is off by %.1e", name, text_of(case),
+             what, off)
+      local kind = case.dtype .. (what:find "^d_" and " gradients" or "")
+      worst[kind] = math.max(worst[kind] or 0, off / limit)
+    end
+  end
+end
+
+local function with(inputs, more)
+  local out = {}
+  for name, x in pairs(inputs) do out[name] = x end
+  for name, x in pairs(more) do out[name] = x end
+  return out
+end
+
+local names = {}
+for name in pairs(flin.stdlib) do names[#names + 1] = name end
+table.sort(names)
+for _, at in ipairs(sizes) do
+  for _, name in ipairs(names) do
+    if mine(name) then
+      for seed, shape in ipairs(shapes) do
+        check(name, flin.stdlib[name],
+              with(with(at, shape), { seed = seed }))
+      end
+    end
+  end
+end
+
+-- ---- tensors on the GPU ----
+
+local DOMAIN <const> = {
+  log_decay = function (u) return -math.log(1 + math.exp(-u)) end,
+  unit = function (u) return 1 / (1 + math.exp(-u)) end,
+  positive = function (u) return math.log(1 + math.exp(u)) end,
+}
+
+-- Gates that forget nothing or everything, some in between.
+local function extreme(u)
+  if u < -0.8 then return -104 end
+  return u < 0.8 and 0 or -u * u
+end
+
+local AXES <const> = { k = 64, v = 64, p = 32, n = 2, r = 4 }
+
+-- Random inputs of two batch entries and two heads; the second head's gates
+-- are 0.
+local function inputs_of(variant, T, dtype, gate)
+  local inputs = {}
+  for i, input in ipairs(variant.inputs) do
+    local timed = input.axes:find "t" ~= nil
+    local shape = timed and { 2, T, 2 } or { 2 }
+    for axis in input.axes:gmatch "%a+" do
+      if axis ~= "t" then shape[#shape + 1] = AXES[axis] end
+    end
+    local x, f = flin.randn(shape, { seed = i }), DOMAIN[input.domain]
+    if input.domain == "log_decay" then f = gate or f end
+    if input.domain == "unit_norm" then x = x:unit() end
+    if f then x = x:map(f) end
+    if input.domain == "log_decay" then
+      x:narrow(timed and 3 or 1, 2, 1):fill(0)
+    end
+    inputs[input.name] = timed and x:to(dtype) or x
+  end
+  return inputs
+end
+
+local function on_gpu(inputs)
+  local out = {}
+  for name, x in pairs(inputs) do out[name] = x:to "cuda" end
+  return out
+end
+
+local function relative(a, b)
+  local off = a:to "cpu":to "float64" - b:to "float64"
+  local norm = (b:to "float64" * b:to "float64"):sum()
+  return ((off * off):sum() / math.max(norm, 1e-30))^0.5
+end
+
+local function same_bits(a, b)
+  return (a:to "cpu" - b:to "cpu"):maxabs() == 0
+end
+
+-- A head without decay, one that forgets all: right, and the same bits in ten
+-- runs.
+local function repeats(name, v, dtype)
+  local host = inputs_of(v, 200, dtype, extreme)
+  local inputs = on_gpu(host)
+  v:prepare(inputs)
+  local y, state = v:forward(inputs)
+  local want, left = v:reference(host)
+  local limit = 2 * limit_of(v, dtype, "y")
+  for head = 1, 2 do
+    local off = relative(y:narrow(3, head, 1), want:narrow(3, head, 1))
+    expect(off <= limit, "%s %s: extreme gates, head %d: off by %.1e", name,
+           dtype, head, off)
+  end
+  local off = relative(state.S, left.S)
+  expect(off <= limit, "%s %s: its state: off by %.1e", name, dtype, off)
+  expect(y.device == "cuda" and state.S.device == "cuda",
+         "%s: the results are on the GPU", name)
+  local same = 0
+  for _ = 1, 10 do
+    local again, last = v:forward(inputs)
+    same = same + (same_bits(again, y) and same_bits(last.S, state.S)
+                   and 1 or 0)
+  end
+  expect(same == 10, "%s %s: the bits change", name, dtype)
+end
+
+-- Rows that are not whole or not aligned take a slower path to the same.
+local function strided(name, v, dtype)
+  local host = inputs_of(v, 70, dtype)
+  local want, _ = v:reference(host)
+  local inputs = on_gpu(host)
+  for key, x in pairs(host) do
+    if x.rank > 3 then
+      inputs[key] = x:transpose(2, 4):contiguous():to "cuda":transpose(2, 4)
+    end
+  end
+  local off = relative((v:forward(inputs)), want)
+  expect(off <= limit_of(v, dtype, "y"), "%s %s: strided: off by %.1e", name,
+         dtype, off)
+end
+
+-- A NaN in token 70 of head 1 of entry 1 leaves chunk 1, head 2 and entry 2
+-- as they were, bit by bit; and is seen in what comes after it.
+local function contained(name, v, dtype)
+  local inputs = inputs_of(v, 100, dtype)
+  local y = v:forward(on_gpu(inputs)):to "cpu"
+  local value = inputs.v and "v" or "x"
+  local spoilt = inputs[value]:clone()
+  spoilt:narrow(1, 1, 1):narrow(2, 70, 1):narrow(3, 1, 1):fill(0 / 0)
+  local z = v:forward(on_gpu(with(inputs, { [value] = spoilt }))):to "cpu"
+  expect(same_bits(y:narrow(2, 1, 64), z:narrow(2, 1, 64)),
+         "%s %s: NaN reaches an earlier chunk", name, dtype)
+  expect(same_bits(y:narrow(3, 2, 1), z:narrow(3, 2, 1)),
+         "%s %s: NaN reaches another head", name, dtype)
+  expect(same_bits(y:narrow(1, 2, 1), z:narrow(1, 2, 1)),
+         "%s %s: NaN reaches another sequence", name, dtype)
+  local last = z[{ 1, 100, 1, 1 }]
+  expect(last ~= last, "%s %s: NaN gets lost", name, dtype)
+end
+
+-- Gradients on the GPU: shared heads, constants and missing adjoints.
+local function gradients(name, v, dtype)
+  local host = inputs_of(v, 100, dtype)
+  for _, input in ipairs(v.inputs) do
+    if input.axes == "t k" then
+      host[input.name] = host[input.name]:narrow(3, 1, 1):contiguous()
+      break
+    end
+  end
+  local y, state = v:reference(host)
+  local dy = flin.randn(y.shape, { seed = 9 }):to(dtype)
+  local dS = flin.randn(state.S.shape, { seed = 10 })
+  local calls = { { dy = dy, dstate = { S = dS } }, { dstate = { S = dS } } }
+  for i, more in ipairs(calls) do
+    local want = v:reference_backward(with(host, more))
+    local there = on_gpu(host)
+    there.dy = more.dy and dy:to "cuda"
+    there.dstate = { S = dS:to "cuda" }
+    local got = v:backward(there)
+    for _, input in ipairs(v.inputs) do
+      local off = relative(got[input.name], want[input.name])
+      expect(off <= 1.5 * limit_of(v, dtype, "d_" .. input.name),
+             "%s %s: call %d: d_%s is off by %.1e", name, dtype, i,
+             input.name, off)
+    end
+  end
+end
+
+local laws = { repeats, strided, contained, gradients }
+local types = size == "all" and { "bfloat16", "float16", "float32" }
+  or { "float32" }
+for _, dtype in ipairs(types) do
+  for _, name in ipairs(names) do
+    if mine(name) then
+      for _, law in ipairs(laws) do
+        local ok, why_not = pcall(law, name, flin.stdlib[name], dtype)
+        expect(ok, "%s %s: %s", name, dtype, why_not)
+      end
+    end
+  end
+end
+
+-- ---- random steps: the interpreter, the CPU, the GPU ----
+
+local PROGRAMS <const> = size == "all" and 200 or size == "quick" and 40 or 4
+for seed = 0, PROGRAMS - 1 do
+  if mine "programs" then
+    local v, K, V = random_program(seed)
+    for _, backend in ipairs { "cpu", "cuda" } do
+      -- rounding grows with the condition of the erasing terms
+      local ok, found = pcall(v.check, v, {
+        T = 100, K = K, V = V, chunk = ({ 16, 32, 64, 13 })[seed % 4 + 1],
+        seed = seed + 1, backend = backend, backward = seed % 4 == 0 })
+      expect(ok and found.worst < 1e-3, "random step %d on %s: %s", seed,
+             backend, ok and ("off by %.1e"):format(found.worst) or found)
+    end
+  end
+end
+
+local kinds = {}
+for kind in pairs(worst) do kinds[#kinds + 1] = kind end
+table.sort(kinds)
+for _, kind in ipairs(kinds) do
+  print(("%-20s %.2f of what is allowed"):format(kind, worst[kind]))
+end
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

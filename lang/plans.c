@@ -117,7 +117,7 @@ const char *backend_names(void)
 
 /* ---- making one ---- */
 
-typedef struct Making { Variant *v; PlanEntry *e; } Making;
+typedef struct Making { Variant *v; PlanEntry *e; int chunk; } Making;
 
 static double now(void)
 {
@@ -127,16 +127,15 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void make(Ctx *c, void *ud)
+/* The plan for m->chunk tokens. */
+static void plan_at(Ctx *c, void *ud)
 {
     Making *m = ud;
     PlanEntry *e = m->e;
     Graph *step = m->v->step, *g = NULL;
-    double start = now();
 
-    ctx_doing(c, "plan", step->name);
-    if (e->chunk) {
-        g = derive(step, e->size, e->chunk);
+    if (m->chunk) {
+        g = derive(step, e->size, m->chunk);
         if (!g)
             e->note = ctx_string(c, step->note ? step->note : "");
     }
@@ -145,6 +144,22 @@ static void make(Ctx *c, void *ud)
     g = e->joint ? grad(g) : g;
     e->plan = e->joint && g->chunk
             ? partition(g, e->backend->machine, FULL, NULL) : plan_simple(g);
+}
+
+static void make(Ctx *c, void *ud)
+{
+    enum { LEAST = 16 };
+    Making *m = ud;
+    PlanEntry *e = m->e;
+    double start = now();
+
+    ctx_doing(c, "plan", m->v->step->name);
+    m->chunk = e->chunk;
+    while (!ctx_protect(c, plan_at, m)) {
+        if (c->err.code != ERR_LIMIT || !e->joint || m->chunk < 2 * LEAST)
+            ctx_rethrow(c);
+        m->chunk /= 2;                  /* the machine cannot hold it */
+    }
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan, m->v->gpu);
     e->seconds = now() - start;

@@ -107,17 +107,25 @@ static size_t table_bytes(const Call *call)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* As kernels read them; where only the device knows the ends, each is all of
- * the batch entry. */
 static void fill_sequences(const Call *call, HostSequence *to)
 {
-    for (int64_t i = 0; i < call->nseq; i++) {
-        if (call->seq)
-            to[i] = (HostSequence){ call->seq[i].b, 0, call->seq[i].start,
-                                    call->seq[i].len };
-        else
-            to[i] = (HostSequence){ 0, 0, 0, call->tokens };
-    }
+    for (int64_t i = 0; i < call->nseq; i++)
+        to[i] = (HostSequence){ call->seq[i].b, 0, call->seq[i].start,
+                                call->seq[i].len };
+}
+
+/* The call, where only the device knows the ends: each sequence may be all of
+ * the batch entry. */
+static Call with_sequences(Ctx *c, const Call *from)
+{
+    Call call = *from;
+    if (call.seq)
+        return call;
+    Seq *seq = ctx_alloc(c, (size_t)call.nseq * sizeof *seq + 1);
+    for (int64_t i = 0; i < call.nseq; i++)
+        seq[i] = (Seq){ 0, 0, call.tokens };
+    call.seq = seq;
+    return call;
 }
 
 /* The table that stays, found or put there; locked. */
@@ -295,11 +303,9 @@ static void compile_ends(Ctx *c, CudaProgram *p)
                                      0);
 }
 
-static void place_sequences(Ctx *c, void *ud)
+static void place_sequences(Ctx *c, Making *k, const Call *call)
 {
-    Making *k = ud;
     Ready *r = k->r;
-    const Call *call = k->call;
     int64_t table = (int64_t)table_bytes(call);
     int64_t rest = cuda_workspace(r->build->m, k->p->builds.plan, call);
     HostSequence *seq = NULL;
@@ -323,14 +329,8 @@ static void make_launches(Ctx *c, void *ud)
 {
     Making *k = ud;
     const CudaModule *m = k->r->build->m;
-    Call call = *k->call;
-    if (!call.seq) {
-        Seq *seq = ctx_alloc(c, (size_t)call.nseq * sizeof *seq + 1);
-        for (int64_t i = 0; i < call.nseq; i++)
-            seq[i] = (Seq){ 0, 0, call.tokens };
-        call.seq = seq;
-    }
-    place_sequences(c, k);
+    Call call = with_sequences(c, k->call);
+    place_sequences(c, k, &call);
     k->r->launch = ctx_alloc(c, (size_t)m->nkernels * sizeof(Launch *));
     for (int i = 0; i < m->nkernels; i++)
         k->r->launch[i] = launch_new(c, gpu_driver(k->p->builds.gpu),
@@ -514,11 +514,11 @@ typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
 static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
+    Call call = with_sequences(c, k->call);
     if (has_inputs(k->p->builds.plan->g, k->call))
         build_for(c, &k->p->builds, k->call);
     for (Build *b = k->p->builds.first; b; b = b->next) {
-        int64_t n = b->m ? cuda_workspace(b->m, k->p->builds.plan, k->call)
-                         : 0;
+        int64_t n = b->m ? cuda_workspace(b->m, k->p->builds.plan, &call) : 0;
         k->most = n > k->most ? n : k->most;
     }
     k->most += (int64_t)table_bytes(k->call);

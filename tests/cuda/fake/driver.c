@@ -4,9 +4,10 @@
  *
  * FAKE_MEMORY=N      no more than N bytes
  * FAKE_BROKEN=N      the N-th launch ends the context
- * FAKE_IDLE=1        launches do nothing
+ * FAKE_IDLE=N        launches behind the N-th do nothing
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,7 +235,7 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
         return INVALID;
     if (++launches == option("FAKE_BROKEN", -1))
         broken = 1;
-    if (broken || option("FAKE_IDLE", 0))
+    if (broken || launches > option("FAKE_IDLE", LONG_MAX))
         return OK;
     memcpy(&run, &f, sizeof run);
     run(params, (long)gx);

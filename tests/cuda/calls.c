@@ -1,0 +1,306 @@
+/* calls.c -- the C API on a GPU: device pointers on a stream of the caller's,
+ * sequences whose ends lie there, a workspace of the caller's or our own, a
+ * CUDA graph of a prepared call, and what a call costs the host.
+ *   calls [NAME]      for one variant (gated_deltanet)
+ */
+#include "../../backend/cuda/driver_entry.h"
+#include "../../lang/flin.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { T = 200, H = 2, D = 64, ENDS = 5, MAX_ARGS = 24 };
+
+static int passed, failed;
+
+static void expect(bool ok, const char *what)
+{
+    passed += ok;
+    failed += !ok;
+    if (!ok)
+        printf("FAIL %s\n", what);
+}
+
+/* ---- tensors ---- */
+
+typedef struct Host {
+    flin_Arg arg;
+    flin_Tensor host, device;
+    int64_t count;
+} Host;
+
+typedef struct Test {
+    Ctx *c;
+    Driver d;
+    flin_State *s;
+    flin_Variant *v;
+    flin_Error e;
+    int nin, nst;
+    Host in[MAX_ARGS], final[MAX_ARGS], y;
+    flin_Bind bind[MAX_ARGS], states[MAX_ARGS], host_bind[MAX_ARGS],
+              host_states[MAX_ARGS];
+    void *stream;
+} Test;
+
+static uint64_t seed = 7;
+
+static double uniform(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(seed >> 11) / 9007199254740992.0;
+}
+
+static float draw(const char *domain)
+{
+    double x = (uniform() + uniform() + uniform() + uniform() - 2) * 1.7;
+    if (!strcmp(domain, "log_decay"))
+        return (float)-log1p(exp(-x));
+    if (!strcmp(domain, "unit") || !strcmp(domain, "positive"))
+        return (float)(1 / (1 + exp(-x)));
+    return (float)(!strcmp(domain, "unit_norm") ? x / 8 : x);
+}
+
+static void shape(Host *t, int64_t sequences)
+{
+    flin_Tensor *x = &t->host;
+    const char *axes = t->arg.axes;
+    memset(x, 0, sizeof *x);
+    x->dtype = FLIN_F32;
+    if (t->arg.role == FLIN_STATE) {
+        x->shape[x->rank++] = sequences;
+    } else if (strchr(axes, 't')) {
+        x->shape[x->rank++] = 1;
+        x->shape[x->rank++] = T;
+    }
+    x->shape[x->rank++] = H;
+    for (const char *p = axes; *p; p++)
+        if (*p != 't' && *p != ' ')
+            x->shape[x->rank++] = D;
+    t->count = 1;
+    for (int i = 0; i < x->rank; i++)
+        t->count *= x->shape[i];
+    x->data = malloc((size_t)t->count * sizeof(float));
+}
+
+static void to_device(Test *k, Host *t)
+{
+    size_t bytes = (size_t)t->count * sizeof(float);
+    DevicePtr p = device_alloc(k->c, &k->d, bytes);
+    t->device = t->host;
+    t->device.data = (void *)(uintptr_t)p;
+    device_put(k->c, &k->d, p, t->host.data, bytes);
+}
+
+/* The host's results, to hold those of the device against. */
+static double distance(Test *k, const Host *t)
+{
+    size_t bytes = (size_t)t->count * sizeof(float);
+    float *got = malloc(bytes), *want = t->host.data;
+    double error = 0, truth = 0;
+    device_get(k->c, &k->d, got, (DevicePtr)(uintptr_t)t->device.data, bytes);
+    for (int64_t i = 0; i < t->count; i++) {
+        error += (double)(got[i] - want[i]) * (double)(got[i] - want[i]);
+        truth += (double)want[i] * (double)want[i];
+    }
+    free(got);
+    error = sqrt(error / truth);
+    return error == error ? error : INFINITY;
+}
+
+static void poison(Test *k, const Host *t)
+{
+    device_fill(k->c, &k->d, (DevicePtr)(uintptr_t)t->device.data, 0xff,
+                (size_t)t->count * sizeof(float));
+}
+
+static void make_tensors(Test *k)
+{
+    flin_Arg a;
+    for (int i = 0; flin_arg(k->v, i, &a); i++) {
+        Host *t = a.role == FLIN_INPUT ? &k->in[k->nin]
+                : a.role == FLIN_STATE ? &k->final[k->nst] : &k->y;
+        t->arg = a;
+        shape(t, ENDS - 1);
+        for (int64_t x = 0; x < t->count; x++)
+            ((float *)t->host.data)[x] = draw(a.domain);
+        to_device(k, t);
+        if (a.role == FLIN_INPUT) {
+            k->bind[k->nin] = (flin_Bind){ a.name, t->device };
+            k->host_bind[k->nin++] = (flin_Bind){ a.name, t->host };
+        } else if (a.role == FLIN_STATE) {
+            k->states[k->nst] = (flin_Bind){ a.name, t->device };
+            k->host_states[k->nst++] = (flin_Bind){ a.name, t->host };
+        }
+    }
+}
+
+/* ---- the calls ---- */
+
+static const int64_t ends[ENDS] = { 0, 70, 70, 71, T };
+
+static flin_Call device_call(Test *k)
+{
+    return (flin_Call){ .size = sizeof(flin_Call), .input = k->bind,
+        .ninputs = k->nin, .final = k->states, .nfinal = k->nst,
+        .y = k->y.device, .cu_seqlens = ends, .nseq = ENDS - 1,
+        .backend = "cuda", .stream = k->stream };
+}
+
+static void sync(Test *k)
+{
+    CALL(&k->d, STREAM_SYNC, wait);
+    driver_check(k->c, &k->d, wait(k->stream), "a call");
+}
+
+static void check_run(Test *k, flin_Kernel *f, const flin_Call *call,
+                      const char *what)
+{
+    char text[256];
+    poison(k, &k->y);
+    device_sync(k->c, &k->d);
+    int code = flin_run(f, call, NULL, &k->e);
+    snprintf(text, sizeof text, "%s: %.180s", what, k->e.message);
+    expect(code == FLIN_OK, text);
+    sync(k);
+    double error = distance(k, &k->y), state = distance(k, &k->final[0]);
+    snprintf(text, sizeof text, "%s: y is off by %.1e, its state by %.1e",
+             what, error, state);
+    expect(error < 1e-4 && state < 1e-4, text);
+}
+
+static void test_kernel(Test *k, flin_Kernel *f)
+{
+    flin_Call call = device_call(k);
+    check_run(k, f, &call, "a prepared call");
+    int64_t bytes = flin_workspace(f, &call);
+    DevicePtr own = device_alloc(k->c, &k->d, (size_t)bytes + 256);
+    DevicePtr there = device_alloc(k->c, &k->d, sizeof ends);
+    call.workspace = (void *)(uintptr_t)own;
+    call.workspace_size = (size_t)bytes;
+    check_run(k, f, &call, "the caller's workspace");
+    call.workspace_size = 1;
+    expect(bytes <= 1 || flin_run(f, &call, NULL, &k->e) == FLIN_ERROR,
+           "a workspace that is too small");
+    call.workspace = NULL;
+    device_put(k->c, &k->d, there, ends, sizeof ends);
+    call.cu_seqlens = NULL;
+    call.cu_seqlens_device = (void *)(uintptr_t)there;
+    check_run(k, f, &call, "ends on the device");
+    device_free(&k->d, own);
+    device_free(&k->d, there);
+}
+
+/* ---- a graph ---- */
+
+typedef int BeginFn(void *stream, int mode);
+typedef int EndFn(void *stream, void **graph);
+typedef int InstantiateFn(void **exec, void *graph, unsigned long long flags);
+typedef int LaunchFn(void *exec, void *stream);
+
+#define FIND(lib, type, name, f) \
+    type *f; *(void **)&f = dlsym(lib, name)
+
+static void test_graph(Test *k, flin_Kernel *f)
+{
+    enum { RELAXED = 2 };
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW), *graph = NULL, *exec = NULL;
+    FIND(lib, BeginFn, "cuStreamBeginCapture_v2", begin);
+    FIND(lib, EndFn, "cuStreamEndCapture", end);
+    FIND(lib, InstantiateFn, "cuGraphInstantiateWithFlags", instantiate);
+    FIND(lib, LaunchFn, "cuGraphLaunch", launch_graph);
+    flin_Call call = device_call(k);
+    if (!begin || !end || !instantiate || !launch_graph) {
+        printf("no graphs here\n");
+        return;
+    }
+    expect(!begin(k->stream, 0), "recording begins");
+    expect(flin_run(f, &call, NULL, &k->e) == FLIN_OK, k->e.message);
+    expect(!end(k->stream, &graph) && graph, "recording ends");
+    expect(graph && !instantiate(&exec, graph, 0), "a graph");
+    for (int i = 0; exec && i < 3; i++) {
+        poison(k, &k->y);
+        device_sync(k->c, &k->d);
+        expect(!launch_graph(exec, k->stream), "it runs");
+        sync(k);
+        expect(distance(k, &k->y) < 1e-4, "a graph's result");
+    }
+}
+
+/* ---- the host's time ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Queues bunches that the GPU works off meanwhile; the best bunch counts. */
+static double host_time(Test *k, flin_Kernel *f, bool moving)
+{
+    enum { BUNCHES = 40, EACH = 25 };
+    flin_Call call = device_call(k);
+    double best = 1;
+    call.cu_seqlens = NULL;
+    call.nfinal = 0;
+    for (int b = 0; b < BUNCHES; b++) {
+        double start = now();
+        for (int i = 0; i < EACH; i++) {
+            if (moving)
+                call.stream = i % 2 ? k->stream : NULL;
+            flin_run(f, &call, NULL, &k->e);
+        }
+        double each = (now() - start) / EACH;
+        best = each < best ? each : best;
+        device_sync(k->c, &k->d);
+    }
+    return best * 1e6;
+}
+
+static void run(Ctx *c, void *ud)
+{
+    Test *k = ud;
+    CALL(&k->d, STREAM, create);
+    make_tensors(k);
+    driver_check(c, &k->d, create(&k->stream, 1), "a stream");
+    flin_Call call = device_call(k), host = call;
+    host.input = k->host_bind;
+    host.final = k->host_states;
+    host.y = k->y.host;
+    host.backend = "cpu";
+    expect(flin_forward(k->v, &host, &k->e) == FLIN_OK, k->e.message);
+    expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
+    sync(k);
+    expect(distance(k, &k->y) < 1e-4, "a call that compiles");
+    flin_Kernel *f = flin_prepare(k->v, FLIN_FORWARD, &call, &k->e);
+    expect(f != NULL, k->e.message);
+    if (f) {
+        test_kernel(k, f);
+        test_graph(k, f);
+        printf("host time of a prepared call: %.1f us\n",
+               host_time(k, f, false));
+    }
+    flin_free(f);
+}
+
+int main(int argc, char **argv)
+{
+    Test *k = calloc(1, sizeof *k);
+    k->c = ctx_new();
+    if (!driver_open(k->c, &k->d)) {
+        printf("skip: %s\n", k->c->err.message);
+        return 0;
+    }
+    k->s = flin_open(NULL, &k->e);
+    k->v = flin_stdlib(k->s, argc > 1 ? argv[1] : "gated_deltanet", &k->e);
+    if (!k->v || !ctx_protect(k->c, run, k))
+        expect(false, k->v ? k->c->err.message : k->e.message);
+    flin_release(k->v);
+    flin_close(k->s);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

@@ -227,7 +227,7 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
 {
     PlanEntry *e;
     PlanEntry wanted = { .joint = joint, .backend = b };
-    Making m = { v, &wanted };
+    Making m = { .v = v, .e = &wanted };
 
     if (chunk == CHUNK_AUTO && !v->step->mask)
         chunk = b->chunk ? b->chunk

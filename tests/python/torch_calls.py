@@ -135,6 +135,8 @@ refused("dtype", ValueError, "q is torch.int64", gdn,
 refused("kinds", ValueError, "k is list", gdn, **dict(d, k=[1]))
 refused("devices", ValueError, "k is on meta, but q on cpu", gdn,
         **dict(d, k=d["k"].to("meta")))
+refused("cu_seqlens", ValueError, "int64 with one is wanted", gdn, **packed,
+        cu_seqlens=torch.tensor([0.0, 70.0]))
 refused("sparse", ValueError, "a dense tensor is wanted", gdn,
         **dict(d, k=d["k"].to_sparse()))
 

@@ -23,7 +23,7 @@ def load(source):
     Raises flin.Error, a ValueError, with the script's line."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
-    return register(Variant(*_state.load_handle(source)))
+    return register(Variant(*_state.opener(source)))
 
 
 def __getattr__(name):

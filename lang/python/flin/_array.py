@@ -50,8 +50,4 @@ def empty(shape, dtype, like):
 
 
 def place(call, like, cu):
-    return None
-
-
-def device(a):
-    return "cpu"
+    pass

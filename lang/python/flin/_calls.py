@@ -8,8 +8,8 @@ A **door** is the module that knows the caller's tensors (_numpy, _torch):
   contiguous(t)         a copy, row-major
   empty(shape, dtype, like), space(bytes, like)     new tensors
   check(name, t, first) raises where two cannot go together
-  place(call, like, cu) device, stream, cu_seqlens; returns what must live on
-  device(t)             hashable
+  ends(cu, like)        cu_seqlens as a tensor of int64
+  place(call, like, cu) sets device, stream, cu_seqlens
 """
 import ctypes
 from ctypes import byref
@@ -129,7 +129,7 @@ def describe(door, arguments, tensors):
 
 
 class Caller:
-    """Runs the calls of one variant."""
+    """Runs the calls of one variant on one device."""
 
     def __init__(self, handle, inputs, states):
         self.handle, self.inputs, self.states = handle, inputs, states
@@ -138,13 +138,15 @@ class Caller:
     def run(self, door, r):
         """The results, as the door's tensors: y and (where r.final) the final
         states, or the gradients that are wanted."""
+        if r.cu is not None:
+            r.cu = door.ends(r.cu, r.x[0])
         given = [*r.x, *r.s0, r.dy, *r.ds]
         absent = [t is None for t in given]
         given = [t for t in given if t is not None]
         try:
             key = (r.mode, r.final, r.inplace, r.want,
-                   -1 if r.cu is None else len(r.cu), *absent,
-                   door.signature(given))
+                   None if r.cu is None else door.signature((r.cu,)),
+                   *absent, door.signature(given))
         except AttributeError:  # not all are the door's tensors
             self.check(door, r)
             raise
@@ -165,10 +167,10 @@ class Caller:
         for slot, at in zip(frame.slots, door.pointers(given + results)):
             slot.data = at or NOWHERE
         call = frame.call
-        keep = door.place(call, r.x[0], r.cu)
+        door.place(call, r.x[0], r.cu)
         if p.workspace:
-            keep = keep, door.space(p.workspace, r.x[0])
-            call.workspace = door.pointers(keep[1:])[0]
+            space = door.space(p.workspace, r.x[0])
+            call.workspace, = door.pointers([space])
             call.workspace_size = p.workspace
         code = lib.run(p.kernel.handle, frame.call_ref, frame.grad_ref,
                        frame.error_ref)
@@ -191,10 +193,9 @@ class Caller:
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups))
         frame = Frame(groups, nseq)
-        keep = door.place(frame.call, r.x[0], r.cu)
-        kernel = self.kernel(mode, groups, frame, door.device(r.x[0]))
+        door.place(frame.call, r.x[0], r.cu)
+        kernel = self.kernel(mode, groups, frame)
         workspace = max(lib.workspace(kernel.handle, frame.call_ref), 0)
-        del keep
         if len(self.prepared) >= SIGNATURES:
             self.prepared.clear()
         p = Prepared(kernel, groups, nseq, results, workspace, [
@@ -218,7 +219,7 @@ class Caller:
     def outputs(self, door, r, groups, nseq, exact):
         """What y and the final states are like; added to the groups."""
         frame, t, like = Frame(groups, nseq), _c.Tensor(), []
-        keep = door.place(frame.call, r.x[0], r.cu)
+        door.place(frame.call, r.x[0], r.cu)
         for i in range(1 + r.final * len(self.states)):
             with _state.lock:
                 code = lib.shape(self.handle, frame.call_ref,
@@ -227,7 +228,6 @@ class Caller:
             _state.checked(code, frame.error)
             like.append((tuple(t.shape[:t.rank]),
                          _c.F64 if exact else t.dtype))
-        del keep
         names = ["y"] + [s.name for s in self.states]
         described = [(name.encode(), dtype, shape, row_major(shape))
                      for name, (shape, dtype) in zip(names, like)]
@@ -253,11 +253,11 @@ class Caller:
             groups.append((field, group))
         return results
 
-    def kernel(self, mode, groups, frame, device):
+    def kernel(self, mode, groups, frame):
         """Kernels are shared between calls that differ in B, T and heads."""
         axes = {a.name.encode(): len(a.axes)
                 for a in (*self.inputs, *self.states)}
-        key = str((mode, device, [
+        key = str((mode, [
             (field, name, dtype, shape[len(shape) - axes.get(name, 0):])
             for field, tensors in groups
             for name, dtype, shape, _ in tensors]))

@@ -50,17 +50,16 @@ def space(size, like):
     return raw[-raw.ctypes.data % 256:][:size]
 
 
+def ends(cu, like):
+    cu = numpy.asarray(cu)
+    if cu.dtype.kind not in "iu" or cu.ndim != 1:
+        raise _c.Error(f"cu_seqlens is {cu.dtype} with {cu.ndim} dimensions: "
+                       "int64 with one is wanted")
+    return numpy.ascontiguousarray(cu, numpy.int64)
+
+
 def place(call, like, cu):
-    if cu is None:
-        call.cu_seqlens = None
-        return None
-    cu = numpy.ascontiguousarray(cu, numpy.int64)
-    call.cu_seqlens = cu.ctypes.data
-    return cu
-
-
-def device(a):
-    return "cpu"
+    call.cu_seqlens = None if cu is None else cu.ctypes.data
 
 
 def is_writable(a):
@@ -68,7 +67,7 @@ def is_writable(a):
 
 
 def run(variant, r):
-    return variant.caller.run(this, r)
+    return variant.caller().run(this, r)
 
 
 def call(variant, x, s0, cu, scale, norm, final):

@@ -1,4 +1,4 @@
-"""The process's flin_State, and the variants that it has loaded."""
+"""The process's flin_States, one a device, and what they have loaded."""
 import ctypes
 import os
 import re
@@ -8,7 +8,7 @@ from ctypes import byref
 from . import _c
 from ._c import lib
 
-lock = threading.RLock()        # a state belongs to one thread at a time
+lock = threading.RLock()        # states belong to one thread at a time
 interrupts = []                 # Ctrl-C, when it came during a call
 
 
@@ -30,7 +30,7 @@ def _start_watch():
 
 _interrupted = _c.INTERRUPTED(_start_watch())
 _log = _c.LOG(lambda _, line: print(line.decode("utf-8", "replace")))
-_state = None
+_states = {}                    # by device: a state opens one GPU
 
 
 def _renew_lock():
@@ -60,14 +60,13 @@ def _handle(f, *arguments):
     return handle
 
 
-def state():
-    global _state
+def state(device="cpu"):
     with lock:
-        if _state is None:
+        if device not in _states:
             o = _c.Options(size=ctypes.sizeof(_c.Options),
                            interrupted=_interrupted, log=_log)
-            _state = _handle(lib.open, byref(o))
-    return _state
+            _states[device] = _handle(lib.open, byref(o))
+        return _states[device]
 
 
 def stdlib_names():
@@ -79,20 +78,22 @@ def stdlib_names():
     return names
 
 
-def load_handle(source):
-    """The flin_Variant of a path, a text or a name, and what to call it."""
+def opener(source):
+    """What to call it, and a function that loads the flin_Variant of a path,
+    a text or a name in a device's state."""
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
-        return _handle(lib.load_file, state(), os.fsencode(source)), source
-    if not isinstance(source, str):
+    elif not isinstance(source, str):
         raise TypeError("flin.load: a name of the standard library, a path "
                         f"or a text is wanted, not {type(source).__name__}")
-    if "\n" in source or re.search(r"\breturn\b", source):
-        return _handle(lib.load_string, state(), source.encode(),
-                       b"text"), "text"
-    if source.endswith(".lua") or os.path.sep in source:
-        return _handle(lib.load_file, state(), os.fsencode(source)), source
-    return _handle(lib.stdlib, state(), source.encode()), source
+    elif "\n" in source or re.search(r"\breturn\b", source):
+        return "text", lambda device: _handle(
+            lib.load_string, state(device), source.encode(), b"text")
+    elif not source.endswith(".lua") and os.path.sep not in source:
+        return source, lambda device: _handle(lib.stdlib, state(device),
+                                              source.encode())
+    return source, lambda device: _handle(lib.load_file, state(device),
+                                          os.fsencode(source))
 
 
 def axis_size(handle, axis):

@@ -72,33 +72,26 @@ else:
         return torch.cuda.current_stream(index).cuda_stream
 
 
+def ends(cu, like):
+    cu = torch.as_tensor(cu)
+    if cu.dtype not in (torch.int64, torch.int32) or cu.dim() != 1:
+        raise _c.Error(f"cu_seqlens is {cu.dtype} with {cu.dim()} dimensions: "
+                       "int64 with one is wanted")
+    if cu.device.type != "cpu" and cu.device != like.device:
+        raise _c.Error(f"cu_seqlens is on {cu.device}, but the tensors are on "
+                       f"{like.device}")
+    return cu.to(torch.int64).contiguous()
+
+
 def place(call, like, cu):
-    on_device = like.device.type == "cuda"
-    if on_device:
+    if like.is_cuda:
         call.backend = b"cuda"
         call.stream = raw_stream(like.device.index)
     call.cu_seqlens = call.cu_seqlens_device = None
-    if cu is None:
-        return None
-    cu = cu.to(torch.int64).contiguous()
-    if cu.device.type == "cuda":
+    if cu is not None and cu.is_cuda:
         call.cu_seqlens_device = cu.data_ptr()
-    else:
+    elif cu is not None:
         call.cu_seqlens = cu.data_ptr()
-    return cu
-
-
-def device(t):
-    return str(t.device)
-
-
-def check_cu(cu, like):
-    if cu.dtype not in (torch.int64, torch.int32) or cu.dim() != 1:
-        raise _c.Error(f"cu_seqlens is {cu.dtype} of {cu.dim()} dimensions: "
-                       "int64 of one is wanted")
-    if cu.device.type != "cpu" and cu.device != like.device:
-        raise _c.Error(f"cu_seqlens is on {cu.device}, but the tensors on "
-                       f"{like.device}")
 
 
 def is_writable(t):
@@ -115,30 +108,14 @@ else:
 # ---- calls ----
 
 
-class Guard:
-    """Launches go to the device of the tensors."""
-    __slots__ = ("device",)
-
-    def __init__(self, t):
-        self.device = None
-        if t.is_cuda and t.device.index != torch.cuda.current_device():
-            self.device = torch.cuda.device(t.device)
-
-    def __enter__(self):
-        if self.device:
-            self.device.__enter__()
-
-    def __exit__(self, *error):
-        if self.device:
-            self.device.__exit__(*error)
-
-
 def run(variant, r):
-    x = r.x[0]
-    if not x.is_cuda:
-        return variant.caller.run(this, r)
-    with Guard(x):
-        return variant.caller.run(this, r)
+    on = r.x[0].device
+    if on.type == "cpu":
+        return variant.caller().run(this, r)
+    if on.index == torch.cuda.current_device():
+        return variant.caller(on).run(this, r)
+    with torch.cuda.device(on):
+        return variant.caller(on).run(this, r)
 
 
 class Function(torch.autograd.Function):

@@ -49,9 +49,10 @@ class Variant:
     dict by name; None unless output_final_state. Float64 is computed by the
     float64 step, on the CPU."""
 
-    def __init__(self, handle, source):
-        self.handle, self.source = handle, source
-        self.release = _state.release
+    def __init__(self, source, open_on):
+        self.source, self.open_on = source, open_on
+        self.release, self.callers = _state.release, {}
+        handle = open_on("cpu")
         self.name = lib.name(handle).decode()
         arguments = _state.arguments(handle)
         self.inputs = [a for a in arguments if a.role == _c.INPUT]
@@ -59,7 +60,7 @@ class Variant:
         self.output = arguments[len(self.inputs)]
         self.order = {a.name: i for i, a in enumerate(self.inputs)}
         self.by_position = [n for n in ("q", "k", "v") if n in self.order]
-        self.caller = Caller(handle, self.inputs, self.states)
+        self.callers["cpu"] = Caller(handle, self.inputs, self.states)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
         self.sizes = sizes      # of axes; 0: the tensors say
@@ -70,7 +71,16 @@ class Variant:
                            "option of calls from Python")
 
     def __del__(self):
-        self.release(self.handle)
+        for caller in self.callers.values():
+            self.release(caller.handle)
+
+    def caller(self, device="cpu"):
+        """What runs the calls on this device."""
+        found = self.callers.get(device)
+        if found is None:
+            found = self.callers[device] = Caller(
+                self.open_on(device), self.inputs, self.states)
+        return found
 
     def __repr__(self):
         return (f"flin.load({self.source!r})  # "
@@ -161,7 +171,8 @@ class Variant:
             maps[name] = f"{name} = function (x) return {text} end"
         script = ('local flin = require "flin"\n'
                   f"return (...):map {{ {', '.join(maps.values())} }}\n")
-        return Variant(_state.derive(self.handle, script), self.source)
+        return Variant(self.source, lambda device: _state.derive(
+            self.caller(device).handle, script))
 
     def is_proportional(self, x):
         """Whether y doubles when q does: found by trying it, with two tokens
@@ -249,7 +260,7 @@ def probe(variant, shapes):
                               a.domain))
     y = []
     for _ in range(2):
-        y.append(variant.caller.run(_array, Request(_c.REFERENCE, x))[0])
+        y.append(variant.caller().run(_array, Request(_c.REFERENCE, x))[0])
         q = x[variant.order["q"]]
         q.data[:] = [2 * value for value in q.data]
     return all(b == 2 * a for a, b in zip(y[0].data, y[1].data))

@@ -401,6 +401,8 @@ static void graft_step(Ctx *c, void *ud)
     Ref *map = ctx_alloc(c, from->len * sizeof *map);
     uint8_t *live = ctx_alloc(c, from->len);
 
+    for (Ref r = 1; r < to->len; r++)
+        to->n[r].line = 0;              /* of another script */
     graph_live(from, live);
     for (Ref r = 1; r < from->len; r++) {
         const Node *n = &from->n[r];

@@ -1,6 +1,6 @@
 """flin: linear-attention and state-space layers from one token's step.
 
-    gdn = flin.load("gated_deltanet")       # or a path, or the text of a script
+    gdn = flin.load("gated_deltanet")       # or a path, or a script's text
     o, state = gdn(q, k, v, g=g, beta=beta, output_final_state=True)
 
 PyTorch tensors (CPU and CUDA, with gradients) and NumPy arrays."""

@@ -1,0 +1,138 @@
+"""Calls with PyTorch tensors on a GPU: streams, graphs, gradients, layers."""
+import importlib.util
+import os
+import sys
+
+from harness import check, close, end, flin, refused, same, shapes
+
+if not os.path.exists("/dev/nvidiactl"):
+    print("skip no GPU")
+    sys.exit()
+if not importlib.util.find_spec("torch"):
+    print("skip no PyTorch for", sys.executable)
+    sys.exit()
+import torch                                        # noqa: E402
+
+torch.manual_seed(7)
+HALF = {torch.bfloat16: 6e-3, torch.float16: 3e-3}
+
+
+def inputs(variant, dtype=torch.bfloat16, **sizes):
+    """Matrices of this type; gates and other vectors in float32."""
+    x = {}
+    for name, (shape, domain) in shapes(variant, **sizes).items():
+        shape = tuple(64 if n in (6, 8) else 32 if n == 4 else n
+                      for n in shape)
+        t = torch.randn(shape)
+        if domain == "log_decay":
+            t = -t.abs()
+        elif domain in ("unit", "positive"):
+            t = torch.rand(shape) * 0.5
+        elif domain == "unit_norm":
+            t = torch.nn.functional.normalize(t, dim=-1)
+        x[name] = t.cuda().to(dtype if name in "qkvrxBC" else torch.float32)
+    return x
+
+
+def cpu(x, dtype=None):
+    return {n: t.detach().cpu().to(dtype or t.dtype) for n, t in x.items()}
+
+
+# Forward, states and gradients against the float64 step.
+for name in ("simple_gla", "gla", "deltanet", "gated_deltanet", "kda",
+             "rwkv6"):
+    v = flin.load(name)
+    for dtype, tolerance in HALF.items():
+        x = inputs(v, dtype)
+        o, state = v(**x, output_final_state=True)
+        o64, state64 = v.reference(**cpu(x), output_final_state=True)
+        check(f"{name}: on the GPU", o.is_cuda and o.dtype == dtype)
+        close(f"{name}: o, {dtype}", o.cpu().double(), o64, tolerance)
+        close(f"{name}: state, {dtype}", state.cpu().double(), state64,
+              tolerance)
+        leaves = {n: t.requires_grad_() for n, t in x.items()}
+        exact = {n: t.requires_grad_()
+                 for n, t in cpu(x, torch.float64).items()}
+        dy = torch.randn_like(o)
+        try:
+            v(**leaves)[0].backward(dy)
+        except Exception as e:
+            check(f"{name}: gradients, {dtype}", False, e)
+            continue
+        v(**exact)[0].backward(dy.cpu().double())
+        for n in x:
+            close(f"{name}: d{n}, {dtype}", leaves[n].grad.cpu().double(),
+                  exact[n].grad, 2e-2)
+
+gla = flin.load("simple_gla")
+x = inputs(gla, B=2, T=130, H=2)
+o = gla(**x)[0]
+
+# The current stream; the same bits.
+stream = torch.cuda.Stream()
+stream.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(stream):
+    slow = {n: t.clone() for n, t in x.items()}
+    torch.cuda._sleep(20_000_000)
+    for n, t in slow.items():
+        t.copy_(x[n] * 1)
+    other = gla(**slow)[0]
+torch.cuda.current_stream().wait_stream(stream)
+same("another stream", other, o)
+
+# A recorded graph, replayed on new numbers.
+static = {n: t.clone() for n, t in x.items()}
+gla(**static)
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    recorded = gla(**static)[0]
+fresh = inputs(gla, B=2, T=130, H=2)
+for n in static:
+    static[n].copy_(fresh[n])
+graph.replay()
+same("a graph", recorded, gla(**fresh)[0])
+
+# Packed sequences, their ends on either side; layouts; decoding.
+row = {n: t[:1] for n, t in x.items()}
+ends = torch.tensor([0, 40, 40, 130])
+a, state = gla(**row, cu_seqlens=ends, output_final_state=True)
+b = gla(**row, cu_seqlens=ends.cuda())[0]
+same("ends on the GPU", b, a)
+check("an empty sequence's state", not state[1].any())
+close("packed", a[:, :40].double(),
+      gla(**{n: t[:, :40] for n, t in row.items()})[0].double(), 1e-6)
+strided = dict(x, q=x["q"].transpose(1, 2).contiguous().transpose(1, 2))
+close("strided", gla(**strided)[0].double(), o.double(), 1e-3)
+s, steps = None, []
+for t in range(5):
+    y, s = gla.step(**{n: u[:, t:t + 1] for n, u in x.items()}, state=s)
+    steps.append(y)
+close("step", torch.cat(steps, 1).double(), o[:, :5].double(), 6e-3)
+none = gla(**{n: t[:, :0] for n, t in x.items()})[0]
+check("no tokens", none.shape == (2, 0, 2, 64))
+
+# Layers, under AMP; compiled; what is refused.
+layer = flin.nn.LinearAttention(128, "simple_gla", num_heads=2).cuda()
+h = torch.randn(2, 100, 128, device="cuda")
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    y, _ = layer(h)
+    try:
+        y.float().square().mean().backward()
+        check("AMP", all(p.grad is not None and p.grad.isfinite().all()
+                         for p in layer.parameters()))
+    except Exception as e:
+        check("AMP", False, e)
+if hasattr(torch.library, "custom_op"):
+    f = torch.compile(lambda **x: gla(**x)[0] + 1, fullgraph=True,
+                      backend="aot_eager")
+    with torch.no_grad():
+        same("compiled", f(**x), o + 1)
+refused("devices", ValueError, "k is on cpu, but q on cuda:0", gla,
+        **dict(x, k=x["k"].cpu()))
+refused("float64", ValueError, "float64 is computed on the CPU alone", gla,
+        **{n: t.double() for n, t in x.items()})
+if torch.cuda.device_count() > 1:
+    second = {n: t.to("cuda:1") for n, t in x.items()}
+    same("a second GPU", gla(**second)[0].to("cuda:0"), o)
+end()

@@ -134,6 +134,8 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call)
 {
     int64_t spill = 0;
 
+    if (!m->chunk)                      /* cuda_emit's kernels need none */
+        return 0;
     for (int i = 0; i < m->nkernels; i++) {
         int64_t n = m->kernel[i].spill * grid_of(m, &m->kernel[i], call);
         spill = n > spill ? n : spill;

@@ -260,6 +260,17 @@ _Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
     fail_with(L, &e, help, fmt, ap);
 }
 
+_Noreturn void lang_no_memory(lua_State *L, const char *fmt, ...)
+{
+    Error e = { .code = ERR_MEMORY };
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(e.message, sizeof e.message, fmt, ap);
+    va_end(ap);
+    lang_raise(L, &e);
+}
+
 _Noreturn void lang_fail_at(lua_State *L, Place at, const char *help,
                             const char *fmt, ...)
 {

@@ -39,7 +39,7 @@ static Box *box_of(lua_State *L)
     b->ctx = sandbox_ctx(L);
     b->gpu = gpu_new();
     if (!b->gpu)
-        luaL_error(L, "out of memory");
+        lang_no_memory(L, "out of memory");
     lua_setfield(L, LUA_REGISTRYINDEX, GPU_META ".state");
     lua_pop(L, 1);
     return b;

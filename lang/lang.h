@@ -98,6 +98,9 @@ int current_line(lua_State *L);
  * the message (a numeric witness) comes below the source line. */
 _Noreturn void lang_fail(lua_State *L, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same for memory that is not to be had. */
+_Noreturn void lang_no_memory(lua_State *L, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Raises a compiler's error in the same shape; line 0: the running line. */
 _Noreturn void lang_raise(lua_State *L, const Error *e);
 /* The same about another line. */

@@ -74,7 +74,7 @@ static int copy_rate(lua_State *L)
         n = sysconf(_SC_NPROCESSORS_ONLN);
     n = n < 1 ? 1 : n > COPY_THREADS ? COPY_THREADS : n;
     if (!from)
-        return luaL_error(L, "out of memory");
+        lang_no_memory(L, "out of memory");
     memset(from, 1, 2 * (size_t)COPY_BYTES);
     for (lua_Integer i = 0; i < n; i++) {
         size_t at = COPY_BYTES / (size_t)n * (size_t)i;

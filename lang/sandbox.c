@@ -46,7 +46,7 @@ static Guard *guard_new(lua_State *L, const Limits *lim)
     Guard *g = alloc(ud, NULL, 0, sizeof *g);
 
     if (!g)
-        luaL_error(L, "no memory for a script");
+        lang_no_memory(L, "no memory for a script");
     memset(g, 0, sizeof *g);
     g->alloc = alloc;
     g->ud = ud;
@@ -198,8 +198,7 @@ Ctx *sandbox_ctx(lua_State *L)
     Ctx *c = g ? ctx_like(&g->like) : ctx_new();
 
     if (!c)
-        lang_raise(L, &(Error){ .code = ERR_MEMORY,
-                                .message = "out of memory" });
+        lang_no_memory(L, "out of memory");
     return c;
 }
 

@@ -50,8 +50,7 @@ static Store *store_new(lua_State *L, size_t bytes)
         s = alloc(ud, NULL, 0, size);
     }
     if (!s)
-        luaL_error(L, "no memory for a tensor of %I bytes",
-                   (lua_Integer)bytes);
+        lang_no_memory(L, "no memory for a tensor of %zu bytes", bytes);
     memset(s, 0, size);
     s->refs = 1;
     s->bytes = bytes;

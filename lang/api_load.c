@@ -19,12 +19,25 @@ static void keep_variant(lua_State *L, Load *l)
     l->ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
+/* Where the script's require looks. */
+static void set_folder(lua_State *L, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash)
+        lua_pushlstring(L, path, (size_t)(slash - path) + 1);
+    else
+        lua_pushliteral(L, ".");
+    lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_FOLDER);
+}
+
 static int load_variant(lua_State *L)
 {
     Load *l = lua_touserdata(L, 1);
     int status = LUA_OK;
 
     if (l->path) {
+        set_folder(L, l->path);
         status = sandbox_file(L, l->path);
     } else if (l->text) {
         const char *chunk = lua_pushfstring(L, "@%s", l->name);

@@ -200,10 +200,11 @@ static int save(lua_State *L)
         npy_save(L, f, 2);
     else
         safetensors_save(L, f, 2);
-    if (fflush(f->f) != 0 || rename(part, path) != 0)
+    FILE *out = f->f;
+    f->f = NULL;
+    if (fclose(out) != 0 || rename(part, path) != 0)
         file_fault(L, f, "cannot be written: %s", strerror(errno));
     f->part = NULL;
-    file_close(f);
     return 0;
 }
 

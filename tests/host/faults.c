@@ -256,10 +256,10 @@ int main(int argc, char **argv)
     before = live;
     flin_State *s = flin_open(NULL, NULL);
     CHECK(!use(s, h).code);
-    try_all(s, full ? 1 : 5, "in an open state");
+    try_all(s, full ? 1 : 11, "in an open state");
     flin_close(s);
     CHECK(live == before);
-    try_all(NULL, full ? 1 : 97, "from open to close");
+    try_all(NULL, full ? 1 : 181, "from open to close");
     CHECK(live == before);
     free(h);
     return report();

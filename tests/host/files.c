@@ -83,12 +83,6 @@ int ferror(FILE *f)
     return f == broken || real(f);
 }
 
-int fflush(FILE *f)
-{
-    REAL(int, fflush, FILE *);
-    return f != stdout && f && denied() ? EOF : real(f);
-}
-
 int fseeko(FILE *f, off_t at, int from)
 {
     REAL(int, fseeko, FILE *, off_t, int);

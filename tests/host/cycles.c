@@ -1,0 +1,94 @@
+/* cycles.c -- kernels are compiled and freed, variants loaded and released,
+ * over and over, without growth: of what flin takes through the host's
+ * allocator, and of the process.
+ *
+ *     cycles [N]      N cycles (1000); 100000 take minutes
+ */
+#include <unistd.h>
+
+#include "host.h"
+
+enum { WARM = 100, LOAD = 10, BACKWARD = 50, D = 4 };
+
+static const char script[] =
+    "local flin = require 'flin'\n"
+    "return flin.variant {\n"
+    "  input = { k = 't k', v = 't v', g = 't' }, state = { S = 'k v' },\n"
+    "  step = function (x, s)\n"
+    "    local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)\n"
+    "    return { S = S }, flin.dot(x.k, S)\n"
+    "  end }\n";
+
+static size_t in_use;
+
+static void *counted(void *ud, void *p, size_t old, size_t size)
+{
+    (void)ud;
+    in_use += size - (p ? old : 0);
+    if (size)
+        return realloc(p, size);
+    free(p);
+    return NULL;
+}
+
+/* Bytes of memory that the process has; 0: not known. */
+static size_t resident(void)
+{
+    long pages = 0, all;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    if (f && fscanf(f, "%ld %ld", &all, &pages) != 2)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* One of each: what a kernel takes is given back to the last byte. */
+static bool cycle(flin_State *s, flin_Variant *v, const Layer *l, long i)
+{
+    flin_Mode mode = i % BACKWARD ? FLIN_FORWARD : FLIN_BACKWARD;
+    size_t before = in_use;
+    flin_Kernel *k = flin_prepare(v, mode, &l->call, NULL);
+    bool ok = k && in_use > before;
+
+    flin_free(k);
+    ok = ok && in_use == before;
+    if (i % LOAD == 0) {
+        v = flin_load_string(s, script, "again.lua", NULL);
+        ok = ok && v && !flin_forward(v, &l->call, NULL);
+        flin_release(v);
+    }
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    flin_Options o = { .size = sizeof o, .alloc = counted };
+    flin_State *s = flin_open(&o, NULL);
+    flin_Variant *v = flin_load_string(s, script, "host.lua", NULL);
+    Layer *l = layer_new(v, 1, 8, 1, D, FLIN_F32);
+    long n = argc > 1 ? atol(argv[1]) : 1000, good = 0;
+    size_t first = 0, later = 0, process = 0;
+
+    l->call.chunk = 16;
+    for (long i = 0; i < WARM + n; i++) {
+        good += cycle(s, v, l, i);
+        if (i < WARM + n / 2)
+            first = in_use > first ? in_use : first;
+        else
+            later = in_use > later ? in_use : later;
+        if (i == WARM + n / 2)
+            process = resident();
+    }
+    CHECK(good == WARM + n);
+    /* collections come when they come: the most of each half */
+    CHECK(later <= first + first / 20);
+    CHECK(resident() <= process + (1 << 20));
+    printf("%ld cycles: at most %zu bytes in the first half, %zu in the "
+           "second\n", WARM + n, first, later);
+    layer_free(l);
+    flin_close(s);
+    CHECK(in_use == 0);
+    return report();
+}

@@ -275,8 +275,9 @@ static void dump_joint(Ctx *c, Dump *d, char letter)
 
 static void dump_chunk(Ctx *c, Dump *d)
 {
-    PlanEntry *e = plan_for(c, d->v, d->size, plan_chunk(&d->args), false,
-                            d->args.backend);
+    const Backend *b = d->args.backend ? d->args.backend
+                                       : backend_named("cpu");
+    PlanEntry *e = plan_for(c, d->v, d->size, plan_chunk(&d->args), false, b);
 
     if (e->note)
         buf_printf(&d->out, "# token by token: %s\n", e->note);

@@ -467,6 +467,199 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
 }
 #endif
 
+/* ---- products under gates ---- */
+
+/* e^(c_i - d_j) does not factor in range over a whole chunk. Between a block
+ * of 16 tokens and those before, the last token before it is an anchor: both
+ * exponents are below zero. Within a block its middle token is; where gates
+ * lie too far apart for that, element by element. */
+enum { TOO_FAR = 40 };
+
+#ifdef HOST
+template<Precision P, bool STRICT, class A, class B, class C, class D,
+         class Sink>
+INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int k = 0; k < keys && i >= j + STRICT; k++)
+                sum += a.at(i, k) * b.at(j, k) * exp_(c.at(i, k) - d.at(j, k));
+            sink(i, j, sum);
+        }
+}
+template<Precision P, bool STRICT, bool BACK, class M, class B, class C,
+         class D, class Sink>
+INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
+{
+    for (int o = 0; o < n; o++)
+        for (int k = 0; k < keys; k++) {
+            float sum = 0;
+            for (int s = 0; s < n; s++) {
+                const int i = BACK ? s : o, j = BACK ? o : s;
+                if (i >= j + STRICT)
+                    sum += m.at(o, s) * b.at(s, k)
+                         * exp_(c.at(i, k) - d.at(j, k));
+            }
+            sink(o, k, sum);
+        }
+}
+#else
+INLINE float under_gate(float x, float e, float &top)
+{
+    top = fmaxf(top, e);
+    return x * exp_(e);
+}
+
+/* sink(i, j, sum over keys of a(i) b(j) e^(c(i) - d(j))), zero where the mask
+ * is. */
+template<Precision P, bool STRICT, class A, class B, class C, class D,
+         class Sink>
+INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
+{
+    const int blocks = (n + 15) / 16, row = LANE / 4, col = LANE % 4 * 2;
+    NO_UNROLL
+    for (int w = WARP; w < blocks * blocks; w += WARPS) {
+        const int i0 = w / blocks * 16, j0 = w % blocks * 16;
+        const int anchor = i0 > j0 ? i0 - 1 : min(i0 + 8, n - 1);
+        float x[2][4] = { }, top = 0;
+        NO_UNROLL
+        for (int at = col; i0 >= j0 && at < keys + col; at += 16) {
+            Factor<P> fa, fb[2];
+            UNROLL
+            for (int h = 0; h < 2; h++) {
+                const int k = min(at + 8 * h, keys - 1);
+                const int l = min(at + 8 * h + 1, keys - 1);
+                const float mk = d.at(anchor, k), ml = d.at(anchor, l);
+                const bool has_k = at + 8 * h < keys;
+                const bool has_l = at + 8 * h + 1 < keys;
+                UNROLL
+                for (int q = 0; q < 4; q++) {
+                    const int r = min((q < 2 ? i0 : j0) + row + q % 2 * 8,
+                                      n - 1);
+                    float2 y;
+                    if (q < 2) {
+                        y.x = under_gate(a.at(r, k), c.at(r, k) - mk, top);
+                        y.y = under_gate(a.at(r, l), c.at(r, l) - ml, top);
+                    } else {
+                        y.x = under_gate(b.at(r, k), mk - d.at(r, k), top);
+                        y.y = under_gate(b.at(r, l), ml - d.at(r, l), top);
+                    }
+                    y.x = has_k ? y.x : 0.f;
+                    y.y = has_l ? y.y : 0.f;
+                    if (q < 2)
+                        set_pair(fa, 2 * h + q, y);
+                    else
+                        set_pair(fb[q - 2], h, y);
+                }
+            }
+            multiply(x[0], fa, fb[0]);
+            multiply(x[1], fa, fb[1]);
+        }
+        const bool plain = warp_any(top > TOO_FAR);
+        UNROLL
+        for (int e = 0; e < 8; e++) {
+            const int i = i0 + row + e / 2 % 2 * 8;
+            const int j = j0 + e / 4 * 8 + col + e % 2;
+            float y = x[e / 4][e % 4];
+            if (i >= n || j >= n)
+                continue;
+            if (plain && i >= j) {
+                y = 0;
+                NO_UNROLL
+                for (int k = 0; k < keys; k++)
+                    y += a.at(i, k) * b.at(j, k)
+                       * exp_(c.at(i, k) - d.at(j, k));
+            }
+            sink(i, j, i >= j + STRICT ? y : 0.f);
+        }
+    }
+}
+
+/* sink(o, k, sum over tokens s of m(o, s) b(s, k) e^(c - d)): o is the later
+ * token, its gate c; BACK: the earlier one, its gate d. */
+template<Precision P, bool STRICT, bool BACK, class M, class B, class C,
+         class D, class Sink>
+INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
+{
+    const int blocks = (n + 15) / 16, wide = (keys + 15) / 16;
+    const int row = LANE / 4, col = LANE % 4 * 2;
+    NO_UNROLL
+    for (int w = WARP; w < blocks * wide; w += WARPS) {
+        const int o0 = w % blocks * 16, k0 = w / blocks * 16;
+        float all[2][4] = { }, top = 0;
+        NO_UNROLL
+        for (int own = 0; own < 2; own++) {
+            const int from = own ? o0 : BACK ? o0 + 16 : 0;
+            const int to = own ? min(o0 + 16, n) : BACK ? n : o0;
+            const int anchor = own ? min(o0 + 8, n - 1)
+                             : BACK ? min(o0 + 15, n - 1) : max(o0 - 1, 0);
+            float x[2][4] = { };
+            NO_UNROLL
+            for (int at = from + col; at < to + col; at += 16) {
+                Factor<P> fa, fb[2];
+                UNROLL
+                for (int q = 0; q < 4; q++) {
+                    const int o = min(o0 + row + q % 2 * 8, n - 1);
+                    const int s = at + q / 2 * 8;
+                    float2 y;
+                    y.x = s < to && (BACK ? s - o : o - s) >= STRICT
+                        ? m.at(o, s) : 0.f;
+                    y.y = s + 1 < to && (BACK ? s + 1 - o : o - s - 1)
+                        >= STRICT ? m.at(o, s + 1) : 0.f;
+                    set_pair(fa, q, y);
+                }
+                UNROLL
+                for (int q = 0; q < 4; q++) {
+                    const int k = min(k0 + q / 2 * 8 + row, keys - 1);
+                    const int s = min(at + q % 2 * 8, n - 1);
+                    const int u = min(at + q % 2 * 8 + 1, n - 1);
+                    const float mid = d.at(anchor, k);
+                    float2 y;
+                    y.x = under_gate(b.at(s, k), BACK ? c.at(s, k) - mid
+                                     : mid - d.at(s, k), top);
+                    y.y = under_gate(b.at(u, k), BACK ? c.at(u, k) - mid
+                                     : mid - d.at(u, k), top);
+                    y.x = at + q % 2 * 8 < to ? y.x : 0.f;
+                    y.y = at + q % 2 * 8 + 1 < to ? y.y : 0.f;
+                    set_pair(fb[q / 2], q % 2, y);
+                }
+                multiply(x[0], fa, fb[0]);
+                multiply(x[1], fa, fb[1]);
+            }
+            UNROLL
+            for (int e = 0; e < 8; e++) {
+                const int o = min(o0 + row + e / 2 % 2 * 8, n - 1);
+                const int k = min(k0 + e / 4 * 8 + col + e % 2, keys - 1);
+                const float mid = d.at(anchor, k);
+                if (from < to)
+                    all[e / 4][e % 4] += under_gate(x[e / 4][e % 4],
+                        BACK ? mid - d.at(o, k) : c.at(o, k) - mid, top);
+            }
+        }
+        const bool plain = warp_any(top > TOO_FAR);
+        UNROLL
+        for (int e = 0; e < 8; e++) {
+            const int o = o0 + row + e / 2 % 2 * 8;
+            const int k = k0 + e / 4 * 8 + col + e % 2;
+            float y = all[e / 4][e % 4];
+            if (o >= n || k >= keys)
+                continue;
+            if (plain) {
+                y = 0;
+                NO_UNROLL
+                for (int s = BACK ? o + STRICT : 0;
+                     s < (BACK ? n : o + 1 - STRICT); s++)
+                    y += m.at(o, s) * b.at(s, k)
+                       * exp_(BACK ? c.at(s, k) - d.at(o, k)
+                                   : c.at(o, k) - d.at(s, k));
+            }
+            sink(o, k, y);
+        }
+    }
+}
+#endif
+
 /* ---- sums ---- */
 
 /* The sum of x over all threads, for every thread; `scratch` has a float a
@@ -588,7 +781,7 @@ INLINE void scan_alone(int n, float s, A a, B b, Out out)
  * blocks of 16 rows: what the others contribute is a product, the rest goes
  * row by row. Called by all threads. */
 template<bool TRANS, int ARS, int ACS, int XRS, int XCS, class T>
-INLINE void solve(int rows, int cols, const T *a, float *x)
+CALLED void solve(int rows, int cols, const T *a, float *x)
 {
     enum { BLOCK = 16, RS = TRANS ? ACS : ARS, CS = TRANS ? ARS : ACS };
     const int last = (rows - 1) / BLOCK * BLOCK;

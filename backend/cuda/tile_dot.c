@@ -356,8 +356,89 @@ void do_dot(Tiles *t, Ref r)
         emit_sum(t, r);
 }
 
+/* ---- under gates ---- */
+
+/* An operand as rows and columns of these axes (-1: none). */
+static void plain_matrix(Tiles *t, Act *a, Buf *b, Ref r, int row, int col)
+{
+    const Spot *s = &t->spot[r];
+
+    act_uses(t, a, s->tile, false);
+    buf_printf(b, ",\nmatrix<%d, %d, false>(t%d + ", (int)s->st[row],
+               (int)s->st[col], s->tile);
+    index_text(b, s, 0, -1, NULL);
+    buf_printf(b, ")");
+}
+
+/* The one axis besides i and j, where each operand has what the device's
+ * routines expect; or -1. */
+static int gate_axis(const Tiles *t, const Node *n)
+{
+    AxisSet used = n->axes | n->over, tokens = AXIS(AX_I) | AXIS(AX_J);
+    AxisSet key = used & ~tokens;
+    double x;
+
+    if (!(used & AXIS(AX_I)) || !(used & AXIS(AX_J)) || !key || key & (key - 1)
+        || !(key & DIM_AXES))
+        return -1;
+    for (int i = 0; i < 4; i++)
+        if (constant_of(t, n->a[i], &x))
+            return -1;
+    if (t->g->n[n->a[2]].axes & AXIS(AX_J) || t->g->n[n->a[3]].axes
+        & AXIS(AX_I))
+        return -1;
+    return lowest(key);
+}
+
+/* Puts the operand that has the axis first; false if the other has it too. */
+static bool order_operands(const Tiles *t, Ref a[2], AxisSet has, AxisSet not)
+{
+    if (!(t->g->n[a[0]].axes & has)) {
+        Ref r = a[0];
+        a[0] = a[1];
+        a[1] = r;
+    }
+    return !(t->g->n[a[1]].axes & has) && !(t->g->n[a[0]].axes & not);
+}
+
+static bool emit_gated(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    Ref x[2] = { n->a[0], n->a[1] };
+    int key = gate_axis(t, n), own = n->axes & AXIS(AX_I) ? AX_I : AX_J;
+    int other = own == AX_I ? AX_J : AX_I;
+    bool keys = key >= 0 && n->over == AXIS(key);
+    Chain k;
+
+    if (key < 0 || !(keys ? order_operands(t, x, AXIS(AX_I), AXIS(AX_J))
+                     : n->over == AXIS(other)
+                       && order_operands(t, x, AXIS(own), AXIS(key))))
+        return false;
+    chain_after(t, &k, r);
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    const char *strict = n->flags & STRICT ? "true" : "false";
+    if (keys)
+        buf_printf(b, "gated_keys<%s, %s>", precision(t), strict);
+    else
+        buf_printf(b, "gated_tokens<%s, %s, %s>", precision(t), strict,
+                   own == AX_J ? "true" : "false");
+    buf_printf(b, "(n, %d", (int)tile_extent(t, holder(t, r, key), key));
+    plain_matrix(t, a, b, x[0], keys ? AX_I : own, keys ? key : other);
+    plain_matrix(t, a, b, x[1], keys ? AX_J : other, key);
+    plain_matrix(t, a, b, n->a[2], AX_I, key);
+    plain_matrix(t, a, b, n->a[3], AX_J, key);
+    buf_printf(b, ",\n[&](int %s, int %s, float x) {\n", axis_coord(keys
+               ? AX_I : own), axis_coord(keys ? AX_J : key));
+    chain_body(t, a, b, &k);
+    buf_printf(b, "});\n");
+    chain_done(t, &k);
+    return true;
+}
+
 void do_gdot(Tiles *t, Ref r)
 {
     need_all(t, r);
-    emit_sum(t, r);
+    if (!emit_gated(t, r))
+        emit_sum(t, r);
 }

@@ -99,9 +99,9 @@ struct PlanEntry {
 };
 
 /* The plan for these sizes, made if it is new; chunk CHUNK_AUTO: as best_chunk
- * says. Fails through c. */
+ * says; no backend: the first. Fails through c. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
-                    bool joint, const Backend *b);
+                    bool joint, const Backend *named);
 void plans_release(Variant *v);         /* and the GPU */
 /* What CHUNK_AUTO stands for on this machine, found once, and what it was
  * weighed against (which may be NULL). */

@@ -223,8 +223,9 @@ int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],
 
 /* Plans live in the variant's context; a failure goes on in the call's. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
-                    bool joint, const Backend *b)
+                    bool joint, const Backend *named)
 {
+    const Backend *b = named ? named : &backends[0];
     PlanEntry *e;
     PlanEntry wanted = { .joint = joint, .backend = b };
     Making m = { .v = v, .e = &wanted };

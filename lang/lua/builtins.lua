@@ -122,9 +122,10 @@ row("v:compile", "options?: table -> table",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,
 arch and the cubin.]])
-row("v:map", "functions: table -> variant",
-    "v with functions of the step in front of its inputs", [[
-v:map { q = function (q) return flin.l2norm(q, "k") end }.]])
+row("v:prepare", "arguments: table -> variant",
+    "compiles what a call like this one needs, without running it", [[
+The arguments of v:forward, v:step (with state) or v:backward (with dy). A
+CUDA graph can be captured after it.]])
 row("v.name", "string", "the variant's name")
 row("v.inputs", "table[]", "name, axes and domain of each input")
 row("v.states", "table[]", "name and axes of each state")
@@ -353,6 +354,11 @@ row("g:count", "-> table", "loads, stores, io, now, peak")
 
 row("flin.help", "name?: string -> string", "what this table says of a name")
 row("flin.luacats", "-> string", "this table as definitions for editors")
+row("flin.cuda", "-> table?, string?",
+    "the GPU and its compiler, or nil and why there is none", [[
+name, arch, driver, nvrtc, nvrtc_path, processors, cache (the folder of
+compiled kernels), and the bytes that tensors take, `used`, and what is kept
+for more, `kept`.]])
 row("flin.clock", "-> number", "seconds, from some time on")
 
 return rows

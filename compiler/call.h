@@ -34,6 +34,12 @@ typedef struct Call {
     bool (*interrupted)(void *ud);
     void *interrupt_ud;
 
+    /* A part of a plan, on the CPU: kernels `from` .. `to` - 1 (to 0: to the
+     * last), and where lies what is stored between kernels (NULL: nowhere,
+     * it ends with the call). */
+    int from, to;
+    void *kept;
+
     /* On a GPU, else all zero. */
     bool on_device;                     /* the views hold its addresses */
     void *stream;                       /* where kernels queue; NULL: the

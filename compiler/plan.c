@@ -346,6 +346,27 @@ static void set_price(const Finish *f, int at)
     k->bytes = 4 * elements;
 }
 
+/* ---- two passes ---- */
+
+static int find_split(const Plan *p)
+{
+    const Graph *g = p->g;
+    bool *late = ctx_alloc(g->ctx, g->len * sizeof *late);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        late[r] = (n->op == OP_state && g->st[n->index].reverse)
+               || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+        for (int i = 0; i < 4; i++)
+            late[r] |= late[n->a[i]];
+    }
+    for (int k = 0; k < p->nkernels; k++)
+        for (int i = 0; i < p->kernel[k].nnodes; i++)
+            if (late[p->kernel[k].node[i]])
+                return k;
+    return p->nkernels;
+}
+
 void plan_finish(Plan *p)
 {
     Graph *g = p->g;
@@ -376,4 +397,5 @@ void plan_finish(Plan *p)
         set_roles(&f, &p->kernel[i]);
         set_price(&f, i);
     }
+    p->split = find_split(p);
 }

@@ -40,6 +40,8 @@ typedef struct Plan {
     Kernel *kernel;
     int nkernels;
     uint8_t *stored;                    /* per node: kept between kernels */
+    int split;                          /* the first kernel that waits for the
+                                           loss: before it, all results */
 } Plan;
 
 /* derive.c: the chunk graph of a step graph for known sizes; or NULL, with
@@ -60,9 +62,9 @@ Plan *plan_simple(Graph *g);
 void plan_print(const Plan *p, Buf *out);
 Plan *plan_parse(Ctx *c, const char *text);
 
-/* Sets roles, states, stored, bytes and flops from nodes. Fails on a plan
- * that cannot run (a node nobody computes, a reverse kernel that needs what
- * only later kernels make). */
+/* Sets split, roles, states, stored, bytes and flops from nodes. Fails on a
+ * plan that cannot run (a node nobody computes, a reverse kernel that needs
+ * what only later kernels make). */
 void plan_finish(Plan *p);
 
 #endif

@@ -1,9 +1,10 @@
 /* backward.c -- v:backward: gradients of sum(y * dy) + sum(state * dstate)
  * for a call's inputs and initial states.
  *
- * The joint graph of the chunk form runs in one call of its plan. The serial
- * one would keep the state of every token: it runs in segments, from the last
- * to the first, each from a checkpoint that a forward run has left.
+ * The joint graph of the chunk form runs in one call of its plan, or in two:
+ * what the forward one stores for the other is then saved between them. The
+ * serial one would keep the state of every token: it runs in segments, from
+ * the last to the first, each from a checkpoint that a forward run has left.
  */
 #include <math.h>
 #include <string.h>
@@ -457,6 +458,11 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         bind_device_back(k);
     else
         bind_back(k);
+    if (d->stored.bytes > 0 && a->mode == M_BACKWARD
+        && d->stored.bytes == saved_bytes(c, v, a, b)) {
+        k->call.from = k->plan->plan->split;
+        k->call.kept = d->stored.at;
+    }
     if (k->forward)
         run_segments(k, count_segments(k));
     else
@@ -464,6 +470,39 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
+}
+
+/* ---- saved ---- */
+
+/* The joint plan, if it goes by chunks and its backend runs the two passes
+ * one at a time. */
+static PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a,
+                              const Bound *b)
+{
+    const Backend *backend = call_backend(c, a, &b->call);
+    PlanEntry *e;
+
+    if (v->step->mask || plan_chunk(a) == 0 || !backend->kept)
+        return NULL;
+    e = plan_for(c, v, b->call.size, plan_chunk(a), true, backend);
+    return e->plan->g->chunk && e->plan->split > 0 ? e : NULL;
+}
+
+int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    PlanEntry *e = saving_plan(c, v, a, b);
+
+    return e ? e->backend->kept(e->program, &b->call) : 0;
+}
+
+void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at)
+{
+    PlanEntry *e = saving_plan(c, v, a, b);
+    Call call = b->call;
+
+    call.to = e->plan->split;
+    call.kept = at;
+    e->backend->run(c, e->program, e->plan, &call);
 }
 
 /* ---- without running ---- */

@@ -9,9 +9,44 @@ typedef struct BackRun { Run *r; Adjoint d; } BackRun;
 
 /* ---- saved ---- */
 
-/* A table of the arguments, without copies of the tensors: the backward plan
- * recomputes all else. */
-void push_saved(lua_State *L)
+enum { ALIGN = 64 };
+
+/* The room that is the tensor on top, which may be anything. */
+static Stored stored_at(lua_State *L)
+{
+    const Tensor *t = tensor_test(L, -1);
+
+    if (!t || t->dtype != F32 || t->rank != 1 || t->stride[0] != 1
+        || t->store->gpu || t->shape[0] * (int64_t)sizeof(float) < ALIGN)
+        return (Stored){ 0 };
+    uintptr_t at = (uintptr_t)tensor_data(t);
+    return (Stored){ (void *)((at + ALIGN - 1) / ALIGN * ALIGN),
+                     t->shape[0] * (int64_t)sizeof(float) - ALIGN };
+}
+
+Stored push_room(lua_State *L, int64_t bytes)
+{
+    int64_t n = (bytes + ALIGN) / (int64_t)sizeof(float);
+
+    tensor_push(L, F32, 1, &n);
+    return stored_at(L);
+}
+
+/* saved.bytes: what is stored for v:backward, beside the arguments. */
+static int saved_index(lua_State *L)
+{
+    const char *key = lua_tostring(L, 2);
+
+    if (!key || strcmp(key, "bytes") || !lua_istable(L, 1))
+        return 0;
+    lua_rawgeti(L, 1, 2);
+    lua_pushinteger(L, stored_at(L).bytes);
+    return 1;
+}
+
+/* A table of the arguments (without copies of the tensors), the variant and
+ * what the plan has stored. */
+void push_saved(lua_State *L, int room)
 {
     lua_newtable(L);
     for (lua_pushnil(L); lua_next(L, 2);) {
@@ -21,7 +56,14 @@ void push_saved(lua_State *L)
     }
     lua_pushvalue(L, 1);
     lua_rawseti(L, -2, 1);
-    luaL_newmetatable(L, SAVED_META);
+    if (room) {
+        lua_pushvalue(L, room);
+        lua_rawseti(L, -2, 2);
+    }
+    if (luaL_newmetatable(L, SAVED_META)) {
+        lua_pushcfunction(L, saved_index);
+        lua_setfield(L, -2, "__index");
+    }
     lua_setmetatable(L, -2);
 }
 
@@ -35,12 +77,30 @@ static bool is_saved(lua_State *L, int at)
     return same;
 }
 
-/* The arguments at index 2 and, behind them, those of the saved call. */
-static void join_saved(lua_State *L, const char *what)
+/* Whether the call at index 2 adds gradients alone: then what was stored
+ * holds. */
+static bool adds_gradients(lua_State *L)
 {
+    bool only = true;
+
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING
+                        ? lua_tostring(L, -2) : "";
+        only = only && (!strcmp(key, "dy") || !strcmp(key, "dstate")
+                        || !strcmp(key, "saved") || !strcmp(key, "threads"));
+    }
+    return only;
+}
+
+/* The arguments at index 2 and, behind them, those of the saved call. Returns
+ * what that one stored, which lives as long as the table at index 2. */
+static Stored join_saved(lua_State *L, const char *what)
+{
+    Stored stored = { 0 };
+
     if (!lua_istable(L, 2) || lua_getfield(L, 2, "saved") == LUA_TNIL) {
         lua_settop(L, 2);
-        return;
+        return stored;
     }
     if (!is_saved(L, 3))
         lang_fail(L, "y, state, saved = v:forward { save = true, ... }",
@@ -56,14 +116,24 @@ static void join_saved(lua_State *L, const char *what)
             lua_insert(L, -2);
             lua_settable(L, -4);
         }
-    lua_pushnil(L);
-    lua_rawseti(L, 5, 1);
+    for (int i = 1; i <= 2; i++) {
+        lua_pushnil(L);
+        lua_rawseti(L, 5, i);
+    }
+    lua_createtable(L, 1, 0);
+    if (adds_gradients(L)) {
+        lua_rawgeti(L, 3, 2);
+        stored = stored_at(L);
+        lua_rawseti(L, -2, 1);
+    }
+    lua_setmetatable(L, 5);
     lua_pushnil(L);
     lua_setfield(L, 5, "save");
     lua_pushnil(L);
     lua_setfield(L, 5, "saved");
     lua_replace(L, 2);
     lua_settop(L, 2);
+    return stored;
 }
 
 /* ---- arguments and results ---- */
@@ -113,8 +183,8 @@ static int backward_mode(lua_State *L, Mode mode)
     const char *what = mode_name[mode];
 
     lua_settop(L, 2);
-    join_saved(L, what);
-    BackRun k = { .r = run_begin(L, mode) };
+    Stored stored = join_saved(L, what);
+    BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
     take_adjoints(L, &k, what);
     push_gradients(L, &k);
     protect(L, k.r->ctx, do_backward, &k);

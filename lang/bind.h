@@ -79,6 +79,8 @@ struct Backend {
     void (*prepare)(Ctx *c, void *program, const Plan *p, const Call *call);
     int64_t (*workspace)(Ctx *c, void *program, const Plan *p,
                          const Call *call);
+    /* Bytes of Call.kept. NULL: cannot run a part of a plan. */
+    int64_t (*kept)(const void *program, const Call *call);
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
@@ -121,9 +123,17 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 
+/* What a forward call saves for the backward one: bytes (0: nothing, that one
+ * computes it all again), and the call that fills them. */
+int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
+void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at);
+
 /* What a backward call has beside a forward one. Results as wide as their
  * tensors: fewer heads than the call has take the sum. */
+typedef struct Stored { void *at; int64_t bytes; } Stored;
 typedef struct Adjoint {
+    Stored stored;                      /* by run_saved, for such a call; of
+                                           another size: not used */
     Given dy, dstate[MAX_STATES];       /* not given: zero */
     Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results; not given: not
                                                    wanted */

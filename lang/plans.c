@@ -31,6 +31,11 @@ static int64_t cpu_room(Ctx *c, void *program, const Plan *p,
     return cpu_workspace(program, call);
 }
 
+static int64_t cpu_saved(const void *program, const Call *call)
+{
+    return cpu_kept(program, call);
+}
+
 static void cpu_drop(void *program)
 {
     cpu_free(program);
@@ -94,7 +99,8 @@ static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
 enum { CPU, CUDA };
 static const Backend backends[] = {
     { .name = "cpu", .machine = &machine_cpu, .compile = cpu_make,
-      .run = cpu_go, .release = cpu_drop, .workspace = cpu_room },
+      .run = cpu_go, .release = cpu_drop, .workspace = cpu_room,
+      .kept = cpu_saved },
     { .name = "cuda", .machine = &machine_h200, .chunk = CHUNK_DEFAULT,
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .prepare = cuda_ready, .workspace = cuda_bytes, .keep = cuda_keep,

@@ -409,9 +409,48 @@ static int run_mode(lua_State *L, Mode mode)
     push_states(L, r);
     protect(L, r->ctx, do_run, r);
     run_end(r);
-    if (mode != M_FORWARD || !flag_option(L, "save"))
-        return 2;
-    push_saved(L);
+    return 2;
+}
+
+/* ---- saving ---- */
+
+typedef struct Saving { Run *r; int64_t bytes; Stored room; } Saving;
+
+static void find_bytes(Ctx *c, void *ud)
+{
+    Saving *s = ud;
+
+    s->bytes = saved_bytes(c, s->r->v, &s->r->args, &s->r->bound);
+}
+
+static void do_saved(Ctx *c, void *ud)
+{
+    Saving *s = ud;
+    Run *r = s->r;
+
+    if (s->bytes)
+        run_saved(c, r->v, &r->args, &r->bound, s->room.at);
+    else
+        run_bound(c, r->v, &r->args, &r->bound);
+}
+
+/* v:forward{ save = true }: what the joint plan stores for the way back goes
+ * into the third result. */
+static int forward_saving(lua_State *L)
+{
+    Saving s = { .r = run_begin(L, M_FORWARD) };
+    int room = 0;
+
+    protect(L, s.r->ctx, find_bytes, &s);
+    if (s.bytes) {
+        s.room = push_room(L, s.bytes);
+        room = lua_gettop(L);
+    }
+    push_y(L, s.r);
+    push_states(L, s.r);
+    protect(L, s.r->ctx, do_saved, &s);
+    run_end(s.r);
+    push_saved(L, room);
     return 3;
 }
 
@@ -448,7 +487,12 @@ static int variant_prepare(lua_State *L)
     return 1;
 }
 
-static int variant_forward(lua_State *L) { return run_mode(L, M_FORWARD); }
+static int variant_forward(lua_State *L)
+{
+    return lua_istable(L, 2) && flag_option(L, "save")
+         ? forward_saving(L) : run_mode(L, M_FORWARD);
+}
+
 static int variant_reference(lua_State *L) { return run_mode(L, M_REFERENCE); }
 static int variant_step(lua_State *L) { return run_mode(L, M_STEP); }
 

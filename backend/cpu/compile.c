@@ -104,7 +104,8 @@ static int tile_of(Compile *k, Ref r)
     else
         in = bare(I_FETCH, (int)r);
     if (n->op == OP_input)
-        k->loads[n->index] = true;
+        if (!k->loads[n->index])
+            k->loads[n->index] = k->at + 1;
     in.all = tile_leading(&k->l, r);
     in.y = k->slot[r] = new_slot(k, tile_floats(&k->l, r), k->pre[r]);
     append(k, list_of(k, r), in);

@@ -14,7 +14,7 @@ typedef struct Compile {
     Lower l;
     int out_kernel[MAX_OUTPUTS];        /* who writes it */
     int *stored_kernel;
-    bool *loads;                        /* per input */
+    int *loads;                         /* per input */
     /* of the kernel at hand */
     int at;
     TileKernel *k;

@@ -32,6 +32,9 @@ void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats);
 /* Bytes of Call.workspace that it takes. */
 int64_t cpu_workspace(const CpuProgram *p, const Call *call);
 
+/* Bytes of Call.kept: of all that kernels store for one another. */
+int64_t cpu_kept(const CpuProgram *p, const Call *call);
+
 /* Both, for a single run. */
 void cpu_run(Ctx *c, const Plan *p, const Call *call, CpuStats *stats);
 

@@ -364,20 +364,33 @@ static void count_chunks(Run *r)
 /* Where the parts of a run lie in its one block of memory. */
 typedef struct Room { size_t first_item, workers, stored, all; } Room;
 
+static int64_t all_chunks(const CpuProgram *p, const Call *call)
+{
+    int64_t chunks = 0;
+
+    for (int64_t s = 0; s < call->nseq; s++)
+        chunks += (call->seq[s].len + p->chunk - 1) / p->chunk;
+    return chunks;
+}
+
+int64_t cpu_kept(const CpuProgram *p, const Call *call)
+{
+    return all_chunks(p, call) * call->heads * p->stored_floats
+         * (int64_t)sizeof(float);
+}
+
 static Room find_room(Run *r)
 {
-    int64_t chunk = r->p->chunk, chunks = 0;
+    int64_t chunks = all_chunks(r->p, r->call);
     size_t table = round64((size_t)(r->call->nseq + 1) * sizeof(int64_t));
     Room room = { .first_item = table, .workers = 2 * table };
 
-    for (int64_t s = 0; s < r->call->nseq; s++)
-        chunks += (r->call->seq[s].len + chunk - 1) / chunk;
     r->threads = choose_threads(r, chunks);
     r->team = choose_team(r, r->threads);
     r->each = worker_bytes(r->p, r->team);
     room.stored = room.workers + r->each * (size_t)r->threads;
-    room.all = room.stored + round64((size_t)chunks * (size_t)r->call->heads
-               * (size_t)r->p->stored_floats * sizeof(float)) + 64;
+    room.all = room.stored + 64
+             + (r->call->kept ? 0 : round64((size_t)cpu_kept(r->p, r->call)));
     return room;
 }
 
@@ -397,15 +410,21 @@ static void share_out(Run *r, int64_t items)
         pool_run(r->p->pool, n, work, r);
 }
 
+static int end_kernel(const CpuProgram *p, const Call *call)
+{
+    return call->to ? call->to : p->plan->nkernels;
+}
+
 static void run_kernels(Run *r, const Room *room, char *at, CpuStats *stats)
 {
     at += (64 - (uintptr_t)at % 64) % 64;
     r->first_chunk = (int64_t *)at;
     r->first_item = (int64_t *)(at + room->first_item);
     r->memory = at + room->workers;
-    r->stored = (float *)(at + room->stored);
+    r->stored = r->call->kept ? r->call->kept : (float *)(at + room->stored);
     count_chunks(r);
-    for (r->kernel = 0; r->kernel < r->p->plan->nkernels; r->kernel++) {
+    for (r->kernel = r->call->from; r->kernel < end_kernel(r->p, r->call);
+         r->kernel++) {
         r->next = r->chunk_bytes = r->once_bytes = 0;
         share_out(r, items_before(r, r->call->nseq));
         if (stats && stats->chunks)
@@ -421,7 +440,7 @@ static void check_call(Ctx *c, const CpuProgram *p, const Call *call)
 
     for (int i = 0; i < g->nin; i++) {
         const View *v = &call->in[i];
-        if (!p->loads[i])
+        if (!p->loads[i] || p->loads[i] > end_kernel(p, call))
             continue;
         if (!v->data)
             fail(c, g->in[i].line, "input '%s' is absent", g->in[i].name);

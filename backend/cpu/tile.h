@@ -123,7 +123,8 @@ struct CpuProgram {
     TileKernel *kernel;
     int64_t *stored_at;                 /* per node, if it is stored */
     int64_t stored_floats;              /* of a chunk and head */
-    bool loads[MAX_INPUTS];             /* arguments that it reads */
+    int loads[MAX_INPUTS];              /* kernels up to the first one that
+                                           reads the argument; 0: none does */
     Pool *pool;
 };
 

@@ -1,0 +1,112 @@
+-- What v:forward{ save = true } stores for v:backward: the same gradients, to
+-- the bit, from the backward kernels alone.
+local flin = require "flin"
+local passed, failed = 0, 0
+
+local function expect(ok, what, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. what:format(...))
+  end
+end
+
+local SIZE <const> = { k = 16, v = 20, n = 2, r = 4, p = 8 }
+
+local function random(v, B, T, H, HV, dtype)
+  local x = {}
+  for _, input in ipairs(v.inputs) do
+    local timed = input.axes:find "^t" ~= nil
+    local shape = timed and { B, T } or {}
+    local wide = input.axes:find "v" or not input.axes:find "k"
+    shape[#shape + 1] = wide and HV or H
+    for axis in input.axes:gmatch "%S+" do
+      if axis ~= "t" then shape[#shape + 1] = SIZE[axis] end
+    end
+    local t = flin.randn(table.unpack(shape)) * 0.3
+    if input.domain == "log_decay" then t = -t * t end
+    if input.domain == "unit" or input.domain == "positive" then t = t * t end
+    x[input.name] = timed and t:to(dtype) or t
+  end
+  return x
+end
+
+-- The two ways to gradients; `more`: what a call has beside its inputs.
+local function compare(name, v, x, more)
+  local call = {}
+  for key, t in pairs(x) do call[key] = t end
+  for key, t in pairs(more) do call[key] = t end
+  local y, state = v:forward(call)
+  call.save = true
+  local y2, state2, saved = v:forward(call)
+  expect((y - y2):maxabs() <= 1e-2 * y:maxabs() + 1e-6, "%s: another y", name)
+  local dy, dstate = flin.randn(y.shape), {}
+  for s, t in pairs(state) do dstate[s] = flin.randn(t.shape) end
+  local b = v:backward { saved = saved, dy = dy, dstate = dstate }
+  call.save, call.dy, call.dstate = nil, dy, dstate
+  local a = v:backward(call)
+  for key, t in pairs(a) do
+    if key ~= "initial_state" then
+      expect((t - b[key]):maxabs() == 0, "%s: d_%s differs", name, key)
+    end
+  end
+  for key, t in pairs(a.initial_state) do
+    expect((t - b.initial_state[key]):maxabs() == 0, "%s: of state %s", name,
+           key)
+  end
+  return saved, call, state
+end
+
+for _, name in ipairs(flin.stdlib_names) do
+  local v = flin.stdlib[name]
+  local saved = compare(name, v, random(v, 2, 75, 1, 2, "float32"), {})
+  expect(saved.bytes > 0, "%s: nothing is stored", name)
+end
+
+-- Packed sequences, an empty one among them; an initial state; bfloat16; a
+-- chunk of the caller's; one thread.
+do
+  local v = flin.stdlib.gated_deltanet
+  local x = random(v, 1, 90, 2, 2, "bfloat16")
+  local S = flin.randn(3, 2, SIZE.k, SIZE.v)
+  compare("packed", v, x, { cu_seqlens = { 0, 33, 33, 90 },
+                            initial_state = { S = S } })
+  compare("chunk 16", v, x, { chunk = 16, threads = 1 })
+end
+
+-- What is stored is what is used; and no longer, once an argument is another.
+do
+  local v = flin.stdlib.kda
+  local x = random(v, 1, 70, 1, 1, "float32")
+  local saved, call = compare("kda", v, x, {})
+  local other = {}
+  for key, t in pairs(call) do other[key] = t end
+  other.q = x.q * 2
+  local a = v:backward { saved = saved, dy = call.dy, dstate = call.dstate,
+                         q = other.q }
+  expect((a.k - v:backward(other).k):maxabs() == 0, "another q")
+  rawget(saved, 2):fill(0 / 0)
+  local b = v:backward { saved = saved, dy = call.dy }
+  expect(b.k:maxabs() ~= b.k:maxabs(), "what is stored is not used")
+  local c = v:backward { saved = saved, dy = call.dy, dstate = call.dstate,
+                         q = x.q }
+  expect(c.k:maxabs() == c.k:maxabs(), "stored for another call, but used")
+  for _, wrong in ipairs { flin.zeros(3), flin.zeros(100000), "no tensor",
+                           rawget(saved, 2):to "bfloat16" } do
+    rawset(saved, 2, wrong)             -- not from flin: never read
+    local d = v:backward { saved = saved, dy = call.dy }
+    expect(d.k:maxabs() == d.k:maxabs(), "a room of another size is used")
+  end
+end
+
+-- Token by token nothing is stored, and the gradients are there.
+do
+  local v = flin.stdlib.linear
+  local saved = compare("serial", v, random(v, 1, 20, 1, 1, "float32"),
+                        { serial = true })
+  expect(saved.bytes == 0, "serial: %d bytes are stored", saved.bytes)
+end
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

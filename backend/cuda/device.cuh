@@ -154,6 +154,19 @@ INLINE float2 load2(u32 a)
                  : "=f"(v.x), "=f"(v.y) : "r"(a) : "memory");
     return v;
 }
+INLINE float4 load4(u32 a)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(a) : "memory");
+    return v;
+}
+INLINE void store2(u32 a, float x, float y)
+{
+    asm volatile("st.shared.v2.f32 [%0], {%1,%2};"
+                 :: "r"(a), "f"(x), "f"(y) : "memory");
+}
 INLINE void store1(u32 a, float v)
 {
     asm volatile("st.shared.f32 [%0], %1;" :: "r"(a), "f"(v) : "memory");
@@ -269,11 +282,12 @@ template<int N> INLINE void pack(u32 (&p)[N], const float (&x)[2 * N])
 /* ---- fragments ---- */
 
 /* Where this thread stands in its warpgroup's fragments. */
-struct Lane { int warp, lane, row, col; };
+struct Lane { int thread, warp, lane, row, col; };
 INLINE Lane lane_here()
 {
     Lane l;
-    l.warp = (threadIdx.x >> 5) & 3;
+    l.thread = threadIdx.x & 127;
+    l.warp = l.thread >> 5;
     l.lane = threadIdx.x & 31;
     l.row = 16 * l.warp + (l.lane >> 2);
     l.col = 2 * (l.lane & 3);
@@ -338,10 +352,10 @@ INLINE void read_fragment(u32 (&p)[16], u32 tile, const Lane &l)
     UNROLL for (int k = 0; k < 4; k++)
         ldmatrix(tile + tile_row(l, k), p + 4 * k);
 }
-/* The ahead warpgroup's own barrier. */
+/* A barrier of this warpgroup's own. */
 INLINE void warpgroup_sync()
 {
-    asm volatile("bar.sync 1, 128;" ::: "memory");
+    asm volatile("bar.sync %0, 128;" :: "r"(threadIdx.x >> 7) : "memory");
 }
 /* Each column times the token vector at v. */
 INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,
@@ -761,10 +775,13 @@ INLINE void gated_product(float (&d)[32], u32 ta, u32 tb, u32 gate,
 
 /* ---- (1 - a)^{-1} for a strictly lower 64 x 64 matrix ---- */
 
-/* In float32 at s, a padded row every INVERSE_LD; the result takes a's place.
- * Blocks of 16 by substitution, merged by X21 = X22 a21 X11 in tf32. The
- * warpgroup does it together. */
-constexpr int INVERSE_LD = 68, INVERSE_BYTES = 64 * INVERSE_LD * 4;
+/* a in float32 at s, in padded rows of INVERSE_LD. Blocks of 16 on the
+ * diagonal by substitution, a warp each, in their place; the others in tf32:
+ * with X the inverse, T its diagonal and Y X's transpose,
+ *   Y[j][i] = (sum over j <= k < i of Y[j][k] a[i][k]^T) T[i]^T,
+ * warp j all of row j, in registers: with the columns taken as 0 2 4 6 1 3 5 7
+ * a fragment of a result is one of a left operand. */
+constexpr int INVERSE_LD = 72, INVERSE_BYTES = 64 * INVERSE_LD * 4;
 
 INLINE u32 entry(u32 s, int i, int j)
 {
@@ -776,74 +793,81 @@ INLINE u32 tf32(float x)
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
     return r;
 }
-/* c += the 16 x 8 at (ai, aj) times the 8 x 8 at (bi, bj). */
-INLINE void product_step(float (&c)[4], u32 s, int ai, int aj, int bi, int bj,
-                         int lane)
+/* c += y b^T for the 16 x 16 block b. */
+INLINE void product_block(float (&c)[8], const u32 (&y)[8], u32 b, int lane)
 {
-    const int g = lane >> 2, t = lane & 3;
-    const u32 a = entry(s, ai + g, aj + t), b = entry(s, bi + t, bj + g);
-    const int down = 4 * 8 * INVERSE_LD;
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
-        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(tf32(load1(a))), "r"(tf32(load1(a + down))),
-          "r"(tf32(load1(a + 16))), "r"(tf32(load1(a + down + 16))),
-          "r"(tf32(load1(b))), "r"(tf32(load1(b + down / 2))));
+    const u32 at = entry(b, lane >> 2, 2 * (lane & 3));
+    UNROLL for (int n = 0; n < 2; n++)
+        UNROLL for (int k = 0; k < 2; k++) {
+            const float2 v = load2(entry(at, 8 * n, 8 * k));
+            asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+                " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                : "+f"(c[4 * n]), "+f"(c[4 * n + 1]), "+f"(c[4 * n + 2]),
+                  "+f"(c[4 * n + 3])
+                : "r"(y[4 * k]), "r"(y[4 * k + 2]), "r"(y[4 * k + 1]),
+                  "r"(y[4 * k + 3]), "r"(tf32(v.x)), "r"(tf32(v.y)));
+        }
 }
-INLINE void store_step(const float (&c)[4], u32 s, int i, int j, int lane)
+/* The block at b: a lane a column, each entry from those above it. */
+INLINE void invert_block(u32 b, int lane)
 {
-    const u32 at = entry(s, i + (lane >> 2), j + 2 * (lane & 3));
-    store1(at, c[0]);
-    store1(at + 4, c[1]);
-    store1(at + 32 * INVERSE_LD, c[2]);
-    store1(at + 32 * INVERSE_LD + 4, c[3]);
-}
-/* Merges the two blocks of N at r; this warp, eight columns from col. The
- * half-way product stands above the diagonal, where zeros belong. */
-template<int N> INLINE void merge_blocks(u32 s, int r, int col, int lane)
-{
-    const float zero[4] = { 0, 0, 0, 0 };
-    UNROLL for (int m = 0; m < N; m += 16) {
-        float c[4] = { 0, 0, 0, 0 };
-        UNROLL for (int k = 0; k < N; k += 8)
-            product_step(c, s, r + N + m, r + k, r + k, r + col, lane);
-        store_step(c, s, r + m, r + N + col, lane);
-    }
-    warpgroup_sync();
-    UNROLL for (int m = 0; m < N; m += 16) {
-        float c[4] = { 0, 0, 0, 0 };
-        UNROLL for (int k = 0; k < N; k += 8)
-            product_step(c, s, r + N + m, r + N + k, r + k, r + N + col,
-                         lane);
-        store_step(c, s, r + N + m, r + col, lane);
-    }
-    __syncwarp();
-    UNROLL for (int m = 0; m < N; m += 16)
-        store_step(zero, s, r + m, r + N + col, lane);
-    warpgroup_sync();
-}
-/* Column `col` of the 16 x 16 block at r, by one thread: each entry, once it
- * is known, is added to those below it. */
-INLINE void invert_column(u32 s, int r, int col, float (&x)[16])
-{
-    UNROLL for (int i = 0; i < 16; i++)
-        x[i] = i == col ? 1.f : 0.f;
-    UNROLL for (int j = 0; j < 15; j++)
-        UNROLL for (int i = j + 1; i < 16; i++)
-            x[i] = fmaf(load1(entry(s, r + i, r + j)), x[j], x[i]);
-}
-INLINE void invert(u32 s, const Lane &l)
-{
-    const int r = 32 * l.warp + (l.lane & 16), col = l.lane & 15;
     float x[16];
-    warpgroup_sync();
-    if (l.warp < 2)
-        invert_column(s, r, col, x);
+    UNROLL for (int i = 0; i < 16; i++) {
+        x[i] = i == (lane & 15) ? 1.f : 0.f;
+        UNROLL for (int j = 0; j < i; j += 4) {
+            const float4 a = load4(entry(b, i, j));
+            x[i] = fmaf(a.x, x[j], x[i]);
+            x[i] = j + 1 < i ? fmaf(a.y, x[j + 1], x[i]) : x[i];
+            x[i] = j + 2 < i ? fmaf(a.z, x[j + 2], x[i]) : x[i];
+            x[i] = j + 3 < i ? fmaf(a.w, x[j + 3], x[i]) : x[i];
+        }
+    }
     __syncwarp();
-    if (l.warp < 2)
+    if (lane < 16)
         UNROLL for (int i = 0; i < 16; i++)
-            store1(entry(s, r + i, r + col), x[i]);
+            store1(entry(b, i, lane), x[i]);
+}
+/* The transpose of a 16 x 16 block, as a fragment. */
+INLINE void read_block(float (&c)[8], u32 b, int lane)
+{
+    const u32 at = entry(b, 2 * (lane & 3), lane >> 2);
+    UNROLL for (int e = 0; e < 8; e++)
+        c[e] = load1(entry(at, 8 * (e >> 2) + (e & 1), 8 * (e >> 1 & 1)));
+}
+/* Writes the transpose of block c as block (i, j) of a tile. */
+INLINE void write_block(u32 tile, const float (&c)[8], int i, int j, int lane)
+{
+    u32 p[4];
+    pack(p, c);
+    const int row = 16 * i + (lane & 7) + 8 * (lane >> 4);
+    const int piece = 2 * j + (lane >> 3 & 1);
+    stmatrix_t(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
+}
+/* The inverse goes to a tile. The warpgroup does it together; each warp has
+ * written its own rows of a. */
+INLINE void invert(u32 tile, u32 s, const Lane &l)
+{
+    u32 y[4][8];
+    __syncwarp();
+    invert_block(entry(s, 16 * l.warp, 16 * l.warp), l.lane);
     warpgroup_sync();
-    merge_blocks<16>(s, 32 * (l.warp >> 1), 8 * (l.warp & 1), l.lane);
-    merge_blocks<32>(s, 0, 8 * l.warp, l.lane);
+    UNROLL for (int i = 0; i < 4; i++) {
+        float c[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+        if (i == l.warp)
+            read_block(c, entry(s, 16 * i, 16 * i), l.lane);
+        if (i > l.warp) {
+            float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+            u32 row[8];
+            UNROLL for (int k = 0; k < i; k++)
+                if (k >= l.warp)
+                    product_block(sum, y[k], entry(s, 16 * i, 16 * k),
+                                  l.lane);
+            UNROLL for (int e = 0; e < 8; e++)
+                row[e] = tf32(sum[e]);
+            product_block(c, row, entry(s, 16 * i, 16 * i), l.lane);
+        }
+        UNROLL for (int e = 0; e < 8; e++)
+            y[i][e] = tf32(c[e]);
+        write_block(tile, c, i, l.warp, l.lane);
+    }
 }

@@ -163,40 +163,34 @@ static void store_output(Emit *e, int out)
     int size = e->g->axis[e->row_axis].size;
     for (int t = 0; t < e->groups; t++)
         buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
-                   "+ %d + ((c - first) & 1) * 8192, where, c, row0 + %d, %d, "
-                   "head, lane);\n", k->nmaps, k->ntensors, out,
-                   2 * t * TILE_BYTES, t * ROWS, size);
+                   "+ %d + buffer * 8192, where, c, row0 + %d, "
+                   "%d, head, lane);\n", k->nmaps, k->ntensors, out,
+                   e->buffers * t * TILE_BYTES, t * ROWS, size);
     const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
     k->map[k->nmaps++] = arg;
     k->tensor[k->ntensors++] = arg;
 }
 
-/* With two stages a `scored` comes too early for that consent: the state's
- * warpgroups wait for their buffer. */
-static bool is_tight(const Emit *e)
-{
-    return e->out->stages == 2;
-}
-
 /* Chunk c's buffer is free again for chunk c + 2, which is written in the
- * loop's turn c + 3: that turn's `scored` waits for the consent. */
+ * loop's turn c + 3: that turn's `scored` waits for the consent. With few
+ * stages a `scored` comes too early for that, and the state's warpgroups wait
+ * for their buffer. */
 static void emit_store(Emit *e)
 {
     Buf *b = &e->store;
-    bool tight = is_tight(e);
-    if (!tight)
+    if (!e->tight)
         buf_printf(b, "for (int c = first; c < first + 3 && c < last; c++)\n"
                    "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n");
     buf_printf(b, "NO_UNROLL for (int c = first; c < last; c++) {\n"
-               "wait(filled + 8 * ((c - first) & 1), (c - first) >> 1 & 1);"
-               "\n");
+               "const u32 n = c - first, buffer = n %% BUFFERS;\n"
+               "wait(filled + 8 * buffer, n / BUFFERS & 1);\n");
     for (int i = 0; i < e->g->nout; i++)
         if (e->g->out[i].node && e->mine[e->g->out[i].node])
             store_output(e, i);
     buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n");
-    if (tight)
+    if (e->tight)
         buf_printf(b, "if (lane == 0)\n"
-                   "arrive(drained + 8 * ((c - first) & 1));\n");
+                   "arrive(drained + 8 * buffer);\n");
     else
         buf_printf(b, "if (lane == 0 && c + 3 <= last)\n"
                    "arrive(c + 3 < last ? scored + 8 * ((c + 3) %% STAGES) :"
@@ -251,37 +245,48 @@ static void frame_outputs(Emit *e, Buf *b)
     for (int i = 0; i < g->nout; i++)
         if (g->out[i].node && e->mine[g->out[i].node])
             buf_printf(b, "u32 y%d[16];\n", i);
-    buf_printf(b, "auto store_outputs = [&](int c) {\n");
-    if (is_tight(e))
-        buf_printf(b, "if (c >= 2)\nwait(drained + 8 * (c & 1), (c >> 1) - 1 "
-                   "& 1);\n");
+    buf_printf(b, "auto store_outputs = [&](u32 c) {\n");
+    if (e->tight)
+        buf_printf(b, "if (c >= BUFFERS)\nwait(drained + 8 * (c %% BUFFERS), "
+                   "c / BUFFERS - 1 & 1);\n");
     for (int i = 0; i < g->nout; i++)
         if (g->out[i].node && e->mine[g->out[i].node])
-            buf_printf(b, "write_transposed(base + OUTPUT_%d + (2 * group + "
-                       "(c & 1)) * 8192, y%d, at);\n", i, i);
-    buf_printf(b, "fence_async();\narrive(filled + 8 * (c & 1));\n};\n");
+            buf_printf(b, "write_transposed(base + OUTPUT_%d + (BUFFERS * "
+                       "group + c %% BUFFERS) * 8192, y%d, at);\n", i, i);
+    buf_printf(b, "fence_async();\narrive(filled + 8 * (c %% BUFFERS));\n"
+               "};\n");
 }
 
 /* ---- the kernel ---- */
 
-/* Registers a thread, of 65536 a block: with one state warpgroup, with two,
- * with two whose state has 128 columns; and the same with gates per key. */
-static const struct Registers { int io, ahead, state; } registers[2][3] = {
-    { { 56, 160, 232 }, { 56, 104, 176 }, { 32, 80, 200 } },
-    { { 56, 152, 232 }, { 32, 128, 176 }, { 32, 128, 176 } },
-};
+/* Registers a thread, of 65536 a block. ptxas is fickle: less is sometimes
+ * spilled with fewer. */
+typedef struct Registers { int io, ahead, state; } Registers;
 
-static const struct Registers *registers_of(const Emit *e)
+static bool is_wide(const Emit *e)
 {
-    int gated = e->ngates > 0;
-    if (e->groups == 1)
-        return &registers[gated][0];
-    for (int i = 0; i < e->g->nst; i++)
+    const Graph *g = e->g;
+    for (int i = 0; i < g->nst; i++)
         for (int ax = AX_DIM; ax < NAXES; ax++)
-            if (e->g->st[i].axes & AXIS(ax) && ax != e->row_axis
-                && e->g->axis[ax].size > 64)
-                return &registers[gated][2];
-    return &registers[gated][1];
+            if (e->k->states >> i & 1 && g->st[i].axes & AXIS(ax)
+                && ax != e->row_axis && g->axis[ax].size > 64)
+                return true;
+    return false;
+}
+
+static Registers registers_of(const Emit *e)
+{
+    bool gated = e->ngates > 0;
+    if (e->aheads == 2 || (gated && e->groups == 1))
+        return (Registers){ 40, 128, 216 };
+    if (e->groups == 1)
+        return (Registers){ 56, 160, 232 };
+    if (gated)
+        return (Registers){ 32, 128, 176 };
+    if (!is_wide(e))
+        return (Registers){ 56, 104, 176 };
+    return e->inverse ? (Registers){ 40, 88, 192 }
+                      : (Registers){ 32, 80, 200 };
 }
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
@@ -341,7 +346,7 @@ static void put_barriers(Emit *e, Buf *b)
                "barrier_init(filled + 8 * i, %d);\n"
                "barrier_init(drained + 8 * i, 1);\n}\n"
                "barrier_init_fence();\n}\n__syncthreads();\n",
-               4 + 4 * e->groups, is_tight(e) ? 128 : 129, 128 * e->groups);
+               4 + 4 * e->groups, e->tight ? 128 : 129, 128 * e->groups);
 }
 
 static void put_head(Emit *e, Buf *b)
@@ -384,7 +389,7 @@ static void put_io_role(Emit *e, Buf *b)
                "fewer_registers<%d>();\n"
                "const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;\n"
                "Ring<STAGES> pos;\n"
-               "if (warp == 0 && lane == 0) {\n", registers_of(e)->io);
+               "if (warp == 0 && lane == 0) {\n", registers_of(e).io);
     put(b, &e->load);
     buf_printf(b, "} else if (warp == 1) {\n"
                "const u32 inputs = base + INPUTS;\n");
@@ -394,32 +399,53 @@ static void put_io_role(Emit *e, Buf *b)
     buf_printf(b, "}\n");
 }
 
-/* The loop of a role that multiplies, over the chunks that it scans or over
- * its own. Its first wait is for all products, though none is in flight:
- * ptxas serialises otherwise (C7517). */
+static void put_places(Buf *b)
+{
+    buf_printf(b, "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
+               "const u32 vectors = base + VECTORS + pos.stage * "
+               "VECTOR_BYTES;\n");
+}
+
+/* The loop of the state, over the chunks that it scans or over its own. Its
+ * first wait is for all products, though none is in flight: ptxas serialises
+ * otherwise (C7517). */
 static void put_stage(Buf *b, bool scan)
 {
-    buf_printf(b, "NO_UNROLL for (int c = %s; c < %s; c++, pos.next()) {\n"
-               "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
-               "const u32 vectors = base + VECTORS + pos.stage * "
-               "VECTOR_BYTES;\n", scan ? "0" : "first",
-               scan ? "first" : "last");
+    buf_printf(b, "NO_UNROLL for (int c = %s; c < %s; c++, pos.next()) {\n",
+               scan ? "0" : "first", scan ? "first" : "last");
+    put_places(b);
+}
+
+/* A loop of an ahead warpgroup; two take turns. */
+static void put_turns(Emit *e, Buf *b, const char *until)
+{
+    bool two = e->aheads == 2;
+    buf_printf(b, "NO_UNROLL for (; c < %s; c += %d, pos.next()%s) {\n",
+               until, e->aheads, two ? ", pos.next()" : "");
+    put_places(b);
+    buf_printf(b, "const int rows = rows_of(where, c);\n"
+               "wait(ready + 8 * pos.stage, pos.phase);\n");
 }
 
 static void put_ahead_role(Emit *e, Buf *b)
 {
-    buf_printf(b, "} else if (threadIdx.x < 256) {\n"
+    bool two = e->aheads == 2;
+    buf_printf(b, "} else if (threadIdx.x < %d) {\n"
                "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
-               registers_of(e)->ahead);
-    if (e->out->split)
-        buf_printf(b, "NO_UNROLL for (int c = 0; c < first; c++, pos.next()) "
-                   "{\nwait(ready + 8 * pos.stage, pos.phase);\n"
-                   "if (at.lane == 0)\narrive(empty + 8 * pos.stage);\n}\n");
-    put_stage(b, false);
-    buf_printf(b, "const int rows = rows_of(where, c);\n"
-               "wait(ready + 8 * pos.stage, pos.phase);\n"
-               "wgmma_wait<0>();\n");
+               128 * (1 + e->aheads), registers_of(e).ahead);
+    if (two)
+        buf_printf(b, "const int turn = (threadIdx.x >> 7) - 1;\n"
+                   "if (turn)\npos.next();\n");
+    buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
+               two ? " + turn * SCRATCH_BYTES" : "", two ? "turn" : "0");
+    if (e->out->split) {
+        put_turns(e, b, "first");
+        buf_printf(b, "if (at.lane == 0)\narrive(empty + 8 * pos.stage);\n"
+                   "}\n");
+    }
+    put_turns(e, b, "last");
+    buf_printf(b, "wgmma_wait<0>();\n");
     put(b, &e->ahead);
     buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n"
                "__syncwarp();\nif (at.lane == 0)\n"
@@ -432,8 +458,8 @@ static void put_state_role(Emit *e, Buf *b)
     bool split = e->out->split;
     buf_printf(b, "} else {\nmore_registers<%d>();\n"
                "const Lane at = lane_here();\n"
-               "const int group = (threadIdx.x >> 7) - 2;\n"
-               "Ring<STAGES> pos;\n", registers_of(e)->state);
+               "const int group = (threadIdx.x >> 7) - %d;\n"
+               "Ring<STAGES> pos;\n", registers_of(e).state, 1 + e->aheads);
     frame_outputs(e, b);
     frame_states(e, b, true);
     if (split) {
@@ -448,10 +474,10 @@ static void put_state_role(Emit *e, Buf *b)
     buf_printf(b, "wait(scored + 8 * pos.stage, %s);\nwgmma_wait<0>();\n",
                split ? "(c - first) / STAGES & 1" : "pos.phase");
     put(b, &e->serial);
-    buf_printf(b, "}\n");
-    if (!is_tight(e))
+    buf_printf(b, "if (AT_ONCE)\nstore_outputs(c - first);\n}\n");
+    if (!e->tight)
         buf_printf(b, "if (last - first >= 3)\nwait(drained, 0);\n");
-    buf_printf(b, "if (last > first)\nstore_outputs(last - first - 1);\n");
+    buf_printf(b, "if (!AT_ONCE && last > first)\nstore_outputs(last - first - 1);\n");
     frame_states(e, b, false);
     buf_printf(b, "}\n}\n");
 }
@@ -509,7 +535,6 @@ static bool emit_kernel(Emit *e, Buf *to)
     mark_live(e);
     e->row_axis = find_row_axis(e);
     e->out->row_axis = e->row_axis;
-    e->out->threads = 128 * (2 + e->groups);
     e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->groups - 1)
                    / (64 * e->groups);
     emit_serial(e);
@@ -521,6 +546,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_layout(e, &room);
     if (e->out->shared > SHARED_MAX)
         return false;
+    e->out->threads = 128 * (1 + e->aheads + e->groups);
     emit_store(e);
     put_io_role(e, &body);
     put_ahead_role(e, &body);

@@ -6,7 +6,7 @@
 #include "source.h"
 
 enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
-       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 68 * 4, MAX_FACTORS = 8,
+       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 72 * 4, RING_BYTES = 8 * 256, MAX_FACTORS = 8,
        MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
        MAX_KEYS = 8 };
 
@@ -57,7 +57,9 @@ typedef struct Emit {
     const Graph *g;
     const CudaOptions *o;
     CudaKernel *out;
-    int groups;                         /* state warpgroups */
+    int groups, aheads;                 /* warpgroups: state, ahead */
+    int buffers;                        /* of an output */
+    bool tight;                         /* the state waits for a buffer */
     int row_axis;                       /* the state's, over the warpgroups */
     uint8_t *mine, *vector;             /* computed here; by the vector warp */
     uint32_t *uses;

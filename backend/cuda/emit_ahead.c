@@ -268,20 +268,13 @@ static void pack_score(Ahead *a, const Score *s)
                    (unsigned)s->root, 2 * i + 1, scale_text(a, s, 2 * i + 1));
 }
 
-/* The fragment to memory as it is, inverted, and back, packed. */
-static void pack_inverse(Ahead *a, const Score *s)
+/* The fragment to memory as it is, for invert. */
+static void store_score(Ahead *a, const Score *s)
 {
-    Buf *b = a->b;
-    for (int el = 0; el < 4; el++)
-        buf_printf(b, "store1(entry(base + INVERSE, i%d, j%d), v%u_%d);\n",
-                   el >> 1, el & 1, (unsigned)s->root, el);
-    buf_printf(b, "}\ninvert(base + INVERSE, at);\n"
-               "UNROLL for (int n = 0; n < 8; n++) {\n"
-               "const int j0 = 8 * n + at.col;\n"
-               "const float2 up = load2(entry(base + INVERSE, i0, j0)), down ="
-               " load2(entry(base + INVERSE, i1, j0));\n"
-               "packed[2 * n] = pack(up.x, up.y);\n"
-               "packed[2 * n + 1] = pack(down.x, down.y);\n");
+    for (int i = 0; i < 2; i++)
+        buf_printf(a->b, "store2(entry(scratch + INVERSE, i%d, j0), v%u_%d, "
+                   "v%u_%d);\n", i, (unsigned)s->root, 2 * i,
+                   (unsigned)s->root, 2 * i + 1);
     a->e->inverse = true;
 }
 
@@ -343,16 +336,19 @@ static void finish_score(Ahead *a, int at)
     a->b = &body;
     ahead_elements(a);
     if (s->inverse)
-        pack_inverse(a, s);
+        store_score(a, s);
     else
         pack_score(a, s);
-    buf_printf(b, "u32 packed[16];\n");
+    if (!s->inverse)
+        buf_printf(b, "u32 packed[16];\n");
     ahead_vectors(a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
     ahead_vectors(a, b, true);
     buf_put(b, body.s, body.len);
-    buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
+    buf_printf(b, s->inverse ? "}\ninvert(stage + SCORE_%d, scratch + INVERSE,"
+               " at);\n"
+               : "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
 }
 
 /* Scores with gdots, one after the other. */
@@ -507,6 +503,6 @@ void emit_ahead(Emit *e)
     then(&e->ahead, &gated, false);
     then(&e->ahead, &late, false);
     then(&e->ahead, &plain, true);
-    if (sums.len)                       /* the next chunk's overwrite these */
+    if (sums.len || e->inverse)         /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "warpgroup_sync();\n");
 }

@@ -33,9 +33,9 @@ static void one_sum(Emit *e, Buf *b, int gate)
     ahead_visit(&a, of);
     ahead_elements(&a);
     buf_printf(b, "/* the running sum of %%%u */\n"
-               "if (threadIdx.x - 128 < %d) {\n"
-               "const int k = threadIdx.x - 128;\n"
-               "const u32 to = base + GATE_%d + 4 * k;\n"
+               "if (at.thread < %d) {\n"
+               "const int k = at.thread;\n"
+               "const u32 to = scratch + GATE_%d + 4 * k;\n"
                "float sum = 0;\nstore1(gate_row<%d>(to, 0), 0);\n"
                "NO_UNROLL for (int i = 0; i < 64; i += 16) {\n"
                "float x[16];\nUNROLL for (int n = 0; n < 16; n++) {\n"
@@ -55,7 +55,7 @@ void gate_text(Ahead *a, Ref r, int el)
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
     int gate = use_gate(e, n->op == OP_last ? n->a[0] : r);
-    buf_printf(a->b, "load1(gate_row<%d>(base + GATE_%d, ", width(e, r), gate);
+    buf_printf(a->b, "load1(gate_row<%d>(scratch + GATE_%d, ", width(e, r), gate);
     if (n->op == OP_last)
         buf_printf(a->b, "64");
     else
@@ -79,8 +79,8 @@ static void load_key(Emit *e, Buf *b, int key)
     Ref r = e->key[key];
     if (k->ntensors == CUDA_TENSORS)
         no_place(e, r, "too many arguments in one kernel");
-    buf_printf(b, "/* %%%u */\nif (threadIdx.x - 128 < %d) {\n"
-               "const int k = threadIdx.x - 128;\n"
+    buf_printf(b, "/* %%%u */\nif (at.thread < %d) {\n"
+               "const int k = at.thread;\n"
                "store1(stage + KEY_%d + 4 * k, k < %d ? column(a.tensor[%d], "
                "head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
                (int)e->g->axis[tile_axis(e, r)].size, k->ntensors);
@@ -108,8 +108,8 @@ void emit_keys(Emit *e, Buf *b)
             continue;
         ahead_visit(&a, r);
         ahead_elements(&a);
-        buf_printf(b, "/* %%%u */\nif (threadIdx.x - 128 < %d) {\n"
-                   "const int k = threadIdx.x - 128;\n", (unsigned)r,
+        buf_printf(b, "/* %%%u */\nif (at.thread < %d) {\n"
+                   "const int k = at.thread;\n", (unsigned)r,
                    width(e, r));
         ahead_vectors(&a, b, false);
         buf_put(b, body.s, body.len);
@@ -132,7 +132,7 @@ void emit_gdot(Emit *e, Buf *b, Ref r)
         || use_gate(e, ga) != use_gate(e, gb))
         no_place(e, r, "gates that are not sums of the same along the chunk");
     buf_printf(b, "float dot%u[32];\ngated_product<%d, %d>(dot%u, stage + "
-               "TILE_%u, stage + TILE_%u, base + GATE_%d, at);\n",
+               "TILE_%u, stage + TILE_%u, scratch + GATE_%d, at);\n",
                (unsigned)r, width(e, a),
                e->g->n[ga].flags & EXCLUSIVE ? 1 : 0, (unsigned)r, (unsigned)a,
                (unsigned)c, use_gate(e, ga));

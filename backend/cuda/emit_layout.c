@@ -95,37 +95,89 @@ static int layout_vectors(Emit *e, Buf *b)
     return (at + 255) & ~255;
 }
 
-void emit_layout(Emit *e, Buf *b)
+/* What each ahead warpgroup has for itself. */
+static int layout_scratch(Emit *e, Buf *b)
 {
-    int stage = layout_stage(e, b), vectors = layout_vectors(e, b), inputs = 0;
-    int outputs = 0;
-    CudaKernel *k = e->out;
-    for (Ref r = 1; r < e->g->len; r++)
-        inputs += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
-    for (int i = 0; i < e->g->nout; i++)
-        outputs += e->g->out[i].node && e->mine[e->g->out[i].node];
-    int rest = outputs * 2 * e->groups * TILE_BYTES + inputs * 8 * 256
-             + (e->inverse ? INVERSE_BYTES : 0) + 256 + 1024;
-    for (int i = 0; i < e->ngates; i++)
-        rest += gate_bytes(e, i);
-    /* gates per key need so much room that two stages must do */
-    k->stages = STAGES_MAX;
-    while (k->stages > (e->ngates ? 2 : 3)
-           && k->stages * (stage + vectors) + rest > SHARED_MAX)
-        k->stages--;
-    k->shared = k->stages * (stage + vectors) + rest;
-    int at = k->stages * stage;
-    buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
-               " %d;\n", k->stages, stage, vectors);
-    for (int i = 0; i < e->g->nout; i++)
-        if (e->g->out[i].node && e->mine[e->g->out[i].node])
-            put_area(b, &at, 2 * e->groups * TILE_BYTES, "OUTPUT_%u",
-                     (unsigned)i);
-    put_area(b, &at, k->stages * vectors, "VECTORS", 0);
-    put_area(b, &at, inputs * 8 * 256, "INPUTS", 0);
+    int at = 0;
     if (e->inverse)
         put_area(b, &at, INVERSE_BYTES, "INVERSE", 0);
     for (int i = 0; i < e->ngates; i++)
         put_area(b, &at, gate_bytes(e, i), "GATE_%u", (unsigned)i);
+    return at;
+}
+
+static int count_outputs(const Emit *e)
+{
+    int n = 0;
+    for (int i = 0; i < e->g->nout; i++)
+        n += e->g->out[i].node && e->mine[e->g->out[i].node];
+    return n;
+}
+
+static int count_rings(const Emit *e)
+{
+    int n = 0;
+    for (Ref r = 1; r < e->g->len; r++)
+        n += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
+    return n;
+}
+
+/* The most stages that fit: with two buffers an output, with one, and last
+ * with one warpgroup ahead where there could be two. One stage is for one
+ * state warpgroup alone, when nothing else is left. */
+static void choose_stages(Emit *e, int stage, int scratch)
+{
+    static const struct { int8_t stages, buffers, tight; } choice[] = {
+        { 4, 2, 0 }, { 3, 2, 0 }, { 3, 1, 1 }, { 2, 2, 1 }, { 2, 1, 1 },
+        { 1, 1, 1 } };
+    enum { N = sizeof choice / sizeof *choice };
+    CudaKernel *k = e->out;
+    int output = count_outputs(e) * e->groups * TILE_BYTES;
+    int rest = count_rings(e) * RING_BYTES + 256 + 1024;
+    for (; e->aheads; e->aheads--)
+        for (int i = 0; i < (e->aheads + e->groups > 2 ? N - 1 : N); i++) {
+            k->stages = choice[i].stages;
+            e->buffers = choice[i].buffers;
+            e->tight = choice[i].tight;
+            k->shared = k->stages * stage + e->buffers * output
+                      + e->aheads * scratch + rest;
+            if (k->shared <= SHARED_MAX)
+                return;
+        }
+    e->aheads = 1;
+}
+
+/* Work beyond products for the ahead warpgroups: then two of them, if their
+ * registers are there. */
+static bool is_heavy(const Emit *e)
+{
+    bool heavy = e->inverse || e->ngates;
+    for (int i = 0; i < e->ntiles; i++)
+        heavy |= e->tile[i].made;
+    return heavy;
+}
+
+void emit_layout(Emit *e, Buf *b)
+{
+    int stage = layout_stage(e, b), vectors = layout_vectors(e, b);
+    int scratch = layout_scratch(e, b);
+    CudaKernel *k = e->out;
+    e->aheads = e->groups == 1 && is_heavy(e) ? 2 : 1;
+    choose_stages(e, stage + vectors, scratch);
+    int at = k->stages * stage;
+    /* a result is stored beside the next chunk's products, where there are
+     * registers to keep it */
+    buf_printf(b, "constexpr bool AT_ONCE = %d;\n", e->tight
+               && e->groups == 2);
+    buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
+               " %d,\nBUFFERS = %d, SCRATCH_BYTES = %d;\n", k->stages, stage,
+               vectors, e->buffers, scratch);
+    for (int i = 0; i < e->g->nout; i++)
+        if (e->g->out[i].node && e->mine[e->g->out[i].node])
+            put_area(b, &at, e->buffers * e->groups * TILE_BYTES, "OUTPUT_%u",
+                     (unsigned)i);
+    put_area(b, &at, k->stages * vectors, "VECTORS", 0);
+    put_area(b, &at, count_rings(e) * RING_BYTES, "INPUTS", 0);
+    put_area(b, &at, e->aheads * scratch, "SCRATCH", 0);
     put_area(b, &at, 256, "BARRIERS", 0);
 }

@@ -5,7 +5,8 @@
 #include "emit.h"
 
 /* An expression over fragments, four elements at a time (el: row el / 2,
- * column el % 2), or over single entries (scalar: row i0, column k). */
+ * column el % 2); over `line` neighbours in row i0 (el: column k + el); or
+ * over single entries of column k (scalar). */
 typedef struct Ahead {
     Emit *e;
     Buf *b;
@@ -13,6 +14,7 @@ typedef struct Ahead {
     int n;
     uint8_t *seen;
     bool made, scalar;                  /* made: a matrix, not a score */
+    int line;
     uint64_t row, col, one;             /* published vectors in use, by bit */
 } Ahead;
 
@@ -20,14 +22,21 @@ void ahead_visit(Ahead *a, Ref r);
 void ahead_elements(Ahead *a);
 /* Loads what the elements use: rows and single ones, or columns. */
 void ahead_vectors(Ahead *a, Buf *b, bool cols);
+int ahead_count(const Ahead *a);        /* of elements */
 
 /* ---- emit_gate.c: gates per key ---- */
 
 void find_gdots(Emit *e, Ref score);    /* their operands will be there */
 void emit_sums(Emit *e, Buf *b);        /* running sums along the chunk */
 void emit_keys(Emit *e, Buf *b);
-void emit_gdot(Emit *e, Buf *b, Ref r);
+void emit_anchors(Emit *e, Buf *b);     /* right operands of gdots, decayed */
+/* The gdots of all scores, then the scores; those to be inverted go to `last`,
+ * their products stay in registers until then. */
+void emit_gdots(Emit *e, Buf *b, Buf *last);
 void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
-void gate_text(Ahead *a, Ref r, int el); /* an entry of a sum or its last */
+void gate_pair(Ahead *a, Ref r);         /* an entry of a sum or its last: */
+void gate_text(Ahead *a, Ref r, int el); /* loads two columns, names one */
+/* emit_ahead.c: the rest of a score, its products being there. */
+void finish_score(Emit *e, Buf *b, int score);
 
 #endif

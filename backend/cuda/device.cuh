@@ -232,6 +232,17 @@ INLINE float inverse_(float a)
     return y;
 }
 INLINE float sigmoid_(float a) { return inverse_(1.f + exp_(-a)); }
+/* Two with one reciprocal; 2^-60 is the least. */
+INLINE float2 sigmoids(float a, float b)
+{
+    float x, y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(-a * LOG2E), "f"(60.f));
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(-b * LOG2E), "f"(60.f));
+    x = 1.f + exp2_(x);
+    y = 1.f + exp2_(y);
+    const float r = inverse_(x * y);
+    return { r * y, r * x };
+}
 INLINE float tanh_(float a)
 {
     const float e = exp_(-2.f * abs_(a)), t = (1.f - e) * inverse_(1.f + e);
@@ -667,6 +678,51 @@ template<int K> INLINE u32 gate_row(u32 gate, int r)
 {
     return gate + 4 * (K + 8) * r;
 }
+/* Sums along the chunk of C columns a lane, 16 rows a warp, to the rows of
+ * `gate`. The warpgroup does it together. */
+template<int C> INLINE void store_line(u32 a, const float *x)
+{
+    UNROLL for (int e = 0; e < C; e += 2)
+        store2(a + 4 * e, x[e], x[e + 1]);
+}
+template<int C>
+INLINE void running_rows(float (&x)[16][C], u32 gate, const Lane &l)
+{
+    const u32 at = gate + 4 * C * l.lane;
+    UNROLL for (int n = 1; n < 16; n++)
+        UNROLL for (int e = 0; e < C; e++)
+            x[n][e] += x[n - 1][e];
+    store_line<C>(gate_row<32 * C>(at, l.warp), x[15]);
+    warpgroup_sync();
+    float before[C];
+    UNROLL for (int e = 0; e < C; e++)
+        before[e] = 0;
+    UNROLL for (int w = 0; w < 3; w++)
+        UNROLL for (int e = 0; e < C; e++)
+            before[e] += w < l.warp ? load1(gate_row<32 * C>(at, w) + 4 * e)
+                                    : 0.f;
+    warpgroup_sync();
+    if (l.warp == 0)
+        store_line<C>(at, before);
+    UNROLL for (int n = 0; n < 16; n++) {
+        UNROLL for (int e = 0; e < C; e++)
+            x[n][e] += before[e];
+        store_line<C>(gate_row<32 * C>(at, 16 * l.warp + n + 1), x[n]);
+    }
+}
+/* Elements k, k + 1 ... of row i. */
+template<int N> INLINE void read_line(u32 (&x)[N], u32 tile, int i, int k)
+{
+    const u32 a = tile + (k >> 6) * 8192 + i * 128
+                + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 7) * 2;
+    if (N == 1)
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x[0]) : "r"(a)
+                     : "memory");
+    else
+        UNROLL for (int n = 0; n < N; n += 2)
+            asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[n]),
+                         "=r"(x[n + (N > 1)]) : "r"(a + 4 * n) : "memory");
+}
 INLINE u32 word_of(u32 tile, int i, int k)
 {
     u32 v;
@@ -687,10 +743,19 @@ INLINE u32 pack_wide(float lo, float hi)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
-INLINE u32 decayed(u32 v, float2 from, float2 to)
+INLINE float2 decay(float2 from, float2 to)
 {
-    return pack_wide(low(v) * exp2_((from.x - to.x) * LOG2E),
-                     high(v) * exp2_((from.y - to.y) * LOG2E));
+    return { exp2_((from.x - to.x) * LOG2E), exp2_((from.y - to.y) * LOG2E) };
+}
+INLINE u32 decayed(u32 v, float2 f)
+{
+    return pack_wide(low(v) * f.x, high(v) * f.y);
+}
+/* The same for what already is bfloat16. */
+INLINE u32 decayed_wide(u32 v, float2 f)
+{
+    return pack_wide(__uint_as_float(v << 16) * f.x,
+                     __uint_as_float(v & 0xffff0000u) * f.y);
 }
 INLINE void product16(float *c, const u32 *a, const u32 *b)
 {
@@ -721,46 +786,87 @@ INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
             if (n >> 1 == l.warp)
                 d[4 * n + e] = sum[4 * (n & 1) + e];
 }
-/* d[i][j] = sum over k of a[i][k] b[j][k] exp(G[i][k] - G[j][k]), i >= j; the
- * rest is anything. BEFORE: a's sums are those of the token before. A warp has
- * 16 rows; its anchor is the sum before them, so that no exponent is above 0
- * except in its own block: that one is worked out pair by pair where the gates
- * are strong. */
-template<int K, int BEFORE>
-INLINE void gated_product(float (&d)[32], u32 ta, u32 tb, u32 gate,
-                          const Lane &l)
+/* Each row of b decayed to the end of its block of 16. */
+template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
+                                        const Lane &l)
+{
+    const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
+    const u32 end = gate_row<K>(gate, 16 * l.warp + 16) + 4 * l.col;
+    __syncwarp();
+    UNROLL for (int t = 0; t < K / 64; t++) {
+        u32 x[16];
+        read_fragment(x, b + 8192 * t, l);
+        UNROLL for (int n = 0; n < 8; n++) {
+            const u32 at = 256 * t + 32 * n;
+            const float2 from = load2(end + at);
+            UNROLL for (int h = 0; h < 2; h++)
+                x[2 * n + h] = decayed(x[2 * n + h], decay(from,
+                    load2(here + at + 32 * h * (K + 8))));
+        }
+        write_fragment(to + 8192 * t, x, l);
+    }
+}
+/* d[x][i][j] = sum over k of a[x][i][k] b[j][k] exp(G[i][k] - G[j][k]), i >=
+ * j; the rest is anything. BEFORE: a's sums are those of the token before. A
+ * warp has 16 rows, decayed from the sum before them; b's are decayed to the
+ * end of their block of 16 (anchored), and what lies between goes onto a. So
+ * no exponent is above 0 except in a warp's own block: that one is worked out
+ * pair by pair where the gates are strong. */
+template<int K, int BEFORE, int N>
+INLINE void gated_products(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
+                           u32 anchored, u32 gate, const Lane &l)
 {
     const u32 before = gate_row<K>(gate, 16 * l.warp) + 4 * l.col;
-    const u32 here = gate_row<K>(gate, l.row + 1 - BEFORE) + 4 * l.col;
-    const u32 below = gate_row<K>(gate, (l.lane >> 2) + 1) + 4 * l.col;
-    UNROLL for (int i = 0; i < 32; i++)
-        d[i] = 0;
-    NO_UNROLL for (int t = 0; t < K / 64; t++) {
-        const u32 anchor = before + 256 * t, up = here + 256 * t;
-        const u32 down = up + 32 * (K + 8);
-        u32 a[16];
-        float2 from[8];
-        read_fragment(a, ta + 8192 * t, l);
-        UNROLL for (int s = 0; s < 8; s++) {
-            from[s] = load2(anchor + 32 * s);
-            a[2 * s] = decayed(a[2 * s], load2(up + 32 * s), from[s]);
-            a[2 * s + 1] = decayed(a[2 * s + 1], load2(down + 32 * s),
-                                   from[s]);
+    const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
+    const int down = 32 * (K + 8), up = BEFORE * 4 * (K + 8);
+    const int arow = 16 * l.warp + (l.lane & 15);
+    const int brow = (l.lane & 7) + (l.lane >> 4) * 8;
+    UNROLL for (int x = 0; x < N; x++)
+        UNROLL for (int i = 0; i < 32; i++)
+            d[x][i] = 0;
+    NO_UNROLL for (int k = 0; k < K; k += 16) {
+        const u32 tile = (k >> 6) * 8192;
+        const int piece = k >> 3 & 7;
+        float2 from[2], f[4];
+        u32 a[N][4];
+        UNROLL for (int h = 0; h < 2; h++) {
+            from[h] = load2(before + 4 * k + 32 * h);
+            f[2 * h] = decay(load2(here + 4 * k + 32 * h - up), from[h]);
+            f[2 * h + 1] = decay(load2(here + 4 * k + 32 * h + down - up),
+                                 from[h]);
         }
-        UNROLL for (int n = 0; n < 8; n++) {
-            if (n > 2 * l.warp + 1)
+        UNROLL for (int x = 0; x < N; x++) {
+            ldmatrix(ta[x] + tile + arow * 128
+                     + (((piece + (l.lane >> 4)) ^ (arow & 7)) * 16), a[x]);
+            UNROLL for (int e = 0; e < 4; e++)
+                a[x][e] = decayed(a[x][e], f[e]);
+        }
+        UNROLL for (int u = 0; u < 4; u++) {
+            if (u > l.warp)
                 continue;
-            const u32 rows = tb + 8192 * t + (8 * n + (l.lane & 7)) * 128;
-            const u32 sums = below + 256 * t + 32 * n * (K + 8);
-            UNROLL for (int s = 0; s < 2; s++) {
-                u32 b[4];
-                const int piece = 4 * s + (l.lane >> 3);
-                ldmatrix(rows + ((piece ^ (l.lane & 7)) * 16), b);
-                UNROLL for (int q = 0; q < 4; q++)
-                    b[q] = decayed(b[q], from[4 * s + q],
-                                   load2(sums + 128 * s + 32 * q));
-                product16(d + 4 * n, a + 8 * s, b);
-                product16(d + 4 * n, a + 8 * s + 4, b + 2);
+            const u32 b0 = (u == l.warp ? tb : anchored) + tile
+                + (16 * u + brow) * 128
+                + (((piece + (l.lane >> 3 & 1)) ^ (brow & 7)) * 16);
+            u32 b[4];
+            ldmatrix(b0, b);
+            if (u == l.warp)
+                UNROLL for (int e = 0; e < 4; e++)
+                    b[e] = decayed(b[e], decay(from[e & 1],
+                        load2(here + 4 * k + 32 * (e & 1)
+                              + (e >> 1) * down)));
+            float2 g[2];
+            if (u + 1 < l.warp)
+                UNROLL for (int h = 0; h < 2; h++)
+                    g[h] = decay(from[h], load2(
+                        gate_row<K>(gate, 16 * u + 16) + 4 * (k + 8 * h
+                                                              + l.col)));
+            UNROLL for (int x = 0; x < N; x++) {
+                u32 c[4];
+                UNROLL for (int e = 0; e < 4; e++)
+                    c[e] = u + 1 < l.warp ? decayed_wide(a[x][e], g[e >> 1])
+                                          : a[x][e];
+                product16(d[x] + 8 * u, c, b);
+                product16(d[x] + 8 * u + 4, c, b + 2);
             }
         }
     }
@@ -770,7 +876,8 @@ INLINE void gated_product(float (&d)[32], u32 ta, u32 tb, u32 gate,
                 - load1(gate_row<K>(gate, 16 * l.warp + 16)
                         + 4 * (k + l.lane)) > 60.f;
     if (__any_sync(~0u, strong))
-        gated_diagonal<K, BEFORE>(d, ta, tb, gate, l);
+        UNROLL for (int x = 0; x < N; x++)
+            gated_diagonal<K, BEFORE>(d[x], ta[x], tb, gate, l);
 }
 
 /* ---- (1 - a)^{-1} for a strictly lower 64 x 64 matrix ---- */

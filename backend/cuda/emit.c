@@ -277,10 +277,12 @@ static bool is_wide(const Emit *e)
 static Registers registers_of(const Emit *e)
 {
     bool gated = e->ngates > 0;
-    if (e->aheads == 2 || (gated && e->groups == 1))
-        return (Registers){ 40, 128, 216 };
+    if (e->aheads == 2)
+        return gated ? (Registers){ 32, 136, 208 }
+                     : (Registers){ 40, 128, 216 };
     if (e->groups == 1)
-        return (Registers){ 56, 160, 232 };
+        return gated ? (Registers){ 32, 144, 192 }
+                     : (Registers){ 56, 160, 232 };
     if (gated)
         return (Registers){ 32, 128, 176 };
     if (!is_wide(e))

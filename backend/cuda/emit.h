@@ -39,6 +39,8 @@ typedef struct Tile {
     Ref r;
     bool made, direct, gated;
     bool scanned;                       /* needed by a mere scan */
+    bool anchor;                        /* not r itself: its rows decayed by */
+    int gate;                           /* a gate to the end of their block */
     uint32_t sources;                   /* of a made one, a bit each */
 } Tile;
 
@@ -94,6 +96,7 @@ int publish(Emit *e, const Product *p, bool token, bool log2);
 int publish_one(Emit *e, Ref r, bool log2);
 int use_tile(Emit *e, Ref r);           /* index; it will be in the stage */
 int use_gated(Emit *e, Ref r);          /* the same, for a gdot */
+void use_anchor(Emit *e, Ref r, int gate); /* r decayed, for a gdot */
 int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */
 int use_key(Emit *e, Ref r);            /* index; it will be in the stage */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */

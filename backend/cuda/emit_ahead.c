@@ -67,7 +67,7 @@ static char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2)
         return ctx_format(a->e->c, "one_%s", name);
     if (col)
         return ctx_format(a->e->c, "col_%s.%c", name, "xy"[el & 1]);
-    return ctx_format(a->e->c, "row_%s_%d", name, el >> 1);
+    return ctx_format(a->e->c, "row_%s_%d", name, a->line ? 0 : el >> 1);
 }
 
 static char *operand_name(Ahead *a, Ref r, int el)
@@ -144,11 +144,24 @@ static void input_text(Ahead *a, Ref r, int el)
 {
     if (is_keyed(a->e, r))
         key_text(a, r, el);
-    else if (a->scalar)
-        buf_printf(a->b, "entry_of(stage + TILE_%u, i0, k)", (unsigned)r);
     else
-        buf_printf(a->b, "%s(in%u[2 * n + %d])", el & 1 ? "high" : "low",
-                   (unsigned)r, el >> 1);
+        buf_printf(a->b, "%s(in%u[%s%d])", el & 1 ? "high" : "low",
+                   (unsigned)r, a->line ? "" : "2 * n + ", el >> 1);
+}
+
+/* What is worked out for two neighbours at once. */
+static bool in_pairs(const Ahead *a, Ref r)
+{
+    return !a->scalar && a->e->g->n[r].op == OP_sigmoid;
+}
+
+static void pairs_text(Ahead *a, Ref r)
+{
+    Ref x = a->e->g->n[r].a[0];
+    for (int el = 0; in_pairs(a, r) && el < ahead_count(a); el += 2)
+        buf_printf(a->b, "const float2 pair%u_%d = sigmoids(%s, %s);\n",
+                   (unsigned)r, el >> 1, operand_name(a, x, el),
+                   operand_name(a, x, el + 1));
 }
 
 static void element_text(Ahead *a, Ref r, int el)
@@ -163,6 +176,8 @@ static void element_text(Ahead *a, Ref r, int el)
                    below(n), el & 1, (unsigned)r, el);
     } else if (n->op == OP_cumsum || n->op == OP_last) {
         gate_text(a, r, el);
+    } else if (in_pairs(a, r)) {
+        buf_printf(a->b, "pair%u_%d.%c", (unsigned)r, el >> 1, "xy"[el & 1]);
     } else if (n->op == OP_input) {
         input_text(a, r, el);
     } else if (n->op == OP_dmask) {
@@ -243,6 +258,11 @@ static char *scale_text(Ahead *a, const Score *s, int el)
                    : ctx_format(a->e->c, " * col_%s.%c", name, "xy"[el & 1]);
 }
 
+int ahead_count(const Ahead *a)
+{
+    return a->scalar ? 1 : a->line ? a->line : 4;
+}
+
 void ahead_elements(Ahead *a)
 {
     Buf *b = a->b;
@@ -250,7 +270,9 @@ void ahead_elements(Ahead *a)
         Ref r = a->order[i];
         if (folded_mask(a, r))
             continue;
-        for (int el = 0; el < (a->scalar ? 1 : 4); el++) {
+        gate_pair(a, r);
+        pairs_text(a, r);
+        for (int el = 0; el < ahead_count(a); el++) {
             buf_printf(b, el ? ",\n" : "const float");
             buf_printf(b, el ? "v%u_%d = " : " v%u_%d = ",
                        (unsigned)r, el);
@@ -328,47 +350,27 @@ static void keep_products(Ahead *a)
             buf_printf(a->b, "keep(dot%u);\n", (unsigned)a->order[i]);
 }
 
-/* The rest of a score, its products being there. */
-static void finish_score(Ahead *a, int at)
+void finish_score(Emit *e, Buf *b, int at)
 {
-    const Score *s = &a->e->score[at];
-    Buf body = { .ctx = a->e->c }, *b = a->b;
-    a->b = &body;
-    ahead_elements(a);
+    const Score *s = &e->score[at];
+    Buf body = { .ctx = e->c };
+    Ahead a = { .e = e, .b = &body };
+    ahead_visit(&a, s->root);
+    ahead_elements(&a);
     if (s->inverse)
-        store_score(a, s);
+        store_score(&a, s);
     else
-        pack_score(a, s);
+        pack_score(&a, s);
     if (!s->inverse)
         buf_printf(b, "u32 packed[16];\n");
-    ahead_vectors(a, b, false);
+    ahead_vectors(&a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
-    ahead_vectors(a, b, true);
+    ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
     buf_printf(b, s->inverse ? "}\ninvert(stage + SCORE_%d, scratch + INVERSE,"
                " at);\n"
                : "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
-}
-
-/* Scores with gdots, one after the other. */
-static void gated_scores(Emit *e, Buf *b)
-{
-    for (int i = 0; i < e->nscores; i++) {
-        Ahead a = { .e = e, .b = b };
-        if (!has_gdot(e, e->score[i].root))
-            continue;
-        ahead_visit(&a, e->score[i].root);
-        buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
-        for (int k = 0; k < a.n; k++)
-            if (e->g->n[a.order[k]].op == OP_gdot)
-                emit_gdot(e, b, a.order[k]);
-            else if (e->g->n[a.order[k]].op == OP_dot)
-                no_place(e, a.order[k], "a product with gates per key and"
-                         " one without in one matrix");
-        finish_score(&a, i);
-        buf_printf(b, "}\n");
-    }
 }
 
 /* All products at once where the registers are there, then score by score. */
@@ -396,46 +398,54 @@ static void plain_scores(Emit *e, Buf *b)
         }
         buf_printf(b, "wgmma_wait<%d>();\n", early ? n - group[i] : 0);
         keep_products(&a[i]);
-        finish_score(&a[i], i);
+        finish_score(e, b, i);
         buf_printf(b, "}\n");
     }
 }
 
-/* An expression over matrices, tile by tile, with `first` before the columns
+/* Expressions over matrices, tile by tile, with `first` before the columns
  * of a tile and `rest` behind. */
-static void each_tile(Ahead *a, Buf *b, int tiles, const char *first,
-                      const char *rest)
+static void each_tile(Ahead *a, Buf *b, int tiles, const Buf *first,
+                      const Buf *rest)
 {
     Emit *e = a->e;
     ahead_vectors(a, b, false);
-    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n%s", tiles,
-               first);
+    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n", tiles);
     for (int i = 0; i < a->n; i++)
         if (is_tile(e, a->order[i]))
             buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, stage + TILE_%u"
                        " + 8192 * t, at);\n", (unsigned)a->order[i],
                        (unsigned)a->order[i], (unsigned)a->order[i]);
+    buf_put(b, first->s, first->len);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-               "const int k0 = 64 * t + 8 * n + at.col, k1 = k0 + 1;\n");
+               "const int k0 = 64 * t + 8 * n + at.col;\n");
     buf_put(b, a->b->s, a->b->len);
-    buf_printf(b, "}\n%s}\n", rest);
+    buf_printf(b, "}\n");
+    buf_put(b, rest->s, rest->len);
+    buf_printf(b, "}\n");
 }
 
-/* A matrix from others; rows past the end are zero. */
-static void one_matrix(Emit *e, Buf *b, Ref r)
+/* Matrices from others, `n` of one width; rows past the end are zero. */
+static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
 {
-    Buf body = { .ctx = e->c };
+    Buf body = { .ctx = e->c }, first = body, rest = body;
     Ahead a = { .e = e, .b = &body, .made = true };
-    ahead_visit(&a, r);
+    for (int i = 0; i < n; i++)
+        ahead_visit(&a, r[i]);
     ahead_elements(&a);
-    for (int i = 0; i < 2; i++)
-        buf_printf(&body, "packed[2 * n + %d] = i%d < rows ? pack(v%u_%d, "
-                   "v%u_%d) : 0;\n", i, i, (unsigned)r, 2 * i, (unsigned)r,
-                   2 * i + 1);
-    buf_printf(b, "/* %%%u */\n{\n", (unsigned)r);
-    each_tile(&a, b, tile_count(e, r), "u32 packed[16];\n",
-              ctx_format(e->c, "write_fragment(stage + TILE_%u + 8192 * t, "
-                         "packed, at);\n", (unsigned)r));
+    buf_printf(b, "/*");
+    for (int i = 0; i < n; i++) {
+        unsigned m = r[i];
+        buf_printf(b, " %%%u", m);
+        buf_printf(&first, "u32 out%u[16];\n", m);
+        for (int h = 0; h < 2; h++)
+            buf_printf(&body, "out%u[2 * n + %d] = i%d < rows ? pack(v%u_%d, "
+                       "v%u_%d) : 0;\n", m, h, h, m, 2 * h, m, 2 * h + 1);
+        buf_printf(&rest, "write_fragment(stage + TILE_%u + 8192 * t, out%u, "
+                   "at);\n", m, m);
+    }
+    buf_printf(b, " */\n{\n");
+    each_tile(&a, b, tile_count(e, r[0]), &first, &rest);
     buf_printf(b, "}\n");
 }
 
@@ -444,7 +454,7 @@ static void one_row_dot(Emit *e, Buf *b, const Published *p)
 {
     const Node *n = &e->g->n[p->f[0].v];
     Ref x = strip(e->g, n->a[0]), y = strip(e->g, n->a[1]);
-    Buf body = { .ctx = e->c };
+    Buf body = { .ctx = e->c }, none = body;
     Ahead a = { .e = e, .b = &body, .made = true };
     ahead_visit(&a, x);
     ahead_visit(&a, y);
@@ -454,7 +464,7 @@ static void one_row_dot(Emit *e, Buf *b, const Published *p)
                    (unsigned)x, el, (unsigned)y, el);
     buf_printf(b, "/* %%%u */\n{\nfloat sum0 = 0, sum1 = 0;\n",
                (unsigned)p->f[0].v);
-    each_tile(&a, b, tile_count(e, x), "", "");
+    each_tile(&a, b, tile_count(e, x), &none, &none);
     for (int i = 0; i < 2; i++)
         buf_printf(b, "store_row(vectors + AT_%s + 4 * i%d, sum%d, at);\n",
                    p->name, i, i);
@@ -468,11 +478,25 @@ static void row_dots(Emit *e, Buf *b)
             one_row_dot(e, b, &e->pub[i]);
 }
 
+/* Those next to each other and of one width are made together: what they
+ * share is worked out once. */
 static void matrices(Emit *e, Buf *b, bool gated)
 {
-    for (int i = 0; i < e->ntiles; i++)
-        if (e->tile[i].made && e->tile[i].gated == gated)
-            one_matrix(e, b, e->tile[i].r);
+    enum { MOST = 2 };                  /* registers are few */
+    int n = 0;
+    Ref some[MOST];
+    for (int i = 0; i <= e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        if (i < e->ntiles && (!t->made || t->anchor || t->gated != gated))
+            continue;
+        if (n && (i == e->ntiles || n == MOST
+                  || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
+            some_matrices(e, b, some, n);
+            n = 0;
+        }
+        if (i < e->ntiles)
+            some[n++] = t->r;
+    }
 }
 
 /* One kind of act, and what went before is there for all. */
@@ -488,14 +512,15 @@ static void then(Buf *to, const Buf *acts, bool fence)
 void emit_ahead(Emit *e)
 {
     Buf sums = { .ctx = e->c }, early = sums, gated = sums, late = sums;
-    Buf plain = sums;
+    Buf plain = sums, last = sums;
     for (int i = 0; i < e->nscores; i++)
         find_gdots(e, e->score[i].root);
     plain_scores(e, &plain);
-    gated_scores(e, &gated);
+    emit_gdots(e, &gated, &last);
     emit_sums(e, &sums);
     emit_keys(e, &early);
     matrices(e, &early, true);
+    emit_anchors(e, &early);
     row_dots(e, &gated);
     matrices(e, &late, false);
     then(&e->ahead, &sums, false);
@@ -503,6 +528,7 @@ void emit_ahead(Emit *e)
     then(&e->ahead, &gated, false);
     then(&e->ahead, &late, false);
     then(&e->ahead, &plain, true);
+    then(&e->ahead, &last, false);
     if (sums.len || e->inverse)         /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "warpgroup_sync();\n");
 }

@@ -11,16 +11,48 @@ static int width(const Emit *e, Ref r)
     return padded(e->g->axis[tile_axis(e, r)].size);
 }
 
+/* The columns along the chunk that a lane sums. */
+static int line_of(const Emit *e, Ref r)
+{
+    return width(e, r) / 32;
+}
+
+static const Node *gdot_of(const Emit *e, Ref r)
+{
+    return &e->g->n[r];
+}
+
+static int gate_of(Emit *e, Ref gdot)
+{
+    return use_gate(e, strip(e->g, gdot_of(e, gdot)->a[3]));
+}
+
+static void check_gdot(Emit *e, Ref r)
+{
+    const Node *n = gdot_of(e, r);
+    Ref a = strip(e->g, n->a[0]);
+    Ref ga = strip(e->g, n->a[2]), gb = strip(e->g, n->a[3]);
+    bool sums = e->g->n[ga].op == OP_cumsum && e->g->n[gb].op == OP_cumsum;
+    if (!is_matrix(e, a) || n->over != AXIS(tile_axis(e, a))
+        || tile_axis(e, a) == e->row_axis)
+        no_place(e, r, "scores contract one axis, not the state's rows");
+    if (!sums || e->g->n[gb].flags & EXCLUSIVE
+        || use_gate(e, ga) != use_gate(e, gb))
+        no_place(e, r, "gates that are not sums of the same along the chunk");
+}
+
 void find_gdots(Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     if (!is_score(e, r))
         return;
-    for (int i = 0; i < 2 && n->a[i]; i++)
-        if (n->op == OP_gdot)
-            use_gated(e, n->a[i]);
-        else
-            find_gdots(e, n->a[i]);
+    if (n->op == OP_gdot) {
+        check_gdot(e, r);
+        use_gated(e, n->a[0]);
+        use_anchor(e, n->a[1], gate_of(e, r));
+    }
+    for (int i = 0; i < 2 && n->a[i] && n->op != OP_gdot; i++)
+        find_gdots(e, n->a[i]);
 }
 
 /* ---- running sums ---- */
@@ -28,48 +60,78 @@ void find_gdots(Emit *e, Ref r)
 static void one_sum(Emit *e, Buf *b, int gate)
 {
     Buf body = { .ctx = e->c };
-    Ahead a = { .e = e, .b = &body, .made = true, .scalar = true };
     Ref of = e->gate[gate].of;
+    Ahead a = { .e = e, .b = &body, .made = true, .line = line_of(e, of) };
     ahead_visit(&a, of);
     ahead_elements(&a);
-    buf_printf(b, "/* the running sum of %%%u */\n"
-               "if (at.thread < %d) {\n"
-               "const int k = at.thread;\n"
-               "const u32 to = scratch + GATE_%d + 4 * k;\n"
-               "float sum = 0;\nstore1(gate_row<%d>(to, 0), 0);\n"
-               "NO_UNROLL for (int i = 0; i < 64; i += 16) {\n"
-               "float x[16];\nUNROLL for (int n = 0; n < 16; n++) {\n"
-               "const int i0 = i + n;\n", (unsigned)of, width(e, of), gate,
-               width(e, of));
+    buf_printf(b, "/* the running sum of %%%u */\n{\n"
+               "const int k = %d * at.lane;\nfloat sum[16][%d];\n"
+               "UNROLL for (int n = 0; n < 16; n++) {\n"
+               "const int i0 = 16 * at.warp + n;\n", (unsigned)of, a.line,
+               a.line);
     ahead_vectors(&a, b, false);
+    for (int i = 0; i < a.n; i++)
+        if (is_tile(e, a.order[i]))
+            buf_printf(b, "u32 in%u[%d];\nread_line(in%u, stage + TILE_%u, "
+                       "i0, k);\n", (unsigned)a.order[i], a.line / 2,
+                       (unsigned)a.order[i], (unsigned)a.order[i]);
     buf_put(b, body.s, body.len);
-    buf_printf(b, "x[n] = i0 < rows ? v%u_0 : 0.f;\n}\n"
-               "UNROLL for (int n = 0; n < 16; n++) {\nsum += x[n];\n"
-               "store1(gate_row<%d>(to, i + n + 1), sum);\n}\n}\n}\n",
-               (unsigned)of, width(e, of));
+    for (int el = 0; el < a.line; el++)
+        buf_printf(b, "sum[n][%d] = i0 < rows ? v%u_%d : 0.f;\n", el,
+                   (unsigned)of, el);
+    buf_printf(b, "}\nrunning_rows<%d>(sum, scratch + GATE_%d, at);\n}\n",
+               a.line, gate);
+}
+
+static bool is_sum(const Ahead *a, Ref r)
+{
+    int op = a->e->g->n[r].op;
+    return op == OP_cumsum || op == OP_last;
 }
 
 /* A sum's row 0 is before the first token: an exclusive one is a row up. */
-void gate_text(Ahead *a, Ref r, int el)
+static void sum_address(Ahead *a, Ref r, int half)
 {
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
     int gate = use_gate(e, n->op == OP_last ? n->a[0] : r);
-    buf_printf(a->b, "load1(gate_row<%d>(scratch + GATE_%d, ", width(e, r), gate);
+    buf_printf(a->b, "gate_row<%d>(scratch + GATE_%d, ", width(e, r), gate);
     if (n->op == OP_last)
         buf_printf(a->b, "64");
     else
-        buf_printf(a->b, "i%d%s", el >> 1, n->flags & EXCLUSIVE ? "" : " + 1");
-    buf_printf(a->b, a->scalar ? ") + 4 * k)" : ") + 4 * k%d)", el & 1);
+        buf_printf(a->b, "i%d%s", half, n->flags & EXCLUSIVE ? "" : " + 1");
+    buf_printf(a->b, ")");
+}
+
+void gate_pair(Ahead *a, Ref r)
+{
+    if (!is_sum(a, r) || a->scalar || a->line)
+        return;
+    for (int half = 0; half < 2; half++) {
+        buf_printf(a->b, "const float2 sum%u_%d = load2(", (unsigned)r, half);
+        sum_address(a, r, half);
+        buf_printf(a->b, " + 4 * k0);\n");
+    }
+}
+
+void gate_text(Ahead *a, Ref r, int el)
+{
+    if (!a->scalar && !a->line) {
+        buf_printf(a->b, "sum%u_%d.%c", (unsigned)r, el >> 1, "xy"[el & 1]);
+        return;
+    }
+    buf_printf(a->b, "load1(");
+    sum_address(a, r, 0);
+    buf_printf(a->b, " + 4 * (k + %d))", el);
 }
 
 void key_text(Ahead *a, Ref r, int el)
 {
     int key = use_key(a->e, r);
-    if (a->scalar)
-        buf_printf(a->b, "load1(stage + KEY_%d + 4 * k)", key);
+    if (a->scalar || a->line)
+        buf_printf(a->b, "load1(stage + KEY_%d + 4 * (k + %d))", key, el);
     else
-        buf_printf(a->b, "load1(stage + KEY_%d + 4 * k%d)", key, el & 1);
+        buf_printf(a->b, "load1(stage + KEY_%d + 4 * (k0 + %d))", key, el & 1);
 }
 
 /* An argument per column, of the matrices' type. */
@@ -120,20 +182,131 @@ void emit_keys(Emit *e, Buf *b)
 
 /* ---- gdot ---- */
 
-void emit_gdot(Emit *e, Buf *b, Ref r)
+void emit_anchors(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        if (t->anchor)
+            buf_printf(b, "anchor_rows<%d>(stage + ANCHOR_%u_%d, stage + "
+                       "TILE_%u, scratch + GATE_%d, at);\n", width(e, t->r),
+                       (unsigned)t->r, t->gate, (unsigned)t->r, t->gate);
+    }
+}
+
+/* What is below the scores: which gdot is whose. */
+typedef struct Gdot { Ref r; int score; bool done; } Gdot;
+typedef struct Gdots { Gdot at[2 * MAX_SCORES]; int n; } Gdots;
+
+static void gather(Emit *e, Gdots *all, Ref r, int score)
 {
     const Node *n = &e->g->n[r];
-    Ref a = strip(e->g, n->a[0]), c = strip(e->g, n->a[1]);
-    Ref ga = strip(e->g, n->a[2]), gb = strip(e->g, n->a[3]);
-    bool sums = e->g->n[ga].op == OP_cumsum && e->g->n[gb].op == OP_cumsum;
-    if (n->over != AXIS(tile_axis(e, a)) || tile_axis(e, a) == e->row_axis)
-        no_place(e, r, "scores contract one axis, not the state's rows");
-    if (!sums || e->g->n[gb].flags & EXCLUSIVE
-        || use_gate(e, ga) != use_gate(e, gb))
-        no_place(e, r, "gates that are not sums of the same along the chunk");
-    buf_printf(b, "float dot%u[32];\ngated_product<%d, %d>(dot%u, stage + "
-               "TILE_%u, stage + TILE_%u, scratch + GATE_%d, at);\n",
-               (unsigned)r, width(e, a),
-               e->g->n[ga].flags & EXCLUSIVE ? 1 : 0, (unsigned)r, (unsigned)a,
-               (unsigned)c, use_gate(e, ga));
+    if (!is_score(e, r))
+        return;
+    if (n->op == OP_dot && has_gdot(e, e->score[score].root))
+        no_place(e, r, "a product with gates per key and one without in one"
+                 " matrix");
+    if (n->op == OP_gdot) {
+        if (all->n == 2 * MAX_SCORES)
+            no_place(e, r, "too many products with gates per key");
+        all->at[all->n++] = (Gdot){ .r = r, .score = score };
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        if (n->a[i])
+            gather(e, all, n->a[i], score);
+}
+
+/* A score whose products are not all made at once, or that is inverted, keeps
+ * them in registers. */
+static bool is_kept(const Emit *e, const Gdots *all, int score)
+{
+    int n = 0;
+    for (int i = 0; i < all->n; i++)
+        n += all->at[i].score == score;
+    return n > 1 || e->score[score].inverse;
+}
+
+static bool same_right(Emit *e, Ref x, Ref y)
+{
+    const Node *a = gdot_of(e, x), *b = gdot_of(e, y);
+    int fa = e->g->n[strip(e->g, a->a[2])].flags;
+    int fb = e->g->n[strip(e->g, b->a[2])].flags;
+    return strip(e->g, a->a[1]) == strip(e->g, b->a[1])
+        && (fa & EXCLUSIVE) == (fb & EXCLUSIVE)
+        && gate_of(e, x) == gate_of(e, y);
+}
+
+/* Up to two with one right operand, together. */
+static void some_gdots(Emit *e, Buf *b, Gdot *const *d, int n)
+{
+    const Node *x = gdot_of(e, d[0]->r);
+    Ref right = strip(e->g, x->a[1]);
+    int gate = gate_of(e, d[0]->r);
+    bool before = e->g->n[strip(e->g, x->a[2])].flags & EXCLUSIVE;
+    buf_printf(b, "float dots%u[%d][32];\ngated_products<%d, %d, %d>(dots%u, "
+               "{ ", (unsigned)d[0]->r, n, width(e, right), before, n,
+               (unsigned)d[0]->r);
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "%sstage + TILE_%u", i ? ", " : "",
+                   (unsigned)strip(e->g, gdot_of(e, d[i]->r)->a[0]));
+    buf_printf(b, " }, stage + TILE_%u, stage + ANCHOR_%u_%d, scratch + "
+               "GATE_%d, at);\n", (unsigned)right, (unsigned)right, gate,
+               gate);
+}
+
+static void take_dots(Emit *e, Buf *b, const Gdots *all, Gdot *const *d,
+                      int n)
+{
+    for (int i = 0; i < n; i++) {
+        unsigned r = d[i]->r, from = d[0]->r;
+        if (!is_kept(e, all, d[i]->score))
+            buf_printf(b, "const float (&dot%u)[32] = dots%u[%d];\n", r, from,
+                       i);
+        else
+            buf_printf(b, "UNROLL for (int n = 0; n < 32; n++)\n"
+                       "dot%u[n] = dots%u[%d][n];\n", r, from, i);
+    }
+}
+
+static void gdots_of(Emit *e, Buf *b, Gdots *all, int first)
+{
+    Gdot *d[2];
+    int n = 0;
+    for (int i = first; i < all->n && n < 2; i++)
+        if (!all->at[i].done && same_right(e, all->at[first].r, all->at[i].r))
+            d[n++] = &all->at[i];
+    buf_printf(b, "{\n");
+    some_gdots(e, b, d, n);
+    take_dots(e, b, all, d, n);
+    for (int i = 0; i < n; i++) {
+        d[i]->done = true;
+        if (is_kept(e, all, d[i]->score))
+            continue;
+        buf_printf(b, "/* %%%u */\n{\n",
+                   (unsigned)e->score[d[i]->score].root);
+        finish_score(e, b, d[i]->score);
+        buf_printf(b, "}\n");
+    }
+    buf_printf(b, "}\n");
+}
+
+void emit_gdots(Emit *e, Buf *b, Buf *last)
+{
+    Gdots all = { .n = 0 };
+    for (int i = 0; i < e->nscores; i++)
+        if (has_gdot(e, e->score[i].root))
+            gather(e, &all, e->score[i].root, i);
+    for (int i = 0; i < all.n; i++)
+        if (is_kept(e, &all, all.at[i].score))
+            buf_printf(b, "float dot%u[32];\n", (unsigned)all.at[i].r);
+    for (int i = 0; i < all.n; i++)
+        if (!all.at[i].done)
+            gdots_of(e, b, &all, i);
+    for (int i = 0; i < e->nscores; i++) {
+        if (!has_gdot(e, e->score[i].root) || !is_kept(e, &all, i))
+            continue;
+        buf_printf(last, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
+        finish_score(e, last, i);
+        buf_printf(last, "}\n");
+    }
 }

@@ -38,21 +38,26 @@ static int read_until(const Emit *e, int tile)
 }
 
 /* A slot of the stage: what it holds, and until when. */
-typedef struct Slot { Ref r; int tiles, until; } Slot;
+typedef struct Slot { int at, tiles, until; } Slot;
 
 static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 {
     const Tile *t = &e->tile[tile];
     int tiles = tile_count(e, t->r), i = 0;
+    char name[32];
+    if (t->anchor)
+        snprintf(name, sizeof name, "ANCHOR_%u_%d", (unsigned)t->r, t->gate);
+    else
+        snprintf(name, sizeof name, "TILE_%u", (unsigned)t->r);
     while (i < *n && !(t->made && slot[i].tiles == tiles
                        && slot[i].until <= made_at(e, tile)))
         i++;
     if (i < *n) {
-        buf_printf(b, "constexpr int TILE_%u = TILE_%u;\n", (unsigned)t->r,
-                   (unsigned)slot[i].r);
+        buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
     } else {
-        put_area(b, at, tiles * TILE_BYTES, "TILE_%u", t->r);
-        slot[(*n)++] = (Slot){ .r = t->r, .tiles = tiles };
+        buf_printf(b, "constexpr int %s = %d;\n", name, *at);
+        slot[(*n)++] = (Slot){ .at = *at, .tiles = tiles };
+        *at += tiles * TILE_BYTES;
     }
     slot[i].until = read_until(e, tile);
 }
@@ -99,11 +104,11 @@ static int layout_vectors(Emit *e, Buf *b)
 static int layout_scratch(Emit *e, Buf *b)
 {
     int at = 0;
-    if (e->inverse)
-        put_area(b, &at, INVERSE_BYTES, "INVERSE", 0);
     for (int i = 0; i < e->ngates; i++)
         put_area(b, &at, gate_bytes(e, i), "GATE_%u", (unsigned)i);
-    return at;
+    if (e->inverse)                     /* last: the gates are through */
+        buf_printf(b, "constexpr int INVERSE = 0;\n");
+    return e->inverse && at < INVERSE_BYTES ? INVERSE_BYTES : at;
 }
 
 static int count_outputs(const Emit *e)

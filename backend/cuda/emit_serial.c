@@ -489,7 +489,7 @@ static bool mark_scanned(Serial *s)
         if (a->score >= 0 || a->kind == ACT_PACK)
             return false;
         for (int t = 0; t < e->ntiles && r; t++)
-            if (e->tile[t].r == r) {
+            if (e->tile[t].r == r && !e->tile[t].anchor) {
                 e->tile[t].scanned = true;
                 if (e->tile[t].made)
                     return false;

@@ -214,7 +214,7 @@ int publish_one(Emit *e, Ref r, bool log2)
 static int add_tile(Emit *e, Ref r, bool direct)
 {
     for (int i = 0; i < e->ntiles; i++)
-        if (e->tile[i].r == r) {
+        if (e->tile[i].r == r && !e->tile[i].anchor) {
             e->tile[i].direct |= direct;
             return i;
         }
@@ -283,6 +283,20 @@ int use_gated(Emit *e, Ref r)
     int at = make_tile(e, r, false);
     e->tile[at].gated = true;
     return at;
+}
+
+void use_anchor(Emit *e, Ref r, int gate)
+{
+    int of = use_gated(e, r);
+    for (int i = 0; i < e->ntiles; i++)
+        if (e->tile[i].anchor && e->tile[i].r == e->tile[of].r
+            && e->tile[i].gate == gate)
+            return;
+    if (e->ntiles == MAX_TILES)
+        no_place(e, r, "too many matrices in one kernel");
+    e->tile[e->ntiles++] = (Tile){ .r = e->tile[of].r, .made = true,
+        .anchor = true, .gated = true, .gate = gate,
+        .sources = (uint32_t)1 << of };
 }
 
 int use_gate(Emit *e, Ref sum)

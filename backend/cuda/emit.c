@@ -385,13 +385,20 @@ static void put(Buf *b, const Buf *x)
         buf_put(b, x->s, x->len);
 }
 
+/* A role's registers: more or fewer than all start with. */
+static void put_registers(Emit *e, Buf *b, int n)
+{
+    int start = 65536 / (128 * (1 + e->aheads + e->groups)) & ~7;
+    buf_printf(b, "%s_registers<%d>();\n", n > start ? "more" : "fewer", n);
+}
+
 static void put_io_role(Emit *e, Buf *b)
 {
-    buf_printf(b, "if (threadIdx.x < 128) {\n"
-               "fewer_registers<%d>();\n"
-               "const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;\n"
+    buf_printf(b, "if (threadIdx.x < 128) {\n");
+    put_registers(e, b, registers_of(e).io);
+    buf_printf(b, "const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;\n"
                "Ring<STAGES> pos;\n"
-               "if (warp == 0 && lane == 0) {\n", registers_of(e).io);
+               "if (warp == 0 && lane == 0) {\n");
     put(b, &e->load);
     buf_printf(b, "} else if (warp == 1) {\n"
                "const u32 inputs = base + INPUTS;\n");
@@ -432,10 +439,11 @@ static void put_turns(Emit *e, Buf *b, const char *until)
 static void put_ahead_role(Emit *e, Buf *b)
 {
     bool two = e->aheads == 2;
-    buf_printf(b, "} else if (threadIdx.x < %d) {\n"
-               "fewer_registers<%d>();\nconst Lane at = lane_here();\n"
-               "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n",
-               128 * (1 + e->aheads), registers_of(e).ahead);
+    buf_printf(b, "} else if (threadIdx.x < %d) {\n",
+               128 * (1 + e->aheads));
+    put_registers(e, b, registers_of(e).ahead);
+    buf_printf(b, "const Lane at = lane_here();\n"
+               "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
     if (two)
         buf_printf(b, "const int turn = (threadIdx.x >> 7) - 1;\n"
                    "if (turn)\npos.next();\n");
@@ -458,10 +466,11 @@ static void put_ahead_role(Emit *e, Buf *b)
 static void put_state_role(Emit *e, Buf *b)
 {
     bool split = e->out->split;
-    buf_printf(b, "} else {\nmore_registers<%d>();\n"
-               "const Lane at = lane_here();\n"
+    buf_printf(b, "} else {\n");
+    put_registers(e, b, registers_of(e).state);
+    buf_printf(b, "const Lane at = lane_here();\n"
                "const int group = (threadIdx.x >> 7) - %d;\n"
-               "Ring<STAGES> pos;\n", registers_of(e).state, 1 + e->aheads);
+               "Ring<STAGES> pos;\n", 1 + e->aheads);
     frame_outputs(e, b);
     frame_states(e, b, true);
     if (split) {

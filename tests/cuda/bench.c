@@ -1,7 +1,7 @@
 /* bench.c -- generated kernels on a GPU: against the float64 step, bit for bit
  * over repeated launches, and timed. Prints a line a case; the last says how
- * many passed. `bench quick` leaves out the timings,
- * `bench NAME` the other variants.
+ * many passed. `bench quick` leaves out the timings, `bench timed` all else,
+ * `bench NAME...` other variants.
  */
 #include "../../backend/cuda/driver.h"
 #include "../../backend/cuda/nvrtc.h"
@@ -437,13 +437,28 @@ static void run_case(Ctx *c, void *ud)
     }
 }
 
+static bool is_asked(const Case *k, int argc, char **argv)
+{
+    bool named = false, found = false;
+    for (int i = 1; i < argc; i++) {
+        bool quick = !strcmp(argv[i], "quick");
+        if (quick || !strcmp(argv[i], "timed")) {
+            if (k->timed == quick)
+                return false;
+            continue;
+        }
+        named = true;
+        found |= !strcmp(argv[i], k->variant);
+    }
+    return found || !named;
+}
+
 int main(int argc, char **argv)
 {
     Driver d;
     Nvrtc n;
     Ctx *c = ctx_new();
     int passed = 0, failed = 0;
-    bool quick = argc > 1 && !strcmp(argv[1], "quick");
     if (!driver_open(c, &d) || !nvrtc_open(c, &n)) {
         printf("skip: %s\n", c->err.message);
         return 0;
@@ -451,9 +466,7 @@ int main(int argc, char **argv)
     printf("compute %d, %d multiprocessors, NVRTC %d.%d\n", d.arch,
            d.processors, n.major, n.minor);
     for (int i = 0; i < NCASES; i++) {
-        bool named = argc > 1 && !quick;
-        if ((quick && cases[i].timed)
-            || (named && strcmp(argv[1], cases[i].variant)))
+        if (!is_asked(&cases[i], argc, argv))
             continue;
         Ctx *one = ctx_new();
         Job j = { .k = &cases[i], .d = &d, .n = &n };

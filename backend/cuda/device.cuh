@@ -292,6 +292,12 @@ template<int N> INLINE void pack(u32 (&p)[N], const float (&x)[2 * N])
 
 /* ---- fragments ---- */
 
+/* x, but what follows from it is not worked out before a loop and kept. */
+INLINE int fresh(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
 /* Where this thread stands in its warpgroup's fragments. */
 struct Lane { int thread, warp, lane, row, col; };
 INLINE Lane lane_here()
@@ -812,64 +818,75 @@ template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
  * end of their block of 16 (anchored), and what lies between goes onto a. So
  * no exponent is above 0 except in a warp's own block: that one is worked out
  * pair by pair where the gates are strong. */
-template<int K, int BEFORE, int N>
-INLINE void gated_products(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
-                           u32 anchored, u32 gate, const Lane &l)
+template<int K, int BEFORE, int N, int W>
+INLINE void gated_rows(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
+                       u32 anchored, u32 gate, const Lane &l)
 {
-    const u32 before = gate_row<K>(gate, 16 * l.warp) + 4 * l.col;
+    const int lane = fresh(l.lane);
+    const u32 before = gate_row<K>(gate, 16 * W) + 4 * l.col;
     const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
     const int down = 32 * (K + 8), up = BEFORE * 4 * (K + 8);
-    const int arow = 16 * l.warp + (l.lane & 15);
-    const int brow = (l.lane & 7) + (l.lane >> 4) * 8;
-    UNROLL for (int x = 0; x < N; x++)
-        UNROLL for (int i = 0; i < 32; i++)
-            d[x][i] = 0;
+    const int arow = 16 * W + (lane & 15);
+    const int brow = (lane & 7) + (lane >> 4) * 8;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
         const u32 tile = (k >> 6) * 8192;
         const int piece = k >> 3 & 7;
-        float2 from[2], f[4];
+        float2 from[2], f[4], to[4];
         u32 a[N][4];
         UNROLL for (int h = 0; h < 2; h++) {
-            from[h] = load2(before + 4 * k + 32 * h);
-            f[2 * h] = decay(load2(here + 4 * k + 32 * h - up), from[h]);
-            f[2 * h + 1] = decay(load2(here + 4 * k + 32 * h + down - up),
-                                 from[h]);
+            const u32 at = 4 * k + 32 * h;
+            from[h] = load2(before + at);
+            UNROLL for (int e = 0; e < 2; e++) {
+                to[2 * h + e] = load2(here + at + e * down);
+                f[2 * h + e] = BEFORE ? load2(here + at + e * down - up)
+                                      : to[2 * h + e];
+            }
         }
-        UNROLL for (int x = 0; x < N; x++) {
+        UNROLL for (int x = 0; x < N; x++)
             ldmatrix(ta[x] + tile + arow * 128
-                     + (((piece + (l.lane >> 4)) ^ (arow & 7)) * 16), a[x]);
-            UNROLL for (int e = 0; e < 4; e++)
+                     + (((piece + (lane >> 4)) ^ (arow & 7)) * 16), a[x]);
+        UNROLL for (int e = 0; e < 4; e++) {
+            f[e] = decay(f[e], from[e >> 1]);
+            UNROLL for (int x = 0; x < N; x++)
                 a[x][e] = decayed(a[x][e], f[e]);
         }
-        UNROLL for (int u = 0; u < 4; u++) {
-            if (u > l.warp)
-                continue;
-            const u32 b0 = (u == l.warp ? tb : anchored) + tile
-                + (16 * u + brow) * 128
-                + (((piece + (l.lane >> 3 & 1)) ^ (brow & 7)) * 16);
+        UNROLL for (int u = W; u >= 0; u--) {
             u32 b[4];
-            ldmatrix(b0, b);
-            if (u == l.warp)
-                UNROLL for (int e = 0; e < 4; e++)
-                    b[e] = decayed(b[e], decay(from[e & 1],
-                        load2(here + 4 * k + 32 * (e & 1)
-                              + (e >> 1) * down)));
+            ldmatrix((u == W ? tb : anchored) + tile + (16 * u + brow) * 128
+                     + (((piece + (lane >> 3 & 1)) ^ (brow & 7)) * 16), b);
+            UNROLL for (int e = 0; e < 4 && u == W; e++)
+                b[e] = decayed(b[e], decay(from[e & 1],
+                                           to[2 * (e & 1) + (e >> 1)]));
             float2 g[2];
-            if (u + 1 < l.warp)
-                UNROLL for (int h = 0; h < 2; h++)
-                    g[h] = decay(from[h], load2(
-                        gate_row<K>(gate, 16 * u + 16) + 4 * (k + 8 * h
-                                                              + l.col)));
+            UNROLL for (int h = 0; h < 2 && u + 1 < W; h++)
+                g[h] = decay(from[h], load2(gate_row<K>(gate, 16 * u + 16)
+                                            + 4 * (k + l.col + 8 * h)));
             UNROLL for (int x = 0; x < N; x++) {
                 u32 c[4];
                 UNROLL for (int e = 0; e < 4; e++)
-                    c[e] = u + 1 < l.warp ? decayed_wide(a[x][e], g[e >> 1])
-                                          : a[x][e];
+                    c[e] = u + 1 < W ? decayed_wide(a[x][e], g[e >> 1])
+                                     : a[x][e];
                 product16(d[x] + 8 * u, c, b);
                 product16(d[x] + 8 * u + 4, c, b + 2);
             }
         }
     }
+}
+template<int K, int BEFORE, int N>
+INLINE void gated_products(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
+                           u32 anchored, u32 gate, const Lane &l)
+{
+    UNROLL for (int x = 0; x < N; x++)
+        UNROLL for (int i = 0; i < 32; i++)
+            d[x][i] = 0;
+    if (l.warp == 0)
+        gated_rows<K, BEFORE, N, 0>(d, ta, tb, anchored, gate, l);
+    else if (l.warp == 1)
+        gated_rows<K, BEFORE, N, 1>(d, ta, tb, anchored, gate, l);
+    else if (l.warp == 2)
+        gated_rows<K, BEFORE, N, 2>(d, ta, tb, anchored, gate, l);
+    else
+        gated_rows<K, BEFORE, N, 3>(d, ta, tb, anchored, gate, l);
     bool strong = false;
     UNROLL for (int k = 0; k < K; k += 32)
         strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))
@@ -955,26 +972,26 @@ INLINE void write_block(u32 tile, const float (&c)[8], int i, int j, int lane)
 INLINE void invert(u32 tile, u32 s, const Lane &l)
 {
     u32 y[4][8];
+    const int lane = fresh(l.lane);
     __syncwarp();
-    invert_block(entry(s, 16 * l.warp, 16 * l.warp), l.lane);
+    invert_block(entry(s, 16 * l.warp, 16 * l.warp), lane);
     warpgroup_sync();
     UNROLL for (int i = 0; i < 4; i++) {
         float c[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
         if (i == l.warp)
-            read_block(c, entry(s, 16 * i, 16 * i), l.lane);
+            read_block(c, entry(s, 16 * i, 16 * i), lane);
         if (i > l.warp) {
             float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
             u32 row[8];
             UNROLL for (int k = 0; k < i; k++)
                 if (k >= l.warp)
-                    product_block(sum, y[k], entry(s, 16 * i, 16 * k),
-                                  l.lane);
+                    product_block(sum, y[k], entry(s, 16 * i, 16 * k), lane);
             UNROLL for (int e = 0; e < 8; e++)
                 row[e] = tf32(sum[e]);
-            product_block(c, row, entry(s, 16 * i, 16 * i), l.lane);
+            product_block(c, row, entry(s, 16 * i, 16 * i), lane);
         }
         UNROLL for (int e = 0; e < 8; e++)
             y[i][e] = tf32(c[e]);
-        write_block(tile, c, i, l.warp, l.lane);
+        write_block(tile, c, i, l.warp, lane);
     }
 }

@@ -33,6 +33,13 @@ void emit_anchors(Emit *e, Buf *b);     /* right operands of gdots, decayed */
 /* The gdots of all scores, then the scores; those to be inverted go to `last`,
  * their products stay in registers until then. */
 void emit_gdots(Emit *e, Buf *b, Buf *last);
+/* ---- emit_turn.c: angles that grow at one rate ---- */
+
+void begin_turns(Emit *e);              /* before the chunks, and behind them */
+void advance_turns(Emit *e, Buf *b);    /* for the chunk after */
+void turn_pair(Ahead *a, Ref r);        /* the dup of an angle */
+void turn_text(Ahead *a, Ref r, int el);
+
 void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
 void gate_pair(Ahead *a, Ref r);         /* an entry of a sum or its last: */
 void gate_text(Ahead *a, Ref r, int el); /* loads two columns, names one */

@@ -485,6 +485,32 @@ INLINE float column(const Tensor &t, int head, int k)
     return low(((const unsigned short *)t.p)[head / t.group * t.sh
                                              + k * t.sd[0]]);
 }
+/* ---- angles that grow at one rate: before the chunk, the next, rates ---- */
+
+INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
+                       int seq, int head, int p, int tokens)
+{
+    const float s = !from.p ? 0.f : ((const float *)from.p)
+        [seq * from.sb + head * from.sh + p * from.sd[0]];
+    const float r = column(rate, head, p);
+    store1(at + 4 * p, turned(fmaf(r, (float)tokens, s)));
+    store1(at + 2 * row + 4 * p, r);
+}
+INLINE void advance_turn(u32 at, int row, int p, u32 now, int tokens)
+{
+    store1(at + (now ^ 1) * row + 4 * p,
+           turned(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
+                       load1(at + now * row + 4 * p))));
+}
+INLINE void end_turn(u32 at, int row, const Tensor &to, int seq, int head,
+                     int p, u32 now, int tokens)
+{
+    if (to.p)
+        ((float *)to.p)[seq * to.sb + head * to.sh + p * to.sd[0]] =
+            turned(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
+                        load1(at + now * row + 4 * p)));
+}
+
 INLINE void store_pair(u32 a, Pair x, int lane)
 {
     store1(a + 4 * lane, x.a);

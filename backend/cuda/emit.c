@@ -85,6 +85,30 @@ static void mark_live(Emit *e)
             mark(e, g->out[i].node);
 }
 
+/* States of two axes are the state warpgroups'; the others that are left must
+ * have found a place. */
+static void find_serial(Emit *e)
+{
+    for (int i = 0; i < e->g->nst; i++) {
+        AxisSet a = e->g->st[i].axes;
+        if (e->k->states >> i & 1 && a & (a - 1))
+            e->serial |= (uint32_t)1 << i;
+    }
+}
+
+static void check_carried(Emit *e)
+{
+    for (int i = 0; i < e->g->nst; i++) {
+        uint32_t bit = (uint32_t)1 << i;
+        bool found = !(e->k->states & bit) || e->serial & bit;
+        for (int t = 0; t < e->nturns; t++)
+            found |= e->turn[t].state == i;
+        if (!found)
+            no_place(e, e->g->st[i].node, "a state of other axes than the"
+                     " state's rows and one more");
+    }
+}
+
 /* The row axis is what a read of the state leaves. */
 static int find_row_axis(Emit *e)
 {
@@ -227,14 +251,14 @@ static void frame_state(Emit *e, Buf *b, int i, bool load)
 static void frame_states(Emit *e, Buf *b, bool load)
 {
     for (int i = 0; i < e->g->nst; i++)
-        if (e->k->states >> i & 1)
+        if (e->serial >> i & 1)
             frame_state(e, b, i, load);
 }
 
 static void pack_states(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->g->nst; i++)
-        if (e->k->states >> i & 1)
+        if (e->serial >> i & 1)
             buf_printf(b, "pack(s%d_packed, s%d);\nkeep(s%d_packed);\n", i,
                        i, i);
 }
@@ -268,7 +292,7 @@ static bool is_wide(const Emit *e)
     const Graph *g = e->g;
     for (int i = 0; i < g->nst; i++)
         for (int ax = AX_DIM; ax < NAXES; ax++)
-            if (e->k->states >> i & 1 && g->st[i].axes & AXIS(ax)
+            if (e->serial >> i & 1 && g->st[i].axes & AXIS(ax)
                 && ax != e->row_axis && g->axis[ax].size > 64)
                 return true;
     return false;
@@ -297,7 +321,7 @@ static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
     buf_printf(b, " *   %s:", role);
     for (Ref r = 1; r < e->g->len; r++) {
         const Node *n = &e->g->n[r];
-        bool serial = n->states & e->k->states;
+        bool serial = n->states & e->serial;
         int is = n->op == OP_input ? 0 : serial ? 3 : is_score(e, r) ? 2
                : is_vector(e, r) ? 1 : 3;
         if (!e->uses[r] || n->op == OP_num || is != which)
@@ -337,12 +361,13 @@ static void put_barriers(Emit *e, Buf *b)
     buf_printf(b, "const u32 loaded = base + BARRIERS, empty = loaded + 8 * "
                "STAGES,\nready = empty + 8 * STAGES, scored = ready + 8 * "
                "STAGES,\nfilled = scored + 8 * STAGES, drained = filled + 16"
-               ";\n"
+               ",\nmade = drained + 16;\n"
                "if (threadIdx.x == 0) {\n"
                "for (int i = 0; i < STAGES; i++) {\n"
                "barrier_init(loaded + 8 * i, 1);\n"
                "barrier_init(empty + 8 * i, %d);\n"
                "barrier_init(ready + 8 * i, 32);\n"
+               "barrier_init(made + 8 * i, 128);\n"
                "barrier_init(scored + 8 * i, %d);\n}\n"
                "for (int i = 0; i < 2; i++) {\n"
                "barrier_init(filled + 8 * i, %d);\n"
@@ -449,8 +474,13 @@ static void put_ahead_role(Emit *e, Buf *b)
                    "if (turn)\npos.next();\n");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
                two ? " + turn * SCRATCH_BYTES" : "", two ? "turn" : "0");
+    put(b, &e->begin);
     if (e->out->split) {
         put_turns(e, b, "first");
+        put(b, &e->skip);
+        if (e->made_scan)
+            buf_printf(b, "fence_async();\narrive(made + 8 * pos.stage);\n"
+                       "__syncwarp();\n");
         buf_printf(b, "if (at.lane == 0)\narrive(empty + 8 * pos.stage);\n"
                    "}\n");
     }
@@ -460,6 +490,7 @@ static void put_ahead_role(Emit *e, Buf *b)
     buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n"
                "__syncwarp();\nif (at.lane == 0)\n"
                "arrive(empty + 8 * pos.stage);\n}\n");
+    put(b, &e->end);
 }
 
 /* `scored` is used from chunk `first` on: its phase counts from there. */
@@ -475,8 +506,8 @@ static void put_state_role(Emit *e, Buf *b)
     frame_states(e, b, true);
     if (split) {
         put_stage(b, true);
-        buf_printf(b, "wait(ready + 8 * pos.stage, pos.phase);\n"
-                   "wgmma_wait<0>();\n");
+        buf_printf(b, "wait(%s + 8 * pos.stage, pos.phase);\n"
+                   "wgmma_wait<0>();\n", e->made_scan ? "made" : "ready");
         put(b, &e->scan);
         buf_printf(b, "}\n");
     }
@@ -484,7 +515,7 @@ static void put_state_role(Emit *e, Buf *b)
     put_stage(b, false);
     buf_printf(b, "wait(scored + 8 * pos.stage, %s);\nwgmma_wait<0>();\n",
                split ? "(c - first) / STAGES & 1" : "pos.phase");
-    put(b, &e->serial);
+    put(b, &e->state);
     buf_printf(b, "if (AT_ONCE)\nstore_outputs(c - first);\n}\n");
     if (!e->tight)
         buf_printf(b, "if (last - first >= 3)\nwait(drained, 0);\n");
@@ -530,8 +561,9 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
     e->mine = ctx_alloc(c, p->g->len);
     e->vector = ctx_alloc(c, p->g->len);
     e->uses = ctx_alloc(c, p->g->len * sizeof *e->uses);
-    e->load.ctx = e->vec.ctx = e->ahead.ctx = e->serial.ctx = c;
-    e->scan.ctx = e->store.ctx = c;
+    e->load.ctx = e->vec.ctx = e->ahead.ctx = e->state.ctx = c;
+    e->scan.ctx = e->store.ctx = e->begin.ctx = c;
+    e->skip.ctx = e->end.ctx = c;
     return e;
 }
 
@@ -544,6 +576,7 @@ static bool emit_kernel(Emit *e, Buf *to)
                   "no place on the GPU yet for a kernel that is not a forward"
                   " walk by chunks of %d", ROWS);
     mark_live(e);
+    find_serial(e);
     e->row_axis = find_row_axis(e);
     e->out->row_axis = e->row_axis;
     e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->groups - 1)
@@ -551,6 +584,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_serial(e);
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
+    check_carried(e);
     emit_vectors(e);
     emit_load(e);
     Buf room = { .ctx = e->c }, body = { .ctx = e->c };

@@ -8,7 +8,7 @@
 enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        SHARED_MAX = 232448, INVERSE_BYTES = 64 * 72 * 4, RING_BYTES = 8 * 256, MAX_FACTORS = 8,
        MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
-       MAX_KEYS = 8 };
+       MAX_KEYS = 8, MAX_TURNS = 2 };
 
 typedef struct Factor { Ref v; bool inverse; } Factor;
 
@@ -48,6 +48,10 @@ typedef struct Tile {
  * the ahead warpgroup; of: what is summed. */
 typedef struct Gate { Ref of; uint32_t sources; } Gate;
 
+/* Angles that grow at one rate a column, an argument: a state, and what a
+ * scan of it makes, without a place for each token. */
+typedef struct Turn { Ref scan, rate; int state; } Turn;
+
 /* A token by token matrix that a stage holds; its columns (j), or its rows,
  * times a published vector, -1: none. inverse: (1 - it)^{-1}. */
 typedef struct Score { Ref root; int vector; bool rows, inverse; } Score;
@@ -62,7 +66,10 @@ typedef struct Emit {
     int groups, aheads;                 /* warpgroups: state, ahead */
     int buffers;                        /* of an output */
     bool tight;                         /* the state waits for a buffer */
+    bool made_scan;                     /* a scan reads what is made ahead */
     int row_axis;                       /* the state's, over the warpgroups */
+    uint32_t serial;                    /* states of two axes, a bit each; the
+                                           others are carried ahead */
     uint8_t *mine, *vector;             /* computed here; by the vector warp */
     uint32_t *uses;
     Published pub[MAX_PUBLISHED];
@@ -74,7 +81,11 @@ typedef struct Emit {
     Gate gate[MAX_GATES];
     Ref key[MAX_KEYS];                  /* a stage's values per column */
     int ngates, nkeys;
-    Buf load, vec, ahead, serial, scan, store; /* the roles' bodies */
+    Turn turn[MAX_TURNS];
+    int nturns;
+    Buf load, vec, ahead, state, scan, store; /* the roles' bodies, */
+    Buf begin, skip, end;               /* the ahead one's before its chunks,
+                                           in a mere scan, behind them */
 } Emit;
 
 /* ---- emit_value.c: what a value is, and its text ---- */
@@ -99,6 +110,8 @@ int use_gated(Emit *e, Ref r);          /* the same, for a gdot */
 void use_anchor(Emit *e, Ref r, int gate); /* r decayed, for a gdot */
 int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */
 int use_key(Emit *e, Ref r);            /* index; it will be in the stage */
+bool is_turn(const Emit *e, Ref r);     /* such a scan */
+int use_turn(Emit *e, Ref scan);        /* index */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */
 
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */

@@ -29,7 +29,10 @@ void ahead_visit(Ahead *a, Ref r)
         for (int i = 0; i < 3; i++)
             if (n->a[i])
                 ahead_visit(a, n->a[i]);
-    bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last);
+    if (n->op == OP_rot90)
+        ahead_visit(a, n->a[0]);
+    bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last
+                            || n->op == OP_dup || n->op == OP_rot90);
     if (n->op != OP_dot && n->op != OP_dmask && n->op != OP_input
         && n->op != OP_gdot && !sums
         && !(op_info[n->op].traits & ELEMENTWISE))
@@ -176,6 +179,11 @@ static void element_text(Ahead *a, Ref r, int el)
                    below(n), el & 1, (unsigned)r, el);
     } else if (n->op == OP_cumsum || n->op == OP_last) {
         gate_text(a, r, el);
+    } else if (n->op == OP_dup) {
+        turn_text(a, r, el);
+    } else if (n->op == OP_rot90) {
+        buf_printf(a->b, "%s%s", el & 1 ? "" : "-",
+                   operand_name(a, n->a[0], el ^ 1));
     } else if (in_pairs(a, r)) {
         buf_printf(a->b, "pair%u_%d.%c", (unsigned)r, el >> 1, "xy"[el & 1]);
     } else if (n->op == OP_input) {
@@ -271,6 +279,7 @@ void ahead_elements(Ahead *a)
         if (folded_mask(a, r))
             continue;
         gate_pair(a, r);
+        turn_pair(a, r);
         pairs_text(a, r);
         for (int el = 0; el < ahead_count(a); el++) {
             buf_printf(b, el ? ",\n" : "const float");
@@ -478,16 +487,24 @@ static void row_dots(Emit *e, Buf *b)
             one_row_dot(e, b, &e->pub[i]);
 }
 
+enum { EARLY, LATE, SCANNED };          /* SCANNED: what a scan needs */
+
+static bool is_asked(const Tile *t, int which)
+{
+    return t->made && !t->anchor
+        && (which == SCANNED ? t->scanned : t->gated == (which == EARLY));
+}
+
 /* Those next to each other and of one width are made together: what they
  * share is worked out once. */
-static void matrices(Emit *e, Buf *b, bool gated)
+static void matrices(Emit *e, Buf *b, int which)
 {
     enum { MOST = 2 };                  /* registers are few */
     int n = 0;
     Ref some[MOST];
     for (int i = 0; i <= e->ntiles; i++) {
         const Tile *t = &e->tile[i];
-        if (i < e->ntiles && (!t->made || t->anchor || t->gated != gated))
+        if (i < e->ntiles && !is_asked(t, which))
             continue;
         if (n && (i == e->ntiles || n == MOST
                   || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
@@ -509,20 +526,37 @@ static void then(Buf *to, const Buf *acts, bool fence)
         buf_put(to, acts->s, acts->len);
 }
 
+/* What a scan needs, made: running sums, values per column, matrices. */
+static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
+{
+    Buf made = { .ctx = e->c };
+    if (e->made_scan) {
+        matrices(e, &made, SCANNED);
+        then(&e->skip, sums, false);
+        then(&e->skip, keys, false);
+        then(&e->skip, &made, false);
+    }
+    advance_turns(e, &e->skip);
+    if (sums->len || e->nturns)
+        buf_printf(&e->skip, "warpgroup_sync();\n");
+}
+
 void emit_ahead(Emit *e)
 {
     Buf sums = { .ctx = e->c }, early = sums, gated = sums, late = sums;
-    Buf plain = sums, last = sums;
+    Buf plain = sums, last = sums, keys = sums;
     for (int i = 0; i < e->nscores; i++)
         find_gdots(e, e->score[i].root);
     plain_scores(e, &plain);
     emit_gdots(e, &gated, &last);
     emit_sums(e, &sums);
-    emit_keys(e, &early);
-    matrices(e, &early, true);
+    emit_keys(e, &keys);
+    buf_put(&early, keys.s, keys.len);
+    matrices(e, &early, EARLY);
     emit_anchors(e, &early);
     row_dots(e, &gated);
-    matrices(e, &late, false);
+    matrices(e, &late, LATE);
+    advance_turns(e, &late);
     then(&e->ahead, &sums, false);
     then(&e->ahead, &early, false);
     then(&e->ahead, &gated, false);
@@ -531,4 +565,6 @@ void emit_ahead(Emit *e)
     then(&e->ahead, &last, false);
     if (sums.len || e->inverse)         /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "warpgroup_sync();\n");
+    begin_turns(e);
+    emit_skip(e, &sums, &keys);
 }

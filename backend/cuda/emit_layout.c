@@ -87,6 +87,12 @@ static int gate_bytes(const Emit *e, int gate)
     return 4 * (ROWS + 1) * (padded(e->g->axis[ax].size) + 8);
 }
 
+/* The angles before a chunk, twice, and their rates. */
+static int turn_bytes(const Emit *e, int turn)
+{
+    return 4 * padded(e->g->axis[tile_axis(e, e->turn[turn].scan)].size);
+}
+
 static int layout_vectors(Emit *e, Buf *b)
 {
     int at = 0;
@@ -106,6 +112,8 @@ static int layout_scratch(Emit *e, Buf *b)
     int at = 0;
     for (int i = 0; i < e->ngates; i++)
         put_area(b, &at, gate_bytes(e, i), "GATE_%u", (unsigned)i);
+    for (int i = 0; i < e->nturns; i++)
+        put_area(b, &at, 3 * turn_bytes(e, i), "TURN_%u", (unsigned)i);
     if (e->inverse)                     /* last: the gates are through */
         buf_printf(b, "constexpr int INVERSE = 0;\n");
     return e->inverse && at < INVERSE_BYTES ? INVERSE_BYTES : at;
@@ -175,8 +183,8 @@ void emit_layout(Emit *e, Buf *b)
     buf_printf(b, "constexpr bool AT_ONCE = %d;\n", e->tight
                && e->groups == 2);
     buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
-               " %d,\nBUFFERS = %d, SCRATCH_BYTES = %d;\n", k->stages, stage,
-               vectors, e->buffers, scratch);
+               " %d,\nBUFFERS = %d, AHEADS = %d, SCRATCH_BYTES = %d;\n", k->stages,
+               stage, vectors, e->buffers, e->aheads, scratch);
     for (int i = 0; i < e->g->nout; i++)
         if (e->g->out[i].node && e->mine[e->g->out[i].node])
             put_area(b, &at, e->buffers * e->groups * TILE_BYTES, "OUTPUT_%u",

@@ -395,7 +395,7 @@ static void carry_states(Serial *s)
     const Graph *g = s->e->g;
     for (int i = 0; i < g->nst; i++) {
         s->snapshot[i] = -1;
-        if (!(s->e->k->states >> i & 1))
+        if (!(s->e->serial >> i & 1))
             continue;
         int cols = columns(s, g->st[i].node);
         int f = array_new(s, false, cols, "s%u", (unsigned)i);
@@ -473,13 +473,20 @@ static Serial *serial_new(Emit *e, Buf *b)
 
 void emit_serial(Emit *e)
 {
-    Serial *s = serial_new(e, &e->serial);
+    Serial *s = serial_new(e, &e->state);
     output_roots(s);
     state_roots(s);
     serial_order(s);
 }
 
-/* Whether a scan has only loaded matrices in it; marks them. */
+static void scan_sources(Emit *e, uint32_t sources)
+{
+    for (int i = 0; i < e->ntiles; i++)
+        e->tile[i].scanned |= sources >> i & 1;
+}
+
+/* Whether a scan has only matrices in it that are loaded, or made from such;
+ * marks them. */
 static bool mark_scanned(Serial *s)
 {
     Emit *e = s->e;
@@ -491,10 +498,14 @@ static bool mark_scanned(Serial *s)
         for (int t = 0; t < e->ntiles && r; t++)
             if (e->tile[t].r == r && !e->tile[t].anchor) {
                 e->tile[t].scanned = true;
-                if (e->tile[t].made)
+                scan_sources(e, e->tile[t].sources);
+                e->made_scan |= e->tile[t].made;
+                if (e->tile[t].gated)
                     return false;
             }
     }
+    for (int i = 0; i < e->ngates && e->made_scan; i++)
+        scan_sources(e, e->gate[i].sources);
     return true;
 }
 

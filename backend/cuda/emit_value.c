@@ -23,7 +23,7 @@ Ref strip(const Graph *g, Ref r)
 bool is_vector(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    return !n->states && (n->axes & ~TOKENS) == 0
+    return !(n->states & e->serial) && (n->axes & ~TOKENS) == 0
         && (n->axes & TOKENS) != TOKENS;
 }
 
@@ -44,20 +44,20 @@ bool is_matrix(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[strip(e->g, r)];
     AxisSet dims = n->axes & ~TOKENS;
-    return !n->states && (n->axes & TOKENS) == AXIS(AX_I) && dims
+    return !(n->states & e->serial) && (n->axes & TOKENS) == AXIS(AX_I) && dims
         && (dims & (dims - 1)) == 0;
 }
 
 bool is_score(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    return !n->states && n->axes == TOKENS;
+    return !(n->states & e->serial) && n->axes == TOKENS;
 }
 
 bool is_keyed(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    return !n->states && n->axes && !(n->axes & (TOKENS | ~DIM_AXES))
+    return !(n->states & e->serial) && n->axes && !(n->axes & (TOKENS | ~DIM_AXES))
         && !(n->axes & (n->axes - 1)) && n->axes != AXIS(e->row_axis);
 }
 
@@ -247,6 +247,12 @@ static uint32_t sources_of(Emit *e, Ref r)
         use_key(e, r);
         return 0;
     }
+    if (n->op == OP_dup && is_turn(e, n->a[0])) {
+        use_turn(e, n->a[0]);
+        return 0;
+    }
+    if (n->op == OP_rot90)
+        return sources_of(e, strip(e->g, n->a[0]));
     if (!(op_info[n->op].traits & ELEMENTWISE))
         no_place(e, r, "this operation on a matrix");
     for (int i = 0; i < 3; i++) {
@@ -325,6 +331,29 @@ int use_key(Emit *e, Ref r)
         sources_of(e, r);
     e->key[e->nkeys] = r;
     return e->nkeys++;
+}
+
+bool is_turn(const Emit *e, Ref r)
+{
+    const Graph *g = e->g;
+    const Node *n = &g->n[r];
+    if (n->op != OP_scan || n->a[0] || !n->a[1] || !n->a[2])
+        return false;
+    const Node *rate = &g->n[n->a[1]], *from = &g->n[n->a[2]];
+    return rate->op == OP_input && is_keyed(e, n->a[1]) && n->flags & WRAP
+        && !(n->flags & (EXCLUSIVE | REVERSE)) && from->op == OP_state;
+}
+
+int use_turn(Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    for (int i = 0; i < e->nturns; i++)
+        if (e->turn[i].scan == r)
+            return i;
+    if (e->nturns == MAX_TURNS)
+        no_place(e, r, "too many angles in one kernel");
+    e->turn[e->nturns] = (Turn){ r, n->a[1], e->g->n[n->a[2]].index };
+    return e->nturns++;
 }
 
 int use_score(Emit *e, Score x)

@@ -92,6 +92,34 @@ static Graph *lightning(Ctx *c)
     return g;
 }
 
+/* x in the plane of each pair of its columns, turned by phi. */
+static Ref rotated(Graph *g, Ref x, Ref phi)
+{
+    int k = graph_axis(g, "k"), p = graph_axis(g, "p");
+    Ref wide = unary_axis(g, OP_dup, phi, p, k);
+    return op2(g, OP_add, op2(g, OP_mul, x, op1(g, OP_cos, wide)),
+               op2(g, OP_mul, unary_axis(g, OP_rot90, x, k, 0),
+                   op1(g, OP_sin, wide)));
+}
+
+static Graph *retnet(Ctx *c)
+{
+    Graph *g = graph_new(c, "retnet", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
+    Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g", ": log_decay");
+    Ref theta = input_of(g, "theta", "p : angle");
+    int s = graph_state(g, "S", "k v"), a = graph_state(g, "phi", "p");
+    Ref phi = op2(g, OP_add, g->st[a].node, theta);
+    Ref write = op2(g, OP_mul, rotated(g, k, phi), v);
+    g->st[s].next = op2(g, OP_add, op2(g, OP_mul, op1(g, OP_exp, gate),
+                                       g->st[s].node), write);
+    g->st[a].next = phi;
+    graph_output(g, "y", dot(g, rotated(g, q, phi), g->st[s].next,
+                             AXIS(graph_axis(g, "k"))));
+    find_angles(g);
+    return g;
+}
+
 /* S_t = D (S - beta k (k . D S - v)): a solve in each chunk. */
 static Ref delta_state(Graph *g, Ref q, Ref k, Ref v, Ref beta, Ref decay)
 {
@@ -225,7 +253,7 @@ static const Variant variants[] = {
     { "deltanet", deltanet, 0 }, { "gated_deltanet", gated_deltanet, 0 },
     { "gla", gla, 0 }, { "hgrn2", hgrn2, 0 }, { "kda", kda, 0 },
     { "gdn2", gdn2, 64 }, { "rwkv6", rwkv6, 0 },
-    { "rwkv7", rwkv7, 64 },
+    { "rwkv7", rwkv7, 64 }, { "retnet", retnet, 0 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 
@@ -235,6 +263,8 @@ static Plan *plan_of(Ctx *c, Graph *step, int k, int v)
     int32_t size[NAXES] = { 0 };
     size[graph_axis(step, "k")] = k;
     size[graph_axis(step, "v")] = v;
+    if (graph_find_axis(step, "p") >= 0)
+        size[graph_find_axis(step, "p")] = k / 2;
     Graph *chunk = derive(step, size, 64);
     if (!chunk)
         fail_code(c, ERR_INTERNAL, "%s: %s", step->name, step->note);

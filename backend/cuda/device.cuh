@@ -720,7 +720,7 @@ template<int C> INLINE void store_line(u32 a, const float *x)
 template<int C>
 INLINE void running_rows(float (&x)[16][C], u32 gate, const Lane &l)
 {
-    const u32 at = gate + 4 * C * l.lane;
+    const u32 at = gate + 4 * C * fresh(l.lane);
     UNROLL for (int n = 1; n < 16; n++)
         UNROLL for (int e = 0; e < C; e++)
             x[n][e] += x[n - 1][e];

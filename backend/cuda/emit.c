@@ -311,8 +311,9 @@ static Registers registers_of(const Emit *e)
         return (Registers){ 32, 128, 176 };
     if (!is_wide(e))
         return (Registers){ 56, 104, 176 };
-    return e->inverse ? (Registers){ 40, 88, 192 }
-                      : (Registers){ 32, 80, 200 };
+    if (e->inverse)
+        return (Registers){ count_rings(e) > 1 ? 40 : 32, 88, 192 };
+    return (Registers){ 32, 80, 200 };
 }
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)

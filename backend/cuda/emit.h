@@ -128,5 +128,6 @@ bool emit_scan(Emit *e);                /* the state alone, if that can be */
 /* Gives everything its place; how many stages, and bytes, in e->out. Last: the
  * roles say what there is. */
 void emit_layout(Emit *e, Buf *b);
+int count_rings(const Emit *e);         /* values a token that are loaded */
 
 #endif

@@ -127,7 +127,7 @@ static int count_outputs(const Emit *e)
     return n;
 }
 
-static int count_rings(const Emit *e)
+int count_rings(const Emit *e)
 {
     int n = 0;
     for (Ref r = 1; r < e->g->len; r++)

@@ -568,7 +568,14 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
     return e;
 }
 
-/* False if a block would need more shared memory than there is. */
+/* Two state warpgroups leave too few registers for a wide delta rule whose
+ * gates are per key. */
+static bool is_crowded(const Emit *e)
+{
+    return e->groups == 2 && e->ngates && e->inverse && is_wide(e);
+}
+
+/* False if a block would need more than there is. */
 static bool emit_kernel(Emit *e, Buf *to)
 {
     Buf b = { .ctx = e->c };
@@ -590,7 +597,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_load(e);
     Buf room = { .ctx = e->c }, body = { .ctx = e->c };
     emit_layout(e, &room);
-    if (e->out->shared > SHARED_MAX)
+    if (e->out->shared > SHARED_MAX || is_crowded(e))
         return false;
     e->out->threads = 128 * (1 + e->aheads + e->groups);
     emit_store(e);

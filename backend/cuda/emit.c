@@ -305,7 +305,7 @@ static Registers registers_of(const Emit *e)
         return gated ? (Registers){ 32, 136, 208 }
                      : (Registers){ 40, 128, 216 };
     if (e->groups == 1)
-        return gated ? (Registers){ 32, 144, 192 }
+        return gated ? (Registers){ 40, 224, 240 }
                      : (Registers){ 56, 160, 232 };
     if (gated)
         return (Registers){ 32, 128, 176 };
@@ -422,7 +422,8 @@ static void put_io_role(Emit *e, Buf *b)
 {
     buf_printf(b, "if (threadIdx.x < 128) {\n");
     put_registers(e, b, registers_of(e).io);
-    buf_printf(b, "const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;\n"
+    buf_printf(b, "const int warp = threadIdx.x >> 5, lane = threadIdx.x & "
+               "31;\n"
                "Ring<STAGES> pos;\n"
                "if (warp == 0 && lane == 0) {\n");
     put(b, &e->load);
@@ -520,7 +521,8 @@ static void put_state_role(Emit *e, Buf *b)
     buf_printf(b, "if (AT_ONCE)\nstore_outputs(c - first);\n}\n");
     if (!e->tight)
         buf_printf(b, "if (last - first >= 3)\nwait(drained, 0);\n");
-    buf_printf(b, "if (!AT_ONCE && last > first)\nstore_outputs(last - first - 1);\n");
+    buf_printf(b, "if (!AT_ONCE && last > first)\n"
+               "store_outputs(last - first - 1);\n");
     frame_states(e, b, false);
     buf_printf(b, "}\n}\n");
 }
@@ -634,7 +636,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
     if (o->tile == F16)
         buf_printf(&b, "#define ELEMENT_F16\n");
-    buf_printf(&b, "#include \"device.cuh\"\n\n");
+    buf_printf(&b, "#include \"device.cuh\"\n#include \"gates.cuh\"\n"
+               "#include \"inverse.cuh\"\n\n");
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->groups;
         while (!emit_kernel(emit_new(c, p, i, groups, o, &m->kernel[i]), &b))

@@ -6,7 +6,8 @@
 #include "source.h"
 
 enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
-       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 72 * 4, RING_BYTES = 8 * 256, MAX_FACTORS = 8,
+       SHARED_MAX = 232448, INVERSE_BYTES = 64 * 72 * 4,
+       RING_BYTES = 8 * 256, MAX_FACTORS = 8,
        MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
        MAX_KEYS = 8, MAX_TURNS = 2 };
 

@@ -183,8 +183,8 @@ void emit_layout(Emit *e, Buf *b)
     buf_printf(b, "constexpr bool AT_ONCE = %d;\n", e->tight
                && e->groups == 2);
     buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
-               " %d,\nBUFFERS = %d, AHEADS = %d, SCRATCH_BYTES = %d;\n", k->stages,
-               stage, vectors, e->buffers, e->aheads, scratch);
+               " %d,\nBUFFERS = %d, AHEADS = %d, SCRATCH_BYTES = %d;\n",
+               k->stages, stage, vectors, e->buffers, e->aheads, scratch);
     for (int i = 0; i < e->g->nout; i++)
         if (e->g->out[i].node && e->mine[e->g->out[i].node])
             put_area(b, &at, e->buffers * e->groups * TILE_BYTES, "OUTPUT_%u",

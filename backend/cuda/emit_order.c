@@ -366,7 +366,8 @@ static void retire(Serial *s)
 
 static void store_previous(Serial *s)
 {
-    buf_printf(s->b, "if (!AT_ONCE && c > first)\nstore_outputs(c - first - 1);\n");
+    buf_printf(s->b, "if (!AT_ONCE && c > first)\n"
+               "store_outputs(c - first - 1);\n");
 }
 
 void serial_order(Serial *s)

@@ -57,7 +57,8 @@ bool is_score(const Emit *e, Ref r)
 bool is_keyed(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    return !(n->states & e->serial) && n->axes && !(n->axes & (TOKENS | ~DIM_AXES))
+    return !(n->states & e->serial) && n->axes
+        && !(n->axes & (TOKENS | ~DIM_AXES))
         && !(n->axes & (n->axes - 1)) && n->axes != AXIS(e->row_axis);
 }
 

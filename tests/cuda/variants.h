@@ -252,8 +252,8 @@ static const Variant variants[] = {
     { "gated", gated, 0 }, { "lightning", lightning, 0 },
     { "deltanet", deltanet, 0 }, { "gated_deltanet", gated_deltanet, 0 },
     { "gla", gla, 0 }, { "hgrn2", hgrn2, 0 }, { "kda", kda, 0 },
-    { "gdn2", gdn2, 64 }, { "rwkv6", rwkv6, 0 },
-    { "rwkv7", rwkv7, 64 }, { "retnet", retnet, 0 },
+    { "gdn2", gdn2, 0 }, { "rwkv6", rwkv6, 0 },
+    { "rwkv7", rwkv7, 0 }, { "retnet", retnet, 0 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -1,0 +1,258 @@
+/* gates.cuh -- what the ahead warpgroups do beyond products: gates per key,
+ * and angles. After device.cuh.
+ */
+
+/* ---- angles that grow at one rate: before the chunk, the next, rates ---- */
+
+INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
+                       int seq, int head, int p, int tokens)
+{
+    const float s = !from.p ? 0.f : ((const float *)from.p)
+        [seq * from.sb + head * from.sh + p * from.sd[0]];
+    const float r = column(rate, head, p);
+    store1(at + 4 * p, turned(fmaf(r, (float)tokens, s)));
+    store1(at + 2 * row + 4 * p, r);
+}
+INLINE void advance_turn(u32 at, int row, int p, u32 now, int tokens)
+{
+    store1(at + (now ^ 1) * row + 4 * p,
+           turned(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
+                       load1(at + now * row + 4 * p))));
+}
+INLINE void end_turn(u32 at, int row, const Tensor &to, int seq, int head,
+                     int p, u32 now, int tokens)
+{
+    if (to.p)
+        ((float *)to.p)[seq * to.sb + head * to.sh + p * to.sd[0]] =
+            turned(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
+                        load1(at + now * row + 4 * p)));
+}
+
+/* ---- gates per key ---- */
+
+/* The sum over a fragment's columns, once a row. */
+INLINE void store_row(u32 a, float sum, const Lane &l)
+{
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if ((l.lane & 3) == 0)
+        store1(a, sum);
+}
+
+/* Row r of a running sum over K columns: row 0 is before the first token. */
+template<int K> INLINE u32 gate_row(u32 gate, int r)
+{
+    return gate + 4 * (K + 8) * r;
+}
+/* Sums along the chunk of C columns a lane, 16 rows a warp, to the rows of
+ * `gate`. The warpgroup does it together. */
+template<int C> INLINE void store_line(u32 a, const float *x)
+{
+    UNROLL for (int e = 0; e < C; e += 2)
+        store2(a + 4 * e, x[e], x[e + 1]);
+}
+template<int C>
+INLINE void running_rows(float (&x)[16][C], u32 gate, const Lane &l)
+{
+    const u32 at = gate + 4 * C * fresh(l.lane);
+    UNROLL for (int n = 1; n < 16; n++)
+        UNROLL for (int e = 0; e < C; e++)
+            x[n][e] += x[n - 1][e];
+    store_line<C>(gate_row<32 * C>(at, l.warp), x[15]);
+    warpgroup_sync();
+    float before[C];
+    UNROLL for (int e = 0; e < C; e++)
+        before[e] = 0;
+    UNROLL for (int w = 0; w < 3; w++)
+        UNROLL for (int e = 0; e < C; e++)
+            before[e] += w < l.warp ? load1(gate_row<32 * C>(at, w) + 4 * e)
+                                    : 0.f;
+    warpgroup_sync();
+    if (l.warp == 0)
+        store_line<C>(at, before);
+    UNROLL for (int n = 0; n < 16; n++) {
+        UNROLL for (int e = 0; e < C; e++)
+            x[n][e] += before[e];
+        store_line<C>(gate_row<32 * C>(at, 16 * l.warp + n + 1), x[n]);
+    }
+}
+/* Elements k, k + 1 ... of row i. */
+template<int N> INLINE void read_line(u32 (&x)[N], u32 tile, int i, int k)
+{
+    const u32 a = tile + (k >> 6) * 8192 + i * 128
+                + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 7) * 2;
+    if (N == 1)
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x[0]) : "r"(a)
+                     : "memory");
+    else
+        UNROLL for (int n = 0; n < N; n += 2)
+            asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[n]),
+                         "=r"(x[n + (N > 1)]) : "r"(a + 4 * n) : "memory");
+}
+INLINE u32 word_of(u32 tile, int i, int k)
+{
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v)
+        : "r"(tile + (k >> 6) * 8192 + i * 128
+              + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2) : "memory");
+    return v;
+}
+INLINE float entry_of(u32 tile, int i, int k)
+{
+    const u32 v = word_of(tile, i, k);
+    return k & 1 ? high(v) : low(v);
+}
+/* bfloat16 whatever the element: these operands need a float's exponents. */
+INLINE u32 pack_wide(float lo, float hi)
+{
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+INLINE float2 decay(float2 from, float2 to)
+{
+    return { exp2_((from.x - to.x) * LOG2E), exp2_((from.y - to.y) * LOG2E) };
+}
+INLINE u32 decayed(u32 v, float2 f)
+{
+    return pack_wide(low(v) * f.x, high(v) * f.y);
+}
+/* The same for what already is bfloat16. */
+INLINE u32 decayed_wide(u32 v, float2 f)
+{
+    return pack_wide(__uint_as_float(v << 16) * f.x,
+                     __uint_as_float(v & 0xffff0000u) * f.y);
+}
+INLINE void product16(float *c, const u32 *a, const u32 *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* The block on the diagonal pair by pair: every exponent is <= 0. */
+template<int K, int BEFORE>
+INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
+                           const Lane &l)
+{
+    float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    const int j0 = 16 * l.warp + l.col;
+    NO_UNROLL for (int k = 0; k < K; k += 2)
+        UNROLL for (int x = 0; x < 8; x++) {
+            const int i = l.row + 8 * (x >> 1 & 1);
+            const int j = j0 + 8 * (x >> 2) + (x & 1);
+            const u32 u = word_of(a, i, k), v = word_of(b, j, k);
+            const float2 p = load2(gate_row<K>(gate, i + 1 - BEFORE) + 4 * k);
+            const float2 q = load2(gate_row<K>(gate, j + 1) + 4 * k);
+            sum[x] += low(u) * low(v) * exp2_((p.x - q.x) * LOG2E)
+                    + high(u) * high(v) * exp2_((p.y - q.y) * LOG2E);
+        }
+    UNROLL for (int n = 0; n < 8; n++)
+        UNROLL for (int e = 0; e < 4; e++)
+            if (n >> 1 == l.warp)
+                d[4 * n + e] = sum[4 * (n & 1) + e];
+}
+/* Each row of b decayed to the end of its block of 16. */
+template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
+                                        const Lane &l)
+{
+    const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
+    const u32 end = gate_row<K>(gate, 16 * l.warp + 16) + 4 * l.col;
+    __syncwarp();
+    UNROLL for (int t = 0; t < K / 64; t++) {
+        u32 x[16];
+        read_fragment(x, b + 8192 * t, l);
+        UNROLL for (int n = 0; n < 8; n++) {
+            const u32 at = 256 * t + 32 * n;
+            const float2 from = load2(end + at);
+            UNROLL for (int h = 0; h < 2; h++)
+                x[2 * n + h] = decayed(x[2 * n + h], decay(from,
+                    load2(here + at + 32 * h * (K + 8))));
+        }
+        write_fragment(to + 8192 * t, x, l);
+    }
+}
+/* d[x][i][j] = sum over k of a[x][i][k] b[j][k] exp(G[i][k] - G[j][k]), i >=
+ * j; the rest is anything. BEFORE: a's sums are those of the token before. A
+ * warp has 16 rows, decayed from the sum before them; b's are decayed to the
+ * end of their block of 16 (anchored), and what lies between goes onto a. So
+ * no exponent is above 0 except in a warp's own block: that one is worked out
+ * pair by pair where the gates are strong. */
+template<int K, int BEFORE, int N, int W>
+INLINE void gated_rows(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
+                       u32 anchored, u32 gate, const Lane &l)
+{
+    const int lane = fresh(l.lane);
+    const u32 before = gate_row<K>(gate, 16 * W) + 4 * l.col;
+    const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
+    const int down = 32 * (K + 8), up = BEFORE * 4 * (K + 8);
+    const int arow = 16 * W + (lane & 15);
+    const int brow = (lane & 7) + (lane >> 4) * 8;
+    NO_UNROLL for (int k = 0; k < K; k += 16) {
+        const u32 tile = (k >> 6) * 8192;
+        const int piece = k >> 3 & 7;
+        float2 from[2], f[4], to[4];
+        u32 a[N][4];
+        UNROLL for (int h = 0; h < 2; h++) {
+            const u32 at = 4 * k + 32 * h;
+            from[h] = load2(before + at);
+            UNROLL for (int e = 0; e < 2; e++) {
+                to[2 * h + e] = load2(here + at + e * down);
+                f[2 * h + e] = BEFORE ? load2(here + at + e * down - up)
+                                      : to[2 * h + e];
+            }
+        }
+        UNROLL for (int x = 0; x < N; x++)
+            ldmatrix(ta[x] + tile + arow * 128
+                     + (((piece + (lane >> 4)) ^ (arow & 7)) * 16), a[x]);
+        UNROLL for (int e = 0; e < 4; e++) {
+            f[e] = decay(f[e], from[e >> 1]);
+            UNROLL for (int x = 0; x < N; x++)
+                a[x][e] = decayed(a[x][e], f[e]);
+        }
+        UNROLL for (int u = W; u >= 0; u--) {
+            u32 b[4];
+            ldmatrix((u == W ? tb : anchored) + tile + (16 * u + brow) * 128
+                     + (((piece + (lane >> 3 & 1)) ^ (brow & 7)) * 16), b);
+            UNROLL for (int e = 0; e < 4 && u == W; e++)
+                b[e] = decayed(b[e], decay(from[e & 1],
+                                           to[2 * (e & 1) + (e >> 1)]));
+            float2 g[2];
+            UNROLL for (int h = 0; h < 2 && u + 1 < W; h++)
+                g[h] = decay(from[h], load2(gate_row<K>(gate, 16 * u + 16)
+                                            + 4 * (k + l.col + 8 * h)));
+            UNROLL for (int x = 0; x < N; x++) {
+                u32 c[4];
+                UNROLL for (int e = 0; e < 4; e++)
+                    c[e] = u + 1 < W ? decayed_wide(a[x][e], g[e >> 1])
+                                     : a[x][e];
+                product16(d[x] + 8 * u, c, b);
+                product16(d[x] + 8 * u + 4, c, b + 2);
+            }
+        }
+    }
+}
+template<int K, int BEFORE, int N>
+INLINE void gated_products(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
+                           u32 anchored, u32 gate, const Lane &l)
+{
+    UNROLL for (int x = 0; x < N; x++)
+        UNROLL for (int i = 0; i < 32; i++)
+            d[x][i] = 0;
+    if (l.warp == 0)
+        gated_rows<K, BEFORE, N, 0>(d, ta, tb, anchored, gate, l);
+    else if (l.warp == 1)
+        gated_rows<K, BEFORE, N, 1>(d, ta, tb, anchored, gate, l);
+    else if (l.warp == 2)
+        gated_rows<K, BEFORE, N, 2>(d, ta, tb, anchored, gate, l);
+    else
+        gated_rows<K, BEFORE, N, 3>(d, ta, tb, anchored, gate, l);
+    bool strong = false;
+    UNROLL for (int k = 0; k < K; k += 32)
+        strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))
+                - load1(gate_row<K>(gate, 16 * l.warp + 16)
+                        + 4 * (k + l.lane)) > 60.f;
+    if (__any_sync(~0u, strong))
+        UNROLL for (int x = 0; x < N; x++)
+            gated_diagonal<K, BEFORE>(d[x], ta[x], tb, gate, l);
+}

@@ -507,20 +507,23 @@ void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at)
 
 /* ---- without running ---- */
 
-/* All gradients, as wide as what they are of, none with an address. */
+/* All gradients, as wide as what they are of; on a device with an address, as
+ * kernels differ by what is wanted. */
 static Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
                               const Bound *b)
 {
     Adjoint *d = ctx_alloc(c, sizeof *d);
+    void *some = b->call.on_device ? (void *)ROOM_ALIGN : NULL;
 
     d->dy = (Given){ .given = true, .dtype = b->dtype };
     d->dy.rank = result_shape(step, b, d->dy.shape);
     for (int i = 0; i < step->nin; i++) {
         d->dx[i] = a->in[i];
-        d->dx[i].data = NULL;
+        d->dx[i].data = some;
     }
     for (int i = 0; i < step->nst; i++) {
-        d->ds[i] = (Given){ .given = true, .dtype = b->state_dtype };
+        d->ds[i] = (Given){ .given = true, .data = some,
+                            .dtype = b->state_dtype };
         d->ds[i].rank = state_shape(step, b, i, d->ds[i].shape);
         d->dstate[i] = d->ds[i];
     }

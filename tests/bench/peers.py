@@ -215,8 +215,8 @@ def error_op(op):
     want = op.flin.reference(**{n: t.cpu() for n, t in x.items()},
                              **op.options)[0]
     row = {"op": op.name}
-    for who, f in (("flin", op.ours(x)), ("fla", op.theirs(x))):
-        o = attempt(f)
+    for who, make in (("flin", op.ours), ("fla", op.theirs)):
+        o = attempt(lambda: make(x)())
         row[who] = o if isinstance(o, str) else float(
             (o.cpu().double() - want).norm() / want.norm())
     show(**row)

@@ -1,0 +1,425 @@
+/* prompt.c -- the prompt as a person meets it: keys go into a terminal, what
+ * comes out is waited for. Nothing sleeps: each wait ends with the text it is
+ * for, or fails after a minute.
+ */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIMIT = 60, KEPT = 1 << 20 };
+
+static int passed, failed;
+
+typedef struct Session {
+    pid_t pid;
+    int fd;
+    char out[KEPT];                     /* since the last wait */
+    size_t len;
+    bool marked;                        /* it asked for pasted text as such */
+} Session;
+
+static void check(const char *what, bool ok, const Session *s)
+{
+    if (ok) {
+        passed++;
+        return;
+    }
+    failed++;
+    printf("not ok %s\n", what);
+    if (s) {
+        printf("  the terminal had: ");
+        for (size_t i = s->len > 400 ? s->len - 400 : 0; i < s->len; i++)
+            printf(s->out[i] >= ' ' ? "%c" : "\\%03o",
+                   (unsigned char)s->out[i]);
+        printf("\n");
+    }
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- a terminal with flin in it ---- */
+
+static void child(const char *slave, char **argv)
+{
+    struct winsize size = { .ws_row = 24, .ws_col = 80 };
+
+    setsid();
+    int fd = open(slave, O_RDWR);
+    if (fd < 0)
+        _exit(9);
+    ioctl(fd, TIOCSCTTY, 0);
+    ioctl(fd, TIOCSWINSZ, &size);
+    for (int i = 0; i < 3; i++)
+        dup2(fd, i);
+    execv(argv[0], argv);
+    _exit(9);
+}
+
+static bool begin(Session *s, char **argv)
+{
+    char name[128];
+
+    s->len = 0;
+    s->fd = posix_openpt(O_RDWR | O_NOCTTY);
+    if (s->fd < 0 || grantpt(s->fd) || unlockpt(s->fd))
+        return false;
+    snprintf(name, sizeof name, "%s", ptsname(s->fd));
+    fflush(stdout);
+    s->pid = fork();
+    if (s->pid == 0)
+        child(name, argv);
+    return s->pid > 0;
+}
+
+/* Where `text` is in what has come; NULL bytes do not. */
+static char *find(Session *s, const char *text)
+{
+    s->out[s->len] = 0;
+    return strstr(s->out, text);
+}
+
+/* Takes a mark out, so that what is around it is one text. */
+static void forget(Session *s, const char *mark)
+{
+    size_t n = strlen(mark);
+    char *at;
+
+    while ((at = find(s, mark)) != NULL) {
+        s->marked = true;
+        s->len -= n;
+        memmove(at, at + n, s->len - (size_t)(at - s->out));
+    }
+}
+
+/* Reads what there is, waiting until `until` for it; false: the end. */
+static bool take(Session *s, double until)
+{
+    struct pollfd p = { .fd = s->fd, .events = POLLIN };
+    double left = until - now();
+
+    if (s->len > KEPT - 5000) {         /* long output: its end will do */
+        memmove(s->out, s->out + s->len - 1000, 1000);
+        s->len = 1000;
+    }
+    if (left < 0 || poll(&p, 1, (int)(left * 1000) + 1) <= 0)
+        return false;
+    ssize_t n = read(s->fd, s->out + s->len, 4096);
+    if (n <= 0)
+        return false;
+    s->len += (size_t)n;
+    forget(s, "\033[?2004h");
+    forget(s, "\033[?2004l");
+    return true;
+}
+
+/* Waits for the text; what came up to its end is forgotten. */
+static bool wait_for(Session *s, const char *text)
+{
+    double until = now() + LIMIT;
+    char *at;
+
+    while (!(at = find(s, text)))
+        if (!take(s, until))
+            return false;
+    at += strlen(text);
+    s->len -= (size_t)(at - s->out);
+    memmove(s->out, at, s->len);
+    return true;
+}
+
+static void keys(Session *s, const char *text)
+{
+    size_t n = strlen(text);
+
+    while (n) {
+        ssize_t k = write(s->fd, text, n);
+        if (k < 0 && errno != EINTR && errno != EAGAIN)
+            return;
+        text += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
+    }
+}
+
+static void expect(Session *s, const char *text, const char *what)
+{
+    check(what, wait_for(s, text), s);
+}
+
+/* Keys, then what is to come. */
+static void turn(Session *s, const char *text, const char *want,
+                 const char *what)
+{
+    keys(s, text);
+    expect(s, want, what);
+}
+
+/* Ctrl-D at an empty line; the exit code. Keys that come between two prompts
+ * are not the editor's yet, so a prompt is waited for. */
+static int end(Session *s)
+{
+    int status = 0;
+
+    keys(s, "'by' .. 'e'\r");
+    if (wait_for(s, "bye") && wait_for(s, "> "))
+        keys(s, "\004");
+    for (double until = now() + LIMIT; take(s, until); )
+        continue;
+    kill(s->pid, SIGKILL);              /* if it did not end by itself */
+    close(s->fd);
+    waitpid(s->pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+/* ---- the tests ---- */
+
+static void typing(Session *s)
+{
+    turn(s, "1+1\r", "\r\n2\r\n", "an expression shows itself");
+    turn(s, "_ + 40\r", "\r\n42\r\n", "_ is the last result");
+    turn(s, "= 6*7, 'x'\r", "\r\n42\tx\r\n", "=");
+    turn(s, "{ 1, a = 2 }\r", "{ 1, a = 2 }\r\n", "a table shows itself");
+    turn(s, "x =\r", ">> ", "an open statement goes on");
+    turn(s, "5\r", "> ", "and ends");
+    turn(s, "x\r", "\r\n5\r\n", "with its value");
+    turn(s, "for i = 7, 8 do\r", ">> ", "a block");
+    turn(s, "print(i)\r", ">> ", "a block goes on");
+    turn(s, "end\r", "\r\n7\r\n8\r\n", "a block runs");
+    turn(s, "error 'no'\r", "stdin:1: no", "an error is said");
+    turn(s, "flin.zeros(2, 3)\r", "tensor [2, 3] float32", "a tensor");
+    turn(s, "flin.stdlib.gla\r", "writes rank 1", "a variant");
+}
+
+static void editing(Session *s)
+{
+    turn(s, "1+9\b2\r", "\r\n3\r\n", "backspace");
+    turn(s, "+1\001" "41\r", "\r\n42\r\n", "Ctrl-A");
+    turn(s, "12\033[D\033[D9\033[C\033[F+1\r", "\r\n913\r\n", "arrows, End");
+    turn(s, "#'\303\244\303\266\b\bb'\r", "\r\n1\r\n",
+         "characters of two bytes");
+    turn(s, "#'\303\244\303\266'\r", "\r\n4\r\n", "UTF-8 stays");
+    expect(s, "> ", "a prompt");
+    turn(s, "nonsense", "nonsense", "an echo");
+    turn(s, "\003", "\r\n> ", "Ctrl-C gives a line up");
+    turn(s, "'fresh'\r", "\r\nfresh\r\n", "and begins another");
+    turn(s, "do\r", ">> ", "a block to be given up");
+    turn(s, "\003", "\r\n> ", "Ctrl-C gives a block up");
+    turn(s, "1,\033\r 2\r", "\r\n1\t2\r\n", "Alt-Enter: a line break");
+}
+
+static void pasting(Session *s)
+{
+    turn(s, "\033[200~do\nlocal a = 5\nprint(a * a)\nend\n\033[201~", "end",
+         "a pasted block is shown");
+    turn(s, "\r", "\r\n25\r\n", "and runs at Enter");
+    turn(s, "\033[200~2\033[201~ * 21\r", "\r\n42\r\n", "pasted into a line");
+}
+
+static void completing(Session *s)
+{
+    turn(s, "flin.stdlib.gated_d\t.name\r", "\r\ngated_deltanet\r\n",
+         "a variant's name");
+    turn(s, "flin.stdlib.simple_gla:che\t{ T = 3 }.worst < 1\r", "true",
+         "a method");
+    turn(s, "flin.stdlib.ml\t.na\t\r", "\r\nmlstm\r\n", "a field");
+    turn(s, "flin.lo\t\t", "logsigmoid", "what there is to choose from");
+    turn(s, "\025" "retu\t 9\r", "\r\n9\r\n", "a keyword");
+    turn(s, ":che\t gla T=9 K=4 V=4\r", "worst ", "a command");
+    turn(s, "?l2n\t\r", "x over its norm", "a name to ask about");
+}
+
+static void commands(Session *s)
+{
+    turn(s, "g = flin.stdlib.gated_deltanet\r", "> ", "a variant");
+    turn(s, ":mask g T=4\r", "weight of token j", ":mask");
+    turn(s, ":dag\r", "next S", ":dag of the latest");
+    turn(s, ":plan g K=32 V=32\r", "kernel 1:", ":plan");
+    turn(s, ":io K=32 V=32\r", "words at least", ":io");
+    turn(s, ":grad T=5 K=4 V=4\r", "worst", ":grad");
+    turn(s, ":src cuda g\r", "__global__", ":src");
+    turn(s, ":save /nowhere/x.svg\r", "save: /nowhere/x.svg: No such",
+         ":save that fails");
+    turn(s, ":time 1+1\r", " ms\r\n", ":time");
+    turn(s, ":bogus\r", "there is no command :bogus", "an unknown command");
+    turn(s, "?dot\r", "flin.dot(a, b [, axes]) -> value", "?");
+    turn(s, ":help mask\r", "v:mask", ":help");
+    turn(s, "print(flin.commands.dag(g))\r", "next S", "a function");
+}
+
+/* What runs is stopped, and the session lives; seconds that it took. */
+static double interrupt(Session *s, const char *what, const char *text)
+{
+    keys(s, "print('be' .. 'gun') ");
+    keys(s, text);
+    keys(s, "\r");
+    expect(s, "begun", what);
+    double start = now();
+    keys(s, "\003");
+    expect(s, "interrupted", what);
+    double spent = now() - start;
+    turn(s, "'al' .. 'ive'\r", "alive", what);
+    return spent;
+}
+
+static void interrupting(Session *s)
+{
+    double lua = interrupt(s, "Ctrl-C in Lua", "while true do end");
+    double caught = interrupt(s, "Ctrl-C through pcall",
+        "while true do pcall(function () while true do end end) end");
+    double cpu = interrupt(s, "Ctrl-C in a call",
+        "z = flin.zeros x = { q = z(1, 40000, 4, 64), k = z(1, 40000, 4, 64),"
+        " v = z(1, 40000, 4, 64), serial = true } v = flin.stdlib.linear "
+        "while true do v:forward(x) end");
+    double truth = interrupt(s, "Ctrl-C in the reference",
+        "x.serial = nil v:reference(x)");
+    double ilp = interrupt(s, "Ctrl-C in planning",
+        "v = flin.stdlib.precond_mamba3 n = 16 while true do n = n + 2 "
+        "v:plan { backward = true, K = n, V = n, machine = 'h200' } end");
+
+    printf("stopped after %.0f, %.0f, %.0f, %.0f, %.0f ms\n", 1e3 * lua,
+           1e3 * caught, 1e3 * cpu, 1e3 * truth, 1e3 * ilp);
+}
+
+static void resizing(Session *s)
+{
+    struct winsize size = { .ws_row = 10, .ws_col = 30 };
+
+    keys(s, "#'0123456789012345678901234567890123456789");
+    expect(s, "456789", "a long line");
+    ioctl(s->fd, TIOCSWINSZ, &size);
+    turn(s, "0123456789'\r", "\r\n50\r\n", "the line outlives a resize");
+    size.ws_col = 80;
+    ioctl(s->fd, TIOCSWINSZ, &size);
+    turn(s, "'wide'\r", "\r\nwide\r\n", "and another");
+}
+
+static void long_output(Session *s)
+{
+    turn(s, "for i = 1, 30000 do print(i, ('x'):rep(60)) end\r", "\n30000\t",
+         "long output comes whole");
+    turn(s, "'after'\r", "after", "and the prompt after it");
+}
+
+static void history(Session *s)
+{
+    turn(s, "print(11 * 11)\r", "\r\n121\r\n", "to be remembered");
+    turn(s, "\033[A\r", "\r\n121\r\n", "Up");
+    turn(s, "for i = 3, 3 do\r", ">> ", "a block to be remembered");
+    turn(s, "print(i * i) end\r", "\r\n9\r\n", "its end");
+    turn(s, "'between'\r", "between", "something else");
+    turn(s, "for\033[A\r", "\r\n9\r\n", "Up finds what begins so");
+    turn(s, "\022" "11 \r", "\r\n121\r\n", "Ctrl-R");
+}
+
+static void colours(Session *s)
+{
+    turn(s, "while", "\033[35mwhile\033[0m", "keywords have a colour");
+    turn(s, " 'a'", "\033[32m'a'\033[0m", "strings have another");
+    turn(s, "\025" "1+1\r", "\r\n2\r\n", "the line is what was typed");
+    turn(s, ":mask gla T=4\r", "\342\226\200", "half blocks");
+}
+
+/* ---- */
+
+/* A fresh folder for the history, and nothing of the user's own. */
+static void set_environment(char *folder)
+{
+    char *made = mkdtemp(folder);
+
+    setenv("XDG_STATE_HOME", made ? made : "/nowhere", 1);
+    setenv("HOME", "/nowhere", 1);
+    setenv("TERM", "xterm-256color", 1);
+    setenv("NO_COLOR", "1", 1);
+    unsetenv("COLORTERM");
+    unsetenv("FLIN_INIT");
+    setenv("LC_ALL", "C.UTF-8", 1);
+}
+
+static void check_file(const char *folder)
+{
+    char path[128], text[4096] = "";
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/flin/history", folder);
+    check("the history's mode", stat(path, &st) == 0
+          && (st.st_mode & 0777) == 0600, NULL);
+    FILE *f = fopen(path, "r");
+    if (f) {
+        size_t n = fread(text, 1, sizeof text - 1, f);
+        text[n] = 0;
+        fclose(f);
+    }
+    check("the history's text", strstr(text, "\nprint(11 * 11)\n")
+          && strstr(text, "\nfor i = 3, 3 do\\nprint(i * i) end\n"), NULL);
+    snprintf(path, sizeof path, "rm -r '%s'", folder);
+    check("removed", system(path) == 0, NULL);
+}
+
+static void run(char **argv, const char *what, void (*f)(Session *))
+{
+    static Session s;
+
+    if (!begin(&s, argv)) {
+        check(what, false, NULL);
+        return;
+    }
+    expect(&s, "> ", what);
+    f(&s);
+    check(what, end(&s) == 0, &s);
+}
+
+int main(int argc, char **argv)
+{
+    static Session s;
+    char folder[] = "/tmp/flin-test-XXXXXX", flin[1024];
+    char *args[] = { flin, NULL }, *plain[] = { flin, "--color=never", NULL };
+    void (*const tests[])(Session *) = {
+        typing, editing, pasting, completing, commands, interrupting,
+        resizing, long_output, history
+    };
+
+    (void)argc;
+    snprintf(flin, sizeof flin, "%.900s", argv[0]);
+    for (int i = 0; i < 3 && strrchr(flin, '/'); i++)
+        *strrchr(flin, '/') = 0;
+    strcat(flin, "/flin");
+    set_environment(folder);
+    signal(SIGPIPE, SIG_IGN);
+    if (!begin(&s, args) || !wait_for(&s, "> ")) {
+        printf("skip: no terminal to be had\n");
+        return 0;
+    }
+    end(&s);
+    bool edits = s.marked;
+    if (edits) {
+        run(args, "a session", typing);
+        for (size_t i = 1; i < sizeof tests / sizeof *tests; i++)
+            run(args, "a session", tests[i]);
+        check_file(folder);
+        unsetenv("NO_COLOR");
+        run(args, "a session in colours", colours);
+    }
+    setenv("TERM", "dumb", 1);
+    run(plain, "a dumb terminal", typing);
+    if (!edits)
+        printf("skip: no libedit here\n");
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

@@ -165,6 +165,9 @@ void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud);
  * compilation or a call does. */
 void sandbox_progress(lua_State *L, void (*at_lua)(void),
                       void (*at_work)(void));
+/* `ask` will say yes: have it asked at the next instruction. A signal handler
+ * may call this. */
+void sandbox_wake(lua_State *L);
 /* Memory, progress and threads of compilations and calls, as `like` has them.
  */
 void sandbox_hooks(lua_State *L, const Ctx *like);

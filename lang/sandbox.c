@@ -258,6 +258,11 @@ void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud)
         lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
 }
 
+void sandbox_wake(lua_State *L)
+{
+    lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+}
+
 void sandbox_progress(lua_State *L, void (*at_lua)(void),
                       void (*at_work)(void))
 {

@@ -14,9 +14,11 @@
 enum { SCRIPT_PRESSES = 2, PROMPT_PRESSES = 5 };
 
 static volatile sig_atomic_t presses, allowed = SCRIPT_PRESSES;
+static lua_State *running;
 
 static void on_interrupt(int sig)
 {
+    sandbox_wake(running);
     if (++presses >= allowed - 1)
         signal(sig, SIG_DFL);
 }
@@ -98,6 +100,7 @@ void interrupt_arm(lua_State *L)
     struct sigaction act = { .sa_handler = on_interrupt };
 
     presses = 0;
+    running = L;
     progress(NULL);
     sigaction(SIGINT, &act, NULL);
     sandbox_interrupt(L, asked, NULL);

@@ -505,6 +505,7 @@ EditResult edit_line(Editor *e, const char *mark)
     act.sa_handler = on_continue;
     sigaction(SIGCONT, &act, &was_cont);
     fputs("\033[?2004h", stdout);       /* pasted text comes marked as such */
+    lib.el_set(e->el, EL_PREP_TERM, 1); /* keys are ours from the mark on */
     const wchar_t *line = lib.el_wgets(e->el, &n);
     fputs("\033[?2004l", stdout);
     fflush(stdout);

@@ -1,7 +1,7 @@
 """flin beside flash-linear-attention on one GPU, in one run: forward, eagerly
 and as a CUDA graph, and how far both are from the float64 step.
 
-    python3 tests/bench/peers.py warm OP       fills the peer's compile cache
+    python3 tests/bench/peers.py warm OP       fills both compile caches
     python3 tests/bench/peers.py time [OPS [SHAPES]] [--backward]
     python3 tests/bench/peers.py error [OPS]
     python3 tests/bench/peers.py host          a call's microseconds on the CPU
@@ -245,9 +245,13 @@ def main(mode="", ops="", shapes="", *more):
     shapes = shapes.split(",") if shapes else list(SHAPES)
     if mode == "warm":
         for op in ops:
-            with torch.no_grad():
-                f = op.theirs(op.make(*SHAPES["S"]))
-                show(op=op.name, warm=str(attempt(f))[:70])
+            x = op.make(*SHAPES["S"])
+            for who, make in (("flin", op.ours), ("fla", op.theirs)):
+                start = time.perf_counter()
+                with torch.no_grad():
+                    o = attempt(lambda: make(x)())
+                show(op=op.name, warm=who, error=isinstance(o, str) and o,
+                     seconds=time.perf_counter() - start)
     elif mode == "time":
         rate = copy_rate()
         show(copy_TB_per_s=rate / 1e9)

@@ -5,6 +5,7 @@
 #   make test     build, then run every test
 #   make asan     the same tests under AddressSanitizer and UBSan
 #   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
+#   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
 #   make bench-cpu   speed of the chunked forward pass
 #   make static   build/static/flin: Lua linked in, no GLPK
 #   make install  to $(DESTDIR)$(PREFIX)
@@ -66,7 +67,7 @@ say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all build demo test tests asan fuzz fuzzers fuzz-build bench-cpu \
+.PHONY: all build demo test tests test-cuda asan fuzz fuzzers fuzz-build bench-cpu \
     static install clean FORCE
 
 all:
@@ -87,6 +88,9 @@ test:
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
     $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13
+
+test-cuda: tests
+	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
 
 asan:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/asan CFLAGS="-O1 -g" \
@@ -171,7 +175,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
 # A CUDA driver and compiler for machines without a GPU.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
-$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c
+$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h
 $(FAKE)/%:
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

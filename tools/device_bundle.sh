@@ -1,0 +1,28 @@
+#!/bin/sh
+# device_bundle.sh -- what a bare machine with a GPU needs to run the tests
+# there: binaries, the libraries that they want, the tests. Stripped.
+#   tools/device_bundle.sh DIR      then there: DIR/run [WORDS of run.sh]
+set -e
+[ -n "$1" ] || { sed -n '2,4s/^# //p' "$0"; exit 2; }
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}
+rm -rf "$1"
+mkdir -p "$1/build/tests/cuda" "$1/tests/cuda" "$1/lib"
+for b in flin tests/cuda/bench tests/cuda/calls tests/cuda/cache; do
+    strip -o "$1/build/$b" "$build/$b"
+done
+cp tests/cuda/*.lua tests/cuda/run.sh "$1/tests/cuda"
+ldd "$build/flin" | awk '$3 ~ "^/" { print $3 }' |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' |
+    while read -r lib; do
+        cp -L "$lib" "$1/lib"
+    done
+cat > "$1/run" <<'END'
+#!/bin/sh
+# The tests on this machine's GPU; words as tests/cuda/run.sh takes them.
+cd "$(dirname "$0")" || exit 1
+export LD_LIBRARY_PATH="$PWD/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+BUILD=build exec sh tests/cuda/run.sh "$@"
+END
+chmod +x "$1/run"
+du -sh "$1"

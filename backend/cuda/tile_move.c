@@ -123,6 +123,15 @@ static void move_any(Tiles *t, Act *a, Buf *b, const Move *m, DType d)
     }
     if (m->each_token)
         buf_printf(b, "for (int token = 0; token < n; token++)\n");
+    for (int i = 0; i < m->rank && m->store; i++) {
+        int ax = m->order[i];           /* a result may not vary along it */
+        if (axes & AXIS(ax))
+            continue;
+        buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", axis_coord(ax),
+                   axis_coord(ax), (int)t->g->axis[ax].size, axis_coord(ax));
+        buf_printf(&at, " + %s * a.t[%d].sd[%d]", axis_coord(ax), m->tensor,
+                   i);
+    }
     loop_open(t, b, "TID", "THREADS", m->r, axes);
     if (m->store) {
         buf_printf(b, "put((%s *)p%s%s, ", ctype_text(d), at.s ? at.s : "",

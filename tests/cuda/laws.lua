@@ -54,9 +54,17 @@ local ERASES <const> = {
 local GATES <const> = { log_decay = true, unit = true, positive = true,
                         angle = true }
 
+-- Its states have an angle, whose gradient is a gate's.
+local function turns(variant)
+  for _, state in ipairs(variant.states) do
+    if state.axes == "p" then return true end
+  end
+end
+
 local function limit_of(variant, dtype, what)
   if dtype == "float32" then return 1e-4 end
   if not what:find "^d_" then return ERASES[variant.name] and 6e-3 or 4e-3 end
+  if what == "d_initial_state" and turns(variant) then return 2e-2 end
   for _, input in ipairs(variant.inputs) do
     if what == "d_" .. input.name
       and (GATES[input.domain] or not input.axes:find "[kv]") then
@@ -104,6 +112,13 @@ local function text_of(case)
   return table.concat(words, " ")
 end
 
+local function with(inputs, more)
+  local out = {}
+  for name, x in pairs(inputs) do out[name] = x end
+  for name, x in pairs(more) do out[name] = x end
+  return out
+end
+
 local worst = {}
 local function check(name, variant, case)
   case.backend = "cuda"
@@ -112,22 +127,21 @@ local function check(name, variant, case)
     return expect(false, "%s %s: %s", name, text_of(case), found)
   end
   expect(not found.note, "%s: no chunk form: %s", name, found.note)
+  local cpu
   for what, off in pairs(found) do
     if type(off) == "number" and what ~= "worst" then
       local limit = limit_of(variant, case.dtype, what)
+      if off > limit and case.dtype == "float32" then
+        -- a sum of many tokens that cancel is no better on the CPU
+        cpu = cpu or variant:check(with(case, { backend = "cpu" }))
+        limit = math.max(limit, 4 * cpu[what])
+      end
       expect(off <= limit, "%s %s: %s is off by %.1e", name, text_of(case),
              what, off)
       local kind = case.dtype .. (what:find "^d_" and " gradients" or "")
       worst[kind] = math.max(worst[kind] or 0, off / limit)
     end
   end
-end
-
-local function with(inputs, more)
-  local out = {}
-  for name, x in pairs(inputs) do out[name] = x end
-  for name, x in pairs(more) do out[name] = x end
-  return out
 end
 
 local names = {}

@@ -18,8 +18,8 @@ laws() {
     shift
     i=0
     while [ $i -lt "$jobs" ]; do
-        "$@" "$build/flin" tests/cuda/laws.lua $i/"$jobs" $words \
-            >"$tmp/$name.$i" 2>&1 &
+        { "$@" "$build/flin" tests/cuda/laws.lua $i/"$jobs" $words
+          echo "exit $?"; } >"$tmp/$name.$i" 2>&1 &
         i=$((i + 1))
     done
     wait
@@ -53,6 +53,9 @@ fi
 grep -h '^FAIL\|rror\|^skip\|host time' "$tmp"/*.* | sort -u | head -n 200
 grep -h 'of what is allowed' "$tmp"/laws.* | sort -t: -k2,2 -k1,1nr |
     sort -t: -s -u -k2,2
+for f in $(grep -L ' passed, \|^skip' "$tmp"/*.*); do
+    echo "ended early: $(tail -n 4 "$f")"
+done
 lost=$(grep -L ' passed, \|^skip' "$tmp"/*.* | wc -l)
 cat "$tmp"/*.* | awk -v lost="$lost" '/ passed, .* failed$/ { p += $1; f += $3 }
     END { if (lost) print lost " processes ended early"

@@ -130,5 +130,9 @@ void mask_step(Mask *m, Graph *g);
 /* mask_quadratic.c: m, which does not factor, for g's y; then y of a call. */
 void mask_quadratic(Mask *m, Graph *g);
 void mask_run(Ctx *c, const Graph *step, const Call *call);
+/* The gradient of sum(y * dy) for each input whose view has data: with all
+ * heads of the call; a constant's for each sequence (sb). */
+void mask_back(Ctx *c, const Graph *step, const Call *call, const View *dy,
+               const View dx[MAX_INPUTS]);
 
 #endif

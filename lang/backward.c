@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../compiler/mask.h"
 #include "run.h"
 
 enum { SEGMENT_MIN = 64 };
@@ -165,6 +166,19 @@ static View constant_view(const Given *t)
     return v;
 }
 
+/* Straight to its tensor, or, with all heads, aside. */
+static View gradient_view(Back *k, int i)
+{
+    const Input *in = &k->step->in[i];
+    const Given *to = &k->d->dx[i];
+
+    if (in->timed && (k->call.on_device || to->shape[2] == k->call.heads))
+        return given_view(to);
+    return k->sums[i] = make_view(k, in->order, in->rank,
+                                  in->timed ? k->b->B * k->b->T : k->b->N,
+                                  in->timed);
+}
+
 /* Where the gradient of input i goes: straight to its tensor, or, summed over
  * heads or sequences later, aside. On a device kernels add up what has one
  * place. */
@@ -172,22 +186,15 @@ static void bind_gradient(Back *k, int i)
 {
     const Input *in = &k->step->in[i];
     const Given *to = &k->d->dx[i];
-    bool device = k->call.on_device;
-    bool direct = in->timed && (device || to->shape[2] == k->call.heads);
-    View *v = &k->sums[i];
 
-    if (!in->timed && device) {
+    if (!in->timed && k->call.on_device) {
         k->call.s1[adjoint_of(k, true, in->name)] = constant_view(to);
         return;
     }
-    if (!direct)
-        *v = make_view(k, in->order, in->rank,
-                       in->timed ? k->b->B * k->b->T : k->b->N, in->timed);
     if (in->timed)
-        k->call.out[adjoint_of(k, false, in->name)] = direct ? given_view(to)
-                                                             : *v;
+        k->call.out[adjoint_of(k, false, in->name)] = gradient_view(k, i);
     else
-        k->call.s1[adjoint_of(k, true, in->name)] = *v;
+        k->call.s1[adjoint_of(k, true, in->name)] = gradient_view(k, i);
 }
 
 static void bind_back(Back *k)
@@ -440,10 +447,45 @@ static Back *back_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = ctx_alloc(c, sizeof *k);
 
     *k = (Back){ .c = c, .v = v, .step = v->step, .args = a, .b = b, .d = d };
-    if (v->step->mask)
-        fail_help(c, 0, "a mask that factors has one", "%s: a mask of mode "
-                  "\"quadratic\" has no gradient", mode_name[a->mode]);
+    if (v->step->mask && b->call.on_device)
+        fail_help(c, 0, "t:to(\"cpu\")", "%s: a mask of mode \"quadratic\" "
+                  "runs on the CPU, and the tensors are on the GPU",
+                  mode_name[a->mode]);
     return k;
+}
+
+/* A mask over all pairs of tokens has neither a plan nor states. */
+static void run_mask(Back *k)
+{
+    View dx[MAX_INPUTS] = { { 0 } }, dy = result_view(k->step, &k->d->dy);
+
+    k->dtype = k->args->mode == M_REFERENCE_BACKWARD ? F64 : F32;
+    k->call = k->b->call;
+    for (int i = 0; i < k->step->nin; i++)
+        if (k->d->dx[i].given)
+            dx[i] = gradient_view(k, i);
+    mask_back(k->c, k->step, &k->call, &dy, dx);
+}
+
+/* By the joint plan, whole or from what has been stored on. */
+static void run_joint(Back *k)
+{
+    const Stored *stored = &k->d->stored;
+
+    find_plans(k);
+    if (k->b->call.on_device)
+        bind_device_back(k);
+    else
+        bind_back(k);
+    if (stored->bytes > 0 && k->args->mode == M_BACKWARD
+        && stored->bytes == saved_bytes(k->c, k->v, k->args, k->b)) {
+        k->call.from = k->plan->plan->split;
+        k->call.kept = stored->at;
+    }
+    if (k->forward)
+        run_segments(k, count_segments(k));
+    else
+        run_entry(k, k->plan, &k->call);
 }
 
 void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
@@ -453,20 +495,10 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     check_adjoints(k);
     ctx_doing(c, mode_name[a->mode], v->step->name);
-    find_plans(k);
-    if (b->call.on_device)
-        bind_device_back(k);
+    if (v->step->mask)
+        run_mask(k);
     else
-        bind_back(k);
-    if (d->stored.bytes > 0 && a->mode == M_BACKWARD
-        && d->stored.bytes == saved_bytes(c, v, a, b)) {
-        k->call.from = k->plan->plan->split;
-        k->call.kept = d->stored.at;
-    }
-    if (k->forward)
-        run_segments(k, count_segments(k));
-    else
-        run_entry(k, k->plan, &k->call);
+        run_joint(k);
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
@@ -535,6 +567,8 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
     PlanEntry *e;
 
+    if (v->step->mask)
+        return;
     find_plans(k);
     e = k->plan;
     if (e->backend->prepare) {
@@ -548,6 +582,8 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
     int64_t segments = 1, need, more;
 
+    if (v->step->mask)
+        return 0;
     find_plans(k);
     if (!k->plan->backend->workspace)
         return 0;

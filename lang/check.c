@@ -465,14 +465,14 @@ static void take_options(lua_State *L, Check *k)
     push_sequences(L, k);
 }
 
-/* backward = false leaves them out; a mask over all pairs has none. */
-static bool wants_gradients(lua_State *L, const Check *k)
+/* backward = false leaves them out. */
+static bool wants_gradients(lua_State *L)
 {
     bool wanted = lua_getfield(L, A_OPTIONS, "backward") == LUA_TNIL
                || lua_toboolean(L, -1);
 
     lua_pop(L, 1);
-    return wanted && !k->v->step->mask;
+    return wanted;
 }
 
 static int by_name(const void *a, const void *b)
@@ -484,10 +484,14 @@ static void add_error(lua_State *L, luaL_Buffer *b, const char *name)
 {
     char line[96];
 
-    lua_getfield(L, 1, name);
-    snprintf(line, sizeof line, "%-16s %.1e\n", name, lua_tonumber(L, -1));
-    lua_pop(L, 1);
-    luaL_addstring(b, line);
+    if (lua_getfield(L, 1, name) != LUA_TNIL) {
+        snprintf(line, sizeof line, "%-16s %.1e\n", name,
+                 lua_tonumber(L, -1));
+        lua_pop(L, 1);
+        luaL_addstring(b, line);
+    } else {
+        lua_pop(L, 1);
+    }
 }
 
 /* What v:check returned, a line an error: results, gradients, the worst. */
@@ -533,15 +537,16 @@ static int check_method(lua_State *L)
     double y = tensor_error(tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y),
                             false);
     double state = states_error(L, g, A_LEFT, A_TRUE_LEFT, true);
-    double step = step_error(L, &k);
+    double step = g->mask ? 0 : step_error(L, &k);
     double gradients = 0;
-    if (wants_gradients(L, &k))
+    if (wants_gradients(L))
         gradients = gradients_error(L, &k);
     else
         lua_newtable(L);
     set_number(L, "y", y);
     set_number(L, "state", state);
-    set_number(L, "step", step);
+    if (!g->mask)                       /* one over all pairs has no step */
+        set_number(L, "step", step);
     set_number(L, "worst", fmax(fmax(y, state),
                                  fmax(step, gradients)));
     lua_getfield(L, A_VARIANT, "note");

@@ -246,6 +246,48 @@ do
     end
   end
   check("quadratic, packed and grouped", worst < 1e-4, worst)
+  do -- gradients, by central differences: cumulative sums, constants, lags,
+     -- a region of its own, packed sequences, heads that are shared
+    local input = { s = "", a = "t", b = "t" }
+    local w = flin.variant { mode = "quadratic", input = input,
+                             mask = function (i, j, p)
+      if i < j then return 0 end
+      local far = p.b[j] / (i - j + 1) * flin.exp(p.a_cumsum[i] - p.a_cumsum[j])
+      if i - j > 3 then return far * p.s end
+      return far + p.b[i - 1] * p.b[j]
+    end }
+    local function r(...) return flin.randn({ ... }, { dtype = "float64" }) end
+    local x = { q = r(1, 9, 1, 3), k = r(1, 9, 1, 3), v = r(1, 9, 2, 2),
+                a = r(1, 9, 2) * 0.3, b = r(1, 9, 1), s = r(2),
+                cu_seqlens = { 0, 7, 7, 9 } }
+    local dy = r(1, 9, 2, 2)
+    x.dy = dy
+    local grad = w:reference_backward(x)
+    local rounded = w:backward(x)
+    local function loss()
+      x.dy = nil
+      return (w:reference(x) * dy):sum()
+    end
+    for name, g in pairs(grad) do
+      if name ~= "initial_state" then
+        local was = x[name]
+        local step = flin.randn(was.shape, { dtype = "float64" })
+        x[name] = was + step * 1e-6
+        local up = loss()
+        x[name] = was - step * 1e-6
+        local want = (up - loss()) / 2e-6
+        x[name] = was
+        local got = (g * step):sum()
+        check("quadratic d_" .. name, math.abs(got - want)
+              <= 1e-6 * (1 + math.abs(want)), got - want)
+        check("quadratic backward " .. name, (g - rounded[name]):maxabs()
+              <= 1e-5 * (1 + g:maxabs()), "it differs")
+      end
+    end
+    for what, e in pairs(w:check { T = 12, H = 1, HV = 2, K = 3, V = 2 }) do
+      if type(e) == "number" then check("quadratic " .. what, e < 1e-5, e) end
+    end
+  end
   v = flin.variant { mask = my_mask, mode = "quadratic" }
   check("a mask that factors has its states", #v.states == 1, #v.states)
 end

@@ -134,6 +134,9 @@ examples() {
     for c in examples/*.c; do
         [ -f "$c" ] && program "${c%.c}" "$BUILD/${c%.c}"
     done
+    for l in examples/0*.lua; do
+        [ -f "$l" ] && program "${l%.lua}" "$flin" "$l"
+    done
     # A plain Lua program of the system, where there is one.
     if [ -z "$SAN" ] && command -v lua5.4 >/dev/null; then
         LUA_CPATH="$BUILD/lib?.so" program "lua5.4 -e 'require \"flin\"'" \

@@ -44,7 +44,7 @@ return function (v)
   local lines, count, line = { v.name .. ": one token" }, 0, nil
 
   local function emit(name, text, n)
-    lines[#lines + 1] = ("  %-8s = %-" .. WIDE .. "s [%s]%s"):format(name, text,
+    lines[#lines + 1] = ("  %-11s = %-" .. WIDE .. "s [%s]%s"):format(name, text,
                         n.axes or "", n.line and "  line " .. n.line or "")
   end
 

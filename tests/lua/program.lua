@@ -4,6 +4,7 @@ local dir = os.tmpname()
 os.remove(dir)
 assert(os.execute("mkdir " .. dir))
 local passed, failed = 0, 0
+local before = ""                       -- settings in front of the command
 
 local function write(name, text)
   local f <close> = assert(io.open(dir .. "/" .. name, "w"))
@@ -14,8 +15,8 @@ end
 -- streams), or a part of it where it starts with "...".
 local function run(args, code, want, input)
   write("input", input or "")
-  local p = assert(io.popen(("cd %s && '%s' %s <input 2>&1; echo =$?")
-                            :format(dir, flin, args)))
+  local p = assert(io.popen(("cd %s && %s '%s' %s <input 2>&1; "
+                             .. "echo =$?"):format(dir, before, flin, args)))
   local out, got = p:read("a"):match("^(.*)=(%d+)\n$")
   p:close()
   local ok = tonumber(got) == code
@@ -87,6 +88,60 @@ run("", 0, "2\n1\t2\n", "1+1\nfor i = 1, 1 do\nprint(i, i+1)\nend\n")
 run("", 0, "stdin:1: no\n3\n", "error 'no'\n3\n")
 run("", 0, "...near <eof>", "for i = 1, 2 do\n")
 run("-i -e 'x = 5'", 0, "...\n5\n", "x\n")
+
+-- flin check, bench, plan, new; what runs first; definitions for editors.
+run("new mine", 0, "mine.lua: a gated delta rule to start from\n"
+    .. "  flin check mine.lua\n")
+run("new mine", 1, "...mine.lua is there already")
+run("new 2nd", 1, "...'2nd' is not usable as a name")
+run("check mine.lua", 0, "...1 of 1 variants: ok")
+run("check mine.lua K=8 T=40", 0, "...\n  cpu  ")
+run("mine.lua", 0, "...runs in chunks")
+write("both.lua", "local s = require 'flin'.stdlib\n"
+      .. "return { s.gla, s.linear }")
+run("check both.lua T=20 K=4 V=4", 0, "...2 of 2 variants: ok")
+run("plan both.lua K=8 V=8", 0, "...linear on cpu: forward")
+run("bench both.lua T=40 H=1 K=4 V=4 seconds=0.01", 0,
+    "...linear: float32 [1, 40, 1, 4]; medians")
+run("check args.lua", 1, "...flin check: the script returns no variant")
+run("check", 1, "...flin check: a script is wanted")
+run("check mine.lua 7", 1, "...'7' is no option")
+write("steps.lua", [[
+local flin = require "flin"
+return flin.variant {     -- a gradient of 0 that differences contradict
+  name = "stairs", input = { q = "t k", k = "t k", v = "t v" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local S = s.S + flin.outer(flin.floor(x.k * 1e4), x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}]])
+run("check steps.lua T=20 K=4 V=4", 1, "...0 of 1 variants: ok")
+run("--luacats", 0, "...function flin.dot(a, b, axes) end")
+run("-l g=module -e 'print(g.x, module)'", 0, "3\tnil\n")
+run("-W -e 'warn \"careful\"'", 0, "Lua warning: careful\n")
+run("--color=never -e 'print(1)'", 0, "1\n")
+run("--color=mauve", 2, "...always, never or auto is wanted, not 'mauve'")
+before = "FLIN_INIT='print(7)'"
+run("-e 'print(8)'", 0, "7\n8\n")
+run("-E -e 'print(8)'", 0, "8\n")
+before = ""
+
+-- The prompt without a terminal.
+run("", 0, "42\n", "=6*7\n")
+run("", 0, "1\n2\n", "1\n_ + 1\n")
+run("", 0, "{ 1, 2, x = \"y\" }\n", "{ 1, 2, x = 'y' }\n")
+run("", 0, "...the product summed over axes", "?dot\n")
+run("", 0, "...runs in chunks", ":help gla\n")
+run("", 0, "...there is no command :nope", ":nope\n")
+run("", 0, "...dag: which variant?", ":dag\n")
+run("", 0, "...gla: one token", ":dag gla\n")
+run("", 0, "...saved p.svg", ":save p.svg gla K=8 V=8\n")
+run("-e 'io.write(io.open(\"p.svg\"):read(4))'", 0, "<svg")
+run("", 0, "...saved z.npy", "flin.ones(2)\n:save z.npy\n")
+run("-e 'print(require\"flin\".load(\"z.npy\").count)'", 0, "2\n")
+run("--sandbox", 0, "...save: the sandbox writes no files",
+    ":save p.svg gla K=8 V=8\n")
 
 -- Ctrl-C stops a script, and one that catches every error.
 local function interrupt(text)

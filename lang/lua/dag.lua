@@ -44,8 +44,8 @@ return function (v)
   local lines, count, line = { v.name .. ": one token" }, 0, nil
 
   local function emit(name, text, n)
-    lines[#lines + 1] = ("  %-11s = %-" .. WIDE .. "s [%s]%s"):format(name, text,
-                        n.axes or "", n.line and "  line " .. n.line or "")
+    lines[#lines + 1] = ("  %-11s = %-" .. WIDE .. "s [%s]%s"):format(name,
+      text, n.axes or "", n.line and "  line " .. n.line or "")
   end
 
   local function expression(id)

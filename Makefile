@@ -4,6 +4,7 @@
 #   make demo     build, then run examples/recall.lua (TEXT=path: on that text)
 #   make test     build, then run every test
 #   make asan     the same tests under AddressSanitizer and UBSan
+#   make tsan     states and kernels in threads, under ThreadSanitizer
 #   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
 #   make bench-cpu   speed of the chunked forward pass
@@ -67,8 +68,8 @@ say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all build demo test tests test-cuda asan fuzz fuzzers fuzz-build bench-cpu \
-    static install clean FORCE
+.PHONY: all build demo test tests test-cuda asan tsan fuzz fuzzers fuzz-build \
+    bench-cpu static install clean FORCE
 
 all:
 	@sh tools/setup.sh --check
@@ -96,6 +97,13 @@ asan:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/asan CFLAGS="-O1 -g" \
 	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined \
 -fno-omit-frame-pointer"
+
+TSAN = $(BUILD)/tsan/tests/host
+tsan:
+	@$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)/tsan \
+	    CFLAGS="-O1 -g" SAN="-fsanitize=thread" $(TSAN)/threads $(TSAN)/kernel
+	$(TSAN)/threads
+	$(TSAN)/kernel
 
 fuzzers: $(FUZZ)
 fuzz-build:

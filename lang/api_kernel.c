@@ -68,12 +68,15 @@ static void make_plans(Ctx *c, void *ud)
         k->in[i] = h->args.in[i].dtype;
     k->y_known = h->call.y.rank > 0;
     k->y = (DType)h->call.y.dtype;
-    k->chunk = h->args.chunk ? h->args.chunk : plan_chunk(&h->args);
+    k->chunk = h->args.chunk;
     k->backend = h->args.backend;
     if (runs_backwards(k->mode))
         prepare_backward(c, &k->v, &h->args, &h->bound);
     else
         prepare_bound(c, &k->v, &h->args, &h->bound);
+    for (const PlanEntry *p = k->v.plans; p; p = p->next)
+        if (p->chunk)
+            k->chunk = p->chunk;
 }
 
 /* Both steps; false, with the error taken, if one fails. */

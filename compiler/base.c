@@ -9,6 +9,7 @@
 struct ArenaBlock {
     ArenaBlock *next;
     size_t used, size;
+    bool zeroed;
     max_align_t data[];
 };
 
@@ -79,10 +80,15 @@ static void add_block(Ctx *c, size_t bytes)
     if (c->limit && c->used + size > c->limit)
         fail_code(c, ERR_LIMIT, "out of memory: the compilation needs more "
                   "than its limit of %zu bytes", c->limit);
-    ArenaBlock *b = mem_new(&c->mem, sizeof *b + size);
+    /* large ones may come zeroed from the system, others are as they are used
+     */
+    ArenaBlock *b = (size > BLOCK ? mem_new : mem_raw)(&c->mem,
+                                                       sizeof *b + size);
     if (!b)
         fail_code(c, ERR_MEMORY, "out of memory");
+    b->used = 0;
     b->size = size;
+    b->zeroed = size > BLOCK;
     c->used += size;
     b->next = c->block;
     c->block = b;
@@ -99,7 +105,7 @@ void *ctx_alloc(Ctx *c, size_t bytes)
         add_block(c, bytes);
     void *p = (char *)c->block->data + c->block->used;
     c->block->used += bytes;
-    return p;
+    return c->block->zeroed ? p : memset(p, 0, bytes);
 }
 
 void *ctx_grow(Ctx *c, void *old, size_t old_bytes, size_t new_bytes)

@@ -54,7 +54,7 @@ typedef struct HostCall {
     bool sizes, device;                 /* device: so are all tensors */
     Args args;
     Bound bound;
-    Adjoint adjoint;
+    Adjoint *adjoint;                   /* of calls that run backwards */
 } HostCall;
 
 /* Zeroed but for the structs, of which grad may be NULL. In c. */

@@ -202,7 +202,7 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
 {
     const flin_Grad *k = &h->grad;
     const char *what = mode_name[h->args.mode];
-    Adjoint *d = &h->adjoint;
+    Adjoint *d = h->adjoint = ctx_alloc(c, sizeof *d);
 
     if (!k->size)
         fail_help(c, 0, "grad.size = sizeof grad", "%s: there is no flin_Grad, "
@@ -238,7 +238,7 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
 void host_run(Ctx *c, Variant *v, HostCall *h)
 {
     if (runs_backwards(h->args.mode))
-        run_backward(c, v, &h->args, &h->bound, &h->adjoint);
+        run_backward(c, v, &h->args, &h->bound, h->adjoint);
     else
         run_bound(c, v, &h->args, &h->bound);
 }

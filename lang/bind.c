@@ -79,24 +79,23 @@ static void learn(Sizes *s, int64_t *size, const char **from, const char *of,
     *size = n;
 }
 
-static void check_rank(Sizes *s, const Given *t, const char *kind,
-                       const char *name, int rank, const char *wanted)
+static _Noreturn void bad_rank(Sizes *s, const Given *t, const char *kind,
+                               const char *name, const char *wanted)
 {
-    if (t->rank != rank)
-        fail(s->ctx, 0, "%s: %s%s has shape %s, but %s is wanted", s->what,
-             kind, name, shape_text(s->ctx, t->rank, t->shape), wanted);
+    fail(s->ctx, 0, "%s: %s%s has shape %s, but %s is wanted", s->what, kind,
+         name, shape_text(s->ctx, t->rank, t->shape), wanted);
 }
 
 static void learn_input(Sizes *s, const Input *in, const Given *t)
 {
     Bound *b = s->b;
-    char *wanted = input_shape_text(s->ctx, s->g, in);
     int skip = in->timed ? 3 : 1;
 
     if (!t->given)
         fail(s->ctx, 0, "%s: tensor %s is missing; %s is wanted", s->what,
-             in->name, wanted);
-    check_rank(s, t, "", in->name, skip + in->rank, wanted);
+             in->name, input_shape_text(s->ctx, s->g, in));
+    if (t->rank != skip + in->rank)
+        bad_rank(s, t, "", in->name, input_shape_text(s->ctx, s->g, in));
     if (in->timed) {
         learn(s, &b->B, &s->batch_from, "batch entries", t->shape[0],
               in->name);
@@ -216,8 +215,9 @@ static void bind_state(Sizes *s, int i, const Given *t)
 
     if (!t->given)
         return;
-    check_rank(s, t, "state ", st->name, 2 + st->rank,
-               wanted_text(s->ctx, s->g, "N, H", st->order, st->rank));
+    if (t->rank != 2 + st->rank)
+        bad_rank(s, t, "state ", st->name, wanted_text(s->ctx, s->g, "N, H",
+                 st->order, st->rank));
     for (int k = 0; k < st->rank; k++)
         learn_axis(s, st->order[k], t->shape[2 + k], st->name);
     if (t->shape[0] != s->b->N)
@@ -235,20 +235,25 @@ static void bind_state(Sizes *s, int i, const Given *t)
 
 void sizes_complete(const Graph *g, int32_t size[NAXES], bool guess)
 {
-    for (int again = 0; again < NAXES; again++)
+    bool more = true;
+
+    while (more) {
+        more = false;
         for (Ref r = 1; r < g->len; r++) {
             const Node *n = &g->n[r];
             if (n->op != OP_relabel && n->op != OP_dup)
                 continue;
             int32_t *from = &size[__builtin_ctz(n->over)];
-            int32_t *to = &size[n->index];
+            int32_t *to = &size[n->index], open = !*from + !*to;
             if (n->op == OP_relabel && !*from)
                 *from = *to;
             if (n->op == OP_relabel && !*to)
                 *to = *from;
             if (n->op == OP_dup && guess && !*from && *to > 1)
                 *from = *to / 2;
+            more = more || !*from + !*to < open;
         }
+    }
 }
 
 static void check_node(Sizes *s, const Node *n)

@@ -2,8 +2,9 @@
 -- K=128` is print(flin.commands.plan(v, { K = 128 })).
 --
 -- flin, the table of built-ins (commands are added to it); term: colours, the
--- kind of heat map; evaluate(text) -> results or an error.
-local flin, rows, term, evaluate = ...
+-- kind of heat map; evaluate(text) -> results or an error; stage(name): what
+-- the time from here on goes to.
+local flin, rows, term, evaluate, stage = ...
 local io, os = io, os                   -- none in the sandbox
 
 local commands = { latest = nil }
@@ -257,6 +258,7 @@ function commands.run(line)
   end
   for _, c in ipairs(commands) do
     if c.name == name then
+      stage(line)
       return c.line(text)
     end
   end

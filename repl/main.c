@@ -147,14 +147,11 @@ static int say(lua_State *L)
     return 0;
 }
 
-/* stage(name): what the time from here on goes to. */
-static int stage(lua_State *L)
+int stage(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
-
+    progress(luaL_checkstring(L, 1));
     lua_pushvalue(L, 1);                /* the string stays */
-    luaL_ref(L, LUA_REGISTRYINDEX);
-    progress(name);
+    lua_setfield(L, LUA_REGISTRYINDEX, "flin.stage");
     return 0;
 }
 

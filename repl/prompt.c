@@ -201,7 +201,8 @@ static bool open_tools(Prompt *p, const Options *o)
     lua_pushvalue(L, 2);
     push_terminal(L, o);
     lua_pushcfunction(L, evaluate);
-    if (!call_own(L, "commands", 4))
+    lua_pushcfunction(L, stage);
+    if (!call_own(L, "commands", 5))
         return false;
     lua_getfield(L, 3, "functions");
     lua_setfield(L, 1, "commands");

@@ -52,6 +52,8 @@ bool call_own(lua_State *L, const char *name, int nargs);
 void push_terminal(lua_State *L, const Options *o);
 /* evaluate(text): what the expressions in the text are. */
 int evaluate(lua_State *L);
+/* stage(name): what the time from here on goes to. */
+int stage(lua_State *L);
 
 /* The files of repl/ written in Lua, embedded at build time. */
 const char *repl_source(const char *name, size_t *len);

@@ -35,27 +35,28 @@ void interrupt_patient(void)
 
 /* ---- progress ---- */
 
-/* The clock when the work in hand began, in seconds; what is shown of it (0:
- * nothing). Polled by any thread. */
+/* The clock when the work in hand began, in milliseconds; the seconds that are
+ * shown (0: none). Polled by any thread. */
 static _Atomic(long) began, shown;
 static _Atomic(const char *) doing;
 
-static long seconds(void)
+static long milliseconds(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (long)t.tv_sec;
+    return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* Polled by what takes long: compilations and calls. */
 static void show_progress(void)
 {
-    long spent = seconds() - atomic_load(&began), was = atomic_load(&shown);
+    long spent = (milliseconds() - atomic_load(&began)) / 1000;
+    long was = atomic_load(&shown);
     const char *what = atomic_load(&doing);
     char line[128];
 
-    if (spent < 2 || spent == was || !isatty(STDERR_FILENO)
+    if (spent < 1 || spent == was || !isatty(STDERR_FILENO)
         || !atomic_compare_exchange_strong(&shown, &was, spent))
         return;
     int n = snprintf(line, sizeof line, "\r\033[K%s%s%ld s (Ctrl-C stops)\r",
@@ -75,7 +76,7 @@ void progress(const char *what)
 {
     progress_clear();
     atomic_store(&doing, what);
-    atomic_store(&began, seconds());
+    atomic_store(&began, milliseconds());
 }
 
 /* ---- both ---- */

@@ -300,6 +300,10 @@ static void interrupting(Session *s)
         "v = flin.stdlib.precond_mamba3 n = 16 while true do n = n + 2 "
         "v:plan { backward = true, K = n, V = n, machine = 'h200' } end");
 
+    keys(s, ":bench gla seconds=50\r");
+    expect(s, ":bench gla seconds=50: 1 s (Ctrl-C stops)", "progress is said");
+    turn(s, "\003", "interrupted", "Ctrl-C in a command");
+    expect(s, "> ", "a prompt again");
     check("stopped in time, on a busy machine too", fmax(fmax(lua, caught),
           fmax(fmax(cpu, truth), ilp)) < 3, NULL);
     printf("stopped after %.0f, %.0f, %.0f, %.0f, %.0f ms\n", 1e3 * lua,

@@ -156,7 +156,14 @@ def timed(calls):
     def each():
         for f in calls:
             f()
-    return [median(each) / len(calls), median(record(calls)) / len(calls)]
+    def recorded():
+        return median(record(calls)) / len(calls)
+    return [median(each) / len(calls), attempt(recorded)]
+
+
+def ratio(a, b):
+    """None where either is a message."""
+    return None if isinstance(a, str) or isinstance(b, str) else a / b
 
 
 def both_ways(f, x, output):
@@ -176,7 +183,8 @@ def attempt(f, *arguments):
 
 
 def copy_rate():
-    """Bytes read and written in a millisecond by a large copy."""
+    """Bytes read and written in a millisecond by a large copy, on a GPU that
+    does nothing else."""
     a = torch.empty(1 << 31, dtype=torch.uint8, device="cuda").random_()
     b = torch.empty_like(a)
     return 2 * a.numel() / median(lambda: b.copy_(a))
@@ -200,11 +208,10 @@ def time_op(op, shape, rate, backward):
             def train():
                 return median(both_ways(fs[0], sets[0], fs[0]()))
             row[who + "_backward_ms"] = attempt(train)
-    if isinstance(row["flin"], list) and isinstance(row["fla"], list):
-        row["x_eager"], row["x_graph"] = (
-            b / a for a, b in zip(row["flin"], row["fla"]))
     if isinstance(row["flin"], list):
-        row["percent_of_floor"] = 100 * row["floor_ms"] / row["flin"][1]
+        row["percent_of_floor"] = ratio(100 * row["floor_ms"], row["flin"][1])
+    if isinstance(row["flin"], list) and isinstance(row["fla"], list):
+        row["x_eager"], row["x_graph"] = map(ratio, row["fla"], row["flin"])
     show(**row)
 
 

@@ -128,6 +128,12 @@ check("in place", s2 is s)
 same("its state", s, s1)
 
 # What is refused.
+refused("an expanded state in place", ValueError, "written in place",
+        gdn.step, **token, state=torch.zeros(1, 1, 1, 1).expand(2, 2, 8, 6),
+        inplace=True)
+refused("shapes, in the first call of all", ValueError,
+        "forward: q has 70 tokens, but v has 3", flin.load("kda"),
+        **dict(inputs(flin.load("kda")), v=d["v"][:, :3]))
 refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn,
         **dict(d, v=d["v"][:, :3]))
 refused("dtype", ValueError, "q is torch.int64", gdn,

@@ -118,6 +118,11 @@ def row_major(shape):
     return tuple(reversed(strides))
 
 
+def overlaps(shape, strides):
+    """Whether elements share a place, as those of expanded tensors do."""
+    return any(n > 1 and not s for n, s in zip(shape, strides))
+
+
 def all_zero(shape, strides):
     """Strides that flin.h would read as row-major, of one repeated number."""
     return not any(strides) and any(n > 1 for n in shape)

@@ -3,8 +3,8 @@ import sys
 
 import numpy
 
-from . import _c
-from ._calls import Request
+from . import _c, _state
+from ._calls import Request, overlaps
 
 CODE = {numpy.dtype("float32"): _c.F32, numpy.dtype("float16"): _c.F16,
         numpy.dtype("float64"): _c.F64}
@@ -63,11 +63,11 @@ def place(call, like, cu):
 
 
 def is_writable(a):
-    return a.flags.writeable
+    return a.flags.writeable and not overlaps(a.shape, a.strides)
 
 
 def run(variant, r):
-    return variant.caller().run(this, r)
+    return variant.caller(_state.cpu()).run(this, r)
 
 
 def call(variant, x, s0, cu, scale, norm, final):

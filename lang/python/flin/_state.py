@@ -1,4 +1,7 @@
-"""The process's flin_States, one a device, and what they have loaded."""
+"""The process's flin_States, one a device, and what they have loaded.
+
+Ctrl-C: Python raises KeyboardInterrupt in the main thread alone. The state for
+calls on the CPU from other threads does not ask."""
 import ctypes
 import os
 import re
@@ -31,6 +34,16 @@ def _start_watch():
 _interrupted = _c.INTERRUPTED(_start_watch())
 _log = _c.LOG(lambda _, line: print(line.decode("utf-8", "replace")))
 _states = {}                    # by device: a state opens one GPU
+OTHER = "cpu, other threads"
+
+
+def is_main():
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def cpu():
+    """The device of a call on the CPU from this thread."""
+    return "cpu" if is_main() else OTHER
 
 
 def _renew_lock():
@@ -44,7 +57,7 @@ if hasattr(os, "register_at_fork"):
 
 def checked(code, error):
     """After a call: raises what went wrong, or an interrupt that came."""
-    if interrupts:
+    if interrupts and is_main():
         interrupts.clear()
         raise KeyboardInterrupt
     if code:
@@ -63,8 +76,9 @@ def _handle(f, *arguments):
 def state(device="cpu"):
     with lock:
         if device not in _states:
-            o = _c.Options(size=ctypes.sizeof(_c.Options),
-                           interrupted=_interrupted, log=_log)
+            o = _c.Options(size=ctypes.sizeof(_c.Options), log=_log)
+            if device != OTHER:
+                o.interrupted = _interrupted
             _states[device] = _handle(lib.open, byref(o))
         return _states[device]
 
@@ -113,7 +127,7 @@ def release(handle):
 
 class Argument:
     """An input, the result or a state: its name, axes ("t k") and domain."""
-    __slots__ = "name", "role", "axes", "domain", "timed", "rank"
+    __slots__ = "name", "role", "axes", "domain", "timed"
 
     def __init__(self, a):
         self.name, self.role = a.name.decode(), a.role
@@ -121,8 +135,6 @@ class Argument:
         self.timed = axes[:1] == ["t"]
         self.axes = tuple(axes[self.timed:])
         self.domain = a.domain.decode()
-        heads = 2 if self.role == _c.STATE else 3 if self.timed else 1
-        self.rank = heads + len(self.axes)
 
     def __repr__(self):
         axes = " ".join(("t",) * self.timed + self.axes)

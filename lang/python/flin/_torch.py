@@ -5,8 +5,8 @@ import sys
 import torch
 from torch.autograd.function import once_differentiable
 
-from . import _c
-from ._calls import Request
+from . import _c, _state
+from ._calls import Request, overlaps
 from ._variant import DOORS
 
 CODE = {torch.float32: _c.F32, torch.bfloat16: _c.BF16, torch.float16: _c.F16,
@@ -95,7 +95,7 @@ def place(call, like, cu):
 
 
 def is_writable(t):
-    return not t.requires_grad
+    return not t.requires_grad and not overlaps(t.shape, t.stride())
 
 
 if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
@@ -111,7 +111,7 @@ else:
 def run(variant, r):
     on = r.x[0].device
     if on.type == "cpu":
-        return variant.caller().run(this, r)
+        return variant.caller(_state.cpu()).run(this, r)
     if on.index == torch.cuda.current_device():
         return variant.caller(on).run(this, r)
     with torch.cuda.device(on):

@@ -1,6 +1,4 @@
 """Variants: what flin.load gives, and how it is called."""
-import sys
-
 from . import _c, _state
 from ._c import lib
 from ._calls import Caller, Request
@@ -74,7 +72,7 @@ class Variant:
         for caller in self.callers.values():
             self.release(caller.handle)
 
-    def caller(self, device="cpu"):
+    def caller(self, device):
         """What runs the calls on this device."""
         found = self.callers.get(device)
         if found is None:
@@ -180,7 +178,10 @@ class Variant:
         if "q" not in self.order:
             return False
         if self._proportional is None:
-            self._proportional = probe(self, [tuple(t.shape) for t in x])
+            try:
+                self._proportional = probe(self, [tuple(t.shape) for t in x])
+            except (AttributeError, _c.Error):
+                return False    # the call itself says what is wrong
         return self._proportional
 
     # ---- calls ----
@@ -258,9 +259,9 @@ def probe(variant, shapes):
         lead = (1, 2, 1) if a.timed else (1,)
         x.append(random.array(lead + shape[len(shape) - len(a.axes):],
                               a.domain))
-    y = []
+    y, caller = [], variant.caller(_state.cpu())
     for _ in range(2):
-        y.append(variant.caller().run(_array, Request(_c.REFERENCE, x))[0])
+        y.append(caller.run(_array, Request(_c.REFERENCE, x))[0])
         q = x[variant.order["q"]]
         q.data[:] = [2 * value for value in q.data]
     return all(b == 2 * a for a, b in zip(y[0].data, y[1].data))

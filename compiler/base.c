@@ -239,7 +239,8 @@ void buf_put(Buf *b, const char *s, size_t n)
         b->s = ctx_grow(b->ctx, b->s, b->len, cap);
         b->cap = cap;
     }
-    memcpy(b->s + b->len, s, n);
+    if (n)
+        memcpy(b->s + b->len, s, n);
     b->len += n;
     b->s[b->len] = 0;
 }

@@ -3,7 +3,7 @@
 # what is missing, --tests installs what tests want, too. Silent when nothing is
 # missing.
 miss= want=
-have() { command -v "$1" >/dev/null 2>&1; }
+have() { command -v "${1%% *}" >/dev/null 2>&1; }     # "ccache cc", too
 header() {
     echo "#include <$1>" | ${CC:-cc} -E $2 -x c - >/dev/null 2>&1
 }

@@ -115,7 +115,23 @@ local KNOWN <const> = { B = 1, T = 1024, H = 4, HV = false, dtype = "float32",
                         chunk = false, backend = false, threads = false,
                         backward = true, seconds = 0.3, seed = 1 }
 
--- What is measured, where it is moved, and sizes of axes.
+-- f of each axis of the inputs, and how long it is in these tensors.
+local function each_axis(v, inputs, f)
+  for _, input in ipairs(v.inputs) do
+    local at = 2                        -- behind the heads
+    for axis in input.axes:gmatch "%a%w*" do
+      if axis == "t" then
+        at = 4
+      else
+        f(axis, inputs[input.name].shape[at])
+        at = at + 1
+      end
+    end
+  end
+end
+
+-- What is measured, where it is moved, and sizes of axes: keys and values of
+-- 64 where nothing else is said.
 local function read(v, o)
   if type(o) ~= "table" then
     error("bench: a table of options is wanted, not a " .. type(o), 3)
@@ -138,7 +154,14 @@ local function read(v, o)
     error("bench: seconds = " .. tostring(option.seconds)
           .. ": a number is wanted", 3)
   end
-  return option, sizes, v:random(merged(random, sizes))
+  each_axis(v, v:random { B = 1, T = 1, H = 1 }, function (axis)
+    if axis == "k" or axis == "v" then
+      sizes[axis:upper()] = sizes[axis] or sizes[axis:upper()] or 64
+    end
+  end)
+  local inputs = v:random(merged(random, sizes))
+  each_axis(v, inputs, function (axis, n) sizes[axis:upper()] = n end)
+  return option, sizes, inputs
 end
 
 -- One token of each sequence, and a state for it.

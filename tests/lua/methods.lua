@@ -105,7 +105,7 @@ end
 
 do
   local text = gdn:dag()
-  check("dag", text:find "next S   = u%d" and text:find "y +=", text)
+  check("dag", text:find "next S += u%d" and text:find "y +=", text)
   local v = flin.variant {
     name = "bent", input = { q = "t k", k = "t k", v = "t v" },
     state = { S = "k v" },

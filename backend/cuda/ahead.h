@@ -40,6 +40,14 @@ void advance_turns(Emit *e, Buf *b);    /* for the chunk after */
 void turn_pair(Ahead *a, Ref r);        /* the dup of an angle */
 void turn_text(Ahead *a, Ref r, int el);
 
+/* ---- emit_chain.c: states of one axis ---- */
+
+void begin_chains(Emit *e);             /* before the chunks, and behind them */
+void emit_chains(Emit *e, Buf *b);
+int ahead_tensor(Emit *e, Ref r, CudaArg arg); /* one more argument */
+void ahead_line(Ahead *a, Buf *b, Ref r); /* opens a loop over 16 rows a warp,
+                                           their elements of r, lines of them */
+
 void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
 void gate_pair(Ahead *a, Ref r);         /* an entry of a sum or its last: */
 void gate_text(Ahead *a, Ref r, int el); /* loads two columns, names one */

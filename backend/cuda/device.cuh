@@ -232,17 +232,6 @@ INLINE float inverse_(float a)
     return y;
 }
 INLINE float sigmoid_(float a) { return inverse_(1.f + exp_(-a)); }
-/* Two with one reciprocal; 2^-60 is the least. */
-INLINE float2 sigmoids(float a, float b)
-{
-    float x, y;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(-a * LOG2E), "f"(60.f));
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(-b * LOG2E), "f"(60.f));
-    x = 1.f + exp2_(x);
-    y = 1.f + exp2_(y);
-    const float r = inverse_(x * y);
-    return { r * y, r * x };
-}
 INLINE float tanh_(float a)
 {
     const float e = exp_(-2.f * abs_(a)), t = (1.f - e) * inverse_(1.f + e);

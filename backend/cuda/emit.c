@@ -103,6 +103,8 @@ static void check_carried(Emit *e)
         bool found = !(e->k->states & bit) || e->serial & bit;
         for (int t = 0; t < e->nturns; t++)
             found |= e->turn[t].state == i;
+        for (int t = 0; t < e->nchains; t++)
+            found |= e->chain[t].state == i;
         if (!found)
             no_place(e, e->g->st[i].node, "a state of other axes than the"
                      " state's rows and one more");
@@ -305,7 +307,7 @@ static Registers registers_of(const Emit *e)
         return gated ? (Registers){ 32, 136, 208 }
                      : (Registers){ 40, 128, 216 };
     if (e->groups == 1)
-        return gated ? (Registers){ 40, 224, 240 }
+        return gated ? (Registers){ 56, 208, 240 }
                      : (Registers){ 56, 160, 232 };
     if (gated)
         return (Registers){ 32, 128, 176 };
@@ -570,11 +572,12 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
     return e;
 }
 
-/* Two state warpgroups leave too few registers for a wide delta rule whose
- * gates are per key. */
+/* Two state warpgroups leave too few registers for a wide delta rule that has
+ * gates per key, or a state per key. */
 static bool is_crowded(const Emit *e)
 {
-    return e->groups == 2 && e->ngates && e->inverse && is_wide(e);
+    return e->groups == 2 && (e->ngates || e->nchains) && e->inverse
+        && is_wide(e);
 }
 
 /* False if a block would need more than there is. */

@@ -9,7 +9,8 @@ enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        SHARED_MAX = 232448, INVERSE_BYTES = 64 * 72 * 4,
        RING_BYTES = 8 * 256, MAX_FACTORS = 8,
        MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
-       MAX_KEYS = 8, MAX_TURNS = 2 };
+       MAX_KEYS = 8, MAX_TURNS = 2,
+       MAX_CHAINS = 2 };
 
 typedef struct Factor { Ref v; bool inverse; } Factor;
 
@@ -53,6 +54,10 @@ typedef struct Gate { Ref of; uint32_t sources; } Gate;
  * scan of it makes, without a place for each token. */
 typedef struct Turn { Ref scan, rate; int state; } Turn;
 
+/* Any other state of one axis: a sum over tokens, under a decay per token or
+ * none; a place for each token of a chunk, as for a gate. */
+typedef struct Chain { Ref scan; int state; uint32_t sources; } Chain;
+
 /* A token by token matrix that a stage holds; its columns (j), or its rows,
  * times a published vector, -1: none. inverse: (1 - it)^{-1}. */
 typedef struct Score { Ref root; int vector; bool rows, inverse; } Score;
@@ -83,7 +88,8 @@ typedef struct Emit {
     Ref key[MAX_KEYS];                  /* a stage's values per column */
     int ngates, nkeys;
     Turn turn[MAX_TURNS];
-    int nturns;
+    Chain chain[MAX_CHAINS];
+    int nturns, nchains;
     Buf load, vec, ahead, state, scan, store; /* the roles' bodies, */
     Buf begin, skip, end;               /* the ahead one's before its chunks,
                                            in a mere scan, behind them */
@@ -113,6 +119,8 @@ int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */
 int use_key(Emit *e, Ref r);            /* index; it will be in the stage */
 bool is_turn(const Emit *e, Ref r);     /* such a scan */
 int use_turn(Emit *e, Ref scan);        /* index */
+bool is_chain(const Emit *e, Ref r);
+int use_chain(Emit *e, Ref scan);       /* index */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */
 
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */

@@ -32,7 +32,8 @@ void ahead_visit(Ahead *a, Ref r)
     if (n->op == OP_rot90)
         ahead_visit(a, n->a[0]);
     bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last
-                            || n->op == OP_dup || n->op == OP_rot90);
+                            || n->op == OP_scan || n->op == OP_dup
+                            || n->op == OP_rot90);
     if (n->op != OP_dot && n->op != OP_dmask && n->op != OP_input
         && n->op != OP_gdot && !sums
         && !(op_info[n->op].traits & ELEMENTWISE))
@@ -152,21 +153,6 @@ static void input_text(Ahead *a, Ref r, int el)
                    (unsigned)r, a->line ? "" : "2 * n + ", el >> 1);
 }
 
-/* What is worked out for two neighbours at once. */
-static bool in_pairs(const Ahead *a, Ref r)
-{
-    return !a->scalar && a->e->g->n[r].op == OP_sigmoid;
-}
-
-static void pairs_text(Ahead *a, Ref r)
-{
-    Ref x = a->e->g->n[r].a[0];
-    for (int el = 0; in_pairs(a, r) && el < ahead_count(a); el += 2)
-        buf_printf(a->b, "const float2 pair%u_%d = sigmoids(%s, %s);\n",
-                   (unsigned)r, el >> 1, operand_name(a, x, el),
-                   operand_name(a, x, el + 1));
-}
-
 static void element_text(Ahead *a, Ref r, int el)
 {
     Emit *e = a->e;
@@ -177,15 +163,14 @@ static void element_text(Ahead *a, Ref r, int el)
     } else if (n->op == OP_gdot) {
         buf_printf(a->b, "i%d %s j%d ? dot%u[4 * n + %d] : 0.f", el >> 1,
                    below(n), el & 1, (unsigned)r, el);
-    } else if (n->op == OP_cumsum || n->op == OP_last) {
+    } else if (n->op == OP_cumsum || n->op == OP_last
+               || n->op == OP_scan) {
         gate_text(a, r, el);
     } else if (n->op == OP_dup) {
         turn_text(a, r, el);
     } else if (n->op == OP_rot90) {
         buf_printf(a->b, "%s%s", el & 1 ? "" : "-",
                    operand_name(a, n->a[0], el ^ 1));
-    } else if (in_pairs(a, r)) {
-        buf_printf(a->b, "pair%u_%d.%c", (unsigned)r, el >> 1, "xy"[el & 1]);
     } else if (n->op == OP_input) {
         input_text(a, r, el);
     } else if (n->op == OP_dmask) {
@@ -280,7 +265,6 @@ void ahead_elements(Ahead *a)
             continue;
         gate_pair(a, r);
         turn_pair(a, r);
-        pairs_text(a, r);
         for (int el = 0; el < ahead_count(a); el++) {
             buf_printf(b, el ? ",\n" : "const float");
             buf_printf(b, el ? "v%u_%d = " : " v%u_%d = ",
@@ -550,6 +534,7 @@ void emit_ahead(Emit *e)
     plain_scores(e, &plain);
     emit_gdots(e, &gated, &last);
     emit_sums(e, &sums);
+    emit_chains(e, &sums);
     emit_keys(e, &keys);
     buf_put(&early, keys.s, keys.len);
     matrices(e, &early, EARLY);
@@ -566,5 +551,6 @@ void emit_ahead(Emit *e)
     if (sums.len || e->inverse)         /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "warpgroup_sync();\n");
     begin_turns(e);
+    begin_chains(e);
     emit_skip(e, &sums, &keys);
 }

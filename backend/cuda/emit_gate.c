@@ -57,25 +57,30 @@ void find_gdots(Emit *e, Ref r)
 
 /* ---- running sums ---- */
 
+void ahead_line(Ahead *a, Buf *b, Ref r)
+{
+    ahead_visit(a, r);
+    ahead_elements(a);
+    buf_printf(b, "const int k = %d * at.lane;\n"
+               "UNROLL for (int n = 0; n < 16; n++) {\n"
+               "const int i0 = 16 * at.warp + n;\n", a->line);
+    ahead_vectors(a, b, false);
+    for (int i = 0; i < a->n; i++)
+        if (is_tile(a->e, a->order[i]))
+            buf_printf(b, "u32 in%u[%d];\nread_line(in%u, stage + TILE_%u, "
+                       "i0, k);\n", (unsigned)a->order[i], a->line / 2,
+                       (unsigned)a->order[i], (unsigned)a->order[i]);
+    buf_put(b, a->b->s, a->b->len);
+}
+
 static void one_sum(Emit *e, Buf *b, int gate)
 {
     Buf body = { .ctx = e->c };
     Ref of = e->gate[gate].of;
     Ahead a = { .e = e, .b = &body, .made = true, .line = line_of(e, of) };
-    ahead_visit(&a, of);
-    ahead_elements(&a);
-    buf_printf(b, "/* the running sum of %%%u */\n{\n"
-               "const int k = %d * at.lane;\nfloat sum[16][%d];\n"
-               "UNROLL for (int n = 0; n < 16; n++) {\n"
-               "const int i0 = 16 * at.warp + n;\n", (unsigned)of, a.line,
-               a.line);
-    ahead_vectors(&a, b, false);
-    for (int i = 0; i < a.n; i++)
-        if (is_tile(e, a.order[i]))
-            buf_printf(b, "u32 in%u[%d];\nread_line(in%u, stage + TILE_%u, "
-                       "i0, k);\n", (unsigned)a.order[i], a.line / 2,
-                       (unsigned)a.order[i], (unsigned)a.order[i]);
-    buf_put(b, body.s, body.len);
+    buf_printf(b, "/* the running sum of %%%u */\n{\nfloat sum[16][%d];\n",
+               (unsigned)of, a.line);
+    ahead_line(&a, b, of);
     for (int el = 0; el < a.line; el++)
         buf_printf(b, "sum[n][%d] = i0 < rows ? v%u_%d : 0.f;\n", el,
                    (unsigned)of, el);
@@ -86,7 +91,7 @@ static void one_sum(Emit *e, Buf *b, int gate)
 static bool is_sum(const Ahead *a, Ref r)
 {
     int op = a->e->g->n[r].op;
-    return op == OP_cumsum || op == OP_last;
+    return op == OP_cumsum || op == OP_last || op == OP_scan;
 }
 
 /* A sum's row 0 is before the first token: an exclusive one is a row up. */
@@ -94,10 +99,13 @@ static void sum_address(Ahead *a, Ref r, int half)
 {
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
-    int gate = use_gate(e, n->op == OP_last ? n->a[0] : r);
-    buf_printf(a->b, "gate_row<%d>(scratch + GATE_%d, ", width(e, r), gate);
+    Ref sum = n->op == OP_last ? n->a[0] : r;
+    bool chain = is_chain(e, sum);
+    buf_printf(a->b, "gate_row<%d>(scratch + %s_%d, ", width(e, r),
+               chain ? "CHAIN" : "GATE",
+               chain ? use_chain(e, sum) : use_gate(e, sum));
     if (n->op == OP_last)
-        buf_printf(a->b, "64");
+        buf_printf(a->b, chain ? "rows" : "64");
     else
         buf_printf(a->b, "i%d%s", half, n->flags & EXCLUSIVE ? "" : " + 1");
     buf_printf(a->b, ")");

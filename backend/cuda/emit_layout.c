@@ -30,6 +30,8 @@ static int read_until(const Emit *e, int tile)
     int until = t->direct ? FOREVER : t->gated ? GDOTS : 0;
     for (int i = 0; i < e->ngates && !until; i++)
         until = e->gate[i].sources >> tile & 1 ? SUMS : 0;
+    for (int i = 0; i < e->nchains && !until; i++)
+        until = e->chain[i].sources >> tile & 1 ? SUMS : 0;
     for (int i = 0; i < e->ntiles; i++)
         if (e->tile[i].made && e->tile[i].sources >> tile & 1
             && made_at(e, i) > until)
@@ -81,9 +83,9 @@ static int layout_stage(Emit *e, Buf *b)
 
 /* A running sum: a row before the first token, and rows that are apart by 8
  * banks. */
-static int gate_bytes(const Emit *e, int gate)
+static int gate_bytes(const Emit *e, Ref of)
 {
-    int ax = tile_axis(e, e->gate[gate].of);
+    int ax = tile_axis(e, of);
     return 4 * (ROWS + 1) * (padded(e->g->axis[ax].size) + 8);
 }
 
@@ -111,12 +113,21 @@ static int layout_scratch(Emit *e, Buf *b)
 {
     int at = 0;
     for (int i = 0; i < e->ngates; i++)
-        put_area(b, &at, gate_bytes(e, i), "GATE_%u", (unsigned)i);
+        put_area(b, &at, gate_bytes(e, e->gate[i].of), "GATE_%u",
+                 (unsigned)i);
+    for (int i = 0; i < e->nchains; i++)
+        put_area(b, &at, gate_bytes(e, e->chain[i].scan), "CHAIN_%u",
+                 (unsigned)i);
+    if (e->inverse) {                   /* last: the gates are through */
+        buf_printf(b, "constexpr int INVERSE = 0;\n");
+        at = at < INVERSE_BYTES ? INVERSE_BYTES : at;
+    }
+    for (int i = 0; i < e->nchains; i++)
+        put_area(b, &at, 4 * padded(e->g->axis[tile_axis(e, e->chain[i].scan)]
+                                    .size), "CARRY_%u", (unsigned)i);
     for (int i = 0; i < e->nturns; i++)
         put_area(b, &at, 3 * turn_bytes(e, i), "TURN_%u", (unsigned)i);
-    if (e->inverse)                     /* last: the gates are through */
-        buf_printf(b, "constexpr int INVERSE = 0;\n");
-    return e->inverse && at < INVERSE_BYTES ? INVERSE_BYTES : at;
+    return at;
 }
 
 static int count_outputs(const Emit *e)
@@ -161,7 +172,7 @@ static void choose_stages(Emit *e, int stage, int scratch)
 }
 
 /* Work beyond products for the ahead warpgroups: then two of them, if their
- * registers are there. */
+ * registers are there, and if a chunk's need not wait for the last one's. */
 static bool is_heavy(const Emit *e)
 {
     bool heavy = e->inverse || e->ngates;
@@ -175,7 +186,7 @@ void emit_layout(Emit *e, Buf *b)
     int stage = layout_stage(e, b), vectors = layout_vectors(e, b);
     int scratch = layout_scratch(e, b);
     CudaKernel *k = e->out;
-    e->aheads = e->groups == 1 && is_heavy(e) ? 2 : 1;
+    e->aheads = e->groups == 1 && is_heavy(e) && !e->nchains ? 2 : 1;
     choose_stages(e, stage + vectors, scratch);
     int at = k->stages * stage;
     /* a result is stored beside the next chunk's products, where there are

@@ -490,6 +490,8 @@ static void scan_sources(Emit *e, uint32_t sources)
 static bool mark_scanned(Serial *s)
 {
     Emit *e = s->e;
+    if (e->nchains)
+        return false;
     for (int i = 0; i < s->nacts; i++) {
         const Act *a = &s->act[i];
         Ref r = a->kind == ACT_READ ? a->node : a->b;

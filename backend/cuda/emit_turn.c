@@ -14,15 +14,6 @@ static int columns(const Emit *e, const Turn *t)
     return (int)e->g->axis[tile_axis(e, t->scan)].size;
 }
 
-static int tensor_arg(Emit *e, Ref r, CudaArg arg)
-{
-    CudaKernel *k = e->out;
-    if (k->ntensors == CUDA_TENSORS)
-        no_place(e, r, "too many arguments in one kernel");
-    k->tensor[k->ntensors] = arg;
-    return k->ntensors++;
-}
-
 static void begin_turn(Emit *e, int i)
 {
     const Turn *t = &e->turn[i];
@@ -31,8 +22,8 @@ static void begin_turn(Emit *e, int i)
     CudaArg to = { ARG_NEXT, (uint8_t)t->state, F32 };
     CudaArg rate = { ARG_INPUT, (uint8_t)e->g->n[t->rate].index,
                      (uint8_t)e->o->tile };
-    int in = tensor_arg(e, t->scan, from), by = tensor_arg(e, t->rate, rate);
-    int out = tensor_arg(e, t->scan, to);
+    int in = ahead_tensor(e, t->scan, from), by = ahead_tensor(e, t->rate, rate);
+    int out = ahead_tensor(e, t->scan, to);
     buf_printf(&e->begin, "if (at.thread < %d)\n"
                "begin_turn(scratch + TURN_%d, %d, a.tensor[%d], a.tensor[%d],"
                " seq, head, at.thread, 64 * c);\n", n, i, row, in, by);
@@ -63,31 +54,43 @@ void advance_turns(Emit *e, Buf *b)
         buf_printf(b, "now ^= 1;\n");
 }
 
-static const Turn *turn_of(Ahead *a, Ref r, int *at)
+/* The angle that r doubles: its columns k and k + 1 are one of them. */
+static Ref angle_of(Ahead *a, Ref r)
 {
     const Node *n = &a->e->g->n[r];
-    if (n->op != OP_dup || !is_turn(a->e, n->a[0]))
-        return NULL;
-    *at = use_turn(a->e, n->a[0]);
-    return &a->e->turn[*at];
+    Ref x = n->op == OP_dup ? n->a[0] : 0;
+    if (x && (a->scalar || a->line))
+        no_place(a->e, r, "a running sum of a rotated matrix");
+    if (x && !is_turn(a->e, x) && !is_chain(a->e, x))
+        no_place(a->e, r, "this operation on a matrix");
+    return x;
 }
 
 void turn_pair(Ahead *a, Ref r)
 {
-    int i;
-    const Turn *t = turn_of(a, r, &i);
-    if (!t)
+    Emit *e = a->e;
+    Ref x = angle_of(a, r);
+    unsigned n = r;
+    if (!x)
         return;
-    int row = 4 * padded(columns(a->e, t));
-    if (a->scalar || a->line)
-        no_place(a->e, r, "a running sum of a rotated matrix");
-    buf_printf(a->b, "const float rate%u = load1(scratch + TURN_%d + %d + "
-               "2 * k0), from%u = load1(scratch + TURN_%d + now * %d + "
-               "2 * k0);\n", (unsigned)r, i, 2 * row, (unsigned)r, i, row);
-    for (int h = 0; h < 2; h++)
-        buf_printf(a->b, "const float turn%u_%d = k0 < %d ? fmaf(rate%u, "
-                   "(float)(i%d + 1), from%u) : 0.f;\n", (unsigned)r, h,
-                   2 * columns(a->e, t), (unsigned)r, h, (unsigned)r);
+    int size = (int)e->g->axis[tile_axis(e, x)].size, row = 4 * padded(size);
+    bool steady = is_turn(e, x);
+    int at = steady ? use_turn(e, x) : use_chain(e, x);
+    if (steady)
+        buf_printf(a->b, "const float rate%u = load1(scratch + TURN_%d + %d + "
+                   "2 * k0), from%u = load1(scratch + TURN_%d + now * %d + "
+                   "2 * k0);\n", n, at, 2 * row, n, at, row);
+    for (int h = 0; h < 2; h++) {
+        buf_printf(a->b, "const float turn%u_%d = k0 < %d ? ", n, h,
+                   2 * size);
+        if (steady)
+            buf_printf(a->b, "fmaf(rate%u, (float)(i%d + 1), from%u)", n, h,
+                       n);
+        else
+            buf_printf(a->b, "load1(gate_row<%d>(scratch + CHAIN_%d, i%d + 1)"
+                       " + 2 * k0)", padded(size), at, h);
+        buf_printf(a->b, " : 0.f;\n");
+    }
 }
 
 void turn_text(Ahead *a, Ref r, int el)

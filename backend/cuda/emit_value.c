@@ -252,6 +252,11 @@ static uint32_t sources_of(Emit *e, Ref r)
         use_turn(e, n->a[0]);
         return 0;
     }
+    Ref chain = n->op == OP_dup || n->op == OP_last ? n->a[0] : r;
+    if (is_chain(e, chain)) {
+        use_chain(e, chain);
+        return 0;
+    }
     if (n->op == OP_rot90)
         return sources_of(e, strip(e->g, n->a[0]));
     if (!(op_info[n->op].traits & ELEMENTWISE))
@@ -355,6 +360,33 @@ int use_turn(Emit *e, Ref r)
         no_place(e, r, "too many angles in one kernel");
     e->turn[e->nturns] = (Turn){ r, n->a[1], e->g->n[n->a[2]].index };
     return e->nturns++;
+}
+
+bool is_chain(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    if (n->op != OP_scan || n->flags & (EXCLUSIVE | REVERSE) || is_turn(e, r)
+        || !is_matrix(e, r) || !n->a[2])
+        return false;
+    Ref b = strip(e->g, n->a[1]);
+    return e->g->n[n->a[2]].op == OP_state
+        && (!n->a[0] || is_vector(e, n->a[0]))
+        && (is_matrix(e, b) || is_keyed(e, b));
+}
+
+int use_chain(Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    for (int i = 0; i < e->nchains; i++)
+        if (e->chain[i].scan == r)
+            return i;
+    if (e->nchains == MAX_CHAINS)
+        no_place(e, r, "too many states of one axis");
+    int at = e->nchains++;
+    e->chain[at] = (Chain){ .scan = r, .state = e->g->n[n->a[2]].index };
+    uint32_t sources = sources_of(e, strip(e->g, n->a[1]));
+    e->chain[at].sources = sources;
+    return at;
 }
 
 int use_score(Emit *e, Score x)

@@ -28,6 +28,43 @@ INLINE void end_turn(u32 at, int row, const Tensor &to, int seq, int head,
                         load1(at + now * row + 4 * p)));
 }
 
+/* ---- states of one axis ---- */
+
+INLINE void begin_chain(u32 carry, const Tensor &from, int seq, int head,
+                        int p, int size)
+{
+    store1(carry + 4 * p, !from.p || p >= size ? 0.f : ((const float *)from.p)
+           [seq * from.sb + head * from.sh + p * from.sd[0]]);
+}
+INLINE void end_chain(u32 carry, const Tensor &to, int seq, int head, int p)
+{
+    if (to.p)
+        ((float *)to.p)[seq * to.sb + head * to.sh + p * to.sd[0]] =
+            load1(carry + 4 * p);
+}
+template<int K> INLINE u32 gate_row(u32 gate, int r);
+/* Column p of the rows: what is added becomes the sum. Decays are `step` bytes
+ * apart, 0 and 0: there is none. */
+template<int K, int WRAP>
+INLINE void chain_rows(u32 rows, u32 carry, u32 decay, int step, int p, int n)
+{
+    float s = load1(carry + 4 * p);
+    store1(gate_row<K>(rows, 0) + 4 * p, s);
+    NO_UNROLL for (int i = 0; i < 64; i += 16) {
+        const u32 at = gate_row<K>(rows, i + 1) + 4 * p;
+        float x[16], d[16];
+        UNROLL for (int t = 0; t < 16; t++) {
+            x[t] = load1(at + 4 * (K + 8) * t);
+            d[t] = decay ? load1(decay + (i + t) * step) : 1.f;
+        }
+        UNROLL for (int t = 0; t < 16; t++) {
+            s = i + t < n ? fmaf(d[t], s, x[t]) : s;
+            store1(at + 4 * (K + 8) * t, s);
+        }
+    }
+    store1(carry + 4 * p, WRAP ? turned(s) : s);
+}
+
 /* ---- gates per key ---- */
 
 /* The sum over a fragment's columns, once a row. */

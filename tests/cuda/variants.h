@@ -240,6 +240,58 @@ static Graph *rwkv7(Ctx *c)
     return g;
 }
 
+static Graph *deltanet_rope(Ctx *c)
+{
+    Graph *g = graph_new(c, "deltanet_rope", 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), beta = input_of(g, "beta", "t : unit");
+    Ref theta = input_of(g, "theta", "t p : angle");
+    int s = graph_state(g, "S", "k v"), a = graph_state(g, "phi", "p");
+    AxisSet key = AXIS(graph_axis(g, "k"));
+    Ref phi = op2(g, OP_add, g->st[a].node, theta), old = g->st[s].node;
+    Ref rk = rotated(g, k, phi);
+    Ref error = op2(g, OP_sub, v, dot(g, rk, old, key));
+    g->st[s].next = op2(g, OP_add, old, op2(g, OP_mul, op2(g, OP_mul, beta,
+                                                           rk), error));
+    g->st[a].next = phi;
+    graph_output(g, "y", dot(g, rotated(g, q, phi), g->st[s].next, key));
+    find_angles(g);
+    return g;
+}
+
+/* What is written goes through a running mean of the keys' squares. */
+static Graph *preconditioned(Ctx *c, const char *name, const char *gate)
+{
+    Graph *g = graph_new(c, name, 0);
+    Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
+    Ref v = input_of(g, "v", "t v"), beta = input_of(g, "beta", "t : unit");
+    Ref decay = op1(g, OP_exp, input_of(g, "g", gate));
+    Ref fade = op1(g, OP_exp, input_of(g, "fade", "t : log_decay"));
+    int s = graph_state(g, "S", "k v"), a = graph_state(g, "A", "k");
+    AxisSet key = AXIS(graph_axis(g, "k"));
+    Ref sum = op2(g, OP_add, op2(g, OP_mul, fade, g->st[a].node),
+                  op1(g, OP_square, k));
+    Ref scale = op1(g, OP_rsqrt, op2(g, OP_add, sum, num(g, 0.1)));
+    Ref old = op2(g, OP_mul, decay, g->st[s].node);
+    Ref error = op2(g, OP_sub, v, dot(g, k, old, key));
+    Ref write = op2(g, OP_mul, op2(g, OP_mul, beta, op2(g, OP_mul, k, scale)),
+                    error);
+    g->st[s].next = op2(g, OP_add, old, write);
+    g->st[a].next = sum;
+    graph_output(g, "y", dot(g, q, g->st[s].next, key));
+    return g;
+}
+
+static Graph *precond_delta(Ctx *c)
+{
+    return preconditioned(c, "precond_delta", "t : log_decay");
+}
+
+static Graph *precond_kda(Ctx *c)
+{
+    return preconditioned(c, "precond_kda", "t k : log_decay");
+}
+
 /* key: the widest that has a place, 0: 128. */
 typedef struct Variant {
     const char *name;
@@ -254,6 +306,8 @@ static const Variant variants[] = {
     { "gla", gla, 0 }, { "hgrn2", hgrn2, 0 }, { "kda", kda, 0 },
     { "gdn2", gdn2, 0 }, { "rwkv6", rwkv6, 0 },
     { "rwkv7", rwkv7, 0 }, { "retnet", retnet, 0 },
+    { "deltanet_rope", deltanet_rope, 0 },
+    { "precond_delta", precond_delta, 0 }, { "precond_kda", precond_kda, 0 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -14,11 +14,14 @@
  *                                                    stage where others read
  *   [i x] computed, no state      ahead warpgroup    tile(s) of the stage
  *   [k], no state                 ahead warpgroup    a row of the stage
+ *   [i k] running sums, and       ahead warpgroup    float32, scratch of its
+ *   states of one axis                               own; a row before the
+ *                                                    first token
  *   [i j], no state               ahead warpgroup    fragment, rows i; then
  *                                                    packed to a stage tile;
  *                                                    inverted for a solve
  *   depends on a state: [v x]     state warpgroups   fragment, rows v
- *   output [i v]                  store warp (TMA)   two buffers
+ *   output [i v]                  store warp (TMA)   one or two buffers
  *
  * The serial set is computed transposed: with the state's rows as the rows of
  * the fragment, the state is both accumulator and, packed, the register
@@ -42,18 +45,20 @@
  *   store warp    wait filled, TMA; consents by one
  *                 more arrival on a later `scored`
  *
- * so each role waits once a chunk. A block may own only a part of a sequence:
- * it then scans the state over the chunks before it, with the acts that the
- * state alone needs, and loads only what those read; no block waits for
- * another. Rows past a sequence's end are zero in
- * every tile and end every cumulative sum; they are not stored.
+ * so each role waits once a chunk. Where there is much to do ahead and the
+ * registers are there, two warpgroups do it, every other chunk each. A block
+ * may own only a part of a sequence: it then scans the state over the chunks
+ * before it, with the acts that the state alone needs, and loads and makes
+ * only what those read; no block waits for another. Rows past a sequence's
+ * end are zero in every tile and end every cumulative sum; they are not
+ * stored.
  *
- * Gates per key are the ahead warpgroup's (emit_gate.c): their running sums in
- * float32, what they make of matrices and of scores, and for the state a value
- * per column beside the stage's tiles.
+ * The ahead warpgroup's files: emit_ahead.c, matrices and scores; emit_gate.c,
+ * gates per key, with what they make of matrices, of scores and of the state's
+ * columns; emit_chain.c and emit_turn.c, states of one axis.
  *
- * To come, each in its role: states of one axis or none (a column more; the
- * vector warp), reverse kernels.
+ * To come, each in its role: values of the token before, maxima, several
+ * ranks a token, reverse kernels.
  */
 #include "emit.h"
 
@@ -132,97 +137,7 @@ static int find_row_axis(Emit *e)
               " two axes");
 }
 
-/* ---- roles that are the same in every kernel ---- */
-
-static int load_bytes(const Emit *e, bool scan)
-{
-    int bytes = 0;
-    for (int i = 0; i < e->ntiles; i++)
-        if (!e->tile[i].made && (!scan || e->tile[i].scanned))
-            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES;
-    return bytes;
-}
-
-static void load_matrix(Emit *e, Buf *b, const Tile *tile)
-{
-    Ref r = tile->r;
-    CudaKernel *k = e->out;
-    bool rows = tile_axis(e, r) == e->row_axis;
-    if (k->nmaps == CUDA_MAPS)
-        no_place(e, r, "too many matrices in one kernel");
-    if (k->split && !tile->scanned)
-        buf_printf(b, "if (c >= first) {\n");
-    for (int t = 0; t < tile_count(e, r); t++)
-        buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
-                   "%s%d, token, head / a.group[%d], where.b);\n",
-                   (unsigned)r, t * TILE_BYTES, k->nmaps,
-                   rows ? "row0 + " : "", t * ROWS, k->nmaps);
-    if (k->split && !tile->scanned)
-        buf_printf(b, "}\n");
-    k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)e->g->n[r].index,
-                                    (uint8_t)e->o->tile };
-}
-
-static void emit_load(Emit *e)
-{
-    Buf *b = &e->load;
-    buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
-               "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
-               "const u32 full = loaded + 8 * pos.stage;\n"
-               "const int token = (int)where.start + 64 * c;\n"
-               "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
-    if (e->out->split)
-        buf_printf(b, "arrive_expecting(full, c < first ? %d : %d);\n",
-                   load_bytes(e, true), load_bytes(e, false));
-    else
-        buf_printf(b, "arrive_expecting(full, %d);\n", load_bytes(e, false));
-    for (int i = 0; i < e->ntiles; i++)
-        if (!e->tile[i].made)
-            load_matrix(e, b, &e->tile[i]);
-    buf_printf(b, "}\n");
-}
-
-static void store_output(Emit *e, int out)
-{
-    CudaKernel *k = e->out;
-    Buf *b = &e->store;
-    int size = e->g->axis[e->row_axis].size;
-    for (int t = 0; t < e->groups; t++)
-        buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
-                   "+ %d + buffer * 8192, where, c, row0 + %d, "
-                   "%d, head, lane);\n", k->nmaps, k->ntensors, out,
-                   e->buffers * t * TILE_BYTES, t * ROWS, size);
-    const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
-    k->map[k->nmaps++] = arg;
-    k->tensor[k->ntensors++] = arg;
-}
-
-/* Chunk c's buffer is free again for chunk c + 2, which is written in the
- * loop's turn c + 3: that turn's `scored` waits for the consent. With few
- * stages a `scored` comes too early for that, and the state's warpgroups wait
- * for their buffer. */
-static void emit_store(Emit *e)
-{
-    Buf *b = &e->store;
-    if (!e->tight)
-        buf_printf(b, "for (int c = first; c < first + 3 && c < last; c++)\n"
-                   "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n");
-    buf_printf(b, "NO_UNROLL for (int c = first; c < last; c++) {\n"
-               "const u32 n = c - first, buffer = n %% BUFFERS;\n"
-               "wait(filled + 8 * buffer, n / BUFFERS & 1);\n");
-    for (int i = 0; i < e->g->nout; i++)
-        if (e->g->out[i].node && e->mine[e->g->out[i].node])
-            store_output(e, i);
-    buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n");
-    if (e->tight)
-        buf_printf(b, "if (lane == 0)\n"
-                   "arrive(drained + 8 * buffer);\n");
-    else
-        buf_printf(b, "if (lane == 0 && c + 3 <= last)\n"
-                   "arrive(c + 3 < last ? scored + 8 * ((c + 3) %% STAGES) :"
-                   " drained);\n");
-    buf_printf(b, "}\nbulk_wait();\n");
-}
+/* ---- what stands around the state's acts ---- */
 
 static int state_tensor(Emit *e, int state, CudaArgKind kind)
 {
@@ -599,13 +514,13 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_ahead(e);
     check_carried(e);
     emit_vectors(e);
-    emit_load(e);
+    emit_loads(e);
     Buf room = { .ctx = e->c }, body = { .ctx = e->c };
     emit_layout(e, &room);
     if (e->out->shared > SHARED_MAX || is_crowded(e))
         return false;
     e->out->threads = 128 * (1 + e->aheads + e->groups);
-    emit_store(e);
+    emit_stores(e);
     put_io_role(e, &body);
     put_ahead_role(e, &body);
     put_state_role(e, &body);

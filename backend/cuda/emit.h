@@ -129,6 +129,8 @@ int padded(int size);                   /* to whole tiles */
 
 /* ---- the roles ---- */
 
+void emit_loads(Emit *e);
+void emit_stores(Emit *e);
 void emit_vectors(Emit *e);             /* last: the others publish */
 void emit_ahead(Emit *e);
 void emit_serial(Emit *e);

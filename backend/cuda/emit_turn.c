@@ -22,7 +22,8 @@ static void begin_turn(Emit *e, int i)
     CudaArg to = { ARG_NEXT, (uint8_t)t->state, F32 };
     CudaArg rate = { ARG_INPUT, (uint8_t)e->g->n[t->rate].index,
                      (uint8_t)e->o->tile };
-    int in = ahead_tensor(e, t->scan, from), by = ahead_tensor(e, t->rate, rate);
+    int in = ahead_tensor(e, t->scan, from);
+    int by = ahead_tensor(e, t->rate, rate);
     int out = ahead_tensor(e, t->scan, to);
     buf_printf(&e->begin, "if (at.thread < %d)\n"
                "begin_turn(scratch + TURN_%d, %d, a.tensor[%d], a.tensor[%d],"

@@ -46,8 +46,10 @@ template<int K> INLINE u32 gate_row(u32 gate, int r);
 /* Column p of the rows: what is added becomes the sum. Decays are `step` bytes
  * apart, 0 and 0: there is none. */
 template<int K, int WRAP>
-INLINE void chain_rows(u32 rows, u32 carry, u32 decay, int step, int p, int n)
+INLINE void chain_rows(u32 rows, u32 carry, u32 decay, int step, int column,
+                       int n)
 {
+    const int p = fresh(column);
     float s = load1(carry + 4 * p);
     store1(gate_row<K>(rows, 0) + 4 * p, s);
     NO_UNROLL for (int i = 0; i < 64; i += 16) {

@@ -292,7 +292,7 @@ static Graph *precond_kda(Ctx *c)
     return preconditioned(c, "precond_kda", "t k : log_decay");
 }
 
-/* key: the widest that has a place, 0: 128. */
+/* key: the widest without a spill, 0: 128. */
 typedef struct Variant {
     const char *name;
     Graph *(*make)(Ctx *c);
@@ -307,7 +307,7 @@ static const Variant variants[] = {
     { "gdn2", gdn2, 0 }, { "rwkv6", rwkv6, 0 },
     { "rwkv7", rwkv7, 0 }, { "retnet", retnet, 0 },
     { "deltanet_rope", deltanet_rope, 0 },
-    { "precond_delta", precond_delta, 0 }, { "precond_kda", precond_kda, 0 },
+    { "precond_delta", precond_delta, 0 }, { "precond_kda", precond_kda, 64 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -1,0 +1,92 @@
+/* emit_io.c -- the warps that load and store, by the copy engine. */
+#include "emit.h"
+
+static int load_bytes(const Emit *e, bool scan)
+{
+    int bytes = 0;
+    for (int i = 0; i < e->ntiles; i++)
+        if (!e->tile[i].made && (!scan || e->tile[i].scanned))
+            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES;
+    return bytes;
+}
+
+static void load_matrix(Emit *e, Buf *b, const Tile *tile)
+{
+    Ref r = tile->r;
+    CudaKernel *k = e->out;
+    bool rows = tile_axis(e, r) == e->row_axis;
+    if (k->nmaps == CUDA_MAPS)
+        no_place(e, r, "too many matrices in one kernel");
+    if (k->split && !tile->scanned)
+        buf_printf(b, "if (c >= first) {\n");
+    for (int t = 0; t < tile_count(e, r); t++)
+        buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
+                   "%s%d, token, head / a.group[%d], where.b);\n",
+                   (unsigned)r, t * TILE_BYTES, k->nmaps,
+                   rows ? "row0 + " : "", t * ROWS, k->nmaps);
+    if (k->split && !tile->scanned)
+        buf_printf(b, "}\n");
+    k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)e->g->n[r].index,
+                                    (uint8_t)e->o->tile };
+}
+
+void emit_loads(Emit *e)
+{
+    Buf *b = &e->load;
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
+               "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
+               "const u32 full = loaded + 8 * pos.stage;\n"
+               "const int token = (int)where.start + 64 * c;\n"
+               "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
+    if (e->out->split)
+        buf_printf(b, "arrive_expecting(full, c < first ? %d : %d);\n",
+                   load_bytes(e, true), load_bytes(e, false));
+    else
+        buf_printf(b, "arrive_expecting(full, %d);\n", load_bytes(e, false));
+    for (int i = 0; i < e->ntiles; i++)
+        if (!e->tile[i].made)
+            load_matrix(e, b, &e->tile[i]);
+    buf_printf(b, "}\n");
+}
+
+static void store_output(Emit *e, int out)
+{
+    CudaKernel *k = e->out;
+    Buf *b = &e->store;
+    int size = e->g->axis[e->row_axis].size;
+    for (int t = 0; t < e->groups; t++)
+        buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
+                   "+ %d + buffer * 8192, where, c, row0 + %d, "
+                   "%d, head, lane);\n", k->nmaps, k->ntensors, out,
+                   e->buffers * t * TILE_BYTES, t * ROWS, size);
+    const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
+    k->map[k->nmaps++] = arg;
+    k->tensor[k->ntensors++] = arg;
+}
+
+/* Chunk c's buffer is free again for chunk c + 2, which is written in the
+ * loop's turn c + 3: that turn's `scored` waits for the consent. With few
+ * stages a `scored` comes too early for that, and the state's warpgroups wait
+ * for their buffer. */
+void emit_stores(Emit *e)
+{
+    Buf *b = &e->store;
+    if (!e->tight)
+        buf_printf(b, "for (int c = first; c < first + 3 && c < last; c++)\n"
+                   "if (lane == 0)\narrive(scored + 8 * (c %% STAGES));\n");
+    buf_printf(b, "NO_UNROLL for (int c = first; c < last; c++) {\n"
+               "const u32 n = c - first, buffer = n %% BUFFERS;\n"
+               "wait(filled + 8 * buffer, n / BUFFERS & 1);\n");
+    for (int i = 0; i < e->g->nout; i++)
+        if (e->g->out[i].node && e->mine[e->g->out[i].node])
+            store_output(e, i);
+    buf_printf(b, "bulk_commit();\nbulk_wait_read();\n__syncwarp();\n");
+    if (e->tight)
+        buf_printf(b, "if (lane == 0)\n"
+                   "arrive(drained + 8 * buffer);\n");
+    else
+        buf_printf(b, "if (lane == 0 && c + 3 <= last)\n"
+                   "arrive(c + 3 < last ? scored + 8 * ((c + 3) %% STAGES) :"
+                   " drained);\n");
+    buf_printf(b, "}\nbulk_wait();\n");
+}

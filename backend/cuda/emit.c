@@ -222,8 +222,8 @@ static Registers registers_of(const Emit *e)
         return gated ? (Registers){ 32, 136, 208 }
                      : (Registers){ 40, 128, 216 };
     if (e->groups == 1)
-        return gated ? (Registers){ 56, 208, 240 }
-                     : (Registers){ 56, 160, 232 };
+        return gated || e->nchains ? (Registers){ 56, 208, 240 }
+                                   : (Registers){ 56, 160, 232 };
     if (gated)
         return (Registers){ 32, 128, 176 };
     if (!is_wide(e))

@@ -287,9 +287,9 @@ static Graph *precond_delta(Ctx *c)
     return preconditioned(c, "precond_delta", "t : log_decay");
 }
 
-static Graph *precond_kda(Ctx *c)
+static Graph *precond_delta_k(Ctx *c)
 {
-    return preconditioned(c, "precond_kda", "t k : log_decay");
+    return preconditioned(c, "precond_delta_k", "t k : log_decay");
 }
 
 /* key: the widest without a spill, 0: 128. */
@@ -307,7 +307,8 @@ static const Variant variants[] = {
     { "gdn2", gdn2, 0 }, { "rwkv6", rwkv6, 0 },
     { "rwkv7", rwkv7, 0 }, { "retnet", retnet, 0 },
     { "deltanet_rope", deltanet_rope, 0 },
-    { "precond_delta", precond_delta, 0 }, { "precond_kda", precond_kda, 64 },
+    { "precond_delta", precond_delta, 0 },
+    { "precond_delta_k", precond_delta_k, 64 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

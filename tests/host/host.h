@@ -34,6 +34,7 @@ enum { MAX_ARGS = 16 };
 typedef struct Layer {
     flin_Bind in[MAX_ARGS], s0[MAX_ARGS], s1[MAX_ARGS];
     flin_Call call;
+    char name[MAX_ARGS][32];            /* the variant's may go before */
 } Layer;
 
 static inline double uniform(uint32_t *x)
@@ -109,7 +110,8 @@ static inline Layer *layer_new(const flin_Variant *v, int64_t B, int64_t T,
     l->call = (flin_Call){ .size = sizeof l->call, .input = l->in,
                            .initial = l->s0, .final = l->s1, .threads = 1 };
     for (int i = 0; flin_arg(v, i, &a); i++) {
-        flin_Bind b = { a.name, { .rank = 0 } };
+        flin_Bind b = { l->name[i], { .rank = 0 } };
+        snprintf(l->name[i], sizeof l->name[i], "%s", a.name);
         set_shape(&b.tensor, &a, B, T, H, size);
         tensor_make(&b.tensor, dtype);
         tensor_draw(&b.tensor, a.domain, &seed);

@@ -287,6 +287,8 @@ static void run_single(Ctx *c, void *ud)
 
 static int run(Single s, flin_Error *e)
 {
+    if (!s.v)
+        return set_error(e, FLIN_ERROR, "the flin_Variant is NULL");
     Ctx *c = host_ctx(s.v->s);
     int code = FLIN_OK;
 

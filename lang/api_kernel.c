@@ -97,6 +97,11 @@ flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
                           const flin_Call *like, flin_Error *e)
 {
     Making m = { .v = v, .mode = mode, .like = like };
+
+    if (!v) {
+        set_error(e, FLIN_ERROR, "the flin_Variant is NULL");
+        return NULL;
+    }
     Ctx *own = host_ctx(v->s), *c = host_ctx(v->s);
 
     set_error(e, FLIN_OK, "");
@@ -176,6 +181,8 @@ static void run_kernel(Ctx *c, void *ud)
 
 static int run_protected(Running *r, flin_Error *e)
 {
+    if (!r->k)
+        return set_error(e, FLIN_ERROR, "the flin_Kernel is NULL");
     Ctx *c = ctx_like(r->k->v.ctx);
     int code = FLIN_OK;
 

@@ -123,6 +123,10 @@ static flin_Variant *load_with(flin_State *s, lua_State *L, lua_CFunction f,
 
 static flin_Variant *load(flin_State *s, Load *l, flin_Error *e)
 {
+    if (!s) {
+        set_error(e, FLIN_ERROR, "the flin_State is NULL");
+        return NULL;
+    }
     sandbox_renew(s->L);
     lua_pushlightuserdata(s->L, l);
     return load_with(s, s->L, load_variant, 1, l, e);

@@ -27,7 +27,8 @@
  *   code or a negative number, and fill in the error, where the caller gives
  *   one (else NULL). A call that fails has checked its arguments before it
  *   computed anything; interrupted or out of memory, its results are
- *   unspecified.
+ *   unspecified. Given NULL for what an earlier function could not make, they
+ *   fail, too, and do no harm.
  * - A state and its variants belong to one thread at a time; states share
  *   nothing. A kernel belongs to no thread: several may run it at a time.
  * - The caller's buffers are the caller's: flin keeps no pointer to them after

@@ -105,6 +105,10 @@ static void test_script_errors(flin_State *s)
     CHECK(!flin_load_file(s, "/nowhere/at/all.lua", &e) && *e.message);
     CHECK(!flin_stdlib(s, "glaa", NULL));
     CHECK(!flin_load_string(s, "return io.open('x')", "g.lua", NULL));
+    CHECK(!flin_stdlib(NULL, "gla", &e) && e.code == FLIN_ERROR);
+    CHECK(flin_forward(NULL, &(flin_Call){ .size = sizeof(flin_Call) }, &e));
+    CHECK(!flin_prepare(NULL, FLIN_FORWARD, NULL, &e) && e.code);
+    CHECK(flin_run(NULL, NULL, NULL, &e) == FLIN_ERROR);
 }
 
 /* S_t = g S + k v: K = V = 1, so that the numbers are plain. */

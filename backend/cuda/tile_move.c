@@ -354,12 +354,14 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
         bool one = !(axes & (axes - 1));
         const char *count = one ? "1" : row == AX_I ? "n"
             : ctx_format(t->c, "%d", (int)tile_extent(t, r, row));
-        buf_printf(b, "%s<%d, %d>(t%d, p, %d, 1, %s, true);\n",
+        /* of a slice, rows need not start at multiples of 16 bytes */
+        bool wide = one || full.st[row] % 4 == 0;
+        buf_printf(b, "%s<%d, %d>(t%d, p, %d, 1, %s, %s);\n",
                    store ? "copy_out" : "copy_in",
                    (int)tile_extent(t, r, in),
                    one ? (int)tile_extent(t, r, in)
                        : (int)t->spot[r].st[row], t->spot[r].tile,
-                   (int)full.st[row], count);
+                   (int)full.st[row], count, wide ? "true" : "false");
         act_uses(t, a, t->spot[r].tile, !store);
         return;
     }

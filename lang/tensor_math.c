@@ -32,7 +32,8 @@ static double number_arg(lua_State *L, int arg)
 
 static int binary(lua_State *L, double (*f)(double, double))
 {
-    const Tensor *a = tensor_test(L, 1), *b = tensor_test(L, 2);
+    const Tensor *a = tensor_test(L, 1) ? tensor_check(L, 1) : NULL;
+    const Tensor *b = tensor_test(L, 2) ? tensor_check(L, 2) : NULL;
     const Tensor *shape = a ? a : b;
     double x = a ? 0 : number_arg(L, 1), y = b ? 0 : number_arg(L, 2);
     Walk wa = walk(shape), wb = walk(b ? b : shape);

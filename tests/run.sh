@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
-#   tests/run.sh [PART...]    parts: unit host lua golden arrows examples
-#                            python fuzz
+#   tests/run.sh [PART...]    parts: unit host lua cuda golden arrows
+#                            examples python fuzz
 # A program or a script is one test, or as many as it says in a last line
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
@@ -67,6 +67,24 @@ options() { sed -n '1s/^-- flin: //p' "$1"; }
 lua() {
     for l in tests/lua/*.lua; do
         [ -f "$l" ] && program "${l%.lua}" "$flin" $(options "$l") "$l"
+    done
+}
+
+# A driver and a compiler that stand in for a GPU: the runtime, and what the
+# emitter of any plan prints, run on the host.
+cuda() {
+    fake=$BUILD/tests/cuda/fake
+    if [ -n "$SAN" ] || ! command -v g++ >/dev/null; then
+        skip "cuda: no C++ compiler, or sanitizers in the way"
+        return
+    fi
+    # behind its checks, calls measures the host's time alone
+    for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
+        "flin tests/cuda/laws.lua few simple_gla"; do
+        program "on a driver of tests: $test" env FLIN_CACHE="$tmp/kernels" \
+            LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13" \
+            FAKE_IDLE=$([ "${test#*calls}" = "$test" ] && echo 99999 ||
+                        echo 40) "$BUILD"/$test
     done
 }
 
@@ -178,7 +196,7 @@ fuzz() {
     count fuzz $?
 }
 
-[ $# != 0 ] || set -- unit host lua golden arrows examples python \
+[ $# != 0 ] || set -- unit host lua cuda golden arrows examples python \
     $([ -n "$SAN" ] || echo fuzz)
 for part; do
     $part

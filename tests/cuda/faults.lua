@@ -1,0 +1,200 @@
+-- A GPU that is not there or fails, and tensors on it: what is said, and what
+-- still works afterwards. Runs itself with a driver that fails on request
+-- (tests/cuda/fake).
+--   LD_PRELOAD=fake/libcuda.so.1:fake/libnvrtc.so.13 flin tests/cuda/faults.lua
+local flin = require "flin"
+
+local passed, failed = 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+  end
+end
+
+-- f must fail with a message that has this in it.
+local function refused(what, f, ...)
+  local ok, message = pcall(f, ...)
+  expect(not ok and tostring(message):find(what, 1, true),
+         "'%s' is not in: %s", what, message)
+end
+
+local v = flin.stdlib.simple_gla
+local function inputs(T, device)
+  local x = { q = flin.randn(1, T, 2, 16), k = flin.randn(1, T, 2, 16),
+              v = flin.randn(1, T, 2, 16),
+              g = flin.randn(1, T, 2):map(function (u) return -u * u end) }
+  for name, t in pairs(x) do x[name] = t:to(device or "cpu") end
+  return x
+end
+
+-- ---- what the other processes do; the last line is theirs to say ----
+
+local acts = {}
+
+function acts.wrong()
+  refused("the kernel that was compiled for this GPU gets y wrong",
+          v.forward, v, inputs(20, "cuda"))
+  refused("it is not used", v.forward, v, inputs(20, "cuda"))
+  local y = v:forward(inputs(20))
+  expect(y:maxabs() > 0, "the CPU still works")
+end
+
+function acts.broken()
+  local x = inputs(20, "cuda")
+  local y = v:forward(x)
+  local ok, said = pcall(function () v:forward(x) return y:to "cpu" end)
+  expect(not ok and said:find "ILLEGAL_ADDRESS %(700%)"
+         and said:find "kernel k0_forward of simple_gla"
+         and said:find "20 tokens, 2 heads, k = 16, v = 16, float32", said)
+  local _, again = pcall(v.forward, v, x)
+  expect(said:match "CUDA:[^\n]*" == tostring(again):match "CUDA:[^\n]*",
+         "it is said again: %s", again)
+  refused("has ended this process's work", x.q.to, x.q, "cpu")
+  expect(v:forward(inputs(20)):maxabs() > 0, "the CPU still works")
+end
+
+function acts.full()
+  local x = inputs(20, "cuda")
+  local y = v:forward(x)
+  refused("the GPU is out of memory", function ()
+    return flin.zeros(1 << 22):to "cuda"
+  end)
+  refused("out of memory", v.forward, v,
+          { q = flin.randn(1, 40000, 2, 16), k = flin.randn(1, 40000, 2, 16),
+            v = flin.randn(1, 40000, 2, 16), g = flin.zeros(1, 40000, 2),
+            backend = "cuda" })
+  local z = v:forward(x)
+  expect((y:to "cpu" - z:to "cpu"):maxabs() == 0, "smaller calls still work")
+end
+
+function acts.absent()
+  local gpu, why = flin.cuda()
+  expect(not gpu and why:find "libcuda.so.1 is not there", why)
+  local x = inputs(5)
+  x.backend = "cuda"
+  refused("libcuda.so.1 is not there", v.forward, v, x)
+  refused("libcuda.so.1 is not there", x.q.to, x.q, "cuda")
+  expect(v:forward(inputs(5)).device == "cpu", "the CPU takes what is there")
+end
+
+-- Every kernel once; a second process takes them from the cache.
+function acts.cached()
+  local x = inputs(20, "cuda")
+  v:forward(x)
+  v:step { q = x.q:narrow(2, 1, 1), k = x.k:narrow(2, 1, 1),
+           v = x.v:narrow(2, 1, 1), g = x.g:narrow(2, 1, 1) }
+  expect(true, "")
+end
+
+if acts[...] then
+  acts[...]()
+  print(("%d passed, %d failed"):format(passed, failed))
+  os.exit(failed == 0 and 0 or 1)
+end
+
+-- ---- each in a process of its own ----
+
+local program = arg[-1]
+for i = -1, -20, -1 do
+  if not arg[i] then break end
+  program = arg[i]
+end
+local folder = os.tmpname()
+os.remove(folder)
+
+local function run(act, env)
+  local pipe = io.popen(("env %s '%s' '%s' %s 2>&1"):format(env, program,
+                                                          arg[0], act))
+  local text = pipe:read "a"
+  pipe:close()
+  local p, f = text:match "(%d+) passed, (%d+) failed\n$"
+  expect(f == "0" and p ~= "0", "%s: %s", act, text)
+end
+
+local function compiled(file)
+  local f = io.open(file)
+  local n = f and #f:read "a" or 0
+  if f then f:close() end
+  return n
+end
+
+run("wrong", "FLIN_CACHE=off FAKE_IDLE=0")
+run("broken", "FLIN_CACHE=" .. folder .. " FAKE_BROKEN=3")
+run("full", "FLIN_CACHE=" .. folder .. " FAKE_MEMORY=4000000")
+run("absent", "-u LD_PRELOAD")
+local count = folder .. ".count"
+run("cached", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder, count))
+expect(compiled(count) == 1, "a kernel is in the cache, %d were compiled",
+       compiled(count))
+run("cached", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder, count))
+expect(compiled(count) == 1, "all are in the cache")
+os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
+
+-- ---- tensors ----
+
+local t = flin.randn(3, 4, 20)
+local d = t:to "cuda"
+expect(d.device == "cuda" and t.device == "cpu", "a tensor says where it is")
+expect(d:to "cuda" == d or d:to("cuda").device == "cuda", "it stays there")
+expect((d:to "cpu" - t):maxabs() == 0, "there and back")
+expect((d:transpose(1, 3):narrow(1, 2, 5):to "cpu"
+        - t:transpose(1, 3):narrow(1, 2, 5)):maxabs() == 0, "a view of it")
+expect(d[{ 2, 3, 4 }] == t[{ 2, 3, 4 }] and d[2][3][4] == t[2][3][4],
+       "an element")
+expect(tostring(d) == tostring(t):gsub("float32", "float32 cuda", 1),
+       "it is printed alike: %s", d)
+expect(#d == 3 and d.count == 240 and d:reshape(12, -1).shape[2] == 20,
+       "what needs no numbers works")
+for _, name in ipairs { "sum", "clone", "totable", "maxabs" } do
+  refused('t:to("cpu")', function () return d[name](d) end)
+end
+refused('t:to("cpu")', function () return d + d end)
+refused('t:to("cpu")', function () d[{ 1, 1, 1 }] = 0 end)
+refused('t:to("cpu")', function () return d:to "bfloat16" end)
+
+-- ---- calls ----
+
+local x = inputs(70, "cuda")
+local y, state = v:forward(x)
+expect(y.device == "cuda" and state.S.device == "cuda", "results are there")
+local mixed = inputs(70, "cuda")
+mixed.k = mixed.k:to "cpu"
+refused("is on the", v.forward, v, mixed)
+x.backend = "cpu"
+refused("the tensors are on the GPU, where 'cpu' cannot run", v.forward, v, x)
+x.backend = nil
+refused("the tensors are on the GPU", v.reference, v, x)
+x.dy = flin.randn(1, 70, 2, 16)
+refused("dy is on the CPU", v.backward, v, x)
+x.dy = x.dy:to "cuda"
+expect(v:backward(x).q.device == "cuda", "gradients are there")
+x.dy = nil
+x.save = true
+do
+  local _, _, saved = v:forward(x)
+  local dy = flin.randn(1, 70, 2, 16):to "cuda"
+  expect(v:backward { saved = saved, dy = dy }.q.device == "cuda",
+         "saved works there")
+end
+local numbers = flin.variant {
+  name = "numbers", input = { v = "t", a = "" }, state = { s = "" },
+  step = function (i, s)
+    local next = s.s * i.a + i.v
+    return { s = next }, next
+  end,
+}
+local z = numbers:forward { v = flin.full({ 1, 3, 1 }, 1):to "cuda", a = 0.5 }
+expect(math.abs(z[{ 1, 3, 1 }] - 1.75) < 1e-6, "a number follows: %s", z)
+
+-- Memory goes back when its tensor is collected.
+x, y, state, z, d, mixed = nil, nil, nil, nil, nil, nil
+collectgarbage()
+collectgarbage()
+local gpu = flin.cuda()
+expect(gpu.used == 0 and gpu.kept > 0, "%d bytes are still in use", gpu.used)
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

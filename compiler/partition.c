@@ -353,8 +353,8 @@ static void decide(Pool *p, Effort effort, PartitionInfo *info)
         if (a->atom[i].root)
             set_add(&c.required, i);
     if (!choose_best(p, &c, whole, w) && !choose_best(p, &c, true, w))
-        fail_code(a->g->ctx, ERR_LIMIT, "%s: no kernel of this machine (%s) "
-                  "can hold the parts of it", a->g->name, a->m->name);
+        fail(a->g->ctx, 0, "%s: no kernel of this machine (%s) can hold "
+             "the parts of it", a->g->name, a->m->name);
     if (!whole)
         improve(p, &c, w);
     for (int i = 0; !whole && effort == FULL && i < MAX_PROOFS; i++) {

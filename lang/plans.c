@@ -162,7 +162,7 @@ static void make(Ctx *c, void *ud)
     ctx_doing(c, "plan", m->v->step->name);
     m->chunk = e->chunk;
     while (!ctx_protect(c, plan_at, m)) {
-        if (c->err.code != ERR_LIMIT || !e->joint || m->chunk < 2 * LEAST)
+        if (c->err.code != ERR_USER || !e->joint || m->chunk < 2 * LEAST)
             ctx_rethrow(c);
         m->chunk /= 2;                  /* the machine cannot hold it */
     }

@@ -50,6 +50,24 @@ h = torch.randn(2, 20, 16)
 close("a compiled layer", torch.compile(
     layer, fullgraph=True, backend="aot_eager")(h)[0], layer(h)[0], 1e-6)
 
+# States whose axes no input has.
+taylor = flin.load("""
+local flin = require "flin"
+return flin.attention { features = flin.feature_map.taylor() }
+""")
+q, k, v = inputs(grad=False)[:3]
+
+
+def second_order(q, k, v):
+    o, state = taylor(q, k, v, output_final_state=True)
+    return o + 1, *state.values()
+
+
+for a, b in zip(torch.compile(second_order, fullgraph=True,
+                              backend="aot_eager")(q, k, v),
+                second_order(q, k, v)):
+    same("a state of renamed axes", a, b)
+
 # PyTorch's own checks: schema, fakes, autograd, dynamic shapes.
 x, options = inputs(), ([True], None, None, False)
 operators = torch.ops.flin

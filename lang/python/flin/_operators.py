@@ -5,8 +5,8 @@ from typing import List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from . import _c
-from ._calls import Request
+from . import _array, _c
+from ._calls import Request, describe
 from ._torch import run
 from ._variant import VARIANTS
 
@@ -37,25 +37,33 @@ def backward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
                 want=(True,) * len(x) + tuple(given))
 
 
+def result_shapes(v, x):
+    """Of y and the states, behind batch, tokens and heads."""
+    one = [_array.Array(((1, 1, 1) if a.timed else (1,)) + tuple(
+        int(n) for n in t.shape[t.dim() - len(a.axes):]))
+        for a, t in zip(v.inputs, x)]
+    caller = v.caller("cpu")
+    y, *states = caller.outputs(
+        _array, Request(_c.FORWARD, one, final=True),
+        [("input", describe(_array, v.inputs, one)), ("initial", [])], 0,
+        False)
+    return [y[0][3:]] + [shape[2:] for shape, _ in states]
+
+
 @forward.register_fake
 def _(key, x, s0, given, cu, scale, norm, final):
-    v, size, heads = VARIANTS[key], {}, 0
-    for a, t in zip(v.inputs, x):
-        size.update(zip(a.axes, t.shape[t.dim() - len(a.axes):]))
-        heads = max(heads, t.shape[2 if a.timed else 0])
+    v = VARIANTS[key]
+    heads = max(t.shape[2 if a.timed else 0] for a, t in zip(v.inputs, x))
     timed = {a.name: t for a, t in zip(v.inputs, x) if a.timed}
     first = next(iter(timed.values()))
     like = timed.get("v", first)
     exact = any(t.dtype == torch.float64 for t in x)
     n = first.shape[0] if cu is None else cu.shape[0] - 1
-    for s in v.states:
-        size.update((a, v.sizes[a]) for a in s.axes if v.sizes[a])
-    o = like.new_empty((*first.shape[:2], heads,
-                        *(size[a] for a in v.output.axes)),
+    y, *states = result_shapes(v, x)
+    o = like.new_empty((*first.shape[:2], heads, *y),
                        dtype=torch.float64 if exact else like.dtype)
-    return [o] + [o.new_empty((n, heads, *(size[a] for a in s.axes)),
-                              dtype=torch.float64 if exact else torch.float32)
-                  for s in v.states if final]
+    return [o] + [o.new_empty((n, heads, *s), dtype=torch.float64 if exact
+                              else torch.float32) for s in states if final]
 
 
 @backward.register_fake

@@ -311,6 +311,13 @@ void use_anchor(Emit *e, Ref r, int gate)
         .sources = (uint32_t)1 << of };
 }
 
+/* A column of what is summed up has a thread to itself. */
+static void check_columns(Emit *e, Ref r)
+{
+    if (e->g->axis[tile_axis(e, r)].size > 128)
+        no_place(e, r, "more than 128 columns");
+}
+
 int use_gate(Emit *e, Ref sum)
 {
     Ref of = strip(e->g, e->g->n[sum].a[0]);
@@ -319,6 +326,7 @@ int use_gate(Emit *e, Ref sum)
             return i;
     if (e->ngates == MAX_GATES)
         no_place(e, sum, "too many gates per key in one kernel");
+    check_columns(e, of);
     int at = e->ngates++;
     e->gate[at] = (Gate){ .of = of };
     uint32_t sources = sources_of(e, of);
@@ -333,6 +341,7 @@ int use_key(Emit *e, Ref r)
             return i;
     if (e->nkeys == MAX_KEYS)
         no_place(e, r, "too many values per key in one kernel");
+    check_columns(e, r);
     if (e->g->n[r].op != OP_input)
         sources_of(e, r);
     e->key[e->nkeys] = r;
@@ -358,6 +367,7 @@ int use_turn(Emit *e, Ref r)
             return i;
     if (e->nturns == MAX_TURNS)
         no_place(e, r, "too many angles in one kernel");
+    check_columns(e, r);
     e->turn[e->nturns] = (Turn){ r, n->a[1], e->g->n[n->a[2]].index };
     return e->nturns++;
 }
@@ -382,6 +392,7 @@ int use_chain(Emit *e, Ref r)
             return i;
     if (e->nchains == MAX_CHAINS)
         no_place(e, r, "too many states of one axis");
+    check_columns(e, r);
     int at = e->nchains++;
     e->chain[at] = (Chain){ .scan = r, .state = e->g->n[n->a[2]].index };
     uint32_t sources = sources_of(e, strip(e->g, n->a[1]));

@@ -136,11 +136,6 @@ INLINE u32 word_of(u32 tile, int i, int k)
               + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2) : "memory");
     return v;
 }
-INLINE float entry_of(u32 tile, int i, int k)
-{
-    const u32 v = word_of(tile, i, k);
-    return k & 1 ? high(v) : low(v);
-}
 /* bfloat16 whatever the element: these operands need a float's exponents. */
 INLINE u32 pack_wide(float lo, float hi)
 {

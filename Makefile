@@ -3,7 +3,7 @@
 #   make          build/flin, build/libflin.so, build/libflin.a
 #   make demo     build, then run examples/recall.lua (TEXT=path: on that text)
 #   make test     build, then run every test
-#   make asan     the same tests under AddressSanitizer and UBSan
+#   make asan     all tests under AddressSanitizer and UBSan
 #   make tsan     states and kernels in threads, under ThreadSanitizer
 #   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
@@ -68,7 +68,7 @@ say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all build demo test tests test-cuda asan tsan fuzz fuzzers fuzz-build \
+.PHONY: all build demo test sanitized tests test-cuda asan tsan fuzz fuzzers fuzz-build \
     bench-cpu static install clean FORCE
 
 all:
@@ -86,6 +86,17 @@ test:
 	@sh tools/setup.sh --tests
 	@$(MAKE) --no-print-directory $(PARALLEL) tests
 	@BUILD=$(BUILD) CC="$(CC)" SAN="$(SAN)" MAKE="$(MAKE)" sh tests/run.sh
+	@$(if $(SAN),,$(MAKE) --no-print-directory sanitized)
+
+# The second pass of `make test`: a part of it under sanitizers, a minute or
+# two on two cores, build included; `make asan` is all of it.
+ASAN = BUILD=$(BUILD)/asan CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined \
+-fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+SANITIZED := text call plan rules
+sanitized:
+	@$(MAKE) --no-print-directory $(PARALLEL) $(ASAN) $(BUILD)/asan/flin \
+	    $(SANITIZED:%=$(BUILD)/asan/tests/unit/%)
+	@BUILD=$(BUILD)/asan SAN=1 UNIT="$(SANITIZED)" sh tests/run.sh sanitized
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
     $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13
@@ -94,9 +105,7 @@ test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
 
 asan:
-	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/asan CFLAGS="-O1 -g" \
-	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined \
--fno-omit-frame-pointer"
+	@$(MAKE) --no-print-directory test $(ASAN)
 
 TSAN = $(BUILD)/tsan/tests/host
 tsan:

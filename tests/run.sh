@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
 #   tests/run.sh [PART...]    parts: unit host lua cuda golden arrows
-#                            examples python fuzz
+#                            examples python fuzz sanitized
 # A program or a script is one test, or as many as it says in a last line
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
@@ -50,6 +50,19 @@ unit() {
         [ -f "$c" ] && [ "${c##*/}" != bench.c ] || continue
         program "${c%.c}" "$BUILD/${c%.c}"
     done
+}
+
+# What `make test` runs again under sanitizers: the errors, whose paths are
+# the strangest, and the quick scripts.
+sanitized() {
+    for u in $UNIT; do
+        program "sanitized unit/$u" "$BUILD/tests/unit/$u"
+    done
+    for l in values calls tensor tensor_ops files host source; do
+        l=tests/lua/$l.lua
+        program "sanitized ${l%.lua}" "$flin" $(options "$l") "$l"
+    done
+    golden
 }
 
 # What a program sees that embeds flin.

@@ -25,8 +25,11 @@ local top, tried, total = {}, 0, 0
 for _, name in ipairs(flin.stdlib_names) do
   local row = text:match("\n(" .. name .. " [^\n]+ ms)\n")
   expect(row, "no row for %s", name)
-  local score, bits, off = (row or ""):match "^%S+ +(%S+) +(%S+) +(%S+)"
+  local score, bits, off, back =
+    (row or ""):match "^%S+ +(%S+) +(%S+) +(%S+) +(%S+)"
   expect(tonumber(off) and tonumber(off) <= 1e-5, "%s: error %s", name, off)
+  expect(tonumber(back) and tonumber(back) > 0 and tonumber(back) <= 1e-4,
+         "%s: gradients %s", name, back)
   top[name] = tonumber(score)
   tried = tried + (top[name] and 1 or 0)
   total = total + 1

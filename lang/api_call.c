@@ -215,6 +215,10 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
                                  d->dx });
     take_binds(c, g, h, (Binds){ "dinitial", k->dinitial, k->ndinitial, false,
                                  d->ds });
+    if (!d->dy.given && !k->ndfinal)
+        fail_help(c, 0, "the gradient of y, those of final states",
+                  "%s: neither dy nor dfinal is given", what);
+    check_states(c, g, h, "dfinal", d->dstate);
     check_states(c, g, h, "dinitial", d->ds);
     for (int i = 0; i < g->nin; i++)
         if (d->dx[i].given)

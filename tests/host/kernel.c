@@ -170,7 +170,13 @@ static void test_gradient_errors(flin_State *s)
     void *dy = g->grad.dy.data;
     g->grad.dy.data = NULL;
     g->grad.ndfinal = 0;
-    CHECK(flin_backward(v, &l->call, &g->grad, &e) == FLIN_ERROR);
+    CHECK(flin_backward(v, &l->call, &g->grad, &e) == FLIN_ERROR
+          && strstr(e.message, "neither dy nor dfinal is given"));
+    g->grad.ndfinal = 1;
+    g->s1[0].tensor.shape[3] = 1;
+    CHECK(flin_backward(v, &l->call, &g->grad, &e) == FLIN_ERROR
+          && strstr(e.message, "dfinal.S has shape [1, 1, 8, 1]"));
+    g->grad.ndfinal = 0;
     g->grad.dy.data = dy;
     g->grad.dy.rank = 3;
     CHECK(flin_backward(v, &l->call, &g->grad, &e) == FLIN_ERROR);
@@ -248,6 +254,9 @@ static void test_likeness(flin_State *s)
     CHECK(flin_run(k, &l->call, NULL, &e) == FLIN_ERROR
           && strstr(e.message, "prepared for 16"));
     l->call.chunk = 0;
+    l->call.workspace = (void *)1;      /* a field that an old host lacks */
+    l->call.size = offsetof(flin_Call, workspace);
+    CHECK(!flin_run(k, &l->call, NULL, &e));
     CHECK(flin_run(k, &like, NULL, &e) == FLIN_ERROR);  /* no data */
     flin_free(k);
     layer_free(l);

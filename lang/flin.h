@@ -115,7 +115,7 @@ typedef struct flin_Options {
      */
     void (*log)(void *ud, const char *line);
     void *log_ud;
-    /* What takes its time ("compile gla", "forward gla"), and which part of it
+    /* What takes its time ("plan gla", "forward gla"), and which part of it
      * is done, from 0 to 1, less than 0 where that is not known; on the thread
      * that called. */
     void (*progress)(void *ud, const char *what, double done);

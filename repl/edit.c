@@ -215,11 +215,15 @@ static void on_signals(Editor *e)
     }
 }
 
-/* A byte: 1; 0 at the end of input, -1 on Ctrl-C. */
+/* A byte: 1; 0 at the end of input, -1 on Ctrl-C. Signals end the wait, as
+ * they would not end a read: writes go on after them, and so would reads. */
 static int read_byte(Editor *e, char *c)
 {
+    struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+
     for (;;) {
-        ssize_t n = read(STDIN_FILENO, c, 1);
+        int ready = poll(&p, 1, -1);
+        ssize_t n = ready > 0 ? read(STDIN_FILENO, c, 1) : -1;
         if (n >= 0)
             return (int)n;
         if (errno != EINTR || interrupt_taken())
@@ -496,7 +500,8 @@ void edit_close(Editor *e)
 
 EditResult edit_line(Editor *e, const char *mark)
 {
-    struct sigaction act = { .sa_handler = on_resize }, was_resize, was_cont;
+    struct sigaction act = { .sa_handler = on_resize, .sa_flags = SA_RESTART };
+    struct sigaction was_resize, was_cont;
     int n = 0;
 
     e->mark = mark;

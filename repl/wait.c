@@ -100,6 +100,8 @@ void interrupt_arm(lua_State *L)
 {
     struct sigaction act = { .sa_handler = on_interrupt };
 
+    if (presses)                        /* it may have cut a write short */
+        clearerr(stdout);
     presses = 0;
     running = L;
     progress(NULL);

@@ -118,7 +118,7 @@ static int choose_chunk(PlanView *w, Attempt *a)
         if (ctx_protect(w->ctx, attempt, a) && !a->note) {
             d->seconds = w->info.seconds / a->chunk;
             d->kernels = w->p->nkernels;
-        } else if (!a->note && w->ctx->err.code != ERR_LIMIT) {
+        } else if (!a->note && w->ctx->err.code != ERR_USER) {
             ctx_rethrow(w->ctx);
         }
         d->held = w->info.held;

@@ -7,6 +7,7 @@
 #   make tsan     states and kernels in threads, under ThreadSanitizer
 #   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
+#   make compile-all every variant, type and GPU, by NVRTC
 #   make bench-cpu   speed of the chunked forward pass
 #   make static   build/static/flin: Lua linked in, no GLPK
 #   make install  to $(DESTDIR)$(PREFIX)
@@ -68,8 +69,8 @@ say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all build demo test sanitized tests test-cuda asan tsan fuzz fuzzers fuzz-build \
-    bench-cpu static install clean FORCE
+.PHONY: all build demo test sanitized tests test-cuda asan tsan fuzz fuzzers \
+    fuzz-build bench-cpu compile-all static install clean FORCE
 
 all:
 	@sh tools/setup.sh --check
@@ -121,6 +122,9 @@ fuzz-build:
 undefined -fno-sanitize-recover=undefined"
 fuzz: fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh $(BUILD)/fuzz
+
+compile-all: tests
+	@$(BUILD)/tests/cuda/compile && $(BUILD)/tests/cuda/compile_tiles all
 
 bench-cpu:
 	@sh tools/setup.sh

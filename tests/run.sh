@@ -47,7 +47,8 @@ program() {     # NAME COMMAND...
 
 unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
-        [ -f "$c" ] && [ "${c##*/}" != bench.c ] || continue
+        case ${c##*/} in bench.c|tiles.c) continue;; esac
+        [ -f "$c" ] || continue
         program "${c%.c}" "$BUILD/${c%.c}"
     done
 }

@@ -201,23 +201,65 @@ template<class T, class G> INLINE void copy1(T *to, const G *from)
     put(to, get(*from));
 }
 
+#ifdef HOST
+INLINE void copy_ahead(Piece *to, const Piece *from) { *to = *from; }
+INLINE void copy_commit() {}
+template<int LEFT> INLINE void copy_wait() {}
+#else
+/* To shared memory, behind the threads' back. */
+INLINE void copy_ahead(Piece *to, const Piece *from)
+{
+    asm volatile("{.reg .u64 a; .reg .u32 b; cvta.to.shared.u64 a, %0;"
+        " cvt.u32.u64 b, a; cp.async.cg.shared.global [b], [%1], 16;}"
+        :: "l"(to), "l"(from) : "memory");
+}
+INLINE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template<int LEFT> INLINE void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+#endif
+
 /* `rows` rows of LEN columns; the tile's lie PITCH apart, the tensor's sr,
- * and its columns sc. */
-template<int LEN, int PITCH, class T, class G>
+ * and its columns sc. AHEAD: in shared memory, where the copies may go on
+ * after the call. */
+template<int LEN, int PITCH, bool AHEAD, class T, class G>
 CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
 {
-    enum { EACH = 16 / sizeof(G), PIECES = (LEN + EACH - 1) / EACH };
+    enum { EACH = 16 / sizeof(G), PIECES = (LEN + EACH - 1) / EACH,
+           SAME = sizeof(T) == sizeof(G) && PITCH % EACH == 0, BATCH = 4 };
     if (wide && LEN % EACH == 0) {
-        for (int x = TID; x < rows * PIECES; x += THREADS) {
+        const int all = rows * PIECES;
+        for (int x = TID; SAME && AHEAD && x < all; x += THREADS) {
             const int r = x / PIECES, c = x % PIECES * EACH;
-            const Piece in = *(const Piece *)(p + r * sr + c);
-            if (sizeof(T) == sizeof(G) && PITCH % EACH == 0) {
-                *(Piece *)(tile + r * PITCH + c) = in;
-            } else {
-                const G *g = (const G *)&in;
+            copy_ahead((Piece *)(tile + r * PITCH + c),
+                       (const Piece *)(p + r * sr + c));
+        }
+        for (int x = TID; !(SAME && AHEAD) && x < all; x += BATCH * THREADS) {
+            Piece in[BATCH];
+            UNROLL
+            for (int b = 0; b < BATCH; b++) {
+                const int y = x + b * THREADS;
+                if (y < all)
+                    in[b] = *(const Piece *)(p + y / PIECES * sr
+                                             + y % PIECES * EACH);
+            }
+            UNROLL
+            for (int b = 0; b < BATCH; b++) {
+                const int y = x + b * THREADS;
+                T *to = tile + y / PIECES * PITCH + y % PIECES * EACH;
+                if (y >= all)
+                    break;
+                if (SAME) {
+                    *(Piece *)to = in[b];
+                    continue;
+                }
                 UNROLL
                 for (int e = 0; e < EACH; e++)
-                    copy1(tile + r * PITCH + c + e, g + e);
+                    copy1(to + e, (const G *)&in[b] + e);
             }
         }
         return;

@@ -22,6 +22,7 @@ typedef struct Tile {
     DType type;
     int32_t elements;
     bool pinned, spilled;               /* pinned: as long as the kernel */
+    bool input;                         /* may be loaded a chunk ahead */
     int first, last;                    /* acts */
     int64_t at;                         /* bytes */
 } Tile;
@@ -35,6 +36,7 @@ typedef struct Act {
     int *use, n, cap;                   /* tile * 2 + writes */
     When when;
     bool synced;                        /* ends with a barrier */
+    bool loads;                         /* a tile that is an `input` */
 } Act;
 
 /* Element-wise nodes of the same axes, computed in one loop, operands first.
@@ -62,6 +64,8 @@ typedef struct Tiles {
     int ntiles, cap_tiles;
     Act *act;
     int nacts, cap_acts;
+    bool ahead;                         /* inputs have two places in turn, and
+                                           are loaded a chunk ahead */
     bool scratch;                       /* a float a warp is needed */
     int32_t slack;                      /* bytes behind the last tile */
     const int64_t *stored_at;           /* bytes, per node */
@@ -138,5 +142,7 @@ void find_slice(Tiles *t);
  * where they are needed. */
 void tiles_place(Tiles *t, Buf *declared);
 void print_acts(Tiles *t, Buf *b, When when);
+/* Declares the inputs' tiles of the walk's m-th chunk; loads them. */
+void print_inputs(Tiles *t, Buf *b, const char *m, bool load);
 
 #endif

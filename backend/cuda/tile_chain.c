@@ -262,6 +262,14 @@ static bool uses_chain(const Tiles *t, const Chain *k, Ref r)
     return false;
 }
 
+static bool is_next(const Tiles *t, Ref r)
+{
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->state[s] >= 0 && t->g->st[s].next == r)
+            return true;
+    return false;
+}
+
 /* Values of few elements join whatever they are: a loop of their own would
  * cost a barrier. */
 static bool is_small(const Tiles *t, Ref r)
@@ -278,8 +286,10 @@ static void chain_gather(Tiles *t, Chain *k, Ref like)
     while (more) {
         more = false;
         for (Ref r = 1; r < t->g->len && k->n < MAX_CHAIN; r++)
-            if (fits_chain(t, k, like, r) && t->late[r] <= t->late[like]
-                && (uses_chain(t, k, r) || (!k->from && is_small(t, r))))
+            if (fits_chain(t, k, like, r)
+                && (!k->from && is_small(t, r)
+                    ? !is_next(t, r) || t->late[like]
+                    : t->late[r] <= t->late[like] && uses_chain(t, k, r)))
                 more |= collect(t, k, like, r);
     }
 }
@@ -508,11 +518,8 @@ static int own_tile(Tiles *t, Act *a, const Chain *k, Ref r)
 /* Whether somebody outside of the chain wants r. */
 static bool wanted(const Tiles *t, const Chain *k, Ref r)
 {
-    if (t->kept[r])
+    if (t->kept[r] || is_next(t, r))
         return true;
-    for (int s = 0; s < t->g->nst; s++)
-        if (t->state[s] >= 0 && t->g->st[s].next == r)
-            return true;
     for (Ref u = r + 1; u < t->g->len; u++)
         for (int i = 0; i < 4; i++)
             if (t->has[u] && t->g->n[u].a[i] == r && !in_chain(k, u))

@@ -30,7 +30,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { THREADS = 256 };
+/* Of a block: of one that walks by single tokens fewer, for more blocks. */
+static int threads_of(const CudaModule *m)
+{
+    return m->chunk > 1 ? 256 : 128;
+}
 
 /* ---- what a kernel has ---- */
 
@@ -173,18 +177,23 @@ static void put_head(const Tiles *t, Buf *b)
                "extern \"C\" __global__ void __launch_bounds__(THREADS, %d) "
                "%s(const __grid_constant__ Args%d a)\n{\n", t->at,
                t->out->ntensors + !t->out->ntensors,
-               t->out->shared <= 113 << 10 ? 2 : 1, t->out->name, t->at);
+               t->m->chunk > 1 ? 1 : 3, t->out->name, t->at);
     buf_printf(b, "extern __shared__ char arena[];\n");
     if (t->out->spill)
         buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "
                    "%lldll;\n", (long long)t->out->spill);
 }
 
-static void put_chunk(const Tiles *t, Buf *b)
+static void put_rows(const Tiles *t, Buf *b)
 {
     buf_printf(b, "const int n = (int)min(q.len - at * %d, (i64)%d);\n"
                "const i64 token = q.start + at * %d;\n", t->m->chunk,
                t->m->chunk, t->m->chunk);
+}
+
+static void put_chunk(const Tiles *t, Buf *b)
+{
+    put_rows(t, b);
     if (t->m->stored)
         buf_printf(b, "char *const stored = a.run.stored + ((slot + at)"
                    " * a.run.heads + head) * %lldll;\n",
@@ -210,6 +219,18 @@ static void put_item(const Tiles *t, Buf *b)
                "(void)slot;\n", t->m->chunk);
 }
 
+/* Chunk m's inputs on their way. */
+static void put_ahead(Tiles *t, Buf *b, const char *m)
+{
+    buf_printf(b, "if (%s < chunks) {\nconst i64 at = %s%s;\n", m,
+               t->k->kind == K_REVERSE ? "chunks - 1 - " : "",
+               t->k->kind == K_REVERSE ? ctx_format(t->c, "(%s)", m) : m);
+    put_rows(t, b);
+    buf_printf(b, "(void)n;\n(void)token;\n");
+    print_inputs(t, b, m, true);
+    buf_printf(b, "}\ncopy_commit();\n");
+}
+
 static void put_walk(Tiles *t, Buf *b)
 {
     bool token = t->k->kind == K_TOKEN;
@@ -224,12 +245,19 @@ static void put_walk(Tiles *t, Buf *b)
     buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
     print_acts(t, b, BEFORE);
     buf_printf(b, "}\n__syncthreads();\n");
+    if (!token && t->ahead)
+        put_ahead(t, b, "0");
     if (token) {
         buf_printf(b, "{\n");
     } else {
         buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n"
                    "const i64 at = %s;\n", t->k->kind == K_REVERSE
                    ? "chunks - 1 - m" : "m");
+    }
+    if (!token && t->ahead) {
+        put_ahead(t, b, "m + 1");
+        print_inputs(t, b, "m", false);
+        buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     }
     put_chunk(t, b);
     buf_printf(b, "(void)n;\n(void)token;\n");
@@ -260,7 +288,7 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
     t->seen = ctx_alloc(c, n * sizeof *t->seen);
     snprintf(t->out->name, sizeof t->out->name, "k%d_%s", kernel,
              kind[t->k->kind]);
-    t->out->threads = THREADS;
+    t->out->threads = threads_of(m);
     t->out->walk = t->k->kind == K_TOKEN ? CUDA_CHUNKS : CUDA_SEQUENCES;
     return t;
 }
@@ -297,7 +325,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
     Buf at = { .ctx = c }, b = { .ctx = c };
 
     snprintf(k->name, sizeof k->name, "k%d_sum", m->nkernels);
-    k->threads = THREADS;
+    k->threads = threads_of(m);
     k->blocks = 1;
     k->walk = CUDA_SUM;
     k->ntensors = 2;
@@ -397,7 +425,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     memcpy(m->sum_out, o->sum_out, sizeof m->sum_out);
     memcpy(m->sum_s1, o->sum_s1, sizeof m->sum_s1);
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
-               "#include \"tile.cuh\"\n", THREADS, cuda_rank(p->g));
+               "#include \"tile.cuh\"\n", threads_of(m), cuda_rank(p->g));
     for (int i = 0; i < p->nkernels; i++) {
         Tiles *t = tiles_new(c, p, o, m, i);
         t->ext = ext;

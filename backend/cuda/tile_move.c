@@ -100,8 +100,9 @@ static bool move_plain(Tiles *t, Buf *b, const Move *m, DType d)
     }
     if (len > 1 && s->st[highest(axes & ~AXIS(AX_I))] != 1)
         return false;
-    buf_printf(b, "%s<%d, %d>(t%d, (%s%s *)p, %s, %s, %s, a.t[%d].wide);\n",
+    buf_printf(b, "%s<%d, %d%s>(t%d, (%s%s *)p, %s, %s, %s, a.t[%d].wide);\n",
                m->store ? "copy_out" : "copy_in", (int)len, (int)pitch,
+               m->store ? "" : t->tile[s->tile].input ? ", AHEAD" : ", false",
                s->tile, m->store ? "" : "const ", ctype_text(d), sr, sc, rows,
                m->tensor);
     return true;
@@ -190,6 +191,8 @@ void emit_load(Tiles *t, Ref r)
     a->when = in->timed ? WITHIN : BEFORE;
     t->pre[r] = !in->timed;
     t->spot[r] = tile_spot(t, r, tile_new(t, r, t->pre[r]));
+    t->tile[t->spot[r].tile].input = a->loads = in->timed
+                                   && t->k->kind != K_TOKEN;
     buf_printf(&a->text, "{\n");
     move_text(t, a, &m, t->o->in[i],
               in->timed ? token_text(t, m.tensor) : "0");
@@ -356,12 +359,14 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
             : ctx_format(t->c, "%d", (int)tile_extent(t, r, row));
         /* of a slice, rows need not start at multiples of 16 bytes */
         bool wide = one || full.st[row] % 4 == 0;
-        buf_printf(b, "%s<%d, %d>(t%d, p, %d, 1, %s, %s);\n",
+        buf_printf(b, "%s<%d, %d%s>(t%d, p, %d, 1, %s, %s);
+",
                    store ? "copy_out" : "copy_in",
                    (int)tile_extent(t, r, in),
                    one ? (int)tile_extent(t, r, in)
-                       : (int)t->spot[r].st[row], t->spot[r].tile,
-                   (int)full.st[row], count, wide ? "true" : "false");
+                       : (int)t->spot[r].st[row], store ? "" : ", false",
+                   t->spot[r].tile, (int)full.st[row], count,
+                   wide ? "true" : "false");
         act_uses(t, a, t->spot[r].tile, !store);
         return;
     }

@@ -11,11 +11,26 @@
 
 enum { ALIGN = 16 };
 
-static int64_t bytes_of(const Tile *t)
+static int64_t once_bytes(const Tile *t)
 {
     int64_t n = (int64_t)t->elements * dtype_size(t->type);
 
     return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static bool doubled(const Tiles *t, const Tile *tile)
+{
+    return t->ahead && tile->input;
+}
+
+static int64_t bytes_of(const Tiles *t, const Tile *tile)
+{
+    return once_bytes(tile) * (doubled(t, tile) ? 2 : 1);
+}
+
+static bool is_kept(const Tiles *t, const Tile *tile)
+{
+    return tile->pinned || doubled(t, tile);
 }
 
 static void find_lives(Tiles *t)
@@ -40,9 +55,9 @@ static int64_t shared_limit(const Tiles *t)
     return 163 << 10;
 }
 
-static bool live_together(const Tile *a, const Tile *b)
+static bool live_together(const Tiles *t, const Tile *a, const Tile *b)
 {
-    return a->pinned || b->pinned || (a->first <= b->last
+    return is_kept(t, a) || is_kept(t, b) || (a->first <= b->last
                                       && b->first <= a->last);
 }
 
@@ -50,17 +65,17 @@ static bool live_together(const Tile *a, const Tile *b)
 static int64_t find_gap(const Tiles *t, const int *placed, int n, int tile,
                         bool spilled, int64_t base)
 {
-    int64_t want = bytes_of(&t->tile[tile]), at = base;
+    int64_t want = bytes_of(t, &t->tile[tile]), at = base;
     bool moved = true;
 
     while (moved) {
         moved = false;
         for (int i = 0; i < n; i++) {
             const Tile *o = &t->tile[placed[i]];
-            if (o->spilled != spilled || !live_together(o, &t->tile[tile])
-                || o->at >= at + want || at >= o->at + bytes_of(o))
+            if (o->spilled != spilled || !live_together(t, o, &t->tile[tile])
+                || o->at >= at + want || at >= o->at + bytes_of(t, o))
                 continue;
-            at = o->at + bytes_of(o);
+            at = o->at + bytes_of(t, o);
             moved = true;
         }
     }
@@ -68,11 +83,12 @@ static int64_t find_gap(const Tiles *t, const int *placed, int n, int tile,
 }
 
 /* Kept tiles first, small ones before large ones; the rest by their acts. */
-static bool goes_before(const Tile *a, const Tile *b)
+static bool goes_before(const Tiles *t, const Tile *a, const Tile *b)
 {
-    if (a->pinned != b->pinned)
-        return a->pinned;
-    return a->pinned ? bytes_of(a) < bytes_of(b) : a->first < b->first;
+    if (is_kept(t, a) != is_kept(t, b))
+        return is_kept(t, a);
+    return is_kept(t, a) ? bytes_of(t, a) < bytes_of(t, b)
+                         : a->first < b->first;
 }
 
 static int sort_tiles(const Tiles *t, int *order)
@@ -83,7 +99,7 @@ static int sort_tiles(const Tiles *t, int *order)
         if (t->tile[i].first < 0)
             continue;
         int at = n++;
-        for (; at > 0 && goes_before(&t->tile[i], &t->tile[order[at - 1]]);
+        for (; at > 0 && goes_before(t, &t->tile[i], &t->tile[order[at - 1]]);
              at--)
             order[at] = order[at - 1];
         order[at] = i;
@@ -91,45 +107,77 @@ static int sort_tiles(const Tiles *t, int *order)
     return n;
 }
 
-void tiles_place(Tiles *t, Buf *b)
+static void find_places(Tiles *t)
 {
     int *order = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *order);
     int64_t base = t->scratch ? 32 * (int64_t)sizeof(float) : 0, top = base;
     int64_t limit = shared_limit(t) - t->slack, spill = 0;
-
-    find_lives(t);
     int n = sort_tiles(t, order);
+
     for (int i = 0; i < n; i++) {
         Tile *tile = &t->tile[order[i]];
+        tile->spilled = false;
         tile->at = find_gap(t, order, i, order[i], false, base);
-        tile->spilled = tile->at + bytes_of(tile) > limit;
+        tile->spilled = tile->at + bytes_of(t, tile) > limit;
         if (tile->spilled)
             tile->at = find_gap(t, order, i, order[i], true, 0);
-        int64_t end = tile->at + bytes_of(tile);
+        int64_t end = tile->at + bytes_of(t, tile);
         if (tile->spilled && end > spill)
             spill = end;
         if (!tile->spilled && end > top)
             top = end;
     }
-    if (t->scratch)
-        buf_printf(b, "float *const scratch = (float *)arena;\n");
-    for (int i = 0; i < t->ntiles; i++)
-        if (t->tile[i].first >= 0)
-            buf_printf(b, "%s *const t%d = (%s *)(%s + %lld);\n",
-                       ctype_text(t->tile[i].type), i,
-                       ctype_text(t->tile[i].type),
-                       t->tile[i].spilled ? "spill" : "arena",
-                       (long long)t->tile[i].at);
     t->out->shared = (int)top + t->slack;
     t->out->spill = spill ? spill + t->slack + ALIGN : 0;
 }
 
+static void declare(const Tiles *t, Buf *b, int i, const char *turn)
+{
+    const Tile *tile = &t->tile[i];
+
+    buf_printf(b, "%s *const t%d = (%s *)(%s + %lld", ctype_text(tile->type),
+               i, ctype_text(tile->type), tile->spilled ? "spill" : "arena",
+               (long long)tile->at);
+    if (turn)
+        buf_printf(b, " + (%s) %% 2 * %lld", turn,
+                   (long long)once_bytes(tile));
+    buf_printf(b, ");\n");
+}
+
+/* Two places for each input if nothing has to leave shared memory for it. */
+void tiles_place(Tiles *t, Buf *b)
+{
+    find_lives(t);
+    t->ahead = t->k->kind != K_TOKEN && t->m->chunk > 1;
+    find_places(t);
+    if (t->ahead && t->out->spill) {
+        t->ahead = false;
+        find_places(t);
+    }
+    buf_printf(b, "enum { AHEAD = %d };\n", t->ahead);
+    if (t->scratch)
+        buf_printf(b, "float *const scratch = (float *)arena;\n");
+    for (int i = 0; i < t->ntiles; i++)
+        if (t->tile[i].first >= 0 && !doubled(t, &t->tile[i]))
+            declare(t, b, i, NULL);
+}
+
+void print_inputs(Tiles *t, Buf *b, const char *m, bool load)
+{
+    for (int i = 0; i < t->ntiles; i++)
+        if (t->tile[i].first >= 0 && doubled(t, &t->tile[i]))
+            declare(t, b, i, m);
+    for (int i = 0; i < t->nacts && load; i++)
+        if (t->act[i].loads)
+            buf_put(b, t->act[i].text.s, t->act[i].text.len);
+}
+
 /* ---- barriers ---- */
 
-static bool meet(const Tile *a, const Tile *b)
+static bool meet(const Tiles *t, const Tile *a, const Tile *b)
 {
-    return a->spilled == b->spilled && a->at < b->at + bytes_of(b)
-        && b->at < a->at + bytes_of(a);
+    return a->spilled == b->spilled && a->at < b->at + bytes_of(t, b)
+        && b->at < a->at + bytes_of(t, a);
 }
 
 /* Whether the act touches what acts since the last barrier have written, or
@@ -139,7 +187,7 @@ static bool must_wait(const Tiles *t, const Act *a, const int *since, int n)
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < n; j++)
             if ((a->use[i] % 2 || since[j] % 2)
-                && meet(&t->tile[a->use[i] / 2], &t->tile[since[j] / 2]))
+                && meet(t, &t->tile[a->use[i] / 2], &t->tile[since[j] / 2]))
                 return true;
     return false;
 }
@@ -150,7 +198,7 @@ void print_acts(Tiles *t, Buf *b, When when)
 
     for (int i = 0; i < t->nacts; i++) {
         const Act *a = &t->act[i];
-        if (a->when != when || !a->text.len)
+        if (a->when != when || !a->text.len || (t->ahead && a->loads))
             continue;
         if (must_wait(t, a, since, n)) {
             buf_printf(b, "__syncthreads();\n");

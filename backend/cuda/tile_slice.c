@@ -4,7 +4,8 @@
  */
 #include "tile.h"
 
-/* A share of fewer values would compute the rest too often. */
+/* A share of fewer values would compute the rest too often; the rest of a
+ * single token is little. */
 enum { LEAST_SLICE = 32, USUAL_SLICE = 64 };
 
 static bool mixes(const Tiles *t, Ref r, int ax)
@@ -52,11 +53,11 @@ void find_slice(Tiles *t)
     t->out->blocks = 1;
     for (int ax = AX_DIM; ax < t->g->naxes; ax++) {
         int32_t size = t->g->axis[ax].size, slice = size;
-        int wanted = t->o->blocks;
+        int usual = t->m->chunk > 1 ? USUAL_SLICE : LEAST_SLICE;
         if (!carried_along(t, ax) || !can_slice(t, ax))
             continue;
         while (slice % 16 == 0 && slice / 2 >= LEAST_SLICE
-               && (slice > USUAL_SLICE || size / slice < wanted))
+               && (slice > usual || size / slice < t->o->blocks))
             slice /= 2;
         if (slice == size || size / slice <= t->out->blocks)
             continue;

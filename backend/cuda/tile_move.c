@@ -359,8 +359,7 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
             : ctx_format(t->c, "%d", (int)tile_extent(t, r, row));
         /* of a slice, rows need not start at multiples of 16 bytes */
         bool wide = one || full.st[row] % 4 == 0;
-        buf_printf(b, "%s<%d, %d%s>(t%d, p, %d, 1, %s, %s);
-",
+        buf_printf(b, "%s<%d, %d%s>(t%d, p, %d, 1, %s, %s);\n",
                    store ? "copy_out" : "copy_in",
                    (int)tile_extent(t, r, in),
                    one ? (int)tile_extent(t, r, in)

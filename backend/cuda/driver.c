@@ -87,8 +87,12 @@ bool driver_open(Ctx *c, Driver *d)
     CALL(d, CURRENT, set_current);
     CALL(d, VERSION, version);
     CALL(d, NAME, name);
-    if (init(0) || (own_device(&d->device) && device(&d->device, 0)))
+    CALL(d, GET_CURRENT, get_current);
+    if (init(0))
         return refuse(c, "the driver finds none");
+    if (get_current(&d->context) || !d->context || own_device(&d->device))
+        if (device(&d->device, 0))
+            return refuse(c, "the driver finds none");
     if (retain(&d->context, d->device) || set_current(d->context))
         return refuse(c, "it gives no context");
     d->arch = 10 * attribute(d, 75) + attribute(d, 76);

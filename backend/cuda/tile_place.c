@@ -128,7 +128,8 @@ static void find_places(Tiles *t)
             top = end;
     }
     t->out->shared = (int)top + t->slack;
-    t->out->spill = spill ? spill + t->slack + ALIGN : 0;
+    t->out->spill = spill ? (spill + t->slack + 2 * ALIGN - 1) / ALIGN * ALIGN
+                          : 0;
 }
 
 static void declare(const Tiles *t, Buf *b, int i, const char *turn)

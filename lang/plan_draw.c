@@ -162,7 +162,6 @@ static void svg_edge(const PlanView *w, int k, Ref from, Ref to, void *ud)
 static void svg_kernel(const PlanView *w, Draw *d, int k)
 {
     const Kernel *kernel = &w->p->kernel[k];
-    const Graph *g = w->p->g;
 
     buf_printf(d->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
                "class=\"kernel\"/>\n<text x=\"%d\" y=\"%d\" class=\"head\">"
@@ -170,7 +169,11 @@ static void svg_kernel(const PlanView *w, Draw *d, int k)
                d->top[k], d->width - 2 * MARGIN, d->height[k], MARGIN + 12,
                d->top[k] + 20, kernel->name, kernel_kind(kernel),
                kernel->bytes / w->chunk, kernel->flops / w->chunk);
-    for (Ref r = 1; r < g->len; r++)
+}
+
+static void svg_nodes(const PlanView *w, Draw *d, int k)
+{
+    for (Ref r = 1; r < w->p->g->len; r++)
         if (w->has[k][r] && w->shown[r])
             buf_printf(d->out, "<g><title>%s</title><rect x=\"%d\" y=\"%d\" "
                        "width=\"%d\" height=\"%d\" class=\"%s\"/><text "
@@ -219,5 +222,7 @@ void plan_svg(const PlanView *w, Buf *out)
         svg_kernel(w, &d, k);
     for (int k = 0; k < w->p->nkernels; k++)
         each_edge(w, k, svg_edge, &d);
+    for (int k = 0; k < w->p->nkernels; k++)    /* on top of the lines */
+        svg_nodes(w, &d, k);
     buf_printf(out, "</svg>\n");
 }

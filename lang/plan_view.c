@@ -118,8 +118,9 @@ static int choose_chunk(PlanView *w, Attempt *a)
         if (ctx_protect(w->ctx, attempt, a) && !a->note) {
             d->seconds = w->info.seconds / a->chunk;
             d->kernels = w->p->nkernels;
-        } else if (!a->note && w->ctx->err.code != ERR_USER) {
-            ctx_rethrow(w->ctx);
+        } else if (w->ctx->err.code == ERR_MEMORY
+                   || w->ctx->err.code == ERR_INTERRUPT) {
+            ctx_rethrow(w->ctx);        /* else it does not fit */
         }
         d->held = w->info.held;
         if (d->seconds >= least)

@@ -390,6 +390,31 @@ static void wrap_print(lua_State *L)
     lua_setglobal(L, "print");
 }
 
+/* The GPU that there is, what drives it and what compiles for it; or why
+ * there is none. */
+static void show_gpu(lua_State *L)
+{
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "flin");
+    if (!call(L, 1))
+        return;
+    lua_getfield(L, -1, "cuda");
+    if (!call(L, 0))
+        return;
+    if (!lua_istable(L, 2)) {
+        printf("%s\n", lua_tostring(L, 3));
+    } else {
+        static const char *const part[] = { "name", "arch", "driver",
+                                            "nvrtc", "nvrtc_path" };
+        for (int i = 0; i < 5; i++)
+            lua_getfield(L, 2, part[i]);
+        printf("%s (%s), driver for CUDA %s, NVRTC %s (%s)\n",
+               lua_tostring(L, 3), lua_tostring(L, 4), lua_tostring(L, 5),
+               lua_tostring(L, 6), lua_tostring(L, 7));
+    }
+    lua_settop(L, 0);
+}
+
 static int run_all(lua_State *L)
 {
     Options *o = lua_touserdata(L, 1);
@@ -412,6 +437,8 @@ static int run_all(lua_State *L)
     else if (ok && o->script)
         ok = run_script(L, argv, o->script) && finish(L, o);
     lua_settop(L, 0);
+    if (o->version && !o->interactive)
+        show_gpu(L);
     if (o->interactive || (!o->script && !o->ran && !o->version
                            && !o->luacats)) {
         prompt(L, o);

@@ -240,7 +240,7 @@ static double now(void)
 }
 
 /* Queues bunches that the GPU works off meanwhile; the best bunch counts. */
-static double host_time(Test *k, flin_Kernel *f, bool moving)
+static double host_time(Test *k, flin_Kernel *f)
 {
     enum { BUNCHES = 40, EACH = 25 };
     flin_Call call = device_call(k);
@@ -249,11 +249,8 @@ static double host_time(Test *k, flin_Kernel *f, bool moving)
     call.nfinal = 0;
     for (int b = 0; b < BUNCHES; b++) {
         double start = now();
-        for (int i = 0; i < EACH; i++) {
-            if (moving)
-                call.stream = i % 2 ? k->stream : NULL;
+        for (int i = 0; i < EACH; i++)
             flin_run(f, &call, NULL, &k->e);
-        }
         double each = (now() - start) / EACH;
         best = each < best ? each : best;
         device_sync(k->c, &k->d);
@@ -282,7 +279,7 @@ static void run(Ctx *c, void *ud)
         test_kernel(k, f);
         test_graph(k, f);
         printf("host time of a prepared call: %.1f us\n",
-               host_time(k, f, false));
+               host_time(k, f));
     }
     flin_free(f);
 }

@@ -142,13 +142,6 @@ ENTRY(int, cuMemsetD8Async, Ptr to, unsigned char x, size_t n, void *stream)
     (void)stream;
     return cuMemsetD8_v2(to, x, n);
 }
-ENTRY(int, cuPointerGetAttribute, void *data, int which, Ptr p)
-{
-    (void)data;
-    (void)which;
-    (void)p;
-    return OK;
-}
 
 /* ---- streams, events ---- */
 

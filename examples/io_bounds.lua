@@ -6,8 +6,8 @@
 -- small n: what they count is what they move, and their gradients are right.
 -- Then counts both over the head size d, the fast memory M and the share of
 -- pairs that attend (a band), and draws words moved a pair over M / d^2: the
--- curves of all d fall on one, and cross at one M / d^2. At the end the
--- bounds of two layers of the standard library, beside their plans.
+-- curves of all d nearly fall on one, and cross near one M / d^2. At the end
+-- the bounds of two layers of the standard library, beside their plans.
 local flin = require "flin"
 local attention = flin.pebble.attention
 

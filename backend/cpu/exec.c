@@ -285,6 +285,7 @@ static void lay_out(const Run *r, Work *w, Team *t, char *at)
     const TileKernel *k = w->k;
     float *tiles = (float *)at - k->kept;
 
+    w->tiles = tiles;
     w->scratch = (float *)(at += tiles_bytes(k));
     at += scratch_bytes(k);
     for (int h = 0; h < r->team; h++) {

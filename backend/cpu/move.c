@@ -115,19 +115,18 @@ static Walk walk(const Work *w, const View *v, bool store, AxisSet axes,
     return k;
 }
 
-/* Whether the values lie in memory as in a tile, with whole vectors in a row
- * (what is behind the last one may not be read): then *tile is there. It
- * depends on the call alone, so that no tile is written to such a place. */
-static bool in_place(const Walk *k, int64_t at, float **tile)
+/* Whether the values lie in memory as in a tile, with as much of the sequence
+ * behind them as vectors may read there. */
+static bool in_place(const Work *w, const Walk *k)
 {
-    enum { VECTOR = 16 };
+    int64_t behind = w->seq->start + w->seq->len - w->token - w->n;
 
-    if (k->v->dtype != F32 || k->n < 2 || k->ext[k->n - 1] % VECTOR)
+    if (k->v->dtype != F32 || k->n < 2 || k->mem[0] != k->v->st
+        || behind * k->v->st < TILE_SLACK)
         return false;
     for (int d = 0; d < k->n; d++)
         if (k->mem[d] != k->tile[d])
             return false;
-    *tile = (float *)k->v->data + at;
     return true;
 }
 
@@ -143,8 +142,15 @@ void load_input(Work *w, int input, int slot)
         at += w->seq->b * v->sb + w->token * v->st;
     Walk k = walk(w, v, false, axes, w->p->ext[in->node], in->order, in->rank,
                   axes & AXIS(AX_I) ? w->n : 0);
-    w->bytes += in_place(&k, at, &w->tile[slot]) ? walk_bytes(&k)
-              : walk_run(&k, at, w->tile[slot]);
+    const Slot *s = &w->k->slot[slot];
+    if (!s->pinned)
+        w->tile[slot] = w->tiles + s->at;
+    if (s->pinned || !in_place(w, &k)) {
+        w->bytes += walk_run(&k, at, w->tile[slot]);
+        return;
+    }
+    w->tile[slot] = (float *)v->data + at;
+    w->bytes += walk_bytes(&k);
 }
 
 /* A value without rows is written for each token. */

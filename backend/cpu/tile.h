@@ -134,6 +134,7 @@ typedef struct Work {
     const TileKernel *k;
     const Call *call;
     float **tile;               /* by slot */
+    float *tiles;               /* where those that are not kept lie */
     float *scratch;
     double *wide;
     float *stored;              /* this chunk's part */

@@ -196,5 +196,6 @@ int main(int argc, char **argv)
             failed += count[1];
         }
     printf("%d passed, %d failed\n", passed, failed);
+    ctx_free(c);
     return failed != 0;
 }

@@ -61,10 +61,13 @@ typedef struct Part { int i, ni, j, nj; bool diagonal; } Part;
 static void scale_rows(const Gdot *g, float *y, const float *x,
                        const float *a, int n, int sign)
 {
-    if (sign > 0)
-        g->isa->mul_exp(n, g->dims, y, x, a, g->dims, g->anchor, 0);
-    else
-        g->isa->mul_exp(n, g->dims, y, x, g->anchor, 0, a, g->dims);
+    const float *up = sign > 0 ? a : g->anchor;
+    const float *down = sign > 0 ? g->anchor : a;
+    const ptrdiff_t row = g->dims;
+
+    g->isa->elem[FUSED_DECAY](n, g->dims, y, (const float *[]){ x, up, down },
+                              (ptrdiff_t[]){ row, row, sign > 0 ? row : 0,
+                                             sign > 0 ? 0 : row }, 0);
 }
 
 static Gemm product(const Gdot *g, const Part *q)

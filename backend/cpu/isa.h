@@ -55,10 +55,6 @@ typedef struct Isa {
     float (*row_sum)(int len, const float *a);
     void (*add_to)(int len, float *y, const float *a);
     void (*mul_add)(int len, float *y, const float *a, const float *b);
-    /* y[r] = x[r] * exp(a[r] - b[r]), row strides as and bs, y and x close */
-    void (*mul_exp)(int rows, int len, float *y, const float *x,
-                    const float *a, ptrdiff_t as, const float *b,
-                    ptrdiff_t bs);
     /* y[r][x] = 0 from x = first + r * step on */
     void (*cut)(int rows, int len, float *y, ptrdiff_t ys, int first,
                 int step);

@@ -62,7 +62,7 @@ static void find_factors(const Compile *k, const List *l, Instr *in)
 
 static void append(Compile *k, List *l, Instr in)
 {
-    for (int p = 4; p < OPERANDS; p++)
+    for (int p = 4; p < OPERANDS && !in.increment; p++)
         in.x[p] = -1;
     if (in.code == I_GDOT && in.kind == GDOT_KEYS && !(in.flags & TRANS)
         && in.x[2] == in.x[3])
@@ -132,15 +132,10 @@ static void keep_value(Compile *k, List *l, Ref r)
     }
 }
 
-/* Operand p with all the axes that the instruction expects. */
-static int operand(Compile *k, Ref r, int p)
+/* The tile of x with all the axes in `need`, each as long as in r. */
+static int spread_tile(Compile *k, Ref r, Ref x, AxisSet need)
 {
-    Ref x = k->g->n[r].a[p];
-    AxisSet need = operand_axes(&k->l, r, p);
     int32_t floats;
-
-    if (!x)
-        return -1;
     int slot = tile_of(k, x);
     if (k->g->n[x].axes == need)
         return slot;
@@ -149,6 +144,27 @@ static int operand(Compile *k, Ref r, int p)
     in.x[0] = slot;
     append(k, list_of(k, r), in);
     return in.y;
+}
+
+/* Operand p with all the axes that the instruction expects. */
+static int operand(Compile *k, Ref r, int p)
+{
+    Ref x = k->g->n[r].a[p];
+
+    return x ? spread_tile(k, r, x, operand_axes(&k->l, r, p)) : -1;
+}
+
+/* An angle that goes on in double gets its increments in double. */
+static void widen_increment(Compile *k, Ref r, Instr *in)
+{
+    const Node *n = &k->g->n[r];
+    Ref leaf[INCREMENT_LEAVES];
+
+    if (in->wide < 0 || !(n->flags & WRAP))
+        return;
+    in->increment = build_increment(k, n->a[1], leaf);
+    for (int i = 0; in->increment && i < INCREMENT_LEAVES; i++)
+        in->x[3 + i] = leaf[i] ? spread_tile(k, r, leaf[i], n->axes) : -1;
 }
 
 /* Only the lower triangle of a product is looked at. */
@@ -182,6 +198,7 @@ static void emit_node(Compile *k, Ref r)
             k->slot[r] = new_slot(k, tile_floats(&k->l, r), k->pre[r]);
         in.y = k->slot[r];
         in.wide = k->wide_of[r];
+        widen_increment(k, r, &in);
         if (k->wanted_lower[r])
             want_lower(&in);
         append(k, l, in);

@@ -35,6 +35,11 @@ typedef struct Compile {
 
 int new_slot(Compile *k, int32_t floats, bool pinned);
 
+/* angle.c: of node r, with its inputs, 0 where there are fewer; NULL: it is no
+ * element-wise arithmetic on inputs. */
+const Increment *build_increment(const Compile *k, Ref r,
+                                 Ref leaf[INCREMENT_LEAVES]);
+
 /* analyse.c */
 uint8_t *lower_values(Ctx *c, const Graph *g);
 void analyse_plan(Compile *k);

@@ -535,7 +535,10 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
         return solve_scratch(in, n);
     if (in->code == I_DMASK)
         return 2 * (int64_t)n * (in->row_rank + in->col_rank) + TILE_SLACK;
-    return in->code == I_SCAN ? 2 * (int64_t)in->cols + 16 : 0;
+    if (in->code != I_SCAN)
+        return 0;
+    return 2 * (int64_t)in->cols * (1 + (in->increment ? in->increment->n : 0))
+         + 16;
 }
 
 Instr lower_fused(const Lower *l, Ref r, const Ref x[3])

@@ -1,6 +1,8 @@
 /* move.c -- between a call's tensors, of any type and strides, and tiles. */
 #include "tile.h"
 
+#include "../../compiler/elem.h"
+
 #include <string.h>
 
 enum { MAX_RANK = 9 };
@@ -206,7 +208,7 @@ void narrow_state(const Work *w, const Carry *c, float *tile)
     const double *wide = w->wide + w->k->wide_at[c->wide];
 
     for (int32_t i = 0; i < c->floats; i++)
-        tile[i] = (float)(c->wrap ? wrap_angle(wide[i]) : wide[i]);
+        tile[i] = (float)(c->wrap ? wrap_(wide[i]) : wide[i]);
 }
 
 void load_state(Work *w, const Carry *c, float *tile)

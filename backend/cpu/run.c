@@ -1,7 +1,8 @@
 /* run.c -- what the instructions do, but for decayed ones and the solve. */
 #include "tile.h"
 
-#include <math.h>
+#include "../../compiler/elem.h"
+
 #include <string.h>
 
 static void clear(const Work *w, const Instr *in, float *y)
@@ -235,17 +236,9 @@ static void run_delay(const Work *w, const Instr *in)
     memcpy(y + (back ? 0 : row), x + (back ? row : 0), rest * sizeof *y);
 }
 
-/* s, in place: nearest to zero of those that sin and cos cannot tell apart. */
-double wrap_angle(double s)
-{
-    const double turn = 6.283185307179586477;
-
-    return s - turn * floor(s / turn + 0.5);
-}
-
-/* One row of a maxscan, or of a sum modulo 2 pi. */
+/* One row of a maxscan, or of a sum modulo 2 pi; wide: b in double. */
 static void scan_row(const Instr *in, double *s, float *y, const float *a,
-                     const float *b)
+                     const float *b, const double *wide)
 {
     for (int32_t i = 0; i < in->cols; i++) {
         if (in->op == OP_maxscan) {
@@ -253,10 +246,24 @@ static void scan_row(const Instr *in, double *s, float *y, const float *a,
             s[i] = up > (double)b[i] ? up : (double)b[i];
             y[i] = (float)s[i];
         } else {
-            s[i] = (a ? (double)a[i] * s[i] : s[i]) + (double)b[i];
-            y[i] = (float)(in->flags & WRAP ? wrap_angle(s[i]) : s[i]);
+            s[i] = (a ? (double)a[i] * s[i] : s[i])
+                 + (wide ? wide[i] : (double)b[i]);
+            y[i] = (float)(in->flags & WRAP ? wrap_(s[i]) : s[i]);
         }
     }
+}
+
+/* The increments of the row at `at`, in double, if they are to be had. */
+static const double *wide_row(const Work *w, const Instr *in, ptrdiff_t at)
+{
+    const float *leaf[INCREMENT_LEAVES];
+
+    if (!in->increment)
+        return NULL;
+    for (int i = 0; i < INCREMENT_LEAVES; i++)
+        leaf[i] = in->x[3 + i] < 0 ? NULL : w->tile[in->x[3 + i]];
+    return run_increment(in->increment, leaf, at, in->cols,
+                         (double *)w->scratch + in->cols);
 }
 
 static void run_scan(const Work *w, const Instr *in)
@@ -279,7 +286,8 @@ static void run_scan(const Work *w, const Instr *in)
         isa->scan(w->n, in->cols, st, s, y, a, b);
     else
         for (int i = 0; i < w->n; i++)
-            scan_row(in, s, y + i * st, a ? a + i * st : NULL, b + i * st);
+            scan_row(in, s, y + i * st, a ? a + i * st : NULL, b + i * st,
+                     wide_row(w, in, first + i * st));
 }
 
 /* p = e^(a - middle), s = e^(middle - b) of gates that lie close together. */

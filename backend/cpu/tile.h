@@ -59,6 +59,21 @@ enum DotKind { DOT_GEMM, DOT_ROWS, DOT_LANES, DOT_ANY };
 /* How I_GDOT contracts: keys, columns, rows; or element by element. */
 enum GdotKind { GDOT_KEYS, GDOT_COLS, GDOT_ROWS, GDOT_ANY };
 
+/* What a sum modulo 2 pi adds up, step by step: numbers, inputs (x[0]: which
+ * leaf), and element-wise operations on earlier steps. */
+enum { INCREMENT_STEPS = 24, INCREMENT_LEAVES = 4 };
+
+typedef struct IncrementStep {
+    uint8_t op;
+    int8_t x[3];
+    double num;
+} IncrementStep;
+
+typedef struct Increment {
+    int n;
+    IncrementStep step[INCREMENT_STEPS];
+} Increment;
+
 typedef struct Instr {
     uint8_t code, op, flags, kind;
     uint8_t tri;                /* of a matrix product, see isa.h */
@@ -72,8 +87,9 @@ typedef struct Instr {
     int index;
     /* Slots; -1: absent. I_GDOT may have, behind its a b c d, the values
      * a e^c, b e^(l - d) and l, which make it a plain product where gates lie
-     * close. */
+     * close. I_SCAN may have the leaves of its increment behind its three. */
     int y, x[OPERANDS];
+    const Increment *increment;
     double num;
     Loop loop;
     Dim m, n, k;                /* I_DOT; I_ELEM: m is the leading axis */
@@ -175,7 +191,11 @@ void run_list(Work *w, const Instr *in, int n);
 void run_gdot(const Work *w, const Instr *in);
 void run_solve(const Work *w, const Instr *in);
 void cut_rows(const Work *w, const Instr *in, int from, int to, float *y);
-double wrap_angle(double s);
+
+/* angle.c: the increments of the n values of the row at `at` of the leaves;
+ * scratch: n doubles a step. */
+const double *run_increment(const Increment *inc, const float *const *leaf,
+                            ptrdiff_t at, int n, double *scratch);
 
 /* move.c: between tensors and tiles. */
 void load_input(Work *w, int input, int slot);

@@ -52,6 +52,8 @@ typedef struct HostCall {
     flin_Call call;
     flin_Grad grad;
     bool sizes, device;                 /* device: so are all tensors */
+    bool joint;                         /* forward, by the plans of both
+                                           passes */
     Args args;
     Bound bound;
     Adjoint *adjoint;                   /* of calls that run backwards */
@@ -63,6 +65,8 @@ HostCall *host_call(Ctx *c, Mode mode, const flin_Call *call,
 /* Checks and binds arguments and results. */
 void host_bind(Ctx *c, const Graph *step, HostCall *h);
 void host_run(Ctx *c, Variant *v, HostCall *h);
+/* Where the call has what the forward pass leaves for the backward one. */
+Stored host_stored(Ctx *c, Variant *v, const HostCall *h);
 
 bool runs_backwards(Mode m);
 

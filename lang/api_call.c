@@ -135,6 +135,19 @@ static void take_device(Ctx *c, HostCall *h)
         fail(c, 0, "%s: the workspace is not aligned to 256 bytes", what);
 }
 
+static void check_saved(Ctx *c, const HostCall *h)
+{
+    const char *what = mode_name[h->args.mode];
+
+    if (!h->call.saved)
+        return;
+    if (h->args.mode != M_FORWARD && h->args.mode != M_BACKWARD)
+        fail_help(c, 0, "saved = NULL", "%s: neither leaves nor takes what is "
+                  "saved: that is for forward and backward", what);
+    if ((uintptr_t)h->call.saved % 256)
+        fail(c, 0, "%s: saved is not aligned to 256 bytes", what);
+}
+
 static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
 {
     const flin_Call *k = &h->call;
@@ -143,6 +156,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
         fail_help(c, 0, "call.size = sizeof call", "%s: the size of the "
                   "flin_Call is 0", mode_name[h->args.mode]);
     take_device(c, h);
+    check_saved(c, h);
     take_binds(c, g, h, (Binds){ "", k->input, k->ninputs, true, h->args.in });
     take_binds(c, g, h, (Binds){ "", k->initial, k->ninitial, false,
                                  h->args.state });
@@ -239,17 +253,40 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
         take_gradients(c, step, h);
 }
 
+Stored host_stored(Ctx *c, Variant *v, const HostCall *h)
+{
+    Stored s = { h->call.saved, 0 };
+
+    if (!s.at)
+        return s;
+    s.bytes = saved_bytes(c, v, &h->args, &h->bound);
+    if (!h->sizes && (int64_t)h->call.saved_size < s.bytes)
+        fail(c, 0, "%s: saved_size = %zu: this call saves %lld bytes",
+             mode_name[h->args.mode], h->call.saved_size,
+             (long long)s.bytes);
+    return s;
+}
+
 void host_run(Ctx *c, Variant *v, HostCall *h)
 {
-    if (runs_backwards(h->args.mode))
+    Stored stored = { NULL, 0 };
+
+    if (h->args.mode == M_FORWARD || h->args.mode == M_BACKWARD)
+        stored = host_stored(c, v, h);
+    if (runs_backwards(h->args.mode)) {
+        h->adjoint->stored = stored;
         run_backward(c, v, &h->args, &h->bound, h->adjoint);
-    else
+    } else if (h->joint || stored.bytes) {
+        run_saved(c, v, &h->args, &h->bound, stored.at);
+    } else {
         run_bound(c, v, &h->args, &h->bound);
+    }
 }
 
 /* ---- calls of a variant ---- */
 
-/* A call, in a context of its own; `shape` asks for a result's alone. */
+/* A call, in a context of its own; `shape` asks for a result's alone, `saved`
+ * for what it saves. */
 typedef struct Single {
     flin_Variant *v;
     Mode mode;
@@ -257,6 +294,7 @@ typedef struct Single {
     const flin_Grad *grad;
     flin_Tensor *shape;
     int arg;
+    int64_t *saved;
 } Single;
 
 static void find_shape(Ctx *c, const Single *s, HostCall *h)
@@ -276,6 +314,13 @@ static void find_shape(Ctx *c, const Single *s, HostCall *h)
         : state_shape(g, &h->bound, state, s->shape->shape);
 }
 
+static void find_saved(Ctx *c, const Single *s, HostCall *h)
+{
+    h->sizes = true;
+    host_bind(c, s->v->v->step, h);
+    *s->saved = saved_bytes(c, s->v->v, &h->args, &h->bound);
+}
+
 static void run_single(Ctx *c, void *ud)
 {
     Single *s = ud;
@@ -283,6 +328,10 @@ static void run_single(Ctx *c, void *ud)
 
     if (s->shape) {
         find_shape(c, s, h);
+        return;
+    }
+    if (s->saved) {
+        find_saved(c, s, h);
         return;
     }
     host_bind(c, s->v->v->step, h);
@@ -339,4 +388,12 @@ int flin_shape(flin_Variant *v, const flin_Call *call, int i, flin_Tensor *t,
 {
     return run((Single){ .v = v, .mode = M_FORWARD, .call = call, .shape = t,
                          .arg = i }, e);
+}
+
+int64_t flin_saved(flin_Variant *v, const flin_Call *call, flin_Error *e)
+{
+    int64_t bytes = 0;
+
+    return run((Single){ .v = v, .mode = M_FORWARD, .call = call,
+                         .saved = &bytes }, e) ? -1 : bytes;
 }

@@ -156,27 +156,55 @@ typedef struct Running {
     flin_Kernel *k;
     const flin_Call *call;
     const flin_Grad *grad;
-    bool sizes;
-    int64_t workspace;
+    int64_t *workspace, *saved;         /* what is asked for, else NULL */
 } Running;
+
+/* The call's: a kernel of both passes goes forward where there is no flin_Grad.
+ */
+static Mode run_mode(const Running *r)
+{
+    const flin_Kernel *k = r->k;
+    bool sizes = r->workspace || r->saved;
+
+    return k->mode == M_BACKWARD && !sizes && !r->grad && k->backend->kept
+         ? M_FORWARD : k->mode;
+}
+
+static int64_t find_workspace(Ctx *c, flin_Kernel *k, const HostCall *h)
+{
+    if (!runs_backwards(k->mode))
+        return workspace_bound(c, &k->v, &h->args, &h->bound);
+    return workspace_backward(c, &k->v, &h->args, &h->bound,
+                              host_stored(c, &k->v, h));
+}
+
+static void check_saving(Ctx *c, const flin_Kernel *k, const HostCall *h)
+{
+    if (h->call.saved && k->mode == M_FORWARD)
+        fail_help(c, 0, "flin_prepare with FLIN_BACKWARD", "forward: saved is "
+                  "for a kernel that goes backwards, too");
+}
 
 static void run_kernel(Ctx *c, void *ud)
 {
     Running *r = ud;
     flin_Kernel *k = r->k;
-    HostCall *h = host_call(c, k->mode, r->call, r->grad);
+    HostCall *h = host_call(c, run_mode(r), r->call, r->grad);
 
-    h->sizes = r->sizes;
+    h->sizes = r->workspace || r->saved;
+    h->joint = h->args.mode != k->mode;
     host_bind(c, k->v.step, h);
     check_like(c, k, h);
+    check_saving(c, k, h);
     h->args.chunk = k->chunk;
     h->args.backend = k->backend;
-    if (!r->sizes)
-        host_run(c, &k->v, h);
-    else if (runs_backwards(k->mode))
-        r->workspace = workspace_backward(c, &k->v, &h->args, &h->bound);
+    if (r->workspace)
+        *r->workspace = find_workspace(c, k, h);
+    else if (r->saved)
+        *r->saved = k->mode == M_BACKWARD
+            ? saved_bytes(c, &k->v, &h->args, &h->bound) : 0;
     else
-        r->workspace = workspace_bound(c, &k->v, &h->args, &h->bound);
+        host_run(c, &k->v, h);
 }
 
 static int run_protected(Running *r, flin_Error *e)
@@ -203,9 +231,18 @@ int flin_run(flin_Kernel *k, const flin_Call *call, const flin_Grad *grad,
 
 int64_t flin_workspace(const flin_Kernel *k, const flin_Call *call)
 {
-    Running r = { .k = (flin_Kernel *)k, .call = call, .sizes = true };
+    int64_t bytes;
+    Running r = { .k = (flin_Kernel *)k, .call = call, .workspace = &bytes };
 
-    return run_protected(&r, NULL) ? -1 : r.workspace;
+    return run_protected(&r, NULL) ? -1 : bytes;
+}
+
+int64_t flin_kernel_saved(const flin_Kernel *k, const flin_Call *call)
+{
+    int64_t bytes;
+    Running r = { .k = (flin_Kernel *)k, .call = call, .saved = &bytes };
+
+    return run_protected(&r, NULL) ? -1 : bytes;
 }
 
 const char *flin_kernel_note(const flin_Kernel *k)

@@ -23,6 +23,8 @@ typedef struct Back {
     const Bound *b;
     const Adjoint *d;
     PlanEntry *plan, *forward;          /* forward: the serial step's */
+    bool stored;                        /* what the forward pass has saved is
+                                           of this plan and call */
     DType dtype;                        /* of what is kept in between */
     Call call;
     View sums[MAX_INPUTS];              /* results still to be summed */
@@ -32,7 +34,6 @@ typedef struct Back {
 } Back;
 
 enum { ROOM_ALIGN = 256 };
-
 
 static int find_named(const Graph *g, bool state, const char *name)
 {
@@ -200,6 +201,10 @@ static void bind_gradient(Back *k, int i)
 static void bind_back(Back *k)
 {
     k->call = k->b->call;
+    if (k->stored) {
+        k->call.from = k->plan->plan->split;
+        k->call.kept = k->d->stored.at;
+    }
     bind_dy(k);
     for (int i = 0; i < k->step->nst; i++) {
         int s = adjoint_of(k, true, k->step->st[i].name);
@@ -437,6 +442,8 @@ static void find_plans(Back *k)
         fail_help(k->c, 0, "cu_seqlens", "%s: goes token by token, in "
                   "segments of sequences whose ends must be known here",
                   mode_name[k->args->mode]);
+    k->stored = k->d->stored.bytes > 0 && !exact && k->d->stored.bytes
+              == saved_bytes(k->c, k->v, k->args, k->b);
     if (!k->joint->chunk)
         k->forward = plan_for(k->c, k->v, k->b->call.size, 0, false, backend);
 }
@@ -470,18 +477,11 @@ static void run_mask(Back *k)
 /* By the joint plan, whole or from what has been stored on. */
 static void run_joint(Back *k)
 {
-    const Stored *stored = &k->d->stored;
-
     find_plans(k);
     if (k->b->call.on_device)
         bind_device_back(k);
     else
         bind_back(k);
-    if (stored->bytes > 0 && k->args->mode == M_BACKWARD
-        && stored->bytes == saved_bytes(k->c, k->v, k->args, k->b)) {
-        k->call.from = k->plan->plan->split;
-        k->call.kept = stored->at;
-    }
     if (k->forward)
         run_segments(k, count_segments(k));
     else
@@ -502,39 +502,6 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
-}
-
-/* ---- saved ---- */
-
-/* The joint plan, if it goes by chunks and its backend runs the two passes
- * one at a time. */
-static PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a,
-                              const Bound *b)
-{
-    const Backend *backend = call_backend(c, a, &b->call);
-    PlanEntry *e;
-
-    if (v->step->mask || plan_chunk(a) == 0 || !backend->kept)
-        return NULL;
-    e = plan_for(c, v, b->call.size, plan_chunk(a), true, backend);
-    return e->plan->g->chunk && e->plan->split > 0 ? e : NULL;
-}
-
-int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
-{
-    PlanEntry *e = saving_plan(c, v, a, b);
-
-    return e ? e->backend->kept(e->program, &b->call) : 0;
-}
-
-void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at)
-{
-    PlanEntry *e = saving_plan(c, v, a, b);
-    Call call = b->call;
-
-    call.to = e->plan->split;
-    call.kept = at;
-    e->backend->run(c, e->program, e->plan, &call);
 }
 
 /* ---- without running ---- */
@@ -577,13 +544,16 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     }
 }
 
-int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
+int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                           Stored stored)
 {
-    Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
+    Adjoint *d = all_gradients(c, v->step, a, b);
+    Back *k = back_new(c, v, a, b, d);
     int64_t segments = 1, need, more;
 
     if (v->step->mask)
         return 0;
+    d->stored = stored;
     find_plans(k);
     if (!k->plan->backend->workspace)
         return 0;

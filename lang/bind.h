@@ -123,8 +123,9 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 
-/* What a forward call saves for the backward one: bytes (0: nothing, that one
- * computes it all again), and the call that fills them. */
+/* saved.c: what a forward call saves for the backward one: bytes (0: nothing,
+ * that one computes it all again), and the call that fills them, by the plans
+ * that run_backward goes by. */
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at);
 
@@ -145,7 +146,8 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d);
 /* The same for all gradients that there are. */
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
-int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                           Stored stored);
 
 /* ---- what Lua's side of it shares ---- */
 

@@ -246,6 +246,11 @@ typedef struct flin_Call {
     const void *cu_seqlens_device;  /* cu_seqlens as int64 on the device, in
                                    place of the above; what it holds is then
                                    not checked */
+    void *saved;                /* for training: what forward leaves there
+                                   spares backward the way forward. flin_saved
+                                   bytes of the backend's memory, aligned to
+                                   256; default: nothing */
+    size_t saved_size;
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -280,12 +285,21 @@ typedef struct flin_Grad {
     int ndinitial;
 } flin_Grad;
 
-/* Runs forwards and backwards; of the call, y and final are not looked at. The
- * second in double, by reverse mode on the float64 step. */
+/* Runs forwards and backwards; of the call, y and final are not looked at.
+ * With call->saved it runs backwards alone, from what forward has left there:
+ * the call must be that one's, with what its inputs and initial states held.
+ * The gradients are the same to the bit. The second in double, by reverse mode
+ * on the float64 step. */
 FLIN_API int flin_backward(flin_Variant *v, const flin_Call *call,
                            const flin_Grad *grad, flin_Error *e);
 FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,
                                      const flin_Grad *grad, flin_Error *e);
+
+/* The bytes of call->saved, of what the plan of forward and backward keeps
+ * between the two, no data looked at. 0: nothing (token by token, backward
+ * computes it all again, and `saved` is not used); -1: see e. */
+FLIN_API int64_t flin_saved(flin_Variant *v, const flin_Call *call,
+                            flin_Error *e);
 
 /* What the result of argument i (flin_arg: y or a state) must be for a call
  * of these inputs, y and final not looked at: shape and rank, the dtype that
@@ -315,14 +329,22 @@ typedef enum flin_Mode { FLIN_FORWARD, FLIN_BACKWARD, FLIN_STEP,
 FLIN_API flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
                                    const flin_Call *like, flin_Error *e);
 
-/* The bytes of workspace that a run of this call takes at most; 0: none; -1:
- * the call is not one of this kernel, and flin_run says why. */
+/* The bytes of workspace that a run of this call takes at most, fewer where it
+ * has `saved`; 0: none; -1: the call is not one of this kernel, and flin_run
+ * says why. */
 FLIN_API int64_t flin_workspace(const flin_Kernel *k, const flin_Call *call);
 
 /* Runs it; grad for the modes that go backwards, else NULL. Any thread,
- * several at a time, each with a workspace of its own. */
+ * several at a time, each with a workspace of its own. A kernel of
+ * FLIN_BACKWARD is one for training: without grad it goes forward, and leaves
+ * in call->saved, where that is given, what a run with it and grad starts
+ * from. */
 FLIN_API int flin_run(flin_Kernel *k, const flin_Call *call,
                       const flin_Grad *grad, flin_Error *e);
+
+/* flin_saved of such a kernel; 0: nothing, or another mode; -1 as above. */
+FLIN_API int64_t flin_kernel_saved(const flin_Kernel *k,
+                                   const flin_Call *call);
 
 /* Why it goes token by token, or NULL; it lives as long as the kernel. */
 FLIN_API const char *flin_kernel_note(const flin_Kernel *k);

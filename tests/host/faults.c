@@ -122,6 +122,7 @@ enum { T = 100, H = 2, D = 8, N = T * H * D };
 
 typedef struct Host {
     float x[N], g[T * H], y[N], dy[N], dx[N];
+    _Alignas(256) char saved[1 << 18];
     flin_Bind in[4], dinput;
     flin_Call call;
     flin_Grad grad;
@@ -129,9 +130,10 @@ typedef struct Host {
 
 static Host *host_new(void)
 {
-    Host *h = calloc(1, sizeof *h);
+    Host *h = aligned_alloc(256, sizeof *h);
     flin_Tensor t = { h->x, FLIN_F32, 4, { 1, T, H, D }, { 0 } };
 
+    memset(h, 0, sizeof *h);
     for (int i = 0; i < N; i++)
         h->x[i] = h->dy[i] = (float)sin(i) / 4;
     h->in[0] = (flin_Bind){ "q", t };
@@ -160,6 +162,21 @@ static void note(Outcome *o, const flin_Error *e)
     }
 }
 
+/* Forward, and backward from what that has saved. */
+static void train(flin_Variant *v, Host *h, Outcome *o)
+{
+    flin_Call call = h->call;
+    flin_Error e;
+
+    call.saved = h->saved;
+    call.saved_size = sizeof h->saved;
+    flin_forward(v, &call, &e);
+    note(o, &e);
+    if (!e.code)
+        flin_backward(v, &call, &h->grad, &e);
+    note(o, &e);
+}
+
 /* What a host does with one variant. */
 static Outcome use(flin_State *s, Host *h)
 {
@@ -174,6 +191,7 @@ static Outcome use(flin_State *s, Host *h)
         note(&o, &e);
         flin_backward(v, &h->call, &h->grad, &e);
         note(&o, &e);
+        train(v, h, &o);
         k = flin_prepare(v, FLIN_FORWARD, &h->call, &e);
         note(&o, &e);
     }

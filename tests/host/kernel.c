@@ -266,6 +266,108 @@ static void test_likeness(flin_State *s)
     flin_release(v);
 }
 
+/* ---- saved ---- */
+
+/* By a variant's functions, or by one kernel of both passes. */
+static int go(flin_Variant *v, flin_Kernel *k, const flin_Call *call,
+              const flin_Grad *grad, flin_Error *e)
+{
+    if (k)
+        return flin_run(k, call, grad, e);
+    return grad ? flin_backward(v, call, grad, e) : flin_forward(v, call, e);
+}
+
+static void check_saved_errors(flin_Variant *v, Layer *l, Grads *g)
+{
+    flin_Error e;
+    flin_Kernel *k = flin_prepare(v, FLIN_FORWARD, &l->call, &e);
+
+    CHECK(flin_run(k, &l->call, NULL, &e) == FLIN_ERROR
+          && !strcmp(e.message, "forward: saved is for a kernel that goes "
+                     "backwards, too"));
+    flin_free(k);
+    CHECK(flin_reference(v, &l->call, &e) == FLIN_ERROR && *e.help);
+    l->call.saved_size--;
+    CHECK(flin_forward(v, &l->call, &e) == FLIN_ERROR
+          && strstr(e.message, "forward: saved_size = "));
+    CHECK(flin_backward(v, &l->call, &g->grad, &e) == FLIN_ERROR
+          && strstr(e.message, "backward: saved_size = "));
+    l->call.saved_size++;
+    l->call.saved = (char *)l->call.saved + 8;
+    CHECK(flin_forward(v, &l->call, &e) == FLIN_ERROR
+          && strstr(e.message, "saved is not aligned"));
+    l->call.saved = (char *)l->call.saved - 8;
+}
+
+/* What forward leaves gives backward the same gradients, and is what it
+ * reads; where nothing is to be left, both do their work all the same. */
+static void test_saved(flin_State *s, const char *what, bool prepare)
+{
+    flin_Error e;
+    flin_Variant *v = flin_load(s, what, &e);
+    Layer *l = layer_new(v, B, T, H, D, FLIN_F32);
+    Grads *whole = grads_new(l, FLIN_F32), *g = grads_new(l, FLIN_F32);
+    flin_Kernel *k = prepare ? flin_prepare(v, FLIN_BACKWARD, &l->call, &e)
+                             : NULL;
+    flin_Tensor y = l->call.y;
+
+    CHECK(!go(v, k, &l->call, &whole->grad, &e) && whole->grad.ndinput);
+    CHECK(!flin_forward(v, &l->call, &e));
+    int64_t n = k ? flin_kernel_saved(k, &l->call)
+                  : flin_saved(v, &l->call, &e);
+    CHECK((n > 0) == (what != serial));
+    void *room = aligned_alloc(256, (size_t)n + 512 - (size_t)n % 256);
+    memset(room, 0xff, (size_t)n + 1);          /* NaN */
+    tensor_make(&l->call.y, FLIN_F32);
+    l->call.saved = room;
+    l->call.saved_size = (size_t)n;
+    CHECK(!go(v, k, &l->call, NULL, &e));
+    CHECK(apart(&y, &l->call.y) < TOLERANCE);
+    CHECK(((unsigned char *)room)[n] == 0xff);
+    CHECK(!go(v, k, &l->call, &g->grad, &e) && grads_apart(whole, g) == 0);
+    memset(room, 0xff, (size_t)n);
+    CHECK(!go(v, k, &l->call, &g->grad, &e));
+    CHECK((grads_apart(whole, g) == 0) == (n == 0));
+    if (n && !k)
+        check_saved_errors(v, l, g);
+    free(room);
+    free(y.data);
+    flin_free(k);
+    grads_free(whole);
+    grads_free(g);
+    layer_free(l);
+    flin_release(v);
+}
+
+/* Without `saved` a kernel of both passes goes forward, too; its workspace is
+ * smaller with it. */
+static void test_saved_room(flin_State *s)
+{
+    flin_Error e;
+    flin_Variant *v = flin_stdlib(s, "gla", &e);
+    Layer *l = layer_new(v, B, T, H, D, FLIN_F32);
+    flin_Kernel *k = flin_prepare(v, FLIN_BACKWARD, &l->call, &e);
+    int64_t saved = flin_kernel_saved(k, &l->call);
+    int64_t need = flin_workspace(k, &l->call);
+
+    CHECK(!flin_run(k, &l->call, NULL, &e));
+    l->call.saved = l;                  /* anything: not looked at */
+    l->call.saved = (char *)l->call.saved - (uintptr_t)l % 256;
+    CHECK(flin_workspace(k, &l->call) + saved <= need + 64);
+    l->call.saved = NULL;
+    l->call.ninputs--;
+    CHECK(flin_kernel_saved(k, &l->call) == -1);
+    CHECK(flin_saved(v, &l->call, &e) == -1 && strstr(e.message, "missing"));
+    l->call.ninputs++;
+    flin_free(k);
+    k = flin_prepare(v, FLIN_REFERENCE_BACKWARD, &l->call, &e);
+    CHECK(flin_kernel_saved(k, &l->call) == 0);
+    CHECK(flin_run(k, &l->call, NULL, &e) == FLIN_ERROR && *e.help);
+    flin_free(k);
+    layer_free(l);
+    flin_release(v);
+}
+
 /* ---- memory and threads of the host ---- */
 
 static int allocated, shared;
@@ -458,6 +560,12 @@ int main(void)
     test_gradients(s, serial);
     test_sums(s);
     test_gradient_errors(s);
+    for (int prepare = 0; prepare < 2; prepare++) {
+        test_saved(s, "gla", prepare);
+        test_saved(s, "mlstm", prepare);
+        test_saved(s, serial, prepare);
+    }
+    test_saved_room(s);
     test_modes(s);
     test_likeness(s);
     test_shapes(s);

@@ -66,6 +66,15 @@ const Increment *build_increment(const Compile *k, Ref r,
 
 /* ---- running ---- */
 
+/* Off by 2e-16, and so by more of a small value than the library's, which is
+ * four times as slow: what is added up needs no more. */
+static double bounded_tanh(double a)
+{
+    return 1 - 2 / (exp(2 * a) + 1);
+}
+
+#define tanh_ bounded_tanh
+
 static void elementwise_step(int op, int n, double *y, const double *xa,
                              const double *xb, const double *xc)
 {

@@ -101,6 +101,7 @@ static void run_move(const Work *w, const Instr *in)
     } while (turn_next(&t));
 }
 
+/* Entry k of the result; what lies behind the end of x counts as 0. */
 static float pair_value(const Instr *in, const float *x, int32_t k)
 {
     int32_t len = in->k.size, st = in->k.st[1], p = k / 2;
@@ -113,6 +114,31 @@ static float pair_value(const Instr *in, const float *x, int32_t k)
            (2 * k + 1 < len ? x[(2 * k + 1) * st] : 0);
 }
 
+/* The pairs that x and y both hold whole; returns the entries written. */
+static int32_t whole_pairs(const Instr *in, float *y, const float *x)
+{
+    int32_t xs = in->k.st[1], ys = in->m.st[0], len = in->k.size;
+    int32_t m = in->m.size, half = m / 2;
+
+    if (in->op == OP_pairsum) {
+        half = m < len / 2 ? m : len / 2;
+        for (int32_t p = 0; p < half; p++)
+            y[p * ys] = x[2 * p * xs] + x[(2 * p + 1) * xs];
+        return half;
+    }
+    if (in->op == OP_dup) {
+        half = half < len ? half : len;
+        for (int32_t p = 0; p < half; p++)
+            y[2 * p * ys] = y[(2 * p + 1) * ys] = x[p * xs];
+    } else {
+        for (int32_t p = 0; p < half; p++) {
+            y[2 * p * ys] = -x[(2 * p + 1) * xs];
+            y[(2 * p + 1) * ys] = x[2 * p * xs];
+        }
+    }
+    return 2 * half;
+}
+
 static void run_pairs(const Work *w, const Instr *in)
 {
     Turn t = turn_first(&in->loop, 0, w->n);
@@ -120,7 +146,7 @@ static void run_pairs(const Work *w, const Instr *in)
     do {
         float *y = w->tile[in->y] + t.off[0];
         const float *x = w->tile[in->x[0]] + t.off[1];
-        for (int32_t k = 0; k < in->m.size; k++)
+        for (int32_t k = whole_pairs(in, y, x); k < in->m.size; k++)
             y[k * in->m.st[0]] = pair_value(in, x, k);
     } while (turn_next(&t));
 }

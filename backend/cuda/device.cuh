@@ -1,5 +1,5 @@
 /* device.cuh -- what every generated kernel stands on: Hopper's instructions
- * as inline PTX, and the layouts that they share. Includes nothing.
+ * as inline PTX, and the layouts that they share. After numbers.cuh.
  *
  * Shared memory is addressed by 32-bit addresses. A **tile** is 64 rows of 64
  * two-byte elements, 8 KiB, swizzled by 128 bytes: the 16-byte piece p of row
@@ -11,14 +11,6 @@
  * e % 2. Packed to two-byte pairs, p[i] = (x[2 i], x[2 i + 1]), the same
  * registers are the A operand of a product, four of them a K step of 16.
  */
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
-#define INLINE static __device__ __forceinline__
-#define INLINE_MEMBER __device__ __forceinline__
-#define UNROLL _Pragma("unroll")
-#define NO_UNROLL _Pragma("unroll 1")
 
 /* ---- what the host passes ---- */
 
@@ -27,9 +19,6 @@ struct alignas(64) TensorMap { unsigned char opaque[128]; };
 /* A tensor by element strides: batch (or sequence), token, head, and up to
  * two axes of its own. Null p: absent. Head h reads the tensor's h / group. */
 struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group, pad; };
-
-/* Tokens [start, start + len) of batch entry b. */
-struct Sequence { int b, pad; i64 start, len; };
 
 /* Rows of chunk c. */
 INLINE int rows_of(const Sequence &s, int c)
@@ -187,44 +176,8 @@ INLINE void clear16(u32 a)
 
 /* ---- numbers ---- */
 
-INLINE float exp2_(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-INLINE float log2_(float x)
-{
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-/* x as a float with these bits: literals do not depend on a locale. */
-INLINE float bits(u32 x)
-{
-    return __uint_as_float(x);
-}
-#define LOG2E bits(0x3fb8aa3b)
-#define LN2   bits(0x3f317218)
-INLINE float min_(float a, float b) { return a != a || a < b ? a : b; }
-INLINE float max_(float a, float b) { return a != a || a > b ? a : b; }
-INLINE float exp_(float a) { return exp2_(a * LOG2E); }
-INLINE float log_(float a) { return log2_(a) * LN2; }
 INLINE float sqrt_(float a) { return __fsqrt_rn(a); }
 INLINE float rsqrt_(float a) { return __frsqrt_rn(a); }
-INLINE float abs_(float a) { return __int_as_float(__float_as_int(a)
-                                                   & 0x7fffffff); }
-INLINE float sign_(float a) { return a > 0 ? 1.f : a < 0 ? -1.f : a; }
-INLINE float floor_(float a) { return floorf(a); }
-/* a less the nearest multiple of 2 pi, in two steps */
-INLINE float turned(float a)
-{
-    const float n = rintf(a * bits(0x3e22f983));
-    return fmaf(-n, bits(0x3afdaa22), fmaf(-n, bits(0x40c90000), a));
-}
-INLINE float wrap_(float a) { return turned(a); }
-INLINE float sin_(float a) { return __sinf(turned(a)); }
-INLINE float cos_(float a) { return __cosf(turned(a)); }
 INLINE float inverse_(float a)
 {
     float y;
@@ -556,103 +509,4 @@ INLINE void store_state(const float (&x)[N], const Tensor &t, int seq,
     each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
         p[r * t.sd[0] + c * t.sd[1]] = x[i];
     });
-}
-
-/* ---- the tensor cores ---- */
-
-INLINE void wgmma_fence()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-INLINE void wgmma_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-/* Waits until at most LEFT groups are in flight. */
-template<int LEFT> INLINE void wgmma_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
-}
-template<int N> INLINE void more_registers()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
-}
-template<int N> INLINE void fewer_registers()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
-}
-/* Holds values in their registers up to here: ptxas has been seen to reuse
- * those of an A operand before the product had read them. */
-template<int N> INLINE void keep(float (&x)[N])
-{
-    UNROLL for (int i = 0; i < N; i++)
-        asm volatile("" : "+f"(x[i]) :: "memory");
-}
-template<int N> INLINE void keep(u32 (&x)[N])
-{
-    UNROLL for (int i = 0; i < N; i++)
-        asm volatile("" : "+r"(x[i]) :: "memory");
-}
-
-/* A matrix in shared memory as a product's operand. Along K: the rows are
- * the result's (or B's) and K runs along them. Across: K are the rows. */
-INLINE u64 descriptor(u32 a, u32 lead)
-{
-    return (u64)((a & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16
-         | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
-}
-INLINE u64 along_k(u32 a) { return descriptor(a, 0); }
-INLINE u64 across_k(u32 a) { return descriptor(a, 8192); }
-INLINE u64 step_along(u64 d, int k) { return d + (k / 4) * 512 + (k % 4) * 2; }
-INLINE u64 step_across(u64 d, int k) { return d + k * 128; }
-
-#define D8(o) "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]), \
-    "+f"(d[o + 4]), "+f"(d[o + 5]), "+f"(d[o + 6]), "+f"(d[o + 7])
-#define D32 D8(0), D8(8), D8(16), D8(24)
-#define D64 D32, D8(32), D8(40), D8(48), D8(56)
-#define P32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16," \
-    "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define P64 P32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44," \
-    "%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61," \
-    "%62,%63"
-
-/* d (+)= a b for one K step; ACROSS: b's K are rows. `add` 0: d is not read. */
-#define WGMMA(N, REGS, D, P, A, AB, ACC, TA, TB, X, Y)                       \
-template<int ACROSS> INLINE void product(float (&d)[REGS], const u32 *a,     \
-                                         u64 b, int add)                     \
-{                                                                            \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, " ACC ", 0;\n"               \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
-        " {" P "}, {" A "}, " AB ", p, 1, 1, " TA ";}\n"                     \
-        : D : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),  \
-              "n"(ACROSS));                                                  \
-}                                                                            \
-template<int ACROSS> INLINE void product(float (&d)[REGS], u64 a, u64 b,     \
-                                         int add)                            \
-{                                                                            \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, " Y ", 0;\n"                 \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
-        " {" P "}, " X ", p, 1, 1, 0, " TB ";}\n"                            \
-        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS));                        \
-}
-WGMMA(64, 32, D32, P32, "%32,%33,%34,%35", "%36", "%37", "%38", "%35",
-      "%32, %33", "%34")
-WGMMA(128, 64, D64, P64, "%64,%65,%66,%67", "%68", "%69", "%70", "%67",
-      "%64, %65", "%66")
-
-/* All K steps of a product: STEPS of 16. */
-template<int STEPS, int ACROSS, int N>
-INLINE void multiply(float (&d)[N], const u32 (&a)[4 * STEPS], u64 b, int add)
-{
-    UNROLL for (int k = 0; k < STEPS; k++)
-        product<ACROSS>(d, a + 4 * k, ACROSS ? step_across(b, k)
-                                             : step_along(b, k), add || k);
-}
-template<int STEPS, int ACROSS, int N>
-INLINE void multiply(float (&d)[N], u64 a, u64 b, int add)
-{
-    UNROLL for (int k = 0; k < STEPS; k++)
-        product<ACROSS>(d, step_along(a, k), ACROSS ? step_across(b, k)
-                                                    : step_along(b, k),
-                        add || k);
 }

@@ -75,7 +75,7 @@ typedef struct Launch {
 } Launch;
 
 /* The views of the call hold device addresses. `seq`: the sequences on the
- * device (as device.cuh's Sequence, in the order of batch entry and start),
+ * device (as numbers.cuh's Sequence, in the order of batch entry and start),
  * or 0 when each is one batch entry from 0 to the same length. Where only the
  * device knows them, call->seq holds for each the whole of its batch entry.
  * `workspace`: cuda_workspace's bytes, the same for all kernels of a run. */

@@ -554,7 +554,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
     if (o->tile == F16)
         buf_printf(&b, "#define ELEMENT_F16\n");
-    buf_printf(&b, "#include \"device.cuh\"\n#include \"gates.cuh\"\n"
+    buf_printf(&b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
+               "#include \"wgmma.cuh\"\n#include \"gates.cuh\"\n"
                "#include \"inverse.cuh\"\n\n");
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->groups;

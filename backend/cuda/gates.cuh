@@ -10,13 +10,13 @@ INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
     const float s = !from.p ? 0.f : ((const float *)from.p)
         [seq * from.sb + head * from.sh + p * from.sd[0]];
     const float r = column(rate, head, p);
-    store1(at + 4 * p, turned(fmaf(r, (float)tokens, s)));
+    store1(at + 4 * p, wrap_(fmaf(r, (float)tokens, s)));
     store1(at + 2 * row + 4 * p, r);
 }
 INLINE void advance_turn(u32 at, int row, int p, u32 now, int tokens)
 {
     store1(at + (now ^ 1) * row + 4 * p,
-           turned(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
+           wrap_(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
                        load1(at + now * row + 4 * p))));
 }
 INLINE void end_turn(u32 at, int row, const Tensor &to, int seq, int head,
@@ -24,7 +24,7 @@ INLINE void end_turn(u32 at, int row, const Tensor &to, int seq, int head,
 {
     if (to.p)
         ((float *)to.p)[seq * to.sb + head * to.sh + p * to.sd[0]] =
-            turned(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
+            wrap_(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
                         load1(at + now * row + 4 * p)));
 }
 
@@ -64,7 +64,7 @@ INLINE void chain_rows(u32 rows, u32 carry, u32 decay, int step, int column,
             store1(at + 4 * (K + 8) * t, s);
         }
     }
-    store1(carry + 4 * p, WRAP ? turned(s) : s);
+    store1(carry + 4 * p, WRAP ? wrap_(s) : s);
 }
 
 /* ---- gates per key ---- */

@@ -41,7 +41,8 @@ static void compile(Ctx *c, void *ud)
 /* A serialised kernel must be refused: two products whose accumulators are
  * read while they are in flight. */
 static const char serialised[] =
-    "#include \"device.cuh\"\n"
+    "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
+    "#include \"wgmma.cuh\"\n"
     "extern \"C\" __global__ void k(float *p, int n) {\n"
     "float d[32];\nfor (int i = 0; i < n; i++) {\n"
     "wgmma_fence(); multiply<1, 0>(d, along_k(0), along_k(0), i);\n"

@@ -112,12 +112,35 @@ static void add_trial(Test *t, const char *name, Kind kind, const char *step)
 
 /* ---- one library of them all ---- */
 
-/* The header for each rank, in a namespace. */
-static void write_header(FILE *f, const char *tile)
+/* Behind the last line that includes a header. */
+static const char *body_of(const char *source)
 {
-    for (int rank = 1; rank <= MAX_RANK; rank++)
-        fprintf(f, "#undef RANK\n#define RANK %d\nnamespace rank_%d {\n%s\n}\n",
-                rank, rank, tile);
+    for (const char *s; (s = strstr(source, "#include")) != NULL;)
+        source = strchr(s, '\n');
+    return source;
+}
+
+static void write_header(FILE *f, const char *name)
+{
+    const CudaHeader *h = cuda_headers;
+
+    while (strcmp(h->name, name) != 0)
+        h++;
+    fprintf(f, "%s\n", h->text);
+}
+
+/* The headers for each rank, in a namespace. */
+static void write_headers(FILE *f)
+{
+    for (int rank = 1; rank <= MAX_RANK; rank++) {
+        fprintf(f, "#undef RANK\n#define RANK %d\nnamespace rank_%d {\n", rank,
+                rank);
+        write_header(f, "numbers.cuh");
+        write_header(f, "tile.cuh");
+        write_header(f, "products.cuh");
+        write_header(f, "scans.cuh");
+        fprintf(f, "}\n");
+    }
 }
 
 static void write_trial(FILE *f, const Trial *t, int at)
@@ -127,8 +150,7 @@ static void write_trial(FILE *f, const Trial *t, int at)
                 t->m->kernel[k].name, at, k);
     fprintf(f, "namespace trial_%d {\nusing namespace rank_%d;\n"
             "alignas(16) char arena[1 << 18];\n%s}\n", at,
-            cuda_rank(t->plan->g),
-            strchr(strstr(t->m->source, "tile.cuh"), '\n'));
+            cuda_rank(t->plan->g), body_of(t->m->source));
     for (int k = 0; k < t->m->nkernels; k++)
         fprintf(f, "extern \"C\" void run_%d_%d(const void *a, long grid)\n"
                 "{\n    gridDim.x = (int)grid;\n"
@@ -139,17 +161,14 @@ static void write_trial(FILE *f, const Trial *t, int at)
 
 static bool write_source(const Test *t, int part, int parts)
 {
-    const CudaHeader *h = cuda_headers;
     char path[96];
 
-    while (strcmp(h->name, "tile.cuh") != 0)
-        h++;
     snprintf(path, sizeof path, "%s/part%d.cc", t->dir, part);
     FILE *f = fopen(path, "w");
     if (!f)
         return false;
     fprintf(f, "#include \"host.h\"\n");
-    write_header(f, h->text);
+    write_headers(f);
     for (int i = part; i < t->n; i += parts)
         write_trial(f, &t->trial[i], i);
     return fclose(f) == 0;

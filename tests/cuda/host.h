@@ -1,5 +1,5 @@
-/* host.h -- what CUDA has built in, for one thread of the host: tile.cuh and
- * the sources that stand on it are then plain C++. */
+/* host.h -- what CUDA has built in, for one thread of the host: numbers.cuh,
+ * tile.cuh and the sources that stand on them are then plain C++. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,0 +1,56 @@
+/* numbers.cuh -- the types, and the numbers' functions, of every generated
+ * source: first of its headers. Includes nothing.
+ *
+ * With HOST defined it is plain C++, whose includer brings what CUDA has built
+ * in (tests/cuda/host.h).
+ */
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define INLINE static __device__ __forceinline__
+#define CALLED static __device__ __noinline__
+#define INLINE_MEMBER __device__ __forceinline__
+
+/* Tokens [start, start + len) of batch entry b. */
+struct Sequence { int b, pad; i64 start, len; };
+
+#ifndef HOST
+#define NO_UNROLL _Pragma("unroll 1")
+#define UNROLL _Pragma("unroll")
+
+/* x as a float with these bits: literals do not depend on a locale. */
+INLINE float bits(u32 x) { return __uint_as_float(x); }
+INLINE u32 bits_of(float x) { return __float_as_uint(x); }
+INLINE float exp2_(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+INLINE float log2_(float x)
+{
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#endif
+
+#define LOG2E bits(0x3fb8aa3b)
+#define LN2   bits(0x3f317218)
+INLINE float min_(float a, float b) { return a != a || a < b ? a : b; }
+INLINE float max_(float a, float b) { return a != a || a > b ? a : b; }
+INLINE float exp_(float a) { return exp2_(a * LOG2E); }
+INLINE float log_(float a) { return log2_(a) * LN2; }
+INLINE float abs_(float a) { return fabsf(a); }
+INLINE float sign_(float a) { return a > 0 ? 1.f : a < 0 ? -1.f : a; }
+INLINE float floor_(float a) { return floorf(a); }
+/* a less the nearest multiple of 2 pi, in two steps */
+INLINE float wrap_(float a)
+{
+    const float n = rintf(a * bits(0x3e22f983));
+    return fmaf(-n, bits(0x3afdaa22), fmaf(-n, bits(0x40c90000), a));
+}
+INLINE float sin_(float a) { return __sinf(wrap_(a)); }
+INLINE float cos_(float a) { return __cosf(wrap_(a)); }

@@ -1,0 +1,414 @@
+/* products.cuh -- products of tiles, on the tensor cores of Ampere and later.
+ * After tile.cuh.
+ */
+
+/* ---- products ---- */
+
+/* What the factors of a product are rounded to. TF32X3: float32 as a sum of
+ * two, of whose four products three count. */
+enum Precision { BF16, TF32, TF32X3 };
+
+/* A matrix in memory: rows RS apart, columns CS. In a product its columns
+ * are what is summed over. EVEN: pairs of columns can be read as one. */
+template<class T, int RS, int CS, bool EVEN> struct Matrix {
+    const T *p;
+    INLINE_MEMBER float at(int r, int c) const
+    {
+        return get(p[r * RS + c * CS]);
+    }
+};
+template<int RS, int CS, bool EVEN, class T>
+INLINE Matrix<T, RS, CS, EVEN> matrix(const T *p)
+{
+    Matrix<T, RS, CS, EVEN> m;
+    m.p = p;
+    return m;
+}
+
+#ifdef HOST
+template<Precision P, int MT, int NT, bool WHOLE, bool ROWS, bool COLS,
+         class A, class B, class Sink>
+INLINE void product(int m, int n, int k, A a, B b, Sink sink)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int x = 0; x < k; x++)
+                sum += a.at(i, x) * b.at(j, x);
+            sink(i, j, sum);
+        }
+}
+#else
+/* Which of a step's columns (two neighbours, and two eight further on) there
+ * are; ALL: no need to look. */
+template<bool ALL> struct Columns {
+    bool real[4];
+    INLINE_MEMBER Columns(int c, int end)
+    {
+        UNROLL
+        for (int x = 0; x < 4; x++)
+            real[x] = ALL || c + x / 2 * 8 + x % 2 < end;
+    }
+};
+
+/* Two neighbours of a row, half 0 or 1 of the step; zeros where there are
+ * none. */
+template<bool ALL, class T, int RS, int CS, bool EVEN>
+INLINE float2 pair(const Matrix<T, RS, CS, EVEN> &m, int r, int c, int half,
+                   const Columns<ALL> &in)
+{
+    const T *p = m.p + r * RS + (c + 8 * half) * CS;
+    float2 x;
+    x.x = in.real[2 * half] ? get(p[0]) : 0.f;
+    x.y = in.real[2 * half + 1] ? get(p[CS]) : 0.f;
+    return x;
+}
+template<bool ALL, int RS>
+INLINE float2 pair(const Matrix<float, RS, 1, true> &m, int r, int c,
+                   int half, const Columns<ALL> &in)
+{
+    float2 x = *(const float2 *)(m.p + r * RS + c + 8 * half);
+    x.x = in.real[2 * half] ? x.x : 0.f;
+    x.y = in.real[2 * half + 1] ? x.y : 0.f;
+    return x;
+}
+INLINE u32 pack(float2 x)
+{
+    u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x.y), "f"(x.x));
+    return y;
+}
+template<bool ALL, class M>
+INLINE u32 packed(const M &m, int r, int c, int half, const Columns<ALL> &in)
+{
+    return pack(pair(m, r, c, half, in));
+}
+template<bool ALL, int RS, int CS, bool EVEN>
+INLINE u32 packed(const Matrix<bf16, RS, CS, EVEN> &m, int r, int c, int half,
+                  const Columns<ALL> &in)
+{
+    const bf16 *p = m.p + r * RS + (c + 8 * half) * CS;
+    u32 x;
+    if (EVEN && CS == 1)
+        x = *(const u32 *)p;
+    else
+        x = p[0].bits | (u32)p[CS].bits << 16;
+    x = in.real[2 * half + 1] ? x : x & 0xffff;
+    return in.real[2 * half] ? x : 0;
+}
+
+/* Warp-wide fragments of 16 columns: A of 16 rows, B of 8. */
+template<Precision P> struct Factor { float2 x[4]; };
+template<> struct Factor<BF16> { u32 x[4]; };
+
+template<bool ALL, class M>
+INLINE void load_pair(Factor<BF16> &f, int i, const M &m, int r, int c,
+                      int half, const Columns<ALL> &in)
+{
+    f.x[i] = packed(m, r, c, half, in);
+}
+template<bool ALL, Precision P, class M>
+INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
+                      const Columns<ALL> &in)
+{
+    f.x[i] = pair(m, r, c, half, in);
+}
+INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
+template<Precision P>
+INLINE void set_pair(Factor<P> &f, int i, float2 x) { f.x[i] = x; }
+
+INLINE void mma_tf32(float c[4], const u32 a[4], u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},"
+        " {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+INLINE u32 to_tf32(float x)
+{
+    u32 y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
+}
+/* What to_tf32 leaves of x; nothing of an infinity. */
+INLINE u32 rest_tf32(float x, u32 hi)
+{
+    const float d = x - bits(hi);
+    return to_tf32(d == d ? d : 0.f);
+}
+/* c += a b, where b holds pairs 0 and 1. The order of the columns is free, so
+ * that neighbours in memory are t and t + 4 of the instruction. */
+INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},"
+        " {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]),
+          "r"(b.x[0]), "r"(b.x[1]));
+}
+template<Precision P>
+INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b)
+{
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        const float2 lo = a.x[2 * h], hi = a.x[2 * h + 1], y = b.x[h];
+        const float x[4] = { lo.x, hi.x, lo.y, hi.y };
+        u32 big[4], small[4];
+        UNROLL
+        for (int e = 0; e < 4; e++) {
+            big[e] = to_tf32(x[e]);
+            small[e] = rest_tf32(x[e], big[e]);
+        }
+        const u32 b0 = to_tf32(y.x), b1 = to_tf32(y.y);
+        if (P == TF32X3) {
+            mma_tf32(c, small, b0, b1);
+            mma_tf32(c, big, rest_tf32(y.x, b0), rest_tf32(y.y, b1));
+        }
+        mma_tf32(c, big, b0, b1);
+    }
+}
+
+/* sink(i, j, sum over x of a(i, x) b(j, x)) for i < m, j < n, x < k, shared
+ * out among the warps in pieces of 16 MT x 8 NT. What lies behind the tiles'
+ * ends may be read, never used. WHOLE: k is a multiple of 16; ROWS, COLS: m
+ * and n fill pieces. */
+template<Precision P, int MT, int NT, bool WHOLE, bool ROWS, bool COLS,
+         class A, class B, class Sink>
+INLINE void product(int m, int n, int k, A a, B b, Sink sink)
+{
+    const int rows = (m + 16 * MT - 1) / (16 * MT);
+    const int cols = (n + 8 * NT - 1) / (8 * NT);
+    const int row = LANE / 4, col = LANE % 4 * 2;
+    NO_UNROLL
+    for (int w = WARP; w < rows * cols; w += WARPS) {
+        const int m0 = w % rows * 16 * MT + row, n0 = w / rows * 8 * NT;
+        float c[MT][NT][4] = { };
+        NO_UNROLL
+        for (int at = col; at < k + col; at += 16) {
+            const Columns<WHOLE> in(at, k);
+            Factor<P> fa[MT];
+            UNROLL
+            for (int i = 0; i < MT; i++)
+                UNROLL
+                for (int x = 0; x < 4; x++)
+                    load_pair(fa[i], x, a, m0 + 16 * i + x % 2 * 8, at, x / 2,
+                              in);
+            UNROLL
+            for (int j = 0; j < NT; j++) {
+                Factor<P> fb;
+                UNROLL
+                for (int x = 0; x < 2; x++)
+                    load_pair(fb, x, b, n0 + 8 * j + row, at, x, in);
+                UNROLL
+                for (int i = 0; i < MT; i++)
+                    multiply(c[i][j], fa[i], fb);
+            }
+        }
+        UNROLL
+        for (int i = 0; i < 2 * MT; i++) {
+            const int y = m0 + 8 * i;
+            if (!ROWS && y >= m)
+                break;
+            UNROLL
+            for (int j = 0; j < 2 * NT; j++) {
+                const int x = n0 + j / 2 * 8 + col + j % 2;
+                if (COLS || x < n)
+                    sink(y, x, c[i / 2][j / 2][i % 2 * 2 + j % 2]);
+            }
+        }
+    }
+}
+#endif
+
+/* ---- products under gates ---- */
+
+/* e^(c_i - d_j) does not factor in range over a whole chunk. Between a block
+ * of 16 tokens and those before, the last token before it is an anchor: both
+ * exponents are below zero. Within a block its middle token is; where gates
+ * lie too far apart for that, element by element. */
+enum { TOO_FAR = 40 };
+
+#ifdef HOST
+template<Precision P, bool STRICT, class A, class B, class C, class D,
+         class Sink>
+INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int k = 0; k < keys && i >= j + STRICT; k++)
+                sum += a.at(i, k) * b.at(j, k) * exp_(c.at(i, k) - d.at(j, k));
+            sink(i, j, sum);
+        }
+}
+template<Precision P, bool STRICT, bool BACK, class M, class B, class C,
+         class D, class Sink>
+INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
+{
+    for (int o = 0; o < n; o++)
+        for (int k = 0; k < keys; k++) {
+            float sum = 0;
+            for (int s = 0; s < n; s++) {
+                const int i = BACK ? s : o, j = BACK ? o : s;
+                if (i >= j + STRICT)
+                    sum += m.at(o, s) * b.at(s, k)
+                         * exp_(c.at(i, k) - d.at(j, k));
+            }
+            sink(o, k, sum);
+        }
+}
+#else
+INLINE float under_gate(float x, float e, float &top)
+{
+    top = fmaxf(top, e);
+    return x * exp_(e);
+}
+
+/* sink(i, j, sum over keys of a(i) b(j) e^(c(i) - d(j))), zero where the mask
+ * is. */
+template<Precision P, bool STRICT, class A, class B, class C, class D,
+         class Sink>
+INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
+{
+    const int blocks = (n + 15) / 16, row = LANE / 4, col = LANE % 4 * 2;
+    NO_UNROLL
+    for (int w = WARP; w < blocks * blocks; w += WARPS) {
+        const int i0 = w / blocks * 16, j0 = w % blocks * 16;
+        const int anchor = i0 > j0 ? i0 - 1 : min(i0 + 8, n - 1);
+        float x[2][4] = { }, top = 0;
+        NO_UNROLL
+        for (int at = col; i0 >= j0 && at < keys + col; at += 16) {
+            Factor<P> fa, fb[2];
+            UNROLL
+            for (int h = 0; h < 2; h++) {
+                const int k = min(at + 8 * h, keys - 1);
+                const int l = min(at + 8 * h + 1, keys - 1);
+                const float mk = d.at(anchor, k), ml = d.at(anchor, l);
+                const bool has_k = at + 8 * h < keys;
+                const bool has_l = at + 8 * h + 1 < keys;
+                UNROLL
+                for (int q = 0; q < 4; q++) {
+                    const int r = min((q < 2 ? i0 : j0) + row + q % 2 * 8,
+                                      n - 1);
+                    float2 y;
+                    if (q < 2) {
+                        y.x = under_gate(a.at(r, k), c.at(r, k) - mk, top);
+                        y.y = under_gate(a.at(r, l), c.at(r, l) - ml, top);
+                    } else {
+                        y.x = under_gate(b.at(r, k), mk - d.at(r, k), top);
+                        y.y = under_gate(b.at(r, l), ml - d.at(r, l), top);
+                    }
+                    y.x = has_k ? y.x : 0.f;
+                    y.y = has_l ? y.y : 0.f;
+                    if (q < 2)
+                        set_pair(fa, 2 * h + q, y);
+                    else
+                        set_pair(fb[q - 2], h, y);
+                }
+            }
+            multiply(x[0], fa, fb[0]);
+            multiply(x[1], fa, fb[1]);
+        }
+        const bool plain = warp_any(top > TOO_FAR);
+        UNROLL
+        for (int e = 0; e < 8; e++) {
+            const int i = i0 + row + e / 2 % 2 * 8;
+            const int j = j0 + e / 4 * 8 + col + e % 2;
+            float y = x[e / 4][e % 4];
+            if (i >= n || j >= n)
+                continue;
+            if (plain && i >= j) {
+                y = 0;
+                NO_UNROLL
+                for (int k = 0; k < keys; k++)
+                    y += a.at(i, k) * b.at(j, k)
+                       * exp_(c.at(i, k) - d.at(j, k));
+            }
+            sink(i, j, i >= j + STRICT ? y : 0.f);
+        }
+    }
+}
+
+/* sink(o, k, sum over tokens s of m(o, s) b(s, k) e^(c - d)): o is the later
+ * token, its gate c; BACK: the earlier one, its gate d. */
+template<Precision P, bool STRICT, bool BACK, class M, class B, class C,
+         class D, class Sink>
+INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
+{
+    const int blocks = (n + 15) / 16, wide = (keys + 15) / 16;
+    const int row = LANE / 4, col = LANE % 4 * 2;
+    NO_UNROLL
+    for (int w = WARP; w < blocks * wide; w += WARPS) {
+        const int o0 = w % blocks * 16, k0 = w / blocks * 16;
+        float all[2][4] = { }, top = 0;
+        NO_UNROLL
+        for (int own = 0; own < 2; own++) {
+            const int from = own ? o0 : BACK ? o0 + 16 : 0;
+            const int to = own ? min(o0 + 16, n) : BACK ? n : o0;
+            const int anchor = own ? min(o0 + 8, n - 1)
+                             : BACK ? min(o0 + 15, n - 1) : max(o0 - 1, 0);
+            float x[2][4] = { };
+            NO_UNROLL
+            for (int at = from + col; at < to + col; at += 16) {
+                Factor<P> fa, fb[2];
+                UNROLL
+                for (int q = 0; q < 4; q++) {
+                    const int o = min(o0 + row + q % 2 * 8, n - 1);
+                    const int s = at + q / 2 * 8;
+                    float2 y;
+                    y.x = s < to && (BACK ? s - o : o - s) >= STRICT
+                        ? m.at(o, s) : 0.f;
+                    y.y = s + 1 < to && (BACK ? s + 1 - o : o - s - 1)
+                        >= STRICT ? m.at(o, s + 1) : 0.f;
+                    set_pair(fa, q, y);
+                }
+                UNROLL
+                for (int q = 0; q < 4; q++) {
+                    const int k = min(k0 + q / 2 * 8 + row, keys - 1);
+                    const int s = min(at + q % 2 * 8, n - 1);
+                    const int u = min(at + q % 2 * 8 + 1, n - 1);
+                    const float mid = d.at(anchor, k);
+                    float2 y;
+                    y.x = under_gate(b.at(s, k), BACK ? c.at(s, k) - mid
+                                     : mid - d.at(s, k), top);
+                    y.y = under_gate(b.at(u, k), BACK ? c.at(u, k) - mid
+                                     : mid - d.at(u, k), top);
+                    y.x = at + q % 2 * 8 < to ? y.x : 0.f;
+                    y.y = at + q % 2 * 8 + 1 < to ? y.y : 0.f;
+                    set_pair(fb[q / 2], q % 2, y);
+                }
+                multiply(x[0], fa, fb[0]);
+                multiply(x[1], fa, fb[1]);
+            }
+            UNROLL
+            for (int e = 0; e < 8; e++) {
+                const int o = min(o0 + row + e / 2 % 2 * 8, n - 1);
+                const int k = min(k0 + e / 4 * 8 + col + e % 2, keys - 1);
+                const float mid = d.at(anchor, k);
+                if (from < to)
+                    all[e / 4][e % 4] += under_gate(x[e / 4][e % 4],
+                        BACK ? mid - d.at(o, k) : c.at(o, k) - mid, top);
+            }
+        }
+        const bool plain = warp_any(top > TOO_FAR);
+        UNROLL
+        for (int e = 0; e < 8; e++) {
+            const int o = o0 + row + e / 2 % 2 * 8;
+            const int k = k0 + e / 4 * 8 + col + e % 2;
+            float y = all[e / 4][e % 4];
+            if (o >= n || k >= keys)
+                continue;
+            if (plain) {
+                y = 0;
+                NO_UNROLL
+                for (int s = BACK ? o + STRICT : 0;
+                     s < (BACK ? n : o + 1 - STRICT); s++)
+                    y += m.at(o, s) * b.at(s, k)
+                       * exp_(BACK ? c.at(s, k) - d.at(o, k)
+                                   : c.at(o, k) - d.at(s, k));
+            }
+            sink(o, k, y);
+        }
+    }
+}
+#endif

@@ -1,0 +1,99 @@
+/* wgmma.cuh -- products on Hopper's tensor cores. After device.cuh.
+ */
+
+INLINE void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+INLINE void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* Waits until at most LEFT groups are in flight. */
+template<int LEFT> INLINE void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
+}
+template<int N> INLINE void more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
+}
+template<int N> INLINE void fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
+}
+/* Holds values in their registers up to here: ptxas has been seen to reuse
+ * those of an A operand before the product had read them. */
+template<int N> INLINE void keep(float (&x)[N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(x[i]) :: "memory");
+}
+template<int N> INLINE void keep(u32 (&x)[N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(x[i]) :: "memory");
+}
+
+/* A matrix in shared memory as a product's operand. Along K: the rows are
+ * the result's (or B's) and K runs along them. Across: K are the rows. */
+INLINE u64 descriptor(u32 a, u32 lead)
+{
+    return (u64)((a & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16
+         | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+INLINE u64 along_k(u32 a) { return descriptor(a, 0); }
+INLINE u64 across_k(u32 a) { return descriptor(a, 8192); }
+INLINE u64 step_along(u64 d, int k) { return d + (k / 4) * 512 + (k % 4) * 2; }
+INLINE u64 step_across(u64 d, int k) { return d + k * 128; }
+
+#define D8(o) "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]), \
+    "+f"(d[o + 4]), "+f"(d[o + 5]), "+f"(d[o + 6]), "+f"(d[o + 7])
+#define D32 D8(0), D8(8), D8(16), D8(24)
+#define D64 D32, D8(32), D8(40), D8(48), D8(56)
+#define P32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16," \
+    "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define P64 P32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44," \
+    "%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61," \
+    "%62,%63"
+
+/* d (+)= a b for one K step; ACROSS: b's K are rows. `add` 0: d is not read. */
+#define WGMMA(N, REGS, D, P, A, AB, ACC, TA, TB, X, Y)                       \
+template<int ACROSS> INLINE void product(float (&d)[REGS], const u32 *a,     \
+                                         u64 b, int add)                     \
+{                                                                            \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " ACC ", 0;\n"               \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
+        " {" P "}, {" A "}, " AB ", p, 1, 1, " TA ";}\n"                     \
+        : D : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),  \
+              "n"(ACROSS));                                                  \
+}                                                                            \
+template<int ACROSS> INLINE void product(float (&d)[REGS], u64 a, u64 b,     \
+                                         int add)                            \
+{                                                                            \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " Y ", 0;\n"                 \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
+        " {" P "}, " X ", p, 1, 1, 0, " TB ";}\n"                            \
+        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS));                        \
+}
+WGMMA(64, 32, D32, P32, "%32,%33,%34,%35", "%36", "%37", "%38", "%35",
+      "%32, %33", "%34")
+WGMMA(128, 64, D64, P64, "%64,%65,%66,%67", "%68", "%69", "%70", "%67",
+      "%64, %65", "%66")
+
+/* All K steps of a product: STEPS of 16. */
+template<int STEPS, int ACROSS, int N>
+INLINE void multiply(float (&d)[N], const u32 (&a)[4 * STEPS], u64 b, int add)
+{
+    UNROLL for (int k = 0; k < STEPS; k++)
+        product<ACROSS>(d, a + 4 * k, ACROSS ? step_across(b, k)
+                                             : step_along(b, k), add || k);
+}
+template<int STEPS, int ACROSS, int N>
+INLINE void multiply(float (&d)[N], u64 a, u64 b, int add)
+{
+    UNROLL for (int k = 0; k < STEPS; k++)
+        product<ACROSS>(d, step_along(a, k), ACROSS ? step_across(b, k)
+                                                    : step_along(b, k),
+                        add || k);
+}

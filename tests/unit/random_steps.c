@@ -1,6 +1,7 @@
 /* random_steps.c -- random programs: the float64 step against its chunk form
  * in float64, so that only the derivation is on trial; and against the CPU
- * backend in float32. Seeded: a failing seed can be run alone. */
+ * backend in float32. Seeded: a failing seed can be run alone, or
+ * many: random_steps [FIRST [LAST]]. */
 #include "../../backend/cpu/cpu.h"
 #include "random_program.h"
 
@@ -41,7 +42,8 @@ int main(int argc, char **argv)
 {
     int bad = 0, chunked = 0;
     uint64_t first = argc > 1 ? strtoull(argv[1], 0, 10) : 0;
-    uint64_t last = argc > 1 ? first + 1 : PROGRAMS;
+    uint64_t last = argc > 2 ? strtoull(argv[2], 0, 10)
+                  : argc > 1 ? first + 1 : PROGRAMS;
 
     for (uint64_t seed = first; seed < last; seed++) {
         Ctx *c = ctx_new();

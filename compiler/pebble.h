@@ -44,12 +44,27 @@ bool game_is_blue(const Game *g, Vertex v);
  * From Q, K, V, dO (n x d), the rows' logsumexp L and D = sum(dO * O):
  *     S = Q K^T    P = exp(S - L)    dP = dO V^T    dS = P * (dP - D)
  *     dV = P^T dO    dK = dS^T Q    dQ = dS K
- * over the pairs with |i - j| < window.
+ * over the pairs with |i - j| < window. Two ways, each in the shape that moves
+ * fewest words:
  *
- * BLOCKS is FlashAttention's way: a block of columns (k, v, dk, dv) stays in
- * fast memory while the rows stream by; about 16 n^2 d^2 / M words. TILES
- * materialises P and dS (n x n) in slow memory, every product worked off in
- * sqrt(M) x sqrt(M) tiles: about 10 n^2 d / sqrt(M) + 3 n^2 words. */
+ * BLOCKS is FlashAttention's way: nothing n x n leaves fast memory. For dK and
+ * dV a part of the columns (k, v, dk, dv) stays while rows (q, dO) stream by,
+ * then for dQ a part of the rows (q, dO, dq) while columns (k, v) stream by:
+ * 8 + 6 times n^2 d^2 / M. Where it is less, one pass carries dQ along, for
+ * 16 n^2 d^2 / M.
+ *
+ * TILES materialises P and dS (n x n) in slow memory; each of the five
+ * products has all of fast memory for its tiles. From M = d^2 on all of d fits
+ * beside a tile: 6 n^2 + 5 n^2 d^2 / M. Far below, tiles are sqrt(M) x
+ * sqrt(M): 10 n^2 d / sqrt(M) + 3 n^2.
+ *
+ * Beside a part lie a row of d words and what its P and dP take; a row has L
+ * and D. Leaving n and whole rows out of account, BLOCKS moves
+ *     (2d + 2) (4d + 2) / m + 2d (3d + 4) / m
+ * words a pair, m = M - d - 2, and TILES
+ *     6 + 2 (d + 1) d / (m - 2) + 3 d^2 / m.
+ * But for that 2 in the second they are equal at M = 3/2 (d + 4/3)^2: at
+ * M = c d^2 with c = 3/2 for large d, and (1 + 4 / 3d)^2 times that for all. */
 typedef enum AttentionWay { BLOCKS, TILES } AttentionWay;
 
 typedef struct Attention {
@@ -65,12 +80,13 @@ typedef struct AttentionCount {
 /* The least fast memory in which the way works. */
 int64_t attention_least(AttentionWay way, int64_t d);
 
-/* About how many steps counting takes; with d for each pair, playing. */
+/* About how many steps counting takes. */
 double attention_steps(const Attention *a);
 
-/* Counts what the schedule moves. With `play`, every multiplication is a move
- * of a game on random numbers: only for small n. Fails where fast memory is
- * less than attention_least. */
+/* Counts what the schedule moves, in closed form. With `play`, every
+ * multiplication is also a move of a game on random numbers, for small n, and
+ * the game must move as much. Fails where fast memory is less than
+ * attention_least. */
 void attention_run(Ctx *c, const Attention *a, bool play,
                    AttentionCount *count);
 

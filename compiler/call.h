@@ -34,9 +34,9 @@ typedef struct Call {
     bool (*interrupted)(void *ud);
     void *interrupt_ud;
 
-    /* A part of a plan, on the CPU: kernels `from` .. `to` - 1 (to 0: to the
-     * last), and where lies what is stored between kernels (NULL: nowhere,
-     * it ends with the call). */
+    /* A part of a plan: kernels `from` .. `to` - 1 (to 0: to the last), and
+     * where lies what is stored between kernels (NULL: nowhere, it ends with
+     * the call). */
     int from, to;
     void *kept;
 

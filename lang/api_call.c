@@ -168,15 +168,6 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
 
 /* ---- results ---- */
 
-static void check_shape(Ctx *c, const char *what, const char *name,
-                        const Given *t, int rank, const int64_t *shape)
-{
-    if (t->rank != rank
-        || memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
-        fail(c, 0, "%s: %s has shape %s, but %s is wanted", what, name,
-             shape_text(c, t->rank, t->shape), shape_text(c, rank, shape));
-}
-
 static void check_states(Ctx *c, const Graph *g, const HostCall *h,
                          const char *of, const Given *state)
 {
@@ -255,7 +246,7 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
 
 Stored host_stored(Ctx *c, Variant *v, const HostCall *h)
 {
-    Stored s = { h->call.saved, 0 };
+    Stored s = { h->call.saved, 0, h->device };
 
     if (!s.at)
         return s;
@@ -269,7 +260,7 @@ Stored host_stored(Ctx *c, Variant *v, const HostCall *h)
 
 void host_run(Ctx *c, Variant *v, HostCall *h)
 {
-    Stored stored = { NULL, 0 };
+    Stored stored = { 0 };
 
     if (h->args.mode == M_FORWARD || h->args.mode == M_BACKWARD)
         stored = host_stored(c, v, h);

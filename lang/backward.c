@@ -12,7 +12,7 @@
 #include "../compiler/mask.h"
 #include "run.h"
 
-enum { SEGMENT_MIN = 64 };
+enum { SEGMENT_MIN = 64, ROOM_ALIGN = 256 };
 
 /* A backward call in progress. */
 typedef struct Back {
@@ -33,8 +33,6 @@ typedef struct Back {
     int64_t room_used;
 } Back;
 
-enum { ROOM_ALIGN = 256 };
-
 static int find_named(const Graph *g, bool state, const char *name)
 {
     for (int i = 0; i < (state ? g->nst : g->nout); i++)
@@ -50,18 +48,6 @@ static int adjoint_of(Back *k, bool state, const char *name)
 }
 
 /* ---- what comes in ---- */
-
-static void check_shape(Ctx *c, const char *what, const char *name,
-                        const Given *t, int rank, const int64_t *shape)
-{
-    bool same = t->rank == rank;
-
-    for (int i = 0; same && i < rank; i++)
-        same = t->shape[i] == shape[i];
-    if (!same)
-        fail(c, 0, "%s: %s has shape %s, but %s is wanted", what, name,
-             shape_text(c, t->rank, t->shape), shape_text(c, rank, shape));
-}
 
 static void check_device(Back *k, const char *name, const Given *t)
 {
@@ -198,9 +184,23 @@ static void bind_gradient(Back *k, int i)
         k->call.s1[adjoint_of(k, true, in->name)] = gradient_view(k, i);
 }
 
+/* On a device kernels differ by the types of all results, y's included, which
+ * only the forward pass writes. */
+static void bind_results(Back *k)
+{
+    if (!k->call.on_device)
+        return;
+    k->call.out[0].dtype = k->call.out[0].data ? k->call.out[0].dtype
+                                               : k->b->dtype;
+    for (int i = 0; i < k->step->nst; i++)
+        if (!k->call.s1[i].data)
+            k->call.s1[i].dtype = k->b->state_dtype;
+}
+
 static void bind_back(Back *k)
 {
     k->call = k->b->call;
+    bind_results(k);
     if (k->stored) {
         k->call.from = k->plan->plan->split;
         k->call.kept = k->d->stored.at;
@@ -397,6 +397,7 @@ static int64_t count_room(Back *k)
     int64_t segments = k->forward ? count_segments(k) : 1, need, more;
 
     k->room = ROOM_ALIGN;               /* of none, as yet */
+    k->room_used = 0;
     bind_back(k);
     if (k->forward)
         take_segments(k, segments);
@@ -442,10 +443,27 @@ static void find_plans(Back *k)
         fail_help(k->c, 0, "cu_seqlens", "%s: goes token by token, in "
                   "segments of sequences whose ends must be known here",
                   mode_name[k->args->mode]);
-    k->stored = k->d->stored.bytes > 0 && !exact && k->d->stored.bytes
-              == saved_bytes(k->c, k->v, k->args, k->b);
     if (!k->joint->chunk)
         k->forward = plan_for(k->c, k->v, k->b->call.size, 0, false, backend);
+}
+
+/* Whether what was saved is what this call's kernels would store. */
+static bool fits_stored(Back *k)
+{
+    const PlanEntry *e = k->plan;
+    const Call *call = &k->b->call;
+
+    if (!k->d->stored.bytes || k->d->stored.device != call->on_device
+        || k->args->mode != M_BACKWARD
+        || !saving_plan(k->c, k->v, k->args, k->b))
+        return false;
+    if (call->on_device) {
+        k->room = ROOM_ALIGN;
+        bind_back(k);
+        call = &k->call;
+    }
+    return e->backend->kept(k->c, e->program, e->plan, call)
+        == k->d->stored.bytes;
 }
 
 static Back *back_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
@@ -478,6 +496,7 @@ static void run_mask(Back *k)
 static void run_joint(Back *k)
 {
     find_plans(k);
+    k->stored = fits_stored(k);
     if (k->b->call.on_device)
         bind_device_back(k);
     else
@@ -529,6 +548,18 @@ static Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
     return d;
 }
 
+Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Adjoint *d = all_gradients(c, v->step, a, b);
+    Back *k = back_new(c, v, a, b, d);
+
+    d->dy.data = (void *)ROOM_ALIGN;
+    k->room = ROOM_ALIGN;
+    find_plans(k);
+    bind_back(k);
+    return k->call;
+}
+
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
@@ -555,6 +586,7 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         return 0;
     d->stored = stored;
     find_plans(k);
+    k->stored = fits_stored(k);
     if (!k->plan->backend->workspace)
         return 0;
     if (b->call.on_device)

@@ -17,18 +17,20 @@ static Stored stored_at(lua_State *L)
     const Tensor *t = tensor_test(L, -1);
 
     if (!t || t->dtype != F32 || t->rank != 1 || t->stride[0] != 1
-        || t->store->gpu || t->shape[0] * (int64_t)sizeof(float) < ALIGN)
+        || t->shape[0] * (int64_t)sizeof(float) < ALIGN)
         return (Stored){ 0 };
     uintptr_t at = (uintptr_t)tensor_data(t);
     return (Stored){ (void *)((at + ALIGN - 1) / ALIGN * ALIGN),
-                     t->shape[0] * (int64_t)sizeof(float) - ALIGN };
+                     t->shape[0] * (int64_t)sizeof(float) - ALIGN,
+                     t->store->gpu != NULL };
 }
 
-Stored push_room(lua_State *L, int64_t bytes)
+Stored push_room(lua_State *L, const Run *r, int64_t bytes)
 {
     int64_t n = (bytes + ALIGN) / (int64_t)sizeof(float);
+    Given at;
 
-    tensor_push(L, F32, 1, &n);
+    push_result(L, r, F32, 1, &n, &at);
     return stored_at(L);
 }
 

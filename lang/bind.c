@@ -28,6 +28,15 @@ char *shape_text(Ctx *c, int rank, const int64_t *shape)
     return b.s;
 }
 
+void check_shape(Ctx *c, const char *what, const char *name, const Given *t,
+                 int rank, const int64_t *shape)
+{
+    if (t->rank != rank
+        || memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
+        fail(c, 0, "%s: %s has shape %s, but %s is wanted", what, name,
+             shape_text(c, t->rank, t->shape), shape_text(c, rank, shape));
+}
+
 static char *wanted_text(Ctx *c, const Graph *g, const char *first,
                          const uint8_t *order, int rank)
 {

@@ -56,6 +56,9 @@ View state_view(const Graph *step, int s, const Given *t);
 /* "[B, T, H, k]" as declared. In c. */
 char *input_shape_text(Ctx *c, const Graph *g, const Input *in);
 char *shape_text(Ctx *c, int rank, const int64_t *shape);
+/* Fails, naming both, where the tensor has not this shape. */
+void check_shape(Ctx *c, const char *what, const char *name, const Given *t,
+                 int rank, const int64_t *shape);
 
 /* Sizes of axes that others determine: equal ones across flin.rename, angles
  * half their axis. Fills what is 0 in size, where it can be known. */
@@ -80,7 +83,7 @@ struct Backend {
     int64_t (*workspace)(Ctx *c, void *program, const Plan *p,
                          const Call *call);
     /* Bytes of Call.kept. NULL: cannot run a part of a plan. */
-    int64_t (*kept)(const void *program, const Call *call);
+    int64_t (*kept)(Ctx *c, void *program, const Plan *p, const Call *call);
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
@@ -123,15 +126,17 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 
-/* saved.c: what a forward call saves for the backward one: bytes (0: nothing,
- * that one computes it all again), and the call that fills them, by the plans
- * that run_backward goes by. */
+/* saved.c: what a forward call saves for the backward one: by which plan (NULL:
+ * none, nothing is saved), how many bytes (0: nothing, that one computes it all
+ * again), and the call that fills them, by the plans that run_backward takes.
+ */
+PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at);
 
 /* What a backward call has beside a forward one. Results as wide as their
  * tensors: fewer heads than the call has take the sum. */
-typedef struct Stored { void *at; int64_t bytes; } Stored;
+typedef struct Stored { void *at; int64_t bytes; bool device; } Stored;
 typedef struct Adjoint {
     Stored stored;                      /* by run_saved, for such a call; of
                                            another size: not used */
@@ -144,6 +149,9 @@ typedef struct Adjoint {
  * forwards and backwards. */
 void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d);
+/* The call of the joint plan that b is, with gradients bound as where all are
+ * wanted: kernels on a device differ by that. */
+Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* The same for all gradients that there are. */
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,

@@ -31,8 +31,11 @@ static int64_t cpu_room(Ctx *c, void *program, const Plan *p,
     return cpu_workspace(program, call);
 }
 
-static int64_t cpu_saved(const void *program, const Call *call)
+static int64_t cpu_saved(Ctx *c, void *program, const Plan *p,
+                         const Call *call)
 {
+    (void)c;
+    (void)p;
     return cpu_kept(program, call);
 }
 
@@ -81,6 +84,13 @@ static int64_t cuda_bytes(Ctx *c, void *program, const Plan *p,
     return cuda_call_workspace(c, program, call);
 }
 
+static int64_t cuda_saved(Ctx *c, void *program, const Plan *p,
+                          const Call *call)
+{
+    (void)p;
+    return cuda_kept(c, program, call);
+}
+
 static void *cuda_keep(Ctx *c, struct Gpu *gpu, const Call *call,
                        int64_t bytes)
 {
@@ -103,8 +113,8 @@ static const Backend backends[] = {
       .kept = cpu_saved },
     { .name = "cuda", .machine = &machine_h200, .chunk = CHUNK_DEFAULT,
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
-      .prepare = cuda_ready, .workspace = cuda_bytes, .keep = cuda_keep,
-      .clear = cuda_clear },
+      .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
+      .keep = cuda_keep, .clear = cuda_clear },
     { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
 };
 

@@ -443,7 +443,7 @@ static int forward_saving(lua_State *L)
 
     protect(L, s.r->ctx, find_bytes, &s);
     if (s.bytes) {
-        s.room = push_room(L, s.bytes);
+        s.room = push_room(L, s.r, s.bytes);
         room = lua_gettop(L);
     }
     push_y(L, s.r);

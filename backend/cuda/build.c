@@ -265,7 +265,8 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call)
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d->arch);
     int groups = groups_for(call, d->processors);
-    for (int i = 0; i < 2; i++, groups = 3 - groups) {
+    bool whole = !call->from && !call->to;
+    for (int i = 0; i < 2 && whole; i++, groups = 3 - groups) {
         Build *b = hopper_build(c, all, o, groups);
         if (b && call_fits(b, call))
             return b;

@@ -22,7 +22,8 @@ typedef struct Builds {
     Build *first;
 } Builds;
 
-/* The kernels for the call, compiled if they are new. */
+/* The kernels for the call, compiled if they are new. A part of a plan takes
+ * cuda_tiles', which know where what is stored lies. */
 const Build *build_for(Ctx *c, Builds *all, const Call *call);
 
 /* Compiles all that calls of these types may need, whatever their shapes. */

@@ -89,8 +89,12 @@ int cuda_rank(const Graph *g);
 /* Types and sums as the call's views have them. */
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);
 
-/* Device memory that a run of all kernels needs beside its tensors; depends
- * on the number of sequences, batch entries, tokens and heads alone. */
+/* Bytes of all that cuda_tiles' kernels store for one another. */
+int64_t cuda_stored(const CudaModule *m, const Call *call);
+
+/* Device memory that a run of all kernels needs beside its tensors and, where
+ * the call has that, Call.kept; depends on the number of sequences, batch
+ * entries, tokens and heads alone. */
 int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 
 /* The argument of one of cuda_tiles' kernels, and its grid (0: nothing to be

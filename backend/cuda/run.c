@@ -207,7 +207,8 @@ static size_t write_key(const Graph *g, const Call *call, unsigned char *to,
     const int64_t head[] = { call->nseq, call->heads, call->tokens,
         call->workspace_size, (int64_t)(uintptr_t)call->workspace,
         (int64_t)(uintptr_t)call->stream,
-        (int64_t)(uintptr_t)call->device_cu };
+        (int64_t)(uintptr_t)call->device_cu, call->from, call->to,
+        (int64_t)(uintptr_t)call->kept };
     add(&k, head, sizeof head);
     for (int i = 0; i < g->nin; i++)
         add_view(&k, &call->in[i], g->in[i].rank);
@@ -268,6 +269,14 @@ static void describe(Ready *r, const Graph *g, const Call *call)
                       g->axis[a].name, g->axis[a].size);
     snprintf(r->what + n, sizeof r->what - (size_t)n, ", %s)",
              dtype_name(call->in[0].dtype));
+}
+
+/* Whether the call runs the module's i-th kernel; sums are part of the plan's
+ * last. */
+static bool runs_kernel(const Plan *p, const Call *call, int i)
+{
+    int k = i < p->nkernels ? i : p->nkernels - 1;
+    return k >= call->from && (!call->to || k < call->to);
 }
 
 typedef struct Making {
@@ -333,10 +342,11 @@ static void make_launches(Ctx *c, void *ud)
     place_sequences(c, k, &call);
     k->r->launch = ctx_alloc(c, (size_t)m->nkernels * sizeof(Launch *));
     for (int i = 0; i < m->nkernels; i++)
-        k->r->launch[i] = launch_new(c, gpu_driver(k->p->builds.gpu),
-                                     k->r->build->f[i], m, &m->kernel[i],
-                                     k->p->builds.plan, &call, k->r->table,
-                                     k->workspace);
+        if (runs_kernel(k->p->builds.plan, &call, i))
+            k->r->launch[i] = launch_new(c, gpu_driver(k->p->builds.gpu),
+                                         k->r->build->f[i], m, &m->kernel[i],
+                                         k->p->builds.plan, &call,
+                                         k->r->table, k->workspace);
 }
 
 static void make_ready(Ctx *c, void *ud)
@@ -408,7 +418,8 @@ static void queue(Ctx *c, void *ud)
     if (call->device_cu)
         queue_ends(c, k->p, call, r->table);
     for (int i = 0; i < r->build->m->nkernels; i++)
-        launch(c, d, r->launch[i], call->stream);
+        if (r->launch[i])
+            launch(c, d, r->launch[i], call->stream);
 }
 
 /* A graph would read the sequences from memory that is not its own; and
@@ -510,6 +521,21 @@ void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
 }
 
 typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
+
+static void count_kept(Ctx *c, void *ud)
+{
+    Count *k = ud;
+    Call call = with_sequences(c, k->call);
+    call.to = call.to ? call.to : k->p->builds.plan->nkernels;
+    k->most = cuda_stored(build_for(c, &k->p->builds, &call)->m, &call);
+}
+
+int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Count k = { .p = p, .call = call };
+    with_program(c, p, count_kept, &k);
+    return k.most;
+}
 
 static void count_workspace(Ctx *c, void *ud)
 {

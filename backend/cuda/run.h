@@ -25,6 +25,9 @@ void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call);
 /* Bytes of Call.workspace that such a call takes at most. */
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call);
 
+/* Bytes of Call.kept, for calls whose tensors are on the device. */
+int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call);
+
 /* Queues the call on its stream. Where the call's tensors are not on the
  * device, copies what it reads there, waits, and copies the results back. Any
  * thread, several at a time. */

@@ -85,7 +85,7 @@ static int64_t part_bytes(const Graph *g, const Call *call, bool state, int i)
     return aligned(4 * rows * call->heads * result_size(g, state, i));
 }
 
-static int64_t stored_bytes(const CudaModule *m, const Call *call)
+int64_t cuda_stored(const CudaModule *m, const Call *call)
 {
     return aligned(m->stored * slots_of(m, call) * call->heads);
 }
@@ -94,7 +94,7 @@ static int64_t stored_bytes(const CudaModule *m, const Call *call)
 static int64_t part_at(const CudaModule *m, const Graph *g, const Call *call,
                        bool state, int index)
 {
-    int64_t at = stored_bytes(m, call);
+    int64_t at = call->kept ? 0 : cuda_stored(m, call);
 
     for (int i = 0; i < (state ? g->nout : index); i++)
         at += m->sum_out[i] ? part_bytes(g, call, false, i) : 0;
@@ -243,7 +243,7 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
 
     run.per_entry = entry_chunks(m, call);
     run.items = items_of(m, k, call);
-    run.stored = workspace;
+    run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.spill = workspace + (uint64_t)part_at(m, p->g, call, true, p->g->nst);
     *grid = grid_of(m, k, call);
     *args = at;

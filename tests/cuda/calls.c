@@ -1,6 +1,7 @@
 /* calls.c -- the C API on a GPU: device pointers on a stream of the caller's,
- * sequences whose ends lie there, a workspace of the caller's or our own, a
- * CUDA graph of a prepared call, and what a call costs the host.
+ * sequences whose ends lie there, a workspace of the caller's or our own, what
+ * forward saves for backward, a CUDA graph of a prepared call, and what a call
+ * costs the host.
  *   calls [NAME]      for one variant (gated_deltanet)
  */
 #include "../../backend/cuda/driver_entry.h"
@@ -194,6 +195,47 @@ static void test_kernel(Test *k, flin_Kernel *f)
     device_free(&k->d, there);
 }
 
+/* ---- saved ---- */
+
+/* Gradients of q from the whole way, and from what forward has saved; the one
+ * kernel does both, of types that were all known when it was made. */
+static void test_saved(Test *k)
+{
+    flin_Call call = device_call(k);
+    flin_Kernel *f = flin_prepare(k->v, FLIN_BACKWARD, &call, &k->e);
+    int64_t n = f ? flin_kernel_saved(f, &call) : 0;
+    size_t bytes = (size_t)k->in[0].count * sizeof(float);
+    DevicePtr room = device_alloc(k->c, &k->d, (size_t)n + 256);
+    flin_Bind dq = { k->in[0].arg.name, k->in[0].device };
+    flin_Grad grad = { .size = sizeof grad, .dy = k->y.device,
+                       .dinput = &dq, .ndinput = 1 };
+    float *at[3];
+    expect(n > 0, k->e.message);
+    dq.tensor.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
+    grad.dy.data = k->in[2].device.data;        /* v: of y's shape */
+    for (int i = 0; i < 3; i++) {       /* whole; saved; spoilt */
+        if (i == 1) {
+            call.saved = (void *)(uintptr_t)room;
+            call.saved_size = (size_t)n;
+            check_run(k, f, &call, "a call that saves");
+        }
+        if (i == 2)
+            device_fill(k->c, &k->d, room, 0xff, (size_t)n);
+        expect(!flin_run(f, &call, &grad, &k->e), k->e.message);
+        sync(k);
+        at[i] = malloc(bytes);
+        device_get(k->c, &k->d, at[i],
+                   (DevicePtr)(uintptr_t)dq.tensor.data, bytes);
+    }
+    expect(!memcmp(at[0], at[1], bytes), "the gradients are the same");
+    expect(memcmp(at[0], at[2], bytes), "what is saved is read");
+    for (int i = 0; i < 3; i++)
+        free(at[i]);
+    device_free(&k->d, (DevicePtr)(uintptr_t)dq.tensor.data);
+    device_free(&k->d, room);
+    flin_free(f);
+}
+
 /* ---- a graph ---- */
 
 typedef int BeginFn(void *stream, int mode);
@@ -277,6 +319,7 @@ static void run(Ctx *c, void *ud)
     expect(f != NULL, k->e.message);
     if (f) {
         test_kernel(k, f);
+        test_saved(k);
         test_graph(k, f);
         printf("host time of a prepared call: %.1f us\n",
                host_time(k, f));

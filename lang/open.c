@@ -1,6 +1,7 @@
 /* open.c -- require "flin": the flin table, from C and from stdlib/init.lua. */
 #include <string.h>
 
+#include "bind.h"
 #include "gpu.h"
 #include "io.h"
 
@@ -16,6 +17,23 @@ static int load_embedded(lua_State *L)
     lua_pushfstring(L, strchr(name, '/') ? "=flin:%s" : "@stdlib/%s.lua", name);
     if (sandbox_load(L, s, n, lua_tostring(L, -1)) != LUA_OK)
         return lua_error(L);
+    return 1;
+}
+
+/* flin._suggest(word, what, names): help for a word that is none of them. */
+static int suggest_name(lua_State *L)
+{
+    const char *word = luaL_tolstring(L, 1, NULL);
+    const char *what = luaL_checkstring(L, 2);
+    int n = (int)lua_rawlen(L, 3);
+    const char **list = lua_newuserdatauv(L, (size_t)n * sizeof *list + 1, 0);
+
+    luaL_checkstack(L, n + 8, NULL);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, 3, i + 1);
+        list[i] = luaL_checkstring(L, -1);
+    }
+    suggest(L, word, what, list, n);
     return 1;
 }
 
@@ -43,6 +61,8 @@ __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
     lua_setfield(L, -2, "version");
     lua_pushcfunction(L, load_embedded);
     lua_setfield(L, -2, "_load");
+    lua_pushcfunction(L, suggest_name);
+    lua_setfield(L, -2, "_suggest");
     list_embedded(L);
     lua_setfield(L, -2, "_modules");
     lua_getfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);

@@ -81,8 +81,9 @@ end
 flin.stdlib = setmetatable({}, {
   __index = function (t, name)
     if not is_variant[name] then
-      error(string.format("flin.stdlib has no '%s'\n  help: it has %s",
-            tostring(name), table.concat(flin.stdlib_names, ", ")), 2)
+      error(string.format("flin.stdlib has no '%s'\n  help: %s",
+            tostring(name), flin._suggest(name, "it has",
+                                          flin.stdlib_names)), 2)
     end
     rawset(t, name, flin._load(name)(flin))
     return rawget(t, name)

@@ -1,5 +1,7 @@
 """Calls with NumPy arrays, where PyTorch may be absent."""
+import copy
 import importlib.util
+import pickle
 import sys
 import threading
 
@@ -67,6 +69,16 @@ unit = [a / np.sqrt((a * a).sum(-1, keepdims=True) + 1e-6) for a in (q, k)]
 close("l2norm", gdn(q, k, v, **x, use_qk_l2norm_in_kernel=True)[0],
       gdn(*unit, v, **x)[0], 1e-6)
 
+# Tokens at once: other rounding, the same numbers.
+wide = gdn(q, k, v, **x, chunk=64)[0]
+for chunk in (1, 16, 33, 256):
+    close(f"chunk {chunk}", gdn(q, k, v, **x, chunk=chunk)[0], wide, 1e-6)
+check("chunk: other bits", (gdn(q, k, v, **x, chunk=16)[0] != wide).any())
+do = rng.standard_normal(o.shape).astype("f")
+dk, wide = (gdn.backward(q, k, v, **x, do=do, chunk=n)["k"] for n in (16, 64))
+close("chunk: gradients", dk, wide, 1e-5)
+check("chunk: theirs, too", (dk != wide).any())
+
 # Two halves make the whole; packed sequences are as they are alone.
 first = {n: a[:, :33] for n, a in x.items()}
 rest = {n: a[:, 33:] for n, a in x.items()}
@@ -113,6 +125,10 @@ half = gdn(q, k, v.astype("float16"), **g2)[0]
 check("float16", half.dtype == np.float16)
 close("its values", half.astype("f"), o, 4e-3)
 
+# Copied and pickled.
+check("a copy is itself", copy.deepcopy(gdn) is gdn and copy.copy(gdn) is gdn)
+same("pickled", pickle.loads(pickle.dumps(gdn))(q, k, v, **x)[0], o)
+
 # A text, a file with an error, a mask.
 text = """
 local flin = require "flin"
@@ -124,6 +140,8 @@ end }
 mask, simple = flin.load(text), flin.load("simple_gla")
 close("a mask", mask(q, k, v, g=x["g"])[0], simple(q, k, v, g=x["g"])[0],
       1e-6)
+same("a pickled mask", pickle.loads(pickle.dumps(mask))(q, k, v, g=x["g"])[0],
+     mask(q, k, v, g=x["g"])[0])
 refused("a script's error", ValueError, "text:2: ", flin.load,
         "local flin = require 'flin'\nreturn flin.variant { name = 'x' }")
 try:
@@ -132,16 +150,26 @@ except flin.Error as e:
     check("its place", e.line == 2 and e.file == "text", (e.line, e.file))
 
 # What is refused, in flin's words or Python's.
-refused("no such variant", ValueError, "flin.stdlib has no 'gatted'",
-        flin.load, "gatted")
+refused("no such variant", ValueError, "did you mean 'gated_deltanet'?",
+        flin.load, "gated_deltanett")
 refused("no such file", ValueError, "nowhere.lua", flin.load, "nowhere.lua")
 refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn, q,
         k, v[:, :3], **x)
 refused("dtype", ValueError, "q is int64", gdn, q.astype(int), k, v, **x)
 refused("kinds", ValueError, "k is list", gdn, q, [1], v, **x)
-refused("missing", TypeError, "tensor beta is missing", gdn, q, k, v, g=q)
-refused("unknown", TypeError, "no input 'gate'", gdn, q, k, v, gate=q)
+refused("missing", TypeError, "v, beta are missing", gdn, q, k, g=q)
+refused("missing, as a ValueError", ValueError, "beta is missing; inputs: q, "
+        "k, v, beta, g", gdn, q, k, v, g=q)
+refused("unknown", TypeError, "did you mean 'output_final_state'?", gdn, q, k,
+        v, output_finalstate=True)
+refused("unlike any", TypeError, "no argument 'x'\n  help: inputs: q, k", gdn,
+        q, k, v, x=q)
 refused("by position", TypeError, "only q, k, v may be", gdn, q, k, v, q)
+refused("no gradients given", ValueError, "neither do nor dstate", gdn.backward,
+        q, k, v, **x)
+for chunk in (0, 257, 16.5, "64"):
+    refused("chunk", ValueError, f"chunk = {chunk!r}: 1 to 256", gdn, q, k, v,
+            **x, chunk=chunk)
 refused("which state", TypeError, "several states: C, m, n", mlstm, **m,
         initial_state=state)
 refused("cu_seqlens", ValueError, "ends at 60", gdn, q[:1], k[:1], v[:1],

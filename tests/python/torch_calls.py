@@ -89,7 +89,36 @@ b, = torch.autograd.grad(o, x["v"], torch.ones_like(o))
 same("an expanded gradient", a, b)
 b, = torch.autograd.grad(gdn(**x)[0].square().sum(), x["v"],
                          create_graph=True)
-refused("twice", RuntimeError, "once_differentiable", b.sum().backward)
+refused("twice", ValueError, "gated_deltanet: gradients of gradients",
+        b.sum().backward)
+
+# What forward saves: backward starts from it, to the same bits as without,
+# wherever hooks have moved it; what it takes along is one tensor of bytes.
+packed = {n: t.detach()[:1] for n, t in x.items()}
+for name, options in (("saved", {}), ("packed", {"cu_seqlens": [0, 9, 9, 70]}),
+                      ("chunk", {"chunk": 16})):
+    d = {n: t.detach() for n, t in (packed if options else x).items()}
+    want = gdn.backward(**d, **options, do=torch.ones(*d["v"].shape))
+    for move in (0, 1):
+        taken = []
+
+        def unpack(t):
+            if t.dtype != torch.uint8:
+                return t
+            taken.append(t)
+            return torch.empty(t.numel() + 9, dtype=t.dtype)[9 * move:][
+                :t.numel()].copy_(t)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+            o = gdn(**(mine := leaves(d)), **options)[0]
+        o.backward(torch.ones_like(o))
+        check(f"{name}: one tensor of bytes", len(taken) == 1)
+        for n in mine:
+            same(f"{name}: d{n}, moved by {9 * move}", mine[n].grad, want[n])
+with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: t, lambda t: t if t.dtype != torch.uint8 else t * 0):
+    o = gdn(**mine)[0]
+a, = torch.autograd.grad(o.sum(), mine["k"])
+check("saved: it is what backward starts from", (a != want["k"]).any())
 
 # Layouts and dtypes.
 d = {n: t.detach() for n, t in x.items()}

@@ -3,7 +3,7 @@ import importlib.metadata
 import importlib.util
 import sys
 
-from harness import check, close, end, flin, same
+from harness import check, close, end, flin, refused, same
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -69,16 +69,16 @@ for a, b in zip(torch.compile(second_order, fullgraph=True,
     same("a state of renamed axes", a, b)
 
 # PyTorch's own checks: schema, fakes, autograd, dynamic shapes.
-x, options = inputs(), ([True], None, None, False)
+x, options = inputs(), ([True], None, 0, None, False)
 operators = torch.ops.flin
 for name, op, arguments in (
         ("forward", operators.forward, (gdn.key, x[:5], x[5:], *options,
                                         True)),
         ("no state", operators.forward, (gdn.key, x[:5], [], [False], None,
-                                         None, True, False)),
+                                         32, None, True, False)),
         ("packed", operators.forward, (
             gdn.key, [t.detach()[:1] for t in x[:5]], [], [False],
-            torch.tensor([0, 30, 70]), 1.0, False, True)),
+            torch.tensor([0, 30, 70]), 0, 1.0, False, True)),
         ("backward", operators.backward, (
             gdn.key, [t.detach() for t in x[:5]], [x[5].detach()], *options,
             torch.randn(2, 70, 2, 6), [None]))):
@@ -90,4 +90,7 @@ for name, op, arguments in (
 o, state = operators.forward(gdn.key, x[:5], x[5:], *options, True)
 same("the operator", o, gdn(*x[:3], g=x[4], beta=x[3],
                             initial_state=x[5])[0])
+a, = torch.autograd.grad(o.square().sum(), x[2], create_graph=True)
+refused("twice", ValueError, "gated_deltanet: gradients of gradients",
+        a.sum().backward)
 end()

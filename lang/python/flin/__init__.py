@@ -4,7 +4,9 @@
     o, state = gdn(q, k, v, g=g, beta=beta, output_final_state=True)
 
 PyTorch tensors (CPU and CUDA, with gradients) and NumPy arrays."""
+import os
 import sys
+from typing import Union
 
 from . import _state
 from ._c import Error, lib
@@ -17,13 +19,14 @@ version = "%d.%d.%d" % (lib.version() // 10000, lib.version() // 100 % 100,
 stdlib_names = _state.stdlib_names
 
 
-def load(source):
+def load(source: Union[str, os.PathLike]) -> Variant:
     """The variant of that name in the standard library (flin.stdlib_names()),
     of a file (a path, or a text that ends in ".lua"), or of a script's text.
-    Raises flin.Error, a ValueError, with the script's line."""
+    Raises flin.Error, a ValueError, with the script's line. It is pickled as
+    this argument, and loaded again there."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
-    return register(Variant(*_state.opener(source)))
+    return register(Variant(*_state.opener(source)), source)
 
 
 def __getattr__(name):

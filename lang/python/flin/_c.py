@@ -51,7 +51,8 @@ class Call(Structure):
                 ("cu_seqlens", c_void_p), ("nseq", c_int64), ("chunk", c_int),
                 ("threads", c_int), ("backend", c_char_p),
                 ("stream", c_void_p), ("workspace", c_void_p),
-                ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p)]
+                ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p),
+                ("saved", c_void_p), ("saved_size", c_size_t)]
 
 
 class Grad(Structure):
@@ -80,6 +81,7 @@ FUNCTIONS = [
     ("prepare", c_void_p, [c_void_p, c_int, c_void_p, c_void_p]),
     ("workspace", c_int64, [c_void_p, c_void_p]),
     ("run", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    ("kernel_saved", c_int64, [c_void_p, c_void_p]),
     ("kernel_note", c_char_p, [c_void_p]),
     ("free", None, [c_void_p]),
 ]
@@ -93,6 +95,10 @@ class Error(ValueError):
         super().__init__(text)
         self.message, self.file, self.line = message or text, file, line
         self.help = help
+
+
+class ArgumentError(Error, TypeError):
+    """Arguments that the call does not take, or that it lacks."""
 
 
 def failure(e):

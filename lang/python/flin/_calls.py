@@ -18,27 +18,32 @@ from . import _c, _state
 from ._c import lib
 
 SIGNATURES = 256                # that a variant remembers
-EMPTY = ctypes.create_string_buffer(64)
-NOWHERE = ctypes.addressof(EMPTY)       # the data of tensors without elements
+ALIGNMENT = 256                 # of workspace and what is saved
+EMPTY = ctypes.create_string_buffer(2 * ALIGNMENT)
+# The data of tensors without elements, and of what is not looked at.
+NOWHERE = ctypes.addressof(EMPTY) + -ctypes.addressof(EMPTY) % ALIGNMENT
+SAVING = -1                     # the mode of a forward call that saves
 # Where an input is float64: the float64 step.
-EXACT = {_c.FORWARD: _c.REFERENCE, _c.STEP: _c.REFERENCE,
-         _c.BACKWARD: _c.REFERENCE_BACKWARD}
+EXACT = {_c.FORWARD: _c.REFERENCE, SAVING: _c.REFERENCE,
+         _c.STEP: _c.REFERENCE, _c.BACKWARD: _c.REFERENCE_BACKWARD}
 
 
 class Request:
     """A call's arguments, in the variant's order, None where absent. mode:
-    FORWARD, BACKWARD, STEP or REFERENCE. Forward:
+    FORWARD, BACKWARD, STEP or REFERENCE, or SAVING, which is FORWARD and
+    leaves in `saved`, if it can, what spares BACKWARD the way forward.
+    chunk: 0 for flin's choice. Forward:
     `final` asks for the states, `inplace` writes them where the initial ones
     are. Backward: dy and ds come in, and `want` says of which inputs, then of
     which initial states, the gradients are wanted."""
-    __slots__ = ("mode", "x", "s0", "cu", "final", "inplace", "dy", "ds",
-                 "want")
+    __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
+                 "ds", "want", "saved")
 
-    def __init__(self, mode, x, s0=(), cu=None, final=False, inplace=False,
-                 dy=None, ds=(), want=()):
+    def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
+                 inplace=False, dy=None, ds=(), want=(), saved=None):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
-        self.final, self.inplace = final, inplace
-        self.dy, self.ds, self.want = dy, ds, want
+        self.chunk, self.final, self.inplace = chunk, final, inplace
+        self.dy, self.ds, self.want, self.saved = dy, ds, want, saved
 
 
 class Kernel:
@@ -60,8 +65,9 @@ class Frame:
     __slots__ = ("call", "grad", "error", "slots", "arrays", "call_ref",
                  "grad_ref", "error_ref")
 
-    def __init__(self, groups, nseq):
-        self.call = _c.Call(size=ctypes.sizeof(_c.Call), nseq=nseq)
+    def __init__(self, groups, nseq, chunk=0):
+        self.call = _c.Call(size=ctypes.sizeof(_c.Call), nseq=nseq,
+                            chunk=chunk)
         self.grad = _c.Grad(size=ctypes.sizeof(_c.Grad))
         self.error = _c.ErrorText()
         self.slots, self.arrays = [], []
@@ -94,12 +100,12 @@ class Frame:
 class Prepared:
     """A kernel, and what its calls look like for one signature. results:
     (shape, dtype) of those to be made."""
-    __slots__ = ("kernel", "groups", "nseq", "results", "workspace", "copied",
+    __slots__ = ("kernel", "like", "results", "workspace", "saved", "copied",
                  "frames")
 
-    def __init__(self, kernel, groups, nseq, results, workspace, copied):
-        self.kernel, self.groups, self.nseq = kernel, groups, nseq
-        self.results, self.workspace = results, workspace
+    def __init__(self, kernel, like, results, workspace, saved, copied):
+        self.kernel, self.like, self.results = kernel, like, results
+        self.workspace, self.saved = workspace, saved   # in bytes
         self.copied = copied    # which of the given tensors
         self.frames = []        # that no call uses at the moment
 
@@ -107,7 +113,7 @@ class Prepared:
         try:
             return self.frames.pop()
         except IndexError:
-            return Frame(self.groups, self.nseq)
+            return Frame(*self.like)
 
 
 def row_major(shape):
@@ -149,8 +155,8 @@ class Caller:
         absent = [t is None for t in given]
         given = [t for t in given if t is not None]
         try:
-            key = (r.mode, r.final, r.inplace, r.want,
-                   None if r.cu is None else door.signature((r.cu,)),
+            key = (r.mode, r.chunk, r.final, r.inplace, r.want,
+                   r.saved is None, None if r.cu is None else door.signature((r.cu,)),
                    *absent, door.signature(given))
         except AttributeError:  # not all are the door's tensors
             self.check(door, r)
@@ -177,6 +183,11 @@ class Caller:
             space = door.space(p.workspace, r.x[0])
             call.workspace, = door.pointers([space])
             call.workspace_size = p.workspace
+        if p.saved:
+            if r.saved is None:
+                r.saved = door.space(p.saved, r.x[0])
+            call.saved, = door.pointers([r.saved])
+            call.saved_size = p.saved
         code = lib.run(p.kernel.handle, frame.call_ref, frame.grad_ref,
                        frame.error_ref)
         if code or _state.interrupts:
@@ -197,13 +208,18 @@ class Caller:
         results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups))
-        frame = Frame(groups, nseq)
+        like = groups, nseq, r.chunk
+        frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
+        if mode == SAVING or r.saved is not None:
+            saved = self.saved(groups, frame)
+        if mode == SAVING:
+            mode = _c.BACKWARD if saved else _c.FORWARD
         kernel = self.kernel(mode, groups, frame)
         workspace = max(lib.workspace(kernel.handle, frame.call_ref), 0)
         if len(self.prepared) >= SIGNATURES:
             self.prepared.clear()
-        p = Prepared(kernel, groups, nseq, results, workspace, [
+        p = Prepared(kernel, like, results, workspace, saved, [
             i for i, t in enumerate(t for t in (*r.x, *r.s0, r.dy, *r.ds)
                                     if t is not None)
             if all_zero(*door.describe("", t)[1:])])
@@ -258,13 +274,21 @@ class Caller:
             groups.append((field, group))
         return results
 
+    def saved(self, groups, frame):
+        """The bytes that forward leaves for backward."""
+        kernel = self.kernel(_c.BACKWARD, groups, frame)
+        size = max(lib.kernel_saved(kernel.handle, frame.call_ref), 0)
+        frame.call.saved = NOWHERE if size else None
+        return size
+
     def kernel(self, mode, groups, frame):
-        """Kernels are shared between calls that differ in B, T and heads."""
+        """Kernels are shared between calls that differ in B, T and heads; one
+        that goes backwards, between all that have its inputs."""
         axes = {a.name.encode(): len(a.axes)
                 for a in (*self.inputs, *self.states)}
-        key = str((mode, [
+        key = str((mode, frame.call.chunk, [
             (field, name, dtype, shape[len(shape) - axes.get(name, 0):])
-            for field, tensors in groups
+            for field, tensors in groups[:2 if mode == _c.BACKWARD else None]
             for name, dtype, shape, _ in tensors]))
         kernel = self.kernels.get(key)
         if kernel is None:

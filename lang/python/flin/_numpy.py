@@ -70,6 +70,6 @@ def run(variant, r):
     return variant.caller(_state.cpu()).run(this, r)
 
 
-def call(variant, x, s0, cu, scale, norm, final):
+def call(variant, x, s0, cu, chunk, scale, norm, final):
     return run(variant.through(scale, norm, x),
-               Request(_c.FORWARD, x, s0, cu, final))
+               Request(_c.FORWARD, x, s0, cu, chunk, final))

@@ -7,34 +7,35 @@ from torch import Tensor
 
 from . import _array, _c
 from ._calls import Request, describe
-from ._torch import run
+from ._torch import no_second, run
 from ._variant import VARIANTS
 
 Tensors = Sequence[Tensor]
 Some = Sequence[Optional[Tensor]]
 
 
-def call(mode, key, x, s0, given, cu, scale, norm, **more):
+def call(mode, key, x, s0, given, cu, chunk, scale, norm, **more):
     """s0: the initial states that are given; given: which they are."""
     states = iter(s0)
     s0 = [next(states) if g else None for g in given]
     return run(VARIANTS[key].through(scale, norm, x),
-               Request(mode, x, s0, cu, **more))
+               Request(mode, x, s0, cu, chunk, **more))
 
 
 @torch.library.custom_op("flin::forward", mutates_args=())
 def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
-            cu: Optional[Tensor], scale: Optional[float], norm: bool,
-            final: bool) -> List[Tensor]:
-    return call(_c.FORWARD, key, x, s0, given, cu, scale, norm, final=final)
+            cu: Optional[Tensor], chunk: int, scale: Optional[float],
+            norm: bool, final: bool) -> List[Tensor]:
+    return call(_c.FORWARD, key, x, s0, given, cu, chunk, scale, norm,
+                final=final)
 
 
 @torch.library.custom_op("flin::backward", mutates_args=())
 def backward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
-             cu: Optional[Tensor], scale: Optional[float], norm: bool,
-             dy: Optional[Tensor], ds: Some) -> List[Tensor]:
-    return call(_c.BACKWARD, key, x, s0, given, cu, scale, norm, dy=dy, ds=ds,
-                want=(True,) * len(x) + tuple(given))
+             cu: Optional[Tensor], chunk: int, scale: Optional[float],
+             norm: bool, dy: Optional[Tensor], ds: Some) -> List[Tensor]:
+    return call(_c.BACKWARD, key, x, s0, given, cu, chunk, scale, norm, dy=dy,
+                ds=ds, want=(True,) * len(x) + tuple(given))
 
 
 def result_shapes(v, x):
@@ -51,7 +52,7 @@ def result_shapes(v, x):
 
 
 @forward.register_fake
-def _(key, x, s0, given, cu, scale, norm, final):
+def _(key, x, s0, given, cu, chunk, scale, norm, final):
     v = VARIANTS[key]
     heads = max(t.shape[2 if a.timed else 0] for a, t in zip(v.inputs, x))
     timed = {a.name: t for a, t in zip(v.inputs, x) if a.timed}
@@ -67,12 +68,12 @@ def _(key, x, s0, given, cu, scale, norm, final):
 
 
 @backward.register_fake
-def _(key, x, s0, given, cu, scale, norm, dy, ds):
+def _(key, x, s0, given, cu, chunk, scale, norm, dy, ds):
     return [t.new_empty(t.shape) for t in (*x, *s0)]
 
 
 def setup_context(ctx, inputs, output):
-    ctx.key, x, s0, ctx.given, cu, ctx.scale, ctx.norm, _ = inputs
+    ctx.key, x, s0, ctx.given, cu, *ctx.options, _ = inputs
     ctx.n = len(x)
     ctx.save_for_backward(cu, *x, *s0)
 
@@ -81,9 +82,18 @@ def differentiate(ctx, grads):
     cu, *tensors = ctx.saved_tensors
     dy, *ds = grads
     found = torch.ops.flin.backward(
-        ctx.key, tensors[:ctx.n], tensors[ctx.n:], ctx.given, cu, ctx.scale,
-        ctx.norm, dy, ds)
-    return (None, found[:ctx.n], found[ctx.n:]) + (None,) * 5
+        ctx.key, tensors[:ctx.n], tensors[ctx.n:], ctx.given, cu,
+        *ctx.options, dy, ds)
+    return (None, found[:ctx.n], found[ctx.n:]) + (None,) * 6
+
+
+def setup_refusal(ctx, inputs, output):
+    ctx.name = VARIANTS[inputs[0]].name
+
+
+def refuse(ctx, grads):
+    raise no_second(ctx.name)
 
 
 forward.register_autograd(differentiate, setup_context=setup_context)
+backward.register_autograd(refuse, setup_context=setup_refusal)

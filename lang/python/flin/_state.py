@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from ctypes import byref
+from typing import List
 
 from . import _c
 from ._c import lib
@@ -83,7 +84,7 @@ def state(device="cpu"):
         return _states[device]
 
 
-def stdlib_names():
+def stdlib_names() -> List[str]:
     """The names of the standard library's variants."""
     names, i = [], 0
     while (name := lib.stdlib_name(state(), i)) is not None:
@@ -98,8 +99,9 @@ def opener(source):
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
     elif not isinstance(source, str):
-        raise TypeError("flin.load: a name of the standard library, a path "
-                        f"or a text is wanted, not {type(source).__name__}")
+        raise _c.ArgumentError(
+            "flin.load: a name of the standard library, a path or a text is "
+            f"wanted, not {type(source).__name__}")
     elif "\n" in source or re.search(r"\breturn\b", source):
         return "text", lambda device: _handle(
             lib.load_string, state(device), source.encode(), b"text")

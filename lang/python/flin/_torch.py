@@ -3,10 +3,8 @@
 import sys
 
 import torch
-from torch.autograd.function import once_differentiable
-
 from . import _c, _state
-from ._calls import Request, overlaps
+from ._calls import ALIGNMENT, SAVING, Request, overlaps
 from ._variant import DOORS
 
 CODE = {torch.float32: _c.F32, torch.bfloat16: _c.BF16, torch.float16: _c.F16,
@@ -60,9 +58,10 @@ def empty(shape, dtype, like):
 
 
 def space(size, like):
-    """From PyTorch's allocator: aligned to 512, and safe on its streams."""
-    raw = torch.empty(size + 255, dtype=torch.uint8, device=like.device)
-    return raw[-raw.data_ptr() % 256:]
+    """From PyTorch's allocator: aligned, and safe on its streams."""
+    raw = torch.empty(size + ALIGNMENT - 1, dtype=torch.uint8,
+                      device=like.device)
+    return raw[-raw.data_ptr() % ALIGNMENT:][:size]
 
 
 if hasattr(torch._C, "_cuda_getCurrentRawStream"):
@@ -122,21 +121,49 @@ class Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx, variant, r, *tensors):
         ctx.set_materialize_grads(False)
-        ctx.variant, ctx.cu, ctx.n = variant, r.cu, len(r.x)
-        ctx.save_for_backward(*tensors)
-        return tuple(run(variant, r))
+        results = tuple(run(variant, r))
+        ctx.variant, ctx.n, ctx.rest = variant, len(r.x), (r.cu, r.chunk)
+        ctx.save_for_backward(*tensors, r.saved)
+        return results
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy, *ds):
         want = ctx.needs_input_grad[2:]
-        tensors, n = ctx.saved_tensors, ctx.n
+        *tensors, saved = ctx.saved_tensors
         if dy is None and all(d is None for d in ds):
             return (None, None) + (None,) * len(want)
-        r = Request(_c.BACKWARD, tensors[:n], tensors[n:], ctx.cu, dy=dy,
-                    ds=ds, want=want)
-        found = iter(run(ctx.variant, r))
+        r = Request(_c.BACKWARD, tensors[:ctx.n], tensors[ctx.n:], *ctx.rest,
+                    dy=dy, ds=ds, want=want, saved=aligned(saved))
+        found = run(ctx.variant, r)
+        if torch.is_grad_enabled():     # create_graph=True
+            found = Last.apply(ctx.variant.name, found, dy, *ds, *tensors)
+        found = iter(found)
         return (None, None) + tuple(next(found) if w else None for w in want)
+
+
+class Last(torch.autograd.Function):
+    """Results that have no gradients, and say so when they are asked for."""
+    @staticmethod
+    def forward(ctx, name, found, *tensors):
+        ctx.name = name
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise no_second(ctx.name)
+
+
+def no_second(name):
+    return _c.Error(f"{name}: gradients of gradients are not supported: flin "
+                    "derives the first ones alone\n  help: differences of "
+                    "first gradients, in float64")
+
+
+def aligned(saved):
+    """As it was, where hooks on saved tensors have moved it."""
+    if saved is None or saved.data_ptr() % ALIGNMENT == 0:
+        return saved
+    return space(saved.numel(), saved).copy_(saved)
 
 
 def wants_grad(tensors):
@@ -146,15 +173,16 @@ def wants_grad(tensors):
         return False
 
 
-def call(variant, x, s0, cu, scale, norm, final):
+def call(variant, x, s0, cu, chunk, scale, norm, final):
     """y and the final states; differentiable where anything asks for it."""
     if is_compiling():
         return torch.ops.flin.forward(
             variant.key, x, [s for s in s0 if s is not None],
-            [s is not None for s in s0], cu, scale, norm, final)
+            [s is not None for s in s0], cu, chunk, scale, norm, final)
     variant = variant.through(scale, norm, x)
-    r = Request(_c.FORWARD, x, s0, cu, final)
+    r = Request(_c.FORWARD, x, s0, cu, chunk, final)
     if torch.is_grad_enabled() and wants_grad(x + s0):
+        r.mode = SAVING
         return Function.apply(variant, r, *x, *s0)
     return run(variant, r)
 

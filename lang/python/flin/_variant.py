@@ -1,10 +1,13 @@
 """Variants: what flin.load gives, and how it is called."""
+import difflib
+
 from . import _c, _state
 from ._c import lib
 from ._calls import Caller, Request
 
-OPTIONS = ("initial_state", "output_final_state", "cu_seqlens", "scale",
-           "use_qk_l2norm_in_kernel", "inplace", "do", "dstate")
+OPTIONS = ("initial_state", "state", "output_final_state", "cu_seqlens",
+           "scale", "use_qk_l2norm_in_kernel", "chunk", "inplace", "do",
+           "dstate")
 
 
 def door_of(name, tensor):
@@ -18,8 +21,8 @@ def door_of(name, tensor):
     elif "numpy" in kinds and hasattr(tensor, "__array_interface__"):
         from . import _numpy as door
     else:
-        raise TypeError(f"{name} is {type(tensor).__name__}: a torch.Tensor "
-                        "or a NumPy array is wanted")
+        raise _c.ArgumentError(f"{name} is {type(tensor).__name__}: a torch."
+                               "Tensor or a NumPy array is wanted")
     DOORS[type(tensor)] = door
     return door
 
@@ -28,8 +31,9 @@ DOORS = {}
 VARIANTS = {}                   # as loaded, by key: compiled graphs hold keys
 
 
-def register(variant):
-    """Gives it a key, and keeps it."""
+def register(variant, origin):
+    """Gives it a key, and keeps it. origin: what it was loaded from."""
+    variant.origin = origin
     variant.key = f"{variant.name}#{len(VARIANTS)}"
     VARIANTS[variant.key] = variant
     return variant
@@ -45,7 +49,12 @@ class Variant:
     (N: batch entries or sequences). q, k, v may be given by position, all
     others by name. The state is a tensor where the variant has one, else a
     dict by name; None unless output_final_state. Float64 is computed by the
-    float64 step, on the CPU."""
+    float64 step, on the CPU.
+
+    inputs, output and states say what it takes and gives: each has a name,
+    axes (behind batch, tokens and heads), a domain ("log_decay": <= 0 ...)
+    and whether it is per token, `timed`. It cannot be changed, so that a copy
+    is itself."""
 
     def __init__(self, source, open_on):
         self.source, self.open_on = source, open_on
@@ -72,6 +81,16 @@ class Variant:
         for caller in self.callers.values():
             self.release(caller.handle)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        from . import load
+        return load, (self.origin,)
+
     def caller(self, device):
         """What runs the calls on this device."""
         found = self.callers.get(device)
@@ -91,22 +110,33 @@ class Variant:
         """The inputs in the variant's order."""
         x = [None] * len(self.inputs)
         if len(args) > len(self.by_position):
-            raise TypeError(f"{self.name}: {len(args)} arguments by position: "
-                            f"only {', '.join(self.by_position)} may be; the "
-                            "others by name")
+            raise _c.ArgumentError(
+                f"{self.name}: {len(args)} arguments by position: only "
+                f"{', '.join(self.by_position)} may be; the others by name")
         for name, tensor in zip(self.by_position, args):
             if name in named:
-                raise TypeError(f"{self.name}: {name} is given twice")
+                raise _c.ArgumentError(f"{self.name}: {name} is given twice")
             x[self.order[name]] = tensor
         for name, tensor in named.items():
             if name not in self.order:
-                raise TypeError(f"{self.name}: there is no input '{name}'; "
-                                f"inputs: {', '.join(self.order)}")
+                raise self.unknown(name)
             x[self.order[name]] = tensor
-        for a, tensor in zip(self.inputs, x):
-            if tensor is None:
-                raise TypeError(f"{self.name}: tensor {a.name} is missing")
+        missing = [a.name for a, t in zip(self.inputs, x) if t is None]
+        if missing:
+            raise _c.ArgumentError(
+                f"{self.name}: {', '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} missing; inputs: "
+                f"{', '.join(self.order)}")
         return x
+
+    def unknown(self, name):
+        names = *self.order, *OPTIONS
+        near = (difflib.get_close_matches(name, names, 1, 0.75)
+                or [n for n in names if name.startswith(n)])
+        help = f"did you mean '{near[0]}'? " if near else ""
+        return _c.ArgumentError(
+            f"{self.name}: there is no argument '{name}'\n  help: {help}"
+            f"inputs: {', '.join(self.order)}")
 
     def take_states(self, what, state):
         """A tensor, a dict or None, as a list in the variant's order."""
@@ -115,14 +145,16 @@ class Variant:
         if not isinstance(state, dict):
             if len(self.states) != 1:
                 names = ", ".join(s.name for s in self.states)
-                raise TypeError(f"{self.name}: {what}: a dict is wanted, as "
-                                f"there are several states: {names}")
+                raise _c.ArgumentError(
+                    f"{self.name}: {what}: a dict is wanted, as there are "
+                    f"several states: {names}")
             return [state]
         unknown = set(state) - {s.name for s in self.states}
         if unknown:
             names = ", ".join(s.name for s in self.states)
-            raise TypeError(f"{self.name}: {what}: there is no state "
-                            f"'{unknown.pop()}'; states: {names or 'none'}")
+            raise _c.ArgumentError(
+                f"{self.name}: {what}: there is no state '{unknown.pop()}'; "
+                f"states: {names or 'none'}")
         return [state.get(s.name) for s in self.states]
 
     def give_states(self, states):
@@ -188,14 +220,17 @@ class Variant:
 
     def __call__(self, *args, initial_state=None, output_final_state=False,
                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                 **named):
+                 chunk=None, **named):
         """o and the state behind the last token. scale multiplies q before
-        the step; None: K^-1/2 where y is proportional to q, else 1."""
+        the step; None: K^-1/2 where y is proportional to q, else 1.
+        cu_seqlens: the ends of packed sequences, from 0 to T, where B is 1.
+        chunk: tokens at once, 1 to 256 (None: flin's choice); it changes the
+        rounding alone."""
         x = self.take_inputs(args, named)
         s0 = self.take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
-        o, *states = door.call(self, x, s0, cu_seqlens, scale,
-                               bool(use_qk_l2norm_in_kernel),
+        o, *states = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
+                               scale, bool(use_qk_l2norm_in_kernel),
                                bool(output_final_state))
         return o, self.give_states(states) if output_final_state else None
 
@@ -225,29 +260,42 @@ class Variant:
         door = door_of(self.inputs[0].name, x[0])
         v = self.through(scale, use_qk_l2norm_in_kernel, x)
         o, *states = door.run(v, Request(_c.REFERENCE, x, s0, cu_seqlens,
-                                         bool(output_final_state)))
+                                         final=bool(output_final_state)))
         return o, self.give_states(states) if output_final_state else None
 
     def backward(self, *args, do=None, dstate=None, initial_state=None,
                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                 **named):
+                 chunk=None, **named):
         """The gradients of a loss whose gradients at o and the final state
         are do and dstate: a dict by the inputs' names, and "initial_state"
         where one is given."""
         x = self.take_inputs(args, named)
         s0 = self.take_states("initial_state", initial_state)
         ds = self.take_states("dstate", dstate)
+        if do is None and dstate is None:
+            raise _c.ArgumentError(f"{self.name}: backward: neither do nor "
+                                   "dstate is given")
         door = door_of(self.inputs[0].name, x[0])
         v = self.through(scale, use_qk_l2norm_in_kernel, x)
         want = (True,) * len(x) + tuple(s is not None for s in s0)
-        found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens, dy=do,
-                                    ds=ds, want=want))
+        found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
+                                    chunk_of(chunk), dy=do, ds=ds, want=want))
         grads = dict(zip(self.order, found))
         if initial_state is not None:
             later = iter(found[len(x):])
             grads["initial_state"] = self.give_states(
                 [s if s is None else next(later) for s in s0])
         return grads
+
+
+def chunk_of(chunk):
+    """As flin.h has it: 0 for its own choice."""
+    if chunk is None:
+        return 0
+    if not hasattr(chunk, "__index__") or not 1 <= chunk <= 256:
+        raise _c.ArgumentError(f"chunk = {chunk!r}: 1 to 256 tokens at once, "
+                               "or None for flin's choice")
+    return int(chunk)
 
 
 def probe(variant, shapes):

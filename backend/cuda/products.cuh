@@ -25,20 +25,6 @@ INLINE Matrix<T, RS, CS, EVEN> matrix(const T *p)
     return m;
 }
 
-#ifdef HOST
-template<Precision P, int MT, int NT, bool WHOLE, bool ROWS, bool COLS,
-         class A, class B, class Sink>
-INLINE void product(int m, int n, int k, A a, B b, Sink sink)
-{
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            float sum = 0;
-            for (int x = 0; x < k; x++)
-                sum += a.at(i, x) * b.at(j, x);
-            sink(i, j, sum);
-        }
-}
-#else
 /* Which of a step's columns (two neighbours, and two eight further on) there
  * are; ALL: no need to look. */
 template<bool ALL> struct Columns {
@@ -71,12 +57,6 @@ INLINE float2 pair(const Matrix<float, RS, 1, true> &m, int r, int c,
     x.x = in.real[2 * half] ? x.x : 0.f;
     x.y = in.real[2 * half + 1] ? x.y : 0.f;
     return x;
-}
-INLINE u32 pack(float2 x)
-{
-    u32 y;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x.y), "f"(x.x));
-    return y;
 }
 template<bool ALL, class M>
 INLINE u32 packed(const M &m, int r, int c, int half, const Columns<ALL> &in)
@@ -117,19 +97,6 @@ INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
 template<Precision P>
 INLINE void set_pair(Factor<P> &f, int i, float2 x) { f.x[i] = x; }
 
-INLINE void mma_tf32(float c[4], const u32 a[4], u32 b0, u32 b1)
-{
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},"
-        " {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-INLINE u32 to_tf32(float x)
-{
-    u32 y;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-    return y;
-}
 /* What to_tf32 leaves of x; nothing of an infinity. */
 INLINE u32 rest_tf32(float x, u32 hi)
 {
@@ -140,11 +107,7 @@ INLINE u32 rest_tf32(float x, u32 hi)
  * that neighbours in memory are t and t + 4 of the instruction. */
 INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},"
-        " {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]),
-          "r"(b.x[0]), "r"(b.x[1]));
+    mma_bf16(c, a.x, b.x[0], b.x[1]);
 }
 template<Precision P>
 INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b)
@@ -218,7 +181,6 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
         }
     }
 }
-#endif
 
 /* ---- products under gates ---- */
 
@@ -228,36 +190,6 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
  * lie too far apart for that, element by element. */
 enum { TOO_FAR = 40 };
 
-#ifdef HOST
-template<Precision P, bool STRICT, class A, class B, class C, class D,
-         class Sink>
-INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
-{
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++) {
-            float sum = 0;
-            for (int k = 0; k < keys && i >= j + STRICT; k++)
-                sum += a.at(i, k) * b.at(j, k) * exp_(c.at(i, k) - d.at(j, k));
-            sink(i, j, sum);
-        }
-}
-template<Precision P, bool STRICT, bool BACK, class M, class B, class C,
-         class D, class Sink>
-INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
-{
-    for (int o = 0; o < n; o++)
-        for (int k = 0; k < keys; k++) {
-            float sum = 0;
-            for (int s = 0; s < n; s++) {
-                const int i = BACK ? s : o, j = BACK ? o : s;
-                if (i >= j + STRICT)
-                    sum += m.at(o, s) * b.at(s, k)
-                         * exp_(c.at(i, k) - d.at(j, k));
-            }
-            sink(o, k, sum);
-        }
-}
-#else
 INLINE float under_gate(float x, float e, float &top)
 {
     top = fmaxf(top, e);
@@ -411,4 +343,3 @@ INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
         }
     }
 }
-#endif

@@ -1,6 +1,6 @@
 /* tile.cuh -- what the kernels of any plan stand on (tile_emit.c): tensors of
  * any type and strides, tiles in shared memory or in a block's own part of
- * the workspace. After numbers.cuh. The source defines THREADS (a block's)
+ * the workspace. After warp.cuh. The source defines THREADS (a block's)
  * and RANK (axes of a tensor besides batch, token and head) first.
  */
 /* ---- what the host passes ---- */
@@ -60,36 +60,6 @@ INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 struct bf16 { u16 bits; };
 struct f16 { u16 bits; };
 
-#ifdef HOST
-#undef THREADS
-#define THREADS 1
-#else
-enum { LANES = 32 };
-INLINE float half_to_float(u16 h)
-{
-    float y;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(h));
-    return y;
-}
-INLINE u16 float_to_half(float x)
-{
-    u16 h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-INLINE float lane_up(float x, int by)
-{
-    return __shfl_up_sync(0xffffffffu, x, by);
-}
-INLINE float warp_sum(float x)
-{
-    for (int by = 16; by; by /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, by);
-    return x;
-}
-INLINE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
-#endif
-
 #define TID ((int)threadIdx.x)
 #define WARP (TID / LANES)
 #define LANE (TID % LANES)
@@ -144,35 +114,10 @@ template<class A> INLINE float pairsum(A a, int len, int k)
 
 /* ---- tensors to tiles and back ---- */
 
-/* 16 bytes, and what they hold. */
-struct alignas(16) Piece { u32 x[4]; };
-
 template<class T, class G> INLINE void copy1(T *to, const G *from)
 {
     put(to, get(*from));
 }
-
-#ifdef HOST
-INLINE void copy_ahead(Piece *to, const Piece *from) { *to = *from; }
-INLINE void copy_commit() {}
-template<int LEFT> INLINE void copy_wait() {}
-#else
-/* To shared memory, behind the threads' back. */
-INLINE void copy_ahead(Piece *to, const Piece *from)
-{
-    asm volatile("{.reg .u64 a; .reg .u32 b; cvta.to.shared.u64 a, %0;"
-        " cvt.u32.u64 b, a; cp.async.cg.shared.global [b], [%1], 16;}"
-        :: "l"(to), "l"(from) : "memory");
-}
-INLINE void copy_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template<int LEFT> INLINE void copy_wait()
-{
-    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
-}
-#endif
 
 /* `rows` rows of LEN columns; the tile's lie PITCH apart, the tensor's sr,
  * and its columns sc. AHEAD: in shared memory, where the copies may go on

@@ -425,8 +425,9 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     memcpy(m->sum_out, o->sum_out, sizeof m->sum_out);
     memcpy(m->sum_s1, o->sum_s1, sizeof m->sum_s1);
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
-               "#include \"numbers.cuh\"\n#include \"tile.cuh\"\n"
-               "#include \"products.cuh\"\n#include \"scans.cuh\"\n",
+               "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
+               "#include \"tile.cuh\"\n#include \"products.cuh\"\n"
+               "#include \"scans.cuh\"\n",
                threads_of(m), cuda_rank(p->g));
     for (int i = 0; i < p->nkernels; i++) {
         Tiles *t = tiles_new(c, p, o, m, i);

@@ -36,7 +36,7 @@ typedef struct Trial {
 
 typedef struct Test {
     Trial trial[MAX_TRIALS];
-    int n, failed, passed;
+    int n, failed, passed, faults;
     const char *only;
     char dir[64];
     void *lib;
@@ -129,18 +129,18 @@ static void write_header(FILE *f, const char *name)
     fprintf(f, "%s\n", h->text);
 }
 
-/* The headers for each rank, in a namespace. */
-static void write_headers(FILE *f)
+/* The headers for each rank and size of a block, in a namespace. */
+static void write_headers(FILE *f, int rank, int threads)
 {
-    for (int rank = 1; rank <= MAX_RANK; rank++) {
-        fprintf(f, "#undef RANK\n#define RANK %d\nnamespace rank_%d {\n", rank,
-                rank);
-        write_header(f, "numbers.cuh");
-        write_header(f, "tile.cuh");
-        write_header(f, "products.cuh");
-        write_header(f, "scans.cuh");
-        fprintf(f, "}\n");
-    }
+    fprintf(f, "#undef RANK\n#define RANK %d\n#undef THREADS\n"
+            "#define THREADS %d\nnamespace base_%d_%d {\n", rank, threads, rank,
+            threads);
+    write_header(f, "numbers.cuh");
+    write_header(f, "warp.cuh");
+    write_header(f, "tile.cuh");
+    write_header(f, "products.cuh");
+    write_header(f, "scans.cuh");
+    fprintf(f, "}\n");
 }
 
 static void write_trial(FILE *f, const Trial *t, int at)
@@ -148,15 +148,15 @@ static void write_trial(FILE *f, const Trial *t, int at)
     for (int k = 0; k < t->m->nkernels; k++)
         fprintf(f, "#undef %s\n#define %s trial_%d_%d\n", t->m->kernel[k].name,
                 t->m->kernel[k].name, at, k);
-    fprintf(f, "namespace trial_%d {\nusing namespace rank_%d;\n"
-            "alignas(16) char arena[1 << 18];\n%s}\n", at,
-            cuda_rank(t->plan->g), body_of(t->m->source));
+    fprintf(f, "#undef THREADS\n#define THREADS %d\nnamespace trial_%d {\n"
+            "using namespace base_%d_%d;\nalignas(16) char arena[ARENA];\n%s}\n",
+            t->m->kernel->threads, at, cuda_rank(t->plan->g),
+            t->m->kernel->threads, body_of(t->m->source));
     for (int k = 0; k < t->m->nkernels; k++)
-        fprintf(f, "extern \"C\" void run_%d_%d(const void *a, long grid)\n"
-                "{\n    gridDim.x = (int)grid;\n"
-                "    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)\n"
-                "        trial_%d_%d(*(const trial_%d::Args%d *)a);\n}\n",
-                at, k, at, k, at, k);
+        fprintf(f, "extern \"C\" int run_%d_%d(void *a, long grid)\n{\n"
+                "    launch(grid, THREADS, trial_%d::arena, [](void *a) {\n"
+                "        trial_%d_%d(*(trial_%d::Args%d *)a);\n    }, a);\n"
+                "    return faults;\n}\n", at, k, at, at, k, at, k);
 }
 
 static bool write_source(const Test *t, int part, int parts)
@@ -168,7 +168,10 @@ static bool write_source(const Test *t, int part, int parts)
     if (!f)
         return false;
     fprintf(f, "#include \"host.h\"\n");
-    write_headers(f);
+    for (int rank = 1; rank <= MAX_RANK; rank++) {
+        write_headers(f, rank, 128);
+        write_headers(f, rank, 256);
+    }
     for (int i = part; i < t->n; i += parts)
         write_trial(f, &t->trial[i], i);
     return fclose(f) == 0;
@@ -187,7 +190,7 @@ static bool build(Test *t, const char *compiler)
             return false;
     snprintf(command, sizeof command, "cd %s && I=$OLDPWD/tests/cuda &&"
              " C='%s -std=c++17 -O0 -fPIC -w' &&"
-             " { $C -I$I -c part1.cc & $C -I$I -c part0.cc && wait $!; } &&"
+             " { $C -iquote$I -c part1.cc & $C -iquote$I -c part0.cc && wait $!; } &&"
              " $C -shared -o trials.so part0.o part1.o -lm", t->dir,
              compiler);
     if (system(command) != 0)
@@ -211,14 +214,16 @@ static void clean(const Test *t)
 /* ---- running ---- */
 
 typedef struct DeviceSeq { int32_t b, pad; int64_t start, len; } DeviceSeq;
-typedef void RunFn(const void *args, long grid);
+typedef int RunFn(void *args, long grid);
 
-static void run_trial(const Test *t, Ctx *c, int at)
+/* False if a thread did what it must not. */
+static bool run_trial(Test *t, Ctx *c, int at)
 {
     const Trial *r = &t->trial[at];
     DeviceSeq seq[SEQS];
     int64_t bytes = cuda_workspace(r->m, r->plan, r->got);
     char *workspace = ctx_alloc(c, (size_t)bytes + 256);
+    int faults = t->faults;
 
     memset(workspace, 0xff, (size_t)bytes + 256);
     workspace += 256 - (uintptr_t)workspace % 256;
@@ -235,8 +240,11 @@ static void run_trial(const Test *t, Ctx *c, int at)
         memcpy(&run, &entry, sizeof run);
         cuda_tile_args(c, r->m, &r->m->kernel[k], r->plan, r->got,
                        (uintptr_t)seq, (uintptr_t)workspace, &args, &grid);
-        run(args, (long)grid);
+        faults = run(args, (long)grid);
     }
+    bool sound = faults == t->faults;
+    t->faults = faults;
+    return sound;
 }
 
 static void show(const Trial *r)
@@ -255,10 +263,10 @@ static void judge(Test *t, int at)
 {
     Trial *r = &t->trial[at];
 
-    run_trial(t, r->c, at);
+    bool sound = run_trial(t, r->c, at);
     /* float32 throughout, some sums of a whole sequence long */
     double d = call_distance(r->plan->g, r->want, r->got);
-    if (d < 1e-4) {
+    if (d < 1e-4 && sound) {
         t->passed++;
     } else {
         printf("FAIL %s %s: differs by %g\n", r->name, kind_name[r->kind], d);

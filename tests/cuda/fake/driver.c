@@ -5,6 +5,7 @@
  * FAKE_MEMORY=N      no more than N bytes
  * FAKE_BROKEN=N      the N-th launch ends the context
  * FAKE_IDLE=N        launches behind the N-th do nothing
+ * FAKE_ARCH=N        compute capability N.0 (8)
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -21,7 +22,7 @@ enum { OK, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500,
 #define EXPORT __attribute__((visibility("default")))
 
 typedef uint64_t Ptr;
-typedef void KernelFn(void **params, long grid);
+typedef int KernelFn(void **params, long grid, int threads);
 typedef struct Event { struct timespec at; } Event;
 
 static int current;
@@ -46,7 +47,7 @@ ENTRY(int, cuDeviceGet, int *device, int ordinal)
 }
 ENTRY(int, cuDeviceGetAttribute, int *x, int which, int device)
 {
-    *x = which == 75 ? 8 : which == 76 ? 0 : which == 16 ? 108 : 1 + device;
+    *x = which == 75 ? (int)option("FAKE_ARCH", 8) : which == 76 ? 0 : which == 16 ? 108 : 1 + device;
     return OK;
 }
 ENTRY(int, cuDevicePrimaryCtxRetain, void **context, int device)
@@ -214,7 +215,7 @@ ENTRY(int, cuModuleGetFunction, void **f, void *module, const char *name)
 ENTRY(int, cuFuncSetAttribute, void *f, int which, int x)
 {
     (void)which;
-    return f && x <= 166912 ? OK : INVALID;
+    return f && x <= 232448 ? OK : INVALID;
 }
 ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
       unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
@@ -231,7 +232,7 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     if (broken || launches > option("FAKE_IDLE", LONG_MAX))
         return OK;
     memcpy(&run, &f, sizeof run);
-    run(params, (long)gx);
+    broken |= run(params, (long)gx, (int)bx) != 0;
     return OK;
 }
 ENTRY(int, cuTensorMapEncodeTiled, void *map, int dtype, unsigned rank,

@@ -1,7 +1,8 @@
 /* nvrtc.c -- NVRTC for tests on a machine without a GPU: makes a library of
  * the source with the host's C++ compiler, as tests/cuda/host.h lets it be.
  * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has compiled,
- * a byte each, in that file.
+ * a byte each, in that file; with FAKE_CHECKED each access to memory is looked
+ * at; FAKE_KEEP leaves the files where they are.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -66,15 +67,15 @@ ENTRY(int, nvrtcDestroyProgram, Program **p)
 /* ---- the library ---- */
 
 /* The wrapper of the kernel whose name begins at s: each parameter from where
- * its address says, for each block. */
+ * its address says, for each thread. */
 static void write_wrapper(FILE *f, const char *s)
 {
     const char *open = strchr(s, '('), *end = strchr(open, ')');
     int params = 0;
-    fprintf(f, "extern \"C\" void fake_%.*s(void **p, long grid)\n{\n"
-            "    gridDim.x = (int)grid;\n"
-            "    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)\n"
-            "        %.*s(", (int)(open - s), s, (int)(open - s), s);
+    fprintf(f, "extern \"C\" int fake_%.*s(void **ud, long grid, int threads)"
+            "\n{\n    launch(grid, threads, arena, [](void *ud) {\n"
+            "        void **p = (void **)ud;\n        %.*s(",
+            (int)(open - s), s, (int)(open - s), s);
     for (const char *at = open + 1; at < end; params++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         const char *stop = comma ? comma : end, *name = stop;
@@ -84,7 +85,7 @@ static void write_wrapper(FILE *f, const char *s)
                 params ? ", " : "", (int)(name - at), at, params);
         at = stop + 1;
     }
-    fprintf(f, ");\n}\n");
+    fprintf(f, ");\n    }, ud);\n    return faults;\n}\n");
 }
 
 static int write_file(const char *dir, const char *name, const char *text,
@@ -97,7 +98,7 @@ static int write_file(const char *dir, const char *name, const char *text,
         return 0;
     if (kernels)
         fprintf(f, "#include <type_traits>\n#include \"%s\"\n"
-                "alignas(128) char arena[1 << 18];\n", HOST_H);
+                "alignas(128) char arena[ARENA];\n", HOST_H);
     fputs(text, f);
     for (const char *s = text; kernels && (s = strstr(s, "__global__")); s++) {
         const char *name_at = strchr(s, '(');
@@ -148,9 +149,11 @@ ENTRY(int, nvrtcCompileProgram, Program *p, int n, const char *const *option)
         return FAILED;
     for (int i = 0; i < p->n; i++)
         write_file(dir, p->name[i], p->text[i], 0);
-    snprintf(command, sizeof command, "env -u LD_PRELOAD %s -std=c++17 -O1"
-             " -fPIC -w -shared -I%s -o %s/kernel.so %s/kernel.cc"
-             " >%s/log 2>&1", cxx ? cxx : "g++", dir, dir, dir, dir);
+    cxx = cxx ? cxx : "g++";
+    snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
+             " cd %s && %s -std=c++17 -O1 -fPIC -w %s -I. -c kernel.cc &&"
+             " %s -shared -o kernel.so kernel.o", dir, dir, cxx,
+             getenv("FAKE_CHECKED") ? "-g -fsanitize=thread" : "", cxx);
     int code = system(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);
     if (code == 0)

@@ -1,0 +1,86 @@
+/* warp.cuh -- Ampere's instructions, and what the threads of a warp do
+ * together. After numbers.cuh; with HOST defined, the includer brings all of
+ * it (tests/cuda/device.h).
+ */
+enum { LANES = 32 };
+
+/* 16 bytes, and what they hold. */
+struct alignas(16) Piece { u32 x[4]; };
+
+#ifndef HOST
+/* ---- numbers ---- */
+
+INLINE float half_to_float(u16 h)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(h));
+    return y;
+}
+INLINE u16 float_to_half(float x)
+{
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+INLINE u32 pack(float2 x)
+{
+    u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x.y), "f"(x.x));
+    return y;
+}
+INLINE u32 to_tf32(float x)
+{
+    u32 y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
+}
+
+/* ---- lanes ---- */
+
+INLINE float lane_up(float x, int by)
+{
+    return __shfl_up_sync(0xffffffffu, x, by);
+}
+INLINE float warp_sum(float x)
+{
+    for (int by = 16; by; by /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, by);
+    return x;
+}
+INLINE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
+
+/* ---- copies ---- */
+
+/* To shared memory, behind the threads' back. */
+INLINE void copy_ahead(Piece *to, const Piece *from)
+{
+    asm volatile("{.reg .u64 a; .reg .u32 b; cvta.to.shared.u64 a, %0;"
+        " cvt.u32.u64 b, a; cp.async.cg.shared.global [b], [%1], 16;}"
+        :: "l"(to), "l"(from) : "memory");
+}
+INLINE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template<int LEFT> INLINE void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+/* ---- products: c += a b, by all lanes ---- */
+
+INLINE void mma_tf32(float c[4], const u32 a[4], u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},"
+        " {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+INLINE void mma_bf16(float c[4], const u32 a[4], u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},"
+        " {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif

@@ -53,9 +53,12 @@ template<bool ALL, int RS>
 INLINE float2 pair(const Matrix<float, RS, 1, true> &m, int r, int c,
                    int half, const Columns<ALL> &in)
 {
-    float2 x = *(const float2 *)(m.p + r * RS + c + 8 * half);
-    x.x = in.real[2 * half] ? x.x : 0.f;
-    x.y = in.real[2 * half + 1] ? x.y : 0.f;
+    const float *p = m.p + r * RS + c + 8 * half;
+    float2 x;
+    if (in.real[2 * half + 1])
+        return *(const float2 *)p;
+    x.x = in.real[2 * half] ? *p : 0.f;
+    x.y = 0;
     return x;
 }
 template<bool ALL, class M>
@@ -68,13 +71,13 @@ INLINE u32 packed(const Matrix<bf16, RS, CS, EVEN> &m, int r, int c, int half,
                   const Columns<ALL> &in)
 {
     const bf16 *p = m.p + r * RS + (c + 8 * half) * CS;
-    u32 x;
+    if (!in.real[2 * half])
+        return 0;
+    if (!in.real[2 * half + 1])
+        return p[0].bits;
     if (EVEN && CS == 1)
-        x = *(const u32 *)p;
-    else
-        x = p[0].bits | (u32)p[CS].bits << 16;
-    x = in.real[2 * half + 1] ? x : x & 0xffff;
-    return in.real[2 * half] ? x : 0;
+        return *(const u32 *)p;
+    return p[0].bits | (u32)p[CS].bits << 16;
 }
 
 /* Warp-wide fragments of 16 columns: A of 16 rows, B of 8. */
@@ -132,9 +135,9 @@ INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b)
 }
 
 /* sink(i, j, sum over x of a(i, x) b(j, x)) for i < m, j < n, x < k, shared
- * out among the warps in pieces of 16 MT x 8 NT. What lies behind the tiles'
- * ends may be read, never used. WHOLE: k is a multiple of 16; ROWS, COLS: m
- * and n fill pieces. */
+ * out among the warps in pieces of 16 MT x 8 NT. WHOLE: k is a multiple of 16;
+ * ROWS, COLS: m and n fill pieces; else the last row stands for those behind
+ * it. */
 template<Precision P, int MT, int NT, bool WHOLE, bool ROWS, bool COLS,
          class A, class B, class Sink>
 INLINE void product(int m, int n, int k, A a, B b, Sink sink)
@@ -153,15 +156,18 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
             UNROLL
             for (int i = 0; i < MT; i++)
                 UNROLL
-                for (int x = 0; x < 4; x++)
-                    load_pair(fa[i], x, a, m0 + 16 * i + x % 2 * 8, at, x / 2,
-                              in);
+                for (int x = 0; x < 4; x++) {
+                    const int r = m0 + 16 * i + x % 2 * 8;
+                    load_pair(fa[i], x, a, ROWS ? r : min(r, m - 1), at,
+                              x / 2, in);
+                }
             UNROLL
             for (int j = 0; j < NT; j++) {
+                const int r = n0 + 8 * j + row;
                 Factor<P> fb;
                 UNROLL
                 for (int x = 0; x < 2; x++)
-                    load_pair(fb, x, b, n0 + 8 * j + row, at, x, in);
+                    load_pair(fb, x, b, COLS ? r : min(r, n - 1), at, x, in);
                 UNROLL
                 for (int i = 0; i < MT; i++)
                     multiply(c[i][j], fa[i], fb);

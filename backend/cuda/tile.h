@@ -67,7 +67,6 @@ typedef struct Tiles {
     bool ahead;                         /* inputs have two places in turn, and
                                            are loaded a chunk ahead */
     bool scratch;                       /* a float a warp is needed */
-    int32_t slack;                      /* bytes behind the last tile */
     const int64_t *stored_at;           /* bytes, per node */
     int state[MAX_STATES];              /* the tile of those carried, or -1 */
 } Tiles;

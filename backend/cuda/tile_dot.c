@@ -120,17 +120,6 @@ static void piece_text(const Tiles *t, Buf *b, const Product *p)
                fills(&p->n, 8 * nt) ? "true" : "false");
 }
 
-/* Whole pieces read behind the end of a tile: room for that behind all. */
-static void leave_slack(Tiles *t, const Run *rows, int32_t piece,
-                        const Run *sum, int32_t columns)
-{
-    int32_t more = (rows->size + piece - 1) / piece * piece - rows->size;
-    int32_t along = (sum->size + 15) / 16 * 16 - sum->size;
-    int32_t n = 4 * (more * rows->st[0] + along * columns);
-
-    t->slack = n > t->slack ? n : t->slack;
-}
-
 static void matrix_text(Tiles *t, Act *a, Buf *b, Ref r, const Run *rows,
                         int32_t columns, AxisSet turns)
 {
@@ -180,8 +169,6 @@ static void emit_product(Tiles *t, Ref r, const Product *p)
     Chain k;
 
     chain_after(t, &k, r);
-    leave_slack(t, &p->m, 32, &p->k, p->k.st[0]);
-    leave_slack(t, &p->n, 64, &p->k, p->k.st[1]);
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
     turn_open(t, b, r, p->turns);

@@ -111,7 +111,7 @@ static void find_places(Tiles *t)
 {
     int *order = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *order);
     int64_t base = t->scratch ? 32 * (int64_t)sizeof(float) : 0, top = base;
-    int64_t limit = shared_limit(t) - t->slack, spill = 0;
+    int64_t limit = shared_limit(t), spill = 0;
     int n = sort_tiles(t, order);
 
     for (int i = 0; i < n; i++) {
@@ -127,9 +127,8 @@ static void find_places(Tiles *t)
         if (!tile->spilled && end > top)
             top = end;
     }
-    t->out->shared = (int)top + t->slack;
-    t->out->spill = spill ? (spill + t->slack + 2 * ALIGN - 1) / ALIGN * ALIGN
-                          : 0;
+    t->out->shared = (int)top;
+    t->out->spill = (spill + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 static void declare(const Tiles *t, Buf *b, int i, const char *turn)

@@ -149,7 +149,8 @@ static void write_trial(FILE *f, const Trial *t, int at)
         fprintf(f, "#undef %s\n#define %s trial_%d_%d\n", t->m->kernel[k].name,
                 t->m->kernel[k].name, at, k);
     fprintf(f, "#undef THREADS\n#define THREADS %d\nnamespace trial_%d {\n"
-            "using namespace base_%d_%d;\nalignas(16) char arena[ARENA];\n%s}\n",
+            "using namespace base_%d_%d;\n"
+            "alignas(16) char arena[ARENA];\n%s}\n",
             t->m->kernel->threads, at, cuda_rank(t->plan->g),
             t->m->kernel->threads, body_of(t->m->source));
     for (int k = 0; k < t->m->nkernels; k++)
@@ -190,7 +191,8 @@ static bool build(Test *t, const char *compiler)
             return false;
     snprintf(command, sizeof command, "cd %s && I=$OLDPWD/tests/cuda &&"
              " C='%s -std=c++17 -O0 -fPIC -w' &&"
-             " { $C -iquote$I -c part1.cc & $C -iquote$I -c part0.cc && wait $!; } &&"
+             " { $C -iquote$I -c part1.cc & $C -iquote$I -c part0.cc &&"
+             " wait $!; } &&"
              " $C -shared -o trials.so part0.o part1.o -lm", t->dir,
              compiler);
     if (system(command) != 0)

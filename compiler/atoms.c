@@ -185,6 +185,83 @@ static bool cut_atom(Atoms *a, Ref r, uint8_t *cut)
     return at != 0;
 }
 
+/* ---- sums ---- */
+
+/* The one live user of each node; UINT32_MAX where there are more. Roots are
+ * used by the caller. */
+static Ref *only_users(const Atoms *a)
+{
+    const Graph *g = a->g;
+    Ref *user = ctx_alloc(g->ctx, g->len * sizeof *user);
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; a->live[r] && i < 4; i++) {
+            Ref x = g->n[r].a[i];
+            user[x] = user[x] && user[x] != r ? UINT32_MAX : r;
+        }
+    for (Ref r = 1; r < g->len; r++)
+        if (is_root(g, r))
+            user[r] = UINT32_MAX;
+    return user;
+}
+
+/* Whether a tile of the node's size stands below it. */
+static bool has_tile(Atoms *a, Ref r, double bytes)
+{
+    uint8_t *seen = ctx_alloc(a->g->ctx, a->g->len);
+    Atom at = { 0 };
+
+    if (a->of[r] >= 0)
+        return tile_bytes(a->g, a->m, r) >= bytes;
+    if (node_is_leaf(&a->g->n[r]))
+        return a->g->n[r].op == OP_input
+            && tile_bytes(a->g, a->m, r) >= bytes;
+    below(a, &at, r, seen);
+    for (int t = 0; t < a->n; t++)
+        if (set_has(&at.needs, t)
+            && tile_bytes(a->g, a->m, a->atom[t].node) >= bytes)
+            return true;
+    return false;
+}
+
+/* Whether x reaches its user's entries one by one, as a term of a sum or
+ * scaled by something smaller. */
+static bool adds_up(Atoms *a, Ref x, Ref user)
+{
+    const Node *n = &a->g->n[user];
+    double bytes = tile_bytes(a->g, a->m, x);
+
+    if (tile_bytes(a->g, a->m, user) != bytes)
+        return false;
+    switch (n->op) {
+    case OP_add: case OP_sub:
+        return n->a[0] != n->a[1];
+    case OP_neg: case OP_row: case OP_col: case OP_relabel:
+        return true;
+    case OP_mul:
+        return !has_tile(a, n->a[0] == x ? n->a[1] : n->a[0], bytes);
+    }
+    return false;
+}
+
+/* The largest sum that the atom is but a term of. */
+static void find_sums(Atoms *a)
+{
+    Ref *user = only_users(a);
+
+    for (int i = 0; i < a->n; i++) {
+        Ref x = a->atom[i].node, top = 0;
+        while (user[x] != UINT32_MAX && user[x] && adds_up(a, x, user[x])) {
+            x = user[x];
+            if (a->g->n[x].op == OP_add || a->g->n[x].op == OP_sub)
+                top = x;
+            if (a->of[x] >= 0)
+                break;
+        }
+        a->atom[i].sum = top;
+    }
+}
+
 Atoms *atoms_find(Graph *g, const Machine *m)
 {
     Atoms *a = ctx_alloc(g->ctx, sizeof *a);
@@ -210,6 +287,7 @@ Atoms *atoms_find(Graph *g, const Machine *m)
         return a;
     for (int i = 0; i < a->n; i++)
         below(a, &a->atom[i], a->atom[i].node, ctx_alloc(g->ctx, g->len));
+    find_sums(a);
     for (int s = 0; s < g->nst; s++)
         find_serial(a, s);
     for (int i = 0; i < a->n; i++)

@@ -16,6 +16,8 @@ typedef struct Atom {
     bool late;                          /* behind the loss */
     bool root;
     int state;                          /* whose next value it is, or -1 */
+    Ref sum;                            /* that it is a term of, and no more
+                                           than that; or 0 */
 } Atom;
 
 typedef struct Atoms {
@@ -58,6 +60,12 @@ typedef struct Shape {
 } Shape;
 
 bool shape_of(const Atoms *a, const Set *atoms, Shape *out);
+
+/* Bytes of the states that the kernel carries, in registers. */
+double carried_bytes(const Atoms *a, const Shape *s);
+
+/* held.c: bytes of tiles on chip at one time, beside those. */
+size_t held_bytes(const Atoms *a, const Set *atoms, const Shape *s);
 
 bool node_is_product(const Graph *g, const Node *n);
 bool node_is_leaf(const Node *n);

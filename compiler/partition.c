@@ -342,6 +342,34 @@ static double pass_held(const Atoms *a)
     return most;
 }
 
+/* No kernel can hold some atom, even alone: names the largest. */
+static void too_large(const Atoms *a)
+{
+    Graph *g = a->g;
+    size_t most = 0;
+    Ref at = 0;
+
+    for (int i = 0; i < a->n; i++) {
+        Shape s;
+        Set one = { 0 };
+        set_add(&one, i);
+        one = closed(a, one);
+        if (!shape_of(a, &one, &s) && s.held >= most) {
+            most = s.held;
+            at = a->atom[i].node;
+        }
+    }
+    if (most <= a->m->shared)
+        fail(g->ctx, 0, "%s: its states take more than the %zu KB of "
+             "registers that a kernel on %s has", g->name,
+             a->m->registers / 1024, a->m->name);
+    fail_help(g->ctx, g->n[at].line, "a smaller chunk", "%s: in chunks of %d, "
+              "%s [%s] and what it is made of take %zu KB; a kernel on %s has "
+              "%zu", g->name, g->chunk, expr_text(g, at),
+              axes_text(g, g->n[at].axes), (most + 1023) / 1024, a->m->name,
+              a->m->shared / 1024);
+}
+
 static void decide(Pool *p, Effort effort, PartitionInfo *info)
 {
     Atoms *a = p->a;
@@ -353,8 +381,7 @@ static void decide(Pool *p, Effort effort, PartitionInfo *info)
         if (a->atom[i].root)
             set_add(&c.required, i);
     if (!choose_best(p, &c, whole, w) && !choose_best(p, &c, true, w))
-        fail(a->g->ctx, 0, "%s: no kernel of this machine (%s) can hold "
-             "the parts of it", a->g->name, a->m->name);
+        too_large(a);
     if (!whole)
         improve(p, &c, w);
     for (int i = 0; !whole && effort == FULL && i < MAX_PROOFS; i++) {

@@ -52,6 +52,19 @@ do
   expect(next(seen, next(seen)), "more than one chunk size is chosen")
 end
 
+-- What a kernel holds: gradients are summed up in one tile, a product's result
+-- takes the place of what it was made of. Four reads a token make 256 rows of
+-- 64 tokens: their scores, keys and values are more than there is.
+do
+  local v = flin.stdlib.mimo_deltanet
+  local o = { K = 128, V = 128, chunk = 32, backward = true, machine = "h200" }
+  expect(#v:plan(o).kernels == 2, "sums in one tile: a kernel a pass")
+  o.chunk = 64
+  local ok, message = pcall(v.plan, v, o)
+  expect(not ok and tostring(message):find("take 256 KB; a kernel on h200 has "
+         .. "227", 1, true), "too large: %s", message)
+end
+
 -- A sequence in two calls is the whole one, to rounding.
 do
   local v = flin.stdlib.gated_deltanet

@@ -441,6 +441,40 @@ INLINE void clear_rows(u32 tile, int rows, int lane)
     NO_UNROLL for (int at = rows * 128 + lane * 16; at < 8192; at += 512)
         clear16(tile + at);
 }
+/* Entry k of a state of one axis, and of an input's token. */
+INLINE float state_entry(const Tensor &t, int seq, int head, int k)
+{
+    return t.p ? ((const float *)t.p)[seq * t.sb + head * t.sh + k * t.sd[0]]
+               : 0.f;
+}
+INLINE float input_entry(const Tensor &t, int head, const Sequence &s,
+                         int token, int k)
+{
+    return low(((const unsigned short *)t.p)[token_at(t, head, s, token)
+                                             + k * t.sd[0]]);
+}
+/* Row 0 of TILES tiles: the token before the first, from col of `cols`. */
+template<int TILES>
+INLINE void first_row(u32 tile, const Tensor &t, int seq, int head, int col,
+                      int cols, int lane)
+{
+    UNROLL for (int i = 0; i < TILES; i++) {
+        const int k = col + 64 * i + 2 * lane;
+        const float x = k < cols ? state_entry(t, seq, head, k) : 0.f;
+        const float y = k + 1 < cols ? state_entry(t, seq, head, k + 1) : 0.f;
+        store1(tile + 8192 * i + 4 * lane, bits(pack(x, y)));
+    }
+}
+/* Entry k of the state that is the last token of an input. */
+INLINE void end_previous(const Tensor &to, const Tensor &from,
+                         const Tensor &in, const Sequence &s, int seq,
+                         int head, int k)
+{
+    if (to.p)
+        ((float *)to.p)[seq * to.sb + head * to.sh + k * to.sd[0]] =
+            s.len > 0 ? input_entry(in, head, s, (int)s.len - 1, k)
+                      : state_entry(from, seq, head, k);
+}
 /* Copies rows [0, rows) of a tile to memory, `cols` columns at stride st. */
 INLINE void copy_rows(unsigned short *to, i64 st, u32 tile, int rows,
                       int cols, int lane)

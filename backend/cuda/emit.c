@@ -96,7 +96,7 @@ static void find_serial(Emit *e)
 {
     for (int i = 0; i < e->g->nst; i++) {
         AxisSet a = e->g->st[i].axes;
-        if (e->k->states >> i & 1 && a & (a - 1))
+        if (e->k->states >> i & 1 && a & (a - 1) && !is_previous(e, i))
             e->serial |= (uint32_t)1 << i;
     }
 }
@@ -105,7 +105,8 @@ static void check_carried(Emit *e)
 {
     for (int i = 0; i < e->g->nst; i++) {
         uint32_t bit = (uint32_t)1 << i;
-        bool found = !(e->k->states & bit) || e->serial & bit;
+        bool found = !(e->k->states & bit) || e->serial & bit
+                  || is_previous(e, i);
         for (int t = 0; t < e->nturns; t++)
             found |= e->turn[t].state == i;
         for (int t = 0; t < e->nchains; t++)
@@ -544,7 +545,7 @@ const Plan *plan_as_printed(Ctx *c, const Plan *p)
 
 CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *p = plan_as_printed(c, plan);
+    const Plan *p = plan_without_ranks(c, plan_as_printed(c, plan));
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)

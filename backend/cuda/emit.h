@@ -99,7 +99,12 @@ typedef struct Emit {
 
 bool is_vector(const Emit *e, Ref r);   /* one value a token, or a chunk */
 bool is_token(const Emit *e, Ref r);    /* of these, one a token */
-bool is_tile(const Emit *e, Ref r);     /* a matrix input, token by axis */
+bool is_tile(const Emit *e, Ref r);     /* a matrix input, token by axis, or
+                                           the same a token later */
+bool is_delayed(const Emit *e, Ref r);  /* the latter */
+Ref tile_input(const Emit *e, Ref tile);
+Ref summed(const Emit *e, Ref r);       /* the sum that r spreads, ends or
+                                           delays; r */
 bool is_matrix(const Emit *e, Ref r);   /* the same, or computed from them */
 bool is_score(const Emit *e, Ref r);    /* token by token */
 bool is_keyed(const Emit *e, Ref r);    /* one value a column of such */
@@ -135,6 +140,19 @@ void emit_vectors(Emit *e);             /* last: the others publish */
 void emit_ahead(Emit *e);
 void emit_serial(Emit *e);
 bool emit_scan(Emit *e);                /* the state alone, if that can be */
+
+/* ---- emit_delay.c: the token before ---- */
+
+bool is_previous(const Emit *e, int state); /* an input's last row */
+void emit_first_rows(Emit *e, Buf *b);  /* of delayed tiles, by the vector
+                                           warp */
+void end_previous(Emit *e);             /* writes such states */
+
+/* ---- emit_rank.c ---- */
+
+/* The same plan where values of several rows a token are values without; p
+ * itself where that cannot be, or there are none. */
+const Plan *plan_without_ranks(Ctx *c, const Plan *p);
 
 /* Gives everything its place; how many stages, and bytes, in e->out. Last: the
  * roles say what there is. */

@@ -33,7 +33,7 @@ void ahead_visit(Ahead *a, Ref r)
         ahead_visit(a, n->a[0]);
     bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last
                             || n->op == OP_scan || n->op == OP_dup
-                            || n->op == OP_rot90);
+                            || n->op == OP_rot90 || n->op == OP_delay);
     if (n->op != OP_dot && n->op != OP_dmask && n->op != OP_input
         && n->op != OP_gdot && !sums
         && !(op_info[n->op].traits & ELEMENTWISE))
@@ -163,16 +163,16 @@ static void element_text(Ahead *a, Ref r, int el)
     } else if (n->op == OP_gdot) {
         buf_printf(a->b, "i%d %s j%d ? dot%u[4 * n + %d] : 0.f", el >> 1,
                    below(n), el & 1, (unsigned)r, el);
-    } else if (n->op == OP_cumsum || n->op == OP_last
-               || n->op == OP_scan) {
+    } else if (is_tile(e, r) || n->op == OP_input) {
+        input_text(a, r, el);
+    } else if (n->op == OP_cumsum || n->op == OP_last || n->op == OP_scan
+               || n->op == OP_delay) {
         gate_text(a, r, el);
     } else if (n->op == OP_dup) {
         turn_text(a, r, el);
     } else if (n->op == OP_rot90) {
         buf_printf(a->b, "%s%s", el & 1 ? "" : "-",
                    operand_name(a, n->a[0], el ^ 1));
-    } else if (n->op == OP_input) {
-        input_text(a, r, el);
     } else if (n->op == OP_dmask) {
         buf_printf(a->b, "i%d %s j%d ? %s : 0.f", el >> 1, below(n), el & 1,
                    decay_text(a, n, el));
@@ -552,5 +552,6 @@ void emit_ahead(Emit *e)
         buf_printf(&e->ahead, "warpgroup_sync();\n");
     begin_turns(e);
     begin_chains(e);
+    end_previous(e);
     emit_skip(e, &sums, &keys);
 }

@@ -91,7 +91,8 @@ static void one_sum(Emit *e, Buf *b, int gate)
 static bool is_sum(const Ahead *a, Ref r)
 {
     int op = a->e->g->n[r].op;
-    return op == OP_cumsum || op == OP_last || op == OP_scan;
+    return op == OP_cumsum || op == OP_last || op == OP_scan
+        || (op == OP_delay && !is_tile(a->e, r));
 }
 
 /* A sum's row 0 is before the first token: an exclusive one is a row up. */
@@ -99,7 +100,7 @@ static void sum_address(Ahead *a, Ref r, int half)
 {
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
-    Ref sum = n->op == OP_last ? n->a[0] : r;
+    Ref sum = summed(e, r);
     bool chain = is_chain(e, sum);
     buf_printf(a->b, "gate_row<%d>(scratch + %s_%d, ", width(e, r),
                chain ? "CHAIN" : "GATE",
@@ -107,7 +108,8 @@ static void sum_address(Ahead *a, Ref r, int half)
     if (n->op == OP_last)
         buf_printf(a->b, chain ? "rows" : "64");
     else
-        buf_printf(a->b, "i%d%s", half, n->flags & EXCLUSIVE ? "" : " + 1");
+        buf_printf(a->b, "i%d%s", half, n->flags & EXCLUSIVE
+                   || n->op == OP_delay ? "" : " + 1");
     buf_printf(a->b, ")");
 }
 

@@ -21,12 +21,14 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
         buf_printf(b, "if (c >= first) {\n");
     for (int t = 0; t < tile_count(e, r); t++)
         buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
-                   "%s%d, token, head / a.group[%d], where.b);\n",
+                   "%s%d, token%s, head / a.group[%d], where.b);\n",
                    (unsigned)r, t * TILE_BYTES, k->nmaps,
-                   rows ? "row0 + " : "", t * ROWS, k->nmaps);
+                   rows ? "row0 + " : "", t * ROWS,
+                   is_delayed(e, r) ? " - 1" : "", k->nmaps);
     if (k->split && !tile->scanned)
         buf_printf(b, "}\n");
-    k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)e->g->n[r].index,
+    const Node *in = &e->g->n[tile_input(e, r)];
+    k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)in->index,
                                     (uint8_t)e->o->tile };
 }
 

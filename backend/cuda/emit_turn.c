@@ -59,7 +59,7 @@ void advance_turns(Emit *e, Buf *b)
 static Ref angle_of(Ahead *a, Ref r)
 {
     const Node *n = &a->e->g->n[r];
-    Ref x = n->op == OP_dup ? n->a[0] : 0;
+    Ref x = n->op == OP_dup ? summed(a->e, r) : 0;
     if (x && (a->scalar || a->line))
         no_place(a->e, r, "a running sum of a rotated matrix");
     if (x && !is_turn(a->e, x) && !is_chain(a->e, x))
@@ -75,7 +75,7 @@ void turn_pair(Ahead *a, Ref r)
     if (!x)
         return;
     int size = (int)e->g->axis[tile_axis(e, x)].size, row = 4 * padded(size);
-    bool steady = is_turn(e, x);
+    bool steady = is_turn(e, x), later = e->g->n[r].a[0] != x;
     int at = steady ? use_turn(e, x) : use_chain(e, x);
     if (steady)
         buf_printf(a->b, "const float rate%u = load1(scratch + TURN_%d + %d + "
@@ -85,11 +85,11 @@ void turn_pair(Ahead *a, Ref r)
         buf_printf(a->b, "const float turn%u_%d = k0 < %d ? ", n, h,
                    2 * size);
         if (steady)
-            buf_printf(a->b, "fmaf(rate%u, (float)(i%d + 1), from%u)", n, h,
-                       n);
+            buf_printf(a->b, "fmaf(rate%u, (float)(i%d%s), from%u)", n, h,
+                       later ? "" : " + 1", n);
         else
-            buf_printf(a->b, "load1(gate_row<%d>(scratch + CHAIN_%d, i%d + 1)"
-                       " + 2 * k0)", padded(size), at, h);
+            buf_printf(a->b, "load1(gate_row<%d>(scratch + CHAIN_%d, i%d%s)"
+                       " + 2 * k0)", padded(size), at, h, later ? "" : " + 1");
         buf_printf(a->b, " : 0.f;\n");
     }
 }

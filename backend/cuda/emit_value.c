@@ -32,12 +32,34 @@ bool is_token(const Emit *e, Ref r)
     return is_vector(e, r) && e->g->n[r].axes;
 }
 
+bool is_delayed(const Emit *e, Ref r)
+{
+    const Graph *g = e->g;
+    const Node *n = &g->n[strip(g, r)];
+    return n->op == OP_delay && g->n[n->a[0]].op == OP_input
+        && g->n[n->a[1]].op == OP_state && is_matrix(e, r);
+}
+
+Ref tile_input(const Emit *e, Ref tile)
+{
+    tile = strip(e->g, tile);
+    return is_delayed(e, tile) ? e->g->n[tile].a[0] : tile;
+}
+
 bool is_tile(const Emit *e, Ref r)
 {
-    const Node *n = &e->g->n[strip(e->g, r)];
-    AxisSet dims = n->axes & ~TOKENS;
-    return n->op == OP_input && n->axes & AXIS(AX_I) && dims
-        && (dims & (dims - 1)) == 0;
+    return is_matrix(e, r) && e->g->n[tile_input(e, r)].op == OP_input;
+}
+
+Ref summed(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    if (n->op == OP_dup)
+        return summed(e, n->a[0]);
+    if (n->op == OP_delay && e->g->n[n->a[0]].op == OP_scan
+        && e->g->n[n->a[0]].a[2] == n->a[1])
+        return n->a[0];
+    return n->op == OP_last ? n->a[0] : r;
 }
 
 bool is_matrix(const Emit *e, Ref r)
@@ -248,13 +270,12 @@ static uint32_t sources_of(Emit *e, Ref r)
         use_key(e, r);
         return 0;
     }
-    if (n->op == OP_dup && is_turn(e, n->a[0])) {
-        use_turn(e, n->a[0]);
+    if (n->op == OP_dup && is_turn(e, summed(e, r))) {
+        use_turn(e, summed(e, r));
         return 0;
     }
-    Ref chain = n->op == OP_dup || n->op == OP_last ? n->a[0] : r;
-    if (is_chain(e, chain)) {
-        use_chain(e, chain);
+    if (is_chain(e, summed(e, r))) {
+        use_chain(e, summed(e, r));
         return 0;
     }
     if (n->op == OP_rot90)

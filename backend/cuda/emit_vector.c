@@ -168,8 +168,8 @@ static void nodes(Emit *e, Buf *b)
 
 static void clear_tail(Emit *e, Buf *b)
 {
-    buf_printf(b, "if (rows < 64) {\n"
-               "const u32 stage = base + pos.stage * STAGE_BYTES;\n");
+    buf_printf(b, "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
+               "if (rows < 64) {\n");
     for (int i = 0; i < e->ntiles; i++)
         for (int k = 0; !e->tile[i].made
              && k < tile_count(e, e->tile[i].r); k++)
@@ -200,5 +200,6 @@ void emit_vectors(Emit *e)
     publish_all(e, b);
     buf_printf(b, "wait(loaded + 8 * pos.stage, pos.phase);\n");
     clear_tail(e, b);
+    emit_first_rows(e, b);
     buf_printf(b, "arrive(ready + 8 * pos.stage);\n}\n");
 }

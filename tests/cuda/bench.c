@@ -65,6 +65,11 @@ static const Case cases[] = {
     { "retnet", 1, 9000, 2, 2, 128, 128, 1, 1, 1, 0, 0 },
     { "lightning", 1, 4500, 2, 1, 128, 128, 1, 0, 1, 0, 0 },
     { "gla", 1, 4500, 2, 1, 128, 128, 1, 0, 1, 0, 0 },
+    { "trapezoidal_gla", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
+    { "trapezoidal_gla", 1, 700, 4, 4, 128, 128, 2, 1, 1, 0, 0 },
+    { "trapezoidal_gla", 1, 4500, 2, 1, 128, 128, 1, 0, 1, 0, 0 },
+    { "mamba3", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
+    { "mamba3", 1, 700, 4, 4, 64, 128, 2, 1, 1, 0, 0 },
     { "simple_gla", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 2, 16384, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 1, 32768, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
@@ -91,6 +96,10 @@ static const Case cases[] = {
     { "precond_delta_k", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1288 },
     { "deltanet_rope", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1156 },
     { "rwkv7", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1792 },
+    { "trapezoidal_gla", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1032 },
+    { "trapezoidal_gla", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 1032 },
+    { "mamba3", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1160 },
+    { "mamba3", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 1160 },
 };
 enum { NCASES = sizeof cases / sizeof *cases, SETS = 3, RUNS = 50 };
 
@@ -138,7 +147,7 @@ typedef struct Run {
     const Graph *g;
     const Plan *p;
     Call call, on[SETS];
-    Tensor in[MAX_INPUTS], out, s0, s1;
+    Tensor in[MAX_INPUTS], out, s0[MAX_STATES], s1[MAX_STATES];
     DevicePtr seq;
     double error, state_error;
     Event *mark[RUNS + 1];
@@ -197,7 +206,9 @@ static void make_inputs(Run *r, Rng *rng)
     for (int i = 0; i < r->g->nin; i++) {
         const Input *in = &r->g->in[i];
         bool matrix = in->rank > 0;
-        bool keyed = matrix && !strcmp(r->g->axis[in->order[0]].name, "k");
+        bool keyed = false;
+        for (int a = 0; a < in->rank; a++)
+            keyed |= !strcmp(r->g->axis[in->order[a]].name, "k");
         int heads = keyed ? r->k->HK : r->k->H;
         Tensor *t = &r->in[i];
         tensor(r, t, matrix ? BF16 : F32, heads, in->timed ? r->k->B : 0,
@@ -216,24 +227,33 @@ static void make_inputs(Run *r, Rng *rng)
     }
 }
 
+/* Matrices, and what stands for the token before, start as they may; the
+ * others at zero, since not every start makes sense for them. */
+static void make_state(Run *r, int i, Rng *rng)
+{
+    const State *st = &r->g->st[i];
+    Tensor *from = &r->s0[i], *to = &r->s1[i];
+    int64_t n = r->call.nseq;
+    tensor(r, to, F32, r->k->H, n, 0, st->order, st->rank);
+    r->on[0].s1[i] = to->device[0];
+    if (st->rank < 2 && strncmp(st->name, "prev_", 5))
+        return;
+    tensor(r, from, F32, r->k->H, n, 0, st->order, st->rank);
+    for (int64_t a = 0; a < from->count; a++)
+        view_set(&from->host, a, normal(rng));
+    upload(r, from);
+    r->on[0].s0[i] = from->device[0];
+    r->call.s0[i] = from->host;
+}
+
 static void make_results(Run *r, Rng *rng)
 {
-    const State *st = &r->g->st[0];
-    int64_t n = r->call.nseq;
     const Output *o = &r->g->out[0];
     tensor(r, &r->out, BF16, r->k->H, r->k->B, r->k->T, o->order, o->rank);
     for (int s = 0; s < SETS; s++)
         r->on[s].out[0] = r->out.device[s];
-    if (!r->k->states)
-        return;
-    tensor(r, &r->s0, F32, r->k->H, n, 0, st->order, st->rank);
-    tensor(r, &r->s1, F32, r->k->H, n, 0, st->order, st->rank);
-    for (int64_t a = 0; a < r->s0.count; a++)
-        view_set(&r->s0.host, a, normal(rng));
-    upload(r, &r->s0);
-    r->on[0].s0[0] = r->s0.device[0];
-    r->on[0].s1[0] = r->s1.device[0];
-    r->call.s0[0] = r->s0.host;
+    for (int i = 0; r->k->states && i < r->g->nst; i++)
+        make_state(r, i, rng);
 }
 
 /* Sequences: one a batch entry; or, packed, of many lengths, one empty. */
@@ -294,14 +314,31 @@ static double relative(const Sums *s)
     return s->bad ? NAN : sqrt(s->diff / (s->ref + 1e-30));
 }
 
+/* The states after a sequence; angles are equal modulo 2 pi. */
+static void check_states(Run *r, int64_t seq, int head, View *const *want,
+                         Sums *state)
+{
+    const double turn = 6.283185307179586;
+    for (int i = 0; i < r->g->nst; i++) {
+        const View *v = &r->s1[i].host;
+        for (int64_t a = 0; a < v->sh; a++) {
+            double x = view_get(v, seq * v->sb + head * v->sh + a);
+            double y = view_get(want[i], a);
+            if (r->g->st[i].angle)
+                x = y + remainder(x - y, turn);
+            compare(state, x, y);
+        }
+    }
+}
+
 /* One sequence of one head in float64, and the device's results beside it. */
 static void check_head(Run *r, int64_t seq, int head, Sums *y, Sums *state)
 {
     Seq one = r->call.seq[seq];
     Call call = r->call;
-    int64_t dv = r->k->v, dk = r->k->k, b = one.b, t0 = one.start;
+    int64_t dv = r->k->v, b = one.b, t0 = one.start;
     double *out = calloc((size_t)(one.len * dv) + 1, sizeof *out);
-    double *s1 = calloc((size_t)(dk * dv), sizeof *s1);
+    View *s1[MAX_STATES];
     call.seq = &one;
     call.nseq = 1;
     call.heads = 1;
@@ -313,25 +350,29 @@ static void check_head(Run *r, int64_t seq, int head, Sums *y, Sums *state)
                                 * dtype_size(v.dtype);
         call.in[i] = v;
     }
-    if (r->k->states) {
-        call.s0[0] = one_head(call.s0[0], head, r->k->H);
-        call.s0[0].data = (char *)call.s0[0].data + seq * call.s0[0].sb * 4;
+    for (int i = 0; r->k->states && i < r->g->nst; i++) {
+        View *v = &call.s0[i], *w = s1[i] = &call.s1[i];
+        *v = one_head(*v, head, r->k->H);
+        if (v->data)
+            v->data = (char *)v->data + seq * v->sb * 4;
+        *w = r->s1[i].host;
+        w->dtype = F64;
+        w->heads = 1;
+        w->data = calloc((size_t)w->sh, sizeof(double));
     }
     call.out[0] = (View){ .data = out, .dtype = F64, .heads = 1, .st = dv,
                           .sd = { 1 } };
-    call.s1[0] = (View){ .data = s1, .dtype = F64, .heads = 1,
-                         .sd = { dv, 1 } };
     reference_run(r->c, r->g, &call);
     const View *o = &r->out.host;
     for (int64_t t = 0; t < one.len; t++)
         for (int64_t i = 0; i < dv; i++)
             compare(y, view_get(o, b * o->sb + (t0 + t) * o->st + head * o->sh
                                 + i), out[t * dv + i]);
-    for (int64_t i = 0; r->k->states && i < dk * dv; i++)
-        compare(state, view_get(&r->s1.host, seq * r->s1.host.sb
-                                + head * r->s1.host.sh + i), s1[i]);
+    if (r->k->states)
+        check_states(r, seq, head, s1, state);
     free(out);
-    free(s1);
+    for (int i = 0; r->k->states && i < r->g->nst; i++)
+        free(s1[i]->data);
 }
 
 static void check(Run *r)
@@ -397,25 +438,26 @@ static int changed(Run *r, Launch *l)
 typedef struct Job { const Case *k; const Driver *d; const Nvrtc *n; bool ok,
                      quick; } Job;
 
+static void free_tensor(const Driver *d, Tensor *t, int sets)
+{
+    for (int s = 0; s < sets && t->host.data; s++)
+        device_free(d, address(&t->device[s]));
+    free(t->host.data);
+}
+
 static void run_case(Ctx *c, void *ud)
 {
     Job *j = ud;
     const Case *k = j->k;
     Rng rng = { 12345 };
     Run *r = ctx_alloc(c, sizeof *r);
-    Graph *step = NULL;
+    Graph *step = variant_graph(c, k->variant);
     clock_t start = clock();
-    for (int i = 0; i < NVARIANTS; i++)
-        if (!strcmp(variants[i].name, k->variant))
-            step = variants[i].make(c);
     r->c = c;
     r->d = j->d;
     r->k = k;
     r->p = plan_of(c, step, k->k, k->v);
-    r->call.size[graph_axis(step, "k")] = k->k;
-    r->call.size[graph_axis(step, "v")] = k->v;
-    if (graph_find_axis(step, "p") >= 0)
-        r->call.size[graph_find_axis(step, "p")] = k->k / 2;
+    set_sizes(step, k->k, k->v, r->call.size);
     r->g = graph_sized(step, r->call.size);
     CudaOptions o = { .tile = BF16, .groups = k->groups, .split = true };
     CudaModule *m = cuda_emit(c, r->p, &o);
@@ -436,9 +478,9 @@ static void run_case(Ctx *c, void *ud)
     device_sync(c, j->d);
     device_get(c, j->d, r->out.host.data, address(&r->out.device[0]),
                r->out.bytes);
-    if (k->states)
-        device_get(c, j->d, r->s1.host.data, address(&r->s1.device[0]),
-                   r->s1.bytes);
+    for (int i = 0; k->states && i < r->g->nst; i++)
+        device_get(c, j->d, r->s1[i].host.data, address(&r->s1[i].device[0]),
+                   r->s1[i].bytes);
     check(r);
     int moved = changed(r, l[0]);
     double most = strstr(k->variant, "delta") ? 6e-3 : 4e-3;
@@ -455,12 +497,12 @@ static void run_case(Ctx *c, void *ud)
     printf("\n");
     fflush(stdout);
     int sets = k->timed ? SETS : 1;
-    Tensor *all[] = { &r->out, &r->s0, &r->s1 };
-    for (int i = 0; i < r->g->nin + 3; i++) {
-        Tensor *t = i < 3 ? all[i] : &r->in[i - 3];
-        for (int s = 0; s < sets; s++)
-            device_free(j->d, address(&t->device[s]));
-        free(t->host.data);
+    free_tensor(j->d, &r->out, sets);
+    for (int i = 0; i < r->g->nin; i++)
+        free_tensor(j->d, &r->in[i], sets);
+    for (int i = 0; i < r->g->nst; i++) {
+        free_tensor(j->d, &r->s0[i], sets);
+        free_tensor(j->d, &r->s1[i], sets);
     }
 }
 

@@ -1,6 +1,6 @@
 /* compile.c -- plans compile for sm_90a: no spills, and none of ptxas's notes
  * that it serialised wgmma. Needs NVRTC, no GPU.
- *   compile [NAME]: also prints NAME's source.
+ *   compile NAME: that variant alone, and its source.
  */
 #include "../../backend/cuda/cuda.h"
 #include "../../backend/cuda/nvrtc.h"
@@ -22,7 +22,7 @@ static void compile(Ctx *c, void *ud)
     Test *t = ud;
     CudaOptions o = { .tile = t->tile, .groups = t->groups,
                       .split = t->groups == 1 };
-    Plan *p = plan_of(c, t->variant->make(c), t->k, t->v);
+    Plan *p = plan_of(c, variant_graph(c, t->variant->name), t->k, t->v);
     CudaModule *m = cuda_emit(c, p, &o);
     if (t->print)
         printf("%s\n", m->source);
@@ -107,10 +107,11 @@ int main(int argc, char **argv)
     ctx_free(c);
     for (int i = 0; i < NVARIANTS; i++)
         for (int s = 0; s < (i ? 1 : NSHAPES); s++) {
-            bool print = argc > 1 && !strcmp(argv[1], variants[i].name) && !s;
+            if (argc > 1 && (strcmp(argv[1], variants[i].name) || s))
+                continue;
             int key = variants[i].key ? variants[i].key : shape[s][0];
             Test t = { &n, &variants[i], key, shape[s][1],
-                       shape[s][2], s == 3 ? F16 : BF16, print };
+                       shape[s][2], s == 3 ? F16 : BF16, argc > 1 };
             char what[80];
             snprintf(what, sizeof what, "%s K %d V %d groups %d", t.variant
                      ->name, t.k, t.v, t.groups);

@@ -1,8 +1,15 @@
-/* variants.h -- steps as a user's trace makes them. */
+/* variants.h -- steps as a user's trace makes them; the standard library's.
+ */
 #ifndef FLIN_TESTS_CUDA_VARIANTS_H
 #define FLIN_TESTS_CUDA_VARIANTS_H
 
 #include "../../compiler/plan.h"
+#include "../../lang/flin.h"
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <string.h>
 
 static Ref input_of(Graph *g, const char *name, const char *axes)
 {
@@ -292,7 +299,7 @@ static Graph *precond_delta_k(Ctx *c)
     return preconditioned(c, "precond_delta_k", "t k : log_decay");
 }
 
-/* key: the widest without a spill, 0: 128. */
+/* key: the widest without a spill, 0: 128. Without make: of stdlib. */
 typedef struct Variant {
     const char *name;
     Graph *(*make)(Ctx *c);
@@ -309,17 +316,52 @@ static const Variant variants[] = {
     { "deltanet_rope", deltanet_rope, 0 },
     { "precond_delta", precond_delta, 0 },
     { "precond_delta_k", precond_delta_k, 64 },
+    { "trapezoidal_gla", NULL, 0 }, { "mamba3", NULL, 0 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
+
+static const char stdlib_dump[] =
+    "return require 'flin'.stdlib[...]:dump('T'):gsub('^#[^\\n]*\\n', '')";
+
+static Graph *stdlib_graph(Ctx *c, const char *name)
+{
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    luaL_requiref(L, "flin", luaopen_flin, 0);
+    int bad = luaL_loadstring(L, stdlib_dump);
+    lua_pushstring(L, name);
+    bad = bad || lua_pcall(L, 1, 1, 0);
+    const char *text = ctx_string(c, lua_tostring(L, -1));
+    lua_close(L);
+    if (bad)
+        fail_code(c, ERR_INTERNAL, "%s", text);
+    return graph_parse(c, text);
+}
+
+static Graph *variant_graph(Ctx *c, const char *name)
+{
+    for (int i = 0; i < NVARIANTS; i++)
+        if (!strcmp(variants[i].name, name) && variants[i].make)
+            return variants[i].make(c);
+    return stdlib_graph(c, name);
+}
+
+/* How long the step's axes are. */
+static void set_sizes(Graph *step, int k, int v, int32_t size[NAXES])
+{
+    for (int ax = AX_DIM; ax < NAXES; ax++)
+        size[ax] = step->axis[ax].size;
+    size[graph_axis(step, "k")] = k;
+    size[graph_axis(step, "v")] = v;
+    if (graph_find_axis(step, "p") >= 0)
+        size[graph_find_axis(step, "p")] = k / 2;
+}
 
 /* The plan for key size k and value size v, by chunks of 64 tokens. */
 static Plan *plan_of(Ctx *c, Graph *step, int k, int v)
 {
     int32_t size[NAXES] = { 0 };
-    size[graph_axis(step, "k")] = k;
-    size[graph_axis(step, "v")] = v;
-    if (graph_find_axis(step, "p") >= 0)
-        size[graph_find_axis(step, "p")] = k / 2;
+    set_sizes(step, k, v, size);
     Graph *chunk = derive(step, size, 64);
     if (!chunk)
         fail_code(c, ERR_INTERNAL, "%s: %s", step->name, step->note);

@@ -51,6 +51,15 @@ void ahead_line(Ahead *a, Buf *b, Ref r); /* opens a loop over 16 rows a warp,
 void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
 void gate_pair(Ahead *a, Ref r);         /* an entry of a sum or its last: */
 void gate_text(Ahead *a, Ref r, int el); /* loads two columns, names one */
+/* ---- emit_late.c ---- */
+
+/* Dots first; then, for all, what is worked out of them. */
+void emit_late(Emit *e, Buf *dots, Buf *rest);
+
+/* emit_ahead.c: expressions over matrices, tile by tile, with `first` before
+ * the columns of a tile and `rest` behind. */
+void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
+                 const Buf *rest);
 /* emit_ahead.c: the rest of a score, its products being there. */
 void finish_score(Emit *e, Buf *b, int score);
 

@@ -350,16 +350,51 @@ INLINE Pair running_sum(Pair x, int lane, int rows)
     x.b += __shfl_sync(~0u, x.a, 31);
     return x;
 }
-/* Each token's predecessor, 0 for the first. */
-INLINE Pair shifted(Pair x, int lane)
+/* s = a s + b, or MAX: max(a + s, b), along the chunk, from `before` on; rows
+ * past its end keep the last. */
+template<bool MAX> INLINE float after(float a, float s, float b)
+{
+    return MAX ? max_(a + s, b) : fmaf(a, s, b);
+}
+template<bool MAX>
+INLINE Pair scanned(Pair a, Pair b, float before, int lane, int rows)
+{
+    const float one = MAX ? 0.f : 1.f, none = MAX ? bits(0xff800000) : 0.f;
+    if (lane >= rows)
+        a.a = one, b.a = none;
+    if (lane + 32 >= rows)
+        a.b = one, b.b = none;
+    UNROLL for (int d = 1; d < 32; d *= 2) {
+        const float aa = __shfl_up_sync(~0u, a.a, d);
+        const float ab = __shfl_up_sync(~0u, a.b, d);
+        const float ba = __shfl_up_sync(~0u, b.a, d);
+        const float bb = __shfl_up_sync(~0u, b.b, d);
+        if (lane >= d) {
+            b.a = after<MAX>(a.a, ba, b.a);
+            b.b = after<MAX>(a.b, bb, b.b);
+            a.a = MAX ? a.a + aa : a.a * aa;
+            a.b = MAX ? a.b + ab : a.b * ab;
+        }
+    }
+    Pair s;
+    s.a = after<MAX>(a.a, before, b.a);
+    s.b = after<MAX>(a.b, __shfl_sync(~0u, s.a, 31), b.b);
+    return s;
+}
+/* Each token's predecessor, `before` for the first. */
+INLINE Pair delayed(Pair x, float before, int lane)
 {
     const float a = __shfl_up_sync(~0u, x.a, 1);
     const float b = __shfl_up_sync(~0u, x.b, 1);
     const float m = __shfl_sync(~0u, x.a, 31);
     Pair y;
-    y.a = lane ? a : 0;
+    y.a = lane ? a : before;
     y.b = lane ? b : m;
     return y;
+}
+INLINE Pair shifted(Pair x, int lane)
+{
+    return delayed(x, 0, lane);
 }
 INLINE float last_row(Pair x, int rows)
 {
@@ -465,15 +500,20 @@ INLINE void first_row(u32 tile, const Tensor &t, int seq, int head, int col,
         store1(tile + 8192 * i + 4 * lane, bits(pack(x, y)));
     }
 }
+INLINE void end_entry(const Tensor &t, int seq, int head, int k, float x)
+{
+    if (t.p)
+        ((float *)t.p)[seq * t.sb + head * t.sh + k * t.sd[0]] = x;
+}
 /* Entry k of the state that is the last token of an input. */
 INLINE void end_previous(const Tensor &to, const Tensor &from,
                          const Tensor &in, const Sequence &s, int seq,
                          int head, int k)
 {
     if (to.p)
-        ((float *)to.p)[seq * to.sb + head * to.sh + k * to.sd[0]] =
-            s.len > 0 ? input_entry(in, head, s, (int)s.len - 1, k)
-                      : state_entry(from, seq, head, k);
+        end_entry(to, seq, head, k, s.len > 0
+                  ? input_entry(in, head, s, (int)s.len - 1, k)
+                  : state_entry(from, seq, head, k));
 }
 /* Copies rows [0, rows) of a tile to memory, `cols` columns at stride st. */
 INLINE void copy_rows(unsigned short *to, i64 st, u32 tile, int rows,

@@ -106,7 +106,7 @@ static void check_carried(Emit *e)
     for (int i = 0; i < e->g->nst; i++) {
         uint32_t bit = (uint32_t)1 << i;
         bool found = !(e->k->states & bit) || e->serial & bit
-                  || is_previous(e, i);
+                  || is_previous(e, i) || e->vector[e->g->st[i].node];
         for (int t = 0; t < e->nturns; t++)
             found |= e->turn[t].state == i;
         for (int t = 0; t < e->nchains; t++)
@@ -231,7 +231,8 @@ static Registers registers_of(const Emit *e)
         return (Registers){ 56, 104, 176 };
     if (e->inverse)
         return (Registers){ count_rings(e) > 1 ? 40 : 32, 88, 192 };
-    return (Registers){ 32, 80, 200 };
+    return count_rings(e) > 1 ? (Registers){ 56, 72, 192 }
+                              : (Registers){ 32, 80, 200 };
 }
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
@@ -510,6 +511,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     e->out->row_axis = e->row_axis;
     e->out->blocks = (e->g->axis[e->row_axis].size + 64 * e->groups - 1)
                    / (64 * e->groups);
+    use_scalars(e);
     emit_serial(e);
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);

@@ -29,17 +29,17 @@ typedef struct Published {
     Factor f[MAX_FACTORS];
     int n;
     bool negative, log2, token;
-    bool ahead;                         /* a dot of matrices, row by row */
+    bool late;                          /* by the ahead warpgroup */
     char name[64];
 } Published;
 
 /* A matrix of a stage: loaded, or made by the ahead warpgroup from others.
  * direct: another role reads it, or a product of the ahead warpgroup's; gated:
- * a gdot does. What the ahead warpgroup alone reads lends its place to what is
+ * a gdot does; dotted: a late value does. What the ahead warpgroup alone reads lends its place to what is
  * made later. */
 typedef struct Tile {
     Ref r;
-    bool made, direct, gated;
+    bool made, direct, gated, dotted;
     bool scanned;                       /* needed by a mere scan */
     bool anchor;                        /* not r itself: its rows decayed by */
     int gate;                           /* a gate to the end of their block */
@@ -121,12 +121,17 @@ int use_tile(Emit *e, Ref r);           /* index; it will be in the stage */
 int use_gated(Emit *e, Ref r);          /* the same, for a gdot */
 void use_anchor(Emit *e, Ref r, int gate); /* r decayed, for a gdot */
 int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */
+void use_scalars(Emit *e);              /* states without axes */
 int use_key(Emit *e, Ref r);            /* index; it will be in the stage */
 bool is_turn(const Emit *e, Ref r);     /* such a scan */
 int use_turn(Emit *e, Ref scan);        /* index */
 bool is_chain(const Emit *e, Ref r);
 int use_chain(Emit *e, Ref scan);       /* index */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */
+
+/* The loaded matrices that r is computed from, a bit each; running sums come
+ * from elsewhere. */
+uint32_t sources_of(Emit *e, Ref r);
 
 int tile_axis(const Emit *e, Ref tile); /* the one that is not tokens */
 int tile_count(const Emit *e, Ref tile); /* tiles of a stage that it fills */
@@ -140,6 +145,12 @@ void emit_vectors(Emit *e);             /* last: the others publish */
 void emit_ahead(Emit *e);
 void emit_serial(Emit *e);
 bool emit_scan(Emit *e);                /* the state alone, if that can be */
+
+/* ---- emit_late.c: values a token that come from matrices ---- */
+
+bool is_late(const Emit *e, Ref r);
+bool has_late(const Emit *e, Ref r);    /* a matrix: made with one */
+void use_late(Emit *e, Ref r);          /* its parts will be there */
 
 /* ---- emit_delay.c: the token before ---- */
 

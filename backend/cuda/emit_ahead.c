@@ -396,10 +396,8 @@ static void plain_scores(Emit *e, Buf *b)
     }
 }
 
-/* Expressions over matrices, tile by tile, with `first` before the columns
- * of a tile and `rest` behind. */
-static void each_tile(Ahead *a, Buf *b, int tiles, const Buf *first,
-                      const Buf *rest)
+void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
+                 const Buf *rest)
 {
     Emit *e = a->e;
     ahead_vectors(a, b, false);
@@ -438,37 +436,8 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
                    "at);\n", m, m);
     }
     buf_printf(b, " */\n{\n");
-    each_tile(&a, b, tile_count(e, r[0]), &first, &rest);
+    ahead_tiles(&a, b, tile_count(e, r[0]), &first, &rest);
     buf_printf(b, "}\n");
-}
-
-/* A value per token: the dot of two matrices, row by row. */
-static void one_row_dot(Emit *e, Buf *b, const Published *p)
-{
-    const Node *n = &e->g->n[p->f[0].v];
-    Ref x = strip(e->g, n->a[0]), y = strip(e->g, n->a[1]);
-    Buf body = { .ctx = e->c }, none = body;
-    Ahead a = { .e = e, .b = &body, .made = true };
-    ahead_visit(&a, x);
-    ahead_visit(&a, y);
-    ahead_elements(&a);
-    for (int el = 0; el < 4; el++)
-        buf_printf(&body, "sum%d += v%u_%d * v%u_%d;\n", el >> 1,
-                   (unsigned)x, el, (unsigned)y, el);
-    buf_printf(b, "/* %%%u */\n{\nfloat sum0 = 0, sum1 = 0;\n",
-               (unsigned)p->f[0].v);
-    each_tile(&a, b, tile_count(e, x), &none, &none);
-    for (int i = 0; i < 2; i++)
-        buf_printf(b, "store_row(vectors + AT_%s + 4 * i%d, sum%d, at);\n",
-                   p->name, i, i);
-    buf_printf(b, "}\n");
-}
-
-static void row_dots(Emit *e, Buf *b)
-{
-    for (int i = 0; i < e->npub; i++)
-        if (e->pub[i].ahead)
-            one_row_dot(e, b, &e->pub[i]);
 }
 
 enum { EARLY, LATE, SCANNED };          /* SCANNED: what a scan needs */
@@ -528,7 +497,7 @@ static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
 void emit_ahead(Emit *e)
 {
     Buf sums = { .ctx = e->c }, early = sums, gated = sums, late = sums;
-    Buf plain = sums, last = sums, keys = sums;
+    Buf plain = sums, last = sums, keys = sums, dots = sums, values = sums;
     for (int i = 0; i < e->nscores; i++)
         find_gdots(e, e->score[i].root);
     plain_scores(e, &plain);
@@ -539,10 +508,12 @@ void emit_ahead(Emit *e)
     buf_put(&early, keys.s, keys.len);
     matrices(e, &early, EARLY);
     emit_anchors(e, &early);
-    row_dots(e, &gated);
     matrices(e, &late, LATE);
+    emit_late(e, &dots, &values);
     advance_turns(e, &late);
     then(&e->ahead, &sums, false);
+    then(&e->ahead, &dots, false);
+    then(&e->ahead, &values, false);
     then(&e->ahead, &early, false);
     then(&e->ahead, &gated, false);
     then(&e->ahead, &late, false);

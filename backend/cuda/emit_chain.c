@@ -48,27 +48,37 @@ static void decay_text(Emit *e, Buf *b, Ref decay)
                    e->pub[at].token ? 4 : 0);
 }
 
+static void one_chain(Emit *e, Buf *b, int i)
+{
+    const Chain *c = &e->chain[i];
+    const Node *n = &e->g->n[c->scan];
+    int width = padded(size_of(e, c));
+    Ref what = strip(e->g, n->a[1]);
+    Buf body = { .ctx = e->c };
+    Ahead a = { .e = e, .b = &body, .made = true, .line = width / 32 };
+    buf_printf(b, "/* %%%u, summed up */\n{\n", (unsigned)c->scan);
+    ahead_line(&a, b, what);
+    buf_printf(b, "const float x[%d] = { ", a.line);
+    for (int el = 0; el < a.line; el++)
+        buf_printf(b, "%sv%u_%d", el ? ", " : "", (unsigned)what, el);
+    buf_printf(b, " };\nstore_line<%d>(gate_row<%d>(scratch + CHAIN_%d, "
+               "i0 + 1) + 4 * k, x);\n}\nwarpgroup_sync();\n"
+               "if (at.thread < %d)\n"
+               "chain_rows<%d, %d>(scratch + CHAIN_%d, scratch + CARRY_%d,"
+               " ", a.line, width, i, width, width,
+               n->flags & WRAP ? 1 : 0, i, i);
+    decay_text(e, b, n->a[0]);
+    buf_printf(b, ", at.thread, rows);\n}\n");
+}
+
+/* In the graph's order: one may be made of another. */
 void emit_chains(Emit *e, Buf *b)
 {
-    for (int i = 0; i < e->nchains; i++) {
-        const Chain *c = &e->chain[i];
-        const Node *n = &e->g->n[c->scan];
-        int width = padded(size_of(e, c));
-        Ref what = strip(e->g, n->a[1]);
-        Buf body = { .ctx = e->c };
-        Ahead a = { .e = e, .b = &body, .made = true, .line = width / 32 };
-        buf_printf(b, "/* %%%u, summed up */\n{\n", (unsigned)c->scan);
-        ahead_line(&a, b, what);
-        buf_printf(b, "const float x[%d] = { ", a.line);
-        for (int el = 0; el < a.line; el++)
-            buf_printf(b, "%sv%u_%d", el ? ", " : "", (unsigned)what, el);
-        buf_printf(b, " };\nstore_line<%d>(gate_row<%d>(scratch + CHAIN_%d, "
-                   "i0 + 1) + 4 * k, x);\n}\nwarpgroup_sync();\n"
-                   "if (at.thread < %d)\n"
-                   "chain_rows<%d, %d>(scratch + CHAIN_%d, scratch + CARRY_%d,"
-                   " ", a.line, width, i, width, width,
-                   n->flags & WRAP ? 1 : 0, i, i);
-        decay_text(e, b, n->a[0]);
-        buf_printf(b, ", at.thread, rows);\n}\n");
-    }
+    for (Ref r = 1, n = 0; r < e->g->len; r++)
+        for (int i = 0; i < e->nchains; i++)
+            if (e->chain[i].scan == r) {
+                if (n++)
+                    buf_printf(b, "warpgroup_sync();\n");
+                one_chain(e, b, i);
+            }
 }

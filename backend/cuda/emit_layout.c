@@ -13,10 +13,10 @@ static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
     return here;
 }
 
-/* The ahead warpgroup's acts, in order: running sums, matrices for gdots, the
- * gdots, the other matrices. Between kinds it meets; within one, a warp makes
+/* The ahead warpgroup's acts, in order: running sums, values a token, matrices
+ * for gdots, the gdots, the other matrices. Between kinds it meets; within one, a warp makes
  * its own rows of its own rows. */
-enum { SUMS = 1, EARLY = 2, GDOTS = 32, LATE = 33, FOREVER = 99 };
+enum { SUMS = 1, DOTS, EARLY, GDOTS = 32, LATE, FOREVER = 99 };
 
 static int made_at(const Emit *e, int tile)
 {
@@ -27,7 +27,7 @@ static int made_at(const Emit *e, int tile)
 static int read_until(const Emit *e, int tile)
 {
     const Tile *t = &e->tile[tile];
-    int until = t->direct ? FOREVER : t->gated ? GDOTS : 0;
+    int until = t->direct ? FOREVER : t->gated ? GDOTS : t->dotted ? DOTS : 0;
     for (int i = 0; i < e->ngates && !until; i++)
         until = e->gate[i].sources >> tile & 1 ? SUMS : 0;
     for (int i = 0; i < e->nchains && !until; i++)

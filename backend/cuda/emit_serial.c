@@ -471,11 +471,26 @@ static Serial *serial_new(Emit *e, Buf *b)
     return s;
 }
 
+/* Where registers are few, or the ahead warpgroup takes longer anyway, several
+ * scaled operands take the place of what they are made of, once the products
+ * with that are done. */
+static void share_scaled(Serial *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->nacts; i++)
+        n += s->act[i].kind == ACT_SCALE;
+    bool few = n > 1 && (s->e->groups > 1 || s->e->nchains);
+    for (int i = 0; i < s->nacts && few; i++)
+        if (s->act[i].kind == ACT_SCALE)
+            s->value[s->act[i].to].array = s->value[s->act[i].from[0]].array;
+}
+
 void emit_serial(Emit *e)
 {
     Serial *s = serial_new(e, &e->state);
     output_roots(s);
     state_roots(s);
+    share_scaled(s);
     serial_order(s);
 }
 
@@ -483,6 +498,21 @@ static void scan_sources(Emit *e, uint32_t sources)
 {
     for (int i = 0; i < e->ntiles; i++)
         e->tile[i].scanned |= sources >> i & 1;
+}
+
+static bool is_late_at(const Emit *e, int pub)
+{
+    return pub >= 0 && e->pub[pub].late;
+}
+
+/* Of what the ahead warpgroup makes of whole rows, a scan has nothing. */
+static bool reads_late(const Serial *s, const Act *a)
+{
+    const Emit *e = s->e;
+    bool late = is_late_at(e, a->vector) || is_late_at(e, a->one);
+    for (int i = 0; a->kind == ACT_ELEMENT && i <= a->ninner; i++)
+        late |= has_late(e, i < a->ninner ? a->inner[i] : a->node);
+    return late;
 }
 
 /* Whether a scan has only matrices in it that are loaded, or made from such;
@@ -495,14 +525,14 @@ static bool mark_scanned(Serial *s)
     for (int i = 0; i < s->nacts; i++) {
         const Act *a = &s->act[i];
         Ref r = a->kind == ACT_READ ? a->node : a->b;
-        if (a->score >= 0 || a->kind == ACT_PACK)
+        if (a->score >= 0 || a->kind == ACT_PACK || reads_late(s, a))
             return false;
         for (int t = 0; t < e->ntiles && r; t++)
             if (e->tile[t].r == r && !e->tile[t].anchor) {
                 e->tile[t].scanned = true;
                 scan_sources(e, e->tile[t].sources);
                 e->made_scan |= e->tile[t].made;
-                if (e->tile[t].gated)
+                if (e->tile[t].gated || has_late(e, r))
                     return false;
             }
     }

@@ -60,8 +60,8 @@ static Ref angle_of(Ahead *a, Ref r)
 {
     const Node *n = &a->e->g->n[r];
     Ref x = n->op == OP_dup ? summed(a->e, r) : 0;
-    if (x && (a->scalar || a->line))
-        no_place(a->e, r, "a running sum of a rotated matrix");
+    if (x && a->scalar)
+        no_place(a->e, r, "a value a column of a rotated matrix");
     if (x && !is_turn(a->e, x) && !is_chain(a->e, x))
         no_place(a->e, r, "this operation on a matrix");
     return x;
@@ -77,19 +77,25 @@ void turn_pair(Ahead *a, Ref r)
     int size = (int)e->g->axis[tile_axis(e, x)].size, row = 4 * padded(size);
     bool steady = is_turn(e, x), later = e->g->n[r].a[0] != x;
     int at = steady ? use_turn(e, x) : use_chain(e, x);
+    if (steady && a->line)
+        no_place(e, r, "a running sum of a rotated matrix");
     if (steady)
         buf_printf(a->b, "const float rate%u = load1(scratch + TURN_%d + %d + "
                    "2 * k0), from%u = load1(scratch + TURN_%d + now * %d + "
                    "2 * k0);\n", n, at, 2 * row, n, at, row);
-    for (int h = 0; h < 2; h++) {
-        buf_printf(a->b, "const float turn%u_%d = k0 < %d ? ", n, h,
+    for (int h = 0; h < ahead_count(a) / 2; h++) {
+        int i = a->line ? 0 : h;
+        char *k = a->line ? ctx_format(e->c, "(k + %d)", 2 * h)
+                          : ctx_string(e->c, "k0");
+        buf_printf(a->b, "const float turn%u_%d = %s < %d ? ", n, h, k,
                    2 * size);
         if (steady)
-            buf_printf(a->b, "fmaf(rate%u, (float)(i%d%s), from%u)", n, h,
+            buf_printf(a->b, "fmaf(rate%u, (float)(i%d%s), from%u)", n, i,
                        later ? "" : " + 1", n);
         else
             buf_printf(a->b, "load1(gate_row<%d>(scratch + CHAIN_%d, i%d%s)"
-                       " + 2 * k0)", padded(size), at, h, later ? "" : " + 1");
+                       " + 2 * %s)", padded(size), at, i,
+                       later ? "" : " + 1", k);
         buf_printf(a->b, " : 0.f;\n");
     }
 }

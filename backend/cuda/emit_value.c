@@ -147,8 +147,6 @@ void peel(Emit *e, Ref r, Product *p)
     peel_into(e, r, p);
 }
 
-static uint32_t sources_of(Emit *e, Ref r);
-
 /* The vector warp computes v, and what v needs. */
 static void need(Emit *e, Ref v)
 {
@@ -164,22 +162,14 @@ static void need(Emit *e, Ref v)
             need(e, n->a[i]);
 }
 
-/* r is the dot of two matrices, row by row: what they are made of stays where
- * it is until the ahead warpgroup has done it. */
-static bool use_row_dot(Emit *e, Ref r)
+void use_scalars(Emit *e)
 {
-    const Node *n = &e->g->n[r];
-    uint32_t sources = 0;
-    if (n->op != OP_dot || n->over & (n->over - 1))
-        return false;
-    for (int i = 0; i < 2; i++) {
-        if (!is_matrix(e, n->a[i]) || n->over == AXIS(e->row_axis))
-            return false;
-        sources |= sources_of(e, strip(e->g, n->a[i]));
-    }
-    for (int i = 0; i < e->ntiles; i++)
-        e->tile[i].gated |= sources >> i & 1;
-    return true;
+    const Graph *g = e->g;
+    for (int i = 0; i < g->nst; i++)
+        if (e->k->states >> i & 1 && !g->st[i].axes) {
+            need(e, g->st[i].node);
+            need(e, g->st[i].next);
+        }
 }
 
 static bool same_published(const Published *a, const Published *b)
@@ -220,12 +210,19 @@ int publish(Emit *e, const Product *p, bool token, bool log2)
             return i;
     if (e->npub == MAX_PUBLISHED)
         no_place(e, p->core, "too many vectors in one kernel");
-    x.ahead = x.n == 1 && !x.f[0].inverse && !log2 && use_row_dot(e, x.f[0].v);
-    for (int i = 0; i < x.n && !x.ahead; i++)
-        need(e, x.f[i].v);
+    for (int i = 0; i < x.n; i++)
+        x.late |= is_late(e, x.f[i].v);
     name_published(&x);
-    e->pub[e->npub] = x;
-    return e->npub++;
+    int at = e->npub++;
+    e->pub[at] = x;
+    for (int i = 0; i < x.n; i++)
+        if (is_late(e, x.f[i].v))
+            use_late(e, x.f[i].v);
+        else if (x.late)
+            publish_one(e, x.f[i].v, false);
+        else
+            need(e, x.f[i].v);
+    return at;
 }
 
 int publish_one(Emit *e, Ref r, bool log2)
@@ -254,9 +251,7 @@ static bool is_gate(const Emit *e, Ref r)
     return n->op == OP_cumsum && !(n->flags & REVERSE) && is_matrix(e, r);
 }
 
-/* The loaded matrices that r is computed from, a bit each; running sums come
- * from elsewhere. */
-static uint32_t sources_of(Emit *e, Ref r)
+uint32_t sources_of(Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     uint32_t all = 0;
@@ -348,6 +343,8 @@ int use_gate(Emit *e, Ref sum)
     if (e->ngates == MAX_GATES)
         no_place(e, sum, "too many gates per key in one kernel");
     check_columns(e, of);
+    if (has_late(e, of))
+        no_place(e, sum, "a running sum of what is a sum along a row");
     int at = e->ngates++;
     e->gate[at] = (Gate){ .of = of };
     uint32_t sources = sources_of(e, of);
@@ -414,6 +411,8 @@ int use_chain(Emit *e, Ref r)
     if (e->nchains == MAX_CHAINS)
         no_place(e, r, "too many states of one axis");
     check_columns(e, r);
+    if (has_late(e, n->a[1]) || (n->a[0] && has_late(e, n->a[0])))
+        no_place(e, r, "a running sum of what is a sum along a row");
     int at = e->nchains++;
     e->chain[at] = (Chain){ .scan = r, .state = e->g->n[n->a[2]].index };
     uint32_t sources = sources_of(e, strip(e->g, n->a[1]));

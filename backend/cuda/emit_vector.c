@@ -3,9 +3,10 @@
  * Lane l holds tokens l and l + 32 as a Pair. Inputs come through a ring of
  * copies that runs eight chunks ahead. What other roles read is published in
  * the stage; then the warp waits for the stage's matrices, clears the rows
- * past the sequence's end, and opens the stage.
+ * past the sequence's end, and opens the stage. States without axes are its
+ * own: a variable each, what the next chunk finds.
  */
-#include "emit.h"
+#include "ahead.h"
 
 #include <string.h>
 
@@ -64,6 +65,12 @@ static void elementwise(Emit *e, Buf *b, Ref r)
     buf_printf(b, token ? " };\n" : ";\n");
 }
 
+static void pair(Emit *e, Buf *b, Ref r, const char *none)
+{
+    buf_printf(b, "{ %s, %s }", r ? member(e, r, 'a') : none,
+               r ? member(e, r, 'b') : none);
+}
+
 static void structured(Emit *e, Buf *b, Ref r)
 {
     const Node *n = &e->g->n[r];
@@ -77,6 +84,18 @@ static void structured(Emit *e, Buf *b, Ref r)
                    "%s;\n", v, before ? "shifted(" : "",
                    member(e, n->a[0], 'a'), member(e, n->a[0], 'b'),
                    before ? ", lane)" : "");
+    } else if ((n->op == OP_scan || n->op == OP_maxscan) && n->a[2]
+               && !(n->flags & (EXCLUSIVE | REVERSE))) {
+        buf_printf(b, "const Pair v%u = scanned<%d>(", v,
+                   n->op == OP_maxscan);
+        pair(e, b, n->a[0], n->op == OP_maxscan ? "0.f" : "1.f");
+        buf_printf(b, ", ");
+        pair(e, b, n->a[1], "0.f");
+        buf_printf(b, ", %s, lane, rows);\n", member(e, n->a[2], 'a'));
+    } else if (n->op == OP_delay) {
+        buf_printf(b, "const Pair v%u = delayed(", v);
+        pair(e, b, n->a[0], "0.f");
+        buf_printf(b, ", %s, lane);\n", member(e, n->a[1], 'a'));
     } else {
         no_place(e, r, "this operation on one value per token");
     }
@@ -99,8 +118,51 @@ static void ring(Emit *e, Buf *b, bool fetch)
     }
 }
 
+/* ---- states without axes ---- */
+
+static int state_tensor(Emit *e, CudaArgKind kind, int state)
+{
+    CudaArg arg = { (uint8_t)kind, (uint8_t)state, F32 };
+    return ahead_tensor(e, e->g->st[state].node, arg);
+}
+
+static bool is_scalar(const Emit *e, int state)
+{
+    return e->k->states >> state & 1 && e->vector[e->g->st[state].node];
+}
+
+static void begin_scalars(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->g->nst; i++)
+        if (is_scalar(e, i))
+            buf_printf(b, "float v%u = state_entry(a.tensor[%d], seq, head, "
+                       "0);\n", (unsigned)e->g->st[i].node,
+                       state_tensor(e, ARG_STATE, i));
+}
+
+static void advance_scalars(Emit *e, Buf *b)
+{
+    const Graph *g = e->g;
+    for (int i = 0; i < g->nst; i++)
+        if (is_scalar(e, i))
+            buf_printf(b, "v%u = %s(v%u);\n", (unsigned)g->st[i].node,
+                       g->st[i].angle ? "turned" : "",
+                       (unsigned)strip(g, g->st[i].next));
+}
+
+static void end_scalars(Emit *e, Buf *b)
+{
+    for (int i = 0; i < e->g->nst; i++)
+        if (is_scalar(e, i))
+            buf_printf(b, "if (lane == 0 && last == chunks)\n"
+                       "end_entry(a.tensor[%d], seq, head, 0, v%u);\n",
+                       state_tensor(e, ARG_NEXT, i),
+                       (unsigned)e->g->st[i].node);
+}
+
 static void arguments(Emit *e, Buf *b)
 {
+    begin_scalars(e, b);
     for (Ref r = 1; r < e->g->len; r++) {
         if (!e->vector[r] || e->g->n[r].op != OP_input)
             continue;
@@ -135,7 +197,7 @@ static void publish_all(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->npub; i++) {
         const Published *p = &e->pub[i];
-        if (p->ahead)
+        if (p->late)
             continue;
         if (p->token) {
             buf_printf(b, "store_pair(vectors + AT_%s, { ",
@@ -157,7 +219,7 @@ static void nodes(Emit *e, Buf *b)
 {
     for (Ref r = 1; r < e->g->len; r++) {
         const Node *n = &e->g->n[r];
-        if (!e->vector[r] || n->op == OP_input)
+        if (!e->vector[r] || n->op == OP_input || n->op == OP_state)
             continue;
         if (op_info[n->op].traits & ELEMENTWISE)
             elementwise(e, b, r);
@@ -201,5 +263,8 @@ void emit_vectors(Emit *e)
     buf_printf(b, "wait(loaded + 8 * pos.stage, pos.phase);\n");
     clear_tail(e, b);
     emit_first_rows(e, b);
-    buf_printf(b, "arrive(ready + 8 * pos.stage);\n}\n");
+    buf_printf(b, "arrive(ready + 8 * pos.stage);\n");
+    advance_scalars(e, b);
+    buf_printf(b, "}\n");
+    end_scalars(e, b);
 }

@@ -317,6 +317,7 @@ static const Variant variants[] = {
     { "precond_delta", precond_delta, 0 },
     { "precond_delta_k", precond_delta_k, 64 },
     { "trapezoidal_gla", NULL, 0 }, { "mamba3", NULL, 0 },
+    { "mlstm", NULL, 0 }, { "precond_mamba3", NULL, 0 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -7,11 +7,12 @@
  * it depends on and from its axes, never from a variant's name:
  *
  *   node                          role               lives in
- *   input [i x]                   load warp (TMA)    tile(s) of the stage:
- *                                                    64 x 64, swizzled
- *   [] and [i], no state          vector warp        registers, 2 tokens a
- *                                                    lane; published to the
+ *   input [i x], and that of      load warp (TMA)    tile(s) of the stage:
+ *   the token before                                 64 x 64, swizzled
+ *   [] and [i], no other state    vector warp        registers, 2 tokens a
+ *   than []                                          lane; published to the
  *                                                    stage where others read
+ *   [i] made of matrices          ahead warpgroup    published likewise
  *   [i x] computed, no state      ahead warpgroup    tile(s) of the stage
  *   [k], no state                 ahead warpgroup    a row of the stage
  *   [i k] running sums, and       ahead warpgroup    float32, scratch of its
@@ -55,10 +56,9 @@
  *
  * The ahead warpgroup's files: emit_ahead.c, matrices and scores; emit_gate.c,
  * gates per key, with what they make of matrices, of scores and of the state's
- * columns; emit_chain.c and emit_turn.c, states of one axis.
- *
- * To come, each in its role: values of the token before, maxima, several
- * ranks a token, reverse kernels.
+ * columns; emit_chain.c and emit_turn.c, states of one axis; emit_late.c,
+ * values a token that are made of matrices. emit_delay.c: inputs of the token
+ * before; emit_rank.c: several ranks a token, before all else.
  */
 #include "emit.h"
 

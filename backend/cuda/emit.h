@@ -35,8 +35,8 @@ typedef struct Published {
 
 /* A matrix of a stage: loaded, or made by the ahead warpgroup from others.
  * direct: another role reads it, or a product of the ahead warpgroup's; gated:
- * a gdot does; dotted: a late value does. What the ahead warpgroup alone reads lends its place to what is
- * made later. */
+ * a gdot does; dotted: a late value does. What the ahead warpgroup alone reads
+ * lends its place to what is made later. */
 typedef struct Tile {
     Ref r;
     bool made, direct, gated, dotted;

@@ -14,8 +14,8 @@ static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
 }
 
 /* The ahead warpgroup's acts, in order: running sums, values a token, matrices
- * for gdots, the gdots, the other matrices. Between kinds it meets; within one, a warp makes
- * its own rows of its own rows. */
+ * for gdots, the gdots, the other matrices. Between kinds it meets; within
+ * one, a warp makes its own rows of its own rows. */
 enum { SUMS = 1, DOTS, EARLY, GDOTS = 32, LATE, FOREVER = 99 };
 
 static int made_at(const Emit *e, int tile)

@@ -135,6 +135,11 @@ int64_t stored_bytes(const Tiles *t, Ref r);
  * in t->slice_axis and t->slice; -1 where there is none. */
 void find_slice(Tiles *t);
 
+/* ---- tile_split.c ---- */
+
+/* The plan with what a scan need not do in kernels of all chunks at once. */
+const Plan *tile_split(const Plan *p);
+
 /* ---- tile_place.c ---- */
 
 /* Gives tiles their places and declares them; prints acts, with barriers

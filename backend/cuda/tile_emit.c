@@ -413,7 +413,7 @@ int cuda_rank(const Graph *g)
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *p = plan_as_printed(c, plan);
+    const Plan *p = tile_split(plan_as_printed(c, plan));
     size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);

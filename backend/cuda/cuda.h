@@ -61,6 +61,7 @@ typedef struct CudaKernel {
     int stages;
     bool split;                         /* segments may be more than one */
     CudaWalk walk;
+    bool keeps;                         /* what later kernels read */
     int64_t spill;                      /* bytes a block has in memory */
 } CudaKernel;
 

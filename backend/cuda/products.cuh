@@ -9,18 +9,19 @@
 enum Precision { BF16, TF32, TF32X3 };
 
 /* A matrix in memory: rows RS apart, columns CS. In a product its columns
- * are what is summed over. EVEN: pairs of columns can be read as one. */
-template<class T, int RS, int CS, bool EVEN> struct Matrix {
+ * are what is summed over. AS_ONE: so many neighbours can be read as one; 8:
+ * the matrix lies in shared memory, too. */
+template<class T, int RS, int CS, int AS_ONE> struct Matrix {
     const T *p;
     INLINE_MEMBER float at(int r, int c) const
     {
         return get(p[r * RS + c * CS]);
     }
 };
-template<int RS, int CS, bool EVEN, class T>
-INLINE Matrix<T, RS, CS, EVEN> matrix(const T *p)
+template<int RS, int CS, int AS_ONE, class T>
+INLINE Matrix<T, RS, CS, AS_ONE> matrix(const T *p)
 {
-    Matrix<T, RS, CS, EVEN> m;
+    Matrix<T, RS, CS, AS_ONE> m;
     m.p = p;
     return m;
 }
@@ -39,8 +40,8 @@ template<bool ALL> struct Columns {
 
 /* Two neighbours of a row, half 0 or 1 of the step; zeros where there are
  * none. */
-template<bool ALL, class T, int RS, int CS, bool EVEN>
-INLINE float2 pair(const Matrix<T, RS, CS, EVEN> &m, int r, int c, int half,
+template<bool ALL, class T, int RS, int CS, int AS_ONE>
+INLINE float2 pair(const Matrix<T, RS, CS, AS_ONE> &m, int r, int c, int half,
                    const Columns<ALL> &in)
 {
     const T *p = m.p + r * RS + (c + 8 * half) * CS;
@@ -50,7 +51,7 @@ INLINE float2 pair(const Matrix<T, RS, CS, EVEN> &m, int r, int c, int half,
     return x;
 }
 template<bool ALL, int RS>
-INLINE float2 pair(const Matrix<float, RS, 1, true> &m, int r, int c,
+INLINE float2 pair(const Matrix<float, RS, 1, 2> &m, int r, int c,
                    int half, const Columns<ALL> &in)
 {
     const float *p = m.p + r * RS + c + 8 * half;
@@ -66,8 +67,8 @@ INLINE u32 packed(const M &m, int r, int c, int half, const Columns<ALL> &in)
 {
     return pack(pair(m, r, c, half, in));
 }
-template<bool ALL, int RS, int CS, bool EVEN>
-INLINE u32 packed(const Matrix<bf16, RS, CS, EVEN> &m, int r, int c, int half,
+template<bool ALL, int RS, int CS, int AS_ONE>
+INLINE u32 packed(const Matrix<bf16, RS, CS, AS_ONE> &m, int r, int c, int half,
                   const Columns<ALL> &in)
 {
     const bf16 *p = m.p + r * RS + (c + 8 * half) * CS;
@@ -75,12 +76,12 @@ INLINE u32 packed(const Matrix<bf16, RS, CS, EVEN> &m, int r, int c, int half,
         return 0;
     if (!in.real[2 * half + 1])
         return p[0].bits;
-    if (EVEN && CS == 1)
+    if (AS_ONE > 1 && CS == 1)
         return *(const u32 *)p;
     return p[0].bits | (u32)p[CS].bits << 16;
 }
 
-/* Warp-wide fragments of 16 columns: A of 16 rows, B of 8. */
+/* Warp-wide fragments of 16 columns: 16 rows, or of B the first 8 of them. */
 template<Precision P> struct Factor { float2 x[4]; };
 template<> struct Factor<BF16> { u32 x[4]; };
 
@@ -96,6 +97,49 @@ INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
 {
     f.x[i] = pair(m, r, c, half, in);
 }
+
+/* Rows from r, columns from c, of `rows` and k there are. EACH: all of them.
+ * The last row stands for those behind it. */
+template<bool EACH, bool ALL, Precision P, class M>
+INLINE void load(Factor<P> &f, const M &m, int r, int rows, int c, int k)
+{
+    const int col = c + LANE % 4 * 2;
+    const Columns<ALL> in(col, k);
+    UNROLL
+    for (int x = 0; x < 4; x++) {
+        const int row = r + LANE / 4 + x % 2 * 8;
+        load_pair(f, x, m, EACH ? row : min(row, rows - 1), col, x / 2, in);
+    }
+}
+/* Nothing behind column k. */
+template<bool ALL> INLINE void cut(Factor<BF16> &f, int c, int k)
+{
+    const int left = k - c - LANE % 4 * 2;
+    if (ALL || c + 16 <= k)
+        return;
+    UNROLL
+    for (int x = 0; x < 4; x++)
+        f.x[x] = left > x / 2 * 8 + 1 ? f.x[x]
+               : left > x / 2 * 8 ? f.x[x] & 0xffff : 0;
+}
+template<bool EACH, bool ALL, int RS>
+INLINE void load(Factor<BF16> &f, const Matrix<bf16, RS, 1, 8> &m, int r,
+                 int rows, int c, int k)
+{
+    const int row = r + LANE % 16, col = c + LANE / 16 * 8;
+    load_tiles<false>(f.x, m.p + (EACH ? row : min(row, rows - 1)) * RS
+                           + (ALL || col < k ? col : c));
+    cut<ALL>(f, c, k);
+}
+template<bool EACH, bool ALL, int CS>
+INLINE void load(Factor<BF16> &f, const Matrix<bf16, 1, CS, 8> &m, int r,
+                 int rows, int c, int k)
+{
+    const int row = r + LANE / 8 % 2 * 8, col = c + LANE % 8 + LANE / 16 * 8;
+    load_tiles<true>(f.x, m.p + (EACH || row < rows ? row : 0)
+                          + (ALL ? col : min(col, k - 1)) * CS);
+    cut<ALL>(f, c, k);
+}
 INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
 template<Precision P>
 INLINE void set_pair(Factor<P> &f, int i, float2 x) { f.x[i] = x; }
@@ -106,18 +150,22 @@ INLINE u32 rest_tf32(float x, u32 hi)
     const float d = x - bits(hi);
     return to_tf32(d == d ? d : 0.f);
 }
-/* c += a b, where b holds pairs 0 and 1. The order of the columns is free, so
- * that neighbours in memory are t and t + 4 of the instruction. */
-INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b)
+/* c += a b, where b is rows 8 half .. 8 half + 7 of the factor. The order of
+ * the columns is free, so that neighbours in memory are t and t + 4 of the
+ * instruction. */
+INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b,
+                     int half)
 {
-    mma_bf16(c, a.x, b.x[0], b.x[1]);
+    mma_bf16(c, a.x, b.x[half], b.x[half + 2]);
 }
 template<Precision P>
-INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b)
+INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b,
+                     int half)
 {
     UNROLL
     for (int h = 0; h < 2; h++) {
-        const float2 lo = a.x[2 * h], hi = a.x[2 * h + 1], y = b.x[h];
+        const float2 lo = a.x[2 * h], hi = a.x[2 * h + 1];
+        const float2 y = b.x[2 * h + half];
         const float x[4] = { lo.x, hi.x, lo.y, hi.y };
         u32 big[4], small[4];
         UNROLL
@@ -144,43 +192,36 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
 {
     const int rows = (m + 16 * MT - 1) / (16 * MT);
     const int cols = (n + 8 * NT - 1) / (8 * NT);
-    const int row = LANE / 4, col = LANE % 4 * 2;
     NO_UNROLL
     for (int w = WARP; w < rows * cols; w += WARPS) {
-        const int m0 = w % rows * 16 * MT + row, n0 = w / rows * 8 * NT;
+        const int m0 = w % rows * 16 * MT, n0 = w / rows * 8 * NT;
+        const int row = m0 + LANE / 4, col = n0 + LANE % 4 * 2;
         float c[MT][NT][4] = { };
         NO_UNROLL
-        for (int at = col; at < k + col; at += 16) {
-            const Columns<WHOLE> in(at, k);
+        for (int at = 0; at < k; at += 16) {
             Factor<P> fa[MT];
             UNROLL
             for (int i = 0; i < MT; i++)
-                UNROLL
-                for (int x = 0; x < 4; x++) {
-                    const int r = m0 + 16 * i + x % 2 * 8;
-                    load_pair(fa[i], x, a, ROWS ? r : min(r, m - 1), at,
-                              x / 2, in);
-                }
+                load<ROWS, WHOLE>(fa[i], a, m0 + 16 * i, m, at, k);
             UNROLL
-            for (int j = 0; j < NT; j++) {
-                const int r = n0 + 8 * j + row;
+            for (int j = 0; j < NT; j += 2) {
                 Factor<P> fb;
+                load<COLS && NT % 2 == 0, WHOLE>(fb, b, n0 + 8 * j, n, at, k);
                 UNROLL
-                for (int x = 0; x < 2; x++)
-                    load_pair(fb, x, b, COLS ? r : min(r, n - 1), at, x, in);
-                UNROLL
-                for (int i = 0; i < MT; i++)
-                    multiply(c[i][j], fa[i], fb);
+                for (int h = 0; h < 2 && j + h < NT; h++)
+                    UNROLL
+                    for (int i = 0; i < MT; i++)
+                        multiply(c[i][j + h], fa[i], fb, h);
             }
         }
         UNROLL
         for (int i = 0; i < 2 * MT; i++) {
-            const int y = m0 + 8 * i;
+            const int y = row + 8 * i;
             if (!ROWS && y >= m)
                 break;
             UNROLL
             for (int j = 0; j < 2 * NT; j++) {
-                const int x = n0 + j / 2 * 8 + col + j % 2;
+                const int x = col + j / 2 * 8 + j % 2;
                 if (COLS || x < n)
                     sink(y, x, c[i / 2][j / 2][i % 2 * 2 + j % 2]);
             }
@@ -216,7 +257,7 @@ INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
         float x[2][4] = { }, top = 0;
         NO_UNROLL
         for (int at = col; i0 >= j0 && at < keys + col; at += 16) {
-            Factor<P> fa, fb[2];
+            Factor<P> fa, fb;
             UNROLL
             for (int h = 0; h < 2; h++) {
                 const int k = min(at + 8 * h, keys - 1);
@@ -241,11 +282,11 @@ INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
                     if (q < 2)
                         set_pair(fa, 2 * h + q, y);
                     else
-                        set_pair(fb[q - 2], h, y);
+                        set_pair(fb, q - 2 + 2 * h, y);
                 }
             }
-            multiply(x[0], fa, fb[0]);
-            multiply(x[1], fa, fb[1]);
+            multiply(x[0], fa, fb, 0);
+            multiply(x[1], fa, fb, 1);
         }
         const bool plain = warp_any(top > TOO_FAR);
         UNROLL
@@ -288,7 +329,7 @@ INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
             float x[2][4] = { };
             NO_UNROLL
             for (int at = from + col; at < to + col; at += 16) {
-                Factor<P> fa, fb[2];
+                Factor<P> fa, fb;
                 UNROLL
                 for (int q = 0; q < 4; q++) {
                     const int o = min(o0 + row + q % 2 * 8, n - 1);
@@ -313,10 +354,10 @@ INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
                                      : mid - d.at(u, k), top);
                     y.x = at + q % 2 * 8 < to ? y.x : 0.f;
                     y.y = at + q % 2 * 8 + 1 < to ? y.y : 0.f;
-                    set_pair(fb[q / 2], q % 2, y);
+                    set_pair(fb, q / 2 + q % 2 * 2, y);
                 }
-                multiply(x[0], fa, fb[0]);
-                multiply(x[1], fa, fb[1]);
+                multiply(x[0], fa, fb, 0);
+                multiply(x[1], fa, fb, 1);
             }
             UNROLL
             for (int e = 0; e < 8; e++) {

@@ -75,8 +75,10 @@ INLINE void put(double *p, float x) { *p = x; }
 INLINE void put(f16 *p, float x) { p->bits = float_to_half(x); }
 INLINE void put(bf16 *p, float x)
 {
-    const u32 u = bits_of(x), odd = u >> 16 & 1;
-    p->bits = (u16)(x == x ? (u + 0x7fff + odd) >> 16 : 0x7fff);
+    float2 y;
+    y.x = x;
+    y.y = 0;
+    p->bits = (u16)pack(y);
 }
 
 INLINE float sqrt_(float a) { return sqrtf(a); }
@@ -117,6 +119,25 @@ template<class A> INLINE float pairsum(A a, int len, int k)
 template<class T, class G> INLINE void copy1(T *to, const G *from)
 {
     put(to, get(*from));
+}
+
+/* A tile's rows of LEN columns as bf16. */
+template<int LEN, int FROM, int TO>
+CALLED void narrow(bf16 *to, const float *from, int rows)
+{
+    enum { EACH = LEN / 4 };
+    for (int x = TID; x < rows * EACH; x += THREADS) {
+        const int r = x / EACH, c = x % EACH * 4;
+        const Piece in = *(const Piece *)(from + r * FROM + c);
+        u32 *p = (u32 *)(to + r * TO + c);
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            float2 y;
+            y.x = bits(in.x[2 * h]);
+            y.y = bits(in.x[2 * h + 1]);
+            p[h] = pack(y);
+        }
+    }
 }
 
 /* `rows` rows of LEN columns; the tile's lie PITCH apart, the tensor's sr,

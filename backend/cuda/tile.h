@@ -59,6 +59,11 @@ typedef struct Tiles {
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */
     uint8_t *busy;                      /* per node: its act is being made */
+    uint8_t *wide, *factor;             /* per node: read other than by
+                                           products; by those (tile_narrow.c) */
+    const uint8_t *stored_narrow;
+    Spot *twin;                         /* per node: as bf16, besides; tile -1
+                                           until somebody wants it */
     int *seen, stamp;                   /* per node: when last looked at */
     Tile *tile;
     int ntiles, cap_tiles;
@@ -77,7 +82,10 @@ int32_t tile_extent(const Tiles *t, Ref r, int ax);
 int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES]);
 DType tile_type(const Tiles *t, Ref r);
 int tile_new(Tiles *t, Ref r, bool pinned);
+void tile_retype(Tiles *t, int tile, Ref r, DType d);   /* before it is used */
 Spot tile_spot(const Tiles *t, Ref r, int tile);
+/* A view's: its operand's under the names that it has for the axes. */
+Spot view_spot(const Tiles *t, Ref r, const Spot *operand);
 bool same_strides(const Tiles *t, Ref r, const Spot *a, const Spot *b);
 bool is_token_axis(int ax);
 bool is_view(int op);                   /* found in its operand's tile */
@@ -111,7 +119,23 @@ void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k);
 /* After the act: who else wants what the chain has made. */
 void chain_done(Tiles *t, const Chain *k);
 
+/* ---- tile_narrow.c ---- */
+
+/* Marks what the kernel's products read, and what others read. */
+void find_readers(const Tiles *t, uint8_t *wide, uint8_t *factor);
+/* Whether r lies as bf16, nobody looking at it but products. */
+bool is_narrow(const Tiles *t, Ref r);
+/* Whether r is to have a twin of bf16, since not only products look at it. */
+bool wants_twin(const Tiles *t, Ref r);
+/* Where a factor of a product lies: r, or its twin, made if need be. */
+Spot factor_spot(Tiles *t, Ref r);
+/* An empty twin for r, to be filled by the act. */
+int twin_new(Tiles *t, Act *a, Ref r);
+
 /* ---- tile_dot.c, tile_token.c ---- */
+
+/* Whether the node's factors are rounded as the tensor cores' are. */
+bool rounds_factors(const Tiles *t, Ref r);
 
 void do_dot(Tiles *t, Ref r);         /* and sum */
 void do_gdot(Tiles *t, Ref r);

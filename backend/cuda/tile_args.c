@@ -121,9 +121,24 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     return 0;
 }
 
+/* Whether anybody wants what the kernel makes. */
+static bool is_asked(const CudaKernel *k, const Call *call)
+{
+    bool asked = k->keeps;
+
+    for (int i = 0; i < k->ntensors; i++)
+        asked |= (k->tensor[i].kind == ARG_OUTPUT
+                  || k->tensor[i].kind == ARG_NEXT)
+              && view_of(call, k->tensor[i])->data;
+    return asked;
+}
+
 static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
                        const Call *call)
 {
+    if (!is_asked(k, call))
+        return 0;
+
     int64_t items = items_of(m, k, call);
     int64_t most = k->spill ? RESIDENT : INT32_MAX;
 
@@ -253,8 +268,6 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
         View v = k->part[i] ? part_view(m, p, call, a, workspace)
                             : *view_of(call, a);
         check_view(c, p->g, a, &v, call);
-        if (k->walk == CUDA_SUM && !view_of(call, a)->data)
-            *grid = 0;
         at = put_tensor(at, &v, rank_of(p->g, a), most, group_of(call, &v));
     }
     return (size_t)(at - *args);

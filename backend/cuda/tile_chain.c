@@ -91,39 +91,36 @@ static bool cheap(Tiles *t, const Chain *k, Ref r)
 
 /* ---- spots ---- */
 
-/* A view's: its operand's under the names that it has for the axes. */
-static void find_spot(Tiles *t, Ref r)
+Spot view_spot(const Tiles *t, Ref r, const Spot *s)
 {
     const Node *n = &t->g->n[r];
-    Spot s = t->spot[n->a[0]], v = { .tile = s.tile, .at = s.at,
-                                     .tail = s.tail };
+    Spot v = *s;
     int ax = n->over ? __builtin_ctz(n->over) : 0;
 
-    memcpy(v.st, s.st, sizeof v.st);
     switch (n->op) {
     case OP_select: case OP_part:
-        v.at += n->index * s.st[ax];
+        v.at += n->index * s->st[ax];
         break;
     case OP_last:
-        v.tail += n->flags & REVERSE ? 0 : s.st[AX_I];
+        v.tail += n->flags & REVERSE ? 0 : s->st[AX_I];
         break;
     case OP_relabel:
         v.st[ax] = 0;
-        v.st[n->index] = s.st[ax];
+        v.st[n->index] = s->st[ax];
         break;
     case OP_col: case OP_row:
         for (int k = 0; k <= NRANKS; k++) {
             int from = n->op == OP_col ? k : AX_J + k;
             int to = n->op == OP_col ? AX_J + k : k;
             v.st[from] = 0;
-            v.st[to] = s.st[from];
+            v.st[to] = s->st[from];
         }
         break;
     }
     for (ax = 0; ax < NAXES; ax++)
         if (!(n->axes & AXIS(ax)))
             v.st[ax] = 0;
-    t->spot[r] = v;
+    return v;
 }
 
 static void need_chain(Tiles *t, Ref r);
@@ -153,7 +150,7 @@ void need(Tiles *t, Ref r)
         emit_fetch(t, r);
     } else if (is_view(n->op)) {
         need(t, n->a[0]);
-        find_spot(t, r);
+        t->spot[r] = view_spot(t, r, &t->spot[n->a[0]]);
     } else if (pointwise(t, r)) {
         need_chain(t, r);
         return;
@@ -470,6 +467,7 @@ static bool may_take(Tiles *t, const Act *a, const Chain *k, Ref r, Ref x)
     Spot own = tile_spot(t, r, t->spot[x].tile);
     const Tile *tile = &t->tile[own.tile];
     if (t->g->n[x].axes != t->g->n[r].axes || tile->type != F32
+        || tile_type(t, r) != F32
         || !same_strides(t, r, &own, &t->spot[x]) || t->pre[x])
         return false;
     if (tile->pinned && !(is_state_tile(t, own.tile, &next) && next == r))
@@ -527,6 +525,16 @@ static bool wanted(const Tiles *t, const Chain *k, Ref r)
     return false;
 }
 
+static void put_text(Tiles *t, Buf *b, Ref r, const Spot *s,
+                     const char *value)
+{
+    bool plain = t->tile[s->tile].type == F32;
+
+    buf_printf(b, plain ? "t%d[" : "put(&t%d[", s->tile);
+    index_text(b, s, t->g->n[r].axes, -1, NULL);
+    buf_printf(b, plain ? "] = %s;\n" : "], %s);\n", value);
+}
+
 static void store_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r,
                        const char *value)
 {
@@ -535,9 +543,11 @@ static void store_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r,
     int tile = own_tile(t, a, k, r);
     t->spot[r] = tile_spot(t, r, tile);
     act_uses(t, a, tile, true);
-    buf_printf(b, "t%d[", tile);
-    index_text(b, &t->spot[r], t->g->n[r].axes, -1, NULL);
-    buf_printf(b, "] = %s;\n", value);
+    put_text(t, b, r, &t->spot[r], value);
+    if (wants_twin(t, r)) {
+        twin_new(t, a, r);
+        put_text(t, b, r, &t->twin[r], value);
+    }
 }
 
 void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)

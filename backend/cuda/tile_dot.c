@@ -70,11 +70,12 @@ static void run_size_text(const Tiles *t, Buf *b, const Run *run)
 
 typedef struct Product {
     Ref a, b;
+    Spot at_a, at_b;
     AxisSet turns;                      /* loops around it */
     Run m, n, k;                        /* strides: of a and of b */
 } Product;
 
-static bool find_product(const Tiles *t, Ref r, Product *p)
+static bool find_product(Tiles *t, Ref r, Product *p)
 {
     const Node *n = &t->g->n[r];
     double x;
@@ -83,9 +84,12 @@ static bool find_product(const Tiles *t, Ref r, Product *p)
         || constant_of(t, n->a[1], &x))
         return false;
     AxisSet a = t->g->n[n->a[0]].axes, b = t->g->n[n->a[1]].axes;
-    const Spot *sa = &t->spot[n->a[0]], *sb = &t->spot[n->a[1]];
+    const Spot *sa = &p->at_a, *sb = &p->at_b;
+    bool rounds = rounds_factors(t, r) && n->axes;
     p->a = n->a[0];
     p->b = n->a[1];
+    p->at_a = rounds ? factor_spot(t, p->a) : t->spot[p->a];
+    p->at_b = rounds ? factor_spot(t, p->b) : t->spot[p->b];
     p->m = longest_run(t, r, n->axes & a & ~b, sa, sa);
     p->n = longest_run(t, r, n->axes & b & ~a, sb, sb);
     p->k = longest_run(t, r, n->over, sa, sb);
@@ -120,20 +124,31 @@ static void piece_text(const Tiles *t, Buf *b, const Product *p)
                fills(&p->n, 8 * nt) ? "true" : "false");
 }
 
-static void matrix_text(Tiles *t, Act *a, Buf *b, Ref r, const Run *rows,
-                        int32_t columns, AxisSet turns)
+/* How many neighbours can be read as one. */
+static void as_one_text(const Tiles *t, Buf *b, const Spot *s, int32_t rs,
+                        int32_t columns, AxisSet axes)
 {
-    const Spot *s = &t->spot[r];
-    int32_t rs = rows->st[0];
-    bool even = columns == 1 && rs % 2 == 0 && s->at % 2 == 0
-             && s->tail % 2 == 0;
+    int32_t along = columns == 1 ? rs : rs == 1 ? columns : 1;
+    int32_t all = along | s->at | s->tail;
 
-    for (AxisSet q = turns & t->g->n[r].axes; q; q &= q - 1)
-        even &= s->st[lowest(q)] % 2 == 0;
+    for (; axes; axes &= axes - 1)
+        all |= s->st[lowest(axes)];
+    if (t->tile[s->tile].type == BF16 && all % 8 == 0)
+        buf_printf(b, "ROWS%d", s->tile);
+    else
+        buf_printf(b, columns == 1 && all % 2 == 0 ? "2" : "1");
+}
+
+static void matrix_text(Tiles *t, Act *a, Buf *b, Ref r, const Spot *s,
+                        int32_t rs, int32_t columns, AxisSet turns)
+{
+    AxisSet axes = turns & t->g->n[r].axes;
+
     act_uses(t, a, s->tile, false);
-    buf_printf(b, "matrix<%d, %d, %s>(t%d + ", (int)rs, (int)columns,
-               even ? "true" : "false", s->tile);
-    index_text(b, s, turns & t->g->n[r].axes, -1, NULL);
+    buf_printf(b, "matrix<%d, %d, ", (int)rs, (int)columns);
+    as_one_text(t, b, s, rs, columns, axes);
+    buf_printf(b, ">(t%d + ", s->tile);
+    index_text(b, s, axes, -1, NULL);
     buf_printf(b, ")");
 }
 
@@ -181,9 +196,9 @@ static void emit_product(Tiles *t, Ref r, const Product *p)
     buf_printf(b, ", ");
     run_size_text(t, b, &p->k);
     buf_printf(b, ",\n");
-    matrix_text(t, a, b, p->a, &p->m, p->k.st[0], p->turns);
+    matrix_text(t, a, b, p->a, &p->at_a, p->m.st[0], p->k.st[0], p->turns);
     buf_printf(b, ",\n");
-    matrix_text(t, a, b, p->b, &p->n, p->k.st[1], p->turns);
+    matrix_text(t, a, b, p->b, &p->at_b, p->n.st[0], p->k.st[1], p->turns);
     buf_printf(b, ",\n[&](int row, int col, float x) {\n");
     run_coords(t, b, r, &p->m, "row");
     run_coords(t, b, r, &p->n, "col");
@@ -351,7 +366,7 @@ static void plain_matrix(Tiles *t, Act *a, Buf *b, Ref r, int row, int col)
     const Spot *s = &t->spot[r];
 
     act_uses(t, a, s->tile, false);
-    buf_printf(b, ",\nmatrix<%d, %d, false>(t%d + ", (int)s->st[row],
+    buf_printf(b, ",\nmatrix<%d, %d, 1>(t%d + ", (int)s->st[row],
                (int)s->st[col], s->tile);
     index_text(b, s, 0, -1, NULL);
     buf_printf(b, ")");

@@ -104,6 +104,7 @@ static void analyse(Tiles *t)
         t->pre[r] = is_constant(t, &t->g->n[r]);
         t->stored_here[r] = t->has[r] && p->stored[r] && !had_before(t, r);
         t->kept[r] = t->stored_here[r];
+        t->out->keeps |= t->stored_here[r];
     }
     for (int i = 0; i < t->g->nout; i++) {
         Ref r = t->g->out[i].node;
@@ -113,6 +114,7 @@ static void analyse(Tiles *t)
     for (int s = 0; s < t->g->nst; s++)
         t->state[s] = -1;
     find_late(t);
+    find_readers(t, t->wide, t->factor);
 }
 
 /* ---- its acts ---- */
@@ -127,9 +129,28 @@ static bool has_own_place(const Tiles *t, Ref r)
     return false;
 }
 
-static void make_acts(Tiles *t)
+/* What r needs, then r: a result is done before the next is begun, so that
+ * little has to be held. */
+static void visit(Tiles *t, Ref r, int late, uint8_t *seen)
 {
     double x;
+
+    if (!r || seen[r] || !t->has[r])
+        return;
+    seen[r] = 1;
+    for (int i = 0; i < 4; i++)
+        visit(t, t->g->n[r].a[i], late, seen);
+    if (t->late[r] != late)
+        return;
+    if (has_own_place(t, r) || t->kept[r] || is_next(t, r))
+        need(t, r);
+    if (t->kept[r] && constant_of(t, r, &x))
+        emit_keep(t, r);
+}
+
+static void make_acts(Tiles *t)
+{
+    uint8_t *seen = ctx_alloc(t->c, t->g->len);
 
     for (int s = 0; s < t->g->nst; s++)
         if (t->k->states & 1u << s)
@@ -137,15 +158,15 @@ static void make_acts(Tiles *t)
     for (int s = 0; s < t->g->nst; s++)
         if (t->state[s] >= 0 && t->kept[t->g->st[s].node])
             emit_keep(t, t->g->st[s].node);
-    for (int late = 0; late < 2; late++)
-        for (Ref r = 1; r < t->g->len; r++) {
-            if (!t->has[r] || t->late[r] != late)
-                continue;
-            if (has_own_place(t, r) || t->kept[r] || is_next(t, r))
-                need(t, r);
-            if (t->kept[r] && constant_of(t, r, &x))
-                emit_keep(t, r);
-        }
+    for (int late = 0; late < 2; late++) {
+        memset(seen, 0, t->g->len);
+        for (int i = 0; i < t->g->nout; i++)
+            if (t->out_here[i])
+                visit(t, t->g->out[i].node, late, seen);
+        for (Ref r = 1; r < t->g->len; r++)
+            if (t->stored_here[r] || is_next(t, r))
+                visit(t, r, late, seen);
+    }
     emit_carry(t);
     for (int s = 0; s < t->g->nst; s++)
         if (t->state[s] >= 0)
@@ -274,7 +295,7 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
     Tiles *t = ctx_alloc(c, sizeof *t);
     size_t n = p->g->len;
 
-    *t = (Tiles){ .c = c, .p = p, .k = &p->kernel[kernel], .g = p->g, .o = o,
+    *t = (Tiles){ .c = c, .slice_axis = -1, .p = p, .k = &p->kernel[kernel], .g = p->g, .o = o,
                   .m = m, .out = &m->kernel[kernel], .at = kernel,
                   .chunk = m->chunk > 1 ? (m->chunk + 15) / 16 * 16 : 1 };
     t->has = ctx_alloc(c, n);
@@ -283,7 +304,12 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
     t->done = ctx_alloc(c, n);
     t->late = ctx_alloc(c, n);
     t->stored_here = ctx_alloc(c, n);
+    t->wide = ctx_alloc(c, n);
+    t->factor = ctx_alloc(c, n);
     t->spot = ctx_alloc(c, n * sizeof *t->spot);
+    t->twin = ctx_alloc(c, n * sizeof *t->twin);
+    for (size_t r = 0; r < n; r++)
+        t->twin[r].tile = -1;
     t->busy = ctx_alloc(c, n);
     t->seen = ctx_alloc(c, n * sizeof *t->seen);
     snprintf(t->out->name, sizeof t->out->name, "k%d_%s", kernel,
@@ -297,7 +323,6 @@ static void emit_kernel(Tiles *t, Buf *to)
 {
     Buf head = { .ctx = t->c }, b = { .ctx = t->c };
 
-    analyse(t);
     find_slice(t);
     make_acts(t);
     tiles_place(t, &head);
@@ -387,14 +412,21 @@ static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
 
 /* ---- a plan ---- */
 
-/* Where each stored value lies among those of its chunk. */
-static void place_stored(Tiles *t, CudaModule *m, int64_t *at)
+/* Where each stored value lies among those of its chunk, and whether as bf16:
+ * if whoever fetches it does so for products alone. */
+static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
+                         uint8_t *narrow)
 {
-    for (Ref r = 1; r < t->g->len; r++) {
-        if (!t->p->stored[r])
+    const Plan *p = t[0]->p;
+
+    for (Ref r = 1; r < p->g->len; r++) {
+        if (!p->stored[r])
             continue;
+        narrow[r] = t[0]->o->tile == BF16;
+        for (int i = 0; i < n; i++)
+            narrow[r] &= t[i]->has[r] || !t[i]->wide[r];
         at[r] = m->stored;
-        m->stored += stored_bytes(t, r);
+        m->stored += stored_bytes(t[0], r);
     }
 }
 
@@ -417,6 +449,8 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);
+    uint8_t *narrow = ctx_alloc(c, p->g->len);
+    Tiles **t = ctx_alloc(c, (size_t)p->nkernels * sizeof *t);
     const int32_t (*ext)[NAXES] = graph_extents(c, p->g);
     Buf b = { .ctx = c };
 
@@ -430,13 +464,16 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
                "#include \"scans.cuh\"\n",
                threads_of(m), cuda_rank(p->g));
     for (int i = 0; i < p->nkernels; i++) {
-        Tiles *t = tiles_new(c, p, o, m, i);
-        t->ext = ext;
-        t->stored_at = stored_at;
-        if (!i)
-            place_stored(t, m, stored_at);
+        t[i] = tiles_new(c, p, o, m, i);
+        t[i]->ext = ext;
+        t[i]->stored_at = stored_at;
+        t[i]->stored_narrow = narrow;
+        analyse(t[i]);
+    }
+    place_stored(t, p->nkernels, m, stored_at, narrow);
+    for (int i = 0; i < p->nkernels; i++) {
         buf_printf(&b, "\n");
-        emit_kernel(t, &b);
+        emit_kernel(t[i], &b);
     }
     m->nkernels = p->nkernels;
     emit_sums(c, p, o, m, &b);

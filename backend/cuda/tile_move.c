@@ -320,9 +320,14 @@ static int32_t full_extent(const Tiles *t, Ref r, int ax)
     return is_token_axis(ax) ? t->chunk : t->ext[r][ax];
 }
 
+static DType stored_type(const Tiles *t, Ref r)
+{
+    return t->stored_narrow[r] ? BF16 : F32;
+}
+
 int64_t stored_bytes(const Tiles *t, Ref r)
 {
-    int64_t n = (int64_t)sizeof(float);
+    int64_t n = dtype_size(stored_type(t, r));
 
     for (AxisSet s = t->g->n[r].axes; s; s &= s - 1)
         n *= full_extent(t, r, lowest(s));
@@ -335,14 +340,15 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
     AxisSet axes = t->g->n[r].axes;
     Spot full = { .tile = t->spot[r].tile };
     Buf *b = &a->text;
+    DType d = stored_type(t, r);
     int32_t step = 1;
 
     for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
         full.st[highest(s)] = step;
         step *= full_extent(t, r, highest(s));
     }
-    buf_printf(b, "float *p = (float *)(stored + %lld)",
-               (long long)t->stored_at[r]);
+    buf_printf(b, "%s *p = (%s *)(stored + %lld)", ctype_text(d),
+               ctype_text(d), (long long)t->stored_at[r]);
     if (t->slice_axis >= 0 && axes & AXIS(t->slice_axis))
         buf_printf(b, " + block * %d", (int)(t->slice
                                              * full.st[t->slice_axis]));
@@ -358,7 +364,7 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
         const char *count = one ? "1" : row == AX_I ? "n"
             : ctx_format(t->c, "%d", (int)tile_extent(t, r, row));
         /* of a slice, rows need not start at multiples of 16 bytes */
-        bool wide = one || full.st[row] % 4 == 0;
+        bool wide = one || full.st[row] % (16 / dtype_size(d)) == 0;
         buf_printf(b, "%s<%d, %d%s>(t%d, p, %d, 1, %s, %s);\n",
                    store ? "copy_out" : "copy_in",
                    (int)tile_extent(t, r, in),
@@ -371,19 +377,18 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
     }
     loop_open(t, b, "TID", "THREADS", r, axes);
     if (store) {
-        buf_printf(b, "p[");
+        buf_printf(b, "put(p + ");
         index_text(b, &full, axes, -1, NULL);
-        buf_printf(b, "] = ");
+        buf_printf(b, ", ");
         element_text(t, a, b, r, axes, -1, NULL);
     } else {
-        buf_printf(b, "t%d[", t->spot[r].tile);
+        buf_printf(b, "copy1(t%d + ", t->spot[r].tile);
         index_text(b, &t->spot[r], axes, -1, NULL);
-        buf_printf(b, "] = p[");
+        buf_printf(b, ", p + ");
         index_text(b, &full, axes, -1, NULL);
-        buf_printf(b, "]");
         act_uses(t, a, t->spot[r].tile, true);
     }
-    buf_printf(b, ";\n}\n");
+    buf_printf(b, ");\n}\n");
 }
 
 void emit_fetch(Tiles *t, Ref r)

@@ -142,6 +142,8 @@ static void declare(const Tiles *t, Buf *b, int i, const char *turn)
         buf_printf(b, " + (%s) %% 2 * %lld", turn,
                    (long long)once_bytes(tile));
     buf_printf(b, ");\n");
+    if (tile->type == BF16)             /* see Matrix */
+        buf_printf(b, "enum { ROWS%d = %d };\n", i, tile->spilled ? 2 : 8);
 }
 
 /* Two places for each input if nothing has to leave shared memory for it. */

@@ -21,9 +21,9 @@ DType tile_type(const Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
 
-    if (n->op != OP_input || t->o->in[n->index] == F64)
-        return F32;
-    return t->o->in[n->index];
+    if (n->op == OP_input)
+        return t->o->in[n->index] == F64 ? F32 : t->o->in[n->index];
+    return is_narrow(t, r) ? BF16 : F32;
 }
 
 static int highest(AxisSet s)
@@ -41,10 +41,10 @@ static bool ends_row(AxisSet axes, int ax)
     return dims ? ax == highest(dims) : ax == AX_J;
 }
 
-int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES])
+static int32_t strides_as(const Tiles *t, Ref r, DType d, int32_t st[NAXES])
 {
     AxisSet axes = t->g->n[r].axes;
-    int32_t unit = 16 / dtype_size(tile_type(t, r)), step = 1;
+    int32_t unit = 16 / dtype_size(d), step = 1;
 
     memset(st, 0, NAXES * sizeof *st);
     for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
@@ -57,27 +57,37 @@ int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES])
     return step;
 }
 
+int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES])
+{
+    return strides_as(t, r, tile_type(t, r), st);
+}
+
 int tile_new(Tiles *t, Ref r, bool pinned)
 {
-    int32_t st[NAXES];
-
     if (t->ntiles == t->cap_tiles) {
         size_t old = (size_t)t->cap_tiles * sizeof *t->tile;
         t->cap_tiles = t->cap_tiles ? 2 * t->cap_tiles : 64;
         t->tile = ctx_grow(t->c, t->tile, old,
                            (size_t)t->cap_tiles * sizeof *t->tile);
     }
-    t->tile[t->ntiles] = (Tile){ .type = tile_type(t, r), .pinned = pinned,
-                                 .elements = tile_strides(t, r, st),
-                                 .first = -1 };
+    t->tile[t->ntiles] = (Tile){ .pinned = pinned, .first = -1 };
+    tile_retype(t, t->ntiles, r, tile_type(t, r));
     return t->ntiles++;
+}
+
+void tile_retype(Tiles *t, int tile, Ref r, DType d)
+{
+    int32_t st[NAXES];
+
+    t->tile[tile].type = d;
+    t->tile[tile].elements = strides_as(t, r, d, st);
 }
 
 Spot tile_spot(const Tiles *t, Ref r, int tile)
 {
     Spot s = { .tile = tile };
 
-    tile_strides(t, r, s.st);
+    strides_as(t, r, t->tile[tile].type, s.st);
     return s;
 }
 

@@ -46,10 +46,16 @@ PLAIN inline void fault(const char *what)
 
 enum { MOST_THREADS = 1024, STACK = 1 << 16, WARP_SIZE = 32 };
 enum State { READY, WITH_WARP, AT_BARRIER, DONE };
-enum Together { UP, SUM, ANY, TF32_STEP, BF16_STEP };
+enum Together { UP, SUM, ANY, TF32_STEP, BF16_STEP, TILES };
 
 /* What a thread brings to an act of its warp. */
-struct Part { Together act; int by; float x; float *c; unsigned a[4], b[2]; };
+struct Part {
+    Together act;
+    int by;
+    float x;
+    float *c;
+    unsigned a[4], b[2];
+};
 struct Fiber { jmp_buf at; State state; bool begun; Part *part; };
 
 inline Fiber fiber[MOST_THREADS];
@@ -243,6 +249,16 @@ PLAIN inline void mma_bf16(float c[4], const unsigned a[4], unsigned b0,
     Part p = { BF16_STEP, 0, 0, c, { a[0], a[1], a[2], a[3] }, { b0, b1 } };
     together(&p);
 }
+/* by: whether transposed; b: the row, as a lane's part holds a piece of it. */
+struct alignas(16) Row { unsigned x[4]; };
+template<bool TURNED> inline void load_tiles(unsigned x[4], const void *row)
+{
+    Part p = { TILES, TURNED };
+    const Row own = *(const Row *)row;
+    memcpy(p.a, own.x, 16);
+    together(&p);
+    memcpy(x, p.a, 16);
+}
 
 /* Entry x of a register: of two bf16, or one tf32, whose last bits nobody
  * reads. */
@@ -273,6 +289,23 @@ PLAIN inline void step_of(const Fiber *lane, int each)
         }
 }
 
+/* Row r of tile t is what lane 8 t + r brought; of it or, turned, of column
+ * l / 4 lane l gets pair l % 4. */
+PLAIN inline void hand_out(const Fiber *lane)
+{
+    unsigned short tile[4][8][8];
+    for (int l = 0; l < WARP_SIZE; l++)
+        memcpy(tile[l / 8][l % 8], lane[l].part->a, 16);
+    for (int l = 0; l < WARP_SIZE; l++)
+        for (int t = 0; t < 4; t++) {
+            int r = l / 4, c = l % 4 * 2;
+            bool turned = lane[l].part->by;
+            unsigned lo = turned ? tile[t][c][r] : tile[t][r][c];
+            unsigned hi = turned ? tile[t][c + 1][r] : tile[t][r][c + 1];
+            lane[l].part->a[t] = lo | hi << 16;
+        }
+}
+
 PLAIN inline void perform(const Fiber *lane)
 {
     float x[WARP_SIZE], sum = 0;
@@ -285,6 +318,8 @@ PLAIN inline void perform(const Fiber *lane)
     }
     if (first->act == TF32_STEP || first->act == BF16_STEP)
         step_of(lane, first->act == BF16_STEP ? 2 : 1);
+    if (first->act == TILES)
+        hand_out(lane);
     for (int by = 16; by && first->act == SUM; by /= 2) {
         float y[WARP_SIZE];
         for (int l = 0; l < WARP_SIZE; l++)

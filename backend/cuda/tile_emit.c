@@ -295,8 +295,9 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
     Tiles *t = ctx_alloc(c, sizeof *t);
     size_t n = p->g->len;
 
-    *t = (Tiles){ .c = c, .slice_axis = -1, .p = p, .k = &p->kernel[kernel], .g = p->g, .o = o,
-                  .m = m, .out = &m->kernel[kernel], .at = kernel,
+    *t = (Tiles){ .c = c, .p = p, .k = &p->kernel[kernel], .g = p->g, .o = o,
+                  .slice_axis = -1, .m = m, .out = &m->kernel[kernel],
+                  .at = kernel,
                   .chunk = m->chunk > 1 ? (m->chunk + 15) / 16 * 16 : 1 };
     t->has = ctx_alloc(c, n);
     t->pre = ctx_alloc(c, n);

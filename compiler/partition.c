@@ -342,7 +342,7 @@ static double pass_held(const Atoms *a)
     return most;
 }
 
-/* No kernel can hold some atom, even alone: names the largest. */
+/* Some atom, even alone, is more than a kernel can hold: names the largest. */
 static void too_large(const Atoms *a)
 {
     Graph *g = a->g;
@@ -359,6 +359,9 @@ static void too_large(const Atoms *a)
             at = a->atom[i].node;
         }
     }
+    if (!at)
+        fail(g->ctx, 0, "%s: no kernels on %s hold the parts of it together",
+             g->name, a->m->name);
     if (most <= a->m->shared)
         fail(g->ctx, 0, "%s: its states take more than the %zu KB of "
              "registers that a kernel on %s has", g->name,
@@ -394,22 +397,69 @@ static void decide(Pool *p, Effort effort, PartitionInfo *info)
     info->ncolumns = p->n;
 }
 
+typedef struct Search {
+    Graph *g;
+    const Machine *m;
+    Effort effort;
+    PartitionInfo *info;
+    Pool pool;
+    Plan *plan;
+} Search;
+
+/* In memory of its own: only the plan stays. */
+static void search(Ctx *room, void *ud)
+{
+    Search *s = ud;
+    Pool *p = &s->pool;
+    Graph *g = ctx_alloc(room, sizeof *g);
+
+    *g = *s->g;
+    g->ctx = room;
+    p->a = atoms_find(g, s->m);
+    if (p->a->ntensors > MAX_TENSORS)
+        return;
+    p->cap = 4096;
+    p->column = ctx_alloc(room, MAX_POOL * sizeof *p->column);
+    p->atoms = ctx_alloc(room, MAX_POOL * sizeof *p->atoms);
+    p->hash = ctx_alloc(room, (size_t)p->cap * sizeof *p->hash);
+    seed_pool(p);
+    decide(p, s->effort, s->info);
+    s->info->unfused_bytes = unfused(p);
+    s->info->held = pass_held(p->a);
+}
+
+static void finish(Ctx *c, void *ud)
+{
+    Search *s = ud;
+
+    (void)c;
+    if (!s->info->answer.n) {           /* too many tensors */
+        s->plan = plan_simple(s->g);
+        return;
+    }
+    s->pool.a->g = s->g;
+    s->plan = make_plan(&s->pool, &s->info->answer, s->info);
+    s->info->answer.column = NULL;
+}
+
 Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info)
 {
-    Ctx *c = g->ctx;
     PartitionInfo own;
-    Pool p = { .a = atoms_find(g, m), .cap = 4096 };
+    Search s = { .g = g, .m = m, .effort = e, .info = info ? info : &own };
+    Ctx *c = g->ctx, *room = ctx_like(c);
 
-    info = info ? info : &own;
-    memset(info, 0, sizeof *info);
-    if (p.a->ntensors > MAX_TENSORS)
-        return plan_simple(g);
-    p.column = ctx_alloc(c, MAX_POOL * sizeof *p.column);
-    p.atoms = ctx_alloc(c, MAX_POOL * sizeof *p.atoms);
-    p.hash = ctx_alloc(c, (size_t)p.cap * sizeof *p.hash);
-    seed_pool(&p);
-    decide(&p, e, info);
-    info->unfused_bytes = unfused(&p);
-    info->held = pass_held(p.a);
-    return make_plan(&p, &info->answer, info);
+    if (!room)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    memset(s.info, 0, sizeof *s.info);
+    room->file = c->file;
+    room->doing = c->doing;
+    room->done = c->done;
+    bool ok = ctx_protect(room, search, &s);
+    if (!ok)
+        c->err = room->err;
+    ok = ok && ctx_protect(c, finish, &s);
+    ctx_free(room);
+    if (!ok)
+        ctx_rethrow(c);
+    return s.plan;
 }

@@ -70,7 +70,7 @@ static void find_sets(PlanView *w)
 /* A plan with chunks of this size; `note` says why there is no chunk form. */
 typedef struct Attempt {
     PlanView *w;
-    Graph *step;
+    const Graph *step;
     int chunk;
     Effort effort;
     const char *note;
@@ -93,41 +93,63 @@ static void attempt(Ctx *c, void *ud)
 {
     Attempt *a = ud;
     PlanView *w = a->w;
-    Graph *g = derive(a->step, w->size, a->chunk);
+    Graph step = *a->step, *g;
 
-    if (!g) {
-        a->note = ctx_string(c, a->step->note ? a->step->note : "");
+    step.ctx = c;                       /* what is made is made in c */
+    g = derive(&step, w->size, a->chunk);
+    a->note = g ? NULL : ctx_string(c, step.note ? step.note : "");
+    if (!g)
         return;
-    }
     w->p = partition(w->backward ? grad(g) : g, w->m, a->effort, &w->info);
     w->chunk = a->chunk;
 }
 
-/* Of the chunk sizes to try, the one that is predicted to be fastest; 0 if
- * none will do. */
+/* Tries a chunk size, and keeps no memory for it; the error, if the machine
+ * cannot hold it, is w->ctx's. */
+static void weigh(Attempt *a, Weighed *d)
+{
+    PlanView *w = a->w;
+    Ctx *own = ctx_like(w->ctx);
+
+    if (!own)
+        fail_code(w->ctx, ERR_MEMORY, "out of memory");
+    own->file = w->ctx->file;
+    bool ok = ctx_protect(own, attempt, a);
+    *d = (Weighed){ .chunk = a->chunk, .seconds = INFINITY,
+                    .held = w->info.held };
+    if (ok && !a->note) {
+        d->seconds = w->info.seconds / a->chunk;
+        d->kernels = w->p->nkernels;
+    }
+    w->ctx->err = own->err;
+    ctx_free(own);
+    if (!ok && (w->ctx->err.code == ERR_MEMORY
+                || w->ctx->err.code == ERR_INTERRUPT))
+        ctx_rethrow(w->ctx);
+}
+
+/* Of the chunk sizes to try, the one that is predicted to be fastest; fails
+ * if none will do. One without a chunk form is any. */
 static int choose_chunk(PlanView *w, Attempt *a)
 {
     static const int sizes[] = { 64, 32, 16 };
     double least = INFINITY;
     int best = 0;
 
-    for (int i = 0; i < 3 && !a->note; i++) {
-        Weighed *d = &w->weighed[i];
+    for (int i = 0; i < 3; i++) {
         a->chunk = sizes[i];
-        *d = (Weighed){ .chunk = sizes[i], .seconds = INFINITY };
-        if (ctx_protect(w->ctx, attempt, a) && !a->note) {
-            d->seconds = w->info.seconds / a->chunk;
-            d->kernels = w->p->nkernels;
-        } else if (w->ctx->err.code == ERR_MEMORY
-                   || w->ctx->err.code == ERR_INTERRUPT) {
-            ctx_rethrow(w->ctx);        /* else it does not fit */
+        weigh(a, &w->weighed[i]);
+        if (a->note) {
+            memset(w->weighed, 0, sizeof w->weighed);
+            return a->chunk;
         }
-        d->held = w->info.held;
-        if (d->seconds >= least)
+        if (w->weighed[i].seconds >= least)
             continue;
-        least = d->seconds;
+        least = w->weighed[i].seconds;
         best = a->chunk;
     }
+    if (!best)
+        ctx_rethrow(w->ctx);
     return best;
 }
 
@@ -141,11 +163,8 @@ static void make_plan(PlanView *w)
                                   w->backward, w->weighed);
     else if (!a.chunk)
         a.chunk = choose_chunk(w, &a);
-    if (!a.chunk && !a.note)
-        ctx_rethrow(w->ctx);
     a.effort = FULL;
-    if (!a.note)
-        attempt(w->ctx, &a);
+    attempt(w->ctx, &a);
     if (a.note)
         serial_plan(w, &a);
 }

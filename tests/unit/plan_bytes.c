@@ -53,6 +53,20 @@ static Call *whole_chunks(Ctx *c, const Graph *g)
     return call;
 }
 
+static void compare_bytes(Trial *t, const Plan *p, const int64_t *moved,
+                          const char *what)
+{
+    for (int i = 0; i < p->nkernels; i++) {
+        double counted = (double)moved[i] / (9 * HEADS);
+        if (fabs(counted - p->kernel[i].bytes) < 0.5)
+            continue;
+        printf("plan_bytes: %s, %s, %s: counted %.1f, %s %.1f\n", t->name,
+               t->machine->name, p->kernel[i].name, counted, what,
+               p->kernel[i].bytes);
+        t->bad++;
+    }
+}
+
 static void trial(Ctx *c, void *ud)
 {
     Trial *t = ud;
@@ -69,15 +83,9 @@ static void trial(Ctx *c, void *ud)
     Plan *p = partition(grad(chunk), &machine, FULL, NULL);
     CpuStats stats = { .chunks = moved };
     cpu_run(c, p, whole_chunks(c, p->g), &stats);
-    for (int i = 0; i < p->nkernels; i++) {
-        double counted = (double)moved[i] / (9 * HEADS);
-        if (fabs(counted - p->kernel[i].bytes) < 0.5)
-            continue;
-        printf("plan_bytes: %s, %s, %s: counted %.1f, predicted %.1f\n",
-               t->name, machine.name, p->kernel[i].name, counted,
-               p->kernel[i].bytes);
-        t->bad++;
-    }
+    compare_bytes(t, p, moved, "predicted");
+    plan_finish(p);
+    compare_bytes(t, p, moved, "found by plan_finish");
 }
 
 static int compare(lua_State *L)

@@ -133,7 +133,12 @@ const char *backend_names(void)
 
 /* ---- making one ---- */
 
-typedef struct Making { Variant *v; PlanEntry *e; int chunk; } Making;
+typedef struct Making {
+    Variant *v;
+    PlanEntry *e;
+    int chunk;
+    bool whole;                         /* a kernel a pass, held or not */
+} Making;
 
 static double now(void)
 {
@@ -158,10 +163,12 @@ static void plan_at(Ctx *c, void *ud)
     if (!g)
         g = graph_sized(step, e->size);
     g = e->joint ? grad(g) : g;
-    e->plan = e->joint && g->chunk
+    e->plan = e->joint && g->chunk && !m->whole
             ? partition(g, e->backend->machine, FULL, NULL) : plan_simple(g);
 }
 
+/* Smaller chunks where the machine cannot hold its parts; and where it never
+ * can, what is too much lies in memory. */
 static void make(Ctx *c, void *ud)
 {
     enum { LEAST = 16 };
@@ -172,9 +179,10 @@ static void make(Ctx *c, void *ud)
     ctx_doing(c, "plan", m->v->step->name);
     m->chunk = e->chunk;
     while (!ctx_protect(c, plan_at, m)) {
-        if (c->err.code != ERR_USER || !e->joint || m->chunk < 2 * LEAST)
+        if (c->err.code != ERR_USER || !e->joint || m->whole)
             ctx_rethrow(c);
-        m->chunk /= 2;                  /* the machine cannot hold it */
+        m->whole = m->chunk < 2 * LEAST;
+        m->chunk /= m->whole ? 1 : 2;
     }
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan, m->v->gpu);

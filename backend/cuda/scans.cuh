@@ -38,6 +38,23 @@ struct Adding {
         b = real ? x : 0.f;
     }
 };
+/* An angle: kept small, so that its sum does not lose what it adds. */
+struct Turning {
+    float b;
+    INLINE_MEMBER Turning() : b(0.f) {}
+    INLINE_MEMBER void token(float, float y) { b = wrap_(b + wrap_(y)); }
+    INLINE_MEMBER float on(float s) const { return wrap_(s + b); }
+    INLINE_MEMBER void before(int by, bool real)
+    {
+        const float x = lane_up(b, by);
+        b = wrap_(b + (real ? x : 0.f));
+    }
+    INLINE_MEMBER void shift(bool real)
+    {
+        const float x = lane_up(b, 1);
+        b = real ? x : 0.f;
+    }
+};
 struct Scaling {
     float a, b;
     INLINE_MEMBER Scaling() : a(1.f), b(0.f) {}

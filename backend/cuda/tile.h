@@ -64,6 +64,7 @@ typedef struct Tiles {
     const uint8_t *stored_narrow;
     Spot *twin;                         /* per node: as bf16, besides; tile -1
                                            until somebody wants it */
+    uint8_t *sharp;                     /* products that do not round to bf16 */
     int *seen, stamp;                   /* per node: when last looked at */
     Tile *tile;
     int ntiles, cap_tiles;
@@ -109,6 +110,7 @@ void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
 
 /* ---- tile_chain.c: what is computed when, and element-wise work ---- */
 
+bool is_pointwise(const Tiles *t, Ref r); /* element by element, or nearly */
 Act *act_begin(Tiles *t, Ref r);          /* BEFORE, if r is the same always */
 void act_uses(Tiles *t, Act *a, int tile, bool writes);
 void need(Tiles *t, Ref r);             /* r has its spot afterwards */
@@ -152,6 +154,10 @@ void emit_state_in(Tiles *t, int state);
 void emit_state_out(Tiles *t, int state);
 void emit_carry(Tiles *t);              /* states that lie elsewhere */
 int64_t stored_bytes(const Tiles *t, Ref r);
+
+/* ---- tile_sharp.c ---- */
+
+void find_sharp(const Tiles *t, uint8_t *sharp);
 
 /* ---- tile_slice.c ---- */
 

@@ -45,7 +45,7 @@ static bool elementwise(const Tiles *t, Ref r)
     return op_info[t->g->n[r].op].traits & ELEMENTWISE;
 }
 
-static bool pointwise(const Tiles *t, Ref r)
+bool is_pointwise(const Tiles *t, Ref r)
 {
     switch (t->g->n[r].op) {
     case OP_rot90: case OP_dup: case OP_pairsum: case OP_cat: case OP_unit:
@@ -77,7 +77,7 @@ static bool cheap_from(Tiles *t, const Chain *k, Ref r)
         return false;
     if (n->op == OP_input || !t->has[r] || constant_of(t, r, &x))
         return true;
-    bool all = pointwise(t, r) || is_view(n->op);
+    bool all = is_pointwise(t, r) || is_view(n->op);
     for (int i = 0; i < 4 && all; i++)
         all = cheap_from(t, k, n->a[i]);
     return all;
@@ -151,7 +151,7 @@ void need(Tiles *t, Ref r)
     } else if (is_view(n->op)) {
         need(t, n->a[0]);
         t->spot[r] = view_spot(t, r, &t->spot[n->a[0]]);
-    } else if (pointwise(t, r)) {
+    } else if (is_pointwise(t, r)) {
         need_chain(t, r);
         return;
     } else {
@@ -190,7 +190,7 @@ static bool fits_chain(const Tiles *t, const Chain *k, Ref like, Ref r)
     if (k->from && !is_light(k, n->op))
         return false;
 
-    if (!t->has[r] || t->done[r] || in_chain(k, r) || !pointwise(t, r)
+    if (!t->has[r] || t->done[r] || in_chain(k, r) || !is_pointwise(t, r)
         || (t->busy[r] && r != like)
         || n->axes != t->g->n[like].axes || t->pre[r] != t->pre[like])
         return false;

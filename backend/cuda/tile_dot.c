@@ -98,10 +98,11 @@ static bool find_product(Tiles *t, Ref r, Product *p)
         && p->k.size >= LEAST;
 }
 
-static const char *precision(const Tiles *t)
+static const char *precision(const Tiles *t, Ref r)
 {
-    return t->o->tile == BF16 ? "BF16" : t->o->tile == F16 ? "TF32"
-                                                           : "TF32X3";
+    if (t->o->tile == BF16)
+        return t->sharp[r] ? "TF32" : "BF16";
+    return t->o->tile == F16 ? "TF32" : "TF32X3";
 }
 
 static bool fills(const Run *run, int32_t piece)
@@ -187,7 +188,7 @@ static void emit_product(Tiles *t, Ref r, const Product *p)
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
     turn_open(t, b, r, p->turns);
-    buf_printf(b, "product<%s, ", precision(t));
+    buf_printf(b, "product<%s, ", precision(t, r));
     piece_text(t, b, p);
     buf_printf(b, ">(");
     run_size_text(t, b, &p->m);
@@ -421,9 +422,9 @@ static bool emit_gated(Tiles *t, Ref r)
     Buf *b = &a->text;
     const char *strict = n->flags & STRICT ? "true" : "false";
     if (keys)
-        buf_printf(b, "gated_keys<%s, %s>", precision(t), strict);
+        buf_printf(b, "gated_keys<%s, %s>", precision(t, r), strict);
     else
-        buf_printf(b, "gated_tokens<%s, %s, %s>", precision(t), strict,
+        buf_printf(b, "gated_tokens<%s, %s, %s>", precision(t, r), strict,
                    own == AX_J ? "true" : "false");
     buf_printf(b, "(n, %d", (int)tile_extent(t, holder(t, r, key), key));
     plain_matrix(t, a, b, x[0], keys ? AX_I : own, keys ? key : other);

@@ -114,6 +114,7 @@ static void analyse(Tiles *t)
     for (int s = 0; s < t->g->nst; s++)
         t->state[s] = -1;
     find_late(t);
+    find_sharp(t, t->sharp);
     find_readers(t, t->wide, t->factor);
 }
 
@@ -313,6 +314,7 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
         t->twin[r].tile = -1;
     t->busy = ctx_alloc(c, n);
     t->seen = ctx_alloc(c, n * sizeof *t->seen);
+    t->sharp = ctx_alloc(c, n);
     snprintf(t->out->name, sizeof t->out->name, "k%d_%s", kernel,
              kind[t->k->kind]);
     t->out->threads = threads_of(m);

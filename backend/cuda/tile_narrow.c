@@ -23,8 +23,8 @@ bool rounds_factors(const Tiles *t, Ref r)
     const Node *n = &t->g->n[r];
     double x;
 
-    if (t->o->tile != BF16 || n->op != OP_dot || constant_of(t, n->a[0], &x)
-        || constant_of(t, n->a[1], &x))
+    if (t->o->tile != BF16 || t->sharp[r] || n->op != OP_dot
+        || constant_of(t, n->a[0], &x) || constant_of(t, n->a[1], &x))
         return false;
     AxisSet a = t->g->n[n->a[0]].axes, b = t->g->n[n->a[1]].axes;
     int32_t sum = size_of(t, n->a[0], n->over & a);

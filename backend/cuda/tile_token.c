@@ -55,7 +55,7 @@ void do_scan(Tiles *t, Ref r)
         element_text(t, a, b, n->a[2], cols, -1, NULL);
     buf_printf(b, ";\n%s<%s>(n, s, ", lanes ? "scan_lanes" : "scan_alone",
                n->op == OP_maxscan ? "Reaching" : a_of ? "Scaling"
-                                                       : "Adding");
+               : n->flags & WRAP ? "Turning" : "Adding");
     along_text(t, a, b, a_of, n->axes, back);
     buf_printf(b, ", ");
     along_text(t, a, b, b_of, n->axes, back);

@@ -8,7 +8,7 @@
  * warp. */
 INLINE float block_sum(float x, float *scratch)
 {
-    x = warp_sum(x);
+    x = lane_sum<LANES>(x);
     __syncthreads();
     if (LANE == 0)
         scratch[WARP] = x;

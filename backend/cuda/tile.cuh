@@ -140,6 +140,26 @@ CALLED void narrow(bf16 *to, const float *from, int rows)
     }
 }
 
+/* N neighbours, which start at a multiple of 16 bytes where WHOLE. */
+template<int N, bool WHOLE, class T, class G>
+INLINE void copy_some(G *to, const T *from)
+{
+    enum { EACH = 16 / sizeof(T) };
+    if (!WHOLE || N % EACH) {
+        UNROLL
+        for (int e = 0; e < N; e++)
+            copy1(to + e, from + e);
+        return;
+    }
+    UNROLL
+    for (int p = 0; p < N / EACH; p++) {
+        const Piece in = ((const Piece *)from)[p];
+        UNROLL
+        for (int e = 0; e < EACH; e++)
+            copy1(to + p * EACH + e, (const T *)&in + e);
+    }
+}
+
 /* `rows` rows of LEN columns; the tile's lie PITCH apart, the tensor's sr,
  * and its columns sc. AHEAD: in shared memory, where the copies may go on
  * after the call. */
@@ -194,10 +214,8 @@ CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
         for (int x = TID; x < rows * PIECES; x += THREADS) {
             const int r = x / PIECES, c = x % PIECES * EACH;
             Piece out;
-            G *g = (G *)&out;
-            UNROLL
-            for (int e = 0; e < EACH; e++)
-                copy1(g + e, tile + r * PITCH + c + e);
+            copy_some<EACH, PITCH * sizeof(T) % 16 == 0>((G *)&out,
+                tile + r * PITCH + c);
             *(Piece *)(p + r * sr + c) = out;
         }
         return;

@@ -23,7 +23,8 @@ typedef struct Tile {
     int32_t elements;
     bool pinned, spilled;               /* pinned: as long as the kernel */
     bool input;                         /* may be loaded a chunk ahead */
-    int first, last;                    /* acts */
+    bool solved;                        /* read or written by a solve */
+    int first, last, uses;              /* acts */
     int64_t at;                         /* bytes */
 } Tile;
 
@@ -37,6 +38,8 @@ typedef struct Act {
     When when;
     bool synced;                        /* ends with a barrier */
     bool loads;                         /* a tile that is an `input` */
+    bool copies;                        /* may go on behind the threads' back:
+                                           uses one tile alone */
 } Act;
 
 /* Element-wise nodes of the same axes, computed in one loop, operands first.
@@ -72,6 +75,7 @@ typedef struct Tiles {
     int nacts, cap_acts;
     bool ahead;                         /* inputs have two places in turn, and
                                            are loaded a chunk ahead */
+    bool crowded;                       /* some tiles find no place */
     bool scratch;                       /* a float a warp is needed */
     const int64_t *stored_at;           /* bytes, per node */
     int state[MAX_STATES];              /* the tile of those carried, or -1 */
@@ -107,6 +111,10 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
 /* A loop over the elements of these axes of r, "e" from `from`; left open. */
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes);
+
+/* The same by groups of `lanes` threads, an element each, which reach the end
+ * together; `first`: the thread that ends it. */
+void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes);
 
 /* ---- tile_chain.c: what is computed when, and element-wise work ---- */
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { RESIDENT = 1024, PART_ALIGN = 256 };
+enum { RESIDENT = 132, PART_ALIGN = 256 };
 
 /* tile.cuh's Run. */
 typedef struct HostRun {

@@ -135,7 +135,7 @@ static void as_one_text(const Tiles *t, Buf *b, const Spot *s, int32_t rs,
     for (; axes; axes &= axes - 1)
         all |= s->st[lowest(axes)];
     if (t->tile[s->tile].type == BF16 && all % 8 == 0)
-        buf_printf(b, "ROWS%d", s->tile);
+        buf_printf(b, "SHARED%d ? 8 : 2", s->tile);
     else
         buf_printf(b, columns == 1 && all % 2 == 0 ? "2" : "1");
 }
@@ -211,34 +211,33 @@ static void emit_product(Tiles *t, Ref r, const Product *p)
 
 /* ---- by threads ---- */
 
-enum Share { THREAD, WARP, BLOCK };
-
-/* Whether neighbours among the result's elements are so in the operands. */
-static bool lies_along(const Tiles *t, Ref r)
+/* How many neighbouring lanes share a sum: as many as leave no thread idle,
+ * and each some terms. */
+static int lanes_of(const Tiles *t, Ref r)
 {
-    const Node *n = &t->g->n[r];
-    int ax = n->axes ? 31 - __builtin_clz(n->axes) : 0;
-    double x;
+    AxisSet axes = t->g->n[r].axes, inner = axes & (axes - 1);
+    int32_t elements = size_of(t, r, axes), sum = 1;
+    int lanes = 1;
 
-    for (int i = 0; i < 2 && n->axes; i++)
-        if (n->a[i] && !constant_of(t, n->a[i], &x)
-            && t->spot[n->a[i]].st[ax] > 1)
-            return false;
-    return n->axes;
+    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
+        sum *= tile_extent(t, holder(t, r, lowest(s)), lowest(s));
+    if (inner & (AXIS(AX_I) | AXIS(AX_J)))
+        return 1;                       /* loop_open leaves elements out */
+    while (lanes < WARP_SIZE && 2 * lanes * elements <= t->out->threads
+           && 4 * lanes <= sum)
+        lanes *= 2;
+    return lanes;
 }
 
-static enum Share share_of(const Tiles *t, Ref r, AxisSet over)
+/* Whether the whole block is to share each of few, long sums. */
+static bool by_block(const Tiles *t, Ref r)
 {
     int32_t elements = size_of(t, r, t->g->n[r].axes), sum = 1;
 
-    for (AxisSet s = over; s; s &= s - 1)
+    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
         sum *= tile_extent(t, holder(t, r, lowest(s)), lowest(s));
-    if (sum < WARP_SIZE || elements >= 4 * t->out->threads)
-        return THREAD;
-    if (elements * 4 <= t->out->threads / WARP_SIZE)
-        return BLOCK;
-    return elements * 4 >= t->out->threads && lies_along(t, r) ? THREAD
-                                                               : WARP;
+    return elements * 4 <= t->out->threads / WARP_SIZE
+        && sum >= t->out->threads;
 }
 
 /* A term of the sum: r's operands, of gdot the exponential too. */
@@ -313,32 +312,27 @@ static void emit_sum(Tiles *t, Ref r)
     chain_after(t, &k, r);
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
-    switch (share_of(t, r, n->over)) {
-    case THREAD:
-        loop_open(t, b, "TID", "THREADS", r, n->axes);
-        buf_printf(b, "float x = 0;\n");
-        sum_text(t, a, b, r, "0", "1");
-        chain_body(t, a, b, &k);
-        buf_printf(b, "}\n");
-        break;
-    case WARP:
-        loop_open(t, b, "WARP", "WARPS", r, n->axes);
-        buf_printf(b, "float x = 0;\n");
-        sum_text(t, a, b, r, "LANE", "LANES");
-        buf_printf(b, "x = warp_sum(x);\nif (LANE == 0) {\n");
-        chain_body(t, a, b, &k);
-        buf_printf(b, "}\n}\n");
-        break;
-    case BLOCK:
+    int lanes = lanes_of(t, r);
+    bool block = by_block(t, r);
+    if (block) {
         t->scratch = true;
         loop_open(t, b, "0", "1", r, n->axes);
         buf_printf(b, "float x = 0;\n");
         sum_text(t, a, b, r, "TID", "THREADS");
         buf_printf(b, "x = block_sum(x, scratch);\nif (TID == 0) {\n");
-        chain_body(t, a, b, &k);
-        buf_printf(b, "}\n}\n");
-        break;
+    } else if (lanes > 1) {
+        group_open(t, b, lanes, r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, ctx_format(t->c, "TID %% %d", lanes),
+                 ctx_format(t->c, "%d", lanes));
+        buf_printf(b, "x = lane_sum<%d>(x);\nif (first) {\n", lanes);
+    } else {
+        loop_open(t, b, "TID", "THREADS", r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, "0", "1");
     }
+    chain_body(t, a, b, &k);
+    buf_printf(b, block || lanes > 1 ? "}\n}\n" : "}\n");
     chain_done(t, &k);
 }
 

@@ -33,7 +33,7 @@
 /* Of a block: of one that walks by single tokens fewer, for more blocks. */
 static int threads_of(const CudaModule *m)
 {
-    return m->chunk > 1 ? 256 : 128;
+    return m->chunk > 1 ? 512 : 128;
 }
 
 /* ---- what a kernel has ---- */
@@ -130,6 +130,34 @@ static bool has_own_place(const Tiles *t, Ref r)
     return false;
 }
 
+/* Whether r can be had from what lies in tiles already. */
+static bool at_hand(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    double x;
+
+    if (!r || t->done[r] || t->seen[r] == t->stamp || constant_of(t, r, &x))
+        return true;
+    t->seen[r] = t->stamp;
+    bool all = t->has[r] && n->op != OP_input && !has_own_place(t, r);
+    for (int i = 0; i < 4 && all; i++)
+        all = at_hand(t, n->a[i]);
+    return all;
+}
+
+/* Sums that need nothing else: what they read is free the sooner. */
+static void take_sums(Tiles *t, int late)
+{
+    for (Ref r = 1; r < t->g->len; r++) {
+        const Node *n = &t->g->n[r];
+        t->stamp++;
+        if ((n->op == OP_dot || n->op == OP_sum) && t->has[r] && !t->done[r]
+            && t->late[r] == late && !(n->axes & (n->axes - 1))
+            && at_hand(t, n->a[0]) && at_hand(t, n->a[1]))
+            need(t, r);
+    }
+}
+
 /* What r needs, then r: a result is done before the next is begun, so that
  * little has to be held. */
 static void visit(Tiles *t, Ref r, int late, uint8_t *seen)
@@ -143,8 +171,10 @@ static void visit(Tiles *t, Ref r, int late, uint8_t *seen)
         visit(t, t->g->n[r].a[i], late, seen);
     if (t->late[r] != late)
         return;
-    if (has_own_place(t, r) || t->kept[r] || is_next(t, r))
+    if (has_own_place(t, r) || t->kept[r] || is_next(t, r)) {
         need(t, r);
+        take_sums(t, late);
+    }
     if (t->kept[r] && constant_of(t, r, &x))
         emit_keep(t, r);
 }
@@ -199,7 +229,7 @@ static void put_head(const Tiles *t, Buf *b)
                "extern \"C\" __global__ void __launch_bounds__(THREADS, %d) "
                "%s(const __grid_constant__ Args%d a)\n{\n", t->at,
                t->out->ntensors + !t->out->ntensors,
-               t->m->chunk > 1 ? 1 : 3, t->out->name, t->at);
+               t->m->chunk > 1 ? 1 : 4, t->out->name, t->at);
     buf_printf(b, "extern __shared__ char arena[];\n");
     if (t->out->spill)
         buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "
@@ -264,11 +294,11 @@ static void put_walk(Tiles *t, Buf *b)
         buf_printf(b, "const i64 chunks = (q.len + %d) / %d;\n",
                    t->m->chunk - 1, t->m->chunk);
     }
-    buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
-    print_acts(t, b, BEFORE);
-    buf_printf(b, "}\n__syncthreads();\n");
     if (!token && t->ahead)
         put_ahead(t, b, "0");
+    buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
+    print_acts(t, b, BEFORE);
+    buf_printf(b, "}\ncopy_wait<0>();\n__syncthreads();\n");
     if (token) {
         buf_printf(b, "{\n");
     } else {

@@ -71,8 +71,9 @@ static void slice_text(const Tiles *t, Buf *b, const Move *m)
 }
 
 /* A matrix, a row, or a column of scalars: by the device's own loop. */
-static bool move_plain(Tiles *t, Buf *b, const Move *m, DType d)
+static bool move_plain(Tiles *t, Act *a, const Move *m, DType d)
 {
+    Buf *b = &a->text;
     const Spot *s = &t->spot[m->r];
     AxisSet axes = t->g->n[m->r].axes, own = axes & ~AXIS(AX_I);
     int32_t len = 1, pitch = 1;
@@ -100,10 +101,12 @@ static bool move_plain(Tiles *t, Buf *b, const Move *m, DType d)
     }
     if (len > 1 && s->st[highest(axes & ~AXIS(AX_I))] != 1)
         return false;
-    buf_printf(b, "%s<%d, %d%s>(t%d, (%s%s *)p, %s, %s, %s, a.t[%d].wide);\n",
+    buf_printf(b, "%s<%d, %d%s>(t%d, (%s%s *)p, %s, %s, %s,"
+               " a.t[%d].wide);\n",
                m->store ? "copy_out" : "copy_in", (int)len, (int)pitch,
-               m->store ? "" : t->tile[s->tile].input ? ", AHEAD" : ", false",
-               s->tile, m->store ? "" : "const ", ctype_text(d), sr, sc, rows,
+               m->store ? "" : a->copies
+               ? ctx_format(t->c, ", SHARED%d", s->tile) : ", false", s->tile,
+               m->store ? "" : "const ", ctype_text(d), sr, sc, rows,
                m->tensor);
     return true;
 }
@@ -168,8 +171,10 @@ static void move_text(Tiles *t, Act *a, const Move *m, DType d,
     buf_printf(b, ";\n");
     if (tile)
         act_uses(t, a, t->spot[m->r].tile, !m->store);
-    if (!tile || !move_plain(t, b, m, d))
-        move_any(t, a, b, m, d);
+    if (tile && move_plain(t, a, m, d))
+        return;
+    a->copies = false;
+    move_any(t, a, b, m, d);
 }
 
 static const char *token_text(Tiles *t, int tensor)
@@ -193,6 +198,7 @@ void emit_load(Tiles *t, Ref r)
     t->spot[r] = tile_spot(t, r, tile_new(t, r, t->pre[r]));
     t->tile[t->spot[r].tile].input = a->loads = in->timed
                                    && t->k->kind != K_TOKEN;
+    a->copies = in->timed;
     buf_printf(&a->text, "{\n");
     move_text(t, a, &m, t->o->in[i],
               in->timed ? token_text(t, m.tensor) : "0");
@@ -234,6 +240,7 @@ void emit_state_in(Tiles *t, int state)
     Buf *b = &a->text;
 
     a->when = BEFORE;
+    a->copies = true;
     t->state[state] = tile_new(t, r, true);
     t->spot[r] = tile_spot(t, r, t->state[state]);
     t->done[r] = 1;
@@ -369,10 +376,12 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
                    store ? "copy_out" : "copy_in",
                    (int)tile_extent(t, r, in),
                    one ? (int)tile_extent(t, r, in)
-                       : (int)t->spot[r].st[row], store ? "" : ", false",
+                       : (int)t->spot[r].st[row], store ? "" :
+                   ctx_format(t->c, ", SHARED%d", t->spot[r].tile),
                    t->spot[r].tile, (int)full.st[row], count,
                    wide ? "true" : "false");
         act_uses(t, a, t->spot[r].tile, !store);
+        a->copies = !store;
         return;
     }
     loop_open(t, b, "TID", "THREADS", r, axes);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { ALIGN = 16 };
+enum { ALIGN = 16, EARLY = 8 };
 
 static int64_t once_bytes(const Tile *t)
 {
@@ -35,11 +35,17 @@ static bool is_kept(const Tiles *t, const Tile *tile)
 
 static void find_lives(Tiles *t)
 {
+    for (int i = 0; i < t->ntiles; i++) {
+        t->tile[i].first = -1;
+        t->tile[i].uses = 0;
+    }
     for (int i = 0; i < t->nacts; i++)
         for (int u = 0; u < t->act[i].n; u++) {
             Tile *tile = &t->tile[t->act[i].use[u] / 2];
             if (tile->first < 0)
                 tile->first = i;
+            tile->uses++;
+            tile->solved |= t->act[i].synced;
             tile->last = i;
             tile->pinned |= t->act[i].when != WITHIN;
         }
@@ -82,13 +88,24 @@ static int64_t find_gap(const Tiles *t, const int *placed, int n, int tile,
     return at;
 }
 
-/* Kept tiles first, small ones before large ones; the rest by their acts. */
+/* What it costs to have the tile elsewhere, an act and byte of its life: the
+ * tensor cores read whole rows from shared memory alone, and a solve goes row
+ * by row. */
+static double worth(const Tile *a)
+{
+    return (a->uses + (a->type == BF16 || a->solved ? 1000 : 0))
+         / ((double)once_bytes(a) * (a->last - a->first + 1));
+}
+
+/* Kept tiles first, small ones before large ones; the rest by their acts, or
+ * where there is too little room, by their worth. */
 static bool goes_before(const Tiles *t, const Tile *a, const Tile *b)
 {
     if (is_kept(t, a) != is_kept(t, b))
         return is_kept(t, a);
-    return is_kept(t, a) ? bytes_of(t, a) < bytes_of(t, b)
-                         : a->first < b->first;
+    if (is_kept(t, a))
+        return bytes_of(t, a) < bytes_of(t, b);
+    return t->crowded ? worth(a) > worth(b) : a->first < b->first;
 }
 
 static int sort_tiles(const Tiles *t, int *order)
@@ -142,21 +159,34 @@ static void declare(const Tiles *t, Buf *b, int i, const char *turn)
         buf_printf(b, " + (%s) %% 2 * %lld", turn,
                    (long long)once_bytes(tile));
     buf_printf(b, ");\n");
-    if (tile->type == BF16)             /* see Matrix */
-        buf_printf(b, "enum { ROWS%d = %d };\n", i, tile->spilled ? 2 : 8);
+    buf_printf(b, "enum { SHARED%d = %d };\n", i, !tile->spilled);
 }
 
-/* Two places for each input if nothing has to leave shared memory for it. */
+/* Copies may begin some acts before their tiles are read. */
+static void live_longer(Tiles *t, int acts)
+{
+    for (int i = 0; i < t->nacts; i++) {
+        Tile *tile = t->act[i].copies ? &t->tile[t->act[i].use[0] / 2] : NULL;
+        if (tile && tile->first == i)
+            tile->first = i > acts ? i - acts : 0;
+    }
+}
+
+/* Early copies, and two places for each input of a walk, if nothing has to
+ * leave shared memory for it. */
 void tiles_place(Tiles *t, Buf *b)
 {
-    find_lives(t);
-    t->ahead = t->k->kind != K_TOKEN && t->m->chunk > 1;
-    find_places(t);
-    if (t->ahead && t->out->spill) {
-        t->ahead = false;
+    bool walks = t->k->kind != K_TOKEN;
+    int early[] = { t->nacts, EARLY, 0, t->nacts, EARLY, 0 };
+
+    t->out->spill = 1;
+    for (int i = walks ? 0 : 3; i < 6 && t->out->spill; i++) {
+        t->ahead = i < 3;
+        t->crowded = i == 5;
+        find_lives(t);
+        live_longer(t, early[i]);
         find_places(t);
     }
-    buf_printf(b, "enum { AHEAD = %d };\n", t->ahead);
     if (t->scratch)
         buf_printf(b, "float *const scratch = (float *)arena;\n");
     for (int i = 0; i < t->ntiles; i++)
@@ -194,29 +224,109 @@ static bool must_wait(const Tiles *t, const Act *a, const int *since, int n)
     return false;
 }
 
+/* Acts being printed: what those since the last barrier have used, and the
+ * copies under way. */
+typedef struct Printing {
+    Tiles *t;
+    Buf *b;
+    When when;
+    int *since, n, cap;
+    int *group, groups;                 /* per act: which of the copies it is,
+                                           from 1 on; 0: not begun */
+    uint8_t *arrived;                   /* per act */
+} Printing;
+
+static bool is_printed(const Printing *p, const Act *a)
+{
+    return a->when == p->when && a->text.len
+        && !(p->t->ahead && a->loads);
+}
+
+static bool uses_place(const Tiles *t, const Act *a, int tile)
+{
+    for (int i = 0; i < a->n; i++)
+        if (meet(t, &t->tile[a->use[i] / 2], &t->tile[tile]))
+            return true;
+    return false;
+}
+
+/* Whether the copy's tile is free from act `from` on. */
+static bool may_begin(const Printing *p, int from, int copy)
+{
+    const Tiles *t = p->t;
+
+    if (must_wait(t, &t->act[copy], p->since, p->n))
+        return false;
+    for (int i = from; i < copy; i++)
+        if (is_printed(p, &t->act[i])
+            && uses_place(t, &t->act[i], t->act[copy].use[0] / 2))
+            return false;
+    return true;
+}
+
+static void begin_copies(Printing *p, int from)
+{
+    for (int i = from; i < p->t->nacts; i++) {
+        const Act *a = &p->t->act[i];
+        if (!a->copies || p->group[i] || !is_printed(p, a)
+            || !may_begin(p, from, i))
+            continue;
+        buf_put(p->b, a->text.s, a->text.len);
+        buf_printf(p->b, "copy_commit();\n");
+        p->group[i] = ++p->groups;
+    }
+}
+
+/* Waits for the copies that the act reads; true if there are any. */
+static bool await_copies(Printing *p, const Act *a)
+{
+    int last = 0;
+
+    for (int i = 0; i < p->t->nacts; i++)
+        if (p->group[i] > last && !p->arrived[i]
+            && uses_place(p->t, a, p->t->act[i].use[0] / 2))
+            last = p->group[i];
+    for (int i = 0; i < p->t->nacts; i++)
+        p->arrived[i] |= p->group[i] && p->group[i] <= last;
+    if (last)
+        buf_printf(p->b, "copy_wait<%d>();\n", p->groups - last);
+    return last;
+}
+
+static void remember(Printing *p, const Act *a)
+{
+    if (p->n + a->n > p->cap) {
+        size_t old = (size_t)p->cap * sizeof *p->since;
+        p->cap = 2 * (p->n + a->n);
+        p->since = ctx_grow(p->t->c, p->since, old,
+                            (size_t)p->cap * sizeof *p->since);
+    }
+    memcpy(p->since + p->n, a->use, (size_t)a->n * sizeof *p->since);
+    p->n += a->n;
+}
+
 void print_acts(Tiles *t, Buf *b, When when)
 {
-    int *since = NULL, n = 0, cap = 0;
+    Printing p = { .t = t, .b = b, .when = when };
 
+    p.group = ctx_alloc(t->c, ((size_t)t->nacts + 1) * sizeof *p.group);
+    p.arrived = ctx_alloc(t->c, (size_t)t->nacts + 1);
     for (int i = 0; i < t->nacts; i++) {
         const Act *a = &t->act[i];
-        if (a->when != when || !a->text.len || (t->ahead && a->loads))
+        if (!is_printed(&p, a) || p.group[i])
             continue;
-        if (must_wait(t, a, since, n)) {
+        bool wait = await_copies(&p, a);
+        if (wait || must_wait(t, a, p.since, p.n)) {
             buf_printf(b, "__syncthreads();\n");
-            n = 0;
+            p.n = 0;
         }
-        buf_put(b, a->text.s, a->text.len);
-        if (a->synced) {
-            n = 0;
+        begin_copies(&p, i);
+        if (p.group[i])
             continue;
-        }
-        if (n + a->n > cap) {
-            size_t old = (size_t)cap * sizeof *since;
-            cap = 2 * (n + a->n);
-            since = ctx_grow(t->c, since, old, (size_t)cap * sizeof *since);
-        }
-        memcpy(since + n, a->use, (size_t)a->n * sizeof *since);
-        n += a->n;
+        buf_put(b, a->text.s, a->text.len);
+        if (a->synced)
+            p.n = 0;
+        else
+            remember(&p, a);
     }
 }

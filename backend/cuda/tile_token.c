@@ -88,10 +88,36 @@ static int32_t row_stride(const Tiles *t, Ref r, const Spot *s, AxisSet rows)
     return st;
 }
 
-/* A copy of the right-hand side, to be solved in place. */
-static int copy_side(Tiles *t, Ref r)
+/* Whether nobody but r looks at x, which has a tile of its own. */
+static bool is_last_reader(const Tiles *t, Ref r, Ref x)
+{
+    const Node *n = &t->g->n[x];
+    Spot own = tile_spot(t, r, t->spot[x].tile);
+
+    if (n->op == OP_input || n->op == OP_state || is_view(n->op)
+        || t->kept[x] || t->tile[own.tile].pinned || t->factor[x]
+        || t->tile[own.tile].type != F32 || n->axes != t->g->n[r].axes
+        || !same_strides(t, r, &own, &t->spot[x]))
+        return false;
+    for (Ref u = x + 1; u < t->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (t->has[u] && u != r && t->g->n[u].a[i] == x)
+                return false;
+    for (int s = 0; s < t->g->nst; s++)
+        if (t->g->st[s].next == x)
+            return false;
+    return true;
+}
+
+/* The right-hand side, to be solved in place: a copy, if it is to stay. */
+static int take_side(Tiles *t, Ref r)
 {
     Ref side = t->g->n[r].a[1];
+
+    if (is_last_reader(t, r, side)) {
+        t->spot[r] = t->spot[side];
+        return t->spot[r].tile;
+    }
     Act *a = act_begin(t, r);
     int tile = tile_new(t, r, t->pre[r]);
 
@@ -120,7 +146,7 @@ void do_solve(Tiles *t, Ref r)
 
     need(t, m);
     need(t, n->a[1]);
-    int x = copy_side(t, r);
+    int x = take_side(t, r);
     const Spot *sx = &t->spot[r], *sm = &t->spot[m];
     for (AxisSet s = cols; s; s &= ~AXIS(31 - __builtin_clz(s))) {
         int c = 31 - __builtin_clz(s);

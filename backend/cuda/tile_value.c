@@ -234,3 +234,15 @@ void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
     buf_printf(b, "; e += %s) {\n", step);
     coords_text(t, b, "e", r, axes, "continue");
 }
+
+void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes)
+{
+    Buf count = { .ctx = t->c };
+
+    count_text(t, &count, r, axes);
+    buf_printf(b, "for (int g = TID / %d; g - TID / %d < %s; g += THREADS /"
+               " %d) {\nconst int e = min(g, %s - 1);\n"
+               "const bool first = g == e && TID %% %d == 0;\n", lanes, lanes,
+               count.s, lanes, count.s, lanes);
+    coords_text(t, b, "e", r, axes, "continue");
+}

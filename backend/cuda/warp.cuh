@@ -41,9 +41,11 @@ INLINE float lane_up(float x, int by)
 {
     return __shfl_up_sync(0xffffffffu, x, by);
 }
-INLINE float warp_sum(float x)
+/* Over groups of W neighbouring lanes, for all of them. */
+template<int W> INLINE float lane_sum(float x)
 {
-    for (int by = 16; by; by /= 2)
+    UNROLL
+    for (int by = W / 2; by; by /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, by);
     return x;
 }

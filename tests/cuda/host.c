@@ -171,7 +171,7 @@ static bool write_source(const Test *t, int part, int parts)
     fprintf(f, "#include \"host.h\"\n");
     for (int rank = 1; rank <= MAX_RANK; rank++) {
         write_headers(f, rank, 128);
-        write_headers(f, rank, 256);
+        write_headers(f, rank, 512);
     }
     for (int i = part; i < t->n; i += parts)
         write_trial(f, &t->trial[i], i);

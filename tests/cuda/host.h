@@ -227,9 +227,9 @@ PLAIN inline float lane_up(float x, int by)
     Part p = { UP, by, x };
     return together(&p);
 }
-PLAIN inline float warp_sum(float x)
+template<int W> PLAIN inline float lane_sum(float x)
 {
-    Part p = { SUM, 0, x };
+    Part p = { SUM, W, x };
     return together(&p);
 }
 PLAIN inline bool warp_any(bool x)
@@ -320,7 +320,7 @@ PLAIN inline void perform(const Fiber *lane)
         step_of(lane, first->act == BF16_STEP ? 2 : 1);
     if (first->act == TILES)
         hand_out(lane);
-    for (int by = 16; by && first->act == SUM; by /= 2) {
+    for (int by = first->by / 2; by && first->act == SUM; by /= 2) {
         float y[WARP_SIZE];
         for (int l = 0; l < WARP_SIZE; l++)
             y[l] = x[l] + x[l ^ by];

@@ -120,14 +120,14 @@ static const View *view_of(const Call *call, CudaArg a)
 }
 
 /* The copy engine wants whole rows, 16 bytes apart. */
-static bool map_fits(const View *v)
+static bool map_fits(const View *v, bool ranks)
 {
-    return v->sd[0] == 1 && !(v->st % 8 || v->sh % 8 || v->sb % 8)
-        && (uintptr_t)v->data % 16 == 0;
+    return v->sd[ranks] == 1 && !(v->st % 8 || v->sh % 8 || v->sb % 8)
+        && !(ranks && v->sd[0] % 8) && (uintptr_t)v->data % 16 == 0;
 }
 
 /* Hopper's kernels may be passed this call's tensors. */
-static bool call_fits(const Build *b, const Call *call)
+static bool call_fits(const Graph *g, const Build *b, const Call *call)
 {
     const CudaKernel *k = b->m->kernel;
     for (int i = 0; i < k->nmaps + k->ntensors; i++) {
@@ -136,7 +136,8 @@ static bool call_fits(const Build *b, const Call *call)
         const View *v = view_of(call, a);
         if ((DType)a.dtype != v->dtype && (v->data || a.kind == ARG_INPUT))
             return false;
-        if (map && !(v->data && map_fits(v)))
+        bool ranks = a.kind == ARG_INPUT && g->in[a.index].rank > 1;
+        if (map && !(v->data && map_fits(v, ranks)))
             return false;
     }
     return true;
@@ -268,7 +269,7 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call)
     bool whole = !call->from && !call->to;
     for (int i = 0; i < 2 && whole; i++, groups = 3 - groups) {
         Build *b = hopper_build(c, all, o, groups);
-        if (b && call_fits(b, call))
+        if (b && call_fits(all->plan->g, b, call))
             return b;
     }
     return find_build(c, all, &o, false);

@@ -54,6 +54,7 @@ typedef enum CudaWalk {
 typedef struct CudaKernel {
     char name[32];
     int threads, shared, blocks, row_axis;
+    int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,

@@ -20,7 +20,18 @@ struct alignas(64) TensorMap { unsigned char opaque[128]; };
  * two axes of its own. Null p: absent. Head h reads the tensor's h / group. */
 struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group, pad; };
 
-/* Rows of chunk c. */
+/* A token has RANKS rows, next to each other. What has no ranks is the same in
+ * all of them. */
+#ifndef RANKS
+#define RANKS 1
+#endif
+INLINE int token(int row) { return (int)((u32)row / RANKS); }
+INLINE Sequence rows_in(Sequence s)
+{
+    s.len *= RANKS;
+    return s;
+}
+/* Rows of chunk c, of a sequence whose length is in rows. */
 INLINE int rows_of(const Sequence &s, int c)
 {
     const i64 left = s.len - 64ll * c;
@@ -87,6 +98,15 @@ INLINE void load_tile(u32 to, const TensorMap *m, u32 full, int col,
         ".mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], [%2];"
         :: "r"(to), "l"(m), "r"(full), "r"(col), "r"(token), "r"(head),
            "r"(batch) : "memory");
+}
+/* The same of RANKS rows a token, their axis between column and token. */
+INLINE void load_ranks(u32 to, const TensorMap *m, u32 full, int col,
+                       int token, int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3,%7,%4,%5,%6}], [%2];"
+        :: "r"(to), "l"(m), "r"(full), "r"(col), "r"(token), "r"(head),
+           "r"(batch), "r"(0) : "memory");
 }
 INLINE void store_tile(const TensorMap *m, u32 from, int col, int token,
                        int head, int batch)
@@ -296,10 +316,32 @@ INLINE void read_transposed(u32 (&p)[16], u32 tile, const Lane &l)
     UNROLL for (int k = 0; k < 4; k++)
         ldmatrix_t(tile + tile_col(l) + 2048 * k, p + 4 * k);
 }
+/* Row r as it lies in a tile of `apart` rows a token, from `first` on. */
+INLINE int row_in(int r, int apart, int first)
+{
+    return token(r) * apart + first;
+}
+INLINE u32 piece_of(int row, int piece)
+{
+    return row * 128 + ((piece ^ (row & 7)) * 16);
+}
+INLINE void read_transposed(u32 (&p)[16], u32 tile, const Lane &l, int apart,
+                            int first)
+{
+    const int r = (l.lane & 7) + ((l.lane >> 4) << 3);
+    const int piece = 2 * l.warp + ((l.lane >> 3) & 1);
+    UNROLL for (int k = 0; k < 4; k++)
+        ldmatrix_t(tile + piece_of(row_in(r + 16 * k, apart, first), piece),
+                   p + 4 * k);
+}
+/* A token's rows are the same: they go to one. */
 INLINE void write_transposed(u32 tile, const u32 (&p)[16], const Lane &l)
 {
+    const int r = (l.lane & 7) + ((l.lane >> 4) << 3);
+    const int piece = 2 * l.warp + ((l.lane >> 3) & 1);
     UNROLL for (int k = 0; k < 4; k++)
-        stmatrix_t(tile + tile_col(l) + 2048 * k, p + 4 * k);
+        stmatrix_t(tile + (RANKS == 1 ? tile_col(l) + 2048 * k
+                           : piece_of(token(r + 16 * k), piece)), p + 4 * k);
 }
 INLINE void write_fragment(u32 tile, const u32 (&p)[16], const Lane &l)
 {
@@ -310,6 +352,13 @@ INLINE void read_fragment(u32 (&p)[16], u32 tile, const Lane &l)
 {
     UNROLL for (int k = 0; k < 4; k++)
         ldmatrix(tile + tile_row(l, k), p + 4 * k);
+}
+INLINE void read_fragment(u32 (&p)[16], u32 tile, const Lane &l, int apart,
+                          int first)
+{
+    const int r = row_in(16 * l.warp + (l.lane & 15), apart, first);
+    UNROLL for (int k = 0; k < 4; k++)
+        ldmatrix(tile + piece_of(r, 2 * k + (l.lane >> 4)), p + 4 * k);
 }
 /* A barrier of this warpgroup's own. */
 INLINE void warpgroup_sync()
@@ -332,12 +381,13 @@ INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,
 
 struct Pair { float a, b; };
 
-/* Inclusive sum along the chunk; rows past its end do not count. */
+/* Inclusive sum along the chunk; rows past its end do not count, and a token
+ * counts once. */
 INLINE Pair running_sum(Pair x, int lane, int rows)
 {
-    if (lane >= rows)
+    if (lane >= rows || lane % RANKS)
         x.a = 0;
-    if (lane + 32 >= rows)
+    if (lane + 32 >= rows || lane % RANKS)
         x.b = 0;
     UNROLL for (int d = 1; d < 32; d *= 2) {
         const float a = __shfl_up_sync(~0u, x.a, d);
@@ -384,13 +434,19 @@ INLINE Pair scanned(Pair a, Pair b, float before, int lane, int rows)
 /* Each token's predecessor, `before` for the first. */
 INLINE Pair delayed(Pair x, float before, int lane)
 {
-    const float a = __shfl_up_sync(~0u, x.a, 1);
-    const float b = __shfl_up_sync(~0u, x.b, 1);
+    const float a = __shfl_up_sync(~0u, x.a, RANKS);
+    const float b = __shfl_up_sync(~0u, x.b, RANKS);
     const float m = __shfl_sync(~0u, x.a, 31);
     Pair y;
-    y.a = lane ? a : before;
-    y.b = lane ? b : m;
+    y.a = lane >= RANKS ? a : before;
+    y.b = lane >= RANKS ? b : m;
     return y;
+}
+/* Of each token its value of one rank. */
+INLINE Pair of_rank(Pair x, int rank, int lane)
+{
+    const int from = lane / RANKS * RANKS + rank;
+    return { __shfl_sync(~0u, x.a, from), __shfl_sync(~0u, x.b, from) };
 }
 INLINE Pair shifted(Pair x, int lane)
 {
@@ -416,10 +472,12 @@ template<int BYTES> struct Stream {
     i64 half;
     int len;
     INLINE_MEMBER Stream(const Tensor &t, int head, const Sequence &s,
-                         int lane)
+                         int lane, bool ranked = false)
     {
-        p = (u64)t.p + BYTES * token_at(t, head, s, lane);
-        half = 32 * BYTES * t.st;
+        p = (u64)t.p + BYTES * token_at(t, head, s, token(lane));
+        if (ranked)
+            p += BYTES * (lane % RANKS) * t.sd[0];
+        half = 32 / RANKS * BYTES * t.st;
         len = (int)s.len - lane;
     }
     INLINE_MEMBER void fetch(u32 ring, int c, int lane) const
@@ -537,11 +595,12 @@ INLINE void store_chunk(const TensorMap &m, const Tensor &t, u32 tile,
     const int rows = rows_of(s, c);
     if (rows == 64) {
         if (lane == 0)
-            store_tile(&m, tile, col, (int)s.start + 64 * c, head, s.b);
+            store_tile(&m, tile, col, (int)s.start + 64 / RANKS * c, head,
+                       s.b);
         return;
     }
-    copy_rows((unsigned short *)t.p + token_at(t, head, s, 64 * c) + col,
-              t.st, tile, rows, cols - col, lane);
+    copy_rows((unsigned short *)t.p + token_at(t, head, s, 64 / RANKS * c)
+              + col, t.st, tile, rows / RANKS, cols - col, lane);
 }
 
 /* ---- states: float32, rows from row0, of a size rows x cols ---- */

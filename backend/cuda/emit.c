@@ -308,8 +308,8 @@ static void put_head(Emit *e, Buf *b)
                "const int head = place / a.blocks %% a.heads;\n"
                "const int seq = place / a.blocks / a.heads;\n"
                "const int row0 = %d * block;\n"
-               "const Sequence where = a.seq ? a.seq[seq] : "
-               "Sequence { seq, 0, 0, a.tokens };\n"
+               "const Sequence where = rows_in(a.seq ? a.seq[seq] : "
+               "Sequence { seq, 0, 0, a.tokens });\n"
                "const int chunks = (int)((where.len + 63) / 64);\n",
                e->out->threads, e->out->name, split ? " / a.segments" : "",
                64 * e->groups);
@@ -465,7 +465,7 @@ void source_indent(Buf *to, const char *s)
     }
 }
 
-static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
+static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
                       const CudaOptions *o, CudaKernel *out)
 {
     static const char *const kind[] = { "token", "forward", "reverse" };
@@ -477,8 +477,10 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
     e->g = p->g;
     e->o = o;
     e->groups = groups;
+    e->ranks = ranks;
     e->out = out;
     memset(out, 0, sizeof *out);
+    out->ranks = ranks;
     snprintf(out->name, sizeof out->name, "k%d_%s", kernel, kind[k->kind]);
     e->mine = ctx_alloc(c, p->g->len);
     e->vector = ctx_alloc(c, p->g->len);
@@ -489,19 +491,29 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups,
     return e;
 }
 
+/* What the state's warpgroups write is joined of several ranks. */
+static bool joins_ranks(const Emit *e)
+{
+    bool joins = false;
+    for (Ref r = 1; r < e->g->len; r++)
+        joins |= e->uses[r] && e->g->n[r].op == OP_cat
+              && e->g->n[r].axes & AXIS(e->row_axis);
+    return joins;
+}
+
 /* Two state warpgroups leave too few registers for a wide delta rule that has
- * gates per key, or a state per key. */
+ * gates per key, or a state per key, or several steps a token. */
 static bool is_crowded(const Emit *e)
 {
-    return e->groups == 2 && (e->ngates || e->nchains) && e->inverse
-        && is_wide(e);
+    return e->groups == 2 && e->inverse && is_wide(e)
+        && (e->ngates || e->nchains || joins_ranks(e));
 }
 
 /* False if a block would need more than there is. */
 static bool emit_kernel(Emit *e, Buf *to)
 {
     Buf b = { .ctx = e->c };
-    if (e->k->kind != K_FORWARD || e->g->chunk != ROWS)
+    if (e->k->kind != K_FORWARD || e->g->chunk * e->ranks != ROWS)
         fail_help(e->c, e->g->line, "the CPU backend runs every plan",
                   "no place on the GPU yet for a kernel that is not a forward"
                   " walk by chunks of %d", ROWS);
@@ -547,7 +559,8 @@ const Plan *plan_as_printed(Ctx *c, const Plan *p)
 
 CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *p = plan_without_ranks(c, plan_as_printed(c, plan));
+    int ranks;
+    const Plan *p = plan_by_rows(c, plan_as_printed(c, plan), &ranks);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)
@@ -555,6 +568,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                   "bfloat16 or float16", dtype_name(o->tile));
     m->nkernels = p->nkernels;
     m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
+    buf_printf(&b, "#define RANKS %d\n", ranks);
     if (o->tile == F16)
         buf_printf(&b, "#define ELEMENT_F16\n");
     buf_printf(&b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
@@ -562,7 +576,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                "#include \"inverse.cuh\"\n\n");
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->groups;
-        while (!emit_kernel(emit_new(c, p, i, groups, o, &m->kernel[i]), &b))
+        while (!emit_kernel(emit_new(c, p, i, groups, ranks, o,
+                                     &m->kernel[i]), &b))
             if (--groups == 0)
                 fail_help(c, p->g->line, "use smaller axes, or the CPU"
                           " backend", "a block needs %d bytes of shared"

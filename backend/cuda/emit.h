@@ -12,6 +12,8 @@ enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        MAX_KEYS = 8, MAX_TURNS = 2,
        MAX_CHAINS = 2 };
 
+#define RANK_AXES (AXIS(AX_R) | AXIS(AX_RJ))
+
 typedef struct Factor { Ref v; bool inverse; } Factor;
 
 /* An operand as a product: vectors (one value a token, or a chunk), a sign,
@@ -69,6 +71,7 @@ typedef struct Emit {
     const Graph *g;
     const CudaOptions *o;
     CudaKernel *out;
+    int ranks;                          /* rows a token */
     int groups, aheads;                 /* warpgroups: state, ahead */
     int buffers;                        /* of an output */
     bool tight;                         /* the state waits for a buffer */
@@ -103,6 +106,14 @@ bool is_tile(const Emit *e, Ref r);     /* a matrix input, token by axis, or
                                            the same a token later */
 bool is_delayed(const Emit *e, Ref r);  /* the latter */
 Ref tile_input(const Emit *e, Ref tile);
+Ref tile_base(const Emit *e, Ref r);    /* what is loaded, r being a rank */
+bool is_compact(const Emit *e, Ref tile); /* loaded, one row a token of more */
+bool is_entrywise(const Node *n);       /* element-wise, or ranks joined */
+int use_loaded(Emit *e, Ref r);         /* index of what r is a rank of */
+/* The address of loaded tiles, and which of their rows are r's: as they are,
+ * or else, after a comma, how far apart the tokens' are and where they begin. */
+char *tile_place(const Emit *e, Ref r);
+char *tile_rows(const Emit *e, Ref r);
 Ref summed(const Emit *e, Ref r);       /* the sum that r spreads, ends or
                                            delays; r */
 bool is_matrix(const Emit *e, Ref r);   /* the same, or computed from them */
@@ -161,9 +172,10 @@ void end_previous(Emit *e);             /* writes such states */
 
 /* ---- emit_rank.c ---- */
 
-/* The same plan where values of several rows a token are values without; p
- * itself where that cannot be, or there are none. */
-const Plan *plan_without_ranks(Ctx *c, const Plan *p);
+/* The same plan where values of several ranks a token are values without, or
+ * have `rows` rows a token, on AX_R, in chunks of so many tokens less; p itself
+ * where that cannot be, or there are none. */
+const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows);
 
 /* Gives everything its place; how many stages, and bytes, in e->out. Last: the
  * roles say what there is. */

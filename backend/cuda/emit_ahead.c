@@ -25,7 +25,7 @@ void ahead_visit(Ahead *a, Ref r)
     if (a->seen[r] || !is_part(a, r))
         return;
     a->seen[r] = 1;
-    if (op_info[n->op].traits & ELEMENTWISE)
+    if (is_entrywise(n))
         for (int i = 0; i < 3; i++)
             if (n->a[i])
                 ahead_visit(a, n->a[i]);
@@ -33,10 +33,10 @@ void ahead_visit(Ahead *a, Ref r)
         ahead_visit(a, n->a[0]);
     bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last
                             || n->op == OP_scan || n->op == OP_dup
-                            || n->op == OP_rot90 || n->op == OP_delay);
+                            || n->op == OP_rot90 || n->op == OP_delay
+                            || is_tile(a->e, r));
     if (n->op != OP_dot && n->op != OP_dmask && n->op != OP_input
-        && n->op != OP_gdot && !sums
-        && !(op_info[n->op].traits & ELEMENTWISE))
+        && n->op != OP_gdot && !sums && !is_entrywise(n))
         no_place(a->e, r, "this operation on a token by token matrix");
     if (a->n == 256)
         no_place(a->e, r, "too long an expression");
@@ -90,9 +90,15 @@ static char *operand_name(Ahead *a, Ref r, int el)
 
 /* ---- one node, one element ---- */
 
-static const char *below(const Node *n)
+/* Whether the mask has the element. */
+static char *below(Ahead *a, const Node *n, int el)
 {
-    return n->flags & STRICT ? ">" : ">=";
+    bool strict = n->flags & STRICT;
+    const char *text = strict ? "i%d > j%d" : "i%d >= j%d";
+    if (a->e->ranks > 1)                /* by tokens, of all their rows */
+        text = strict ? "i%d > 8 * n + (at.col | RANKS - 1)"
+                      : "(i%d | RANKS - 1) >= j%d";
+    return ctx_format(a->e->c, text, el >> 1, el & 1);
 }
 
 static char *decay_text(Ahead *a, const Node *mask, int el)
@@ -123,13 +129,16 @@ static void product_text(Ahead *a, Ref r, int el)
 {
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
-    buf_printf(a->b, "dot%u[4 * n + %d]", (unsigned)r, el);
+    Product p[2];
+    for (int i = 0; i < 2; i++)
+        peel(e, n->a[i], &p[i]);
+    buf_printf(a->b, "%sdot%u[4 * n + %d]", p[0].negative != p[1].negative
+               ? "-" : "", (unsigned)r, el);
     for (int i = 0; i < 2; i++) {
-        Product p;
-        peel(e, n->a[i], &p);
+        p[i].negative = false;
         bool col = has_col(e, n->a[i]);
         for (int t = 0; t < 2; t++) {
-            int at = publish(e, &p, t, false);
+            int at = publish(e, &p[i], t, false);
             if (at < 0)
                 continue;
             *(t ? col ? &a->col : &a->row : &a->one) |= (uint64_t)1 << at;
@@ -161,8 +170,8 @@ static void element_text(Ahead *a, Ref r, int el)
     if (n->op == OP_dot) {
         product_text(a, r, el);
     } else if (n->op == OP_gdot) {
-        buf_printf(a->b, "i%d %s j%d ? dot%u[4 * n + %d] : 0.f", el >> 1,
-                   below(n), el & 1, (unsigned)r, el);
+        buf_printf(a->b, "%s ? dot%u[4 * n + %d] : 0.f", below(a, n, el),
+                   (unsigned)r, el);
     } else if (is_tile(e, r) || n->op == OP_input) {
         input_text(a, r, el);
     } else if (n->op == OP_cumsum || n->op == OP_last || n->op == OP_scan
@@ -174,12 +183,16 @@ static void element_text(Ahead *a, Ref r, int el)
         buf_printf(a->b, "%s%s", el & 1 ? "" : "-",
                    operand_name(a, n->a[0], el ^ 1));
     } else if (n->op == OP_dmask) {
-        buf_printf(a->b, "i%d %s j%d ? %s : 0.f", el >> 1, below(n), el & 1,
+        buf_printf(a->b, "%s ? %s : 0.f", below(a, n, el),
                    decay_text(a, n, el));
     } else if (masked_product(e, n, &x, &mask)) {
-        buf_printf(a->b, "i%d %s j%d ? %s * %s : 0.f", el >> 1,
-                   below(&e->g->n[mask]), el & 1, operand_name(a, x, el),
+        buf_printf(a->b, "%s ? %s * %s : 0.f", below(a, &e->g->n[mask], el),
+                   operand_name(a, x, el),
                    decay_text(a, &e->g->n[mask], el));
+    } else if (n->op == OP_cat) {
+        buf_printf(a->b, "i%d %% RANKS < %d ? %s : %s", el >> 1,
+                   (int)axis_extent(e->g, n->a[0], AX_R),
+                   operand_name(a, n->a[0], el), operand_name(a, n->a[1], el));
     } else {
         const char *operand[3] = { 0 };
         for (int i = 0; i < 3; i++)
@@ -212,16 +225,15 @@ static void check_dot(Ahead *a, Ref r)
 {
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
-    int axis = __builtin_ctz(n->over);
-    if (n->over & (n->over - 1) || axis < AX_DIM || axis == e->row_axis)
+    AxisSet over = n->over & ~RANK_AXES;
+    int axis = over ? __builtin_ctz(over) : AX_R;
+    if (over & (over - 1) || axis < AX_DIM || axis == e->row_axis)
         no_place(e, r, "scores contract one axis, not the state's rows");
     for (int i = 0; i < 2; i++) {
         Product p;
         peel(e, n->a[i], &p);
         if (!p.core || !is_matrix(e, p.core))
             no_place(e, n->a[i], "scores are products of matrices of tokens");
-        if (p.negative)
-            no_place(e, n->a[i], "a negative matrix in a score");
     }
 }
 
@@ -366,32 +378,43 @@ void finish_score(Emit *e, Buf *b, int at)
                : "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
 }
 
+/* The scores without gdots; what is inverted comes last, when no other product
+ * is left in registers. */
+static int plain_order(const Emit *e, int order[MAX_SCORES])
+{
+    int n = 0;
+    for (int inverse = 0; inverse < 2; inverse++)
+        for (int i = 0; i < e->nscores; i++)
+            if (e->score[i].inverse == inverse
+                && !has_gdot(e, e->score[i].root))
+                order[n++] = i;
+    return n;
+}
+
 /* All products at once where the registers are there, then score by score. */
 static void plain_scores(Emit *e, Buf *b)
 {
     Ahead *a = ctx_alloc(e->c, MAX_SCORES * sizeof *a);
     uint8_t *issued = ctx_alloc(e->c, e->g->len);
     bool early = e->groups == 1;
-    int group[MAX_SCORES], n = 0;
-    for (int i = 0; i < e->nscores; i++) {
+    int order[MAX_SCORES], group[MAX_SCORES], n = 0;
+    int scores = plain_order(e, order);
+    for (int i = 0; i < scores; i++) {
         a[i] = (Ahead){ .e = e, .b = b };
-        if (has_gdot(e, e->score[i].root))
-            continue;
-        ahead_visit(&a[i], e->score[i].root);
+        ahead_visit(&a[i], e->score[order[i]].root);
         n += early && issue_products(&a[i], issued);
         group[i] = n;
     }
-    for (int i = 0; i < e->nscores; i++) {
-        if (has_gdot(e, e->score[i].root))
-            continue;
-        buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
+    for (int i = 0; i < scores; i++) {
+        buf_printf(b, "/* %%%u */\n{\n",
+                   (unsigned)e->score[order[i]].root);
         if (!early) {
             memset(issued, 0, e->g->len);
             issue_products(&a[i], issued);
         }
         buf_printf(b, "wgmma_wait<%d>();\n", early ? n - group[i] : 0);
         keep_products(&a[i]);
-        finish_score(e, b, i);
+        finish_score(e, b, order[i]);
         buf_printf(b, "}\n");
     }
 }
@@ -404,9 +427,10 @@ void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
     buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n", tiles);
     for (int i = 0; i < a->n; i++)
         if (is_tile(e, a->order[i]))
-            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, stage + TILE_%u"
-                       " + 8192 * t, at);\n", (unsigned)a->order[i],
-                       (unsigned)a->order[i], (unsigned)a->order[i]);
+            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, %s + 8192 * t,"
+                       " at%s);\n", (unsigned)a->order[i],
+                       (unsigned)a->order[i], tile_place(e, a->order[i]),
+                       tile_rows(e, a->order[i]));
     buf_put(b, first->s, first->len);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
                "const int k0 = 64 * t + 8 * n + at.col;\n");

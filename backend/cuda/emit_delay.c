@@ -29,6 +29,8 @@ void emit_first_rows(Emit *e, Buf *b)
         if (e->tile[i].made || !is_delayed(e, r))
             continue;
         int axis = tile_axis(e, r);
+        if (e->ranks > 1)
+            no_place(e, r, "the token before, beside rows that are ranks");
         if (!n++)
             buf_printf(b, "if (c == 0) {\n");
         buf_printf(b, "first_row<%d>(stage + TILE_%u, a.tensor[%d], seq, "

@@ -6,7 +6,8 @@ static int load_bytes(const Emit *e, bool scan)
     int bytes = 0;
     for (int i = 0; i < e->ntiles; i++)
         if (!e->tile[i].made && (!scan || e->tile[i].scanned))
-            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES;
+            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES
+                   / (is_compact(e, e->tile[i].r) ? e->ranks : 1);
     return bytes;
 }
 
@@ -20,9 +21,10 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
     if (k->split && !tile->scanned)
         buf_printf(b, "if (c >= first) {\n");
     for (int t = 0; t < tile_count(e, r); t++)
-        buf_printf(b, "load_tile(stage + TILE_%u + %d, &a.map[%d], full, "
-                   "%s%d, token%s, head / a.group[%d], where.b);\n",
-                   (unsigned)r, t * TILE_BYTES, k->nmaps,
+        buf_printf(b, "load_%s(%s + %d, &a.map[%d], full, %s%d, token%s, "
+                   "head / a.group[%d], where.b);\n",
+                   e->g->n[r].axes & AXIS(AX_R) ? "ranks" : "tile",
+                   tile_place(e, r), t * TILE_BYTES, k->nmaps,
                    rows ? "row0 + " : "", t * ROWS,
                    is_delayed(e, r) ? " - 1" : "", k->nmaps);
     if (k->split && !tile->scanned)
@@ -38,7 +40,7 @@ void emit_loads(Emit *e)
     buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "const u32 full = loaded + 8 * pos.stage;\n"
-               "const int token = (int)where.start + 64 * c;\n"
+               "const int token = (int)where.start + 64 / RANKS * c;\n"
                "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
     if (e->out->split)
         buf_printf(b, "arrive_expecting(full, c < first ? %d : %d);\n",

@@ -32,7 +32,7 @@ bool has_late(const Emit *e, Ref r)
     r = strip(e->g, r);
     const Node *n = &e->g->n[r];
     bool late = is_late(e, r);
-    if (!is_vector(e, r) && op_info[n->op].traits & ELEMENTWISE)
+    if (!is_vector(e, r) && is_entrywise(n))
         for (int i = 0; i < 3; i++)
             late |= n->a[i] && has_late(e, n->a[i]);
     return late || (n->op == OP_rot90 && has_late(e, n->a[0]));

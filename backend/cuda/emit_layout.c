@@ -50,7 +50,8 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
     if (t->anchor)
         snprintf(name, sizeof name, "ANCHOR_%u_%d", (unsigned)t->r, t->gate);
     else
-        snprintf(name, sizeof name, "TILE_%u", (unsigned)t->r);
+        snprintf(name, sizeof name, "%s_%u", !t->made && is_compact(e, t->r)
+                 ? "COMPACT" : "TILE", (unsigned)t->r);
     while (i < *n && !(t->made && slot[i].tiles == tiles
                        && slot[i].until <= made_at(e, tile)))
         i++;
@@ -142,7 +143,8 @@ int count_rings(const Emit *e)
 {
     int n = 0;
     for (Ref r = 1; r < e->g->len; r++)
-        n += e->vector[r] && e->g->n[r].op == OP_input && is_token(e, r);
+        n += e->vector[r] && e->g->n[tile_input(e, r)].op == OP_input
+          && r == tile_base(e, r) && is_token(e, r);
     return n;
 }
 
@@ -192,7 +194,7 @@ void emit_layout(Emit *e, Buf *b)
     /* a result is stored beside the next chunk's products, where there are
      * registers to keep it */
     buf_printf(b, "constexpr bool AT_ONCE = %d;\n", e->tight
-               && e->groups == 2);
+               && (e->groups == 2 || e->ranks > 1));
     buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
                " %d,\nBUFFERS = %d, AHEADS = %d, SCRATCH_BYTES = %d;\n",
                k->stages, stage, vectors, e->buffers, e->aheads, scratch);

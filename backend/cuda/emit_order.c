@@ -216,7 +216,11 @@ static void node_text(Serial *s, const Act *a, Ref r, int el)
     for (int i = 0; i < 3; i++)
         if (n->a[i])
             x[i] = operand_text(s, a, n->a[i], el);
-    value_text(s->b, n->op, x);
+    if (n->op != OP_cat)
+        value_text(s->b, n->op, x);
+    else
+        buf_printf(s->b, "(at.col + %d) %% RANKS < %d ? %s : %s", el & 1,
+                   (int)axis_extent(s->e->g, n->a[0], AX_R), x[0], x[1]);
 }
 
 static void key_vector(Serial *s, int key, uint32_t *seen)
@@ -295,8 +299,8 @@ static void act_text(Serial *s, const Act *a)
     declare(s, a->to);
     switch (a->kind) {
     case ACT_READ:
-        buf_printf(s->b, "read_transposed(%s, stage + TILE_%u + group * 8192,"
-                   " at);\n", to, (unsigned)a->node);
+        buf_printf(s->b, "read_transposed(%s, %s + group * 8192, at%s);\n",
+                   to, tile_place(s->e, a->node), tile_rows(s->e, a->node));
         break;
     case ACT_SCALE:
         buf_printf(s->b, "scale_columns(%s, %s, vectors + AT_%s, at);\n",

@@ -68,7 +68,7 @@ static int in_place(Serial *s, int from)
 /* The column axis of a fragment: what it has beside rows. */
 static int column_axis(Serial *s, Ref r)
 {
-    AxisSet rest = s->e->g->n[r].axes & ~AXIS(s->e->row_axis);
+    AxisSet rest = s->e->g->n[r].axes & ~AXIS(s->e->row_axis) & ~RANK_AXES;
     if (!rest || rest & (rest - 1))
         no_place(s->e, r, "a value of other axes than the state's rows and"
                  " one more");
@@ -89,7 +89,10 @@ static int read_tile(Serial *s, Ref tile)
         return s->of[tile];
     if (tile_axis(e, tile) != e->row_axis)
         no_place(e, tile, "the state's rows are not its axis");
-    use_tile(e, tile);
+    if (is_tile(e, tile))
+        use_loaded(e, tile);
+    else
+        use_tile(e, tile);
     int v = value_new(s, array_new(s, true, ROWS, "t%u", tile));
     act_new(s, ACT_READ, v, -1)->node = tile;
     return s->of[tile] = v;
@@ -175,9 +178,10 @@ static Parts parts(Serial *s, Ref r)
     Emit *e = s->e;
     const Node *n = &e->g->n[r];
     Parts p = { .vector = -1 };
-    int axis = __builtin_ctz(n->over);
+    AxisSet over = n->over & ~RANK_AXES;
+    int axis = over ? __builtin_ctz(over) : 0;
     int a = has_rows(s, n->a[0]) ? 0 : 1;
-    if (n->over & (n->over - 1) || has_rows(s, n->a[1 - a])
+    if (!over || over & (over - 1) || has_rows(s, n->a[1 - a])
         || !has_rows(s, n->a[a]))
         no_place(e, r, "a product that does not keep the state's rows");
     peel(e, n->a[a], &p.a);
@@ -270,7 +274,7 @@ static int entry_uses(Serial *s, Ref r)
     int n = 0;
     for (Ref u = r + 1; u < g->len; u++)
         if (s->e->mine[u] && s->e->uses[u]
-            && op_info[g->n[u].op].traits & ELEMENTWISE)
+            && is_entrywise(&g->n[u]))
             for (int i = 0; i < 3; i++)
                 n += g->n[u].a[i] == r;
     return n;
@@ -305,7 +309,7 @@ static bool is_inner(Serial *s, Ref r)
     const Node *n = &s->e->g->n[r];
     bool sum = n->op == OP_add
             && (is_bare(s, n->a[0]) || is_bare(s, n->a[1]));
-    return op_info[n->op].traits & ELEMENTWISE && !sum && s->of[r] < 0
+    return is_entrywise(n) && !sum && s->of[r] < 0
         && entry_uses(s, r) == 1;
 }
 
@@ -381,7 +385,7 @@ static int fragment(Serial *s, Ref r)
         v = product(s, r, -1);
     else if (n->op == OP_solve)
         v = solved(s, r);
-    else if (!(op_info[n->op].traits & ELEMENTWISE))
+    else if (!is_entrywise(n))
         no_place(e, r, "this operation behind the state");
     else if ((v = sum_with_product(s, r)) < 0)
         v = element(s, r);
@@ -416,8 +420,8 @@ static void output_roots(Serial *s)
         s->output[i] = -1;
         if (!r || !s->e->mine[r])
             continue;
-        if (column_axis(s, r) != AX_I)
-            no_place(s->e, r, "a result without tokens");
+        if (column_axis(s, r) != AX_I || s->e->g->n[r].axes & RANK_AXES)
+            no_place(s->e, r, "a result without tokens, or with ranks");
         s->output[i] = packed(s, fragment(s, r), "y%u", (unsigned)i);
         s->array[s->value[s->output[i]].array].carried = true;
         for (int k = 0; k < s->nacts; k++)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TOKENS (AXIS(AX_I) | AXIS(AX_J))
+#define TOKENS (AXIS(AX_I) | AXIS(AX_J) | RANK_AXES)
 
 void no_place(Emit *e, Ref r, const char *why)
 {
@@ -24,7 +24,7 @@ bool is_vector(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     return !(n->states & e->serial) && (n->axes & ~TOKENS) == 0
-        && (n->axes & TOKENS) != TOKENS;
+        && (!(n->axes & ROW_AXES) || !(n->axes & COL_AXES));
 }
 
 bool is_token(const Emit *e, Ref r)
@@ -40,10 +40,55 @@ bool is_delayed(const Emit *e, Ref r)
         && g->n[n->a[1]].op == OP_state && is_matrix(e, r);
 }
 
+Ref tile_base(const Emit *e, Ref r)
+{
+    r = strip(e->g, r);
+    const Node *n = &e->g->n[r];
+    return n->op == OP_select && n->over == AXIS(AX_R) ? n->a[0] : r;
+}
+
+/* An input whose axis of ranks counts rows. */
+static bool is_ranked(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    return n->op == OP_relabel && n->index == AX_R
+        && e->g->n[n->a[0]].op == OP_input;
+}
+
 Ref tile_input(const Emit *e, Ref tile)
 {
-    tile = strip(e->g, tile);
-    return is_delayed(e, tile) ? e->g->n[tile].a[0] : tile;
+    Ref r = tile_base(e, tile);
+    return is_delayed(e, r) || is_ranked(e, r) ? e->g->n[r].a[0] : r;
+}
+
+bool is_compact(const Emit *e, Ref tile)
+{
+    return e->ranks > 1 && !(e->g->n[tile].axes & AXIS(AX_R));
+}
+
+bool is_entrywise(const Node *n)
+{
+    return op_info[n->op].traits & ELEMENTWISE
+        || (n->op == OP_cat && n->over == AXIS(AX_R));
+}
+
+char *tile_place(const Emit *e, Ref r)
+{
+    Ref base = tile_base(e, r);
+    return ctx_format(e->c, "stage + %s_%u", is_tile(e, r)
+                      && is_compact(e, base) ? "COMPACT" : "TILE",
+                      (unsigned)(is_tile(e, r) ? base : strip(e->g, r)));
+}
+
+char *tile_rows(const Emit *e, Ref r)
+{
+    Ref base = tile_base(e, r);
+    r = strip(e->g, r);
+    if (is_tile(e, r) && r != base)
+        return ctx_format(e->c, ", %d, %d", e->ranks, e->g->n[r].index);
+    if (is_tile(e, r) && is_compact(e, base))
+        return ctx_string(e->c, ", 1, 0");
+    return ctx_string(e->c, "");
 }
 
 bool is_tile(const Emit *e, Ref r)
@@ -66,14 +111,15 @@ bool is_matrix(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[strip(e->g, r)];
     AxisSet dims = n->axes & ~TOKENS;
-    return !(n->states & e->serial) && (n->axes & TOKENS) == AXIS(AX_I) && dims
-        && (dims & (dims - 1)) == 0;
+    return !(n->states & e->serial) && dims
+        && (n->axes & TOKENS & ~AXIS(AX_R)) == AXIS(AX_I) && (dims & (dims - 1)) == 0;
 }
 
 bool is_score(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    return !(n->states & e->serial) && n->axes == TOKENS;
+    return !(n->states & e->serial)
+        && (n->axes & ~RANK_AXES) == (AXIS(AX_I) | AXIS(AX_J));
 }
 
 bool is_keyed(const Emit *e, Ref r)
@@ -154,6 +200,10 @@ static void need(Emit *e, Ref v)
     const Node *n = &e->g->n[v];
     if (e->vector[v] || n->op == OP_num)
         return;
+    if (is_ranked(e, v)) {
+        e->vector[v] = 1;
+        return;
+    }
     if (!is_vector(e, v))
         no_place(e, v, "a value per token made of one that is not");
     e->vector[v] = 1;
@@ -231,17 +281,17 @@ int publish_one(Emit *e, Ref r, bool log2)
     return publish(e, &p, is_token(e, r), log2);
 }
 
-static int add_tile(Emit *e, Ref r, bool direct)
+static int add_tile(Emit *e, Ref r, bool made, bool direct)
 {
     for (int i = 0; i < e->ntiles; i++)
-        if (e->tile[i].r == r && !e->tile[i].anchor) {
+        if (e->tile[i].r == r && !e->tile[i].anchor
+            && e->tile[i].made == made) {
             e->tile[i].direct |= direct;
             return i;
         }
     if (e->ntiles == MAX_TILES)
         no_place(e, r, "too many matrices in one kernel");
-    e->tile[e->ntiles] = (Tile){ .r = r, .made = !is_tile(e, r),
-                                 .direct = direct };
+    e->tile[e->ntiles] = (Tile){ .r = r, .made = made, .direct = direct };
     return e->ntiles++;
 }
 
@@ -256,7 +306,7 @@ uint32_t sources_of(Emit *e, Ref r)
     const Node *n = &e->g->n[r];
     uint32_t all = 0;
     if (is_tile(e, r))
-        return (uint32_t)1 << add_tile(e, r, false);
+        return (uint32_t)1 << add_tile(e, tile_base(e, r), false, false);
     if (is_gate(e, r) || (n->op == OP_last && is_gate(e, n->a[0]))) {
         use_gate(e, n->op == OP_last ? n->a[0] : r);
         return 0;
@@ -275,7 +325,7 @@ uint32_t sources_of(Emit *e, Ref r)
     }
     if (n->op == OP_rot90)
         return sources_of(e, strip(e->g, n->a[0]));
-    if (!(op_info[n->op].traits & ELEMENTWISE))
+    if (!is_entrywise(n))
         no_place(e, r, "this operation on a matrix");
     for (int i = 0; i < 3; i++) {
         Ref x = n->a[i] ? strip(e->g, n->a[i]) : 0;
@@ -293,12 +343,18 @@ static int make_tile(Emit *e, Ref r, bool direct)
     r = strip(e->g, r);
     if (!is_matrix(e, r))
         no_place(e, r, "it is no matrix of tokens and one axis");
-    int old = e->ntiles, at = add_tile(e, r, direct);
+    bool whole = is_tile(e, r) && !is_compact(e, r);   /* no copy */
+    int old = e->ntiles, at = add_tile(e, r, !whole, direct);
     if (at == old && e->tile[at].made) {
         uint32_t sources = sources_of(e, r);
         e->tile[at].sources = sources;
     }
     return at;
+}
+
+int use_loaded(Emit *e, Ref r)
+{
+    return add_tile(e, tile_base(e, r), false, true);
 }
 
 int use_tile(Emit *e, Ref r)
@@ -332,6 +388,8 @@ static void check_columns(Emit *e, Ref r)
 {
     if (e->g->axis[tile_axis(e, r)].size > 128)
         no_place(e, r, "more than 128 columns");
+    if (e->ranks > 1)
+        no_place(e, r, "a running sum of vectors beside rows that are ranks");
 }
 
 int use_gate(Emit *e, Ref sum)

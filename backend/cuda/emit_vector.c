@@ -12,7 +12,15 @@
 
 static bool ring_input(const Emit *e, Ref r)
 {
-    return e->g->n[r].op == OP_input && is_token(e, r);
+    return e->g->n[tile_input(e, r)].op == OP_input && is_token(e, r)
+        && r == tile_base(e, r);
+}
+
+/* With ranks it is of the matrices' type, as all that has axes. */
+static DType vector_type(const Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[tile_input(e, r)];
+    return n->axes & DIM_AXES ? e->o->tile : e->o->vector[n->index];
 }
 
 static void tensor_arg(Emit *e, Ref r)
@@ -20,14 +28,14 @@ static void tensor_arg(Emit *e, Ref r)
     CudaKernel *k = e->out;
     if (k->ntensors == CUDA_TENSORS)
         no_place(e, r, "too many arguments in one kernel");
-    uint8_t index = (uint8_t)e->g->n[r].index;
+    uint8_t index = (uint8_t)e->g->n[tile_input(e, r)].index;
     k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT, index,
-                                          (uint8_t)e->o->vector[index] };
+                                          (uint8_t)vector_type(e, r) };
 }
 
 static int element_bytes(Emit *e, Ref r)
 {
-    DType d = e->o->vector[e->g->n[r].index];
+    DType d = vector_type(e, r);
     if (d != F32 && d != e->o->tile)
         no_place(e, r, "vectors are float32 or of the matrices' type");
     return d == F32 ? 4 : 2;
@@ -80,11 +88,17 @@ static void structured(Emit *e, Buf *b, Ref r)
                    (unsigned)strip(e->g, n->a[0]));
     } else if (n->op == OP_cumsum && !(n->flags & REVERSE)) {
         bool before = n->flags & EXCLUSIVE;
+        if (n->axes & RANK_AXES)
+            no_place(e, r, "a running sum of ranks");
         buf_printf(b, "const Pair v%u = %srunning_sum({ %s, %s }, lane, rows)"
                    "%s;\n", v, before ? "shifted(" : "",
                    member(e, n->a[0], 'a'), member(e, n->a[0], 'b'),
                    before ? ", lane)" : "");
+    } else if (n->op == OP_select && n->over == AXIS(AX_R)) {
+        buf_printf(b, "const Pair v%u = of_rank(v%u, %d, lane);\n", v,
+                   (unsigned)strip(e->g, n->a[0]), n->index);
     } else if ((n->op == OP_scan || n->op == OP_maxscan) && n->a[2]
+               && e->ranks == 1
                && !(n->flags & (EXCLUSIVE | REVERSE))) {
         buf_printf(b, "const Pair v%u = scanned<%d>(", v,
                    n->op == OP_maxscan);
@@ -92,7 +106,7 @@ static void structured(Emit *e, Buf *b, Ref r)
         buf_printf(b, ", ");
         pair(e, b, n->a[1], "0.f");
         buf_printf(b, ", %s, lane, rows);\n", member(e, n->a[2], 'a'));
-    } else if (n->op == OP_delay) {
+    } else if (n->op == OP_delay && e->ranks == 1) {
         buf_printf(b, "const Pair v%u = delayed(", v);
         pair(e, b, n->a[0], "0.f");
         buf_printf(b, ", %s, lane);\n", member(e, n->a[1], 'a'));
@@ -164,13 +178,15 @@ static void arguments(Emit *e, Buf *b)
 {
     begin_scalars(e, b);
     for (Ref r = 1; r < e->g->len; r++) {
-        if (!e->vector[r] || e->g->n[r].op != OP_input)
+        if (!e->vector[r] || e->g->n[tile_input(e, r)].op != OP_input
+            || r != tile_base(e, r))
             continue;
         int bytes = element_bytes(e, r), at = e->out->ntensors;
         tensor_arg(e, r);
         if (is_token(e, r))
             buf_printf(b, "const Stream<%d> in%u(a.tensor[%d], head, where, "
-                       "lane);\n", bytes, (unsigned)r, at);
+                       "lane%s);\n", bytes, (unsigned)r, at,
+                       e->g->n[r].axes & AXIS(AX_R) ? ", true" : "");
         else
             buf_printf(b, "const float v%u = constant<%d>(a.tensor[%d], head)"
                        ";\n", (unsigned)r, bytes, at);
@@ -219,7 +235,8 @@ static void nodes(Emit *e, Buf *b)
 {
     for (Ref r = 1; r < e->g->len; r++) {
         const Node *n = &e->g->n[r];
-        if (!e->vector[r] || n->op == OP_input || n->op == OP_state)
+        if (!e->vector[r] || n->op == OP_state || ring_input(e, r)
+            || n->op == OP_input)
             continue;
         if (op_info[n->op].traits & ELEMENTWISE)
             elementwise(e, b, r);
@@ -235,8 +252,9 @@ static void clear_tail(Emit *e, Buf *b)
     for (int i = 0; i < e->ntiles; i++)
         for (int k = 0; !e->tile[i].made
              && k < tile_count(e, e->tile[i].r); k++)
-            buf_printf(b, "clear_rows(stage + TILE_%u + %d, rows, lane);\n",
-                       (unsigned)e->tile[i].r, k * TILE_BYTES);
+            buf_printf(b, "clear_rows(%s + %d, rows%s, lane);\n",
+                       tile_place(e, e->tile[i].r), k * TILE_BYTES,
+                       is_compact(e, e->tile[i].r) ? " / RANKS" : "");
     buf_printf(b, "fence_async();\n}\n");
 }
 

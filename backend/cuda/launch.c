@@ -39,19 +39,27 @@ static int group_of(const Call *call, const View *v)
     return v->heads ? call->heads / v->heads : 1;
 }
 
+/* Axes of its own: the last lies along a row; one before it counts ranks. */
+static int rank_of(const Graph *g, CudaArg a)
+{
+    return a.kind == ARG_INPUT ? g->in[a.index].rank : g->out[a.index].rank;
+}
+
 static int inner_axis(const Graph *g, CudaArg a)
 {
-    return a.kind == ARG_INPUT ? g->in[a.index].order[0]
+    return a.kind == ARG_INPUT ? g->in[a.index].order[rank_of(g, a) - 1]
                                : g->out[a.index].order[0];
 }
 
 /* The copy engine wants a whole row, and rows 16 bytes apart. */
 static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
 {
-    bool apart = v->st % 8 || v->sh % 8 || v->sb % 8;
+    bool ranks = rank_of(g, a) > 1;
+    bool apart = v->st % 8 || v->sh % 8 || v->sb % 8
+              || (ranks && v->sd[0] % 8);
     if (!v->data)
         fail_code(c, ERR_USER, "%s: is missing", name_of(g, a));
-    if (v->sd[0] != 1 || apart || (uintptr_t)v->data % 16)
+    if (v->sd[ranks] != 1 || apart || (uintptr_t)v->data % 16)
         fail_code(c, ERR_USER, "%s: rows must be whole, and start at"
                   " multiples of 16 bytes", name_of(g, a));
 }
@@ -61,22 +69,37 @@ static uint64_t step_bytes(int64_t elements, uint64_t least)
     return elements ? (uint64_t)elements * 2 : least;
 }
 
+/* Columns, ranks where there are such, tokens, heads, batch entries: 64 rows,
+ * where a token has `ranks`. */
 static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
-                   CudaArg a, CudaExtent e, unsigned char *map)
+                   CudaArg a, int ranks, CudaExtent e, unsigned char *map)
 {
     const View *v = view_of(call, a);
+    bool has = rank_of(p->g, a) > 1;
     check_matrix(c, p->g, a, v);
     uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
     uint64_t row = (size * 2 + 15) / 16 * 16;
-    const uint64_t dims[4] = { size, (uint64_t)(e.tokens + !e.tokens),
+    const uint64_t dims[5] = { size, (uint64_t)ranks,
+        (uint64_t)(e.tokens + !e.tokens),
         (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
-    const uint64_t strides[3] = { step_bytes(v->st, row),
-        step_bytes(v->sh, row), step_bytes(v->sb, row) };
-    const uint32_t box[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
+    const uint64_t strides[4] = { step_bytes(v->sd[0], row),
+        step_bytes(v->st, row), step_bytes(v->sh, row),
+        step_bytes(v->sb, row) };
+    const uint32_t box[5] = { 64, (uint32_t)ranks, 64 / (uint32_t)ranks, 1,
+        1 };
+    const uint32_t steps[5] = { 1, 1, 1, 1, 1 };
+    uint64_t dim[5] = { dims[0] };
+    uint32_t side[5] = { box[0] };
+    int n = 1;
+    for (int i = 1 + !has; i < 5; i++, n++) {
+        dim[n] = dims[i];
+        side[n] = box[i];
+    }
     CALL(d, TENSOR_MAP, encode_tiled);
     enum { SWIZZLE_128 = 3, PROMOTE_256 = 3, TYPE_F16 = 6, TYPE_BF16 = 9 };
     driver_check(c, d, encode_tiled(map, v->dtype == F16 ? TYPE_F16
-                 : TYPE_BF16, 4, v->data, dims, strides, box, steps, 0,
+                 : TYPE_BF16, (uint32_t)n, v->data, dim, strides + !has, side,
+                 steps, 0,
                  SWIZZLE_128, PROMOTE_256, 0), "the map of a tensor");
 }
 
@@ -124,7 +147,7 @@ static int32_t segments_of(const Driver *d, const CudaKernel *k,
                            const Call *call, CudaExtent e, int32_t bound[5])
 {
     int64_t grid = call->nseq * call->heads * k->blocks;
-    int64_t chunks = (e.tokens + 63) / 64;
+    int64_t chunks = (e.tokens * k->ranks + 63) / 64;
     double sum = 0, at = 0, part = 1;
     int n = 1;
     while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= d->processors
@@ -155,7 +178,7 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
     int32_t group[CUDA_MAPS] = { 0 };
     for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
         check_type(c, p->g, k->map[i], view_of(call, k->map[i]));
-        encode(c, d, p, call, k->map[i], e, at);
+        encode(c, d, p, call, k->map[i], k->ranks, e, at);
         group[i] = group_of(call, view_of(call, k->map[i]));
     }
     for (int i = 0; i < k->ntensors; i++) {

@@ -74,6 +74,10 @@ static const Case cases[] = {
     { "mlstm", 1, 700, 4, 4, 64, 128, 2, 1, 1, 0, 0 },
     { "precond_mamba3", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
     { "precond_mamba3", 1, 700, 4, 4, 64, 64, 1, 1, 1, 0, 0 },
+    { "deltaproduct", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
+    { "deltaproduct", 1, 700, 4, 4, 64, 128, 2, 1, 1, 0, 0 },
+    { "mimo_deltanet", 2, 333, 4, 2, 128, 128, 1, 0, 1, 0, 0 },
+    { "mimo_deltanet", 1, 700, 4, 4, 128, 128, 2, 1, 1, 0, 0 },
     { "simple_gla", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 2, 16384, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
     { "simple_gla", 1, 32768, 16, 16, 128, 128, 1, 0, 0, 1, 1028 },
@@ -107,6 +111,10 @@ static const Case cases[] = {
     { "mlstm", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1032 },
     { "mlstm", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 1032 },
     { "precond_mamba3", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1160 },
+    { "deltaproduct", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 1544 },
+    { "deltaproduct", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 1544 },
+    { "mimo_deltanet", 4, 2048, 16, 16, 128, 128, 1, 0, 0, 1, 2568 },
+    { "mimo_deltanet", 1, 8192, 96, 96, 128, 128, 2, 0, 0, 1, 2568 },
 };
 enum { NCASES = sizeof cases / sizeof *cases, SETS = 3, RUNS = 50 };
 
@@ -196,9 +204,8 @@ static void upload(Run *r, Tensor *t)
                    t->bytes);
 }
 
-static void unit_norm(Tensor *t)
+static void unit_norm(Tensor *t, int64_t n)
 {
-    int64_t n = t->host.sh;
     for (int64_t at = 0; at < t->count; at += n) {
         double sum = 0;
         for (int64_t i = at; i < at + n; i++)
@@ -226,7 +233,7 @@ static void make_inputs(Run *r, Rng *rng)
                                        (int)(a / inner % heads),
                                        r->k->timed ? 0.25 : 8));
         if (!strcmp(in->domain, "unit_norm"))
-            unit_norm(t);
+            unit_norm(t, r->call.size[in->order[in->rank - 1]]);
         upload(r, t);
         r->call.in[i] = t->host;
         for (int s = 0; s < SETS; s++)

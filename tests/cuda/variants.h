@@ -318,6 +318,7 @@ static const Variant variants[] = {
     { "precond_delta_k", precond_delta_k, 64 },
     { "trapezoidal_gla", NULL, 0 }, { "mamba3", NULL, 0 },
     { "mlstm", NULL, 0 }, { "precond_mamba3", NULL, 0 },
+    { "deltaproduct", NULL, 0 }, { "mimo_deltanet", NULL, 0 },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -528,10 +528,10 @@ INLINE void store_pair(u32 a, Pair x, int lane)
 
 /* ---- rows past the end of a sequence ---- */
 
-/* Clears rows [rows, 64) of a tile; a warp does it together. */
-INLINE void clear_rows(u32 tile, int rows, int lane)
+/* Clears rows [rows, all) of a tile; a warp does it together. */
+INLINE void clear_rows(u32 tile, int rows, int all, int lane)
 {
-    NO_UNROLL for (int at = rows * 128 + lane * 16; at < 8192; at += 512)
+    NO_UNROLL for (int at = rows * 128 + lane * 16; at < 128 * all; at += 512)
         clear16(tile + at);
 }
 /* Entry k of a state of one axis, and of an input's token. */

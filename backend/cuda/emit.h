@@ -114,6 +114,7 @@ int use_loaded(Emit *e, Ref r);         /* index of what r is a rank of */
  * or else, after a comma, how far apart the tokens' are and where they begin. */
 char *tile_place(const Emit *e, Ref r);
 char *tile_rows(const Emit *e, Ref r);
+int tile_bytes_of(const Emit *e, Ref r); /* 64 columns of it, loaded */
 Ref summed(const Emit *e, Ref r);       /* the sum that r spreads, ends or
                                            delays; r */
 bool is_matrix(const Emit *e, Ref r);   /* the same, or computed from them */

@@ -427,9 +427,10 @@ void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
     buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n", tiles);
     for (int i = 0; i < a->n; i++)
         if (is_tile(e, a->order[i]))
-            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, %s + 8192 * t,"
+            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, %s + %d * t,"
                        " at%s);\n", (unsigned)a->order[i],
                        (unsigned)a->order[i], tile_place(e, a->order[i]),
+                       tile_bytes_of(e, a->order[i]),
                        tile_rows(e, a->order[i]));
     buf_put(b, first->s, first->len);
     buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"

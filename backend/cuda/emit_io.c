@@ -6,8 +6,8 @@ static int load_bytes(const Emit *e, bool scan)
     int bytes = 0;
     for (int i = 0; i < e->ntiles; i++)
         if (!e->tile[i].made && (!scan || e->tile[i].scanned))
-            bytes += tile_count(e, e->tile[i].r) * TILE_BYTES
-                   / (is_compact(e, e->tile[i].r) ? e->ranks : 1);
+            bytes += tile_count(e, e->tile[i].r)
+                   * tile_bytes_of(e, e->tile[i].r);
     return bytes;
 }
 
@@ -24,7 +24,7 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
         buf_printf(b, "load_%s(%s + %d, &a.map[%d], full, %s%d, token%s, "
                    "head / a.group[%d], where.b);\n",
                    e->g->n[r].axes & AXIS(AX_R) ? "ranks" : "tile",
-                   tile_place(e, r), t * TILE_BYTES, k->nmaps,
+                   tile_place(e, r), t * tile_bytes_of(e, r), k->nmaps,
                    rows ? "row0 + " : "", t * ROWS,
                    is_delayed(e, r) ? " - 1" : "", k->nmaps);
     if (k->split && !tile->scanned)

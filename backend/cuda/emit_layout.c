@@ -27,6 +27,8 @@ static int made_at(const Emit *e, int tile)
 static int read_until(const Emit *e, int tile)
 {
     const Tile *t = &e->tile[tile];
+    if (e->ranks > 1)                   /* rows are made of others' rows */
+        return FOREVER;
     int until = t->direct ? FOREVER : t->gated ? GDOTS : t->dotted ? DOTS : 0;
     for (int i = 0; i < e->ngates && !until; i++)
         until = e->gate[i].sources >> tile & 1 ? SUMS : 0;
@@ -40,27 +42,28 @@ static int read_until(const Emit *e, int tile)
 }
 
 /* A slot of the stage: what it holds, and until when. */
-typedef struct Slot { int at, tiles, until; } Slot;
+typedef struct Slot { int at, bytes, until; } Slot;
 
 static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 {
     const Tile *t = &e->tile[tile];
-    int tiles = tile_count(e, t->r), i = 0;
+    int bytes = tile_count(e, t->r) * (t->made ? TILE_BYTES
+                                       : tile_bytes_of(e, t->r)), i = 0;
     char name[32];
     if (t->anchor)
         snprintf(name, sizeof name, "ANCHOR_%u_%d", (unsigned)t->r, t->gate);
     else
         snprintf(name, sizeof name, "%s_%u", !t->made && is_compact(e, t->r)
                  ? "COMPACT" : "TILE", (unsigned)t->r);
-    while (i < *n && !(t->made && slot[i].tiles == tiles
+    while (i < *n && !(t->made && slot[i].bytes == bytes
                        && slot[i].until <= made_at(e, tile)))
         i++;
     if (i < *n) {
         buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
     } else {
         buf_printf(b, "constexpr int %s = %d;\n", name, *at);
-        slot[(*n)++] = (Slot){ .at = *at, .tiles = tiles };
-        *at += tiles * TILE_BYTES;
+        slot[(*n)++] = (Slot){ .at = *at, .bytes = bytes };
+        *at += bytes;
     }
     slot[i].until = read_until(e, tile);
 }

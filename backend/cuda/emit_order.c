@@ -299,8 +299,9 @@ static void act_text(Serial *s, const Act *a)
     declare(s, a->to);
     switch (a->kind) {
     case ACT_READ:
-        buf_printf(s->b, "read_transposed(%s, %s + group * 8192, at%s);\n",
-                   to, tile_place(s->e, a->node), tile_rows(s->e, a->node));
+        buf_printf(s->b, "read_transposed(%s, %s + group * %d, at%s);\n",
+                   to, tile_place(s->e, a->node),
+                   tile_bytes_of(s->e, a->node), tile_rows(s->e, a->node));
         break;
     case ACT_SCALE:
         buf_printf(s->b, "scale_columns(%s, %s, vectors + AT_%s, at);\n",

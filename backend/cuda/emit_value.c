@@ -80,6 +80,12 @@ char *tile_place(const Emit *e, Ref r)
                       (unsigned)(is_tile(e, r) ? base : strip(e->g, r)));
 }
 
+int tile_bytes_of(const Emit *e, Ref r)
+{
+    bool compact = is_tile(e, r) && is_compact(e, tile_base(e, r));
+    return compact ? TILE_BYTES / e->ranks : TILE_BYTES;
+}
+
 char *tile_rows(const Emit *e, Ref r)
 {
     Ref base = tile_base(e, r);

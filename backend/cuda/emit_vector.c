@@ -253,8 +253,10 @@ static void clear_tail(Emit *e, Buf *b)
         for (int k = 0; !e->tile[i].made
              && k < tile_count(e, e->tile[i].r); k++)
             buf_printf(b, "clear_rows(%s + %d, rows%s, lane);\n",
-                       tile_place(e, e->tile[i].r), k * TILE_BYTES,
-                       is_compact(e, e->tile[i].r) ? " / RANKS" : "");
+                       tile_place(e, e->tile[i].r),
+                       k * tile_bytes_of(e, e->tile[i].r),
+                       is_compact(e, e->tile[i].r)
+                       ? " / RANKS, 64 / RANKS" : ", 64");
     buf_printf(b, "fence_async();\n}\n");
 }
 

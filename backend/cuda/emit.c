@@ -36,6 +36,10 @@
  * memory: peel() takes them off the operands. One that scales a contracted
  * token goes onto the register operand, any other onto the result's columns.
  *
+ * Where a token has several rows (emit_rank.c), a chunk has so much fewer
+ * tokens; a vector or a matrix without ranks is the same in all of a token's
+ * rows, and a loaded one, compact, is spread to them where a product reads it.
+ *
  * A chunk passes through a ring of stages:
  *
  *   load warp     wait empty, TMA                     -> loaded

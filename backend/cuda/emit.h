@@ -109,9 +109,8 @@ Ref tile_input(const Emit *e, Ref tile);
 Ref tile_base(const Emit *e, Ref r);    /* what is loaded, r being a rank */
 bool is_compact(const Emit *e, Ref tile); /* loaded, one row a token of more */
 bool is_entrywise(const Node *n);       /* element-wise, or ranks joined */
-int use_loaded(Emit *e, Ref r);         /* index of what r is a rank of */
-/* The address of loaded tiles, and which of their rows are r's: as they are,
- * or else, after a comma, how far apart the tokens' are and where they begin. */
+/* Of loaded tiles the address, and which of their rows are r's: as they are, or
+ * else, after a comma, how far apart the tokens' are and where they begin. */
 char *tile_place(const Emit *e, Ref r);
 char *tile_rows(const Emit *e, Ref r);
 int tile_bytes_of(const Emit *e, Ref r); /* 64 columns of it, loaded */
@@ -130,6 +129,7 @@ void peel(Emit *e, Ref r, Product *p);
 int publish(Emit *e, const Product *p, bool token, bool log2);
 int publish_one(Emit *e, Ref r, bool log2);
 int use_tile(Emit *e, Ref r);           /* index; it will be in the stage */
+int use_loaded(Emit *e, Ref r);         /* index of what r is a rank of */
 int use_gated(Emit *e, Ref r);          /* the same, for a gdot */
 void use_anchor(Emit *e, Ref r, int gate); /* r decayed, for a gdot */
 int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */

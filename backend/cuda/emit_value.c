@@ -117,8 +117,8 @@ bool is_matrix(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[strip(e->g, r)];
     AxisSet dims = n->axes & ~TOKENS;
-    return !(n->states & e->serial) && dims
-        && (n->axes & TOKENS & ~AXIS(AX_R)) == AXIS(AX_I) && (dims & (dims - 1)) == 0;
+    return !(n->states & e->serial) && dims && (dims & (dims - 1)) == 0
+        && (n->axes & TOKENS & ~AXIS(AX_R)) == AXIS(AX_I);
 }
 
 bool is_score(const Emit *e, Ref r)

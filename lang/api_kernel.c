@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "../backend/cuda/gpu.h"
 #include "api.h"
+#include "shared.h"
 
 struct flin_Kernel {
     atomic_int refs;
@@ -51,7 +51,7 @@ static void new_kernel(Ctx *c, void *ud)
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
-    k->v.gpu = gpu_retain(from->gpu);
+    k->v.shared = shared_retain(from->shared);
 }
 
 static void make_plans(Ctx *c, void *ud)

@@ -417,7 +417,7 @@ static void bind_device_back(Back *k)
         fail(k->c, 0, "backward: workspace_size = %lld: this call takes %lld "
              "bytes", (long long)k->call.workspace_size, (long long)need);
     if (!at)
-        at = backend->keep(k->c, k->v->gpu, &k->call, need);
+        at = backend->keep(k->c, k->v->shared.gpu, &k->call, need);
     k->room = (uintptr_t)at;
     k->room_used = 0;
     bind_back(k);
@@ -425,7 +425,7 @@ static void bind_device_back(Back *k)
     k->call.workspace_size = need - room;
     if (!k->d->dy.given) {
         const View *dy = &k->call.in[k->step->nin];
-        backend->clear(k->c, k->v->gpu, &k->call, dy->data,
+        backend->clear(k->c, k->v->shared.gpu, &k->call, dy->data,
                        dy->sb * k->b->B * dtype_size(dy->dtype));
     }
 }

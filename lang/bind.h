@@ -66,14 +66,13 @@ void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
 
 /* ---- plans (plans.c) ---- */
 
-/* One row a backend. compile keeps what it makes until release, gpu is the
- * state's; run may be called by several threads at a time. Those that run on
+/* One row a backend. compile keeps what it makes until release; run may be called by several threads at a time. Those that run on
  * a device keep a workspace there for calls that bring none. */
 struct Backend {
     const char *name;
     const Machine *machine;             /* that plans are made for */
     int chunk;                          /* usual; 0: as plan_best_chunk says */
-    void *(*compile)(Ctx *c, const Plan *p, struct Gpu *gpu);
+    void *(*compile)(Ctx *c, const Plan *p, const Shared *s);
     void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
     void (*release)(void *program);
     /* What run would make when it meets such a call first (results' types and
@@ -107,7 +106,7 @@ struct PlanEntry {
  * says; no backend: the first. Fails through c. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *named);
-void plans_release(Variant *v);         /* and the GPU */
+void plans_release(Variant *v);         /* and what is shared */
 /* What CHUNK_AUTO stands for on this machine, found once, and what it was
  * weighed against (which may be NULL). */
 int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],

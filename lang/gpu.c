@@ -2,52 +2,11 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "shared.h"
 
-#define GPU_META "flin.gpu"
-
-/* ctx: for errors; nothing else lives in it. */
-typedef struct Box { Gpu *gpu; Ctx *ctx; } Box;
-
-static int box_gc(lua_State *L)
+static Gpu *gpu_of(lua_State *L)
 {
-    Box *b = luaL_checkudata(L, 1, GPU_META);
-
-    gpu_release(b->gpu);
-    ctx_free(b->ctx);
-    b->gpu = NULL;
-    b->ctx = NULL;
-    return 0;
-}
-
-static Box *box_of(lua_State *L)
-{
-    Box *b;
-
-    if (lua_getfield(L, LUA_REGISTRYINDEX, GPU_META ".state")
-        == LUA_TUSERDATA) {
-        b = lua_touserdata(L, -1);
-        lua_pop(L, 1);
-        return b;
-    }
-    b = lua_newuserdatauv(L, sizeof *b, 0);
-    memset(b, 0, sizeof *b);
-    if (luaL_newmetatable(L, GPU_META)) {
-        lua_pushcfunction(L, box_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
-    b->ctx = sandbox_ctx(L);
-    b->gpu = gpu_new();
-    if (!b->gpu)
-        lang_no_memory(L, "out of memory");
-    lua_setfield(L, LUA_REGISTRYINDEX, GPU_META ".state");
-    lua_pop(L, 1);
-    return b;
-}
-
-Gpu *gpu_of(lua_State *L)
-{
-    return box_of(L)->gpu;
+    return shared_of(L)->shared.gpu;
 }
 
 /* ---- memory ---- */
@@ -88,8 +47,8 @@ static void get(Ctx *c, void *ud)
 /* Collected tensors may make room where there is none. */
 static DevicePtr alloc_bytes(lua_State *L, size_t bytes)
 {
-    Box *b = box_of(L);
-    Copy k = { .gpu = b->gpu, .bytes = bytes };
+    Own *b = shared_of(L);
+    Copy k = { .gpu = b->shared.gpu, .bytes = bytes };
 
     if (ctx_protect(b->ctx, alloc, &k))
         return k.device;
@@ -113,11 +72,11 @@ Tensor *tensor_push_gpu(lua_State *L, DType d, int rank, const int64_t *shape)
 
 Tensor *tensor_to_gpu(lua_State *L, const Tensor *t)
 {
-    Box *b = box_of(L);
+    Own *b = shared_of(L);
     bool whole = tensor_contiguous(t);
     const Tensor *from = whole ? t : tensor_copy(L, t, t->dtype);
     Tensor *to = tensor_push_gpu(L, t->dtype, t->rank, t->shape);
-    Copy k = { .gpu = b->gpu, .bytes = to->store->bytes,
+    Copy k = { .gpu = b->shared.gpu, .bytes = to->store->bytes,
                .device = (DevicePtr)(uintptr_t)to->store->data,
                .host = tensor_data(from) };
 
@@ -130,7 +89,7 @@ Tensor *tensor_to_gpu(lua_State *L, const Tensor *t)
 /* The span of its elements, as a tensor of the same strides. */
 static Tensor *push_span(lua_State *L, const Tensor *t)
 {
-    Box *b = box_of(L);
+    Own *b = shared_of(L);
     int64_t low = 0, high = 0, n, size = dtype_size(t->dtype);
     Tensor *span;
 
@@ -141,7 +100,7 @@ static Tensor *push_span(lua_State *L, const Tensor *t)
     }
     n = tensor_count(t) ? high - low + 1 : 0;
     span = tensor_push(L, t->dtype, 1, &n);
-    Copy k = { .gpu = b->gpu, .bytes = (size_t)(n * size),
+    Copy k = { .gpu = b->shared.gpu, .bytes = (size_t)(n * size),
                .device = (DevicePtr)(uintptr_t)t->store->data
                        + (DevicePtr)((t->at + low) * size),
                .host = tensor_data(span) };
@@ -203,8 +162,8 @@ static void set_integer(lua_State *L, const char *name, lua_Integer x)
  * before it is used: for tests. */
 static int cuda(lua_State *L)
 {
-    Box *b = box_of(L);
-    Asked a = { .gpu = b->gpu };
+    Own *b = shared_of(L);
+    Asked a = { .gpu = b->shared.gpu };
     size_t kept;
 
     if (!ctx_protect(b->ctx, ask_driver, &a)
@@ -215,10 +174,10 @@ static int cuda(lua_State *L)
     }
     if (lua_istable(L, 1) && lua_getfield(L, 1, "poison") == LUA_TBOOLEAN
         && lua_toboolean(L, -1))
-        gpu_poison(b->gpu);
+        gpu_poison(b->shared.gpu);
     lua_newtable(L);
     set_text(L, "name", a.driver->name);
-    set_text(L, "arch", gpu_arch(b->gpu));
+    set_text(L, "arch", gpu_arch(b->shared.gpu));
     lua_pushfstring(L, "%d.%d", a.driver->version / 1000,
                     a.driver->version % 1000 / 10);
     lua_setfield(L, -2, "driver");
@@ -226,9 +185,9 @@ static int cuda(lua_State *L)
     lua_setfield(L, -2, "nvrtc");
     set_text(L, "nvrtc_path", a.nvrtc->path);
     set_integer(L, "processors", a.driver->processors);
-    set_integer(L, "used", (lua_Integer)gpu_used(b->gpu, &kept));
+    set_integer(L, "used", (lua_Integer)gpu_used(b->shared.gpu, &kept));
     set_integer(L, "kept", (lua_Integer)kept);
-    set_text(L, "cache", gpu_cache(b->gpu)->folder);
+    set_text(L, "cache", gpu_cache(b->shared.gpu)->folder);
     return 1;
 }
 

@@ -1,12 +1,9 @@
-/* gpu.h -- the state's GPU: opened when a call or a tensor first wants it. */
+/* gpu.h -- tensors on the state's GPU. */
 #ifndef FLIN_LANG_GPU_H
 #define FLIN_LANG_GPU_H
 
 #include "../backend/cuda/gpu.h"
 #include "tensor.h"
-
-/* The state's own, for its variants; as long as the state. */
-Gpu *gpu_of(lua_State *L);
 
 /* A new tensor on it; what is in it is undefined. */
 Tensor *tensor_push_gpu(lua_State *L, DType d, int rank, const int64_t *shape);

@@ -120,13 +120,20 @@ const char *nearest_name(const char *name, const char *const *list, int n);
 
 /* ---- variants (variant.c: build; run.c: calls; check.c) ---- */
 
+/* What the variants of a state share; each is counted, and outlives the state
+ * where a kernel holds it. */
+typedef struct Shared {
+    struct Gpu *gpu;                    /* opened when it is first wanted */
+    struct Pool *pool;                  /* the CPU's threads */
+} Shared;
+
 typedef struct PlanEntry PlanEntry;
 typedef struct BestChunk BestChunk;
 typedef struct PlanView PlanView;
 typedef struct Variant {
     Ctx *ctx;
     Graph *step;
-    struct Gpu *gpu;                    /* its state's; counted */
+    Shared shared;                      /* its state's */
     PlanEntry *plans;                   /* by sizes, chunk, backend */
     BestChunk *chunks;                  /* by sizes */
     PlanView *views;                    /* that v:plan has shown */

@@ -8,13 +8,13 @@
 #include "../compiler/mask.h"
 #include "../compiler/partition.h"
 #include "bind.h"
+#include "shared.h"
 
 /* ---- backends ---- */
 
-static void *cpu_make(Ctx *c, const Plan *p, struct Gpu *gpu)
+static void *cpu_make(Ctx *c, const Plan *p, const Shared *s)
 {
-    (void)gpu;
-    return cpu_compile(c, p, NULL);
+    return cpu_compile(c, p, NULL, s->pool);
 }
 
 static void cpu_go(Ctx *c, void *program, const Plan *p, const Call *call)
@@ -54,9 +54,9 @@ static void interpret(Ctx *c, void *program, const Plan *p, const Call *call)
         reference_run(c, p->g, call);
 }
 
-static void *cuda_make(Ctx *c, const Plan *p, struct Gpu *gpu)
+static void *cuda_make(Ctx *c, const Plan *p, const Shared *s)
 {
-    return cuda_program(c, p, gpu);
+    return cuda_program(c, p, s->gpu);
 }
 
 static void cuda_go(Ctx *c, void *program, const Plan *p, const Call *call)
@@ -185,7 +185,7 @@ static void make(Ctx *c, void *ud)
         m->chunk /= m->whole ? 1 : 2;
     }
     if (e->backend->compile)
-        e->program = e->backend->compile(c, e->plan, m->v->gpu);
+        e->program = e->backend->compile(c, e->plan, &m->v->shared);
     e->seconds = now() - start;
 }
 
@@ -283,8 +283,7 @@ void plans_release(Variant *v)
         if (e->backend->release && e->program)
             e->backend->release(e->program);
     v->plans = NULL;
-    gpu_release(v->gpu);
-    v->gpu = NULL;
+    shared_release(&v->shared);
 }
 
 /* ---- running ---- */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bind.h"
-#include "gpu.h"
+#include "shared.h"
 #include "plan_view.h"
 #include "value.h"
 
@@ -310,7 +310,7 @@ static Variant *push_variant(lua_State *L, const char *name)
     lua_pop(L, 1);
     v->step = n.g;
     v->step->line = current_line(L);
-    v->gpu = gpu_retain(gpu_of(L));
+    v->shared = shared_retain(shared_of(L)->shared);
     return v;
 }
 

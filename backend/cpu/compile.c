@@ -534,7 +534,7 @@ static void place_stored(Compile *k, CpuProgram *prog)
     }
 }
 
-CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa)
+CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa, Pool *pool)
 {
     CpuProgram *prog = ctx_alloc(c, sizeof *prog);
     Compile k = { .c = c, .p = p, .g = p->g, .loads = prog->loads };
@@ -556,7 +556,7 @@ CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa)
         k.k = &prog->kernel[k.at];
         compile_kernel(&k);
     }
-    prog->pool = pool_new(&c->mem);
+    prog->pool = pool ? pool_retain(pool) : pool_new(&c->mem);
     if (!prog->pool)
         fail_code(c, ERR_MEMORY, "out of memory");
     return prog;
@@ -564,7 +564,7 @@ CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa)
 
 void cpu_free(CpuProgram *p)
 {
-    pool_free(p->pool);
+    pool_release(p->pool);
     p->pool = NULL;
 }
 

@@ -9,6 +9,7 @@
 #define FLIN_CPU_H
 
 #include "../../compiler/plan.h"
+#include "pool.h"
 
 typedef struct CpuProgram CpuProgram;
 
@@ -19,10 +20,11 @@ typedef struct CpuProgram CpuProgram;
 typedef struct CpuStats { int64_t *chunks, *once; } CpuStats;
 
 /* Compiles a plan whose axes have sizes. The program lives as long as c and
- * refers to p. isa: "avx512", "avx2", "plain", or NULL for the best. */
-CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa);
+ * refers to p. isa: "avx512", "avx2", "plain", or NULL for the best. pool: whose
+ * threads run it; NULL: its own. */
+CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa, Pool *pool);
 
-/* Ends the program's threads. */
+/* Gives back its share of the pool. */
 void cpu_free(CpuProgram *p);
 
 /* Runs it. Fails when the call lacks an argument, on an interrupt and when

@@ -484,7 +484,7 @@ static void execute_single(Ctx *c, void *ud)
 
 void cpu_run(Ctx *c, const Plan *p, const Call *call, CpuStats *stats)
 {
-    Single s = { cpu_compile(c, p, NULL), call, stats };
+    Single s = { cpu_compile(c, p, NULL, NULL), call, stats };
     bool ok = ctx_protect(c, execute_single, &s);
 
     cpu_free(s.p);

@@ -3,6 +3,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@ typedef struct Start { Pool *p; int worker; unsigned turn; } Start;
 
 struct Pool {
     Memory mem;
+    atomic_int refs;
     pthread_mutex_t busy;               /* held by the one who runs it */
     pthread_mutex_t lock;
     pthread_cond_t start, end;
@@ -57,11 +59,18 @@ Pool *pool_new(const Memory *mem)
     if (!p)
         return NULL;
     p->mem = *mem;
+    atomic_init(&p->refs, 1);
     pthread_mutex_init(&p->busy, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->start, NULL);
     pthread_cond_init(&p->end, NULL);
     p->pid = getpid();
+    return p;
+}
+
+Pool *pool_retain(Pool *p)
+{
+    atomic_fetch_add(&p->refs, 1);
     return p;
 }
 
@@ -109,9 +118,9 @@ void pool_run(Pool *p, int n, void (*f)(void *ud, int worker), void *ud)
     pthread_mutex_unlock(&p->busy);
 }
 
-void pool_free(Pool *p)
+void pool_release(Pool *p)
 {
-    if (!p)
+    if (!p || atomic_fetch_sub(&p->refs, 1) > 1)
         return;
     if (p->pid == getpid()) {
         pthread_mutex_lock(&p->lock);

@@ -6,9 +6,11 @@
 
 typedef struct Pool Pool;
 
-/* NULL when memory is out. No thread is started yet. */
+/* NULL when memory is out. No thread is started yet. Counted, by any thread
+ * but its own; the last to release it ends its threads. */
 Pool *pool_new(const Memory *mem);
-void pool_free(Pool *p);
+Pool *pool_retain(Pool *p);
+void pool_release(Pool *p);             /* NULL is allowed */
 
 /* Calls f(ud, 0) here and f(ud, 1 .. n - 1) on other threads, and returns
  * when all have ended. Fewer calls are made if threads are not to be had, or

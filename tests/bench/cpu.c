@@ -101,7 +101,7 @@ static void bench_compile(Ctx *c, void *ud)
     Graph *g = derive(step, size, CHUNK);
     if (!g)
         fail(c, 0, "%s", step->note);
-    b->p = cpu_compile(c, plan_simple(g), NULL);
+    b->p = cpu_compile(c, plan_simple(g), NULL, NULL);
 }
 
 static void bench_execute(Ctx *c, void *ud)

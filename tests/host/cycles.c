@@ -1,6 +1,6 @@
 /* cycles.c -- kernels are compiled and freed, variants loaded and released,
  * over and over, without growth: of what flin takes through the host's
- * allocator, and of the process.
+ * allocator, and of the process. Now and then a state of its own, with threads.
  *
  *     cycles [N]      N cycles (1000); 100000 take minutes
  */
@@ -67,18 +67,36 @@ static bool cycle(flin_State *s, flin_Variant *v, const Layer *l, long i)
     return ok;
 }
 
+/* A state with threads, gone before the kernel that runs on them. */
+static bool state_cycle(const Layer *l)
+{
+    flin_Options o = { .size = sizeof o, .alloc = counted };
+    size_t before = in_use;
+    flin_State *s = flin_open(&o, NULL);
+    flin_Variant *v = flin_load_string(s, script, "host.lua", NULL);
+    flin_Kernel *k = flin_prepare(v, FLIN_FORWARD, &l->call, NULL);
+
+    flin_close(s);
+    bool ok = !flin_run(k, &l->call, NULL, NULL);
+    flin_free(k);
+    return ok && in_use == before;
+}
+
 int main(int argc, char **argv)
 {
     flin_Options o = { .size = sizeof o, .alloc = counted };
     flin_State *s = flin_open(&o, NULL);
     flin_Variant *v = flin_load_string(s, script, "host.lua", NULL);
     Layer *l = layer_new(v, 1, 8, 1, D, FLIN_F32);
+    Layer *many = layer_new(v, 1, 1024, 4, 2 * D, FLIN_F32);
     long n = argc > 1 ? atol(argv[1]) : 1000, good = 0;
     size_t first = 0, later = 0, process = 0;
 
     l->call.chunk = 16;
+    many->call.threads = 2;
     for (long i = 0; i < WARM + n; i++) {
-        good += cycle(s, v, l, i);
+        good += cycle(s, v, l, i)
+             && (i % BACKWARD || state_cycle(many));
         if (i < WARM + n / 2)
             first = in_use > first ? in_use : first;
         else
@@ -93,6 +111,7 @@ int main(int argc, char **argv)
     printf("%ld cycles: at most %zu bytes in the first half, %zu in the "
            "second\n", WARM + n, first, later);
     layer_free(l);
+    layer_free(many);
     flin_close(s);
     CHECK(in_use == 0);
     return report();

@@ -2,6 +2,7 @@
  * with strides, subsets and shared heads; what a kernel refuses; how long it
  * lives. */
 #include <pthread.h>
+#include <time.h>
 
 #include "host.h"
 
@@ -492,6 +493,53 @@ static void test_threads(void)
     layer_free(l);
 }
 
+/* Threads of this process; 0: not known. */
+static int count_threads(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    int n = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Threads: %d", &n) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* The kernels of a state share its threads, which end with the last of them.
+ */
+static void test_pool(void)
+{
+    enum { KERNELS = 3 };
+    static const char *const name[KERNELS] = { "gla", "deltanet", "linear" };
+    int before = count_threads(), after[KERNELS];
+    flin_Kernel *k[KERNELS];
+    flin_State *s = flin_open(NULL, NULL);
+
+    for (int i = 0; i < KERNELS; i++) {
+        flin_Variant *v = flin_stdlib(s, name[i], NULL);
+        Layer *l = layer_new(v, B, 8 * T, H, D, FLIN_F32);
+        l->call.threads = 3;
+        k[i] = flin_prepare(v, FLIN_FORWARD, &l->call, NULL);
+        CHECK(!flin_run(k[i], &l->call, NULL, NULL));
+        after[i] = count_threads();
+        layer_free(l);
+    }
+    CHECK(!before || after[0] > before);
+    CHECK(after[1] == after[0] && after[2] == after[0]);
+    flin_close(s);
+    for (int i = 0; i < KERNELS; i++) {
+        CHECK(count_threads() == after[0]);
+        flin_free(k[i]);
+    }
+    /* a thread that has been joined may still be listed for a moment */
+    for (int i = 0; i < 1000 && count_threads() > before; i++)
+        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    CHECK(count_threads() == before);
+}
+
 /* ---- shapes ---- */
 
 static void test_shapes(flin_State *s)
@@ -572,5 +620,6 @@ int main(void)
     test_empty(s);
     flin_close(s);
     test_threads();
+    test_pool();
     return report();
 }

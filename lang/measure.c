@@ -1,11 +1,14 @@
-/* measure.c -- flin.clock, and how fast this machine copies. */
+/* measure.c -- flin.clock, how fast this machine and its GPU copy, and how long
+ * the GPU takes for a call. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "lang.h"
+#include "../backend/cuda/gpu.h"
+#include "shared.h"
 
 enum { COPY_BYTES = 1 << 26, COPY_RUNS = 7, COPY_THREADS = 256 };
 
@@ -87,10 +90,137 @@ static int copy_rate(lua_State *L)
     return 1;
 }
 
+/* ---- on a GPU ---- */
+
+#define WATCH_META "flin.watch"
+
+/* Room that is filled before a call: what the last one has left in the cache
+ * goes, and the host gets ahead, so that the device waits for nothing. */
+typedef struct Watch {
+    Ctx *ctx;
+    Gpu *gpu;
+    const Driver *d;
+    Event *from, *to;
+    DevicePtr room;
+    size_t bytes;
+    double seconds;
+} Watch;
+
+static int watch_gc(lua_State *L)
+{
+    Watch *w = luaL_checkudata(L, 1, WATCH_META);
+
+    if (w->d && w->ctx && !w->d->fault->broken[0]) {
+        device_free(w->d, w->room);
+        event_free(w->d, w->from);
+        event_free(w->d, w->to);
+    }
+    gpu_release(w->gpu);
+    ctx_free(w->ctx);
+    memset(w, 0, sizeof *w);
+    return 0;
+}
+
+static void take_room(Ctx *c, void *ud)
+{
+    Watch *w = ud;
+
+    w->room = device_alloc(c, w->d, w->bytes);
+}
+
+/* Some times the cache, less where there is less. */
+static void watch_open(Ctx *c, void *ud)
+{
+    enum { CACHES = 8, LEAST = 1 << 20 };
+    Watch *w = ud;
+
+    w->d = gpu_enter(c, w->gpu);
+    w->from = event_new(c, w->d);
+    w->to = event_new(c, w->d);
+    w->bytes = CACHES * (size_t)w->d->cache + LEAST;
+    while (!ctx_protect(c, take_room, w)) {
+        if (c->err.code != ERR_MEMORY || w->bytes < LEAST)
+            ctx_rethrow(c);
+        w->bytes /= 2;
+    }
+}
+
+static Watch *push_watch(lua_State *L)
+{
+    Watch *w = lua_newuserdatauv(L, sizeof *w, 0);
+
+    memset(w, 0, sizeof *w);
+    if (luaL_newmetatable(L, WATCH_META)) {
+        lua_pushcfunction(L, watch_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    w->gpu = gpu_retain(shared_of(L)->shared.gpu);
+    w->ctx = sandbox_ctx(L);
+    protect(L, w->ctx, watch_open, w);
+    return w;
+}
+
+static void watch_start(Ctx *c, void *ud)
+{
+    Watch *w = ud;
+
+    stream_fill(c, w->d, NULL, w->room, 0, w->bytes);
+    event_record(c, w->d, w->from);
+}
+
+static void watch_stop(Ctx *c, void *ud)
+{
+    Watch *w = ud;
+
+    event_record(c, w->d, w->to);
+    device_sync(c, w->d);
+    w->seconds = 1e-3 * (double)event_ms(c, w->d, w->from, w->to);
+}
+
+/* time(f): seconds from when the GPU begins what f gives it until it has done
+ * all of it. */
+static int watch_time(lua_State *L)
+{
+    Watch *w = luaL_checkudata(L, lua_upvalueindex(1), WATCH_META);
+
+    protect(L, w->ctx, watch_start, w);
+    lua_settop(L, 1);
+    lua_call(L, 0, 0);
+    protect(L, w->ctx, watch_stop, w);
+    lua_pushnumber(L, w->seconds);
+    return 1;
+}
+
+static void copy_there(Ctx *c, void *ud)
+{
+    Watch *w = ud;
+
+    event_record(c, w->d, w->from);
+    device_copy(c, w->d, w->room, w->room + w->bytes / 2, w->bytes / 2);
+    watch_stop(c, w);
+}
+
+/* flin._gpu_watch(): such a function, and bytes a second of a copy there. */
+static int gpu_watch(lua_State *L)
+{
+    Watch *w = push_watch(L);
+    double best = 0;
+
+    for (int i = 0; i < COPY_RUNS; i++) {
+        protect(L, w->ctx, copy_there, w);
+        best = fmax(best, (double)w->bytes / w->seconds);
+    }
+    lua_pushcclosure(L, watch_time, 1);
+    lua_pushnumber(L, best);
+    return 2;
+}
+
 void measure_open(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        { "clock", flin_clock }, { "_copy_rate", copy_rate }, { NULL, NULL }
+        { "clock", flin_clock }, { "_copy_rate", copy_rate },
+        { "_gpu_watch", gpu_watch }, { NULL, NULL }
     };
 
     luaL_setfuncs(L, functions, 0);

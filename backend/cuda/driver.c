@@ -97,6 +97,7 @@ bool driver_open(Ctx *c, Driver *d)
         return refuse(c, "it gives no context");
     d->arch = 10 * attribute(d, 75) + attribute(d, 76);
     d->processors = attribute(d, 16);
+    d->cache = attribute(d, 38);
     version(&d->version);
     name(d->name, sizeof d->name, d->device);
     return true;
@@ -187,6 +188,13 @@ Event *event_new(Ctx *c, const Driver *d)
     CALL(d, EVENT, create);
     driver_check(c, d, create(&e, 0), "event");
     return e;
+}
+
+void event_free(const Driver *d, Event *e)
+{
+    CALL(d, EVENT_END, end);
+    if (e)
+        end(e);
 }
 
 void event_record(Ctx *c, const Driver *d, Event *e)

@@ -16,6 +16,7 @@ enum { DRIVER_ENTRIES = 40 };
 typedef struct Driver {
     void *fn[DRIVER_ENTRIES];
     int device, arch, processors;       /* arch: 90 for compute 9.0 */
+    int cache;                          /* bytes of the last one */
     int version;                        /* 13000 for CUDA 13.0 */
     char name[64];
     void *context;
@@ -53,6 +54,7 @@ bool stream_capturing(Ctx *c, const Driver *d, void *stream);
 
 typedef struct Event Event;             /* the driver's */
 Event *event_new(Ctx *c, const Driver *d);
+void event_free(const Driver *d, Event *e);
 void event_record(Ctx *c, const Driver *d, Event *e);
 float event_ms(Ctx *c, const Driver *d, Event *from, Event *to);
 

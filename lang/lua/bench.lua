@@ -1,5 +1,5 @@
 -- v:bench: how long a variant's calls take, beside a loop over the tokens and
--- the least that this machine needs to move the arguments.
+-- the least that this machine, or its GPU, needs to move the arguments.
 local flin = ...
 
 local RUNS <const>, MOST <const> = 5, 201
@@ -11,19 +11,23 @@ local function median(times)
          or (times[n // 2] + times[n // 2 + 1]) / 2
 end
 
--- Runs f once to plan and warm up, then for `seconds`, five times at least
--- (three where one run alone takes that long).
-local function measure(name, tokens, seconds, f)
-  local start = flin.clock()
+local function clock(f)
+  local from = flin.clock()
   f()
-  local first = flin.clock() - start
+  return flin.clock() - from
+end
+
+-- Runs f once to plan and warm up, then for `seconds`, five times at least
+-- (three where one run alone takes that long). time(f): how long the machine
+-- that works it off takes.
+local function measure(name, tokens, seconds, time, f)
+  local first = clock(f)
   local times, spent = {}, 0
   local least = first > seconds and 3 or RUNS
   while #times < MOST and (#times < least or spent < seconds) do
     local from = flin.clock()
-    f()
-    times[#times + 1] = flin.clock() - from
-    spent = spent + times[#times]
+    times[#times + 1] = time(f)
+    spent = spent + flin.clock() - from
   end
   local middle, n = median(times), #times
   return { name = name, tokens = tokens, runs = n, first = first,
@@ -31,18 +35,27 @@ local function measure(name, tokens, seconds, f)
            spread = (times[n - n // 4] - times[1 + n // 4]) / 2 }
 end
 
+local function merged(a, b)
+  local t = {}
+  for k, x in pairs(a) do t[k] = x end
+  for k, x in pairs(b) do t[k] = x end
+  return t
+end
+
+local WIDTH <const> = { float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2 }
+
 local function bytes_of(tensors)
   local n = 0
   for _, t in pairs(tensors) do
     if flin.is_tensor(t) then
-      n = n + t.count * ({ float32 = 4, float64 = 8 })[t.dtype]
+      n = n + t.count * WIDTH[t.dtype]
     end
   end
   return n
 end
 
-local function flops_of(v, sizes, chunk, backward)
-  local options = { chunk = chunk, backward = backward }
+local function flops_of(v, sizes, more)
+  local options = merged({}, more)
   for axis, n in pairs(sizes) do
     options[axis] = n
   end
@@ -52,13 +65,6 @@ local function flops_of(v, sizes, chunk, backward)
     flops = flops + kernel.flops
   end
   return ok and flops or nil
-end
-
-local function merged(a, b)
-  local t = {}
-  for k, x in pairs(a) do t[k] = x end
-  for k, x in pairs(b) do t[k] = x end
-  return t
 end
 
 -- ---- the table ----
@@ -97,8 +103,9 @@ function meta.__tostring(b)
     lines[#lines + 1] = row_text(row, b.floor)
   end
   lines[#lines + 1] = ("  %-20s %9s: %.3g MB of arguments and results at the "
-    .. "%.3g GB/s of a copy here"):format("floor", time_text(b.floor),
-                                          b.bytes / 1e6, b.copy / 1e9)
+    .. "%.3g GB/s of a copy %s"):format("floor", time_text(b.floor),
+                                        b.bytes / 1e6, b.copy / 1e9,
+                                        b.gpu and "on " .. b.gpu or "here")
   if b.speedup then
     lines[#lines + 1] = ("  chunks are %.3g times as fast as token by token")
                         :format(b.speedup)
@@ -164,6 +171,19 @@ local function read(v, o)
   return option, sizes, inputs
 end
 
+-- How time is taken where the calls run, bytes a second of a copy there, and
+-- the GPU's name where it is one: then the inputs go there.
+local function stopwatch(option, inputs)
+  if (option.backend or flin.backend) ~= "cuda" then
+    return clock, flin._copy_rate(option.threads or flin.threads or 0)
+  end
+  for name, x in pairs(inputs) do
+    inputs[name] = flin.is_tensor(x) and x:to "cuda" or x
+  end
+  local time, rate = flin._gpu_watch()
+  return time, rate, flin.cuda().name
+end
+
 -- One token of each sequence, and a state for it.
 local function first_token(v, inputs, calls)
   local token = merged({}, calls)
@@ -179,11 +199,12 @@ return function (v, o)
   local option, sizes, inputs = read(v, o or {})
   local calls = { chunk = option.chunk, backend = option.backend,
                   threads = option.threads }
-  local arguments = merged(inputs, calls)
   local tokens = option.B * option.T
+  local time, copy, gpu = stopwatch(option, inputs)
+  local arguments = merged(inputs, calls)
   local y, state = v:forward(arguments)
   local b = setmetatable({ name = v.name, note = v.note, rows = {} }, meta)
-  b.copy = flin._copy_rate(option.threads or flin.threads or 0)
+  b.copy, b.gpu = copy, gpu
   b.bytes = bytes_of(inputs) + bytes_of { y } + bytes_of(state)
   b.floor = b.bytes / b.copy
   b.shape = ("%s [%d, %d, %d, %d]"):format(y.dtype, y.shape[1], y.shape[2],
@@ -195,28 +216,29 @@ return function (v, o)
     return row
   end
   local heads = y.shape[1] * y.shape[2] * y.shape[3]
-  local flops = flops_of(v, sizes, option.chunk)
+  local plan = { chunk = option.chunk or gpu and 64, machine = gpu and "h200" }
+  local flops = flops_of(v, sizes, plan)
   local chunked = add(measure(b.note and "forward" or "forward, chunks",
-    tokens, option.seconds, function () v:forward(arguments) end), b.bytes,
-    flops and flops * heads)
+    tokens, option.seconds, time, function () v:forward(arguments) end),
+    b.bytes, flops and flops * heads)
   if not b.note then
     local serial = merged(arguments, { serial = true })
-    local loop = add(measure("token by token", tokens, option.seconds,
+    local loop = add(measure("token by token", tokens, option.seconds, time,
       function () v:forward(serial) end), b.bytes)
     b.speedup = loop.seconds / chunked.seconds
   end
   if option.backward then
-    local back = merged(arguments, { dy = y })
-    local both = flops_of(v, sizes, option.chunk, true)
-    add(measure("forward + backward", tokens, option.seconds, function ()
-      v:forward(arguments)
-      v:backward(back)
+    local save = merged(arguments, { save = true })
+    local both = flops_of(v, sizes, merged(plan, { backward = true }))
+    add(measure("forward + backward", tokens, option.seconds, time, function ()
+      local _, _, saved = v:forward(save)
+      v:backward { saved = saved, dy = y }
     end), 2 * b.bytes + 2 * bytes_of { y }, both and both * heads)
   end
   local token = first_token(v, inputs, calls)
   token.state, token.inplace = state, true
   local one = v:step(token)
-  add(measure("decode, one token", option.B, option.seconds,
+  add(measure("decode, one token", option.B, option.seconds, time,
       function () v:step(token) end),
       bytes_of(token) + bytes_of { one } + 2 * bytes_of(state))
   return b

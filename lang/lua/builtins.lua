@@ -88,7 +88,8 @@ row("v:bench", "options?: table -> table",
 Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =
 false, seconds = of each row. Times are medians after a first run; the floor is
 the time to read each argument and write each result once at the speed at which
-this machine copies, measured then and there.]])
+this machine copies, measured then and there. With backend = "cuda" the inputs
+are moved to the GPU first, and times are the GPU's own.]])
 row("v:random", "options?: table -> table",
     "random inputs of the domains that the variant names", [[
 Options: B, T, H, HV, sizes of axes, dtype, seed. v:forward(v:random { T = 8

@@ -80,6 +80,22 @@ function acts.absent()
   expect(v:forward(inputs(5)).device == "cpu", "the CPU takes what is there")
 end
 
+-- A launch takes 5 ms here, and the host does not wait for it.
+function acts.slow()
+  local b = v:bench { backend = "cuda", T = 20, H = 1, K = 16, V = 16,
+                      seconds = 0 }
+  expect(b.gpu == "no GPU" and b.copy > 1e6, "%s: %g", b.gpu, b.copy)
+  for _, row in ipairs(b.rows) do
+    local launches = row.name == "forward + backward" and 2 or 1
+    expect(row.seconds > 5e-3 * launches and row.seconds < 1,
+           "%s: %g s", row.name, row.seconds)
+  end
+  expect(#b.rows == 4 and tostring(b):find "of a copy on no GPU", b)
+  b = v:bench { backend = "cuda", T = 20, H = 1, K = 16, V = 16, seconds = 0,
+                dtype = "bfloat16", backward = false }
+  expect(#b.rows == 3, "other types, too")
+end
+
 -- Every kernel once; a second process takes them from the cache.
 function acts.cached()
   local x = inputs(20, "cuda")
@@ -131,6 +147,7 @@ expect(compiled(count) == 1, "a kernel is in the cache, %d were compiled",
        compiled(count))
 run("cached", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder, count))
 expect(compiled(count) == 1, "all are in the cache")
+run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 
 -- ---- tensors ----
@@ -176,9 +193,15 @@ x.save = true
 do
   local _, _, saved = v:forward(x)
   local dy = flin.randn(1, 70, 2, 16):to "cuda"
-  expect(v:backward { saved = saved, dy = dy }.q.device == "cuda",
-         "saved works there")
+  local q = v:backward { saved = saved, dy = dy }.q
+  x.save, x.dy = nil, dy
+  expect(saved.bytes > 0 and (q:to "cpu" - v:backward(x).q:to "cpu"):maxabs()
+         == 0, "saved works there")
+  rawset(saved, 2, rawget(saved, 2):to "cpu" * 0)
+  expect((v:backward { saved = saved, dy = dy }.q:to "cpu" - q:to "cpu")
+         :maxabs() == 0, "what lies elsewhere is not read")
 end
+x.dy = nil
 local numbers = flin.variant {
   name = "numbers", input = { v = "t", a = "" }, state = { s = "" },
   step = function (i, s)

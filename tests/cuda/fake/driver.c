@@ -6,6 +6,7 @@
  * FAKE_BROKEN=N      the N-th launch ends the context
  * FAKE_IDLE=N        launches behind the N-th do nothing
  * FAKE_ARCH=N        compute capability N.0 (8)
+ * FAKE_LATER=N       a launch takes N microseconds, and the host goes on
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -23,9 +24,10 @@ enum { OK, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500,
 
 typedef uint64_t Ptr;
 typedef int KernelFn(void **params, long grid, int threads);
-typedef struct Event { struct timespec at; } Event;
+typedef struct Event { double at; } Event;
 
 static int current;
+static double busy_until;               /* the device; seconds */
 static size_t in_use;
 static long launches;
 static int broken;
@@ -34,6 +36,20 @@ static long option(const char *name, long usual)
 {
     const char *s = getenv(name);
     return s ? atol(s) : usual;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* When the device has done what it was given so far. */
+static double device_time(void)
+{
+    double t = now();
+    return busy_until > t ? busy_until : t;
 }
 
 #define ENTRY(type, name, ...) EXPORT type name(__VA_ARGS__); \
@@ -146,7 +162,14 @@ ENTRY(int, cuMemsetD8Async, Ptr to, unsigned char x, size_t n, void *stream)
 
 /* ---- streams, events ---- */
 
-ENTRY(int, cuCtxSynchronize, void) { return broken ? ILLEGAL_ADDRESS : OK; }
+ENTRY(int, cuCtxSynchronize, void)
+{
+    double left = busy_until - now();
+    if (left > 0)
+        nanosleep(&(struct timespec){ (time_t)left,
+                  (long)(1e9 * (left - (double)(time_t)left)) }, NULL);
+    return broken ? ILLEGAL_ADDRESS : OK;
+}
 ENTRY(int, cuStreamCreate, void **stream, unsigned flags)
 {
     (void)flags;
@@ -176,15 +199,20 @@ ENTRY(int, cuEventCreate, Event **e, unsigned flags)
     *e = calloc(1, sizeof **e);
     return *e ? OK : OUT_OF_MEMORY;
 }
+ENTRY(int, cuEventDestroy_v2, Event *e)
+{
+    free(e);
+    return OK;
+}
 ENTRY(int, cuEventRecord, Event *e, void *stream)
 {
     (void)stream;
-    return clock_gettime(CLOCK_MONOTONIC, &e->at);
+    e->at = device_time();
+    return OK;
 }
 ENTRY(int, cuEventElapsedTime, float *ms, Event *from, Event *to)
 {
-    *ms = (float)(1e3 * (double)(to->at.tv_sec - from->at.tv_sec)
-                  + 1e-6 * (double)(to->at.tv_nsec - from->at.tv_nsec));
+    *ms = (float)(1e3 * (to->at - from->at));
     return OK;
 }
 
@@ -227,6 +255,7 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     (void)extra;
     if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1)
         return INVALID;
+    busy_until = device_time() + 1e-6 * (double)option("FAKE_LATER", 0);
     if (++launches == option("FAKE_BROKEN", -1))
         broken = 1;
     if (broken || launches > option("FAKE_IDLE", LONG_MAX))

@@ -66,8 +66,9 @@ void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
 
 /* ---- plans (plans.c) ---- */
 
-/* One row a backend. compile keeps what it makes until release; run may be called by several threads at a time. Those that run on
- * a device keep a workspace there for calls that bring none. */
+/* One row a backend. compile keeps what it makes until release; run may be
+ * called by several threads at a time. Those that run on a device keep a
+ * workspace there for calls that bring none. */
 struct Backend {
     const char *name;
     const Machine *machine;             /* that plans are made for */
@@ -101,6 +102,12 @@ struct PlanEntry {
     void *program;
     double seconds;                     /* that making it took */
 };
+
+/* A plan of the step, in its context: by chunks (joint, of backward, too: by
+ * smaller ones where the machine cannot hold these), else, where there is no
+ * chunk form or chunk is 0, one token at a time. */
+Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
+                const Machine *machine);
 
 /* The plan for these sizes, made if it is new; chunk CHUNK_AUTO: as best_chunk
  * says; no backend: the first. Fails through c. */

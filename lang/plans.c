@@ -134,10 +134,13 @@ const char *backend_names(void)
 /* ---- making one ---- */
 
 typedef struct Making {
-    Variant *v;
-    PlanEntry *e;
+    Graph *step;
+    const int32_t *size;
     int chunk;
-    bool whole;                         /* a kernel a pass, held or not */
+    bool joint, whole;                  /* whole: a kernel a pass, held or
+                                           not */
+    const Machine *m;
+    Plan *p;
 } Making;
 
 static double now(void)
@@ -152,51 +155,61 @@ static double now(void)
 static void plan_at(Ctx *c, void *ud)
 {
     Making *m = ud;
-    PlanEntry *e = m->e;
-    Graph *step = m->v->step, *g = NULL;
+    Graph *g = m->chunk ? derive(m->step, m->size, m->chunk) : NULL;
 
-    if (m->chunk) {
-        g = derive(step, e->size, m->chunk);
-        if (!g)
-            e->note = ctx_string(c, step->note ? step->note : "");
-    }
+    (void)c;
     if (!g)
-        g = graph_sized(step, e->size);
-    g = e->joint ? grad(g) : g;
-    e->plan = e->joint && g->chunk && !m->whole
-            ? partition(g, e->backend->machine, FULL, NULL) : plan_simple(g);
+        g = graph_sized(m->step, m->size);
+    g = m->joint ? grad(g) : g;
+    m->p = m->joint && g->chunk && !m->whole
+         ? partition(g, m->m, FULL, NULL) : plan_simple(g);
 }
 
 /* Smaller chunks where the machine cannot hold its parts; and where it never
  * can, what is too much lies in memory. */
-static void make(Ctx *c, void *ud)
+Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
+                const Machine *machine)
 {
     enum { LEAST = 16 };
-    Making *m = ud;
-    PlanEntry *e = m->e;
+    Ctx *c = step->ctx;
+    Making m = { .step = step, .size = size, .chunk = chunk, .joint = joint,
+                 .m = machine };
+
+    while (!ctx_protect(c, plan_at, &m)) {
+        if (c->err.code != ERR_USER || !joint || m.whole)
+            ctx_rethrow(c);
+        m.whole = m.chunk < 2 * LEAST;
+        m.chunk /= m.whole ? 1 : 2;
+    }
+    return m.p;
+}
+
+typedef struct NewEntry { Variant *v; PlanEntry *e; } NewEntry;
+
+static void make(Ctx *c, NewEntry *n)
+{
+    PlanEntry *e = n->e;
+    Graph *step = n->v->step;
     double start = now();
 
-    ctx_doing(c, "plan", m->v->step->name);
-    m->chunk = e->chunk;
-    while (!ctx_protect(c, plan_at, m)) {
-        if (c->err.code != ERR_USER || !e->joint || m->whole)
-            ctx_rethrow(c);
-        m->whole = m->chunk < 2 * LEAST;
-        m->chunk /= m->whole ? 1 : 2;
-    }
+    ctx_doing(c, "plan", step->name);
+    e->plan = plan_make(step, e->size, e->chunk, e->joint,
+                        e->backend->machine);
+    if (e->chunk && !e->plan->g->chunk)
+        e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)
-        e->program = e->backend->compile(c, e->plan, &m->v->shared);
+        e->program = e->backend->compile(c, e->plan, &n->v->shared);
     e->seconds = now() - start;
 }
 
 static void new_entry(Ctx *c, void *ud)
 {
-    Making *m = ud;
+    NewEntry *n = ud;
     PlanEntry *e = ctx_alloc(c, sizeof *e);
 
-    *e = *m->e;
-    m->e = e;
-    make(c, m);
+    *e = *n->e;
+    n->e = e;
+    make(c, n);
 }
 
 /* ---- chunk sizes ---- */
@@ -252,7 +265,7 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
     const Backend *b = named ? named : &backends[0];
     PlanEntry *e;
     PlanEntry wanted = { .joint = joint, .backend = b };
-    Making m = { .v = v, .e = &wanted };
+    NewEntry n = { v, &wanted };
 
     if (chunk == CHUNK_AUTO && !v->step->mask)
         chunk = b->chunk ? b->chunk
@@ -269,12 +282,12 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
     memcpy(wanted.size, size, sizeof wanted.size);
     v->ctx->interrupted = c->interrupted;
     v->ctx->interrupt_ud = c->interrupt_ud;
-    if (!ctx_protect(v->ctx, new_entry, &m)) {
+    if (!ctx_protect(v->ctx, new_entry, &n)) {
         c->err = v->ctx->err;
         ctx_rethrow(c);
     }
-    m.e->next = v->plans;
-    return v->plans = m.e;
+    n.e->next = v->plans;
+    return v->plans = n.e;
 }
 
 void plans_release(Variant *v)

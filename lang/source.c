@@ -1,6 +1,8 @@
 /* source.c -- a variant as CUDA C++, and compiled for a GPU that need not be
  * here.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -10,31 +12,61 @@
 
 enum { GPU_SIZE = 128 };
 
+#define SOURCE_META "flin.source"
+
 typedef struct Source {
-    Variant *v;
+    Ctx *ctx;                           /* its own */
+    const Variant *v;
     int32_t size[NAXES];
-    int chunk;
-    CudaOptions o;
+    int chunk;                          /* 0: one token at a time */
+    bool backward;
+    DType tile;
     const char *arch;
     CudaModule *m;
     Cubin *cubin;
     double seconds;
+    Plan *plan;                         /* these two while it is emitted */
+    CudaOptions o;
 } Source;
 
-static const char *const options[] = { "chunk", "dtype", "arch" };
+static const char *const options[] = { "chunk", "dtype", "arch", "backward",
+    "serial" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
+/* Matrices in the type that is asked for, gates and other vectors in float32.
+ */
+static CudaOptions types_of(const Graph *g, DType tile, const char *arch)
+{
+    CudaOptions o = { .tile = tile, .groups = 2, .split = true,
+                      .arch = atoi(arch + 3) };
+
+    for (int i = 0; i < g->nin; i++)
+        o.in[i] = g->in[i].rank ? tile : F32;
+    for (int i = 0; i < g->nout; i++)
+        o.out[i] = g->out[i].rank ? tile : F32;
+    return o;
+}
+
+static void emit_hopper(Ctx *c, void *ud)
+{
+    Source *s = ud;
+
+    s->m = cuda_emit(c, s->plan, &s->o);
+}
+
+/* As a call would have it: Hopper's own kernels where there are some. */
 static void emit(Ctx *c, void *ud)
 {
     Source *s = ud;
-    PlanEntry *e = plan_for(c, s->v, s->size, s->chunk, false,
-                            backend_named("interpreter"));
+    bool hopper = !strcmp(s->arch, "sm_90a") && s->tile != F32
+               && s->chunk == CHUNK_DEFAULT && !s->backward;
 
-    if (e->note)
-        fail_help(c, 0, "the CPU backend runs it token by token",
-                  "%s has no kernel for the GPU, as it has no chunk form: %s",
-                  s->v->step->name, e->note);
-    s->m = cuda_emit(c, e->plan, &s->o);
+    c->file = ctx_string(c, s->v->ctx->file);
+    s->plan = plan_make(graph_copy(c, s->v->step), s->size, s->chunk,
+                        s->backward, backend_named("cuda")->machine);
+    s->o = types_of(s->plan->g, s->tile, s->arch);
+    if (!hopper || !s->plan->g->chunk || !ctx_protect(c, emit_hopper, s))
+        s->m = cuda_tiles(c, s->plan, &s->o);
 }
 
 static double now(void)
@@ -58,7 +90,6 @@ static void compile(Ctx *c, void *ud)
     s->seconds = now() - start;
 }
 
-/* Half-precision matrices; gates and other vectors in float32. */
 static DType tile_arg(lua_State *L, const char *what, int arg)
 {
     DType d = BF16;
@@ -67,26 +98,46 @@ static DType tile_arg(lua_State *L, const char *what, int arg)
         return d;
     if (lua_getfield(L, arg, "dtype") != LUA_TNIL
         && (lua_type(L, -1) != LUA_TSTRING
-            || !dtype_named(lua_tostring(L, -1), &d)))
-        lang_fail(L, "bfloat16, float16", "%s: there is no dtype '%s'", what,
-                  luaL_tolstring(L, -1, NULL));
+            || !dtype_named(lua_tostring(L, -1), &d) || d == F64))
+        lang_fail(L, "bfloat16, float16, float32", "%s: kernels have no dtype "
+                  "'%s'", what, luaL_tolstring(L, -1, NULL));
     lua_pop(L, 1);
     return d;
 }
 
+/* "sm_90a"; the string at the top of the stack, or ours. */
 static const char *arch_arg(lua_State *L, const char *what, int arg)
 {
-    const char *arch = "sm_90a";
+    int number, end = 0;
 
-    if (lua_istable(L, arg) && lua_getfield(L, arg, "arch") != LUA_TNIL)
-        arch = luaL_tolstring(L, -1, NULL);
-    if (strcmp(arch, "sm_90a") != 0)
-        lang_fail(L, "sm_90a (H100, H200)", "%s: there are no kernels for "
-                  "'%s' yet", what, arch);
-    return "sm_90a";
+    if (!lua_istable(L, arg) || lua_getfield(L, arg, "arch") == LUA_TNIL)
+        return "sm_90a";
+    const char *arch = luaL_tolstring(L, -1, NULL);
+    if (sscanf(arch, "sm_%d%n", &number, &end) != 1 || number < 80
+        || strlen(arch + end) > 1)
+        lang_fail(L, "sm_80 or later: sm_90a is an H100 or H200", "%s: there "
+                  "are no kernels for '%s'", what, arch);
+    return arch;
 }
 
-/* The options at `arg`; what is pushed keeps it. */
+static bool flag_arg(lua_State *L, int arg, const char *name)
+{
+    bool on = lua_istable(L, arg) && lua_getfield(L, arg, name) != LUA_TNIL
+           && lua_toboolean(L, -1);
+
+    return on;
+}
+
+static int source_gc(lua_State *L)
+{
+    Source *s = luaL_checkudata(L, 1, SOURCE_META);
+
+    ctx_free(s->ctx);
+    s->ctx = NULL;
+    return 0;
+}
+
+/* The options at `arg`; what is pushed keeps them. */
 static Source *source_args(lua_State *L, const char *what, int arg)
 {
     Variant *v = variant_check(L, 1);
@@ -94,6 +145,12 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     lua_Integer chunk;
 
     memset(s, 0, sizeof *s);
+    if (luaL_newmetatable(L, SOURCE_META)) {
+        lua_pushcfunction(L, source_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    s->ctx = sandbox_ctx(L);
     s->v = v;
     check_options(L, what, v->step, arg, options, NOPTIONS);
     sizes_arg(L, what, v->step, arg, GPU_SIZE, s->size);
@@ -101,13 +158,15 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     if (chunk < 1 || chunk > CHUNK_MAX)
         lang_fail(L, NULL, "%s: a chunk is from 1 to %d tokens", what,
                   CHUNK_MAX);
-    s->chunk = (int)chunk;
+    s->chunk = flag_arg(L, arg, "serial") ? 0 : (int)chunk;
+    s->backward = flag_arg(L, arg, "backward");
+    s->tile = tile_arg(L, what, arg);
     s->arch = arch_arg(L, what, arg);
-    s->o = (CudaOptions){ .tile = tile_arg(L, what, arg), .groups = 2 };
     return s;
 }
 
-/* v:source("cuda" [, { K = 128, chunk = 64, dtype = "bfloat16" }]) */
+/* v:source("cuda" [, { K = 128, chunk = 64, dtype = "bfloat16",
+ * arch = "sm_90a", backward = true, serial = true }]) */
 int variant_source(lua_State *L)
 {
     lua_settop(L, 3);
@@ -115,7 +174,7 @@ int variant_source(lua_State *L)
         lang_fail(L, "v:source(\"cuda\")", "source: only the backend 'cuda' "
                   "makes source text");
     Source *s = source_args(L, "source", 3);
-    protect(L, s->v->ctx, emit, s);
+    protect(L, s->ctx, emit, s);
     lua_pushstring(L, s->m->source);
     return 1;
 }
@@ -133,7 +192,7 @@ int variant_compile(lua_State *L)
 
     lua_settop(L, 2);
     Source *s = source_args(L, "compile", 2);
-    protect(L, s->v->ctx, compile, s);
+    protect(L, s->ctx, compile, s);
     for (int i = 0; i < s->m->nkernels; i++)
         if (s->m->kernel[i].shared > shared)
             shared = s->m->kernel[i].shared;

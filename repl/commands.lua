@@ -42,18 +42,18 @@ local function disassemble(cubin)
   local f <close> = assert(io.open(name, "wb"))
   f:write(cubin)
   f:close()
-  for _, tool in ipairs { "nvdisasm", "cuobjdump -sass" } do
+  for _, tool in ipairs { "nvdisasm -c", "cuobjdump -sass" } do
     local p = io.popen(("%s '%s' 2>/dev/null"):format(tool, name))
     local text = p:read "a"
     if p:close() and #text > 0 then
       os.remove(name)
-      return text
+      return (text:gsub("\n+$", ""))
     end
   end
   os.remove(name)
   error("sass: no disassembler: neither nvdisasm nor cuobjdump could read the "
-        .. "kernel\n  help: they come with the CUDA toolkit; is its bin in "
-        .. "PATH?", 0)
+        .. "kernel\n  help: they come with the CUDA toolkit, or by pip as "
+        .. "nvidia-cuda-nvdisasm; is their bin in PATH?", 0)
 end
 
 function run.sass(v, options)

@@ -14,7 +14,7 @@ const char usage[] =
     "  -d LETTERS     dump these passes of the variant the script returns\n"
     "  --check[=T=300,K=64,...]   check that variant against its float64 step\n"
     "  --compile-only[=K=128,...]  compile it for a GPU that need not be here\n"
-    "  --arch NAME    which (sm_90a)\n"
+    "  --arch NAME    which (sm_90a, sm_80 ...)\n"
     "  --backend NAME cpu or cuda\n"
     "  --threads N    on the CPU (0: all cores)\n"
     "  --color WHEN   always, never or auto: colours in the terminal\n"

@@ -20,8 +20,8 @@ typedef struct CpuProgram CpuProgram;
 typedef struct CpuStats { int64_t *chunks, *once; } CpuStats;
 
 /* Compiles a plan whose axes have sizes. The program lives as long as c and
- * refers to p. isa: "avx512", "avx2", "plain", or NULL for the best. pool: whose
- * threads run it; NULL: its own. */
+ * refers to p. isa: "avx512", "avx2", "plain", or NULL for the best. pool:
+ * whose threads run it; NULL: its own. */
 CpuProgram *cpu_compile(Ctx *c, const Plan *p, const char *isa, Pool *pool);
 
 /* Gives back its share of the pool. */

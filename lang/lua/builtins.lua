@@ -118,7 +118,9 @@ row("v:dump", "letters: string, options?: table -> string",
 Options: sizes of axes, chunk.]])
 row("v:source", "backend: string, options?: table -> string",
     "the plan as CUDA C++: v:source(\"cuda\")", [[
-Options: sizes of axes, chunk, dtype, arch = "sm_90a".]])
+What runs on a GPU: for sm_90a kernels with wgmma and TMA where there are some,
+else those for any GPU. Options: sizes of axes, chunk, dtype, backward, serial
+(one token after another), arch = "sm_90a", "sm_80" ...]])
 row("v:compile", "options?: table -> table",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,

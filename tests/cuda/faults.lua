@@ -150,6 +150,41 @@ expect(compiled(count) == 1, "all are in the cache")
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 
+-- ---- :sass: disassemblers that say what they were given ----
+
+local function write(path, text)
+  local f <close> = assert(io.open(path, "w"))
+  f:write(text)
+end
+
+-- What the prompt says where the two end like this.
+local function sass(nvdisasm, cuobjdump)
+  for name, status in pairs { nvdisasm = nvdisasm, cuobjdump = cuobjdump } do
+    write(folder .. "/" .. name, ('#!/bin/sh\necho "%s $1 $(wc -c <"$2")"\n'
+          .. 'echo "$2" >>"%s/seen"\nexit %d\n'):format(name, folder, status))
+  end
+  local pipe = io.popen(("echo ':sass linear K=16 V=16 arch=sm_80' | PATH='%s':$PATH "
+                         .. "'%s' 2>&1"):format(folder, program))
+  local text = pipe:read "a"
+  pipe:close()
+  return text
+end
+
+os.execute(("mkdir '%s'; touch '%s/nvdisasm' '%s/cuobjdump'; chmod +x '%s'/*")
+           :format(folder, folder, folder, folder))
+local text = sass(0, 0)
+expect(tonumber(text:match "^nvdisasm %-c (%d+)\n$" or 0) > 1000, text)
+text = sass(1, 0)
+expect(tonumber(text:match "^cuobjdump %-sass (%d+)\n$" or 0) > 1000, text)
+text = sass(1, 1)
+expect(text:find("^sass: no disassembler: neither nvdisasm nor cuobjdump"),
+       text)
+for path in io.lines(folder .. "/seen") do
+  local f = io.open(path)
+  expect(not f, "%s is left behind", path)
+end
+os.execute("rm -rf '" .. folder .. "'")
+
 -- ---- tensors ----
 
 local t = flin.randn(3, 4, 20)

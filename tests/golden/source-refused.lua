@@ -1,2 +1,2 @@
 local flin = require "flin"
-flin.stdlib.simple_gla:source("cuda", { chunk = 32 })
+flin.stdlib.simple_gla:source("cuda", { arch = "sm_70" })

@@ -7,7 +7,15 @@ assert(text:find("__global__") and text:find("in_k0_forward"))
 assert(gla:source("cuda", { K = 64, V = 128 }) == text, "the same text")
 assert(gla:source("cuda", { dtype = "float16" }):find("ELEMENT_F16"))
 assert(not pcall(gla.source, gla, "cuda", { dtype = "float64" }))
-assert(not pcall(gla.source, gla, "cuda", { chunk = 32 }))
+-- what Hopper's emitter has no place for, the other prints
+for _, options in ipairs { { chunk = 32 }, { arch = "sm_80" },
+                           { dtype = "float32" }, { serial = true },
+                           { backward = true, K = 32, V = 32 } } do
+  local other = gla:source("cuda", options)
+  assert(other:find("__global__") and not other:find("in_k0_forward"))
+end
+assert(gla:source("cuda", { backward = true, K = 32, V = 32 }):find "reverse")
+assert(not pcall(gla.source, gla, "cuda", { arch = "80" }))
 assert(not pcall(gla.compile, gla, { arch = "sm_70" }))
 
 local ok, r = pcall(gla.compile, gla, { arch = "sm_90a" })

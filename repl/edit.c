@@ -232,21 +232,26 @@ static int read_byte(Editor *e, char *c)
     }
 }
 
-/* libedit's EL_GETCFN: a character, however many bytes it has. */
+/* libedit's EL_GETCFN: a character, however many bytes it has. Keys that come
+ * faster than colours can be drawn are drawn with the last of them, or when
+ * the line ends. */
 static int read_key(EditLine *el, wchar_t *key)
 {
     Editor *e = editor_of(el);
     mbstate_t state = { 0 };
+    bool behind = e->colours && key_waits();
     char c;
 
     if (interrupt_taken())
         return -1;
-    if (e->colours && !key_waits())
+    if (e->colours && !behind)
         paint(e);
     for (int i = 0; i < 8; i++) {
         int n = read_byte(e, &c);
         if (n <= 0)
             return n;
+        if (behind && (c == '\r' || c == '\n'))
+            paint(e);
         switch (mbrtowc(key, &c, 1, &state)) {
         case (size_t)-1:
             *key = (unsigned char)c;    /* not in this locale: as it is */

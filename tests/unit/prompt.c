@@ -346,6 +346,8 @@ static void colours(Session *s)
     turn(s, "while", "\033[35mwhile\033[0m", "keywords have a colour");
     turn(s, " 'a'", "\033[32m'a'\033[0m", "strings have another");
     turn(s, "\025" "1+1\r", "\r\n2\r\n", "the line is what was typed");
+    turn(s, "local x = 3 print(x * x)\r", "\033[35mlocal\033[0m x",
+         "keys that come at once have colours, too");
     turn(s, ":mask gla T=4\r", "\342\226\200", "half blocks");
 }
 

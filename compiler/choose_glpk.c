@@ -34,8 +34,9 @@ typedef struct Program {
     jmp_buf gone;
 } Program;
 
-/* FAILED: nothing is known; STOPPED: out of branches. */
-typedef enum End { FAILED, STOPPED, SOLVED } End;
+/* FAILED: nothing is known; STOPPED: out of branches; PROVED: no answer is
+ * cheaper than the one known. */
+typedef enum End { FAILED, STOPPED, SOLVED, PROVED } End;
 
 static int quiet(void *ud, const char *s)
 {
@@ -160,13 +161,27 @@ static void raise_bound(Program *p, double bound)
         p->bound = bound;
 }
 
+/* Prices are whole numbers, bounds as exact as GLPK is. */
+static double slack(const Answer *a)
+{
+    double inexact = 1e-7 * (double)a->price;
+
+    return inexact > 0.5 ? inexact : 0.5;
+}
+
+static bool proved(const Program *p)
+{
+    return p->bound >= (double)p->out->price - slack(p->out);
+}
+
 static void watch_tree(glp_tree *tree, void *ud)
 {
     Program *p = ud;
 
-    if (glp_ios_reason(tree) == GLP_ISELECT && ++p->branches > p->most) {
+    if (glp_ios_reason(tree) == GLP_ISELECT) {
         raise_bound(p, glp_ios_node_bound(tree, glp_ios_best_node(tree)));
-        glp_ios_terminate(tree);
+        if (++p->branches > p->most || proved(p))
+            glp_ios_terminate(tree);
     }
     if (glp_ios_reason(tree) == GLP_IROWGEN)
         link(p, glp_ios_get_prob(tree), glp_get_col_prim);
@@ -208,7 +223,8 @@ static void leave_out(Program *p)
             glp_set_col_bnds(p->lp, j, GLP_FX, 0, 0);
 }
 
-/* One solution of the program as it stands. */
+/* One solution of the program as it stands; none where it is plain before
+ * that the answer there is cannot be beaten. */
 static End solve(Program *p)
 {
     glp_iocp cut;
@@ -216,6 +232,8 @@ static End solve(Program *p)
     for (int k = 0; k < MAX_ROUNDS; k++) {
         if (!relax(p))
             return FAILED;
+        if (proved(p))
+            return PROVED;
         leave_out(p);
         glp_init_iocp(&cut);
         cut.msg_lev = GLP_MSG_OFF;
@@ -223,9 +241,12 @@ static End solve(Program *p)
         cut.cb_func = watch_tree;
         cut.cb_info = p;
         cut.mip_gap = 0;
-        cut.br_tech = GLP_BR_MFV;       /* the usual one takes far longer */
+        cut.br_tech = GLP_BR_LFV;       /* others take thrice as long */
+        cut.pp_tech = GLP_PP_NONE;
         cut.bt_tech = GLP_BT_BLB;
         int end = glp_intopt(p->lp, &cut);
+        if (end == GLP_ESTOP && proved(p))
+            return PROVED;
         if (end == GLP_ESTOP && p->branches > p->most)
             return STOPPED;
         if (end || glp_mip_status(p->lp) != GLP_OPT)
@@ -267,8 +288,8 @@ static bool rounds(Program *p)
 
     for (int k = 0; k < MAX_ROUNDS; k++) {
         End end = solve(p);
-        if (end == FAILED)
-            return false;
+        if (end == FAILED || end == PROVED)
+            return end == PROVED;
         bool whole = (end == SOLVED || glp_mip_status(p->lp) == GLP_FEAS)
                   && read_answer(p, chosen, stuck, &found);
         if (whole)
@@ -294,14 +315,6 @@ static void run(Ctx *ctx, void *ud)
     build(p);
     glp_adv_basis(p->lp, 0);
     p->ok = rounds(p);
-}
-
-/* Prices are whole numbers, bounds as exact as GLPK is. */
-static double slack(const Answer *a)
-{
-    double inexact = 1e-7 * (double)a->price;
-
-    return inexact > 0.5 ? inexact : 0.5;
 }
 
 bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
@@ -332,7 +345,7 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
     if (!fine)
         ctx_rethrow(ctx);
     out->bound = p->bound;
-    if (p->ok && p->bound >= (double)out->price - slack(out)) {
+    if (p->ok && proved(p)) {
         out->solver = SOLVER_GLPK;
         out->optimal = true;
     }

@@ -164,9 +164,10 @@ static void frame_state(Emit *e, Buf *b, int i, bool load)
     if (!load && e->out->split)
         buf_printf(b, "if (last == chunks)\n");
     buf_printf(b, "%s_state<%d>(s%d, a.tensor[%d], seq, head, at, row0 + "
-               "64 * group, %d);\n", load ? "load" : "store",
+               "64 * %s, %d);\n", load ? "load" : "store",
                (int)g->axis[cols].size, i,
                state_tensor(e, i, load ? ARG_STATE : ARG_NEXT),
+               load ? "group" : "fresh(group)",
                (int)g->axis[e->row_axis].size);
 }
 

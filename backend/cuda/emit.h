@@ -157,6 +157,7 @@ void emit_vectors(Emit *e);             /* last: the others publish */
 void emit_ahead(Emit *e);
 void emit_serial(Emit *e);
 bool emit_scan(Emit *e);                /* the state alone, if that can be */
+void scan_sources(Emit *e, uint32_t sources); /* it needs these tiles */
 
 /* ---- emit_late.c: values a token that come from matrices ---- */
 

@@ -504,13 +504,17 @@ static void then(Buf *to, const Buf *acts, bool fence)
         buf_put(to, acts->s, acts->len);
 }
 
-/* What a scan needs, made: running sums, values per column, matrices. */
+/* What a scan needs, made: running sums, values per column, matrices; and what
+ * carries a sum on. */
 static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
 {
     Buf made = { .ctx = e->c };
+    for (int i = 0; i < e->nchains; i++)
+        scan_sources(e, e->chain[i].sources);
+    if (e->made_scan || e->nchains)
+        then(&e->skip, sums, false);
     if (e->made_scan) {
         matrices(e, &made, SCANNED);
-        then(&e->skip, sums, false);
         then(&e->skip, keys, false);
         then(&e->skip, &made, false);
     }

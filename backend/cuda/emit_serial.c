@@ -498,7 +498,7 @@ void emit_serial(Emit *e)
     serial_order(s);
 }
 
-static void scan_sources(Emit *e, uint32_t sources)
+void scan_sources(Emit *e, uint32_t sources)
 {
     for (int i = 0; i < e->ntiles; i++)
         e->tile[i].scanned |= sources >> i & 1;
@@ -524,8 +524,6 @@ static bool reads_late(const Serial *s, const Act *a)
 static bool mark_scanned(Serial *s)
 {
     Emit *e = s->e;
-    if (e->nchains)
-        return false;
     for (int i = 0; i < s->nacts; i++) {
         const Act *a = &s->act[i];
         Ref r = a->kind == ACT_READ ? a->node : a->b;

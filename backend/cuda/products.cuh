@@ -98,19 +98,6 @@ INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
     f.x[i] = pair(m, r, c, half, in);
 }
 
-/* Rows from r, columns from c, of `rows` and k there are. EACH: all of them.
- * The last row stands for those behind it. */
-template<bool EACH, bool ALL, Precision P, class M>
-INLINE void load(Factor<P> &f, const M &m, int r, int rows, int c, int k)
-{
-    const int col = c + LANE % 4 * 2;
-    const Columns<ALL> in(col, k);
-    UNROLL
-    for (int x = 0; x < 4; x++) {
-        const int row = r + LANE / 4 + x % 2 * 8;
-        load_pair(f, x, m, EACH ? row : min(row, rows - 1), col, x / 2, in);
-    }
-}
 /* Nothing behind column k. */
 template<bool ALL> INLINE void cut(Factor<BF16> &f, int c, int k)
 {
@@ -122,24 +109,72 @@ template<bool ALL> INLINE void cut(Factor<BF16> &f, int c, int k)
         f.x[x] = left > x / 2 * 8 + 1 ? f.x[x]
                : left > x / 2 * 8 ? f.x[x] & 0xffff : 0;
 }
-template<bool EACH, bool ALL, int RS>
-INLINE void load(Factor<BF16> &f, const Matrix<bf16, RS, 1, 8> &m, int r,
-                 int rows, int c, int k)
-{
-    const int row = r + LANE % 16, col = c + LANE / 16 * 8;
-    load_tiles<false>(f.x, m.p + (EACH ? row : min(row, rows - 1)) * RS
-                           + (ALL || col < k ? col : c));
-    cut<ALL>(f, c, k);
-}
-template<bool EACH, bool ALL, int CS>
-INLINE void load(Factor<BF16> &f, const Matrix<bf16, 1, CS, 8> &m, int r,
-                 int rows, int c, int k)
-{
-    const int row = r + LANE / 8 % 2 * 8, col = c + LANE % 8 + LANE / 16 * 8;
-    load_tiles<true>(f.x, m.p + (EACH || row < rows ? row : 0)
-                          + (ALL ? col : min(col, k - 1)) * CS);
-    cut<ALL>(f, c, k);
-}
+
+/* F fragments of 16 rows each of a matrix that has `rows`, the first at row r;
+ * EACH: all of those rows are there, else the last stands for those behind
+ * it. get: columns from c on, of k; ALL: all of them are there. */
+template<Precision P, class M, int F, bool EACH> struct Rows {
+    const M m;
+    const int r, rows;
+    INLINE_MEMBER Rows(const M &m_, int r_, int rows_)
+        : m(m_), r(r_), rows(rows_) {}
+    template<bool ALL> INLINE_MEMBER void get(Factor<P> &f, int i, int c,
+                                              int k) const
+    {
+        const int col = c + LANE % 4 * 2;
+        const Columns<ALL> in(col, k);
+        UNROLL
+        for (int x = 0; x < 4; x++) {
+            const int row = r + 16 * i + LANE / 4 + x % 2 * 8;
+            load_pair(f, x, m, EACH ? row : min(row, rows - 1), col, x / 2,
+                      in);
+        }
+    }
+};
+template<int RS, int F, bool EACH>
+struct Rows<BF16, Matrix<bf16, RS, 1, 8>, F, EACH> {
+    enum { OWN = EACH ? 1 : F };
+    Shared at[OWN];
+    INLINE_MEMBER Rows(const Matrix<bf16, RS, 1, 8> &m, int r, int rows)
+    {
+        UNROLL
+        for (int i = 0; i < OWN; i++) {
+            const int row = r + 16 * i + LANE % 16;
+            at[i] = shared_at(m.p + (EACH ? row : min(row, rows - 1)) * RS
+                              + LANE / 16 * 8);
+        }
+    }
+    template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
+                                              int k) const
+    {
+        const int col = ALL || c + LANE / 16 * 8 < k ? c : c - LANE / 16 * 8;
+        load_tiles<false>(f.x, EACH ? at[0] + 32 * RS * i + 2 * col
+                                    : at[EACH ? 0 : i] + 2 * col);
+        cut<ALL>(f, c, k);
+    }
+};
+template<int CS, int F, bool EACH>
+struct Rows<BF16, Matrix<bf16, 1, CS, 8>, F, EACH> {
+    enum { OWN = EACH ? 1 : F };
+    Shared at[OWN];
+    INLINE_MEMBER Rows(const Matrix<bf16, 1, CS, 8> &m, int r, int rows)
+    {
+        UNROLL
+        for (int i = 0; i < OWN; i++) {
+            const int row = r + 16 * i + LANE / 8 % 2 * 8;
+            at[i] = shared_at(m.p + (EACH || row < rows ? row : 0));
+        }
+    }
+    template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
+                                              int k) const
+    {
+        const int own = c + LANE % 8 + LANE / 16 * 8;
+        const int col = 2 * CS * (ALL ? own : min(own, k - 1));
+        load_tiles<true>(f.x, EACH ? at[0] + 32 * i + col
+                                   : at[EACH ? 0 : i] + col);
+        cut<ALL>(f, c, k);
+    }
+};
 INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
 template<Precision P>
 INLINE void set_pair(Factor<P> &f, int i, float2 x) { f.x[i] = x; }
@@ -196,22 +231,23 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
     for (int w = WARP; w < rows * cols; w += WARPS) {
         const int m0 = w % rows * 16 * MT, n0 = w / rows * 8 * NT;
         const int row = m0 + LANE / 4, col = n0 + LANE % 4 * 2;
+        const Rows<P, A, MT, ROWS> of_a(a, m0, m);
+        const Rows<P, B, (NT + 1) / 2, COLS && NT % 2 == 0> of_b(b, n0, n);
         float c[MT][NT][4] = { };
         NO_UNROLL
         for (int at = 0; at < k; at += 16) {
             Factor<P> fa[MT];
             UNROLL
             for (int i = 0; i < MT; i++)
-                load<ROWS, WHOLE>(fa[i], a, m0 + 16 * i, m, at, k);
+                of_a.template get<WHOLE>(fa[i], i, at, k);
+            Factor<P> fb;
             UNROLL
-            for (int j = 0; j < NT; j += 2) {
-                Factor<P> fb;
-                load<COLS && NT % 2 == 0, WHOLE>(fb, b, n0 + 8 * j, n, at, k);
+            for (int j = 0; j < NT; j++) {
+                if (j % 2 == 0)
+                    of_b.template get<WHOLE>(fb, j / 2, at, k);
                 UNROLL
-                for (int h = 0; h < 2 && j + h < NT; h++)
-                    UNROLL
-                    for (int i = 0; i < MT; i++)
-                        multiply(c[i][j + h], fa[i], fb, h);
+                for (int i = 0; i < MT; i++)
+                    multiply(c[i][j], fa[i], fb, j % 2);
             }
         }
         UNROLL

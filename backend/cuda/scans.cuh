@@ -136,10 +136,35 @@ INLINE void scan_alone(int n, float s, A a, B b, Out out)
     }
 }
 
+/* n numbers of a row; PIECES: four at a time. */
+template<bool PIECES, class T>
+INLINE void first_of(float *to, int n, const T *p, int step)
+{
+    UNROLL
+    for (int s = 0; s < n; s++)
+        to[s] = get(p[s * step]);
+}
+template<bool PIECES>
+INLINE void first_of(float *to, int n, const float *p, int step)
+{
+    UNROLL
+    for (int s = 0; s < n; s += PIECES ? 4 : 1) {
+        if (!PIECES) {
+            to[s] = p[s * step];
+            continue;
+        }
+        const Piece in = *(const Piece *)(p + s);
+        UNROLL
+        for (int e = 0; e < 4; e++)
+            to[s + e] = bits(in.x[e]);
+    }
+}
+
 /* x = (1 - a)^{-1} x in place, a strictly lower (TRANS: its transpose), by
  * blocks of 16 rows: what the others contribute is a product, the rest goes
- * row by row. Called by all threads. */
-template<bool TRANS, int ARS, int ACS, int XRS, int XCS, class T>
+ * row by row. Called by all threads. PIECES: see first_of. */
+template<bool TRANS, int ARS, int ACS, int XRS, int XCS, bool PIECES,
+         class T>
 CALLED void solve(int rows, int cols, const T *a, float *x)
 {
     enum { BLOCK = 16, RS = TRANS ? ACS : ARS, CS = TRANS ? ARS : ACS };
@@ -165,13 +190,17 @@ CALLED void solve(int rows, int cols, const T *a, float *x)
                 v[r] = r < size ? x[(at + r) * XRS + c * XCS] : 0.f;
             UNROLL
             for (int q = 1; q < BLOCK; q++) {
-                const int r = TRANS ? BLOCK - 1 - q : q;
-                float sum = 0;
+                const int r = TRANS ? BLOCK - q : q;
+                if (TRANS && r >= size)
+                    continue;
+                float row[BLOCK];
+                first_of<PIECES>(row, r, a + (at + r) * ARS + at * ACS, ACS);
                 UNROLL
-                for (int s = TRANS ? r + 1 : 0; s < (TRANS ? BLOCK : r); s++)
-                    if (s < size && r < size)
-                        sum += get(a[(at + r) * RS + (at + s) * CS]) * v[s];
-                v[r] += sum;
+                for (int s = 0; s < r; s++)
+                    if (TRANS)
+                        v[s] += row[s] * v[r];
+                    else
+                        v[r] += row[s] * v[s];
             }
             UNROLL
             for (int r = 0; r < BLOCK; r++)

@@ -20,6 +20,19 @@ struct Run {
     int heads, pad;
 };
 
+/* x / n; of numbers that are small, as they mostly are, in a tenth of the
+ * time. */
+INLINE i64 divided(i64 x, i64 n)
+{
+    return (x | n) >> 31 ? x / n : (u32)x / (u32)n;
+}
+
+/* The tensor's own head. */
+INLINE int head_of(const Tensor &t, int head)
+{
+    return t.group == 1 ? head : head / t.group;
+}
+
 INLINE Sequence sequence(const Run &run, i64 s)
 {
     if (run.seq)
@@ -44,7 +57,7 @@ INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 {
     i64 lo = 0, hi = run.nseq;
     if (!run.seq)
-        return slot / (run.per_entry + 1);
+        return divided(slot, run.per_entry + 1);
     while (hi - lo > 1) {
         const i64 mid = lo + (hi - lo) / 2;
         if (first_slot(run, mid, chunk) <= slot)
@@ -121,15 +134,26 @@ template<class T, class G> INLINE void copy1(T *to, const G *from)
     put(to, get(*from));
 }
 
+/* f(row, piece) for each of a row's PIECES, shared out among the threads. */
+template<int PIECES, class F> INLINE void each_piece(int rows, F f)
+{
+    if (THREADS % PIECES == 0) {
+        const int c = TID % PIECES;
+        for (int r = TID / PIECES; r < rows; r += THREADS / PIECES)
+            f(r, c);
+        return;
+    }
+    for (int x = TID; x < rows * PIECES; x += THREADS)
+        f(x / PIECES, x % PIECES);
+}
+
 /* A tile's rows of LEN columns as bf16. */
 template<int LEN, int FROM, int TO>
 CALLED void narrow(bf16 *to, const float *from, int rows)
 {
-    enum { EACH = LEN / 4 };
-    for (int x = TID; x < rows * EACH; x += THREADS) {
-        const int r = x / EACH, c = x % EACH * 4;
-        const Piece in = *(const Piece *)(from + r * FROM + c);
-        u32 *p = (u32 *)(to + r * TO + c);
+    each_piece<LEN / 4>(rows, [&](int r, int c) {
+        const Piece in = *(const Piece *)(from + r * FROM + 4 * c);
+        u32 *p = (u32 *)(to + r * TO + 4 * c);
         UNROLL
         for (int h = 0; h < 2; h++) {
             float2 y;
@@ -137,7 +161,7 @@ CALLED void narrow(bf16 *to, const float *from, int rows)
             y.y = bits(in.x[2 * h + 1]);
             p[h] = pack(y);
         }
-    }
+    });
 }
 
 /* N neighbours, which start at a multiple of 16 bytes where WHOLE. */
@@ -170,12 +194,14 @@ CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
            SAME = sizeof(T) == sizeof(G) && PITCH % EACH == 0, BATCH = 4 };
     if (wide && LEN % EACH == 0) {
         const int all = rows * PIECES;
-        for (int x = TID; SAME && AHEAD && x < all; x += THREADS) {
-            const int r = x / PIECES, c = x % PIECES * EACH;
-            copy_ahead((Piece *)(tile + r * PITCH + c),
-                       (const Piece *)(p + r * sr + c));
+        if (SAME && AHEAD) {
+            each_piece<PIECES>(rows, [&](int r, int c) {
+                copy_ahead((Piece *)(tile + r * PITCH + c * EACH),
+                           (const Piece *)(p + r * sr + c * EACH));
+            });
+            return;
         }
-        for (int x = TID; !(SAME && AHEAD) && x < all; x += BATCH * THREADS) {
+        for (int x = TID; x < all; x += BATCH * THREADS) {
             Piece in[BATCH];
             UNROLL
             for (int b = 0; b < BATCH; b++) {
@@ -211,13 +237,12 @@ CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
 {
     enum { EACH = 16 / sizeof(G), PIECES = (LEN + EACH - 1) / EACH };
     if (wide && LEN % EACH == 0) {
-        for (int x = TID; x < rows * PIECES; x += THREADS) {
-            const int r = x / PIECES, c = x % PIECES * EACH;
+        each_piece<PIECES>(rows, [&](int r, int c) {
             Piece out;
             copy_some<EACH, PITCH * sizeof(T) % 16 == 0>((G *)&out,
-                tile + r * PITCH + c);
-            *(Piece *)(p + r * sr + c) = out;
-        }
+                tile + r * PITCH + c * EACH);
+            *(Piece *)(p + r * sr + c * EACH) = out;
+        });
         return;
     }
     for (int x = TID; x < rows * LEN; x += THREADS) {

@@ -30,6 +30,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifndef STEP_BLOCKS
+#define STEP_BLOCKS 8
+#endif
 /* Of a block: of one that walks by single tokens fewer, for more blocks. */
 static int threads_of(const CudaModule *m)
 {
@@ -229,7 +232,7 @@ static void put_head(const Tiles *t, Buf *b)
                "extern \"C\" __global__ void __launch_bounds__(THREADS, %d) "
                "%s(const __grid_constant__ Args%d a)\n{\n", t->at,
                t->out->ntensors + !t->out->ntensors,
-               t->m->chunk > 1 ? 1 : 4, t->out->name, t->at);
+               t->m->chunk > 1 ? 1 : STEP_BLOCKS, t->out->name, t->at);
     buf_printf(b, "extern __shared__ char arena[];\n");
     if (t->out->spill)
         buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "
@@ -257,10 +260,9 @@ static void put_item(const Tiles *t, Buf *b)
     buf_printf(b, "NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items;"
                " item += gridDim.x) {\n"
                "const int block = (int)(item %% %d);\n"
-               "const int head = (int)(item / %d %% a.run.heads);\n",
-               t->out->blocks, t->out->blocks);
-    buf_printf(b, "const i64 part = item / %d / a.run.heads;\n",
-               t->out->blocks);
+               "const i64 part = divided(item / %d, a.run.heads);\n"
+               "const int head = (int)(item / %d - part * a.run.heads);\n",
+               t->out->blocks, t->out->blocks, t->out->blocks);
     if (t->k->kind == K_TOKEN)
         buf_printf(b, "const i64 s = find_sequence(a.run, part, %d);\n",
                    t->m->chunk);

@@ -163,7 +163,7 @@ static void move_text(Tiles *t, Act *a, const Move *m, DType d,
     bool tile = !constant_of(t, m->r, &x);
 
     buf_printf(b, "%s%s *p = (%s%s *)a.t[%d].p + %s"
-               " + head / a.t[%d].group * a.t[%d].sh",
+               " + head_of(a.t[%d], head) * a.t[%d].sh",
                m->store ? "" : "const ", ctype_text(d),
                m->store ? "" : "const ", ctype_text(d), m->tensor, where,
                m->tensor, m->tensor);

@@ -132,6 +132,17 @@ static int take_side(Tiles *t, Ref r)
     return tile;
 }
 
+/* Whether the rows start at multiples of 16 bytes. */
+static bool in_fours(const Tiles *t, const Spot *s, int32_t rows,
+                     AxisSet turns)
+{
+    int32_t all = rows | s->at | s->tail;
+
+    for (; turns; turns &= turns - 1)
+        all |= s->st[lowest(turns)];
+    return all % 4 == 0 && t->tile[s->tile].type == F32;
+}
+
 /* Rows are tokens and those ranks whose twins the matrix has in its columns;
  * of the other axes, those that it lacks are columns. */
 void do_solve(Tiles *t, Ref r)
@@ -169,12 +180,14 @@ void do_solve(Tiles *t, Ref r)
     }
     index_text(&at_m, sm, turns & ax, -1, NULL);
     index_text(&at_x, sx, turns, -1, NULL);
-    buf_printf(&a->text, "solve<%s, %d, %d, %d, %d>(n * %d, %d, t%d + %s, "
-               "t%d + %s);\n", n->flags & TRANS ? "true" : "false",
-               (int)row_stride(t, m, sm, ax & ROW_AXES & rows),
-               (int)row_stride(t, m, sm, ax & COL_AXES),
-               (int)row_stride(t, r, sx, rows), (int)(step ? step : 1),
-               (int)ranks, (int)count, sm->tile, at_m.s, x, at_x.s);
+    int32_t rs = row_stride(t, m, sm, ax & ROW_AXES & rows);
+    int32_t cs = row_stride(t, m, sm, ax & COL_AXES);
+    bool pieces = cs == 1 && in_fours(t, sm, rs, turns & ax);
+    buf_printf(&a->text, "solve<%s, %d, %d, %d, %d, %s>(n * %d, %d, t%d + %s,"
+               " t%d + %s);\n", n->flags & TRANS ? "true" : "false", (int)rs,
+               (int)cs, (int)row_stride(t, r, sx, rows),
+               (int)(step ? step : 1), pieces ? "true" : "false", (int)ranks,
+               (int)count, sm->tile, at_m.s, x, at_x.s);
     for (AxisSet s = turns; s; s &= s - 1)
         buf_printf(&a->text, "}\n");
     a->synced = true;

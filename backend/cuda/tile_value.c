@@ -226,9 +226,34 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
     }
 }
 
+/* Threads that stay in their columns, where those fit the block. */
+static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
+{
+    AxisSet inner = axes & (axes - 1);
+    int first = axes ? __builtin_ctz(axes) : 0;
+    int32_t size = 1;
+
+    for (AxisSet s = inner; s; s &= s - 1)
+        size *= tile_extent(t, r, __builtin_ctz(s));
+    if (!inner || t->out->threads % size)
+        return false;
+    buf_printf(b, "for (int f = TID / %d; f < ", (int)size);
+    count_text(t, b, r, AXIS(first));
+    buf_printf(b, "; f += THREADS / %d) {\nconst int e = TID %% %d;\n"
+               "const int %s = f;\n", (int)size, (int)size,
+               axis_coord(first));
+    coords_text(t, b, "e", r, inner, "continue");
+    if (is_token_axis(__builtin_ctz(inner)))
+        buf_printf(b, "if (%s >= n)\ncontinue;\n",
+                   axis_coord(__builtin_ctz(inner)));
+    return true;
+}
+
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes)
 {
+    if (!strcmp(from, "TID") && column_loop(t, b, r, axes))
+        return;
     buf_printf(b, "for (int e = %s; e < ", from);
     count_text(t, b, r, axes);
     buf_printf(b, "; e += %s) {\n", step);

@@ -251,7 +251,9 @@ PLAIN inline void mma_bf16(float c[4], const unsigned a[4], unsigned b0,
 }
 /* by: whether transposed; b: the row, as a lane's part holds a piece of it. */
 struct alignas(16) Row { unsigned x[4]; };
-template<bool TURNED> inline void load_tiles(unsigned x[4], const void *row)
+typedef const char *Shared;
+PLAIN inline Shared shared_at(const void *p) { return (Shared)p; }
+template<bool TURNED> inline void load_tiles(unsigned x[4], Shared row)
 {
     Part p = { TILES, TURNED };
     const Row own = *(const Row *)row;

@@ -30,9 +30,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef STEP_BLOCKS
-#define STEP_BLOCKS 8
-#endif
+/* Blocks that a multiprocessor has room for at least: of single tokens as many
+ * as have their states' copies under way side by side. */
+static int blocks_together(const Tiles *t)
+{
+    enum { SMALL = 32 };
+
+    return t->m->chunk > 1 ? 1 : t->k->nnodes < SMALL ? 8 : 6;
+}
+
 /* Of a block: of one that walks by single tokens fewer, for more blocks. */
 static int threads_of(const CudaModule *m)
 {
@@ -232,7 +238,7 @@ static void put_head(const Tiles *t, Buf *b)
                "extern \"C\" __global__ void __launch_bounds__(THREADS, %d) "
                "%s(const __grid_constant__ Args%d a)\n{\n", t->at,
                t->out->ntensors + !t->out->ntensors,
-               t->m->chunk > 1 ? 1 : STEP_BLOCKS, t->out->name, t->at);
+               blocks_together(t), t->out->name, t->at);
     buf_printf(b, "extern __shared__ char arena[];\n");
     if (t->out->spill)
         buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "

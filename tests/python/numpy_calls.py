@@ -167,6 +167,10 @@ refused("unlike any", TypeError, "no argument 'x'\n  help: inputs: q, k", gdn,
 refused("by position", TypeError, "only q, k, v may be", gdn, q, k, v, q)
 refused("no gradients given", ValueError, "neither do nor dstate", gdn.backward,
         q, k, v, **x)
+refused("do", ValueError, "do has shape [2, 70, 2, 5], but [2, 70, 2, 6]",
+        gdn.backward, q, k, v, **x, do=do[..., :5])
+refused("scale", ValueError, "scale is 'x': a number", gdn, q, k, v, **x,
+        scale="x")
 for chunk in (0, 257, 16.5, "64"):
     refused("chunk", ValueError, f"chunk = {chunk!r}: 1 to 256", gdn, q, k, v,
             **x, chunk=chunk)

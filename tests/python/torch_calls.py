@@ -1,5 +1,7 @@
 """Calls with PyTorch tensors on the CPU: gradients, layouts, dtypes, layers."""
+import copy
 import importlib.util
+import io
 import signal
 import sys
 import threading
@@ -192,6 +194,21 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
     y.float().square().sum().backward()
 check("AMP", all(p.grad.dtype == torch.float32 and p.grad.isfinite().all()
                  for p in layer.parameters()))
+
+layer = flin.nn.LinearAttention(16, "gla", num_heads=2)
+twin = copy.deepcopy(layer)
+file = io.BytesIO()
+torch.save(layer, file)
+file.seek(0)
+for name, other in (("copied", twin), ("pickled", torch.load(file, **(
+        {} if torch.__version__ < "2" else {"weights_only": False})))):
+    same(f"a layer {name}", other(h)[0], layer(h)[0])
+check("a copy has weights of its own",
+      twin.out.weight.data_ptr() != layer.out.weight.data_ptr())
+refused("a layer's input", ValueError, "x has shape [2, 20, 8], but [B, T, 16]",
+        layer, h[..., :8])
+refused("a layer's heads", ValueError, "not shared evenly by num_heads = 3",
+        flin.nn.LinearAttention, 16, "gla", num_heads=3)
 
 # One variant in several threads, forwards and backwards.
 found = [None] * 4

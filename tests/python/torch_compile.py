@@ -50,6 +50,27 @@ h = torch.randn(2, 20, 16)
 close("a compiled layer", torch.compile(
     layer, fullgraph=True, backend="aot_eager")(h)[0], layer(h)[0], 1e-6)
 
+# Decoding, a trace; what cannot see the call says so.
+q, k, v, g, beta, s0 = inputs(1, False)
+
+
+def step(state, inplace):
+    return gdn.step(q, k, v, g=g, beta=beta, state=state, inplace=inplace)
+
+
+want, state = step(s0, False)
+for inplace in (False, True):
+    s = s0.clone()
+    o, new = torch.compile(step, fullgraph=True, backend="aot_eager")(
+        s, inplace)
+    close("a compiled step", o, want, 1e-6)
+    close("its state", new, state, 1e-6)
+    same("in place, or not", s, new if inplace else s0)
+trace = torch.jit.trace(lambda q: gdn(q, k, v, g=g, beta=beta)[0], q)
+same("a trace", trace(q * 2), gdn(q * 2, k, v, g=g, beta=beta)[0])
+refused("torch.func", ValueError, "torch.autograd.grad", torch.func.grad(
+    lambda q: gdn(q, k, v, g=g, beta=beta)[0].sum()), q)
+
 # States whose axes no input has.
 taylor = flin.load("""
 local flin = require "flin"

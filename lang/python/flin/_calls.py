@@ -207,7 +207,7 @@ class Caller:
                   ("initial", describe(door, self.states, r.s0))]
         results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)
                    if r.mode != _c.BACKWARD
-                   else self.gradients(door, r, groups))
+                   else self.gradients(door, r, groups, nseq))
         like = groups, nseq, r.chunk
         frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
@@ -256,9 +256,15 @@ class Caller:
                    ("final", groups[1][1] if r.inplace else described[1:])]
         return like[:1] if r.inplace else like
 
-    def gradients(self, door, r, groups):
+    def gradients(self, door, r, groups, nseq):
         """What the wanted gradients are like; added to the groups, as are
         those that come in."""
+        if r.dy is not None:
+            (shape, _), = self.outputs(door, r, list(groups), nseq, False)
+            if tuple(r.dy.shape) != shape:
+                raise _c.ArgumentError(
+                    f"backward: do has shape {list(r.dy.shape)}, but "
+                    f"{list(shape)} is wanted")
         groups += [("dy", [] if r.dy is None else
                     [(b"y", *door.describe("do", r.dy))]),
                    ("dfinal", describe(door, self.states, r.ds))]

@@ -67,9 +67,14 @@ def is_writable(a):
 
 
 def run(variant, r):
-    return variant.caller(_state.cpu()).run(this, r)
+    return variant._caller(_state.cpu()).run(this, r)
 
 
 def call(variant, x, s0, cu, chunk, scale, norm, final):
-    return run(variant.through(scale, norm, x),
+    return run(variant._through(scale, norm, x),
                Request(_c.FORWARD, x, s0, cu, chunk, final))
+
+
+def step(variant, x, s0, scale, norm, inplace):
+    return run(variant._through(scale, norm, x),
+               Request(_c.STEP, x, s0, final=True, inplace=inplace))

@@ -18,12 +18,12 @@ def call(mode, key, x, s0, given, cu, chunk, scale, norm, **more):
     """s0: the initial states that are given; given: which they are."""
     states = iter(s0)
     s0 = [next(states) if g else None for g in given]
-    return run(VARIANTS[key].through(scale, norm, x),
+    return run(VARIANTS[key]._through(scale, norm, x),
                Request(mode, x, s0, cu, chunk, **more))
 
 
 @torch.library.custom_op("flin::forward", mutates_args=())
-def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
+def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[int],
             cu: Optional[Tensor], chunk: int, scale: Optional[float],
             norm: bool, final: bool) -> List[Tensor]:
     return call(_c.FORWARD, key, x, s0, given, cu, chunk, scale, norm,
@@ -31,7 +31,7 @@ def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
 
 
 @torch.library.custom_op("flin::backward", mutates_args=())
-def backward(key: str, x: Tensors, s0: Tensors, given: Sequence[bool],
+def backward(key: str, x: Tensors, s0: Tensors, given: Sequence[int],
              cu: Optional[Tensor], chunk: int, scale: Optional[float],
              norm: bool, dy: Optional[Tensor], ds: Some) -> List[Tensor]:
     return call(_c.BACKWARD, key, x, s0, given, cu, chunk, scale, norm, dy=dy,
@@ -43,7 +43,7 @@ def result_shapes(v, x):
     one = [_array.Array(((1, 1, 1) if a.timed else (1,)) + tuple(
         int(n) for n in t.shape[t.dim() - len(a.axes):]))
         for a, t in zip(v.inputs, x)]
-    caller = v.caller("cpu")
+    caller = v._caller("cpu")
     y, *states = caller.outputs(
         _array, Request(_c.FORWARD, one, final=True),
         [("input", describe(_array, v.inputs, one)), ("initial", [])], 0,

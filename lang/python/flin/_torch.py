@@ -97,10 +97,28 @@ def is_writable(t):
     return not t.requires_grad and not overlaps(t.shape, t.stride())
 
 
-if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
-    is_compiling = torch.compiler.is_compiling
+PLAIN = {torch.Tensor, torch.nn.Parameter}
+
+if hasattr(torch.library, "custom_op"):
+    from torch._C._functorch import maybe_current_level
+    from torch.compiler import is_compiling
+    from torch.jit import is_tracing
+
+    def is_watched(tensors):
+        """Whether something follows the operators that are called: compilers,
+        tracers, tensors of other classes."""
+        if is_compiling():
+            return True
+        if maybe_current_level() is not None:
+            raise _c.Error("torch.func and vmap do not see through flin\n"
+                           "  help: torch.autograd.grad; a batch dimension")
+        return is_tracing() or (
+            not PLAIN.issuperset(map(type, tensors))
+            and all(isinstance(t, torch.Tensor) for t in tensors))
 else:
-    def is_compiling():
+    def is_watched(tensors):
+        if torch._C._get_tracing_state():
+            raise _c.Error("torch.jit.trace wants PyTorch 2.4 or later here")
         return False
 
 
@@ -110,11 +128,11 @@ else:
 def run(variant, r):
     on = r.x[0].device
     if on.type == "cpu":
-        return variant.caller(_state.cpu()).run(this, r)
+        return variant._caller(_state.cpu()).run(this, r)
     if on.index == torch.cuda.current_device():
-        return variant.caller(on).run(this, r)
+        return variant._caller(on).run(this, r)
     with torch.cuda.device(on):
-        return variant.caller(on).run(this, r)
+        return variant._caller(on).run(this, r)
 
 
 class Function(torch.autograd.Function):
@@ -175,16 +193,27 @@ def wants_grad(tensors):
 
 def call(variant, x, s0, cu, chunk, scale, norm, final):
     """y and the final states; differentiable where anything asks for it."""
-    if is_compiling():
+    if is_watched(x):
         return torch.ops.flin.forward(
             variant.key, x, [s for s in s0 if s is not None],
-            [s is not None for s in s0], cu, chunk, scale, norm, final)
-    variant = variant.through(scale, norm, x)
+            [int(s is not None) for s in s0], cu, chunk, scale, norm, final)
+    variant = variant._through(scale, norm, x)
     r = Request(_c.FORWARD, x, s0, cu, chunk, final)
     if torch.is_grad_enabled() and wants_grad(x + s0):
         r.mode = SAVING
         return Function.apply(variant, r, *x, *s0)
     return run(variant, r)
+
+
+def step(variant, x, s0, scale, norm, inplace):
+    """y and the new states."""
+    if not is_watched(x):
+        return run(variant._through(scale, norm, x),
+                   Request(_c.STEP, x, s0, final=True, inplace=inplace))
+    y, *states = call(variant, x, s0, None, 0, scale, norm, True)
+    if inplace:
+        states = [old.copy_(new) for old, new in zip(s0, states)]
+    return y, *states
 
 
 if hasattr(torch.library, "custom_op"):

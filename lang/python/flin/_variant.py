@@ -91,7 +91,7 @@ class Variant:
         from . import load
         return load, (self.origin,)
 
-    def caller(self, device):
+    def _caller(self, device):
         """What runs the calls on this device."""
         found = self.callers.get(device)
         if found is None:
@@ -106,7 +106,7 @@ class Variant:
 
     # ---- arguments ----
 
-    def take_inputs(self, args, named):
+    def _take_inputs(self, args, named):
         """The inputs in the variant's order."""
         x = [None] * len(self.inputs)
         if len(args) > len(self.by_position):
@@ -119,7 +119,7 @@ class Variant:
             x[self.order[name]] = tensor
         for name, tensor in named.items():
             if name not in self.order:
-                raise self.unknown(name)
+                raise self._unknown(name)
             x[self.order[name]] = tensor
         missing = [a.name for a, t in zip(self.inputs, x) if t is None]
         if missing:
@@ -129,7 +129,7 @@ class Variant:
                 f"{', '.join(self.order)}")
         return x
 
-    def unknown(self, name):
+    def _unknown(self, name):
         names = *self.order, *OPTIONS
         near = (difflib.get_close_matches(name, names, 1, 0.75)
                 or [n for n in names if name.startswith(n)])
@@ -138,7 +138,7 @@ class Variant:
             f"{self.name}: there is no argument '{name}'\n  help: {help}"
             f"inputs: {', '.join(self.order)}")
 
-    def take_states(self, what, state):
+    def _take_states(self, what, state):
         """A tensor, a dict or None, as a list in the variant's order."""
         if state is None:
             return [None] * len(self.states)
@@ -157,14 +157,14 @@ class Variant:
                 f"states: {names or 'none'}")
         return [state.get(s.name) for s in self.states]
 
-    def give_states(self, states):
+    def _give_states(self, states):
         if len(self.states) == 1:
             return states[0]
         return {s.name: t for s, t in zip(self.states, states)}
 
     # ---- what the step is of ----
 
-    def query(self):
+    def _query(self):
         """The input that `scale` multiplies: q, or r."""
         for name in ("q", "r"):
             if name in self.order:
@@ -172,23 +172,25 @@ class Variant:
         raise _c.Error(f"{self.name}: scale: there is no input q or r to "
                        f"scale; inputs: {', '.join(self.order)}")
 
-    def through(self, scale, norm, x):
+    def _through(self, scale, norm, x):
         """The variant whose q is scaled, and whose q and k are normalised,
         before the step. scale None: K^-1/2 where y is proportional to q."""
         if scale is None:
-            scale = "rsqrt" if self.is_proportional(x) else 1
+            scale = "rsqrt" if self._is_proportional(x) else 1
+        elif not isinstance(scale, float):
+            scale = number("scale", scale)
         if scale == 1 and not norm:
             return self
         key = scale, norm
         if key not in self.mapped:
             if len(self.mapped) >= 64:
                 self.mapped.clear()
-            self.mapped[key] = self.derive(scale, norm)
+            self.mapped[key] = self._derive(scale, norm)
         return self.mapped[key]
 
-    def derive(self, scale, norm):
+    def _derive(self, scale, norm):
         maps = {}
-        query = self.query() if scale != 1 else None
+        query = self._query() if scale != 1 else None
         for name in {query, *("qk" if norm else "")} - {None}:
             if name not in self.order:
                 raise _c.Error(f"{self.name}: use_qk_l2norm_in_kernel: there "
@@ -197,14 +199,14 @@ class Variant:
             text = f'flin.l2norm(x, "{axis}")' if norm else "x"
             if name == query:
                 text += (f' * flin.rsqrt(flin.size(x, "{axis}"))'
-                         if scale == "rsqrt" else f" * {float(scale).hex()}")
+                         if scale == "rsqrt" else f" * {scale.hex()}")
             maps[name] = f"{name} = function (x) return {text} end"
         script = ('local flin = require "flin"\n'
                   f"return (...):map {{ {', '.join(maps.values())} }}\n")
         return Variant(self.source, lambda device: _state.derive(
-            self.caller(device).handle, script))
+            self._caller(device).handle, script))
 
-    def is_proportional(self, x):
+    def _is_proportional(self, x):
         """Whether y doubles when q does: found by trying it, with two tokens
         of one head of these sizes, in float64."""
         if "q" not in self.order:
@@ -226,42 +228,41 @@ class Variant:
         cu_seqlens: the ends of packed sequences, from 0 to T, where B is 1.
         chunk: tokens at once, 1 to 256 (None: flin's choice); it changes the
         rounding alone."""
-        x = self.take_inputs(args, named)
-        s0 = self.take_states("initial_state", initial_state)
+        x = self._take_inputs(args, named)
+        s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
         o, *states = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
                                scale, bool(use_qk_l2norm_in_kernel),
                                bool(output_final_state))
-        return o, self.give_states(states) if output_final_state else None
+        return o, self._give_states(states) if output_final_state else None
 
     def step(self, *args, state=None, scale=None,
              use_qk_l2norm_in_kernel=False, inplace=False, **named):
         """One token (T = 1) of each sequence, for decoding: o and the new
         state, written into `state` if inplace."""
-        x = self.take_inputs(args, named)
-        s0 = self.take_states("state", state)
+        x = self._take_inputs(args, named)
+        s0 = self._take_states("state", state)
         door = door_of(self.inputs[0].name, x[0])
         for a, s in zip(self.states, s0):
             if inplace and (s is None or not door.is_writable(s)):
                 raise _c.Error(f"{self.name}: step: state {a.name} is not one "
                                "that can be written in place")
-        v = self.through(scale, use_qk_l2norm_in_kernel, x)
-        o, *states = door.run(v, Request(_c.STEP, x, s0, final=True,
-                                         inplace=inplace))
-        return o, self.give_states(states)
+        o, *states = door.step(self, x, s0, scale,
+                               bool(use_qk_l2norm_in_kernel), inplace)
+        return o, self._give_states(states)
 
     def reference(self, *args, initial_state=None, output_final_state=False,
                   cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
                   **named):
         """The same as a call by the float64 step, token by token, on the CPU:
         the truth that all else is held to. No gradients."""
-        x = self.take_inputs(args, named)
-        s0 = self.take_states("initial_state", initial_state)
+        x = self._take_inputs(args, named)
+        s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
-        v = self.through(scale, use_qk_l2norm_in_kernel, x)
+        v = self._through(scale, use_qk_l2norm_in_kernel, x)
         o, *states = door.run(v, Request(_c.REFERENCE, x, s0, cu_seqlens,
                                          final=bool(output_final_state)))
-        return o, self.give_states(states) if output_final_state else None
+        return o, self._give_states(states) if output_final_state else None
 
     def backward(self, *args, do=None, dstate=None, initial_state=None,
                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
@@ -269,23 +270,31 @@ class Variant:
         """The gradients of a loss whose gradients at o and the final state
         are do and dstate: a dict by the inputs' names, and "initial_state"
         where one is given."""
-        x = self.take_inputs(args, named)
-        s0 = self.take_states("initial_state", initial_state)
-        ds = self.take_states("dstate", dstate)
+        x = self._take_inputs(args, named)
+        s0 = self._take_states("initial_state", initial_state)
+        ds = self._take_states("dstate", dstate)
         if do is None and dstate is None:
             raise _c.ArgumentError(f"{self.name}: backward: neither do nor "
                                    "dstate is given")
         door = door_of(self.inputs[0].name, x[0])
-        v = self.through(scale, use_qk_l2norm_in_kernel, x)
+        v = self._through(scale, use_qk_l2norm_in_kernel, x)
         want = (True,) * len(x) + tuple(s is not None for s in s0)
         found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
                                     chunk_of(chunk), dy=do, ds=ds, want=want))
         grads = dict(zip(self.order, found))
         if initial_state is not None:
             later = iter(found[len(x):])
-            grads["initial_state"] = self.give_states(
+            grads["initial_state"] = self._give_states(
                 [s if s is None else next(later) for s in s0])
         return grads
+
+
+def number(name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise _c.ArgumentError(f"{name} is {value!r}: a number is wanted") \
+            from None
 
 
 def chunk_of(chunk):
@@ -307,7 +316,7 @@ def probe(variant, shapes):
         lead = (1, 2, 1) if a.timed else (1,)
         x.append(random.array(lead + shape[len(shape) - len(a.axes):],
                               a.domain))
-    y, caller = [], variant.caller(_state.cpu())
+    y, caller = [], variant._caller(_state.cpu())
     for _ in range(2):
         y.append(caller.run(_array, Request(_c.REFERENCE, x))[0])
         q = x[variant.order["q"]]

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import load
+from . import Error, load
 from ._variant import Variant
 
 GATE_NORMALIZER = 16            # of log decays, as GLA has it
@@ -46,6 +46,11 @@ class LinearAttention(nn.Module):
         self.variant = variant if isinstance(variant, Variant) else \
             load(variant)
         self.num_heads, self.eps = num_heads, eps
+        if num_heads < 1 or not head_dim and hidden_size % num_heads:
+            raise Error(f"LinearAttention: hidden_size = {hidden_size} is not "
+                        f"shared evenly by num_heads = {num_heads}\n  help: "
+                        "head_dim, the size of axis k")
+        self.hidden_size = hidden_size
         head_dim = head_dim or hidden_size // num_heads
         self.sizes = {"k": head_dim, "v": value_dim or head_dim}
         self.sizes.update(axes or {})
@@ -102,7 +107,11 @@ class LinearAttention(nn.Module):
         return found
 
     def forward(self, x, state=None, use_cache=False, cu_seqlens=None):
-        """y, and where use_cache the state behind the last token."""
+        """y, and where use_cache the state behind the last token, which
+        goes on as `state`. cu_seqlens: the ends of packed sequences."""
+        if x.dim() != 3 or x.shape[2] != self.hidden_size:
+            raise Error(f"LinearAttention: x has shape {list(x.shape)}, but "
+                        f"[B, T, {self.hidden_size}] is wanted")
         o, state = self.variant(**self.inputs(x), initial_state=state,
                                 output_final_state=use_cache,
                                 cu_seqlens=cu_seqlens)

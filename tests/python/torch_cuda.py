@@ -2,6 +2,7 @@
 import importlib.util
 import os
 import sys
+import tempfile
 
 from harness import check, close, end, flin, refused, same, shapes
 
@@ -12,6 +13,7 @@ if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
     sys.exit()
 import torch                                        # noqa: E402
+import torch.distributed as dist                    # noqa: E402
 
 torch.manual_seed(7)
 HALF = {torch.bfloat16: 6e-3, torch.float16: 3e-3}
@@ -93,6 +95,31 @@ for n in static:
 graph.replay()
 same("a graph", recorded, gla(**fresh)[0])
 
+# Training: the same bits as without what forward saves; in a recorded graph.
+leaves = {n: t.clone().requires_grad_() for n, t in x.items()}
+dy = torch.randn_like(o)
+
+
+def train():
+    return torch.autograd.grad(gla(**leaves)[0], list(leaves.values()), dy)
+
+
+want = gla.backward(**x, do=dy)
+with torch.cuda.stream(stream):
+    for n, a in zip(leaves, train()):
+        same(f"saved: d{n}", a, want[n])
+torch.cuda.current_stream().wait_stream(stream)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    recorded = train()
+with torch.no_grad():
+    for n in leaves:
+        leaves[n].copy_(fresh[n])
+graph.replay()
+for n, a, b in zip(leaves, recorded, train()):
+    same(f"a graph: d{n}", a, b)
+close("chunk", gla(**x, chunk=32)[0].double(), o.double(), 6e-3)
+
 # Packed sequences, their ends on either side; layouts; decoding.
 row = {n: t[:1] for n, t in x.items()}
 ends = torch.tensor([0, 40, 40, 130])
@@ -128,6 +155,29 @@ if hasattr(torch.library, "custom_op"):
                       backend="aot_eager")
     with torch.no_grad():
         same("compiled", f(**x), o + 1)
+    for n, a, b in zip(leaves, train(), torch.autograd.grad(
+            f(**leaves), list(leaves.values()), dy)):
+        same(f"compiled: d{n}", b, a)
+    found = torch.library.opcheck(
+        torch.ops.flin.forward.default,
+        (gla.key, list(leaves.values()), [], [0], None, 0, None, False, True))
+    check("opcheck", set(found.values()) == {"SUCCESS"}, found)
+# DistributedDataParallel over the layer, its one process on this GPU.
+if dist.is_available() and dist.is_nccl_available():
+    layer.zero_grad(set_to_none=True)
+    layer(h)[0].square().mean().backward()
+    want = [p.grad for p in layer.parameters()]
+    layer.zero_grad(set_to_none=True)
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("nccl", rank=0, world_size=1,
+                                init_method=f"file://{folder}/store")
+        model = torch.nn.parallel.DistributedDataParallel(layer, [0])
+        model(h)[0].square().mean().backward()
+        torch.cuda.synchronize()
+        dist.destroy_process_group()
+    for (n, p), grad in zip(layer.named_parameters(), want):
+        close(f"DDP: d{n}", p.grad, grad, 1e-6)
 refused("devices", ValueError, "k is on cpu, but q on cuda:0", gla,
         **dict(x, k=x["k"].cpu()))
 refused("float64", ValueError, "float64 is computed on the CPU alone", gla,

@@ -244,6 +244,13 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
         take_gradients(c, step, h);
 }
 
+static void check_room(Ctx *c, const HostCall *h, int64_t bytes)
+{
+    if ((int64_t)h->call.saved_size < bytes)
+        fail(c, 0, "%s: saved_size = %zu: this call saves %lld bytes",
+             mode_name[h->args.mode], h->call.saved_size, (long long)bytes);
+}
+
 Stored host_stored(Ctx *c, Variant *v, const HostCall *h)
 {
     Stored s = { h->call.saved, 0, h->device };
@@ -251,24 +258,34 @@ Stored host_stored(Ctx *c, Variant *v, const HostCall *h)
     if (!s.at)
         return s;
     s.bytes = saved_bytes(c, v, &h->args, &h->bound);
-    if (!h->sizes && (int64_t)h->call.saved_size < s.bytes)
-        fail(c, 0, "%s: saved_size = %zu: this call saves %lld bytes",
-             mode_name[h->args.mode], h->call.saved_size,
-             (long long)s.bytes);
+    if (!h->sizes)
+        check_room(c, h, s.bytes);
     return s;
+}
+
+/* A kernel of both passes, forwards. */
+static void run_first(Ctx *c, Variant *v, HostCall *h)
+{
+    Stored room = { h->call.saved, (int64_t)h->call.saved_size, h->device };
+
+    check_room(c, h, run_saved(c, v, &h->args, &h->bound, room));
 }
 
 void host_run(Ctx *c, Variant *v, HostCall *h)
 {
     Stored stored = { 0 };
 
+    if (h->joint) {
+        run_first(c, v, h);
+        return;
+    }
     if (h->args.mode == M_FORWARD || h->args.mode == M_BACKWARD)
         stored = host_stored(c, v, h);
     if (runs_backwards(h->args.mode)) {
         h->adjoint->stored = stored;
         run_backward(c, v, &h->args, &h->bound, h->adjoint);
-    } else if (h->joint || stored.bytes) {
-        run_saved(c, v, &h->args, &h->bound, stored.at);
+    } else if (stored.bytes) {
+        run_saved(c, v, &h->args, &h->bound, stored);
     } else {
         run_bound(c, v, &h->args, &h->bound);
     }

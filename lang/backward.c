@@ -33,18 +33,17 @@ typedef struct Back {
     int64_t room_used;
 } Back;
 
-static int find_named(const Graph *g, bool state, const char *name)
+/* The joint graph's state (or result) d_NAME; -1: there is none. */
+static int adjoint_of(const Back *k, bool state, const char *name)
 {
-    for (int i = 0; i < (state ? g->nst : g->nout); i++)
-        if (!strcmp(state ? g->st[i].name : g->out[i].name, name))
-            return i;
-    return -1;
-}
+    const Graph *g = k->joint;
 
-/* The joint graph's state (or result) d_NAME. */
-static int adjoint_of(Back *k, bool state, const char *name)
-{
-    return find_named(k->joint, state, ctx_format(k->c, "d_%s", name));
+    for (int i = 0; i < (state ? g->nst : g->nout); i++) {
+        const char *d = state ? g->st[i].name : g->out[i].name;
+        if (!strncmp(d, "d_", 2) && !strcmp(d + 2, name))
+            return i;
+    }
+    return -1;
 }
 
 /* ---- what comes in ---- */

@@ -135,14 +135,15 @@ int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* saved.c: what a forward call saves for the backward one: by which plan (NULL:
  * none, nothing is saved), how many bytes (0: nothing, that one computes it all
  * again), and the call that fills them, by the plans that run_backward takes.
- */
+ * It gives saved_bytes; where the room has fewer, it has run nothing. */
+typedef struct Stored { void *at; int64_t bytes; bool device; } Stored;
 PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
-void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at);
+int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                  Stored room);
 
 /* What a backward call has beside a forward one. Results as wide as their
  * tensors: fewer heads than the call has take the sum. */
-typedef struct Stored { void *at; int64_t bytes; bool device; } Stored;
 typedef struct Adjoint {
     Stored stored;                      /* by run_saved, for such a call; of
                                            another size: not used */

@@ -429,7 +429,7 @@ static void do_saved(Ctx *c, void *ud)
     Run *r = s->r;
 
     if (s->bytes)
-        run_saved(c, r->v, &r->args, &r->bound, s->room.at);
+        run_saved(c, r->v, &r->args, &r->bound, s->room);
     else
         run_bound(c, r->v, &r->args, &r->bound);
 }

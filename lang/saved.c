@@ -33,19 +33,26 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
     return e->backend->kept(c, e->program, e->plan, &call);
 }
 
-void run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b, void *at)
+int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                  Stored room)
 {
     PlanEntry *e = saving_plan(c, v, a, b);
+    int64_t bytes = 0;
 
     if (!e) {
         Args serial = *a;
         serial.serial = true;
         run_bound(c, v, &serial, b);
-        return;
+        return 0;
     }
     Call call = saving_call(c, v, a, b);
+    if (room.at)
+        bytes = e->backend->kept(c, e->program, e->plan, &call);
+    if (bytes > room.bytes)
+        return bytes;
     ctx_doing(c, mode_name[a->mode], v->step->name);
     call.to = e->plan->split;
-    call.kept = at;
+    call.kept = room.at;
     e->backend->run(c, e->program, e->plan, &call);
+    return bytes;
 }

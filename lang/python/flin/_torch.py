@@ -58,7 +58,9 @@ def empty(shape, dtype, like):
 
 
 def space(size, like):
-    """From PyTorch's allocator: aligned, and safe on its streams."""
+    """From PyTorch's allocator: safe on its streams, on a GPU aligned."""
+    if like.is_cuda:
+        return torch.empty(size, dtype=torch.uint8, device=like.device)
     raw = torch.empty(size + ALIGNMENT - 1, dtype=torch.uint8,
                       device=like.device)
     return raw[-raw.data_ptr() % ALIGNMENT:][:size]
@@ -159,6 +161,9 @@ class Function(torch.autograd.Function):
         return (None, None) + tuple(next(found) if w else None for w in want)
 
 
+APPLY = super(torch.autograd.Function, Function).apply
+
+
 class Last(torch.autograd.Function):
     """Results that have no gradients, and say so when they are asked for."""
     @staticmethod
@@ -201,7 +206,7 @@ def call(variant, x, s0, cu, chunk, scale, norm, final):
     r = Request(_c.FORWARD, x, s0, cu, chunk, final)
     if torch.is_grad_enabled() and wants_grad(x + s0):
         r.mode = SAVING
-        return Function.apply(variant, r, *x, *s0)
+        return APPLY(variant, r, *x, *s0)
     return run(variant, r)
 
 

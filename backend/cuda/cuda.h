@@ -62,6 +62,8 @@ typedef struct CudaKernel {
     int stages;
     bool split;                         /* segments may be more than one */
     CudaWalk walk;
+    int of;                             /* which of the plan's it belongs to:
+                                           what a call of some runs */
     bool keeps;                         /* what later kernels read */
     int64_t spill;                      /* bytes a block has in memory */
 } CudaKernel;

@@ -271,12 +271,9 @@ static void describe(Ready *r, const Graph *g, const Call *call)
              dtype_name(call->in[0].dtype));
 }
 
-/* Whether the call runs the module's i-th kernel; sums are part of the plan's
- * last. */
-static bool runs_kernel(const Plan *p, const Call *call, int i)
+static bool runs_kernel(const CudaKernel *k, const Call *call)
 {
-    int k = i < p->nkernels ? i : p->nkernels - 1;
-    return k >= call->from && (!call->to || k < call->to);
+    return k->of >= call->from && (!call->to || k->of < call->to);
 }
 
 typedef struct Making {
@@ -342,7 +339,7 @@ static void make_launches(Ctx *c, void *ud)
     place_sequences(c, k, &call);
     k->r->launch = ctx_alloc(c, (size_t)m->nkernels * sizeof(Launch *));
     for (int i = 0; i < m->nkernels; i++)
-        if (runs_kernel(k->p->builds.plan, &call, i))
+        if (runs_kernel(&m->kernel[i], &call))
             k->r->launch[i] = launch_new(c, gpu_driver(k->p->builds.gpu),
                                          k->r->build->f[i], m, &m->kernel[i],
                                          k->p->builds.plan, &call,

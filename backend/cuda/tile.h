@@ -175,8 +175,9 @@ void find_slice(Tiles *t);
 
 /* ---- tile_split.c ---- */
 
-/* The plan with what a scan need not do in kernels of all chunks at once. */
-const Plan *tile_split(const Plan *p);
+/* The plan with what a scan need not do in kernels of all chunks at once; in
+ * `of`, for each of its kernels, which of p's it is of. */
+const Plan *tile_split(const Plan *p, int **of);
 
 /* ---- tile_place.c ---- */
 

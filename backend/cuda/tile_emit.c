@@ -486,7 +486,8 @@ int cuda_rank(const Graph *g)
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *p = tile_split(plan_as_printed(c, plan));
+    int *of;
+    const Plan *p = tile_split(plan_as_printed(c, plan), &of);
     size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);
@@ -518,6 +519,8 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     }
     m->nkernels = p->nkernels;
     emit_sums(c, p, o, m, &b);
+    for (int i = 0; i < m->nkernels; i++)
+        m->kernel[i].of = i < p->nkernels ? of[i] : plan->nkernels - 1;
     m->source = b.s;
     return m;
 }

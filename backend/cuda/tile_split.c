@@ -123,17 +123,22 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k)
     add_kernel(to, k, K_TOKEN, u.rest);
 }
 
-const Plan *tile_split(const Plan *p)
+const Plan *tile_split(const Plan *p, int **of)
 {
     Ctx *c = p->g->ctx;
+    int n = 0;
 
+    *of = ctx_alloc(c, 2 * (size_t)p->nkernels * sizeof **of);
+    for (int i = 0; i < p->nkernels; i++)
+        (*of)[i] = i;
     if (!p->g->chunk || !walks_back(p))
         return p;
     Plan *to = ctx_alloc(c, sizeof *to);
     to->g = p->g;
     to->kernel = ctx_alloc(c, 2 * (size_t)p->nkernels * sizeof *to->kernel);
     for (int i = 0; i < p->nkernels; i++)
-        cut_kernel(to, p, &p->kernel[i]);
+        for (cut_kernel(to, p, &p->kernel[i]); n < to->nkernels; n++)
+            (*of)[n] = i;
     plan_finish(to);
     return to;
 }

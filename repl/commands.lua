@@ -267,7 +267,7 @@ function commands.run(line)
     names[i] = ":" .. c.name
   end
   error(("there is no command :%s\n  help: %s"):format(name,
-        table.concat(names, " ")), 0)
+        flin._suggest(":" .. name, "there are", names)), 0)
 end
 
 -- A result of a line: the latest variant is what commands are about.

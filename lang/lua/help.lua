@@ -82,6 +82,19 @@ local function holding(name)
   return lines
 end
 
+-- ": did you mean 'dot'? ", or what stands in its place.
+local function near(name)
+  local names = {}
+  for _, row in ipairs(rows) do
+    names[#names + 1] = row.name
+    names[#names + 1] = row.name:match "[^.:]+$"
+  end
+  local all = flin._suggest(name, "", table.move(flin.stdlib_names, 1,
+                            #flin.stdlib_names, #names + 1, names))
+  local found = all:match "^did you mean '[^']+'%?"
+  return found and ": " .. found .. " " or "; "
+end
+
 local function overview()
   local lines = {}
   for _, row in ipairs(rows) do
@@ -109,8 +122,8 @@ function help.of(name)
   elseif #texts == 0 then
     local lines = holding(name)
     if #lines == 0 then
-      return ("nothing is called '%s'; flin.help() lists all there is\n")
-             :format(name)
+      return ("nothing is called '%s'%sflin.help() lists all there is\n")
+             :format(name, near(name))
     end
     return ("nothing is called '%s'; it stands in\n%s\n")
            :format(name, table.concat(lines, "\n"))

@@ -378,14 +378,14 @@ void finish_score(Emit *e, Buf *b, int at)
                : "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
 }
 
-/* The scores without gdots; what is inverted comes last, when no other product
- * is left in registers. */
-static int plain_order(const Emit *e, int order[MAX_SCORES])
+/* The scores without gdots. If all products are in registers at once, what is
+ * inverted comes last, when the others are through. */
+static int plain_order(const Emit *e, bool early, int order[MAX_SCORES])
 {
     int n = 0;
-    for (int inverse = 0; inverse < 2; inverse++)
+    for (int last = 0; last < 2; last++)
         for (int i = 0; i < e->nscores; i++)
-            if (e->score[i].inverse == inverse
+            if ((early && e->score[i].inverse) == last
                 && !has_gdot(e, e->score[i].root))
                 order[n++] = i;
     return n;
@@ -398,7 +398,7 @@ static void plain_scores(Emit *e, Buf *b)
     uint8_t *issued = ctx_alloc(e->c, e->g->len);
     bool early = e->groups == 1;
     int order[MAX_SCORES], group[MAX_SCORES], n = 0;
-    int scores = plain_order(e, order);
+    int scores = plain_order(e, early, order);
     for (int i = 0; i < scores; i++) {
         a[i] = (Ahead){ .e = e, .b = b };
         ahead_visit(&a[i], e->score[order[i]].root);

@@ -5,15 +5,8 @@ local flin = require "flin"
 local decay, feature, transition = flin.decay, flin.feature_map,
                                    flin.transition
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 -- ---- the same as by hand ----
 
@@ -220,5 +213,4 @@ refused("flin.attention: no option 'feature'", function ()
 end)
 refused("flin.stdlib has no 'gda'", function () return flin.stdlib.gda end)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

@@ -3,15 +3,8 @@
 -- differences; saved calls, strong gates, plans.
 local flin = require "flin"
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local names = {}
 for name in pairs(flin.stdlib) do names[#names + 1] = name end
@@ -190,5 +183,4 @@ do
   expect(v:plan { backward = true, format = "svg" }:find "</svg>", "svg")
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

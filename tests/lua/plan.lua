@@ -1,15 +1,7 @@
 -- v:plan: chunk sizes, times by role, what was weighed; plans are kept.
 local flin = require "flin"
-local passed, failed = 0, 0
-
-local function expect(ok, what, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. what:format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local function same(a, b)
   return (a - b):maxabs() == 0
@@ -135,5 +127,4 @@ do
          before and pages() - before or 0)
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

@@ -2,15 +2,8 @@
 -- delta rule predicts better than the plain sum; and what it says of no text.
 local flin = require "flin"
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local function demo(path)
   local pipe = io.popen(("'%s' examples/recall.lua '%s' 2>&1")
@@ -46,5 +39,4 @@ expect(not fine and message == "recall: no such file: cannot be read\n",
 message, fine = demo "stdlib/linear.lua"
 expect(not fine and message:find "too short", "little text: %s", message)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

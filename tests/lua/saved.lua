@@ -1,16 +1,8 @@
 -- What v:forward{ save = true } stores for v:backward: the same gradients, to
 -- the bit, from the backward kernels alone.
 local flin = require "flin"
-local passed, failed = 0, 0
-
-local function expect(ok, what, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. what:format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local SIZE <const> = { k = 16, v = 20, n = 2, r = 4, p = 8 }
 
@@ -108,5 +100,4 @@ do
   expect(saved.bytes == 0, "serial: %d bytes are stored", saved.bytes)
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

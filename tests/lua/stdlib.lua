@@ -7,15 +7,8 @@ local NAMES <const> = "linear retnet lightning mamba2 simple_gla gla hgrn2 "
   .. "mamba3 mamba3_mimo precond_gdn precond_kda precond_mamba3 "
   .. "deltanet_rope trapezoidal_gla mimo_deltanet"
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local present = {}
 for name, variant in pairs(flin.stdlib) do
@@ -37,5 +30,4 @@ for name in NAMES:gmatch "%S+" do
   expect(present[name], "there is no %s", name)
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

@@ -1,15 +1,7 @@
 -- Tensors: making, indexing, views, arithmetic, conversion.
 local flin = require "flin"
-local passed, failed = 0, 0
-
-local function expect(ok, what)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. what)
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local function same(t, nested, what)
   local function equal(a, b)
@@ -145,5 +137,4 @@ same(flin.tensor({ 65504, 65520, 1e-8 }, { dtype = "fp16" }),
 expect(tostring(flin.tensor({ { 1, 2 } })) ==
        "tensor [1, 2] float32\n           1          2", "as text")
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

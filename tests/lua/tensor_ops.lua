@@ -1,15 +1,8 @@
 -- Methods over the rows of a tensor, and the views that repeat.
 local flin = require "flin"
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local function text(x)
   if type(x) ~= "table" then return ("%.5g"):format(x) end
@@ -88,5 +81,4 @@ refused("expand, rank", "at most 8 axes", function ()
   flin.zeros({ 1, 1, 1, 1, 1, 1, 1, 1 }):expand(1, 2)
 end)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

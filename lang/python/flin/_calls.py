@@ -156,7 +156,8 @@ class Caller:
         given = [t for t in given if t is not None]
         try:
             key = (r.mode, r.chunk, r.final, r.inplace, r.want,
-                   r.saved is None, None if r.cu is None else door.signature((r.cu,)),
+                   r.saved is None,
+                   None if r.cu is None else door.signature((r.cu,)),
                    *absent, door.signature(given))
         except AttributeError:  # not all are the door's tensors
             self.check(door, r)

@@ -67,7 +67,8 @@ typedef struct Tiles {
     const uint8_t *stored_narrow;
     Spot *twin;                         /* per node: as bf16, besides; tile -1
                                            until somebody wants it */
-    uint8_t *sharp;                     /* products that do not round to bf16 */
+    uint8_t *sharp;                     /* products: 1, in tf32; 2, as good as
+                                           float32 */
     int *seen, stamp;                   /* per node: when last looked at */
     Tile *tile;
     int ntiles, cap_tiles;

@@ -100,9 +100,9 @@ static bool find_product(Tiles *t, Ref r, Product *p)
 
 static const char *precision(const Tiles *t, Ref r)
 {
-    if (t->o->tile == BF16)
-        return t->sharp[r] ? "TF32" : "BF16";
-    return t->o->tile == F16 ? "TF32" : "TF32X3";
+    if (t->o->tile == F32 || t->sharp[r] == 2)
+        return "TF32X3";
+    return t->o->tile == F16 || t->sharp[r] ? "TF32" : "BF16";
 }
 
 static bool fills(const Run *run, int32_t piece)

@@ -3,10 +3,13 @@
  * The gradient of a gate or an angle is a sum over the tokens behind it, of
  * terms that cancel: what is left is small beside the errors that its terms
  * have. A sum over keys or values, too, evens them out; where none is between
- * a product and such a sum, the product is computed in tf32. So are all where
- * a maximum keeps a numerator and a denominator in range: what they have in
- * common must cancel. And so are scores of what rotations or gates have made
- * of queries and keys: both would be rounded, before the scores are.
+ * a product and such a sum, the product is computed in tf32. So are scores of
+ * what rotations or gates have made of queries and keys: both would be
+ * rounded, before the scores are.
+ *
+ * Where a maximum keeps a numerator and a denominator in range, what they have
+ * in common must cancel, and near its kink a rounding takes the gradient of
+ * the other side: all products are as good as float32.
  */
 #include "tile.h"
 
@@ -34,6 +37,15 @@ static bool is_score(const Node *n)
         && n->axes & AXIS(AX_J);
 }
 
+/* Whether both factors have axes of the result to themselves. */
+static bool is_matrix_product(const Tiles *t, const Node *n)
+{
+    AxisSet a = t->g->n[n->a[0]].axes, b = t->g->n[n->a[1]].axes;
+
+    return n->op == OP_gdot || (n->op == OP_dot && n->axes & a & ~b
+                                && n->axes & b & ~a);
+}
+
 /* What r adds up or is computed from, element by element. */
 static void trace(const Tiles *t, uint8_t *sharp, Ref r)
 {
@@ -42,7 +54,9 @@ static void trace(const Tiles *t, uint8_t *sharp, Ref r)
     if (!r || sharp[r])
         return;
     sharp[r] = 1;
-    if (n->op == OP_sum || is_pointwise(t, r) || is_view(n->op))
+    bool sums = n->op == OP_sum || n->op == OP_dot;
+    if ((sums && !is_matrix_product(t, n)) || is_pointwise(t, r)
+        || is_view(n->op))
         for (int i = 0; i < 4; i++)
             trace(t, sharp, n->a[i]);
 }
@@ -69,11 +83,12 @@ void find_sharp(const Tiles *t, uint8_t *sharp)
         bool runs = n->op == OP_cumsum || n->op == OP_scan;
         if (runs && n->flags & REVERSE && n->axes & DIM_AXES)
             trace(t, sharp, n->a[n->op == OP_scan]);
-        sharp[r] |= ratio || (is_score(n) && roundings(t, r) == 2);
+        sharp[r] |= is_score(n) && roundings(t, r) == 2;
     }
     for (int s = 0; s < g->nst; s++)
         if (sums_up(g, &g->st[s]))
             trace(t, sharp, g->st[s].next);
     for (Ref r = 1; r < g->len; r++)
-        sharp[r] &= g->n[r].op != OP_dot || roundings(t, r) > 0;
+        sharp[r] = ratio ? 2 : sharp[r] && (g->n[r].op != OP_dot
+                                            || roundings(t, r));
 }

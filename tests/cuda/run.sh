@@ -2,7 +2,8 @@
 # run.sh -- the tests on a GPU. Kernels are compiled on as many cores as there
 # are; prints "N passed, N failed" last.
 #   tests/cuda/run.sh [quick | few] [NAME...]    as laws.lua takes them
-#   tests/cuda/run.sh sanitize [NAME...]         under compute-sanitizer
+#   tests/cuda/run.sh sanitize [NAME...]         under compute-sanitizer:
+#                           CHECKS, its tools; SECONDS_EACH, as long at most
 # BUILD is where the binaries are (build), JOBS how many run side by side.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
@@ -29,12 +30,12 @@ sanitize() {
     tool=$(command -v compute-sanitizer || ls -d \
         /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)
     [ -n "$tool" ] || { echo "skip: no compute-sanitizer"; exit 0; }
-    words="few $*"
+    words="few sanitized $*"
     laws compile env            # so that the kernels are in the cache
-    for check in memcheck racecheck synccheck initcheck; do
-        words="few sanitized $*"
+    for check in ${CHECKS:-memcheck racecheck synccheck initcheck}; do
         start=$(date +%s)
-        laws $check "$tool" --tool $check --error-exitcode 9
+        laws $check timeout ${SECONDS_EACH:-300} "$tool" --tool $check \
+            --error-exitcode 9
         clean=$(cat "$tmp/$check".* | grep -c 'SUMMARY: 0')
         echo "$check: $(($(date +%s) - start)) s, $clean of $jobs clean"
         grep -h -A12 '=========' "$tmp/$check".* | grep -v 'SUMMARY: 0' |
@@ -51,7 +52,7 @@ else
     "$build/tests/cuda/calls" >"$tmp/laws.calls" 2>&1
 fi
 grep -h '^FAIL\|rror\|^skip\|host time' "$tmp"/*.* | sort -u | head -n 200
-grep -h 'of what is allowed' "$tmp"/laws.* | sort -t: -k2,2 -k1,1nr |
+grep -h 'of what is allowed' "$tmp"/*.* | sort -t: -k2,2 -k1,1nr |
     sort -t: -s -u -k2,2
 for f in $(grep -L ' passed, \|^skip' "$tmp"/*.*); do
     echo "ended early: $(tail -n 4 "$f")"

@@ -110,14 +110,15 @@ static bool fills(const Run *run, int32_t piece)
     return !run->tokens && run->size % piece == 0;
 }
 
-/* Fragments a warp has at a time: as many as leave no warp idle. */
-static void piece_text(const Tiles *t, Buf *b, const Product *p)
+/* Fragments a warp has at a time: as many as leave no warp idle; of tf32,
+ * whose factors take twice the registers, fewer. */
+static void piece_text(const Tiles *t, Buf *b, const Product *p, bool wide)
 {
     int rows = (p->m.size + 15) / 16, cols = (p->n.size + 7) / 8;
     int each = rows * cols / (t->out->threads / WARP_SIZE);
-    int mt = rows % 2 == 0 && each >= 4 ? 2 : 1, nt = 1;
+    int mt = rows % 2 == 0 && each >= 4 ? 2 : 1, nt = 1, most = wide ? 4 : 8;
 
-    while (nt < 8 && nt * mt * 2 <= each && cols % (nt * 2) == 0)
+    while (nt < most && nt * mt * 2 <= each && cols % (nt * 2) == 0)
         nt *= 2;
     buf_printf(b, "%d, %d, %s, %s, %s", mt, nt,
                fills(&p->k, 16) ? "true" : "false",
@@ -189,7 +190,7 @@ static void emit_product(Tiles *t, Ref r, const Product *p)
     Buf *b = &a->text;
     turn_open(t, b, r, p->turns);
     buf_printf(b, "product<%s, ", precision(t, r));
-    piece_text(t, b, p);
+    piece_text(t, b, p, t->sharp[r]);
     buf_printf(b, ">(");
     run_size_text(t, b, &p->m);
     buf_printf(b, ", ");

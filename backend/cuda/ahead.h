@@ -39,6 +39,7 @@ void begin_turns(Emit *e);              /* before the chunks, and behind them */
 void advance_turns(Emit *e, Buf *b);    /* for the chunk after */
 void turn_pair(Ahead *a, Ref r);        /* the dup of an angle */
 void turn_text(Ahead *a, Ref r, int el);
+bool is_turned(const Ahead *a, const Node *n); /* of an angle in few turns */
 
 /* ---- emit_chain.c: states of one axis ---- */
 

@@ -125,6 +125,21 @@ static bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask)
     return false;
 }
 
+/* x if r is x sigmoid(x), x loaded and r to be rounded; 0: it is not. */
+static Ref swish_of(const Ahead *a, Ref r)
+{
+    const Graph *g = a->e->g;
+    if (!a->made || a->line || a->scalar || g->n[r].op != OP_mul)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        Ref x = strip(g, g->n[r].a[i]), s = strip(g, g->n[r].a[1 - i]);
+        if (g->n[s].op == OP_sigmoid && strip(g, g->n[s].a[0]) == x
+            && is_tile(a->e, x))
+            return x;
+    }
+    return 0;
+}
+
 static void product_text(Ahead *a, Ref r, int el)
 {
     Emit *e = a->e;
@@ -182,6 +197,12 @@ static void element_text(Ahead *a, Ref r, int el)
     } else if (n->op == OP_rot90) {
         buf_printf(a->b, "%s%s", el & 1 ? "" : "-",
                    operand_name(a, n->a[0], el ^ 1));
+    } else if (swish_of(a, r)) {
+        buf_printf(a->b, "swish<DEEP>(%s)",
+                   operand_name(a, swish_of(a, r), el));
+    } else if (is_turned(a, n)) {
+        buf_printf(a->b, "__%sf(%s)", op_info[n->op].name,
+                   operand_name(a, n->a[0], el));
     } else if (n->op == OP_dmask) {
         buf_printf(a->b, "%s ? %s : 0.f", below(a, n, el),
                    decay_text(a, n, el));
@@ -202,18 +223,20 @@ static void element_text(Ahead *a, Ref r, int el)
     }
 }
 
-/* A mask that only masks products is folded into them. */
-static bool folded_mask(const Ahead *a, Ref r)
+/* A mask that only masks products is folded into them, a sigmoid into
+ * swishes. */
+static bool is_folded(const Ahead *a, Ref r)
 {
-    if (a->e->g->n[r].op != OP_dmask)
+    const Graph *g = a->e->g;
+    if (g->n[r].op != OP_dmask && g->n[r].op != OP_sigmoid)
         return false;
     for (int i = 0; i < a->n; i++) {
-        const Node *u = &a->e->g->n[a->order[i]];
+        const Node *u = &g->n[a->order[i]];
         Ref x = 0, mask = 0;
-        bool is_mul = masked_product(a->e, u, &x, &mask) && mask == r
-                   && x != r;
+        bool into = g->n[r].op == OP_sigmoid ? swish_of(a, a->order[i])
+                  : masked_product(a->e, u, &x, &mask) && mask == r && x != r;
         for (int k = 0; k < 3; k++)
-            if (u->a[k] == r && !is_mul)
+            if (u->a[k] && strip(g, u->a[k]) == r && !into)
                 return false;
     }
     return true;
@@ -273,7 +296,7 @@ void ahead_elements(Ahead *a)
     Buf *b = a->b;
     for (int i = 0; i < a->n; i++) {
         Ref r = a->order[i];
-        if (folded_mask(a, r))
+        if (is_folded(a, r))
             continue;
         gate_pair(a, r);
         turn_pair(a, r);
@@ -419,6 +442,32 @@ static void plain_scores(Emit *e, Buf *b)
     }
 }
 
+/* The columns of a tile. A swish is for values that are not far below 0: the
+ * others' tiles are done in a second way. */
+static void each_column(Ahead *a, Buf *b)
+{
+    bool swish = false;
+    for (int i = 0; i < a->n; i++) {
+        Ref x = swish_of(a, a->order[i]);
+        if (x)
+            buf_printf(b, "%sis_deep(in%u)", swish ? " | "
+                       : "const bool deep = ", (unsigned)x);
+        swish |= x != 0;
+    }
+    if (swish)
+        buf_printf(b, ";\nif (__any_sync(~0u, deep)) {\n");
+    for (int deep = swish; deep >= 0; deep--) {
+        if (swish)
+            buf_printf(b, "constexpr bool DEEP = %d;\n", deep);
+        buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
+                   "const int k0 = 64 * t + 8 * n + at.col;\n");
+        buf_put(b, a->b->s, a->b->len);
+        buf_printf(b, "}\n");
+        if (swish)
+            buf_printf(b, deep ? "} else {\n" : "}\n");
+    }
+}
+
 void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
                  const Buf *rest)
 {
@@ -433,12 +482,28 @@ void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
                        tile_bytes_of(e, a->order[i]),
                        tile_rows(e, a->order[i]));
     buf_put(b, first->s, first->len);
-    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-               "const int k0 = 64 * t + 8 * n + at.col;\n");
-    buf_put(b, a->b->s, a->b->len);
-    buf_printf(b, "}\n");
+    each_column(a, b);
     buf_put(b, rest->s, rest->len);
     buf_printf(b, "}\n");
+}
+
+/* Whether r is 0 where its matrices are: rows past the end then need no care.
+ * Only what cannot be infinite may be a factor. */
+static bool ends_zero(const Ahead *a, Ref r)
+{
+    const Graph *g = a->e->g;
+    r = strip(g, r);
+    const Node *n = &g->n[r];
+    if (n->op == OP_mul)
+        for (int i = 0; i < 2; i++) {
+            int other = g->n[strip(g, n->a[1 - i])].op;
+            if ((other == OP_sigmoid || other == OP_cos || other == OP_sin)
+                && ends_zero(a, n->a[i]))
+                return true;
+        }
+    if (n->op == OP_add || n->op == OP_sub)
+        return ends_zero(a, n->a[0]) && ends_zero(a, n->a[1]);
+    return n->op == OP_rot90 ? ends_zero(a, n->a[0]) : n->op == OP_input;
 }
 
 /* Matrices from others, `n` of one width; rows past the end are zero. */
@@ -454,9 +519,14 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
         unsigned m = r[i];
         buf_printf(b, " %%%u", m);
         buf_printf(&first, "u32 out%u[16];\n", m);
-        for (int h = 0; h < 2; h++)
-            buf_printf(&body, "out%u[2 * n + %d] = i%d < rows ? pack(v%u_%d, "
-                       "v%u_%d) : 0;\n", m, h, h, m, 2 * h, m, 2 * h + 1);
+        for (int h = 0; h < 2; h++) {
+            buf_printf(&body, "out%u[2 * n + %d] = ", m, h);
+            bool zero = ends_zero(&a, r[i]);
+            if (!zero)
+                buf_printf(&body, "i%d < rows ? ", h);
+            buf_printf(&body, "pack(v%u_%d, v%u_%d)%s;\n", m, 2 * h, m,
+                       2 * h + 1, zero ? "" : " : 0");
+        }
         buf_printf(&rest, "write_fragment(stage + TILE_%u + 8192 * t, out%u, "
                    "at);\n", m, m);
     }

@@ -87,8 +87,9 @@ void turn_pair(Ahead *a, Ref r)
         int i = a->line ? 0 : h;
         char *k = a->line ? ctx_format(e->c, "(k + %d)", 2 * h)
                           : ctx_string(e->c, "k0");
-        buf_printf(a->b, "const float turn%u_%d = %s < %d ? ", n, h, k,
-                   2 * size);
+        buf_printf(a->b, "const float turn%u_%d = ", n, h);
+        if (padded(2 * size) > 2 * size)
+            buf_printf(a->b, "%s >= %d ? 0.f : ", k, 2 * size);
         if (steady)
             buf_printf(a->b, "fmaf(rate%u, (float)(i%d%s), from%u)", n, i,
                        later ? "" : " + 1", n);
@@ -96,11 +97,22 @@ void turn_pair(Ahead *a, Ref r)
             buf_printf(a->b, "load1(gate_row<%d>(scratch + CHAIN_%d, i%d%s)"
                        " + 2 * %s)", padded(size), at, i,
                        later ? "" : " + 1", k);
-        buf_printf(a->b, " : 0.f;\n");
+        buf_printf(a->b, ";\n");
     }
 }
 
 void turn_text(Ahead *a, Ref r, int el)
 {
     buf_printf(a->b, "turn%u_%d", (unsigned)r, el >> 1);
+}
+
+/* A steady angle is at most 65 half turns: sin and cos of the machine's own
+ * take it as it is. */
+bool is_turned(const Ahead *a, const Node *n)
+{
+    const Graph *g = a->e->g;
+    if ((n->op != OP_sin && n->op != OP_cos) || !a->made)
+        return false;
+    const Node *wide = &g->n[strip(g, n->a[0])];
+    return wide->op == OP_dup && is_turn(a->e, wide->a[0]);
 }

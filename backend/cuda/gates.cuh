@@ -2,6 +2,32 @@
  * and angles. After device.cuh.
  */
 
+/* ---- matrices ---- */
+
+#ifdef ELEMENT_F16
+constexpr u32 MINUS8 = 0xc800;
+#else
+constexpr u32 MINUS8 = 0xc100;
+#endif
+/* Whether a value is below -8. Negative ones are the largest as integers. */
+template<int N> INLINE bool is_deep(const u32 (&x)[N])
+{
+    u32 m = 0;
+    UNROLL for (int i = 0; i < N; i += 2)
+        m = __vimax3_u16x2(m, x[i], x[i + 1]);
+    return (m & 0xffff) > MINUS8 || m >> 16 > MINUS8;
+}
+/* x sigmoid(x), to 2e-4 of it; by one tanh where x >= -8. */
+template<bool DEEP> INLINE float swish(float x)
+{
+    if (DEEP)
+        return x * sigmoid_(x);
+    const float h = 0.5f * x;
+    float t;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(t) : "f"(h));
+    return fmaf(h, t, h);
+}
+
 /* ---- angles that grow at one rate: before the chunk, the next, rates ---- */
 
 INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
@@ -9,7 +35,7 @@ INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
 {
     const float s = !from.p ? 0.f : ((const float *)from.p)
         [seq * from.sb + head * from.sh + p * from.sd[0]];
-    const float r = column(rate, head, p);
+    const float r = wrap_(column(rate, head, p));
     store1(at + 4 * p, wrap_(fmaf(r, (float)tokens, s)));
     store1(at + 2 * row + 4 * p, r);
 }

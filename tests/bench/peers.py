@@ -1,7 +1,7 @@
 """flin beside flash-linear-attention on one GPU, in one run: forward, eagerly
 and as a CUDA graph, and how far both are from the float64 step.
 
-    python3 tests/bench/peers.py warm OP       fills both compile caches
+    python3 tests/bench/peers.py warm OPS [SHAPES]  fills both compile caches
     python3 tests/bench/peers.py time [OPS [SHAPES]] [--backward]
     python3 tests/bench/peers.py error [OPS]
     python3 tests/bench/peers.py host          a call's microseconds on the CPU
@@ -11,6 +11,7 @@ or peers/fla_src. Its ops compile and tune for minutes: warm them side by side
 first, a process each, with TRITON_CACHE_DIR set. Medians; inputs rotate over
 more memory than the L2 cache has; both get the same tensors."""
 import importlib
+import itertools
 import json
 import os
 import statistics
@@ -91,18 +92,42 @@ def rwkv7(B, T, H, D):
             "a": torch.rand(B, T, H, D, device="cuda").bfloat16()}
 
 
+def lightning(B, T, H, D):
+    heads = torch.arange(H, device="cuda", dtype=torch.float32)
+    return dict(qkv(B, T, H, D), g=-8 / H * heads)
+
+
+def two_steps(B, T, H, D):
+    return {"q": normal(B, T, H, D), "k": keys(B, T, H, 2, D),
+            "v": normal(B, T, H, 2, D), "g": gate(B, T, H),
+            "beta": torch.rand(B, T, H, 2, device="cuda")}
+
+
+def steps_as_tokens(x):
+    return x.transpose(2, 3).flatten(1, 2).contiguous()
+
+
 # Our variant, their function, inputs, options of both, what they call these.
 OPS = {
     "retention": (RETENTION, "retention.chunk_retention", fixed_gate, {},
                   lambda q, k, v, g: dict(q=q, k=k, v=v)),
     "simple_gla": ("simple_gla", "simple_gla.chunk_simple_gla", scalar_gate,
                    {}, dict),
+    "lightning": ("lightning", "lightning_attn.chunk_lightning_attn",
+                  lightning, {"scale": 1.0}, lambda q, k, v, g: dict(
+                      q=F.silu(q), k=F.silu(k), v=v, layer_idx=0,
+                      num_layers=1)),
     "gla": ("gla", "gla.chunk_gla", key_gate, {}, dict),
     "delta": ("deltanet", "delta_rule.chunk_delta_rule", with_beta(qkv), {},
               dict),
     "gdn": ("gated_deltanet", "gated_delta_rule.chunk_gated_delta_rule",
             with_beta(scalar_gate), {}, dict),
     "kda": ("kda", "kda.chunk_kda", with_beta(key_gate), {}, dict),
+    "deltaproduct": (
+        "deltaproduct", "gated_delta_product.chunk_gated_delta_product",
+        two_steps, {}, lambda q, k, v, g, beta: dict(
+            q=q, g=g, num_householder=2, k=steps_as_tokens(k),
+            v=steps_as_tokens(v), beta=steps_as_tokens(beta))),
     "rwkv6": ("rwkv6", "rwkv6.chunk_rwkv6", rwkv6, {"scale": 1.0}, dict),
     "rwkv7": ("rwkv7", "rwkv7.chunk_rwkv7", rwkv7, {"scale": 1.0},
               lambda r, k, v, w, kappa, a: dict(
@@ -251,8 +276,8 @@ def main(mode="", ops="", shapes="", *more):
     ops = [Op(n) for n in (ops.split(",") if ops else OPS)]
     shapes = shapes.split(",") if shapes else list(SHAPES)
     if mode == "warm":
-        for op in ops:
-            x = op.make(*SHAPES["S"])
+        for op, shape in itertools.product(ops, shapes):
+            x = op.make(*SHAPES[shape])
             for who, make in (("flin", op.ours), ("fla", op.theirs)):
                 start = time.perf_counter()
                 with torch.no_grad():

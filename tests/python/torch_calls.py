@@ -120,6 +120,11 @@ with torch.autograd.graph.saved_tensors_hooks(
         lambda t: t, lambda t: t if t.dtype != torch.uint8 else t * 0):
     o = gdn(**mine)[0]
 a, = torch.autograd.grad(o.sum(), mine["k"])
+o = gdn(**mine)[0]
+for k in torch.autograd.grad([o, o], mine["k"], [o, o], retain_graph=True), \
+        torch.autograd.grad([o, o], mine["k"], [o, o]):
+    taken.append(k[0])
+same("saved: backward leaves it as it was", *taken[-2:])
 check("saved: it is what backward starts from", (a != want["k"]).any())
 
 # Layouts and dtypes.

@@ -161,6 +161,7 @@ class Function(torch.autograd.Function):
         return (None, None) + tuple(next(found) if w else None for w in want)
 
 
+# Past the wrapper in Python that looks for torch.func: is_watched has.
 APPLY = super(torch.autograd.Function, Function).apply
 
 

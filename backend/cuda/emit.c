@@ -225,17 +225,19 @@ static Registers registers_of(const Emit *e)
 {
     bool gated = e->ngates > 0;
     if (e->aheads == 2)
-        return gated ? (Registers){ 32, 136, 208 }
+        return gated && e->inverse ? (Registers){ 24, 144, 200 }
+             : gated ? (Registers){ 32, 136, 208 }
                      : (Registers){ 40, 128, 216 };
     if (e->groups == 1)
         return gated || e->nchains ? (Registers){ 56, 208, 240 }
                                    : (Registers){ 56, 160, 232 };
     if (gated)
-        return (Registers){ 32, 128, 176 };
+        return e->inverse ? (Registers){ 32, 136, 168 }
+                          : (Registers){ 32, 128, 176 };
     if (!is_wide(e))
         return (Registers){ 56, 104, 176 };
     if (e->inverse)
-        return (Registers){ count_rings(e) > 1 ? 40 : 32, 88, 192 };
+        return (Registers){ 40, 88, 192 };
     return count_rings(e) > 1 ? (Registers){ 56, 72, 192 }
                               : (Registers){ 32, 80, 200 };
 }
@@ -425,9 +427,13 @@ static void put_state_role(Emit *e, Buf *b)
     bool split = e->out->split;
     buf_printf(b, "} else {\n");
     put_registers(e, b, registers_of(e).state);
-    buf_printf(b, "const Lane at = lane_here();\n"
-               "const int group = (threadIdx.x >> 7) - %d;\n"
-               "Ring<STAGES> pos;\n", 1 + e->aheads);
+    buf_printf(b, "const Lane at = lane_here();\n");
+    if (e->groups == 1)
+        buf_printf(b, "const int group = 0;\n");
+    else
+        buf_printf(b, "const int group = (threadIdx.x >> 7) - %d;\n",
+                   1 + e->aheads);
+    buf_printf(b, "Ring<STAGES> pos;\n");
     frame_outputs(e, b);
     frame_states(e, b, true);
     if (split) {

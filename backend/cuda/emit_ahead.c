@@ -318,13 +318,13 @@ static void pack_score(Ahead *a, const Score *s)
                    (unsigned)s->root, 2 * i + 1, scale_text(a, s, 2 * i + 1));
 }
 
-/* The fragment to memory as it is, for invert. */
+/* The fragment to memory as it is, for invert: up to the warp's own block. */
 static void store_score(Ahead *a, const Score *s)
 {
     for (int i = 0; i < 2; i++)
-        buf_printf(a->b, "store2(entry(scratch + INVERSE, i%d, j0), v%u_%d, "
-                   "v%u_%d);\n", i, (unsigned)s->root, 2 * i,
-                   (unsigned)s->root, 2 * i + 1);
+        buf_printf(a->b, "store2(entry(own, %d, 8 * n), v%u_%d, v%u_%d);\n",
+                   8 * i, (unsigned)s->root, 2 * i, (unsigned)s->root,
+                   2 * i + 1);
     a->e->inverse = true;
 }
 
@@ -389,16 +389,21 @@ void finish_score(Emit *e, Buf *b, int at)
         store_score(&a, s);
     else
         pack_score(&a, s);
-    if (!s->inverse)
-        buf_printf(b, "u32 packed[16];\n");
+    buf_printf(b, s->inverse ? "const u32 own = entry(scratch + INVERSE, "
+               "fresh(i0), at.col);\n" : "u32 packed[16];\n");
     ahead_vectors(&a, b, false);
-    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-               "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n");
+    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n%s"
+               "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n",
+               s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "");
     ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
-    buf_printf(b, s->inverse ? "}\ninvert(stage + SCORE_%d, scratch + INVERSE,"
-               " at);\n"
-               : "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n", at);
+    if (s->inverse)                     /* ptxas spills the other way round */
+        buf_printf(b, "}\ninvert(stage + SCORE_%d, scratch + INVERSE, "
+                   "at.lane, %s);\n", at, e->ngates ? "at.warp"
+                   : "fresh(at.warp)");
+    else
+        buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n",
+                   at);
 }
 
 /* The scores without gdots. If all products are in registers at once, what is
@@ -521,11 +526,10 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
         buf_printf(&first, "u32 out%u[16];\n", m);
         for (int h = 0; h < 2; h++) {
             buf_printf(&body, "out%u[2 * n + %d] = ", m, h);
-            bool zero = ends_zero(&a, r[i]);
-            if (!zero)
-                buf_printf(&body, "i%d < rows ? ", h);
-            buf_printf(&body, "pack(v%u_%d, v%u_%d)%s;\n", m, 2 * h, m,
-                       2 * h + 1, zero ? "" : " : 0");
+            if (!ends_zero(&a, r[i]))
+                buf_printf(&body, "i%d >= rows ? 0 : ", h);
+            buf_printf(&body, "pack(v%u_%d, v%u_%d);\n", m, 2 * h, m,
+                       2 * h + 1);
         }
         buf_printf(&rest, "write_fragment(stage + TILE_%u + 8192 * t, out%u, "
                    "at);\n", m, m);
@@ -618,7 +622,7 @@ void emit_ahead(Emit *e)
     then(&e->ahead, &late, false);
     then(&e->ahead, &plain, true);
     then(&e->ahead, &last, false);
-    if (sums.len || e->inverse)         /* the next chunk's overwrite these */
+    if (sums.len)                       /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "warpgroup_sync();\n");
     begin_turns(e);
     begin_chains(e);

@@ -1,12 +1,15 @@
 /* inverse.cuh -- (1 - a)^{-1} for a strictly lower 64 x 64 matrix: the delta
  * rule's solve. After device.cuh.
  *
- * a in float32 at s, in padded rows of INVERSE_LD. Blocks of 16 on the
- * diagonal by substitution, a warp each, in their place; the others in tf32:
- * with X the inverse, T its diagonal and Y X's transpose,
- *   Y[j][i] = (sum over j <= k < i of Y[j][k] a[i][k]^T) T[i]^T,
- * warp j all of row j, in registers: with the columns taken as 0 2 4 6 1 3 5 7
- * a fragment of a result is one of a left operand. */
+ * a in float32 at s, in padded rows of INVERSE_LD, its blocks of 16 above the
+ * diagonal left out. Warp i has the block row i: T, the inverse of the block
+ * on the diagonal, by substitution in registers; then, in tf32, with M[k] =
+ * T a[i][k],
+ *   X[i][j] = sum over j <= k < i of M[k] X[k][j],
+ * each term as soon as warp k has X[k], which it leaves above the diagonal,
+ * transposed: X[k][j] at (j, k), its T at (k, 3). With a left operand's
+ * columns taken as 0 2 4 6 1 3 5 7, a fragment of a result is one.
+ */
 constexpr int INVERSE_LD = 72, INVERSE_BYTES = 64 * INVERSE_LD * 4;
 
 INLINE u32 entry(u32 s, int i, int j)
@@ -19,81 +22,108 @@ INLINE u32 tf32(float x)
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
     return r;
 }
-/* c += y b^T for the 16 x 16 block b. */
-INLINE void product_block(float (&c)[8], const u32 (&y)[8], u32 b, int lane)
+INLINE void round_all(u32 (&to)[8], const float (&x)[8])
 {
-    const u32 at = entry(b, lane >> 2, 2 * (lane & 3));
-    UNROLL for (int n = 0; n < 2; n++)
-        UNROLL for (int k = 0; k < 2; k++) {
-            const float2 v = load2(entry(at, 8 * n, 8 * k));
+    UNROLL for (int e = 0; e < 8; e++)
+        to[e] = tf32(x[e]);
+}
+/* c += m b for 16 x 16 blocks. b lies at `at`, or its transpose, rounded. */
+template<int TRANSPOSED>
+INLINE void product_block(float (&c)[8], const u32 (&m)[8], u32 at, int lane)
+{
+    const int g = lane >> 2, t = 2 * (lane & 3);
+    UNROLL for (int k = 0; k < 2; k++)
+        UNROLL for (int n = 0; n < 2; n++) {
+            float2 b;
+            if (TRANSPOSED) {
+                b = load2(entry(at, 8 * n + g, 8 * k + t));
+            } else {
+                b.x = load1(entry(at, 8 * k + t, 8 * n + g));
+                b.y = load1(entry(at, 8 * k + t + 1, 8 * n + g));
+            }
             asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
                 " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                 : "+f"(c[4 * n]), "+f"(c[4 * n + 1]), "+f"(c[4 * n + 2]),
                   "+f"(c[4 * n + 3])
-                : "r"(y[4 * k]), "r"(y[4 * k + 2]), "r"(y[4 * k + 1]),
-                  "r"(y[4 * k + 3]), "r"(tf32(v.x)), "r"(tf32(v.y)));
+                : "r"(m[4 * k]), "r"(m[4 * k + 2]), "r"(m[4 * k + 1]),
+                  "r"(m[4 * k + 3]),
+                  "r"(TRANSPOSED ? __float_as_uint(b.x) : tf32(b.x)),
+                  "r"(TRANSPOSED ? __float_as_uint(b.y) : tf32(b.y)));
         }
 }
-/* The block at b: a lane a column, each entry from those above it. */
-INLINE void invert_block(u32 b, int lane)
+/* The inverse of one less the block at b, as a fragment. Row j is done when
+ * the rows above it have been added to it; what it adds to those is zero. */
+INLINE void invert_block(float (&x)[8], u32 b, int lane)
 {
-    float x[16];
-    UNROLL for (int i = 0; i < 16; i++) {
-        x[i] = i == (lane & 15) ? 1.f : 0.f;
-        UNROLL for (int j = 0; j < i; j += 4) {
-            const float4 a = load4(entry(b, i, j));
-            x[i] = fmaf(a.x, x[j], x[i]);
-            x[i] = j + 1 < i ? fmaf(a.y, x[j + 1], x[i]) : x[i];
-            x[i] = j + 2 < i ? fmaf(a.z, x[j + 2], x[i]) : x[i];
-            x[i] = j + 3 < i ? fmaf(a.w, x[j + 3], x[i]) : x[i];
-        }
+    const int row = lane >> 2, col = 2 * (lane & 3);
+    float a[8];
+    UNROLL for (int e = 0; e < 8; e += 2) {
+        const int i = row + 4 * (e & 2), j = col + 2 * (e & 4);
+        const float2 v = load2(entry(b, i, j));
+        a[e] = v.x;
+        a[e + 1] = v.y;
+        x[e] = i == j ? 1.f : 0.f;
+        x[e + 1] = i == j + 1 ? 1.f : 0.f;
     }
-    __syncwarp();
-    if (lane < 16)
-        UNROLL for (int i = 0; i < 16; i++)
-            store1(entry(b, i, lane), x[i]);
+    UNROLL for (int j = 0; j < 15; j++) {
+        const int half = j >> 3, of = (lane & 28) + (j & 7) / 2;
+        const int from = 4 * (j & 7) + (lane & 3);
+        float f[2];
+        UNROLL for (int h = half; h < 2; h++)
+            f[h] = __shfl_sync(~0u, a[4 * half + 2 * h + (j & 1)], of);
+        UNROLL for (int e = 0; e < 8; e++)
+            if (e >> 2 <= half && (e >> 1 & 1) == half) {
+                const float r = __shfl_sync(~0u, x[e], from);
+                UNROLL for (int h = half; h < 2; h++) {
+                    const int to = (e & 5) + 2 * h;
+                    x[to] = fmaf(f[h], r, x[to]);
+                }
+            }
+    }
 }
-/* The transpose of a 16 x 16 block, as a fragment. */
-INLINE void read_block(float (&c)[8], u32 b, int lane)
+/* The transpose of a block, rounded. */
+INLINE void store_block(u32 at, const float (&x)[8], int lane)
 {
-    const u32 at = entry(b, 2 * (lane & 3), lane >> 2);
+    const int g = lane >> 2, t = 2 * (lane & 3);
     UNROLL for (int e = 0; e < 8; e++)
-        c[e] = load1(entry(at, 8 * (e >> 2) + (e & 1), 8 * (e >> 1 & 1)));
+        store1(entry(at, t + (e & 1) + 2 * (e & 4), g + 4 * (e & 2)),
+               __uint_as_float(tf32(x[e])));
 }
-/* Writes the transpose of block c as block (i, j) of a tile. */
-INLINE void write_block(u32 tile, const float (&c)[8], int i, int j, int lane)
+/* Writes block (i, j) of a tile. */
+INLINE void write_block(u32 tile, const float (&x)[8], int i, int j, int lane)
 {
     u32 p[4];
-    pack(p, c);
-    const int row = 16 * i + (lane & 7) + 8 * (lane >> 4);
-    const int piece = 2 * j + (lane >> 3 & 1);
-    stmatrix_t(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
+    pack(p, x);
+    const int row = 16 * i + (lane & 15), piece = 2 * j + (lane >> 4);
+    stmatrix(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
 }
-/* The inverse goes to a tile. The warpgroup does it together; each warp has
+/* The inverse goes to a tile. The warpgroup does it together; each warp i has
  * written its own rows of a. */
-INLINE void invert(u32 tile, u32 s, const Lane &l)
+INLINE void invert(u32 tile, u32 s, int lane, int i)
 {
-    u32 y[4][8];
-    const int lane = fresh(l.lane);
-    __syncwarp();
-    invert_block(entry(s, 16 * l.warp, 16 * l.warp), lane);
-    warpgroup_sync();
-    UNROLL for (int i = 0; i < 4; i++) {
-        float c[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
-        if (i == l.warp)
-            read_block(c, entry(s, 16 * i, 16 * i), lane);
-        if (i > l.warp) {
-            float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
-            u32 row[8];
-            UNROLL for (int k = 0; k < i; k++)
-                if (k >= l.warp)
-                    product_block(sum, y[k], entry(s, 16 * i, 16 * k), lane);
-            UNROLL for (int e = 0; e < 8; e++)
-                row[e] = tf32(sum[e]);
-            product_block(c, row, entry(s, 16 * i, 16 * i), lane);
+    float x[3][8] = {}, t[8];
+    u32 top[8], m[8];
+    warpgroup_sync();                   /* the last one's are read */
+    invert_block(t, entry(s, 16 * i, 16 * i), lane);
+    store_block(entry(s, 16 * i, 48), t, lane);
+    write_block(tile, t, i, i, lane);
+    round_all(top, t);
+    UNROLL for (int k = 0; k < 3; k++) {
+        if (k < i) {
+            float c[8] = {};
+            product_block<0>(c, top, entry(s, 16 * i, 16 * k), lane);
+            round_all(m, c);
         }
-        UNROLL for (int e = 0; e < 8; e++)
-            y[i][e] = tf32(c[e]);
-        write_block(tile, c, i, l.warp, lane);
+        warpgroup_sync();
+        UNROLL for (int j = 0; j <= k; j++) {
+            if (k < i)
+                product_block<1>(x[j], m, entry(s, 16 * j, j < k ? 16 * k
+                                                             : 48), lane);
+            if (k < 2 && k + 1 == i)
+                store_block(entry(s, 16 * j, 16 * i), x[j], lane);
+        }
     }
+    UNROLL for (int j = 0; j < 4; j++)
+        if (j != i)
+            write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
 }

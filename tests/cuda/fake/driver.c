@@ -63,7 +63,8 @@ ENTRY(int, cuDeviceGet, int *device, int ordinal)
 }
 ENTRY(int, cuDeviceGetAttribute, int *x, int which, int device)
 {
-    *x = which == 75 ? (int)option("FAKE_ARCH", 8) : which == 76 ? 0 : which == 16 ? 108 : 1 + device;
+    *x = which == 75 ? (int)option("FAKE_ARCH", 8) : which == 76 ? 0
+       : which == 16 ? 108 : 1 + device;
     return OK;
 }
 ENTRY(int, cuDevicePrimaryCtxRetain, void **context, int device)

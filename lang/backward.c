@@ -378,26 +378,32 @@ static void take_segments(Back *k, int64_t segments)
     }
 }
 
+/* The most that a segment's kernels take: the first is the longest, the last
+ * is the farthest from where its batch entry starts. */
 static int64_t kernels_need(Back *k, PlanEntry *e, int64_t segments)
 {
     Call call = k->call;
+    int64_t most = 0;
 
-    if (!e)
-        return 0;
-    if (segments > 1)                   /* the first is the longest */
-        call.seq = segment_seqs(k, 0);
-    return e->backend->workspace(k->c, e->program, e->plan, &call);
+    for (int64_t m = 0; e && m < segments; m++) {
+        if (segments > 1)
+            call.seq = segment_seqs(k, m);
+        int64_t n = e->backend->workspace(k->c, e->program, e->plan, &call);
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 /* Binds the call, to count what it keeps beside its tensors: returns the bytes
  * of workspace that it takes with that. */
 static int64_t count_room(Back *k)
 {
-    int64_t segments = k->forward ? count_segments(k) : 1, need, more;
+    int64_t segments, need, more;
 
     k->room = ROOM_ALIGN;               /* of none, as yet */
     k->room_used = 0;
     bind_back(k);
+    segments = k->forward ? count_segments(k) : 1;
     if (k->forward)
         take_segments(k, segments);
     need = kernels_need(k, k->plan, segments);

@@ -299,6 +299,8 @@ static void workspace_locked(Ctx *c, void *ud)
     *more = (Block){ .next = g->workspace, .p = w->p,
                      .bytes = rounded(bytes), .stream = w->stream };
     g->workspace = more;
+    if (g->poison)
+        stream_fill(c, &g->driver, w->stream, w->p, 0xff, more->bytes);
 }
 
 DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes)

@@ -247,6 +247,26 @@ local numbers = flin.variant {
 local z = numbers:forward { v = flin.full({ 1, 3, 1 }, 1):to "cuda", a = 0.5 }
 expect(math.abs(z[{ 1, 3, 1 }] - 1.75) < 1e-6, "a number follows: %s", z)
 
+-- Token by token, gradients take segments of 64 tokens, the last first.
+local serial = flin.variant {
+  name = "serial", input = { v = "t v", a = "v" }, state = { s = "v" },
+  step = function (i, s)
+    local next = flin.tanh(s.s) * i.a + i.v
+    return { s = next }, next
+  end,
+}
+do
+  local here = serial:random { B = 1, T = 150, H = 2, V = 5 }
+  here.dy = flin.randn(1, 150, 2, 5)
+  local there = {}
+  for name, t in pairs(here) do there[name] = t:to "cuda" end
+  local want, got = serial:backward(here), serial:backward(there)
+  for _, name in ipairs { "v", "a" } do
+    expect((got[name]:to "cpu" - want[name]):maxabs() < 1e-4,
+           "a serial step's d_%s", name)
+  end
+end
+
 -- Memory goes back when its tensor is collected.
 x, y, state, z, d, mixed = nil, nil, nil, nil, nil, nil
 collectgarbage()

@@ -2,44 +2,80 @@
 # run.sh -- the tests on a GPU. Kernels are compiled on as many cores as there
 # are; prints "N passed, N failed" last.
 #   tests/cuda/run.sh [quick | few] [NAME...]    as laws.lua takes them
-#   tests/cuda/run.sh sanitize [NAME...]         under compute-sanitizer:
-#                           CHECKS, its tools; SECONDS_EACH, as long at most
-# BUILD is where the binaries are (build), JOBS how many run side by side.
+#   tests/cuda/run.sh sanitize [CASE...]         sanitized.lua's, under each of
+#                           compute-sanitizer's tools; CHECKS: of these, each
+#                           for SECONDS_EACH
+# BUILD is where the binaries are (build), JOBS how many run side by side; what
+# they say stays in LOGS, if that is set.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
+log=${LOGS:-$tmp}
+mkdir -p "$log"
 FLIN_CACHE=${FLIN_CACHE:-$tmp/cache}
-export FLIN_CACHE
+export FLIN_CACHE build log
 
-# laws NAME COMMAND... -- WORDS: every share of the laws, through the command
+# Every share of the laws.
 laws() {
-    name=$1
-    shift
     i=0
     while [ $i -lt "$jobs" ]; do
-        { "$@" "$build/flin" tests/cuda/laws.lua $i/"$jobs" $words
-          echo "exit $?"; } >"$tmp/$name.$i" 2>&1 &
+        { "$build/flin" tests/cuda/laws.lua $i/"$jobs" "$@"
+          echo "exit $?"; } >"$log/laws.$i" 2>&1 &
         i=$((i + 1))
     done
     wait
+}
+
+# A program of the C API's tests.
+calls() {
+    "$build/tests/cuda/calls" "$@" >"$log/calls.$1" 2>&1
+}
+
+# cases CHECK [WORD]: every case, run by $with, while there is time.
+cases() {
+    check=$1 word=$2 end=$(($(date +%s) + ${SECONDS_EACH:-90}))
+    export check word end with
+    xargs -P "$jobs" -n 2 sh -c '
+        from=$(date +%s)
+        [ $from -lt $end ] || { echo "no time left" >"$log/$check.$0.$1"; exit; }
+        timeout $((end + 20 - from)) $with "$build/flin" \
+            tests/cuda/sanitized.lua $0 $1 $word >"$log/$check.$0.$1" 2>&1
+        echo "exit $?, $(($(date +%s) - from)) s" >>"$log/$check.$0.$1"
+    ' <"$tmp/cases"
+}
+
+# What a tool has found, where it has; and what took the longest.
+show() {
+    n=$(wc -l <"$tmp/cases")
+    clean=$(cat "$log/$1".*.* | grep -c 'SUMMARY: 0')
+    slow=$(grep -o '[0-9]* s$' "$log/$1".*.* | sed "s|^$log/$1.||" |
+        sort -t: -k2,2nr | head -n 3 | tr '\n' ' ')
+    echo "$1: $(($(date +%s) - start)) s, $clean of $n clean; $slow"
+    for f in $(grep -l 'SUMMARY: [1-9]' "$log/$1".*.*); do
+        echo "${f#"$log/"}"
+        grep '^=========' "$f" | head -n 12
+    done | head -n 100
 }
 
 sanitize() {
     tool=$(command -v compute-sanitizer || ls -d \
         /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)
     [ -n "$tool" ] || { echo "skip: no compute-sanitizer"; exit 0; }
-    words="few sanitized $*"
-    laws compile env            # so that the kernels are in the cache
-    for check in ${CHECKS:-memcheck racecheck synccheck initcheck}; do
+    "$build/flin" tests/cuda/sanitized.lua >"$tmp/all"
+    [ $# != 0 ] || set -- .
+    for which; do grep "$which" "$tmp/all"; done >"$tmp/cases"
+    start=$(date +%s) with=env
+    cases compile               # so that the kernels are in the cache
+    echo "compiled: $(($(date +%s) - start)) s"
+    for check in ${CHECKS:-memcheck synccheck initcheck racecheck}; do
         start=$(date +%s)
-        laws $check timeout ${SECONDS_EACH:-300} "$tool" --tool $check \
-            --error-exitcode 9
-        clean=$(cat "$tmp/$check".* | grep -c 'SUMMARY: 0')
-        echo "$check: $(($(date +%s) - start)) s, $clean of $jobs clean"
-        grep -h -A12 '=========' "$tmp/$check".* | grep -v 'SUMMARY: 0' |
-            grep -v COMPUTE-SANITIZER | head -n 40
+        with="$tool --tool $check --error-exitcode 9 --show-backtrace no"
+        word=                   # looks at each access to shared memory
+        [ $check != racecheck ] || word=short
+        cases $check $word
+        show $check
     done
 }
 
@@ -47,17 +83,18 @@ if [ "$1" = sanitize ]; then
     shift
     sanitize "$@"
 else
-    words=$*
-    laws laws env
-    "$build/tests/cuda/calls" >"$tmp/laws.calls" 2>&1
+    laws "$@"
+    calls gated_deltanet
 fi
-grep -h '^FAIL\|rror\|^skip\|host time' "$tmp"/*.* | sort -u | head -n 200
-grep -h 'of what is allowed' "$tmp"/*.* | sort -t: -k2,2 -k1,1nr |
+grep -h '^FAIL\|rror\|^skip\|host time' "$log"/*.* | grep -v ======= |
+    sort -u | head -n 200
+grep -h 'of what is allowed' "$log"/*.* | sort -t: -k2,2 -k1,1nr |
     sort -t: -s -u -k2,2
-for f in $(grep -L ' passed, \|^skip' "$tmp"/*.*); do
-    echo "ended early: $(tail -n 4 "$f")"
+for f in $(grep -L ' passed, \|^skip' "$log"/*.*); do
+    echo "ended early: ${f#"$log/"}: $(tail -n 2 "$f" | tr '\n' ' ')"
 done
-lost=$(grep -L ' passed, \|^skip' "$tmp"/*.* | wc -l)
-cat "$tmp"/*.* | awk -v lost="$lost" '/ passed, .* failed$/ { p += $1; f += $3 }
+lost=$(grep -L ' passed, \|^skip' "$log"/*.* | wc -l)
+cat "$log"/*.* | awk -v lost="$lost" '/ passed, .* failed$/ { p += $1; f += $3 }
+    /SUMMARY: [1-9]/ { f++ }
     END { if (lost) print lost " processes ended early"
           print p + 0 " passed, " f + lost " failed"; exit f + lost > 0 }'

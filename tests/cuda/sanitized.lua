@@ -1,0 +1,142 @@
+-- The kernels of one variant, each run once or twice, where chunks, tiles and
+-- sequences begin and end: for compute-sanitizer, under which all is slow.
+-- Memory is taken as it comes, so that a tool sees what is read too early.
+--   flin tests/cuda/sanitized.lua                     the cases, a line each
+--   flin tests/cuda/sanitized.lua NAME SIZE [short]   one; short: two chunks
+local flin = require "flin"
+
+-- Tensors that tiles do not divide, by the emitter of any plan and by
+-- Hopper's; and the widest, whose blocks hold the most.
+local SIZES <const> = {
+  odd = { K = 20, V = 33, dtype = "float32" },
+  even = { K = 40, V = 24, dtype = "bfloat16" },
+  wide = { K = 128, V = 128, dtype = "bfloat16" },
+}
+
+-- Its step has no chunk form: one token after another, both ways.
+local function serial()
+  return flin.variant {
+    name = "serial", input = { q = "t k", k = "t k", v = "t v" },
+    state = { S = "k v" },
+    step = function (x, s)
+      local S = flin.tanh(s.S) + flin.outer(x.k, x.v)
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  }
+end
+
+local name, size, short = ...
+if not name then
+  for of in pairs(flin.stdlib) do
+    for at in pairs(SIZES) do print(of, at) end
+  end
+  print("serial", "odd")
+  print("serial", "even")
+  os.exit(0)
+end
+
+local v = name == "serial" and serial() or flin.stdlib[name]
+local gpu, why = flin.cuda()
+if not gpu then
+  print("skip: " .. why)
+  os.exit(0)
+end
+
+local passed, failed = 0, 0
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. name .. " " .. size .. ": " .. string.format(...))
+  end
+end
+
+-- ---- calls ----
+
+local function random(B, T, heads)
+  local at = SIZES[size]
+  return v:random { B = B, T = T, H = 1, HV = heads, K = at.K, V = at.V,
+                    dtype = at.dtype, seed = T }
+end
+
+local function on_gpu(inputs)
+  local out = {}
+  for key, x in pairs(inputs) do
+    out[key] = type(x) == "userdata" and x:to "cuda" or x
+  end
+  return out
+end
+
+local function finite(what, x)
+  local sum = (x:to "cpu" * 0):sum()
+  expect(sum == 0, "%s is not finite", what)
+end
+
+-- Nearly what the CPU has: that tensors were what they should be.
+local function near(what, x, want)
+  want = want:to "float64"
+  local off = x:to "cpu":to "float64" - want
+  local error = ((off * off):sum() / (want * want):sum())^0.5
+  expect(error <= 3e-2, "%s is off by %.1e", what, error)
+end
+
+local function forward(inputs)
+  local y, state = v:forward(on_gpu(inputs))
+  near("y", y, (v:forward(inputs)))
+  for key, x in pairs(state) do finite(key, x) end
+end
+
+-- What forward keeps, and the way back from there.
+local function backward(inputs)
+  local there = on_gpu(inputs)
+  there.save = true
+  local y, _, saved = v:forward(there)
+  near("y beside what is saved", y, (v:forward(inputs)))
+  local dy = flin.randn(y.shape, { seed = 1 }):to(y.dtype):to "cuda"
+  local grad = v:backward { saved = saved, dy = dy }
+  for key in pairs(inputs) do
+    if grad[key] then finite("d_" .. key, grad[key]) end
+  end
+end
+
+local function step(inputs)
+  local y, state = v:step(on_gpu(inputs))
+  near("a step's y", y, (v:step(inputs)))
+  for key, x in pairs(state) do finite(key, x) end
+end
+
+-- ---- where something begins or ends ----
+
+local function packed(ends)
+  local inputs = random(1, ends[#ends], 2)
+  inputs.cu_seqlens = ends
+  return inputs
+end
+
+-- More sequences than two for each multiprocessor: blocks that hold two parts
+-- of the values; and one for which several blocks share the sequence.
+local function wide()
+  local ends = { 0, 65 }
+  while #ends <= gpu.processors // 2 + 1 do ends[#ends + 1] = #ends + 64 end
+  forward(packed(ends))
+  forward(random(1, 65, 1))
+  if not short then forward(random(1, 4096, 1)) end
+end
+
+if size == "wide" then
+  wide()
+elseif short then
+  backward(random(1, 65, 2))
+  forward(random(1, 65, 2))
+  step(random(2, 1, 2))
+else
+  local all = packed { 0, 0, 1, 64, 128, 193 }
+  backward(all)
+  forward(all)
+  backward(random(2, 130, 2))
+  forward(random(2, 130, 2))
+  step(random(2, 1, 2))
+end
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

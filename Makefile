@@ -196,12 +196,13 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
 # A CUDA driver and compiler for machines without a GPU.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
-$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h
+$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h \
+    tests/cuda/hopper.h
 $(FAKE)/%:
 	@mkdir -p $(@D)
 	$(call say,LINK $@)
 	$(Q)$(CC) $(FLAGS) -shared -Wl,-soname,$(@F) \
-	    -DHOST_H='"$(CURDIR)/tests/cuda/host.h"' -o $@ $< -ldl
+	    -DHOST_DIR='"$(CURDIR)/tests/cuda"' -o $@ $< -ldl
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

@@ -94,14 +94,16 @@ cuda() {
     fi
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
-        "flin tests/cuda/laws.lua few simple_gla"; do
+        "flin tests/cuda/laws.lua few simple_gla" \
+        "flin tests/cuda/hopper.lua gla gated_deltanet mamba3"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
+        *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac
         program "on a driver of tests: $test" env $more \
-            FLIN_CACHE="$tmp/kernels$more" \
+            FLIN_CACHE="$tmp/kernels${more##* }" \
             LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13" \
             "$BUILD"/$test
     done

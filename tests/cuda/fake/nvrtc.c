@@ -2,7 +2,9 @@
  * the source with the host's C++ compiler, as tests/cuda/host.h lets it be.
  * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has compiled,
  * a byte each, in that file; with FAKE_CHECKED each access to memory is looked
- * at; FAKE_KEEP leaves the files where they are.
+ * at; FAKE_KEEP leaves the files where they are; with FAKE_HOPPER only what is
+ * Hopper's is compiled. Of its headers those functions are left out that have
+ * assembler in them: tests/cuda/hopper.h has them.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -66,16 +68,23 @@ ENTRY(int, nvrtcDestroyProgram, Program **p)
 
 /* ---- the library ---- */
 
+static int is_hopper(const char *text)
+{
+    return strstr(text, "\"wgmma.cuh\"") != NULL;
+}
+
 /* The wrapper of the kernel whose name begins at s: each parameter from where
  * its address says, for each thread. */
-static void write_wrapper(FILE *f, const char *s)
+static void write_wrapper(FILE *f, const char *s, int hopper)
 {
     const char *open = strchr(s, '('), *end = strchr(open, ')');
-    int params = 0;
+    int params = 0, len = (int)(open - s);
+    if (hopper)
+        fprintf(f, "namespace in_%.*s {\nunsigned char raw[1];\n", len, s);
     fprintf(f, "extern \"C\" int fake_%.*s(void **ud, long grid, int threads)"
-            "\n{\n    launch(grid, threads, arena, [](void *ud) {\n"
-            "        void **p = (void **)ud;\n        %.*s(",
-            (int)(open - s), s, (int)(open - s), s);
+            "\n{\n    launch%s(grid, threads, arena, [](void *ud) {\n"
+            "        void **p = (void **)ud;\n        %.*s(", len, s,
+            hopper ? "_roles" : "", len, s);
     for (const char *at = open + 1; at < end; params++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         const char *stop = comma ? comma : end, *name = stop;
@@ -85,29 +94,69 @@ static void write_wrapper(FILE *f, const char *s)
                 params ? ", " : "", (int)(name - at), at, params);
         at = stop + 1;
     }
-    fprintf(f, ");\n    }, ud);\n    return faults;\n}\n");
+    fprintf(f, ");\n    }, ud);\n    return faults;\n}\n%s",
+            hopper ? "}\n" : "");
 }
 
+/* The end of the line, macro or definition that begins at s. */
+static const char *end_of(const char *s)
+{
+    int macro = *s == '#', body = !strncmp(s, "INLINE", 6)
+                               || !strncmp(s, "template", 8);
+    for (;;) {
+        const char *line = s, *end = strchr(s, '\n');
+        if (!end)
+            return s + strlen(s);
+        char last = end > line ? end[-1] : ' ';
+        s = end + 1;
+        if (macro ? last != '\\'
+            : !body || (*line != ' ' && strchr("};", last)))
+            return s;
+    }
+}
+
+/* A header without the functions that have assembler in them. */
+static void write_plain(FILE *f, const char *s)
+{
+    while (*s) {
+        const char *end = end_of(s);
+        char *text = strndup(s, (size_t)(end - s));
+        if (!strstr(text, "asm(") && !strstr(text, "asm volatile("))
+            fputs(text, f);
+        free(text);
+        s = end;
+    }
+}
+
+enum { SOURCE, HEADER, HEADER_OF_HOPPER };
+
 static int write_file(const char *dir, const char *name, const char *text,
-                      int kernels)
+                      int kind)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "w");
     if (!f)
         return 0;
-    if (kernels)
-        fprintf(f, "#include <type_traits>\n#include \"%s\"\n"
-                "alignas(128) char arena[ARENA];\n", HOST_H);
-    fputs(text, f);
-    for (const char *s = text; kernels && (s = strstr(s, "__global__")); s++) {
+    int hopper = is_hopper(text);
+    if (kind == SOURCE)
+        fprintf(f, "%s#include <type_traits>\n#include \"%s/%s.h\"\n"
+                "alignas(128) char arena[ARENA];\n",
+                strstr(text, "#define ELEMENT_F16") ? "#define ELEMENT_F16\n"
+                : "", HOST_DIR, hopper ? "hopper" : "host");
+    if (kind == HEADER_OF_HOPPER)
+        write_plain(f, text);
+    else
+        fputs(text, f);
+    for (const char *s = text; kind == SOURCE
+         && (s = strstr(s, "__global__")); s++) {
         const char *name_at = strchr(s, '(');
         if (!strncmp(name_at - strlen("__launch_bounds__"),
                      "__launch_bounds__", strlen("__launch_bounds__")))
             name_at = strchr(strchr(name_at, ')'), '(');
         while (name_at[-1] != ' ' && name_at[-1] != '\n')
             name_at--;
-        write_wrapper(f, name_at);
+        write_wrapper(f, name_at, hopper);
     }
     return fclose(f) == 0;
 }
@@ -145,10 +194,13 @@ ENTRY(int, nvrtcCompileProgram, Program *p, int n, const char *const *option)
     (void)n;
     (void)option;
     count_source();
-    if (!mkdtemp(dir) || !write_file(dir, "kernel.cc", p->source, 1))
+    if (getenv("FAKE_HOPPER") && !is_hopper(p->source))
+        return FAILED;
+    if (!mkdtemp(dir) || !write_file(dir, "kernel.cc", p->source, SOURCE))
         return FAILED;
     for (int i = 0; i < p->n; i++)
-        write_file(dir, p->name[i], p->text[i], 0);
+        write_file(dir, p->name[i], p->text[i], is_hopper(p->source)
+                   ? HEADER_OF_HOPPER : HEADER);
     cxx = cxx ? cxx : "g++";
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
              " cd %s && %s -std=c++17 -O1 -fPIC -w %s -I. -c kernel.cc &&"

@@ -1,0 +1,473 @@
+/* hopper.h -- Hopper's instructions on the host: what device.cuh and the
+ * headers behind it do in PTX, for cuda_emit's sources; fake/nvrtc.c leaves
+ * those functions out of the headers. Copies and products are done when they
+ * are asked for, so waits for them are none; threads take turns at barriers
+ * and where a warp acts together.
+ */
+#include "host.h"
+
+#pragma GCC visibility push(hidden)
+
+struct TensorMap;
+struct float4 { float x, y, z, w; };
+struct uint4 { unsigned x, y, z, w; };
+typedef unsigned long long Descriptor;
+
+/* ---- turns ---- */
+
+/* A thread goes on when the count is no longer what it was. */
+struct Wait { const volatile unsigned *count; unsigned was; };
+inline Wait waits[MOST_THREADS];
+
+PLAIN inline void wait_while(const volatile unsigned *count, unsigned was)
+{
+    waits[threadIdx.x] = Wait { count, was };
+    pause_as(READY);
+}
+
+PLAIN inline bool can_go(int thread)
+{
+    const Wait w = waits[thread];
+    return fiber[thread].state != DONE && (!w.count || *w.count != w.was);
+}
+
+PLAIN inline void run_roles(int threads)
+{
+    int left = threads;
+    for (int i = 0; i < threads; i++) {
+        fiber[i].state = READY;
+        waits[i].count = NULL;
+    }
+    while (left) {
+        bool any = false;
+        for (int i = 0; i < threads; i++)
+            if (can_go(i)) {
+                any = true;
+                resume(i);
+                left -= fiber[i].state == DONE;
+            }
+        if (!any) {
+            fault("no thread can go on");
+            exit(1);
+        }
+    }
+}
+
+/* ---- threads that meet ---- */
+
+/* What each of them brings; two sets, as some read while others go on. */
+struct Meeting { volatile unsigned times; int here; unsigned x[2][128][4]; };
+inline Meeting of_warp[32], of_group[8], of_block;
+
+/* The set, when `all` of them are here. */
+PLAIN inline unsigned (*meet(Meeting *m, int all, int me, const unsigned *x,
+                             int n))[4]
+{
+    unsigned now = m->times;
+    memcpy(m->x[now & 1][me & 127], x, (size_t)n * sizeof *x);
+    if (++m->here == all) {
+        m->here = 0;
+        m->times++;
+    }
+    while (m->times == now)
+        wait_while(&m->times, now);
+    return m->x[now & 1];
+}
+PLAIN inline unsigned (*warp_meets(const unsigned *x, int n))[4]
+{
+    return meet(&of_warp[threadIdx.x / 32], 32, threadIdx.x % 32, x, n);
+}
+PLAIN inline void warpgroup_sync()
+{
+    meet(&of_group[threadIdx.x / 128], 128, threadIdx.x % 128, NULL, 0);
+}
+inline int block_threads;
+PLAIN inline void block_sync()
+{
+    meet(&of_block, block_threads, 0, NULL, 0);
+}
+#define __syncthreads block_sync
+PLAIN inline void __syncwarp() { warp_meets(NULL, 0); }
+PLAIN inline float of_lane(float x, int lane)
+{
+    const unsigned u = bits_of(x);
+    return bits(warp_meets(&u, 1)[lane][0]);
+}
+PLAIN inline float __shfl_sync(unsigned, float x, int lane)
+{
+    return of_lane(x, lane & 31);
+}
+PLAIN inline float __shfl_xor_sync(unsigned, float x, int by)
+{
+    return of_lane(x, threadIdx.x % 32 ^ by);
+}
+PLAIN inline float __shfl_up_sync(unsigned, float x, int by)
+{
+    const int lane = threadIdx.x % 32;
+    return of_lane(x, lane - (lane >= by ? by : 0));
+}
+PLAIN inline bool __any_sync(unsigned, bool x)
+{
+    const unsigned u = x;
+    unsigned any = 0;
+    const auto all = warp_meets(&u, 1);
+    for (int l = 0; l < 32; l++)
+        any |= all[l][0];
+    return any;
+}
+template<int N> inline void more_registers() {}
+template<int N> inline void fewer_registers() {}
+
+/* ---- barriers: an address each ---- */
+
+struct Arrivals { volatile unsigned phase; int all, left, bytes; };
+inline Arrivals arrivals[ARENA / 8];
+
+PLAIN inline void check_phase(Arrivals *b)
+{
+    if (b->left || b->bytes)
+        return;
+    b->left = b->all;
+    b->phase++;
+}
+PLAIN inline void barrier_init(unsigned b, int all)
+{
+    arrivals[b / 8] = Arrivals { 0, all, all, 0 };
+}
+inline void barrier_init_fence() {}
+PLAIN inline void arrive_expecting(unsigned b, unsigned bytes)
+{
+    Arrivals *a = &arrivals[b / 8];
+    a->bytes += (int)bytes;
+    if (--a->left < 0)
+        fault("too many arrive at a barrier");
+    check_phase(a);
+}
+PLAIN inline void arrive(unsigned b) { arrive_expecting(b, 0); }
+PLAIN inline void arrived(unsigned b, int bytes)
+{
+    arrivals[b / 8].bytes -= bytes;
+    check_phase(&arrivals[b / 8]);
+}
+PLAIN inline void wait(unsigned b, unsigned parity)
+{
+    Arrivals *a = &arrivals[b / 8];
+    while ((a->phase & 1) == (parity & 1))
+        wait_while(&a->phase, a->phase);
+}
+
+/* ---- memory ---- */
+
+template<class T> inline unsigned shared_address(const T *) { return 0; }
+template<class T> PLAIN inline T *shared_to(unsigned a, size_t bytes)
+{
+    if (a % bytes || a + bytes > ARENA)
+        fault("shared memory: not aligned, or behind its end");
+    return (T *)(shared_memory + a);
+}
+PLAIN inline float load1(unsigned a) { return *shared_to<float>(a, 4); }
+PLAIN inline float2 load2(unsigned a) { return *shared_to<float2>(a, 8); }
+PLAIN inline float4 load4(unsigned a) { return *shared_to<float4>(a, 16); }
+PLAIN inline uint4 load16(unsigned a) { return *shared_to<uint4>(a, 16); }
+PLAIN inline void store1(unsigned a, float x) { *shared_to<float>(a, 4) = x; }
+PLAIN inline void store2(unsigned a, float x, float y)
+{
+    *shared_to<float2>(a, 8) = float2 { x, y };
+}
+PLAIN inline void clear16(unsigned a)
+{
+    *shared_to<uint4>(a, 16) = uint4 { 0, 0, 0, 0 };
+}
+PLAIN inline void copy4(unsigned to, const void *from)
+{
+    memcpy(shared_to<float>(to, 4), from, 4);
+}
+inline void fence_async() {}
+inline void bulk_commit() {}
+inline void bulk_wait_read() {}
+inline void bulk_wait() {}
+
+/* ---- the copy engine; the map is fake/driver.c's ---- */
+
+struct Map {
+    char *p;
+    unsigned rank, size;
+    unsigned long long dim[5], stride[4];
+    unsigned box[5];
+};
+
+/* Calls f(shared address, address or NULL) for each element of the box. */
+template<class F>
+PLAIN inline void each_of_box(const Map *m, unsigned at, const int *from, F f)
+{
+    unsigned n = 1;
+    for (unsigned i = 0; i < m->rank; i++)
+        n *= m->box[i];
+    for (unsigned i = 0; i < n; i++) {
+        unsigned rest = i, byte = i * m->size;
+        char *p = m->p;
+        for (unsigned d = 0; d < m->rank; rest /= m->box[d], d++) {
+            long long x = from[d] + (long long)(rest % m->box[d]);
+            if (x < 0 || x >= (long long)m->dim[d])
+                p = NULL;
+            else if (p)
+                p += x * (long long)(d ? m->stride[d - 1] : m->size);
+        }
+        f(at + (byte ^ (byte >> 7 & 7) << 4), p, m->size);
+    }
+}
+PLAIN inline void load_box(unsigned to, const TensorMap *map, unsigned full,
+                           const int *from)
+{
+    const Map *m = (const Map *)map;
+    int bytes = 0;
+    if (to % 1024)
+        fault("a box that is not aligned");
+    each_of_box(m, to, from, [&](unsigned a, const char *p, unsigned size) {
+        if (p)
+            memcpy(shared_memory + a, p, size);
+        else
+            memset(shared_memory + a, 0, size);
+        bytes += (int)size;
+    });
+    arrived(full, bytes);
+}
+PLAIN inline void load_tile(unsigned to, const TensorMap *m, unsigned full,
+                            int col, int token, int head, int batch)
+{
+    const int from[] = { col, token, head, batch };
+    load_box(to, m, full, from);
+}
+PLAIN inline void load_ranks(unsigned to, const TensorMap *m, unsigned full,
+                             int col, int token, int head, int batch)
+{
+    const int from[] = { col, 0, token, head, batch };
+    load_box(to, m, full, from);
+}
+PLAIN inline void store_tile(const TensorMap *m, unsigned at, int col,
+                             int token, int head, int batch)
+{
+    const int from[] = { col, token, head, batch };
+    each_of_box((const Map *)m, at, from,
+                [&](unsigned a, char *p, unsigned size) {
+        if (p)
+            memcpy(p, shared_memory + a, size);
+    });
+}
+
+/* ---- numbers ---- */
+
+#define __uint_as_float bits
+#define __float_as_uint bits_of
+PLAIN inline float __fsqrt_rn(float x) { return sqrtf(x); }
+PLAIN inline float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
+PLAIN inline float __fdividef(float a, float b) { return a / b; }
+PLAIN inline float inverse_(float x) { return 1 / x; }
+PLAIN inline unsigned __vimax3_u16x2(unsigned a, unsigned b, unsigned c)
+{
+    unsigned y = 0;
+    for (int s = 0; s < 32; s += 16)
+        y |= max(max(a >> s & 0xffff, b >> s & 0xffff), c >> s & 0xffff) << s;
+    return y;
+}
+template<bool DEEP> PLAIN inline float swish(float x)
+{
+    return x / (1 + expf(-x));
+}
+PLAIN inline unsigned pack_wide(float lo, float hi)
+{
+    return to_bf16(lo) | to_bf16(hi) << 16;
+}
+#ifdef ELEMENT_F16
+PLAIN inline float low(unsigned v) { return half_to_float(v & 0xffff); }
+PLAIN inline float high(unsigned v) { return half_to_float(v >> 16); }
+PLAIN inline unsigned pack(float lo, float hi)
+{
+    return float_to_half(lo) | (unsigned)float_to_half(hi) << 16;
+}
+#else
+static float low(unsigned v), high(unsigned v);
+PLAIN inline unsigned pack(float lo, float hi) { return pack_wide(lo, hi); }
+#endif
+PLAIN inline unsigned tf32(float x) { return to_tf32(x); }
+template<class T> inline T fresh(T x) { return x; }
+template<class T> inline void keep(T &) {}
+
+/* ---- tiles ---- */
+
+PLAIN inline unsigned swizzled(unsigned a) { return a ^ (a >> 7 & 7) << 4; }
+PLAIN inline void load_8x8(unsigned a, unsigned *r, bool turned)
+{
+    unsigned short tile[4][8][8];
+    const auto rows = warp_meets(&a, 1);
+    const int l = threadIdx.x % 32;
+    for (int i = 0; i < 32; i++)
+        memcpy(tile[i / 8][i % 8], shared_to<char>(rows[i][0], 16), 16);
+    for (int t = 0; t < 4; t++)
+        for (int h = 0, x = l / 4, y = l % 4 * 2; h < 2; h++) {
+            unsigned v = turned ? tile[t][y + h][x] : tile[t][x][y + h];
+            r[t] = h ? r[t] | v << 16 : v;
+        }
+}
+PLAIN inline void store_8x8(unsigned a, const unsigned *r, bool turned)
+{
+    const auto rows = warp_meets(&a, 1);
+    const int l = threadIdx.x % 32;
+    for (int t = 0; t < 4; t++)
+        for (int h = 0, x = l / 4, y = l % 4 * 2; h < 2; h++) {
+            unsigned to = turned ? rows[8 * t + y + h][0] + 2 * x
+                                 : rows[8 * t + x][0] + 2 * (y + h);
+            unsigned short v = (unsigned short)(r[t] >> 16 * h);
+            memcpy(shared_memory + to, &v, 2);
+        }
+    __syncwarp();
+}
+PLAIN inline void ldmatrix(unsigned a, unsigned *r) { load_8x8(a, r, false); }
+PLAIN inline void ldmatrix_t(unsigned a, unsigned *r) { load_8x8(a, r, true); }
+PLAIN inline void stmatrix(unsigned a, const unsigned *r)
+{
+    store_8x8(a, r, false);
+}
+PLAIN inline void stmatrix_t(unsigned a, const unsigned *r)
+{
+    store_8x8(a, r, true);
+}
+PLAIN inline unsigned pair_at(unsigned tile, int i, int k)
+{
+    unsigned v;
+    memcpy(&v, shared_memory + tile + (k >> 6) * 8192
+           + swizzled(i * 128 + (k & 62) * 2), 4);
+    return v;
+}
+PLAIN inline unsigned word_of(unsigned tile, int i, int k)
+{
+    return pair_at(tile, i, k);
+}
+template<int N>
+PLAIN inline void read_line(unsigned (&x)[N], unsigned tile, int i, int k)
+{
+    for (int n = 0; n < N; n++)
+        x[n] = pair_at(tile, i, k + 2 * n);
+}
+
+/* ---- products ---- */
+
+PLAIN inline float half_of(unsigned pair, int which)
+{
+    return which ? high(pair) : low(pair);
+}
+/* A warp's step: registers as mma has them, EACH numbers in one. */
+template<int EACH, class F>
+PLAIN inline void warp_step(float *c, const unsigned *a, const unsigned *b,
+                            F number)
+{
+    unsigned x[4], rows[32][4];
+    const int l = threadIdx.x % 32;
+    memcpy(rows, warp_meets(a, 4), sizeof rows);
+    memcpy(x, b, 8);
+    const auto cols = warp_meets(x, 2);
+    for (int e = 0; e < 4; e++)
+        for (int k = 0; k < 8 * EACH; k++) {
+            int quad = k % (4 * EACH) / EACH, half = k / (4 * EACH);
+            c[e] += number(rows[l / 4 * 4 + quad][2 * half + e / 2], k % EACH)
+                  * number(cols[(l % 4 * 2 + e % 2) * 4 + quad][half],
+                           k % EACH);
+        }
+}
+PLAIN inline float bf16_of(unsigned r, int i)
+{
+    return bits(i ? r & 0xffff0000 : r << 16);
+}
+PLAIN inline float tf32_of(unsigned r, int) { return bits(r & 0xffffe000); }
+PLAIN inline void product16(float *c, const unsigned *a, const unsigned *b)
+{
+    warp_step<2>(c, a, b, bf16_of);
+}
+PLAIN inline void product8(float *c, const unsigned *a, unsigned b0,
+                           unsigned b1)
+{
+    const unsigned b[] = { b0, b1 };
+    warp_step<1>(c, a, b, tf32_of);
+}
+static unsigned entry(unsigned s, int i, int j);
+template<int TRANSPOSED>
+PLAIN inline void product_block(float (&c)[8], const unsigned (&m)[8],
+                                unsigned at, int lane)
+{
+    const int g = lane / 4, t = lane % 4 * 2;
+    for (int k = 0; k < 2; k++)
+        for (int n = 0; n < 2; n++) {
+            const unsigned a[] = { m[4 * k], m[4 * k + 2], m[4 * k + 1],
+                                   m[4 * k + 3] };
+            unsigned b[2];
+            for (int e = 0; e < 2; e++) {
+                int i = 8 * k + t + e, j = 8 * n + g;
+                b[e] = to_tf32(load1(TRANSPOSED ? entry(at, j, i)
+                                                : entry(at, i, j)));
+            }
+            product8(c + 4 * n, a, b[0], b[1]);
+        }
+}
+
+/* An operand of wgmma, by its descriptor: number k of row i; or across. */
+PLAIN inline float number_at(Descriptor d, int i, int k, bool across)
+{
+    unsigned at = (unsigned)(d & 0x3fff) << 4, lead = (d >> 16 & 0x3fff) << 4;
+    at += across ? i / 64 * lead + k * 128 + i % 64 * 2 : i * 128 + k * 2;
+    unsigned short x;
+    memcpy(&x, shared_memory + swizzled(at), 2);
+    return low(x);
+}
+template<int N, class F>
+PLAIN inline void group_step(float (&d)[N], F left, Descriptor b, int add,
+                             bool across)
+{
+    const int l = threadIdx.x % 32;
+    for (int i = 0; i < N; i++) {
+        int row = l / 4 + 8 * (i / 2 % 2), col = i / 4 * 8 + l % 4 * 2 + i % 2;
+        float sum = add ? d[i] : 0;
+        for (int k = 0; k < 16; k++)
+            sum += left(row, k) * number_at(b, col, k, across);
+        d[i] = sum;
+    }
+    warpgroup_sync();                   /* what is read may go afterwards */
+}
+template<int ACROSS, int N>
+PLAIN inline void product(float (&d)[N], const unsigned *a, Descriptor b,
+                          int add)
+{
+    unsigned x[32][4];
+    memcpy(x, warp_meets(a, 4), sizeof x);
+    group_step(d, [&](int row, int k) {
+        return half_of(x[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k & 1);
+    }, b, add, ACROSS);
+}
+template<int ACROSS, int N>
+PLAIN inline void product(float (&d)[N], Descriptor a, Descriptor b, int add)
+{
+    const int first = threadIdx.x % 128 / 32 * 16;
+    group_step(d, [&](int row, int k) {
+        return number_at(a, first + row, k, false);
+    }, b, add, ACROSS);
+}
+#define WGMMA(...)
+inline void wgmma_fence() {}
+inline void wgmma_commit() {}
+template<int LEFT> inline void wgmma_wait() {}
+
+/* ---- a launch ---- */
+
+PLAIN inline void launch_roles(long grid, int threads, char *arena,
+                               void (*f)(void *), void *ud)
+{
+    kernel = f;
+    argument = ud;
+    shared_memory = arena;
+    block_threads = threads;
+    for (int i = 0; i < grid; i++) {
+        blockIdx.x = i;
+        memset(arena, 0xff, ARENA);
+        run_roles(threads);
+    }
+}
+#pragma GCC visibility pop

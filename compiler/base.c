@@ -263,3 +263,20 @@ void buf_printf(Buf *b, const char *fmt, ...)
     }
     va_end(again);
 }
+
+uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *at = p;
+
+    h += 0x9e3779b97f4a7c15u;
+    while (n) {
+        size_t part = n < sizeof h ? n : sizeof h;
+        uint64_t x = 0;
+        memcpy(&x, at, part);
+        h = (h ^ x) * 0xff51afd7ed558ccdu;
+        h ^= h >> 29;
+        at += part;
+        n -= part;
+    }
+    return h;
+}

@@ -99,4 +99,7 @@ void buf_put(Buf *b, const char *s, size_t n);
 void buf_printf(Buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Goes on from h: 0, or what another call gave. For keys of our own. */
+uint64_t hash_bytes(uint64_t h, const void *p, size_t n);
+
 #endif

@@ -144,8 +144,8 @@ static void check_saved(Ctx *c, const HostCall *h)
     if (h->args.mode != M_FORWARD && h->args.mode != M_BACKWARD)
         fail_help(c, 0, "saved = NULL", "%s: neither leaves nor takes what is "
                   "saved: that is for forward and backward", what);
-    if ((uintptr_t)h->call.saved % 256)
-        fail(c, 0, "%s: saved is not aligned to 256 bytes", what);
+    if ((uintptr_t)h->call.saved->data % 256)
+        fail(c, 0, "%s: saved.data is not aligned to 256 bytes", what);
 }
 
 static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
@@ -244,48 +244,96 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
         take_gradients(c, step, h);
 }
 
-static void check_room(Ctx *c, const HostCall *h, int64_t bytes)
+/* ---- saved ---- */
+
+/* Memory without a place has no room, but is asked for it. */
+static Stored host_room(const HostCall *h)
 {
-    if ((int64_t)h->call.saved_size < bytes)
-        fail(c, 0, "%s: saved_size = %zu: this call saves %lld bytes",
-             mode_name[h->args.mode], h->call.saved_size, (long long)bytes);
+    const flin_Saved *s = h->call.saved;
+    Stored room = { .device = h->device };
+
+    if (s) {
+        room.at = s->data ? s->data : (void *)nowhere;
+        room.bytes = s->data ? (int64_t)s->bytes : 0;
+    }
+    return room;
+}
+
+static void check_room(Ctx *c, const HostCall *h, Stored room, int64_t bytes)
+{
+    if (room.bytes < bytes)
+        fail(c, 0, "%s: saved.bytes = %lld: this call saves %lld bytes",
+             mode_name[h->args.mode], (long long)room.bytes,
+             (long long)bytes);
+}
+
+/* What backward is to start from must be what forward has left for it. */
+static void check_note(Ctx *c, const flin_Saved *s, const Note *now)
+{
+    const char *what = mode_name[M_BACKWARD];
+
+    if (!s->plan)
+        fail_help(c, 0, "flin_forward with the same flin_Saved", "%s: saved: "
+                  "no forward call has left anything there", what);
+    if (s->plan != now->plan)
+        fail(c, 0, "%s: saved is of another variant or kernel, or of other "
+             "sizes of axes, chunk or backend", what);
+    if (s->call != now->call)
+        fail(c, 0, "%s: saved is of a call with another B, T or number of "
+             "heads, other sequences, types or initial states", what);
+    if (s->place && s->place != now->place)
+        fail_help(c, 0, "saved.place = 0, where they hold what they held",
+                  "%s: saved is of a call whose inputs, initial states or "
+                  "saved.data lay elsewhere", what);
 }
 
 Stored host_stored(Ctx *c, Variant *v, const HostCall *h)
 {
-    Stored s = { h->call.saved, 0, h->device };
+    Stored room = host_room(h), s = room;
 
-    if (!s.at)
+    s.bytes = room.at ? saved_bytes(c, v, &h->args, &h->bound) : 0;
+    if (!s.bytes)
         return s;
-    s.bytes = saved_bytes(c, v, &h->args, &h->bound);
+    s.note = note_saved(c, v, &h->args, &h->bound, s.at);
     if (!h->sizes)
-        check_room(c, h, s.bytes);
+        check_room(c, h, room, s.bytes);
+    if (!h->sizes && runs_backwards(h->args.mode))
+        check_note(c, h->call.saved, &s.note);
     return s;
 }
 
-/* A kernel of both passes, forwards. */
+static void set_note(flin_Saved *s, Note note)
+{
+    if (!s)
+        return;
+    s->plan = note.plan;
+    s->call = note.call;
+    s->place = note.place;
+}
+
+/* By the plan of both passes. An interrupted run has left nothing. */
 static void run_first(Ctx *c, Variant *v, HostCall *h)
 {
-    Stored room = { h->call.saved, (int64_t)h->call.saved_size, h->device };
+    Stored room = host_room(h);
 
-    check_room(c, h, run_saved(c, v, &h->args, &h->bound, room));
+    set_note(h->call.saved, (Note){ 0 });
+    if (room.at)
+        room.note = note_saved(c, v, &h->args, &h->bound, room.at);
+    check_room(c, h, room, run_saved(c, v, &h->args, &h->bound, room));
+    set_note(h->call.saved, room.note);
 }
 
 void host_run(Ctx *c, Variant *v, HostCall *h)
 {
-    Stored stored = { 0 };
+    Mode mode = h->args.mode;
 
-    if (h->joint) {
+    if (h->joint
+        || (mode == M_FORWARD && host_stored(c, v, h).bytes > 0)) {
         run_first(c, v, h);
-        return;
-    }
-    if (h->args.mode == M_FORWARD || h->args.mode == M_BACKWARD)
-        stored = host_stored(c, v, h);
-    if (runs_backwards(h->args.mode)) {
-        h->adjoint->stored = stored;
+    } else if (runs_backwards(mode)) {
+        if (mode == M_BACKWARD)
+            h->adjoint->stored = host_stored(c, v, h);
         run_backward(c, v, &h->args, &h->bound, h->adjoint);
-    } else if (stored.bytes) {
-        run_saved(c, v, &h->args, &h->bound, stored);
     } else {
         run_bound(c, v, &h->args, &h->bound);
     }

@@ -457,18 +457,19 @@ static bool fits_stored(Back *k)
 {
     const PlanEntry *e = k->plan;
     const Call *call = &k->b->call;
+    const Stored *s = &k->d->stored;
 
-    if (!k->d->stored.bytes || k->d->stored.device != call->on_device
-        || k->args->mode != M_BACKWARD
-        || !saving_plan(k->c, k->v, k->args, k->b))
+    if (!s->bytes || k->args->mode != M_BACKWARD)
+        return false;
+    Note now = note_saved(k->c, k->v, k->args, k->b, s->at);
+    if (!now.plan || now.plan != s->note.plan || now.call != s->note.call)
         return false;
     if (call->on_device) {
         k->room = ROOM_ALIGN;
         bind_back(k);
         call = &k->call;
     }
-    return e->backend->kept(k->c, e->program, e->plan, call)
-        == k->d->stored.bytes;
+    return e->backend->kept(k->c, e->program, e->plan, call) == s->bytes;
 }
 
 static Back *back_new(Ctx *c, Variant *v, const Args *a, const Bound *b,

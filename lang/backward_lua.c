@@ -11,72 +11,111 @@ typedef struct BackRun { Run *r; Adjoint d; } BackRun;
 
 enum { ALIGN = 64 };
 
-/* The room that is the tensor on top, which may be anything. */
-static Stored stored_at(lua_State *L)
-{
-    const Tensor *t = tensor_test(L, -1);
-
-    if (!t || t->dtype != F32 || t->rank != 1 || t->stride[0] != 1
-        || t->shape[0] * (int64_t)sizeof(float) < ALIGN)
-        return (Stored){ 0 };
-    uintptr_t at = (uintptr_t)tensor_data(t);
-    return (Stored){ (void *)((at + ALIGN - 1) / ALIGN * ALIGN),
-                     t->shape[0] * (int64_t)sizeof(float) - ALIGN,
-                     t->store->gpu != NULL };
-}
+/* What v:forward{ save = true } leaves: what the plan has stored, how often
+ * each argument had been written to; as user values the variant, the arguments
+ * (without copies of the tensors) and the tensor that is the room. */
+typedef struct Saved {
+    Stored room;
+    uint32_t writes[MAX_INPUTS + MAX_STATES];
+} Saved;
+enum { OF_VARIANT = 1, OF_ARGS, OF_ROOM };
 
 Stored push_room(lua_State *L, const Run *r, int64_t bytes)
 {
-    int64_t n = (bytes + ALIGN) / (int64_t)sizeof(float);
-    Given at;
+    int64_t n = (bytes + ALIGN) / (int64_t)sizeof(float) + 1;
+    Given room;
 
-    push_result(L, r, F32, 1, &n, &at);
-    return stored_at(L);
+    push_result(L, r, F32, 1, &n, &room);
+    uintptr_t at = (uintptr_t)room.data + ALIGN - 1;
+    return (Stored){ .at = (void *)(at / ALIGN * ALIGN), .bytes = bytes,
+                     .device = room.device };
 }
 
 /* saved.bytes: what is stored for v:backward, beside the arguments. */
 static int saved_index(lua_State *L)
 {
+    const Saved *s = luaL_testudata(L, 1, SAVED_META);
     const char *key = lua_tostring(L, 2);
 
-    if (!key || strcmp(key, "bytes") || !lua_istable(L, 1))
+    if (!s || !key || strcmp(key, "bytes"))
         return 0;
-    lua_rawgeti(L, 1, 2);
-    lua_pushinteger(L, stored_at(L).bytes);
+    lua_pushinteger(L, s->room.bytes);
     return 1;
 }
 
-/* A table of the arguments (without copies of the tensors), the variant and
- * what the plan has stored. */
-void push_saved(lua_State *L, int room)
+/* How often the argument has been written to: input i, or, behind these, a
+ * state. */
+static uint32_t writes_of(lua_State *L, int args, const Graph *g, int i)
 {
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, 2);) {
+    int top = lua_gettop(L);
+
+    if (i < g->nin)
+        lua_getfield(L, args, g->in[i].name);
+    else if (lua_getfield(L, args, "initial_state") == LUA_TTABLE)
+        lua_getfield(L, -1, g->st[i - g->nin].name);
+    const Tensor *t = tensor_test(L, -1);
+    lua_settop(L, top);
+    return t ? t->store->writes : 0;
+}
+
+/* Into the table on top: what the one at `from` has, its own tables as copies.
+ */
+static void copy_fields(lua_State *L, int from, bool deep)
+{
+    for (lua_pushnil(L); lua_next(L, from);) {
         lua_pushvalue(L, -2);
         lua_insert(L, -2);
+        if (deep && lua_istable(L, -1)) {
+            lua_newtable(L);
+            copy_fields(L, lua_gettop(L) - 1, false);
+            lua_remove(L, -2);
+        }
         lua_settable(L, -4);
     }
-    lua_pushvalue(L, 1);
-    lua_rawseti(L, -2, 1);
-    if (room) {
-        lua_pushvalue(L, room);
-        lua_rawseti(L, -2, 2);
-    }
+}
+
+void push_saved(lua_State *L, Stored stored, int room)
+{
+    const Graph *g = variant_check(L, 1)->step;
+    Saved *s = lua_newuserdatauv(L, sizeof *s, OF_ROOM);
+
+    *s = (Saved){ .room = stored };
     if (luaL_newmetatable(L, SAVED_META)) {
         lua_pushcfunction(L, saved_index);
         lua_setfield(L, -2, "__index");
+        lua_pushliteral(L, "saved");
+        lua_setfield(L, -2, "__metatable");
     }
     lua_setmetatable(L, -2);
+    lua_pushvalue(L, 1);
+    lua_setiuservalue(L, -2, OF_VARIANT);
+    lua_newtable(L);
+    copy_fields(L, 2, true);
+    for (int i = 0; i < g->nin + g->nst; i++)
+        s->writes[i] = writes_of(L, lua_gettop(L), g, i);
+    lua_setiuservalue(L, -2, OF_ARGS);
+    if (room)
+        lua_pushvalue(L, room);
+    else
+        lua_pushnil(L);
+    lua_setiuservalue(L, -2, OF_ROOM);
 }
 
-static bool is_saved(lua_State *L, int at)
+/* The saved call's arguments, at `args`, must be what they were, but for those
+ * that the call at index 2 replaces. */
+static void check_writes(lua_State *L, const Saved *s, int args,
+                         const Graph *g, const char *what)
 {
-    if (!lua_istable(L, at) || !lua_getmetatable(L, at))
-        return false;
-    luaL_getmetatable(L, SAVED_META);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return same;
+    for (int i = 0; i < g->nin + g->nst; i++) {
+        const char *name = i < g->nin ? g->in[i].name : g->st[i - g->nin].name;
+        bool same = lua_getfield(L, 2, i < g->nin ? name : "initial_state")
+                 == LUA_TNIL;
+        lua_pop(L, 1);
+        if (same && writes_of(L, args, g, i) != s->writes[i])
+            lang_fail(L, "x:clone() before it is written to",
+                      "%s: %s%s has been written to since v:forward saved it",
+                      what, i < g->nin ? "" : "initial_state.", name);
+    }
 }
 
 /* Whether the call at index 2 adds gradients alone: then what was stored
@@ -94,46 +133,40 @@ static bool adds_gradients(lua_State *L)
     return only;
 }
 
-/* The arguments at index 2 and, behind them, those of the saved call. Returns
- * what that one stored, which lives as long as the table at index 2. */
+/* The arguments at index 2 and, behind them, those of the saved call; what
+ * that one stored lives as long as the table, now at index 2, of both. */
 static Stored join_saved(lua_State *L, const char *what)
 {
-    Stored stored = { 0 };
+    enum { SAVED = 3, ARGS, JOINED };
 
     if (!lua_istable(L, 2) || lua_getfield(L, 2, "saved") == LUA_TNIL) {
         lua_settop(L, 2);
-        return stored;
+        return (Stored){ 0 };
     }
-    if (!is_saved(L, 3))
+    const Saved *s = luaL_testudata(L, SAVED, SAVED_META);
+    if (!s)
         lang_fail(L, "y, state, saved = v:forward { save = true, ... }",
                   "%s: saved must be what v:forward gave, not %s", what,
-                  type_text(L, 3));
-    lua_rawgeti(L, 3, 1);
+                  type_text(L, SAVED));
+    lua_getiuservalue(L, SAVED, OF_VARIANT);
     if (!lua_rawequal(L, -1, 1))
         lang_fail(L, NULL, "%s: saved is of another variant", what);
+    lua_pop(L, 1);
+    lua_getiuservalue(L, SAVED, OF_ARGS);
+    check_writes(L, s, ARGS, variant_check(L, 1)->step, what);
+    Stored stored = adds_gradients(L) ? s->room : (Stored){ 0 };
     lua_newtable(L);
-    for (int from = 3; from >= 2; from--)
-        for (lua_pushnil(L); lua_next(L, from);) {
-            lua_pushvalue(L, -2);
-            lua_insert(L, -2);
-            lua_settable(L, -4);
-        }
-    for (int i = 1; i <= 2; i++) {
+    copy_fields(L, ARGS, false);
+    copy_fields(L, 2, false);
+    for (int i = 0; i < 2; i++) {
         lua_pushnil(L);
-        lua_rawseti(L, 5, i);
+        lua_setfield(L, JOINED, i ? "save" : "saved");
     }
     lua_createtable(L, 1, 0);
-    if (adds_gradients(L)) {
-        lua_rawgeti(L, 3, 2);
-        stored = stored_at(L);
-        lua_rawseti(L, -2, 1);
-    }
-    lua_setmetatable(L, 5);
-    lua_pushnil(L);
-    lua_setfield(L, 5, "save");
-    lua_pushnil(L);
-    lua_setfield(L, 5, "saved");
-    lua_replace(L, 2);
+    lua_pushvalue(L, SAVED);
+    lua_rawseti(L, -2, 1);
+    lua_setmetatable(L, JOINED);
+    lua_copy(L, JOINED, 2);
     lua_settop(L, 2);
     return stored;
 }

@@ -101,6 +101,7 @@ struct PlanEntry {
     const char *note;
     void *program;
     double seconds;                     /* that making it took */
+    uint64_t mark;                      /* the same for equal joint plans */
 };
 
 /* A plan of the step, in its context: by chunks (joint, of backward, too: by
@@ -132,21 +133,34 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 
+/* Which call has left what is saved: hashes of its plan, of its sizes, types
+ * and sequences, of where its tensors and this lie. plan 0: none has. */
+typedef struct Note { uint64_t plan, call, place; } Note;
+
+typedef struct Stored {
+    void *at;
+    int64_t bytes;
+    bool device;
+    Note note;
+} Stored;
+
 /* saved.c: what a forward call saves for the backward one: by which plan (NULL:
  * none, nothing is saved), how many bytes (0: nothing, that one computes it all
  * again), and the call that fills them, by the plans that run_backward takes.
- * It gives saved_bytes; where the room has fewer, it has run nothing. */
-typedef struct Stored { void *at; int64_t bytes; bool device; } Stored;
+ * It gives saved_bytes; where the room has fewer, it has run nothing. The note
+ * is that of what such a call leaves `at`, or starts from. */
 PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room);
+Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                const void *at);
 
 /* What a backward call has beside a forward one. Results as wide as their
  * tensors: fewer heads than the call has take the sum. */
 typedef struct Adjoint {
-    Stored stored;                      /* by run_saved, for such a call; of
-                                           another size: not used */
+    Stored stored;                      /* by run_saved; by another call
+                                           than this: not used */
     Given dy, dstate[MAX_STATES];       /* not given: zero */
     Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results; not given: not
                                                    wanted */

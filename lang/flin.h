@@ -220,6 +220,20 @@ typedef struct flin_Bind {
     flin_Tensor tensor;
 } flin_Bind;
 
+/* What a forward call leaves for the backward one: the caller's memory, and
+ * flin's note of the call. Backward refuses what a forward call has not left,
+ * or one of another variant, plan, sizes, types, sequences or tensors; what its
+ * inputs held then and hold now it cannot tell. One struct for each buffer, as
+ * long as that holds something; zeroed at first. */
+typedef struct flin_Saved {
+    void *data;                 /* flin_saved bytes of the backend's memory,
+                                   aligned to 256 */
+    size_t bytes;
+    uint64_t plan, call, place; /* flin's. Where you move data or a tensor of
+                                   the call between the two calls, set place
+                                   to 0 */
+} flin_Saved;
+
 /* A call. Backend "cuda": all data are pointers of one device, `stream` is a
  * CUstream, and calls return once their work is queued there. */
 typedef struct flin_Call {
@@ -246,11 +260,9 @@ typedef struct flin_Call {
     const void *cu_seqlens_device;  /* cu_seqlens as int64 on the device, in
                                    place of the above; what it holds is then
                                    not checked */
-    void *saved;                /* for training: what forward leaves there
-                                   spares backward the way forward. flin_saved
-                                   bytes of the backend's memory, aligned to
-                                   256; default: nothing */
-    size_t saved_size;
+    flin_Saved *saved;          /* for training: what forward leaves there
+                                   spares backward the way forward; default:
+                                   nothing */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -295,8 +307,8 @@ FLIN_API int flin_backward(flin_Variant *v, const flin_Call *call,
 FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,
                                      const flin_Grad *grad, flin_Error *e);
 
-/* The bytes of call->saved, of what the plan of forward and backward keeps
- * between the two, no data looked at. 0: nothing (token by token, backward
+/* The bytes of call->saved->data: what the plan of forward and backward keeps
+ * between the two; no data is looked at. 0: nothing (token by token, backward
  * computes it all again, and `saved` is not used); -1: see e. */
 FLIN_API int64_t flin_saved(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);

@@ -24,6 +24,7 @@ typedef struct Store {
     size_t bytes;
     void *data;
     struct Gpu *gpu;                    /* where data is an address; or NULL */
+    uint32_t writes;                    /* into it, since it was made */
 } Store;
 typedef struct Tensor {
     Store *store;

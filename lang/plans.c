@@ -186,6 +186,16 @@ Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 
 typedef struct NewEntry { Variant *v; PlanEntry *e; } NewEntry;
 
+static uint64_t joint_mark(Ctx *c, const PlanEntry *e)
+{
+    Buf text = { .ctx = c };
+
+    if (!e->joint)
+        return 0;
+    plan_print(e->plan, &text);
+    return hash_bytes((uint64_t)(uintptr_t)e->backend, text.s, text.len);
+}
+
 static void make(Ctx *c, NewEntry *n)
 {
     PlanEntry *e = n->e;
@@ -199,6 +209,7 @@ static void make(Ctx *c, NewEntry *n)
         e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan, &n->v->shared);
+    e->mark = joint_mark(c, e);
     e->seconds = now() - start;
 }
 

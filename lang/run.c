@@ -336,6 +336,7 @@ static void push_states(lua_State *L, Run *r)
         Given s = r->args.state[i];
         if (r->inplace) {
             lua_getfield(L, -1, g->st[i].name);
+            tensor_any(L, -1)->store->writes++;
             lua_setfield(L, -3, g->st[i].name);
         } else {
             int rank = state_shape(g, &r->bound, i, shape);
@@ -428,10 +429,12 @@ static void do_saved(Ctx *c, void *ud)
     Saving *s = ud;
     Run *r = s->r;
 
-    if (s->bytes)
+    if (s->bytes) {
         run_saved(c, r->v, &r->args, &r->bound, s->room);
-    else
+        s->room.note = note_saved(c, r->v, &r->args, &r->bound, s->room.at);
+    } else {
         run_bound(c, r->v, &r->args, &r->bound);
+    }
 }
 
 /* v:forward{ save = true }: what the joint plan stores for the way back goes
@@ -450,7 +453,7 @@ static int forward_saving(lua_State *L)
     push_states(L, s.r);
     protect(L, s.r->ctx, do_saved, &s);
     run_end(s.r);
-    push_saved(L, room);
+    push_saved(L, s.room, room);
     return 3;
 }
 

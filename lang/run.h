@@ -33,8 +33,9 @@ Tensor *push_result(lua_State *L, const Run *r, DType d, int rank,
                     const int64_t *shape, Given *g);
 
 /* Pushes what v:backward{ saved = } takes in place of the call's arguments,
- * which are at index 2 of the stack; room: what push_room has pushed, or 0. */
-void push_saved(lua_State *L, int room);
+ * which are at index 2 of the stack; room: where what push_room has pushed is,
+ * or 0. */
+void push_saved(lua_State *L, Stored stored, int room);
 /* Pushes room for what the plan stores (see run_saved), where the call's
  * tensors are. */
 Stored push_room(lua_State *L, const Run *r, int64_t bytes);

@@ -1,5 +1,5 @@
-/* saved.c -- the forward pass of a joint plan on its own, and what it leaves
- * for the backward one.
+/* saved.c -- the forward pass of a joint plan on its own, what it leaves for
+ * the backward one, and how that one knows it.
  */
 #include "bind.h"
 
@@ -55,4 +55,59 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     call.kept = room.at;
     e->backend->run(c, e->program, e->plan, &call);
     return bytes;
+}
+
+/* ---- notes ---- */
+
+static uint64_t hash_word(uint64_t h, uint64_t x)
+{
+    return hash_bytes(h, &x, sizeof x);
+}
+
+static uint64_t hash_type(uint64_t h, const View *v)
+{
+    return hash_word(h, !v->data ? 0 : (uint64_t)v->heads << 8 | v->dtype);
+}
+
+static uint64_t hash_call(const Graph *g, const Bound *b)
+{
+    const Call *k = &b->call;
+    const int64_t size[] = { b->B, b->T, b->N, k->heads, k->device_cu != NULL };
+    uint64_t h = hash_bytes(0, size, sizeof size);
+
+    for (int64_t i = 0; k->seq && i < k->nseq; i++)
+        h = hash_word(hash_word(h, (uint64_t)k->seq[i].start),
+                      (uint64_t)k->seq[i].len);
+    for (int i = 0; i < g->nin; i++)
+        h = hash_type(h, &k->in[i]);
+    for (int i = 0; i < g->nst; i++)
+        h = hash_type(h, &k->s0[i]);
+    return h;
+}
+
+static uint64_t hash_place(uint64_t h, const void *p)
+{
+    return hash_word(h, (uintptr_t)p);
+}
+
+static uint64_t hash_places(const Graph *g, const Call *k, const void *at)
+{
+    uint64_t h = hash_place(hash_place(0, at), k->device_cu);
+
+    for (int i = 0; i < g->nin; i++)
+        h = hash_place(h, k->in[i].data);
+    for (int i = 0; i < g->nst; i++)
+        h = hash_place(h, k->s0[i].data);
+    return h;
+}
+
+Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                const void *at)
+{
+    const PlanEntry *e = saving_plan(c, v, a, b);
+
+    if (!e)
+        return (Note){ 0 };
+    return (Note){ e->mark | 1, hash_call(v->step, b) | 1,
+                   hash_places(v->step, &b->call, at) | 1 };
 }

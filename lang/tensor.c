@@ -413,7 +413,7 @@ static int index_any(lua_State *L)
 
 static int set_index(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_writable(L, 1);
     View v = tensor_view(t);
     int64_t at;
 

@@ -16,6 +16,16 @@ void walk_next(Walk *w);
 /* For view_get and view_set, whose `at` counts from the store's start. */
 View tensor_view(const Tensor *t);
 
+/* The tensor at arg, to be written to; what has been saved of it for v:backward
+ * will not do any more. */
+static inline const Tensor *tensor_writable(lua_State *L, int arg)
+{
+    const Tensor *t = tensor_check(L, arg);
+
+    t->store->writes++;
+    return t;
+}
+
 /* Pushes a tensor without memory, which is to be so many bytes. */
 Tensor *tensor_push_bare(lua_State *L, DType d, int rank,
                          const int64_t *shape, size_t *bytes);

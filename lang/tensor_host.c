@@ -44,7 +44,7 @@ static Mat read_arg(lua_State *L, int arg)
 
 static Mat write_arg(lua_State *L, int arg, const char *what)
 {
-    const Tensor *t = tensor_check(L, arg);
+    const Tensor *t = tensor_writable(L, arg);
 
     if (t->dtype != F32 || !tensor_contiguous(t))
         luaL_error(L, "host.%s: what is written in place must be float32 and "

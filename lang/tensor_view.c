@@ -131,7 +131,7 @@ static int clone(lua_State *L)
 
 static int fill(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1);
+    const Tensor *t = tensor_writable(L, 1);
     View v = tensor_view(t);
     double x = luaL_checknumber(L, 2);
 
@@ -144,7 +144,7 @@ static int fill(lua_State *L)
 /* t:copy(other): other's numbers into t, which may be a view. */
 static int copy(lua_State *L)
 {
-    const Tensor *t = tensor_check(L, 1), *o = tensor_check(L, 2);
+    const Tensor *t = tensor_writable(L, 1), *o = tensor_check(L, 2);
     View v = tensor_view(t), u = tensor_view(o);
 
     if (t->rank != o->rank

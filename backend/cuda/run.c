@@ -226,17 +226,6 @@ static size_t write_key(const Graph *g, const Call *call, unsigned char *to,
     return (size_t)(k.at - to);
 }
 
-static uint64_t hash_of(const unsigned char *p, size_t n)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u, x;
-    for (; n >= sizeof x; p += sizeof x, n -= sizeof x) {
-        memcpy(&x, p, sizeof x);
-        h = (h ^ x) * 0xff51afd7ed558ccdu;
-        h ^= h >> 29;
-    }
-    return h;
-}
-
 static Ready *find_ready(CudaProgram *p, uint64_t hash,
                          const unsigned char *key, size_t bytes)
 {
@@ -390,7 +379,7 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
         ctx_rethrow(c);
     }
     write_key(g, call, r->key, r->bytes);
-    r->hash = hash_of(r->key, r->bytes);
+    r->hash = hash_bytes(0, r->key, r->bytes);
     describe(r, g, call);
     insert(p, r);
     return r;
@@ -441,7 +430,7 @@ static void run_locked(Ctx *c, void *ud)
     const Graph *g = k->p->builds.plan->g;
     size_t bytes = write_key(g, k->call, key, sizeof key);
     if (bytes <= sizeof key)
-        k->r = find_ready(k->p, hash_of(key, bytes), key, bytes);
+        k->r = find_ready(k->p, hash_bytes(0, key, bytes), key, bytes);
     before_graph(c, k);
     if (!k->r)
         k->r = ready_new(c, k->p, k->call, false);

@@ -63,8 +63,8 @@ row("v:backward", "arguments: table -> table",
     call .. [[
 
 dy = gradient of y, dstate = { S = gradient of the final state }; saved = what
-v:forward gave, instead of the arguments. Returns grad.q ...,
-grad.initial_state.S.]])
+v:forward gave, instead of the arguments, which must not have been written to.
+Returns grad.q ..., grad.initial_state.S.]])
 row("v:step", "arguments: table -> tensor, table",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])

@@ -209,14 +209,17 @@ static void test_saved(Test *k)
     flin_Bind dq = { k->in[0].arg.name, k->in[0].device };
     flin_Grad grad = { .size = sizeof grad, .dy = k->y.device,
                        .dinput = &dq, .ndinput = 1 };
+    flin_Saved saved = { (void *)(uintptr_t)room, (size_t)n, 0, 0, 0 };
     float *at[3];
     expect(n > 0, k->e.message);
     dq.tensor.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
     grad.dy.data = k->in[2].device.data;        /* v: of y's shape */
     for (int i = 0; i < 3; i++) {       /* whole; saved; spoilt */
         if (i == 1) {
-            call.saved = (void *)(uintptr_t)room;
-            call.saved_size = (size_t)n;
+            call.saved = &saved;
+            expect(flin_run(f, &call, &grad, &k->e) == FLIN_ERROR
+                   && strstr(k->e.message, "no forward call has left"),
+                   "what nobody has saved is taken");
             check_run(k, f, &call, "a call that saves");
         }
         if (i == 2)

@@ -232,9 +232,6 @@ do
   x.save, x.dy = nil, dy
   expect(saved.bytes > 0 and (q:to "cpu" - v:backward(x).q:to "cpu"):maxabs()
          == 0, "saved works there")
-  rawset(saved, 2, rawget(saved, 2):to "cpu" * 0)
-  expect((v:backward { saved = saved, dy = dy }.q:to "cpu" - q:to "cpu")
-         :maxabs() == 0, "what lies elsewhere is not read")
 end
 x.dy = nil
 local numbers = flin.variant {

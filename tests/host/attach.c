@@ -76,6 +76,23 @@ static void test_sharing(void)
     lua_close(other);
 }
 
+/* What v:forward has saved is what v:backward reads. */
+static void test_saved(void)
+{
+    lua_State *L = host_lua();
+
+    luaL_requiref(L, "flin", luaopen_flin, 0);
+    run_text(L, "local v = require 'flin'.stdlib.gla\n"
+                "local x = v:random { T = 70, K = 8, V = 8 }\n"
+                "x.save = true\n"
+                "local y, _, saved = v:forward(x)\n"
+                "local a = v:backward { saved = saved, dy = y }.q:maxabs()\n"
+                "debug.getuservalue(saved, 3):fill(0 / 0)\n"
+                "local b = v:backward { saved = saved, dy = y }.q:maxabs()\n"
+                "assert(a == a and b ~= b, 'what is saved is not read')");
+    lua_close(L);
+}
+
 /* From a function of the host's that a coroutine calls. */
 static int load_here(lua_State *L)
 {
@@ -228,6 +245,7 @@ static void test_progress(flin_Mode mode, const char *what)
 int main(void)
 {
     test_sharing();
+    test_saved();
     test_coroutine();
     test_hooks();
     test_limits();

@@ -165,11 +165,11 @@ static void note(Outcome *o, const flin_Error *e)
 /* Forward, and backward from what that has saved. */
 static void train(flin_Variant *v, Host *h, Outcome *o)
 {
+    flin_Saved saved = { h->saved, sizeof h->saved, 0, 0, 0 };
     flin_Call call = h->call;
     flin_Error e;
 
-    call.saved = h->saved;
-    call.saved_size = sizeof h->saved;
+    call.saved = &saved;
     flin_forward(v, &call, &e);
     note(o, &e);
     if (!e.code)

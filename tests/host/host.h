@@ -22,6 +22,10 @@ static inline void check(int ok, const char *what, const char *file, int line)
         printf("%s:%d: not so: %s\n", file, line, what);
 }
 
+/* It fails with a message that has this text; of a flin_Error e. */
+#define REFUSED(call, text) \
+    CHECK((call) == FLIN_ERROR && strstr(e.message, text))
+
 static inline int report(void)
 {
     printf("%d passed, %d failed\n", passed, failed);

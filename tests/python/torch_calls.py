@@ -125,6 +125,17 @@ for k in torch.autograd.grad([o, o], mine["k"], [o, o], retain_graph=True), \
         torch.autograd.grad([o, o], mine["k"], [o, o]):
     taken.append(k[0])
 same("saved: backward leaves it as it was", *taken[-2:])
+# ... and nothing else: neither bytes of another kind nor inputs that hooks
+# leave in another type.
+for message, change in (
+        ("comes back from a hook as torch.float32", lambda t: t.float()),
+        ("saved.bytes = ", lambda t: t[:-300]),
+        ("saved is of a call with another B, T", None)):
+    with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: t, lambda t: (t.bfloat16() if t is mine["v"] else t)
+            if change is None else change(t) if t.dtype == torch.uint8 else t):
+        o = gdn(**mine)[0]
+    refused("saved: " + message, ValueError, message, o.sum().backward)
 check("saved: it is what backward starts from", (a != want["k"]).any())
 
 # Layouts and dtypes.

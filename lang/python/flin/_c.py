@@ -43,6 +43,11 @@ class Arg(Structure):
                 ("domain", c_char_p)]
 
 
+class Saved(Structure):
+    _fields_ = [("data", c_void_p), ("bytes", c_size_t),
+                ("note", c_uint64 * 2), ("place", c_uint64)]
+
+
 class Call(Structure):
     _fields_ = [("size", c_size_t), ("input", POINTER(Bind)),
                 ("ninputs", c_int), ("initial", POINTER(Bind)),
@@ -52,7 +57,7 @@ class Call(Structure):
                 ("threads", c_int), ("backend", c_char_p),
                 ("stream", c_void_p), ("workspace", c_void_p),
                 ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p),
-                ("saved", c_void_p), ("saved_size", c_size_t)]
+                ("saved", POINTER(Saved))]
 
 
 class Grad(Structure):

@@ -31,19 +31,22 @@ EXACT = {_c.FORWARD: _c.REFERENCE, SAVING: _c.REFERENCE,
 class Request:
     """A call's arguments, in the variant's order, None where absent. mode:
     FORWARD, BACKWARD, STEP or REFERENCE, or SAVING, which is FORWARD and
-    leaves in `saved`, if it can, what spares BACKWARD the way forward.
+    leaves in `saved`, if it can, what spares BACKWARD the way forward, and in
+    `note` of which call it is.
     chunk: 0 for flin's choice. Forward:
     `final` asks for the states, `inplace` writes them where the initial ones
     are. Backward: dy and ds come in, and `want` says of which inputs, then of
     which initial states, the gradients are wanted."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
-                 "ds", "want", "saved")
+                 "ds", "want", "saved", "note")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
-                 inplace=False, dy=None, ds=(), want=(), saved=None):
+                 inplace=False, dy=None, ds=(), want=(), saved=None,
+                 note=None):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
-        self.dy, self.ds, self.want, self.saved = dy, ds, want, saved
+        self.dy, self.ds, self.want = dy, ds, want
+        self.saved, self.note = saved, note
 
 
 class Kernel:
@@ -62,13 +65,14 @@ class Kernel:
 class Frame:
     """The structs of one call. groups: a field of flin_Call or (d...) of
     flin_Grad with its tensors: (name, dtype, shape, strides)."""
-    __slots__ = ("call", "grad", "error", "slots", "arrays", "call_ref",
-                 "grad_ref", "error_ref")
+    __slots__ = ("call", "grad", "saved", "error", "slots", "arrays",
+                 "call_ref", "grad_ref", "error_ref")
 
     def __init__(self, groups, nseq, chunk=0):
         self.call = _c.Call(size=ctypes.sizeof(_c.Call), nseq=nseq,
                             chunk=chunk)
         self.grad = _c.Grad(size=ctypes.sizeof(_c.Grad))
+        self.saved = _c.Saved()
         self.error = _c.ErrorText()
         self.slots, self.arrays = [], []
         for field, tensors in groups:
@@ -113,7 +117,10 @@ class Prepared:
         try:
             return self.frames.pop()
         except IndexError:
-            return Frame(*self.like)
+            frame = Frame(*self.like)
+        if self.saved:
+            frame.call.saved = ctypes.pointer(frame.saved)
+        return frame
 
 
 def row_major(shape):
@@ -187,12 +194,16 @@ class Caller:
         if p.saved:
             if r.saved is None:
                 r.saved = door.space(p.saved, r.x[0])
-            call.saved, = door.pointers([r.saved])
-            call.saved_size = p.saved
+            elif r.note is not None:
+                frame.saved.note, frame.saved.place = r.note, 0
+            frame.saved.data, = door.pointers([r.saved])
+            frame.saved.bytes = len(r.saved)
         code = lib.run(p.kernel.handle, frame.call_ref, frame.grad_ref,
                        frame.error_ref)
         if code or _state.interrupts:
             _state.checked(code, frame.error)
+        if p.saved and r.note is None:
+            r.note = tuple(frame.saved.note)
         p.frames.append(frame)
 
     def prepare(self, door, r, key):
@@ -285,7 +296,9 @@ class Caller:
         """The bytes that forward leaves for backward."""
         kernel = self.kernel(_c.BACKWARD, groups, frame)
         size = max(lib.kernel_saved(kernel.handle, frame.call_ref), 0)
-        frame.call.saved = NOWHERE if size else None
+        if size:
+            frame.saved.data = NOWHERE
+            frame.call.saved = ctypes.pointer(frame.saved)
         return size
 
     def kernel(self, mode, groups, frame):

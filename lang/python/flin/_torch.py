@@ -144,6 +144,7 @@ class Function(torch.autograd.Function):
         results = tuple(run(variant, r))
         ctx.variant, ctx.n, ctx.rest = variant, len(r.x), (r.cu, r.chunk)
         ctx.save_for_backward(*tensors, r.saved)
+        ctx.note = r.note
         return results
 
     @staticmethod
@@ -153,7 +154,8 @@ class Function(torch.autograd.Function):
         if dy is None and all(d is None for d in ds):
             return (None, None) + (None,) * len(want)
         r = Request(_c.BACKWARD, tensors[:ctx.n], tensors[ctx.n:], *ctx.rest,
-                    dy=dy, ds=ds, want=want, saved=aligned(saved))
+                    dy=dy, ds=ds, want=want, note=ctx.note,
+                    saved=as_left(saved, tensors[0]))
         found = run(ctx.variant, r)
         if torch.is_grad_enabled():     # create_graph=True
             found = Last.apply(ctx.variant.name, found, dy, *ds, *tensors)
@@ -183,9 +185,15 @@ def no_second(name):
                     "first gradients, in float64")
 
 
-def aligned(saved):
-    """As it was, where hooks on saved tensors have moved it."""
-    if saved is None or saved.data_ptr() % ALIGNMENT == 0:
+def as_left(saved, like):
+    """As forward left it, where hooks on saved tensors have moved it."""
+    if saved is None:
+        return None
+    if saved.dtype != torch.uint8 or saved.device != like.device:
+        raise _c.Error("backward: what forward has saved comes back from a "
+                       f"hook as {saved.dtype} on {saved.device}: torch.uint8 "
+                       f"on {like.device} is wanted")
+    if saved.data_ptr() % ALIGNMENT == 0 and saved.is_contiguous():
         return saved
     return space(saved.numel(), saved).copy_(saved)
 

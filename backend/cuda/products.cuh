@@ -99,9 +99,9 @@ INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
 }
 
 /* Nothing behind column k. */
-template<bool ALL> INLINE void cut(Factor<BF16> &f, int c, int k)
+template<bool ALL> INLINE void cut(Factor<BF16> &f, int lane, int c, int k)
 {
-    const int left = k - c - LANE % 4 * 2;
+    const int left = k - c - lane % 4 * 2;
     if (ALL || c + 16 <= k)
         return;
     UNROLL
@@ -115,17 +115,17 @@ template<bool ALL> INLINE void cut(Factor<BF16> &f, int c, int k)
  * it. get: columns from c on, of k; ALL: all of them are there. */
 template<Precision P, class M, int F, bool EACH> struct Rows {
     const M m;
-    const int r, rows;
+    const int r, rows, lane;
     INLINE_MEMBER Rows(const M &m_, int r_, int rows_)
-        : m(m_), r(r_), rows(rows_) {}
+        : m(m_), r(r_), rows(rows_), lane(LANE) {}
     template<bool ALL> INLINE_MEMBER void get(Factor<P> &f, int i, int c,
                                               int k) const
     {
-        const int col = c + LANE % 4 * 2;
+        const int col = c + lane % 4 * 2;
         const Columns<ALL> in(col, k);
         UNROLL
         for (int x = 0; x < 4; x++) {
-            const int row = r + 16 * i + LANE / 4 + x % 2 * 8;
+            const int row = r + 16 * i + lane / 4 + x % 2 * 8;
             load_pair(f, x, m, EACH ? row : min(row, rows - 1), col, x / 2,
                       in);
         }
@@ -135,44 +135,48 @@ template<int RS, int F, bool EACH>
 struct Rows<BF16, Matrix<bf16, RS, 1, 8>, F, EACH> {
     enum { OWN = EACH ? 1 : F };
     Shared at[OWN];
+    const int lane;
     INLINE_MEMBER Rows(const Matrix<bf16, RS, 1, 8> &m, int r, int rows)
+        : lane(LANE)
     {
         UNROLL
         for (int i = 0; i < OWN; i++) {
-            const int row = r + 16 * i + LANE % 16;
+            const int row = r + 16 * i + lane % 16;
             at[i] = shared_at(m.p + (EACH ? row : min(row, rows - 1)) * RS
-                              + LANE / 16 * 8);
+                              + lane / 16 * 8);
         }
     }
     template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
                                               int k) const
     {
-        const int col = ALL || c + LANE / 16 * 8 < k ? c : c - LANE / 16 * 8;
+        const int col = ALL || c + lane / 16 * 8 < k ? c : c - lane / 16 * 8;
         load_tiles<false>(f.x, EACH ? at[0] + 32 * RS * i + 2 * col
                                     : at[EACH ? 0 : i] + 2 * col);
-        cut<ALL>(f, c, k);
+        cut<ALL>(f, lane, c, k);
     }
 };
 template<int CS, int F, bool EACH>
 struct Rows<BF16, Matrix<bf16, 1, CS, 8>, F, EACH> {
     enum { OWN = EACH ? 1 : F };
     Shared at[OWN];
+    const int lane;
     INLINE_MEMBER Rows(const Matrix<bf16, 1, CS, 8> &m, int r, int rows)
+        : lane(LANE)
     {
         UNROLL
         for (int i = 0; i < OWN; i++) {
-            const int row = r + 16 * i + LANE / 8 % 2 * 8;
+            const int row = r + 16 * i + lane / 8 % 2 * 8;
             at[i] = shared_at(m.p + (EACH || row < rows ? row : 0));
         }
     }
     template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
                                               int k) const
     {
-        const int own = c + LANE % 8 + LANE / 16 * 8;
+        const int own = c + lane % 8 + lane / 16 * 8;
         const int col = 2 * CS * (ALL ? own : min(own, k - 1));
         load_tiles<true>(f.x, EACH ? at[0] + 32 * i + col
                                    : at[EACH ? 0 : i] + col);
-        cut<ALL>(f, c, k);
+        cut<ALL>(f, lane, c, k);
     }
 };
 INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
@@ -230,7 +234,7 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
     NO_UNROLL
     for (int w = WARP; w < rows * cols; w += WARPS) {
         const int m0 = w % rows * 16 * MT, n0 = w / rows * 8 * NT;
-        const int row = m0 + LANE / 4, col = n0 + LANE % 4 * 2;
+        const int lane = LANE, row = m0 + lane / 4, col = n0 + lane % 4 * 2;
         const Rows<P, A, MT, ROWS> of_a(a, m0, m);
         const Rows<P, B, (NT + 1) / 2, COLS && NT % 2 == 0> of_b(b, n0, n);
         float c[MT][NT][4] = { };

@@ -107,14 +107,17 @@ template<class Op, class A, class B, class Out>
 INLINE void scan_lanes(int n, float s, A a, B b, Out out)
 {
     const int each = (n + LANES - 1) / LANES;
-    const int from = min(LANE * each, n), to = min(from + each, n);
+    const int lane = LANE;
+    const int from = min(lane * each, n), to = min(from + each, n);
     Op all;
+    NO_UNROLL
     for (int i = from; i < to; i++)
         all.token(a(i), b(i));
     for (int by = 1; by < LANES; by *= 2)
-        all.before(by, LANE >= by);
-    all.shift(LANE > 0);
+        all.before(by, lane >= by);
+    all.shift(lane > 0);
     s = all.on(s);
+    NO_UNROLL
     for (int i = from; i < to; i++) {
         Op one;
         one.token(a(i), b(i));

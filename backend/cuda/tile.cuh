@@ -73,7 +73,7 @@ INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 struct bf16 { u16 bits; };
 struct f16 { u16 bits; };
 
-#define TID ((int)threadIdx.x)
+#define TID thread_here()
 #define WARP (TID / LANES)
 #define LANE (TID % LANES)
 #define WARPS (THREADS / LANES)
@@ -184,15 +184,15 @@ INLINE void copy_some(G *to, const T *from)
     }
 }
 
-/* `rows` rows of LEN columns; the tile's lie PITCH apart, the tensor's sr,
- * and its columns sc. AHEAD: in shared memory, where the copies may go on
- * after the call. */
+/* `rows` rows of LEN columns; the tile's lie PITCH apart (a single one's less
+ * than LEN), the tensor's sr, and its columns sc. AHEAD: in shared memory,
+ * where the copies may go on after the call. */
 template<int LEN, int PITCH, bool AHEAD, class T, class G>
 CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
 {
     enum { EACH = 16 / sizeof(G), PIECES = (LEN + EACH - 1) / EACH,
            SAME = sizeof(T) == sizeof(G) && PITCH % EACH == 0, BATCH = 4 };
-    if (wide && LEN % EACH == 0) {
+    if (wide && LEN % EACH == 0 && PITCH >= LEN) {
         const int all = rows * PIECES;
         if (SAME && AHEAD) {
             each_piece<PIECES>(rows, [&](int r, int c) {
@@ -236,7 +236,7 @@ template<int LEN, int PITCH, class T, class G>
 CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
 {
     enum { EACH = 16 / sizeof(G), PIECES = (LEN + EACH - 1) / EACH };
-    if (wide && LEN % EACH == 0) {
+    if (wide && LEN % EACH == 0 && PITCH >= LEN) {
         each_piece<PIECES>(rows, [&](int r, int c) {
             Piece out;
             copy_some<EACH, PITCH * sizeof(T) % 16 == 0>((G *)&out,

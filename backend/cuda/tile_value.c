@@ -237,10 +237,10 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
         size *= tile_extent(t, r, __builtin_ctz(s));
     if (!inner || t->out->threads % size)
         return false;
-    buf_printf(b, "for (int f = TID / %d; f < ", (int)size);
+    buf_printf(b, "for (int f = TID / %d, e = TID %% %d; f < ", (int)size,
+               (int)size);
     count_text(t, b, r, AXIS(first));
-    buf_printf(b, "; f += THREADS / %d) {\nconst int e = TID %% %d;\n"
-               "const int %s = f;\n", (int)size, (int)size,
+    buf_printf(b, "; f += THREADS / %d) {\nconst int %s = f;\n", (int)size,
                axis_coord(first));
     coords_text(t, b, "e", r, inner, "continue");
     if (is_token_axis(__builtin_ctz(inner)))
@@ -265,9 +265,9 @@ void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes)
     Buf count = { .ctx = t->c };
 
     count_text(t, &count, r, axes);
-    buf_printf(b, "for (int g = TID / %d; g - TID / %d < %s; g += THREADS /"
-               " %d) {\nconst int e = min(g, %s - 1);\n"
-               "const bool first = g == e && TID %% %d == 0;\n", lanes, lanes,
+    buf_printf(b, "for (int from = TID / %d, g = from; g - from < %s; g +="
+               " THREADS / %d) {\nconst int e = min(g, %s - 1);\n"
+               "const bool first = g == e && TID %% %d == 0;\n", lanes,
                count.s, lanes, count.s, lanes);
     coords_text(t, b, "e", r, axes, "continue");
 }

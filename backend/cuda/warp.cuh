@@ -37,6 +37,15 @@ INLINE u32 to_tf32(float x)
 
 /* ---- lanes ---- */
 
+/* This thread of the block. For the compiler another number each time: what is
+ * made of one is not kept in a register over a whole walk. */
+INLINE int thread_here()
+{
+    int t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t;
+}
+
 INLINE float lane_up(float x, int by)
 {
     return __shfl_up_sync(0xffffffffu, x, by);

@@ -222,6 +222,7 @@ PLAIN inline float together(Part *part)
     pause_as(WITH_WARP);
     return part->x;
 }
+PLAIN inline int thread_here() { return threadIdx.x; }
 PLAIN inline float lane_up(float x, int by)
 {
     Part p = { UP, by, x };

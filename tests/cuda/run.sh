@@ -35,7 +35,7 @@ calls() {
 
 # cases CHECK [WORD]: every case, run by $with, while there is time.
 cases() {
-    check=$1 word=$2 end=$(($(date +%s) + ${SECONDS_EACH:-90}))
+    check=$1 word=$2 end=$(($(date +%s) + limit))
     export check word end with
     xargs -P "$jobs" -n 2 sh -c '
         from=$(date +%s)
@@ -66,9 +66,10 @@ sanitize() {
     "$build/flin" tests/cuda/sanitized.lua >"$tmp/all"
     [ $# != 0 ] || set -- .
     for which; do grep "$which" "$tmp/all"; done >"$tmp/cases"
-    start=$(date +%s) with=env
+    start=$(date +%s) with=env limit=300
     cases compile               # so that the kernels are in the cache
     echo "compiled: $(($(date +%s) - start)) s"
+    limit=${SECONDS_EACH:-90}
     for check in ${CHECKS:-memcheck synccheck initcheck racecheck}; do
         start=$(date +%s)
         with="$tool --tool $check --error-exitcode 9 --show-backtrace no"

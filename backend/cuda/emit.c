@@ -407,17 +407,16 @@ static void put_ahead_role(Emit *e, Buf *b)
         put_turns(e, b, "first");
         put(b, &e->skip);
         if (e->made_scan)
-            buf_printf(b, "fence_async();\narrive(made + 8 * pos.stage);\n"
-                       "__syncwarp();\n");
-        buf_printf(b, "if (at.lane == 0)\narrive(empty + 8 * pos.stage);\n"
-                   "}\n");
+            buf_printf(b, "fence_async();\narrive(made + 8 * pos.stage);\n");
+        leave_stage(b);
+        buf_printf(b, "}\n");
     }
     put_turns(e, b, "last");
     buf_printf(b, "wgmma_wait<0>();\n");
     put(b, &e->ahead);
-    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n"
-               "__syncwarp();\nif (at.lane == 0)\n"
-               "arrive(empty + 8 * pos.stage);\n}\n");
+    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n");
+    leave_stage(b);
+    buf_printf(b, "}\n");
     put(b, &e->end);
 }
 

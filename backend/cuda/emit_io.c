@@ -34,6 +34,12 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
                                     (uint8_t)e->o->tile };
 }
 
+void leave_stage(Buf *b)
+{
+    buf_printf(b, "__syncwarp();\nif (at.lane == 0)\n"
+               "arrive(empty + 8 * pos.stage);\n");
+}
+
 void emit_loads(Emit *e)
 {
     Buf *b = &e->load;

@@ -388,8 +388,7 @@ void serial_order(Serial *s)
         }
         bool packing = at >= 0 && s->act[at].last;
         if (packing && !s->nflight && !released) {
-            buf_printf(s->b, "if (at.lane == 0)\narrive(empty + 8 * "
-                       "pos.stage);\n");
+            leave_stage(s->b);
             released = true;
         }
         if (at >= 0 && !(packing && s->nflight)) {
@@ -403,6 +402,5 @@ void serial_order(Serial *s)
         }
     }
     if (!released)
-        buf_printf(s->b, "if (at.lane == 0)\narrive(empty + 8 * pos.stage);"
-                   "\n");
+        leave_stage(s->b);
 }

@@ -52,7 +52,8 @@ INLINE i64 first_slot(const Run &run, i64 s, int chunk)
     return s + q.b * run.per_entry + q.start / chunk;
 }
 
-/* The sequence that has the slot, if any has it. */
+/* The sequence that has the slot, if any has it; the first, for slots before
+ * all. */
 INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 {
     i64 lo = 0, hi = run.nseq;

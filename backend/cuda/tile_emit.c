@@ -297,7 +297,8 @@ static void put_walk(Tiles *t, Buf *b)
 
     if (token) {
         buf_printf(b, "const i64 at = part - slot;\n"
-                   "if (at * %d >= q.len)\ncontinue;\n", t->m->chunk);
+                   "if (at < 0 || at * %d >= q.len)\ncontinue;\n",
+                   t->m->chunk);
     } else {
         buf_printf(b, "const i64 chunks = (q.len + %d) / %d;\n",
                    t->m->chunk - 1, t->m->chunk);
@@ -414,7 +415,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
                    " s = find_sequence(a.run, part, %d);\n"
                    "const Sequence q = sequence(a.run, s);\n"
                    "const i64 at = part - first_slot(a.run, s, %d);\n"
-                   "const i64 n = min(q.len - at * %d, (i64)%d);\n"
+                   "const i64 n = at < 0 ? 0 : min(q.len - at * %d, (i64)%d);\n"
                    "const i64 row = q.start + at * %d;\n"
                    "for (i64 f = TID; f < n * %lld; f += THREADS) {\n"
                    "const i64 e = f %% %lld, token = row + f / %lld;\n",

@@ -197,7 +197,9 @@ CALLED void solve(int rows, int cols, const T *a, float *x)
                 if (TRANS && r >= size)
                     continue;
                 float row[BLOCK];
-                first_of<PIECES>(row, r, a + (at + r) * ARS + at * ACS, ACS);
+                const int mine = min(r, size - 1);      /* that is there */
+                first_of<PIECES>(row, r, a + (at + mine) * ARS + at * ACS,
+                                 ACS);
                 UNROLL
                 for (int s = 0; s < r; s++)
                     if (TRANS)

@@ -157,9 +157,16 @@ static void set_integer(lua_State *L, const char *name, lua_Integer x)
     lua_setfield(L, -2, name);
 }
 
+static bool wants(lua_State *L, const char *option)
+{
+    return lua_istable(L, 1) && lua_getfield(L, 1, option) == LUA_TBOOLEAN
+        && lua_toboolean(L, -1);
+}
+
 /* flin.cuda(): the GPU as a table, or nil and why there is none that could be
- * used. flin.cuda{ poison = true } fills memory with what is not a number
- * before it is used: for tests. */
+ * used. For tests: flin.cuda{ poison = true } fills memory with what is not a
+ * number before it is used; { exact = true }, before there is any, takes no
+ * more than is asked for. */
 static int cuda(lua_State *L)
 {
     Own *b = shared_of(L);
@@ -172,9 +179,10 @@ static int cuda(lua_State *L)
         lua_pushstring(L, b->ctx->err.message);
         return 2;
     }
-    if (lua_istable(L, 1) && lua_getfield(L, 1, "poison") == LUA_TBOOLEAN
-        && lua_toboolean(L, -1))
+    if (wants(L, "poison"))
         gpu_poison(b->shared.gpu);
+    if (wants(L, "exact"))
+        gpu_exact(b->shared.gpu);
     lua_newtable(L);
     set_text(L, "name", a.driver->name);
     set_text(L, "arch", gpu_arch(b->shared.gpu));

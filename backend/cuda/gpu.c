@@ -24,7 +24,7 @@ struct Gpu {
     Driver driver;
     Fault fault;
     Nvrtc nvrtc;
-    bool compiler, poison;
+    bool compiler, poison, exact;
     Cache cache;
     char arch[16];
     Block *kept, *workspace;            /* the newest of a stream first */
@@ -168,9 +168,11 @@ void gpu_running(Gpu *g, const char *what)
 /* ---- memory ---- */
 
 /* Near sizes share one: eight steps from a power of two to the next. */
-static size_t rounded(size_t bytes)
+static size_t rounded(const Gpu *g, size_t bytes)
 {
     size_t step = 512;
+    if (g->exact)
+        return bytes ? bytes : 1;
     while (step * 16 <= bytes)
         step *= 2;
     return bytes <= 512 ? 512 : (bytes + step - 1) / step * step;
@@ -239,7 +241,7 @@ static void alloc_locked(Ctx *c, void *ud)
 
 DevicePtr gpu_alloc(Ctx *c, Gpu *g, size_t bytes)
 {
-    Wish w = { .g = g, .bytes = rounded(bytes) };
+    Wish w = { .g = g, .bytes = rounded(g, bytes) };
     gpu_locked(c, g, alloc_locked, &w);
     return w.p;
 }
@@ -252,7 +254,7 @@ void gpu_free(Gpu *g, DevicePtr p, size_t bytes)
         free(b);
         return;
     }
-    bytes = rounded(bytes);
+    bytes = rounded(g, bytes);
     pthread_mutex_lock(&g->lock);
     g->used -= bytes;
     if (b) {
@@ -268,6 +270,11 @@ void gpu_free(Gpu *g, DevicePtr p, size_t bytes)
 void gpu_poison(Gpu *g)
 {
     g->poison = true;
+}
+
+void gpu_exact(Gpu *g)
+{
+    g->exact = true;
 }
 
 size_t gpu_used(const Gpu *g, size_t *kept)
@@ -288,16 +295,16 @@ static void workspace_locked(Ctx *c, void *ud)
         w->p = b->p;
         return;
     }
-    if (b && bytes < b->bytes + b->bytes / 2)
+    if (b && !g->exact && bytes < b->bytes + b->bytes / 2)
         bytes = b->bytes + b->bytes / 2;
-    w->p = fresh(c, g, rounded(bytes), "a workspace");
+    w->p = fresh(c, g, rounded(g, bytes), "a workspace");
     Block *more = malloc(sizeof *more);
     if (!more) {
         device_free(&g->driver, w->p);
         fail_code(c, ERR_MEMORY, "out of memory");
     }
     *more = (Block){ .next = g->workspace, .p = w->p,
-                     .bytes = rounded(bytes), .stream = w->stream };
+                     .bytes = rounded(g, bytes), .stream = w->stream };
     g->workspace = more;
     if (g->poison)
         stream_fill(c, &g->driver, w->stream, w->p, 0xff, more->bytes);

@@ -37,6 +37,10 @@ DevicePtr gpu_alloc(Ctx *c, Gpu *g, size_t bytes);
 void gpu_free(Gpu *g, DevicePtr p, size_t bytes);
 /* Fresh memory is full of what is not a number from now on: for tests. */
 void gpu_poison(Gpu *g);
+
+/* Memory of the very size that is asked for, for tests; before there is any.
+ */
+void gpu_exact(Gpu *g);
 /* Bytes of gpu_alloc in use; bytes kept. */
 size_t gpu_used(const Gpu *g, size_t *kept);
 

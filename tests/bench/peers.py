@@ -1,154 +1,39 @@
-"""flin beside flash-linear-attention on one GPU, in one run: forward, eagerly
-and as a CUDA graph, and how far both are from the float64 step.
+"""flin beside flash-linear-attention and mamba on a GPU, in one run: forward,
+eagerly and as a CUDA graph, forward + backward with the memory it takes, and
+how far both are from the float64 step.
 
-    python3 tests/bench/peers.py warm OPS [SHAPES]  fills both compile caches
-    python3 tests/bench/peers.py time [OPS [SHAPES]] [--backward]
-    python3 tests/bench/peers.py error [OPS]
-    python3 tests/bench/peers.py host          a call's microseconds on the CPU
+    python3 tests/bench/peers.py all [OPS [SHAPES]] | tee LOG
+    python3 tests/bench/peers.py table LOG
 
-OPS and SHAPES: names with commas; default: all. The peer is what is installed,
-or peers/fla_src. Its ops compile and tune for minutes: warm them side by side
-first, a process each, with TRITON_CACHE_DIR set. Medians; inputs rotate over
-more memory than the L2 cache has; both get the same tensors."""
-import importlib
-import itertools
+or in parts, each with [OPS [SHAPES]], names with commas (default: all):
+
+    warm, warm_train      fill both compile caches, a call of each
+    time, train           milliseconds, forward; and with backward
+    error, error_train    distances from the float64 step
+    host                  a call's microseconds on the CPU
+
+The peers are what is installed, or peers/fla_src and peers/mamba_src. Their
+ops compile and tune for minutes: `all` warms them side by side (set
+TRITON_CACHE_AUTOTUNING=1, so that they remember what they chose), then times
+them one after another on each GPU. Medians; inputs rotate over more memory
+than the L2 cache has; both get the same tensors."""
 import json
 import os
+import queue
 import statistics
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "../../lang/python"),
-                os.path.join(HERE, "../../peers/fla_src")]
+from peer_ops import OPS, SHAPES, Op, normal
 import torch                                        # noqa: E402
-import torch.nn.functional as F                     # noqa: E402
 
-import flin                                         # noqa: E402
-
-SHAPES = {"S": (4, 2048, 16, 128), "M": (2, 16384, 16, 128),
-          "96": (1, 8192, 96, 128), "L": (4, 4096, 64, 128)}
 CACHE = 64 << 20                # more than the L2 of any GPU that is meant
-RETENTION = """
-local flin = require "flin"
-return flin.variant {
-  name  = "retention",
-  input = { q = "t k", k = "t k", v = "t v", g = ": log_decay" },
-  state = { S = "k v" },
-  step  = function (x, s)
-    local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
-    return { S = S }, flin.dot(x.q, S)
-  end,
-}
-"""
-
-
-def normal(*shape):
-    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
-
-
-def keys(*shape):
-    return F.normalize(normal(*shape).float(), dim=-1).bfloat16()
-
-
-def gate(*shape):
-    return F.logsigmoid(torch.randn(shape, device="cuda"))
-
-
-def qkv(B, T, H, D):
-    return {"q": normal(B, T, H, D), "k": keys(B, T, H, D),
-            "v": normal(B, T, H, D)}
-
-
-def scalar_gate(B, T, H, D):
-    return dict(qkv(B, T, H, D), g=gate(B, T, H))
-
-
-def key_gate(B, T, H, D):
-    return dict(qkv(B, T, H, D), g=gate(B, T, H, D).clamp(-5).bfloat16())
-
-
-def with_beta(make):
-    return lambda B, T, H, D: dict(
-        make(B, T, H, D), beta=torch.rand(B, T, H, device="cuda"))
-
-
-def fixed_gate(B, T, H, D):
-    heads = torch.arange(H, device="cuda", dtype=torch.float32)
-    return dict(qkv(B, T, H, D), g=torch.log1p(-2. ** (-5 - heads)))
-
-
-def rwkv6(B, T, H, D):
-    x = key_gate(B, T, H, D)
-    return {"r": x["q"], "k": x["k"], "v": x["v"], "w": x["g"],
-            "u": torch.randn(H, D, device="cuda")}
-
-
-def rwkv7(B, T, H, D):
-    w = -0.6065306597 * torch.rand(B, T, H, D, device="cuda")
-    return {"r": normal(B, T, H, D), "k": keys(B, T, H, D),
-            "v": normal(B, T, H, D), "w": w.bfloat16(),
-            "kappa": keys(B, T, H, D),
-            "a": torch.rand(B, T, H, D, device="cuda").bfloat16()}
-
-
-def lightning(B, T, H, D):
-    heads = torch.arange(H, device="cuda", dtype=torch.float32)
-    return dict(qkv(B, T, H, D), g=-8 / H * heads)
-
-
-def two_steps(B, T, H, D):
-    return {"q": normal(B, T, H, D), "k": keys(B, T, H, 2, D),
-            "v": normal(B, T, H, 2, D), "g": gate(B, T, H),
-            "beta": torch.rand(B, T, H, 2, device="cuda")}
-
-
-def steps_as_tokens(x):
-    return x.transpose(2, 3).flatten(1, 2).contiguous()
-
-
-# Our variant, their function, inputs, options of both, what they call these.
-OPS = {
-    "retention": (RETENTION, "retention.chunk_retention", fixed_gate, {},
-                  lambda q, k, v, g: dict(q=q, k=k, v=v)),
-    "simple_gla": ("simple_gla", "simple_gla.chunk_simple_gla", scalar_gate,
-                   {}, dict),
-    "lightning": ("lightning", "lightning_attn.chunk_lightning_attn",
-                  lightning, {"scale": 1.0}, lambda q, k, v, g: dict(
-                      q=F.silu(q), k=F.silu(k), v=v, layer_idx=0,
-                      num_layers=1)),
-    "gla": ("gla", "gla.chunk_gla", key_gate, {}, dict),
-    "delta": ("deltanet", "delta_rule.chunk_delta_rule", with_beta(qkv), {},
-              dict),
-    "gdn": ("gated_deltanet", "gated_delta_rule.chunk_gated_delta_rule",
-            with_beta(scalar_gate), {}, dict),
-    "kda": ("kda", "kda.chunk_kda", with_beta(key_gate), {}, dict),
-    "deltaproduct": (
-        "deltaproduct", "gated_delta_product.chunk_gated_delta_product",
-        two_steps, {}, lambda q, k, v, g, beta: dict(
-            q=q, g=g, num_householder=2, k=steps_as_tokens(k),
-            v=steps_as_tokens(v), beta=steps_as_tokens(beta))),
-    "rwkv6": ("rwkv6", "rwkv6.chunk_rwkv6", rwkv6, {"scale": 1.0}, dict),
-    "rwkv7": ("rwkv7", "rwkv7.chunk_rwkv7", rwkv7, {"scale": 1.0},
-              lambda r, k, v, w, kappa, a: dict(
-                  r=r, w=w, k=k, v=v, a=-kappa, b=kappa * a)),
-}
-
-
-class Op:
-    def __init__(self, name):
-        ours, theirs, self.make, self.options, self.rename = OPS[name]
-        self.name, self.flin = name, flin.load(ours)
-        module, self.function = theirs.split(".")
-        self.module = "fla.ops." + module
-
-    def theirs(self, x):
-        f = getattr(importlib.import_module(self.module), self.function)
-        x = self.rename(**x)
-        return lambda: f(**x, **self.options)[0]
-
-    def ours(self, x):
-        return lambda: self.flin(**x, **self.options)[0]
+TRAINED = "simple_gla", "gla", "delta", "gdn", "kda"
+TRAIN_SHAPES = "S", "96"
+LIMIT = 420                     # seconds of one process
+SIDES = ("flin", "ours"), ("peer", "theirs")
 
 
 def median(f, n=15):
@@ -191,13 +76,6 @@ def ratio(a, b):
     return None if isinstance(a, str) or isinstance(b, str) else a / b
 
 
-def both_ways(f, x, output):
-    """Forward and backward."""
-    leaves = [t.requires_grad_() for t in x.values()]
-    dy = torch.randn_like(output)
-    return lambda: torch.autograd.grad(f(), leaves, dy, allow_unused=True)
-
-
 def attempt(f, *arguments):
     """Its result, or the first line of why there is none."""
     try:
@@ -219,39 +97,100 @@ def show(**row):
     print("ROW " + json.dumps(row), flush=True)
 
 
-def time_op(op, shape, rate, backward):
+def beside(row):
+    """How many times the peer's milliseconds are ours."""
+    if isinstance(row["flin"], list) and isinstance(row["peer"], list):
+        row["x_eager"], row["x_graph"], *_ = map(ratio, row["peer"],
+                                                 row["flin"])
+    show(**row)
+
+
+def time_op(op, shape, rate):
     x = op.make(*SHAPES[shape])
     size = sum(t.nbytes for t in x.values()) + normal(*SHAPES[shape]).nbytes
     sets = [x] + [op.make(*SHAPES[shape]) for _ in range(3 * CACHE // size)]
-    calls = {"flin": [op.ours(x) for x in sets],
-             "fla": [op.theirs(x) for x in sets]}
     row = {"op": op.name, "shape": shape, "floor_ms": size / rate}
-    for who, fs in calls.items():
+    for who, side in SIDES:
         with torch.no_grad():
-            row[who] = attempt(timed, fs)
-        if backward and isinstance(row[who], list):
-            def train():
-                return median(both_ways(fs[0], sets[0], fs[0]()))
-            row[who + "_backward_ms"] = attempt(train)
+            row[who] = attempt(lambda: timed([getattr(op, side)(x)
+                                              for x in sets]))
     if isinstance(row["flin"], list):
         row["percent_of_floor"] = ratio(100 * row["floor_ms"], row["flin"][1])
-    if isinstance(row["flin"], list) and isinstance(row["fla"], list):
-        row["x_eager"], row["x_graph"] = map(ratio, row["fla"], row["flin"])
-    show(**row)
+    beside(row)
 
 
-def error_op(op):
-    """Relative L2 distances from the float64 step, of what both compute."""
+# ---- with gradients ----
+
+
+def unguarded():
+    """flash-linear-attention refuses gated gradients on Hopper with Triton 3.4
+    to 3.7.0, which come out wrong there: computed none the less, for their
+    time, and for how wrong they are."""
+    module = sys.modules.get("fla.ops.common.chunk_o")
+    if module:
+        module.TRITON_ABOVE_3_7_1 = True
+
+
+def both_ways(f, x, dy):
+    """Forward and backward: the gradients, in the order of the inputs."""
+    leaves = [t.requires_grad_() for t in x.values()]
+    return lambda: torch.autograd.grad(f(), leaves, dy, allow_unused=True)
+
+
+def peak(f):
+    """MiB at most allocated by f(), its results included."""
+    f()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    f()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def train_op(op, shape):
+    x, dy = op.make(*SHAPES[shape]), normal(*SHAPES[shape])
+    row = {"op": op.name, "train": shape}
+    for who, side in SIDES:
+        call = both_ways(getattr(op, side)(x), x, dy)
+        row[who] = attempt(lambda: [*timed([call]), peak(call)])
+    beside(row)
+
+
+def distance(a, b):
+    return float((a.detach().cpu().double() - b).norm() / b.norm())
+
+
+def error_op(op, train):
+    """Relative L2 distances from the float64 step, of what both compute: of y,
+    or of the gradients by name."""
     torch.manual_seed(1)
-    x = op.make(1, 300, 2, 128)
-    want = op.flin.reference(**{n: t.cpu() for n, t in x.items()},
-                             **op.options)[0]
-    row = {"op": op.name}
-    for who, make in (("flin", op.ours), ("fla", op.theirs)):
-        o = attempt(lambda: make(x)())
-        row[who] = o if isinstance(o, str) else float(
-            (o.cpu().double() - want).norm() / want.norm())
+    shape = 1, 300, 2, 128
+    x, row = op.make(*shape), {"op": op.name}
+    dy = normal(*shape) if train else None
+    want = op.truth(x, dy)
+    for who, side in SIDES:
+        f = getattr(op, side)(x)
+        if train:
+            row[who + "_d"] = attempt(lambda: {
+                n: d if d is None else distance(d, want[n])
+                for n, d in zip(x, both_ways(f, x, dy)())})
+        else:
+            row[who + "_y"] = attempt(lambda: distance(f(), want))
     show(**row)
+
+
+def warm(op, shape, train):
+    x, dy = op.make(*SHAPES[shape]), normal(*SHAPES[shape])
+    for who, side in SIDES:
+        start = time.perf_counter()
+        def call():
+            f = getattr(op, side)(x)
+            return both_ways(f, x, dy)() if train else f()
+        with torch.set_grad_enabled(train):
+            o = attempt(call)
+        torch.cuda.synchronize()
+        show(op=op.name, warm=who, error=isinstance(o, str) and o,
+             seconds=time.perf_counter() - start)
 
 
 def host():
@@ -272,29 +211,104 @@ def host():
             show(host=name, us=statistics.median(laps), least=min(laps))
 
 
-def main(mode="", ops="", shapes="", *more):
-    ops = [Op(n) for n in (ops.split(",") if ops else OPS)]
-    shapes = shapes.split(",") if shapes else list(SHAPES)
-    if mode == "warm":
-        for op, shape in itertools.product(ops, shapes):
-            x = op.make(*SHAPES[shape])
-            for who, make in (("flin", op.ours), ("fla", op.theirs)):
-                start = time.perf_counter()
-                with torch.no_grad():
-                    o = attempt(lambda: make(x)())
-                show(op=op.name, warm=who, error=isinstance(o, str) and o,
-                     seconds=time.perf_counter() - start)
-    elif mode == "time":
+# ---- all of it, and what came out ----
+
+
+def side_by_side(jobs, width):
+    """This program with each of these arguments, so many at a time, shared
+    out over the GPUs."""
+    free = queue.Queue()
+    for i in range(width):
+        free.put(i % torch.cuda.device_count())
+    def run(arguments):
+        gpu = free.get()
+        try:
+            subprocess.run(
+                [sys.executable, __file__, *arguments], timeout=LIMIT,
+                env=dict(os.environ, CUDA_VISIBLE_DEVICES=str(gpu)))
+        except subprocess.TimeoutExpired:
+            show(late=arguments)
+        free.put(gpu)
+    with ThreadPoolExecutor(width) as pool:
+        list(pool.map(run, jobs))
+
+
+def everything(ops, shapes):
+    trained = [n for n in ops if n in TRAINED]
+    jobs = [("warm_train", n, s) for n in trained for s in TRAIN_SHAPES]
+    jobs += [("warm", n, s) for s in shapes for n in reversed(ops)]
+    gpus = torch.cuda.device_count()
+    side_by_side(jobs, min(os.cpu_count(), 16 * gpus))
+    parts = [(n, names) for n, names in (
+        ("time", ops), ("train", trained), ("error", ops),
+        ("error_train", trained)) if names]
+    side_by_side([(part, ",".join(names[i::gpus]), ",".join(shapes))
+                  for part, names in parts for i in range(gpus)
+                  if names[i::gpus]] + [("host",)], gpus)
+
+
+def cell(value):
+    if isinstance(value, list):
+        return " ".join(map(cell, value))
+    if isinstance(value, dict):
+        return " ".join(f"{n} {cell(v)}" for n, v in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def table(rows):
+    """A line for each row of measurements; those of one kind together."""
+    kinds = {}
+    for row in rows:
+        if "warm" not in row:
+            kinds.setdefault(tuple(n for n in row if not n.startswith(
+                ("x_", "percent"))), []).append(row)
+    for kind in kinds.values():
+        names = max((list(row) for row in kind), key=len)
+        print("|", " | ".join(names), "|")
+        for row in sorted(kind, key=lambda row: list(OPS).index(row["op"])
+                          if "op" in row else 0):
+            print("|", " | ".join(cell(row.get(n, "")) for n in names), "|")
+
+
+def measure(part, ops, shapes):
+    if part == "time":
         rate = copy_rate()
         show(copy_TB_per_s=rate / 1e9)
-        for op in ops:
-            for shape in shapes:
-                attempt(time_op, op, shape, rate, "--backward" in more)
-    elif mode == "error":
-        for op in ops:
-            error_op(op)
-    elif mode == "host":
+    for op in map(Op, ops):
+        op.theirs(op.make(1, 64, 1, 128))
+        unguarded()         # what that has loaded
+        if part.startswith("error"):
+            error_op(op, part == "error_train")
+            continue
+        for shape in shapes:
+            if part == "time":
+                failed = attempt(time_op, op, shape, rate)
+            elif part == "train":
+                failed = attempt(train_op, op, shape)
+            else:
+                failed = attempt(warm, op, shape, part == "warm_train")
+            if failed:
+                show(op=op.name, failed=f"{part} {shape}", why=failed)
+
+
+def main(part="", ops="", shapes=""):
+    if part == "table":
+        with open(ops) as log:
+            table([json.loads(line[4:]) for line in log
+                   if line.startswith("ROW ")])
+    elif part == "host":
         host()
+    elif part == "all":
+        everything(ops.split(",") if ops else list(OPS),
+                   shapes.split(",") if shapes else list(SHAPES))
+    elif part in ("warm", "warm_train", "time", "train", "error",
+                  "error_train"):
+        ops = ops.split(",") if ops else \
+            TRAINED if "train" in part else list(OPS)
+        shapes = shapes.split(",") if shapes else list(SHAPES)
+        if "train" in part:
+            shapes = [s for s in shapes if s in TRAIN_SHAPES]
+        measure(part, ops, shapes)
     else:
         sys.exit(__doc__)
 

@@ -1,0 +1,259 @@
+"""What peers.py measures: our variants, the functions of flash-linear-attention
+and mamba that compute the same, and inputs for both.
+
+The peers are those installed, or unpacked in peers/fla_src and
+peers/mamba_src; of the latter only the modules that are wanted are loaded."""
+import importlib
+import os
+import sys
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../lang/python"))
+import torch                                        # noqa: E402
+import torch.nn.functional as F                     # noqa: E402
+
+import flin                                         # noqa: E402
+
+SHAPES = {"S": (4, 2048, 16, 128), "M": (2, 16384, 16, 128),
+          "96": (1, 8192, 96, 128), "L": (4, 4096, 64, 128)}
+LOG_STRENGTH = 0.4054651081     # log 1.5, as precond_gdn's authors have it
+RETENTION = """
+local flin = require "flin"
+return flin.variant {
+  name  = "retention",
+  input = { q = "t k", k = "t k", v = "t v", g = ": log_decay" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
+"""
+
+
+def bare(package, folder):
+    """What is unpacked there, without what its __init__.py loads."""
+    folder = os.path.join(HERE, "../../peers", folder, package)
+    for name in (package, package + ".ops"):
+        path = os.path.join(folder, *name.split(".")[1:])
+        if os.path.isdir(path):
+            module = sys.modules[name] = types.ModuleType(name)
+            module.__path__, module.__version__ = [path], ""
+
+
+bare("fla", "fla_src")
+bare("mamba_ssm", "mamba_src")
+
+
+# ---- inputs, by our names ----
+
+
+def normal(*shape):
+    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+
+def keys(*shape):
+    return F.normalize(normal(*shape).float(), dim=-1).bfloat16()
+
+
+def gate(*shape):
+    return F.logsigmoid(torch.randn(shape, device="cuda"))
+
+
+def unit(*shape):
+    return torch.rand(shape, device="cuda")
+
+
+def heads(H):
+    return torch.arange(H, device="cuda", dtype=torch.float32)
+
+
+def qkv(B, T, H, D):
+    return {"q": normal(B, T, H, D), "k": keys(B, T, H, D),
+            "v": normal(B, T, H, D)}
+
+
+def scalar_gate(B, T, H, D):
+    return dict(qkv(B, T, H, D), g=gate(B, T, H))
+
+
+def key_gate(B, T, H, D):
+    return dict(qkv(B, T, H, D), g=gate(B, T, H, D).clamp(-5).bfloat16())
+
+
+def with_beta(make):
+    return lambda B, T, H, D: dict(make(B, T, H, D), beta=unit(B, T, H))
+
+
+def preconditioned(make):
+    return lambda B, T, H, D: dict(
+        with_beta(make)(B, T, H, D), g_atk=gate(B, T, H),
+        beta_atk=unit(B, T, H), center=torch.full((H,), -0.2, device="cuda"),
+        strength=torch.full((H,), LOG_STRENGTH, device="cuda"))
+
+
+def retention(B, T, H, D):
+    return dict(qkv(B, T, H, D), g=torch.log1p(-2. ** (-5 - heads(H))))
+
+
+def lightning(B, T, H, D):
+    return dict(qkv(B, T, H, D), g=-8 / H * heads(H))
+
+
+def hgrn2(B, T, H, D):
+    x = key_gate(B, T, H, D)
+    return {n: x[n] for n in "qvg"}
+
+
+def comba(B, T, H, D):
+    return dict(with_beta(scalar_gate)(B, T, H, D),
+                b=torch.randn(H, device="cuda"), d=unit(H))
+
+
+def gdn2(B, T, H, D):
+    return dict(key_gate(B, T, H, D), b=unit(B, T, H, D).bfloat16(),
+                w=unit(B, T, H, D).bfloat16())
+
+
+def rwkv6(B, T, H, D):
+    x = key_gate(B, T, H, D)
+    return {"r": x["q"], "k": x["k"], "v": x["v"], "w": x["g"],
+            "u": torch.randn(H, D, device="cuda")}
+
+
+def rwkv7(B, T, H, D):
+    return {"r": normal(B, T, H, D), "k": keys(B, T, H, D),
+            "v": normal(B, T, H, D), "kappa": keys(B, T, H, D),
+            "w": (-0.6065306597 * unit(B, T, H, D)).bfloat16(),
+            "a": unit(B, T, H, D).bfloat16()}
+
+
+def two_steps(B, T, H, D):
+    return {"q": normal(B, T, H, D), "k": keys(B, T, H, 2, D),
+            "v": normal(B, T, H, 2, D), "g": gate(B, T, H),
+            "beta": unit(B, T, H, 2)}
+
+
+def mamba2(B, T, H, D):
+    return {"C": normal(B, T, H, D), "B": keys(B, T, H, D),
+            "x": normal(B, T, H, D), "dt": unit(B, T, H),
+            "A_log": torch.randn(H, device="cuda"),
+            "D": torch.randn(H, device="cuda")}
+
+
+def mamba3(B, T, H, D):
+    return dict(mamba2(B, T, H, D), theta=normal(B, T, H, D // 2),
+                **{"lambda": torch.sigmoid(normal(B, T, H).float())})
+
+
+# ---- and by theirs ----
+
+
+def same(**x):
+    return x
+
+
+def steps_as_tokens(x):
+    return x.transpose(2, 3).flatten(1, 2).contiguous()
+
+
+def as_comba(q, k, v, g, beta, b, d):
+    p = torch.sigmoid(b)[:, None] * k
+    return dict(q=(q - d[:, None] * p).to(q), k=k, v=v, p=p.to(k), g=g,
+                beta=beta)
+
+
+def as_preconditioned(center, strength, **x):
+    return dict(x, log_atk_scale=center)
+
+
+def as_rwkv7(r, k, v, w, kappa, a):
+    return dict(r=r, w=w, k=k, v=v, a=-kappa, b=kappa * a)
+
+
+def as_deltaproduct(q, k, v, g, beta):
+    k, v, beta = map(steps_as_tokens, (k, v, beta))
+    return dict(q=q, k=k, v=v, g=g, beta=beta, num_householder=2)
+
+
+def as_mamba2(C, B, x, dt, A_log, D):
+    return dict(x=x, dt=dt, A=-A_log.exp(), B=B, C=C, D=D, chunk_size=256)
+
+
+def as_mamba3(C, B, x, dt, A_log, D, theta, **more):
+    dt, trap = (t.transpose(1, 2).contiguous()
+                for t in (dt, torch.logit(more["lambda"])))
+    none = torch.zeros(C.shape[2:], device=C.device)
+    return dict(Q=C, K=B, V=x, ADT=-A_log.exp()[:, None] * dt, DT=dt,
+                Trap=trap, Q_bias=none, K_bias=none, Angles=theta, D=D)
+
+
+# Our variant, their function, inputs, options of both, theirs of ours. What
+# their functions want made of the inputs beforehand is not timed.
+OPS = {
+    "linear": ("linear", "linear_attn.chunk_linear_attn", qkv, {},
+               lambda **x: dict(x, normalize=False)),
+    "retention": (RETENTION, "retention.chunk_retention", retention, {},
+                  lambda q, k, v, g: dict(q=q, k=k, v=v)),
+    "simple_gla": ("simple_gla", "simple_gla.chunk_simple_gla", scalar_gate,
+                   {}, same),
+    "lightning": ("lightning", "lightning_attn.chunk_lightning_attn",
+                  lightning, {"scale": 1.0}, lambda q, k, v, g: dict(
+                      q=F.silu(q), k=F.silu(k), v=v, layer_idx=0,
+                      num_layers=1)),
+    "mamba2": ("mamba2", "mamba_ssm.ops.triton.ssd_combined."
+               "mamba_chunk_scan_combined", mamba2, {}, as_mamba2),
+    "mamba3": ("mamba3", "mamba_ssm.ops.triton.mamba3.mamba3_siso_combined."
+               "mamba3_siso_combined", mamba3, {}, as_mamba3),
+    "gla": ("gla", "gla.chunk_gla", key_gate, {}, same),
+    "hgrn2": ("hgrn2", "gla.chunk_gla", hgrn2, {}, lambda q, v, g: dict(
+        q=q, k=(1 - g.float().exp()).to(q), v=v, g=g)),
+    "delta": ("deltanet", "delta_rule.chunk_delta_rule", with_beta(qkv), {},
+              same),
+    "gdn": ("gated_deltanet", "gated_delta_rule.chunk_gated_delta_rule",
+            with_beta(scalar_gate), {}, same),
+    "comba": ("comba", "comba.chunk_comba", comba, {}, as_comba),
+    "precond_gdn": (
+        "precond_gdn", "precond_gated_delta_rule."
+        "chunk_precond_gated_delta_rule", preconditioned(scalar_gate), {},
+        lambda **x: dict(as_preconditioned(**x),
+                         use_qk_l2norm_in_kernel=False)),
+    "deltaproduct": (
+        "deltaproduct", "gated_delta_product.chunk_gated_delta_product",
+        two_steps, {}, as_deltaproduct),
+    "kda": ("kda", "kda.chunk_kda", with_beta(key_gate), {}, same),
+    "gdn2": ("gdn2", "gdn2.chunk_gdn2", gdn2, {}, same),
+    "precond_kda": ("precond_kda", "precond_kda.chunk_precond_kda",
+                    preconditioned(key_gate), {}, as_preconditioned),
+    "rwkv6": ("rwkv6", "rwkv6.chunk_rwkv6", rwkv6, {"scale": 1.0}, same),
+    "rwkv7": ("rwkv7", "rwkv7.chunk_rwkv7", rwkv7, {"scale": 1.0}, as_rwkv7),
+}
+
+
+def first(results):
+    return results[0] if isinstance(results, tuple) else results
+
+
+class Op:
+    def __init__(self, name):
+        ours, theirs, self.make, self.options, self.rename = OPS[name]
+        self.name, self.flin = name, flin.load(ours)
+        module, self.function = theirs.rsplit(".", 1)
+        self.module = module if "." in module else "fla.ops." + module
+
+    def theirs(self, x):
+        f = getattr(importlib.import_module(self.module), self.function)
+        x = self.rename(**x)
+        return lambda: first(f(**x, **self.options))
+
+    def ours(self, x):
+        return lambda: self.flin(**x, **self.options)[0]
+
+    def truth(self, x, dy=None):
+        """y in float64, token by token; the inputs' gradients where dy is
+        given."""
+        x = {n: t.detach().cpu().double() for n, t in x.items()}
+        if dy is None:
+            return self.flin.reference(**x, **self.options)[0]
+        return self.flin.backward(**x, **self.options, do=dy.cpu().double())

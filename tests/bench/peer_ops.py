@@ -213,7 +213,7 @@ OPS = {
               same),
     "gdn": ("gated_deltanet", "gated_delta_rule.chunk_gated_delta_rule",
             with_beta(scalar_gate), {}, same),
-    "comba": ("comba", "comba.chunk_comba", comba, {}, as_comba),
+    "comba": ("comba", "comba.chunk_comba", comba, {"scale": 1.0}, as_comba),
     "precond_gdn": (
         "precond_gdn", "precond_gated_delta_rule."
         "chunk_precond_gated_delta_rule", preconditioned(scalar_gate), {},

@@ -32,7 +32,7 @@ import torch                                        # noqa: E402
 CACHE = 64 << 20                # more than the L2 of any GPU that is meant
 TRAINED = "simple_gla", "gla", "delta", "gdn", "kda"
 TRAIN_SHAPES = "S", "96"
-LIMIT = 420                     # seconds of one process
+LIMIT = 240                     # seconds of one process
 SIDES = ("flin", "ours"), ("peer", "theirs")
 
 

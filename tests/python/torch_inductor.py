@@ -64,6 +64,7 @@ with torch.no_grad():
         same("without gradients", a, b)
 
 # Packed sequences, their ends on either side.
+torch.compiler.reset()
 for where in {"cpu", device}:
     for ends in ([0, 40, 40, 130], [0, 7, 130]):
         cu = torch.tensor(ends, device=where)
@@ -71,6 +72,7 @@ for where in {"cpu", device}:
               (None, cu))
 
 # What is not contiguous; a layer and its parameters, under AMP too.
+torch.compiler.reset()
 q, k, v, g, beta = inputs()
 q = q.transpose(1, 2).contiguous().transpose(1, 2)
 for a, b in zip(compiled(q, k, v, g, beta), f(q, k, v, g, beta)):
@@ -92,6 +94,7 @@ for amp in (False, True):
 
 # CUDA graphs, recorded by inductor.
 if gpu:
+    torch.compiler.reset()
     recorded = torch.compile(f, fullgraph=True, mode="reduce-overhead")
     for _ in range(4):
         x = inputs(128)

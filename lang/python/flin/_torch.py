@@ -54,21 +54,24 @@ def contiguous(t):
 
 
 def empty(shape, dtype, like):
-    return torch.empty(shape, dtype=DTYPE[dtype], device=like.device)
+    return like.new_empty(shape, dtype=DTYPE[dtype])
 
 
 def space(size, like):
     """From PyTorch's allocator: safe on its streams, on a GPU aligned."""
     if like.is_cuda:
-        return torch.empty(size, dtype=torch.uint8, device=like.device)
-    raw = torch.empty(size + ALIGNMENT - 1, dtype=torch.uint8,
-                      device=like.device)
+        return like.new_empty(size, dtype=torch.uint8)
+    raw = like.new_empty(size + ALIGNMENT - 1, dtype=torch.uint8)
     return raw[-raw.data_ptr() % ALIGNMENT:][:size]
 
 
 if hasattr(torch._C, "_cuda_getCurrentRawStream"):
+    # As torch.cuda's, past what starts CUDA: there are tensors on it.
     raw_stream = torch._C._cuda_getCurrentRawStream
+    current_device = torch._C._cuda_getDevice
 else:
+    current_device = torch.cuda.current_device
+
     def raw_stream(index):
         return torch.cuda.current_stream(index).cuda_stream
 
@@ -131,7 +134,7 @@ def run(variant, r):
     on = r.x[0].device
     if on.type == "cpu":
         return variant._caller(_state.cpu()).run(this, r)
-    if on.index == torch.cuda.current_device():
+    if on.index == current_device():
         return variant._caller(on).run(this, r)
     with torch.cuda.device(on):
         return variant._caller(on).run(this, r)

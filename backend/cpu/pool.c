@@ -3,6 +3,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -32,7 +33,10 @@ static void *thread_main(void *arg)
 {
     Start s = *(Start *)arg;
     Pool *p = s.p;
+    sigset_t all;
 
+    sigfillset(&all);                   /* signals are for the host's threads */
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (!p->quit && p->turn == s.turn)

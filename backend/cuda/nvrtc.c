@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "signals.h"
+
 typedef struct Program Program;         /* NVRTC's own */
 
 enum Entry { VERSION, CREATE, COMPILE, DESTROY, CUBIN_SIZE, CUBIN, LOG_SIZE,
@@ -203,7 +205,8 @@ static Job *job_new(Ctx *c, const Nvrtc *n, const char *source,
     return j;
 }
 
-static void job_start(Ctx *c, Job *j)
+/* 0, or why there is no thread. */
+static int job_start(Job *j)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -212,25 +215,24 @@ static void job_start(Ctx *c, Job *j)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     int err = pthread_create(&thread, &attr, compile_thread, j);
     pthread_attr_destroy(&attr);
-    if (!err)
-        return;
-    job_free(j);
-    fail_code(c, ERR_MEMORY, "no thread for the CUDA compiler: %s",
-              strerror(err));
+    return err;
 }
 
-/* Waits, asking every 20 ms whether to go on; false: not to. */
-static bool job_wait(Ctx *c, Job *j)
+/* Waits, asking every 20 ms whether to go on; false: not to. At first more
+ * often: that is when NVRTC takes the signals. */
+static bool job_wait(Ctx *c, Job *j, const Signals *s)
 {
+    enum { MS = 1000000, OFTEN = 100 };
     bool stop = false;
     pthread_mutex_lock(&j->lock);
-    while (!j->done && !stop) {
+    for (int turn = 0; !j->done && !stop; turn++) {
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
-        t.tv_nsec += 20000000;
-        t.tv_sec += t.tv_nsec / 1000000000;
-        t.tv_nsec %= 1000000000;
+        t.tv_nsec += turn < OFTEN ? MS : 20 * MS;
+        t.tv_sec += t.tv_nsec / (1000 * MS);
+        t.tv_nsec %= 1000 * MS;
         pthread_cond_timedwait(&j->ended, &j->lock, &t);
+        signals_pass(s);
         stop = !j->done && c->interrupted && c->interrupted(c->interrupt_ud);
     }
     j->left = stop;
@@ -319,8 +321,17 @@ Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch)
 {
     Job *j = job_new(c, n, source, arch);
-    job_start(c, j);
-    if (!job_wait(c, j))
+    Signals s;
+    signals_hold(&s, n->fn[COMPILE]);
+    int err = job_start(j);
+    bool done = !err && job_wait(c, j, &s);
+    signals_end(&s);
+    if (err) {
+        job_free(j);
+        fail_code(c, ERR_MEMORY, "no thread for the CUDA compiler: %s",
+                  strerror(err));
+    }
+    if (!done)
         fail_code(c, ERR_INTERRUPT, "interrupted");
     /* the program is NVRTC's memory: freed whether or not ours runs out */
     Fetch f = { .n = n, .p = j->program };

@@ -31,9 +31,10 @@ bool nvrtc_open(Ctx *c, Nvrtc *n);
 
 /* Compiles for `arch` ("sm_90a"). The source may include any of cuda_headers
  * by its name. Runs on a thread of its own with 8 MiB of stack; the context's
- * interrupt leaves that thread behind to end by itself. Fails (ERR_DEVICE)
- * with the compiler's log, and when ptxas reports that it serialised wgmma:
- * such a kernel is correct and several times slow. */
+ * interrupt leaves that thread behind to end by itself. Signals go to the
+ * host's handlers, whatever NVRTC sets up. Fails (ERR_DEVICE) with the
+ * compiler's log, and when ptxas reports that it serialised wgmma: such a
+ * kernel is correct and several times slow. */
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch);
 

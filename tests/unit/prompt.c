@@ -310,6 +310,66 @@ static void interrupting(Session *s)
            1e3 * caught, 1e3 * cpu, 1e3 * truth, 1e3 * ilp);
 }
 
+/* Threads of the process; 0: not known. */
+static int count_threads(pid_t pid)
+{
+    char line[256];
+    int n = 0;
+
+    snprintf(line, sizeof line, "/proc/%d/status", (int)pid);
+    FILE *f = fopen(line, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Threads: %d", &n) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* NVRTC runs in a thread of its own, which is left to itself: seconds from
+ * Ctrl-C to the answer, or what kept it from being caught at work. */
+enum { MISSED = -1, NO_NVRTC = -2 };
+static double interrupt_compiler(Session *s)
+{
+    int before = count_threads(s->pid);
+    double until = now() + LIMIT;
+
+    keys(s, "v:compile { arch = 'sm_80', K = 128, V = 128, backward = true } "
+            "-- now\r");
+    expect(s, "-- now\r\n", "Ctrl-C in NVRTC: an echo");
+    while (count_threads(s->pid) == before && !find(s, "> ") && now() < until)
+        take(s, now() + 0.005);
+    nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    if (find(s, "> "))
+        return find(s, "run-time compiler, was not found") ? NO_NVRTC : MISSED;
+    double start = now();
+    keys(s, "\003");
+    expect(s, "interrupted", "Ctrl-C in NVRTC");
+    double spent = now() - start;
+    expect(s, "> ", "Ctrl-C in NVRTC: a prompt");
+    return spent;
+}
+
+/* The quickest of a few, as others may be using the machine. */
+static void compiling(Session *s)
+{
+    enum { TRIES = 5 };
+    double best = LIMIT;
+
+    turn(s, "v = flin.stdlib.gla\r", "> ", "a variant");
+    for (int i = 0; i < TRIES && best > 0.25; i++) {
+        double spent = interrupt_compiler(s);
+        if (spent == NO_NVRTC || !count_threads(s->pid)) {
+            printf("skipped: Ctrl-C in NVRTC: no NVRTC, or no /proc\n");
+            return;
+        }
+        best = spent >= 0 && spent < best ? spent : best;
+    }
+    turn(s, "'al' .. 'ive'\r", "alive", "the session lives on");
+    check("Ctrl-C in NVRTC within 250 ms", best <= 0.25, s);
+    printf("stopped after %.0f ms in NVRTC\n", 1e3 * best);
+}
+
 static void resizing(Session *s)
 {
     struct winsize size = { .ws_row = 10, .ws_col = 30 };
@@ -408,7 +468,7 @@ int main(int argc, char **argv)
     char *args[] = { flin, NULL }, *plain[] = { flin, "--color=never", NULL };
     void (*const tests[])(Session *) = {
         typing, editing, pasting, completing, commands, interrupting,
-        resizing, long_output, history
+        compiling, resizing, long_output, history
     };
 
     (void)argc;

@@ -1,82 +1,11 @@
-/* build.c -- which emitter prints a plan for a call's types, and what becomes
- * of its source: a cubin from the cache, or compiled, checked and kept.
+/* build.c -- which kernels a call gets: which emitter prints its plan, for what
+ * types. compile.c makes them.
  */
 #include "build.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- a module ---- */
-
-/* What the cubin depends on: compiler, target, options, headers, source. */
-static CacheKey key_of(const Nvrtc *n, const char *arch, const char *source)
-{
-    enum { MOST = 64 };
-    const char *text[MOST];
-    char version[32];
-    int k = 0;
-    snprintf(version, sizeof version, "NVRTC %d.%d", n->major, n->minor);
-    text[k++] = version;
-    text[k++] = arch;
-    text[k++] = source;
-    for (int i = 0; nvrtc_options[i] && k < MOST; i++)
-        text[k++] = nvrtc_options[i];
-    for (int i = 0; cuda_headers[i].name && k < MOST; i++)
-        text[k++] = cuda_headers[i].text;
-    return cache_key(text, k);
-}
-
-typedef struct Load {
-    Gpu *gpu;
-    const char *source;
-    CheckFn *check;
-    void *ud, *cached;
-    Module *module;
-} Load;
-
-static void load_cached(Ctx *c, void *ud)
-{
-    Load *l = ud;
-    l->module = module_load(c, gpu_enter(c, l->gpu), l->cached);
-}
-
-static void check_module(Ctx *c, void *ud)
-{
-    Load *l = ud;
-    if (l->check)
-        l->check(c, l->module, l->ud);
-}
-
-/* Entries of the cache were checked before they came there. One that the
- * driver does not take counts as not there. */
-static bool from_cache(Ctx *c, Load *l, const CacheKey *key)
-{
-    size_t size;
-    l->cached = cache_get(gpu_cache(l->gpu), key, &size);
-    bool ok = l->cached && ctx_protect(c, load_cached, l);
-    free(l->cached);
-    return ok;
-}
-
-Module *build_module(Ctx *c, Gpu *g, const char *source, CheckFn *check,
-                     void *ud)
-{
-    const Driver *d = gpu_enter(c, g);
-    const Nvrtc *n = gpu_compiler(c, g);
-    Load l = { .gpu = g, .source = source, .check = check, .ud = ud };
-    CacheKey key = key_of(n, gpu_arch(g), source);
-    if (from_cache(c, &l, &key))
-        return l.module;
-    Cubin *b = nvrtc_compile(c, n, source, gpu_arch(g));
-    l.module = module_load(c, d, b->bytes);
-    if (!ctx_protect(c, check_module, &l)) {
-        module_unload(d, l.module);
-        ctx_rethrow(c);
-    }
-    cache_put(gpu_cache(g), &key, b->bytes, b->size);
-    return l.module;
-}
 
 /* ---- which kernels ---- */
 
@@ -158,41 +87,22 @@ typedef struct Making {
     Build *b;
 } Making;
 
-static void emit(Ctx *c, void *ud)
+static void check_build(Ctx *c, void *ud)
 {
     Making *k = ud;
-    k->b->m = k->b->hopper ? cuda_emit(c, k->all->plan, &k->b->o)
-                           : cuda_tiles(c, k->all->plan, &k->b->o);
-    k->b->f = ctx_alloc(c, (size_t)k->b->m->nkernels * sizeof *k->b->f);
-}
-
-static void find_functions(Ctx *c, const Driver *d, Build *b, Module *m)
-{
-    for (int i = 0; i < b->m->nkernels; i++) {
-        const CudaKernel *k = &b->m->kernel[i];
-        b->f[i] = module_function(c, d, m, k->name, k->shared);
-    }
-}
-
-static void check_build(Ctx *c, Module *m, void *ud)
-{
-    Making *k = ud;
-    find_functions(c, gpu_enter(c, k->all->gpu), k->b, m);
     build_verify(c, k->all->gpu, k->b, k->all->plan);
 }
 
 static void compile(Ctx *c, void *ud)
 {
     Making *k = ud;
-    Gpu *g = k->all->gpu;
-    k->b->module = build_module(c, g, k->b->m->source, check_build, k);
-    find_functions(c, gpu_enter(c, g), k->b, k->b->module);
+    build_compile(c, k->all->gpu, k->b, k->all->plan, check_build, k);
 }
 
 static void build_free(Build *b, const Driver *d)
 {
     if (d)
-        module_unload(d, b->module);
+        modules_unload(&b->modules, d);
     ctx_free(b->ctx);
     free(b);
 }
@@ -217,12 +127,8 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
     b->hopper = hopper;
     b->ctx->interrupted = c->interrupted;
     b->ctx->interrupt_ud = c->interrupt_ud;
-    Error *e = &b->ctx->err;
-    bool ok = ctx_protect(b->ctx, emit, &k);
-    if (ok && !(ok = ctx_protect(c, compile, &k)))
-        e = &c->err;
-    if (!ok && !refused(b, e)) {
-        c->err = *e;
+    bool ok = ctx_protect(c, compile, &k);
+    if (!ok && !refused(b, &c->err)) {
         build_free(b, NULL);
         ctx_rethrow(c);
     }

@@ -4,6 +4,17 @@
 
 #include "gpu.h"
 
+/* A source's programs as the driver has them. */
+typedef struct Modules {
+    Gpu *gpu;
+    CudaPrograms programs;
+    CacheKey key;
+    Module **module;                    /* as many as programs */
+    Cubin *cubin;                       /* until they are loaded */
+    int spilled;                        /* bytes, -1: not known */
+    bool loaded;
+} Modules;
+
 /* The kernels of one emitter. m is NULL where it has refused the plan. */
 typedef struct Build {
     struct Build *next;
@@ -11,7 +22,7 @@ typedef struct Build {
     bool hopper;
     Ctx *ctx;
     CudaModule *m;
-    Module *module;
+    Modules modules;
     Function **f;
 } Build;
 
@@ -31,11 +42,20 @@ void build_all(Ctx *c, Builds *all, const Call *call);
 
 void builds_free(Builds *all);
 
-/* A cubin, from the cache or compiled; loaded, and judged by `check` (may be
- * NULL), which fails, before it is published. */
-typedef void CheckFn(Ctx *c, Module *m, void *ud);
-Module *build_module(Ctx *c, Gpu *g, const char *source, CheckFn *check,
-                     void *ud);
+/* ---- compile.c ---- */
+
+/* Prints the plan as b->o says, and gives b its kernels: from the cache, or
+ * compiled, loaded, judged by `check`, which fails, and only then published.
+ * Where registers are spilled it is printed again, with other room, a few
+ * times; what spills least is taken. */
+typedef void CheckFn(Ctx *c, void *ud);
+void build_compile(Ctx *c, Gpu *g, Build *b, const Plan *p, CheckFn *check,
+                   void *ud);
+
+void modules_unload(Modules *m, const Driver *d);
+
+/* A source of kernels that need no check, as one module. */
+Module *build_module(Ctx *c, Gpu *g, const char *source);
 
 /* verify.c: runs the kernels on a small call and holds the results against
  * the interpreter. Fails (ERR_DEVICE), naming what is wrong. */

@@ -25,6 +25,9 @@ typedef struct CudaOptions {
     int groups;                         /* 1 or 2 */
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
+    int room;                           /* shares out a thread's registers in
+                                           another way, from 1 on; to be tried
+                                           where the former spills */
     int blocks;                         /* cuda_tiles: a head's, at least;
                                            where the plan allows; 0: 1 */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];
@@ -66,6 +69,8 @@ typedef struct CudaKernel {
                                            what a call of some runs */
     bool keeps;                         /* what later kernels read */
     int64_t spill;                      /* bytes a block has in memory */
+    size_t text, end;                   /* its own part of the source; before
+                                           the first lies what all need */
 } CudaKernel;
 
 /* Kernels in order. stored: bytes that they keep for a chunk of a head. */
@@ -85,6 +90,15 @@ CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
 /* Prints any plan (o->tile, o->arch and the types; see above). Dimensions and
  * types are the source's, B, T, heads and sequences a launch's. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
+
+/* The source in n parts that compile by themselves, side by side; of: the part
+ * of each kernel. */
+typedef struct CudaPrograms {
+    int n;
+    char **source;
+    int *of;
+} CudaPrograms;
+CudaPrograms cuda_programs(Ctx *c, const CudaModule *m);
 
 /* Axes that a tensor has at most, besides batch, token and head; 1 at least.
  */

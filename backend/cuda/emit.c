@@ -206,8 +206,7 @@ static void frame_outputs(Emit *e, Buf *b)
 
 /* ---- the kernel ---- */
 
-/* Registers a thread, of 65536 a block. ptxas is fickle: less is sometimes
- * spilled with fewer. */
+/* Registers a thread. */
 typedef struct Registers { int io, ahead, state; } Registers;
 
 static bool is_wide(const Emit *e)
@@ -221,7 +220,9 @@ static bool is_wide(const Emit *e)
     return false;
 }
 
-static Registers registers_of(const Emit *e)
+/* What most kernels do with. ptxas is fickle: less is sometimes spilled with
+ * fewer. */
+static Registers usual_registers(const Emit *e)
 {
     bool gated = e->ngates > 0;
     if (e->aheads == 2)
@@ -240,6 +241,22 @@ static Registers registers_of(const Emit *e)
         return (Registers){ 40, 88, 192 };
     return count_rings(e) > 1 ? (Registers){ 56, 72, 192 }
                               : (Registers){ 32, 80, 200 };
+}
+
+/* The same, or where that spills, the ahead role's as many as the others leave
+ * of a block's 65536: those have theirs, or state warpgroups some fewer or
+ * more, or the io warps the fewest. */
+static Registers registers_of(const Emit *e)
+{
+    enum { ALL = 65536 / 128, STEP = 8, FEWEST = 24, MOST = 248 };
+    Registers r = usual_registers(e);
+    if (!e->o->room)
+        return r;
+    r.io = e->o->room > 2 ? FEWEST : r.io;
+    r.state += e->o->room == 2 ? -STEP : e->o->room == 4 ? STEP : 0;
+    r.ahead = (ALL - r.io - e->groups * r.state) / e->aheads & -STEP;
+    r.ahead = r.ahead < FEWEST ? FEWEST : r.ahead > MOST ? MOST : r.ahead;
+    return r;
 }
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
@@ -586,6 +603,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                "#include \"inverse.cuh\"\n\n");
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->groups;
+        size_t text = b.len;
         while (!emit_kernel(emit_new(c, p, i, groups, ranks, o,
                                      &m->kernel[i]), &b))
             if (--groups == 0)
@@ -593,6 +611,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                           " backend", "a block needs %d bytes of shared"
                           " memory; there are %d", m->kernel[i].shared,
                           SHARED_MAX);
+        m->kernel[i].text = text;
+        m->kernel[i].end = b.len;
     }
     m->source = b.s;
     return m;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "signals.h"
 
@@ -134,29 +135,49 @@ const char *const nvrtc_options[] = {
     "--device-as-default-execution-space", NULL
 };
 
-/* Shared with the thread that compiles, freed by the last of the two. */
+typedef struct Work {
+    char *source;
+    size_t length;
+    bool begun;
+    Program *program;
+    int result;
+} Work;
+
+/* Shared with the threads that compile, freed by the last that leaves. */
 typedef struct Job {
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    bool done, left;                    /* left: nobody waits any more */
     Nvrtc n;
-    char *source, arch[64];
-    Program *program;
-    int result;
+    char arch[64];
+    bool left;                          /* nobody waits any more */
+    int done, holders, count;
+    Signals signals;
+    Work work[];
 } Job;
 
 static void job_free(Job *j)
 {
     ENTRY(&j->n, DestroyFn, DESTROY, destroy);
-    if (j->program)
-        destroy(&j->program);
+    for (int i = 0; i < j->count; i++) {
+        if (j->work[i].program)
+            destroy(&j->work[i].program);
+        free(j->work[i].source);
+    }
     pthread_mutex_destroy(&j->lock);
     pthread_cond_destroy(&j->ended);
-    free(j->source);
     free(j);
 }
 
-static void run_job(Job *j)
+/* Locked, and not afterwards. */
+static void job_leave(Job *j)
+{
+    bool last = --j->holders == 0;
+    pthread_mutex_unlock(&j->lock);
+    if (last)
+        job_free(j);
+}
+
+static void do_work(const Job *j, Work *w)
 {
     enum { MOST = 16 };
     const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
@@ -169,75 +190,103 @@ static void run_job(Job *j)
     }
     ENTRY(&j->n, CreateFn, CREATE, create);
     ENTRY(&j->n, CompileFn, COMPILE, compile);
-    j->result = create(&j->program, j->source, "kernel.cu", n, text, name);
-    if (j->result == 0)
-        j->result = compile(j->program, options, option);
+    w->result = create(&w->program, w->source, "kernel.cu", n, text, name);
+    if (w->result == 0)
+        w->result = compile(w->program, options, option);
+}
+
+/* The longest that nobody has begun, or NULL. */
+static Work *next_work(Job *j)
+{
+    Work *next = NULL;
+    for (Work *w = j->work; w < j->work + j->count && !j->left; w++)
+        if (!w->begun && (!next || w->length > next->length))
+            next = w;
+    if (next)
+        next->begun = true;
+    return next;
 }
 
 static void *compile_thread(void *ud)
 {
     Job *j = ud;
-    run_job(j);
     pthread_mutex_lock(&j->lock);
-    bool left = j->left;
-    j->done = true;
-    pthread_cond_signal(&j->ended);
-    pthread_mutex_unlock(&j->lock);
-    if (left)
-        job_free(j);
+    for (Work *w; (w = next_work(j)); ) {
+        pthread_mutex_unlock(&j->lock);
+        do_work(j, w);
+        signals_restore(&j->signals);
+        pthread_mutex_lock(&j->lock);
+        j->done++;
+        pthread_cond_signal(&j->ended);
+    }
+    job_leave(j);
     return NULL;
 }
 
-static Job *job_new(Ctx *c, const Nvrtc *n, const char *source,
+static Job *job_new(Ctx *c, const Nvrtc *n, char *const *source, int count,
                     const char *arch)
 {
-    Job *j = calloc(1, sizeof *j);
-    char *text = j ? strdup(source) : NULL;
-    if (!text) {
-        free(j);
+    Job *j = calloc(1, sizeof *j + (size_t)count * sizeof *j->work);
+    if (!j)
         fail_code(c, ERR_MEMORY, "out of memory");
-    }
     j->n = *n;
-    j->source = text;
+    j->holders = 1;
     snprintf(j->arch, sizeof j->arch, "--gpu-architecture=%s", arch);
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->ended, NULL);
+    for (; j->count < count; j->count++) {
+        Work *w = &j->work[j->count];
+        if (!(w->source = strdup(source[j->count]))) {
+            job_free(j);
+            fail_code(c, ERR_MEMORY, "out of memory");
+        }
+        w->length = strlen(w->source);
+    }
     return j;
 }
 
-/* 0, or why there is no thread. */
+/* Threads, as many as there are cores for; 0, or why there is none. */
 static int job_start(Job *j)
 {
+    enum { MOST = 16 };
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int want = cores > MOST ? MOST : cores < 1 ? 1 : (int)cores, err = 0;
     pthread_attr_t attr;
     pthread_t thread;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, (size_t)8 << 20);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    int err = pthread_create(&thread, &attr, compile_thread, j);
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < want && i < j->count && !err; i++) {
+        err = pthread_create(&thread, &attr, compile_thread, j);
+        j->holders += !err;
+    }
     pthread_attr_destroy(&attr);
-    return err;
+    bool alone = j->holders == 1;
+    pthread_mutex_unlock(&j->lock);
+    return alone ? err : 0;
 }
 
 /* Waits, asking every 20 ms whether to go on; false: not to. At first more
  * often: that is when NVRTC takes the signals. */
-static bool job_wait(Ctx *c, Job *j, const Signals *s)
+static bool job_wait(Ctx *c, Job *j)
 {
     enum { MS = 1000000, OFTEN = 100 };
-    bool stop = false;
     pthread_mutex_lock(&j->lock);
-    for (int turn = 0; !j->done && !stop; turn++) {
+    for (int turn = 0; j->done < j->count && !j->left; turn++) {
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
         t.tv_nsec += turn < OFTEN ? MS : 20 * MS;
         t.tv_sec += t.tv_nsec / (1000 * MS);
         t.tv_nsec %= 1000 * MS;
         pthread_cond_timedwait(&j->ended, &j->lock, &t);
-        signals_pass(s);
-        stop = !j->done && c->interrupted && c->interrupted(c->interrupt_ud);
+        signals_pass(&j->signals);
+        j->left = j->done < j->count && c->interrupted
+               && c->interrupted(c->interrupt_ud);
     }
-    j->left = stop;
+    bool all = !j->left;
     pthread_mutex_unlock(&j->lock);
-    return !stop;
+    return all;
 }
 
 /* The number before `what` on the line, -1 if it is not there. */
@@ -301,52 +350,67 @@ static char *get_log(Ctx *c, const Nvrtc *n, Program *p)
     return log;
 }
 
-typedef struct Fetch { const Nvrtc *n; Program *p; Cubin *out; } Fetch;
+typedef struct Fetch { const Job *j; Cubin *out; } Fetch;
 
 static void fetch(Ctx *c, void *ud)
 {
     Fetch *f = ud;
-    ENTRY(f->n, SizeFn, CUBIN_SIZE, cubin_size);
-    ENTRY(f->n, GetFn, CUBIN, get_cubin);
-    f->out = ctx_alloc(c, sizeof *f->out);
-    f->out->log = get_log(c, f->n, f->p);
-    f->out->info = read_log(f->out->log);
-    if (f->p && cubin_size(f->p, &f->out->size) == 0 && f->out->size) {
-        f->out->bytes = ctx_alloc(c, f->out->size);
-        get_cubin(f->p, (char *)f->out->bytes);
+    ENTRY(&f->j->n, SizeFn, CUBIN_SIZE, cubin_size);
+    ENTRY(&f->j->n, GetFn, CUBIN, get_cubin);
+    f->out = ctx_alloc(c, (size_t)f->j->count * sizeof *f->out);
+    for (int i = 0; i < f->j->count; i++) {
+        const Work *w = &f->j->work[i];
+        Cubin *b = &f->out[i];
+        b->result = w->result;
+        b->log = get_log(c, &f->j->n, w->program);
+        b->info = read_log(b->log);
+        if (w->program && cubin_size(w->program, &b->size) == 0 && b->size) {
+            b->bytes = ctx_alloc(c, b->size);
+            get_cubin(w->program, (char *)b->bytes);
+        }
     }
+}
+
+static void judge(Ctx *c, const Nvrtc *n, const Cubin *b, const char *arch)
+{
+    ENTRY(n, TextFn, ERROR_TEXT, error_text);
+    if (b->result != 0)
+        fail_code(c, ERR_DEVICE, "the CUDA compiler refused a generated"
+                  " kernel for %s: %s\n%s", arch, error_text(b->result),
+                  b->log);
+    if (b->info.serialised)
+        fail_code(c, ERR_DEVICE, "ptxas serialised the wgmma of a generated"
+                  " kernel (C%d)\n%s", b->info.serialised, b->log);
+}
+
+Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
+                         int count, const char *arch)
+{
+    Job *j = job_new(c, n, source, count, arch);
+    Fetch f = { .j = j };
+    signals_hold(&j->signals, n->fn[COMPILE]);
+    int err = job_start(j);
+    bool done = !err && job_wait(c, j);
+    signals_end(&j->signals);
+    /* the programs are NVRTC's memory: freed whether or not ours runs out */
+    bool ok = !done || ctx_protect(c, fetch, &f);
+    pthread_mutex_lock(&j->lock);
+    job_leave(j);
+    if (err)
+        fail_code(c, ERR_MEMORY, "no thread for the CUDA compiler: %s",
+                  strerror(err));
+    if (!done)
+        fail_code(c, ERR_INTERRUPT, "interrupted");
+    if (!ok)
+        ctx_rethrow(c);
+    for (int i = 0; i < count; i++)
+        judge(c, n, &f.out[i], arch);
+    return f.out;
 }
 
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch)
 {
-    Job *j = job_new(c, n, source, arch);
-    Signals s;
-    signals_hold(&s, n->fn[COMPILE]);
-    int err = job_start(j);
-    bool done = !err && job_wait(c, j, &s);
-    signals_end(&s);
-    if (err) {
-        job_free(j);
-        fail_code(c, ERR_MEMORY, "no thread for the CUDA compiler: %s",
-                  strerror(err));
-    }
-    if (!done)
-        fail_code(c, ERR_INTERRUPT, "interrupted");
-    /* the program is NVRTC's memory: freed whether or not ours runs out */
-    Fetch f = { .n = n, .p = j->program };
-    int result = j->result;
-    bool ok = ctx_protect(c, fetch, &f);
-    job_free(j);
-    if (!ok)
-        ctx_rethrow(c);
-    ENTRY(n, TextFn, ERROR_TEXT, error_text);
-    if (result != 0)
-        fail_code(c, ERR_DEVICE, "the CUDA compiler refused a generated"
-                  " kernel for %s: %s\n%s", arch, error_text(result),
-                  f.out->log);
-    if (f.out->info.serialised)
-        fail_code(c, ERR_DEVICE, "ptxas serialised the wgmma of a generated"
-                  " kernel (C%d)\n%s", f.out->info.serialised, f.out->log);
-    return f.out;
+    char *text = ctx_string(c, source);
+    return nvrtc_compile_all(c, n, &text, 1, arch);
 }

@@ -22,6 +22,7 @@ typedef struct Cubin {
     size_t size;
     char *log;
     PtxasInfo info;
+    int result;                         /* NVRTC's: 0 */
 } Cubin;
 
 /* Looks for NVRTC: already in the process, a Python wheel, the loader's path,
@@ -37,6 +38,11 @@ bool nvrtc_open(Ctx *c, Nvrtc *n);
  * kernel is correct and several times slow. */
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch);
+
+/* The same for several sources, side by side on the cores there are: a cubin
+ * each. */
+Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
+                         int count, const char *arch);
 
 /* The texts of the folder's *.cuh, embedded by the build; a NULL ends. */
 typedef struct CudaHeader { const char *name, *text; } CudaHeader;

@@ -293,7 +293,7 @@ static void compile_ends(Ctx *c, CudaProgram *p)
     Gpu *g = p->builds.gpu;
     if (p->ends)
         return;
-    p->ends = build_module(c, g, ends_source, NULL, NULL);
+    p->ends = build_module(c, g, ends_source);
     p->ends_kernel = module_function(c, gpu_driver(g), p->ends, "flin_ends",
                                      0);
 }

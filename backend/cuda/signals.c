@@ -42,7 +42,7 @@ void signals_hold(Signals *s, void *of)
         sigaction(number[i], NULL, &s->was[i]);
 }
 
-static void restore(const Signals *s)
+void signals_restore(const Signals *s)
 {
     struct sigaction now;
     for (int i = 0; i < NSIGNALS; i++) {
@@ -56,13 +56,13 @@ static void restore(const Signals *s)
 void signals_pass(const Signals *s)
 {
     sigset_t set = held();
-    restore(s);
+    signals_restore(s);
     pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 void signals_end(const Signals *s)
 {
-    restore(s);
+    signals_restore(s);
     pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
 }

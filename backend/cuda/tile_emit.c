@@ -31,12 +31,14 @@
 #include <string.h>
 
 /* Blocks that a multiprocessor has room for at least: of single tokens as many
- * as have their states' copies under way side by side. */
+ * as have their states' copies under way side by side, or half of that. */
 static int blocks_together(const Tiles *t)
 {
     enum { SMALL = 32 };
 
-    return t->m->chunk > 1 ? 1 : t->k->nnodes < SMALL ? 8 : 6;
+    if (t->m->chunk > 1)
+        return 1;
+    return (t->k->nnodes < SMALL ? 8 : 6) >> (t->o->room < 3 ? t->o->room : 2);
 }
 
 /* Of a block: of one that walks by single tokens fewer, for more blocks. */
@@ -391,6 +393,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
     int64_t size = 1;
     Buf at = { .ctx = c }, b = { .ctx = c };
 
+    k->text = to->len;
     snprintf(k->name, sizeof k->name, "k%d_sum", m->nkernels);
     k->threads = threads_of(m);
     k->blocks = 1;
@@ -439,6 +442,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
                    : "s * a.t[1].sb", at.s ? at.s : "");
     source_indent(to, b.s);
     m->nkernels++;
+    k->end = to->len;
 }
 
 static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
@@ -515,8 +519,10 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     }
     place_stored(t, p->nkernels, m, stored_at, narrow);
     for (int i = 0; i < p->nkernels; i++) {
+        m->kernel[i].text = b.len;
         buf_printf(&b, "\n");
         emit_kernel(t[i], &b);
+        m->kernel[i].end = b.len;
     }
     m->nkernels = p->nkernels;
     emit_sums(c, p, o, m, &b);

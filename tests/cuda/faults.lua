@@ -105,6 +105,12 @@ function acts.cached()
   expect(true, "")
 end
 
+function acts.decoded()
+  local x = inputs(1, "cuda")
+  v:step { q = x.q, k = x.k, v = x.v, g = x.g }
+  expect(true, "")
+end
+
 if acts[...] then
   acts[...]()
   print(("%d passed, %d failed"):format(passed, failed))
@@ -147,6 +153,17 @@ expect(compiled(count) == 1, "a kernel is in the cache, %d were compiled",
        compiled(count))
 run("cached", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder, count))
 expect(compiled(count) == 1, "all are in the cache")
+-- Where registers spill the source is printed again, with more of them for a
+-- thread; what is found then is known to the next process.
+for spills, sources in pairs { ["THREADS, 8)"] = 2, ["THREADS"] = 3 } do
+  os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
+  for turn = 1, 2 do
+    run("decoded", ("FLIN_CACHE=%s FAKE_SOURCES=%s 'FAKE_SPILLS=%s'"):format(
+        folder, count, spills))
+    expect(compiled(count) == sources, "%s spills: %d sources compiled",
+           spills, compiled(count))
+  end
+end
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

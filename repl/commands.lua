@@ -2,8 +2,8 @@
 -- K=128` is print(flin.commands.plan(v, { K = 128 })).
 --
 -- flin, the table of built-ins (commands are added to it); term: colours, the
--- kind of heat map; evaluate(text) -> results or an error; stage(name): what
--- the time from here on goes to.
+-- kind of heat map, columns(); evaluate(text) -> results or an error;
+-- stage(name): what the time from here on goes to.
 local flin, rows, term, evaluate, stage = ...
 local io, os = io, os                   -- none in the sandbox
 
@@ -17,12 +17,31 @@ end
 
 local run = {}
 
+-- The greatest entry of each block of n x n.
+local function blocks(rows, n)
+  local out = {}
+  for i, row in ipairs(rows) do
+    local to = out[(i - 1) // n + 1] or {}
+    out[(i - 1) // n + 1] = to
+    for j, x in ipairs(row) do
+      local at = (j - 1) // n + 1
+      to[at] = math.max(to[at] or 0, x)
+    end
+  end
+  return out
+end
+
 function run.mask(v, options)
   local m = v:mask(options)
-  local scale = m:maxabs()
-  local map = m:map(function (x) return math.abs(x) / scale end)
+  local scale, T, width = m:maxabs(), m.shape[1], term.columns()
+  local map = m:map(function (x) return math.abs(x) / scale end):totable()
+  local wide = term.colours == "ascii" and 2 or 1
+  local n = width and math.max(1, -(-T * wide // width)) or 1
   return ("%s\n%s: weight of token j (across) in result i (down); the greatest "
-          .. "is %.3g"):format(flin.heat_map(map, term.colours), v.name, scale)
+          .. "is %.3g%s"):format(flin.heat_map(blocks(map, n), term.colours),
+                                 v.name, scale, n > 1 and
+                                 ("; a cell is the greatest of %d x %d")
+                                 :format(n, n) or "")
 end
 
 function run.dag(v)

@@ -47,7 +47,6 @@ void edit_close(Editor *e)
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -135,14 +134,6 @@ static bool call_tool(Editor *e, const char *name, int results)
 
 /* ---- colours ---- */
 
-static int columns(void)
-{
-    struct winsize w;
-
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col
-                                                                 : 80;
-}
-
 /* Where the text from..to ends on the screen, when it starts at `at` cells;
  * -1: in a place that depends on the terminal. */
 static int cells(const wchar_t *from, const wchar_t *to, int at, int width)
@@ -164,7 +155,7 @@ static int cells(const wchar_t *from, const wchar_t *to, int at, int width)
 static void paint(Editor *e)
 {
     const LineInfoW *line = lib.el_wline(e->el);
-    int width = columns(), start = (int)strlen(e->mark);
+    int width = terminal_columns(), start = (int)strlen(e->mark);
     int at = cells(line->buffer, line->cursor, start, width);
     int end = cells(line->buffer, line->lastchar, start, width);
 
@@ -341,7 +332,7 @@ static void show_candidates(lua_State *L)
         wide = w > wide ? w : wide;
         lua_pop(L, 1);
     }
-    int across = columns() / wide > 0 ? columns() / wide : 1;
+    int across = terminal_columns() / wide > 0 ? terminal_columns() / wide : 1;
     int rows = (n + across - 1) / across;
     putchar('\n');
     for (int row = 0; row < rows; row++) {

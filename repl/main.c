@@ -1,6 +1,8 @@
 /* main.c -- the program `flin`: scripts, errors. */
+#define _DEFAULT_SOURCE                 /* TIOCGWINSZ */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "repl.h"
@@ -42,11 +44,36 @@ static void push_traceback(lua_State *L)
     }
 }
 
+/* Pushes a line of help for Lua's own message at `at`, or "". */
+static void push_help(lua_State *L, int at)
+{
+    if (strstr(lua_tostring(L, at), "(global 'flin')")) {
+        lua_pushliteral(L, "\n  help: local flin = require \"flin\"");
+        return;
+    }
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    if (lua_getfield(L, -1, "flin") == LUA_TTABLE
+        && lua_getfield(L, -1, "_meant") == LUA_TFUNCTION) {
+        lua_pushvalue(L, at);
+        if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
+            lua_pushfstring(L, "\n  help: %s", lua_tostring(L, -1));
+            return;
+        }
+    }
+    lua_pushliteral(L, "");
+}
+
 static int message(lua_State *L)
 {
+    lua_settop(L, 1);
     if (!strchr(luaL_tolstring(L, 1, NULL), '\n')) {
+        push_help(L, 2);
+        lua_replace(L, 1);
+        lua_settop(L, 2);
         push_traceback(L);
-        lua_concat(L, 2);
+        lua_pushvalue(L, 1);
+        lua_insert(L, 3);
+        lua_concat(L, 3);
     }
     return 1;
 }
@@ -116,6 +143,23 @@ static const char *colours(const Options *o)
     return always || strstr(term, "256") ? "256" : "ascii";
 }
 
+int terminal_columns(void)
+{
+    struct winsize w;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col
+                                                                 : 80;
+}
+
+/* term.columns(): nil where what is printed goes elsewhere. */
+static int columns(lua_State *L)
+{
+    if (!isatty(STDOUT_FILENO))
+        return 0;
+    lua_pushinteger(L, terminal_columns());
+    return 1;
+}
+
 void push_terminal(lua_State *L, const Options *o)
 {
     const char *depth = colours(o);
@@ -124,7 +168,9 @@ void push_terminal(lua_State *L, const Options *o)
         || (isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0
             && !(no && *no) && !(o->color && !strcmp(o->color, "never")));
 
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 3);
+    lua_pushcfunction(L, columns);
+    lua_setfield(L, -2, "columns");
     lua_pushstring(L, depth);
     lua_setfield(L, -2, "colours");
     lua_pushboolean(L, some);

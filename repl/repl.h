@@ -48,7 +48,10 @@ void complain(const char *message);
 /* Pushes what the program's embedded Lua file `name` returns, when called
  * with the nargs values on top of the stack; false: said on stderr. */
 bool call_own(lua_State *L, const char *name, int nargs);
-/* Pushes the terminal as a table: colours = "true", "256" or "ascii". */
+/* How wide the terminal is; 80 where there is none. */
+int terminal_columns(void);
+/* Pushes the terminal as a table: colours = "true", "256" or "ascii", columns()
+ * its width. */
 void push_terminal(lua_State *L, const Options *o);
 /* evaluate(text): what the expressions in the text are. */
 int evaluate(lua_State *L);

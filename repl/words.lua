@@ -200,21 +200,26 @@ end
 
 local MOST <const> = 12
 
-local function brief(x)
+local table_text
+
+-- inner: a table in it is only said to be one.
+local function brief(x, inner)
   if type(x) == "string" then
-    return ("%q"):format(#x > 40 and x:sub(1, 37) .. "..." or x)
-           :gsub("\\\n", "\\n")
+    return (("%q"):format(#x > 40 and x:sub(1, 37) .. "..." or x)
+            :gsub("\\\n", "\\n"))
   elseif type(x) == "table" and not getmetatable(x) then
-    return next(x) == nil and "{}" or "{...}"
+    local text = next(x) == nil and "{}" or inner and "{...}"
+                 or table_text(x, true)
+    return text:find "\n" and "{...}" or text
   end
   return (tostring(x):match "^[^\n]*")
 end
 
 -- A table's entries, the list first, some of the rest in order.
-local function table_text(t)
+function table_text(t, inner)
   local parts, keys = {}, {}
   for i = 1, math.min(#t, MOST) do
-    parts[i] = brief(t[i])
+    parts[i] = brief(t[i], inner)
   end
   local more = #t > MOST
   for k in next, t do
@@ -223,7 +228,12 @@ local function table_text(t)
     end
   end
   table.sort(keys, function (a, b)
-    return tostring(a) < tostring(b)
+    a, b = tostring(a), tostring(b)
+    local mine, other = a:find "^_", b:find "^_"    -- private ones last
+    if mine ~= other then
+      return not mine
+    end
+    return a < b
   end)
   for i, k in ipairs(keys) do
     if i > MOST then
@@ -231,8 +241,8 @@ local function table_text(t)
       break
     end
     local name = type(k) == "string" and k:find "^[%a_][%w_]*$" and k
-                 or "[" .. brief(k) .. "]"
-    parts[#parts + 1] = name .. " = " .. brief(t[k])
+                 or "[" .. brief(k, true) .. "]"
+    parts[#parts + 1] = name .. " = " .. brief(t[k], inner)
   end
   if more then
     parts[#parts + 1] = "..."

@@ -88,6 +88,9 @@ flin.stdlib = setmetatable({}, {
     rawset(t, name, flin._load(name)(flin))
     return rawget(t, name)
   end,
+  __tostring = function ()
+    return "flin.stdlib: " .. table.concat(flin.stdlib_names, " ")
+  end,
   __pairs = function (t)
     local i = 0
     return function ()
@@ -113,6 +116,7 @@ local function later(module, entry)
 end
 
 flin._rows = later("help", "rows")
+flin._meant = later("help", "meant")
 flin.help = later("help", "of")
 flin.luacats = later("help", "luacats")
 flin.heat_map = later("mask", "heat_map")

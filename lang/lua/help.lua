@@ -82,6 +82,11 @@ local function holding(name)
   return lines
 end
 
+-- "did you mean 'dot'?", where one of the names is like it.
+local function like(name, names)
+  return flin._suggest(name, "", names):match "^did you mean '[^']+'%?"
+end
+
 -- ": did you mean 'dot'? ", or what stands in its place.
 local function near(name)
   local names = {}
@@ -89,10 +94,29 @@ local function near(name)
     names[#names + 1] = row.name
     names[#names + 1] = row.name:match "[^.:]+$"
   end
-  local all = flin._suggest(name, "", table.move(flin.stdlib_names, 1,
-                            #flin.stdlib_names, #names + 1, names))
-  local found = all:match "^did you mean '[^']+'%?"
+  local found = like(name, table.move(flin.stdlib_names, 1,
+                                      #flin.stdlib_names, #names + 1, names))
   return found and ": " .. found .. " " or "; "
+end
+
+-- Help where Lua's own message names what is nil, or nothing.
+function help.meant(message)
+  local kind, name = message:match "a nil value %((%a+) '([%w_]+)'%)"
+  local names, known = {}, {}
+  if not name then
+    kind, name = "method", message:match "no field or method '([%w_]+)'"
+  end
+  for _, row in ipairs(rows) do
+    local of, last = row.name:match "^(.-[.:])([^.:]+)$"
+    if of and (of:find "^flin") == (kind ~= "method" and 1 or nil) then
+      names[#names + 1], known[last] = last, row.name
+    end
+  end
+  if kind == "global" then
+    return known[name] and ("local %s = %s"):format(name, known[name])
+  end
+  return (kind == "method" or kind == "field") and not known[name]
+         and like(name, names) or nil
 end
 
 local function overview()

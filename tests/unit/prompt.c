@@ -211,6 +211,10 @@ static void typing(Session *s)
     turn(s, "error 'no'\r", "stdin:1: no", "an error is said");
     turn(s, "flin.zeros(2, 3)\r", "tensor [2, 3] float32", "a tensor");
     turn(s, "flin.stdlib.gla\r", "writes rank 1", "a variant");
+    turn(s, "{ { 1, { 2 } } }\r", "\r\n{ { 1, {...} } }\r\n", "nested tables");
+    turn(s, "flin.stdlib\r", "flin.stdlib: comba deltanet", "names");
+    turn(s, "flin.stdlib.gla:forwrd {}\r", "help: did you mean 'forward'?",
+         "what was meant");
 }
 
 static void editing(Session *s)
@@ -254,6 +258,8 @@ static void commands(Session *s)
 {
     turn(s, "g = flin.stdlib.gated_deltanet\r", "> ", "a variant");
     turn(s, ":mask g T=4\r", "weight of token j", ":mask");
+    turn(s, ":mask g T=81\r", "a cell is the greatest of 3 x 3",
+         ":mask that is wider than the terminal");
     turn(s, ":dag\r", "next S", ":dag of the latest");
     turn(s, ":plan g K=32 V=32\r", "kernel 1:", ":plan");
     turn(s, ":io K=32 V=32\r", "words at least", ":io");

@@ -66,6 +66,16 @@ Plan *plan_simple(Graph *g)
     return p;
 }
 
+Plan *plan_forward(Ctx *c, const Plan *joint)
+{
+    Graph *g = graph_copy(c, joint->g);
+
+    g->nout = 1;
+    for (int s = g->nst; s-- > 0 && g->st[s].reverse;)
+        g->nst = s;
+    return plan_simple(g);
+}
+
 /* ---- text ---- */
 
 static const char *const kind_name[] = { "token", "forward", "reverse" };
@@ -398,4 +408,46 @@ void plan_finish(Plan *p)
         set_price(&f, i);
     }
     p->split = find_split(p);
+}
+
+/* ---- the states alone ---- */
+
+/* What kernel k reads of a pass before its own, and what that is made of. */
+static void compute_again(const Plan *p, Kernel *k, const uint8_t *early)
+{
+    const Graph *g = p->g;
+    uint8_t *has = ctx_alloc(g->ctx, g->len);
+
+    for (int i = 0; i < k->nnodes; i++)
+        has[k->node[i]] = 1;
+    k->node = ctx_alloc(g->ctx, g->len * sizeof *k->node);
+    k->nnodes = 0;
+    for (Ref r = g->len - 1; r > 0; r--)
+        for (int i = 0; has[r] && i < 4; i++) {
+            Ref a = g->n[r].a[i];
+            has[a] |= early[a] && g->n[a].op != OP_state;
+        }
+    for (Ref r = 1; r < g->len; r++)
+        if (has[r])
+            k->node[k->nnodes++] = r;
+}
+
+Plan *plan_keep_states(const Plan *p)
+{
+    Ctx *c = p->g->ctx;
+    Plan *to = ctx_alloc(c, sizeof *to);
+    size_t bytes = (size_t)p->nkernels * sizeof *to->kernel;
+    uint8_t *early = ctx_alloc(c, p->g->len);
+
+    *to = *p;
+    to->kernel = ctx_alloc(c, bytes);
+    memcpy(to->kernel, p->kernel, bytes);
+    for (int k = 0; k < p->nkernels; k++) {
+        if (k >= p->split)
+            compute_again(p, &to->kernel[k], early);
+        for (int i = 0; i < p->kernel[k].nnodes && k < p->split; i++)
+            early[p->kernel[k].node[i]] = 1;
+    }
+    plan_finish(to);
+    return to;
 }

@@ -57,6 +57,14 @@ void find_angles(Graph *step);
  * step graph (sizes set), the serial one. */
 Plan *plan_simple(Graph *g);
 
+/* A joint plan's way forward on its own: one kernel, as if there were no
+ * gradient. */
+Plan *plan_forward(Ctx *c, const Plan *joint);
+
+/* The same plan, but between what is known before the loss and what comes
+ * behind it states alone are stored; the rest is computed again. */
+Plan *plan_keep_states(const Plan *p);
+
 /* A plan as text, and back: graph_print's text, then for each kernel
  *   kernel NAME forward|reverse|token : %3 %4 ...                      */
 void plan_print(const Plan *p, Buf *out);

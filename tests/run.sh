@@ -95,10 +95,12 @@ cuda() {
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         "flin tests/cuda/laws.lua few simple_gla" \
-        "flin tests/cuda/hopper.lua gla gated_deltanet mamba3"; do
+        "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
+        "flin tests/cuda/hopper.lua gradients simple_gla"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
+        *gradients*) more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac

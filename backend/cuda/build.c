@@ -66,7 +66,7 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
         if ((DType)a.dtype != v->dtype && (v->data || a.kind == ARG_INPUT))
             return false;
         bool ranks = a.kind == ARG_INPUT && g->in[a.index].rank > 1;
-        if (map && !(v->data && map_fits(v, ranks)))
+        if (map && !(v->data ? map_fits(v, ranks) : a.kind == ARG_OUTPUT))
             return false;
     }
     return true;
@@ -85,12 +85,14 @@ static bool sums_any(const Graph *g, const CudaOptions *o)
 typedef struct Making {
     Builds *all;
     Build *b;
+    const Build *rest;                  /* of one that saves: the way back */
 } Making;
 
 static void check_build(Ctx *c, void *ud)
 {
     Making *k = ud;
-    build_verify(c, k->all->gpu, k->b, k->all->plan);
+    build_verify(c, k->all->gpu, k->rest ? k->rest : k->b,
+                 k->rest ? k->b : NULL, k->all->plan);
 }
 
 static void compile(Ctx *c, void *ud)
@@ -115,10 +117,10 @@ static bool refused(const Build *b, const Error *e)
 }
 
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
-                        bool hopper)
+                        bool hopper, const Build *rest)
 {
     Build *b = calloc(1, sizeof *b);
-    Making k = { all, b };
+    Making k = { all, b, rest };
     if (!b || !(b->ctx = ctx_new())) {
         free(b);
         fail_code(c, ERR_MEMORY, "out of memory");
@@ -139,25 +141,104 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
 }
 
 static Build *find_build(Ctx *c, Builds *all, const CudaOptions *o,
-                         bool hopper)
+                         bool hopper, const Build *rest)
 {
     for (Build *b = all->first; b; b = b->next)
         if (b->hopper == hopper && !memcmp(&b->o, o, sizeof *o))
             return b;
-    return build_new(c, all, o, hopper);
+    return build_new(c, all, o, hopper, rest);
+}
+
+static bool suits_hopper(const Builds *all, const CudaOptions *o)
+{
+    enum { CHUNK = 64 };
+    return o->arch == 90 && o->tile != F32 && all->plan->g->chunk == CHUNK
+        && !sums_any(all->plan->g, o);
 }
 
 /* The one for Hopper with this many groups, or NULL. */
-static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups)
+static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
+                           const Build *rest)
 {
-    enum { CHUNK = 64 };
-    if (o.arch != 90 || o.tile == F32 || all->plan->g->chunk != CHUNK
-        || sums_any(all->plan->g, &o))
+    if (!suits_hopper(all, &o))
         return NULL;
     o.groups = groups;
     o.split = true;
-    Build *b = find_build(c, all, &o, true);
+    Build *b = find_build(c, all, &o, true, rest);
     return b->m ? b : NULL;
+}
+
+/* ---- a joint plan: forward by Hopper's kernels, back by the others ---- */
+
+static bool is_joint(const Plan *p)
+{
+    return p->split > 0 && p->split < p->nkernels;
+}
+
+/* The types that the way forward has to do with; it saves. */
+static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
+{
+    const Graph *g = all->plan->g;
+    CudaOptions f = *o;
+    f.saves = true;
+    f.rows = 0;
+    for (int i = 1; i < g->nout; i++)
+        f.out[i] = f.sum_out[i] = 0;
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].reverse)
+            f.s0[i] = f.s1[i] = f.sum_s1[i] = 0;
+    for (int i = 0; i < g->nin; i++)
+        if (!strcmp(g->in[i].name, "dy"))
+            f.in[i] = f.vector[i] = 0;
+    return f;
+}
+
+typedef struct Trying {
+    const Builds *all;
+    const CudaOptions *o;
+    int rows;
+} Trying;
+
+static void try_forward(Ctx *c, void *ud)
+{
+    Trying *t = ud;
+    CudaOptions f = forward_options(t->all, t->o);
+    f.groups = 2;
+    for (int i = 0; i < t->all->plan->g->nst; i++)
+        f.kept.has[i] = t->all->plan->stored[t->all->plan->g->st[i].node];
+    if (suits_hopper(t->all, &f))
+        t->rows = cuda_emit(c, t->all->plan, &f)->kernel->row_axis;
+}
+
+/* How such a plan's states are stored: which calls have what kernels must not
+ * change it. */
+static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
+{
+    int8_t *rows = &all->rows[o->tile];
+    Trying t = { all, o, -1 };
+    if (*rows || !is_joint(all->plan))
+        return *rows;
+    Ctx *own = ctx_like(c);
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    ctx_protect(own, try_forward, &t);
+    ctx_free(own);
+    return *rows = (int8_t)t.rows;
+}
+
+static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o)
+{
+    int rows = rows_of(c, all, o);
+    o->rows = rows > 0 ? rows : 0;
+    return find_build(c, all, o, false, NULL);
+}
+
+static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,
+                                  int groups, const Build *rest)
+{
+    CudaOptions f = forward_options(all, o);
+    f.kept = rest->m->kept;
+    return hopper_build(c, all, f, groups, rest);
 }
 
 /* Blocks of one group while those do not fill the chip: a block of two reads
@@ -167,27 +248,46 @@ static int groups_for(const Call *call, int processors)
     return call->nseq * call->heads * 2 <= processors ? 1 : 2;
 }
 
-const Build *build_for(Ctx *c, Builds *all, const Call *call)
+/* The one of them that this call's tensors suit. */
+static const Build *hopper_for(Ctx *c, Builds *all, const Call *call,
+                               const CudaOptions *o, const Build *rest)
 {
-    const Driver *d = gpu_enter(c, all->gpu);
-    CudaOptions o = options_of(all, call, d->arch);
-    int groups = groups_for(call, d->processors);
-    bool whole = !call->from && !call->to;
-    for (int i = 0; i < 2 && whole; i++, groups = 3 - groups) {
-        Build *b = hopper_build(c, all, o, groups);
+    int groups = groups_for(call, gpu_driver(all->gpu)->processors);
+    for (int i = 0; i < 2; i++, groups = 3 - groups) {
+        const Build *b = rest ? forward_build(c, all, o, groups, rest)
+                              : hopper_build(c, all, *o, groups, NULL);
         if (b && call_fits(all->plan->g, b, call))
             return b;
     }
-    return find_build(c, all, &o, false);
+    return NULL;
+}
+
+const Build *build_for(Ctx *c, Builds *all, const Call *call,
+                       const Build **forward)
+{
+    const Driver *d = gpu_enter(c, all->gpu);
+    CudaOptions o = options_of(all, call, d->arch);
+    const Build *whole = is_joint(all->plan) ? NULL
+                       : hopper_for(c, all, call, &o, NULL);
+    *forward = NULL;
+    if (whole)
+        return whole;
+    const Build *tiles = tiles_build(c, all, &o);
+    if (o.rows && !call->from)
+        *forward = hopper_for(c, all, call, &o, tiles);
+    return tiles;
 }
 
 void build_all(Ctx *c, Builds *all, const Call *call)
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d->arch);
-    hopper_build(c, all, o, 1);
-    hopper_build(c, all, o, 2);
-    find_build(c, all, &o, false);
+    if (!is_joint(all->plan))
+        for (int groups = 1; groups <= 2; groups++)
+            hopper_build(c, all, o, groups, NULL);
+    const Build *tiles = tiles_build(c, all, &o);
+    for (int groups = 1; groups <= 2 && o.rows; groups++)
+        forward_build(c, all, &o, groups, tiles);
 }
 
 static void enter(Ctx *c, void *ud)

@@ -15,7 +15,8 @@ typedef struct Modules {
     bool loaded;
 } Modules;
 
-/* The kernels of one emitter. m is NULL where it has refused the plan. */
+/* The kernels of one emitter, of the whole plan or, o.saves, of its way
+ * forward. m is NULL where it has refused the plan. */
 typedef struct Build {
     struct Build *next;
     CudaOptions o;
@@ -31,11 +32,14 @@ typedef struct Builds {
     Gpu *gpu;
     const Plan *plan;
     Build *first;
+    int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
+                                           0, and that is known */
 } Builds;
 
-/* The kernels for the call, compiled if they are new. A part of a plan takes
- * cuda_tiles', which know where what is stored lies. */
-const Build *build_for(Ctx *c, Builds *all, const Call *call);
+/* The kernels for the call, compiled if they are new. Those before the loss
+ * are *forward's where that is not NULL. */
+const Build *build_for(Ctx *c, Builds *all, const Call *call,
+                       const Build **forward);
 
 /* Compiles all that calls of these types may need, whatever their shapes. */
 void build_all(Ctx *c, Builds *all, const Call *call);
@@ -57,8 +61,10 @@ void modules_unload(Modules *m, const Driver *d);
 /* A source of kernels that need no check, as one module. */
 Module *build_module(Ctx *c, Gpu *g, const char *source);
 
-/* verify.c: runs the kernels on a small call and holds the results against
- * the interpreter. Fails (ERR_DEVICE), naming what is wrong. */
-void build_verify(Ctx *c, Gpu *g, const Build *b, const Plan *p);
+/* verify.c: runs the kernels on a small call, those before the loss from
+ * `forward` if that is not NULL, and holds the results against the
+ * interpreter. Fails (ERR_DEVICE), naming what is wrong. */
+void build_verify(Ctx *c, Gpu *g, const Build *b, const Build *forward,
+                  const Plan *p);
 
 #endif

@@ -9,6 +9,14 @@
 
 enum { CUDA_MAPS = 24, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
 
+/* Where what a call saves for the way back lies: bytes for a chunk of a head,
+ * and in them, for each state that is there, its place; as bfloat16, if
+ * narrow, else float32. One of two axes lies row by row. */
+typedef struct CudaKept {
+    int64_t bytes, at[MAX_STATES];
+    bool has[MAX_STATES], narrow[MAX_STATES];
+} CudaKept;
+
 /* How a plan is to be printed. groups: state warpgroups a block, each with 64
  * values of the state's row axis (1: more blocks, for few heads; 2: a head's
  * q and k are read once for 128 values).
@@ -16,7 +24,12 @@ enum { CUDA_MAPS = 24, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
  * cuda_tiles reads the types of all tensors, and which results are summed: a
  * result that has fewer heads than the call is the sum over those that share
  * one; a final state that lies in one place for several sequences (sb == 0)
- * is the sum over them, too. cuda_call_options fills all that in. */
+ * is the sum over them, too. cuda_call_options fills all that in.
+ *
+ * A joint plan's way forward can be cuda_emit's and its way back cuda_tiles':
+ * rows is the axis of the states' rows in the former; 0: they are stored as
+ * cuda_tiles likes it, with whatever else. saves: cuda_emit prints the way
+ * forward, which leaves the states before each chunk where `kept` says. */
 typedef struct CudaOptions {
     DType tile;                         /* what products multiply: BF16, F16;
                                            cuda_tiles: or F32 */
@@ -32,6 +45,9 @@ typedef struct CudaOptions {
                                            where the plan allows; 0: 1 */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
+    int rows;
+    bool saves;
+    CudaKept kept;
 } CudaOptions;
 
 typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT }
@@ -50,8 +66,9 @@ typedef enum CudaWalk {
 
 /* A kernel of the source, and its one argument by value: `nmaps` tensor maps
  * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'
- * address (0: one a batch entry, all of it), tokens, heads, blocks, segments,
- * their bounds in 4096ths of the chunks, and the maps' head groups. The grid
+ * address (0: one a batch entry, all of it), tokens, the address of what is
+ * kept, heads, blocks, segments, their bounds in 4096ths of the chunks, and the
+ * maps' head groups. The grid
  * is sequences * heads * blocks * segments. cuda_tiles' kernels have no maps;
  * tile.cuh says what they are passed. */
 typedef struct CudaKernel {
@@ -73,12 +90,12 @@ typedef struct CudaKernel {
                                            the first lies what all need */
 } CudaKernel;
 
-/* Kernels in order. stored: bytes that they keep for a chunk of a head. */
+/* Kernels in order. kept: what they leave for one another. */
 typedef struct CudaModule {
     char *source;
     CudaKernel *kernel;
     int nkernels, chunk;
-    int64_t stored;
+    CudaKept kept;
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
 } CudaModule;
 

@@ -62,7 +62,8 @@
  * gates per key, with what they make of matrices, of scores and of the state's
  * columns; emit_chain.c and emit_turn.c, states of one axis; emit_late.c,
  * values a token that are made of matrices. emit_delay.c: inputs of the token
- * before; emit_rank.c: several ranks a token, before all else.
+ * before; emit_rank.c: several ranks a token, before all else; emit_keep.c: the
+ * states before each chunk, where the way back wants them.
  */
 #include "emit.h"
 
@@ -294,10 +295,9 @@ static void comment(Emit *e, Buf *b)
 static void put_args(Emit *e, Buf *b)
 {
     buf_printf(b, "struct Args {\nTensorMap map[%d];\nTensor tensor[%d];\n"
-               "const Sequence *seq;\ni64 tokens;\nint heads, blocks,"
-               " segments, bound[5];\nint group[%d];\n};\n",
-               e->out->nmaps, e->out->ntensors,
-               CUDA_MAPS);
+               "const Sequence *seq;\ni64 tokens;\nchar *kept;\n"
+               "int heads, blocks, segments, bound[5];\nint group[%d];\n};\n",
+               e->out->nmaps, e->out->ntensors, CUDA_MAPS);
 }
 
 static void put_barriers(Emit *e, Buf *b)
@@ -430,6 +430,7 @@ static void put_ahead_role(Emit *e, Buf *b)
     }
     put_turns(e, b, "last");
     buf_printf(b, "wgmma_wait<0>();\n");
+    put(b, &e->keep);
     put(b, &e->ahead);
     buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n");
     leave_stage(b);
@@ -461,6 +462,7 @@ static void put_state_role(Emit *e, Buf *b)
     }
     pack_states(e, b);
     put_stage(b, false);
+    keep_serial(e, b);
     buf_printf(b, "wait(scored + 8 * pos.stage, %s);\nwgmma_wait<0>();\n",
                split ? "(c - first) / STAGES & 1" : "pos.phase");
     put(b, &e->state);
@@ -514,7 +516,7 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
     e->uses = ctx_alloc(c, p->g->len * sizeof *e->uses);
     e->load.ctx = e->vec.ctx = e->ahead.ctx = e->state.ctx = c;
     e->scan.ctx = e->store.ctx = e->begin.ctx = c;
-    e->skip.ctx = e->end.ctx = c;
+    e->skip.ctx = e->keep.ctx = e->end.ctx = c;
     return e;
 }
 
@@ -554,6 +556,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_serial(e);
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
+    keep_ahead(e, &e->keep);
     check_carried(e);
     emit_vectors(e);
     emit_loads(e);
@@ -587,7 +590,8 @@ const Plan *plan_as_printed(Ctx *c, const Plan *p)
 CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     int ranks;
-    const Plan *p = plan_by_rows(c, plan_as_printed(c, plan), &ranks);
+    const Plan *all = o->saves ? plan_forward(c, plan) : plan;
+    const Plan *p = plan_by_rows(c, plan_as_printed(c, all), &ranks);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)
@@ -600,7 +604,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
         buf_printf(&b, "#define ELEMENT_F16\n");
     buf_printf(&b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
                "#include \"wgmma.cuh\"\n#include \"gates.cuh\"\n"
-               "#include \"inverse.cuh\"\n\n");
+               "#include \"inverse.cuh\"\n%s\n",
+               o->saves ? "#include \"keep.cuh\"\n" : "");
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->groups;
         size_t text = b.len;

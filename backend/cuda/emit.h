@@ -79,6 +79,7 @@ typedef struct Emit {
     int row_axis;                       /* the state's, over the warpgroups */
     uint32_t serial;                    /* states of two axes, a bit each; the
                                            others are carried ahead */
+    uint32_t packed;                    /* those that are packed, too */
     uint8_t *mine, *vector;             /* computed here; by the vector warp */
     uint32_t *uses;
     Published pub[MAX_PUBLISHED];
@@ -94,8 +95,9 @@ typedef struct Emit {
     Chain chain[MAX_CHAINS];
     int nturns, nchains;
     Buf load, vec, ahead, state, scan, store; /* the roles' bodies, */
-    Buf begin, skip, end;               /* the ahead one's before its chunks,
-                                           in a mere scan, behind them */
+    Buf begin, skip, keep, end;         /* the ahead one's before its chunks,
+                                           in a mere scan, before each of its
+                                           own, behind them */
 } Emit;
 
 /* ---- emit_value.c: what a value is, and its text ---- */
@@ -172,6 +174,12 @@ bool is_previous(const Emit *e, int state); /* an input's last row */
 void emit_first_rows(Emit *e, Buf *b);  /* of delayed tiles, by the vector
                                            warp */
 void end_previous(Emit *e);             /* writes such states */
+
+/* ---- emit_keep.c: the states before a chunk, for the way back ---- */
+
+void keep_serial(Emit *e, Buf *b);
+void keep_ahead(Emit *e, Buf *b);
+void keep_scalar(Emit *e, Buf *b, int state);
 
 /* ---- emit_rank.c ---- */
 

@@ -64,11 +64,13 @@ static void store_output(Emit *e, int out)
     CudaKernel *k = e->out;
     Buf *b = &e->store;
     int size = e->g->axis[e->row_axis].size;
+    buf_printf(b, "if (a.tensor[%d].p) {\n", k->ntensors);
     for (int t = 0; t < e->groups; t++)
         buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "
                    "+ %d + buffer * 8192, where, c, row0 + %d, "
                    "%d, head, lane);\n", k->nmaps, k->ntensors, out,
                    e->buffers * t * TILE_BYTES, t * ROWS, size);
+    buf_printf(b, "}\n");
     const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
     k->map[k->nmaps++] = arg;
     k->tensor[k->ntensors++] = arg;

@@ -277,6 +277,9 @@ void emit_vectors(Emit *e)
                "fetch_chunk(c + AHEAD - 1);\n"
                "copy_wait<AHEAD - 1>();\n");
     ring(e, b, false);
+    for (int i = 0; i < e->g->nst; i++)
+        if (is_scalar(e, i))
+            keep_scalar(e, b, i);
     nodes(e, b);
     buf_printf(b, "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
     publish_all(e, b);

@@ -165,9 +165,11 @@ static int32_t segments_of(const Driver *d, const CudaKernel *k,
 }
 
 static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
-                          const Call *call, DevicePtr seq)
+                          const Call *call, DevicePtr seq,
+                          DevicePtr workspace)
 {
     const CudaKernel *k = l->k;
+    uint64_t kept = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     CudaExtent e = cuda_extent(call);
     size_t size = (size_t)k->nmaps * MAP_BYTES
                 + (size_t)k->ntensors * sizeof(HostTensor) + 64
@@ -177,6 +179,8 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
     unsigned char *at = l->args;
     int32_t group[CUDA_MAPS] = { 0 };
     for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
+        if (k->map[i].kind == ARG_OUTPUT && !view_of(call, k->map[i])->data)
+            continue;                   /* nobody wants it */
         check_type(c, p->g, k->map[i], view_of(call, k->map[i]));
         encode(c, d, p, call, k->map[i], k->ranks, e, at);
         group[i] = group_of(call, view_of(call, k->map[i]));
@@ -190,6 +194,7 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
     shape[2] = segments_of(d, k, call, e, shape + 3);
     at = put(at, &seq, sizeof seq);
     at = put(at, &e.tokens, sizeof e.tokens);
+    at = put(at, &kept, sizeof kept);
     at = put(at, shape, sizeof shape);
     put(at, group, sizeof group);
     l->grid = (unsigned)(call->nseq * call->heads * k->blocks * shape[2]);
@@ -203,7 +208,7 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     l->f = f;
     l->k = k;
     if (k->walk == CUDA_HOPPER) {
-        hopper_launch(c, d, l, p, call, seq);
+        hopper_launch(c, d, l, p, call, seq, workspace);
         return l;
     }
     int64_t grid;

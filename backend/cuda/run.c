@@ -19,8 +19,9 @@ typedef struct Ready {
     uint64_t hash;
     size_t bytes;
     unsigned char *key;
-    const Build *build;
+    const Build *build, *forward;
     Launch **launch;
+    int nlaunches;
     DevicePtr table;                    /* of the sequences; 0: none */
     HostSequence *upload;               /* to the table before each run */
     char what[256];
@@ -260,11 +261,6 @@ static void describe(Ready *r, const Graph *g, const Call *call)
              dtype_name(call->in[0].dtype));
 }
 
-static bool runs_kernel(const CudaKernel *k, const Call *call)
-{
-    return k->of >= call->from && (!call->to || k->of < call->to);
-}
-
 typedef struct Making {
     CudaProgram *p;
     const Call *call;
@@ -320,19 +316,32 @@ static void place_sequences(Ctx *c, Making *k, const Call *call)
     k->workspace += (DevicePtr)table;
 }
 
+/* Those of the plan's kernels from .. to - 1 (0: to the last). */
+static void add_launches(Ctx *c, Making *k, const Call *call, const Build *b,
+                         int from, int to)
+{
+    Ready *r = k->r;
+    for (int i = 0; i < b->m->nkernels; i++) {
+        const CudaKernel *kernel = &b->m->kernel[i];
+        if (kernel->of >= from && (!to || kernel->of < to))
+            r->launch[r->nlaunches++] = launch_new(c,
+                gpu_driver(k->p->builds.gpu), b->f[i], b->m, kernel,
+                k->p->builds.plan, call, r->table, k->workspace);
+    }
+}
+
 static void make_launches(Ctx *c, void *ud)
 {
     Making *k = ud;
-    const CudaModule *m = k->r->build->m;
+    const Build *b = k->r->build, *forward = k->r->forward;
+    int n = b->m->nkernels + (forward ? forward->m->nkernels : 0);
+    int split = k->p->builds.plan->split, from = k->call->from;
     Call call = with_sequences(c, k->call);
     place_sequences(c, k, &call);
-    k->r->launch = ctx_alloc(c, (size_t)m->nkernels * sizeof(Launch *));
-    for (int i = 0; i < m->nkernels; i++)
-        if (runs_kernel(&m->kernel[i], &call))
-            k->r->launch[i] = launch_new(c, gpu_driver(k->p->builds.gpu),
-                                         k->r->build->f[i], m, &m->kernel[i],
-                                         k->p->builds.plan, &call,
-                                         k->r->table, k->workspace);
+    k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
+    if (forward)
+        add_launches(c, k, &call, forward, from, call.to);
+    add_launches(c, k, &call, b, forward ? split : from, call.to);
 }
 
 static void make_ready(Ctx *c, void *ud)
@@ -359,7 +368,7 @@ static void insert(CudaProgram *p, Ready *r)
 static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
 {
     const Graph *g = p->builds.plan->g;
-    const Build *b = build_for(c, &p->builds, call);
+    const Build *forward, *b = build_for(c, &p->builds, call, &forward);
     Ready *r = calloc(1, sizeof *r);
     Making k = { .p = p, .call = call, .r = r, .keep = keep };
     if (call->device_cu)
@@ -369,6 +378,7 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
         fail_code(c, ERR_MEMORY, "out of memory");
     }
     r->build = b;
+    r->forward = forward;
     r->bytes = write_key(g, call, NULL, 0);
     r->key = malloc(r->bytes);
     if (!r->key || !ctx_protect(r->ctx, make_ready, &k)) {
@@ -403,9 +413,8 @@ static void queue(Ctx *c, void *ud)
                    (size_t)call->nseq * sizeof *r->upload);
     if (call->device_cu)
         queue_ends(c, k->p, call, r->table);
-    for (int i = 0; i < r->build->m->nkernels; i++)
-        if (r->launch[i])
-            launch(c, d, r->launch[i], call->stream);
+    for (int i = 0; i < r->nlaunches; i++)
+        launch(c, d, r->launch[i], call->stream);
 }
 
 /* A graph would read the sequences from memory that is not its own; and
@@ -473,6 +482,7 @@ static bool has_inputs(const Graph *g, const Call *call)
 static void prepare_locked(Ctx *c, void *ud)
 {
     Run *k = ud;
+    const Build *forward;
     if (k->call->device_cu || !has_inputs(k->p->builds.plan->g, k->call))
         compile_ends(c, k->p);
     if (!has_inputs(k->p->builds.plan->g, k->call))
@@ -480,7 +490,7 @@ static void prepare_locked(Ctx *c, void *ud)
     else if (k->call->on_device)
         ready_new(c, k->p, k->call, true);
     else
-        build_for(c, &k->p->builds, k->call);
+        build_for(c, &k->p->builds, k->call, &forward);
 }
 
 static void narrow(View *v, int n)
@@ -512,8 +522,10 @@ static void count_kept(Ctx *c, void *ud)
 {
     Count *k = ud;
     Call call = with_sequences(c, k->call);
+    const Build *forward;
     call.to = call.to ? call.to : k->p->builds.plan->nkernels;
-    k->most = cuda_stored(build_for(c, &k->p->builds, &call)->m, &call);
+    k->most = cuda_stored(build_for(c, &k->p->builds, &call, &forward)->m,
+                          &call);
 }
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
@@ -527,8 +539,9 @@ static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
     Call call = with_sequences(c, k->call);
+    const Build *forward;
     if (has_inputs(k->p->builds.plan->g, k->call))
-        build_for(c, &k->p->builds, k->call);
+        build_for(c, &k->p->builds, k->call, &forward);
     for (Build *b = k->p->builds.first; b; b = b->next) {
         int64_t n = b->m ? cuda_workspace(b->m, k->p->builds.plan, &call) : 0;
         k->most = n > k->most ? n : k->most;

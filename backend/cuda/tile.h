@@ -85,6 +85,10 @@ typedef struct Tiles {
 /* ---- tile_value.c: extents, places, text of an element ---- */
 
 int32_t tile_extent(const Tiles *t, Ref r, int ax);
+/* Whether r is a state whose last axis is its rows' in memory (o->rows). */
+bool lies_turned(const Tiles *t, Ref r);
+/* Of these axes the one whose elements lie nearest to each other. */
+int inner_axis(AxisSet left, bool turned);
 int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES]);
 DType tile_type(const Tiles *t, Ref r);
 int tile_new(Tiles *t, Ref r, bool pinned);

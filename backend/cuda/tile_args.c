@@ -87,7 +87,7 @@ static int64_t part_bytes(const Graph *g, const Call *call, bool state, int i)
 
 int64_t cuda_stored(const CudaModule *m, const Call *call)
 {
-    return aligned(m->stored * slots_of(m, call) * call->heads);
+    return aligned(m->kept.bytes * slots_of(m, call) * call->heads);
 }
 
 /* Bytes before the result's part; of all parts for the one past the last. */

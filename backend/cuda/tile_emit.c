@@ -257,10 +257,10 @@ static void put_rows(const Tiles *t, Buf *b)
 static void put_chunk(const Tiles *t, Buf *b)
 {
     put_rows(t, b);
-    if (t->m->stored)
+    if (t->m->kept.bytes)
         buf_printf(b, "char *const stored = a.run.stored + ((slot + at)"
                    " * a.run.heads + head) * %lldll;\n",
-                   (long long)t->m->stored);
+                   (long long)t->m->kept.bytes);
 }
 
 static void put_item(const Tiles *t, Buf *b)
@@ -471,8 +471,14 @@ static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
         narrow[r] = t[0]->o->tile == BF16;
         for (int i = 0; i < n; i++)
             narrow[r] &= t[i]->has[r] || !t[i]->wide[r];
-        at[r] = m->stored;
-        m->stored += stored_bytes(t[0], r);
+        at[r] = m->kept.bytes;
+        m->kept.bytes += stored_bytes(t[0], r);
+    }
+    for (int s = 0; s < p->g->nst; s++) {
+        Ref r = p->g->st[s].node;
+        m->kept.has[s] = p->stored[r];
+        m->kept.at[s] = at[r];
+        m->kept.narrow[s] = narrow[r];
     }
 }
 
@@ -492,7 +498,9 @@ int cuda_rank(const Graph *g)
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     int *of;
-    const Plan *p = tile_split(plan_as_printed(c, plan), &of);
+    const Plan *whole = plan_as_printed(c, plan);
+    const Plan *p = tile_split(o->rows ? plan_keep_states(whole) : whole,
+                               &of);
     size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);

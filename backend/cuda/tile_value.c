@@ -31,6 +31,19 @@ static int highest(AxisSet s)
     return 31 - __builtin_clz(s);
 }
 
+bool lies_turned(const Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    return t->o->rows && n->op == OP_state && n->axes & (n->axes - 1)
+        && highest(n->axes) == t->o->rows;
+}
+
+int inner_axis(AxisSet left, bool turned)
+{
+    return turned ? __builtin_ctz(left) : highest(left);
+}
+
 /* Whether the rows of a matrix end with this axis, the inner ones done. */
 static bool ends_row(AxisSet axes, int ax)
 {
@@ -45,13 +58,14 @@ static int32_t strides_as(const Tiles *t, Ref r, DType d, int32_t st[NAXES])
 {
     AxisSet axes = t->g->n[r].axes;
     int32_t unit = 16 / dtype_size(d), step = 1;
+    bool turned = lies_turned(t, r) && !t->has[r];
 
     memset(st, 0, NAXES * sizeof *st);
-    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
-        int ax = highest(s);
+    for (AxisSet s = axes; s; s &= ~AXIS(inner_axis(s, turned))) {
+        int ax = inner_axis(s, turned);
         st[ax] = step;
         step *= tile_extent(t, r, ax);
-        if (ends_row(axes, ax) && step >= 16)
+        if ((turned ? s == axes : ends_row(axes, ax)) && step >= 16)
             step = ((step + unit - 1) / unit | 1) * unit;
     }
     return step;

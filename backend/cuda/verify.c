@@ -26,7 +26,7 @@ enum { BLOCKS = MAX_INPUTS + MAX_OUTPUTS + 2 * MAX_STATES + 2 };
 typedef struct Trial {
     Gpu *gpu;
     const Driver *d;
-    const Build *b;
+    const Build *b, *forward;
     const Plan *p;
     const Graph *g;
     int64_t tokens;
@@ -193,6 +193,17 @@ static void make_call(Ctx *c, Trial *t)
 
 /* ---- running ---- */
 
+/* Those that belong to kernel `from` of the plan, and to later ones. */
+static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
+                        DevicePtr seq, DevicePtr workspace)
+{
+    const CudaModule *m = b->m;
+    for (int i = 0; i < m->nkernels; i++)
+        if (m->kernel[i].of >= from)
+            launch(c, t->d, launch_new(c, t->d, b->f[i], m, &m->kernel[i],
+                   t->p, &t->call, seq, workspace), NULL);
+}
+
 static void run_kernels(Ctx *c, Trial *t)
 {
     const CudaModule *m = t->b->m;
@@ -209,9 +220,10 @@ static void run_kernels(Ctx *c, Trial *t)
     device_put(c, t->d, b->p, seq, sizeof seq);
     gpu_running(t->gpu, ctx_format(c, "the first run of %s's kernels",
                                    t->g->name));
-    for (int i = 0; i < m->nkernels; i++)
-        launch(c, t->d, launch_new(c, t->d, t->b->f[i], m, &m->kernel[i],
-               t->p, &t->call, b->p, b->p + TABLE), NULL);
+    if (t->forward)
+        launch_from(c, t, t->forward, 0, b->p, b->p + TABLE);
+    launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
+                b->p + TABLE);
     device_sync(c, t->d);
 }
 
@@ -287,11 +299,12 @@ static void trial(Ctx *c, void *ud)
                 SEQUENCES, t->b->o.sum_s1[i], t->g->st[i].angle);
 }
 
-void build_verify(Ctx *c, Gpu *g, const Build *b, const Plan *p)
+void build_verify(Ctx *c, Gpu *g, const Build *b, const Build *forward,
+                  const Plan *p)
 {
     Trial *t = ctx_alloc(c, sizeof *t);
-    *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = b, .p = p, .g = p->g,
-                  .seed = 20 };
+    *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = b, .forward = forward,
+                  .p = p, .g = p->g, .seed = 20 };
     bool ok = ctx_protect(c, trial, t);
     for (int i = 0; i < t->n; i++)
         gpu_free(g, t->block[i].p, t->block[i].bytes);

@@ -40,7 +40,7 @@ static void set_types(const Graph *g, DType d, CudaOptions *o)
 {
     o->tile = d;
     for (int i = 0; i < g->nin; i++)
-        o->in[i] = d;
+        o->in[i] = o->vector[i] = d;
     for (int i = 0; i < g->nout; i++)
         o->out[i] = d;
 }
@@ -62,6 +62,28 @@ static Plan *plan_of(Ctx *c, const Test *t)
     return g->chunk ? partition(g, &machine_h200, FULL, NULL) : plan_simple(g);
 }
 
+/* The way forward of a plan whose way back is cuda_tiles': by Hopper's kernels,
+ * which say in o how states are stored. */
+static void compile_forward(Ctx *c, const Test *t, const Plan *p,
+                            CudaOptions *o)
+{
+    CudaOptions f = *o;
+
+    f.saves = f.split = true;
+    f.groups = 2;
+    for (int i = 0; i < p->g->nst; i++)
+        f.kept.has[i] = p->stored[p->g->st[i].node];
+    o->rows = cuda_emit(c, p, &f)->kernel->row_axis;
+    f.kept = cuda_tiles(c, p, o)->kept;
+    CudaModule *m = cuda_emit(c, p, &f);
+    if (!strstr(m->source, "keep_state"))
+        fail_code(c, ERR_INTERNAL, "nothing is left for the way back");
+    Cubin *b = nvrtc_compile(c, &t->nvrtc, m->source, t->arch);
+    if (b->info.spill_stores)
+        fail_code(c, ERR_INTERNAL, "forward: %d bytes spilled",
+                  b->info.spill_stores);
+}
+
 static void compile(Ctx *c, void *ud)
 {
     Test *t = ud;
@@ -72,6 +94,9 @@ static void compile(Ctx *c, void *ud)
     int shared = 0;
 
     set_types(p->g, t->type, &o);
+    if (t->kind == JOINT && t->type == BF16 && !strcmp(t->arch, "sm_90a")
+        && p->g->chunk == 64)
+        compile_forward(c, t, p, &o);
     double start = now();
     CudaModule *m = cuda_tiles(c, p, &o);
     if (t->only)

@@ -1,5 +1,6 @@
--- Kernels for Hopper against the float64 step, forward, bfloat16.
---   flin tests/cuda/hopper.lua [NAME ...]
+-- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
+-- leave for the way back, which goes by the others.
+--   flin tests/cuda/hopper.lua [gradients] [NAME ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
@@ -37,7 +38,7 @@ local function relative(a, b)
   return ((off * off):sum() / math.max(norm, 1e-30))^0.5
 end
 
-local function check(name, case, ends)
+local function check_forward(name, case, ends)
   local v = flin.stdlib[name]
   local host, there = v:random(case), {}
   for key, x in pairs(host) do there[key] = x:to "cuda" end
@@ -54,7 +55,36 @@ local function check(name, case, ends)
   for key, x in pairs(left) do near(key, state[key], x) end
 end
 
-local names = { ... }
+-- Gradients from what forward has saved, and, the same bits, from nothing.
+local function check_gradients(name, case, ends)
+  local v = flin.stdlib[name]
+  local host, there = v:random(case), {}
+  for key, x in pairs(host) do there[key] = x:to "cuda" end
+  host.cu_seqlens, there.cu_seqlens = ends, ends
+  there.save = true
+  local y, _, saved = v:forward(there)
+  expect(relative(y, v:reference(host)) <= 4e-3, "%s: y that saves", name)
+  host.dy = y:to "cpu"
+  there.save, there.dy = nil, host.dy:to "cuda"
+  local grad = v:backward { saved = saved, dy = there.dy }
+  local again, want = v:backward(there), v:reference_backward(host)
+  for key, x in pairs(grad) do
+    if flin.is_tensor(x) then
+      local off = relative(x, want[key])
+      expect(off <= 8e-3, "%s: gradient of %s off by %.1e", name, key, off)
+      expect((x:to "cpu" - again[key]:to "cpu"):maxabs() == 0,
+             "%s: gradient of %s not the same as from what is saved", name,
+             key)
+    end
+  end
+end
+
+local names, check = { ... }, check_forward
+if names[1] == "gradients" then
+  check = check_gradients
+  table.remove(names, 1)
+  table.remove(cases, 1)                -- that of many sequences is enough
+end
 if not names[1] then
   for name in pairs(flin.stdlib) do names[#names + 1] = name end
   table.sort(names)

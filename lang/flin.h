@@ -259,7 +259,8 @@ typedef struct flin_Call {
     size_t workspace_size;
     const void *cu_seqlens_device;  /* cu_seqlens as int64 on the device, in
                                    place of the above; what it holds is then
-                                   not checked */
+                                   not checked: rows of results that are in no
+                                   sequence become 0 */
     flin_Saved *saved;          /* for training: what forward leaves there
                                    spares backward the way forward; default:
                                    nothing */

@@ -8,6 +8,7 @@
 
 #include "build.h"
 #include "driver_entry.h"
+#include "ends.h"
 #include "stage.h"
 
 enum { READY = 16, ALIGN = 256 };
@@ -40,8 +41,7 @@ struct CudaProgram {
     Builds builds;
     Ready *ready;
     Table *table;
-    Module *ends;                       /* makes a table of ends */
-    Function *ends_kernel;
+    Ends ends;
 };
 
 CudaProgram *cuda_program(Ctx *c, const Plan *plan, Gpu *g)
@@ -151,36 +151,6 @@ static DevicePtr kept_table(Ctx *c, CudaProgram *p, const HostSequence *seq,
     return t->p;
 }
 
-static const char ends_source[] =
-    "// Sequences from their ends, which may hold anything.\n"
-    "typedef long long i64;\n"
-    "struct Sequence { int b, pad; i64 start, len; };\n"
-    "__device__ static i64 within(i64 x, i64 low, i64 high)\n"
-    "{\n"
-    "    return x < low ? low : x > high ? high : x;\n"
-    "}\n"
-    "extern \"C\" __global__ void flin_ends(const i64 *ends, i64 tokens,\n"
-    "                                     Sequence *to)\n"
-    "{\n"
-    "    const i64 i = blockIdx.x;\n"
-    "    const i64 start = within(ends[i], 0, tokens);\n"
-    "    to[i] = { 0, 0, start, within(ends[i + 1], start, tokens) - start };\n"
-    "}\n";
-
-static void queue_ends(Ctx *c, CudaProgram *p, const Call *call,
-                       DevicePtr table)
-{
-    const Driver *d = gpu_driver(p->builds.gpu);
-    DevicePtr ends = (DevicePtr)(uintptr_t)call->device_cu;
-    int64_t tokens = call->tokens;
-    void *params[] = { &ends, &tokens, &table };
-    CALL(d, LAUNCH, launch_kernel);
-    if (call->nseq)
-        driver_check(c, d, launch_kernel(p->ends_kernel,
-                     (unsigned)call->nseq, 1, 1, 1, 1, 1, 0, call->stream,
-                     params, NULL), "launching a kernel");
-}
-
 /* ---- what a call is known by ---- */
 
 typedef struct Key { unsigned char *at, *end; } Key;
@@ -284,16 +254,6 @@ static DevicePtr workspace_for(Ctx *c, Gpu *g, const Call *call, int64_t n)
     return (DevicePtr)(uintptr_t)call->workspace;
 }
 
-static void compile_ends(Ctx *c, CudaProgram *p)
-{
-    Gpu *g = p->builds.gpu;
-    if (p->ends)
-        return;
-    p->ends = build_module(c, g, ends_source);
-    p->ends_kernel = module_function(c, gpu_driver(g), p->ends, "flin_ends",
-                                     0);
-}
-
 static void place_sequences(Ctx *c, Making *k, const Call *call)
 {
     Ready *r = k->r;
@@ -372,7 +332,7 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
     Ready *r = calloc(1, sizeof *r);
     Making k = { .p = p, .call = call, .r = r, .keep = keep };
     if (call->device_cu)
-        compile_ends(c, p);
+        ends_compile(c, p->builds.gpu, &p->ends);
     if (!r || !(r->ctx = ctx_new())) {
         free(r);
         fail_code(c, ERR_MEMORY, "out of memory");
@@ -412,7 +372,8 @@ static void queue(Ctx *c, void *ud)
         stream_put(c, d, call->stream, r->table, r->upload,
                    (size_t)call->nseq * sizeof *r->upload);
     if (call->device_cu)
-        queue_ends(c, k->p, call, r->table);
+        ends_queue(c, k->p->builds.gpu, &k->p->ends, k->p->builds.plan->g,
+                   call, r->table);
     for (int i = 0; i < r->nlaunches; i++)
         launch(c, d, r->launch[i], call->stream);
 }
@@ -484,7 +445,7 @@ static void prepare_locked(Ctx *c, void *ud)
     Run *k = ud;
     const Build *forward;
     if (k->call->device_cu || !has_inputs(k->p->builds.plan->g, k->call))
-        compile_ends(c, k->p);
+        ends_compile(c, k->p->builds.gpu, &k->p->ends);
     if (!has_inputs(k->p->builds.plan->g, k->call))
         build_all(c, &k->p->builds, k->call);
     else if (k->call->on_device)

@@ -195,6 +195,36 @@ static void test_kernel(Test *k, flin_Kernel *f)
     device_free(&k->d, there);
 }
 
+/* Ends on the device that leave rows out, before the first and behind the
+ * last: those are 0, and the rest as ever, since y looks back alone. */
+static void test_left_out(Test *k, flin_Kernel *f)
+{
+    enum { FIRST = 5, LAST = T - 60 };
+    const int64_t some[ENDS] = { FIRST, 70, 70, 71, LAST };
+    flin_Call call = device_call(k);
+    int64_t row = k->y.count / T, off = 0;
+    DevicePtr there = device_alloc(k->c, &k->d, sizeof some);
+    float *got = malloc((size_t)k->y.count * sizeof *got);
+    device_put(k->c, &k->d, there, some, sizeof some);
+    call.cu_seqlens = NULL;
+    call.cu_seqlens_device = (void *)(uintptr_t)there;
+    poison(k, &k->y);
+    device_sync(k->c, &k->d);
+    expect(!flin_run(f, &call, NULL, &k->e), k->e.message);
+    sync(k);
+    device_get(k->c, &k->d, got, (DevicePtr)(uintptr_t)k->y.device.data,
+               (size_t)k->y.count * sizeof *got);
+    for (int64_t i = 0; i < k->y.count; i++) {
+        bool out = i / row < FIRST || i / row >= LAST;
+        float want = out ? 0 : ((float *)k->y.host.data)[i];
+        if (i / row < FIRST || i / row >= 70)
+            off += !(fabsf(got[i] - want) <= 1e-3f);
+    }
+    expect(!off, "rows of no sequence are 0, others as they were");
+    free(got);
+    device_free(&k->d, there);
+}
+
 /* ---- saved ---- */
 
 /* Gradients of q from the whole way, and from what forward has saved; the one
@@ -322,6 +352,7 @@ static void run(Ctx *c, void *ud)
     expect(f != NULL, k->e.message);
     if (f) {
         test_kernel(k, f);
+        test_left_out(k, f);
         test_saved(k);
         test_graph(k, f);
         printf("host time of a prepared call: %.1f us\n",

@@ -28,11 +28,6 @@ laws() {
     wait
 }
 
-# A program of the C API's tests.
-calls() {
-    "$build/tests/cuda/calls" "$@" >"$log/calls.$1" 2>&1
-}
-
 # cases CHECK [WORD]: every case, run by $with, while there is time.
 cases() {
     check=$1 word=$2 end=$(($(date +%s) + limit))
@@ -85,7 +80,9 @@ if [ "$1" = sanitize ]; then
     sanitize "$@"
 else
     laws "$@"
-    calls gated_deltanet
+    for program in calls limits; do     # of the C API
+        "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
+    done
 fi
 grep -h '^FAIL\|rror\|^skip\|host time' "$log"/*.* | grep -v ======= |
     sort -u | head -n 200

@@ -262,6 +262,8 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     (void)extra;
     if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1)
         return INVALID;
+    if (broken)
+        return ILLEGAL_ADDRESS;
     busy_until = device_time() + 1e-6 * (double)option("FAKE_LATER", 0);
     if (++launches == option("FAKE_BROKEN", -1))
         broken = 1;

@@ -1,0 +1,19 @@
+/* ends.h -- packed sequences whose ends the device alone knows. */
+#ifndef FLIN_CUDA_ENDS_H
+#define FLIN_CUDA_ENDS_H
+
+#include "gpu.h"
+
+typedef struct Ends {
+    Module *module;                     /* NULL: not compiled yet */
+    Function *f;
+} Ends;
+
+void ends_compile(Ctx *c, Gpu *g, Ends *e);
+
+/* Queues what makes the table of call->device_cu's sequences, and fills with 0
+ * the rows of all results that lie in none of them. */
+void ends_queue(Ctx *c, Gpu *g, const Ends *e, const Graph *graph,
+                const Call *call, DevicePtr table);
+
+#endif

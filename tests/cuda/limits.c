@@ -203,7 +203,8 @@ static void test_full(Test *t)
     poison(t, DQ);
     int n = take_all(t, piece);
     int code = run(t, &b, true);
-    expect(t, code == FLIN_ERROR_MEMORY && strstr(t->e.message, "out of memory"),
+    expect(t, code == FLIN_ERROR_MEMORY
+              && strstr(t->e.message, "out of memory"),
            "a call without memory is refused");
     for (int i = 0; i < n; i++)
         device_free(&t->d, piece[i]);
@@ -228,8 +229,8 @@ static void test_broken(Test *t)
     run(t, &b, false);
     expect(t, wait() != 0, "a pointer that is none ends the work");
     for (int i = 0; i < 2; i++) {
-        expect(t, run(t, bind(&b, t->device, "cuda"), false) == FLIN_ERROR_DEVICE,
-               "the error stays");
+        int code = run(t, bind(&b, t->device, "cuda"), false);
+        expect(t, code == FLIN_ERROR_DEVICE, "the error stays");
         expect(t, strstr(t->e.message, "of simple_gla")
                   && strstr(t->e.message, " tokens, 16 heads, k = 128"),
                t->e.message);

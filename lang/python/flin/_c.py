@@ -45,7 +45,7 @@ class Arg(Structure):
 
 class Saved(Structure):
     _fields_ = [("data", c_void_p), ("bytes", c_size_t),
-                ("note", c_uint64 * 2), ("place", c_uint64)]
+                ("plan", c_uint64), ("call", c_uint64), ("place", c_uint64)]
 
 
 class Call(Structure):

@@ -192,18 +192,19 @@ class Caller:
             call.workspace, = door.pointers([space])
             call.workspace_size = p.workspace
         if p.saved:
+            saved = frame.saved
             if r.saved is None:
-                r.saved = door.space(p.saved, r.x[0])
-            elif r.note is not None:
-                frame.saved.note, frame.saved.place = r.note, 0
-            frame.saved.data, = door.pointers([r.saved])
-            frame.saved.bytes = len(r.saved)
+                r.saved, saved.bytes = door.space(p.saved, r.x[0]), p.saved
+            else:
+                (saved.plan, saved.call), saved.place = r.note, 0
+                saved.bytes = len(r.saved)
+            saved.data, = door.pointers([r.saved])
         code = lib.run(p.kernel.handle, frame.call_ref, frame.grad_ref,
                        frame.error_ref)
         if code or _state.interrupts:
             _state.checked(code, frame.error)
         if p.saved and r.note is None:
-            r.note = tuple(frame.saved.note)
+            r.note = saved.plan, saved.call
         p.frames.append(frame)
 
     def prepare(self, door, r, key):

@@ -46,6 +46,7 @@ bool is_turned(const Ahead *a, const Node *n); /* of an angle in few turns */
 void begin_chains(Emit *e);             /* before the chunks, and behind them */
 void emit_chains(Emit *e, Buf *b);
 int ahead_tensor(Emit *e, Ref r, CudaArg arg); /* one more argument */
+CudaArg vector_arg(Emit *e, Ref r, int *bytes); /* of its type; an element's */
 void ahead_line(Ahead *a, Buf *b, Ref r); /* opens a loop over 16 rows a warp,
                                            their elements of r, lines of them */
 

@@ -9,12 +9,19 @@
 
 /* ---- which kernels ---- */
 
-/* What products multiply: what all matrices are, else float32. */
+/* What products multiply: what all matrices are, else float32. A matrix has
+ * axes of the states', where any input has, not ranks alone. */
 static DType tile_type(const Graph *g, const CudaOptions *o)
 {
     DType tile = NDTYPES;
+    AxisSet states = 0, inputs = 0;
+    for (int i = 0; i < g->nst; i++)
+        states |= g->st[i].axes;
+    for (int i = 0; i < g->nin; i++)
+        inputs |= g->in[i].timed ? g->in[i].axes : 0;
+    const AxisSet axes = inputs & states & DIM_AXES ? states : inputs;
     for (int i = 0; i < g->nin; i++) {
-        if (!g->in[i].rank || !g->in[i].timed)
+        if (!(g->in[i].axes & axes & DIM_AXES) || !g->in[i].timed)
             continue;
         if (tile != NDTYPES && tile != o->in[i])
             return F32;
@@ -31,9 +38,7 @@ static CudaOptions options_of(const Builds *all, const Call *call, int arch)
     cuda_call_options(&o, g, call);
     o.tile = tile_type(g, &o);
     o.arch = arch;
-    for (int i = 0; i < g->nin; i++)
-        if (!g->in[i].rank)
-            o.vector[i] = o.in[i];
+    memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
 

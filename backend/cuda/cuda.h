@@ -33,8 +33,9 @@ typedef struct CudaKept {
 typedef struct CudaOptions {
     DType tile;                         /* what products multiply: BF16, F16;
                                            cuda_tiles: or F32 */
-    DType vector[MAX_INPUTS];           /* of inputs without own axes: that
-                                           or F32 */
+    DType vector[MAX_INPUTS];           /* of inputs that are no matrices: a
+                                           token's, also one a rank; a head's:
+                                           that or F32 */
     int groups;                         /* 1 or 2 */
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */

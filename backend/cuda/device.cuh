@@ -515,10 +515,12 @@ template<int BYTES> INLINE float constant(const Tensor &t, int head)
     return low(((const unsigned short *)t.p)[at]);
 }
 /* Entry k of a head's vector. */
-INLINE float column(const Tensor &t, int head, int k)
+template<int BYTES> INLINE float column(const Tensor &t, int head, int k)
 {
-    return low(((const unsigned short *)t.p)[head / t.group * t.sh
-                                             + k * t.sd[0]]);
+    const i64 at = head / t.group * t.sh + k * t.sd[0];
+    if (BYTES == 4)
+        return ((const float *)t.p)[at];
+    return low(((const unsigned short *)t.p)[at]);
 }
 INLINE void store_pair(u32 a, Pair x, int lane)
 {

@@ -144,20 +144,16 @@ void key_text(Ahead *a, Ref r, int el)
         buf_printf(a->b, "load1(stage + KEY_%d + 4 * (k0 + %d))", key, el & 1);
 }
 
-/* An argument per column, of the matrices' type. */
+/* An argument per column. */
 static void load_key(Emit *e, Buf *b, int key)
 {
-    CudaKernel *k = e->out;
     Ref r = e->key[key];
-    if (k->ntensors == CUDA_TENSORS)
-        no_place(e, r, "too many arguments in one kernel");
+    int bytes, at = ahead_tensor(e, r, vector_arg(e, r, &bytes));
     buf_printf(b, "/* %%%u */\nif (at.thread < %d) {\n"
                "const int k = at.thread;\n"
-               "store1(stage + KEY_%d + 4 * k, k < %d ? column(a.tensor[%d], "
-               "head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
-               (int)e->g->axis[tile_axis(e, r)].size, k->ntensors);
-    k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT,
-        (uint8_t)e->g->n[r].index, (uint8_t)e->o->tile };
+               "store1(stage + KEY_%d + 4 * k, k < %d ? column<%d>(a.tensor[%d]"
+               ", head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
+               (int)e->g->axis[tile_axis(e, r)].size, bytes, at);
 }
 
 /* Arguments come first: matrices are made of them. */

@@ -20,14 +20,13 @@ static void begin_turn(Emit *e, int i)
     int n = columns(e, t), row = 4 * padded(n);
     CudaArg from = { ARG_STATE, (uint8_t)t->state, F32 };
     CudaArg to = { ARG_NEXT, (uint8_t)t->state, F32 };
-    CudaArg rate = { ARG_INPUT, (uint8_t)e->g->n[t->rate].index,
-                     (uint8_t)e->o->tile };
-    int in = ahead_tensor(e, t->scan, from);
-    int by = ahead_tensor(e, t->rate, rate);
+    int bytes, in = ahead_tensor(e, t->scan, from);
+    int by = ahead_tensor(e, t->rate, vector_arg(e, t->rate, &bytes));
     int out = ahead_tensor(e, t->scan, to);
     buf_printf(&e->begin, "if (at.thread < %d)\n"
-               "begin_turn(scratch + TURN_%d, %d, a.tensor[%d], a.tensor[%d],"
-               " seq, head, at.thread, 64 * c);\n", n, i, row, in, by);
+               "begin_turn<%d>(scratch + TURN_%d, %d, a.tensor[%d], "
+               "a.tensor[%d], seq, head, at.thread, 64 * c);\n", n, bytes, i,
+               row, in, by);
     buf_printf(&e->end, "if (last == chunks && threadIdx.x < 256 && at.thread"
                " < %d)\nend_turn(scratch + TURN_%d, %d, a.tensor[%d], seq, "
                "head, at.thread, now, (int)(where.len - 64ll * c));\n", n, i,

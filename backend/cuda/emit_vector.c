@@ -16,29 +16,14 @@ static bool ring_input(const Emit *e, Ref r)
         && r == tile_base(e, r);
 }
 
-/* With ranks it is of the matrices' type, as all that has axes. */
-static DType vector_type(const Emit *e, Ref r)
+CudaArg vector_arg(Emit *e, Ref r, int *bytes)
 {
-    const Node *n = &e->g->n[tile_input(e, r)];
-    return n->axes & DIM_AXES ? e->o->tile : e->o->vector[n->index];
-}
-
-static void tensor_arg(Emit *e, Ref r)
-{
-    CudaKernel *k = e->out;
-    if (k->ntensors == CUDA_TENSORS)
-        no_place(e, r, "too many arguments in one kernel");
-    uint8_t index = (uint8_t)e->g->n[tile_input(e, r)].index;
-    k->tensor[k->ntensors++] = (CudaArg){ ARG_INPUT, index,
-                                          (uint8_t)vector_type(e, r) };
-}
-
-static int element_bytes(Emit *e, Ref r)
-{
-    DType d = vector_type(e, r);
+    int input = e->g->n[tile_input(e, r)].index;
+    DType d = e->o->vector[input];
     if (d != F32 && d != e->o->tile)
         no_place(e, r, "vectors are float32 or of the matrices' type");
-    return d == F32 ? 4 : 2;
+    *bytes = dtype_size(d);
+    return (CudaArg){ ARG_INPUT, (uint8_t)input, (uint8_t)d };
 }
 
 /* ---- one node ---- */
@@ -181,8 +166,7 @@ static void arguments(Emit *e, Buf *b)
         if (!e->vector[r] || e->g->n[tile_input(e, r)].op != OP_input
             || r != tile_base(e, r))
             continue;
-        int bytes = element_bytes(e, r), at = e->out->ntensors;
-        tensor_arg(e, r);
+        int bytes, at = ahead_tensor(e, r, vector_arg(e, r, &bytes));
         if (is_token(e, r))
             buf_printf(b, "const Stream<%d> in%u(a.tensor[%d], head, where, "
                        "lane%s);\n", bytes, (unsigned)r, at,

@@ -30,12 +30,13 @@ template<bool DEEP> INLINE float swish(float x)
 
 /* ---- angles that grow at one rate: before the chunk, the next, rates ---- */
 
+template<int BYTES>
 INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
                        int seq, int head, int p, int tokens)
 {
     const float s = !from.p ? 0.f : ((const float *)from.p)
         [seq * from.sb + head * from.sh + p * from.sd[0]];
-    const float r = wrap_(column(rate, head, p));
+    const float r = wrap_(column<BYTES>(rate, head, p));
     store1(at + 4 * p, wrap_(fmaf(r, (float)tokens, s)));
     store1(at + 2 * row + 4 * p, r);
 }

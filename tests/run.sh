@@ -96,6 +96,7 @@ cuda() {
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
+        "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua gradients simple_gla"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;

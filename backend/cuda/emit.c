@@ -227,12 +227,12 @@ static Registers usual_registers(const Emit *e)
 {
     bool gated = e->ngates > 0;
     if (e->aheads == 2)
-        return gated && e->inverse ? (Registers){ 24, 144, 200 }
-             : gated ? (Registers){ 32, 136, 208 }
+        return gated ? (Registers){ 32, 136, 208 }
                      : (Registers){ 40, 128, 216 };
     if (e->groups == 1)
-        return gated || e->nchains ? (Registers){ 56, 208, 240 }
-                                   : (Registers){ 56, 160, 232 };
+        return gated ? (Registers){ 48, 216, 240 }
+             : e->nchains ? (Registers){ 56, 208, 240 }
+                          : (Registers){ 56, 160, 232 };
     if (gated)
         return e->inverse ? (Registers){ 32, 136, 168 }
                           : (Registers){ 32, 128, 176 };

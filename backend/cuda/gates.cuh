@@ -178,15 +178,22 @@ INLINE u32 decayed(u32 v, float2 f)
 {
     return pack_wide(low(v) * f.x, high(v) * f.y);
 }
-/* The same for what already is bfloat16. */
-INLINE u32 decayed_wide(u32 v, float2 f)
+INLINE u32 tf32(float x)
 {
-    return pack_wide(__uint_as_float(v << 16) * f.x,
-                     __uint_as_float(v & 0xffff0000u) * f.y);
+    u32 r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
 }
-INLINE void product16(float *c, const u32 *a, const u32 *b)
+/* 16 rows of 8 columns: a lane's row r is that of lane r < 16. */
+INLINE void ldmatrix2(u32 a, u32 *r)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1]) : "r"(a) : "memory");
+}
+/* c += a b in tf32, 16 x 8 by 8 x 8. */
+INLINE void product8(float *c, const u32 *a, const u32 *b)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
         " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -238,7 +245,9 @@ template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
  * warp has 16 rows, decayed from the sum before them; b's are decayed to the
  * end of their block of 16 (anchored), and what lies between goes onto a. So
  * no exponent is above 0 except in a warp's own block: that one is worked out
- * pair by pair where the gates are strong. */
+ * pair by pair where the gates are strong. In tf32: of the operands the
+ * anchored rows alone are rounded to bfloat16. A lane has two columns next to
+ * each other: those of a step are taken as 0 2 4 6 1 3 5 7. */
 template<int K, int BEFORE, int N, int W>
 INLINE void gated_rows(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
                        u32 anchored, u32 gate, const Lane &l)
@@ -247,51 +256,48 @@ INLINE void gated_rows(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
     const u32 before = gate_row<K>(gate, 16 * W) + 4 * l.col;
     const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
     const int down = 32 * (K + 8), up = BEFORE * 4 * (K + 8);
-    const int arow = 16 * W + (lane & 15);
-    const int brow = (lane & 7) + (lane >> 4) * 8;
-    NO_UNROLL for (int k = 0; k < K; k += 16) {
-        const u32 tile = (k >> 6) * 8192;
-        const int piece = k >> 3 & 7;
-        float2 from[2], f[4], to[4];
-        u32 a[N][4];
-        UNROLL for (int h = 0; h < 2; h++) {
-            const u32 at = 4 * k + 32 * h;
-            from[h] = load2(before + at);
+    const int row = lane & 15;
+    NO_UNROLL for (int k2 = 0; k2 < K; k2 += 16)
+        UNROLL for (int k = k2; k < k2 + 16; k += 8) {
+            const u32 at = 4 * k, piece = (k >> 6) * 8192 + row * 128
+                         + (((k >> 3 & 7) ^ (row & 7)) * 16);
+            const float2 from = load2(before + at);
+            float2 f[2], to[2], a[N][2];
             UNROLL for (int e = 0; e < 2; e++) {
-                to[2 * h + e] = load2(here + at + e * down);
-                f[2 * h + e] = BEFORE ? load2(here + at + e * down - up)
-                                      : to[2 * h + e];
+                to[e] = decay(from, f[e] = load2(here + at + e * down));
+                if (BEFORE)
+                    f[e] = load2(here + at + e * down - up);
+                f[e] = decay(f[e], from);
             }
-        }
-        UNROLL for (int x = 0; x < N; x++)
-            ldmatrix(ta[x] + tile + arow * 128
-                     + (((piece + (lane >> 4)) ^ (arow & 7)) * 16), a[x]);
-        UNROLL for (int e = 0; e < 4; e++) {
-            f[e] = decay(f[e], from[e >> 1]);
-            UNROLL for (int x = 0; x < N; x++)
-                a[x][e] = decayed(a[x][e], f[e]);
-        }
-        UNROLL for (int u = W; u >= 0; u--) {
-            u32 b[4];
-            ldmatrix((u == W ? tb : anchored) + tile + (16 * u + brow) * 128
-                     + (((piece + (lane >> 3 & 1)) ^ (brow & 7)) * 16), b);
-            UNROLL for (int e = 0; e < 4 && u == W; e++)
-                b[e] = decayed(b[e], decay(from[e & 1],
-                                           to[2 * (e & 1) + (e >> 1)]));
-            float2 g[2];
-            UNROLL for (int h = 0; h < 2 && u + 1 < W; h++)
-                g[h] = decay(from[h], load2(gate_row<K>(gate, 16 * u + 16)
-                                            + 4 * (k + l.col + 8 * h)));
             UNROLL for (int x = 0; x < N; x++) {
-                u32 c[4];
-                UNROLL for (int e = 0; e < 4; e++)
-                    c[e] = u + 1 < W ? decayed_wide(a[x][e], g[e >> 1])
-                                     : a[x][e];
-                product16(d[x] + 8 * u, c, b);
-                product16(d[x] + 8 * u + 4, c, b + 2);
+                u32 r[2];
+                ldmatrix2(ta[x] + 2048 * W + piece, r);
+                UNROLL for (int e = 0; e < 2; e++)
+                    a[x][e] = { low(r[e]) * f[e].x, high(r[e]) * f[e].y };
+            }
+            UNROLL for (int u = W; u >= 0; u--) {
+                float2 g = { 1.f, 1.f };
+                u32 r[2], b[2][2], c[4];
+                ldmatrix2((u == W ? tb : anchored) + 2048 * u + piece, r);
+                if (u + 1 < W)
+                    g = decay(from, load2(gate_row<K>(gate, 16 * u + 16)
+                                          + 4 * l.col + at));
+                UNROLL for (int n = 0; n < 2; n++) {
+                    b[n][0] = u == W ? tf32(low(r[n]) * to[n].x)
+                                     : r[n] << 16;
+                    b[n][1] = u == W ? tf32(high(r[n]) * to[n].y)
+                                     : r[n] & 0xffff0000u;
+                }
+                UNROLL for (int x = 0; x < N; x++) {
+                    UNROLL for (int e = 0; e < 2; e++) {
+                        c[e] = tf32(a[x][e].x * g.x);
+                        c[2 + e] = tf32(a[x][e].y * g.y);
+                    }
+                    product8(d[x] + 8 * u, c, b[0]);
+                    product8(d[x] + 8 * u + 4, c, b[1]);
+                }
             }
         }
-    }
 }
 template<int K, int BEFORE, int N>
 INLINE void gated_products(float (&d)[N][32], const u32 (&ta)[N], u32 tb,

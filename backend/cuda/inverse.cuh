@@ -1,5 +1,5 @@
 /* inverse.cuh -- (1 - a)^{-1} for a strictly lower 64 x 64 matrix: the delta
- * rule's solve. After device.cuh.
+ * rule's solve. After gates.cuh.
  *
  * a in float32 at s, in padded rows of INVERSE_LD, its blocks of 16 above the
  * diagonal left out. Warp i has the block row i: T, the inverse of the block
@@ -15,12 +15,6 @@ constexpr int INVERSE_LD = 72, INVERSE_BYTES = 64 * INVERSE_LD * 4;
 INLINE u32 entry(u32 s, int i, int j)
 {
     return s + 4 * (i * INVERSE_LD + j);
-}
-INLINE u32 tf32(float x)
-{
-    u32 r;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
-    return r;
 }
 INLINE void round_all(u32 (&to)[8], const float (&x)[8])
 {
@@ -41,14 +35,11 @@ INLINE void product_block(float (&c)[8], const u32 (&m)[8], u32 at, int lane)
                 b.x = load1(entry(at, 8 * k + t, 8 * n + g));
                 b.y = load1(entry(at, 8 * k + t + 1, 8 * n + g));
             }
-            asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
-                " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                : "+f"(c[4 * n]), "+f"(c[4 * n + 1]), "+f"(c[4 * n + 2]),
-                  "+f"(c[4 * n + 3])
-                : "r"(m[4 * k]), "r"(m[4 * k + 2]), "r"(m[4 * k + 1]),
-                  "r"(m[4 * k + 3]),
-                  "r"(TRANSPOSED ? __float_as_uint(b.x) : tf32(b.x)),
-                  "r"(TRANSPOSED ? __float_as_uint(b.y) : tf32(b.y)));
+            const u32 a[] = { m[4 * k], m[4 * k + 2], m[4 * k + 1],
+                              m[4 * k + 3] };
+            const u32 r[] = { TRANSPOSED ? __float_as_uint(b.x) : tf32(b.x),
+                              TRANSPOSED ? __float_as_uint(b.y) : tf32(b.y) };
+            product8(c + 4 * n, a, r);
         }
 }
 /* The inverse of one less the block at b, as a fragment. Row j is done when

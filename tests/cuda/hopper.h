@@ -296,14 +296,15 @@ template<class T> inline void keep(T &) {}
 /* ---- tiles ---- */
 
 PLAIN inline unsigned swizzled(unsigned a) { return a ^ (a >> 7 & 7) << 4; }
+template<int TILES>
 PLAIN inline void load_8x8(unsigned a, unsigned *r, bool turned)
 {
-    unsigned short tile[4][8][8];
+    unsigned short tile[TILES][8][8];
     const auto rows = warp_meets(&a, 1);
     const int l = threadIdx.x % 32;
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 8 * TILES; i++)
         memcpy(tile[i / 8][i % 8], shared_to<char>(rows[i][0], 16), 16);
-    for (int t = 0; t < 4; t++)
+    for (int t = 0; t < TILES; t++)
         for (int h = 0, x = l / 4, y = l % 4 * 2; h < 2; h++) {
             unsigned v = turned ? tile[t][y + h][x] : tile[t][x][y + h];
             r[t] = h ? r[t] | v << 16 : v;
@@ -322,8 +323,18 @@ PLAIN inline void store_8x8(unsigned a, const unsigned *r, bool turned)
         }
     __syncwarp();
 }
-PLAIN inline void ldmatrix(unsigned a, unsigned *r) { load_8x8(a, r, false); }
-PLAIN inline void ldmatrix_t(unsigned a, unsigned *r) { load_8x8(a, r, true); }
+PLAIN inline void ldmatrix(unsigned a, unsigned *r)
+{
+    load_8x8<4>(a, r, false);
+}
+PLAIN inline void ldmatrix_t(unsigned a, unsigned *r)
+{
+    load_8x8<4>(a, r, true);
+}
+PLAIN inline void ldmatrix2(unsigned a, unsigned *r)
+{
+    load_8x8<2>(a, r, false);
+}
 PLAIN inline void stmatrix(unsigned a, const unsigned *r)
 {
     store_8x8(a, r, false);
@@ -356,56 +367,18 @@ PLAIN inline float half_of(unsigned pair, int which)
 {
     return which ? high(pair) : low(pair);
 }
-/* A warp's step: registers as mma has them, EACH numbers in one. */
-template<int EACH, class F>
-PLAIN inline void warp_step(float *c, const unsigned *a, const unsigned *b,
-                            F number)
+PLAIN inline float tf32_of(unsigned r) { return bits(r & 0xffffe000); }
+PLAIN inline void product8(float *c, const unsigned *a, const unsigned *b)
 {
-    unsigned x[4], rows[32][4];
+    unsigned rows[32][4];
     const int l = threadIdx.x % 32;
     memcpy(rows, warp_meets(a, 4), sizeof rows);
-    memcpy(x, b, 8);
-    const auto cols = warp_meets(x, 2);
+    const auto cols = warp_meets(b, 2);
     for (int e = 0; e < 4; e++)
-        for (int k = 0; k < 8 * EACH; k++) {
-            int quad = k % (4 * EACH) / EACH, half = k / (4 * EACH);
-            c[e] += number(rows[l / 4 * 4 + quad][2 * half + e / 2], k % EACH)
-                  * number(cols[(l % 4 * 2 + e % 2) * 4 + quad][half],
-                           k % EACH);
-        }
-}
-PLAIN inline float bf16_of(unsigned r, int i)
-{
-    return bits(i ? r & 0xffff0000 : r << 16);
-}
-PLAIN inline float tf32_of(unsigned r, int) { return bits(r & 0xffffe000); }
-PLAIN inline void product16(float *c, const unsigned *a, const unsigned *b)
-{
-    warp_step<2>(c, a, b, bf16_of);
-}
-PLAIN inline void product8(float *c, const unsigned *a, unsigned b0,
-                           unsigned b1)
-{
-    const unsigned b[] = { b0, b1 };
-    warp_step<1>(c, a, b, tf32_of);
-}
-static unsigned entry(unsigned s, int i, int j);
-template<int TRANSPOSED>
-PLAIN inline void product_block(float (&c)[8], const unsigned (&m)[8],
-                                unsigned at, int lane)
-{
-    const int g = lane / 4, t = lane % 4 * 2;
-    for (int k = 0; k < 2; k++)
-        for (int n = 0; n < 2; n++) {
-            const unsigned a[] = { m[4 * k], m[4 * k + 2], m[4 * k + 1],
-                                   m[4 * k + 3] };
-            unsigned b[2];
-            for (int e = 0; e < 2; e++) {
-                int i = 8 * k + t + e, j = 8 * n + g;
-                b[e] = to_tf32(load1(TRANSPOSED ? entry(at, j, i)
-                                                : entry(at, i, j)));
-            }
-            product8(c + 4 * n, a, b[0], b[1]);
+        for (int k = 0; k < 8; k++) {
+            const unsigned *row = rows[l / 4 * 4 + k % 4];
+            const unsigned *col = cols[(l % 4 * 2 + e % 2) * 4 + k % 4];
+            c[e] += tf32_of(row[k / 4 * 2 + e / 2]) * tf32_of(col[k / 4]);
         }
 }
 

@@ -315,7 +315,7 @@ static const Variant variants[] = {
     { "rwkv7", rwkv7, 0 }, { "retnet", retnet, 0 },
     { "deltanet_rope", deltanet_rope, 0 },
     { "precond_delta", precond_delta, 0 },
-    { "precond_delta_k", precond_delta_k, 64 },
+    { "precond_delta_k", precond_delta_k, 0 },
     { "trapezoidal_gla", NULL, 0 }, { "mamba3", NULL, 0 },
     { "mlstm", NULL, 0 }, { "precond_mamba3", NULL, 0 },
     { "deltaproduct", NULL, 0 }, { "mimo_deltanet", NULL, 0 },

@@ -227,8 +227,9 @@ static Registers usual_registers(const Emit *e)
 {
     bool gated = e->ngates > 0;
     if (e->aheads == 2)
-        return gated ? (Registers){ 32, 136, 208 }
-                     : (Registers){ 40, 128, 216 };
+        return !gated ? (Registers){ 40, 128, 216 }
+             : e->inverse && !is_wide(e) ? (Registers){ 24, 144, 200 }
+                                         : (Registers){ 32, 136, 208 };
     if (e->groups == 1)
         return gated ? (Registers){ 48, 216, 240 }
              : e->nchains ? (Registers){ 56, 208, 240 }

@@ -109,8 +109,7 @@ int main(int argc, char **argv)
         for (int s = 0; s < (i ? 1 : NSHAPES); s++) {
             if (argc > 1 && (strcmp(argv[1], variants[i].name) || s))
                 continue;
-            int key = variants[i].key ? variants[i].key : shape[s][0];
-            Test t = { &n, &variants[i], key, shape[s][1],
+            Test t = { &n, &variants[i], shape[s][0], shape[s][1],
                        shape[s][2], s == 3 ? F16 : BF16, argc > 1 };
             char what[80];
             snprintf(what, sizeof what, "%s K %d V %d groups %d", t.variant

@@ -299,26 +299,25 @@ static Graph *precond_delta_k(Ctx *c)
     return preconditioned(c, "precond_delta_k", "t k : log_decay");
 }
 
-/* key: the widest without a spill, 0: 128. Without make: of stdlib. */
+/* Without make: of stdlib. */
 typedef struct Variant {
     const char *name;
     Graph *(*make)(Ctx *c);
-    int key;
 } Variant;
 static const Variant variants[] = {
-    { "simple_gla", simple_gla, 0 }, { "linear", linear, 0 },
-    { "fixed_decay", fixed_decay, 0 }, { "mamba2", mamba2, 0 },
-    { "gated", gated, 0 }, { "lightning", lightning, 0 },
-    { "deltanet", deltanet, 0 }, { "gated_deltanet", gated_deltanet, 0 },
-    { "gla", gla, 0 }, { "hgrn2", hgrn2, 0 }, { "kda", kda, 0 },
-    { "gdn2", gdn2, 0 }, { "rwkv6", rwkv6, 0 },
-    { "rwkv7", rwkv7, 0 }, { "retnet", retnet, 0 },
-    { "deltanet_rope", deltanet_rope, 0 },
-    { "precond_delta", precond_delta, 0 },
-    { "precond_delta_k", precond_delta_k, 0 },
-    { "trapezoidal_gla", NULL, 0 }, { "mamba3", NULL, 0 },
-    { "mlstm", NULL, 0 }, { "precond_mamba3", NULL, 0 },
-    { "deltaproduct", NULL, 0 }, { "mimo_deltanet", NULL, 0 },
+    { "simple_gla", simple_gla }, { "linear", linear },
+    { "fixed_decay", fixed_decay }, { "mamba2", mamba2 },
+    { "gated", gated }, { "lightning", lightning },
+    { "deltanet", deltanet }, { "gated_deltanet", gated_deltanet },
+    { "gla", gla }, { "hgrn2", hgrn2 }, { "kda", kda },
+    { "gdn2", gdn2 }, { "rwkv6", rwkv6 },
+    { "rwkv7", rwkv7 }, { "retnet", retnet },
+    { "deltanet_rope", deltanet_rope },
+    { "precond_delta", precond_delta },
+    { "precond_delta_k", precond_delta_k },
+    { "trapezoidal_gla", NULL }, { "mamba3", NULL },
+    { "mlstm", NULL }, { "precond_mamba3", NULL },
+    { "deltaproduct", NULL }, { "mimo_deltanet", NULL },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

@@ -14,17 +14,6 @@ bool node_is_product(const Graph *g, const Node *n)
         && !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over);
 }
 
-static bool is_root(const Graph *g, Ref r)
-{
-    for (int i = 0; i < g->nout; i++)
-        if (g->out[i].node == r)
-            return true;
-    for (int i = 0; i < g->nst; i++)
-        if (g->st[i].next == r)
-            return true;
-    return false;
-}
-
 bool node_is_leaf(const Node *n)
 {
     return n->op == OP_num || n->op == OP_size || n->op == OP_unit
@@ -120,11 +109,11 @@ static void list_atoms(Atoms *a, const bool *late, const uint8_t *cut)
         const Node *n = &g->n[r];
         a->of[r] = -1;
         if (!a->live[r] || node_is_leaf(n)
-            || !(node_is_product(g, n) || is_root(g, r) || cut[r]))
+            || !(node_is_product(g, n) || graph_is_root(g, r) || cut[r]))
             continue;
         a->of[r] = a->n;
         a->atom[a->n++] = (Atom){ .node = r, .late = late[r],
-                                  .root = is_root(g, r),
+                                  .root = graph_is_root(g, r),
                                   .state = next_of(g, r) };
     }
     a->ntensors = a->n + g->nst;
@@ -200,7 +189,7 @@ static Ref *only_users(const Atoms *a)
             user[x] = user[x] && user[x] != r ? UINT32_MAX : r;
         }
     for (Ref r = 1; r < g->len; r++)
-        if (is_root(g, r))
+        if (graph_is_root(g, r))
             user[r] = UINT32_MAX;
     return user;
 }

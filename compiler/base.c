@@ -216,16 +216,22 @@ void ctx_doing(Ctx *c, const char *what, const char *name)
     c->done = -1;
 }
 
+double clock_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 void ctx_progress(Ctx *c)
 {
     enum { EVERY_MS = 50 };
-    struct timespec t;
     double now;
 
     if (!c->progress || !c->doing)
         return;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    now = clock_now();
     if (c->progress_due > 0 && now >= c->progress_due)
         c->progress(c->progress_ud, c->doing, c->done);
     if (now >= c->progress_due)

@@ -88,6 +88,8 @@ bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
  * is being done. */
 void ctx_poll(Ctx *c);
 
+/* Seconds, from some time on. */
+double clock_now(void);
 /* From now on it is "WHAT NAME" that is done. */
 void ctx_doing(Ctx *c, const char *what, const char *name);
 /* Tells the host, now and then, how much of c->doing is done. */

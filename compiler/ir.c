@@ -51,6 +51,22 @@ int graph_find_axis(const Graph *g, const char *name)
     return -1;
 }
 
+int graph_find_input(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nin; i++)
+        if (!strcmp(g->in[i].name, name))
+            return i;
+    return -1;
+}
+
+int graph_find_state(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (!strcmp(g->st[i].name, name))
+            return i;
+    return -1;
+}
+
 int graph_axis(Graph *g, const char *name)
 {
     int at = graph_find_axis(g, name);
@@ -338,6 +354,17 @@ void graph_live(const Graph *g, uint8_t *live)
     for (Ref r = g->len - 1; r > 0; r--)
         for (int i = 0; live[r] && i < 4; i++)
             mark(g, live, g->n[r].a[i]);
+}
+
+bool graph_is_root(const Graph *g, Ref r)
+{
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].node == r)
+            return true;
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].next == r)
+            return true;
+    return false;
 }
 
 int32_t axis_extent(const Graph *g, Ref r, int axis)

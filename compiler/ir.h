@@ -134,6 +134,8 @@ Graph *graph_new(Ctx *c, const char *name, int chunk);
 /* Axis by name, declared if new. Fails when there are too many. */
 int graph_axis(Graph *g, const char *name);
 int graph_find_axis(const Graph *g, const char *name);  /* -1: none */
+int graph_find_input(const Graph *g, const char *name);
+int graph_find_state(const Graph *g, const char *name);
 
 /* Declare an argument or a state; `axes` as the user writes it, e.g. "t k",
  * inputs with an optional ": domain". Returns its index. */
@@ -184,6 +186,9 @@ static inline bool is_num(const Graph *g, Ref r, double x)
  * at about 60 characters); both in the arena. */
 char *axes_text(const Graph *g, AxisSet s);
 char *expr_text(const Graph *g, Ref r);
+
+/* Whether it is a result, or what a state becomes. */
+bool graph_is_root(const Graph *g, Ref r);
 
 /* Marks in `live` (len bytes) every node that the roots need. */
 void graph_live(const Graph *g, uint8_t *live);

@@ -111,8 +111,6 @@ double mask_cumsum(const char *name, int64_t t, unsigned seed);
 double mask_eval(Mask *m, Ref r, const double *leaf);
 double mask_number(Mask *m, Ref r, int i, int j, unsigned seed);
 double mask_at(Mask *m, int i, int j, unsigned seed);
-/* The rank of a matrix by rows, by elimination; the matrix is lost. */
-int matrix_rank(double *a, int rows, int cols, double tolerance);
 /* Fails unless the products add up to the mask, and the rank of blocks off
  * the diagonal is within their number. */
 void mask_probe(Mask *m);

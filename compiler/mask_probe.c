@@ -106,7 +106,8 @@ static void exchange(double *a, double *b, int n, int step)
     }
 }
 
-int matrix_rank(double *a, int rows, int cols, double tolerance)
+/* The rank of a matrix by rows, by elimination; the matrix is lost. */
+static int matrix_rank(double *a, int rows, int cols, double tolerance)
 {
     int k, at[2] = { 0, 0 }, n = rows < cols ? rows : cols;
     double scale = largest(a, rows, cols, 0, at);

@@ -15,14 +15,6 @@ typedef struct Quadratic {
     double *leaf[MAX_INPUTS];           /* the mask's leaves, by token */
 } Quadratic;
 
-static int input_index(const Graph *g, const char *name)
-{
-    for (int n = 0; n < g->nin; n++)
-        if (!strcmp(g->in[n].name, name))
-            return n;
-    return -1;
-}
-
 /* All entries of a token, by axis number: to p, or from it. Returns the
  * next p. */
 static double *copy(const View *v, const uint8_t *order, int rank,
@@ -71,7 +63,7 @@ static void load(Quadratic *u, const Seq *s, int head)
     const int32_t *size = u->call->size;
 
     for (int k = 0; k < 3; k++) {
-        int n = input_index(u->g, tensor[k]);
+        int n = graph_find_input(u->g, tensor[k]);
         const Input *in = &u->g->in[n];
         for (int64_t t = 0; t < s->len; t++)
             copy(&u->call->in[n], in->order, in->rank, size, in->axes,
@@ -79,7 +71,7 @@ static void load(Quadratic *u, const Seq *s, int head)
     }
     for (int n = 0; n < u->m->g->nin; n++) {
         const Leaf *l = &u->m->leaf[n];
-        int at = input_index(u->g, l->name);
+        int at = graph_find_input(u->g, l->name);
         double sum = 0;
         for (int64_t t = 0; t < s->len; t++) {
             double x = at < 0 ? (double)t
@@ -168,9 +160,9 @@ static void make_room(Ctx *c, Quadratic *u)
 
 void mask_quadratic(Mask *m, Graph *g)
 {
-    Ref q = g->in[input_index(g, "q")].node;
-    Ref k = g->in[input_index(g, "k")].node;
-    Ref v = g->in[input_index(g, "v")].node;
+    Ref q = g->in[graph_find_input(g, "q")].node;
+    Ref k = g->in[graph_find_input(g, "k")].node;
+    Ref v = g->in[graph_find_input(g, "v")].node;
 
     m->work = 0;
     mask_pieces(m);                     /* it is causal all the same */
@@ -185,8 +177,8 @@ static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
     /* a copy: to evaluate a mask writes into it, and others may run it */
     *u = (Quadratic){ .m = mask_copy(c, step->mask), .g = step,
                       .call = call };
-    u->n[0] = u->n[1] = entries(call->size, step->in[input_index(step, "k")]
-                                .axes);
+    const Input *k = &step->in[graph_find_input(step, "k")];
+    u->n[0] = u->n[1] = entries(call->size, k->axes);
     u->n[2] = entries(call->size, step->n[step->out[0].node].axes);
     make_room(c, u);
 }
@@ -281,7 +273,7 @@ static void sum_leaves(Gradient *b, int at, int64_t len)
     memset(b->sum, 0, (size_t)len * sizeof *b->sum);
     for (int n = 0; n < m->g->nin; n++) {
         double later = 0;
-        if (input_index(b->u.g, m->leaf[n].name) != at)
+        if (graph_find_input(b->u.g, m->leaf[n].name) != at)
             continue;
         for (int64_t t = len - 1; t >= 0; t--) {
             later += b->leaf[n][t];

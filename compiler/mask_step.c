@@ -29,10 +29,9 @@ typedef struct Step {
 
 static Ref input_named(const Graph *g, const char *name)
 {
-    for (int n = 0; n < g->nin; n++)
-        if (!strcmp(g->in[n].name, name))
-            return g->in[n].node;
-    return 0;
+    int i = graph_find_input(g, name);
+
+    return i < 0 ? 0 : g->in[i].node;
 }
 
 static Ref new_state(Step *s, const char *name, AxisSet axes)

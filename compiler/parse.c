@@ -84,22 +84,6 @@ static void read_axis(Text *t)
 
 /* ---- arguments ---- */
 
-static int find_input(const Graph *g, const char *name)
-{
-    for (int i = 0; i < g->nin; i++)
-        if (!strcmp(g->in[i].name, name))
-            return i;
-    return -1;
-}
-
-static int find_state(const Graph *g, const char *name)
-{
-    for (int i = 0; i < g->nst; i++)
-        if (!strcmp(g->st[i].name, name))
-            return i;
-    return -1;
-}
-
 static void no_columns(const Text *t, AxisSet s)
 {
     s &= AXIS(AX_I) | COL_AXES;
@@ -116,7 +100,7 @@ static void read_input(Text *t)
     Input *in = &g->in[g->nin];
     memset(in, 0, sizeof *in);
     text_name(t, "input", in->name, sizeof in->name);
-    if (find_input(g, in->name) >= 0)
+    if (graph_find_input(g, in->name) >= 0)
         fail(t->c, t->line, "input '%s' twice", in->name);
     if (text_at(t, "t")) {
         in->timed = true;
@@ -143,7 +127,7 @@ static void read_state(Text *t)
     State *s = &g->st[g->nst];
     memset(s, 0, sizeof *s);
     text_name(t, "state", s->name, sizeof s->name);
-    if (find_state(g, s->name) >= 0)
+    if (graph_find_state(g, s->name) >= 0)
         fail(t->c, t->line, "state '%s' twice", s->name);
     s->rank = (uint8_t)take_order(t, s->order, &s->axes);
     no_columns(t, s->axes);
@@ -167,7 +151,7 @@ static void read_next(Text *t)
     Ref r;
 
     text_name(t, "state", name, sizeof name);
-    int s = find_state(t->g, name);
+    int s = graph_find_state(t->g, name);
     if (s < 0)
         fail(t->c, t->line, "there is no state '%s'", name);
     if (t->g->st[s].next)
@@ -244,10 +228,10 @@ static void take_leaf(Text *t, Node *n)
     switch (n->op) {
     case OP_num: n->num = text_num(t); break;
     case OP_input:
-        n->index = (uint16_t)find_name(t, find_input, "input");
+        n->index = (uint16_t)find_name(t, graph_find_input, "input");
         break;
     case OP_state:
-        n->index = (uint16_t)find_name(t, find_state, "state");
+        n->index = (uint16_t)find_name(t, graph_find_state, "state");
         break;
     case OP_size:
         if ((ax = take_axis(t)) < 0)

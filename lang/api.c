@@ -69,6 +69,14 @@ static void parse_error(flin_Error *e, int code, const char *text)
     }
 }
 
+/* Whether the host wants to stop; ud is a flin_Options. */
+static bool host_asked(void *ud)
+{
+    const flin_Options *o = ud;
+
+    return o->interrupted && o->interrupted(o->interrupted_ud);
+}
+
 static int lua_code(flin_State *s, int status)
 {
     if (status == LUA_ERRMEM)
@@ -137,13 +145,6 @@ bool api_protect(flin_State *s, lua_State *L, lua_CFunction f, int nargs,
 }
 
 /* ---- hooks ---- */
-
-bool host_asked(void *ud)
-{
-    const flin_Options *o = ud;
-
-    return o->interrupted && o->interrupted(o->interrupted_ud);
-}
 
 /* A script's budget of instructions is not the host's. */
 Ctx *host_ctx(flin_State *s)

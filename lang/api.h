@@ -32,8 +32,6 @@ struct flin_Variant {
 /* Both return the code. */
 int set_error(flin_Error *e, int code, const char *message);
 int take_error(flin_Error *e, const Error *from, const char *text);
-/* Whether the host wants to stop; ud is a flin_Options. */
-bool host_asked(void *ud);
 /* A context with the state's hooks; NULL when memory is out. */
 Ctx *host_ctx(flin_State *s);
 /* Calls f(L) with what lies on top of the stack, `nargs` values; false, with

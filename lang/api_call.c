@@ -68,23 +68,7 @@ static Given given(Ctx *c, const HostCall *h, const char *name,
     return g;
 }
 
-/* ---- names ---- */
-
-static int input_named(const Graph *g, const char *name)
-{
-    for (int i = 0; i < g->nin; i++)
-        if (!strcmp(g->in[i].name, name))
-            return i;
-    return -1;
-}
-
-static int state_named(const Graph *g, const char *name)
-{
-    for (int i = 0; i < g->nst; i++)
-        if (!strcmp(g->st[i].name, name))
-            return i;
-    return -1;
-}
+/* ---- arguments ---- */
 
 /* A list of the call's: where its tensors go, by the names of inputs or of
  * states. */
@@ -102,7 +86,8 @@ static void take_binds(Ctx *c, const Graph *g, const HostCall *h, Binds b)
 
     for (int i = 0; i < b.n; i++) {
         const char *name = b.list[i].name ? b.list[i].name : "(NULL)";
-        int at = b.inputs ? input_named(g, name) : state_named(g, name);
+        int at = b.inputs ? graph_find_input(g, name)
+                          : graph_find_state(g, name);
         if (at < 0)
             fail(c, 0, "%s: %sthere is no %s '%s'", what, *b.of
                  ? ctx_format(c, "%s: ", b.of) : "",
@@ -114,8 +99,6 @@ static void take_binds(Ctx *c, const Graph *g, const HostCall *h, Binds b)
                              name) : name, &b.list[i].tensor);
     }
 }
-
-/* ---- arguments ---- */
 
 static void take_device(Ctx *c, HostCall *h)
 {

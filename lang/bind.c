@@ -49,7 +49,8 @@ static char *wanted_text(Ctx *c, const Graph *g, const char *first,
     return b.s;
 }
 
-char *input_shape_text(Ctx *c, const Graph *g, const Input *in)
+/* "[B, T, H, k]" as declared. */
+static char *input_shape_text(Ctx *c, const Graph *g, const Input *in)
 {
     return wanted_text(c, g, in->timed ? "B, T, H" : "H", in->order,
                        in->rank);

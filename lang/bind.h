@@ -53,8 +53,7 @@ int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
 View result_view(const Graph *step, const Given *t);
 View state_view(const Graph *step, int s, const Given *t);
 
-/* "[B, T, H, k]" as declared. In c. */
-char *input_shape_text(Ctx *c, const Graph *g, const Input *in);
+/* "[2, 7, 1, 16]". In c. */
 char *shape_text(Ctx *c, int rank, const int64_t *shape);
 /* Fails, naming both, where the tensor has not this shape. */
 void check_shape(Ctx *c, const char *what, const char *name, const Given *t,
@@ -144,12 +143,11 @@ typedef struct Stored {
     Note note;
 } Stored;
 
-/* saved.c: what a forward call saves for the backward one: by which plan (NULL:
- * none, nothing is saved), how many bytes (0: nothing, that one computes it all
- * again), and the call that fills them, by the plans that run_backward takes.
- * It gives saved_bytes; where the room has fewer, it has run nothing. The note
- * is that of what such a call leaves `at`, or starts from. */
-PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* saved.c: what a forward call saves for the backward one: how many bytes (0:
+ * nothing, that one computes it all again), and the call that fills them, by
+ * the plans that run_backward takes. It gives saved_bytes; where the room has
+ * fewer, it has run nothing. The note is that of what such a call leaves `at`,
+ * or starts from. */
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room);

@@ -19,10 +19,9 @@ static void run_declare(Ctx *c, void *ud)
 
 static const Input *find_input(const Graph *g, const char *name)
 {
-    for (int n = 0; n < g->nin; n++)
-        if (!strcmp(g->in[n].name, name))
-            return &g->in[n];
-    return NULL;
+    int i = graph_find_input(g, name);
+
+    return i < 0 ? NULL : &g->in[i];
 }
 
 static void declare(lua_State *L, MaskTrace *t, const char *name,

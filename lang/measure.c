@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../backend/cuda/gpu.h"
@@ -12,17 +11,9 @@
 
 enum { COPY_BYTES = 1 << 26, COPY_RUNS = 7, COPY_THREADS = 256 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int flin_clock(lua_State *L)
 {
-    lua_pushnumber(L, now());
+    lua_pushnumber(L, clock_now());
     return 1;
 }
 
@@ -57,9 +48,9 @@ static double best_copy(Copy *part, int n)
     double best = 0;
 
     for (int i = 0; i < COPY_RUNS; i++) {
-        double start = now();
+        double start = clock_now();
         copy_all(part, n);
-        double rate = 2.0 * COPY_BYTES / (now() - start);
+        double rate = 2.0 * COPY_BYTES / (clock_now() - start);
         best = rate > best ? rate : best;
     }
     return best;

@@ -4,7 +4,6 @@
  */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "../compiler/cost.h"
 #include "../compiler/grad.h"
@@ -17,25 +16,12 @@ enum { USUAL_SIZE = 64 };
 
 /* ---- making one ---- */
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool is_shown(const Graph *g, const Plan *p, Ref r)
 {
     if (g->n[r].op == OP_state || node_is_leaf(&g->n[r]))
         return false;
-    for (int i = 0; i < g->nout; i++)
-        if (g->out[i].node == r)
-            return true;
-    for (int i = 0; i < g->nst; i++)
-        if (g->st[i].next == r)
-            return true;
-    return p->stored[r] || node_is_product(g, &g->n[r]);
+    return graph_is_root(g, r) || p->stored[r]
+        || node_is_product(g, &g->n[r]);
 }
 
 /* What each kernel computes and, of that, reads from memory. */
@@ -172,11 +158,11 @@ static void make_plan(PlanView *w)
 void plan_view(Ctx *c, void *ud)
 {
     PlanView *w = ud;
-    double start = now();
+    double start = clock_now();
 
     w->ctx = c;
     make_plan(w);
-    w->seconds = now() - start;
+    w->seconds = clock_now() - start;
     find_sets(w);
     plan_text(w);
 }

@@ -1,6 +1,5 @@
 /* plans.c -- a variant's plans: derived once for each set of sizes, kept. */
 #include <string.h>
-#include <time.h>
 
 #include "../backend/cpu/cpu.h"
 #include "../backend/cuda/run.h"
@@ -143,14 +142,6 @@ typedef struct Making {
     Plan *p;
 } Making;
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The plan for m->chunk tokens. */
 static void plan_at(Ctx *c, void *ud)
 {
@@ -200,7 +191,7 @@ static void make(Ctx *c, NewEntry *n)
 {
     PlanEntry *e = n->e;
     Graph *step = n->v->step;
-    double start = now();
+    double start = clock_now();
 
     ctx_doing(c, "plan", step->name);
     e->plan = plan_make(step, e->size, e->chunk, e->joint,
@@ -210,7 +201,7 @@ static void make(Ctx *c, NewEntry *n)
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan, &n->v->shared);
     e->mark = joint_mark(c, e);
-    e->seconds = now() - start;
+    e->seconds = clock_now() - start;
 }
 
 static void new_entry(Ctx *c, void *ud)

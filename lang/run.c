@@ -34,7 +34,7 @@ static Run *push_run(lua_State *L, Variant *v, Mode mode)
 
 /* ---- arguments ---- */
 
-Given tensor_given(const Tensor *t)
+static Given tensor_given(const Tensor *t)
 {
     Given g = { .given = true, .device = t->store->gpu != NULL,
                 .data = tensor_data(t), .dtype = t->dtype, .rank = t->rank };
@@ -68,22 +68,6 @@ Given tensor_value(lua_State *L, const char *what, const char *name,
     return g;
 }
 
-static int find_input(const Graph *g, const char *name)
-{
-    for (int i = 0; i < g->nin; i++)
-        if (!strcmp(g->in[i].name, name))
-            return i;
-    return -1;
-}
-
-static int find_state(const Graph *g, const char *name)
-{
-    for (int i = 0; i < g->nst; i++)
-        if (!strcmp(g->st[i].name, name))
-            return i;
-    return -1;
-}
-
 void state_values(lua_State *L, const Graph *g, const char *what,
                   const char *field, Given *state)
 {
@@ -98,7 +82,7 @@ void state_values(lua_State *L, const Graph *g, const char *what,
     for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
         lua_pushvalue(L, -2);
         const char *name = lua_tostring(L, -1);
-        int i = find_state(g, name);
+        int i = graph_find_state(g, name);
         if (i < 0)
             lang_fail(L, suggest(L, name, "states", list, g->nst),
                       "%s: %s: there is no state '%s'", what, field, name);
@@ -189,7 +173,7 @@ static void take_inputs(lua_State *L, Run *r, const char *what)
                       "%s: there is no argument [%s]", what,
                       luaL_tolstring(L, -2, NULL));
         const char *key = lua_tostring(L, -2);
-        int i = find_input(g, key);
+        int i = graph_find_input(g, key);
         if (i < 0 && !is_option(r->args.mode, key))
             unknown_argument(L, g, what, key);
         if (i < 0)

@@ -20,7 +20,6 @@ typedef struct Run {
 Run *run_begin(lua_State *L, Mode mode);
 void run_end(Run *r);
 
-Given tensor_given(const Tensor *t);
 /* The tensor at the top of the stack. A constant without axes may be a
  * number: it stands for all heads; the tensor made of it replaces it. */
 Given tensor_value(lua_State *L, const char *what, const char *name,

@@ -5,7 +5,8 @@
 
 /* The joint plan, if it goes by chunks and its backend runs the two passes
  * one at a time: a GPU those of its own tensors. */
-PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
+static PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a,
+                              const Bound *b)
 {
     const Backend *backend = call_backend(c, a, &b->call);
     PlanEntry *e;

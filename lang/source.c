@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "../backend/cuda/cuda.h"
 #include "../backend/cuda/nvrtc.h"
@@ -69,25 +68,17 @@ static void emit(Ctx *c, void *ud)
         s->m = cuda_tiles(c, s->plan, &s->o);
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void compile(Ctx *c, void *ud)
 {
     Source *s = ud;
     Nvrtc n;
-    double start = now();
+    double start = clock_now();
 
     emit(c, s);
     if (!nvrtc_open(c, &n))
         ctx_rethrow(c);
     s->cubin = nvrtc_compile(c, &n, s->m->source, s->arch);
-    s->seconds = now() - start;
+    s->seconds = clock_now() - start;
 }
 
 static DType tile_arg(lua_State *L, const char *what, int arg)

@@ -43,7 +43,7 @@ static bool count(const char *s, uint64_t *n)
     return *s >= '0' && *s <= '9' && !*end;
 }
 
-bool one_of(const char *arg, const char *const *names)
+static bool one_of(const char *arg, const char *const *names)
 {
     while (*names && !is(arg, *names))
         names++;

@@ -24,7 +24,6 @@ extern const char usage[];
 /* False: a fault, said on stderr. */
 bool parse_options(Options *o, char **argv);
 bool takes_value(const char *option);
-bool one_of(const char *arg, const char *const *names);
 
 /* ---- wait.c ---- */
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
-#   tests/run.sh [PART...]    parts: unit host lua cuda golden arrows
-#                            examples python fuzz sanitized
+#   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden arrows
+#                                 examples python fuzz sanitized
+# -t: also names the ten that took the most seconds of CPU.
 # A program or a script is one test, or as many as it says in a last line
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
@@ -38,11 +39,29 @@ count() {
     esac
 }
 
+# A line for -t: what the shell's children have used of the CPU so far.
+clock() {
+    [ -z "$timed" ] || { times >"$tmp/times"
+                         sed -n 2p "$tmp/times" >>"$tmp/clock"; }
+}
+
 program() {     # NAME COMMAND...
     name=$1
     shift
+    clock
     timeout 600 "$@" >"$tmp/out" 2>&1
-    count "$name" $?
+    status=$?
+    clock
+    [ -z "$timed" ] || echo "$name" >>"$tmp/names"
+    count "$name" $status
+}
+
+# The seconds of each, from the lines before and behind it.
+slowest() {
+    awk -F '[ms ]+' '{ t = 60 * $1 + $2 + 60 * $3 + $4 }
+                     NR % 2 == 0 { printf "%7.1f\n", t - last }
+                     { last = t }' "$tmp/clock" | paste -d' ' - "$tmp/names" |
+        sort -n | tail -n 10
 }
 
 unit() {
@@ -220,11 +239,14 @@ fuzz() {
     count fuzz $?
 }
 
+timed=
+[ "$1" != -t ] || { timed=1; shift; }
 [ $# != 0 ] || set -- unit host lua cuda golden arrows examples python \
     $([ -n "$SAN" ] || echo fuzz)
 for part; do
     $part
 done
+[ -z "$timed" ] || slowest
 rest=
 [ $skipped = 0 ] || rest=", $skipped skipped"
 echo "$passed passed, $failed failed$rest"

@@ -8,7 +8,7 @@
 
 /* ---- slots and lists ---- */
 
-int new_slot(Compile *k, int32_t floats, bool pinned)
+static int new_slot(Compile *k, int32_t floats, bool pinned)
 {
     TileKernel *t = k->k;
 

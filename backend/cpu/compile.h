@@ -33,8 +33,6 @@ typedef struct Compile {
     int nchain;
 } Compile;
 
-int new_slot(Compile *k, int32_t floats, bool pinned);
-
 /* angle.c: of node r, with its inputs, 0 where there are fewer; NULL: it is no
  * element-wise arithmetic on inputs. */
 const Increment *build_increment(const Compile *k, Ref r,

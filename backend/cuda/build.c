@@ -42,17 +42,6 @@ static CudaOptions options_of(const Builds *all, const Call *call, int arch)
     return o;
 }
 
-static const View *view_of(const Call *call, CudaArg a)
-{
-    switch ((CudaArgKind)a.kind) {
-    case ARG_INPUT:  return &call->in[a.index];
-    case ARG_OUTPUT: return &call->out[a.index];
-    case ARG_STATE:  return &call->s0[a.index];
-    case ARG_NEXT:   return &call->s1[a.index];
-    }
-    return NULL;
-}
-
 /* The copy engine wants whole rows, 16 bytes apart. */
 static bool map_fits(const View *v, bool ranks)
 {

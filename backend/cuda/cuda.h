@@ -58,6 +58,17 @@ typedef struct CudaArg {
     uint8_t dtype;                      /* what the source reads or writes */
 } CudaArg;
 
+static inline const View *view_of(const Call *call, CudaArg a)
+{
+    switch ((CudaArgKind)a.kind) {
+    case ARG_INPUT:  return &call->in[a.index];
+    case ARG_OUTPUT: return &call->out[a.index];
+    case ARG_STATE:  return &call->s0[a.index];
+    case ARG_NEXT:   return &call->s1[a.index];
+    }
+    return NULL;
+}
+
 typedef enum CudaWalk {
     CUDA_HOPPER,                        /* cuda_emit's */
     CUDA_CHUNKS,                        /* a block a chunk */

@@ -12,17 +12,6 @@ typedef struct HostTensor {
     int32_t group, pad;
 } HostTensor;
 
-static const View *view_of(const Call *call, CudaArg a)
-{
-    switch ((CudaArgKind)a.kind) {
-    case ARG_INPUT:  return &call->in[a.index];
-    case ARG_OUTPUT: return &call->out[a.index];
-    case ARG_STATE:  return &call->s0[a.index];
-    case ARG_NEXT:   return &call->s1[a.index];
-    }
-    return NULL;
-}
-
 static const char *name_of(const Graph *g, CudaArg a)
 {
     switch ((CudaArgKind)a.kind) {

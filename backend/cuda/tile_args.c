@@ -47,17 +47,6 @@ static int64_t slots_of(const CudaModule *m, const Call *call)
     return call->nseq + cuda_extent(call).batch * entry_chunks(m, call);
 }
 
-static const View *view_of(const Call *call, CudaArg a)
-{
-    switch ((CudaArgKind)a.kind) {
-    case ARG_INPUT:  return &call->in[a.index];
-    case ARG_OUTPUT: return &call->out[a.index];
-    case ARG_STATE:  return &call->s0[a.index];
-    case ARG_NEXT:   return &call->s1[a.index];
-    }
-    return NULL;
-}
-
 static int group_of(const Call *call, const View *v)
 {
     return v->heads > 0 ? call->heads / v->heads : 1;

@@ -7,17 +7,13 @@
  */
 #include "../../backend/cuda/cuda.h"
 #include "../../backend/cuda/nvrtc.h"
-#include "../../compiler/grad.h"
-#include "../../compiler/partition.h"
+#include "kinds.h"
 #include "stdlib.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-typedef enum Kind { FORWARD, JOINT, STEP, NKINDS } Kind;
-static const char *const kind_name[NKINDS] = { "forward", "joint", "step" };
 
 typedef struct Test {
     Nvrtc nvrtc;
@@ -45,23 +41,6 @@ static void set_types(const Graph *g, DType d, CudaOptions *o)
         o->out[i] = d;
 }
 
-static Plan *plan_of(Ctx *c, const Test *t)
-{
-    Graph *step = graph_parse(c, t->step), *g = NULL;
-    int32_t size[NAXES];
-
-    for (int i = 0; i < NAXES; i++)
-        size[i] = step->axis[i].size;
-    if (t->kind != STEP)
-        g = derive(step, size, 64);
-    if (!g)
-        g = graph_sized(step, size);
-    if (t->kind != JOINT)
-        return plan_simple(g);
-    g = grad(g);
-    return g->chunk ? partition(g, &machine_h200, FULL, NULL) : plan_simple(g);
-}
-
 /* The way forward of a plan whose way back is cuda_tiles': by Hopper's kernels,
  * which say in o how states are stored. */
 static void compile_forward(Ctx *c, const Test *t, const Plan *p,
@@ -87,7 +66,7 @@ static void compile_forward(Ctx *c, const Test *t, const Plan *p,
 static void compile(Ctx *c, void *ud)
 {
     Test *t = ud;
-    Plan *p = plan_of(c, t);
+    Plan *p = plan_of(c, t->step, t->kind);
     CudaOptions o = { .arch = atoi(t->arch + 3) };
     /* 2 s, with gradients 5 s, of a free core; busy ones take far longer */
     const double most[NKINDS] = { 20, 40, 20 };

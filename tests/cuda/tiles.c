@@ -6,18 +6,14 @@
  */
 #include "../../backend/cuda/driver.h"
 #include "../../backend/cuda/nvrtc.h"
-#include "../../compiler/grad.h"
-#include "../../compiler/partition.h"
 #include "../unit/support.h"
+#include "kinds.h"
 #include "stdlib.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 enum { DIM = 128, RUNS = 20, MAX_KERNELS = 64 };
-
-typedef enum Kind { FORWARD, JOINT, STEP, NKINDS } Kind;
-static const char *const kind_name[NKINDS] = { "forward", "joint", "step" };
 
 typedef struct Test {
     Nvrtc nvrtc;
@@ -37,24 +33,6 @@ static double now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static Plan *plan_of(Ctx *c, const Test *t)
-{
-    Graph *step = graph_parse(c, t->step), *g = NULL;
-    int32_t size[NAXES];
-
-    for (int i = 0; i < NAXES; i++)
-        size[i] = step->axis[i].size;
-    if (t->kind != STEP)
-        g = derive(step, size, 64);
-    if (!g)
-        g = graph_sized(step, size);
-    if (t->kind != JOINT)
-        return plan_simple(g);
-    g = grad(g);
-    return g->chunk ? partition(g, &machine_h200, FULL, NULL)
-                    : plan_simple(g);
 }
 
 /* ---- tensors on the device ---- */
@@ -213,7 +191,7 @@ static void check(Ctx *c, void *ud)
     Test *t = ud;
     const Driver *d = &t->driver;
     Rows rows = { TOKENS, SEQS };
-    Plan *p = plan_of(c, t);
+    Plan *p = plan_of(c, t->step, t->kind);
     const Graph *g = p->g;
     Call *want = make_call(c, g, 7), got = *want, again;
 
@@ -289,7 +267,7 @@ static void measure(Ctx *c, void *ud)
     bool step = t->kind == STEP;
     int B = step ? 64 : 4, H = 16;
     int64_t T = step ? 1 : 2048;
-    Plan *p = plan_of(c, t);
+    Plan *p = plan_of(c, t->step, t->kind);
     const Graph *g = p->g;
     Call *dc = ctx_alloc(c, sizeof *dc);
     Seq *seq = ctx_alloc(c, (size_t)B * sizeof *seq);

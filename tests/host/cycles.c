@@ -8,7 +8,7 @@
 
 #include "host.h"
 
-enum { WARM = 100, LOAD = 10, BACKWARD = 50, D = 4 };
+enum { WARM = 100, LOAD = 10, BACKWARD = 50, LOOK = 20, D = 4 };
 
 static const char script[] =
     "local flin = require 'flin'\n"
@@ -90,26 +90,26 @@ int main(int argc, char **argv)
     Layer *l = layer_new(v, 1, 8, 1, D, FLIN_F32);
     Layer *many = layer_new(v, 1, 1024, 4, 2 * D, FLIN_F32);
     long n = argc > 1 ? atol(argv[1]) : 1000, good = 0;
-    size_t first = 0, later = 0, process = 0;
+    size_t most[2] = { 0 }, process[2] = { 0 };
 
     l->call.chunk = 16;
     many->call.threads = 2;
     for (long i = 0; i < WARM + n; i++) {
         good += cycle(s, v, l, i)
              && (i % BACKWARD || state_cycle(many));
-        if (i < WARM + n / 2)
-            first = in_use > first ? in_use : first;
-        else
-            later = in_use > later ? in_use : later;
-        if (i == WARM + n / 2)
-            process = resident();
+        bool second = i >= WARM + n / 2;
+        most[second] = in_use > most[second] ? in_use : most[second];
+        if (i % LOOK == 0) {
+            size_t now = resident();
+            process[second] = now > process[second] ? now : process[second];
+        }
     }
     CHECK(good == WARM + n);
     /* collections come when they come: the most of each half */
-    CHECK(later <= first + first / 20);
-    CHECK(resident() <= process + (1 << 20));
+    CHECK(most[1] <= most[0] + most[0] / 20);
+    CHECK(process[1] <= process[0] + (1 << 20));
     printf("%ld cycles: at most %zu bytes in the first half, %zu in the "
-           "second\n", WARM + n, first, later);
+           "second\n", WARM + n, most[0], most[1]);
     layer_free(l);
     layer_free(many);
     flin_close(s);

@@ -1,12 +1,8 @@
 -- Calls: what v:forward, v:reference and v:step take and return.
 local flin = require "flin"
 
-local passed, failed = 0, 0
-local function check(name, ok, why)
-  if ok then passed = passed + 1 return end
-  failed = failed + 1
-  print("not ok " .. name .. ": " .. tostring(why))
-end
+local count = require "support.count"
+local check <const> = count.check
 
 local function flat(t, out)
   out = out or {}
@@ -247,4 +243,4 @@ do
   check("check: rounding", coarse:check().worst > 1e-3, coarse:check().worst)
 end
 
-print(string.format("%d passed, %d failed", passed, failed))
+count.finish()

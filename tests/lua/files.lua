@@ -1,16 +1,8 @@
 -- Files of tensors: what is saved is loaded; what is not sound is refused.
 local flin = require "flin"
-local passed, failed = 0, 0
+local count = require "support.count"
+local expect <const> = count.expect
 local path = os.tmpname()
-
-local function expect(ok, what)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. what)
-  end
-end
 
 local function same(a, b, what)
   local ok = a.dtype == b.dtype and a.rank == b.rank and a.count == b.count
@@ -152,5 +144,4 @@ expect(not pcall(flin.save, path, { x = 3 }), "a number by name to save")
 expect(not pcall(flin.save, "/", flin.zeros(1)), "saving to a folder")
 os.remove(path)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

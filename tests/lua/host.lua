@@ -3,15 +3,8 @@
 local flin = require "flin"
 local host = flin.host
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local function refused(what, pattern, f)
   local ok, message = pcall(f)
@@ -148,4 +141,4 @@ refused("function", "no function 'gelu'", function ()
   host.apply("gelu", tab)
 end)
 
-print(("%d passed, %d failed"):format(passed, failed))
+count.finish()

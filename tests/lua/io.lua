@@ -2,15 +2,8 @@
 local flin = require "flin"
 local pebble = flin.pebble
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local function refused(what, pattern, f)
   local ok, message = pcall(f)
@@ -218,4 +211,4 @@ do
          and not svg:find "nan" and not svg:find "inf", "the plot is whole")
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
+count.finish()

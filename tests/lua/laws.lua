@@ -49,15 +49,8 @@ local function case_text(case)
   return table.concat(words, " ")
 end
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 -- A long sequence is as exact as a short one: sums go on in double.
 local function check_long(name, variant)
@@ -70,9 +63,9 @@ local function check_long(name, variant)
   end
 end
 
-local count = 0
+local variants = 0
 for name, variant in pairs(flin.stdlib) do
-  count = count + 1
+  variants = variants + 1
   check_long(name, variant)
   for seed, case in ipairs(cases) do
     case.seed = seed
@@ -91,7 +84,6 @@ for name, variant in pairs(flin.stdlib) do
     end
   end
 end
-expect(count >= 24, "the standard library has %d variants", count)
+expect(variants >= 24, "the standard library has %d variants", variants)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

@@ -1,12 +1,8 @@
 -- v:map: functions that inputs go through before the step.
 local flin = require "flin"
 
-local passed, failed = 0, 0
-local function check(name, ok, why)
-  if ok then passed = passed + 1 return end
-  failed = failed + 1
-  print("not ok " .. name .. ": " .. tostring(why))
-end
+local count = require "support.count"
+local check <const> = count.check
 
 local function apart(a, b)
   return (a - b):maxabs() / b:maxabs()
@@ -55,5 +51,4 @@ refused("no function", "map: q: a function is wanted, not a number",
         v.map, v, { q = 2 })
 refused("no table", "map: a table is wanted, not nothing", v.map, v)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0)
+count.finish()

@@ -3,12 +3,8 @@
 local flin = require "flin"
 local exp, where, lt = flin.exp, flin.where, flin.lt
 
-local passed, failed = 0, 0
-local function check(name, ok, why)
-  if ok then passed = passed + 1 return end
-  failed = failed + 1
-  print("not ok " .. name .. ": " .. tostring(why))
-end
+local count = require "support.count"
+local check <const> = count.check
 
 -- ---- masks against the plain sum ----
 
@@ -402,4 +398,4 @@ for n = 1, 60 do
   end
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
+count.finish()

@@ -1,16 +1,8 @@
 -- Methods written in Lua: v:bench, v:gradcheck, v:mask, v:dag; v:random,
 -- v:form, flin.heat_map, flin.help.
 local flin = require "flin"
-local passed, failed = 0, 0
-
-local function check(name, ok, got)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print(("not ok %s: %s"):format(name, tostring(got)))
-  end
-end
+local count = require "support.count"
+local check <const> = count.check
 
 local function fails(name, want, f, ...)
   local ok, message = pcall(f, ...)
@@ -123,5 +115,4 @@ do
   check("no help", flin.help "nonsense":find "nothing is called 'nonsense'")
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

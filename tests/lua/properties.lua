@@ -2,15 +2,8 @@
 -- extreme gates, sequences cut in two, NaN that stays where it is, threads.
 local flin = require "flin"
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local count = require "support.count"
+local expect <const> = count.expect
 
 local SIZE <const> = { k = 16, v = 20, p = 8, n = 2, r = 4 }
 
@@ -129,5 +122,4 @@ for name, v in pairs(flin.stdlib) do
   threads(name, v)
 end
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

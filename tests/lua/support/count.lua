@@ -1,4 +1,5 @@
--- What a test counts: expect(ok, what, ...), and finish() at its end.
+-- What a test counts: expect(ok, what, ...), or check(name, ok, why), and
+-- finish() at its end.
 local count = { passed = 0, failed = 0 }
 
 -- what: a format where something follows it.
@@ -9,6 +10,11 @@ function count.expect(ok, what, ...)
     count.failed = count.failed + 1
     print("FAIL " .. (select("#", ...) > 0 and what:format(...) or what))
   end
+end
+
+-- why: what was there instead.
+function count.check(name, ok, why)
+  count.expect(ok, "%s: %s", name, why)
 end
 
 function count.finish()

@@ -58,10 +58,20 @@ void gate_text(Ahead *a, Ref r, int el); /* loads two columns, names one */
 /* Dots first; then, for all, what is worked out of them. */
 void emit_late(Emit *e, Buf *dots, Buf *rest);
 
-/* emit_ahead.c: expressions over matrices, tile by tile, with `first` before
- * the columns of a tile and `rest` behind. */
+/* x if r is x sigmoid(x), x loaded and r to be rounded; 0: it is not. */
+Ref swish_of(const Ahead *a, Ref r);
+
+/* ---- emit_made.c ---- */
+
+/* Expressions over matrices, tile by tile, with `first` before the columns of
+ * a tile and `rest` behind. */
 void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
                  const Buf *rest);
+enum { EARLY, LATE, SCANNED };          /* for gdots; not; what a scan needs */
+void make_matrices(Emit *e, Buf *b, int which);
+void find_pair(Emit *e);                /* once all tiles are known */
+void emit_gifts(Emit *e, Buf *b, bool scan); /* until all have all tiles */
+
 /* emit_ahead.c: the rest of a score, its products being there. */
 void finish_score(Emit *e, Buf *b, int score);
 

@@ -306,41 +306,45 @@ static void put_barriers(Emit *e, Buf *b)
     buf_printf(b, "const u32 loaded = base + BARRIERS, empty = loaded + 8 * "
                "STAGES,\nready = empty + 8 * STAGES, scored = ready + 8 * "
                "STAGES,\nfilled = scored + 8 * STAGES, drained = filled + 16"
-               ",\nmade = drained + 16;\n"
+               ",\nmade = drained + 16, shared = made + 8 * STAGES;\n"
                "if (threadIdx.x == 0) {\n"
                "for (int i = 0; i < STAGES; i++) {\n"
                "barrier_init(loaded + 8 * i, 1);\n"
                "barrier_init(empty + 8 * i, %d);\n"
                "barrier_init(ready + 8 * i, 32);\n"
                "barrier_init(made + 8 * i, 128);\n"
+               "barrier_init(shared + 8 * i, 1);\n"
                "barrier_init(scored + 8 * i, %d);\n}\n"
                "for (int i = 0; i < 2; i++) {\n"
                "barrier_init(filled + 8 * i, %d);\n"
                "barrier_init(drained + 8 * i, 1);\n}\n"
-               "barrier_init_fence();\n}\n__syncthreads();\n",
-               4 + 4 * e->groups, e->tight ? 128 : 129, 128 * e->groups);
+               "barrier_init_fence();\n}\n%s();\n",
+               (4 + 4 * e->groups) * (e->paired ? 2 : 1),
+               e->tight ? 128 : 129, 128 * e->groups,
+               e->paired ? "pair_sync" : "__syncthreads");
 }
 
 static void put_head(Emit *e, Buf *b)
 {
     bool split = e->out->split;
-    buf_printf(b, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n"
+    buf_printf(b, "extern \"C\" __global__ void %s__launch_bounds__(%d, 1)\n"
                "%s(const __grid_constant__ Args a)\n{\n"
                "extern __shared__ unsigned char raw[];\n"
                "const u32 base = (shared_address(raw) + 1023) & ~1023u;\n"
-               "const int place = blockIdx.x%s;\n"
-               "const int block = place %% a.blocks;\n"
-               "const int head = place / a.blocks %% a.heads;\n"
-               "const int seq = place / a.blocks / a.heads;\n"
+               "const int block = blockIdx.x %% a.blocks;\n"
+               "const int place = blockIdx.x / a.blocks%s;\n"
+               "const int head = place %% a.heads;\n"
+               "const int seq = place / a.heads;\n"
                "const int row0 = %d * block;\n"
                "const Sequence where = rows_in(a.seq ? a.seq[seq] : "
                "Sequence { seq, 0, 0, a.tokens });\n"
                "const int chunks = (int)((where.len + 63) / 64);\n",
+               e->paired ? "__cluster_dims__(2, 1, 1) " : "",
                e->out->threads, e->out->name, split ? " / a.segments" : "",
                64 * e->groups);
     if (split)
-        buf_printf(b, "const int segment = blockIdx.x %% a.segments;\n"
-                   "const int first = (int)((i64)chunks * a.bound[segment] "
+        buf_printf(b, "const int segment = blockIdx.x / a.blocks %% a.segments;"
+                   "\nconst int first = (int)((i64)chunks * a.bound[segment] "
                    ">> 12);\n"
                    "const int last = (int)((i64)chunks * a.bound[segment + 1]"
                    " >> 12);\n");
@@ -473,26 +477,7 @@ static void put_state_role(Emit *e, Buf *b)
     buf_printf(b, "if (!AT_ONCE && last > first)\n"
                "store_outputs(last - first - 1);\n");
     frame_states(e, b, false);
-    buf_printf(b, "}\n}\n");
-}
-
-void source_indent(Buf *to, const char *s)
-{
-    int depth = 0, more = 0;
-    for (const char *end; *s; s = *end ? end + 1 : end) {
-        end = strchr(s, '\n');
-        if (!end)
-            end = s + strlen(s);
-        bool plain = *s == '#' || (*s == '/' && !depth) || !strncmp(s, " *", 2)
-                  || !strncmp(s, "name", 4) || !strncmp(s, "}  //", 5);
-        int shown = depth - (*s == '}');
-        buf_printf(to, "%*s%.*s\n", plain ? 0 : 4 * (shown + more), "",
-                   (int)(end - s), s);
-        for (const char *p = s; p < end && !plain; p++)
-            depth += (*p == '{') - (*p == '}');
-        more = end > s && !plain && !strchr(";{}/", end[-1])
-            && s[0] != 'e' ? 1 : 0;
-    }
+    buf_printf(b, e->paired ? "}\npair_sync();\n}\n" : "}\n}\n");
 }
 
 static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
@@ -581,13 +566,6 @@ static bool emit_kernel(Emit *e, Buf *to)
     return true;
 }
 
-const Plan *plan_as_printed(Ctx *c, const Plan *p)
-{
-    Buf text = { .ctx = c };
-    plan_print(p, &text);
-    return plan_parse(c, text.s);
-}
-
 CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     int ranks;
@@ -604,6 +582,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     if (o->tile == F16)
         buf_printf(&b, "#define ELEMENT_F16\n");
     buf_printf(&b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
+               "#include \"vectors.cuh\"\n#include \"pair.cuh\"\n"
                "#include \"wgmma.cuh\"\n#include \"gates.cuh\"\n"
                "#include \"inverse.cuh\"\n%s\n",
                o->saves ? "#include \"keep.cuh\"\n" : "");

@@ -76,6 +76,7 @@ typedef struct Emit {
     int buffers;                        /* of an output */
     bool tight;                         /* the state waits for a buffer */
     bool made_scan;                     /* a scan reads what is made ahead */
+    bool paired;                        /* with another block: emit_made.c */
     int row_axis;                       /* the state's, over the warpgroups */
     uint32_t serial;                    /* states of two axes, a bit each; the
                                            others are carried ahead */
@@ -180,6 +181,10 @@ void end_previous(Emit *e);             /* writes such states */
 void keep_serial(Emit *e, Buf *b);
 void keep_ahead(Emit *e, Buf *b);
 void keep_scalar(Emit *e, Buf *b, int state);
+
+/* ---- emit_made.c ---- */
+
+bool is_half_loaded(const Emit *e, const Tile *t); /* tile `block` alone */
 
 /* ---- emit_rank.c ---- */
 

@@ -1,10 +1,10 @@
 /* emit_ahead.c -- the warpgroup that runs ahead: matrices that are computed.
  *
- * Those of tokens and one axis, tile by tile from loaded ones; emit_gate.c
- * holds what gates per key add. Then the token by token ones: a fragment of
- * 64 rows (i) and 64 columns (j) in registers, products of two matrices of the
- * stage, then the element-wise nodes above them one after the other, eight
- * columns at a time. Either is packed and written to the stage.
+ * Those of tokens and one axis, tile by tile from loaded ones (emit_made.c);
+ * emit_gate.c holds what gates per key add. Then the token by token ones: a
+ * fragment of 64 rows (i) and 64 columns (j) in registers, products of two
+ * matrices of the stage, then the element-wise nodes above them one after the
+ * other, eight columns at a time. Either is packed and written to the stage.
  */
 #include "ahead.h"
 
@@ -125,8 +125,7 @@ static bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask)
     return false;
 }
 
-/* x if r is x sigmoid(x), x loaded and r to be rounded; 0: it is not. */
-static Ref swish_of(const Ahead *a, Ref r)
+Ref swish_of(const Ahead *a, Ref r)
 {
     const Graph *g = a->e->g;
     if (!a->made || a->line || a->scalar || g->n[r].op != OP_mul)
@@ -447,127 +446,6 @@ static void plain_scores(Emit *e, Buf *b)
     }
 }
 
-/* The columns of a tile. A swish is for values that are not far below 0: the
- * others' tiles are done in a second way. */
-static void each_column(Ahead *a, Buf *b)
-{
-    bool swish = false;
-    for (int i = 0; i < a->n; i++) {
-        Ref x = swish_of(a, a->order[i]);
-        if (x)
-            buf_printf(b, "%sis_deep(in%u)", swish ? " | "
-                       : "const bool deep = ", (unsigned)x);
-        swish |= x != 0;
-    }
-    if (swish)
-        buf_printf(b, ";\nif (__any_sync(~0u, deep)) {\n");
-    for (int deep = swish; deep >= 0; deep--) {
-        if (swish)
-            buf_printf(b, "constexpr bool DEEP = %d;\n", deep);
-        buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-                   "const int k0 = 64 * t + 8 * n + at.col;\n");
-        buf_put(b, a->b->s, a->b->len);
-        buf_printf(b, "}\n");
-        if (swish)
-            buf_printf(b, deep ? "} else {\n" : "}\n");
-    }
-}
-
-void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
-                 const Buf *rest)
-{
-    Emit *e = a->e;
-    ahead_vectors(a, b, false);
-    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n", tiles);
-    for (int i = 0; i < a->n; i++)
-        if (is_tile(e, a->order[i]))
-            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, %s + %d * t,"
-                       " at%s);\n", (unsigned)a->order[i],
-                       (unsigned)a->order[i], tile_place(e, a->order[i]),
-                       tile_bytes_of(e, a->order[i]),
-                       tile_rows(e, a->order[i]));
-    buf_put(b, first->s, first->len);
-    each_column(a, b);
-    buf_put(b, rest->s, rest->len);
-    buf_printf(b, "}\n");
-}
-
-/* Whether r is 0 where its matrices are: rows past the end then need no care.
- * Only what cannot be infinite may be a factor. */
-static bool ends_zero(const Ahead *a, Ref r)
-{
-    const Graph *g = a->e->g;
-    r = strip(g, r);
-    const Node *n = &g->n[r];
-    if (n->op == OP_mul)
-        for (int i = 0; i < 2; i++) {
-            int other = g->n[strip(g, n->a[1 - i])].op;
-            if ((other == OP_sigmoid || other == OP_cos || other == OP_sin)
-                && ends_zero(a, n->a[i]))
-                return true;
-        }
-    if (n->op == OP_add || n->op == OP_sub)
-        return ends_zero(a, n->a[0]) && ends_zero(a, n->a[1]);
-    return n->op == OP_rot90 ? ends_zero(a, n->a[0]) : n->op == OP_input;
-}
-
-/* Matrices from others, `n` of one width; rows past the end are zero. */
-static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
-{
-    Buf body = { .ctx = e->c }, first = body, rest = body;
-    Ahead a = { .e = e, .b = &body, .made = true };
-    for (int i = 0; i < n; i++)
-        ahead_visit(&a, r[i]);
-    ahead_elements(&a);
-    buf_printf(b, "/*");
-    for (int i = 0; i < n; i++) {
-        unsigned m = r[i];
-        buf_printf(b, " %%%u", m);
-        buf_printf(&first, "u32 out%u[16];\n", m);
-        for (int h = 0; h < 2; h++) {
-            buf_printf(&body, "out%u[2 * n + %d] = ", m, h);
-            if (!ends_zero(&a, r[i]))
-                buf_printf(&body, "i%d >= rows ? 0 : ", h);
-            buf_printf(&body, "pack(v%u_%d, v%u_%d);\n", m, 2 * h, m,
-                       2 * h + 1);
-        }
-        buf_printf(&rest, "write_fragment(stage + TILE_%u + 8192 * t, out%u, "
-                   "at);\n", m, m);
-    }
-    buf_printf(b, " */\n{\n");
-    ahead_tiles(&a, b, tile_count(e, r[0]), &first, &rest);
-    buf_printf(b, "}\n");
-}
-
-enum { EARLY, LATE, SCANNED };          /* SCANNED: what a scan needs */
-
-static bool is_asked(const Tile *t, int which)
-{
-    return t->made && !t->anchor
-        && (which == SCANNED ? t->scanned : t->gated == (which == EARLY));
-}
-
-/* Those next to each other and of one width are made together: what they
- * share is worked out once. */
-static void matrices(Emit *e, Buf *b, int which)
-{
-    enum { MOST = 2 };                  /* registers are few */
-    int n = 0;
-    Ref some[MOST];
-    for (int i = 0; i <= e->ntiles; i++) {
-        const Tile *t = &e->tile[i];
-        if (i < e->ntiles && !is_asked(t, which))
-            continue;
-        if (n && (i == e->ntiles || n == MOST
-                  || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
-            some_matrices(e, b, some, n);
-            n = 0;
-        }
-        if (i < e->ntiles)
-            some[n++] = t->r;
-    }
-}
-
 /* One kind of act, and what went before is there for all. */
 static void then(Buf *to, const Buf *acts, bool fence)
 {
@@ -588,9 +466,10 @@ static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
     if (e->made_scan || e->nchains)
         then(&e->skip, sums, false);
     if (e->made_scan) {
-        matrices(e, &made, SCANNED);
+        make_matrices(e, &made, SCANNED);
         then(&e->skip, keys, false);
         then(&e->skip, &made, false);
+        emit_gifts(e, &e->skip, true);
     }
     advance_turns(e, &e->skip);
     if (sums->len || e->nturns)
@@ -608,10 +487,11 @@ void emit_ahead(Emit *e)
     emit_sums(e, &sums);
     emit_chains(e, &sums);
     emit_keys(e, &keys);
+    find_pair(e);
     buf_put(&early, keys.s, keys.len);
-    matrices(e, &early, EARLY);
+    make_matrices(e, &early, EARLY);
     emit_anchors(e, &early);
-    matrices(e, &late, LATE);
+    make_matrices(e, &late, LATE);
     emit_late(e, &dots, &values);
     advance_turns(e, &late);
     then(&e->ahead, &sums, false);
@@ -620,6 +500,7 @@ void emit_ahead(Emit *e)
     then(&e->ahead, &early, false);
     then(&e->ahead, &gated, false);
     then(&e->ahead, &late, false);
+    emit_gifts(e, &e->ahead, false);
     then(&e->ahead, &plain, true);
     then(&e->ahead, &last, false);
     if (sums.len)                       /* the next chunk's overwrite these */

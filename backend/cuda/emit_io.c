@@ -7,7 +7,8 @@ static int load_bytes(const Emit *e, bool scan)
     for (int i = 0; i < e->ntiles; i++)
         if (!e->tile[i].made && (!scan || e->tile[i].scanned))
             bytes += tile_count(e, e->tile[i].r)
-                   * tile_bytes_of(e, e->tile[i].r);
+                   * tile_bytes_of(e, e->tile[i].r)
+                   / (is_half_loaded(e, &e->tile[i]) ? 2 : 1);
     return bytes;
 }
 
@@ -16,16 +17,17 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
     Ref r = tile->r;
     CudaKernel *k = e->out;
     bool rows = tile_axis(e, r) == e->row_axis;
+    const char *half = is_half_loaded(e, tile) ? " * block" : "";
     if (k->nmaps == CUDA_MAPS)
         no_place(e, r, "too many matrices in one kernel");
     if (k->split && !tile->scanned)
         buf_printf(b, "if (c >= first) {\n");
-    for (int t = 0; t < tile_count(e, r); t++)
-        buf_printf(b, "load_%s(%s + %d, &a.map[%d], full, %s%d, token%s, "
-                   "head / a.group[%d], where.b);\n",
+    for (int t = *half != 0; t < tile_count(e, r); t++)
+        buf_printf(b, "load_%s(%s + %d%s, &a.map[%d], full, %s%d%s, token%s,"
+                   " head / a.group[%d], where.b);\n",
                    e->g->n[r].axes & AXIS(AX_R) ? "ranks" : "tile",
-                   tile_place(e, r), t * tile_bytes_of(e, r), k->nmaps,
-                   rows ? "row0 + " : "", t * ROWS,
+                   tile_place(e, r), t * tile_bytes_of(e, r), half,
+                   k->nmaps, rows ? "row0 + " : "", t * ROWS, half,
                    is_delayed(e, r) ? " - 1" : "", k->nmaps);
     if (k->split && !tile->scanned)
         buf_printf(b, "}\n");
@@ -37,7 +39,7 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
 void leave_stage(Buf *b)
 {
     buf_printf(b, "__syncwarp();\nif (at.lane == 0)\n"
-               "arrive(empty + 8 * pos.stage);\n");
+               "release<PAIRED>(empty + 8 * pos.stage);\n");
 }
 
 void emit_loads(Emit *e)

@@ -196,8 +196,8 @@ void emit_layout(Emit *e, Buf *b)
     int at = k->stages * stage;
     /* a result is stored beside the next chunk's products, where there are
      * registers to keep it */
-    buf_printf(b, "constexpr bool AT_ONCE = %d;\n", e->tight
-               && (e->groups == 2 || e->ranks > 1));
+    buf_printf(b, "constexpr bool AT_ONCE = %d, PAIRED = %d;\n", e->tight
+               && (e->groups == 2 || e->ranks > 1), e->paired);
     buf_printf(b, "constexpr int STAGES = %d, STAGE_BYTES = %d, VECTOR_BYTES ="
                " %d,\nBUFFERS = %d, AHEADS = %d, SCRATCH_BYTES = %d;\n",
                k->stages, stage, vectors, e->buffers, e->aheads, scratch);

@@ -233,14 +233,17 @@ static void clear_tail(Emit *e, Buf *b)
 {
     buf_printf(b, "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "if (rows < 64) {\n");
-    for (int i = 0; i < e->ntiles; i++)
-        for (int k = 0; !e->tile[i].made
+    for (int i = 0; i < e->ntiles; i++) {
+        bool half = is_half_loaded(e, &e->tile[i]);
+        for (int k = half; !e->tile[i].made
              && k < tile_count(e, e->tile[i].r); k++)
-            buf_printf(b, "clear_rows(%s + %d, rows%s, lane);\n",
+            buf_printf(b, "clear_rows(%s + %d%s, rows%s, lane);\n",
                        tile_place(e, e->tile[i].r),
                        k * tile_bytes_of(e, e->tile[i].r),
+                       half ? " * block" : "",
                        is_compact(e, e->tile[i].r)
                        ? " / RANKS, 64 / RANKS" : ", 64");
+    }
     buf_printf(b, "fence_async();\n}\n");
 }
 

@@ -156,6 +156,15 @@ PLAIN inline void wait(unsigned b, unsigned parity)
         wait_while(&a->phase, a->phase);
 }
 
+/* ---- pairs of blocks: here there is one at a time ---- */
+
+PLAIN inline void pair_sync() { fault("two blocks at once"); }
+PLAIN inline void give_tile(unsigned, unsigned) { pair_sync(); }
+template<bool PAIRED> PLAIN inline void release(unsigned empty)
+{
+    arrive(empty);
+}
+
 /* ---- memory ---- */
 
 template<class T> inline unsigned shared_address(const T *) { return 0; }

@@ -1,0 +1,207 @@
+/* emit_made.c -- matrices of tokens and one axis that are computed, tile by
+ * tile from loaded ones; and who computes them.
+ *
+ * Two blocks of one head, each with half of the values, need the same matrices
+ * of keys. Where nothing needs whole rows of them they are a cluster, paired: a
+ * block loads and makes one of a matrix's two tiles and gives it to the other,
+ * half the loads and half the arithmetic for a copy of 8 KiB. The two go from
+ * chunk to chunk together: a stage is empty when both are through with it, and
+ * its barrier `shared` says that the other's tiles are there.
+ */
+#include "ahead.h"
+
+/* ---- text ---- */
+
+/* The columns of a tile. A swish is for values that are not far below 0: the
+ * others' tiles are done again in a second way. */
+static void each_column(Ahead *a, Buf *b)
+{
+    bool swish = false;
+    for (int i = 0; i < a->n; i++)
+        swish |= swish_of(a, a->order[i]) != 0;
+    for (int deep = 0; deep <= swish; deep++) {
+        const char *or = "if (";
+        for (int i = 0; i < a->n && deep; i++)
+            if (swish_of(a, a->order[i])) {
+                buf_printf(b, "%sis_deep(in%u)", or,
+                           (unsigned)swish_of(a, a->order[i]));
+                or = " | ";
+            }
+        buf_printf(b, deep ? ")\n" : "");
+        buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
+                   "const int k0 = 64 * t + 8 * n + at.col;\n");
+        if (swish)
+            buf_printf(b, "constexpr bool DEEP = %d;\n", deep);
+        buf_put(b, a->b->s, a->b->len);
+        buf_printf(b, "}\n");
+    }
+}
+
+/* A tile, the t-th of each matrix. */
+static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
+{
+    Emit *e = a->e;
+    for (int i = 0; i < a->n; i++)
+        if (is_tile(e, a->order[i]))
+            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, %s + %d * t,"
+                       " at%s);\n", (unsigned)a->order[i],
+                       (unsigned)a->order[i], tile_place(e, a->order[i]),
+                       tile_bytes_of(e, a->order[i]),
+                       tile_rows(e, a->order[i]));
+    buf_put(b, first->s, first->len);
+    each_column(a, b);
+    buf_put(b, rest->s, rest->len);
+}
+
+void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
+                 const Buf *rest)
+{
+    ahead_vectors(a, b, false);
+    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n", tiles);
+    one_tile(a, b, first, rest);
+    buf_printf(b, "}\n");
+}
+
+/* Whether r is 0 where its matrices are: rows past the end then need no care.
+ * Only what cannot be infinite may be a factor. */
+static bool ends_zero(const Ahead *a, Ref r)
+{
+    const Graph *g = a->e->g;
+    r = strip(g, r);
+    const Node *n = &g->n[r];
+    if (n->op == OP_mul)
+        for (int i = 0; i < 2; i++) {
+            int other = g->n[strip(g, n->a[1 - i])].op;
+            if ((other == OP_sigmoid || other == OP_cos || other == OP_sin)
+                && ends_zero(a, n->a[i]))
+                return true;
+        }
+    if (n->op == OP_add || n->op == OP_sub)
+        return ends_zero(a, n->a[0]) && ends_zero(a, n->a[1]);
+    return n->op == OP_rot90 ? ends_zero(a, n->a[0]) : n->op == OP_input;
+}
+
+/* Matrices from others, `n` of one width, all of their tiles or a half; rows
+ * past the end are zero. */
+static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
+{
+    Buf body = { .ctx = e->c }, first = body, rest = body;
+    Ahead a = { .e = e, .b = &body, .made = true };
+    for (int i = 0; i < n; i++)
+        ahead_visit(&a, r[i]);
+    ahead_elements(&a);
+    buf_printf(b, "/*");
+    for (int i = 0; i < n; i++) {
+        unsigned m = r[i];
+        buf_printf(b, " %%%u", m);
+        buf_printf(&first, "u32 out%u[16];\n", m);
+        for (int h = 0; h < 2; h++) {
+            buf_printf(&body, "out%u[2 * n + %d] = ", m, h);
+            if (!ends_zero(&a, r[i]))
+                buf_printf(&body, "i%d >= rows ? 0 : ", h);
+            buf_printf(&body, "pack(v%u_%d, v%u_%d);\n", m, 2 * h, m,
+                       2 * h + 1);
+        }
+        buf_printf(&rest, "write_fragment(stage + TILE_%u + 8192 * t, out%u, "
+                   "at);\n", m, m);
+    }
+    buf_printf(b, " */\n{\n");
+    if (e->paired && tile_axis(e, r[0]) != e->row_axis) {
+        ahead_vectors(&a, b, false);
+        buf_printf(b, "const int t = fresh(block);\n");
+        one_tile(&a, b, &first, &rest);
+    } else {
+        ahead_tiles(&a, b, tile_count(e, r[0]), &first, &rest);
+    }
+    buf_printf(b, "}\n");
+}
+
+static bool is_asked(const Tile *t, int which)
+{
+    return t->made && !t->anchor
+        && (which == SCANNED ? t->scanned : t->gated == (which == EARLY));
+}
+
+/* Whether a matrix is computed from something that `a` has visited, too. */
+static bool has_common(const Ahead *a, Ref r)
+{
+    Ahead all = { .e = a->e, .made = true }, alone = all;
+    for (int i = 0; i < a->n; i++)
+        ahead_visit(&all, a->order[i]);
+    ahead_visit(&all, r);
+    ahead_visit(&alone, r);
+    return all.n < a->n + alone.n;
+}
+
+/* Those next to each other, of one width and with something in common are made
+ * together: that is worked out once. */
+void make_matrices(Emit *e, Buf *b, int which)
+{
+    enum { MOST = 2 };                  /* registers are few */
+    int n = 0;
+    Ref some[MOST];
+    Ahead a = { 0 };
+    for (int i = 0; i <= e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        if (i < e->ntiles && !is_asked(t, which))
+            continue;
+        if (n && (i == e->ntiles || n == MOST || !has_common(&a, t->r)
+                  || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
+            some_matrices(e, b, some, n);
+            n = 0;
+        }
+        if (i == e->ntiles)
+            break;
+        if (!n)
+            a = (Ahead){ .e = e, .made = true };
+        ahead_visit(&a, t->r);
+        some[n++] = t->r;
+    }
+}
+
+/* ---- who computes them ---- */
+
+/* Made of columns one by one, and two tiles. */
+static bool is_shared(const Emit *e, const Tile *t)
+{
+    return t->made && tile_axis(e, t->r) != e->row_axis;
+}
+
+void find_pair(Emit *e)
+{
+    bool plain = !e->ngates && !e->nchains && !e->nkeys && e->ranks == 1
+              && (!e->out->split || e->made_scan);
+    int shared = 0;
+    for (int i = 0; i < e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        plain &= !t->gated && !t->dotted && !is_delayed(e, t->r)
+              && (!is_shared(e, t) || tile_count(e, t->r) == 2);
+        shared += is_shared(e, t);
+    }
+    e->paired = plain && shared && e->groups == 1 && e->out->blocks == 2;
+}
+
+bool is_half_loaded(const Emit *e, const Tile *t)
+{
+    return e->paired && !t->made && !t->direct
+        && tile_axis(e, t->r) != e->row_axis;
+}
+
+void emit_gifts(Emit *e, Buf *b, bool scan)
+{
+    int n = 0;
+    if (!e->paired)
+        return;
+    buf_printf(b, "fence_async();\nwarpgroup_sync();\n"
+               "if (at.thread == 0) {\n");
+    for (int i = 0; i < e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        if (!is_shared(e, t) || (scan && !t->scanned))
+            continue;
+        buf_printf(b, "give_tile(stage + TILE_%u + 8192 * block, shared + 8 * "
+                   "pos.stage);\n", (unsigned)t->r);
+        n++;
+    }
+    buf_printf(b, "arrive_expecting(shared + 8 * pos.stage, %d);\n}\n"
+               "wait(shared + 8 * pos.stage, pos.phase);\n", n * TILE_BYTES);
+}

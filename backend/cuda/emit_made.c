@@ -12,33 +12,15 @@
 
 /* ---- text ---- */
 
-/* The columns of a tile. A swish is for values that are not far below 0: the
- * others' tiles are done again in a second way. */
-static void each_column(Ahead *a, Buf *b)
+static void columns(Ahead *a, Buf *b)
 {
-    bool swish = false;
-    for (int i = 0; i < a->n; i++)
-        swish |= swish_of(a, a->order[i]) != 0;
-    for (int deep = 0; deep <= swish; deep++) {
-        const char *or = "if (";
-        for (int i = 0; i < a->n && deep; i++)
-            if (swish_of(a, a->order[i])) {
-                buf_printf(b, "%sis_deep(in%u)", or,
-                           (unsigned)swish_of(a, a->order[i]));
-                or = " | ";
-            }
-        buf_printf(b, deep ? ")\n" : "");
-        buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-                   "const int k0 = 64 * t + 8 * n + at.col;\n");
-        if (swish)
-            buf_printf(b, "constexpr bool DEEP = %d;\n", deep);
-        buf_put(b, a->b->s, a->b->len);
-        buf_printf(b, "}\n");
-    }
+    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
+               "const int k0 = 64 * t + 8 * n + at.col;\n");
+    buf_put(b, a->b->s, a->b->len);
+    buf_printf(b, "}\n");
 }
 
-/* A tile, the t-th of each matrix. */
-static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
+static void read_tiles(Ahead *a, Buf *b)
 {
     Emit *e = a->e;
     for (int i = 0; i < a->n; i++)
@@ -48,8 +30,31 @@ static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
                        (unsigned)a->order[i], tile_place(e, a->order[i]),
                        tile_bytes_of(e, a->order[i]),
                        tile_rows(e, a->order[i]));
+}
+
+/* A tile, the t-th of each matrix. A swish is for values that are not far
+ * below 0: a warp that has others does its tile again in a second way. */
+static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
+{
+    bool swish = false;
+    read_tiles(a, b);
     buf_put(b, first->s, first->len);
-    each_column(a, b);
+    for (int i = 0; i < a->n; i++) {
+        Ref x = swish_of(a, a->order[i]);
+        if (x)
+            buf_printf(b, "%sis_deep(in%u)", swish ? " | "
+                       : "const bool deep = ", (unsigned)x);
+        swish |= x != 0;
+    }
+    buf_printf(b, swish ? ";\n{\nconstexpr bool DEEP = 0;\n" : "");
+    columns(a, b);
+    if (swish) {
+        buf_printf(b, "}\nif (__any_sync(~0u, deep)) {\n"
+                   "constexpr bool DEEP = 1;\n");
+        read_tiles(a, b);
+        columns(a, b);
+        buf_printf(b, "}\n");
+    }
     buf_put(b, rest->s, rest->len);
 }
 
@@ -122,40 +127,24 @@ static bool is_asked(const Tile *t, int which)
         && (which == SCANNED ? t->scanned : t->gated == (which == EARLY));
 }
 
-/* Whether a matrix is computed from something that `a` has visited, too. */
-static bool has_common(const Ahead *a, Ref r)
-{
-    Ahead all = { .e = a->e, .made = true }, alone = all;
-    for (int i = 0; i < a->n; i++)
-        ahead_visit(&all, a->order[i]);
-    ahead_visit(&all, r);
-    ahead_visit(&alone, r);
-    return all.n < a->n + alone.n;
-}
-
-/* Those next to each other, of one width and with something in common are made
- * together: that is worked out once. */
+/* Those next to each other and of one width are made together: what they
+ * share is worked out once. */
 void make_matrices(Emit *e, Buf *b, int which)
 {
     enum { MOST = 2 };                  /* registers are few */
     int n = 0;
     Ref some[MOST];
-    Ahead a = { 0 };
     for (int i = 0; i <= e->ntiles; i++) {
         const Tile *t = &e->tile[i];
         if (i < e->ntiles && !is_asked(t, which))
             continue;
-        if (n && (i == e->ntiles || n == MOST || !has_common(&a, t->r)
+        if (n && (i == e->ntiles || n == MOST
                   || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
             some_matrices(e, b, some, n);
             n = 0;
         }
-        if (i == e->ntiles)
-            break;
-        if (!n)
-            a = (Ahead){ .e = e, .made = true };
-        ahead_visit(&a, t->r);
-        some[n++] = t->r;
+        if (i < e->ntiles)
+            some[n++] = t->r;
     }
 }
 

@@ -261,38 +261,6 @@ static Registers registers_of(const Emit *e)
     return r;
 }
 
-static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
-{
-    int col = 0;
-    buf_printf(b, " *   %s:", role);
-    for (Ref r = 1; r < e->g->len; r++) {
-        const Node *n = &e->g->n[r];
-        bool serial = n->states & e->serial;
-        int is = n->op == OP_input ? 0 : serial ? 3 : is_score(e, r) ? 2
-               : is_vector(e, r) ? 1 : 3;
-        if (!e->uses[r] || n->op == OP_num || is != which)
-            continue;
-        if (col++ % 3 == 0)
-            buf_printf(b, "\n *     ");
-        buf_printf(b, " %%%u = %s", (unsigned)r, op_info[n->op].name);
-        for (int i = 0; i < 4 && n->a[i]; i++)
-            buf_printf(b, " %%%u", (unsigned)n->a[i]);
-        buf_printf(b, ";");
-    }
-    buf_printf(b, "\n");
-}
-
-static void comment(Emit *e, Buf *b)
-{
-    buf_printf(b, "/* %s: %d tokens a chunk, %.0f bytes a chunk and head."
-               "\n", e->out->name, e->g->chunk, e->k->bytes);
-    comment_nodes(e, b, "loaded", 0);
-    comment_nodes(e, b, "vector warp", 1);
-    comment_nodes(e, b, "ahead", 2);
-    comment_nodes(e, b, "state", 3);
-    buf_printf(b, " */\n");
-}
-
 static void put_args(Emit *e, Buf *b)
 {
     buf_printf(b, "struct Args {\nTensorMap map[%d];\nTensor tensor[%d];\n"
@@ -555,7 +523,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     put_io_role(e, &body);
     put_ahead_role(e, &body);
     put_state_role(e, &body);
-    comment(e, &b);
+    emit_comment(e, &b);
     buf_printf(&b, "namespace in_%s {\n", e->out->name);
     put(&b, &room);
     put_args(e, &b);

@@ -143,6 +143,7 @@ int use_turn(Emit *e, Ref scan);        /* index */
 bool is_chain(const Emit *e, Ref r);
 int use_chain(Emit *e, Ref scan);       /* index */
 int use_score(Emit *e, Score x);        /* index; it will be in memory */
+void emit_comment(Emit *e, Buf *b);      /* the nodes, by role */
 
 /* The loaded matrices that r is computed from, a bit each; running sums come
  * from elsewhere. */

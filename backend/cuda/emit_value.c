@@ -528,3 +528,37 @@ void value_text(Buf *b, int op, const char *const operand[3])
             buf_put(b, p, 1);
     }
 }
+
+/* ---- what a kernel computes, and where ---- */
+
+static void comment_nodes(Emit *e, Buf *b, const char *role, int which)
+{
+    int col = 0;
+    buf_printf(b, " *   %s:", role);
+    for (Ref r = 1; r < e->g->len; r++) {
+        const Node *n = &e->g->n[r];
+        bool serial = n->states & e->serial;
+        int is = n->op == OP_input ? 0 : serial ? 3 : is_score(e, r) ? 2
+               : is_vector(e, r) ? 1 : 3;
+        if (!e->uses[r] || n->op == OP_num || is != which)
+            continue;
+        if (col++ % 3 == 0)
+            buf_printf(b, "\n *     ");
+        buf_printf(b, " %%%u = %s", (unsigned)r, op_info[n->op].name);
+        for (int i = 0; i < 4 && n->a[i]; i++)
+            buf_printf(b, " %%%u", (unsigned)n->a[i]);
+        buf_printf(b, ";");
+    }
+    buf_printf(b, "\n");
+}
+
+void emit_comment(Emit *e, Buf *b)
+{
+    buf_printf(b, "/* %s: %d tokens a chunk, %.0f bytes a chunk and head."
+               "\n", e->out->name, e->g->chunk, e->k->bytes);
+    comment_nodes(e, b, "loaded", 0);
+    comment_nodes(e, b, "vector warp", 1);
+    comment_nodes(e, b, "ahead", 2);
+    comment_nodes(e, b, "state", 3);
+    buf_printf(b, " */\n");
+}

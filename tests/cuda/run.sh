@@ -5,8 +5,8 @@
 #   tests/cuda/run.sh sanitize [CASE...]         sanitized.lua's, under each of
 #                           compute-sanitizer's tools; CHECKS: of these, each
 #                           for SECONDS_EACH
-# BUILD is where the binaries are (build), JOBS how many run side by side; what
-# they say stays in LOGS, if that is set.
+# BUILD is where the binaries are (build), JOBS how many run side by side, on
+# all GPUs that there are; what they say stays in LOGS, if that is set.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
@@ -15,13 +15,16 @@ trap 'rm -rf "$tmp"' EXIT
 log=${LOGS:-$tmp}
 mkdir -p "$log"
 FLIN_CACHE=${FLIN_CACHE:-$tmp/cache}
-export FLIN_CACHE build log
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "$gpus" -gt 0 ] || gpus=1
+export FLIN_CACHE build log gpus
 
 # Every share of the laws.
 laws() {
     i=0
     while [ $i -lt "$jobs" ]; do
-        { "$build/flin" tests/cuda/laws.lua $i/"$jobs" "$@"
+        { CUDA_VISIBLE_DEVICES=$((i % gpus)) \
+          "$build/flin" tests/cuda/laws.lua $i/"$jobs" "$@"
           echo "exit $?"; } >"$log/laws.$i" 2>&1 &
         i=$((i + 1))
     done
@@ -34,6 +37,7 @@ cases() {
     export check word end with
     xargs -P "$jobs" -n 2 sh -c '
         from=$(date +%s)
+        export CUDA_VISIBLE_DEVICES=$(($$ % gpus))
         [ $from -lt $end ] || { echo "no time left" >"$log/$check.$0.$1"; exit; }
         timeout $((end + 20 - from)) $with "$build/flin" \
             tests/cuda/sanitized.lua $0 $1 $word >"$log/$check.$0.$1" 2>&1

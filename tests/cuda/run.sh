@@ -23,7 +23,7 @@ export FLIN_CACHE build log gpus
 laws() {
     i=0
     while [ $i -lt "$jobs" ]; do
-        { CUDA_VISIBLE_DEVICES=$((i % gpus)) \
+        { CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$((i % gpus))} \
           "$build/flin" tests/cuda/laws.lua $i/"$jobs" "$@"
           echo "exit $?"; } >"$log/laws.$i" 2>&1 &
         i=$((i + 1))
@@ -37,7 +37,7 @@ cases() {
     export check word end with
     xargs -P "$jobs" -n 2 sh -c '
         from=$(date +%s)
-        export CUDA_VISIBLE_DEVICES=$(($$ % gpus))
+        export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$(($$ % gpus))}
         [ $from -lt $end ] || { echo "no time left" >"$log/$check.$0.$1"; exit; }
         timeout $((end + 20 - from)) $with "$build/flin" \
             tests/cuda/sanitized.lua $0 $1 $word >"$log/$check.$0.$1" 2>&1

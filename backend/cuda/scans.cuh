@@ -194,12 +194,10 @@ CALLED void solve(int rows, int cols, const T *a, float *x)
             UNROLL
             for (int q = 1; q < BLOCK; q++) {
                 const int r = TRANS ? BLOCK - q : q;
-                if (TRANS && r >= size)
+                if (r >= size)
                     continue;
                 float row[BLOCK];
-                const int mine = min(r, size - 1);      /* that is there */
-                first_of<PIECES>(row, r, a + (at + mine) * ARS + at * ACS,
-                                 ACS);
+                first_of<PIECES>(row, r, a + (at + r) * ARS + at * ACS, ACS);
                 UNROLL
                 for (int s = 0; s < r; s++)
                     if (TRANS)

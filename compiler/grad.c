@@ -8,7 +8,6 @@
 #include "fold.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct Back {

@@ -7,7 +7,6 @@
 #include "mask.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct Term { Ref row, col; Linear e; } Term;

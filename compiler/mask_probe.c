@@ -4,8 +4,6 @@
 #include "mask.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static uint64_t mix(uint64_t h, uint64_t x)
 {

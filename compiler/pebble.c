@@ -1,7 +1,6 @@
 /* pebble.c -- the red-blue pebble game: moves, and plans as schedules. */
 #include "pebble.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { RED = 1, BLUE = 2 };

@@ -27,7 +27,6 @@
  */
 #include "text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 bool text_keyword(const char *s)

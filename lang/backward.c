@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../compiler/mask.h"
-#include "run.h"
+#include "bind.h"
 
 enum { SEGMENT_MIN = 64, ROOM_ALIGN = 256 };
 
@@ -131,27 +131,6 @@ static void bind_dy(Back *k)
     k->dtype = usual;
 }
 
-static View given_view(const Given *t)
-{
-    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[2],
-               .sb = t->stride[0], .st = t->stride[1], .sh = t->stride[2] };
-
-    for (int i = 3; i < t->rank; i++)
-        v.sd[i - 3] = t->stride[i];
-    return v;
-}
-
-/* [H, ...], the same for all sequences. */
-static View constant_view(const Given *t)
-{
-    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[0],
-               .sh = t->stride[0] };
-
-    for (int i = 1; i < t->rank; i++)
-        v.sd[i - 1] = t->stride[i];
-    return v;
-}
-
 /* Straight to its tensor, or, with all heads, aside. */
 static View gradient_view(Back *k, int i)
 {
@@ -159,7 +138,7 @@ static View gradient_view(Back *k, int i)
     const Given *to = &k->d->dx[i];
 
     if (in->timed && (k->call.on_device || to->shape[2] == k->call.heads))
-        return given_view(to);
+        return input_view(in, to);
     return k->sums[i] = make_view(k, in->order, in->rank,
                                   in->timed ? k->b->B * k->b->T : k->b->N,
                                   in->timed);
@@ -174,7 +153,7 @@ static void bind_gradient(Back *k, int i)
     const Given *to = &k->d->dx[i];
 
     if (!in->timed && k->call.on_device) {
-        k->call.s1[adjoint_of(k, true, in->name)] = constant_view(to);
+        k->call.s1[adjoint_of(k, true, in->name)] = input_view(in, to);
         return;
     }
     if (in->timed)

@@ -123,7 +123,7 @@ static void learn_input(Sizes *s, const Input *in, const Given *t)
         learn_axis(s, in->order[i], t->shape[skip + i], in->name);
 }
 
-static View input_view(const Input *in, const Given *t)
+View input_view(const Input *in, const Given *t)
 {
     int skip = in->timed ? 3 : 1;
     View v = { .data = t->data, .dtype = t->dtype,

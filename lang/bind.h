@@ -50,6 +50,7 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b);
 int result_shape(const Graph *step, const Bound *b, int64_t *shape);
 int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
 /* Strides behind batch (or sequence), token and head. */
+View input_view(const Input *in, const Given *t);
 View result_view(const Graph *step, const Given *t);
 View state_view(const Graph *step, int s, const Given *t);
 

@@ -1,6 +1,5 @@
 /* describe.c -- what a variant says of itself: fields, graphs, plans. */
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "bind.h"

@@ -3,7 +3,6 @@
  * Lua's own allocator provides the stores, so that a host's memory limit
  * holds for them too. Indices are Lua's: they start at 1.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -87,8 +87,9 @@ def with_beta(make):
 
 
 def preconditioned(make):
+    """q is of norm 1, too: theirs makes it so."""
     return lambda B, T, H, D: dict(
-        with_beta(make)(B, T, H, D), g_atk=gate(B, T, H),
+        with_beta(make)(B, T, H, D), q=keys(B, T, H, D), g_atk=gate(B, T, H),
         beta_atk=unit(B, T, H), center=torch.full((H,), -0.2, device="cuda"),
         strength=torch.full((H,), LOG_STRENGTH, device="cuda"))
 

@@ -7,7 +7,8 @@
 #   make tsan     states and kernels in threads, under ThreadSanitizer
 #   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
-#   make compile-all every variant, type and GPU, by NVRTC
+#   make compile-all every variant, type and GPU, by NVRTC (JOBS=16; goes on
+#                    where it was stopped)
 #   make bench-cpu   speed of the chunked forward pass
 #   make static   build/static/flin: Lua linked in, no GLPK
 #   make install  to $(DESTDIR)$(PREFIX)
@@ -124,7 +125,7 @@ fuzz: fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh $(BUILD)/fuzz
 
 compile-all: tests
-	@$(BUILD)/tests/cuda/compile && $(BUILD)/tests/cuda/compile_tiles all
+	@RECORD=$(BUILD)/compiled $(BUILD)/tests/cuda/compile_tiles all $(WORDS)
 
 bench-cpu:
 	@sh tools/setup.sh

@@ -206,7 +206,7 @@ typedef struct Attempt {
     Modules modules;
 } Attempt;
 
-enum { ATTEMPTS = 5 };
+enum { ATTEMPTS = 3 };
 
 typedef struct Compiling {
     Gpu *gpu;

@@ -39,9 +39,9 @@ typedef struct CudaOptions {
     int groups;                         /* 1 or 2 */
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
-    int room;                           /* shares out a thread's registers in
-                                           another way, from 1 on; to be tried
-                                           where the former spills */
+    int room;                           /* 1, 2: more registers for a thread,
+                                           or others; to be tried where the
+                                           former spills */
     int blocks;                         /* cuda_tiles: a head's, at least;
                                            where the plan allows; 0: 1 */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];

@@ -246,18 +246,16 @@ static Registers usual_registers(const Emit *e)
 }
 
 /* The same, or where that spills, the ahead role's as many as the others leave
- * of a block's 65536: those have theirs, or state warpgroups some fewer or
- * more, or the io warps the fewest. */
+ * of a block's 65536; last, the io warps have some more. */
 static Registers registers_of(const Emit *e)
 {
-    enum { ALL = 65536 / 128, STEP = 8, FEWEST = 24, MOST = 248 };
+    enum { ALL = 65536 / 128, STEP = 8, LEAST = 24, MOST = 248 };
     Registers r = usual_registers(e);
-    if (!e->o->room)
+    if (!e->o->room || e->groups < e->o->groups)
         return r;
-    r.io = e->o->room > 2 ? FEWEST : r.io;
-    r.state += e->o->room == 2 ? -STEP : e->o->room == 4 ? STEP : 0;
+    r.io += e->o->room > 1 ? STEP : 0;
     r.ahead = (ALL - r.io - e->groups * r.state) / e->aheads & -STEP;
-    r.ahead = r.ahead < FEWEST ? FEWEST : r.ahead > MOST ? MOST : r.ahead;
+    r.ahead = r.ahead < LEAST ? LEAST : r.ahead > MOST ? MOST : r.ahead;
     return r;
 }
 
@@ -555,7 +553,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                "#include \"inverse.cuh\"\n%s\n",
                o->saves ? "#include \"keep.cuh\"\n" : "");
     for (int i = 0; i < p->nkernels; i++) {
-        int groups = o->groups;
+        int groups = o->room > 1 && o->groups > 1 ? 1 : o->groups;
         size_t text = b.len;
         while (!emit_kernel(emit_new(c, p, i, groups, ranks, o,
                                      &m->kernel[i]), &b))

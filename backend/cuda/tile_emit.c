@@ -38,7 +38,7 @@ static int blocks_together(const Tiles *t)
 
     if (t->m->chunk > 1)
         return 1;
-    return (t->k->nnodes < SMALL ? 8 : 6) >> (t->o->room < 3 ? t->o->room : 2);
+    return (t->k->nnodes < SMALL ? 8 : 6) >> t->o->room;
 }
 
 /* Of a block: of one that walks by single tokens fewer, for more blocks. */

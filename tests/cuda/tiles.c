@@ -5,7 +5,6 @@
  *   tiles [time] [NAME|PART/PARTS]
  */
 #include "../../backend/cuda/driver.h"
-#include "../../backend/cuda/nvrtc.h"
 #include "../unit/support.h"
 #include "kinds.h"
 #include "stdlib.h"
@@ -137,9 +136,10 @@ static Ready make_ready(Ctx *c, const Test *t, Plan *p, const Call *dc)
     double start = now();
     Ready r = { .plan = p, .m = cuda_tiles(c, p, &o) };
     snprintf(arch, sizeof arch, "sm_%d", d->arch);
-    Cubin *b = nvrtc_compile(c, &t->nvrtc, r.m->source, arch);
+    CudaPrograms programs;
+    Cubin *b = compile_module(c, &t->nvrtc, r.m, arch, &programs);
     r.seconds = now() - start;
-    r.info = b->info;
+    r.info = ptxas_most(b, programs.n);
     for (int64_t i = 0; i < dc->nseq; i++)
         seq[i] = (DeviceSeq){ dc->seq[i].b, 0, dc->seq[i].start,
                               dc->seq[i].len };
@@ -149,7 +149,8 @@ static Ready make_ready(Ctx *c, const Test *t, Plan *p, const Call *dc)
     DevicePtr workspace = device_alloc(c, d, bytes);
     device_fill(c, d, workspace, 0xff, bytes);
     for (int k = 0; k < r.m->nkernels; k++) {
-        Function *f = kernel_load(c, d, b->bytes, &r.m->kernel[k]);
+        Function *f = kernel_load(c, d, b[programs.of[k]].bytes,
+                                  &r.m->kernel[k]);
         r.launch[k] = launch_new(c, d, f, r.m, &r.m->kernel[k], p, dc, table,
                                  workspace);
     }

@@ -240,6 +240,15 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
     }
 }
 
+/* Before a loop over elements: where registers were spilled, how often ptxas
+ * may repeat its body. */
+static const char *unroll_text(const Tiles *t)
+{
+    static const char *const room[] = { "", "UNROLL_TWICE ", "NO_UNROLL " };
+
+    return t->m->chunk > 1 ? room[t->o->room] : "";
+}
+
 /* Threads that stay in their columns, where those fit the block. */
 static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
 {
@@ -251,8 +260,8 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
         size *= tile_extent(t, r, __builtin_ctz(s));
     if (!inner || t->out->threads % size)
         return false;
-    buf_printf(b, "for (int f = TID / %d, e = TID %% %d; f < ", (int)size,
-               (int)size);
+    buf_printf(b, "%sfor (int f = TID / %d, e = TID %% %d; f < ",
+               unroll_text(t), (int)size, (int)size);
     count_text(t, b, r, AXIS(first));
     buf_printf(b, "; f += THREADS / %d) {\nconst int %s = f;\n", (int)size,
                axis_coord(first));
@@ -268,7 +277,7 @@ void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
 {
     if (!strcmp(from, "TID") && column_loop(t, b, r, axes))
         return;
-    buf_printf(b, "for (int e = %s; e < ", from);
+    buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t), from);
     count_text(t, b, r, axes);
     buf_printf(b, "; e += %s) {\n", step);
     coords_text(t, b, "e", r, axes, "continue");

@@ -27,6 +27,7 @@
 #define __noinline__
 #define __launch_bounds__(...)
 #define NO_UNROLL
+#define UNROLL_TWICE
 #define UNROLL
 #define PLAIN __attribute__((no_sanitize("thread")))
 

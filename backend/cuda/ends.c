@@ -90,6 +90,25 @@ void ends_compile(Ctx *c, Gpu *g, Ends *e)
     e->f = module_function(c, gpu_driver(g), e->module, "flin_ends", 0);
 }
 
+typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;
+
+static void unload(Ctx *c, void *ud)
+{
+    Unloading *u = ud;
+    module_unload(gpu_enter(c, u->gpu), u->module);
+}
+
+/* Where the context has broken, the module went with it. */
+void ends_free(Gpu *g, Ends *e)
+{
+    Unloading u = { g, e->module };
+    Ctx *c = e->module ? ctx_new() : NULL;
+    if (c)
+        ctx_protect(c, unload, &u);
+    ctx_free(c);
+    e->module = NULL;
+}
+
 static Result result_of(const Graph *g, const Output *o, const View *v)
 {
     Result r = { .p = (uint64_t)(uintptr_t)v->data, .st = v->st, .sh = v->sh,

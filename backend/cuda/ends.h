@@ -10,6 +10,7 @@ typedef struct Ends {
 } Ends;
 
 void ends_compile(Ctx *c, Gpu *g, Ends *e);
+void ends_free(Gpu *g, Ends *e);
 
 /* Queues what makes the table of call->device_cu's sequences, and fills with 0
  * the rows of all results that lie in none of them. */

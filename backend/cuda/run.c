@@ -82,6 +82,7 @@ void cuda_release(CudaProgram *p)
         table_free(p->builds.gpu, t);
     }
     builds_free(&p->builds);
+    ends_free(p->builds.gpu, &p->ends);
     gpu_release(p->builds.gpu);
     pthread_mutex_destroy(&p->lock);
     free(p);

@@ -3,16 +3,8 @@
 -- (tests/cuda/fake).
 --   LD_PRELOAD=fake/libcuda.so.1:fake/libnvrtc.so.13 flin tests/cuda/faults.lua
 local flin = require "flin"
-
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+local suite = require "suite"
+local expect = suite.expect
 
 -- f must fail with a message that has this in it.
 local function refused(what, f, ...)
@@ -113,8 +105,7 @@ end
 
 if acts[...] then
   acts[...]()
-  print(("%d passed, %d failed"):format(passed, failed))
-  os.exit(failed == 0 and 0 or 1)
+  suite.finish()
 end
 
 -- ---- each in a process of its own ----
@@ -288,5 +279,4 @@ collectgarbage()
 local gpu = flin.cuda()
 expect(gpu.used == 0 and gpu.kept > 0, "%d bytes are still in use", gpu.used)
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+suite.finish()

@@ -4,39 +4,15 @@
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
+local suite = require "suite"
+local expect, on_gpu, relative = suite.expect, suite.on_gpu, suite.relative
 
-local gpu, why = flin.cuda()
-if not gpu then
-  print("skip: " .. why)
-  os.exit(0)
-end
-
-local ERASES <const> = {
-  deltanet = true, gated_deltanet = true, kda = true, gdn2 = true,
-  comba = true, deltaproduct = true, rwkv7 = true, precond_gdn = true,
-  precond_kda = true, deltanet_rope = true, mimo_deltanet = true,
-}
-
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
+suite.gpu()
 
 local cases <const> = {
   { B = 1, T = 150, H = 1, HV = 2, K = 64, V = 64 },
   { B = 1, T = 140, H = 1, K = 64, V = 64, ends = { 0, 0, 65, 66, 140 } },
 }
-
-local function relative(a, b)
-  local off = a:to "cpu":to "float64" - b:to "float64"
-  local norm = (b:to "float64" * b:to "float64"):sum()
-  return ((off * off):sum() / math.max(norm, 1e-30))^0.5
-end
 
 -- As models hold them: gates of a head, and parameters, in float32.
 local function mix(v, host)
@@ -49,13 +25,13 @@ end
 
 local function check_forward(name, case, ends)
   local v = flin.stdlib[name]
-  local host, there = v:random(case), {}
+  local host = v:random(case)
   if ends then mix(v, host) end
-  for key, x in pairs(host) do there[key] = x:to "cuda" end
-  host.cu_seqlens, there.cu_seqlens = ends, ends
+  host.cu_seqlens = ends
+  local there = on_gpu(host)
   local y, state = v:forward(there)
   local want, left = v:reference(host)
-  local limit = ERASES[name] and 6e-3 or 4e-3
+  local limit = suite.ERASES[name] and 6e-3 or 4e-3
   local function near(what, a, b)
     local off = relative(a, b)
     expect(off <= limit, "%s T %d: %s is off by %.1e", name, case.T, what,
@@ -68,9 +44,9 @@ end
 -- Gradients from what forward has saved, and, the same bits, from nothing.
 local function check_gradients(name, case, ends)
   local v = flin.stdlib[name]
-  local host, there = v:random(case), {}
-  for key, x in pairs(host) do there[key] = x:to "cuda" end
-  host.cu_seqlens, there.cu_seqlens = ends, ends
+  local host = v:random(case)
+  host.cu_seqlens = ends
+  local there = on_gpu(host)
   there.save = true
   local y, _, saved = v:forward(there)
   expect(relative(y, v:reference(host)) <= 4e-3, "%s: y that saves", name)
@@ -108,5 +84,4 @@ for _, name in ipairs(names) do
     expect(ok, "%s: %s", name, why_not)
   end
 end
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+suite.finish()

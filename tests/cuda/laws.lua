@@ -6,7 +6,9 @@
 -- A share is every SHARES-th test: run them side by side. quick: small sizes;
 -- few: what a compiler on the host manages in seconds.
 local flin = require "flin"
+local suite = require "suite"
 local random_program = require "programs"
+local expect, on_gpu, relative = suite.expect, suite.on_gpu, suite.relative
 
 local share, shares, size, only = 1, 1, "all", nil
 for _, word in ipairs { ... } do
@@ -16,26 +18,13 @@ for _, word in ipairs { ... } do
   else only = only or {} only[word] = true end
 end
 
-local gpu, why = flin.cuda { poison = true }
-if not gpu then
-  print("skip: " .. why)
-  os.exit(0)
-end
+suite.gpu { poison = true }
 
-local passed, failed, item = 0, 0, 0
+local item = 0
 -- After an error that ends the process's work on the GPU nothing can follow.
 local function ended(why_not)
-  if not tostring(why_not):find "has ended this process's work" then return end
-  print(("%d passed, %d failed"):format(passed, failed))
-  os.exit(1)
-end
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-    io.stdout:flush()
+  if tostring(why_not):find "has ended this process's work" then
+    suite.finish()
   end
 end
 
@@ -47,13 +36,7 @@ end
 
 -- ---- against the float64 step ----
 
--- What erases is solved for in each chunk: its rounding grows with the keys'
--- likeness. Gates and step sizes sum over a whole row of keys or values.
-local ERASES <const> = {
-  deltanet = true, gated_deltanet = true, kda = true, gdn2 = true,
-  comba = true, deltaproduct = true, rwkv7 = true, precond_gdn = true,
-  precond_kda = true, deltanet_rope = true, mimo_deltanet = true,
-}
+-- Gates and step sizes sum over a whole row of keys or values.
 local GATES <const> = { log_decay = true, unit = true, positive = true,
                         angle = true }
 
@@ -66,7 +49,7 @@ end
 
 local function limit_of(variant, dtype, what)
   if dtype == "float32" then return 1e-4 end
-  if not what:find "^d_" then return ERASES[variant.name] and 6e-3 or 4e-3 end
+  if not what:find "^d_" then return suite.ERASES[variant.name] and 6e-3 or 4e-3 end
   if what == "d_initial_state" and turns(variant) then return 2e-2 end
   for _, input in ipairs(variant.inputs) do
     if what == "d_" .. input.name
@@ -204,18 +187,6 @@ local function inputs_of(variant, T, dtype, gate)
     inputs[input.name] = timed and x:to(dtype) or x
   end
   return inputs
-end
-
-local function on_gpu(inputs)
-  local out = {}
-  for name, x in pairs(inputs) do out[name] = x:to "cuda" end
-  return out
-end
-
-local function relative(a, b)
-  local off = a:to "cpu":to "float64" - b:to "float64"
-  local norm = (b:to "float64" * b:to "float64"):sum()
-  return ((off * off):sum() / math.max(norm, 1e-30))^0.5
 end
 
 local function same_bits(a, b)
@@ -391,5 +362,4 @@ table.sort(kinds)
 for _, kind in ipairs(kinds) do
   print(("%.2f of what is allowed: %s"):format(worst[kind], kind))
 end
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+suite.finish()

@@ -5,6 +5,7 @@
 --   flin tests/cuda/sanitized.lua                     the cases, a line each
 --   flin tests/cuda/sanitized.lua NAME SIZE [short]   one; short: two chunks
 local flin = require "flin"
+local suite = require "suite"
 
 -- Tensors that tiles do not divide, by the emitter of any plan and by
 -- Hopper's; and the widest, whose blocks hold the most.
@@ -37,20 +38,10 @@ if not name then
 end
 
 local v = name == "serial" and serial() or flin.stdlib[name]
-local gpu, why = flin.cuda { exact = true }
-if not gpu then
-  print("skip: " .. why)
-  os.exit(0)
-end
+local gpu, on_gpu = suite.gpu { exact = true }, suite.on_gpu
 
-local passed, failed = 0, 0
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. name .. " " .. size .. ": " .. string.format(...))
-  end
+local function expect(ok, what, ...)
+  suite.expect(ok, "%s %s: " .. what, name, size, ...)
 end
 
 -- ---- calls ----
@@ -61,14 +52,6 @@ local function random(B, T, heads)
                     dtype = at.dtype, seed = T }
 end
 
-local function on_gpu(inputs)
-  local out = {}
-  for key, x in pairs(inputs) do
-    out[key] = type(x) == "userdata" and x:to "cuda" or x
-  end
-  return out
-end
-
 local function finite(what, x)
   local sum = (x:to "cpu" * 0):sum()
   expect(sum == 0, "%s is not finite", what)
@@ -76,10 +59,8 @@ end
 
 -- Nearly what the CPU has: that tensors were what they should be.
 local function near(what, x, want)
-  want = want:to "float64"
-  local off = x:to "cpu":to "float64" - want
-  local error = ((off * off):sum() / (want * want):sum())^0.5
-  expect(error <= 3e-2, "%s is off by %.1e", what, error)
+  local off = suite.relative(x, want)
+  expect(off <= 3e-2, "%s is off by %.1e", what, off)
 end
 
 -- Leaves memory behind, written, that y will get: initcheck does not see what
@@ -155,5 +136,4 @@ else
   forward(random(2, 130, 2))
   step(random(2, 1, 2))
 end
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+suite.finish()

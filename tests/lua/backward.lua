@@ -159,7 +159,8 @@ for _, name in ipairs(names) do
   sizes.chunk = FLOOR[name] and 64
   local start = os.clock()
   local plan = v:plan(sizes)
-  local seconds, again = os.clock() - start, v:plan(sizes)
+  local seconds = os.clock() - start
+  local again = v:map({}):plan(sizes)   -- another variant: made anew
   expect(seconds < 1, "%s: planned in %.2f s", name, seconds)
   expect(plan.gap and plan.gap < 0.05 and (plan.gap == 0 or not plan.optimal),
          "%s: the gap is %s", name, plan.gap)

@@ -2,7 +2,8 @@
  * headers behind it do in PTX, for cuda_emit's sources; fake/nvrtc.c leaves
  * those functions out of the headers. Copies and products are done when they
  * are asked for, so waits for them are none; threads take turns at barriers
- * and where a warp acts together.
+ * and where a warp acts together. Two blocks run at a time: they may be a
+ * cluster.
  */
 #include "host.h"
 
@@ -18,32 +19,43 @@ typedef unsigned long long Descriptor;
 /* A thread goes on when the count is no longer what it was. */
 struct Wait { const volatile unsigned *count; unsigned was; };
 inline Wait waits[MOST_THREADS];
+inline char *arenas[2];                 /* shared memory of each block */
+inline int here, block_threads;         /* here: which block runs */
 
 PLAIN inline void wait_while(const volatile unsigned *count, unsigned was)
 {
-    waits[threadIdx.x] = Wait { count, was };
+    waits[first_fiber + threadIdx.x] = Wait { count, was };
     pause_as(READY);
 }
 
-PLAIN inline bool can_go(int thread)
+PLAIN inline bool can_go(int i)
 {
-    const Wait w = waits[thread];
-    return fiber[thread].state != DONE && (!w.count || *w.count != w.was);
+    const Wait w = waits[i];
+    return fiber[i].state != DONE && (!w.count || *w.count != w.was);
 }
 
-PLAIN inline void run_roles(int threads)
+PLAIN inline void turn_to(int block)
 {
-    int left = threads;
-    for (int i = 0; i < threads; i++) {
+    blockIdx.x += block - here;
+    here = block;
+    first_fiber = block * block_threads;
+    shared_memory = arenas[block];
+}
+
+PLAIN inline void run_roles(int blocks)
+{
+    int all = blocks * block_threads, left = all;
+    for (int i = 0; i < all; i++) {
         fiber[i].state = READY;
         waits[i].count = NULL;
     }
     while (left) {
         bool any = false;
-        for (int i = 0; i < threads; i++)
+        for (int i = 0; i < all; i++)
             if (can_go(i)) {
                 any = true;
-                resume(i);
+                turn_to(i / block_threads);
+                resume(i % block_threads);
                 left -= fiber[i].state == DONE;
             }
         if (!any) {
@@ -51,13 +63,14 @@ PLAIN inline void run_roles(int threads)
             exit(1);
         }
     }
+    turn_to(0);
 }
 
 /* ---- threads that meet ---- */
 
 /* What each of them brings; two sets, as some read while others go on. */
 struct Meeting { volatile unsigned times; int here; unsigned x[2][128][4]; };
-inline Meeting of_warp[32], of_group[8], of_block;
+inline Meeting of_warp[2][32], of_group[2][8], of_block[2], of_pair;
 
 /* The set, when `all` of them are here. */
 PLAIN inline unsigned (*meet(Meeting *m, int all, int me, const unsigned *x,
@@ -75,16 +88,15 @@ PLAIN inline unsigned (*meet(Meeting *m, int all, int me, const unsigned *x,
 }
 PLAIN inline unsigned (*warp_meets(const unsigned *x, int n))[4]
 {
-    return meet(&of_warp[threadIdx.x / 32], 32, threadIdx.x % 32, x, n);
+    return meet(&of_warp[here][threadIdx.x / 32], 32, threadIdx.x % 32, x, n);
 }
 PLAIN inline void warpgroup_sync()
 {
-    meet(&of_group[threadIdx.x / 128], 128, threadIdx.x % 128, NULL, 0);
+    meet(&of_group[here][threadIdx.x / 128], 128, threadIdx.x % 128, NULL, 0);
 }
-inline int block_threads;
 PLAIN inline void block_sync()
 {
-    meet(&of_block, block_threads, 0, NULL, 0);
+    meet(&of_block[here], block_threads, 0, NULL, 0);
 }
 #define __syncthreads block_sync
 PLAIN inline void __syncwarp() { warp_meets(NULL, 0); }
@@ -121,7 +133,7 @@ template<int N> inline void fewer_registers() {}
 /* ---- barriers: an address each ---- */
 
 struct Arrivals { volatile unsigned phase; int all, left, bytes; };
-inline Arrivals arrivals[ARENA / 8];
+inline Arrivals arrivals[2][ARENA / 8];
 
 PLAIN inline void check_phase(Arrivals *b)
 {
@@ -132,37 +144,55 @@ PLAIN inline void check_phase(Arrivals *b)
 }
 PLAIN inline void barrier_init(unsigned b, int all)
 {
-    arrivals[b / 8] = Arrivals { 0, all, all, 0 };
+    arrivals[here][b / 8] = Arrivals { 0, all, all, 0 };
 }
 inline void barrier_init_fence() {}
-PLAIN inline void arrive_expecting(unsigned b, unsigned bytes)
+PLAIN inline void arrive_in(int block, unsigned b, unsigned bytes)
 {
-    Arrivals *a = &arrivals[b / 8];
+    Arrivals *a = &arrivals[block][b / 8];
     a->bytes += (int)bytes;
     if (--a->left < 0)
         fault("too many arrive at a barrier");
     check_phase(a);
 }
-PLAIN inline void arrive(unsigned b) { arrive_expecting(b, 0); }
+PLAIN inline void arrive_expecting(unsigned b, unsigned bytes)
+{
+    arrive_in(here, b, bytes);
+}
+PLAIN inline void arrive(unsigned b) { arrive_in(here, b, 0); }
+PLAIN inline void arrived_in(int block, unsigned b, int bytes)
+{
+    arrivals[block][b / 8].bytes -= bytes;
+    check_phase(&arrivals[block][b / 8]);
+}
 PLAIN inline void arrived(unsigned b, int bytes)
 {
-    arrivals[b / 8].bytes -= bytes;
-    check_phase(&arrivals[b / 8]);
+    arrived_in(here, b, bytes);
 }
 PLAIN inline void wait(unsigned b, unsigned parity)
 {
-    Arrivals *a = &arrivals[b / 8];
+    Arrivals *a = &arrivals[here][b / 8];
     while ((a->phase & 1) == (parity & 1))
         wait_while(&a->phase, a->phase);
 }
 
-/* ---- pairs of blocks: here there is one at a time ---- */
+/* ---- pairs of blocks ---- */
 
-PLAIN inline void pair_sync() { fault("two blocks at once"); }
-PLAIN inline void give_tile(unsigned, unsigned) { pair_sync(); }
+#define __cluster_dims__(x, y, z)
+PLAIN inline void pair_sync()
+{
+    meet(&of_pair, 2 * block_threads, 0, NULL, 0);
+}
+PLAIN inline void give_tile(unsigned a, unsigned barrier)
+{
+    memcpy(arenas[1 - here] + a, arenas[here] + a, 8192);
+    arrived_in(1 - here, barrier, 8192);
+}
 template<bool PAIRED> PLAIN inline void release(unsigned empty)
 {
     arrive(empty);
+    if (PAIRED)
+        arrive_in(1 - here, empty, 0);
 }
 
 /* ---- memory ---- */
@@ -439,17 +469,22 @@ template<int LEFT> inline void wgmma_wait() {}
 
 /* ---- a launch ---- */
 
+alignas(128) inline char second_arena[ARENA];
+
 PLAIN inline void launch_roles(long grid, int threads, char *arena,
                                void (*f)(void *), void *ud)
 {
     kernel = f;
     argument = ud;
-    shared_memory = arena;
+    arenas[0] = arena;
+    arenas[1] = second_arena;
     block_threads = threads;
-    for (int i = 0; i < grid; i++) {
-        blockIdx.x = i;
-        memset(arena, 0xff, ARENA);
-        run_roles(threads);
+    const int most = 2 * threads <= MOST_THREADS ? 2 : 1;
+    for (long i = 0; i < grid; i += most) {
+        blockIdx.x = (int)i;
+        for (int k = 0; k < most; k++)
+            memset(arenas[k], 0xff, ARENA);
+        run_roles(i + most <= grid ? most : 1);
     }
 }
 #pragma GCC visibility pop

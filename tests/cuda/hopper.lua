@@ -1,6 +1,6 @@
 -- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
 -- leave for the way back, which goes by the others.
---   flin tests/cuda/hopper.lua [gradients] [NAME ...]
+--   flin tests/cuda/hopper.lua [gradients | wide] [NAME ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
@@ -9,7 +9,7 @@ local expect, on_gpu, relative = suite.expect, suite.on_gpu, suite.relative
 
 suite.gpu()
 
-local cases <const> = {
+local cases = {
   { B = 1, T = 150, H = 1, HV = 2, K = 64, V = 64 },
   { B = 1, T = 140, H = 1, K = 64, V = 64, ends = { 0, 0, 65, 66, 140 } },
 }
@@ -70,6 +70,11 @@ if names[1] == "gradients" then
   check = check_gradients
   table.remove(names, 1)
   table.remove(cases, 1)                -- that of many sequences is enough
+end
+if names[1] == "wide" then              -- two blocks of a head work together
+  table.remove(names, 1)
+  cases = { { B = 1, T = 140, H = 1, K = 128, V = 128,
+              ends = { 0, 0, 65, 66, 140 } } }
 end
 if not names[1] then
   for name in pairs(flin.stdlib) do names[#names + 1] = name end

@@ -61,6 +61,7 @@ struct Fiber { jmp_buf at; State state; bool begun; Part *part; };
 
 inline Fiber fiber[MOST_THREADS];
 inline char stacks[MOST_THREADS][STACK];
+inline int first_fiber;                 /* of the block that runs */
 inline jmp_buf scheduler;
 inline ucontext_t context;
 inline void (*kernel)(void *);
@@ -69,7 +70,7 @@ inline unsigned now = 1;                /* the stretch between two barriers */
 
 PLAIN inline void pause_as(State s)
 {
-    Fiber *f = &fiber[threadIdx.x];
+    Fiber *f = &fiber[first_fiber + threadIdx.x];
     f->state = s;
     if (!_setjmp(f->at))
         _longjmp(scheduler, 1);
@@ -85,7 +86,7 @@ PLAIN inline void fiber_main()
 
 PLAIN inline void resume(int thread)
 {
-    Fiber *f = &fiber[thread];
+    Fiber *f = &fiber[first_fiber + thread];
     threadIdx.x = thread;
     if (_setjmp(scheduler))
         return;
@@ -93,7 +94,7 @@ PLAIN inline void resume(int thread)
         _longjmp(f->at, 1);
     f->begun = true;
     getcontext(&context);
-    context.uc_stack.ss_sp = stacks[thread];
+    context.uc_stack.ss_sp = stacks[first_fiber + thread];
     context.uc_stack.ss_size = STACK;
     makecontext(&context, fiber_main, 0);
     setcontext(&context);

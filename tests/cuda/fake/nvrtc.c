@@ -152,8 +152,7 @@ static int write_file(const char *dir, const char *name, const char *text,
     for (const char *s = text; kind == SOURCE
          && (s = strstr(s, "__global__")); s++) {
         const char *name_at = strchr(s, '(');
-        if (!strncmp(name_at - strlen("__launch_bounds__"),
-                     "__launch_bounds__", strlen("__launch_bounds__")))
+        while (!strncmp(name_at - 2, "__", 2))  /* an attribute's */
             name_at = strchr(strchr(name_at, ')'), '(');
         while (name_at[-1] != ' ' && name_at[-1] != '\n')
             name_at--;

@@ -251,3 +251,78 @@ CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
         copy1(p + r * sr + c * sc, tile + r * PITCH + c);
     }
 }
+
+/* ---- matrices in registers: four neighbours of rows STEP apart ---- */
+
+/* They start at a multiple of their size, or of 16 bytes. */
+template<class G> struct alignas(sizeof(G) > 4 ? 16 : 4 * sizeof(G)) Four {
+    G x[4];
+};
+template<class G> INLINE void load_four(float *x, const G *p)
+{
+    const Four<G> in = *(const Four<G> *)p;
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        x[e] = get(in.x[e]);
+}
+template<class G> INLINE void store_four(G *p, const float *x)
+{
+    Four<G> out;
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        put(&out.x[e], x[e]);
+    *(Four<G> *)p = out;
+}
+/* A thread's of ROWS rows, from its first on. */
+template<int ROWS, int STEP, int N, class G>
+INLINE void held_in(float (&x)[N], const G *p, int row, int col, i64 sr,
+                    i64 sc, bool wide)
+{
+    const int left = ROWS % STEP ? ROWS - row : N * STEP;
+    p += row * sr + col * sc;
+    UNROLL
+    for (int i = 0; i < N; i++)
+        x[i] = 0;
+    if (wide)
+        UNROLL
+        for (int i = 0; i < N; i += 4)
+            if (i / 4 * STEP < left)
+                load_four(x + i, p + i / 4 * STEP * sr);
+    if (!wide)
+        UNROLL
+        for (int i = 0; i < N; i++)
+            if (i / 4 * STEP < left)
+                x[i] = get(p[i / 4 * STEP * sr + i % 4 * sc]);
+}
+template<int ROWS, int STEP, int N, class G>
+INLINE void held_out(const float (&x)[N], G *p, int row, int col, i64 sr,
+                     i64 sc, bool wide)
+{
+    const int left = ROWS % STEP ? ROWS - row : N * STEP;
+    p += row * sr + col * sc;
+    if (wide)
+        UNROLL
+        for (int i = 0; i < N; i += 4)
+            if (i / 4 * STEP < left)
+                store_four(p + i / 4 * STEP * sr, x + i);
+    if (!wide)
+        UNROLL
+        for (int i = 0; i < N; i++)
+            if (i / 4 * STEP < left)
+                put(p + i / 4 * STEP * sr + i % 4 * sc, x[i]);
+}
+/* Adds up the lanes that have the same columns, of PIECES; one leaves them. */
+template<int PIECES> INLINE void held_sum(const float (&x)[4], float *to)
+{
+    Piece out;
+    UNROLL
+    for (int e = 0; e < 4; e++) {
+        float s = x[e];
+        UNROLL
+        for (int by = PIECES; by < LANES; by *= 2)
+            s += lane_xor(s, by);
+        ((float *)&out)[e] = s;
+    }
+    if (LANE < PIECES)
+        *(Piece *)to = out;
+}

@@ -14,6 +14,7 @@ enum { MAX_CHAIN = 96 };
 typedef struct Spot {
     int tile;                           /* -1: nowhere */
     int32_t at, tail, st[NAXES];
+    bool held;                          /* by threads: element u of theirs */
 } Spot;
 
 /* A place in shared memory, or where there is none left, in the block's part
@@ -23,6 +24,7 @@ typedef struct Tile {
     int32_t elements;
     bool pinned, spilled;               /* pinned: as long as the kernel */
     bool input;                         /* may be loaded a chunk ahead */
+    bool held;                          /* in registers: of no place */
     bool solved;                        /* read or written by a solve */
     int first, last, uses;              /* acts */
     int64_t at;                         /* bytes */
@@ -58,6 +60,9 @@ typedef struct Tiles {
                                            has room for */
     const int32_t (*ext)[NAXES];        /* per node */
     int slice_axis, slice;              /* a block's share of it; or -1 */
+    AxisSet held;                       /* what has these axes is in
+                                           registers; 0: nothing */
+    Ref held_like;                      /* such a state */
     uint8_t *has, *pre, *kept, *done, *late, *stored_here;
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */
@@ -167,6 +172,19 @@ void emit_state_in(Tiles *t, int state);
 void emit_state_out(Tiles *t, int state);
 void emit_carry(Tiles *t);              /* states that lie elsewhere */
 int64_t stored_bytes(const Tiles *t, Ref r);
+
+/* ---- tile_held.c ---- */
+
+/* The axes of matrices that threads can hold: in t->held. */
+void find_held(Tiles *t);
+int held_count(const Tiles *t);         /* of a thread's elements */
+void held_declare(const Tiles *t, Buf *b);
+void held_open(const Tiles *t, Buf *b); /* a loop over them, left open */
+void held_move(const Tiles *t, Buf *b, bool store);
+/* The sum r over such a matrix's rows, and what goes on from it; `terms`
+ * prints what is added to x in the loop. */
+void emit_held_sum(Tiles *t, Ref r, const Chain *k,
+                   void terms(Tiles *, Act *, Buf *, Ref));
 
 /* ---- tile_sharp.c ---- */
 

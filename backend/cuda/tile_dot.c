@@ -343,12 +343,24 @@ static void need_all(Tiles *t, Ref r)
         need(t, t->g->n[r].a[i]);
 }
 
+static bool sums_held(const Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    return t->held && (t->g->n[n->a[0]].axes == t->held
+                       || t->g->n[n->a[1]].axes == t->held);
+}
+
 void do_dot(Tiles *t, Ref r)
 {
     Product p;
+    Chain k;
 
     need_all(t, r);
-    if (find_product(t, r, &p))
+    if (sums_held(t, r)) {
+        chain_after(t, &k, r);
+        emit_held_sum(t, r, &k, summand_text);
+    } else if (find_product(t, r, &p))
         emit_product(t, r, &p);
     else
         emit_sum(t, r);

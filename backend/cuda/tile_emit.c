@@ -10,7 +10,8 @@
  * over as many nodes as go together, a product, a sum, a scan, a copy between
  * memory and a tile. Values that acts hand on lie in tiles (tile_place.c); a
  * barrier stands where an act meets what another has left. What goes on from
- * a product element by element is done on its fragments (tile_chain.c).
+ * a product element by element is done on its fragments (tile_chain.c). In a
+ * step, states of two axes stay in registers (tile_held.c).
  *
  *   node                          act
  *   element-wise, pairs, masks    a loop over elements, or the end of a
@@ -368,6 +369,7 @@ static void emit_kernel(Tiles *t, Buf *to)
     Buf head = { .ctx = t->c }, b = { .ctx = t->c };
 
     find_slice(t);
+    find_held(t);
     make_acts(t);
     tiles_place(t, &head);
     put_comment(t, &b);

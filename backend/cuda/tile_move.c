@@ -101,6 +101,14 @@ static bool move_plain(Tiles *t, Act *a, const Move *m, DType d)
     }
     if (len > 1 && s->st[highest(axes & ~AXIS(AX_I))] != 1)
         return false;
+    if (s->held) {
+        a->copies = false;
+        held_move(t, b, m->store);
+        buf_printf(b, "(t%d, (%s%s *)p, held_row, held_col, %s, %s, a.t[%d]"
+                   ".wide);\n", s->tile, m->store ? "" : "const ",
+                   ctype_text(d), sr, sc, m->tensor);
+        return true;
+    }
     buf_printf(b, "%s<%d, %d%s>(t%d, (%s%s *)p, %s, %s, %s,"
                " a.t[%d].wide);\n",
                m->store ? "copy_out" : "copy_in", (int)len, (int)pitch,

@@ -113,7 +113,7 @@ static int sort_tiles(const Tiles *t, int *order)
     int n = 0;
 
     for (int i = 0; i < t->ntiles; i++) {
-        if (t->tile[i].first < 0)
+        if (t->tile[i].first < 0 || t->tile[i].held)
             continue;
         int at = n++;
         for (; at > 0 && goes_before(t, &t->tile[i], &t->tile[order[at - 1]]);
@@ -152,6 +152,10 @@ static void declare(const Tiles *t, Buf *b, int i, const char *turn)
 {
     const Tile *tile = &t->tile[i];
 
+    if (tile->held) {
+        buf_printf(b, "float t%d[%d];\n", i, held_count(t));
+        return;
+    }
     buf_printf(b, "%s *const t%d = (%s *)(%s + %lld", ctype_text(tile->type),
                i, ctype_text(tile->type), tile->spilled ? "spill" : "arena",
                (long long)tile->at);
@@ -187,6 +191,8 @@ void tiles_place(Tiles *t, Buf *b)
         live_longer(t, early[i]);
         find_places(t);
     }
+    if (t->held)
+        held_declare(t, b);
     if (t->scratch)
         buf_printf(b, "float *const scratch = (float *)arena;\n");
     for (int i = 0; i < t->ntiles; i++)
@@ -208,8 +214,8 @@ void print_inputs(Tiles *t, Buf *b, const char *m, bool load)
 
 static bool meet(const Tiles *t, const Tile *a, const Tile *b)
 {
-    return a->spilled == b->spilled && a->at < b->at + bytes_of(t, b)
-        && b->at < a->at + bytes_of(t, a);
+    return !a->held && !b->held && a->spilled == b->spilled
+        && a->at < b->at + bytes_of(t, b) && b->at < a->at + bytes_of(t, a);
 }
 
 /* Whether the act touches what acts since the last barrier have written, or

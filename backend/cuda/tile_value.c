@@ -85,6 +85,7 @@ int tile_new(Tiles *t, Ref r, bool pinned)
                            (size_t)t->cap_tiles * sizeof *t->tile);
     }
     t->tile[t->ntiles] = (Tile){ .pinned = pinned, .first = -1 };
+    t->tile[t->ntiles].held = t->held && t->g->n[r].axes == t->held;
     tile_retype(t, t->ntiles, r, tile_type(t, r));
     return t->ntiles++;
 }
@@ -99,7 +100,7 @@ void tile_retype(Tiles *t, int tile, Ref r, DType d)
 
 Spot tile_spot(const Tiles *t, Ref r, int tile)
 {
-    Spot s = { .tile = tile };
+    Spot s = { .tile = tile, .held = t->tile[tile].held };
 
     strides_as(t, r, t->tile[tile].type, s.st);
     return s;
@@ -168,6 +169,10 @@ void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
 {
     bool any = false;
 
+    if (s->held) {
+        buf_printf(b, "u");
+        return;
+    }
     for (; axes; axes &= axes - 1) {
         int ax = __builtin_ctz(axes);
         term_text(b, &any, ax == skip ? other : axis_coord(ax), s->st[ax]);
@@ -275,6 +280,10 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes)
 {
+    if (t->held && axes == t->held) {
+        held_open(t, b);
+        return;
+    }
     if (!strcmp(from, "TID") && column_loop(t, b, r, axes))
         return;
     buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t), from);

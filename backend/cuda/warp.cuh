@@ -50,6 +50,10 @@ INLINE float lane_up(float x, int by)
 {
     return __shfl_up_sync(0xffffffffu, x, by);
 }
+INLINE float lane_xor(float x, int by)
+{
+    return __shfl_xor_sync(0xffffffffu, x, by);
+}
 /* Over groups of W neighbouring lanes, for all of them. */
 template<int W> INLINE float lane_sum(float x)
 {

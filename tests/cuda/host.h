@@ -47,7 +47,7 @@ PLAIN inline void fault(const char *what)
 
 enum { MOST_THREADS = 1024, STACK = 1 << 16, WARP_SIZE = 32 };
 enum State { READY, WITH_WARP, AT_BARRIER, DONE };
-enum Together { UP, SUM, ANY, TF32_STEP, BF16_STEP, TILES };
+enum Together { UP, XOR, SUM, ANY, TF32_STEP, BF16_STEP, TILES };
 
 /* What a thread brings to an act of its warp. */
 struct Part {
@@ -230,6 +230,11 @@ PLAIN inline float lane_up(float x, int by)
     Part p = { UP, by, x };
     return together(&p);
 }
+PLAIN inline float lane_xor(float x, int by)
+{
+    Part p = { XOR, by, x };
+    return together(&p);
+}
 template<int W> PLAIN inline float lane_sum(float x)
 {
     Part p = { SUM, W, x };
@@ -336,6 +341,7 @@ PLAIN inline void perform(const Fiber *lane)
     for (int l = 0; l < WARP_SIZE; l++) {
         Part *p = lane[l].part;
         p->x = first->act == ANY ? sum : first->act == SUM ? x[l]
+             : first->act == XOR ? x[l ^ p->by]
              : x[l - (l >= p->by ? p->by : 0)];
     }
 }

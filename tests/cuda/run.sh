@@ -38,10 +38,11 @@ cases() {
     xargs -P "$jobs" -n 2 sh -c '
         from=$(date +%s)
         export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$(($$ % gpus))}
-        [ $from -lt $end ] || { echo "no time left" >"$log/$check.$0.$1"; exit; }
+        exec >"$log/$check.$0.$1" 2>&1
+        [ $from -lt $end ] || { echo "no time left"; exit; }
         timeout $((end + 20 - from)) $with "$build/flin" \
-            tests/cuda/sanitized.lua $0 $1 $word >"$log/$check.$0.$1" 2>&1
-        echo "exit $?, $(($(date +%s) - from)) s" >>"$log/$check.$0.$1"
+            tests/cuda/sanitized.lua $0 $1 $word
+        echo "exit $?, $(($(date +%s) - from)) s"
     ' <"$tmp/cases"
 }
 

@@ -30,14 +30,16 @@ static DType tile_type(const Graph *g, const CudaOptions *o)
     return tile == BF16 || tile == F16 ? tile : F32;
 }
 
-static CudaOptions options_of(const Builds *all, const Call *call, int arch)
+static CudaOptions options_of(const Builds *all, const Call *call,
+                              const Driver *d)
 {
     const Graph *g = all->plan->g;
     CudaOptions o;
     memset(&o, 0, sizeof o);            /* compared as bytes */
     cuda_call_options(&o, g, call);
     o.tile = tile_type(g, &o);
-    o.arch = arch;
+    o.arch = d->arch;
+    o.units = d->processors;
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -260,7 +262,7 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
                        const Build **forward)
 {
     const Driver *d = gpu_enter(c, all->gpu);
-    CudaOptions o = options_of(all, call, d->arch);
+    CudaOptions o = options_of(all, call, d);
     const Build *whole = is_joint(all->plan) ? NULL
                        : hopper_for(c, all, call, &o, NULL);
     *forward = NULL;
@@ -275,7 +277,7 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
 void build_all(Ctx *c, Builds *all, const Call *call)
 {
     const Driver *d = gpu_enter(c, all->gpu);
-    CudaOptions o = options_of(all, call, d->arch);
+    CudaOptions o = options_of(all, call, d);
     if (!is_joint(all->plan))
         for (int groups = 1; groups <= 2; groups++)
             hopper_build(c, all, o, groups, NULL);

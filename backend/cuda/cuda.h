@@ -39,6 +39,7 @@ typedef struct CudaOptions {
     int groups;                         /* 1 or 2 */
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
+    int units;                          /* multiprocessors; 0: an H200's */
     int room;                           /* 1, 2: more registers for a thread,
                                            or others; to be tried where the
                                            former spills */
@@ -107,6 +108,8 @@ typedef struct CudaModule {
     char *source;
     CudaKernel *kernel;
     int nkernels, chunk;
+    int units;                          /* blocks of a grid whose tiles lie in
+                                           memory, at most */
     CudaKept kept;
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
 } CudaModule;

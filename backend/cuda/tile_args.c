@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { RESIDENT = 132, PART_ALIGN = 256 };
+enum { PART_ALIGN = 256 };
 
 /* tile.cuh's Run. */
 typedef struct HostRun {
@@ -129,7 +129,7 @@ static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
         return 0;
 
     int64_t items = items_of(m, k, call);
-    int64_t most = k->spill ? RESIDENT : INT32_MAX;
+    int64_t most = k->spill ? m->units : INT32_MAX;
 
     return items < most ? items : most;
 }

@@ -26,6 +26,7 @@
  * block's part of the workspace.
  */
 #include "tile.h"
+#include "../../compiler/cost.h"
 #include "../../compiler/eval.h"
 
 #include <stdio.h>
@@ -513,6 +514,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 
     m->kernel = ctx_alloc(c, most * sizeof *m->kernel);
     m->chunk = p->g->chunk ? p->g->chunk : 1;
+    m->units = o->units ? o->units : machine_h200.units;
     memcpy(m->sum_out, o->sum_out, sizeof m->sum_out);
     memcpy(m->sum_s1, o->sum_s1, sizeof m->sum_s1);
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"

@@ -9,25 +9,43 @@
 
 /* ---- which kernels ---- */
 
-/* What products multiply: what all matrices are, else float32. A matrix has
- * axes of the states', where any input has, not ranks alone. */
-static DType tile_type(const Graph *g, const CudaOptions *o)
+/* Axes that make an input a matrix: those of states that are matrices, where
+ * any input has such, not ranks alone. */
+static AxisSet matrix_axes(const Graph *g)
 {
-    DType tile = NDTYPES;
     AxisSet states = 0, inputs = 0;
     for (int i = 0; i < g->nst; i++)
-        states |= g->st[i].axes;
+        if (g->st[i].axes & (g->st[i].axes - 1))
+            states |= g->st[i].axes;
     for (int i = 0; i < g->nin; i++)
         inputs |= g->in[i].timed ? g->in[i].axes : 0;
-    const AxisSet axes = inputs & states & DIM_AXES ? states : inputs;
+    return (inputs & states & DIM_AXES ? states : inputs) & DIM_AXES;
+}
+
+/* A gate or an angle, by its domain: products have what is made of it. */
+static bool is_weight(const Input *in)
+{
+    return in->domain[0] && strcmp(in->domain, "normal")
+        && strcmp(in->domain, "unit_norm");
+}
+
+/* What products multiply: what all matrices are, but for weights in float32;
+ * else float32. */
+static DType tile_type(const Graph *g, CudaOptions *o)
+{
+    DType tile = NDTYPES;
+    AxisSet axes = matrix_axes(g);
     for (int i = 0; i < g->nin; i++) {
-        if (!(g->in[i].axes & axes & DIM_AXES) || !g->in[i].timed)
-            continue;
-        if (tile != NDTYPES && tile != o->in[i])
-            return F32;
-        tile = o->in[i];
+        bool matrix = g->in[i].axes & axes && g->in[i].timed;
+        o->wide[i] = o->in[i] == F32 && g->in[i].rank && g->in[i].timed
+                  && (!matrix || is_weight(&g->in[i]));
+        if (matrix && !o->wide[i])
+            tile = tile == NDTYPES || tile == o->in[i] ? o->in[i] : F32;
     }
-    return tile == BF16 || tile == F16 ? tile : F32;
+    if (tile == BF16 || tile == F16)
+        return tile;
+    memset(o->wide, 0, sizeof o->wide);
+    return F32;
 }
 
 static CudaOptions options_of(const Builds *all, const Call *call,

@@ -36,6 +36,8 @@ typedef struct CudaOptions {
     DType vector[MAX_INPUTS];           /* of inputs that are no matrices: a
                                            token's, also one a rank; a head's:
                                            that or F32 */
+    bool wide[MAX_INPUTS];              /* matrices that are float32 beside
+                                           those */
     int groups;                         /* 1 or 2 */
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */

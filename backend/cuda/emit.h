@@ -117,6 +117,9 @@ bool is_entrywise(const Node *n);       /* element-wise, or ranks joined */
 char *tile_place(const Emit *e, Ref r);
 char *tile_rows(const Emit *e, Ref r);
 int tile_bytes_of(const Emit *e, Ref r); /* 64 columns of it, loaded */
+bool is_float(const Emit *e, Ref tile); /* loaded, in float32: two tiles of 32
+                                           columns each; products take a copy */
+const char *loaded_name(const Emit *e, Ref tile);
 Ref summed(const Emit *e, Ref r);       /* the sum that r spreads, ends or
                                            delays; r */
 bool is_matrix(const Emit *e, Ref r);   /* the same, or computed from them */

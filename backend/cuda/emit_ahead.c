@@ -133,7 +133,7 @@ Ref swish_of(const Ahead *a, Ref r)
     for (int i = 0; i < 2; i++) {
         Ref x = strip(g, g->n[r].a[i]), s = strip(g, g->n[r].a[1 - i]);
         if (g->n[s].op == OP_sigmoid && strip(g, g->n[s].a[0]) == x
-            && is_tile(a->e, x))
+            && is_tile(a->e, x) && !is_float(a->e, x))
             return x;
     }
     return 0;
@@ -171,6 +171,9 @@ static void input_text(Ahead *a, Ref r, int el)
 {
     if (is_keyed(a->e, r))
         key_text(a, r, el);
+    else if (is_float(a->e, r))
+        buf_printf(a->b, "in%u[%s%d]", (unsigned)r, a->line ? "" : "4 * n + ",
+                   el);
     else
         buf_printf(a->b, "%s(in%u[%s%d])", el & 1 ? "high" : "low",
                    (unsigned)r, a->line ? "" : "2 * n + ", el >> 1);

@@ -67,9 +67,11 @@ void ahead_line(Ahead *a, Buf *b, Ref r)
     ahead_vectors(a, b, false);
     for (int i = 0; i < a->n; i++)
         if (is_tile(a->e, a->order[i]))
-            buf_printf(b, "u32 in%u[%d];\nread_line(in%u, stage + TILE_%u, "
-                       "i0, k);\n", (unsigned)a->order[i], a->line / 2,
-                       (unsigned)a->order[i], (unsigned)a->order[i]);
+            buf_printf(b, is_float(a->e, a->order[i])
+                       ? "float in%u[%d];\nread_line(in%u, %s, i0, k);\n"
+                       : "u32 in%u[%d / 2];\nread_line(in%u, %s, i0, k);\n",
+                       (unsigned)a->order[i], a->line, (unsigned)a->order[i],
+                       tile_place(a->e, a->order[i]));
     buf_put(b, a->b->s, a->b->len);
 }
 

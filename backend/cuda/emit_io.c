@@ -23,17 +23,19 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
     if (k->split && !tile->scanned)
         buf_printf(b, "if (c >= first) {\n");
     for (int t = *half != 0; t < tile_count(e, r); t++)
-        buf_printf(b, "load_%s(%s + %d%s, &a.map[%d], full, %s%d%s, token%s,"
-                   " head / a.group[%d], where.b);\n",
-                   e->g->n[r].axes & AXIS(AX_R) ? "ranks" : "tile",
-                   tile_place(e, r), t * tile_bytes_of(e, r), half,
-                   k->nmaps, rows ? "row0 + " : "", t * ROWS, half,
-                   is_delayed(e, r) ? " - 1" : "", k->nmaps);
+        for (int at = 0; at < tile_bytes_of(e, r); at += TILE_BYTES)
+            buf_printf(b, "load_%s(%s + %d%s + %d, &a.map[%d], full, %s%d%s +"
+                       " %d, token%s, head / a.group[%d], where.b);\n",
+                       e->g->n[r].axes & AXIS(AX_R) ? "ranks" : "tile",
+                       tile_place(e, r), t * tile_bytes_of(e, r), half, at,
+                       k->nmaps, rows ? "row0 + " : "", t * ROWS, half,
+                       at / 256, is_delayed(e, r) ? " - 1" : "", k->nmaps);
     if (k->split && !tile->scanned)
         buf_printf(b, "}\n");
     const Node *in = &e->g->n[tile_input(e, r)];
+    DType type = is_float(e, r) ? F32 : e->o->tile;
     k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)in->index,
-                                    (uint8_t)e->o->tile };
+                                    (uint8_t)type };
 }
 
 void leave_stage(Buf *b)

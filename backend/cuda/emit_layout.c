@@ -53,13 +53,18 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
     if (t->anchor)
         snprintf(name, sizeof name, "ANCHOR_%u_%d", (unsigned)t->r, t->gate);
     else
-        snprintf(name, sizeof name, "%s_%u", !t->made && is_compact(e, t->r)
-                 ? "COMPACT" : "TILE", (unsigned)t->r);
-    while (i < *n && !(t->made && slot[i].bytes == bytes
+        snprintf(name, sizeof name, "%s_%u", t->made ? "TILE"
+                 : loaded_name(e, t->r), (unsigned)t->r);
+    while (i < *n && !(t->made && slot[i].bytes >= bytes
                        && slot[i].until <= made_at(e, tile)))
         i++;
     if (i < *n) {
+        Slot rest = { slot[i].at + bytes, slot[i].bytes - bytes,
+                      slot[i].until };
         buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
+        slot[i].bytes = bytes;
+        if (rest.bytes)
+            slot[(*n)++] = rest;
     } else {
         buf_printf(b, "constexpr int %s = %d;\n", name, *at);
         slot[(*n)++] = (Slot){ .at = *at, .bytes = bytes };
@@ -70,7 +75,7 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 
 static int layout_stage(Emit *e, Buf *b)
 {
-    Slot slot[MAX_TILES];
+    Slot slot[2 * MAX_TILES];           /* a place may be cut in two */
     int at = 0, n = 0;
     for (int pass = 0; pass < 3; pass++)    /* loaded, early, late */
         for (int i = 0; i < e->ntiles; i++)

@@ -23,13 +23,15 @@ static void columns(Ahead *a, Buf *b)
 static void read_tiles(Ahead *a, Buf *b)
 {
     Emit *e = a->e;
-    for (int i = 0; i < a->n; i++)
-        if (is_tile(e, a->order[i]))
-            buf_printf(b, "u32 in%u[16];\nread_fragment(in%u, %s + %d * t,"
-                       " at%s);\n", (unsigned)a->order[i],
-                       (unsigned)a->order[i], tile_place(e, a->order[i]),
-                       tile_bytes_of(e, a->order[i]),
-                       tile_rows(e, a->order[i]));
+    for (int i = 0; i < a->n; i++) {
+        Ref r = a->order[i];
+        if (is_tile(e, r))
+            buf_printf(b, "%s in%u[%d];\nread_fragment(in%u, %s + %d * t, at"
+                       "%s);\n", is_float(e, r) ? "float" : "u32",
+                       (unsigned)r, is_float(e, r) ? 32 : 16, (unsigned)r,
+                       tile_place(e, r), tile_bytes_of(e, r),
+                       tile_rows(e, r));
+    }
 }
 
 /* A tile, the t-th of each matrix. A swish is for values that are not far

@@ -292,6 +292,19 @@ static void product_text(Serial *s, const Act *a)
                score ? (unsigned)a->score : (unsigned)a->b, a->base >= 0);
 }
 
+static void read_text(Serial *s, const Act *a)
+{
+    Emit *e = s->e;
+    const char *to = name_of(s, a->to);
+    if (is_float(e, a->node))           /* the copy */
+        buf_printf(s->b, "read_transposed(%s, stage + TILE_%u + group * %d, "
+                   "at);\n", to, (unsigned)a->node, TILE_BYTES);
+    else
+        buf_printf(s->b, "read_transposed(%s, %s + group * %d, at%s);\n",
+                   to, tile_place(e, a->node), tile_bytes_of(e, a->node),
+                   tile_rows(e, a->node));
+}
+
 static void act_text(Serial *s, const Act *a)
 {
     const char *to = name_of(s, a->to);
@@ -299,9 +312,7 @@ static void act_text(Serial *s, const Act *a)
     declare(s, a->to);
     switch (a->kind) {
     case ACT_READ:
-        buf_printf(s->b, "read_transposed(%s, %s + group * %d, at%s);\n",
-                   to, tile_place(s->e, a->node),
-                   tile_bytes_of(s->e, a->node), tile_rows(s->e, a->node));
+        read_text(s, a);
         break;
     case ACT_SCALE:
         buf_printf(s->b, "scale_columns(%s, %s, vectors + AT_%s, at);\n",

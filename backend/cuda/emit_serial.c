@@ -89,7 +89,7 @@ static int read_tile(Serial *s, Ref tile)
         return s->of[tile];
     if (tile_axis(e, tile) != e->row_axis)
         no_place(e, tile, "the state's rows are not its axis");
-    if (is_tile(e, tile))
+    if (is_tile(e, tile) && !is_float(e, tile))
         use_loaded(e, tile);
     else
         use_tile(e, tile);

@@ -72,18 +72,32 @@ bool is_entrywise(const Node *n)
         || (n->op == OP_cat && n->over == AXIS(AX_R));
 }
 
+const char *loaded_name(const Emit *e, Ref tile)
+{
+    return is_compact(e, tile) ? "COMPACT" : is_float(e, tile) ? "FLOAT"
+         : "TILE";
+}
+
 char *tile_place(const Emit *e, Ref r)
 {
-    Ref base = tile_base(e, r);
-    return ctx_format(e->c, "stage + %s_%u", is_tile(e, r)
-                      && is_compact(e, base) ? "COMPACT" : "TILE",
-                      (unsigned)(is_tile(e, r) ? base : strip(e->g, r)));
+    bool loaded = is_tile(e, r);
+    Ref at = loaded ? tile_base(e, r) : strip(e->g, r);
+    return ctx_format(e->c, "stage + %s_%u", loaded ? loaded_name(e, at)
+                      : "TILE", (unsigned)at);
 }
 
 int tile_bytes_of(const Emit *e, Ref r)
 {
     bool compact = is_tile(e, r) && is_compact(e, tile_base(e, r));
+    if (is_float(e, r))
+        return 2 * TILE_BYTES;
     return compact ? TILE_BYTES / e->ranks : TILE_BYTES;
+}
+
+bool is_float(const Emit *e, Ref tile)
+{
+    return is_tile(e, tile)
+        && e->o->wide[e->g->n[tile_input(e, tile)].index];
 }
 
 char *tile_rows(const Emit *e, Ref r)
@@ -289,6 +303,8 @@ int publish_one(Emit *e, Ref r, bool log2)
 
 static int add_tile(Emit *e, Ref r, bool made, bool direct)
 {
+    if (is_float(e, r) && (e->ranks > 1 || is_delayed(e, r)))
+        no_place(e, r, "float32 of several ranks, or of the token before");
     for (int i = 0; i < e->ntiles; i++)
         if (e->tile[i].r == r && !e->tile[i].anchor
             && e->tile[i].made == made) {
@@ -349,7 +365,8 @@ static int make_tile(Emit *e, Ref r, bool direct)
     r = strip(e->g, r);
     if (!is_matrix(e, r))
         no_place(e, r, "it is no matrix of tokens and one axis");
-    bool whole = is_tile(e, r) && !is_compact(e, r);   /* no copy */
+    bool whole = is_tile(e, r) && !is_compact(e, r)    /* no copy */
+              && !is_float(e, r);
     int old = e->ntiles, at = add_tile(e, r, !whole, direct);
     if (at == old && e->tile[at].made) {
         uint32_t sources = sources_of(e, r);

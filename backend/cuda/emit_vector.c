@@ -234,15 +234,14 @@ static void clear_tail(Emit *e, Buf *b)
     buf_printf(b, "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "if (rows < 64) {\n");
     for (int i = 0; i < e->ntiles; i++) {
+        Ref r = e->tile[i].r;
         bool half = is_half_loaded(e, &e->tile[i]);
-        for (int k = half; !e->tile[i].made
-             && k < tile_count(e, e->tile[i].r); k++)
-            buf_printf(b, "clear_rows(%s + %d%s, rows%s, lane);\n",
-                       tile_place(e, e->tile[i].r),
-                       k * tile_bytes_of(e, e->tile[i].r),
-                       half ? " * block" : "",
-                       is_compact(e, e->tile[i].r)
-                       ? " / RANKS, 64 / RANKS" : ", 64");
+        for (int k = half; !e->tile[i].made && k < tile_count(e, r); k++)
+            for (int at = 0; at < tile_bytes_of(e, r); at += TILE_BYTES)
+                buf_printf(b, "clear_rows(%s + %d%s + %d, rows%s, lane);\n",
+                           tile_place(e, r), k * tile_bytes_of(e, r),
+                           half ? " * block" : "", at, is_compact(e, r)
+                           ? " / RANKS, 64 / RANKS" : ", 64");
     }
     buf_printf(b, "fence_async();\n}\n");
 }

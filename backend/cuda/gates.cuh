@@ -155,6 +155,29 @@ template<int N> INLINE void read_line(u32 (&x)[N], u32 tile, int i, int k)
             asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[n]),
                          "=r"(x[n + (N > 1)]) : "r"(a + 4 * n) : "memory");
 }
+/* The same of a float32 matrix: tiles of 32 columns. */
+INLINE u32 float_place(u32 tile, int i, int k)
+{
+    return tile + (k >> 5) * 8192 + i * 128
+         + (((k >> 2 & 7) ^ (i & 7)) * 16) + (k & 3) * 4;
+}
+template<int N> INLINE void read_line(float (&x)[N], u32 tile, int i, int k)
+{
+    UNROLL for (int n = 0; n < N; n += 2) {
+        const float2 v = load2(float_place(tile, i, k + n));
+        x[n] = v.x;
+        x[n + 1] = v.y;
+    }
+}
+INLINE void read_fragment(float (&x)[32], u32 tile, const Lane &l)
+{
+    UNROLL for (int n = 0; n < 16; n++) {
+        const float2 v = load2(float_place(tile, l.row + n % 2 * 8,
+                                           n / 2 * 8 + l.col));
+        x[2 * n] = v.x;
+        x[2 * n + 1] = v.y;
+    }
+}
 INLINE u32 word_of(u32 tile, int i, int k)
 {
     u32 v;

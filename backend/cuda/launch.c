@@ -53,13 +53,20 @@ static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
                   " multiples of 16 bytes", name_of(g, a));
 }
 
-static uint64_t step_bytes(int64_t elements, uint64_t least)
+static uint64_t step_bytes(int64_t elements, uint64_t size, uint64_t least)
 {
-    return elements ? (uint64_t)elements * 2 : least;
+    return elements ? (uint64_t)elements * size : least;
 }
 
-/* Columns, ranks where there are such, tokens, heads, batch entries: 64 rows,
- * where a token has `ranks`. */
+/* The driver's number for a type of matrices. */
+static int map_type(DType d)
+{
+    enum { MAP_F16 = 6, MAP_F32 = 7, MAP_BF16 = 9 };
+    return d == F16 ? MAP_F16 : d == F32 ? MAP_F32 : MAP_BF16;
+}
+
+/* Columns, 128 bytes of them, ranks where there are such, tokens, heads, batch
+ * entries: 64 rows, where a token has `ranks`. */
 static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
                    CudaArg a, int ranks, CudaExtent e, unsigned char *map)
 {
@@ -67,15 +74,16 @@ static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
     bool has = rank_of(p->g, a) > 1;
     check_matrix(c, p->g, a, v);
     uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
-    uint64_t row = (size * 2 + 15) / 16 * 16;
+    uint64_t bytes = (uint64_t)dtype_size(v->dtype);
+    uint64_t row = (size * bytes + 15) / 16 * 16;
     const uint64_t dims[5] = { size, (uint64_t)ranks,
         (uint64_t)(e.tokens + !e.tokens),
         (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
-    const uint64_t strides[4] = { step_bytes(v->sd[0], row),
-        step_bytes(v->st, row), step_bytes(v->sh, row),
-        step_bytes(v->sb, row) };
-    const uint32_t box[5] = { 64, (uint32_t)ranks, 64 / (uint32_t)ranks, 1,
-        1 };
+    const uint64_t strides[4] = { step_bytes(v->sd[0], bytes, row),
+        step_bytes(v->st, bytes, row), step_bytes(v->sh, bytes, row),
+        step_bytes(v->sb, bytes, row) };
+    const uint32_t box[5] = { (uint32_t)(128 / bytes), (uint32_t)ranks,
+        64 / (uint32_t)ranks, 1, 1 };
     const uint32_t steps[5] = { 1, 1, 1, 1, 1 };
     uint64_t dim[5] = { dims[0] };
     uint32_t side[5] = { box[0] };
@@ -85,11 +93,10 @@ static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
         side[n] = box[i];
     }
     CALL(d, TENSOR_MAP, encode_tiled);
-    enum { SWIZZLE_128 = 3, PROMOTE_256 = 3, TYPE_F16 = 6, TYPE_BF16 = 9 };
-    driver_check(c, d, encode_tiled(map, v->dtype == F16 ? TYPE_F16
-                 : TYPE_BF16, (uint32_t)n, v->data, dim, strides + !has, side,
-                 steps, 0,
-                 SWIZZLE_128, PROMOTE_256, 0), "the map of a tensor");
+    enum { SWIZZLE_128 = 3, PROMOTE_256 = 3 };
+    driver_check(c, d, encode_tiled(map, map_type(v->dtype), (uint32_t)n,
+                 v->data, dim, strides + !has, side, steps, 0, SWIZZLE_128,
+                 PROMOTE_256, 0), "the map of a tensor");
 }
 
 static void check_type(Ctx *c, const Graph *g, CudaArg a, const View *v)

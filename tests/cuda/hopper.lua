@@ -14,10 +14,11 @@ local cases = {
   { B = 1, T = 140, H = 1, K = 64, V = 64, ends = { 0, 0, 65, 66, 140 } },
 }
 
--- As models hold them: gates of a head, and parameters, in float32.
+-- As models hold them: gates, angles and parameters in float32.
 local function mix(v, host)
   for _, a in ipairs(v.inputs) do
-    if not a.axes:find "^t .*[kvp]" then
+    if not a.axes:find "^t .*[kv]"
+      or (a.domain ~= "normal" and a.domain ~= "unit_norm") then
       host[a.name] = host[a.name]:to "float32"
     end
   end

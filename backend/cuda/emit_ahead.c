@@ -202,6 +202,9 @@ static void element_text(Ahead *a, Ref r, int el)
     } else if (swish_of(a, r)) {
         buf_printf(a->b, "swish<DEEP>(%s)",
                    operand_name(a, swish_of(a, r), el));
+    } else if (n->op == OP_div) {
+        buf_printf(a->b, "quotient_(%s, %s)", operand_name(a, n->a[0], el),
+                   operand_name(a, n->a[1], el));
     } else if (is_turned(a, n)) {
         buf_printf(a->b, "__%sf(%s)", op_info[n->op].name,
                    operand_name(a, n->a[0], el));

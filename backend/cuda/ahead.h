@@ -14,6 +14,7 @@ typedef struct Ahead {
     int n;
     uint8_t *seen;
     bool made, scalar;                  /* made: a matrix, not a score */
+    bool again;                         /* from what is made for gdots, too */
     int line;
     uint64_t row, col, one;             /* published vectors in use, by bit */
 } Ahead;
@@ -33,6 +34,12 @@ void emit_anchors(Emit *e, Buf *b);     /* right operands of gdots, decayed */
 /* The gdots of all scores, then the scores; those to be inverted go to `last`,
  * their products stay in registers until then. */
 void emit_gdots(Emit *e, Buf *b, Buf *last);
+
+/* ---- emit_spare.c ---- */
+
+void find_spares(Emit *e);              /* once the gdots are known */
+void find_overlay(Emit *e);             /* once all is */
+
 /* ---- emit_turn.c: angles that grow at one rate ---- */
 
 void begin_turns(Emit *e);              /* before the chunks, and behind them */
@@ -60,6 +67,7 @@ void emit_late(Emit *e, Buf *dots, Buf *rest);
 
 /* x if r is x sigmoid(x), x loaded and r to be rounded; 0: it is not. */
 Ref swish_of(const Ahead *a, Ref r);
+bool is_there(const Ahead *a, Ref r);   /* read, though it was made */
 
 /* ---- emit_made.c ---- */
 

@@ -77,6 +77,8 @@ typedef struct Emit {
     bool tight;                         /* the state waits for a buffer */
     bool made_scan;                     /* a scan reads what is made ahead */
     bool paired;                        /* with another block: emit_made.c */
+    bool spares, overlays;              /* shared memory: emit_spare.c; chains
+                                           lend theirs to gates */
     int row_axis;                       /* the state's, over the warpgroups */
     uint32_t serial;                    /* states of two axes, a bit each; the
                                            others are carried ahead */
@@ -189,6 +191,11 @@ void keep_scalar(Emit *e, Buf *b, int state);
 /* ---- emit_made.c ---- */
 
 bool is_half_loaded(const Emit *e, const Tile *t); /* tile `block` alone */
+
+/* ---- emit_spare.c ---- */
+
+/* The tile of r, made for a gdot, that what is made later reads; -1: none. */
+int made_before(const Emit *e, Ref r);
 
 /* ---- emit_rank.c ---- */
 

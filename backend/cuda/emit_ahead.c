@@ -16,6 +16,11 @@ static bool is_part(const Ahead *a, Ref r)
                    : is_score(a->e, r);
 }
 
+bool is_there(const Ahead *a, Ref r)
+{
+    return a->again && made_before(a->e, r) >= 0;
+}
+
 void ahead_visit(Ahead *a, Ref r)
 {
     r = a->made ? strip(a->e->g, r) : r;
@@ -25,6 +30,10 @@ void ahead_visit(Ahead *a, Ref r)
     if (a->seen[r] || !is_part(a, r))
         return;
     a->seen[r] = 1;
+    if (is_there(a, r)) {
+        a->order[a->n++] = r;
+        return;
+    }
     if (is_entrywise(n))
         for (int i = 0; i < 3; i++)
             if (n->a[i])
@@ -128,7 +137,8 @@ static bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask)
 Ref swish_of(const Ahead *a, Ref r)
 {
     const Graph *g = a->e->g;
-    if (!a->made || a->line || a->scalar || g->n[r].op != OP_mul)
+    if (!a->made || a->line || a->scalar || g->n[r].op != OP_mul
+        || is_there(a, r))
         return 0;
     for (int i = 0; i < 2; i++) {
         Ref x = strip(g, g->n[r].a[i]), s = strip(g, g->n[r].a[1 - i]);
@@ -189,7 +199,7 @@ static void element_text(Ahead *a, Ref r, int el)
     } else if (n->op == OP_gdot) {
         buf_printf(a->b, "%s ? dot%u[4 * n + %d] : 0.f", below(a, n, el),
                    (unsigned)r, el);
-    } else if (is_tile(e, r) || n->op == OP_input) {
+    } else if (is_tile(e, r) || n->op == OP_input || is_there(a, r)) {
         input_text(a, r, el);
     } else if (n->op == OP_cumsum || n->op == OP_last || n->op == OP_scan
                || n->op == OP_delay) {
@@ -486,16 +496,23 @@ void emit_ahead(Emit *e)
 {
     Buf sums = { .ctx = e->c }, early = sums, gated = sums, late = sums;
     Buf plain = sums, last = sums, keys = sums, dots = sums, values = sums;
+    Buf gates = sums;
     for (int i = 0; i < e->nscores; i++)
         find_gdots(e, e->score[i].root);
+    find_spares(e);
     plain_scores(e, &plain);
     emit_gdots(e, &gated, &last);
-    emit_sums(e, &sums);
+    find_overlay(e);
+    emit_sums(e, e->overlays ? &gates : &sums);
     emit_chains(e, &sums);
     emit_keys(e, &keys);
     find_pair(e);
-    buf_put(&early, keys.s, keys.len);
+    if (!e->overlays)
+        then(&early, &keys, false);
     make_matrices(e, &early, EARLY);
+    then(&early, &gates, false);
+    if (e->overlays)
+        then(&early, &keys, false);
     emit_anchors(e, &early);
     make_matrices(e, &late, LATE);
     emit_late(e, &dots, &values);

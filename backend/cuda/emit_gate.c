@@ -141,9 +141,9 @@ void key_text(Ahead *a, Ref r, int el)
 {
     int key = use_key(a->e, r);
     if (a->scalar || a->line)
-        buf_printf(a->b, "load1(stage + KEY_%d + 4 * (k + %d))", key, el);
+        buf_printf(a->b, "load1(vectors + KEY_%d + 4 * (k + %d))", key, el);
     else
-        buf_printf(a->b, "load1(stage + KEY_%d + 4 * (k0 + %d))", key, el & 1);
+        buf_printf(a->b, "load1(vectors + KEY_%d + 4 * (k0 + %d))", key, el & 1);
 }
 
 /* An argument per column. */
@@ -153,7 +153,7 @@ static void load_key(Emit *e, Buf *b, int key)
     int bytes, at = ahead_tensor(e, r, vector_arg(e, r, &bytes));
     buf_printf(b, "/* %%%u */\nif (at.thread < %d) {\n"
                "const int k = at.thread;\n"
-               "store1(stage + KEY_%d + 4 * k, k < %d ? column<%d>(a.tensor[%d]"
+               "store1(vectors + KEY_%d + 4 * k, k < %d ? column<%d>(a.tensor[%d]"
                ", head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
                (int)e->g->axis[tile_axis(e, r)].size, bytes, at);
 }
@@ -183,7 +183,7 @@ void emit_keys(Emit *e, Buf *b)
                    width(e, r));
         ahead_vectors(&a, b, false);
         buf_put(b, body.s, body.len);
-        buf_printf(b, "store1(stage + KEY_%d + 4 * k, v%u_0);\n}\n", i,
+        buf_printf(b, "store1(vectors + KEY_%d + 4 * k, v%u_0);\n}\n", i,
                    (unsigned)r);
     }
 }
@@ -224,14 +224,14 @@ static void gather(Emit *e, Gdots *all, Ref r, int score)
             gather(e, all, n->a[i], score);
 }
 
-/* A score whose products are not all made at once, or that is inverted, keeps
- * them in registers. */
+/* A score whose products are not all made at once, or that is inverted, or
+ * takes a place that gdots read, keeps them in registers. */
 static bool is_kept(const Emit *e, const Gdots *all, int score)
 {
     int n = 0;
     for (int i = 0; i < all->n; i++)
         n += all->at[i].score == score;
-    return n > 1 || e->score[score].inverse;
+    return n > 1 || e->score[score].inverse || e->spares;
 }
 
 static bool same_right(Emit *e, Ref x, Ref y)

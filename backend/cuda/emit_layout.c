@@ -14,13 +14,16 @@ static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
 }
 
 /* The ahead warpgroup's acts, in order: running sums, values a token, matrices
- * for gdots, the gdots, the other matrices. Between kinds it meets; within
- * one, a warp makes its own rows of its own rows. */
-enum { SUMS = 1, DOTS, EARLY, GDOTS = 32, LATE, FOREVER = 99 };
+ * for gdots, gates' sums where they come after those, anchors, the gdots, the
+ * other matrices. Between kinds it meets; within one, a warp makes its own rows
+ * of its own rows. */
+enum { SUMS = 1, DOTS, EARLY, GATES = EARLY + MAX_TILES, ANCHORS,
+       GDOTS = ANCHORS + MAX_TILES, LATE, FOREVER = 99 };
 
 static int made_at(const Emit *e, int tile)
 {
-    return (e->tile[tile].gated ? EARLY : LATE) + tile;
+    const Tile *t = &e->tile[tile];
+    return (t->anchor ? ANCHORS : t->gated ? EARLY : LATE) + tile;
 }
 
 /* When tile is last read, as far as its place goes. */
@@ -31,7 +34,8 @@ static int read_until(const Emit *e, int tile)
         return FOREVER;
     int until = t->direct ? FOREVER : t->gated ? GDOTS : t->dotted ? DOTS : 0;
     for (int i = 0; i < e->ngates && !until; i++)
-        until = e->gate[i].sources >> tile & 1 ? SUMS : 0;
+        until = !(e->gate[i].sources >> tile & 1) ? 0
+              : e->overlays ? GATES : SUMS;
     for (int i = 0; i < e->nchains && !until; i++)
         until = e->chain[i].sources >> tile & 1 ? SUMS : 0;
     for (int i = 0; i < e->ntiles; i++)
@@ -48,19 +52,22 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 {
     const Tile *t = &e->tile[tile];
     int bytes = tile_count(e, t->r) * (t->made ? TILE_BYTES
-                                       : tile_bytes_of(e, t->r)), i = 0;
+                                       : tile_bytes_of(e, t->r)), i = *n;
     char name[32];
     if (t->anchor)
         snprintf(name, sizeof name, "ANCHOR_%u_%d", (unsigned)t->r, t->gate);
     else
         snprintf(name, sizeof name, "%s_%u", t->made ? "TILE"
                  : loaded_name(e, t->r), (unsigned)t->r);
-    while (i < *n && !(t->made && slot[i].bytes >= bytes
-                       && slot[i].until <= made_at(e, tile)))
-        i++;
+    for (int s = 0; s < *n && t->made; s++)     /* early ones are for others */
+        if (slot[s].bytes >= bytes && slot[s].until <= made_at(e, tile)
+            && (i == *n || slot[s].until > slot[i].until))
+            i = s;
     if (i < *n) {
         Slot rest = { slot[i].at + bytes, slot[i].bytes - bytes,
                       slot[i].until };
+        if (rest.until == made_at(e, tile))     /* one made beside it reads */
+            rest.until = t->gated ? GDOTS : FOREVER;
         buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
         slot[i].bytes = bytes;
         if (rest.bytes)
@@ -73,6 +80,21 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
     slot[i].until = read_until(e, tile);
 }
 
+/* One that comes after the gdots has a place that those are the last to read.
+ */
+static void put_score(Emit *e, Buf *b, int score, Slot *slot, int n, int *at)
+{
+    int i = 0;
+    bool after = e->spares && has_gdot(e, e->score[score].root);
+    while (i < n && (!after || slot[i].until > GDOTS
+                     || slot[i].bytes < TILE_BYTES))
+        i++;
+    put_area(b, i < n ? &slot[i].at : at, TILE_BYTES, "SCORE_%u",
+             (unsigned)score);
+    if (i < n)
+        slot[i].bytes -= TILE_BYTES;
+}
+
 static int layout_stage(Emit *e, Buf *b)
 {
     Slot slot[2 * MAX_TILES];           /* a place may be cut in two */
@@ -83,10 +105,7 @@ static int layout_stage(Emit *e, Buf *b)
                 == pass)
                 put_tile(e, b, i, slot, &n, &at);
     for (int i = 0; i < e->nscores; i++)
-        put_area(b, &at, TILE_BYTES, "SCORE_%u", (unsigned)i);
-    for (int i = 0; i < e->nkeys; i++)
-        put_area(b, &at, 4 * padded(e->g->axis[tile_axis(e, e->key[i])].size),
-                 "KEY_%u", (unsigned)i);
+        put_score(e, b, i, slot, n, &at);
     return (at + 1023) & ~1023;
 }
 
@@ -114,6 +133,9 @@ static int layout_vectors(Emit *e, Buf *b)
                            at);
                 at += pass ? 16 : 4 * ROWS;
             }
+    for (int i = 0; i < e->nkeys; i++)
+        put_area(b, &at, 4 * padded(e->g->axis[tile_axis(e, e->key[i])].size),
+                 "KEY_%u", (unsigned)i);
     return (at + 255) & ~255;
 }
 
@@ -124,9 +146,12 @@ static int layout_scratch(Emit *e, Buf *b)
     for (int i = 0; i < e->ngates; i++)
         put_area(b, &at, gate_bytes(e, e->gate[i].of), "GATE_%u",
                  (unsigned)i);
+    int gates = at;
+    at = e->overlays ? 0 : at;
     for (int i = 0; i < e->nchains; i++)
         put_area(b, &at, gate_bytes(e, e->chain[i].scan), "CHAIN_%u",
                  (unsigned)i);
+    at = at < gates ? gates : at;
     if (e->inverse) {                   /* last: the gates are through */
         buf_printf(b, "constexpr int INVERSE = 0;\n");
         at = at < INVERSE_BYTES ? INVERSE_BYTES : at;

@@ -25,7 +25,7 @@ static void read_tiles(Ahead *a, Buf *b)
     Emit *e = a->e;
     for (int i = 0; i < a->n; i++) {
         Ref r = a->order[i];
-        if (is_tile(e, r))
+        if (is_tile(e, r) || is_there(a, r))
             buf_printf(b, "%s in%u[%d];\nread_fragment(in%u, %s + %d * t, at"
                        "%s);\n", is_float(e, r) ? "float" : "u32",
                        (unsigned)r, is_float(e, r) ? 32 : 16, (unsigned)r,
@@ -90,10 +90,10 @@ static bool ends_zero(const Ahead *a, Ref r)
 
 /* Matrices from others, `n` of one width, all of their tiles or a half; rows
  * past the end are zero. */
-static void some_matrices(Emit *e, Buf *b, const Ref *r, int n)
+static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
 {
     Buf body = { .ctx = e->c }, first = body, rest = body;
-    Ahead a = { .e = e, .b = &body, .made = true };
+    Ahead a = { .e = e, .b = &body, .made = true, .again = again };
     for (int i = 0; i < n; i++)
         ahead_visit(&a, r[i]);
     ahead_elements(&a);
@@ -142,7 +142,7 @@ void make_matrices(Emit *e, Buf *b, int which)
             continue;
         if (n && (i == e->ntiles || n == MOST
                   || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
-            some_matrices(e, b, some, n);
+            some_matrices(e, b, some, n, which == LATE);
             n = 0;
         }
         if (i < e->ntiles)

@@ -228,7 +228,7 @@ static void key_vector(Serial *s, int key, uint32_t *seen)
     if (*seen >> key & 1)
         return;
     *seen |= (uint32_t)1 << key;
-    buf_printf(s->b, "const float2 key_%d = load2(stage + KEY_%d + "
+    buf_printf(s->b, "const float2 key_%d = load2(vectors + KEY_%d + "
                "4 * (8 * n + at.col));\n", key, key);
 }
 

@@ -327,6 +327,8 @@ uint32_t sources_of(Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     uint32_t all = 0;
+    if (made_before(e, r) >= 0)
+        return (uint32_t)1 << made_before(e, r);
     if (is_tile(e, r))
         return (uint32_t)1 << add_tile(e, tile_base(e, r), false, false);
     if (is_gate(e, r) || (n->op == OP_last && is_gate(e, n->a[0]))) {

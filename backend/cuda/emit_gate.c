@@ -310,11 +310,14 @@ void emit_gdots(Emit *e, Buf *b, Buf *last)
     for (int i = 0; i < all.n; i++)
         if (!all.at[i].done)
             gdots_of(e, b, &all, i);
+    if (e->spares)
+        buf_printf(b, "warpgroup_sync();\n");
     for (int i = 0; i < e->nscores; i++) {
+        Buf *to = e->spares && !e->score[i].inverse ? b : last;
         if (!has_gdot(e, e->score[i].root) || !is_kept(e, &all, i))
             continue;
-        buf_printf(last, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
-        finish_score(e, last, i);
-        buf_printf(last, "}\n");
+        buf_printf(to, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
+        finish_score(e, to, i);
+        buf_printf(to, "}\n");
     }
 }

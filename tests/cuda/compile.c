@@ -71,6 +71,17 @@ static void compile_value_sum(Ctx *c, void *ud)
     (void)ud;
 }
 
+/* There is room to load a chunk while the last one is in hand. */
+static void check_stages(Ctx *c, void *name)
+{
+    CudaOptions o = { .tile = BF16, .groups = 1, .split = true };
+    CudaModule *m = cuda_emit(c, plan_of(c, variant_graph(c, name), 128, 128),
+                              &o);
+    if (m->kernel->stages < 2)
+        fail_code(c, ERR_INTERNAL, "a stage takes %d bytes",
+                  m->kernel->shared);
+}
+
 static int failures, passes;
 
 static void expect(bool ok, const char *what, const char *why)
@@ -91,6 +102,18 @@ static void expect_refused(Nvrtc *n, void (*f)(Ctx *, void *), int code,
            && strstr(c->err.message, part);
     expect(ok, part, c->err.message);
     ctx_free(c);
+}
+
+/* Those whose stages are the largest, but rwkv7: gates or a state per key. */
+static void expect_stages(void)
+{
+    static char name[][20] = { "kda", "gdn2", "precond_delta_k",
+                               "precond_gdn", "precond_kda" };
+    for (int i = 0; i < 5; i++) {
+        Ctx *c = ctx_new();
+        expect(ctx_protect(c, check_stages, name[i]), name[i], c->err.message);
+        ctx_free(c);
+    }
 }
 
 int main(int argc, char **argv)
@@ -118,6 +141,7 @@ int main(int argc, char **argv)
             expect(ctx_protect(c, compile, &t), what, c->err.message);
             ctx_free(c);
         }
+    expect_stages();
     expect_refused(&n, compile_serialised, ERR_DEVICE, "serialised");
     expect_refused(&n, compile_wrong, ERR_DEVICE, "refused");
     expect_refused(&n, compile_value_sum, ERR_USER, "no place");

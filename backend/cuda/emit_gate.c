@@ -143,7 +143,8 @@ void key_text(Ahead *a, Ref r, int el)
     if (a->scalar || a->line)
         buf_printf(a->b, "load1(vectors + KEY_%d + 4 * (k + %d))", key, el);
     else
-        buf_printf(a->b, "load1(vectors + KEY_%d + 4 * (k0 + %d))", key, el & 1);
+        buf_printf(a->b, "load1(vectors + KEY_%d + 4 * (k0 + %d))", key,
+                   el & 1);
 }
 
 /* An argument per column. */
@@ -153,8 +154,8 @@ static void load_key(Emit *e, Buf *b, int key)
     int bytes, at = ahead_tensor(e, r, vector_arg(e, r, &bytes));
     buf_printf(b, "/* %%%u */\nif (at.thread < %d) {\n"
                "const int k = at.thread;\n"
-               "store1(vectors + KEY_%d + 4 * k, k < %d ? column<%d>(a.tensor[%d]"
-               ", head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
+               "store1(vectors + KEY_%d + 4 * k, k < %d ? column<%d>("
+               "a.tensor[%d], head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
                (int)e->g->axis[tile_axis(e, r)].size, bytes, at);
 }
 

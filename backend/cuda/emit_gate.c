@@ -155,8 +155,9 @@ static void load_key(Emit *e, Buf *b, int key)
     buf_printf(b, "/* %%%u */\nif (at.thread < %d) {\n"
                "const int k = at.thread;\n"
                "store1(vectors + KEY_%d + 4 * k, k < %d ? column<%d>("
-               "a.tensor[%d], head, k) : 0.f);\n}\n", (unsigned)r, width(e, r), key,
-               (int)e->g->axis[tile_axis(e, r)].size, bytes, at);
+               "a.tensor[%d], head, k) : 0.f);\n}\n", (unsigned)r,
+               width(e, r), key, (int)e->g->axis[tile_axis(e, r)].size,
+               bytes, at);
 }
 
 /* Arguments come first: matrices are made of them. */

@@ -10,22 +10,42 @@
 typedef enum Kind { FORWARD, JOINT, STEP, NKINDS } Kind;
 static const char *const kind_name[NKINDS] = { "forward", "joint", "step" };
 
-/* The plan of a step's text, by chunks of 64 tokens where it has any. */
-static Plan *plan_of(Ctx *c, const char *text, Kind kind)
+typedef struct Wish {
+    const char *text;
+    Kind kind;
+    int chunk;
+    Plan *plan;
+} Wish;
+
+static void make_plan(Ctx *c, void *ud)
 {
-    Graph *step = graph_parse(c, text), *g = NULL;
+    Wish *w = ud;
+    Graph *step = graph_parse(c, w->text), *g = NULL;
     int32_t size[NAXES];
 
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    if (kind != STEP)
-        g = derive(step, size, 64);
+    if (w->kind != STEP)
+        g = derive(step, size, w->chunk);
     if (!g)
         g = graph_sized(step, size);
-    if (kind != JOINT)
-        return plan_simple(g);
-    g = grad(g);
-    return g->chunk ? partition(g, &machine_h200, FULL, NULL) : plan_simple(g);
+    if (w->kind == JOINT)
+        g = grad(g);
+    w->plan = w->kind == JOINT && g->chunk
+            ? partition(g, &machine_h200, FULL, NULL) : plan_simple(g);
+}
+
+/* The plan of a step's text; as a call does it, by chunks of 64 tokens, or
+ * where those take too much, of half as many. */
+static Plan *plan_of(Ctx *c, const char *text, Kind kind)
+{
+    enum { LEAST = 16 };
+    Wish w = { text, kind, 64, NULL };
+
+    while (!ctx_protect(c, make_plan, &w))
+        if ((w.chunk /= 2) < LEAST)
+            ctx_rethrow(c);
+    return w.plan;
 }
 
 /* Programs side by side; a cubin for each of them. */

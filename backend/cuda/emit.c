@@ -63,7 +63,8 @@
  * columns; emit_chain.c and emit_turn.c, states of one axis; emit_late.c,
  * values a token that are made of matrices. emit_delay.c: inputs of the token
  * before; emit_rank.c: several ranks a token, before all else; emit_keep.c: the
- * states before each chunk, where the way back wants them.
+ * states before each chunk, where the way back wants them; emit_spare.c: memory
+ * that is spared for one stage more.
  */
 #include "emit.h"
 

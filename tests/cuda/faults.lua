@@ -171,8 +171,8 @@ local function sass(nvdisasm, cuobjdump)
     write(folder .. "/" .. name, ('#!/bin/sh\necho "%s $1 $(wc -c <"$2")"\n'
           .. 'echo "$2" >>"%s/seen"\nexit %d\n'):format(name, folder, status))
   end
-  local pipe = io.popen(("echo ':sass linear K=16 V=16 arch=sm_80' | PATH='%s':$PATH "
-                         .. "'%s' 2>&1"):format(folder, program))
+  local line = "echo ':sass linear K=16 V=16 arch=sm_80' | PATH='%s':$PATH '%s'"
+  local pipe = io.popen((line .. " 2>&1"):format(folder, program))
   local text = pipe:read "a"
   pipe:close()
   return text

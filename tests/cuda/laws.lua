@@ -49,7 +49,9 @@ end
 
 local function limit_of(variant, dtype, what)
   if dtype == "float32" then return 1e-4 end
-  if not what:find "^d_" then return suite.ERASES[variant.name] and 6e-3 or 4e-3 end
+  if not what:find "^d_" then
+    return suite.ERASES[variant.name] and 6e-3 or 4e-3
+  end
   if what == "d_initial_state" and turns(variant) then return 2e-2 end
   for _, input in ipairs(variant.inputs) do
     if what == "d_" .. input.name

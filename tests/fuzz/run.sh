@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh BUILD -- each fuzzer for its share of $FUZZ_SECONDS, from the seeds here.
+# run.sh BUILD -- each fuzzer for its share of $FUZZ_SECONDS, from the seeds.
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
 targets="script file graph"

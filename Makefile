@@ -198,7 +198,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 # A CUDA driver and compiler for machines without a GPU.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
 $(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h \
-    tests/cuda/hopper.h
+    tests/cuda/hopper.h tests/cuda/races.h
 $(FAKE)/%:
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

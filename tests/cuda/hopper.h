@@ -3,9 +3,10 @@
  * those functions out of the headers. Copies and products are done when they
  * are asked for, so waits for them are none; threads take turns at barriers
  * and where a warp acts together. Two blocks run at a time: they may be a
- * cluster.
+ * cluster. Copies and products are under way until they are waited for, as far
+ * as races.h is concerned.
  */
-#include "host.h"
+#include "races.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -20,7 +21,7 @@ typedef unsigned long long Descriptor;
 struct Wait { const volatile unsigned *count; unsigned was; };
 inline Wait waits[MOST_THREADS];
 inline char *arenas[2];                 /* shared memory of each block */
-inline int here, block_threads;         /* here: which block runs */
+inline int block_threads;
 
 PLAIN inline void wait_while(const volatile unsigned *count, unsigned was)
 {
@@ -45,6 +46,7 @@ PLAIN inline void turn_to(int block)
 PLAIN inline void run_roles(int blocks)
 {
     int all = blocks * block_threads, left = all;
+    all_know();
     for (int i = 0; i < all; i++) {
         fiber[i].state = READY;
         waits[i].count = NULL;
@@ -69,7 +71,12 @@ PLAIN inline void run_roles(int blocks)
 /* ---- threads that meet ---- */
 
 /* What each of them brings; two sets, as some read while others go on. */
-struct Meeting { volatile unsigned times; int here; unsigned x[2][128][4]; };
+struct Meeting {
+    volatile unsigned times;
+    int here;
+    unsigned x[2][128][4];
+    Handed order;
+};
 inline Meeting of_warp[2][32], of_group[2][8], of_block[2], of_pair;
 
 /* The set, when `all` of them are here. */
@@ -78,12 +85,17 @@ PLAIN inline unsigned (*meet(Meeting *m, int all, int me, const unsigned *x,
 {
     unsigned now = m->times;
     memcpy(m->x[now & 1][me & 127], x, (size_t)n * sizeof *x);
+    if (all > 32)
+        tell(&m->order);
     if (++m->here == all) {
         m->here = 0;
         m->times++;
+        hand_on(&m->order);
     }
     while (m->times == now)
         wait_while(&m->times, now);
+    if (all > 32)
+        take(&m->order);
     return m->x[now & 1];
 }
 PLAIN inline unsigned (*warp_meets(const unsigned *x, int n))[4]
@@ -132,8 +144,10 @@ template<int N> inline void fewer_registers() {}
 
 /* ---- barriers: an address each ---- */
 
-struct Arrivals { volatile unsigned phase; int all, left, bytes; };
+struct Arrivals { volatile unsigned phase; int all, left, bytes, order; };
 inline Arrivals arrivals[2][ARENA / 8];
+inline Handed orders[MOST_BARRIERS];
+inline int norders;
 
 PLAIN inline void check_phase(Arrivals *b)
 {
@@ -141,15 +155,20 @@ PLAIN inline void check_phase(Arrivals *b)
         return;
     b->left = b->all;
     b->phase++;
+    hand_on(&orders[b->order]);
 }
 PLAIN inline void barrier_init(unsigned b, int all)
 {
-    arrivals[here][b / 8] = Arrivals { 0, all, all, 0 };
+    if (norders == MOST_BARRIERS)
+        fault("too many barriers");
+    arrivals[here][b / 8] = Arrivals { 0, all, all, 0,
+                                       norders++ % MOST_BARRIERS };
 }
 inline void barrier_init_fence() {}
 PLAIN inline void arrive_in(int block, unsigned b, unsigned bytes)
 {
     Arrivals *a = &arrivals[block][b / 8];
+    tell(&orders[a->order]);
     a->bytes += (int)bytes;
     if (--a->left < 0)
         fault("too many arrive at a barrier");
@@ -160,20 +179,22 @@ PLAIN inline void arrive_expecting(unsigned b, unsigned bytes)
     arrive_in(here, b, bytes);
 }
 PLAIN inline void arrive(unsigned b) { arrive_in(here, b, 0); }
-PLAIN inline void arrived_in(int block, unsigned b, int bytes)
+/* The copy engine has brought this to a block. */
+PLAIN inline void arrived_in(int block, unsigned b, int bytes, unsigned to)
 {
-    arrivals[block][b / 8].bytes -= bytes;
-    check_phase(&arrivals[block][b / 8]);
-}
-PLAIN inline void arrived(unsigned b, int bytes)
-{
-    arrived_in(here, b, bytes);
+    Arrivals *a = &arrivals[block][b / 8];
+    unsigned *known = &orders[a->order].gathered.at[ENGINE];
+    writes_as(block, ENGINE, begun[ENGINE], to, (unsigned)bytes);
+    *known = max(*known, begun[ENGINE]++);
+    a->bytes -= bytes;
+    check_phase(a);
 }
 PLAIN inline void wait(unsigned b, unsigned parity)
 {
     Arrivals *a = &arrivals[here][b / 8];
     while ((a->phase & 1) == (parity & 1))
         wait_while(&a->phase, a->phase);
+    take(&orders[a->order]);
 }
 
 /* ---- pairs of blocks ---- */
@@ -185,8 +206,9 @@ PLAIN inline void pair_sync()
 }
 PLAIN inline void give_tile(unsigned a, unsigned barrier)
 {
+    reads_as(ENGINE, begun[ENGINE], a, 8192);
     memcpy(arenas[1 - here] + a, arenas[here] + a, 8192);
-    arrived_in(1 - here, barrier, 8192);
+    arrived_in(1 - here, barrier, 8192, a);
 }
 template<bool PAIRED> PLAIN inline void release(unsigned empty)
 {
@@ -204,27 +226,46 @@ template<class T> PLAIN inline T *shared_to(unsigned a, size_t bytes)
         fault("shared memory: not aligned, or behind its end");
     return (T *)(shared_memory + a);
 }
-PLAIN inline float load1(unsigned a) { return *shared_to<float>(a, 4); }
-PLAIN inline float2 load2(unsigned a) { return *shared_to<float2>(a, 8); }
-PLAIN inline float4 load4(unsigned a) { return *shared_to<float4>(a, 16); }
-PLAIN inline uint4 load16(unsigned a) { return *shared_to<uint4>(a, 16); }
-PLAIN inline void store1(unsigned a, float x) { *shared_to<float>(a, 4) = x; }
+PLAIN inline void reads(unsigned a, unsigned bytes)
+{
+    reads_as(my_warp(), clocks[my_warp()].at[my_warp()], a, bytes);
+}
+PLAIN inline void writes(unsigned a, unsigned bytes)
+{
+    writes_as(here, my_warp(), clocks[my_warp()].at[my_warp()], a, bytes);
+}
+template<class T> PLAIN inline T load(unsigned a)
+{
+    reads(a, sizeof(T));
+    return *shared_to<T>(a, sizeof(T));
+}
+template<class T> PLAIN inline void store(unsigned a, T x)
+{
+    writes(a, sizeof x);
+    *shared_to<T>(a, sizeof x) = x;
+}
+PLAIN inline float load1(unsigned a) { return load<float>(a); }
+PLAIN inline float2 load2(unsigned a) { return load<float2>(a); }
+PLAIN inline float4 load4(unsigned a) { return load<float4>(a); }
+PLAIN inline uint4 load16(unsigned a) { return load<uint4>(a); }
+PLAIN inline void store1(unsigned a, float x) { store(a, x); }
 PLAIN inline void store2(unsigned a, float x, float y)
 {
-    *shared_to<float2>(a, 8) = float2 { x, y };
+    store(a, float2 { x, y });
 }
-PLAIN inline void clear16(unsigned a)
-{
-    *shared_to<uint4>(a, 16) = uint4 { 0, 0, 0, 0 };
-}
+PLAIN inline void clear16(unsigned a) { store(a, uint4 { 0, 0, 0, 0 }); }
 PLAIN inline void copy4(unsigned to, const void *from)
 {
-    memcpy(shared_to<float>(to, 4), from, 4);
+    store(to, *(const float *)from);
 }
 inline void fence_async() {}
-inline void bulk_commit() {}
-inline void bulk_wait_read() {}
-inline void bulk_wait() {}
+PLAIN inline void bulk_commit() { begun[STORES + my_warp()]++; }
+PLAIN inline void bulk_wait_read()
+{
+    const int w = my_warp();
+    clocks[w].at[STORES + w] = begun[STORES + w] - 1;
+}
+PLAIN inline void bulk_wait() { bulk_wait_read(); }
 
 /* ---- the copy engine; the map is fake/driver.c's ---- */
 
@@ -269,7 +310,7 @@ PLAIN inline void load_box(unsigned to, const TensorMap *map, unsigned full,
             memset(shared_memory + a, 0, size);
         bytes += (int)size;
     });
-    arrived(full, bytes);
+    arrived_in(here, full, bytes, to);
 }
 PLAIN inline void load_tile(unsigned to, const TensorMap *m, unsigned full,
                             int col, int token, int head, int batch)
@@ -287,8 +328,10 @@ PLAIN inline void store_tile(const TensorMap *m, unsigned at, int col,
                              int token, int head, int batch)
 {
     const int from[] = { col, token, head, batch };
+    const unsigned stores = STORES + my_warp();
     each_of_box((const Map *)m, at, from,
                 [&](unsigned a, char *p, unsigned size) {
+        reads_as(stores, begun[stores], a, size);
         if (p)
             memcpy(p, shared_memory + a, size);
     });
@@ -342,6 +385,8 @@ PLAIN inline void load_8x8(unsigned a, unsigned *r, bool turned)
     unsigned short tile[TILES][8][8];
     const auto rows = warp_meets(&a, 1);
     const int l = threadIdx.x % 32;
+    if (l < 8 * TILES)
+        reads(a, 16);
     for (int i = 0; i < 8 * TILES; i++)
         memcpy(tile[i / 8][i % 8], shared_to<char>(rows[i][0], 16), 16);
     for (int t = 0; t < TILES; t++)
@@ -354,6 +399,7 @@ PLAIN inline void store_8x8(unsigned a, const unsigned *r, bool turned)
 {
     const auto rows = warp_meets(&a, 1);
     const int l = threadIdx.x % 32;
+    writes(a, 16);
     for (int t = 0; t < 4; t++)
         for (int h = 0, x = l / 4, y = l % 4 * 2; h < 2; h++) {
             unsigned to = turned ? rows[8 * t + y + h][0] + 2 * x
@@ -385,10 +431,8 @@ PLAIN inline void stmatrix_t(unsigned a, const unsigned *r)
 }
 PLAIN inline unsigned pair_at(unsigned tile, int i, int k)
 {
-    unsigned v;
-    memcpy(&v, shared_memory + tile + (k >> 6) * 8192
-           + swizzled(i * 128 + (k & 62) * 2), 4);
-    return v;
+    return load<unsigned>(tile + (k >> 6) * 8192
+                          + swizzled(i * 128 + (k & 62) * 2));
 }
 PLAIN inline unsigned word_of(unsigned tile, int i, int k)
 {
@@ -423,19 +467,33 @@ PLAIN inline void product8(float *c, const unsigned *a, const unsigned *b)
 }
 
 /* An operand of wgmma, by its descriptor: number k of row i; or across. */
-PLAIN inline float number_at(Descriptor d, int i, int k, bool across)
+PLAIN inline unsigned place_of(Descriptor d, int i, int k, bool across)
 {
     unsigned at = (unsigned)(d & 0x3fff) << 4, lead = (d >> 16 & 0x3fff) << 4;
     at += across ? i / 64 * lead + k * 128 + i % 64 * 2 : i * 128 + k * 2;
+    return swizzled(at);
+}
+PLAIN inline float number_at(Descriptor d, int i, int k, bool across)
+{
     unsigned short x;
-    memcpy(&x, shared_memory + swizzled(at), 2);
+    memcpy(&x, shared_memory + place_of(d, i, k, across), 2);
     return low(x);
+}
+/* By one of a warp's threads: rows [first, first + n) and 16 numbers each. */
+PLAIN inline void group_reads(Descriptor d, int first, int n, bool across)
+{
+    const int party = PRODUCTS + my_warp();
+    for (int i = first; i < first + n && threadIdx.x % 32 == 0; i++)
+        for (int k = 0; k < 16; k += across ? 1 : 8)
+            reads_as(party, begun[party], place_of(d, i, k, across),
+                     across ? 2 : 16);
 }
 template<int N, class F>
 PLAIN inline void group_step(float (&d)[N], F left, Descriptor b, int add,
                              bool across)
 {
     const int l = threadIdx.x % 32;
+    group_reads(b, 0, 2 * N, across);
     for (int i = 0; i < N; i++) {
         int row = l / 4 + 8 * (i / 2 % 2), col = i / 4 * 8 + l % 4 * 2 + i % 2;
         float sum = add ? d[i] : 0;
@@ -459,14 +517,24 @@ template<int ACROSS, int N>
 PLAIN inline void product(float (&d)[N], Descriptor a, Descriptor b, int add)
 {
     const int first = threadIdx.x % 128 / 32 * 16;
+    group_reads(a, first, 16, false);
     group_step(d, [&](int row, int k) {
         return number_at(a, first + row, k, false);
     }, b, add, ACROSS);
 }
 #define WGMMA(...)
 inline void wgmma_fence() {}
-inline void wgmma_commit() {}
-template<int LEFT> inline void wgmma_wait() {}
+PLAIN inline void wgmma_commit()
+{
+    begun[PRODUCTS + my_warp()] += threadIdx.x % 32 == 0;
+}
+template<int LEFT> PLAIN inline void wgmma_wait()
+{
+    const int w = my_warp();
+    unsigned *known = &clocks[w].at[PRODUCTS + w];
+    if (threadIdx.x % 32 == 0)
+        *known = max(*known, max(begun[PRODUCTS + w], LEFT + 1u) - LEFT - 1);
+}
 
 /* ---- a launch ---- */
 
@@ -483,6 +551,7 @@ PLAIN inline void launch_roles(long grid, int threads, char *arena,
     const int most = 2 * threads <= MOST_THREADS ? 2 : 1;
     for (long i = 0; i < grid; i += most) {
         blockIdx.x = (int)i;
+        norders = 0;
         for (int k = 0; k < most; k++)
             memset(arenas[k], 0xff, ARENA);
         run_roles(i + most <= grid ? most : 1);

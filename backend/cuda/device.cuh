@@ -271,6 +271,11 @@ INLINE int fresh(int x)
     asm volatile("" : "+r"(x));
     return x;
 }
+INLINE i64 fresh_wide(i64 x)
+{
+    asm volatile("" : "+l"(x));
+    return x;
+}
 /* Where this thread stands in its warpgroup's fragments. */
 struct Lane { int thread, warp, lane, row, col; };
 INLINE Lane lane_here()

@@ -88,36 +88,41 @@ constexpr int AHEAD = 8, RING = AHEAD * 256;
 /* What this lane reads of a tensor: tokens l and l + 32 of each chunk. */
 template<int BYTES> struct Stream {
     u64 p;
-    i64 half;
+    const Tensor &t;
     int len;
-    INLINE_MEMBER Stream(const Tensor &t, int head, const Sequence &s,
-                         int lane, bool ranked = false)
+    INLINE_MEMBER Stream(const Tensor &tensor, int head, const Sequence &s,
+                         int lane, bool ranked = false) : t(tensor)
     {
         p = (u64)t.p + BYTES * token_at(t, head, s, token(lane));
         if (ranked)
             p += BYTES * (lane % RANKS) * t.sd[0];
-        half = 32 / RANKS * BYTES * t.st;
         len = (int)s.len - lane;
+    }
+    /* From token l to l + 32, read anew each time: registers are few. */
+    INLINE_MEMBER i64 half() const
+    {
+        static_assert(RANKS <= 16, "an aligned word holds the same halves");
+        return 32 / RANKS * BYTES * fresh_wide(t.st);
     }
     INLINE_MEMBER void fetch(u32 ring, int c, int lane) const
     {
         const u32 to = ring + c % AHEAD * 256 + 4 * lane;
-        const u64 from = p + 2 * c * half;
+        const i64 h = half();
+        const u64 from = p + 2 * c * h;
         if (64 * c < len)
             copy4(to, (const void *)(from & ~3ull));
         if (64 * c + 32 < len)
-            copy4(to + 128, (const void *)((from + half) & ~3ull));
+            copy4(to + 128, (const void *)((from + h) & ~3ull));
     }
     /* Rows past the end are 0. */
     INLINE_MEMBER Pair fetched(u32 ring, int c, int lane) const
     {
         const u32 at = ring + c % AHEAD * 256 + 4 * lane;
-        const u64 from = p + 2 * c * half;
         Pair x = { load1(at), load1(at + 128) };
-        if (BYTES == 2) {
+        if (BYTES == 2) {               /* half() is a multiple of 4 */
             const u32 a = __float_as_uint(x.a), b = __float_as_uint(x.b);
-            x.a = from & 2 ? high(a) : low(a);
-            x.b = (from + half) & 2 ? high(b) : low(b);
+            x.a = (u32)p & 2 ? high(a) : low(a);
+            x.b = (u32)p & 2 ? high(b) : low(b);
         }
         if (64 * c >= len)
             x.a = 0;

@@ -374,6 +374,7 @@ PLAIN inline unsigned pack(float lo, float hi) { return pack_wide(lo, hi); }
 #endif
 PLAIN inline unsigned tf32(float x) { return to_tf32(x); }
 template<class T> inline T fresh(T x) { return x; }
+template<class T> inline T fresh_wide(T x) { return x; }
 template<class T> inline void keep(T &) {}
 
 /* ---- tiles ---- */

@@ -206,15 +206,13 @@ typedef struct Attempt {
     Modules modules;
 } Attempt;
 
-enum { ATTEMPTS = 3 };
-
 typedef struct Compiling {
     Gpu *gpu;
     Build *b;
     const Plan *plan;
     CheckFn *check;
     void *ud;
-    Attempt attempt[ATTEMPTS];
+    Attempt attempt[CUDA_ROOMS];
     int n;
 } Compiling;
 
@@ -268,7 +266,7 @@ static void attempt(Ctx *c, Compiling *k)
 static Attempt *best_attempt(Ctx *c, Compiling *k)
 {
     Attempt *best = k->attempt;
-    for (; k->n < ATTEMPTS; k->n++) {
+    for (; k->n < CUDA_ROOMS; k->n++) {
         Attempt *a = &k->attempt[k->n];
         attempt(c, k);
         if (a->modules.spilled < best->modules.spilled)
@@ -322,7 +320,7 @@ void build_compile(Ctx *c, Gpu *g, Build *b, const Plan *p, CheckFn *check,
         find_functions(c, b, &b->modules);
     else
         load_and_check(c, &k);
-    for (Attempt *a = k.attempt; a < k.attempt + ATTEMPTS; a++)
+    for (Attempt *a = k.attempt; a < k.attempt + CUDA_ROOMS; a++)
         if (a != best && a->modules.cubin)
             publish(c, &a->modules, NULL, 0);
 }

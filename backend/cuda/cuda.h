@@ -17,6 +17,8 @@ typedef struct CudaKept {
     bool has[MAX_STATES], narrow[MAX_STATES];
 } CudaKept;
 
+enum { CUDA_ROOMS = 3 };
+
 /* How a plan is to be printed. groups: state warpgroups a block, each with 64
  * values of the state's row axis (1: more blocks, for few heads; 2: a head's
  * q and k are read once for 128 values).
@@ -42,9 +44,9 @@ typedef struct CudaOptions {
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
     int units;                          /* multiprocessors; 0: an H200's */
-    int room;                           /* 1, 2: more registers for a thread,
-                                           or others; to be tried where the
-                                           former spills */
+    int room;                           /* under CUDA_ROOMS; 1, 2: more or
+                                           other registers for a thread, to be
+                                           tried where the former spills */
     int blocks;                         /* cuda_tiles: a head's, at least;
                                            where the plan allows; 0: 1 */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];

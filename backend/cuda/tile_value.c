@@ -249,7 +249,8 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
  * may repeat its body. */
 static const char *unroll_text(const Tiles *t)
 {
-    static const char *const room[] = { "", "UNROLL_TWICE ", "NO_UNROLL " };
+    static const char *const room[CUDA_ROOMS] = { "", "UNROLL_TWICE ",
+                                                  "NO_UNROLL " };
 
     return t->m->chunk > 1 ? room[t->o->room] : "";
 }

@@ -161,14 +161,13 @@ static void try_room(Ctx *c, void *ud)
 /* As a first call does it, again with other registers where they spill. */
 static Report compile_case(Ctx *c, const Test *t, int *room)
 {
-    enum { ROOMS = 3 };
     const Case *k = t->k;
     Plan *p = plan_of(c, k->step, k->kind);
     Trial y = { .t = t, .plan = p }, best;
 
     set_types(p->g, k, &y.o);
     try_room(c, &y);
-    for (best = y; best.r.spilled && ++y.o.room < ROOMS; )
+    for (best = y; best.r.spilled && ++y.o.room < CUDA_ROOMS; )
         if (ctx_protect(c, try_room, &y) && y.r.spilled < best.r.spilled)
             best = y;
     *room = best.o.room;

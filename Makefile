@@ -172,9 +172,12 @@ $(BUILD)/cuda_headers.c: $(DEVICE) backend/cuda tools/embed.sh
 $(BUILD)/flin: $(REPL_OBJ) $(LIB_OBJ)
 	$(call say,LINK $@)
 	$(Q)$(CC) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+# Not unloaded with the Lua state that loaded it: a thread that NVRTC has left
+# behind may be about to return into it.
 $(BUILD)/libflin.so: $(LIB_OBJ)
 	$(call say,LINK $@)
-	$(Q)$(CC) $(SAN) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(SAN) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs) \
+	    -Wl,-z,nodelete -Wl,-soname,$(SONAME) -o $@ $^ $(LIBS)
 	@ln -sf libflin.so $(BUILD)/$(SONAME)
 # One object whose other names are local, so that a host meets only flin_*.
 $(BUILD)/libflin.a: $(LIB_OBJ)

@@ -84,6 +84,7 @@ void gpu_release(Gpu *g)
         return;
     if (g->open)
         close_gpu(g);
+    nvrtc_settle();
     pthread_mutex_destroy(&g->lock);
     free(g);
 }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 typedef struct Program Program;         /* NVRTC's own */
 
 enum Entry { VERSION, CREATE, COMPILE, DESTROY, CUBIN_SIZE, CUBIN, LOG_SIZE,
-             LOG, ERROR_TEXT, NENTRIES };
+             LOG, ERROR_TEXT, NENTRIES, FLOW = NENTRIES };
 static const char *const entry_name[NENTRIES] = {
     "nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram",
     "nvrtcDestroyProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN",
@@ -31,6 +32,7 @@ typedef int DestroyFn(Program **p);
 typedef int SizeFn(Program *p, size_t *size);
 typedef int GetFn(Program *p, char *to);
 typedef const char *TextFn(int result);
+typedef int FlowFn(Program *p, int (*f)(void *ud, void *reserved), void *ud);
 
 static const char *const soname[] = {
     "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
@@ -46,6 +48,7 @@ static bool take(Nvrtc *n, void *lib, const char *path)
     for (int i = 0; i < NENTRIES; i++)
         if (!(n->fn[i] = dlsym(lib, entry_name[i])))
             return false;
+    n->fn[FLOW] = dlsym(lib, "nvrtcSetFlowCallback");    /* since CUDA 12.8 */
     ENTRY(n, VersionFn, VERSION, version);
     if (version(&n->major, &n->minor) != 0)
         return false;
@@ -149,7 +152,7 @@ typedef struct Job {
     pthread_cond_t ended;
     Nvrtc n;
     char arch[64];
-    bool left;                          /* nobody waits any more */
+    atomic_bool left;                   /* nobody waits any more */
     int done, holders, count;
     Signals signals;
     Work work[];
@@ -168,6 +171,36 @@ static void job_free(Job *j)
     free(j);
 }
 
+/* Threads of jobs that nobody waits for. NVRTC must not be unloaded, nor its
+ * destructors run at the process's end, while one is in it. */
+static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t behind_ended = PTHREAD_COND_INITIALIZER;
+static int behind;
+
+static void count_behind(int by)
+{
+    pthread_mutex_lock(&behind_lock);
+    behind += by;
+    pthread_cond_broadcast(&behind_ended);
+    pthread_mutex_unlock(&behind_lock);
+}
+
+void nvrtc_settle(void)
+{
+    pthread_mutex_lock(&behind_lock);
+    while (behind)
+        pthread_cond_wait(&behind_ended, &behind_lock);
+    pthread_mutex_unlock(&behind_lock);
+}
+
+/* NVRTC asks now and then: 1 ends the compilation. */
+static int is_left(void *ud, void *reserved)
+{
+    const Job *j = ud;
+    (void)reserved;
+    return j->left;
+}
+
 /* Locked, and not afterwards. */
 static void job_leave(Job *j)
 {
@@ -177,7 +210,7 @@ static void job_leave(Job *j)
         job_free(j);
 }
 
-static void do_work(const Job *j, Work *w)
+static void do_work(Job *j, Work *w)
 {
     enum { MOST = 16 };
     const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
@@ -190,7 +223,10 @@ static void do_work(const Job *j, Work *w)
     }
     ENTRY(&j->n, CreateFn, CREATE, create);
     ENTRY(&j->n, CompileFn, COMPILE, compile);
+    ENTRY(&j->n, FlowFn, FLOW, on_flow);
     w->result = create(&w->program, w->source, "kernel.cu", n, text, name);
+    if (w->result == 0 && on_flow)
+        on_flow(w->program, is_left, j);
     if (w->result == 0)
         w->result = compile(w->program, options, option);
 }
@@ -219,7 +255,10 @@ static void *compile_thread(void *ud)
         j->done++;
         pthread_cond_signal(&j->ended);
     }
+    bool left = j->left;
     job_leave(j);
+    if (left)
+        count_behind(-1);
     return NULL;
 }
 
@@ -285,6 +324,10 @@ static bool job_wait(Ctx *c, Job *j)
                && c->interrupted(c->interrupt_ud);
     }
     bool all = !j->left;
+    if (!all) {
+        count_behind(j->holders - 1);
+        atexit(nvrtc_settle);
+    }
     pthread_mutex_unlock(&j->lock);
     return all;
 }

@@ -8,7 +8,7 @@
 typedef struct Nvrtc {
     int major, minor;
     char path[256];                     /* where it was found */
-    void *fn[10];                       /* entry points, see nvrtc.c */
+    void *fn[11];                       /* entry points, see nvrtc.c */
 } Nvrtc;
 
 /* What ptxas says of a program: the largest of its kernels. */
@@ -32,10 +32,10 @@ bool nvrtc_open(Ctx *c, Nvrtc *n);
 
 /* Compiles for `arch` ("sm_90a"). The source may include any of cuda_headers
  * by its name. Runs on a thread of its own with 8 MiB of stack; the context's
- * interrupt leaves that thread behind to end by itself. Signals go to the
- * host's handlers, whatever NVRTC sets up. Fails (ERR_DEVICE) with the
- * compiler's log, and when ptxas reports that it serialised wgmma: such a
- * kernel is correct and several times slow. */
+ * interrupt leaves that thread behind to end by itself, see nvrtc_settle.
+ * Signals go to the host's handlers, whatever NVRTC sets up. Fails
+ * (ERR_DEVICE) with the compiler's log, and when ptxas reports that it
+ * serialised wgmma: such a kernel is correct and several times slow. */
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch);
 
@@ -43,6 +43,11 @@ Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
  * each. */
 Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
                          int count, const char *arch);
+
+/* Waits for threads that were left behind: a second or two, as NVRTC asks
+ * between its passes whether to go on (before CUDA 12.8: until it is done).
+ * Whoever lets go of NVRTC calls it; the process's end does, too. */
+void nvrtc_settle(void);
 
 /* The texts of the folder's *.cuh, embedded by the build; a NULL ends. */
 typedef struct CudaHeader { const char *name, *text; } CudaHeader;

@@ -246,16 +246,25 @@ static Registers usual_registers(const Emit *e)
                               : (Registers){ 32, 80, 200 };
 }
 
+/* All threads start with so many. */
+static int registers_at_start(const Emit *e)
+{
+    enum { ALL = 65536 / 128, STEP = 8 };
+    return ALL / (1 + e->aheads + e->groups) & -STEP;
+}
+
 /* The same, or where that spills, the ahead role's as many as the others leave
- * of a block's 65536; last, the io warps have some more. */
+ * of what the block starts with: no role gets more than others give back, it
+ * would wait for ever. Last, the io warps have some more. */
 static Registers registers_of(const Emit *e)
 {
-    enum { ALL = 65536 / 128, STEP = 8, LEAST = 24, MOST = 248 };
+    enum { STEP = 8, LEAST = 24, MOST = 248 };
+    int all = registers_at_start(e) * (1 + e->aheads + e->groups);
     Registers r = usual_registers(e);
     if (!e->o->room || e->groups < e->o->groups)
         return r;
     r.io += e->o->room > 1 ? STEP : 0;
-    r.ahead = (ALL - r.io - e->groups * r.state) / e->aheads & -STEP;
+    r.ahead = (all - r.io - e->groups * r.state) / e->aheads & -STEP;
     r.ahead = r.ahead < LEAST ? LEAST : r.ahead > MOST ? MOST : r.ahead;
     return r;
 }
@@ -329,8 +338,8 @@ static void put(Buf *b, const Buf *x)
 /* A role's registers: more or fewer than all start with. */
 static void put_registers(Emit *e, Buf *b, int n)
 {
-    int start = 65536 / (128 * (1 + e->aheads + e->groups)) & ~7;
-    buf_printf(b, "%s_registers<%d>();\n", n > start ? "more" : "fewer", n);
+    buf_printf(b, "%s_registers<%d>();\n",
+               n > registers_at_start(e) ? "more" : "fewer", n);
 }
 
 static void put_io_role(Emit *e, Buf *b)

@@ -33,6 +33,9 @@ static void compile(Ctx *c, void *ud)
     if (i->spill_stores || i->spill_loads || i->stack)
         fail_code(c, ERR_INTERNAL, "%d bytes spilled, stack %d",
                   i->spill_stores, i->stack);
+    if (i->registers != (65536 / m->kernel->threads & ~7))
+        fail_code(c, ERR_INTERNAL, "%d registers at the launch, for %d"
+                  " threads", i->registers, m->kernel->threads);
     if (m->kernel->shared > 232448)
         fail_code(c, ERR_INTERNAL, "%d bytes of shared memory",
                   m->kernel->shared);

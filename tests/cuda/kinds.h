@@ -49,15 +49,16 @@ static Plan *plan_of(Ctx *c, const char *text, Kind kind)
 }
 
 /* Programs side by side; a cubin for each of them. */
-static Cubin *compile_module(Ctx *c, const Nvrtc *n, const CudaModule *m,
-                             const char *arch, CudaPrograms *p)
+static inline Cubin *compile_module(Ctx *c, const Nvrtc *n,
+                                    const CudaModule *m, const char *arch,
+                                    CudaPrograms *p)
 {
     *p = cuda_programs(c, m);
     return nvrtc_compile_all(c, n, p->source, p->n, arch);
 }
 
 /* The most of each number that ptxas has to say of them. */
-static PtxasInfo ptxas_most(const Cubin *b, int n)
+static inline PtxasInfo ptxas_most(const Cubin *b, int n)
 {
     PtxasInfo most = { 0 };
 

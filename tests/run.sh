@@ -116,7 +116,7 @@ cuda() {
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
-        "flin tests/cuda/hopper.lua wide lightning retnet gdn2" \
+        "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua gradients simple_gla"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;

@@ -45,8 +45,17 @@ static int read_until(const Emit *e, int tile)
     return until;
 }
 
-/* A slot of the stage: what it holds, and until when. */
-typedef struct Slot { int at, bytes, until; } Slot;
+/* A slot of the stage: what it holds, and until when. half: of two tiles a
+ * block loads its own alone. */
+typedef struct Slot { int at, bytes, until; bool half; } Slot;
+
+/* What is given to the other block comes when it will: it has no place that
+ * this one loads or reads. */
+static bool suits(const Emit *e, int tile, const Slot *slot)
+{
+    bool given = e->paired && tile_axis(e, e->tile[tile].r) != e->row_axis;
+    return slot->until <= made_at(e, tile) && (slot->half || !given);
+}
 
 static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 {
@@ -60,21 +69,23 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
         snprintf(name, sizeof name, "%s_%u", t->made ? "TILE"
                  : loaded_name(e, t->r), (unsigned)t->r);
     for (int s = 0; s < *n && t->made; s++)     /* early ones are for others */
-        if (slot[s].bytes >= bytes && slot[s].until <= made_at(e, tile)
+        if (slot[s].bytes >= bytes && suits(e, tile, &slot[s])
             && (i == *n || slot[s].until > slot[i].until))
             i = s;
     if (i < *n) {
         Slot rest = { slot[i].at + bytes, slot[i].bytes - bytes,
-                      slot[i].until };
+                      slot[i].until, false };
         if (rest.until == made_at(e, tile))     /* one made beside it reads */
             rest.until = t->gated ? GDOTS : FOREVER;
         buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
         slot[i].bytes = bytes;
+        slot[i].half = false;
         if (rest.bytes)
             slot[(*n)++] = rest;
     } else {
         buf_printf(b, "constexpr int %s = %d;\n", name, *at);
-        slot[(*n)++] = (Slot){ .at = *at, .bytes = bytes };
+        slot[(*n)++] = (Slot){ .at = *at, .bytes = bytes,
+            .half = is_half_loaded(e, t) && !is_float(e, t->r) };
         *at += bytes;
     }
     slot[i].until = read_until(e, tile);

@@ -258,7 +258,6 @@ PLAIN inline void copy4(unsigned to, const void *from)
 {
     store(to, *(const float *)from);
 }
-inline void fence_async() {}
 PLAIN inline void bulk_commit() { begun[STORES + my_warp()]++; }
 PLAIN inline void bulk_wait_read()
 {

@@ -15,6 +15,21 @@ local cases = {
   { B = 1, T = 450, H = 1, K = 64, V = 64, ends = { 0, 0, 65, 66, 450 } },
 }
 
+-- A matrix of keys in float32 beside one that is made of it.
+local weighted = flin.variant {
+  name = "weighted",
+  input = { q = "t k", k = "t k : unit", x = "t k", v = "t v",
+            g = "t : log_decay" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local S = flin.exp(x.g) * s.S + flin.outer(x.k * x.x, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
+local function variant(name)
+  return name == "weighted" and weighted or flin.stdlib[name]
+end
+
 -- As models hold them: gates, angles and parameters in float32.
 local function mix(v, host)
   for _, a in ipairs(v.inputs) do
@@ -26,7 +41,7 @@ local function mix(v, host)
 end
 
 local function check_forward(name, case, ends)
-  local v = flin.stdlib[name]
+  local v = variant(name)
   local host = v:random(case)
   if ends then mix(v, host) end
   host.cu_seqlens = ends
@@ -45,7 +60,7 @@ end
 
 -- Gradients from what forward has saved, and, the same bits, from nothing.
 local function check_gradients(name, case, ends)
-  local v = flin.stdlib[name]
+  local v = variant(name)
   local host = v:random(case)
   host.cu_seqlens = ends
   local there = on_gpu(host)
@@ -81,6 +96,7 @@ end
 if not names[1] then
   for name in pairs(flin.stdlib) do names[#names + 1] = name end
   table.sort(names)
+  names[#names + 1] = "weighted"
 end
 for _, name in ipairs(names) do
   for _, case in ipairs(cases) do

@@ -2,7 +2,9 @@
  * warp has a clock: what it knows to be over of every warp, of every warp's
  * products and stores under way, and of the copy engine. Barriers hand clocks
  * on. Who writes must know that all before are through; who reads, that the
- * last to write is.
+ * last to write is. What a warp has written, products and copies see once it
+ * has fenced: they go by a way of their own (the async proxy), and so do
+ * copies that write there again.
  */
 #include "host.h"
 
@@ -10,9 +12,10 @@
 
 enum {
     WARPS = MOST_THREADS / 32, PRODUCTS = WARPS, STORES = 2 * WARPS,
-    ENGINE = 3 * WARPS, PARTIES, MOST_BARRIERS = 256
+    ENGINE = 3 * WARPS, PARTIES, FENCED = PARTIES, ENTRIES = FENCED + WARPS,
+    MOST_BARRIERS = 256
 };
-struct Clock { unsigned at[PARTIES]; };
+struct Clock { unsigned at[ENTRIES]; };
 struct Handed { Clock gathered, known; };   /* known: once all have arrived */
 struct Word { unsigned party, written, read[PARTIES]; };
 
@@ -24,7 +27,7 @@ inline Word words[2][ARENA / 4];
 PLAIN inline int my_warp() { return (first_fiber + threadIdx.x) / 32; }
 PLAIN inline void learn(Clock *c, const Clock &from)
 {
-    for (int i = 0; i < PARTIES; i++)
+    for (int i = 0; i < ENTRIES; i++)
         c->at[i] = max(c->at[i], from.at[i]);
 }
 /* What this warp has done so far, for those that meet it there. */
@@ -39,6 +42,12 @@ PLAIN inline void take(const Handed *h)
 {
     learn(&clocks[my_warp()], h->known);
 }
+/* Of what it wrote until now. */
+PLAIN inline void fence_async()
+{
+    const int w = my_warp();
+    clocks[w].at[FENCED + w] = clocks[w].at[w]++;
+}
 
 /* Blocks begin when all before is over. */
 PLAIN inline void all_know()
@@ -48,6 +57,8 @@ PLAIN inline void all_know()
         learn(&all, clocks[i]);
     for (int i = PRODUCTS; i < PARTIES; i++)
         all.at[i] = ++begun[i];
+    for (int i = 0; i < WARPS; i++)
+        all.at[FENCED + i] = all.at[i];
     for (int i = 0; i < WARPS; i++) {
         clocks[i] = all;
         clocks[i].at[i]++;
@@ -65,6 +76,12 @@ PLAIN inline void race(const char *what, unsigned at, unsigned party)
              at, what, of[party / WARPS], party % WARPS);
     fault(text);
 }
+/* Products and copies, and what a warp has not fenced. */
+PLAIN inline bool is_hidden(unsigned party, const Word *w)
+{
+    return party >= WARPS && w->party < WARPS
+        && w->written > clocks[my_warp()].at[FENCED + w->party];
+}
 PLAIN inline void reads_as(unsigned party, unsigned when, unsigned at,
                            unsigned bytes)
 {
@@ -73,6 +90,8 @@ PLAIN inline void reads_as(unsigned party, unsigned when, unsigned at,
         Word *w = &words[here][i];
         if (w->written > c.at[w->party])
             race("read while it is written", 4 * i, w->party);
+        else if (is_hidden(party, w))
+            race("read, but not fenced when written", 4 * i, w->party);
         w->read[party] = when;
     }
 }
@@ -84,6 +103,8 @@ PLAIN inline void writes_as(int block, unsigned party, unsigned when,
         Word *w = &words[block][i];
         if (w->written > c.at[w->party])
             race("written twice", 4 * i, w->party);
+        else if (is_hidden(party, w))
+            race("copied to, but not fenced when written", 4 * i, w->party);
         for (unsigned p = 0; p < PARTIES; p++)
             if (w->read[p] > c.at[p])
                 race("written while it is read", 4 * i, p);

@@ -7,12 +7,8 @@
 /* A source's programs as the driver has them. */
 typedef struct Modules {
     Gpu *gpu;
-    CudaPrograms programs;
-    CacheKey key;
-    Module **module;                    /* as many as programs */
-    Cubin *cubin;                       /* until they are loaded */
-    int spilled;                        /* bytes, -1: not known */
-    bool loaded;
+    int n;
+    Module **module;                    /* NULL: not loaded */
 } Modules;
 
 /* The kernels of one emitter, of the whole plan or, o.saves, of its way
@@ -50,7 +46,7 @@ void builds_free(Builds *all);
 
 /* Prints the plan as b->o says, and gives b its kernels: from the cache, or
  * compiled, loaded, judged by `check`, which fails, and only then published.
- * Where registers are spilled it is printed again, with other room, a few
+ * A program that spills registers is printed again, with other room, a few
  * times; what spills least is taken. */
 typedef void CheckFn(Ctx *c, void *ud);
 void build_compile(Ctx *c, Gpu *g, Build *b, const Plan *p, CheckFn *check,

@@ -1,59 +1,24 @@
-/* compile.c -- what becomes of a plan's source: programs, compiled side by side
- * or found in the cache; printed again with other room for a thread's
- * registers where they spill; loaded, checked and kept.
+/* compile.c -- what becomes of a plan's programs: each found in the cache, or
+ * compiled, side by side, in the room where it spills least; loaded, checked
+ * and kept.
  */
 #include "build.h"
+#include "rooms.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- programs ---- */
+/* ---- entries of the cache: a program's cubin each ---- */
 
-/* Text that a core compiles in about a second, half of it for the headers:
- * kernels of less go together. The same on any machine, as are the cubins. */
-enum { PROGRAM_TEXT = 16000 };
+/* In its place where the program spills and another room was better. */
+static const char passed_over[] = "passed over";
 
-static char *program_text(Ctx *c, const CudaModule *m, int from, int to)
-{
-    size_t head = m->kernel[0].text, at = m->kernel[from].text;
-    size_t own = m->kernel[to - 1].end - at;
-    char *s = ctx_alloc(c, head + own + 1);
-    memcpy(s, m->source, head);
-    memcpy(s + head, m->source + at, own);
-    return s;
-}
-
-CudaPrograms cuda_programs(Ctx *c, const CudaModule *m)
-{
-    size_t n = (size_t)m->nkernels;
-    CudaPrograms p = { .source = ctx_alloc(c, n * sizeof *p.source),
-                       .of = ctx_alloc(c, n * sizeof *p.of) };
-    for (int from = 0, to; from < m->nkernels; from = to) {
-        to = from;
-        do
-            p.of[to++] = p.n;
-        while (to < m->nkernels && m->kernel[to].end - m->kernel[from].text
-               <= PROGRAM_TEXT);
-        p.source[p.n++] = program_text(c, m, from, to);
-    }
-    return p;
-}
-
-/* ---- an entry of the cache ---- */
-
-/* Behind it the cubins' lengths, then the cubins. None: they spill so much
- * that others were taken. */
-typedef struct Entry { uint32_t n, spilled; } Entry;
-
-enum { UNKNOWN = -1 };                  /* what they spill */
-
-/* What the cubins depend on: compiler, target, options, headers, sources. */
-static CacheKey key_of(Ctx *c, const Nvrtc *n, const char *arch,
-                       const CudaPrograms *p)
+/* What all cubins of this machine depend on, but their sources: compiler,
+ * target, options, headers. */
+static const char *common_key(Ctx *c, const Nvrtc *n, const char *arch)
 {
     enum { MOST = 64 };
-    const char **text = ctx_alloc(c, (size_t)(p->n + MOST) * sizeof *text);
+    const char *text[MOST];
     int k = 0;
     text[k++] = ctx_format(c, "NVRTC %d.%d", n->major, n->minor);
     text[k++] = arch;
@@ -61,150 +26,72 @@ static CacheKey key_of(Ctx *c, const Nvrtc *n, const char *arch,
         text[k++] = nvrtc_options[i];
     for (int i = 0; cuda_headers[i].name && k < MOST; i++)
         text[k++] = cuda_headers[i].text;
-    for (int i = 0; i < p->n; i++)
-        text[k++] = p->source[i];
-    return cache_key(text, k);
+    CacheKey key = cache_key(text, k);
+    Buf hex = { .ctx = c };
+    for (int i = 0; i < DIGEST; i++)
+        buf_printf(&hex, "%02x", key.digest[i]);
+    return hex.s;
 }
 
-static size_t entry_size(const Cubin *b, int n)
+static CacheKey key_of(const char *common, const char *source)
 {
-    size_t size = sizeof(Entry) + (size_t)n * sizeof(uint64_t);
-    for (int i = 0; i < n; i++)
-        size += b[i].size;
-    return size;
-}
-
-static void publish(Ctx *c, const Modules *m, const Cubin *b, int n)
-{
-    Entry head = { (uint32_t)n, (uint32_t)m->spilled };
-    size_t size = entry_size(b, n);
-    unsigned char *bytes = ctx_alloc(c, size);
-    unsigned char *at = bytes + sizeof head + (size_t)n * sizeof(uint64_t);
-    memcpy(bytes, &head, sizeof head);
-    for (int i = 0; i < n; i++) {
-        uint64_t own = b[i].size;
-        memcpy(bytes + sizeof head + (size_t)i * sizeof own, &own,
-               sizeof own);
-        memcpy(at, b[i].bytes, b[i].size);
-        at += b[i].size;
-    }
-    cache_put(gpu_cache(m->gpu), &m->key, bytes, size);
+    const char *const text[] = { common, source };
+    return cache_key(text, 2);
 }
 
 /* ---- modules ---- */
 
 void modules_unload(Modules *m, const Driver *d)
 {
-    for (int i = 0; i < m->programs.n; i++) {
+    for (int i = 0; i < m->n; i++) {
         if (d && m->module[i])
             module_unload(d, m->module[i]);
         m->module[i] = NULL;
     }
 }
 
-static void load_all(Ctx *c, void *ud)
+typedef struct Loading {
+    Gpu *gpu;
+    const unsigned char *bytes;
+    Module *module;
+} Loading;
+
+static void load(Ctx *c, void *ud)
 {
-    const Modules *m = ud;
-    const Driver *d = gpu_enter(c, m->gpu);
-    for (int i = 0; i < m->programs.n; i++)
-        m->module[i] = module_load(c, d, m->cubin[i].bytes);
+    Loading *l = ud;
+    l->module = module_load(c, gpu_enter(c, l->gpu), l->bytes);
 }
 
-static void load_modules(Ctx *c, Modules *m)
+/* What the cache has for the text; NULL: nothing, or what the driver does not
+ * take. Entries were checked before they came there. */
+static Module *find_module(Ctx *c, Gpu *g, const CacheKey *key, bool *passed)
 {
-    if (ctx_protect(c, load_all, m))
-        return;
-    modules_unload(m, gpu_driver(m->gpu));
-    ctx_rethrow(c);
-}
-
-/* The cubins in an entry of `size` bytes; false if they do not fill it. */
-static bool find_cubins(const unsigned char *bytes, size_t size, int n,
-                        Cubin *b)
-{
-    const unsigned char *length = bytes + sizeof(Entry);
-    size_t at = sizeof(Entry) + (size_t)n * sizeof(uint64_t);
-    for (int i = 0; i < n && at <= size; i++) {
-        uint64_t own;
-        memcpy(&own, length + (size_t)i * sizeof own, sizeof own);
-        b[i].bytes = (unsigned char *)bytes + at;
-        b[i].size = own;
-        at = own <= size - at ? at + own : size + 1;
-    }
-    return at == size;
-}
-
-/* Entries were checked before they came to the cache. One that the driver does
- * not take counts as not there. */
-static void from_cache(Ctx *c, Modules *m)
-{
-    size_t size;
-    unsigned char *bytes = cache_get(gpu_cache(m->gpu), &m->key, &size);
-    Entry head = { 0 };
-    if (bytes && size >= sizeof head)
-        memcpy(&head, bytes, sizeof head);
-    if (bytes && size == sizeof head)
-        m->spilled = (int)head.spilled;
-    if (head.n == (uint32_t)m->programs.n)
-        m->cubin = calloc(head.n, sizeof *m->cubin);
-    if (m->cubin && find_cubins(bytes, size, m->programs.n, m->cubin)) {
-        m->loaded = ctx_protect(c, load_all, m);
-        if (!m->loaded)
-            modules_unload(m, gpu_driver(m->gpu));
-    }
-    free(m->cubin);
-    m->cubin = NULL;
+    size_t size = 0;
+    unsigned char *bytes = cache_get(gpu_cache(g), key, &size);
+    Loading l = { .gpu = g, .bytes = bytes };
+    *passed = bytes && size == sizeof passed_over
+           && !memcmp(bytes, passed_over, size);
+    bool ok = bytes && !*passed && ctx_protect(c, load, &l);
     free(bytes);
-}
-
-static void find_modules(Ctx *c, Modules *m)
-{
-    gpu_enter(c, m->gpu);
-    m->key = key_of(c, gpu_compiler(c, m->gpu), gpu_arch(m->gpu),
-                    &m->programs);
-    m->spilled = UNKNOWN;
-    from_cache(c, m);
-}
-
-static void compile_modules(Ctx *c, Modules *m)
-{
-    m->cubin = nvrtc_compile_all(c, gpu_compiler(c, m->gpu),
-                                 m->programs.source, m->programs.n,
-                                 gpu_arch(m->gpu));
-    m->spilled = 0;
-    for (int i = 0; i < m->programs.n; i++)
-        m->spilled += m->cubin[i].info.spill_stores
-                    + m->cubin[i].info.spill_loads;
-}
-
-/* In `own`, which lives as long as they do. */
-static Modules modules_new(Ctx *own, Gpu *g, CudaPrograms p)
-{
-    size_t n = (size_t)p.n;
-    return (Modules){ .gpu = g, .programs = p,
-                      .module = ctx_alloc(own, n * sizeof(Module *)) };
+    return ok ? l.module : NULL;
 }
 
 Module *build_module(Ctx *c, Gpu *g, const char *source)
 {
-    char *text = ctx_string(c, source);
-    Modules m = modules_new(c, g, (CudaPrograms){ 1, &text, NULL });
-    find_modules(c, &m);
-    if (!m.loaded) {
-        compile_modules(c, &m);
-        load_modules(c, &m);
-        publish(c, &m, m.cubin, 1);
+    gpu_enter(c, g);
+    const Nvrtc *n = gpu_compiler(c, g);
+    CacheKey key = key_of(common_key(c, n, gpu_arch(g)), source);
+    bool passed;
+    Module *m = find_module(c, g, &key, &passed);
+    if (!m) {
+        const Cubin *b = nvrtc_compile(c, n, source, gpu_arch(g));
+        m = module_load(c, gpu_enter(c, g), b->bytes);
+        cache_put(gpu_cache(g), &key, b->bytes, b->size);
     }
-    return m.module[0];
+    return m;
 }
 
 /* ---- a build ---- */
-
-/* The source printed with this much room for a thread's registers. */
-typedef struct Attempt {
-    CudaModule *m;
-    Modules modules;
-} Attempt;
 
 typedef struct Compiling {
     Gpu *gpu;
@@ -212,115 +99,114 @@ typedef struct Compiling {
     const Plan *plan;
     CheckFn *check;
     void *ud;
-    Attempt attempt[CUDA_ROOMS];
-    int n;
+    Rooms rooms;
+    const char *common;                 /* to all keys */
+    int *room;                          /* of each program */
+    int *missing, n;                    /* programs that must be compiled */
+    Cubin *cubin;                       /* one each of those */
 } Compiling;
 
-static void emit(Ctx *own, void *ud)
+static CudaModule *print(Ctx *own, void *ud, int room)
 {
-    Compiling *k = ud;
-    Attempt *a = &k->attempt[k->n];
+    const Compiling *k = ud;
     CudaOptions o = k->b->o;
-    o.room = k->n;
-    a->m = k->b->hopper ? cuda_emit(own, k->plan, &o)
+    o.room = room;
+    return k->b->hopper ? cuda_emit(own, k->plan, &o)
                         : cuda_tiles(own, k->plan, &o);
-    a->modules = modules_new(own, k->gpu, cuda_programs(own, a->m));
 }
 
-static void find_or_compile(Ctx *c, void *ud)
+/* A room's text that was not passed over is the program's, or nobody knows. */
+static bool find_program(Ctx *c, Compiling *k, int program)
 {
-    Compiling *k = ud;
-    Modules *m = &k->attempt[k->n].modules;
-    find_modules(c, m);
-    if (m->spilled == UNKNOWN && !m->loaded)
-        compile_modules(c, m);
-}
-
-static bool as_before(const Compiling *k)
-{
-    const Attempt *a = &k->attempt[k->n];
-    for (int i = 0; i < k->n; i++)
-        if (k->attempt[i].m
-            && !strcmp(k->attempt[i].m->source, a->m->source))
-            return true;
-    return false;
-}
-
-/* The first must go well; a later one may come to nothing. */
-static void attempt(Ctx *c, Compiling *k)
-{
-    Modules *m = &k->attempt[k->n].modules;
-    bool ok = ctx_protect(k->b->ctx, emit, k);
-    if (!ok)
-        c->err = k->b->ctx->err;
-    bool again = ok && as_before(k);
-    ok = ok && !again && ctx_protect(c, find_or_compile, k);
-    if (!ok)
-        m->spilled = INT_MAX;
-    if (!ok && !again && (!k->n || c->err.code == ERR_INTERRUPT
-                          || c->err.code == ERR_MEMORY))
-        ctx_rethrow(c);
-}
-
-/* What spills least, the first of such; one that is loaded was that. */
-static Attempt *best_attempt(Ctx *c, Compiling *k)
-{
-    Attempt *best = k->attempt;
-    for (; k->n < CUDA_ROOMS; k->n++) {
-        Attempt *a = &k->attempt[k->n];
-        attempt(c, k);
-        if (a->modules.spilled < best->modules.spilled)
-            best = a;
-        if (a->modules.loaded || !a->modules.spilled)
-            return a;
+    bool passed = true;
+    for (int room = 0; room < CUDA_ROOMS && passed; room++) {
+        const char *text = rooms_text(c, &k->rooms, room, program);
+        if (!text)
+            continue;
+        CacheKey key = key_of(k->common, text);
+        k->room[program] = room;
+        k->b->modules.module[program] = find_module(c, k->gpu, &key,
+                                                    &passed);
     }
-    return best;
+    return k->b->modules.module[program];
 }
 
-static void find_functions(Ctx *c, Build *b, const Modules *m)
+static void find_programs(Ctx *c, Compiling *k)
 {
+    Ctx *own = k->b->ctx;
+    gpu_enter(c, k->gpu);
+    k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
+    rooms_text(c, &k->rooms, 0, 0);
+    size_t n = (size_t)k->rooms.programs[0].n;
+    k->b->modules.module = ctx_alloc(own, n * sizeof(Module *));
+    k->b->modules.n = (int)n;
+    k->room = ctx_alloc(c, n * sizeof *k->room);
+    k->missing = ctx_alloc(c, n * sizeof *k->missing);
+    for (int i = 0; i < (int)n; i++)
+        if (!find_program(c, k, i))
+            k->missing[k->n++] = i;
+}
+
+static void compile_missing(Ctx *c, Compiling *k)
+{
+    if (k->n)
+        k->cubin = rooms_compile(c, &k->rooms, k->missing, k->n,
+                                 gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
+    for (int i = 0; i < k->n; i++) {
+        Loading l = { .gpu = k->gpu, .bytes = k->cubin[i].bytes };
+        load(c, &l);
+        k->b->modules.module[k->missing[i]] = l.module;
+        k->room[k->missing[i]] = k->cubin[i].taken;
+    }
+}
+
+static void find_functions(Ctx *c, Build *b, const int *of)
+{
+    b->f = ctx_alloc(b->ctx, (size_t)b->m->nkernels * sizeof *b->f);
     for (int i = 0; i < b->m->nkernels; i++) {
         const CudaKernel *k = &b->m->kernel[i];
-        b->f[i] = module_function(c, gpu_driver(m->gpu),
-                                  m->module[m->programs.of[i]], k->name,
+        b->f[i] = module_function(c, gpu_driver(b->modules.gpu),
+                                  b->modules.module[of[i]], k->name,
                                   k->shared);
     }
 }
 
-static void take(Ctx *c, void *ud)
+static void publish(Ctx *c, Compiling *k, int i)
 {
-    Compiling *k = ud;
-    find_functions(c, k->b, &k->b->modules);
-    k->check(c, k->ud);
+    const Cache *to = gpu_cache(k->gpu);
+    for (int room = 0; room <= k->cubin[i].taken; room++) {
+        const char *text = rooms_text(c, &k->rooms, room, k->missing[i]);
+        if (!text)
+            continue;
+        CacheKey key = key_of(k->common, text);
+        if (room < k->cubin[i].taken)
+            cache_put(to, &key, passed_over, sizeof passed_over);
+        else
+            cache_put(to, &key, k->cubin[i].bytes, k->cubin[i].size);
+    }
 }
 
-static void load_and_check(Ctx *c, Compiling *k)
+static void make(Ctx *c, void *ud)
 {
-    Modules *m = &k->b->modules;
-    if (!m->cubin)
-        compile_modules(c, m);
-    load_modules(c, m);
-    if (!ctx_protect(c, take, k)) {
-        modules_unload(m, gpu_driver(m->gpu));
-        ctx_rethrow(c);
-    }
-    publish(c, m, m->cubin, m->programs.n);
-    m->cubin = NULL;
+    Compiling *k = ud;
+    find_programs(c, k);
+    compile_missing(c, k);
+    k->b->m = rooms_join(&k->rooms, k->room);
+    find_functions(c, k->b, k->rooms.programs[0].of);
+    if (k->n)
+        k->check(c, k->ud);
 }
 
 void build_compile(Ctx *c, Gpu *g, Build *b, const Plan *p, CheckFn *check,
                    void *ud)
 {
     Compiling k = { .gpu = g, .b = b, .plan = p, .check = check, .ud = ud };
-    Attempt *best = best_attempt(c, &k);
-    b->m = best->m;
-    b->modules = best->modules;
-    b->f = ctx_alloc(b->ctx, (size_t)b->m->nkernels * sizeof *b->f);
-    if (b->modules.loaded)
-        find_functions(c, b, &b->modules);
-    else
-        load_and_check(c, &k);
-    for (Attempt *a = k.attempt; a < k.attempt + CUDA_ROOMS; a++)
-        if (a != best && a->modules.cubin)
-            publish(c, &a->modules, NULL, 0);
+    k.rooms = (Rooms){ .ctx = b->ctx, .print = print, .ud = &k };
+    b->modules.gpu = g;
+    if (!ctx_protect(c, make, &k)) {
+        modules_unload(&b->modules, gpu_driver(g));
+        ctx_rethrow(c);
+    }
+    for (int i = 0; i < k.n; i++)
+        publish(c, &k, i);
 }

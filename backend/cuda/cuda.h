@@ -134,7 +134,6 @@ typedef struct CudaPrograms {
     char **source;
     int *of;
 } CudaPrograms;
-CudaPrograms cuda_programs(Ctx *c, const CudaModule *m);
 
 /* Axes that a tensor has at most, besides batch, token and head; 1 at least.
  */

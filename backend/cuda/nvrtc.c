@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -138,36 +139,43 @@ const char *const nvrtc_options[] = {
     "--device-as-default-execution-space", NULL
 };
 
+/* One of a program's tries, in the order of their programs' tries. */
 typedef struct Work {
-    char *source;
+    struct Job *job;
+    char *source;                       /* NULL: there is no such try */
     size_t length;
-    bool begun;
+    bool begun, ended;
+    atomic_bool dropped;                /* another is taken already */
     Program *program;
-    int result;
+    int result, spilled;
+    char *log;
+    PtxasInfo info;
 } Work;
 
 /* Shared with the threads that compile, freed by the last that leaves. */
 typedef struct Job {
     pthread_mutex_t lock;
-    pthread_cond_t ended;
+    pthread_cond_t ended, more;
     Nvrtc n;
     char arch[64];
     atomic_bool left;                   /* nobody waits any more */
-    int done, holders, count;
+    int count, tries, cores, holders, busy;
     Signals signals;
-    Work work[];
+    Work work[];                        /* try * count + program */
 } Job;
 
 static void job_free(Job *j)
 {
     ENTRY(&j->n, DestroyFn, DESTROY, destroy);
-    for (int i = 0; i < j->count; i++) {
+    for (int i = 0; i < j->count * j->tries; i++) {
         if (j->work[i].program)
             destroy(&j->work[i].program);
         free(j->work[i].source);
+        free(j->work[i].log);
     }
     pthread_mutex_destroy(&j->lock);
     pthread_cond_destroy(&j->ended);
+    pthread_cond_destroy(&j->more);
     free(j);
 }
 
@@ -176,10 +184,13 @@ static void job_free(Job *j)
 static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t behind_ended = PTHREAD_COND_INITIALIZER;
 static int behind;
+static bool settled_at_exit;
 
 static void count_behind(int by)
 {
     pthread_mutex_lock(&behind_lock);
+    if (by > 0 && !settled_at_exit)
+        settled_at_exit = atexit(nvrtc_settle) == 0;
     behind += by;
     pthread_cond_broadcast(&behind_ended);
     pthread_mutex_unlock(&behind_lock);
@@ -196,9 +207,9 @@ void nvrtc_settle(void)
 /* NVRTC asks now and then: 1 ends the compilation. */
 static int is_left(void *ud, void *reserved)
 {
-    const Job *j = ud;
+    const Work *w = ud;
     (void)reserved;
-    return j->left;
+    return w->dropped || w->job->left;
 }
 
 /* Locked, and not afterwards. */
@@ -210,127 +221,7 @@ static void job_leave(Job *j)
         job_free(j);
 }
 
-static void do_work(Job *j, Work *w)
-{
-    enum { MOST = 16 };
-    const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
-    int n = 0, options = 1;
-    for (; nvrtc_options[options - 1]; options++)
-        option[options] = nvrtc_options[options - 1];
-    for (; n < MOST && cuda_headers[n].name; n++) {
-        text[n] = cuda_headers[n].text;
-        name[n] = cuda_headers[n].name;
-    }
-    ENTRY(&j->n, CreateFn, CREATE, create);
-    ENTRY(&j->n, CompileFn, COMPILE, compile);
-    ENTRY(&j->n, FlowFn, FLOW, on_flow);
-    w->result = create(&w->program, w->source, "kernel.cu", n, text, name);
-    if (w->result == 0 && on_flow)
-        on_flow(w->program, is_left, j);
-    if (w->result == 0)
-        w->result = compile(w->program, options, option);
-}
-
-/* The longest that nobody has begun, or NULL. */
-static Work *next_work(Job *j)
-{
-    Work *next = NULL;
-    for (Work *w = j->work; w < j->work + j->count && !j->left; w++)
-        if (!w->begun && (!next || w->length > next->length))
-            next = w;
-    if (next)
-        next->begun = true;
-    return next;
-}
-
-static void *compile_thread(void *ud)
-{
-    Job *j = ud;
-    pthread_mutex_lock(&j->lock);
-    for (Work *w; (w = next_work(j)); ) {
-        pthread_mutex_unlock(&j->lock);
-        do_work(j, w);
-        signals_restore(&j->signals);
-        pthread_mutex_lock(&j->lock);
-        j->done++;
-        pthread_cond_signal(&j->ended);
-    }
-    bool left = j->left;
-    job_leave(j);
-    if (left)
-        count_behind(-1);
-    return NULL;
-}
-
-static Job *job_new(Ctx *c, const Nvrtc *n, char *const *source, int count,
-                    const char *arch)
-{
-    Job *j = calloc(1, sizeof *j + (size_t)count * sizeof *j->work);
-    if (!j)
-        fail_code(c, ERR_MEMORY, "out of memory");
-    j->n = *n;
-    j->holders = 1;
-    snprintf(j->arch, sizeof j->arch, "--gpu-architecture=%s", arch);
-    pthread_mutex_init(&j->lock, NULL);
-    pthread_cond_init(&j->ended, NULL);
-    for (; j->count < count; j->count++) {
-        Work *w = &j->work[j->count];
-        if (!(w->source = strdup(source[j->count]))) {
-            job_free(j);
-            fail_code(c, ERR_MEMORY, "out of memory");
-        }
-        w->length = strlen(w->source);
-    }
-    return j;
-}
-
-/* Threads, as many as there are cores for; 0, or why there is none. */
-static int job_start(Job *j)
-{
-    enum { MOST = 16 };
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int want = cores > MOST ? MOST : cores < 1 ? 1 : (int)cores, err = 0;
-    pthread_attr_t attr;
-    pthread_t thread;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, (size_t)8 << 20);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_mutex_lock(&j->lock);
-    for (int i = 0; i < want && i < j->count && !err; i++) {
-        err = pthread_create(&thread, &attr, compile_thread, j);
-        j->holders += !err;
-    }
-    pthread_attr_destroy(&attr);
-    bool alone = j->holders == 1;
-    pthread_mutex_unlock(&j->lock);
-    return alone ? err : 0;
-}
-
-/* Waits, asking every 20 ms whether to go on; false: not to. At first more
- * often: that is when NVRTC takes the signals. */
-static bool job_wait(Ctx *c, Job *j)
-{
-    enum { MS = 1000000, OFTEN = 100 };
-    pthread_mutex_lock(&j->lock);
-    for (int turn = 0; j->done < j->count && !j->left; turn++) {
-        struct timespec t;
-        clock_gettime(CLOCK_REALTIME, &t);
-        t.tv_nsec += turn < OFTEN ? MS : 20 * MS;
-        t.tv_sec += t.tv_nsec / (1000 * MS);
-        t.tv_nsec %= 1000 * MS;
-        pthread_cond_timedwait(&j->ended, &j->lock, &t);
-        signals_pass(&j->signals);
-        j->left = j->done < j->count && c->interrupted
-               && c->interrupted(c->interrupt_ud);
-    }
-    bool all = !j->left;
-    if (!all) {
-        count_behind(j->holders - 1);
-        atexit(nvrtc_settle);
-    }
-    pthread_mutex_unlock(&j->lock);
-    return all;
-}
+/* ---- what ptxas says ---- */
 
 /* The number before `what` on the line, -1 if it is not there. */
 static int number_before(const char *line, const char *end, const char *what)
@@ -380,20 +271,223 @@ static PtxasInfo read_log(const char *log)
     return info;
 }
 
-static char *get_log(Ctx *c, const Nvrtc *n, Program *p)
+/* To be freed; NULL: memory is out. */
+static char *get_log(const Nvrtc *n, Program *p)
 {
     ENTRY(n, SizeFn, LOG_SIZE, log_size);
     ENTRY(n, GetFn, LOG, get_log_);
     size_t size = 0;
     if (!p || log_size(p, &size) != 0)
         size = 0;
-    char *log = ctx_alloc(c, size + 1);
-    if (size)
+    char *log = calloc(1, size + 1);
+    if (size && log)
         get_log_(p, log);
     return log;
 }
 
-typedef struct Fetch { const Job *j; Cubin *out; } Fetch;
+/* ---- tries ---- */
+
+/* The first try whose outcome is still wanted; NULL: the program is decided,
+ * by one that spills nothing or does not compile, or after the last. */
+static Work *wanted(Job *j, int program)
+{
+    for (int t = 0; t < j->tries; t++) {
+        Work *w = &j->work[t * j->count + program];
+        if (w->source && !w->ended)
+            return w;
+        if (w->source && !w->spilled)
+            return NULL;
+    }
+    return NULL;
+}
+
+static bool all_decided(Job *j)
+{
+    for (int i = 0; i < j->count; i++)
+        if (wanted(j, i))
+            return false;
+    return true;
+}
+
+/* The one that is taken: of those that spill least the first. */
+static const Work *taken(Job *j, int program)
+{
+    const Work *best = &j->work[program];
+    pthread_mutex_lock(&j->lock);
+    for (int t = 1; t < j->tries; t++) {
+        const Work *w = &j->work[t * j->count + program];
+        if (best->spilled && w->ended && w->spilled < best->spilled)
+            best = w;
+    }
+    pthread_mutex_unlock(&j->lock);
+    return best;
+}
+
+/* The longest of what is wanted; of what is not begun. */
+static Work *longest(Job *j, bool begun)
+{
+    Work *most = NULL;
+    for (int i = 0; i < j->count; i++) {
+        Work *w = wanted(j, i);
+        if (w && (begun || !w->begun) && (!most || w->length > most->length))
+            most = w;
+    }
+    return most;
+}
+
+/* What is wanted and not begun; or else, while half of the cores have nothing
+ * to do and NVRTC can be stopped, the next tries of the program that takes
+ * longest. NULL: nothing as yet. */
+static Work *next_work(Job *j)
+{
+    Work *next = longest(j, false), *most = longest(j, true);
+    bool idle = 2 * (j->busy + 1) <= j->cores && j->n.fn[FLOW];
+    if (next || !most || !idle)
+        return next;
+    int all = j->count * j->tries, at = (int)(most - j->work) + j->count;
+    while (at < all && (!j->work[at].source || j->work[at].begun))
+        at += j->count;
+    return at < all ? &j->work[at] : NULL;
+}
+
+/* Locked. Later tries than the one that decides are not wanted any more. */
+static void end_work(Job *j, Work *w)
+{
+    int program = (int)(w - j->work) % j->count;
+    bool bad = w->result != 0 || w->info.serialised;
+    w->ended = true;
+    w->spilled = bad ? w - j->work < j->count ? 0 : INT_MAX
+                     : w->info.spill_stores + w->info.spill_loads;
+    for (int t = 1; t < j->tries && !wanted(j, program); t++)
+        j->work[t * j->count + program].dropped = true;
+    pthread_cond_signal(&j->ended);
+    pthread_cond_broadcast(&j->more);
+}
+
+static void do_work(Job *j, Work *w)
+{
+    enum { MOST = 16 };
+    const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
+    int n = 0, options = 1;
+    for (; nvrtc_options[options - 1]; options++)
+        option[options] = nvrtc_options[options - 1];
+    for (; n < MOST && cuda_headers[n].name; n++) {
+        text[n] = cuda_headers[n].text;
+        name[n] = cuda_headers[n].name;
+    }
+    ENTRY(&j->n, CreateFn, CREATE, create);
+    ENTRY(&j->n, CompileFn, COMPILE, compile);
+    ENTRY(&j->n, FlowFn, FLOW, on_flow);
+    w->result = create(&w->program, w->source, "kernel.cu", n, text, name);
+    if (w->result == 0 && on_flow)
+        on_flow(w->program, is_left, w);
+    if (w->result == 0)
+        w->result = compile(w->program, options, option);
+    w->log = get_log(&j->n, w->program);
+    w->info = read_log(w->log ? w->log : "");
+}
+
+static void *compile_thread(void *ud)
+{
+    Job *j = ud;
+    pthread_mutex_lock(&j->lock);
+    while (!j->left) {
+        Work *w = next_work(j);
+        if (!w) {
+            pthread_cond_wait(&j->more, &j->lock);
+            continue;
+        }
+        w->begun = true;
+        j->busy++;
+        pthread_mutex_unlock(&j->lock);
+        do_work(j, w);
+        signals_restore(&j->signals);
+        pthread_mutex_lock(&j->lock);
+        j->busy--;
+        end_work(j, w);
+    }
+    job_leave(j);
+    count_behind(-1);
+    return NULL;
+}
+
+static Job *job_new(Ctx *c, const Nvrtc *n, const Sources *s,
+                    const char *arch)
+{
+    int all = s->count * s->tries;
+    Job *j = calloc(1, sizeof *j + (size_t)all * sizeof *j->work);
+    if (!j)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    j->n = *n;
+    j->holders = 1;
+    j->count = s->count;
+    j->tries = s->tries;
+    snprintf(j->arch, sizeof j->arch, "--gpu-architecture=%s", arch);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->ended, NULL);
+    pthread_cond_init(&j->more, NULL);
+    for (int i = 0; i < all; i++) {
+        Work *w = &j->work[i];
+        w->job = j;
+        if (s->text[i] && !(w->source = strdup(s->text[i]))) {
+            job_free(j);
+            fail_code(c, ERR_MEMORY, "out of memory");
+        }
+        w->length = w->source ? strlen(w->source) : 0;
+    }
+    return j;
+}
+
+/* Threads, as many as there are cores for; 0, or why there is none. */
+static int job_start(Job *j)
+{
+    enum { MOST = 16 };
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int err = 0;
+    pthread_attr_t attr;
+    pthread_t thread;
+    j->cores = cores > MOST ? MOST : cores < 1 ? 1 : (int)cores;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, (size_t)8 << 20);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < j->cores && i < j->count * j->tries && !err; i++) {
+        err = pthread_create(&thread, &attr, compile_thread, j);
+        j->holders += !err;
+    }
+    pthread_attr_destroy(&attr);
+    bool alone = j->holders == 1;
+    pthread_mutex_unlock(&j->lock);
+    return alone ? err : 0;
+}
+
+/* Waits, asking every 20 ms whether to go on; false: not to. At first more
+ * often: that is when NVRTC takes the signals. Threads end by themselves
+ * then: some may be in NVRTC still, at what is not wanted any more. */
+static bool job_wait(Ctx *c, Job *j)
+{
+    enum { MS = 1000000, OFTEN = 100 };
+    bool stopped = false, all;
+    pthread_mutex_lock(&j->lock);
+    for (int turn = 0; !(all = all_decided(j)) && !stopped; turn++) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_nsec += turn < OFTEN ? MS : 20 * MS;
+        t.tv_sec += t.tv_nsec / (1000 * MS);
+        t.tv_nsec %= 1000 * MS;
+        pthread_cond_timedwait(&j->ended, &j->lock, &t);
+        signals_pass(&j->signals);
+        stopped = !all_decided(j) && c->interrupted
+               && c->interrupted(c->interrupt_ud);
+    }
+    j->left = true;
+    count_behind(j->holders - 1);
+    pthread_cond_broadcast(&j->more);
+    pthread_mutex_unlock(&j->lock);
+    return all;
+}
+
+typedef struct Fetch { Job *j; Cubin *out; } Fetch;
 
 static void fetch(Ctx *c, void *ud)
 {
@@ -402,11 +496,14 @@ static void fetch(Ctx *c, void *ud)
     ENTRY(&f->j->n, GetFn, CUBIN, get_cubin);
     f->out = ctx_alloc(c, (size_t)f->j->count * sizeof *f->out);
     for (int i = 0; i < f->j->count; i++) {
-        const Work *w = &f->j->work[i];
+        const Work *w = taken(f->j, i);
         Cubin *b = &f->out[i];
         b->result = w->result;
-        b->log = get_log(c, &f->j->n, w->program);
-        b->info = read_log(b->log);
+        b->log = ctx_string(c, w->log ? w->log : "");
+        b->info = w->info;
+        b->taken = (int)(w - f->j->work) / f->j->count;
+        if (!w->log)
+            fail_code(c, ERR_MEMORY, "out of memory");
         if (w->program && cubin_size(w->program, &b->size) == 0 && b->size) {
             b->bytes = ctx_alloc(c, b->size);
             get_cubin(w->program, (char *)b->bytes);
@@ -426,10 +523,10 @@ static void judge(Ctx *c, const Nvrtc *n, const Cubin *b, const char *arch)
                   " kernel (C%d)\n%s", b->info.serialised, b->log);
 }
 
-Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
-                         int count, const char *arch)
+Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
+                         const char *arch)
 {
-    Job *j = job_new(c, n, source, count, arch);
+    Job *j = job_new(c, n, s, arch);
     Fetch f = { .j = j };
     signals_hold(&j->signals, n->fn[COMPILE]);
     int err = job_start(j);
@@ -446,7 +543,7 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
         fail_code(c, ERR_INTERRUPT, "interrupted");
     if (!ok)
         ctx_rethrow(c);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < s->count; i++)
         judge(c, n, &f.out[i], arch);
     return f.out;
 }
@@ -454,6 +551,5 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch)
 {
-    char *text = ctx_string(c, source);
-    return nvrtc_compile_all(c, n, &text, 1, arch);
+    return nvrtc_compile_all(c, n, &(Sources){ 1, 1, &source }, arch);
 }

@@ -23,6 +23,7 @@ typedef struct Cubin {
     char *log;
     PtxasInfo info;
     int result;                         /* NVRTC's: 0 */
+    int taken;                          /* which try it is */
 } Cubin;
 
 /* Looks for NVRTC: already in the process, a Python wheel, the loader's path,
@@ -39,10 +40,20 @@ bool nvrtc_open(Ctx *c, Nvrtc *n);
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch);
 
-/* The same for several sources, side by side on the cores there are: a cubin
- * each. */
-Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, char *const *source,
-                         int count, const char *arch);
+/* Programs, and each in as many texts as there are tries: of which the first
+ * that spills nothing is wanted, or else what spills least. NULL: no such
+ * try; all have the first, text[program]. */
+typedef struct Sources {
+    int count, tries;
+    const char *const *text;            /* try * count + program */
+} Sources;
+
+/* The same for several programs, side by side on the cores there are: a cubin
+ * each. A later try is made where those before it spill; on cores that have
+ * nothing else to do before that is known, and stopped when it is not needed.
+ * Which is taken does not depend on that. */
+Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
+                         const char *arch);
 
 /* Waits for threads that were left behind: a second or two, as NVRTC asks
  * between its passes whether to go on (before CUDA 12.8: until it is done).

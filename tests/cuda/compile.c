@@ -62,6 +62,36 @@ static void compile_wrong(Ctx *c, void *ud)
     nvrtc_compile(c, ud, "int f( { }", "sm_90a");
 }
 
+/* A kernel that keeps so many numbers, with registers for 24 or so. */
+static char *keeping(Ctx *c, int numbers)
+{
+    return ctx_format(c, "extern \"C\" __global__ void __launch_bounds__(1024, "
+        "2) k(float *p) {\nfloat x[%d];\n#pragma unroll\n"
+        "for (int i = 0; i < %d; i++) x[i] = p[i];\n__syncthreads();\n"
+        "#pragma unroll\nfor (int i = 0; i < %d; i++) p[2 * i] = x[i];\n}\n",
+        numbers, numbers, numbers);
+}
+
+/* Each program takes the first text that spills nothing, or the least. */
+static void compile_tries(Ctx *c, void *ud)
+{
+    enum { PROGRAMS = 3, TRIES = 3 };
+    static const int numbers[TRIES][PROGRAMS] = {
+        { 8, 80, 120 }, { 80, 0, 60 }, { 9, 8, 80 } };
+    static const int want[PROGRAMS] = { 0, 2, 1 };
+    const char *text[TRIES * PROGRAMS];
+    for (int i = 0; i < TRIES * PROGRAMS; i++) {
+        int n = numbers[i / PROGRAMS][i % PROGRAMS];
+        text[i] = n ? keeping(c, n) : NULL;
+    }
+    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ PROGRAMS, TRIES, text },
+                                 "sm_90a");
+    for (int i = 0; i < PROGRAMS; i++)
+        if (b[i].taken != want[i] || !b[i].info.spill_stores != (i < 2))
+            fail_code(c, ERR_INTERNAL, "program %d: try %d, %d bytes", i,
+                      b[i].taken, b[i].info.spill_stores);
+}
+
 /* A running sum per value has no place yet: refused by name, before NVRTC. */
 static void compile_value_sum(Ctx *c, void *ud)
 {
@@ -145,6 +175,9 @@ int main(int argc, char **argv)
             ctx_free(c);
         }
     expect_stages();
+    c = ctx_new();
+    expect(ctx_protect(c, compile_tries, &n), "tries", c->err.message);
+    ctx_free(c);
     expect_refused(&n, compile_serialised, ERR_DEVICE, "serialised");
     expect_refused(&n, compile_wrong, ERR_DEVICE, "refused");
     expect_refused(&n, compile_value_sum, ERR_USER, "no place");

@@ -87,24 +87,25 @@ typedef struct Report {
     long long spill;
 } Report;
 
-static Report report_of(const CudaModule *m, const CudaPrograms *p,
-                        const Cubin *b)
+static Report report_of(const CudaModule *m, const Cubin *b, int programs)
 {
-    PtxasInfo most = ptxas_most(b, p->n);
+    PtxasInfo most = ptxas_most(b, programs);
     Report r = { .registers = most.registers, .spilled = most.spill_stores,
-                 .programs = p->n, .spill = m->kernel[0].spill };
+                 .programs = programs };
 
-    for (int i = 0; i < m->nkernels; i++)
+    for (int i = 0; i < m->nkernels; i++) {
         if (m->kernel[i].shared > r.shared)
             r.shared = m->kernel[i].shared;
+        if (m->kernel[i].spill > r.spill)
+            r.spill = m->kernel[i].spill;
+    }
     return r;
 }
 
 typedef struct Trial {
-    const Test *t;
+    const Case *k;
     const Plan *plan;
     CudaOptions o;
-    Report r;
 } Trial;
 
 /* The way forward of a plan whose way back is cuda_tiles'; it saves. */
@@ -133,45 +134,36 @@ static CudaModule *emit_saving(Ctx *c, const Trial *y)
 }
 
 /* Hopper's kernels say how states are stored, where they go forward. */
-static CudaModule *emit(Ctx *c, Trial *y)
+static CudaModule *emit(Ctx *c, void *ud, int room)
 {
-    const Case *k = y->t->k;
+    Trial *y = ud;
+    const Case *k = y->k;
     bool joint = k->kind == JOINT && y->plan->g->chunk == 64
               && k->type != F32 && !strcmp(k->arch, "sm_90a");
 
-    if (joint && !ctx_protect(c, find_rows, y) && k->groups)
+    if (joint && !y->o.rows && !ctx_protect(c, find_rows, y) && k->groups)
         ctx_rethrow(c);
+    y->o.room = room;
     return !k->groups ? cuda_tiles(c, y->plan, &y->o)
          : joint ? emit_saving(c, y) : cuda_emit(c, y->plan, &y->o);
 }
 
-static void try_room(Ctx *c, void *ud)
-{
-    Trial *y = ud;
-    const Case *k = y->t->k;
-    CudaPrograms programs;
-    CudaModule *m = emit(c, y);
-
-    if (y->t->sources)
-        printf("// ---- %s %s\n%s", k->name, kind_name[k->kind], m->source);
-    Cubin *b = compile_module(c, &y->t->nvrtc, m, k->arch, &programs);
-    y->r = report_of(m, &programs, b);
-}
-
-/* As a first call does it, again with other registers where they spill. */
-static Report compile_case(Ctx *c, const Test *t, int *room)
+/* As a first call does it; `others`: programs that took another room. */
+static Report compile_case(Ctx *c, const Test *t, int *others)
 {
     const Case *k = t->k;
-    Plan *p = plan_of(c, k->step, k->kind);
-    Trial y = { .t = t, .plan = p }, best;
+    Trial y = { .k = k, .plan = plan_of(c, k->step, k->kind) };
+    Rooms rooms = { .ctx = c, .print = emit, .ud = &y };
+    Cubin *b;
 
-    set_types(p->g, k, &y.o);
-    try_room(c, &y);
-    for (best = y; best.r.spilled && ++y.o.room < CUDA_ROOMS; )
-        if (ctx_protect(c, try_room, &y) && y.r.spilled < best.r.spilled)
-            best = y;
-    *room = best.o.room;
-    return best.r;
+    set_types(y.plan->g, k, &y.o);
+    CudaModule *m = rooms_compile_all(c, &rooms, &t->nvrtc, k->arch, &b);
+    if (t->sources)
+        printf("// ---- %s %s\n%s", k->name, kind_name[k->kind],
+               rooms.m[0]->source);
+    for (int i = 0; i < rooms.programs[0].n; i++)
+        *others += b[i].taken > 0;
+    return report_of(m, b, rooms.programs[0].n);
 }
 
 /* None on sm_90a up to 128, but where tiles lie in memory, too: there, as
@@ -188,18 +180,18 @@ static void compile(Ctx *c, void *ud)
     /* 2 s, with gradients 5 s, of a free core; busy ones take far longer */
     const double most[NKINDS] = { 20, 40, 20 };
     Test *t = ud;
-    int room = 0;
+    int others = 0;
     double wall = seconds_of(CLOCK_MONOTONIC);
     double own = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    Report r = compile_case(c, t, &room);
+    Report r = compile_case(c, t, &others);
     size_t at = strlen(t->line);
 
     wall = seconds_of(CLOCK_MONOTONIC) - wall;
     own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
     snprintf(t->line + at, LINE - at, "%6.2f s, %6.2f of cores, %d programs,"
-             " %3d registers, %4d spilled, %6d shared, %7lld in memory%s\n",
-             wall, own, r.programs, r.registers, r.spilled, r.shared, r.spill,
-             room ? ", other room" : "");
+             " %3d registers, %4d spilled, %6d shared, %7lld in memory, %d in"
+             " other rooms\n", wall, own, r.programs, r.registers, r.spilled,
+             r.shared, r.spill, others);
     if (r.spilled > most_spilled(t->k, &r))
         fail_code(c, ERR_INTERNAL, "%d bytes spilled", r.spilled);
     if (own > most[t->k->kind] && !t->all && !t->cold)

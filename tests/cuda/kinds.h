@@ -4,6 +4,7 @@
 
 #include "../../backend/cuda/cuda.h"
 #include "../../backend/cuda/nvrtc.h"
+#include "../../backend/cuda/rooms.h"
 #include "../../compiler/grad.h"
 #include "../../compiler/partition.h"
 
@@ -46,15 +47,6 @@ static Plan *plan_of(Ctx *c, const char *text, Kind kind)
         if ((w.chunk /= 2) < LEAST)
             ctx_rethrow(c);
     return w.plan;
-}
-
-/* Programs side by side; a cubin for each of them. */
-static inline Cubin *compile_module(Ctx *c, const Nvrtc *n,
-                                    const CudaModule *m, const char *arch,
-                                    CudaPrograms *p)
-{
-    *p = cuda_programs(c, m);
-    return nvrtc_compile_all(c, n, p->source, p->n, arch);
 }
 
 /* The most of each number that ptxas has to say of them. */

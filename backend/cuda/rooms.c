@@ -1,0 +1,123 @@
+/* rooms.c -- a source cut into programs, and each in the room it needs. */
+#include "rooms.h"
+
+#include <string.h>
+
+/* Text that a core compiles in a second or two: kernels of less go together.
+ * The same on any machine, as are the cubins. */
+enum { PROGRAM_TEXT = 16000 };
+
+static char *program_text(Ctx *c, const CudaModule *m, int from, int to)
+{
+    size_t head = m->kernel[0].text, at = m->kernel[from].text;
+    size_t own = m->kernel[to - 1].end - at;
+    char *s = ctx_alloc(c, head + own + 1);
+    memcpy(s, m->source, head);
+    memcpy(s + head, m->source + at, own);
+    return s;
+}
+
+/* Whether kernel `to` goes with those from `from` on; as in `like`, if there
+ * is one. */
+static bool goes_along(const CudaModule *m, const CudaPrograms *like,
+                       int from, int to)
+{
+    return like ? like->of[to] == like->of[from]
+         : m->kernel[to].end - m->kernel[from].text <= PROGRAM_TEXT;
+}
+
+static CudaPrograms cut(Ctx *c, const CudaModule *m, const CudaPrograms *like)
+{
+    size_t n = (size_t)m->nkernels;
+    CudaPrograms p = { .source = ctx_alloc(c, n * sizeof *p.source),
+                       .of = ctx_alloc(c, n * sizeof *p.of) };
+    for (int from = 0, to; from < m->nkernels; from = to) {
+        for (to = from; to == from || (to < m->nkernels
+             && goes_along(m, like, from, to)); )
+            p.of[to++] = p.n;
+        p.source[p.n++] = program_text(c, m, from, to);
+    }
+    return p;
+}
+
+typedef struct Printing { Rooms *r; int room; } Printing;
+
+static void print(Ctx *own, void *ud)
+{
+    Printing *p = ud;
+    Rooms *r = p->r;
+    CudaModule *m = r->print(own, r->ud, p->room);
+    const CudaModule *first = p->room ? r->m[0] : m;
+    if (m->nkernels != first->nkernels
+        || memcmp(&m->kept, &first->kept, sizeof m->kept))
+        fail_code(own, ERR_INTERNAL, "kernels of another kind");
+    r->programs[p->room] = cut(own, m, p->room ? &r->programs[0] : NULL);
+    r->m[p->room] = m;
+}
+
+const char *rooms_text(Ctx *c, Rooms *r, int room, int program)
+{
+    Printing p = { r, room };
+    if (!r->m[room] && !r->refused[room])
+        r->refused[room] = !ctx_protect(r->ctx, print, &p);
+    if (r->m[room])
+        return r->programs[room].source[program];
+    if (!room || r->ctx->err.code == ERR_INTERRUPT
+        || r->ctx->err.code == ERR_MEMORY) {
+        c->err = r->ctx->err;
+        ctx_rethrow(c);
+    }
+    return NULL;
+}
+
+/* NULL, too, where it is the same in a room before. */
+static const char *new_text(Ctx *c, Rooms *r, int room, int program)
+{
+    const char *s = rooms_text(c, r, room, program);
+    for (int i = 0; i < room && s; i++) {
+        const char *before = rooms_text(c, r, i, program);
+        if (before && !strcmp(before, s))
+            return NULL;
+    }
+    return s;
+}
+
+Cubin *rooms_compile(Ctx *c, Rooms *r, const int *program, int n,
+                     const Nvrtc *nvrtc, const char *arch)
+{
+    const char **text = ctx_alloc(c, (size_t)(n * CUDA_ROOMS) * sizeof *text);
+    for (int room = 0; room < CUDA_ROOMS; room++)
+        for (int i = 0; i < n; i++)
+            text[room * n + i] = new_text(c, r, room, program[i]);
+    return nvrtc_compile_all(c, nvrtc, &(Sources){ n, CUDA_ROOMS, text },
+                             arch);
+}
+
+CudaModule *rooms_join(const Rooms *r, const int *room)
+{
+    CudaModule *m = ctx_alloc(r->ctx, sizeof *m);
+    size_t n = (size_t)r->m[0]->nkernels;
+    *m = *r->m[0];
+    m->kernel = ctx_alloc(r->ctx, n * sizeof *m->kernel);
+    for (int i = 0; i < m->nkernels; i++) {
+        CudaKernel *k = &m->kernel[i];
+        *k = r->m[room[r->programs[0].of[i]]]->kernel[i];
+        k->text = r->m[0]->kernel[i].text;      /* where m->source has it */
+        k->end = r->m[0]->kernel[i].end;
+    }
+    return m;
+}
+
+CudaModule *rooms_compile_all(Ctx *c, Rooms *r, const Nvrtc *nvrtc,
+                              const char *arch, Cubin **cubin)
+{
+    rooms_text(c, r, 0, 0);
+    int n = r->programs[0].n;
+    int *program = ctx_alloc(c, (size_t)n * sizeof *program);
+    for (int i = 0; i < n; i++)
+        program[i] = i;
+    *cubin = rooms_compile(c, r, program, n, nvrtc, arch);
+    for (int i = 0; i < n; i++)
+        program[i] = (*cubin)[i].taken;
+    return rooms_join(r, program);
+}

@@ -1,0 +1,38 @@
+/* rooms.h -- a plan's source in programs that compile side by side; those that
+ * spill registers are printed again, with other room for them. No GPU. */
+#ifndef FLIN_CUDA_ROOMS_H
+#define FLIN_CUDA_ROOMS_H
+
+#include "cuda.h"
+#include "nvrtc.h"
+
+/* A plan's source with that room (CudaOptions). Kernels differ from one room
+ * to another in their text and what a launch needs, not in what they do. */
+typedef CudaModule *PrintFn(Ctx *c, void *ud, int room);
+
+typedef struct Rooms {
+    Ctx *ctx;                           /* what is printed lives there */
+    PrintFn *print;
+    void *ud;
+    CudaModule *m[CUDA_ROOMS];          /* as far as they were wanted */
+    CudaPrograms programs[CUDA_ROOMS];  /* all cut as the first is */
+    bool refused[CUDA_ROOMS];
+} Rooms;
+
+/* The program's text in that room, printed when it is first wanted; NULL: the
+ * emitter has nothing for such a room. Fails where it has none for the first.
+ */
+const char *rooms_text(Ctx *c, Rooms *r, int room, int program);
+
+/* Compiles n of the programs. */
+Cubin *rooms_compile(Ctx *c, Rooms *r, const int *program, int n,
+                     const Nvrtc *nvrtc, const char *arch);
+
+/* The module whose programs are those of these rooms, in r->ctx. */
+CudaModule *rooms_join(const Rooms *r, const int *room);
+
+/* All of it, compiled: its module, and a cubin for each program. */
+CudaModule *rooms_compile_all(Ctx *c, Rooms *r, const Nvrtc *nvrtc,
+                              const char *arch, Cubin **cubin);
+
+#endif

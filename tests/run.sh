@@ -66,7 +66,7 @@ slowest() {
 
 unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
-        case ${c##*/} in bench.c|tiles.c|limits.c) continue;; esac
+        case ${c##*/} in bench.c|tiles.c|limits.c|strided.c) continue;; esac
         [ -f "$c" ] || continue
         program "${c%.c}" "$BUILD/${c%.c}"
     done
@@ -116,13 +116,14 @@ cuda() {
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
+        "tests/cuda/strided" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua gradients simple_gla"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *gradients*) more=FAKE_ARCH=9 ;;
-        *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
+        *hopper*|*strided*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac
         program "on a driver of tests: $test" env $more \

@@ -9,7 +9,7 @@ build=${BUILD:-build}
 rm -rf "$1"
 mkdir -p "$1/build/tests/cuda" "$1/tests/cuda" "$1/lib"
 for b in flin tests/cuda/bench tests/cuda/calls tests/cuda/cache \
-    tests/cuda/limits; do
+    tests/cuda/limits tests/cuda/strided; do
     strip -o "$1/build/$b" "$build/$b"
 done
 cp tests/cuda/*.lua tests/cuda/run.sh "$1/tests/cuda"

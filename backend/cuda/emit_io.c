@@ -20,6 +20,8 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
     const char *half = is_half_loaded(e, tile) ? " * block" : "";
     if (k->nmaps == CUDA_MAPS)
         no_place(e, r, "too many matrices in one kernel");
+    if (e->g->axis[tile_axis(e, r)].size % 8)
+        no_place(e, r, "rows of other lengths than multiples of 16 bytes");
     if (k->split && !tile->scanned)
         buf_printf(b, "if (c >= first) {\n");
     for (int t = *half != 0; t < tile_count(e, r); t++)
@@ -68,6 +70,9 @@ static void store_output(Emit *e, int out)
     CudaKernel *k = e->out;
     Buf *b = &e->store;
     int size = e->g->axis[e->row_axis].size;
+    if (size % 8)
+        no_place(e, e->g->out[out].node, "rows of other lengths than"
+                 " multiples of 16 bytes");
     buf_printf(b, "if (a.tensor[%d].p) {\n", k->ntensors);
     for (int t = 0; t < e->groups; t++)
         buf_printf(b, "store_chunk(a.map[%d], a.tensor[%d], base + OUTPUT_%d "

@@ -85,7 +85,7 @@ if [ "$1" = sanitize ]; then
     sanitize "$@"
 else
     laws "$@"
-    for program in calls limits; do     # of the C API
+    for program in calls limits strided; do     # of the C API
         "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
     done
 fi

@@ -6,7 +6,8 @@
 #                           compute-sanitizer's tools; CHECKS: of these, each
 #                           for SECONDS_EACH
 # BUILD is where the binaries are (build), JOBS how many run side by side, on
-# all GPUs that there are; what they say stays in LOGS, if that is set.
+# all GPUs that there are; what they say stays in LOGS, if that is set. LIMIT:
+# seconds for it all.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
@@ -24,6 +25,7 @@ laws() {
     i=0
     while [ $i -lt "$jobs" ]; do
         { CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$((i % gpus))} \
+          timeout $((${LIMIT:-3640} - 40)) \
           "$build/flin" tests/cuda/laws.lua $i/"$jobs" "$@"
           echo "exit $?"; } >"$log/laws.$i" 2>&1 &
         i=$((i + 1))
@@ -66,10 +68,13 @@ sanitize() {
     "$build/flin" tests/cuda/sanitized.lua >"$tmp/all"
     [ $# != 0 ] || set -- .
     for which; do grep "$which" "$tmp/all"; done >"$tmp/cases"
+    each=${SECONDS_EACH:-90}
     start=$(date +%s) with=env limit=300
+    # whoever began in time has 20 s more
+    [ -z "$LIMIT" ] || limit=$((LIMIT / 6)) each=$((LIMIT / 5 - 24))
     cases compile               # so that the kernels are in the cache
     echo "compiled: $(($(date +%s) - start)) s"
-    limit=${SECONDS_EACH:-90}
+    limit=$each
     for check in ${CHECKS:-memcheck synccheck initcheck racecheck}; do
         start=$(date +%s)
         with="$tool --tool $check --error-exitcode 9 --show-backtrace no"
@@ -86,7 +91,7 @@ if [ "$1" = sanitize ]; then
 else
     laws "$@"
     for program in calls limits strided; do     # of the C API
-        "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
+        timeout 100 "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
     done
 fi
 grep -h '^FAIL\|rror\|^skip\|host time' "$log"/*.* | grep -v ======= |

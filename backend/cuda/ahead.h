@@ -6,14 +6,15 @@
 
 /* An expression over fragments, four elements at a time (el: row el / 2,
  * column el % 2); over `line` neighbours in row i0 (el: column k + el); or
- * over single entries of column k (scalar). */
+ * over single entries of column k (scalar). step: of a fragment, columns k0 and
+ * k0 + 1 alone are read. */
 typedef struct Ahead {
     Emit *e;
     Buf *b;
     Ref order[256];                     /* operands first */
     int n;
     uint8_t *seen;
-    bool made, scalar;                  /* made: a matrix, not a score */
+    bool made, scalar, step;            /* made: a matrix, not a score */
     bool again;                         /* from what is made for gdots, too */
     int line;
     uint64_t row, col, one;             /* published vectors in use, by bit */
@@ -39,6 +40,15 @@ void emit_gdots(Emit *e, Buf *b, Buf *last);
 
 void find_spares(Emit *e);              /* once the gdots are known */
 void find_overlay(Emit *e);             /* once all is */
+
+/* ---- emit_first.c: the first rows of a sequence ---- */
+
+void find_first(Emit *e);               /* once the scores are known */
+int cut_of(const Emit *e, Ref r);       /* index, -1: nothing is cut off */
+int first_of(const Emit *e, Ref dot);   /* index, -1 */
+void emit_cuts(Emit *e, Buf *b);        /* before the matrices are made, */
+void emit_first(Emit *e, Buf *b);       /* after, and to a product */
+void add_first(Emit *e, Buf *b, Ref dot);
 
 /* ---- emit_turn.c: angles that grow at one rate ---- */
 

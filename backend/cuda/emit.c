@@ -61,10 +61,11 @@
  * The ahead warpgroup's files: emit_ahead.c, matrices and scores; emit_gate.c,
  * gates per key, with what they make of matrices, of scores and of the state's
  * columns; emit_chain.c and emit_turn.c, states of one axis; emit_late.c,
- * values a token that are made of matrices. emit_delay.c: inputs of the token
- * before; emit_rank.c: several ranks a token, before all else; emit_keep.c: the
- * states before each chunk, where the way back wants them; emit_spare.c: memory
- * that is spared for one stage more.
+ * values a token that are made of matrices; emit_first.c, what rounding cuts
+ * off, where it shows. emit_delay.c: inputs of the token before; emit_rank.c:
+ * several ranks a token, before all else; emit_keep.c: the states before each
+ * chunk, where the way back wants them; emit_spare.c: memory that is spared for
+ * one stage more.
  */
 #include "emit.h"
 
@@ -560,6 +561,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     buf_printf(&b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
                "#include \"vectors.cuh\"\n#include \"pair.cuh\"\n"
                "#include \"wgmma.cuh\"\n#include \"gates.cuh\"\n"
+               "#include \"first.cuh\"\n"
                "#include \"inverse.cuh\"\n%s\n",
                o->saves ? "#include \"keep.cuh\"\n" : "");
     for (int i = 0; i < p->nkernels; i++) {

@@ -10,7 +10,8 @@ enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        RING_BYTES = 8 * 256, MAX_FACTORS = 8,
        MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
        MAX_KEYS = 8, MAX_TURNS = 2,
-       MAX_CHAINS = 2 };
+       MAX_CHAINS = 2, MAX_CUTS = 2 * MAX_SCORES, MAX_FIRST = MAX_SCORES,
+       FIRST_BYTES = 16 * 16 * 4 };
 
 #define RANK_AXES (AXIS(AX_R) | AXIS(AX_RJ))
 
@@ -64,6 +65,9 @@ typedef struct Chain { Ref scan; int state; uint32_t sources; } Chain;
  * times a published vector, -1: none. inverse: (1 - it)^{-1}. */
 typedef struct Score { Ref root; int vector; bool rows, inverse; } Score;
 
+/* A product of which an operand is rounded, or both; rows, columns. */
+typedef struct First { Ref dot, side[2]; } First;
+
 typedef struct Emit {
     Ctx *c;
     const Plan *p;
@@ -97,6 +101,9 @@ typedef struct Emit {
     Turn turn[MAX_TURNS];
     Chain chain[MAX_CHAINS];
     int nturns, nchains;
+    Ref cut[MAX_CUTS];                  /* emit_first.c: rounded operands */
+    First first[MAX_FIRST];
+    int ncuts, nfirst;
     Buf load, vec, ahead, state, scan, store; /* the roles' bodies, */
     Buf begin, skip, keep, end;         /* the ahead one's before its chunks,
                                            in a mere scan, before each of its

@@ -179,14 +179,15 @@ static void product_text(Ahead *a, Ref r, int el)
 
 static void input_text(Ahead *a, Ref r, int el)
 {
+    bool alone = a->line || a->step;
     if (is_keyed(a->e, r))
         key_text(a, r, el);
     else if (is_float(a->e, r))
-        buf_printf(a->b, "in%u[%s%d]", (unsigned)r, a->line ? "" : "4 * n + ",
+        buf_printf(a->b, "in%u[%s%d]", (unsigned)r, alone ? "" : "4 * n + ",
                    el);
     else
         buf_printf(a->b, "%s(in%u[%s%d])", el & 1 ? "high" : "low",
-                   (unsigned)r, a->line ? "" : "2 * n + ", el >> 1);
+                   (unsigned)r, alone ? "" : "2 * n + ", el >> 1);
 }
 
 static void element_text(Ahead *a, Ref r, int el)
@@ -389,8 +390,10 @@ static bool issue_products(Ahead *a, uint8_t *issued)
 static void keep_products(Ahead *a)
 {
     for (int i = 0; i < a->n; i++)
-        if (a->e->g->n[a->order[i]].op == OP_dot)
+        if (a->e->g->n[a->order[i]].op == OP_dot) {
             buf_printf(a->b, "keep(dot%u);\n", (unsigned)a->order[i]);
+            add_first(a->e, a->b, a->order[i]);
+        }
 }
 
 void finish_score(Emit *e, Buf *b, int at)
@@ -500,6 +503,7 @@ void emit_ahead(Emit *e)
     for (int i = 0; i < e->nscores; i++)
         find_gdots(e, e->score[i].root);
     find_spares(e);
+    find_first(e);
     plain_scores(e, &plain);
     emit_gdots(e, &gated, &last);
     find_overlay(e);
@@ -514,7 +518,9 @@ void emit_ahead(Emit *e)
     if (e->overlays)
         then(&early, &keys, false);
     emit_anchors(e, &early);
+    emit_cuts(e, &late);
     make_matrices(e, &late, LATE);
+    emit_first(e, &late);
     emit_late(e, &dots, &values);
     advance_turns(e, &late);
     then(&e->ahead, &sums, false);

@@ -117,6 +117,9 @@ static int layout_stage(Emit *e, Buf *b)
                 put_tile(e, b, i, slot, &n, &at);
     for (int i = 0; i < e->nscores; i++)
         put_score(e, b, i, slot, n, &at);
+    for (int i = 0; i < e->ncuts; i++)
+        buf_printf(b, "constexpr int CUT_%d = SCORE_%d + %d;\n", i, i / 2,
+                   i % 2 * TILE_BYTES / 2);
     return (at + 1023) & ~1023;
 }
 
@@ -192,6 +195,12 @@ int count_rings(const Emit *e)
     return n;
 }
 
+/* What the paired block has, too. */
+static int first_bytes(const Emit *e)
+{
+    return FIRST_BYTES * (e->paired ? 2 : 1);
+}
+
 /* The most stages that fit: with two buffers an output, with one, and last
  * with one warpgroup ahead where there could be two. One stage is for one
  * state warpgroup alone, when nothing else is left. */
@@ -203,7 +212,8 @@ static void choose_stages(Emit *e, int stage, int scratch)
     enum { N = sizeof choice / sizeof *choice };
     CudaKernel *k = e->out;
     int output = count_outputs(e) * e->groups * TILE_BYTES;
-    int rest = count_rings(e) * RING_BYTES + 256 + 1024;
+    int rest = count_rings(e) * RING_BYTES + e->nfirst * first_bytes(e)
+             + 256 + 1024;
     for (; e->aheads; e->aheads--)
         for (int i = 0; i < (e->aheads + e->groups > 2 ? N - 1 : N); i++) {
             k->stages = choice[i].stages;
@@ -249,5 +259,7 @@ void emit_layout(Emit *e, Buf *b)
     put_area(b, &at, k->stages * vectors, "VECTORS", 0);
     put_area(b, &at, count_rings(e) * RING_BYTES, "INPUTS", 0);
     put_area(b, &at, e->aheads * scratch, "SCRATCH", 0);
+    for (int i = 0; i < e->nfirst; i++)
+        put_area(b, &at, first_bytes(e), "FIRST_%u", (unsigned)i);
     put_area(b, &at, 256, "BARRIERS", 0);
 }

@@ -185,14 +185,22 @@ void emit_gifts(Emit *e, Buf *b, bool scan)
         return;
     buf_printf(b, "fence_async();\nwarpgroup_sync();\n"
                "if (at.thread == 0) {\n");
+    for (int i = 0; i < e->nfirst && !scan; i++)
+        buf_printf(b, "if (c == 0)\ngive(base + FIRST_%d, base + FIRST_%d + "
+                   "%d, %d, shared + 8 * pos.stage);\n", i, i, FIRST_BYTES,
+                   FIRST_BYTES);
     for (int i = 0; i < e->ntiles; i++) {
         const Tile *t = &e->tile[i];
         if (!is_shared(e, t) || (scan && !t->scanned))
             continue;
-        buf_printf(b, "give_tile(stage + TILE_%u + 8192 * block, shared + 8 * "
-                   "pos.stage);\n", (unsigned)t->r);
+        buf_printf(b, "give(stage + TILE_%u + 8192 * block, stage + TILE_%u "
+                   "+ 8192 * block, 8192, shared + 8 * pos.stage);\n",
+                   (unsigned)t->r, (unsigned)t->r);
         n++;
     }
-    buf_printf(b, "arrive_expecting(shared + 8 * pos.stage, %d);\n}\n"
-               "wait(shared + 8 * pos.stage, pos.phase);\n", n * TILE_BYTES);
+    buf_printf(b, "arrive_expecting(shared + 8 * pos.stage, %d",
+               n * TILE_BYTES);
+    if (e->nfirst && !scan)
+        buf_printf(b, " + (c == 0 ? %d : 0)", FIRST_BYTES * e->nfirst);
+    buf_printf(b, ");\n}\nwait(shared + 8 * pos.stage, pos.phase);\n");
 }

@@ -186,6 +186,20 @@ INLINE u32 word_of(u32 tile, int i, int k)
               + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2) : "memory");
     return v;
 }
+/* Of rows i and i + 8 columns k and k + 1. */
+INLINE void read_step(u32 (&x)[2], u32 tile, int i, int k)
+{
+    UNROLL for (int h = 0; h < 2; h++)
+        x[h] = word_of(tile, i + 8 * h, k);
+}
+INLINE void read_step(float (&x)[4], u32 tile, int i, int k)
+{
+    UNROLL for (int h = 0; h < 2; h++) {
+        const float2 v = load2(float_place(tile, i + 8 * h, k));
+        x[2 * h] = v.x;
+        x[2 * h + 1] = v.y;
+    }
+}
 /* bfloat16 whatever the element: these operands need a float's exponents. */
 INLINE u32 pack_wide(float lo, float hi)
 {

@@ -24,10 +24,11 @@ template<bool PAIRED> INLINE void release(u32 empty)
         asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];"
                      :: "r"(over_there(empty)) : "memory");
 }
-/* The tile at `a` to the other block, whose barrier counts its bytes. */
-INLINE void give_tile(u32 a, u32 barrier)
+/* What lies at `a` to the other block, whose barrier counts the bytes. */
+INLINE void give(u32 a, u32 to, int bytes, u32 barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier"
-        "::complete_tx::bytes [%0], [%1], 8192, [%2];"
-        :: "r"(over_there(a)), "r"(a), "r"(over_there(barrier)) : "memory");
+        "::complete_tx::bytes [%0], [%1], %3, [%2];"
+        :: "r"(over_there(to)), "r"(a), "r"(over_there(barrier)), "r"(bytes)
+        : "memory");
 }

@@ -204,11 +204,11 @@ PLAIN inline void pair_sync()
 {
     meet(&of_pair, 2 * block_threads, 0, NULL, 0);
 }
-PLAIN inline void give_tile(unsigned a, unsigned barrier)
+PLAIN inline void give(unsigned a, unsigned to, int bytes, unsigned barrier)
 {
-    reads_as(ENGINE, begun[ENGINE], a, 8192);
-    memcpy(arenas[1 - here] + a, arenas[here] + a, 8192);
-    arrived_in(1 - here, barrier, 8192, a);
+    reads_as(ENGINE, begun[ENGINE], a, (unsigned)bytes);
+    memcpy(arenas[1 - here] + to, arenas[here] + a, (size_t)bytes);
+    arrived_in(1 - here, barrier, bytes, to);
 }
 template<bool PAIRED> PLAIN inline void release(unsigned empty)
 {

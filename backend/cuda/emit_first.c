@@ -1,0 +1,165 @@
+/* emit_first.c -- scores of what is computed, in the first rows of a sequence.
+ *
+ * A matrix that is made (turned by angles, say) is rounded to the tiles' type
+ * before its products, and scores cancel. Further on a row of the result adds
+ * up so many of them that their errors even out; in a sequence's first rows
+ * nothing does. So for the first 16 rows of a sequence, once, the ahead
+ * warpgroup keeps of each such matrix also what its rounding cuts off, and
+ * adds the products of that: scores as of operands in two parts. The cuts lie
+ * where the scores will.
+ */
+#include "ahead.h"
+
+/* r as a product's operand, if that is made and rounded. */
+static void find_cut(Emit *e, Ref r)
+{
+    bool given = is_tile(e, r) && !is_float(e, r);
+    if (!given && cut_of(e, r) < 0 && e->ncuts < MAX_CUTS
+        && e->ncuts < 2 * e->nscores)
+        e->cut[e->ncuts++] = strip(e->g, r);
+}
+
+int cut_of(const Emit *e, Ref r)
+{
+    for (int i = 0; i < e->ncuts; i++)
+        if (e->cut[i] == strip(e->g, r))
+            return i;
+    return -1;
+}
+
+static void find_below(Emit *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    if (!is_score(e, r) || e->nfirst == MAX_FIRST)
+        return;
+    for (int i = 0; i < 3 && n->op != OP_dot; i++)
+        if (n->a[i])
+            find_below(e, n->a[i]);
+    if (n->op != OP_dot || first_of(e, r) >= 0)
+        return;
+    First f = { .dot = r };
+    int row = e->g->n[n->a[0]].axes & AXIS(AX_J) ? 1 : 0;
+    for (int i = 0; i < 2; i++) {
+        Product p;
+        peel(e, n->a[i ? 1 - row : row], &p);
+        if (!p.core || !is_matrix(e, p.core))
+            return;                     /* refused where it is issued */
+        find_cut(e, p.core);
+        f.side[i] = p.core;
+    }
+    if (cut_of(e, f.side[0]) >= 0 || cut_of(e, f.side[1]) >= 0)
+        e->first[e->nfirst++] = f;
+}
+
+int first_of(const Emit *e, Ref dot)
+{
+    for (int i = 0; i < e->nfirst; i++)
+        if (e->first[i].dot == dot)
+            return i;
+    return -1;
+}
+
+void find_first(Emit *e)
+{
+    bool can = e->o->tile == BF16 && e->ranks == 1;
+    for (int i = 0; i < e->nscores; i++)
+        can &= !has_gdot(e, e->score[i].root);
+    for (int i = 0; i < e->nscores && can; i++)
+        find_below(e, e->score[i].root);
+}
+
+/* ---- text ---- */
+
+static void read_step(Ahead *a, Buf *b)
+{
+    for (int i = 0; i < a->n; i++) {
+        Ref r = a->order[i];
+        unsigned n = r;
+        if (!is_tile(a->e, r))
+            continue;
+        buf_printf(b, is_float(a->e, r) ? "float in%u[4];\n"
+                   : "u32 in%u[2];\n", n);
+        buf_printf(b, "read_step(in%u, %s, i0, k0);\n", n,
+                   tile_place(a->e, r));
+    }
+}
+
+/* The cuts of matrices of one axis, by all warps. */
+static void some_cuts(Emit *e, Buf *b, int axis)
+{
+    Buf body = { .ctx = e->c };
+    Ahead a = { .e = e, .b = &body, .made = true, .step = true };
+    int tiles = padded(e->g->axis[axis].size) / ROWS;
+    bool swish = false;
+    for (int i = 0; i < e->ncuts; i++)
+        if (tile_axis(e, e->cut[i]) == axis)
+            ahead_visit(&a, e->cut[i]);
+    ahead_elements(&a);
+    for (int i = 0; i < a.n; i++)
+        swish |= swish_of(&a, a.order[i]) != 0;
+    for (int i = 0; i < e->ncuts; i++)
+        for (int h = 0; h < 2 && tile_axis(e, e->cut[i]) == axis; h++)
+            buf_printf(&body, "store_cut(stage + CUT_%d, i%d, k0, i%d < rows,"
+                       " v%u_%d, v%u_%d);\n", i, h, h, (unsigned)e->cut[i],
+                       2 * h, (unsigned)e->cut[i], 2 * h + 1);
+    ahead_vectors(&a, b, false);
+    buf_printf(b, "NO_UNROLL for (int n = fresh(at.warp); n < %d; n += 4) {\n"
+               "const int k0 = 8 * n%s + at.col;\n%s",
+               e->paired ? 8 : 8 * tiles, e->paired ? " + 64 * block" : "",
+               swish ? "constexpr bool DEEP = 1;\n" : "");
+    read_step(&a, b);
+    buf_put(b, body.s, body.len);
+    buf_printf(b, "}\n");
+}
+
+void emit_cuts(Emit *e, Buf *b)
+{
+    if (!e->ncuts)
+        return;
+    buf_printf(b, "if (c == 0) {\n"
+               "const int i0 = fresh(at.lane) >> 2, i1 = i0 + 8;\n");
+    for (int axis = AX_DIM; axis < NAXES; axis++) {
+        bool has = false;
+        for (int i = 0; i < e->ncuts; i++)
+            has |= tile_axis(e, e->cut[i]) == axis;
+        if (has)
+            some_cuts(e, b, axis);
+    }
+    buf_printf(b, "warpgroup_sync();\n}\n");
+}
+
+static char *cut_text(Emit *e, Ref r)
+{
+    int cut = cut_of(e, r);
+    return cut < 0 ? ctx_string(e->c, "0")
+                   : ctx_format(e->c, "stage + CUT_%d", cut);
+}
+
+/* A product a warp. */
+void emit_first(Emit *e, Buf *b)
+{
+    if (!e->nfirst)
+        return;
+    buf_printf(b, "if (c == 0) {\nwarpgroup_sync();\n");
+    for (int i = 0; i < e->nfirst; i++) {
+        Ref x = e->first[i].side[0], y = e->first[i].side[1];
+        buf_printf(b, "if (at.warp == %d)\nfirst_products<%d, %d>(base + "
+                   "FIRST_%d, stage + TILE_%u, %s, stage + TILE_%u, %s, ",
+                   i % 4, cut_of(e, x) >= 0, cut_of(e, y) >= 0, i,
+                   (unsigned)strip(e->g, x), cut_text(e, x),
+                   (unsigned)strip(e->g, y), cut_text(e, y));
+        if (e->paired)
+            buf_printf(b, "64 * block, 64 * block + 64, at);\n");
+        else
+            buf_printf(b, "0, %d, at);\n", ROWS * tile_count(e, x));
+    }
+    buf_printf(b, "}\n");
+}
+
+void add_first(Emit *e, Buf *b, Ref dot)
+{
+    if (first_of(e, dot) >= 0)
+        buf_printf(b, "if (c == 0 && at.warp == 0)\nadd_first<PAIRED>(dot%u, "
+                   "base + FIRST_%d, at);\n", (unsigned)dot,
+                   first_of(e, dot));
+}

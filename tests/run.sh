@@ -122,7 +122,7 @@ cuda() {
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
-        *gradients*) more=FAKE_ARCH=9 ;;
+        *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9" ;;
         *hopper*|*strided*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac

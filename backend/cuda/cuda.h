@@ -45,8 +45,9 @@ typedef struct CudaOptions {
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
     int units;                          /* multiprocessors; 0: an H200's */
     int room;                           /* under CUDA_ROOMS; 1, 2: more or
-                                           other registers for a thread, to be
-                                           tried where the former spills */
+                                           other registers for a thread, or
+                                           less to keep in them, to be tried
+                                           where the former spills */
     int blocks;                         /* cuda_tiles: a head's, at least;
                                            where the plan allows; 0: 1 */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];

@@ -323,31 +323,27 @@ static const Work *taken(Job *j, int program)
     return best;
 }
 
-/* The longest of what is wanted; of what is not begun. */
-static Work *longest(Job *j, bool begun)
+static void take_longer(Work **most, Work *w)
 {
-    Work *most = NULL;
-    for (int i = 0; i < j->count; i++) {
-        Work *w = wanted(j, i);
-        if (w && (begun || !w->begun) && (!most || w->length > most->length))
-            most = w;
-    }
-    return most;
+    if (w && w->source && !w->begun
+        && (!*most || w->length > (*most)->length))
+        *most = w;
 }
 
-/* What is wanted and not begun; or else, while half of the cores have nothing
- * to do and NVRTC can be stopped, the next tries of the program that takes
- * longest. NULL: nothing as yet. */
+/* The longest of what is wanted and not begun; or else, while half of the
+ * cores have nothing to do and NVRTC can be stopped, of the next tries of
+ * programs that are not decided. NULL: nothing as yet. */
 static Work *next_work(Job *j)
 {
-    Work *next = longest(j, false), *most = longest(j, true);
+    Work *next = NULL;
+    for (int i = 0; i < j->count; i++)
+        take_longer(&next, wanted(j, i));
     bool idle = 2 * (j->busy + 1) <= j->cores && j->n.fn[FLOW];
-    if (next || !most || !idle)
-        return next;
-    int all = j->count * j->tries, at = (int)(most - j->work) + j->count;
-    while (at < all && (!j->work[at].source || j->work[at].begun))
-        at += j->count;
-    return at < all ? &j->work[at] : NULL;
+    for (int t = 1; t < j->tries && !next && idle; t++)
+        for (int i = 0; i < j->count; i++)
+            if (wanted(j, i))
+                take_longer(&next, &j->work[t * j->count + i]);
+    return next;
 }
 
 /* Locked. Later tries than the one that decides are not wanted any more. */

@@ -69,6 +69,34 @@ INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
     return lo;
 }
 
+/* What a block knows of the item in hand, where it lies in shared memory.
+ * last: chunks, or the chunk in hand. */
+struct Item { i64 item, s, slot, start, len, last; int b, head, block, pad; };
+
+/* A number of it, read each time it is used. */
+template<class T> struct Anew {
+    const volatile T *p;
+    INLINE_MEMBER operator T() const { return *p; }
+};
+struct SequenceAnew { Anew<int> b; Anew<i64> start, len; };
+
+/* The block's own part of the workspace. */
+INLINE char *spill_of(const Run &run, i64 bytes)
+{
+    return run.spill + fresh(blockIdx.x) * bytes;
+}
+
+/* What f makes, each time it is used. */
+template<class T, class F> struct Made {
+    F f;
+    INLINE_MEMBER operator T() const { return f(); }
+};
+template<class T, class F> INLINE Made<T, F> made(F f)
+{
+    const Made<T, F> m = { f };
+    return m;
+}
+
 /* ---- numbers ---- */
 
 struct bf16 { u16 bits; };
@@ -206,10 +234,9 @@ CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
             Piece in[BATCH];
             UNROLL
             for (int b = 0; b < BATCH; b++) {
-                const int y = x + b * THREADS;
-                if (y < all)
-                    in[b] = *(const Piece *)(p + y / PIECES * sr
-                                             + y % PIECES * EACH);
+                const int y = min(x + b * THREADS, all - 1);
+                in[b] = *(const Piece *)(p + y / PIECES * sr
+                                         + y % PIECES * EACH);
             }
             UNROLL
             for (int b = 0; b < BATCH; b++) {

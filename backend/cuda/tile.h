@@ -202,11 +202,25 @@ void find_slice(Tiles *t);
  * `of`, for each of its kernels, which of p's it is of. */
 const Plan *tile_split(const Plan *p, int **of);
 
+/* ---- tile_anew.c ---- */
+
+/* Whether this source is printed so. */
+bool reads_anew(const Tiles *t);
+int64_t anew_place(const Tiles *t);     /* in shared memory */
+int64_t anew_bytes(const Tiles *t);
+void put_made(Buf *b, const char *type, const char *name, const char *value);
+void put_item_anew(const Tiles *t, Buf *b);     /* opens a scope */
+void put_chunk_anew(const Tiles *t, Buf *b);
+bool put_spilled(const Tiles *t, Buf *b, const Act *a);
+void end_item_anew(Buf *b);
+
 /* ---- tile_place.c ---- */
 
 /* Gives tiles their places and declares them; prints acts, with barriers
  * where they are needed. */
 void tiles_place(Tiles *t, Buf *declared);
+/* A tile's name; turn: which of its two places, or NULL. */
+void put_tile(const Tiles *t, Buf *b, int tile, const char *turn);
 void print_acts(Tiles *t, Buf *b, When when);
 /* Declares the inputs' tiles of the walk's m-th chunk; loads them. */
 void print_inputs(Tiles *t, Buf *b, const char *m, bool load);

@@ -244,7 +244,7 @@ static void put_head(const Tiles *t, Buf *b)
                t->out->ntensors + !t->out->ntensors,
                blocks_together(t), t->out->name, t->at);
     buf_printf(b, "extern __shared__ char arena[];\n");
-    if (t->out->spill)
+    if (t->out->spill && !reads_anew(t))
         buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "
                    "%lldll;\n", (long long)t->out->spill);
 }
@@ -258,6 +258,10 @@ static void put_rows(const Tiles *t, Buf *b)
 
 static void put_chunk(const Tiles *t, Buf *b)
 {
+    if (reads_anew(t)) {
+        put_chunk_anew(t, b);
+        return;
+    }
     put_rows(t, b);
     if (t->m->kept.bytes)
         buf_printf(b, "char *const stored = a.run.stored + ((slot + at)"
@@ -307,6 +311,8 @@ static void put_walk(Tiles *t, Buf *b)
         buf_printf(b, "const i64 chunks = (q.len + %d) / %d;\n",
                    t->m->chunk - 1, t->m->chunk);
     }
+    if (reads_anew(t))
+        put_item_anew(t, b);
     if (!token && t->ahead)
         put_ahead(t, b, "0");
     buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
@@ -315,9 +321,12 @@ static void put_walk(Tiles *t, Buf *b)
     if (token) {
         buf_printf(b, "{\n");
     } else {
-        buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n"
-                   "const i64 at = %s;\n", t->k->kind == K_REVERSE
-                   ? "chunks - 1 - m" : "m");
+        const char *at = t->k->kind == K_REVERSE ? "chunks - 1 - m" : "m";
+        buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n");
+        if (reads_anew(t))
+            put_made(b, "i64", "at", at);
+        else
+            buf_printf(b, "const i64 at = %s;\n", at);
     }
     if (!token && t->ahead) {
         put_ahead(t, b, "m + 1");
@@ -329,7 +338,10 @@ static void put_walk(Tiles *t, Buf *b)
     print_acts(t, b, WITHIN);
     buf_printf(b, "__syncthreads();\n}\n{\n");
     print_acts(t, b, AFTER);
-    buf_printf(b, "}\n__syncthreads();\n}\n}\n");
+    buf_printf(b, "}\n");
+    if (reads_anew(t))
+        end_item_anew(b);
+    buf_printf(b, "__syncthreads();\n}\n}\n");
 }
 
 static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,

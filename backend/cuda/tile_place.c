@@ -127,7 +127,7 @@ static int sort_tiles(const Tiles *t, int *order)
 static void find_places(Tiles *t)
 {
     int *order = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *order);
-    int64_t base = t->scratch ? 32 * (int64_t)sizeof(float) : 0, top = base;
+    int64_t base = anew_place(t) + anew_bytes(t), top = base;
     int64_t limit = shared_limit(t), spill = 0;
     int n = sort_tiles(t, order);
 
@@ -148,6 +148,19 @@ static void find_places(Tiles *t)
     t->out->spill = (spill + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+void put_tile(const Tiles *t, Buf *b, int i, const char *turn)
+{
+    const Tile *tile = &t->tile[i];
+
+    buf_printf(b, "%s *const t%d = (%s *)(%s + %lld", ctype_text(tile->type),
+               i, ctype_text(tile->type), tile->spilled ? "spill" : "arena",
+               (long long)tile->at);
+    if (turn)
+        buf_printf(b, " + (%s) %% 2 * %lld", turn,
+                   (long long)once_bytes(tile));
+    buf_printf(b, ");\n");
+}
+
 static void declare(const Tiles *t, Buf *b, int i, const char *turn)
 {
     const Tile *tile = &t->tile[i];
@@ -156,13 +169,8 @@ static void declare(const Tiles *t, Buf *b, int i, const char *turn)
         buf_printf(b, "float t%d[%d];\n", i, held_count(t));
         return;
     }
-    buf_printf(b, "%s *const t%d = (%s *)(%s + %lld", ctype_text(tile->type),
-               i, ctype_text(tile->type), tile->spilled ? "spill" : "arena",
-               (long long)tile->at);
-    if (turn)
-        buf_printf(b, " + (%s) %% 2 * %lld", turn,
-                   (long long)once_bytes(tile));
-    buf_printf(b, ");\n");
+    if (!tile->spilled || !reads_anew(t))
+        put_tile(t, b, i, turn);
     buf_printf(b, "enum { SHARED%d = %d };\n", i, !tile->spilled);
 }
 
@@ -270,6 +278,14 @@ static bool may_begin(const Printing *p, int from, int copy)
     return true;
 }
 
+static void put_act(const Printing *p, const Act *a)
+{
+    bool open = reads_anew(p->t) && put_spilled(p->t, p->b, a);
+
+    buf_put(p->b, a->text.s, a->text.len);
+    buf_printf(p->b, "%s", open ? "}\n" : "");
+}
+
 static void begin_copies(Printing *p, int from)
 {
     for (int i = from; i < p->t->nacts; i++) {
@@ -277,7 +293,7 @@ static void begin_copies(Printing *p, int from)
         if (!a->copies || p->group[i] || !is_printed(p, a)
             || !may_begin(p, from, i))
             continue;
-        buf_put(p->b, a->text.s, a->text.len);
+        put_act(p, a);
         buf_printf(p->b, "copy_commit();\n");
         p->group[i] = ++p->groups;
     }
@@ -329,7 +345,7 @@ void print_acts(Tiles *t, Buf *b, When when)
         begin_copies(&p, i);
         if (p.group[i])
             continue;
-        buf_put(b, a->text.s, a->text.len);
+        put_act(&p, a);
         if (a->synced)
             p.n = 0;
         else

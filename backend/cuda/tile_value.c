@@ -249,10 +249,7 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
  * may repeat its body. */
 static const char *unroll_text(const Tiles *t)
 {
-    static const char *const room[CUDA_ROOMS] = { "", "UNROLL_TWICE ",
-                                                  "NO_UNROLL " };
-
-    return t->m->chunk > 1 ? room[t->o->room] : "";
+    return t->m->chunk > 1 && t->o->room > 1 ? "UNROLL_TWICE " : "";
 }
 
 /* Threads that stay in their columns, where those fit the block. */

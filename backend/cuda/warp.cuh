@@ -46,6 +46,14 @@ INLINE int thread_here()
     return t;
 }
 
+/* x, which the compiler does not know for what it was before. */
+INLINE int fresh(int x)
+{
+    int y;
+    asm volatile("mov.b32 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
 INLINE float lane_up(float x, int by)
 {
     return __shfl_up_sync(0xffffffffu, x, by);

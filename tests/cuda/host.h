@@ -225,6 +225,7 @@ PLAIN inline float together(Part *part)
     return part->x;
 }
 PLAIN inline int thread_here() { return threadIdx.x; }
+PLAIN inline int fresh(int x) { return x; }
 PLAIN inline float lane_up(float x, int by)
 {
     Part p = { UP, by, x };

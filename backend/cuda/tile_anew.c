@@ -1,0 +1,94 @@
+/* tile_anew.c -- where registers are short, what a block knows of the item in
+ * hand lies in shared memory and is read where it is used: a register less for
+ * each number, and for each tensor's address that ptxas would have kept from
+ * chunk to chunk.
+ */
+#include "tile.h"
+
+bool reads_anew(const Tiles *t)
+{
+    return t->o->room > 0 && t->m->chunk > 1;
+}
+
+/* A name for what is made of others each time it is read. */
+void put_made(Buf *b, const char *type, const char *name, const char *value)
+{
+    buf_printf(b, "const auto %s = made<%s>([&] { return %s; });\n(void)%s;\n",
+               name, type, value, name);
+}
+
+/* After the item's own constants, which these names hide. */
+void put_item_anew(const Tiles *t, Buf *b)
+{
+    const char *last = t->k->kind == K_TOKEN ? "at" : "chunks";
+
+    buf_printf(b, "volatile Item *const known = (Item *)(arena + %d);\n"
+               "if (TID == 0) {\nknown->item = item;\nknown->s = s;\nknown->slot = slot;\n"
+               "known->start = q.start;\nknown->len = q.len;\n"
+               "known->last = %s;\nknown->b = q.b;\nknown->head = head;\n"
+               "known->block = block;\n}\n__syncthreads();\n{\n",
+               (int)anew_place(t), last);
+    buf_printf(b, "const SequenceAnew q = { { &known->b }, { &known->start },"
+               " { &known->len } };\n"
+               "const Anew<i64> s = { &known->s }, slot = { &known->slot },"
+               " %s = { &known->last };\n"
+               "const Anew<int> head = { &known->head };\n"
+               "(void)q;\n(void)s;\n(void)slot;\n(void)%s;\n(void)head;\n",
+               last, last);
+    if (t->out->blocks > 1)
+        buf_printf(b, "const Anew<int> block = { &known->block };\n"
+                   "(void)block;\n");
+}
+
+void put_chunk_anew(const Tiles *t, Buf *b)
+{
+    Buf token = { .ctx = t->c }, stored = { .ctx = t->c };
+
+    buf_printf(b, "const int n = fresh((int)min(q.len - at * %d, (i64)%d));\n",
+               t->m->chunk, t->m->chunk);
+    buf_printf(&token, "q.start + at * %d", t->m->chunk);
+    put_made(b, "i64", "token", token.s);
+    buf_printf(&stored, "a.run.stored + ((slot + at) * a.run.heads + head)"
+               " * %lldll", (long long)t->m->kept.bytes);
+    if (t->m->kept.bytes)
+        put_made(b, "char *", "stored", stored.s);
+}
+
+/* Before the barrier that ends the item, and the scope. */
+void end_item_anew(Buf *b)
+{
+    buf_printf(b, "}\nitem = known->item;\n");
+}
+
+/* The addresses of the tiles in the workspace that the act uses, for it alone;
+ * true: that has opened a scope. */
+bool put_spilled(const Tiles *t, Buf *b, const Act *a)
+{
+    bool any = false;
+
+    for (int i = 0; i < a->n; i++) {
+        int tile = a->use[i] / 2;
+        bool again = !t->tile[tile].spilled;
+        for (int k = 0; k < i; k++)
+            again |= a->use[k] / 2 == tile;
+        if (again)
+            continue;
+        if (!any)
+            buf_printf(b, "{\nchar *const spill = spill_of(a.run, %lldll);\n",
+                       (long long)t->out->spill);
+        any = true;
+        put_tile(t, b, tile, NULL);
+    }
+    return any;
+}
+
+/* Behind a float a warp; both before all tiles. */
+int64_t anew_place(const Tiles *t)
+{
+    return t->scratch ? 32 * (int64_t)sizeof(float) : 0;
+}
+
+int64_t anew_bytes(const Tiles *t)
+{
+    return reads_anew(t) ? 64 : 0;
+}

@@ -23,7 +23,8 @@ void put_item_anew(const Tiles *t, Buf *b)
     const char *last = t->k->kind == K_TOKEN ? "at" : "chunks";
 
     buf_printf(b, "volatile Item *const known = (Item *)(arena + %d);\n"
-               "if (TID == 0) {\nknown->item = item;\nknown->s = s;\nknown->slot = slot;\n"
+               "if (TID == 0) {\nknown->item = item;\nknown->s = s;\n"
+               "known->slot = slot;\n"
                "known->start = q.start;\nknown->len = q.len;\n"
                "known->last = %s;\nknown->b = q.b;\nknown->head = head;\n"
                "known->block = block;\n}\n__syncthreads();\n{\n",

@@ -142,6 +142,14 @@ close("a mask", mask(q, k, v, g=x["g"])[0], simple(q, k, v, g=x["g"])[0],
       1e-6)
 same("a pickled mask", pickle.loads(pickle.dumps(mask))(q, k, v, g=x["g"])[0],
      mask(q, k, v, g=x["g"])[0])
+quadratic = flin.load("""
+return require "flin".variant { name = "near", mode = "quadratic",
+  mask = function (i, j) return i < j and 0 or 1 / (1 + i - j) end }
+""")
+refused("a mask that is not factored takes q as it is", ValueError,
+        "near: neither scale nor", quadratic, q, k, v)
+close("its call", quadratic(q, k, v, scale=1)[0],
+      quadratic.reference(q, k, v, scale=1)[0], 1e-5)
 refused("a script's error", ValueError, "text:2: ", flin.load,
         "local flin = require 'flin'\nreturn flin.variant { name = 'x' }")
 try:
@@ -157,6 +165,8 @@ refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn, q,
         k, v[:, :3], **x)
 refused("dtype", ValueError, "q is int64", gdn, q.astype(int), k, v, **x)
 refused("kinds", ValueError, "k is list", gdn, q, [1], v, **x)
+refused("masks", ValueError, "q is a masked array", gdn,
+        np.ma.masked_array(q, q > 0), k, v, **x)
 refused("missing", TypeError, "v, beta are missing", gdn, q, k, g=q)
 refused("missing, as a ValueError", ValueError, "beta is missing; inputs: q, "
         "k, v, beta, g", gdn, q, k, v, g=q)

@@ -190,8 +190,19 @@ refused("devices", ValueError, "k is on meta, but q on cpu", gdn,
         **dict(d, k=d["k"].to("meta")))
 refused("cu_seqlens", ValueError, "int64 with one is wanted", gdn, **packed,
         cu_seqlens=torch.tensor([0.0, 70.0]))
-refused("sparse", ValueError, "a dense tensor is wanted", gdn,
-        **dict(d, k=d["k"].to_sparse()))
+for sparse in (d["k"].to_sparse(), d["g"][0].to_sparse_csr()):
+    refused("sparse", ValueError, "a dense tensor is wanted", gdn,
+            **dict(d, k=sparse))
+turned = torch.view_as_complex(torch.randn(2, 70, 2, 8, 2)).conj().imag
+refused("a negated view", ValueError, "its resolve_neg()", gdn,
+        **dict(d, q=turned))
+same("resolved", gdn(**dict(d, q=turned.resolve_neg()))[0],
+     gdn(**dict(d, q=turned.resolve_neg().contiguous()))[0])
+freed = d["q"].clone()
+(freed.untyped_storage() if hasattr(freed, "untyped_storage")
+ else freed.storage()).resize_(0)
+refused("freed", ValueError, "[2, 70, 2, 8] has no memory", gdn,
+        **dict(d, q=freed))
 
 # A layer of every variant: by halves, with its gradients, under AMP.
 for name in flin.stdlib_names():

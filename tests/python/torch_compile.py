@@ -50,6 +50,17 @@ h = torch.randn(2, 20, 16)
 close("a compiled layer", torch.compile(
     layer, fullgraph=True, backend="aot_eager")(h)[0], layer(h)[0], 1e-6)
 
+plain = flin.load("""
+local flin = require "flin"
+return flin.variant { name = "plain", mode = "quadratic",
+  mask = function (i, j) return i < j and 0 or 1 / (1 + i - j) end }
+""")
+q, k, v = inputs()[:3]
+for a, b in zip(*(torch.autograd.grad(
+        f(q, k, v, scale=1)[0].sum(), (q, k, v)) for f in (
+        torch.compile(plain, fullgraph=True, backend="aot_eager"), plain))):
+    close("a compiled variant without states", a, b, 1e-6)
+
 # Decoding, a trace; what cannot see the call says so.
 q, k, v, g, beta, s0 = inputs(1, False)
 
@@ -71,6 +82,17 @@ same("a trace", trace(q * 2), gdn(q * 2, k, v, g=g, beta=beta)[0])
 refused("torch.func", ValueError, "torch.autograd.grad", torch.func.grad(
     lambda q: gdn(q, k, v, g=g, beta=beta)[0].sum()), q)
 
+def dual(q):
+    with torch.autograd.forward_ad.dual_level():
+        gdn(torch.autograd.forward_ad.make_dual(q, q), k, v, g=g, beta=beta)
+
+
+refused("a dual number", ValueError, "forward-mode derivatives", dual, q)
+meta = [t.to("meta") for t in (q, k, v, g, beta)]
+o, state = gdn(*meta[:3], g=meta[3], beta=meta[4], output_final_state=True)
+check("tensors without data", o.is_meta and o.shape == v.shape
+      and state.is_meta and state.shape == s0.shape)
+
 # States whose axes no input has.
 taylor = flin.load("""
 local flin = require "flin"
@@ -90,15 +112,15 @@ for a, b in zip(torch.compile(second_order, fullgraph=True,
     same("a state of renamed axes", a, b)
 
 # PyTorch's own checks: schema, fakes, autograd, dynamic shapes.
-x, options = inputs(), ([True], None, 0, None, False)
+x, options = inputs(), (1, None, 0, None, False)
 operators = torch.ops.flin
 for name, op, arguments in (
         ("forward", operators.forward, (gdn.key, x[:5], x[5:], *options,
                                         True)),
-        ("no state", operators.forward, (gdn.key, x[:5], [], [False], None,
+        ("no state", operators.forward, (gdn.key, x[:5], [], 0, None,
                                          32, None, True, False)),
         ("packed", operators.forward, (
-            gdn.key, [t.detach()[:1] for t in x[:5]], [], [False],
+            gdn.key, [t.detach()[:1] for t in x[:5]], [], 0,
             torch.tensor([0, 30, 70]), 0, 1.0, False, True)),
         ("backward", operators.backward, (
             gdn.key, [t.detach() for t in x[:5]], [x[5].detach()], *options,

@@ -160,7 +160,7 @@ if hasattr(torch.library, "custom_op"):
         same(f"compiled: d{n}", b, a)
     found = torch.library.opcheck(
         torch.ops.flin.forward.default,
-        (gla.key, list(leaves.values()), [], [0], None, 0, None, False, True))
+        (gla.key, list(leaves.values()), [], 0, None, 0, None, False, True))
     check("opcheck", set(found.values()) == {"SUCCESS"}, found)
 # DistributedDataParallel over the layer, its one process on this GPU.
 if dist.is_available() and dist.is_nccl_available():

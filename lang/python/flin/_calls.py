@@ -4,9 +4,11 @@ filled with pointers from then on.
 A **door** is the module that knows the caller's tensors (_numpy, _torch):
   signature(tensors)    what a call depends on, beside the data; hashable
   describe(name, t)     its dtype (flin.h's), shape and strides in elements
-  pointers(tensors)     where their data is
+  pointer(t)            where its data is
   contiguous(t)         a copy, row-major
-  empty(shape, dtype, like), space(bytes, like)     new tensors
+  plain(t)              t; raises where its memory does not hold its numbers
+  empty(shape, dtype, like), empty_like(t), space(bytes, like)  new tensors;
+                        empty_like only of row-major ones
   check(name, t, first) raises where two cannot go together
   ends(cu, like)        cu_seqlens as a tensor of int64
   place(call, like, cu) sets device, stream, cu_seqlens
@@ -63,54 +65,64 @@ class Kernel:
 
 
 class Frame:
-    """The structs of one call. groups: a field of flin_Call or (d...) of
-    flin_Grad with its tensors: (name, dtype, shape, strides)."""
-    __slots__ = ("call", "grad", "saved", "error", "slots", "arrays",
-                 "call_ref", "grad_ref", "error_ref")
+    """The structs of one call, in one piece of memory. groups: a field of
+    flin_Call or (d...) of flin_Grad with its tensors: (name, dtype, shape,
+    strides). slots: which 8 bytes of `words` point to a tensor's data."""
+    __slots__ = ("memory", "used", "words", "slots", "call", "grad", "saved",
+                 "error", "call_at", "grad_at", "error_at")
 
     def __init__(self, groups, nseq, chunk=0):
-        self.call = _c.Call(size=ctypes.sizeof(_c.Call), nseq=nseq,
-                            chunk=chunk)
-        self.grad = _c.Grad(size=ctypes.sizeof(_c.Grad))
-        self.saved = _c.Saved()
-        self.error = _c.ErrorText()
-        self.slots, self.arrays = [], []
+        structs = _c.Call, _c.Grad, _c.Saved, _c.ErrorText
+        self.memory, self.used, self.slots = bytearray(
+            sum(map(ctypes.sizeof, structs)) + ctypes.sizeof(_c.Bind)
+            * sum(len(tensors) for _, tensors in groups)), 0, []
+        self.words = memoryview(self.memory).cast("Q")
+        self.call, self.grad, self.saved, self.error = map(self.make, structs)
+        self.call.size, self.grad.size = map(ctypes.sizeof, structs[:2])
+        self.call.nseq, self.call.chunk = nseq, chunk
         for field, tensors in groups:
             self.add(self.grad if field[0] == "d" else self.call, field,
                      tensors)
         backward = any(field[0] == "d" for field, _ in groups)
-        self.grad_ref = byref(self.grad) if backward else None
-        self.call_ref, self.error_ref = byref(self.call), byref(self.error)
+        self.call_at, self.error_at = map(ctypes.addressof, (self.call,
+                                                             self.error))
+        self.grad_at = ctypes.addressof(self.grad) if backward else None
+
+    def make(self, kind):
+        found = kind.from_buffer(self.memory, self.used)
+        self.used += ctypes.sizeof(kind)
+        return found
 
     def add(self, struct, field, tensors):
         if field in ("y", "dy"):
             slots = [getattr(struct, field)] * len(tensors)
         else:
-            array = (_c.Bind * len(tensors))()
+            array = self.make(_c.Bind * len(tensors))
             for bind, tensor in zip(array, tensors):
                 bind.name = tensor[0]
             setattr(struct, field, array)
             count = "ninputs" if field == "input" else "n" + field
             setattr(struct, count, len(tensors))
-            self.arrays.append(array)
             slots = [bind.tensor for bind in array]
+        start = ctypes.addressof(self.call)
         for slot, (_, dtype, shape, stride) in zip(slots, tensors):
             slot.data, slot.dtype, slot.rank = NOWHERE, dtype, len(shape)
             slot.shape[:len(shape)] = shape
             slot.stride[:len(shape)] = stride
-        self.slots += slots
+            self.slots.append((ctypes.addressof(slot) - start) // 8)
 
 
 class Prepared:
-    """A kernel, and what its calls look like for one signature. results:
-    (shape, dtype) of those to be made."""
-    __slots__ = ("kernel", "like", "results", "workspace", "saved", "copied",
+    """A kernel, and what its calls look like for one signature. results: of
+    each that is to be made, its shape and dtype, and which given tensor is
+    like it, or None."""
+    __slots__ = ("kernel", "like", "results", "workspace", "saved", "changed",
                  "frames")
 
-    def __init__(self, kernel, like, results, workspace, saved, copied):
+    def __init__(self, kernel, like, results, workspace, saved, changed):
         self.kernel, self.like, self.results = kernel, like, results
         self.workspace, self.saved = workspace, saved   # in bytes
-        self.copied = copied    # which of the given tensors
+        self.changed = changed  # which of the given tensors, and by what
         self.frames = []        # that no call uses at the moment
 
     def frame(self):
@@ -141,6 +153,34 @@ def all_zero(shape, strides):
     return not any(strides) and any(n > 1 for n in shape)
 
 
+def nowhere(t):
+    """The place of a tensor's data that has none."""
+    if 0 in t.shape:
+        return NOWHERE
+    raise _c.Error(f"a tensor of shape {list(t.shape)} has no memory: what it "
+                   "lay in has been freed")
+
+
+def likened(results, given):
+    """The results, each with a given tensor that it is like."""
+    rows = {(dtype, shape): i for i, (dtype, shape, strides)
+            in enumerate(given) if strides == row_major(shape)}
+    return [(shape, dtype, rows.get((dtype, shape)))
+            for shape, dtype in results]
+
+
+def changes(door, given):
+    """Which given tensors a call does not take as they are, and what it
+    takes."""
+    found = []
+    for i, (_, shape, strides) in enumerate(given):
+        if all_zero(shape, strides):
+            found.append((i, door.contiguous))
+        elif strides != row_major(shape):
+            found.append((i, door.plain))
+    return found
+
+
 def describe(door, arguments, tensors):
     return [(a.name.encode(), *door.describe(a.name, t))
             for a, t in zip(arguments, tensors) if t is not None]
@@ -158,49 +198,55 @@ class Caller:
         states, or the gradients that are wanted."""
         if r.cu is not None:
             r.cu = door.ends(r.cu, r.x[0])
-        given = [*r.x, *r.s0, r.dy, *r.ds]
-        absent = [t is None for t in given]
-        given = [t for t in given if t is not None]
+        given, present = r.x, None
+        if r.s0 or r.mode == _c.BACKWARD:
+            given = [*given, *r.s0, r.dy, *r.ds]
+            present = (len(r.s0), *[t is not None for t in given])
+            given = [t for t in given if t is not None]
         try:
             key = (r.mode, r.chunk, r.final, r.inplace, r.want,
-                   r.saved is None,
-                   None if r.cu is None else door.signature((r.cu,)),
-                   *absent, door.signature(given))
-        except AttributeError:  # not all are the door's tensors
-            self.check(door, r)
+                   r.saved is None, present,
+                   None if r.cu is None else tuple(door.signature((r.cu,))),
+                   *door.signature(given))
+        except (AttributeError, TypeError, RuntimeError):
+            self.check(door, r)     # not all are the door's tensors
             raise
         p = self.prepared.get(key)
         if p is None:
             p = self.prepare(door, r, key)
-        results = [door.empty(shape, dtype, r.x[0])
-                   for shape, dtype in p.results]
+        first = r.x[0]
+        results = [door.empty(shape, dtype, first) if like is None
+                   else door.empty_like(given[like])
+                   for shape, dtype, like in p.results]
         self.launch(door, r, p, given, results)
         return results + list(r.s0) if r.inplace else results
 
     def launch(self, door, r, p, given, results):
-        frame = p.frame()
-        for i in p.copied:
-            given[i] = door.contiguous(given[i])
-        if r.inplace:
-            results = results + list(r.s0)
-        for slot, at in zip(frame.slots, door.pointers(given + results)):
-            slot.data = at or NOWHERE
+        frame, first = p.frame(), r.x[0]
+        if p.changed:
+            given = list(given)
+            for i, change in p.changed:
+                given[i] = change(given[i])
+        tensors = [*given, *results, *r.s0] if r.inplace else given + results
+        words, pointer = frame.words, door.pointer
+        for at, t in zip(frame.slots, tensors):
+            words[at] = pointer(t) or nowhere(t)
         call = frame.call
-        door.place(call, r.x[0], r.cu)
+        door.place(call, first, r.cu)
         if p.workspace:
-            space = door.space(p.workspace, r.x[0])
-            call.workspace, = door.pointers([space])
+            space = door.space(p.workspace, first)
+            call.workspace = pointer(space)
             call.workspace_size = p.workspace
         if p.saved:
             saved = frame.saved
             if r.saved is None:
-                r.saved, saved.bytes = door.space(p.saved, r.x[0]), p.saved
+                r.saved, saved.bytes = door.space(p.saved, first), p.saved
             else:
                 (saved.plan, saved.call), saved.place = r.note, 0
                 saved.bytes = len(r.saved)
-            saved.data, = door.pointers([r.saved])
-        code = lib.run(p.kernel.handle, frame.call_ref, frame.grad_ref,
-                       frame.error_ref)
+            saved.data = pointer(r.saved)
+        code = lib.run(p.kernel.handle, frame.call_at, frame.grad_at,
+                       frame.error_at)
         if code or _state.interrupts:
             _state.checked(code, frame.error)
         if p.saved and r.note is None:
@@ -229,13 +275,13 @@ class Caller:
         if mode == SAVING:
             mode = _c.BACKWARD if saved else _c.FORWARD
         kernel = self.kernel(mode, groups, frame)
-        workspace = max(lib.workspace(kernel.handle, frame.call_ref), 0)
+        workspace = max(lib.workspace(kernel.handle, frame.call_at), 0)
         if len(self.prepared) >= SIGNATURES:
             self.prepared.clear()
-        p = Prepared(kernel, like, results, workspace, saved, [
-            i for i, t in enumerate(t for t in (*r.x, *r.s0, r.dy, *r.ds)
-                                    if t is not None)
-            if all_zero(*door.describe("", t)[1:])])
+        given = [door.describe("", t) for t in (*r.x, *r.s0, r.dy, *r.ds)
+                 if t is not None]
+        p = Prepared(kernel, like, likened(results, given), workspace, saved,
+                     changes(door, given))
         self.prepared[key] = p
         return p
 
@@ -256,9 +302,9 @@ class Caller:
         door.place(frame.call, r.x[0], r.cu)
         for i in range(1 + r.final * len(self.states)):
             with _state.lock:
-                code = lib.shape(self.handle, frame.call_ref,
+                code = lib.shape(self.handle, frame.call_at,
                                  len(self.inputs) + i, byref(t),
-                                 frame.error_ref)
+                                 frame.error_at)
             _state.checked(code, frame.error)
             like.append((tuple(t.shape[:t.rank]),
                          _c.F64 if exact else t.dtype))
@@ -296,7 +342,7 @@ class Caller:
     def saved(self, groups, frame):
         """The bytes that forward leaves for backward."""
         kernel = self.kernel(_c.BACKWARD, groups, frame)
-        size = max(lib.kernel_saved(kernel.handle, frame.call_ref), 0)
+        size = max(lib.kernel_saved(kernel.handle, frame.call_at), 0)
         if size:
             frame.saved.data = NOWHERE
             frame.call.saved = ctypes.pointer(frame.saved)
@@ -314,8 +360,8 @@ class Caller:
         kernel = self.kernels.get(key)
         if kernel is None:
             with _state.lock:
-                handle = lib.prepare(self.handle, mode, frame.call_ref,
-                                     frame.error_ref)
+                handle = lib.prepare(self.handle, mode, frame.call_at,
+                                     frame.error_at)
             _state.checked(0 if handle else frame.error.code or _c.INTERNAL,
                            frame.error)
             kernel = self.kernels[key] = Kernel(handle)

@@ -13,7 +13,7 @@ this = sys.modules[__name__]
 
 
 def signature(arrays):
-    return tuple([(a.dtype, a.shape, a.strides) for a in arrays])
+    return [(type(a), a.dtype, a.shape, a.strides) for a in arrays]
 
 
 def describe(name, a):
@@ -25,6 +25,9 @@ def check(name, a, first, like):
     if not isinstance(a, numpy.ndarray):
         raise _c.Error(f"{name} is {type(a).__name__}, but {first} is a NumPy "
                        "array: all must be of one kind")
+    if isinstance(a, numpy.ma.MaskedArray):
+        raise _c.Error(f"{name} is a masked array: flin has no masks of values"
+                       f"\n  help: {name}.filled(0)")
     if a.dtype not in CODE:
         raise _c.Error(f"{name} is {a.dtype}: float32, float16 or float64 is "
                        "wanted")
@@ -33,15 +36,23 @@ def check(name, a, first, like):
                        "numpy.ascontiguousarray of it")
 
 
-def pointers(arrays):
-    return [a.ctypes.data for a in arrays]
+def pointer(a):
+    return a.ctypes.data
 
 
 contiguous = numpy.ascontiguousarray
 
 
+def plain(a):
+    return a
+
+
 def empty(shape, dtype, like):
     return numpy.empty(shape, DTYPE[dtype])
+
+
+def empty_like(a):
+    return numpy.empty(a.shape, a.dtype)
 
 
 def space(size, like):

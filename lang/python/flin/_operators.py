@@ -15,15 +15,19 @@ Some = Sequence[Optional[Tensor]]
 
 
 def call(mode, key, x, s0, given, cu, chunk, scale, norm, **more):
-    """s0: the initial states that are given; given: which they are."""
-    states = iter(s0)
-    s0 = [next(states) if g else None for g in given]
-    return run(VARIANTS[key]._through(scale, norm, x),
+    """s0: the initial states that are given; given: which they are, a bit
+    each."""
+    v, states = VARIANTS[key], iter(s0)
+    s0 = [next(states) if given >> i & 1 else None
+          for i in range(len(v.states) if s0 else 0)]
+    if mode == _c.BACKWARD:
+        more["want"] = tuple([t is not None for t in [*x, *s0]])
+    return run(v._through(scale, norm, x),
                Request(mode, x, s0, cu, chunk, **more))
 
 
 @torch.library.custom_op("flin::forward", mutates_args=())
-def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[int],
+def forward(key: str, x: Tensors, s0: Tensors, given: int,
             cu: Optional[Tensor], chunk: int, scale: Optional[float],
             norm: bool, final: bool) -> List[Tensor]:
     return call(_c.FORWARD, key, x, s0, given, cu, chunk, scale, norm,
@@ -31,11 +35,11 @@ def forward(key: str, x: Tensors, s0: Tensors, given: Sequence[int],
 
 
 @torch.library.custom_op("flin::backward", mutates_args=())
-def backward(key: str, x: Tensors, s0: Tensors, given: Sequence[int],
+def backward(key: str, x: Tensors, s0: Tensors, given: int,
              cu: Optional[Tensor], chunk: int, scale: Optional[float],
              norm: bool, dy: Optional[Tensor], ds: Some) -> List[Tensor]:
     return call(_c.BACKWARD, key, x, s0, given, cu, chunk, scale, norm, dy=dy,
-                ds=ds, want=(True,) * len(x) + tuple(given))
+                ds=ds)
 
 
 def result_shapes(v, x):

@@ -1,5 +1,6 @@
 """The door for PyTorch tensors: the current stream, autograd, and (PyTorch
 2.4 on) the operators that torch.compile sees."""
+import operator
 import sys
 
 import torch
@@ -18,7 +19,10 @@ DOORS[torch.Tensor] = DOORS[torch.nn.Parameter] = this
 
 
 def signature(tensors):
-    return tuple([(t.dtype, t.shape, t.stride(), t.device) for t in tensors])
+    found = []
+    for t in tensors:
+        found += t.dtype, t.shape, t.stride(), t.device
+    return found
 
 
 def describe(name, t):
@@ -45,12 +49,16 @@ def check(name, t, first, like):
                        "on the CPU alone\n  help: float32, or .cpu()")
 
 
-def pointers(tensors):
-    return [t.data_ptr() for t in tensors]
+pointer = torch.Tensor.data_ptr
+contiguous = torch.Tensor.contiguous
+empty_like = torch.empty_like
 
 
-def contiguous(t):
-    return t.contiguous()
+def plain(t):
+    if t.is_neg():              # as c.conj().imag is
+        raise _c.Error(f"a tensor of shape {list(t.shape)} is the negative of "
+                       "what its memory holds\n  help: its resolve_neg()")
+    return t
 
 
 def empty(shape, dtype, like):
@@ -103,23 +111,34 @@ def is_writable(t):
 
 
 PLAIN = {torch.Tensor, torch.nn.Parameter}
+needs_grad = operator.attrgetter("requires_grad")
 
 if hasattr(torch.library, "custom_op"):
+    from torch._C import _is_tracing as is_tracing
     from torch._C._functorch import maybe_current_level
+    from torch.autograd import forward_ad
     from torch.compiler import is_compiling
-    from torch.jit import is_tracing
 
     def is_watched(tensors):
         """Whether something follows the operators that are called: compilers,
-        tracers, tensors of other classes."""
+        tracers, tensors of other classes or without data."""
         if is_compiling():
             return True
         if maybe_current_level() is not None:
             raise _c.Error("torch.func and vmap do not see through flin\n"
                            "  help: torch.autograd.grad; a batch dimension")
-        return is_tracing() or (
+        if forward_ad._current_level >= 0:
+            refuse_dual(tensors)
+        return is_tracing() or tensors[0].is_meta or (
             not PLAIN.issuperset(map(type, tensors))
             and all(isinstance(t, torch.Tensor) for t in tensors))
+
+    def refuse_dual(tensors):
+        for t in tensors:
+            if isinstance(t, torch.Tensor) \
+                    and forward_ad.unpack_dual(t).tangent is not None:
+                raise _c.Error("forward-mode derivatives do not see through "
+                               "flin\n  help: torch.autograd.grad")
 else:
     def is_watched(tensors):
         if torch._C._get_tracing_state():
@@ -132,7 +151,7 @@ else:
 
 def run(variant, r):
     on = r.x[0].device
-    if on.type == "cpu":
+    if on.type != "cuda":       # others than the CPU are refused there
         return variant._caller(_state.cpu()).run(this, r)
     if on.index == current_device():
         return variant._caller(on).run(this, r)
@@ -144,24 +163,26 @@ class Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx, variant, r, *tensors):
         ctx.set_materialize_grads(False)
-        results = tuple(run(variant, r))
-        ctx.variant, ctx.n, ctx.rest = variant, len(r.x), (r.cu, r.chunk)
+        results = run(variant, r)
         ctx.save_for_backward(*tensors, r.saved)
-        ctx.note = r.note
-        return results
+        ctx.rest = variant, len(r.x), r.cu, r.chunk, r.note
+        return tuple(results)
 
     @staticmethod
     def backward(ctx, dy, *ds):
         want = ctx.needs_input_grad[2:]
-        *tensors, saved = ctx.saved_tensors
         if dy is None and all(d is None for d in ds):
             return (None, None) + (None,) * len(want)
-        r = Request(_c.BACKWARD, tensors[:ctx.n], tensors[ctx.n:], *ctx.rest,
-                    dy=dy, ds=ds, want=want, note=ctx.note,
+        *tensors, saved = ctx.saved_tensors
+        variant, n, cu, chunk, note = ctx.rest
+        r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
+                    ds=ds, want=want, note=note,
                     saved=as_left(saved, tensors[0]))
-        found = run(ctx.variant, r)
+        found = run(variant, r)
         if torch.is_grad_enabled():     # create_graph=True
-            found = Last.apply(ctx.variant.name, found, dy, *ds, *tensors)
+            found = Last.apply(variant.name, found, dy, *ds, *tensors)
+        if all(want):
+            return (None, None, *found)
         found = iter(found)
         return (None, None) + tuple(next(found) if w else None for w in want)
 
@@ -203,20 +224,22 @@ def as_left(saved, like):
 
 def wants_grad(tensors):
     try:
-        return True in [t is not None and t.requires_grad for t in tensors]
+        return True in map(needs_grad, tensors)
     except AttributeError:      # not a tensor: refused later, by name
         return False
 
 
 def call(variant, x, s0, cu, chunk, scale, norm, final):
     """y and the final states; differentiable where anything asks for it."""
-    if is_watched(x):
+    states = [s for s in s0 if s is not None]
+    if is_watched(x + states):
         return torch.ops.flin.forward(
-            variant.key, x, [s for s in s0 if s is not None],
-            [int(s is not None) for s in s0], cu, chunk, scale, norm, final)
+            variant.key, x, states,
+            sum((s is not None) << i for i, s in enumerate(s0)), cu, chunk,
+            scale, norm, final)
     variant = variant._through(scale, norm, x)
     r = Request(_c.FORWARD, x, s0, cu, chunk, final)
-    if torch.is_grad_enabled() and wants_grad(x + s0):
+    if torch.is_grad_enabled() and wants_grad(x + states):
         r.mode = SAVING
         return APPLY(variant, r, *x, *s0)
     return run(variant, r)
@@ -224,7 +247,7 @@ def call(variant, x, s0, cu, chunk, scale, norm, final):
 
 def step(variant, x, s0, scale, norm, inplace):
     """y and the new states."""
-    if not is_watched(x):
+    if not is_watched(x + [s for s in s0 if s is not None]):
         return run(variant._through(scale, norm, x),
                    Request(_c.STEP, x, s0, final=True, inplace=inplace))
     y, *states = call(variant, x, s0, None, 0, scale, norm, True)

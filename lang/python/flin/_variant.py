@@ -27,6 +27,7 @@ def door_of(name, tensor):
     return door
 
 
+NoneType = type(None)
 DOORS = {}
 VARIANTS = {}                   # as loaded, by key: compiled graphs hold keys
 
@@ -67,6 +68,8 @@ class Variant:
         self.output = arguments[len(self.inputs)]
         self.order = {a.name: i for i, a in enumerate(self.inputs)}
         self.by_position = [n for n in ("q", "k", "v") if n in self.order]
+        self.layouts = [self._layout(n)
+                        for n in range(len(self.by_position) + 1)]
         self.callers["cpu"] = Caller(handle, self.inputs, self.states)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
@@ -106,28 +109,42 @@ class Variant:
 
     # ---- arguments ----
 
+    def _layout(self, n):
+        """Of calls with n inputs by position: the names of the others, and
+        where each input is among all; None: where it belongs."""
+        first = self.by_position[:n]
+        rest = [name for name in self.order if name not in first]
+        places = [(first + rest).index(name) for name in self.order]
+        return rest, None if places == sorted(places) else places
+
     def _take_inputs(self, args, named):
         """The inputs in the variant's order."""
-        x = [None] * len(self.inputs)
+        if len(args) >= len(self.layouts):
+            raise self._misfit(args, named)
+        rest, places = self.layouts[len(args)]
+        x = [*args, *map(named.get, rest)]
+        if len(named) != len(rest) or NoneType in map(type, x):
+            raise self._misfit(args, named)
+        return x if places is None else [x[i] for i in places]
+
+    def _misfit(self, args, named):
+        """What is wrong with a call's inputs."""
         if len(args) > len(self.by_position):
-            raise _c.ArgumentError(
+            return _c.ArgumentError(
                 f"{self.name}: {len(args)} arguments by position: only "
                 f"{', '.join(self.by_position)} may be; the others by name")
-        for name, tensor in zip(self.by_position, args):
-            if name in named:
-                raise _c.ArgumentError(f"{self.name}: {name} is given twice")
-            x[self.order[name]] = tensor
+        found = dict(zip(self.by_position, args))
         for name, tensor in named.items():
+            if name in found:
+                return _c.ArgumentError(f"{self.name}: {name} is given twice")
             if name not in self.order:
-                raise self._unknown(name)
-            x[self.order[name]] = tensor
-        missing = [a.name for a, t in zip(self.inputs, x) if t is None]
-        if missing:
-            raise _c.ArgumentError(
-                f"{self.name}: {', '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} missing; inputs: "
-                f"{', '.join(self.order)}")
-        return x
+                return self._unknown(name)
+            found[name] = tensor
+        missing = [n for n in self.order if found.get(n) is None]
+        return _c.ArgumentError(
+            f"{self.name}: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing; inputs: "
+            f"{', '.join(self.order)}")
 
     def _unknown(self, name):
         names = *self.order, *OPTIONS
@@ -139,9 +156,9 @@ class Variant:
             f"inputs: {', '.join(self.order)}")
 
     def _take_states(self, what, state):
-        """A tensor, a dict or None, as a list in the variant's order."""
+        """A tensor or a dict as a list in the variant's order; None: none."""
         if state is None:
-            return [None] * len(self.states)
+            return []
         if not isinstance(state, dict):
             if len(self.states) != 1:
                 names = ", ".join(s.name for s in self.states)
@@ -203,8 +220,14 @@ class Variant:
             maps[name] = f"{name} = function (x) return {text} end"
         script = ('local flin = require "flin"\n'
                   f"return (...):map {{ {', '.join(maps.values())} }}\n")
-        return Variant(self.source, lambda device: _state.derive(
-            self._caller(device).handle, script))
+        try:
+            return Variant(self.source, lambda device: _state.derive(
+                self._caller(device).handle, script))
+        except _c.Error as e:       # as of masks in mode quadratic
+            raise _c.Error(
+                f"{self.name}: neither scale nor use_qk_l2norm_in_kernel can "
+                f"go before its step: {e.message}\n  help: scale=1, and q "
+                "as it is to be") from None
 
     def _is_proportional(self, x):
         """Whether y doubles when q does: found by trying it, with two tokens
@@ -243,8 +266,8 @@ class Variant:
         x = self._take_inputs(args, named)
         s0 = self._take_states("state", state)
         door = door_of(self.inputs[0].name, x[0])
-        for a, s in zip(self.states, s0):
-            if inplace and (s is None or not door.is_writable(s)):
+        for i, a in enumerate(self.states if inplace else ()):
+            if not s0 or s0[i] is None or not door.is_writable(s0[i]):
                 raise _c.Error(f"{self.name}: step: state {a.name} is not one "
                                "that can be written in place")
         o, *states = door.step(self, x, s0, scale,
@@ -278,7 +301,7 @@ class Variant:
                                    "dstate is given")
         door = door_of(self.inputs[0].name, x[0])
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
-        want = (True,) * len(x) + tuple(s is not None for s in s0)
+        want = tuple([t is not None for t in x + s0])
         found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
                                     chunk_of(chunk), dy=do, ds=ds, want=want))
         grads = dict(zip(self.order, found))

@@ -2,16 +2,24 @@
 # run.sh -- every test, after `make tests` has built them.
 #   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden arrows
 #                                 examples python fuzz sanitized
-# -t: also names the ten that took the most seconds of CPU.
+# -t: also names the ten that took the most seconds of CPU. JOBS tests run side
+# by side (as many as there are cores); what measures time runs alone.
 # A program or a script is one test, or as many as it says in a last line
 # "N passed, N failed". NAME.err beside golden/NAME.lua is the exact message.
 BUILD=${BUILD:-build}
 cd "$(dirname "$0")/.." || exit 1
+given=$BUILD
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 flin=$BUILD/flin
-passed=0 failed=0 skipped=0
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+passed=0 failed=0 skipped=0 begun=0 judged=0
 tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
+trap '{ kill $(cat "$tmp"/*.pid); } 2>/dev/null; wait; rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM HUP
+
+# A line in this pipe is leave to run.
+mkfifo "$tmp/leave" && exec 3<>"$tmp/leave" || exit 1
+for i in $(seq "$jobs"); do echo >&3; done
 
 pass() { passed=$((passed + 1)); }
 skip() { skipped=$((skipped + 1)); echo "skip  $1"; }
@@ -21,9 +29,9 @@ fail() {
     [ -z "$2" ] || sed 's/^/      /' "$2" | head -n 40
 }
 
-# count NAME STATUS: judges by $tmp/out
+# count NAME STATUS OUTPUT
 count() {
-    last=$(tail -n 1 "$tmp/out")
+    last=$(tail -n 1 "$3")
     case $last in
     [0-9]*" passed, "[0-9]*" failed"*)
         p=${last%% *}
@@ -31,36 +39,60 @@ count() {
         f=${f%% *}
         passed=$((passed + p)) failed=$((failed + f))
         [ "$f" = 0 ] || { echo "FAIL  $1: $last"
-                          grep -v '^ok' "$tmp/out" | head -n 20; }
-        if [ "$2" != 0 ] && [ "$f" = 0 ]; then fail "$1: exit $2" "$tmp/out"
-        fi;;
+                          grep -v '^ok' "$3" | head -n 20; }
+        if [ "$2" != 0 ] && [ "$f" = 0 ]; then fail "$1: exit $2" "$3"; fi;;
     skip*) skip "$1: ${last#skip}";;
-    *) if [ "$2" = 0 ]; then pass; else fail "$1: exit $2" "$tmp/out"; fi;;
+    *) if [ "$2" = 0 ]; then pass; else fail "$1: exit $2" "$3"; fi;;
     esac
 }
 
-# A line for -t: what the shell's children have used of the CPU so far.
-clock() {
-    [ -z "$timed" ] || { times >"$tmp/times"
-                         sed -n 2p "$tmp/times" >>"$tmp/clock"; }
+# What has ended, in the order in which it began.
+judge() {
+    while [ -f "$tmp/$((judged + 1)).status" ]; do
+        judged=$((judged + 1))
+        one=$tmp/$judged
+        count "$(cat "$one.name")" "$(cat "$one.status")" "$one.out"
+        rm "$one.out"
+    done
 }
 
-program() {     # NAME COMMAND...
-    name=$1
+finish() {
+    wait
+    judge
+}
+
+program() {     # NAME COMMAND...: beside others
+    read -r leave <&3
+    judge
+    begun=$((begun + 1))
+    one=$tmp/$begun
+    echo "$1" >"$one.name"
     shift
-    clock
-    timeout 600 "$@" >"$tmp/out" 2>&1
-    status=$?
-    clock
-    [ -z "$timed" ] || echo "$name" >>"$tmp/names"
-    count "$name" $status
+    {
+        timeout 1800 "$@" >"$one.out" 2>&1 3>&- &
+        echo $! >"$one.pid"
+        wait $!
+        echo $? >"$one.ended"
+        rm "$one.pid"
+        times >"$one.times"     # what the shell's children used of the CPU
+        mv "$one.ended" "$one.status"
+        echo >&3
+    } 2>>"$one.out" &
 }
 
-# The seconds of each, from the lines before and behind it.
+alone() {       # NAME COMMAND...
+    finish
+    program "$@"
+    finish
+}
+
+# The seconds of each.
 slowest() {
-    awk -F '[ms ]+' '{ t = 60 * $1 + $2 + 60 * $3 + $4 }
-                     NR % 2 == 0 { printf "%7.1f\n", t - last }
-                     { last = t }' "$tmp/clock" | paste -d' ' - "$tmp/names" |
+    for i in $(seq $judged); do
+        echo "$(sed -n 2p "$tmp/$i.times") $(cat "$tmp/$i.name")"
+    done | awk -F '[ms ]+' '{ t = 60 * $1 + $2 + 60 * $3 + $4
+                              sub(/^[^ ]* [^ ]* /, "")
+                              printf "%7.1f %s\n", t, $0 }' |
         sort -n | tail -n 10
 }
 
@@ -68,7 +100,9 @@ unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
         case ${c##*/} in bench.c|tiles.c|limits.c|strided.c) continue;; esac
         [ -f "$c" ] || continue
-        program "${c%.c}" "$BUILD/${c%.c}"
+        how=program
+        [ "${c##*/}" != prompt.c ] || how=alone
+        $how "${c%.c}" "$BUILD/${c%.c}"
     done
 }
 
@@ -90,7 +124,7 @@ host() {
     for c in tests/host/*.c; do
         program "${c%.c}" "$BUILD/${c%.c}"
     done
-    BUILD=$BUILD CC=$CC SAN=$SAN program tests/host/install.sh \
+    BUILD=$given CC=$CC SAN=$SAN program tests/host/install.sh \
         sh tests/host/install.sh
 }
 
@@ -111,6 +145,8 @@ cuda() {
         skip "cuda: no C++ compiler, or sanitizers in the way"
         return
     fi
+    ln -s "$fake" "$tmp/fake"   # the loader takes no path with a space
+    fake=$tmp/fake
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         "flin tests/cuda/laws.lua few simple_gla" \
@@ -238,7 +274,7 @@ fuzz() {
         return
     fi
     FUZZ_SECONDS=8 sh tests/fuzz/run.sh "$BUILD/fuzz" >"$tmp/out" 2>&1
-    count fuzz $?
+    count fuzz $? "$tmp/out"
 }
 
 timed=
@@ -248,6 +284,7 @@ timed=
 for part; do
     $part
 done
+finish
 [ -z "$timed" ] || slowest
 rest=
 [ $skipped = 0 ] || rest=", $skipped skipped"

@@ -205,7 +205,7 @@ static bool build(Test *t, const char *compiler)
             return false;
     snprintf(command, sizeof command, "cd %s && I=$OLDPWD/tests/cuda &&"
              " C='%s -std=c++17 -O0 -fPIC -w' &&"
-             " { $C -iquote$I -c part1.cc & $C -iquote$I -c part0.cc &&"
+             " { $C -iquote\"$I\" -c part1.cc & $C -iquote\"$I\" -c part0.cc &&"
              " wait $!; } &&"
              " $C -shared -o trials.so part0.o part1.o -lm", t->dir,
              compiler);

@@ -146,12 +146,14 @@ run("-e 'print(require\"flin\".load(\"z.npy\").count)'", 0, "2\n")
 run("--sandbox", 0, "...save: the sandbox writes no files",
     ":save p.svg gla K=8 V=8\n")
 
--- Ctrl-C stops a script, and one that catches every error.
+-- Ctrl-C stops a script that has begun, and one that catches every error.
 local function interrupt(text)
-  -- in the foreground the script gets one signal; a second would end it
-  local p = io.popen(("timeout --foreground -s INT --preserve-status 1 "
-                      .. "'%s' -e '%s' 2>&1; echo =$?"):format(flin, text))
-  local out = p:read("a")
+  local p = io.popen(("'%s' -e 'print \"begun\" io.stdout:flush() %s' 2>&1 & "
+                      .. "echo $!; wait $!; echo =$?"):format(flin, text))
+  local pid = p:read "l"
+  assert(p:read "l" == "begun")
+  os.execute("kill -INT " .. pid)
+  local out = p:read "a"
   p:close()
   if out:find("interrupted", 1, true) and out:find("=130", 1, true) then
     passed = passed + 1

@@ -98,7 +98,7 @@ slowest() {
 
 unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
-        case ${c##*/} in bench.c|tiles.c|limits.c|strided.c) continue;; esac
+        case ${c##*/} in bench.c|exit.c|tiles.c|limits.c|strided.c) continue;; esac
         [ -f "$c" ] || continue
         how=program
         [ "${c##*/}" != prompt.c ] || how=alone
@@ -149,6 +149,7 @@ cuda() {
     fake=$tmp/fake
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
+        tests/cuda/exit \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \

@@ -164,44 +164,79 @@ typedef struct Job {
     Work work[];                        /* try * count + program */
 } Job;
 
-static void job_free(Job *j)
+/* NVRTC must not be unloaded, nor its destructors run at the process's end,
+ * while a thread is in it. */
+static struct Inside {
+    pthread_mutex_t lock;
+    pthread_cond_t fewer;
+    _Atomic(pid_t) pid;                 /* a forked child has no such threads */
+    int threads;
+    int behind;                         /* those of jobs that are left */
+    atomic_bool ending;                 /* the process; nobody goes in */
+    atomic_bool warm;                   /* something has been compiled */
+} inside = { .lock = PTHREAD_MUTEX_INITIALIZER,
+             .fewer = PTHREAD_COND_INITIALIZER };
+
+/* False: the process ends, and nobody came in. */
+static bool count(int threads, int behind)
 {
-    ENTRY(&j->n, DestroyFn, DESTROY, destroy);
-    for (int i = 0; i < j->count * j->tries; i++) {
-        if (j->work[i].program)
-            destroy(&j->work[i].program);
-        free(j->work[i].source);
-        free(j->work[i].log);
-    }
-    pthread_mutex_destroy(&j->lock);
-    pthread_cond_destroy(&j->ended);
-    pthread_cond_destroy(&j->more);
-    free(j);
+    pthread_mutex_lock(&inside.lock);
+    if (inside.pid != getpid())
+        inside.threads = inside.behind = 0;
+    inside.pid = getpid();
+    bool ok = threads <= 0 || !inside.ending;
+    inside.threads += ok ? threads : 0;
+    inside.behind += behind;
+    pthread_cond_broadcast(&inside.fewer);
+    pthread_mutex_unlock(&inside.lock);
+    return ok;
 }
 
-/* Threads of jobs that nobody waits for. NVRTC must not be unloaded, nor its
- * destructors run at the process's end, while one is in it. */
-static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t behind_ended = PTHREAD_COND_INITIALIZER;
-static int behind;
-static bool settled_at_exit;
-
-static void count_behind(int by)
+static void wait_until_none(const int *threads)
 {
-    pthread_mutex_lock(&behind_lock);
-    if (by > 0 && !settled_at_exit)
-        settled_at_exit = atexit(nvrtc_settle) == 0;
-    behind += by;
-    pthread_cond_broadcast(&behind_ended);
-    pthread_mutex_unlock(&behind_lock);
+    if (inside.pid != getpid())
+        return;
+    pthread_mutex_lock(&inside.lock);
+    while (*threads > 0)
+        pthread_cond_wait(&inside.fewer, &inside.lock);
+    pthread_mutex_unlock(&inside.lock);
 }
 
 void nvrtc_settle(void)
 {
-    pthread_mutex_lock(&behind_lock);
-    while (behind)
-        pthread_cond_wait(&behind_ended, &behind_lock);
-    pthread_mutex_unlock(&behind_lock);
+    wait_until_none(&inside.behind);
+}
+
+static void at_exit(void)
+{
+    inside.ending = true;
+    wait_until_none(&inside.threads);
+}
+
+/* NVRTC registers for the end, too, during its first compilation: the last to
+ * do so is the first to be called. */
+static void before_nvrtc(void)
+{
+    if (!inside.warm)
+        atexit(at_exit);
+}
+
+static void job_free(Job *j)
+{
+    ENTRY(&j->n, DestroyFn, DESTROY, destroy);
+    bool in = count(1, 0);
+    for (int i = 0; i < j->count * j->tries; i++) {
+        if (in && j->work[i].program)
+            destroy(&j->work[i].program);
+        free(j->work[i].source);
+        free(j->work[i].log);
+    }
+    if (in)
+        count(-1, 0);
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->ended);
+    pthread_cond_destroy(&j->more);
+    free(j);
 }
 
 /* NVRTC asks now and then: 1 ends the compilation. */
@@ -209,7 +244,7 @@ static int is_left(void *ud, void *reserved)
 {
     const Work *w = ud;
     (void)reserved;
-    return w->dropped || w->job->left;
+    return w->dropped || w->job->left || inside.ending;
 }
 
 /* Locked, and not afterwards. */
@@ -396,14 +431,19 @@ static void *compile_thread(void *ud)
         w->begun = true;
         j->busy++;
         pthread_mutex_unlock(&j->lock);
-        do_work(j, w);
+        bool in = count(1, 0);
+        if (in) {
+            do_work(j, w);
+            count(-1, 0);       /* a host may exit while it has the lock */
+        }
         signals_restore(&j->signals);
         pthread_mutex_lock(&j->lock);
         j->busy--;
-        end_work(j, w);
+        if (in)
+            end_work(j, w);
     }
     job_leave(j);
-    count_behind(-1);
+    count(0, -1);
     return NULL;
 }
 
@@ -473,11 +513,14 @@ static bool job_wait(Ctx *c, Job *j)
         t.tv_nsec %= 1000 * MS;
         pthread_cond_timedwait(&j->ended, &j->lock, &t);
         signals_pass(&j->signals);
+        before_nvrtc();
         stopped = !all_decided(j) && c->interrupted
                && c->interrupted(c->interrupt_ud);
     }
+    before_nvrtc();
+    inside.warm = inside.warm || all;
     j->left = true;
-    count_behind(j->holders - 1);
+    count(0, j->holders - 1);
     pthread_cond_broadcast(&j->more);
     pthread_mutex_unlock(&j->lock);
     return all;
@@ -526,7 +569,7 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
     Fetch f = { .j = j };
     signals_hold(&j->signals, n->fn[COMPILE]);
     int err = job_start(j);
-    bool done = !err && job_wait(c, j);
+    bool done = !err && job_wait(c, j) && !inside.ending;
     signals_end(&j->signals);
     /* the programs are NVRTC's memory: freed whether or not ours runs out */
     bool ok = !done || ctx_protect(c, fetch, &f);

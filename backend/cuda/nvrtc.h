@@ -57,7 +57,8 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
 
 /* Waits for threads that were left behind: a second or two, as NVRTC asks
  * between its passes whether to go on (before CUDA 12.8: until it is done).
- * Whoever lets go of NVRTC calls it; the process's end does, too. */
+ * Whoever lets go of NVRTC calls it; the process's end waits for all threads
+ * that compile, and asks them to stop. */
 void nvrtc_settle(void);
 
 /* The texts of the folder's *.cuh, embedded by the build; a NULL ends. */

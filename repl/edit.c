@@ -47,6 +47,7 @@ void edit_close(Editor *e)
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -68,18 +69,20 @@ struct Editor {
     char last[1024];                    /* what was entered last */
 };
 
-static volatile sig_atomic_t resized, continued;
+/* What comes while a key is waited for. Those that end the program do so when
+ * the terminal is as it was. */
+static const int noticed[] = { SIGWINCH, SIGCONT, SIGTERM, SIGHUP, SIGQUIT };
+enum { NNOTICED = sizeof noticed / sizeof *noticed };
+static volatile sig_atomic_t resized, continued, ending;
 
-static void on_resize(int sig)
+static void on_signal(int sig)
 {
-    (void)sig;
-    resized = 1;
-}
-
-static void on_continue(int sig)
-{
-    (void)sig;
-    continued = 1;
+    if (sig == SIGWINCH)
+        resized = 1;
+    else if (sig == SIGCONT)
+        continued = 1;
+    else
+        ending = sig;
 }
 
 static Editor *editor_of(EditLine *el)
@@ -206,21 +209,38 @@ static void on_signals(Editor *e)
     }
 }
 
-/* A byte: 1; 0 at the end of input, -1 on Ctrl-C. Signals end the wait, as
- * they would not end a read: writes go on after them, and so would reads. */
+/* Waits for a key; signals come then alone, so that none comes just before
+ * the wait and is not seen. False: a signal. */
+static bool wait_for_key(const sigset_t *mask)
+{
+    fd_set keys;
+
+    FD_ZERO(&keys);
+    FD_SET(STDIN_FILENO, &keys);
+    return pselect(STDIN_FILENO + 1, &keys, NULL, NULL, NULL, mask) > 0
+        || errno != EINTR;
+}
+
+/* A byte: 1; 0 at the end of input, -1 on Ctrl-C. */
 static int read_byte(Editor *e, char *c)
 {
-    struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+    sigset_t set, mask;
+    ssize_t n = -1;
 
-    for (;;) {
-        int ready = poll(&p, 1, -1);
-        ssize_t n = ready > 0 ? read(STDIN_FILENO, c, 1) : -1;
-        if (n >= 0)
-            return (int)n;
-        if (errno != EINTR || interrupt_taken())
-            return -1;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    for (int i = 0; i < NNOTICED; i++)
+        sigaddset(&set, noticed[i]);
+    sigprocmask(SIG_BLOCK, &set, &mask);
+    while (!interrupt_taken() && !ending) {
+        if (wait_for_key(&mask)) {
+            n = read(STDIN_FILENO, c, 1);
+            break;
+        }
         on_signals(e);
     }
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    return (int)n;
 }
 
 /* libedit's EL_GETCFN: a character, however many bytes it has. Keys that come
@@ -496,22 +516,26 @@ void edit_close(Editor *e)
 
 EditResult edit_line(Editor *e, const char *mark)
 {
-    struct sigaction act = { .sa_handler = on_resize, .sa_flags = SA_RESTART };
-    struct sigaction was_resize, was_cont;
+    struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    struct sigaction was[NNOTICED];
     int n = 0;
 
     e->mark = mark;
     interrupt_arm(e->L);
-    sigaction(SIGWINCH, &act, &was_resize);
-    act.sa_handler = on_continue;
-    sigaction(SIGCONT, &act, &was_cont);
+    for (int i = 0; i < NNOTICED; i++) {
+        sigaction(noticed[i], &act, &was[i]);
+        if (was[i].sa_handler == SIG_IGN)       /* nohup */
+            sigaction(noticed[i], &was[i], NULL);
+    }
     fputs("\033[?2004h", stdout);       /* pasted text comes marked as such */
     lib.el_set(e->el, EL_PREP_TERM, 1); /* keys are ours from the mark on */
     const wchar_t *line = lib.el_wgets(e->el, &n);
     fputs("\033[?2004l", stdout);
     fflush(stdout);
-    sigaction(SIGWINCH, &was_resize, NULL);
-    sigaction(SIGCONT, &was_cont, NULL);
+    for (int i = 0; i < NNOTICED; i++)
+        sigaction(noticed[i], &was[i], NULL);
+    if (ending)
+        raise(ending);
     if (!line || n <= 0)
         return interrupt_taken() ? EDIT_STOPPED : EDIT_END;
     while (n > 0 && (line[n - 1] == L'\n' || line[n - 1] == L'\r'))

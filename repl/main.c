@@ -469,6 +469,7 @@ static int run_all(lua_State *L)
 
     lua_settop(L, 0);
     luaL_checkversion(L);
+    interrupt_open(L);
     sandbox_open(L, &o->limits, !o->sandbox);
     wrap_print(L);
     if (o->warnings)

@@ -160,24 +160,27 @@ static void show_results(Prompt *p, int first, const char *between)
 
 /* ---- a turn ---- */
 
-/* The line at index 1 and those that follow it. */
+/* The line at index 1 and those that follow it; remembered before they run, as
+ * the program may end with them. */
 static void run_line(Prompt *p)
 {
     lua_State *L = p->L;
     const char *line = lua_tostring(L, 1);
+    bool command = *line == '?' || (*line == ':' && line[1] != ':');
     int status;
+    bool whole = command || load_lines(p, 1, &status);
 
-    if (*line == '?' || (*line == ':' && line[1] != ':')) {
+    if (p->e)
+        edit_remember(p->e, lua_tostring(L, 1));
+    if (command) {
         if (call_command(p, "run", 1))
             show_results(p, 2, "\n");
-    } else if (load_lines(p, 1, &status)) {
+    } else if (whole) {
         if (status != LUA_OK)
             complain(lua_tostring(L, -1));
         else if (call(L, 0))
             show_results(p, 2, "\t");
     }
-    if (p->e)
-        edit_remember(p->e, lua_tostring(L, 1));
 }
 
 static bool open_tools(Prompt *p, const Options *o)

@@ -29,6 +29,7 @@ bool takes_value(const char *option);
 
 /* Ctrl-C: a first one asks what runs to stop; the second one ends the program,
  * or at the prompt, which is patient, the fifth. */
+void interrupt_open(lua_State *L);      /* once, before it is armed */
 void interrupt_arm(lua_State *L);
 bool interrupt_taken(void);             /* since it was armed */
 void interrupt_patient(void);

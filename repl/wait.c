@@ -23,6 +23,24 @@ static void on_interrupt(int sig)
         signal(sig, SIG_DFL);
 }
 
+/* The state ends: there is nothing left to be stopped but the program. */
+static int disarm(lua_State *L)
+{
+    (void)L;
+    signal(SIGINT, SIG_DFL);
+    return 0;
+}
+
+void interrupt_open(lua_State *L)
+{
+    lua_newuserdatauv(L, 0, 0);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, disarm);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, LUA_REGISTRYINDEX, "flin.interrupt");
+}
+
 bool interrupt_taken(void)
 {
     return presses > 0;

@@ -409,6 +409,40 @@ static void history(Session *s)
     turn(s, "\022" "11 \r", "\r\n121\r\n", "Ctrl-R");
 }
 
+static bool is_cooked(const Session *s)
+{
+    struct termios t;
+
+    return tcgetattr(s->fd, &t) == 0 && (t.c_lflag & ICANON)
+        && (t.c_lflag & ECHO);
+}
+
+/* A signal ends it: at the prompt the terminal is left as it was, and what
+ * runs then is remembered. */
+static void signalled(char **argv, const char *what, int sig, const char *line)
+{
+    static Session s;
+    double until = now() + LIMIT;
+    int status = 0;
+
+    check(what, begin(&s, argv), NULL);
+    expect(&s, "> ", what);
+    check("keys come one by one", !is_cooked(&s), &s);
+    if (line) {
+        keys(&s, line);
+        expect(&s, "begun", what);
+    }
+    kill(s.pid, sig);
+    while (take(&s, until))
+        continue;
+    check("the terminal is as it was", is_cooked(&s), &s);
+    if (now() >= until)
+        kill(s.pid, SIGKILL);
+    waitpid(s.pid, &status, 0);
+    check(what, WIFSIGNALED(status) && WTERMSIG(status) == sig, &s);
+    close(s.fd);
+}
+
 static void colours(Session *s)
 {
     turn(s, "while", "\033[35mwhile\033[0m", "keywords have a colour");
@@ -451,7 +485,8 @@ static void check_file(const char *folder)
         fclose(f);
     }
     check("the history's text", strstr(text, "\nprint(11 * 11)\n")
-          && strstr(text, "\nfor i = 3, 3 do\\nprint(i * i) end\n"), NULL);
+          && strstr(text, "\nfor i = 3, 3 do\\nprint(i * i) end\n")
+          && strstr(text, "\nprint('be' .. 'gun') repeat until false\n"), NULL);
     snprintf(path, sizeof path, "rm -r '%s'", folder);
     check("removed", system(path) == 0, NULL);
 }
@@ -499,6 +534,10 @@ int main(int argc, char **argv)
         run(args, "a session", typing);
         for (size_t i = 1; i < sizeof tests / sizeof *tests; i++)
             run(args, "a session", tests[i]);
+        signalled(args, "SIGTERM at the prompt", SIGTERM, NULL);
+        signalled(args, "SIGHUP at the prompt", SIGHUP, NULL);
+        signalled(args, "SIGTERM while it runs", SIGTERM,
+                  "print('be' .. 'gun') repeat until false\r");
         check_file(folder);
         unsetenv("NO_COLOR");
         run(args, "a session in colours", colours);

@@ -134,11 +134,12 @@ bench-cpu:
 
 # ---- what is built ----
 
-# Anything compiled depends on the flags it was compiled with.
+# Anything compiled depends on the flags it was compiled with: here those that
+# all have, whichever file's turn it is.
+COMPILED := $(CC) $(FLAGS) $(LIBEDIT)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(FLAGS) $(LIBEDIT)' | cmp -s - $@ || \
-	    echo '$(CC) $(FLAGS) $(LIBEDIT)' > $@
+	@echo '$(COMPILED)' | cmp -s - $@ || echo '$(COMPILED)' > $@
 
 # Sanitizers take minutes over vector code at -O3, and UBSan at any level.
 O3 := $(if $(SAN),,-O3)

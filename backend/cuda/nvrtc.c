@@ -486,6 +486,7 @@ static int job_start(Job *j)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, (size_t)8 << 20);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    before_nvrtc();
     pthread_mutex_lock(&j->lock);
     for (int i = 0; i < j->cores && i < j->count * j->tries && !err; i++) {
         err = pthread_create(&thread, &attr, compile_thread, j);

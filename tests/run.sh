@@ -162,7 +162,8 @@ cuda() {
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9" ;;
-        *hopper*|*strided*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
+        *strided*) more=FAKE_ARCH=9 ;;
+        *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac
         program "on a driver of tests: $test" env $more \

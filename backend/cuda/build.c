@@ -62,17 +62,23 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     return o;
 }
 
-/* The copy engine wants whole rows, 16 bytes apart. */
-static bool map_fits(const View *v, bool ranks)
+/* The copy engine wants whole rows, 16 bytes apart, forwards: tokens, or batch
+ * entries, that share one are not for it. */
+static bool map_fits(CudaExtent e, const View *v, bool ranks)
 {
     return v->sd[ranks] == 1 && !(v->st % 8 || v->sh % 8 || v->sb % 8)
-        && !(ranks && v->sd[0] % 8) && (uintptr_t)v->data % 16 == 0;
+        && v->st >= (e.tokens > 1) && v->sb >= (e.batch > 1) && v->sh >= 0
+        && !(ranks && (v->sd[0] % 8 || v->sd[0] <= 0))
+        && (uintptr_t)v->data % 16 == 0;
 }
 
 /* Hopper's kernels may be passed this call's tensors. */
 static bool call_fits(const Graph *g, const Build *b, const Call *call)
 {
     const CudaKernel *k = b->m->kernel;
+    CudaExtent e = { 1, call->tokens };     /* where the device has the ends */
+    if (call->seq)
+        e = cuda_extent(call);
     for (int i = 0; i < k->nmaps + k->ntensors; i++) {
         bool map = i < k->nmaps;
         CudaArg a = map ? k->map[i] : k->tensor[i - k->nmaps];
@@ -80,7 +86,7 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
         if ((DType)a.dtype != v->dtype && (v->data || a.kind == ARG_INPUT))
             return false;
         bool ranks = a.kind == ARG_INPUT && g->in[a.index].rank > 1;
-        if (map && !(v->data ? map_fits(v, ranks) : a.kind == ARG_OUTPUT))
+        if (map && !(v->data ? map_fits(e, v, ranks) : a.kind == ARG_OUTPUT))
             return false;
     }
     return true;

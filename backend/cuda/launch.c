@@ -23,9 +23,11 @@ static const char *name_of(const Graph *g, CudaArg a)
     return "";
 }
 
+/* Of the call's heads, how many read one of the tensor's: all, where a stride
+ * of 0 makes them one. */
 static int group_of(const Call *call, const View *v)
 {
-    return v->heads ? call->heads / v->heads : 1;
+    return !v->heads ? 1 : v->sh ? call->heads / v->heads : call->heads;
 }
 
 /* Axes of its own: the last lies along a row; one before it counts ranks. */
@@ -53,6 +55,7 @@ static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
                   " multiples of 16 bytes", name_of(g, a));
 }
 
+/* A stride of 0 is that of one entry. */
 static uint64_t step_bytes(int64_t elements, uint64_t size, uint64_t least)
 {
     return elements ? (uint64_t)elements * size : least;

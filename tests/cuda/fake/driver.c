@@ -10,6 +10,7 @@
  */
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,6 +274,20 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     broken |= run(params, (long)gx, (int)bx) != 0;
     return OK;
 }
+/* What the driver takes: places and steps of whole 16 bytes, sides of boxes up
+ * to 256, rows of 128 bytes where they are swizzled. */
+static bool map_is_sound(const Map *m)
+{
+    bool ok = m->size && (uintptr_t)m->p % 16 == 0
+           && m->box[0] * m->size == 128;
+    for (unsigned i = 0; i < m->rank; i++)
+        ok = ok && m->dim[i] && m->dim[i] >> 32 == 0 && m->box[i]
+          && m->box[i] <= 256;
+    for (unsigned i = 0; i + 1 < m->rank; i++)
+        ok = ok && m->stride[i] && m->stride[i] % 16 == 0
+          && m->stride[i] >> 40 == 0;
+    return ok;
+}
 ENTRY(int, cuTensorMapEncodeTiled, void *map, int dtype, unsigned rank,
       void *address, const uint64_t *dims, const uint64_t *strides,
       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,
@@ -289,7 +304,7 @@ ENTRY(int, cuTensorMapEncodeTiled, void *map, int dtype, unsigned rank,
     memcpy(m.stride, strides, (rank - 1) * sizeof *strides);
     memcpy(m.box, box, rank * sizeof *box);
     memcpy(map, &m, sizeof m);
-    return m.size ? OK : INVALID;
+    return map_is_sound(&m) ? OK : INVALID;
 }
 ENTRY(int, cuGetErrorName, int result, const char **name)
 {

@@ -213,6 +213,24 @@ INLINE void copy_some(G *to, const T *from)
     }
 }
 
+/* Element by element, each way: rows and columns lie so far apart. */
+template<class T, class G>
+CALLED void copy_each(T *to, i64 tr, i64 tc, const G *from, i64 fr, i64 fc,
+                      int rows, int len)
+{
+    int r = TID / len, c = TID % len;
+    const int dr = THREADS / len, dc = THREADS % len;
+    while (r < rows) {
+        copy1(to + r * tr + c * tc, from + r * fr + c * fc);
+        r += dr;
+        c += dc;
+        if (c >= len) {
+            c -= len;
+            r++;
+        }
+    }
+}
+
 /* `rows` rows of LEN columns; the tile's lie PITCH apart (a single one's less
  * than LEN), the tensor's sr, and its columns sc. AHEAD: in shared memory,
  * where the copies may go on after the call. */
@@ -255,10 +273,12 @@ CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
         }
         return;
     }
-    for (int x = TID; x < rows * LEN; x += THREADS) {
-        const int r = x / LEN, c = x % LEN;
-        copy1(tile + r * PITCH + c, p + r * sr + c * sc);
+    if (LEN > 1) {
+        copy_each(tile, PITCH, 1, p, sr, sc, rows, LEN);
+        return;
     }
+    for (int r = TID; r < rows; r += THREADS)
+        copy1(tile + r * PITCH, p + r * sr);
 }
 template<int LEN, int PITCH, class T, class G>
 CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
@@ -273,10 +293,12 @@ CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
         });
         return;
     }
-    for (int x = TID; x < rows * LEN; x += THREADS) {
-        const int r = x / LEN, c = x % LEN;
-        copy1(p + r * sr + c * sc, tile + r * PITCH + c);
+    if (LEN > 1) {
+        copy_each(p, sr, sc, tile, PITCH, 1, rows, LEN);
+        return;
     }
+    for (int r = TID; r < rows; r += THREADS)
+        copy1(p + r * sr, tile + r * PITCH);
 }
 
 /* ---- matrices in registers: four neighbours of rows STEP apart ---- */

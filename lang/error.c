@@ -310,6 +310,19 @@ void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud)
         lang_raise(L, &c->err);
 }
 
+void *push_owned(lua_State *L, size_t size, const char *meta,
+                 lua_CFunction gc)
+{
+    void *p = memset(lua_newuserdatauv(L, size, 0), 0, size);
+
+    if (luaL_newmetatable(L, meta)) {
+        lua_pushcfunction(L, gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    return p;
+}
+
 /* ---- names ---- */
 
 enum { NAME = 32 };

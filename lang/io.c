@@ -44,14 +44,8 @@ static int job_gc(lua_State *L)
 
 static Job *push_job(lua_State *L)
 {
-    Job *j = lua_newuserdatauv(L, sizeof *j, 0);
+    Job *j = push_owned(L, sizeof *j, IO_JOB, job_gc);
 
-    memset(j, 0, sizeof *j);
-    if (luaL_newmetatable(L, IO_JOB)) {
-        lua_pushcfunction(L, job_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
     j->ctx = sandbox_ctx(L);
     return j;
 }

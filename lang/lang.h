@@ -89,6 +89,10 @@ void value_open(lua_State *L);      /* flin.exp, flin.dot, ... */
  * of every flin error: "FILE:LINE: message", the source line with a caret
  * where one is known, "  help: ...". */
 void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud);
+/* Pushes a userdata of zeros that `gc` collects: filled afterwards, so that no
+ * error can leak what it owns. */
+void *push_owned(lua_State *L, size_t size, const char *meta,
+                 lua_CFunction gc);
 /* The line of the user's code that is running: innermost Lua function. */
 int current_line(lua_State *L);
 

@@ -447,10 +447,8 @@ static int owner_gc(lua_State *L)
 
 static Ctx *push_owner(lua_State *L)
 {
-    Ctx **c = lua_newuserdatauv(L, sizeof *c, 0);
+    Ctx **c = push_owned(L, sizeof *c, OWNER_META, owner_gc);
 
-    *c = NULL;
-    luaL_setmetatable(L, OWNER_META);
     return *c = sandbox_ctx(L);
 }
 
@@ -567,10 +565,6 @@ static int mask_values(lua_State *L)
 
 void mask_open(lua_State *L)
 {
-    luaL_newmetatable(L, OWNER_META);
-    lua_pushcfunction(L, owner_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
     lua_pushcfunction(L, mask_report);
     lua_setfield(L, -2, "mask_report");
     lua_pushcfunction(L, mask_values);

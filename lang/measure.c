@@ -138,14 +138,8 @@ static void watch_open(Ctx *c, void *ud)
 
 static Watch *push_watch(lua_State *L)
 {
-    Watch *w = lua_newuserdatauv(L, sizeof *w, 0);
+    Watch *w = push_owned(L, sizeof *w, WATCH_META, watch_gc);
 
-    memset(w, 0, sizeof *w);
-    if (luaL_newmetatable(L, WATCH_META)) {
-        lua_pushcfunction(L, watch_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
     w->gpu = gpu_retain(shared_of(L)->shared.gpu);
     w->ctx = sandbox_ctx(L);
     protect(L, w->ctx, watch_open, w);

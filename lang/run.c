@@ -18,14 +18,8 @@ static int run_gc(lua_State *L)
 
 static Run *push_run(lua_State *L, Variant *v, Mode mode)
 {
-    Run *r = lua_newuserdatauv(L, sizeof *r, 0);
+    Run *r = push_owned(L, sizeof *r, RUN_META, run_gc);
 
-    memset(r, 0, sizeof *r);
-    if (luaL_newmetatable(L, RUN_META)) {
-        lua_pushcfunction(L, run_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
     r->v = v;
     r->args.mode = mode;
     r->ctx = sandbox_ctx(L);

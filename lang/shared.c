@@ -39,13 +39,7 @@ Own *shared_of(lua_State *L)
         lua_pop(L, 1);
         return o;
     }
-    o = lua_newuserdatauv(L, sizeof *o, 0);
-    memset(o, 0, sizeof *o);
-    if (luaL_newmetatable(L, SHARED_META)) {
-        lua_pushcfunction(L, own_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
+    o = push_owned(L, sizeof *o, SHARED_META, own_gc);
     o->ctx = sandbox_ctx(L);
     o->shared.gpu = gpu_new();
     o->shared.pool = pool_new(&o->ctx->mem);

@@ -132,15 +132,9 @@ static int source_gc(lua_State *L)
 static Source *source_args(lua_State *L, const char *what, int arg)
 {
     Variant *v = variant_check(L, 1);
-    Source *s = lua_newuserdatauv(L, sizeof *s, 0);
+    Source *s = push_owned(L, sizeof *s, SOURCE_META, source_gc);
     lua_Integer chunk;
 
-    memset(s, 0, sizeof *s);
-    if (luaL_newmetatable(L, SOURCE_META)) {
-        lua_pushcfunction(L, source_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
     s->ctx = sandbox_ctx(L);
     s->v = v;
     check_options(L, what, v->step, arg, options, NOPTIONS);

@@ -2,12 +2,12 @@
  * not whole, folders and disks that take nothing, and the limit.
  */
 #include "../../backend/cuda/cache.h"
+#include "expect.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,15 +18,6 @@
 
 enum { PROCESSES = 64, KEYS = 5, BYTES = 30000 };
 
-static int passed, failed;
-
-static void expect(bool ok, const char *what)
-{
-    passed += ok;
-    failed += !ok;
-    if (!ok)
-        printf("FAIL %s\n", what);
-}
 
 static CacheKey key_of(int i)
 {
@@ -325,6 +316,5 @@ int main(void)
     rmdir(k.folder);
     rmdir(root);
     test_where();
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return report();
 }

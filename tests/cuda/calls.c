@@ -6,25 +6,16 @@
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
+#include "expect.h"
 
 #include <dlfcn.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { T = 200, H = 2, D = 64, ENDS = 5, MAX_ARGS = 24 };
 
-static int passed, failed;
-
-static void expect(bool ok, const char *what)
-{
-    passed += ok;
-    failed += !ok;
-    if (!ok)
-        printf("FAIL %s\n", what);
-}
 
 /* ---- tensors ---- */
 
@@ -375,6 +366,5 @@ int main(int argc, char **argv)
         expect(false, k->v ? k->c->err.message : k->e.message);
     flin_release(k->v);
     flin_close(k->s);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return report();
 }

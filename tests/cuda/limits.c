@@ -6,9 +6,9 @@
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
+#include "expect.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,16 +25,7 @@ typedef struct Test {
     flin_Error e;
     int64_t entries, tokens;
     flin_Tensor host[NT], device[NT];   /* host: one entry */
-    int passed, failed;
 } Test;
-
-static void expect(Test *t, bool ok, const char *what)
-{
-    t->passed += ok;
-    t->failed += !ok;
-    if (!ok)
-        printf("FAIL %s\n", what);
-}
 
 /* ---- tensors: every batch entry holds the same ---- */
 
@@ -145,12 +136,12 @@ static void check_entries(Test *t, int i, double limit)
     }
     error = sqrt(error / truth);
     snprintf(text, sizeof text, "%s of many is off by %.1e", name[i], error);
-    expect(t, error < limit, text);
+    expect(error < limit, text);
     for (int k = 0; k < 3; k++) {
         uint16_t *x = entry(t, i, at[k]);
         snprintf(text, sizeof text, "%s of entry %lld is not the first's",
                  name[i], (long long)at[k]);
-        expect(t, !memcmp(x, first, bytes), text);
+        expect(!memcmp(x, first, bytes), text);
         free(x);
     }
     free(first);
@@ -164,8 +155,8 @@ static void test_large(Test *t)
     for (int backward = 0; backward < 2; backward++) {
         int result = backward ? DQ : Y;
         poison(t, result);
-        expect(t, !run(t, &host, backward), t->e.message);
-        expect(t, !run(t, &device, backward), t->e.message);
+        expect(!run(t, &host, backward), t->e.message);
+        expect(!run(t, &device, backward), t->e.message);
         device_sync(t->c, &t->d);
         check_entries(t, result, backward ? 8e-3 : 6e-3);
     }
@@ -203,17 +194,17 @@ static void test_full(Test *t)
     poison(t, DQ);
     int n = take_all(t, piece);
     int code = run(t, &b, true);
-    expect(t, code == FLIN_ERROR_MEMORY
+    expect(code == FLIN_ERROR_MEMORY
               && strstr(t->e.message, "out of memory"),
            "a call without memory is refused");
     for (int i = 0; i < n; i++)
         device_free(&t->d, piece[i]);
     device_sync(t->c, &t->d);
     uint16_t *x = entry(t, DQ, t->entries - 1);
-    expect(t, x[0] == 0xffff && x[entry_size(t, DQ) - 1] == 0xffff,
+    expect(x[0] == 0xffff && x[entry_size(t, DQ) - 1] == 0xffff,
            "nothing was launched");
     free(x);
-    expect(t, !run(t, &b, true), t->e.message);
+    expect(!run(t, &b, true), t->e.message);
     device_sync(t->c, &t->d);
     check_entries(t, DQ, 8e-3);
 }
@@ -227,15 +218,15 @@ static void test_broken(Test *t)
     b.call.y.data = (void *)(uintptr_t)4096;
     CALL(&t->d, SYNC, wait);
     run(t, &b, false);
-    expect(t, wait() != 0, "a pointer that is none ends the work");
+    expect(wait() != 0, "a pointer that is none ends the work");
     for (int i = 0; i < 2; i++) {
         int code = run(t, bind(&b, t->device, "cuda"), false);
-        expect(t, code == FLIN_ERROR_DEVICE, "the error stays");
-        expect(t, strstr(t->e.message, "of simple_gla")
+        expect(code == FLIN_ERROR_DEVICE, "the error stays");
+        expect(strstr(t->e.message, "of simple_gla")
                   && strstr(t->e.message, " tokens, 16 heads, k = 128"),
                t->e.message);
     }
-    expect(t, !run(t, bind(&host, t->host, "cpu"), false),
+    expect(!run(t, bind(&host, t->host, "cpu"), false),
            "the CPU still works");
 }
 
@@ -263,9 +254,8 @@ int main(int argc, char **argv)
     t.s = flin_open(NULL, &t.e);
     t.v = flin_stdlib(t.s, "simple_gla", &t.e);
     if (!t.v || !ctx_protect(t.c, test, &t))
-        expect(&t, false, t.v ? t.c->err.message : t.e.message);
+        expect(false, t.v ? t.c->err.message : t.e.message);
     flin_release(t.v);
     flin_close(t.s);
-    printf("%d passed, %d failed\n", t.passed, t.failed);
-    return t.failed != 0;
+    return report();
 }

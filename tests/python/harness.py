@@ -1,4 +1,6 @@
 """What the Python tests share: checks that count, and inputs for a variant."""
+import importlib.metadata
+import importlib.util
 import os
 import sys
 
@@ -52,6 +54,17 @@ def shapes(variant, B=2, T=70, H=2):
             variant.sizes[axis] or SIZES.get(axis, 4) for axis in a.axes), \
             a.domain
     return found
+
+
+def wants_custom_op():
+    """Ends the script as skipped without a PyTorch that has them."""
+    if not importlib.util.find_spec("torch"):
+        print("skip no PyTorch for", sys.executable)
+        sys.exit()
+    version = importlib.metadata.version("torch")
+    if tuple(int(n) for n in version.split(".")[:2]) < (2, 4):
+        print("skip PyTorch", version, "has no torch.library.custom_op")
+        sys.exit()
 
 
 def end():

@@ -1,17 +1,9 @@
 """torch.compile and the operators it sees (PyTorch 2.4 on)."""
-import importlib.metadata
-import importlib.util
 import sys
 
-from harness import check, close, end, flin, refused, same
+from harness import check, close, end, flin, refused, same, wants_custom_op
 
-if not importlib.util.find_spec("torch"):
-    print("skip no PyTorch for", sys.executable)
-    sys.exit()
-version = importlib.metadata.version("torch")
-if tuple(int(n) for n in version.split(".")[:2]) < (2, 4):
-    print("skip PyTorch", version, "has no torch.library.custom_op")
-    sys.exit()
+wants_custom_op()
 import torch                                        # noqa: E402
 
 torch.manual_seed(7)

@@ -1,19 +1,12 @@
 """torch.compile as it is by default, with inductor: one graph, the same numbers
 as eagerly, forward and backward. On a GPU where there is one."""
-import importlib.metadata
 import importlib.util
 import shutil
 import sys
 
-from harness import check, close, end, flin, same
+from harness import check, close, end, flin, same, wants_custom_op
 
-if not importlib.util.find_spec("torch"):
-    print("skip no PyTorch for", sys.executable)
-    sys.exit()
-version = importlib.metadata.version("torch")
-if tuple(int(n) for n in version.split(".")[:2]) < (2, 4):
-    print("skip PyTorch", version, "has no torch.library.custom_op")
-    sys.exit()
+wants_custom_op()
 import torch                                        # noqa: E402
 
 gpu = torch.cuda.is_available()

@@ -1,5 +1,4 @@
 """torch.compile and the operators it sees (PyTorch 2.4 on)."""
-import sys
 
 from harness import check, close, end, flin, refused, same, wants_custom_op
 

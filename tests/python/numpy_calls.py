@@ -181,6 +181,13 @@ refused("do", ValueError, "do has shape [2, 70, 2, 5], but [2, 70, 2, 6]",
         gdn.backward, q, k, v, **x, do=do[..., :5])
 refused("scale", ValueError, "scale is 'x': a number", gdn, q, k, v, **x,
         scale="x")
+for scale in (float("nan"), float("inf")):
+    refused("scale", ValueError, f"scale is {scale}: a finite", gdn, q, k, v,
+            **x, scale=scale)
+refused("a zero byte", ValueError, "a zero byte is in the text", flin.load,
+        "return 1\0\n")
+refused("ends that are none", ValueError, "cu_seqlens is [[0], [1, 2]]", gdn,
+        q[:1], k[:1], v[:1], **one, cu_seqlens=[[0], [1, 2]])
 for chunk in (0, 257, 16.5, "64"):
     refused("chunk", ValueError, f"chunk = {chunk!r}: 1 to 256", gdn, q, k, v,
             **x, chunk=chunk)

@@ -190,6 +190,10 @@ refused("devices", ValueError, "k is on meta, but q on cpu", gdn,
         **dict(d, k=d["k"].to("meta")))
 refused("cu_seqlens", ValueError, "int64 with one is wanted", gdn, **packed,
         cu_seqlens=torch.tensor([0.0, 70.0]))
+refused("ends that are none", ValueError, "cu_seqlens is 'abc'", gdn, **packed,
+        cu_seqlens="abc")
+refused("no data", ValueError, "runs on cpu and cuda", gdn.backward, **{
+    n: t.to("meta") for n, t in d.items()}, do=o.to("meta"))
 for sparse in (d["k"].to_sparse(), d["g"][0].to_sparse_csr()):
     refused("sparse", ValueError, "a dense tensor is wanted", gdn,
             **dict(d, k=sparse))
@@ -237,6 +241,11 @@ refused("a layer's input", ValueError, "x has shape [2, 20, 8], but [B, T, 16]",
 refused("a layer's heads", ValueError, "not shared evenly by num_heads = 3",
         flin.nn.LinearAttention, 16, "gla", num_heads=3)
 
+refused("how many heads", ValueError, "num_heads = 2.5", flin.nn.
+        LinearAttention, 16, "gla", num_heads=2.5)
+refused("a layer's axes", ValueError, "gla has no axis 'w'; axes: k, v",
+        flin.nn.LinearAttention, 16, "gla", axes={"w": 3})
+
 # One variant in several threads, forwards and backwards.
 found = [None] * 4
 
@@ -255,25 +264,37 @@ for t in threads:
 for i in range(1, 4):
     same("threads", found[i], found[0])
 
-# Ctrl-C ends a long call, and the next one works. (The reference goes token
-# by token: this one would take minutes.)
-long = inputs(gdn, B=1, T=400000, H=4)
+# Ctrl-C ends a long call, and so does what another signal's handler raises; the
+# next one works. (The reference goes token by token: this one would take
+# minutes.)
+class Late(Exception):
+    pass
+
+
+def late(*_):
+    raise Late
+
+
 sent = []
 
 
-def press():
+def press(number):
     sent.append(time.monotonic())
-    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(number)
 
 
 # in the background of a shell it would be ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
-try:
-    threading.Timer(0.2, press).start()
-    gdn.reference(**long)
-    check("interrupt", False, "it ran to its end")
-except KeyboardInterrupt:
-    check("interrupt", time.monotonic() - sent[0] < 2,
-          time.monotonic() - sent[0])
-same("afterwards", gdn(**d)[0], o)
+signal.signal(signal.SIGALRM, late)
+long = inputs(gdn, B=1, T=400000, H=4)
+for number, kind in ((signal.SIGALRM, Late),
+                     (signal.SIGINT, KeyboardInterrupt)):
+    try:
+        threading.Timer(0.2, press, (number,)).start()
+        gdn.reference(**long)
+        check(f"{kind.__name__}", False, "it ran to its end")
+    except kind:
+        check(f"{kind.__name__}", time.monotonic() - sent[-1] < 2,
+              time.monotonic() - sent[-1])
+    same("afterwards", gdn(**d)[0], o)
 end()

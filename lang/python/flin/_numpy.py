@@ -62,7 +62,11 @@ def space(size, like):
 
 
 def ends(cu, like):
-    cu = numpy.asarray(cu)
+    try:
+        cu = numpy.asarray(cu)
+    except ValueError:
+        raise _c.ArgumentError(f"cu_seqlens is {cu!r}: the ends of sequences "
+                               "are wanted, as integers") from None
     if cu.dtype.kind not in "iu" or cu.ndim != 1:
         raise _c.Error(f"cu_seqlens is {cu.dtype} with {cu.ndim} dimensions: "
                        "int64 with one is wanted")

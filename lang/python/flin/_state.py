@@ -1,7 +1,8 @@
 """The process's flin_States, one a device, and what they have loaded.
 
-Ctrl-C: Python raises KeyboardInterrupt in the main thread alone. The state for
-calls on the CPU from other threads does not ask."""
+Ctrl-C: Python raises KeyboardInterrupt, and what handlers of other signals
+raise, in the main thread alone. The state for calls on the CPU from other
+threads does not ask."""
 import ctypes
 import os
 import re
@@ -13,17 +14,20 @@ from . import _c
 from ._c import lib
 
 lock = threading.RLock()        # states belong to one thread at a time
-interrupts = []                 # Ctrl-C, when it came during a call
+interrupts = []                 # what signals raised during a call
 
 
 def _watch():
     """Asked by flin every few milliseconds while it works. A generator, since
-    Python raises KeyboardInterrupt where it resumes: here, inside the try."""
+    Python raises KeyboardInterrupt, or what else handlers of signals raise,
+    where it resumes: here, inside the try."""
     while True:
         try:
             yield len(interrupts)
-        except KeyboardInterrupt:
-            interrupts.append(True)
+        except GeneratorExit:
+            return
+        except BaseException as e:
+            interrupts.append(e)
 
 
 def _start_watch():
@@ -59,8 +63,9 @@ if hasattr(os, "register_at_fork"):
 def checked(code, error):
     """After a call: raises what went wrong, or an interrupt that came."""
     if interrupts and is_main():
+        came = interrupts[0]
         interrupts.clear()
-        raise KeyboardInterrupt
+        raise came
     if code:
         raise _c.failure(error)
 
@@ -96,12 +101,18 @@ def stdlib_names() -> List[str]:
 def opener(source):
     """What to call it, and a function that loads the flin_Variant of a path,
     a text or a name in a device's state."""
-    if isinstance(source, os.PathLike):
-        source = os.fspath(source)
+    is_path = isinstance(source, os.PathLike)
+    if is_path:
+        source = os.fsdecode(source)
     elif not isinstance(source, str):
         raise _c.ArgumentError(
             "flin.load: a name of the standard library, a path or a text is "
             f"wanted, not {type(source).__name__}")
+    if "\0" in source:
+        raise _c.ArgumentError("flin.load: a zero byte is in the "
+                               + ("path" if is_path else "text"))
+    if is_path:
+        pass
     elif "\n" in source or re.search(r"\breturn\b", source):
         return "text", lambda device: _handle(
             lib.load_string, state(device), source.encode(), b"text")

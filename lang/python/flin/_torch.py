@@ -85,7 +85,11 @@ else:
 
 
 def ends(cu, like):
-    cu = torch.as_tensor(cu)
+    try:
+        cu = torch.as_tensor(cu)
+    except (TypeError, ValueError, RuntimeError):
+        raise _c.ArgumentError(f"cu_seqlens is {cu!r}: the ends of sequences "
+                               "are wanted, as integers") from None
     if cu.dtype not in (torch.int64, torch.int32) or cu.dim() != 1:
         raise _c.Error(f"cu_seqlens is {cu.dtype} with {cu.dim()} dimensions: "
                        "int64 with one is wanted")

@@ -1,5 +1,6 @@
 """Variants: what flin.load gives, and how it is called."""
 import difflib
+import math
 
 from . import _c, _state
 from ._c import lib
@@ -207,6 +208,9 @@ class Variant:
 
     def _derive(self, scale, norm):
         maps = {}
+        if scale != "rsqrt" and not math.isfinite(scale):
+            raise _c.ArgumentError(f"scale is {scale}: a finite number is "
+                                   "wanted")
         query = self._query() if scale != 1 else None
         for name in {query, *("qk" if norm else "")} - {None}:
             if name not in self.order:

@@ -46,7 +46,10 @@ class LinearAttention(nn.Module):
         self.variant = variant if isinstance(variant, Variant) else \
             load(variant)
         self.num_heads, self.eps = num_heads, eps
-        if num_heads < 1 or not head_dim and hidden_size % num_heads:
+        if not isinstance(num_heads, int) or num_heads < 1:
+            raise Error(f"LinearAttention: num_heads = {num_heads!r}: how many"
+                        " is wanted, 1 or more")
+        if not head_dim and hidden_size % num_heads:
             raise Error(f"LinearAttention: hidden_size = {hidden_size} is not "
                         f"shared evenly by num_heads = {num_heads}\n  help: "
                         "head_dim, the size of axis k")
@@ -54,6 +57,7 @@ class LinearAttention(nn.Module):
         head_dim = head_dim or hidden_size // num_heads
         self.sizes = {"k": head_dim, "v": value_dim or head_dim}
         self.sizes.update(axes or {})
+        self.check_axes(axes or {})
         self.projections = nn.ModuleDict()
         self.constants = nn.ParameterDict()
         for a in self.variant.inputs:
@@ -71,6 +75,17 @@ class LinearAttention(nn.Module):
         self.norm = nn.Parameter(torch.empty(out[1:], **make))
         self.out = nn.Linear(math.prod(out), hidden_size, bias=bias, **make)
         self.reset_parameters()
+
+    def check_axes(self, axes):
+        """That the variant has them, and of these sizes."""
+        has, name = self.variant.sizes, self.variant.name
+        for axis, size in axes.items():
+            if axis not in has:
+                raise Error(f"LinearAttention: {name} has no axis '{axis}'; "
+                            f"axes: {', '.join(has)}")
+            if has[axis] not in (0, size):
+                raise Error(f"LinearAttention: axis {axis} of {name} is "
+                            f"{has[axis]}, not {size}")
 
     def size(self, a, axis):
         """How long the axis is: as the variant fixes it, as it was given,

@@ -4,16 +4,18 @@
 # runs. What one call has no time for is left to the next, which knows what has
 # run.
 #   tests/cuda/lease.sh [PART...]   these; or all that have not run yet
-# BUILD is where the binaries are (build), ALL how many seconds a call may take,
-# EACH a time for every part, to try this out.
+# BUILD is where the binaries are (build); STATE keeps what has run and the
+# kernels' cache from call to call; ALL is how many seconds a call may take, EACH
+# a time for every part, to try this out.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
 OUT=${OUT:-$build/lease}
-FLIN_CACHE=${FLIN_CACHE:-$PWD/$build/lease.cache}
+STATE=${STATE:-/tmp/flin.lease}
+FLIN_CACHE=${FLIN_CACHE:-$STATE/cache}
 FLIN_LIB=$PWD/$build/libflin.so
 export FLIN_CACHE FLIN_LIB
 end=$(($(date +%s) + ${ALL:-580}))
-ran=$build/lease.ran wanted=$* left=
+ran=$STATE/ran wanted=$* left=
 mkdir -p "$OUT" "$FLIN_CACHE"
 touch "$ran"
 

@@ -5,8 +5,8 @@
 # run.
 #   tests/cuda/lease.sh [PART...]   these; or all that have not run yet
 # BUILD is where the binaries are (build); STATE keeps what has run and the
-# kernels' cache from call to call; ALL is how many seconds a call may take, EACH
-# a time for every part, to try this out.
+# kernels' cache from call to call; ALL is how many seconds a call may take,
+# EACH a time for every part, to try this out.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
 OUT=${OUT:-$build/lease}

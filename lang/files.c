@@ -126,7 +126,9 @@ File *file_new(lua_State *L, const char *path)
     *f = (File){ .path = path };
     if (luaL_newmetatable(L, FILE_META)) {
         lua_pushcfunction(L, collect);
-        lua_setfield(L, -2, "__gc");
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -3, "__gc");
+        lua_setfield(L, -2, "__close");
     }
     lua_setmetatable(L, -2);
     return f;
@@ -140,6 +142,7 @@ static File *open_file(lua_State *L, const char *path, const char *shown,
     f->f = fopen(path, mode);
     if (!f->f)
         file_fault(L, f, "%s", strerror(errno));
+    lua_toclose(L, -1);                 /* with the function, also by an error */
     return f;
 }
 
@@ -169,14 +172,9 @@ static void files_allowed(lua_State *L, const char *what)
 static int load(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
-    File *f;
-    int n;
 
     files_allowed(L, "load");
-    f = open_file(L, path, path, "rb");
-    n = file_load(L, f);
-    file_close(f);
-    return n;
+    return file_load(L, open_file(L, path, path, "rb"));
 }
 
 /* Written beside its place and renamed, so that a reader never meets half a

@@ -195,6 +195,8 @@ Ctx *sandbox_ctx(lua_State *L);
  * lua_Debug.source; NULL if this state has not loaded it. */
 int sandbox_load(lua_State *L, const char *s, size_t n, const char *name);
 const char *sandbox_source(lua_State *L, const char *name, size_t *len);
+/* The text that messages show in the place of what was loaded. */
+void sandbox_show(lua_State *L, const char *s, const char *name);
 /* The same for a file's text; NULL: standard input. Pushes the function or a
  * message. */
 int sandbox_file(lua_State *L, const char *path);

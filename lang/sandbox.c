@@ -324,6 +324,14 @@ int sandbox_load(lua_State *L, const char *s, size_t n, const char *name)
     return lua_load(L, read_part, &r, name, "t");
 }
 
+void sandbox_show(lua_State *L, const char *s, const char *name)
+{
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
+    lua_pushstring(L, s);
+    lua_setfield(L, -2, name);
+    lua_pop(L, 1);
+}
+
 const char *sandbox_source(lua_State *L, const char *name, size_t *len)
 {
     const char *s = NULL;

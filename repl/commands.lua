@@ -8,6 +8,7 @@ local flin, rows, term, evaluate, stage = ...
 local io, os = io, os                   -- none in the sandbox
 
 local commands = { latest = nil }
+local own = {}                          -- their rows
 
 local function is_variant(x)
   return type(x) == "userdata" and not flin.is_tensor(x) and x.inputs ~= nil
@@ -133,8 +134,23 @@ function run.save(path, x, options)
   return "saved " .. path
 end
 
+local keys <const> = [[
+
+Lua as it is; expressions show themselves, _ is the last result.
+Tab completes, Up finds what begins so, Ctrl-R searches, Alt-Enter breaks the
+line, Ctrl-C stops what runs, Ctrl-D leaves.
+?name says more: ?dot, ?v.forward, ?:mask. flin.help() lists all there is.]]
+
+-- Of no name: the commands and the keys.
 function run.help(name)
-  return (flin.help(name):gsub("\n$", ""))
+  if name then
+    return (flin.help(name):gsub("\n$", ""))
+  end
+  local lines = {}
+  for i, row in ipairs(own) do
+    lines[i] = ("%-26s %s"):format(row.name .. " " .. row.usage, row.brief)
+  end
+  return table.concat(lines, "\n") .. "\n" .. keys
 end
 
 -- ---- their lines ----
@@ -233,8 +249,9 @@ end
 -- name, arguments, what it does, more; the line's function.
 local function command(name, usage, brief, more, line)
   commands[#commands + 1] = { name = name, line = line }
-  rows[#rows + 1] = { name = ":" .. name, usage = usage, brief = brief,
-                      more = more }
+  own[#own + 1] = { name = ":" .. name, usage = usage, brief = brief,
+                    more = more }
+  rows[#rows + 1] = own[#own]
 end
 
 local options = "\nOptions are words at the end: K=128 machine=h200. Without a "

@@ -74,6 +74,7 @@ static int load(lua_State *L, const char *prefix, const char *text)
     lua_pushfstring(L, "%s%s", prefix, text);
     status = sandbox_load(L, lua_tostring(L, -1), lua_rawlen(L, -1),
                           "=stdin");
+    sandbox_show(L, text, "=stdin");
     lua_remove(L, -2);
     return status;
 }
@@ -107,7 +108,8 @@ static bool load_lines(Prompt *p, int text, int *status)
 
 /* ---- results ---- */
 
-/* Prints all arguments but the first two: a separator and the show function. */
+/* Prints all arguments but the first two: a separator (what takes several
+ * lines has its own) and the show function. */
 static int print_results(lua_State *L)
 {
     int n = lua_gettop(L);
@@ -120,7 +122,7 @@ static int print_results(lua_State *L)
         size_t len;
         const char *s = luaL_tolstring(L, -1, &len);
         fwrite(s, 1, len, stdout);
-        fputs(i < n ? between : "\n", stdout);
+        fputs(i < n && !memchr(s, '\n', len) ? between : "\n", stdout);
         lua_pop(L, 2);
     }
     fflush(stdout);

@@ -215,6 +215,9 @@ static void typing(Session *s)
     turn(s, "flin.stdlib\r", "flin.stdlib: comba deltanet", "names");
     turn(s, "flin.stdlib.gla:forwrd {}\r", "help: did you mean 'forward'?",
          "what was meant");
+    turn(s, "flin.stdlib.gla:forward{}\r", "  1 | flin.stdlib.gla:forward{}",
+         "the line as it was typed");
+    turn(s, "flin.zeros(2), 7\r", "0\r\n7\r\n", "a line for what follows");
 }
 
 static void editing(Session *s)
@@ -271,6 +274,7 @@ static void commands(Session *s)
     turn(s, ":bogus\r", "there is no command :bogus", "an unknown command");
     turn(s, "?dot\r", "flin.dot(a, b [, axes]) -> value", "?");
     turn(s, ":help mask\r", "v:mask", ":help");
+    turn(s, ":help\r", "flin.help() lists all there is.\r\n", "what to ask");
     turn(s, "print(flin.commands.dag(g))\r", "next S", "a function");
 }
 

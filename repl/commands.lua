@@ -139,7 +139,7 @@ local keys <const> = [[
 Lua as it is; expressions show themselves, _ is the last result.
 Tab completes, Up finds what begins so, Ctrl-R searches, Alt-Enter breaks the
 line, Ctrl-C stops what runs, Ctrl-D leaves.
-?name says more: ?dot, ?v.forward, ?:mask. flin.help() lists all there is.]]
+?name says more: ?dot, ?v:forward, ?:mask. flin.help() lists all there is.]]
 
 -- Of no name: the commands and the keys.
 function run.help(name)

@@ -142,7 +142,7 @@ static File *open_file(lua_State *L, const char *path, const char *shown,
     f->f = fopen(path, mode);
     if (!f->f)
         file_fault(L, f, "%s", strerror(errno));
-    lua_toclose(L, -1);                 /* with the function, also by an error */
+    lua_toclose(L, -1);                 /* with its function, or an error */
     return f;
 }
 

@@ -202,6 +202,11 @@ refused("a negated view", ValueError, "its resolve_neg()", gdn,
         **dict(d, q=turned))
 same("resolved", gdn(**dict(d, q=turned.resolve_neg()))[0],
      gdn(**dict(d, q=turned.resolve_neg().contiguous()))[0])
+mine = leaves({"v": d["v"]})["v"]     # autograd makes such gradients itself
+y = gdn(**dict(d, v=mine))[0]
+same("a negated gradient", *(torch.autograd.grad(
+    y, mine, t, retain_graph=True)[0]
+    for t in (turned[..., :6], turned[..., :6].resolve_neg())))
 freed = d["q"].clone()
 (freed.untyped_storage() if hasattr(freed, "untyped_storage")
  else freed.storage()).resize_(0)

@@ -179,6 +179,7 @@ class Function(torch.autograd.Function):
             return (None, None) + (None,) * len(want)
         *tensors, saved = ctx.saved_tensors
         variant, n, cu, chunk, note = ctx.rest
+        dy, *ds = [d if d is None else d.resolve_neg() for d in (dy, *ds)]
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
                     ds=ds, want=want, note=note,
                     saved=as_left(saved, tensors[0]))

@@ -79,6 +79,8 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
     CudaExtent e = { 1, call->tokens };     /* where the device has the ends */
     if (call->seq)
         e = cuda_extent(call);
+    if (e.tokens > (INT32_MAX - 64) / k->ranks)
+        return false;                   /* rows are counted by 32 bits */
     for (int i = 0; i < k->nmaps + k->ntensors; i++) {
         bool map = i < k->nmaps;
         CudaArg a = map ? k->map[i] : k->tensor[i - k->nmaps];

@@ -20,26 +20,43 @@ struct alignas(64) TensorMap { unsigned char opaque[128]; };
  * two axes of its own. Null p: absent. Head h reads the tensor's h / group. */
 struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group, pad; };
 
+/* x, but what follows from it is not worked out before a loop and kept. */
+INLINE int fresh(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+INLINE i64 fresh_wide(i64 x)
+{
+    asm volatile("" : "+l"(x));
+    return x;
+}
+
 /* A token has RANKS rows, next to each other. What has no ranks is the same in
  * all of them. */
 #ifndef RANKS
 #define RANKS 1
 #endif
 INLINE int token(int row) { return (int)((u32)row / RANKS); }
-INLINE Sequence rows_in(Sequence s)
+
+/* A sequence's rows [0, len), its first token being `start` of batch entry b:
+ * every role has them in registers. The copy engine counts by 32 bits, too. */
+struct Rows { int b, start, len; };
+INLINE Rows rows_in(const Sequence &s)
 {
-    s.len *= RANKS;
-    return s;
+    return { s.b, (int)s.start, (int)s.len * RANKS };
 }
-/* Rows of chunk c, of a sequence whose length is in rows. */
-INLINE int rows_of(const Sequence &s, int c)
+/* Rows of chunk c. By 64 bits: ptxas would keep a count of those left. */
+INLINE int rows_of(const Rows &s, int c)
 {
     const i64 left = s.len - 64ll * c;
     return left < 64 ? (int)left : 64;
 }
-INLINE i64 token_at(const Tensor &t, int head, const Sequence &s, int token)
+/* Worked out anew each time: a role may have no register for it. */
+INLINE int chunks_of(const Rows &s) { return (fresh(s.len) + 63) / 64; }
+INLINE i64 token_at(const Tensor &t, int head, const Rows &s, int token)
 {
-    return s.b * t.sb + head / t.group * t.sh + (s.start + token) * t.st;
+    return s.b * t.sb + head / t.group * t.sh + (i64)(s.start + token) * t.st;
 }
 
 /* ---- barriers ---- */
@@ -265,17 +282,6 @@ template<int N> INLINE void pack(u32 (&p)[N], const float (&x)[2 * N])
 
 /* ---- fragments ---- */
 
-/* x, but what follows from it is not worked out before a loop and kept. */
-INLINE int fresh(int x)
-{
-    asm volatile("" : "+r"(x));
-    return x;
-}
-INLINE i64 fresh_wide(i64 x)
-{
-    asm volatile("" : "+l"(x));
-    return x;
-}
 /* Where this thread stands in its warpgroup's fragments. */
 struct Lane { int thread, warp, lane, row, col; };
 INLINE Lane lane_here()
@@ -407,7 +413,7 @@ INLINE float state_entry(const Tensor &t, int seq, int head, int k)
     return t.p ? ((const float *)t.p)[seq * t.sb + head * t.sh + k * t.sd[0]]
                : 0.f;
 }
-INLINE float input_entry(const Tensor &t, int head, const Sequence &s,
+INLINE float input_entry(const Tensor &t, int head, const Rows &s,
                          int token, int k)
 {
     return low(((const unsigned short *)t.p)[token_at(t, head, s, token)
@@ -432,12 +438,12 @@ INLINE void end_entry(const Tensor &t, int seq, int head, int k, float x)
 }
 /* Entry k of the state that is the last token of an input. */
 INLINE void end_previous(const Tensor &to, const Tensor &from,
-                         const Tensor &in, const Sequence &s, int seq,
+                         const Tensor &in, const Rows &s, int seq,
                          int head, int k)
 {
     if (to.p)
         end_entry(to, seq, head, k, s.len > 0
-                  ? input_entry(in, head, s, (int)s.len - 1, k)
+                  ? input_entry(in, head, s, s.len - 1, k)
                   : state_entry(from, seq, head, k));
 }
 /* Copies rows [0, rows) of a tile to memory, `cols` columns at stride st. */
@@ -456,18 +462,21 @@ INLINE void copy_rows(unsigned short *to, i64 st, u32 tile, int rows,
  * the copy engine, a last one row by row: behind it may lie another sequence.
  * A warp does it together. */
 INLINE void store_chunk(const TensorMap &m, const Tensor &t, u32 tile,
-                        const Sequence &s, int c, int col, int cols, int head,
+                        const Rows &s, int c, int col, int cols, int head,
                         int lane)
 {
     const int rows = rows_of(s, c);
     if (rows == 64) {
         if (lane == 0)
-            store_tile(&m, tile, col, (int)s.start + 64 / RANKS * c, head,
+            store_tile(&m, tile, col, s.start + 64 / RANKS * c, head,
                        s.b);
         return;
     }
-    copy_rows((unsigned short *)t.p + token_at(t, head, s, 64 / RANKS * c)
-              + col, t.st, tile, rows / RANKS, cols - col, lane);
+    const Rows here = { fresh(s.b), s.start, s.len };
+    const int from = fresh(col);
+    copy_rows((unsigned short *)t.p + token_at(t, fresh(head), here,
+                                               64 / RANKS * c) + from,
+              t.st, tile, rows / RANKS, cols - from, lane);
 }
 
 /* ---- states: float32, rows from row0, of a size rows x cols ---- */

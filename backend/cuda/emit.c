@@ -165,11 +165,12 @@ static void frame_state(Emit *e, Buf *b, int i, bool load)
     else                                /* before any use behind the loop */
         buf_printf(b, "wgmma_wait<0>();\nkeep(s%d);\n", i);
     if (!load && e->out->split)
-        buf_printf(b, "if (last == chunks)\n");
-    buf_printf(b, "%s_state<%d>(s%d, a.tensor[%d], seq, head, at, row0 + "
+        buf_printf(b, "if (last == chunks_of(where))\n");
+    buf_printf(b, "%s_state<%d>(s%d, a.tensor[%d], %s, head, at, row0 + "
                "64 * %s, %d);\n", load ? "load" : "store",
                (int)g->axis[cols].size, i,
                state_tensor(e, i, load ? ARG_STATE : ARG_NEXT),
+               load ? "seq" : "place(fresh(blockIdx.x)) / a.heads",
                load ? "group" : "fresh(group)",
                (int)g->axis[e->row_axis].size);
 }
@@ -309,24 +310,24 @@ static void put_head(Emit *e, Buf *b)
                "extern __shared__ unsigned char raw[];\n"
                "const u32 base = (shared_address(raw) + 1023) & ~1023u;\n"
                "const int block = blockIdx.x %% a.blocks;\n"
-               "const int place = blockIdx.x / a.blocks%s;\n"
-               "const int head = place %% a.heads;\n"
-               "const int seq = place / a.heads;\n"
+               "auto place = [&](u32 b) { return b / a.blocks%s; };\n"
+               "const int head = place(blockIdx.x) %% a.heads;\n"
+               "const int seq = place(blockIdx.x) / a.heads;\n"
                "const int row0 = %d * block;\n"
-               "const Sequence where = rows_in(a.seq ? a.seq[seq] : "
-               "Sequence { seq, 0, 0, a.tokens });\n"
-               "const int chunks = (int)((where.len + 63) / 64);\n",
+               "const Rows where = rows_in(a.seq ? a.seq[seq] : "
+               "Sequence { seq, 0, 0, a.tokens });\n",
                e->paired ? "__cluster_dims__(2, 1, 1) " : "",
                e->out->threads, e->out->name, split ? " / a.segments" : "",
                64 * e->groups);
     if (split)
         buf_printf(b, "const int segment = blockIdx.x / a.blocks %% a.segments;"
-                   "\nconst int first = (int)((i64)chunks * a.bound[segment] "
-                   ">> 12);\n"
-                   "const int last = (int)((i64)chunks * a.bound[segment + 1]"
-                   " >> 12);\n");
+                   "\nconst i64 chunks = (where.len + 63) / 64;\n"
+                   "const int first = (int)(chunks * a.bound[segment] >> 12);\n"
+                   "const int last = (int)(chunks * a.bound[segment + 1] >> 12)"
+                   ";\n");
     else
-        buf_printf(b, "const int first = 0, last = chunks;\n");
+        buf_printf(b, "const int first = 0, last = (where.len + 63) / 64;"
+                   "\n");
     put_barriers(e, b);
 }
 

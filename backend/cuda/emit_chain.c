@@ -31,7 +31,7 @@ void begin_chains(Emit *e)
                    "begin_chain(scratch + CARRY_%d, a.tensor[%d], seq, head, "
                    "at.thread, %d);\n", padded(n), i,
                    ahead_tensor(e, c->scan, from), n);
-        buf_printf(&e->end, "if (last == chunks && at.thread < %d)\n"
+        buf_printf(&e->end, "if (last == chunks_of(where) && at.thread < %d)\n"
                    "end_chain(scratch + CARRY_%d, a.tensor[%d], seq, head, "
                    "at.thread);\n", n, i, ahead_tensor(e, c->scan, to));
     }

@@ -52,7 +52,7 @@ void emit_loads(Emit *e)
     buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "const u32 full = loaded + 8 * pos.stage;\n"
-               "const int token = (int)where.start + 64 / RANKS * c;\n"
+               "const int token = where.start + 64 / RANKS * c;\n"
                "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
     if (e->out->split)
         buf_printf(b, "arrive_expecting(full, c < first ? %d : %d);\n",

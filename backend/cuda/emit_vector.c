@@ -153,7 +153,7 @@ static void end_scalars(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->g->nst; i++)
         if (is_scalar(e, i))
-            buf_printf(b, "if (lane == 0 && last == chunks)\n"
+            buf_printf(b, "if (lane == 0 && last == chunks_of(where))\n"
                        "end_entry(a.tensor[%d], seq, head, 0, v%u);\n",
                        state_tensor(e, ARG_NEXT, i),
                        (unsigned)e->g->st[i].node);

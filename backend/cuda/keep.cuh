@@ -5,7 +5,7 @@
 
 INLINE bool is_kept(int chunk) { return chunk % RANKS == 0; }
 /* Where chunk c's states lie, `bytes` in all: see tile.cuh's first_slot. */
-INLINE char *kept_chunk(char *kept, const Sequence &s, int seq, int c,
+INLINE char *kept_chunk(char *kept, const Rows &s, int seq, int c,
                         i64 tokens, int heads, int head, i64 bytes)
 {
     const i64 slot = seq + s.b * ((tokens + 63) / 64) + s.start / 64
@@ -20,7 +20,7 @@ INLINE void keep_entry(unsigned short *to, float x)
 }
 /* Entry k of a token, or of the state if that is before the first. */
 INLINE float previous_entry(const Tensor &from, const Tensor &in,
-                            const Sequence &s, int seq, int head, int token,
+                            const Rows &s, int seq, int head, int token,
                             int k)
 {
     return token >= 0 ? input_entry(in, head, s, token, k)

@@ -90,13 +90,13 @@ template<int BYTES> struct Stream {
     u64 p;
     const Tensor &t;
     int len;
-    INLINE_MEMBER Stream(const Tensor &tensor, int head, const Sequence &s,
+    INLINE_MEMBER Stream(const Tensor &tensor, int head, const Rows &s,
                          int lane, bool ranked = false) : t(tensor)
     {
         p = (u64)t.p + BYTES * token_at(t, head, s, token(lane));
         if (ranked)
             p += BYTES * (lane % RANKS) * t.sd[0];
-        len = (int)s.len - lane;
+        len = s.len - lane;
     }
     /* From token l to l + 32, read anew each time: registers are few. */
     INLINE_MEMBER i64 half() const

@@ -20,8 +20,7 @@ typedef struct Test {
 static void compile(Ctx *c, void *ud)
 {
     Test *t = ud;
-    CudaOptions o = { .tile = t->tile, .groups = t->groups,
-                      .split = t->groups == 1 };
+    CudaOptions o = { .tile = t->tile, .groups = t->groups, .split = true };
     Plan *p = plan_of(c, variant_graph(c, t->variant->name), t->k, t->v);
     CudaModule *m = cuda_emit(c, p, &o);
     if (t->print)

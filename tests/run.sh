@@ -229,7 +229,8 @@ arrows() {
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
         compiler/*.[ch] compiler/*.def lang/*.[ch] repl/* backend/*/* \
-        tests/*/*.[ch] stdlib/* lang/lua/* examples/* tests/lua/* >"$tmp/out" 2>/dev/null
+        tests/*/*.[ch] stdlib/* lang/lua/* examples/* tests/lua/* \
+        >"$tmp/out" 2>/dev/null
     expect_none "style: 80 columns, 1000 lines"
 }
 

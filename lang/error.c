@@ -365,7 +365,7 @@ const char *nearest_name(const char *name, const char *const *list, int n)
             continue;
         int d = distance(name, list[i]);
         size_t a = strlen(name), b = strlen(list[i]);
-        if (d < least && d < (int)(a > b ? a : b)) {
+        if (d < least && d < (int)(a < b ? a : b)) {
             least = d;
             best = list[i];
         }

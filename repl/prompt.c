@@ -1,5 +1,6 @@
 /* prompt.c -- read, run, print. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@ typedef struct Prompt {
     lua_State *L;
     Editor *e;                          /* NULL: plain lines */
     int words, commands;                /* the Lua tables, in the registry */
+    int entry;                          /* its number, from 1 */
 } Prompt;
 
 /* ---- lines ---- */
@@ -67,14 +69,18 @@ static bool incomplete(lua_State *L, int status)
     return n >= 5 && strcmp(s + n - 5, "<eof>") == 0;
 }
 
-static int load(lua_State *L, const char *prefix, const char *text)
+/* Each entry has a name of its own: a function of an earlier one is still
+ * there, and errors in it show its line. */
+static int load(const Prompt *p, const char *prefix, const char *text)
 {
+    lua_State *L = p->L;
+    char name[32];
     int status;
 
+    snprintf(name, sizeof name, "=stdin[%d]", p->entry);
     lua_pushfstring(L, "%s%s", prefix, text);
-    status = sandbox_load(L, lua_tostring(L, -1), lua_rawlen(L, -1),
-                          "=stdin");
-    sandbox_show(L, text, "=stdin");
+    status = sandbox_load(L, lua_tostring(L, -1), lua_rawlen(L, -1), name);
+    sandbox_show(L, text, name);
     lua_remove(L, -2);
     return status;
 }
@@ -87,15 +93,16 @@ static bool load_lines(Prompt *p, int text, int *status)
     lua_State *L = p->L;
     EditResult more = EDIT_END;
 
+    p->entry++;
     if (*lua_tostring(L, text) == '=')
-        *status = load(L, "return ", lua_tostring(L, text) + 1);
+        *status = load(p, "return ", lua_tostring(L, text) + 1);
     else
-        *status = load(L, "return ", lua_tostring(L, text));
+        *status = load(p, "return ", lua_tostring(L, text));
     if (*status == LUA_OK)
         return true;
     for (;;) {
         lua_settop(L, text);
-        *status = load(L, "", lua_tostring(L, text));
+        *status = load(p, "", lua_tostring(L, text));
         if (!incomplete(L, *status)
             || (more = read_line(p, ">> ")) != EDIT_LINE)
             return more != EDIT_STOPPED;

@@ -85,7 +85,7 @@ run("--check=X=9 variant.lua", 1, "...check: there is no option 'X'")
 run("--backend tpu --check variant.lua", 1, "...there is no backend 'tpu'")
 
 run("", 0, "2\n1\t2\n", "1+1\nfor i = 1, 1 do\nprint(i, i+1)\nend\n")
-run("", 0, "stdin:1: no\n3\n", "error 'no'\n3\n")
+run("", 0, "stdin[1]:1: no\n3\n", "error 'no'\n3\n")
 run("", 0, "...near <eof>", "for i = 1, 2 do\n")
 run("-i -e 'x = 5'", 0, "...\n5\n", "x\n")
 

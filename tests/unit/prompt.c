@@ -208,7 +208,11 @@ static void typing(Session *s)
     turn(s, "for i = 7, 8 do\r", ">> ", "a block");
     turn(s, "print(i)\r", ">> ", "a block goes on");
     turn(s, "end\r", "\r\n7\r\n8\r\n", "a block runs");
-    turn(s, "error 'no'\r", "stdin:1: no", "an error is said");
+    turn(s, "error 'no'\r", "]:1: no", "an error is said");
+    turn(s, "function f() flin.stdlib.gla:forward { q = 3 } end\r", "> ",
+         "a function");
+    turn(s, "f()\r", "  1 | function f() flin.stdlib.gla:forward",
+         "an error in an earlier entry shows its line");
     turn(s, "flin.zeros(2, 3)\r", "tensor [2, 3] float32", "a tensor");
     turn(s, "flin.stdlib.gla\r", "writes rank 1", "a variant");
     turn(s, "{ { 1, { 2 } } }\r", "\r\n{ { 1, {...} } }\r\n", "nested tables");

@@ -90,7 +90,8 @@ typedef struct Tiles {
 /* ---- tile_value.c: extents, places, text of an element ---- */
 
 int32_t tile_extent(const Tiles *t, Ref r, int ax);
-/* Whether r is a state whose last axis is its rows' in memory (o->rows). */
+/* Whether r is a state whose last axis is its rows' in memory (o->rows): of
+ * the way forward. */
 bool lies_turned(const Tiles *t, Ref r);
 /* Of these axes the one whose elements lie nearest to each other. */
 int inner_axis(AxisSet left, bool turned);

@@ -36,7 +36,7 @@ bool lies_turned(const Tiles *t, Ref r)
     const Node *n = &t->g->n[r];
 
     return t->o->rows && n->op == OP_state && n->axes & (n->axes - 1)
-        && highest(n->axes) == t->o->rows;
+        && highest(n->axes) == t->o->rows && !t->g->st[n->index].reverse;
 }
 
 int inner_axis(AxisSet left, bool turned)

@@ -236,32 +236,56 @@ static bool is_kept(const Emit *e, const Gdots *all, int score)
     return n > 1 || e->score[score].inverse || e->spares;
 }
 
-static bool same_right(Emit *e, Ref x, Ref y)
+static Ref left_of(Emit *e, Ref gdot)
 {
-    const Node *a = gdot_of(e, x), *b = gdot_of(e, y);
-    int fa = e->g->n[strip(e->g, a->a[2])].flags;
-    int fb = e->g->n[strip(e->g, b->a[2])].flags;
-    return strip(e->g, a->a[1]) == strip(e->g, b->a[1])
-        && (fa & EXCLUSIVE) == (fb & EXCLUSIVE)
-        && gate_of(e, x) == gate_of(e, y);
+    return strip(e->g, gdot_of(e, gdot)->a[0]);
 }
 
-/* Up to two with one right operand, together. */
+static Ref right_of(Emit *e, Ref gdot)
+{
+    return strip(e->g, gdot_of(e, gdot)->a[1]);
+}
+
+/* Of the left operand: the sums of the token before. */
+static bool is_before(Emit *e, Ref gdot)
+{
+    Ref sum = strip(e->g, gdot_of(e, gdot)->a[2]);
+    return e->g->n[sum].flags & EXCLUSIVE;
+}
+
+/* Whether two share their decays, and one operand: what that is made into is
+ * made once. */
+static bool are_made_together(Emit *e, Ref x, Ref y)
+{
+    return (left_of(e, x) == left_of(e, y) || right_of(e, x) == right_of(e, y))
+        && is_before(e, x) == is_before(e, y) && gate_of(e, x) == gate_of(e, y);
+}
+
+static void put_places(Buf *b, const char *fmt, const Ref *r, int n, int gate)
+{
+    buf_printf(b, "{ ");
+    for (int i = 0; i < n; i++) {
+        buf_printf(b, i ? ", stage + " : "stage + ");
+        buf_printf(b, fmt, (unsigned)r[i], gate);
+    }
+    buf_printf(b, " }, ");
+}
+
+/* Up to two. */
 static void some_gdots(Emit *e, Buf *b, Gdot *const *d, int n)
 {
-    const Node *x = gdot_of(e, d[0]->r);
-    Ref right = strip(e->g, x->a[1]);
-    int gate = gate_of(e, d[0]->r);
-    bool before = e->g->n[strip(e->g, x->a[2])].flags & EXCLUSIVE;
-    buf_printf(b, "float dots%u[%d][32];\ngated_products<%d, %d, %d>(dots%u, "
-               "{ ", (unsigned)d[0]->r, n, width(e, right), before, n,
-               (unsigned)d[0]->r);
-    for (int i = 0; i < n; i++)
-        buf_printf(b, "%sstage + TILE_%u", i ? ", " : "",
-                   (unsigned)strip(e->g, gdot_of(e, d[i]->r)->a[0]));
-    buf_printf(b, " }, stage + TILE_%u, stage + ANCHOR_%u_%d, scratch + "
-               "GATE_%d, at);\n", (unsigned)right, (unsigned)right, gate,
-               gate);
+    Ref first = d[0]->r, last = d[n - 1]->r;
+    Ref left[] = { left_of(e, first), left_of(e, last) };
+    Ref right[] = { right_of(e, first), right_of(e, last) };
+    int gate = gate_of(e, first);
+    int lefts = 1 + (left[0] != left[1]), rights = 1 + (right[0] != right[1]);
+    buf_printf(b, "float dots%u[%d][32];\ngated_products<%d, %d, %d, %d>("
+               "dots%u, ", (unsigned)first, n, width(e, right[0]),
+               is_before(e, first), lefts, rights, (unsigned)first);
+    put_places(b, "TILE_%u", left, lefts, gate);
+    put_places(b, "TILE_%u", right, rights, gate);
+    put_places(b, "ANCHOR_%u_%d", right, rights, gate);
+    buf_printf(b, "scratch + GATE_%d, at);\n", gate);
 }
 
 static void take_dots(Emit *e, Buf *b, const Gdots *all, Gdot *const *d,
@@ -283,7 +307,8 @@ static void gdots_of(Emit *e, Buf *b, Gdots *all, int first)
     Gdot *d[2];
     int n = 0;
     for (int i = first; i < all->n && n < 2; i++)
-        if (!all->at[i].done && same_right(e, all->at[first].r, all->at[i].r))
+        if (!all->at[i].done && are_made_together(e, all->at[first].r,
+                                                   all->at[i].r))
             d[n++] = &all->at[i];
     buf_printf(b, "{\n");
     some_gdots(e, b, d, n);

@@ -207,9 +207,18 @@ INLINE u32 pack_wide(float lo, float hi)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
-INLINE float2 decay(float2 from, float2 to)
+INLINE float2 times_log2e(float2 x) { return { x.x * LOG2E, x.y * LOG2E }; }
+/* exp(from - to), `from` times log2 e. */
+INLINE float2 decay_to(float2 from, float2 to)
 {
-    return { exp2_((from.x - to.x) * LOG2E), exp2_((from.y - to.y) * LOG2E) };
+    return { exp2_(fmaf(-LOG2E, to.x, from.x)),
+             exp2_(fmaf(-LOG2E, to.y, from.y)) };
+}
+/* exp(from - to), `to` times log2 e. */
+INLINE float2 decay_from(float2 from, float2 to)
+{
+    return { exp2_(fmaf(LOG2E, from.x, -to.x)),
+             exp2_(fmaf(LOG2E, from.y, -to.y)) };
 }
 INLINE u32 decayed(u32 v, float2 f)
 {
@@ -269,94 +278,116 @@ template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
         read_fragment(x, b + 8192 * t, l);
         UNROLL for (int n = 0; n < 8; n++) {
             const u32 at = 256 * t + 32 * n;
-            const float2 from = load2(end + at);
+            const float2 from = times_log2e(load2(end + at));
             UNROLL for (int h = 0; h < 2; h++)
-                x[2 * n + h] = decayed(x[2 * n + h], decay(from,
+                x[2 * n + h] = decayed(x[2 * n + h], decay_to(from,
                     load2(here + at + 32 * h * (K + 8))));
         }
         write_fragment(to + 8192 * t, x, l);
     }
 }
-/* d[x][i][j] = sum over k of a[x][i][k] b[j][k] exp(G[i][k] - G[j][k]), i >=
- * j; the rest is anything. BEFORE: a's sums are those of the token before. A
- * warp has 16 rows, decayed from the sum before them; b's are decayed to the
- * end of their block of 16 (anchored), and what lies between goes onto a. So
- * no exponent is above 0 except in a warp's own block: that one is worked out
- * pair by pair where the gates are strong. In tf32: of the operands the
- * anchored rows alone are rounded to bfloat16. A lane has two columns next to
- * each other: those of a step are taken as 0 2 4 6 1 3 5 7. */
-template<int K, int BEFORE, int N, int W>
-INLINE void gated_rows(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
-                       u32 anchored, u32 gate, const Lane &l)
+/* tf32 is what the tensor cores read of a float: its last bits are cut off.
+ * On average that takes 2^-ROUNDING off it; what was bfloat16 and is not
+ * decayed is still what it was. */
+constexpr float ROUNDING = 5.1e-4f;
+
+/* d[x][y][i][j] = sum over k of a[x][i][k] b[y][j][k] exp(G[i][k] - G[j][k]),
+ * i >= j; the rest is anything. BEFORE: a's sums are those of the token
+ * before. A warp has 16 rows, decayed from the sum before them; b's are
+ * decayed to the end of their block of 16 (anchored), and what lies between
+ * goes onto a. So no exponent is above 0 except in a warp's own block: that
+ * one is worked out pair by pair where the gates are strong. In tf32: of the
+ * operands the anchored rows alone are rounded to bfloat16. A lane has two
+ * columns next to each other: those of a step are taken as 0 2 4 6 1 3 5 7. */
+template<int K, int BEFORE, int A, int B, int W>
+INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
+                       const u32 (&tb)[B], const u32 (&anchored)[B],
+                       u32 gate, const Lane &l)
 {
-    const int lane = fresh(l.lane);
+    const int lane = fresh(l.lane), row = lane & 15;
     const u32 before = gate_row<K>(gate, 16 * W) + 4 * l.col;
     const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
-    const int down = 32 * (K + 8), up = BEFORE * 4 * (K + 8);
-    const int row = lane & 15;
-    NO_UNROLL for (int k2 = 0; k2 < K; k2 += 16)
-        UNROLL for (int k = k2; k < k2 + 16; k += 8) {
-            const u32 at = 4 * k, piece = (k >> 6) * 8192 + row * 128
-                         + (((k >> 3 & 7) ^ (row & 7)) * 16);
-            const float2 from = load2(before + at);
-            float2 f[2], to[2], a[N][2];
+    NO_UNROLL for (int k = 0; k < K; k += 16) {
+        const u32 piece = (k >> 6) * 8192
+                        + piece_of(row, (k >> 3 & 7) + (lane >> 4));
+        float2 from[2], f[2][2], to[2][2];
+        u32 x[A][4], y[B][4], b[B][4][2];
+        UNROLL for (int i = 0; i < A; i++)
+            ldmatrix(ta[i] + 2048 * W + piece, x[i]);
+        UNROLL for (int i = 0; i < B; i++)
+            ldmatrix(tb[i] + 2048 * W + piece, y[i]);
+        UNROLL for (int s = 0; s < 2; s++) {
+            const u32 at = 4 * k + 32 * s;
+            const float2 g = from[s] = times_log2e(load2(before + at));
+            const float2 up = { g.x + ROUNDING, g.y + ROUNDING };
+            const float2 down = { g.x - ROUNDING, g.y - ROUNDING };
             UNROLL for (int e = 0; e < 2; e++) {
-                to[e] = decay(from, f[e] = load2(here + at + e * down));
-                if (BEFORE)
-                    f[e] = load2(here + at + e * down - up);
-                f[e] = decay(f[e], from);
+                const u32 own = here + at + 32 * e * (K + 8);
+                const float2 sum = load2(own);
+                to[s][e] = decay_to(up, sum);
+                f[s][e] = decay_from(BEFORE ? load2(own - 4 * (K + 8)) : sum,
+                                     down);
             }
-            UNROLL for (int x = 0; x < N; x++) {
-                u32 r[2];
-                ldmatrix2(ta[x] + 2048 * W + piece, r);
-                UNROLL for (int e = 0; e < 2; e++)
-                    a[x][e] = { low(r[e]) * f[e].x, high(r[e]) * f[e].y };
+        }
+        float2 a[A][4];
+        UNROLL for (int n = 0; n < 4; n++) {
+            UNROLL for (int i = 0; i < A; i++)
+                a[i][n] = { low(x[i][n]) * f[n >> 1][n & 1].x,
+                            high(x[i][n]) * f[n >> 1][n & 1].y };
+            UNROLL for (int i = 0; i < B; i++) {
+                b[i][n][0] = bits_of(low(y[i][n]) * to[n >> 1][n & 1].x);
+                b[i][n][1] = bits_of(high(y[i][n]) * to[n >> 1][n & 1].y);
             }
-            UNROLL for (int u = W; u >= 0; u--) {
-                float2 g = { 1.f, 1.f };
-                u32 r[2], b[2][2], c[4];
-                ldmatrix2((u == W ? tb : anchored) + 2048 * u + piece, r);
-                if (u + 1 < W)
-                    g = decay(from, load2(gate_row<K>(gate, 16 * u + 16)
-                                          + 4 * l.col + at));
-                UNROLL for (int n = 0; n < 2; n++) {
-                    b[n][0] = u == W ? tf32(low(r[n]) * to[n].x)
-                                     : r[n] << 16;
-                    b[n][1] = u == W ? tf32(high(r[n]) * to[n].y)
-                                     : r[n] & 0xffff0000u;
-                }
-                UNROLL for (int x = 0; x < N; x++) {
-                    UNROLL for (int e = 0; e < 2; e++) {
-                        c[e] = tf32(a[x][e].x * g.x);
-                        c[2 + e] = tf32(a[x][e].y * g.y);
+        }
+        UNROLL for (int u = W; u >= 0; u--) {
+            if (u < W)
+                UNROLL for (int i = 0; i < B; i++) {
+                    u32 r[4];
+                    ldmatrix(anchored[i] + 2048 * u + piece, r);
+                    UNROLL for (int n = 0; n < 4; n++) {
+                        b[i][n][0] = r[n] << 16;
+                        b[i][n][1] = r[n] & 0xffff0000u;
                     }
-                    product8(d[x] + 8 * u, c, b[0]);
-                    product8(d[x] + 8 * u + 4, c, b[1]);
+                }
+            UNROLL for (int s = 0; s < 2; s++) {
+                float2 g = { 1.f, 1.f };
+                if (u + 1 < W)
+                    g = decay_to(from[s], load2(gate_row<K>(gate, 16 * u + 16)
+                                                + 4 * l.col + 4 * k + 32 * s));
+                UNROLL for (int i = 0; i < A; i++) {
+                    const float2 p = a[i][2 * s], q = a[i][2 * s + 1];
+                    const u32 c[4] = { bits_of(p.x * g.x), bits_of(q.x * g.x),
+                                       bits_of(p.y * g.y), bits_of(q.y * g.y) };
+                    UNROLL for (int j = 0; j < 2 * B; j++)
+                        product8(d[i * B + j / 2] + 8 * u + 4 * (j & 1), c,
+                                 b[j / 2][2 * s + (j & 1)]);
                 }
             }
         }
+    }
 }
-template<int K, int BEFORE, int N>
-INLINE void gated_products(float (&d)[N][32], const u32 (&ta)[N], u32 tb,
-                           u32 anchored, u32 gate, const Lane &l)
+template<int K, int BEFORE, int A, int B>
+INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
+                           const u32 (&tb)[B], const u32 (&anchored)[B],
+                           u32 gate, const Lane &l)
 {
-    UNROLL for (int x = 0; x < N; x++)
+    UNROLL for (int x = 0; x < A * B; x++)
         UNROLL for (int i = 0; i < 32; i++)
             d[x][i] = 0;
     if (l.warp == 0)
-        gated_rows<K, BEFORE, N, 0>(d, ta, tb, anchored, gate, l);
+        gated_rows<K, BEFORE, A, B, 0>(d, ta, tb, anchored, gate, l);
     else if (l.warp == 1)
-        gated_rows<K, BEFORE, N, 1>(d, ta, tb, anchored, gate, l);
+        gated_rows<K, BEFORE, A, B, 1>(d, ta, tb, anchored, gate, l);
     else if (l.warp == 2)
-        gated_rows<K, BEFORE, N, 2>(d, ta, tb, anchored, gate, l);
+        gated_rows<K, BEFORE, A, B, 2>(d, ta, tb, anchored, gate, l);
     else
-        gated_rows<K, BEFORE, N, 3>(d, ta, tb, anchored, gate, l);
+        gated_rows<K, BEFORE, A, B, 3>(d, ta, tb, anchored, gate, l);
     bool strong = false;
     UNROLL for (int k = 0; k < K; k += 32)
         strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))
                 - load1(gate_row<K>(gate, 16 * l.warp + 16)
                         + 4 * (k + l.lane)) > 60.f;
     if (__any_sync(~0u, strong))
-        UNROLL for (int x = 0; x < N; x++)
-            gated_diagonal<K, BEFORE>(d[x], ta[x], tb, gate, l);
+        UNROLL for (int x = 0; x < A * B; x++)
+            gated_diagonal<K, BEFORE>(d[x], ta[x / B], tb[x % B], gate, l);
 }

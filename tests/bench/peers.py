@@ -151,8 +151,10 @@ def train_op(op, shape):
     x, dy = op.make(*SHAPES[shape]), normal(*SHAPES[shape])
     row = {"op": op.name, "train": shape}
     for who, side in SIDES:
-        call = both_ways(getattr(op, side)(x), x, dy)
-        row[who] = attempt(lambda: [*timed([call]), peak(call)])
+        def taken():
+            call = both_ways(getattr(op, side)(x), x, dy)
+            return [*timed([call]), peak(call)]
+        row[who] = attempt(taken)
     beside(row)
 
 
@@ -169,13 +171,12 @@ def error_op(op, train):
     dy = normal(*shape) if train else None
     want = op.truth(x, dy)
     for who, side in SIDES:
-        f = getattr(op, side)(x)
-        if train:
-            row[who + "_d"] = attempt(lambda: {
+        def off():
+            f = getattr(op, side)(x)
+            return distance(f(), want) if not train else {
                 n: d if d is None else distance(d, want[n])
-                for n, d in zip(x, both_ways(f, x, dy)())})
-        else:
-            row[who + "_y"] = attempt(lambda: distance(f(), want))
+                for n, d in zip(x, both_ways(f, x, dy)())}
+        row[who + ("_d" if train else "_y")] = attempt(off)
     show(**row)
 
 
@@ -275,7 +276,7 @@ def measure(part, ops, shapes):
         rate = copy_rate()
         show(copy_TB_per_s=rate / 1e9)
     for op in map(Op, ops):
-        op.theirs(op.make(1, 64, 1, 128))
+        attempt(op.theirs, op.make(1, 64, 1, 128))
         unguarded()         # what that has loaded
         if part.startswith("error"):
             error_op(op, part == "error_train")

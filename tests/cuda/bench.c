@@ -224,17 +224,21 @@ static void unit_norm(Tensor *t, int64_t n)
     }
 }
 
+static DType type_of(const Input *in)
+{
+    return in->rank ? BF16 : F32;
+}
+
 static void make_inputs(Run *r, Rng *rng)
 {
     for (int i = 0; i < r->g->nin; i++) {
         const Input *in = &r->g->in[i];
-        bool matrix = in->rank > 0;
         bool keyed = false;
         for (int a = 0; a < in->rank; a++)
             keyed |= !strcmp(r->g->axis[in->order[a]].name, "k");
         int heads = keyed ? r->k->HK : r->k->H;
         Tensor *t = &r->in[i];
-        tensor(r, t, matrix ? BF16 : F32, heads, in->timed ? r->k->B : 0,
+        tensor(r, t, type_of(in), heads, in->timed ? r->k->B : 0,
                in->timed ? r->k->T : 0, in->order, in->rank);
         int64_t inner = t->host.sh;
         for (int64_t a = 0; a < t->count; a++)
@@ -483,6 +487,8 @@ static void run_case(Ctx *c, void *ud)
     set_sizes(step, k->k, k->v, r->call.size);
     r->g = graph_sized(step, r->call.size);
     CudaOptions o = { .tile = BF16, .groups = k->groups, .split = true };
+    for (int i = 0; i < r->g->nin; i++)
+        o.vector[i] = type_of(&r->g->in[i]);
     CudaModule *m = cuda_emit(c, r->p, &o);
     Cubin *cubin = nvrtc_compile(c, j->n, m->source, "sm_90a");
     double ms = 1e3 * (double)(clock() - start) / CLOCKS_PER_SEC;

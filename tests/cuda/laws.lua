@@ -28,10 +28,15 @@ local function ended(why_not)
   end
 end
 
--- Whether the next test is of this share; `name` is whose.
+-- Whether the next test is of this share; `name` is whose. Says so, for the
+-- logs of runs that time ends.
 local function mine(name)
   item = item + 1
-  return item % shares == share % shares and (not only or only[name])
+  local is = item % shares == share % shares and (not only or only[name])
+  if is then
+    print(("at %.0f s: test %d, %s"):format(os.clock(), item, name))
+  end
+  return is
 end
 
 -- ---- against the float64 step ----

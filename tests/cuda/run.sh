@@ -7,7 +7,7 @@
 #                           for SECONDS_EACH
 # BUILD is where the binaries are (build), JOBS how many run side by side, on
 # all GPUs that there are; what they say stays in LOGS, if that is set. LIMIT:
-# seconds for it all.
+# seconds for it all. HALF: 1 or 2, of the laws; 2 has the C programs, too.
 build=${BUILD:-build}
 cd "$(dirname "$0")/../.." || exit 1
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
@@ -20,13 +20,15 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 [ "$gpus" -gt 0 ] || gpus=1
 export FLIN_CACHE build log gpus
 
-# Every share of the laws.
+# Every share of the laws, or every second one.
 laws() {
-    i=0
+    i=0 n=$jobs
+    [ -z "$HALF" ] || n=$((2 * jobs))
     while [ $i -lt "$jobs" ]; do
         { CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$((i % gpus))} \
           timeout $((${LIMIT:-3640} - 40)) \
-          "$build/flin" tests/cuda/laws.lua $i/"$jobs" "$@"
+          "$build/flin" tests/cuda/laws.lua \
+              $((${HALF:-0} / 2 * jobs + i))/"$n" "$@"
           echo "exit $?"; } >"$log/laws.$i" 2>&1 &
         i=$((i + 1))
     done
@@ -90,7 +92,7 @@ if [ "$1" = sanitize ]; then
     sanitize "$@"
 else
     laws "$@"
-    for program in calls limits strided; do     # of the C API
+    [ "$HALF" = 1 ] || for program in calls limits strided; do     # of the C API
         timeout 100 "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
     done
 fi

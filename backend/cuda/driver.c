@@ -98,6 +98,7 @@ bool driver_open(Ctx *c, Driver *d)
     d->arch = 10 * attribute(d, 75) + attribute(d, 76);
     d->processors = attribute(d, 16);
     d->cache = attribute(d, 38);
+    d->pageable = attribute(d, 88) != 0;
     version(&d->version);
     name(d->name, sizeof d->name, d->device);
     return true;

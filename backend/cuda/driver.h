@@ -18,6 +18,8 @@ typedef struct Driver {
     int device, arch, processors;       /* arch: 90 for compute 9.0 */
     int cache;                          /* bytes of the last one */
     int version;                        /* 13000 for CUDA 13.0 */
+    bool pageable;                      /* kernels can read the host's memory,
+                                           whatever it is */
     char name[64];
     void *context;
     Fault *fault;                       /* may be NULL */
@@ -80,7 +82,8 @@ typedef struct Launch {
  * device (as numbers.cuh's Sequence, in the order of batch entry and start),
  * or 0 when each is one batch entry from 0 to the same length. Where only the
  * device knows them, call->seq holds for each the whole of its batch entry.
- * `workspace`: cuda_workspace's bytes, the same for all kernels of a run. */
+ * `workspace`: cuda_workspace's bytes, the same for all kernels of a run.
+ * Fails, by its name, where a tensor lies where no kernel can go. */
 Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
                    const CudaKernel *k, const Plan *p, const Call *call,
                    DevicePtr seq, DevicePtr workspace);

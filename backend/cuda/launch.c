@@ -23,6 +23,36 @@ static const char *name_of(const Graph *g, CudaArg a)
     return "";
 }
 
+static void check_place(Ctx *c, const Driver *d, const char *name,
+                        const void *data)
+{
+    enum { MEMORY_TYPE = 2 };
+    int type = 0;
+    CALL(d, PLACE, place);
+    if (data && !d->pageable
+        && place(&type, MEMORY_TYPE, (DevicePtr)(uintptr_t)data))
+        fail_code(c, ERR_USER, "%s: its data, at %p, is not the GPU's: copy"
+                  " it there first (tensors of the host are not moved unasked)",
+                  name, data);
+}
+
+/* A kernel that goes where it cannot would end the process's work there. */
+static void check_places(Ctx *c, const Driver *d, const Graph *g,
+                         const CudaKernel *k, const Call *call)
+{
+    if (!cuda_extent(call).tokens)
+        return;
+    for (int i = 0; i < k->nmaps; i++)
+        check_place(c, d, name_of(g, k->map[i]),
+                    view_of(call, k->map[i])->data);
+    for (int i = 0; i < k->ntensors; i++)
+        check_place(c, d, name_of(g, k->tensor[i]),
+                    view_of(call, k->tensor[i])->data);
+    check_place(c, d, "cu_seqlens", call->device_cu);
+    check_place(c, d, "saved", call->kept);
+    check_place(c, d, "workspace", call->workspace);
+}
+
 /* Of the call's heads, how many read one of the tensor's: all, where a stride
  * of 0 makes them one. */
 static int group_of(const Call *call, const View *v)
@@ -204,6 +234,7 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
                    DevicePtr seq, DevicePtr workspace)
 {
     Launch *l = ctx_alloc(c, sizeof *l);
+    check_places(c, d, p->g, k, call);
     l->f = f;
     l->k = k;
     if (k->walk == CUDA_HOPPER) {

@@ -324,6 +324,16 @@ static double host_time(Test *k, flin_Kernel *f)
     return best * 1e6;
 }
 
+/* A tensor of the host is refused by name; the GPU can be used as before. */
+static void test_host(Test *k)
+{
+    flin_Call call = device_call(k);
+    call.y = k->y.host;
+    expect(flin_forward(k->v, &call, &k->e) == FLIN_ERROR
+              && strstr(k->e.message, "y: its data")
+              && strstr(k->e.message, "is not the GPU's"), k->e.message);
+}
+
 static void run(Ctx *c, void *ud)
 {
     Test *k = ud;
@@ -339,6 +349,7 @@ static void run(Ctx *c, void *ud)
     expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
     sync(k);
     expect(distance(k, &k->y) < 1e-4, "a call that compiles");
+    test_host(k);
     flin_Kernel *f = flin_prepare(k->v, FLIN_FORWARD, &call, &k->e);
     expect(f != NULL, k->e.message);
     if (f) {

@@ -16,7 +16,7 @@ FLIN_LIB=$PWD/$build/libflin.so
 export FLIN_CACHE FLIN_LIB
 end=$(($(date +%s) + ${ALL:-580}))
 ran=$STATE/ran wanted=$* left=
-mkdir -p "$OUT" "$FLIN_CACHE"
+mkdir -p "$OUT" "$STATE" "$FLIN_CACHE"
 touch "$ran"
 
 # part NAME SECONDS COMMAND...; all of them take 1960 s at most.

@@ -1,6 +1,6 @@
 /* limits.c -- the C API where a GPU ends: tensors of more than 2^31 elements,
- * no memory for a call, and a pointer that is none, after which this process
- * can use the GPU no more.
+ * no memory for a call, and a tensor whose entries are not there, after
+ * which this process can use the GPU no more.
  *   limits [ENTRIES [TOKENS]]      batch entries of 2048 elements a token
  *                                  (1025 of 1024)
  */
@@ -215,10 +215,12 @@ static void test_broken(Test *t)
 {
     Bound b, host;
     bind(&b, t->device, "cuda");
-    b.call.y.data = (void *)(uintptr_t)4096;
+    b.call.y.stride[0] = (int64_t)1 << 37;
+    for (int axis = 1; axis < 4; axis++)
+        b.call.y.stride[axis] = axis == 3 ? 1 : axis == 2 ? D : H * D;
     CALL(&t->d, SYNC, wait);
     run(t, &b, false);
-    expect(wait() != 0, "a pointer that is none ends the work");
+    expect(wait() != 0, "a tensor that is not there ends the work");
     for (int i = 0; i < 2; i++) {
         int code = run(t, bind(&b, t->device, "cuda"), false);
         expect(code == FLIN_ERROR_DEVICE, "the error stays");

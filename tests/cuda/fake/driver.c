@@ -10,6 +10,7 @@
  */
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,6 +36,8 @@ typedef struct Map {                    /* as tests/cuda/hopper.h has it */
 
 static int current;
 static double busy_until;               /* the device; seconds */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct Piece { struct Piece *next; size_t size; } *pieces;
 static size_t in_use;
 static long launches;
 static int broken;
@@ -71,7 +74,7 @@ ENTRY(int, cuDeviceGet, int *device, int ordinal)
 ENTRY(int, cuDeviceGetAttribute, int *x, int which, int device)
 {
     *x = which == 75 ? (int)option("FAKE_ARCH", 8) : which == 76 ? 0
-       : which == 16 ? 108 : 1 + device;
+       : which == 16 ? 108 : which == 88 ? 0 : 1 + device;
     return OK;
 }
 ENTRY(int, cuDevicePrimaryCtxRetain, void **context, int device)
@@ -110,27 +113,53 @@ ENTRY(int, cuDeviceGetName, char *name, int size, int device)
 
 /* ---- memory ---- */
 
+/* Before each piece lies what it is known by. */
+enum { HEAD = 512 };
+
 ENTRY(int, cuMemAlloc_v2, Ptr *p, size_t bytes)
 {
-    size_t *x;
+    struct Piece *x;
     if (broken)
         return ILLEGAL_ADDRESS;
     if (in_use + bytes > (size_t)option("FAKE_MEMORY", (long)1 << 34))
         return OUT_OF_MEMORY;
-    if (posix_memalign((void **)&x, 512, bytes + 512))
+    if (posix_memalign((void **)&x, HEAD, bytes + HEAD))
         return OUT_OF_MEMORY;
-    *x = bytes;
+    *p = (Ptr)(uintptr_t)x + HEAD;
+    memset((char *)x + HEAD, 0xa5, bytes);
+    pthread_mutex_lock(&lock);
+    *x = (struct Piece){ pieces, bytes };
+    pieces = x;
     in_use += bytes;
-    *p = (Ptr)(uintptr_t)x + 512;
-    memset(x + 64, 0xa5, bytes);
+    pthread_mutex_unlock(&lock);
     return OK;
 }
 ENTRY(int, cuMemFree_v2, Ptr p)
 {
-    size_t *x = (size_t *)(uintptr_t)(p - 512);
-    in_use -= *x;
+    struct Piece **at = &pieces, *x = (void *)(uintptr_t)(p - HEAD);
+    pthread_mutex_lock(&lock);
+    while (*at && *at != x)
+        at = &(*at)->next;
+    if (*at) {
+        *at = x->next;
+        in_use -= x->size;
+    }
+    pthread_mutex_unlock(&lock);
     free(x);
     return OK;
+}
+ENTRY(int, cuPointerGetAttribute, void *type, int which, Ptr p)
+{
+    int code = INVALID;
+    pthread_mutex_lock(&lock);
+    for (struct Piece *x = pieces; x; x = x->next) {
+        Ptr from = (Ptr)(uintptr_t)x + HEAD;
+        if (p >= from && p < from + x->size)
+            code = OK;
+    }
+    pthread_mutex_unlock(&lock);
+    *(int *)type = which;               /* of the device */
+    return code;
 }
 static int copy(void *to, const void *from, size_t n)
 {

@@ -81,7 +81,12 @@ INLINE u32 packed(const Matrix<bf16, RS, CS, AS_ONE> &m, int r, int c, int half,
     return p[0].bits | (u32)p[CS].bits << 16;
 }
 
-/* Warp-wide fragments of 16 columns: 16 rows, or of B the first 8 of them. */
+/* Warp-wide fragments of 16 rows and columns: of A, x[2 h + r] has columns
+ * half h and rows half r, of B x[2 r + h]: what an instruction takes lies
+ * together. */
+enum Side { A_SIDE, B_SIDE };
+INLINE int row_half(Side s, int x) { return s ? x / 2 : x % 2; }
+INLINE int column_half(Side s, int x) { return s ? x % 2 : x / 2; }
 template<Precision P> struct Factor { float2 x[4]; };
 template<> struct Factor<BF16> { u32 x[4]; };
 
@@ -99,21 +104,23 @@ INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
 }
 
 /* Nothing behind column k. */
-template<bool ALL> INLINE void cut(Factor<BF16> &f, int lane, int c, int k)
+template<bool ALL, Side S>
+INLINE void cut(Factor<BF16> &f, int lane, int c, int k)
 {
     const int left = k - c - lane % 4 * 2;
     if (ALL || c + 16 <= k)
         return;
     UNROLL
-    for (int x = 0; x < 4; x++)
-        f.x[x] = left > x / 2 * 8 + 1 ? f.x[x]
-               : left > x / 2 * 8 ? f.x[x] & 0xffff : 0;
+    for (int x = 0; x < 4; x++) {
+        const int from = column_half(S, x) * 8;
+        f.x[x] = left > from + 1 ? f.x[x] : left > from ? f.x[x] & 0xffff : 0;
+    }
 }
 
 /* F fragments of 16 rows each of a matrix that has `rows`, the first at row r;
  * EACH: all of those rows are there, else the last stands for those behind
  * it. get: columns from c on, of k; ALL: all of them are there. */
-template<Precision P, class M, int F, bool EACH> struct Rows {
+template<Precision P, Side S, class M, int F, bool EACH> struct Rows {
     const M m;
     const int r, rows, lane;
     INLINE_MEMBER Rows(const M &m_, int r_, int rows_)
@@ -125,14 +132,14 @@ template<Precision P, class M, int F, bool EACH> struct Rows {
         const Columns<ALL> in(col, k);
         UNROLL
         for (int x = 0; x < 4; x++) {
-            const int row = r + 16 * i + lane / 4 + x % 2 * 8;
-            load_pair(f, x, m, EACH ? row : min(row, rows - 1), col, x / 2,
-                      in);
+            const int row = r + 16 * i + lane / 4 + row_half(S, x) * 8;
+            load_pair(f, x, m, EACH ? row : min(row, rows - 1), col,
+                      column_half(S, x), in);
         }
     }
 };
-template<int RS, int F, bool EACH>
-struct Rows<BF16, Matrix<bf16, RS, 1, 8>, F, EACH> {
+template<Side S, int RS, int F, bool EACH>
+struct Rows<BF16, S, Matrix<bf16, RS, 1, 8>, F, EACH> {
     enum { OWN = EACH ? 1 : F };
     Shared at[OWN];
     const int lane;
@@ -141,22 +148,23 @@ struct Rows<BF16, Matrix<bf16, RS, 1, 8>, F, EACH> {
     {
         UNROLL
         for (int i = 0; i < OWN; i++) {
-            const int row = r + 16 * i + lane % 16;
+            const int row = r + 16 * i + lane % 8 + row_half(S, lane / 8) * 8;
             at[i] = shared_at(m.p + (EACH ? row : min(row, rows - 1)) * RS
-                              + lane / 16 * 8);
+                              + column_half(S, lane / 8) * 8);
         }
     }
     template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
                                               int k) const
     {
-        const int col = ALL || c + lane / 16 * 8 < k ? c : c - lane / 16 * 8;
+        const int half = column_half(S, lane / 8) * 8;
+        const int col = ALL || c + half < k ? c : c - half;
         load_tiles<false>(f.x, EACH ? at[0] + 32 * RS * i + 2 * col
                                     : at[EACH ? 0 : i] + 2 * col);
-        cut<ALL>(f, lane, c, k);
+        cut<ALL, S>(f, lane, c, k);
     }
 };
-template<int CS, int F, bool EACH>
-struct Rows<BF16, Matrix<bf16, 1, CS, 8>, F, EACH> {
+template<Side S, int CS, int F, bool EACH>
+struct Rows<BF16, S, Matrix<bf16, 1, CS, 8>, F, EACH> {
     enum { OWN = EACH ? 1 : F };
     Shared at[OWN];
     const int lane;
@@ -165,18 +173,18 @@ struct Rows<BF16, Matrix<bf16, 1, CS, 8>, F, EACH> {
     {
         UNROLL
         for (int i = 0; i < OWN; i++) {
-            const int row = r + 16 * i + lane / 8 % 2 * 8;
+            const int row = r + 16 * i + row_half(S, lane / 8) * 8;
             at[i] = shared_at(m.p + (EACH || row < rows ? row : 0));
         }
     }
     template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
                                               int k) const
     {
-        const int own = c + lane % 8 + lane / 16 * 8;
+        const int own = c + lane % 8 + column_half(S, lane / 8) * 8;
         const int col = 2 * CS * (ALL ? own : min(own, k - 1));
         load_tiles<true>(f.x, EACH ? at[0] + 32 * i + col
                                    : at[EACH ? 0 : i] + col);
-        cut<ALL>(f, lane, c, k);
+        cut<ALL, S>(f, lane, c, k);
     }
 };
 INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
@@ -195,7 +203,7 @@ INLINE u32 rest_tf32(float x, u32 hi)
 INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b,
                      int half)
 {
-    mma_bf16(c, a.x, b.x[half], b.x[half + 2]);
+    mma_bf16(c, a.x, b.x[2 * half], b.x[2 * half + 1]);
 }
 template<Precision P>
 INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b,
@@ -204,7 +212,7 @@ INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b,
     UNROLL
     for (int h = 0; h < 2; h++) {
         const float2 lo = a.x[2 * h], hi = a.x[2 * h + 1];
-        const float2 y = b.x[2 * h + half];
+        const float2 y = b.x[2 * half + h];
         const float x[4] = { lo.x, hi.x, lo.y, hi.y };
         u32 big[4], small[4];
         UNROLL
@@ -221,12 +229,77 @@ INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b,
     }
 }
 
+/* c += a b, of 16 of the k columns; ALL: there are so many from `at` on. */
+template<bool ALL, Precision P, int MT, int NT, class A, class B>
+INLINE void multiply_step(float (&c)[MT][NT][4], const A &a, const B &b,
+                          int at, int k)
+{
+    Factor<P> fa[MT], fb;
+    UNROLL
+    for (int i = 0; i < MT; i++)
+        a.template get<ALL>(fa[i], i, at, k);
+    UNROLL
+    for (int j = 0; j < NT; j++) {
+        if (j % 2 == 0)
+            b.template get<ALL>(fb, j / 2, at, k);
+        UNROLL
+        for (int i = 0; i < MT; i++)
+            multiply(c[i][j], fa[i], fb, j % 2);
+    }
+}
+
+/* Each sum on its own. */
+struct Single {
+    template<int NT, bool ROWS, bool COLS, class Sink>
+    static INLINE_MEMBER void give(const float (&c)[NT][4], int row, int col,
+                                   int m, int n, const Sink &sink)
+    {
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            const int y = row + 8 * h;
+            if (!ROWS && y >= m)
+                break;
+            UNROLL
+            for (int j = 0; j < 2 * NT; j++) {
+                const int x = col + j / 2 * 8 + j % 2;
+                if (COLS || x < n)
+                    sink(y, x, c[j / 2][h * 2 + j % 2]);
+            }
+        }
+    }
+};
+/* Two neighbours of a row at a time: the sink gives back what stores its
+ * results, so that others are being loaded meanwhile. */
+struct Paired {
+    template<int NT, bool ROWS, bool COLS, class Sink>
+    static INLINE_MEMBER void give(const float (&c)[NT][4], int row, int col,
+                                   int, int, const Sink &sink)
+    {
+        enum { STEP = NT % 2 ? 1 : 2 };
+        UNROLL
+        for (int j = 0; j < NT; j += STEP) {
+            const float *own = c[j], *next = c[j + STEP - 1];
+            const int x = col + 8 * j, far = x + 8 * (STEP - 1);
+            const auto lo = sink(row, x, Pair(own[0], own[1]));
+            const auto hi = sink(row + 8, x, Pair(own[2], own[3]));
+            const auto low = sink(row, far, Pair(next[0], next[1]));
+            const auto high = sink(row + 8, far, Pair(next[2], next[3]));
+            lo();
+            hi();
+            if (STEP == 1)
+                continue;
+            low();
+            high();
+        }
+    }
+};
+
 /* sink(i, j, sum over x of a(i, x) b(j, x)) for i < m, j < n, x < k, shared
  * out among the warps in pieces of 16 MT x 8 NT. WHOLE: k is a multiple of 16;
  * ROWS, COLS: m and n fill pieces; else the last row stands for those behind
- * it. */
-template<Precision P, int MT, int NT, bool WHOLE, bool ROWS, bool COLS,
-         class A, class B, class Sink>
+ * it. MOSTLY: what k is as a rule; 0: anything. */
+template<Precision P, int MT, int NT, int MOSTLY, bool WHOLE, bool ROWS,
+         bool COLS, class Each, class A, class B, class Sink>
 INLINE void product(int m, int n, int k, A a, B b, Sink sink)
 {
     const int rows = (m + 16 * MT - 1) / (16 * MT);
@@ -235,37 +308,23 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
     for (int w = WARP; w < rows * cols; w += WARPS) {
         const int m0 = w % rows * 16 * MT, n0 = w / rows * 8 * NT;
         const int lane = LANE, row = m0 + lane / 4, col = n0 + lane % 4 * 2;
-        const Rows<P, A, MT, ROWS> of_a(a, m0, m);
-        const Rows<P, B, (NT + 1) / 2, COLS && NT % 2 == 0> of_b(b, n0, n);
+        const Rows<P, A_SIDE, A, MT, ROWS> of_a(a, m0, m);
+        const Rows<P, B_SIDE, B, (NT + 1) / 2, COLS && NT % 2 == 0>
+            of_b(b, n0, n);
         float c[MT][NT][4] = { };
-        NO_UNROLL
-        for (int at = 0; at < k; at += 16) {
-            Factor<P> fa[MT];
+        if (MOSTLY && k == MOSTLY) {
             UNROLL
-            for (int i = 0; i < MT; i++)
-                of_a.template get<WHOLE>(fa[i], i, at, k);
-            Factor<P> fb;
-            UNROLL
-            for (int j = 0; j < NT; j++) {
-                if (j % 2 == 0)
-                    of_b.template get<WHOLE>(fb, j / 2, at, k);
-                UNROLL
-                for (int i = 0; i < MT; i++)
-                    multiply(c[i][j], fa[i], fb, j % 2);
-            }
+            for (int at = 0; at < MOSTLY; at += 16)
+                multiply_step<true, P>(c, of_a, of_b, at, k);
+        } else {
+            NO_UNROLL
+            for (int at = 0; at < k; at += 16)
+                multiply_step<WHOLE, P>(c, of_a, of_b, at, k);
         }
         UNROLL
-        for (int i = 0; i < 2 * MT; i++) {
-            const int y = row + 8 * i;
-            if (!ROWS && y >= m)
-                break;
-            UNROLL
-            for (int j = 0; j < 2 * NT; j++) {
-                const int x = col + j / 2 * 8 + j % 2;
-                if (COLS || x < n)
-                    sink(y, x, c[i / 2][j / 2][i % 2 * 2 + j % 2]);
-            }
-        }
+        for (int i = 0; i < MT; i++)
+            Each::template give<NT, ROWS, COLS>(c[i], row + 16 * i, col, m, n,
+                                                sink);
     }
 }
 
@@ -322,7 +381,7 @@ INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
                     if (q < 2)
                         set_pair(fa, 2 * h + q, y);
                     else
-                        set_pair(fb, q - 2 + 2 * h, y);
+                        set_pair(fb, 2 * (q - 2) + h, y);
                 }
             }
             multiply(x[0], fa, fb, 0);
@@ -394,7 +453,7 @@ INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
                                      : mid - d.at(u, k), top);
                     y.x = at + q % 2 * 8 < to ? y.x : 0.f;
                     y.y = at + q % 2 * 8 + 1 < to ? y.y : 0.f;
-                    set_pair(fb, q / 2 + q % 2 * 2, y);
+                    set_pair(fb, q, y);
                 }
                 multiply(x[0], fa, fb, 0);
                 multiply(x[1], fa, fb, 1);

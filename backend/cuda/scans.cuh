@@ -178,7 +178,8 @@ CALLED void solve(int rows, int cols, const T *a, float *x)
         const int from = TRANS ? at + BLOCK : 0;
         const int known = TRANS ? max(rows - from, 0) : at;
         if (known) {
-            product<TF32X3, 1, 2, false, false, false>(size, cols, known,
+            product<TF32X3, 1, 2, 0, false, false, false, Single>(size, cols,
+                known,
                 matrix<RS, CS, 1>(a + at * RS + from * CS),
                 matrix<XCS, XRS, 1>(x + from * XRS),
                 [&](int r, int c, float sum) {

@@ -156,12 +156,75 @@ template<class A> INLINE float pairsum(A a, int len, int k)
          + (2 * k + 1 < len ? a(2 * k + 1) : 0.f);
 }
 
+/* ---- neighbours ---- */
+
+/* What two neighbours are, computed side by side. */
+struct Pair {
+    float x, y;
+    INLINE_MEMBER Pair(float a) : x(a), y(a) {}
+    INLINE_MEMBER Pair(float a, float b) : x(a), y(b) {}
+};
+INLINE Pair operator+(Pair a, Pair b) { return Pair(a.x + b.x, a.y + b.y); }
+INLINE Pair operator-(Pair a, Pair b) { return Pair(a.x - b.x, a.y - b.y); }
+INLINE Pair operator*(Pair a, Pair b) { return Pair(a.x * b.x, a.y * b.y); }
+INLINE Pair operator-(Pair a) { return Pair(-a.x, -a.y); }
+
+INLINE Pair two_of(const float *p)
+{
+    const float2 x = *(const float2 *)p;
+    return Pair(x.x, x.y);
+}
+INLINE Pair two_of(const bf16 *p)
+{
+    const u32 x = *(const u32 *)p;
+    return Pair(bits(x << 16), bits(x & 0xffff0000));
+}
+template<class T> INLINE Pair two_of(const T *p)
+{
+    return Pair(get(p[0]), get(p[1]));
+}
+INLINE void put_two(float *p, Pair x)
+{
+    float2 y;
+    y.x = x.x;
+    y.y = x.y;
+    *(float2 *)p = y;
+}
+INLINE void put_two(bf16 *p, Pair x)
+{
+    float2 y;
+    y.x = x.x;
+    y.y = x.y;
+    *(u32 *)p = pack(y);
+}
+template<class T> INLINE void put_two(T *p, Pair x)
+{
+    put(p, x.x);
+    put(p + 1, x.y);
+}
+
+/* STEP apart; AS_ONE: the first starts at a multiple of two. */
+template<int STEP, bool AS_ONE, class T> INLINE Pair pair_at(const T *p)
+{
+    return STEP == 1 && AS_ONE ? two_of(p) : Pair(get(p[0]), get(p[STEP]));
+}
+template<int STEP, bool AS_ONE, class T> INLINE void put_pair(T *p, Pair x)
+{
+    if (STEP == 1 && AS_ONE) {
+        put_two(p, x);
+    } else {
+        put(p, x.x);
+        put(p + STEP, x.y);
+    }
+}
+
 /* ---- tensors to tiles and back ---- */
 
 template<class T, class G> INLINE void copy1(T *to, const G *from)
 {
     put(to, get(*from));
 }
+template<class T> INLINE void copy1(T *to, const T *from) { *to = *from; }
 
 /* f(row, piece) for each of a row's PIECES, shared out among the threads. */
 template<int PIECES, class F> INLINE void each_piece(int rows, F f)

@@ -45,8 +45,13 @@ typedef struct Act {
 } Act;
 
 /* Element-wise nodes of the same axes, computed in one loop, operands first.
- * from: computed before by other means, its element is `x`; 0: none. */
-typedef struct Chain { Ref node[MAX_CHAIN], from; int n; } Chain;
+ * from: computed before by other means, its element is `x`; 0: none. pairs: a
+ * value is of two neighbours along axis `along`. */
+typedef struct Chain {
+    Ref node[MAX_CHAIN], from;
+    int n, along;
+    bool pairs;
+} Chain;
 
 typedef struct Tiles {
     Ctx *c;
@@ -117,6 +122,10 @@ void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
 /* The element of r there, read by the act. */
 void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
                   const char *other);
+/* "pair_at<STEP, AS_ONE>(tile + index" or "put_pair...", left open: it and its
+ * neighbour along the axis. */
+void pair_text(Buf *b, const char *what, const Spot *s,
+               AxisSet axes, int along);
 void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
                  const char *next);
 /* A loop over the elements of these axes of r, "e" from `from`; left open. */
@@ -135,7 +144,8 @@ void act_uses(Tiles *t, Act *a, int tile, bool writes);
 void need(Tiles *t, Ref r);             /* r has its spot afterwards */
 /* After product r: what goes on from it element by element. */
 void chain_after(Tiles *t, Chain *k, Ref r);
-/* The body of a loop: all values, then those that need a tile. */
+/* The body of a loop: all values, then those that need a tile; of pairs, what
+ * stores these. */
 void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k);
 /* After the act: who else wants what the chain has made. */
 void chain_done(Tiles *t, const Chain *k);

@@ -328,12 +328,19 @@ static const char *operand_text(Tiles *t, Act *a, const Chain *k, Ref r,
                                 AxisSet axes)
 {
     Buf b = { .ctx = t->c };
+    double x;
 
     if (r == k->from && r)
         return "x";
     if (in_chain(k, r))
         return ctx_format(t->c, "v%u", (unsigned)r);
-    element_text(t, a, &b, r, axes, -1, NULL);
+    if (!k->pairs || constant_of(t, r, &x) || !t->spot[r].st[k->along]) {
+        element_text(t, a, &b, r, axes, -1, NULL);
+        return b.s;
+    }
+    act_uses(t, a, t->spot[r].tile, false);
+    pair_text(&b, "pair_at", &t->spot[r], axes, k->along);
+    buf_printf(&b, ")");
     return b.s;
 }
 
@@ -525,11 +532,16 @@ static bool wanted(const Tiles *t, const Chain *k, Ref r)
     return false;
 }
 
-static void put_text(Tiles *t, Buf *b, Ref r, const Spot *s,
+static void put_text(Tiles *t, Buf *b, const Chain *k, Ref r, const Spot *s,
                      const char *value)
 {
     bool plain = t->tile[s->tile].type == F32;
 
+    if (k->pairs) {
+        pair_text(b, "put_pair", s, t->g->n[r].axes, k->along);
+        buf_printf(b, ", %s);\n", value);
+        return;
+    }
     buf_printf(b, plain ? "t%d[" : "put(&t%d[", s->tile);
     index_text(b, s, t->g->n[r].axes, -1, NULL);
     buf_printf(b, plain ? "] = %s;\n" : "], %s);\n", value);
@@ -543,25 +555,30 @@ static void store_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r,
     int tile = own_tile(t, a, k, r);
     t->spot[r] = tile_spot(t, r, tile);
     act_uses(t, a, tile, true);
-    put_text(t, b, r, &t->spot[r], value);
+    put_text(t, b, k, r, &t->spot[r], value);
     if (wants_twin(t, r)) {
         twin_new(t, a, r);
-        put_text(t, b, r, &t->twin[r], value);
+        put_text(t, b, k, r, &t->twin[r], value);
     }
 }
 
 void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)
 {
     for (int c = 0; c < k->n; c++) {
-        buf_printf(b, "const float v%u = ", (unsigned)k->node[c]);
+        buf_printf(b, "const %s v%u = ", k->pairs ? "Pair" : "float",
+                   (unsigned)k->node[c]);
         node_text(t, a, b, k, k->node[c]);
         buf_printf(b, ";\n");
     }
+    if (k->pairs)
+        buf_printf(b, "return [=] {\n");
     if (k->from)
         store_text(t, a, b, k, k->from, "x");
     for (int c = 0; c < k->n; c++)
         store_text(t, a, b, k, k->node[c],
                    ctx_format(t->c, "v%u", (unsigned)k->node[c]));
+    if (k->pairs)
+        buf_printf(b, "};\n");
 }
 
 void chain_done(Tiles *t, const Chain *k)

@@ -4,6 +4,8 @@
  */
 #include "tile.h"
 
+#include <string.h>
+
 enum { LEAST = 8, WARP_SIZE = 32 };
 
 /* Consecutive axes that an operand runs through with one stride. */
@@ -12,6 +14,11 @@ typedef struct Run { AxisSet axes; int32_t size, st[2]; bool tokens; } Run;
 static int lowest(AxisSet s)
 {
     return __builtin_ctz(s);
+}
+
+static int highest(AxisSet s)
+{
+    return 31 - __builtin_clz(s);
 }
 
 static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
@@ -73,7 +80,31 @@ typedef struct Product {
     Spot at_a, at_b;
     AxisSet turns;                      /* loops around it */
     Run m, n, k;                        /* strides: of a and of b */
+    int mt, nt;                         /* fragments of a warp at a time */
+    bool rows, cols;                    /* m and n fill such pieces */
 } Product;
+
+/* Neighbours in memory are to be neighbours of a row. */
+static bool lies_across(AxisSet axes, const Product *p)
+{
+    return p->m.axes & AXIS(highest(axes));
+}
+
+/* The transposed product. */
+static Product turned(const Product *p)
+{
+    Product q = *p;
+
+    q.a = p->b;
+    q.b = p->a;
+    q.at_a = p->at_b;
+    q.at_b = p->at_a;
+    q.m = p->n;
+    q.n = p->m;
+    q.k.st[0] = p->k.st[1];
+    q.k.st[1] = p->k.st[0];
+    return q;
+}
 
 static bool find_product(Tiles *t, Ref r, Product *p)
 {
@@ -94,6 +125,8 @@ static bool find_product(Tiles *t, Ref r, Product *p)
     p->n = longest_run(t, r, n->axes & b & ~a, sb, sb);
     p->k = longest_run(t, r, n->over, sa, sb);
     p->turns = n->axes & ~p->m.axes & ~p->n.axes;
+    if (lies_across(n->axes, p))
+        *p = turned(p);
     return p->k.axes == n->over && p->m.size >= LEAST && p->n.size >= LEAST
         && p->k.size >= LEAST;
 }
@@ -105,25 +138,38 @@ static const char *precision(const Tiles *t, Ref r)
     return t->o->tile == F16 || t->sharp[r] ? "TF32" : "BF16";
 }
 
-static bool fills(const Run *run, int32_t piece)
-{
-    return !run->tokens && run->size % piece == 0;
-}
-
 /* Fragments a warp has at a time: as many as leave no warp idle; of tf32,
  * whose factors take twice the registers, fewer. */
-static void piece_text(const Tiles *t, Buf *b, const Product *p, bool wide)
+static void find_piece(const Tiles *t, Product *p, bool wide)
 {
     int rows = (p->m.size + 15) / 16, cols = (p->n.size + 7) / 8;
     int each = rows * cols / (t->out->threads / WARP_SIZE);
-    int mt = rows % 2 == 0 && each >= 4 ? 2 : 1, nt = 1, most = wide ? 4 : 8;
+    int most = wide ? 4 : 8;
 
-    while (nt < most && nt * mt * 2 <= each && cols % (nt * 2) == 0)
-        nt *= 2;
-    buf_printf(b, "%d, %d, %s, %s, %s", mt, nt,
-               fills(&p->k, 16) ? "true" : "false",
-               fills(&p->m, 16 * mt) ? "true" : "false",
-               fills(&p->n, 8 * nt) ? "true" : "false");
+    p->mt = rows % 2 == 0 && each >= 4 ? 2 : 1;
+    p->nt = 1;
+    while (p->nt < most && p->nt * p->mt * 2 <= each
+           && cols % (p->nt * 2) == 0)
+        p->nt *= 2;
+    p->rows = p->m.size % (16 * p->mt) == 0;
+    p->cols = p->n.size % (8 * p->nt) == 0;
+}
+
+/* Whether two neighbours of a row are that of one axis, everywhere. */
+static bool by_pairs(const Tiles *t, Ref r, const Product *p)
+{
+    int ax = highest(p->n.axes);
+
+    return p->rows && p->cols && tile_extent(t, holder(t, r, ax), ax) % 2 == 0;
+}
+
+/* What the sum is over as a rule, where its steps are few and short. */
+static int mostly(const Tiles *t, Ref r, const Product *p)
+{
+    enum { MOST = 128 };
+
+    return !strcmp(precision(t, r), "BF16") && p->k.size % 16 == 0
+        && p->k.size <= MOST ? p->k.size : 0;
 }
 
 /* How many neighbours can be read as one. */
@@ -181,27 +227,47 @@ static void turn_close(Buf *b, AxisSet turns)
         buf_printf(b, "}\n");
 }
 
-static void emit_product(Tiles *t, Ref r, const Product *p)
+/* Tiles have room for whole chunks: rows behind the last token are computed
+ * with the others, and nobody reads them. */
+static void whole_text(const Tiles *t, Buf *b, const Run *run, bool whole)
+{
+    if (whole)
+        buf_printf(b, "%d", (int)run->size);
+    else
+        run_size_text(t, b, run);
+}
+
+static const char *truth(bool x)
+{
+    return x ? "true" : "false";
+}
+
+static void emit_product(Tiles *t, Ref r, Product *p)
 {
     Chain k;
 
     chain_after(t, &k, r);
+    find_piece(t, p, t->sharp[r]);
+    k.pairs = by_pairs(t, r, p);
+    k.along = highest(p->n.axes);
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
     turn_open(t, b, r, p->turns);
-    buf_printf(b, "product<%s, ", precision(t, r));
-    piece_text(t, b, p, t->sharp[r]);
-    buf_printf(b, ">(");
-    run_size_text(t, b, &p->m);
+    buf_printf(b, "product<%s, %d, %d, %d, %s, %s, %s, %s>(", precision(t, r),
+               p->mt, p->nt, mostly(t, r, p),
+               truth(!p->k.tokens && p->k.size % 16 == 0), truth(p->rows),
+               truth(p->cols), k.pairs ? "Paired" : "Single");
+    whole_text(t, b, &p->m, p->rows);
     buf_printf(b, ", ");
-    run_size_text(t, b, &p->n);
+    whole_text(t, b, &p->n, p->cols);
     buf_printf(b, ", ");
     run_size_text(t, b, &p->k);
     buf_printf(b, ",\n");
     matrix_text(t, a, b, p->a, &p->at_a, p->m.st[0], p->k.st[0], p->turns);
     buf_printf(b, ",\n");
     matrix_text(t, a, b, p->b, &p->at_b, p->n.st[0], p->k.st[1], p->turns);
-    buf_printf(b, ",\n[&](int row, int col, float x) {\n");
+    buf_printf(b, ",\n[&](int row, int col, %s x) {\n",
+               k.pairs ? "Pair" : "float");
     run_coords(t, b, r, &p->m, "row");
     run_coords(t, b, r, &p->n, "col");
     chain_body(t, a, b, &k);

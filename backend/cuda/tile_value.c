@@ -57,7 +57,7 @@ static bool ends_row(AxisSet axes, int ax)
 static int32_t strides_as(const Tiles *t, Ref r, DType d, int32_t st[NAXES])
 {
     AxisSet axes = t->g->n[r].axes;
-    int32_t unit = 16 / dtype_size(d), step = 1;
+    int32_t unit = d == F32 ? 8 : 16 / dtype_size(d), step = 1;
     bool turned = lies_turned(t, r) && !t->has[r];
 
     memset(st, 0, NAXES * sizeof *st);
@@ -197,6 +197,18 @@ void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
     buf_printf(b, plain ? "t%d[" : "get(t%d[", s->tile);
     index_text(b, s, axes, skip, other);
     buf_printf(b, plain ? "]" : "])");
+}
+
+void pair_text(Buf *b, const char *what, const Spot *s,
+               AxisSet axes, int along)
+{
+    int32_t others = s->at | s->tail;
+
+    for (AxisSet o = axes & ~AXIS(along); o; o &= o - 1)
+        others |= s->st[__builtin_ctz(o)];
+    buf_printf(b, "%s<%d, %s>(t%d + ", what, (int)s->st[along],
+               others % 2 ? "false" : "true", s->tile);
+    index_text(b, s, axes, -1, NULL);
 }
 
 /* ---- loops ---- */

@@ -43,6 +43,7 @@ INLINE int thread_here()
 {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    __builtin_assume(t >= 0 && t < 1024);
     return t;
 }
 

@@ -343,16 +343,19 @@ CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
     for (int r = TID; r < rows; r += THREADS)
         copy1(tile + r * PITCH, p + r * sr);
 }
+/* Pieces of 16 bytes of the tile or the tensor, whichever is the wider. */
+template<class T, int N> struct alignas(N * sizeof(T)) Several { T x[N]; };
 template<int LEN, int PITCH, class T, class G>
 CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
 {
-    enum { EACH = 16 / sizeof(G), PIECES = (LEN + EACH - 1) / EACH };
+    enum { SIZE = sizeof(T) > sizeof(G) ? sizeof(T) : sizeof(G),
+           EACH = 16 / SIZE, PIECES = (LEN + EACH - 1) / EACH };
     if (wide && LEN % EACH == 0 && PITCH >= LEN) {
         each_piece<PIECES>(rows, [&](int r, int c) {
-            Piece out;
-            copy_some<EACH, PITCH * sizeof(T) % 16 == 0>((G *)&out,
+            Several<G, EACH> out;
+            copy_some<EACH, PITCH * sizeof(T) % 16 == 0>(out.x,
                 tile + r * PITCH + c * EACH);
-            *(Piece *)(p + r * sr + c * EACH) = out;
+            *(Several<G, EACH> *)(p + r * sr + c * EACH) = out;
         });
         return;
     }
@@ -385,6 +388,29 @@ template<class G> INLINE void store_four(G *p, const float *x)
         put(&out.x[e], x[e]);
     *(Four<G> *)p = out;
 }
+/* Terms of a sum: four products, or numbers, that start so; `left`: of so
+ * many. */
+template<class A, class B>
+INLINE float dot_four(const A *a, const B *b, int left = 4)
+{
+    float x[4], y[4], s = 0;
+    load_four(x, a);
+    load_four(y, b);
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        s += e < left ? x[e] * y[e] : 0.f;
+    return s;
+}
+template<class A> INLINE float sum_four(const A *a, int left = 4)
+{
+    float x[4], s = 0;
+    load_four(x, a);
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        s += e < left ? x[e] : 0.f;
+    return s;
+}
+
 /* A thread's of ROWS rows, from its first on. */
 template<int ROWS, int STEP, int N, class G>
 INLINE void held_in(float (&x)[N], const G *p, int row, int col, i64 sr,

@@ -17,6 +17,11 @@ typedef struct Spot {
     bool held;                          /* by threads: element u of theirs */
 } Spot;
 
+/* Acts from the one that makes a tile to the last that looks at it. */
+typedef struct Life { int first, last; } Life;
+
+enum { MAX_LIVES = 4 };
+
 /* A place in shared memory, or where there is none left, in the block's part
  * of the workspace. */
 typedef struct Tile {
@@ -26,7 +31,9 @@ typedef struct Tile {
     bool input;                         /* may be loaded a chunk ahead */
     bool held;                          /* in registers: of no place */
     bool solved;                        /* read or written by a solve */
-    int first, last, uses;              /* acts */
+    Life life[MAX_LIVES];               /* more than one where it is copied
+                                           again */
+    int lives, uses;                    /* 0: nobody uses it */
     int64_t at;                         /* bytes */
 } Tile;
 
@@ -42,6 +49,7 @@ typedef struct Act {
     bool loads;                         /* a tile that is an `input` */
     bool copies;                        /* may go on behind the threads' back:
                                            uses one tile alone */
+    bool again;                         /* and not for the first time */
 } Act;
 
 /* Element-wise nodes of the same axes, computed in one loop, operands first.

@@ -329,6 +329,68 @@ static void summand_text(Tiles *t, Act *a, Buf *b, Ref r)
     buf_printf(b, ";\n");
 }
 
+/* Whether four neighbours along the axis start at a multiple of four. */
+static bool by_fours(const Tiles *t, Ref r, int ax)
+{
+    const Spot *s = &t->spot[r];
+    int32_t others = s->at | s->tail;
+
+    for (AxisSet o = t->g->n[r].axes & ~AXIS(ax); o; o &= o - 1)
+        others |= s->st[lowest(o)];
+    return !s->held && s->st[ax] == 1 && others % 4 == 0;
+}
+
+/* An axis of the sum along which all operands lie so; or -1. */
+static int fours_axis(const Tiles *t, const Node *n)
+{
+    double x;
+
+    for (AxisSet s = n->over; s; s &= s - 1) {
+        int ax = lowest(s);
+        bool all = n->op != OP_gdot && !constant_of(t, n->a[0], &x)
+                && (is_token_axis(ax) ? n->over == AXIS(ax)
+                    : !(n->over & (AXIS(AX_I) | AXIS(AX_J)))
+                      && t->g->axis[ax].size % 4 == 0
+                      && t->ext[n->a[0]][ax] == t->g->axis[ax].size);
+        for (int i = 0; i < 2 && all; i++)
+            all = !n->a[i] || by_fours(t, n->a[i], ax);
+        if (all)
+            return ax;
+    }
+    return -1;
+}
+
+/* The sum into x by fours along that axis. */
+static void fours_text(Tiles *t, Act *a, Buf *b, Ref r, int ax,
+                       const char *from, const char *step)
+{
+    const Node *n = &t->g->n[r];
+    AxisSet axes = n->axes | n->over;
+    int32_t size = 1, inner = tile_extent(t, holder(t, r, ax), ax);
+
+    for (AxisSet s = n->over; s; s &= s - 1)
+        size *= tile_extent(t, holder(t, r, lowest(s)), lowest(s));
+    buf_printf(b, "for (int f = 4 * (%s); f < ", from);
+    buf_printf(b, is_token_axis(ax) ? "n" : "%d", (int)size);
+    buf_printf(b, "; f += 4 * %s) {\nconst int %s = f", step,
+               axis_coord(ax));
+    buf_printf(b, inner < size ? " %% %d;\n" : ";\n", (int)inner);
+    for (AxisSet s = n->over & ~AXIS(ax); s; s &= s - 1) {
+        int32_t ext = tile_extent(t, holder(t, r, lowest(s)), lowest(s));
+        buf_printf(b, "const int %s = f / %d %% %d;\n",
+                   axis_coord(lowest(s)), (int)inner, (int)ext);
+        inner *= ext;
+    }
+    buf_printf(b, n->a[1] ? "x += dot_four(" : "x += sum_four(");
+    for (int i = 0; i < 2 && n->a[i]; i++) {
+        const Spot *s = &t->spot[n->a[i]];
+        act_uses(t, a, s->tile, false);
+        buf_printf(b, "%st%d + ", i ? ", " : "", s->tile);
+        index_text(b, s, axes & t->g->n[n->a[i]].axes, -1, NULL);
+    }
+    buf_printf(b, is_token_axis(ax) ? ", n - f);\n}\n" : ");\n}\n");
+}
+
 /* The sum into x over axes `over`: `from`, `step` of their joint number. */
 static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, const char *from,
                      const char *step)
@@ -338,7 +400,12 @@ static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, const char *from,
     int32_t size = 1, inner;
     int first = lowest(rest);
     bool mask = n->op == OP_gdot;
+    int fours = fours_axis(t, n);
 
+    if (fours >= 0) {
+        fours_text(t, a, b, r, fours, from, step);
+        return;
+    }
     for (AxisSet s = rest; s; s &= s - 1)
         if (lowest(s) != first || !is_token_axis(first))
             size *= tile_extent(t, holder(t, r, lowest(s)), lowest(s));

@@ -143,7 +143,7 @@ static bool has_own_place(const Tiles *t, Ref r)
     return false;
 }
 
-/* Whether r can be had from what lies in tiles already. */
+/* Whether r can be had from what lies in tiles already, or in memory. */
 static bool at_hand(Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
@@ -152,7 +152,9 @@ static bool at_hand(Tiles *t, Ref r)
     if (!r || t->done[r] || t->seen[r] == t->stamp || constant_of(t, r, &x))
         return true;
     t->seen[r] = t->stamp;
-    bool all = t->has[r] && n->op != OP_input && !has_own_place(t, r);
+    if (!t->has[r] || n->op == OP_input)
+        return true;
+    bool all = !has_own_place(t, r);
     for (int i = 0; i < 4 && all; i++)
         all = at_hand(t, n->a[i]);
     return all;

@@ -1,12 +1,15 @@
 /* tile_place.c -- where each tile lies, and where the block must wait.
  *
  * A tile lives from the first act that uses it to the last; what is kept from
- * chunk to chunk, always. Places are taken first fit; a tile that finds none
- * below the limit of shared memory goes to the block's part of the workspace,
- * whose places are found in the same way.
+ * chunk to chunk, always. Places are taken first fit. Where there is too little
+ * room, copies of tensors that nobody looks at for a while are made again
+ * rather than kept; a tile that finds no place below the limit of shared memory
+ * even so goes to the block's part of the workspace, whose places are found in
+ * the same way.
  */
 #include "tile.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ALIGN = 16, EARLY = 8 };
@@ -33,20 +36,22 @@ static bool is_kept(const Tiles *t, const Tile *tile)
     return tile->pinned || doubled(t, tile);
 }
 
-static void find_lives(Tiles *t)
+/* Copies may begin some acts, `early`, before their tiles are read. */
+static void find_lives(Tiles *t, int early)
 {
-    for (int i = 0; i < t->ntiles; i++) {
-        t->tile[i].first = -1;
-        t->tile[i].uses = 0;
-    }
+    for (int i = 0; i < t->ntiles; i++)
+        t->tile[i].lives = t->tile[i].uses = 0;
     for (int i = 0; i < t->nacts; i++)
         for (int u = 0; u < t->act[i].n; u++) {
             Tile *tile = &t->tile[t->act[i].use[u] / 2];
-            if (tile->first < 0)
-                tile->first = i;
+            int from = t->act[i].copies ? i - early : i;
+            int before = tile->lives ? tile->life[tile->lives - 1].last : -1;
+            if (!tile->lives || t->act[i].again)
+                tile->life[tile->lives++].first = from > before ? from
+                                                                : before + 1;
             tile->uses++;
             tile->solved |= t->act[i].synced;
-            tile->last = i;
+            tile->life[tile->lives - 1].last = i;
             tile->pinned |= t->act[i].when != WITHIN;
         }
 }
@@ -63,8 +68,14 @@ static int64_t shared_limit(const Tiles *t)
 
 static bool live_together(const Tiles *t, const Tile *a, const Tile *b)
 {
-    return is_kept(t, a) || is_kept(t, b) || (a->first <= b->last
-                                      && b->first <= a->last);
+    if (is_kept(t, a) || is_kept(t, b))
+        return true;
+    for (int i = 0; i < a->lives; i++)
+        for (int j = 0; j < b->lives; j++)
+            if (a->life[i].first <= b->life[j].last
+                && b->life[j].first <= a->life[i].last)
+                return true;
+    return false;
 }
 
 /* The first gap among those placed before that live at the same time. */
@@ -88,13 +99,22 @@ static int64_t find_gap(const Tiles *t, const int *placed, int n, int tile,
     return at;
 }
 
-/* What it costs to have the tile elsewhere, an act and byte of its life: the
- * tensor cores read whole rows from shared memory alone, and a solve goes row
- * by row. */
+/* The tensor cores read whole rows from shared memory alone, and a solve goes
+ * row by row. */
+static bool is_slow(const Tile *a)
+{
+    return a->type == BF16 || a->solved;
+}
+
+/* What it costs to have the tile elsewhere, an act and byte of its life. */
 static double worth(const Tile *a)
 {
-    return (a->uses + (a->type == BF16 || a->solved ? 1000 : 0))
-         / ((double)once_bytes(a) * (a->last - a->first + 1));
+    int acts = 0;
+
+    for (int i = 0; i < a->lives; i++)
+        acts += a->life[i].last - a->life[i].first + 1;
+    return (a->uses + (is_slow(a) ? 1000 : 0))
+         / ((double)once_bytes(a) * acts);
 }
 
 /* Kept tiles first, small ones before large ones; the rest by their acts, or
@@ -105,7 +125,8 @@ static bool goes_before(const Tiles *t, const Tile *a, const Tile *b)
         return is_kept(t, a);
     if (is_kept(t, a))
         return bytes_of(t, a) < bytes_of(t, b);
-    return t->crowded ? worth(a) > worth(b) : a->first < b->first;
+    return t->crowded ? worth(a) > worth(b)
+                      : a->life[0].first < b->life[0].first;
 }
 
 static int sort_tiles(const Tiles *t, int *order)
@@ -113,7 +134,7 @@ static int sort_tiles(const Tiles *t, int *order)
     int n = 0;
 
     for (int i = 0; i < t->ntiles; i++) {
-        if (t->tile[i].first < 0 || t->tile[i].held)
+        if (!t->tile[i].lives || t->tile[i].held)
             continue;
         int at = n++;
         for (; at > 0 && goes_before(t, &t->tile[i], &t->tile[order[at - 1]]);
@@ -174,44 +195,135 @@ static void declare(const Tiles *t, Buf *b, int i, const char *turn)
     buf_printf(b, "enum { SHARED%d = %d };\n", i, !tile->spilled);
 }
 
-/* Copies may begin some acts before their tiles are read. */
-static void live_longer(Tiles *t, int acts)
+/* ---- copies made again ---- */
+
+static void act_append(Tiles *to, const Act *a, bool again)
 {
-    for (int i = 0; i < t->nacts; i++) {
-        Tile *tile = t->act[i].copies ? &t->tile[t->act[i].use[0] / 2] : NULL;
-        if (tile && tile->first == i)
-            tile->first = i > acts ? i - acts : 0;
+    to->act[to->nacts] = *a;
+    to->act[to->nacts++].again = again;
+}
+
+/* The act that copies the tile, and nothing else writes it; or NULL. */
+static const Act *copier(const Tiles *t, int tile)
+{
+    const Act *found = NULL;
+
+    for (int i = 0; i < t->nacts; i++)
+        for (int u = 0; u < t->act[i].n; u++) {
+            if (t->act[i].use[u] != 2 * tile + 1)
+                continue;
+            if (found || !t->act[i].copies || t->act[i].when != WITHIN)
+                return NULL;
+            found = &t->act[i];
+        }
+    return found;
+}
+
+/* The acts, with a copy again before each that looks at a tile which nobody
+ * has looked at for more than `gap` acts. */
+static void copy_again(Tiles *t, int gap)
+{
+    Tiles old = *t;
+    int *seen = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *seen);
+    uint8_t *times = ctx_alloc(t->c, (size_t)t->ntiles + 1);
+    size_t most = (size_t)t->nacts;
+
+    for (int i = 0; i < t->nacts; i++)
+        most += (size_t)t->act[i].n;
+    t->act = ctx_alloc(t->c, (most + 1) * sizeof *t->act);
+    t->nacts = 0;
+    for (int i = 0; i < old.nacts; i++) {
+        const Act *a = &old.act[i];
+        for (int u = 0; u < a->n; u++) {
+            int tile = a->use[u] / 2;
+            bool late = seen[tile] && i + 1 - seen[tile] > gap
+                     && times[tile] < MAX_LIVES - 1;
+            const Act *load = late ? copier(&old, tile) : NULL;
+            seen[tile] = i + 1;
+            if (!load)
+                continue;
+            act_append(t, load, true);
+            times[tile]++;
+        }
+        act_append(t, a, false);
     }
 }
 
+/* ---- all of them ---- */
+
+typedef struct Try { bool ahead; int early, gap; bool crowded; } Try;
+
+/* What it costs that tiles lie in the workspace, and that copies are made
+ * again: bytes that the block waits for, about. */
+static double price(const Tiles *t)
+{
+    enum { AHEAD = 4 };                 /* a copy goes on meanwhile */
+    double sum = 0;
+
+    for (int i = 0; i < t->ntiles; i++) {
+        const Tile *tile = &t->tile[i];
+        double bytes = (double)once_bytes(tile);
+        if (tile->spilled && tile->lives && !tile->held)
+            sum += bytes * tile->uses * (is_slow(tile) ? 8 : 1);
+        sum += bytes * (tile->lives > 1 ? tile->lives - 1 : 0) / AHEAD;
+    }
+    return sum;
+}
+
+static void try_places(Tiles *t, const Try *y)
+{
+    t->ahead = y->ahead;
+    t->crowded = y->crowded;
+    if (y->gap)
+        copy_again(t, y->gap);
+    find_lives(t, y->early);
+    find_places(t);
+}
+
 /* Early copies, and two places for each input of a walk, if nothing has to
- * leave shared memory for it. */
+ * leave shared memory for it; copies made again, if that keeps more there. */
 void tiles_place(Tiles *t, Buf *b)
 {
-    bool walks = t->k->kind != K_TOKEN;
-    int early[] = { t->nacts, EARLY, 0, t->nacts, EARLY, 0 };
+    enum { ALL = 1 << 20 };
+    static const Try list[] = {
+        { true, ALL, 0, false }, { true, EARLY, 0, false },
+        { true, 0, 0, false }, { false, ALL, 0, false },
+        { false, EARLY, 0, false }, { false, EARLY, 16, false },
+        { false, EARLY, 8, false }, { false, 2, 8, false },
+        { false, 0, 8, true }, { false, 2, 4, false }, { false, 0, 4, true },
+        { false, 0, 2, true }, { false, 0, 0, true },
+    };
+    enum { TRIES = sizeof list / sizeof *list };
+    Act *const act = t->act;
+    int nacts = t->nacts, best = t->k->kind != K_TOKEN ? 0 : 3;
+    double least = INFINITY;
 
-    t->out->spill = 1;
-    for (int i = walks ? 0 : 3; i < 6 && t->out->spill; i++) {
-        t->ahead = i < 3;
-        t->crowded = i == 5;
-        find_lives(t);
-        live_longer(t, early[i]);
-        find_places(t);
+    for (int i = best; i < TRIES && least > 0; i++) {
+        t->act = act;
+        t->nacts = nacts;
+        try_places(t, &list[i]);
+        double now = list[i].ahead && t->out->spill ? INFINITY : price(t);
+        if (now < least) {
+            least = now;
+            best = i;
+        }
     }
+    t->act = act;
+    t->nacts = nacts;
+    try_places(t, &list[best]);
     if (t->held)
         held_declare(t, b);
     if (t->scratch)
         buf_printf(b, "float *const scratch = (float *)arena;\n");
     for (int i = 0; i < t->ntiles; i++)
-        if (t->tile[i].first >= 0 && !doubled(t, &t->tile[i]))
+        if (t->tile[i].lives && !doubled(t, &t->tile[i]))
             declare(t, b, i, NULL);
 }
 
 void print_inputs(Tiles *t, Buf *b, const char *m, bool load)
 {
     for (int i = 0; i < t->ntiles; i++)
-        if (t->tile[i].first >= 0 && doubled(t, &t->tile[i]))
+        if (t->tile[i].lives && doubled(t, &t->tile[i]))
             declare(t, b, i, m);
     for (int i = 0; i < t->nacts && load; i++)
         if (t->act[i].loads)

@@ -84,7 +84,7 @@ int tile_new(Tiles *t, Ref r, bool pinned)
         t->tile = ctx_grow(t->c, t->tile, old,
                            (size_t)t->cap_tiles * sizeof *t->tile);
     }
-    t->tile[t->ntiles] = (Tile){ .pinned = pinned, .first = -1 };
+    t->tile[t->ntiles] = (Tile){ .pinned = pinned };
     t->tile[t->ntiles].held = t->held && t->g->n[r].axes == t->held;
     tile_retype(t, t->ntiles, r, tile_type(t, r));
     return t->ntiles++;

@@ -90,6 +90,8 @@ void ctx_poll(Ctx *c);
 
 /* Seconds, from some time on. */
 double clock_now(void);
+/* Processors that this thread may run on (taskset, a batch system's share). */
+int cores(void);
 /* From now on it is "WHAT NAME" that is done. */
 void ctx_doing(Ctx *c, const char *what, const char *name);
 /* Tells the host, now and then, how much of c->doing is done. */

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../backend/cuda/gpu.h"
 #include "shared.h"
@@ -65,8 +64,8 @@ static int copy_rate(lua_State *L)
     Copy part[COPY_THREADS];
 
     if (n <= 0)
-        n = sysconf(_SC_NPROCESSORS_ONLN);
-    n = n < 1 ? 1 : n > COPY_THREADS ? COPY_THREADS : n;
+        n = cores();
+    n = n > COPY_THREADS ? COPY_THREADS : n;
     if (!from)
         lang_no_memory(L, "out of memory");
     memset(from, 1, 2 * (size_t)COPY_BYTES);

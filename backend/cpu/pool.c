@@ -140,7 +140,7 @@ void pool_release(Pool *p)
 
 int pool_processors(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = cores();
 
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+    return n > MAX_THREADS ? MAX_THREADS : n;
 }

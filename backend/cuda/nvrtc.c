@@ -478,11 +478,11 @@ static Job *job_new(Ctx *c, const Nvrtc *n, const Sources *s,
 static int job_start(Job *j)
 {
     enum { MOST = 16 };
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int err = 0;
     pthread_attr_t attr;
     pthread_t thread;
-    j->cores = cores > MOST ? MOST : cores < 1 ? 1 : (int)cores;
+    j->cores = cores();
+    j->cores = j->cores > MOST ? MOST : j->cores;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, (size_t)8 << 20);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

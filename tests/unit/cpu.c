@@ -1,11 +1,14 @@
 /* cpu.c -- the CPU backend below the plan: vector routines of every
  * instruction set against libm and plain loops, conversions, and what a run
  * promises: the same bits with any number of threads, NaN that stays in its
- * place, gates of any strength, bytes counted, an interrupt heeded. */
+ * place, gates of any strength, bytes counted, an interrupt heeded, no more
+ * threads than a process may run at once. */
+#define _GNU_SOURCE                     /* sched_setaffinity */
 #include "../../backend/cpu/isa.h"
 #include "support.h"
 #include "../../backend/cpu/cpu.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 static int bad;
@@ -381,6 +384,23 @@ static void run_check(void (*f)(Ctx *, void *), void *ud, int code)
     ctx_free(c);
 }
 
+/* Told to stay on one core, whatever else there is. */
+static void check_cores(void)
+{
+    cpu_set_t ours, one;
+
+    if (sched_getaffinity(0, sizeof ours, &ours))
+        return;
+    expect(cores() == CPU_COUNT(&ours), "cores", "all", cores());
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, &ours))
+            CPU_SET(i, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    expect(cores() == 1, "cores", "one", cores());
+    sched_setaffinity(0, sizeof ours, &ours);
+}
+
 int main(void)
 {
     static const char *const name[] = { "avx512", "avx2", "plain" };
@@ -399,6 +419,7 @@ int main(void)
         check_type(isa, BF16, &seed);
         check_type(isa, F16, &seed);
     }
+    check_cores();
     run_check(strong_gates, NULL, 0);
     run_check(same_bits, NULL, 0);
     run_check(bytes_moved, NULL, 0);

@@ -90,6 +90,8 @@ void make_matrices(Emit *e, Buf *b, int which);
 void find_pair(Emit *e);                /* once all tiles are known */
 void emit_gifts(Emit *e, Buf *b, bool scan); /* until all have all tiles */
 
+/* emit_ahead.c: the barrier of those that share a chunk. */
+const char *ahead_sync(const Emit *e);
 /* emit_ahead.c: the rest of a score, its products being there. */
 void finish_score(Emit *e, Buf *b, int score);
 

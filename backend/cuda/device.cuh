@@ -370,6 +370,12 @@ INLINE void write_fragment(u32 tile, const u32 (&p)[16], const Lane &l)
     UNROLL for (int k = 0; k < 4; k++)
         stmatrix(tile + tile_row(l, k), p + 4 * k);
 }
+/* Half of the columns, 32. */
+INLINE void write_half(u32 tile, const u32 (&p)[8], const Lane &l, int half)
+{
+    UNROLL for (int k = 0; k < 2; k++)
+        stmatrix(tile + tile_row(l, 2 * half + k), p + 4 * k);
+}
 INLINE void read_fragment(u32 (&p)[16], u32 tile, const Lane &l)
 {
     UNROLL for (int k = 0; k < 4; k++)
@@ -387,6 +393,8 @@ INLINE void warpgroup_sync()
 {
     asm volatile("bar.sync %0, 128;" :: "r"(threadIdx.x >> 7) : "memory");
 }
+/* Of the two ahead warpgroups that share a chunk: the second and the third. */
+INLINE void team_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 /* Each column times the token vector at v. */
 INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,
                           const Lane &l)

@@ -229,6 +229,8 @@ static bool is_wide(const Emit *e)
 static Registers usual_registers(const Emit *e)
 {
     bool gated = e->ngates > 0;
+    if (e->team > 1)
+        return (Registers){ 32, 64, 160 };
     if (e->aheads == 2)
         return !gated ? (Registers){ 40, 128, 216 }
              : e->inverse && !is_wide(e) ? (Registers){ 24, 144, 200 }
@@ -290,15 +292,15 @@ static void put_barriers(Emit *e, Buf *b)
                "barrier_init(loaded + 8 * i, 1);\n"
                "barrier_init(empty + 8 * i, %d);\n"
                "barrier_init(ready + 8 * i, 32);\n"
-               "barrier_init(made + 8 * i, 128);\n"
+               "barrier_init(made + 8 * i, %d);\n"
                "barrier_init(shared + 8 * i, 1);\n"
                "barrier_init(scored + 8 * i, %d);\n}\n"
                "for (int i = 0; i < 2; i++) {\n"
                "barrier_init(filled + 8 * i, %d);\n"
                "barrier_init(drained + 8 * i, 1);\n}\n"
                "barrier_init_fence();\n}\n%s();\n",
-               (4 + 4 * e->groups) * (e->paired ? 2 : 1),
-               e->tight ? 128 : 129, 128 * e->groups,
+               4 * (e->team + e->groups) * (e->paired ? 2 : 1),
+               128 * e->team, 128 * e->team + !e->tight, 128 * e->groups,
                e->paired ? "pair_sync" : "__syncthreads");
 }
 
@@ -381,9 +383,9 @@ static void put_stage(Buf *b, bool scan)
 /* A loop of an ahead warpgroup; two take turns. */
 static void put_turns(Emit *e, Buf *b, const char *until)
 {
-    bool two = e->aheads == 2;
+    bool two = e->aheads > e->team;
     buf_printf(b, "NO_UNROLL for (; c < %s; c += %d, pos.next()%s) {\n",
-               until, e->aheads, two ? ", pos.next()" : "");
+               until, e->aheads / e->team, two ? ", pos.next()" : "");
     put_places(b);
     buf_printf(b, "const int rows = rows_of(where, c);\n"
                "wait(ready + 8 * pos.stage, pos.phase);\n");
@@ -391,7 +393,7 @@ static void put_turns(Emit *e, Buf *b, const char *until)
 
 static void put_ahead_role(Emit *e, Buf *b)
 {
-    bool two = e->aheads == 2;
+    bool two = e->aheads > e->team;
     buf_printf(b, "} else if (threadIdx.x < %d) {\n",
                128 * (1 + e->aheads));
     put_registers(e, b, registers_of(e).ahead);
@@ -400,8 +402,11 @@ static void put_ahead_role(Emit *e, Buf *b)
     if (two)
         buf_printf(b, "const int turn = (threadIdx.x >> 7) - 1;\n"
                    "if (turn)\npos.next();\n");
+    if (e->team > 1)
+        buf_printf(b, "const int member = (threadIdx.x >> 7) - 1;\n");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
-               two ? " + turn * SCRATCH_BYTES" : "", two ? "turn" : "0");
+               two ? " + turn * SCRATCH_BYTES" : e->team > 1
+               ? " + member * SCRATCH_BYTES" : "", two ? "turn" : "0");
     put(b, &e->begin);
     if (e->out->split) {
         put_turns(e, b, "first");
@@ -459,7 +464,7 @@ static void put_state_role(Emit *e, Buf *b)
 }
 
 static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
-                      const CudaOptions *o, CudaKernel *out)
+                      int team, const CudaOptions *o, CudaKernel *out)
 {
     static const char *const kind[] = { "token", "forward", "reverse" };
     const Kernel *k = &p->kernel[kernel];
@@ -470,6 +475,7 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
     e->g = p->g;
     e->o = o;
     e->groups = groups;
+    e->team = team;
     e->ranks = ranks;
     e->out = out;
     memset(out, 0, sizeof *out);
@@ -520,6 +526,9 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_serial(e);
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
+    if (e->team == 1 && find_team(e))
+        return emit_kernel(emit_new(e->c, e->p, (int)(e->k - e->p->kernel),
+                                    e->groups, e->ranks, 2, e->o, e->out), to);
     keep_ahead(e, &e->keep);
     check_carried(e);
     emit_vectors(e);
@@ -568,7 +577,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->room > 1 && o->groups > 1 ? 1 : o->groups;
         size_t text = b.len;
-        while (!emit_kernel(emit_new(c, p, i, groups, ranks, o,
+        while (!emit_kernel(emit_new(c, p, i, groups, ranks, 1, o,
                                      &m->kernel[i]), &b))
             if (--groups == 0)
                 fail_help(c, p->g->line, "use smaller axes, or the CPU"

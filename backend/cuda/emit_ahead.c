@@ -286,9 +286,10 @@ static void issue(Ahead *a, Ref r)
         peel(e, n->a[i], &p[i]);
     int ta = use_tile(e, p[row].core), tb = use_tile(e, p[1 - row].core);
     buf_printf(a->b, "multiply<%d, 0>(dot%u, along_k(stage + TILE_%u),"
-               " along_k(stage + TILE_%u), 0);\n",
+               " along_k(stage + TILE_%u%s), 0);\n",
                4 * tile_count(e, e->tile[ta].r), (unsigned)r,
-               (unsigned)e->tile[ta].r, (unsigned)e->tile[tb].r);
+               (unsigned)e->tile[ta].r, (unsigned)e->tile[tb].r,
+               e->team > 1 ? " + 4096 * member" : "");
 }
 
 /* The matrix's columns (its rows) times a vector, as it is packed. */
@@ -372,7 +373,8 @@ static bool issue_products(Ahead *a, uint8_t *issued)
     for (int i = 0; i < a->n; i++)
         if (e->g->n[a->order[i]].op == OP_dot && !issued[a->order[i]]) {
             check_dot(a, a->order[i]);
-            buf_printf(a->b, "float dot%u[32];\n", (unsigned)a->order[i]);
+            buf_printf(a->b, "float dot%u[%d];\n", (unsigned)a->order[i],
+                       32 / e->team);
             n++;
         }
     if (n)
@@ -408,11 +410,13 @@ void finish_score(Emit *e, Buf *b, int at)
     else
         pack_score(&a, s);
     buf_printf(b, s->inverse ? "const u32 own = entry(scratch + INVERSE, "
-               "fresh(i0), at.col);\n" : "u32 packed[16];\n");
+               "fresh(i0), at.col);\n" : e->team > 1
+               ? "u32 packed[8];\n" : "u32 packed[16];\n");
     ahead_vectors(&a, b, false);
-    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n%s"
-               "const int j0 = 8 * n + at.col, j1 = j0 + 1;\n",
-               s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "");
+    buf_printf(b, "UNROLL for (int n = 0; n < %d; n++) {\n%s"
+               "const int j0 = 8 * n + at.col%s, j1 = j0 + 1;\n", 8 / e->team,
+               s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "",
+               e->team > 1 ? " + 32 * member" : "");
     ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
     if (s->inverse)                     /* ptxas spills the other way round */
@@ -420,8 +424,9 @@ void finish_score(Emit *e, Buf *b, int at)
                    "at.lane, %s);\n", at, e->ngates ? "at.warp"
                    : "fresh(at.warp)");
     else
-        buf_printf(b, "}\nwrite_fragment(stage + SCORE_%d, packed, at);\n",
-                   at);
+        buf_printf(b, "}\nwrite_%s(stage + SCORE_%d, packed, at%s);\n",
+                   e->team > 1 ? "half" : "fragment", at,
+                   e->team > 1 ? ", member" : "");
 }
 
 /* The scores without gdots. If all products are in registers at once, what is
@@ -465,12 +470,17 @@ static void plain_scores(Emit *e, Buf *b)
     }
 }
 
+const char *ahead_sync(const Emit *e)
+{
+    return e->team > 1 ? "team_sync" : "warpgroup_sync";
+}
+
 /* One kind of act, and what went before is there for all. */
-static void then(Buf *to, const Buf *acts, bool fence)
+static void then(const Emit *e, Buf *to, const Buf *acts, bool fence)
 {
     if (to->len && acts->len)
-        buf_printf(to, "%swarpgroup_sync();\n",
-                   fence ? "fence_async();\n" : "");
+        buf_printf(to, "%s%s();\n", fence ? "fence_async();\n" : "",
+                   ahead_sync(e));
     if (acts->len)
         buf_put(to, acts->s, acts->len);
 }
@@ -483,16 +493,16 @@ static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
     for (int i = 0; i < e->nchains; i++)
         scan_sources(e, e->chain[i].sources);
     if (e->made_scan || e->nchains)
-        then(&e->skip, sums, false);
+        then(e, &e->skip, sums, false);
     if (e->made_scan) {
         make_matrices(e, &made, SCANNED);
-        then(&e->skip, keys, false);
-        then(&e->skip, &made, false);
+        then(e, &e->skip, keys, false);
+        then(e, &e->skip, &made, false);
         emit_gifts(e, &e->skip, true);
     }
     advance_turns(e, &e->skip);
     if (sums->len || e->nturns)
-        buf_printf(&e->skip, "warpgroup_sync();\n");
+        buf_printf(&e->skip, "%s();\n", ahead_sync(e));
 }
 
 void emit_ahead(Emit *e)
@@ -512,28 +522,28 @@ void emit_ahead(Emit *e)
     emit_keys(e, &keys);
     find_pair(e);
     if (!e->overlays)
-        then(&early, &keys, false);
+        then(e, &early, &keys, false);
     make_matrices(e, &early, EARLY);
-    then(&early, &gates, false);
+    then(e, &early, &gates, false);
     if (e->overlays)
-        then(&early, &keys, false);
+        then(e, &early, &keys, false);
     emit_anchors(e, &early);
     emit_cuts(e, &late);
     make_matrices(e, &late, LATE);
     emit_first(e, &late);
     emit_late(e, &dots, &values);
     advance_turns(e, &late);
-    then(&e->ahead, &sums, false);
-    then(&e->ahead, &dots, false);
-    then(&e->ahead, &values, false);
-    then(&e->ahead, &early, false);
-    then(&e->ahead, &gated, false);
-    then(&e->ahead, &late, false);
+    then(e, &e->ahead, &sums, false);
+    then(e, &e->ahead, &dots, false);
+    then(e, &e->ahead, &values, false);
+    then(e, &e->ahead, &early, false);
+    then(e, &e->ahead, &gated, false);
+    then(e, &e->ahead, &late, false);
     emit_gifts(e, &e->ahead, false);
-    then(&e->ahead, &plain, true);
-    then(&e->ahead, &last, false);
+    then(e, &e->ahead, &plain, true);
+    then(e, &e->ahead, &last, false);
     if (sums.len)                       /* the next chunk's overwrite these */
-        buf_printf(&e->ahead, "warpgroup_sync();\n");
+        buf_printf(&e->ahead, "%s();\n", ahead_sync(e));
     begin_turns(e);
     begin_chains(e);
     end_previous(e);

@@ -103,9 +103,11 @@ static void some_cuts(Emit *e, Buf *b, int axis)
                        " v%u_%d, v%u_%d);\n", i, h, h, (unsigned)e->cut[i],
                        2 * h, (unsigned)e->cut[i], 2 * h + 1);
     ahead_vectors(&a, b, false);
-    buf_printf(b, "NO_UNROLL for (int n = fresh(at.warp); n < %d; n += 4) {\n"
+    buf_printf(b, "NO_UNROLL for (int n = fresh(at.warp)%s; n < %d; n += %d) "
+               "{\n"
                "const int k0 = 8 * n%s + at.col;\n%s",
-               e->paired ? 8 : 8 * tiles, e->paired ? " + 64 * block" : "",
+               e->team > 1 ? " + 4 * member" : "",
+               e->paired ? 8 : 8 * tiles, 4 * e->team, e->paired ? " + 64 * block" : "",
                swish ? "constexpr bool DEEP = 1;\n" : "");
     read_step(&a, b);
     buf_put(b, body.s, body.len);
@@ -125,7 +127,7 @@ void emit_cuts(Emit *e, Buf *b)
         if (has)
             some_cuts(e, b, axis);
     }
-    buf_printf(b, "warpgroup_sync();\n}\n");
+    buf_printf(b, "%s();\n}\n", ahead_sync(e));
 }
 
 static char *cut_text(Emit *e, Ref r)
@@ -140,12 +142,13 @@ void emit_first(Emit *e, Buf *b)
 {
     if (!e->nfirst)
         return;
-    buf_printf(b, "if (c == 0) {\nwarpgroup_sync();\n");
+    buf_printf(b, "if (c == 0) {\n%s();\n", ahead_sync(e));
     for (int i = 0; i < e->nfirst; i++) {
         Ref x = e->first[i].side[0], y = e->first[i].side[1];
-        buf_printf(b, "if (at.warp == %d)\nfirst_products<%d, %d>(base + "
+        buf_printf(b, "if (at.warp == %d%s)\nfirst_products<%d, %d>(base + "
                    "FIRST_%d, stage + TILE_%u, %s, stage + TILE_%u, %s, ",
-                   i % 4, cut_of(e, x) >= 0, cut_of(e, y) >= 0, i,
+                   i % 4, e->team > 1 ? " && member == 0" : "",
+                   cut_of(e, x) >= 0, cut_of(e, y) >= 0, i,
                    (unsigned)strip(e->g, x), cut_text(e, x),
                    (unsigned)strip(e->g, y), cut_text(e, y));
         if (e->paired)
@@ -159,7 +162,8 @@ void emit_first(Emit *e, Buf *b)
 void add_first(Emit *e, Buf *b, Ref dot)
 {
     if (first_of(e, dot) >= 0)
-        buf_printf(b, "if (c == 0 && at.warp == 0)\nadd_first<PAIRED>(dot%u, "
-                   "base + FIRST_%d, at);\n", (unsigned)dot,
+        buf_printf(b, "if (c == 0 && at.warp == 0%s)\nadd_first<PAIRED>("
+                   "dot%u, base + FIRST_%d, at);\n", e->team > 1
+                   ? " && member == 0" : "", (unsigned)dot,
                    first_of(e, dot));
 }

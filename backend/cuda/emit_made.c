@@ -113,9 +113,10 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
                    "at);\n", m, m);
     }
     buf_printf(b, " */\n{\n");
-    if (e->paired && tile_axis(e, r[0]) != e->row_axis) {
+    if (e->team > 1 || (e->paired && tile_axis(e, r[0]) != e->row_axis)) {
         ahead_vectors(&a, b, false);
-        buf_printf(b, "const int t = fresh(block);\n");
+        buf_printf(b, "const int t = fresh(%s);\n", e->team > 1 ? "member"
+                   : "block");
         one_tile(&a, b, &first, &rest);
     } else {
         ahead_tiles(&a, b, tile_count(e, r[0]), &first, &rest);
@@ -170,6 +171,20 @@ void find_pair(Emit *e)
         shared += is_shared(e, t);
     }
     e->paired = plain && shared && e->groups == 1 && e->out->blocks == 2;
+}
+
+bool find_team(const Emit *e)
+{
+    bool plain = !e->ngates && !e->nchains && !e->nkeys && e->ranks == 1
+              && !e->inverse && (!e->out->split || e->made_scan);
+    bool made = false;
+    for (int i = 0; i < e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        plain &= !t->gated && !t->dotted && !is_delayed(e, t->r)
+              && (!t->made || tile_count(e, t->r) == 2);
+        made |= t->made;
+    }
+    return plain && made && e->groups == 2;
 }
 
 bool is_half_loaded(const Emit *e, const Tile *t)

@@ -53,8 +53,33 @@ static bool may_overwrite(Serial *s, const Act *a)
     return a->base == old || !in_flight(s, old);
 }
 
+static bool takes_registers(const Serial *s, const Act *a)
+{
+    return s->e->team > 1 && (a->kind == ACT_READ || a->kind == ACT_SCALE);
+}
+
+static bool can_go(Serial *s, const Act *a);
+
+/* A product of a state's packed copy is under way, or can be. */
+static bool copy_in_use(Serial *s)
+{
+    for (int i = 0; i < s->nacts; i++) {
+        const Act *a = &s->act[i];
+        const Array *from = a->kind == ACT_PRODUCT ? array_of(s, a->from[0])
+                          : NULL;
+        if (from && from->packed && from->carried
+            && (a->issued ? in_flight(s, a->to) : can_go(s, a)))
+            return true;
+    }
+    return false;
+}
+
+/* Where registers are few, what is read waits until a state's packed copy has
+ * done its work. */
 static bool can_go(Serial *s, const Act *a)
 {
+    if (takes_registers(s, a) && copy_in_use(s))
+        return false;
     for (int i = 0; i < MAX_FROM; i++)
         if (a->from[i] >= 0 && !s->value[a->from[i]].ready)
             return false;

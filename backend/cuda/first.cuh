@@ -54,8 +54,8 @@ INLINE void first_products(u32 at, u32 a, u32 cut_a, u32 b, u32 cut_b,
 }
 /* To the fragment of such a product; PAIRED: two blocks had half of the
  * columns each. */
-template<bool PAIRED>
-INLINE void add_first(float (&d)[32], u32 at, const Lane &l)
+template<bool PAIRED, int N>
+INLINE void add_first(float (&d)[N], u32 at, const Lane &l)
 {
     const int lane = fresh(l.lane);
     UNROLL for (int i = 0; i < 4; i++)

@@ -77,7 +77,7 @@ struct Meeting {
     unsigned x[2][128][4];
     Handed order;
 };
-inline Meeting of_warp[2][32], of_group[2][8], of_block[2], of_pair;
+inline Meeting of_warp[2][32], of_group[2][8], of_team[2], of_block[2], of_pair;
 
 /* The set, when `all` of them are here. */
 PLAIN inline unsigned (*meet(Meeting *m, int all, int me, const unsigned *x,
@@ -106,6 +106,7 @@ PLAIN inline void warpgroup_sync()
 {
     meet(&of_group[here][threadIdx.x / 128], 128, threadIdx.x % 128, NULL, 0);
 }
+PLAIN inline void team_sync() { meet(&of_team[here], 256, 0, NULL, 0); }
 PLAIN inline void block_sync()
 {
     meet(&of_block[here], block_threads, 0, NULL, 0);

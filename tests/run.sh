@@ -157,6 +157,7 @@ cuda() {
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "tests/cuda/strided" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
+        "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;

@@ -393,7 +393,8 @@ INLINE void warpgroup_sync()
 {
     asm volatile("bar.sync %0, 128;" :: "r"(threadIdx.x >> 7) : "memory");
 }
-/* Of the two ahead warpgroups that share a chunk: the second and the third. */
+/* Of the two ahead warpgroups where they share a chunk; the first one's own
+ * barrier serves both. */
 INLINE void team_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 /* Each column times the token vector at v. */
 INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,

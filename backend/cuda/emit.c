@@ -229,7 +229,7 @@ static bool is_wide(const Emit *e)
 static Registers usual_registers(const Emit *e)
 {
     bool gated = e->ngates > 0;
-    if (e->team > 1)
+    if (e->team)
         return (Registers){ 32, 64, 160 };
     if (e->aheads == 2)
         return !gated ? (Registers){ 40, 128, 216 }
@@ -283,6 +283,7 @@ static void put_args(Emit *e, Buf *b)
 
 static void put_barriers(Emit *e, Buf *b)
 {
+    int team = e->team ? 2 : 1;
     buf_printf(b, "const u32 loaded = base + BARRIERS, empty = loaded + 8 * "
                "STAGES,\nready = empty + 8 * STAGES, scored = ready + 8 * "
                "STAGES,\nfilled = scored + 8 * STAGES, drained = filled + 16"
@@ -299,8 +300,8 @@ static void put_barriers(Emit *e, Buf *b)
                "barrier_init(filled + 8 * i, %d);\n"
                "barrier_init(drained + 8 * i, 1);\n}\n"
                "barrier_init_fence();\n}\n%s();\n",
-               4 * (e->team + e->groups) * (e->paired ? 2 : 1),
-               128 * e->team, 128 * e->team + !e->tight, 128 * e->groups,
+               4 * (team + e->groups) * (e->paired ? 2 : 1), 128 * team,
+               128 * team + !e->tight, 128 * e->groups,
                e->paired ? "pair_sync" : "__syncthreads");
 }
 
@@ -380,12 +381,12 @@ static void put_stage(Buf *b, bool scan)
     put_places(b);
 }
 
-/* A loop of an ahead warpgroup; two take turns. */
+/* A loop of an ahead warpgroup; two take turns, if they are no team. */
 static void put_turns(Emit *e, Buf *b, const char *until)
 {
-    bool two = e->aheads > e->team;
+    bool two = e->aheads == 2 && !e->team;
     buf_printf(b, "NO_UNROLL for (; c < %s; c += %d, pos.next()%s) {\n",
-               until, e->aheads / e->team, two ? ", pos.next()" : "");
+               until, 1 + two, two ? ", pos.next()" : "");
     put_places(b);
     buf_printf(b, "const int rows = rows_of(where, c);\n"
                "wait(ready + 8 * pos.stage, pos.phase);\n");
@@ -393,20 +394,19 @@ static void put_turns(Emit *e, Buf *b, const char *until)
 
 static void put_ahead_role(Emit *e, Buf *b)
 {
-    bool two = e->aheads > e->team;
+    bool two = e->aheads == 2 && !e->team;
+    const char *which = two ? "turn" : "member";
     buf_printf(b, "} else if (threadIdx.x < %d) {\n",
                128 * (1 + e->aheads));
     put_registers(e, b, registers_of(e).ahead);
     buf_printf(b, "const Lane at = lane_here();\n"
                "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
-    if (two)
-        buf_printf(b, "const int turn = (threadIdx.x >> 7) - 1;\n"
-                   "if (turn)\npos.next();\n");
-    if (e->team > 1)
-        buf_printf(b, "const int member = (threadIdx.x >> 7) - 1;\n");
+    if (e->aheads == 2)
+        buf_printf(b, "const int %s = (threadIdx.x >> 7) - 1;\n%s", which,
+                   two ? "if (turn)\npos.next();\n" : "");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
-               two ? " + turn * SCRATCH_BYTES" : e->team > 1
-               ? " + member * SCRATCH_BYTES" : "", two ? "turn" : "0");
+               e->aheads == 2 ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which)
+               : "", two ? "turn" : "0");
     put(b, &e->begin);
     if (e->out->split) {
         put_turns(e, b, "first");
@@ -464,7 +464,7 @@ static void put_state_role(Emit *e, Buf *b)
 }
 
 static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
-                      int team, const CudaOptions *o, CudaKernel *out)
+                      bool team, const CudaOptions *o, CudaKernel *out)
 {
     static const char *const kind[] = { "token", "forward", "reverse" };
     const Kernel *k = &p->kernel[kernel];
@@ -526,9 +526,10 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_serial(e);
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
-    if (e->team == 1 && find_team(e))
+    if (!e->team && find_team(e))       /* all over again */
         return emit_kernel(emit_new(e->c, e->p, (int)(e->k - e->p->kernel),
-                                    e->groups, e->ranks, 2, e->o, e->out), to);
+                                    e->groups, e->ranks, true, e->o, e->out),
+                           to);
     keep_ahead(e, &e->keep);
     check_carried(e);
     emit_vectors(e);
@@ -577,7 +578,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     for (int i = 0; i < p->nkernels; i++) {
         int groups = o->room > 1 && o->groups > 1 ? 1 : o->groups;
         size_t text = b.len;
-        while (!emit_kernel(emit_new(c, p, i, groups, ranks, 1, o,
+        while (!emit_kernel(emit_new(c, p, i, groups, ranks, false, o,
                                      &m->kernel[i]), &b))
             if (--groups == 0)
                 fail_help(c, p->g->line, "use smaller axes, or the CPU"

@@ -77,7 +77,7 @@ typedef struct Emit {
     CudaKernel *out;
     int ranks;                          /* rows a token */
     int groups, aheads;                 /* warpgroups: state, ahead */
-    int team;                           /* ahead ones that share a chunk */
+    bool team;                          /* the two ahead share each chunk */
     int buffers;                        /* of an output */
     bool tight;                         /* the state waits for a buffer */
     bool made_scan;                     /* a scan reads what is made ahead */
@@ -199,7 +199,7 @@ void keep_scalar(Emit *e, Buf *b, int state);
 /* ---- emit_made.c ---- */
 
 bool is_half_loaded(const Emit *e, const Tile *t); /* tile `block` alone */
-bool find_team(const Emit *e);          /* two ahead should share a chunk */
+bool find_team(const Emit *e);          /* two ahead are to share a chunk */
 
 /* ---- emit_spare.c ---- */
 

@@ -289,7 +289,7 @@ static void issue(Ahead *a, Ref r)
                " along_k(stage + TILE_%u%s), 0);\n",
                4 * tile_count(e, e->tile[ta].r), (unsigned)r,
                (unsigned)e->tile[ta].r, (unsigned)e->tile[tb].r,
-               e->team > 1 ? " + 4096 * member" : "");
+               e->team ? " + 4096 * member" : "");
 }
 
 /* The matrix's columns (its rows) times a vector, as it is packed. */
@@ -374,7 +374,7 @@ static bool issue_products(Ahead *a, uint8_t *issued)
         if (e->g->n[a->order[i]].op == OP_dot && !issued[a->order[i]]) {
             check_dot(a, a->order[i]);
             buf_printf(a->b, "float dot%u[%d];\n", (unsigned)a->order[i],
-                       32 / e->team);
+                       e->team ? 16 : 32);
             n++;
         }
     if (n)
@@ -410,13 +410,13 @@ void finish_score(Emit *e, Buf *b, int at)
     else
         pack_score(&a, s);
     buf_printf(b, s->inverse ? "const u32 own = entry(scratch + INVERSE, "
-               "fresh(i0), at.col);\n" : e->team > 1
+               "fresh(i0), at.col);\n" : e->team
                ? "u32 packed[8];\n" : "u32 packed[16];\n");
     ahead_vectors(&a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < %d; n++) {\n%s"
-               "const int j0 = 8 * n + at.col%s, j1 = j0 + 1;\n", 8 / e->team,
-               s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "",
-               e->team > 1 ? " + 32 * member" : "");
+               "const int j0 = 8 * n + at.col%s, j1 = j0 + 1;\n",
+               e->team ? 4 : 8, s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "",
+               e->team ? " + 32 * member" : "");
     ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
     if (s->inverse)                     /* ptxas spills the other way round */
@@ -425,8 +425,8 @@ void finish_score(Emit *e, Buf *b, int at)
                    : "fresh(at.warp)");
     else
         buf_printf(b, "}\nwrite_%s(stage + SCORE_%d, packed, at%s);\n",
-                   e->team > 1 ? "half" : "fragment", at,
-                   e->team > 1 ? ", member" : "");
+                   e->team ? "half" : "fragment", at,
+                   e->team ? ", member" : "");
 }
 
 /* The scores without gdots. If all products are in registers at once, what is
@@ -472,7 +472,7 @@ static void plain_scores(Emit *e, Buf *b)
 
 const char *ahead_sync(const Emit *e)
 {
-    return e->team > 1 ? "team_sync" : "warpgroup_sync";
+    return e->team ? "team_sync" : "warpgroup_sync";
 }
 
 /* One kind of act, and what went before is there for all. */

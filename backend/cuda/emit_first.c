@@ -106,8 +106,8 @@ static void some_cuts(Emit *e, Buf *b, int axis)
     buf_printf(b, "NO_UNROLL for (int n = fresh(at.warp)%s; n < %d; n += %d) "
                "{\n"
                "const int k0 = 8 * n%s + at.col;\n%s",
-               e->team > 1 ? " + 4 * member" : "",
-               e->paired ? 8 : 8 * tiles, 4 * e->team, e->paired ? " + 64 * block" : "",
+               e->team ? " + 4 * member" : "", e->paired ? 8 : 8 * tiles,
+               e->team ? 8 : 4, e->paired ? " + 64 * block" : "",
                swish ? "constexpr bool DEEP = 1;\n" : "");
     read_step(&a, b);
     buf_put(b, body.s, body.len);
@@ -147,7 +147,7 @@ void emit_first(Emit *e, Buf *b)
         Ref x = e->first[i].side[0], y = e->first[i].side[1];
         buf_printf(b, "if (at.warp == %d%s)\nfirst_products<%d, %d>(base + "
                    "FIRST_%d, stage + TILE_%u, %s, stage + TILE_%u, %s, ",
-                   i % 4, e->team > 1 ? " && member == 0" : "",
+                   i % 4, e->team ? " && member == 0" : "",
                    cut_of(e, x) >= 0, cut_of(e, y) >= 0, i,
                    (unsigned)strip(e->g, x), cut_text(e, x),
                    (unsigned)strip(e->g, y), cut_text(e, y));
@@ -163,7 +163,7 @@ void add_first(Emit *e, Buf *b, Ref dot)
 {
     if (first_of(e, dot) >= 0)
         buf_printf(b, "if (c == 0 && at.warp == 0%s)\nadd_first<PAIRED>("
-                   "dot%u, base + FIRST_%d, at);\n", e->team > 1
+                   "dot%u, base + FIRST_%d, at);\n", e->team
                    ? " && member == 0" : "", (unsigned)dot,
                    first_of(e, dot));
 }

@@ -43,7 +43,7 @@ void keep_serial(Emit *e, Buf *b)
 static void keep_column(Emit *e, Buf *b, int state, int size, const char *x)
 {
     buf_printf(b, "NO_UNROLL for (int k = at.thread; k < %d && block == 0 && "
-               "is_kept(c)%s;\nk += 128)\nkeep_entry(", size, e->team > 1
+               "is_kept(c)%s;\nk += 128)\nkeep_entry(", size, e->team
                ? " && member == 0" : "");
     place_text(e, b, state);
     buf_printf(b, " + k, %s);\n", x);

@@ -214,7 +214,7 @@ static void choose_stages(Emit *e, int stage, int scratch)
     int output = count_outputs(e) * e->groups * TILE_BYTES;
     int rest = count_rings(e) * RING_BYTES + e->nfirst * first_bytes(e)
              + 256 + 1024;
-    for (; e->aheads >= e->team; e->aheads--)
+    for (; e->aheads > e->team; e->aheads--)
         for (int i = 0; i < (e->aheads + e->groups > 2 ? N - 1 : N); i++) {
             k->stages = choice[i].stages;
             e->buffers = choice[i].buffers;
@@ -242,7 +242,7 @@ void emit_layout(Emit *e, Buf *b)
     int stage = layout_stage(e, b), vectors = layout_vectors(e, b);
     int scratch = layout_scratch(e, b);
     CudaKernel *k = e->out;
-    e->aheads = e->team > 1 || (e->groups == 1 && is_heavy(e) && !e->nchains)
+    e->aheads = e->team || (e->groups == 1 && is_heavy(e) && !e->nchains)
               ? 2 : 1;
     choose_stages(e, stage + vectors, scratch);
     int at = k->stages * stage;

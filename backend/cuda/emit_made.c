@@ -113,9 +113,9 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
                    "at);\n", m, m);
     }
     buf_printf(b, " */\n{\n");
-    if (e->team > 1 || (e->paired && tile_axis(e, r[0]) != e->row_axis)) {
+    if (e->team || (e->paired && tile_axis(e, r[0]) != e->row_axis)) {
         ahead_vectors(&a, b, false);
-        buf_printf(b, "const int t = fresh(%s);\n", e->team > 1 ? "member"
+        buf_printf(b, "const int t = fresh(%s);\n", e->team ? "member"
                    : "block");
         one_tile(&a, b, &first, &rest);
     } else {

@@ -55,7 +55,7 @@ static bool may_overwrite(Serial *s, const Act *a)
 
 static bool takes_registers(const Serial *s, const Act *a)
 {
-    return s->e->team > 1 && (a->kind == ACT_READ || a->kind == ACT_SCALE);
+    return s->e->team && (a->kind == ACT_READ || a->kind == ACT_SCALE);
 }
 
 static bool can_go(Serial *s, const Act *a);

@@ -47,10 +47,11 @@ void advance_turns(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->nturns; i++)
         buf_printf(b, "if (at.thread < %d)\n"
-                   "advance_turn(scratch + TURN_%d, %d, at.thread, now, 64%s)"
+                   "advance_turn(scratch + TURN_%d, %d, at.thread, now, 64 * "
+                   "%s)"
                    ";\n", columns(e, &e->turn[i]), i,
                    4 * padded(columns(e, &e->turn[i])),
-                   e->team > 1 ? "" : " * AHEADS");
+                   e->team ? "1" : "AHEADS");
     if (e->nturns)
         buf_printf(b, "now ^= 1;\n");
 }

@@ -199,7 +199,8 @@ void keep_scalar(Emit *e, Buf *b, int state);
 /* ---- emit_made.c ---- */
 
 bool is_half_loaded(const Emit *e, const Tile *t); /* tile `block` alone */
-bool find_team(const Emit *e);          /* two ahead are to share a chunk */
+/* Two ahead are to share each chunk; not where that spilled. */
+bool find_team(const Emit *e);
 
 /* ---- emit_spare.c ---- */
 

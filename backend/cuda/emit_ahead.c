@@ -415,7 +415,8 @@ void finish_score(Emit *e, Buf *b, int at)
     ahead_vectors(&a, b, false);
     buf_printf(b, "UNROLL for (int n = 0; n < %d; n++) {\n%s"
                "const int j0 = 8 * n + at.col%s, j1 = j0 + 1;\n",
-               e->team ? 4 : 8, s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "",
+               e->team ? 4 : 8,
+               s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "",
                e->team ? " + 32 * member" : "");
     ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);

@@ -7,6 +7,13 @@
  * half the loads and half the arithmetic for a copy of 8 KiB. The two go from
  * chunk to chunk together: a stage is empty when both are through with it, and
  * its barrier `shared` says that the other's tiles are there.
+ *
+ * A block with all values of a head has no other block to share with, and few
+ * registers for what runs ahead. There two warpgroups of half the registers are
+ * a team: each makes one of a matrix's two tiles and works out half of a
+ * score's columns, and a chunk is through in half the time. The state's
+ * warpgroups lend them registers by reading what they multiply later
+ * (emit_order.c).
  */
 #include "ahead.h"
 
@@ -159,15 +166,25 @@ static bool is_shared(const Emit *e, const Tile *t)
     return t->made && tile_axis(e, t->r) != e->row_axis;
 }
 
-void find_pair(Emit *e)
+/* Nothing needs whole rows of a matrix, or another chunk's. */
+static bool is_plain(const Emit *e)
 {
     bool plain = !e->ngates && !e->nchains && !e->nkeys && e->ranks == 1
               && (!e->out->split || e->made_scan);
+    for (int i = 0; i < e->ntiles; i++) {
+        const Tile *t = &e->tile[i];
+        plain &= !t->gated && !t->dotted && !is_delayed(e, t->r);
+    }
+    return plain;
+}
+
+void find_pair(Emit *e)
+{
+    bool plain = is_plain(e);
     int shared = 0;
     for (int i = 0; i < e->ntiles; i++) {
         const Tile *t = &e->tile[i];
-        plain &= !t->gated && !t->dotted && !is_delayed(e, t->r)
-              && (!is_shared(e, t) || tile_count(e, t->r) == 2);
+        plain &= !is_shared(e, t) || tile_count(e, t->r) == 2;
         shared += is_shared(e, t);
     }
     e->paired = plain && shared && e->groups == 1 && e->out->blocks == 2;
@@ -175,16 +192,13 @@ void find_pair(Emit *e)
 
 bool find_team(const Emit *e)
 {
-    bool plain = !e->ngates && !e->nchains && !e->nkeys && e->ranks == 1
-              && !e->inverse && (!e->out->split || e->made_scan);
-    bool made = false;
+    bool plain = is_plain(e) && !e->inverse, made = false;
     for (int i = 0; i < e->ntiles; i++) {
         const Tile *t = &e->tile[i];
-        plain &= !t->gated && !t->dotted && !is_delayed(e, t->r)
-              && (!t->made || tile_count(e, t->r) == 2);
+        plain &= !t->made || tile_count(e, t->r) == 2;
         made |= t->made;
     }
-    return plain && made && e->groups == 2;
+    return plain && made && e->groups == 2 && !e->o->room;
 }
 
 bool is_half_loaded(const Emit *e, const Tile *t)

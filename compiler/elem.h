@@ -27,6 +27,7 @@ static inline double wrap_(double a)
     return a - 6.283185307179586 * floor(a / 6.283185307179586 + 0.5);
 }
 
+static inline double factor_(double a) { return a; }
 static inline double sin_(double a) { return sin(a); }
 static inline double cos_(double a) { return cos(a); }
 static inline double tanh_(double a) { return tanh(a); }

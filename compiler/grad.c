@@ -6,6 +6,7 @@
  */
 #include "grad.h"
 #include "fold.h"
+#include "turn.h"
 
 #include <assert.h>
 #include <string.h>
@@ -293,10 +294,32 @@ static Ref pairs_back(Back *w, Ref r, Ref d)
                       from);
 }
 
+/* y, which is x turned by an angle: that of the angle is rot90(y) d. What the
+ * products of keys and queries add to it cancels, if they took the same y. */
+static void back_rotation(Back *w, Ref y, const Rotation *o, Ref d)
+{
+    Graph *g = w->g;
+    AxisSet all = axes_of(w, y);
+    Ref turned = unary_axis(g, OP_rot90, y, o->axis, 0);
+
+    if (!(axes_of(w, d) & AXIS(o->axis)))
+        d = op2(g, OP_add, d, op2(g, OP_mul, o->x, num(g, 0)));
+    Ref dx = unary_axis(g, OP_rot90, op2(g, OP_mul, d, o->sin), o->axis, 0);
+    dx = op2(g, OP_sub, op2(g, OP_mul, d, o->cos), dx);
+    add_adjoint(w, o->x, reduce(w, dx, all, axes_of(w, o->x)));
+    add_adjoint(w, o->angle, product_to(w, d, op1(g, OP_factor, turned), all,
+                                        axes_of(w, o->angle)));
+}
+
 static void back_node(Back *w, Ref r, Ref d)
 {
     const Node n = w->g->n[r];
+    Rotation o;
 
+    if (rotation_of(w->g, r, &o)) {
+        back_rotation(w, r, &o, d);
+        return;
+    }
     if (op_info[n.op].traits & ELEMENTWISE) {
         back_elem(w, r, d);
         return;
@@ -357,7 +380,13 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
 {
     Graph *g = w->g;
     const Output *y = &g->out[0];
+    Turn turn[MAX_STATES];
+    bool turns[MAX_STATES];
 
+    for (int i = 0, room = MAX_STATES - 2 * nst - g->nin; i < nst; i++) {
+        turns[i] = room >= TURN_STATES && turn_find(g, i, &turn[i]);
+        room -= turns[i] ? TURN_STATES : 0;
+    }
     for (int i = 0; i < nst; i++) {
         const State *s = &g->st[i];
         adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
@@ -366,7 +395,9 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
     add_adjoint(w, y->node, g->in[dy].node);
     for (int i = 0; i < nst; i++)
         if (g->st[i].next)
-            add_adjoint(w, g->st[i].next, g->st[adjoint[i]].node);
+            add_adjoint(w, g->st[i].next,
+                        turns[i] ? turn_adjoint(g, &turn[i], adjoint)
+                                 : g->st[adjoint[i]].node);
 }
 
 /* A gradient that nobody contributed to is zero. */

@@ -54,11 +54,11 @@ static const Made made[] = {
 };
 enum { NMADE = sizeof made / sizeof *made };
 
-/* Operators of Lua; no functions. */
-static bool is_operator(int op)
+/* What Lua writes as an operator, or what is the compiler's own. */
+static bool is_unnamed(int op)
 {
     return op == OP_add || op == OP_sub || op == OP_mul || op == OP_div
-        || op == OP_neg;
+        || op == OP_neg || op == OP_factor;
 }
 
 static void make_elementwise(Build *b)
@@ -563,7 +563,7 @@ static void add_elementwise(lua_State *L, int op, const char *name)
 void functions_open(lua_State *L)
 {
     for (int op = 0; op < NOPS; op++)
-        if (op_info[op].traits & ELEMENTWISE && !is_operator(op))
+        if (op_info[op].traits & ELEMENTWISE && !is_unnamed(op))
             add_elementwise(L, op, op_info[op].name);
     for (int i = 0; i < NMADE; i++)
         add_elementwise(L, NOPS + i, made[i].name);

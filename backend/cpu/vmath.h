@@ -30,6 +30,7 @@ FN float max_(float a, float b) { return a > b ? a : b; }
 FN float abs_(float x) { return from_bits(to_bits(x) & 0x7fffffffu); }
 FN float sqrt_(float x) { return __builtin_sqrtf(x); }
 FN float rsqrt_(float x) { return 1 / __builtin_sqrtf(x); }
+FN float factor_(float x) { return x; }
 FN float floor_(float x) { return __builtin_floorf(x); }
 
 FN float sign_(float x)

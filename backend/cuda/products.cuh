@@ -191,6 +191,8 @@ INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
 template<Precision P>
 INLINE void set_pair(Factor<P> &f, int i, float2 x) { f.x[i] = x; }
 
+/* x as a factor in tf32. */
+INLINE float factor_(float x) { return bits(to_tf32(x)); }
 /* What to_tf32 leaves of x; nothing of an infinity. */
 INLINE u32 rest_tf32(float x, u32 hi)
 {

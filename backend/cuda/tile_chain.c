@@ -406,7 +406,10 @@ static void elem_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
 
     for (int i = 0; i < op_info[n->op].arity; i++)
         operand[i] = operand_text(t, a, k, n->a[i], n->axes);
-    value_text(b, n->op, operand);
+    if (n->op == OP_factor && (t->o->tile == F32 || t->sharp[r] == 2))
+        buf_printf(b, "%s", operand[0]);
+    else
+        value_text(b, n->op, operand);
 }
 
 static void node_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)

@@ -1,6 +1,6 @@
 -- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
 -- leave for the way back, which goes by the others.
---   flin tests/cuda/hopper.lua [gradients | wide | whole] [NAME ...]
+--   flin tests/cuda/hopper.lua [gradients | angles | wide | whole] [NAME ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
@@ -40,6 +40,10 @@ local function mix(v, host)
   end
 end
 
+local function limit_of(name)
+  return suite.ERASES[name] and 6e-3 or 4e-3
+end
+
 local function check_forward(name, case, ends)
   local v = variant(name)
   local host = v:random(case)
@@ -48,7 +52,7 @@ local function check_forward(name, case, ends)
   local there = on_gpu(host)
   local y, state = v:forward(there)
   local want, left = v:reference(host)
-  local limit = suite.ERASES[name] and 6e-3 or 4e-3
+  local limit = limit_of(name)
   local function near(what, a, b)
     local off = relative(a, b)
     expect(off <= limit, "%s T %d: %s is off by %.1e", name, case.T, what,
@@ -66,7 +70,8 @@ local function check_gradients(name, case, ends)
   local there = on_gpu(host)
   there.save = true
   local y, _, saved = v:forward(there)
-  expect(relative(y, v:reference(host)) <= 4e-3, "%s: y that saves", name)
+  expect(relative(y, v:reference(host)) <= limit_of(name), "%s: y that saves",
+         name)
   host.dy = y:to "cpu"
   there.save, there.dy = nil, host.dy:to "cuda"
   local grad = v:backward { saved = saved, dy = there.dy }
@@ -92,8 +97,8 @@ local function check_short(name, case)
     local y = variant(name):forward(on_gpu(host))
     worst = math.max(worst, relative(y, variant(name):reference(host)))
   end
-  local limit = suite.ERASES[name] and 6e-3 or 4e-3
-  expect(worst <= limit, "%s: y of a token is off by %.1e", name, worst)
+  expect(worst <= limit_of(name), "%s: y of a token is off by %.1e", name,
+         worst)
 end
 
 local names, check = { ... }, check_forward
@@ -101,6 +106,13 @@ if names[1] == "gradients" then
   check = check_gradients
   table.remove(names, 1)
   table.remove(cases, 1)                -- that of many sequences is enough
+end
+if names[1] == "angles" then
+  table.remove(names, 1)
+  cases = { { T = 600, K = 32 } }
+  check = function (name, case)
+    suite.check_angles(name, variant(name), case.T, case.K)
+  end
 end
 if names[1] == "wide" then              -- two blocks of a head work together
   table.remove(names, 1)

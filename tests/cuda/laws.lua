@@ -45,19 +45,12 @@ end
 local GATES <const> = { log_decay = true, unit = true, positive = true,
                         angle = true }
 
--- Its states have an angle, whose gradient is a gate's.
-local function turns(variant)
-  for _, state in ipairs(variant.states) do
-    if state.axes == "p" then return true end
-  end
-end
-
 local function limit_of(variant, dtype, what)
   if dtype == "float32" then return 1e-4 end
   if not what:find "^d_" then
     return suite.ERASES[variant.name] and 6e-3 or 4e-3
   end
-  if what == "d_initial_state" and turns(variant) then return 2e-2 end
+  if what == "d_initial_state" and suite.turns(variant) then return 2e-2 end
   for _, input in ipairs(variant.inputs) do
     if what == "d_" .. input.name
       and (GATES[input.domain] or not input.axes:find "[kv]") then
@@ -311,7 +304,14 @@ local function gradients(name, v, dtype, T)
   end
 end
 
-local laws = { repeats, strided, contained, gradients }
+-- After many tokens: 1200 are 19 chunks.
+local function angles(name, v, dtype)
+  if dtype == "bfloat16" and suite.turns(v) then
+    suite.check_angles(name, v, 1200, 64)
+  end
+end
+
+local laws = { repeats, strided, contained, gradients, angles }
 local types = size == "all" and { "bfloat16", "float16", "float32" }
   or { "float32" }
 for _, dtype in ipairs(types) do

@@ -44,6 +44,33 @@ function suite.relative(a, b)
   return ((off * off):sum() / math.max(norm, 1e-30))^0.5
 end
 
+-- Whether its states have an angle, whose gradient is a gate's.
+function suite.turns(variant)
+  for _, state in ipairs(variant.states) do
+    if state.axes == "p" then return true end
+  end
+end
+
+-- Gradients of angles, and of what scales them, sum over all tokens behind
+-- them what nearly cancels: from a loss of y alone they are as good after
+-- many tokens as after few.
+function suite.check_angles(name, v, T, K)
+  local at = { B = 1, T = T, H = 1, K = K, V = K, dtype = "bfloat16" }
+  local host, other = v:random(at), nil
+  at.seed = 8
+  other = v:random(at)
+  host.dy = other.v or other.x
+  local got = v:backward(suite.on_gpu(host))
+  local want = v:reference_backward(host)
+  for _, input in ipairs(v.inputs) do
+    if input.axes:find "p" or input.axes == "t" then
+      local off = suite.relative(got[input.name], want[input.name])
+      suite.expect(off <= 8e-3, "%s, %d tokens: d_%s is off by %.1e", name, T,
+                   input.name, off)
+    end
+  end
+end
+
 -- What erases is solved for in each chunk: its rounding grows with the keys'
 -- likeness.
 suite.ERASES = {

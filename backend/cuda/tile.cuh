@@ -83,7 +83,7 @@ struct SequenceAnew { Anew<int> b; Anew<i64> start, len; };
 /* The block's own part of the workspace. */
 INLINE char *spill_of(const Run &run, i64 bytes)
 {
-    return run.spill + fresh(blockIdx.x) * bytes;
+    return global(run.spill) + fresh(blockIdx.x) * bytes;
 }
 
 /* What f makes, each time it is used. */
@@ -219,6 +219,13 @@ template<int STEP, bool AS_ONE, class T> INLINE void put_pair(T *p, Pair x)
 }
 
 /* ---- tensors to tiles and back ---- */
+
+/* What the kernel was passed, for its parts: to shared memory. */
+template<class T> INLINE void copy_args(char *to, const T &from)
+{
+    for (int e = TID; e < (int)(sizeof(T) / sizeof(u32)); e += THREADS)
+        ((u32 *)to)[e] = ((const u32 *)&from)[e];
+}
 
 template<class T, class G> INLINE void copy1(T *to, const G *from)
 {

@@ -52,6 +52,9 @@ typedef struct Act {
     bool again;                         /* and not for the first time */
 } Act;
 
+/* The walk's text up to a barrier, and the tiles that it uses there. */
+typedef struct Stretch { size_t end; uint8_t *uses; } Stretch;
+
 /* Element-wise nodes of the same axes, computed in one loop, operands first.
  * from: computed before by other means, its element is `x`; 0: none. pairs: a
  * value is of two neighbours along axis `along`. */
@@ -92,6 +95,9 @@ typedef struct Tiles {
     int ntiles, cap_tiles;
     Act *act;
     int nacts, cap_acts;
+    int parts;                          /* that the walk is cut in, at most */
+    Stretch *stretch;
+    int nstretches, cap_stretches;
     bool ahead;                         /* inputs have two places in turn, and
                                            are loaded a chunk ahead */
     bool crowded;                       /* some tiles find no place */
@@ -229,19 +235,38 @@ int64_t anew_place(const Tiles *t);     /* in shared memory */
 int64_t anew_bytes(const Tiles *t);
 void put_made(Buf *b, const char *type, const char *name, const char *value);
 void put_item_anew(const Tiles *t, Buf *b);     /* opens a scope */
+void put_known(const Tiles *t, Buf *b);
+void put_names_anew(const Tiles *t, Buf *b);
 void put_chunk_anew(const Tiles *t, Buf *b);
 bool put_spilled(const Tiles *t, Buf *b, const Act *a);
 void end_item_anew(Buf *b);
 
 /* ---- tile_place.c ---- */
 
-/* Gives tiles their places and declares them; prints acts, with barriers
- * where they are needed. */
-void tiles_place(Tiles *t, Buf *declared);
+/* Gives tiles their places; declares those that are used (NULL: all); prints
+ * acts, with barriers where they are needed. */
+void tiles_place(Tiles *t);
+void declare_tiles(const Tiles *t, Buf *b, const uint8_t *uses);
 /* A tile's name; turn: which of its two places, or NULL. */
 void put_tile(const Tiles *t, Buf *b, int tile, const char *turn);
 void print_acts(Tiles *t, Buf *b, When when);
 /* Declares the inputs' tiles of the walk's m-th chunk; loads them. */
 void print_inputs(Tiles *t, Buf *b, const char *m, bool load);
+
+/* ---- tile_part.c ---- */
+
+/* How many parts suit the acts; what the copy of its arguments takes. */
+int parts_of(const Tiles *t);
+int64_t args_bytes(const Tiles *t);
+/* Where the text stands now a walk may be cut; `uses`: what it has used since
+ * the last such place, by tile. */
+void stretch_end(Tiles *t, const Buf *b, const uint8_t *uses);
+/* Moves a chunk's work, if its text is long, to functions, and leaves in
+ * `acts` what calls them. Returns what the rest of the kernel uses of the
+ * tiles; NULL: all. */
+const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts);
+void put_args_copy(const Tiles *t, Buf *b);
+/* What a chunk's work has to know: the names that acts read. */
+void put_chunk(const Tiles *t, Buf *b);
 
 #endif

@@ -22,20 +22,30 @@ void put_item_anew(const Tiles *t, Buf *b)
 {
     const char *last = t->k->kind == K_TOKEN ? "at" : "chunks";
 
-    buf_printf(b, "volatile Item *const known = (Item *)(arena + %d);\n"
-               "if (TID == 0) {\nknown->item = item;\nknown->s = s;\n"
+    put_known(t, b);
+    buf_printf(b, "if (TID == 0) {\nknown->item = item;\nknown->s = s;\n"
                "known->slot = slot;\n"
                "known->start = q.start;\nknown->len = q.len;\n"
                "known->last = %s;\nknown->b = q.b;\nknown->head = head;\n"
-               "known->block = block;\n}\n__syncthreads();\n{\n",
-               (int)anew_place(t), last);
+               "known->block = block;\n}\n__syncthreads();\n{\n", last);
+    put_names_anew(t, b);
+    buf_printf(b, "const Anew<i64> s = { &known->s }, %s = { &known->last };\n"
+               "(void)s;\n(void)%s;\n", last, last);
+}
+
+void put_known(const Tiles *t, Buf *b)
+{
+    buf_printf(b, "volatile Item *const known = (Item *)(arena + %d);\n",
+               (int)anew_place(t));
+}
+
+void put_names_anew(const Tiles *t, Buf *b)
+{
     buf_printf(b, "const SequenceAnew q = { { &known->b }, { &known->start },"
                " { &known->len } };\n"
-               "const Anew<i64> s = { &known->s }, slot = { &known->slot },"
-               " %s = { &known->last };\n"
+               "const Anew<i64> slot = { &known->slot };\n"
                "const Anew<int> head = { &known->head };\n"
-               "(void)q;\n(void)s;\n(void)slot;\n(void)%s;\n(void)head;\n",
-               last, last);
+               "(void)q;\n(void)slot;\n(void)head;\n");
     if (t->out->blocks > 1)
         buf_printf(b, "const Anew<int> block = { &known->block };\n"
                    "(void)block;\n");
@@ -49,8 +59,8 @@ void put_chunk_anew(const Tiles *t, Buf *b)
                t->m->chunk, t->m->chunk);
     buf_printf(&token, "q.start + at * %d", t->m->chunk);
     put_made(b, "i64", "token", token.s);
-    buf_printf(&stored, "a.run.stored + ((slot + at) * a.run.heads + head)"
-               " * %lldll", (long long)t->m->kept.bytes);
+    buf_printf(&stored, "global(a.run.stored) + ((slot + at) * a.run.heads"
+               " + head) * %lldll", (long long)t->m->kept.bytes);
     if (t->m->kept.bytes)
         put_made(b, "char *", "stored", stored.s);
 }

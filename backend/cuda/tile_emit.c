@@ -240,15 +240,9 @@ static void put_comment(const Tiles *t, Buf *b)
 
 static void put_head(const Tiles *t, Buf *b)
 {
-    buf_printf(b, "struct Args%d { Run run; Tensor t[%d]; };\n"
-               "extern \"C\" __global__ void __launch_bounds__(THREADS, %d) "
-               "%s(const __grid_constant__ Args%d a)\n{\n", t->at,
-               t->out->ntensors + !t->out->ntensors,
+    buf_printf(b, "extern \"C\" __global__ void __launch_bounds__(THREADS, %d)"
+               " %s(const __grid_constant__ Args%d a)\n{\n",
                blocks_together(t), t->out->name, t->at);
-    buf_printf(b, "extern __shared__ char arena[];\n");
-    if (t->out->spill && !reads_anew(t))
-        buf_printf(b, "char *const spill = a.run.spill + blockIdx.x * "
-                   "%lldll;\n", (long long)t->out->spill);
 }
 
 static void put_rows(const Tiles *t, Buf *b)
@@ -258,17 +252,18 @@ static void put_rows(const Tiles *t, Buf *b)
                t->m->chunk, t->m->chunk);
 }
 
-static void put_chunk(const Tiles *t, Buf *b)
+void put_chunk(const Tiles *t, Buf *b)
 {
     if (reads_anew(t)) {
         put_chunk_anew(t, b);
-        return;
+    } else {
+        put_rows(t, b);
+        if (t->m->kept.bytes)
+            buf_printf(b, "char *const stored = global(a.run.stored) +"
+                       " ((slot + at) * a.run.heads + head) * %lldll;\n",
+                       (long long)t->m->kept.bytes);
     }
-    put_rows(t, b);
-    if (t->m->kept.bytes)
-        buf_printf(b, "char *const stored = a.run.stored + ((slot + at)"
-                   " * a.run.heads + head) * %lldll;\n",
-                   (long long)t->m->kept.bytes);
+    buf_printf(b, "(void)n;\n(void)token;\n");
 }
 
 static void put_item(const Tiles *t, Buf *b)
@@ -301,7 +296,8 @@ static void put_ahead(Tiles *t, Buf *b, const char *m)
     buf_printf(b, "}\ncopy_commit();\n");
 }
 
-static void put_walk(Tiles *t, Buf *b)
+/* acts: what is done in a chunk. */
+static void put_walk(Tiles *t, Buf *b, const Buf *acts)
 {
     bool token = t->k->kind == K_TOKEN;
 
@@ -335,9 +331,7 @@ static void put_walk(Tiles *t, Buf *b)
         print_inputs(t, b, "m", false);
         buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     }
-    put_chunk(t, b);
-    buf_printf(b, "(void)n;\n(void)token;\n");
-    print_acts(t, b, WITHIN);
+    buf_put(b, acts->s, acts->len);
     buf_printf(b, "__syncthreads();\n}\n{\n");
     print_acts(t, b, AFTER);
     buf_printf(b, "}\n");
@@ -381,17 +375,23 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
 
 static void emit_kernel(Tiles *t, Buf *to)
 {
-    Buf head = { .ctx = t->c }, b = { .ctx = t->c };
+    Buf acts = { .ctx = t->c }, b = { .ctx = t->c };
 
     find_slice(t);
     find_held(t);
     make_acts(t);
-    tiles_place(t, &head);
+    t->parts = parts_of(t);
+    tiles_place(t);
+    print_acts(t, &acts, WITHIN);
     put_comment(t, &b);
+    buf_printf(&b, "struct Args%d { Run run; Tensor t[%d]; };\n", t->at,
+               t->out->ntensors + !t->out->ntensors);
+    const uint8_t *uses = put_parts(t, &b, &acts);
     put_head(t, &b);
-    buf_put(&b, head.s ? head.s : "", head.len);
+    declare_tiles(t, &b, uses);
+    put_args_copy(t, &b);
     put_item(t, &b);
-    put_walk(t, &b);
+    put_walk(t, &b, &acts);
     source_indent(to, b.s);
 }
 
@@ -534,7 +534,8 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
                "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
                "#include \"tile.cuh\"\n#include \"products.cuh\"\n"
-               "#include \"scans.cuh\"\n",
+               "#include \"scans.cuh\"\n"
+               "extern __shared__ char arena[];\n",
                threads_of(m), cuda_rank(p->g));
     for (int i = 0; i < p->nkernels; i++) {
         t[i] = tiles_new(c, p, o, m, i);

@@ -148,7 +148,7 @@ static int sort_tiles(const Tiles *t, int *order)
 static void find_places(Tiles *t)
 {
     int *order = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *order);
-    int64_t base = anew_place(t) + anew_bytes(t), top = base;
+    int64_t base = anew_place(t) + anew_bytes(t) + args_bytes(t), top = base;
     int64_t limit = shared_limit(t), spill = 0;
     int n = sort_tiles(t, order);
 
@@ -282,7 +282,7 @@ static void try_places(Tiles *t, const Try *y)
 
 /* Early copies, and two places for each input of a walk, if nothing has to
  * leave shared memory for it; copies made again, if that keeps more there. */
-void tiles_place(Tiles *t, Buf *b)
+void tiles_place(Tiles *t)
 {
     enum { ALL = 1 << 20 };
     static const Try list[] = {
@@ -311,12 +311,21 @@ void tiles_place(Tiles *t, Buf *b)
     t->act = act;
     t->nacts = nacts;
     try_places(t, &list[best]);
+}
+
+void declare_tiles(const Tiles *t, Buf *b, const uint8_t *uses)
+{
+    if (t->out->spill && !reads_anew(t))
+        buf_printf(b, "char *const spill = global(a.run.spill) + blockIdx.x *"
+                   " %lldll;\n", (long long)t->out->spill);
     if (t->held)
         held_declare(t, b);
     if (t->scratch)
-        buf_printf(b, "float *const scratch = (float *)arena;\n");
+        buf_printf(b, "float *const scratch = (float *)arena;\n"
+                   "(void)scratch;\n");
     for (int i = 0; i < t->ntiles; i++)
-        if (t->tile[i].lives && !doubled(t, &t->tile[i]))
+        if (t->tile[i].lives && !doubled(t, &t->tile[i])
+            && (!uses || uses[i]))
             declare(t, b, i, NULL);
 }
 
@@ -357,6 +366,7 @@ typedef struct Printing {
     Buf *b;
     When when;
     int *since, n, cap;
+    uint8_t *uses;                      /* per tile: since such a barrier */
     int *group, groups;                 /* per act: which of the copies it is,
                                            from 1 on; 0: not begun */
     uint8_t *arrived;                   /* per act */
@@ -394,6 +404,8 @@ static void put_act(const Printing *p, const Act *a)
 {
     bool open = reads_anew(p->t) && put_spilled(p->t, p->b, a);
 
+    for (int i = 0; i < a->n; i++)
+        p->uses[a->use[i] / 2] = 1;
     buf_put(p->b, a->text.s, a->text.len);
     buf_printf(p->b, "%s", open ? "}\n" : "");
 }
@@ -439,12 +451,21 @@ static void remember(Printing *p, const Act *a)
     p->n += a->n;
 }
 
+static void end_stretch(Printing *p)
+{
+    if (p->when != WITHIN)
+        return;
+    stretch_end(p->t, p->b, p->uses);
+    memset(p->uses, 0, (size_t)p->t->ntiles);
+}
+
 void print_acts(Tiles *t, Buf *b, When when)
 {
     Printing p = { .t = t, .b = b, .when = when };
 
     p.group = ctx_alloc(t->c, ((size_t)t->nacts + 1) * sizeof *p.group);
     p.arrived = ctx_alloc(t->c, (size_t)t->nacts + 1);
+    p.uses = ctx_alloc(t->c, (size_t)t->ntiles + 1);
     for (int i = 0; i < t->nacts; i++) {
         const Act *a = &t->act[i];
         if (!is_printed(&p, a) || p.group[i])
@@ -453,6 +474,7 @@ void print_acts(Tiles *t, Buf *b, When when)
         if (wait || must_wait(t, a, p.since, p.n)) {
             buf_printf(b, "__syncthreads();\n");
             p.n = 0;
+            end_stretch(&p);
         }
         begin_copies(&p, i);
         if (p.group[i])
@@ -463,4 +485,5 @@ void print_acts(Tiles *t, Buf *b, When when)
         else
             remember(&p, a);
     }
+    end_stretch(&p);
 }

@@ -55,6 +55,14 @@ INLINE int fresh(int x)
     return y;
 }
 
+/* p, which points to global memory: compilers see that of what a kernel is
+ * passed, but not in its parts. */
+template<class T> INLINE T *global(T *p)
+{
+    __builtin_assume(__isGlobal(p));
+    return p;
+}
+
 INLINE float lane_up(float x, int by)
 {
     return __shfl_up_sync(0xffffffffu, x, by);

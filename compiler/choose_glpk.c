@@ -18,7 +18,8 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
 #include <glpk.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = 40, MIN_BRANCHES = 60, MAX_WORK = 60000 };
+enum { MAX_ROUNDS = 40, MIN_BRANCHES = 60, MAX_WORK = 60000,
+       MIN_STEPS = 2000, MAX_STEPS_WORK = 400000 };
 
 typedef struct Program {
     Ctx *ctx;
@@ -30,11 +31,13 @@ typedef struct Program {
     Answer *out;                        /* the best that is known */
     double bound;
     bool ok;                            /* there is something to say */
-    int branches, most, limit_ms;       /* most: branches, by the size */
+    int branches, most, limit_ms;       /* most: branches, by the size; */
+    int most_steps;                     /* and of the simplex: a branch that
+                                           needs many rows takes hundreds */
     jmp_buf gone;
 } Program;
 
-/* FAILED: nothing is known; STOPPED: out of branches; PROVED: no answer is
+/* FAILED: nothing is known; STOPPED: out of work; PROVED: no answer is
  * cheaper than the one known. */
 typedef enum End { FAILED, STOPPED, SOLVED, PROVED } End;
 
@@ -174,16 +177,24 @@ static bool proved(const Program *p)
     return p->bound >= (double)p->out->price - slack(p->out);
 }
 
+static bool is_tired(const Program *p)
+{
+    return p->branches > p->most || glp_get_it_cnt(p->lp) > p->most_steps;
+}
+
 static void watch_tree(glp_tree *tree, void *ud)
 {
     Program *p = ud;
 
     if (glp_ios_reason(tree) == GLP_ISELECT) {
         raise_bound(p, glp_ios_node_bound(tree, glp_ios_best_node(tree)));
-        if (++p->branches > p->most || proved(p))
+        p->branches++;
+        if (proved(p))
             glp_ios_terminate(tree);
     }
-    if (glp_ios_reason(tree) == GLP_IROWGEN)
+    if (is_tired(p))
+        glp_ios_terminate(tree);
+    else if (glp_ios_reason(tree) == GLP_IROWGEN)
         link(p, glp_ios_get_prob(tree), glp_get_col_prim);
     if (p->ctx->interrupted && p->ctx->interrupted(p->ctx->interrupt_ud))
         glp_ios_terminate(tree);
@@ -247,7 +258,7 @@ static End solve(Program *p)
         int end = glp_intopt(p->lp, &cut);
         if (end == GLP_ESTOP && proved(p))
             return PROVED;
-        if (end == GLP_ESTOP && p->branches > p->most)
+        if (end == GLP_ESTOP && is_tired(p))
             return STOPPED;
         if (end || glp_mip_status(p->lp) != GLP_OPT)
             return FAILED;
@@ -333,6 +344,9 @@ bool choose_glpk(Ctx *ctx, const Choice *c, const Answer *start,
     p->most = MAX_WORK / (c->ncolumns + 1);
     if (p->most < MIN_BRANCHES)
         p->most = MIN_BRANCHES;
+    p->most_steps = MAX_STEPS_WORK / (c->ncolumns + 1);
+    if (p->most_steps < MIN_STEPS)
+        p->most_steps = MIN_STEPS;
     p->limit_ms = (int)(seconds * 1000);
     if (setjmp(p->gone) == 0) {
         glp_term_hook(quiet, NULL);

@@ -134,9 +134,10 @@ bool nvrtc_open(Ctx *c, Nvrtc *n)
 
 /* ---- compiling ---- */
 
+/* NVRTC's cache would hide what ptxas says, which rooms are chosen by. */
 const char *const nvrtc_options[] = {
     "--std=c++17", "--ptxas-options=-v", "--no-source-include",
-    "--device-as-default-execution-space", NULL
+    "--device-as-default-execution-space", "--no-cache", NULL
 };
 
 /* One of a program's tries, in the order of their programs' tries. */
@@ -397,7 +398,7 @@ static void end_work(Job *j, Work *w)
 
 static void do_work(Job *j, Work *w)
 {
-    enum { MOST = 16 };
+    enum { MOST = 16, INVALID_OPTION = 5 };     /* NVRTC's own number */
     const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
     int n = 0, options = 1;
     for (; nvrtc_options[options - 1]; options++)
@@ -414,6 +415,8 @@ static void do_work(Job *j, Work *w)
         on_flow(w->program, is_left, w);
     if (w->result == 0)
         w->result = compile(w->program, options, option);
+    if (w->result == INVALID_OPTION)    /* the last: older ones have no cache */
+        w->result = compile(w->program, options - 1, option);
     w->log = get_log(&j->n, w->program);
     w->info = read_log(w->log ? w->log : "");
 }

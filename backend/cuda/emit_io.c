@@ -27,7 +27,7 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
     for (int t = *half != 0; t < tile_count(e, r); t++)
         for (int at = 0; at < tile_bytes_of(e, r); at += TILE_BYTES)
             buf_printf(b, "load_%s(%s + %d%s + %d, &a.map[%d], full, %s%d%s +"
-                       " %d, token%s, head / a.group[%d], where.b);\n",
+                       " %d, token%s, head%d, where.b);\n",
                        e->g->n[r].axes & AXIS(AX_R) ? "ranks" : "tile",
                        tile_place(e, r), t * tile_bytes_of(e, r), half, at,
                        k->nmaps, rows ? "row0 + " : "", t * ROWS, half,
@@ -52,8 +52,14 @@ void emit_loads(Emit *e)
     buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
                "const u32 stage = base + pos.stage * STAGE_BYTES;\n"
                "const u32 full = loaded + 8 * pos.stage;\n"
-               "const int token = where.start + 64 / RANKS * c;\n"
-               "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
+               "const int token = where.start + 64 / RANKS * c;\n");
+    for (int i = 0, map = e->out->nmaps; i < e->ntiles; i++)
+        if (!e->tile[i].made) {         /* while there is nothing to load to */
+            buf_printf(b, "const int head%d = fresh(head / a.group[%d]);\n",
+                       map, map);
+            map++;
+        }
+    buf_printf(b, "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
     if (e->out->split)
         buf_printf(b, "arrive_expecting(full, c < first ? %d : %d);\n",
                    load_bytes(e, true), load_bytes(e, false));

@@ -541,7 +541,10 @@ void emit_ahead(Emit *e)
     then(e, &e->ahead, &gated, false);
     then(e, &e->ahead, &late, false);
     emit_gifts(e, &e->ahead, false);
-    then(e, &e->ahead, &plain, true);
+    if (e->paired && plain.len)         /* each thread has seen all tiles */
+        buf_put(&e->ahead, plain.s, plain.len);
+    else
+        then(e, &e->ahead, &plain, true);
     then(e, &e->ahead, &last, false);
     if (sums.len)                       /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "%s();\n", ahead_sync(e));

@@ -15,6 +15,8 @@ typedef struct Spot {
     int tile;                           /* -1: nowhere */
     int32_t at, tail, st[NAXES];
     bool held;                          /* by threads: element u of theirs */
+    uint8_t turned;                     /* an axis whose pairs lie swapped; or
+                                           0 */
 } Spot;
 
 /* Acts from the one that makes a tile to the last that looks at it. */
@@ -133,6 +135,10 @@ const char *axis_coord(int ax);         /* "i", "j", "d0" ... */
  * `other`. */
 void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
                 const char *other);
+/* Where x, turned pair by pair, is read by the sum r alone, which has the
+ * pairs, it needs no tile of its own, but a sign in the end: x has its spot
+ * afterwards. */
+void turn_inside(Tiles *t, Ref r, Ref x);
 /* The element of r there, read by the act. */
 void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
                   const char *other);
@@ -213,6 +219,8 @@ void emit_held_sum(Tiles *t, Ref r, const Chain *k,
 
 /* ---- tile_sharp.c ---- */
 
+/* Whether both factors have axes of the result to themselves. */
+bool is_matrix_product(const Tiles *t, const Node *n);
 void find_sharp(const Tiles *t, uint8_t *sharp);
 
 /* ---- tile_slice.c ---- */

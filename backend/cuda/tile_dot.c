@@ -465,6 +465,10 @@ static void emit_sum(Tiles *t, Ref r)
         buf_printf(b, "float x = 0;\n");
         sum_text(t, a, b, r, "0", "1");
     }
+    for (int i = 0; i < 2; i++)
+        if (t->spot[n->a[i]].turned)
+            buf_printf(b, "x = %s & 1 ? x : -x;\n",
+                       axis_coord(t->spot[n->a[i]].turned));
     chain_body(t, a, b, &k);
     buf_printf(b, block || lanes > 1 ? "}\n}\n" : "}\n");
     chain_done(t, &k);
@@ -486,9 +490,13 @@ static bool sums_held(const Tiles *t, Ref r)
 
 void do_dot(Tiles *t, Ref r)
 {
+    const Node *n = &t->g->n[r];
     Product p;
     Chain k;
 
+    for (int i = 0; i < 2 && n->a[0] != n->a[1]; i++)
+        if (!is_matrix_product(t, n))
+            turn_inside(t, r, n->a[i]);
     need_all(t, r);
     if (sums_held(t, r)) {
         chain_after(t, &k, r);

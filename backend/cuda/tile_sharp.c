@@ -37,8 +37,7 @@ static bool is_score(const Node *n)
         && n->axes & AXIS(AX_J);
 }
 
-/* Whether both factors have axes of the result to themselves. */
-static bool is_matrix_product(const Tiles *t, const Node *n)
+bool is_matrix_product(const Tiles *t, const Node *n)
 {
     AxisSet a = t->g->n[n->a[0]].axes, b = t->g->n[n->a[1]].axes;
 

@@ -175,11 +175,38 @@ void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
     }
     for (; axes; axes &= axes - 1) {
         int ax = __builtin_ctz(axes);
-        term_text(b, &any, ax == skip ? other : axis_coord(ax), s->st[ax]);
+        const char *at = ax == skip ? other : axis_coord(ax);
+        if (s->turned && ax == s->turned)
+            at = ctx_format(b->ctx, "(%s ^ 1)", at);
+        term_text(b, &any, at, s->st[ax]);
     }
     term_text(b, &any, "(n - 1)", s->tail);
     if (s->at || !any)
         buf_printf(b, any ? " + %d" : "%d", (int)s->at);
+}
+
+static bool is_only_user(const Tiles *t, Ref r, Ref x)
+{
+    for (Ref u = 1; u < t->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (u != r && t->has[u] && t->g->n[u].a[i] == x)
+                return false;
+    return !t->kept[x];
+}
+
+void turn_inside(Tiles *t, Ref r, Ref x)
+{
+    const Node *n = &t->g->n[x];
+    int ax = n->op == OP_rot90 ? __builtin_ctz(n->over) : 0;
+
+    if (!ax || !t->has[x] || t->done[x] || t->held
+        || !(t->g->n[r].axes & AXIS(ax)) || tile_extent(t, x, ax) % 2
+        || !is_only_user(t, r, x))
+        return;
+    need(t, n->a[0]);
+    t->spot[x] = t->spot[n->a[0]];
+    t->spot[x].turned = (uint8_t)ax;
+    t->done[x] = 1;
 }
 
 void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,

@@ -25,11 +25,14 @@ void stretch_end(Tiles *t, const Buf *b, const uint8_t *uses)
     memcpy(s->uses, uses, (size_t)t->ntiles);
 }
 
+/* Not in the last room: around a call of what needs all registers, one may be
+ * spilled. */
 int parts_of(const Tiles *t)
 {
+    bool whole = t->m->chunk == 1 || t->o->room == CUDA_ROOMS - 1;
     size_t len = 0;
 
-    for (int i = 0; i < t->nacts && t->m->chunk > 1; i++)
+    for (int i = 0; i < t->nacts && !whole; i++)
         len += t->act[i].when == WITHIN ? t->act[i].text.len : 0;
     return len < 2 * PART_TEXT ? 1 : (int)(len / PART_TEXT);
 }

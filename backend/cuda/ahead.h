@@ -36,6 +36,15 @@ void emit_anchors(Emit *e, Buf *b);     /* right operands of gdots, decayed */
  * their products stay in registers until then. */
 void emit_gdots(Emit *e, Buf *b, Buf *last);
 
+/* ---- emit_joint.c: two warpgroups at one chunk ---- */
+
+const char *ahead_sync(const Emit *e);  /* all that are at a chunk meet */
+const char *tile_loop(const Emit *e);   /* a loop's head, a format: over the
+                                           tiles t of so many that are its own */
+int lane_columns(const Emit *e, int width); /* of a matrix, summed by a lane */
+void begin_team(const Emit *e, Buf *b, int team); /* what one alone does */
+void end_team(const Emit *e, Buf *b);
+
 /* ---- emit_spare.c ---- */
 
 void find_spares(Emit *e);              /* once the gdots are known */
@@ -90,8 +99,6 @@ void make_matrices(Emit *e, Buf *b, int which);
 void find_pair(Emit *e);                /* once all tiles are known */
 void emit_gifts(Emit *e, Buf *b, bool scan); /* until all have all tiles */
 
-/* emit_ahead.c: the barrier of those that share a chunk. */
-const char *ahead_sync(const Emit *e);
 /* emit_ahead.c: the rest of a score, its products being there. */
 void finish_score(Emit *e, Buf *b, int score);
 

@@ -283,15 +283,30 @@ template<int N> INLINE void pack(u32 (&p)[N], const float (&x)[2 * N])
 /* ---- fragments ---- */
 
 /* Where this thread stands in its warpgroup's fragments. */
-struct Lane { int thread, warp, lane, row, col; };
-INLINE Lane lane_here()
+struct Lane { int thread, warp, lane, row, col, team; };
+INLINE Lane lane_of(int thread)
 {
     Lane l;
-    l.thread = threadIdx.x & 127;
+    l.thread = thread & 127;
     l.warp = l.thread >> 5;
-    l.lane = threadIdx.x & 31;
+    l.lane = thread & 31;
     l.row = 16 * l.warp + (l.lane >> 2);
     l.col = 2 * (l.lane & 3);
+    l.team = 0;
+    return l;
+}
+INLINE Lane lane_here() { return lane_of(threadIdx.x); }
+/* The same in one of two warpgroups at one chunk, worked out anew: registers
+ * are few. The second's warps have rows the other way round; threads below 128
+ * are half of each. */
+INLINE Lane joint_lane()
+{
+    const int thread = fresh((int)threadIdx.x);
+    Lane l = lane_of(thread);
+    l.team = (thread >> 7) - 1;
+    l.thread = (thread & 64) * 2 + 64 * l.team + (thread & 63);
+    l.warp ^= 3 * l.team;
+    l.row = 16 * l.warp + (l.lane >> 2);
     return l;
 }
 /* Address, within a tile, of the rows that this lane names to ldmatrix and
@@ -396,6 +411,11 @@ INLINE void warpgroup_sync()
 /* Of the two ahead warpgroups where they share a chunk; the first one's own
  * barrier serves both. */
 INLINE void team_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+/* One of both warpgroups that are at one chunk. */
+INLINE void joint_sync()
+{
+    asm volatile("bar.sync 7, 256;" ::: "memory");
+}
 /* Each column times the token vector at v. */
 INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,
                           const Lane &l)

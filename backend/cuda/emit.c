@@ -232,6 +232,9 @@ static Registers usual_registers(const Emit *e)
     bool gated = e->ngates > 0;
     if (e->team)
         return (Registers){ 32, 64, 160 };
+    if (e->joint)
+        return e->nchains || e->nscores > 2 ? (Registers){ 32, 136, 208 }
+                                            : (Registers){ 24, 128, 232 };
     if (e->aheads == 2)
         return !gated ? (Registers){ 40, 128, 216 }
              : e->inverse && !is_wide(e) ? (Registers){ 24, 144, 200 }
@@ -284,7 +287,7 @@ static void put_args(Emit *e, Buf *b)
 
 static void put_barriers(Emit *e, Buf *b)
 {
-    int team = e->team ? 2 : 1;
+    int team = e->team || e->joint ? 2 : 1;
     buf_printf(b, "const u32 loaded = base + BARRIERS, empty = loaded + 8 * "
                "STAGES,\nready = empty + 8 * STAGES, scored = ready + 8 * "
                "STAGES,\nfilled = scored + 8 * STAGES, drained = filled + 16"
@@ -385,7 +388,7 @@ static void put_stage(Buf *b, bool scan)
 /* A loop of an ahead warpgroup; two take turns, if they are no team. */
 static void put_turns(Emit *e, Buf *b, const char *until)
 {
-    bool two = e->aheads == 2 && !e->team;
+    bool two = e->aheads == 2 && !e->team && !e->joint;
     buf_printf(b, "NO_UNROLL for (; c < %s; c += %d, pos.next()%s) {\n",
                until, 1 + two, two ? ", pos.next()" : "");
     put_places(b);
@@ -395,19 +398,21 @@ static void put_turns(Emit *e, Buf *b, const char *until)
 
 static void put_ahead_role(Emit *e, Buf *b)
 {
-    bool two = e->aheads == 2 && !e->team;
+    bool two = e->aheads == 2 && !e->team && !e->joint;
+    bool own = two || e->team;          /* scratch */
     const char *which = two ? "turn" : "member";
     buf_printf(b, "} else if (threadIdx.x < %d) {\n",
                128 * (1 + e->aheads));
     put_registers(e, b, registers_of(e).ahead);
-    buf_printf(b, "const Lane at = lane_here();\n"
-               "const int i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
-    if (e->aheads == 2)
+    buf_printf(b, e->joint ? "Lane at = joint_lane();\nint"
+               : "const Lane at = lane_here();\nconst int");
+    buf_printf(b, " i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
+    if (own)
         buf_printf(b, "const int %s = (threadIdx.x >> 7) - 1;\n%s", which,
                    two ? "if (turn)\npos.next();\n" : "");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
-               e->aheads == 2 ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which)
-               : "", two ? "turn" : "0");
+               own ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which) : "",
+               two ? "turn" : "0");
     put(b, &e->begin);
     if (e->out->split) {
         put_turns(e, b, "first");
@@ -509,14 +514,10 @@ static bool is_crowded(const Emit *e)
         && (e->ngates || e->nchains || joins_ranks(e));
 }
 
-/* False if a block would need more than there is. */
-static bool emit_kernel(Emit *e, Buf *to)
+/* The roles' acts, and where everything lies; all over again where two ahead
+ * warpgroups are to be a team. */
+static Emit *emit_roles(Emit *e, Buf *room)
 {
-    Buf b = { .ctx = e->c };
-    if (e->k->kind != K_FORWARD || e->g->chunk * e->ranks != ROWS)
-        fail_help(e->c, e->g->line, "the CPU backend runs every plan",
-                  "no place on the GPU yet for a kernel that is not a forward"
-                  " walk by chunks of %d", ROWS);
     mark_live(e);
     find_serial(e);
     e->row_axis = find_row_axis(e);
@@ -527,18 +528,50 @@ static bool emit_kernel(Emit *e, Buf *to)
     emit_serial(e);
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
-    if (!e->team && find_team(e))       /* all over again */
-        return emit_kernel(emit_new(e->c, e->p, (int)(e->k - e->p->kernel),
-                                    e->groups, e->ranks, true, e->o, e->out),
-                           to);
+    if (!e->team && find_team(e))
+        return emit_roles(emit_new(e->c, e->p, (int)(e->k - e->p->kernel),
+                                   e->groups, e->ranks, true, e->o, e->out),
+                          room);
     keep_ahead(e, &e->keep);
     check_carried(e);
     emit_vectors(e);
     emit_loads(e);
+    emit_layout(e, room);
+    return e;
+}
+
+/* The same with both ahead warpgroups at each chunk; e if that has less room.
+ */
+static Emit *joined(Emit *e, Buf *room)
+{
+    Buf other = { .ctx = e->c };
+    CudaKernel was = *e->out;
+    Emit *j = emit_new(e->c, e->p, (int)(e->k - e->p->kernel), e->groups,
+                       e->ranks, false, e->o, e->out);
+    j->joint = true;
+    emit_roles(j, &other);
+    if (j->out->shared > SHARED_MAX || j->out->stages < was.stages) {
+        *e->out = was;
+        return e;
+    }
+    *room = other;
+    return j;
+}
+
+/* False if a block would need more than there is. */
+static bool emit_kernel(Emit *e, Buf *to)
+{
+    Buf b = { .ctx = e->c };
+    if (e->k->kind != K_FORWARD || e->g->chunk * e->ranks != ROWS)
+        fail_help(e->c, e->g->line, "the CPU backend runs every plan",
+                  "no place on the GPU yet for a kernel that is not a forward"
+                  " walk by chunks of %d", ROWS);
     Buf room = { .ctx = e->c }, body = { .ctx = e->c };
-    emit_layout(e, &room);
+    e = emit_roles(e, &room);
     if (e->out->shared > SHARED_MAX || is_crowded(e))
         return false;
+    if (can_join(e))
+        e = joined(e, &room);
     e->out->threads = 128 * (1 + e->aheads + e->groups);
     emit_stores(e);
     put_io_role(e, &body);

@@ -82,6 +82,8 @@ typedef struct Emit {
     bool tight;                         /* the state waits for a buffer */
     bool made_scan;                     /* a scan reads what is made ahead */
     bool paired;                        /* with another block: emit_made.c */
+    bool joint;                         /* both ahead warpgroups at each chunk:
+                                           emit_joint.c */
     bool spares, overlays;              /* shared memory: emit_spare.c; chains
                                            lend theirs to gates */
     int row_axis;                       /* the state's, over the warpgroups */
@@ -201,6 +203,11 @@ void keep_scalar(Emit *e, Buf *b, int state);
 bool is_half_loaded(const Emit *e, const Tile *t); /* tile `block` alone */
 /* Two ahead are to share each chunk; not where that spilled. */
 bool find_team(const Emit *e);
+
+/* ---- emit_joint.c ---- */
+
+bool can_join(const Emit *e);           /* last: all is known */
+int takes_turns(const Emit *e);         /* chunks that are made at a time */
 
 /* ---- emit_spare.c ---- */
 

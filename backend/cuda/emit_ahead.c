@@ -471,16 +471,11 @@ static void plain_scores(Emit *e, Buf *b)
     }
 }
 
-const char *ahead_sync(const Emit *e)
-{
-    return e->team ? "team_sync" : "warpgroup_sync";
-}
-
 /* One kind of act, and what went before is there for all. */
 static void then(const Emit *e, Buf *to, const Buf *acts, bool fence)
 {
     if (to->len && acts->len)
-        buf_printf(to, "%s%s();\n", fence ? "fence_async();\n" : "",
+        buf_printf(to, "%s%s", fence ? "fence_async();\n" : "",
                    ahead_sync(e));
     if (acts->len)
         buf_put(to, acts->s, acts->len);
@@ -503,7 +498,7 @@ static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
     }
     advance_turns(e, &e->skip);
     if (sums->len || e->nturns)
-        buf_printf(&e->skip, "%s();\n", ahead_sync(e));
+        buf_printf(&e->skip, "%s", ahead_sync(e));
 }
 
 void emit_ahead(Emit *e)
@@ -547,7 +542,7 @@ void emit_ahead(Emit *e)
         then(e, &e->ahead, &plain, true);
     then(e, &e->ahead, &last, false);
     if (sums.len)                       /* the next chunk's overwrite these */
-        buf_printf(&e->ahead, "%s();\n", ahead_sync(e));
+        buf_printf(&e->ahead, "%s", ahead_sync(e));
     begin_turns(e);
     begin_chains(e);
     end_previous(e);

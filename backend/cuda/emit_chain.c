@@ -55,7 +55,8 @@ static void one_chain(Emit *e, Buf *b, int i)
     int width = padded(size_of(e, c));
     Ref what = strip(e->g, n->a[1]);
     Buf body = { .ctx = e->c };
-    Ahead a = { .e = e, .b = &body, .made = true, .line = width / 32 };
+    Ahead a = { .e = e, .b = &body, .made = true, 
+                .line = lane_columns(e, width) };
     buf_printf(b, "/* %%%u, summed up */\n{\n", (unsigned)c->scan);
     ahead_line(&a, b, what);
     buf_printf(b, "const float x[%d] = { ", a.line);

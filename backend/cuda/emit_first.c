@@ -127,7 +127,7 @@ void emit_cuts(Emit *e, Buf *b)
         if (has)
             some_cuts(e, b, axis);
     }
-    buf_printf(b, "%s();\n}\n", ahead_sync(e));
+    buf_printf(b, "%s}\n", ahead_sync(e));
 }
 
 static char *cut_text(Emit *e, Ref r)
@@ -142,7 +142,7 @@ void emit_first(Emit *e, Buf *b)
 {
     if (!e->nfirst)
         return;
-    buf_printf(b, "if (c == 0) {\n%s();\n", ahead_sync(e));
+    buf_printf(b, "if (c == 0) {\n%s", ahead_sync(e));
     for (int i = 0; i < e->nfirst; i++) {
         Ref x = e->first[i].side[0], y = e->first[i].side[1];
         buf_printf(b, "if (at.warp == %d%s)\nfirst_products<%d, %d>(base + "

@@ -11,12 +11,6 @@ static int width(const Emit *e, Ref r)
     return padded(e->g->axis[tile_axis(e, r)].size);
 }
 
-/* The columns along the chunk that a lane sums. */
-static int line_of(const Emit *e, Ref r)
-{
-    return width(e, r) / 32;
-}
-
 static const Node *gdot_of(const Emit *e, Ref r)
 {
     return &e->g->n[r];
@@ -61,9 +55,10 @@ void ahead_line(Ahead *a, Buf *b, Ref r)
 {
     ahead_visit(a, r);
     ahead_elements(a);
-    buf_printf(b, "const int k = %d * at.lane;\n"
+    buf_printf(b, "const int k = %d * (at.lane%s);\n"
                "UNROLL for (int n = 0; n < 16; n++) {\n"
-               "const int i0 = 16 * at.warp + n;\n", a->line);
+               "const int i0 = 16 * at.warp + n;\n", a->line,
+               a->e->joint ? " + 32 * at.team" : "");
     ahead_vectors(a, b, false);
     for (int i = 0; i < a->n; i++)
         if (is_tile(a->e, a->order[i]))
@@ -79,15 +74,16 @@ static void one_sum(Emit *e, Buf *b, int gate)
 {
     Buf body = { .ctx = e->c };
     Ref of = e->gate[gate].of;
-    Ahead a = { .e = e, .b = &body, .made = true, .line = line_of(e, of) };
+    Ahead a = { .e = e, .b = &body, .made = true,
+                .line = lane_columns(e, width(e, of)) };
     buf_printf(b, "/* the running sum of %%%u */\n{\nfloat sum[16][%d];\n",
                (unsigned)of, a.line);
     ahead_line(&a, b, of);
     for (int el = 0; el < a.line; el++)
         buf_printf(b, "sum[n][%d] = i0 < rows ? v%u_%d : 0.f;\n", el,
                    (unsigned)of, el);
-    buf_printf(b, "}\nrunning_rows<%d>(sum, scratch + GATE_%d, at);\n}\n",
-               a.line, gate);
+    buf_printf(b, "}\nrunning_rows<%d>(sum, scratch + GATE_%d + 4 * fresh(k), "
+               "at);\n}\n", width(e, of), gate);
 }
 
 static bool is_sum(const Ahead *a, Ref r)
@@ -196,15 +192,19 @@ void emit_anchors(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->ntiles; i++) {
         const Tile *t = &e->tile[i];
-        if (t->anchor)
-            buf_printf(b, "anchor_rows<%d>(stage + ANCHOR_%u_%d, stage + "
-                       "TILE_%u, scratch + GATE_%d, at);\n", width(e, t->r),
-                       (unsigned)t->r, t->gate, (unsigned)t->r, t->gate);
+        if (!t->anchor)
+            continue;
+        buf_printf(b, "UNROLL ");
+        buf_printf(b, tile_loop(e), tile_count(e, t->r));
+        buf_printf(b, "\nanchor_rows<%d>(stage + ANCHOR_%u_%d + 8192 * t, "
+                   "stage + TILE_%u + 8192 * t, scratch + GATE_%d + 256 * t, "
+                   "at);\n", width(e, t->r), (unsigned)t->r, t->gate,
+                   (unsigned)t->r, t->gate);
     }
 }
 
 /* What is below the scores: which gdot is whose. */
-typedef struct Gdot { Ref r; int score; bool done; } Gdot;
+typedef struct Gdot { Ref r; int score, team; bool done; } Gdot;
 typedef struct Gdots { Gdot at[2 * MAX_SCORES]; int n; } Gdots;
 
 static void gather(Emit *e, Gdots *all, Ref r, int score)
@@ -302,11 +302,17 @@ static void take_dots(Emit *e, Buf *b, const Gdots *all, Gdot *const *d,
     }
 }
 
-static void gdots_of(Emit *e, Buf *b, Gdots *all, int first)
+/* How many are made together: where two teams are at it, each has some. */
+static int most_gdots(const Emit *e, const Gdots *all)
+{
+    return e->joint && all->n < 4 ? (all->n + 1) / 2 : 2;
+}
+
+static void gdots_of(Emit *e, Buf *b, Gdots *all, int first, int team)
 {
     Gdot *d[2];
     int n = 0;
-    for (int i = first; i < all->n && n < 2; i++)
+    for (int i = first; i < all->n && n < most_gdots(e, all); i++)
         if (!all->at[i].done && are_made_together(e, all->at[first].r,
                                                    all->at[i].r))
             d[n++] = &all->at[i];
@@ -315,6 +321,7 @@ static void gdots_of(Emit *e, Buf *b, Gdots *all, int first)
     take_dots(e, b, all, d, n);
     for (int i = 0; i < n; i++) {
         d[i]->done = true;
+        d[i]->team = team;
         if (is_kept(e, all, d[i]->score))
             continue;
         buf_printf(b, "/* %%%u */\n{\n",
@@ -323,6 +330,30 @@ static void gdots_of(Emit *e, Buf *b, Gdots *all, int first)
         buf_printf(b, "}\n");
     }
     buf_printf(b, "}\n");
+}
+
+static int team_of(const Gdots *all, int score)
+{
+    int team = 0;
+    for (int i = 0; i < all->n; i++)
+        if (all->at[i].score == score)
+            team = all->at[i].team;
+    return team;
+}
+
+/* Of the scores whose products are kept: those to be inverted go to `last`. */
+static void finish_kept(Emit *e, Buf *b, Buf *last, const Gdots *all)
+{
+    for (int i = 0; i < e->nscores; i++) {
+        Buf *to = e->spares && !e->score[i].inverse ? b : last;
+        if (!has_gdot(e, e->score[i].root) || !is_kept(e, all, i))
+            continue;
+        begin_team(e, to, team_of(all, i));
+        buf_printf(to, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
+        finish_score(e, to, i);
+        buf_printf(to, "}\n");
+        end_team(e, to);
+    }
 }
 
 void emit_gdots(Emit *e, Buf *b, Buf *last)
@@ -334,17 +365,15 @@ void emit_gdots(Emit *e, Buf *b, Buf *last)
     for (int i = 0; i < all.n; i++)
         if (is_kept(e, &all, all.at[i].score))
             buf_printf(b, "float dot%u[32];\n", (unsigned)all.at[i].r);
-    for (int i = 0; i < all.n; i++)
-        if (!all.at[i].done)
-            gdots_of(e, b, &all, i);
-    if (e->spares)
-        buf_printf(b, "warpgroup_sync();\n");
-    for (int i = 0; i < e->nscores; i++) {
-        Buf *to = e->spares && !e->score[i].inverse ? b : last;
-        if (!has_gdot(e, e->score[i].root) || !is_kept(e, &all, i))
+    for (int i = 0, team = 0; i < all.n; i++) {
+        if (all.at[i].done)
             continue;
-        buf_printf(to, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
-        finish_score(e, to, i);
-        buf_printf(to, "}\n");
+        begin_team(e, b, team);
+        gdots_of(e, b, &all, i, team);
+        end_team(e, b);
+        team ^= 1;
     }
+    if (e->spares)
+        buf_printf(b, "%s", ahead_sync(e));
+    finish_kept(e, b, last, &all);
 }

@@ -46,15 +46,18 @@ static int read_until(const Emit *e, int tile)
 }
 
 /* A slot of the stage: what it holds, and until when. half: of two tiles a
- * block loads its own alone. */
-typedef struct Slot { int at, bytes, until; bool half; } Slot;
+ * block loads its own alone. cut: its tiles are not where they were. */
+typedef struct Slot { int at, bytes, until; bool half, cut; } Slot;
 
 /* What is given to the other block comes when it will: it has no place that
  * this one loads or reads. */
 static bool suits(const Emit *e, int tile, const Slot *slot)
 {
     bool given = e->paired && tile_axis(e, e->tile[tile].r) != e->row_axis;
-    return slot->until <= made_at(e, tile) && (slot->half || !given);
+    int now = made_at(e, tile), begun = now < GDOTS ? EARLY : LATE;
+    if (e->joint && slot->cut && slot->until >= begun)
+        return false;                   /* the other warpgroup may read it */
+    return slot->until <= now && (slot->half || !given);
 }
 
 static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
@@ -74,7 +77,7 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
             i = s;
     if (i < *n) {
         Slot rest = { slot[i].at + bytes, slot[i].bytes - bytes,
-                      slot[i].until, false };
+                      slot[i].until, false, true };
         if (rest.until == made_at(e, tile))     /* one made beside it reads */
             rest.until = t->gated ? GDOTS : FOREVER;
         buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
@@ -85,7 +88,8 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
     } else {
         buf_printf(b, "constexpr int %s = %d;\n", name, *at);
         slot[(*n)++] = (Slot){ .at = *at, .bytes = bytes,
-            .half = is_half_loaded(e, t) && !is_float(e, t->r) };
+            .half = is_half_loaded(e, t) && !is_float(e, t->r),
+            .cut = is_float(e, t->r) };
         *at += bytes;
     }
     slot[i].until = read_until(e, tile);
@@ -215,12 +219,13 @@ static void choose_stages(Emit *e, int stage, int scratch)
     int rest = count_rings(e) * RING_BYTES + e->nfirst * first_bytes(e)
              + 256 + 1024;
     for (; e->aheads > e->team; e->aheads--)
-        for (int i = 0; i < (e->aheads + e->groups > 2 ? N - 1 : N); i++) {
+        for (int i = 0; i < (takes_turns(e) + e->groups > 2 ? N - 1 : N);
+             i++) {
             k->stages = choice[i].stages;
             e->buffers = choice[i].buffers;
             e->tight = choice[i].tight;
             k->shared = k->stages * stage + e->buffers * output
-                      + e->aheads * scratch + rest;
+                      + takes_turns(e) * scratch + rest;
             if (k->shared <= SHARED_MAX)
                 return;
         }
@@ -242,7 +247,8 @@ void emit_layout(Emit *e, Buf *b)
     int stage = layout_stage(e, b), vectors = layout_vectors(e, b);
     int scratch = layout_scratch(e, b);
     CudaKernel *k = e->out;
-    e->aheads = e->team || (e->groups == 1 && is_heavy(e) && !e->nchains)
+    e->aheads = e->team || e->joint
+             || (e->groups == 1 && is_heavy(e) && !e->nchains)
               ? 2 : 1;
     choose_stages(e, stage + vectors, scratch);
     int at = k->stages * stage;
@@ -259,7 +265,7 @@ void emit_layout(Emit *e, Buf *b)
                      (unsigned)i);
     put_area(b, &at, k->stages * vectors, "VECTORS", 0);
     put_area(b, &at, count_rings(e) * RING_BYTES, "INPUTS", 0);
-    put_area(b, &at, e->aheads * scratch, "SCRATCH", 0);
+    put_area(b, &at, takes_turns(e) * scratch, "SCRATCH", 0);
     for (int i = 0; i < e->nfirst; i++)
         put_area(b, &at, first_bytes(e), "FIRST_%u", (unsigned)i);
     put_area(b, &at, 256, "BARRIERS", 0);

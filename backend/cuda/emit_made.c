@@ -71,7 +71,9 @@ void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
                  const Buf *rest)
 {
     ahead_vectors(a, b, false);
-    buf_printf(b, "NO_UNROLL for (int t = 0; t < %d; t++) {\n", tiles);
+    buf_printf(b, "NO_UNROLL ");
+    buf_printf(b, tile_loop(a->e), tiles);
+    buf_printf(b, " {\n");
     one_tile(a, b, first, rest);
     buf_printf(b, "}\n");
 }

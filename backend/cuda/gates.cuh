@@ -110,36 +110,34 @@ template<int K> INLINE u32 gate_row(u32 gate, int r)
 {
     return gate + 4 * (K + 8) * r;
 }
-/* Sums along the chunk of C columns a lane, 16 rows a warp, to the rows of
- * `gate`. The warpgroup does it together. */
+/* Sums along the chunk of C columns a lane, 16 rows a warp, to their place in
+ * the row before. The warpgroup does it together. */
 template<int C> INLINE void store_line(u32 a, const float *x)
 {
     UNROLL for (int e = 0; e < C; e += 2)
         store2(a + 4 * e, x[e], x[e + 1]);
 }
-template<int C>
-INLINE void running_rows(float (&x)[16][C], u32 gate, const Lane &l)
+template<int K, int C>
+INLINE void running_rows(float (&x)[16][C], u32 at, const Lane &l)
 {
-    const u32 at = gate + 4 * C * fresh(l.lane);
     UNROLL for (int n = 1; n < 16; n++)
         UNROLL for (int e = 0; e < C; e++)
             x[n][e] += x[n - 1][e];
-    store_line<C>(gate_row<32 * C>(at, l.warp), x[15]);
+    store_line<C>(gate_row<K>(at, l.warp), x[15]);
     warpgroup_sync();
     float before[C];
     UNROLL for (int e = 0; e < C; e++)
         before[e] = 0;
     UNROLL for (int w = 0; w < 3; w++)
         UNROLL for (int e = 0; e < C; e++)
-            before[e] += w < l.warp ? load1(gate_row<32 * C>(at, w) + 4 * e)
-                                    : 0.f;
+            before[e] += w < l.warp ? load1(gate_row<K>(at, w) + 4 * e) : 0.f;
     warpgroup_sync();
     if (l.warp == 0)
         store_line<C>(at, before);
     UNROLL for (int n = 0; n < 16; n++) {
         UNROLL for (int e = 0; e < C; e++)
             x[n][e] += before[e];
-        store_line<C>(gate_row<32 * C>(at, 16 * l.warp + n + 1), x[n]);
+        store_line<C>(gate_row<K>(at, 16 * l.warp + n + 1), x[n]);
     }
 }
 /* Elements k, k + 1 ... of row i. */
@@ -224,12 +222,10 @@ INLINE u32 decayed(u32 v, float2 f)
 {
     return pack_wide(low(v) * f.x, high(v) * f.y);
 }
-INLINE u32 tf32(float x)
-{
-    u32 r;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
-    return r;
-}
+/* Tensor cores cut a float's last bits off: what that takes on average is
+ * added before, or its log2 to an exponent. What was bfloat16 stays that. */
+constexpr float CUT = 3.5e-4f, LOG2_CUT = 5.05e-4f;
+INLINE u32 tf32(float x) { return bits_of(fmaf(x, CUT, x)); }
 /* 16 rows of 8 columns: a lane's row r is that of lane r < 16. */
 INLINE void ldmatrix2(u32 a, u32 *r)
 {
@@ -266,31 +262,24 @@ INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
             if (n >> 1 == l.warp)
                 d[4 * n + e] = sum[4 * (n & 1) + e];
 }
-/* Each row of b decayed to the end of its block of 16. */
+/* Each row of a tile decayed to the end of its block of 16, by its columns of
+ * K. */
 template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
                                         const Lane &l)
 {
     const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
     const u32 end = gate_row<K>(gate, 16 * l.warp + 16) + 4 * l.col;
+    u32 x[16];
     __syncwarp();
-    UNROLL for (int t = 0; t < K / 64; t++) {
-        u32 x[16];
-        read_fragment(x, b + 8192 * t, l);
-        UNROLL for (int n = 0; n < 8; n++) {
-            const u32 at = 256 * t + 32 * n;
-            const float2 from = times_log2e(load2(end + at));
-            UNROLL for (int h = 0; h < 2; h++)
-                x[2 * n + h] = decayed(x[2 * n + h], decay_to(from,
-                    load2(here + at + 32 * h * (K + 8))));
-        }
-        write_fragment(to + 8192 * t, x, l);
+    read_fragment(x, b, l);
+    UNROLL for (int n = 0; n < 8; n++) {
+        const float2 from = times_log2e(load2(end + 32 * n));
+        UNROLL for (int h = 0; h < 2; h++)
+            x[2 * n + h] = decayed(x[2 * n + h], decay_to(from,
+                load2(here + 32 * n + 32 * h * (K + 8))));
     }
+    write_fragment(to, x, l);
 }
-/* tf32 is what the tensor cores read of a float: its last bits are cut off.
- * On average that takes 2^-ROUNDING off it; what was bfloat16 and is not
- * decayed is still what it was. */
-constexpr float ROUNDING = 5.1e-4f;
-
 /* d[x][y][i][j] = sum over k of a[x][i][k] b[y][j][k] exp(G[i][k] - G[j][k]),
  * i >= j; the rest is anything. BEFORE: a's sums are those of the token
  * before. A warp has 16 rows, decayed from the sum before them; b's are
@@ -310,57 +299,52 @@ INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
     NO_UNROLL for (int k = 0; k < K; k += 16) {
         const u32 piece = (k >> 6) * 8192
                         + piece_of(row, (k >> 3 & 7) + (lane >> 4));
-        float2 from[2], f[2][2], to[2][2];
-        u32 x[A][4], y[B][4], b[B][4][2];
+        u32 x[A][4], y[B][4];
         UNROLL for (int i = 0; i < A; i++)
             ldmatrix(ta[i] + 2048 * W + piece, x[i]);
         UNROLL for (int i = 0; i < B; i++)
             ldmatrix(tb[i] + 2048 * W + piece, y[i]);
         UNROLL for (int s = 0; s < 2; s++) {
-            const u32 at = 4 * k + 32 * s;
-            const float2 g = from[s] = times_log2e(load2(before + at));
-            const float2 up = { g.x + ROUNDING, g.y + ROUNDING };
-            const float2 down = { g.x - ROUNDING, g.y - ROUNDING };
+            const u32 at = 4 * k + 32 * s, half = (k >> 6) * 8192
+                         + piece_of(row, (k >> 3 & 7) + s);
+            const float2 from = times_log2e(load2(before + at));
+            const float2 up = { from.x + LOG2_CUT, from.y + LOG2_CUT };
+            const float2 down = { from.x - LOG2_CUT, from.y - LOG2_CUT };
+            float2 a[A][2];
+            u32 b[B][2][2];
             UNROLL for (int e = 0; e < 2; e++) {
                 const u32 own = here + at + 32 * e * (K + 8);
-                const float2 sum = load2(own);
-                to[s][e] = decay_to(up, sum);
-                f[s][e] = decay_from(BEFORE ? load2(own - 4 * (K + 8)) : sum,
-                                     down);
-            }
-        }
-        float2 a[A][4];
-        UNROLL for (int n = 0; n < 4; n++) {
-            UNROLL for (int i = 0; i < A; i++)
-                a[i][n] = { low(x[i][n]) * f[n >> 1][n & 1].x,
-                            high(x[i][n]) * f[n >> 1][n & 1].y };
-            UNROLL for (int i = 0; i < B; i++) {
-                b[i][n][0] = bits_of(low(y[i][n]) * to[n >> 1][n & 1].x);
-                b[i][n][1] = bits_of(high(y[i][n]) * to[n >> 1][n & 1].y);
-            }
-        }
-        UNROLL for (int u = W; u >= 0; u--) {
-            if (u < W)
+                const float2 sum = load2(own), to = decay_to(up, sum);
+                const float2 f = decay_from(BEFORE ? load2(own - 4 * (K + 8))
+                                                   : sum, down);
+                UNROLL for (int i = 0; i < A; i++)
+                    a[i][e] = { low(x[i][2 * s + e]) * f.x,
+                                high(x[i][2 * s + e]) * f.y };
                 UNROLL for (int i = 0; i < B; i++) {
-                    u32 r[4];
-                    ldmatrix(anchored[i] + 2048 * u + piece, r);
-                    UNROLL for (int n = 0; n < 4; n++) {
-                        b[i][n][0] = r[n] << 16;
-                        b[i][n][1] = r[n] & 0xffff0000u;
-                    }
+                    b[i][e][0] = bits_of(low(y[i][2 * s + e]) * to.x);
+                    b[i][e][1] = bits_of(high(y[i][2 * s + e]) * to.y);
                 }
-            UNROLL for (int s = 0; s < 2; s++) {
+            }
+            UNROLL for (int u = W; u >= 0; u--) {
                 float2 g = { 1.f, 1.f };
                 if (u + 1 < W)
-                    g = decay_to(from[s], load2(gate_row<K>(gate, 16 * u + 16)
-                                                + 4 * l.col + 4 * k + 32 * s));
+                    g = decay_to(from, load2(gate_row<K>(gate, 16 * u + 16)
+                                             + 4 * l.col + at));
+                UNROLL for (int i = 0; i < B && u < W; i++) {
+                    u32 r[2];
+                    ldmatrix2(anchored[i] + 2048 * u + half, r);
+                    UNROLL for (int e = 0; e < 2; e++) {
+                        b[i][e][0] = r[e] << 16;
+                        b[i][e][1] = r[e] & 0xffff0000u;
+                    }
+                }
                 UNROLL for (int i = 0; i < A; i++) {
-                    const float2 p = a[i][2 * s], q = a[i][2 * s + 1];
+                    const float2 p = a[i][0], q = a[i][1];
                     const u32 c[4] = { bits_of(p.x * g.x), bits_of(q.x * g.x),
                                        bits_of(p.y * g.y), bits_of(q.y * g.y) };
                     UNROLL for (int j = 0; j < 2 * B; j++)
                         product8(d[i * B + j / 2] + 8 * u + 4 * (j & 1), c,
-                                 b[j / 2][2 * s + (j & 1)]);
+                                 b[j / 2][j & 1]);
                 }
             }
         }

@@ -88,33 +88,46 @@ INLINE void write_block(u32 tile, const float (&x)[8], int i, int j, int lane)
     const int row = 16 * i + (lane & 15), piece = 2 * j + (lane >> 4);
     stmatrix(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
 }
+/* What is left of warp I's row of blocks, T being there. */
+template<int I>
+INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane)
+{
+    float x[3][8] = {};
+    u32 top[8], m[8];
+    round_all(top, t);
+    UNROLL for (int k = 0; k < 3; k++) {
+        if (k < I) {
+            float c[8] = {};
+            product_block<0>(c, top, entry(s, 16 * I, 16 * k), lane);
+            round_all(m, c);
+        }
+        warpgroup_sync();
+        UNROLL for (int j = 0; j <= k && k < I; j++) {
+            product_block<1>(x[j], m, entry(s, 16 * j, j < k ? 16 * k : 48),
+                             lane);
+            if (k < 2 && k + 1 == I)
+                store_block(entry(s, 16 * j, 16 * I), x[j], lane);
+        }
+    }
+    UNROLL for (int j = 0; j < 4; j++)
+        if (j != I)
+            write_block(fresh(tile), x[j < 3 ? j : 2], I, j, fresh(lane));
+}
 /* The inverse goes to a tile. The warpgroup does it together; each warp i has
  * written its own rows of a. */
 INLINE void invert(u32 tile, u32 s, int lane, int i)
 {
-    float x[3][8] = {}, t[8];
-    u32 top[8], m[8];
+    float t[8];
     warpgroup_sync();                   /* the last one's are read */
     invert_block(t, entry(s, 16 * i, 16 * i), lane);
     store_block(entry(s, 16 * i, 48), t, lane);
     write_block(tile, t, i, i, lane);
-    round_all(top, t);
-    UNROLL for (int k = 0; k < 3; k++) {
-        if (k < i) {
-            float c[8] = {};
-            product_block<0>(c, top, entry(s, 16 * i, 16 * k), lane);
-            round_all(m, c);
-        }
-        warpgroup_sync();
-        UNROLL for (int j = 0; j <= k; j++) {
-            if (k < i)
-                product_block<1>(x[j], m, entry(s, 16 * j, j < k ? 16 * k
-                                                             : 48), lane);
-            if (k < 2 && k + 1 == i)
-                store_block(entry(s, 16 * j, 16 * i), x[j], lane);
-        }
-    }
-    UNROLL for (int j = 0; j < 4; j++)
-        if (j != i)
-            write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
+    if (i == 0)
+        invert_row<0>(tile, s, t, lane);
+    else if (i == 1)
+        invert_row<1>(tile, s, t, lane);
+    else if (i == 2)
+        invert_row<2>(tile, s, t, lane);
+    else
+        invert_row<3>(tile, s, t, lane);
 }

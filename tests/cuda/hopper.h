@@ -77,7 +77,8 @@ struct Meeting {
     unsigned x[2][128][4];
     Handed order;
 };
-inline Meeting of_warp[2][32], of_group[2][8], of_team[2], of_block[2], of_pair;
+inline Meeting of_warp[2][32], of_group[2][8], of_team[2], of_joint[2],
+    of_block[2], of_pair;
 
 /* The set, when `all` of them are here. */
 PLAIN inline unsigned (*meet(Meeting *m, int all, int me, const unsigned *x,
@@ -107,6 +108,10 @@ PLAIN inline void warpgroup_sync()
     meet(&of_group[here][threadIdx.x / 128], 128, threadIdx.x % 128, NULL, 0);
 }
 PLAIN inline void team_sync() { meet(&of_team[here], 256, 0, NULL, 0); }
+PLAIN inline void joint_sync()
+{
+    meet(&of_joint[here], 256, 0, NULL, 0);
+}
 PLAIN inline void block_sync()
 {
     meet(&of_block[here], block_threads, 0, NULL, 0);
@@ -372,7 +377,6 @@ PLAIN inline unsigned pack(float lo, float hi)
 static float low(unsigned v), high(unsigned v);
 PLAIN inline unsigned pack(float lo, float hi) { return pack_wide(lo, hi); }
 #endif
-PLAIN inline unsigned tf32(float x) { return to_tf32(x); }
 template<class T> inline T fresh(T x) { return x; }
 template<class T> inline T fresh_wide(T x) { return x; }
 template<class T> inline void keep(T &) {}

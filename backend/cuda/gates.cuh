@@ -240,6 +240,14 @@ INLINE void product8(float *c, const u32 *a, const u32 *b)
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+/* c += a b in bfloat16, 16 x 16 by 16 x 8. */
+INLINE void product16(float *c, const u32 *a, const u32 *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 /* The block on the diagonal pair by pair: every exponent is <= 0. */
 template<int K, int BEFORE>
 INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
@@ -285,9 +293,9 @@ template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
  * before. A warp has 16 rows, decayed from the sum before them; b's are
  * decayed to the end of their block of 16 (anchored), and what lies between
  * goes onto a. So no exponent is above 0 except in a warp's own block: that
- * one is worked out pair by pair where the gates are strong. In tf32: of the
- * operands the anchored rows alone are rounded to bfloat16. A lane has two
- * columns next to each other: those of a step are taken as 0 2 4 6 1 3 5 7. */
+ * one is worked out pair by pair where the gates are strong. It is in tf32, a
+ * lane's two columns next to each other, those of a step, taken as 0 2 4 6 1 3
+ * 5 7; the blocks below are in bfloat16. */
 template<int K, int BEFORE, int A, int B, int W>
 INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
                        const u32 (&tb)[B], const u32 (&anchored)[B],
@@ -299,53 +307,56 @@ INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
     NO_UNROLL for (int k = 0; k < K; k += 16) {
         const u32 piece = (k >> 6) * 8192
                         + piece_of(row, (k >> 3 & 7) + (lane >> 4));
-        u32 x[A][4], y[B][4];
+        u32 x[A][4], y[B][4], b[B][4][2];
         UNROLL for (int i = 0; i < A; i++)
             ldmatrix(ta[i] + 2048 * W + piece, x[i]);
         UNROLL for (int i = 0; i < B; i++)
             ldmatrix(tb[i] + 2048 * W + piece, y[i]);
-        UNROLL for (int s = 0; s < 2; s++) {
-            const u32 at = 4 * k + 32 * s, half = (k >> 6) * 8192
-                         + piece_of(row, (k >> 3 & 7) + s);
-            const float2 from = times_log2e(load2(before + at));
-            const float2 up = { from.x + LOG2_CUT, from.y + LOG2_CUT };
-            const float2 down = { from.x - LOG2_CUT, from.y - LOG2_CUT };
-            float2 a[A][2];
-            u32 b[B][2][2];
-            UNROLL for (int e = 0; e < 2; e++) {
-                const u32 own = here + at + 32 * e * (K + 8);
-                const float2 sum = load2(own), to = decay_to(up, sum);
-                const float2 f = decay_from(BEFORE ? load2(own - 4 * (K + 8))
-                                                   : sum, down);
-                UNROLL for (int i = 0; i < A; i++)
-                    a[i][e] = { low(x[i][2 * s + e]) * f.x,
-                                high(x[i][2 * s + e]) * f.y };
-                UNROLL for (int i = 0; i < B; i++) {
-                    b[i][e][0] = bits_of(low(y[i][2 * s + e]) * to.x);
-                    b[i][e][1] = bits_of(high(y[i][2 * s + e]) * to.y);
-                }
+        float2 from[2], a[A][4];
+        UNROLL for (int n = 0; n < 4; n++) {
+            const u32 own = here + 4 * k + 32 * (n >> 1)
+                          + 32 * (n & 1) * (K + 8);
+            const float2 sum = load2(own);
+            if (n % 2 == 0)
+                from[n / 2] = times_log2e(load2(before + 4 * k + 16 * n));
+            const float2 to = decay_to({ from[n / 2].x + 2 * LOG2_CUT,
+                                         from[n / 2].y + 2 * LOG2_CUT }, sum);
+            const float2 f = decay_from(BEFORE ? load2(own - 4 * (K + 8))
+                                               : sum, from[n / 2]);
+            UNROLL for (int i = 0; i < A; i++)
+                a[i][n] = { low(x[i][n]) * f.x, high(x[i][n]) * f.y };
+            UNROLL for (int i = 0; i < B; i++) {
+                b[i][n][0] = bits_of(low(y[i][n]) * to.x);
+                b[i][n][1] = bits_of(high(y[i][n]) * to.y);
             }
-            UNROLL for (int u = W; u >= 0; u--) {
+        }
+        UNROLL for (int n = 0; n < 4; n++)
+            UNROLL for (int i = 0; i < A; i++) {
+                const float2 p = a[i][n & 2], q = a[i][(n & 2) + 1];
+                const u32 c[4] = { bits_of(p.x), bits_of(q.x), bits_of(p.y),
+                                   bits_of(q.y) };
+                UNROLL for (int j = 0; j < B; j++)
+                    product8(d[i * B + j] + 8 * W + 4 * (n & 1), c, b[j][n]);
+            }
+        UNROLL for (int u = W - 1; u >= 0; u--) {
+            u32 c[A][4];
+            UNROLL for (int n = 0; n < 4; n++) {
                 float2 g = { 1.f, 1.f };
                 if (u + 1 < W)
-                    g = decay_to(from, load2(gate_row<K>(gate, 16 * u + 16)
-                                             + 4 * l.col + at));
-                UNROLL for (int i = 0; i < B && u < W; i++) {
-                    u32 r[2];
-                    ldmatrix2(anchored[i] + 2048 * u + half, r);
-                    UNROLL for (int e = 0; e < 2; e++) {
-                        b[i][e][0] = r[e] << 16;
-                        b[i][e][1] = r[e] & 0xffff0000u;
+                    g = decay_to(from[n / 2],
+                                 load2(gate_row<K>(gate, 16 * u + 16)
+                                       + 4 * l.col + 4 * k + 32 * (n / 2)));
+                UNROLL for (int i = 0; i < A; i++)
+                    c[i][n] = pack_wide(a[i][n].x * g.x, a[i][n].y * g.y);
+            }
+            UNROLL for (int j = 0; j < B; j++) {
+                u32 r[4];
+                ldmatrix(anchored[j] + 2048 * u + piece, r);
+                UNROLL for (int n = 0; n < 2; n++)
+                    UNROLL for (int i = 0; i < A; i++) {
+                        const u32 y[2] = { r[n], r[n + 2] };
+                        product16(d[i * B + j] + 8 * u + 4 * n, c[i], y);
                     }
-                }
-                UNROLL for (int i = 0; i < A; i++) {
-                    const float2 p = a[i][0], q = a[i][1];
-                    const u32 c[4] = { bits_of(p.x * g.x), bits_of(q.x * g.x),
-                                       bits_of(p.y * g.y), bits_of(q.y * g.y) };
-                    UNROLL for (int j = 0; j < 2 * B; j++)
-                        product8(d[i * B + j / 2] + 8 * u + 4 * (j & 1), c,
-                                 b[j / 2][j & 1]);
-                }
             }
         }
     }

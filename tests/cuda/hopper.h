@@ -470,6 +470,20 @@ PLAIN inline void product8(float *c, const unsigned *a, const unsigned *b)
             c[e] += tf32_of(row[k / 4 * 2 + e / 2]) * tf32_of(col[k / 4]);
         }
 }
+PLAIN inline void product16(float *c, const unsigned *a, const unsigned *b)
+{
+    unsigned rows[32][4];
+    const int l = threadIdx.x % 32;
+    memcpy(rows, warp_meets(a, 4), sizeof rows);
+    const auto cols = warp_meets(b, 2);
+    for (int e = 0; e < 4; e++)
+        for (int k = 0; k < 16; k++) {
+            const int lane = k % 8 / 2, half = k & 1 ? 0 : 16;
+            const unsigned x = rows[l / 4 * 4 + lane][k / 8 * 2 + e / 2];
+            const unsigned y = cols[(l % 4 * 2 + e % 2) * 4 + lane][k / 8];
+            c[e] += bits(x << half & 0xffff0000) * bits(y << half & 0xffff0000);
+        }
+}
 
 /* An operand of wgmma, by its descriptor: number k of row i; or across. */
 PLAIN inline unsigned place_of(Descriptor d, int i, int k, bool across)

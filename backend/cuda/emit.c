@@ -52,12 +52,13 @@
  *
  * so each role waits once a chunk. Where there is much to do ahead and the
  * registers are there, two warpgroups do it: every other chunk each; or, beside
- * two state warpgroups, as a team, a half of every chunk each (emit_made.c). A
- * block may own only a part of a sequence: it then scans the state over the
- * chunks before it, with the acts that the state alone needs, and loads and
- * makes only what those read; no block waits for another. Rows past a
- * sequence's end are zero in every tile and end every cumulative sum; they are
- * not stored.
+ * two state warpgroups, as a team, a half of every chunk each (emit_made.c);
+ * or, with gates per key where there is no room for two chunks, both at each
+ * (emit_joint.c). A block may own only a part of a sequence: it then scans the
+ * state over the chunks before it, with the acts that the state alone needs,
+ * and loads and makes only what those read; no block waits for another. Rows
+ * past a sequence's end are zero in every tile and end every cumulative sum;
+ * they are not stored.
  *
  * The ahead warpgroup's files: emit_ahead.c, matrices and scores; emit_gate.c,
  * gates per key, with what they make of matrices, of scores and of the state's

@@ -39,8 +39,8 @@ void emit_gdots(Emit *e, Buf *b, Buf *last);
 /* ---- emit_joint.c: two warpgroups at one chunk ---- */
 
 const char *ahead_sync(const Emit *e);  /* all that are at a chunk meet */
-const char *tile_loop(const Emit *e);   /* a loop's head, a format: over the
-                                           tiles t of so many that are its own */
+const char *tile_loop(const Emit *e);   /* a loop's head, over its own tiles t;
+                                           a format: of how many */
 int lane_columns(const Emit *e, int width); /* of a matrix, summed by a lane */
 void begin_team(const Emit *e, Buf *b, int team); /* what one alone does */
 void end_team(const Emit *e, Buf *b);

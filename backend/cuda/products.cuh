@@ -250,11 +250,27 @@ INLINE void multiply_step(float (&c)[MT][NT][4], const A &a, const B &b,
     }
 }
 
+/* c += a b, all of k; MOSTLY: what that is as a rule, or 0: anything; WHOLE: a
+ * multiple of 16. */
+template<int MOSTLY, bool WHOLE, Precision P, int MT, int NT, class A, class B>
+INLINE void sum_up(float (&c)[MT][NT][4], const A &a, const B &b, int k)
+{
+    if (MOSTLY && k == MOSTLY) {
+        UNROLL
+        for (int at = 0; at < MOSTLY; at += 16)
+            multiply_step<true, P>(c, a, b, at, k);
+        return;
+    }
+    NO_UNROLL
+    for (int at = 0; at < k; at += 16)
+        multiply_step<WHOLE, P>(c, a, b, at, k);
+}
+
 /* Each sum on its own. */
 struct Single {
     template<int NT, bool ROWS, bool COLS, class Sink>
-    static INLINE_MEMBER void give(const float (&c)[NT][4], int row, int col,
-                                   int m, int n, const Sink &sink)
+    static INLINE_MEMBER void give(int row, int col, int m, int n,
+                                   const Sink &sink, const float (&c)[NT][4])
     {
         UNROLL
         for (int h = 0; h < 2; h++) {
@@ -273,19 +289,19 @@ struct Single {
 /* Two neighbours of a row at a time: the sink gives back what stores its
  * results, so that others are being loaded meanwhile. */
 struct Paired {
-    template<int NT, bool ROWS, bool COLS, class Sink>
-    static INLINE_MEMBER void give(const float (&c)[NT][4], int row, int col,
-                                   int, int, const Sink &sink)
+    template<int NT, bool ROWS, bool COLS, class Sink, class... Sums>
+    static INLINE_MEMBER void give(int row, int col, int, int,
+                                   const Sink &sink, const Sums &... c)
     {
         enum { STEP = NT % 2 ? 1 : 2 };
         UNROLL
         for (int j = 0; j < NT; j += STEP) {
-            const float *own = c[j], *next = c[j + STEP - 1];
-            const int x = col + 8 * j, far = x + 8 * (STEP - 1);
-            const auto lo = sink(row, x, Pair(own[0], own[1]));
-            const auto hi = sink(row + 8, x, Pair(own[2], own[3]));
-            const auto low = sink(row, far, Pair(next[0], next[1]));
-            const auto high = sink(row + 8, far, Pair(next[2], next[3]));
+            const int next = j + STEP - 1, x = col + 8 * j, far = col + 8 * next;
+            const auto lo = sink(row, x, Pair(c[j][0], c[j][1])...);
+            const auto hi = sink(row + 8, x, Pair(c[j][2], c[j][3])...);
+            const auto low = sink(row, far, Pair(c[next][0], c[next][1])...);
+            const auto high = sink(row + 8, far,
+                                   Pair(c[next][2], c[next][3])...);
             lo();
             hi();
             if (STEP == 1)
@@ -314,19 +330,52 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
         const Rows<P, B_SIDE, B, (NT + 1) / 2, COLS && NT % 2 == 0>
             of_b(b, n0, n);
         float c[MT][NT][4] = { };
-        if (MOSTLY && k == MOSTLY) {
-            UNROLL
-            for (int at = 0; at < MOSTLY; at += 16)
-                multiply_step<true, P>(c, of_a, of_b, at, k);
-        } else {
-            NO_UNROLL
-            for (int at = 0; at < k; at += 16)
-                multiply_step<WHOLE, P>(c, of_a, of_b, at, k);
-        }
+        sum_up<MOSTLY, WHOLE, P>(c, of_a, of_b, k);
         UNROLL
         for (int i = 0; i < MT; i++)
-            Each::template give<NT, ROWS, COLS>(c[i], row + 16 * i, col, m, n,
-                                                sink);
+            Each::template give<NT, ROWS, COLS>(row + 16 * i, col, m, n, sink,
+                                                c[i]);
+    }
+}
+
+/* A factor of two_products, and what its sum is over. */
+template<int MOSTLY, bool WHOLE, class A, class B> struct Term {
+    const A a;
+    const B b;
+    const int k;
+    template<int MT, int NT>
+    INLINE_MEMBER void add(float (&c)[MT][NT][4], int m0, int n0) const
+    {
+        const Rows<BF16, A_SIDE, A, MT, true> of_a(a, m0, 0);
+        const Rows<BF16, B_SIDE, B, (NT + 1) / 2, NT % 2 == 0>
+            of_b(b, n0, n0 + 8 * NT);
+        sum_up<MOSTLY, WHOLE, BF16>(c, of_a, of_b, k);
+    }
+};
+template<int MOSTLY, bool WHOLE, class A, class B>
+INLINE Term<MOSTLY, WHOLE, A, B> term(A a, B b, int k)
+{
+    const Term<MOSTLY, WHOLE, A, B> t = { a, b, k };
+    return t;
+}
+
+/* Two products at once, in pieces that m and n fill: sink(i, j, a neighbour's
+ * pair of the first, of the second). */
+template<int MT, int NT, class F, class G, class Sink>
+INLINE void two_products(int m, int n, F first, G second, Sink sink)
+{
+    const int rows = m / (16 * MT);
+    NO_UNROLL
+    for (int w = WARP; w < rows * (n / (8 * NT)); w += WARPS) {
+        const int m0 = w % rows * 16 * MT, n0 = w / rows * 8 * NT;
+        const int lane = LANE, row = m0 + lane / 4, col = n0 + lane % 4 * 2;
+        float c[MT][NT][4] = { }, d[MT][NT][4] = { };
+        first.add(c, m0, n0);
+        second.add(d, m0, n0);
+        UNROLL
+        for (int i = 0; i < MT; i++)
+            Paired::give<NT, true, true>(row + 16 * i, col, m, n, sink, c[i],
+                                         d[i]);
     }
 }
 

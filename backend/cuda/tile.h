@@ -58,10 +58,10 @@ typedef struct Act {
 typedef struct Stretch { size_t end; uint8_t *uses; } Stretch;
 
 /* Element-wise nodes of the same axes, computed in one loop, operands first.
- * from: computed before by other means, its element is `x`; 0: none. pairs: a
- * value is of two neighbours along axis `along`. */
+ * from, also: computed before by other means, their elements are `x` and `z`;
+ * 0: none. pairs: a value is of two neighbours along axis `along`. */
 typedef struct Chain {
-    Ref node[MAX_CHAIN], from;
+    Ref node[MAX_CHAIN], from, also;
     int n, along;
     bool pairs;
 } Chain;
@@ -111,8 +111,8 @@ typedef struct Tiles {
 /* ---- tile_value.c: extents, places, text of an element ---- */
 
 int32_t tile_extent(const Tiles *t, Ref r, int ax);
-/* Whether r is a state whose last axis is its rows' in memory (o->rows): of
- * the way forward. */
+/* Whether r is a state, or what becomes of one, whose last axis is its rows' in
+ * memory (o->rows). */
 bool lies_turned(const Tiles *t, Ref r);
 /* Of these axes the one whose elements lie nearest to each other. */
 int inner_axis(AxisSet left, bool turned);
@@ -162,8 +162,13 @@ bool is_pointwise(const Tiles *t, Ref r); /* element by element, or nearly */
 Act *act_begin(Tiles *t, Ref r);          /* BEFORE, if r is the same always */
 void act_uses(Tiles *t, Act *a, int tile, bool writes);
 void need(Tiles *t, Ref r);             /* r has its spot afterwards */
-/* After product r: what goes on from it element by element. */
-void chain_after(Tiles *t, Chain *k, Ref r);
+/* After product r, and `also` if it is not 0: what goes on from them element by
+ * element. */
+void chain_after(Tiles *t, Chain *k, Ref r, Ref also);
+/* Whether anything does that needs both. */
+bool chain_joins(Tiles *t, Ref r, Ref also);
+/* Whether r can be had from what lies in tiles already, or in memory. */
+bool at_hand(Tiles *t, Ref r);
 /* The body of a loop: all values, then those that need a tile; of pairs, what
  * stores these. */
 void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k);
@@ -234,6 +239,10 @@ void find_slice(Tiles *t);
 /* The plan with what a scan need not do in kernels of all chunks at once; in
  * `of`, for each of its kernels, which of p's it is of. */
 const Plan *tile_split(const Plan *p, int **of);
+
+/* ---- tile_order.c ---- */
+
+void tiles_order(Tiles *t);
 
 /* ---- tile_anew.c ---- */
 

@@ -60,7 +60,7 @@ static bool in_chain(const Chain *k, Ref r)
     for (int i = 0; i < k->n; i++)
         if (k->node[i] == r)
             return true;
-    return r && r == k->from;
+    return r && (r == k->from || r == k->also);
 }
 
 /* Whether r can be had without one of the acts that have their own place in
@@ -314,12 +314,30 @@ static void need_chain(Tiles *t, Ref r)
 }
 
 /* A product's: what goes on from it, all that it needs at hand. */
-void chain_after(Tiles *t, Chain *k, Ref r)
+void chain_after(Tiles *t, Chain *k, Ref r, Ref also)
 {
     do {
-        *k = (Chain){ .from = r };
+        *k = (Chain){ .from = r, .also = also };
         chain_gather(t, k, r);
     } while (!need_operands(t, k));
+}
+
+bool chain_joins(Tiles *t, Ref r, Ref also)
+{
+    enum { FIRST = 1, SECOND = 2, BOTH = 3 };
+    Chain k = { .from = r, .also = also };
+    uint8_t *of = ctx_alloc(t->c, t->g->len);
+    bool both = false;
+
+    of[r] = FIRST;
+    of[also] = SECOND;
+    chain_gather(t, &k, r);
+    for (int c = 0; c < k.n; c++) {
+        for (int i = 0; i < 3; i++)
+            of[k.node[c]] |= of[t->g->n[k.node[c]].a[i]];
+        both |= of[k.node[c]] == BOTH;
+    }
+    return both;
 }
 
 /* ---- the body of a loop ---- */
@@ -332,6 +350,8 @@ static const char *operand_text(Tiles *t, Act *a, const Chain *k, Ref r,
 
     if (r == k->from && r)
         return "x";
+    if (r == k->also && r)
+        return "z";
     if (in_chain(k, r))
         return ctx_format(t->c, "v%u", (unsigned)r);
     if (!k->pairs || constant_of(t, r, &x) || !t->spot[r].st[k->along]) {
@@ -455,13 +475,11 @@ static bool all_read(const Tiles *t, const Chain *k, int tile, Ref but)
     return true;
 }
 
-static bool is_state_tile(const Tiles *t, int tile, Ref *next)
+static bool is_state_tile(const Tiles *t, int tile)
 {
     for (int s = 0; s < t->g->nst; s++)
-        if (t->state[s] == tile) {
-            *next = t->g->st[s].next;
+        if (t->state[s] == tile)
             return true;
-        }
     return false;
 }
 
@@ -470,7 +488,6 @@ static bool is_state_tile(const Tiles *t, int tile, Ref *next)
 static bool may_take(Tiles *t, const Act *a, const Chain *k, Ref r, Ref x)
 {
     double number;
-    Ref next = r;
 
     if (!x || in_chain(k, x) || constant_of(t, x, &number))
         return false;
@@ -480,7 +497,7 @@ static bool may_take(Tiles *t, const Act *a, const Chain *k, Ref r, Ref x)
         || tile_type(t, r) != F32
         || !same_strides(t, r, &own, &t->spot[x]) || t->pre[x])
         return false;
-    if (tile->pinned && !(is_state_tile(t, own.tile, &next) && next == r))
+    if (tile->pinned && !is_state_tile(t, own.tile))
         return false;
     for (int i = 0; i < a->n; i++)
         if (a->use[i] == own.tile * 2 + 1)
@@ -492,8 +509,8 @@ static bool may_take(Tiles *t, const Act *a, const Chain *k, Ref r, Ref x)
  * act's product reads, must stay. */
 static bool read_elsewhere(const Tiles *t, const Chain *k, int tile)
 {
-    for (int c = k->from ? -1 : 0; c < k->n; c++) {
-        Ref r = c < 0 ? k->from : k->node[c];
+    for (int c = k->also ? -2 : k->from ? -1 : 0; c < k->n; c++) {
+        Ref r = c < -1 ? k->also : c < 0 ? k->from : k->node[c];
         const Node *n = &t->g->n[r];
         for (int i = 0; i < op_info[n->op].arity; i++) {
             Ref a = n->a[i];
@@ -577,6 +594,8 @@ void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)
         buf_printf(b, "return [=] {\n");
     if (k->from)
         store_text(t, a, b, k, k->from, "x");
+    if (k->also)
+        store_text(t, a, b, k, k->also, "z");
     for (int c = 0; c < k->n; c++)
         store_text(t, a, b, k, k->node[c],
                    ctx_format(t->c, "v%u", (unsigned)k->node[c]));
@@ -584,15 +603,21 @@ void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)
         buf_printf(b, "};\n");
 }
 
+static void value_done(Tiles *t, Ref r)
+{
+    t->done[r] = 1;
+    if (t->kept[r])
+        emit_keep(t, r);
+}
+
 void chain_done(Tiles *t, const Chain *k)
 {
-    if (k->from)
-        t->done[k->from] = 1;
     for (int c = 0; c < k->n; c++)
         t->done[k->node[c]] = 1;
-    if (k->from && t->kept[k->from])
-        emit_keep(t, k->from);
+    if (k->from)
+        value_done(t, k->from);
+    if (k->also)
+        value_done(t, k->also);
     for (int c = 0; c < k->n; c++)
-        if (t->kept[k->node[c]])
-            emit_keep(t, k->node[c]);
+        value_done(t, k->node[c]);
 }

@@ -85,9 +85,9 @@ typedef struct Product {
 } Product;
 
 /* Neighbours in memory are to be neighbours of a row. */
-static bool lies_across(AxisSet axes, const Product *p)
+static bool lies_across(const Tiles *t, Ref r, const Product *p)
 {
-    return p->m.axes & AXIS(highest(axes));
+    return p->m.axes & AXIS(inner_axis(t->g->n[r].axes, lies_turned(t, r)));
 }
 
 /* The transposed product. */
@@ -125,7 +125,7 @@ static bool find_product(Tiles *t, Ref r, Product *p)
     p->n = longest_run(t, r, n->axes & b & ~a, sb, sb);
     p->k = longest_run(t, r, n->over, sa, sb);
     p->turns = n->axes & ~p->m.axes & ~p->n.axes;
-    if (lies_across(n->axes, p))
+    if (lies_across(t, r, p))
         *p = turned(p);
     return p->k.axes == n->over && p->m.size >= LEAST && p->n.size >= LEAST
         && p->k.size >= LEAST;
@@ -242,12 +242,90 @@ static const char *truth(bool x)
     return x ? "true" : "false";
 }
 
-static void emit_product(Tiles *t, Ref r, Product *p)
+static void need_all(Tiles *t, Ref r)
+{
+    for (int i = 0; i < 4; i++)
+        need(t, t->g->n[r].a[i]);
+}
+
+/* Whether the product's sums come in pairs of what bf16 multiplies. */
+static bool is_plain(const Tiles *t, Ref r, const Product *p)
+{
+    return !p->turns && by_pairs(t, r, p) && !strcmp(precision(t, r), "BF16");
+}
+
+/* Another product of the same shape, whose factors are at hand, and which what
+ * goes on from r needs, too: computed beside it; or 0. */
+static Ref find_partner(Tiles *t, Ref r, const Product *p, Product *q)
+{
+    const Graph *g = t->g;
+
+    for (Ref u = 1; u < g->len && is_plain(t, r, p); u++) {
+        if (u == r || !t->has[u] || t->done[u] || t->busy[u]
+            || g->n[u].op != OP_dot || g->n[u].axes != g->n[r].axes
+            || t->late[u] > t->late[r] || t->pre[u] != t->pre[r]
+            || !at_hand(t, g->n[u].a[0]) || !at_hand(t, g->n[u].a[1])
+            || !chain_joins(t, r, u))
+            continue;
+        need_all(t, u);
+        if (!find_product(t, u, q))
+            continue;
+        find_piece(t, q, t->sharp[u]);
+        if (is_plain(t, u, q) && q->m.axes == p->m.axes
+            && q->m.size == p->m.size && q->n.size == p->n.size)
+            return u;
+    }
+    return 0;
+}
+
+static void term_text(Tiles *t, Act *a, Buf *b, Ref r, const Product *p)
+{
+    buf_printf(b, ",\nterm<%d, %s>(", mostly(t, r, p),
+               truth(!p->k.tokens && p->k.size % 16 == 0));
+    matrix_text(t, a, b, p->a, &p->at_a, p->m.st[0], p->k.st[0], 0);
+    buf_printf(b, ",\n");
+    matrix_text(t, a, b, p->b, &p->at_b, p->n.st[0], p->k.st[1], 0);
+    buf_printf(b, ", ");
+    run_size_text(t, b, &p->k);
+    buf_printf(b, ")");
+}
+
+static void emit_two(Tiles *t, Ref r, const Product *p, Ref u,
+                     const Product *q)
 {
     Chain k;
 
-    chain_after(t, &k, r);
+    t->busy[u] = 1;
+    chain_after(t, &k, r, u);
+    t->busy[u] = 0;
+    k.pairs = true;
+    k.along = highest(p->n.axes);
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    buf_printf(b, "two_products<%d, %d>(%d, %d", p->mt, p->nt,
+               (int)p->m.size, (int)p->n.size);
+    term_text(t, a, b, r, p);
+    term_text(t, a, b, u, q);
+    buf_printf(b, ",\n[&](int row, int col, Pair x, Pair z) {\n");
+    run_coords(t, b, r, &p->m, "row");
+    run_coords(t, b, r, &p->n, "col");
+    chain_body(t, a, b, &k);
+    buf_printf(b, "});\n");
+    chain_done(t, &k);
+}
+
+static void emit_product(Tiles *t, Ref r, Product *p)
+{
+    Chain k;
+    Product q;
+
     find_piece(t, p, t->sharp[r]);
+    Ref u = find_partner(t, r, p, &q);
+    if (u) {
+        emit_two(t, r, p, u, &q);
+        return;
+    }
+    chain_after(t, &k, r, 0);
     k.pairs = by_pairs(t, r, p);
     k.along = highest(p->n.axes);
     Act *a = act_begin(t, r);
@@ -443,7 +521,7 @@ static void emit_sum(Tiles *t, Ref r)
     const Node *n = &t->g->n[r];
     Chain k;
 
-    chain_after(t, &k, r);
+    chain_after(t, &k, r, 0);
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
     int lanes = lanes_of(t, r);
@@ -474,12 +552,6 @@ static void emit_sum(Tiles *t, Ref r)
     chain_done(t, &k);
 }
 
-static void need_all(Tiles *t, Ref r)
-{
-    for (int i = 0; i < 4; i++)
-        need(t, t->g->n[r].a[i]);
-}
-
 static bool sums_held(const Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
@@ -499,7 +571,7 @@ void do_dot(Tiles *t, Ref r)
             turn_inside(t, r, n->a[i]);
     need_all(t, r);
     if (sums_held(t, r)) {
-        chain_after(t, &k, r);
+        chain_after(t, &k, r, 0);
         emit_held_sum(t, r, &k, summand_text);
     } else if (find_product(t, r, &p))
         emit_product(t, r, &p);
@@ -565,7 +637,7 @@ static bool emit_gated(Tiles *t, Ref r)
                      : n->over == AXIS(other)
                        && order_operands(t, x, AXIS(own), AXIS(key))))
         return false;
-    chain_after(t, &k, r);
+    chain_after(t, &k, r, 0);
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
     const char *strict = n->flags & STRICT ? "true" : "false";

@@ -143,8 +143,7 @@ static bool has_own_place(const Tiles *t, Ref r)
     return false;
 }
 
-/* Whether r can be had from what lies in tiles already, or in memory. */
-static bool at_hand(Tiles *t, Ref r)
+static bool at_hand_from(Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
     double x;
@@ -156,8 +155,14 @@ static bool at_hand(Tiles *t, Ref r)
         return true;
     bool all = !has_own_place(t, r);
     for (int i = 0; i < 4 && all; i++)
-        all = at_hand(t, n->a[i]);
+        all = at_hand_from(t, n->a[i]);
     return all;
+}
+
+bool at_hand(Tiles *t, Ref r)
+{
+    t->stamp++;
+    return at_hand_from(t, r);
 }
 
 /* Sums that need nothing else: what they read is free the sooner. */
@@ -165,7 +170,6 @@ static void take_sums(Tiles *t, int late)
 {
     for (Ref r = 1; r < t->g->len; r++) {
         const Node *n = &t->g->n[r];
-        t->stamp++;
         if ((n->op == OP_dot || n->op == OP_sum) && t->has[r] && !t->done[r]
             && t->late[r] == late && !(n->axes & (n->axes - 1))
             && at_hand(t, n->a[0]) && at_hand(t, n->a[1]))
@@ -217,6 +221,7 @@ static void make_acts(Tiles *t)
     for (int s = 0; s < t->g->nst; s++)
         if (t->state[s] >= 0)
             emit_state_out(t, s);
+    tiles_order(t);
 }
 
 /* ---- its text ---- */

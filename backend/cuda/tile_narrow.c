@@ -87,17 +87,13 @@ int twin_new(Tiles *t, Act *a, Ref r)
     return tile;
 }
 
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 /* A matrix, four of a row at a time. */
 static bool narrow_rows(const Tiles *t, Buf *b, Ref r, int tile)
 {
     const Spot *from = &t->spot[r], *to = &t->twin[r];
     AxisSet axes = t->g->n[r].axes;
-    int in = highest(axes), row = __builtin_ctz(axes);
+    bool turned = lies_turned(t, r);
+    int in = inner_axis(axes, turned), row = inner_axis(axes, !turned);
 
     if (axes != (AXIS(in) | AXIS(row)) || in == row || from->at || from->tail
         || from->st[in] != 1 || to->st[in] != 1 || from->st[row] % 4

@@ -31,9 +31,13 @@ static int64_t bytes_of(const Tiles *t, const Tile *tile)
     return once_bytes(tile) * (doubled(t, tile) ? 2 : 1);
 }
 
+/* A place of its own; small tiles, as sharing one would take a barrier. */
 static bool is_kept(const Tiles *t, const Tile *tile)
 {
-    return tile->pinned || doubled(t, tile);
+    enum { SMALL = 256 };
+
+    return tile->pinned || doubled(t, tile)
+        || (!t->crowded && once_bytes(tile) <= SMALL);
 }
 
 /* Copies may begin some acts, `early`, before their tiles are read. */

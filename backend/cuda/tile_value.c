@@ -35,8 +35,8 @@ bool lies_turned(const Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
 
-    return t->o->rows && n->op == OP_state && n->axes & (n->axes - 1)
-        && highest(n->axes) == t->o->rows && !t->g->st[n->index].reverse;
+    return t->o->rows && n->op != OP_input && n->axes & (n->axes - 1)
+        && !(n->axes & ~DIM_AXES) && highest(n->axes) == t->o->rows;
 }
 
 int inner_axis(AxisSet left, bool turned)
@@ -58,7 +58,7 @@ static int32_t strides_as(const Tiles *t, Ref r, DType d, int32_t st[NAXES])
 {
     AxisSet axes = t->g->n[r].axes;
     int32_t unit = d == F32 ? 8 : 16 / dtype_size(d), step = 1;
-    bool turned = lies_turned(t, r) && !t->has[r];
+    bool turned = lies_turned(t, r);
 
     memset(st, 0, NAXES * sizeof *st);
     for (AxisSet s = axes; s; s &= ~AXIS(inner_axis(s, turned))) {
@@ -294,8 +294,9 @@ static const char *unroll_text(const Tiles *t)
 /* Threads that stay in their columns, where those fit the block. */
 static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
 {
-    AxisSet inner = axes & (axes - 1);
-    int first = axes ? __builtin_ctz(axes) : 0;
+    int first = axes && lies_turned(t, r) ? highest(axes)
+              : axes ? __builtin_ctz(axes) : 0;
+    AxisSet inner = axes & ~AXIS(first);
     int32_t size = 1;
 
     for (AxisSet s = inner; s; s &= s - 1)

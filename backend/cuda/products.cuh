@@ -296,7 +296,8 @@ struct Paired {
         enum { STEP = NT % 2 ? 1 : 2 };
         UNROLL
         for (int j = 0; j < NT; j += STEP) {
-            const int next = j + STEP - 1, x = col + 8 * j, far = col + 8 * next;
+            const int next = j + STEP - 1;
+            const int x = col + 8 * j, far = col + 8 * next;
             const auto lo = sink(row, x, Pair(c[j][0], c[j][1])...);
             const auto hi = sink(row + 8, x, Pair(c[j][2], c[j][3])...);
             const auto low = sink(row, far, Pair(c[next][0], c[next][1])...);

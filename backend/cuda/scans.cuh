@@ -163,54 +163,90 @@ INLINE void first_of(float *to, int n, const float *p, int step)
     }
 }
 
+enum { BLOCK = 16, INVERSE = 20 };      /* rows of a block, and their pitch */
+
+/* What x = (1 - a)^{-1} x is for a block of a's on the diagonal: its inverse,
+ * a thread a column. PIECES: see first_of. */
+template<bool TRANS, int ARS, int ACS, bool PIECES, class T>
+INLINE void invert_blocks(int rows, const T *a, float *inverse)
+{
+    for (int x = TID; x < rows; x += THREADS) {
+        const int at = x / BLOCK * BLOCK, size = min(rows - at, (int)BLOCK);
+        float v[BLOCK];
+        UNROLL
+        for (int r = 0; r < BLOCK; r++)
+            v[r] = at + r == x ? 1.f : 0.f;
+        UNROLL
+        for (int q = 1; q < BLOCK; q++) {
+            const int r = TRANS ? BLOCK - q : q;
+            if (r >= size)
+                continue;
+            float row[BLOCK];
+            first_of<PIECES>(row, r, a + (at + r) * ARS + at * ACS, ACS);
+            UNROLL
+            for (int s = 0; s < r; s++)
+                if (TRANS)
+                    v[s] += row[s] * v[r];
+                else
+                    v[r] += row[s] * v[s];
+        }
+        UNROLL
+        for (int r = 0; r < BLOCK; r++)
+            inverse[(at + r) * INVERSE + x % BLOCK] = v[r];
+    }
+}
+
+/* c += a b for one fragment, of `rows` and `cols`, both from their first on. */
+template<class A, class B>
+INLINE void multiply_block(float (&c)[1][1][4], A a, B b, int rows, int cols,
+                           int k)
+{
+    const Rows<TF32X3, A_SIDE, A, 1, false> of_a(a, 0, rows);
+    const Rows<TF32X3, B_SIDE, B, 1, false> of_b(b, 0, cols);
+    NO_UNROLL
+    for (int at = 0; at < k; at += 16)
+        multiply_step<false, TF32X3>(c, of_a, of_b, at, k);
+}
+
 /* x = (1 - a)^{-1} x in place, a strictly lower (TRANS: its transpose), by
- * blocks of 16 rows: what the others contribute is a product, the rest goes
- * row by row. Called by all threads. PIECES: see first_of. */
+ * blocks of rows: what the others contribute is a product, and the rest one
+ * with the block's inverse. A warp has 8 columns, which need no others. Called
+ * by all threads; inverse: room for rows of INVERSE. */
 template<bool TRANS, int ARS, int ACS, int XRS, int XCS, bool PIECES,
          class T>
-CALLED void solve(int rows, int cols, const T *a, float *x)
+CALLED void solve(int rows, int cols, const T *a, float *x, float *inverse)
 {
-    enum { BLOCK = 16, RS = TRANS ? ACS : ARS, CS = TRANS ? ARS : ACS };
-    const int last = (rows - 1) / BLOCK * BLOCK;
-    for (int b = 0; b <= last; b += BLOCK) {
-        const int at = TRANS ? last - b : b;
-        const int size = min(rows - at, (int)BLOCK);
-        const int from = TRANS ? at + BLOCK : 0;
-        const int known = TRANS ? max(rows - from, 0) : at;
-        if (known) {
-            product<TF32X3, 1, 2, 0, false, false, false, Single>(size, cols,
-                known,
-                matrix<RS, CS, 1>(a + at * RS + from * CS),
-                matrix<XCS, XRS, 1>(x + from * XRS),
-                [&](int r, int c, float sum) {
-                    x[(at + r) * XRS + c * XCS] += sum;
-                });
-            __syncthreads();
-        }
-        for (int c = TID; c < cols; c += THREADS) {
-            float v[BLOCK];
-            UNROLL
-            for (int r = 0; r < BLOCK; r++)
-                v[r] = r < size ? x[(at + r) * XRS + c * XCS] : 0.f;
-            UNROLL
-            for (int q = 1; q < BLOCK; q++) {
-                const int r = TRANS ? BLOCK - q : q;
-                if (r >= size)
-                    continue;
-                float row[BLOCK];
-                first_of<PIECES>(row, r, a + (at + r) * ARS + at * ACS, ACS);
+    enum { RS = TRANS ? ACS : ARS, CS = TRANS ? ARS : ACS };
+    const int last = (rows - 1) / BLOCK * BLOCK, lane = LANE;
+    invert_blocks<TRANS, ARS, ACS, PIECES>(rows, a, inverse);
+    __syncthreads();
+    for (int col = 8 * WARP; col < cols; col += 8 * WARPS)
+        for (int b = 0; b <= last; b += BLOCK) {
+            const int at = TRANS ? last - b : b;
+            const int size = min(rows - at, (int)BLOCK);
+            const int from = TRANS ? at + BLOCK : 0;
+            float sum[1][1][4] = { }, out[1][1][4] = { };
+            multiply_block(sum, matrix<RS, CS, 1>(a + at * RS + from * CS),
+                           matrix<XCS, XRS, 1>(x + from * XRS + col * XCS),
+                           size, cols - col,
+                           TRANS ? max(rows - from, 0) : at);
+            float *own = x + (at + lane / 4) * XRS
+                       + (col + lane % 4 * 2) * XCS;
+            const auto each = [&](auto f) {
                 UNROLL
-                for (int s = 0; s < r; s++)
-                    if (TRANS)
-                        v[s] += row[s] * v[r];
-                    else
-                        v[r] += row[s] * v[s];
-            }
-            UNROLL
-            for (int r = 0; r < BLOCK; r++)
-                if (r < size)
-                    x[(at + r) * XRS + c * XCS] = v[r];
+                for (int e = 0; e < 4; e++)
+                    if (lane / 4 + e / 2 * 8 < size
+                        && col + lane % 4 * 2 + e % 2 < cols)
+                        f(own[e / 2 * 8 * XRS + e % 2 * XCS], e);
+            };
+            each([&](float &y, int e) { y += sum[0][0][e]; });
+            __syncwarp();
+            multiply_block(out, matrix<INVERSE, 1, 2>(inverse + at * INVERSE),
+                           matrix<XCS, XRS, 1>(x + at * XRS + col * XCS),
+                           size, cols - col, size);
+            __syncwarp();
+            each([&](float &y, int e) { y = out[0][0][e]; });
+            __syncwarp();
         }
-        __syncthreads();
-    }
+    __syncthreads();
 }

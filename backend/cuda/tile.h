@@ -152,6 +152,9 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes);
 
+/* The same for all of r, two neighbours along an axis at a time; false where
+ * they do not fit. */
+bool pair_loop_open(const Tiles *t, Buf *b, Ref r, int *along);
 /* The same by groups of `lanes` threads, an element each, which reach the end
  * together; `first`: the thread that ends it. */
 void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes);

@@ -150,6 +150,8 @@ void need(Tiles *t, Ref r)
         emit_fetch(t, r);
     } else if (is_view(n->op)) {
         need(t, n->a[0]);
+        if (t->done[r])                 /* a product under this name */
+            return;
         t->spot[r] = view_spot(t, r, &t->spot[n->a[0]]);
     } else if (is_pointwise(t, r)) {
         need_chain(t, r);
@@ -177,10 +179,14 @@ static bool reads_elsewhere(const Tiles *t, Ref r, Ref x)
 
 /* What may end a product is printed once an element of its fragments: little
  * of it, or compiling takes minutes. */
+static bool is_sum_or_product(int op)
+{
+    return op == OP_add || op == OP_sub || op == OP_mul || op == OP_neg;
+}
+
 static bool is_light(const Chain *k, int op)
 {
-    return k->n < 4 && (op == OP_add || op == OP_sub || op == OP_mul
-                        || op == OP_neg);
+    return k->n < 4 && is_sum_or_product(op);
 }
 
 static bool fits_chain(const Tiles *t, const Chain *k, Ref like, Ref r)
@@ -307,7 +313,12 @@ static void need_chain(Tiles *t, Ref r)
     } while (!need_operands(t, &k));
     t->busy[r] = 0;
     Act *a = act_begin(t, r);
-    loop_open(t, &a->text, "TID", "THREADS", r, t->g->n[r].axes);
+    k.pairs = true;
+    for (int c = 0; c < k.n; c++)
+        k.pairs &= is_sum_or_product(t->g->n[k.node[c]].op);
+    k.pairs = k.pairs && pair_loop_open(t, &a->text, r, &k.along);
+    if (!k.pairs)
+        loop_open(t, &a->text, "TID", "THREADS", r, t->g->n[r].axes);
     chain_body(t, a, &a->text, &k);
     buf_printf(&a->text, "}\n");
     chain_done(t, &k);
@@ -590,7 +601,7 @@ void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)
         node_text(t, a, b, k, k->node[c]);
         buf_printf(b, ";\n");
     }
-    if (k->pairs)
+    if (k->pairs && k->from)
         buf_printf(b, "return [=] {\n");
     if (k->from)
         store_text(t, a, b, k, k->from, "x");
@@ -599,7 +610,7 @@ void chain_body(Tiles *t, Act *a, Buf *b, const Chain *k)
     for (int c = 0; c < k->n; c++)
         store_text(t, a, b, k, k->node[c],
                    ctx_format(t->c, "v%u", (unsigned)k->node[c]));
-    if (k->pairs)
+    if (k->pairs && k->from)
         buf_printf(b, "};\n");
 }
 

@@ -314,12 +314,49 @@ static void emit_two(Tiles *t, Ref r, const Product *p, Ref u,
     chain_done(t, &k);
 }
 
+/* The product under the name that all who read it have for its tokens: a view,
+ * of which nothing else is seen; or r. */
+static Ref shown_as(const Tiles *t, Ref r, const Product *p)
+{
+    const Graph *g = t->g;
+    Ref view = 0;
+
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 4; i++) {
+            if (!t->has[u] || g->n[u].a[i] != r)
+                continue;
+            if (view || (g->n[u].op != OP_row && g->n[u].op != OP_col))
+                return r;
+            view = u;
+        }
+    AxisSet tokens = AXIS(AX_I) | AXIS(AX_J);
+    bool plain = view && !p->turns && !t->kept[r] && !t->factor[r]
+              && !(g->n[r].axes & ~(tokens | DIM_AXES))
+              && (g->n[r].axes & tokens) != tokens;
+    return plain ? view : r;
+}
+
+static void rename_axes(Product *p, AxisSet axes)
+{
+    if (p->m.axes & ~axes)
+        p->m.axes = axes & ~p->n.axes;
+    else
+        p->n.axes = axes & ~p->m.axes;
+}
+
 static void emit_product(Tiles *t, Ref r, Product *p)
 {
     Chain k;
     Product q;
+    Ref view = shown_as(t, r, p);
 
     find_piece(t, p, t->sharp[r]);
+    if (view != r) {
+        rename_axes(p, t->g->n[view].axes);
+        t->done[r] = 1;
+        t->sharp[view] = t->sharp[r];
+        r = view;
+    }
     Ref u = find_partner(t, r, p, &q);
     if (u) {
         emit_two(t, r, p, u, &q);

@@ -32,14 +32,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Blocks that a multiprocessor has room for at least: of single tokens as many
- * as have their states' copies under way side by side, or half of that. */
+/* Blocks that a multiprocessor has room for at least: of chunks two, where
+ * tiles leave room for them; of single tokens as many as have their states'
+ * copies under way side by side, or half of that. */
 static int blocks_together(const Tiles *t)
 {
-    enum { SMALL = 32 };
+    enum { SMALL = 32, HALF = 113 << 10 };
 
     if (t->m->chunk > 1)
-        return 1;
+        return t->o->arch == 90 && !t->o->room && t->out->shared <= HALF ? 2
+                                                                         : 1;
     return (t->k->nnodes < SMALL ? 8 : 6) >> t->o->room;
 }
 

@@ -143,6 +143,8 @@ static bool in_fours(const Tiles *t, const Spot *s, int32_t rows,
     return all % 4 == 0 && t->tile[s->tile].type == F32;
 }
 
+enum { INVERSE = 20 };                  /* scans.cuh's: floats a row */
+
 /* Rows are tokens and those ranks whose twins the matrix has in its columns;
  * of the other axes, those that it lacks are columns. */
 void do_solve(Tiles *t, Ref r)
@@ -171,7 +173,10 @@ void do_solve(Tiles *t, Ref r)
     for (AxisSet s = rows & ~AXIS(AX_I); s; s &= s - 1)
         ranks *= tile_extent(t, r, lowest(s));
     Act *a = act_begin(t, r);
+    int inverse = tile_new(t, r, t->pre[r]);
+    t->tile[inverse].elements = t->chunk * ranks * INVERSE;
     act_uses(t, a, x, true);
+    act_uses(t, a, inverse, true);
     act_uses(t, a, sm->tile, false);
     for (AxisSet s = turns; s; s &= s - 1) {
         const char *c = axis_coord(lowest(s));
@@ -184,10 +189,10 @@ void do_solve(Tiles *t, Ref r)
     int32_t cs = row_stride(t, m, sm, ax & COL_AXES);
     bool pieces = cs == 1 && in_fours(t, sm, rs, turns & ax);
     buf_printf(&a->text, "solve<%s, %d, %d, %d, %d, %s>(n * %d, %d, t%d + %s,"
-               " t%d + %s);\n", n->flags & TRANS ? "true" : "false", (int)rs,
+               " t%d + %s, t%d);\n", n->flags & TRANS ? "true" : "false", (int)rs,
                (int)cs, (int)row_stride(t, r, sx, rows),
                (int)(step ? step : 1), pieces ? "true" : "false", (int)ranks,
-               (int)count, sm->tile, at_m.s, x, at_x.s);
+               (int)count, sm->tile, at_m.s, x, at_x.s, inverse);
     for (AxisSet s = turns; s; s &= s - 1)
         buf_printf(&a->text, "}\n");
     a->synced = true;

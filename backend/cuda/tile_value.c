@@ -291,8 +291,9 @@ static const char *unroll_text(const Tiles *t)
     return t->m->chunk > 1 && t->o->room > 1 ? "UNROLL_TWICE " : "";
 }
 
-/* Threads that stay in their columns, where those fit the block. */
-static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
+/* Threads that stay in their columns, `each` at a time, where those fit the
+ * block. */
+static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes, int each)
 {
     int first = axes && lies_turned(t, r) ? highest(axes)
               : axes ? __builtin_ctz(axes) : 0;
@@ -301,10 +302,12 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes)
 
     for (AxisSet s = inner; s; s &= s - 1)
         size *= tile_extent(t, r, __builtin_ctz(s));
-    if (!inner || t->out->threads % size)
+    size /= each;
+    if (!inner || !size || t->out->threads % size)
         return false;
-    buf_printf(b, "%sfor (int f = TID / %d, e = TID %% %d; f < ",
-               unroll_text(t), (int)size, (int)size);
+    buf_printf(b, "%sfor (int f = TID / %d, e = TID %% %d", unroll_text(t),
+               (int)size, (int)size);
+    buf_printf(b, each > 1 ? " * %d; f < " : "; f < ", each);
     count_text(t, b, r, AXIS(first));
     buf_printf(b, "; f += THREADS / %d) {\nconst int %s = f;\n", (int)size,
                axis_coord(first));
@@ -322,12 +325,23 @@ void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
         held_open(t, b);
         return;
     }
-    if (!strcmp(from, "TID") && column_loop(t, b, r, axes))
+    if (!strcmp(from, "TID") && column_loop(t, b, r, axes, 1))
         return;
     buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t), from);
     count_text(t, b, r, axes);
     buf_printf(b, "; e += %s) {\n", step);
     coords_text(t, b, "e", r, axes, "continue");
+}
+
+bool pair_loop_open(const Tiles *t, Buf *b, Ref r, int *along)
+{
+    AxisSet axes = t->g->n[r].axes;
+
+    if (!(axes & (axes - 1)) || (t->held && axes == t->held))
+        return false;
+    *along = inner_axis(axes, lies_turned(t, r));
+    return !is_token_axis(*along) && tile_extent(t, r, *along) % 2 == 0
+        && column_loop(t, b, r, axes, 2);
 }
 
 void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes)

@@ -47,7 +47,7 @@ PLAIN inline void fault(const char *what)
 
 enum { MOST_THREADS = 1024, STACK = 1 << 16, WARP_SIZE = 32 };
 enum State { READY, WITH_WARP, AT_BARRIER, DONE };
-enum Together { UP, XOR, SUM, ANY, TF32_STEP, BF16_STEP, TILES };
+enum Together { UP, XOR, SUM, ANY, TF32_STEP, BF16_STEP, TILES, ORDER };
 
 /* What a thread brings to an act of its warp. */
 struct Part {
@@ -67,6 +67,7 @@ inline ucontext_t context;
 inline void (*kernel)(void *);
 inline void *argument;
 inline unsigned now = 1;                /* the stretch between two barriers */
+inline unsigned warp_now[MOST_THREADS / WARP_SIZE]; /* and within, a warp's */
 
 PLAIN inline void pause_as(State s)
 {
@@ -247,6 +248,11 @@ PLAIN inline bool warp_any(bool x)
     Part p = { ANY, 0, (float)x };
     return together(&p) != 0;
 }
+PLAIN inline void __syncwarp()
+{
+    Part p = { ORDER };
+    together(&p);
+}
 PLAIN inline void mma_tf32(float c[4], const unsigned a[4], unsigned b0,
                            unsigned b1)
 {
@@ -332,6 +338,8 @@ PLAIN inline void perform(const Fiber *lane)
         step_of(lane, first->act == BF16_STEP ? 2 : 1);
     if (first->act == TILES)
         hand_out(lane);
+    if (first->act == ORDER)
+        warp_now[(lane - fiber) / WARP_SIZE]++;
     for (int by = first->by / 2; by && first->act == SUM; by /= 2) {
         float y[WARP_SIZE];
         for (int l = 0; l < WARP_SIZE; l++)
@@ -360,8 +368,8 @@ template<int LEFT> inline void copy_wait() {}
 /* ---- each access ---- */
 
 /* Who last wrote and read two bytes: when, in which launch and block, which
- * thread (-1: several). */
-struct Seen { unsigned when, launch; int block, thread; };
+ * thread (-1: several; below: several of warp -2 - thread). */
+struct Seen { unsigned when, warp_when, launch; int block, thread; };
 struct Cell { Seen written, read; };
 enum { PAGE = 4096, PAGES = 1 << 16 };
 struct Page { uintptr_t at; Cell *cell; };
@@ -383,10 +391,22 @@ PLAIN inline Cell *cell_of(uintptr_t at)
     return last_page->cell + at % PAGE / 2;
 }
 
+PLAIN inline int own_warp() { return threadIdx.x / WARP_SIZE; }
+/* Whether only threads of this warp have, before it last acted in order. */
+PLAIN inline bool of_own_warp(const Seen &s)
+{
+    return s.thread >= 0 ? s.thread / WARP_SIZE == own_warp()
+                         : s.thread == -2 - own_warp();
+}
+PLAIN inline bool in_order(const Seen &s)
+{
+    return of_own_warp(s) && s.warp_when != warp_now[own_warp()];
+}
+
 PLAIN inline bool meets(const Seen &s, bool shared)
 {
     if (s.when == now)
-        return s.thread != threadIdx.x;
+        return s.thread != threadIdx.x && !in_order(s);
     return !shared && s.launch == launches && s.block != blockIdx.x;
 }
 
@@ -406,9 +426,9 @@ PLAIN inline void access(const void *p, size_t bytes, size_t align, bool write,
             wrong = meets(c->written, shared) ? write ? "written twice"
                   : "read while it is written" : "written while it is read";
         Seen *s = write ? &c->written : &c->read;
-        int who = s->when == now && s->thread != threadIdx.x ? -1
-                : threadIdx.x;
-        *s = Seen { now, launches, blockIdx.x, who };
+        int who = s->when != now || s->thread == threadIdx.x || in_order(*s)
+                ? threadIdx.x : of_own_warp(*s) ? -2 - own_warp() : -1;
+        *s = Seen { now, warp_now[own_warp()], launches, blockIdx.x, who };
     }
     if (wrong) {
         snprintf(text, sizeof text, "%s memory at %ld, %d bytes: %s (code at "

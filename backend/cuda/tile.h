@@ -162,6 +162,8 @@ void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes);
 /* ---- tile_chain.c: what is computed when, and element-wise work ---- */
 
 bool is_pointwise(const Tiles *t, Ref r); /* element by element, or nearly */
+bool is_elementwise(const Tiles *t, Ref r);
+bool in_chain(const Chain *k, Ref r);
 Act *act_begin(Tiles *t, Ref r);          /* BEFORE, if r is the same always */
 void act_uses(Tiles *t, Act *a, int tile, bool writes);
 void need(Tiles *t, Ref r);             /* r has its spot afterwards */
@@ -196,10 +198,25 @@ int twin_new(Tiles *t, Act *a, Ref r);
 /* Whether the node's factors are rounded as the tensor cores' are. */
 bool rounds_factors(const Tiles *t, Ref r);
 
+/* The operand of r that has the axis. */
+Ref operand_with(const Tiles *t, Ref r, int ax);
+
 void do_dot(Tiles *t, Ref r);         /* and sum */
 void do_gdot(Tiles *t, Ref r);
 void do_scan(Tiles *t, Ref r);
 void do_solve(Tiles *t, Ref r);
+
+/* ---- tile_sum.c ---- */
+
+void emit_sum(Tiles *t, Ref r);
+/* A term of the sum: r's operands, of gdot the exponential too. */
+void summand_text(Tiles *t, Act *a, Buf *b, Ref r);
+
+/* ---- tile_own.c ---- */
+
+/* The tile that r gets when the chain has made it: that of an operand which
+ * nobody else will look at, or a new one. */
+int own_tile(Tiles *t, Act *a, const Chain *k, Ref r);
 
 /* ---- tile_move.c: between tensors and tiles ---- */
 

@@ -40,7 +40,7 @@ void act_uses(Tiles *t, Act *a, int tile, bool writes)
 
 /* ---- what a node is ---- */
 
-static bool elementwise(const Tiles *t, Ref r)
+bool is_elementwise(const Tiles *t, Ref r)
 {
     return op_info[t->g->n[r].op].traits & ELEMENTWISE;
 }
@@ -52,10 +52,10 @@ bool is_pointwise(const Tiles *t, Ref r)
     case OP_dmask: case OP_delay:
         return true;
     }
-    return elementwise(t, r);
+    return is_elementwise(t, r);
 }
 
-static bool in_chain(const Chain *k, Ref r)
+bool in_chain(const Chain *k, Ref r)
 {
     for (int i = 0; i < k->n; i++)
         if (k->node[i] == r)
@@ -174,7 +174,7 @@ static bool reads_elsewhere(const Tiles *t, Ref r, Ref x)
 {
     const Ref *a = t->g->n[r].a;
 
-    return !elementwise(t, r) && (a[0] == x || a[1] == x);
+    return !is_elementwise(t, r) && (a[0] == x || a[1] == x);
 }
 
 /* What may end a product is printed once an element of its fragments: little
@@ -221,9 +221,9 @@ static bool collect(Tiles *t, Chain *k, Ref like, Ref r)
     for (int i = 0; i < op_info[n->op].arity; i++) {
         Ref a = n->a[i];
         bool ok = !a || in_chain(k, a);
-        if (!ok && elementwise(t, r) && fits_chain(t, k, like, a))
+        if (!ok && is_elementwise(t, r) && fits_chain(t, k, like, a))
             ok = collect(t, k, like, a);
-        if (a && in_chain(k, a) && !elementwise(t, r))
+        if (a && in_chain(k, a) && !is_elementwise(t, r))
             ok = false;
         if (!ok && !cheap(t, k, a)) {
             k->n = before;
@@ -259,7 +259,7 @@ static bool need_operands(Tiles *t, const Chain *k)
 
 static bool uses_chain(const Tiles *t, const Chain *k, Ref r)
 {
-    for (int i = 0; i < 3 && elementwise(t, r); i++)
+    for (int i = 0; i < 3 && is_elementwise(t, r); i++)
         if (t->g->n[r].a[i] && in_chain(k, t->g->n[r].a[i]))
             return true;
     return false;
@@ -464,92 +464,7 @@ static void node_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
     }
 }
 
-/* ---- which tile ---- */
-
-/* Whether all who look at the tile have done so, but for the chain. */
-static bool all_read(const Tiles *t, const Chain *k, int tile, Ref but)
-{
-    for (Ref r = 1; r < t->g->len; r++) {
-        const Node *n = &t->g->n[r];
-        if (!t->has[r] || t->done[r] || in_chain(k, r))
-            continue;
-        for (int i = 0; i < op_info[n->op].arity; i++)
-            if (t->done[n->a[i]] && t->spot[n->a[i]].tile == tile)
-                return false;
-    }
-    for (int s = 0; s < t->g->nst; s++) {
-        Ref next = t->g->st[s].next;
-        if (t->state[s] >= 0 && next != but && t->done[next]
-            && t->spot[next].tile == tile)
-            return false;
-    }
-    return true;
-}
-
-static bool is_state_tile(const Tiles *t, int tile)
-{
-    for (int s = 0; s < t->g->nst; s++)
-        if (t->state[s] == tile)
-            return true;
-    return false;
-}
-
-/* Whether r may take over the tile of x, an operand that the chain reads
- * element by element. */
-static bool may_take(Tiles *t, const Act *a, const Chain *k, Ref r, Ref x)
-{
-    double number;
-
-    if (!x || in_chain(k, x) || constant_of(t, x, &number))
-        return false;
-    Spot own = tile_spot(t, r, t->spot[x].tile);
-    const Tile *tile = &t->tile[own.tile];
-    if (t->g->n[x].axes != t->g->n[r].axes || tile->type != F32
-        || tile_type(t, r) != F32
-        || !same_strides(t, r, &own, &t->spot[x]) || t->pre[x])
-        return false;
-    if (tile->pinned && !is_state_tile(t, own.tile))
-        return false;
-    for (int i = 0; i < a->n; i++)
-        if (a->use[i] == own.tile * 2 + 1)
-            return false;
-    return all_read(t, k, own.tile, r);
-}
-
-/* Tiles that the chain reads elsewhere than at its own element, or that the
- * act's product reads, must stay. */
-static bool read_elsewhere(const Tiles *t, const Chain *k, int tile)
-{
-    for (int c = k->also ? -2 : k->from ? -1 : 0; c < k->n; c++) {
-        Ref r = c < -1 ? k->also : c < 0 ? k->from : k->node[c];
-        const Node *n = &t->g->n[r];
-        for (int i = 0; i < op_info[n->op].arity; i++) {
-            Ref a = n->a[i];
-            if (!a || !t->done[a] || t->spot[a].tile != tile)
-                continue;
-            Spot own = tile_spot(t, r, tile);
-            if (c < 0 || !elementwise(t, r)
-                || t->g->n[a].axes != n->axes
-                || !same_strides(t, r, &own, &t->spot[a]))
-                return true;
-        }
-    }
-    return false;
-}
-
-static int own_tile(Tiles *t, Act *a, const Chain *k, Ref r)
-{
-    for (int c = 0; c < k->n; c++) {
-        Ref m = k->node[c];
-        for (int i = 0; i < 3 && elementwise(t, m); i++) {
-            Ref x = t->g->n[m].a[i];
-            if (x && t->done[x] && may_take(t, a, k, r, x)
-                && !read_elsewhere(t, k, t->spot[x].tile))
-                return t->spot[x].tile;
-        }
-    }
-    return tile_new(t, r, t->pre[r]);
-}
+/* ---- what is left ---- */
 
 /* Whether somebody outside of the chain wants r. */
 static bool wanted(const Tiles *t, const Chain *k, Ref r)

@@ -189,8 +189,8 @@ void do_solve(Tiles *t, Ref r)
     int32_t cs = row_stride(t, m, sm, ax & COL_AXES);
     bool pieces = cs == 1 && in_fours(t, sm, rs, turns & ax);
     buf_printf(&a->text, "solve<%s, %d, %d, %d, %d, %s>(n * %d, %d, t%d + %s,"
-               " t%d + %s, t%d);\n", n->flags & TRANS ? "true" : "false", (int)rs,
-               (int)cs, (int)row_stride(t, r, sx, rows),
+               " t%d + %s, t%d);\n", n->flags & TRANS ? "true" : "false",
+               (int)rs, (int)cs, (int)row_stride(t, r, sx, rows),
                (int)(step ? step : 1), pieces ? "true" : "false", (int)ranks,
                (int)count, sm->tile, at_m.s, x, at_x.s, inverse);
     for (AxisSet s = turns; s; s &= s - 1)

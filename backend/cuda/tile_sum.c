@@ -1,0 +1,215 @@
+/* tile_sum.c -- sums with too few rows or columns for the tensor cores, shared
+ * out to threads, warps or the whole block, whichever keeps them busy.
+ */
+#include "tile.h"
+
+enum { WARP_SIZE = 32 };
+
+static int lowest(AxisSet s)
+{
+    return __builtin_ctz(s);
+}
+
+static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
+{
+    int32_t n = 1;
+
+    for (; s; s &= s - 1)
+        n *= tile_extent(t, r, lowest(s));
+    return n;
+}
+
+/* How many neighbouring lanes share a sum: as many as leave no thread idle,
+ * and each some terms. */
+static int lanes_of(const Tiles *t, Ref r)
+{
+    AxisSet axes = t->g->n[r].axes, inner = axes & (axes - 1);
+    int32_t elements = size_of(t, r, axes), sum = 1;
+    int lanes = 1;
+
+    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
+        sum *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
+    if (inner & (AXIS(AX_I) | AXIS(AX_J)))
+        return 1;                       /* loop_open leaves elements out */
+    while (lanes < WARP_SIZE && 2 * lanes * elements <= t->out->threads
+           && 4 * lanes <= sum)
+        lanes *= 2;
+    return lanes;
+}
+
+/* Whether the whole block is to share each of few, long sums. */
+static bool by_block(const Tiles *t, Ref r)
+{
+    int32_t elements = size_of(t, r, t->g->n[r].axes), sum = 1;
+
+    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
+        sum *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
+    return elements * 4 <= t->out->threads / WARP_SIZE
+        && sum >= t->out->threads;
+}
+
+void summand_text(Tiles *t, Act *a, Buf *b, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    AxisSet axes = n->axes | n->over;
+
+    buf_printf(b, "x += ");
+    element_text(t, a, b, n->a[0], axes, -1, NULL);
+    if (n->a[1]) {
+        buf_printf(b, " * ");
+        element_text(t, a, b, n->a[1], axes, -1, NULL);
+    }
+    if (n->op == OP_gdot) {
+        buf_printf(b, " * exp_(");
+        element_text(t, a, b, n->a[2], axes, -1, NULL);
+        buf_printf(b, " - ");
+        element_text(t, a, b, n->a[3], axes, -1, NULL);
+        buf_printf(b, ")");
+    }
+    buf_printf(b, ";\n");
+}
+
+/* Whether four neighbours along the axis start at a multiple of four. */
+static bool by_fours(const Tiles *t, Ref r, int ax)
+{
+    const Spot *s = &t->spot[r];
+    int32_t others = s->at | s->tail;
+
+    for (AxisSet o = t->g->n[r].axes & ~AXIS(ax); o; o &= o - 1)
+        others |= s->st[lowest(o)];
+    return !s->held && s->st[ax] == 1 && others % 4 == 0;
+}
+
+/* An axis of the sum along which all operands lie so; or -1. */
+static int fours_axis(const Tiles *t, const Node *n)
+{
+    double x;
+
+    for (AxisSet s = n->over; s; s &= s - 1) {
+        int ax = lowest(s);
+        bool all = n->op != OP_gdot && !constant_of(t, n->a[0], &x)
+                && (is_token_axis(ax) ? n->over == AXIS(ax)
+                    : !(n->over & (AXIS(AX_I) | AXIS(AX_J)))
+                      && t->g->axis[ax].size % 4 == 0
+                      && t->ext[n->a[0]][ax] == t->g->axis[ax].size);
+        for (int i = 0; i < 2 && all; i++)
+            all = !n->a[i] || by_fours(t, n->a[i], ax);
+        if (all)
+            return ax;
+    }
+    return -1;
+}
+
+/* The sum into x by fours along that axis. */
+static void fours_text(Tiles *t, Act *a, Buf *b, Ref r, int ax,
+                       const char *from, const char *step)
+{
+    const Node *n = &t->g->n[r];
+    AxisSet axes = n->axes | n->over;
+    int32_t size = 1, inner = tile_extent(t, operand_with(t, r, ax), ax);
+
+    for (AxisSet s = n->over; s; s &= s - 1)
+        size *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
+    buf_printf(b, "for (int f = 4 * (%s); f < ", from);
+    buf_printf(b, is_token_axis(ax) ? "n" : "%d", (int)size);
+    buf_printf(b, "; f += 4 * %s) {\nconst int %s = f", step,
+               axis_coord(ax));
+    buf_printf(b, inner < size ? " %% %d;\n" : ";\n", (int)inner);
+    for (AxisSet s = n->over & ~AXIS(ax); s; s &= s - 1) {
+        int32_t ext = tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
+        buf_printf(b, "const int %s = f / %d %% %d;\n",
+                   axis_coord(lowest(s)), (int)inner, (int)ext);
+        inner *= ext;
+    }
+    buf_printf(b, n->a[1] ? "x += dot_four(" : "x += sum_four(");
+    for (int i = 0; i < 2 && n->a[i]; i++) {
+        const Spot *s = &t->spot[n->a[i]];
+        act_uses(t, a, s->tile, false);
+        buf_printf(b, "%st%d + ", i ? ", " : "", s->tile);
+        index_text(b, s, axes & t->g->n[n->a[i]].axes, -1, NULL);
+    }
+    buf_printf(b, is_token_axis(ax) ? ", n - f);\n}\n" : ");\n}\n");
+}
+
+/* The sum into x over axes `over`: `from`, `step` of their joint number. */
+static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, const char *from,
+                     const char *step)
+{
+    const Node *n = &t->g->n[r];
+    AxisSet rest = n->over;
+    int32_t size = 1, inner;
+    int first = lowest(rest);
+    bool mask = n->op == OP_gdot;
+    int fours = fours_axis(t, n);
+
+    if (fours >= 0) {
+        fours_text(t, a, b, r, fours, from, step);
+        return;
+    }
+    for (AxisSet s = rest; s; s &= s - 1)
+        if (lowest(s) != first || !is_token_axis(first))
+            size *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
+    buf_printf(b, "for (int f = %s; f < ", from);
+    if (is_token_axis(first) && size > 1)
+        buf_printf(b, "n * %d", (int)size);
+    else if (is_token_axis(first))
+        buf_printf(b, "n");
+    else
+        buf_printf(b, "%d", (int)size);
+    buf_printf(b, "; f += %s) {\n", step);
+    inner = size;
+    for (AxisSet s = rest; s; s &= s - 1) {
+        int ax = lowest(s);
+        int32_t ext = tile_extent(t, operand_with(t, r, ax), ax);
+        if (ax != first || !is_token_axis(ax))
+            inner /= ext;
+        buf_printf(b, "const int %s = f", axis_coord(ax));
+        if (inner > 1)
+            buf_printf(b, " / %d", (int)inner);
+        if (ax != first)
+            buf_printf(b, " %% %d", (int)ext);
+        buf_printf(b, ";\n");
+        if (is_token_axis(ax) && ax != first)
+            buf_printf(b, "if (%s >= n)\ncontinue;\n", axis_coord(ax));
+    }
+    if (mask)
+        buf_printf(b, "if (i %s j)\n", n->flags & STRICT ? ">" : ">=");
+    summand_text(t, a, b, r);
+    buf_printf(b, "}\n");
+}
+
+void emit_sum(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    Chain k;
+
+    chain_after(t, &k, r, 0);
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    int lanes = lanes_of(t, r);
+    bool block = by_block(t, r);
+    if (block) {
+        t->scratch = true;
+        loop_open(t, b, "0", "1", r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, "TID", "THREADS");
+        buf_printf(b, "x = block_sum(x, scratch);\nif (TID == 0) {\n");
+    } else if (lanes > 1) {
+        group_open(t, b, lanes, r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, ctx_format(t->c, "TID %% %d", lanes),
+                 ctx_format(t->c, "%d", lanes));
+        buf_printf(b, "x = lane_sum<%d>(x);\nif (first) {\n", lanes);
+    } else {
+        loop_open(t, b, "TID", "THREADS", r, n->axes);
+        buf_printf(b, "float x = 0;\n");
+        sum_text(t, a, b, r, "0", "1");
+    }
+    for (int i = 0; i < 2; i++)
+        if (t->spot[n->a[i]].turned)
+            buf_printf(b, "x = %s & 1 ? x : -x;\n",
+                       axis_coord(t->spot[n->a[i]].turned));
+    chain_body(t, a, b, &k);
+    buf_printf(b, block || lanes > 1 ? "}\n}\n" : "}\n");
+    chain_done(t, &k);
+}

@@ -191,7 +191,7 @@ static bool is_only_user(const Tiles *t, Ref r, Ref x)
         for (int i = 0; i < 4; i++)
             if (u != r && t->has[u] && t->g->n[u].a[i] == x)
                 return false;
-    return !t->kept[x];
+    return !t->kept[x] && !graph_is_root(t->g, x);
 }
 
 void turn_inside(Tiles *t, Ref r, Ref x)

@@ -124,7 +124,8 @@ else those for any GPU. Options: sizes of axes, chunk, dtype, backward, serial
 row("v:compile", "options?: table -> table",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,
-arch and the cubin.]])
+arch and the cubin: of v:source's text as it is, in one piece. A call compiles
+its kernels side by side, and one that spills again with other room.]])
 row("v:prepare", "arguments: table -> variant",
     "compiles what a call like this one needs, without running it", [[
 The arguments of v:forward, v:step (with state) or v:backward (with dy). A

@@ -82,11 +82,14 @@ typedef struct Launch {
  * device (as numbers.cuh's Sequence, in the order of batch entry and start),
  * or 0 when each is one batch entry from 0 to the same length. Where only the
  * device knows them, call->seq holds for each the whole of its batch entry.
- * `workspace`: cuda_workspace's bytes, the same for all kernels of a run.
- * Fails, by its name, where a tensor lies where no kernel can go. */
+ * `workspace`: cuda_workspace's bytes, the same for all kernels of a run. */
 Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
                    const CudaKernel *k, const Plan *p, const Call *call,
                    DevicePtr seq, DevicePtr workspace);
+/* Fails, by its name, where a tensor that it reads or writes is not in reach:
+ * a kernel that went there would end the process's work on the device. */
+void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
+                  const Call *call);
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
 
 #endif

@@ -26,21 +26,22 @@ static const char *name_of(const Graph *g, CudaArg a)
 static void check_place(Ctx *c, const Driver *d, const char *name,
                         const void *data)
 {
-    enum { MEMORY_TYPE = 2 };
+    enum { MEMORY_TYPE = 2, INVALID_VALUE = 1 };
     int type = 0;
     CALL(d, PLACE, place);
     if (data && !d->pageable
-        && place(&type, MEMORY_TYPE, (DevicePtr)(uintptr_t)data))
+        && place(&type, MEMORY_TYPE, (DevicePtr)(uintptr_t)data)
+        == INVALID_VALUE)
         fail_code(c, ERR_USER, "%s: its data, at %p, is not the GPU's: copy"
                   " it there first (tensors of the host are not moved unasked)",
                   name, data);
 }
 
-/* A kernel that goes where it cannot would end the process's work there. */
-static void check_places(Ctx *c, const Driver *d, const Graph *g,
-                         const CudaKernel *k, const Call *call)
+void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
+                  const Call *call)
 {
-    if (!cuda_extent(call).tokens)
+    const CudaKernel *k = l->k;
+    if (!l->grid)
         return;
     for (int i = 0; i < k->nmaps; i++)
         check_place(c, d, name_of(g, k->map[i]),
@@ -234,7 +235,6 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
                    DevicePtr seq, DevicePtr workspace)
 {
     Launch *l = ctx_alloc(c, sizeof *l);
-    check_places(c, d, p->g, k, call);
     l->f = f;
     l->k = k;
     if (k->walk == CUDA_HOPPER) {

@@ -23,6 +23,7 @@ typedef struct Ready {
     const Build *build, *forward;
     Launch **launch;
     int nlaunches;
+    bool placed;                        /* its tensors are in reach */
     DevicePtr table;                    /* of the sequences; 0: none */
     HostSequence *upload;               /* to the table before each run */
     char what[256];
@@ -368,6 +369,9 @@ static void queue(Ctx *c, void *ud)
     const Driver *d = gpu_driver(k->p->builds.gpu);
     const Call *call = k->call;
     Ready *r = k->r;
+    for (int i = 0; i < r->nlaunches && !r->placed; i++)
+        check_places(c, d, k->p->builds.plan->g, r->launch[i], call);
+    r->placed = true;
     gpu_running(k->p->builds.gpu, r->what);
     if (r->upload)
         stream_put(c, d, call->stream, r->table, r->upload,

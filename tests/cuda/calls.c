@@ -324,11 +324,16 @@ static double host_time(Test *k, flin_Kernel *f)
     return best * 1e6;
 }
 
-/* A tensor of the host is refused by name; the GPU can be used as before. */
+/* A tensor of the host is refused by name, once a kernel would go there; the
+ * GPU can be used as before. */
 static void test_host(Test *k)
 {
     flin_Call call = device_call(k);
     call.y = k->y.host;
+    flin_Kernel *f = flin_prepare(k->v, FLIN_FORWARD, &call, &k->e);
+    expect(f != NULL, k->e.message);
+    expect(!f || flin_run(f, &call, NULL, &k->e) == FLIN_ERROR, "y is there");
+    flin_free(f);
     expect(flin_forward(k->v, &call, &k->e) == FLIN_ERROR
               && strstr(k->e.message, "y: its data")
               && strstr(k->e.message, "is not the GPU's"), k->e.message);

@@ -117,7 +117,8 @@ PLAIN inline void block_sync()
     meet(&of_block[here], block_threads, 0, NULL, 0);
 }
 #define __syncthreads block_sync
-PLAIN inline void __syncwarp() { warp_meets(NULL, 0); }
+PLAIN inline void warp_sync() { warp_meets(NULL, 0); }
+#define __syncwarp warp_sync
 PLAIN inline float of_lane(float x, int lane)
 {
     const unsigned u = bits_of(x);

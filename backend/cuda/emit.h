@@ -209,6 +209,15 @@ bool find_team(const Emit *e);
 bool can_join(const Emit *e);           /* last: all is known */
 int takes_turns(const Emit *e);         /* chunks that are made at a time */
 
+/* ---- emit_registers.c ---- */
+
+/* Registers a thread. */
+typedef struct Registers { int io, ahead, state; } Registers;
+
+Registers registers_of(const Emit *e);
+int registers_at_start(const Emit *e);  /* of all threads */
+bool has_wide_state(const Emit *e);     /* of more than 64 columns */
+
 /* ---- emit_spare.c ---- */
 
 /* The tile of r, made for a gdot, that what is made later reads; -1: none. */

@@ -76,7 +76,9 @@ typedef struct Product {
 /* Neighbours in memory are to be neighbours of a row. */
 static bool lies_across(const Tiles *t, Ref r, const Product *p)
 {
-    return p->m.axes & AXIS(inner_axis(t->g->n[r].axes, lies_turned(t, r)));
+    AxisSet axes = t->g->n[r].axes;
+
+    return axes && p->m.axes & AXIS(inner_axis(axes, lies_turned(t, r)));
 }
 
 /* The transposed product. */

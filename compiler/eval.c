@@ -19,16 +19,6 @@ typedef struct Walk {
     int64_t off[SLOTS];
 } Walk;
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 static AxisSet axes_of(const Eval *e, Ref r)
 {
     return e->g->n[r].axes;
@@ -127,7 +117,7 @@ static void elem_row(int op, int64_t n, double *y, Row ra, Row rb, Row rc)
 static void eval_elem(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    int arity = op_info[n->op].arity, in = n->axes ? highest(n->axes) : -1;
+    int arity = op_info[n->op].arity, in = highest(n->axes);
     int64_t len = in < 0 ? 1 : eval_extent(e, r, in);
     double zero = 0;
     Walk w;

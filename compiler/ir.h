@@ -38,6 +38,17 @@ enum {
 #define COL_AXES ((AxisSet)0xf0)
 #define DIM_AXES ((AxisSet)~0xffu)
 
+/* The lowest and the highest axis of a set; -1: it has none. */
+static inline int lowest(AxisSet s)
+{
+    return __builtin_ffs((int)s) - 1;
+}
+
+static inline int highest(AxisSet s)
+{
+    return s ? 31 - __builtin_clz(s) : -1;
+}
+
 enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64,
        MAX_NODES = 20000,
        MAX_DEPTH = 4000 };              /* of expressions: of the stack */

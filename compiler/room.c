@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
 static AxisSet axes_of(const Eval *e, Ref r)
 {
     return e->g->n[r].axes;

@@ -10,16 +10,6 @@ typedef struct Axes {
     int32_t ext[NAXES], st[5][NAXES];
 } Axes;
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 static bool is_token(int ax)
 {
     return ax == AX_I || ax == AX_J;

@@ -10,16 +10,6 @@ enum { LEAST = 8, WARP_SIZE = 32 };
 /* Consecutive axes that an operand runs through with one stride. */
 typedef struct Run { AxisSet axes; int32_t size, st[2]; bool tokens; } Run;
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 Ref operand_with(const Tiles *t, Ref r, int ax)
 {
     for (int i = 0; i < 4; i++)

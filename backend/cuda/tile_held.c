@@ -8,11 +8,6 @@
 /* Registers that a thread may give to states; neighbours that it has. */
 enum { MOST = 32, PIECE = 4, WARP_SIZE = 32 };
 
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 static int32_t rows_apart(const Tiles *t)
 {
     return t->out->threads

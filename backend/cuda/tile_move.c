@@ -1,16 +1,6 @@
 /* tile_move.c -- between tensors, of any type and strides, and tiles. */
 #include "tile.h"
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 /* ---- what a kernel is passed ---- */
 
 /* The number of the tensor among the kernel's. */

@@ -5,11 +5,6 @@
 
 enum { WARP_SIZE = 32 };
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
 static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
 {
     int32_t n = 1;

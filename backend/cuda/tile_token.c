@@ -3,11 +3,6 @@
 
 enum { WARP_SIZE = 32 };
 
-static int lowest(AxisSet s)
-{
-    return __builtin_ctz(s);
-}
-
 /* ---- recurrences ---- */
 
 /* An operand at token i, as the lambda that the scans call. */
@@ -161,8 +156,8 @@ void do_solve(Tiles *t, Ref r)
     need(t, n->a[1]);
     int x = take_side(t, r);
     const Spot *sx = &t->spot[r], *sm = &t->spot[m];
-    for (AxisSet s = cols; s; s &= ~AXIS(31 - __builtin_clz(s))) {
-        int c = 31 - __builtin_clz(s);
+    for (AxisSet s = cols; s; s &= ~AXIS(highest(s))) {
+        int c = highest(s);
         if (step && sx->st[c] != step * count) {
             turns |= s;
             break;

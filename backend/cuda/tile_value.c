@@ -26,11 +26,6 @@ DType tile_type(const Tiles *t, Ref r)
     return is_narrow(t, r) ? BF16 : F32;
 }
 
-static int highest(AxisSet s)
-{
-    return 31 - __builtin_clz(s);
-}
-
 bool lies_turned(const Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
@@ -41,7 +36,7 @@ bool lies_turned(const Tiles *t, Ref r)
 
 int inner_axis(AxisSet left, bool turned)
 {
-    return turned ? __builtin_ctz(left) : highest(left);
+    return turned ? lowest(left) : highest(left);
 }
 
 /* Whether the rows of a matrix end with this axis, the inner ones done. */

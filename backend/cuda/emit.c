@@ -45,7 +45,7 @@
  *   load warp     wait empty, TMA                     -> loaded
  *   vector warp   wait empty, publish, wait loaded,
  *                 clear rows past the end             -> ready
- *   ahead         wait ready, scores to the stage     -> scored, empty
+ *   ahead         wait ready, scores to the stage     -> scored
  *   state         wait scored, everything else        -> filled, empty
  *   store warp    wait filled, TMA; consents by one
  *                 more arrival on a later `scored`
@@ -239,7 +239,7 @@ static void put_barriers(Emit *e, Buf *b)
                "barrier_init(filled + 8 * i, %d);\n"
                "barrier_init(drained + 8 * i, 1);\n}\n"
                "barrier_init_fence();\n}\n%s();\n",
-               4 * (team + e->groups) * (e->paired ? 2 : 1), 128 * team,
+               128 * e->groups * (e->paired ? 2 : 1), 128 * team,
                128 * team + !e->tight, 128 * e->groups,
                e->paired ? "pair_sync" : "__syncthreads");
 }
@@ -352,18 +352,14 @@ static void put_ahead_role(Emit *e, Buf *b)
     if (e->out->split) {
         put_turns(e, b, "first");
         put(b, &e->skip);
-        if (e->made_scan)
-            buf_printf(b, "fence_async();\narrive(made + 8 * pos.stage);\n");
-        leave_stage(b);
-        buf_printf(b, "}\n");
+        buf_printf(b, "%sarrive(made + 8 * pos.stage);\n}\n",
+                   e->made_scan ? "fence_async();\n" : "");
     }
     put_turns(e, b, "last");
     buf_printf(b, "wgmma_wait<0>();\n");
     put(b, &e->keep);
     put(b, &e->ahead);
-    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n");
-    leave_stage(b);
-    buf_printf(b, "}\n");
+    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n}\n");
     put(b, &e->end);
 }
 
@@ -384,8 +380,8 @@ static void put_state_role(Emit *e, Buf *b)
     frame_states(e, b, true);
     if (split) {
         put_stage(b, true);
-        buf_printf(b, "wait(%s + 8 * pos.stage, pos.phase);\n"
-                   "wgmma_wait<0>();\n", e->made_scan ? "made" : "ready");
+        buf_printf(b, "wait(made + 8 * pos.stage, pos.phase);\n"
+                   "wgmma_wait<0>();\n");
         put(b, &e->scan);
         buf_printf(b, "}\n");
     }

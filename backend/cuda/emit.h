@@ -170,7 +170,7 @@ int padded(int size);                   /* to whole tiles */
 
 /* ---- the roles ---- */
 
-void leave_stage(Buf *b);                /* all lanes have read what they do */
+void leave_stage(Buf *b);               /* the state: it has read all there */
 void emit_loads(Emit *e);
 void emit_stores(Emit *e);
 void emit_vectors(Emit *e);             /* last: the others publish */

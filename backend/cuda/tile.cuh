@@ -10,6 +10,10 @@
  * rows are whole and start at multiples of 16 bytes. */
 struct Tensor { void *p; i64 sb, st, sh, sd[RANK]; int group, wide; };
 
+/* The same for an item in hand: what of its sequence and head begins at `own`.
+ */
+struct Placed { void *p; i64 own, st, sh, sd[RANK]; int group, wide; };
+
 /* A launch. seq: in order of batch entry and start; null: sequence s is batch
  * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
  * what there is to do, shared out among the blocks of the grid. */
@@ -31,6 +35,18 @@ INLINE i64 divided(i64 x, i64 n)
 INLINE int head_of(const Tensor &t, int head)
 {
     return t.group == 1 ? head : head / t.group;
+}
+
+/* Where the token's elements begin. */
+template<class Q> INLINE i64 at_token(const Tensor &t, const Q &q, i64 token,
+                                      int head)
+{
+    return q.b * t.sb + token * t.st + head_of(t, head) * t.sh;
+}
+template<class Q, class H> INLINE i64 at_token(const Placed &t, const Q &,
+                                               i64 token, const H &)
+{
+    return t.own + token * t.st;
 }
 
 INLINE Sequence sequence(const Run &run, i64 s)
@@ -225,6 +241,16 @@ template<class T> INLINE void copy_args(char *to, const T &from)
 {
     for (int e = TID; e < (int)(sizeof(T) / sizeof(u32)); e += THREADS)
         ((u32 *)to)[e] = ((const u32 *)&from)[e];
+}
+
+/* The copy's tensors, for an item's batch entry and head. */
+template<class P, class T> INLINE void place(P &to, const T &from, int b,
+                                             int head)
+{
+    const int n = sizeof from.t / sizeof *from.t;
+    for (int e = TID; e < n; e += THREADS)
+        to.t[e].own = b * from.t[e].sb
+                    + head_of(from.t[e], head) * from.t[e].sh;
 }
 
 template<class T, class G> INLINE void copy1(T *to, const G *from)

@@ -7,7 +7,7 @@
 #include "cuda.h"
 #include "source.h"
 
-enum { MAX_CHAIN = 96 };
+enum { MAX_CHAIN = 96, WARP_SIZE = 32 };
 
 /* Where a value lies: elements of a tile, `at`, and `tail` times one less than
  * the tokens in hand. */
@@ -148,6 +148,9 @@ void pair_text(Buf *b, const char *what, const Spot *s,
                AxisSet axes, int along);
 void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
                  const char *next);
+/* Before a loop of so many turns: how often its body may be repeated, which
+ * compilers would do more often, for loops of a single turn, too. */
+const char *unroll_text(const Tiles *t, int32_t turns);
 /* A loop over the elements of these axes of r, "e" from `from`; left open. */
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes);
@@ -303,6 +306,7 @@ void stretch_end(Tiles *t, const Buf *b, const uint8_t *uses);
  * tiles; NULL: all. */
 const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts);
 void put_args_copy(const Tiles *t, Buf *b);
+void put_item_parts(const Tiles *t, Buf *b);    /* before a barrier */
 /* What a chunk's work has to know: the names that acts read. */
 void put_chunk(const Tiles *t, Buf *b);
 

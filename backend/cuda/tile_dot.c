@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { LEAST = 8, WARP_SIZE = 32 };
+enum { LEAST = 8 };
 
 /* Consecutive axes that an operand runs through with one stride. */
 typedef struct Run { AxisSet axes; int32_t size, st[2]; bool tokens; } Run;

@@ -316,6 +316,7 @@ static void put_walk(Tiles *t, Buf *b, const Buf *acts)
         buf_printf(b, "const i64 chunks = (q.len + %d) / %d;\n",
                    t->m->chunk - 1, t->m->chunk);
     }
+    put_item_parts(t, b);
     if (reads_anew(t))
         put_item_anew(t, b);
     if (!token && t->ahead)

@@ -6,7 +6,7 @@
 #include "tile.h"
 
 /* Registers that a thread may give to states; neighbours that it has. */
-enum { MOST = 32, PIECE = 4, WARP_SIZE = 32 };
+enum { MOST = 32, PIECE = 4 };
 
 static int32_t rows_apart(const Tiles *t)
 {

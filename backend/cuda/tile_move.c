@@ -151,8 +151,8 @@ static void move_any(Tiles *t, Act *a, Buf *b, const Move *m, DType d)
     buf_printf(b, "}\n");
 }
 
-/* The address of the block's first element, then the elements. `where`: what
- * the tensor's own strides are multiplied with. */
+/* The address of the block's first element, then the elements. `where`: of
+ * the head's first in the tensor. */
 static void move_text(Tiles *t, Act *a, const Move *m, DType d,
                       const char *where)
 {
@@ -160,11 +160,9 @@ static void move_text(Tiles *t, Act *a, const Move *m, DType d,
     double x;
     bool tile = !constant_of(t, m->r, &x);
 
-    buf_printf(b, "%s%s *p = (%s%s *)a.t[%d].p + %s"
-               " + head_of(a.t[%d], head) * a.t[%d].sh",
+    buf_printf(b, "%s%s *p = (%s%s *)a.t[%d].p + %s",
                m->store ? "" : "const ", ctype_text(d),
-               m->store ? "" : "const ", ctype_text(d), m->tensor, where,
-               m->tensor, m->tensor);
+               m->store ? "" : "const ", ctype_text(d), m->tensor, where);
     slice_text(t, b, m);
     buf_printf(b, ";\n");
     if (tile)
@@ -177,8 +175,20 @@ static void move_text(Tiles *t, Act *a, const Move *m, DType d,
 
 static const char *token_text(Tiles *t, int tensor)
 {
-    return ctx_format(t->c, "q.b * a.t[%d].sb + token * a.t[%d].st", tensor,
-                      tensor);
+    return ctx_format(t->c, "at_token(a.t[%d], q, token, head)", tensor);
+}
+
+/* What is the same for all tokens; `from`: before the head's share. */
+static const char *head_text(Tiles *t, int tensor, const char *from)
+{
+    return ctx_format(t->c, "%shead_of(a.t[%d], head) * a.t[%d].sh", from,
+                      tensor, tensor);
+}
+
+static const char *state_text(Tiles *t, int tensor)
+{
+    return head_text(t, tensor, ctx_format(t->c, "s * a.t[%d].sb + ",
+                                           tensor));
 }
 
 /* ---- arguments and results ---- */
@@ -199,7 +209,8 @@ void emit_load(Tiles *t, Ref r)
     a->copies = in->timed;
     buf_printf(&a->text, "{\n");
     move_text(t, a, &m, t->o->in[i],
-              in->timed ? token_text(t, m.tensor) : "0");
+              in->timed ? token_text(t, m.tensor)
+                        : head_text(t, m.tensor, ""));
     buf_printf(&a->text, "}\n");
 }
 
@@ -243,8 +254,7 @@ void emit_state_in(Tiles *t, int state)
     t->spot[r] = tile_spot(t, r, t->state[state]);
     t->done[r] = 1;
     buf_printf(b, "if (a.t[%d].p) {\n", m.tensor);
-    move_text(t, a, &m, t->o->s0[state],
-              ctx_format(t->c, "s * a.t[%d].sb", m.tensor));
+    move_text(t, a, &m, t->o->s0[state], state_text(t, m.tensor));
     buf_printf(b, "} else {\n");
     loop_open(t, b, "TID", "THREADS", r, t->g->n[r].axes);
     buf_printf(b, "t%d[", t->state[state]);
@@ -264,7 +274,7 @@ void emit_state_out(Tiles *t, int state)
     buf_printf(&a->text, "if (a.t[%d].p%s) {\n", m.tensor,
                shared_value(t, s->node) ? " && block == 0" : "");
     move_text(t, a, &m, t->o->sum_s1[state] ? F32 : t->o->s1[state],
-              ctx_format(t->c, "s * a.t[%d].sb", m.tensor));
+              state_text(t, m.tensor));
     buf_printf(&a->text, "}\n");
 }
 

@@ -2,8 +2,9 @@
  * the compiler takes more than twice as long over twice the text, and registers
  * that are short in one part are spilled in that alone. A part ends with a
  * barrier; all that it hands on lies in tiles. It finds the kernel's arguments
- * in shared memory, as the constant bank is the kernel's alone. Two or three
- * parts are as good as ten: ptxas takes its time for each function, too.
+ * in shared memory, as the constant bank is the kernel's alone, and there what
+ * the item in hand has of each tensor. Two or three parts are as good as ten:
+ * ptxas takes its time for each function, too.
  */
 #include "tile.h"
 
@@ -64,6 +65,13 @@ void put_args_copy(const Tiles *t, Buf *b)
                    (int)args_bytes(t), (int)args_place(t));
 }
 
+void put_item_parts(const Tiles *t, Buf *b)
+{
+    if (in_parts(t))
+        buf_printf(b, "place(*(Placed%d *)(arena + %d), a, q.b, head);\n",
+                   t->at, (int)args_place(t));
+}
+
 /* What a part is passed; `types`: as it says so itself. */
 static void put_passed(const Tiles *t, Buf *b, bool types)
 {
@@ -78,7 +86,8 @@ static void put_part(const Tiles *t, Buf *b, int number, const uint8_t *uses,
 {
     buf_printf(b, "CALLED void %s_part%d(", t->out->name, number);
     put_passed(t, b, true);
-    buf_printf(b, ")\n{\nconst Args%d &a = *(const Args%d *)(arena + %d);\n",
+    buf_printf(b, ")\n{\nconst Placed%d &a = *(const Placed%d *)(arena + %d);"
+               "\n",
                t->at, t->at, (int)args_place(t));
     declare_tiles(t, b, uses);
     if (reads_anew(t)) {
@@ -111,6 +120,9 @@ const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts)
 
     if (n == 1)
         put_chunk(t, &walk);
+    else
+        buf_printf(b, "struct Placed%d { Run run; Placed t[%d]; };\n", t->at,
+                   t->out->ntensors + !t->out->ntensors);
     for (int i = 0; i < t->nstretches && n > 1; i++) {
         const Stretch *s = &t->stretch[i];
         for (int k = 0; k < t->ntiles; k++)

@@ -3,8 +3,6 @@
  */
 #include "tile.h"
 
-enum { WARP_SIZE = 32 };
-
 static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
 {
     int32_t n = 1;
@@ -14,16 +12,24 @@ static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
     return n;
 }
 
+/* Terms of each element. */
+static int32_t sum_size(const Tiles *t, Ref r)
+{
+    int32_t n = 1;
+
+    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
+        n *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
+    return n;
+}
+
 /* How many neighbouring lanes share a sum: as many as leave no thread idle,
  * and each some terms. */
 static int lanes_of(const Tiles *t, Ref r)
 {
     AxisSet axes = t->g->n[r].axes, inner = axes & (axes - 1);
-    int32_t elements = size_of(t, r, axes), sum = 1;
+    int32_t elements = size_of(t, r, axes), sum = sum_size(t, r);
     int lanes = 1;
 
-    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
-        sum *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
     if (inner & (AXIS(AX_I) | AXIS(AX_J)))
         return 1;                       /* loop_open leaves elements out */
     while (lanes < WARP_SIZE && 2 * lanes * elements <= t->out->threads
@@ -35,12 +41,10 @@ static int lanes_of(const Tiles *t, Ref r)
 /* Whether the whole block is to share each of few, long sums. */
 static bool by_block(const Tiles *t, Ref r)
 {
-    int32_t elements = size_of(t, r, t->g->n[r].axes), sum = 1;
+    int32_t elements = size_of(t, r, t->g->n[r].axes);
 
-    for (AxisSet s = t->g->n[r].over; s; s &= s - 1)
-        sum *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
     return elements * 4 <= t->out->threads / WARP_SIZE
-        && sum >= t->out->threads;
+        && sum_size(t, r) >= t->out->threads;
 }
 
 void summand_text(Tiles *t, Act *a, Buf *b, Ref r)
@@ -95,20 +99,33 @@ static int fours_axis(const Tiles *t, const Node *n)
     return -1;
 }
 
+/* Where a thread begins that shares sums with others, and how far it goes. */
+static const char *share_from(const Tiles *t, int share)
+{
+    return share == 1 ? "0" : share == t->out->threads ? "TID"
+         : ctx_format(t->c, "TID %% %d", share);
+}
+
+static const char *share_step(const Tiles *t, int share)
+{
+    return share == t->out->threads ? "THREADS"
+         : ctx_format(t->c, "%d", share);
+}
+
 /* The sum into x by fours along that axis. */
-static void fours_text(Tiles *t, Act *a, Buf *b, Ref r, int ax,
-                       const char *from, const char *step)
+static void fours_text(Tiles *t, Act *a, Buf *b, Ref r, int ax, int share)
 {
     const Node *n = &t->g->n[r];
     AxisSet axes = n->axes | n->over;
-    int32_t size = 1, inner = tile_extent(t, operand_with(t, r, ax), ax);
+    int32_t size = sum_size(t, r);
+    int32_t inner = tile_extent(t, operand_with(t, r, ax), ax);
 
-    for (AxisSet s = n->over; s; s &= s - 1)
-        size *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
-    buf_printf(b, "for (int f = 4 * (%s); f < ", from);
+    if (is_token_axis(ax))
+        buf_printf(b, "%s", unroll_text(t, (size - 1) / (4 * share) + 1));
+    buf_printf(b, "for (int f = 4 * (%s); f < ", share_from(t, share));
     buf_printf(b, is_token_axis(ax) ? "n" : "%d", (int)size);
-    buf_printf(b, "; f += 4 * %s) {\nconst int %s = f", step,
-               axis_coord(ax));
+    buf_printf(b, "; f += 4 * %s) {\nconst int %s = f",
+               share_step(t, share), axis_coord(ax));
     buf_printf(b, inner < size ? " %% %d;\n" : ";\n", (int)inner);
     for (AxisSet s = n->over & ~AXIS(ax); s; s &= s - 1) {
         int32_t ext = tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
@@ -126,9 +143,9 @@ static void fours_text(Tiles *t, Act *a, Buf *b, Ref r, int ax,
     buf_printf(b, is_token_axis(ax) ? ", n - f);\n}\n" : ");\n}\n");
 }
 
-/* The sum into x over axes `over`: `from`, `step` of their joint number. */
-static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, const char *from,
-                     const char *step)
+/* The sum into x over axes `over`, whose joint numbers `share` threads share.
+ */
+static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, int share)
 {
     const Node *n = &t->g->n[r];
     AxisSet rest = n->over;
@@ -138,20 +155,22 @@ static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, const char *from,
     int fours = fours_axis(t, n);
 
     if (fours >= 0) {
-        fours_text(t, a, b, r, fours, from, step);
+        fours_text(t, a, b, r, fours, share);
         return;
     }
     for (AxisSet s = rest; s; s &= s - 1)
         if (lowest(s) != first || !is_token_axis(first))
             size *= tile_extent(t, operand_with(t, r, lowest(s)), lowest(s));
-    buf_printf(b, "for (int f = %s; f < ", from);
+    if (is_token_axis(first))
+        buf_printf(b, "%s", unroll_text(t, (sum_size(t, r) - 1) / share + 1));
+    buf_printf(b, "for (int f = %s; f < ", share_from(t, share));
     if (is_token_axis(first) && size > 1)
         buf_printf(b, "n * %d", (int)size);
     else if (is_token_axis(first))
         buf_printf(b, "n");
     else
         buf_printf(b, "%d", (int)size);
-    buf_printf(b, "; f += %s) {\n", step);
+    buf_printf(b, "; f += %s) {\n", share_step(t, share));
     inner = size;
     for (AxisSet s = rest; s; s &= s - 1) {
         int ax = lowest(s);
@@ -187,18 +206,17 @@ void emit_sum(Tiles *t, Ref r)
         t->scratch = true;
         loop_open(t, b, "0", "1", r, n->axes);
         buf_printf(b, "float x = 0;\n");
-        sum_text(t, a, b, r, "TID", "THREADS");
+        sum_text(t, a, b, r, t->out->threads);
         buf_printf(b, "x = block_sum(x, scratch);\nif (TID == 0) {\n");
     } else if (lanes > 1) {
         group_open(t, b, lanes, r, n->axes);
         buf_printf(b, "float x = 0;\n");
-        sum_text(t, a, b, r, ctx_format(t->c, "TID %% %d", lanes),
-                 ctx_format(t->c, "%d", lanes));
+        sum_text(t, a, b, r, lanes);
         buf_printf(b, "x = lane_sum<%d>(x);\nif (first) {\n", lanes);
     } else {
         loop_open(t, b, "TID", "THREADS", r, n->axes);
         buf_printf(b, "float x = 0;\n");
-        sum_text(t, a, b, r, "0", "1");
+        sum_text(t, a, b, r, 1);
     }
     for (int i = 0; i < 2; i++)
         if (t->spot[n->a[i]].turned)

@@ -1,8 +1,6 @@
 /* tile_token.c -- along the tokens: recurrences, and systems of equations. */
 #include "tile.h"
 
-enum { WARP_SIZE = 32 };
-
 /* ---- recurrences ---- */
 
 /* An operand at token i, as the lambda that the scans call. */

@@ -279,11 +279,19 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
     }
 }
 
-/* Before a loop over elements: where registers were spilled, how often ptxas
- * may repeat its body. */
-static const char *unroll_text(const Tiles *t)
+static int32_t size_of(const Tiles *t, Ref r, AxisSet axes)
 {
-    return t->m->chunk > 1 && t->o->room > 1 ? "UNROLL_TWICE " : "";
+    int32_t size = 1;
+
+    for (AxisSet s = axes; s; s &= s - 1)
+        size *= tile_extent(t, r, __builtin_ctz(s));
+    return size;
+}
+
+const char *unroll_text(const Tiles *t, int32_t turns)
+{
+    return t->m->chunk == 1 ? "" : turns <= 1 ? "NO_UNROLL "
+         : turns <= 2 || t->o->room > 1 ? "UNROLL_TWICE " : "UNROLL_FOUR ";
 }
 
 /* Threads that stay in their columns, `each` at a time, where those fit the
@@ -293,15 +301,13 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes, int each)
     int first = axes && lies_turned(t, r) ? highest(axes)
               : axes ? __builtin_ctz(axes) : 0;
     AxisSet inner = axes & ~AXIS(first);
-    int32_t size = 1;
+    int32_t size = size_of(t, r, inner) / each;
 
-    for (AxisSet s = inner; s; s &= s - 1)
-        size *= tile_extent(t, r, __builtin_ctz(s));
-    size /= each;
     if (!inner || !size || t->out->threads % size)
         return false;
-    buf_printf(b, "%sfor (int f = TID / %d, e = TID %% %d", unroll_text(t),
-               (int)size, (int)size);
+    int32_t turns = (tile_extent(t, r, first) * size - 1) / t->out->threads + 1;
+    buf_printf(b, "%sfor (int f = TID / %d, e = TID %% %d",
+               unroll_text(t, turns), (int)size, (int)size);
     buf_printf(b, each > 1 ? " * %d; f < " : "; f < ", each);
     count_text(t, b, r, AXIS(first));
     buf_printf(b, "; f += THREADS / %d) {\nconst int %s = f;\n", (int)size,
@@ -322,7 +328,10 @@ void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
     }
     if (!strcmp(from, "TID") && column_loop(t, b, r, axes, 1))
         return;
-    buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t), from);
+    int each = !strcmp(from, "0") ? t->out->threads
+             : !strcmp(from, "WARP") ? WARP_SIZE : 1;
+    int32_t turns = (size_of(t, r, axes) * each - 1) / t->out->threads + 1;
+    buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t, turns), from);
     count_text(t, b, r, axes);
     buf_printf(b, "; e += %s) {\n", step);
     coords_text(t, b, "e", r, axes, "continue");
@@ -343,10 +352,11 @@ void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes)
 {
     Buf count = { .ctx = t->c };
 
+    int32_t turns = (size_of(t, r, axes) * lanes - 1) / t->out->threads + 1;
     count_text(t, &count, r, axes);
-    buf_printf(b, "for (int from = TID / %d, g = from; g - from < %s; g +="
+    buf_printf(b, "%sfor (int from = TID / %d, g = from; g - from < %s; g +="
                " THREADS / %d) {\nconst int e = min(g, %s - 1);\n"
-               "const bool first = g == e && TID %% %d == 0;\n", lanes,
-               count.s, lanes, count.s, lanes);
+               "const bool first = g == e && TID %% %d == 0;\n",
+               unroll_text(t, turns), lanes, count.s, lanes, count.s, lanes);
     coords_text(t, b, "e", r, axes, "continue");
 }

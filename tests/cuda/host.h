@@ -28,6 +28,7 @@
 #define __launch_bounds__(...)
 #define NO_UNROLL
 #define UNROLL_TWICE
+#define UNROLL_FOUR
 #define UNROLL
 #define PLAIN __attribute__((no_sanitize("thread")))
 

@@ -353,6 +353,8 @@ static void finish_kept(Emit *e, Buf *b, Buf *last, const Gdots *all)
         finish_score(e, to, i);
         buf_printf(to, "}\n");
         end_team(e, to);
+        if (e->joint && e->score[i].inverse)
+            buf_printf(to, "else\nbeside_invert();\n");
     }
 }
 

@@ -19,7 +19,7 @@ ran=$STATE/ran wanted=$* left=
 mkdir -p "$OUT" "$STATE" "$FLIN_CACHE"
 touch "$ran"
 
-# part NAME SECONDS COMMAND...; all of them take 1960 s at most.
+# part NAME SECONDS COMMAND...; all of them take 1800 s at most.
 part() {
     name=$1 most=${EACH:-$2} from=$(date +%s)
     shift 2
@@ -42,7 +42,7 @@ part() {
 part quick 160 "$build/tests/cuda/bench" quick
 part laws 290 env HALF=1 sh tests/cuda/run.sh
 part laws_too 290 env HALF=2 sh tests/cuda/run.sh
-part sanitize 470 sh tests/cuda/run.sh sanitize
+part sanitize 310 sh tests/cuda/run.sh sanitize
 part cold 150 "$build/tests/cuda/compile_tiles" cold
 part timed 160 "$build/tests/cuda/bench" timed
 part torch 170 sh -c 'for test in torch_cuda torch_inductor; do

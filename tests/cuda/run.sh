@@ -2,9 +2,8 @@
 # run.sh -- the tests on a GPU. Kernels are compiled on as many cores as there
 # are; prints "N passed, N failed" last.
 #   tests/cuda/run.sh [quick | few] [NAME...]    as laws.lua takes them
-#   tests/cuda/run.sh sanitize [CASE...]         sanitized.lua's, under each of
-#                           compute-sanitizer's tools; CHECKS: of these, each
-#                           for SECONDS_EACH
+#   tests/cuda/run.sh sanitize [CASE...]         sanitized.lua's (as gla.wide)
+#                           under each of compute-sanitizer's tools, or CHECKS
 # BUILD is where the binaries are (build), JOBS how many run side by side, on
 # all GPUs that there are; what they say stays in LOGS, if that is set. LIMIT:
 # seconds for it all. HALF: 1 or 2, of the laws; 2 has the C programs, too.
@@ -35,54 +34,47 @@ laws() {
     wait
 }
 
-# cases CHECK [WORD]: every case, run by $with, while there is time.
-cases() {
-    check=$1 word=$2 end=$(($(date +%s) + limit))
-    export check word end with
-    xargs -P "$jobs" -n 2 sh -c '
-        from=$(date +%s)
-        export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$(($$ % gpus))}
-        exec >"$log/$check.$0.$1" 2>&1
-        [ $from -lt $end ] || { echo "no time left"; exit; }
-        timeout $((end + 20 - from)) $with "$build/flin" \
-            tests/cuda/sanitized.lua $0 $1 $word
-        echo "exit $?, $(($(date +%s) - from)) s"
-    ' <"$tmp/cases"
-}
-
 # What a tool has found, where it has; and what took the longest.
 show() {
-    n=$(wc -l <"$tmp/cases")
     clean=$(cat "$log/$1".*.* | grep -c 'SUMMARY: 0')
+    spent=$(sed -n 's/^exit .* \([0-9]*\) s$/\1/p' "$log/$1".*.* |
+        awk '{ s += $1 } END { print s + 0 }')
     slow=$(grep -o '[0-9]* s$' "$log/$1".*.* | sed "s|^$log/$1.||" |
         sort -t: -k2,2nr | head -n 3 | tr '\n' ' ')
-    echo "$1: $(($(date +%s) - start)) s, $clean of $n clean; $slow"
+    echo "$1: $clean of $(wc -l <"$tmp/cases") clean, $spent s in all; $slow"
     for f in $(grep -l 'SUMMARY: [1-9]' "$log/$1".*.*); do
         echo "${f#"$log/"}"
         grep '^=========' "$f" | head -n 12
     done | head -n 100
 }
 
+# All cases under one tool after the other, without a pause between them. The
+# first compiles the kernels, which the others find in the cache.
 sanitize() {
     tool=$(command -v compute-sanitizer || ls -d \
         /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)
     [ -n "$tool" ] || { echo "skip: no compute-sanitizer"; exit 0; }
+    checks=${CHECKS:-memcheck racecheck synccheck initcheck}
     "$build/flin" tests/cuda/sanitized.lua >"$tmp/all"
     [ $# != 0 ] || set -- .
     for which; do grep "$which" "$tmp/all"; done >"$tmp/cases"
-    each=${SECONDS_EACH:-90}
-    start=$(date +%s) with=env limit=300
-    # whoever began in time has 20 s more
-    [ -z "$LIMIT" ] || limit=$((LIMIT / 6)) each=$((LIMIT / 5 - 24))
-    cases compile               # so that the kernels are in the cache
-    echo "compiled: $(($(date +%s) - start)) s"
-    limit=$each
-    for check in ${CHECKS:-memcheck synccheck initcheck racecheck}; do
-        start=$(date +%s)
-        with="$tool --tool $check --error-exitcode 9 --show-backtrace no"
-        word=                   # looks at each access to shared memory
-        [ $check != racecheck ] || word=short
-        cases $check $word
+    start=$(date +%s)
+    end=$((start + ${LIMIT:-900} - 20)) # whoever began has 20 s more
+    export tool end
+    for check in $checks; do sed "s/^/$check /" "$tmp/cases"; done |
+        xargs -P "$jobs" -n 3 sh -c '
+        from=$(date +%s) word=
+        export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$(($$ % gpus))}
+        exec >"$log/$0.$1.$2" 2>&1
+        [ $from -lt $end ] || { echo "no time left"; exit; }
+        [ $0 != racecheck ] || word=short   # looks at each shared access
+        timeout $((end + 20 - from)) "$tool" --tool $0 --error-exitcode 9 \
+            --show-backtrace no "$build/flin" tests/cuda/sanitized.lua $1 $2 \
+            $word
+        echo "exit $?, $(($(date +%s) - from)) s"
+    '
+    echo "sanitized: $(($(date +%s) - start)) s"
+    for check in $checks; do
         show $check
     done
 }

@@ -90,7 +90,8 @@ void ctx_poll(Ctx *c);
 
 /* Seconds, from some time on. */
 double clock_now(void);
-/* Processors that this thread may run on (taskset, a batch system's share). */
+/* Processors that this thread may run on (taskset, a batch system's share), no
+ * more than a container's quota pays for. */
 int cores(void);
 /* From now on it is "WHAT NAME" that is done. */
 void ctx_doing(Ctx *c, const char *what, const char *name);

@@ -98,6 +98,11 @@ def retention(B, T, H, D):
     return dict(qkv(B, T, H, D), g=torch.log1p(-2. ** (-5 - heads(H))))
 
 
+def retnet(B, T, H, D):
+    return dict(retention(B, T, H, D),
+                theta=(10000. ** -unit(D // 2)).expand(H, -1).contiguous())
+
+
 def lightning(B, T, H, D):
     return dict(qkv(B, T, H, D), g=-8 / H * heads(H))
 
@@ -155,6 +160,19 @@ def same(**x):
     return x
 
 
+def rotated(x, theta):
+    """Pairs of neighbours, by token 1's angle, 2's, and so on."""
+    angle = torch.arange(1, x.shape[1] + 1, device=x.device,
+                         dtype=torch.float64)[:, None, None] * theta
+    pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
+    turn = torch.polar(torch.ones_like(angle), angle)
+    return torch.view_as_real(pairs * turn).flatten(-2).to(x)
+
+
+def as_retention(q, k, v, g, theta):
+    return dict(q=rotated(q, theta), k=rotated(k, theta), v=v)
+
+
 def steps_as_tokens(x):
     return x.transpose(2, 3).flatten(1, 2).contiguous()
 
@@ -197,6 +215,8 @@ OPS = {
                lambda **x: dict(x, normalize=False)),
     "retention": (RETENTION, "retention.chunk_retention", retention, {},
                   lambda q, k, v, g: dict(q=q, k=k, v=v)),
+    "retnet": ("retnet", "retention.chunk_retention", retnet, {},
+               as_retention),
     "simple_gla": ("simple_gla", "simple_gla.chunk_simple_gla", scalar_gate,
                    {}, same),
     "lightning": ("lightning", "lightning_attn.chunk_lightning_attn",

@@ -6,6 +6,8 @@
  */
 #include "ahead.h"
 
+#include <string.h>
+
 static int width(const Emit *e, Ref r)
 {
     return padded(e->g->axis[tile_axis(e, r)].size);
@@ -261,46 +263,14 @@ static bool are_made_together(Emit *e, Ref x, Ref y)
         && is_before(e, x) == is_before(e, y) && gate_of(e, x) == gate_of(e, y);
 }
 
-static void put_places(Buf *b, const char *fmt, const Ref *r, int n, int gate)
-{
-    buf_printf(b, "{ ");
-    for (int i = 0; i < n; i++) {
-        buf_printf(b, i ? ", stage + " : "stage + ");
-        buf_printf(b, fmt, (unsigned)r[i], gate);
-    }
-    buf_printf(b, " }, ");
-}
-
-/* Up to two. */
-static void some_gdots(Emit *e, Buf *b, Gdot *const *d, int n)
-{
-    Ref first = d[0]->r, last = d[n - 1]->r;
-    Ref left[] = { left_of(e, first), left_of(e, last) };
-    Ref right[] = { right_of(e, first), right_of(e, last) };
-    int gate = gate_of(e, first);
-    int lefts = 1 + (left[0] != left[1]), rights = 1 + (right[0] != right[1]);
-    buf_printf(b, "float dots%u[%d][32];\ngated_products<%d, %d, %d, %d>("
-               "dots%u, ", (unsigned)first, n, width(e, right[0]),
-               is_before(e, first), lefts, rights, (unsigned)first);
-    put_places(b, "TILE_%u", left, lefts, gate);
-    put_places(b, "TILE_%u", right, rights, gate);
-    put_places(b, "ANCHOR_%u_%d", right, rights, gate);
-    buf_printf(b, "scratch + GATE_%d, at);\n", gate);
-}
-
-static void take_dots(Emit *e, Buf *b, const Gdots *all, Gdot *const *d,
-                      int n)
-{
-    for (int i = 0; i < n; i++) {
-        unsigned r = d[i]->r, from = d[0]->r;
-        if (!is_kept(e, all, d[i]->score))
-            buf_printf(b, "const float (&dot%u)[32] = dots%u[%d];\n", r, from,
-                       i);
-        else
-            buf_printf(b, "UNROLL for (int n = 0; n < 32; n++)\n"
-                       "dot%u[n] = dots%u[%d][n];\n", r, from, i);
-    }
-}
+/* Gdots that are made together, up to two, and their operands, alike ones once.
+ */
+typedef struct Batch {
+    Gdot *d[2];
+    Ref left[2], right[2];
+    int n, lefts, rights, gate;
+    bool before;
+} Batch;
 
 /* How many are made together: where two teams are at it, each has some. */
 static int most_gdots(const Emit *e, const Gdots *all)
@@ -308,28 +278,123 @@ static int most_gdots(const Emit *e, const Gdots *all)
     return e->joint && all->n < 4 ? (all->n + 1) / 2 : 2;
 }
 
-static void gdots_of(Emit *e, Buf *b, Gdots *all, int first, int team)
+/* The first that is not done, and one beside it; none: n is 0. */
+static Batch next_batch(Emit *e, Gdots *all, int team)
 {
-    Gdot *d[2];
-    int n = 0;
-    for (int i = first; i < all->n && n < most_gdots(e, all); i++)
-        if (!all->at[i].done && are_made_together(e, all->at[first].r,
-                                                   all->at[i].r))
-            d[n++] = &all->at[i];
-    buf_printf(b, "{\n");
-    some_gdots(e, b, d, n);
-    take_dots(e, b, all, d, n);
-    for (int i = 0; i < n; i++) {
-        d[i]->done = true;
-        d[i]->team = team;
-        if (is_kept(e, all, d[i]->score))
+    Batch t = { .n = 0 };
+    for (int i = 0; i < all->n && t.n < most_gdots(e, all); i++) {
+        Gdot *d = &all->at[i];
+        if (d->done || (t.n && !are_made_together(e, t.d[0]->r, d->r)))
             continue;
-        buf_printf(b, "/* %%%u */\n{\n",
-                   (unsigned)e->score[d[i]->score].root);
-        finish_score(e, b, d[i]->score);
-        buf_printf(b, "}\n");
+        d->done = true;
+        d->team = team;
+        t.left[t.n] = left_of(e, d->r);
+        t.right[t.n] = right_of(e, d->r);
+        t.d[t.n++] = d;
     }
-    buf_printf(b, "}\n");
+    if (!t.n)
+        return t;
+    t.lefts = 1 + (t.n > 1 && t.left[0] != t.left[1]);
+    t.rights = 1 + (t.n > 1 && t.right[0] != t.right[1]);
+    t.gate = gate_of(e, t.d[0]->r);
+    t.before = is_before(e, t.d[0]->r);
+    return t;
+}
+
+/* Whether the same code makes both, told apart by places alone. */
+static bool are_alike(const Emit *e, const Batch *x, const Batch *y)
+{
+    return x->n == y->n && x->lefts == y->lefts && x->rights == y->rights
+        && width(e, x->right[0]) == width(e, y->right[0]);
+}
+
+static char *tile_text(Emit *e, Ref r, int gate)
+{
+    return gate < 0 ? ctx_format(e->c, "TILE_%u", (unsigned)r)
+                    : ctx_format(e->c, "ANCHOR_%u_%d", (unsigned)r, gate);
+}
+
+/* x to the first team, y to the second. */
+static char *either(Emit *e, const char *x, const char *y)
+{
+    return !strcmp(x, y) ? ctx_string(e->c, x)
+                         : ctx_format(e->c, "(at.team ? %s : %s)", y, x);
+}
+
+/* anchored: decayed by each one's own gate. */
+static void put_places(Emit *e, Buf *b, const Ref *x, const Ref *y, int n,
+                       const Batch *anchored, const Batch *other)
+{
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "%sstage + %s", i ? ", " : "{ ", either(e,
+            tile_text(e, x[i], anchored ? anchored->gate : -1),
+            tile_text(e, y[i], anchored ? other->gate : -1)));
+    buf_printf(b, " }, ");
+}
+
+/* y: what the other team makes meanwhile; x: there is none. */
+static void put_products(Emit *e, Buf *b, const Batch *x, const Batch *y)
+{
+    buf_printf(b, "gated_products<%d, %d, %d, %d>(dots%u, ",
+               width(e, x->right[0]), x->before || y->before, x->lefts,
+               x->rights, (unsigned)x->d[0]->r);
+    put_places(e, b, x->left, y->left, x->lefts, NULL, NULL);
+    put_places(e, b, x->right, y->right, x->rights, NULL, NULL);
+    put_places(e, b, x->right, y->right, x->rights, x, y);
+    buf_printf(b, "scratch + %s, %s, at);\n",
+               either(e, ctx_format(e->c, "GATE_%d", x->gate),
+                      ctx_format(e->c, "GATE_%d", y->gate)),
+               either(e, x->before ? "1" : "0", y->before ? "1" : "0"));
+}
+
+/* Where the products of t are, which are made as those of `as`. */
+static void name_dots(Buf *b, const Batch *t, const Batch *as)
+{
+    for (int i = 0; i < t->n; i++)
+        buf_printf(b, "const float (&dot%u)[32] = dots%u[%d];\n",
+                   (unsigned)t->d[i]->r, (unsigned)as->d[0]->r, i);
+}
+
+static void finish_batch(Emit *e, Buf *b, const Gdots *all, const Batch *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        int score = t->d[i]->score;
+        if (is_kept(e, all, score))
+            continue;
+        begin_team(e, b, t->d[i]->team);
+        buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[score].root);
+        finish_score(e, b, score);
+        buf_printf(b, "}\n");
+        end_team(e, b);
+    }
+}
+
+static void one_batch(Emit *e, Buf *b, const Gdots *all, const Batch *t)
+{
+    buf_printf(b, "float dots%u[%d][32];\n", (unsigned)t->d[0]->r, t->n);
+    name_dots(b, t, t);
+    begin_team(e, b, t->d[0]->team);
+    put_products(e, b, t, t);
+    end_team(e, b);
+    finish_batch(e, b, all, t);
+}
+
+/* Both teams at once: there is one text for both, if that can be. */
+static void two_batches(Emit *e, Buf *b, const Gdots *all, const Batch *x,
+                        const Batch *y)
+{
+    if (!y->n || !are_alike(e, x, y)) {
+        one_batch(e, b, all, x);
+        if (y->n)
+            one_batch(e, b, all, y);
+        return;
+    }
+    buf_printf(b, "float dots%u[%d][32];\n", (unsigned)x->d[0]->r, x->n);
+    name_dots(b, x, x);
+    name_dots(b, y, x);
+    put_products(e, b, x, y);
+    finish_batch(e, b, all, x);
+    finish_batch(e, b, all, y);
 }
 
 static int team_of(const Gdots *all, int score)
@@ -364,16 +429,13 @@ void emit_gdots(Emit *e, Buf *b, Buf *last)
     for (int i = 0; i < e->nscores; i++)
         if (has_gdot(e, e->score[i].root))
             gather(e, &all, e->score[i].root, i);
-    for (int i = 0; i < all.n; i++)
-        if (is_kept(e, &all, all.at[i].score))
-            buf_printf(b, "float dot%u[32];\n", (unsigned)all.at[i].r);
-    for (int i = 0, team = 0; i < all.n; i++) {
-        if (all.at[i].done)
-            continue;
-        begin_team(e, b, team);
-        gdots_of(e, b, &all, i, team);
-        end_team(e, b);
-        team ^= 1;
+    for (;;) {
+        Batch x = next_batch(e, &all, 0), y = { .n = 0 };
+        if (!x.n)
+            break;
+        if (e->joint)
+            y = next_batch(e, &all, 1);
+        two_batches(e, b, &all, &x, &y);
     }
     if (e->spares)
         buf_printf(b, "%s", ahead_sync(e));

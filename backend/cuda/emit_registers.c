@@ -24,8 +24,8 @@ static Registers usual_registers(const Emit *e)
                                             : (Registers){ 24, 128, 232 };
     if (e->aheads == 2)
         return !gated ? (Registers){ 40, 128, 216 }
-             : e->inverse && !has_wide_state(e) ? (Registers){ 24, 144, 200 }
-                                         : (Registers){ 32, 136, 208 };
+             : e->inverse ? (Registers){ 24, 144, 200 }
+                          : (Registers){ 32, 136, 208 };
     if (e->groups == 1)
         return gated ? (Registers){ 48, 216, 240 }
              : e->nchains ? (Registers){ 56, 208, 240 }

@@ -249,8 +249,8 @@ INLINE void product16(float *c, const u32 *a, const u32 *b)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /* The block on the diagonal pair by pair: every exponent is <= 0. */
-template<int K, int BEFORE>
-INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
+template<int K>
+INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate, int before,
                            const Lane &l)
 {
     float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -260,7 +260,7 @@ INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate,
             const int i = l.row + 8 * (x >> 1 & 1);
             const int j = j0 + 8 * (x >> 2) + (x & 1);
             const u32 u = word_of(a, i, k), v = word_of(b, j, k);
-            const float2 p = load2(gate_row<K>(gate, i + 1 - BEFORE) + 4 * k);
+            const float2 p = load2(gate_row<K>(gate, i + 1 - before) + 4 * k);
             const float2 q = load2(gate_row<K>(gate, j + 1) + 4 * k);
             sum[x] += low(u) * low(v) * exp2_((p.x - q.x) * LOG2E)
                     + high(u) * high(v) * exp2_((p.y - q.y) * LOG2E);
@@ -289,60 +289,67 @@ template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
     write_fragment(to, x, l);
 }
 /* d[x][y][i][j] = sum over k of a[x][i][k] b[y][j][k] exp(G[i][k] - G[j][k]),
- * i >= j; the rest is anything. BEFORE: a's sums are those of the token
- * before. A warp has 16 rows, decayed from the sum before them; b's are
- * decayed to the end of their block of 16 (anchored), and what lies between
- * goes onto a. So no exponent is above 0 except in a warp's own block: that
- * one is worked out pair by pair where the gates are strong. It is in tf32, a
- * lane's two columns next to each other, those of a step, taken as 0 2 4 6 1 3
- * 5 7; the blocks below are in bfloat16. */
-template<int K, int BEFORE, int A, int B, int W>
+ * i >= j; the rest is anything. before: a's sums are those of the token
+ * before; BEFORE: they may be. A warp has 16 rows, decayed from the sum before
+ * them; b's are decayed to the end of their block of 16 (anchored), and what
+ * lies between goes onto a. So no exponent is above 0 except in a warp's own
+ * block: that one is worked out pair by pair where the gates are strong. It is
+ * in tf32, a lane's two columns next to each other, those of a step, taken as
+ * 0 2 4 6 1 3 5 7; the blocks below are in bfloat16.
+ *
+ * Two warps share the code of the one whose rows end with block LAST: the own
+ * block is made in that one's place, and for the other one goes to its own,
+ * where there is one too many of those below. */
+template<int K, int BEFORE, int A, int B, int LAST>
 INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
                        const u32 (&tb)[B], const u32 (&anchored)[B],
-                       u32 gate, const Lane &l)
+                       u32 gate, int before, const Lane &l)
 {
-    const int lane = fresh(l.lane), row = lane & 15;
-    const u32 before = gate_row<K>(gate, 16 * W) + 4 * l.col;
+    const int lane = fresh(l.lane);
+    const u32 place = piece_of(lane & 15, lane >> 4);
+    const u32 start = gate_row<K>(gate, 16 * l.warp) + 4 * l.col;
     const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
-        const u32 piece = (k >> 6) * 8192
-                        + piece_of(row, (k >> 3 & 7) + (lane >> 4));
-        u32 x[A][4], y[B][4], b[B][4][2];
+        const u32 piece = (k >> 6) * 8192 + (place ^ (k >> 3 & 7) * 16);
+        const u32 own = piece + 2048 * l.warp;
+        u32 x[A][4], y[B][4];
         UNROLL for (int i = 0; i < A; i++)
-            ldmatrix(ta[i] + 2048 * W + piece, x[i]);
+            ldmatrix(ta[i] + own, x[i]);
         UNROLL for (int i = 0; i < B; i++)
-            ldmatrix(tb[i] + 2048 * W + piece, y[i]);
+            ldmatrix(tb[i] + own, y[i]);
         float2 from[2], a[A][4];
-        UNROLL for (int n = 0; n < 4; n++) {
-            const u32 own = here + 4 * k + 32 * (n >> 1)
-                          + 32 * (n & 1) * (K + 8);
-            const float2 sum = load2(own);
-            if (n % 2 == 0)
-                from[n / 2] = times_log2e(load2(before + 4 * k + 16 * n));
-            const float2 to = decay_to({ from[n / 2].x + 2 * LOG2_CUT,
-                                         from[n / 2].y + 2 * LOG2_CUT }, sum);
-            const float2 f = decay_from(BEFORE ? load2(own - 4 * (K + 8))
-                                               : sum, from[n / 2]);
-            UNROLL for (int i = 0; i < A; i++)
-                a[i][n] = { low(x[i][n]) * f.x, high(x[i][n]) * f.y };
-            UNROLL for (int i = 0; i < B; i++) {
-                b[i][n][0] = bits_of(low(y[i][n]) * to.x);
-                b[i][n][1] = bits_of(high(y[i][n]) * to.y);
+        UNROLL for (int h = 0; h < 2; h++) {
+            u32 b[B][2][2];
+            from[h] = times_log2e(load2(start + 4 * k + 32 * h));
+            UNROLL for (int m = 0; m < 2; m++) {
+                const int n = 2 * h + m;
+                const u32 at = here + 4 * k + 32 * h + 32 * m * (K + 8);
+                const float2 sum = load2(at);
+                const float2 to = decay_to({ from[h].x + 2 * LOG2_CUT,
+                                             from[h].y + 2 * LOG2_CUT }, sum);
+                const float2 f = decay_from(BEFORE
+                    ? load2(at - before * 4 * (K + 8)) : sum, from[h]);
+                UNROLL for (int i = 0; i < A; i++)
+                    a[i][n] = { low(x[i][n]) * f.x, high(x[i][n]) * f.y };
+                UNROLL for (int i = 0; i < B; i++) {
+                    b[i][m][0] = bits_of(low(y[i][n]) * to.x);
+                    b[i][m][1] = bits_of(high(y[i][n]) * to.y);
+                }
             }
+            UNROLL for (int m = 0; m < 2; m++)
+                UNROLL for (int i = 0; i < A; i++) {
+                    const float2 p = a[i][2 * h], q = a[i][2 * h + 1];
+                    const u32 c[4] = { bits_of(p.x), bits_of(q.x),
+                                       bits_of(p.y), bits_of(q.y) };
+                    UNROLL for (int j = 0; j < B; j++)
+                        product8(d[i * B + j] + 8 * LAST + 4 * m, c, b[j][m]);
+                }
         }
-        UNROLL for (int n = 0; n < 4; n++)
-            UNROLL for (int i = 0; i < A; i++) {
-                const float2 p = a[i][n & 2], q = a[i][(n & 2) + 1];
-                const u32 c[4] = { bits_of(p.x), bits_of(q.x), bits_of(p.y),
-                                   bits_of(q.y) };
-                UNROLL for (int j = 0; j < B; j++)
-                    product8(d[i * B + j] + 8 * W + 4 * (n & 1), c, b[j][n]);
-            }
-        UNROLL for (int u = W - 1; u >= 0; u--) {
+        UNROLL for (int u = LAST - 1; u >= 0; u--) {
             u32 c[A][4];
             UNROLL for (int n = 0; n < 4; n++) {
                 float2 g = { 1.f, 1.f };
-                if (u + 1 < W)
+                if (u + 1 < LAST)
                     g = decay_to(from[n / 2],
                                  load2(gate_row<K>(gate, 16 * u + 16)
                                        + 4 * l.col + 4 * k + 32 * (n / 2)));
@@ -360,23 +367,23 @@ INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
             }
         }
     }
+    if (l.warp < LAST)
+        UNROLL for (int x = 0; x < A * B; x++)
+            UNROLL for (int e = 0; e < 8; e++)
+                d[x][8 * (LAST - 1) + e] = d[x][8 * LAST + e];
 }
 template<int K, int BEFORE, int A, int B>
 INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
                            const u32 (&tb)[B], const u32 (&anchored)[B],
-                           u32 gate, const Lane &l)
+                           u32 gate, int before, const Lane &l)
 {
     UNROLL for (int x = 0; x < A * B; x++)
         UNROLL for (int i = 0; i < 32; i++)
             d[x][i] = 0;
-    if (l.warp == 0)
-        gated_rows<K, BEFORE, A, B, 0>(d, ta, tb, anchored, gate, l);
-    else if (l.warp == 1)
-        gated_rows<K, BEFORE, A, B, 1>(d, ta, tb, anchored, gate, l);
-    else if (l.warp == 2)
-        gated_rows<K, BEFORE, A, B, 2>(d, ta, tb, anchored, gate, l);
+    if (l.warp < 2)
+        gated_rows<K, BEFORE, A, B, 1>(d, ta, tb, anchored, gate, before, l);
     else
-        gated_rows<K, BEFORE, A, B, 3>(d, ta, tb, anchored, gate, l);
+        gated_rows<K, BEFORE, A, B, 3>(d, ta, tb, anchored, gate, before, l);
     bool strong = false;
     UNROLL for (int k = 0; k < K; k += 32)
         strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))
@@ -384,5 +391,5 @@ INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
                         + 4 * (k + l.lane)) > 60.f;
     if (__any_sync(~0u, strong))
         UNROLL for (int x = 0; x < A * B; x++)
-            gated_diagonal<K, BEFORE>(d[x], ta[x / B], tb[x % B], gate, l);
+            gated_diagonal<K>(d[x], ta[x / B], tb[x % B], gate, before, l);
 }

@@ -88,30 +88,31 @@ INLINE void write_block(u32 tile, const float (&x)[8], int i, int j, int lane)
     const int row = 16 * i + (lane & 15), piece = 2 * j + (lane >> 4);
     stmatrix(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
 }
-/* What is left of warp I's row of blocks, T being there. */
-template<int I>
-INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane)
+/* What is left of warp i's row of blocks, T being there. The same code for all
+ * four: what the longest does, as far as a warp goes. */
+INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
 {
     float x[3][8] = {};
     u32 top[8], m[8];
     round_all(top, t);
     UNROLL for (int k = 0; k < 3; k++) {
-        if (k < I) {
+        if (k < i) {
             float c[8] = {};
-            product_block<0>(c, top, entry(s, 16 * I, 16 * k), lane);
+            product_block<0>(c, top, entry(s, 16 * i, 16 * k), lane);
             round_all(m, c);
         }
         warpgroup_sync();
-        UNROLL for (int j = 0; j <= k && k < I; j++) {
-            product_block<1>(x[j], m, entry(s, 16 * j, j < k ? 16 * k : 48),
-                             lane);
-            if (k < 2 && k + 1 == I)
-                store_block(entry(s, 16 * j, 16 * I), x[j], lane);
-        }
+        if (k < i)
+            UNROLL for (int j = 0; j <= k; j++)
+                product_block<1>(x[j], m, entry(s, 16 * j, j < k ? 16 * k
+                                                                 : 48), lane);
+        if (k < 2 && k + 1 == i)
+            UNROLL for (int j = 0; j <= k; j++)
+                store_block(entry(s, 16 * j, 16 * i), x[j], lane);
     }
     UNROLL for (int j = 0; j < 4; j++)
-        if (j != I)
-            write_block(fresh(tile), x[j < 3 ? j : 2], I, j, fresh(lane));
+        if (j != i)
+            write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
 }
 /* The inverse goes to a tile. The warpgroup does it together; each warp i has
  * written its own rows of a. */
@@ -122,14 +123,7 @@ INLINE void invert(u32 tile, u32 s, int lane, int i)
     invert_block(t, entry(s, 16 * i, 16 * i), lane);
     store_block(entry(s, 16 * i, 48), t, lane);
     write_block(tile, t, i, i, lane);
-    if (i == 0)
-        invert_row<0>(tile, s, t, lane);
-    else if (i == 1)
-        invert_row<1>(tile, s, t, lane);
-    else if (i == 2)
-        invert_row<2>(tile, s, t, lane);
-    else
-        invert_row<3>(tile, s, t, lane);
+    invert_row(tile, s, t, lane, i);
 }
 /* The warpgroup beside it meets as often, and waits for it anyway. Where one
  * met more often, compute-sanitizer's racecheck would forget what joint_sync

@@ -24,6 +24,15 @@ static bool is_nvrtc(const Signals *s, const struct sigaction *a)
     return s->nvrtc && library_of(handler) == s->nvrtc;
 }
 
+/* As signal() leaves them, by which NVRTC puts the host's handler back: waits
+ * that the host wants to end with EINTR would go on, and a handler that wants
+ * a siginfo_t would get none. */
+static bool is_bare(const struct sigaction *a)
+{
+    return (a->sa_flags & (SA_RESTART | SA_SIGINFO | SA_ONSTACK | SA_NODEFER
+                           | SA_RESETHAND)) == SA_RESTART;
+}
+
 static sigset_t held(void)
 {
     sigset_t set;
@@ -48,7 +57,8 @@ void signals_restore(const Signals *s)
     for (int i = 0; i < NSIGNALS; i++) {
         bool theirs = is_nvrtc(s, &s->was[i]);  /* of another thread's call */
         sigaction(number[i], NULL, &now);
-        if (!theirs && is_nvrtc(s, &now))
+        bool half = now.sa_handler == s->was[i].sa_handler && is_bare(&now);
+        if (!theirs && (is_nvrtc(s, &now) || half))
             sigaction(number[i], &s->was[i], NULL);
     }
 }

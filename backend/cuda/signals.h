@@ -15,9 +15,9 @@ typedef struct Signals {
 /* The calling thread, and those it makes, take neither signal; `of` is an
  * address in NVRTC. */
 void signals_hold(Signals *s, void *of);
-/* Handlers that NVRTC has put in the place of the host's give way to these;
- * by any thread. Two that compile at a time may each take the other's for the
- * host's. */
+/* Handlers that NVRTC has put in the place of the host's give way to these,
+ * with all that sigaction() knows of them; by any thread. Two that compile at
+ * a time may each take the other's for the host's. */
 void signals_restore(const Signals *s);
 /* The same, and what has come since goes to the host's. */
 void signals_pass(const Signals *s);

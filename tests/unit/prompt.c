@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -61,6 +62,7 @@ static double now(void)
 static void child(const char *slave, char **argv)
 {
     struct winsize size = { .ws_row = 24, .ws_col = 80 };
+    struct rlimit none = { 0 };         /* SIGQUIT would leave a core */
 
     setsid();
     int fd = open(slave, O_RDWR);
@@ -68,6 +70,7 @@ static void child(const char *slave, char **argv)
         _exit(9);
     ioctl(fd, TIOCSCTTY, 0);
     ioctl(fd, TIOCSWINSZ, &size);
+    setrlimit(RLIMIT_CORE, &none);
     for (int i = 0; i < 3; i++)
         dup2(fd, i);
     execv(argv[0], argv);
@@ -544,6 +547,7 @@ int main(int argc, char **argv)
             run(args, "a session", tests[i]);
         signalled(args, "SIGTERM at the prompt", SIGTERM, NULL);
         signalled(args, "SIGHUP at the prompt", SIGHUP, NULL);
+        signalled(args, "SIGQUIT at the prompt", SIGQUIT, NULL);
         signalled(args, "SIGTERM while it runs", SIGTERM,
                   "print('be' .. 'gun') repeat until false\r");
         check_file(folder);

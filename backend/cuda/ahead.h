@@ -7,14 +7,14 @@
 /* An expression over fragments, four elements at a time (el: row el / 2,
  * column el % 2); over `line` neighbours in row i0 (el: column k + el); or
  * over single entries of column k (scalar). step: of a fragment, columns k0 and
- * k0 + 1 alone are read. */
+ * k0 + 1 alone are read; slim: a tile goes by 16 columns, s of 4. */
 typedef struct Ahead {
     Emit *e;
     Buf *b;
     Ref order[256];                     /* operands first */
     int n;
     uint8_t *seen;
-    bool made, scalar, step;            /* made: a matrix, not a score */
+    bool made, scalar, step, slim;      /* made: a matrix, not a score */
     bool again;                         /* from what is made for gdots, too */
     int line;
     uint64_t row, col, one;             /* published vectors in use, by bit */

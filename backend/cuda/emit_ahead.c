@@ -211,8 +211,12 @@ static void element_text(Ahead *a, Ref r, int el)
         buf_printf(a->b, "%s%s", el & 1 ? "" : "-",
                    operand_name(a, n->a[0], el ^ 1));
     } else if (swish_of(a, r)) {
-        buf_printf(a->b, "swish<DEEP>(%s)",
-                   operand_name(a, swish_of(a, r), el));
+        x = swish_of(a, r);
+        buf_printf(a->b, "swish<DEEP>(%s", operand_name(a, x, el));
+        if (a->slim)
+            buf_printf(a->b, ", %s(half%u[2 * n + %d])", el & 1 ? "high"
+                       : "low", (unsigned)x, el >> 1);
+        buf_printf(a->b, ")");
     } else if (n->op == OP_div) {
         buf_printf(a->b, "quotient_(%s, %s)", operand_name(a, n->a[0], el),
                    operand_name(a, n->a[1], el));

@@ -21,10 +21,16 @@
 
 static void columns(Ahead *a, Buf *b)
 {
-    buf_printf(b, "UNROLL for (int n = 0; n < 8; n++) {\n"
-               "const int k0 = 64 * t + 8 * n + at.col;\n");
+    buf_printf(b, "UNROLL for (int n = 0; n < %d; n++) {\n"
+               "const int k0 = 64 * t%s + 8 * n + at.col;\n",
+               a->slim ? 2 : 8, a->slim ? " + 16 * s" : "");
     buf_put(b, a->b->s, a->b->len);
     buf_printf(b, "}\n");
+}
+
+static bool is_read(const Ahead *a, Ref r)
+{
+    return is_tile(a->e, r) || is_there(a, r);
 }
 
 static void read_tiles(Ahead *a, Buf *b)
@@ -32,7 +38,7 @@ static void read_tiles(Ahead *a, Buf *b)
     Emit *e = a->e;
     for (int i = 0; i < a->n; i++) {
         Ref r = a->order[i];
-        if (is_tile(e, r) || is_there(a, r))
+        if (is_read(a, r))
             buf_printf(b, "%s in%u[%d];\nread_fragment(in%u, %s + %d * t, at"
                        "%s);\n", is_float(e, r) ? "float" : "u32",
                        (unsigned)r, is_float(e, r) ? 32 : 16, (unsigned)r,
@@ -41,21 +47,30 @@ static void read_tiles(Ahead *a, Buf *b)
     }
 }
 
+/* Whether a value is far below 0 where a swish is for others; false: there is
+ * no swish. */
+static bool find_deep(Ahead *a, Buf *b)
+{
+    char *m = NULL;
+    for (int i = 0; i < a->n; i++) {
+        Ref x = swish_of(a, a->order[i]);
+        if (x)
+            m = ctx_format(a->e->c, m ? "deepest(in%u, %s)" : "deepest(in%u)",
+                           (unsigned)x, m);
+    }
+    if (m)
+        buf_printf(b, "const bool deep = %s != MINUS8;\n", m);
+    return m;
+}
+
 /* A tile, the t-th of each matrix. A swish is for values that are not far
  * below 0: a warp that has others does its tile again in a second way. */
 static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
 {
-    bool swish = false;
     read_tiles(a, b);
     buf_put(b, first->s, first->len);
-    for (int i = 0; i < a->n; i++) {
-        Ref x = swish_of(a, a->order[i]);
-        if (x)
-            buf_printf(b, "%sis_deep(in%u)", swish ? " | "
-                       : "const bool deep = ", (unsigned)x);
-        swish |= x != 0;
-    }
-    buf_printf(b, swish ? ";\n{\nconstexpr bool DEEP = 0;\n" : "");
+    bool swish = find_deep(a, b);
+    buf_printf(b, swish ? "{\nconstexpr bool DEEP = 0;\n" : "");
     columns(a, b);
     if (swish) {
         buf_printf(b, "}\nif (__any_sync(~0u, deep)) {\n"
@@ -65,6 +80,69 @@ static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
         buf_printf(b, "}\n");
     }
     buf_put(b, rest->s, rest->len);
+}
+
+/* ---- the same by 16 columns, where registers are few ---- */
+
+static void read_slim(Ahead *a, Buf *b, const char *to, const char *step)
+{
+    for (int i = 0; i < a->n; i++) {
+        Ref r = a->order[i];
+        if (is_read(a, r))
+            buf_printf(b, "ldmatrix(%s + 8192 * t + (row ^ 32 * %s), %s%u);\n",
+                       tile_place(a->e, r), step, to, (unsigned)r);
+    }
+}
+
+/* For each matrix that is read; a format of its number, as often as it wants.
+ */
+static void each_read(Ahead *a, Buf *b, const char *format)
+{
+    for (int i = 0; i < a->n; i++) {
+        unsigned r = a->order[i];
+        if (is_read(a, r))
+            buf_printf(b, format, r, r);
+    }
+}
+
+static void slim_columns(Ahead *a, Buf *b)
+{
+    bool swish = find_deep(a, b);
+    for (int i = 0; i < a->n; i++) {
+        unsigned x = swish_of(a, a->order[i]);
+        if (x)
+            buf_printf(b, "u32 half%u[4];\nhalve(half%u, in%u);\n", x, x, x);
+    }
+    buf_printf(b, swish ? "{\nconstexpr bool DEEP = 0;\n" : "");
+    columns(a, b);
+    if (swish) {
+        buf_printf(b, "}\nif (__any_sync(~0u, deep)) {\n"
+                   "constexpr bool DEEP = 1;\n");
+        columns(a, b);
+        buf_printf(b, "}\n");
+    }
+}
+
+/* The next columns are on their way while these are worked out. */
+static void slim_tile(Ahead *a, Buf *b, const Ref *r, int n)
+{
+    buf_printf(b, "const u32 row = fresh(tile_row(at, 0));\n");
+    each_read(a, b, "u32 in%u[4];\n");
+    read_slim(a, b, "in", "0");
+    buf_printf(b, "UNROLL for (int s = 0; s < 4; s++) {\n");
+    each_read(a, b, "u32 next%u[4];\n");
+    buf_printf(b, "if (s < 3) {\n");
+    read_slim(a, b, "next", "(s + 1)");
+    buf_printf(b, "}\n");
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "u32 out%u[4];\n", (unsigned)r[i]);
+    slim_columns(a, b);
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "stmatrix(stage + TILE_%u + 8192 * t + (row ^ 32 * s), "
+                   "out%u);\n", (unsigned)r[i], (unsigned)r[i]);
+    buf_printf(b, "UNROLL for (int i = 0; i < 4 && s < 3; i++) {\n");
+    each_read(a, b, "in%u[i] = next%u[i];\n");
+    buf_printf(b, "}\n}\n");
 }
 
 void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
@@ -97,14 +175,25 @@ static bool ends_zero(const Ahead *a, Ref r)
     return n->op == OP_rot90 ? ends_zero(a, n->a[0]) : n->op == OP_input;
 }
 
+/* Two-byte tiles alone are read. */
+static bool is_slim(const Ahead *a)
+{
+    bool slim = true;
+    for (int i = 0; i < a->n; i++)
+        slim &= !is_read(a, a->order[i]) || !is_float(a->e, a->order[i]);
+    return slim;
+}
+
 /* Matrices from others, `n` of one width, all of their tiles or a half; rows
  * past the end are zero. */
 static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
 {
     Buf body = { .ctx = e->c }, first = body, rest = body;
+    bool one = e->team || (e->paired && tile_axis(e, r[0]) != e->row_axis);
     Ahead a = { .e = e, .b = &body, .made = true, .again = again };
     for (int i = 0; i < n; i++)
         ahead_visit(&a, r[i]);
+    a.slim = one && is_slim(&a);
     ahead_elements(&a);
     buf_printf(b, "/*");
     for (int i = 0; i < n; i++) {
@@ -122,11 +211,14 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
                    "at);\n", m, m);
     }
     buf_printf(b, " */\n{\n");
-    if (e->team || (e->paired && tile_axis(e, r[0]) != e->row_axis)) {
+    if (one) {
         ahead_vectors(&a, b, false);
         buf_printf(b, "const int t = fresh(%s);\n", e->team ? "member"
                    : "block");
-        one_tile(&a, b, &first, &rest);
+        if (a.slim)
+            slim_tile(&a, b, r, n);
+        else
+            one_tile(&a, b, &first, &rest);
     } else {
         ahead_tiles(&a, b, tile_count(e, r[0]), &first, &rest);
     }

@@ -5,27 +5,36 @@
 /* ---- matrices ---- */
 
 #ifdef ELEMENT_F16
-constexpr u32 MINUS8 = 0xc800;
+constexpr u32 MINUS8 = 0xc800c800, HALF = 0x38003800;
 #else
-constexpr u32 MINUS8 = 0xc100;
+constexpr u32 MINUS8 = 0xc100c100, HALF = 0x3f003f00;
 #endif
-/* Whether a value is below -8. Negative ones are the largest as integers. */
-template<int N> INLINE bool is_deep(const u32 (&x)[N])
+/* The lowest of m and of values below it: MINUS8 where there are none. Negative
+ * ones are the largest as integers. */
+template<int N> INLINE u32 deepest(const u32 (&x)[N], u32 m = MINUS8)
 {
-    u32 m = 0;
     UNROLL for (int i = 0; i < N; i += 2)
         m = __vimax3_u16x2(m, x[i], x[i + 1]);
-    return (m & 0xffff) > MINUS8 || m >> 16 > MINUS8;
+    return m;
 }
-/* x sigmoid(x), to 2e-4 of it; by one tanh where x >= -8. */
-template<bool DEEP> INLINE float swish(float x)
+template<int N> INLINE void halve(u32 (&h)[N], const u32 (&x)[N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        asm("mul.rn." ELEMENT "x2 %0, %1, %2;" : "=r"(h[i]) : "r"(x[i]),
+            "r"(HALF));
+}
+/* x sigmoid(x), to 2e-4 of it; by one tanh where x >= -8, of half of x. */
+template<bool DEEP> INLINE float swish(float x, float half)
 {
     if (DEEP)
         return x * sigmoid_(x);
-    const float h = 0.5f * x;
     float t;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(t) : "f"(h));
-    return fmaf(h, t, h);
+    asm("tanh.approx.f32 %0, %1;" : "=f"(t) : "f"(half));
+    return fmaf(half, t, half);
+}
+template<bool DEEP> INLINE float swish(float x)
+{
+    return swish<DEEP>(x, 0.5f * x);
 }
 
 /* ---- angles that grow at one rate: before the chunk, the next, rates ---- */

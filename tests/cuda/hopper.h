@@ -359,9 +359,10 @@ PLAIN inline unsigned __vimax3_u16x2(unsigned a, unsigned b, unsigned c)
         y |= max(max(a >> s & 0xffff, b >> s & 0xffff), c >> s & 0xffff) << s;
     return y;
 }
-template<bool DEEP> PLAIN inline float swish(float x)
+template<bool DEEP> PLAIN inline float swish(float x, float half)
 {
-    return x / (1 + expf(-x));
+    const float y = DEEP ? x : 2 * half;
+    return y / (1 + expf(-y));
 }
 PLAIN inline unsigned pack_wide(float lo, float hi)
 {
@@ -378,6 +379,12 @@ PLAIN inline unsigned pack(float lo, float hi)
 static float low(unsigned v), high(unsigned v);
 PLAIN inline unsigned pack(float lo, float hi) { return pack_wide(lo, hi); }
 #endif
+template<int N> PLAIN inline void halve(unsigned (&h)[N],
+                                        const unsigned (&x)[N])
+{
+    for (int i = 0; i < N; i++)
+        h[i] = pack(low(x[i]) / 2, high(x[i]) / 2);
+}
 template<class T> inline T fresh(T x) { return x; }
 template<class T> inline T fresh_wide(T x) { return x; }
 template<class T> inline void keep(T &) {}

@@ -20,7 +20,8 @@ struct alignas(64) TensorMap { unsigned char opaque[128]; };
  * two axes of its own. Null p: absent. Head h reads the tensor's h / group. */
 struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group, pad; };
 
-/* x, which is one for all of a warp, and known to be. */
+/* x, which is one for all of a warp and then known to be: products take their
+ * places from registers that a warp has once. */
 INLINE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 /* x, but what follows from it is not worked out before a loop and kept. */
 INLINE int fresh(int x)

@@ -343,10 +343,9 @@ static void put_ahead_role(Emit *e, Buf *b)
                : "const Lane at = lane_here();\nconst int");
     buf_printf(b, " i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
     if (own)
-        buf_printf(b, e->team || e->paired
-                   ? "const int %s = uniform((threadIdx.x >> 7) - 1);\n%s"
-                   : "const int %s = (threadIdx.x >> 7) - 1;\n%s", which,
-                   two ? "if (turn)\npos.next();\n" : "");
+        buf_printf(b, "const int %s = %s(threadIdx.x >> 7) - 1;\n%s", which,
+                   e->ngates ? "" : "uniform", two
+                   ? "if (turn)\npos.next();\n" : "");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
                own ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which) : "",
                two ? "turn" : "0");

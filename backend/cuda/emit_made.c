@@ -14,6 +14,10 @@
  * score's columns, and a chunk is through in half the time. The state's
  * warpgroups lend them registers by reading what they multiply later
  * (emit_order.c).
+ *
+ * Either way a warp reads the next 16 columns of a tile while it works out
+ * these, so that it needs few registers and waits once a tile. What binds is
+ * what an SM issues: a role beside the state's counts by the instruction.
  */
 #include "ahead.h"
 

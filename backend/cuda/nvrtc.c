@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "signals.h"
+#include "threads.h"
 
 typedef struct Program Program;         /* NVRTC's own */
 
@@ -257,56 +258,6 @@ static void job_leave(Job *j)
         job_free(j);
 }
 
-/* ---- what ptxas says ---- */
-
-/* The number before `what` on the line, -1 if it is not there. */
-static int number_before(const char *line, const char *end, const char *what)
-{
-    const char *p = strstr(line, what);
-    if (!p || p >= end)
-        return -1;
-    while (p > line && p[-1] == ' ')
-        p--;
-    while (p > line && p[-1] >= '0' && p[-1] <= '9')
-        p--;
-    return atoi(p);
-}
-
-static void raise_to(int *x, int y)
-{
-    if (y > *x)
-        *x = y;
-}
-
-static void read_line(PtxasInfo *info, const char *line, const char *end)
-{
-    raise_to(&info->stack, number_before(line, end, " bytes stack frame"));
-    raise_to(&info->spill_stores,
-             number_before(line, end, " bytes spill stores"));
-    raise_to(&info->spill_loads,
-             number_before(line, end, " bytes spill loads"));
-    raise_to(&info->registers, number_before(line, end, " registers"));
-    const char *note = strstr(line, "C75");
-    if (note && note < end) {
-        int code = atoi(note + 1);
-        if (code >= 7510 && code <= 7519)
-            info->serialised = code;
-    }
-}
-
-static PtxasInfo read_log(const char *log)
-{
-    PtxasInfo info = { 0 };
-    for (const char *p = log; *p; ) {
-        const char *end = strchr(p, '\n');
-        if (!end)
-            end = p + strlen(p);
-        read_line(&info, p, end);
-        p = *end ? end + 1 : end;
-    }
-    return info;
-}
-
 /* To be freed; NULL: memory is out. */
 static char *get_log(const Nvrtc *n, Program *p)
 {
@@ -398,11 +349,15 @@ static void end_work(Job *j, Work *w)
 
 static void do_work(Job *j, Work *w)
 {
-    enum { MOST = 16, INVALID_OPTION = 5 };     /* NVRTC's own number */
+    enum { MOST = 16, INVALID_OPTION = 5,       /* NVRTC's own number */
+           FEWEST = 5,                          /* older ones have no more */
+           THREADS = 8 };                       /* that it makes for four */
     const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
     int n = 0, options = 1;
     for (; nvrtc_options[options - 1]; options++)
         option[options] = nvrtc_options[options - 1];
+    if (strstr(w->source, SIDE_BY_SIDE) && threads_to_spare(THREADS))
+        option[options++] = "--split-compile=4";    /* the same as of 8 */
     for (; n < MOST && cuda_headers[n].name; n++) {
         text[n] = cuda_headers[n].text;
         name[n] = cuda_headers[n].name;
@@ -415,10 +370,10 @@ static void do_work(Job *j, Work *w)
         on_flow(w->program, is_left, w);
     if (w->result == 0)
         w->result = compile(w->program, options, option);
-    if (w->result == INVALID_OPTION)    /* the last: older ones have no cache */
-        w->result = compile(w->program, options - 1, option);
+    while (w->result == INVALID_OPTION && options > FEWEST)
+        w->result = compile(w->program, --options, option);
     w->log = get_log(&j->n, w->program);
-    w->info = read_log(w->log ? w->log : "");
+    w->info = ptxas_info(w->log ? w->log : "");
 }
 
 static void *compile_thread(void *ud)

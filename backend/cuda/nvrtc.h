@@ -17,6 +17,8 @@ typedef struct PtxasInfo {
     int serialised;                     /* C7510 .. C7519: 0, or the number */
 } PtxasInfo;
 
+PtxasInfo ptxas_info(const char *log);  /* ptxas.c */
+
 typedef struct Cubin {
     unsigned char *bytes;               /* arena of the context */
     size_t size;
@@ -30,6 +32,10 @@ typedef struct Cubin {
  * CUDA_PATH, /usr/local/cuda. False, with c->err set, when there is none.
  * It stays loaded for the life of the process. */
 bool nvrtc_open(Ctx *c, Nvrtc *n);
+
+/* In the text of a source whose functions are worth optimising side by side:
+ * few, and long. */
+#define SIDE_BY_SIDE "// functions side by side\n"
 
 /* Compiles for `arch` ("sm_90a"). The source may include any of cuda_headers
  * by its name. Runs on a thread of its own with 8 MiB of stack; the context's

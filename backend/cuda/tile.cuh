@@ -86,8 +86,11 @@ INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 }
 
 /* What a block knows of the item in hand, where it lies in shared memory.
- * last: chunks, or the chunk in hand. */
-struct Item { i64 item, s, slot, start, len, last; int b, head, block, pad; };
+ * last: chunks, of which m are done by all parts; or the chunk in hand. */
+struct Item {
+    i64 item, s, slot, start, len, last, m;
+    int b, head, block, pad;
+};
 
 /* A number of it, read each time it is used. */
 template<class T> struct Anew {

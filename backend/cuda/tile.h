@@ -269,17 +269,20 @@ void tiles_order(Tiles *t);
 
 /* ---- tile_anew.c ---- */
 
-/* Whether this source is printed so. */
+/* Whether this source is printed so; whether the item lies in shared memory.
+ */
 bool reads_anew(const Tiles *t);
+bool puts_item(const Tiles *t);
 int64_t anew_place(const Tiles *t);     /* in shared memory */
 int64_t anew_bytes(const Tiles *t);
 void put_made(Buf *b, const char *type, const char *name, const char *value);
-void put_item_anew(const Tiles *t, Buf *b);     /* opens a scope */
+void put_item(const Tiles *t, Buf *b);          /* opens a scope */
 void put_known(const Tiles *t, Buf *b);
 void put_names_anew(const Tiles *t, Buf *b);
+void put_names_once(const Tiles *t, Buf *b);
 void put_chunk_anew(const Tiles *t, Buf *b);
 bool put_spilled(const Tiles *t, Buf *b, const Act *a);
-void end_item_anew(Buf *b);
+void end_item(Buf *b);
 
 /* ---- tile_place.c ---- */
 
@@ -295,8 +298,10 @@ void print_inputs(Tiles *t, Buf *b, const char *m, bool load);
 
 /* ---- tile_part.c ---- */
 
-/* How many parts suit the acts; what the copy of its arguments takes. */
+/* How many parts suit the acts; whether the walk is cut; what the copy of its
+ * arguments takes. */
 int parts_of(const Tiles *t);
+bool in_parts(const Tiles *t);
 int64_t args_bytes(const Tiles *t);
 /* Where the text stands now a walk may be cut; `uses`: what it has used since
  * the last such place, by tile. */
@@ -307,6 +312,8 @@ void stretch_end(Tiles *t, const Buf *b, const uint8_t *uses);
 const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts);
 void put_args_copy(const Tiles *t, Buf *b);
 void put_item_parts(const Tiles *t, Buf *b);    /* before a barrier */
+/* The chunk in hand, of those of the walk's kind; m: how many are done. */
+const char *chunk_text(const Tiles *t, const char *last, const char *m);
 /* What a chunk's work has to know: the names that acts read. */
 void put_chunk(const Tiles *t, Buf *b);
 

@@ -1,13 +1,19 @@
-/* tile_anew.c -- where registers are short, what a block knows of the item in
- * hand lies in shared memory and is read where it is used: a register less for
- * each number, and for each tensor's address that ptxas would have kept from
- * chunk to chunk.
+/* tile_anew.c -- what a block knows of the item in hand may lie in shared
+ * memory. So it does around a walk in parts, which leave no registers: each
+ * part reads it once. Where registers are short it is read where it is used: a
+ * register less for each number, and for each tensor's address that ptxas
+ * would have kept from chunk to chunk.
  */
 #include "tile.h"
 
 bool reads_anew(const Tiles *t)
 {
     return t->o->room > 0 && t->m->chunk > 1;
+}
+
+bool puts_item(const Tiles *t)
+{
+    return reads_anew(t) || in_parts(t);
 }
 
 /* A name for what is made of others each time it is read. */
@@ -18,7 +24,7 @@ void put_made(Buf *b, const char *type, const char *name, const char *value)
 }
 
 /* After the item's own constants, which these names hide. */
-void put_item_anew(const Tiles *t, Buf *b)
+void put_item(const Tiles *t, Buf *b)
 {
     const char *last = t->k->kind == K_TOKEN ? "at" : "chunks";
 
@@ -26,7 +32,7 @@ void put_item_anew(const Tiles *t, Buf *b)
     buf_printf(b, "if (TID == 0) {\nknown->item = item;\nknown->s = s;\n"
                "known->slot = slot;\n"
                "known->start = q.start;\nknown->len = q.len;\n"
-               "known->last = %s;\nknown->b = q.b;\nknown->head = head;\n"
+               "known->m = 0;\nknown->last = %s;\nknown->b = q.b;\nknown->head = head;\n"
                "known->block = block;\n}\n__syncthreads();\n{\n", last);
     put_names_anew(t, b);
     buf_printf(b, "const Anew<i64> s = { &known->s }, %s = { &known->last };\n"
@@ -51,6 +57,17 @@ void put_names_anew(const Tiles *t, Buf *b)
                    "(void)block;\n");
 }
 
+/* The same as numbers of a part's own, read once. */
+void put_names_once(const Tiles *t, Buf *b)
+{
+    buf_printf(b, "const Item &known = *(const Item *)(arena + %d);\n"
+               "const Sequence q = { known.b, 0, known.start, known.len };\n"
+               "const i64 slot = known.slot;\n"
+               "const int head = known.head, block = known.block;\n"
+               "(void)q;\n(void)slot;\n(void)head;\n(void)block;\n",
+               (int)anew_place(t));
+}
+
 void put_chunk_anew(const Tiles *t, Buf *b)
 {
     Buf token = { .ctx = t->c }, stored = { .ctx = t->c };
@@ -66,7 +83,7 @@ void put_chunk_anew(const Tiles *t, Buf *b)
 }
 
 /* Before the barrier that ends the item, and the scope. */
-void end_item_anew(Buf *b)
+void end_item(Buf *b)
 {
     buf_printf(b, "}\nitem = known->item;\n");
 }
@@ -101,5 +118,5 @@ int64_t anew_place(const Tiles *t)
 
 int64_t anew_bytes(const Tiles *t)
 {
-    return reads_anew(t) ? 64 : 0;
+    return puts_item(t) ? 80 : 0;
 }

@@ -273,10 +273,10 @@ void put_chunk(const Tiles *t, Buf *b)
     buf_printf(b, "(void)n;\n(void)token;\n");
 }
 
-static void put_item(const Tiles *t, Buf *b)
+static void begin_item(const Tiles *t, Buf *b)
 {
     buf_printf(b, "NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items;"
-               " item += gridDim.x) {\n"
+               " item += blocks_here()) {\n"
                "const int block = (int)(item %% %d);\n"
                "const i64 part = divided(item / %d, a.run.heads);\n"
                "const int head = (int)(item / %d - part * a.run.heads);\n",
@@ -303,6 +303,18 @@ static void put_ahead(Tiles *t, Buf *b, const char *m)
     buf_printf(b, "}\ncopy_commit();\n");
 }
 
+/* The head of a walk over chunks; left open. */
+static void put_turn(const Tiles *t, Buf *b)
+{
+    const char *at = chunk_text(t, "chunks", "m");
+
+    buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n");
+    if (reads_anew(t))
+        put_made(b, "i64", "at", at);
+    else
+        buf_printf(b, "const i64 at = %s;\n", at);
+}
+
 /* acts: what is done in a chunk. */
 static void put_walk(Tiles *t, Buf *b, const Buf *acts)
 {
@@ -317,34 +329,33 @@ static void put_walk(Tiles *t, Buf *b, const Buf *acts)
                    t->m->chunk - 1, t->m->chunk);
     }
     put_item_parts(t, b);
-    if (reads_anew(t))
-        put_item_anew(t, b);
+    if (puts_item(t))
+        put_item(t, b);
     if (!token && t->ahead)
         put_ahead(t, b, "0");
     buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
     print_acts(t, b, BEFORE);
     buf_printf(b, "}\ncopy_wait<0>();\n__syncthreads();\n");
-    if (token) {
+    if (token)
         buf_printf(b, "{\n");
-    } else {
-        const char *at = t->k->kind == K_REVERSE ? "chunks - 1 - m" : "m";
-        buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n");
-        if (reads_anew(t))
-            put_made(b, "i64", "at", at);
-        else
-            buf_printf(b, "const i64 at = %s;\n", at);
-    }
+    else if (in_parts(t))
+        buf_printf(b, "NO_UNROLL while (known->m < known->last) {\n");
+    else
+        put_turn(t, b);
     if (!token && t->ahead) {
         put_ahead(t, b, "m + 1");
         print_inputs(t, b, "m", false);
         buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     }
     buf_put(b, acts->s, acts->len);
+    if (!token && in_parts(t))          /* all have read it */
+        buf_printf(b, "__syncthreads();\nif (TID == 0)\n"
+                   "known->m = known->m + 1;\n");
     buf_printf(b, "__syncthreads();\n}\n{\n");
     print_acts(t, b, AFTER);
     buf_printf(b, "}\n");
-    if (reads_anew(t))
-        end_item_anew(b);
+    if (puts_item(t))
+        end_item(b);
     buf_printf(b, "__syncthreads();\n}\n}\n");
 }
 
@@ -398,7 +409,7 @@ static void emit_kernel(Tiles *t, Buf *to)
     put_head(t, &b);
     declare_tiles(t, &b, uses);
     put_args_copy(t, &b);
-    put_item(t, &b);
+    begin_item(t, &b);
     put_walk(t, &b, &acts);
     source_indent(to, b.s);
 }

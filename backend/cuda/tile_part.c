@@ -7,6 +7,7 @@
  * ptxas takes its time for each function, too.
  */
 #include "tile.h"
+#include "nvrtc.h"
 
 #include <string.h>
 
@@ -39,7 +40,7 @@ int parts_of(const Tiles *t)
 }
 
 /* Inputs that are loaded a chunk ahead have their names from the walk. */
-static bool in_parts(const Tiles *t)
+bool in_parts(const Tiles *t)
 {
     return t->parts > 1 && !t->ahead;
 }
@@ -72,29 +73,30 @@ void put_item_parts(const Tiles *t, Buf *b)
                    t->at, (int)args_place(t));
 }
 
-/* What a part is passed; `types`: as it says so itself. */
-static void put_passed(const Tiles *t, Buf *b, bool types)
+const char *chunk_text(const Tiles *t, const char *last, const char *m)
 {
-    if (!reads_anew(t))
-        buf_printf(b, types ? "const Sequence q, const i64 slot, const int"
-                   " block, const int head, " : "q, slot, block, head, ");
-    buf_printf(b, types ? "const i64 at" : "at");
+    return t->k->kind == K_TOKEN ? last : t->k->kind == K_FORWARD ? m
+         : ctx_format(t->c, "%s - 1 - %s", last, m);
 }
 
 static void put_part(const Tiles *t, Buf *b, int number, const uint8_t *uses,
                      const char *text, size_t len)
 {
-    buf_printf(b, "CALLED void %s_part%d(", t->out->name, number);
-    put_passed(t, b, true);
-    buf_printf(b, ")\n{\nconst Placed%d &a = *(const Placed%d *)(arena + %d);"
-               "\n",
-               t->at, t->at, (int)args_place(t));
+    const char *known = reads_anew(t) ? "known->" : "known.";
+    const char *at = chunk_text(t, ctx_format(t->c, "%slast", known),
+                                ctx_format(t->c, "%sm", known));
+
+    buf_printf(b, "CALLED void %s_part%d()\n{\n"
+               "const Placed%d &a = *(const Placed%d *)(arena + %d);\n",
+               t->out->name, number, t->at, t->at, (int)args_place(t));
     declare_tiles(t, b, uses);
     if (reads_anew(t)) {
         put_known(t, b);
         put_names_anew(t, b);
+        put_made(b, "i64", "at", at);
     } else {
-        buf_printf(b, "(void)block;\n(void)slot;\n");
+        put_names_once(t, b);
+        buf_printf(b, "const i64 at = %s;\n", at);
     }
     put_chunk(t, b);
     buf_put(b, text, len);
@@ -121,7 +123,8 @@ const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts)
     if (n == 1)
         put_chunk(t, &walk);
     else
-        buf_printf(b, "struct Placed%d { Run run; Placed t[%d]; };\n", t->at,
+        buf_printf(b, SIDE_BY_SIDE
+                   "struct Placed%d { Run run; Placed t[%d]; };\n", t->at,
                    t->out->ntensors + !t->out->ntensors);
     for (int i = 0; i < t->nstretches && n > 1; i++) {
         const Stretch *s = &t->stretch[i];
@@ -131,9 +134,7 @@ const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts)
                                          * (size_t)(done + 1))
             continue;
         put_part(t, b, done, uses, acts->s + from, s->end - from);
-        buf_printf(&walk, "%s_part%d(", t->out->name, done++);
-        put_passed(t, &walk, false);
-        buf_printf(&walk, ");\n");
+        buf_printf(&walk, "%s_part%d();\n", t->out->name, done++);
         memset(uses, 0, (size_t)t->ntiles);
         from = s->end;
     }

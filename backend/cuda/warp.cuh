@@ -47,6 +47,14 @@ INLINE int thread_here()
     return t;
 }
 
+/* The grid's blocks; asked for anew, too. */
+INLINE int blocks_here()
+{
+    int n;
+    asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(n));
+    return n;
+}
+
 /* x, which the compiler does not know for what it was before. */
 INLINE int fresh(int x)
 {

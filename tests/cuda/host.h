@@ -227,6 +227,7 @@ PLAIN inline float together(Part *part)
     return part->x;
 }
 PLAIN inline int thread_here() { return threadIdx.x; }
+PLAIN inline int blocks_here() { return gridDim.x; }
 PLAIN inline int fresh(int x) { return x; }
 template<class T> PLAIN inline T *global(T *p) { return p; }
 PLAIN inline float lane_up(float x, int by)

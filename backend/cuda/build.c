@@ -108,6 +108,8 @@ typedef struct Making {
     Builds *all;
     Build *b;
     const Build *rest;                  /* of one that saves: the way back */
+    const CudaOptions *next;            /* of the way back: the one that saves,
+                                           if it is to follow */
 } Making;
 
 static void check_build(Ctx *c, void *ud)
@@ -120,7 +122,9 @@ static void check_build(Ctx *c, void *ud)
 static void compile(Ctx *c, void *ud)
 {
     Making *k = ud;
-    build_compile(c, k->all->gpu, k->b, k->all->plan, check_build, k);
+    Compile wish = { k->b, k->all->plan, check_build, k, k->next,
+                     k->rest ? &k->rest->ahead : NULL };
+    build_compile(c, k->all->gpu, &wish);
 }
 
 static void build_free(Build *b, const Driver *d)
@@ -139,10 +143,11 @@ static bool refused(const Build *b, const Error *e)
 }
 
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
-                        bool hopper, const Build *rest)
+                        bool hopper, const Build *rest,
+                        const CudaOptions *next)
 {
     Build *b = calloc(1, sizeof *b);
-    Making k = { all, b, rest };
+    Making k = { all, b, rest, next };
     if (!b || !(b->ctx = ctx_new())) {
         free(b);
         fail_code(c, ERR_MEMORY, "out of memory");
@@ -163,12 +168,13 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
 }
 
 static Build *find_build(Ctx *c, Builds *all, const CudaOptions *o,
-                         bool hopper, const Build *rest)
+                         bool hopper, const Build *rest,
+                         const CudaOptions *next)
 {
     for (Build *b = all->first; b; b = b->next)
         if (b->hopper == hopper && !memcmp(&b->o, o, sizeof *o))
             return b;
-    return build_new(c, all, o, hopper, rest);
+    return build_new(c, all, o, hopper, rest, next);
 }
 
 static bool suits_hopper(const Builds *all, const CudaOptions *o)
@@ -186,7 +192,7 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
         return NULL;
     o.groups = groups;
     o.split = true;
-    Build *b = find_build(c, all, &o, true, rest);
+    Build *b = find_build(c, all, &o, true, rest, NULL);
     return b->m ? b : NULL;
 }
 
@@ -248,11 +254,17 @@ static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
     return *rows = (int8_t)t.rows;
 }
 
-static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o)
+/* groups: of the way forward that is to follow where it can; 0: none is. */
+static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
+                                int groups)
 {
     int rows = rows_of(c, all, o);
     o->rows = rows > 0 ? rows : 0;
-    return find_build(c, all, o, false, NULL);
+    CudaOptions next = forward_options(all, o);
+    next.groups = groups;
+    next.split = true;
+    bool follows = o->rows && groups && suits_hopper(all, &next);
+    return find_build(c, all, o, false, NULL, follows ? &next : NULL);
 }
 
 static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,
@@ -294,7 +306,8 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
     *forward = NULL;
     if (whole)
         return whole;
-    const Build *tiles = tiles_build(c, all, &o);
+    const Build *tiles = tiles_build(c, all, &o, call->from ? 0
+                              : groups_for(call, d->processors));
     if (o.rows && !call->from)
         *forward = hopper_for(c, all, call, &o, tiles);
     return tiles;
@@ -307,7 +320,7 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     if (!is_joint(all->plan))
         for (int groups = 1; groups <= 2; groups++)
             hopper_build(c, all, o, groups, NULL);
-    const Build *tiles = tiles_build(c, all, &o);
+    const Build *tiles = tiles_build(c, all, &o, 2);
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);
 }

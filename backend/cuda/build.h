@@ -11,6 +11,14 @@ typedef struct Modules {
     Module **module;                    /* NULL: not loaded */
 } Modules;
 
+/* Programs of a build to come, compiled beside another's: what has no bytes is
+ * not. */
+typedef struct Ahead {
+    CudaOptions o;
+    int n;
+    Cubin *cubin;
+} Ahead;
+
 /* The kernels of one emitter, of the whole plan or, o.saves, of its way
  * forward. m is NULL where it has refused the plan. */
 typedef struct Build {
@@ -21,6 +29,7 @@ typedef struct Build {
     CudaModule *m;
     Modules modules;
     Function **f;
+    Ahead ahead;
 } Build;
 
 /* All that a plan has become so far. One thread at a time may add. */
@@ -49,8 +58,16 @@ void builds_free(Builds *all);
  * A program that spills registers is printed again, with other room, a few
  * times; what spills least is taken. */
 typedef void CheckFn(Ctx *c, void *ud);
-void build_compile(Ctx *c, Gpu *g, Build *b, const Plan *p, CheckFn *check,
-                   void *ud);
+typedef struct Compile {
+    Build *b;
+    const Plan *plan;
+    CheckFn *check;
+    void *ud;
+    const CudaOptions *next;            /* of the way forward that goes with b:
+                                           compiled beside it; or NULL */
+    const Ahead *ahead;                 /* what there is of b; or NULL */
+} Compile;
+void build_compile(Ctx *c, Gpu *g, const Compile *wish);
 
 void modules_unload(Modules *m, const Driver *d);
 

@@ -1,6 +1,6 @@
 /* compile.c -- what becomes of a plan's programs: each found in the cache, or
  * compiled, side by side, in the room where it spills least; loaded, checked
- * and kept.
+ * and kept. A joint plan's way forward, which is to follow, compiles beside it.
  */
 #include "build.h"
 #include "rooms.h"
@@ -95,10 +95,9 @@ Module *build_module(Ctx *c, Gpu *g, const char *source)
 
 typedef struct Compiling {
     Gpu *gpu;
-    Build *b;
-    const Plan *plan;
-    CheckFn *check;
-    void *ud;
+    const Compile *wish;
+    CudaOptions o;
+    bool hopper;
     Rooms rooms;
     const char *common;                 /* to all keys */
     int *room;                          /* of each program */
@@ -109,10 +108,10 @@ typedef struct Compiling {
 static CudaModule *print(Ctx *own, void *ud, int room)
 {
     const Compiling *k = ud;
-    CudaOptions o = k->b->o;
+    CudaOptions o = k->o;
     o.room = room;
-    return k->b->hopper ? cuda_emit(own, k->plan, &o)
-                        : cuda_tiles(own, k->plan, &o);
+    return k->hopper ? cuda_emit(own, k->wish->plan, &o)
+                     : cuda_tiles(own, k->wish->plan, &o);
 }
 
 /* A room's text that was not passed over is the program's, or nobody knows. */
@@ -125,21 +124,21 @@ static bool find_program(Ctx *c, Compiling *k, int program)
             continue;
         CacheKey key = key_of(k->common, text);
         k->room[program] = room;
-        k->b->modules.module[program] = find_module(c, k->gpu, &key,
+        k->wish->b->modules.module[program] = find_module(c, k->gpu, &key,
                                                     &passed);
     }
-    return k->b->modules.module[program];
+    return k->wish->b->modules.module[program];
 }
 
 static void find_programs(Ctx *c, Compiling *k)
 {
-    Ctx *own = k->b->ctx;
+    Ctx *own = k->wish->b->ctx;
     gpu_enter(c, k->gpu);
     k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
     rooms_text(c, &k->rooms, 0, 0);
     size_t n = (size_t)k->rooms.programs[0].n;
-    k->b->modules.module = ctx_alloc(own, n * sizeof(Module *));
-    k->b->modules.n = (int)n;
+    k->wish->b->modules.module = ctx_alloc(own, n * sizeof(Module *));
+    k->wish->b->modules.n = (int)n;
     k->room = ctx_alloc(c, n * sizeof *k->room);
     k->missing = ctx_alloc(c, n * sizeof *k->missing);
     for (int i = 0; i < (int)n; i++)
@@ -147,18 +146,103 @@ static void find_programs(Ctx *c, Compiling *k)
             k->missing[k->n++] = i;
 }
 
+/* ---- the way forward, beside ---- */
+
+static void print_first(Ctx *c, void *ud)
+{
+    rooms_text(c, &((Compiling *)ud)->rooms, 0, 0);
+}
+
+static bool is_known(const Compiling *k, const char *text)
+{
+    CacheKey key = key_of(k->common, text);
+    size_t size;
+    unsigned char *bytes = cache_get(gpu_cache(k->gpu), &key, &size);
+    bool known = bytes;
+    free(bytes);
+    return known;
+}
+
+/* Its programs that are new; none where it is refused, which it will say
+ * itself. */
+static void find_next(Ctx *c, Compiling *next, const Compiling *k)
+{
+    *next = (Compiling){ .gpu = k->gpu, .wish = k->wish,
+                         .o = *k->wish->next, .hopper = true,
+                         .common = k->common };
+    next->o.kept = k->rooms.m[0]->kept;
+    next->rooms = (Rooms){ .ctx = k->wish->b->ctx, .print = print,
+                           .ud = next };
+    if (!ctx_protect(c, print_first, next))
+        return;
+    const CudaPrograms *p = &next->rooms.programs[0];
+    next->missing = ctx_alloc(c, (size_t)p->n * sizeof *next->missing);
+    for (int i = 0; i < p->n; i++)
+        if (!is_known(next, p->source[i]))
+            next->missing[next->n++] = i;
+}
+
+/* In the build's own memory: that one is to find them there. */
+static void keep_next(const Compiling *next)
+{
+    Build *b = next->wish->b;
+    size_t n = (size_t)next->rooms.programs[0].n;
+    b->ahead = (Ahead){ next->o, (int)n,
+                        ctx_alloc(b->ctx, n * sizeof(Cubin)) };
+    for (int i = 0; i < next->n; i++) {
+        Cubin *to = &b->ahead.cubin[next->missing[i]];
+        *to = next->cubin[i];
+        to->log = NULL;
+        if (!to->bytes)
+            continue;
+        to->bytes = ctx_alloc(b->ctx, to->size);
+        memcpy(to->bytes, next->cubin[i].bytes, to->size);
+    }
+}
+
+/* What was compiled beside another build; false: not all that is missing. */
+static bool take_ahead(Ctx *c, Compiling *k)
+{
+    const Ahead *a = k->wish->ahead;
+    bool all = a && a->n == k->rooms.programs[0].n
+            && !memcmp(&a->o, &k->o, sizeof k->o);
+    Cubin *own = ctx_alloc(c, (size_t)k->n * sizeof *own);
+    for (int i = 0; i < k->n && all; i++) {
+        own[i] = a->cubin[k->missing[i]];
+        all = own[i].bytes;
+    }
+    k->cubin = own;
+    return all;
+}
+
 static void compile_missing(Ctx *c, Compiling *k)
 {
-    if (k->n)
-        k->cubin = rooms_compile(c, &k->rooms, k->missing, k->n,
-                                 gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
+    Compiling next = { .n = 0 };
+    if (!k->n || take_ahead(c, k))
+        return;
+    if (k->wish->next)
+        find_next(c, &next, k);
+    Wanted w[] = { { &k->rooms, k->missing, k->n, NULL },
+                   { &next.rooms, next.missing, next.n, NULL } };
+    rooms_compile(c, w, next.n ? 2 : 1, gpu_compiler(c, k->gpu),
+                  gpu_arch(k->gpu));
+    k->cubin = w[0].cubin;
+    next.cubin = w[1].cubin;
+    if (next.n)
+        keep_next(&next);
+}
+
+static void load_missing(Ctx *c, Compiling *k)
+{
     for (int i = 0; i < k->n; i++) {
         Loading l = { .gpu = k->gpu, .bytes = k->cubin[i].bytes };
         load(c, &l);
-        k->b->modules.module[k->missing[i]] = l.module;
+        k->wish->b->modules.module[k->missing[i]] = l.module;
         k->room[k->missing[i]] = k->cubin[i].taken;
     }
 }
+
+/* ---- all of it ---- */
 
 static void find_functions(Ctx *c, Build *b, const int *of)
 {
@@ -191,16 +275,17 @@ static void make(Ctx *c, void *ud)
     Compiling *k = ud;
     find_programs(c, k);
     compile_missing(c, k);
-    k->b->m = rooms_join(&k->rooms, k->room);
-    find_functions(c, k->b, k->rooms.programs[0].of);
+    load_missing(c, k);
+    k->wish->b->m = rooms_join(&k->rooms, k->room);
+    find_functions(c, k->wish->b, k->rooms.programs[0].of);
     if (k->n)
-        k->check(c, k->ud);
+        k->wish->check(c, k->wish->ud);
 }
 
-void build_compile(Ctx *c, Gpu *g, Build *b, const Plan *p, CheckFn *check,
-                   void *ud)
+void build_compile(Ctx *c, Gpu *g, const Compile *wish)
 {
-    Compiling k = { .gpu = g, .b = b, .plan = p, .check = check, .ud = ud };
+    Build *b = wish->b;
+    Compiling k = { .gpu = g, .wish = wish, .o = b->o, .hopper = b->hopper };
     k.rooms = (Rooms){ .ctx = b->ctx, .print = print, .ud = &k };
     b->modules.gpu = g;
     if (!ctx_protect(c, make, &k)) {

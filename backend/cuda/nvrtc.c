@@ -542,12 +542,15 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
     if (!ok)
         ctx_rethrow(c);
     for (int i = 0; i < s->count; i++)
-        judge(c, n, &f.out[i], arch);
+        if (i < s->needed)
+            judge(c, n, &f.out[i], arch);
+        else if (f.out[i].result || f.out[i].info.serialised)
+            f.out[i].bytes = NULL;
     return f.out;
 }
 
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch)
 {
-    return nvrtc_compile_all(c, n, &(Sources){ 1, 1, &source }, arch);
+    return nvrtc_compile_all(c, n, &(Sources){ 1, 1, 1, &source }, arch);
 }

@@ -48,9 +48,10 @@ Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
 
 /* Programs, and each in as many texts as there are tries: of which the first
  * that spills nothing is wanted, or else what spills least. NULL: no such
- * try; all have the first, text[program]. */
+ * try; all have the first, text[program]. Those behind the first `needed` may
+ * fail: they have no bytes then. */
 typedef struct Sources {
-    int count, tries;
+    int count, tries, needed;
     const char *const *text;            /* try * count + program */
 } Sources;
 

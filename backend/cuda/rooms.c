@@ -82,15 +82,23 @@ static const char *new_text(Ctx *c, Rooms *r, int room, int program)
     return s;
 }
 
-Cubin *rooms_compile(Ctx *c, Rooms *r, const int *program, int n,
-                     const Nvrtc *nvrtc, const char *arch)
+void rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
+                   const char *arch)
 {
-    const char **text = ctx_alloc(c, (size_t)(n * CUDA_ROOMS) * sizeof *text);
-    for (int room = 0; room < CUDA_ROOMS; room++)
-        for (int i = 0; i < n; i++)
-            text[room * n + i] = new_text(c, r, room, program[i]);
-    return nvrtc_compile_all(c, nvrtc, &(Sources){ n, CUDA_ROOMS, text },
-                             arch);
+    int all = 0, at = 0;
+    for (int k = 0; k < plans; k++)
+        all += w[k].n;
+    const char **text = ctx_alloc(c, (size_t)(all * CUDA_ROOMS)
+                                     * sizeof *text);
+    for (int k = 0; k < plans; at += w[k++].n)
+        for (int room = 0; room < CUDA_ROOMS; room++)
+            for (int i = 0; i < w[k].n; i++)
+                text[room * all + at + i] = new_text(c, w[k].rooms, room,
+                                                     w[k].program[i]);
+    Cubin *b = nvrtc_compile_all(c, nvrtc, &(Sources){ all, CUDA_ROOMS,
+                                 w[0].n, text }, arch);
+    for (int k = 0; k < plans; b += w[k++].n)
+        w[k].cubin = b;
 }
 
 CudaModule *rooms_join(const Rooms *r, const int *room)
@@ -116,7 +124,9 @@ CudaModule *rooms_compile_all(Ctx *c, Rooms *r, const Nvrtc *nvrtc,
     int *program = ctx_alloc(c, (size_t)n * sizeof *program);
     for (int i = 0; i < n; i++)
         program[i] = i;
-    *cubin = rooms_compile(c, r, program, n, nvrtc, arch);
+    Wanted w = { r, program, n, NULL };
+    rooms_compile(c, &w, 1, nvrtc, arch);
+    *cubin = w.cubin;
     for (int i = 0; i < n; i++)
         program[i] = (*cubin)[i].taken;
     return rooms_join(r, program);

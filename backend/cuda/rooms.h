@@ -24,9 +24,18 @@ typedef struct Rooms {
  */
 const char *rooms_text(Ctx *c, Rooms *r, int room, int program);
 
-/* Compiles n of the programs. */
-Cubin *rooms_compile(Ctx *c, Rooms *r, const int *program, int n,
-                     const Nvrtc *nvrtc, const char *arch);
+/* n of the programs, and their cubins. */
+typedef struct Wanted {
+    Rooms *rooms;
+    const int *program;
+    int n;
+    Cubin *cubin;
+} Wanted;
+
+/* Compiles them, of so many plans side by side; all but the first's may fail,
+ * and have no bytes then. */
+void rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
+                   const char *arch);
 
 /* The module whose programs are those of these rooms, in r->ctx. */
 CudaModule *rooms_join(const Rooms *r, const int *room);

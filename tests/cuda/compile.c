@@ -83,12 +83,28 @@ static void compile_tries(Ctx *c, void *ud)
         int n = numbers[i / PROGRAMS][i % PROGRAMS];
         text[i] = n ? keeping(c, n) : NULL;
     }
-    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ PROGRAMS, TRIES, text },
-                                 "sm_90a");
+    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ PROGRAMS, TRIES,
+                                 PROGRAMS, text }, "sm_90a");
     for (int i = 0; i < PROGRAMS; i++)
         if (b[i].taken != want[i] || !b[i].info.spill_stores != (i < 2))
             fail_code(c, ERR_INTERNAL, "program %d: try %d, %d bytes", i,
                       b[i].taken, b[i].info.spill_stores);
+}
+
+/* What is compiled ahead may fail. */
+static void compile_ahead(Ctx *c, void *ud)
+{
+    const char *text[] = { keeping(c, 8), "not C++", keeping(c, 9) };
+    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ 3, 1, 1, text },
+                                 "sm_90a");
+    if (!b[0].bytes || b[1].bytes || !b[2].bytes)
+        fail_code(c, ERR_INTERNAL, "other programs have failed");
+}
+
+static void compile_needed(Ctx *c, void *ud)
+{
+    const char *text[] = { keeping(c, 8), "not C++" };
+    nvrtc_compile_all(c, ud, &(Sources){ 2, 1, 2, text }, "sm_90a");
 }
 
 /* A running sum per value has no place yet: refused by name, before NVRTC. */
@@ -176,6 +192,8 @@ int main(int argc, char **argv)
     expect_stages();
     c = ctx_new();
     expect(ctx_protect(c, compile_tries, &n), "tries", c->err.message);
+    expect(ctx_protect(c, compile_ahead, &n), "ahead", c->err.message);
+    expect(!ctx_protect(c, compile_needed, &n), "needed", "not refused");
     ctx_free(c);
     expect_refused(&n, compile_serialised, ERR_DEVICE, "serialised");
     expect_refused(&n, compile_wrong, ERR_DEVICE, "refused");

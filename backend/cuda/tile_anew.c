@@ -32,7 +32,8 @@ void put_item(const Tiles *t, Buf *b)
     buf_printf(b, "if (TID == 0) {\nknown->item = item;\nknown->s = s;\n"
                "known->slot = slot;\n"
                "known->start = q.start;\nknown->len = q.len;\n"
-               "known->m = 0;\nknown->last = %s;\nknown->b = q.b;\nknown->head = head;\n"
+               "known->m = 0;\nknown->last = %s;\nknown->b = q.b;\n"
+               "known->head = head;\n"
                "known->block = block;\n}\n__syncthreads();\n{\n", last);
     put_names_anew(t, b);
     buf_printf(b, "const Anew<i64> s = { &known->s }, %s = { &known->last };\n"

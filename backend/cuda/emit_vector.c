@@ -246,30 +246,56 @@ static void clear_tail(Emit *e, Buf *b)
     buf_printf(b, "fence_async();\n}\n");
 }
 
-void emit_vectors(Emit *e)
+/* Whether all that is published here is the same for every whole chunk: then it
+ * is left where it lies, once all stages have it. */
+static bool is_steady(const Emit *e)
 {
-    Buf *b = &e->vec;
-    arguments(e, b);
+    bool steady = !count_rings(e);
+    for (int i = 0; i < e->g->nst; i++)
+        steady &= !is_scalar(e, i);
+    return steady;
+}
+
+static void begin_ring(Emit *e, Buf *b)
+{
     buf_printf(b, "auto fetch_chunk = [&](int c) {\n"
                "if (c < last) {\n");
     ring(e, b, true);
     buf_printf(b, "}\ncopy_commit();\n};\n"
                "NO_UNROLL for (int c = 0; c < AHEAD - 1; c++)\n"
-               "fetch_chunk(c);\n"
-               "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
-               "const u32 vectors = base + VECTORS + pos.stage * "
-               "VECTOR_BYTES;\n"
-               "const int rows = rows_of(where, c);\n"
-               "fetch_chunk(c + AHEAD - 1);\n"
+               "fetch_chunk(c);\n");
+}
+
+static void advance_ring(Emit *e, Buf *b)
+{
+    buf_printf(b, "fetch_chunk(c + AHEAD - 1);\n"
                "copy_wait<AHEAD - 1>();\n");
     ring(e, b, false);
+}
+
+void emit_vectors(Emit *e)
+{
+    Buf *b = &e->vec;
+    bool steady = is_steady(e);
+    arguments(e, b);
+    if (!steady)
+        begin_ring(e, b);
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < last; c++, pos.next()) {\n"
+               "const u32 vectors = base + VECTORS + pos.stage * "
+               "VECTOR_BYTES;\n"
+               "const int rows = rows_of(where, c);\n");
+    if (steady)
+        buf_printf(b, "if (c < STAGES || rows < 64) {\n");
+    else
+        advance_ring(e, b);
     for (int i = 0; i < e->g->nst; i++)
         if (is_scalar(e, i))
             keep_scalar(e, b, i);
     nodes(e, b);
     buf_printf(b, "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
     publish_all(e, b);
-    buf_printf(b, "wait(loaded + 8 * pos.stage, pos.phase);\n");
+    buf_printf(b, "%swait(loaded + 8 * pos.stage, pos.phase);\n",
+               steady ? "}\n" : "");
     clear_tail(e, b);
     emit_first_rows(e, b);
     buf_printf(b, "arrive(ready + 8 * pos.stage);\n");

@@ -40,8 +40,8 @@ part() {
 }
 
 part quick 160 "$build/tests/cuda/bench" quick
-part laws 290 env HALF=1 sh tests/cuda/run.sh
-part laws_too 290 env HALF=2 sh tests/cuda/run.sh
+part laws 340 env HALF=1 sh tests/cuda/run.sh
+part laws_too 270 env HALF=2 sh tests/cuda/run.sh
 part sanitize 310 sh tests/cuda/run.sh sanitize
 part cold 150 "$build/tests/cuda/compile_tiles" cold
 part timed 160 "$build/tests/cuda/bench" timed

@@ -19,7 +19,7 @@ ran=$STATE/ran wanted=$* left=
 mkdir -p "$OUT" "$STATE" "$FLIN_CACHE"
 touch "$ran"
 
-# part NAME SECONDS COMMAND...; all of them take 1800 s at most.
+# part NAME SECONDS COMMAND...; all of them take 1830 s at most.
 part() {
     name=$1 most=${EACH:-$2} from=$(date +%s)
     shift 2

@@ -344,7 +344,7 @@ static void put_ahead_role(Emit *e, Buf *b)
     buf_printf(b, " i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
     if (own)
         buf_printf(b, "const int %s = %s(threadIdx.x >> 7) - 1;\n%s", which,
-                   e->ngates ? "" : "uniform", two
+                   e->team || e->paired ? "uniform" : "", two
                    ? "if (turn)\npos.next();\n" : "");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
                own ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which) : "",

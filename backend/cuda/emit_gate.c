@@ -335,9 +335,9 @@ static void put_places(Emit *e, Buf *b, const Ref *x, const Ref *y, int n,
 /* y: what the other team makes meanwhile; x: there is none. */
 static void put_products(Emit *e, Buf *b, const Batch *x, const Batch *y)
 {
-    buf_printf(b, "gated_products<%d, %d, %d, %d>(dots%u, ",
+    buf_printf(b, "gated_products<%d, %d, %d, %d, %d>(dots%u, ",
                width(e, x->right[0]), x->before || y->before, x->lefts,
-               x->rights, (unsigned)x->d[0]->r);
+               x->rights, x != y, (unsigned)x->d[0]->r);
     put_places(e, b, x->left, y->left, x->lefts, NULL, NULL);
     put_places(e, b, x->right, y->right, x->rights, NULL, NULL);
     put_places(e, b, x->right, y->right, x->rights, x, y);

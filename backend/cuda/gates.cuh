@@ -306,54 +306,54 @@ template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
  * in tf32, a lane's two columns next to each other, those of a step, taken as
  * 0 2 4 6 1 3 5 7; the blocks below are in bfloat16.
  *
- * Two warps share the code of the one whose rows end with block LAST: the own
- * block is made in that one's place, and for the other one goes to its own,
- * where there is one too many of those below. */
-template<int K, int BEFORE, int A, int B, int LAST>
+ * A warp's own block is LAST; TWO: or that is the one before, of another warp.
+ * Then the own block is made as LAST, and goes to its place in the end, where
+ * there is one too many of those below. */
+template<int K, int BEFORE, int A, int B, int LAST, bool TWO>
 INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
                        const u32 (&tb)[B], const u32 (&anchored)[B],
                        u32 gate, int before, const Lane &l)
 {
-    const int lane = fresh(l.lane);
+    const int lane = fresh(l.lane), warp = TWO ? l.warp : LAST;
     const u32 place = piece_of(lane & 15, lane >> 4);
-    const u32 start = gate_row<K>(gate, 16 * l.warp) + 4 * l.col;
+    const u32 start = gate_row<K>(gate, 16 * warp) + 4 * l.col;
     const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
         const u32 piece = (k >> 6) * 8192 + (place ^ (k >> 3 & 7) * 16);
-        const u32 own = piece + 2048 * l.warp;
+        const u32 own = piece + 2048 * warp;
         u32 x[A][4], y[B][4];
         UNROLL for (int i = 0; i < A; i++)
             ldmatrix(ta[i] + own, x[i]);
         UNROLL for (int i = 0; i < B; i++)
             ldmatrix(tb[i] + own, y[i]);
         float2 from[2], a[A][4];
-        UNROLL for (int h = 0; h < 2; h++) {
-            u32 b[B][2][2];
-            from[h] = times_log2e(load2(start + 4 * k + 32 * h));
-            UNROLL for (int m = 0; m < 2; m++) {
-                const int n = 2 * h + m;
-                const u32 at = here + 4 * k + 32 * h + 32 * m * (K + 8);
-                const float2 sum = load2(at);
-                const float2 to = decay_to({ from[h].x + 2 * LOG2_CUT,
-                                             from[h].y + 2 * LOG2_CUT }, sum);
-                const float2 f = decay_from(BEFORE
-                    ? load2(at - before * 4 * (K + 8)) : sum, from[h]);
-                UNROLL for (int i = 0; i < A; i++)
-                    a[i][n] = { low(x[i][n]) * f.x, high(x[i][n]) * f.y };
-                UNROLL for (int i = 0; i < B; i++) {
-                    b[i][m][0] = bits_of(low(y[i][n]) * to.x);
-                    b[i][m][1] = bits_of(high(y[i][n]) * to.y);
-                }
+        u32 b[B][4][2];
+        UNROLL for (int n = 0; n < 4; n++) {
+            const u32 at = here + 4 * k + 32 * (n >> 1)
+                         + 32 * (n & 1) * (K + 8);
+            const float2 sum = load2(at);
+            if (n % 2 == 0)
+                from[n / 2] = times_log2e(load2(start + 4 * k + 16 * n));
+            const float2 to = decay_to({ from[n / 2].x + 2 * LOG2_CUT,
+                                         from[n / 2].y + 2 * LOG2_CUT }, sum);
+            const float2 f = decay_from(BEFORE
+                ? load2(at - before * 4 * (K + 8)) : sum, from[n / 2]);
+            UNROLL for (int i = 0; i < A; i++)
+                a[i][n] = { low(x[i][n]) * f.x, high(x[i][n]) * f.y };
+            UNROLL for (int i = 0; i < B; i++) {
+                b[i][n][0] = bits_of(low(y[i][n]) * to.x);
+                b[i][n][1] = bits_of(high(y[i][n]) * to.y);
             }
-            UNROLL for (int m = 0; m < 2; m++)
-                UNROLL for (int i = 0; i < A; i++) {
-                    const float2 p = a[i][2 * h], q = a[i][2 * h + 1];
-                    const u32 c[4] = { bits_of(p.x), bits_of(q.x),
-                                       bits_of(p.y), bits_of(q.y) };
-                    UNROLL for (int j = 0; j < B; j++)
-                        product8(d[i * B + j] + 8 * LAST + 4 * m, c, b[j][m]);
-                }
         }
+        UNROLL for (int n = 0; n < 4; n++)
+            UNROLL for (int i = 0; i < A; i++) {
+                const float2 p = a[i][n & 2], q = a[i][(n & 2) + 1];
+                const u32 c[4] = { bits_of(p.x), bits_of(q.x), bits_of(p.y),
+                                   bits_of(q.y) };
+                UNROLL for (int j = 0; j < B; j++)
+                    product8(d[i * B + j] + 8 * LAST + 4 * (n & 1), c,
+                             b[j][n]);
+            }
         UNROLL for (int u = LAST - 1; u >= 0; u--) {
             u32 c[A][4];
             UNROLL for (int n = 0; n < 4; n++) {
@@ -376,12 +376,14 @@ INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
             }
         }
     }
-    if (l.warp < LAST)
+    if (warp < LAST)
         UNROLL for (int x = 0; x < A * B; x++)
             UNROLL for (int e = 0; e < 8; e++)
-                d[x][8 * (LAST - 1) + e] = d[x][8 * LAST + e];
+                d[x][8 * (LAST - TWO) + e] = d[x][8 * LAST + e];
 }
-template<int K, int BEFORE, int A, int B>
+/* TEAMS: two warpgroups are at it, then two warps share their code; else each
+ * has its own, which takes fewer registers. */
+template<int K, int BEFORE, int A, int B, bool TEAMS>
 INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
                            const u32 (&tb)[B], const u32 (&anchored)[B],
                            u32 gate, int before, const Lane &l)
@@ -389,10 +391,18 @@ INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
     UNROLL for (int x = 0; x < A * B; x++)
         UNROLL for (int i = 0; i < 32; i++)
             d[x][i] = 0;
-    if (l.warp < 2)
-        gated_rows<K, BEFORE, A, B, 1>(d, ta, tb, anchored, gate, before, l);
+    if (TEAMS ? l.warp >= 2 : l.warp == 3)
+        gated_rows<K, BEFORE, A, B, 3, TEAMS>(d, ta, tb, anchored, gate,
+                                              before, l);
+    else if (TEAMS || l.warp == 1)
+        gated_rows<K, BEFORE, A, B, 1, TEAMS>(d, ta, tb, anchored, gate,
+                                              before, l);
+    else if (l.warp == 2)
+        gated_rows<K, BEFORE, A, B, 2, 0>(d, ta, tb, anchored, gate, before,
+                                          l);
     else
-        gated_rows<K, BEFORE, A, B, 3>(d, ta, tb, anchored, gate, before, l);
+        gated_rows<K, BEFORE, A, B, 0, 0>(d, ta, tb, anchored, gate, before,
+                                          l);
     bool strong = false;
     UNROLL for (int k = 0; k < K; k += 32)
         strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))

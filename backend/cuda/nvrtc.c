@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "signals.h"
-#include "threads.h"
 
 typedef struct Program Program;         /* NVRTC's own */
 
@@ -349,15 +348,11 @@ static void end_work(Job *j, Work *w)
 
 static void do_work(Job *j, Work *w)
 {
-    enum { MOST = 16, INVALID_OPTION = 5,       /* NVRTC's own number */
-           FEWEST = 5,                          /* older ones have no more */
-           THREADS = 8 };                       /* that it makes for four */
+    enum { MOST = 16, INVALID_OPTION = 5 };     /* NVRTC's own number */
     const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
     int n = 0, options = 1;
     for (; nvrtc_options[options - 1]; options++)
         option[options] = nvrtc_options[options - 1];
-    if (strstr(w->source, SIDE_BY_SIDE) && threads_to_spare(THREADS))
-        option[options++] = "--split-compile=4";    /* the same as of 8 */
     for (; n < MOST && cuda_headers[n].name; n++) {
         text[n] = cuda_headers[n].text;
         name[n] = cuda_headers[n].name;
@@ -370,8 +365,8 @@ static void do_work(Job *j, Work *w)
         on_flow(w->program, is_left, w);
     if (w->result == 0)
         w->result = compile(w->program, options, option);
-    while (w->result == INVALID_OPTION && options > FEWEST)
-        w->result = compile(w->program, --options, option);
+    if (w->result == INVALID_OPTION)    /* the last: older ones have no cache */
+        w->result = compile(w->program, options - 1, option);
     w->log = get_log(&j->n, w->program);
     w->info = ptxas_info(w->log ? w->log : "");
 }

@@ -33,10 +33,6 @@ typedef struct Cubin {
  * It stays loaded for the life of the process. */
 bool nvrtc_open(Ctx *c, Nvrtc *n);
 
-/* In the text of a source whose functions are worth optimising side by side:
- * few, and long. */
-#define SIDE_BY_SIDE "// functions side by side\n"
-
 /* Compiles for `arch` ("sm_90a"). The source may include any of cuda_headers
  * by its name. Runs on a thread of its own with 8 MiB of stack; the context's
  * interrupt leaves that thread behind to end by itself, see nvrtc_settle.

@@ -7,7 +7,6 @@
  * ptxas takes its time for each function, too.
  */
 #include "tile.h"
-#include "nvrtc.h"
 
 #include <string.h>
 
@@ -123,8 +122,7 @@ const uint8_t *put_parts(const Tiles *t, Buf *b, Buf *acts)
     if (n == 1)
         put_chunk(t, &walk);
     else
-        buf_printf(b, SIDE_BY_SIDE
-                   "struct Placed%d { Run run; Placed t[%d]; };\n", t->at,
+        buf_printf(b, "struct Placed%d { Run run; Placed t[%d]; };\n", t->at,
                    t->out->ntensors + !t->out->ntensors);
     for (int i = 0; i < t->nstretches && n > 1; i++) {
         const Stretch *s = &t->stretch[i];

@@ -332,12 +332,14 @@ static void put_places(Emit *e, Buf *b, const Ref *x, const Ref *y, int n,
     buf_printf(b, " }, ");
 }
 
-/* y: what the other team makes meanwhile; x: there is none. */
+/* y: what the other team makes meanwhile; x: there is none. Warps share code
+ * then, and where they spill without. */
 static void put_products(Emit *e, Buf *b, const Batch *x, const Batch *y)
 {
+    bool shared = x != y || e->o->room;
     buf_printf(b, "gated_products<%d, %d, %d, %d, %d>(dots%u, ",
                width(e, x->right[0]), x->before || y->before, x->lefts,
-               x->rights, x != y, (unsigned)x->d[0]->r);
+               x->rights, shared, (unsigned)x->d[0]->r);
     put_places(e, b, x->left, y->left, x->lefts, NULL, NULL);
     put_places(e, b, x->right, y->right, x->rights, NULL, NULL);
     put_places(e, b, x->right, y->right, x->rights, x, y);

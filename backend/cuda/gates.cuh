@@ -381,9 +381,9 @@ INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
             UNROLL for (int e = 0; e < 8; e++)
                 d[x][8 * (LAST - TWO) + e] = d[x][8 * LAST + e];
 }
-/* TEAMS: two warpgroups are at it, then two warps share their code; else each
- * has its own, which takes fewer registers. */
-template<int K, int BEFORE, int A, int B, bool TEAMS>
+/* SHARED: two warps share their code, which suits two warpgroups that are at
+ * it together; one alone is faster where each warp has its own. */
+template<int K, int BEFORE, int A, int B, bool SHARED>
 INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
                            const u32 (&tb)[B], const u32 (&anchored)[B],
                            u32 gate, int before, const Lane &l)
@@ -391,12 +391,12 @@ INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
     UNROLL for (int x = 0; x < A * B; x++)
         UNROLL for (int i = 0; i < 32; i++)
             d[x][i] = 0;
-    if (TEAMS ? l.warp >= 2 : l.warp == 3)
-        gated_rows<K, BEFORE, A, B, 3, TEAMS>(d, ta, tb, anchored, gate,
-                                              before, l);
-    else if (TEAMS || l.warp == 1)
-        gated_rows<K, BEFORE, A, B, 1, TEAMS>(d, ta, tb, anchored, gate,
-                                              before, l);
+    if (SHARED ? l.warp >= 2 : l.warp == 3)
+        gated_rows<K, BEFORE, A, B, 3, SHARED>(d, ta, tb, anchored, gate,
+                                               before, l);
+    else if (SHARED || l.warp == 1)
+        gated_rows<K, BEFORE, A, B, 1, SHARED>(d, ta, tb, anchored, gate,
+                                               before, l);
     else if (l.warp == 2)
         gated_rows<K, BEFORE, A, B, 2, 0>(d, ta, tb, anchored, gate, before,
                                           l);

@@ -134,7 +134,8 @@ bool nvrtc_open(Ctx *c, Nvrtc *n)
 
 /* ---- compiling ---- */
 
-/* NVRTC's cache would hide what ptxas says, which rooms are chosen by. */
+/* NVRTC's cache would hide what ptxas says, which rooms are chosen by. Not
+ * --split-compile: NVRTC 13.0 breaks the heap where such a one is stopped. */
 const char *const nvrtc_options[] = {
     "--std=c++17", "--ptxas-options=-v", "--no-source-include",
     "--device-as-default-execution-space", "--no-cache", NULL

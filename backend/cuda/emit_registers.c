@@ -49,18 +49,22 @@ int registers_at_start(const Emit *e)
 
 /* The same, or where that spills, the ahead role's as many as the others leave
  * of what the block starts with: no role gets more than others give back, it
- * would wait for ever. Two ahead warpgroups are left more: beside them the
- * state has but 64 rows. Last, the io warps have some more. */
+ * would wait for ever. Two ahead warpgroups are left more from room to room;
+ * else the io warps have some more, last. */
 Registers registers_of(const Emit *e)
 {
-    enum { STEP = 8, LEAST = 24, MOST = 248, STATE = 200 };
+    enum { STEP = 8, LEAST = 24, MOST = 248 };
     int all = registers_at_start(e) * (1 + e->aheads + e->groups);
+    int room = e->o->room;
     Registers r = usual_registers(e);
-    if (!e->o->room || e->groups < e->o->groups)
+    if (!room || e->groups < e->o->groups)
         return r;
-    if (e->aheads == 2 && !e->team)
-        r.io = LEAST, r.state = STATE;
-    r.io += e->o->room > 1 ? STEP : 0;
+    if (e->aheads == 2 && !e->team) {
+        r.io = r.io - room * STEP < LEAST ? LEAST : r.io - room * STEP;
+        r.state -= room * STEP;
+    } else {
+        r.io += room > 1 ? STEP : 0;
+    }
     r.ahead = (all - r.io - e->groups * r.state) / e->aheads & -STEP;
     r.ahead = r.ahead < LEAST ? LEAST : r.ahead > MOST ? MOST : r.ahead;
     return r;

@@ -209,7 +209,8 @@ static bool take_ahead(Ctx *c, Compiling *k)
     Cubin *own = ctx_alloc(c, (size_t)k->n * sizeof *own);
     for (int i = 0; i < k->n && all; i++) {
         own[i] = a->cubin[k->missing[i]];
-        all = own[i].bytes;
+        all = own[i].bytes && rooms_text(c, &k->rooms, own[i].taken,
+                                         k->missing[i]);
     }
     k->cubin = own;
     return all;

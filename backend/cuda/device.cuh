@@ -527,25 +527,6 @@ INLINE void each_entry(const Lane &l, int row0, int rows, F f)
         }
     }
 }
-/* The same by their places in p, found one from the other: a product for each
- * is much to compile. */
-template<int COLS, class T, class F>
-INLINE void each_place(T *p, const Tensor &t, const Lane &l, int row0,
-                       int rows, F f)
-{
-    UNROLL for (int half = 0; half < 2; half++) {
-        const int r = row0 + l.row + 8 * half;
-        if (r >= rows)
-            continue;
-        T *at = p + r * t.sd[0] + l.col * t.sd[1];
-        UNROLL for (int n = 0; n < (COLS + 7) / 8; n++) {
-            UNROLL for (int e = 0; e < 2; e++)
-                if (8 * n + 8 <= COLS || 8 * n + l.col + e < COLS)
-                    f(4 * n + 2 * half + e, at + e * t.sd[1]);
-            at += 8 * t.sd[1];
-        }
-    }
-}
 template<int COLS, int N>
 INLINE void load_state(float (&x)[N], const Tensor &t, int seq, int head,
                        const Lane &l, int row0, int rows)
@@ -555,8 +536,8 @@ INLINE void load_state(float (&x)[N], const Tensor &t, int seq, int head,
     if (!t.p)
         return;
     const float *p = (const float *)t.p + seq * t.sb + head * t.sh;
-    each_place<COLS>(p, t, l, row0, rows, [&](int i, const float *at) {
-        x[i] = *at;
+    each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
+        x[i] = p[r * t.sd[0] + c * t.sd[1]];
     });
 }
 template<int COLS, int N>
@@ -566,7 +547,7 @@ INLINE void store_state(const float (&x)[N], const Tensor &t, int seq,
     if (!t.p)
         return;
     float *p = (float *)t.p + seq * t.sb + head * t.sh;
-    each_place<COLS>(p, t, l, row0, rows, [&](int i, float *at) {
-        *at = x[i];
+    each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
+        p[r * t.sd[0] + c * t.sd[1]] = x[i];
     });
 }

@@ -126,7 +126,7 @@ ENTRY(int, cuMemAlloc_v2, Ptr *p, size_t bytes)
     if (posix_memalign((void **)&x, HEAD, bytes + HEAD))
         return OUT_OF_MEMORY;
     *p = (Ptr)(uintptr_t)x + HEAD;
-    memset((char *)x + HEAD, 0xa5, bytes);
+    memset((char *)x + HEAD, 0xff, bytes);     /* not a number */
     pthread_mutex_lock(&lock);
     *x = (struct Piece){ pieces, bytes };
     pieces = x;

@@ -67,22 +67,28 @@ static bool find_deep(Ahead *a, Buf *b)
     return m;
 }
 
-/* A tile, the t-th of each matrix. A swish is for values that are not far
- * below 0: a warp that has others does its tile again in a second way. */
+/* A swish is for values that are not far below 0: a warp that has others does
+ * its columns again in a second way, a whole tile's read once more. */
+static void columns_twice(Ahead *a, Buf *b, bool swish)
+{
+    buf_printf(b, swish ? "{\nconstexpr bool DEEP = 0;\n" : "");
+    columns(a, b);
+    if (!swish)
+        return;
+    buf_printf(b, "}\nif (__any_sync(~0u, deep)) {\n"
+               "constexpr bool DEEP = 1;\n");
+    if (!a->slim)
+        read_tiles(a, b);
+    columns(a, b);
+    buf_printf(b, "}\n");
+}
+
+/* A tile, the t-th of each matrix. */
 static void one_tile(Ahead *a, Buf *b, const Buf *first, const Buf *rest)
 {
     read_tiles(a, b);
     buf_put(b, first->s, first->len);
-    bool swish = find_deep(a, b);
-    buf_printf(b, swish ? "{\nconstexpr bool DEEP = 0;\n" : "");
-    columns(a, b);
-    if (swish) {
-        buf_printf(b, "}\nif (__any_sync(~0u, deep)) {\n"
-                   "constexpr bool DEEP = 1;\n");
-        read_tiles(a, b);
-        columns(a, b);
-        buf_printf(b, "}\n");
-    }
+    columns_twice(a, b, find_deep(a, b));
     buf_put(b, rest->s, rest->len);
 }
 
@@ -117,14 +123,7 @@ static void slim_columns(Ahead *a, Buf *b)
         if (x)
             buf_printf(b, "u32 half%u[4];\nhalve(half%u, in%u);\n", x, x, x);
     }
-    buf_printf(b, swish ? "{\nconstexpr bool DEEP = 0;\n" : "");
-    columns(a, b);
-    if (swish) {
-        buf_printf(b, "}\nif (__any_sync(~0u, deep)) {\n"
-                   "constexpr bool DEEP = 1;\n");
-        columns(a, b);
-        buf_printf(b, "}\n");
-    }
+    columns_twice(a, b, swish);
 }
 
 /* The next columns are on their way while these are worked out. */

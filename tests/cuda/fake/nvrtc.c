@@ -4,10 +4,10 @@
  * a byte each, in that file; with FAKE_CHECKED each access to memory is looked
  * at; sources that have FAKE_SPILLS in them spill registers; those that could
  * read anew (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and
- * the first one that keeps states, and are not compiled; FAKE_KEEP leaves the files where they are; with
- * FAKE_HOPPER only what is Hopper's is compiled. Of its headers those
- * functions are left out that have assembler in them: tests/cuda/hopper.h has
- * them.
+ * the first one that keeps states, and are not compiled; FAKE_KEEP leaves the
+ * files where they are; with FAKE_HOPPER only what is Hopper's is compiled. Of
+ * its headers those functions are left out that have assembler in them:
+ * tests/cuda/hopper.h has them.
  */
 #include <stdatomic.h>
 #include <stdbool.h>

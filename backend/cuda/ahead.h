@@ -73,8 +73,9 @@ void begin_chains(Emit *e);             /* before the chunks, and behind them */
 void emit_chains(Emit *e, Buf *b);
 int ahead_tensor(Emit *e, Ref r, CudaArg arg); /* one more argument */
 CudaArg vector_arg(Emit *e, Ref r, int *bytes); /* of its type; an element's */
-void ahead_line(Ahead *a, Buf *b, Ref r); /* opens a loop over 16 rows a warp,
-                                           their elements of r, lines of them */
+/* Opens a loop over 16 rows a warp, its text repeated so often, and their
+ * elements of r, lines of them. */
+void ahead_line(Ahead *a, Buf *b, const char *often, Ref r);
 
 void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
 void gate_pair(Ahead *a, Ref r);         /* an entry of a sum or its last: */

@@ -331,6 +331,40 @@ static void put_turns(Emit *e, Buf *b, const char *until)
                "wait(ready + 8 * pos.stage, pos.phase);\n");
 }
 
+/* Of a chunk before the segment's own: what a scan needs. */
+static void put_skip(Emit *e, Buf *b)
+{
+    put(b, &e->skip);
+    buf_printf(b, "%sarrive(made + 8 * pos.stage);\n", e->made_scan
+               ? "fence_async();\n" : "");
+}
+
+/* Its chunks: those of a mere scan in a loop of their own, if both kinds have
+ * nothing in common. */
+static void put_ahead_chunks(Emit *e, Buf *b)
+{
+    bool one = e->both.len, split = e->out->split;
+    if (split && !one) {
+        put_turns(e, b, "first");
+        put_skip(e, b);
+        buf_printf(b, "}\n");
+    }
+    put_turns(e, b, "last");
+    buf_printf(b, "wgmma_wait<0>();\n");
+    if (one && e->keep.len)
+        buf_printf(b, "if (c >= first) {\n%s}\n", e->keep.s);
+    else
+        put(b, &e->keep);
+    put(b, &e->both);
+    if (one) {
+        buf_printf(b, "if (c < first) {\n");
+        put_skip(e, b);
+        buf_printf(b, "continue;\n}\n");
+    }
+    put(b, &e->ahead);
+    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n}\n");
+}
+
 static void put_ahead_role(Emit *e, Buf *b)
 {
     bool two = e->aheads == 2 && !e->team && !e->joint;
@@ -350,17 +384,7 @@ static void put_ahead_role(Emit *e, Buf *b)
                own ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which) : "",
                two ? "turn" : "0");
     put(b, &e->begin);
-    if (e->out->split) {
-        put_turns(e, b, "first");
-        put(b, &e->skip);
-        buf_printf(b, "%sarrive(made + 8 * pos.stage);\n}\n",
-                   e->made_scan ? "fence_async();\n" : "");
-    }
-    put_turns(e, b, "last");
-    buf_printf(b, "wgmma_wait<0>();\n");
-    put(b, &e->keep);
-    put(b, &e->ahead);
-    buf_printf(b, "fence_async();\narrive(scored + 8 * pos.stage);\n}\n");
+    put_ahead_chunks(e, b);
     put(b, &e->end);
 }
 
@@ -424,7 +448,7 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
     e->uses = ctx_alloc(c, p->g->len * sizeof *e->uses);
     e->load.ctx = e->vec.ctx = e->ahead.ctx = e->state.ctx = c;
     e->scan.ctx = e->store.ctx = e->begin.ctx = c;
-    e->skip.ctx = e->keep.ctx = e->end.ctx = c;
+    e->both.ctx = e->skip.ctx = e->keep.ctx = e->end.ctx = c;
     return e;
 }
 

@@ -108,9 +108,10 @@ typedef struct Emit {
     First first[MAX_FIRST];
     int ncuts, nfirst;
     Buf load, vec, ahead, state, scan, store; /* the roles' bodies, */
-    Buf begin, skip, keep, end;         /* the ahead one's before its chunks,
-                                           in a mere scan, before each of its
-                                           own, behind them */
+    Buf begin, keep, both, skip, end;   /* the ahead one's before its chunks,
+                                           before each of its own, of any, the
+                                           rest of a mere scan's; behind them
+                                           */
 } Emit;
 
 /* ---- emit_value.c: what a value is, and its text ---- */

@@ -485,15 +485,22 @@ static void then(const Emit *e, Buf *to, const Buf *acts, bool fence)
         buf_put(to, acts->s, acts->len);
 }
 
-/* What a scan needs, made: running sums, values per column, matrices; and what
- * carries a sum on. */
+/* Running sums: a mere scan needs them too, or not. */
+static void put_sums(Emit *e, const Buf *sums)
+{
+    bool both = e->out->split && (e->made_scan || e->nchains) && sums->len;
+    then(e, both ? &e->both : &e->ahead, sums, false);
+    if (both)
+        buf_printf(&e->both, "%s", ahead_sync(e));
+}
+
+/* What a scan needs, made: values per column, matrices; and what carries a sum
+ * on. */
 static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
 {
     Buf made = { .ctx = e->c };
     for (int i = 0; i < e->nchains; i++)
         scan_sources(e, e->chain[i].sources);
-    if (e->made_scan || e->nchains)
-        then(e, &e->skip, sums, false);
     if (e->made_scan) {
         make_matrices(e, &made, SCANNED);
         then(e, &e->skip, keys, false);
@@ -533,7 +540,7 @@ void emit_ahead(Emit *e)
     emit_first(e, &late);
     emit_late(e, &dots, &values);
     advance_turns(e, &late);
-    then(e, &e->ahead, &sums, false);
+    put_sums(e, &sums);
     then(e, &e->ahead, &dots, false);
     then(e, &e->ahead, &values, false);
     then(e, &e->ahead, &early, false);

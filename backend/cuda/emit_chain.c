@@ -58,7 +58,7 @@ static void one_chain(Emit *e, Buf *b, int i)
     Ahead a = { .e = e, .b = &body, .made = true, 
                 .line = lane_columns(e, width) };
     buf_printf(b, "/* %%%u, summed up */\n{\n", (unsigned)c->scan);
-    ahead_line(&a, b, what);
+    ahead_line(&a, b, "UNROLL_EIGHT", what);
     buf_printf(b, "const float x[%d] = { ", a.line);
     for (int el = 0; el < a.line; el++)
         buf_printf(b, "%sv%u_%d", el ? ", " : "", (unsigned)what, el);

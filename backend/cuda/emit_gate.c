@@ -53,14 +53,14 @@ void find_gdots(Emit *e, Ref r)
 
 /* ---- running sums ---- */
 
-void ahead_line(Ahead *a, Buf *b, Ref r)
+void ahead_line(Ahead *a, Buf *b, const char *often, Ref r)
 {
     ahead_visit(a, r);
     ahead_elements(a);
     buf_printf(b, "const int k = %d * (at.lane%s);\n"
-               "UNROLL for (int n = 0; n < 16; n++) {\n"
+               "%s for (int n = 0; n < 16; n++) {\n"
                "const int i0 = 16 * at.warp + n;\n", a->line,
-               a->e->joint ? " + 32 * at.team" : "");
+               a->e->joint ? " + 32 * at.team" : "", often);
     ahead_vectors(a, b, false);
     for (int i = 0; i < a->n; i++)
         if (is_tile(a->e, a->order[i]))
@@ -80,7 +80,7 @@ static void one_sum(Emit *e, Buf *b, int gate)
                 .line = lane_columns(e, width(e, of)) };
     buf_printf(b, "/* the running sum of %%%u */\n{\nfloat sum[16][%d];\n",
                (unsigned)of, a.line);
-    ahead_line(&a, b, of);
+    ahead_line(&a, b, "UNROLL", of);
     for (int el = 0; el < a.line; el++)
         buf_printf(b, "sum[n][%d] = i0 < rows ? v%u_%d : 0.f;\n", el,
                    (unsigned)of, el);

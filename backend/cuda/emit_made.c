@@ -126,13 +126,14 @@ static void slim_columns(Ahead *a, Buf *b)
     columns_twice(a, b, swish);
 }
 
-/* The next columns are on their way while these are worked out. */
-static void slim_tile(Ahead *a, Buf *b, const Ref *r, int n)
+/* The next columns are on their way while these are worked out; `often`: the
+ * loop's text is repeated so. */
+static void slim_tile(Ahead *a, Buf *b, const char *often, const Ref *r, int n)
 {
     buf_printf(b, "const u32 row = fresh(tile_row(at, 0));\n");
     each_read(a, b, "u32 in%u[4];\n");
     read_slim(a, b, "in", "0");
-    buf_printf(b, "UNROLL for (int s = 0; s < 4; s++) {\n");
+    buf_printf(b, "%s for (int s = 0; s < 4; s++) {\n", often);
     each_read(a, b, "u32 next%u[4];\n");
     buf_printf(b, "if (s < 3) {\n");
     read_slim(a, b, "next", "(s + 1)");
@@ -187,16 +188,46 @@ static bool is_slim(const Ahead *a)
     return slim;
 }
 
+/* All tiles of what is long, a loop of half a tile. */
+static void long_tiles(Ahead *a, Buf *b, const Ref *r, int n)
+{
+    ahead_vectors(a, b, false);
+    buf_printf(b, "NO_UNROLL ");
+    buf_printf(b, tile_loop(a->e), tile_count(a->e, r[0]));
+    buf_printf(b, " {\n");
+    slim_tile(a, b, "UNROLL_TWICE", r, n);
+    buf_printf(b, "}\n");
+}
+
+static bool is_half(const Emit *e, Ref r)
+{
+    return e->team || (e->paired && tile_axis(e, r) != e->row_axis);
+}
+
+static Ahead visit_all(Emit *e, Buf *body, const Ref *r, int n, bool again)
+{
+    Ahead a = { .e = e, .b = body, .made = true, .again = again };
+    for (int i = 0; i < n; i++)
+        ahead_visit(&a, r[i]);
+    return a;
+}
+
+/* Whether the work for a column keeps a warp busy by itself: such text is not
+ * repeated for each of a tile's, and takes few registers. */
+static bool is_long(const Ahead *a)
+{
+    enum { LONG = 16 };
+    return a->n >= LONG && is_slim(a);
+}
+
 /* Matrices from others, `n` of one width, all of their tiles or a half; rows
  * past the end are zero. */
 static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
 {
     Buf body = { .ctx = e->c }, first = body, rest = body;
-    bool one = e->team || (e->paired && tile_axis(e, r[0]) != e->row_axis);
-    Ahead a = { .e = e, .b = &body, .made = true, .again = again };
-    for (int i = 0; i < n; i++)
-        ahead_visit(&a, r[i]);
-    a.slim = one && is_slim(&a);
+    bool one = is_half(e, r[0]);
+    Ahead a = visit_all(e, &body, r, n, again);
+    a.slim = one ? is_slim(&a) : is_long(&a);
     ahead_elements(&a);
     buf_printf(b, "/*");
     for (int i = 0; i < n; i++) {
@@ -219,9 +250,11 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
         buf_printf(b, "const int t = fresh(%s);\n", e->team ? "member"
                    : "block");
         if (a.slim)
-            slim_tile(&a, b, r, n);
+            slim_tile(&a, b, "UNROLL", r, n);
         else
             one_tile(&a, b, &first, &rest);
+    } else if (a.slim) {
+        long_tiles(&a, b, r, n);
     } else {
         ahead_tiles(&a, b, tile_count(e, r[0]), &first, &rest);
     }
@@ -234,24 +267,31 @@ static bool is_asked(const Tile *t, int which)
         && (which == SCANNED ? t->scanned : t->gated == (which == EARLY));
 }
 
+/* How many of these are made together: registers are few. */
+static int together(Emit *e, const Ref *r, int n, bool again)
+{
+    enum { FEW = 2 };
+    int same = 1;
+    while (same < n && tile_axis(e, r[same]) == tile_axis(e, r[0]))
+        same++;
+    if (same <= FEW || is_half(e, r[0]))
+        return same < FEW ? same : FEW;
+    Ahead a = visit_all(e, NULL, r, same, again);
+    return is_long(&a) ? same : FEW;
+}
+
 /* Those next to each other and of one width are made together: what they
  * share is worked out once. */
 void make_matrices(Emit *e, Buf *b, int which)
 {
-    enum { MOST = 2 };                  /* registers are few */
-    int n = 0;
-    Ref some[MOST];
-    for (int i = 0; i <= e->ntiles; i++) {
-        const Tile *t = &e->tile[i];
-        if (i < e->ntiles && !is_asked(t, which))
-            continue;
-        if (n && (i == e->ntiles || n == MOST
-                  || tile_axis(e, t->r) != tile_axis(e, some[0]))) {
-            some_matrices(e, b, some, n, which == LATE);
-            n = 0;
-        }
-        if (i < e->ntiles)
-            some[n++] = t->r;
+    Ref some[MAX_TILES];
+    int n = 0, all = 0;
+    for (int i = 0; i < e->ntiles; i++)
+        if (is_asked(&e->tile[i], which))
+            some[all++] = e->tile[i].r;
+    for (int i = 0; i < all; i += n) {
+        n = together(e, some + i, all - i, which == LATE);
+        some_matrices(e, b, some + i, n, which == LATE);
     }
 }
 

@@ -21,6 +21,7 @@ struct Sequence { int b, pad; i64 start, len; };
 #define UNROLL _Pragma("unroll")
 #define UNROLL_TWICE _Pragma("unroll 2")
 #define UNROLL_FOUR _Pragma("unroll 4")
+#define UNROLL_EIGHT _Pragma("unroll 8")
 
 /* x as a float with these bits: literals do not depend on a locale. */
 INLINE float bits(u32 x) { return __uint_as_float(x); }

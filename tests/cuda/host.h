@@ -29,6 +29,7 @@
 #define NO_UNROLL
 #define UNROLL_TWICE
 #define UNROLL_FOUR
+#define UNROLL_EIGHT
 #define UNROLL
 #define PLAIN __attribute__((no_sanitize("thread")))
 

@@ -18,6 +18,7 @@ typedef struct Ahead {
     bool again;                         /* from what is made for gdots, too */
     int line;
     uint64_t row, col, one;             /* published vectors in use, by bit */
+    Ref mask;                           /* worked out already: emit_mask.c */
 } Ahead;
 
 void ahead_visit(Ahead *a, Ref r);
@@ -89,6 +90,15 @@ void emit_late(Emit *e, Buf *dots, Buf *rest);
 Ref swish_of(const Ahead *a, Ref r);
 bool is_there(const Ahead *a, Ref r);   /* read, though it was made */
 
+/* ---- emit_mask.c ---- */
+
+/* Whether the mask has the element; what it decays by. */
+char *below(Ahead *a, const Node *mask, int el);
+char *mask_decay(Ahead *a, const Node *mask, int el);
+bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask);
+Ref early_mask(const Ahead *a, const Score *s); /* 0: with the product */
+void emit_decays(Ahead *a);             /* of its mask: decay, kept */
+
 /* ---- emit_made.c ---- */
 
 /* Expressions over matrices, tile by tile, with `first` before the columns of
@@ -98,9 +108,16 @@ void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
 enum { EARLY, LATE, SCANNED };          /* for gdots; not; what a scan needs */
 void make_matrices(Emit *e, Buf *b, int which);
 void find_pair(Emit *e);                /* once all tiles are known */
-void emit_gifts(Emit *e, Buf *b, bool scan); /* until all have all tiles */
+void emit_gifts(Emit *e, Buf *b, bool scan); /* of a pair, to the other */
+const char *gifts_wait(void);           /* until all tiles are there */
 
-/* emit_ahead.c: the rest of a score, its products being there. */
+/* ---- emit_ahead.c ---- */
+
+bool has_col(const Emit *e, Ref r);
+char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2);
+/* Opens a loop over a score's columns, eight (n) at a time. */
+void score_columns(Ahead *a, Buf *b, const char *first);
+/* The rest of a score, its products being there. */
 void finish_score(Emit *e, Buf *b, int score);
 
 #endif

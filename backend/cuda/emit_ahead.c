@@ -52,7 +52,7 @@ void ahead_visit(Ahead *a, Ref r)
     a->order[a->n++] = r;
 }
 
-static bool has_col(const Emit *e, Ref r)
+bool has_col(const Emit *e, Ref r)
 {
     return (e->g->n[r].axes & AXIS(AX_J)) != 0;
 }
@@ -72,7 +72,7 @@ static int vector_use(Ahead *a, Ref r, bool col, bool log2)
     return p;
 }
 
-static char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2)
+char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2)
 {
     int p = vector_use(a, r, col, log2);
     const char *name = a->e->pub[p].name;
@@ -98,41 +98,6 @@ static char *operand_name(Ahead *a, Ref r, int el)
 }
 
 /* ---- one node, one element ---- */
-
-/* Whether the mask has the element. */
-static char *below(Ahead *a, const Node *n, int el)
-{
-    bool strict = n->flags & STRICT;
-    const char *text = strict ? "i%d > j%d" : "i%d >= j%d";
-    if (a->e->ranks > 1)                /* by tokens, of all their rows */
-        text = strict ? "i%d > 8 * n + (at.col | RANKS - 1)"
-                      : "(i%d | RANKS - 1) >= j%d";
-    return ctx_format(a->e->c, text, el >> 1, el & 1);
-}
-
-static char *decay_text(Ahead *a, const Node *mask, int el)
-{
-    if (!mask->a[0])
-        return ctx_string(a->e->c, "1.f");
-    return ctx_format(a->e->c, "exp2_(%s - %s)",
-                      vector_name(a, mask->a[0], false, el, true),
-                      vector_name(a, mask->a[1], true, el, true));
-}
-
-/* A masked product is selected, not multiplied by zero: a NaN of a later
- * token stays where it is. */
-static bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask)
-{
-    if (n->op != OP_mul)
-        return false;
-    for (int i = 0; i < 2; i++)
-        if (e->g->n[n->a[i]].op == OP_dmask) {
-            *mask = n->a[i];
-            *x = n->a[1 - i];
-            return true;
-        }
-    return false;
-}
 
 Ref swish_of(const Ahead *a, Ref r)
 {
@@ -225,11 +190,14 @@ static void element_text(Ahead *a, Ref r, int el)
                    operand_name(a, n->a[0], el));
     } else if (n->op == OP_dmask) {
         buf_printf(a->b, "%s ? %s : 0.f", below(a, n, el),
-                   decay_text(a, n, el));
+                   mask_decay(a, n, el));
+    } else if (masked_product(e, n, &x, &mask) && a->mask) {
+        buf_printf(a->b, "%s * decay[4 * n + %d]", operand_name(a, x, el),
+                   el);
     } else if (masked_product(e, n, &x, &mask)) {
         buf_printf(a->b, "%s ? %s * %s : 0.f", below(a, &e->g->n[mask], el),
                    operand_name(a, x, el),
-                   decay_text(a, &e->g->n[mask], el));
+                   mask_decay(a, &e->g->n[mask], el));
     } else if (n->op == OP_cat) {
         buf_printf(a->b, "i%d %% RANKS < %d ? %s : %s", el >> 1,
                    (int)axis_extent(e->g, n->a[0], AX_R),
@@ -280,7 +248,11 @@ static void check_dot(Ahead *a, Ref r)
     }
 }
 
-static void issue(Ahead *a, Ref r)
+/* All of the axis that a product contracts; or the half of it that this block
+ * of a pair made and the half that the other did. */
+enum { WHOLE, OWN, OTHER };
+
+static void issue(Ahead *a, Ref r, int half)
 {
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
@@ -289,11 +261,18 @@ static void issue(Ahead *a, Ref r)
     for (int i = 0; i < 2; i++)
         peel(e, n->a[i], &p[i]);
     int ta = use_tile(e, p[row].core), tb = use_tile(e, p[1 - row].core);
-    buf_printf(a->b, "multiply<%d, 0>(dot%u, along_k(stage + TILE_%u),"
-               " along_k(stage + TILE_%u%s), 0);\n",
-               4 * tile_count(e, e->tile[ta].r), (unsigned)r,
-               (unsigned)e->tile[ta].r, (unsigned)e->tile[tb].r,
-               e->team ? " + 4096 * member" : "");
+    int tiles = tile_count(e, e->tile[ta].r);
+    if (half == OWN && tiles != 2)
+        return;
+    half = tiles != 2 ? WHOLE : half;
+    const char *at = e->team ? " + 4096 * member" : half == OWN
+                   ? " + 8192 * block" : half == OTHER
+                   ? " + 8192 * (block ^ 1)" : "";
+    buf_printf(a->b, "multiply<%d, 0>(dot%u, along_k(stage + TILE_%u%s),"
+               " along_k(stage + TILE_%u%s), %d);\n",
+               half == WHOLE ? 4 * tiles : 4, (unsigned)r,
+               (unsigned)e->tile[ta].r, e->team ? "" : at,
+               (unsigned)e->tile[tb].r, at, half == OTHER);
 }
 
 /* The matrix's columns (its rows) times a vector, as it is packed. */
@@ -333,10 +312,14 @@ void ahead_elements(Ahead *a)
 
 static void pack_score(Ahead *a, const Score *s)
 {
-    for (int i = 0; i < 2; i++)
-        buf_printf(a->b, "packed[2 * n + %d] = pack(v%u_%d%s, v%u_%d%s);\n",
-                   i, (unsigned)s->root, 2 * i, scale_text(a, s, 2 * i),
+    for (int i = 0; i < 2; i++) {
+        buf_printf(a->b, "packed[2 * n + %d] = pack(v%u_%d%s, v%u_%d%s)", i,
+                   (unsigned)s->root, 2 * i, scale_text(a, s, 2 * i),
                    (unsigned)s->root, 2 * i + 1, scale_text(a, s, 2 * i + 1));
+        if (a->mask)
+            buf_printf(a->b, " & kept[2 * n + %d]", i);
+        buf_printf(a->b, ";\n");
+    }
 }
 
 /* The fragment to memory as it is, for invert: up to the warp's own block. */
@@ -368,9 +351,20 @@ void ahead_vectors(Ahead *a, Buf *b, bool cols)
     }
 }
 
-/* Issues the products below a score that are not in `issued`, as one group;
- * false if there are none. */
-static bool issue_products(Ahead *a, uint8_t *issued)
+static void issue_group(Ahead *a, const uint8_t *issued, int half)
+{
+    Emit *e = a->e;
+    buf_printf(a->b, "wgmma_fence();\n");
+    for (int i = 0; i < a->n; i++)
+        if (e->g->n[a->order[i]].op == OP_dot && !issued[a->order[i]])
+            issue(a, a->order[i], half);
+    buf_printf(a->b, "wgmma_commit();\n");
+}
+
+/* Issues the products below a score that are not in `issued`, and works out its
+ * decays beside them; a pair waits for the other's half in between. Returns how
+ * many groups. */
+static int issue_products(Ahead *a, uint8_t *issued)
 {
     Emit *e = a->e;
     int n = 0;
@@ -382,15 +376,16 @@ static bool issue_products(Ahead *a, uint8_t *issued)
             n++;
         }
     if (n)
-        buf_printf(a->b, "wgmma_fence();\n");
+        issue_group(a, issued, e->paired ? OWN : WHOLE);
+    if (a->mask)
+        emit_decays(a);
+    if (e->paired)
+        buf_printf(a->b, "%s", gifts_wait());
+    if (n && e->paired)
+        issue_group(a, issued, OTHER);
     for (int i = 0; i < a->n; i++)
-        if (e->g->n[a->order[i]].op == OP_dot && !issued[a->order[i]]) {
-            issue(a, a->order[i]);
-            issued[a->order[i]] = 1;
-        }
-    if (n)
-        buf_printf(a->b, "wgmma_commit();\n");
-    return n > 0;
+        issued[a->order[i]] |= e->g->n[a->order[i]].op == OP_dot;
+    return !n ? 0 : e->paired ? 2 : 1;
 }
 
 static void keep_products(Ahead *a)
@@ -402,12 +397,21 @@ static void keep_products(Ahead *a)
         }
 }
 
+void score_columns(Ahead *a, Buf *b, const char *first)
+{
+    bool team = a->e->team;
+    buf_printf(b, "UNROLL for (int n = 0; n < %d; n++) {\n%s"
+               "const int j0 = 8 * n + at.col%s, j1 = j0 + 1;\n",
+               team ? 4 : 8, first, team ? " + 32 * member" : "");
+}
+
 void finish_score(Emit *e, Buf *b, int at)
 {
     const Score *s = &e->score[at];
     Buf body = { .ctx = e->c };
     Ahead a = { .e = e, .b = &body };
     ahead_visit(&a, s->root);
+    a.mask = early_mask(&a, s);
     ahead_elements(&a);
     if (s->inverse)
         store_score(&a, s);
@@ -417,11 +421,8 @@ void finish_score(Emit *e, Buf *b, int at)
                "fresh(i0), at.col);\n" : e->team
                ? "u32 packed[8];\n" : "u32 packed[16];\n");
     ahead_vectors(&a, b, false);
-    buf_printf(b, "UNROLL for (int n = 0; n < %d; n++) {\n%s"
-               "const int j0 = 8 * n + at.col%s, j1 = j0 + 1;\n",
-               e->team ? 4 : 8,
-               s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n" : "",
-               e->team ? " + 32 * member" : "");
+    score_columns(&a, b, s->inverse ? "if (n > 2 * at.warp + 1)\nbreak;\n"
+                  : "");
     ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
     if (s->inverse)                     /* ptxas spills the other way round */
@@ -458,7 +459,9 @@ static void plain_scores(Emit *e, Buf *b)
     for (int i = 0; i < scores; i++) {
         a[i] = (Ahead){ .e = e, .b = b };
         ahead_visit(&a[i], e->score[order[i]].root);
-        n += early && issue_products(&a[i], issued);
+        a[i].mask = early_mask(&a[i], &e->score[order[i]]);
+        if (early)
+            n += issue_products(&a[i], issued);
         group[i] = n;
     }
     for (int i = 0; i < scores; i++) {
@@ -506,6 +509,7 @@ static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
         then(e, &e->skip, keys, false);
         then(e, &e->skip, &made, false);
         emit_gifts(e, &e->skip, true);
+        buf_printf(&e->skip, "%s", e->paired ? gifts_wait() : "");
     }
     advance_turns(e, &e->skip);
     if (sums->len || e->nturns)
@@ -547,10 +551,12 @@ void emit_ahead(Emit *e)
     then(e, &e->ahead, &gated, false);
     then(e, &e->ahead, &late, false);
     emit_gifts(e, &e->ahead, false);
-    if (e->paired && plain.len)         /* each thread has seen all tiles */
-        buf_put(&e->ahead, plain.s, plain.len);
-    else
+    if (!e->paired)
         then(e, &e->ahead, &plain, true);
+    else if (plain.len)                 /* again, by halves */
+        plain_scores(e, &e->ahead);
+    else
+        buf_printf(&e->ahead, "%s", gifts_wait());
     then(e, &e->ahead, &last, false);
     if (sums.len)                       /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "%s", ahead_sync(e));

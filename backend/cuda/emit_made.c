@@ -344,6 +344,11 @@ bool is_half_loaded(const Emit *e, const Tile *t)
         && tile_axis(e, t->r) != e->row_axis;
 }
 
+const char *gifts_wait(void)
+{
+    return "wait(shared + 8 * pos.stage, pos.phase);\n";
+}
+
 void emit_gifts(Emit *e, Buf *b, bool scan)
 {
     int n = 0;
@@ -368,5 +373,5 @@ void emit_gifts(Emit *e, Buf *b, bool scan)
                n * TILE_BYTES);
     if (e->nfirst && !scan)
         buf_printf(b, " + (c == 0 ? %d : 0)", FIRST_BYTES * e->nfirst);
-    buf_printf(b, ");\n}\nwait(shared + 8 * pos.stage, pos.phase);\n");
+    buf_printf(b, ");\n}\n");
 }

@@ -153,6 +153,7 @@ cuda() {
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         tests/cuda/exit \
         "flin tests/cuda/laws.lua few simple_gla" \
+        "flin tests/cuda/unwritten.lua" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "tests/cuda/strided" \
@@ -163,6 +164,7 @@ cuda() {
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
+        *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9" ;;
         *strided*|*angles*) more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;

@@ -202,7 +202,7 @@ INLINE void multiply_block(float (&c)[1][1][4], A a, B b, int rows, int cols,
                            int k)
 {
     const Rows<TF32X3, A_SIDE, A, 1, false> of_a(a, 0, rows);
-    const Rows<TF32X3, B_SIDE, B, 1, false> of_b(b, 0, cols);
+    const Rows<TF32X3, B_SIDE, B, 1, false> of_b(b, 0, min(cols, 8));
     NO_UNROLL
     for (int at = 0; at < k; at += 16)
         multiply_step<false, TF32X3>(c, of_a, of_b, at, k);

@@ -16,12 +16,13 @@ struct Placed { void *p; i64 own, st, sh, sd[RANK]; int group, wide; };
 
 /* A launch. seq: in order of batch entry and start; null: sequence s is batch
  * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
- * what there is to do, shared out among the blocks of the grid. */
+ * what there is to do, shared out among the blocks of the grid. ragged: chunks
+ * may have fewer tokens than their tiles have room for. */
 struct Run {
     const Sequence *seq;
     i64 nseq, tokens, per_entry, items;
     char *stored, *spill;
-    int heads, pad;
+    int heads, ragged;
 };
 
 /* x / n; of numbers that are small, as they mostly are, in a tenth of the
@@ -103,6 +104,16 @@ struct SequenceAnew { Anew<int> b; Anew<i64> start, len; };
 INLINE char *spill_of(const Run &run, i64 bytes)
 {
     return global(run.spill) + fresh(blockIdx.x) * bytes;
+}
+
+/* Products take tiles whole: what a chunk has no tokens for begins as zeros. */
+INLINE void clear(char *p, int bytes)
+{
+    const Piece zero = { { 0, 0, 0, 0 } };
+    NO_UNROLL
+    for (int at = thread_here() * (int)sizeof zero; at < bytes;
+         at += THREADS * (int)sizeof zero)
+        *(Piece *)(p + at) = zero;
 }
 
 /* What f makes, each time it is used. */

@@ -14,7 +14,7 @@ typedef struct HostRun {
     uint64_t seq;
     int64_t nseq, tokens, per_entry, items;
     uint64_t stored, spill;
-    int32_t heads, pad;
+    int32_t heads, ragged;
 } HostRun;
 
 CudaExtent cuda_extent(const Call *call)
@@ -149,6 +149,16 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call)
 
 /* ---- arguments ---- */
 
+/* Whether a chunk may have fewer tokens than its tiles have room for. */
+static bool is_ragged(const CudaModule *m, const Call *call)
+{
+    bool ragged = m->chunk > 1 && (m->chunk % 16 || call->device_cu);
+
+    for (int64_t i = 0; i < call->nseq; i++)
+        ragged |= call->seq[i].len % m->chunk != 0;
+    return ragged;
+}
+
 static unsigned char *put(unsigned char *at, const void *x, size_t n)
 {
     memcpy(at, x, n);
@@ -241,6 +251,7 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
     int most = cuda_rank(p->g);
     size_t each = 40 + 8 * (size_t)most;
     HostRun run = { .seq = seq, .nseq = call->nseq, .heads = call->heads,
+                    .ragged = is_ragged(m, call),
                     .tokens = cuda_extent(call).tokens };
     unsigned char *at = ctx_alloc(c, sizeof run + each
                                      * (size_t)(k->ntensors + 1));

@@ -570,6 +570,7 @@ alignas(128) inline char second_arena[ARENA];
 PLAIN inline void launch_roles(long grid, int threads, char *arena,
                                void (*f)(void *), void *ud)
 {
+    in_turn = false;
     kernel = f;
     argument = ud;
     arenas[0] = arena;

@@ -34,8 +34,9 @@ void keep_serial(Emit *e, Buf *b)
         buf_printf(b, "if (is_kept(c))\nkeep_state<%d>(",
                    (int)g->axis[cols].size);
         place_text(e, b, i);
-        buf_printf(b, ", s%d%s, at, row0 + 64 * group, %d);\n", i,
+        buf_printf(b, ", s%d%s, at, row0 + 64 * %s, %d);\n", i,
                    e->o->kept.narrow[i] ? "_packed" : "",
+                   e->o->room ? "fresh(group)" : "group",
                    (int)g->axis[e->row_axis].size);
     }
 }

@@ -273,10 +273,15 @@ static void advance_ring(Emit *e, Buf *b)
     ring(e, b, false);
 }
 
+static void wait_for_stage(Buf *b, const char *where)
+{
+    buf_printf(b, "%swait(empty + 8 * pos.stage, pos.phase ^ 1);\n", where);
+}
+
 void emit_vectors(Emit *e)
 {
     Buf *b = &e->vec;
-    bool steady = is_steady(e);
+    bool steady = is_steady(e), spilled = e->o->room && !steady;
     arguments(e, b);
     if (!steady)
         begin_ring(e, b);
@@ -284,6 +289,9 @@ void emit_vectors(Emit *e)
                "const u32 vectors = base + VECTORS + pos.stage * "
                "VECTOR_BYTES;\n"
                "const int rows = rows_of(where, c);\n");
+    if (spilled)                        /* what has a place to go to needs no
+                                           register, and two leave it few */
+        wait_for_stage(b, "if (AHEADS == 2)\n");
     if (steady)
         buf_printf(b, "if (c < STAGES || rows < 64) {\n");
     else
@@ -292,7 +300,7 @@ void emit_vectors(Emit *e)
         if (is_scalar(e, i))
             keep_scalar(e, b, i);
     nodes(e, b);
-    buf_printf(b, "wait(empty + 8 * pos.stage, pos.phase ^ 1);\n");
+    wait_for_stage(b, spilled ? "if (AHEADS == 1)\n" : "");
     publish_all(e, b);
     buf_printf(b, "%swait(loaded + 8 * pos.stage, pos.phase);\n",
                steady ? "}\n" : "");

@@ -62,6 +62,22 @@ INLINE float2 pair(const Matrix<float, RS, 1, 2> &m, int r, int c,
     x.y = 0;
     return x;
 }
+template<bool ALL, int RS, int AS_ONE>
+INLINE float2 pair(const Matrix<bf16, RS, 1, AS_ONE> &m, int r, int c,
+                   int half, const Columns<ALL> &in)
+{
+    const bf16 *p = m.p + r * RS + c + 8 * half;
+    float2 x;
+    if (AS_ONE > 1 && in.real[2 * half + 1]) {
+        const Pair y = two_of(p);
+        x.x = y.x;
+        x.y = y.y;
+        return x;
+    }
+    x.x = in.real[2 * half] ? get(p[0]) : 0.f;
+    x.y = in.real[2 * half + 1] ? get(p[1]) : 0.f;
+    return x;
+}
 template<bool ALL, class M>
 INLINE u32 packed(const M &m, int r, int c, int half, const Columns<ALL> &in)
 {
@@ -89,6 +105,15 @@ INLINE int row_half(Side s, int x) { return s ? x / 2 : x % 2; }
 INLINE int column_half(Side s, int x) { return s ? x % 2 : x / 2; }
 template<Precision P> struct Factor { float2 x[4]; };
 template<> struct Factor<BF16> { u32 x[4]; };
+template<> struct Factor<TF32> { u32 x[4][2]; };
+
+INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
+INLINE void set_pair(Factor<TF32> &f, int i, float2 x)
+{
+    f.x[i][0] = to_tf32(x.x);
+    f.x[i][1] = to_tf32(x.y);
+}
+INLINE void set_pair(Factor<TF32X3> &f, int i, float2 x) { f.x[i] = x; }
 
 template<bool ALL, class M>
 INLINE void load_pair(Factor<BF16> &f, int i, const M &m, int r, int c,
@@ -100,7 +125,7 @@ template<bool ALL, Precision P, class M>
 INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
                       const Columns<ALL> &in)
 {
-    f.x[i] = pair(m, r, c, half, in);
+    set_pair(f, i, pair(m, r, c, half, in));
 }
 
 /* Nothing behind column k. */
@@ -187,9 +212,6 @@ struct Rows<BF16, S, Matrix<bf16, 1, CS, 8>, F, EACH> {
         cut<ALL, S>(f, lane, c, k);
     }
 };
-INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
-template<Precision P>
-INLINE void set_pair(Factor<P> &f, int i, float2 x) { f.x[i] = x; }
 
 /* x as a factor in tf32. */
 INLINE float factor_(float x) { return bits(to_tf32(x)); }
@@ -207,9 +229,18 @@ INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b,
 {
     mma_bf16(c, a.x, b.x[2 * half], b.x[2 * half + 1]);
 }
-template<Precision P>
-INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b,
+INLINE void multiply(float c[4], const Factor<TF32> &a, const Factor<TF32> &b,
                      int half)
+{
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        const u32 x[] = { a.x[2 * h][0], a.x[2 * h + 1][0], a.x[2 * h][1],
+                          a.x[2 * h + 1][1] };
+        mma_tf32(c, x, b.x[2 * half + h][0], b.x[2 * half + h][1]);
+    }
+}
+INLINE void multiply(float c[4], const Factor<TF32X3> &a,
+                     const Factor<TF32X3> &b, int half)
 {
     UNROLL
     for (int h = 0; h < 2; h++) {
@@ -223,10 +254,8 @@ INLINE void multiply(float c[4], const Factor<P> &a, const Factor<P> &b,
             small[e] = rest_tf32(x[e], big[e]);
         }
         const u32 b0 = to_tf32(y.x), b1 = to_tf32(y.y);
-        if (P == TF32X3) {
-            mma_tf32(c, small, b0, b1);
-            mma_tf32(c, big, rest_tf32(y.x, b0), rest_tf32(y.y, b1));
-        }
+        mma_tf32(c, small, b0, b1);
+        mma_tf32(c, big, rest_tf32(y.x, b0), rest_tf32(y.y, b1));
         mma_tf32(c, big, b0, b1);
     }
 }
@@ -251,14 +280,18 @@ INLINE void multiply_step(float (&c)[MT][NT][4], const A &a, const B &b,
 }
 
 /* c += a b, all of k; MOSTLY: what that is as a rule, or 0: anything; WHOLE: a
- * multiple of 16. */
+ * multiple of 16. Two steps at once keep the tensor cores busy; more are but
+ * more instructions to be fetched. */
 template<int MOSTLY, bool WHOLE, Precision P, int MT, int NT, class A, class B>
 INLINE void sum_up(float (&c)[MT][NT][4], const A &a, const B &b, int k)
 {
+    enum { TWO = 32, ONCE = MOSTLY % TWO ? MOSTLY : TWO };
     if (MOSTLY && k == MOSTLY) {
-        UNROLL
-        for (int at = 0; at < MOSTLY; at += 16)
-            multiply_step<true, P>(c, a, b, at, k);
+        NO_UNROLL
+        for (int from = 0; from < MOSTLY; from += ONCE)
+            UNROLL
+            for (int at = 0; at < ONCE; at += 16)
+                multiply_step<true, P>(c, a, b, from + at, k);
         return;
     }
     NO_UNROLL
@@ -393,47 +426,42 @@ INLINE float under_gate(float x, float e, float &top)
     top = fmaxf(top, e);
     return x * exp_(e);
 }
+INLINE float2 under_gates(float2 x, float2 c, float2 d, float &top)
+{
+    x.x = under_gate(x.x, c.x - d.x, top);
+    x.y = under_gate(x.y, c.y - d.y, top);
+    return x;
+}
 
 /* sink(i, j, sum over keys of a(i) b(j) e^(c(i) - d(j))), zero where the mask
- * is. */
-template<Precision P, bool STRICT, class A, class B, class C, class D,
-         class Sink>
-INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
+ * is. WHOLE: keys fill steps of 16, and a chunk's tokens blocks. */
+template<Precision P, bool STRICT, int KEYS, bool WHOLE, class Each, class A,
+         class B, class C, class D, class Sink>
+INLINE void gated_keys(int n, A a, B b, C c, D d, Sink sink)
 {
     const int blocks = (n + 15) / 16, row = LANE / 4, col = LANE % 4 * 2;
     NO_UNROLL
     for (int w = WARP; w < blocks * blocks; w += WARPS) {
         const int i0 = w / blocks * 16, j0 = w % blocks * 16;
         const int anchor = i0 > j0 ? i0 - 1 : min(i0 + 8, n - 1);
+        const int i[] = { min(i0 + row, n - 1), min(i0 + row + 8, n - 1) };
+        const int j[] = { min(j0 + row, n - 1), min(j0 + row + 8, n - 1) };
         float x[2][4] = { }, top = 0;
         NO_UNROLL
-        for (int at = col; i0 >= j0 && at < keys + col; at += 16) {
+        for (int at = col; i0 >= j0 && at < KEYS + col; at += 16) {
+            const Columns<WHOLE> in(at, KEYS);
             Factor<P> fa, fb;
             UNROLL
             for (int h = 0; h < 2; h++) {
-                const int k = min(at + 8 * h, keys - 1);
-                const int l = min(at + 8 * h + 1, keys - 1);
-                const float mk = d.at(anchor, k), ml = d.at(anchor, l);
-                const bool has_k = at + 8 * h < keys;
-                const bool has_l = at + 8 * h + 1 < keys;
+                const float2 mid = pair(d, anchor, at, h, in);
                 UNROLL
-                for (int q = 0; q < 4; q++) {
-                    const int r = min((q < 2 ? i0 : j0) + row + q % 2 * 8,
-                                      n - 1);
-                    float2 y;
-                    if (q < 2) {
-                        y.x = under_gate(a.at(r, k), c.at(r, k) - mk, top);
-                        y.y = under_gate(a.at(r, l), c.at(r, l) - ml, top);
-                    } else {
-                        y.x = under_gate(b.at(r, k), mk - d.at(r, k), top);
-                        y.y = under_gate(b.at(r, l), ml - d.at(r, l), top);
-                    }
-                    y.x = has_k ? y.x : 0.f;
-                    y.y = has_l ? y.y : 0.f;
-                    if (q < 2)
-                        set_pair(fa, 2 * h + q, y);
-                    else
-                        set_pair(fb, 2 * (q - 2) + h, y);
+                for (int q = 0; q < 2; q++) {
+                    set_pair(fa, 2 * h + q, under_gates(
+                        pair(a, i[q], at, h, in), pair(c, i[q], at, h, in),
+                        mid, top));
+                    set_pair(fb, 2 * q + h, under_gates(
+                        pair(b, j[q], at, h, in), mid,
+                        pair(d, j[q], at, h, in), top));
                 }
             }
             multiply(x[0], fa, fb, 0);
@@ -441,35 +469,40 @@ INLINE void gated_keys(int n, int keys, A a, B b, C c, D d, Sink sink)
         }
         const bool plain = warp_any(top > TOO_FAR);
         UNROLL
-        for (int e = 0; e < 8; e++) {
-            const int i = i0 + row + e / 2 % 2 * 8;
-            const int j = j0 + e / 4 * 8 + col + e % 2;
-            float y = x[e / 4][e % 4];
-            if (i >= n || j >= n)
-                continue;
-            if (plain && i >= j) {
-                y = 0;
-                NO_UNROLL
-                for (int k = 0; k < keys; k++)
-                    y += a.at(i, k) * b.at(j, k)
-                       * exp_(c.at(i, k) - d.at(j, k));
+        for (int e = 0; plain && e < 8; e++)
+            x[e / 4][e % 4] = 0;
+        NO_UNROLL
+        for (int k = 0; plain && k < KEYS; k++)
+            UNROLL
+            for (int e = 0; e < 8; e++) {
+                const int r = i[e / 2 % 2];
+                const int s = min(j0 + e / 4 * 8 + col + e % 2, n - 1);
+                x[e / 4][e % 4] += a.at(r, k) * b.at(s, k)
+                                 * exp_(c.at(r, k) - d.at(s, k));
             }
-            sink(i, j, i >= j + STRICT ? y : 0.f);
-        }
+        UNROLL
+        for (int e = 0; e < 8; e++)
+            if (i0 + row + e / 2 % 2 * 8
+                < j0 + e / 4 * 8 + col + e % 2 + STRICT)
+                x[e / 4][e % 4] = 0;
+        Each::template give<2, WHOLE, WHOLE>(i0 + row, j0 + col, n, n, sink,
+                                             x);
     }
 }
 
 /* sink(o, k, sum over tokens s of m(o, s) b(s, k) e^(c - d)): o is the later
  * token, its gate c; BACK: the earlier one, its gate d. */
-template<Precision P, bool STRICT, bool BACK, class M, class B, class C,
-         class D, class Sink>
-INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
+template<Precision P, bool STRICT, bool BACK, int KEYS, bool WHOLE, class Each,
+         class M, class B, class C, class D, class Sink>
+INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
 {
-    const int blocks = (n + 15) / 16, wide = (keys + 15) / 16;
+    const int blocks = (n + 15) / 16, wide = (KEYS + 15) / 16;
     const int row = LANE / 4, col = LANE % 4 * 2;
     NO_UNROLL
     for (int w = WARP; w < blocks * wide; w += WARPS) {
         const int o0 = w % blocks * 16, k0 = w / blocks * 16;
+        const int o[] = { min(o0 + row, n - 1), min(o0 + row + 8, n - 1) };
+        const Columns<WHOLE> keys(k0 + col, KEYS);
         float all[2][4] = { }, top = 0;
         NO_UNROLL
         for (int own = 0; own < 2; own++) {
@@ -480,64 +513,64 @@ INLINE void gated_tokens(int n, int keys, M m, B b, C c, D d, Sink sink)
             float x[2][4] = { };
             NO_UNROLL
             for (int at = from + col; at < to + col; at += 16) {
+                const Columns<false> in(at, to);
                 Factor<P> fa, fb;
                 UNROLL
                 for (int q = 0; q < 4; q++) {
-                    const int o = min(o0 + row + q % 2 * 8, n - 1);
-                    const int s = at + q / 2 * 8;
-                    float2 y;
-                    y.x = s < to && (BACK ? s - o : o - s) >= STRICT
-                        ? m.at(o, s) : 0.f;
-                    y.y = s + 1 < to && (BACK ? s + 1 - o : o - s - 1)
-                        >= STRICT ? m.at(o, s + 1) : 0.f;
+                    const int s = at + q / 2 * 8, r = o[q % 2];
+                    float2 y = pair(m, r, at, q / 2, in);
+                    y.x = (BACK ? s - r : r - s) >= STRICT ? y.x : 0.f;
+                    y.y = (BACK ? s + 1 - r : r - s - 1) >= STRICT ? y.y : 0.f;
                     set_pair(fa, q, y);
                 }
                 UNROLL
                 for (int q = 0; q < 4; q++) {
-                    const int k = min(k0 + q / 2 * 8 + row, keys - 1);
-                    const int s = min(at + q % 2 * 8, n - 1);
-                    const int u = min(at + q % 2 * 8 + 1, n - 1);
-                    const float mid = d.at(anchor, k);
+                    const int k = k0 + q / 2 * 8 + row, h = q % 2;
+                    const int l = WHOLE ? k : min(k, KEYS - 1);
+                    const int s = min(at + h * 8, n - 1);
+                    const int u = min(at + h * 8 + 1, n - 1);
+                    const float mid = d.at(anchor, l);
                     float2 y;
-                    y.x = under_gate(b.at(s, k), BACK ? c.at(s, k) - mid
-                                     : mid - d.at(s, k), top);
-                    y.y = under_gate(b.at(u, k), BACK ? c.at(u, k) - mid
-                                     : mid - d.at(u, k), top);
-                    y.x = at + q % 2 * 8 < to ? y.x : 0.f;
-                    y.y = at + q % 2 * 8 + 1 < to ? y.y : 0.f;
+                    y.x = under_gate(b.at(s, l), BACK ? c.at(s, l) - mid
+                                     : mid - d.at(s, l), top);
+                    y.y = under_gate(b.at(u, l), BACK ? c.at(u, l) - mid
+                                     : mid - d.at(u, l), top);
+                    y.x = in.real[2 * h] ? y.x : 0.f;
+                    y.y = in.real[2 * h + 1] ? y.y : 0.f;
                     set_pair(fb, q, y);
                 }
                 multiply(x[0], fa, fb, 0);
                 multiply(x[1], fa, fb, 1);
             }
             UNROLL
-            for (int e = 0; e < 8; e++) {
-                const int o = min(o0 + row + e / 2 % 2 * 8, n - 1);
-                const int k = min(k0 + e / 4 * 8 + col + e % 2, keys - 1);
-                const float mid = d.at(anchor, k);
-                if (from < to)
-                    all[e / 4][e % 4] += under_gate(x[e / 4][e % 4],
-                        BACK ? mid - d.at(o, k) : c.at(o, k) - mid, top);
+            for (int q = 0; from < to && q < 4; q++) {
+                const int h = q / 2, r = o[q % 2];
+                const float2 mid = pair(d, anchor, k0 + col, h, keys);
+                float2 y = { x[h][q % 2 * 2], x[h][q % 2 * 2 + 1] };
+                y = BACK ? under_gates(y, mid, pair(d, r, k0 + col, h, keys),
+                                       top)
+                         : under_gates(y, pair(c, r, k0 + col, h, keys), mid,
+                                       top);
+                all[h][q % 2 * 2] += y.x;
+                all[h][q % 2 * 2 + 1] += y.y;
             }
         }
         const bool plain = warp_any(top > TOO_FAR);
         UNROLL
-        for (int e = 0; e < 8; e++) {
-            const int o = o0 + row + e / 2 % 2 * 8;
-            const int k = k0 + e / 4 * 8 + col + e % 2;
-            float y = all[e / 4][e % 4];
-            if (o >= n || k >= keys)
-                continue;
-            if (plain) {
-                y = 0;
-                NO_UNROLL
-                for (int s = BACK ? o + STRICT : 0;
-                     s < (BACK ? n : o + 1 - STRICT); s++)
-                    y += m.at(o, s) * b.at(s, k)
-                       * exp_(BACK ? c.at(s, k) - d.at(o, k)
-                                   : c.at(o, k) - d.at(s, k));
+        for (int e = 0; plain && e < 8; e++)
+            all[e / 4][e % 4] = 0;
+        NO_UNROLL
+        for (int s = 0; plain && s < n; s++)
+            UNROLL
+            for (int e = 0; e < 8; e++) {
+                const int k = k0 + e / 4 * 8 + col + e % 2, r = o[e / 2 % 2];
+                const int l = WHOLE ? k : min(k, KEYS - 1);
+                if ((BACK ? s - r : r - s) >= STRICT)
+                    all[e / 4][e % 4] += m.at(r, s) * b.at(s, l)
+                        * exp_(BACK ? c.at(s, l) - d.at(r, l)
+                                    : c.at(r, l) - d.at(s, l));
             }
-            sink(o, k, y);
-        }
+        Each::template give<2, WHOLE, WHOLE>(o0 + row, k0 + col, n, KEYS, sink,
+                                             all);
     }
 }

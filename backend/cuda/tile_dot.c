@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { LEAST = 8 };
+enum { LEAST = 8, BLOCK = 16 };
 
 /* Consecutive axes that an operand runs through with one stride. */
 typedef struct Run { AxisSet axes; int32_t size, st[2]; bool tokens; } Run;
@@ -404,16 +404,13 @@ void do_dot(Tiles *t, Ref r)
 
 /* ---- under gates ---- */
 
-/* An operand as rows and columns of these axes (-1: none). */
+/* An operand as rows and columns of these axes. */
 static void plain_matrix(Tiles *t, Act *a, Buf *b, Ref r, int row, int col)
 {
     const Spot *s = &t->spot[r];
 
-    act_uses(t, a, s->tile, false);
-    buf_printf(b, ",\nmatrix<%d, %d, 1>(t%d + ", (int)s->st[row],
-               (int)s->st[col], s->tile);
-    index_text(b, s, 0, -1, NULL);
-    buf_printf(b, ")");
+    buf_printf(b, ",\n");
+    matrix_text(t, a, b, r, s, s->st[row], s->st[col], 0);
 }
 
 /* The one axis besides i and j, where each operand has what the device's
@@ -460,22 +457,25 @@ static bool emit_gated(Tiles *t, Ref r)
                      : n->over == AXIS(other)
                        && order_operands(t, x, AXIS(own), AXIS(key))))
         return false;
+    int size = tile_extent(t, operand_with(t, r, key), key);
     chain_after(t, &k, r, 0);
+    k.pairs = size % BLOCK == 0 && t->chunk % BLOCK == 0;
+    k.along = keys ? AX_J : key;
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
-    const char *strict = n->flags & STRICT ? "true" : "false";
-    if (keys)
-        buf_printf(b, "gated_keys<%s, %s>", precision(t, r), strict);
-    else
-        buf_printf(b, "gated_tokens<%s, %s, %s>", precision(t, r), strict,
-                   own == AX_J ? "true" : "false");
-    buf_printf(b, "(n, %d", (int)tile_extent(t, operand_with(t, r, key), key));
+    buf_printf(b, "%s<%s, %s, ", keys ? "gated_keys" : "gated_tokens",
+               precision(t, r), truth(n->flags & STRICT));
+    if (!keys)
+        buf_printf(b, "%s, ", truth(own == AX_J));
+    buf_printf(b, "%d, %s, %s>(n", size, truth(k.pairs),
+               k.pairs ? "Paired" : "Single");
     plain_matrix(t, a, b, x[0], keys ? AX_I : own, keys ? key : other);
     plain_matrix(t, a, b, x[1], keys ? AX_J : other, key);
     plain_matrix(t, a, b, n->a[2], AX_I, key);
     plain_matrix(t, a, b, n->a[3], AX_J, key);
-    buf_printf(b, ",\n[&](int %s, int %s, float x) {\n", axis_coord(keys
-               ? AX_I : own), axis_coord(keys ? AX_J : key));
+    buf_printf(b, ",\n[&](int %s, int %s, %s x) {\n", axis_coord(keys
+               ? AX_I : own), axis_coord(keys ? AX_J : key),
+               k.pairs ? "Pair" : "float");
     chain_body(t, a, b, &k);
     buf_printf(b, "});\n");
     chain_done(t, &k);

@@ -165,11 +165,12 @@ INLINE void first_of(float *to, int n, const float *p, int step)
 
 enum { BLOCK = 16, INVERSE = 20 };      /* rows of a block, and their pitch */
 
-/* What x = (1 - a)^{-1} x is for a block of a's on the diagonal: its inverse,
- * a thread a column. PIECES: see first_of. */
-template<bool TRANS, int ARS, int ACS, bool PIECES, class T>
-INLINE void invert_blocks(int rows, const T *a, float *inverse)
+/* The inverses of one less each block of a's on the diagonal, a thread a
+ * column; `trans`: their transposes. PIECES: see first_of. */
+template<int ARS, int ACS, bool PIECES, class T>
+CALLED void invert_blocks(int rows, const T *a, float *inverse, bool trans)
 {
+    NO_UNROLL
     for (int x = TID; x < rows; x += THREADS) {
         const int at = x / BLOCK * BLOCK, size = min(rows - at, (int)BLOCK);
         float v[BLOCK];
@@ -177,26 +178,25 @@ INLINE void invert_blocks(int rows, const T *a, float *inverse)
         for (int r = 0; r < BLOCK; r++)
             v[r] = at + r == x ? 1.f : 0.f;
         UNROLL
-        for (int q = 1; q < BLOCK; q++) {
-            const int r = TRANS ? BLOCK - q : q;
+        for (int r = 1; r < BLOCK; r++) {
             if (r >= size)
                 continue;
             float row[BLOCK];
             first_of<PIECES>(row, r, a + (at + r) * ARS + at * ACS, ACS);
             UNROLL
             for (int s = 0; s < r; s++)
-                if (TRANS)
-                    v[s] += row[s] * v[r];
-                else
-                    v[r] += row[s] * v[s];
+                v[r] += row[s] * v[s];
         }
+        float *to = inverse + (trans ? x * INVERSE : at * INVERSE + x % BLOCK);
+        const int step = trans ? 1 : INVERSE;
         UNROLL
         for (int r = 0; r < BLOCK; r++)
-            inverse[(at + r) * INVERSE + x % BLOCK] = v[r];
+            to[r * step] = v[r];
     }
 }
 
-/* c += a b for one fragment, of `rows` and `cols`, both from their first on. */
+/* c += a b for one fragment, of `rows` and `cols`, both from their first on; 8
+ * columns at most: those behind are another warp's. */
 template<class A, class B>
 INLINE void multiply_block(float (&c)[1][1][4], A a, B b, int rows, int cols,
                            int k)
@@ -218,7 +218,7 @@ CALLED void solve(int rows, int cols, const T *a, float *x, float *inverse)
 {
     enum { RS = TRANS ? ACS : ARS, CS = TRANS ? ARS : ACS };
     const int last = (rows - 1) / BLOCK * BLOCK, lane = LANE;
-    invert_blocks<TRANS, ARS, ACS, PIECES>(rows, a, inverse);
+    invert_blocks<ARS, ACS, PIECES>(rows, a, inverse, TRANS);
     __syncthreads();
     for (int col = 8 * WARP; col < cols; col += 8 * WARPS)
         for (int b = 0; b <= last; b += BLOCK) {

@@ -278,6 +278,7 @@ template<int PIECES, class F> INLINE void each_piece(int rows, F f)
 {
     if (THREADS % PIECES == 0) {
         const int c = TID % PIECES;
+        NO_UNROLL
         for (int r = TID / PIECES; r < rows; r += THREADS / PIECES)
             f(r, c);
         return;
@@ -387,6 +388,7 @@ CALLED void copy_in(T *tile, const G *p, i64 sr, i64 sc, int rows, bool wide)
         copy_each(tile, PITCH, 1, p, sr, sc, rows, LEN);
         return;
     }
+    NO_UNROLL
     for (int r = TID; r < rows; r += THREADS)
         copy1(tile + r * PITCH, p + r * sr);
 }
@@ -410,6 +412,7 @@ CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
         copy_each(p, sr, sc, tile, PITCH, 1, rows, LEN);
         return;
     }
+    NO_UNROLL
     for (int r = TID; r < rows; r += THREADS)
         copy1(p + r * sr, tile + r * PITCH);
 }

@@ -135,10 +135,12 @@ bool nvrtc_open(Ctx *c, Nvrtc *n)
 /* ---- compiling ---- */
 
 /* NVRTC's cache would hide what ptxas says, which rooms are chosen by. Not
- * --split-compile: NVRTC 13.0 breaks the heap where such a one is stopped. */
+ * --split-compile: NVRTC 13.0 breaks the heap where such a one is stopped.
+ * Quotients to 2 units in the last place: exact ones are 20 instructions. */
 const char *const nvrtc_options[] = {
     "--std=c++17", "--ptxas-options=-v", "--no-source-include",
-    "--device-as-default-execution-space", "--no-cache", NULL
+    "--device-as-default-execution-space", "--prec-div=false", "--no-cache",
+    NULL
 };
 
 /* One of a program's tries, in the order of their programs' tries. */

@@ -319,9 +319,20 @@ static void take_longer(Work **most, Work *w)
         *most = w;
 }
 
+/* Whether all would wait for a second try of it. */
+static bool may_be_last(const Job *j, int program)
+{
+    size_t most = 0;
+    for (int i = 0; i < j->count; i++)
+        if (j->work[i].length > most)
+            most = j->work[i].length;
+    return 2 * j->work[program].length > most;
+}
+
 /* The longest of what is wanted and not begun; or else, while half of the
  * cores have nothing to do and NVRTC can be stopped, of the next tries of
- * programs that are not decided. NULL: nothing as yet. */
+ * programs that are not decided and are long: side by side, compilations slow
+ * each other down. NULL: nothing as yet. */
 static Work *next_work(Job *j)
 {
     Work *next = NULL;
@@ -330,7 +341,7 @@ static Work *next_work(Job *j)
     bool idle = 2 * (j->busy + 1) <= j->cores && j->n.fn[FLOW];
     for (int t = 1; t < j->tries && !next && idle; t++)
         for (int i = 0; i < j->count; i++)
-            if (wanted(j, i))
+            if (wanted(j, i) && may_be_last(j, i))
                 take_longer(&next, &j->work[t * j->count + i]);
     return next;
 }

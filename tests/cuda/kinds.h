@@ -5,48 +5,22 @@
 #include "../../backend/cuda/cuda.h"
 #include "../../backend/cuda/nvrtc.h"
 #include "../../backend/cuda/rooms.h"
-#include "../../compiler/grad.h"
 #include "../../compiler/partition.h"
+#include "../../lang/bind.h"
 
 typedef enum Kind { FORWARD, JOINT, STEP, NKINDS } Kind;
 static const char *const kind_name[NKINDS] = { "forward", "joint", "step" };
 
-typedef struct Wish {
-    const char *text;
-    Kind kind;
-    int chunk;
-    Plan *plan;
-} Wish;
-
-static void make_plan(Ctx *c, void *ud)
+/* The plan of a step's text, as a call makes it. */
+static Plan *plan_of(Ctx *c, const char *text, Kind kind)
 {
-    Wish *w = ud;
-    Graph *step = graph_parse(c, w->text), *g = NULL;
+    Graph *step = graph_parse(c, text);
     int32_t size[NAXES];
 
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    if (w->kind != STEP)
-        g = derive(step, size, w->chunk);
-    if (!g)
-        g = graph_sized(step, size);
-    if (w->kind == JOINT)
-        g = grad(g);
-    w->plan = w->kind == JOINT && g->chunk
-            ? partition(g, &machine_h200, FULL, NULL) : plan_simple(g);
-}
-
-/* The plan of a step's text; as a call does it, by chunks of 64 tokens, or
- * where those take too much, of half as many. */
-static Plan *plan_of(Ctx *c, const char *text, Kind kind)
-{
-    enum { LEAST = 16 };
-    Wish w = { text, kind, 64, NULL };
-
-    while (!ctx_protect(c, make_plan, &w))
-        if ((w.chunk /= 2) < LEAST)
-            ctx_rethrow(c);
-    return w.plan;
+    return plan_make(step, size, kind == STEP ? 0 : 64, kind == JOINT,
+                     &machine_h200);
 }
 
 /* The most of each number that ptxas has to say of them. */

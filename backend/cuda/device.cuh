@@ -238,8 +238,9 @@ INLINE float quotient_(float a, float b)
 }
 INLINE float tanh_(float a)
 {
-    const float e = exp_(-2.f * abs_(a)), t = (1.f - e) * inverse_(1.f + e);
-    return a < 0 ? -t : abs_(a) < bits(0x3c23d70a) ? a : t;
+    const float e = exp2_(abs_(a) * (-2 * LOG2E));
+    const float t = (1.f - e) * inverse_(1.f + e);
+    return abs_(a) < bits(0x3c23d70a) ? a : copysignf(t, a);
 }
 /* log1p by its argument's rounding error, so that softplus(-20) is right */
 INLINE float softplus_(float a)
@@ -540,14 +541,16 @@ INLINE void load_state(float (&x)[N], const Tensor &t, int seq, int head,
         x[i] = p[r * t.sd[0] + c * t.sd[1]];
     });
 }
+/* From the lane's column on: how far the others are is the same for all rows,
+ * worked out once. */
 template<int COLS, int N>
 INLINE void store_state(const float (&x)[N], const Tensor &t, int seq,
                         int head, const Lane &l, int row0, int rows)
 {
     if (!t.p)
         return;
-    float *p = (float *)t.p + seq * t.sb + head * t.sh;
+    float *p = (float *)t.p + seq * t.sb + head * t.sh + l.col * t.sd[1];
     each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
-        p[r * t.sd[0] + c * t.sd[1]] = x[i];
+        p[r * t.sd[0] + (c - l.col) * t.sd[1]] = x[i];
     });
 }

@@ -343,11 +343,10 @@ void ahead_vectors(Ahead *a, Buf *b, bool cols)
         if (!cols && a->one & bit)
             buf_printf(b, "const float one_%s = load1(vectors + AT_%s)"
                        ";\n", name, name);
-        if (!cols && a->row & bit)
-            buf_printf(b, "const float row_%s_0 = load1(vectors + "
-                       "AT_%s + 4 * i0),\nrow_%s_1 = load1("
-                       "vectors + AT_%s + 4 * i1);\n",
-                       name, name, name, name);
+        for (int half = 0; half < 1 + !a->line && !cols && a->row & bit;
+             half++)
+            buf_printf(b, "const float row_%s_%d = load1(vectors + AT_%s + "
+                       "4 * i%d);\n", name, half, name, half);
     }
 }
 

@@ -137,24 +137,59 @@ static char *cut_text(Emit *e, Ref r)
                    : ctx_format(e->c, "stage + CUT_%d", cut);
 }
 
-/* A product a warp. */
+/* Which of its sides are cut, and how long its sum is. */
+static int shape_of(const Emit *e, const First *f)
+{
+    return 2 * (cut_of(e, f->side[0]) >= 0) + (cut_of(e, f->side[1]) >= 0)
+         + 4 * tile_count(e, f->side[0]);
+}
+
+/* Where the warp's product has a side's tiles, and what is cut off. */
+static void side_text(Emit *e, Buf *b, int from, int to, int side)
+{
+    for (int cut = 0; cut < 2; cut++) {
+        for (int i = from; i < to; i++) {
+            Ref r = e->first[i].side[side];
+            if (i < to - 1)
+                buf_printf(b, "at.warp == %d ? ", i);
+            if (cut)
+                buf_printf(b, "%s", cut_text(e, r));
+            else
+                buf_printf(b, "stage + TILE_%u", (unsigned)strip(e->g, r));
+            buf_printf(b, i < to - 1 ? " : " : ", ");
+        }
+    }
+}
+
+/* A product a warp: those of one shape are one text. */
 void emit_first(Emit *e, Buf *b)
 {
+    const char *alone = e->team ? " && member == 0" : "";
     if (!e->nfirst)
         return;
     buf_printf(b, "if (c == 0) {\n%s", ahead_sync(e));
-    for (int i = 0; i < e->nfirst; i++) {
-        Ref x = e->first[i].side[0], y = e->first[i].side[1];
-        buf_printf(b, "if (at.warp == %d%s)\nfirst_products<%d, %d>(base + "
-                   "FIRST_%d, stage + TILE_%u, %s, stage + TILE_%u, %s, ",
-                   i % 4, e->team ? " && member == 0" : "",
-                   cut_of(e, x) >= 0, cut_of(e, y) >= 0, i,
-                   (unsigned)strip(e->g, x), cut_text(e, x),
-                   (unsigned)strip(e->g, y), cut_text(e, y));
+    for (int i = 0, to; i < e->nfirst; i = to) {
+        int shape = shape_of(e, &e->first[i]);
+        for (to = i + 1; to < e->nfirst
+             && shape_of(e, &e->first[to]) == shape; )
+            to++;
+        if (to - i > 1)
+            buf_printf(b, "if (at.warp >= %d && at.warp < %d%s)\n", i, to,
+                       alone);
+        else
+            buf_printf(b, "if (at.warp == %d%s)\n", i, alone);
+        buf_printf(b, "first_products<%d, %d>(base + FIRST_%d", shape >> 1 & 1,
+                   shape & 1, i);
+        if (to - i > 1)
+            buf_printf(b, " + %d * (at.warp - %d)", FIRST_BYTES
+                       * (e->paired ? 2 : 1), i);
+        buf_printf(b, ", ");
+        for (int side = 0; side < 2; side++)
+            side_text(e, b, i, to, side);
         if (e->paired)
             buf_printf(b, "64 * block, 64 * block + 64, at);\n");
         else
-            buf_printf(b, "0, %d, at);\n", ROWS * tile_count(e, x));
+            buf_printf(b, "0, %d, at);\n", ROWS * (shape / 4));
     }
     buf_printf(b, "}\n");
 }

@@ -218,6 +218,8 @@ typedef struct Registers { int io, ahead, state; } Registers;
 Registers registers_of(const Emit *e);
 int registers_at_start(const Emit *e);  /* of all threads */
 bool has_wide_state(const Emit *e);     /* of more than 64 columns */
+/* One state warpgroup, without gates, where all else was tried. */
+bool has_spilled_alone(const Emit *e);
 
 /* ---- emit_spare.c ---- */
 

@@ -166,16 +166,24 @@ static void declare_one(Serial *s, int pub)
                s->e->pub[pub].name, s->e->pub[pub].name);
 }
 
+/* A thread's first column; found anew by each loop where registers are short.
+ */
+static const char *column_text(const Serial *s)
+{
+    return has_spilled_alone(s->e) ? "col" : "at.col";
+}
+
 static void column_vector(Serial *s, int pub)
 {
     buf_printf(s->b, "const float2 col_%s = load2(vectors + AT_%s + "
-               "4 * (8 * n + at.col));\n", s->e->pub[pub].name,
-               s->e->pub[pub].name);
+               "4 * (8 * n + %s));\n", s->e->pub[pub].name,
+               s->e->pub[pub].name, column_text(s));
 }
 
 static void open_columns(Serial *s, int value)
 {
-    buf_printf(s->b, "UNROLL for (int n = 0; n < %d; n++) {\n",
+    buf_printf(s->b, "UNROLL for (int n = 0%s; n < %d; n++) {\n",
+               has_spilled_alone(s->e) ? ", col = fresh(at.col)" : "",
                array_of(s, value)->cols / 8);
 }
 
@@ -254,7 +262,7 @@ static void key_vector(Serial *s, int key, uint32_t *seen)
         return;
     *seen |= (uint32_t)1 << key;
     buf_printf(s->b, "const float2 key_%d = load2(vectors + KEY_%d + "
-               "4 * (8 * n + at.col));\n", key, key);
+               "4 * (8 * n + %s));\n", key, key, column_text(s));
 }
 
 /* The vectors that node r reads: single ones before the loop, the others in

@@ -47,16 +47,25 @@ int registers_at_start(const Emit *e)
     return ALL / (1 + e->aheads + e->groups) & -STEP;
 }
 
+bool has_spilled_alone(const Emit *e)
+{
+    int room = e->groups < e->o->groups ? 1 : 2;
+    return e->groups == 1 && !e->ngates && e->o->room >= room;
+}
+
 /* The same, or where that spills, the ahead role's as many as the others leave
  * of what the block starts with: no role gets more than others give back, it
- * would wait for ever. Two ahead warpgroups are left more from room to room;
- * else the io warps have some more, last. */
+ * would wait for ever. Two ahead warpgroups are left more from room to room, by
+ * a state warpgroup without gates alone in the end; else the io warps have some
+ * more, last. */
 Registers registers_of(const Emit *e)
 {
     enum { STEP = 8, LEAST = 24, MOST = 248 };
     int all = registers_at_start(e) * (1 + e->aheads + e->groups);
     int room = e->o->room;
     Registers r = usual_registers(e);
+    if (has_spilled_alone(e) && e->aheads == 2 && !e->team)
+        return (Registers){ r.io, r.ahead + STEP, r.state - 2 * STEP };
     if (!room || e->groups < e->o->groups)
         return r;
     if (e->aheads == 2 && !e->team) {

@@ -320,6 +320,15 @@ static void put_stage(Buf *b, bool scan)
     put_places(b);
 }
 
+/* A thread's place, for every chunk of a warpgroup in turn, where registers
+ * were spilled; of a wide state without gates in one of the rooms alone: what
+ * spills then is not what does with a narrow one. */
+static bool is_worked_anew(const Emit *e)
+{
+    bool either = e->ngates || !has_wide_state(e);
+    return either ? e->o->room > 0 : e->o->room == 1;
+}
+
 /* A loop of an ahead warpgroup; two take turns, if they are no team. */
 static void put_turns(Emit *e, Buf *b, const char *until)
 {
@@ -327,6 +336,9 @@ static void put_turns(Emit *e, Buf *b, const char *until)
     buf_printf(b, "NO_UNROLL for (; c < %s; c += %d, pos.next()%s) {\n",
                until, 1 + two, two ? ", pos.next()" : "");
     put_places(b);
+    if (two && is_worked_anew(e))       /* registers are few */
+        buf_printf(b, "const Lane at = lane_of(fresh((int)threadIdx.x));\n"
+                   "const int i0 = at.row, i1 = i0 + 8;\n");
     buf_printf(b, "const int rows = rows_of(where, c);\n"
                "wait(ready + 8 * pos.stage, pos.phase);\n");
 }
@@ -378,7 +390,8 @@ static void put_ahead_role(Emit *e, Buf *b)
     buf_printf(b, " i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
     if (own)
         buf_printf(b, "const int %s = %s(threadIdx.x >> 7) - 1;\n%s", which,
-                   e->team || e->paired ? "uniform" : "", two
+                   e->team || e->paired || is_worked_anew(e)
+                   ? "uniform" : "", two
                    ? "if (turn)\npos.next();\n" : "");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
                own ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which) : "",

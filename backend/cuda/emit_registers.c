@@ -56,19 +56,22 @@ bool has_spilled_alone(const Emit *e)
 /* The same, or where that spills, the ahead role's as many as the others leave
  * of what the block starts with: no role gets more than others give back, it
  * would wait for ever. Two ahead warpgroups are left more from room to room, by
- * a state warpgroup without gates alone in the end; else the io warps have some
- * more, last. */
+ * a state warpgroup without gates alone in the end; those that invert under
+ * gates from the second room on, as the first helps them by its text. Else the
+ * io warps have some more, last. */
 Registers registers_of(const Emit *e)
 {
     enum { STEP = 8, LEAST = 24, MOST = 248 };
     int all = registers_at_start(e) * (1 + e->aheads + e->groups);
-    int room = e->o->room;
+    bool two = e->aheads == 2 && !e->team;
+    bool later = two && !e->joint && e->ngates && e->inverse;
+    int room = e->o->room - (later && e->o->room);
     Registers r = usual_registers(e);
-    if (has_spilled_alone(e) && e->aheads == 2 && !e->team)
+    if (has_spilled_alone(e) && two)
         return (Registers){ r.io, r.ahead + STEP, r.state - 2 * STEP };
     if (!room || e->groups < e->o->groups)
         return r;
-    if (e->aheads == 2 && !e->team) {
+    if (two) {
         r.io = r.io - room * STEP < LEAST ? LEAST : r.io - room * STEP;
         r.state -= room * STEP;
     } else {

@@ -292,6 +292,7 @@ void tiles_place(Tiles *t);
 void declare_tiles(const Tiles *t, Buf *b, const uint8_t *uses);
 /* A tile's name; turn: which of its two places, or NULL. */
 void put_tile(const Tiles *t, Buf *b, int tile, const char *turn);
+void put_clear(const Tiles *t, Buf *b); /* of tiles in the workspace */
 void print_acts(Tiles *t, Buf *b, When when);
 /* Declares the inputs' tiles of the walk's m-th chunk; loads them. */
 void print_inputs(Tiles *t, Buf *b, const char *m, bool load);

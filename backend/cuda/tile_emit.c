@@ -252,16 +252,6 @@ static void put_head(const Tiles *t, Buf *b)
                blocks_together(t), t->out->name, t->at);
 }
 
-/* Once for all its items: what others of them leave there is as good. */
-static void put_clear(const Tiles *t, Buf *b)
-{
-    if (t->out->spill)
-        buf_printf(b, "if (a.run.ragged) {\n"
-                   "clear(spill_of(a.run, %lldll), %lld);\n"
-                   "__syncthreads();\n}\n", (long long)t->out->spill,
-                   (long long)t->out->spill);
-}
-
 static void put_rows(const Tiles *t, Buf *b)
 {
     buf_printf(b, "const int n = (int)min(q.len - at * %d, (i64)%d);\n"

@@ -491,3 +491,13 @@ void print_acts(Tiles *t, Buf *b, When when)
     }
     end_stretch(&p);
 }
+
+/* Once for all its items: what others of them leave there is as good. */
+void put_clear(const Tiles *t, Buf *b)
+{
+    if (t->out->spill)
+        buf_printf(b, "if (a.run.ragged) {\n"
+                   "clear(spill_of(a.run, %lldll), %lld);\n"
+                   "__syncthreads();\n}\n", (long long)t->out->spill,
+                   (long long)t->out->spill);
+}

@@ -151,7 +151,7 @@ cuda() {
     fake=$tmp/fake
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
-        tests/cuda/exit \
+        tests/cuda/exit tests/host/signals \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \

@@ -164,7 +164,7 @@ typedef struct Job {
     char arch[64];
     atomic_bool left;                   /* nobody waits any more */
     int count, tries, cores, holders, busy;
-    Signals signals;
+    sigset_t mask;                      /* of who waits */
     Work work[];                        /* try * count + program */
 } Job;
 
@@ -256,8 +256,10 @@ static void job_leave(Job *j)
 {
     bool last = --j->holders == 0;
     pthread_mutex_unlock(&j->lock);
-    if (last)
+    if (last) {
+        signals_leave();
         job_free(j);
+    }
 }
 
 /* To be freed; NULL: memory is out. */
@@ -403,7 +405,7 @@ static void *compile_thread(void *ud)
             do_work(j, w);
             count(-1, 0);       /* a host may exit while it has the lock */
         }
-        signals_restore(&j->signals);
+        signals_restore();
         pthread_mutex_lock(&j->lock);
         j->busy--;
         if (in)
@@ -480,7 +482,7 @@ static bool job_wait(Ctx *c, Job *j)
         t.tv_sec += t.tv_nsec / (1000 * MS);
         t.tv_nsec %= 1000 * MS;
         pthread_cond_timedwait(&j->ended, &j->lock, &t);
-        signals_pass(&j->signals);
+        signals_pass(&j->mask);
         before_nvrtc();
         stopped = !all_decided(j) && c->interrupted
                && c->interrupted(c->interrupt_ud);
@@ -535,10 +537,10 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
 {
     Job *j = job_new(c, n, s, arch);
     Fetch f = { .j = j };
-    signals_hold(&j->signals, n->fn[COMPILE]);
+    signals_hold(&j->mask, n->fn[COMPILE]);
     int err = job_start(j);
     bool done = !err && job_wait(c, j) && !inside.ending;
-    signals_end(&j->signals);
+    signals_end(&j->mask);
     /* the programs are NVRTC's memory: freed whether or not ours runs out */
     bool ok = !done || ctx_protect(c, fetch, &f);
     pthread_mutex_lock(&j->lock);

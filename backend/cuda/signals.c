@@ -7,8 +7,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
+enum { NSIGNALS = 2 };
 static const int number[NSIGNALS] = { SIGINT, SIGTERM };
+
+/* Handlers are the process's, and so is this. Where two threads are in NVRTC
+ * the later one takes the handlers of the earlier for the host's, and may put
+ * them back when that one is gone. */
+static struct Host {
+    pthread_mutex_t lock;
+    int inside;                         /* who holds */
+    pid_t pid;                          /* a forked child has no such threads */
+    void *nvrtc;                        /* where the library lies */
+    bool known[NSIGNALS];
+    struct sigaction was[NSIGNALS];
+} host = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* The library in which the address lies, or NULL. */
 static void *library_of(void *at)
@@ -17,11 +31,11 @@ static void *library_of(void *at)
     return dladdr(at, &info) ? info.dli_fbase : NULL;
 }
 
-static bool is_nvrtc(const Signals *s, const struct sigaction *a)
+static bool is_nvrtc(const struct sigaction *a)
 {
     void *handler;
     memcpy(&handler, &a->sa_handler, sizeof handler);
-    return s->nvrtc && library_of(handler) == s->nvrtc;
+    return host.nvrtc && library_of(handler) == host.nvrtc;
 }
 
 /* As signal() leaves them, by which NVRTC puts the host's handler back: waits
@@ -33,6 +47,14 @@ static bool is_bare(const struct sigaction *a)
                            | SA_RESETHAND)) == SA_RESTART;
 }
 
+/* Not the host's own, or no longer whole. */
+static bool is_taken(int i, const struct sigaction *now)
+{
+    return is_nvrtc(now)
+        || (host.known[i] && now->sa_handler == host.was[i].sa_handler
+            && is_bare(now));
+}
+
 static sigset_t held(void)
 {
     sigset_t set;
@@ -42,37 +64,65 @@ static sigset_t held(void)
     return set;
 }
 
-void signals_hold(Signals *s, void *of)
+/* Locked. A host may have others by now than when the first came. */
+static void find_handlers(void)
 {
-    sigset_t set = held();
-    s->nvrtc = library_of(of);
-    pthread_sigmask(SIG_BLOCK, &set, &s->mask);
-    for (int i = 0; i < NSIGNALS; i++)
-        sigaction(number[i], NULL, &s->was[i]);
-}
-
-void signals_restore(const Signals *s)
-{
-    struct sigaction now;
     for (int i = 0; i < NSIGNALS; i++) {
-        bool theirs = is_nvrtc(s, &s->was[i]);  /* of another thread's call */
+        struct sigaction now;
         sigaction(number[i], NULL, &now);
-        bool half = now.sa_handler == s->was[i].sa_handler && is_bare(&now);
-        if (!theirs && (is_nvrtc(s, &now) || half))
-            sigaction(number[i], &s->was[i], NULL);
+        if (is_taken(i, &now))
+            continue;
+        host.was[i] = now;
+        host.known[i] = true;
     }
 }
 
-void signals_pass(const Signals *s)
+/* Locked. */
+static void put_back(void)
+{
+    for (int i = 0; i < NSIGNALS; i++) {
+        struct sigaction now;
+        sigaction(number[i], NULL, &now);
+        if (host.known[i] && is_taken(i, &now))
+            sigaction(number[i], &host.was[i], NULL);
+    }
+}
+
+void signals_hold(sigset_t *mask, void *of)
 {
     sigset_t set = held();
-    signals_restore(s);
-    pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, mask);
+    pthread_mutex_lock(&host.lock);
+    if (!host.inside)
+        memset(host.known, 0, sizeof host.known);
+    host.inside = host.pid == getpid() ? host.inside + 1 : 1;
+    host.pid = getpid();
+    host.nvrtc = library_of(of);
+    find_handlers();
+    pthread_mutex_unlock(&host.lock);
+}
+
+static void restore(int leaving)
+{
+    pthread_mutex_lock(&host.lock);
+    put_back();
+    host.inside -= leaving;
+    pthread_mutex_unlock(&host.lock);
+}
+
+void signals_restore(void) { restore(0); }
+void signals_leave(void) { restore(1); }
+
+void signals_pass(const sigset_t *mask)
+{
+    sigset_t set = held();
+    signals_restore();
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-void signals_end(const Signals *s)
+void signals_end(const sigset_t *mask)
 {
-    signals_restore(s);
-    pthread_sigmask(SIG_SETMASK, &s->mask, NULL);
+    signals_restore();
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
 }

@@ -5,23 +5,19 @@
 
 #include <signal.h>
 
-enum { NSIGNALS = 2 };
-typedef struct Signals {
-    void *nvrtc;                        /* where the library lies */
-    sigset_t mask;
-    struct sigaction was[NSIGNALS];
-} Signals;
-
-/* The calling thread, and those it makes, take neither signal; `of` is an
- * address in NVRTC. */
-void signals_hold(Signals *s, void *of);
+/* The calling thread, and those it makes, take neither signal, `mask` being
+ * what they took before; `of` is an address in NVRTC. Handlers that are there
+ * now are the host's until signals_leave, which comes once nothing that was
+ * begun since is in NVRTC. Any number of threads may be in between. */
+void signals_hold(sigset_t *mask, void *of);
 /* Handlers that NVRTC has put in the place of the host's give way to these,
- * with all that sigaction() knows of them; by any thread. Two that compile at
- * a time may each take the other's for the host's. */
-void signals_restore(const Signals *s);
+ * with all that sigaction() knows of them; by any thread. */
+void signals_restore(void);
 /* The same, and what has come since goes to the host's. */
-void signals_pass(const Signals *s);
+void signals_pass(const sigset_t *mask);
 /* The same, and the thread takes signals as before. */
-void signals_end(const Signals *s);
+void signals_end(const sigset_t *mask);
+/* The same but for the thread's; by any thread. */
+void signals_leave(void);
 
 #endif

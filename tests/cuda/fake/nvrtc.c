@@ -9,13 +9,19 @@
  * its headers those functions are left out that have assembler in them:
  * tests/cuda/hopper.h has them.
  */
+#define _DEFAULT_SOURCE                 /* signal() as most have it */
+#include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+extern char **environ;
 
 #define EXPORT __attribute__((visibility("default")))
 #define ENTRY(type, name, ...) EXPORT type name(__VA_ARGS__); \
@@ -213,6 +219,18 @@ static bool is_crowded(const char *source)
         && (!strstr(source, "known->") || strstr(source, "Item &known"));
 }
 
+/* As system() does, which would have SIGINT ignored meanwhile. */
+static int shell(const char *command)
+{
+    char *argv[] = { (char *)"sh", (char *)"-c", (char *)command, NULL };
+    int status = 1;
+    pid_t pid;
+    if (posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ) != 0
+        || waitpid(pid, &status, 0) != pid)
+        return 1;
+    return status;
+}
+
 static int compile(Program *p)
 {
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
@@ -235,7 +253,7 @@ static int compile(Program *p)
              " cd %s && %s -std=c++17 -O1 -fPIC -w %s -I. -c kernel.cc &&"
              " %s -shared -o kernel.so kernel.o", dir, dir, cxx,
              getenv("FAKE_CHECKED") ? "-g -fsanitize=thread" : "", cxx);
-    int code = system(command);
+    int code = shell(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);
     if (code == 0)
         read_file(p, path);
@@ -248,19 +266,30 @@ static int compile(Program *p)
     if (getenv("FAKE_SPILLS") && strstr(p->source, getenv("FAKE_SPILLS")))
         strcpy(p->log, "8 bytes spill stores\n");
     snprintf(command, sizeof command, "rm -rf %s", dir);
-    if (!getenv("FAKE_KEEP") && system(command) != 0)
+    if (!getenv("FAKE_KEEP") && shell(command) != 0)
         return FAILED;
     return code == 0 && p->size ? OK : FAILED;
 }
 
+static void on_signal(int sig)
+{
+    (void)sig;
+    _exit(9);
+}
+
+/* It takes the host's signals as the real one's front end does. */
 ENTRY(int, nvrtcCompileProgram, Program *p, int n, const char *const *option)
 {
+    void (*interrupt)(int) = signal(SIGINT, on_signal);
+    void (*terminate)(int) = signal(SIGTERM, on_signal);
     (void)n;
     (void)option;
     process = getpid();
     compiling++;
     int result = compile(p);
     compiling--;
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, terminate);
     return result;
 }
 

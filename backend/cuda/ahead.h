@@ -73,6 +73,8 @@ bool is_turned(const Ahead *a, const Node *n); /* of an angle in few turns */
 void begin_chains(Emit *e);             /* before the chunks, and behind them */
 void emit_chains(Emit *e, Buf *b);
 int ahead_tensor(Emit *e, Ref r, CudaArg arg); /* one more argument */
+/* Where, and by which of a head's blocks, a state is stored that all have. */
+const char *ends_here(const Emit *e);
 CudaArg vector_arg(Emit *e, Ref r, int *bytes); /* of its type; an element's */
 /* Opens a loop over 16 rows a warp, its text repeated so often, and their
  * elements of r, lines of them. */

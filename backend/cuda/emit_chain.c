@@ -20,6 +20,12 @@ int ahead_tensor(Emit *e, Ref r, CudaArg arg)
     return k->ntensors++;
 }
 
+const char *ends_here(const Emit *e)
+{
+    return e->out->blocks == 1 ? "last == chunks_of(where)"
+         : "last == chunks_of(where) && fresh(blockIdx.x) % a.blocks == 0";
+}
+
 void begin_chains(Emit *e)
 {
     for (int i = 0; i < e->nchains; i++) {
@@ -31,9 +37,10 @@ void begin_chains(Emit *e)
                    "begin_chain(scratch + CARRY_%d, a.tensor[%d], seq, head, "
                    "at.thread, %d);\n", padded(n), i,
                    ahead_tensor(e, c->scan, from), n);
-        buf_printf(&e->end, "if (last == chunks_of(where) && at.thread < %d)\n"
+        buf_printf(&e->end, "if (%s && at.thread < %d)\n"
                    "end_chain(scratch + CARRY_%d, a.tensor[%d], seq, head, "
-                   "at.thread);\n", n, i, ahead_tensor(e, c->scan, to));
+                   "at.thread);\n", ends_here(e), n, i,
+                   ahead_tensor(e, c->scan, to));
     }
 }
 

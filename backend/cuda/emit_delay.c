@@ -54,10 +54,10 @@ void end_previous(Emit *e)
         int from = state_arg(e, r, ARG_STATE, i);
         int in = ahead_tensor(e, r, (CudaArg){ ARG_INPUT,
             (uint8_t)g->n[r].index, (uint8_t)e->o->tile });
-        buf_printf(&e->end, "if (last == chunks_of(where) && threadIdx.x < 256)"
-                   "\nNO_UNROLL for (int k = at.thread; k < %d; k += 128)\n"
+        buf_printf(&e->end, "if (%s && threadIdx.x < 256)\n"
+                   "NO_UNROLL for (int k = at.thread; k < %d; k += 128)\n"
                    "end_previous(a.tensor[%d], a.tensor[%d], a.tensor[%d], "
-                   "where, seq, head, k);\n",
+                   "where, seq, head, k);\n", ends_here(e),
                    (int)g->axis[tile_axis(e, r)].size, to, from, in);
     }
 }

@@ -27,10 +27,10 @@ static void begin_turn(Emit *e, int i)
                "begin_turn<%d>(scratch + TURN_%d, %d, a.tensor[%d], "
                "a.tensor[%d], seq, head, at.thread, 64 * c);\n", n, bytes, i,
                row, in, by);
-    buf_printf(&e->end, "if (last == chunks_of(where) && threadIdx.x < 256 "
-               "&& at.thread < %d)\nend_turn(scratch + TURN_%d, %d, "
-               "a.tensor[%d], seq, head, at.thread, now, where.len - 64 * c)"
-               ";\n", n, i, row, out);
+    buf_printf(&e->end, "if (%s && threadIdx.x < 256 && at.thread < %d)\n"
+               "end_turn(scratch + TURN_%d, %d, a.tensor[%d], seq, head, "
+               "at.thread, now, where.len - 64 * c);\n", ends_here(e), n, i,
+               row, out);
 }
 
 void begin_turns(Emit *e)

@@ -153,9 +153,9 @@ static void end_scalars(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->g->nst; i++)
         if (is_scalar(e, i))
-            buf_printf(b, "if (lane == 0 && last == chunks_of(where))\n"
+            buf_printf(b, "if (lane == 0 && %s)\n"
                        "end_entry(a.tensor[%d], seq, head, 0, v%u);\n",
-                       state_tensor(e, ARG_NEXT, i),
+                       ends_here(e), state_tensor(e, ARG_NEXT, i),
                        (unsigned)e->g->st[i].node);
 }
 

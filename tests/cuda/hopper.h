@@ -282,6 +282,13 @@ struct Map {
     unsigned box[5];
 };
 
+/* The engine's for the thread that asks. */
+PLAIN inline void copies(const char *p, unsigned size, bool write)
+{
+#ifdef __SANITIZE_THREAD__
+    access(p, size, 1, write, __builtin_return_address(0));
+#endif
+}
 /* Calls f(shared address, address or NULL) for each element of the box. */
 template<class F>
 PLAIN inline void each_of_box(const Map *m, unsigned at, const int *from, F f)
@@ -310,10 +317,12 @@ PLAIN inline void load_box(unsigned to, const TensorMap *map, unsigned full,
     if (to % 1024)
         fault("a box that is not aligned");
     each_of_box(m, to, from, [&](unsigned a, const char *p, unsigned size) {
-        if (p)
+        if (p) {
+            copies(p, size, false);
             memcpy(shared_memory + a, p, size);
-        else
+        } else {
             memset(shared_memory + a, 0, size);
+        }
         bytes += (int)size;
     });
     arrived_in(here, full, bytes, to);
@@ -338,8 +347,10 @@ PLAIN inline void store_tile(const TensorMap *m, unsigned at, int col,
     each_of_box((const Map *)m, at, from,
                 [&](unsigned a, char *p, unsigned size) {
         reads_as(stores, begun[stores], a, size);
-        if (p)
+        if (p) {
+            copies(p, size, true);
             memcpy(p, shared_memory + a, size);
+        }
     });
 }
 
@@ -570,7 +581,8 @@ alignas(128) inline char second_arena[ARENA];
 PLAIN inline void launch_roles(long grid, int threads, char *arena,
                                void (*f)(void *), void *ud)
 {
-    in_turn = false;
+    launches++;
+    now++;
     kernel = f;
     argument = ud;
     arenas[0] = arena;

@@ -66,7 +66,6 @@ inline char stacks[MOST_THREADS][STACK];
 inline int first_fiber;                 /* of the block that runs */
 inline jmp_buf scheduler;
 inline ucontext_t context;
-inline bool in_turn = true;             /* blocks; of hopper.h they are not */
 inline void (*kernel)(void *);
 inline void *argument;
 inline unsigned now = 1;                /* the stretch between two barriers */
@@ -371,8 +370,8 @@ template<int LEFT> inline void copy_wait() {}
 
 /* ---- each access ---- */
 
-/* Who last wrote and read two bytes: when, in which launch and block, which
- * thread (-1: several; below: several of warp -2 - thread). */
+/* Who last wrote and read two bytes: when, in which launch and block (-1:
+ * several), which thread (-1: several; below: several of warp -2 - thread). */
 struct Seen { unsigned when, warp_when, launch; int block, thread; };
 struct Cell { Seen written, read; };
 enum { PAGE = 4096, PAGES = 1 << 16 };
@@ -409,9 +408,17 @@ PLAIN inline bool in_order(const Seen &s)
 
 PLAIN inline bool meets(const Seen &s, bool shared)
 {
-    if (s.when == now)
-        return s.thread != threadIdx.x && !in_order(s);
-    return !shared && s.launch == launches && s.block != blockIdx.x;
+    if (!shared && s.launch == launches && s.block != blockIdx.x)
+        return true;
+    return s.when == now && s.thread != threadIdx.x && !in_order(s);
+}
+PLAIN inline void see(Seen *s)
+{
+    int who = s->when != now || s->thread == threadIdx.x || in_order(*s)
+            ? threadIdx.x : of_own_warp(*s) ? -2 - own_warp() : -1;
+    int block = s->launch != launches || s->block == blockIdx.x ? blockIdx.x
+              : -1;
+    *s = Seen { now, warp_now[own_warp()], launches, block, who };
 }
 
 /* Whether memory is among it that is as fake/driver.c gave it: a number of 16
@@ -442,15 +449,12 @@ PLAIN inline void access(const void *p, size_t bytes, size_t align, bool write,
 
     if ((char *)p >= stacks[0] && (char *)p < stacks[MOST_THREADS])
         return;
-    for (size_t b = 0; b < bytes && in_turn; b += 2) {
+    for (size_t b = 0; b < bytes; b += 2) {
         Cell *c = cell_of(at + b);
         if (meets(c->written, shared) || (write && meets(c->read, shared)))
             wrong = meets(c->written, shared) ? write ? "written twice"
                   : "read while it is written" : "written while it is read";
-        Seen *s = write ? &c->written : &c->read;
-        int who = s->when != now || s->thread == threadIdx.x || in_order(*s)
-                ? threadIdx.x : of_own_warp(*s) ? -2 - own_warp() : -1;
-        *s = Seen { now, warp_now[own_warp()], launches, blockIdx.x, who };
+        see(write ? &c->written : &c->read);
     }
     if (wrong) {
         snprintf(text, sizeof text, "%s memory at %ld, %d bytes: %s (code at "

@@ -159,14 +159,14 @@ cuda() {
         "tests/cuda/strided" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua whole lightning" \
-        "flin tests/cuda/hopper.lua gradients simple_gla" \
+        "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua wide mamba3" \
         "flin tests/cuda/hopper.lua angles retnet"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
-        *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9" ;;
+        *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *strided*|*angles*) more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;

@@ -5,9 +5,10 @@
  * at; sources that have FAKE_SPILLS in them spill registers; those that could
  * read anew (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and
  * the first one that keeps states, and are not compiled; FAKE_KEEP leaves the
- * files where they are; with FAKE_HOPPER only what is Hopper's is compiled. Of
- * its headers those functions are left out that have assembler in them:
- * tests/cuda/hopper.h has them.
+ * files where they are; with FAKE_HOPPER=1 only what is Hopper's is compiled,
+ * with 2 others, too, but their way forward runs once: when the way back is
+ * checked. Of Hopper's headers those functions are left out that have assembler
+ * in them: tests/cuda/hopper.h has them.
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */
 #include <signal.h>
@@ -28,6 +29,7 @@ extern char **environ;
     EXPORT type name(__VA_ARGS__)
 
 enum { OK, OUT_OF_MEMORY, FAILED = 6 };
+enum { HOPPER_ALONE = 1, HOPPER_FORWARD };      /* FAKE_HOPPER */
 
 typedef struct Program {
     char *source;
@@ -84,6 +86,12 @@ static int is_hopper(const char *text)
     return strstr(text, "\"wgmma.cuh\"") != NULL;
 }
 
+static int wish(void)
+{
+    const char *s = getenv("FAKE_HOPPER");
+    return s ? atoi(s) : 0;
+}
+
 /* The wrapper of the kernel whose name begins at s: each parameter from where
  * its address says, for each thread. */
 static void write_wrapper(FILE *f, const char *s, int hopper)
@@ -92,9 +100,12 @@ static void write_wrapper(FILE *f, const char *s, int hopper)
     int params = 0, len = (int)(open - s);
     if (hopper)
         fprintf(f, "namespace in_%.*s {\nunsigned char raw[1];\n", len, s);
+    bool once = !hopper && wish() == HOPPER_FORWARD && !strncmp(s, "k0_", 3);
     fprintf(f, "extern \"C\" int fake_%.*s(void **ud, long grid, int threads)"
-            "\n{\n    launch%s(grid, threads, arena, [](void *ud) {\n"
-            "        void **p = (void **)ud;\n        %.*s(", len, s,
+            "\n{\n%s    launch%s(grid, threads, arena, [](void *ud) {\n"
+            "        void **p = (void **)ud;\n        %.*s(", len, s, once
+            ? "    static int times;\n    if (times++)\n"
+              "        fault(\"not by Hopper's kernel\");\n" : "",
             hopper ? "_roles" : "", len, s);
     for (const char *at = open + 1; at < end; params++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
@@ -236,7 +247,7 @@ static int compile(Program *p)
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
     const char *cxx = getenv("FAKE_CXX");
     count_source();
-    if (getenv("FAKE_HOPPER") && !is_hopper(p->source))
+    if (wish() == HOPPER_ALONE && !is_hopper(p->source))
         return FAILED;
     if (getenv("FAKE_CROWDED") && is_crowded(p->source)) {
         strcpy(p->log, "8 bytes spill stores\n");

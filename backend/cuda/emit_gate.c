@@ -357,18 +357,30 @@ static void name_dots(Buf *b, const Batch *t, const Batch *as)
                    (unsigned)t->d[i]->r, (unsigned)as->d[0]->r, i);
 }
 
+static int team_of(const Gdots *all, int score)
+{
+    int team = 0;
+    for (int i = 0; i < all->n; i++)
+        if (all->at[i].score == score)
+            team = all->at[i].team;
+    return team;
+}
+
+/* A score whose products are there, by the team that has them. */
+static void finish_gdots(Emit *e, Buf *b, const Gdots *all, int score)
+{
+    begin_team(e, b, team_of(all, score));
+    buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[score].root);
+    finish_score(e, b, score);
+    buf_printf(b, "}\n");
+    end_team(e, b);
+}
+
 static void finish_batch(Emit *e, Buf *b, const Gdots *all, const Batch *t)
 {
-    for (int i = 0; i < t->n; i++) {
-        int score = t->d[i]->score;
-        if (is_kept(e, all, score))
-            continue;
-        begin_team(e, b, t->d[i]->team);
-        buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[score].root);
-        finish_score(e, b, score);
-        buf_printf(b, "}\n");
-        end_team(e, b);
-    }
+    for (int i = 0; i < t->n; i++)
+        if (!is_kept(e, all, t->d[i]->score))
+            finish_gdots(e, b, all, t->d[i]->score);
 }
 
 static void one_batch(Emit *e, Buf *b, const Gdots *all, const Batch *t)
@@ -399,15 +411,6 @@ static void two_batches(Emit *e, Buf *b, const Gdots *all, const Batch *x,
     finish_batch(e, b, all, y);
 }
 
-static int team_of(const Gdots *all, int score)
-{
-    int team = 0;
-    for (int i = 0; i < all->n; i++)
-        if (all->at[i].score == score)
-            team = all->at[i].team;
-    return team;
-}
-
 /* Of the scores whose products are kept: those to be inverted go to `last`. */
 static void finish_kept(Emit *e, Buf *b, Buf *last, const Gdots *all)
 {
@@ -415,11 +418,7 @@ static void finish_kept(Emit *e, Buf *b, Buf *last, const Gdots *all)
         Buf *to = e->spares && !e->score[i].inverse ? b : last;
         if (!has_gdot(e, e->score[i].root) || !is_kept(e, all, i))
             continue;
-        begin_team(e, to, team_of(all, i));
-        buf_printf(to, "/* %%%u */\n{\n", (unsigned)e->score[i].root);
-        finish_score(e, to, i);
-        buf_printf(to, "}\n");
-        end_team(e, to);
+        finish_gdots(e, to, all, i);
         if (e->joint && e->score[i].inverse)
             buf_printf(to, "else\nbeside_invert();\n");
     }

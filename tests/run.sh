@@ -158,6 +158,7 @@ cuda() {
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "tests/cuda/strided" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
+        "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua wide mamba3" \

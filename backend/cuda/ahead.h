@@ -56,7 +56,8 @@ void find_overlay(Emit *e);             /* once all is */
 void find_first(Emit *e);               /* once the scores are known */
 int cut_of(const Emit *e, Ref r);       /* index, -1: nothing is cut off */
 int first_of(const Emit *e, Ref dot);   /* index, -1 */
-void emit_cuts(Emit *e, Buf *b);        /* before the matrices are made, */
+void emit_diagonals(Emit *e, Buf *b);   /* before the matrices are made: for */
+void emit_cuts(Emit *e, Buf *b);        /* gdots, for other products; */
 void emit_first(Emit *e, Buf *b);       /* after, and to a product */
 void add_first(Emit *e, Buf *b, Ref dot);
 

@@ -533,6 +533,7 @@ void emit_ahead(Emit *e)
     find_pair(e);
     if (!e->overlays)
         then(e, &early, &keys, false);
+    emit_diagonals(e, &early);
     make_matrices(e, &early, EARLY);
     then(e, &early, &gates, false);
     if (e->overlays)

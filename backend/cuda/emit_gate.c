@@ -353,7 +353,7 @@ static void put_products(Emit *e, Buf *b, const Batch *x, const Batch *y)
 static void name_dots(Buf *b, const Batch *t, const Batch *as)
 {
     for (int i = 0; i < t->n; i++)
-        buf_printf(b, "const float (&dot%u)[32] = dots%u[%d];\n",
+        buf_printf(b, "float (&dot%u)[32] = dots%u[%d];\n",
                    (unsigned)t->d[i]->r, (unsigned)as->d[0]->r, i);
 }
 
@@ -371,6 +371,9 @@ static void finish_gdots(Emit *e, Buf *b, const Gdots *all, int score)
 {
     begin_team(e, b, team_of(all, score));
     buf_printf(b, "/* %%%u */\n{\n", (unsigned)e->score[score].root);
+    for (int i = 0; i < all->n; i++)
+        if (all->at[i].score == score)
+            add_first(e, b, all->at[i].r);
     finish_score(e, b, score);
     buf_printf(b, "}\n");
     end_team(e, b);

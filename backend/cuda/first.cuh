@@ -1,5 +1,6 @@
 /* first.cuh -- products of matrices that are rounded, in the first 16 rows of
- * a sequence: what the rounding has cut off. After gates.cuh.
+ * a sequence: what the rounding has cut off; or, with gates per key, a diagonal
+ * without it. After gates.cuh.
  *
  * A matrix's cut lies as two-byte pairs, 16 rows of 64 columns a piece of
  * 2 KiB, swizzled like a tile.
@@ -63,5 +64,22 @@ INLINE void add_first(float (&d)[N], u32 at, const Lane &l)
             const float2 x = load2(at + 1024 * half + 256 * i + 8 * lane);
             d[2 * i] += x.x;
             d[2 * i + 1] += x.y;
+        }
+}
+/* The diagonal of a product's first 16 rows: so many warps have summed up each
+ * row, each for its columns. */
+template<int WARPS>
+INLINE void put_diagonal(float (&d)[32], u32 at, const Lane &l)
+{
+    const int lane = fresh(l.lane), row = lane >> 2;
+    if (row >> 1 == (lane & 3))
+        UNROLL for (int half = 0; half < 2; half++) {
+            float sum = 0;
+            UNROLL for (int w = 0; w < WARPS; w++)
+                sum += load1(at + 64 * w + 32 * half + 4 * row);
+            if (row & 1)
+                d[6 * half + 1] = sum;
+            else
+                d[6 * half] = sum;
         }
 }

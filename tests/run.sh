@@ -99,7 +99,8 @@ slowest() {
 unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
         case ${c##*/} in
-        bench.c|exit.c|tiles.c|limits.c|strided.c) continue;;   # want a GPU
+        bench.c|exit.c|tiles.c|limits.c|strided.c|inplace.c) # want a GPU
+            continue;;
         esac
         [ -f "$c" ] || continue
         how=program
@@ -156,7 +157,7 @@ cuda() {
         "flin tests/cuda/unwritten.lua" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
-        "tests/cuda/strided" \
+        "tests/cuda/strided" "tests/cuda/inplace" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \

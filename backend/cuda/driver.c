@@ -168,6 +168,16 @@ void stream_put(Ctx *c, const Driver *d, void *stream, DevicePtr to,
     driver_check(c, d, put(to, from, bytes, stream), "copy to the device");
 }
 
+void stream_copy(Ctx *c, const Driver *d, void *stream, const DeviceRows *r)
+{
+    enum { UNIFIED = 4 };
+    CopyRows x = { { .kind = UNIFIED, .p = r->from, .pitch = r->pitch },
+                   { .kind = UNIFIED, .p = r->to, .pitch = r->to_pitch },
+                   r->width, r->rows };
+    CALL(d, COPY_LATER, copy);
+    driver_check(c, d, copy(&x, stream), "copy on the device");
+}
+
 void stream_fill(Ctx *c, const Driver *d, void *stream, DevicePtr to,
                  int byte, size_t bytes)
 {

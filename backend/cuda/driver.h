@@ -49,6 +49,12 @@ void device_sync(Ctx *c, const Driver *d);
  * until the stream has come there, unless it is ordinary memory. */
 void stream_put(Ctx *c, const Driver *d, void *stream, DevicePtr to,
                 const void *from, size_t bytes);
+/* Rows of `width` bytes that lie so far apart. */
+typedef struct DeviceRows {
+    DevicePtr to, from;
+    size_t width, rows, to_pitch, pitch;
+} DeviceRows;
+void stream_copy(Ctx *c, const Driver *d, void *stream, const DeviceRows *r);
 void stream_fill(Ctx *c, const Driver *d, void *stream, DevicePtr to,
                  int byte, size_t bytes);
 /* The stream records a graph: nothing may wait on it. */

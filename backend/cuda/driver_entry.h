@@ -6,6 +6,17 @@
 
 #include <string.h>
 
+/* libcuda's CUDA_MEMCPY2D, of its memory. */
+typedef struct CopySide {
+    size_t x, y;
+    int kind;
+    void *host;
+    DevicePtr p;
+    void *array;
+    size_t pitch;
+} CopySide;
+typedef struct CopyRows { CopySide from, to; size_t width, rows; } CopyRows;
+
 enum Entry {
 #define ENTRY(name, symbol, args) ENTRY_##name,
 #include "driver.def"

@@ -9,6 +9,7 @@
 #include "build.h"
 #include "driver_entry.h"
 #include "ends.h"
+#include "inplace.h"
 #include "stage.h"
 
 enum { READY = 16, ALIGN = 256 };
@@ -26,6 +27,8 @@ typedef struct Ready {
     bool placed;                        /* its tensors are in reach */
     DevicePtr table;                    /* of the sequences; 0: none */
     HostSequence *upload;               /* to the table before each run */
+    DeviceRows copy[MAX_STATES];        /* of states, before each run */
+    int ncopies;
     char what[256];
 } Ready;
 
@@ -256,11 +259,21 @@ static DevicePtr workspace_for(Ctx *c, Gpu *g, const Call *call, int64_t n)
     return (DevicePtr)(uintptr_t)call->workspace;
 }
 
-static void place_sequences(Ctx *c, Making *k, const Call *call)
+static int64_t workspace_bytes(const Plan *p, const Build *b,
+                               const Call *call)
+{
+    return (cuda_workspace(b->m, p, call) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* The sequences' table, then the kernels' part, then copies of states. */
+static void place_all(Ctx *c, Making *k, Call *call)
 {
     Ready *r = k->r;
     int64_t table = (int64_t)table_bytes(call);
-    int64_t rest = cuda_workspace(r->build->m, k->p->builds.plan, call);
+    const Plan *p = k->p->builds.plan;
+    int64_t rest = workspace_bytes(p, r->build, call);
+    const Running running = { p, r->build, r->forward };
+    int64_t copies = inplace_bytes(&running, call);
     HostSequence *seq = NULL;
     if (table && !call->device_cu) {
         seq = ctx_alloc(r->ctx, (size_t)table);
@@ -272,10 +285,13 @@ static void place_sequences(Ctx *c, Making *k, const Call *call)
     } else {
         r->upload = seq;
     }
-    k->workspace = workspace_for(c, k->p->builds.gpu, call, table + rest);
+    k->workspace = workspace_for(c, k->p->builds.gpu, call,
+                                 table + rest + copies);
     if (table)
         r->table = k->workspace;
     k->workspace += (DevicePtr)table;
+    r->ncopies = inplace_place(&running, call, k->workspace + (DevicePtr)rest,
+                               r->copy);
 }
 
 /* Those of the plan's kernels from .. to - 1 (0: to the last). */
@@ -299,7 +315,7 @@ static void make_launches(Ctx *c, void *ud)
     int n = b->m->nkernels + (forward ? forward->m->nkernels : 0);
     int split = k->p->builds.plan->split, from = k->call->from;
     Call call = with_sequences(c, k->call);
-    place_sequences(c, k, &call);
+    place_all(c, k, &call);
     k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
     if (forward)
         add_launches(c, k, &call, forward, from, call.to);
@@ -379,6 +395,8 @@ static void queue(Ctx *c, void *ud)
     if (call->device_cu)
         ends_queue(c, k->p->builds.gpu, &k->p->ends, k->p->builds.plan->g,
                    call, r->table);
+    for (int i = 0; i < r->ncopies; i++)
+        stream_copy(c, d, call->stream, &r->copy[i]);
     for (int i = 0; i < r->nlaunches; i++)
         launch(c, d, r->launch[i], call->stream);
 }
@@ -509,7 +527,9 @@ static void count_workspace(Ctx *c, void *ud)
     if (has_inputs(k->p->builds.plan->g, k->call))
         build_for(c, &k->p->builds, k->call, &forward);
     for (Build *b = k->p->builds.first; b; b = b->next) {
-        int64_t n = b->m ? cuda_workspace(b->m, k->p->builds.plan, &call) : 0;
+        const Running running = { k->p->builds.plan, b, NULL };
+        int64_t n = !b->m ? 0 : workspace_bytes(running.p, b, &call)
+                              + inplace_bytes(&running, &call);
         k->most = n > k->most ? n : k->most;
     }
     k->most += (int64_t)table_bytes(k->call);

@@ -64,5 +64,6 @@ void find_slice(Tiles *t)
         t->slice_axis = ax;
         t->slice = slice;
         t->out->blocks = size / slice;
+        t->out->row_axis = ax;
     }
 }

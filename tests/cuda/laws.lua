@@ -274,6 +274,20 @@ local function contained(name, v, dtype)
   expect(last ~= last, "%s %s: NaN gets lost", name, dtype)
 end
 
+-- A step that stores states where it has read them; a head's blocks each read
+-- those that are no matrices.
+local function inplace(name, v, dtype)
+  local inputs = on_gpu(inputs_of(v, 1, dtype))
+  local _, state = v:forward(inputs)
+  local y, left = v:step(with(inputs, { state = state }))
+  local z, here = v:step(with(inputs, { state = state, inplace = true }))
+  expect(same_bits(y, z), "%s %s: y of a step in place", name, dtype)
+  for key, x in pairs(left) do
+    expect(same_bits(x, here[key]), "%s %s: %s of a step in place", name,
+           dtype, key)
+  end
+end
+
 -- Gradients on the GPU: shared heads, constants and missing adjoints.
 local function gradients(name, v, dtype, T)
   local host = inputs_of(v, T or 100, dtype)
@@ -311,7 +325,7 @@ local function angles(name, v, dtype)
   end
 end
 
-local laws = { repeats, strided, contained, gradients, angles }
+local laws = { repeats, strided, contained, inplace, gradients, angles }
 local types = size == "all" and { "bfloat16", "float16", "float32" }
   or { "float32" }
 for _, dtype in ipairs(types) do

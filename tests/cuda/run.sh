@@ -84,7 +84,7 @@ if [ "$1" = sanitize ]; then
     sanitize "$@"
 else
     laws "$@"
-    [ "$HALF" = 1 ] || for program in calls limits strided; do     # of the C API
+    [ "$HALF" = 1 ] || for program in calls limits strided inplace; do     # of the C API
         timeout 100 "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
     done
 fi

@@ -194,6 +194,25 @@ ENTRY(int, cuMemcpyDtoD_v2, Ptr to, Ptr from, size_t n)
 {
     return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, n);
 }
+typedef struct Side {
+    size_t x, y;
+    int kind;
+    void *host;
+    Ptr p;
+    void *array;
+    size_t pitch;
+} Side;
+typedef struct Rows { Side from, to; size_t width, rows; } Rows;
+ENTRY(int, cuMemcpy2DAsync_v2, const Rows *r, void *stream)
+{
+    (void)stream;
+    if (r->width > r->from.pitch || r->width > r->to.pitch)
+        return INVALID;
+    for (size_t i = 0; i < r->rows; i++)
+        copy((void *)(uintptr_t)(r->to.p + i * r->to.pitch),
+             (void *)(uintptr_t)(r->from.p + i * r->from.pitch), r->width);
+    return broken ? ILLEGAL_ADDRESS : OK;
+}
 ENTRY(int, cuMemsetD8_v2, Ptr to, unsigned char x, size_t n)
 {
     memset((void *)(uintptr_t)to, x, n);

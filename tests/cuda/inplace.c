@@ -1,0 +1,143 @@
+/* inplace.c -- states after a call lie where those before it did: the same bits
+ * as where they do not, also where a head's blocks, or kernels, all read them;
+ * in a workspace of the host's, and with sequences' states apart.
+ */
+#include "../../backend/cuda/driver.h"
+#include "../host/host.h"
+
+enum { B = 2, H = 2, D = 128, APART = 3 };
+
+typedef struct Test {
+    Ctx *c;
+    Driver d;
+    flin_State *s;
+} Test;
+
+static size_t bytes_of(const flin_Tensor *t)
+{
+    return (size_t)tensor_count(t) * 4;
+}
+
+/* The tensor on the device, with these numbers; from: NULL, none. Its first
+ * axis so many times as far apart as it need be. */
+static flin_Tensor put(Test *k, const flin_Tensor *host, const void *from,
+                       int apart)
+{
+    flin_Tensor t = *host;
+    size_t row = bytes_of(host) / (size_t)host->shape[0];
+    DevicePtr p = device_alloc(k->c, &k->d, bytes_of(host) * (size_t)apart);
+    int64_t stride = 1;
+    for (int i = t.rank; i-- > 0; stride *= t.shape[i])
+        t.stride[i] = i ? stride : stride * apart;
+    for (int i = 0; i < t.shape[0] && from; i++)
+        device_put(k->c, &k->d, p + (DevicePtr)(i * apart) * row,
+                   (const char *)from + (size_t)i * row, row);
+    t.data = (void *)(uintptr_t)p;
+    return t;
+}
+
+static float *get(Test *k, const flin_Tensor *t, int apart)
+{
+    size_t bytes = bytes_of(t), row = bytes / (size_t)t->shape[0];
+    float *to = malloc(bytes);
+    DevicePtr p = (DevicePtr)(uintptr_t)t->data;
+    for (int i = 0; i < t->shape[0]; i++)
+        device_get(k->c, &k->d, (char *)to + (size_t)i * row,
+                   p + (DevicePtr)(i * apart) * row, row);
+    return to;
+}
+
+static void drop(Test *k, const flin_Tensor *t)
+{
+    device_free(&k->d, (DevicePtr)(uintptr_t)t->data);
+}
+
+/* Runs the layer's call on the device; the results are the caller's: y, then
+ * the states. */
+static void run(Test *k, flin_Variant *v, const Layer *l, bool inplace,
+                int apart, float **result)
+{
+    flin_Bind in[MAX_ARGS], s0[MAX_ARGS], s1[MAX_ARGS];
+    flin_Call call = l->call;
+    flin_Error e;
+    call.backend = "cuda";
+    call.input = in, call.initial = s0, call.final = s1;
+    call.y = put(k, &l->call.y, NULL, 1);
+    for (int i = 0; i < call.ninputs; i++)
+        in[i] = (flin_Bind){ l->in[i].name, put(k, &l->in[i].tensor,
+                             l->in[i].tensor.data, 1) };
+    for (int i = 0; i < call.ninitial; i++) {
+        s0[i] = (flin_Bind){ l->s0[i].name, put(k, &l->s0[i].tensor,
+                             l->s0[i].tensor.data, apart) };
+        s1[i] = inplace ? s0[i] : (flin_Bind){ s0[i].name,
+                put(k, &l->s0[i].tensor, NULL, apart) };
+    }
+    flin_Kernel *kernel = flin_prepare(v, FLIN_FORWARD, &call, &e);
+    if (!kernel)
+        printf("%s\n", e.message);
+    call.workspace_size = (size_t)flin_workspace(kernel, &call);
+    DevicePtr space = device_alloc(k->c, &k->d, call.workspace_size + 1);
+    call.workspace = (void *)(uintptr_t)space;
+    CHECK(kernel && flin_run(kernel, &call, NULL, &e) == FLIN_OK);
+    device_sync(k->c, &k->d);
+    *result++ = get(k, &call.y, 1);
+    for (int i = 0; i < call.ninitial; i++) {
+        *result++ = get(k, &s1[i].tensor, apart);
+        if (!inplace)
+            drop(k, &s1[i].tensor);
+        drop(k, &s0[i].tensor);
+    }
+    for (int i = 0; i < call.ninputs; i++)
+        drop(k, &in[i].tensor);
+    drop(k, &call.y);
+    device_free(&k->d, space);
+    flin_free(kernel);
+}
+
+static void check_variant(Test *k, const char *name, int T, int apart)
+{
+    float *there[MAX_ARGS], *here[MAX_ARGS];
+    flin_Error e;
+    flin_Variant *v = flin_stdlib(k->s, name, &e);
+    Layer *l = layer_new(v, B, T, H, D, FLIN_F32);
+    run(k, v, l, false, apart, there);
+    run(k, v, l, true, apart, here);
+    for (int i = 0; i <= l->call.ninitial; i++) {
+        const flin_Tensor *t = i ? &l->s0[i - 1].tensor : &l->call.y;
+        bool same = !memcmp(there[i], here[i], bytes_of(t));
+        if (!same)
+            printf("%s, %d tokens: %s in place\n", name, T,
+                   i ? l->s0[i - 1].name : "y");
+        CHECK(same);
+        free(there[i]);
+        free(here[i]);
+    }
+    layer_free(l);
+}
+
+static void check_all(Ctx *c, void *ud)
+{
+    Test *t = ud;
+    (void)c;
+    check_variant(t, "trapezoidal_gla", 1, 1);
+    check_variant(t, "trapezoidal_gla", 1, APART);
+    check_variant(t, "trapezoidal_gla", 70, 1);
+    check_variant(t, "mlstm", 70, APART);
+    check_variant(t, "gla", 70, 1);
+}
+
+int main(void)
+{
+    Test t = { .c = ctx_new() };
+    flin_Error e;
+
+    if (!driver_open(t.c, &t.d)) {
+        printf("skip: %s\n", t.c->err.message);
+        return 0;
+    }
+    t.s = flin_open(NULL, &e);
+    if (!ctx_protect(t.c, check_all, &t))
+        printf("%s\n", t.c->err.message), failed++;
+    flin_close(t.s);
+    return report();
+}

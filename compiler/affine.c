@@ -293,8 +293,8 @@ static bool choose_axes(Graph *g, int s, const Affine *a, Universal *u)
         kappa = AXIS(g->st[s].order[0]);
     if (kappa & (kappa - 1))
         return note(g, s, u->decay, "needs both axes of");
-    u->kappa = __builtin_ctz(kappa);
-    u->nu = all & ~kappa ? __builtin_ctz(all & ~kappa) : -1;
+    u->kappa = lowest(kappa);
+    u->nu = lowest(all & ~kappa);
     if (u->log_decay && (g->n[u->log_decay].axes & ~kappa))
         return note(g, s, u->decay, "decays another axis than it reads of");
     return true;

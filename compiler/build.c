@@ -201,9 +201,9 @@ Ref node_copy(Graph *g, const Node *n, const Ref a[4])
     case OP_gdot:
         return gdot(g, a[0], a[1], a[2], a[3], n->over, n->flags & STRICT);
     case OP_select:
-        return select_at(g, a[0], __builtin_ctz(n->over), n->index);
+        return select_at(g, a[0], lowest(n->over), n->index);
     case OP_relabel:
-        return relabel(g, a[0], __builtin_ctz(n->over), n->index);
+        return relabel(g, a[0], lowest(n->over), n->index);
     default: break;
     }
     Node m = { .op = n->op, .flags = n->flags, .index = n->index,

@@ -85,7 +85,7 @@ static Ref lift_ranked(Lift *l, Ref x, AxisSet rank)
 
     if (!rank)
         return r;
-    int ax = __builtin_ctz(rank);
+    int ax = lowest(rank);
     return relabel(l->g, r, ax, rank_axis(l, l->s->axis[ax].size));
 }
 
@@ -134,7 +134,7 @@ static Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
 
 static int rank_size(const Lift *l, const Write *w)
 {
-    return w->rank ? l->s->axis[__builtin_ctz(w->rank)].size : 1;
+    return w->rank ? l->s->axis[lowest(w->rank)].size : 1;
 }
 
 /* Several writes as one: their rows joined along a rank axis. */
@@ -300,7 +300,7 @@ static Ref lift_read(Lift *l, const Term *t, int s)
     int from = -1, to = -1;
 
     if (extra && !(extra & (extra - 1))) {      /* several queries a token */
-        from = __builtin_ctz(extra);
+        from = lowest(extra);
         to = rank_axis(l, l->g->axis[from].size);
         x = relabel(l->g, x, from, to);
     }

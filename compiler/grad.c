@@ -243,7 +243,7 @@ static void back_cat(Back *w, Ref r, Ref d)
 {
     Graph *g = w->g;
     const Node n = g->n[r];
-    int ax = __builtin_ctz(n.over);
+    int ax = lowest(n.over);
     int32_t from = 0;
 
     if (!(axes_of(w, d) & n.over)) {    /* the same for all entries */
@@ -265,7 +265,7 @@ static void back_cat(Back *w, Ref r, Ref d)
 /* The reverse of an operation that only moves values, or of pairs. */
 static Ref moved_back(Graph *g, const Node *n, Ref d)
 {
-    int from = n->over ? __builtin_ctz(n->over) : 0;
+    int from = n->over ? lowest(n->over) : 0;
 
     switch (n->op) {
     case OP_col: return op1(g, OP_row, d);
@@ -286,7 +286,7 @@ static Ref pairs_back(Back *w, Ref r, Ref d)
 {
     Graph *g = w->g;
     const Node n = g->n[r];
-    int from = __builtin_ctz(n.over);
+    int from = lowest(n.over);
 
     if (!(axes_of(w, d) & AXIS(n.index)))
         d = op2(g, OP_add, d, op2(g, OP_mul, r, num(g, 0)));

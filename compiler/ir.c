@@ -387,7 +387,7 @@ int32_t axis_extent(const Graph *g, Ref r, int axis)
         break;
     case OP_relabel:
         if (n->index == axis)
-            return axis_extent(g, n->a[0], __builtin_ctz(n->over));
+            return axis_extent(g, n->a[0], lowest(n->over));
         break;
     case OP_dup: case OP_pairsum:
         if (n->index == axis)

@@ -28,7 +28,7 @@ static double *copy(const View *v, const uint8_t *order, int rank,
             *p = view_get(v, at);
         return p + 1;
     }
-    int ax = __builtin_ctz(axes), d = 0;
+    int ax = lowest(axes), d = 0;
     while (d + 1 < rank && order[d] != ax)
         d++;
     for (int32_t k = 0; k < size[ax]; k++)
@@ -42,7 +42,7 @@ static int64_t entries(const int32_t *size, AxisSet axes)
     int64_t n = 1;
 
     for (; axes; axes &= axes - 1)
-        n *= size[__builtin_ctz(axes)];
+        n *= size[lowest(axes)];
     return n;
 }
 

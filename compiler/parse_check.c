@@ -94,7 +94,7 @@ static void check_ranks(const Text *t, const Node *n)
     if (n->op != OP_cat)
         return;
     need_over(t, n, ROW_AXES & ~AXIS(AX_I), true);
-    int ax = __builtin_ctz(n->over);
+    int ax = lowest(n->over);
     int32_t a = extent_of(g, n->a[0], ax), b = extent_of(g, n->a[1], ax);
     need(t, n, (a ? a : 1) + (b ? b : 1) <= g->axis[ax].size,
          "longer than its axis");
@@ -107,7 +107,7 @@ static void check_entries(const Text *t, const Node *n, AxisSet s)
     const Graph *g = t->g;
 
     need_over(t, n, s & ~tokens, true);
-    int from = __builtin_ctz(n->over), to = n->index;
+    int from = lowest(n->over), to = n->index;
     int32_t size = g->axis[from].size;
     if (n->op == OP_select)
         need(t, n, !size || n->index < size, "`index` is too large");
@@ -137,7 +137,7 @@ void text_check(const Text *t, const Node *n)
     case OP_dot: need_over(t, n, s[0] & s[1], false); break;
     case OP_unit:
         need_over(t, n, DIM_AXES, true);
-        need(t, n, n->index < t->g->axis[__builtin_ctz(n->over)].size,
+        need(t, n, n->index < t->g->axis[lowest(n->over)].size,
              "`index` is too large");
         break;
     case OP_rot90: case OP_select: case OP_part: case OP_relabel: case OP_dup:

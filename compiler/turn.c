@@ -154,7 +154,7 @@ static bool find_axis(const Graph *g, Turn *t)
         if (t->axis >= 0 && t->axis != n->index)
             return false;
         t->axis = n->index;
-        t->pairs = __builtin_ctz(n->over);
+        t->pairs = lowest(n->over);
     }
     return t->axis >= 0;
 }

@@ -253,7 +253,7 @@ void sizes_complete(const Graph *g, int32_t size[NAXES], bool guess)
             const Node *n = &g->n[r];
             if (n->op != OP_relabel && n->op != OP_dup)
                 continue;
-            int32_t *from = &size[__builtin_ctz(n->over)];
+            int32_t *from = &size[lowest(n->over)];
             int32_t *to = &size[n->index], open = !*from + !*to;
             if (n->op == OP_relabel && !*from)
                 *from = *to;
@@ -270,7 +270,7 @@ static void check_node(Sizes *s, const Node *n)
 {
     const Axis *axis = s->g->axis;
     const int32_t *size = s->b->call.size;
-    int from = n->over ? __builtin_ctz(n->over) : 0;
+    int from = n->over ? lowest(n->over) : 0;
 
     if (n->op == OP_select && n->index >= size[from])
         fail(s->ctx, 0, "%s: axis '%s' is %d, but the step takes entry %d "

@@ -508,7 +508,7 @@ static int single_axis(const Graph *g, AxisSet s)
     for (int ax = 0; s & (s - 1) && ax < NAXES; ax++)
         if (g->axis[ax].size)
             s &= ~AXIS(ax);
-    return s && !(s & (s - 1)) ? __builtin_ctz(s) : -1;
+    return s & (s - 1) ? -1 : lowest(s);
 }
 
 static int flin_rotate(lua_State *L)

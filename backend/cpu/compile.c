@@ -329,7 +329,7 @@ static int strip_rows(const Compile *k)
 
     if (k->nchain < 2 || !axes)
         return 0;
-    int ax = __builtin_ctz(axes);
+    int ax = lowest(axes);
     int32_t lead = ax == AX_I || ax == AX_J ? k->l.chunk : k->l.ext[head][ax];
     int32_t each = tile_floats(&k->l, head) / lead;
     int rows = each < STRIP ? STRIP / each : 1;

@@ -139,7 +139,7 @@ static int find_row_axis(Emit *e)
             AxisSet rest = g->n[p.core].axes & ~g->n[r].over;
             if (p.core && g->n[p.core].op == OP_state && rest
                 && !(rest & (rest - 1)))
-                return __builtin_ctz(rest);
+                return lowest(rest);
         }
     }
     fail_help(e->c, g->line, "the CPU backend runs every plan",
@@ -159,7 +159,7 @@ static int state_tensor(Emit *e, int state, CudaArgKind kind)
 static void frame_state(Emit *e, Buf *b, int i, bool load)
 {
     const Graph *g = e->g;
-    int cols = __builtin_ctz(g->st[i].axes & ~AXIS(e->row_axis));
+    int cols = lowest(g->st[i].axes & ~AXIS(e->row_axis));
     int n = padded(g->axis[cols].size) / 2;
     if (load)
         buf_printf(b, "float s%d[%d];\nu32 s%d_packed[%d];\n", i, n, i,

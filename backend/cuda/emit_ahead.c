@@ -237,7 +237,7 @@ static void check_dot(Ahead *a, Ref r)
     Emit *e = a->e;
     const Node *n = &e->g->n[r];
     AxisSet over = n->over & ~RANK_AXES;
-    int axis = over ? __builtin_ctz(over) : AX_R;
+    int axis = over ? lowest(over) : AX_R;
     if (over & (over - 1) || axis < AX_DIM || axis == e->row_axis)
         no_place(e, r, "scores contract one axis, not the state's rows");
     for (int i = 0; i < 2; i++) {

@@ -30,7 +30,7 @@ void keep_serial(Emit *e, Buf *b)
         if (!(e->packed >> i & 1))
             no_place(e, g->st[i].node, "a state that nobody reads, to be"
                      " stored");
-        int cols = __builtin_ctz(g->st[i].axes & ~AXIS(e->row_axis));
+        int cols = lowest(g->st[i].axes & ~AXIS(e->row_axis));
         buf_printf(b, "if (is_kept(c))\nkeep_state<%d>(",
                    (int)g->axis[cols].size);
         place_text(e, b, i);

@@ -56,7 +56,7 @@ static int ranks_of(const Unrank *u, const Node *n, AxisSet over)
 {
     for (int i = 0; i < 2 && over; i++)
         if (u->g->n[n->a[i]].axes & over)
-            return axis_extent(u->g, n->a[i], __builtin_ctz(over));
+            return axis_extent(u->g, n->a[i], lowest(over));
     return 1;
 }
 
@@ -104,7 +104,7 @@ static Ref with_operands(Unrank *u, Node n, int row, int col)
 /* The rank that was joined from two. */
 static Ref joined(Unrank *u, const Node *n, int row, int col)
 {
-    int axis = __builtin_ctz(n->over), *rank = &row;
+    int axis = lowest(n->over), *rank = &row;
     if (n->over & RANK_COLS)
         rank = &col;
     int first = axis_extent(u->g, n->a[0], axis);
@@ -122,7 +122,7 @@ static Ref relabelled(Unrank *u, const Node *n, int row, int col)
         return x;
     if (from)
         return impossible(u, x);
-    return select_at(u->g, x, __builtin_ctz(n->over),
+    return select_at(u->g, x, lowest(n->over),
                      AXIS(n->index) & RANK_ROWS ? row : col);
 }
 
@@ -157,7 +157,7 @@ static Ref as_rows(Unrank *u, Ref r)
     switch (n.op) {
     case OP_input:
         return n.axes & u->own ? relabel(u->g, r,
-                   __builtin_ctz(n.axes & u->own), AX_R) : r;
+                   lowest(n.axes & u->own), AX_R) : r;
     case OP_state: case OP_num: case OP_size:
         return n.axes & u->own ? impossible(u, r) : r;
     case OP_relabel:
@@ -242,7 +242,7 @@ static int rows_of(const Graph *g)
     for (Ref r = 1; r < g->len; r++) {
         AxisSet rank = g->n[r].axes & RANK_ROWS;
         if (g->n[r].op == OP_solve && rank)
-            rows = axis_extent(g, r, __builtin_ctz(rank));
+            rows = axis_extent(g, r, lowest(rank));
     }
     return rows;
 }
@@ -266,7 +266,7 @@ static bool find_own(Unrank *u)
             return false;
     for (Ref r = 1; r < g->len; r++) {
         AxisSet s = g->n[r].axes & RANKS;
-        if (s & RANK_ROWS && axis_extent(g, r, __builtin_ctz(s & RANK_ROWS))
+        if (s & RANK_ROWS && axis_extent(g, r, lowest(s & RANK_ROWS))
             != u->rows)
             return false;
     }

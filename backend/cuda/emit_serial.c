@@ -72,7 +72,7 @@ static int column_axis(Serial *s, Ref r)
     if (!rest || rest & (rest - 1))
         no_place(s->e, r, "a value of other axes than the state's rows and"
                  " one more");
-    return __builtin_ctz(rest);
+    return lowest(rest);
 }
 
 static int columns(Serial *s, Ref r)
@@ -179,7 +179,7 @@ static Parts parts(Serial *s, Ref r)
     const Node *n = &e->g->n[r];
     Parts p = { .vector = -1 };
     AxisSet over = n->over & ~RANK_AXES;
-    int axis = over ? __builtin_ctz(over) : 0;
+    int axis = over ? lowest(over) : 0;
     int a = has_rows(s, n->a[0]) ? 0 : 1;
     if (!over || over & (over - 1) || has_rows(s, n->a[1 - a])
         || !has_rows(s, n->a[a]))
@@ -213,7 +213,7 @@ static bool is_bare(Serial *s, Ref r)
 static void place_b(Serial *s, Act *act, Ref r, const Parts *p)
 {
     Emit *e = s->e;
-    int axis = __builtin_ctz(e->g->n[r].over);
+    int axis = lowest(e->g->n[r].over);
     if (is_score(e, p->b.core)) {
         act->score = use_score(e, (Score){ p->b.core, p->vector,
                                            axis != AX_J, false });

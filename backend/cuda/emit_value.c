@@ -162,7 +162,7 @@ bool has_gdot(const Emit *e, Ref r)
 int tile_axis(const Emit *e, Ref tile)
 {
     AxisSet dims = e->g->n[tile].axes & ~TOKENS;
-    return __builtin_ctz(dims);
+    return lowest(dims);
 }
 
 int padded(int size)

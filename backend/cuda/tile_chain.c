@@ -95,7 +95,7 @@ Spot view_spot(const Tiles *t, Ref r, const Spot *s)
 {
     const Node *n = &t->g->n[r];
     Spot v = *s;
-    int ax = n->over ? __builtin_ctz(n->over) : 0;
+    int ax = n->over ? lowest(n->over) : 0;
 
     switch (n->op) {
     case OP_select: case OP_part:
@@ -204,7 +204,7 @@ static bool fits_chain(const Tiles *t, const Chain *k, Ref like, Ref r)
         if (reads_elsewhere(t, k->node[c], r))
             return false;
     for (AxisSet s = n->axes; s; s &= s - 1) {
-        int ax = __builtin_ctz(s);
+        int ax = lowest(s);
         if (tile_extent(t, r, ax) != tile_extent(t, like, ax))
             return false;
     }
@@ -379,7 +379,7 @@ static const char *operand_text(Tiles *t, Act *a, const Chain *k, Ref r,
 static void lambda_text(Tiles *t, Act *a, Buf *b, const char *name, Ref r,
                         AxisSet axes, int over)
 {
-    int from = __builtin_ctz(t->g->n[r].over);
+    int from = lowest(t->g->n[r].over);
     Ref x = t->g->n[r].a[0];
 
     buf_printf(b, "%s([&](int y) { return ", name);
@@ -391,7 +391,7 @@ static void lambda_text(Tiles *t, Act *a, Buf *b, const char *name, Ref r,
 static void cat_text(Tiles *t, Act *a, Buf *b, Ref r)
 {
     const Node *n = &t->g->n[r];
-    int ax = __builtin_ctz(n->over);
+    int ax = lowest(n->over);
     bool has = t->g->n[n->a[0]].axes & n->over;
     int first = has ? tile_extent(t, n->a[0], ax) : 1;
 
@@ -446,7 +446,7 @@ static void elem_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
 static void node_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
 {
     const Node *n = &t->g->n[r];
-    int ax = n->over ? __builtin_ctz(n->over) : 0;
+    int ax = n->over ? lowest(n->over) : 0;
 
     switch (n->op) {
     case OP_rot90: lambda_text(t, a, b, "rot90", r, n->axes, ax); break;

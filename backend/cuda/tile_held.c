@@ -16,7 +16,7 @@ static int32_t rows_apart(const Tiles *t)
 
 static int32_t rows_of(const Tiles *t)
 {
-    return tile_extent(t, t->held_like, __builtin_ctz(t->held));
+    return tile_extent(t, t->held_like, lowest(t->held));
 }
 
 int held_count(const Tiles *t)
@@ -42,8 +42,8 @@ static bool is_alike(const Tiles *t, Ref r)
         && !constant_of(t, r, &x) && !t->pre[r]
         && t->ext[r][highest(t->held)]
         == t->ext[t->held_like][highest(t->held)]
-        && t->ext[r][__builtin_ctz(t->held)]
-        == t->ext[t->held_like][__builtin_ctz(t->held)];
+        && t->ext[r][lowest(t->held)]
+        == t->ext[t->held_like][lowest(t->held)];
 }
 
 /* Whether the node, if it has to do with such matrices, does what can be done
@@ -113,11 +113,11 @@ void held_open(const Tiles *t, Buf *b)
 {
     buf_printf(b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
                "const int %s = held_row + u / %d * %d, %s = held_col + u %% %d;"
-               "\n", held_count(t), axis_coord(__builtin_ctz(t->held)), PIECE,
+               "\n", held_count(t), axis_coord(lowest(t->held)), PIECE,
                (int)rows_apart(t), axis_coord(highest(t->held)), PIECE);
     if (rows_of(t) % rows_apart(t))
         buf_printf(b, "if (%s >= %d)\ncontinue;\n",
-                   axis_coord(__builtin_ctz(t->held)), (int)rows_of(t));
+                   axis_coord(lowest(t->held)), (int)rows_of(t));
 }
 
 /* What to call between tensor and registers. */

@@ -12,7 +12,7 @@ static int32_t size_of(const Tiles *t, Ref r, AxisSet s)
     int32_t n = 1;
 
     for (; s; s &= s - 1)
-        n *= tile_extent(t, r, __builtin_ctz(s));
+        n *= tile_extent(t, r, lowest(s));
     return n;
 }
 

@@ -104,7 +104,7 @@ Spot tile_spot(const Tiles *t, Ref r, int tile)
 bool same_strides(const Tiles *t, Ref r, const Spot *a, const Spot *b)
 {
     for (AxisSet s = t->g->n[r].axes; s; s &= s - 1) {
-        int ax = __builtin_ctz(s);
+        int ax = lowest(s);
         if (a->st[ax] != b->st[ax] && tile_extent(t, r, ax) > 1)
             return false;
     }
@@ -169,7 +169,7 @@ void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
         return;
     }
     for (; axes; axes &= axes - 1) {
-        int ax = __builtin_ctz(axes);
+        int ax = lowest(axes);
         const char *at = ax == skip ? other : axis_coord(ax);
         if (s->turned && ax == s->turned)
             at = ctx_format(b->ctx, "(%s ^ 1)", at);
@@ -192,7 +192,7 @@ static bool is_only_user(const Tiles *t, Ref r, Ref x)
 void turn_inside(Tiles *t, Ref r, Ref x)
 {
     const Node *n = &t->g->n[x];
-    int ax = n->op == OP_rot90 ? __builtin_ctz(n->over) : 0;
+    int ax = n->op == OP_rot90 ? lowest(n->over) : 0;
 
     if (!ax || !t->has[x] || t->done[x] || t->held
         || !(t->g->n[r].axes & AXIS(ax)) || tile_extent(t, x, ax) % 2
@@ -227,7 +227,7 @@ void pair_text(Buf *b, const char *what, const Spot *s,
     int32_t others = s->at | s->tail;
 
     for (AxisSet o = axes & ~AXIS(along); o; o &= o - 1)
-        others |= s->st[__builtin_ctz(o)];
+        others |= s->st[lowest(o)];
     buf_printf(b, "%s<%d, %s>(t%d + ", what, (int)s->st[along],
                others % 2 ? "false" : "true", s->tile);
     index_text(b, s, axes, -1, NULL);
@@ -244,11 +244,11 @@ bool is_token_axis(int ax)
 static void count_text(const Tiles *t, Buf *b, Ref r, AxisSet axes)
 {
     int32_t size = 1;
-    int first = axes ? __builtin_ctz(axes) : -1;
+    int first = lowest(axes);
 
     for (AxisSet s = axes; s; s &= s - 1)
-        if (!(__builtin_ctz(s) == first && is_token_axis(first)))
-            size *= tile_extent(t, r, __builtin_ctz(s));
+        if (!(lowest(s) == first && is_token_axis(first)))
+            size *= tile_extent(t, r, lowest(s));
     if (first >= 0 && is_token_axis(first))
         buf_printf(b, size > 1 ? "n * %d" : "n", (int)size);
     else
@@ -267,7 +267,7 @@ void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
         size *= tile_extent(t, r, highest(s));
     }
     for (AxisSet s = axes; s; s &= s - 1) {
-        int ax = __builtin_ctz(s);
+        int ax = lowest(s);
         buf_printf(b, "const int %s = %s", axis_coord(ax), x);
         if (step[ax] > 1)
             buf_printf(b, " / %d", (int)step[ax]);
@@ -284,7 +284,7 @@ static int32_t size_of(const Tiles *t, Ref r, AxisSet axes)
     int32_t size = 1;
 
     for (AxisSet s = axes; s; s &= s - 1)
-        size *= tile_extent(t, r, __builtin_ctz(s));
+        size *= tile_extent(t, r, lowest(s));
     return size;
 }
 
@@ -299,7 +299,7 @@ const char *unroll_text(const Tiles *t, int32_t turns)
 static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes, int each)
 {
     int first = axes && lies_turned(t, r) ? highest(axes)
-              : axes ? __builtin_ctz(axes) : 0;
+              : axes ? lowest(axes) : 0;
     AxisSet inner = axes & ~AXIS(first);
     int32_t size = size_of(t, r, inner) / each;
 
@@ -313,9 +313,9 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes, int each)
     buf_printf(b, "; f += THREADS / %d) {\nconst int %s = f;\n", (int)size,
                axis_coord(first));
     coords_text(t, b, "e", r, inner, "continue");
-    if (is_token_axis(__builtin_ctz(inner)))
+    if (is_token_axis(lowest(inner)))
         buf_printf(b, "if (%s >= n)\ncontinue;\n",
-                   axis_coord(__builtin_ctz(inner)));
+                   axis_coord(lowest(inner)));
     return true;
 }
 

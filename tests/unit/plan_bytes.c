@@ -26,7 +26,7 @@ static void sizes(const Graph *step, int32_t size[NAXES])
         size[ax] = step->axis[ax].size ? step->axis[ax].size : 16;
     for (Ref r = 1; r < step->len; r++)
         if (step->n[r].op == OP_dup)    /* pairs are half an axis */
-            size[__builtin_ctz(step->n[r].over)] = size[step->n[r].index] / 2;
+            size[lowest(step->n[r].over)] = size[step->n[r].index] / 2;
 }
 
 /* Whole chunks: four of the first sequence, five of the last. */

@@ -1,6 +1,7 @@
 -- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
 -- leave for the way back, which goes by the others.
---   flin tests/cuda/hopper.lua [gradients | angles | wide | whole] [NAME ...]
+--   flin tests/cuda/hopper.lua [gradients | far | angles | wide | whole]
+--                              [NAME ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
@@ -63,10 +64,11 @@ local function check_forward(name, case, ends)
 end
 
 -- Gradients from what forward has saved, and, the same bits, from nothing.
-local function check_gradients(name, case, ends)
+local function check_gradients(name, case, ends, change)
   local v = variant(name)
   local host = v:random(case)
   host.cu_seqlens = ends
+  if change then change(v, host) end
   local there = on_gpu(host)
   there.save = true
   local y, _, saved = v:forward(there)
@@ -85,6 +87,20 @@ local function check_gradients(name, case, ends)
              key)
     end
   end
+end
+
+-- The same under gates that forget all at once.
+local function check_far(name, case, ends)
+  check_gradients(name, case, ends, function (v, host)
+    if host.A_log then host.A_log:narrow(1, 1, 1):fill(5) end
+    for i, a in ipairs(v.inputs) do
+      if a.domain == "log_decay" then
+        local x = host[a.name]
+        host[a.name] = flin.randn(x.shape, { seed = i }):map(suite.far)
+                           :to(x.dtype)
+      end
+    end
+  end)
 end
 
 -- Sequences so short that no error evens out: operands that are rounded show.
@@ -106,6 +122,12 @@ if names[1] == "gradients" then
   check = check_gradients
   table.remove(names, 1)
   table.remove(cases, 1)                -- that of many sequences is enough
+end
+if names[1] == "far" then
+  check = check_far
+  table.remove(names, 1)
+  cases = { { B = 1, T = 200, H = 2, K = 64, V = 64,
+              ends = { 0, 0, 65, 66, 200 } } }
 end
 if names[1] == "angles" then
   table.remove(names, 1)

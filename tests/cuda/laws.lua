@@ -318,6 +318,27 @@ local function gradients(name, v, dtype, T)
   end
 end
 
+-- Under gates that forget all at once, by heads: the second forgets nothing.
+local function far_gradients(name, v, dtype)
+  local host = inputs_of(v, 130, dtype, suite.far)
+  if host.A_log then host.A_log:narrow(1, 1, 1):fill(5) end
+  host.dy = flin.randn(v:reference(host).shape, { seed = 9 }):to(dtype)
+  local want, got = v:reference_backward(host), v:backward(on_gpu(host))
+  local function near(what, a, b, input)
+    local off = relative(a, b)
+    expect(off <= 1.5 * limit_of(v, dtype, "d_" .. input),
+           "%s %s: far gates: d_%s%s is off by %.1e", name, dtype, input,
+           what, off)
+  end
+  for _, input in ipairs(v.inputs) do
+    local a, b = got[input.name], want[input.name]
+    near("", a, b, input.name)
+    if host.g and b.rank > 2 then
+      near(" of a head", a:narrow(3, 1, 1), b:narrow(3, 1, 1), input.name)
+    end
+  end
+end
+
 -- After many tokens: 1200 are 19 chunks.
 local function angles(name, v, dtype)
   if dtype == "bfloat16" and suite.turns(v) then
@@ -325,7 +346,8 @@ local function angles(name, v, dtype)
   end
 end
 
-local laws = { repeats, strided, contained, inplace, gradients, angles }
+local laws = { repeats, strided, contained, inplace, gradients, far_gradients,
+               angles }
 local types = size == "all" and { "bfloat16", "float16", "float32" }
   or { "float32" }
 for _, dtype in ipairs(types) do

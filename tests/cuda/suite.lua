@@ -71,6 +71,13 @@ function suite.check_angles(name, v, T, K)
   end
 end
 
+-- Gates of normal numbers u: -30 to -300, of which exp leaves little or
+-- nothing within a chunk, between such as keep all or most.
+function suite.far(u)
+  if u < -0.4 then return math.max(-300, -30 + 135 * (u + 0.4)) end
+  return u < 0.6 and 0 or -u * u
+end
+
 -- What erases is solved for in each chunk: its rounding grows with the keys'
 -- likeness.
 suite.ERASES = {

@@ -84,7 +84,8 @@ if [ "$1" = sanitize ]; then
     sanitize "$@"
 else
     laws "$@"
-    [ "$HALF" = 1 ] || for program in calls limits strided inplace; do     # of the C API
+    # of the C API
+    [ "$HALF" = 1 ] || for program in calls inplace limits strided; do
         timeout 100 "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
     done
 fi

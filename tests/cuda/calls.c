@@ -339,6 +339,26 @@ static void test_host(Test *k)
               && strstr(k->e.message, "is not the GPU's"), k->e.message);
 }
 
+/* Tensors without tokens have no memory, and may lie anywhere. */
+static void test_empty(Test *k)
+{
+    flin_Bind bind[MAX_ARGS];
+    flin_Call call = device_call(k);
+    for (int i = 0; i < k->nin; i++) {
+        bind[i] = k->bind[i];
+        if (!strchr(k->in[i].arg.axes, 't'))
+            continue;
+        bind[i].tensor.shape[1] = 0;
+        bind[i].tensor.data = k->in[i].host.data;
+    }
+    call.input = bind;
+    call.y = k->y.host;
+    call.y.shape[1] = 0;
+    call.cu_seqlens = NULL;
+    call.nfinal = 0;
+    expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
+}
+
 static void run(Ctx *c, void *ud)
 {
     Test *k = ud;
@@ -355,6 +375,7 @@ static void run(Ctx *c, void *ud)
     sync(k);
     expect(distance(k, &k->y) < 1e-4, "a call that compiles");
     test_host(k);
+    test_empty(k);
     flin_Kernel *f = flin_prepare(k->v, FLIN_FORWARD, &call, &k->e);
     expect(f != NULL, k->e.message);
     if (f) {

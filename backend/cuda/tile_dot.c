@@ -119,8 +119,9 @@ static const char *precision(const Tiles *t, Ref r)
     return t->o->tile == F16 || t->sharp[r] ? "TF32" : "BF16";
 }
 
-/* Fragments a warp has at a time: as many as leave no warp idle; of tf32,
- * whose factors take twice the registers, fewer. */
+/* Fragments a warp has at a time: as many as leave no warp idle; fewer (wide)
+ * of tf32, whose factors take twice the registers, and of two products at once,
+ * whose sums do. */
 static void find_piece(const Tiles *t, Product *p, bool wide)
 {
     int rows = (p->m.size + 15) / 16, cols = (p->n.size + 7) / 8;
@@ -341,6 +342,7 @@ static void emit_product(Tiles *t, Ref r, Product *p)
     }
     Ref u = find_partner(t, r, p, &q);
     if (u) {
+        find_piece(t, p, true);
         emit_two(t, r, p, u, &q);
         return;
     }

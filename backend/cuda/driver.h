@@ -92,6 +92,9 @@ typedef struct Launch {
 Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
                    const CudaKernel *k, const Plan *p, const Call *call,
                    DevicePtr seq, DevicePtr workspace);
+/* Several blocks may share each of the call's sequences, all of them from the
+ * first token on. */
+bool may_split(const CudaKernel *k, const Call *call);
 /* Fails, by its name, where a tensor that it reads or writes is not in reach:
  * a kernel that went there would end the process's work on the device. */
 void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,

@@ -30,13 +30,6 @@ static bool is_shared(const Graph *g, const CudaKernel *k, int state)
            || (k->walk == CUDA_HOPPER && !(axes & (axes - 1))));
 }
 
-/* Segments may be worked out by several blocks, all from the first token on. */
-static bool may_split(const CudaKernel *k, const Call *call)
-{
-    enum { LEAST = 64 * 64 };           /* see segments_of, launch.c */
-    return k->split && cuda_extent(call).tokens * k->ranks >= LEAST;
-}
-
 /* Of the module's kernels those that belong to the plan's from .. to - 1. */
 static void count_users(Users *u, const Build *b, int from, int to)
 {

@@ -178,6 +178,18 @@ static unsigned char *put(unsigned char *at, const void *x, size_t n)
     return at + n;
 }
 
+static int64_t chunks_of(const CudaKernel *k, CudaExtent e)
+{
+    return (e.tokens * k->ranks + 63) / 64;
+}
+
+enum { SPLIT_CHUNKS = 64 };             /* at least, a segment more */
+
+bool may_split(const CudaKernel *k, const Call *call)
+{
+    return k->split && chunks_of(k, cuda_extent(call)) >= SPLIT_CHUNKS;
+}
+
 /* Few blocks: several share a sequence. Scanning a chunk takes about half the
  * time of working it out (.48 to .60, measured where decays are scalar), so
  * later parts are shorter: all end together. */
@@ -185,11 +197,11 @@ static int32_t segments_of(const Driver *d, const CudaKernel *k,
                            const Call *call, CudaExtent e, int32_t bound[5])
 {
     int64_t grid = call->nseq * call->heads * k->blocks;
-    int64_t chunks = (e.tokens * k->ranks + 63) / 64;
+    int64_t chunks = chunks_of(k, e);
     double sum = 0, at = 0, part = 1;
     int n = 1;
     while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= d->processors
-           && chunks >= 64 * n)
+           && chunks >= SPLIT_CHUNKS * n)
         n *= 2;
     for (int i = 0; i < n; i++, part *= 0.5)
         sum += part;

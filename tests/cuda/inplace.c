@@ -115,6 +115,33 @@ static void check_variant(Test *k, const char *name, int T, int apart)
     layer_free(l);
 }
 
+/* Bytes that such a call wants. */
+static int64_t space_of(const Test *k, int T, bool inplace)
+{
+    flin_Error e = { .message = "" };
+    flin_Variant *v = flin_stdlib(k->s, "simple_gla", &e);
+    Layer *l = layer_new(v, 1, T, 1, D, FLIN_BF16);
+    flin_Call call = l->call;
+    l->s0[0].tensor.dtype = l->s1[0].tensor.dtype = FLIN_F32;
+    call.backend = "cuda";
+    call.final = inplace ? l->s0 : l->s1;
+    flin_Kernel *kernel = flin_prepare(v, FLIN_FORWARD, &call, &e);
+    int64_t n = kernel ? flin_workspace(kernel, &call) : -1;
+    CHECK(n >= 0);
+    flin_free(kernel);
+    layer_free(l);
+    return n;
+}
+
+/* A matrix is copied, too, where blocks may share a sequence, as Hopper's do
+ * from 64 chunks on: each reads it. */
+static void check_split(const Test *k)
+{
+    enum { WHOLE = 63 * 64, SPLIT = WHOLE + 1 };
+    CHECK(space_of(k, WHOLE, true) == space_of(k, WHOLE, false));
+    CHECK(space_of(k, SPLIT, true) >= space_of(k, SPLIT, false) + 4 * D * D);
+}
+
 static void check_all(Ctx *c, void *ud)
 {
     Test *t = ud;
@@ -124,6 +151,8 @@ static void check_all(Ctx *c, void *ud)
     check_variant(t, "trapezoidal_gla", 70, 1);
     check_variant(t, "mlstm", 70, APART);
     check_variant(t, "gla", 70, 1);
+    if (t->d.arch == 90)
+        check_split(t);
 }
 
 int main(void)

@@ -412,10 +412,7 @@ INLINE void warpgroup_sync()
 {
     asm volatile("bar.sync %0, 128;" :: "r"(threadIdx.x >> 7) : "memory");
 }
-/* Of the two ahead warpgroups where they share a chunk; the first one's own
- * barrier serves both. */
-INLINE void team_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
-/* One of both warpgroups that are at one chunk. */
+/* One of both ahead warpgroups, where they are at one chunk. */
 INLINE void joint_sync()
 {
     asm volatile("bar.sync 7, 256;" ::: "memory");

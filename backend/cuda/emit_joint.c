@@ -59,7 +59,7 @@ int takes_turns(const Emit *e)
 
 const char *ahead_sync(const Emit *e)
 {
-    return e->team ? "team_sync();\n" : !e->joint ? "warpgroup_sync();\n"
+    return e->team ? "joint_sync();\n" : !e->joint ? "warpgroup_sync();\n"
          : "joint_sync();\nat = joint_lane();\ni0 = at.row;\ni1 = i0 + 8;\n";
 }
 

@@ -77,7 +77,7 @@ struct Meeting {
     unsigned x[2][128][4];
     Handed order;
 };
-inline Meeting of_warp[2][32], of_group[2][8], of_team[2], of_joint[2],
+inline Meeting of_warp[2][32], of_group[2][8], of_joint[2],
     of_block[2], of_pair;
 
 /* The set, when `all` of them are here. */
@@ -107,7 +107,6 @@ PLAIN inline void warpgroup_sync()
 {
     meet(&of_group[here][threadIdx.x / 128], 128, threadIdx.x % 128, NULL, 0);
 }
-PLAIN inline void team_sync() { meet(&of_team[here], 256, 0, NULL, 0); }
 PLAIN inline void joint_sync()
 {
     meet(&of_joint[here], 256, 0, NULL, 0);

@@ -114,7 +114,9 @@ INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
             write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
 }
 /* The inverse goes to a tile. The warpgroup does it together; each warp i has
- * written its own rows of a. */
+ * written its own rows of a. EACH: has code of its own, which is faster, and
+ * not all in one, which needs fewer registers. */
+template<bool EACH>
 INLINE void invert(u32 tile, u32 s, int lane, int i)
 {
     float t[8];
@@ -122,9 +124,11 @@ INLINE void invert(u32 tile, u32 s, int lane, int i)
     invert_block(t, entry(s, 16 * i, 16 * i), lane);
     store_block(entry(s, 16 * i, 48), t, lane);
     write_block(tile, t, i, i, lane);
-    UNROLL for (int row = 0; row < 4; row++)    /* each has its own code */
+    UNROLL for (int row = 0; row < 4 && EACH; row++)
         if (row == i)
             invert_row(tile, s, t, lane, row);
+    if (!EACH)
+        invert_row(tile, s, t, lane, i);
 }
 /* The warpgroup beside it meets as often, and waits for it anyway. Where one
  * met more often, compute-sanitizer's racecheck would forget what joint_sync

@@ -24,6 +24,7 @@ typedef struct Source {
     CudaModule *m;
     Cubin *cubin;
     double seconds;
+    bool hopper;                        /* which emitter has it */
     Plan *plan;                         /* these two while it is emitted */
     CudaOptions o;
 } Source;
@@ -46,38 +47,66 @@ static CudaOptions types_of(const Graph *g, DType tile, const char *arch)
     return o;
 }
 
-static void emit_hopper(Ctx *c, void *ud)
+static void print(Ctx *c, void *ud)
 {
     Source *s = ud;
 
-    s->m = cuda_emit(c, s->plan, &s->o);
+    s->m = s->hopper ? cuda_emit(c, s->plan, &s->o)
+                     : cuda_tiles(c, s->plan, &s->o);
 }
 
 /* As a call would have it: Hopper's own kernels where there are some. */
 static void emit(Ctx *c, void *ud)
 {
     Source *s = ud;
-    bool hopper = !strcmp(s->arch, "sm_90a") && s->tile != F32
-               && s->chunk == CHUNK_DEFAULT && !s->backward;
 
     c->file = ctx_string(c, s->v->ctx->file);
     s->plan = plan_make(graph_copy(c, s->v->step), s->size, s->chunk,
                         s->backward, backend_named("cuda")->machine);
     s->o = types_of(s->plan->g, s->tile, s->arch);
-    if (!hopper || !s->plan->g->chunk || !ctx_protect(c, emit_hopper, s))
-        s->m = cuda_tiles(c, s->plan, &s->o);
+    s->hopper = !strcmp(s->arch, "sm_90a") && s->tile != F32 && !s->backward
+             && s->plan->g->chunk == CHUNK_DEFAULT;
+    s->hopper = s->hopper && ctx_protect(c, print, s);
+    if (!s->hopper)
+        print(c, s);
+}
+
+/* In the room where it spills nothing, or the least. */
+static void compile_text(Ctx *c, void *ud)
+{
+    Source *s = ud;
+    CudaModule *m[CUDA_ROOMS] = { s->m };
+    const char *text[CUDA_ROOMS] = { s->m->source };
+    Nvrtc n;
+
+    for (int room = 1; room < CUDA_ROOMS; room++) {
+        s->o.room = room;
+        if (!ctx_protect(c, print, s))
+            continue;
+        m[room] = s->m;
+        text[room] = s->m->source;
+    }
+    if (!nvrtc_open(c, &n))
+        ctx_rethrow(c);
+    s->cubin = nvrtc_compile_all(c, &n, &(Sources){ 1, CUDA_ROOMS, 1, text },
+                                 s->arch);
+    s->m = m[s->cubin->taken];
 }
 
 static void compile(Ctx *c, void *ud)
 {
     Source *s = ud;
-    Nvrtc n;
     double start = clock_now();
 
     emit(c, s);
-    if (!nvrtc_open(c, &n))
-        ctx_rethrow(c);
-    s->cubin = nvrtc_compile(c, &n, s->m->source, s->arch);
+    if (!ctx_protect(c, compile_text, s)) {
+        if (!s->hopper || c->err.code != ERR_DEVICE)
+            ctx_rethrow(c);
+        s->hopper = false;
+        s->o.room = 0;
+        print(c, s);
+        compile_text(c, s);
+    }
     s->seconds = clock_now() - start;
 }
 

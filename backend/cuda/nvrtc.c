@@ -352,10 +352,11 @@ static Work *next_work(Job *j)
 static void end_work(Job *j, Work *w)
 {
     int program = (int)(w - j->work) % j->count;
+    bool first = w - j->work < j->count;
     bool bad = w->result != 0 || w->info.serialised;
     w->ended = true;
-    w->spilled = bad ? w - j->work < j->count ? 0 : INT_MAX
-                     : w->info.spill_stores + w->info.spill_loads;
+    w->spilled = first && w->result != 0 ? 0 : bad ? INT_MAX
+               : w->info.spill_stores + w->info.spill_loads;
     for (int t = 1; t < j->tries && !wanted(j, program); t++)
         j->work[t * j->count + program].dropped = true;
     pthread_cond_signal(&j->ended);

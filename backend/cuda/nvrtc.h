@@ -52,9 +52,9 @@ typedef struct Sources {
 } Sources;
 
 /* The same for several programs, side by side on the cores there are: a cubin
- * each. A later try is made where those before it spill; on cores that have
- * nothing else to do before that is known, and stopped when it is not needed.
- * Which is taken does not depend on that. */
+ * each. A later try is made where those before it spill or are serialised; on
+ * cores that have nothing else to do before that is known, and stopped when it
+ * is not needed. Which is taken does not depend on that. */
 Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
                          const char *arch);
 

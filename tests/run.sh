@@ -157,8 +157,11 @@ cuda() {
         "flin tests/cuda/unwritten.lua" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
+        "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \
         "tests/cuda/strided" "tests/cuda/inplace" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
+        "flin tests/cuda/hopper.lua wide shifted" \
+        "flin tests/cuda/hopper.lua mixed" \
         "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
@@ -172,7 +175,7 @@ cuda() {
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
-        *strided*|*angles*|*inplace*) more=FAKE_ARCH=9 ;;
+        *strided*|*angles*|*inplace*|*mixed*) more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac

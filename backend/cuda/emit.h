@@ -230,7 +230,8 @@ int made_before(const Emit *e, Ref r);
 
 /* The same plan where values of several ranks a token are values without, or
  * have `rows` rows a token, on AX_R, in chunks of so many tokens less; p itself
- * where that cannot be, or there are none. */
+ * where there are none, or its chunks are others than Hopper's. Fails where
+ * ranks would stay. */
 const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows);
 
 /* Gives everything its place; how many stages, and bytes, in e->out. Last: the

@@ -54,10 +54,11 @@ void end_previous(Emit *e)
         int from = state_arg(e, r, ARG_STATE, i);
         int in = ahead_tensor(e, r, (CudaArg){ ARG_INPUT,
             (uint8_t)g->n[r].index, (uint8_t)e->o->tile });
-        buf_printf(&e->end, "if (%s && threadIdx.x < 256)\n"
+        buf_printf(&e->end, "if (%s%s)\n"
                    "NO_UNROLL for (int k = at.thread; k < %d; k += 128)\n"
                    "end_previous(a.tensor[%d], a.tensor[%d], a.tensor[%d], "
                    "where, seq, head, k);\n", ends_here(e),
+                   e->joint ? "" : " && threadIdx.x < 256",
                    (int)g->axis[tile_axis(e, r)].size, to, from, in);
     }
 }

@@ -13,6 +13,7 @@
 #define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))
 #define RANK_COLS (COL_AXES & ~AXIS(AX_J))
 #define RANKS (RANK_ROWS | RANK_COLS)
+#define TOKENS (AXIS(AX_I) | AXIS(AX_J))
 
 enum { MOST = 8, MAX_SUMS = 64 };       /* ranks of one axis; sums over them */
 
@@ -23,14 +24,14 @@ typedef struct Unrank {
     Ref *memo;                          /* per node, row rank, column rank */
     Ref sum[MAX_SUMS];
     int nsums;
-    bool possible;
+    Ref stays;                          /* whose ranks do, 0: none's */
 } Unrank;
 
 static Ref at(Unrank *u, Ref r, int row, int col);
 
 static Ref impossible(Unrank *u, Ref r)
 {
-    u->possible = false;
+    u->stays = r;
     return r;
 }
 
@@ -168,6 +169,10 @@ static Ref as_rows(Unrank *u, Ref r)
         if (rank)
             return impossible(u, r);
         break;
+    case OP_sum: case OP_dot:
+        if (n.over & TOKENS && !rank)   /* each would count once a row */
+            return impossible(u, r);
+        break;
     default: break;
     }
     for (int i = 0; i < 4; i++)
@@ -210,7 +215,7 @@ static Ref made(Unrank *u, Ref r, int row, int col)
         if (ranked)
             return contracted(u, n, row, col);
         break;
-    case OP_solve: case OP_gdot:
+    case OP_solve:
         if (n.axes & RANKS || u->g->n[n.a[0]].axes & RANKS)
             return impossible(u, r);
         break;
@@ -288,23 +293,33 @@ static bool begin_rows(Unrank *u, int rows)
     return true;
 }
 
+/* A kernel that took them for values without ranks would be wrong. */
+static void refuse(Ctx *c, const Graph *g, Ref r)
+{
+    fail_help(c, g->n[r].line, "the CPU backend runs every plan",
+              "no place on the GPU yet for %s: its ranks cannot be taken apart",
+              expr_text(g, r));
+}
+
 const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows)
 {
     Graph *g = graph_copy(c, p->g);
-    Unrank u = { .g = g, .possible = p->nkernels == 1 };
-    bool any = false;
+    Unrank u = { .g = g };
+    Ref ranked = 0;
     *rows = 1;
-    for (Ref r = 1; r < g->len; r++)
-        any |= (g->n[r].axes & RANKS) != 0;
-    if (!any || g->chunk != ROWS || !begin_rows(&u, rows_of(g)))
+    for (Ref r = 1; r < g->len && !ranked; r++)
+        ranked = g->n[r].axes & RANKS ? r : 0;
+    if (!ranked || g->chunk != ROWS)
         return p;
+    if (p->nkernels > 1 || !begin_rows(&u, rows_of(g)))
+        refuse(c, p->g, ranked);
     u.memo = ctx_alloc(c, sizeof *u.memo * MOST * MOST * g->len);
     for (int i = 0; i < g->nout; i++)
         g->out[i].node = at(&u, g->out[i].node, 0, 0);
     for (int i = 0; i < g->nst; i++)
         g->st[i].next = at(&u, g->st[i].next, 0, 0);
-    if (!u.possible)
-        return p;
+    if (u.stays)
+        refuse(c, g, u.stays);
     *rows = u.rows;
     return plan_simple(g);
 }

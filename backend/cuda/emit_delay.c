@@ -29,8 +29,6 @@ void emit_first_rows(Emit *e, Buf *b)
         if (e->tile[i].made || !is_delayed(e, r))
             continue;
         int axis = tile_axis(e, r);
-        if (e->ranks > 1)
-            no_place(e, r, "the token before, beside rows that are ranks");
         if (!n++)
             buf_printf(b, "if (c == 0) {\n");
         buf_printf(b, "first_row<%d>(stage + TILE_%u, a.tensor[%d], seq, "
@@ -50,6 +48,8 @@ void end_previous(Emit *e)
         if (!(e->k->states >> i & 1) || !is_previous(e, i))
             continue;
         Ref r = g->n[g->st[i].next].a[0];
+        if (e->ranks > 1)
+            no_place(e, r, "the token before, beside rows that are ranks");
         int to = state_arg(e, r, ARG_NEXT, i);
         int from = state_arg(e, r, ARG_STATE, i);
         int in = ahead_tensor(e, r, (CudaArg){ ARG_INPUT,

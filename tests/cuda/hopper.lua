@@ -43,10 +43,12 @@ own.shifted = flin.variant {
   end,
 }
 -- Two writes that a solve joins, and one beside them.
+local two <const> = { q = "t k", k = "t k : unit_norm", k2 = "t k : unit_norm",
+                      v = "t v", v2 = "t v", beta = "t : unit",
+                      g = "t : log_decay" }
 own.mixed = flin.variant {
   name = "mixed",
-  input = { q = "t k", k = "t k : unit_norm", k2 = "t k : unit_norm",
-            v = "t v", v2 = "t v", beta = "t : unit", g = "t : log_decay" },
+  input = two,
   state = { S = "k v" },
   step = function (x, s)
     local S = flin.exp(x.g) * s.S
@@ -54,6 +56,18 @@ own.mixed = flin.variant {
     S = S + flin.outer(flin.silu(x.k), x.v - x.beta * flin.dot(x.k, D))
     S = S + flin.outer(x.k2, x.v2 - x.beta * flin.dot(x.k2, S))
     S = S + flin.outer(x.k, x.v * flin.sigmoid(x.v2))
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
+-- The key before, beside two writes that a solve joins.
+own.ranked = flin.variant {
+  name = "ranked",
+  input = two,
+  state = { S = "k v" },
+  step = function (x, s)
+    local S, _ = flin.exp(x.g) * s.S, flin.prev(x.k)
+    S = S + flin.outer(x.k, x.beta * (x.v - flin.dot(x.k, S)))
+    S = S + flin.outer(x.k2, x.beta * (x.v2 - flin.dot(x.k2, S)))
     return { S = S }, flin.dot(x.q, S)
   end,
 }

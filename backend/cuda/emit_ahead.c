@@ -425,8 +425,8 @@ void finish_score(Emit *e, Buf *b, int at)
     ahead_vectors(&a, b, true);
     buf_put(b, body.s, body.len);
     if (s->inverse)                     /* ptxas spills the other way round */
-        buf_printf(b, "}\ninvert<%d>(stage + SCORE_%d, scratch + INVERSE, "
-                   "at.lane, %s);\n", !e->o->room, at, e->ngates ? "at.warp"
+        buf_printf(b, "}\ninvert(stage + SCORE_%d, scratch + INVERSE, "
+                   "at.lane, %s);\n", at, e->ngates ? "at.warp"
                    : "fresh(at.warp)");
     else
         buf_printf(b, "}\nwrite_%s(stage + SCORE_%d, packed, at%s);\n",

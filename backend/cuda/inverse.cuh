@@ -88,7 +88,8 @@ INLINE void write_block(u32 tile, const float (&x)[8], int i, int j, int lane)
     const int row = 16 * i + (lane & 15), piece = 2 * j + (lane >> 4);
     stmatrix(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
 }
-/* What is left of warp i's row of blocks, T being there. */
+/* What is left of warp i's row of blocks, T being there. The same code for all
+ * four: what the longest does, as far as a warp goes. */
 INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
 {
     float x[3][8] = {};
@@ -114,9 +115,7 @@ INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
             write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
 }
 /* The inverse goes to a tile. The warpgroup does it together; each warp i has
- * written its own rows of a. EACH: has code of its own, which is faster, and
- * not all in one, which needs fewer registers. */
-template<bool EACH>
+ * written its own rows of a. */
 INLINE void invert(u32 tile, u32 s, int lane, int i)
 {
     float t[8];
@@ -124,11 +123,7 @@ INLINE void invert(u32 tile, u32 s, int lane, int i)
     invert_block(t, entry(s, 16 * i, 16 * i), lane);
     store_block(entry(s, 16 * i, 48), t, lane);
     write_block(tile, t, i, i, lane);
-    UNROLL for (int row = 0; row < 4 && EACH; row++)
-        if (row == i)
-            invert_row(tile, s, t, lane, row);
-    if (!EACH)
-        invert_row(tile, s, t, lane, i);
+    invert_row(tile, s, t, lane, i);
 }
 /* The warpgroup beside it meets as often, and waits for it anyway. Where one
  * met more often, compute-sanitizer's racecheck would forget what joint_sync

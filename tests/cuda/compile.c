@@ -2,7 +2,8 @@
  * that it serialised wgmma. Needs NVRTC, no GPU.
  *   compile NAME: that variant alone, and its source.
  */
-#include "../../backend/cuda/rooms.h"
+#include "../../backend/cuda/cuda.h"
+#include "../../backend/cuda/nvrtc.h"
 #include "variants.h"
 
 #include <stdio.h>
@@ -16,23 +17,15 @@ typedef struct Test {
     bool print;
 } Test;
 
-static CudaModule *print(Ctx *c, void *ud, int room)
-{
-    const Test *t = ud;
-    CudaOptions o = { .tile = t->tile, .groups = t->groups, .split = true,
-                      .room = room };
-    Plan *p = plan_of(c, variant_graph(c, t->variant->name), t->k, t->v);
-    return cuda_emit(c, p, &o);
-}
-
 static void compile(Ctx *c, void *ud)
 {
     Test *t = ud;
-    Rooms r = { .ctx = c, .print = print, .ud = t };
-    Cubin *b;
-    CudaModule *m = rooms_compile_all(c, &r, t->nvrtc, "sm_90a", &b);
+    CudaOptions o = { .tile = t->tile, .groups = t->groups, .split = true };
+    Plan *p = plan_of(c, variant_graph(c, t->variant->name), t->k, t->v);
+    CudaModule *m = cuda_emit(c, p, &o);
     if (t->print)
         printf("%s\n", m->source);
+    Cubin *b = nvrtc_compile(c, t->nvrtc, m->source, "sm_90a");
     const PtxasInfo *i = &b->info;
     if (!b->size || !i->registers)
         fail_code(c, ERR_INTERNAL, "no cubin or no report:\n%s", b->log);

@@ -161,7 +161,7 @@ cuda() {
         "tests/cuda/strided" "tests/cuda/inplace" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
-        "flin tests/cuda/hopper.lua mixed ranked" \
+        "flin tests/cuda/hopper.lua mixed ranked wild_64" \
         "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \

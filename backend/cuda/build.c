@@ -139,7 +139,8 @@ static void build_free(Build *b, const Driver *d)
  * should; but wrong results are for no other emitter to hide. */
 static bool refused(const Build *b, const Error *e)
 {
-    return b->hopper && (e->code == ERR_USER || e->code == ERR_DEVICE);
+    return b->hopper && (e->code == ERR_USER || e->code == ERR_LIMIT
+                         || e->code == ERR_DEVICE);
 }
 
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,

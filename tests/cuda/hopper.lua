@@ -1,12 +1,13 @@
 -- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
 -- leave for the way back, which goes by the others.
 --   flin tests/cuda/hopper.lua [gradients | far | angles | wide | whole]
---                              [NAME | SEED of a random step ...]
+--                              [NAME | SEED | wild_SEED ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
 local suite = require "suite"
 local random_program = require "programs"
+local wild_program = require "wild"
 local expect, on_gpu, relative = suite.expect, suite.on_gpu, suite.relative
 
 suite.gpu()
@@ -71,10 +72,13 @@ own.ranked = flin.variant {
     return { S = S }, flin.dot(x.q, S)
   end,
 }
+local function seed_of(name)
+  return tonumber(name), tonumber(name:match "^wild_(%d+)$")
+end
 local function variant(name)
-  local seed = tonumber(name)
+  local seed, wild = seed_of(name)
   if seed then return (random_program(seed)) end
-  return own[name] or flin.stdlib[name]
+  return wild and wild_program(wild) or own[name] or flin.stdlib[name]
 end
 
 -- As models hold them: gates, angles and parameters in float32.
@@ -88,7 +92,9 @@ local function mix(v, host)
 end
 
 local function limit_of(name)
-  return (suite.ERASES[name] or own[name] or tonumber(name)) and 6e-3 or 4e-3
+  local seed, wild = seed_of(name)
+  local erases = suite.ERASES[name] or (own[name] and name ~= "weighted")
+  return (erases or seed or wild) and 6e-3 or 4e-3
 end
 
 local function check_forward(name, case, ends)
@@ -151,7 +157,8 @@ end
 
 -- Sequences so short that no error evens out: operands that are rounded show.
 local function check_short(name, case)
-  if tonumber(name) then return end     -- nothing may have been written yet
+  local seed, wild = seed_of(name)
+  if seed or wild then return end       -- nothing may have been written yet
   local worst = 0
   for seed = 1, 8 do
     local host = variant(name):random { B = 3, T = 1, H = 2, K = case.K,

@@ -1,31 +1,20 @@
 -- Random steps by seed: gates, erasing and writing terms, a lower state, reads
 -- of several kinds. Most have a chunk form.
 local flin = require "flin"
+local random = require "random"
 local dot, outer, sigmoid = flin.dot, flin.outer, flin.sigmoid
-
-local function random(seed)
-  local s = seed * 77 + 5
-  local r = {}
-  function r.uniform()
-    s = s * 6364136223846793005 + 1442695040888963407
-    return (s >> 11) / 2.0 ^ 53
-  end
-  function r.chance(p) return r.uniform() < p end
-  function r.pick(n) return math.floor(r.uniform() * n) end
-  return r
-end
 
 local GATES <const> = { [2] = ": log_decay", [3] = "t : log_decay", [4] = "t" }
 
 return function (seed)
-  local first = random(seed)
+  local first = random(seed * 77 + 5)
   local K, V = 5 + first.pick(20), 5 + first.pick(20)
   local across = first.chance(0.2)      -- reads and decays along v, not k
   local kind = first.pick(7)
   local along = across and "v" or "k"
 
   local function step(x, s)
-    local r = random(seed + 1000)
+    local r = random((seed + 1000) * 77 + 5)
     local key, value = { x.k, x.k2 }, { x.v, x.v2 }
     local z = 0.8 * s.z + 0.2 * x.u
     local mean = r.chance(0.5) and z or s.z

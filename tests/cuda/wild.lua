@@ -2,19 +2,13 @@
 -- the token before, states beside the matrix, up to three writes, of which any
 -- may erase.
 local flin = require "flin"
+local random = require "random"
 local dot, exp, sigmoid = flin.dot, flin.exp, flin.sigmoid
 
-local function random(seed)
+local function draws(seed)
   local s = seed * 7919 + 13
   for _ = 1, 9 do s = (s ~ (s >> 29)) * 0x5851f42d4c957f2d + 12345 end
-  local r = {}
-  function r.uniform()
-    s = s * 6364136223846793005 + 1442695040888963407
-    return (s >> 11) / 2.0 ^ 53
-  end
-  function r.chance(p) return r.uniform() < p end
-  function r.pick(n) return math.floor(r.uniform() * n) end
-  return r
+  return random(s)
 end
 
 local GATES <const> = { [0] = ": log_decay", "t : log_decay", "t k : log_decay",
@@ -36,7 +30,7 @@ local function feature(r, x, a, scales)
 end
 
 return function (seed)
-  local first = random(seed)
+  local first = draws(seed)
   local kind = first.pick(8)
   local shifts, turns = first.chance(0.2), first.chance(0.2)
   local scales = first.chance(0.2)
@@ -44,7 +38,7 @@ return function (seed)
   local beside = first.chance(0.4) and (first.chance(0.5) and "" or "k")
 
   local function step(x, s)
-    local r = random(seed + 100000)
+    local r = draws(seed + 100000)
     local left = {}
     local q, k, k2 = x.q, x.k, x.k2
     if turns then

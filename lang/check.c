@@ -442,7 +442,11 @@ static void push_sequences(lua_State *L, Check *k)
 /* The options that say what to draw. */
 static void take_sizes(lua_State *L, const char *what, Check *k)
 {
-    sizes_arg(L, what, k->v->step, A_OPTIONS, 16, k->size);
+    lua_Integer usual = option_int(L, what, A_OPTIONS, "size", 16);
+    if (usual < 1 || usual > AXIS_MAX)
+        lang_fail(L, NULL, "%s: size = %d: axes can be from 1 to %d long",
+                  what, (int)usual, AXIS_MAX);
+    sizes_arg(L, what, k->v->step, A_OPTIONS, (int32_t)usual, k->size);
     k->B = option_int(L, what, A_OPTIONS, "B", 2);
     k->T = option_int(L, what, A_OPTIONS, "T", 100);
     k->H = option_int(L, what, A_OPTIONS, "H", 2);
@@ -456,7 +460,7 @@ static void take_sizes(lua_State *L, const char *what, Check *k)
 static void take_options(lua_State *L, Check *k)
 {
     static const char *const known[] = { "B", "T", "H", "HV", "dtype", "chunk",
-        "cu_seqlens", "seed", "backend", "threads", "backward" };
+        "cu_seqlens", "seed", "backend", "threads", "backward", "size" };
     const Graph *g = k->v->step;
 
     check_options(L, "check", g, A_OPTIONS, known,
@@ -562,7 +566,7 @@ static int check_method(lua_State *L)
 static int random_method(lua_State *L)
 {
     static const char *const known[] = { "B", "T", "H", "HV", "dtype",
-                                         "seed" };
+                                         "seed", "size" };
     Check k = { .v = variant_check(L, A_VARIANT), .dtype = F32 };
 
     lua_settop(L, A_OPTIONS);

@@ -73,9 +73,37 @@ static bool is_angle(const Graph *g, int ax)
     return false;
 }
 
+/* How long an axis must be for the step to run: entries that it takes, pairs
+ * that angles turn. True if one grew. */
+static bool grow_least(const Graph *g, const int32_t *size, int32_t *least)
+{
+    bool grew = false;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        int from = n->over ? lowest(n->over) : 0;
+        int to = n->op == OP_select ? from : n->index;
+        int32_t want = n->op == OP_select ? n->index + 1
+            : size[from] ? size[from] : least[from];
+        if (n->op != OP_select && n->op != OP_dup && n->op != OP_relabel)
+            continue;
+        if (n->op == OP_dup)
+            want *= 2;
+        if (n->op == OP_relabel && want < least[to])
+            to = from, want = least[n->index];
+        if (want > least[to] && want <= AXIS_MAX) {
+            least[to] = want;
+            grew = true;
+        }
+    }
+    return grew;
+}
+
 void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
                int32_t usual, int32_t size[NAXES])
 {
+    int32_t least[NAXES] = { 0 };
+
     memset(size, 0, NAXES * sizeof *size);
     for (int ax = AX_DIM; ax < g->naxes; ax++) {
         const char *name = g->axis[ax].name;
@@ -95,9 +123,11 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
         size[ax] = n > 0 ? (int32_t)n : g->axis[ax].size;
     }
     sizes_complete(g, size, false);
+    while (grow_least(g, size, least))
+        ;
     for (int ax = AX_DIM; ax < g->naxes; ax++)
         if (!size[ax] && !is_angle(g, ax))
-            size[ax] = usual;
+            size[ax] = usual > least[ax] ? usual : least[ax];
     sizes_complete(g, size, true);
 }
 
@@ -138,11 +168,13 @@ static void push_states(lua_State *L, const Graph *g)
 {
     lua_createtable(L, g->nst, 0);
     for (int i = 0; i < g->nst; i++) {
-        lua_createtable(L, 0, 2);
+        lua_createtable(L, 0, 3);
         lua_pushstring(L, g->st[i].name);
         lua_setfield(L, -2, "name");
         push_axes(L, g, false, g->st[i].order, g->st[i].rank);
         lua_setfield(L, -2, "axes");
+        lua_pushboolean(L, g->st[i].angle);
+        lua_setfield(L, -2, "angle");
         lua_rawseti(L, -2, i + 1);
     }
 }

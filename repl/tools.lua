@@ -184,16 +184,11 @@ end
 
 local function check_differences(v, options)
   stage(v.name .. ", differences")
-  local known = { B = 1, H = 1, T = 1, chunk = 1, seed = 1 }
-  for axis in pairs(v.axes) do
-    known[axis], known[axis:upper()] = 1, 1
-  end
-  local o = { T = 20 }
-  for name, x in pairs(options) do
-    if known[name] and name ~= "T" then
-      o[name] = math.type(x) == "integer" and #name == 1 and name ~= "B"
-                and math.min(x, 8) or x
-    end
+  local o = { T = 20, B = options.B, chunk = options.chunk,
+              seed = options.seed, H = options.H and math.min(options.H, 8) }
+  for axis, fixed in pairs(v.axes) do   -- a long one is as its use asks
+    local size = options[axis] or options[axis:upper()]
+    o[axis] = size and (fixed or size <= 8) and size or nil
   end
   local ok, r = pcall(v.gradcheck, v, o)
   if not ok then

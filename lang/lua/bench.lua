@@ -161,9 +161,10 @@ local function read(v, o)
     error("bench: seconds = " .. tostring(option.seconds)
           .. ": a number is wanted", 3)
   end
-  each_axis(v, v:random { B = 1, T = 1, H = 1 }, function (axis)
+  local usual = merged({ B = 1, T = 1, H = 1, size = 64 }, sizes)
+  each_axis(v, v:random(usual), function (axis, n)
     if axis == "k" or axis == "v" then
-      sizes[axis:upper()] = sizes[axis] or sizes[axis:upper()] or 64
+      sizes[axis:upper()] = n
     end
   end)
   local inputs = v:random(merged(random, sizes))

@@ -74,15 +74,16 @@ row("v:reference_backward", "arguments: table -> table",
     "gradients by the float64 step", "As v:backward.")
 row("v:check", "options?: table -> table",
     "errors of the chunk form, the step and the gradients against float64", [[
-Options: B, T, H, HV, sizes of axes (K = 64), dtype, chunk, cu_seqlens, seed,
-backend, threads, backward = false. Numbers are relative RMS errors; `worst` is
-the greatest.]])
+Options: B, T, H, HV, sizes of axes (K = 64), size = of axes not named, dtype,
+chunk, cu_seqlens, seed, backend, threads, backward = false. Numbers are
+relative RMS errors; `worst` is the greatest.]])
 row("v:gradcheck", "options?: table -> table",
     "gradients against differences of the float64 step", [[
 For each input and initial state the derivative along random directions, by
 central differences of v:reference, beside v:backward's and
-v:reference_backward's. Options: B, T, H, sizes of axes, chunk, backend, seed,
-directions. Numbers are relative errors; `worst` is the greatest.]])
+v:reference_backward's. Options: B, T, H, sizes of axes, size = of axes not
+named, chunk, backend, seed, directions. Numbers are relative errors; `worst`
+is the greatest.]])
 row("v:bench", "options?: table -> table",
     "times: chunk form, token loop, decoding, and the machine's floor", [[
 Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =
@@ -92,8 +93,8 @@ this machine copies, measured then and there. With backend = "cuda" the inputs
 are moved to the GPU first, and times are the GPU's own.]])
 row("v:random", "options?: table -> table",
     "random inputs of the domains that the variant names", [[
-Options: B, T, H, HV, sizes of axes, dtype, seed. v:forward(v:random { T = 8
-}).]])
+Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
+v:forward(v:random { T = 8 }).]])
 row("v:plan", "options?: table -> table",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
@@ -132,7 +133,7 @@ The arguments of v:forward, v:step (with state) or v:backward (with dy). A
 CUDA graph can be captured after it.]])
 row("v.name", "string", "the variant's name")
 row("v.inputs", "table[]", "name, axes and domain of each input")
-row("v.states", "table[]", "name and axes of each state")
+row("v.states", "table[]", "name, axes and angle (kept modulo 2 pi) of each")
 row("v.output", "string", "y's axes")
 row("v.axes", "table", "sizes of axes, false where calls say")
 row("v.form", "string", "how each state goes on, and whether in chunks")

@@ -21,10 +21,19 @@ local function moved(v, call, where, name, d, h)
   return y, state
 end
 
-local function loss(dy, dstate, y, state)
+local TURN <const> = 2 * math.pi
+
+local function nearest_turn(x)
+  return x - TURN * math.floor(x / TURN + 0.5)
+end
+
+-- L less what it is for `base`, the final state of arguments not moved: angles
+-- are kept modulo 2 pi, so that they may differ by a turn.
+local function loss(v, dy, dstate, base, y, state)
   local sum = dot(y, dy)
-  for name, d in pairs(dstate) do
-    sum = sum + dot(state[name], d)
+  for _, s in ipairs(v.states) do
+    local by = state[s.name] - base[s.name]
+    sum = sum + dot(s.angle and by:map(nearest_turn) or by, dstate[s.name])
   end
   return sum
 end
@@ -61,7 +70,7 @@ function meta.__tostring(r)
 end
 
 local function read(o)
-  local option = { B = 1, T = 20, H = 1, seed = 1, directions = 2 }
+  local option = { B = 1, T = 20, H = 1, seed = 1, directions = 2, size = 8 }
   for name, x in pairs(o or {}) do
     option[name] = x
   end
@@ -73,15 +82,6 @@ local function read(o)
   end
   option.chunk, option.backend, option.directions = nil, nil, nil
   return option, calls, directions
-end
-
--- Small sizes unless the options say others.
-local function usual_sizes(v, option)
-  for axis, size in pairs(v.axes) do
-    if not size and not option[axis] and not option[axis:upper()] then
-      option[axis] = 8
-    end
-  end
 end
 
 -- Angles turn fully; else the greatest of |difference| over the directions is
@@ -102,7 +102,6 @@ end
 
 return function (v, o)
   local option, calls, directions = read(o)
-  usual_sizes(v, option)
   flin.seed(option.seed)
   local inputs = v:random(option)
   local _, warm = v:forward(inputs)
@@ -132,7 +131,8 @@ return function (v, o)
       local d = normal_like(where[name])
       dirs[i] = d
       slope[i] = difference(function (h)
-        return loss(dy, dstate, moved(v, arguments, where, name, d, h))
+        return loss(v, dy, dstate, state,
+                    moved(v, arguments, where, name, d, h))
       end)
     end
     compare(r, label, dirs, slope, got:to "float64", truth)

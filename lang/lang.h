@@ -37,6 +37,8 @@ typedef struct Tensor {
 #define VALUE_META "flin.value"
 #define VARIANT_META "flin.variant"
 #define VARIANT_METHODS "flin.methods"  /* in the registry: their table */
+#define FLIN_OWN "flin.own"            /* in the registry: a table of what is
+                                           for flin's own Lua alone */
 #define SANDBOX_CLOSED "flin.closed"    /* in the registry: no files */
 #define SANDBOX_FOLDER "flin.folder"    /* where require looks */
 
@@ -206,8 +208,9 @@ const char *stdlib_source(const char *name, size_t *len);
 /* Names, in order; NULL ends. */
 const char *stdlib_name(int i);
 
-/* measure.c: flin.clock, and what v:bench measures by. */
+/* measure.c: flin.clock; into the own table, what v:bench measures by. */
 void measure_open(lua_State *L);
+void measure_own(lua_State *L);
 
 /* luaopen_flin: builds the flin table (open functions above, then
  * stdlib/init.lua). */

@@ -55,7 +55,7 @@ static double best_copy(Copy *part, int n)
     return best;
 }
 
-/* flin._copy_rate(threads): bytes a second, read and written, 0: all cores.
+/* own.copy_rate(threads): bytes a second, read and written, 0: all cores.
  * The best of several: a floor is not to be too low. */
 static int copy_rate(lua_State *L)
 {
@@ -185,7 +185,7 @@ static void copy_there(Ctx *c, void *ud)
     watch_stop(c, w);
 }
 
-/* flin._gpu_watch(): such a function, and bytes a second of a copy there. */
+/* own.gpu_watch(): such a function, and bytes a second of a copy there. */
 static int gpu_watch(lua_State *L)
 {
     Watch *w = push_watch(L);
@@ -202,9 +202,15 @@ static int gpu_watch(lua_State *L)
 
 void measure_open(lua_State *L)
 {
+    lua_pushcfunction(L, flin_clock);
+    lua_setfield(L, -2, "clock");
+}
+
+void measure_own(lua_State *L)
+{
     static const luaL_Reg functions[] = {
-        { "clock", flin_clock }, { "_copy_rate", copy_rate },
-        { "_gpu_watch", gpu_watch }, { NULL, NULL }
+        { "copy_rate", copy_rate }, { "gpu_watch", gpu_watch },
+        { NULL, NULL }
     };
 
     luaL_setfuncs(L, functions, 0);

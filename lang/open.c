@@ -5,7 +5,7 @@
 #include "gpu.h"
 #include "io.h"
 
-/* flin._load(name): the embedded file as a function, for init.lua. */
+/* own.load(name): the embedded file as a function. */
 static int load_embedded(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
@@ -20,17 +20,21 @@ static int load_embedded(lua_State *L)
     return 1;
 }
 
-/* flin._suggest(word, what, names): help for a word that is none of them. */
+enum { NAMES_MAX = 4096 };
+
+/* own.suggest(word, what, names): help for a word that is none of them. */
 static int suggest_name(lua_State *L)
 {
     const char *word = luaL_tolstring(L, 1, NULL);
     const char *what = luaL_checkstring(L, 2);
+
+    luaL_checktype(L, 3, LUA_TTABLE);
+    luaL_argcheck(L, lua_rawlen(L, 3) <= NAMES_MAX, 3, "too many names");
     int n = (int)lua_rawlen(L, 3);
     const char **list = lua_newuserdatauv(L, (size_t)n * sizeof *list + 1, 0);
-
     luaL_checkstack(L, n + 8, NULL);
     for (int i = 0; i < n; i++) {
-        lua_rawgeti(L, 3, i + 1);
+        lua_rawgeti(L, 3, i + 1);       /* stays, so that it lives */
         list[i] = luaL_checkstring(L, -1);
     }
     suggest(L, word, what, list, n);
@@ -46,6 +50,25 @@ static void list_embedded(lua_State *L)
     }
 }
 
+/* What flin's own Lua has beside the flin table: init.lua hands it on, and the
+ * program finds it in the registry. Nothing that a script can reach has it. */
+static void push_own(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        { "load", load_embedded }, { "suggest", suggest_name },
+        { NULL, NULL }
+    };
+
+    luaL_newlib(L, functions);
+    measure_own(L);
+    list_embedded(L);
+    lua_setfield(L, -2, "modules");
+    lua_getfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);
+    lua_setfield(L, -2, "methods");
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+}
+
 __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
 {
     luaL_checkversion(L);
@@ -59,18 +82,12 @@ __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
     measure_open(L);
     lua_pushliteral(L, FLIN_VERSION);
     lua_setfield(L, -2, "version");
-    lua_pushcfunction(L, load_embedded);
-    lua_setfield(L, -2, "_load");
-    lua_pushcfunction(L, suggest_name);
-    lua_setfield(L, -2, "_suggest");
-    list_embedded(L);
-    lua_setfield(L, -2, "_modules");
-    lua_getfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);
-    lua_setfield(L, -2, "_methods");
+    push_own(L);
     lua_pushcfunction(L, load_embedded);
     lua_pushliteral(L, "init");
     lua_call(L, 1, 1);
-    lua_pushvalue(L, -2);
-    lua_call(L, 1, 0);
+    lua_pushvalue(L, -3);
+    lua_rotate(L, -3, -1);
+    lua_call(L, 2, 0);
     return 1;
 }

@@ -1,10 +1,11 @@
 -- commands.lua -- the prompt's commands. Each is a function, too: `:plan v
 -- K=128` is print(flin.commands.plan(v, { K = 128 })).
 --
--- flin, the table of built-ins (commands are added to it); term: colours, the
--- kind of heat map, columns(); evaluate(text) -> results or an error;
--- stage(name): what the time from here on goes to.
-local flin, rows, term, evaluate, stage = ...
+-- flin, the table of built-ins (commands are added to it); suggest(word, what,
+-- names): help for a word that is none of them; term: colours, the kind of heat
+-- map, columns(); evaluate(text) -> results or an error; stage(name): what the
+-- time from here on goes to.
+local flin, rows, suggest, term, evaluate, stage = ...
 local io, os = io, os                   -- none in the sandbox
 
 local commands = { latest = nil }
@@ -303,7 +304,7 @@ function commands.run(line)
     names[i] = ":" .. c.name
   end
   error(("there is no command :%s\n  help: %s"):format(name,
-        flin._suggest(":" .. name, "there are", names)), 0)
+        suggest(":" .. name, "there are", names)), 0)
 end
 
 -- A result of a line: the latest variant is what commands are about.

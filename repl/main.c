@@ -9,11 +9,41 @@
 
 /* ---- errors ---- */
 
+/* Bytes of the character of UTF-8 at s; 0: it is none, or one that steers the
+ * terminal (C1, U+0080 to U+009F). */
+static int character(const char *s)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    int n = *u < 0x80 ? 1 : *u < 0xc2 ? 0 : *u < 0xe0 ? 2 : *u < 0xf0 ? 3
+          : *u < 0xf5 ? 4 : 0;
+
+    for (int i = 1; i < n; i++)
+        if (u[i] < 0x80 || u[i] > 0xbf)
+            return 0;
+    return n == 2 && u[0] == 0xc2 && u[1] < 0xa0 ? 0 : n;
+}
+
+/* What a script has put into its message does not reach the terminal as a
+ * command. */
+static void put_plain(const char *s, FILE *f)
+{
+    for (int n; *s; s += n ? n : 1) {
+        n = character(s);
+        bool control = (*s > 0 && *s < ' ' && *s != '\n' && *s != '\t')
+                    || *s == 127;
+        if (n && !control)
+            fwrite(s, 1, (size_t)n, f);
+        else
+            fprintf(f, "\\x%02x", (unsigned)(unsigned char)*s);
+    }
+}
+
 void complain(const char *message)
 {
     progress_clear();
     fflush(stdout);
-    fprintf(stderr, "%s\n", message);
+    put_plain(message ? message : "an error without a message", stderr);
+    fputc('\n', stderr);
     fflush(stderr);
 }
 
@@ -51,9 +81,8 @@ static void push_help(lua_State *L, int at)
         lua_pushliteral(L, "\n  help: local flin = require \"flin\"");
         return;
     }
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    if (lua_getfield(L, -1, "flin") == LUA_TTABLE
-        && lua_getfield(L, -1, "_meant") == LUA_TFUNCTION) {
+    if (lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN) == LUA_TTABLE
+        && lua_getfield(L, -1, "meant") == LUA_TFUNCTION) {
         lua_pushvalue(L, at);
         if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
             lua_pushfstring(L, "\n  help: %s", lua_tostring(L, -1));
@@ -63,25 +92,46 @@ static void push_help(lua_State *L, int at)
     lua_pushliteral(L, "");
 }
 
+#define TRACEBACK "flin.traceback"
+
+/* Makes a text of the error, and keeps the traceback of a short one. An error
+ * that a hook has raised (a spent budget, Ctrl-C) comes as a string, and here
+ * no hook would stop what is called: nothing is. */
 static int message(lua_State *L)
 {
     lua_settop(L, 1);
-    if (!strchr(luaL_tolstring(L, 1, NULL), '\n')) {
-        push_help(L, 2);
-        lua_replace(L, 1);
-        lua_settop(L, 2);
+    if (lua_type(L, 1) != LUA_TSTRING)
+        luaL_tolstring(L, 1, NULL);
+    if (!strchr(lua_tostring(L, -1), '\n')) {
         push_traceback(L);
-        lua_pushvalue(L, 1);
-        lua_insert(L, 3);
-        lua_concat(L, 3);
+        lua_setfield(L, LUA_REGISTRYINDEX, TRACEBACK);
     }
     return 1;
+}
+
+/* The message on top gets its help and its traceback. */
+static void complete(lua_State *L)
+{
+    int at = lua_gettop(L);
+
+    if (!lua_isstring(L, at)
+        || lua_getfield(L, LUA_REGISTRYINDEX, TRACEBACK) != LUA_TSTRING) {
+        lua_settop(L, at);
+        return;
+    }
+    push_help(L, at);
+    lua_copy(L, -1, at + 2);
+    lua_settop(L, at + 2);
+    lua_insert(L, at + 1);
+    lua_concat(L, 3);
 }
 
 bool call(lua_State *L, int nargs)
 {
     int base = lua_gettop(L) - nargs, status;
 
+    lua_pushnil(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, TRACEBACK);
     lua_pushcfunction(L, message);
     lua_insert(L, base);
     interrupt_arm(L);
@@ -91,6 +141,7 @@ bool call(lua_State *L, int nargs)
     if (status != LUA_OK) {
         if (interrupt_taken() && isatty(STDERR_FILENO))
             fputs("\n", stderr);        /* behind the terminal's ^C */
+        complete(L);
         complain(lua_tostring(L, -1));
         lua_pop(L, 1);
     }

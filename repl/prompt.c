@@ -206,15 +206,20 @@ static bool open_tools(Prompt *p, const Options *o)
         lua_setglobal(L, "flin");
     }
     lua_settop(L, 1);
-    lua_getfield(L, 1, "_rows");
+    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+    lua_getfield(L, 2, "rows");
+    lua_remove(L, 2);
     if (!call(L, 0))
         return false;
     lua_pushvalue(L, 1);
     lua_pushvalue(L, 2);
+    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+    lua_getfield(L, -1, "suggest");
+    lua_remove(L, -2);
     push_terminal(L, o);
     lua_pushcfunction(L, evaluate);
     lua_pushcfunction(L, stage);
-    if (!call_own(L, "commands", 5))
+    if (!call_own(L, "commands", 6))
         return false;
     lua_getfield(L, 3, "functions");
     lua_setfield(L, 1, "commands");

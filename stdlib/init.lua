@@ -1,6 +1,7 @@
 -- What of flin is written in Lua: the variants of the standard library, and
--- flin.attention with its pieces. Runs once, with the flin table.
-local flin = ...
+-- flin.attention with its pieces. Runs once, with the flin table and with what
+-- is for flin's own Lua alone, which no script can reach (lang/open.c).
+local flin, own = ...
 
 local function sorted_names(t)
   local names = {}
@@ -62,7 +63,7 @@ end
 
 local parts = { "decay", "feature_map", "transition", "attention" }
 for _, name in ipairs(parts) do
-  flin[name] = flin._load(name)(flin, options)
+  flin[name] = own.load(name)(flin, options)
 end
 
 -- flin.stdlib.NAME: a variant, traced when first asked for. Pairs visits all.
@@ -71,7 +72,7 @@ for _, name in ipairs(parts) do
   is_part[name] = true
 end
 flin.stdlib_names = {}
-for _, name in ipairs(flin._modules) do
+for _, name in ipairs(own.modules) do
   if not is_part[name] and not name:find "/" then
     table.insert(flin.stdlib_names, name)
     is_variant[name] = true
@@ -82,10 +83,10 @@ flin.stdlib = setmetatable({}, {
   __index = function (t, name)
     if not is_variant[name] then
       error(string.format("flin.stdlib has no '%s'\n  help: %s",
-            tostring(name), flin._suggest(name, "it has",
-                                          flin.stdlib_names)), 2)
+            tostring(name), own.suggest(name, "it has",
+                                         flin.stdlib_names)), 2)
     end
-    rawset(t, name, flin._load(name)(flin))
+    rawset(t, name, own.load(name)(flin))
     return rawget(t, name)
   end,
   __tostring = function ()
@@ -109,19 +110,19 @@ local loaded = {}
 local function later(module, entry)
   return function (...)
     if not loaded[module] then
-      loaded[module] = flin._load("lang/lua/" .. module)(flin)
+      loaded[module] = own.load("lang/lua/" .. module)(flin, own)
     end
     return (entry and loaded[module][entry] or loaded[module])(...)
   end
 end
 
-flin._rows = later("help", "rows")
-flin._meant = later("help", "meant")
+own.rows = later("help", "rows")
+own.meant = later("help", "meant")
 flin.help = later("help", "of")
 flin.luacats = later("help", "luacats")
 flin.heat_map = later("mask", "heat_map")
-flin._methods.bench = later "bench"
-flin._methods.gradcheck = later "gradcheck"
-flin._methods.mask = later("mask", "of")
-flin._methods.dag = later "dag"
-flin._methods = nil
+own.methods.bench = later "bench"
+own.methods.gradcheck = later "gradcheck"
+own.methods.mask = later("mask", "of")
+own.methods.dag = later "dag"
+own.methods = nil

@@ -1,6 +1,6 @@
 -- v:bench: how long a variant's calls take, beside a loop over the tokens and
 -- the least that this machine, or its GPU, needs to move the arguments.
-local flin = ...
+local flin, own = ...
 
 local RUNS <const>, MOST <const> = 5, 201
 
@@ -176,12 +176,12 @@ end
 -- the GPU's name where it is one: then the inputs go there.
 local function stopwatch(option, inputs)
   if (option.backend or flin.backend) ~= "cuda" then
-    return clock, flin._copy_rate(option.threads or flin.threads or 0)
+    return clock, own.copy_rate(option.threads or flin.threads or 0)
   end
   for name, x in pairs(inputs) do
     inputs[name] = flin.is_tensor(x) and x:to "cuda" or x
   end
-  local time, rate = flin._gpu_watch()
+  local time, rate = own.gpu_watch()
   return time, rate, flin.cuda().name
 end
 

@@ -1,6 +1,6 @@
 -- flin.help and flin.luacats: the table of built-ins as text.
-local flin = ...
-local rows = flin._load "lang/lua/builtins" ()
+local flin, own = ...
+local rows = own.load "lang/lua/builtins" ()
 
 local help = {}
 
@@ -84,7 +84,7 @@ end
 
 -- "did you mean 'dot'?", where one of the names is like it.
 local function like(name, names)
-  return flin._suggest(name, "", names):match "^did you mean '[^']+'%?"
+  return own.suggest(name, "", names):match "^did you mean '[^']+'%?"
 end
 
 -- ": did you mean 'dot'? ", or what stands in its place.

@@ -28,6 +28,9 @@ expect(getmetatable("").__index == string, "strings have their methods")
 refuses("a script in the sandbox can require \"flin\" alone", require, "os")
 local flin = require "flin"
 expect(require "flin" == flin, "require gives one table")
+for name in pairs(flin) do
+  expect(not name:find "^_", "flin." .. name .. " is for flin alone")
+end
 refuses("files are closed to a script in the sandbox", flin.load, "x.npy")
 refuses("files are closed to a script in the sandbox", flin.save, "x.npy",
         flin.zeros(1))

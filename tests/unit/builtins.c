@@ -6,11 +6,11 @@
 
 /* Gets the flin table and the methods of variants, tensors and games. */
 static const char script[] =
-    "local flin, v, t, g = ...\n"
+    "local flin, v, t, g, own = ...\n"
     "local bad = 0\n"
     "local function say(...) print(...) bad = bad + 1 end\n"
     "local known = {}\n"
-    "for _, row in ipairs(flin._load 'lang/lua/builtins' ()) do\n"
+    "for _, row in ipairs(own.load 'lang/lua/builtins' ()) do\n"
     "  if known[row.name] then say('twice: ' .. row.name) end\n"
     "  if #row.brief > 72 then say('long: ' .. row.name) end\n"
     "  known[row.name] = row\n"
@@ -21,9 +21,9 @@ static const char script[] =
     "    local full = path .. sign .. name\n"
     "    local inner = type(x) == 'table' and x ~= flin.stdlib\n"
     "                  and x ~= flin.stdlib_names\n"
-    "    if name:sub(1, 1) ~= '_' and inner then\n"
+    "    if inner then\n"
     "      walk(full, x, '.')\n"
-    "    elseif name:sub(1, 1) ~= '_' then\n"
+    "    else\n"
     "      found[full] = true\n"
     "      if not known[full] then say('no row: ' .. full) end\n"
     "    end\n"
@@ -73,6 +73,7 @@ int main(void)
         push_methods(L, "flin.game");
         lua_replace(L, 5);
         lua_settop(L, 5);
+        lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
     }
     if (lua_pcall(L, lua_gettop(L) - 1, 2, 0) == LUA_OK) {
         bad = (int)lua_tointeger(L, -2);

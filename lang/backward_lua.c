@@ -108,7 +108,7 @@ static void check_writes(lua_State *L, const Saved *s, int args,
 {
     for (int i = 0; i < g->nin + g->nst; i++) {
         const char *name = i < g->nin ? g->in[i].name : g->st[i - g->nin].name;
-        bool same = lua_getfield(L, 2, i < g->nin ? name : "initial_state")
+        bool same = raw_field(L, 2, i < g->nin ? name : "initial_state")
                  == LUA_TNIL;
         lua_pop(L, 1);
         if (same && writes_of(L, args, g, i) != s->writes[i])
@@ -139,7 +139,7 @@ static Stored join_saved(lua_State *L, const char *what)
 {
     enum { SAVED = 3, ARGS, JOINED };
 
-    if (!lua_istable(L, 2) || lua_getfield(L, 2, "saved") == LUA_TNIL) {
+    if (!lua_istable(L, 2) || raw_field(L, 2, "saved") == LUA_TNIL) {
         lua_settop(L, 2);
         return (Stored){ 0 };
     }
@@ -175,9 +175,11 @@ static Stored join_saved(lua_State *L, const char *what)
 
 static void take_adjoints(lua_State *L, BackRun *k, const char *what)
 {
-    if (lua_getfield(L, 2, "dy") != LUA_TNIL)
+    if (raw_field(L, 2, "dy") != LUA_TNIL) {
         k->d.dy = tensor_value(L, what, "dy", false);
-    if (lua_getfield(L, 2, "dstate") != LUA_TNIL)
+        keep_top(L);
+    }
+    if (raw_field(L, 2, "dstate") != LUA_TNIL)
         state_values(L, k->r->v->step, what, "dstate", k->d.dstate);
     lua_pop(L, 2);
 }

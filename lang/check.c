@@ -78,16 +78,19 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
                         int64_t T)
 {
     int64_t shape[TENSOR_RANK], n = 1;
-    int rank = 0;
+    int rank = 0, first;
 
     if (in->timed) {
         shape[rank++] = B;
         shape[rank++] = T;
     }
     shape[rank++] = heads_of(k, in);
+    first = rank;
     for (int i = 0; i < in->rank; i++)
-        n *= shape[rank++] = k->size[in->order[i]];
+        shape[rank++] = k->size[in->order[i]];
     Tensor *t = tensor_push(L, in->timed ? k->dtype : F32, rank, shape);
+    for (int i = first; i < rank; i++)
+        n *= shape[i];                  /* of a tensor that there is */
     View view = { .data = tensor_data(t), .dtype = t->dtype };
     for (int64_t i = 0; i < tensor_count(t) / n; i++)
         draw_entries(&k->rng, in->domain, &view, i * n, n);
@@ -135,7 +138,7 @@ static void push_copy(lua_State *L, int from)
 
 static void copy_option(lua_State *L, const char *name)
 {
-    lua_getfield(L, A_OPTIONS, name);
+    raw_field(L, A_OPTIONS, name);
     lua_setfield(L, -2, name);
 }
 
@@ -420,18 +423,20 @@ static double gradients_error(lua_State *L, Check *k)
 static void push_sequences(lua_State *L, Check *k)
 {
     k->N = k->B;
-    if (lua_getfield(L, A_OPTIONS, "cu_seqlens") == LUA_TNIL)
+    if (raw_field(L, A_OPTIONS, "cu_seqlens") == LUA_TNIL)
         return;
     if (!lua_istable(L, -1))
         lang_fail(L, "cu_seqlens = {0, 5, 12}", "check: cu_seqlens must be a "
                   "list of numbers, not %s", type_text(L, -1));
-    lua_Integer n = luaL_len(L, -1);
+    lua_Integer n = list_length(L, -1, "cu_seqlens");
     int64_t *cu = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *cu, 0);
+    lua_createtable(L, (int)n, 0);      /* what the calls read is this */
     for (lua_Integer i = 0; i < n; i++) {
-        lua_geti(L, -2, i + 1);
+        lua_rawgeti(L, -3, i + 1);
         cu[i] = lua_tointeger(L, -1);
-        lua_pop(L, 1);
+        lua_rawseti(L, -2, i + 1);
     }
+    lua_setfield(L, A_OPTIONS, "cu_seqlens");
     lua_remove(L, -2);
     k->cu = cu;
     k->N = n > 0 ? n - 1 : 0;
@@ -452,7 +457,7 @@ static void take_sizes(lua_State *L, const char *what, Check *k)
     k->H = option_int(L, what, A_OPTIONS, "H", 2);
     k->HV = option_int(L, what, A_OPTIONS, "HV", k->H);
     rng_seed(&k->rng, (uint64_t)option_int(L, what, A_OPTIONS, "seed", 1));
-    if (lua_getfield(L, A_OPTIONS, "dtype") != LUA_TNIL)
+    if (raw_field(L, A_OPTIONS, "dtype") != LUA_TNIL)
         k->dtype = dtype_check(L, -1);
     lua_pop(L, 1);
 }
@@ -465,6 +470,8 @@ static void take_options(lua_State *L, Check *k)
 
     check_options(L, "check", g, A_OPTIONS, known,
                   sizeof known / sizeof *known);
+    push_copy(L, A_OPTIONS);
+    lua_replace(L, A_OPTIONS);
     take_sizes(L, "check", k);
     push_sequences(L, k);
 }
@@ -472,7 +479,7 @@ static void take_options(lua_State *L, Check *k)
 /* backward = false leaves them out. */
 static bool wants_gradients(lua_State *L)
 {
-    bool wanted = lua_getfield(L, A_OPTIONS, "backward") == LUA_TNIL
+    bool wanted = raw_field(L, A_OPTIONS, "backward") == LUA_TNIL
                || lua_toboolean(L, -1);
 
     lua_pop(L, 1);

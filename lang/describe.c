@@ -37,15 +37,16 @@ void check_options(lua_State *L, const char *what, const Graph *g, int arg,
         lang_fail(L, NULL, "%s: a table of options is wanted, not %s", what,
                   type_text(L, arg));
     for (lua_pushnil(L); lua_next(L, arg); lua_pop(L, 1)) {
-        lua_pushvalue(L, -2);
-        const char *key = lua_tostring(L, -1);
+        if (lua_type(L, -2) != LUA_TSTRING)
+            lang_fail(L, "options have names: K = 64", "%s: there is no option"
+                      " [%s]", what, luaL_tolstring(L, -2, NULL));
+        const char *key = lua_tostring(L, -2);
         bool known = is_axis(g, key);
         for (int i = 0; i < n; i++)
             known = known || !strcmp(key, also[i]);
         if (!known)
             lang_fail(L, suggest(L, key, "sizes of axes (K = 64), or", also,
                                  n), "%s: there is no option '%s'", what, key);
-        lua_pop(L, 1);
     }
 }
 
@@ -56,7 +57,7 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
 
     if (!lua_istable(L, arg))
         return usual;
-    if (lua_getfield(L, arg, name) != LUA_TNIL)
+    if (raw_field(L, arg, name) != LUA_TNIL)
         usual = lua_tointegerx(L, -1, &whole);
     if (!whole || (usual < 0 && !lua_isnil(L, -1)))
         lang_fail(L, NULL, "%s: %s = %s: a whole number is wanted", what, name,

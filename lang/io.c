@@ -299,7 +299,7 @@ static void push_result(lua_State *L, const Job *j)
 
 static double number_option(lua_State *L, const char *name, double usual)
 {
-    if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL)
+    if (!lua_istable(L, 2) || raw_field(L, 2, name) == LUA_TNIL)
         return usual;
     int ok;
     double x = lua_tonumberx(L, -1, &ok);
@@ -320,7 +320,7 @@ static void read_machine(lua_State *L, Job *j)
 {
     const char *name = "h200";
 
-    if (lua_istable(L, 2) && lua_getfield(L, 2, "machine") != LUA_TNIL)
+    if (lua_istable(L, 2) && raw_field(L, 2, "machine") != LUA_TNIL)
         name = luaL_tolstring(L, -1, NULL);
     const Machine *m = machine_named(name);
     if (!m)
@@ -358,7 +358,7 @@ static int variant_io(lua_State *L)
     j->machine.registers = (size_t)((double)j->machine.registers / own
                                     * j->words * WORD);
     if (lua_istable(L, 2)) {
-        lua_getfield(L, 2, "backward");
+        raw_field(L, 2, "backward");
         j->backward = lua_toboolean(L, -1);
     }
     int k = size_named(v->step, j->plan.size, "k");

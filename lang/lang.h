@@ -125,6 +125,17 @@ const char *type_text(lua_State *L, int arg);
 /* The one of n names that is spelled almost like `name`, or NULL. */
 const char *nearest_name(const char *name, const char *const *list, int n);
 
+/* ---- tables from a script (sandbox.c) ---- */
+
+/* Pushes field `name` of the table at `table` as it stands there; returns its
+ * type. No metamethod runs: the script could free or change what the call has
+ * read already. */
+int raw_field(lua_State *L, int table, const char *name);
+/* How many entries the list at `list` has: raw, read once, at most LIST_MAX;
+ * more are an error that names `what`. */
+enum { LIST_MAX = 1 << 24 };
+lua_Integer list_length(lua_State *L, int list, const char *what);
+
 /* ---- variants (variant.c: build; run.c: calls; check.c) ---- */
 
 /* What the variants of a state share; each is counted, and outlives the state

@@ -250,7 +250,7 @@ static int64_t size_field(lua_State *L, const char *name, int64_t usual,
     int ok = 1;
     int64_t n = usual;
 
-    if (lua_getfield(L, 1, name) != LUA_TNIL || !usual)
+    if (raw_field(L, 1, name) != LUA_TNIL || !usual)
         n = lua_tointegerx(L, -1, &ok);
     if (!ok || n < 1 || n > most)
         lang_fail(L, NULL, "flin.pebble.attention: %s = %s: a whole number "
@@ -264,7 +264,7 @@ static AttentionWay way_field(lua_State *L)
 {
     const char *s = "blocks";
 
-    if (lua_getfield(L, 1, "way") != LUA_TNIL)
+    if (raw_field(L, 1, "way") != LUA_TNIL)
         s = luaL_tolstring(L, -1, NULL);
     if (!strcmp(s, "tiles"))
         return TILES;
@@ -287,7 +287,7 @@ static int pebble_attention(lua_State *L)
     r.a.red = size_field(L, "words", 0, INT32_MAX);
     r.a.window = size_field(L, "window", r.a.n, MOST);
     r.a.way = way_field(L);
-    lua_getfield(L, 1, "play");
+    raw_field(L, 1, "play");
     r.play = lua_toboolean(L, -1);
     if (r.play && (double)(r.a.n * r.a.n * 5) * (double)r.a.d > most_moves)
         lang_fail(L, "n = 64, d = 32", "flin.pebble.attention: a game of more "

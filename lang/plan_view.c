@@ -334,7 +334,7 @@ static void push_table(lua_State *L, const PlanView *w)
 static const char *text_option(lua_State *L, const char *name,
                                const char *usual)
 {
-    if (!lua_istable(L, 2) || lua_getfield(L, 2, name) == LUA_TNIL)
+    if (!lua_istable(L, 2) || raw_field(L, 2, name) == LUA_TNIL)
         return usual;
     return luaL_tolstring(L, -1, NULL);
 }
@@ -380,7 +380,7 @@ static int variant_plan(lua_State *L)
     sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, s->ask.size);
     s->ask.asked = args.chunk;
     if (lua_istable(L, 2)) {
-        lua_getfield(L, 2, "backward");
+        raw_field(L, 2, "backward");
         s->ask.backward = lua_toboolean(L, -1);
     }
     const char *machine = text_option(L, "machine", "cpu");

@@ -62,6 +62,12 @@ Given tensor_value(lua_State *L, const char *what, const char *name,
     return g;
 }
 
+void keep_top(lua_State *L)
+{
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, 3, (lua_Integer)lua_rawlen(L, 3) + 1);
+}
+
 void state_values(lua_State *L, const Graph *g, const char *what,
                   const char *field, Given *state)
 {
@@ -74,14 +80,16 @@ void state_values(lua_State *L, const Graph *g, const char *what,
     for (int i = 0; i < g->nst; i++)
         list[i] = g->st[i].name;
     for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
-        lua_pushvalue(L, -2);
-        const char *name = lua_tostring(L, -1);
+        if (lua_type(L, -2) != LUA_TSTRING)
+            lang_fail(L, "{ S = tensor }", "%s: %s: there is no state [%s]",
+                      what, field, luaL_tolstring(L, -2, NULL));
+        const char *name = lua_tostring(L, -2);
         int i = graph_find_state(g, name);
         if (i < 0)
             lang_fail(L, suggest(L, name, "states", list, g->nst),
                       "%s: %s: there is no state '%s'", what, field, name);
-        lua_pop(L, 1);
         state[i] = tensor_value(L, what, name, false);
+        keep_top(L);
     }
 }
 
@@ -98,18 +106,21 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
     if (t && t->rank == 1)
         n = (lua_Integer)t->shape[0];
     else if (lua_istable(L, -1))
-        n = luaL_len(L, -1);
+        n = list_length(L, -1, "cu_seqlens");
     else
         lang_fail(L, "cu_seqlens = {0, 5, 12}", "%s: cu_seqlens must be a "
                   "list of numbers, not %s", what, t ? "a tensor of more "
                   "dimensions" : type_text(L, -1));
+    if (n > LIST_MAX)
+        lang_fail(L, NULL, "%s: cu_seqlens has %lld ends; at most %d", what,
+                  (long long)n, LIST_MAX);
     int64_t *cu = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *cu, 0);
     for (lua_Integer i = 0; i < n; i++) {
         if (t) {
             View view = { .data = tensor_data(t), .dtype = t->dtype };
             lua_pushnumber(L, view_get(&view, i * t->stride[0]));
         } else {
-            lua_geti(L, -2, i + 1);
+            lua_rawgeti(L, -2, i + 1);
         }
         cu[i] = lua_tointegerx(L, -1, &whole);
         if (!whole)
@@ -203,9 +214,9 @@ static void take_states(lua_State *L, Run *r, const char *what)
     const char *field = r->args.mode == M_STEP ? "state" : "initial_state";
     const char *other = r->args.mode == M_STEP ? "initial_state" : "state";
 
-    if (lua_getfield(L, 2, other) != LUA_TNIL)
+    if (raw_field(L, 2, other) != LUA_TNIL)
         lang_fail(L, NULL, "%s: takes %s, not %s", what, field, other);
-    if (lua_getfield(L, 2, field) != LUA_TNIL)
+    if (raw_field(L, 2, field) != LUA_TNIL)
         state_values(L, r->v->step, what, field, r->args.state);
     lua_pop(L, 2);
 }
@@ -214,7 +225,7 @@ static void take_inplace(lua_State *L, Run *r, const char *what)
 {
     const Graph *g = r->v->step;
 
-    lua_getfield(L, 2, "inplace");
+    raw_field(L, 2, "inplace");
     r->inplace = lua_toboolean(L, -1);
     lua_pop(L, 1);
     if (r->inplace && r->args.mode != M_STEP)
@@ -231,14 +242,14 @@ static int get_option(lua_State *L, int arg, const char *name)
     int type = LUA_TNIL;
 
     if (lua_istable(L, arg))
-        type = lua_getfield(L, arg, name);
+        type = raw_field(L, arg, name);
     else
         lua_pushnil(L);
     if (type != LUA_TNIL)
         return type;
     lua_pop(L, 1);
     if (lua_getfield(L, LUA_REGISTRYINDEX, "flin.table") == LUA_TTABLE)
-        lua_getfield(L, -1, name);
+        raw_field(L, -1, name);
     else
         lua_pushnil(L);
     lua_remove(L, -2);
@@ -270,8 +281,9 @@ void run_options(lua_State *L, const char *what, int arg, Args *a)
     a->serial = lua_toboolean(L, -1);
     if (get_option(L, arg, "backend") == LUA_TNIL)
         return;
+    bool word = lua_type(L, -1) == LUA_TSTRING;
     const char *name = luaL_tolstring(L, -1, NULL);
-    a->backend = backend_named(name);
+    a->backend = word ? backend_named(name) : NULL;
     if (!a->backend)
         lang_fail(L, lua_pushfstring(L, "backends here: %s", backend_names()),
                   "%s: there is no backend '%s'", what, name);
@@ -309,11 +321,11 @@ static void push_states(lua_State *L, Run *r)
 
     lua_createtable(L, 0, g->nst);
     if (r->inplace)
-        lua_getfield(L, 2, "state");
+        raw_field(L, 2, "state");
     for (int i = 0; i < g->nst; i++) {
         Given s = r->args.state[i];
         if (r->inplace) {
-            lua_getfield(L, -1, g->st[i].name);
+            raw_field(L, -1, g->st[i].name);
             tensor_any(L, -1)->store->writes++;
             lua_setfield(L, -3, g->st[i].name);
         } else {
@@ -360,7 +372,7 @@ Run *run_begin(lua_State *L, Mode mode)
     run_options(L, what, 2, &r->args);
     lua_settop(L, 4);
     move_numbers(L, r);
-    if (lua_getfield(L, 2, "cu_seqlens") != LUA_TNIL)
+    if (raw_field(L, 2, "cu_seqlens") != LUA_TNIL)
         sequence_ends(L, r, what);
     protect(L, r->ctx, do_bind, r);
     return r;
@@ -374,7 +386,7 @@ void run_end(Run *r)
 
 static bool flag_option(lua_State *L, const char *name)
 {
-    lua_getfield(L, 2, name);
+    raw_field(L, 2, name);
     bool on = lua_toboolean(L, -1);
     lua_pop(L, 1);
     return on;
@@ -437,7 +449,7 @@ static int forward_saving(lua_State *L)
 
 static bool given(lua_State *L, const char *name)
 {
-    bool is = lua_istable(L, 2) && lua_getfield(L, 2, name) != LUA_TNIL;
+    bool is = lua_istable(L, 2) && raw_field(L, 2, name) != LUA_TNIL;
 
     lua_settop(L, 2);
     return is;

@@ -24,9 +24,12 @@ void run_end(Run *r);
  * number: it stands for all heads; the tensor made of it replaces it. */
 Given tensor_value(lua_State *L, const char *what, const char *name,
                    bool number);
-/* The table of states on top of the stack. */
+/* The table of states on top of the stack; its tensors are kept. */
 void state_values(lua_State *L, const Graph *g, const char *what,
                   const char *field, Given *state);
+/* What is on top lives as long as the call: in its kept tensors, at index 3 of
+ * the stack. */
+void keep_top(lua_State *L);
 /* Pushes a new tensor, where the call's are, and says at which address. */
 Tensor *push_result(lua_State *L, const Run *r, DType d, int rank,
                     const int64_t *shape, Given *g);

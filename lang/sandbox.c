@@ -202,6 +202,25 @@ Ctx *sandbox_ctx(lua_State *L)
     return c;
 }
 
+/* ---- tables from a script ---- */
+
+int raw_field(lua_State *L, int table, const char *name)
+{
+    table = lua_absindex(L, table);
+    lua_pushstring(L, name);
+    return lua_rawget(L, table);
+}
+
+lua_Integer list_length(lua_State *L, int list, const char *what)
+{
+    lua_Unsigned n = lua_rawlen(L, list);
+
+    if (n > LIST_MAX)
+        lang_fail(L, NULL, "%s: a list of %llu entries; at most %d", what,
+                  (unsigned long long)n, LIST_MAX);
+    return (lua_Integer)n;
+}
+
 /* ---- the state ---- */
 
 /* require "flin"; with open files also text modules beside the script. */

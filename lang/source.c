@@ -116,7 +116,7 @@ static DType tile_arg(lua_State *L, const char *what, int arg)
 
     if (!lua_istable(L, arg))
         return d;
-    if (lua_getfield(L, arg, "dtype") != LUA_TNIL
+    if (raw_field(L, arg, "dtype") != LUA_TNIL
         && (lua_type(L, -1) != LUA_TSTRING
             || !dtype_named(lua_tostring(L, -1), &d) || d == F64))
         lang_fail(L, "bfloat16, float16, float32", "%s: kernels have no dtype "
@@ -130,7 +130,7 @@ static const char *arch_arg(lua_State *L, const char *what, int arg)
 {
     int number, end = 0;
 
-    if (!lua_istable(L, arg) || lua_getfield(L, arg, "arch") == LUA_TNIL)
+    if (!lua_istable(L, arg) || raw_field(L, arg, "arch") == LUA_TNIL)
         return "sm_90a";
     const char *arch = luaL_tolstring(L, -1, NULL);
     if (sscanf(arch, "sm_%d%n", &number, &end) != 1 || number < 80
@@ -142,7 +142,7 @@ static const char *arch_arg(lua_State *L, const char *what, int arg)
 
 static bool flag_arg(lua_State *L, int arg, const char *name)
 {
-    bool on = lua_istable(L, arg) && lua_getfield(L, arg, name) != LUA_TNIL
+    bool on = lua_istable(L, arg) && raw_field(L, arg, name) != LUA_TNIL
            && lua_toboolean(L, -1);
 
     return on;

@@ -112,10 +112,10 @@ static Mat product_result(lua_State *L, int arg, const Mat *a, bool turned,
     Mat c;
 
     if (lua_istable(L, arg)) {
-        lua_getfield(L, arg, "add");
+        raw_field(L, arg, "add");
         add = lua_toboolean(L, -1);
         lua_pop(L, 1);
-        if (lua_getfield(L, arg, "into") != LUA_TNIL) {
+        if (raw_field(L, arg, "into") != LUA_TNIL) {
             c = write_arg(L, lua_gettop(L), "matmul");
             if (c.rows != rows || c.cols != cols)
                 luaL_error(L, "host.matmul: a product of %I x %I into shape "
@@ -144,7 +144,7 @@ static int h_matmul(lua_State *L)
 
     lua_settop(L, 3);
     if (lua_istable(L, 3)) {
-        lua_getfield(L, 3, "transpose");
+        raw_field(L, 3, "transpose");
         turn = luaL_optstring(L, -1, "");
     }
     bool ta = strchr(turn, 'a'), tb = strchr(turn, 'b');
@@ -456,7 +456,7 @@ static double number_field(lua_State *L, int arg, const char *name,
     double x = usual;
 
     if (lua_istable(L, arg)) {
-        lua_getfield(L, arg, name);
+        raw_field(L, arg, name);
         x = luaL_optnumber(L, -1, usual);
         lua_pop(L, 1);
     }

@@ -1,4 +1,4 @@
--- flin: --sandbox --budget 20000000 --memory 256
+-- flin: --sandbox --budget 200000000 --memory 256
 -- What a script in the sandbox has, has not, and cannot hurt itself with.
 local passed, failed = 0, 0
 
@@ -65,6 +65,58 @@ refuses("stack overflow", function ()
   local function f() return 1 + f() end
   f()
 end)
+
+-- ---- what a script gives is read once, raw ----
+
+local gla = flin.stdlib.simple_gla
+local function arguments(more)
+  local x = gla:random { B = 1, T = 4, K = 2, V = 2 }
+  for name, value in pairs(more) do
+    x[name] = value
+  end
+  return x
+end
+local asked = 0
+local endless = setmetatable({}, {
+  __len = function () return (1 << 61) - 1 end,
+  __index = function (_, i) asked = asked + 1 return i end,
+})
+for _, method in ipairs { "forward", "reference", "prepare" } do
+  refuses("must start with 0", gla[method], gla,
+          arguments { cu_seqlens = endless })
+end
+refuses("must start with 0", gla.check, gla, { cu_seqlens = endless })
+expect(asked == 0, "cu_seqlens runs no metamethod")
+-- A list that changes between two readings.
+local second = setmetatable({ T = 4, K = 2, V = 2 }, {
+  __index = function (t, name)
+    if name == "cu_seqlens" then
+      asked = asked + 1
+      return asked == 1 and { 0, 1 << 40, 4 } or { 0, 2, 4 }
+    end
+  end,
+})
+expect(gla:check(second).worst < 1e-4 and asked == 0,
+       "options run no metamethod")
+for _, key in ipairs { true, 1.5, 7 } do
+  refuses("there is no state [", gla.forward, gla,
+          arguments { initial_state = { [key] = flin.ones(1) } })
+  refuses("there is no state [", gla.backward, gla,
+          arguments { dstate = { [key] = flin.ones(1) } })
+  for _, method in ipairs { "check", "random", "plan", "io", "compile" } do
+    refuses("there is no option [", gla[method], gla, { [key] = 1 })
+  end
+end
+-- The last reference to a tensor goes while the call reads its arguments.
+local given = arguments { initial_state = { S = flin.ones(1, 2, 2, 2) } }
+given.backend = setmetatable({}, { __tostring = function ()
+  given.initial_state = nil
+  for _ = 1, 100 do
+    flin.zeros(1 << 16)
+  end
+  return "cpu"
+end })
+refuses("there is no backend", gla.forward, gla, given)
 
 -- ---- ordinary work still works ----
 

@@ -158,7 +158,7 @@ static bool choose(Graph *g, Affine *a, Ref at, int s, bool fresh)
     Affine *side = ctx_alloc(g->ctx, sizeof *side);
     Ref zero = num(g, 0);
 
-    if (g->n[n.a[0]].states & 1u << s)
+    if (g->n[n.a[0]].states & STATE(s))
         return stop(a, at, "chooses by the value of");
     for (int i = 1; i <= 2; i++) {
         memset(side, 0, sizeof *side);
@@ -182,7 +182,7 @@ static bool choose(Graph *g, Affine *a, Ref at, int s, bool fresh)
 
 static bool depends(const Graph *g, Ref r, int s)
 {
-    return g->n[r].states & 1u << s;
+    return g->n[r].states & STATE(s);
 }
 
 /* a * b or a / b, or the dot of a and b. */
@@ -481,22 +481,22 @@ bool universal(Graph *g, int s, Universal *u)
 
 bool strata(Graph *g, int order[MAX_STATES])
 {
-    uint32_t done = 0;
+    StateSet done = 0;
     int n = 0;
 
     while (n < g->nst) {
         int before = n;
         for (int s = 0; s < g->nst; s++) {
-            uint32_t needs = g->n[g->st[s].next].states & ~(1u << s);
-            if (done & 1u << s || (needs & ~done))
+            StateSet needs = g->n[g->st[s].next].states & ~STATE(s);
+            if (done & STATE(s) || (needs & ~done))
                 continue;
-            done |= 1u << s;
+            done |= STATE(s);
             order[n++] = s;
         }
         if (n > before)
             continue;
         for (int s = 0; s < g->nst; s++)
-            if (!(done & 1u << s))
+            if (!(done & STATE(s)))
                 return note(g, s, g->st[s].next,
                             "needs a state that in turn needs");
     }

@@ -51,7 +51,7 @@ static void below(Atoms *a, Atom *at, Ref r, uint8_t *seen)
         else if (m->op == OP_state)
             set_add(&at->needs, a->n + m->index);
         else if (m->op == OP_input)
-            at->inputs |= (uint64_t)1 << m->index;
+            input_add(&at->inputs, m->index);
         else
             below(a, at, x, seen);
     }
@@ -132,7 +132,7 @@ static double bytes_below(Atoms *a, Ref r, uint8_t *seen)
             bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
                                 : a->g->st[t - a->n].node);
     for (int i = 0; i < a->g->nin; i++)
-        if (at.inputs >> i & 1)
+        if (input_has(&at.inputs, i))
             bytes += tile_bytes(a->g, a->m, a->g->in[i].node);
     return bytes;
 }

@@ -186,6 +186,18 @@ void fail_code(Ctx *c, int code, const char *fmt, ...)
     throw_error(c, code, 0);
 }
 
+void fail_internal(Ctx *c, int line, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(c->err.message, sizeof c->err.message, fmt, ap);
+    va_end(ap);
+    snprintf(c->err.help, sizeof c->err.help, "this is a fault of flin, not "
+             "of the script: please report it with the script");
+    throw_error(c, ERR_INTERNAL, line);
+}
+
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
 {
     jmp_buf here, *outer = c->catch;

@@ -77,6 +77,9 @@ _Noreturn void fail_help(Ctx *c, int line, const char *help,
     __attribute__((format(printf, 4, 5)));
 _Noreturn void fail_code(Ctx *c, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* A fault of flin itself, found while it worked on a line (0: none). */
+_Noreturn void fail_internal(Ctx *c, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Pass on the error that ctx_protect caught. */
 _Noreturn void ctx_rethrow(Ctx *c);

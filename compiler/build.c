@@ -5,8 +5,6 @@
  */
 #include "ir.h"
 
-#include <assert.h>
-
 Ref num(Graph *g, double x)
 {
     return node_new(g, (Node){ .op = OP_num, .num = x + 0.0 });
@@ -113,7 +111,7 @@ Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
 
 Ref dmask(Graph *g, Ref ga, Ref gb, int strict)
 {
-    assert(!ga == !gb);
+    ensure(g, !ga == !gb, OP_dmask, ga | gb);
     return node_new(g, (Node){ .op = OP_dmask, .a = { ga, gb },
                                .flags = strict ? STRICT : 0 });
 }
@@ -152,7 +150,7 @@ Ref select_at(Graph *g, Ref a, int axis, int index)
 
 Ref part(Graph *g, Ref a, int axis, int from, int len)
 {
-    assert(g->n[a].axes & AXIS(axis));
+    ensure(g, g->n[a].axes & AXIS(axis), OP_part, a);
     return node_new(g, (Node){ .op = OP_part, .a = { a }, .num = len,
                                .over = AXIS(axis),
                                .index = (uint16_t)from });
@@ -168,7 +166,7 @@ Ref relabel(Graph *g, Ref a, int from, int to)
 {
     if (from == to || !(g->n[a].axes & AXIS(from)))
         return a;
-    assert(!(g->n[a].axes & AXIS(to)));
+    ensure(g, !(g->n[a].axes & AXIS(to)), OP_relabel, a);
     return node_new(g, (Node){ .op = OP_relabel, .a = { a },
                                .over = AXIS(from), .index = (uint16_t)to });
 }

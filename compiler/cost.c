@@ -59,7 +59,7 @@ static bool find_kind(const Atoms *a, const Set *atoms, Shape *s)
             continue;
         if (!set_within(&a->serial[at->state], atoms))
             return false;
-        s->states |= 1u << at->state;
+        s->states |= STATE(at->state);
         forward |= !a->g->st[at->state].reverse;
         reverse |= a->g->st[at->state].reverse;
     }
@@ -113,7 +113,7 @@ static double load_bytes(const Atoms *a, const Shape *s)
             bytes += tile_bytes(a->g, a->m, t < a->n ? a->atom[t].node
                                 : a->g->st[t - a->n].node);
     for (int i = 0; i < a->g->nin; i++)
-        if (s->inputs >> i & 1)
+        if (input_has(&s->inputs, i))
             bytes += tile_bytes(a->g, a->m, a->g->in[i].node);
     return bytes;
 }
@@ -211,7 +211,9 @@ bool shape_of(const Atoms *a, const Set *atoms, Shape *s)
     for (int i = 0; i < a->n; i++)
         if (set_has(atoms, i)) {
             needs = set_union(needs, &a->atom[i].needs);
-            s->inputs |= a->atom[i].inputs;
+            for (int k = 0; k < a->g->nin; k++)
+                if (input_has(&a->atom[i].inputs, k))
+                    input_add(&s->inputs, k);
         }
     s->makes = *atoms;
     for (int i = 0; i < a->g->nst; i++)

@@ -4,6 +4,19 @@
 
 #include "partition.h"
 
+/* Arguments, by number. */
+typedef struct InputSet { uint64_t w[MAX_INPUTS / 64]; } InputSet;
+
+static inline void input_add(InputSet *s, int i)
+{
+    s->w[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+static inline bool input_has(const InputSet *s, int i)
+{
+    return s->w[i / 64] >> (i % 64) & 1;
+}
+
 /* An **atom** is a node worth storing: a matrix product, a solve, or a root.
  * All else (element-wise work, sums along the chunk) is cheap: every kernel
  * that needs it computes it from the atoms below it. The tensors of the
@@ -12,7 +25,7 @@
 typedef struct Atom {
     Ref node;
     Set needs;                          /* atoms and states right below */
-    uint64_t inputs;                    /* arguments right below */
+    InputSet inputs;                    /* arguments right below */
     bool late;                          /* behind the loss */
     bool root;
     int state;                          /* whose next value it is, or -1 */
@@ -48,9 +61,9 @@ double price_plan(Plan *p, const Machine *m);
 /* What a kernel of these atoms is: false where there can be none. */
 typedef struct Shape {
     KernelKind kind;
-    uint32_t states;                    /* carried */
+    StateSet states;                    /* carried */
     Set loads, makes;
-    uint64_t inputs;
+    InputSet inputs;
     double bytes;                       /* read, and written to roots */
     Work work;
     int links;                          /* products on the chain */

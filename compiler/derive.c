@@ -349,7 +349,7 @@ static int contracted_state(const Lift *l, const Node *n)
             continue;
         for (int i = 0; i < 2; i++) {
             const Node *a = &l->s->n[n->a[i]];
-            if (a->states & 1u << s && (a->axes & all) == all)
+            if (a->states & STATE(s) && (a->axes & all) == all)
                 return s;
         }
     }

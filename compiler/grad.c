@@ -8,7 +8,6 @@
 #include "fold.h"
 #include "turn.h"
 
-#include <assert.h>
 #include <string.h>
 
 typedef struct Back {
@@ -33,6 +32,19 @@ static Ref with_tokens(Graph *g, Ref x, AxisSet need)
         x = op2(g, OP_add, x, zero);
     if (need & AXIS(AX_J))
         x = op2(g, OP_add, x, op1(g, OP_col, zero));
+    return x;
+}
+
+/* All axes of `need`, given to x where it lacks them: what is stored has a
+ * value for every element. */
+static Ref with_axes(Graph *g, Ref x, AxisSet need)
+{
+    x = with_tokens(g, x, need);
+    for (AxisSet lacks = need & DIM_AXES & ~g->n[x].axes; lacks;
+         lacks &= lacks - 1) {
+        Ref zero = op2(g, OP_mul, unit(g, lowest(lacks), 0), num(g, 0));
+        x = op2(g, OP_add, x, zero);
+    }
     return x;
 }
 
@@ -86,28 +98,41 @@ static void back_dot(Back *w, Ref r, Ref d)
                                           axes_of(w, n.a[i])));
 }
 
-/* The three-way form with another operand taken out. */
-static Ref gdot_without(Back *w, const Node *n, int i, Ref d)
+/* The three-way form with operand i taken out, over all axes but `keep`. */
+static Ref gdot_without(Back *w, const Node *n, int i, Ref d, AxisSet keep)
 {
-    AxisSet all = axes_of(w, n->a[0]) | axes_of(w, n->a[1]);
+    AxisSet all = n->axes | n->over;
 
     d = with_tokens(w->g, d, n->axes);
     return gdot(w->g, i == 0 ? d : n->a[0], i == 1 ? d : n->a[1], n->a[2],
-                n->a[3], all & ~axes_of(w, n->a[i]), n->flags & STRICT);
+                n->a[3], all & ~keep, n->flags & STRICT);
 }
 
-/* A gate's gradient: what carries all of its axes, times its own. */
-static Ref gate_gradient(Back *w, Ref r, Ref d, Ref gate, const Ref out[2])
+/* What the gradient of operand i has before it is summed: its axes, and the
+ * tokens of its side where it is the same for all of them. */
+static AxisSet operand_side(const Back *w, const Node *n, int i)
+{
+    return axes_of(w, n->a[i]) | AXIS(i ? AX_J : AX_I);
+}
+
+/* The gradient of gate i (of operand i's side): what carries all of its axes,
+ * times its own. Neither operand needs to, nor the result: there the product
+ * is made along the gate. */
+static Ref gate_gradient(Back *w, Ref r, Ref d, int gate, const Ref out[2])
 {
     const Node n = w->g->n[r];
-    AxisSet axes = axes_of(w, gate);
+    AxisSet axes = axes_of(w, n.a[2 + gate]), from;
 
-    for (int i = 0; i < 2; i++)
-        if (!(axes & ~axes_of(w, n.a[i])))
-            return reduce(w, op2(w->g, OP_mul, n.a[i], out[i]),
-                          axes_of(w, n.a[i]), axes);
-    assert(!(axes & ~n.axes));
-    return product_to(w, d, r, n.axes, axes);
+    for (int i = 0; i < 2; i++) {
+        from = operand_side(w, &n, i);
+        if (!(axes & ~from))
+            return reduce(w, op2(w->g, OP_mul, n.a[i], out[i]), from, axes);
+    }
+    if (!(axes & ~n.axes))
+        return product_to(w, d, r, n.axes, axes);
+    from = operand_side(w, &n, gate) | axes;
+    Ref x = gdot_without(w, &n, gate, d, from);
+    return reduce(w, op2(w->g, OP_mul, n.a[gate], x), from, axes);
 }
 
 static void back_gdot(Back *w, Ref r, Ref d)
@@ -116,12 +141,13 @@ static void back_gdot(Back *w, Ref r, Ref d)
     Ref out[2];
 
     for (int i = 0; i < 2; i++) {
-        out[i] = gdot_without(w, &n, i, d);
-        add_adjoint(w, n.a[i], out[i]);
+        AxisSet side = operand_side(w, &n, i);
+        out[i] = gdot_without(w, &n, i, d, side);
+        add_adjoint(w, n.a[i], reduce(w, out[i], side, axes_of(w, n.a[i])));
     }
-    add_adjoint(w, n.a[2], gate_gradient(w, r, d, n.a[2], out));
+    add_adjoint(w, n.a[2], gate_gradient(w, r, d, 0, out));
     add_adjoint(w, n.a[3], op1(w->g, OP_neg,
-                               gate_gradient(w, r, d, n.a[3], out)));
+                               gate_gradient(w, r, d, 1, out)));
 }
 
 static void back_dmask(Back *w, Ref r, Ref d)
@@ -350,6 +376,26 @@ static void back_node(Back *w, Ref r, Ref d)
 
 /* ---- the joint graph ---- */
 
+int adjoint_of_state(const Graph *joint, int i)
+{
+    int s = 0;
+
+    while (s < joint->nst && joint->st[s].of_state != i + 1)
+        s++;
+    ensure(joint, s < joint->nst, OP_state, 0);
+    return s;
+}
+
+int adjoint_of_input(const Graph *joint, int i)
+{
+    int s = 0;
+
+    while (s < joint->nst && joint->st[s].of_input != i + 1)
+        s++;
+    ensure(joint, s < joint->nst, OP_input, 0);
+    return s;
+}
+
 static char *derived_name(Graph *g, const char *name)
 {
     return ctx_format(g->ctx, "d_%s", name);
@@ -368,9 +414,12 @@ static char *axes_list(Graph *g, const uint8_t *order, int rank, bool timed)
 static int adjoint_state(Graph *g, const char *name, const uint8_t *order,
                          int rank)
 {
-    int s = graph_state(g, derived_name(g, name),
-                        axes_list(g, order, rank, false));
+    char *own = derived_name(g, name);
 
+    while (graph_find_state(g, own) >= 0)   /* an input and a state may share
+                                               a name */
+        own = ctx_format(g->ctx, "%s_", own);
+    int s = graph_state(g, own, axes_list(g, order, rank, false));
     g->st[s].reverse = true;
     return s;
 }
@@ -390,6 +439,7 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
     for (int i = 0; i < nst; i++) {
         const State *s = &g->st[i];
         adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
+        g->st[adjoint[i]].of_state = (int16_t)(i + 1);
     }
     int dy = graph_input(g, "dy", axes_list(g, y->order, y->rank, true));
     add_adjoint(w, y->node, g->in[dy].node);
@@ -411,19 +461,38 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
     Graph *g = w->g;
 
     for (int i = 0; i < nst; i++)
-        g->st[adjoint[i]].next = or_zero(g, w->adj[g->st[i].node]);
+        g->st[adjoint[i]].next = with_axes(g, or_zero(g,
+                                                w->adj[g->st[i].node]),
+                                           axes_of(w, g->st[i].node));
     for (int i = 0; i < nin; i++) {
         const Input *in = &g->in[i];
         Ref d = or_zero(g, w->adj[in->node]);
         if (in->timed) {
+            d = with_axes(g, d, axes_of(w, in->node));
             int o = graph_output(g, derived_name(g, in->name), d);
             memcpy(g->out[o].order, in->order, sizeof in->order);
             g->out[o].rank = in->rank;
         } else {
             int s = adjoint_state(g, in->name, in->order, in->rank);
+            g->st[s].of_input = (int16_t)(i + 1);
             g->st[s].next = op2(g, OP_add, g->st[s].node, d);
         }
     }
+}
+
+/* Each state has an adjoint, and each input without t a sum. */
+static void check_room(const Graph *g)
+{
+    int lasting = 0;
+
+    for (int i = 0; i < g->nin; i++)
+        lasting += !g->in[i].timed;
+    if (2 * g->nst + lasting > MAX_STATES)
+        fail_help(g->ctx, g->line, "the forward pass runs as it is",
+                  "%s: its gradient carries 2 values for each of %d states "
+                  "(those of flin.prev, too) and 1 for each of %d inputs "
+                  "without t, and may carry %d", g->name, g->nst, lasting,
+                  MAX_STATES);
 }
 
 Graph *grad(const Graph *src)
@@ -432,6 +501,7 @@ Graph *grad(const Graph *src)
     int adjoint[MAX_STATES], nin = src->nin, nst = src->nst;
     uint32_t before;
 
+    check_room(w.g);
     before = w.len = w.g->len;
     w.adj = ctx_alloc(w.g->ctx, w.len * sizeof *w.adj);
     seed(&w, nst, adjoint);

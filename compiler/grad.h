@@ -4,6 +4,11 @@
 
 #include "ir.h"
 
+/* The number of the joint graph's state that is the adjoint of state i, or of
+ * input i, a constant of the head: names may be shared. */
+int adjoint_of_state(const Graph *joint, int i);
+int adjoint_of_input(const Graph *joint, int i);
+
 /* The joint graph: g's nodes (sizes known) and those of the gradient of
  *     sum(y * dy) + sum(final_state * d_state).
  * It gains an input `dy`, for each state S an adjoint `d_S` that runs from

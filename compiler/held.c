@@ -28,8 +28,10 @@ typedef struct Held {
 
 static bool needs_tile(const Atoms *a, int atom, int t)
 {
-    return t < a->ntensors ? set_has(&a->atom[atom].needs, t)
-                           : a->atom[atom].inputs >> (t - a->ntensors) & 1;
+    const Atom *at = &a->atom[atom];
+
+    return t < a->ntensors ? set_has(&at->needs, t)
+                           : input_has(&at->inputs, t - a->ntensors);
 }
 
 static Ref tile_node(const Atoms *a, int t)

@@ -18,7 +18,7 @@ typedef struct Run {
     const Call *call;
     Eval *e;
     int chunk;
-    uint32_t reverse;                   /* states that run backwards */
+    StateSet reverse;                   /* states that run backwards */
     double *left[MAX_STATES];           /* the next values, until all are */
     double *kept[MAX_STATES];           /* [chunk][state] or NULL */
     const Seq *seq;
@@ -139,13 +139,13 @@ static void spread(const Eval *e, double *dst, Ref like, Ref from)
 
 /* Every state of this direction takes its next value: all at once, since
  * one's next value may be what another one holds. */
-static void carry(const Run *u, uint32_t which)
+static void carry(const Run *u, StateSet which)
 {
     const Graph *g = u->g;
 
     for (int i = 0; i < g->nst; i++) {
         const State *s = &g->st[i];
-        if (!(which & 1u << i) || !s->next)
+        if (!(which & STATE(i)) || !s->next)
             continue;
         size_t bytes = (size_t)eval_count(u->e, s->node) * sizeof(double);
         if (g->n[s->next].axes == g->n[s->node].axes)
@@ -156,7 +156,7 @@ static void carry(const Run *u, uint32_t which)
     for (int i = 0; i < g->nst; i++) {
         const State *s = &g->st[i];
         size_t bytes = (size_t)eval_count(u->e, s->node) * sizeof(double);
-        if (which & 1u << i && s->next)
+        if (which & STATE(i) && s->next)
             memcpy(u->e->val[s->node], u->left[i], bytes);
     }
 }
@@ -238,7 +238,7 @@ static void run_head(const Run *u)
         run_chunk(u, m, false);
     }
     for (int i = 0; i < g->nst; i++)
-        if (!(u->reverse & 1u << i))
+        if (!(u->reverse & STATE(i)))
             move_state(u, i, &u->call->s1[i], true);
     if (!u->reverse)
         return;
@@ -248,7 +248,7 @@ static void run_head(const Run *u)
         run_chunk(u, m, true);
     }
     for (int i = 0; i < g->nst; i++)
-        if (u->reverse & 1u << i)
+        if (u->reverse & STATE(i))
             move_state(u, i, &u->call->s1[i], true);
 }
 
@@ -264,7 +264,7 @@ static void check_next(const Run *u, const State *s)
                    != eval_extent(u->e, s->node, ax)))
             fail(u->c, n->line, "what state '%s' becomes differs from it in "
                  "axis '%s'", s->name, u->g->axis[ax].name);
-    if (!(u->reverse & 1u << (s - u->g->st)) && n->states & u->reverse)
+    if (!(u->reverse & STATE(s - u->g->st)) && n->states & u->reverse)
         fail(u->c, n->line, "state '%s' runs forwards but needs one that "
              "runs backwards", s->name);
 }
@@ -300,7 +300,7 @@ static void make_room(Run *u)
         size_t bytes = (size_t)eval_count(u->e, g->st[i].node)
                      * sizeof(double);
         u->left[i] = ctx_alloc(u->c, bytes);
-        if (u->reverse && !(u->reverse & 1u << i))
+        if (u->reverse && !(u->reverse & STATE(i)))
             u->kept[i] = ctx_alloc(u->c, bytes * (size_t)most);
     }
 }
@@ -314,7 +314,7 @@ static void run(Ctx *c, void *ud)
     u->chunk = g->chunk ? g->chunk : 1;
     for (int i = 0; i < g->nst; i++)
         if (g->st[i].reverse)
-            u->reverse |= 1u << i;
+            u->reverse |= STATE(i);
     u->e = eval_new(c, g, u->call->size, u->chunk);
     check_run(u);
     make_room(u);

@@ -2,7 +2,6 @@
 #include "fold.h"
 #include "mask.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -238,15 +237,22 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     }
 }
 
+void ensure_failed(const Graph *g, const char *what, int op, Ref a)
+{
+    fail_internal(g->ctx, g->line, "internal: %s%s%s: not so: %s",
+                  op_info[op].name, a ? " of " : "",
+                  a ? expr_text(g, a) : "", what);
+}
+
 static void type_node(const Graph *g, Node *n)
 {
     n->depth = 0;
     n->axes = node_axes(g, n);
-    n->states = n->op == OP_state ? 1u << n->index : 0;
+    n->states = n->op == OP_state ? STATE(n->index) : 0;
     n->timed = n->op == OP_state || (n->op == OP_input
                                      && g->in[n->index].timed);
     for (int i = 0; i < 4; i++) {
-        assert(n->a[i] < g->len);
+        ensure(g, n->a[i] < g->len, n->op, 0);
         const Node *a = &g->n[n->a[i]];
         n->states |= a->states;
         n->timed |= a->timed;

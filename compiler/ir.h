@@ -24,6 +24,7 @@
 
 typedef uint32_t Ref;                   /* a node; 0: absent */
 typedef uint32_t AxisSet;
+typedef uint64_t StateSet;
 
 enum {
     AX_I = 0,                           /* token in chunk, row */
@@ -34,6 +35,7 @@ enum {
     NAXES = 32
 };
 #define AXIS(n) ((AxisSet)1 << (n))
+#define STATE(n) ((StateSet)1 << (n))
 #define ROW_AXES ((AxisSet)0x0f)        /* i and the row ranks */
 #define COL_AXES ((AxisSet)0xf0)
 #define DIM_AXES ((AxisSet)~0xffu)
@@ -49,7 +51,7 @@ static inline int highest(AxisSet s)
     return s ? 31 - __builtin_clz(s) : -1;
 }
 
-enum { MAX_INPUTS = 64, MAX_STATES = 32, MAX_OUTPUTS = 64,
+enum { MAX_INPUTS = 256, MAX_STATES = 64, MAX_OUTPUTS = 256,
        MAX_NODES = 20000,
        MAX_DEPTH = 4000 };              /* of expressions: of the stack */
 
@@ -82,7 +84,7 @@ typedef struct Node {
     Ref a[4];
     double num;                         /* op num */
     int32_t line;                       /* in the user's script; 0: none */
-    uint32_t states;                    /* states it depends on, a bit each */
+    StateSet states;                    /* that it depends on */
     uint16_t depth;                     /* operations on the longest way in */
     uint8_t timed;                      /* differs from token to token */
 } Node;
@@ -107,6 +109,8 @@ typedef struct State {
     int32_t line;
     bool reverse;                       /* an adjoint: from the last chunk on */
     bool angle;                         /* kept modulo 2 pi */
+    int16_t of_state, of_input;         /* whose adjoint it is (of an input
+                                           without t), + 1; or 0 */
     Ref node, next;                     /* found, left behind */
 } State;
 
@@ -154,10 +158,15 @@ int graph_input(Graph *g, const char *name, const char *axes);
 int graph_state(Graph *g, const char *name, const char *axes);
 int graph_output(Graph *g, const char *name, Ref node); /* canonical order */
 
-/* Makes (or finds) a node. Computes axes, states, timed, line. Checks what
- * our own passes must respect with assert; users' mistakes are caught before
- * (op1.. and dot below check and fail with the line). */
+/* Makes (or finds) a node. Computes axes, states, timed, line. */
 Ref node_new(Graph *g, Node n);
+
+/* What our own passes must respect; users' mistakes are caught before. Where
+ * it does not hold, an error of kind internal names the operation that was to
+ * be made, of a (0: of nothing), and its line. In release builds, too. */
+#define ensure(g, holds, op, a) \
+    ((holds) ? (void)0 : ensure_failed(g, #holds, op, a))
+_Noreturn void ensure_failed(const Graph *g, const char *what, int op, Ref a);
 
 Ref num(Graph *g, double x);
 Ref op1(Graph *g, int op, Ref a);

@@ -176,7 +176,7 @@ static Vertex *tile(Replay *p, int chunk, Ref r)
 
 static bool carries(const Kernel *k, const Node *n)
 {
-    return n->op == OP_state && k->states & 1u << n->index;
+    return n->op == OP_state && k->states & STATE(n->index);
 }
 
 static bool in_kernel(const Kernel *k, Ref r)
@@ -221,7 +221,7 @@ static void count_uses(Replay *p, const Kernel *k)
         for (int a = 0; a < 4; a++)
             p->uses[g->n[k->node[i]].a[a]]++;
     for (int s = 0; s < g->nst; s++)
-        if (k->states & 1u << s)
+        if (k->states & STATE(s))
             p->uses[g->st[s].next]++;
     for (Ref r = 1; r < g->len; r++)
         if (carries(k, &g->n[r])
@@ -294,7 +294,7 @@ static void hand_on(Replay *p, const Kernel *k, int chunk, int next)
 
     for (int s = 0; s < p->g->nst; s++) {
         const State *st = &p->g->st[s];
-        if (!(k->states & 1u << s))
+        if (!(k->states & STATE(s)))
             continue;
         Vertex found = st->node ? *tile(p, chunk, st->node) : 0;
         Vertex left = *tile(p, chunk, st->next);
@@ -307,7 +307,7 @@ static void hand_on(Replay *p, const Kernel *k, int chunk, int next)
             *tile(p, next, st->node) = left;
     }
     for (int s = 0; s < p->g->nst; s++)
-        if (k->states & 1u << s && (end || !p->g->st[s].node))
+        if (k->states & STATE(s) && (end || !p->g->st[s].node))
             drop_red(p, *tile(p, chunk, p->g->st[s].next));
 }
 
@@ -316,7 +316,7 @@ static void find_states(Replay *p, const Kernel *k, int chunk, bool first)
 {
     for (int s = 0; s < p->g->nst; s++) {
         Ref r = p->g->st[s].node;
-        if (!(k->states & 1u << s) || !r)
+        if (!(k->states & STATE(s)) || !r)
             continue;
         if (first) {
             if (!*tile(p, chunk, r))
@@ -339,7 +339,7 @@ static void clear_chunk(Replay *p, const Kernel *k, int chunk, bool last)
         keep |= n->op == OP_input && !p->g->in[n->index].timed && !last
              && k->kind != K_TOKEN;
         for (int s = 0; s < p->g->nst; s++)
-            keep |= k->states & 1u << s && p->g->st[s].next == r;
+            keep |= k->states & STATE(s) && p->g->st[s].next == r;
         if (!keep)
             drop_red(p, *tile(p, chunk, r));
     }
@@ -382,7 +382,7 @@ static int64_t once_words(const Replay *p)
     for (int i = 0; i < p->p->nkernels; i++) {
         const Kernel *k = &p->p->kernel[i];
         for (int s = 0; s < p->g->nst; s++)
-            if (k->states & 1u << s)
+            if (k->states & STATE(s))
                 n += elements(p->g, p->g->st[s].next)
                    + (p->g->st[s].node ? elements(p->g, p->g->st[s].node) : 0);
         for (int j = 0; j < p->g->nin; j++)

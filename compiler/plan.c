@@ -162,12 +162,12 @@ static void find_carried(Finish *f, Kernel *k, const uint8_t *has)
     for (int s = 0; s < f->g->nst; s++)
         if (f->g->st[s].next && has[f->g->st[s].next]
             && runs_state(f->g, k, s))
-            k->states |= 1u << s;
+            k->states |= STATE(s);
 }
 
 static bool carries(const Kernel *k, const Node *n)
 {
-    return n->op == OP_state && k->states & 1u << n->index;
+    return n->op == OP_state && k->states & STATE(n->index);
 }
 
 /* Marks r as read by kernel k: leaves and carried states it has itself. */
@@ -199,7 +199,7 @@ static void find_nodes(Finish *f, int at)
         for (int i = 0; has[r] && i < 4; i++)
             read_node(f, at, f->g->n[r].a[i]);
     for (int s = 0; s < f->g->nst; s++)
-        if (k->states & 1u << s)
+        if (k->states & STATE(s))
             read_node(f, at, f->g->st[s].next);
     for (Ref r = 1; r < f->g->len; r++)
         if (has[r] && f->first[r] == f->p->nkernels)
@@ -244,12 +244,12 @@ static void check_reads(const Finish *f, int at)
 static void check_roots(const Finish *f)
 {
     const Graph *g = f->g;
-    uint32_t carried = 0;
+    StateSet carried = 0;
 
     for (int i = 0; i < f->p->nkernels; i++)
         carried |= f->p->kernel[i].states;
     for (int s = 0; s < g->nst; s++)
-        if (g->st[s].next && !(carried & 1u << s))
+        if (g->st[s].next && !(carried & STATE(s)))
             fail(g->ctx, g->st[s].line, "no %s kernel computes what state "
                  "'%s' becomes", g->st[s].reverse ? "reverse" : "forward",
                  g->st[s].name);

@@ -27,7 +27,7 @@ typedef enum Role { R_LOAD, R_AHEAD, R_SERIAL, NROLES } Role;
 typedef struct Kernel {
     char name[32];
     KernelKind kind;
-    uint32_t states;                    /* carried, a bit each */
+    StateSet states;                    /* carried */
     Ref *node;                          /* computed, operands first */
     int nnodes;
     uint8_t *role;                      /* Role, beside node */

@@ -128,7 +128,7 @@ static int type_of(const Turn *t, const Graph *g, Ref r)
     for (int i = 0; i < 4; i++)
         all += n->a[i] != 0;
     if (n->op == OP_state)
-        return t->states & 1u << n->index ? TURNED
+        return t->states & STATE(n->index) ? TURNED
              : n->index == t->angle ? ANGLE : SAME;
     if (count(t, n, SAME) == all)
         return SAME;
@@ -149,7 +149,7 @@ static bool find_axis(const Graph *g, Turn *t)
     t->axis = -1;
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        if (n->op != OP_dup || !(g->n[n->a[0]].states & 1u << t->angle))
+        if (n->op != OP_dup || !(g->n[n->a[0]].states & STATE(t->angle)))
             continue;
         if (t->axis >= 0 && t->axis != n->index)
             return false;
@@ -182,8 +182,8 @@ bool turn_find(const Graph *g, int angle, Turn *t)
     for (int i = 0; i < g->nst; i++) {
         const State *s = &g->st[i];
         if (i != angle && s->axes & AXIS(t->axis)
-            && g->n[s->next].states & 1u << angle)
-            t->states |= 1u << i;
+            && g->n[s->next].states & STATE(angle))
+            t->states |= STATE(i);
     }
     return t->states && proved(g, t);
 }
@@ -241,7 +241,7 @@ Ref turn_adjoint(Graph *g, const Turn *t, const int *adjoint)
     Ref later = new_state(g, "later", t->angle, "");
 
     for (int i = 0; i < g->nst; i++)
-        if (t->states & 1u << i) {
+        if (t->states & STATE(i)) {
             Ref s = turned_sum(g, t, g->st[i].next, g->st[adjoint[i]].node);
             x = x ? op2(g, OP_add, x, s) : s;
         }

@@ -13,7 +13,7 @@ bool rotation_of(const Graph *g, Ref r, Rotation *out);
 typedef struct Turn {
     int angle;                          /* the state phi */
     int axis, pairs;                    /* what turns, pair by pair; phi's */
-    uint32_t states;                    /* that turn with it, a bit each */
+    StateSet states;                    /* that turn with it */
     uint8_t *type;                      /* of the forward nodes */
 } Turn;
 

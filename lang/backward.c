@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../compiler/grad.h"
 #include "../compiler/mask.h"
 #include "bind.h"
 
@@ -33,17 +34,16 @@ typedef struct Back {
     int64_t room_used;
 } Back;
 
-/* The joint graph's state (or result) d_NAME; -1: there is none. */
-static int adjoint_of(const Back *k, bool state, const char *name)
+/* The joint graph's result d_NAME. */
+static int result_of(const Back *k, const char *name)
 {
     const Graph *g = k->joint;
+    int i = 1;
 
-    for (int i = 0; i < (state ? g->nst : g->nout); i++) {
-        const char *d = state ? g->st[i].name : g->out[i].name;
-        if (!strncmp(d, "d_", 2) && !strcmp(d + 2, name))
-            return i;
-    }
-    return -1;
+    while (i < g->nout && strcmp(g->out[i].name + strlen("d_"), name))
+        i++;
+    ensure(g, i < g->nout, OP_input, 0);
+    return i;
 }
 
 /* ---- what comes in ---- */
@@ -153,13 +153,13 @@ static void bind_gradient(Back *k, int i)
     const Given *to = &k->d->dx[i];
 
     if (!in->timed && k->call.on_device) {
-        k->call.s1[adjoint_of(k, true, in->name)] = input_view(in, to);
+        k->call.s1[adjoint_of_input(k->joint, i)] = input_view(in, to);
         return;
     }
     if (in->timed)
-        k->call.out[adjoint_of(k, false, in->name)] = gradient_view(k, i);
+        k->call.out[result_of(k, in->name)] = gradient_view(k, i);
     else
-        k->call.s1[adjoint_of(k, true, in->name)] = gradient_view(k, i);
+        k->call.s1[adjoint_of_input(k->joint, i)] = gradient_view(k, i);
 }
 
 /* On a device kernels differ by the types of all results, y's included, which
@@ -185,7 +185,7 @@ static void bind_back(Back *k)
     }
     bind_dy(k);
     for (int i = 0; i < k->step->nst; i++) {
-        int s = adjoint_of(k, true, k->step->st[i].name);
+        int s = adjoint_of_state(k->joint, i);
         if (k->d->dstate[i].given)
             k->call.s0[s] = state_view(k->step, i, &k->d->dstate[i]);
         if (k->d->ds[i].given)

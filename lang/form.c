@@ -96,11 +96,11 @@ static void put_scan(Buf *b, Graph *g, const State *st, const Universal *u)
 /* Lower strata than s. */
 static int stratum(const Graph *g, int s, const int level[MAX_STATES])
 {
-    uint32_t needs = g->n[g->st[s].next].states & ~(1u << s);
+    StateSet needs = g->n[g->st[s].next].states & ~STATE(s);
     int n = 1;
 
     for (int i = 0; i < g->nst; i++)
-        if (needs & 1u << i && level[i] >= n)
+        if (needs & STATE(i) && level[i] >= n)
             n = level[i] + 1;
     return n;
 }

@@ -423,6 +423,40 @@ static int flin_rename(lua_State *L)
     return build_push(L, like, t, &b);
 }
 
+/* Does node r stand for a value of an earlier token already? */
+static bool is_prev(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    return n->op == OP_state && g->st[n->index].next
+        && !strncmp(g->st[n->index].name, "prev_", 5);
+}
+
+/* prev_NAME, prev_prev_NAME ...; prev_N_NAME where so many would be too long:
+ * two names that were cut off could meet. count: of what has no name. */
+static void prev_name(const Graph *g, Ref r, int count, char name[48])
+{
+    enum { WHOLE = 40 };
+    char number[12];
+    const char *base = number;
+    int back = 1, n = 0;
+
+    snprintf(number, sizeof number, "%d", count);
+    for (; is_prev(g, r); back++) {
+        base = g->st[g->n[r].index].name + strlen("prev_");
+        r = g->st[g->n[r].index].next;
+    }
+    if (g->n[r].op == OP_input)
+        base = g->in[g->n[r].index].name;
+    if (5 * back + (int)strlen(base) > WHOLE) {
+        snprintf(name, 48, "prev_%d_%.24s", back, base);
+        return;
+    }
+    for (; back > 0; back--)
+        n += snprintf(name + n, 48 - (size_t)n, "prev_");
+    snprintf(name + n, 48 - (size_t)n, "%.24s", base);
+}
+
 /* The state that holds node r as of the token before; made if new. */
 static void make_prev(Build *b)
 {
@@ -439,12 +473,7 @@ static void make_prev(Build *b)
         }
         count += mine;
     }
-    if (n->op == OP_input)
-        snprintf(name, sizeof name, "prev_%.40s", g->in[n->index].name);
-    else if (n->op == OP_state)
-        snprintf(name, sizeof name, "prev_%.40s", g->st[n->index].name);
-    else
-        snprintf(name, sizeof name, "prev_%d", count);
+    prev_name(g, b->a[0], count, name);
     char axes[NAXES * 25] = "";
     for (int ax = 0; ax < NAXES; ax++)
         if (n->axes & AXIS(ax)) {
@@ -455,15 +484,6 @@ static void make_prev(Build *b)
     int s = graph_state(g, name, axes);
     g->st[s].next = of;
     b->r = g->st[s].node;
-}
-
-/* Does node r stand for a value of an earlier token already? */
-static bool is_prev(const Graph *g, Ref r)
-{
-    const Node *n = &g->n[r];
-
-    return n->op == OP_state && g->st[n->index].next
-        && !strncmp(g->st[n->index].name, "prev_", 5);
 }
 
 static int flin_prev(lua_State *L)

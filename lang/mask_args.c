@@ -48,8 +48,8 @@ static void declare_table(lua_State *L, MaskTrace *t, int at)
         if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
             lang_fail(L, "input = { k = \"t k\", g = \"t : log_decay\" }",
                       "input: names with axes as text are wanted");
-        if (n == MAX_INPUTS)
-            lang_fail(L, NULL, "more than %d inputs", MAX_INPUTS);
+        if (n == MAX_INPUTS - 1)        /* and dy */
+            lang_fail(L, NULL, "more than %d inputs", MAX_INPUTS - 1);
         name[n++] = lua_tostring(L, -2);
     }
     qsort(name, n, sizeof *name, by_name);
@@ -116,7 +116,7 @@ static void note_read(lua_State *L, MaskTrace *t, const char *base,
 
     while (n < t->nreads && strcmp(t->read[n].name, base))
         n++;
-    if (n == MAX_INPUTS - 3)
+    if (n == MAX_INPUTS - 4)
         lang_fail(L, NULL, "the mask reads more than %d inputs", n);
     if (n == t->nreads)
         snprintf(t->read[t->nreads++].name, sizeof t->read->name, "%s", base);

@@ -208,6 +208,9 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
     }
     int table = lua_gettop(L);
     const char **key = sorted_keys(L, table, field, &n);
+    if (input && n > MAX_INPUTS - 1)    /* and dy */
+        lang_fail(L, "give those of one kind an axis: x = \"t n\"",
+                  "flin.variant: %d inputs; %d at most", n, MAX_INPUTS - 1);
     if (input)
         usual_first(key, n);
     for (int i = 0; i < n; i++) {

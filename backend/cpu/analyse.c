@@ -183,7 +183,7 @@ void analyse_kernel(Compile *k, const Kernel *kernel)
     for (int i = 0; i < kernel->nnodes; i++)
         k->has[kernel->node[i]] = 1;
     for (int s = 0; s < k->g->nst; s++)
-        if (kernel->states & 1u << s)
+        if (kernel->states & STATE(s))
             k->carried[k->ncarry_wanted++] = s;
     for (Ref r = 1; r < k->g->len; r++) {
         const Node *n = &k->g->n[r];

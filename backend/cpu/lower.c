@@ -3,7 +3,6 @@
  */
 #include "tile.h"
 
-#include <assert.h>
 
 /* The axes of an instruction: how long, and their strides in each tile. */
 typedef struct Axes {
@@ -93,7 +92,6 @@ static void loop_add(Loop *l, Dim d)
             last->st[p] = d.st[p];
         return;
     }
-    assert(l->n < MAX_DIMS);
     l->d[l->n++] = d;
 }
 

@@ -13,14 +13,14 @@
 #include "isa.h"
 #include "pool.h"
 
-enum { MAX_DIMS = 12, STRIP = 2048, OPERANDS = 7 };
+enum { MAX_DIMS = NAXES, STRIP = 2048, OPERANDS = 7 };
 
 /* Gates no further apart than this factor about their middle, with an error
  * of 1e-6 in the exponent. */
 #define CLOSE_GATES 40.0f
 
 /* A loop: size times, or size * n times if it counts tokens. st: how far
- * each step moves in y and the operands. */
+ * each step moves in y and the operands. At most one for each axis. */
 typedef struct Dim {
     int32_t size;
     bool tokens;

@@ -106,14 +106,14 @@ static void find_serial(Emit *e)
     for (int i = 0; i < e->g->nst; i++) {
         AxisSet a = e->g->st[i].axes;
         if (e->k->states >> i & 1 && a & (a - 1) && !is_previous(e, i))
-            e->serial |= (uint32_t)1 << i;
+            e->serial |= STATE(i);
     }
 }
 
 static void check_carried(Emit *e)
 {
     for (int i = 0; i < e->g->nst; i++) {
-        uint32_t bit = (uint32_t)1 << i;
+        StateSet bit = STATE(i);
         bool found = !(e->k->states & bit) || e->serial & bit
                   || is_previous(e, i) || e->vector[e->g->st[i].node];
         for (int t = 0; t < e->nturns; t++)

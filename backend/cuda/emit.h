@@ -87,9 +87,9 @@ typedef struct Emit {
     bool spares, overlays;              /* shared memory: emit_spare.c; chains
                                            lend theirs to gates */
     int row_axis;                       /* the state's, over the warpgroups */
-    uint32_t serial;                    /* states of two axes, a bit each; the
+    StateSet serial;                    /* states of two axes; the
                                            others are carried ahead */
-    uint32_t packed;                    /* those that are packed, too */
+    StateSet packed;                    /* those that are packed, too */
     uint8_t *mine, *vector;             /* computed here; by the vector warp */
     uint32_t *uses;
     Published pub[MAX_PUBLISHED];

@@ -458,7 +458,7 @@ static void state_roots(Serial *s)
         }
         if (!is_read(s, s->snapshot[i]))
             continue;
-        s->e->packed |= (uint32_t)1 << i;
+        s->e->packed |= STATE(i);
         int again = value_new(s, s->value[s->snapshot[i]].array);
         act_new(s, ACT_PACK, again, next[i]);
     }

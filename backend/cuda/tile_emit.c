@@ -86,7 +86,7 @@ static bool had_before(const Tiles *t, Ref r)
 static bool is_next(const Tiles *t, Ref r)
 {
     for (int s = 0; s < t->g->nst; s++)
-        if (t->k->states & 1u << s && t->g->st[s].next == r)
+        if (t->k->states & STATE(s) && t->g->st[s].next == r)
             return true;
     return false;
 }
@@ -205,7 +205,7 @@ static void make_acts(Tiles *t)
     uint8_t *seen = ctx_alloc(t->c, t->g->len);
 
     for (int s = 0; s < t->g->nst; s++)
-        if (t->k->states & 1u << s)
+        if (t->k->states & STATE(s))
             emit_state_in(t, s);
     for (int s = 0; s < t->g->nst; s++)
         if (t->state[s] >= 0 && t->kept[t->g->st[s].node])

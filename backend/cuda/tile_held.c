@@ -70,7 +70,7 @@ static bool can_hold(const Tiles *t)
 
     for (int s = 0; s < t->g->nst; s++) {
         const State *st = &t->g->st[s];
-        if (!(t->k->states & 1u << s) || st->axes != t->held)
+        if (!(t->k->states & STATE(s)) || st->axes != t->held)
             continue;
         states++;
         if (st->order[st->rank - 1] != highest(t->held)
@@ -90,7 +90,7 @@ void find_held(Tiles *t)
 {
     for (int s = 0; s < t->g->nst && t->m->chunk == 1; s++) {
         AxisSet axes = t->g->st[s].axes;
-        if (!(t->k->states & 1u << s) || t->k->kind != K_FORWARD
+        if (!(t->k->states & STATE(s)) || t->k->kind != K_FORWARD
             || t->g->st[s].rank != 2)
             continue;
         t->held = axes;

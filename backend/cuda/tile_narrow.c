@@ -48,7 +48,7 @@ void find_readers(const Tiles *t, uint8_t *wide, uint8_t *factor)
         }
     }
     for (int s = 0; s < t->g->nst; s++)
-        if (t->k->states & 1u << s)
+        if (t->k->states & STATE(s))
             wide[t->g->st[s].next] = 1;
 }
 

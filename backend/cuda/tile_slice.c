@@ -41,7 +41,7 @@ static bool can_slice(const Tiles *t, int ax)
 static bool carried_along(const Tiles *t, int ax)
 {
     for (int s = 0; s < t->g->nst; s++)
-        if (t->k->states & 1u << s
+        if (t->k->states & STATE(s)
             && t->g->n[t->g->st[s].node].axes & AXIS(ax))
             return true;
     return false;

@@ -58,7 +58,7 @@ static void mark_parts(Cut *u)
     const Graph *g = u->p->g;
 
     for (int s = 0; s < g->nst; s++)
-        if (u->k->states & 1u << s) {
+        if (u->k->states & STATE(s)) {
             mark(u, u->scan, NULL, g->st[s].node);
             mark(u, u->scan, NULL, g->st[s].next);
         }

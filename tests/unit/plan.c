@@ -80,8 +80,8 @@ static void check_kernel(const Want *w, const Plan *p, int at)
     char got[18] = "-----------------";
 
     if (k->kind != w->kernel[at].kind || k->states != w->kernel[at].states)
-        say(p, w, at, ctx_format(c, "kind %d, states %x", k->kind,
-                                 k->states));
+        say(p, w, at, ctx_format(c, "kind %d, states %llx", k->kind,
+                                 (unsigned long long)k->states));
     for (int i = 0; i < k->nnodes; i++)
         got[k->node[i] - 1] = "las"[k->role[i]];
     if (strcmp(got, w->kernel[at].roles))

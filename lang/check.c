@@ -92,8 +92,9 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
     for (int i = first; i < rank; i++)
         n *= shape[i];                  /* of a tensor that there is */
     View view = { .data = tensor_data(t), .dtype = t->dtype };
-    for (int64_t i = 0; i < tensor_count(t) / n; i++)
-        draw_entries(&k->rng, in->domain, &view, i * n, n);
+    for (Span s = span(L, tensor_count(t) / n, n * DRAW_COST); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            draw_entries(&k->rng, in->domain, &view, i * n, n);
 }
 
 /* Pushes a table of random inputs. Constants are taken from the table at
@@ -176,8 +177,9 @@ static void push_initial(lua_State *L, Check *k)
         Tensor *to = tensor_push(L, F32, from->rank, from->shape);
         View a = { .data = tensor_data(from), .dtype = F64 };
         View b = { .data = tensor_data(to), .dtype = F32 };
-        for (int64_t e = tensor_count(from); e-- > 0; )
-            view_set(&b, e, view_get(&a, e));
+        for (Span p = span(L, tensor_count(from), 1); span_next(&p); )
+            for (int64_t e = p.from; e < p.to; e++)
+                view_set(&b, e, view_get(&a, e));
         lua_setfield(L, -3, g->st[i].name);
         lua_pop(L, 1);
     }
@@ -213,20 +215,22 @@ static double relative(const Squares *s)
 }
 
 /* Two tensors of the same elements, row-major; angles modulo 2 pi. */
-static double tensor_error(const Tensor *got, const Tensor *want, bool angle)
+static double tensor_error(lua_State *L, const Tensor *got, const Tensor *want,
+                           bool angle)
 {
     const double turn = 6.283185307179586;
     Squares s = { 0 };
     View a = { .data = tensor_data(got), .dtype = got->dtype };
     View b = { .data = tensor_data(want), .dtype = want->dtype };
 
-    for (int64_t i = 0; i < tensor_count(want); i++) {
-        double y = view_get(&b, i), e = view_get(&a, i) - y;
-        e -= angle ? turn * floor(e / turn + 0.5) : 0;
-        s.error += e * e;
-        s.truth += y * y;
-        s.count++;
-    }
+    for (Span p = span(L, tensor_count(want), 1); span_next(&p); )
+        for (int64_t i = p.from; i < p.to; i++) {
+            double y = view_get(&b, i), e = view_get(&a, i) - y;
+            e -= angle ? turn * floor(e / turn + 0.5) : 0;
+            s.error += e * e;
+            s.truth += y * y;
+            s.count++;
+        }
     return relative(&s);
 }
 
@@ -240,7 +244,7 @@ static double states_error(lua_State *L, const Graph *g, int got, int want,
     for (int i = 0; i < g->nst; i++) {
         lua_getfield(L, got, g->st[i].name);
         lua_getfield(L, want, g->st[i].name);
-        double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1),
+        double e = tensor_error(L, tensor_check(L, -2), tensor_check(L, -1),
                                 angles && g->st[i].angle);
         worst = e > worst ? e : worst;
         lua_pop(L, 2);
@@ -357,8 +361,9 @@ static void push_normal(lua_State *L, Check *k, DType d, const Tensor *like)
     Tensor *t = tensor_push(L, d, like->rank, like->shape);
     View view = { .data = tensor_data(t), .dtype = d };
 
-    for (int64_t i = 0; i < tensor_count(t); i++)
-        view_set(&view, i, rng_normal(&k->rng));
+    for (Span s = span(L, tensor_count(t), DRAW_COST); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            view_set(&view, i, rng_normal(&k->rng));
 }
 
 /* Pushes dy and dstate. */
@@ -400,7 +405,7 @@ static double gradients_error(lua_State *L, Check *k)
     for (int i = 0; i < g->nin; i++) {
         lua_getfield(L, A_GRAD, g->in[i].name);
         lua_getfield(L, A_TRUE_GRAD, g->in[i].name);
-        double e = tensor_error(tensor_check(L, -2), tensor_check(L, -1),
+        double e = tensor_error(L, tensor_check(L, -2), tensor_check(L, -1),
                                 false);
         worst = e > worst ? e : worst;
         lua_settop(L, A_RESULT);
@@ -545,7 +550,7 @@ static int check_method(lua_State *L)
     push_initial(L, &k);
     push_call(L, "forward");
     push_call(L, "reference");
-    double y = tensor_error(tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y),
+    double y = tensor_error(L, tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y),
                             false);
     double state = states_error(L, g, A_LEFT, A_TRUE_LEFT, true);
     double step = g->mask ? 0 : step_error(L, &k);

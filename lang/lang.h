@@ -125,6 +125,16 @@ const char *type_text(lua_State *L, int arg);
 /* The one of n names that is spelled almost like `name`, or NULL. */
 const char *nearest_name(const char *name, const char *const *list, int n);
 
+/* ---- work outside of the VM (sandbox.c) ---- */
+
+/* `n` elements are about to be gone through: they are charged to the budget,
+ * and an interrupt or a spent budget is a Lua error. In a loop over many, again
+ * every WORK_PIECE of them with n = 0. */
+enum { WORK_PIECE = 1 << 16 };
+void work(lua_State *L, uint64_t n);
+/* a * b, or UINT64_MAX where that is less. */
+uint64_t work_times(uint64_t a, uint64_t b);
+
 /* ---- tables from a script (sandbox.c) ---- */
 
 /* Pushes field `name` of the table at `table` as it stands there; returns its

@@ -13,7 +13,8 @@
 #define SOURCES "flin.sources"
 #define ATTACHED "flin.attached"        /* a guard, of another's Lua */
 
-enum { HOOK_STEP = 200, BYTES_STEP = 64, POLL_COST = 20000 };
+enum { HOOK_STEP = 200, BYTES_STEP = 64, ELEMENTS_STEP = 4,
+       POLL_COST = 20000 };
 
 /* ---- the allocator ---- */
 
@@ -121,6 +122,25 @@ void guard_charge(lua_State *L, uint64_t steps)
         charge(g, steps);
         guard_check(L, g);
     }
+}
+
+uint64_t work_times(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+
+    return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
+}
+
+void work(lua_State *L, uint64_t n)
+{
+    Guard *g = guard_of(L);
+
+    if (!g)
+        return;
+    if (g->at_work)
+        g->at_work();
+    charge(g, n / ELEMENTS_STEP);
+    guard_check(L, g);
 }
 
 /* What a compilation or a call asks now and then. */

@@ -107,25 +107,18 @@ static int sandbox_resume(lua_State *L)
 
 /* ---- strings ---- */
 
-static uint64_t times(uint64_t a, uint64_t b)
-{
-    uint64_t r;
-
-    return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
-}
-
 /* The most steps that Lua's backtracking matcher can take on n characters:
  * every start, and for each repeated item every length. */
 static uint64_t pattern_steps(const char *p, size_t len, uint64_t n)
 {
-    uint64_t steps = times(n + 1, len + 1);
+    uint64_t steps = work_times(n + 1, len + 1);
     const char *end = p + len;
 
     while (p < end) {
         switch (*p++) {
         case '%':
             if (p < end && (*p == 'b' || (*p >= '0' && *p <= '9')))
-                steps = times(steps, n + 1);
+                steps = work_times(steps, n + 1);
             p++;
             break;
         case '[':
@@ -138,10 +131,10 @@ static uint64_t pattern_steps(const char *p, size_t len, uint64_t n)
             p++;
             break;
         case '*': case '+': case '-':
-            steps = times(steps, n + 1);
+            steps = work_times(steps, n + 1);
             break;
         case '?':
-            steps = times(steps, 2);
+            steps = work_times(steps, 2);
             break;
         }
     }
@@ -158,7 +151,7 @@ static int sandbox_pattern(lua_State *L)
         lua_tolstring(L, 1, &n);
         p = lua_tolstring(L, 2, &len);
         steps = lua_isboolean(L, 4) && lua_toboolean(L, 4)
-                ? times(n + 1, len + 1) : pattern_steps(p, len, n);
+                ? work_times(n + 1, len + 1) : pattern_steps(p, len, n);
         if (steps > PATTERN_MAX)
             return luaL_error(L, "a pattern of %d characters could take too "
                               "long on a text of %d, in the sandbox", (int)len,
@@ -175,7 +168,7 @@ static int sandbox_rep(lua_State *L)
 
     luaL_checklstring(L, 1, &n);
     luaL_optlstring(L, 3, "", &sep);
-    if (count > 0 && times(n + sep, (uint64_t)count) > TEXT_MAX)
+    if (count > 0 && work_times(n + sep, (uint64_t)count) > TEXT_MAX)
         return luaL_error(L, "rep: a text of more than %d bytes, in the "
                           "sandbox", TEXT_MAX);
     return original(L);

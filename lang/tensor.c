@@ -32,7 +32,7 @@ static void store_release(lua_State *L, Store *s)
     alloc(ud, s, store_size(s->bytes), 0);
 }
 
-/* Zeroed. The collector is told of the bytes, which it cannot see. */
+/* Not cleared. The collector is told of the bytes, which it cannot see. */
 static Store *store_new(lua_State *L, size_t bytes)
 {
     void *ud;
@@ -50,11 +50,25 @@ static Store *store_new(lua_State *L, size_t bytes)
     }
     if (!s)
         lang_no_memory(L, "no memory for a tensor of %zu bytes", bytes);
-    memset(s, 0, size);
-    s->refs = 1;
-    s->bytes = bytes;
-    s->data = (char *)(s + 1) + ALIGN - ((uintptr_t)(s + 1) % ALIGN);
+    *s = (Store){ .refs = 1, .bytes = bytes,
+                  .data = (char *)(s + 1) + ALIGN
+                        - ((uintptr_t)(s + 1) % ALIGN) };
     return s;
+}
+
+/* Gigabytes take seconds: in pieces. from NULL: zeros. */
+static void set_bytes(lua_State *L, char *to, const char *from, size_t n)
+{
+    const size_t piece = (size_t)1 << 24;
+
+    for (size_t at = 0, m; at < n; at += m) {
+        m = n - at < piece ? n - at : piece;
+        work(L, 0);
+        if (from)
+            memcpy(to + at, from + at, m);
+        else
+            memset(to + at, 0, m);
+    }
 }
 
 /* ---- tensors ---- */
@@ -94,28 +108,31 @@ static Tensor *push_empty(lua_State *L)
     return t;
 }
 
+void tensor_bounded(lua_State *L, const Tensor *t)
+{
+    int64_t n = 1;
+
+    for (int k = 0; k < t->rank; k++)
+        if (t->shape[k] > 1
+            && (__builtin_mul_overflow(n, t->shape[k], &n) || n > COUNT_MAX))
+            luaL_error(L, "a tensor of shape %s is too large",
+                       tensor_shape_text(L, t));
+}
+
 /* Its shape and row-major strides; returns the bytes that it takes. */
 static size_t lay_out(lua_State *L, Tensor *t, DType d, int rank,
                       const int64_t *shape)
 {
-    int64_t bytes = dtype_size(d), step = 1;
-
     t->dtype = d;
     t->rank = rank;
     for (int k = 0; k < rank; k++)
         t->shape[k] = shape[k];
-    for (int k = rank; k-- > 0; ) {
-        int64_t n = shape[k] > 1 ? shape[k] : 1;
+    tensor_bounded(L, t);
+    for (int64_t k = rank, step = 1; k-- > 0; ) {
         t->stride[k] = step;
-        if (__builtin_mul_overflow(bytes, n, &bytes) || bytes >> 46)
-            luaL_error(L, "a tensor of shape %s is too large",
-                       tensor_shape_text(L, t));
-        step *= n;
+        step *= shape[k] > 1 ? shape[k] : 1;
     }
-    for (int k = 0; k < rank; k++)
-        if (shape[k] == 0)
-            bytes = 0;
-    return (size_t)bytes;
+    return (size_t)(tensor_count(t) * dtype_size(d));
 }
 
 Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape)
@@ -123,6 +140,7 @@ Tensor *tensor_push(lua_State *L, DType d, int rank, const int64_t *shape)
     Tensor *t = push_empty(L);
 
     t->store = store_new(L, lay_out(L, t, d, rank, shape));
+    set_bytes(L, t->store->data, NULL, t->store->bytes);
     return t;
 }
 
@@ -174,14 +192,36 @@ View tensor_view(const Tensor *t)
     return (View){ .data = t->store->data, .dtype = t->dtype };
 }
 
-Walk walk(const Tensor *t)
+Walk walk(lua_State *L, const Tensor *t)
 {
-    return (Walk){ .t = t, .at = t->at, .left = tensor_count(t) };
+    Walk w = { .L = L, .t = t, .at = t->at, .left = tensor_count(t) };
+
+    work(L, (uint64_t)w.left);
+    return w;
+}
+
+Span span(lua_State *L, int64_t n, int64_t each)
+{
+    int64_t size = each > 1 ? each : 1;
+
+    work(L, work_times((uint64_t)n, (uint64_t)size));
+    return (Span){ .L = L, .end = n,
+                   .piece = size < WORK_PIECE ? WORK_PIECE / size : 1 };
+}
+
+bool span_next(Span *s)
+{
+    s->from = s->to;
+    if (s->from)
+        work(s->L, 0);
+    s->to = s->end - s->from > s->piece ? s->from + s->piece : s->end;
+    return s->from < s->end;
 }
 
 void walk_next(Walk *w)
 {
-    w->left--;
+    if (--w->left % WORK_PIECE == 0)
+        work(w->L, 0);
     for (int k = w->t->rank; k-- > 0; ) {
         w->at += w->t->stride[k];
         if (++w->i[k] < w->t->shape[k])
@@ -198,11 +238,11 @@ Tensor *tensor_copy(lua_State *L, const Tensor *t, DType d)
     int64_t n = 0;
 
     if (d == t->dtype && tensor_contiguous(t)) {
-        memcpy(tensor_data(c), tensor_data(t),
-               (size_t)(tensor_count(t) * dtype_size(d)));
+        set_bytes(L, tensor_data(c), tensor_data(t),
+                  (size_t)(tensor_count(t) * dtype_size(d)));
         return c;
     }
-    for (Walk w = walk(t); w.left; walk_next(&w))
+    for (Walk w = walk(L, t); w.left; walk_next(&w))
         view_set(&to, n++, view_get(&from, w.at));
     return c;
 }

@@ -5,13 +5,34 @@
 #include "lang.h"
 
 /* Every element in row-major order of the shape, wherever it lies:
- *   for (Walk w = walk(t); w.left; walk_next(&w)) ... element w.at ...   */
+ *   for (Walk w = walk(L, t); w.left; walk_next(&w)) ... element w.at ...
+ * The elements count as work, and a walk over many can be interrupted. */
 typedef struct Walk {
+    lua_State *L;
     const Tensor *t;
     int64_t i[TENSOR_RANK], at, left;
 } Walk;
-Walk walk(const Tensor *t);
+Walk walk(lua_State *L, const Tensor *t);
 void walk_next(Walk *w);
+
+/* n things of `each` elements, in pieces between which there may be an
+ * interrupt:
+ *   for (Span s = span(L, n, 1); span_next(&s); )
+ *       for (int64_t i = s.from; i < s.to; i++) ...                        */
+typedef struct Span {
+    lua_State *L;
+    int64_t from, to, end, piece;
+} Span;
+/* What a random number and an entry of a Lua table count as, in elements. */
+enum { DRAW_COST = 4, ENTRY_COST = 16 };
+Span span(lua_State *L, int64_t n, int64_t each);
+bool span_next(Span *s);
+
+/* All shapes pass here, of tensors and of views: the product of the sizes, none
+ * of which counts as less than 1, is at most COUNT_MAX, so that no count,
+ * stride or number of bytes overflows. */
+#define COUNT_MAX ((int64_t)1 << 44)
+void tensor_bounded(lua_State *L, const Tensor *t);
 
 /* For view_get and view_set, whose `at` counts from the store's start. */
 View tensor_view(const Tensor *t);
@@ -36,9 +57,11 @@ Tensor *tensor_copy(lua_State *L, const Tensor *t, DType d);
 bool tensor_contiguous(const Tensor *t);
 
 /* Reads sizes (numbers, or one table of them) from `arg` on; returns how many
- * and sets *next to the first argument after them. A Lua error names `what`. */
+ * and sets *next to the first argument after them. One may be -1 where `open`
+ * is not NULL: it counts as 1, and *open says which it is (-1: none). A Lua
+ * error names `what`. */
 int tensor_sizes(lua_State *L, int arg, const char *what,
-                 int64_t shape[TENSOR_RANK], int *next);
+                 int64_t shape[TENSOR_RANK], int *next, int *open);
 
 /* Each adds to the table on top of the stack: methods, or the metatable's
  * + - * / and unary minus. */

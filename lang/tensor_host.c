@@ -67,6 +67,22 @@ static void need_same(lua_State *L, const char *what, Mat a, Mat b)
                    tensor_shape_text(L, a.t), tensor_shape_text(L, b.t));
 }
 
+static bool overlap(Mat a, Mat b)
+{
+    return a.x < b.x + b.rows * b.cols && b.x < a.x + a.rows * a.cols;
+}
+
+/* The operand a at arg, as a copy where it shares memory with y, which is about
+ * to be written. */
+static Mat apart(lua_State *L, int arg, Mat a, Mat y)
+{
+    if (!overlap(a, y))
+        return a;
+    tensor_copy(L, a.t, F32);
+    lua_replace(L, arg);
+    return as_matrix(tensor_check(L, arg));
+}
+
 static float *scratch(lua_State *L, size_t floats)
 {
     return lua_newuserdatauv(L, floats * sizeof(float), 0);
@@ -74,55 +90,67 @@ static float *scratch(lua_State *L, size_t floats)
 
 /* ---- matrix products ---- */
 
+/* Rows of b that stay in a cache; products that count as one element. */
+enum { DEPTH = 256, PRODUCTS = 64 };
+
+/* The product of all rows of a and the DEPTH columns from `from` on with the
+ * rows of b that lie in the slab. */
+static void add_slab(lua_State *L, const Isa *isa, Gemm g, int from,
+                     const float *slab)
+{
+    const float *a = g.a + from * g.acs;
+    float *c = g.c;
+
+    g.b = slab;
+    g.brs = g.n;
+    g.bcs = 1;
+    for (Span s = span(L, g.m, g.n / 4); span_next(&s); ) {
+        g.m = (int)(s.to - s.from);
+        g.a = a + s.from * g.ars;
+        g.c = c + s.from * g.crs;
+        isa->gemm(&g);
+    }
+}
+
 /* c (m x n) += a (m x k, any strides) times b (k x n, row-major). */
 static void product(lua_State *L, Gemm g)
 {
-    enum { DEPTH = 256 };               /* rows of b that stay in a cache */
     const Isa *isa = isa_find(NULL);
     size_t size = (size_t)DEPTH * (size_t)g.n + TILE_SLACK;
     int k = g.k;
     float *slab = scratch(L, size);     /* the routines read past b's end */
 
+    work(L, work_times((uint64_t)g.m * (uint64_t)g.n,
+                       (uint64_t)g.k / PRODUCTS + 1));
     memset(slab, 0, size * sizeof *slab);
     g.mode = GEMM_ADD;
     g.row_rank = g.col_rank = 1;
     for (int from = 0; from < k; from += DEPTH) {
         g.k = k - from < DEPTH ? k - from : DEPTH;
-        for (int p = 0; p < g.k; p++)
-            for (int n = 0; n < g.n; n++)
-                slab[(ptrdiff_t)p * g.n + n] =
-                    g.b[(from + p) * g.brs + n * g.bcs];
-        Gemm part = g;
-        part.a = g.a + from * g.acs;
-        part.b = slab;
-        part.brs = g.n;
-        part.bcs = 1;
-        isa->gemm(&part);
+        for (Span s = span(L, g.k, g.n); span_next(&s); )
+            for (int64_t p = s.from; p < s.to; p++)
+                for (int n = 0; n < g.n; n++)
+                    slab[p * g.n + n] = g.b[(from + p) * g.brs + n * g.bcs];
+        add_slab(L, isa, g, from, slab);
     }
 }
 
-/* The result: `into` of the options at arg, cleared unless they say `add`; or
- * a new tensor. Pushed. */
+/* The result: `into` of the options at arg, which the caller clears unless they
+ * say `add`; or a new tensor. Pushed. */
 static Mat product_result(lua_State *L, int arg, const Mat *a, bool turned,
                           int64_t rows, int64_t cols)
 {
     int64_t shape[TENSOR_RANK] = { rows, cols };
     int rank = 2;
-    bool add = false;
     Mat c;
 
     if (lua_istable(L, arg)) {
-        raw_field(L, arg, "add");
-        add = lua_toboolean(L, -1);
-        lua_pop(L, 1);
         if (raw_field(L, arg, "into") != LUA_TNIL) {
             c = write_arg(L, lua_gettop(L), "matmul");
             if (c.rows != rows || c.cols != cols)
                 luaL_error(L, "host.matmul: a product of %I x %I into shape "
                            "%s", (lua_Integer)rows, (lua_Integer)cols,
                            tensor_shape_text(L, c.t));
-            if (!add)
-                memset(c.x, 0, (size_t)(rows * cols) * sizeof *c.x);
             return c;
         }
         lua_pop(L, 1);
@@ -133,6 +161,18 @@ static Mat product_result(lua_State *L, int arg, const Mat *a, bool turned,
         shape[rank - 1] = cols;
     }
     return as_matrix(tensor_push(L, F32, rank, shape));
+}
+
+static bool adds(lua_State *L, int arg)
+{
+    bool add = false;
+
+    if (lua_istable(L, arg)) {
+        raw_field(L, arg, "add");
+        add = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+    }
+    return add;
 }
 
 /* host.matmul(a, b, { transpose = "a" | "b", into = c, add = true }):
@@ -158,13 +198,18 @@ static int h_matmul(lua_State *L)
     if ((m | n | k) >> 31)
         return luaL_error(L, "host.matmul: more than 2^31 rows");
     c = product_result(L, 3, &a, ta, m, n);
+    int at = lua_gettop(L);
+    a = apart(L, 1, a, c);
+    b = apart(L, 2, b, c);
+    if (!adds(L, 3))
+        memset(c.x, 0, (size_t)(m * n) * sizeof *c.x);
     product(L, (Gemm){ .m = (int)m, .n = (int)n, .k = (int)k,
                        .a = a.x, .ars = ta ? 1 : a.cols,
                        .acs = ta ? a.cols : 1,
                        .b = b.x, .brs = tb ? 1 : b.cols,
                        .bcs = tb ? b.cols : 1,
                        .c = c.x, .crs = n });
-    lua_pop(L, 1);
+    lua_settop(L, at);
     return 1;
 }
 
@@ -195,10 +240,11 @@ static int h_take(lua_State *L)
     memcpy(shape, index.t->shape, sizeof shape);
     shape[rank] = table.cols;
     y = as_matrix(tensor_push(L, F32, rank + 1, shape));
-    for (int64_t i = 0; i < n; i++)
-        memcpy(y.x + i * y.cols,
-               table.x + row_at(L, "take", index, i, table) * y.cols,
-               (size_t)y.cols * sizeof *y.x);
+    for (Span s = span(L, n, y.cols); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            memcpy(y.x + i * y.cols,
+                   table.x + row_at(L, "take", index, i, table) * y.cols,
+                   (size_t)y.cols * sizeof *y.x);
     return 1;
 }
 
@@ -213,11 +259,14 @@ static int h_put(lua_State *L)
         return luaL_error(L, "host.put: rows of shape %s at an index of shape "
                           "%s", tensor_shape_text(L, rows.t),
                           tensor_shape_text(L, index.t));
-    for (int64_t i = 0; i < rows.rows; i++) {
-        float *y = table.x + row_at(L, "put", index, i, table) * rows.cols;
-        for (int64_t k = 0; k < rows.cols; k++)
-            y[k] += rows.x[i * rows.cols + k];
-    }
+    index = apart(L, 2, index, table);
+    rows = apart(L, 3, rows, table);
+    for (Span s = span(L, rows.rows, rows.cols); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++) {
+            float *y = table.x + row_at(L, "put", index, i, table) * rows.cols;
+            for (int64_t k = 0; k < rows.cols; k++)
+                y[k] += rows.x[i * rows.cols + k];
+        }
     return 0;
 }
 
@@ -231,14 +280,17 @@ static int h_add(lua_State *L)
     float scale = (float)luaL_optnumber(L, 3, 1);
     int64_t n = y.rows * y.cols;
 
+    x = apart(L, 2, x, y);
     if (x.t->rank == 1 && x.cols == y.cols) {
-        for (int64_t i = 0; i < y.rows; i++)
-            for (int64_t k = 0; k < y.cols; k++)
-                y.x[i * y.cols + k] += scale * x.x[k];
+        for (Span s = span(L, y.rows, y.cols); span_next(&s); )
+            for (int64_t i = s.from; i < s.to; i++)
+                for (int64_t k = 0; k < y.cols; k++)
+                    y.x[i * y.cols + k] += scale * x.x[k];
     } else {
         need_same(L, "add", y, x);
-        for (int64_t i = 0; i < n; i++)
-            y.x[i] += scale * x.x[i];
+        for (Span s = span(L, n, 1); span_next(&s); )
+            for (int64_t i = s.from; i < s.to; i++)
+                y.x[i] += scale * x.x[i];
     }
     lua_settop(L, 1);
     return 1;
@@ -249,9 +301,10 @@ static int h_sum_rows(lua_State *L)
 {
     Mat x = read_arg(L, 1), y = as_matrix(tensor_push(L, F32, 1, &x.cols));
 
-    for (int64_t i = 0; i < x.rows; i++)
-        for (int64_t k = 0; k < x.cols; k++)
-            y.x[k] += x.x[i * x.cols + k];
+    for (Span s = span(L, x.rows, x.cols); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            for (int64_t k = 0; k < x.cols; k++)
+                y.x[k] += x.x[i * x.cols + k];
     return 1;
 }
 
@@ -261,8 +314,9 @@ static int h_mul(lua_State *L)
     Mat a = read_arg(L, 1), b = read_arg(L, 2), y = push_like(L, a.t);
 
     need_same(L, "mul", a, b);
-    for (int64_t i = 0; i < a.rows * a.cols; i++)
-        y.x[i] = a.x[i] * b.x[i];
+    for (Span s = span(L, a.rows * a.cols, 1); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            y.x[i] = a.x[i] * b.x[i];
     return 1;
 }
 
@@ -333,8 +387,9 @@ static int h_apply(lua_State *L)
     const struct Function *f = function_arg(L, 1);
     Mat x = read_arg(L, 2), y = push_like(L, x.t);
 
-    for (int64_t i = 0; i < x.rows * x.cols; i++)
-        y.x[i] = f->f(x.x[i]);
+    for (Span s = span(L, x.rows * x.cols, 1); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            y.x[i] = f->f(x.x[i]);
     return 1;
 }
 
@@ -345,8 +400,9 @@ static int h_apply_grad(lua_State *L)
     Mat x = read_arg(L, 2), dy = read_arg(L, 3), dx = push_like(L, x.t);
 
     need_same(L, "apply_grad", x, dy);
-    for (int64_t i = 0; i < x.rows * x.cols; i++)
-        dx.x[i] = f->d(x.x[i]) * dy.x[i];
+    for (Span s = span(L, x.rows * x.cols, 1); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            dx.x[i] = f->d(x.x[i]) * dy.x[i];
     return 1;
 }
 
@@ -376,13 +432,27 @@ static int h_norm(lua_State *L)
     bool rms = norm_arg(L, 1);
     Mat x = read_arg(L, 2), y = push_like(L, x.t);
 
-    for (int64_t i = 0; i < x.rows; i++) {
-        const float *a = x.x + i * x.cols;
-        double scale = norm_of(a, x.cols, rms);
-        for (int64_t k = 0; k < x.cols; k++)
-            y.x[i * x.cols + k] = (float)((double)a[k] * scale);
-    }
+    for (Span s = span(L, x.rows, x.cols); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++) {
+            const float *a = x.x + i * x.cols;
+            double scale = norm_of(a, x.cols, rms);
+            for (int64_t k = 0; k < x.cols; k++)
+                y.x[i * x.cols + k] = (float)((double)a[k] * scale);
+        }
     return 1;
+}
+
+/* One row's dx. */
+static void row_norm_grad(const float *a, const float *d, float *dx, int64_t n,
+                          bool rms)
+{
+    double scale = norm_of(a, n, rms), along = 0;
+
+    for (int64_t k = 0; k < n; k++)
+        along += (double)a[k] * (double)d[k];
+    along *= scale * scale / (rms ? (double)n : 1);
+    for (int64_t k = 0; k < n; k++)
+        dx[k] = (float)(scale * ((double)d[k] - along * (double)a[k]));
 }
 
 /* host.norm_grad(kind, x, dy): dx = s dy - s^3 x <x, dy> (/ n for rms) */
@@ -392,16 +462,10 @@ static int h_norm_grad(lua_State *L)
     Mat x = read_arg(L, 2), dy = read_arg(L, 3), dx = push_like(L, x.t);
 
     need_same(L, "norm_grad", x, dy);
-    for (int64_t i = 0; i < x.rows; i++) {
-        const float *a = x.x + i * x.cols, *d = dy.x + i * x.cols;
-        double scale = norm_of(a, x.cols, rms), along = 0;
-        for (int64_t k = 0; k < x.cols; k++)
-            along += (double)a[k] * (double)d[k];
-        along *= scale * scale / (rms ? (double)x.cols : 1);
-        for (int64_t k = 0; k < x.cols; k++)
-            dx.x[i * x.cols + k] =
-                (float)(scale * ((double)d[k] - along * (double)a[k]));
-    }
+    for (Span s = span(L, x.rows, x.cols); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            row_norm_grad(x.x + i * x.cols, dy.x + i * x.cols,
+                          dx.x + i * x.cols, x.cols, rms);
     return 1;
 }
 
@@ -439,10 +503,11 @@ static int h_cross_entropy(lua_State *L)
                           "targets of shape %s", tensor_shape_text(L, x.t),
                           tensor_shape_text(L, target.t));
     dx = push_like(L, x.t);
-    for (int64_t i = 0; i < x.rows; i++)
-        loss += row_loss(x.x + i * x.cols, dx.x + i * x.cols, x.cols,
-                         row_at(L, "cross_entropy", target, i, cols),
-                         1 / (double)x.rows);
+    for (Span s = span(L, x.rows, x.cols); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            loss += row_loss(x.x + i * x.cols, dx.x + i * x.cols, x.cols,
+                             row_at(L, "cross_entropy", target, i, cols),
+                             1 / (double)x.rows);
     lua_pushnumber(L, loss / (double)x.rows);
     lua_insert(L, -2);
     return 2;
@@ -480,16 +545,21 @@ static int h_adam(lua_State *L)
     need_same(L, "adam", p, g);
     need_same(L, "adam", p, m);
     need_same(L, "adam", p, v);
+    if (overlap(p, m) || overlap(p, v) || overlap(m, v))
+        return luaL_error(L, "host.adam: p, m and v must be three tensors: "
+                          "two of them share memory");
+    g = apart(L, 2, apart(L, 2, apart(L, 2, g, p), m), v);
     double c1 = rate / (1 - pow(b1, step)), c2 = 1 / (1 - pow(b2, step));
-    for (int64_t i = 0; i < p.rows * p.cols; i++) {
-        double x = (double)g.x[i];
-        double mean = b1 * (double)m.x[i] + (1 - b1) * x;
-        double square = b2 * (double)v.x[i] + (1 - b2) * x * x;
-        m.x[i] = (float)mean;
-        v.x[i] = (float)square;
-        p.x[i] = (float)(keep * (double)p.x[i]
-                         - c1 * mean / (sqrt(c2 * square) + eps));
-    }
+    for (Span s = span(L, p.rows * p.cols, 1); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++) {
+            double x = (double)g.x[i];
+            double mean = b1 * (double)m.x[i] + (1 - b1) * x;
+            double square = b2 * (double)v.x[i] + (1 - b2) * x * x;
+            m.x[i] = (float)mean;
+            v.x[i] = (float)square;
+            p.x[i] = (float)(keep * (double)p.x[i]
+                             - c1 * mean / (sqrt(c2 * square) + eps));
+        }
     return 0;
 }
 

@@ -61,7 +61,7 @@ static int64_t one_size(lua_State *L, int arg, const char *what)
 }
 
 int tensor_sizes(lua_State *L, int arg, const char *what,
-                 int64_t shape[TENSOR_RANK], int *next)
+                 int64_t shape[TENSOR_RANK], int *next, int *open)
 {
     bool table = lua_type(L, arg) == LUA_TTABLE;
     lua_Unsigned rank = lua_rawlen(L, arg);
@@ -75,12 +75,19 @@ int tensor_sizes(lua_State *L, int arg, const char *what,
     if (!table && rank == 0)
         luaL_error(L, "%s: a table of sizes is wanted, not a %s", what,
                    luaL_typename(L, arg));
+    if (open)
+        *open = -1;
     for (int k = 0; k < (int)rank; k++) {
         if (table)
             lua_rawgeti(L, arg, k + 1);
-        shape[k] = one_size(L, table ? -1 : arg + k, what);
-        if (table)
-            lua_pop(L, 1);
+        else
+            lua_pushvalue(L, arg + k);
+        bool any = open && *open < 0 && lua_type(L, -1) == LUA_TNUMBER
+                && lua_tonumber(L, -1) == -1;
+        if (any)
+            *open = k;
+        shape[k] = any ? 1 : one_size(L, -1, what);
+        lua_pop(L, 1);
     }
     *next = table ? arg + 1 : arg + (int)rank;
     return (int)rank;
@@ -114,8 +121,9 @@ static void options(lua_State *L, int arg, const char *what, DType *d,
 
 static int fill_with(lua_State *L, const char *what, int value)
 {
-    int64_t shape[TENSOR_RANK], n = 0;
-    int next, rank = tensor_sizes(L, 1, what, shape, &next);
+    int64_t shape[TENSOR_RANK];
+    int next, rank = tensor_sizes(L, 1, what, shape, &next,
+                                        NULL);
     double x = 0;
     DType d;
     Tensor *t;
@@ -132,8 +140,9 @@ static int fill_with(lua_State *L, const char *what, int value)
     t = tensor_push(L, d, rank, shape);
     v = tensor_view(t);
     if (x != 0)
-        for (int64_t end = tensor_count(t); n < end; n++)
-            view_set(&v, n, x);
+        for (Span s = span(L, tensor_count(t), 1); span_next(&s); )
+            for (int64_t n = s.from; n < s.to; n++)
+                view_set(&v, n, x);
     return 1;
 }
 
@@ -145,7 +154,8 @@ static int full(lua_State *L) { return fill_with(L, "full", -1); }
 static int draw(lua_State *L, const char *what, double (*f)(Rng *))
 {
     int64_t shape[TENSOR_RANK];
-    int next, rank = tensor_sizes(L, 1, what, shape, &next);
+    int next, rank = tensor_sizes(L, 1, what, shape, &next,
+                                        NULL);
     Rng own = { { 0 } }, *r = &own;
     DType d;
     Tensor *t;
@@ -156,8 +166,9 @@ static int draw(lua_State *L, const char *what, double (*f)(Rng *))
         r = lua_touserdata(L, lua_upvalueindex(1));
     t = tensor_push(L, d, rank, shape);
     v = tensor_view(t);
-    for (int64_t n = 0, end = tensor_count(t); n < end; n++)
-        view_set(&v, n, f(r));
+    for (Span s = span(L, tensor_count(t), DRAW_COST); span_next(&s); )
+        for (int64_t n = s.from; n < s.to; n++)
+            view_set(&v, n, f(r));
     return 1;
 }
 
@@ -182,8 +193,9 @@ static int arange(lua_State *L)
     options(L, 2, "arange", &d, NULL);
     t = tensor_push(L, d, 1, &n);
     v = tensor_view(t);
-    for (int64_t i = 0; i < n; i++)
-        view_set(&v, i, (double)i);
+    for (Span s = span(L, n, 1); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++)
+            view_set(&v, i, (double)i);
     return 1;
 }
 
@@ -228,11 +240,12 @@ static void nested_copy(lua_State *L, const Tensor *t, int level, int64_t *n)
         luaL_error(L, "tensor: a table of %I entries where its neighbours "
                    "have %I", (lua_Integer)lua_rawlen(L, -1),
                    (lua_Integer)t->shape[level]);
-    for (int64_t i = 0; i < t->shape[level]; i++) {
-        lua_rawgeti(L, -1, i + 1);
-        nested_copy(L, t, level + 1, n);
-        lua_pop(L, 1);
-    }
+    for (Span s = span(L, t->shape[level], ENTRY_COST); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++) {
+            lua_rawgeti(L, -1, i + 1);
+            nested_copy(L, t, level + 1, n);
+            lua_pop(L, 1);
+        }
 }
 
 static int from_table(lua_State *L)

@@ -36,13 +36,17 @@ static int binary(lua_State *L, double (*f)(double, double))
     const Tensor *b = tensor_test(L, 2) ? tensor_check(L, 2) : NULL;
     const Tensor *shape = a ? a : b;
     double x = a ? 0 : number_arg(L, 1), y = b ? 0 : number_arg(L, 2);
-    Walk wa = walk(shape), wb = walk(b ? b : shape);
-    View va = tensor_view(shape), vb = tensor_view(b ? b : shape), vr;
+    View va, vb, vr;
     int64_t n = 0;
 
+    if (!shape)
+        return luaL_error(L, "tensors are wanted here");
     if (a && b && !same_shape(a, b))
         return luaL_error(L, "tensors of shapes %s and %s",
                           tensor_shape_text(L, a), tensor_shape_text(L, b));
+    Walk wa = walk(L, shape), wb = walk(L, b ? b : shape);
+    va = tensor_view(shape);
+    vb = tensor_view(b ? b : shape);
     vr = tensor_view(tensor_push(L, shape->dtype, shape->rank, shape->shape));
     for (; wa.left; walk_next(&wa), walk_next(&wb))
         view_set(&vr, n++, f(a ? view_get(&va, wa.at) : x,
@@ -68,7 +72,7 @@ static double reduce(lua_State *L, double start, double (*f)(double, double))
     View v = tensor_view(t);
     double r = start;
 
-    for (Walk w = walk(t); w.left; walk_next(&w)) {
+    for (Walk w = walk(L, t); w.left; walk_next(&w)) {
         double x = view_get(&v, w.at);
         r = r != r ? r : f(x, r);
     }
@@ -118,7 +122,7 @@ static int t_map(lua_State *L)
 
     luaL_checktype(L, 2, LUA_TFUNCTION);
     u = tensor_view(tensor_push(L, t->dtype, t->rank, t->shape));
-    for (Walk w = walk(t); w.left; walk_next(&w)) {
+    for (Walk w = walk(L, t); w.left; walk_next(&w)) {
         int ok;
         double x;
         lua_pushvalue(L, 2);

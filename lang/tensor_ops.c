@@ -13,29 +13,58 @@
 /* Every row of t: the walk is over the axes before the last, `cols` is the
  * length of the last and `x` the row, in double. */
 typedef struct Rows {
+    lua_State *L;
     Tensor outer;
     Walk w;
     int64_t cols, stride;
+    uint64_t done;                      /* since there was a poll */
     double *x;
 } Rows;
 
-/* Pushes the buffer, which the collector owns. */
+/* Pushes room for so many numbers, which the collector owns. */
+static double *push_room(lua_State *L, int64_t n)
+{
+    return lua_newuserdatauv(L, (size_t)(n + 1) * sizeof(double), 0);
+}
+
+/* The steps that go through all of t, where an empty row is one, too. */
+static uint64_t steps_over(const Tensor *t)
+{
+    uint64_t n = 1;
+
+    for (int k = 0; k < t->rank; k++)
+        n *= t->shape[k] > 1 ? (uint64_t)t->shape[k] : 1;
+    return n;
+}
+
+/* Pushes the buffer. All elements count as work. */
 static Rows rows_begin(lua_State *L, const Tensor *t, const char *what)
 {
-    Rows r = { .outer = *t };
+    Rows r = { .L = L, .outer = *t };
 
     if (t->rank == 0)
         luaL_error(L, "%s: the tensor is a single number", what);
     r.outer.rank--;
     r.cols = t->shape[r.outer.rank];
     r.stride = t->stride[r.outer.rank];
-    r.x = lua_newuserdatauv(L, (size_t)(r.cols + 1) * sizeof *r.x, 0);
+    r.x = push_room(L, r.cols);
+    work(L, steps_over(t));
     return r;
 }
 
 static void rows_first(Rows *r)
 {
-    r->w = walk(&r->outer);
+    r->w = walk(r->L, &r->outer);
+}
+
+/* n elements more are done. */
+static void rows_did(Rows *r, int64_t n)
+{
+    r->done += (uint64_t)n + 1;
+    if (r->done >= WORK_PIECE) {
+        r->done = 0;
+        work(r->L, 0);
+    }
 }
 
 static void row_read(Rows *r)
@@ -43,6 +72,7 @@ static void row_read(Rows *r)
     View v = tensor_view(&r->outer);
     const float *f = (const float *)v.data + r->w.at;
 
+    rows_did(r, r->cols);
     if (v.dtype == F32 && r->stride == 1)
         for (int64_t k = 0; k < r->cols; k++)
             r->x[k] = f[k];
@@ -102,12 +132,12 @@ static int per_row(lua_State *L, const char *what,
 {
     const Tensor *t = tensor_check(L, 1);
     double scale = luaL_optnumber(L, 2, 1);
-    Rows r = rows_begin(L, t, what);
-    View out = tensor_view(tensor_push(L, F64, r.outer.rank, r.outer.shape));
     int64_t n = 0;
 
-    if (r.cols == 0)
+    if (t->rank && t->shape[t->rank - 1] == 0)
         return luaL_error(L, "%s: the rows are empty", what);
+    Rows r = rows_begin(L, t, what);
+    View out = tensor_view(tensor_push(L, F64, r.outer.rank, r.outer.shape));
     for (rows_first(&r); r.w.left; walk_next(&r.w)) {
         row_read(&r);
         view_set(&out, n++, f(&r, scale));
@@ -138,7 +168,6 @@ static int t_gather(lua_State *L)
     const Tensor *t = tensor_check(L, 1), *index = tensor_check(L, 2);
     Rows r = rows_begin(L, t, "gather");
     View from = tensor_view(t), pick = tensor_view(index), out;
-    Walk w = walk(index);
     int64_t n = 0;
 
     if (index->rank != r.outer.rank
@@ -148,6 +177,7 @@ static int t_gather(lua_State *L)
                           "%s", tensor_shape_text(L, index),
                           tensor_shape_text(L, &r.outer));
     out = tensor_view(tensor_push(L, F64, r.outer.rank, r.outer.shape));
+    Walk w = walk(L, index);
     for (rows_first(&r); r.w.left; walk_next(&r.w), walk_next(&w)) {
         double k = view_get(&pick, w.at);
         if (!(k >= 1 && k <= (double)r.cols))
@@ -201,7 +231,8 @@ static int t_matmul(lua_State *L)
                           (lua_Integer)r.cols, tensor_shape_text(L, m));
     cols = m->shape[1];
     mt = tensor_copy(L, m, F64);
-    y = lua_newuserdatauv(L, (size_t)(cols + 1) * sizeof *y, 0);
+    y = push_room(L, cols);
+    work(L, work_times(steps_over(t), (uint64_t)cols));
     memcpy(shape, t->shape, sizeof shape);
     shape[t->rank - 1] = cols;
     out = tensor_view(tensor_push(L, t->dtype, t->rank, shape));
@@ -209,9 +240,11 @@ static int t_matmul(lua_State *L)
         row_read(&r);
         memset(y, 0, (size_t)cols * sizeof *y);
         for (int64_t k = 0; k < r.cols; k++)
-            if (r.x[k] != 0)
+            if (r.x[k] != 0) {
                 add_scaled(y, (double *)tensor_data(mt) + k * cols, r.x[k],
                            cols);
+                rows_did(&r, cols);
+            }
         for (int64_t k = 0; k < cols; k++)
             view_set(&out, n++, y[k]);
     }
@@ -275,10 +308,11 @@ static int t_sum_over(lua_State *L)
                           "another axis than the last");
     }
     r = rows_begin(L, &s, "sum_over");
-    sum = lua_newuserdatauv(L, (size_t)(r.cols + 1) * sizeof *sum, 0);
+    sum = push_room(L, r.cols);
+    work(L, steps_over(t));
     out = tensor_view(tensor_push(L, t->dtype, s.rank, s.shape));
     ws = weights ? without(weights, k) : s;
-    for (rows_first(&r), w = walk(&ws); r.w.left; walk_next(&r.w)) {
+    for (rows_first(&r), w = walk(L, &ws); r.w.left; walk_next(&r.w)) {
         int64_t at = r.w.at;
         memset(sum, 0, (size_t)r.cols * sizeof *sum);
         for (int64_t i = 0; i < t->shape[k]; i++) {
@@ -317,6 +351,7 @@ static Tensor *push_with_axis(lua_State *L, const Tensor *t, int k,
     memmove(v->stride + k + 1, t->stride + k, after * sizeof *v->stride);
     v->shape[k] = size;
     v->stride[k] = stride;
+    tensor_bounded(L, v);
     return v;
 }
 

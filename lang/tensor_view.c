@@ -64,25 +64,8 @@ static int reshape(lua_State *L)
 {
     Tensor *t = tensor_any(L, 1), *v;
     int64_t shape[TENSOR_RANK], n = tensor_count(t), known = 1;
-    int rank, next, open = -1;
+    int next, open, rank = tensor_sizes(L, 2, "reshape", shape, &next, &open);
 
-    lua_settop(L, lua_type(L, 2) == LUA_TTABLE ? 2 : lua_gettop(L));
-    if (lua_type(L, 2) != LUA_TTABLE) {
-        lua_createtable(L, lua_gettop(L), 0);
-        lua_insert(L, 2);
-        for (int k = lua_gettop(L) - 2; k > 0; k--)
-            lua_rawseti(L, 2, k);
-    }
-    for (int k = 1; k <= (int)lua_rawlen(L, 2) && k <= TENSOR_RANK; k++) {
-        if (lua_rawgeti(L, 2, k) == LUA_TNUMBER && lua_tonumber(L, -1) == -1
-            && open < 0) {
-            open = k - 1;
-            lua_pushinteger(L, 1);
-            lua_rawseti(L, 2, k);
-        }
-        lua_settop(L, 2);
-    }
-    rank = tensor_sizes(L, 2, "reshape", shape, &next);
     for (int k = 0; k < rank; k++)
         if (__builtin_mul_overflow(known, shape[k], &known))
             known = -1;
@@ -98,6 +81,7 @@ static int reshape(lua_State *L)
     v = tensor_alias(L, t);
     v->rank = rank;
     memcpy(v->shape, shape, sizeof v->shape);
+    tensor_bounded(L, v);
     for (int64_t k = rank, step = 1; k-- > 0; step *= shape[k] ? shape[k] : 1)
         v->stride[k] = step;
     return 1;
@@ -135,7 +119,7 @@ static int fill(lua_State *L)
     View v = tensor_view(t);
     double x = luaL_checknumber(L, 2);
 
-    for (Walk w = walk(t); w.left; walk_next(&w))
+    for (Walk w = walk(L, t); w.left; walk_next(&w))
         view_set(&v, w.at, x);
     lua_settop(L, 1);
     return 1;
@@ -153,7 +137,8 @@ static int copy(lua_State *L)
                           tensor_shape_text(L, o), tensor_shape_text(L, t));
     if (t->store == o->store)
         o = tensor_copy(L, o, o->dtype), u = tensor_view(o);
-    for (Walk w = walk(t), x = walk(o); w.left; walk_next(&w), walk_next(&x))
+    for (Walk w = walk(L, t), x = walk(L, o); w.left;
+         walk_next(&w), walk_next(&x))
         view_set(&v, w.at, view_get(&u, x.at));
     lua_settop(L, 1);
     return 1;
@@ -168,10 +153,11 @@ static void push_nested(lua_State *L, const Tensor *t, int level, int64_t at)
         return;
     }
     lua_createtable(L, (int)(t->shape[level] & 0xffffff), 0);
-    for (int64_t i = 0; i < t->shape[level]; i++) {
-        push_nested(L, t, level + 1, at + i * t->stride[level]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    for (Span s = span(L, t->shape[level], ENTRY_COST); span_next(&s); )
+        for (int64_t i = s.from; i < s.to; i++) {
+            push_nested(L, t, level + 1, at + i * t->stride[level]);
+            lua_rawseti(L, -2, i + 1);
+        }
 }
 
 static int totable(lua_State *L)

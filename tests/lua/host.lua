@@ -49,6 +49,27 @@ for _, size in ipairs { { 1, 1, 1 }, { 3, 5, 7 }, { 17, 300, 33 },
   host.matmul(a, b, { into = into })
   expect(near(into, right, TOLERANCE), "product into %s", name)
 end
+
+-- What is written may be an operand, or share memory with one.
+for _, turn in ipairs { "", "a", "b" } do
+  local a, b = draw(40, 40), draw(40, 40)
+  local want = host.matmul(a, b, { transpose = turn })
+  local first, second = a:clone(), b:clone()
+  host.matmul(first, b, { transpose = turn, into = first })
+  host.matmul(a, second, { transpose = turn, into = second })
+  expect(near(first, want, 0) and near(second, want, 0),
+         "product into an operand, transposed '%s'", turn)
+end
+do
+  local x = draw(9, 4)
+  local whole = x:clone()
+  host.add(whole:narrow(1, 2, 8), whole:narrow(1, 1, 8))
+  expect(near(whole:narrow(1, 2, 8), x:narrow(1, 1, 8) + x:narrow(1, 2, 8), 0),
+         "add of rows that overlap")
+  local table_ = x:clone()
+  host.put(table_, flin.tensor { 2, 3, 4 }, table_:narrow(1, 1, 3))
+  expect(near(table_[4], x[3] + x[4], 0), "put of the table's own rows")
+end
 expect(host.matmul(draw(2, 3, 4), draw(4, 5)).shape[2] == 3,
        "leading axes stay")
 
@@ -132,6 +153,9 @@ expect(math.abs(p[1] - 0.9) < 1e-5 and math.abs(p[2] - 1.1) < 1e-5, "adam")
 
 refused("product", "have no axis in common", function ()
   host.matmul(draw(2, 3), draw(4, 5))
+end)
+refused("adam", "share memory", function ()
+  host.adam(p, p, m, m)
 end)
 refused("row", "row 5", function () host.take(tab, flin.tensor { 5 }) end)
 refused("in place", "must be float32", function ()

@@ -118,6 +118,36 @@ given.backend = setmetatable({}, { __tostring = function ()
 end })
 refuses("there is no backend", gla.forward, gla, given)
 
+-- ---- sizes are bounded, also those of views ----
+
+local one = flin.ones(1)
+for _, n in ipairs { (1 << 61) - 1, math.maxinteger, 1 << 45 } do
+  refuses("is too large", one.expand, one, 1, n)
+  refuses("is too large", flin.zeros, n)
+  refuses("is too large", flin.zeros, 0, n)
+  refuses("is too large", flin.zeros, n, 0, n)
+end
+refuses("is too large", flin.ones(1 << 22):expand(1, 1 << 22).expand,
+        flin.ones(1 << 22):expand(1, 1 << 22), 1, 4)
+local wide = flin.ones(1 << 16):windows(1, 1 << 15, 2)
+refuses("is too large", wide.windows, wide, 1, 1 << 15, 3)
+refuses("is too large", flin.zeros(0).reshape, flin.zeros(0), 0, 1 << 62,
+        1 << 62)
+refuses("do not fill", one.reshape, one, 1 << 32, 1 << 32)
+refuses("a size is a whole number", one.reshape, one, -1, -1)
+local huge = one:expand(1, 1 << 40)
+for _, name in ipairs { "norm", "argmax", "logsumexp", "unit" } do
+  refuses("not enough memory", huge[name], huge:transpose(1, 2))
+end
+refuses("not enough memory", huge.sum_over, huge:transpose(1, 2):expand(1, 1),
+        1)
+for _, name in ipairs { "clone", "contiguous" } do
+  refuses("no memory for a tensor", huge[name], huge)
+end
+local sizes = { -1, 4 }
+expect(flin.ones(8):reshape(sizes).shape[1] == 2 and sizes[1] == -1,
+       "reshape leaves its table as it is")
+
 -- ---- ordinary work still works ----
 
 expect(("a=1, b=2"):gsub("(%w+)=(%w+)", "%2=%1") == "1=a, 2=b", "gsub")

@@ -378,6 +378,7 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
 
     protect(L, step->ctx, run_new, &start);
     MaskTrace *t = start.ud;
+    t->owner = owner;
     const char *file = step->ctx->file;
     find_source(L, t, fn);
     mask_declare(L, t, def);

@@ -208,9 +208,25 @@ static void run_read(Ctx *c, void *ud)
                    mask_leaf(m, LEAF_TOKEN, side, a->name, n));
 }
 
+/* Pushes what functions of the mask's arguments find the trace by: the script
+ * may keep them for longer than the trace lasts. */
+static void push_trace(lua_State *L, MaskTrace *t)
+{
+    MaskTrace **held = lua_newuserdatauv(L, sizeof *held, 1);
+
+    *held = t;
+    lua_pushvalue(L, t->owner);
+    lua_setiuservalue(L, -2, 1);
+}
+
 static MaskTrace *up_trace(lua_State *L)
 {
-    return lua_touserdata(L, lua_upvalueindex(1));
+    MaskTrace *t = *(MaskTrace **)lua_touserdata(L, lua_upvalueindex(1));
+
+    if (t->tracer.closed)
+        lang_fail(L, "read it inside of the function", "this p belongs to a "
+                  "mask that has been traced already");
+    return t;
 }
 
 /* Upvalues: trace, owner, name, kind. */
@@ -320,7 +336,7 @@ static int symbol_field(lua_State *L)
 void mask_push_symbols(lua_State *L, MaskTrace *t, int owner)
 {
     owner = lua_absindex(L, owner);
-    lua_pushlightuserdata(L, t);
+    push_trace(L, t);
     lua_pushvalue(L, owner);
     push_p(L, symbol_field, 2);
 }
@@ -369,7 +385,7 @@ static int number_field(lua_State *L)
 
 void mask_push_numbers(lua_State *L, MaskTrace *t, int n, unsigned seed)
 {
-    lua_pushlightuserdata(L, t);
+    push_trace(L, t);
     lua_pushinteger(L, n);
     lua_pushinteger(L, seed);
     push_p(L, number_field, 3);

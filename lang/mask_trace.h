@@ -15,6 +15,7 @@ typedef struct MaskTrace {
     Tracer tracer;                      /* of the mask's own graph */
     Mask *mask;
     Graph *args;                        /* its inputs: the step, if any */
+    int owner;                          /* on the stack: whose memory this is */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
     MaskRead read[MAX_INPUTS];

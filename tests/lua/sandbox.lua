@@ -118,6 +118,21 @@ given.backend = setmetatable({}, { __tostring = function ()
 end })
 refuses("there is no backend", gla.forward, gla, given)
 
+-- A mask's arguments are kept by the script, and what they belong to goes.
+local symbols, numbers
+flin.mask_report(function (i, j, p)
+  symbols, numbers = symbols or p, p
+  return p.g[j]
+end)
+for _ = 1, 50 do
+  flin.mask_report(function () return 1 end)
+  flin.zeros(1 << 16)
+end
+for _, p in ipairs { symbols, numbers } do
+  refuses("has been traced already", function () return p.other end)
+end
+refuses("has been traced already", function () return symbols.g[1] end)
+
 -- ---- sizes are bounded, also those of views ----
 
 local one = flin.ones(1)

@@ -25,6 +25,17 @@ int set_error(flin_Error *e, int code, const char *message)
     return code;
 }
 
+bool not_null(const void *p, const char *what, flin_Error *e)
+{
+    char s[80];
+
+    if (!p) {
+        snprintf(s, sizeof s, "%s is NULL", what);
+        set_error(e, FLIN_ERROR, s);
+    }
+    return p != NULL;
+}
+
 /* The parts of a compiler's error; `text` is all of it, or NULL. */
 int take_error(flin_Error *e, const Error *from, const char *text)
 {
@@ -314,7 +325,7 @@ static int detach_state(lua_State *L)
 
 flin_State *flin_attach(lua_State *L, const flin_Options *o, flin_Error *e)
 {
-    flin_State *s = new_state(o, e);
+    flin_State *s = not_null(L, "the lua_State", e) ? new_state(o, e) : NULL;
 
     if (!s)
         return NULL;

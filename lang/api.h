@@ -32,6 +32,8 @@ struct flin_Variant {
 /* Both return the code. */
 int set_error(flin_Error *e, int code, const char *message);
 int take_error(flin_Error *e, const Error *from, const char *text);
+/* False where p is NULL, with an error that names it: "the flin_State". */
+bool not_null(const void *p, const char *what, flin_Error *e);
 /* A context with the state's hooks; NULL when memory is out. */
 Ctx *host_ctx(flin_State *s);
 /* Calls f(L) with what lies on top of the stack, `nargs` values; false, with
@@ -54,6 +56,7 @@ typedef struct HostCall {
                                            passes */
     Args args;
     Bound bound;
+    Given y, *final;                    /* of calls that run forwards */
     Adjoint *adjoint;                   /* of calls that run backwards */
 } HostCall;
 
@@ -67,5 +70,17 @@ void host_run(Ctx *c, Variant *v, HostCall *h);
 Stored host_stored(Ctx *c, Variant *v, const HostCall *h);
 
 bool runs_backwards(Mode m);
+
+/* ---- where tensors lie (api_memory.c) ---- */
+
+/* What one tensor takes at most, and how far apart its elements may lie. */
+#define TENSOR_BYTES ((int64_t)1 << 48)
+
+/* Completes the strides of a tensor whose shape and dtype are known: those of
+ * the host, or row-major. Fails where no memory can hold it. */
+void place_tensor(Ctx *c, const char *what, const char *name,
+                  const flin_Tensor *t, Given *g);
+/* Fails where results of a call that is bound overlap anything. */
+void check_overlaps(Ctx *c, const Graph *g, const HostCall *h);
 
 #endif

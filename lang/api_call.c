@@ -45,26 +45,18 @@ static Given given(Ctx *c, const HostCall *h, const char *name,
     const char *what = mode_name[h->args.mode];
     Given g = { .given = true, .device = h->device, .data = t->data,
                 .dtype = (DType)t->dtype, .rank = t->rank };
-    int64_t step = 1;
-    bool packed = true;
 
     if (t->rank < 0 || t->rank > TENSOR_RANK)
         fail(c, 0, "%s: %s has rank %d: at most %d is possible", what, name,
              t->rank, TENSOR_RANK);
-    if (t->dtype < 0 || (int)t->dtype >= NDTYPES)
+    if ((unsigned)t->dtype >= NDTYPES)
         fail(c, 0, "%s: %s: there is no dtype %d", what, name, (int)t->dtype);
-    for (int i = 0; i < t->rank; i++) {
-        if (t->shape[i] < 0)
-            fail(c, 0, "%s: %s has shape %s", what, name,
-                 shape_text(c, t->rank, t->shape));
-        packed = packed && !t->stride[i];
-    }
+    place_tensor(c, what, name, t, &g);
+    if (!h->sizes && (uintptr_t)g.data % (unsigned)dtype_size(g.dtype))
+        fail(c, 0, "%s: %s is not aligned to its elements of %d bytes", what,
+             name, dtype_size(g.dtype));
     if (!g.data && is_empty(t))
         g.data = (void *)nowhere;
-    memcpy(g.shape, t->shape, sizeof g.shape);
-    memcpy(g.stride, t->stride, sizeof g.stride);
-    for (int i = t->rank; packed && i-- > 0; step *= t->shape[i])
-        g.stride[i] = step;
     return g;
 }
 
@@ -73,7 +65,8 @@ static Given given(Ctx *c, const HostCall *h, const char *name,
 /* A list of the call's: where its tensors go, by the names of inputs or of
  * states. */
 typedef struct Binds {
-    const char *of;                     /* "dinput.", for messages */
+    const char *of;                     /* "dinput" or "", for messages */
+    const char *field;                  /* of the struct */
     const flin_Bind *list;
     int n;
     bool inputs;
@@ -83,7 +76,14 @@ typedef struct Binds {
 static void take_binds(Ctx *c, const Graph *g, const HostCall *h, Binds b)
 {
     const char *what = mode_name[h->args.mode];
+    int most = b.inputs ? g->nin : g->nst;
 
+    if (b.n < 0 || b.n > most)
+        fail(c, 0, "%s: n%s = %d, but %s has %d %s", what, b.field, b.n,
+             g->name, most, b.inputs ? "inputs" : "states");
+    if (b.n && !b.list)
+        fail(c, 0, "%s: n%s = %d, but %s is NULL", what, b.field, b.n,
+             b.field);
     for (int i = 0; i < b.n; i++) {
         const char *name = b.list[i].name ? b.list[i].name : "(NULL)";
         int at = b.inputs ? graph_find_input(g, name)
@@ -114,8 +114,11 @@ static void take_device(Ctx *c, HostCall *h)
     if (k->cu_seqlens_device && !h->device)
         fail_help(c, 0, "cu_seqlens", "%s: cu_seqlens_device is for backend "
                   "\"cuda\"", what);
-    if (k->workspace && (uintptr_t)k->workspace % 256)
+    if ((uintptr_t)k->workspace % 256)
         fail(c, 0, "%s: the workspace is not aligned to 256 bytes", what);
+    if (!k->workspace && k->workspace_size)
+        fail(c, 0, "%s: workspace_size = %zu, but workspace is NULL", what,
+             k->workspace_size);
 }
 
 static void check_saved(Ctx *c, const HostCall *h)
@@ -129,6 +132,29 @@ static void check_saved(Ctx *c, const HostCall *h)
                   "saved: that is for forward and backward", what);
     if ((uintptr_t)h->call.saved->data % 256)
         fail(c, 0, "%s: saved.data is not aligned to 256 bytes", what);
+    if (!h->sizes && !h->call.saved->data && h->call.saved->bytes)
+        fail(c, 0, "%s: saved.bytes = %zu, but saved.data is NULL", what,
+             h->call.saved->bytes);
+}
+
+static void take_sequences(Ctx *c, HostCall *h)
+{
+    const flin_Call *k = &h->call;
+    const char *what = mode_name[h->args.mode];
+    uintptr_t host = (uintptr_t)k->cu_seqlens;
+    uintptr_t device = (uintptr_t)k->cu_seqlens_device;
+
+    if (k->nseq < 0 || k->nseq > INT32_MAX)
+        fail(c, 0, "%s: nseq = %lld: it must be from 0 to %d", what,
+             (long long)k->nseq, INT32_MAX);
+    if (k->nseq && !host && !device)
+        fail(c, 0, "%s: nseq = %lld, but cu_seqlens is NULL", what,
+             (long long)k->nseq);
+    if ((host | device) % sizeof(int64_t))
+        fail(c, 0, "%s: cu_seqlens is not aligned to its elements of 8 bytes",
+             what);
+    h->args.cu = k->cu_seqlens;
+    h->args.ncu = k->nseq + 1;
 }
 
 static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
@@ -140,11 +166,11 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
                   "flin_Call is 0", mode_name[h->args.mode]);
     take_device(c, h);
     check_saved(c, h);
-    take_binds(c, g, h, (Binds){ "", k->input, k->ninputs, true, h->args.in });
-    take_binds(c, g, h, (Binds){ "", k->initial, k->ninitial, false,
+    take_binds(c, g, h, (Binds){ "", "inputs", k->input, k->ninputs, true,
+                                 h->args.in });
+    take_binds(c, g, h, (Binds){ "", "initial", k->initial, k->ninitial, false,
                                  h->args.state });
-    h->args.cu = k->cu_seqlens;
-    h->args.ncu = k->nseq + 1;
+    take_sequences(c, h);
     h->args.chunk = k->chunk;
     h->args.threads = k->threads;
 }
@@ -174,16 +200,17 @@ static void take_results(Ctx *c, const Graph *g, HostCall *h)
     int rank = result_shape(g, &h->bound, shape);
 
     if (is_given(h, &k->y)) {
-        Given y = given(c, h, "y", &k->y);
-        check_shape(c, what, "y", &y, rank, shape);
-        h->bound.call.out[0] = result_view(g, &y);
+        h->y = given(c, h, "y", &k->y);
+        check_shape(c, what, "y", &h->y, rank, shape);
+        h->bound.call.out[0] = result_view(g, &h->y);
     }
-    Given *final = ctx_alloc(c, MAX_STATES * sizeof *final);
-    take_binds(c, g, h, (Binds){ "", k->final, k->nfinal, false, final });
-    check_states(c, g, h, "", final);
+    h->final = ctx_alloc(c, MAX_STATES * sizeof *h->final);
+    take_binds(c, g, h, (Binds){ "", "final", k->final, k->nfinal, false,
+                                 h->final });
+    check_states(c, g, h, "", h->final);
     for (int i = 0; i < g->nst; i++)
-        if (final[i].given)
-            h->bound.call.s1[i] = state_view(g, i, &final[i]);
+        if (h->final[i].given)
+            h->bound.call.s1[i] = state_view(g, i, &h->final[i]);
 }
 
 static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
@@ -197,12 +224,12 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
                   "or its size is 0", what);
     if (is_given(h, &k->dy))
         d->dy = given(c, h, "dy", &k->dy);
-    take_binds(c, g, h, (Binds){ "dfinal", k->dfinal, k->ndfinal, false,
-                                 d->dstate });
-    take_binds(c, g, h, (Binds){ "dinput", k->dinput, k->ndinput, true,
-                                 d->dx });
-    take_binds(c, g, h, (Binds){ "dinitial", k->dinitial, k->ndinitial, false,
-                                 d->ds });
+    take_binds(c, g, h, (Binds){ "dfinal", "dfinal", k->dfinal, k->ndfinal,
+                                 false, d->dstate });
+    take_binds(c, g, h, (Binds){ "dinput", "dinput", k->dinput, k->ndinput,
+                                 true, d->dx });
+    take_binds(c, g, h, (Binds){ "dinitial", "dinitial", k->dinitial,
+                                 k->ndinitial, false, d->ds });
     if (!d->dy.given && !k->ndfinal)
         fail_help(c, 0, "the gradient of y, those of final states",
                   "%s: neither dy nor dfinal is given", what);
@@ -225,6 +252,8 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
         take_results(c, step, h);
     else if (!h->sizes)
         take_gradients(c, step, h);
+    if (!h->sizes)
+        check_overlaps(c, step, h);
 }
 
 /* ---- saved ---- */
@@ -379,8 +408,8 @@ static void run_single(Ctx *c, void *ud)
 
 static int run(Single s, flin_Error *e)
 {
-    if (!s.v)
-        return set_error(e, FLIN_ERROR, "the flin_Variant is NULL");
+    if (!not_null(s.v, "the flin_Variant", e))
+        return FLIN_ERROR;
     Ctx *c = host_ctx(s.v->s);
     int code = FLIN_OK;
 
@@ -425,6 +454,8 @@ int flin_reference_backward(flin_Variant *v, const flin_Call *call,
 int flin_shape(flin_Variant *v, const flin_Call *call, int i, flin_Tensor *t,
                flin_Error *e)
 {
+    if (!not_null(t, "the flin_Tensor", e))
+        return FLIN_ERROR;
     return run((Single){ .v = v, .mode = M_FORWARD, .call = call, .shape = t,
                          .arg = i }, e);
 }

@@ -98,10 +98,8 @@ flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
 {
     Making m = { .v = v, .mode = mode, .like = like };
 
-    if (!v) {
-        set_error(e, FLIN_ERROR, "the flin_Variant is NULL");
+    if (!not_null(v, "the flin_Variant", e))
         return NULL;
-    }
     Ctx *own = host_ctx(v->s), *c = host_ctx(v->s);
 
     set_error(e, FLIN_OK, "");
@@ -209,8 +207,8 @@ static void run_kernel(Ctx *c, void *ud)
 
 static int run_protected(Running *r, flin_Error *e)
 {
-    if (!r->k)
-        return set_error(e, FLIN_ERROR, "the flin_Kernel is NULL");
+    if (!not_null(r->k, "the flin_Kernel", e))
+        return FLIN_ERROR;
     Ctx *c = ctx_like(r->k->v.ctx);
     int code = FLIN_OK;
 
@@ -247,7 +245,7 @@ int64_t flin_kernel_saved(const flin_Kernel *k, const flin_Call *call)
 
 const char *flin_kernel_note(const flin_Kernel *k)
 {
-    for (const PlanEntry *p = k->v.plans; p; p = p->next)
+    for (const PlanEntry *p = k ? k->v.plans : NULL; p; p = p->next)
         if (p->chunk)
             return p->note;
     return NULL;

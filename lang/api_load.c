@@ -123,10 +123,8 @@ static flin_Variant *load_with(flin_State *s, lua_State *L, lua_CFunction f,
 
 static flin_Variant *load(flin_State *s, Load *l, flin_Error *e)
 {
-    if (!s) {
-        set_error(e, FLIN_ERROR, "the flin_State is NULL");
+    if (!not_null(s, "the flin_State", e))
         return NULL;
-    }
     sandbox_renew(s->L);
     lua_pushlightuserdata(s->L, l);
     return load_with(s, s->L, load_variant, 1, l, e);
@@ -134,31 +132,43 @@ static flin_Variant *load(flin_State *s, Load *l, flin_Error *e)
 
 flin_Variant *flin_load_file(flin_State *s, const char *path, flin_Error *e)
 {
+    if (!not_null(path, "the path of a script", e))
+        return NULL;
     return load(s, &(Load){ .path = path }, e);
 }
 
 flin_Variant *flin_load_string(flin_State *s, const char *text,
                                const char *name, flin_Error *e)
 {
+    if (!not_null(text, "the text of a script", e))
+        return NULL;
     return load(s, &(Load){ .text = text, .name = name ? name : "script" }, e);
 }
 
 flin_Variant *flin_derive(flin_Variant *v, const char *text, const char *name,
                           flin_Error *e)
 {
+    if (!not_null(v, "the flin_Variant", e)
+        || !not_null(text, "the text of a script", e))
+        return NULL;
     return load(v->s, &(Load){ .text = text, .name = name ? name : "script",
                                .of = v->ref }, e);
 }
 
 flin_Variant *flin_stdlib(flin_State *s, const char *name, flin_Error *e)
 {
+    if (!not_null(name, "the name of a variant", e))
+        return NULL;
     return load(s, &(Load){ .name = name }, e);
 }
 
 flin_Variant *flin_load(flin_State *s, const char *what, flin_Error *e)
 {
-    size_t n = strlen(what);
+    size_t n;
 
+    if (!not_null(what, "what to load", e))
+        return NULL;
+    n = strlen(what);
     if (strchr(what, '\n'))
         return flin_load_string(s, what, NULL, e);
     if (strchr(what, '/') || (n > 4 && !strcmp(what + n - 4, ".lua")))
@@ -176,11 +186,22 @@ static int take_variant(lua_State *L)
     return 0;
 }
 
+/* Whether the stack has such an index; others read what they should not. */
+static bool has_index(lua_State *L, int i)
+{
+    int top = lua_gettop(L);
+
+    return i > 0 ? i <= top : i < 0 && i >= -top;
+}
+
 flin_Variant *flin_to_variant(flin_State *s, lua_State *L, int i,
                               flin_Error *e)
 {
     Load l = { 0 };
 
+    if (!not_null(s, "the flin_State", e)
+        || !not_null(L, "the lua_State", e))
+        return NULL;
     if (lua_topointer(L, LUA_REGISTRYINDEX)
         != lua_topointer(s->L, LUA_REGISTRYINDEX)) {
         set_error(e, FLIN_ERROR, "flin_to_variant: the state is attached to "
@@ -189,6 +210,11 @@ flin_Variant *flin_to_variant(flin_State *s, lua_State *L, int i,
     }
     if (!lua_checkstack(L, 4)) {
         set_error(e, FLIN_ERROR_MEMORY, "out of memory");
+        return NULL;
+    }
+    if (!has_index(L, i)) {
+        set_error(e, FLIN_ERROR, "flin_to_variant: the stack has no such "
+                  "index");
         return NULL;
     }
     lua_pushvalue(L, i);
@@ -231,6 +257,8 @@ const char *flin_stdlib_name(flin_State *s, int i)
 {
     Nth n = { i, NULL };
 
+    if (!s)
+        return NULL;
     lua_pushlightuserdata(s->L, &n);
     api_protect(s, s->L, nth_name, 1, 0, NULL);
     return n.name;
@@ -238,20 +266,19 @@ const char *flin_stdlib_name(flin_State *s, int i)
 
 const char *flin_name(const flin_Variant *v)
 {
-    return v->v->step->name;
+    return v ? v->v->step->name : NULL;
 }
 
 int flin_args(const flin_Variant *v)
 {
-    return v->nargs;
+    return v ? v->nargs : 0;
 }
 
 int flin_arg(const flin_Variant *v, int i, flin_Arg *a)
 {
-    const Graph *g = v->v->step;
-
-    if (i < 0 || i >= v->nargs)
+    if (!v || !a || i < 0 || i >= v->nargs)
         return 0;
+    const Graph *g = v->v->step;
     *a = (flin_Arg){ .axes = v->axes[i], .domain = "normal" };
     if (i < g->nin) {
         a->name = g->in[i].name;
@@ -270,6 +297,8 @@ int flin_arg(const flin_Variant *v, int i, flin_Arg *a)
 
 int64_t flin_axis_size(const flin_Variant *v, const char *axis)
 {
+    if (!v || !axis)
+        return -1;
     const Graph *g = v->v->step;
     int ax = graph_find_axis(g, axis);
 
@@ -278,7 +307,7 @@ int64_t flin_axis_size(const flin_Variant *v, const char *axis)
 
 const char *flin_note(const flin_Variant *v)
 {
-    for (const PlanEntry *p = v->v->plans; p; p = p->next)
+    for (const PlanEntry *p = v ? v->v->plans : NULL; p; p = p->next)
         if (p->chunk)
             return p->note;
     return NULL;

@@ -203,6 +203,9 @@ static void bind_sequences(Sizes *s, const Args *a)
     if (a->cu)
         check_cu(s, a);
     b->N = a->cu || a->device_cu ? a->ncu - 1 : b->B;
+    if (b->N > INT32_MAX)
+        fail(s->ctx, 0, "%s: %s has %lld batch entries: at most %d are "
+             "possible", s->what, s->batch_from, (long long)b->N, INT32_MAX);
     b->call.nseq = b->N;
     b->call.device_cu = a->device_cu;
     if (a->device_cu)
@@ -352,6 +355,32 @@ View state_view(const Graph *step, int s, const Given *t)
 
 /* ---- a call ---- */
 
+/* Sizes of 0 aside: what is counted of others must be possible, too. */
+static void check_count(Sizes *s, const char *kind, const char *name,
+                        int rank, const int64_t *shape)
+{
+    int64_t n = 1, most = (int64_t)1 << 46;
+
+    for (int i = 0; i < rank; i++) {
+        int64_t size = shape[i] ? shape[i] : 1;
+        if (size > most / n)
+            fail(s->ctx, 0, "%s: %s%s would have shape %s: at most 2^46 "
+                 "numbers are possible", s->what, kind, name,
+                 shape_text(s->ctx, rank, shape));
+        n *= size;
+    }
+}
+
+static void check_results(Sizes *s)
+{
+    int64_t shape[TENSOR_RANK];
+
+    check_count(s, "", "y", result_shape(s->g, s->b, shape), shape);
+    for (int i = 0; i < s->g->nst; i++)
+        check_count(s, "state ", s->g->st[i].name,
+                    state_shape(s->g, s->b, i, shape), shape);
+}
+
 /* That of v where there is a v, else of the first tensor with tokens. */
 static DType result_dtype(const Graph *g, const Args *a)
 {
@@ -413,6 +442,7 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     for (int i = 0; i < step->nst; i++)
         bind_state(&s, i, &a->state[i]);
     check_sizes(&s);
+    check_results(&s);
     bool exact = a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD;
     b->dtype = exact ? F64 : result_dtype(step, a);
     b->state_dtype = exact ? F64 : F32;

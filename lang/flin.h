@@ -27,8 +27,12 @@
  *   code or a negative number, and fill in the error, where the caller gives
  *   one (else NULL). A call that fails has checked its arguments before it
  *   computed anything; interrupted or out of memory, its results are
- *   unspecified. Given NULL for what an earlier function could not make, they
- *   fail, too, and do no harm.
+ *   unspecified.
+ * - NULL, for a handle that an earlier function could not make or for a text
+ *   or struct that a function cannot do without, is an error and does no harm:
+ *   functions without a flin_Error then return NULL, -1 where they count bytes
+ *   or sizes, and 0 where they count arguments; what ends a handle does
+ *   nothing. A list is NULL where its count is 0, and not else.
  * - A state and its variants belong to one thread at a time; states share
  *   nothing. A kernel belongs to no thread: several may run it at a time.
  * - The caller's buffers are the caller's: flin keeps no pointer to them after
@@ -161,8 +165,8 @@ FLIN_API flin_Variant *flin_stdlib(flin_State *s, const char *name,
 FLIN_API flin_Variant *flin_load(flin_State *s, const char *what,
                                  flin_Error *e);
 
-/* The variant at index i of the host's Lua stack, of an attached state: what
- * flin.variant{...} gave there. */
+/* The variant at index i of the host's Lua stack (from its bottom, or below 0
+ * from its top), of an attached state: what flin.variant{...} gave there. */
 FLIN_API flin_Variant *flin_to_variant(flin_State *s, struct lua_State *L,
                                        int i, flin_Error *e);
 
@@ -171,7 +175,7 @@ FLIN_API flin_Variant *flin_to_variant(flin_State *s, struct lua_State *L,
 FLIN_API flin_Variant *flin_derive(flin_Variant *v, const char *text,
                                    const char *name, flin_Error *e);
 
-/* Name i of the standard library, from 0, in order; NULL: no more. */
+/* Name i of the standard library, from 0, in order; NULL: there is none. */
 FLIN_API const char *flin_stdlib_name(flin_State *s, int i);
 
 /* NULL is allowed. */
@@ -205,8 +209,11 @@ FLIN_API int64_t flin_axis_size(const flin_Variant *v, const char *axis);
 
 typedef enum flin_DType { FLIN_F32, FLIN_BF16, FLIN_F16, FLIN_F64 } flin_DType;
 
-/* A buffer of the caller. Strides count elements and may be anything, 0 and
- * negative included; all of them 0: row-major. data NULL: not given. */
+/* A buffer of the caller: data is element [0, ..., 0], aligned to its dtype.
+ * Strides count elements and may be anything, 0 and negative included; all of
+ * them 0: row-major. data NULL: not given (or, of a tensor without elements,
+ * nowhere). A tensor has at most 2^48 bytes, and they lie at most as far apart;
+ * that the memory is there, flin cannot tell. */
 typedef struct flin_Tensor {
     void *data;
     flin_DType dtype;
@@ -268,8 +275,9 @@ typedef struct flin_Call {
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
  * states and y of any dtype). Where the step has no chunk form, token by
- * token. FLIN_OK or what is in e->code. `initial` and `final` may be the same
- * memory; else results may overlap nothing. */
+ * token. FLIN_OK or what is in e->code. A state's `initial` and `final` may be
+ * the same tensor; else no byte of a result may lie in another result, twice in
+ * its own (stride 0) or in anything that is given: that is refused. */
 FLIN_API int flin_forward(flin_Variant *v, const flin_Call *call,
                           flin_Error *e);
 

@@ -376,8 +376,13 @@ static int64_t all_chunks(const CpuProgram *p, const Call *call)
 
 int64_t cpu_kept(const CpuProgram *p, const Call *call)
 {
-    return all_chunks(p, call) * call->heads * p->stored_floats
-         * (int64_t)sizeof(float);
+    int64_t most = INT64_MAX / 4, bytes;    /* more than there can be */
+
+    if (__builtin_mul_overflow(all_chunks(p, call) * call->heads,
+                               p->stored_floats * (int64_t)sizeof(float),
+                               &bytes) || bytes > most)
+        return most;
+    return bytes;
 }
 
 static Room find_room(Run *r)

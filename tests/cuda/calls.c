@@ -178,6 +178,7 @@ static void test_kernel(Test *k, flin_Kernel *f)
     expect(bytes <= 1 || flin_run(f, &call, NULL, &k->e) == FLIN_ERROR,
            "a workspace that is too small");
     call.workspace = NULL;
+    call.workspace_size = 0;
     device_put(k->c, &k->d, there, ends, sizeof ends);
     call.cu_seqlens = NULL;
     call.cu_seqlens_device = (void *)(uintptr_t)there;
@@ -312,6 +313,7 @@ static double host_time(Test *k, flin_Kernel *f)
     flin_Call call = device_call(k);
     double best = 1;
     call.cu_seqlens = NULL;
+    call.nseq = 0;
     call.nfinal = 0;
     for (int b = 0; b < BUNCHES; b++) {
         double start = now();
@@ -355,6 +357,7 @@ static void test_empty(Test *k)
     call.y = k->y.host;
     call.y.shape[1] = 0;
     call.cu_seqlens = NULL;
+    call.nseq = 0;
     call.nfinal = 0;
     expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
     flin_Bind dq = bind[0];

@@ -206,7 +206,7 @@ static void test_saved_room(flin_State *s)
     t.saved.data = (char *)t.saved.data - 8;
     void *room = t.saved.data;
     t.saved.data = NULL;
-    REFUSED(go(&t, NULL, &e), "forward: saved.bytes = 0: this call saves");
+    REFUSED(go(&t, NULL, &e), "but saved.data is NULL");
     t.saved.data = room;
     training_free(&t);
 }

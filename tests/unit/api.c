@@ -156,14 +156,14 @@ static void test_call_errors(flin_State *s)
 {
     flin_Error e;
     flin_Variant *v = flin_stdlib(s, "linear", &e);
-    float a[64] = { 0 };
+    float a[64] = { 0 }, b[64];
     flin_Bind in[] = {
         { "q", { a, FLIN_F32, 4, { 1, 2, 1, 4 }, { 0 } } },
         { "k", { a, FLIN_F32, 4, { 1, 2, 1, 4 }, { 0 } } },
         { "v", { a, FLIN_F32, 4, { 1, 2, 1, 4 }, { 0 } } },
     };
     flin_Call call = { .size = sizeof call, .input = in, .ninputs = 2,
-        .y = { a, FLIN_F32, 4, { 1, 2, 1, 5 }, { 0 } } };
+        .y = { b, FLIN_F32, 4, { 1, 2, 1, 5 }, { 0 } } };
 
     CHECK(flin_forward(v, &call, &e) == FLIN_ERROR);
     CHECK(!strcmp(e.message, "forward: tensor v is missing; [B, T, H, v] is "
@@ -193,18 +193,310 @@ static void test_call_errors(flin_State *s)
     CHECK(flin_forward(v, &call, NULL) == FLIN_OK);
 }
 
+/* Every function of flin.h, with NULL for each handle, text and struct that it
+ * cannot do without. */
+static void test_null(flin_State *s)
+{
+    flin_Error e = { 0 };
+    flin_Call call = { .size = sizeof call };
+    flin_Tensor t;
+    flin_Arg a;
+    flin_Variant *v = flin_stdlib(s, "linear", &e);
+
+#define NO(made) CHECK(!(made) && e.code == FLIN_ERROR && *e.message); \
+    e.code = FLIN_OK
+#define FAILS(code) CHECK((code) == FLIN_ERROR && strstr(e.message, "NULL"))
+    NO(flin_attach(NULL, NULL, &e));
+    NO(flin_load_file(NULL, "x.lua", &e));
+    NO(flin_load_file(s, NULL, &e));
+    NO(flin_load_string(NULL, script, NULL, &e));
+    NO(flin_load_string(s, NULL, NULL, &e));
+    NO(flin_stdlib(NULL, "gla", &e));
+    NO(flin_stdlib(s, NULL, &e));
+    NO(flin_load(NULL, "gla", &e));
+    NO(flin_load(NULL, "gla.lua", &e));
+    NO(flin_load(NULL, script, &e));
+    NO(flin_load(s, NULL, &e));
+    NO(flin_to_variant(NULL, NULL, 1, &e));
+    NO(flin_to_variant(s, NULL, 1, &e));
+    NO(flin_derive(NULL, "return ...", NULL, &e));
+    NO(flin_derive(v, NULL, NULL, &e));
+    NO(flin_prepare(NULL, FLIN_FORWARD, &call, &e));
+    NO(flin_prepare(v, FLIN_FORWARD, NULL, &e));
+    NO(flin_prepare(v, (flin_Mode)-1, &call, &e));
+    NO(flin_prepare(v, (flin_Mode)9, &call, &e));
+    FAILS(flin_forward(NULL, &call, &e));
+    FAILS(flin_reference(NULL, &call, &e));
+    FAILS(flin_step(NULL, &call, &e));
+    FAILS(flin_backward(NULL, &call, NULL, &e));
+    FAILS(flin_reference_backward(NULL, &call, NULL, &e));
+    FAILS(flin_shape(NULL, &call, 3, &t, &e));
+    FAILS(flin_shape(v, &call, 3, NULL, &e));
+    FAILS(flin_run(NULL, &call, NULL, &e));
+    CHECK(flin_saved(NULL, &call, &e) == -1 && e.code == FLIN_ERROR);
+    CHECK(flin_saved(v, NULL, &e) == -1 && e.code == FLIN_ERROR);
+    CHECK(flin_forward(v, NULL, &e) == FLIN_ERROR && *e.help);
+    CHECK(flin_step(v, NULL, NULL) == FLIN_ERROR);
+    CHECK(flin_backward(v, NULL, NULL, &e) == FLIN_ERROR);
+    CHECK(flin_shape(v, NULL, 3, &t, &e) == FLIN_ERROR);
+    CHECK(flin_workspace(NULL, &call) == -1);
+    CHECK(flin_kernel_saved(NULL, &call) == -1);
+    CHECK(!flin_kernel_note(NULL) && !flin_note(NULL) && !flin_name(NULL));
+    CHECK(flin_args(NULL) == 0 && !flin_arg(NULL, 0, &a)
+          && !flin_arg(v, 0, NULL));
+    CHECK(flin_axis_size(NULL, "k") == -1 && flin_axis_size(v, NULL) == -1
+          && flin_axis_size(v, "k") == 0);
+    CHECK(!flin_stdlib_name(NULL, 0) && !flin_stdlib_name(s, -1)
+          && !flin_stdlib_name(s, 1 << 20) && flin_stdlib_name(s, 0));
+    flin_release(NULL);
+    flin_retain(NULL);
+    flin_free(NULL);
+    flin_close(NULL);
+}
+
+/* It fails with a message that has this text. */
+#define REFUSED(code, text) \
+    CHECK((code) == FLIN_ERROR && strstr(e.message, text))
+
+/* A call of linear: room for shapes that lie elsewhere than they say. */
+typedef struct Odd {
+    float x[256], y[256], S[16];
+    flin_Bind in[3], state;
+    flin_Call call;
+} Odd;
+
+static Odd odd(void)
+{
+    return (Odd){ .x = { 1 } };
+}
+
+static void odd_call(Odd *o)
+{
+    flin_Tensor t = { o->x, FLIN_F32, 4, { 1, 8, 1, 4 }, { 0 } };
+
+    *o = odd();
+    for (int i = 0; i < 3; i++)
+        o->in[i] = (flin_Bind){ i == 0 ? "q" : i == 1 ? "k" : "v", t };
+    o->call = (flin_Call){ .size = sizeof o->call, .input = o->in,
+                           .ninputs = 3, .y = t };
+    o->call.y.data = o->y;
+    o->state = (flin_Bind){ "S", { o->S, FLIN_F32, 4, { 1, 1, 4, 4 },
+                                   { 0 } } };
+}
+
+static void test_counts(flin_Variant *v)
+{
+    flin_Error e;
+    Odd o;
+
+    odd_call(&o);
+    o.call.input = NULL;
+    REFUSED(flin_forward(v, &o.call, &e), "ninputs = 3, but inputs is NULL");
+    odd_call(&o);
+    o.call.ninputs = -1;
+    REFUSED(flin_forward(v, &o.call, &e), "ninputs = -1, but linear has 3");
+    o.call.ninputs = 1 << 30;
+    REFUSED(flin_forward(v, &o.call, &e), "but linear has 3 inputs");
+    odd_call(&o);
+    o.call.nfinal = 1;
+    REFUSED(flin_forward(v, &o.call, &e), "nfinal = 1, but final is NULL");
+    o.call.nfinal = 0;
+    o.call.ninitial = -5;
+    REFUSED(flin_forward(v, &o.call, &e), "but linear has 1 states");
+    odd_call(&o);
+    o.call.nseq = 1;
+    REFUSED(flin_forward(v, &o.call, &e), "nseq = 1, but cu_seqlens is NULL");
+    for (int64_t n = -1; ; n = INT64_MAX) {
+        o.call.nseq = n;
+        REFUSED(flin_forward(v, &o.call, &e), "nseq = ");
+        if (n > 0)
+            break;
+    }
+    odd_call(&o);
+    o.call.workspace_size = 1;
+    REFUSED(flin_forward(v, &o.call, &e), "but workspace is NULL");
+}
+
+/* Sizes that no memory has, products of them that wrap, strides that lead out
+ * of it: in calls that compute, and in those that only ask for sizes. */
+static void test_sizes(flin_Variant *v)
+{
+    static const int64_t size[] = { -1, INT64_MIN, INT64_MAX,
+        (int64_t)1 << 62, (int64_t)1 << 48, (int64_t)1 << 32 };
+    static const int64_t far[] = { INT64_MIN, INT64_MAX, INT64_MIN + 1,
+        (int64_t)1 << 62, (int64_t)1 << 46, -((int64_t)1 << 46) };
+    flin_Error e;
+    flin_Tensor t;
+    Odd o;
+
+    for (int axis = 0; axis < 4; axis++)
+        for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+            odd_call(&o);
+            for (int k = 0; k < 3; k++) {
+                o.in[k].tensor.shape[axis] = size[i];
+                o.in[k].tensor.shape[!axis] = size[i];
+            }
+            REFUSED(flin_forward(v, &o.call, &e), "q has shape [");
+            REFUSED(flin_shape(v, &o.call, 3, &t, &e), "q has shape [");
+            CHECK(flin_saved(v, &o.call, &e) == -1);
+            CHECK(!flin_prepare(v, FLIN_BACKWARD, &o.call, &e));
+            for (int k = 0; k < 3; k++)     /* where none of it lies */
+                o.in[k].tensor.shape[3 - axis] = 0;
+            CHECK(flin_forward(v, &o.call, &e) == FLIN_ERROR);
+            CHECK(flin_shape(v, &o.call, 3, &t, &e) == FLIN_ERROR);
+        }
+    for (int axis = 0; axis < 4; axis++)
+        for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+            odd_call(&o);
+            o.in[1].tensor.stride[3] = 1;
+            o.in[1].tensor.stride[axis] = far[i];
+            if (axis % 2)
+                REFUSED(flin_forward(v, &o.call, &e), "k has strides [");
+            else                        /* of one entry: it says nothing */
+                CHECK(flin_forward(v, &o.call, &e) == FLIN_OK);
+        }
+    odd_call(&o);
+    for (int k = 0; k < 3; k++)
+        o.in[k].tensor.dtype = (flin_DType)-1;
+    REFUSED(flin_forward(v, &o.call, &e), "q: there is no dtype -1");
+    REFUSED(flin_shape(v, &o.call, 3, &t, &e), "q: there is no dtype -1");
+    odd_call(&o);
+    o.call.y.dtype = (flin_DType)-1;
+    REFUSED(flin_forward(v, &o.call, &e), "y: there is no dtype -1");
+    o.call.y.dtype = (flin_DType)4;
+    REFUSED(flin_forward(v, &o.call, &e), "y: there is no dtype 4");
+}
+
+/* Arguments that memory could hold, results that it could not. */
+static void test_results_sizes(flin_State *s)
+{
+    int64_t many = (int64_t)1 << 44, heads = 1 << 20, cu[2] = { 0 };
+    flin_Variant *v = flin_load_string(s, script, "mine.lua", NULL);
+    flin_Tensor row = { NULL, FLIN_F32, 4, { 1, many, 1, 1 }, { 0 } }, t;
+    flin_Bind in[] = {
+        { "g", { NULL, FLIN_F32, 1, { heads }, { 0 } } },
+        { "k", row }, { "v", row },
+    };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 3 };
+    flin_Error e;
+
+    REFUSED(flin_shape(v, &call, 3, &t, &e), "y would have shape [1, 17592186"
+            "044416, 1048576, 1]");
+    CHECK(!flin_prepare(v, FLIN_FORWARD, &call, &e));
+    for (int k = 1; k < 3; k++)
+        in[k].tensor.shape[1] = 1;
+    CHECK(!flin_shape(v, &call, 3, &t, &e) && t.shape[2] == heads);
+    for (int k = 1; k < 3; k++) {
+        in[k].tensor.shape[0] = many;
+        in[k].tensor.shape[1] = 0;
+    }
+    REFUSED(flin_shape(v, &call, 3, &t, &e), "k has 17592186044416 batch");
+    in[0].tensor.shape[0] = 1;
+    REFUSED(flin_shape(v, &call, 3, &t, &e), "k has 17592186044416 batch");
+    for (int k = 1; k < 3; k++) {
+        in[k].tensor.shape[0] = 1;
+        in[k].tensor.shape[3] = 65536;
+    }
+    in[0].tensor.shape[0] = heads;
+    REFUSED(flin_shape(v, &call, 3, &t, &e), "state S would have shape [");
+    cu[0] = 1;
+    call.cu_seqlens = cu;
+    REFUSED(flin_shape(v, &call, 3, &t, &e), "must start with 0");
+}
+
+static void test_places(flin_Variant *v)
+{
+    flin_Error e;
+    Odd o;
+
+    odd_call(&o);
+    o.in[1].tensor.data = (char *)o.x + 2;
+    REFUSED(flin_forward(v, &o.call, &e), "k is not aligned to its elements "
+            "of 4 bytes");
+    o.in[1].tensor.dtype = FLIN_F16;
+    CHECK(!flin_forward(v, &o.call, &e));
+    int64_t cu[] = { 0, 0, 8 };
+    o.call.cu_seqlens = (const int64_t *)((char *)cu + 4);
+    o.call.nseq = 1;
+    REFUSED(flin_forward(v, &o.call, &e), "cu_seqlens is not aligned");
+
+    odd_call(&o);
+    for (int at = 1; at < 64; at += 15) {       /* q, k, v are at 32 to 63 */
+        for (int k = 0; k < 3; k++)
+            o.in[k].tensor.data = o.x + 32;
+        o.call.y.data = o.x + at;
+        REFUSED(flin_forward(v, &o.call, &e), "y and q overlap");
+    }
+    for (int at = 0; at <= 64; at += 64) {
+        o.call.y.data = o.x + at;
+        CHECK(!flin_forward(v, &o.call, &e));
+    }
+
+    /* Side by side in one buffer of rows, backwards, too. */
+    odd_call(&o);
+    for (int k = 0; k < 4; k++) {
+        flin_Tensor *t = k < 3 ? &o.in[k].tensor : &o.call.y;
+        t->data = o.x + 4 * k;
+        t->stride[1] = 16;
+        t->stride[3] = 1;
+    }
+    CHECK(!flin_forward(v, &o.call, &e));
+    o.in[2].tensor.data = o.x + 11 + 16 * 7;
+    o.in[2].tensor.stride[1] = -16;
+    o.in[2].tensor.stride[3] = -1;
+    CHECK(!flin_forward(v, &o.call, &e));
+    o.in[2].tensor.data = o.x + 12 + 16 * 7;
+    REFUSED(flin_forward(v, &o.call, &e), "y and v overlap");
+
+    odd_call(&o);
+    o.call.y.stride[1] = 0;
+    o.call.y.stride[3] = 1;
+    REFUSED(flin_forward(v, &o.call, &e), "y: strides [");
+    o.call.y.stride[1] = 2;
+    REFUSED(flin_forward(v, &o.call, &e), "in one place, and it is written");
+    o.call.y.stride[1] = 3;             /* 0 to 21 and 0 to 18: 6 is twice */
+    o.call.y.stride[3] = 6;
+    REFUSED(flin_forward(v, &o.call, &e), "in one place, and it is written");
+    o.call.y.stride[3] = 8;             /* 0 to 24: none is */
+    CHECK(!flin_forward(v, &o.call, &e));
+
+    odd_call(&o);
+    flin_Bind last = o.state;
+    o.call.initial = &o.state;
+    o.call.final = &last;
+    o.call.ninitial = o.call.nfinal = 1;
+    CHECK(!flin_forward(v, &o.call, &e));       /* in place */
+    last.tensor.stride[2] = 1;
+    last.tensor.stride[3] = 4;
+    REFUSED(flin_forward(v, &o.call, &e), "final.S and initial.S overlap");
+    last.tensor.stride[2] = last.tensor.stride[3] = 0;
+    last.tensor.data = o.y;
+    REFUSED(flin_forward(v, &o.call, &e), "y and final.S overlap");
+}
+
+static void test_odd(flin_State *s)
+{
+    flin_Variant *v = flin_stdlib(s, "linear", NULL);
+
+    test_counts(v);
+    test_sizes(v);
+    test_places(v);
+    test_results_sizes(s);
+}
+
 /* Long enough to be asked whether to go on. */
 static void test_interrupt(flin_State *s)
 {
     enum { T = 100000 };
     flin_Error e;
     flin_Variant *v = flin_stdlib(s, "linear", &e);
-    static float a[T * 4];
+    static float a[T * 4], b[T * 4];
     flin_Tensor t = { a, FLIN_F32, 4, { 1, T, 1, 4 }, { 0 } };
     flin_Bind in[] = { { "q", t }, { "k", t }, { "v", t } };
     flin_Call call = { .size = sizeof call, .input = in, .ninputs = 3,
                        .y = t };
 
+    call.y.data = b;
     stop_now = 1;
     CHECK(flin_reference(v, &call, &e) == FLIN_ERROR_INTERRUPT);
     CHECK(flin_forward(v, &call, &e) == FLIN_ERROR_INTERRUPT
@@ -245,6 +537,8 @@ int main(void)
     test_script_errors(s);
     test_calls(s);
     test_call_errors(s);
+    test_null(s);
+    test_odd(s);
     test_interrupt(s);
     flin_close(s);
     CHECK(in_use == 0 && most > 0);

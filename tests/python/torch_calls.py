@@ -186,8 +186,17 @@ refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn,
 refused("dtype", ValueError, "q is torch.int64", gdn,
         **dict(d, q=d["q"].long()))
 refused("kinds", ValueError, "k is list", gdn, **dict(d, k=[1]))
-refused("devices", ValueError, "k is on meta, but q on cpu", gdn,
-        **dict(d, k=d["k"].to("meta")))
+for n in d:
+    refused(f"devices: {n}", ValueError, " is on ", gdn,
+            **dict(d, **{n: d[n].to("meta")}))
+    refused(f"devices: all but {n}", ValueError, " is on ", gdn,
+            **{m: t if m == n else t.to("meta") for m, t in d.items()})
+refused("devices: q", ValueError, "k is on cpu, but q on meta", gdn,
+        **dict(d, q=d["q"].to("meta")))
+refused("devices: a state", ValueError, "S is on meta, but q on cpu", gdn,
+        **d, initial_state=state.to("meta"))
+refused("devices: all but a state", ValueError, "S is on cpu, but q on meta",
+        gdn, **{n: t.to("meta") for n, t in d.items()}, initial_state=state)
 refused("cu_seqlens", ValueError, "int64 with one is wanted", gdn, **packed,
         cu_seqlens=torch.tensor([0.0, 70.0]))
 refused("ends that are none", ValueError, "cu_seqlens is 'abc'", gdn, **packed,
@@ -197,16 +206,40 @@ refused("no data", ValueError, "runs on cpu and cuda", gdn.backward, **{
 for sparse in (d["k"].to_sparse(), d["g"][0].to_sparse_csr()):
     refused("sparse", ValueError, "a dense tensor is wanted", gdn,
             **dict(d, k=sparse))
+# Tensors that are the negative of what their memory holds, row-major or not;
+# first, so that no kernel was prepared for the same layout without a sign.
 turned = torch.view_as_complex(torch.randn(2, 70, 2, 8, 2)).conj().imag
-refused("a negated view", ValueError, "its resolve_neg()", gdn,
-        **dict(d, q=turned))
-same("resolved", gdn(**dict(d, q=turned.resolve_neg()))[0],
-     gdn(**dict(d, q=turned.resolve_neg().contiguous()))[0])
+fresh = flin.load("gated_deltanet")
+for name, t in (("strided", turned), ("row-major", torch._neg_view(d["q"])),
+                ("one number", torch._neg_view(torch.ones(1).expand(
+                    2, 70, 2, 8)))):
+    plain = t.resolve_neg().contiguous()
+    check(f"negated, {name}: is", t.is_neg() and not plain.is_neg())
+    for _ in range(2):
+        a, state1 = fresh(**dict(d, q=t), output_final_state=True)
+        b, state2 = gdn(**dict(d, q=plain), output_final_state=True)
+        same(f"negated, {name}", a, b)
+    same(f"negated, {name}: not", fresh(**dict(d, q=-plain))[0],
+         gdn(**dict(d, q=-plain))[0])
+    same(f"negated, {name}: reference", fresh.reference(**dict(d, q=t))[0],
+         gdn.reference(**dict(d, q=plain))[0])
+negated = torch._neg_view(torch.randn(2, 2, 8, 6))
+same("a negated state", fresh.step(**token, state=negated)[0],
+     gdn.step(**token, state=negated.resolve_neg())[0])
+want = gdn.step(**token, state=negated.resolve_neg())[1]
+check("in place, negated", gdn.step(**token, state=negated, inplace=True)[1]
+      is negated and negated.is_neg())
+same("its state", negated.resolve_neg(), want)
 mine = leaves({"v": d["v"]})["v"]     # autograd makes such gradients itself
 y = gdn(**dict(d, v=mine))[0]
-same("a negated gradient", *(torch.autograd.grad(
-    y, mine, t, retain_graph=True)[0]
-    for t in (turned[..., :6], turned[..., :6].resolve_neg())))
+for t in turned[..., :6], torch._neg_view(torch.randn(2, 70, 2, 6)):
+    same("a negated gradient", *(torch.autograd.grad(
+        y, mine, t, retain_graph=True)[0] for t in (t, t.resolve_neg())))
+s = torch.zeros_like(state)
+kept = gdn(**dict(d, v=mine), initial_state=s)[0]
+gdn.step(**token, state=s, inplace=True)
+refused("a state that backward wants, overwritten", RuntimeError,
+        "modified by an inplace operation", kept.sum().backward)
 freed = d["q"].clone()
 (freed.untyped_storage() if hasattr(freed, "untyped_storage")
  else freed.storage()).resize_(0)

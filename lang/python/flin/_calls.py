@@ -5,8 +5,8 @@ A **door** is the module that knows the caller's tensors (_numpy, _torch):
   signature(tensors)    what a call depends on, beside the data; hashable
   describe(name, t)     its dtype (flin.h's), shape and strides in elements
   pointer(t)            where its data is
-  contiguous(t)         a copy, row-major
-  plain(t)              t; raises where its memory does not hold its numbers
+  is_plain(t)           whether its memory holds its numbers
+  contiguous(t)         its numbers, row-major
   empty(shape, dtype, like), empty_like(t), space(bytes, like)  new tensors;
                         empty_like only of row-major ones
   check(name, t, first) raises where two cannot go together
@@ -122,7 +122,7 @@ class Prepared:
     def __init__(self, kernel, like, results, workspace, saved, changed):
         self.kernel, self.like, self.results = kernel, like, results
         self.workspace, self.saved = workspace, saved   # in bytes
-        self.changed = changed  # which of the given tensors, and by what
+        self.changed = changed  # which of the given tensors are copied
         self.frames = []        # that no call uses at the moment
 
     def frame(self):
@@ -169,21 +169,27 @@ def likened(results, given):
             for shape, dtype in results]
 
 
-def changes(door, given):
-    """Which given tensors a call does not take as they are, and what it
-    takes."""
-    found = []
-    for i, (_, shape, strides) in enumerate(given):
-        if all_zero(shape, strides):
-            found.append((i, door.contiguous))
-        elif strides != row_major(shape):
-            found.append((i, door.plain))
-    return found
+def is_taken(door, t, shape, strides):
+    """Whether a call takes the tensor as it is."""
+    return door.is_plain(t) and not all_zero(shape, strides)
+
+
+def describe_one(door, name, t):
+    """As the call takes it."""
+    dtype, shape, strides = door.describe(name, t)
+    return dtype, shape, (strides if is_taken(door, t, shape, strides)
+                          else row_major(shape))
 
 
 def describe(door, arguments, tensors):
-    return [(a.name.encode(), *door.describe(a.name, t))
+    return [(a.name.encode(), *describe_one(door, a.name, t))
             for a, t in zip(arguments, tensors) if t is not None]
+
+
+def changes(door, given):
+    """Which given tensors a call takes a copy of."""
+    return [i for i, t in enumerate(given)
+            if not is_taken(door, t, *door.describe("", t)[1:])]
 
 
 class Caller:
@@ -225,8 +231,8 @@ class Caller:
         frame, first = p.frame(), r.x[0]
         if p.changed:
             given = list(given)
-            for i, change in p.changed:
-                given[i] = change(given[i])
+            for i in p.changed:
+                given[i] = door.contiguous(given[i])
         tensors = [*given, *results, *r.s0] if r.inplace else given + results
         words, pointer = frame.words, door.pointer
         for at, t in zip(frame.slots, tensors):
@@ -278,10 +284,10 @@ class Caller:
         workspace = max(lib.workspace(kernel.handle, frame.call_at), 0)
         if len(self.prepared) >= SIGNATURES:
             self.prepared.clear()
-        given = [door.describe("", t) for t in (*r.x, *r.s0, r.dy, *r.ds)
-                 if t is not None]
-        p = Prepared(kernel, like, likened(results, given), workspace, saved,
-                     changes(door, given))
+        given = [t for t in (*r.x, *r.s0, r.dy, *r.ds) if t is not None]
+        p = Prepared(kernel, like, likened(results, [
+            door.describe("", t) for t in given]), workspace, saved,
+            changes(door, given))
         self.prepared[key] = p
         return p
 
@@ -325,7 +331,7 @@ class Caller:
                     f"backward: do has shape {list(r.dy.shape)}, but "
                     f"{list(shape)} is wanted")
         groups += [("dy", [] if r.dy is None else
-                    [(b"y", *door.describe("do", r.dy))]),
+                    [(b"y", *describe_one(door, "do", r.dy))]),
                    ("dfinal", describe(door, self.states, r.ds))]
         results, n = [], len(self.inputs)
         for field, arguments, tensors, want in (

@@ -43,8 +43,8 @@ def pointer(a):
 contiguous = numpy.ascontiguousarray
 
 
-def plain(a):
-    return a
+def is_plain(a):
+    return True
 
 
 def empty(shape, dtype, like):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import _array, _c
 from ._calls import Request, describe
-from ._torch import no_second, run
+from ._torch import check_device, no_second, run
 from ._variant import VARIANTS
 
 Tensors = Sequence[Tensor]
@@ -55,9 +55,18 @@ def result_shapes(v, x):
     return [y[0][3:]] + [shape[2:] for shape, _ in states]
 
 
+def check_devices(v, x, s0, given):
+    """That all are where the first is, which tensors without data hide."""
+    names = [a.name for a in v.inputs] + [
+        a.name for i, a in enumerate(v.states) if given >> i & 1]
+    for name, t in zip(names, (*x, *s0)):
+        check_device(name, t, names[0], x[0])
+
+
 @forward.register_fake
 def _(key, x, s0, given, cu, chunk, scale, norm, final):
     v = VARIANTS[key]
+    check_devices(v, x, s0, given)
     heads = max(t.shape[2 if a.timed else 0] for a, t in zip(v.inputs, x))
     timed = {a.name: t for a, t in zip(v.inputs, x) if a.timed}
     first = next(iter(timed.values()))
@@ -73,6 +82,7 @@ def _(key, x, s0, given, cu, chunk, scale, norm, final):
 
 @backward.register_fake
 def _(key, x, s0, given, cu, chunk, scale, norm, dy, ds):
+    check_devices(VARIANTS[key], x, s0, given)
     return [t.new_empty(t.shape) for t in (*x, *s0)]
 
 

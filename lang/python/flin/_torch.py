@@ -21,12 +21,19 @@ DOORS[torch.Tensor] = DOORS[torch.nn.Parameter] = this
 def signature(tensors):
     found = []
     for t in tensors:
-        found += t.dtype, t.shape, t.stride(), t.device
+        found += t.dtype, t.shape, t.stride(), t.device, t.is_neg()
     return found
 
 
 def describe(name, t):
     return CODE[t.dtype], tuple(t.shape), t.stride()
+
+
+def check_device(name, t, first, like):
+    if t.device != like.device:
+        raise _c.Error(f"{name} is on {t.device}, but {first} on "
+                       f"{like.device}\n  help: tensors do not move unasked: "
+                       f"{name}.to(\"{like.device}\")")
 
 
 def check(name, t, first, like):
@@ -38,10 +45,7 @@ def check(name, t, first, like):
                        "float64 is wanted")
     if t.layout != torch.strided:
         raise _c.Error(f"{name} is {t.layout}: a dense tensor is wanted")
-    if t.device != like.device:
-        raise _c.Error(f"{name} is on {t.device}, but {first} on "
-                       f"{like.device}\n  help: tensors do not move unasked: "
-                       f"{name}.to(\"{like.device}\")")
+    check_device(name, t, first, like)
     if t.device.type not in ("cpu", "cuda"):
         raise _c.Error(f"{name} is on {t.device}: flin runs on cpu and cuda")
     if t.device.type == "cuda" and t.dtype == torch.float64:
@@ -50,15 +54,16 @@ def check(name, t, first, like):
 
 
 pointer = torch.Tensor.data_ptr
-contiguous = torch.Tensor.contiguous
 empty_like = torch.empty_like
 
 
-def plain(t):
-    if t.is_neg():              # as c.conj().imag is
-        raise _c.Error(f"a tensor of shape {list(t.shape)} is the negative of "
-                       "what its memory holds\n  help: its resolve_neg()")
-    return t
+def is_plain(t):
+    """Not the negative of what its memory holds, as c.conj().imag is."""
+    return not t.is_neg()
+
+
+def contiguous(t):
+    return t.resolve_neg().contiguous()
 
 
 def empty(shape, dtype, like):
@@ -114,6 +119,8 @@ def is_writable(t):
     return not t.requires_grad and not overlaps(t.shape, t.stride())
 
 
+# PyTorch 2.0 on.
+increment_version = getattr(torch.autograd.graph, "increment_version", None)
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 needs_grad = operator.attrgetter("requires_grad")
 
@@ -179,7 +186,6 @@ class Function(torch.autograd.Function):
             return (None, None) + (None,) * len(want)
         *tensors, saved = ctx.saved_tensors
         variant, n, cu, chunk, note = ctx.rest
-        dy, *ds = [d if d is None else d.resolve_neg() for d in (dy, *ds)]
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
                     ds=ds, want=want, note=note,
                     saved=as_left(saved, tensors[0]))
@@ -252,10 +258,17 @@ def call(variant, x, s0, cu, chunk, scale, norm, final):
 
 def step(variant, x, s0, scale, norm, inplace):
     """y and the new states."""
-    if not is_watched(x + [s for s in s0 if s is not None]):
-        return run(variant._through(scale, norm, x),
-                   Request(_c.STEP, x, s0, final=True, inplace=inplace))
-    y, *states = call(variant, x, s0, None, 0, scale, norm, True)
+    if is_watched(x + [s for s in s0 if s is not None]):
+        y, *states = call(variant, x, s0, None, 0, scale, norm, True)
+    elif inplace and not all(map(is_plain, s0)):
+        y, *states = step(variant, x, s0, scale, norm, False)
+    else:
+        results = run(variant._through(scale, norm, x),
+                      Request(_c.STEP, x, s0, final=True, inplace=inplace))
+        for s in s0 if inplace and increment_version else ():
+            if not s.is_inference():    # else autograd would not see it
+                increment_version(s)
+        return results
     if inplace:
         states = [old.copy_(new) for old, new in zip(s0, states)]
     return y, *states

@@ -28,7 +28,6 @@ def door_of(name, tensor):
     return door
 
 
-NoneType = type(None)
 DOORS = {}
 VARIANTS = {}                   # as loaded, by key: compiled graphs hold keys
 
@@ -124,7 +123,7 @@ class Variant:
             raise self._misfit(args, named)
         rest, places = self.layouts[len(args)]
         x = [*args, *map(named.get, rest)]
-        if len(named) != len(rest) or NoneType in map(type, x):
+        if len(named) != len(rest) or any([t is None for t in x]):
             raise self._misfit(args, named)
         return x if places is None else [x[i] for i in places]
 

@@ -128,10 +128,15 @@ const char *nearest_name(const char *name, const char *const *list, int n);
 /* ---- work outside of the VM (sandbox.c) ---- */
 
 /* `n` elements are about to be gone through: they are charged to the budget,
- * and an interrupt or a spent budget is a Lua error. In a loop over many, again
- * every WORK_PIECE of them with n = 0. */
+ * and an interrupt or a spent budget is a Lua error. The second, in a loop over
+ * many, every WORK_PIECE of them. */
 enum { WORK_PIECE = 1 << 16 };
 void work(lua_State *L, uint64_t n);
+void work_on(lua_State *L);
+/* A compilation or a call begins, ends: it is charged by what it polls. Where
+ * it was stopped by a spent budget, work_end raises that error. */
+void work_begin(lua_State *L);
+void work_end(lua_State *L, bool stopped);
 /* a * b, or UINT64_MAX where that is less. */
 uint64_t work_times(uint64_t a, uint64_t b);
 

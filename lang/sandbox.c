@@ -3,10 +3,13 @@
  * Two limits. Memory is counted in the allocator, tensors included. Effort is
  * a budget of VM instructions, counted by a hook; what C functions do in one
  * instruction is charged to it as well: memory turned over, the worst case of
- * a pattern, elements that a table function moves (sandbox_lib.c). A spent
- * budget stays spent, so that no pcall outlives it.
+ * a pattern, elements that a function goes through (sandbox_lib.c, `work`).
+ * What has no such price (two texts compared, an empty table searched for its
+ * next entry) is charged by the clock. A spent budget stays spent, so that no
+ * pcall outlives it.
  */
 #include <string.h>
+#include <time.h>
 
 #include "sandbox.h"
 
@@ -15,6 +18,10 @@
 
 enum { HOOK_STEP = 200, BYTES_STEP = 64, ELEMENTS_STEP = 4,
        POLL_COST = 20000 };
+
+/* Nanoseconds: what instructions between two looks never take by themselves,
+ * and what one counts as where they took longer. */
+enum { SLOW = 1000000, INSTRUCTION = 10 };
 
 /* ---- the allocator ---- */
 
@@ -75,15 +82,16 @@ Guard *guard_of(lua_State *L)
 
 /* ---- the budget ---- */
 
-/* Blames the running line: of the function itself (in a hook) or, in a C
- * function, of its caller. */
+/* Blames the running line of the script. */
 static _Noreturn void stop(lua_State *L, const char *why)
 {
-    luaL_where(L, 0);
-    if (!*lua_tostring(L, -1))
-        luaL_where(L, 1);
-    lua_pushstring(L, why);
-    lua_concat(L, 2);
+    int line = current_line(L);
+
+    luaL_checkstack(L, 8, NULL);
+    if (line)
+        lua_pushfstring(L, "%s:%d: %s", current_file(L), line, why);
+    else
+        lua_pushstring(L, why);
     lua_error(L);
     for (;;) { }                        /* lua_error does not return */
 }
@@ -114,11 +122,47 @@ static void charge(Guard *g, uint64_t steps)
         g->left -= steps < g->left ? steps : g->left;
 }
 
+static uint64_t nanoseconds(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The time since the last look, where it was long: as the clock has it, but no
+ * more than this thread had of the CPU. */
+static void charge_time(Guard *g)
+{
+    uint64_t now, spent, cpu;
+
+    if (!g->lim.instructions)
+        return;
+    now = nanoseconds(CLOCK_MONOTONIC);
+    spent = now - g->looked;
+    if (g->looked && spent > SLOW) {
+        cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        if (spent > cpu - g->used_cpu)
+            spent = cpu - g->used_cpu;
+        g->used_cpu = cpu;
+        charge(g, spent / INSTRUCTION);
+    }
+    g->looked = now;
+}
+
+/* What was done since the last look has been paid for. */
+static void look(Guard *g)
+{
+    if (g->lim.instructions)
+        g->looked = nanoseconds(CLOCK_MONOTONIC);
+}
+
 void guard_charge(lua_State *L, uint64_t steps)
 {
     Guard *g = guard_of(L);
 
     if (g) {
+        charge_time(g);
         charge(g, steps);
         guard_check(L, g);
     }
@@ -133,14 +177,39 @@ uint64_t work_times(uint64_t a, uint64_t b)
 
 void work(lua_State *L, uint64_t n)
 {
+    guard_charge(L, n / ELEMENTS_STEP);
+}
+
+void work_on(lua_State *L)
+{
     Guard *g = guard_of(L);
 
     if (!g)
         return;
     if (g->at_work)
         g->at_work();
-    charge(g, n / ELEMENTS_STEP);
+    look(g);
     guard_check(L, g);
+}
+
+void work_begin(lua_State *L)
+{
+    Guard *g = guard_of(L);
+
+    if (g)
+        charge_time(g);
+}
+
+void work_end(lua_State *L, bool stopped)
+{
+    Guard *g = guard_of(L);
+
+    if (!g)
+        return;
+    look(g);
+    charge(g, 0);
+    if (stopped && g->left == 0 && !asked(g))
+        guard_check(L, g);
 }
 
 /* What a compilation or a call asks now and then. */
@@ -162,6 +231,7 @@ static void hook(lua_State *L, lua_Debug *ar)
     (void)ar;
     if (!g)
         return;
+    charge_time(g);
     charge(g, HOOK_STEP);
     if (g->at_lua)
         g->at_lua();
@@ -281,6 +351,7 @@ void sandbox_renew(lua_State *L)
 
     if (g && g->lim.instructions) {
         g->left = g->lim.instructions;
+        g->looked = 0;
         lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
     }
 }

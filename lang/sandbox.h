@@ -13,6 +13,8 @@ typedef struct Guard {
     Limits lim;
     size_t used;                        /* bytes */
     uint64_t left;                      /* instructions */
+    uint64_t looked, used_cpu;          /* nanoseconds: when, and how much of
+                                           the CPU's time, at the last look */
     atomic_uint polls;                  /* by compilations and calls, each
                                            a piece of work; any thread */
     bool open_files;

@@ -11,7 +11,7 @@
 #include "sandbox.h"
 
 enum { RANGE_MAX = 1 << 24, TEXT_MAX = 1 << 24, PATTERN_MAX = 1 << 28,
-       COROUTINE_COST = 1000 };
+       TEXT_STEP = 64, COROUTINE_COST = 1000 };
 
 static int original(lua_State *L)
 {
@@ -141,7 +141,8 @@ static uint64_t pattern_steps(const char *p, size_t len, uint64_t n)
     return steps;
 }
 
-static int sandbox_pattern(lua_State *L)
+/* plain: the text is looked for as it stands. */
+static int bounded_pattern(lua_State *L, bool plain)
 {
     size_t n = 0, len = 0;
     uint64_t steps;
@@ -150,14 +151,38 @@ static int sandbox_pattern(lua_State *L)
         const char *p;
         lua_tolstring(L, 1, &n);
         p = lua_tolstring(L, 2, &len);
-        steps = lua_isboolean(L, 4) && lua_toboolean(L, 4)
-                ? work_times(n + 1, len + 1) : pattern_steps(p, len, n);
+        steps = plain ? work_times(n + 1, len + 1) : pattern_steps(p, len, n);
         if (steps > PATTERN_MAX)
             return luaL_error(L, "a pattern of %d characters could take too "
                               "long on a text of %d, in the sandbox", (int)len,
                               (int)n);
         guard_charge(L, steps / 16);
     }
+    return original(L);
+}
+
+static int sandbox_pattern(lua_State *L) { return bounded_pattern(L, false); }
+static int sandbox_find(lua_State *L)
+{
+    return bounded_pattern(L, lua_toboolean(L, 4));
+}
+
+/* Functions that go through all of a text once. */
+static int sandbox_text(lua_State *L)
+{
+    size_t n;
+
+    if (lua_type(L, 1) == LUA_TSTRING) {
+        lua_tolstring(L, 1, &n);
+        work(L, n);
+    }
+    return original(L);
+}
+
+/* Those that go through all of their arguments. */
+static int sandbox_arguments(lua_State *L)
+{
+    work(L, (uint64_t)lua_gettop(L));
     return original(L);
 }
 
@@ -235,12 +260,27 @@ static int sandbox_move(lua_State *L)
     return original(L);
 }
 
+/* The most steps that two of the n entries take to compare: texts are compared
+ * to their ends, without a stop between. */
+static uint64_t comparison_steps(lua_State *L, lua_Integer n)
+{
+    size_t longest = 0;
+
+    for (lua_Integer i = 1; i <= n; i++) {
+        if (lua_rawgeti(L, 1, i) == LUA_TSTRING && lua_rawlen(L, -1) > longest)
+            longest = lua_rawlen(L, -1);
+        lua_pop(L, 1);
+    }
+    return longest / TEXT_STEP + 1;
+}
+
 static int sandbox_sort(lua_State *L)
 {
     lua_Integer n = plain_table(L, 1);
 
     charge_range(L, 0, n);
-    guard_charge(L, (uint64_t)n * 8);
+    guard_charge(L, work_times(work_times((uint64_t)n, 8),
+                               comparison_steps(L, n)));
     return original(L);
 }
 
@@ -269,12 +309,21 @@ static void close_base(lua_State *L)
     static const char *const strings[] = { "dump", NULL };
     static const luaL_Reg in_base[] = {
         { "pcall", sandbox_pcall }, { "xpcall", sandbox_xpcall },
-        { "setmetatable", sandbox_setmetatable }, { NULL, NULL }
+        { "setmetatable", sandbox_setmetatable },
+        { "select", sandbox_arguments }, { NULL, NULL }
     };
     static const luaL_Reg in_string[] = {
-        { "find", sandbox_pattern }, { "match", sandbox_pattern },
+        { "find", sandbox_find }, { "match", sandbox_pattern },
         { "gmatch", sandbox_pattern }, { "gsub", sandbox_pattern },
-        { "rep", sandbox_rep }, { NULL, NULL }
+        { "rep", sandbox_rep }, { "byte", sandbox_text },
+        { "char", sandbox_arguments }, { "unpack", sandbox_text },
+        { "pack", sandbox_text }, { "packsize", sandbox_text },
+        { NULL, NULL }
+    };
+    static const luaL_Reg in_utf8[] = {
+        { "len", sandbox_text }, { "codepoint", sandbox_text },
+        { "offset", sandbox_text }, { "codes", sandbox_text },
+        { "char", sandbox_arguments }, { NULL, NULL }
     };
     static const luaL_Reg in_table[] = {
         { "insert", sandbox_insert }, { "remove", sandbox_remove },
@@ -296,7 +345,9 @@ static void close_base(lua_State *L)
     wrap(L, in_table);
     lua_getglobal(L, LUA_COLIBNAME);
     wrap(L, in_coroutine);
-    lua_pop(L, 4);
+    lua_getglobal(L, LUA_UTF8LIBNAME);
+    wrap(L, in_utf8);
+    lua_pop(L, 5);
 }
 
 void libraries_open(lua_State *L, bool open_files)

@@ -63,7 +63,8 @@ static void set_bytes(lua_State *L, char *to, const char *from, size_t n)
 
     for (size_t at = 0, m; at < n; at += m) {
         m = n - at < piece ? n - at : piece;
-        work(L, 0);
+        if (at)
+            work_on(L);
         if (from)
             memcpy(to + at, from + at, m);
         else
@@ -213,7 +214,7 @@ bool span_next(Span *s)
 {
     s->from = s->to;
     if (s->from)
-        work(s->L, 0);
+        work_on(s->L);
     s->to = s->end - s->from > s->piece ? s->from + s->piece : s->end;
     return s->from < s->end;
 }
@@ -221,7 +222,7 @@ bool span_next(Span *s)
 void walk_next(Walk *w)
 {
     if (--w->left % WORK_PIECE == 0)
-        work(w->L, 0);
+        work_on(w->L);
     for (int k = w->t->rank; k-- > 0; ) {
         w->at += w->t->stride[k];
         if (++w->i[k] < w->t->shape[k])

@@ -63,7 +63,7 @@ static void rows_did(Rows *r, int64_t n)
     r->done += (uint64_t)n + 1;
     if (r->done >= WORK_PIECE) {
         r->done = 0;
-        work(r->L, 0);
+        work_on(r->L);
     }
 }
 

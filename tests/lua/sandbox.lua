@@ -1,4 +1,4 @@
--- flin: --sandbox --budget 200000000 --memory 256
+-- flin: --sandbox --budget 1000000000 --memory 256
 -- What a script in the sandbox has, has not, and cannot hurt itself with.
 local passed, failed = 0, 0
 

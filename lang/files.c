@@ -4,7 +4,10 @@
  * before anything is allocated for it. Numbers are little-endian.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "files.h"
 
@@ -134,15 +137,42 @@ File *file_new(lua_State *L, const char *path)
     return f;
 }
 
+/* A file, and nothing that waits for someone to write or read, as a pipe does;
+ * one that is written is emptied, is no link, and is removed again unless its
+ * part is taken away. */
+static void open_part(lua_State *L, File *f, const char *path, bool write)
+{
+    int how = write ? O_WRONLY | O_CREAT | O_NOFOLLOW : O_RDONLY;
+    int fd = open(path, how | O_NONBLOCK | O_CLOEXEC, 0666);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) != 0)
+        file_fault(L, f, "%s", strerror(errno));
+    if (!S_ISREG(st.st_mode)) {
+        close(fd);
+        file_fault(L, f, "is %s, not a file", S_ISDIR(st.st_mode)
+                   ? "a folder" : "a pipe or a device");
+    }
+    f->part = write ? path : NULL;
+    if ((write && ftruncate(fd, 0) != 0)
+        || !(f->f = fdopen(fd, write ? "wb" : "rb"))) {
+        int why = errno;
+        close(fd);
+        file_fault(L, f, "%s", strerror(why));
+    }
+}
+
+/* shown: its name in messages. */
 static File *open_file(lua_State *L, const char *path, const char *shown,
-                       const char *mode)
+                       bool write)
 {
     File *f = file_new(L, shown);
 
-    f->f = fopen(path, mode);
-    if (!f->f)
-        file_fault(L, f, "%s", strerror(errno));
+    lua_pushstring(L, path);
+    path = lua_tostring(L, -1);
+    lua_setiuservalue(L, -2, 1);        /* the name lives as long as f */
     lua_toclose(L, -1);                 /* with its function, or an error */
+    open_part(L, f, path, write);
     return f;
 }
 
@@ -174,7 +204,7 @@ static int load(lua_State *L)
     const char *path = luaL_checkstring(L, 1);
 
     files_allowed(L, "load");
-    return file_load(L, open_file(L, path, path, "rb"));
+    return file_load(L, open_file(L, path, path, false));
 }
 
 /* Written beside its place and renamed, so that a reader never meets half a
@@ -190,10 +220,7 @@ static int save(lua_State *L)
         return luaL_error(L, "save: a tensor, or a table of tensors by name, "
                           "is wanted, not a %s", luaL_typename(L, 2));
     part = lua_pushfstring(L, "%s.part", path);
-    f = open_file(L, part, path, "wb");
-    lua_pushvalue(L, -2);
-    lua_setiuservalue(L, -2, 1);        /* the name lives as long as f */
-    f->part = part;
+    f = open_file(L, part, path, true);
     if (one)
         npy_save(L, f, 2);
     else

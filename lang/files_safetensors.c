@@ -18,7 +18,12 @@ typedef struct Entry {
     int rank;
     int64_t shape[TENSOR_RANK], from, to;
     int seen;                           /* a bit for each of the three keys */
+    const char *name;                   /* for messages */
+    int place;                          /* in the list of names */
 } Entry;
+
+/* Where on the stack: a list of names; the tensors by name; metadata or nil. */
+typedef struct Parts { int names, result, metadata; } Parts;
 
 /* ---- JSON, as much as the format has ---- */
 
@@ -150,12 +155,9 @@ static void entry_field(lua_State *L, Scan *t, const char *name, Entry *e)
     }
 }
 
-/* Pushes the tensor `name`. *left: bytes of the file that no tensor has taken
- * yet; overlapping tensors, which could swell without end, run out of them. */
-static void load_entry(lua_State *L, Scan *t, const char *name, int64_t data,
-                       int64_t *left)
+static Entry parse_entry(lua_State *L, Scan *t, const char *name)
 {
-    Entry e = { .rank = 0 };
+    Entry e = { .name = name };
     int top = lua_gettop(L);
 
     scan_want(L, t, '{');
@@ -169,13 +171,51 @@ static void load_entry(lua_State *L, Scan *t, const char *name, int64_t data,
     if (e.seen != 7)
         file_fault(L, t->file, "%.60s lacks dtype, shape or data_offsets",
                    name);
-    if (e.to - e.from > *left)
-        file_fault(L, t->file, "%.60s: the tensors take more bytes than the "
-                   "file has", name);
-    *left -= e.to - e.from;
-    lua_pushfstring(L, "tensor '%s'", name);
-    file_tensor(L, t->file, lua_tostring(L, -1), e.dtype, e.rank, e.shape,
-                data + e.from, e.to - e.from);
+    return e;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const Entry *x = a, *y = b;
+
+    if (x->from != y->from)
+        return (x->from > y->from) - (x->from < y->from);
+    return (x->to > y->to) - (x->to < y->to);
+}
+
+/* The tensors must follow each other from the first byte to the last: what is
+ * shared, or nobody's, is not what was meant. Sorts them. */
+static void check_offsets(lua_State *L, const File *f, Entry *e, int n,
+                          int64_t bytes)
+{
+    int64_t at = 0;
+
+    qsort(e, (size_t)n, sizeof *e, by_offset);
+    for (int i = 0; i < n; at = e[i++].to) {
+        if (e[i].from < at)
+            file_fault(L, f, "tensors '%.60s' and '%.60s' overlap: one begins "
+                       "at byte %lld, the other ends at %lld", e[i - 1].name,
+                       e[i].name, (long long)e[i].from, (long long)at);
+        if (e[i].from > at)
+            file_fault(L, f, "bytes %lld to %lld, before tensor '%.60s', are "
+                       "no tensor's", (long long)at, (long long)e[i].from,
+                       e[i].name);
+    }
+    if (at > bytes)
+        file_fault(L, f, "cut short: tensor '%.60s' ends at byte %lld, but "
+                   "there are %lld", e[n - 1].name, (long long)at,
+                   (long long)bytes);
+    if (at < bytes)
+        file_fault(L, f, "bytes %lld to %lld, behind the last tensor, are no "
+                   "tensor's", (long long)at, (long long)bytes);
+}
+
+/* Pushes the tensor. */
+static void load_entry(lua_State *L, File *f, const Entry *e, int64_t data)
+{
+    lua_pushfstring(L, "tensor '%s'", e->name);
+    file_tensor(L, f, lua_tostring(L, -1), e->dtype, e->rank, e->shape,
+                data + e->from, e->to - e->from);
     lua_remove(L, -2);
 }
 
@@ -216,40 +256,81 @@ static Scan open_header(lua_State *L, File *f, int64_t *data)
     return (Scan){ f, s, s + len };
 }
 
+/* Notes the name on top in the list of names and as a key of the result, which
+ * keeps it. */
+static void note_name(lua_State *L, const Scan *t, const Parts *at, int n)
+{
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, at->result) != LUA_TNIL)
+        file_fault(L, t->file, "tensor '%.60s' is there twice",
+                   lua_tostring(L, -2));
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, at->names, n);
+    lua_pushvalue(L, -1);
+    lua_pushboolean(L, true);
+    lua_rawset(L, at->result);
+}
+
+/* The header's tensors, n of them, in a block that is pushed. */
+static Entry *parse_header(lua_State *L, Scan *t, const Parts *at, int *n)
+{
+    Entry *e = lua_newuserdatauv(L, 0, 0);
+    int top = lua_gettop(L), room = 0;
+
+    *n = 0;
+    scan_want(L, t, '{');
+    if (scan_take(t, '}'))
+        return e;
+    do {
+        const char *name = string(L, t);
+        scan_want(L, t, ':');
+        if (strcmp(name, "__metadata__") == 0) {
+            if (!lua_isnil(L, at->metadata))
+                file_fault(L, t->file, "__metadata__ is there twice");
+            load_metadata(L, t);
+            lua_replace(L, at->metadata);
+            lua_settop(L, top);
+            continue;
+        }
+        note_name(L, t, at, *n + 1);
+        if (*n == room) {
+            room = 2 * room + 16;
+            Entry *more = lua_newuserdatauv(L, (size_t)room * sizeof *e, 0);
+            e = memcpy(more, e, (size_t)*n * sizeof *e);
+            lua_replace(L, top);
+        }
+        e[*n] = parse_entry(L, t, name);
+        e[*n].place = *n + 1;
+        ++*n;
+        lua_settop(L, top);
+    } while (scan_take(t, ','));
+    scan_want(L, t, '}');
+    return e;
+}
+
 void safetensors_load(lua_State *L, File *f)
 {
-    int64_t data, left;
+    int64_t data;
     Scan t = open_header(L, f, &data);
-    int result = lua_gettop(L) + 1;
+    int top = lua_gettop(L), n;
+    const Parts at = { top + 1, top + 2, top + 3 };
 
-    left = f->size - data;
+    lua_newtable(L);
     lua_newtable(L);
     lua_pushnil(L);                     /* metadata, if any comes */
-    scan_want(L, &t, '{');
-    if (!scan_take(&t, '}')) {
-        do {
-            const char *name = string(L, &t);
-            scan_want(L, &t, ':');
-            if (strcmp(name, "__metadata__") == 0) {
-                load_metadata(L, &t);
-                lua_replace(L, result + 1);
-            } else {
-                lua_pushvalue(L, -1);
-                if (lua_rawget(L, result) != LUA_TNIL)
-                    file_fault(L, f, "tensor '%.60s' is there twice", name);
-                lua_pop(L, 1);
-                lua_pushvalue(L, -1);
-                load_entry(L, &t, name, data, &left);
-                lua_rawset(L, result);
-            }
-            lua_settop(L, result + 1);
-        } while (scan_take(&t, ','));
-        scan_want(L, &t, '}');
-    }
+    Entry *e = parse_header(L, &t, &at, &n);
     while (t.s < t.end && *t.s == ' ')
         t.s++;
     if (t.s != t.end)
         file_fault(L, f, "text follows the header's end");
+    check_offsets(L, f, e, n, f->size - data);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, at.names, e[i].place);
+        load_entry(L, f, &e[i], data);
+        lua_rawset(L, at.result);
+    }
+    lua_settop(L, at.metadata);
 }
 
 /* ---- save ---- */

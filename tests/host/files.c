@@ -13,6 +13,8 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +41,31 @@ static bool denied(void)
 static bool ours(const char *path)
 {
     return *folder && !strncmp(path, folder, strlen(folder));
+}
+
+int open(const char *path, int how, ...)
+{
+    REAL(int, open, const char *, int, ...);
+    va_list ap;
+
+    va_start(ap, how);
+    unsigned mode = how & O_CREAT ? va_arg(ap, unsigned) : 0;
+    va_end(ap);
+    return ours(path) && denied() ? -1 : real(path, how, mode);
+}
+
+FILE *fdopen(int fd, const char *mode)
+{
+    REAL(FILE *, fdopen, int, const char *);
+    FILE *f = denied() ? NULL : real(fd, mode);
+    open_files += f != NULL;
+    return f;
+}
+
+int ftruncate(int fd, off_t n)
+{
+    REAL(int, ftruncate, int, off_t);
+    return denied() ? -1 : real(fd, n);
 }
 
 FILE *fopen(const char *path, const char *mode)
@@ -162,10 +189,10 @@ static long read_all(const char *name, char *to, size_t size)
     return n;
 }
 
-/* Files in the folder. */
-static int count_files(void)
+/* Files in a folder. */
+static int count_files(const char *path)
 {
-    DIR *d = opendir(folder);
+    DIR *d = opendir(path);
     int n = 0;
 
     for (struct dirent *f; (f = readdir(d)) != NULL;)
@@ -219,6 +246,7 @@ static void try_all(void)
 
     write_text("size.lua", "return 3");
     CHECK(!load_all(&e));
+    int held = count_files("/proc/self/fd");
     for (int i = 0; i < 2; i++)
         bytes[i] = read_all(name[i], after[i], BYTES);
     write_text("size.lua", "return (3)");
@@ -233,15 +261,16 @@ static void try_all(void)
         allow();
         refused += code == FLIN_ERROR && strstr(e.message, folder);
         bool ok = (code == FLIN_OK || code == FLIN_ERROR)
-            && open_files == 0 && count_files() == 5;
+            && open_files == 0 && count_files(folder) == 5;
         for (int k = 0; k < 2; k++)
             ok = ok && whole(name[k], before[k], after[k], bytes[k]);
         if (!ok && bad++ < 5)
             printf("operation %ld denied %s: code %d, %s; %ld open, %d files\n",
                    i / KINDS, i % KINDS ? "for good" : "once", code,
-                   e.message, open_files, count_files());
+                   e.message, open_files, count_files(folder));
     }
     CHECK(bad == 0 && refused > n);
+    CHECK(count_files("/proc/self/fd") == held);
     CHECK(!load_all(&e));
     printf("%ld operations, each denied, %d refusals\n", n, refused);
 }

@@ -116,8 +116,8 @@ local function one(...)
 end
 refuses("has dtype 'I64'", one('"I64"', "[1]", 0, 8))
 refuses("do not ascend", one('"F32"', "[2]", 8, 0))
-refuses("more bytes than the file", one('"F32"', "[4]", 0, 16))
-refuses("cut short", one('"F32"', "[2]", 4, 12))
+refuses("'x' ends at byte 16, but there are 8", one('"F32"', "[4]", 0, 16))
+refuses("bytes 0 to 4, before tensor 'x'", one('"F32"', "[2]", 4, 12))
 refuses("too large", one('"F32"', "[2]", "0", "9223372036854775807"))
 refuses("where its shape wants 12", one('"F32"', "[3]", 0, 8))
 refuses("where its shape wants", one('"F32"', "[4294967296,4294967296]", 0, 8))
@@ -125,8 +125,42 @@ refuses("lacks a number", one('"F32"', "[-2]", 0, 8))
 refuses("more than 8 numbers", one('"F32"', "[1,1,1,1,1,1,1,1,2]", 0, 8))
 refuses("is there twice", safe('{"x":' .. entry('"F32"', "[1]", 0, 4) ..
         ',"x":' .. entry('"F32"', "[1]", 4, 8) .. "}", two))
-refuses("more bytes than the file", safe('{"x":' .. entry('"F32"', "[2]", 0,
-        8) .. ',"y":' .. entry('"F32"', "[1]", 4, 8) .. "}", two))
+
+-- Tensors lie one behind the other, in any order of names, and fill the file.
+local function several(data, ...)
+  local parts = {}
+  for i, e in ipairs { ... } do
+    parts[i] = ('"%s":%s'):format(("xyzw"):sub(i, i),
+                                  entry('"F32"', "[" .. e[1] .. "]", e[2],
+                                        e[3]))
+  end
+  return safe("{" .. table.concat(parts, ",") .. "}", data)
+end
+write(several(two, { 0, 8, 8 }, { 1, 4, 8 }, { 1, 0, 4 }, { 0, 4, 4 }))
+local apart = flin.load(path)
+expect(apart.y[1] == 2 and apart.z[1] == 1 and apart.x.count == 0
+       and apart.w.count == 0, "any order, empty ones between")
+write(safe(('{"a\\u0000b":%s,"a":%s}'):format(entry('"F32"', "[1]", 0, 4),
+                                            entry('"F32"', "[1]", 4, 8)), two))
+apart = flin.load(path)
+expect(apart["a\0b"][1] == 1 and apart.a[1] == 2, "names with a zero byte")
+for _, case in ipairs {
+  { "'x' and 'y' overlap: one begins at byte 4, the other ends at 8",
+    { 2, 0, 8 }, { 1, 4, 8 } },
+  { "'x' and 'y' overlap", { 2, 0, 8 }, { 2, 0, 8 } },
+  { "overlap", { 1, 4, 8 }, { 2, 0, 8 } },
+  { "overlap", { 0, 4, 4 }, { 2, 0, 8 } },
+  { "bytes 4 to 8, behind the last tensor, are no tensor's", { 1, 0, 4 } },
+  { "bytes 0 to 4, before tensor 'x', are no tensor's", { 1, 4, 8 } },
+  { "before tensor 'y'", { 0, 0, 0 }, { 1, 4, 8 } },
+  { "behind the last tensor", { 0, 0, 0 } },
+  { "before tensor 'y'", { 1, 0, 4 }, { 0, 8, 8 } },
+  { "behind the last tensor" },
+} do
+  refuses(case[1], several(two, table.unpack(case, 2)))
+end
+refuses("__metadata__ is there twice",
+        safe('{"__metadata__":{},"__metadata__":{}}'))
 refuses("unknown or twice", safe('{"x":{"type":"F32"}}'))
 refuses("lacks dtype", safe('{"x":{}}'))
 refuses("text follows", safe("{} {}"))
@@ -141,6 +175,36 @@ refuses("lacks a", safe(("["):rep(10000)))
 expect(not pcall(flin.save, path, { 3 }), "a number to save")
 expect(not pcall(flin.save, path, { x = 3 }), "a number by name to save")
 expect(not pcall(flin.save, "/", flin.zeros(1)), "saving to a folder")
+os.remove(path)
+
+-- What waits for another program, or is not where it seems to be, is no file.
+local function refused(what, f, ...)
+  local ok, got = pcall(f, ...)
+  expect(not ok and got:find(what, 1, true), tostring(got))
+end
+local function run(command)
+  return os.execute(command .. " 2>/dev/null")
+end
+if run("mkfifo " .. path) then
+  refused("is a pipe or a device, not a file", flin.load, path)
+  os.remove(path)
+  run("mkfifo " .. path .. ".part")
+  refused(path .. ": ", flin.save, path, flin.zeros(1))
+  expect(run("test -p " .. path .. ".part"), "another's pipe is left alone")
+  os.remove(path .. ".part")
+end
+refused("is a pipe or a device, not a file", flin.load, "/dev/zero")
+refused("is a folder, not a file", flin.load, "/")
+if run("ln -s " .. path .. ".other " .. path .. ".part") then
+  refused(path .. ": ", flin.save, path, flin.zeros(1))
+  expect(not io.open(path .. ".other"), "a link is not followed")
+  os.remove(path .. ".part")
+end
+write("left behind by a process that was killed")
+os.rename(path, path .. ".part")
+flin.save(path, flin.ones(2))
+expect(flin.load(path)[2] == 1 and not io.open(path .. ".part"),
+       "what was left behind is overwritten")
 os.remove(path)
 
 count.finish()

@@ -59,6 +59,17 @@ void view_set(const View *v, int64_t at, double x);
  * is a step graph. Works in double whatever the dtypes. */
 void reference_run(Ctx *c, const Graph *step, const Call *call);
 
+/* Where the step leaves float32's numbers first. */
+typedef struct Blame {
+    int64_t token;                      /* of the sequence; -1: nowhere */
+    Ref node;                           /* that did it, from operands that had
+                                           not; a state: it began so */
+    Ref root;                           /* what it spoilt: y, a state's next */
+    double value;
+} Blame;
+/* Runs the call's first sequence for one head, and stores nothing. */
+Blame reference_blame(Ctx *c, const Graph *step, const Call *call, int head);
+
 /* The same interpreter on a chunk graph, in double: derivation without the
  * numerics of a backend. */
 void interpret_chunks(Ctx *c, const Graph *chunk, const Call *call);

@@ -10,6 +10,8 @@
 #include "call.h"
 #include "eval.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct Run {
@@ -24,6 +26,7 @@ typedef struct Run {
     const Seq *seq;
     int64_t iseq;
     int head;
+    Blame *blame;                       /* or NULL */
 } Run;
 
 /* ---- tensors to tiles and back ---- */
@@ -175,6 +178,53 @@ static void keep(const Run *u, int64_t m, bool back)
     }
 }
 
+/* ---- what is not a number ---- */
+
+/* The value of the node that is farthest from a number of float32; 0: all
+ * are numbers of it. */
+static double worst_of(const Run *u, Ref r)
+{
+    const double *p = u->e->val[r];
+    double worst = 0;
+
+    for (int64_t n = p ? eval_count(u->e, r) : 0; n-- > 0; p++) {
+        if (*p != *p)
+            return *p;
+        if (fabs(*p) > FLT_MAX && fabs(*p) > fabs(worst))
+            worst = *p;
+    }
+    return worst;
+}
+
+/* From a root that is none to the node that made it so: what has such an
+ * operand (a NaN before others) has taken it over. */
+static Ref maker_of(const Run *u, Ref r)
+{
+    const Node *n = &u->g->n[r];
+    Ref from = 0;
+
+    for (int i = 0; i < op_info[n->op].arity; i++) {
+        double x = n->a[i] ? worst_of(u, n->a[i]) : 0;
+        if (isnan(x))
+            return maker_of(u, n->a[i]);
+        from = x != 0 && !from ? n->a[i] : from;
+    }
+    return from ? maker_of(u, from) : r;
+}
+
+static void look(const Run *u, int64_t token)
+{
+    const Graph *g = u->g;
+
+    for (int i = -1; i < g->nst && u->blame->token < 0; i++) {
+        Ref root = i < 0 ? g->out[0].node : g->st[i].next;
+        double x = root ? worst_of(u, root) : 0;
+        if (x == 0 || (i >= 0 && g->st[i].rank < 2 && x == -INFINITY))
+            continue;
+        *u->blame = (Blame){ token, maker_of(u, root), root, x };
+    }
+}
+
 /* ---- the walk ---- */
 
 static int64_t chunks_of(const Run *u, const Seq *s)
@@ -199,6 +249,8 @@ static void run_chunk(const Run *u, int64_t m, bool backwards)
             load_input(u, n->index, token);
         eval_node(u->e, r);
     }
+    if (u->blame)
+        look(u, m);
     for (int i = 0; i < g->nout; i++) {
         bool late = g->n[g->out[i].node].states & u->reverse;
         if (u->call->out[i].data && late == backwards)
@@ -236,6 +288,8 @@ static void run_head(const Run *u)
         poll(u, m, (double)m / (double)(u->reverse ? 2 * n : n));
         keep(u, m, false);
         run_chunk(u, m, false);
+        if (u->blame && u->blame->token >= 0)
+            return;
     }
     for (int i = 0; i < g->nst; i++)
         if (!(u->reverse & STATE(i)))
@@ -318,6 +372,11 @@ static void run(Ctx *c, void *ud)
     u->e = eval_new(c, g, u->call->size, u->chunk);
     check_run(u);
     make_room(u);
+    if (u->blame) {
+        u->seq = u->call->seq;
+        run_head(u);
+        return;
+    }
     for (u->iseq = 0; u->iseq < u->call->nseq; u->iseq++)
         for (u->head = 0; u->head < u->call->heads; u->head++) {
             u->seq = &u->call->seq[u->iseq];
@@ -326,9 +385,8 @@ static void run(Ctx *c, void *ud)
 }
 
 /* The call's memory ends with it: a context of its own. */
-static void interpret(Ctx *c, const Graph *g, const Call *call)
+static void interpret(Ctx *c, Run u)
 {
-    Run u = { .g = g, .call = call };
     Ctx *own = ctx_like(c);
 
     if (!own)
@@ -345,10 +403,19 @@ static void interpret(Ctx *c, const Graph *g, const Call *call)
 
 void reference_run(Ctx *c, const Graph *step, const Call *call)
 {
-    interpret(c, step, call);
+    interpret(c, (Run){ .g = step, .call = call });
+}
+
+Blame reference_blame(Ctx *c, const Graph *step, const Call *call, int head)
+{
+    Blame b = { .token = -1 };
+
+    interpret(c, (Run){ .g = step, .call = call, .head = head,
+                        .blame = &b });
+    return b;
 }
 
 void interpret_chunks(Ctx *c, const Graph *chunk, const Call *call)
 {
-    interpret(c, chunk, call);
+    interpret(c, (Run){ .g = chunk, .call = call });
 }

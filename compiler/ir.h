@@ -96,6 +96,8 @@ typedef struct Axis { char name[24]; int32_t size; } Axis; /* size 0: open */
 typedef struct Input {
     char name[48], domain[24];          /* domain: "" or as the variant says */
     bool timed;
+    bool mapped;                        /* the step has a function of it, so
+                                           that the domain is not its own */
     AxisSet axes;
     uint8_t order[8], rank;
     int32_t line;

@@ -173,6 +173,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     take_sequences(c, h);
     h->args.chunk = k->chunk;
     h->args.threads = k->threads;
+    h->args.validate = k->validate;
 }
 
 /* ---- results ---- */

@@ -506,6 +506,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
+    validate_gradients(c, v, a, b, k->plan, d);
 }
 
 /* ---- without running ---- */

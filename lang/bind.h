@@ -4,6 +4,7 @@
 #ifndef FLIN_BIND_H
 #define FLIN_BIND_H
 
+#include "../compiler/domain.h"
 #include "../compiler/partition.h"
 #include "lang.h"
 
@@ -31,6 +32,8 @@ typedef struct Args {
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
     bool serial;                        /* one token after another */
+    int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:
+                                           as FLIN_CHECK says */
     const Backend *backend;             /* NULL: the default */
 } Args;
 
@@ -87,6 +90,11 @@ struct Backend {
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
+    /* Of tensors on the device: `first` of each probe (false: it cannot be
+     * known now), and what lies there. */
+    bool (*probe)(Ctx *c, void *program, const Call *call, Probe *p, int n);
+    void (*read)(Ctx *c, void *program, void *to, const void *from,
+                 size_t bytes);
 };
 const Backend *backend_named(const char *name);     /* NULL: none such */
 const char *backend_names(void);                    /* for messages */
@@ -176,6 +184,23 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                            Stored stored);
+
+/* ---- validation (validate.c) ---- */
+
+/* After a call has run by this plan (NULL: in the host's memory): where it
+ * wants that (Args.validate), fails if an input breaks its domain or a result
+ * is not finite, naming the first place and what is to blame. What ran has
+ * written its results all the same. The second for the tensors of d, too. */
+void validate_call(Ctx *c, const Variant *v, const Args *a, const Bound *b,
+                   const PlanEntry *e);
+void validate_gradients(Ctx *c, const Variant *v, const Args *a,
+                        const Bound *b, const PlanEntry *e,
+                        const Adjoint *d);
+/* stable.c: why states may grow without bound on these inputs, which lie in
+ * the host's memory: what the step's universal form tells of a head of the
+ * call's first sequence, in the user's names; NULL: nothing is found. */
+const char *find_growth(Ctx *c, const Graph *step, const Call *call,
+                        int head);
 
 /* ---- what Lua's side of it shares ---- */
 

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../compiler/domain.h"
 #include "bind.h"
+#include "run.h"
 #include "tensor.h"
 
 enum { WARM_UP = 7, STEPS_MAX = 1024 };
@@ -30,36 +32,20 @@ enum { A_VARIANT = 1, A_OPTIONS, A_CU, A_INPUT, A_STATE, A_Y, A_LEFT, A_TRUE_Y,
 
 /* ---- random input ---- */
 
-static double draw(Rng *r, const char *domain)
-{
-    const double pi = 3.14159265358979323846;
-    double x;
-
-    if (!strcmp(domain, "angle"))
-        return pi * (2 * rng_uniform(r) - 1);
-    x = rng_normal(r);
-    if (!strcmp(domain, "log_decay"))
-        return x > 0 ? -log1p(exp(-x)) : x - log1p(exp(x));
-    if (!strcmp(domain, "unit"))
-        return 1 / (1 + exp(-x));
-    if (!strcmp(domain, "positive"))
-        return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-    return x;
-}
-
 /* One token and head: n entries, of norm 1 where the domain says so. */
-static void draw_entries(Rng *r, const char *domain, View *to, int64_t at,
+static void draw_entries(Rng *r, const Domain *domain, View *to, int64_t at,
                          int64_t n)
 {
     double norm = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double x = draw(r, domain);
+        double x = domain->draw(domain->uniform ? rng_uniform(r)
+                                                : rng_normal(r));
         norm += x * x;
         view_set(to, at + i, x);
     }
     norm = sqrt(norm);
-    if (!strcmp(domain, "unit_norm") && norm > 0)
+    if (domain->row && norm > 0)
         for (int64_t i = 0; i < n; i++)
             view_set(to, at + i, view_get(to, at + i) / norm);
 }
@@ -94,7 +80,8 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
     View view = { .data = tensor_data(t), .dtype = t->dtype };
     for (Span s = span(L, tensor_count(t) / n, n * DRAW_COST); span_next(&s); )
         for (int64_t i = s.from; i < s.to; i++)
-            draw_entries(&k->rng, in->domain, &view, i * n, n);
+            draw_entries(&k->rng, domain_named(in->domain), &view, i * n,
+                         n);
 }
 
 /* Pushes a table of random inputs. Constants are taken from the table at
@@ -153,6 +140,8 @@ static void push_arguments(lua_State *L)
     copy_option(L, "chunk");
     copy_option(L, "backend");
     copy_option(L, "threads");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "validate");
 }
 
 /* Pushes y and the states of a whole call. */
@@ -289,6 +278,8 @@ static void push_token(lua_State *L, const Graph *g, int64_t t)
     }
     copy_option(L, "backend");
     copy_option(L, "threads");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "validate");
 }
 
 /* y of token t, on top, against the reference; pops it. */
@@ -531,8 +522,38 @@ static int check_text(lua_State *L)
     for (int i = 0; i < n; i++)
         add_error(L, &b, gradient[i]);
     add_error(L, &b, "worst");
+    if (lua_getfield(L, 1, "trouble") == LUA_TSTRING)
+        luaL_addvalue(&b);
+    else
+        lua_pop(L, 1);
     luaL_pushresult(&b);
     return 1;
+}
+
+/* A result that is larger has grown from token to token. */
+static bool is_huge(const Tensor *y)
+{
+    View view = { .data = tensor_data(y), .dtype = y->dtype };
+
+    for (int64_t i = 0; i < tensor_count(y); i++)
+        if (fabs(view_get(&view, i)) > 1e6)
+            return true;
+    return false;
+}
+
+/* What validation says of the call, where a result is wrong or huge: why it
+ * is not a number, or why it grows. Sets `trouble` in the result on top. */
+static void add_trouble(lua_State *L, const Check *k, double worst)
+{
+    double limit = k->dtype == F32 || k->dtype == F64 ? 1e-4 : 3e-2;
+
+    if (worst <= limit && !is_huge(tensor_check(L, A_TRUE_Y)))
+        return;
+    lua_pushcfunction(L, run_trouble);
+    lua_pushvalue(L, A_VARIANT);
+    push_arguments(L);
+    lua_call(L, 2, 1);
+    lua_setfield(L, -2, "trouble");
 }
 
 static int check_method(lua_State *L)
@@ -563,8 +584,9 @@ static int check_method(lua_State *L)
     set_number(L, "state", state);
     if (!g->mask)                       /* one over all pairs has no step */
         set_number(L, "step", step);
-    set_number(L, "worst", fmax(fmax(y, state),
-                                 fmax(step, gradients)));
+    double worst = fmax(fmax(y, state), fmax(step, gradients));
+    set_number(L, "worst", worst);
+    add_trouble(L, &k, worst);
     lua_getfield(L, A_VARIANT, "note");
     lua_setfield(L, -2, "note");
     lua_createtable(L, 0, 1);

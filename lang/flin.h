@@ -271,6 +271,18 @@ typedef struct flin_Call {
     flin_Saved *saved;          /* for training: what forward leaves there
                                    spares backward the way forward; default:
                                    nothing */
+    int validate;               /* 1: an input that breaks its domain (flin_Arg)
+                                   or is not finite, and a result that is not,
+                                   is an error with the first token, head and
+                                   value; of a result, with the operation that
+                                   made it, found by running the float64 step
+                                   again. 2: so is a state that may grow without
+                                   bound. -1: no. Default: no, or 1 where
+                                   FLIN_CHECK=1 is in the environment. Results
+                                   are written all the same. It reads each
+                                   tensor once more, on a GPU in one kernel
+                                   that the call waits for; while a stream
+                                   records a graph nothing is validated */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

@@ -98,6 +98,18 @@ static void *cuda_keep(Ctx *c, struct Gpu *gpu, const Call *call,
                                             (size_t)bytes);
 }
 
+static bool cuda_look(Ctx *c, void *program, const Call *call, Probe *p,
+                      int n)
+{
+    return cuda_probe(c, program, call, p, n);
+}
+
+static void cuda_fetch(Ctx *c, void *program, void *to, const void *from,
+                       size_t bytes)
+{
+    cuda_read(c, program, to, from, bytes);
+}
+
 static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                        int64_t bytes)
 {
@@ -113,7 +125,8 @@ static const Backend backends[] = {
     { .name = "cuda", .machine = &machine_h200, .chunk = CHUNK_DEFAULT,
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
-      .keep = cuda_keep, .clear = cuda_clear },
+      .keep = cuda_keep, .clear = cuda_clear, .probe = cuda_look,
+      .read = cuda_fetch },
     { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
 };
 
@@ -353,6 +366,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         mask_run(c, v->step, &b->call);
     else
         reference_run(c, v->step, &b->call);
+    validate_call(c, v, a, b, e);
 }
 
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)

@@ -134,8 +134,8 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 }
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
-    "chunk", "serial", "backend", "threads", "inplace", "save", "saved", "dy",
-    "dstate" };
+    "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
+    "saved", "dy", "dstate" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -273,12 +273,29 @@ static int small_option(lua_State *L, const char *what, int arg,
     return n;
 }
 
+/* true, false or "growth". */
+static int validate_option(lua_State *L, const char *what, int arg)
+{
+    int type = get_option(L, arg, "validate"), found = 0;
+
+    if (type == LUA_TBOOLEAN)
+        found = lua_toboolean(L, -1) ? 1 : -1;
+    else if (type == LUA_TSTRING && !strcmp(lua_tostring(L, -1), "growth"))
+        found = 2;
+    else if (type != LUA_TNIL)
+        lang_fail(L, NULL, "%s: validate must be true, false or \"growth\", "
+                  "not %s", what, type_text(L, -1));
+    lua_pop(L, 1);
+    return found;
+}
+
 void run_options(lua_State *L, const char *what, int arg, Args *a)
 {
     a->chunk = small_option(L, what, arg, "chunk", 1, CHUNK_MAX);
     a->threads = small_option(L, what, arg, "threads", 0, 1024);
     get_option(L, arg, "serial");
     a->serial = lua_toboolean(L, -1);
+    a->validate = validate_option(L, what, arg);
     if (get_option(L, arg, "backend") == LUA_TNIL)
         return;
     bool word = lua_type(L, -1) == LUA_TSTRING;
@@ -401,6 +418,23 @@ static int run_mode(lua_State *L, Mode mode)
     protect(L, r->ctx, do_run, r);
     run_end(r);
     return 2;
+}
+
+int run_trouble(lua_State *L)
+{
+    Run *r = run_begin(L, M_FORWARD);
+
+    r->args.validate = 2;
+    push_y(L, r);
+    push_states(L, r);
+    if (ctx_protect(r->ctx, do_run, r))
+        lua_pushnil(L);
+    else if (r->ctx->err.code != ERR_USER)
+        lang_raise(L, &r->ctx->err);
+    else
+        lua_pushstring(L, r->ctx->err.message + strlen("forward: "));
+    run_end(r);
+    return 1;
 }
 
 /* ---- saving ---- */

@@ -19,6 +19,9 @@ typedef struct Run {
  * arguments, kept tensors, run, cu_seqlens; results come on top of these. */
 Run *run_begin(lua_State *L, Mode mode);
 void run_end(Run *r);
+/* What validation says of v:forward(arguments), growth included: a text, or
+ * nil. A function of Lua. */
+int run_trouble(lua_State *L);
 
 /* The tensor at the top of the stack. A constant without axes may be a
  * number: it stands for all heads; the tensor made of it replaces it. */

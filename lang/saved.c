@@ -55,6 +55,7 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     call.to = e->plan->split;
     call.kept = room.at;
     e->backend->run(c, e->program, e->plan, &call);
+    validate_call(c, v, a, b, e);
     return bytes;
 }
 

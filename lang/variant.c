@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../compiler/domain.h"
 #include "bind.h"
 #include "shared.h"
 #include "plan_view.h"
@@ -35,9 +36,11 @@ bool axis_name_ok(const char *s)
     return true;
 }
 
-static const char *const domains[] = { "normal", "log_decay", "unit",
-    "unit_norm", "positive", "angle" };
-enum { NDOMAINS = sizeof domains / sizeof *domains };
+static const char *const domain_names[] = {
+#define DOMAIN(name, from, value, of, breaks, wanted, help) #name,
+#include "../compiler/domains.def"
+#undef DOMAIN
+};
 
 static const char *const fields[] = { "name", "axes", "input", "state",
     "step", "mask", "mode" };
@@ -173,10 +176,10 @@ static void check_domain(lua_State *L, const char *name, const char *axes)
         return;
     int n = sscanf(colon + 1, " %31s %1s", word, more);
     if (n < 1)
-        lang_fail(L, join(L, domains, NDOMAINS), "flin.variant: input '%s': "
-                  "no domain after ':'", name);
-    if (n > 1 || !in_list(word, domains, NDOMAINS))
-        lang_fail(L, suggest(L, word, "domains", domains, NDOMAINS),
+        lang_fail(L, join(L, domain_names, DOMAINS), "flin.variant: input "
+                  "'%s': no domain after ':'", name);
+    if (n > 1 || !in_list(word, domain_names, DOMAINS))
+        lang_fail(L, suggest(L, word, "domains", domain_names, DOMAINS),
                   "flin.variant: input '%s': there is no domain '%s'", name,
                   n > 1 ? colon + 1 + strspn(colon + 1, " ") : word);
 }
@@ -436,6 +439,7 @@ static void map_input(lua_State *L, int owner, Tracer *t, Graft *m, int i)
         lang_fail(L, NULL, "map: '%s' has axes %s, but the function makes "
                   "axes %s of it", in->name, value_axes(L, t, in->axes),
                   value_axes(L, t, got));
+    t->g->in[i].mapped = true;
 }
 
 /* The input that the string at `at` names. */

@@ -206,6 +206,11 @@ static bool open_tools(Prompt *p, const Options *o)
         lua_setglobal(L, "flin");
     }
     lua_settop(L, 1);
+    if (lua_getfield(L, 1, "validate") == LUA_TNIL) {   /* unless set before */
+        lua_pushboolean(L, 1);
+        lua_setfield(L, 1, "validate");
+    }
+    lua_settop(L, 1);
     lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
     lua_getfield(L, 2, "rows");
     lua_remove(L, 2);

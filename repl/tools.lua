@@ -56,6 +56,9 @@ function tools.check_one(v, sizes)
         within and "within" or "NOT within", row.limit))
     good = good and within
   end
+  if result.trouble then
+    say((good and "  careful: " or "  ") .. result.trouble)
+  end
   return good
 end
 
@@ -179,6 +182,10 @@ local function check_backend(v, options, backend)
                                                  row.limit))
     end
   end
+  if result.trouble then
+    say((good and "    careful: " or "    ")
+        .. result.trouble:gsub("\n", "\n  "))
+  end
   return good
 end
 
@@ -198,6 +205,15 @@ local function check_differences(v, options)
   local good = r.worst <= 1e-4
   say(("  %-12s %29s %9.1e %-16s %s"):format("differences", "", r.worst, "",
                                              good and "ok" or "FAILED"))
+  if not good then
+    local sizes = with({ B = 1, H = 1, size = 8 }, o)
+    sizes.chunk = nil
+    local inputs = with(v:random(sizes), { validate = "growth" })
+    local fine, why = pcall(v.forward, v, inputs)
+    if not fine then
+      say("    " .. (why:match "forward: ([^\n]*)" or why))
+    end
+  end
   return good
 end
 

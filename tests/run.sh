@@ -154,7 +154,7 @@ cuda() {
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         tests/cuda/exit tests/host/signals \
         "flin tests/cuda/laws.lua few simple_gla" \
-        "flin tests/cuda/unwritten.lua" \
+        "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \

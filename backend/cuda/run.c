@@ -10,6 +10,7 @@
 #include "driver_entry.h"
 #include "ends.h"
 #include "inplace.h"
+#include "probe.h"
 #include "stage.h"
 
 enum { READY = 16, ALIGN = 256 };
@@ -46,6 +47,7 @@ struct CudaProgram {
     Ready *ready;
     Table *table;
     Ends ends;
+    Probing probing;
 };
 
 CudaProgram *cuda_program(Ctx *c, const Plan *plan, Gpu *g)
@@ -87,6 +89,7 @@ void cuda_release(CudaProgram *p)
     }
     builds_free(&p->builds);
     ends_free(p->builds.gpu, &p->ends);
+    probing_free(p->builds.gpu, &p->probing);
     gpu_release(p->builds.gpu);
     pthread_mutex_destroy(&p->lock);
     free(p);
@@ -540,4 +543,47 @@ int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)
     Count k = { .p = p, .call = call };
     with_program(c, p, count_workspace, &k);
     return k.most;
+}
+
+/* ---- domains ---- */
+
+typedef struct Probes {
+    CudaProgram *p;
+    void *stream;
+    Probe *probe;
+    int n;
+    bool known;
+} Probes;
+
+static void probe_alone(Ctx *c, void *ud)
+{
+    Probes *k = ud;
+    probing_run(c, k->p->builds.gpu, &k->p->probing, k->stream, k->probe,
+                k->n);
+}
+
+static void probe_locked(Ctx *c, void *ud)
+{
+    Probes *k = ud;
+    Gpu *g = k->p->builds.gpu;
+    if (stream_capturing(c, gpu_driver(g), k->stream))
+        return;
+    gpu_locked(c, g, probe_alone, k);
+    k->known = true;
+}
+
+bool cuda_probe(Ctx *c, CudaProgram *p, const Call *call, Probe *probe,
+                int n)
+{
+    Probes k = { p, call->stream, probe, n, false };
+    gpu_enter(c, p->builds.gpu);
+    with_program(c, p, probe_locked, &k);
+    return k.known;
+}
+
+void cuda_read(Ctx *c, CudaProgram *p, void *to, const void *from,
+               size_t bytes)
+{
+    device_get(c, gpu_enter(c, p->builds.gpu), to,
+               (DevicePtr)(uintptr_t)from, bytes);
 }

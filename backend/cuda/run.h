@@ -9,6 +9,7 @@
 #ifndef FLIN_CUDA_RUN_H
 #define FLIN_CUDA_RUN_H
 
+#include "../../compiler/domain.h"
 #include "gpu.h"
 
 typedef struct CudaProgram CudaProgram;
@@ -32,6 +33,15 @@ int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call);
  * device, copies what it reads there, waits, and copies the results back. Any
  * thread, several at a time. */
 void cuda_run(Ctx *c, CudaProgram *p, const Call *call);
+
+/* Sets `first` of tensors on the device, once what is queued there is done:
+ * one kernel, which reads each of them once. False, and nothing is known, while
+ * the stream records a graph. */
+bool cuda_probe(Ctx *c, CudaProgram *p, const Call *call, Probe *probe,
+                int n);
+/* What lies there, when it is done. */
+void cuda_read(Ctx *c, CudaProgram *p, void *to, const void *from,
+               size_t bytes);
 
 /* A sequence as kernels read it. */
 typedef struct HostSequence {

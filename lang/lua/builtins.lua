@@ -48,11 +48,21 @@ row("flin.backend", "string?", "what runs calls that name no backend: \"cpu\"")
 row("flin.threads", "integer?",
     "threads of calls that name no number; 0: one a core")
 
+row("flin.validate", "boolean?",
+    "do calls check domains, and that results are finite?", [[
+For calls that do not say validate = true or false themselves; on at the prompt,
+else as the environment says (FLIN_CHECK=1). What breaks its domain or is not
+finite is an error with the first token, head and value; of a result it names
+the operation that made it, and why states grow (keys longer than 1, a decay of
+more than 1). validate = "growth" refuses these, finite or not. It reads each
+tensor once more; on a GPU the call then waits for its results, and is not
+checked while a CUDA graph is recorded. What has run has written its results.]])
+
 local call = [[
 A table of tensors by name, each [B, T, H, axes...] (constants of a head: [H,
 axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
 { 0, 5, 12 } (packed sequences, B = 1), chunk = tokens at once, backend,
-threads, serial = true (token by token).]]
+threads, serial = true (token by token), validate = true (see flin.validate).]]
 
 row("v:forward", "arguments: table -> tensor, table, table?",
     "y and the final states, computed chunk by chunk", call .. [[
@@ -76,7 +86,8 @@ row("v:check", "options?: table -> table",
     "errors of the chunk form, the step and the gradients against float64", [[
 Options: B, T, H, HV, sizes of axes (K = 64), size = of axes not named, dtype,
 chunk, cu_seqlens, seed, backend, threads, backward = false. Numbers are
-relative RMS errors; `worst` is the greatest.]])
+relative RMS errors; `worst` is the greatest. Where that is large, `trouble`
+says what is not finite, or grows, and why.]])
 row("v:gradcheck", "options?: table -> table",
     "gradients against differences of the float64 step", [[
 For each input and initial state the derivative along random directions, by

@@ -106,7 +106,8 @@ return function (v, o)
   local inputs = v:random(option)
   local _, warm = v:forward(inputs)
   local initial = in_double(warm)
-  local arguments = { initial_state = initial }
+  -- Differences leave the domains.
+  local arguments = { initial_state = initial, validate = false }
   for name, t in pairs(inputs) do
     arguments[name] = t:to "float64"
   end

@@ -1,6 +1,7 @@
 """Calls with NumPy arrays, where PyTorch may be absent."""
 import copy
 import importlib.util
+import os
 import pickle
 import sys
 import threading
@@ -191,6 +192,49 @@ refused("ends that are none", ValueError, "cu_seqlens is [[0], [1, 2]]", gdn,
 for chunk in (0, 257, 16.5, "64"):
     refused("chunk", ValueError, f"chunk = {chunk!r}: 1 to 256", gdn, q, k, v,
             **x, chunk=chunk)
+for value in (1, "yes"):
+    refused("validate", ValueError, f"validate = {value!r}: True, False", gdn,
+            q, k, v, **x, validate=value)
+
+# What breaks its domain, and what is not finite, says where.
+same("validated", gdn(q, k, v, **x, validate=True)[0], gdn(q, k, v, **x)[0])
+gates = {**x, "g": 1 / (1 + np.exp(x["g"]))}
+long = rng.standard_normal(k.shape).astype("f")
+for f in (gdn, gdn.reference,
+          lambda *a, **n: gdn.backward(*a, **n, do=np.ones_like(v))):
+    refused("sigmoids as gates", ValueError, "g is declared log_decay, at most "
+            "0, but is 0.", f, q, k, v, **gates, validate=True)
+    refused("long keys", ValueError, "k is declared unit_norm", f, q, long, v,
+            **x, validate=True)
+refused("of one token", ValueError, "at token 0, head 0", gdn.step, **{
+    n: a[:, :1] for n, a in dict(gates, q=q, k=k, v=v).items()}, validate=True)
+check("normalised there", np.isfinite(gdn(
+    q, long, v, **x, use_qk_l2norm_in_kernel=True, validate=True)[0]).all())
+free = flin.load("""
+local flin = require "flin"
+return flin.variant {
+  name = "free", state = { S = "k v" },
+  input = { q = "t k", k = "t k", v = "t v", beta = "t : unit" },
+  step = function (x, s)
+    local S = s.S + flin.outer(x.beta * x.k, x.v - flin.dot(x.k, s.S))
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
+""")
+for validate, text in (("growth", "keys are not of unit length: |k|^2 beta "),
+                       (True, "y is not finite")):
+    refused("what grows", ValueError, text, free, np.tile(q, (1, 9, 1, 1)),
+            np.tile(2 * long, (1, 9, 1, 1)), np.tile(v, (1, 9, 1, 1)),
+            beta=np.tile(x["beta"], (1, 9, 1)), validate=validate)
+os.environ["FLIN_CHECK"] = "1"
+refused("asked for by the environment", ValueError, "g is declared log_decay",
+        gdn, q, k, v, **gates)
+same("scale is found all the same",
+     flin.load("gated_deltanet")(q, k, v, **x)[0], gdn(q, k, v, **x)[0])
+check("not there", gdn(q, k, v, **gates, validate=False)[0] is not None)
+os.environ["FLIN_CHECK"] = "0"
+check("0 is no", gdn(q, k, v, **gates)[0] is not None)
+del os.environ["FLIN_CHECK"]
 refused("which state", TypeError, "several states: C, m, n", mlstm, **m,
         initial_state=state)
 refused("cu_seqlens", ValueError, "ends at 60", gdn, q[:1], k[:1], v[:1],

@@ -1,5 +1,6 @@
 /* api.c -- flin.h: what a host sees, errors and limits included. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,45 @@ static void test_calls(flin_State *s)
     cu[1] = 4;
     CHECK(flin_forward(v, &call, &e) == FLIN_ERROR);
     CHECK(!strcmp(e.message, "forward: cu_seqlens decreases: 3 after 4"));
+}
+
+/* A gate of a sigmoid, by every door; a caller that knows no `validate`. */
+static void test_validate(flin_State *s)
+{
+    flin_Error e;
+    flin_Variant *v = flin_stdlib(s, "simple_gla", &e);
+    float one[5] = { 1, 1, 1, 1, 1 }, g[5] = { 0, -1, 0.25f, 0, 1 }, y[5];
+    flin_Tensor t = { one, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } };
+    flin_Bind in[] = { { "q", t }, { "k", t }, { "v", t },
+                       { "g", { g, FLIN_F32, 3, { 1, 5, 1 }, { 0 } } } };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 4,
+                       .y = { y, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } } };
+    flin_Bind dq = { "q", { y, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } } };
+    flin_Grad grad = { .size = sizeof grad, .dy = t, .dinput = &dq,
+                       .ndinput = 1 };
+    const char *wanted = "g is declared log_decay, at most 0, but is 0.25 at "
+                         "token 2, head 0 of batch entry 0 (all from 0)";
+
+    CHECK(!flin_forward(v, &call, &e));
+    call.validate = 1;
+    CHECK(flin_forward(v, &call, &e) == FLIN_ERROR);
+    CHECK(strstr(e.message, wanted) && strstr(e.help, "logsigmoid"));
+    CHECK(flin_reference(v, &call, &e) && strstr(e.message, wanted));
+    CHECK(flin_backward(v, &call, &grad, &e) && strstr(e.message, wanted));
+    CHECK(flin_reference_backward(v, &call, &grad, &e)
+          && strstr(e.message, wanted));
+    flin_Kernel *k = flin_prepare(v, FLIN_FORWARD, &call, &e);
+    CHECK(k && flin_run(k, &call, NULL, &e) && strstr(e.message, wanted));
+    flin_free(k);
+    call.size = offsetof(flin_Call, validate);
+    CHECK(!flin_forward(v, &call, &e));
+    call.size = sizeof call;
+    g[2] = g[4] = -0.25f;
+    call.validate = 2;
+    CHECK(!flin_forward(v, &call, &e));
+    one[3] = INFINITY;
+    CHECK(flin_forward(v, &call, &e)
+          && strstr(e.message, "q is not finite: inf at token 3"));
 }
 
 static void test_call_errors(flin_State *s)
@@ -536,6 +576,7 @@ int main(void)
     test_loading(s);
     test_script_errors(s);
     test_calls(s);
+    test_validate(s);
     test_call_errors(s);
     test_null(s);
     test_odd(s);

@@ -38,17 +38,18 @@ class Request:
     chunk: 0 for flin's choice. Forward:
     `final` asks for the states, `inplace` writes them where the initial ones
     are. Backward: dy and ds come in, and `want` says of which inputs, then of
-    which initial states, the gradients are wanted."""
+    which initial states, the gradients are wanted. validate: as flin.h has
+    it."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
-                 "ds", "want", "saved", "note")
+                 "ds", "want", "saved", "note", "validate")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
-                 note=None):
+                 note=None, validate=0):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy, self.ds, self.want = dy, ds, want
-        self.saved, self.note = saved, note
+        self.saved, self.note, self.validate = saved, note, validate
 
 
 class Kernel:
@@ -238,6 +239,7 @@ class Caller:
         for at, t in zip(frame.slots, tensors):
             words[at] = pointer(t) or nowhere(t)
         call = frame.call
+        call.validate = r.validate
         door.place(call, first, r.cu)
         if p.workspace:
             space = door.space(p.workspace, first)

@@ -85,11 +85,13 @@ def run(variant, r):
     return variant._caller(_state.cpu()).run(this, r)
 
 
-def call(variant, x, s0, cu, chunk, scale, norm, final):
+def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
     return run(variant._through(scale, norm, x),
-               Request(_c.FORWARD, x, s0, cu, chunk, final))
+               Request(_c.FORWARD, x, s0, cu, chunk, final,
+                       validate=validate))
 
 
-def step(variant, x, s0, scale, norm, inplace):
+def step(variant, x, s0, scale, norm, inplace, validate):
     return run(variant._through(scale, norm, x),
-               Request(_c.STEP, x, s0, final=True, inplace=inplace))
+               Request(_c.STEP, x, s0, final=True, inplace=inplace,
+                       validate=validate))

@@ -176,7 +176,7 @@ class Function(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         results = run(variant, r)
         ctx.save_for_backward(*tensors, r.saved)
-        ctx.rest = variant, len(r.x), r.cu, r.chunk, r.note
+        ctx.rest = variant, len(r.x), r.cu, r.chunk, r.note, r.validate
         return tuple(results)
 
     @staticmethod
@@ -185,9 +185,9 @@ class Function(torch.autograd.Function):
         if dy is None and all(d is None for d in ds):
             return (None, None) + (None,) * len(want)
         *tensors, saved = ctx.saved_tensors
-        variant, n, cu, chunk, note = ctx.rest
+        variant, n, cu, chunk, note, validate = ctx.rest
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
-                    ds=ds, want=want, note=note,
+                    ds=ds, want=want, note=note, validate=validate,
                     saved=as_left(saved, tensors[0]))
         found = run(variant, r)
         if torch.is_grad_enabled():     # create_graph=True
@@ -240,23 +240,26 @@ def wants_grad(tensors):
         return False
 
 
-def call(variant, x, s0, cu, chunk, scale, norm, final):
+def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
     """y and the final states; differentiable where anything asks for it."""
     states = [s for s in s0 if s is not None]
     if is_watched(x + states):
+        if validate > 0:
+            raise _c.Error("validate is for eager calls\n  help: FLIN_CHECK=1 "
+                           "in the environment validates in compiled ones")
         return torch.ops.flin.forward(
             variant.key, x, states,
             sum((s is not None) << i for i, s in enumerate(s0)), cu, chunk,
             scale, norm, final)
     variant = variant._through(scale, norm, x)
-    r = Request(_c.FORWARD, x, s0, cu, chunk, final)
+    r = Request(_c.FORWARD, x, s0, cu, chunk, final, validate=validate)
     if torch.is_grad_enabled() and wants_grad(x + states):
         r.mode = SAVING
         return APPLY(variant, r, *x, *s0)
     return run(variant, r)
 
 
-def step(variant, x, s0, scale, norm, inplace):
+def step(variant, x, s0, scale, norm, inplace, validate):
     """y and the new states."""
     if is_watched(x + [s for s in s0 if s is not None]):
         y, *states = call(variant, x, s0, None, 0, scale, norm, True)

@@ -7,8 +7,8 @@ from ._c import lib
 from ._calls import Caller, Request
 
 OPTIONS = ("initial_state", "state", "output_final_state", "cu_seqlens",
-           "scale", "use_qk_l2norm_in_kernel", "chunk", "inplace", "do",
-           "dstate")
+           "scale", "use_qk_l2norm_in_kernel", "chunk", "validate", "inplace",
+           "do", "dstate")
 
 
 def door_of(name, tensor):
@@ -248,22 +248,27 @@ class Variant:
 
     def __call__(self, *args, initial_state=None, output_final_state=False,
                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                 chunk=None, **named):
+                 chunk=None, validate=None, **named):
         """o and the state behind the last token. scale multiplies q before
         the step; None: K^-1/2 where y is proportional to q, else 1.
         cu_seqlens: the ends of packed sequences, from 0 to T, where B is 1.
         chunk: tokens at once, 1 to 256 (None: flin's choice); it changes the
-        rounding alone."""
+        rounding alone. validate: True raises where an input breaks its domain
+        or a result is not finite, with the first token, head and value, and
+        what made it; "growth" where a state may grow without bound, too (None:
+        as FLIN_CHECK=1 in the environment says). It waits for the results."""
         x = self._take_inputs(args, named)
         s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
         o, *states = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
                                scale, bool(use_qk_l2norm_in_kernel),
-                               bool(output_final_state))
+                               bool(output_final_state),
+                               validation(validate))
         return o, self._give_states(states) if output_final_state else None
 
     def step(self, *args, state=None, scale=None,
-             use_qk_l2norm_in_kernel=False, inplace=False, **named):
+             use_qk_l2norm_in_kernel=False, inplace=False, validate=None,
+             **named):
         """One token (T = 1) of each sequence, for decoding: o and the new
         state, written into `state` if inplace."""
         x = self._take_inputs(args, named)
@@ -274,12 +279,13 @@ class Variant:
                 raise _c.Error(f"{self.name}: step: state {a.name} is not one "
                                "that can be written in place")
         o, *states = door.step(self, x, s0, scale,
-                               bool(use_qk_l2norm_in_kernel), inplace)
+                               bool(use_qk_l2norm_in_kernel), inplace,
+                               validation(validate))
         return o, self._give_states(states)
 
     def reference(self, *args, initial_state=None, output_final_state=False,
                   cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                  **named):
+                  validate=None, **named):
         """The same as a call by the float64 step, token by token, on the CPU:
         the truth that all else is held to. No gradients."""
         x = self._take_inputs(args, named)
@@ -287,12 +293,13 @@ class Variant:
         door = door_of(self.inputs[0].name, x[0])
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
         o, *states = door.run(v, Request(_c.REFERENCE, x, s0, cu_seqlens,
-                                         final=bool(output_final_state)))
+                                         final=bool(output_final_state),
+                                         validate=validation(validate)))
         return o, self._give_states(states) if output_final_state else None
 
     def backward(self, *args, do=None, dstate=None, initial_state=None,
                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                 chunk=None, **named):
+                 chunk=None, validate=None, **named):
         """The gradients of a loss whose gradients at o and the final state
         are do and dstate: a dict by the inputs' names, and "initial_state"
         where one is given."""
@@ -306,7 +313,8 @@ class Variant:
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
         want = tuple([t is not None for t in x + s0])
         found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
-                                    chunk_of(chunk), dy=do, ds=ds, want=want))
+                                    chunk_of(chunk), dy=do, ds=ds, want=want,
+                                    validate=validation(validate)))
         grads = dict(zip(self.order, found))
         if initial_state is not None:
             later = iter(found[len(x):])
@@ -333,6 +341,18 @@ def chunk_of(chunk):
     return int(chunk)
 
 
+def validation(validate):
+    """As flin.h has it."""
+    if validate is None:
+        return 0
+    if validate == "growth":
+        return 2
+    if validate is not True and validate is not False:
+        raise _c.ArgumentError(f"validate = {validate!r}: True, False, "
+                               "\"growth\" or None is wanted")
+    return 1 if validate else -1
+
+
 def probe(variant, shapes):
     """Whether y doubles when q does, for inputs of these shapes."""
     from . import _array
@@ -344,7 +364,8 @@ def probe(variant, shapes):
                               a.domain))
     y, caller = [], variant._caller(_state.cpu())
     for _ in range(2):
-        y.append(caller.run(_array, Request(_c.REFERENCE, x))[0])
+        y.append(caller.run(_array, Request(_c.REFERENCE, x,
+                                            validate=-1))[0])
         q = x[variant.order["q"]]
         q.data[:] = [2 * value for value in q.data]
     return all(b == 2 * a for a, b in zip(y[0].data, y[1].data))

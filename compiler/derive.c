@@ -197,6 +197,15 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
     return true;
 }
 
+/* e^-104 is nothing in float32, and sums of a chunk's gates that go no lower
+ * stay finite: -1e9 and -inf are resets. */
+static Ref bounded_gate(Graph *g, Ref x)
+{
+    enum { NOTHING = -104 };
+
+    return op2(g, OP_max, x, num(g, NOTHING));
+}
+
 static void lift_matrix(Lift *l, int s)
 {
     Graph *g = l->g;
@@ -206,7 +215,7 @@ static void lift_matrix(Lift *l, int s)
 
     g->line = l->s->st[s].next ? l->s->n[l->s->st[s].next].line : 0;
     if (u->log_decay) {
-        Ref lg = lift(l, u->log_decay);
+        Ref lg = bounded_gate(g, lift(l, u->log_decay));
         l->mat[s].G = cumsum(g, lg, 0);
         l->mat[s].E = cumsum(g, lg, EXCLUSIVE);
     }

@@ -362,6 +362,26 @@ void graph_live(const Graph *g, uint8_t *live)
             mark(g, live, g->n[r].a[i]);
 }
 
+Ref gate_sum(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    while (n->op == OP_col || n->op == OP_row || n->op == OP_relabel
+           || n->op == OP_select || n->op == OP_last)
+        n = &g->n[r = n->a[0]];
+    return n->op == OP_cumsum && !(n->flags & REVERSE)
+        && g->n[n->a[0]].op != OP_num ? r : 0;
+}
+
+Ref gates_left(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r], *last = &g->n[n->a[0]];
+
+    return n->op == OP_sub && last->op == OP_last && !(last->flags & REVERSE)
+        && last->a[0] == n->a[1] && gate_sum(g, n->a[1]) == n->a[1]
+        && !(g->n[n->a[1]].flags & EXCLUSIVE) ? n->a[1] : 0;
+}
+
 bool graph_is_root(const Graph *g, Ref r)
 {
     for (int i = 0; i < g->nout; i++)

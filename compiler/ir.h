@@ -209,6 +209,14 @@ static inline bool is_num(const Graph *g, Ref r, double x)
 char *axes_text(const Graph *g, AxisSet s);
 char *expr_text(const Graph *g, Ref r);
 
+/* The running sum of gates that r shows, looked at through views; 0 if it is
+ * none. Of such sums differences are taken: they must not lose what they add
+ * where a gate that leaves nothing came before. */
+Ref gate_sum(const Graph *g, Ref r);
+/* r as what is left of the chunk's gates behind each token, last(G) - G: G's
+ * node; else 0. */
+Ref gates_left(const Graph *g, Ref r);
+
 /* Whether it is a result, or what a state becomes. */
 bool graph_is_root(const Graph *g, Ref r);
 

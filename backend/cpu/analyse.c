@@ -48,6 +48,7 @@ void analyse_plan(Compile *k)
     k->done = ctx_alloc(k->c, n);
     k->uses = ctx_alloc(k->c, n * sizeof *k->uses);
     k->slot = ctx_alloc(k->c, n * sizeof *k->slot);
+    k->low = ctx_alloc(k->c, n * sizeof *k->low);
     k->wide_of = ctx_alloc(k->c, n * sizeof *k->wide_of);
     k->fused = ctx_alloc(k->c, n * sizeof *k->fused);
     k->body = ctx_alloc(k->c, n * sizeof *k->body);
@@ -166,7 +167,7 @@ static void clear_arrays(Compile *k)
     memset(k->uses, 0, n * sizeof *k->uses);
     memset(k->fused, 0, n * sizeof *k->fused);
     for (Ref r = 0; r < n; r++) {
-        k->slot[r] = -1;
+        k->slot[r] = k->low[r] = -1;
         k->wide_of[r] = -1;
     }
     k->nbody = k->ncarry_wanted = k->nchain = 0;

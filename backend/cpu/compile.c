@@ -32,6 +32,17 @@ static const Instr *maker(const Compile *k, const List *l, int slot)
     return NULL;
 }
 
+/* Whether `left` holds what is left behind each token of the gates whose sums
+ * slot d holds. */
+static bool is_left(const Compile *k, const List *l, int left, int d)
+{
+    const Instr *a = maker(k, l, left), *b = maker(k, l, d);
+
+    return a && b && a->code == I_SCAN && a->op == OP_cumsum
+        && a->flags == (REVERSE | EXCLUSIVE) && b->code == I_SCAN
+        && b->op == OP_cumsum && a->x[0] == b->x[0];
+}
+
 /* Takes what the program has computed already: a e^c and b e^(l - d), of the
  * same gates, with l their last row. */
 static void find_factors(const Compile *k, const List *l, Instr *in)
@@ -40,20 +51,19 @@ static void find_factors(const Compile *k, const List *l, Instr *in)
 
     for (int i = 0; i < l->n; i++) {
         const Instr *e = &l->in[i];
-        if (e->code != I_ELEM || maker(k, l, e->y) != e)
+        if (maker(k, l, e->y) != e)
             continue;
-        if (e->op == FUSED_SCALE && e->x[0] == in->x[0]
-            && e->x[1] == in->x[2])
+        if (e->code == I_MOVE && e->op == OP_last && e->x[0] == in->x[3]
+            && !(e->flags & REVERSE))
+            last = e->y;
+        if (e->code != I_ELEM || e->op != FUSED_SCALE)
+            continue;
+        if (e->x[0] == in->x[0] && e->x[1] == in->x[2])
             scaled = e->y;
-        const Instr *m = e->op == FUSED_DECAY ? maker(k, l, e->x[1]) : NULL;
-        if (m && m->code == I_MOVE && m->op == OP_last
-            && m->x[0] == in->x[3] && !(m->flags & REVERSE)
-            && e->x[0] == in->x[1] && e->x[2] == in->x[3]) {
+        else if (e->x[0] == in->x[1] && is_left(k, l, e->x[1], in->x[3]))
             decayed = e->y;
-            last = e->x[1];
-        }
     }
-    if (scaled < 0 || decayed < 0)
+    if (scaled < 0 || decayed < 0 || last < 0)
         return;
     in->x[4] = scaled;
     in->x[5] = decayed;
@@ -62,7 +72,9 @@ static void find_factors(const Compile *k, const List *l, Instr *in)
 
 static void append(Compile *k, List *l, Instr in)
 {
-    for (int p = 4; p < OPERANDS && !in.increment; p++)
+    bool more = in.increment || in.code == I_GDOT;
+
+    for (int p = 4; p < OPERANDS && !more; p++)
         in.x[p] = -1;
     if (in.code == I_GDOT && in.kind == GDOT_KEYS && !(in.flags & TRANS)
         && in.x[2] == in.x[3])
@@ -85,6 +97,14 @@ static Instr bare(int code, int index)
 }
 
 /* ---- tiles ---- */
+
+/* Whether r is what is left of gates whose sums are made here. */
+static bool is_left_here(const Compile *k, Ref r)
+{
+    Ref sum = gates_left(k->g, r);
+
+    return sum && k->has[sum];
+}
 
 static List *list_of(Compile *k, Ref r)
 {
@@ -132,11 +152,12 @@ static void keep_value(Compile *k, List *l, Ref r)
     }
 }
 
-/* The tile of x with all the axes in `need`, each as long as in r. */
-static int spread_tile(Compile *k, Ref r, Ref x, AxisSet need)
+/* x, which lies in the slot, with all the axes in `need`, each as long as in
+ * r. */
+static int spread_slot(Compile *k, Ref r, Ref x, AxisSet need, int slot)
 {
     int32_t floats;
-    int slot = tile_of(k, x);
+
     if (k->g->n[x].axes == need)
         return slot;
     Instr in = lower_spread(&k->l, r, need, x, &floats);
@@ -144,6 +165,11 @@ static int spread_tile(Compile *k, Ref r, Ref x, AxisSet need)
     in.x[0] = slot;
     append(k, list_of(k, r), in);
     return in.y;
+}
+
+static int spread_tile(Compile *k, Ref r, Ref x, AxisSet need)
+{
+    return spread_slot(k, r, x, need, tile_of(k, x));
 }
 
 /* Operand p with all the axes that the instruction expects. */
@@ -167,6 +193,49 @@ static void widen_increment(Compile *k, Ref r, Instr *in)
         in->x[3 + i] = leaf[i] ? spread_tile(k, r, leaf[i], n->axes) : -1;
 }
 
+/* What the sums of gates that r shows lose in float: of -100, and of what is
+ * added to it, a float keeps 4e-6. */
+static int low_tile(Compile *k, Ref r)
+{
+    const Node *n = &k->g->n[r];
+
+    if (k->low[r] >= 0)
+        return k->low[r];
+    Instr in = lower_node(&k->l, r, 0);
+    in.x[1] = in.x[2] = in.x[3] = -1;
+    if (n->op != OP_cumsum) {
+        in.x[0] = low_tile(k, n->a[0]);
+        if (tile_alias(&k->l, r))
+            return k->low[r] = in.x[0];
+    } else {
+        in.x[0] = operand(k, r, 0);
+        in.low = true;
+    }
+    in.y = k->low[r] = new_slot(k, tile_floats(&k->l, r), k->pre[r]);
+    append(k, list_of(k, r), in);
+    return in.y;
+}
+
+static int low_operand(Compile *k, Ref r, int p)
+{
+    Ref x = k->g->n[r].a[p];
+
+    return gate_sum(k->g, x) && k->has[gate_sum(k->g, x)]
+         ? spread_slot(k, r, x, operand_axes(&k->l, r, p), low_tile(k, x))
+         : -1;
+}
+
+/* Decays are of differences of their gates' sums. */
+static void add_lows(Compile *k, Ref r, Instr *in)
+{
+    int gates = in->code == I_GDOT ? 2 : 0, to = in->code == I_GDOT ? 7 : 2;
+
+    if (in->code != I_GDOT && in->code != I_DMASK)
+        return;
+    for (int p = 0; p < 2; p++)
+        in->x[to + p] = low_operand(k, r, gates + p);
+}
+
 /* Only the lower triangle of a product is looked at. */
 static void want_lower(Instr *in)
 {
@@ -178,20 +247,38 @@ static void want_lower(Instr *in)
     in->col_rank = in->n.size;
 }
 
+/* last(G) - G, summed from the other end. */
+static void emit_left(Compile *k, Ref r)
+{
+    Ref sum = gates_left(k->g, r);
+    Instr in = lower_node(&k->l, sum, 0);
+
+    in.flags = REVERSE | EXCLUSIVE;
+    in.x[0] = operand(k, sum, 0);
+    in.x[1] = in.x[2] = in.x[3] = -1;
+    in.y = k->slot[r] = new_slot(k, tile_floats(&k->l, r), k->pre[r]);
+    append(k, list_of(k, r), in);
+}
+
 static void emit_node(Compile *k, Ref r)
 {
     const Node *n = &k->g->n[r];
     int arity = op_info[n->op].arity;
     List *l = list_of(k, r);
 
+    if (is_left_here(k, r)) {
+        emit_left(k, r);
+        return;
+    }
     if (tile_alias(&k->l, r)) {
         k->slot[r] = tile_of(k, n->a[0]);
         return;
     }
     for (int part = 0; part < (n->op == OP_cat ? 2 : 1); part++) {
         Instr in = lower_node(&k->l, r, part);
-        for (int p = 0; p < 4; p++)
+        for (int p = 0; p < OPERANDS; p++)
             in.x[p] = p < arity ? operand(k, r, p) : -1;
+        add_lows(k, r, &in);
         if (n->op == OP_cat)
             in.x[0] = in.x[part];
         if (!part)
@@ -359,6 +446,7 @@ static bool joins_chain(const Compile *k, Ref r)
     const Node *n = &k->g->n[r];
 
     return op_info[n->op].traits & ELEMENTWISE && !k->fused[r] && !k->pre[r]
+        && !is_left_here(k, r)
         && (!k->nchain || (n->axes == k->g->n[k->chain[0]].axes
                            && k->nchain < MAX_CHAIN));
 }

@@ -24,6 +24,7 @@ typedef struct Compile {
     uint8_t *wanted_lower;              /* only below the diagonal */
     uint8_t *done;
     int *uses, *slot;
+    int *low;                           /* of a sum of gates: what it loses */
     int16_t *wide_of;                   /* scans that go on in double */
     Ref *fused;                         /* the product that r adds to a sum */
     Ref *body;

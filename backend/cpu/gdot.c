@@ -10,14 +10,20 @@
 
 #include <string.h>
 
+/* Sums of gates, and what they lose in float; low: NULL, nothing is known of
+ * it. */
+typedef struct Gates { const float *sum, *low; } Gates;
+
 typedef struct Gdot {
     const Work *w;
     const Instr *in;
     const Isa *isa;
-    const float *first, *other, *c, *d;
+    const float *first, *other;
+    Gates c, d;
     float *y;
     int rr, cr, dims, ld;       /* rows, columns a token; score row stride */
-    float *anchor, *lo, *hi, *p, *s, *sum, *scores, *pack;
+    float *anchor, *anchor_low, *lo, *hi, *p, *s, *sum, *scores, *apart,
+          *apart_low, *pack;
 } Gdot;
 
 int64_t gdot_scratch(const Instr *in, int chunk)
@@ -27,7 +33,7 @@ int64_t gdot_scratch(const Instr *in, int chunk)
 
     if (in->kind == GDOT_ANY)
         return 0;
-    return (3 + 2 * (rows + cols)) * in->cols + rows * cols + 8 * TILE_SLACK +
+    return (4 + 4 * (rows + cols)) * in->cols + rows * cols + 11 * TILE_SLACK +
            (int64_t)gemm_scratch(in->cols, (int)cols);
 }
 
@@ -45,29 +51,51 @@ static void carve(Gdot *g)
     int chunk = g->w->p->chunk, rows = chunk * g->rr, cols = chunk * g->cr;
 
     g->anchor = take(&at, g->dims);
+    g->anchor_low = take(&at, g->dims);
     g->lo = take(&at, g->dims);
     g->hi = take(&at, g->dims);
     g->p = take(&at, (int64_t)rows * g->dims);
     g->s = take(&at, (int64_t)cols * g->dims);
     g->sum = take(&at, (int64_t)(rows > cols ? rows : cols) * g->dims);
     g->scores = take(&at, (int64_t)rows * cols);
+    g->apart = take(&at, (int64_t)(rows > cols ? rows : cols) * g->dims);
+    g->apart_low = take(&at, (int64_t)(rows > cols ? rows : cols) * g->dims);
     g->pack = at;
 }
 
 /* A range of tokens: [i, i + ni) as rows, [j, j + nj) as columns. */
 typedef struct Part { int i, ni, j, nj; bool diagonal; } Part;
 
-/* y = x e^(a - anchor), or x e^(anchor - a) for sign < 0, for n rows. */
-static void scale_rows(const Gdot *g, float *y, const float *x,
-                       const float *a, int n, int sign)
+static Gates gates_at(Gates a, ptrdiff_t at)
 {
-    const float *up = sign > 0 ? a : g->anchor;
-    const float *down = sign > 0 ? g->anchor : a;
+    return (Gates){ a.sum + at, a.low ? a.low + at : NULL };
+}
+
+/* y = a - anchor, or anchor - a for sign < 0, for n rows. */
+static void rows_apart(const Gdot *g, float *y, const float *a,
+                       const float *anchor, int n, int sign)
+{
+    const float *up = sign > 0 ? a : anchor, *down = sign > 0 ? anchor : a;
     const ptrdiff_t row = g->dims;
 
-    g->isa->elem[FUSED_DECAY](n, g->dims, y, (const float *[]){ x, up, down },
-                              (ptrdiff_t[]){ row, row, sign > 0 ? row : 0,
-                                             sign > 0 ? 0 : row }, 0);
+    g->isa->elem[OP_sub](n, g->dims, y, (const float *[]){ up, down, up },
+                         (ptrdiff_t[]){ row, sign > 0 ? row : 0,
+                                        sign > 0 ? 0 : row, 0 }, 0);
+}
+
+/* y = x e^(a - anchor), or x e^(anchor - a) for sign < 0, for n rows. */
+static void scale_rows(const Gdot *g, float *y, const float *x, Gates a,
+                       int n, int sign)
+{
+    const ptrdiff_t row = g->dims;
+
+    rows_apart(g, g->apart, a.sum, g->anchor, n, sign);
+    if (a.low) {
+        rows_apart(g, g->apart_low, a.low, g->anchor_low, n, sign);
+        g->isa->add_to(n * g->dims, g->apart, g->apart_low);
+    }
+    g->isa->elem[FUSED_SCALE](n, g->dims, y, (const float *[]){ x, g->apart,
+                              x }, (ptrdiff_t[]){ row, row, row, 0 }, 0);
 }
 
 static Gemm product(const Gdot *g, const Part *q)
@@ -98,9 +126,9 @@ static void part_keys(const Gdot *g, const Part *q)
     ptrdiff_t row = (ptrdiff_t)q->i * g->rr, col = (ptrdiff_t)q->j * g->cr;
     Gemm m = product(g, q);
 
-    scale_rows(g, g->p, g->first + row * g->dims, g->c + row * g->dims, m.m,
+    scale_rows(g, g->p, g->first + row * g->dims, gates_at(g->c, row * g->dims), m.m,
                1);
-    scale_rows(g, g->s, g->other + col * g->dims, g->d + col * g->dims, m.k,
+    scale_rows(g, g->s, g->other + col * g->dims, gates_at(g->d, col * g->dims), m.k,
                -1);
     product_keys(g, &m, g->p, g->s, g->y + row * g->ld + col);
     m.tri = q->diagonal ? LOWER_C : TRI_NONE;
@@ -128,7 +156,7 @@ static const float *part_scores(const Gdot *g, const Part *q)
 }
 
 /* y += sum * e^..., for n rows. */
-static void add_scaled(const Gdot *g, float *y, const float *a, int n,
+static void add_scaled(const Gdot *g, float *y, Gates a, int n,
                        int sign)
 {
     scale_rows(g, g->p, g->sum, a, n, sign);
@@ -141,12 +169,12 @@ static void part_cols(const Gdot *g, const Part *q)
     ptrdiff_t col = (ptrdiff_t)q->j * g->cr * g->dims;
     Gemm m = product(g, q);
 
-    scale_rows(g, g->s, g->other + col, g->d + col, m.k, -1);
+    scale_rows(g, g->s, g->other + col, gates_at(g->d, col), m.k, -1);
     m.a = part_scores(g, q);
     m.b = g->s;
     m.tri = q->diagonal ? LOWER_A : TRI_NONE;
     g->isa->gemm(&m);
-    add_scaled(g, g->y + row, g->c + row, m.m, 1);
+    add_scaled(g, g->y + row, gates_at(g->c, row), m.m, 1);
 }
 
 static void part_rows(const Gdot *g, const Part *q)
@@ -157,7 +185,7 @@ static void part_rows(const Gdot *g, const Part *q)
 
     m.m = q->nj * g->cr;
     m.k = q->ni * g->rr;
-    scale_rows(g, g->p, g->other + row, g->c + row, m.k, 1);
+    scale_rows(g, g->p, g->other + row, gates_at(g->c, row), m.k, 1);
     m.a = part_scores(g, q);
     m.ars = 1;
     m.acs = g->ld;
@@ -166,7 +194,7 @@ static void part_rows(const Gdot *g, const Part *q)
     m.col_rank = g->rr;
     m.tri = q->diagonal ? UPPER_A : TRI_NONE;
     g->isa->gemm(&m);
-    scale_rows(g, g->s, g->sum, g->d + col, m.m, -1);
+    scale_rows(g, g->s, g->sum, gates_at(g->d, col), m.m, -1);
     g->isa->add_to(m.m * g->dims, g->y + col, g->s);
 }
 
@@ -186,25 +214,32 @@ static bool close_gates(const Gdot *g, int from, int to)
 {
     bool close = true;
 
-    memcpy(g->lo, g->d + (ptrdiff_t)from * g->cr * g->dims,
+    memcpy(g->lo, g->d.sum + (ptrdiff_t)from * g->cr * g->dims,
            (size_t)g->dims * sizeof *g->lo);
     memcpy(g->hi, g->lo, (size_t)g->dims * sizeof *g->hi);
     g->isa->min_max((to - from) * g->rr, g->dims, g->lo, g->hi,
-                    g->c + (ptrdiff_t)from * g->rr * g->dims);
-    if (g->c != g->d)
+                    g->c.sum + (ptrdiff_t)from * g->rr * g->dims);
+    if (g->c.sum != g->d.sum)
         g->isa->min_max((to - from) * g->cr, g->dims, g->lo, g->hi,
-                        g->d + (ptrdiff_t)from * g->cr * g->dims);
+                        g->d.sum + (ptrdiff_t)from * g->cr * g->dims);
     for (int k = 0; k < g->dims; k++) {
         close &= g->hi[k] - g->lo[k] < CLOSE_GATES;
         g->anchor[k] = 0.5f * (g->hi[k] + g->lo[k]);
+        g->anchor_low[k] = 0;
     }
     return close;
 }
 
 static void anchor_at(const Gdot *g, int token)
 {
-    memcpy(g->anchor, g->d + ((ptrdiff_t)(token + 1) * g->cr - 1) * g->dims,
-           (size_t)g->dims * sizeof *g->anchor);
+    ptrdiff_t at = ((ptrdiff_t)(token + 1) * g->cr - 1) * g->dims;
+    size_t bytes = (size_t)g->dims * sizeof *g->anchor;
+
+    memcpy(g->anchor, g->d.sum + at, bytes);
+    if (g->d.low)
+        memcpy(g->anchor_low, g->d.low + at, bytes);
+    else
+        memset(g->anchor_low, 0, bytes);
 }
 
 static void segment(const Gdot *g, int from, int to)
@@ -231,11 +266,14 @@ static void segment(const Gdot *g, int from, int to)
 /* Pair by pair of tokens, whatever the axes. */
 static void any_axes(const Work *w, const Instr *in)
 {
-    const float *x[4];
+    static const float zero[1] = { 0 };
+    const float *x[4], *low[2];
     float *y = w->tile[in->y];
 
     for (int p = 0; p < 4; p++)
         x[p] = w->tile[in->x[p]];
+    for (int p = 0; p < 2; p++)
+        low[p] = in->x[7 + p] < 0 ? NULL : w->tile[in->x[7 + p]];
     for (int i = 0; i < w->n; i++)
         for (int j = 0; j <= i - !!(in->flags & STRICT); j++) {
             Turn t = turn_first(&in->loop, 0, w->n);
@@ -243,9 +281,11 @@ static void any_axes(const Work *w, const Instr *in)
             for (int p = 0; p < 5; p++)
                 off[p] = (int64_t)i * in->m.st[p] + (int64_t)j * in->n.st[p];
             do {
-                float e;
-                w->p->isa->outer_exp(1, 1, &e, 0, &x[2][off[3] + t.off[3]],
-                                     &x[3][off[4] + t.off[4]]);
+                int64_t c = off[3] + t.off[3], d = off[4] + t.off[4];
+                float e, apart = (x[2][c] - x[3][d])
+                               + ((low[0] ? low[0][c] : 0)
+                                  - (low[1] ? low[1][d] : 0));
+                w->p->isa->outer_exp(1, 1, &e, 0, &apart, zero);
                 y[off[0] + t.off[0]] += e * x[0][off[1] + t.off[1]] *
                                         x[1][off[2] + t.off[2]];
             } while (turn_next(&t));
@@ -286,12 +326,19 @@ static bool run_factors(const Gdot *g)
     return true;
 }
 
+static Gates gates_of(const Work *w, const Instr *in, int side)
+{
+    int low = in->x[7 + side];
+
+    return (Gates){ w->tile[in->x[2 + side]], low < 0 ? NULL : w->tile[low] };
+}
+
 void run_gdot(const Work *w, const Instr *in)
 {
     bool swap = in->flags & TRANS;
     Gdot g = { .w = w, .in = in, .isa = w->p->isa, .y = w->tile[in->y],
                .first = w->tile[in->x[swap]], .other = w->tile[in->x[!swap]],
-               .c = w->tile[in->x[2]], .d = w->tile[in->x[3]],
+               .c = gates_of(w, in, 0), .d = gates_of(w, in, 1),
                .rr = in->row_rank, .cr = in->col_rank, .dims = in->cols };
 
     if (in->kind != GDOT_KEYS)

@@ -522,7 +522,8 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
     if (in->code == I_SOLVE)
         return solve_scratch(in, n);
     if (in->code == I_DMASK)
-        return 2 * (int64_t)n * (in->row_rank + in->col_rank) + TILE_SLACK;
+        return 2 * (int64_t)n * (in->row_rank + in->col_rank)
+             + (int64_t)n * in->col_rank * in->cols + 2 * TILE_SLACK;
     if (in->code != I_SCAN)
         return 0;
     return 2 * (int64_t)in->cols * (1 + (in->increment ? in->increment->n : 0))

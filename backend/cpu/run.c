@@ -292,6 +292,24 @@ static const double *wide_row(const Work *w, const Instr *in, ptrdiff_t at)
                          (double *)w->scratch + in->cols);
 }
 
+/* What float loses of the sums. */
+static void run_low(const Work *w, const Instr *in)
+{
+    double *s = (double *)w->scratch;
+    const float *a = w->tile[in->x[0]];
+    float *y = w->tile[in->y];
+
+    for (int32_t c = 0; c < in->cols; c++)
+        s[c] = 0;
+    for (int i = 0; i < w->n; i++, a += in->cols, y += in->cols)
+        for (int32_t c = 0; c < in->cols; c++) {
+            double next = s[c] + (double)a[c];
+            double sum = in->flags & EXCLUSIVE ? s[c] : next;
+            y[c] = (float)(sum - (double)(float)sum);
+            s[c] = next;
+        }
+}
+
 static void run_scan(const Work *w, const Instr *in)
 {
     const Isa *isa = w->p->isa;
@@ -333,13 +351,32 @@ static bool factor_gates(const Work *w, const Instr *in, float *p, float *s)
         lo = b[r] < lo ? b[r] : lo;
         hi = b[r] > hi ? b[r] : hi;
     }
-    if (!(hi - lo < CLOSE_GATES))
+    if (!(lo > -CLOSE_GATES && hi < CLOSE_GATES && hi - lo < CLOSE_GATES))
         return false;
     middle = 0.5f * (lo + hi);
     isa->elem[OP_sub](1, rows, s, (const float *[]){ a, &middle, a }, st, 2);
     isa->elem[OP_exp](1, rows, p, (const float *[]){ s, s, s }, st, 0);
     isa->outer_exp(1, cols, s, 0, &middle, b);
     return true;
+}
+
+/* y[x] = e^(a - b) of `some` columns for a row's gates: d of them, or one. */
+static void decay_row(const Work *w, const Instr *in, int row, int32_t some,
+                      float *y, float *scratch)
+{
+    int32_t d = in->cols;
+    const float zero = 0, *b = w->tile[in->x[1]];
+    const float *a = w->tile[in->x[0]] + (ptrdiff_t)row * d;
+    const float *al = in->x[2] < 0 ? NULL : w->tile[in->x[2]] + (a
+                    - w->tile[in->x[0]]);
+    const float *bl = in->x[3] < 0 ? NULL : w->tile[in->x[3]];
+
+    for (int32_t x = 0; x < some; x++) {
+        int32_t at = d > 1 ? x % d : 0;
+        float low = (bl ? bl[x] : 0) - (al ? al[at] : 0);
+        scratch[x] = (b[x] - a[at]) + low;
+    }
+    w->p->isa->outer_exp(1, some, y, 0, &zero, scratch);
 }
 
 /* Above the diagonal an exponent may be anything: what is computed there,
@@ -349,7 +386,6 @@ static void run_dmask(const Work *w, const Instr *in)
     const Isa *isa = w->p->isa;
     int32_t d = in->cols, col = in->col_rank * d, row = w->p->chunk * col;
     const float *a = in->x[0] < 0 ? NULL : w->tile[in->x[0]];
-    const float *b = in->x[1] < 0 ? NULL : w->tile[in->x[1]];
     int rows = w->n * in->row_rank, wide = w->n * col;
     float *y = w->tile[in->y], *p = w->scratch;
     float *s = p + (w->p->chunk * (in->row_rank + in->col_rank) + 15) / 16 * 16;
@@ -360,14 +396,9 @@ static void run_dmask(const Work *w, const Instr *in)
     } else if (d == 1 && factor_gates(w, in, p, s)) {
         isa->outer(rows, wide, y, row, p, s);
     } else {
-        for (int r = 0; r < rows; r++) {
-            int32_t some = (r / in->row_rank + 1) * col;
-            float *to = y + (ptrdiff_t)r * row;
-            for (int32_t x = 0; d > 1 && x < some; x++)
-                isa->outer_exp(1, 1, to + x, 0, a + r * d + x % d, b + x);
-            if (d == 1)
-                isa->outer_exp(1, some, to, 0, a + r, b);
-        }
+        for (int r = 0; r < rows; r++)
+            decay_row(w, in, r, (r / in->row_rank + 1) * col,
+                      y + (ptrdiff_t)r * row, p);
     }
     cut_rows(w, in, 0, w->n, y);
 }
@@ -410,6 +441,8 @@ static void run_instr(Work *w, const Instr *in)
     case I_SCAN:
         if (in->op == OP_delay)
             run_delay(w, in);
+        else if (in->low)
+            run_low(w, in);
         else
             run_scan(w, in);
         break;

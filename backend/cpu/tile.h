@@ -13,7 +13,7 @@
 #include "isa.h"
 #include "pool.h"
 
-enum { MAX_DIMS = NAXES, STRIP = 2048, OPERANDS = 7 };
+enum { MAX_DIMS = NAXES, STRIP = 2048, OPERANDS = 9 };
 
 /* Gates no further apart than this factor about their middle, with an error
  * of 1e-6 in the exponent. */
@@ -79,6 +79,7 @@ typedef struct Instr {
     uint8_t tri;                /* of a matrix product, see isa.h */
     bool mask_upper;            /* zero what lies above the diagonal */
     bool adds;                  /* I_DOT: turns add up */
+    bool low;                   /* I_SCAN: what the sums lose in float */
     uint8_t into;               /* I_DOT: GEMM_ADD, _SUB: on top of x[2] */
     uint16_t chain;
     uint8_t arity;              /* I_ELEM */
@@ -87,7 +88,8 @@ typedef struct Instr {
     int index;
     /* Slots; -1: absent. I_GDOT may have, behind its a b c d, the values
      * a e^c, b e^(l - d) and l, which make it a plain product where gates lie
-     * close. I_SCAN may have the leaves of its increment behind its three. */
+     * close, and then what c and d lose in float; I_DMASK behind its two,
+     * too. I_SCAN may have the leaves of its increment behind its three. */
     int y, x[OPERANDS];
     const Increment *increment;
     double num;

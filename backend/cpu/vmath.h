@@ -25,8 +25,9 @@ FN uint32_t to_bits(float f)
     return u;
 }
 
-FN float min_(float a, float b) { return a < b ? a : b; }
-FN float max_(float a, float b) { return a > b ? a : b; }
+/* NaN if either is. */
+FN float min_(float a, float b) { return (a < b) | (a != a) ? a : b; }
+FN float max_(float a, float b) { return (a > b) | (a != a) ? a : b; }
 FN float abs_(float x) { return from_bits(to_bits(x) & 0x7fffffffu); }
 FN float sqrt_(float x) { return __builtin_sqrtf(x); }
 FN float rsqrt_(float x) { return 1 / __builtin_sqrtf(x); }
@@ -56,7 +57,8 @@ FN float exp_(float x)
     p = p * r + 1.666652040e-1f;
     p = p * r + 4.999999343e-1f;
     p = p * (r * r) + r + 1;
-    return p * from_bits((to_bits(z) << 23) + 0x3f800000u);
+    float y = p * from_bits((to_bits(z) << 23) + 0x3f800000u);
+    return x < -88 ? 0 : y;
 }
 
 /* log of x in [2^-126, inf): mantissa in [sqrt(1/2), sqrt(2)). */

@@ -249,34 +249,103 @@ static bool note(Graph *g, int s, Ref at, const char *what)
     return false;
 }
 
-/* log x for an x that is provably positive; 0 if it is not. */
-static Ref log_of(Graph *g, Ref x)
+static bool has_domain(const Graph *g, const Node *n, const char *domain)
+{
+    return n->op == OP_input && !strcmp(g->in[n->index].domain, domain);
+}
+
+/* Whether x is provably 0 to 1. */
+static bool is_unit(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+
+    switch (n->op) {
+    case OP_num: return n->num >= 0 && n->num <= 1;
+    case OP_sigmoid: case OP_lt: case OP_le: case OP_eq: return true;
+    case OP_sub: return is_num(g, n->a[0], 1) && is_unit(g, n->a[1]);
+    case OP_mul: case OP_min: case OP_max:
+        return is_unit(g, n->a[0]) && is_unit(g, n->a[1]);
+    case OP_where: return is_unit(g, n->a[1]) && is_unit(g, n->a[2]);
+    default: return has_domain(g, n, "unit");
+    }
+}
+
+/* Whether x is provably not negative. */
+static bool is_nonnegative(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+
+    if (op_info[n->op].traits & POS || is_unit(g, x))
+        return true;
+    switch (n->op) {
+    case OP_num: return n->num >= 0;
+    case OP_mul: case OP_div: case OP_add: case OP_min:
+        return is_nonnegative(g, n->a[0]) && is_nonnegative(g, n->a[1]);
+    case OP_max:
+        return is_nonnegative(g, n->a[0]) || is_nonnegative(g, n->a[1]);
+    case OP_where:
+        return is_nonnegative(g, n->a[1]) && is_nonnegative(g, n->a[2]);
+    default: return has_domain(g, n, "positive");
+    }
+}
+
+/* Whether x is made of comparisons and numbers: it steps, and has no slope. */
+static bool is_stepped(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+
+    switch (n->op) {
+    case OP_num: case OP_lt: case OP_le: case OP_eq: return true;
+    case OP_sub: case OP_mul: case OP_add: case OP_min: case OP_max:
+        return is_stepped(g, n->a[0]) && is_stepped(g, n->a[1]);
+    case OP_where:
+        return is_stepped(g, n->a[1]) && is_stepped(g, n->a[2]);
+    default: return false;
+    }
+}
+
+/* The logarithm taken of an x that may be zero: its slope there is none that a
+ * sum of logarithms can tell. */
+static Ref log_taken(Graph *g, Ref x, Ref *sloped)
+{
+    if (!is_nonnegative(g, x))
+        return 0;
+    if (!is_stepped(g, x))
+        *sloped = x;
+    return op1(g, OP_log, x);
+}
+
+/* log x for an x that is provably not negative; 0 if it is not. *sloped: the
+ * factor whose own logarithm is taken, if there is one. */
+static Ref log_of(Graph *g, Ref x, Ref *sloped)
 {
     const Node n = g->n[x];
     Ref a = 0, b = 0;
 
     switch (n.op) {
     case OP_exp: return n.a[0];
-    case OP_num: return n.num > 0 ? num(g, log(n.num)) : 0;
+    case OP_num:
+        return n.num > 0 ? num(g, log(n.num))
+             : n.num == 0 ? num(g, LOG_ZERO) : 0;
     case OP_sigmoid:
         return op1(g, OP_neg, op1(g, OP_softplus, op1(g, OP_neg, n.a[0])));
     case OP_sqrt:
-        a = log_of(g, n.a[0]);
+        a = log_of(g, n.a[0], sloped);
         return a ? op2(g, OP_mul, a, num(g, 0.5)) : 0;
     case OP_sub:                        /* 1 - sigmoid(x) = sigmoid(-x) */
         if (is_num(g, n.a[0], 1) && g->n[n.a[1]].op == OP_sigmoid)
             return op1(g, OP_neg,
                        op1(g, OP_softplus, g->n[n.a[1]].a[0]));
-        return 0;
+        return log_taken(g, x, sloped);
     case OP_mul: case OP_div:
-        a = log_of(g, n.a[0]);
-        b = log_of(g, n.a[1]);
+        a = log_of(g, n.a[0], sloped);
+        b = log_of(g, n.a[1], sloped);
         return a && b ? op2(g, n.op == OP_mul ? OP_add : OP_sub, a, b) : 0;
     case OP_where:
-        a = log_of(g, n.a[1]);
-        b = log_of(g, n.a[2]);
+        a = log_of(g, n.a[1], sloped);
+        b = log_of(g, n.a[2], sloped);
         return a && b ? op3(g, OP_where, n.a[0], a, b) : 0;
-    default: return 0;
+    default: return log_taken(g, x, sloped);
     }
 }
 
@@ -315,10 +384,11 @@ static bool find_decay(Graph *g, int s, const Affine *a, Universal *u)
     if (is_num(g, d, 1))
         return true;
     u->decay = d;
-    u->log_decay = log_of(g, d);
+    u->log_decay = log_of(g, d, &u->sloped);
     if (!u->log_decay)
-        return note(g, s, d, "is not provably positive (write the decay as "
-                    "exp(g)) and scales");
+        return note(g, s, d, "may be negative for all that is known (write "
+                    "the decay as exp(g), or declare its input ': unit' or "
+                    "': positive') and scales");
     return true;
 }
 

@@ -22,6 +22,10 @@ typedef struct Term {
     bool fresh;
 } Term;
 
+/* e^-104 is nothing in float32: so far down a gate is a reset, and a chunk's
+ * gates have a finite sum. */
+enum { LOG_ZERO = -104 };
+
 enum { MAX_TERMS = 64 };
 
 typedef struct Affine {
@@ -58,6 +62,8 @@ typedef struct Universal {
     Ref d, c;                           /* the first three; d == 0: 1 */
     int kappa, nu;                      /* axes; nu -1: none */
     Ref decay, log_decay;               /* 0: no decay */
+    Ref sloped;                         /* a factor of the decay that may be
+                                           zero and has a slope there; or 0 */
     Write write[MAX_TERMS];
     int nwrites;
 } Universal;

@@ -25,11 +25,11 @@ static void try_chunk(Ctx *c, void *ud)
     Graph step = *t->step, *g;
 
     step.ctx = c;                       /* what is made is made in c */
-    g = derive(&step, t->size, t->chunk);
+    g = t->joint ? grad_chunks(&step, t->size, t->chunk)
+                 : derive(&step, t->size, t->chunk);
     t->serial = !g;
     if (g)
-        t->seconds = price_plan(plan_simple(t->joint ? grad(g) : g), t->m)
-                   / t->chunk;
+        t->seconds = price_plan(plan_simple(g), t->m) / t->chunk;
 }
 
 int best_chunk(Ctx *c, const Graph *step, const int32_t size[NAXES],

@@ -197,13 +197,10 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
     return true;
 }
 
-/* e^-104 is nothing in float32, and sums of a chunk's gates that go no lower
- * stay finite: -1e9 and -inf are resets. */
+/* Gates of -1e9 and -inf are resets. */
 static Ref bounded_gate(Graph *g, Ref x)
 {
-    enum { NOTHING = -104 };
-
-    return op2(g, OP_max, x, num(g, NOTHING));
+    return op2(g, OP_max, x, num(g, LOG_ZERO));
 }
 
 static void lift_matrix(Lift *l, int s)
@@ -214,6 +211,12 @@ static void lift_matrix(Lift *l, int s)
     bool incl;
 
     g->line = l->s->st[s].next ? l->s->n[l->s->st[s].next].line : 0;
+    if (u->sloped)
+        g->sloped = ctx_format(g->ctx, "line %d: %s may be zero, where its "
+                               "own gradient needs the state of every token "
+                               "(where(reset, 0, exp(g)) goes back in chunks);"
+                               " it scales %s", l->s->n[u->sloped].line,
+                               expr_text(l->s, u->sloped), l->s->st[s].name);
     if (u->log_decay) {
         Ref lg = bounded_gate(g, lift(l, u->log_decay));
         l->mat[s].G = cumsum(g, lg, 0);

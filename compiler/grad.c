@@ -6,6 +6,7 @@
  */
 #include "grad.h"
 #include "fold.h"
+#include "plan.h"
 #include "turn.h"
 
 #include <string.h>
@@ -513,4 +514,13 @@ Graph *grad(const Graph *src)
     }
     results(&w, nin, nst, adjoint);
     return w.g;
+}
+
+Graph *grad_chunks(Graph *step, const int32_t size[NAXES], int chunk)
+{
+    Graph *g = derive(step, size, chunk);
+
+    if (g && g->sloped)
+        step->note = g->sloped;
+    return g && !g->sloped ? grad(g) : NULL;
 }

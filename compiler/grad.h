@@ -18,4 +18,8 @@ int adjoint_of_input(const Graph *joint, int i);
  * at zero. Fails, naming the line, on an operation that has no gradient. */
 Graph *grad(const Graph *g);
 
+/* The joint graph of a step's chunks; or NULL, with step->note set, where one
+ * of the two ways has no chunk form. */
+Graph *grad_chunks(Graph *step, const int32_t size[NAXES], int chunk);
+
 #endif

@@ -142,6 +142,8 @@ typedef struct Graph {
     int nout;
     int32_t line;                       /* stamped on new nodes */
     char *note;                         /* why it is serial, or NULL */
+    char *sloped;                       /* why the way back is, of a chunk
+                                           graph that is not; or NULL */
     struct Mask *mask;                  /* mode quadratic: y is this mask's
                                            sum, whatever out[0] says */
 } Graph;

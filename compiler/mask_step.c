@@ -3,7 +3,8 @@
  *     S = exp(g) S + outer(col k, v),     y = sum of row (q . S)
  *
  * one state S for each decay and column factor. A band that begins at i - j
- * = 1 reads S as the token finds it; one that begins later also writes late.
+ * = 1 reads S as the token finds it; one that begins later also decays and
+ * writes late.
  * Taps, and all else that looks back, go through chains of previous values.
  */
 #include "mask.h"
@@ -288,9 +289,10 @@ static void lower_taps(Step *s, const Product *p)
 
 /* ---- products ---- */
 
-/* What the decay's exponent gains in one token, where it is a plain sum of
- * the mask's own values; the others' part is added by `gain`. */
-static Ref leaf_gain(Mask *m, const Product *p)
+/* What the decay's exponent gained in the token that is so far back, where it
+ * is a plain sum of the mask's own values; the others' part is added by
+ * other_gain. */
+static Ref leaf_gain(Mask *m, const Product *p, int tokens)
 {
     Ref e = num(m->g, 0);
 
@@ -300,18 +302,22 @@ static Ref leaf_gain(Mask *m, const Product *p)
         if (!l || l->kind < LEAF_CUMSUM)
             continue;
         if (l->kind == LEAF_CUMSUM)
-            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name, 0);
+            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name, tokens);
         e = op2(m->g, OP_add, e, op2(m->g, OP_mul, x, p->decay[n].w));
     }
     return e;
 }
 
-/* extra + the gain, in which an exclusive cumulative sum cancels. */
+/* extra + the gains of the last p->lo tokens, in which a cumulative sum of so
+ * many tokens back cancels. */
 static Ref late_extra(Mask *m, const Product *p)
 {
+    Ref e = p->extra;
     Linear l;
 
-    linear(m, op2(m->g, OP_add, p->extra, leaf_gain(m, p)), &l);
+    for (int n = 0; n < p->lo; n++)
+        e = op2(m->g, OP_add, e, leaf_gain(m, p, n));
+    linear(m, e, &l);
     return linear_ref(m, &l);
 }
 
@@ -340,18 +346,17 @@ static bool same_state(const Product *a, const Product *b)
         && !memcmp(a->decay, b->decay, (size_t)a->ndecays * sizeof *a->decay);
 }
 
-/* S's update; its exponent for one token is `gain`. */
-static void lower_state(Step *s, const Product *p, Ref state, Ref gain)
+/* S's update, which is the band's first distance less one behind: in decays,
+ * too, so that no exponent takes back what another has added. */
+static void lower_state(Step *s, const Product *p, Ref state)
 {
-    Ref late = num(s->g, 0);
     int delay = delay_of(p);
-
-    for (int n = 0; n < delay; n++)
-        late = add(s, late, back(s, gain, n));
+    Ref gain = add(s, own(s, leaf_gain(s->m, p, delay)),
+                   back(s, other_gain(s, p), delay));
     Ref key = back(s, mul(s, own(s, p->col), s->k), delay);
-    Ref write = mul(s, mul(s, op1(s->g, OP_exp, late), key),
-                    back(s, s->v, delay));
+    Ref write = mul(s, key, back(s, s->v, delay));
     Ref kept = mul(s, op1(s->g, OP_exp, gain), state);
+
     state_of(s, state)->next = add(s, kept, write);
 }
 
@@ -361,7 +366,8 @@ static void lower_read(Step *s, const Product *p, Ref state)
 
     if (p->lo > 0) {
         e = own(s, late_extra(s->m, p));
-        e = add(s, e, other_gain(s, p));
+        for (int n = 0; n < p->lo; n++)
+            e = add(s, e, back(s, other_gain(s, p), n));
         from = state;
     }
     Ref row = mul(s, own(s, p->row), op1(s->g, OP_exp, e));
@@ -371,7 +377,7 @@ static void lower_read(Step *s, const Product *p, Ref state)
 static void lower_products(Step *s)
 {
     Mask *m = s->m;
-    Ref state[MAX_PRODUCTS] = { 0 }, gain;
+    Ref state[MAX_PRODUCTS] = { 0 };
     AxisSet axes = s->g->n[s->k].axes | s->g->n[s->v].axes;
     int count = 0;
 
@@ -390,9 +396,8 @@ static void lower_products(Step *s)
         const Product *p = &m->product[n];
         if (p->value)
             continue;
-        gain = add(s, own(s, leaf_gain(m, p)), other_gain(s, p));
         if (!state_of(s, state[n])->next)
-            lower_state(s, p, state[n], gain);
+            lower_state(s, p, state[n]);
         lower_read(s, p, state[n]);
     }
 }

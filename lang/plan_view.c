@@ -82,11 +82,12 @@ static void attempt(Ctx *c, void *ud)
     Graph step = *a->step, *g;
 
     step.ctx = c;                       /* what is made is made in c */
-    g = derive(&step, w->size, a->chunk);
+    g = w->backward ? grad_chunks(&step, w->size, a->chunk)
+                    : derive(&step, w->size, a->chunk);
     a->note = g ? NULL : ctx_string(c, step.note ? step.note : "");
     if (!g)
         return;
-    w->p = partition(w->backward ? grad(g) : g, w->m, a->effort, &w->info);
+    w->p = partition(g, w->m, a->effort, &w->info);
     w->chunk = a->chunk;
 }
 

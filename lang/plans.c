@@ -159,12 +159,15 @@ typedef struct Making {
 static void plan_at(Ctx *c, void *ud)
 {
     Making *m = ud;
-    Graph *g = m->chunk ? derive(m->step, m->size, m->chunk) : NULL;
+    Graph *g = !m->chunk ? NULL
+             : m->joint ? grad_chunks(m->step, m->size, m->chunk)
+             : derive(m->step, m->size, m->chunk);
 
     (void)c;
-    if (!g)
+    if (!g) {
         g = graph_sized(m->step, m->size);
-    g = m->joint ? grad(g) : g;
+        g = m->joint ? grad(g) : g;
+    }
     m->p = m->joint && g->chunk && !m->whole
          ? partition(g, m->m, FULL, NULL) : plan_simple(g);
 }

@@ -124,12 +124,13 @@ static void product_keys(const Gdot *g, Gemm *m, const float *p,
 static void part_keys(const Gdot *g, const Part *q)
 {
     ptrdiff_t row = (ptrdiff_t)q->i * g->rr, col = (ptrdiff_t)q->j * g->cr;
+    ptrdiff_t dims = g->dims;
     Gemm m = product(g, q);
 
-    scale_rows(g, g->p, g->first + row * g->dims, gates_at(g->c, row * g->dims), m.m,
-               1);
-    scale_rows(g, g->s, g->other + col * g->dims, gates_at(g->d, col * g->dims), m.k,
-               -1);
+    scale_rows(g, g->p, g->first + row * dims, gates_at(g->c, row * dims),
+               m.m, 1);
+    scale_rows(g, g->s, g->other + col * dims, gates_at(g->d, col * dims),
+               m.k, -1);
     product_keys(g, &m, g->p, g->s, g->y + row * g->ld + col);
     m.tri = q->diagonal ? LOWER_C : TRI_NONE;
     g->isa->gemm(&m);

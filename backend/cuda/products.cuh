@@ -18,6 +18,12 @@ template<class T, int RS, int CS, int AS_ONE> struct Matrix {
         return get(p[r * RS + c * CS]);
     }
 };
+/* Sums of gates, of which differences are taken. */
+template<int RS, int CS, int AS_ONE> struct Matrix<double, RS, CS, AS_ONE> {
+    const double *p;
+    INLINE_MEMBER double at(int r, int c) const { return p[r * RS + c * CS]; }
+};
+struct Doubles { double x, y; };
 template<int RS, int CS, int AS_ONE, class T>
 INLINE Matrix<T, RS, CS, AS_ONE> matrix(const T *p)
 {
@@ -76,6 +82,16 @@ INLINE float2 pair(const Matrix<bf16, RS, 1, AS_ONE> &m, int r, int c,
     }
     x.x = in.real[2 * half] ? get(p[0]) : 0.f;
     x.y = in.real[2 * half + 1] ? get(p[1]) : 0.f;
+    return x;
+}
+template<bool ALL, int RS, int CS, int AS_ONE>
+INLINE Doubles pair(const Matrix<double, RS, CS, AS_ONE> &m, int r, int c,
+                    int half, const Columns<ALL> &in)
+{
+    const double *p = m.p + r * RS + (c + 8 * half) * CS;
+    Doubles x;
+    x.x = in.real[2 * half] ? p[0] : 0;
+    x.y = in.real[2 * half + 1] ? p[CS] : 0;
     return x;
 }
 template<bool ALL, class M>
@@ -426,10 +442,11 @@ INLINE float under_gate(float x, float e, float &top)
     top = fmaxf(top, e);
     return x * exp_(e);
 }
-INLINE float2 under_gates(float2 x, float2 c, float2 d, float &top)
+/* c, d: float2, or both Doubles. */
+template<class G> INLINE float2 under_gates(float2 x, G c, G d, float &top)
 {
-    x.x = under_gate(x.x, c.x - d.x, top);
-    x.y = under_gate(x.y, c.y - d.y, top);
+    x.x = under_gate(x.x, (float)(c.x - d.x), top);
+    x.y = under_gate(x.y, (float)(c.y - d.y), top);
     return x;
 }
 
@@ -453,7 +470,7 @@ INLINE void gated_keys(int n, A a, B b, C c, D d, Sink sink)
             Factor<P> fa, fb;
             UNROLL
             for (int h = 0; h < 2; h++) {
-                const float2 mid = pair(d, anchor, at, h, in);
+                const auto mid = pair(d, anchor, at, h, in);
                 UNROLL
                 for (int q = 0; q < 2; q++) {
                     set_pair(fa, 2 * h + q, under_gates(
@@ -478,7 +495,7 @@ INLINE void gated_keys(int n, A a, B b, C c, D d, Sink sink)
                 const int r = i[e / 2 % 2];
                 const int s = min(j0 + e / 4 * 8 + col + e % 2, n - 1);
                 x[e / 4][e % 4] += a.at(r, k) * b.at(s, k)
-                                 * exp_(c.at(r, k) - d.at(s, k));
+                                 * exp_((float)(c.at(r, k) - d.at(s, k)));
             }
         UNROLL
         for (int e = 0; e < 8; e++)
@@ -529,12 +546,14 @@ INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
                     const int l = WHOLE ? k : min(k, KEYS - 1);
                     const int s = min(at + h * 8, n - 1);
                     const int u = min(at + h * 8 + 1, n - 1);
-                    const float mid = d.at(anchor, l);
+                    const auto mid = d.at(anchor, l);
                     float2 y;
-                    y.x = under_gate(b.at(s, l), BACK ? c.at(s, l) - mid
-                                     : mid - d.at(s, l), top);
-                    y.y = under_gate(b.at(u, l), BACK ? c.at(u, l) - mid
-                                     : mid - d.at(u, l), top);
+                    y.x = under_gate(b.at(s, l), (float)(BACK
+                                     ? c.at(s, l) - mid : mid - d.at(s, l)),
+                                     top);
+                    y.y = under_gate(b.at(u, l), (float)(BACK
+                                     ? c.at(u, l) - mid : mid - d.at(u, l)),
+                                     top);
                     y.x = in.real[2 * h] ? y.x : 0.f;
                     y.y = in.real[2 * h + 1] ? y.y : 0.f;
                     set_pair(fb, q, y);
@@ -545,7 +564,7 @@ INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
             UNROLL
             for (int q = 0; from < to && q < 4; q++) {
                 const int h = q / 2, r = o[q % 2];
-                const float2 mid = pair(d, anchor, k0 + col, h, keys);
+                const auto mid = pair(d, anchor, k0 + col, h, keys);
                 float2 y = { x[h][q % 2 * 2], x[h][q % 2 * 2 + 1] };
                 y = BACK ? under_gates(y, mid, pair(d, r, k0 + col, h, keys),
                                        top)
@@ -567,8 +586,8 @@ INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
                 const int l = WHOLE ? k : min(k, KEYS - 1);
                 if ((BACK ? s - r : r - s) >= STRICT)
                     all[e / 4][e % 4] += m.at(r, s) * b.at(s, l)
-                        * exp_(BACK ? c.at(s, l) - d.at(r, l)
-                                    : c.at(r, l) - d.at(s, l));
+                        * exp_((float)(BACK ? c.at(s, l) - d.at(r, l)
+                                            : c.at(r, l) - d.at(s, l)));
             }
         Each::template give<2, WHOLE, WHOLE>(o0 + row, k0 + col, n, KEYS, sink,
                                              all);

@@ -21,21 +21,28 @@ INLINE float block_sum(float x, float *scratch)
 
 /* ---- along the tokens ---- */
 
+/* A double by two floats: what both hold of it. */
+INLINE double lane_up(double x, int by)
+{
+    const float high = (float)x, low = (float)(x - high);
+    return (double)lane_up(high, by) + lane_up(low, by);
+}
+
 /* What a stretch of tokens does to a state s. */
-struct Adding {
-    float b;
-    INLINE_MEMBER Adding() : b(0.f) {}
+template<class T> struct Adding {
+    T b;
+    INLINE_MEMBER Adding() : b(0) {}
     INLINE_MEMBER void token(float, float y) { b += y; }
-    INLINE_MEMBER float on(float s) const { return s + b; }
+    INLINE_MEMBER T on(T s) const { return s + b; }
     INLINE_MEMBER void before(int by, bool real)
     {
-        const float x = lane_up(b, by);
-        b += real ? x : 0.f;
+        const T x = lane_up(b, by);
+        b += real ? x : T(0);
     }
     INLINE_MEMBER void shift(bool real)
     {
-        const float x = lane_up(b, 1);
-        b = real ? x : 0.f;
+        const T x = lane_up(b, 1);
+        b = real ? x : T(0);
     }
 };
 /* An angle: kept small, so that its sum does not lose what it adds. */
@@ -103,8 +110,8 @@ struct Reaching {
 
 /* n tokens of one column by one warp: a(i), b(i), out(i, state found, state
  * left). */
-template<class Op, class A, class B, class Out>
-INLINE void scan_lanes(int n, float s, A a, B b, Out out)
+template<class Op, class S, class A, class B, class Out>
+INLINE void scan_lanes(int n, S s, A a, B b, Out out)
 {
     const int each = (n + LANES - 1) / LANES;
     const int lane = LANE;
@@ -121,19 +128,19 @@ INLINE void scan_lanes(int n, float s, A a, B b, Out out)
     for (int i = from; i < to; i++) {
         Op one;
         one.token(a(i), b(i));
-        const float next = one.on(s);
+        const S next = one.on(s);
         out(i, s, next);
         s = next;
     }
 }
 /* The same by one thread. */
-template<class Op, class A, class B, class Out>
-INLINE void scan_alone(int n, float s, A a, B b, Out out)
+template<class Op, class S, class A, class B, class Out>
+INLINE void scan_alone(int n, S s, A a, B b, Out out)
 {
     for (int i = 0; i < n; i++) {
         Op one;
         one.token(a(i), b(i));
-        const float next = one.on(s);
+        const S next = one.on(s);
         out(i, s, next);
         s = next;
     }

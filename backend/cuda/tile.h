@@ -142,6 +142,11 @@ void turn_inside(Tiles *t, Ref r, Ref x);
 /* The element of r there, read by the act. */
 void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
                   const char *other);
+/* The same of a sum of gates, as exact as it lies there: one side of a
+ * difference. */
+void exact_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes);
+/* Whether r is a difference of such sums. */
+bool is_gate_difference(const Tiles *t, Ref r);
 /* "pair_at<STEP, AS_ONE>(tile + index" or "put_pair...", left open: it and its
  * neighbour along the axis. */
 void pair_text(Buf *b, const char *what, const Spot *s,

@@ -193,9 +193,8 @@ static bool fits_chain(const Tiles *t, const Chain *k, Ref like, Ref r)
 {
     const Node *n = &t->g->n[r];
 
-    if (k->from && !is_light(k, n->op))
+    if (k->from && (!is_light(k, n->op) || is_gate_difference(t, r)))
         return false;
-
     if (!t->has[r] || t->done[r] || in_chain(k, r) || !is_pointwise(t, r)
         || (t->busy[r] && r != like)
         || n->axes != t->g->n[like].axes || t->pre[r] != t->pre[like])
@@ -315,7 +314,8 @@ static void need_chain(Tiles *t, Ref r)
     Act *a = act_begin(t, r);
     k.pairs = true;
     for (int c = 0; c < k.n; c++)
-        k.pairs &= is_sum_or_product(t->g->n[k.node[c]].op);
+        k.pairs &= is_sum_or_product(t->g->n[k.node[c]].op)
+                && !is_gate_difference(t, k.node[c]);
     k.pairs = k.pairs && pair_loop_open(t, &a->text, r, &k.along);
     if (!k.pairs)
         loop_open(t, &a->text, "TID", "THREADS", r, t->g->n[r].axes);
@@ -421,9 +421,9 @@ static void dmask_text(Tiles *t, Act *a, Buf *b, Ref r)
     buf_printf(b, "i %s j ? ", n->flags & STRICT ? ">" : ">=");
     if (n->a[0]) {
         buf_printf(b, "exp_(");
-        element_text(t, a, b, n->a[0], n->axes, -1, NULL);
+        exact_text(t, a, b, n->a[0], n->axes);
         buf_printf(b, " - ");
-        element_text(t, a, b, n->a[1], n->axes, -1, NULL);
+        exact_text(t, a, b, n->a[1], n->axes);
         buf_printf(b, ") : 0.f");
     } else {
         buf_printf(b, "1.f : 0.f");
@@ -435,6 +435,12 @@ static void elem_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
     const Node *n = &t->g->n[r];
     const char *operand[3] = { "", "", "" };
 
+    if (is_gate_difference(t, r)) {
+        exact_text(t, a, b, n->a[0], n->axes);
+        buf_printf(b, " - ");
+        exact_text(t, a, b, n->a[1], n->axes);
+        return;
+    }
     for (int i = 0; i < op_info[n->op].arity; i++)
         operand[i] = operand_text(t, a, k, n->a[i], n->axes);
     if (n->op == OP_factor && (t->o->tile == F32 || t->sharp[r] == 2))

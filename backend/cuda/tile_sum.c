@@ -60,9 +60,9 @@ void summand_text(Tiles *t, Act *a, Buf *b, Ref r)
     }
     if (n->op == OP_gdot) {
         buf_printf(b, " * exp_(");
-        element_text(t, a, b, n->a[2], axes, -1, NULL);
+        exact_text(t, a, b, n->a[2], axes);
         buf_printf(b, " - ");
-        element_text(t, a, b, n->a[3], axes, -1, NULL);
+        exact_text(t, a, b, n->a[3], axes);
         buf_printf(b, ")");
     }
     buf_printf(b, ";\n");

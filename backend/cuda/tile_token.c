@@ -41,19 +41,28 @@ void do_scan(Tiles *t, Ref r)
     act_uses(t, a, tile, true);
     loop_open(t, b, lanes ? "WARP" : "TID", lanes ? "WARPS" : "THREADS", r,
               cols);
-    buf_printf(b, "const float s = ");
+    const char *type = ctype_text(t->tile[tile].type);
+    buf_printf(b, "const %s s = ", type);
     if (sum)
-        buf_printf(b, "0.f");
+        buf_printf(b, "0");
     else
         element_text(t, a, b, n->a[2], cols, -1, NULL);
-    buf_printf(b, ";\n%s<%s>(n, s, ", lanes ? "scan_lanes" : "scan_alone",
-               n->op == OP_maxscan ? "Reaching" : a_of ? "Scaling"
-               : n->flags & WRAP ? "Turning" : "Adding");
+    buf_printf(b, ";\n%s<", lanes ? "scan_lanes" : "scan_alone");
+    if (n->op == OP_maxscan)
+        buf_printf(b, "Reaching");
+    else if (a_of)
+        buf_printf(b, "Scaling");
+    else if (n->flags & WRAP)
+        buf_printf(b, "Turning");
+    else
+        buf_printf(b, "Adding<%s>", type);
+    buf_printf(b, ">(n, s, ");
     along_text(t, a, b, a_of, n->axes, back);
     buf_printf(b, ", ");
     along_text(t, a, b, b_of, n->axes, back);
-    buf_printf(b, ",\n[&](int at, float found, float left) {\n"
-               "const int i = %s;\nt%d[", back ? "n - 1 - at" : "at", tile);
+    buf_printf(b, ",\n[&](int at, %s found, %s left) {\n"
+               "const int i = %s;\nt%d[", type, type,
+               back ? "n - 1 - at" : "at", tile);
     index_text(b, &t->spot[r], n->axes, -1, NULL);
     const char *value = n->flags & EXCLUSIVE ? "found" : "left";
     const char *other = n->flags & EXCLUSIVE ? "left" : "found";

@@ -23,7 +23,17 @@ DType tile_type(const Tiles *t, Ref r)
 
     if (n->op == OP_input)
         return t->o->in[n->index] == F64 ? F32 : t->o->in[n->index];
+    if (t->o->tile == F32 && n->op == OP_cumsum && gate_sum(t->g, r))
+        return F64;                     /* its differences are gates */
     return is_narrow(t, r) ? BF16 : F32;
+}
+
+bool is_gate_difference(const Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    return t->o->tile == F32 && n->op == OP_sub && gate_sum(t->g, n->a[0])
+        && gate_sum(t->g, n->a[1]);
 }
 
 bool lies_turned(const Tiles *t, Ref r)
@@ -219,6 +229,20 @@ void element_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes, int skip,
     buf_printf(b, plain ? "t%d[" : "get(t%d[", s->tile);
     index_text(b, s, axes, skip, other);
     buf_printf(b, plain ? "]" : "])");
+}
+
+void exact_text(Tiles *t, Act *a, Buf *b, Ref r, AxisSet axes)
+{
+    double x;
+
+    if (constant_of(t, r, &x) || t->tile[t->spot[r].tile].type != F64) {
+        element_text(t, a, b, r, axes, -1, NULL);
+        return;
+    }
+    act_uses(t, a, t->spot[r].tile, false);
+    buf_printf(b, "t%d[", t->spot[r].tile);
+    index_text(b, &t->spot[r], axes, -1, NULL);
+    buf_printf(b, "]");
 }
 
 void pair_text(Buf *b, const char *what, const Spot *s,

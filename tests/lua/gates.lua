@@ -1,0 +1,177 @@
+-- Gates of any strength: resets of -1e3 to -inf, alone and mixed with such as
+-- keep all, some or hardly anything; decays that are exactly zero; masks whose
+-- cumulative sum ends tokens before their own. Forward and gradients, beside
+-- the float64 step.
+local flin = require "flin"
+local count = require "support.count"
+local expect <const> = count.expect
+local exp, dot, outer = flin.exp, flin.dot, flin.outer
+local where, eq = flin.where, flin.eq
+local inf <const> = math.huge
+
+-- bfloat16: what is drawn is rounded before either computes.
+local LIMIT <const> = { float32 = { y = 1e-5, grad = 1e-4 },
+                        bfloat16 = { y = 4e-3, grad = 8e-3 } }
+-- What some gradients are sums of is a thousand times what they come to.
+local SUM <const> = 1e-6
+
+-- Of the n-th gate, drawn as e.
+local kinds = {
+  { "-1e3",  function (n, e) return n % 7 == 3 and -1e3 or e end },
+  { "-1e4",  function (n, e) return n % 5 == 3 and -1e4 or e end },
+  { "-1e6",  function (n, e) return n % 11 == 3 and -1e6 or e end },
+  { "-1e9",  function (n, e) return n % 3 == 1 and -1e9 or e end },
+  { "-inf",  function (n, e) return n % 9 == 3 and -inf or e end },
+  { "a wall of -50", function (n, e) return n % 64 < 32 and -50 or e end },
+  { "mixed", function (n, e)
+    return ({ [2] = -inf, [5] = -1e9, [7] = -1e3, [9] = -60, [12] = -104,
+              [13] = -1e5 })[n % 19] or e
+  end },
+  { "nothing else", function () return -1e9 end },
+}
+
+-- How far off, beside the truth; what is nothing beside all that was summed,
+-- `size`, is none.
+local function distance(a, b, size)
+  local off, b = a:to "float64" - b:to "float64", b:to "float64"
+  local d, n = (off * off):sum()^0.5, (b * b):sum()^0.5
+  if d <= SUM * (size or 0) then return 0 end
+  return d / math.max(n, 1e-30)
+end
+
+local function total(t) return t:map(math.abs):sum() end
+
+-- An input's n-th entries, in any number of calls.
+local function changed(x, fn)
+  local n = 0
+  return x:map(function (e) n = n + 1 return fn(n, e) end)
+end
+
+local function check(what, v, call, dtype)
+  local limit = LIMIT[dtype]
+  local y, state = v:forward(call)
+  local want, want_state = v:reference(call)
+  expect(distance(y, want) <= limit.y, "%s: y is off by %.1e", what,
+         distance(y, want))
+  for name, s in pairs(state) do
+    expect(distance(s, want_state[name], 1e-3) <= 2 * limit.y,
+           "%s: state %s is off by %.1e", what, name,
+           distance(s, want_state[name]))
+  end
+  call.dy = flin.randn(want.shape, { seed = 2 }):to(dtype)
+  local grad, right = v:backward(call), v:reference_backward(call)
+  local size = total(call.dy)
+  for _, input in ipairs(v.inputs) do
+    local d = distance(grad[input.name], right[input.name], size)
+    expect(d <= limit.grad, "%s: d_%s is off by %.1e", what, input.name, d)
+  end
+end
+
+for name, v in pairs(flin.stdlib) do
+  for i, kind in ipairs(kinds) do
+    local dtype = i % 4 == 3 and "bfloat16" or "float32"
+    local call = v:random { B = 1, T = 100 + 10 * i, H = 2, K = 16, V = 16,
+                            seed = i, dtype = dtype }
+    local gated = false
+    for _, input in ipairs(v.inputs) do
+      if input.domain == "log_decay" then
+        gated = true
+        call[input.name] = changed(call[input.name], kind[2])
+      end
+    end
+    call.chunk = ({ 16, 32, 64, 128 })[i % 4 + 1]
+    if gated then
+      check(("%s, gates %s"):format(name, kind[1]), v, call, dtype)
+    end
+  end
+end
+
+-- Gates that a step makes of what is no gate itself.
+for _, row in ipairs {
+  { "mlstm", "f", -1e9 }, { "mlstm", "f", -inf }, { "mlstm", "f", -200 },
+  { "mlstm", "i", -1e9 }, { "mlstm", "i", -inf },
+  { "mamba2", "dt", 1e9 }, { "mamba2", "dt", 1e4 },
+} do
+  local v = flin.stdlib[row[1]]
+  local call = v:random { B = 1, T = 150, H = 2, K = 16, V = 16 }
+  call[row[2]] = changed(call[row[2]], function (n, e)
+    return n % 7 == 3 and row[3] or e
+  end)
+  check(("%s, %s of %g"):format(table.unpack(row)), v, call, "float32")
+end
+
+-- ---- factors that are exactly zero ----
+
+local function decayed(inputs, decay)
+  local input = { q = "t k", k = "t k : unit_norm", v = "t v" }
+  for name, axes in pairs(inputs) do input[name] = axes end
+  return flin.variant {
+    name = "decayed", input = input, state = { S = "k v" },
+    step = function (x, s)
+      local S = decay(x) * s.S + outer(x.k, x.v)
+      return { S = S }, dot(x.q, S)
+    end,
+  }
+end
+
+-- 0, 1, next to 0, or as drawn.
+local function edges(n, e)
+  return n % 9 == 0 and 0 or n % 31 == 0 and 1 or n % 13 == 0 and 1e-6 or e
+end
+
+-- back: the way back has a chunk form, too.
+for _, row in ipairs {
+  { "where(reset, 0, exp(g))", { g = "t : log_decay", reset = "t : unit" },
+    function (x) return where(eq(x.reset, 1), 0, exp(x.g)) end, back = true },
+  { "1 - eq(reset, 1)", { reset = "t : unit" },
+    function (x) return 1 - eq(x.reset, 1) end, back = true },
+  { "a", { a = "t : unit" }, function (x) return x.a end },
+  { "a of each key", { a = "t k : unit" }, function (x) return x.a end },
+  { "1 - a", { a = "t : unit" }, function (x) return 1 - x.a end },
+  { "a exp(g)", { a = "t : unit", g = "t : log_decay" },
+    function (x) return x.a * exp(x.g) end },
+  { "relu(a)", { a = "t : unit" },
+    function (x) return flin.relu(x.a - 0.3) end },
+} do
+  local v = decayed(row[2], row[3])
+  local sizes = { K = 16, V = 16, chunk = 32 }
+  expect(v.form:find "runs in chunks", "%s: %s", row[1], v.form)
+  for _, T in ipairs { 1, 64, 150 } do
+    local call = v:random { B = 2, T = T, H = 2, K = 16, V = 16, seed = T }
+    for _, input in ipairs(v.inputs) do
+      if input.domain == "unit" then
+        call[input.name] = changed(call[input.name], edges)
+      end
+    end
+      check(("decay %s, %d tokens"):format(row[1], T), v, call, "float32")
+  end
+  sizes.backward = true
+  local text = tostring(v:plan(sizes))
+  expect((text:find "token by token" == nil) == (row.back or false),
+         "decay %s: the way back: %s", row[1], text:sub(1, 300))
+end
+do
+  local v = decayed({ a = "t" }, function (x) return x.a end)
+  expect(v.form:find "may be negative", "a free factor: %s", v.form)
+end
+
+-- ---- cumulative sums that end tokens before their own ----
+
+for shift = 1, 4 do
+  for _, from in ipairs { shift, shift + 2 } do
+    local v = flin.variant { name = "shifted", mask = function (i, j, p)
+      if i - j < from then return 0 end
+      return exp(p.g_cumsum[i - shift] - p.g_cumsum[j])
+    end }
+    for _, strong in ipairs { -100, -1e3, -1e9 } do
+      local call = v:random { B = 1, T = 100, H = 2, K = 16, V = 16 }
+      call.g = changed(call.g, function (n, e)
+        return n % 17 == 3 and strong or e
+      end)
+          check(("g_cumsum[i - %d], from %d on, %g"):format(shift, from, strong),
+            v, call, "float32")
+    end
+  end
+end
+
+count.finish()

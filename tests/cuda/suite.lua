@@ -71,9 +71,11 @@ function suite.check_angles(name, v, T, K)
   end
 end
 
--- Gates of normal numbers u: -30 to -300, of which exp leaves little or
--- nothing within a chunk, between such as keep all or most.
+-- Gates of normal numbers u: -30 to -300 and -1e3 to -inf, of which exp leaves
+-- little or nothing within a chunk, between such as keep all or most.
 function suite.far(u)
+  if u < -1.9 then return -math.huge end
+  if u < -1.5 then return -10 ^ (3 + 15 * (-1.5 - u)) end
   if u < -0.4 then return math.max(-300, -30 + 135 * (u + 0.4)) end
   return u < 0.6 and 0 or -u * u
 end

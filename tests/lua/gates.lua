@@ -168,7 +168,7 @@ for shift = 1, 4 do
       call.g = changed(call.g, function (n, e)
         return n % 17 == 3 and strong or e
       end)
-          check(("g_cumsum[i - %d], from %d on, %g"):format(shift, from, strong),
+          check(("g_cumsum[i - %d] from %d on, %g"):format(shift, from, strong),
             v, call, "float32")
     end
   end

@@ -21,6 +21,8 @@ Mask *mask_copy(Ctx *c, const Mask *m)
 
     *to = *m;
     to->ctx = c;
+    to->drawn = NULL;
+    to->ndrawn = 0;
     to->g = graph_copy(c, m->g);
     to->traits = ctx_grow(c, m->traits, m->cap, m->cap);
     to->mark = ctx_grow(c, m->mark, m->cap, m->cap);

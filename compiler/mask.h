@@ -71,6 +71,9 @@ typedef struct Mask {
     uint8_t *traits, *mark;             /* per node, with traits_len, cap */
     double *value;
     uint32_t traits_len, cap, work;
+    const double *drawn;                /* numbers that inputs take: so many
+                                           for each way of DRAW_GIVEN */
+    int ndrawn;
 } Mask;
 
 /* ---- the traced mask (mask.c) ---- */
@@ -97,20 +100,24 @@ Region region_all(void);
  * of it; then in[1] is where it does, in[0] where it does not. Fails when
  * positions are not all that it compares. */
 int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2]);
+/* Is that all that this ==, too, compares? */
+bool mask_decidable(Mask *m, Ref cond);
 /* Sets piece[] from path[]; fails unless L is 0 above the diagonal. */
 void mask_pieces(Mask *m);
 bool region_has(const Region *r, int64_t i, int64_t j);
 
 /* ---- numbers (mask_probe.c) ---- */
 
-/* Token t's number for input `name` (t = -1: a constant), made up from the
- * seed; even seeds give either sign, odd ones positive numbers only. */
-double mask_draw(const char *name, int64_t t, unsigned seed);
-double mask_cumsum(const char *name, int64_t t, unsigned seed);
+/* How token t's number for an input (t = -1: a constant) is made up: of either
+ * sign; positive; of either sign with sums that stay small, however far t is;
+ * positive, for any t; from here on, by m->drawn. */
+enum { DRAW_SIGNED, DRAW_POSITIVE, DRAW_FAR, DRAW_FAR_POSITIVE, DRAW_GIVEN };
+double mask_draw(const Mask *m, const char *name, int64_t t, unsigned draw);
+double mask_cumsum(const Mask *m, const char *name, int64_t t, unsigned draw);
 /* A value from its leaves' numbers, in the order of g->in. */
 double mask_eval(Mask *m, Ref r, const double *leaf);
-double mask_number(Mask *m, Ref r, int i, int j, unsigned seed);
-double mask_at(Mask *m, int i, int j, unsigned seed);
+double mask_number(Mask *m, Ref r, int64_t i, int64_t j, unsigned draw);
+double mask_at(Mask *m, int64_t i, int64_t j, unsigned draw);
 /* Fails unless the products add up to the mask, and the rank of blocks off
  * the diagonal is within their number. */
 void mask_probe(Mask *m);

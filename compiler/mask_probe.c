@@ -11,36 +11,64 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return h ^ h >> 29;
 }
 
-double mask_draw(const char *name, int64_t t, unsigned seed)
+/* In [0, 1). */
+static double noise(const char *name, int64_t t, unsigned draw)
 {
-    uint64_t h = mix(seed, (uint64_t)t + 77);
+    uint64_t h = mix(draw, (uint64_t)t + 77);
+
+    for (; *name; name++)
+        h = mix(h, (unsigned char)*name);
+    return (double)(mix(h, 1) >> 11) * 0x1p-53;
+}
+
+/* Where sums go on for ever, tokens repeat. */
+enum { PERIOD = 64 };
+
+double mask_draw(const Mask *m, const char *name, int64_t t, unsigned draw)
+{
+    double x;
 
     if (t < -1)
         return 0;
-    for (; *name; name++)
-        h = mix(h, (unsigned char)*name);
-    double x = (double)(mix(h, 1) >> 11) * 0x1p-53;
-    return seed % 2 ? 0.05 + x : 2 * x - 1;
+    if (draw > DRAW_FAR && t >= 0)
+        t %= PERIOD;
+    x = noise(name, t, draw);
+    switch (draw) {
+    case DRAW_SIGNED: return 2 * x - 1;
+    case DRAW_POSITIVE: case DRAW_FAR_POSITIVE: return 0.05 + x;
+    case DRAW_FAR: return t > 0 ? x - noise(name, t - 1, draw) : x;
+    default: return m->drawn[(int)(draw - DRAW_GIVEN) * m->ndrawn
+                             + (int)(x * m->ndrawn)];
+    }
 }
 
-double mask_cumsum(const char *name, int64_t t, unsigned seed)
+double mask_cumsum(const Mask *m, const char *name, int64_t t, unsigned draw)
 {
-    double c = 0;
+    double c = 0, all = 0;
 
+    if (draw == DRAW_FAR)
+        return t < 0 ? 0 : noise(name, t, draw);
+    if (draw > DRAW_FAR && t >= PERIOD) {
+        for (int64_t n = 0; n < PERIOD; n++)
+            all += mask_draw(m, name, n, draw);
+        all *= (double)(t / PERIOD);
+        t %= PERIOD;
+    }
     for (int64_t n = 0; n <= t; n++)
-        c += mask_draw(name, n, seed);
-    return c;
+        c += mask_draw(m, name, n, draw);
+    return all + c;
 }
 
-static double leaf_value(const Leaf *l, int i, int j, unsigned seed)
+static double leaf_value(const Mask *m, const Leaf *l, int64_t i, int64_t j,
+                         unsigned draw)
 {
-    int t = (l->side == SIDE_I ? i : j) - l->back;
+    int64_t t = (l->side == SIDE_I ? i : j) - l->back;
 
     switch (l->kind) {
-    case LEAF_CONSTANT: return mask_draw(l->name, -1, seed);
-    case LEAF_TOKEN: return t < 0 ? 0 : mask_draw(l->name, t, seed);
-    case LEAF_CUMSUM: return mask_cumsum(l->name, t, seed);
-    case LEAF_POSITION: return t;
+    case LEAF_CONSTANT: return mask_draw(m, l->name, -1, draw);
+    case LEAF_TOKEN: return t < 0 ? 0 : mask_draw(m, l->name, t, draw);
+    case LEAF_CUMSUM: return mask_cumsum(m, l->name, t, draw);
+    case LEAF_POSITION: return (double)t;
     }
     return NAN;
 }
@@ -63,20 +91,20 @@ double mask_eval(Mask *m, Ref root, const double *leaf)
     return x[root];
 }
 
-double mask_number(Mask *m, Ref root, int i, int j, unsigned seed)
+double mask_number(Mask *m, Ref root, int64_t i, int64_t j, unsigned draw)
 {
     double leaf[MAX_INPUTS];
 
     for (int n = 0; n < m->g->nin; n++)
-        leaf[n] = leaf_value(&m->leaf[n], i, j, seed);
+        leaf[n] = leaf_value(m, &m->leaf[n], i, j, draw);
     return mask_eval(m, root, leaf);
 }
 
-double mask_at(Mask *m, int i, int j, unsigned seed)
+double mask_at(Mask *m, int64_t i, int64_t j, unsigned draw)
 {
     for (int n = 0; n < m->npaths; n++)
         if (region_has(&m->path[n].at, i, j))
-            return mask_number(m, m->path[n].value, i, j, seed);
+            return mask_number(m, m->path[n].value, i, j, draw);
     return NAN;
 }
 

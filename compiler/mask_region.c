@@ -152,6 +152,14 @@ int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2])
     return yes && no ? -1 : yes;
 }
 
+bool mask_decidable(Mask *m, Ref cond)
+{
+    const Node n = m->g->n[cond];
+    Form f;
+
+    return n.op == OP_num || position_form(m, n.a[0], n.a[1], &f);
+}
+
 /* ---- pieces ---- */
 
 /* Does r turn on the sign of a difference of positions? Then what it is for

@@ -9,6 +9,7 @@
 
 #include "../compiler/elem.h"
 #include "../compiler/fold.h"
+#include "concrete.h"
 #include "value.h"
 
 /* ---- element-wise ---- */
@@ -110,6 +111,15 @@ static double elementwise_value(int op, const double *x)
                       : elem_value(op, x[0], x[1], x[2]);
 }
 
+/* flin.lt, le, eq, gt, ge */
+static bool compares(int op)
+{
+    if (op < NOPS)
+        return op == OP_lt || op == OP_le || op == OP_eq;
+    return made[op - NOPS].build == build_gt
+        || made[op - NOPS].build == build_ge;
+}
+
 /* Upvalues: the operation, or NOPS + its row in `made`; its name. */
 static int elementwise(lua_State *L)
 {
@@ -121,6 +131,9 @@ static int elementwise(lua_State *L)
     Tracer *t = NULL;
 
     check_count(L, name, n, n);
+    if (any_numbers(L))
+        return concrete_elementwise(L, name, b.op, n, b.op < NOPS ? NULL
+                                    : made[b.op - NOPS].value);
     for (int i = 1; i <= n; i++)
         check_plain(L, name, i);
     int like = find_value(L, 1, n, &t);
@@ -134,9 +147,17 @@ static int elementwise(lua_State *L)
         else
             x[i] = plain_arg(L, i + 1);
     }
-    if (like)
-        return build_push(L, like, t, &b);
-    lua_pushnumber(L, elementwise_value(b.op, x));
+    if (like) {
+        build_push(L, like, t, &b);
+        if (compares(b.op))
+            note_compared(L);
+        return 1;
+    }
+    double y = elementwise_value(b.op, x);
+    if (compares(b.op) && truths_given(L))
+        lua_pushboolean(L, y != 0);
+    else
+        lua_pushnumber(L, y);
     return 1;
 }
 
@@ -229,6 +250,9 @@ static int reduce(lua_State *L, const char *name, void (*make)(Build *b))
     Tracer *t = NULL;
 
     check_count(L, name, 1, 2);
+    if (any_numbers(L))
+        return concrete_reduce(L, name, make == make_sum ? R_SUM
+                               : make == make_mean ? R_MEAN : R_L2NORM);
     check_plain(L, name, 1);
     int like = find_value(L, 1, 1, &t);
     if (!like) {
@@ -250,6 +274,14 @@ static int flin_l2norm(lua_State *L)
     return reduce(L, "l2norm", make_l2norm);
 }
 
+/* Is the first argument of a step that runs on numbers? */
+static bool has_numbers(lua_State *L)
+{
+    const Concrete *c = concrete_now(L);
+
+    return numbers_test(L, 1) || (c && c->g && !value_test(L, 1));
+}
+
 static void make_size(Build *b)
 {
     b->r = axis_size(b->g, b->axis);
@@ -262,6 +294,8 @@ static int flin_size(lua_State *L)
     Tracer *t = NULL;
 
     check_count(L, "size", 2, 2);
+    if (has_numbers(L))
+        return concrete_size(L);
     int like = value_wanted(L, "size", &t);
     b.axis = axis_of(L, t, "size", 1, word_arg(L, "size", 2));
     return build_push(L, like, t, &b);
@@ -320,6 +354,8 @@ static int flin_dot(lua_State *L)
     AxisSet s[2];
 
     check_count(L, "dot", 2, 3);
+    if (any_numbers(L))
+        return concrete_dot(L, false);
     int like = two_values(L, "dot", &t, &b, s);
     if (!like) {
         lua_pushnumber(L, plain_arg(L, 1) * plain_arg(L, 2));
@@ -346,6 +382,8 @@ static int flin_outer(lua_State *L)
     AxisSet s[2];
 
     check_count(L, "outer", 2, 2);
+    if (any_numbers(L))
+        return concrete_dot(L, true);
     int like = two_values(L, "outer", &t, &b, s);
     if (!like) {
         lua_pushnumber(L, plain_arg(L, 1) * plain_arg(L, 2));
@@ -379,6 +417,8 @@ static int flin_at(lua_State *L)
     int whole;
 
     check_count(L, "at", 3, 3);
+    if (has_numbers(L))
+        return concrete_at(L);
     int like = value_wanted(L, "at", &t);
     b.a[0] = value_arg(L, t, 1);
     const char *word = word_arg(L, "at", 2);
@@ -408,6 +448,8 @@ static int flin_rename(lua_State *L)
     Tracer *t = NULL;
 
     check_count(L, "rename", 3, 3);
+    if (has_numbers(L))
+        return concrete_rename(L);
     int like = value_wanted(L, "rename", &t);
     b.a[0] = value_arg(L, t, 1);
     b.axis = axis_of(L, t, "rename", 1, word_arg(L, "rename", 2));
@@ -492,6 +534,8 @@ static int flin_prev(lua_State *L)
     Tracer *t = NULL;
 
     check_count(L, "prev", 1, 1);
+    if (has_numbers(L))
+        return concrete_prev(L);
     int like = value_wanted(L, "prev", &t);
     b.a[0] = value_arg(L, t, 1);
     const Node *n = &t->g->n[b.a[0]];
@@ -507,7 +551,12 @@ static int flin_prev(lua_State *L)
                 && !strcmp(t->g->st[i].name + 5, t->g->in[n->index].name))
                 lang_fail(L, "name that state otherwise", "prev: state '%s' "
                           "is declared already", t->g->st[i].name);
-    return build_push(L, like, t, &b);
+    build_push(L, like, t, &b);
+    if (t->nprevs == MAX_PREVS)
+        lang_fail(L, NULL, "prev: a step calls it %d times at most",
+                  MAX_PREVS);
+    t->prevs[t->nprevs++] = (uint8_t)t->g->n[b.r].index;
+    return 1;
 }
 
 /* ---- rotary embedding ---- */
@@ -522,8 +571,7 @@ static void make_rotate(Build *b)
                op2(g, OP_mul, turned, op1(g, OP_sin, angle)));
 }
 
-/* The one axis in s; where there are more, the one of no fixed size. */
-static int single_axis(const Graph *g, AxisSet s)
+int single_axis(const Graph *g, AxisSet s)
 {
     for (int ax = 0; s & (s - 1) && ax < NAXES; ax++)
         if (g->axis[ax].size)
@@ -538,6 +586,8 @@ static int flin_rotate(lua_State *L)
     AxisSet s[2];
 
     check_count(L, "rotate", 2, 3);
+    if (any_numbers(L))
+        return concrete_rotate(L);
     lua_settop(L, 3);
     int like = value_wanted(L, "rotate", &t);
     two_values(L, "rotate", &t, &b, s);

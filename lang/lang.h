@@ -70,14 +70,23 @@ void tensor_open(lua_State *L);     /* adds its functions to the flin table
  * holds that userdata alive by its first user value. `decide` is asked when
  * ordinary Lua compares symbolic values (a < b; cond is the 0/1 node); NULL
  * refuses with the line and a hint at flin.where. */
+/* What flin.lt and its like have made: a value is true for Lua's `if`, so one
+ * that nothing reads was meant to be asked. */
+enum { MAX_COMPARED = 64, MAX_PREVS = 256 };
+typedef struct Compared { Ref r; int line; bool read; } Compared;
 typedef struct Tracer {
     Ctx *ctx;
     Graph *g;
     bool (*decide)(struct Tracer *t, lua_State *L, Ref cond);
     void *ud;
     bool closed;                        /* values may no longer be used */
+    Compared compared[MAX_COMPARED];
+    int ncompared;
+    uint8_t prevs[MAX_PREVS];           /* each call of flin.prev: its state */
+    int nprevs;
 } Tracer;
-typedef struct Value { Tracer *t; Ref r; } Value;
+typedef struct Value { Tracer *t; Ref r; int compared; } Value; /* its
+                                           place there from 1 on, or 0 */
 
 Value *value_test(lua_State *L, int arg);
 /* Pushes a value; the owner userdata is at stack index `owner`. */
@@ -85,6 +94,8 @@ void value_push(lua_State *L, int owner, Tracer *t, Ref r);
 /* The value, number or boolean at `arg` as a node of t's graph; a Lua error
  * with the line if it is neither. */
 Ref value_arg(lua_State *L, Tracer *t, int arg);
+/* Lua error where there is a comparison that nothing has read. */
+void check_compared(lua_State *L, const Tracer *t);
 void value_open(lua_State *L);      /* flin.exp, flin.dot, ... */
 
 /* Runs f under ctx_protect and turns its error into a Lua error, in the shape

@@ -1,12 +1,11 @@
 /* mask.c -- masks written in Lua: traced along every path, compared with the
  * plain function on numbers, factored, lowered to a step. */
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "mask_trace.h"
+#include "value.h"
 
 /* ---- the C side of a trace, protected ---- */
 
@@ -57,6 +56,14 @@ static void make_less(Ctx *c, void *ud)
     a->value = op2(g, OP_lt, n.a[1], n.a[0]);
 }
 
+static void run_decidable(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_decidable(a->t->mask, a->cond);
+}
+
 /* a == b is asked as a < b, then b < a: each outcome is one region. */
 static bool decide(Tracer *tracer, lua_State *L, Ref cond)
 {
@@ -65,6 +72,9 @@ static bool decide(Tracer *tracer, lua_State *L, Ref cond)
 
     if (t->mask->g->n[cond].op != OP_eq)
         return decide_one(t, L, cond);
+    protect(L, tracer->ctx, run_decidable, &a);
+    if (!a.verdict)
+        refuse_equality(L, tracer, cond);
     protect(L, tracer->ctx, make_less, &a);
     return !decide_one(t, L, a.cond) && !decide_one(t, L, a.value);
 }
@@ -136,113 +146,6 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         m->path[m->npaths++] = (MaskPath){ t->at, r };
         lua_pop(L, 1);
     } while (next_path(t));
-}
-
-/* ---- the plain function on numbers ---- */
-
-enum { GRID = 24 };
-
-/* Does the line compare with == or ~=, and, where asked, with a number? */
-static bool has_equality(const char *s, bool number)
-{
-    for (; *s; s++) {
-        if ((*s != '=' && *s != '~') || s[1] != '=')
-            continue;
-        const char *next = s + 2 + strspn(s + 2, " -");
-        if (!number || isdigit((unsigned char)*next))
-            return true;
-        s++;
-    }
-    return false;
-}
-
-/* The function's line that has one; 0: none. */
-static int equality_line(lua_State *L, const MaskTrace *t)
-{
-    for (int number = 1; number >= 0; number--)
-        for (int line = t->first_line; line <= t->last_line; line++) {
-            if (!source_line(L, t->tracer.ctx->file, line))
-                continue;
-            bool found = has_equality(lua_tostring(L, -1), number);
-            lua_pop(L, 1);
-            if (found)
-                return line;
-        }
-    return 0;
-}
-
-static void differs(lua_State *L, MaskTrace *t, int i, int j, double got,
-                    double traced)
-{
-    Error e = { .code = ERR_USER, .line = equality_line(L, t) };
-
-    snprintf(e.file, sizeof e.file, "%s", t->tracer.ctx->file);
-    snprintf(e.help, sizeof e.help, "%s", e.line
-             ? "a comparison == of i or j with a number is never true while "
-               "tracing: write i < 1, or flin.where(flin.eq(i, 0), a, b)"
-             : "the mask may use nothing but i, j, p and functions of flin, "
-               "and must give the same each time");
-    if (!e.line)
-        e.line = t->first_line;
-    snprintf(e.message, sizeof e.message, "the mask is not what its trace "
-             "says: on numbers, L(%d,%d) = %.4g, traced %.4g", i, j, got,
-             traced);
-    lang_raise(L, &e);
-}
-
-static bool same_number(double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return isnan(a) && isnan(b);
-    return a == b || fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)) + 1e-300;
-}
-
-/* Calls the function at fn with i, j and the table on top; -> its number. */
-static double plain_value(lua_State *L, int fn, int i, int j)
-{
-    int p = lua_gettop(L);
-    double x;
-
-    lua_pushvalue(L, fn);
-    lua_pushinteger(L, i);
-    lua_pushinteger(L, j);
-    lua_pushvalue(L, p);
-    lua_call(L, 3, 1);
-    if (lua_isboolean(L, -1))
-        x = lua_toboolean(L, -1);
-    else if (lua_isnumber(L, -1))
-        x = lua_tonumber(L, -1);
-    else
-        lang_fail(L, NULL, "the mask gives a %s at i = %d, j = %d: not a "
-                  "number", luaL_typename(L, -1), i, j);
-    lua_pop(L, 1);
-    return x;
-}
-
-typedef struct AtPoint { Mask *m; int i, j; unsigned seed; double x; } AtPoint;
-
-static void run_at(Ctx *c, void *ud)
-{
-    AtPoint *a = ud;
-
-    (void)c;
-    a->x = mask_at(a->m, a->i, a->j, a->seed);
-}
-
-static void compare_plain(lua_State *L, MaskTrace *t, int fn)
-{
-    for (unsigned seed = 0; seed < 2; seed++) {
-        mask_push_numbers(L, t, GRID, seed);
-        for (int i = 0; i < GRID; i++)
-            for (int j = 0; j < GRID; j++) {
-                AtPoint a = { t->mask, i, j, seed, 0 };
-                double x = plain_value(L, fn, i, j);
-                protect(L, t->tracer.ctx, run_at, &a);
-                if (!same_number(x, a.x))
-                    differs(L, t, i, j, x, a.x);
-            }
-        lua_pop(L, 1);
-    }
 }
 
 /* ---- factoring, with the culprit underlined ---- */
@@ -386,7 +289,9 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     int at = lua_gettop(L);
     mask_push_symbols(L, t, owner);
     trace_paths(L, t, at, owner);
-    compare_plain(L, t, at);
+    mask_compare(L, t, at);
+    check_compared(L, &t->tracer);
+    mask_check_read(L, t);
     lua_settop(L, at - 1);
     t->tracer.closed = true;
     t->quadratic = quadratic;
@@ -554,7 +459,7 @@ static int mask_values(lua_State *L)
         lua_createtable(L, (int)n, 0);
         lua_pushvalue(L, 5);
         for (int j = 0; j < (int)n; j++) {
-            lua_pushnumber(L, plain_value(L, 1, i, j));
+            lua_pushnumber(L, mask_plain(L, 1, i, j));
             lua_rawseti(L, 6, j + 1);
         }
         lua_pop(L, 1);

@@ -92,11 +92,59 @@ void mask_declare(lua_State *L, MaskTrace *t, int def)
     check_tensors(L, t->args);
 }
 
+typedef struct Reads { MaskTrace *t; bool read[MAX_INPUTS]; } Reads;
+
 void mask_declare_read(lua_State *L, MaskTrace *t)
 {
     for (int n = 0; n < t->nreads; n++)
         declare(L, t, t->read[n].name,
                 t->read[n].token ? "t" : "t : log_decay");
+}
+
+/* Marks in `read` the leaves that the paths' values need. */
+static void mark_read(MaskTrace *t, bool *read)
+{
+    Mask *m = t->mask;
+
+    for (int p = 0; p < m->npaths; p++) {
+        mask_reach(m, m->path[p].value);
+        for (int n = 0; n < m->g->nin; n++)
+            if (m->mark[m->g->in[n].node])
+                read[n] = true;
+    }
+}
+
+static void run_mark_read(Ctx *c, void *ud)
+{
+    Reads *r = ud;
+
+    (void)c;
+    mark_read(r->t, r->read);
+}
+
+static void check_read(lua_State *L, const Reads *r, const char *name)
+{
+    const MaskTrace *t = r->t;
+
+    for (int n = 0; n < t->mask->g->nin; n++)
+        if (r->read[n] && !strcmp(t->mask->leaf[n].name, name))
+            return;
+    lang_fail_at(L, (Place){ t->tracer.ctx->file, t->first_line },
+                 lua_pushfstring(L, "p.%s[j] is its number at token j%s", name,
+                                 t->open ? "" : "; or take it out of input"),
+                 "input '%s': the mask does not depend on it", name);
+}
+
+void mask_check_read(lua_State *L, MaskTrace *t)
+{
+    Reads r = { .t = t };
+
+    protect(L, t->tracer.ctx, run_mark_read, &r);
+    for (int i = 0; i < t->args->nin; i++)
+        if (!t->args->in[i].axes)
+            check_read(L, &r, t->args->in[i].name);
+    for (int n = 0; n < t->nreads; n++)
+        check_read(L, &r, t->read[n].name);
 }
 
 /* ---- names ---- */
@@ -349,46 +397,52 @@ static int zero(lua_State *L)
     return 1;
 }
 
-static void push_column(lua_State *L, const double *x, int n,
-                        const char *name)
+/* Upvalues: trace, name, kind, how it is drawn. */
+static int number_at(lua_State *L)
 {
-    lua_pushcfunction(L, zero);
-    push_sequence(L, name);
-    for (int t = 0; t < n; t++) {
-        lua_pushnumber(L, x[t]);
-        lua_rawseti(L, -2, t);
-    }
+    const Mask *m = up_trace(L)->mask;
+    const char *name = lua_tostring(L, lua_upvalueindex(2));
+    unsigned draw = (unsigned)lua_tointeger(L, lua_upvalueindex(4));
+    int whole;
+    lua_Integer t = lua_tointegerx(L, 2, &whole);
+
+    if (!whole)
+        return 0;
+    if (t < 0)
+        lua_pushnumber(L, 0);
+    else if (lua_tointeger(L, lua_upvalueindex(3)) == LEAF_CUMSUM)
+        lua_pushnumber(L, mask_cumsum(m, name, t, draw));
+    else
+        lua_pushnumber(L, mask_draw(m, name, t, draw));
+    return 1;
 }
 
-enum { COLUMN = 64 };
-
-/* Upvalues: trace, tokens, seed. */
+/* Upvalues: trace, how it is drawn. */
 static int number_field(lua_State *L)
 {
     const char *name = field_name(L);
-    int n = (int)lua_tointeger(L, lua_upvalueindex(2));
-    unsigned seed = (unsigned)lua_tointeger(L, lua_upvalueindex(3));
-    double x[COLUMN];
+    unsigned draw = (unsigned)lua_tointeger(L, lua_upvalueindex(2));
     char base[48];
     LeafKind kind = classify(L, up_trace(L), name, base);
 
     if (kind == LEAF_CONSTANT) {
-        lua_pushnumber(L, mask_draw(base, -1, seed));
+        lua_pushnumber(L, mask_draw(up_trace(L)->mask, base, -1, draw));
         return keep_field(L);
     }
-    for (int t = 0; t < n && t < COLUMN; t++)
-        x[t] = kind == LEAF_CUMSUM ? mask_cumsum(base, t, seed)
-            : mask_draw(base, t, seed);
-    push_column(L, x, n, name);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushstring(L, base);
+    lua_pushinteger(L, kind);
+    lua_pushvalue(L, lua_upvalueindex(2));
+    lua_pushcclosure(L, number_at, 4);
+    push_sequence(L, name);
     return keep_field(L);
 }
 
-void mask_push_numbers(lua_State *L, MaskTrace *t, int n, unsigned seed)
+void mask_push_numbers(lua_State *L, MaskTrace *t, unsigned draw)
 {
     push_trace(L, t);
-    lua_pushinteger(L, n);
-    lua_pushinteger(L, seed);
-    push_p(L, number_field, 3);
+    lua_pushinteger(L, draw);
+    push_p(L, number_field, 2);
 }
 
 /* Pushes the sequence of the array on top, summed up or not. */

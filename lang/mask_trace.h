@@ -32,10 +32,18 @@ void mask_declare(lua_State *L, MaskTrace *t, int def);
 /* Declares what was read, where there was no such table. */
 void mask_declare_read(lua_State *L, MaskTrace *t);
 
-/* Each pushes a table p: of symbols; of n tokens of made-up numbers
- * (mask_draw); of the numbers in the table at index `given`. */
+/* Lua error where nothing depends on an input. */
+void mask_check_read(lua_State *L, MaskTrace *t);
+
+/* Each pushes a table p: of symbols; of made-up numbers (mask_draw); of the
+ * numbers in the table at index `given`. */
 void mask_push_symbols(lua_State *L, MaskTrace *t, int owner);
-void mask_push_numbers(lua_State *L, MaskTrace *t, int n, unsigned seed);
+void mask_push_numbers(lua_State *L, MaskTrace *t, unsigned draw);
 void mask_push_given(lua_State *L, int given, int n);
+
+/* The number of the function at fn, for i, j and the table on top. */
+double mask_plain(lua_State *L, int fn, int64_t i, int64_t j);
+/* Lua error where the function at fn, run on numbers, is not its trace. */
+void mask_compare(lua_State *L, MaskTrace *t, int fn);
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "concrete.h"
 #include "value.h"
 
 Value *value_test(lua_State *L, int arg)
@@ -19,6 +20,7 @@ void value_push(lua_State *L, int owner, Tracer *t, Ref r)
     Value *v = lua_newuserdatauv(L, sizeof *v, 1);
     v->t = t;
     v->r = r;
+    v->compared = 0;
     luaL_setmetatable(L, VALUE_META);
     lua_pushvalue(L, owner);
     lua_setiuservalue(L, -2, 1);
@@ -166,6 +168,8 @@ Ref value_arg(lua_State *L, Tracer *t, int arg)
 
     if (v && v->t != t)
         lang_fail(L, NULL, "this value belongs to another step or mask");
+    if (v && v->compared)
+        t->compared[v->compared - 1].read = true;
     if (v)
         return v->r;
     if (lua_type(L, arg) == LUA_TNUMBER)
@@ -178,6 +182,40 @@ Ref value_arg(lua_State *L, Tracer *t, int arg)
     lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" : NULL,
               "a value or a number is wanted here, not %s",
               type_text(L, arg));
+}
+
+void note_compared(lua_State *L)
+{
+    Value *v = value_test(L, -1);
+    Tracer *t = v->t;
+    const Node *n = &t->g->n[v->r];
+    int at = 0;
+
+    if (n->op == OP_num)
+        return;
+    while (at < t->ncompared && (t->compared[at].r != v->r
+                              || t->compared[at].line != t->g->line))
+        at++;
+    if (at == MAX_COMPARED)
+        return;
+    if (at == t->ncompared)
+        t->compared[t->ncompared++] = (Compared){ v->r, t->g->line, false };
+    v->compared = at + 1;
+}
+
+void check_compared(lua_State *L, const Tracer *t)
+{
+    for (int i = 0; i < t->ncompared; i++) {
+        const Compared *a = &t->compared[i];
+        Build b = { .g = t->g, .a = { a->r }, .make = make_texts };
+        if (a->read)
+            continue;
+        protect(L, t->ctx, run_build, &b);
+        lang_fail_at(L, (Place){ t->ctx->file, a->line }, "it is a value, and "
+                     "an if or and takes every value as true: use flin.where("
+                     "cond, a, b)", "nothing reads the comparison %s",
+                     b.text[0]);
+    }
 }
 
 /* Where one operand of an operator is neither a value nor a number. */
@@ -268,6 +306,41 @@ static int value_pow(lua_State *L)
     return build_push(L, like, t, &b);
 }
 
+/* Lua calls __eq for ~=, too. */
+static const char *equality_sign(lua_State *L)
+{
+    int top = lua_gettop(L);
+    bool other = source_line(L, current_file(L), current_line(L))
+        && strstr(lua_tostring(L, -1), "~=")
+        && !strstr(lua_tostring(L, -1), "==");
+
+    lua_settop(L, top);
+    return other ? "~=" : "==";
+}
+
+static _Noreturn void refuse_branch(lua_State *L, int op, const char *sign,
+                                    const char *x, const char *y)
+{
+    bool other = *sign == '~';
+    const char *help = lua_pushfstring(L, "use flin.where(flin.%s(%s, %s), %s)"
+        ": both are computed, one is taken", op_info[op].name, x, y,
+        other ? "b, a" : "a, b");
+
+    lang_fail(L, help, "cannot branch on data: %s %s %s is known only when "
+              "the variant runs", x, sign, y);
+}
+
+_Noreturn void refuse_equality(lua_State *L, Tracer *t, Ref cond)
+{
+    const Node *n = &t->g->n[cond];
+    Build a = { .g = t->g, .a = { n->a[0] }, .make = make_texts };
+    Build b = { .g = t->g, .a = { n->a[1] }, .make = make_texts };
+
+    protect(L, t->ctx, run_build, &a);
+    protect(L, t->ctx, run_build, &b);
+    refuse_branch(L, OP_eq, equality_sign(L), a.text[0], b.text[0]);
+}
+
 /* Ordinary Lua asks for a truth value. */
 static int value_compare(lua_State *L)
 {
@@ -288,11 +361,7 @@ static int value_compare(lua_State *L)
         lua_pushboolean(L, t->decide(t, L, b.r));
     } else {
         const char *x = value_name(L, t, 1), *y = value_name(L, t, 2);
-        const char *help = lua_pushfstring(L, "use flin.where(flin.%s(%s, %s)"
-            ", a, b): both are computed, one is taken", op_info[b.op].name,
-            x, y);
-        lang_fail(L, help, "cannot branch on data: %s %s %s is known only "
-                  "when the variant runs", x, sign, y);
+        refuse_branch(L, b.op, b.op == OP_eq ? equality_sign(L) : sign, x, y);
     }
     return 1;
 }
@@ -425,5 +494,6 @@ void value_open(lua_State *L)
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
+    concrete_open(L);
     functions_open(L);
 }

@@ -22,6 +22,12 @@ void build(lua_State *L, Tracer *t, Build *b);
 /* The same, and pushes the result; `like` is the index of a value. */
 int build_push(lua_State *L, int like, Tracer *t, Build *b);
 
+/* Lua error: the ==, or ~=, of the running line is known only later. */
+_Noreturn void refuse_equality(lua_State *L, Tracer *t, Ref cond);
+
+/* The value on top is a comparison, made by flin.lt and its like. */
+void note_compared(lua_State *L);
+
 /* The index of the first value among `first`..`last`, its tracer in *t (an
  * error if its trace is over); 0: there is none. */
 int find_value(lua_State *L, int first, int last, Tracer **t);
@@ -38,6 +44,10 @@ void trace_step(lua_State *L, int f, int owner, Tracer *t);
 
 /* May an axis be called so? A letter or _, then letters, digits, _; <= 20. */
 bool axis_name_ok(const char *s);
+
+/* The one axis in s; where there are more, the one of no fixed size; -1: there
+ * is none, or more. */
+int single_axis(const Graph *g, AxisSet s);
 
 void functions_open(lua_State *L);      /* flin.exp ... into the table on top */
 

@@ -1,0 +1,66 @@
+/* concrete.h -- a step's own function, run on numbers: one token at a time.
+ *
+ * What has no axes is a plain Lua number, so that == and `if` and tables take
+ * it as the user's Lua does; what has axes is a userdata that computes at
+ * once, in double. The function as it runs here is the truth; its trace is
+ * compared with it.
+ */
+#ifndef FLIN_CONCRETE_H
+#define FLIN_CONCRETE_H
+
+#include "lang.h"
+
+#define CONCRETE_META "flin.concrete"
+
+/* A value with axes: dense, by axis number, the last fastest. */
+typedef struct Numbers {
+    AxisSet axes;
+    int64_t n;
+    double x[];
+} Numbers;
+
+typedef struct Concrete {
+    const Graph *g;                     /* a step; NULL: a mask runs */
+    int32_t size[NAXES];
+    bool truths;                        /* flin.lt and its like give booleans,
+                                           which count as 0 and 1 */
+    bool bare;                          /* all sizes are 1: nothing has axes */
+    bool quiet;                         /* print prints nothing */
+    const uint8_t *prevs;               /* the state of each call of flin.prev,
+                                           in their order */
+    int nprevs, at_prev;
+    double *in[MAX_INPUTS], *now[MAX_STATES], *next[MAX_STATES], *y;
+} Concrete;
+
+/* Calls the function below its nargs arguments as lua_call does, with c the
+ * run at hand; afterwards, errors or not, all is as before. */
+void concrete_call(lua_State *L, Concrete *c, int nargs, int nresults);
+/* The run at hand, or NULL. */
+Concrete *concrete_now(lua_State *L);
+/* Do comparisons give booleans? */
+bool truths_given(lua_State *L);
+
+/* Room for all of a step's values, in ctx. */
+void concrete_room(Ctx *ctx, Concrete *c);
+/* One token: from c->in and c->now to c->next and c->y, by the step's function
+ * at `f`. Within concrete_call. */
+void concrete_token(lua_State *L, Concrete *c, int f);
+
+/* What functions.c leaves to this file: called with the arguments of the
+ * function, of which one is of numbers with axes (or any, for prev). */
+Numbers *numbers_test(lua_State *L, int arg);
+bool any_numbers(lua_State *L);         /* among all arguments */
+int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
+                         double (*value)(const double *x));
+typedef enum Reduction { R_SUM, R_MEAN, R_L2NORM } Reduction;
+int concrete_reduce(lua_State *L, const char *name, Reduction how);
+int concrete_dot(lua_State *L, bool outer);
+int concrete_size(lua_State *L);
+int concrete_at(lua_State *L);
+int concrete_rename(lua_State *L);
+int concrete_rotate(lua_State *L);
+int concrete_prev(lua_State *L);
+
+void concrete_open(lua_State *L);
+
+#endif

@@ -1,0 +1,392 @@
+/* mask_plain.c -- a mask's own function, run on numbers, beside its trace.
+ *
+ * Lua compares a position with a number, or reads a table at one, without
+ * asking anybody; so the two are compared where the function can tell one
+ * position or input from another: near all numbers that it mentions.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "concrete.h"
+#include "mask_trace.h"
+#include "mentions.h"
+
+enum { GRID = 24, DATA_GRID = 12, WAYS = 8, FAR = 1 << 20, WRAPS = 50000,
+       RANDOM = 150, DRAWN = 64, PAIRED = 8, MAX_WANTED = 160, SOLVED = 600,
+       TABLES = DRAW_GIVEN + WAYS };    /* one for each way of drawing */
+
+typedef struct Plain {
+    lua_State *L;
+    MaskTrace *t;
+    int fn, tables;                     /* stack indices: the function, then
+                                           the tables p */
+    Mentions m;
+    Concrete run;
+    Rng rng;
+    const Mention *near;                /* what the point was chosen for */
+    unsigned turn;
+    double drawn[WAYS][DRAWN];
+    double wanted[MAX_WANTED];          /* what something may be compared with
+                                           */
+    int nwanted;
+} Plain;
+
+/* ---- one point ---- */
+
+double mask_plain(lua_State *L, int fn, int64_t i, int64_t j)
+{
+    int p = lua_gettop(L);
+    double x;
+
+    lua_pushvalue(L, fn);
+    lua_pushinteger(L, i);
+    lua_pushinteger(L, j);
+    lua_pushvalue(L, p);
+    lua_call(L, 3, 1);
+    if (lua_isboolean(L, -1))
+        x = lua_toboolean(L, -1);
+    else if (lua_isnumber(L, -1))
+        x = lua_tonumber(L, -1);
+    else
+        lang_fail(L, NULL, "the mask gives a %s at i = %lld, j = %lld: not a "
+                  "number", luaL_typename(L, -1), (long long)i, (long long)j);
+    lua_pop(L, 1);
+    return x;
+}
+
+/* A fourth power of such positions does not fit in 64 bits, where Lua's whole
+ * numbers wrap: the same in floating point. */
+static double plain_float(Plain *a, int64_t i, int64_t j)
+{
+    lua_State *L = a->L;
+
+    lua_pushvalue(L, a->fn);
+    lua_pushnumber(L, (double)i);
+    lua_pushnumber(L, (double)j);
+    lua_pushvalue(L, -4);
+    lua_call(L, 3, 1);
+    double x = lua_isboolean(L, -1) ? lua_toboolean(L, -1)
+                                    : lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return x;
+}
+
+/* Far from the first token, sums of many tokens are rounded. */
+static bool same_number(double a, double b, bool far)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    return a == b || fabs(a - b) <= (far ? 1e-6 : 1e-9) * (fabs(a) + fabs(b))
+                                    + 1e-300;
+}
+
+/* The line that is to blame: of a comparison that was asked as if it were true
+ * or not; of the number that the point is near; of some comparison. */
+static void differs(Plain *a, int64_t i, int64_t j, double got, double traced)
+{
+    MaskTrace *t = a->t;
+    bool truth = a->run.truths && t->tracer.ncompared;
+    Error e = { .code = ERR_USER, .line = a->m.line };
+
+    if (truth)
+        e.line = t->tracer.compared[0].line;
+    else if (a->near && a->near->line && a->near->compared)
+        e.line = a->near->line;
+    snprintf(e.file, sizeof e.file, "%s", t->tracer.ctx->file);
+    snprintf(e.help, sizeof e.help, "%s", truth
+             ? "what flin compares is a value, and an if or and takes every "
+               "value as true: use flin.where(cond, a, b)" : e.line
+             ? "a comparison == of i or j with a number is never true while "
+               "tracing, nor is a table read there: write i < 1, or "
+               "flin.where(flin.eq(i, 0), a, b)"
+             : "the mask may use nothing but i, j, p and functions of flin, "
+               "and must give the same each time");
+    if (!e.line)
+        e.line = t->first_line;
+    snprintf(e.message, sizeof e.message, "the mask is not what its trace "
+             "says: on numbers, L(%lld,%lld) = %.4g, traced %.4g",
+             (long long)i, (long long)j, got, traced);
+    lang_raise(a->L, &e);
+}
+
+typedef struct AtPoint {
+    Mask *m;
+    int64_t i, j;
+    unsigned draw;
+    double x;
+} AtPoint;
+
+static void run_at(Ctx *c, void *ud)
+{
+    AtPoint *a = ud;
+
+    (void)c;
+    a->x = mask_at(a->m, a->i, a->j, a->draw);
+}
+
+static void compare(Plain *a, int64_t i, int64_t j, unsigned draw)
+{
+    lua_State *L = a->L;
+    AtPoint at = { a->t->mask, i, j, draw, 0 };
+    bool far = i >= GRID || j >= GRID;
+    bool wraps = !a->m.letters && (i >= WRAPS || j >= WRAPS);
+
+    if (i < 0 || j < 0)
+        return;
+    a->run.truths = a->turn++ / 2 % 2 == 0;
+    lua_pushvalue(L, a->tables + (int)draw);
+    double x = mask_plain(L, a->fn, i, j);
+    protect(L, a->t->tracer.ctx, run_at, &at);
+    if (!same_number(x, at.x, far)
+        && !(wraps && same_number(plain_float(a, i, j), at.x, far)))
+        differs(a, i, j, x, at.x);
+    lua_pop(L, 1);
+}
+
+/* ---- points ---- */
+
+/* With inputs of which no sum is large, then each time with others. */
+static void point(Plain *a, double i, double j)
+{
+    unsigned other = a->m.asks ? 1 + WAYS : 1;
+
+    if (!(i >= 0 && j >= 0 && i <= 1e12 && j <= 1e12))
+        return;
+    compare(a, (int64_t)i, (int64_t)j, DRAW_FAR);
+    compare(a, (int64_t)i, (int64_t)j, DRAW_FAR + 1 + a->turn / 2 % other);
+}
+
+static double random_to(Plain *a, double most)
+{
+    return floor(exp(rng_uniform(&a->rng) * log1p(most)) - 1);
+}
+
+/* i, j and i - j at x, with others near and far. */
+static void around(Plain *a, double x)
+{
+    const double below[] = { x, x - 1, x - 2, x / 2, 0, 1, x - 7 };
+    const double above[] = { 0, 1, 2, 17, x };
+
+    for (size_t k = 0; k < sizeof below / sizeof *below; k++)
+        point(a, x, floor(below[k]));
+    for (size_t k = 0; k < sizeof above / sizeof *above; k++) {
+        point(a, x + above[k], x);
+        point(a, x + above[k], above[k]);
+    }
+    point(a, x, random_to(a, x));
+    point(a, x + random_to(a, FAR), x);
+    double j = random_to(a, FAR);
+    point(a, x + j, j);
+    point(a, x, x + 1);
+}
+
+static void mentioned_points(Plain *a)
+{
+    const Mentions *m = &a->m;
+
+    for (int n = 0; n < m->n; n++) {
+        double x = fabs(m->at[n].x);
+        a->near = &m->at[n];
+        for (int d = -1; d <= 1; d++)
+            around(a, floor(x) + d);
+        if (x != floor(x))
+            around(a, floor(x) + 2);
+    }
+    a->near = NULL;
+    for (int n = 0; m->asks && n < m->n && n < PAIRED; n++)
+        for (int o = 0; o < m->n && o < PAIRED; o++) {
+            double x = fabs(m->at[n].x), y = fabs(m->at[o].x);
+            a->near = &m->at[n];
+            point(a, x, y);
+            point(a, x + y, y);
+            point(a, x, x - y);
+        }
+    a->near = NULL;
+    for (int n = m->n; m->asks && n < a->nwanted; n++)
+        around(a, fabs(a->wanted[n]));
+}
+
+/* ---- points at which what the mask computes of i and j is a number ---- */
+
+/* Node r along i (j as it is), along j, or along both. */
+typedef enum Along { ALONG_I, ALONG_J, ALONG_BOTH, NALONG } Along;
+typedef struct Solve { Plain *a; Ref r; double want, i, j; Along along; } Solve;
+
+static void go_to(Solve *s, double z, double *i, double *j)
+{
+    *i = s->along == ALONG_J ? s->i : s->along == ALONG_I ? z : s->j + z;
+    *j = s->along == ALONG_I ? s->j : z;
+}
+
+static double value_along(Solve *s, double z)
+{
+    double i, j;
+
+    go_to(s, z, &i, &j);
+    return mask_number(s->a->t->mask, s->r, (int64_t)i, (int64_t)j, DRAW_FAR)
+         - s->want;
+}
+
+/* By halving, where the value passes what is wanted. */
+static void run_solve(Ctx *c, void *ud)
+{
+    Solve *s = ud;
+    double lo = -1, hi = FAR;
+    bool up = value_along(s, 0) < 0;
+
+    (void)c;
+    if (up == (value_along(s, hi) < 0))
+        hi = lo;
+    while (hi - lo > 1) {
+        double mid = floor((lo + hi) / 2);
+        bool below = (value_along(s, mid) < 0) == up;
+        lo = below ? mid : lo;
+        hi = below ? hi : mid;
+    }
+    go_to(s, hi, &s->i, &s->j);
+}
+
+/* Is it made of positions, by arithmetic? */
+static bool of_positions(Mask *m, Ref r)
+{
+    int traits = mask_traits(m, r);
+    int op = m->g->n[r].op;
+
+    return traits & HAS_POSITION && !(traits & (HAS_CUMSUM | HOT))
+        && op != OP_input && op != OP_lt && op != OP_le && op != OP_eq;
+}
+
+static bool reads_tokens(Mask *m, Ref r)
+{
+    mask_reach(m, r);
+    for (Ref n = 1; n <= r; n++)
+        if (m->mark[n] && m->g->n[n].op == OP_input
+            && m->leaf[m->g->n[n].index].kind == LEAF_TOKEN)
+            return true;
+    return false;
+}
+
+/* The points at which node r is what is wanted, near the diagonal and not. */
+static void solve_node(Plain *a, Ref r, double want)
+{
+    static const double other[] = { 0, 1, 5, 40 };
+
+    for (int k = 0; k < 4 * NALONG; k++) {
+        Solve s = { .a = a, .r = r, .want = want, .i = 4096 * other[k % 4],
+                    .j = other[k % 4], .along = (Along)(k / 4) };
+        protect(a->L, a->t->tracer.ctx, run_solve, &s);
+        point(a, s.i, s.j);
+        if (k == 0) {
+            point(a, s.i, s.i);
+            point(a, s.i, s.i - 1);
+        }
+    }
+}
+
+static void solved_points(Plain *a)
+{
+    Mask *m = a->t->mask;
+    Ref len = m->g->len;
+    int done = 0;
+
+    for (Ref r = 1; r < len; r++) {
+        if (!of_positions(m, r) || reads_tokens(m, r))
+            continue;
+        for (int n = 0; n < a->nwanted && done < SOLVED; n++, done++)
+            solve_node(a, r, a->wanted[n]);
+    }
+}
+
+/* ---- all of them ---- */
+
+static void grid(Plain *a, int n, unsigned draw, bool whole)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < (whole ? n : i + 1); j++)
+            compare(a, i, j, draw);
+}
+
+/* What something may be compared with: what is mentioned, and what two of
+ * these make. */
+static void choose_wanted(Plain *a)
+{
+    const Mentions *m = &a->m;
+
+    for (int n = 0; n < m->n; n++)
+        a->wanted[a->nwanted++] = m->at[n].x;
+    for (int n = 0; n < m->n && n < PAIRED; n++)
+        for (int o = 0; o <= n && a->nwanted + 2 <= MAX_WANTED; o++) {
+            a->wanted[a->nwanted++] = m->at[n].x * m->at[o].x;
+            a->wanted[a->nwanted++] = m->at[n].x + m->at[o].x;
+        }
+}
+
+/* The numbers that inputs take, each time with one of those mentioned, and
+ * what is near it or makes it, more often than the rest. */
+static void choose_drawn(Plain *a)
+{
+    const Mentions *m = &a->m;
+
+    for (int way = 0; way < WAYS; way++)
+        for (int n = 0; n < DRAWN; n++) {
+            double x = m->n ? m->at[way % m->n].x : 1;
+            const double near[] = { x, x, x - 1, x + 1, -x, x / 2, 2 * x };
+            bool focus = n < DRAWN / 2 || !a->nwanted;
+            a->drawn[way][n] = n % 8 == 7 ? n / 8 - 2
+                : focus ? near[n % 7] : a->wanted[(n + way) % a->nwanted];
+        }
+    a->t->mask->drawn = a->drawn[0];
+    a->t->mask->ndrawn = DRAWN;
+}
+
+static int compare_all(lua_State *L)
+{
+    Plain *a = lua_touserdata(L, 1);
+
+    a->fn = 2;
+    a->t->owner = 3;
+    a->tables = 4;
+    luaL_checkstack(L, TABLES + 20, NULL);
+    for (unsigned draw = 0; draw < TABLES; draw++)
+        mask_push_numbers(L, a->t, draw);
+    grid(a, GRID, DRAW_SIGNED, true);
+    grid(a, GRID, DRAW_POSITIVE, true);
+    for (unsigned n = 0; a->m.asks && n < WAYS; n++)
+        grid(a, DATA_GRID, DRAW_GIVEN + n, false);
+    for (int n = 0; n < RANDOM; n++) {
+        double j = random_to(a, FAR);
+        point(a, j + random_to(a, FAR), j);
+    }
+    mentioned_points(a);
+    if (a->m.asks)
+        solved_points(a);
+    return 0;
+}
+
+void mask_compare(lua_State *L, MaskTrace *t, int fn)
+{
+    int top = lua_gettop(L);
+
+    fn = lua_absindex(L, fn);
+    Plain *a = lua_newuserdatauv(L, sizeof *a, 0);
+    memset(a, 0, sizeof *a);
+    a->L = L;
+    a->t = t;
+    a->run.quiet = true;
+    rng_seed(&a->rng, 1);
+    mentions_of(L, fn, &a->m);
+    choose_wanted(a);
+    choose_drawn(a);
+    lua_pushcfunction(L, compare_all);
+    lua_pushvalue(L, top + 1);
+    lua_pushvalue(L, fn);
+    lua_pushvalue(L, t->owner);
+    int owner = t->owner;
+    concrete_call(L, &a->run, 3, 0);
+    t->owner = owner;
+    t->mask->drawn = NULL;
+    t->mask->ndrawn = 0;
+    lua_settop(L, top);
+}

@@ -151,33 +151,64 @@ static bool contract(Graph *g, Affine *a, AxisSet over, int s, Ref at)
     return true;
 }
 
-/* where(c, x, y): each side's terms under its own outcome. */
+/* Of where(c, x, y): what a coefficient is, x's and y's; 0: 1. */
+static Ref either(Graph *g, Ref c, Ref x, Ref y)
+{
+    return x == y ? x : op3(g, OP_where, c, x ? x : num(g, 1),
+                            y ? y : num(g, 1));
+}
+
+/* Whether x has an axis that a term sums over: another one of that name. */
+static bool meets_rank(const Graph *g, const Affine *a, Ref x)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->term[i].rank & g->n[x].axes)
+            return true;
+    return false;
+}
+
+/* The same reading of the state, but for its coefficient. */
+static bool same_read(const Term *a, const Term *b)
+{
+    return a->over == b->over && a->p == b->p && a->rank == b->rank
+        && a->fresh == b->fresh;
+}
+
+/* where(c, x, y): terms that both sides have are chosen between, each other
+ * term stands under its own outcome. */
 static bool choose(Graph *g, Affine *a, Ref at, int s, bool fresh)
 {
     const Node n = g->n[at];
-    Affine *side = ctx_alloc(g->ctx, sizeof *side);
+    Affine *no = ctx_alloc(g->ctx, sizeof *no);
     Ref zero = num(g, 0);
 
     if (g->n[n.a[0]].states & STATE(s))
         return stop(a, at, "chooses by the value of");
-    for (int i = 1; i <= 2; i++) {
-        memset(side, 0, sizeof *side);
-        if (!affine(g, n.a[i], s, fresh, side)) {
-            *a = *side;
-            return false;
-        }
-        for (int k = 0; k <= side->n; k++) {
-            Ref *c = k < side->n ? &side->term[k].coef : &side->rest;
-            if (!*c && k == side->n)
-                continue;
-            Ref x = *c ? *c : num(g, 1);
-            *c = op3(g, OP_where, n.a[0], i == 1 ? x : zero,
-                     i == 1 ? zero : x);
-        }
-        if (!add_terms(g, a, side, false, at))
-            return false;
+    if (!affine(g, n.a[1], s, fresh, a))
+        return false;
+    if (!affine(g, n.a[2], s, fresh, no)) {
+        *a = *no;
+        return false;
     }
-    return true;
+    if (meets_rank(g, a, n.a[0]) || meets_rank(g, no, n.a[0]))
+        return stop(a, at, "uses a summed axis again over");
+    for (int i = 0; i < a->n; i++) {
+        int k = 0;
+        while (k < no->n && !same_read(&a->term[i], &no->term[k]))
+            k++;
+        Ref other = k < no->n ? no->term[k].coef : zero;
+        a->term[i].coef = either(g, n.a[0], a->term[i].coef, other);
+        if (k < no->n)
+            no->term[k] = no->term[--no->n];
+    }
+    for (int k = 0; k < no->n; k++)
+        no->term[k].coef = either(g, n.a[0], zero, no->term[k].coef);
+    if (a->rest || no->rest) {
+        a->rest = either(g, n.a[0], a->rest ? a->rest : zero,
+                         no->rest ? no->rest : zero);
+        no->rest = 0;
+    }
+    return add_terms(g, a, no, false, at);
 }
 
 static bool depends(const Graph *g, Ref r, int s)
@@ -525,6 +556,16 @@ static bool input_sized(const Graph *g, const State *st)
     return false;
 }
 
+/* An angle that goes on from what it was: a sum, less the wrap. */
+static bool turned_sum(Graph *g, int s, Universal *u)
+{
+    Affine *a = ctx_alloc(g->ctx, sizeof *a);
+    const State *st = &g->st[s];
+
+    return st->rank < 2 && affine(g, g->n[st->next].a[0], s, false, a)
+        && a->n && scan_form(g, a, u);
+}
+
 bool universal(Graph *g, int s, Universal *u)
 {
     Affine *a = ctx_alloc(g->ctx, sizeof *a);
@@ -533,8 +574,9 @@ bool universal(Graph *g, int s, Universal *u)
     memset(u, 0, sizeof *u);
     if (st->rank < 2 && max_form(g, s, u))
         return true;
-    Ref next = st->angle ? g->n[st->next].a[0] : st->next;  /* less the wrap */
-    if (!affine(g, next, s, false, a))
+    if (st->angle && turned_sum(g, s, u))
+        return true;
+    if (!affine(g, st->next, s, false, a))
         return note(g, s, a->bad, a->why);
     if ((st->rank < 2 || (!a->n && input_sized(g, st))) && scan_form(g, a, u))
         return true;

@@ -1,50 +1,238 @@
-/* angle.c -- states that are angles are kept modulo 2 pi. */
+/* angle.c -- states that are angles: what is kept modulo 2 pi.
+ *
+ * One that is declared so (state = { phi = "p : angle" }) is, its final value
+ * included; a step must then not tell whole turns apart. One that is not keeps
+ * its value; where it is a sum, what sin and cos see of it is taken from a
+ * **twin**, the same sum modulo 2 pi: of a sum of thousands float32 leaves no
+ * angle.
+ */
 #include "affine.h"
 #include "plan.h"
 
-/* Whether sin, cos and the state's own sum are all that look at it. */
-static bool only_turned(const Graph *s, int state)
-{
-    uint8_t *angle = ctx_alloc(s->ctx, s->len), *live;
-    Ref next = s->st[state].next;
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-    live = ctx_alloc(s->ctx, s->len);
-    graph_live(s, live);
-    angle[s->st[state].node] = angle[next] = 1;
-    for (Ref r = 1; r < s->len; r++) {
-        const Node *n = &s->n[r];
-        bool uses = false;
-        for (int i = 0; i < 4; i++)
-            uses |= n->a[i] && angle[n->a[i]];
-        if (!live[r] || !uses || r == next || n->op == OP_sin
-            || n->op == OP_cos)
-            continue;
-        if (n->op != OP_dup && n->op != OP_neg && n->op != OP_select
-            && n->op != OP_relabel)
-            return false;
-        angle[r] = 1;
-    }
-    for (int i = 0; i < s->nout; i++)
-        if (angle[s->out[i].node])
-            return false;
-    for (int i = 0; i < s->nst; i++)
-        if (i != state && angle[s->st[i].next])
-            return false;
-    return true;
+/* What becomes of a value when a state goes on by a whole turn. */
+enum Whole { SAME, TURNS, DIFFERS };    /* TURNS: by a whole number of them */
+
+/* Of operands that all count alike. */
+static int joined(const uint8_t *type, const Node *n, int from)
+{
+    int most = SAME;
+
+    for (int i = from; i < 4; i++)
+        if (n->a[i] && type[n->a[i]] > most)
+            most = type[n->a[i]];
+    return most;
 }
 
-void find_angles(Graph *step)
+static bool is_whole(const Graph *g, Ref r)
 {
-    Graph *probe = graph_sized(step, (int32_t[NAXES]){ 0 });
-    Universal *u = ctx_alloc(step->ctx, sizeof *u);
+    return g->n[r].op == OP_num && g->n[r].num == floor(g->n[r].num);
+}
 
+static int whole_type(const Graph *g, const uint8_t *type, StateSet angles,
+                      Ref r)
+{
+    const Node *n = &g->n[r];
+    int all = joined(type, n, 0);
+
+    switch (n->op) {
+    case OP_state:
+        return angles & STATE(n->index) ? TURNS : SAME;
+    case OP_add: case OP_sub: case OP_neg: case OP_wrap: case OP_sum:
+    case OP_select: case OP_relabel: case OP_dup: case OP_pairsum:
+    case OP_rot90:
+        return all;
+    case OP_mul:
+        return all == SAME || (all == TURNS && (is_whole(g, n->a[0])
+                                                || is_whole(g, n->a[1])))
+             ? all : DIFFERS;
+    case OP_where:
+        return type[n->a[0]] == SAME ? joined(type, n, 1) : DIFFERS;
+    case OP_sin: case OP_cos:
+        return all == DIFFERS ? DIFFERS : SAME;
+    default:
+        return all == SAME ? SAME : DIFFERS;
+    }
+}
+
+/* Per node, when these states turn. */
+static uint8_t *whole_types(const Graph *g, StateSet angles)
+{
+    uint8_t *type = ctx_alloc(g->ctx, g->len);
+
+    for (Ref r = 1; r < g->len; r++)
+        type[r] = (uint8_t)whole_type(g, type, angles, r);
+    return type;
+}
+
+/* ---- declared ones ---- */
+
+/* The value at r, which the caller sees, tells turns apart: where it begins
+ * to. */
+static _Noreturn void refuse(const Graph *g, const uint8_t *type, Ref r,
+                             const char *what, const char *name)
+{
+    Ref at = r;
+
+    for (Ref x = 0; type[at] == DIFFERS && x != at;) {
+        x = at;
+        for (int i = 0; i < 4; i++)
+            if (g->n[x].a[i] && type[g->n[x].a[i]] == DIFFERS)
+                at = g->n[x].a[i];
+    }
+    fail_help(g->ctx, g->n[at].line, "read it through flin.sin, flin.cos or "
+              "flin.rotate; without ': angle' it is a sum that keeps its "
+              "value", "an angle is kept modulo 2 pi, but %s tells whole turns"
+              " apart: it goes into %s%s", expr_text(g, at), what, name);
+}
+
+static void check_turns(const Graph *g, StateSet angles)
+{
+    uint8_t *type = whole_types(g, angles);
+
+    for (int i = 0; i < g->nst; i++) {
+        const State *s = &g->st[i];
+        if (type[s->next] > (angles & STATE(i) ? TURNS : SAME))
+            refuse(g, type, s->next, "state ", s->name);
+    }
+    for (int i = 0; i < g->nout; i++)
+        if (type[g->out[i].node] != SAME)
+            refuse(g, type, g->out[i].node, "", g->out[i].name);
+}
+
+void wrap_angles(Graph *step)
+{
+    StateSet angles = 0;
+
+    for (int i = 0; i < step->nst; i++)
+        angles |= step->st[i].angle ? STATE(i) : 0;
+    if (!angles)
+        return;
+    check_turns(step, angles);
     for (int i = 0; i < step->nst; i++) {
         State *s = &step->st[i];
-        if (s->rank > 1 || !s->next || !only_turned(step, i)
-            || !universal(probe, i, u) || u->form != FORM_SCAN || u->d)
-            continue;
         step->line = step->n[s->next].line;
-        s->angle = true;
-        s->next = op1(step, OP_wrap, s->next);
+        if (s->angle)
+            s->next = op1(step, OP_wrap, s->next);
+    }
+}
+
+/* ---- twins ---- */
+
+/* A step in which sin and cos read a twin of `state`. */
+typedef struct Twin {
+    Graph *g;
+    const uint8_t *type;                /* when `state` turns */
+    int state;
+    Ref node;                           /* the twin, as the token finds it */
+    Ref *map, *turned;                  /* per node: now; of the twin */
+} Twin;
+
+/* r of the twin instead. */
+static Ref turned(Twin *w, Ref r)
+{
+    const Node n = w->g->n[r];
+    Ref a[4] = { 0 };
+
+    if (w->type[r] == SAME)
+        return w->map[r];
+    if (r == w->g->st[w->state].node)
+        return w->node;
+    if (w->turned[r])
+        return w->turned[r];
+    for (int i = 0; i < 4; i++)
+        a[i] = n.a[i] ? turned(w, n.a[i]) : 0;
+    w->g->line = n.line;
+    return w->turned[r] = node_copy(w->g, &n, a);
+}
+
+static Ref with_twin(Twin *w, Ref r)
+{
+    const Node n = w->g->n[r];
+    bool reads = (n.op == OP_sin || n.op == OP_cos)
+              && w->type[n.a[0]] == TURNS;
+    Ref a[4] = { reads ? turned(w, n.a[0]) : w->map[n.a[0]], w->map[n.a[1]],
+                 w->map[n.a[2]], w->map[n.a[3]] };
+
+    if (!memcmp(a, n.a, sizeof a))
+        return r;
+    w->g->line = n.line;
+    return node_copy(w->g, &n, a);
+}
+
+static bool is_read(const Graph *g, const uint8_t *type)
+{
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+    bool read = false;
+
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++)
+        read |= live[r] && (g->n[r].op == OP_sin || g->n[r].op == OP_cos)
+             && type[g->n[r].a[0]] == TURNS;
+    return read;
+}
+
+/* As many as the gradient has room for. */
+static bool has_room(const Graph *g)
+{
+    int carried = 0;
+
+    for (int i = 0; i < g->nst; i++)
+        carried += g->st[i].twin_of ? 1 : 2;
+    for (int i = 0; i < g->nin; i++)
+        carried += !g->in[i].timed;
+    return carried < MAX_STATES;
+}
+
+static Ref new_twin(Graph *g, int state)
+{
+    const State of = g->st[state];
+    State *s = &g->st[g->nst++];
+
+    *s = of;
+    snprintf(s->name, sizeof s->name, "%.42s_turn", of.name);
+    while (graph_find_state(g, s->name) < g->nst - 1)
+        snprintf(s->name, sizeof s->name, "%.30s_turn%d", of.name, g->nst);
+    s->angle = true;
+    s->twin_of = (int16_t)(state + 1);
+    g->line = of.line;
+    s->node = node_new(g, (Node){ .op = OP_state,
+                                  .index = (uint16_t)(g->nst - 1) });
+    return s->node;
+}
+
+static void add_twin(Graph *g, int state, const uint8_t *type)
+{
+    uint32_t len = g->len;
+    Twin w = { .g = g, .type = type, .state = state };
+
+    w.map = ctx_alloc(g->ctx, len * sizeof *w.map);
+    w.turned = ctx_alloc(g->ctx, len * sizeof *w.turned);
+    w.node = new_twin(g, state);
+    for (Ref r = 1; r < len; r++)
+        w.map[r] = with_twin(&w, r);
+    Ref next = turned(&w, g->st[state].next);
+    for (int i = 0; i < g->nst - 1; i++)
+        g->st[i].next = w.map[g->st[i].next];
+    g->st[g->nst - 1].next = op1(g, OP_wrap, next);
+    for (int i = 0; i < g->nout; i++)
+        g->out[i].node = w.map[g->out[i].node];
+}
+
+void add_twins(Graph *step)
+{
+    Universal *u = ctx_alloc(step->ctx, sizeof *u);
+
+    for (int i = 0, n = step->nst; i < n; i++) {
+        const State *s = &step->st[i];
+        if (s->angle || s->rank > 1 || !has_room(step)
+            || !universal(step, i, u) || u->form != FORM_SCAN || u->d)
+            continue;
+        uint8_t *type = whole_types(step, STATE(i));
+        if (type[s->next] == TURNS && is_read(step, type))
+            add_twin(step, i, type);
     }
 }

@@ -102,3 +102,38 @@ void view_set(const View *v, int64_t at, double x)
     case NDTYPES: break;
     }
 }
+
+/* Where it starts, aside: the memory is its state's end, too. */
+static View start_aside(Ctx *c, const Graph *g, const State *s,
+                        const Call *call, const View *from)
+{
+    int64_t n = s->rank ? g->axis[s->order[0]].size : 1, row = 0;
+    View to = { .dtype = F64, .heads = from->heads, .sd = { 1 }, .sh = n,
+                .sb = n * call->heads };
+    double *p = to.data = ctx_alloc(c, (size_t)(call->nseq * to.sb) * 8);
+
+    for (int64_t seq = 0; seq < call->nseq; seq++)
+        for (int h = 0; h < call->heads; h++, row += n)
+            for (int64_t i = 0; i < n; i++)
+                p[row + i] = view_get(from, seq * from->sb + h * from->sh
+                                            + i * from->sd[0]);
+    return to;
+}
+
+const Call *call_twins(Ctx *c, const Graph *g, const Call *call)
+{
+    Call *own = NULL;
+
+    for (int i = 0; i < g->nst; i++) {
+        if (!g->st[i].twin_of)
+            continue;
+        if (!own)
+            own = memcpy(ctx_alloc(c, sizeof *own), call, sizeof *own);
+        int of = g->st[i].twin_of - 1;
+        own->s0[i] = call->s0[of];
+        if (!call->on_device && own->s0[i].data
+            && own->s0[i].data == call->s1[of].data)
+            own->s0[i] = start_aside(c, g, &g->st[i], call, &call->s0[of]);
+    }
+    return own ? own : call;
+}

@@ -55,6 +55,10 @@ typedef struct Call {
 double view_get(const View *v, int64_t at);
 void view_set(const View *v, int64_t at, double x);
 
+/* The call with the states of its own that a plan's graph has: twins start as
+ * the states do whose twins they are. The same call where there are none. */
+const Call *call_twins(Ctx *c, const Graph *g, const Call *call);
+
 /* interp.c: the float64 step, one token after another: the truth. The graph
  * is a step graph. Works in double whatever the dtypes. */
 void reference_run(Ctx *c, const Graph *step, const Call *call);

@@ -501,6 +501,7 @@ Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
     Ctx *c = step->ctx;
     Lift l = { .s = graph_sized(step, size) };
 
+    add_twins(l.s);
     l.g = chunk_graph(l.s, chunk);
     l.map_len = l.s->len;
     l.map = ctx_alloc(c, l.map_len * sizeof *l.map);

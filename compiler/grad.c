@@ -425,27 +425,38 @@ static int adjoint_state(Graph *g, const char *name, const uint8_t *order,
     return s;
 }
 
-/* What comes in: dy, and each state's adjoint as the next chunk left it. */
+/* What comes in: dy, and each state's adjoint as the next chunk left it. A
+ * state and its twin are one, and have one adjoint: it comes in where the twin
+ * is left, so that what it and the readers of the twin add up to stays one
+ * sum. */
 static void seed(Back *w, int nst, int adjoint[MAX_STATES])
 {
     Graph *g = w->g;
     const Output *y = &g->out[0];
     Turn turn[MAX_STATES];
     bool turns[MAX_STATES];
+    int twin[MAX_STATES];
 
     for (int i = 0, room = MAX_STATES - 2 * nst - g->nin; i < nst; i++) {
+        twin[i] = -1;
+        if (g->st[i].twin_of)
+            twin[g->st[i].twin_of - 1] = i;
         turns[i] = room >= TURN_STATES && turn_find(g, i, &turn[i]);
         room -= turns[i] ? TURN_STATES : 0;
     }
     for (int i = 0; i < nst; i++) {
         const State *s = &g->st[i];
+        if (s->twin_of) {
+            adjoint[i] = adjoint[s->twin_of - 1];
+            continue;
+        }
         adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
         g->st[adjoint[i]].of_state = (int16_t)(i + 1);
     }
     int dy = graph_input(g, "dy", axes_list(g, y->order, y->rank, true));
     add_adjoint(w, y->node, g->in[dy].node);
     for (int i = 0; i < nst; i++)
-        if (g->st[i].next)
+        if (g->st[i].next && twin[i] < 0)
             add_adjoint(w, g->st[i].next,
                         turns[i] ? turn_adjoint(g, &turn[i], adjoint)
                                  : g->st[adjoint[i]].node);
@@ -462,9 +473,14 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
     Graph *g = w->g;
 
     for (int i = 0; i < nst; i++)
-        g->st[adjoint[i]].next = with_axes(g, or_zero(g,
-                                                w->adj[g->st[i].node]),
-                                           axes_of(w, g->st[i].node));
+        if (g->st[i].twin_of)
+            add_adjoint(w, g->st[g->st[i].twin_of - 1].node,
+                        w->adj[g->st[i].node]);
+    for (int i = 0; i < nst; i++)
+        if (!g->st[i].twin_of)
+            g->st[adjoint[i]].next = with_axes(g, or_zero(g,
+                                                    w->adj[g->st[i].node]),
+                                               axes_of(w, g->st[i].node));
     for (int i = 0; i < nin; i++) {
         const Input *in = &g->in[i];
         Ref d = or_zero(g, w->adj[in->node]);
@@ -484,15 +500,17 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
 /* Each state has an adjoint, and each input without t a sum. */
 static void check_room(const Graph *g)
 {
-    int lasting = 0;
+    int lasting = 0, states = 0;
 
     for (int i = 0; i < g->nin; i++)
         lasting += !g->in[i].timed;
-    if (2 * g->nst + lasting > MAX_STATES)
+    for (int i = 0; i < g->nst; i++)
+        states += !g->st[i].twin_of;
+    if (g->nst + states + lasting > MAX_STATES)
         fail_help(g->ctx, g->line, "the forward pass runs as it is",
                   "%s: its gradient carries 2 values for each of %d states "
                   "(those of flin.prev, too) and 1 for each of %d inputs "
-                  "without t, and may carry %d", g->name, g->nst, lasting,
+                  "without t, and may carry %d", g->name, states, lasting,
                   MAX_STATES);
 }
 

@@ -166,9 +166,17 @@ int graph_state(Graph *g, const char *name, const char *axes)
         fail(g->ctx, g->line, "state '%s': more than %d states", name,
              MAX_STATES);
     State *s = &g->st[g->nst];
+    const char *colon = strchr(axes, ':');
+    char *list = ctx_string(g->ctx, axes), domain[24] = "";
+    if (colon) {
+        const char *p = colon + 1;
+        list[colon - axes] = 0;
+        next_word(&p, domain, sizeof domain);
+    }
     snprintf(s->name, sizeof s->name, "%s", name);
     s->line = g->line;
-    s->axes = read_axes(g, name, axes, s->order, &s->rank, &timed);
+    s->angle = !strcmp(domain, "angle");
+    s->axes = read_axes(g, name, list, s->order, &s->rank, &timed);
     if (timed)
         fail_help(g->ctx, g->line, "a state is what is carried from token to "
                   "token: leave out t", "state '%s' has axis 't'", name);

@@ -51,7 +51,7 @@ static inline int highest(AxisSet s)
     return s ? 31 - __builtin_clz(s) : -1;
 }
 
-enum { MAX_INPUTS = 256, MAX_STATES = 64, MAX_OUTPUTS = 256,
+enum { MAX_INPUTS = 128, MAX_STATES = 64, MAX_OUTPUTS = 128,
        MAX_NODES = 20000,
        MAX_DEPTH = 4000 };              /* of expressions: of the stack */
 
@@ -111,6 +111,9 @@ typedef struct State {
     int32_t line;
     bool reverse;                       /* an adjoint: from the last chunk on */
     bool angle;                         /* kept modulo 2 pi */
+    int16_t twin_of;                    /* the same sum modulo 2 pi as this
+                                           state, + 1, where that one starts;
+                                           its end is nobody's; or 0 */
     int16_t of_state, of_input;         /* whose adjoint it is (of an input
                                            without t), + 1; or 0 */
     Ref node, next;                     /* found, left behind */
@@ -157,7 +160,7 @@ int graph_find_input(const Graph *g, const char *name);
 int graph_find_state(const Graph *g, const char *name);
 
 /* Declare an argument or a state; `axes` as the user writes it, e.g. "t k",
- * inputs with an optional ": domain". Returns its index. */
+ * with an optional ": domain" (of states: angle). Returns its index. */
 int graph_input(Graph *g, const char *name, const char *axes);
 int graph_state(Graph *g, const char *name, const char *axes);
 int graph_output(Graph *g, const char *name, Ref node); /* canonical order */

@@ -138,6 +138,14 @@ static void read_state(Text *t)
     if (text_at(t, "angle")) {
         s->angle = true;
         text_next(t);
+        if (text_at(t, "of")) {
+            text_next(t);
+            char of[48];
+            text_name(t, "state", of, sizeof of);
+            s->twin_of = (int16_t)(graph_find_state(g, of) + 1);
+            if (!s->twin_of)
+                fail(t->c, t->line, "there is no state '%s'", of);
+        }
     }
     s->line = g->line = text_line(t);
     g->nst++;

@@ -48,10 +48,15 @@ typedef struct Plan {
  * step->note saying which term, on which line, breaks the chunk form. */
 Graph *derive(Graph *step, const int32_t size[NAXES], int chunk);
 
-/* Finds the states of a step that are angles (sums that only sin and cos look
- * at) and has them kept modulo 2 pi, so that a long sequence is no worse than
- * a short one. Called once, when the step is whole. */
-void find_angles(Graph *step);
+/* angle.c: has the states that are declared as angles kept modulo 2 pi; fails,
+ * with the line, where the step tells whole turns apart. Called once, when the
+ * step is whole. */
+void wrap_angles(Graph *step);
+
+/* Gives each other state that is a sum, and that sin or cos look at, a twin
+ * modulo 2 pi for them: a long sequence is then no worse than a short one.
+ * derive does so with a copy of its own. */
+void add_twins(Graph *step);
 
 /* plan.c: the simplest plan: one forward kernel that holds everything. For a
  * step graph (sizes set), the serial one. */

@@ -5,7 +5,8 @@
  *     axis r1 @1 = 4                       row rank axis 1; its twin, too
  *     input q t k : unit_norm   @3         no t: a constant for each head
  *     state S k v                          an adjoint: state dS k v reverse;
- *                                          modulo 2 pi: state phi p angle
+ *                                          modulo 2 pi: state phi p angle;
+ *                                          a twin: state psi p angle of phi
  *     %1 = input q   @3                    made on line 3 of the script
  *     %5 = num 0x1.8p-1                    every bit; 1.5 and 2 do as well
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
@@ -143,6 +144,8 @@ static void put_arguments(const Graph *g, Buf *b)
         put_order(g, s->order, s->rank, b);
         buf_printf(b, "%s%s", s->reverse ? " reverse" : "",
                    s->angle ? " angle" : "");
+        if (s->twin_of)
+            buf_printf(b, " of %s", g->st[s->twin_of - 1].name);
         put_line(s->line, b);
         buf_printf(b, "\n");
     }

@@ -85,7 +85,9 @@ static int type_of_angle(const Turn *t, const Graph *g, const Node *n, int all)
 {
     if (count(t, n, SPREAD) == all)
         return n->op == OP_sin || n->op == OP_cos ? WAVE : LOST;
-    if (n->op == OP_scan && n->a[2] == g->st[t->angle].node)
+    if (n->op == OP_scan && (n->a[2] == g->st[t->angle].node
+                             || (t->twin >= 0
+                                 && n->a[2] == g->st[t->twin].node)))
         return !n->a[0] && t->type[n->a[1]] == SAME ? ANGLE : LOST;
     if (count(t, n, ANGLE) != all)
         return LOST;
@@ -129,7 +131,7 @@ static int type_of(const Turn *t, const Graph *g, Ref r)
         all += n->a[i] != 0;
     if (n->op == OP_state)
         return t->states & STATE(n->index) ? TURNED
-             : n->index == t->angle ? ANGLE : SAME;
+             : n->index == t->angle || n->index == t->twin ? ANGLE : SAME;
     if (count(t, n, SAME) == all)
         return SAME;
     if (count(t, n, LOST))
@@ -176,7 +178,7 @@ static bool proved(const Graph *g, Turn *t)
 
 bool turn_find(const Graph *g, int angle, Turn *t)
 {
-    *t = (Turn){ .angle = angle };
+    *t = (Turn){ .angle = angle, .twin = g->st[angle].twin_of - 1 };
     if (!g->chunk || !g->st[angle].angle || !find_axis(g, t))
         return false;
     for (int i = 0; i < g->nst; i++) {

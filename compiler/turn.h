@@ -11,7 +11,8 @@ bool rotation_of(const Graph *g, Ref r, Rotation *out);
 
 /* An angle phi, states that turn with it, and all that reads them. */
 typedef struct Turn {
-    int angle;                          /* the state phi */
+    int angle, twin;                    /* the state phi; the one that it is
+                                           a twin of, or -1 */
     int axis, pairs;                    /* what turns, pair by pair; phi's */
     StateSet states;                    /* that turn with it */
     uint8_t *type;                      /* of the forward nodes */

@@ -130,7 +130,7 @@ static void take_states(lua_State *L, Tracer *t, Place at, int states, int n)
 static void make_output(Build *b)
 {
     graph_output(b->g, "y", b->a[0]);
-    find_angles(b->g);
+    wrap_angles(b->g);
 }
 
 /* The n results on top. */

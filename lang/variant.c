@@ -184,6 +184,20 @@ static void check_domain(lua_State *L, const char *name, const char *axes)
                   n > 1 ? colon + 1 + strspn(colon + 1, " ") : word);
 }
 
+/* A state may be declared an angle. */
+static void check_angle(lua_State *L, const char *name, const char *axes)
+{
+    const char *colon = strchr(axes, ':');
+    char word[32] = "", more[2];
+
+    if (colon && (sscanf(colon + 1, " %31s %1s", word, more) != 1
+                  || strcmp(word, "angle")))
+        lang_fail(L, "phi = \"p : angle\" keeps a state modulo 2 pi; else it "
+                  "starts from what the call gives, or 0", "flin.variant: "
+                  "state '%s': '%s' is no domain of a state", name,
+                  colon + 1 + strspn(colon + 1, " "));
+}
+
 static void check_name(lua_State *L, const char *what, const char *name)
 {
     if (!axis_name_ok(name))
@@ -226,9 +240,8 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
         d.axes = lua_tostring(L, -1);
         if (input)
             check_domain(L, d.name, d.axes);
-        else if (strchr(d.axes, ':'))
-            lang_fail(L, "a state starts from what the call gives, or 0",
-                      "flin.variant: state '%s' has no domain", d.name);
+        else
+            check_angle(L, d.name, d.axes);
         protect(L, g->ctx, run_declare, &d);
         int rank = input ? g->in[g->nin - 1].rank + 3
                          : g->st[g->nst - 1].rank + 2;

@@ -37,7 +37,7 @@ end
 function feature_map.rope(o)
   o = options("feature_map.rope", o, { data_dependent = { false, true } })
   return {
-    name = "rope", state = { phi = "p" },
+    name = "rope", state = { phi = "p : angle" },
     input = { theta = o.data_dependent and "t p : angle" or "p : angle" },
     advance = function (x, s, new)
       new.phi = s.phi + x.theta

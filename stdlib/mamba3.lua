@@ -8,7 +8,7 @@ return flin.variant {
   name  = "mamba3",
   input = { C = "t k", B = "t k", x = "t v", dt = "t : positive",
             A_log = "", lambda = "t : unit", theta = "t p", D = "" },
-  state = { S = "k v", phi = "p" },
+  state = { S = "k v", phi = "p : angle" },
   step  = function (x, s)
     local phi = s.phi + pi * tanh(x.theta) * x.dt
     local q, k = rotate(x.C, phi), rotate(x.B, phi)

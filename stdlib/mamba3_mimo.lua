@@ -10,7 +10,7 @@ return flin.variant {
   input = { C = "t r k", B = "t r k", x = "t v", dt = "t : positive",
             A_log = "", lambda = "t : unit", theta = "t p",
             Wx = "r v", Wo = "r v", D = "" },
-  state = { S = "k v", phi = "p" },
+  state = { S = "k v", phi = "p : angle" },
   step  = function (x, s)
     local phi = s.phi + pi * tanh(x.theta) * x.dt
     local q, k = rotate(x.C, phi, "k"), rotate(x.B, phi, "k")

@@ -7,7 +7,7 @@ return flin.variant {
   name  = "retnet",
   input = { q = "t k", k = "t k", v = "t v", g = ": log_decay",
             theta = "p : angle" },
-  state = { S = "k v", phi = "p" },
+  state = { S = "k v", phi = "p : angle" },
   step  = function (x, s)
     local phi = s.phi + x.theta
     local q, k = rotate(x.q, phi), rotate(x.k, phi)

@@ -458,7 +458,7 @@ static void check_call(Ctx *c, const CpuProgram *p, const Call *call)
 
 void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats)
 {
-    Run r = { .p = p, .call = call, .c = c };
+    Run r = { .p = p, .call = call_twins(c, p->plan->g, call), .c = c };
 
     check_call(c, p, call);
     Room room = find_room(&r);

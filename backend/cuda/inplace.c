@@ -56,13 +56,14 @@ static bool is_own(const Running *r, const Call *call, int state)
 }
 
 /* Where no addresses are known as yet, of a call that goes forward alone, they
- * may be the same. */
+ * may be the same. Where a twin starts, its state's end may be stored. */
 static bool needs_copy(const Running *r, const Call *call, int state)
 {
-    const View *v = &call->s0[state], *w = &call->s1[state];
+    int of = r->p->g->st[state].twin_of;
+    const View *v = &call->s0[state], *w = &call->s1[of ? of - 1 : state];
     bool joint = r->p->split > 0 && r->p->split < r->p->nkernels;
     return v->data == w->data && (v->data || (v->sd[0] && !joint))
-        && !is_own(r, call, state);
+        && (of || !is_own(r, call, state));
 }
 
 static void extend(int64_t *low, int64_t *high, int64_t stride, int64_t n)

@@ -451,6 +451,7 @@ static void run_here(Ctx *c, void *program, const Call *call)
 
 void cuda_run(Ctx *c, CudaProgram *p, const Call *call)
 {
+    call = call_twins(c, p->builds.plan->g, call);
     gpu_enter(c, p->builds.gpu);
     if (call->on_device)
         run_here(c, p, call);
@@ -492,7 +493,7 @@ void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
 {
     Call *types = ctx_alloc(c, sizeof *types);
     Run k = { .p = p, .call = types };
-    *types = *call;
+    *types = *call_twins(c, p->builds.plan->g, call);
     if (!call->on_device) {
         narrow(types->in, MAX_INPUTS);
         narrow(types->out, MAX_OUTPUTS);
@@ -517,7 +518,7 @@ static void count_kept(Ctx *c, void *ud)
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call };
+    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call) };
     with_program(c, p, count_kept, &k);
     return k.most;
 }
@@ -540,7 +541,7 @@ static void count_workspace(Ctx *c, void *ud)
 
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call };
+    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call) };
     with_program(c, p, count_workspace, &k);
     return k.most;
 }

@@ -146,6 +146,10 @@ static void make_states(Ctx *c, Trial *t)
             t->call.s0[i] = on_gpu(c, t, v, SEQUENCES,
                                    t->truth.s0[i].data);
         }
+        if (st->twin_of) {
+            t->truth.s0[i] = t->truth.s0[st->twin_of - 1];
+            t->call.s0[i] = t->call.s0[st->twin_of - 1];
+        }
         v.dtype = F64;
         t->truth.s1[i] = in_host(c, v, SEQUENCES);
         v = layout(t, o->s1[i], o->sum_s1[i] ? 1 : HEADS, SEQUENCES, 0,

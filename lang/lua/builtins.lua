@@ -27,7 +27,8 @@ flin.variant {
 }
 Axes: t token, k key, v value, r rank, or your own; an input without t is a
 constant of the head. A domain after the colon (normal, log_decay, unit,
-unit_norm, positive, angle) says what random tests draw. `mask = function
+unit_norm, positive, angle) says what random tests draw; a state that is an
+angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 (i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
 mode = "quadratic" takes a mask that does not factor.]])
 row("flin.attention", "options?: table -> variant",

@@ -123,7 +123,7 @@ static Graph *retnet(Ctx *c)
     g->st[a].next = phi;
     graph_output(g, "y", dot(g, rotated(g, q, phi), g->st[s].next,
                              AXIS(graph_axis(g, "k"))));
-    find_angles(g);
+    wrap_angles(g);
     return g;
 }
 
@@ -262,7 +262,7 @@ static Graph *deltanet_rope(Ctx *c)
                                                            rk), error));
     g->st[a].next = phi;
     graph_output(g, "y", dot(g, rotated(g, q, phi), g->st[s].next, key));
-    find_angles(g);
+    wrap_angles(g);
     return g;
 }
 

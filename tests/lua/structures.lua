@@ -257,10 +257,10 @@ do
     return {}, y
   end })
   local many = {}
-  for i = 1, 256 do many["i" .. i] = "t" end
+  for i = 1, 128 do many["i" .. i] = "t" end
   local ok, why = pcall(flin.variant, { input = many, step = print })
-  expect(not ok and tostring(why):find "256 inputs; 255 at most",
-         "256 inputs: %s", why)
+  expect(not ok and tostring(why):find "128 inputs; 127 at most",
+         "128 inputs: %s", why)
 end
 
 -- An input and a state of one name, an input called as an earlier token.

@@ -1,0 +1,105 @@
+-- On a GPU: what many tokens add up, and what sin and cos see of it, declared
+-- as an angle or not; and steps of unusual structure.
+--   flin tests/cuda/turns.lua
+local flin = require "flin"
+local dot, outer, cos = flin.dot, flin.outer, flin.cos
+local suite = require "suite"
+local expect <const> = suite.expect
+
+suite.gpu()
+
+local TURN <const> = 2 * math.pi
+
+local function turned_off(a, b)
+  return (a:to "cpu":to "float64" - b:to "float64"):map(function (x)
+    return x - TURN * math.floor(x / TURN + 0.5)
+  end):maxabs()
+end
+
+-- On the GPU, its tensors those of the CPU.
+local function on_gpu(inputs)
+  local out = { backend = "cuda" }
+  for name, x in pairs(inputs) do out[name] = x end
+  return out
+end
+
+local function variant(name, phi, more)
+  return flin.variant {
+    name = name,
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", w = "t : unit",
+              u = "t : positive" },
+    state = { S = "k v", phi = phi },
+    step = function (x, s)
+      local now = s.phi + x.u - x.w + 0.5
+      local S = 0.9 * s.S + outer(x.k * cos(now) + x.w * cos(s.phi), x.v)
+      return { S = S, phi = now }, dot(x.q, S) + (more and 1e-3 * now or 0)
+    end,
+  }
+end
+
+local cases = {
+  variant("a sum", "", false),
+  variant("a sum that is read", "", true),
+  variant("an angle", ": angle", false),
+}
+for _, v in ipairs(cases) do
+  for _, T in ipairs { 3, 70, 1500 } do
+    local at = { B = 1, T = T, H = 2, K = 16, V = 16 }
+    local inputs = v:random(at)
+    inputs.initial_state = { S = flin.randn { 1, 2, 16, 16 },
+                             phi = flin.full({ 1, 2 }, 2.5) }
+    local want, left = v:reference(inputs)
+    local y, ends = v:forward(on_gpu(inputs))
+    local off = suite.relative(y, want)
+    expect(off <= 2e-5, "%s, %d tokens: y is off by %.1e", v.name, T, off)
+    if v.states[2].angle then
+      off = turned_off(ends.phi, left.phi)
+      expect(off <= 1e-4, "%s, %d tokens: phi is off by %.1e", v.name, T, off)
+    else
+      off = suite.relative(ends.phi, left.phi)
+      expect(off <= 5e-7, "%s, %d tokens: phi is off by %.1e", v.name, T, off)
+    end
+    if T <= 70 then
+      inputs.dy, inputs.dstate = want, left
+      local got = v:backward(on_gpu(inputs))
+      local grad = v:reference_backward(inputs)
+      for _, input in ipairs(v.inputs) do
+        off = suite.relative(got[input.name], grad[input.name])
+        expect(off <= 1e-4, "%s, %d tokens: d_%s is off by %.1e", v.name, T,
+               input.name, off)
+      end
+      for name in pairs(left) do
+        off = suite.relative(got.initial_state[name], grad.initial_state[name])
+        expect(off <= 1e-4, "%s, %d tokens: d_%s is off by %.1e", v.name, T,
+               name, off)
+      end
+    end
+  end
+end
+
+-- Only summed, only averaged, a key that is the same for all tokens.
+local steps = {
+  ["a sum and a mean"] = { { q = "t k", k = "t k", v = "t v", a = "t k" },
+                           function (x, s)
+    local S = 0.9 * s.S + outer(x.k, x.v)
+    return { S = S }, dot(x.q, S) + flin.sum(x.a) + flin.mean(x.v)
+  end },
+  ["the same key"] = { { q = "t k", v = "t v", c = "k : unit_norm",
+                         g = "t k : log_decay", b = "t" }, function (x, s)
+    local S = flin.exp(x.g) * s.S
+    S = S + outer(0.5 * flin.sigmoid(x.b) * x.c, x.v - dot(x.c, S))
+    return { S = S }, dot(x.q, S)
+  end },
+}
+for name, step in pairs(steps) do
+  local v = flin.variant { name = name, input = step[1],
+                           state = { S = "k v" }, step = step[2] }
+  local found = v:check { B = 1, T = 70, H = 2, K = 16, V = 16,
+                          backend = "cuda" }
+  for what, off in pairs(found) do
+    expect(type(off) ~= "number" or off <= 1e-4, "%s: %s is off by %s", name,
+           what, off)
+  end
+end
+
+suite.finish()

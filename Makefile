@@ -5,7 +5,7 @@
 #   make test     build, then run every test
 #   make asan     all tests under AddressSanitizer and UBSan
 #   make tsan     states and kernels in threads, under ThreadSanitizer
-#   make fuzz     fuzz scripts, files, graphs (FUZZ_SECONDS=600)
+#   make fuzz     fuzz scripts, files, graphs, functions (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
 #   make compile-all every variant, type and GPU, by NVRTC (JOBS=16; goes on
 #                    where it was stopped)
@@ -94,7 +94,7 @@ test:
 # two on two cores, build included; `make asan` is all of it.
 ASAN = BUILD=$(BUILD)/asan CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined \
 -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
-SANITIZED := text call plan rules
+SANITIZED := text call plan rules hostile
 sanitized:
 	@$(MAKE) --no-print-directory $(PARALLEL) $(ASAN) $(BUILD)/asan/flin \
 	    $(SANITIZED:%=$(BUILD)/asan/tests/unit/%)

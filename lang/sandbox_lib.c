@@ -109,9 +109,11 @@ static int sandbox_resume(lua_State *L)
 
 /* The most steps that Lua's backtracking matcher can take on n characters:
  * every start, and for each repeated item every length. */
-static uint64_t pattern_steps(const char *p, size_t len, uint64_t n)
+static uint64_t pattern_steps(const char *p, size_t len, uint64_t n,
+                              bool anchors)
 {
-    uint64_t steps = work_times(n + 1, len + 1);
+    bool one = anchors && len && *p == '^';     /* one start */
+    uint64_t steps = work_times(one ? 1 : n + 1, len + 1);
     const char *end = p + len;
 
     while (p < end) {
@@ -141,8 +143,9 @@ static uint64_t pattern_steps(const char *p, size_t len, uint64_t n)
     return steps;
 }
 
-/* plain: the text is looked for as it stands. */
-static int bounded_pattern(lua_State *L, bool plain)
+/* plain: the text is looked for as it stands; anchors: a ^ that comes first
+ * stands for the start. */
+static int bounded_pattern(lua_State *L, bool plain, bool anchors)
 {
     size_t n = 0, len = 0;
     uint64_t steps;
@@ -151,7 +154,8 @@ static int bounded_pattern(lua_State *L, bool plain)
         const char *p;
         lua_tolstring(L, 1, &n);
         p = lua_tolstring(L, 2, &len);
-        steps = plain ? work_times(n + 1, len + 1) : pattern_steps(p, len, n);
+        steps = plain ? work_times(n + 1, len + 1)
+                      : pattern_steps(p, len, n, anchors);
         if (steps > PATTERN_MAX)
             return luaL_error(L, "a pattern of %d characters could take too "
                               "long on a text of %d, in the sandbox", (int)len,
@@ -161,10 +165,19 @@ static int bounded_pattern(lua_State *L, bool plain)
     return original(L);
 }
 
-static int sandbox_pattern(lua_State *L) { return bounded_pattern(L, false); }
+static int sandbox_pattern(lua_State *L)
+{
+    return bounded_pattern(L, false, true);
+}
+
+static int sandbox_gmatch(lua_State *L)
+{
+    return bounded_pattern(L, false, false);
+}
+
 static int sandbox_find(lua_State *L)
 {
-    return bounded_pattern(L, lua_toboolean(L, 4));
+    return bounded_pattern(L, lua_toboolean(L, 4), true);
 }
 
 /* Functions that go through all of a text once. */
@@ -314,7 +327,7 @@ static void close_base(lua_State *L)
     };
     static const luaL_Reg in_string[] = {
         { "find", sandbox_find }, { "match", sandbox_pattern },
-        { "gmatch", sandbox_pattern }, { "gsub", sandbox_pattern },
+        { "gmatch", sandbox_gmatch }, { "gsub", sandbox_pattern },
         { "rep", sandbox_rep }, { "byte", sandbox_text },
         { "char", sandbox_arguments }, { "unpack", sandbox_text },
         { "pack", sandbox_text }, { "packsize", sandbox_text },

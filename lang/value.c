@@ -42,6 +42,17 @@ int find_value(lua_State *L, int first, int last, Tracer **t)
     return 0;
 }
 
+/* The same for a metamethod, one of whose operands is a value. */
+static int own_value(lua_State *L, int first, int last, Tracer **t)
+{
+    int i = find_value(L, first, last, t);
+
+    if (!i)
+        lang_fail(L, NULL, "a value is wanted here, not %s",
+                  type_text(L, first));
+    return i;
+}
+
 /* ---- builder calls ---- */
 
 static void run_build(Ctx *c, void *ud)
@@ -241,7 +252,7 @@ static void check_operands(lua_State *L, Tracer *t, const char *op)
 static int value_binary(lua_State *L)
 {
     Tracer *t = NULL;
-    int like = find_value(L, 1, 2, &t);
+    int like = own_value(L, 1, 2, &t);
     Build b = { .op = (int)lua_tointeger(L, lua_upvalueindex(1)),
                 .make = make_op };
 
@@ -254,7 +265,7 @@ static int value_binary(lua_State *L)
 static int value_unm(lua_State *L)
 {
     Tracer *t = NULL;
-    int like = find_value(L, 1, 1, &t);
+    int like = own_value(L, 1, 1, &t);
     Build b = { .op = OP_neg, .a = { value_arg(L, t, 1) }, .make = make_op };
 
     return build_push(L, like, t, &b);
@@ -294,7 +305,7 @@ static void make_power(Build *b)
 static int value_pow(lua_State *L)
 {
     Tracer *t = NULL;
-    int like = find_value(L, 1, 2, &t);
+    int like = own_value(L, 1, 2, &t);
 
     check_operands(L, t, "^");
     if (like != 1 || lua_type(L, 2) != LUA_TNUMBER)
@@ -349,7 +360,7 @@ static int value_compare(lua_State *L)
                 .make = make_op };
     const char *sign = lua_tostring(L, lua_upvalueindex(2));
 
-    find_value(L, 1, 2, &t);
+    own_value(L, 1, 2, &t);
     check_operands(L, t, sign);
     b.a[0] = value_arg(L, t, 1);
     b.a[1] = value_arg(L, t, 2);
@@ -371,7 +382,7 @@ static int value_refuse(lua_State *L)
 {
     Tracer *t = NULL;
 
-    find_value(L, 1, 2, &t);
+    own_value(L, 1, 2, &t);
     lang_fail(L, lua_tostring(L, lua_upvalueindex(2)),
               "values have no operator %s",
               lua_tostring(L, lua_upvalueindex(1)));
@@ -381,7 +392,7 @@ static int value_index(lua_State *L)
 {
     Tracer *t = NULL;
 
-    find_value(L, 1, 1, &t);
+    own_value(L, 1, 1, &t);
     const char *name = value_name(L, t, 1);
     const char *axes = value_axes(L, t, t->g->n[value_test(L, 1)->r].axes);
     const char *key = luaL_tolstring(L, 2, NULL);
@@ -397,7 +408,7 @@ static int value_newindex(lua_State *L)
 {
     Tracer *t = NULL;
 
-    find_value(L, 1, 1, &t);
+    own_value(L, 1, 1, &t);
     const char *name = value_name(L, t, 1);
     lang_fail(L, "compute a new value; the step returns the new states",
               "%s is a value: its entries cannot be assigned", name);
@@ -407,7 +418,7 @@ static int value_call(lua_State *L)
 {
     Tracer *t = NULL;
 
-    find_value(L, 1, 1, &t);
+    own_value(L, 1, 1, &t);
     lang_fail(L, NULL, "%s is a value, not a function",
               value_name(L, t, 1));
 }

@@ -10,7 +10,8 @@ local WIDE <const> = 56                 -- longer expressions are cut in two
 local function read(text)
   local nodes, roots = {}, {}
   for line in text:gmatch "[^\n]+" do
-    local id, op, rest = line:match "^%%(%d+) = (%S+)%s*(.*)$"
+    local id, text = line:match "^%%(%d+) = (.*)$"
+    local op, rest = (text or ""):match "^(%S+)%s*(.*)$"
     local state, next_ = line:match "^next (%S+) %%(%d+)"
     local out, node = line:match "^out (%S+) .-%%(%d+)"
     if id then

@@ -10,10 +10,12 @@ end
 
 -- "a: value, b?: string -> value": lists of { name, type, optional }.
 local function parse(signature)
-  local left, right = signature:match "^(.-)%s*%->%s*(.+)$"
+  local arrow = signature:find("->", 1, true)
+  local left = signature:sub(1, (arrow or 0) - 1)
+  local right = arrow and signature:sub(arrow + 2)
   local params, results = {}, {}
-  for p in (left or signature):gmatch "[^,]+" do
-    local name, mark, kind = p:match "^%s*([%w_]+)(%??):%s*(.-)%s*$"
+  for p in left:gmatch "[^,]+" do
+    local name, mark, kind = p:match "([%w_]+)(%??): *([^ ]+)"
     params[#params + 1] = name and { name, kind, mark == "?" } or { "..." }
   end
   for r in (right or ""):gmatch "[^,%s]+" do

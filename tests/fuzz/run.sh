@@ -2,23 +2,26 @@
 # run.sh BUILD -- each fuzzer for its share of $FUZZ_SECONDS, from the seeds.
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
-targets="script file graph"
-each=$((${FUZZ_SECONDS:-60} / 3 + 1))
+targets="script file graph functions"
+each=$((${FUZZ_SECONDS:-60} / 4 + 1))
 passed=0 failed=0
 for t in $targets; do
     seeds=$build/seeds/$t
     mkdir -p "$seeds" "$build/corpus/$t"
+    words=
+    [ ! -f tests/fuzz/$t.dict ] || words=-dict=tests/fuzz/$t.dict
     case $t in
     script) cp stdlib/*.lua examples/*.lua tests/golden/*.lua "$seeds" ;;
     file) cp tests/fuzz/*.npy tests/fuzz/*.safetensors "$seeds" ;;
     graph) cp tests/plans/* "$seeds" ;;
+    functions) cp stdlib/gla.lua stdlib/mlstm.lua "$seeds" ;;
     esac 2>/dev/null
     # Lua's own errors leave C's frames by longjmp, which ASan can misread.
     if ASAN_OPTIONS=detect_stack_use_after_return=0 \
        "$build/tests/fuzz/$t" -max_total_time=$each -timeout=60 \
        -rss_limit_mb=1500 -verbosity=0 -print_final_stats=0 -close_fd_mask=1 \
        -artifact_prefix="$build/$t-" \
-       -dict=tests/fuzz/$t.dict "$build/corpus/$t" "$seeds" 2>"$build/$t.log"
+       $words "$build/corpus/$t" "$seeds" 2>"$build/$t.log"
     then
         passed=$((passed + 1))
     else

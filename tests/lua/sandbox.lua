@@ -189,4 +189,12 @@ end)
 expect(co(1) == 2 and co(21) == 42, "yield across pcall")
 refuses("bad argument #1 to 'rep'", function () string.rep({}, 1) end)
 
+-- What is written in Lua works within the sandbox's bounds, too.
+for _, method in ipairs { "dag", "graph", "io", "plan", "mask" } do
+  local ok, got = pcall(gla[method], gla, method ~= "dag" and { K = 4, V = 4 }
+                        or nil)
+  expect(ok, method .. ": " .. tostring(got))
+end
+expect(#flin.luacats() > 1000 and #flin.help() > 1000, "help and luacats")
+
 print(("%d passed, %d failed"):format(passed, failed))

@@ -1,0 +1,32 @@
+/* functions.c -- the fuzzer's bytes choose what is called, and with what. */
+#include "functions.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* What is left of the input; zeros behind it. */
+typedef struct Bytes { const uint8_t *at, *end; } Bytes;
+
+static uint32_t take(void *ud, uint32_t n)
+{
+    Bytes *b = ud;
+    uint32_t x = 0;
+
+    for (uint32_t room = n - 1; room; room >>= 8)
+        x = x << 8 | (b->at < b->end ? *b->at++ : 0);
+    return x % n;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    enum { CALLS = 20, BYTES_A_CALL = 12 };
+    Bytes b = { data, data + n };
+    Caller c = { .choose = take, .ud = &b };
+    size_t calls = n / BYTES_A_CALL + 1;
+
+    if (caller_open(&c))
+        caller_run(&c, calls < CALLS ? (int)calls : CALLS);
+    caller_close(&c);
+    if (c.late)
+        abort();
+    return 0;
+}

@@ -242,13 +242,7 @@ local TASKS <const> = {
 
 -- ---- measuring -----------------------------------------------------------
 
--- Seconds by the wall, to 10 ms; by this program's own where that is not told.
-local function clock()
-  local file = io.open "/proc/uptime"
-  local now = file and file:read "n"
-  if file then file:close() end
-  return now or os.clock()
-end
+local clock = flin.clock                -- seconds by the wall
 
 local terminal = os.execute "test -t 2" == true
 local function progress(...)

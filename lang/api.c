@@ -193,6 +193,16 @@ static Memory host_memory(const flin_Options *o)
     return (Memory){ o->alloc, o->alloc_ud };
 }
 
+void host_say(void *ud, const char *line)
+{
+    const flin_State *s = ud;
+
+    if (s->o.warn)
+        s->o.warn(s->o.warn_ud, line);
+    else if (s->o.log)
+        s->o.log(s->o.log_ud, line);
+}
+
 static void set_hooks(lua_State *L, flin_State *s)
 {
     Ctx like = {
@@ -202,6 +212,8 @@ static void set_hooks(lua_State *L, flin_State *s)
     };
 
     sandbox_hooks(L, &like);
+    if (s->o.warn || s->o.log)
+        say_to(L, host_say, s);
     sandbox_interrupt(L, host_asked, &s->o);
     s->guard = guard_of(L);
 }
@@ -319,6 +331,7 @@ static int detach_state(lua_State *L)
     flin_State *s = lua_touserdata(L, 1);
 
     luaL_unref(L, LUA_REGISTRYINDEX, s->thread);
+    say_to(L, NULL, NULL);
     sandbox_detach(L);
     return 0;
 }

@@ -34,6 +34,8 @@ int set_error(flin_Error *e, int code, const char *message);
 int take_error(flin_Error *e, const Error *from, const char *text);
 /* False where p is NULL, with an error that names it: "the flin_State". */
 bool not_null(const void *p, const char *what, flin_Error *e);
+/* What flin says once: to the host of the flin_State `ud`. */
+void host_say(void *ud, const char *line);
 /* A context with the state's hooks; NULL when memory is out. */
 Ctx *host_ctx(flin_State *s);
 /* Calls f(L) with what lies on top of the stack, `nargs` values; false, with

@@ -405,6 +405,9 @@ static void run_single(Ctx *c, void *ud)
     }
     host_bind(c, s->v->v->step, h);
     host_run(c, s->v->v, h);
+    const char *line = road_taken(c, s->v->v, &h->args);
+    if (line)
+        host_say(s->v->s, line);
 }
 
 static int run(Single s, flin_Error *e)

@@ -77,6 +77,11 @@ static void make_plans(Ctx *c, void *ud)
     for (const PlanEntry *p = k->v.plans; p; p = p->next)
         if (p->chunk)
             k->chunk = p->chunk;
+    k->v.said = m->v->v->said;
+    const char *line = road_taken(c, &k->v, &h->args);
+    if (line)
+        host_say(m->v->s, line);
+    m->v->v->said = k->v.said;
 }
 
 /* Both steps; false, with the error taken, if one fails. */

@@ -269,6 +269,22 @@ const char *flin_name(const flin_Variant *v)
     return v ? v->v->step->name : NULL;
 }
 
+static int push_form(lua_State *L)
+{
+    const flin_Variant *v = lua_touserdata(L, 1);
+
+    variant_form(L, v->v);
+    return 0;
+}
+
+const char *flin_form(flin_Variant *v, flin_Error *e)
+{
+    if (!not_null(v, "the flin_Variant", e))
+        return NULL;
+    lua_pushlightuserdata(v->s->L, v);
+    return api_protect(v->s, v->s->L, push_form, 1, 0, e) ? v->v->form : NULL;
+}
+
 int flin_args(const flin_Variant *v)
 {
     return v ? v->nargs : 0;

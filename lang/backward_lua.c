@@ -219,12 +219,14 @@ static int backward_mode(lua_State *L, Mode mode)
 {
     const char *what = mode_name[mode];
 
+    join_options(L, what);
     lua_settop(L, 2);
     Stored stored = join_saved(L, what);
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
     take_adjoints(L, &k, what);
     push_gradients(L, &k);
     protect(L, k.r->ctx, do_backward, &k);
+    say_road(L, k.r->ctx, k.r->v, &k.r->args);
     run_end(k.r);
     return 1;
 }

@@ -226,6 +226,13 @@ void run_options(lua_State *L, const char *what, int arg, Args *a);
 
 /* form.c: a line or two for each state, and how the variant runs. */
 const char *variant_form(lua_State *L, Variant *v);
+/* Why the latest plan goes token by token, or NULL. */
+const char *latest_note(const Variant *v);
+/* The first time that a call which wanted chunks has gone token by token, the
+ * line that says so, in c; else NULL. */
+const char *road_taken(Ctx *c, Variant *v, const Args *a);
+/* Gives that line to whom say_to has named, else to Lua's warnings. */
+void say_road(lua_State *L, Ctx *c, Variant *v, const Args *a);
 
 /* source.c: methods. */
 int variant_source(lua_State *L);

@@ -193,15 +193,6 @@ static void push_sizes(lua_State *L, const Graph *g)
     }
 }
 
-/* Why the latest plan goes token by token, or NULL. */
-static const char *latest_note(const Variant *v)
-{
-    for (const PlanEntry *e = v->plans; e; e = e->next)
-        if (e->chunk)
-            return e->note;
-    return NULL;
-}
-
 /* Upvalue: the methods. */
 static int variant_index(lua_State *L)
 {

@@ -129,6 +129,10 @@ typedef struct flin_Options {
      * all have. It may leave out any w other than 0. */
     void (*parallel)(void *ud, int n, void (*f)(void *arg, int w), void *arg);
     void *parallel_ud;
+    /* What flin says once, such as that a variant's calls go token by token,
+     * and why. Default: `log`. */
+    void (*warn)(void *ud, const char *line);
+    void *warn_ud;
 } flin_Options;
 
 /* A new state; o may be NULL. */
@@ -201,6 +205,9 @@ FLIN_API const char *flin_name(const flin_Variant *v);
 FLIN_API int flin_args(const flin_Variant *v);              /* how many */
 /* Argument i, from 0: inputs, then y, then states. 0 if there is none. */
 FLIN_API int flin_arg(const flin_Variant *v, int i, flin_Arg *a);
+/* How each state goes on, and whether calls run in chunks or token by token,
+ * and why: lines of text, as v.form has them. NULL: see e. */
+FLIN_API const char *flin_form(flin_Variant *v, flin_Error *e);
 /* How long the variant fixes axis `axis` at; 0: the tensors say; -1: it has
  * no such axis. */
 FLIN_API int64_t flin_axis_size(const flin_Variant *v, const char *axis);
@@ -287,9 +294,10 @@ typedef struct flin_Call {
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
  * states and y of any dtype). Where the step has no chunk form, token by
- * token. FLIN_OK or what is in e->code. A state's `initial` and `final` may be
- * the same tensor; else no byte of a result may lie in another result, twice in
- * its own (stride 0) or in anything that is given: that is refused. */
+ * token: flin_Options.warn is told, once, and flin_note says why. FLIN_OK or
+ * what is in e->code. A state's `initial` and `final` may be the same tensor;
+ * else no byte of a result may lie in another result, twice in its own (stride
+ * 0) or in anything that is given: that is refused. */
 FLIN_API int flin_forward(flin_Variant *v, const flin_Call *call,
                           flin_Error *e);
 

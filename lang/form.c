@@ -158,3 +158,54 @@ const char *variant_form(lua_State *L, Variant *v)
     }
     return v->form;
 }
+
+/* ---- which road a call takes ---- */
+
+const char *latest_note(const Variant *v)
+{
+    for (const PlanEntry *e = v->plans; e; e = e->next)
+        if (e->chunk)
+            return e->note;
+    return NULL;
+}
+
+const char *road_taken(Ctx *c, Variant *v, const Args *a)
+{
+    const char *note = latest_note(v);
+
+    if (v->said || !note || a->serial
+        || (a->mode != M_FORWARD && a->mode != M_BACKWARD))
+        return NULL;
+    v->said = true;
+    return ctx_format(c, "flin: %s goes token by token: %s (said once)",
+                      v->step->name, note);
+}
+
+typedef struct Listener {
+    void (*f)(void *ud, const char *line);
+    void *ud;
+} Listener;
+#define LISTENER "flin.listener"
+
+void say_to(lua_State *L, void (*f)(void *ud, const char *line), void *ud)
+{
+    Listener *l = lua_newuserdatauv(L, sizeof *l, 0);
+
+    *l = (Listener){ f, ud };
+    lua_setfield(L, LUA_REGISTRYINDEX, LISTENER);
+}
+
+void say_road(lua_State *L, Ctx *c, Variant *v, const Args *a)
+{
+    const char *line = road_taken(c, v, a);
+
+    if (!line)
+        return;
+    lua_getfield(L, LUA_REGISTRYINDEX, LISTENER);
+    const Listener *l = lua_touserdata(L, -1);
+    if (l && l->f)
+        l->f(l->ud, line);
+    else
+        lua_warning(L, line, 0);
+    lua_pop(L, 1);
+}

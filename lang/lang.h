@@ -183,6 +183,7 @@ typedef struct Variant {
     PlanView *views;                    /* that v:plan has shown */
     const char *form;                   /* form.c's text, once it was asked
                                            for */
+    bool said;                          /* that calls go token by token */
 } Variant;
 Variant *variant_check(lua_State *L, int arg);
 void variant_open(lua_State *L);    /* flin.variant */
@@ -244,6 +245,9 @@ int sandbox_file(lua_State *L, const char *path);
 const char *stdlib_source(const char *name, size_t *len);
 /* Names, in order; NULL ends. */
 const char *stdlib_name(int i);
+
+/* form.c: who hears what flin says once: f(ud, line). NULL: Lua's warnings. */
+void say_to(lua_State *L, void (*f)(void *ud, const char *line), void *ud);
 
 /* measure.c: flin.clock; into the own table, what v:bench measures by. */
 void measure_open(lua_State *L);

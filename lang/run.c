@@ -372,6 +372,37 @@ static void do_run(Ctx *c, void *ud)
     run_bound(c, r->v, &r->args, &r->bound);
 }
 
+static void copy_fields(lua_State *L, int from, int to, const char *what)
+{
+    for (lua_pushnil(L); lua_next(L, from); ) {
+        lua_pushvalue(L, -2);
+        if (lua_rawget(L, to) != LUA_TNIL)
+            lang_fail(L, NULL, "%s: %s is in both tables", what,
+                      luaL_tolstring(L, -3, NULL));
+        lua_pop(L, 1);
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, to);
+    }
+}
+
+void join_options(lua_State *L, const char *what)
+{
+    int n = lua_gettop(L);
+
+    if (n <= 2 || (n == 3 && lua_isnil(L, 3)))
+        return;
+    if (n > 3 || !lua_istable(L, 2) || !lua_istable(L, 3))
+        lang_fail(L, "v:forward { q = q, chunk = 64 }", "%s: takes a table of "
+                  "tensors, and perhaps one of options, not %s", what,
+                  type_text(L, n > 3 ? 4 : lua_istable(L, 2) ? 3 : 2));
+    lua_newtable(L);
+    copy_fields(L, 2, 4, what);
+    copy_fields(L, 3, 4, what);
+    lua_replace(L, 2);
+    lua_settop(L, 2);
+}
+
 Run *run_begin(lua_State *L, Mode mode)
 {
     const char *what = mode_name[mode];
@@ -411,11 +442,13 @@ static bool flag_option(lua_State *L, const char *name)
 
 static int run_mode(lua_State *L, Mode mode)
 {
+    join_options(L, mode_name[mode]);
     Run *r = run_begin(L, mode);
 
     push_y(L, r);
     push_states(L, r);
     protect(L, r->ctx, do_run, r);
+    say_road(L, r->ctx, r->v, &r->args);
     run_end(r);
     return 2;
 }
@@ -476,6 +509,7 @@ static int forward_saving(lua_State *L)
     push_y(L, s.r);
     push_states(L, s.r);
     protect(L, s.r->ctx, do_saved, &s);
+    say_road(L, s.r->ctx, s.r->v, &s.r->args);
     run_end(s.r);
     push_saved(L, s.room, room);
     return 3;
@@ -500,6 +534,7 @@ static void do_prepare(Ctx *c, void *ud)
  * With dy or dstate it is a call of v:backward, with state of v:step. */
 static int variant_prepare(lua_State *L)
 {
+    join_options(L, "prepare");
     lua_settop(L, 2);
     if (given(L, "dy") || given(L, "dstate") || given(L, "saved")) {
         backward_prepare(L);
@@ -516,6 +551,7 @@ static int variant_prepare(lua_State *L)
 
 static int variant_forward(lua_State *L)
 {
+    join_options(L, mode_name[M_FORWARD]);
     return lua_istable(L, 2) && flag_option(L, "save")
          ? forward_saving(L) : run_mode(L, M_FORWARD);
 }

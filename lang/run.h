@@ -15,6 +15,11 @@ typedef struct Run {
     bool inplace;
 } Run;
 
+/* v:METHOD(tensors, options): the second table's fields go to a copy of the
+ * first, which takes its place; refuses what is in both, and what is neither.
+ */
+void join_options(lua_State *L, const char *what);
+
 /* The call v:METHOD(table), checked and bound. Leaves on the stack: variant,
  * arguments, kept tensors, run, cu_seqlens; results come on top of these. */
 Run *run_begin(lua_State *L, Mode mode);

@@ -470,6 +470,14 @@ static bool show_luacats(lua_State *L)
     return true;
 }
 
+/* What flin has to say once, beside what scripts print. */
+static void say_once(void *ud, const char *line)
+{
+    (void)ud;
+    fflush(stdout);
+    complain(line);
+}
+
 /* As Lua's, on a line of which nothing else is left. */
 static int print(lua_State *L)
 {
@@ -523,6 +531,7 @@ static int run_all(lua_State *L)
     interrupt_open(L);
     sandbox_open(L, &o->limits, !o->sandbox);
     wrap_print(L);
+    say_to(L, say_once, NULL);
     if (o->warnings)
         lua_warning(L, "@on", 0);
     set_arg(L, argv, o->script);

@@ -63,7 +63,8 @@ local call = [[
 A table of tensors by name, each [B, T, H, axes...] (constants of a head: [H,
 axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
 { 0, 5, 12 } (packed sequences, B = 1), chunk = tokens at once, backend,
-threads, serial = true (token by token), validate = true (see flin.validate).]]
+threads, serial = true (token by token), validate = true (see flin.validate).
+Options may stand in a second table: v:forward(inputs, { chunk = 64 }).]]
 
 row("v:forward", "arguments: table -> tensor, table, table?",
     "y and the final states, computed chunk by chunk", call .. [[

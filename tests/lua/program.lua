@@ -117,6 +117,23 @@ return flin.variant {     -- a gradient of 0 that differences contradict
   end,
 }]])
 run("check steps.lua T=20 K=4 V=4", 1, "...0 of 1 variants: ok")
+write("serial.lua", [[
+local flin = require "flin"
+local v = flin.variant {
+  name = "serial", input = { v = "t v" }, state = { m = "v" },
+  step = function (x, s)
+    local m = flin.tanh(s.m) + x.v
+    return { m = m }, m
+  end,
+}
+for i = 1, 3 do
+  v:forward(v:random { T = 9 })
+  v:backward(v:random { T = 9 }, { dy = v:random { T = 9 }.v })
+end
+print(v.note)
+]])
+run("serial.lua", 0, "flin: serial goes token by token: line 5: tanh(m) is not "
+    .. "linear in m (said once)\nline 5: tanh(m) is not linear in m\n")
 run("--luacats", 0, "...function flin.dot(a, b, axes) end")
 run("-l g=module -e 'print(g.x, module)'", 0, "3\tnil\n")
 run("-W -e 'warn \"careful\"'", 0, "Lua warning: careful\n")

@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import threading
+import warnings
 
 from harness import check, close, end, flin, refused, same, shapes
 
@@ -192,6 +193,30 @@ refused("ends that are none", ValueError, "cu_seqlens is [[0], [1, 2]]", gdn,
 for chunk in (0, 257, 16.5, "64"):
     refused("chunk", ValueError, f"chunk = {chunk!r}: 1 to 256", gdn, q, k, v,
             **x, chunk=chunk)
+refused("none by position", TypeError, "mamba2: 1 argument by position: all "
+        "go by name: ", flin.load("mamba2"), q)
+serial = """
+local flin = require "flin"
+return flin.variant { name = "%s", input = { k = "t k", v = "t v" },
+  state = { S = "k v" }, step = function (x, s)
+    local S = flin.tanh(s.S) + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.k, S)
+  end }
+"""
+token_by_token = flin.load(serial % "serial")
+check("repr's road", "runs token by token: line 5: tanh(S) is not linear in S"
+      in repr(token_by_token) and "; runs in chunks" in repr(gdn))
+check("form", token_by_token.form.startswith("  1. S [k v] = "))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    for n in range(3):
+        token_by_token(k=k, v=v)
+        token_by_token.backward(k=k, v=v, do=np.ones_like(v))
+    gdn(q, k, v, **x)
+check("said once, here", len(said) == 1 and said[0].filename == __file__
+      and "serial goes token by token: line 5: tanh(S)" in
+      str(said[0].message), said)
+
 for value in (1, "yes"):
     refused("validate", ValueError, f"validate = {value!r}: True, False", gdn,
             q, k, v, **x, validate=value)

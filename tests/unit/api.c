@@ -192,6 +192,40 @@ static void test_validate(flin_State *s)
           && strstr(e.message, "q is not finite: inf at token 3"));
 }
 
+static void test_road(flin_State *s)
+{
+    static const char serial[] =
+        "local flin = require 'flin'\n"
+        "return flin.variant { name = 'serial', input = { v = 't v' },\n"
+        "  state = { m = 'v' }, step = function (x, s)\n"
+        "    local m = flin.tanh(s.m) + x.v\n"
+        "    return { m = m }, m\n"
+        "  end }\n";
+    const char *wanted = "serial goes token by token: line 4: tanh(m)";
+    flin_Error e;
+    flin_Variant *gla = flin_stdlib(s, "gla", &e);
+    float x[5] = { 0 }, y[5];
+    flin_Bind in = { "v", { x, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } } };
+    flin_Call call = { .size = sizeof call, .input = &in, .ninputs = 1,
+                       .y = { y, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } } };
+
+    CHECK(strstr(flin_form(gla, &e), "runs in chunks") != NULL);
+    for (int prepared = 0; prepared < 2; prepared++) {
+        flin_Variant *v = flin_load_string(s, serial, "serial.lua", &e);
+        CHECK(strstr(flin_form(v, &e), "runs token by token: line 4: tanh")
+              != NULL);
+        logged[0] = 0;
+        if (prepared)
+            flin_free(flin_prepare(v, FLIN_FORWARD, &call, &e));
+        else
+            CHECK(!flin_forward(v, &call, &e));
+        CHECK(strstr(logged, wanted) != NULL);
+        logged[0] = 0;
+        CHECK(!flin_forward(v, &call, &e) && !logged[0]);
+        flin_release(v);
+    }
+}
+
 static void test_call_errors(flin_State *s)
 {
     flin_Error e;
@@ -577,6 +611,7 @@ int main(void)
     test_script_errors(s);
     test_calls(s);
     test_validate(s);
+    test_road(s);
     test_call_errors(s);
     test_null(s);
     test_odd(s);

@@ -26,7 +26,10 @@ class Options(Structure):
                 ("memory", c_size_t), ("nodes", c_uint32), ("trusted", c_int),
                 ("alloc", c_void_p), ("alloc_ud", c_void_p),
                 ("interrupted", INTERRUPTED), ("interrupted_ud", c_void_p),
-                ("log", LOG), ("log_ud", c_void_p)]
+                ("log", LOG), ("log_ud", c_void_p), ("progress", c_void_p),
+                ("progress_ud", c_void_p), ("parallel", c_void_p),
+                ("parallel_ud", c_void_p), ("warn", LOG),
+                ("warn_ud", c_void_p)]
 
 
 class Tensor(Structure):
@@ -88,6 +91,7 @@ FUNCTIONS = [
     ("run", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("kernel_saved", c_int64, [c_void_p, c_void_p]),
     ("kernel_note", c_char_p, [c_void_p]),
+    ("form", c_char_p, [c_void_p, c_void_p]),
     ("free", None, [c_void_p]),
 ]
 

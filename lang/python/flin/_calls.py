@@ -373,4 +373,5 @@ class Caller:
             _state.checked(0 if handle else frame.error.code or _c.INTERNAL,
                            frame.error)
             kernel = self.kernels[key] = Kernel(handle)
+            _state.say()
         return kernel

@@ -6,7 +6,9 @@ threads does not ask."""
 import ctypes
 import os
 import re
+import sys
 import threading
+import warnings
 from ctypes import byref
 from typing import List
 
@@ -38,6 +40,8 @@ def _start_watch():
 
 _interrupted = _c.INTERRUPTED(_start_watch())
 _log = _c.LOG(lambda _, line: print(line.decode("utf-8", "replace")))
+said = []                       # what flin has to say, until say() says it
+_warn = _c.LOG(lambda _, line: said.append(line.decode("utf-8", "replace")))
 _states = {}                    # by device: a state opens one GPU
 OTHER = "cpu, other threads"
 
@@ -70,6 +74,17 @@ def checked(code, error):
         raise _c.failure(error)
 
 
+def say():
+    """Warns of what flin had to say, where the caller's own code is."""
+    while said:
+        line, level = said.pop(0), 2
+        frame = sys._getframe(1)
+        while frame.f_back is not None and \
+                frame.f_globals.get("__package__") == __package__:
+            frame, level = frame.f_back, level + 1
+        warnings.warn(line, stacklevel=level)
+
+
 def _handle(f, *arguments):
     """What f, a function of flin.h, makes: never NULL."""
     error = _c.ErrorText()
@@ -82,7 +97,8 @@ def _handle(f, *arguments):
 def state(device="cpu"):
     with lock:
         if device not in _states:
-            o = _c.Options(size=ctypes.sizeof(_c.Options), log=_log)
+            o = _c.Options(size=ctypes.sizeof(_c.Options), log=_log,
+                           warn=_warn)
             if device != OTHER:
                 o.interrupted = _interrupted
             _states[device] = _handle(lib.open, byref(o))
@@ -126,6 +142,14 @@ def opener(source):
 def axis_size(handle, axis):
     with lock:
         return lib.axis_size(handle, axis.encode())
+
+
+def form(handle):
+    error = _c.ErrorText()
+    with lock:
+        text = lib.form(handle, byref(error))
+    checked(0 if text else error.code or _c.INTERNAL, error)
+    return text.decode()
 
 
 def derive(handle, script):

@@ -102,10 +102,17 @@ class Variant:
                 self.open_on(device), self.inputs, self.states)
         return found
 
+    @property
+    def form(self):
+        """How each state goes on, and whether calls run in chunks or token by
+        token, and why: lines of text."""
+        return _state.form(self.callers["cpu"].handle)
+
     def __repr__(self):
+        road = self.form.rstrip().rpartition("\n")[2].strip()
         return (f"flin.load({self.source!r})  # "
                 f"inputs {', '.join(map(repr, self.inputs))}; "
-                f"states {', '.join(map(repr, self.states))}")
+                f"states {', '.join(map(repr, self.states))}; {road}")
 
     # ---- arguments ----
 
@@ -130,9 +137,12 @@ class Variant:
     def _misfit(self, args, named):
         """What is wrong with a call's inputs."""
         if len(args) > len(self.by_position):
+            may = (f"only {', '.join(self.by_position)} may be; the others by "
+                   "name" if self.by_position else "all go by name: "
+                   + ", ".join(f"{n}={n}" for n in self.order))
             return _c.ArgumentError(
-                f"{self.name}: {len(args)} arguments by position: only "
-                f"{', '.join(self.by_position)} may be; the others by name")
+                f"{self.name}: {len(args)} argument{'s' * (len(args) > 1)} by "
+                f"position: {may}")
         found = dict(zip(self.by_position, args))
         for name, tensor in named.items():
             if name in found:

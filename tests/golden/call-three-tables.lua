@@ -1,0 +1,3 @@
+local flin = require "flin"
+local v = flin.stdlib.linear
+v:forward(v:random { T = 5 }, 64)

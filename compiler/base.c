@@ -50,6 +50,8 @@ Ctx *ctx_like(const Ctx *like)
         c->interrupt_ud = like->interrupt_ud;
         c->progress = like->progress;
         c->progress_ud = like->progress_ud;
+        c->say = like->say;
+        c->say_ud = like->say_ud;
         c->parallel = like->parallel;
         c->parallel_ud = like->parallel_ud;
     }

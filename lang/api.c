@@ -208,6 +208,7 @@ static void set_hooks(lua_State *L, flin_State *s)
     Ctx like = {
         .mem = host_memory(&s->o),
         .progress = s->o.progress, .progress_ud = s->o.progress_ud,
+        .say = s->o.log, .say_ud = s->o.log_ud,
         .parallel = s->o.parallel, .parallel_ud = s->o.parallel_ud
     };
 

@@ -115,8 +115,9 @@ typedef struct flin_Options {
      * stops when it returns other than 0. */
     int (*interrupted)(void *ud);
     void *interrupted_ud;
-    /* What scripts print, a line at a time, without its end. Default: nowhere.
-     */
+    /* What scripts print, and what flin has to tell users, a line at a time,
+     * without its end: once, that compiled kernels are not kept on disk, where
+     * others may write into the folder or own it. Default: nowhere. */
     void (*log)(void *ud, const char *line);
     void *log_ud;
     /* What takes its time ("plan gla", "forward gla"), and which part of it

@@ -196,6 +196,7 @@ static int cuda(lua_State *L)
     set_integer(L, "used", (lua_Integer)gpu_used(b->shared.gpu, &kept));
     set_integer(L, "kept", (lua_Integer)kept);
     set_text(L, "cache", gpu_cache(b->shared.gpu)->folder);
+    set_text(L, "cache_refused", gpu_cache(b->shared.gpu)->refused);
     return 1;
 }
 

@@ -259,6 +259,8 @@ void sandbox_hooks(lua_State *L, const Ctx *like)
     g->like.mem = like->mem;
     g->like.progress = like->progress;
     g->like.progress_ud = like->progress_ud;
+    g->like.say = like->say;
+    g->like.say_ud = like->say_ud;
     g->like.parallel = like->parallel;
     g->like.parallel_ud = like->parallel_ud;
 }

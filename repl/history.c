@@ -76,6 +76,19 @@ static bool write_all(int fd, const char *s, size_t n)
     return true;
 }
 
+/* A file, and nothing that waits, as a pipe does, or has no end; else -1. */
+static int open_file(const char *path, int how)
+{
+    int fd = open(path, how | O_NONBLOCK | O_CLOEXEC, 0600);
+    struct stat st;
+
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 /* The last entries of a file that has grown long, in its place. */
 static void shorten(lua_State *L, const char *path, const char *from)
 {
@@ -93,16 +106,16 @@ static void shorten(lua_State *L, const char *path, const char *from)
 /* Pushes the file's text; "" where there is none. */
 static void push_file(lua_State *L, const char *path)
 {
-    FILE *f = fopen(path, "r");
+    int fd = open_file(path, O_RDONLY);
     luaL_Buffer b;
-    size_t n;
+    ssize_t n;
 
     luaL_buffinit(L, &b);
-    while (f && (n = fread(luaL_prepbuffer(&b), 1, LUAL_BUFFERSIZE, f)) > 0)
-        luaL_addsize(&b, n);
+    while (fd >= 0 && (n = read(fd, luaL_prepbuffer(&b), LUAL_BUFFERSIZE)) > 0)
+        luaL_addsize(&b, (size_t)n);
     luaL_pushresult(&b);
-    if (f)
-        fclose(f);
+    if (fd >= 0)
+        close(fd);
 }
 
 void history_load(lua_State *L, HistoryAdd *add, void *ud)
@@ -134,7 +147,7 @@ void history_append(lua_State *L, const char *text)
 
     if (!push_path(L))
         return;
-    int fd = open(lua_tostring(L, -1), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int fd = open_file(lua_tostring(L, -1), O_WRONLY | O_CREAT | O_APPEND);
     if (fd >= 0) {
         fchmod(fd, 0600);
         const char *line = push_escaped(L, text);

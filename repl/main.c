@@ -47,6 +47,13 @@ void complain(const char *message)
     fflush(stderr);
 }
 
+/* What flin has to say of itself. */
+static void tell(void *ud, const char *line)
+{
+    (void)ud;
+    complain(line);
+}
+
 /* The stack as the user knows it: their functions, not the program's. A flin
  * error of several lines has said already where it is. */
 static void push_traceback(lua_State *L)
@@ -530,6 +537,7 @@ static int run_all(lua_State *L)
     luaL_checkversion(L);
     interrupt_open(L);
     sandbox_open(L, &o->limits, !o->sandbox);
+    sandbox_hooks(L, &(Ctx){ .say = tell });
     wrap_print(L);
     say_to(L, say_once, NULL);
     if (o->warnings)

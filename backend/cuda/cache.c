@@ -121,6 +121,43 @@ static void join(Cache *k, const char *root, const char *tail)
         k->folder[0] = 0;               /* no room for the files' names */
 }
 
+/* What is wrong with a folder that others could have put something into. */
+static const char *distrust(const struct stat *st)
+{
+    if (!S_ISDIR(st->st_mode))
+        return "is not a folder";
+    if (st->st_uid != geteuid())
+        return "belongs to another user";
+    if (st->st_mode & (S_IWGRP | S_IWOTH))
+        return "may be written by others (chmod go-w)";
+    return NULL;
+}
+
+static void refuse_folder(Cache *k)
+{
+    struct stat st;
+    const char *why = k->folder[0] && !stat(k->folder, &st) ? distrust(&st)
+                                                            : NULL;
+    if (!why)
+        return;
+    snprintf(k->refused, sizeof k->refused, "%s %s: compiled kernels are not "
+             "kept there; FLIN_CACHE names another folder, or off", k->folder,
+             why);
+    k->folder[0] = 0;
+}
+
+/* To find entries in; -1: there is none that is to be trusted. */
+static int open_folder(const Cache *k)
+{
+    struct stat st;
+    int dir = open(k->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0 && (fstat(dir, &st) || distrust(&st))) {
+        close(dir);
+        return -1;
+    }
+    return dir;
+}
+
 void cache_open(Cache *k)
 {
     const char *own = getenv("FLIN_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
@@ -135,6 +172,7 @@ void cache_open(Cache *k)
     } else if (home && *home) {
         join(k, home, "/.cache/flin");
     }
+    refuse_folder(k);
 }
 
 static bool make_folder(const Cache *k)
@@ -151,14 +189,14 @@ static bool make_folder(const Cache *k)
     return !mkdir(path, 0700) || errno == EEXIST;
 }
 
-static void entry_path(const Cache *k, const CacheKey *key,
-                       char path[CACHE_PATH])
+enum { NAME = 64 };
+
+static void entry_name(const CacheKey *key, char name[NAME])
 {
-    int n = snprintf(path, CACHE_PATH, "%s/", k->folder);
+    int n = 0;
     for (int i = 0; i < 20; i++)
-        n += snprintf(path + n, (size_t)(CACHE_PATH - n), "%02x",
-                      key->digest[i]);
-    snprintf(path + n, (size_t)(CACHE_PATH - n), ".cubin");
+        n += snprintf(name + n, (size_t)(NAME - n), "%02x", key->digest[i]);
+    snprintf(name + n, (size_t)(NAME - n), ".cubin");
 }
 
 /* ---- entries ---- */
@@ -202,27 +240,37 @@ static bool write_all(int fd, const void *from, size_t n)
 }
 
 /* The header of a file that is our own, of the length it says. */
-static bool read_header(int fd, const CacheKey *key, Header *h)
+static bool read_header(int fd, const Cache *k, const CacheKey *key, Header *h)
 {
     struct stat st;
     return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid()
         && read_all(fd, h, sizeof *h) && !memcmp(h->magic, magic, sizeof magic)
         && !memcmp(h->key, key->digest, DIGEST) && h->size
+        && h->size <= (uint64_t)k->limit
         && (uint64_t)st.st_size == sizeof *h + h->size;
+}
+
+/* A file of this name in the folder, and never one that waits: a pipe. */
+static int open_entry(const Cache *k, const CacheKey *key)
+{
+    char name[NAME];
+    int dir = k->folder[0] ? open_folder(k) : -1;
+    if (dir < 0)
+        return -1;
+    entry_name(key, name);
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    close(dir);
+    return fd;
 }
 
 unsigned char *cache_get(const Cache *k, const CacheKey *key, size_t *size)
 {
-    char path[CACHE_PATH];
     unsigned char sum[DIGEST], *bytes = NULL;
     Header h;
-    if (!k->folder[0])
-        return NULL;
-    entry_path(k, key, path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open_entry(k, key);
     if (fd < 0)
         return NULL;
-    bool whole = read_header(fd, key, &h)
+    bool whole = read_header(fd, k, key, &h)
               && (bytes = malloc((size_t)h.size)) != NULL
               && read_all(fd, bytes, (size_t)h.size);
     if (whole) {
@@ -242,7 +290,7 @@ unsigned char *cache_get(const Cache *k, const CacheKey *key, size_t *size)
 
 /* ---- the limit ---- */
 
-typedef struct Entry { char name[64]; int64_t bytes, used; } Entry;
+typedef struct Entry { char name[NAME]; int64_t bytes, used; } Entry;
 
 static int by_use(const void *a, const void *b)
 {
@@ -275,10 +323,11 @@ static void note_entry(int folder, const char *name, Entry *e, int *n)
 }
 
 /* Down to three quarters of the limit, so that not every entry evicts. */
-static void evict(const Cache *k)
+static void evict(const Cache *k, int folder)
 {
     enum { MOST = 16384 };
-    DIR *dir = opendir(k->folder);
+    int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = own < 0 ? NULL : fdopendir(own);
     Entry *e = dir ? malloc(MOST * sizeof *e) : NULL;
     int64_t total = 0;
     int n = 0;
@@ -296,12 +345,47 @@ static void evict(const Cache *k)
     free(e);
     if (dir)
         closedir(dir);
+    else if (own >= 0)
+        close(own);
+}
+
+/* A new file in the folder, of a name that no other has. */
+static int open_part(int folder, char name[NAME])
+{
+    struct timespec now;
+    int fd = -1;
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (int i = 0; i < 100 && fd < 0 && (i == 0 || errno == EEXIST); i++) {
+        snprintf(name, NAME, "part-%ld-%lx-%lx-%d", (long)getpid(),
+                 (unsigned long)(uintptr_t)&now, (unsigned long)now.tv_nsec,
+                 i);
+        fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW
+                    | O_CLOEXEC, 0600);
+    }
+    return fd;
+}
+
+/* Into the folder, all of it or nothing. */
+static bool publish(int folder, const CacheKey *key, const Header *h,
+                    const void *bytes)
+{
+    char name[NAME], part[NAME];
+    int fd = open_part(folder, part);
+    if (fd < 0)
+        return false;
+    entry_name(key, name);
+    bool ok = write_all(fd, h, sizeof *h)
+           && write_all(fd, bytes, (size_t)h->size) && !fsync(fd);
+    ok = !close(fd) && ok;
+    ok = ok && !renameat(folder, part, folder, name);
+    if (!ok)
+        unlinkat(folder, part, 0);
+    return ok;
 }
 
 bool cache_put(const Cache *k, const CacheKey *key, const void *bytes,
                size_t size)
 {
-    char path[CACHE_PATH], part[CACHE_PATH];
     Header h = { .size = size };
     if (!k->folder[0] || !size || (int64_t)size > k->limit / 2
         || !make_folder(k))
@@ -309,18 +393,11 @@ bool cache_put(const Cache *k, const CacheKey *key, const void *bytes,
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.key, key->digest, DIGEST);
     digest_of(bytes, size, h.sum);
-    entry_path(k, key, path);
-    snprintf(part, sizeof part, "%.400s/part-XXXXXX", k->folder);
-    int fd = mkstemp(part);
-    if (fd < 0)
-        return false;
-    bool ok = write_all(fd, &h, sizeof h) && write_all(fd, bytes, size)
-           && !fsync(fd);
-    ok = !close(fd) && ok;
-    ok = ok && !rename(part, path);
+    int folder = open_folder(k);
+    bool ok = folder >= 0 && publish(folder, key, &h, bytes);
     if (ok)
-        evict(k);
-    else
-        unlink(part);
+        evict(k, folder);
+    if (folder >= 0)
+        close(folder);
     return ok;
 }

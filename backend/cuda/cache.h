@@ -3,7 +3,8 @@
  * A file an entry: a header with the whole key, the length and the checksum,
  * then the bytes. Whatever is wrong with an entry, it counts as not there; a
  * folder that cannot be written is as good as none. Any number of processes
- * may share one.
+ * may share one, of one user: what is in an entry runs on the GPU, and it is
+ * only as good as whoever may write there.
  */
 #ifndef FLIN_CUDA_CACHE_H
 #define FLIN_CUDA_CACHE_H
@@ -17,11 +18,14 @@ enum { DIGEST = 32, CACHE_PATH = 512 };
 
 typedef struct Cache {
     char folder[CACHE_PATH];            /* "": no cache */
+    char refused[CACHE_PATH + 160];     /* why the folder that there is is not
+                                           used; "": it is, or none is there */
     int64_t limit;
 } Cache;
 
 /* FLIN_CACHE (a folder, or "off"), else XDG_CACHE_HOME/flin, else
- * HOME/.cache/flin. */
+ * HOME/.cache/flin. One that others own or may write is refused, and refused
+ * again where it becomes so later. */
 void cache_open(Cache *k);
 
 /* The SHA-256 of n texts, their lengths included. */

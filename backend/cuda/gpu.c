@@ -119,6 +119,8 @@ static void open_gpu(Ctx *c, void *ud)
         ctx_rethrow(c);
     g->driver.fault = &g->fault;
     cache_open(&g->cache);
+    if (c->say && g->cache.refused[0])
+        c->say(c->say_ud, g->cache.refused);
     snprintf(g->arch, sizeof g->arch, "sm_%d%s", g->driver.arch,
              g->driver.arch >= 90 ? "a" : "");
     g->open = true;

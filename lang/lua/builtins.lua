@@ -375,8 +375,9 @@ row("flin.luacats", "-> string", "this table as definitions for editors")
 row("flin.cuda", "-> table?, string?",
     "the GPU and its compiler, or nil and why there is none", [[
 name, arch, driver, nvrtc, nvrtc_path, processors, cache (the folder of
-compiled kernels), and the bytes that tensors take, `used`, and what is kept
-for more, `kept`.]])
+compiled kernels; "" where none is used), cache_refused (why not: others may
+write there; else ""), and the bytes that tensors take, `used`, and what is
+kept for more, `kept`.]])
 row("flin.clock", "-> number", "seconds, from some time on")
 
 return rows

@@ -182,6 +182,71 @@ static void test_corrupt(const Cache *k)
     unlink(path);
 }
 
+/* ---- what others could have put there ---- */
+
+/* Ends a test that waits for ever. */
+static void test_pipe(const Cache *k)
+{
+    char path[CACHE_PATH + 80];
+    entry_name(k, 0, path, sizeof path);
+    unlink(path);
+    alarm(20);
+    expect(!mkfifo(path, 0600) && get(k, 0) == -1, "a pipe is no entry");
+    expect(put(k, 0) && get(k, 0) == 1, "an entry takes its place");
+    unlink(path);
+    expect(!mkdir(path, 0700) && get(k, 0) == -1 && !put(k, 0),
+           "a folder is no entry");
+    rmdir(path);
+    alarm(0);
+}
+
+static bool is_refused(const Cache *k, const char *why)
+{
+    Cache found;
+    setenv("FLIN_CACHE", k->folder, 1);
+    cache_open(&found);
+    return !found.folder[0] && strstr(found.refused, k->folder)
+        && strstr(found.refused, why) && get(&found, 0) == -1
+        && !put(&found, 0) && get(k, 0) == -1 && !put(k, 0);
+}
+
+static bool is_taken(const Cache *k)
+{
+    Cache found;
+    setenv("FLIN_CACHE", k->folder, 1);
+    cache_open(&found);
+    return !strcmp(found.folder, k->folder) && !found.refused[0]
+        && get(k, 0) == 1 && put(&found, 0);
+}
+
+static void test_trust(const Cache *k)
+{
+    static const mode_t others[] = { 0777, 01777, 0770, 0720, 0702 };
+    Cache other = *k;
+    put(k, 0);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        chmod(k->folder, others[i]);
+        expect(is_refused(k, "may be written by others"), "a folder that "
+               "others may write");
+    }
+    for (mode_t mode = 0700; mode <= 0755; mode += 055) {
+        chmod(k->folder, mode);
+        expect(is_taken(k), "a folder that others may read, or not");
+    }
+    if (geteuid() == 0) {
+        expect(!chown(k->folder, 65534, 65534) && is_refused(k, "belongs to "
+               "another user"), "a folder of another user");
+        expect(!chown(k->folder, 0, 0), "giving it back");
+    }
+    chmod(k->folder, 0700);
+    snprintf(other.folder, sizeof other.folder, "%.400s-link", k->folder);
+    expect(!symlink(k->folder, other.folder) && is_taken(&other),
+           "a link to a folder");
+    unlink(other.folder);
+    snprintf(other.folder, sizeof other.folder, "/dev/null");
+    expect(is_refused(&other, "is not a folder"), "what is no folder");
+}
+
 /* ---- no room ---- */
 
 /* Runs f in a process of its own, as nobody where we are root. */
@@ -308,6 +373,8 @@ int main(void)
     test_processes(&k);
     test_killed(&k);
     test_corrupt(&k);
+    test_pipe(&k);
+    test_trust(&k);
     test_no_room(&k);
     test_limit(&k);
     each_file(&k, removed);

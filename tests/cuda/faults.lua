@@ -97,6 +97,14 @@ function acts.cached()
   expect(true, "")
 end
 
+function acts.open()
+  local x = inputs(1, "cuda")
+  v:step { q = x.q, k = x.k, v = x.v, g = x.g }
+  local gpu = flin.cuda()
+  expect(gpu.cache == "" and gpu.cache_refused:find("written by others", 1,
+         true), "why there is no cache: %s", gpu.cache_refused)
+end
+
 function acts.decoded()
   local x = inputs(1, "cuda")
   v:step { q = x.q, k = x.k, v = x.v, g = x.g }
@@ -125,6 +133,7 @@ local function run(act, env)
   pipe:close()
   local p, f = text:match "(%d+) passed, (%d+) failed\n$"
   expect(f == "0" and p ~= "0", "%s: %s", act, text)
+  return text
 end
 
 local function compiled(file)
@@ -155,6 +164,18 @@ for spills, sources in pairs { ["THREADS, 8)"] = 2, ["THREADS"] = 3 } do
            spills, compiled(count))
   end
 end
+-- Others may write into the folder: it is said once, and nothing kept there.
+os.execute(("rm -rf '%s' '%s'; mkdir -m 777 '%s'"):format(folder, count,
+                                                        folder))
+for turn = 1, 2 do
+  local text = run("open", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder,
+                                                                    count))
+  expect(select(2, text:gsub("may be written by others", "")) == 1,
+         "it is said once: %s", text)
+  expect(compiled(count) == turn, "an open folder: %d were compiled",
+         compiled(count))
+end
+os.execute("rm -rf '" .. folder .. "'")
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

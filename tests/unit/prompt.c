@@ -502,6 +502,22 @@ static void check_file(const char *folder)
     check("removed", system(path) == 0, NULL);
 }
 
+/* A pipe in the history's place: the prompt comes, and goes on. */
+static void without_history(char **argv, const char *folder)
+{
+    static Session s;
+    char path[128];
+
+    snprintf(path, sizeof path, "cd '%s/flin' && rm -f history && mkfifo "
+             "history", folder);
+    check("a pipe as the history", system(path) == 0 && begin(&s, argv), NULL);
+    expect(&s, "> ", "the prompt beside a pipe");
+    turn(&s, "print(6 * 7)\r", "\r\n42\r\n", "a line beside a pipe");
+    check("the end beside a pipe", end(&s) == 0, &s);
+    snprintf(path, sizeof path, "rm '%s/flin/history'", folder);
+    check("the pipe is removed", system(path) == 0, NULL);
+}
+
 static void run(char **argv, const char *what, void (*f)(Session *))
 {
     static Session s;
@@ -543,6 +559,7 @@ int main(int argc, char **argv)
     bool edits = s.marked;
     if (edits) {
         run(args, "a session", typing);
+        without_history(args, folder);
         for (size_t i = 1; i < sizeof tests / sizeof *tests; i++)
             run(args, "a session", tests[i]);
         signalled(args, "SIGTERM at the prompt", SIGTERM, NULL);

@@ -185,6 +185,15 @@ refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn,
         **dict(d, v=d["v"][:, :3]))
 refused("dtype", ValueError, "q is torch.int64", gdn,
         **dict(d, q=d["q"].long()))
+bad = d["k"].clone()
+bad[1, 7, 1] *= 5
+for grad in (False, True):
+    refused("a domain", ValueError, "k is declared unit_norm, of length 1 at "
+            "most, but is 5 long at token 7, head 1 of batch entry 1", gdn,
+            **dict(d, k=bad.requires_grad_(grad)), validate=True)
+late_nan = gdn(**dict(d, k=d["k"].detach().requires_grad_()), validate=True)[0]
+refused("a gradient", ValueError, "dy is not finite: nan at token 0",
+        late_nan.sum().mul(float("nan")).backward)
 refused("kinds", ValueError, "k is list", gdn, **dict(d, k=[1]))
 for n in d:
     refused(f"devices: {n}", ValueError, " is on ", gdn,

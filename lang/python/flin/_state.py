@@ -80,7 +80,8 @@ def say():
         line, level = said.pop(0), 2
         frame = sys._getframe(1)
         while frame.f_back is not None and \
-                frame.f_globals.get("__package__") == __package__:
+                frame.f_globals.get("__name__", "").partition(".")[0] in \
+                (__package__, "torch"):
             frame, level = frame.f_back, level + 1
         warnings.warn(line, stacklevel=level)
 

@@ -262,12 +262,14 @@ def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
 def step(variant, x, s0, scale, norm, inplace, validate):
     """y and the new states."""
     if is_watched(x + [s for s in s0 if s is not None]):
-        y, *states = call(variant, x, s0, None, 0, scale, norm, True)
+        y, *states = call(variant, x, s0, None, 0, scale, norm, True,
+                          validate)
     elif inplace and not all(map(is_plain, s0)):
-        y, *states = step(variant, x, s0, scale, norm, False)
+        y, *states = step(variant, x, s0, scale, norm, False, validate)
     else:
         results = run(variant._through(scale, norm, x),
-                      Request(_c.STEP, x, s0, final=True, inplace=inplace))
+                      Request(_c.STEP, x, s0, final=True, inplace=inplace,
+                              validate=validate))
         for s in s0 if inplace and increment_version else ():
             if not s.is_inference():    # else autograd would not see it
                 increment_version(s)

@@ -78,4 +78,12 @@ Blame reference_blame(Ctx *c, const Graph *step, const Call *call, int head);
  * numerics of a backend. */
 void interpret_chunks(Ctx *c, const Graph *chunk, const Call *call);
 
+/* Either, by whether the graph has chunks, as a machine might round it: what
+ * products multiply and what they make is off by up to `unit` of itself, other
+ * values by what float32 leaves; drawn from `seed`. How far its results are
+ * from the truth says what rounding can do to them, sums that cancel and
+ * steps that grow included. */
+void interpret_rounded(Ctx *c, const Graph *g, const Call *call, double unit,
+                       uint64_t seed);
+
 #endif

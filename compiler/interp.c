@@ -27,7 +27,15 @@ typedef struct Run {
     int64_t iseq;
     int head;
     Blame *blame;                       /* or NULL */
+    struct Rounding *rounding;          /* NULL: none */
 } Run;
+
+/* What is off, and by how much. */
+typedef struct Rounding {
+    double unit;                        /* of what products have to do with */
+    uint64_t seed;
+    uint8_t *coarse;                    /* nodes that are such, once known */
+} Rounding;
 
 /* ---- tensors to tiles and back ---- */
 
@@ -225,6 +233,46 @@ static void look(const Run *u, int64_t token)
     }
 }
 
+/* ---- rounding ---- */
+
+/* Operands and results of products; gates of a gdot are neither. */
+static void find_coarse(const Run *u)
+{
+    const Graph *g = u->g;
+    uint8_t *coarse = u->rounding->coarse = ctx_alloc(u->c, g->len);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool product = n->op == OP_dot || n->op == OP_gdot
+                    || n->op == OP_solve;
+        for (int i = 0; i < 2 && product; i++)
+            coarse[n->a[i]] = 1;
+        coarse[r] |= product;
+    }
+}
+
+/* Constants of the head are loaded once a head, and numbers are exact. */
+static bool is_exact(const Graph *g, const Node *n)
+{
+    return n->op == OP_num || n->op == OP_size || n->op == OP_unit
+        || (n->op == OP_input && !g->in[n->index].timed);
+}
+
+static void roughen(const Run *u, Ref r)
+{
+    const double fine = 1.0 / (1 << 23), whole = 4611686018427387904.0;
+    Rounding *k = u->rounding;
+    double *x = u->e->val[r], unit = k->coarse[r] ? k->unit : fine;
+    int64_t n = eval_count(u->e, r);
+
+    if (is_exact(u->g, &u->g->n[r]))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        k->seed = k->seed * 6364136223846793005u + 1442695040888963407u;
+        x[i] *= 1 + unit * (double)((int64_t)k->seed >> 1) / whole;
+    }
+}
+
 /* ---- the walk ---- */
 
 static int64_t chunks_of(const Run *u, const Seq *s)
@@ -248,6 +296,8 @@ static void run_chunk(const Run *u, int64_t m, bool backwards)
         if (n->op == OP_input && g->in[n->index].timed)
             load_input(u, n->index, token);
         eval_node(u->e, r);
+        if (u->rounding)
+            roughen(u, r);
     }
     if (u->blame)
         look(u, m);
@@ -373,6 +423,8 @@ static void run(Ctx *c, void *ud)
     u->e = eval_new(c, g, u->call->size, u->chunk);
     check_run(u);
     make_room(u);
+    if (u->rounding)
+        find_coarse(u);
     if (u->blame) {
         u->seq = u->call->seq;
         run_head(u);
@@ -419,4 +471,12 @@ Blame reference_blame(Ctx *c, const Graph *step, const Call *call, int head)
 void interpret_chunks(Ctx *c, const Graph *chunk, const Call *call)
 {
     interpret(c, (Run){ .g = chunk, .call = call });
+}
+
+void interpret_rounded(Ctx *c, const Graph *g, const Call *call, double unit,
+                       uint64_t seed)
+{
+    Rounding k = { .unit = unit, .seed = seed };
+
+    interpret(c, (Run){ .g = g, .call = call, .rounding = &k });
 }

@@ -168,10 +168,12 @@ cuda() {
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua wide mamba3" \
-        "flin tests/cuda/hopper.lua angles retnet"; do
+        "flin tests/cuda/hopper.lua angles retnet" \
+        "flin tests/cuda/first_use.lua 64"; do
         case $test in
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
+        *first_use*) more=FAKE_ARCH=9 ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;

@@ -112,18 +112,17 @@ typedef struct Making {
                                            if it is to follow */
 } Making;
 
-static void check_build(Ctx *c, void *ud)
+static const char *check_build(Ctx *c, void *ud)
 {
     Making *k = ud;
-    build_verify(c, k->all->gpu, k->rest ? k->rest : k->b,
-                 k->rest ? k->b : NULL, k->all->plan);
+    return build_verify(c, k->all->gpu, k->rest ? k->rest : k->b,
+                        k->rest ? k->b : NULL, k->all->plan);
 }
 
 static void compile(Ctx *c, void *ud)
 {
     Making *k = ud;
-    Compile wish = { k->b, k->all->plan, check_build, k, k->next,
-                     k->rest ? &k->rest->ahead : NULL };
+    Compile wish = { k->b, k->all->plan, check_build, k, k->next, k->rest };
     build_compile(c, k->all->gpu, &wish);
 }
 
@@ -136,7 +135,7 @@ static void build_free(Build *b, const Driver *d)
 }
 
 /* Hopper's emitter may refuse a plan, and its kernels may not compile as they
- * should; but wrong results are for no other emitter to hide. */
+ * should: the other emitter's run then. */
 static bool refused(const Build *b, const Error *e)
 {
     return b->hopper && (e->code == ERR_USER || e->code == ERR_LIMIT
@@ -162,7 +161,7 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
         build_free(b, NULL);
         ctx_rethrow(c);
     }
-    if (!ok)
+    if (!ok || b->wrong)
         b->m = NULL;
     b->next = all->first;
     return all->first = b;
@@ -265,7 +264,11 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     next.groups = groups;
     next.split = true;
     bool follows = o->rows && groups && suits_hopper(all, &next);
-    return find_build(c, all, o, false, NULL, follows ? &next : NULL);
+    const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+    if (b->wrong)
+        fail_code(c, ERR_INTERNAL, "%s: the kernel that was compiled for this"
+                  " GPU %s: it is not used", all->plan->g->name, b->wrong);
+    return b;
 }
 
 static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,

@@ -20,7 +20,8 @@ typedef struct Ahead {
 } Ahead;
 
 /* The kernels of one emitter, of the whole plan or, o.saves, of its way
- * forward. m is NULL where it has refused the plan. */
+ * forward. m is NULL where it has refused the plan, or its kernels are wrong:
+ * then that says in which way. */
 typedef struct Build {
     struct Build *next;
     CudaOptions o;
@@ -30,6 +31,8 @@ typedef struct Build {
     Modules modules;
     Function **f;
     Ahead ahead;
+    const char *text;                   /* the digest of its programs' */
+    const char *wrong;                  /* "gets y wrong (by 0.5)", or NULL */
 } Build;
 
 /* All that a plan has become so far. One thread at a time may add. */
@@ -42,7 +45,8 @@ typedef struct Builds {
 } Builds;
 
 /* The kernels for the call, compiled if they are new. Those before the loss
- * are *forward's where that is not NULL. */
+ * are *forward's where that is not NULL. Fails (ERR_INTERNAL) where all that
+ * there are have been found wrong. */
 const Build *build_for(Ctx *c, Builds *all, const Call *call,
                        const Build **forward);
 
@@ -54,10 +58,12 @@ void builds_free(Builds *all);
 /* ---- compile.c ---- */
 
 /* Prints the plan as b->o says, and gives b its kernels: from the cache, or
- * compiled, loaded, judged by `check`, which fails, and only then published.
- * A program that spills registers is printed again, with other room, a few
- * times; what spills least is taken. */
-typedef void CheckFn(Ctx *c, void *ud);
+ * compiled, loaded, judged by `check`, which returns what is wrong, and only
+ * then published. The judgement on all of them together is kept, too: kernels
+ * from the cache that have not been judged so are, and what was found wrong is
+ * not compiled again (b->wrong). A program that spills registers is printed
+ * again, with other room, a few times; what spills least is taken. */
+typedef const char *CheckFn(Ctx *c, void *ud);
 typedef struct Compile {
     Build *b;
     const Plan *plan;
@@ -65,7 +71,8 @@ typedef struct Compile {
     void *ud;
     const CudaOptions *next;            /* of the way forward that goes with b:
                                            compiled beside it; or NULL */
-    const Ahead *ahead;                 /* what there is of b; or NULL */
+    const Build *rest;                  /* what b is the way forward of, which
+                                           may have compiled b ahead; or NULL */
 } Compile;
 void build_compile(Ctx *c, Gpu *g, const Compile *wish);
 
@@ -76,8 +83,8 @@ Module *build_module(Ctx *c, Gpu *g, const char *source);
 
 /* verify.c: runs the kernels on a small call, those before the loss from
  * `forward` if that is not NULL, and holds the results against the
- * interpreter. Fails (ERR_DEVICE), naming what is wrong. */
-void build_verify(Ctx *c, Gpu *g, const Build *b, const Build *forward,
-                  const Plan *p);
+ * interpreter. Returns what is wrong, or NULL. */
+const char *build_verify(Ctx *c, Gpu *g, const Build *b, const Build *forward,
+                         const Plan *p);
 
 #endif

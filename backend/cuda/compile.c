@@ -13,6 +13,18 @@
 /* In its place where the program spills and another room was better. */
 static const char passed_over[] = "passed over";
 
+/* What was found of all programs of a build together: that they are right, or
+ * in which way they are wrong. What judges them is a part of the key. */
+static const char judged[] = "judged 2", right[] = "right";
+
+static const char *hex_of(Ctx *c, const CacheKey *key)
+{
+    Buf hex = { .ctx = c };
+    for (int i = 0; i < DIGEST; i++)
+        buf_printf(&hex, "%02x", key->digest[i]);
+    return hex.s;
+}
+
 /* What all cubins of this machine depend on, but their sources: compiler,
  * target, options, headers. */
 static const char *common_key(Ctx *c, const Nvrtc *n, const char *arch)
@@ -27,10 +39,7 @@ static const char *common_key(Ctx *c, const Nvrtc *n, const char *arch)
     for (int i = 0; cuda_headers[i].name && k < MOST; i++)
         text[k++] = cuda_headers[i].text;
     CacheKey key = cache_key(text, k);
-    Buf hex = { .ctx = c };
-    for (int i = 0; i < DIGEST; i++)
-        buf_printf(&hex, "%02x", key.digest[i]);
-    return hex.s;
+    return hex_of(c, &key);
 }
 
 static CacheKey key_of(const char *common, const char *source)
@@ -100,6 +109,8 @@ typedef struct Compiling {
     bool hopper;
     Rooms rooms;
     const char *common;                 /* to all keys */
+    CacheKey verdict;
+    bool known;                         /* the cache has it */
     int *room;                          /* of each program */
     int *missing, n;                    /* programs that must be compiled */
     Cubin *cubin;                       /* one each of those */
@@ -130,12 +141,31 @@ static bool find_program(Ctx *c, Compiling *k, int program)
     return k->wish->b->modules.module[program];
 }
 
-static void find_programs(Ctx *c, Compiling *k)
+/* Prints the programs, and looks for what was found of them. */
+static void find_verdict(Ctx *c, Compiling *k)
 {
-    Ctx *own = k->wish->b->ctx;
+    Build *b = k->wish->b;
+    const Build *rest = k->wish->rest;
+    size_t size = 0;
     gpu_enter(c, k->gpu);
     k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
     rooms_text(c, &k->rooms, 0, 0);
+    CacheKey text = cache_key((const char *const *)k->rooms.programs[0].source,
+                              k->rooms.programs[0].n);
+    b->text = hex_of(b->ctx, &text);
+    const char *const all[] = { k->common, judged, b->text,
+                                rest ? rest->text : "" };
+    k->verdict = cache_key(all, sizeof all / sizeof *all);
+    unsigned char *found = cache_get(gpu_cache(k->gpu), &k->verdict, &size);
+    k->known = found;
+    if (found && (size != sizeof right || memcmp(found, right, size)))
+        b->wrong = ctx_format(b->ctx, "%.*s", (int)size, (char *)found);
+    free(found);
+}
+
+static void find_programs(Ctx *c, Compiling *k)
+{
+    Ctx *own = k->wish->b->ctx;
     size_t n = (size_t)k->rooms.programs[0].n;
     k->wish->b->modules.module = ctx_alloc(own, n * sizeof(Module *));
     k->wish->b->modules.n = (int)n;
@@ -203,7 +233,7 @@ static void keep_next(const Compiling *next)
 /* What was compiled beside another build; false: not all that is missing. */
 static bool take_ahead(Ctx *c, Compiling *k)
 {
-    const Ahead *a = k->wish->ahead;
+    const Ahead *a = k->wish->rest ? &k->wish->rest->ahead : NULL;
     bool all = a && a->n == k->rooms.programs[0].n
             && !memcmp(&a->o, &k->o, sizeof k->o);
     Cubin *own = ctx_alloc(c, (size_t)k->n * sizeof *own);
@@ -271,16 +301,32 @@ static void publish(Ctx *c, Compiling *k, int i)
     }
 }
 
+/* What is not right is not published. */
+static void judge(Ctx *c, Compiling *k)
+{
+    Build *b = k->wish->b;
+    const char *wrong = k->wish->check(c, k->wish->ud);
+    if (wrong)
+        b->wrong = ctx_string(b->ctx, wrong);
+    for (int i = 0; i < k->n && !wrong; i++)
+        publish(c, k, i);
+    cache_put(gpu_cache(k->gpu), &k->verdict, wrong ? wrong : right,
+              wrong ? strlen(wrong) : sizeof right);
+}
+
 static void make(Ctx *c, void *ud)
 {
     Compiling *k = ud;
+    find_verdict(c, k);
+    if (k->wish->b->wrong)
+        return;
     find_programs(c, k);
     compile_missing(c, k);
     load_missing(c, k);
     k->wish->b->m = rooms_join(&k->rooms, k->room);
     find_functions(c, k->wish->b, k->rooms.programs[0].of);
-    if (k->n)
-        k->wish->check(c, k->wish->ud);
+    if (k->n || !k->known)
+        judge(c, k);
 }
 
 void build_compile(Ctx *c, Gpu *g, const Compile *wish)
@@ -289,10 +335,9 @@ void build_compile(Ctx *c, Gpu *g, const Compile *wish)
     Compiling k = { .gpu = g, .wish = wish, .o = b->o, .hopper = b->hopper };
     k.rooms = (Rooms){ .ctx = b->ctx, .print = print, .ud = &k };
     b->modules.gpu = g;
-    if (!ctx_protect(c, make, &k)) {
+    bool ok = ctx_protect(c, make, &k);
+    if (!ok || b->wrong)
         modules_unload(&b->modules, gpu_driver(g));
+    if (!ok)
         ctx_rethrow(c);
-    }
-    for (int i = 0; i < k.n; i++)
-        publish(c, &k, i);
 }

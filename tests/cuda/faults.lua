@@ -34,6 +34,16 @@ function acts.wrong()
   expect(y:maxabs() > 0, "the CPU still works")
 end
 
+-- Hopper's kernels do nothing here: those for any GPU run instead.
+function acts.aside()
+  local x = inputs(80)
+  local want = v:reference(x)
+  for name, t in pairs(x) do
+    x[name] = (name == "g" and t or t:to "bfloat16"):to "cuda"
+  end
+  expect(suite.relative(v:forward(x), want) < 1e-2, "another kernel is right")
+end
+
 function acts.broken()
   local x = inputs(20, "cuda")
   local y = v:forward(x)
@@ -176,6 +186,21 @@ for turn = 1, 2 do
          compiled(count))
 end
 os.execute("rm -rf '" .. folder .. "'")
+-- What was found wrong is known to the next process, and not compiled again.
+for act, fault in pairs { wrong = "FAKE_IDLE=0",
+                          aside = "FAKE_WRONG=wgmma.cuh" } do
+  os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
+  local env = ("FAKE_ARCH=9 FLIN_CACHE=%s FAKE_SOURCES=%s "):format(folder,
+                                                                    count)
+  run(act, env .. fault)
+  local sources = compiled(count)
+  expect(sources > 0, "%s: nothing was compiled", act)
+  for _, more in ipairs { fault, "" } do
+    run(act, env .. more)
+    expect(compiled(count) == sources, "%s: %d sources compiled, then %d", act,
+           sources, compiled(count))
+  end
+end
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

@@ -363,6 +363,30 @@ for _, dtype in ipairs(types) do
   end
 end
 
+-- ---- all gradients, by the types of models ----
+
+local typed = size == "all" and { 128, 64 } or { 32 }
+for _, K in ipairs(typed) do
+  for _, name in ipairs(names) do
+    if mine(name) then
+      local v = flin.stdlib[name]
+      for _, shape in ipairs { { B = 2, T = 150, H = 3 },
+                               { B = 1, T = 70, H = 2 } } do
+        local host = suite.typed(v, v:random(with(shape, { K = K, V = K })),
+                                 "bfloat16")
+        host.dy = flin.randn(v:reference(host).shape, { seed = 9 })
+                      :to "bfloat16"
+        local ok, why_not = pcall(suite.check_gradients, name .. " K = " .. K,
+                                  v, host, function (input)
+          return limit_of(v, "bfloat16", "d_" .. input)
+        end)
+        expect(ok, "%s K = %d: %s", name, K, why_not)
+        ended(why_not)
+      end
+    end
+  end
+end
+
 -- ---- a step without a chunk form ----
 
 -- Its gradients take segments of 64 tokens, the last first.

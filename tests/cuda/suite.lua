@@ -80,6 +80,63 @@ function suite.far(u)
   return u < 0.6 and 0 or -u * u
 end
 
+-- Matrices of tokens in dtype; gates, angles and constants that models hold
+-- in float32 are so.
+function suite.typed(v, host, dtype)
+  for _, input in ipairs(v.inputs) do
+    local matrix = input.axes:find "^t .*[kvp]"
+    host[input.name] = host[input.name]:to(matrix and dtype or "float32")
+  end
+  return host
+end
+
+-- How far the float64 gradients move, by name, where inputs and dy are rounded
+-- to about 8 bits: what a sum that cancels may be off by.
+function suite.moved(v, host, want)
+  local moved = {}
+  for seed = 1, 2 do
+    local near = {}
+    for name, x in pairs(host) do
+      near[name] = x
+      if flin.is_tensor(x) then
+        x = x:to "float64"
+        near[name] = x + x * flin.randn(x.shape, { seed = seed }):to "float64"
+                         * 2^-9
+      end
+    end
+    for name, x in pairs(v:reference_backward(near)) do
+      if flin.is_tensor(x) then
+        moved[name] = math.max(moved[name] or 0,
+                               suite.relative(x, want[name]))
+      end
+    end
+  end
+  return moved
+end
+
+-- Gradients of all inputs, from what forward has saved, are within limit(NAME),
+-- or within what rounding does to them.
+function suite.check_gradients(name, v, host, limit)
+  local want = v:reference_backward(host)
+  local there, moved = suite.on_gpu(host), nil
+  local dy = there.dy
+  there.dy, there.save = nil, true
+  local _, _, saved = v:forward(there)
+  local got = v:backward { saved = saved, dy = dy }
+  for _, input in ipairs(v.inputs) do
+    local key = input.name
+    local off = suite.relative(got[key], want[key])
+    if not (off <= limit(key)) then
+      moved = moved or suite.moved(v, host, want)
+      suite.expect(off <= 4 * moved[key], "%s: d_%s is off by %.1e, of which "
+                   .. "rounding is %.1e", name, key, off, moved[key])
+    else
+      suite.expect(true)
+    end
+  end
+  suite.expect(not v.note, "%s: %s", name, v.note)
+end
+
 -- What erases is solved for in each chunk: its rounding grows with the keys'
 -- likeness.
 suite.ERASES = {

@@ -2,7 +2,8 @@
  * the source with the host's C++ compiler, as tests/cuda/host.h lets it be.
  * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has compiled,
  * a byte each, in that file; with FAKE_CHECKED each access to memory is looked
- * at; sources that have FAKE_SPILLS in them spill registers; those that could
+ * at; kernels of sources that have FAKE_WRONG in them do nothing; sources that
+ * have FAKE_SPILLS in them spill registers; those that could
  * read anew (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and
  * the first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; with FAKE_HOPPER=1 only what is Hopper's is compiled,
@@ -94,7 +95,7 @@ static int wish(void)
 
 /* The wrapper of the kernel whose name begins at s: each parameter from where
  * its address says, for each thread. */
-static void write_wrapper(FILE *f, const char *s, int hopper)
+static void write_wrapper(FILE *f, const char *s, int hopper, bool wrong)
 {
     const char *open = strchr(s, '('), *end = strchr(open, ')');
     int params = 0, len = (int)(open - s);
@@ -102,8 +103,9 @@ static void write_wrapper(FILE *f, const char *s, int hopper)
         fprintf(f, "namespace in_%.*s {\nunsigned char raw[1];\n", len, s);
     bool once = !hopper && wish() == HOPPER_FORWARD && !strncmp(s, "k0_", 3);
     fprintf(f, "extern \"C\" int fake_%.*s(void **ud, long grid, int threads)"
-            "\n{\n%s    launch%s(grid, threads, arena, [](void *ud) {\n"
-            "        void **p = (void **)ud;\n        %.*s(", len, s, once
+            "\n{\n%s%s    launch%s(grid, threads, arena, [](void *ud) {\n"
+            "        void **p = (void **)ud;\n        %.*s(", len, s,
+            wrong ? "    return 0;\n" : "", once
             ? "    static int times;\n    if (times++)\n"
               "        fault(\"not by Hopper's kernel\");\n" : "",
             hopper ? "_roles" : "", len, s);
@@ -161,6 +163,7 @@ static int write_file(const char *dir, const char *name, const char *text,
     if (!f)
         return 0;
     int hopper = is_hopper(text);
+    const char *wrong = getenv("FAKE_WRONG");
     if (kind == SOURCE)
         fprintf(f, "%s#include <type_traits>\n#include \"%s/%s.h\"\n"
                 "alignas(128) char arena[ARENA];\n",
@@ -177,7 +180,7 @@ static int write_file(const char *dir, const char *name, const char *text,
             name_at = strchr(strchr(name_at, ')'), '(');
         while (name_at[-1] != ' ' && name_at[-1] != '\n')
             name_at--;
-        write_wrapper(f, name_at, hopper);
+        write_wrapper(f, name_at, hopper, wrong && strstr(text, wrong));
     }
     return fclose(f) == 0;
 }

@@ -3,19 +3,24 @@
 -- read or left that nobody wrote; the same bits every time; NaN stays where
 -- it is.
 --   flin tests/cuda/laws.lua [SHARE/SHARES] [quick | few] [NAME ...]
+--   flin tests/cuda/laws.lua [SHARE/SHARES] programs=N
 -- A share is every SHARES-th test: run them side by side. quick: small sizes;
--- few: what a compiler on the host manages in seconds.
+-- few: what a compiler on the host manages in seconds; programs: N random
+-- steps, and nothing else.
 local flin = require "flin"
 local suite = require "suite"
 local random_program = require "programs"
 local wild_program = require "wild"
 local expect, on_gpu, relative = suite.expect, suite.on_gpu, suite.relative
 
-local share, shares, size, only = 1, 1, "all", nil
+local share, shares, size, only, programs = 1, 1, "all", nil, nil
 for _, word in ipairs { ... } do
   local i, n = word:match "^(%d+)/(%d+)$"
   if i then share, shares = tonumber(i), tonumber(n)
   elseif word == "quick" or word == "few" then size = word
+  elseif word:find "^programs=%d+$" then
+    programs = tonumber(word:match "%d+")
+    only = { programs = true, wild = true }
   else only = only or {} only[word] = true end
 end
 
@@ -409,7 +414,8 @@ if mine "serial" then serial() end
 
 -- ---- random steps: the interpreter, the CPU, the GPU ----
 
-local PROGRAMS <const> = size == "all" and 200 or size == "quick" and 40 or 4
+local PROGRAMS <const> = programs or size == "all" and 200
+                         or size == "quick" and 40 or 4
 for seed = 0, PROGRAMS - 1 do
   if mine "programs" then
     local v, K, V = random_program(seed)

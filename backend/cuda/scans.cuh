@@ -21,13 +21,6 @@ INLINE float block_sum(float x, float *scratch)
 
 /* ---- along the tokens ---- */
 
-/* A double by two floats: what both hold of it. */
-INLINE double lane_up(double x, int by)
-{
-    const float high = (float)x, low = (float)(x - high);
-    return (double)lane_up(high, by) + lane_up(low, by);
-}
-
 /* What a stretch of tokens does to a state s. */
 template<class T> struct Adding {
     T b;

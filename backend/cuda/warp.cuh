@@ -75,6 +75,10 @@ INLINE float lane_up(float x, int by)
 {
     return __shfl_up_sync(0xffffffffu, x, by);
 }
+INLINE double lane_up(double x, int by)
+{
+    return __shfl_up_sync(0xffffffffu, x, by);
+}
 INLINE float lane_xor(float x, int by)
 {
     return __shfl_xor_sync(0xffffffffu, x, by);

@@ -236,6 +236,13 @@ PLAIN inline float lane_up(float x, int by)
     Part p = { UP, by, x };
     return together(&p);
 }
+/* What two floats hold of it. */
+PLAIN inline double lane_up(double x, int by)
+{
+    const float high = (float)x, low = (float)(x - high);
+    const float up = lane_up(high, by);
+    return (double)up + lane_up(low, by);
+}
 PLAIN inline float lane_xor(float x, int by)
 {
     Part p = { XOR, by, x };

@@ -38,12 +38,56 @@ void mem_free(const Memory *m, void *p, size_t size)
         m->alloc(m->ud, p, size, 0);
 }
 
+Tally *tally_new(size_t limit)
+{
+    Tally *t = calloc(1, sizeof *t);
+
+    if (t) {
+        t->limit = limit;
+        atomic_store(&t->refs, 1);
+    }
+    return t;
+}
+
+void tally_release(Tally *t)
+{
+    if (t && atomic_fetch_sub(&t->refs, 1) == 1)
+        free(t);
+}
+
+void ctx_count(Ctx *c, size_t bytes)
+{
+    Tally *t = c->tally;
+
+    if (c->limit && (c->used > c->limit || bytes > c->limit - c->used))
+        fail_code(c, ERR_LIMIT, "out of memory: the compilation needs more "
+                  "than its limit of %zu bytes", c->limit);
+    if (!t)
+        return;
+    size_t all = atomic_fetch_add(&t->used, bytes) + bytes;
+    if (t->limit && (all > t->limit || atomic_load(&t->beside)
+                                       > t->limit - all)) {
+        atomic_fetch_sub(&t->used, bytes);
+        fail_code(c, ERR_LIMIT, "out of memory: what has been compiled, and "
+                  "Lua, need more than their limit of %zu bytes", t->limit);
+    }
+}
+
+void ctx_uncount(Ctx *c, size_t bytes)
+{
+    if (c->tally)
+        atomic_fetch_sub(&c->tally->used, bytes);
+}
+
 Ctx *ctx_like(const Ctx *like)
 {
     Ctx *c = mem_new(&like->mem, sizeof *c);
 
     if (c) {
         c->limit = like->limit;
+        c->tally = like->tally;
+        if (c->tally)
+            atomic_fetch_add(&c->tally->refs, 1);
         c->max_nodes = like->max_nodes;
         c->mem = like->mem;
         c->interrupted = like->interrupted;
@@ -68,6 +112,8 @@ void ctx_free(Ctx *c)
     if (!c)
         return;
     Memory mem = c->mem;
+    ctx_uncount(c, c->used);
+    tally_release(c->tally);
     for (ArenaBlock *b = c->block, *next; b; b = next) {
         next = b->next;
         mem_free(&mem, b, sizeof *b + b->size);
@@ -79,15 +125,15 @@ static void add_block(Ctx *c, size_t bytes)
 {
     size_t size = bytes > BLOCK ? bytes : BLOCK;
 
-    if (c->limit && c->used + size > c->limit)
-        fail_code(c, ERR_LIMIT, "out of memory: the compilation needs more "
-                  "than its limit of %zu bytes", c->limit);
+    ctx_count(c, size);
     /* large ones may come zeroed from the system, others are as they are used
      */
     ArenaBlock *b = (size > BLOCK ? mem_new : mem_raw)(&c->mem,
                                                        sizeof *b + size);
-    if (!b)
+    if (!b) {
+        ctx_uncount(c, size);
         fail_code(c, ERR_MEMORY, "out of memory");
+    }
     b->used = 0;
     b->size = size;
     b->zeroed = size > BLOCK;

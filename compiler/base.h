@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,11 +34,23 @@ void *mem_new(const Memory *m, size_t size);
 void *mem_raw(const Memory *m, size_t size);
 void mem_free(const Memory *m, void *p, size_t size);   /* p may be NULL */
 
+/* What the contexts that share it hold together, and who made them holds beside
+ * that: at most `limit` bytes (0: any). Counted: a context may outlive who made
+ * it. */
+typedef struct Tally {
+    atomic_size_t used, beside;
+    size_t limit;
+    atomic_uint refs;
+} Tally;
+Tally *tally_new(size_t limit);         /* NULL when memory is out */
+void tally_release(Tally *t);           /* NULL: nothing */
+
 /* A compilation: its memory, its error, and what it may use up. Everything a
  * pass allocates lives until ctx_free. */
 typedef struct Ctx {
     ArenaBlock *block;
     size_t used, limit;                 /* bytes; limit 0: none */
+    Tally *tally;                       /* or NULL */
     uint32_t max_nodes;                 /* a graph's size; 0: the default */
     Error err;
     jmp_buf *catch;
@@ -63,6 +76,11 @@ typedef struct Ctx {
 Ctx *ctx_new(void);
 Ctx *ctx_like(const Ctx *like);
 void ctx_free(Ctx *c);
+
+/* Counts memory that is used beside the context's, and counts it out again. The
+ * first fails where that is more than the limits allow. */
+void ctx_count(Ctx *c, size_t bytes);
+void ctx_uncount(Ctx *c, size_t bytes);
 
 /* Zeroed memory that lives as long as the context; fails, never NULL. */
 void *ctx_alloc(Ctx *c, size_t bytes);

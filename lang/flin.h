@@ -101,8 +101,8 @@ typedef struct flin_State flin_State;
 typedef struct flin_Options {
     size_t size;                /* sizeof(flin_Options) */
     uint64_t instructions;      /* of Lua, a script; default 10^9 */
-    size_t memory;              /* bytes of Lua, and of one compilation;
-                                   default 2^30 */
+    size_t memory;              /* bytes of Lua and of all that is compiled,
+                                   together; default 2^30 */
     uint32_t nodes;             /* of one graph; default 20000 */
     int trusted;                /* 1: scripts may use io and os and load
                                    modules; default: a sandbox */

@@ -17,13 +17,22 @@
 #define ATTACHED "flin.attached"        /* a guard, of another's Lua */
 
 enum { HOOK_STEP = 200, BYTES_STEP = 64, ELEMENTS_STEP = 4,
-       POLL_COST = 20000 };
+       POLL_COST = 20000, TELL = 1 << 20 };
 
 /* Nanoseconds: what instructions between two looks never take by themselves,
  * and what one counts as where they took longer. */
 enum { SLOW = 1000000, INSTRUCTION = 10 };
 
 /* ---- the allocator ---- */
+
+/* What the limit leaves: Lua and what has been compiled share it. */
+static size_t room_left(const Guard *g)
+{
+    size_t all = g->used + atomic_load_explicit(&g->like.tally->used,
+                                                memory_order_relaxed);
+
+    return all < g->lim.memory ? g->lim.memory - all : 0;
+}
 
 /* The guard is not Lua's memory: it goes when the last of Lua's does. */
 static void *guarded_alloc(void *ud, void *p, size_t old, size_t size)
@@ -34,7 +43,7 @@ static void *guarded_alloc(void *ud, void *p, size_t old, size_t size)
 
     if (size > had) {
         uint64_t cost = size / BYTES_STEP;
-        if (g->lim.memory && size - had > g->lim.memory - g->used)
+        if (g->lim.memory && size - had > room_left(g))
             return NULL;
         g->left -= cost < g->left ? cost : g->left;
     }
@@ -42,8 +51,12 @@ static void *guarded_alloc(void *ud, void *p, size_t old, size_t size)
     if (!q && size)
         return NULL;
     g->used = g->used - had + size;
-    if (g->used == 0)
+    atomic_store_explicit(&g->like.tally->beside, g->used,
+                          memory_order_relaxed);
+    if (g->used == 0) {
+        tally_release(g->like.tally);
         g->alloc(g->ud, g, sizeof *g, 0);
+    }
     return q;
 }
 
@@ -64,6 +77,11 @@ static Guard *guard_new(lua_State *L, const Limits *lim)
               + (size_t)lua_gc(L, LUA_GCCOUNTB);
     if (g->lim.memory && g->lim.memory < g->used)
         g->lim.memory = g->used;
+    g->like.tally = tally_new(g->lim.memory);
+    if (!g->like.tally) {
+        alloc(ud, g, sizeof *g, 0);
+        lang_no_memory(L, "no memory for a script");
+    }
     lua_setallocf(L, guarded_alloc, g);
     return g;
 }
@@ -200,6 +218,22 @@ void work_begin(lua_State *L)
         charge_time(g);
 }
 
+/* The collector cannot see what contexts hold, and would let what has been
+ * compiled lie. */
+static void tell_collector(lua_State *L, Guard *g)
+{
+    size_t now = g->like.tally ? atomic_load(&g->like.tally->used) : 0;
+    size_t more = now > g->told ? now - g->told : 0;
+
+    if (more >> 30)
+        more = (size_t)1 << 30;
+    if (more && more < TELL)
+        return;
+    g->told = now;
+    if (more)
+        lua_gc(L, LUA_GCSTEP, (int)(more >> 10));
+}
+
 void work_end(lua_State *L, bool stopped)
 {
     Guard *g = guard_of(L);
@@ -208,6 +242,7 @@ void work_end(lua_State *L, bool stopped)
         return;
     look(g);
     charge(g, 0);
+    tell_collector(L, g);
     if (stopped && g->left == 0 && !asked(g))
         guard_check(L, g);
 }
@@ -287,6 +322,9 @@ void sandbox_detach(lua_State *L)
 Ctx *sandbox_ctx(lua_State *L)
 {
     Guard *g = guard_of(L);
+    if (g && g->lim.memory && g->like.tally
+        && room_left(g) < g->lim.memory / 4)
+        lua_gc(L, LUA_GCCOLLECT, 0);
     Ctx *c = g ? ctx_like(&g->like) : ctx_new();
 
     if (!c)

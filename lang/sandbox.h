@@ -11,7 +11,9 @@ typedef struct Guard {
     lua_Alloc alloc;                    /* the allocator below this one */
     void *ud;
     Limits lim;
-    size_t used;                        /* bytes */
+    size_t used;                        /* bytes of Lua */
+    size_t told;                        /* of like.tally's: what the collector
+                                           knows of */
     uint64_t left;                      /* instructions */
     uint64_t looked, used_cpu;          /* nanoseconds: when, and how much of
                                            the CPU's time, at the last look */

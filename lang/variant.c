@@ -407,8 +407,10 @@ static void graft_declare(Ctx *c, void *ud)
     for (int i = 0; i < to->nin; i++)
         m->as[i] = to->in[i].node = node_copy(to, &from->n[from->in[i].node],
                                               none);
-    for (int i = 0; i < to->nst; i++)
+    for (int i = 0; i < to->nst; i++) {
         to->st[i].node = node_copy(to, &from->n[from->st[i].node], none);
+        to->st[i].next = 0;             /* not of this graph */
+    }
 }
 
 /* The step, of the replaced inputs. */
@@ -443,10 +445,14 @@ static void graft_step(Ctx *c, void *ud)
 static void map_input(lua_State *L, int owner, Tracer *t, Graft *m, int i)
 {
     const Input *in = &t->g->in[i];
+    int states = t->g->nst;
 
     value_push(L, owner, t, in->node);
     lua_call(L, 1, 1);
     m->as[i] = value_arg(L, t, lua_gettop(L));
+    if (t->g->nst != states)
+        lang_fail(L, NULL, "map: '%s': a function of one token is wanted; "
+                  "flin.prev is for a step", in->name);
     AxisSet got = t->g->n[m->as[i]].axes;
     if (got != in->axes)
         lang_fail(L, NULL, "map: '%s' has axes %s, but the function makes "

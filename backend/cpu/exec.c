@@ -463,12 +463,20 @@ void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats)
     check_call(c, p, call);
     Room room = find_room(&r);
     void *own = NULL;
-    if (!call->workspace && !(own = mem_raw(&c->mem, room.all)))
-        fail_code(c, ERR_MEMORY, "out of memory");
+    if (!call->workspace) {
+        ctx_count(c, room.all);
+        own = mem_raw(&c->mem, room.all);
+        if (!own) {
+            ctx_uncount(c, room.all);
+            fail_code(c, ERR_MEMORY, "out of memory");
+        }
+    }
     if (call->workspace && call->workspace_size < (int64_t)room.all)
         fail(c, 0, "the workspace has %lld bytes, but this call takes %zu",
              (long long)call->workspace_size, room.all);
     run_kernels(&r, &room, own ? own : call->workspace, stats);
+    if (own)
+        ctx_uncount(c, room.all);
     mem_free(&c->mem, own, room.all);
     if (atomic_load(&r.stop))
         fail_code(c, ERR_INTERRUPT, "interrupted");

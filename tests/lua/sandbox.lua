@@ -163,6 +163,28 @@ local sizes = { -1, 4 }
 expect(flin.ones(8):reshape(sizes).shape[1] == 2 and sizes[1] == -1,
        "reshape leaves its table as it is")
 
+-- ---- what is compiled counts as memory ----
+
+local function small_variant()
+  return flin.variant {
+    input = { q = "t k", k = "t k", v = "t v" }, state = { S = "k v" },
+    step = function (x, s)
+      local S = s.S + flin.outer(x.k, x.v)
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  }
+end
+refuses("out of memory: what has been compiled, and Lua", function ()
+  local all = {}
+  while true do
+    all[#all + 1] = small_variant()
+  end
+end)
+for _ = 1, 5000 do                      -- more than fit at a time
+  small_variant()
+end
+refuses("prev is for a step", gla.map, gla, { q = flin.prev })
+
 -- ---- ordinary work still works ----
 
 expect(("a=1, b=2"):gsub("(%w+)=(%w+)", "%2=%1") == "1=a, 2=b", "gsub")

@@ -115,6 +115,13 @@ static int read_failure(lua_State *L)
         }
     }
     parse_error(f->e, f->code, text);
+    if (f->e && lua_type(L, 1) == LUA_TSTRING) {
+        const char *help = meant_instead(L, 1);
+        snprintf(f->e->help, sizeof f->e->help, "%s", help ? help : "");
+        snprintf(f->e->text, sizeof f->e->text, "%s%s%s",
+                 quoted_message(L, 1), help ? "\n  help: " : "",
+                 help ? help : "");
+    }
     return 0;
 }
 

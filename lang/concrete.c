@@ -277,6 +277,8 @@ static void operand(lua_State *L, const char *name, int arg, Operand *o)
     const Numbers *v = numbers_test(L, arg);
 
     if (!is_operand(L, arg))
+        check_misused(L, arg);
+    if (!is_operand(L, arg))
         lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" : NULL,
                   "%s: argument %d is %s, not a value or a number", name, arg,
                   type_text(L, arg));

@@ -59,9 +59,10 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
         return usual;
     if (raw_field(L, arg, name) != LUA_TNIL)
         usual = lua_tointegerx(L, -1, &whole);
+    whole = whole && lua_type(L, -1) != LUA_TSTRING;
     if (!whole || (usual < 0 && !lua_isnil(L, -1)))
         lang_fail(L, NULL, "%s: %s = %s: a whole number is wanted", what, name,
-                  luaL_tolstring(L, -1, NULL));
+                  shown_text(L, -1));
     lua_pop(L, 1);
     return usual;
 }

@@ -326,6 +326,60 @@ void *push_owned(lua_State *L, size_t size, const char *meta,
     return p;
 }
 
+const char *quoted_message(lua_State *L, int at)
+{
+    const char *text = lua_tostring(L, at);
+    const char *mark = text ? strstr(text, ": attempt to ") : NULL;
+    const char *colon = mark;
+
+    while (colon && colon > text && isdigit((unsigned char)colon[-1]))
+        colon--;
+    if (!mark || strchr(text, '\n') || colon == mark || colon <= text + 1) {
+        lua_pushvalue(L, at);
+        return text;
+    }
+    int line = (int)strtol(colon, NULL, 10), top = lua_gettop(L);
+    const char *file = lua_pushlstring(L, text, (size_t)(colon - 1 - text));
+    if (source_line(L, file, line))
+        lua_pushfstring(L, "%s\n  %d | %s", text, line, lua_tostring(L, -1));
+    else
+        lua_pushvalue(L, at);
+    lua_replace(L, top + 1);
+    lua_settop(L, top + 1);
+    return lua_tostring(L, -1);
+}
+
+const char *meant_instead(lua_State *L, int at)
+{
+    const char *text = lua_tostring(L, at);
+    int top = lua_gettop(L);
+
+    if (!text || (!strstr(text, " a nil value (")
+                  && !strstr(text, "no field or method")))
+        return NULL;
+    if (strstr(text, "(global 'flin')"))
+        return lua_pushliteral(L, "local flin = require \"flin\"");
+    if (lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN) == LUA_TTABLE
+        && lua_getfield(L, -1, "meant") == LUA_TFUNCTION) {
+        lua_pushvalue(L, at);
+        if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
+            lua_replace(L, top + 1);
+            lua_settop(L, top + 1);
+            return lua_tostring(L, -1);
+        }
+    }
+    lua_settop(L, top);
+    return NULL;
+}
+
+const char *shown_text(lua_State *L, int arg)
+{
+    const char *text = luaL_tolstring(L, arg, NULL);
+
+    return lua_type(L, arg < 0 ? arg - 1 : arg) == LUA_TSTRING
+        ? lua_pushfstring(L, "\"%s\"", text) : text;
+}
+
 /* ---- names ---- */
 
 enum { NAME = 32 };

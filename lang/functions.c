@@ -91,6 +91,7 @@ static void check_plain(lua_State *L, const char *name, int arg)
     if (value_test(L, arg) || lua_type(L, arg) == LUA_TNUMBER
         || lua_isboolean(L, arg))
         return;
+    check_misused(L, arg);
     if (lua_gettop(L) > 1)
         snprintf(nth, sizeof nth, "argument %d is ", arg);
     lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" :
@@ -424,10 +425,11 @@ static int flin_at(lua_State *L)
     const char *word = word_arg(L, "at", 2);
     b.axis = axis_of(L, t, "at", 1, word);
     lua_Integer i = lua_tointegerx(L, 3, &whole);
+    whole = whole && lua_type(L, 3) == LUA_TNUMBER;
     int32_t size = t->g->axis[b.axis].size;
     if (!whole)
         lang_fail(L, "entries are counted from 1", "at: argument 3 is %s, not "
-                  "a whole number", luaL_tolstring(L, 3, NULL));
+                  "a whole number", shown_text(L, 3));
     if (i < 1 || i > 65535 || (size && i > size))
         lang_fail(L, "entries are counted from 1", "at: axis '%s' has no "
                   "entry %lld", word, (long long)i);

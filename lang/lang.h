@@ -89,6 +89,10 @@ typedef struct Value { Tracer *t; Ref r; int compared; } Value; /* its
                                            place there from 1 on, or 0 */
 
 Value *value_test(lua_State *L, int arg);
+/* What stands for no number, but for many, has this in its metatable: a
+ * function that fails and says so; the check calls it. */
+#define MISUSED "__flin_misused"
+void check_misused(lua_State *L, int arg);
 /* Pushes a value; the owner userdata is at stack index `owner`. */
 void value_push(lua_State *L, int owner, Tracer *t, Ref r);
 /* The value, number or boolean at `arg` as a node of t's graph; a Lua error
@@ -131,8 +135,15 @@ bool source_line(lua_State *L, const char *file, int line);
 /* The name of the file of the innermost running Lua function ("" if none);
  * pushed, too, so that it lives on. */
 const char *current_file(lua_State *L);
+/* Lua's own message at `at`, "FILE:LINE: attempt to ...", with the line of
+ * source where that is known; another one as it is; pushed. What may have been
+ * meant, or NULL (then nothing is pushed). */
+const char *quoted_message(lua_State *L, int at);
+const char *meant_instead(lua_State *L, int at);
 /* What the value at `arg` is, for messages: "nil", "a tensor", "a string". */
 const char *type_text(lua_State *L, int arg);
+/* The value at `arg` as the user writes it, pushed: strings in quotes. */
+const char *shown_text(lua_State *L, int arg);
 /* The one of n names that is spelled almost like `name`, or NULL. */
 const char *nearest_name(const char *name, const char *const *list, int n);
 

@@ -325,6 +325,9 @@ static void push_sequence(lua_State *L, const char *name)
         lua_pushcclosure(L, misused, 1);
         lua_setfield(L, -2, operators[n]);
     }
+    lua_pushstring(L, name);
+    lua_pushcclosure(L, misused, 1);
+    lua_setfield(L, -2, MISUSED);
     lua_pushvalue(L, read);
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, -2);

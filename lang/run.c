@@ -123,9 +123,10 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
             lua_rawgeti(L, -2, i + 1);
         }
         cu[i] = lua_tointegerx(L, -1, &whole);
+        whole = whole && lua_type(L, -1) == LUA_TNUMBER;
         if (!whole)
             lang_fail(L, NULL, "%s: cu_seqlens holds %s, which is not a whole "
-                      "number", what, luaL_tolstring(L, -1, NULL));
+                      "number", what, shown_text(L, -1));
         lua_pop(L, 1);
     }
     r->args.cu = cu;
@@ -263,10 +264,9 @@ static int small_option(lua_State *L, const char *what, int arg,
 
     if (get_option(L, arg, name) != LUA_TNIL) {
         lua_Integer x = lua_tointegerx(L, -1, &whole);
-        if (!whole || x < least || x > most)
+        if (lua_type(L, -1) != LUA_TNUMBER || !whole || x < least || x > most)
             lang_fail(L, NULL, "%s: %s = %s: a whole number from %d to %d is "
-                      "wanted", what, name, luaL_tolstring(L, -1, NULL),
-                      least, most);
+                      "wanted", what, name, shown_text(L, -1), least, most);
         n = (int)x;
     }
     lua_pop(L, 1);

@@ -30,7 +30,7 @@ static double number_arg(lua_State *L, int arg)
     return lua_tonumber(L, arg);
 }
 
-static int binary(lua_State *L, double (*f)(double, double))
+static int binary(lua_State *L, char sign, double (*f)(double, double))
 {
     const Tensor *a = tensor_test(L, 1) ? tensor_check(L, 1) : NULL;
     const Tensor *b = tensor_test(L, 2) ? tensor_check(L, 2) : NULL;
@@ -42,8 +42,10 @@ static int binary(lua_State *L, double (*f)(double, double))
     if (!shape)
         return luaL_error(L, "tensors are wanted here");
     if (a && b && !same_shape(a, b))
-        return luaL_error(L, "tensors of shapes %s and %s",
-                          tensor_shape_text(L, a), tensor_shape_text(L, b));
+        lang_fail(L, "x:expand(axis, n) repeats x along a new axis, "
+                  "x:reshape, x:transpose and x:narrow give others", "a %c b "
+                  "goes element by element: a has shape %s, but b %s", sign,
+                  tensor_shape_text(L, a), tensor_shape_text(L, b));
     Walk wa = walk(L, shape), wb = walk(L, b ? b : shape);
     va = tensor_view(shape);
     vb = tensor_view(b ? b : shape);
@@ -54,15 +56,15 @@ static int binary(lua_State *L, double (*f)(double, double))
     return 1;
 }
 
-static int t_add(lua_State *L) { return binary(L, add); }
-static int t_sub(lua_State *L) { return binary(L, sub); }
-static int t_mul(lua_State *L) { return binary(L, mul); }
-static int t_div(lua_State *L) { return binary(L, over); }
+static int t_add(lua_State *L) { return binary(L, '+', add); }
+static int t_sub(lua_State *L) { return binary(L, '-', sub); }
+static int t_mul(lua_State *L) { return binary(L, '*', mul); }
+static int t_div(lua_State *L) { return binary(L, '/', over); }
 static int t_unm(lua_State *L)
 {
     lua_pushnumber(L, -1);
     lua_replace(L, 2);
-    return binary(L, mul);
+    return binary(L, '*', mul);
 }
 
 /* NaN wins, so that it cannot hide. */

@@ -173,6 +173,12 @@ static Ref number_arg(lua_State *L, Tracer *t, double x)
     return b.r;
 }
 
+void check_misused(lua_State *L, int arg)
+{
+    if (luaL_getmetafield(L, arg, MISUSED) != LUA_TNIL)
+        lua_call(L, 0, 0);
+}
+
 Ref value_arg(lua_State *L, Tracer *t, int arg)
 {
     Value *v = value_test(L, arg);
@@ -190,6 +196,7 @@ Ref value_arg(lua_State *L, Tracer *t, int arg)
     if (tensor_test(L, arg))
         lang_fail(L, "declare an input, and give the tensor when calling",
                   "a tensor cannot enter a step: it has no named axes");
+    check_misused(L, arg);
     lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" : NULL,
               "a value or a number is wanted here, not %s",
               type_text(L, arg));
@@ -400,8 +407,13 @@ static int value_index(lua_State *L)
     if (entry)
         lang_fail(L, "flin.at(x, \"k\", i) is entry i of axis k", "%s is a "
                   "value (axes: %s): it has no entry [%s]", name, axes, key);
-    lang_fail(L, NULL, "%s is a value (axes: %s): it has no field '%s'", name,
-              axes, key);
+    lua_getfield(L, LUA_REGISTRYINDEX, "flin.table");
+    bool function = lua_istable(L, -1)
+                 && lua_getfield(L, -1, key) == LUA_TFUNCTION;
+    lang_fail(L, function ? lua_pushfstring(L, "flin.%s(%s): what works on "
+              "values are functions of flin", key, name) : NULL,
+              "%s is a value (axes: %s): it has no field '%s'", name, axes,
+              key);
 }
 
 static int value_newindex(lua_State *L)

@@ -167,6 +167,38 @@ static void run_declare(Ctx *c, void *ud)
     d->declare(d->g, d->name, d->axes);
 }
 
+/* The axes less those that calls bring, in small letters; pushed. */
+static const char *own_axes(lua_State *L, const char *axes)
+{
+    luaL_Buffer b;
+
+    luaL_buffinit(L, &b);
+    for (const char *p = axes; *p && *p != ':'; p++) {
+        bool alone = (p == axes || p[-1] == ' ') && strchr(" :", p[1]);
+        if (alone && (*p == 'B' || *p == 'H'))
+            p += p[1] == ' ';
+        else
+            luaL_addchar(&b, (char)tolower((unsigned char)*p));
+    }
+    luaL_pushresult(&b);
+    return lua_tostring(L, -1);
+}
+
+/* B, T and H mean sizes of calls wherever options are named. */
+static void check_layout(lua_State *L, const char *field, const char *name,
+                         const char *axes)
+{
+    for (const char *p = axes; *p && *p != ':'; p++) {
+        bool alone = (p == axes || p[-1] == ' ') && strchr(" :", p[1]);
+        if (!alone || !strchr("BTH", *p))
+            continue;
+        lang_fail(L, lua_pushfstring(L, "%s = \"%s\"", name,
+                                     own_axes(L, axes)),
+                  "flin.variant: %s '%s': axis %c: batch and heads are never "
+                  "named, and the tokens' axis is t", field, name, *p);
+    }
+}
+
 static void check_domain(lua_State *L, const char *name, const char *axes)
 {
     const char *colon = strchr(axes, ':');
@@ -238,6 +270,7 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
                       "head", "flin.variant: %s '%s': its axes must be a "
                       "string, not %s", field, d.name, type_text(L, -1));
         d.axes = lua_tostring(L, -1);
+        check_layout(L, field, d.name, d.axes);
         if (input)
             check_domain(L, d.name, d.axes);
         else
@@ -276,10 +309,11 @@ static void declare_axes(lua_State *L, Graph *g, int def)
             if (!strcmp(d.name, "t"))
                 lang_fail(L, NULL, "flin.variant: axes: t is the tokens' axis"
                           ": calls say how many there are");
-            if (!whole || size < 1 || size > AXIS_MAX)
+            if (lua_type(L, -1) != LUA_TNUMBER || !whole || size < 1
+                || size > AXIS_MAX)
                 lang_fail(L, NULL, "flin.variant: axes: %s = %s: a size is a "
                           "whole number from 1 to %d", d.name,
-                          luaL_tolstring(L, -1, NULL), AXIS_MAX);
+                          shown_text(L, -1), AXIS_MAX);
             protect(L, g->ctx, run_declare, &d);
             g->axis[graph_find_axis(g, d.name)].size = (int32_t)size;
             lua_pop(L, 1);
@@ -526,11 +560,23 @@ static int variant_gc(lua_State *L)
     return 0;
 }
 
+/* v(x): which method is meant, a variant does not guess. */
+static int variant_call(lua_State *L)
+{
+    const char *name = variant_check(L, 1)->step->name;
+
+    lang_fail(L, "v:forward { q = q, ... } runs it over tokens, v:step decodes "
+              "one, v:reference is the float64 step", "%s is a variant: its "
+              "methods are called, not itself", name);
+}
+
 void variant_open(lua_State *L)
 {
     luaL_newmetatable(L, VARIANT_META);
     lua_pushcfunction(L, variant_gc);
     lua_setfield(L, -2, "__gc");
+    lua_pushcfunction(L, variant_call);
+    lua_setfield(L, -2, "__call");
     describe_open(L);
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");

@@ -81,24 +81,6 @@ static void push_traceback(lua_State *L)
     }
 }
 
-/* Pushes a line of help for Lua's own message at `at`, or "". */
-static void push_help(lua_State *L, int at)
-{
-    if (strstr(lua_tostring(L, at), "(global 'flin')")) {
-        lua_pushliteral(L, "\n  help: local flin = require \"flin\"");
-        return;
-    }
-    if (lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN) == LUA_TTABLE
-        && lua_getfield(L, -1, "meant") == LUA_TFUNCTION) {
-        lua_pushvalue(L, at);
-        if (lua_pcall(L, 1, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
-            lua_pushfstring(L, "\n  help: %s", lua_tostring(L, -1));
-            return;
-        }
-    }
-    lua_pushliteral(L, "");
-}
-
 #define TRACEBACK "flin.traceback"
 
 /* Makes a text of the error, and keeps the traceback of a short one. An error
@@ -126,11 +108,12 @@ static void complete(lua_State *L)
         lua_settop(L, at);
         return;
     }
-    push_help(L, at);
-    lua_copy(L, -1, at + 2);
-    lua_settop(L, at + 2);
-    lua_insert(L, at + 1);
-    lua_concat(L, 3);
+    const char *help = meant_instead(L, at);
+    lua_pushfstring(L, "%s%s%s%s", quoted_message(L, at),
+                    help ? "\n  help: " : "", help ? help : "",
+                    lua_tostring(L, at + 1));
+    lua_replace(L, at);
+    lua_settop(L, at);
 }
 
 bool call(lua_State *L, int nargs)

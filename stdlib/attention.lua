@@ -51,8 +51,14 @@ local function piece(value, what, module, default)
   if value == nil then
     return default
   elseif type(value) ~= "table" or not value.name then
-    refuse("%s: what an entry of flin.%s returns is wanted: %s.%s()", what,
-           module, module, default.name)
+    local pieces, meant = flin[module], default.name
+    for name, make in pairs(pieces) do
+      meant = (value == name or value == make) and name or meant
+    end
+    refuse("%s is %s: what an entry of flin.%s returns is wanted\n  help: "
+           .. "%s = flin.%s.%s()", what, type(value) == "string"
+           and '"' .. value .. '"' or "a " .. type(value), module, what,
+           module, meant)
   end
   return value
 end

@@ -115,7 +115,12 @@ function help.meant(message)
     end
   end
   if kind == "global" then
+    for global in pairs(_G) do
+      names[#names + 1] = global
+    end
+    names[#names + 1] = "flin"
     return known[name] and ("local %s = %s"):format(name, known[name])
+           or like(name, names)
   end
   return (kind == "method" or kind == "field") and not known[name]
          and like(name, names) or nil

@@ -217,12 +217,20 @@ check("said once, here", len(said) == 1 and said[0].filename == __file__
       and "serial goes token by token: line 5: tanh(S)" in
       str(said[0].message), said)
 
+for number in (np.float32(0.5), 0.5, 2):
+    refused("a number", ValueError, f"g is the number {number}: a NumPy array "
+            "is wanted", gdn, q, k, v, **dict(x, g=number))
+refused("a number first", ValueError, "q is the number 1.0: a NumPy array",
+        gdn, np.float32(1), k, v, **x)
+refused("a list", ValueError, "g is list, but q is a NumPy array", gdn, q, k,
+        v, **dict(x, g=[0.5]))
 for value in (1, "yes"):
     refused("validate", ValueError, f"validate = {value!r}: True, False", gdn,
             q, k, v, **x, validate=value)
 
 # What breaks its domain, and what is not finite, says where.
-same("validated", gdn(q, k, v, **x, validate=True)[0], gdn(q, k, v, **x)[0])
+same("validated", gdn(q, k, v, **x, validate=np.bool_(True))[0],
+     gdn(q, k, v, **x)[0])
 gates = {**x, "g": 1 / (1 + np.exp(x["g"]))}
 long = rng.standard_normal(k.shape).astype("f")
 for f in (gdn, gdn.reference,

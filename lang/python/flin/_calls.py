@@ -14,6 +14,7 @@ A **door** is the module that knows the caller's tensors (_numpy, _torch):
   place(call, like, cu) sets device, stream, cu_seqlens
 """
 import ctypes
+import numbers
 from ctypes import byref
 
 from . import _c, _state
@@ -180,6 +181,15 @@ def describe_one(door, name, t):
     dtype, shape, strides = door.describe(name, t)
     return dtype, shape, (strides if is_taken(door, t, shape, strides)
                           else row_major(shape))
+
+
+def wrong_kind(name, value, first, wanted, make):
+    """The error for what is no array of the door's."""
+    if isinstance(value, numbers.Number):   # NumPy's scalars are, too
+        return _c.Error(f"{name} is the number {value}: {wanted} is wanted, "
+                        f"of all its axes\n  help: {make.format(value)}")
+    return _c.Error(f"{name} is {type(value).__name__}, but {first} is "
+                    f"{wanted}: all must be of one kind")
 
 
 def describe(door, arguments, tensors):

@@ -4,7 +4,7 @@ import sys
 import numpy
 
 from . import _c, _state
-from ._calls import Request, overlaps
+from ._calls import Request, overlaps, wrong_kind
 
 CODE = {numpy.dtype("float32"): _c.F32, numpy.dtype("float16"): _c.F16,
         numpy.dtype("float64"): _c.F64}
@@ -23,8 +23,8 @@ def describe(name, a):
 
 def check(name, a, first, like):
     if not isinstance(a, numpy.ndarray):
-        raise _c.Error(f"{name} is {type(a).__name__}, but {first} is a NumPy "
-                       "array: all must be of one kind")
+        raise wrong_kind(name, a, first, "a NumPy array",
+                         "numpy.full([B, T, H], {}, \"float32\")")
     if isinstance(a, numpy.ma.MaskedArray):
         raise _c.Error(f"{name} is a masked array: flin has no masks of values"
                        f"\n  help: {name}.filled(0)")

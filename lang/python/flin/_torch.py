@@ -5,7 +5,7 @@ import sys
 
 import torch
 from . import _c, _state
-from ._calls import ALIGNMENT, SAVING, Request, overlaps
+from ._calls import ALIGNMENT, SAVING, Request, overlaps, wrong_kind
 from ._variant import DOORS
 
 CODE = {torch.float32: _c.F32, torch.bfloat16: _c.BF16, torch.float16: _c.F16,
@@ -38,8 +38,8 @@ def check_device(name, t, first, like):
 
 def check(name, t, first, like):
     if not isinstance(t, torch.Tensor):
-        raise _c.Error(f"{name} is {type(t).__name__}, but {first} is a "
-                       "torch.Tensor: all must be of one kind")
+        raise wrong_kind(name, t, first, "a torch.Tensor",
+                         "torch.full([B, T, H], {})")
     if t.dtype not in CODE:
         raise _c.Error(f"{name} is {t.dtype}: float32, bfloat16, float16 or "
                        "float64 is wanted")

@@ -357,7 +357,7 @@ def validation(validate):
         return 0
     if validate == "growth":
         return 2
-    if validate is not True and validate is not False:
+    if type(validate).__name__ not in ("bool", "bool_"):
         raise _c.ArgumentError(f"validate = {validate!r}: True, False, "
                                "\"growth\" or None is wanted")
     return 1 if validate else -1

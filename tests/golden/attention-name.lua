@@ -1,0 +1,3 @@
+local flin = require "flin"
+local exp, dot, outer = flin.exp, flin.dot, flin.outer
+flin.attention { decay = "gated" }

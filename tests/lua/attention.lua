@@ -191,7 +191,7 @@ refused("features: flin.feature_map.relu is to be called: relu()",
   local v = flin.attention { features = feature.relu }
   return v
 end)
-refused("decay: what an entry of flin.decay returns is wanted", function ()
+refused('decay is "gated": what an entry of flin.decay returns', function ()
   local v = flin.attention { decay = "gated" }
   return v
 end)

@@ -119,7 +119,7 @@ local nan = flin.tensor { 1, 0 / 0, 3 }
 expect(nan:max() ~= nan:max() and nan:maxabs() ~= nan:maxabs()
        and nan:sum() ~= nan:sum(), "NaN wins")
 same(t:map(function (x) return x < 0 and 0 or x end), { 1, 0, 3 }, "map")
-refuses("tensors of shapes [3] and [2]", function ()
+refuses("a has shape [3], but b [2]", function ()
   return t + flin.zeros(2)
 end)
 refuses("a tensor and a string", function () return t + "x" end)

@@ -2,8 +2,8 @@
 # run.sh BUILD -- each fuzzer for its share of $FUZZ_SECONDS, from the seeds.
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
-targets="script file graph functions"
-each=$((${FUZZ_SECONDS:-60} / 4 + 1))
+targets="script file graph functions api"
+each=$((${FUZZ_SECONDS:-60} / 5 + 1))
 passed=0 failed=0
 for t in $targets; do
     seeds=$build/seeds/$t

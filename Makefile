@@ -5,6 +5,8 @@
 #   make test     build, then run every test
 #   make asan     all tests under AddressSanitizer and UBSan
 #   make tsan     states and kernels in threads, under ThreadSanitizer
+#   make random   20,000 random steps on the CPU, and how many structures
+#                 they were (an hour; PROGRAMS=2000 for fewer)
 #   make fuzz     fuzz scripts, files, graphs, functions (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
 #   make compile-all every variant, type and GPU, by NVRTC (JOBS=16; goes on
@@ -70,8 +72,8 @@ say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all build demo test sanitized tests test-cuda asan tsan fuzz fuzzers \
-    fuzz-build bench-cpu compile-all static install clean FORCE
+.PHONY: all build demo test sanitized tests test-cuda asan tsan random fuzz \
+    fuzzers fuzz-build bench-cpu compile-all static install clean FORCE
 
 all:
 	@sh tools/setup.sh --check
@@ -115,6 +117,9 @@ tsan:
 	    CFLAGS="-O1 -g" SAN="-fsanitize=thread" $(TSAN)/threads $(TSAN)/kernel
 	$(TSAN)/threads
 	$(TSAN)/kernel
+
+random: $(BUILD)/tests/unit/random_structures
+	$(BUILD)/tests/unit/random_structures 0 $(or $(PROGRAMS),20000)
 
 fuzzers: $(FUZZ)
 fuzz-build:

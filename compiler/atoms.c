@@ -78,12 +78,13 @@ static void find_serial(Atoms *a, int s)
             set_add(&a->serial[s], i);
 }
 
-static int next_of(const Graph *g, Ref r)
+static StateSet next_of(const Graph *g, Ref r)
 {
+    StateSet s = 0;
+
     for (int i = 0; i < g->nst; i++)
-        if (g->st[i].next == r)
-            return i;
-    return -1;
+        s |= g->st[i].next == r ? STATE(i) : 0;
+    return s;
 }
 
 static void store_prices(Atoms *a)
@@ -92,7 +93,7 @@ static void store_prices(Atoms *a)
     for (int t = 0; t < a->ntensors; t++) {
         bool state = t >= a->n;
         Ref r = state ? a->g->st[t - a->n].node : a->atom[t].node;
-        if (!state && a->atom[t].state >= 0)
+        if (!state && a->atom[t].states)
             continue;                   /* a final state: once a sequence */
         a->store[t] = llround(tile_bytes(a->g, a->m, r) / a->m->bandwidth
                               * 1e12);
@@ -114,7 +115,7 @@ static void list_atoms(Atoms *a, const bool *late, const uint8_t *cut)
         a->of[r] = a->n;
         a->atom[a->n++] = (Atom){ .node = r, .late = late[r],
                                   .root = graph_is_root(g, r),
-                                  .state = next_of(g, r) };
+                                  .states = next_of(g, r) };
     }
     a->ntensors = a->n + g->nst;
 }

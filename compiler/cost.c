@@ -55,13 +55,15 @@ static bool find_kind(const Atoms *a, const Set *atoms, Shape *s)
             continue;
         late |= at->late;
         early |= at->root && !at->late;
-        if (at->state < 0)
-            continue;
-        if (!set_within(&a->serial[at->state], atoms))
-            return false;
-        s->states |= STATE(at->state);
-        forward |= !a->g->st[at->state].reverse;
-        reverse |= a->g->st[at->state].reverse;
+        for (int k = 0; at->states && k < a->g->nst; k++) {
+            if (!(at->states & STATE(k)))
+                continue;
+            if (!set_within(&a->serial[k], atoms))
+                return false;
+            forward |= !a->g->st[k].reverse;
+            reverse |= a->g->st[k].reverse;
+        }
+        s->states |= at->states;
     }
     s->kind = forward ? K_FORWARD : reverse ? K_REVERSE : K_TOKEN;
     return !(forward && reverse) && !(late && early);

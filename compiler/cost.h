@@ -28,7 +28,7 @@ typedef struct Atom {
     InputSet inputs;                    /* arguments right below */
     bool late;                          /* behind the loss */
     bool root;
-    int state;                          /* whose next value it is, or -1 */
+    StateSet states;                    /* whose next value it is */
     Ref sum;                            /* that it is a term of, and no more
                                            than that; or 0 */
 } Atom;

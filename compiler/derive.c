@@ -39,6 +39,12 @@ typedef struct Lift {
 
 static Ref lift(Lift *l, Ref r);
 
+static _Noreturn void serial(Lift *l, const char *why)
+{
+    l->note = why;
+    fail(l->g->ctx, 0, "%s", why);
+}
+
 /* ---- small builders in the chunk graph ---- */
 
 static Ref mul_opt(Graph *g, Ref a, Ref b)
@@ -74,8 +80,9 @@ static int rank_axis(Lift *l, int n)
         ax->size = l->g->axis[AX_RJ + i].size = n;
         return AX_R + i;
     }
-    fail(l->g->ctx, l->g->line, "more than %d different ranks in one variant",
-         NRANKS);
+    serial(l, ctx_format(l->g->ctx, "line %d: more than %d ranks of different "
+                         "sizes, of what is written and read in a token",
+                         l->g->line, NRANKS));
 }
 
 /* A step value whose axes `rank` count rows: lifted, with a row rank axis. */
@@ -322,12 +329,6 @@ static Ref lift_read(Lift *l, const Term *t, int s)
 }
 
 /* ---- lifting ---- */
-
-static _Noreturn void serial(Lift *l, const char *why)
-{
-    l->note = why;
-    fail(l->g->ctx, 0, "%s", why);
-}
 
 /* A contraction of a value that holds whole matrix states: reads of them; 0
  * if it is not affine in s (its operands may still be made of reads). */

@@ -462,10 +462,22 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
                                  : g->st[adjoint[i]].node);
 }
 
-/* A gradient that nobody contributed to is zero. */
-static Ref or_zero(Graph *g, Ref x)
+/* A gradient that nobody contributed to is zero: made of what comes in, so
+ * that it is known, and stored, when the others are. */
+static Ref or_zero(Graph *g, Ref x, Ref in)
 {
-    return x ? x : num(g, 0);
+    return x ? x : op2(g, OP_lt, in, in);
+}
+
+/* dy's first entry. */
+static Ref some_dy(const Back *w)
+{
+    Graph *g = w->g;
+    Ref dy = g->in[graph_find_input(g, "dy")].node;
+
+    for (AxisSet s = axes_of(w, dy) & DIM_AXES; s; s &= s - 1)
+        dy = select_at(g, dy, lowest(s), 0);
+    return dy;
 }
 
 static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
@@ -478,21 +490,23 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
                         w->adj[g->st[i].node]);
     for (int i = 0; i < nst; i++)
         if (!g->st[i].twin_of)
-            g->st[adjoint[i]].next = with_axes(g, or_zero(g,
-                                                    w->adj[g->st[i].node]),
-                                               axes_of(w, g->st[i].node));
+            g->st[adjoint[i]].next =
+                with_axes(g, or_zero(g, w->adj[g->st[i].node],
+                                     g->st[adjoint[i]].node),
+                          axes_of(w, g->st[i].node));
     for (int i = 0; i < nin; i++) {
         const Input *in = &g->in[i];
-        Ref d = or_zero(g, w->adj[in->node]);
+        Ref d = w->adj[in->node];
         if (in->timed) {
-            d = with_axes(g, d, axes_of(w, in->node));
+            d = with_axes(g, or_zero(g, d, some_dy(w)), axes_of(w, in->node));
             int o = graph_output(g, derived_name(g, in->name), d);
             memcpy(g->out[o].order, in->order, sizeof in->order);
             g->out[o].rank = in->rank;
         } else {
             int s = adjoint_state(g, in->name, in->order, in->rank);
             g->st[s].of_input = (int16_t)(i + 1);
-            g->st[s].next = op2(g, OP_add, g->st[s].node, d);
+            g->st[s].next = op2(g, OP_add, g->st[s].node,
+                                or_zero(g, d, g->st[s].node));
         }
     }
 }

@@ -80,7 +80,7 @@ static void held_init(Held *h, const Shape *s)
     for (int t = 0; t < h->ntiles; t++) {
         bool held = t >= a->ntensors || set_has(&s->loads, t)
                  || (t < a->n && set_has(h->atoms, t)
-                     && a->atom[t].state < 0);
+                     && !a->atom[t].states);
         h->bytes[t] = held ? tile_bytes(a->g, a->m, tile_node(a, t)) : 0;
         h->place[t] = place_of(a, t);
     }

@@ -59,8 +59,9 @@ static bool known(Pool *p, const Set *s)
 static Set closed(const Atoms *a, Set s)
 {
     for (int i = 0; i < a->n; i++)
-        if (set_has(&s, i) && a->atom[i].state >= 0)
-            s = set_union(s, &a->serial[a->atom[i].state]);
+        for (int k = 0; set_has(&s, i) && k < a->g->nst; k++)
+            if (a->atom[i].states & STATE(k))
+                s = set_union(s, &a->serial[k]);
     return s;
 }
 
@@ -124,7 +125,7 @@ static Set recomputable(const Atoms *a, Set s)
             continue;
         for (int k = 0; k < i; k++)
             if (set_has(&a->atom[i].needs, k) && !a->atom[k].late
-                && a->atom[k].state < 0 && !a->atom[k].root)
+                && !a->atom[k].states && !a->atom[k].root)
                 set_add(&again, k);
     }
     return again;
@@ -167,7 +168,7 @@ static void seed_pool(Pool *p)
     for (int pass = 0; pass < 2; pass++) {      /* the walks alone */
         walk = (Set){ 0 };
         for (int i = 0; i < a->n; i++)
-            if (a->atom[i].state >= 0 && a->atom[i].late == pass)
+            if (a->atom[i].states && a->atom[i].late == pass)
                 set_add(&walk, i);
         walk = closed(a, walk);
         offer_parts(p, walk, recomputable(a, walk));
@@ -231,6 +232,34 @@ static double written(const Pool *p, const Answer *w, const Shape *s,
     return bytes;
 }
 
+static bool has_node(const Kernel *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+/* A state that becomes a leaf (itself: nothing is added to it; or another
+ * state) is no atom's: a kernel that walks its way carries it, beside the
+ * other one. */
+static void carry_leaf(Plan *p, const State *s)
+{
+    const Graph *g = p->g;
+    const Node *n = &g->n[s->next];
+    Ref with = n->op == OP_state ? g->st[n->index].next : 0;
+
+    for (int i = 0; i < p->nkernels; i++) {
+        Kernel *k = &p->kernel[i];
+        if (k->kind != (s->reverse ? K_REVERSE : K_FORWARD)
+            || (with && with != s->next && !has_node(k, with)))
+            continue;
+        if (!has_node(k, s->next))
+            k->node[k->nnodes++] = s->next;
+        return;
+    }
+}
+
 static Plan *make_plan(Pool *p, const Answer *w, PartitionInfo *info)
 {
     Atoms *a = p->a;
@@ -258,6 +287,9 @@ static Plan *make_plan(Pool *p, const Answer *w, PartitionInfo *info)
         info->bytes += bytes[i];
         info->seconds += s.seconds;
     }
+    for (int i = 0; i < a->g->nst; i++)
+        if (a->g->st[i].next && node_is_leaf(&a->g->n[a->g->st[i].next]))
+            carry_leaf(plan, &a->g->st[i]);
     plan_finish(plan);
     for (int i = 0; i < plan->nkernels; i++) {
         plan->kernel[i].bytes = bytes[i];

@@ -25,6 +25,19 @@ Concrete *concrete_now(lua_State *L)
     return c;
 }
 
+/* A script may keep what a run has made: axes of other lengths, elsewhere. */
+static const char count_key = 0;
+
+static lua_Integer new_run(lua_State *L)
+{
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &count_key);
+    lua_Integer n = lua_tointeger(L, -1) + 1;
+    lua_pop(L, 1);
+    lua_pushinteger(L, n);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &count_key);
+    return n;
+}
+
 static void set_run(lua_State *L, Concrete *c)
 {
     if (c)
@@ -94,6 +107,7 @@ void concrete_call(lua_State *L, Concrete *c, int nargs, int nresults)
         set_print(L, lua_gettop(L));
         lua_pop(L, 1);
     }
+    c->run = new_run(L);
     set_run(L, c);
     int status = lua_pcall(L, nargs, nresults, 0);
     set_run(L, before);
@@ -145,7 +159,8 @@ static int64_t count(const Concrete *c, AxisSet axes)
     int64_t n = 1;
 
     for (; axes; axes &= axes - 1)
-        n *= extent(c, lowest(axes));
+        if (__builtin_mul_overflow(n, extent(c, lowest(axes)), &n))
+            return INT64_MAX;
     return n;
 }
 
@@ -162,13 +177,17 @@ typedef struct Loop {
     int32_t ext[NAXES], at[NAXES];
     int64_t step[4][NAXES], off[4];
     int64_t n, rows;                    /* the innermost axis; how often */
+    int64_t done;                       /* since there was a poll */
+    lua_State *L;
 } Loop;
 
-static void loop_init(Loop *l, const Concrete *c, const AxisSet *axes, int n)
+static void loop_init(lua_State *L, Loop *l, const Concrete *c,
+                      const AxisSet *axes, int n)
 {
     AxisSet all = 0;
 
     memset(l, 0, sizeof *l);
+    l->L = L;
     for (int i = 0; i < n; i++)
         all |= axes[i];
     l->rows = 1;
@@ -184,10 +203,16 @@ static void loop_init(Loop *l, const Concrete *c, const AxisSet *axes, int n)
     l->n = l->ext[l->nd - 1];
     for (int d = 0; d < l->nd - 1; d++)
         l->rows *= l->ext[d];
+    work(L, work_times((uint64_t)l->rows, (uint64_t)l->n));
 }
 
 static void loop_next(Loop *l)
 {
+    l->done += l->n;
+    if (l->done >= WORK_PIECE) {
+        l->done = 0;
+        work_on(l->L);
+    }
     for (int d = l->nd - 2; d >= 0; d--) {
         for (int i = 0; i < 4; i++)
             l->off[i] += l->step[i][d];
@@ -227,9 +252,15 @@ static Concrete *run_wanted(lua_State *L)
 
 static Numbers *push_numbers(lua_State *L, const Concrete *c, AxisSet axes)
 {
+    const int64_t most = (int64_t)1 << 40;
     int64_t n = count(c, axes);
+    if (n > most)
+        lang_no_memory(L, "a value of more than %lld numbers",
+                       (long long)most);
+    work(L, (uint64_t)n);
     Numbers *v = lua_newuserdatauv(L, sizeof *v + (size_t)n * sizeof *v->x, 0);
 
+    v->run = c->run;
     v->axes = axes;
     v->n = n;
     luaL_setmetatable(L, CONCRETE_META);
@@ -282,6 +313,9 @@ static void operand(lua_State *L, const char *name, int arg, Operand *o)
         lang_fail(L, lua_isnil(L, arg) ? "is a name misspelled?" : NULL,
                   "%s: argument %d is %s, not a value or a number", name, arg,
                   type_text(L, arg));
+    if (v && v->run != run_wanted(L)->run)
+        lang_fail(L, "compute with it inside of the function", "%s: argument "
+                  "%d belongs to another run of a step", name, arg);
     o->number = lua_isboolean(L, arg) ? lua_toboolean(L, arg)
                                       : lua_tonumber(L, arg);
     o->x = v ? v->x : &o->number;
@@ -302,7 +336,7 @@ int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
         axes[0] |= o[i].axes;
     }
     Numbers *y = push_numbers(L, c, axes[0]);
-    loop_init(&l, c, axes, 4);
+    loop_init(L, &l, c, axes, 4);
     for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
         for (int64_t k = 0; k < l.n; k++) {
             double x[3] = { 0 };
@@ -315,13 +349,13 @@ int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
 }
 
 /* y of axes `to`: the sums of a * b over all other axes. */
-static void add_products(const Concrete *c, double *y, AxisSet to,
-                         const Operand *a, const Operand *b)
+static void add_products(lua_State *L, const Concrete *c, double *y,
+                         AxisSet to, const Operand *a, const Operand *b)
 {
     AxisSet axes[4] = { to, a->axes, b->axes, 0 };
     Loop l;
 
-    loop_init(&l, c, axes, 4);
+    loop_init(L, &l, c, axes, 4);
     memset(y, 0, (size_t)count(c, to) * sizeof *y);
     int in = l.nd - 1;
     for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
@@ -372,7 +406,7 @@ int concrete_reduce(lua_State *L, const char *name, Reduction how)
     if (!over)
         over = a.axes;
     Numbers *y = push_numbers(L, c, a.axes & ~over);
-    add_products(c, y->x, y->axes, &a, how == R_L2NORM ? &a : &b);
+    add_products(L, c, y->x, y->axes, &a, how == R_L2NORM ? &a : &b);
     for (int64_t i = 0; how == R_MEAN && i < y->n; i++)
         y->x[i] /= (double)count(c, over);
     if (how != R_L2NORM)
@@ -381,7 +415,7 @@ int concrete_reduce(lua_State *L, const char *name, Reduction how)
         y->x[i] = 1 / sqrt(y->x[i] + 1e-6);
     Operand factor = { .x = y->x, .axes = y->axes };
     Numbers *z = push_numbers(L, c, a.axes);
-    add_products(c, z->x, z->axes, &a, &factor);
+    add_products(L, c, z->x, z->axes, &a, &factor);
     return settle(L, c);
 }
 
@@ -400,7 +434,7 @@ int concrete_dot(lua_State *L, bool outer)
         lang_fail(L, NULL, outer ? "outer: the two share an axis"
                                  : "dot: the two share no axis");
     Numbers *y = push_numbers(L, c, (a.axes | b.axes) & ~over);
-    add_products(c, y->x, y->axes, &a, &b);
+    add_products(L, c, y->x, y->axes, &a, &b);
     return settle(L, c);
 }
 
@@ -425,7 +459,7 @@ static int move_axis(lua_State *L, const Concrete *c, const Operand *a, int ax,
     Loop l;
 
     Numbers *y = push_numbers(L, c, axes | (to < 0 ? 0 : AXIS(to)));
-    loop_init(&l, c, (AxisSet[4]){ y->axes, inner, 0, 0 }, 4);
+    loop_init(L, &l, c, (AxisSet[4]){ y->axes, inner, 0, 0 }, 4);
     /* the second operand goes along `to` as the value goes along `ax` */
     for (int d = 0, x = 0; x < NAXES; x++) {
         if (!(y->axes & AXIS(x)))
@@ -479,8 +513,8 @@ int concrete_rename(lua_State *L)
 
 /* Pairs of entries along `ax` turn by the angles along `to`; what these do not
  * reach stays. */
-static void turn(const Concrete *c, const Operand *x, const Operand *angle,
-                 int ax, int to, Numbers *y)
+static void turn(lua_State *L, const Concrete *c, const Operand *x,
+                 const Operand *angle, int ax, int to, Numbers *y)
 {
     AxisSet axes[4] = { x->axes | (angle->axes & ~AXIS(to)), x->axes,
                         angle->axes & ~AXIS(to), 0 };
@@ -489,7 +523,7 @@ static void turn(const Concrete *c, const Operand *x, const Operand *angle,
     int d_of = 0;
     Loop l;
 
-    loop_init(&l, c, axes, 4);
+    loop_init(L, &l, c, axes, 4);
     for (int d = 0, a = 0; a < NAXES; a++)
         if (axes[0] & AXIS(a)) {
             if (a == ax)
@@ -523,7 +557,7 @@ int concrete_rotate(lua_State *L)
     if (to < 0 || ax < 0)
         lang_fail(L, NULL, "rotate: the angle's axes do not say what turns");
     Numbers *y = push_numbers(L, c, x.axes | (angle.axes & ~AXIS(to)));
-    turn(c, &x, &angle, ax, to, y);
+    turn(L, c, &x, &angle, ax, to, y);
     return settle(L, c);
 }
 
@@ -545,7 +579,7 @@ static void take_value(lua_State *L, const Concrete *c, const char *name,
     if (c->bare)
         *to = a.x[0];
     else
-        add_products(c, to, axes, &a, &b);
+        add_products(L, c, to, axes, &a, &b);
     lua_pop(L, 1);
 }
 

@@ -14,12 +14,14 @@
 
 /* A value with axes: dense, by axis number, the last fastest. */
 typedef struct Numbers {
+    lua_Integer run;                    /* whose axes these are */
     AxisSet axes;
     int64_t n;
     double x[];
 } Numbers;
 
 typedef struct Concrete {
+    lua_Integer run;                    /* its number: each has another */
     const Graph *g;                     /* a step; NULL: a mask runs */
     int32_t size[NAXES];
     bool truths;                        /* flin.lt and its like give booleans,

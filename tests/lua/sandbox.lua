@@ -133,6 +133,29 @@ for _, p in ipairs { symbols, numbers } do
 end
 refuses("has been traced already", function () return symbols.g[1] end)
 
+-- What a step is run on is kept, and meets axes of another length.
+local kept_values = {}
+local function keeper(size)
+  return flin.variant {
+    axes = { k = size }, input = { q = "t k", k = "t k", v = "t v" },
+    state = { S = "k v" },
+    step = function (x, s)
+      for i, old in ipairs(kept_values) do
+        for _, f in ipairs { flin.dot, flin.outer, flin.lt, flin.max } do
+          refuses("belongs to", f, x.v, old)
+        end
+        kept_values[i] = nil
+      end
+      kept_values[#kept_values + 1] = x.k
+      local S = s.S + flin.outer(x.k, x.v)
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  }
+end
+keeper(2)
+keeper(500)
+keeper(2)
+
 -- ---- sizes are bounded, also those of views ----
 
 local one = flin.ones(1)

@@ -38,12 +38,26 @@ INLINE float log2_(float x)
     asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+/* NaN if either is. */
+INLINE float min_(float a, float b)
+{
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+INLINE float max_(float a, float b)
+{
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+#else
+INLINE float min_(float a, float b) { return a != a || a < b ? a : b; }
+INLINE float max_(float a, float b) { return a != a || a > b ? a : b; }
 #endif
 
 #define LOG2E bits(0x3fb8aa3b)
 #define LN2   bits(0x3f317218)
-INLINE float min_(float a, float b) { return a != a || a < b ? a : b; }
-INLINE float max_(float a, float b) { return a != a || a > b ? a : b; }
 INLINE float exp_(float a) { return exp2_(a * LOG2E); }
 INLINE float log_(float a) { return log2_(a) * LN2; }
 INLINE float abs_(float a) { return fabsf(a); }

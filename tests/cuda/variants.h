@@ -115,7 +115,7 @@ static Graph *retnet(Ctx *c)
     Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k");
     Ref v = input_of(g, "v", "t v"), gate = input_of(g, "g", ": log_decay");
     Ref theta = input_of(g, "theta", "p : angle");
-    int s = graph_state(g, "S", "k v"), a = graph_state(g, "phi", "p");
+    int s = graph_state(g, "S", "k v"), a = graph_state(g, "phi", "p : angle");
     Ref phi = op2(g, OP_add, g->st[a].node, theta);
     Ref write = op2(g, OP_mul, rotated(g, k, phi), v);
     g->st[s].next = op2(g, OP_add, op2(g, OP_mul, op1(g, OP_exp, gate),
@@ -253,7 +253,7 @@ static Graph *deltanet_rope(Ctx *c)
     Ref q = input_of(g, "q", "t k"), k = input_of(g, "k", "t k : unit_norm");
     Ref v = input_of(g, "v", "t v"), beta = input_of(g, "beta", "t : unit");
     Ref theta = input_of(g, "theta", "t p : angle");
-    int s = graph_state(g, "S", "k v"), a = graph_state(g, "phi", "p");
+    int s = graph_state(g, "S", "k v"), a = graph_state(g, "phi", "p : angle");
     AxisSet key = AXIS(graph_axis(g, "k"));
     Ref phi = op2(g, OP_add, g->st[a].node, theta), old = g->st[s].node;
     Ref rk = rotated(g, k, phi);

@@ -137,3 +137,32 @@ const Call *call_twins(Ctx *c, const Graph *g, const Call *call)
     }
     return own ? own : call;
 }
+
+double *view_entries(const View *v, const uint8_t *order, int rank,
+                     const int32_t *size, AxisSet axes, int64_t at, double *p,
+                     bool store)
+{
+    if (!axes) {
+        if (store)
+            view_set(v, at, *p);
+        else
+            *p = view_get(v, at);
+        return p + 1;
+    }
+    int ax = lowest(axes), d = 0;
+    while (d + 1 < rank && order[d] != ax)
+        d++;
+    for (int32_t k = 0; k < size[ax]; k++)
+        p = view_entries(v, order, rank, size, axes & (axes - 1),
+                         at + k * v->sd[d], p, store);
+    return p;
+}
+
+int64_t entry_count(const int32_t *size, AxisSet axes)
+{
+    int64_t n = 1;
+
+    for (; axes; axes &= axes - 1)
+        n *= size[lowest(axes)];
+    return n;
+}

@@ -54,6 +54,12 @@ typedef struct Call {
 
 double view_get(const View *v, int64_t at);
 void view_set(const View *v, int64_t at, double x);
+/* All entries of one token, from place `at` on, by axis number: to p, or from
+ * it. Returns the next p. */
+double *view_entries(const View *v, const uint8_t *order, int rank,
+                     const int32_t *size, AxisSet axes, int64_t at, double *p,
+                     bool store);
+int64_t entry_count(const int32_t *size, AxisSet axes);
 
 /* The call with the states of its own that a plan's graph has: twins start as
  * the states do whose twins they are. The same call where there are none. */

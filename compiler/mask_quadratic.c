@@ -15,37 +15,6 @@ typedef struct Quadratic {
     double *leaf[MAX_INPUTS];           /* the mask's leaves, by token */
 } Quadratic;
 
-/* All entries of a token, by axis number: to p, or from it. Returns the
- * next p. */
-static double *copy(const View *v, const uint8_t *order, int rank,
-                    const int32_t *size, AxisSet axes, int64_t at, double *p,
-                    bool store)
-{
-    if (!axes) {
-        if (store)
-            view_set(v, at, *p);
-        else
-            *p = view_get(v, at);
-        return p + 1;
-    }
-    int ax = lowest(axes), d = 0;
-    while (d + 1 < rank && order[d] != ax)
-        d++;
-    for (int32_t k = 0; k < size[ax]; k++)
-        p = copy(v, order, rank, size, axes & (axes - 1), at + k * v->sd[d],
-                 p, store);
-    return p;
-}
-
-static int64_t entries(const int32_t *size, AxisSet axes)
-{
-    int64_t n = 1;
-
-    for (; axes; axes &= axes - 1)
-        n *= size[lowest(axes)];
-    return n;
-}
-
 /* Where token t of input n lies. */
 static int64_t place(const Quadratic *u, int n, const Seq *s, int head,
                      int64_t t)
@@ -66,8 +35,9 @@ static void load(Quadratic *u, const Seq *s, int head)
         int n = graph_find_input(u->g, tensor[k]);
         const Input *in = &u->g->in[n];
         for (int64_t t = 0; t < s->len; t++)
-            copy(&u->call->in[n], in->order, in->rank, size, in->axes,
-                 place(u, n, s, head, t), u->x[k] + t * u->n[k], false);
+            view_entries(&u->call->in[n], in->order, in->rank, size, in->axes,
+                         place(u, n, s, head, t), u->x[k] + t * u->n[k],
+                         false);
     }
     for (int n = 0; n < u->m->g->nin; n++) {
         const Leaf *l = &u->m->leaf[n];
@@ -178,8 +148,8 @@ static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
     *u = (Quadratic){ .m = mask_copy(c, step->mask), .g = step,
                       .call = call };
     const Input *k = &step->in[graph_find_input(step, "k")];
-    u->n[0] = u->n[1] = entries(call->size, k->axes);
-    u->n[2] = entries(call->size, step->n[step->out[0].node].axes);
+    u->n[0] = u->n[1] = entry_count(call->size, k->axes);
+    u->n[2] = entry_count(call->size, step->n[step->out[0].node].axes);
     make_room(c, u);
 }
 
@@ -199,7 +169,7 @@ void mask_run(Ctx *c, const Graph *step, const Call *call)
             for (int64_t i = 0; i < seq->len; i++) {
                 ctx_poll(c);
                 row(&u, i, y);
-                copy(out, o->order, o->rank, call->size, axes, seq->b
+                view_entries(out, o->order, o->rank, call->size, axes, seq->b
                      * out->sb + (seq->start + i) * out->st + head * out->sh,
                      y, true);
             }
@@ -304,7 +274,7 @@ static void store_gradient(Gradient *b, int n, int64_t seq, int head)
     for (int64_t t = 0; t < s->len; t++) {
         all += from[t];
         if (in->timed)
-            copy(to, in->order, in->rank, u->call->size, in->axes,
+            view_entries(to, in->order, in->rank, u->call->size, in->axes,
                  s->b * to->sb + (s->start + t) * to->st + head * to->sh,
                  from + t * step, true);
     }
@@ -319,7 +289,7 @@ static void load_dy(Gradient *b, const Seq *s, int head)
     AxisSet axes = u->g->n[o->node].axes;
 
     for (int64_t t = 0; t < s->len; t++)
-        copy(b->dy, o->order, o->rank, u->call->size, axes, s->b * b->dy->sb
+        view_entries(b->dy, o->order, o->rank, u->call->size, axes, s->b * b->dy->sb
              + (s->start + t) * b->dy->st + head * b->dy->sh,
              b->g + t * u->n[2], false);
 }

@@ -246,7 +246,7 @@ static Concrete *run_wanted(lua_State *L)
 
     if (!c || !c->g)
         lang_fail(L, "compute with it inside of the function", "this value "
-                  "belongs to a step that has been run already");
+                  "belongs to a step or a mask that has been traced already");
     return c;
 }
 

@@ -195,6 +195,9 @@ typedef struct Variant {
     const char *form;                   /* form.c's text, once it was asked
                                            for */
     bool said;                          /* that calls go token by token */
+    bool has_function, masked;          /* its uservalue: a step's; a mask's */
+    uint8_t *prevs;                     /* as the tracer's */
+    int nprevs;
 } Variant;
 Variant *variant_check(lua_State *L, int arg);
 void variant_open(lua_State *L);    /* flin.variant */

@@ -12,6 +12,7 @@
 #include "concrete.h"
 #include "mask_trace.h"
 #include "mentions.h"
+#include "truth.h"
 
 enum { GRID = 24, DATA_GRID = 12, WAYS = 8, FAR = 1 << 20, WRAPS = 50000,
        RANDOM = 150, DRAWN = 64, PAIRED = 8, MAX_WANTED = 160, SOLVED = 600,
@@ -389,4 +390,199 @@ void mask_compare(lua_State *L, MaskTrace *t, int fn)
     t->mask->drawn = NULL;
     t->mask->ndrawn = 0;
     lua_settop(L, top);
+}
+
+/* ---- v:reference ---- */
+
+enum { ALL_PAIRS = 3000000, SOME_PAIRS = 1000000 };
+
+typedef struct Sum {
+    lua_State *L;
+    Run *r;
+    int fn;
+    int64_t budget;                     /* pairs that a head may take */
+    bool whole;                         /* all rows are written; else some are
+                                           compared with what is there */
+    double *x[3], *y;                   /* q, k, v: [token][entries] */
+    int64_t n[3];
+    Concrete run;
+    Rng rng;
+} Sum;
+
+static const char *const tensors[] = { "q", "k", "v" };
+
+static int64_t place(const Call *call, const Input *in, int i, const Seq *s,
+                     int head, int64_t t)
+{
+    const View *v = &call->in[i];
+    int64_t at = head / (call->heads / v->heads) * v->sh;
+
+    return in->timed ? at + s->b * v->sb + (s->start + t) * v->st : at;
+}
+
+static void load_tensors(Sum *u, const Seq *s, int head)
+{
+    const Graph *g = u->r->v->step;
+    const Call *call = &u->r->bound.call;
+
+    for (int k = 0; k < 3; k++) {
+        int i = graph_find_input(g, tensors[k]);
+        const Input *in = &g->in[i];
+        for (int64_t t = 0; t < s->len; t++)
+            view_entries(&call->in[i], in->order, in->rank, call->size,
+                         in->axes, place(call, in, i, s, head, t),
+                         u->x[k] + t * u->n[k], false);
+    }
+}
+
+/* Pushes the table p of the call's own numbers. */
+static void push_call(Sum *u, const Seq *s, int head)
+{
+    lua_State *L = u->L;
+    const Graph *g = u->r->v->step;
+    const Call *call = &u->r->bound.call;
+
+    lua_newtable(L);
+    for (int i = 0; i < g->nin; i++) {
+        const Input *in = &g->in[i];
+        if (in->axes)
+            continue;
+        if (in->timed)
+            lua_newtable(L);
+        for (int64_t t = 0; t < (in->timed ? s->len : 1); t++) {
+            lua_pushnumber(L, view_get(&call->in[i], place(call, in, i, s,
+                                                           head, t)));
+            if (in->timed)
+                lua_rawseti(L, -2, t + 1);
+        }
+        lua_setfield(L, -2, in->name);
+    }
+    mask_push_given(L, lua_gettop(L), (int)s->len);
+    lua_remove(L, -2);
+}
+
+/* y of token i, by the function at fn and the table p on top. */
+static void sum_row(Sum *u, int64_t i)
+{
+    int64_t K = u->n[1], V = u->n[2];
+
+    memset(u->y, 0, (size_t)V * sizeof *u->y);
+    for (int64_t j = 0; j <= i; j++) {
+        const double *q = u->x[0] + i * K, *k = u->x[1] + j * K;
+        double w = mask_plain(u->L, u->fn, i, j), dot = 0;
+        for (int64_t d = 0; w != 0 && d < K; d++)
+            dot += q[d] * k[d];
+        for (int64_t d = 0; w != 0 && d < V; d++)
+            u->y[d] += w * dot * u->x[2][j * V + d];
+    }
+}
+
+static void compare_row(Sum *u, int64_t i, const View *y, int64_t at)
+{
+    const Graph *g = u->r->v->step;
+    const Output *o = &g->out[0];
+    double *traced = u->y + u->n[2], scale = 0;
+
+    view_entries(y, o->order, o->rank, u->r->bound.call.size,
+                 g->n[o->node].axes, at, traced, false);
+    for (int64_t d = 0; d < u->n[2]; d++)
+        scale = fmax(scale, fabs(traced[d]));
+    for (int64_t d = 0; d < u->n[2]; d++)
+        if (isfinite(traced[d]) && isfinite(u->y[d])
+            && fabs(u->y[d] - traced[d]) > 1e-3 * scale)
+            lang_fail(u->L, NULL, "reference: the mask is not what its trace "
+                      "says: y of token %lld is %.4g, traced %.4g",
+                      (long long)i, u->y[d], traced[d]);
+}
+
+static void run_poll(Ctx *c, void *ud)
+{
+    (void)ud;
+    ctx_poll(c);
+}
+
+static void sum_head(Sum *u, const Seq *s, int head)
+{
+    const Graph *g = u->r->v->step;
+    const Call *call = &u->r->bound.call;
+    const Output *o = &g->out[0];
+    const View *y = &call->out[0];
+    int64_t left = u->budget;
+
+    load_tensors(u, s, head);
+    push_call(u, s, head);
+    for (int64_t n = 0; n < s->len && left > 0; n++) {
+        int64_t i = u->whole ? n
+            : (int64_t)(rng_uniform(&u->rng) * (double)s->len);
+        int64_t at = s->b * y->sb + (s->start + i) * y->st + head * y->sh;
+        protect(u->L, u->r->ctx, run_poll, NULL);
+        sum_row(u, i);
+        left -= i + 1;
+        if (u->whole)
+            view_entries(y, o->order, o->rank, call->size, g->n[o->node].axes,
+                         at, u->y, true);
+        else
+            compare_row(u, i, y, at);
+    }
+    lua_pop(u->L, 1);
+}
+
+static int sum_all(lua_State *L)
+{
+    Sum *u = lua_touserdata(L, 1);
+    const Call *call = &u->r->bound.call;
+
+    u->L = L;
+    u->fn = 2;
+    luaL_checkstack(L, 20, NULL);
+    for (int64_t s = 0; s < call->nseq; s++)
+        for (int head = 0; head < call->heads; head++)
+            sum_head(u, &call->seq[s], head);
+    return 0;
+}
+
+static void run_room(Ctx *c, void *ud)
+{
+    Sum *u = ud;
+    const Graph *g = u->r->v->step;
+    const Call *call = &u->r->bound.call;
+    int64_t most = 1;
+
+    for (int64_t s = 0; s < call->nseq; s++)
+        if (call->seq[s].len > most)
+            most = call->seq[s].len;
+    u->n[0] = u->n[1] = entry_count(call->size, g->n[g->in[graph_find_input(
+                                        g, "k")].node].axes);
+    u->n[2] = entry_count(call->size, g->n[g->out[0].node].axes);
+    for (int k = 0; k < 3; k++)
+        u->x[k] = ctx_alloc(c, (size_t)(most * u->n[k]) * sizeof(double));
+    u->y = ctx_alloc(c, (size_t)(2 * u->n[2]) * sizeof(double));
+}
+
+/* States are what the trace leaves; where a call begins with some, which
+ * tokens were before is not known. */
+void mask_reference(lua_State *L, Run *r)
+{
+    const Call *call = &r->bound.call;
+    double pairs = 0;
+
+    for (int i = 0; i < r->v->step->nst; i++)
+        if (r->args.state[i].given)
+            return;
+    for (int64_t s = 0; s < call->nseq; s++)
+        pairs += 0.5 * (double)call->seq[s].len * (double)call->seq[s].len
+               * call->heads;
+    Sum *u = lua_newuserdatauv(L, sizeof *u, 0);
+    memset(u, 0, sizeof *u);
+    u->r = r;
+    u->whole = pairs <= ALL_PAIRS;
+    u->budget = u->whole ? INT64_MAX
+        : SOME_PAIRS / (call->nseq * call->heads) + 1;
+    rng_seed(&u->rng, 1);
+    protect(L, r->ctx, run_room, u);
+    lua_pushcfunction(L, sum_all);
+    lua_pushlightuserdata(L, u);
+    lua_getiuservalue(L, 1, 1);
+    concrete_call(L, &u->run, 2, 0);
+    lua_pop(L, 1);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gpu.h"
-#include "run.h"
+#include "truth.h"
 
 #define RUN_META "flin.run"
 
@@ -447,7 +447,11 @@ static int run_mode(lua_State *L, Mode mode)
 
     push_y(L, r);
     push_states(L, r);
-    protect(L, r->ctx, do_run, r);
+    if (mode != M_REFERENCE || !truth_run(L, r))
+        protect(L, r->ctx, do_run, r);
+    if (mode == M_REFERENCE && r->v->masked && r->v->has_function
+        && !r->bound.call.on_device)
+        mask_reference(L, r);
     say_road(L, r->ctx, r->v, &r->args);
     run_end(r);
     return 2;

@@ -156,7 +156,7 @@ static void check_results(lua_State *L, Place at, int n)
                      type_text(L, -1));
 }
 
-void trace_step(lua_State *L, int f, int owner, Tracer *t)
+Place trace_step(lua_State *L, int f, int owner, Tracer *t)
 {
     int top = lua_gettop(L), declared = t->g->nst;
     Place at = enter_step(L, t->ctx, f);
@@ -177,4 +177,5 @@ void trace_step(lua_State *L, int f, int owner, Tracer *t)
                      " heads that is more than a tensor's %d",
                      t->g->out[0].rank, TENSOR_RANK);
     lua_settop(L, top);
+    return at;
 }

@@ -183,7 +183,7 @@ Ref value_arg(lua_State *L, Tracer *t, int arg)
 {
     Value *v = value_test(L, arg);
 
-    if (v && v->t != t)
+    if ((v && v->t != t) || numbers_test(L, arg))
         lang_fail(L, NULL, "this value belongs to another step or mask");
     if (v && v->compared)
         t->compared[v->compared - 1].read = true;
@@ -241,7 +241,7 @@ static void check_operands(lua_State *L, Tracer *t, const char *op)
 {
     for (int i = 1; i <= 2; i++) {
         if (value_test(L, i) || lua_type(L, i) == LUA_TNUMBER
-            || lua_isboolean(L, i))
+            || lua_isboolean(L, i) || numbers_test(L, i))
             continue;
         const char *other = value_name(L, t, 3 - i);
         const char *type = type_text(L, i);

@@ -39,8 +39,8 @@ const char *value_name(lua_State *L, Tracer *t, int arg);
 const char *value_axes(lua_State *L, Tracer *t, AxisSet s);
 
 /* Runs the step function at `f` once; its new states and y become the roots
- * of t's graph. */
-void trace_step(lua_State *L, int f, int owner, Tracer *t);
+ * of t's graph. Where it begins. */
+Place trace_step(lua_State *L, int f, int owner, Tracer *t);
 
 /* May an axis be called so? A letter or _, then letters, digits, _; <= 20. */
 bool axis_name_ok(const char *s);

@@ -11,6 +11,7 @@
 #include "../compiler/domain.h"
 #include "bind.h"
 #include "shared.h"
+#include "truth.h"
 #include "plan_view.h"
 #include "value.h"
 
@@ -353,7 +354,7 @@ static void new_graph(Ctx *c, void *ud)
 /* Pushes an empty variant with its context and graph. */
 static Variant *push_variant(lua_State *L, const char *name)
 {
-    Variant *v = lua_newuserdatauv(L, sizeof *v, 0);
+    Variant *v = lua_newuserdatauv(L, sizeof *v, 1);
 
     memset(v, 0, sizeof *v);
     luaL_setmetatable(L, VARIANT_META);
@@ -376,6 +377,16 @@ static Tracer *push_tracer(lua_State *L, int variant, Variant *v)
     lua_pushvalue(L, variant);
     lua_setiuservalue(L, -2, 1);
     return t;
+}
+
+/* What Lua has not asked while it was traced: the step at `f` is run on
+ * numbers. */
+static void check_step(lua_State *L, int variant, int f, const Tracer *t,
+                       Place at)
+{
+    check_compared(L, t);
+    truth_keep(L, variant, f, t);
+    step_compare(L, variant, f, t, at);
 }
 
 static int flin_variant(lua_State *L)
@@ -402,10 +413,14 @@ static int flin_variant(lua_State *L)
     declare_axes(L, v->step, 1);
     if (mask) {
         mask_trace(L, 1, owner, t);
+        v->masked = true;
+        truth_keep(L, at, f + 1, t);
     } else {
         declare(L, v->step, 1, "input");
         declare(L, v->step, 1, "state");
-        trace_step(L, f, owner, t);
+        Place begins = trace_step(L, f, owner, t);
+        t->closed = true;
+        check_step(L, at, f, t, begins);
     }
     t->closed = true;
     lua_pushvalue(L, at);
@@ -509,6 +524,34 @@ static int named_input(lua_State *L, const Graph *g, int at)
               "map: %s has no input '%s'", g->name, key);
 }
 
+/* The step of a mapped variant. Upvalues: the other's step; names, each with
+ * its function behind it. */
+static int mapped_step(lua_State *L)
+{
+    lua_Integer n = (lua_Integer)lua_rawlen(L, lua_upvalueindex(2));
+
+    lua_settop(L, 2);
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, 3);
+    }
+    for (lua_Integer i = 1; i < n; i += 2) {
+        lua_rawgeti(L, lua_upvalueindex(2), i);
+        lua_rawgeti(L, lua_upvalueindex(2), i + 1);
+        lua_pushvalue(L, -2);
+        lua_rawget(L, 1);
+        lua_call(L, 1, 1);
+        lua_rawset(L, 3);
+    }
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, 3);
+    lua_pushvalue(L, 2);
+    lua_call(L, 2, LUA_MULTRET);
+    return lua_gettop(L) - 3;
+}
+
 /* v:map{ q = function (q) return ... end }: the variant that is v after its
  * inputs have gone through these functions. */
 static int variant_map(lua_State *L)
@@ -528,16 +571,30 @@ static int variant_map(lua_State *L)
     Graft *m = lua_newuserdatauv(L, sizeof *m, 0);
     *m = (Graft){ v->ctx->file, v->step, to->step, { 0 } };
     protect(L, to->ctx, graft_declare, m);
-    for (lua_pushnil(L); lua_next(L, 2); lua_settop(L, owner + 2)) {
-        int i = named_input(L, v->step, owner + 2);
-        if (!lua_isfunction(L, owner + 3))
+    lua_getiuservalue(L, 1, 1);
+    lua_newtable(L);
+    int list = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, 2); lua_settop(L, list + 1)) {
+        int i = named_input(L, v->step, list + 1);
+        if (!lua_isfunction(L, list + 2))
             lang_fail(L, NULL, "map: %s: a function is wanted, not %s",
-                      v->step->in[i].name, type_text(L, owner + 3));
-        lua_pushvalue(L, owner + 3);
+                      v->step->in[i].name, type_text(L, list + 2));
+        for (int k = 1; k <= 2; k++) {
+            lua_pushvalue(L, list + k);
+            lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+        }
+        lua_pushvalue(L, list + 2);
         map_input(L, owner, t, m, i);
     }
     protect(L, to->ctx, graft_step, m);
+    for (int i = 0; i < v->nprevs && t->nprevs < MAX_PREVS; i++)
+        t->prevs[t->nprevs++] = v->prevs[i];
     t->closed = true;
+    lua_settop(L, list);
+    lua_pushcclosure(L, mapped_step, 2);
+    Place here = { current_file(L), current_line(L) };
+    if (!v->masked)                     /* a mask's function is no step */
+        check_step(L, at, list - 1, t, here);
     lua_pushvalue(L, at);
     return 1;
 }

@@ -81,7 +81,7 @@ return {
     return flin.rename(x.k, "w", "k")
   end, function (x) return x.q end),
   variant("fixed_both", { q = "t k", k = "t k" }, { k = 5, v = 3 },
-          function (x) return x.k end),
+          function (x) return x.k end, function (x) return x.q end),
 }
 ]]
 run("check FILE T=12 H=1 B=1", "differences[^\n]* ok\n", 6)

@@ -163,6 +163,8 @@ cuda() {
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \
+        "flin tests/cuda/hopper.lua key_decay state_decay" \
+        "flin tests/cuda/hopper.lua wide keyed_state_decay key_decay" \
         "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \

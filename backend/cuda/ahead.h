@@ -30,7 +30,8 @@ int ahead_count(const Ahead *a);        /* of elements */
 /* ---- emit_gate.c: gates per key ---- */
 
 void find_gdots(Emit *e, Ref score);    /* their operands will be there */
-void emit_sums(Emit *e, Buf *b);        /* running sums along the chunk */
+/* What runs along the chunk: sums of gates, states of one axis. */
+void emit_sums(Emit *e, Buf *b, Buf *gates);
 void emit_keys(Emit *e, Buf *b);
 void emit_anchors(Emit *e, Buf *b);     /* right operands of gdots, decayed */
 /* The gdots of all scores, then the scores; those to be inverted go to `last`,
@@ -50,6 +51,8 @@ void end_team(const Emit *e, Buf *b);
 
 void find_spares(Emit *e);              /* once the gdots are known */
 void find_overlay(Emit *e);             /* once all is */
+/* Whether r is worked out from a chain, or else from a gate's sums. */
+bool reads_sum(const Emit *e, Ref r, bool chain);
 
 /* ---- emit_first.c: the first rows of a sequence ---- */
 
@@ -72,7 +75,7 @@ bool is_turned(const Ahead *a, const Node *n); /* of an angle in few turns */
 /* ---- emit_chain.c: states of one axis ---- */
 
 void begin_chains(Emit *e);             /* before the chunks, and behind them */
-void emit_chains(Emit *e, Buf *b);
+void one_chain(Emit *e, Buf *b, int i);
 int ahead_tensor(Emit *e, Ref r, CudaArg arg); /* one more argument */
 /* Where, and by which of a head's blocks, a state is stored that all have. */
 const char *ends_here(const Emit *e);

@@ -142,6 +142,15 @@ static bool refused(const Build *b, const Error *e)
                          || e->code == ERR_DEVICE);
 }
 
+/* Says once that another emitter's kernels run. */
+static void say_wrong(Ctx *c, const Builds *all, const Build *b)
+{
+    if (c->say && b->hopper)
+        c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
+               " for this GPU %s: one for any GPU runs in its place (said"
+               " once)", all->plan->g->name, b->wrong));
+}
+
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
                         bool hopper, const Build *rest,
                         const CudaOptions *next)
@@ -163,6 +172,8 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
     }
     if (!ok || b->wrong)
         b->m = NULL;
+    if (b->wrong)
+        say_wrong(c, all, b);
     b->next = all->first;
     return all->first = b;
 }

@@ -527,8 +527,7 @@ void emit_ahead(Emit *e)
     plain_scores(e, &plain);
     emit_gdots(e, &gated, &last);
     find_overlay(e);
-    emit_sums(e, e->overlays ? &gates : &sums);
-    emit_chains(e, &sums);
+    emit_sums(e, &sums, e->overlays ? &gates : &sums);
     emit_keys(e, &keys);
     find_pair(e);
     if (!e->overlays)

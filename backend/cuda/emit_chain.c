@@ -55,7 +55,7 @@ static void decay_text(Emit *e, Buf *b, Ref decay)
                    e->pub[at].token ? 4 : 0);
 }
 
-static void one_chain(Emit *e, Buf *b, int i)
+void one_chain(Emit *e, Buf *b, int i)
 {
     const Chain *c = &e->chain[i];
     const Node *n = &e->g->n[c->scan];
@@ -77,16 +77,4 @@ static void one_chain(Emit *e, Buf *b, int i)
                n->flags & WRAP ? 1 : 0, i, i);
     decay_text(e, b, n->a[0]);
     buf_printf(b, ", at.thread, rows);\n}\n");
-}
-
-/* In the graph's order: one may be made of another. */
-void emit_chains(Emit *e, Buf *b)
-{
-    for (Ref r = 1, n = 0; r < e->g->len; r++)
-        for (int i = 0; i < e->nchains; i++)
-            if (e->chain[i].scan == r) {
-                if (n++)
-                    buf_printf(b, "warpgroup_sync();\n");
-                one_chain(e, b, i);
-            }
 }

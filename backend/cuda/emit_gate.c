@@ -72,6 +72,13 @@ void ahead_line(Ahead *a, Buf *b, const char *often, Ref r)
     buf_put(b, a->b->s, a->b->len);
 }
 
+/* Before what reads what a line above has written. */
+static void meet(Emit *e, Buf *b)
+{
+    if (b->len)
+        buf_printf(b, "%s", ahead_sync(e));
+}
+
 static void one_sum(Emit *e, Buf *b, int gate)
 {
     Buf body = { .ctx = e->c };
@@ -158,14 +165,53 @@ static void load_key(Emit *e, Buf *b, int key)
                bytes, at);
 }
 
-/* Arguments come first: matrices are made of them. */
-void emit_sums(Emit *e, Buf *b)
+/* Whether r is worked out from an argument per column. */
+static bool reads_argument(const Emit *e, Ref r)
 {
-    for (int i = 0; i < e->ngates; i++)
-        one_sum(e, b, i);
+    r = strip(e->g, r);
+    const Node *n = &e->g->n[r];
+    bool reads = n->op == OP_input && is_keyed(e, r);
+    for (int i = 0; i < 3 && is_entrywise(n); i++)
+        reads = reads || (n->a[i] && reads_argument(e, n->a[i]));
+    return reads;
+}
+
+static void load_keys(Emit *e, Buf *b)
+{
+    bool read = false;
     for (int i = 0; i < e->nkeys; i++)
         if (e->g->n[e->key[i]].op == OP_input)
             load_key(e, b, i);
+    for (int i = 0; i < e->ngates; i++)
+        read = read || reads_argument(e, e->gate[i].of);
+    for (int i = 0; i < e->nchains; i++)
+        read = read || reads_argument(e, e->g->n[e->chain[i].scan].a[1]);
+    if (read)
+        meet(e, b);
+}
+
+/* Arguments come first: all else is made of them. Then states of one axis and
+ * gates' sums in the graph's order, since one may be made of another; gates
+ * go to a text of their own where they take the others' place. */
+void emit_sums(Emit *e, Buf *b, Buf *gates)
+{
+    load_keys(e, b);
+    for (Ref r = 1, chains = 0; r < e->g->len; r++) {
+        for (int i = 0; i < e->ngates; i++) {
+            if (e->gate[i].of != r)
+                continue;
+            if (reads_sum(e, r, true) || reads_sum(e, r, false))
+                meet(e, gates);
+            one_sum(e, gates, i);
+        }
+        for (int i = 0; i < e->nchains; i++) {
+            if (e->chain[i].scan != r)
+                continue;
+            if (chains++ || reads_sum(e, e->g->n[r].a[1], false))
+                meet(e, b);
+            one_chain(e, b, i);
+        }
+    }
 }
 
 void emit_keys(Emit *e, Buf *b)

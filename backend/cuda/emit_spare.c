@@ -47,8 +47,7 @@ static bool is_sum(const Emit *e, Ref r, bool chain)
                  : e->g->n[sum].op == OP_cumsum && is_matrix(e, sum);
 }
 
-/* Whether r is worked out from a chain, or else from a gate's sums. */
-static bool reads_sum(const Emit *e, Ref r, bool chain)
+bool reads_sum(const Emit *e, Ref r, bool chain)
 {
     r = strip(e->g, r);
     const Node *n = &e->g->n[r];

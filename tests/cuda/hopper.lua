@@ -72,6 +72,32 @@ own.ranked = flin.variant {
     return { S = S }, flin.dot(x.q, S)
   end,
 }
+-- Decays that are constants, per key, or made of states of one axis, which are
+-- made of such constants themselves.
+local function decayed(name, axes, m)
+  own[name] = flin.variant {
+    name = name,
+    input = { q = "t k", k = "t k", v = "t v", u = "t k : unit", A = axes },
+    state = { S = "k v", m = m and "k" },
+    step = function (x, s)
+      local left, g = {}, x.A
+      if m then
+        left.m = m(x, s.m)
+        g = -left.m
+      end
+      local k = x.k * (1 + 0.1 * x.u)
+      left.S = flin.exp(g) * s.S + flin.outer(k, x.v)
+      return left, flin.dot(x.q, left.S)
+    end,
+  }
+end
+decayed("key_decay", "k : log_decay")
+decayed("state_decay", ": unit", function (x, m)
+  return 0.9 * m + 0.1 * x.u * x.A
+end)
+decayed("keyed_state_decay", "k : unit", function (x, m)
+  return 0.9 * m + 0.1 * x.u * x.A
+end)
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end
@@ -93,7 +119,8 @@ end
 
 local function limit_of(name)
   local seed, wild = seed_of(name)
-  local erases = suite.ERASES[name] or (own[name] and name ~= "weighted")
+  local erases = suite.ERASES[name]
+    or (own[name] and name ~= "weighted" and not name:find "_decay")
   return (erases or seed or wild) and 6e-3 or 4e-3
 end
 

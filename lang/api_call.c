@@ -410,6 +410,11 @@ static void run_single(Ctx *c, void *ud)
         host_say(s->v->s, line);
 }
 
+static void try_single(Ctx *c, void *ud)
+{
+    plans_try(c, ((Single *)ud)->v->v, run_single, ud);
+}
+
 static int run(Single s, flin_Error *e)
 {
     if (!not_null(s.v, "the flin_Variant", e))
@@ -420,7 +425,7 @@ static int run(Single s, flin_Error *e)
     set_error(e, FLIN_OK, "");
     if (!c)
         return set_error(e, FLIN_ERROR_MEMORY, "out of memory");
-    if (!ctx_protect(c, run_single, &s))
+    if (!ctx_protect(c, try_single, &s))
         code = take_error(e, &c->err, NULL);
     ctx_free(c);
     return code;

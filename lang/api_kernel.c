@@ -84,6 +84,11 @@ static void make_plans(Ctx *c, void *ud)
     m->v->v->said = k->v.said;
 }
 
+static void try_plans(Ctx *c, void *ud)
+{
+    plans_try(c, &((Making *)ud)->k->v, make_plans, ud);
+}
+
 /* Both steps; false, with the error taken, if one fails. */
 static bool make_kernel(Making *m, Ctx *own, Ctx *c, flin_Error *e)
 {
@@ -91,7 +96,7 @@ static bool make_kernel(Making *m, Ctx *own, Ctx *c, flin_Error *e)
         set_error(e, FLIN_ERROR_MEMORY, "out of memory");
     else if (!ctx_protect(own, new_kernel, m))
         take_error(e, &own->err, NULL);
-    else if (!ctx_protect(c, make_plans, m))
+    else if (!ctx_protect(c, try_plans, m))
         take_error(e, &c->err, NULL);
     else
         return true;

@@ -225,7 +225,7 @@ static int backward_mode(lua_State *L, Mode mode)
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
     take_adjoints(L, &k, what);
     push_gradients(L, &k);
-    protect(L, k.r->ctx, do_backward, &k);
+    protect_call(L, k.r, do_backward, &k);
     say_road(L, k.r->ctx, k.r->v, &k.r->args);
     run_end(k.r);
     return 1;
@@ -253,7 +253,7 @@ void backward_prepare(lua_State *L)
     lua_settop(L, 2);
     join_saved(L, "prepare");
     Run *r = run_begin(L, M_BACKWARD);
-    protect(L, r->ctx, do_prepare, r);
+    protect_call(L, r, do_prepare, r);
     run_end(r);
 }
 

@@ -93,6 +93,8 @@ struct Backend {
     /* Of tensors on the device: `first` of each probe (false: it cannot be
      * known now), and what lies there. */
     bool (*probe)(Ctx *c, void *program, const Call *call, Probe *p, int n);
+    /* Why the program cannot be used: "gets y wrong (by 0.5)"; or NULL. */
+    const char *(*wrong)(void *program);
     void (*read)(Ctx *c, void *program, void *to, const void *from,
                  size_t bytes);
 };
@@ -108,6 +110,8 @@ struct PlanEntry {
     Plan *plan;                         /* serial where note is set */
     const char *note;
     void *program;
+    PlanEntry *instead;                 /* its kernels were found wrong: the
+                                           plan that runs in its place */
     double seconds;                     /* that making it took */
     uint64_t mark;                      /* the same for equal joint plans */
 };
@@ -123,6 +127,10 @@ Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *named);
 void plans_release(Variant *v);         /* and what is shared */
+/* f(c, ud), which takes plans; again where a plan's kernels were found wrong
+ * meanwhile and another one, of fewer tokens at once, stands in for it. Says
+ * that it does. */
+void plans_try(Ctx *c, Variant *v, void (*f)(Ctx *c, void *ud), void *ud);
 /* What CHUNK_AUTO stands for on this machine, found once, and what it was
  * weighed against (which may be NULL). */
 int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],

@@ -172,11 +172,17 @@ const char *latest_note(const Variant *v)
 const char *road_taken(Ctx *c, Variant *v, const Args *a)
 {
     const char *note = latest_note(v);
+    bool pairs = v->step->mask && a->backend
+              && !strcmp(a->backend->name, "cuda");
 
-    if (v->said || !note || a->serial
+    if (v->said || (!note && !pairs) || a->serial
         || (a->mode != M_FORWARD && a->mode != M_BACKWARD))
         return NULL;
     v->said = true;
+    if (pairs)
+        return ctx_format(c, "flin: %s runs on the CPU: 'cuda' has no kernel "
+                          "for a mask of mode \"quadratic\" (said once)",
+                          v->step->name);
     return ctx_format(c, "flin: %s goes token by token: %s (said once)",
                       v->step->name, note);
 }

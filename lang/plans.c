@@ -69,6 +69,11 @@ static void cuda_drop(void *program)
     cuda_release(program);
 }
 
+static const char *cuda_fault(void *program)
+{
+    return cuda_wrong(program);
+}
+
 static void cuda_ready(Ctx *c, void *program, const Plan *p,
                        const Call *call)
 {
@@ -124,6 +129,7 @@ static const Backend backends[] = {
       .kept = cpu_saved },
     { .name = "cuda", .machine = &machine_h200, .chunk = CHUNK_DEFAULT,
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
+      .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
       .keep = cuda_keep, .clear = cuda_clear, .probe = cuda_look,
       .read = cuda_fetch },
@@ -292,7 +298,11 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
     for (e = v->plans; e; e = e->next)
         if (e->chunk == chunk && e->joint == joint && e->backend == b
             && !memcmp(e->size, size, sizeof e->size))
-            return e;
+            break;
+    while (e && e->instead)
+        e = e->instead;
+    if (e)
+        return e;
     if (v->step->mask)
         fail_help(c, 0, "v:forward and v:reference take whole sequences",
                   "a mask of mode \"quadratic\" has no plan and no state to "
@@ -306,6 +316,45 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
     }
     n.e->next = v->plans;
     return v->plans = n.e;
+}
+
+/* ---- other roads ---- */
+
+static PlanEntry *found_wrong(const Variant *v)
+{
+    PlanEntry *e = v->plans;
+
+    while (e && (e->instead || !e->program || !e->backend->wrong
+                 || !e->backend->wrong(e->program)))
+        e = e->next;
+    return e;
+}
+
+static void say_instead(Ctx *c, const Variant *v, const PlanEntry *e)
+{
+    int chunk = e->instead->plan->g->chunk;
+
+    if (c->say)
+        c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was "
+               "compiled for this GPU %s: one for %s runs in its place (said "
+               "once)", v->step->name, e->backend->wrong(e->program), chunk
+               ? ctx_format(c, "chunks of %d tokens", chunk)
+               : "a token at a time"));
+}
+
+void plans_try(Ctx *c, Variant *v, void (*f)(Ctx *c, void *ud), void *ud)
+{
+    enum { LEAST = 16 };
+
+    while (!ctx_protect(c, f, ud)) {
+        PlanEntry *e = found_wrong(v);
+        if (!e || !e->plan->g->chunk)
+            ctx_rethrow(c);
+        int chunk = e->plan->g->chunk / 2;
+        e->instead = plan_for(c, v, e->size, chunk < LEAST ? 0 : chunk,
+                              e->joint, e->backend);
+        say_instead(c, v, e);
+    }
 }
 
 void plans_release(Variant *v)

@@ -365,6 +365,26 @@ static void do_bind(Ctx *c, void *ud)
     bind_call(c, r->v->step, &r->args, &r->bound);
 }
 
+typedef struct Trying {
+    Variant *v;
+    void (*f)(Ctx *c, void *ud);
+    void *ud;
+} Trying;
+
+static void do_try(Ctx *c, void *ud)
+{
+    Trying *t = ud;
+
+    plans_try(c, t->v, t->f, t->ud);
+}
+
+void protect_call(lua_State *L, Run *r, void (*f)(Ctx *c, void *ud), void *ud)
+{
+    Trying t = { r->v, f, ud };
+
+    protect(L, r->ctx, do_try, &t);
+}
+
 static void do_run(Ctx *c, void *ud)
 {
     Run *r = ud;
@@ -448,7 +468,7 @@ static int run_mode(lua_State *L, Mode mode)
     push_y(L, r);
     push_states(L, r);
     if (mode != M_REFERENCE || !truth_run(L, r))
-        protect(L, r->ctx, do_run, r);
+        protect_call(L, r, do_run, r);
     if (mode == M_REFERENCE && r->v->masked && r->v->has_function
         && !r->bound.call.on_device)
         mask_reference(L, r);
@@ -505,14 +525,14 @@ static int forward_saving(lua_State *L)
     Saving s = { .r = run_begin(L, M_FORWARD) };
     int room = 0;
 
-    protect(L, s.r->ctx, find_bytes, &s);
+    protect_call(L, s.r, find_bytes, &s);
     if (s.bytes) {
         s.room = push_room(L, s.r, s.bytes);
         room = lua_gettop(L);
     }
     push_y(L, s.r);
     push_states(L, s.r);
-    protect(L, s.r->ctx, do_saved, &s);
+    protect_call(L, s.r, do_saved, &s);
     say_road(L, s.r->ctx, s.r->v, &s.r->args);
     run_end(s.r);
     push_saved(L, s.room, room);
@@ -546,7 +566,7 @@ static int variant_prepare(lua_State *L)
         Run *r = run_begin(L, given(L, "state") ? M_STEP : M_FORWARD);
         push_y(L, r);
         push_states(L, r);
-        protect(L, r->ctx, do_prepare, r);
+        protect_call(L, r, do_prepare, r);
         run_end(r);
     }
     lua_settop(L, 1);

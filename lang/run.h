@@ -23,6 +23,8 @@ void join_options(lua_State *L, const char *what);
 /* The call v:METHOD(table), checked and bound. Leaves on the stack: variant,
  * arguments, kept tensors, run, cu_seqlens; results come on top of these. */
 Run *run_begin(lua_State *L, Mode mode);
+/* protect, of what takes plans: plans_try. */
+void protect_call(lua_State *L, Run *r, void (*f)(Ctx *c, void *ud), void *ud);
 void run_end(Run *r);
 /* What validation says of v:forward(arguments), growth included: a text, or
  * nil. A function of Lua. */

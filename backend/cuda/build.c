@@ -143,12 +143,14 @@ static bool refused(const Build *b, const Error *e)
 }
 
 /* Says once that another emitter's kernels run. */
-static void say_wrong(Ctx *c, const Builds *all, const Build *b)
+static void say_wrong(Ctx *c, Builds *all, const Build *b)
 {
-    if (c->say && b->hopper)
-        c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
-               " for this GPU %s: one for any GPU runs in its place (said"
-               " once)", all->plan->g->name, b->wrong));
+    if (!c->say || !b->hopper || all->said)
+        return;
+    all->said = true;
+    c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
+           " for this GPU %s: one for any GPU runs in its place (said once)",
+           all->plan->g->name, b->wrong));
 }
 
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,

@@ -40,6 +40,7 @@ typedef struct Builds {
     Gpu *gpu;
     const Plan *plan;
     Build *first;
+    bool said;                          /* that others stand in for some */
     int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
                                            0, and that is known */
 } Builds;

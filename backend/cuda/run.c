@@ -95,6 +95,16 @@ void cuda_release(CudaProgram *p)
     free(p);
 }
 
+const char *cuda_wrong(CudaProgram *p)
+{
+    const char *wrong = NULL;
+    pthread_mutex_lock(&p->lock);
+    for (const Build *b = p->builds.first; b; b = b->next)
+        wrong = !b->hopper && b->wrong ? b->wrong : wrong;
+    pthread_mutex_unlock(&p->lock);
+    return wrong;
+}
+
 /* ---- sequences ---- */
 
 /* Each is one batch entry from 0 on, all as long: no table is needed. */

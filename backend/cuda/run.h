@@ -18,6 +18,10 @@ typedef struct CudaProgram CudaProgram;
 CudaProgram *cuda_program(Ctx *c, const Plan *p, Gpu *g);
 void cuda_release(CudaProgram *p);
 
+/* What is wrong with kernels of the plan that no others can stand in for
+ * ("gets y wrong (by 0.5)"); NULL: nothing. */
+const char *cuda_wrong(CudaProgram *p);
+
 /* Compiles what this call takes, or, where an input has no address, what any
  * call of these types may; then makes this very call ready. Afterwards it can
  * be recorded in a graph. */

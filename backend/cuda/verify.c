@@ -433,7 +433,7 @@ static void compare(Ctx *c, Trial *t, int i)
     t->settled[i] = is_telling(t, s);
     if (!is_close(t, s) && !t->why)
         t->why = ctx_format(c, "gets %s wrong (by %.1e)", r.name,
-                            sqrt(s.error) / size_of(s));
+                            fabs(sqrt(s.error) / size_of(s)));
 }
 
 /* ---- draws that say something ---- */

@@ -30,7 +30,7 @@ constant of the head. A domain after the colon (normal, log_decay, unit,
 unit_norm, positive, angle) says what random tests draw; a state that is an
 angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 (i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
-mode = "quadratic" takes a mask that does not factor.]])
+mode = "quadratic" takes a mask that does not factor; it runs on the CPU.]])
 row("flin.attention", "options?: table -> variant",
     "a variant composed of a decay, features and a transition", [[
 flin.attention {

@@ -134,6 +134,21 @@ print(v.note)
 ]])
 run("serial.lua", 0, "flin: serial goes token by token: line 5: tanh(m) is not "
     .. "linear in m (said once)\nline 5: tanh(m) is not linear in m\n")
+write("pairs.lua", [[
+local flin = require "flin"
+local v = flin.variant { name = "pairs", mode = "quadratic",
+  mask = function (i, j)
+    if i < j then return 0 end
+    return 1 / (i - j + 1)
+  end }
+local x = v:random { T = 5, K = 4, V = 4 }
+v:forward(x)
+x.backend = "cuda"
+v:forward(x)
+v:forward(x)
+]])
+run("pairs.lua", 0, "flin: pairs runs on the CPU: 'cuda' has no kernel for a "
+    .. "mask of mode \"quadratic\" (said once)\n")
 run("--luacats", 0, "...function flin.dot(a, b, axes) end")
 run("-l g=module -e 'print(g.x, module)'", 0, "3\tnil\n")
 run("-W -e 'warn \"careful\"'", 0, "Lua warning: careful\n")

@@ -244,7 +244,7 @@ for _, n in ipairs { 64, 65, 120 } do
   for i = 1, n do input["i" .. i] = "t" end
   check(n .. " inputs", { input = input, step = function (x)
     local y = 0
-    for i = 1, n do y = y + i % 7 * x["i" .. i] end
+    for i = 1, n do y = y + (i % 7 + 1) * x["i" .. i] end
     return {}, y
   end })
 end

@@ -68,8 +68,8 @@ local function variant(domain)
     input = { v = "t v", x = "t k : " .. domain, g = "t : " .. domain,
               w = "k : " .. domain },
     step = function (x, s)
-      local function nothing(a)         -- -inf times 0 were none
-        return 0 * flin.max(flin.min(a, 1), -1)
+      local function nothing(a)         -- next to: -inf times 0 were none
+        return 1e-20 * flin.max(flin.min(a, 1), -1)
       end
       local S = 0.5 * s.S + flin.outer(nothing(x.w) + nothing(x.x),
                                        x.v + nothing(x.g))

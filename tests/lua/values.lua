@@ -88,8 +88,8 @@ for name, case in pairs(CASES) do
     f = function (a) return case[1](a) end
   end
   local v = flin.variant {
-    input = { a = "t", b = "t" },
-    step = function (x) return {}, f(x.a, x.b) end,
+    input = { a = "t", b = "t" }, state = { read = "" },
+    step = function (x) return { read = x.a + x.b }, f(x.a, x.b) end,
   }
   local y = v:reference { a = row(A), b = row(B) }:totable()[1]
   for i, a in ipairs(A) do
@@ -114,7 +114,11 @@ local function run(f, axes)
   local v = flin.variant {
     axes = axes,
     input = { k = "t k", m = "t n k", p = "t p", q = "t p" },
-    step = function (x) return {}, f(x) end,
+    state = { read = "" },
+    step = function (x)
+      local sum = flin.sum
+      return { read = sum(x.k) + sum(x.m) + sum(x.p) + sum(x.q) }, f(x)
+    end,
   }
   local y = v:reference { k = one(K), m = one(M), p = one { 0.3, -2 },
                           q = one { 1, 2 } }

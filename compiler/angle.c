@@ -4,7 +4,9 @@
  * included; a step must then not tell whole turns apart. One that is not keeps
  * its value; where it is a sum, what sin and cos see of it is taken from a
  * **twin**, the same sum modulo 2 pi: of a sum of thousands float32 leaves no
- * angle.
+ * angle. Token by token such a sum is carried in two numbers, itself and what
+ * it has lost in rounding; chunk by chunk the CPU goes on in double, and a GPU
+ * rounds but once a chunk.
  */
 #include "affine.h"
 #include "plan.h"
@@ -181,26 +183,35 @@ static bool has_room(const Graph *g)
     int carried = 0;
 
     for (int i = 0; i < g->nst; i++)
-        carried += g->st[i].twin_of ? 1 : 2;
+        carried += g->st[i].twin_of || g->st[i].lost ? 1 : 2;
     for (int i = 0; i < g->nin; i++)
         carried += !g->in[i].timed;
     return carried < MAX_STATES;
 }
 
-static Ref new_twin(Graph *g, int state)
+/* A state of the same axes. */
+static State *beside(Graph *g, int state, const char *what)
 {
     const State of = g->st[state];
     State *s = &g->st[g->nst++];
 
     *s = of;
-    snprintf(s->name, sizeof s->name, "%.42s_turn", of.name);
+    snprintf(s->name, sizeof s->name, "%.40s_%s", of.name, what);
     while (graph_find_state(g, s->name) < g->nst - 1)
-        snprintf(s->name, sizeof s->name, "%.30s_turn%d", of.name, g->nst);
-    s->angle = true;
-    s->twin_of = (int16_t)(state + 1);
+        snprintf(s->name, sizeof s->name, "%.30s_%s%d", of.name, what,
+                 g->nst);
     g->line = of.line;
     s->node = node_new(g, (Node){ .op = OP_state,
                                   .index = (uint16_t)(g->nst - 1) });
+    return s;
+}
+
+static Ref new_twin(Graph *g, int state)
+{
+    State *s = beside(g, state, "turn");
+
+    s->angle = true;
+    s->twin_of = (int16_t)(state + 1);
     return s->node;
 }
 
@@ -222,17 +233,54 @@ static void add_twin(Graph *g, int state, const uint8_t *type)
         g->out[i].node = w.map[g->out[i].node];
 }
 
+/* Whether the state is a sum, of *c. */
+static bool is_sum(Graph *g, int state, Ref *c)
+{
+    Universal *u = ctx_alloc(g->ctx, sizeof *u);
+    const State *s = &g->st[state];
+    bool sum = !s->angle && s->rank < 2 && universal(g, state, u)
+            && u->form == FORM_SCAN && !u->d;
+
+    *c = u->c;
+    return sum;
+}
+
 void add_twins(Graph *step)
 {
-    Universal *u = ctx_alloc(step->ctx, sizeof *u);
+    Ref c;
 
     for (int i = 0, n = step->nst; i < n; i++) {
         const State *s = &step->st[i];
-        if (s->angle || s->rank > 1 || !has_room(step)
-            || !universal(step, i, u) || u->form != FORM_SCAN || u->d)
+        if (!has_room(step) || !is_sum(step, i, &c))
             continue;
         uint8_t *type = whole_types(step, STATE(i));
         if (type[s->next] == TURNS && is_read(step, type))
             add_twin(step, i, type);
     }
+}
+
+/* s + (c + lost), and what of it is lost now (Knuth's sum of two numbers). */
+static void compensate(Graph *g, int state, Ref c)
+{
+    State *lost = beside(g, state, "lost");
+    Ref s = g->st[state].node, more, now, took, kept;
+
+    lost->lost = true;
+    more = op2(g, OP_add, c, lost->node);
+    now = op2(g, OP_add, s, more);
+    took = op2(g, OP_sub, now, s);
+    kept = op2(g, OP_sub, now, took);
+    lost->next = op2(g, OP_add, op2(g, OP_sub, s, kept),
+                     op2(g, OP_sub, more, took));
+    g->st[state].next = now;
+}
+
+void keep_sums(Graph *step)
+{
+    Ref c;
+
+    add_twins(step);
+    for (int i = 0, n = step->nst; i < n; i++)
+        if (has_room(step) && is_sum(step, i, &c))
+            compensate(step, i, c);
 }

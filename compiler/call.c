@@ -125,10 +125,14 @@ const Call *call_twins(Ctx *c, const Graph *g, const Call *call)
     Call *own = NULL;
 
     for (int i = 0; i < g->nst; i++) {
-        if (!g->st[i].twin_of)
+        if (!g->st[i].twin_of && !(g->st[i].lost && call->s0[i].data))
             continue;
         if (!own)
             own = memcpy(ctx_alloc(c, sizeof *own), call, sizeof *own);
+        if (g->st[i].lost) {
+            own->s0[i].data = NULL;
+            continue;
+        }
         int of = g->st[i].twin_of - 1;
         own->s0[i] = call->s0[of];
         if (!call->on_device && own->s0[i].data

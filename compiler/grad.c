@@ -446,17 +446,16 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
     }
     for (int i = 0; i < nst; i++) {
         const State *s = &g->st[i];
-        if (s->twin_of) {
-            adjoint[i] = adjoint[s->twin_of - 1];
+        adjoint[i] = s->twin_of ? adjoint[s->twin_of - 1] : -1;
+        if (s->twin_of || s->lost)
             continue;
-        }
         adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
         g->st[adjoint[i]].of_state = (int16_t)(i + 1);
     }
     int dy = graph_input(g, "dy", axes_list(g, y->order, y->rank, true));
     add_adjoint(w, y->node, g->in[dy].node);
     for (int i = 0; i < nst; i++)
-        if (g->st[i].next && twin[i] < 0)
+        if (g->st[i].next && twin[i] < 0 && adjoint[i] >= 0)
             add_adjoint(w, g->st[i].next,
                         turns[i] ? turn_adjoint(g, &turn[i], adjoint)
                                  : g->st[adjoint[i]].node);
@@ -489,7 +488,7 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
             add_adjoint(w, g->st[g->st[i].twin_of - 1].node,
                         w->adj[g->st[i].node]);
     for (int i = 0; i < nst; i++)
-        if (!g->st[i].twin_of)
+        if (!g->st[i].twin_of && !g->st[i].lost)
             g->st[adjoint[i]].next =
                 with_axes(g, or_zero(g, w->adj[g->st[i].node],
                                      g->st[adjoint[i]].node),
@@ -519,7 +518,7 @@ static void check_room(const Graph *g)
     for (int i = 0; i < g->nin; i++)
         lasting += !g->in[i].timed;
     for (int i = 0; i < g->nst; i++)
-        states += !g->st[i].twin_of;
+        states += !g->st[i].twin_of && !g->st[i].lost;
     if (g->nst + states + lasting > MAX_STATES)
         fail_help(g->ctx, g->line, "the forward pass runs as it is",
                   "%s: its gradient carries 2 values for each of %d states "

@@ -147,6 +147,10 @@ static void read_state(Text *t)
                 fail(t->c, t->line, "there is no state '%s'", of);
         }
     }
+    if (text_at(t, "lost")) {
+        s->lost = true;
+        text_next(t);
+    }
     s->line = g->line = text_line(t);
     g->nst++;
     s->node = node_new(g, (Node){ .op = OP_state,

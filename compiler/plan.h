@@ -58,6 +58,10 @@ void wrap_angles(Graph *step);
  * derive does so with a copy of its own. */
 void add_twins(Graph *step);
 
+/* For a step with sizes that runs token by token: such twins, and beside each
+ * sum what it loses in rounding. */
+void keep_sums(Graph *step);
+
 /* plan.c: the simplest plan: one forward kernel that holds everything. For a
  * step graph (sizes set), the serial one. */
 Plan *plan_simple(Graph *g);

@@ -6,7 +6,8 @@
  *     input q t k : unit_norm   @3         no t: a constant for each head
  *     state S k v                          an adjoint: state dS k v reverse;
  *                                          modulo 2 pi: state phi p angle;
- *                                          a twin: state psi p angle of phi
+ *                                          a twin: state psi p angle of phi;
+ *                                          what a sum lost: state e p lost
  *     %1 = input q   @3                    made on line 3 of the script
  *     %5 = num 0x1.8p-1                    every bit; 1.5 and 2 do as well
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
@@ -33,7 +34,7 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "angle", "over", "to", "index", "len", "strict", "exclusive",
+        "t", "angle", "lost", "over", "to", "index", "len", "strict", "exclusive",
         "reverse", "trans", "wrap",
     };
 
@@ -146,6 +147,7 @@ static void put_arguments(const Graph *g, Buf *b)
                    s->angle ? " angle" : "");
         if (s->twin_of)
             buf_printf(b, " of %s", g->st[s->twin_of - 1].name);
+        buf_printf(b, "%s", s->lost ? " lost" : "");
         put_line(s->line, b);
         buf_printf(b, "\n");
     }

@@ -133,4 +133,32 @@ for name, advance in pairs(angles) do
   expect(found.worst <= 1e-5, "%s: off by %.1e", name, found.worst)
 end
 
+-- A step without a chunk form, token by token.
+do
+  local v = flin.variant {
+    name = "serial",
+    input = { q = "t k", k = "t k", v = "t v", w = "t : unit" },
+    state = { S = "k v", phi = "", n = "" },
+    step = function (x, s)
+      local phi, n = s.phi + x.w, s.n + 0.1
+      local S = flin.tanh(0.9 * s.S + outer(x.k * cos(phi), x.v))
+      return { S = S, phi = phi, n = n }, dot(x.q, S) + 1e-3 * n
+    end,
+  }
+  local inputs = v:random { B = 1, T = LONG, H = 1, K = 4, V = 2 }
+  local want, left = v:reference(inputs)
+  local got, ends = v:forward(inputs)
+  local off = relative(got, want)
+  expect(off <= 1e-4, "token by token: y is off by %.1e", off)
+  for _, name in ipairs { "phi", "n" } do
+    off = relative(ends[name], left[name])
+    expect(off <= 1e-7, "token by token: %s ends off by %.1e", name, off)
+  end
+  local found = v:check { B = 2, T = 150, H = 1, K = 4, V = 4 }
+  for _, what in ipairs { "y", "state", "d_w", "d_k", "d_v" } do
+    expect(found[what] <= 1e-4, "token by token: %s is off by %.1e", what,
+           found[what])
+  end
+end
+
 count.finish()

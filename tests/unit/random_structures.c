@@ -238,19 +238,19 @@ static void trial(Ctx *c, void *ud)
     t->mark = mark_of(c, step);
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    Graph *chunk = derive(step, size, t->chunk), *joint;
+    Graph *chunk = derive(step, size, t->chunk), *joint, *alone;
     truth = grad(graph_sized(step, size));
     Call *want = arguments(c, truth, &s, t->seed + 1), *got;
     results(c, truth, &s, want);
     reference_run(c, truth, want);
     t->chunked = chunk != NULL;
-    joint = chunk ? grad(chunk) : truth;
+    alone = graph_sized(step, size);
+    keep_sums(alone);
+    joint = grad(chunk ? chunk : alone);
     got = arguments_like(c, joint, truth, want);
-    if (chunk) {
-        results(c, joint, &s, got);
-        interpret_chunks(c, joint, got);
-        t->exact = compare(truth, want, joint, got, &s);
-    }
+    results(c, joint, &s, got);
+    interpret_chunks(c, joint, got);
+    t->exact = compare(truth, want, joint, got, &s);
     results(c, joint, &s, got);
     cpu_run(c, t->seed % 8 || !chunk ? plan_simple(joint)
                : partition(joint, &machine_cpu, QUICK, NULL), got, NULL);

@@ -121,7 +121,7 @@ tsan:
 random: $(BUILD)/tests/unit/random_structures
 	$(BUILD)/tests/unit/random_structures 0 $(or $(PROGRAMS),20000)
 
-fuzzers: $(FUZZ)
+fuzzers: $(FUZZ) $(BUILD)/tests/unit/hostile
 fuzz-build:
 	@$(MAKE) --no-print-directory $(PARALLEL) fuzzers BUILD=$(BUILD)/fuzz \
 	    CC=clang CFLAGS="-O1 -g" SAN="-fsanitize=fuzzer-no-link,address,\

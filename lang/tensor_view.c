@@ -27,7 +27,8 @@ static int narrow(lua_State *L)
     if (start < 1 || len < 0 || start > t->shape[k] + 1
         || len > t->shape[k] + 1 - start)
         return luaL_error(L, "narrow: entries %I to %I of axis %d in shape "
-                          "%s", start, start + len - 1, k + 1,
+                          "%s", start, (lua_Integer)((lua_Unsigned)start
+                          + (lua_Unsigned)len - 1), k + 1,
                           tensor_shape_text(L, t));
     v = tensor_alias(L, t);
     v->at += (start - 1) * v->stride[k];

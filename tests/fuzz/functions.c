@@ -18,7 +18,7 @@ static uint32_t take(void *ud, uint32_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    enum { CALLS = 20, BYTES_A_CALL = 12 };
+    enum { CALLS = 200, BYTES_A_CALL = 12 };
     Bytes b = { data, data + n };
     Caller c = { .choose = take, .ud = &b };
     size_t calls = n / BYTES_A_CALL + 1;

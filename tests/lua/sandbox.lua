@@ -134,27 +134,30 @@ end
 refuses("has been traced already", function () return symbols.g[1] end)
 
 -- What a step is run on is kept, and meets axes of another length.
-local kept_values = {}
+local kept_values, old_values, refused = {}, {}, true
 local function keeper(size)
+  old_values, kept_values = kept_values, {}
   return flin.variant {
     axes = { k = size }, input = { q = "t k", k = "t k", v = "t v" },
     state = { S = "k v" },
     step = function (x, s)
-      for i, old in ipairs(kept_values) do
+      for _, old in pairs(old_values) do
         for _, f in ipairs { flin.dot, flin.outer, flin.lt, flin.max } do
-          refuses("belongs to", f, x.v, old)
+          refused = refused and not pcall(f, x.v, old)
         end
-        kept_values[i] = nil
       end
-      kept_values[#kept_values + 1] = x.k
+      if #kept_values < 3 then
+        kept_values[#kept_values + 1] = x.k
+      end
       local S = s.S + flin.outer(x.k, x.v)
       return { S = S }, flin.dot(x.q, S)
     end,
   }
 end
-keeper(2)
-keeper(500)
-keeper(2)
+for _, size in ipairs { 2, 500, 2 } do
+  keeper(size)
+  expect(#kept_values > 0 and refused, "values of another step are refused")
+end
 
 -- ---- sizes are bounded, also those of views ----
 

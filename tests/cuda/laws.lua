@@ -2,11 +2,11 @@
 -- steps: forward, gradients and steps against the float64 step; nothing is
 -- read or left that nobody wrote; the same bits every time; NaN stays where
 -- it is.
---   flin tests/cuda/laws.lua [SHARE/SHARES] [quick | few] [NAME ...]
+--   flin tests/cuda/laws.lua [SHARE/SHARES] [quick | few] [typed] [NAME ...]
 --   flin tests/cuda/laws.lua [SHARE/SHARES] programs=N
 -- A share is every SHARES-th test: run them side by side. quick: small sizes;
--- few: what a compiler on the host manages in seconds; programs: N random
--- steps, and nothing else.
+-- few: what a compiler on the host manages in seconds; typed: gradients by the
+-- types of models, programs: N random steps, and nothing else.
 local flin = require "flin"
 local suite = require "suite"
 local random_program = require "programs"
@@ -14,10 +14,12 @@ local wild_program = require "wild"
 local expect, on_gpu, relative = suite.expect, suite.on_gpu, suite.relative
 
 local share, shares, size, only, programs = 1, 1, "all", nil, nil
+local typed_alone = false
 for _, word in ipairs { ... } do
   local i, n = word:match "^(%d+)/(%d+)$"
   if i then share, shares = tonumber(i), tonumber(n)
   elseif word == "quick" or word == "few" then size = word
+  elseif word == "typed" then typed_alone = true
   elseif word:find "^programs=%d+$" then
     programs = tonumber(word:match "%d+")
     only = { programs = true, wild = true }
@@ -36,7 +38,8 @@ end
 
 -- Whether the next test is of this share; `name` is whose. Says so, for the
 -- logs of runs that time ends.
-local function mine(name)
+local function mine(name, typed)
+  if typed_alone and not typed then return false end
   item = item + 1
   local is = item % shares == share % shares and (not only or only[name])
   if is then
@@ -373,7 +376,7 @@ end
 local typed = size == "all" and { 128, 64 } or { 32 }
 for _, K in ipairs(typed) do
   for _, name in ipairs(names) do
-    if mine(name) then
+    if mine(name, true) then
       local v = flin.stdlib[name]
       for _, shape in ipairs { { B = 2, T = 150, H = 3 },
                                { B = 1, T = 70, H = 2 } } do

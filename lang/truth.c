@@ -62,6 +62,7 @@ typedef struct Trial {
     const char *slot;                   /* that is all `value`, or NULL */
     double value;
     bool differs;
+    double largest;                     /* of all that the trace computes */
 } Trial;
 
 /* An input, or behind these a state. */
@@ -149,12 +150,19 @@ static void run_trace(Ctx *c, void *ud)
         if (a->e->live[r])
             memcpy(a->e->val[r], x, (size_t)n * sizeof *x);
     }
-    for (Ref r = 1; r < g->len; r++)
-        if (a->e->live[r])
-            eval_node(a->e, r);
+    a->largest = 0;
+    for (Ref r = 1; r < g->len; r++) {
+        if (!a->e->live[r])
+            continue;
+        eval_node(a->e, r);
+        for (int64_t k = eval_count(a->e, r); k-- > 0;)
+            if (isfinite(a->e->val[r][k]))
+                a->largest = fmax(a->largest, fabs(a->e->val[r][k]));
+    }
 }
 
-/* What is not finite says nothing: exponentials are merged in a trace. */
+/* What cancels leaves the rounding of what was there on the way; what is not
+ * finite says nothing: exponentials are merged in a trace. */
 static bool same(const Trial *a, const double *x, Ref r, bool angle, int64_t *k)
 {
     const double *y = a->e->val[r];
@@ -169,7 +177,7 @@ static bool same(const Trial *a, const double *x, Ref r, bool angle, int64_t *k)
         if (angle)
             d -= 6.283185307179586 * floor(d / 6.283185307179586 + 0.5);
         if (isfinite(x[*k]) && isfinite(y[*k])
-            && fabs(d) > 1e-6 * (angle ? 1 : scale) + 1e-300)
+            && fabs(d) > 1e-6 * (angle ? 1 : scale) + 1e-13 * a->largest)
             return false;
     }
     return true;

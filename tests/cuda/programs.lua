@@ -1,7 +1,7 @@
 -- Random steps by seed: gates, erasing and writing terms, a lower state, reads
 -- of several kinds. Most have a chunk form.
 local flin = require "flin"
-local random = require "random"
+local random, read = require "random", require "read"
 local dot, outer, sigmoid = flin.dot, flin.outer, flin.sigmoid
 
 local GATES <const> = { [2] = ": log_decay", [3] = "t : log_decay", [4] = "t" }
@@ -55,6 +55,6 @@ return function (seed)
   local input = { q = "t k", k = "t k : unit_norm", k2 = "t k : unit_norm",
                   v = "t v : unit_norm", v2 = "t v : unit_norm",
                   beta = "t : unit", u = "t", g = gate }
-  return flin.variant { name = "random_" .. seed, input = input,
-                        state = { S = "k v", z = "" }, step = step }, K, V
+  return read { name = "random_" .. seed, input = input,
+                state = { S = "k v", z = "" }, step = step }, K, V
 end

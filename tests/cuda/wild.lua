@@ -2,7 +2,7 @@
 -- the token before, states beside the matrix, up to three writes, of which any
 -- may erase.
 local flin = require "flin"
-local random = require "random"
+local random, read = require "random", require "read"
 local dot, exp, sigmoid = flin.dot, flin.exp, flin.sigmoid
 
 local function draws(seed)
@@ -86,7 +86,7 @@ return function (seed)
     return left, y
   end
 
-  return flin.variant {
+  return read {
     name = "wild_" .. seed, step = step,
     input = { q = "t k", k = "t k : unit_norm", k2 = "t k : unit_norm",
               v = "t v", v2 = "t v", o = "t v", w = "t k : unit", u = "t",

@@ -203,8 +203,9 @@ do
   flin.variant {
     input = { k = "t k", g = "t" },
     step = function (x)
-      text = tostring(x.k * 2 + x.g) .. " / " .. x.g
-      return {}, x.k
+      -- as it is traced; then it is run on numbers
+      text = text or tostring(x.k * 2 + x.g) .. " / " .. x.g
+      return {}, x.k * x.g
     end,
   }
   check("text of a value", text == "g + k*2 (axes: k) / g (axes: none)"

@@ -6,14 +6,23 @@
 
 #define DOMAIN(name, from, value, of, breaks, wanted, help) \
     static double draw_##name(double x) { return value; } \
-    static bool broken_##name(double x) { return breaks; }
+    static bool broken_##name(double x) { return breaks; } \
+    static int32_t scan_##name(const float *p, int64_t step, int32_t n) \
+    { \
+        for (int32_t i = 0; i < n; i++) { \
+            double x = p[i * step]; \
+            if (breaks) \
+                return i; \
+        } \
+        return -1; \
+    }
 #include "domains.def"
 #undef DOMAIN
 
 enum { NORMAL, UNIFORM, ENTRY = 0, ROW };
 #define DOMAIN(name, from, value, of, breaks, wanted, help) \
     { #name, from == UNIFORM, draw_##name, of == ROW, broken_##name, \
-      #breaks, wanted, help },
+      scan_##name, #breaks, wanted, help },
 const Domain domains[DOMAINS] = {
 #include "domains.def"
 };
@@ -62,13 +71,18 @@ Spot probe_spot(const Probe *p, uint64_t first)
 
 static double squares(const Probe *p, int d, int64_t at)
 {
+    const float *x32 = p->v.dtype == F32 ? p->v.data : NULL;
     double sum = 0;
 
     if (d == p->rank) {
         double x = view_get(&p->v, at);
         return x * x;
     }
-    for (int32_t i = 0; i < p->n[d]; i++)
+    for (int32_t i = 0; x32 && d == p->rank - 1 && i < p->n[d]; i++) {
+        double x = x32[at + i * p->v.sd[d]];
+        sum += x * x;
+    }
+    for (int32_t i = 0; !(x32 && d == p->rank - 1) && i < p->n[d]; i++)
         sum += squares(p, d + 1, at + i * p->v.sd[d]);
     return sum;
 }
@@ -78,6 +92,9 @@ static int64_t first_broken(const Probe *p, int d, int64_t at)
 {
     if (d == p->rank)
         return p->domain->broken(view_get(&p->v, at)) ? 0 : -1;
+    if (d == p->rank - 1 && p->v.dtype == F32)  /* as below, but quick */
+        return p->domain->scan((const float *)p->v.data + at, p->v.sd[d],
+                               p->n[d]);
     for (int32_t i = 0; i < p->n[d]; i++) {
         int64_t n = 1, found = first_broken(p, d + 1, at + i * p->v.sd[d]);
         for (int e = d + 1; e < p->rank; e++)

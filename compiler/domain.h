@@ -12,6 +12,8 @@ typedef struct Domain {
     double (*draw)(double x);           /* a value of it, of such a number */
     bool row;                           /* of the sum of squares of a row */
     bool (*broken)(double x);
+    int32_t (*scan)(const float *p, int64_t step, int32_t n);  /* the first of
+                                           these that is; -1: none */
     const char *text;                   /* `broken` as C text of x */
     const char *wanted, *help;          /* help: "" if there is none */
 } Domain;

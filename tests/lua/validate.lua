@@ -238,6 +238,31 @@ if not gpu then
             trouble)
     end
   end
+  local D, F, T = flin.decay, flin.feature_map, flin.transition
+  local endless = 0
+  for i, decay in ipairs { D.none(), D.fixed(), D.exponential(),
+      D.exponential { discretization = "trapezoidal" }, D.gated(),
+      D.gated { per = "key" }, D.max_stabilized() } do
+    for j, features in ipairs { F.identity(), F.relu(), F.silu(), F.elu1(),
+        F.taylor(), F.rope { data_dependent = true },
+        F.map(function (x) return 2 * x end) } do
+      for k, transition in ipairs { T.one_step_gd(), T.delta_rule(),
+          T.delta_rule { mimo_rank = 2 }, T.delta_product { steps = 2 },
+          T.dplr(), T.preconditioned_gd() } do
+        local ok, v = pcall(flin.attention, { decay = decay,
+                            features = features, transition = transition })
+        local r = ok and v:check { T = 200, B = 1, H = 1, size = 8,
+                                   backward = false }
+        if r and math.max(r.y, r.state) == 1 / 0 then
+          endless = endless + 1
+          check(("%d %d %d"):format(i, j, k), r.trouble
+                and (r.trouble:find "keys are not of unit length"
+                     or r.trouble:find " grows: "), r.trouble)
+        end
+      end
+    end
+  end
+  check("some diverge", endless > 5, endless)
   local r = delta:check { T = 40 }
   check("v:check's text", tostring(r):find "worst .*\nkeys are not of unit"
         , tostring(r))

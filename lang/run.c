@@ -423,6 +423,14 @@ void join_options(lua_State *L, const char *what)
     lua_settop(L, 2);
 }
 
+/* Of what has run in the host's memory. */
+static void do_validate(Ctx *c, void *ud)
+{
+    Run *r = ud;
+
+    validate_call(c, r->v, &r->args, &r->bound, NULL);
+}
+
 Run *run_begin(lua_State *L, Mode mode)
 {
     const char *what = mode_name[mode];
@@ -467,7 +475,9 @@ static int run_mode(lua_State *L, Mode mode)
 
     push_y(L, r);
     push_states(L, r);
-    if (mode != M_REFERENCE || !truth_run(L, r))
+    if (mode == M_REFERENCE && truth_run(L, r))
+        protect(L, r->ctx, do_validate, r);
+    else
         protect_call(L, r, do_run, r);
     if (mode == M_REFERENCE && r->v->masked && r->v->has_function
         && !r->bound.call.on_device)
@@ -480,11 +490,12 @@ static int run_mode(lua_State *L, Mode mode)
 int run_trouble(lua_State *L)
 {
     Run *r = run_begin(L, M_FORWARD);
+    Trying t = { r->v, do_run, r };
 
     r->args.validate = 2;
     push_y(L, r);
     push_states(L, r);
-    if (ctx_protect(r->ctx, do_run, r))
+    if (ctx_protect(r->ctx, do_try, &t))
         lua_pushnil(L);
     else if (r->ctx->err.code != ERR_USER)
         lang_raise(L, &r->ctx->err);

@@ -150,6 +150,19 @@ for _, method in ipairs { "forward", "backward" } do
           method .. ": g is declared log_decay", "token 0, head 0",
           "logsigmoid")
 end
+for _, method in ipairs { "reference", "reference_backward" } do
+  if not gpu then
+    refused("sigmoids as gates, " .. method, gla, method, with(sigmoid,
+            { dy = method ~= "reference" and call.v or nil }),
+            method .. ": g is declared log_decay", "token 0, head 0")
+  end
+end
+local token = {}
+for name, x in pairs(sigmoid) do
+  token[name] = name == "validate" or x:narrow(2, 3, 1)
+end
+refused("of one token", gla, "step", token, "step: g is declared log_decay",
+        "token 0, head 0")
 refused("saving", gla, "forward", with(sigmoid, { save = true }),
         "declared log_decay")
 local S = flin.zeros(2, 2, 8, 8)

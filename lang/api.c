@@ -256,14 +256,18 @@ static void *plain_alloc(void *ud, void *p, size_t old, size_t size)
     return NULL;
 }
 
-void take_struct(void *to, size_t size, const void *from)
+bool take_struct(void *to, size_t size, const void *from)
 {
     size_t has;
 
     if (!from)
-        return;
+        return true;
     memcpy(&has, from, sizeof has);
+    memcpy(to, &has, sizeof has);
+    if (has < sizeof has || has % sizeof has)
+        return has == 0;                /* it would end within a pointer */
     memcpy(to, from, has < size ? has : size);
+    return true;
 }
 
 static flin_State *new_state(const flin_Options *o, flin_Error *e)
@@ -272,7 +276,11 @@ static flin_State *new_state(const flin_Options *o, flin_Error *e)
     flin_State *s;
 
     set_error(e, FLIN_OK, "");
-    take_struct(&known, sizeof known, o);
+    if (!take_struct(&known, sizeof known, o)) {
+        set_error(e, FLIN_ERROR, "the size of the flin_Options is not sizeof "
+                  "(flin_Options)");
+        return NULL;
+    }
     if (!known.instructions)
         known.instructions = INSTRUCTIONS;
     if (!known.memory)

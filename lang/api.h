@@ -42,9 +42,9 @@ Ctx *host_ctx(flin_State *s);
  * the error taken, if it fails. L is the state's, or a thread of its Lua. */
 bool api_protect(flin_State *s, lua_State *L, lua_CFunction f, int nargs,
                  int nresults, flin_Error *e);
-/* A struct that begins with its size: what an older caller does not know is
- * 0. */
-void take_struct(void *to, size_t size, const void *from);
+/* A struct that begins with its size: what an older caller does not know is 0.
+ * Nothing of NULL; false, and its size alone, where no version has had that. */
+bool take_struct(void *to, size_t size, const void *from);
 
 /* ---- calls (api_call.c) ---- */
 

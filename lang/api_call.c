@@ -15,9 +15,13 @@ HostCall *host_call(Ctx *c, Mode mode, const flin_Call *call,
 {
     HostCall *h = ctx_alloc(c, sizeof *h);
 
-    take_struct(&h->call, sizeof h->call, call);
-    take_struct(&h->grad, sizeof h->grad, grad);
     h->args.mode = mode;
+    if (!take_struct(&h->call, sizeof h->call, call)
+        || !take_struct(&h->grad, sizeof h->grad, grad))
+        fail_help(c, 0, "call.size = sizeof call, grad.size = sizeof grad",
+                  "%s: the size of the flin_Call is %zu, that of the flin_Grad "
+                  "%zu: no such structs are known", mode_name[mode],
+                  h->call.size, h->grad.size);
     return h;
 }
 

@@ -190,7 +190,13 @@ refused("a zero byte", ValueError, "a zero byte is in the text", flin.load,
         "return 1\0\n")
 refused("ends that are none", ValueError, "cu_seqlens is [[0], [1, 2]]", gdn,
         q[:1], k[:1], v[:1], **one, cu_seqlens=[[0], [1, 2]])
-for chunk in (0, 257, 16.5, "64"):
+refused("an endless scale", ValueError, "a number is wanted", gdn, q, k, v,
+        **x, scale=10 ** 400)
+refused("many dimensions", ValueError, "q has 9 dimensions", gdn,
+        q.reshape(q.shape + (1,) * 5), k, v, **x)
+refused("no ends", ValueError, "cu_seqlens is empty", gdn, q[:1], k[:1],
+        v[:1], **one, cu_seqlens=np.zeros(0, int))
+for chunk in (0, 257, 16.5, "64", True):
     refused("chunk", ValueError, f"chunk = {chunk!r}: 1 to 256", gdn, q, k, v,
             **x, chunk=chunk)
 refused("none by position", TypeError, "mamba2: 1 argument by position: all "

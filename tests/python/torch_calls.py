@@ -249,6 +249,28 @@ kept = gdn(**dict(d, v=mine), initial_state=s)[0]
 gdn.step(**token, state=s, inplace=True)
 refused("a state that backward wants, overwritten", RuntimeError,
         "modified by an inplace operation", kept.sum().backward)
+rows = [torch.randn(70, 2, 8)] * 2
+for layout in torch.strided, torch.jagged:
+    refused("nested", ValueError, "a dense tensor is wanted", gdn,
+            **dict(d, q=torch.nested.nested_tensor(rows, layout=layout)))
+refused("many dimensions", ValueError, "q has 9 dimensions: at most 8", gdn,
+        **dict(d, q=d["q"].view(2, 70, 2, 8, 1, 1, 1, 1, 1)))
+refused("no end of tokens", ValueError, "a tensor has at most 2^48 bytes",
+        flin.load("linear"), *[torch.zeros(1).expand(1, 2 ** 62, 1, 1)] * 3)
+refused("no ends", ValueError, "cu_seqlens is empty", gdn, **packed,
+        cu_seqlens=torch.zeros(0, dtype=torch.int64))
+odd = torch.frombuffer(bytearray(2 * 70 * 2 * 8 * 4 + 1), offset=1,
+                       dtype=torch.float32).view(2, 70, 2, 8)
+refused("between elements", ValueError, "q is not aligned to its elements",
+        gdn, **dict(d, q=odd))
+# Results that would lie on themselves, or on what is read.
+folded = torch.zeros(300).as_strided((2, 2, 8, 6), (96, 48, 6, 3))
+refused("a state on itself", ValueError, "several of its elements in one",
+        gdn.step, **token, state=folded, inplace=True)
+whole = torch.zeros(2, 2, 8, 6)
+refused("a state on an input", ValueError, "final.S and q overlap", gdn.step,
+        **dict(token, q=whole.view(-1)[7:39].view(2, 1, 2, 8)), state=whole,
+        inplace=True)
 freed = d["q"].clone()
 (freed.untyped_storage() if hasattr(freed, "untyped_storage")
  else freed.storage()).resize_(0)

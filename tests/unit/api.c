@@ -386,6 +386,17 @@ static void test_counts(flin_Variant *v)
         if (n > 0)
             break;
     }
+    for (size_t n = 1; n < sizeof o.call; n++) {
+        odd_call(&o);
+        o.call.size = n;
+        int code = flin_forward(v, &o.call, &e);
+        if (n % 8)
+            CHECK(code && strstr(e.message, "no such structs are known"));
+        else if (n >= offsetof(flin_Call, cu_seqlens))
+            CHECK(code == FLIN_OK);
+    }
+    flin_Options some = { .size = 9 };
+    CHECK(!flin_open(&some, &e) && strstr(e.message, "the flin_Options"));
     odd_call(&o);
     o.call.workspace_size = 1;
     REFUSED(flin_forward(v, &o.call, &e), "but workspace is NULL");

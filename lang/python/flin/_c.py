@@ -9,6 +9,7 @@ VERSION = 0, 1                  # of flin.h: major, minor
 F32, BF16, F16, F64 = range(4)
 INPUT, OUTPUT, STATE = range(3)
 FORWARD, BACKWARD, STEP, REFERENCE, REFERENCE_BACKWARD = range(5)
+RANK = 8                        # that a tensor has at most
 OK, ERROR, MEMORY, LIMIT, INTERRUPT, DEVICE, INTERNAL = range(7)
 
 INTERRUPTED = CFUNCTYPE(c_int, c_void_p)
@@ -34,7 +35,7 @@ class Options(Structure):
 
 class Tensor(Structure):
     _fields_ = [("data", c_void_p), ("dtype", c_int), ("rank", c_int),
-                ("shape", c_int64 * 8), ("stride", c_int64 * 8)]
+                ("shape", c_int64 * RANK), ("stride", c_int64 * RANK)]
 
 
 class Bind(Structure):

@@ -179,6 +179,9 @@ def is_taken(door, t, shape, strides):
 def describe_one(door, name, t):
     """As the call takes it."""
     dtype, shape, strides = door.describe(name, t)
+    if len(shape) > _c.RANK:
+        raise _c.Error(f"{name} has {len(shape)} dimensions: at most "
+                       f"{_c.RANK} are possible")
     return dtype, shape, (strides if is_taken(door, t, shape, strides)
                           else row_major(shape))
 
@@ -280,6 +283,9 @@ class Caller:
                for a, t in zip(self.inputs, r.x)):
             mode = EXACT.get(mode, mode)
         nseq = 0 if r.cu is None else len(r.cu) - 1
+        if nseq < 0:
+            raise _c.ArgumentError("cu_seqlens is empty: the ends of sequences"
+                                   " are wanted, from 0 to T")
         groups = [("input", describe(door, self.inputs, r.x)),
                   ("initial", describe(door, self.states, r.s0))]
         results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)

@@ -43,7 +43,7 @@ def check(name, t, first, like):
     if t.dtype not in CODE:
         raise _c.Error(f"{name} is {t.dtype}: float32, bfloat16, float16 or "
                        "float64 is wanted")
-    if t.layout != torch.strided:
+    if t.layout != torch.strided or t.is_nested:
         raise _c.Error(f"{name} is {t.layout}: a dense tensor is wanted")
     check_device(name, t, first, like)
     if t.device.type not in ("cpu", "cuda"):
@@ -142,7 +142,8 @@ if hasattr(torch.library, "custom_op"):
             refuse_dual(tensors)
         return is_tracing() or tensors[0].is_meta or (
             not PLAIN.issuperset(map(type, tensors))
-            and all(isinstance(t, torch.Tensor) for t in tensors))
+            and all(isinstance(t, torch.Tensor) and not t.is_nested
+                    for t in tensors))
 
     def refuse_dual(tensors):
         for t in tensors:

@@ -336,7 +336,7 @@ class Variant:
 def number(name, value):
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _c.ArgumentError(f"{name} is {value!r}: a number is wanted") \
             from None
 
@@ -345,7 +345,8 @@ def chunk_of(chunk):
     """As flin.h has it: 0 for its own choice."""
     if chunk is None:
         return 0
-    if not hasattr(chunk, "__index__") or not 1 <= chunk <= 256:
+    if isinstance(chunk, bool) or not hasattr(chunk, "__index__") \
+            or not 1 <= chunk <= 256:
         raise _c.ArgumentError(f"chunk = {chunk!r}: 1 to 256 tokens at once, "
                                "or None for flin's choice")
     return int(chunk)

@@ -266,10 +266,16 @@ static Terms expand(Mask *m, const MaskPath *p, Ref r)
 
 /* ---- from terms to products ---- */
 
+/* b is -a; s - 1 and 1 - s are, too. */
 static bool opposite(Mask *m, Ref a, Ref b)
 {
+    const Node x = m->g->n[a], y = m->g->n[b];
     const Node *s = &m->g->n[op2(m->g, OP_add, a, b)];
-    return s->op == OP_num && fabs(s->num) <= 1e-12 * fabs(m->g->n[a].num);
+
+    if (x.op == OP_sub && y.op == OP_sub && x.a[0] == y.a[1]
+        && x.a[1] == y.a[0])
+        return true;
+    return s->op == OP_num && fabs(s->num) <= 1e-12 * fabs(x.num);
 }
 
 /* Takes atom and coefficient out of the list, if it is there. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PREVS = 24, MAX_NAMES = 16 };
+enum { MAX_PREVS = 30, MAX_NAMES = 16 };
 
 typedef struct Step {
     Mask *m;

@@ -115,6 +115,17 @@ same_as_sum("alibi", function (i, j, p)
   return where(lt(i, j), 0, exp(-(i - j) * p.s^2))
 end, { input = { s = "" } })
 
+same_as_sum("a difference of constants", function (i, j, p)
+  if i < j then return 0 end
+  return exp((flin.sigmoid(p.s) - 1) * (i - j))
+end, { input = { s = "" } })
+
+same_as_sum("a window and a column", function (i, j, p)
+  if i < j then return 0 end
+  if i - j <= 7 then return p.w[i] * p.u[j] end
+  return j < 1 and 1 or 0
+end)
+
 same_as_sum("exclusive", function (i, j, p)
   if i <= j then return 0 end
   return exp(p.g_cumsum[i - 1] - p.g_cumsum[j])

@@ -62,7 +62,8 @@ double *view_entries(const View *v, const uint8_t *order, int rank,
 int64_t entry_count(const int32_t *size, AxisSet axes);
 
 /* The call with the states of its own that a plan's graph has: twins start as
- * the states do whose twins they are, what is lost from zero. The same call where there are none. */
+ * the states do whose twins they are, what is lost from zero. The same call
+ * where there are none. */
 const Call *call_twins(Ctx *c, const Graph *g, const Call *call);
 
 /* interp.c: the float64 step, one token after another: the truth. The graph

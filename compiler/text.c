@@ -34,8 +34,8 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "angle", "lost", "over", "to", "index", "len", "strict", "exclusive",
-        "reverse", "trans", "wrap",
+        "t", "angle", "lost", "over", "to", "index", "len", "strict",
+        "exclusive", "reverse", "trans", "wrap",
     };
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

@@ -93,6 +93,7 @@ return function (seed)
               beta = "t : unit", b2 = "t : unit", g = GATES[kind],
               A = scales and "k" or nil,
               theta = turns and "p : angle" or nil },
-    state = { S = "k v", z = beside or nil, phi = turns and (beside and "p" or "p : angle") or nil },
+    state = { S = "k v", z = beside or nil,
+              phi = turns and (beside and "p" or "p : angle") or nil },
   }
 end

@@ -289,9 +289,9 @@ static void load_dy(Gradient *b, const Seq *s, int head)
     AxisSet axes = u->g->n[o->node].axes;
 
     for (int64_t t = 0; t < s->len; t++)
-        view_entries(b->dy, o->order, o->rank, u->call->size, axes, s->b * b->dy->sb
-             + (s->start + t) * b->dy->st + head * b->dy->sh,
-             b->g + t * u->n[2], false);
+        view_entries(b->dy, o->order, o->rank, u->call->size, axes,
+                     s->b * b->dy->sb + (s->start + t) * b->dy->st
+                     + head * b->dy->sh, b->g + t * u->n[2], false);
 }
 
 static void back_head(Gradient *b, int64_t seq, int head)

@@ -42,8 +42,8 @@ void truth_keep(lua_State *L, int variant, int f, const Tracer *t)
 
 /* ---- trials: one token, by the function and by its trace ---- */
 
-enum { USUAL = 4, LARGE = 1 << 20, MAX_WANTED = 96, PAIRED = 6, FILLS = 500, MIXED = 64,
-       SOLVES = 300, MAX_SOLVED = 24, SLOTS = MAX_INPUTS + MAX_STATES };
+enum { USUAL = 4, LARGE = 1 << 20, MAX_WANTED = 96, PAIRED = 6, FILLS = 500,
+       MIXED = 64, SOLVES = 300, MAX_SOLVED = 24 };
 
 typedef struct Trial {
     lua_State *L;

@@ -15,7 +15,8 @@
 #include "truth.h"
 
 enum { GRID = 24, DATA_GRID = 12, WAYS = 8, FAR = 1 << 20, WRAPS = 50000,
-       RANDOM = 150, DRAWN = 64, PAIRED = 8, MAX_WANTED = 160, SOLVED = 600,
+       LISTED = 1 << 16, RANDOM = 150, DRAWN = 64, PAIRED = 8,
+       MAX_WANTED = 160, SOLVED = 600,
        TABLES = DRAW_GIVEN + WAYS };    /* one for each way of drawing */
 
 typedef struct Plain {
@@ -342,6 +343,15 @@ static void choose_drawn(Plain *a)
     a->t->mask->ndrawn = DRAWN;
 }
 
+/* Each place of a list that the mask may read at i, at j or at i - j. */
+static void listed_points(Plain *a)
+{
+    for (int n = 0; n <= a->m.longest + 1 && n <= LISTED; n++) {
+        compare(a, n, n, DRAW_FAR);
+        compare(a, n, 0, DRAW_FAR);
+    }
+}
+
 static int compare_all(lua_State *L)
 {
     Plain *a = lua_touserdata(L, 1);
@@ -361,6 +371,7 @@ static int compare_all(lua_State *L)
         point(a, j + random_to(a, FAR), j);
     }
     mentioned_points(a);
+    listed_points(a);
     if (a->m.asks)
         solved_points(a);
     return 0;

@@ -358,6 +358,7 @@ static void walk_keys(Walk *w, int depth)
     lua_Unsigned length = lua_rawlen(L, -1);
 
     mention(w, (double)length, 0, false);
+    w->m->longest = fmax(w->m->longest, (double)length);
     for (lua_pushnil(L); keys < MAX_KEYS && lua_next(L, -2); lua_pop(L, 1)) {
         bool number = lua_type(L, -2) == LUA_TNUMBER;
         double key = number ? lua_tonumber(L, -2) : 0;

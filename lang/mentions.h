@@ -17,6 +17,7 @@ typedef struct Mention { double x; int line; bool compared; } Mention;
 typedef struct Mentions {
     Mention at[MAX_MENTIONS];           /* what is compared first */
     int n;
+    double longest;                     /* table's last whole number */
     bool asks;                          /* something may turn on a value */
     bool letters;                       /* or on how it is written */
     int line, equality;                 /* where, an == before others;

@@ -247,6 +247,20 @@ for _, name in ipairs(flin.stdlib_names) do
                 { B = 2, T = 9, H = 1, HV = 2, K = 4, V = 3, seed = 3 })
 end
 
+-- One entry of a long list is another than the rest.
+for _, length in ipairs { 30, 100, 1000, 20000 } do
+  for _, first in ipairs { 0, 1 } do
+    local list, odd = {}, first + random(length) - 1
+    for n = first, length do list[n] = n == odd and 2 or 1 end
+    refused("list[j]", odd, { mask = function (i, j)
+      return i < j and 0 or list[j] or 1
+    end })
+    refused("list[i - j]", odd, { mask = function (i, j)
+      return i < j and 0 or list[i - j] or 1
+    end })
+  end
+end
+
 -- A function that changes its mind: the truth is what it says now.
 do
   local factor = 1

@@ -119,8 +119,13 @@ def is_writable(t):
     return not t.requires_grad and not overlaps(t.shape, t.stride())
 
 
+def _touch(t):
+    """What writes nothing, but counts as writing."""
+    t.detach()[:0].zero_()
+
+
 # PyTorch 2.0 on.
-increment_version = getattr(torch.autograd.graph, "increment_version", None)
+increment_version = getattr(torch.autograd.graph, "increment_version", _touch)
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 needs_grad = operator.attrgetter("requires_grad")
 
@@ -271,7 +276,7 @@ def step(variant, x, s0, scale, norm, inplace, validate):
         results = run(variant._through(scale, norm, x),
                       Request(_c.STEP, x, s0, final=True, inplace=inplace,
                               validate=validate))
-        for s in s0 if inplace and increment_version else ():
+        for s in s0 if inplace else ():
             if not s.is_inference():    # else autograd would not see it
                 increment_version(s)
         return results

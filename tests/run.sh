@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
-#   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden arrows
-#                                 examples python fuzz sanitized
+#   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden kernels
+#                                 arrows examples python fuzz sanitized
 # -t: also names the ten that took the most seconds of CPU. JOBS tests run side
 # by side (as many as there are cores); what measures time runs alone.
 # A program or a script is one test, or as many as it says in a last line
@@ -210,6 +210,24 @@ golden() {
     done
 }
 
+# The text of every kernel that the standard library becomes, by its hash.
+# BLESS=1 takes those that there are; a plan is GLPK's choice.
+kernels() {
+    texts=tests/golden/kernels.txt
+    if [ -n "$SAN" ] || ! nm "$BUILD/flin" | grep -q glp_; then
+        skip "kernels: a build of another kind"
+        return
+    fi
+    "$BUILD/tests/cuda/compile_tiles" texts >"$tmp/texts" 2>"$tmp/err" ||
+        fail "kernels: not printed" "$tmp/err"
+    [ -z "$BLESS" ] || cp "$tmp/texts" $texts
+    diff $texts "$tmp/texts" >"$tmp/diff" || {
+        fail "kernels: $(grep -c '^>' "$tmp/diff") texts changed" "$tmp/diff"
+        return
+    }
+    pass
+}
+
 # expect_none NAME: $tmp/out holds what should not be there
 expect_none() {
     if [ -s "$tmp/out" ]; then fail "$1" "$tmp/out"; else pass; fi
@@ -302,7 +320,7 @@ fuzz() {
 
 timed=
 [ "$1" != -t ] || { timed=1; shift; }
-[ $# != 0 ] || set -- unit host lua cuda golden arrows examples python \
+[ $# != 0 ] || set -- unit host lua cuda golden kernels arrows examples python \
     $([ -n "$SAN" ] || echo fuzz)
 for part; do
     $part

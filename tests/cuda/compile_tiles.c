@@ -6,6 +6,9 @@
  *   compile_tiles all [NAME]    both emitters' kernels, a line each
  *   compile_tiles cold [NAME]   first uses, forward and joint, one by one
  *   compile_tiles NAME          that variant, and its sources
+ *   compile_tiles texts [NAME]  the hashes of all that both emitters print, a
+ *                               line each; what is meant to change no kernel
+ *                               leaves tests/golden/kernels.txt as it is
  * JOBS processes share the work, as many as there are cores. RECORD is a file
  * to which lines are added; what it has already is not compiled again.
  */
@@ -47,7 +50,7 @@ typedef struct Progress {
 typedef struct Test {
     Nvrtc nvrtc;
     const char *only, *record;
-    bool all, cold, sources;
+    bool all, cold, sources, texts;
     Dims d;                             /* of the steps at hand */
     int at, n;
     Case list[MOST_CASES];
@@ -166,6 +169,22 @@ static Report compile_case(Ctx *c, const Test *t, int *others)
     return report_of(m, b, rooms.programs[0].n);
 }
 
+/* The hash of what is printed for every room. */
+static void print_hash(Ctx *c, void *ud)
+{
+    Test *t = ud;
+    const Case *k = t->k;
+    Trial y = { .k = k, .plan = plan_of(c, k->step, k->kind) };
+    uint64_t h = 0;
+
+    set_types(y.plan->g, k, &y.o);
+    for (int room = 0; room < (k->groups ? CUDA_ROOMS : 1); room++) {
+        const char *text = emit(c, &y, room)->source;
+        h = hash_bytes(h, text, strlen(text));
+    }
+    printf("%s%016llx\n", t->line + 5, (unsigned long long)h);
+}
+
 /* None on sm_90a up to 128; elsewhere a few cost nothing that shows. */
 static int most_spilled(const Case *k)
 {
@@ -226,9 +245,12 @@ static void run_case(Test *t, const Case *k)
     name_case(k, t->line);
     if (t->known && strstr(t->known, t->line)) {
         t->shared->passed++;
-    } else if (ctx_protect(c, compile, t)) {
+    } else if (ctx_protect(c, t->texts ? print_hash : compile, t)) {
         t->shared->passed++;
-        write_line(t);
+        if (!t->texts)
+            write_line(t);
+    } else if (k->groups && c->err.code == ERR_USER && t->texts) {
+        printf("%srefused\n", t->line + 5);
     } else if (k->groups && c->err.code == ERR_USER) {
         name_case(k, t->line);
         size_t at = strlen(t->line);
@@ -318,7 +340,7 @@ static void variant(void *ud, const char *name, const char *step)
     snprintf(like.name, sizeof like.name, "%s", name);
     while (dims[d].k != t->d.k)
         d++;
-    if (t->all) {
+    if (t->all || t->texts) {
         every(t, like, d);
     } else if (t->cold) {
         add(t, like, FORWARD, BF16, "sm_90a", 2);
@@ -330,7 +352,7 @@ static void variant(void *ud, const char *name, const char *step)
 
 static bool list_cases(Ctx *c, Test *t)
 {
-    for (int d = 0; d < (t->all ? NDIMS : 1); d++) {
+    for (int d = 0; d < (t->all || t->texts ? NDIMS : 1); d++) {
         t->d = dims[d];
         if (!stdlib_each(c, t->d.k, t->d.v, variant, t))
             return false;
@@ -365,7 +387,8 @@ static int jobs_of(const Test *t)
     long n = getenv("JOBS") ? atol(getenv("JOBS"))
                             : sysconf(_SC_NPROCESSORS_ONLN);
 
-    return t->sources || t->cold || n < 1 ? 1 : n < 64 ? (int)n : 64;
+    return t->sources || t->cold || t->texts || n < 1 ? 1
+         : n < 64 ? (int)n : 64;
 }
 
 int main(int argc, char **argv)
@@ -374,13 +397,14 @@ int main(int argc, char **argv)
     Ctx *c = ctx_new();
     int jobs, status;
 
-    if (!nvrtc_open(c, &t.nvrtc)) {
+    t.all = argc > 1 && !strcmp(argv[1], "all");
+    t.cold = argc > 1 && !strcmp(argv[1], "cold");
+    t.texts = argc > 1 && !strcmp(argv[1], "texts");
+    t.sources = argc > 1 && !t.all && !t.cold && !t.texts;
+    if (!t.texts && !nvrtc_open(c, &t.nvrtc)) {
         printf("skip: %s\n", c->err.message);
         return 0;
     }
-    t.all = argc > 1 && !strcmp(argv[1], "all");
-    t.cold = argc > 1 && !strcmp(argv[1], "cold");
-    t.sources = argc > 1 && !t.all && !t.cold;
     t.only = argc > 1 ? argv[t.sources ? 1 : 2] : NULL;
     t.record = getenv("RECORD");
     t.shared = mmap(NULL, sizeof *t.shared, PROT_READ | PROT_WRITE,
@@ -394,12 +418,14 @@ int main(int argc, char **argv)
     for (int i = 0; i < jobs; i++)
         if (fork() == 0) {
             run_cases(&t);
+            fflush(stdout);
             _exit(0);
         }
     for (int i = 0; i < jobs; i++)
         if (wait(&status) < 0 || status)
             t.shared->failed++;
-    printf("%d passed, %d failed\n", t.shared->passed, t.shared->failed);
+    if (!t.texts)
+        printf("%d passed, %d failed\n", t.shared->passed, t.shared->failed);
     ctx_free(c);
     return t.shared->failed != 0;
 }

@@ -3,10 +3,11 @@
 -- read or left that nobody wrote; the same bits every time; NaN stays where
 -- it is.
 --   flin tests/cuda/laws.lua [SHARE/SHARES] [quick | few] [typed] [NAME ...]
---   flin tests/cuda/laws.lua [SHARE/SHARES] programs=N
+--   flin tests/cuda/laws.lua [SHARE/SHARES] programs=[FROM-]TO
 -- A share is every SHARES-th test: run them side by side. quick: small sizes;
 -- few: what a compiler on the host manages in seconds; typed: gradients by the
--- types of models, programs: N random steps, and nothing else.
+-- types of models, programs: random steps from seed FROM (0) to before TO, and
+-- nothing else.
 local flin = require "flin"
 local suite = require "suite"
 local random_program = require "programs"
@@ -20,8 +21,9 @@ for _, word in ipairs { ... } do
   if i then share, shares = tonumber(i), tonumber(n)
   elseif word == "quick" or word == "few" then size = word
   elseif word == "typed" then typed_alone = true
-  elseif word:find "^programs=%d+$" then
-    programs = tonumber(word:match "%d+")
+  elseif word:find "^programs=" then
+    local from = tonumber(word:match "=(%d+)%-")
+    programs = { from or 0, tonumber(word:match "(%d+)$") }
     only = { programs = true, wild = true }
   else only = only or {} only[word] = true end
 end
@@ -417,9 +419,9 @@ if mine "serial" then serial() end
 
 -- ---- random steps: the interpreter, the CPU, the GPU ----
 
-local PROGRAMS <const> = programs or size == "all" and 200
-                         or size == "quick" and 40 or 4
-for seed = 0, PROGRAMS - 1 do
+programs = programs
+  or { 0, size == "all" and 200 or size == "quick" and 40 or 4 }
+for seed = programs[1], programs[2] - 1 do
   if mine "programs" then
     local v, K, V = random_program(seed)
     local function try(backend, case, limit)
@@ -442,7 +444,7 @@ end
 
 -- Those of more kinds, as Hopper's kernels and the others have them.
 local ROWS <const> = { [0] = 64, 128, 32, 64, 96, 128 }
-for seed = 0, PROGRAMS // 5 - 1 do
+for seed = programs[1] // 5, programs[2] // 5 - 1 do
   if mine "wild" then
     local case = { T = 200, H = 2, K = ROWS[seed % 6], V = ROWS[seed // 6 % 6],
                    dtype = "bfloat16", backward = false, seed = seed + 1,

@@ -1,4 +1,4 @@
--- flin: --sandbox --budget 3000000
+-- flin: --sandbox --budget 30000000
 -- A call that a spent budget stops says so.
 local flin = require "flin"
 local v = flin.stdlib.gated_deltanet

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define DOMAIN(name, from, value, of, breaks, wanted, help) \
+#define DOMAIN(name, from, value, of, breaks, wanted, unit, help) \
     static double draw_##name(double x) { return value; } \
     static bool broken_##name(double x) { return breaks; } \
     static int32_t scan_##name(const float *p, int64_t step, int32_t n) \
@@ -20,9 +20,9 @@
 #undef DOMAIN
 
 enum { NORMAL, UNIFORM, ENTRY = 0, ROW };
-#define DOMAIN(name, from, value, of, breaks, wanted, help) \
+#define DOMAIN(name, from, value, of, breaks, wanted, unit, help) \
     { #name, from == UNIFORM, draw_##name, of == ROW, broken_##name, \
-      scan_##name, #breaks, wanted, help },
+      scan_##name, #breaks, wanted, unit, help },
 const Domain domains[DOMAINS] = {
 #include "domains.def"
 };

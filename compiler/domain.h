@@ -15,7 +15,7 @@ typedef struct Domain {
     int32_t (*scan)(const float *p, int64_t step, int32_t n);  /* the first of
                                            these that is; -1: none */
     const char *text;                   /* `broken` as C text of x */
-    const char *wanted, *help;          /* help: "" if there is none */
+    const char *wanted, *unit, *help;   /* "" if there is none */
 } Domain;
 
 enum { DOMAINS = 6 };

@@ -24,6 +24,7 @@ struct flin_Variant {
     flin_Variant *next;
     Variant *v;
     int ref, nargs;
+    int said;                           /* ref of its latest report */
     char axes[][TENSOR_RANK * 24];
 };
 

@@ -100,6 +100,7 @@ static flin_Variant *new_handle(flin_State *s, const Load *l)
     v->s = s;
     v->v = l->v;
     v->ref = l->ref;
+    v->said = LUA_NOREF;
     v->nargs = nargs;
     v->next = s->variants;
     return s->variants = v;
@@ -234,6 +235,7 @@ void flin_release(flin_Variant *v)
             *p = v->next;
             break;
         }
+    luaL_unref(s->L, LUA_REGISTRYINDEX, v->said);
     luaL_unref(s->L, LUA_REGISTRYINDEX, v->ref);
     mem_free(&s->guard->like.mem, v, handle_size(v->nargs));
 }

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "../compiler/domain.h"
 #include "bind.h"
 #include "io.h"
 #include "plan_view.h"
@@ -155,13 +156,17 @@ static void push_inputs(lua_State *L, const Graph *g)
     lua_createtable(L, g->nin, 0);
     for (int i = 0; i < g->nin; i++) {
         const Input *in = &g->in[i];
-        lua_createtable(L, 0, 3);
+        lua_createtable(L, 0, 5);
         lua_pushstring(L, in->name);
         lua_setfield(L, -2, "name");
         push_axes(L, g, in->timed, in->order, in->rank);
         lua_setfield(L, -2, "axes");
         lua_pushstring(L, *in->domain ? in->domain : "normal");
         lua_setfield(L, -2, "domain");
+        lua_pushstring(L, domain_named(in->domain)->wanted);
+        lua_setfield(L, -2, "wanted");
+        lua_pushstring(L, domain_named(in->domain)->unit);
+        lua_setfield(L, -2, "unit");
         lua_rawseti(L, -2, i + 1);
     }
 }
@@ -214,6 +219,8 @@ static int variant_index(lua_State *L)
         push_axes(L, g, true, g->out[0].order, g->out[0].rank);
     else if (!strcmp(key, "axes"))
         push_sizes(L, g);
+    else if (!strcmp(key, "about"))
+        lua_pushstring(L, v->about);
     else if (!strcmp(key, "form"))
         lua_pushstring(L, variant_form(L, v));
     else if (!strcmp(key, "note"))

@@ -40,6 +40,48 @@ const char *current_file(lua_State *L)
     return lua_pushstring(L, user_frame(L, &ar) ? frame_file(&ar) : "");
 }
 
+/* The line's text behind its dashes; NULL: it is no comment, or a long one. */
+static const char *behind_dashes(const char *s, const char *end)
+{
+    while (s < end && (*s == ' ' || *s == '\t'))
+        s++;
+    if (end - s < 2 || s[0] != '-' || s[1] != '-')
+        return NULL;
+    s += 2;
+    if (s < end && (*s == '[' || *s == '-'))
+        return NULL;
+    return s < end && *s == ' ' ? s + 1 : s;
+}
+
+void current_about(lua_State *L)
+{
+    lua_Debug ar;
+    size_t n = 0;
+    const char *s = user_frame(L, &ar) ? sandbox_source(L, ar.source, &n)
+                                       : NULL;
+    const char *end = s ? s + n : NULL;
+    luaL_Buffer b;
+
+    luaL_buffinit(L, &b);
+    for (bool first = true, more = s && s < end; more; first = false) {
+        const char *eol = memchr(s, '\n', (size_t)(end - s));
+        const char *stop = eol ? eol : end;
+        const char *text = behind_dashes(s, stop);
+        bool skipped = first && (*s == '#' || (text
+            && !strncmp(text, "flin: ", 6)));
+        more = (text || skipped) && eol;
+        s = stop + 1;
+        if (!text || skipped)
+            continue;
+        while (stop > text && isspace((unsigned char)stop[-1]))
+            stop--;
+        if (luaL_bufflen(&b))
+            luaL_addchar(&b, '\n');
+        luaL_addlstring(&b, text, (size_t)(stop - text));
+    }
+    luaL_pushresult(&b);
+}
+
 /* ---- source lines ---- */
 
 /* Longer lines are not shown. */

@@ -213,6 +213,32 @@ FLIN_API const char *flin_form(flin_Variant *v, flin_Error *e);
  * no such axis. */
 FLIN_API int64_t flin_axis_size(const flin_Variant *v, const char *axis);
 
+/* ---- what a variant says of itself ---- */
+
+/* The texts live until the variant's next report, or as long as it does. What
+ * takes a while (v:check, v:bench) takes nothing of a script's budget, and is
+ * stopped by flin_Options.interrupted. In JSON, what is infinite is 1e999, and
+ * what is no number null. NULL: see e. */
+typedef enum flin_Format { FLIN_TEXT, FLIN_JSON } flin_Format;
+
+/* All of it: its name and what its script begins with (`about`), inputs, y and
+ * states with axes, shapes, domains and units, sizes of axes, form. */
+FLIN_API const char *flin_describe(flin_Variant *v, flin_Format format,
+                                   flin_Error *e);
+/* The kernels that a machine would run, and what each moves, as v:plan has
+ * it. options: as Lua writes them, "K = 128, machine = \"h200\", backward =
+ * true"; format = "svg" or "dot" gives a drawing. NULL: none. */
+FLIN_API const char *flin_plan(flin_Variant *v, const char *options,
+                               flin_Format format, flin_Error *e);
+/* The plan as source text, as v:source has it; backend NULL: "cuda". */
+FLIN_API const char *flin_source(flin_Variant *v, const char *backend,
+                                 const char *options, flin_Error *e);
+/* Any other: what a script gives that gets the variant as its argument, as
+ * the prompt prints it or as data: "return (...):check { T = 300 }". */
+FLIN_API const char *flin_report(flin_Variant *v, const char *text,
+                                 const char *name, flin_Format format,
+                                 flin_Error *e);
+
 /* ---- calls ---- */
 
 typedef enum flin_DType { FLIN_F32, FLIN_BF16, FLIN_F16, FLIN_F64 } flin_DType;

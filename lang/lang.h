@@ -135,6 +135,9 @@ bool source_line(lua_State *L, const char *file, int line);
 /* The name of the file of the innermost running Lua function ("" if none);
  * pushed, too, so that it lives on. */
 const char *current_file(lua_State *L);
+/* Pushes the comment that the user's running script begins with, without its
+ * dashes, or "". */
+void current_about(lua_State *L);
 /* Lua's own message at `at`, "FILE:LINE: attempt to ...", with the line of
  * source where that is known; another one as it is; pushed. What may have been
  * meant, or NULL (then nothing is pushed). */
@@ -192,6 +195,7 @@ typedef struct Variant {
     PlanEntry *plans;                   /* by sizes, chunk, backend */
     BestChunk *chunks;                  /* by sizes */
     PlanView *views;                    /* that v:plan has shown */
+    const char *about;                  /* what its script begins with */
     const char *form;                   /* form.c's text, once it was asked
                                            for */
     bool said;                          /* that calls go token by token */
@@ -225,6 +229,10 @@ typedef struct Limits {
 void sandbox_open(lua_State *L, const Limits *lim, bool open_files);
 /* A new budget of instructions, for the next script of this state. */
 void sandbox_renew(lua_State *L);
+/* From here on no budget is taken from, until the state gets back what this
+ * returns: for the host's own scripts, which an interrupt stops. */
+uint64_t budget_suspend(lua_State *L);
+void budget_resume(lua_State *L, uint64_t instructions);
 /* `ask` is polled while a script or a compilation runs; true stops it. */
 void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud);
 /* Both are called now and then: while Lua runs, and (by any thread) while a

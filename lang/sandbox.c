@@ -396,6 +396,28 @@ void sandbox_renew(lua_State *L)
     }
 }
 
+uint64_t budget_suspend(lua_State *L)
+{
+    Guard *g = guard_of(L);
+    uint64_t instructions = g ? g->lim.instructions : 0;
+
+    if (g) {
+        g->lim.instructions = 0;
+        g->left = UINT64_MAX;
+        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+    }
+    return instructions;
+}
+
+void budget_resume(lua_State *L, uint64_t instructions)
+{
+    Guard *g = guard_of(L);
+
+    if (g)
+        g->lim.instructions = instructions;
+    sandbox_renew(L);
+}
+
 void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud)
 {
     Guard *g = guard_of(L);

@@ -38,7 +38,7 @@ bool axis_name_ok(const char *s)
 }
 
 static const char *const domain_names[] = {
-#define DOMAIN(name, from, value, of, breaks, wanted, help) #name,
+#define DOMAIN(name, from, value, of, breaks, wanted, unit, help) #name,
 #include "../compiler/domains.def"
 #undef DOMAIN
 };
@@ -351,6 +351,15 @@ static void new_graph(Ctx *c, void *ud)
     n->g = graph_new(c, n->name, 0);
 }
 
+typedef struct About { Variant *v; const char *text; } About;
+
+static void keep_about(Ctx *c, void *ud)
+{
+    About *a = ud;
+
+    a->v->about = ctx_string(c, a->text);
+}
+
 /* Pushes an empty variant with its context and graph. */
 static Variant *push_variant(lua_State *L, const char *name)
 {
@@ -364,6 +373,9 @@ static Variant *push_variant(lua_State *L, const char *name)
     lua_pop(L, 1);
     v->step = n.g;
     v->step->line = current_line(L);
+    current_about(L);
+    protect(L, v->ctx, keep_about, &(About){ v, lua_tostring(L, -1) });
+    lua_pop(L, 1);
     v->shared = shared_retain(shared_of(L)->shared);
     return v;
 }
@@ -570,6 +582,7 @@ static int variant_map(lua_State *L)
     int owner = lua_gettop(L);
     Graft *m = lua_newuserdatauv(L, sizeof *m, 0);
     *m = (Graft){ v->ctx->file, v->step, to->step, { 0 } };
+    protect(L, to->ctx, keep_about, &(About){ to, v->about });
     protect(L, to->ctx, graft_declare, m);
     lua_getiuservalue(L, 1, 1);
     lua_newtable(L);

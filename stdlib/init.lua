@@ -125,4 +125,6 @@ own.methods.bench = later "bench"
 own.methods.gradcheck = later "gradcheck"
 own.methods.mask = later("mask", "of")
 own.methods.dag = later "dag"
+own.methods.describe = later "describe"
+own.json = later "json"
 own.methods = nil

@@ -125,6 +125,11 @@ row("v:map", "functions: table -> variant",
     "the variant whose inputs go through functions before the step", [[
 v:map { q = function (q) return flin.l2norm(q) * 0.5 end }: each function gets
 the input as a value and returns one with the same axes.]])
+row("v:describe", "-> table",
+    "what it takes, gives and keeps, and how it runs", [[
+about (the comment that its script begins with), inputs, output and states with
+name, axes, shape, domain, unit and what is wanted of values, axes with their
+sizes, form. Prints as text.]])
 row("v:dag", "-> string", "the step as assignments: what depends on what")
 row("v:graph", "options?: table -> string", "the step's graph as text")
 row("v:dump", "letters: string, options?: table -> string",
@@ -145,10 +150,12 @@ row("v:prepare", "arguments: table -> variant",
 The arguments of v:forward, v:step (with state) or v:backward (with dy). A
 CUDA graph can be captured after it.]])
 row("v.name", "string", "the variant's name")
-row("v.inputs", "table[]", "name, axes and domain of each input")
+row("v.inputs", "table[]",
+    "name, axes, domain, unit of each input; what is wanted of values")
 row("v.states", "table[]", "name, axes and angle (kept modulo 2 pi) of each")
 row("v.output", "string", "y's axes")
 row("v.axes", "table", "sizes of axes, false where calls say")
+row("v.about", "string", "the comment that its script begins with")
 row("v.form", "string", "how each state goes on, and whether in chunks")
 row("v.note", "string?", "why the latest plan goes token by token, if it does")
 

@@ -106,6 +106,15 @@ do
       return { S = S }, flin.dot(x.q, S)
     end,
   }
+  check("about", gdn.about:find "^Gated DeltaNet .*\nforget, erase"
+        and gdn:map { q = function (q) return q end }.about == gdn.about
+        and v.about:find "^Methods written in Lua", v.about)
+  local d = gdn:describe()
+  check("describe", d.inputs[1].shape == "[B, T, H, K]"
+        and d.inputs[5].unit == "a natural logarithm"
+        and d.states[1].shape == "[N, H, K, V]" and d.output.axes == "t v"
+        and tostring(d):find("takes\n  q        [B, T, H, K]\n", 1, true),
+        tostring(d))
   check("why serial", v.form:find "token by token: .*tanh", v.form)
   check("strata", flin.stdlib.retnet.form:find "1%. phi .*\n  2%. S",
         flin.stdlib.retnet.form)

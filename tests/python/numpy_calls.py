@@ -52,6 +52,15 @@ for name in flin.stdlib_names():
     for n in grad:
         close(f"{name}: d{n}", grad[n], grad64[n], 1e-4)
 
+# An input whose name is a word of Python's own.
+mamba = flin.load("mamba3")
+m = inputs(mamba)
+o = mamba(**m)[0]
+m["lambda_"] = m.pop("lambda")
+same("lambda_", mamba(**m)[0], o)
+refused("lambda__", TypeError, "no argument 'lambda__'", mamba, **m,
+        lambda__=o)
+
 gdn = flin.load("gated_deltanet")
 x = inputs(gdn)
 q, k, v = (x.pop(n) for n in "qkv")

@@ -610,6 +610,63 @@ static void test_memory(void)
     CHECK(ok > 0 && refused > 0);
 }
 
+/* What variants say of themselves; the host's scripts have no budget. */
+static void test_reports(flin_State *s)
+{
+    flin_Error e;
+    flin_Variant *v = flin_load_string(s, "-- Mine.\n-- Twice.\n\n-- else\n"
+        "local flin = require 'flin'\n"
+        "return flin.variant { name = '\\\"\\xff\\xc3\\xa4', input = "
+        "{ v = 't v : unit', a = 'v : angle' }, state = { m = 'v' }, "
+        "step = function (x, s)\n"
+        "  return { m = s.m + x.v }, x.a * s.m\n"
+        "end }", "mine.lua", &e);
+    const char *text = flin_describe(v, FLIN_TEXT, &e), *endless =
+        "local n = 0; for i = 1, 2e6 do n = n + 1 end return n";
+
+    CHECK(text && strstr(text, "\nMine.\nTwice.\n") && !strstr(text, "else"));
+    CHECK(strstr(text, "v        [B, T, H, V]       unit: from 0 to 1\n")
+          && strstr(text, "a        [H, V]             angle: finite, radians")
+          && strstr(text, "m        [N, H, V]\n"));
+    text = flin_describe(v, FLIN_JSON, &e);
+    CHECK(text && strstr(text, "\"about\": \"Mine.\\nTwice.\"")
+          && strstr(text, "\"name\": \"\\\"\\u00ff\\u00c3\\u00a4\"")
+          && strstr(text, "\"axes\": {\"v\": false}"));
+    text = flin_plan(v, "V = 8, machine = 'h200'", FLIN_JSON, &e);
+    CHECK(text && strstr(text, "\"machine\": \"h200\"")
+          && strstr(text, "\"stored\": []"));
+    CHECK((text = flin_plan(v, NULL, FLIN_TEXT, &e))
+          && strstr(text, "kernel 1"));
+    CHECK((text = flin_plan(v, "format = 'svg'", FLIN_TEXT, &e))
+          && !strncmp(text, "<svg", 4));
+    CHECK(!flin_plan(v, "machine = 'pdp'", FLIN_TEXT, &e)
+          && !strncmp(e.message, "plan: there is no machine 'pdp'", 31));
+    CHECK(!flin_plan(v, "}", FLIN_TEXT, &e) && e.code == FLIN_ERROR);
+    CHECK((text = flin_source(v, NULL, "V = 16, arch = 'sm_80'", &e))
+          && strstr(text, "__global__"));
+    CHECK(!flin_source(v, "pdp", NULL, &e) && *e.message);
+    text = flin_report(v, "return { 1, 0.5, 1/0, -1/0, 0/0, true, 'x' }",
+                       NULL, FLIN_JSON, &e);
+    CHECK(text && !strcmp(text,
+                          "[1, 0.5, 1e999, -1e999, null, true, \"x\"]"));
+    text = flin_report(v, "return (...):random { T = 1, B = 1, H = 1, V = 2 }"
+                       ".v * 0", NULL, FLIN_JSON, &e);
+    CHECK(text && !strcmp(text, "[[[[0, 0]]]]"));
+    CHECK(!flin_report(v, "return (...", "odd", FLIN_TEXT, &e)
+          && !strcmp(e.file, "odd") && e.line == 1);
+    CHECK(!flin_report(v, NULL, NULL, FLIN_TEXT, &e)
+          && !flin_describe(NULL, FLIN_TEXT, &e));
+    CHECK((text = flin_report(v, endless, NULL, FLIN_TEXT, &e))
+          && !strncmp(text, "2000000", 7));
+    CHECK(!flin_load_string(s, endless, NULL, &e)
+          && e.code == FLIN_ERROR_LIMIT);
+    stop_now = 1;
+    CHECK(!flin_report(v, "while true do end", NULL, FLIN_TEXT, &e)
+          && e.code == FLIN_ERROR_INTERRUPT);
+    stop_now = 0;
+    flin_release(v);
+}
+
 int main(void)
 {
     flin_Options o = options();
@@ -627,6 +684,7 @@ int main(void)
     test_null(s);
     test_odd(s);
     test_interrupt(s);
+    test_reports(s);
     flin_close(s);
     CHECK(in_use == 0 && most > 0);
     flin_close(NULL);

@@ -3,33 +3,45 @@
     gdn = flin.load("gated_deltanet")       # or a path, or a script's text
     o, state = gdn(q, k, v, g=g, beta=beta, output_final_state=True)
 
-PyTorch tensors (CPU and CUDA, with gradients) and NumPy arrays."""
+PyTorch tensors (CPU and CUDA, with gradients) and NumPy arrays. flin.stdlib
+lists the variants that come along, help(gdn) says what one takes, and its
+methods check, gradcheck, bench, plan, io, mask, dag and source how it runs."""
+from __future__ import annotations
+
 import os
 import sys
-from typing import Union
+from typing import TYPE_CHECKING, Any
 
 from . import _state
 from ._c import Error, lib
+from ._stdlib import Stdlib
 from ._variant import Variant, register
 
-__all__ = ["Error", "Variant", "load", "stdlib_names", "version"]
+if TYPE_CHECKING:
+    from . import nn as nn
 
-version = "%d.%d.%d" % (lib.version() // 10000, lib.version() // 100 % 100,
-                        lib.version() % 100)
-stdlib_names = _state.stdlib_names
+__all__ = ["Error", "Variant", "load", "stdlib", "stdlib_names", "version"]
+
+version: str = "%d.%d.%d" % (lib.version() // 10000,
+                             lib.version() // 100 % 100, lib.version() % 100)
+__version__ = version
 
 
-def load(source: Union[str, os.PathLike]) -> Variant:
-    """The variant of that name in the standard library (flin.stdlib_names()),
-    of a file (a path, or a text that ends in ".lua"), or of a script's text.
-    Raises flin.Error, a ValueError, with the script's line. It is pickled as
-    this argument, and loaded again there."""
+def load(source: str | os.PathLike[str]) -> Variant:
+    """The variant of that name in the standard library (flin.stdlib lists
+    them), of a file (a path, or a text that ends in ".lua"), or of a script's
+    text. Raises flin.Error, a ValueError, with the script's line. It is
+    pickled as this argument, and loaded again there."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
     return register(Variant(*_state.opener(source)), source)
 
 
-def __getattr__(name):
+stdlib_names = _state.stdlib_names
+stdlib = Stdlib(load)
+
+
+def __getattr__(name: str) -> Any:
     if name == "nn":            # needs PyTorch
         import importlib
         return importlib.import_module("flin.nn")

@@ -5,10 +5,12 @@ import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p)
 
+SCRIPT = b"flin.python"         # what the scripts of this package are called
 VERSION = 0, 1                  # of flin.h: major, minor
 F32, BF16, F16, F64 = range(4)
 INPUT, OUTPUT, STATE = range(3)
 FORWARD, BACKWARD, STEP, REFERENCE, REFERENCE_BACKWARD = range(5)
+TEXT, JSON = range(2)
 RANK = 8                        # that a tensor has at most
 OK, ERROR, MEMORY, LIMIT, INTERRUPT, DEVICE, INTERNAL = range(7)
 
@@ -93,6 +95,9 @@ FUNCTIONS = [
     ("kernel_saved", c_int64, [c_void_p, c_void_p]),
     ("kernel_note", c_char_p, [c_void_p]),
     ("form", c_char_p, [c_void_p, c_void_p]),
+    ("note", c_char_p, [c_void_p]),
+    ("describe", c_char_p, [c_void_p, c_int, c_void_p]),
+    ("report", c_char_p, [c_void_p, c_char_p, c_char_p, c_int, c_void_p]),
     ("free", None, [c_void_p]),
 ]
 
@@ -115,13 +120,16 @@ def failure(e):
     """The exception for a flin_Error that has been filled in."""
     text, message, file, help = (s.decode("utf-8", "replace") for s in
                                  (e.text, e.message, e.file, e.help))
+    line = e.line
+    if file == SCRIPT.decode():         # no line of the user's
+        text, file, line = message + "\n  help: " * bool(help) + help, "", 0
     if e.code == MEMORY:
         return MemoryError(text)
     if e.code == INTERRUPT:
         return KeyboardInterrupt(text)
     if e.code in (DEVICE, INTERNAL):
         return RuntimeError(text)
-    return Error(text, message, file, e.line, help)
+    return Error(text, message, file, line, help)
 
 
 def candidates():

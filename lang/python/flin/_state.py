@@ -145,17 +145,38 @@ def axis_size(handle, axis):
         return lib.axis_size(handle, axis.encode())
 
 
-def form(handle):
+def _text(f, *arguments):
+    """What f, a function of flin.h, says."""
     error = _c.ErrorText()
     with lock:
-        text = lib.form(handle, byref(error))
-    checked(0 if text else error.code or _c.INTERNAL, error)
-    return text.decode()
+        text = f(*arguments, byref(error))
+    checked(0 if text is not None else error.code or _c.INTERNAL, error)
+    say()
+    return text.decode("utf-8", "replace")
+
+
+def form(handle):
+    return _text(lib.form, handle)
+
+
+def describe(handle, format):
+    return _text(lib.describe, handle, format)
+
+
+def report(handle, script, format):
+    """What the script gives for the variant."""
+    return _text(lib.report, handle, script.encode(), _c.SCRIPT, format)
+
+
+def note(handle):
+    with lock:
+        text = lib.note(handle)
+    return text and text.decode("utf-8", "replace")
 
 
 def derive(handle, script):
     """The flin_Variant that the script makes of this one."""
-    return _handle(lib.derive, handle, script.encode(), b"flin.python")
+    return _handle(lib.derive, handle, script.encode(), _c.SCRIPT)
 
 
 def release(handle):
@@ -166,6 +187,10 @@ def release(handle):
 class Argument:
     """An input, the result or a state: its name, axes ("t k") and domain."""
     __slots__ = "name", "role", "axes", "domain", "timed"
+    name: str
+    axes: "tuple[str, ...]"
+    domain: str
+    timed: bool
 
     def __init__(self, a):
         self.name, self.role = a.name.decode(), a.role

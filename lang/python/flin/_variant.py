@@ -1,8 +1,15 @@
 """Variants: what flin.load gives, and how it is called."""
-import difflib
-import math
+from __future__ import annotations
 
-from . import _c, _state
+import difflib
+import html
+import inspect
+import keyword
+import math
+import textwrap
+from typing import Any
+
+from . import _c, _reports, _state
 from ._c import lib
 from ._calls import Caller, Request
 
@@ -40,40 +47,71 @@ def register(variant, origin):
     return variant
 
 
-class Variant:
-    """A variant, called as flash-linear-attention's functions are:
+ABOUT = """A variant, called as flash-linear-attention's functions are:
 
         o, state = gdn(q, k, v, g=g, beta=beta, initial_state=s0,
-                       cu_seqlens=cu, output_final_state=True)
+                   cu_seqlens=cu, output_final_state=True)
 
-    Tensors are [B, T, H, ...], inputs without t [H, ...], states [N, H, ...]
-    (N: batch entries or sequences). q, k, v may be given by position, all
-    others by name. The state is a tensor where the variant has one, else a
-    dict by name; None unless output_final_state. Float64 is computed by the
-    float64 step, on the CPU.
+Tensors are [B, T, H, ...], inputs without t [H, ...], states [N, H, ...] (N:
+batch entries or sequences). q, k, v may be given by position, all others by
+name. The state is a tensor where the variant has one, else a dict by name;
+None unless output_final_state. Float64 is computed by the float64 step, on the
+CPU. v.step decodes one token, v.reference is the float64 step, v.backward
+gives gradients without PyTorch.
 
-    inputs, output and states say what it takes and gives: each has a name,
-    axes (behind batch, tokens and heads), a domain ("log_decay": <= 0 ...)
-    and whether it is per token, `timed`. It cannot be changed, so that a copy
-    is itself."""
+inputs, output and states say what it takes and gives: each has a name, axes
+(behind batch, tokens and heads), a domain ("log_decay": <= 0 ...) and whether
+it is per token, `timed`. v.check, v.gradcheck, v.bench, v.plan, v.io, v.mask,
+v.dag and v.source say how it runs; help(v) says what one variant takes. It
+cannot be changed, so that a copy is itself."""
+CALL = """
+Called as v({call}): o and,
+if output_final_state, the state behind the last token. Options, which
+help(flin.Variant.__call__) explains:
+{options}.
+v.step decodes, v.reference is the float64 step, v.check and v.gradcheck hold
+calls to it; v.plan, v.io, v.bench, v.mask, v.dag and v.source show how it
+runs."""
 
-    def __init__(self, source, open_on):
-        self.source, self.open_on = source, open_on
+
+class Described:
+    """An attribute of variants, made by f when asked for; the class has its
+    own, or none."""
+
+    def __init__(self, f, of_class=None):
+        self.f, self.of_class = f, of_class
+
+    def __get__(self, variant, kind):
+        if variant is not None:
+            return self.f(variant)
+        if self.of_class is None:
+            raise AttributeError(self.f.__name__)
+        return self.of_class
+
+
+class Variant:
+    def __init__(self, given, open_on):
+        self.given, self.open_on = given, open_on
         self.release, self.callers = _state.release, {}
         handle = open_on("cpu")
-        self.name = lib.name(handle).decode()
+        self.name: str = lib.name(handle).decode()
         arguments = _state.arguments(handle)
-        self.inputs = [a for a in arguments if a.role == _c.INPUT]
-        self.states = [a for a in arguments if a.role == _c.STATE]
-        self.output = arguments[len(self.inputs)]
+        self.inputs: list[_state.Argument] = [
+            a for a in arguments if a.role == _c.INPUT]
+        self.states: list[_state.Argument] = [
+            a for a in arguments if a.role == _c.STATE]
+        self.output: _state.Argument = arguments[len(self.inputs)]
         self.order = {a.name: i for i, a in enumerate(self.inputs)}
+        # Inputs whose names are Python's own words: "lambda_" for "lambda".
+        self.words = {n + "_": n for n in self.order
+                      if keyword.iskeyword(n) and n + "_" not in self.order}
         self.by_position = [n for n in ("q", "k", "v") if n in self.order]
         self.layouts = [self._layout(n)
                         for n in range(len(self.by_position) + 1)]
         self.callers["cpu"] = Caller(handle, self.inputs, self.states)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
-        self.sizes = sizes      # of axes; 0: the tensors say
+        self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
         self.mapped, self._proportional = {}, None
         taken = [n for n in OPTIONS if n in self.order]
         if taken:
@@ -102,17 +140,163 @@ class Variant:
                 self.open_on(device), self.inputs, self.states)
         return found
 
+    # ---- what it says of itself ----
+
     @property
-    def form(self):
+    def form(self) -> str:
         """How each state goes on, and whether calls run in chunks or token by
         token, and why: lines of text."""
-        return _state.form(self.callers["cpu"].handle)
+        return _reports.Text(_state.form(self.callers["cpu"].handle))
+
+    @property
+    def note(self) -> str | None:
+        """Why the latest call goes token by token, if it does."""
+        for caller in self.callers.values():
+            note = _state.note(caller.handle)
+            if note:
+                return note
+        return None
+
+    @property
+    def about(self) -> str:
+        """The comment that its script begins with."""
+        return self.describe()["about"]
+
+    def describe(self) -> _reports.Report:
+        """Inputs, output and states with axes, shapes, domains and units."""
+        handle = self._caller(_state.cpu()).handle
+        return _reports.Report(_state.describe(handle, _c.TEXT),
+                               _reports.parsed(_state.describe(handle,
+                                                               _c.JSON)))
 
     def __repr__(self):
         road = self.form.rstrip().rpartition("\n")[2].strip()
-        return (f"flin.load({self.source!r})  # "
+        return (f"flin.load({self.given!r})  # "
                 f"inputs {', '.join(map(repr, self.inputs))}; "
                 f"states {', '.join(map(repr, self.states))}; {road}")
+
+    def _repr_html_(self):
+        d = self.describe()
+        rows = "".join(
+            "<tr>" + "".join(
+                f"<td style='text-align:left'>{html.escape(text)}</td>"
+                for text in (kind, a["name"], a["shape"], _wanted(a)))
+            + "</tr>" for kind, list in (("takes", d["inputs"]),
+                                         ("gives", [d["output"]]),
+                                         ("keeps", d["states"]))
+            for a in list)
+        return (f"<p><b>{html.escape(self.name)}</b> "
+                f"{html.escape(d['about'])}</p><table>{rows}</table>"
+                f"<pre>{html.escape(self.form)}</pre>")
+
+    def _by_name(self):
+        """The inputs that go by name, as Python writes them."""
+        words = {name: word for word, name in self.words.items()}
+        return [words.get(name, name) for name in self.order
+                if name not in self.by_position]
+
+    def _signature(self):
+        kinds = inspect.Parameter
+        usual = inspect.signature(Variant.__call__).parameters.values()
+        return inspect.Signature(
+            [kinds(name, kinds.POSITIONAL_OR_KEYWORD)
+             for name in self.by_position]
+            + [kinds(name, kinds.KEYWORD_ONLY) for name in self._by_name()]
+            + [p for p in usual if p.kind == kinds.KEYWORD_ONLY])
+
+    def _help(self):
+        names = self.by_position + [f"{n}={n}" for n in self._by_name()]
+        usual = inspect.signature(Variant.__call__).parameters.values()
+        return f"{self.describe()}\n" + CALL.format(
+            call=", ".join(names), options=textwrap.fill(", ".join(
+                p.name for p in usual if p.kind == p.KEYWORD_ONLY), 76))
+
+    __signature__ = Described(_signature)
+    __doc__ = Described(_help, ABOUT)
+
+    # ---- reports: the methods that scripts have, with their options ----
+
+    def _report(self, call, kind=_reports.Report, draw=None):
+        """What a call of a method gives, as text and as data."""
+        handle = self._caller(_state.cpu()).handle
+        text, data = _reports.parsed(_state.report(handle, (
+            'local v, flin = ..., require "flin"\n'
+            f"local r = {call}\nreturn {{ tostring(r), r }}\n"), _c.JSON))
+        return kind(text, data, draw)
+
+    def _says(self, call):
+        """What a call of a method gives, a text."""
+        return _reports.Text(_state.report(
+            self._caller(_state.cpu()).handle, 'local v, flin = ..., require '
+            f'"flin"\nreturn {call}\n', _c.TEXT))
+
+    def plan(self, **options: Any) -> _reports.Plan:
+        """The kernels that a machine would run, and what each moves; in
+        notebooks, drawn. Options: sizes of axes (K=128), machine="cpu" or
+        "h200", backward, chunk. svg() and dot() of it are drawings."""
+        def draw(format):
+            return str(self._says("v:plan" + _reports.options(
+                {**options, "format": format})))
+        return self._report("v:plan" + _reports.options(options),
+                            _reports.Plan, draw)
+
+    def check(self, **options: Any) -> _reports.Report:
+        """Errors of the chunk form, the step and the gradients against the
+        float64 step, on random input. Options: B, T, H, HV, sizes of axes
+        (K=64), size= of axes not named, dtype, chunk, cu_seqlens, seed,
+        backend, threads, backward=False. Numbers are relative RMS errors;
+        `worst` is the greatest."""
+        return self._report("v:check" + _reports.options(options))
+
+    def gradcheck(self, **options: Any) -> _reports.Report:
+        """Gradients against differences of the float64 step. Options: B, T,
+        H, sizes of axes, size= of axes not named, chunk, backend, seed,
+        directions. Numbers are relative errors; `worst` is the greatest."""
+        return self._report("v:gradcheck" + _reports.options(options))
+
+    def bench(self, **options: Any) -> _reports.Report:
+        """Times: chunk form, token loop, decoding, and the machine's floor.
+        Options: B, T, H, sizes of axes, dtype, chunk, backend, threads,
+        backward=False, seconds= of each row."""
+        return self._report("v:bench" + _reports.options(options))
+
+    def io(self, **options: Any) -> _reports.Report:
+        """The least words that can be moved, beside what the plan moves.
+        Options: T, sizes of axes, cache= bytes, machine, backward, chunk,
+        Z_input, Z_QK."""
+        return self._report("v:io" + _reports.options(options))
+
+    def mask(self, **options: Any) -> _reports.Mask:
+        """The weight of token j in token i's result: what comes out where q =
+        k = (1, 0, ...) and v is the identity. Options: T=32, seed, sizes of
+        axes, and inputs by name in place of random ones. `rows` holds it, as
+        does numpy.asarray of it."""
+        handle = self._caller(_state.cpu()).handle
+        text, rows = _reports.parsed(_state.report(handle, (
+            'local v, flin = ..., require "flin"\n'
+            f"local m = v:mask{_reports.options(options, self.order)}\n"
+            "return { flin.heat_map(m), m }\n"), _c.JSON))
+        return _reports.Mask(text, {"rows": rows})
+
+    def dag(self) -> str:
+        """The step as assignments: what depends on what."""
+        return self._says("v:dag()")
+
+    def graph(self, **options: Any) -> str:
+        """The step's graph as text."""
+        return self._says("v:graph" + _reports.options(options))
+
+    def dump(self, letters: str, **options: Any) -> str:
+        """What passes make: T step, C chunk form, G joint graph, P plan.
+        Options: sizes of axes, chunk."""
+        return self._says(f"v:dump({_reports.quoted(letters)}, "
+                          f"{_reports.options(options)})")
+
+    def source(self, backend: str = "cuda", **options: Any) -> str:
+        """The plan as CUDA C++. Options: sizes of axes, chunk, dtype,
+        backward, serial (one token after another), arch="sm_90a" ..."""
+        return self._says(f"v:source({_reports.quoted(backend)}, "
+                          f"{_reports.options(options)})")
 
     # ---- arguments ----
 
@@ -128,6 +312,8 @@ class Variant:
         """The inputs in the variant's order."""
         if len(args) >= len(self.layouts):
             raise self._misfit(args, named)
+        if self.words:
+            named = {self.words.get(n, n): t for n, t in named.items()}
         rest, places = self.layouts[len(args)]
         x = [*args, *map(named.get, rest)]
         if len(named) != len(rest) or any([t is None for t in x]):
@@ -234,7 +420,7 @@ class Variant:
         script = ('local flin = require "flin"\n'
                   f"return (...):map {{ {', '.join(maps.values())} }}\n")
         try:
-            return Variant(self.source, lambda device: _state.derive(
+            return Variant(self.given, lambda device: _state.derive(
                 self._caller(device).handle, script))
         except _c.Error as e:       # as of masks in mode quadratic
             raise _c.Error(
@@ -256,9 +442,12 @@ class Variant:
 
     # ---- calls ----
 
-    def __call__(self, *args, initial_state=None, output_final_state=False,
-                 cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                 chunk=None, validate=None, **named):
+    def __call__(self, *args: Any, initial_state: Any = None,
+                 output_final_state: bool = False, cu_seqlens: Any = None,
+                 scale: float | None = None,
+                 use_qk_l2norm_in_kernel: bool = False,
+                 chunk: int | None = None, validate: bool | str | None = None,
+                 **named: Any) -> tuple[Any, Any]:
         """o and the state behind the last token. scale multiplies q before
         the step; None: K^-1/2 where y is proportional to q, else 1.
         cu_seqlens: the ends of packed sequences, from 0 to T, where B is 1.
@@ -276,9 +465,10 @@ class Variant:
                                validation(validate))
         return o, self._give_states(states) if output_final_state else None
 
-    def step(self, *args, state=None, scale=None,
-             use_qk_l2norm_in_kernel=False, inplace=False, validate=None,
-             **named):
+    def step(self, *args: Any, state: Any = None, scale: float | None = None,
+             use_qk_l2norm_in_kernel: bool = False, inplace: bool = False,
+             validate: bool | str | None = None,
+             **named: Any) -> tuple[Any, Any]:
         """One token (T = 1) of each sequence, for decoding: o and the new
         state, written into `state` if inplace."""
         x = self._take_inputs(args, named)
@@ -293,9 +483,12 @@ class Variant:
                                validation(validate))
         return o, self._give_states(states)
 
-    def reference(self, *args, initial_state=None, output_final_state=False,
-                  cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                  validate=None, **named):
+    def reference(self, *args: Any, initial_state: Any = None,
+                  output_final_state: bool = False, cu_seqlens: Any = None,
+                  scale: float | None = None,
+                  use_qk_l2norm_in_kernel: bool = False,
+                  validate: bool | str | None = None,
+                  **named: Any) -> tuple[Any, Any]:
         """The same as a call by the float64 step, token by token, on the CPU:
         the truth that all else is held to. No gradients."""
         x = self._take_inputs(args, named)
@@ -307,9 +500,12 @@ class Variant:
                                          validate=validation(validate)))
         return o, self._give_states(states) if output_final_state else None
 
-    def backward(self, *args, do=None, dstate=None, initial_state=None,
-                 cu_seqlens=None, scale=None, use_qk_l2norm_in_kernel=False,
-                 chunk=None, validate=None, **named):
+    def backward(self, *args: Any, do: Any = None, dstate: Any = None,
+                 initial_state: Any = None, cu_seqlens: Any = None,
+                 scale: float | None = None,
+                 use_qk_l2norm_in_kernel: bool = False,
+                 chunk: int | None = None, validate: bool | str | None = None,
+                 **named: Any) -> dict[str, Any]:
         """The gradients of a loss whose gradients at o and the final state
         are do and dstate: a dict by the inputs' names, and "initial_state"
         where one is given."""
@@ -331,6 +527,13 @@ class Variant:
             grads["initial_state"] = self._give_states(
                 [s if s is None else next(later) for s in s0])
         return grads
+
+
+def _wanted(a):
+    """A described argument's domain and unit, in words."""
+    domain = a.get("domain", "normal")
+    words = [] if domain == "normal" else [f"{domain}: {a['wanted']}"]
+    return ", ".join(words + [u for u in [a.get("unit")] if u])
 
 
 def number(name, value):

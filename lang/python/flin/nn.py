@@ -1,5 +1,8 @@
 """Layers for PyTorch models."""
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -38,9 +41,12 @@ class LinearAttention(nn.Module):
     each head, a SiLU gate, a projection. head_dim is the size of axis k, and
     value_dim (default: the same) that of v; `axes` gives others."""
 
-    def __init__(self, hidden_size, variant="gated_deltanet", num_heads=4,
-                 head_dim=None, value_dim=None, axes=None, gate=True,
-                 bias=False, eps=1e-5, device=None, dtype=None):
+    def __init__(self, hidden_size: int,
+                 variant: str | Variant = "gated_deltanet", num_heads: int = 4,
+                 head_dim: int | None = None, value_dim: int | None = None,
+                 axes: dict[str, int] | None = None, gate: bool = True,
+                 bias: bool = False, eps: float = 1e-5, device: Any = None,
+                 dtype: torch.dtype | None = None) -> None:
         super().__init__()
         make = {"device": device, "dtype": dtype}
         self.variant = variant if isinstance(variant, Variant) else \
@@ -121,7 +127,9 @@ class LinearAttention(nn.Module):
             found[a.name] = p if angles else activate(a.domain, p)
         return found
 
-    def forward(self, x, state=None, use_cache=False, cu_seqlens=None):
+    def forward(self, x: torch.Tensor, state: Any = None,
+                use_cache: bool = False, cu_seqlens: Any = None,
+                ) -> tuple[torch.Tensor, Any]:
         """y, and where use_cache the state behind the last token, which
         goes on as `state`. cu_seqlens: the ends of packed sequences."""
         if x.dim() != 3 or x.shape[2] != self.hidden_size:

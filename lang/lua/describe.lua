@@ -1,0 +1,74 @@
+-- v:describe: what a variant takes, gives and keeps, and how it runs.
+
+-- "t k" behind batch entries (B; N of states) and heads: "[B, T, H, K]".
+local function shape(axes, first)
+  local sizes, timed = {}, axes:find "^t%f[%A]"
+  if first or timed then
+    sizes[1] = first or "B"
+  end
+  if timed then
+    sizes[2] = "T"
+  end
+  sizes[#sizes + 1] = "H"
+  for axis in axes:gmatch "%S+" do
+    if axis ~= "t" then
+      sizes[#sizes + 1] = axis:upper()
+    end
+  end
+  return "[" .. table.concat(sizes, ", ") .. "]"
+end
+
+local function wants(input)
+  if input.domain == "normal" then
+    return ""
+  end
+  return ("%s: %s%s"):format(input.domain, input.wanted,
+         input.unit ~= "" and ", " .. input.unit or "")
+end
+
+local function add(lines, argument, what)
+  lines[#lines + 1] = (("  %-8s %-18s %s"):format(argument.name,
+                       argument.shape, what):gsub("%s+$", ""))
+end
+
+local meta = {}
+
+function meta.__tostring(d)
+  local lines = { d.name }
+  if d.about ~= "" then
+    lines[#lines + 1] = d.about
+  end
+  lines[#lines + 1] = "\ntakes"
+  for _, input in ipairs(d.inputs) do
+    add(lines, input, wants(input))
+  end
+  lines[#lines + 1] = "gives"
+  add(lines, d.output, "")
+  if #d.states > 0 then
+    lines[#lines + 1] = "keeps"
+  end
+  for _, state in ipairs(d.states) do
+    add(lines, state, state.angle and "angle: modulo 2 pi, radians" or "")
+  end
+  for axis, size in pairs(d.axes) do
+    if size then
+      lines[#lines + 1] = ("%s is %d"):format(axis:upper(), size)
+    end
+  end
+  lines[#lines + 1] = "\n" .. d.form:gsub("%s+$", "")
+  return table.concat(lines, "\n")
+end
+
+return function (v)
+  local d = { name = v.name, about = v.about, form = v.form, axes = v.axes,
+              inputs = v.inputs, states = v.states,
+              output = { name = "y", axes = v.output } }
+  for _, input in ipairs(d.inputs) do
+    input.shape = shape(input.axes)
+  end
+  for _, state in ipairs(d.states) do
+    state.shape = shape(state.axes, "N")
+  end
+  d.output.shape = shape(v.output)
+  return setmetatable(d, meta)
+end

@@ -1,0 +1,116 @@
+"""What variants say of themselves: what Lua's methods give, as Python has it.
+
+A report's numbers are the dict's entries, and its attributes; print() shows
+the text that flin's prompt shows, and notebooks the drawing, where there is
+one."""
+from __future__ import annotations
+
+import html
+import json
+from typing import Any, Callable, Container, Mapping
+
+from . import _c
+
+NAMES = {True: "true", False: "false", None: "nil"}
+
+
+class Text(str):
+    """Lines that a prompt shows as they are."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self)}</pre>"
+
+
+class Report(dict):
+    """What a method found out: report["worst"], report.worst."""
+
+    def __init__(self, text: str, data: Mapping[str, Any],
+                 draw: Callable[[str], str] | None = None) -> None:
+        super().__init__(data)
+        self._text, self._draw = text, draw
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"this report has no '{name}'; it has "
+                                 + ", ".join(map(str, self))) from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self]
+
+    def __repr__(self) -> str:
+        return self._text
+
+    __str__ = __repr__
+
+    def __reduce__(self):
+        return Report, (self._text, dict(self))
+
+    def _repr_html_(self) -> str:
+        drawing = self._draw("svg") if self._draw else ""
+        return drawing + Text(self._text)._repr_html_()
+
+
+class Plan(Report):
+    """The kernels of a variant for some sizes, and what each moves."""
+
+    def svg(self) -> str:
+        """The plan as a drawing."""
+        return self._draw("svg")
+
+    def dot(self) -> str:
+        """The plan as input for Graphviz."""
+        return self._draw("dot")
+
+
+class Mask(Report):
+    """Which token weighs how much in whose result: `rows`, [T, T], and
+    numpy.asarray of it."""
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy
+        return numpy.array(self["rows"], dtype or float)
+
+
+# ---- Python's values as Lua writes them ----
+
+
+def quoted(s: str) -> str:
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\'
+                         else f"\\{b:03}" for b in s.encode()) + '"'
+
+
+def lua(name: str, x: Any) -> str:
+    """The value as Lua writes it."""
+    if hasattr(x, "tolist"):
+        x = x.tolist()
+    if x is None or isinstance(x, bool):
+        return NAMES[x]
+    if isinstance(x, int):
+        return str(x)
+    if isinstance(x, float):
+        return x.hex() if abs(x) < float("inf") else \
+            "(0/0)" if x != x else f"({'-' * (x < 0)}1/0)"
+    if isinstance(x, str):
+        return quoted(x)
+    if isinstance(x, (list, tuple)):
+        return "{ " + ", ".join(lua(name, e) for e in x) + " }"
+    raise _c.ArgumentError(f"{name} is {type(x).__name__}: a number, a text, "
+                           "a list or an array is wanted")
+
+
+def options(given: Mapping[str, Any], tensors: Container[str] = ()) -> str:
+    """A table of options; those of these names are tensors."""
+    def entry(name, x):
+        return lua(name, x) if name not in tensors else \
+            f'flin.tensor({lua(name, x)}, {{ dtype = "float64" }})'
+    return "{ " + ", ".join(f"[{quoted(name)}] = {entry(name, x)}"
+                            for name, x in given.items()) + " }"
+
+
+def parsed(text: str) -> Any:
+    return json.loads(text)

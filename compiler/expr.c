@@ -16,7 +16,7 @@ char *axes_text(const Graph *g, AxisSet s)
     return b.s;
 }
 
-enum { TEXT_MAX = 60 };
+enum { TEXT_MAX = 60, NAMED_MAX = 2000 };
 
 static const char *infix(int op, int *level)
 {
@@ -44,23 +44,40 @@ static void number_text(Buf *b, double x)
     buf_put(b, s, strlen(s));
 }
 
-static void expr(const Graph *g, Ref r, int outer, int depth, Buf *b)
+/* An expression as it is written out: nodes below the top that have names are
+ * called by them. */
+typedef struct Expr {
+    const Graph *g;
+    const char *const *name;            /* per node, or NULL */
+    Ref top;
+    size_t most;                        /* characters */
+    int depth_most;
+    Buf b;
+} Expr;
+
+static void expr(Expr *e, Ref r, int outer, int depth)
 {
+    const Graph *g = e->g;
     const Node *n = &g->n[r];
+    Buf *b = &e->b;
     int level = 0;
     const char *op = infix(n->op, &level);
 
-    if (b->len > TEXT_MAX)
+    if (b->len > e->most)
         return;
-    if (depth == TEXT_MAX) {
+    if (r != e->top && e->name && e->name[r]) {
+        buf_printf(b, "%s", e->name[r]);
+        return;
+    }
+    if (depth == e->depth_most) {
         buf_printf(b, "...");
         return;
     }
     if (op) {
         buf_printf(b, "%s", level < outer ? "(" : "");
-        expr(g, n->a[0], level, depth + 1, b);
+        expr(e, n->a[0], level, depth + 1);
         buf_printf(b, "%s", op);
-        expr(g, n->a[1], level + 1, depth + 1, b);
+        expr(e, n->a[1], level + 1, depth + 1);
         buf_printf(b, "%s", level < outer ? ")" : "");
         return;
     }
@@ -71,28 +88,48 @@ static void expr(const Graph *g, Ref r, int outer, int depth, Buf *b)
     case OP_size: buf_printf(b, "#%s", g->axis[n->index].name); return;
     case OP_neg:
         buf_printf(b, "%s-", outer > 1 ? "(" : "");
-        expr(g, n->a[0], 2, depth + 1, b);
+        expr(e, n->a[0], 2, depth + 1);
         buf_printf(b, "%s", outer > 1 ? ")" : "");
         return;
     default: break;
     }
     buf_printf(b, "%s(", op_info[n->op].name);
     for (int i = 0; i < op_info[n->op].arity; i++) {
-        buf_printf(b, "%s", i ? ", " : "");
+        if (e->name && !n->a[i])
+            continue;
+        buf_printf(b, "%s", i && b->s[b->len - 1] != '(' ? ", " : "");
         if (n->a[i])
-            expr(g, n->a[i], 0, depth + 1, b);
+            expr(e, n->a[i], 0, depth + 1);
     }
+    if (e->name && n->flags & (STRICT | REVERSE))
+        buf_printf(b, "%s%s", b->s[b->len - 1] == '(' ? "" : "; ",
+                   n->flags & STRICT ? "strict" : "reverse");
     buf_printf(b, ")");
+}
+
+static char *cut(Expr *e)
+{
+    if (e->b.len > e->most) {
+        e->b.len = e->most;
+        buf_printf(&e->b, "...");
+    }
+    return e->b.s;
 }
 
 char *expr_text(const Graph *g, Ref r)
 {
-    Buf b = { .ctx = g->ctx };
+    Expr e = { .g = g, .most = TEXT_MAX, .depth_most = TEXT_MAX,
+               .b = { .ctx = g->ctx } };
 
-    expr(g, r, 0, 0, &b);
-    if (b.len > TEXT_MAX) {
-        b.len = TEXT_MAX;
-        buf_printf(&b, "...");
-    }
-    return b.s;
+    expr(&e, r, 0, 0);
+    return cut(&e);
+}
+
+char *expr_named(const Graph *g, Ref r, const char *const *name)
+{
+    Expr e = { .g = g, .name = name, .top = r, .most = NAMED_MAX,
+               .depth_most = NAMED_MAX, .b = { .ctx = g->ctx } };
+
+    expr(&e, r, 0, 0);
+    return cut(&e);
 }

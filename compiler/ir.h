@@ -215,6 +215,9 @@ static inline bool is_num(const Graph *g, Ref r, double x)
  * at about 60 characters); both in the arena. */
 char *axes_text(const Graph *g, AxisSet s);
 char *expr_text(const Graph *g, Ref r);
+/* The same, whole (2,000 characters at most), where each node below r that has
+ * a name is called by it. */
+char *expr_named(const Graph *g, Ref r, const char *const *name);
 
 /* The running sum of gates that r shows, looked at through views; 0 if it is
  * none. Of such sums differences are taken: they must not lose what they add

@@ -207,21 +207,58 @@ static int load(lua_State *L)
     return file_load(L, open_file(L, path, path, false));
 }
 
+/* The drawing at index 2 becomes pixels, where a program has said how. */
+static void rasterise(lua_State *L, const char *path)
+{
+    lua_settop(L, 2);
+    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+    if (lua_getfield(L, -1, "raster") != LUA_TTABLE)
+        luaL_error(L, "save: %s: the program flin makes PNG, the library does "
+                   "not\n  help: save a .svg, which browsers and editors show",
+                   path);
+    lua_getfield(L, -1, "png");
+    lua_pushvalue(L, 2);
+    lua_call(L, 1, 1);
+    lua_replace(L, 2);
+    lua_settop(L, 2);
+}
+
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+
+    return n > m && !strcmp(path + n - m, ending);
+}
+
+static void text_save(lua_State *L, File *f, int arg)
+{
+    size_t n;
+    const char *text = lua_tolstring(L, arg, &n);
+
+    if (fwrite(text, 1, n, f->f) != n)
+        file_fault(L, f, "cannot be written: %s", strerror(errno));
+}
+
 /* Written beside its place and renamed, so that a reader never meets half a
  * file. */
 static int save(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1), *part;
     bool one = tensor_test(L, 2) != NULL;
+    bool text = lua_type(L, 2) == LUA_TSTRING;
     File *f;
 
     files_allowed(L, "save");
-    if (!one && lua_type(L, 2) != LUA_TTABLE)
-        return luaL_error(L, "save: a tensor, or a table of tensors by name, "
-                          "is wanted, not a %s", luaL_typename(L, 2));
+    if (!one && !text && lua_type(L, 2) != LUA_TTABLE)
+        return luaL_error(L, "save: a tensor, a table of tensors by name, or "
+                          "a text is wanted, not a %s", luaL_typename(L, 2));
+    if (text && ends_in(path, ".png"))
+        rasterise(L, path);
     part = lua_pushfstring(L, "%s.part", path);
     f = open_file(L, part, path, true);
-    if (one)
+    if (text)
+        text_save(L, f, 2);
+    else if (one)
         npy_save(L, f, 2);
     else
         safetensors_save(L, f, 2);

@@ -206,11 +206,18 @@ void measure_open(lua_State *L)
     lua_setfield(L, -2, "clock");
 }
 
+/* own.cores() */
+static int count_cores(lua_State *L)
+{
+    lua_pushinteger(L, cores());
+    return 1;
+}
+
 void measure_own(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        { "copy_rate", copy_rate }, { "gpu_watch", gpu_watch },
-        { NULL, NULL }
+        { "copy_rate", copy_rate }, { "cores", count_cores },
+        { "gpu_watch", gpu_watch }, { NULL, NULL }
     };
 
     luaL_setfuncs(L, functions, 0);

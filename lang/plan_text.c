@@ -25,6 +25,47 @@ static const char *label(const PlanView *w, Ref r)
     return b.s;
 }
 
+/* How many nodes of the plan use each node. */
+static int *count_uses(const PlanView *w)
+{
+    const Graph *g = w->p->g;
+    int *uses = ctx_alloc(w->ctx, g->len * sizeof *uses);
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4 && first_maker(w, r) < w->p->nkernels; i++)
+            uses[g->n[r].a[i]]++;
+    return uses;
+}
+
+/* A name for what is shown, and for what several nodes use: those of results,
+ * else u1, u2 ... */
+static void make_names(PlanView *w)
+{
+    const Graph *g = w->p->g;
+    int *uses = count_uses(w), n = 0;
+
+    w->name = ctx_alloc(w->ctx, g->len * sizeof *w->name);
+    for (Ref r = 1; r < g->len; r++) {
+        for (int i = 0; i < g->nout; i++)
+            if (g->out[i].node == r)
+                w->name[r] = g->out[i].name;
+        for (int i = 0; i < g->nst; i++)
+            if (g->st[i].next == r && !w->name[r])
+                w->name[r] = ctx_format(w->ctx, "next %s", g->st[i].name);
+        bool view = g->n[r].op == OP_row || g->n[r].op == OP_col;
+        if (!w->name[r] && !node_is_leaf(&g->n[r]) && g->n[r].op != OP_state
+            && (w->shown[r] || (uses[r] > 1 && !view)))
+            w->name[r] = ctx_format(w->ctx, "u%d", ++n);
+    }
+    w->line = ctx_alloc(w->ctx, g->len * sizeof *w->line);
+    w->axes = ctx_alloc(w->ctx, g->len * sizeof *w->axes);
+    for (Ref r = 1; r < g->len; r++)
+        if (w->name[r] || w->p->stored[r]) {
+            w->line[r] = expr_named(g, r, w->name);
+            w->axes[r] = axes_text(g, g->n[r].axes);
+        }
+}
+
 static void make_labels(PlanView *w)
 {
     uint32_t len = w->p->g->len;
@@ -37,8 +78,7 @@ static void make_labels(PlanView *w)
     }
 }
 
-/* Kernel k reads r from memory: an argument, a state or what is stored. */
-static bool reads(const PlanView *w, int k, Ref r)
+bool kernel_loads(const PlanView *w, int k, Ref r)
 {
     int op = w->p->g->n[r].op;
 
@@ -52,7 +92,7 @@ double kernel_reads(const PlanView *w, int k)
     double bytes = 0;
 
     for (Ref r = 1; r < g->len; r++)
-        if (reads(w, k, r))
+        if (kernel_loads(w, k, r))
             bytes += tile_bytes(g, w->m, r);
     return bytes / w->chunk;
 }
@@ -68,12 +108,27 @@ static int last_reader(const PlanView *w, Ref r)
     return last;
 }
 
-static int first_maker(const PlanView *w, Ref r)
+int first_maker(const PlanView *w, Ref r)
 {
     for (int k = 0; k < w->p->nkernels; k++)
         if (w->has[k][r])
             return k;
     return w->p->nkernels;
+}
+
+bool kernel_keeps(const PlanView *w, int k, Ref r)
+{
+    return w->p->stored[r] && first_maker(w, r) == k;
+}
+
+bool kernel_writes(const PlanView *w, int k, Ref r)
+{
+    const Graph *g = w->p->g;
+    bool result = false;
+
+    for (int i = 0; i < g->nout && !result; i++)
+        result = g->out[i].node == r;
+    return result && first_maker(w, r) == k;
 }
 
 double peak_bytes(const PlanView *w)
@@ -217,6 +272,7 @@ void plan_text(PlanView *w)
 
     w->text.ctx = w->ctx;
     make_labels(w);
+    make_names(w);
     text_head(w, out);
     for (int k = 0; k < w->p->nkernels; k++) {
         const Kernel *kernel = &w->p->kernel[k];
@@ -227,7 +283,7 @@ void plan_text(PlanView *w)
         text_time(w, k, out);
         buf_printf(out, "  reads");
         for (Ref r = 1; r < w->p->g->len; r++)
-            if (reads(w, k, r))
+            if (kernel_loads(w, k, r))
                 buf_printf(out, " %s;", w->expr[r]);
         buf_printf(out, "\n");
         text_nodes(w, k, out);

@@ -239,6 +239,74 @@ static void push_nodes(lua_State *L, const PlanView *w, int k, bool again)
     }
 }
 
+/* Appends what a kernel reads or writes: name, its bytes, and the kernel that
+ * it comes from (0: an argument), or whether it is kept for another one. */
+static void push_tensor(lua_State *L, const PlanView *w, Ref r, int n)
+{
+    lua_newtable(L);
+    set_text(L, "name", w->name[r] ? w->name[r] : w->expr[r]);
+    set_number(L, "bytes", tile_bytes(w->p->g, w->m, r) / w->chunk);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, n);
+}
+
+static void push_reads(lua_State *L, const PlanView *w, int k)
+{
+    int n = 0;
+
+    lua_newtable(L);
+    for (Ref r = 1; r < w->p->g->len; r++) {
+        if (!kernel_loads(w, k, r))
+            continue;
+        push_tensor(L, w, r, ++n);
+        int from = w->p->stored[r] ? first_maker(w, r) + 1 : 0;
+        lua_pushinteger(L, from);
+        lua_setfield(L, -2, "from");
+        lua_pop(L, 1);
+    }
+}
+
+static void push_write(lua_State *L, const PlanView *w, Ref r, int n, bool kept)
+{
+    push_tensor(L, w, r, n);
+    lua_pushboolean(L, kept);
+    lua_setfield(L, -2, "kept");
+    lua_pop(L, 1);
+}
+
+static void push_writes(lua_State *L, const PlanView *w, int k)
+{
+    int n = 0;
+
+    lua_newtable(L);
+    for (Ref r = 1; r < w->p->g->len; r++) {
+        if (kernel_keeps(w, k, r))
+            push_write(L, w, r, ++n, true);
+        if (kernel_writes(w, k, r))
+            push_write(L, w, r, ++n, false);
+    }
+}
+
+/* The kernel's work as assignments; nodes that nobody else uses stand inside
+ * the expressions. */
+static void push_lines(lua_State *L, const PlanView *w, int k)
+{
+    int n = 0;
+
+    lua_newtable(L);
+    for (Ref r = 1; r < w->p->g->len; r++) {
+        if (!w->has[k][r] || !w->name[r])
+            continue;
+        lua_newtable(L);
+        set_text(L, "name", w->name[r]);
+        set_text(L, "text", w->line[r]);
+        set_text(L, "axes", w->axes[r]);
+        lua_pushboolean(L, first_maker(w, r) < k);
+        lua_setfield(L, -2, "again");
+        lua_rawseti(L, -2, ++n);
+    }
+}
+
 static void push_kernel(lua_State *L, const PlanView *w, int k)
 {
     const Kernel *kernel = &w->p->kernel[k];
@@ -259,6 +327,12 @@ static void push_kernel(lua_State *L, const PlanView *w, int k)
     lua_setfield(L, -2, "nodes");
     push_nodes(L, w, k, true);
     lua_setfield(L, -2, "recomputed");
+    push_lines(L, w, k);
+    lua_setfield(L, -2, "lines");
+    push_reads(L, w, k);
+    lua_setfield(L, -2, "arguments");
+    push_writes(L, w, k);
+    lua_setfield(L, -2, "results");
 }
 
 static int plan_tostring(lua_State *L)
@@ -310,6 +384,8 @@ static void push_table(lua_State *L, const PlanView *w)
     lua_setfield(L, -2, "text");
     lua_pushinteger(L, w->chunk);
     lua_setfield(L, -2, "chunk");
+    lua_pushinteger(L, w->p->split);
+    lua_setfield(L, -2, "split");
     set_text(L, "machine", w->m->name);
     set_text(L, "solver", solver_name(w));
     set_number(L, "bytes", w->info.bytes / w->chunk);
@@ -340,12 +416,10 @@ static const char *text_option(lua_State *L, const char *name,
     return luaL_tolstring(L, -1, NULL);
 }
 
-/* What v:plan shows: its view, found, drawn where it is asked for. */
+/* What v:plan shows. */
 typedef struct Showing {
     Variant *v;
     PlanView ask, *w;
-    void (*draw)(const PlanView *w, Buf *out);
-    Buf *out;
 } Showing;
 
 static void find(Ctx *c, void *ud)
@@ -355,15 +429,26 @@ static void find(Ctx *c, void *ud)
     s->w = plan_find(c, s->v, &s->ask);
 }
 
-static void draw(Ctx *c, void *ud)
+static void draw_dot(Ctx *c, void *ud)
 {
     Showing *s = ud;
 
-    s->out = s->draw == plan_dot ? &s->w->dot : &s->w->svg;
-    if (s->out->len)
+    if (s->w->dot.len)
         return;
-    s->out->ctx = c;
-    s->draw(s->w, s->out);
+    s->w->dot.ctx = c;
+    plan_dot(s->w, &s->w->dot);
+}
+
+/* draw_plan.lua's drawing, which asks for the table. */
+static int draw_svg(lua_State *L)
+{
+    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+    lua_getfield(L, -1, "picture");
+    lua_getfield(L, -1, "plan");
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    lua_call(L, 2, 1);
+    return 1;
 }
 
 static int variant_plan(lua_State *L)
@@ -374,6 +459,9 @@ static int variant_plan(lua_State *L)
     Args args = { 0 };
 
     lua_settop(L, 2);
+    const char *format = text_option(L, "format", "table");
+    if (!strcmp(format, "svg"))
+        return draw_svg(L);
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
     *s = (Showing){ .v = v };
     check_options(L, "plan", v->step, 2, also, 6);
@@ -391,19 +479,16 @@ static int variant_plan(lua_State *L)
                   machine);
     if (v->step->mask)
         lang_fail(L, NULL, "plan: a mask of mode \"quadratic\" has no plan");
-    const char *format = text_option(L, "format", "table");
-    s->draw = !strcmp(format, "dot") ? plan_dot
-            : !strcmp(format, "svg") ? plan_svg : NULL;
-    if (!s->draw && strcmp(format, "table"))
+    if (strcmp(format, "dot") && strcmp(format, "table"))
         lang_fail(L, "formats: table, dot, svg", "plan: there is no format "
                   "'%s'", format);
     protect(L, v->ctx, find, s);
-    if (!s->draw) {
+    if (*format == 't') {
         push_table(L, s->w);
         return 1;
     }
-    protect(L, s->w->ctx, draw, s);
-    lua_pushlstring(L, s->out->s, s->out->len);
+    protect(L, s->w->ctx, draw_dot, s);
+    lua_pushlstring(L, s->w->dot.s, s->w->dot.len);
     return 1;
 }
 

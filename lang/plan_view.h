@@ -24,8 +24,10 @@ struct PlanView {
     uint8_t *shown;                     /* per node */
     uint8_t **has, **loads;             /* per kernel: computed; read */
     const char **expr, **label;         /* per node; label: "y = expr" */
+    const char **name;                  /* of what has a line in drawings */
+    const char **line, **axes;          /* the rest of that line */
     Buf text;
-    Buf dot, svg;                       /* once asked for */
+    Buf dot;                            /* once asked for */
 };
 
 /* Fills the rest of a view whose v, size, asked, backward and m are set. */
@@ -41,6 +43,14 @@ void plan_views_free(Variant *v);
 /* "forward", "reverse", "token"; "glpk", "dp", "greedy", "none". */
 const char *kernel_kind(const Kernel *k);
 const char *solver_name(const PlanView *w);
+/* Whether kernel k reads r from memory: an argument, a state or what is
+ * stored; keeps it for another kernel; writes it as a result (or does both).
+ */
+bool kernel_loads(const PlanView *w, int k, Ref r);
+bool kernel_keeps(const PlanView *w, int k, Ref r);
+bool kernel_writes(const PlanView *w, int k, Ref r);
+/* The kernel that computes r first; nkernels: none does. */
+int first_maker(const PlanView *w, Ref r);
 /* Bytes that kernel i reads; that are kept between kernels at most. A token
  * and head. */
 double kernel_reads(const PlanView *w, int i);
@@ -53,9 +63,8 @@ int ahead_groups(const PlanView *w, int i);
 
 /* Fills label, expr and text. */
 void plan_text(PlanView *w);
-/* The plan as input for Graphviz; as a drawing. */
+/* The plan as input for Graphviz. */
 void plan_dot(const PlanView *w, Buf *out);
-void plan_svg(const PlanView *w, Buf *out);
 
 /* plan_view.c: v:plan, into the methods on top of the stack. */
 void plan_methods(lua_State *L);

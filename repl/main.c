@@ -460,6 +460,18 @@ static bool show_luacats(lua_State *L)
     return true;
 }
 
+/* What flin.save makes a .png with, and the prompt its pictures. */
+static bool set_raster(lua_State *L)
+{
+    if (!push_flin(L))
+        return false;
+    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+    push_raster(L);
+    lua_setfield(L, -2, "raster");
+    lua_settop(L, 0);
+    return true;
+}
+
 /* What flin has to say once, beside what scripts print. */
 static void say_once(void *ud, const char *line)
 {
@@ -526,7 +538,7 @@ static int run_all(lua_State *L)
     if (o->warnings)
         lua_warning(L, "@on", 0);
     set_arg(L, argv, o->script);
-    ok = set_defaults(L, o) && run_init(L, o)
+    ok = (o->sandbox || set_raster(L)) && set_defaults(L, o) && run_init(L, o)
         && run_early(L, argv, o->script);
     if (ok && o->luacats)
         ok = show_luacats(L);

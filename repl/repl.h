@@ -62,6 +62,12 @@ int stage(lua_State *L);
 const char *repl_source(const char *name, size_t *len);
 const char *repl_name(int i);
 
+/* ---- raster.c ---- */
+
+/* Pushes a table: png, sixel and kitty take the text of an SVG, and how many
+ * pixels a unit has, and return it drawn. */
+void push_raster(lua_State *L);
+
 /* ---- prompt.c ---- */
 
 /* The interactive prompt, until the end of input. */

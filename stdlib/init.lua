@@ -121,6 +121,14 @@ own.meant = later("help", "meant")
 flin.help = later("help", "of")
 flin.luacats = later("help", "luacats")
 flin.heat_map = later("mask", "heat_map")
+own.picture = { mask = later "draw_mask", plan = later "draw_plan" }
+for _, name in ipairs { "curves", "bars", "roofline" } do
+  own.picture[name] = later("draw_chart", name)
+end
+flin.picture = {}
+for name, draw in pairs(own.picture) do
+  flin.picture[name] = draw
+end
 own.methods.bench = later "bench"
 own.methods.gradcheck = later "gradcheck"
 own.methods.mask = later("mask", "of")

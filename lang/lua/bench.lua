@@ -54,17 +54,34 @@ local function bytes_of(tensors)
   return n
 end
 
-local function flops_of(v, sizes, more)
+-- What a plan's kernels compute and move, those behind the loss (`behind`)
+-- apart; nil: there is no plan.
+local function work_of(v, sizes, more)
   local options = merged({}, more)
   for axis, n in pairs(sizes) do
     options[axis] = n
   end
   local ok, plan = pcall(v.plan, v, options)
-  local flops = 0
-  for _, kernel in ipairs(ok and plan.kernels or {}) do
-    flops = flops + kernel.flops
+  local work = { flops = 0, bytes = 0, behind = { flops = 0, bytes = 0 } }
+  for i, kernel in ipairs(ok and plan.kernels or {}) do
+    for _, w in ipairs { work, i > plan.split and work.behind or nil } do
+      w.flops, w.bytes = w.flops + kernel.flops, w.bytes + kernel.bytes
+    end
   end
-  return ok and flops or nil
+  return ok and work or nil
+end
+
+-- The rate of a product of matrices that stay in the cache, for each thread
+-- that of one.
+local function product_rate(threads)
+  local n, best = 256, 0
+  local a, b = flin.zeros(n, n), flin.zeros(n, n)
+  local into = { into = flin.zeros(n, n) }
+  for _ = 1, 9 do
+    local spent = clock(function () flin.host.matmul(a, b, into) end)
+    best = math.max(best, 2 * n^3 / spent)
+  end
+  return best * threads
 end
 
 -- ---- the table ----
@@ -206,22 +223,28 @@ return function (v, o)
   local y, state = v:forward(arguments)
   local b = setmetatable({ name = v.name, note = v.note, rows = {} }, meta)
   b.copy, b.gpu = copy, gpu
+  if not gpu then
+    local threads = option.threads or flin.threads or 0
+    b.threads = threads > 0 and threads or own.cores()
+    b.peak = product_rate(b.threads)
+  end
   b.bytes = bytes_of(inputs) + bytes_of { y } + bytes_of(state)
   b.floor = b.bytes / b.copy
   b.shape = ("%s [%d, %d, %d, %d]"):format(y.dtype, y.shape[1], y.shape[2],
                                            y.shape[3], y.shape[4] or 1)
-  local function add(row, bytes, flops)
-    row.bytes, row.flops = bytes, flops
+  local heads = y.shape[1] * y.shape[2] * y.shape[3]
+  local function add(row, bytes, work)
+    row.bytes, row.flops = bytes, work and work.flops * heads
+    row.moved = work and work.bytes * heads
     row.floor = bytes / b.copy
     b.rows[#b.rows + 1] = row
     return row
   end
-  local heads = y.shape[1] * y.shape[2] * y.shape[3]
   local plan = { chunk = option.chunk or gpu and 64, machine = gpu and "h200" }
-  local flops = flops_of(v, sizes, plan)
+  local work = work_of(v, sizes, plan)
   local chunked = add(measure(b.note and "forward" or "forward, chunks",
     tokens, option.seconds, time, function () v:forward(arguments) end),
-    b.bytes, flops and flops * heads)
+    b.bytes, work)
   if not b.note then
     local serial = merged(arguments, { serial = true })
     local loop = add(measure("token by token", tokens, option.seconds, time,
@@ -230,11 +253,17 @@ return function (v, o)
   end
   if option.backward then
     local save = merged(arguments, { save = true })
-    local both = flops_of(v, sizes, merged(plan, { backward = true }))
+    local both = work_of(v, sizes, merged(plan, { backward = true }))
     add(measure("forward + backward", tokens, option.seconds, time, function ()
       local _, _, saved = v:forward(save)
       v:backward { saved = saved, dy = y, validate = false }
-    end), 2 * b.bytes + 2 * bytes_of { y }, both and both * heads)
+    end), 2 * b.bytes + 2 * bytes_of { y }, both)
+    local _, _, saved = v:forward(save)
+    if not b.note and saved and both and both.behind.flops > 0 then
+      add(measure("backward alone", tokens, option.seconds, time, function ()
+        v:backward { saved = saved, dy = y, validate = false }
+      end), 2 * b.bytes + bytes_of { y }, both.behind)
+    end
   end
   local token = first_token(v, inputs, calls)
   token.state, token.inplace = state, true

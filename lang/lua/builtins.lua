@@ -111,7 +111,7 @@ v:forward(v:random { T = 8 }).]])
 row("v:plan", "options?: table -> table",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
-"table", "dot" or "svg".]])
+"table", "dot" (Graphviz), or "svg": see flin.picture.plan.]])
 row("v:io", "options?: table -> table",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
@@ -120,7 +120,8 @@ row("v:mask", "options?: table -> tensor",
     "weight of token j in token i's result, [T, T]", [[
 What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the
 mask. Options: T, seed, sizes of axes, and inputs by name (g = tensor) in place
-of random ones. flin.heat_map draws it.]])
+of random ones. flin.heat_map draws it as text; format = "svg", with log = true
+perhaps, as flin.picture.mask does.]])
 row("v:map", "functions: table -> variant",
     "the variant whose inputs go through functions before the step", [[
 v:map { q = function (q) return flin.l2norm(q) * 0.5 end }: each function gets
@@ -130,7 +131,9 @@ row("v:describe", "-> table",
 about (the comment that its script begins with), inputs, output and states with
 name, axes, shape, domain, unit and what is wanted of values, axes with their
 sizes, form. Prints as text.]])
-row("v:dag", "-> string", "the step as assignments: what depends on what")
+row("v:dag", "options?: table -> string",
+    "the step as assignments: what depends on what",
+    "format = \"svg\" draws it, \"dot\" is for Graphviz.")
 row("v:graph", "options?: table -> string", "the step's graph as text")
 row("v:dump", "letters: string, options?: table -> string",
     "what passes make: T step, C chunk form, G joint graph, P plan", [[
@@ -174,6 +177,38 @@ row("flin.mask_values", "mask: function, n: integer, inputs?: table -> table",
 row("flin.heat_map", "rows: table|tensor, colours?: string -> string",
     "numbers as a picture of text", [[
 colours: "true" (24 bits), "256", or "ascii", which is usual.]])
+
+-- ---- pictures ----
+
+local drawing = [[
+The text of an SVG, which follows a page's light or dark; theme = "light" or
+"dark" names one. flin.save("x.svg", text) writes it, "x.png" as pixels.]]
+
+row("flin.picture.mask",
+    "mask: variant|tensor|table, options?: table -> string",
+    "a mask as a map with axes and scale", [[
+Of a variant what v:mask gives, its options with these. log = true, decades =
+8: logarithmic; a mask with both signs has two colours. title, x, y.
+]] .. drawing)
+row("flin.picture.plan", "v: variant, options?: table -> string",
+    "a plan's kernels in time, what they compute, what moves", [[
+Options as v:plan's, and title.
+]] .. drawing)
+row("flin.picture.roofline", "bench: table, options?: table -> string",
+    "kernels as v:bench measured them, below the machine's roofs", [[
+A list of several benches goes, too. title, width, height.
+]] .. drawing)
+row("flin.picture.bars", "rows: table, options?: table -> string",
+    "bars of numbers, some beside each other in each row", [[
+rows = { { name = "gla", values = { 0.7, 2.1 } }, ... }; series = { "flin",
+"peer" }, unit = "ms", title, note, width.
+]] .. drawing)
+row("flin.picture.curves", "series: table, options?: table -> string",
+    "lines through points, with levels to compare with", [[
+series = { { name = "gla", points = { {step, loss}, ... } }, ... }; baselines =
+{ { "order 0", 4.6 } }, log = true, from, to (of y), title, x, y, width, height;
+format = "text" draws in the terminal: columns, rows, colours = "256".
+]] .. drawing)
 
 -- ---- element by element ----
 
@@ -292,8 +327,10 @@ row("flin.seed", "n: integer", "starts the random numbers anew")
 row("flin.is_tensor", "x: any -> boolean", "is x a tensor?")
 row("flin.load", "path: string -> tensor|table",
     "a .npy file's tensor, a .safetensors file's tensors by name")
-row("flin.save", "path: string, tensors: tensor|table",
-    "a tensor as .npy, tensors by name as .safetensors")
+row("flin.save", "path: string, tensors: tensor|table|string",
+    "a tensor as .npy, tensors by name as .safetensors, a text", [[
+A text is written as it is; where the path ends in .png, that of an SVG becomes
+pixels (in the program flin, by librsvg).]])
 
 row("t.shape", "integer[]", "sizes of the axes")
 row("t.dtype", "string", "\"float32\", \"bfloat16\", \"float16\", \"float64\"")

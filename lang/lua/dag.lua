@@ -1,6 +1,6 @@
 -- v:dag: the step's graph as assignments. A node that several others use has
 -- a line and a letter of its own; the others stand inside the expressions.
-local flin = ...
+local flin, own = ...
 
 local INFIX <const> = { add = " + ", sub = " - ", mul = "*", div = "/" }
 local LEVEL <const> = { add = 1, sub = 1, mul = 2, div = 2 }
@@ -40,13 +40,14 @@ local function read(text)
   return nodes, roots
 end
 
-return function (v)
+-- The assignments: { name, text, axes, line, out = a root? }.
+local function assignments(v)
   local nodes, roots = read(v:dump "T")
-  local lines, count, line = { v.name .. ": one token" }, 0, nil
+  local lines, count, line = {}, 0, nil
 
-  local function emit(name, text, n)
-    lines[#lines + 1] = ("  %-11s = %-" .. WIDE .. "s [%s]%s"):format(name,
-      text, n.axes or "", n.line and "  line " .. n.line or "")
+  local function emit(name, text, n, out)
+    lines[#lines + 1] = { name = name, text = text, axes = n.axes or "",
+                          line = n.line, out = out }
   end
 
   local function expression(id)
@@ -54,7 +55,8 @@ return function (v)
     if n.op == "input" or n.op == "state" then
       return n.rest, 3
     elseif n.op == "num" then
-      return n.rest, n.rest:sub(1, 1) == "-" and 1 or 3
+      return ("%.6g"):format(tonumber(n.rest)),
+             n.rest:sub(1, 1) == "-" and 1 or 3
     end
     local texts, level = {}, LEVEL[n.op]
     for i, a in ipairs(n.args) do
@@ -98,7 +100,38 @@ return function (v)
     if n.uses > 1 or n.name then
       line(root[2])
     end
-    emit(root[1], n.name or (expression(root[2])), n)
+    emit(root[1], n.name or (expression(root[2])), n, true)
+  end
+  return lines
+end
+
+return function (v, options)
+  if options ~= nil and type(options) ~= "table" then
+    error("dag: a table of options is wanted, not a " .. type(options), 2)
+  end
+  local drawing, format = {}, "text"
+  for name, x in next, options or {} do
+    if name == "format" then
+      format = x
+    else
+      drawing[name] = x
+    end
+  end
+  if format ~= "text" then
+    if format ~= "svg" and format ~= "dot" then
+      error(("dag: there is no format '%s'\n  help: formats: text, svg, dot")
+            :format(tostring(format)), 2)
+    end
+    return own.load "lang/lua/draw_dag" (flin, own) (v.name, assignments(v),
+                                                     drawing, format)
+  elseif next(drawing) ~= nil then
+    error(("dag: there is no option '%s'\n  help: format = \"svg\" or \"dot\"")
+          :format(tostring((next(drawing)))), 2)
+  end
+  local lines = { v.name .. ": one token" }
+  for _, l in ipairs(assignments(v)) do
+    lines[#lines + 1] = ("  %-11s = %-" .. WIDE .. "s [%s]%s"):format(l.name,
+      l.text, l.axes, l.line and "  line " .. l.line or "")
   end
   return table.concat(lines, "\n")
 end

@@ -1,5 +1,5 @@
 -- v:mask and flin.heat_map: which token weighs how much in whose result.
-local flin = ...
+local flin, own = ...
 
 local mask = {}
 
@@ -40,6 +40,12 @@ function mask.of(v, o)
   if type(o) ~= "table" then
     error("mask: a table of options is wanted, not a " .. type(o), 2)
   end
+  if o.format == "svg" then
+    return own.picture.mask(v, o)
+  elseif o.format ~= nil and o.format ~= "tensor" then
+    error(("mask: there is no format '%s'\n  help: formats: tensor, svg")
+          :format(tostring(o.format)), 2)
+  end
   local T, has = o.T or 32, {}
   for _, input in ipairs(v.inputs) do
     has[input.name] = input.axes
@@ -50,7 +56,7 @@ function mask.of(v, o)
   for name, x in pairs(o) do
     if has[name] then
       given[name] = x
-    else
+    elseif name ~= "format" then
       options[name] = x
     end
   end

@@ -36,7 +36,8 @@ do
     check("time of " .. row.name, row.seconds > 0 and row.runs >= 3)
   end
   check("rows", table.concat(names, ", ") == "forward, chunks, token by token,"
-        .. " forward + backward, decode, one token", table.concat(names, ", "))
+        .. " forward + backward, backward alone, decode, one token",
+        table.concat(names, ", "))
   check("bytes", b.bytes == 4 * (70 * (3 * 8 + 2) + 70 * 8 + 64), b.bytes)
   check("floor", b.floor == b.bytes / b.copy and b.copy > 1e8, b.floor)
   check("speedup", b.speedup == b.rows[2].seconds / b.rows[1].seconds)

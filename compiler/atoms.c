@@ -17,7 +17,7 @@ bool node_is_product(const Graph *g, const Node *n)
 bool node_is_leaf(const Node *n)
 {
     return n->op == OP_num || n->op == OP_size || n->op == OP_unit
-        || n->op == OP_input || n->op == OP_state;
+        || n->op == OP_count || n->op == OP_input || n->op == OP_state;
 }
 
 /* Behind the loss: needs the gradient that comes in. */

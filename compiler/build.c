@@ -162,6 +162,11 @@ Ref unit(Graph *g, int axis, int index)
                                .index = (uint16_t)index });
 }
 
+Ref count_along(Graph *g, int axis)
+{
+    return node_new(g, (Node){ .op = OP_count, .over = AXIS(axis) });
+}
+
 Ref relabel(Graph *g, Ref a, int from, int to)
 {
     if (from == to || !(g->n[a].axes & AXIS(from)))

@@ -392,7 +392,7 @@ static void eval_unit(const Eval *e, Ref r)
     const Node *n = &e->g->n[r];
 
     for (int64_t i = 0; i < eval_count(e, r); i++)
-        e->val[r][i] = i == n->index;
+        e->val[r][i] = n->op == OP_count ? (double)i : i == n->index;
 }
 
 static void eval_cat(const Eval *e, Ref r)
@@ -466,7 +466,7 @@ void eval_node(const Eval *e, Ref r)
     case OP_sum: eval_sum(e, r); break;
     case OP_dot: eval_dot(e, r); break;
     case OP_cat: eval_cat(e, r); break;
-    case OP_unit: eval_unit(e, r); break;
+    case OP_unit: case OP_count: eval_unit(e, r); break;
     case OP_rot90: case OP_dup: case OP_pairsum: eval_pairs(e, r); break;
     case OP_select: case OP_part: case OP_relabel: case OP_col: case OP_row:
     case OP_last:

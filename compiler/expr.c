@@ -85,6 +85,7 @@ static void expr(Expr *e, Ref r, int outer, int depth)
     case OP_num: number_text(b, n->num); return;
     case OP_input: buf_printf(b, "%s", g->in[n->index].name); return;
     case OP_state: buf_printf(b, "%s", g->st[n->index].name); return;
+    case OP_count: buf_printf(b, "%s", g->axis[lowest(n->over)].name); return;
     case OP_size: buf_printf(b, "#%s", g->axis[n->index].name); return;
     case OP_neg:
         buf_printf(b, "%s-", outer > 1 ? "(" : "");

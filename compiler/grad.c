@@ -353,7 +353,7 @@ static void back_node(Back *w, Ref r, Ref d)
     }
     switch (n.op) {
     case OP_none: case OP_num: case OP_size: case OP_input: case OP_state:
-    case OP_unit: return;
+    case OP_unit: case OP_count: return;
     case OP_sum: add_adjoint(w, n.a[0], d); return;
     case OP_dot: back_dot(w, r, d); return;
     case OP_gdot: back_gdot(w, r, d); return;

@@ -255,6 +255,7 @@ static void find_coarse(const Run *u)
 static bool is_exact(const Graph *g, const Node *n)
 {
     return n->op == OP_num || n->op == OP_size || n->op == OP_unit
+        || n->op == OP_count
         || (n->op == OP_input && !g->in[n->index].timed);
 }
 

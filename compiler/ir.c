@@ -231,7 +231,7 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     case OP_sum: case OP_select: case OP_dot: case OP_gdot:
         return all & ~n->over;
     case OP_cat: return all | n->over;
-    case OP_unit: return n->over;
+    case OP_unit: case OP_count: return n->over;
     case OP_relabel: case OP_dup: case OP_pairsum:
         return (a & ~n->over) | AXIS(n->index);
     case OP_col: return to_cols(a);
@@ -409,6 +409,7 @@ int32_t axis_extent(const Graph *g, Ref r, int axis)
     switch (whole ? n->op : OP_none) {
     case OP_none: return 1;
     case OP_num: case OP_input: case OP_state: case OP_unit:
+    case OP_count:
         return g->axis[axis].size;
     case OP_cat:
         if (n->over == AXIS(axis))

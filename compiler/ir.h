@@ -189,6 +189,7 @@ Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict);
 Ref select_at(Graph *g, Ref a, int axis, int index);
 Ref part(Graph *g, Ref a, int axis, int from, int len);
 Ref unit(Graph *g, int axis, int index);
+Ref count_along(Graph *g, int axis);
 Ref relabel(Graph *g, Ref a, int from, int to);
 Ref unary_axis(Graph *g, int op, Ref a, int axis, int to); /* rot90 dup .. */
 Ref cumsum(Graph *g, Ref a, int flags);

@@ -228,6 +228,109 @@ Ref linear_ref(Mask *m, const Linear *l)
     return r;
 }
 
+/* ---- polynomials ---- */
+
+enum { MAX_TERMS = 48, MAX_DEGREE = 8, MAX_OPERATIONS = 200 };
+typedef struct Monomial { double c; int degree; Ref of[MAX_DEGREE]; } Monomial;
+typedef struct Polynomial {
+    bool whole;                         /* no term was too many */
+    int n;
+    Monomial term[MAX_TERMS];
+} Polynomial;
+
+static void add_term(Polynomial *p, const Monomial *t)
+{
+    int i = 0;
+
+    while (i < p->n && (p->term[i].degree != t->degree
+                        || memcmp(p->term[i].of, t->of, sizeof t->of)))
+        i++;
+    if (i == MAX_TERMS) {
+        p->whole = false;
+    } else if (i < p->n) {
+        p->term[i].c += t->c;
+    } else {
+        p->term[p->n++] = *t;
+    }
+}
+
+/* p += scale x q */
+static void add_product(Polynomial *p, const Polynomial *x,
+                        const Polynomial *q, double scale)
+{
+    for (int i = 0; i < x->n * q->n; i++) {
+        Monomial t = x->term[i / q->n];
+        const Monomial *by = &q->term[i % q->n];
+        t.c *= scale * by->c;
+        p->whole &= t.degree + by->degree <= MAX_DEGREE;
+        for (int k = 0; p->whole && k < by->degree; k++) {
+            int at = t.degree++;
+            for (; at > 0 && t.of[at - 1] > by->of[k]; at--)
+                t.of[at] = t.of[at - 1];
+            t.of[at] = by->of[k];
+        }
+        if (p->whole)
+            add_term(p, &t);
+    }
+    p->whole &= x->whole && q->whole;
+}
+
+/* *left: of how many operations, still. */
+static Polynomial *polynomial(Mask *m, Ref r, int *left)
+{
+    const Node n = m->g->n[r];
+    Polynomial *p = ctx_alloc(m->ctx, sizeof *p), *a = NULL, *b = NULL;
+    Polynomial one = { true, 1, { { 1, 0, { 0 } } } };
+    bool minus = n.op == OP_sub || n.op == OP_neg;
+
+    p->whole = --*left >= 0;
+    if (!p->whole)
+        return p;
+    if (n.op == OP_div)
+        b = polynomial(m, n.a[1], left);
+    bool divides = b && b->n == 1 && !b->term[0].degree;
+    bool two = n.op == OP_add || n.op == OP_sub || n.op == OP_mul;
+    if (two || n.op == OP_neg || n.op == OP_square || divides)
+        a = polynomial(m, n.a[0], left);
+    if (two)
+        b = polynomial(m, n.a[1], left);
+    if (n.op == OP_num) {
+        add_product(p, &one, &one, n.num);
+    } else if (n.op == OP_neg || divides) {
+        add_product(p, a, &one, divides ? 1 / b->term[0].c : -1);
+    } else if (n.op == OP_mul || n.op == OP_square) {
+        add_product(p, a, n.op == OP_mul ? b : a, 1);
+    } else if (two) {
+        add_product(p, a, &one, 1);
+        add_product(p, b, &one, minus ? -1 : 1);
+    } else {
+        one.term[0].degree = 1;
+        one.term[0].of[0] = r;
+        add_term(p, &one.term[0]);
+    }
+    return p;
+}
+
+bool mask_opposite(Mask *m, Ref a, Ref b)
+{
+    int left = MAX_OPERATIONS;
+    const Polynomial *x = polynomial(m, a, &left);
+    const Polynomial *y = polynomial(m, b, &left);
+    Polynomial *sum = ctx_alloc(m->ctx, sizeof *sum);
+    Polynomial one = { true, 1, { { 1, 0, { 0 } } } };
+    double most = 0;
+
+    sum->whole = true;
+    add_product(sum, x, &one, 1);
+    for (int i = 0; i < x->n; i++)
+        most = fmax(most, fabs(x->term[i].c));
+    add_product(sum, y, &one, 1);
+    for (int i = 0; i < sum->n; i++)
+        if (fabs(sum->term[i].c) > 1e-12 * most)
+            return false;
+    return sum->whole;
+}
+
 int mask_index(Mask *m, Ref r, int64_t *back)
 {
     Linear l;
@@ -235,7 +338,7 @@ int mask_index(Mask *m, Ref r, int64_t *back)
     linear(m, r, &l);
     const Node *rest = &m->g->n[l.rest];
     if (l.n != 1 || !is_num(m->g, l.part[0].coef, 1) || rest->op != OP_num
-        || fabs(rest->num) > 1000 || rest->num != floor(rest->num))
+        || fabs(rest->num) > 1e6 || rest->num != floor(rest->num))
         return 0;
     const Node *n = &m->g->n[l.part[0].atom];
     if (n->op != OP_input || m->leaf[n->index].kind != LEAF_POSITION)

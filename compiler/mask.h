@@ -54,7 +54,9 @@ typedef struct Product {
     int64_t lo, hi;
 } Product;
 
-enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32, MAX_TAPS = 12,
+enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32,
+       MAX_BACK = 128,                  /* how far i may look back at a token:
+                                           bands, late starts, p.x[i - 128] */
        MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
 typedef struct Mask {
@@ -85,6 +87,9 @@ int mask_traits(Mask *m, Ref r);
 void mask_work(Mask *m);                /* fails after MAX_WORK calls */
 void linear(Mask *m, Ref r, Linear *out);
 Ref linear_ref(Mask *m, const Linear *l);
+/* Is b, of any numbers, -a? As polynomials of what they are made of; false,
+ * too, where these are large. */
+bool mask_opposite(Mask *m, Ref a, Ref b);
 /* r with one node replaced, or (from 0) with i and j exchanged. */
 Ref mask_rebuild(Mask *m, Ref r, Ref from, Ref to);
 /* Marks in m->mark all that r needs. */

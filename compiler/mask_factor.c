@@ -266,18 +266,6 @@ static Terms expand(Mask *m, const MaskPath *p, Ref r)
 
 /* ---- from terms to products ---- */
 
-/* b is -a; s - 1 and 1 - s are, too. */
-static bool opposite(Mask *m, Ref a, Ref b)
-{
-    const Node x = m->g->n[a], y = m->g->n[b];
-    const Node *s = &m->g->n[op2(m->g, OP_add, a, b)];
-
-    if (x.op == OP_sub && y.op == OP_sub && x.a[0] == y.a[1]
-        && x.a[1] == y.a[0])
-        return true;
-    return s->op == OP_num && fabs(s->num) <= 1e-12 * fabs(x.num);
-}
-
 /* Takes atom and coefficient out of the list, if it is there. */
 static bool take(Linear *l, Ref atom, Ref *coef)
 {
@@ -310,7 +298,7 @@ static void split_exponent(Mask *m, Linear e, Product *p)
         bool found = take(&e, twin, &w);
         Ref wi = is_i ? x.coef : w, wj = is_i ? w : x.coef;
         Ref ui = is_i ? x.atom : twin, uj = is_i ? twin : x.atom;
-        if (found && opposite(m, wi, wj)) {
+        if (found && mask_opposite(m, wi, wj)) {
             if (p->ndecays == MAX_DECAYS)
                 fail(m->ctx, m->g->n[ui].line, "more than %d differences in "
                      "one exponent", MAX_DECAYS);
@@ -410,11 +398,11 @@ static void add_tap(Mask *m, const MaskPath *p)
                     .hi = p->at.hi[VAR_DISTANCE] };
     int line = m->g->n[p->value].line;
 
-    if (tap.hi >= MAX_TAPS)
+    if (tap.hi > MAX_BACK)
         fail_help(m->ctx, line, ctx_format(m->ctx, "a band may reach back %d "
-                  "tokens at most; let the mask decay instead", MAX_TAPS - 1),
-                  "mask does not factor: a band of i - j up to %d",
-                  (int)tap.hi);
+                  "tokens at most; let the mask decay instead", MAX_BACK),
+                  "mask does not factor: a band of i - j up to %lld",
+                  (long long)tap.hi);
     check_tap(m, p->value);
     tap.value = bounded(m, p->value, &p->at, VAR_I);
     tap.value = bounded(m, tap.value, &p->at, VAR_J);
@@ -433,6 +421,11 @@ static void add_piece(Mask *m, const MaskPath *p)
         add_tap(m, p);
         return;
     }
+    if (p->at.lo[VAR_DISTANCE] > MAX_BACK)
+        fail_help(m->ctx, m->g->n[p->value].line, ctx_format(m->ctx, "a mask "
+                  "may begin %d tokens back at most", MAX_BACK),
+                  "mask does not factor: it begins at i - j = %lld",
+                  (long long)p->at.lo[VAR_DISTANCE]);
     Terms t = expand(m, p, p->value);
     for (int n = 0; n < t.n; n++) {
         Product new = { .row = bounded(m, t.t[n].row, &p->at, VAR_I),

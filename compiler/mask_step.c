@@ -5,14 +5,24 @@
  * one state S for each decay and column factor. A band that begins at i - j
  * = 1 reads S as the token finds it; one that begins later also decays and
  * writes late.
- * Taps, and all else that looks back, go through chains of previous values.
+ * What looks back by a few tokens goes through chains of previous values. What
+ * looks back further, and bands, read a ring: a state with an axis of so many
+ * places, a power of two, in which each token overwrites the place of the one
+ * that is as many tokens older,
+ *
+ *     R = where(place == position mod places, x, R)
+ *
+ * so that a band is one read, with a weight for each place by its token's age.
  */
 #include "mask.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PREVS = 30, MAX_NAMES = 16 };
+enum { MAX_CHAINED = 24,                /* states: short chains are faster
+                                           than rings */
+       RING = -1,                       /* the distance of a ring's tokens */
+       MAX_NAMES = 16 };
 
 typedef struct Step {
     Mask *m;
@@ -23,9 +33,15 @@ typedef struct Step {
                                            i (or j), as a node of g */
     uint32_t own_len;
     Ref position;
-    struct { Ref x, prev; const char *name; int depth; } prevs[MAX_PREVS];
+    struct { Ref x, prev; const char *name; int depth; } prevs[MAX_STATES];
     struct { Ref x, sum; } sums[MAX_NAMES];
-    int nprevs, nsums;
+    struct { Ref x, state; bool sum; } rings[MAX_STATES];
+    int nprevs, nsums, nrings;
+    int64_t near;                       /* tokens back, without a ring */
+    int places, axis;                   /* of the rings; places 0: none */
+    Ref age;                            /* of each place's token */
+    Ref inside;                         /* where it is in the band that is
+                                           being weighed; 0: no such */
 } Step;
 
 static Ref input_named(const Graph *g, const char *name)
@@ -52,6 +68,15 @@ static Ref mul(Step *s, Ref a, Ref b) { return op2(s->g, OP_mul, a, b); }
 
 /* ---- what a token knows of those before it ---- */
 
+static const char *name_of(const Step *s, Ref x, int count)
+{
+    const Node *n = &s->g->n[x];
+
+    return n->op == OP_input ? s->g->in[n->index].name
+        : n->op == OP_state ? s->g->st[n->index].name
+        : ctx_format(s->m->ctx, "%d", count);
+}
+
 /* x of the token before; 0 at the first. */
 static Ref previous(Step *s, Ref x)
 {
@@ -70,13 +95,8 @@ static Ref previous(Step *s, Ref x)
             depth = s->prevs[i].depth + 1;
         }
     }
-    if (s->nprevs == MAX_PREVS)
-        fail_help(s->m->ctx, n.line, "look back less far", "the mask needs "
-                  "more than %d earlier values", MAX_PREVS);
     if (!base)
-        base = n.op == OP_input ? s->g->in[n.index].name
-            : n.op == OP_state ? s->g->st[n.index].name
-            : ctx_format(s->m->ctx, "%d", s->nprevs + 1);
+        base = name_of(s, x, s->nprevs + 1);
     if (depth > 1)
         snprintf(name, sizeof name, "prev%d_%s", depth, base);
     else
@@ -90,13 +110,6 @@ static Ref previous(Step *s, Ref x)
     return prev;
 }
 
-static Ref back(Step *s, Ref x, int64_t tokens)
-{
-    while (tokens-- > 0)
-        x = previous(s, x);
-    return x;
-}
-
 /* The token's number in its sequence, from 0. */
 static Ref position(Step *s)
 {
@@ -105,6 +118,75 @@ static Ref position(Step *s)
         state_of(s, s->position)->next = add(s, s->position, num(s->g, 1));
     }
     return s->position;
+}
+
+/* 1 at the token's own place. A division by a power of two is exact. */
+static Ref own_place(Step *s)
+{
+    Graph *g = s->g;
+    Ref n = num(g, s->places);
+    Ref turns = op1(g, OP_floor, op2(g, OP_div, position(s), n));
+    Ref place = op2(g, OP_sub, position(s), mul(s, n, turns));
+
+    return op2(g, OP_eq, place, count_along(g, s->axis));
+}
+
+/* What a ring keeps: all but the token's own place. */
+static Ref kept(Step *s)
+{
+    return op3(s->g, OP_where, own_place(s), num(s->g, 0), num(s->g, 1));
+}
+
+/* x of each place's token; or the sum of x over the tokens since. -inf, which
+ * no sum would forget, is the largest number of which sums are finite. */
+static Ref ring(Step *s, Ref x, bool sum)
+{
+    Graph *g = s->g;
+    AxisSet axes = g->n[x].axes | AXIS(s->axis);
+
+    if (!sum && !g->n[x].timed)
+        return x;
+    for (int i = 0; i < s->nrings; i++)
+        if (s->rings[i].x == x && s->rings[i].sum == sum)
+            return state_of(s, s->rings[i].state)->next;
+    const char *name = ctx_format(s->m->ctx, sum ? "band_%s_cumsum"
+                                  : "band_%s", name_of(s, x, s->nrings + 1));
+    Ref st = new_state(s, name, axes);
+    Ref in = sum ? mul(s, kept(s), op2(g, OP_max, x, num(g, -1e30)))
+        : mul(s, own_place(s), x);
+    Ref next = add(s, mul(s, kept(s), st), in);
+    state_of(s, st)->next = next;
+    s->rings[s->nrings].x = x;
+    s->rings[s->nrings].sum = sum;
+    s->rings[s->nrings++].state = st;
+    return next;
+}
+
+/* How many tokens ago each place's was. */
+static Ref age(Step *s)
+{
+    if (!s->age) {
+        Ref st = new_state(s, "band_age", AXIS(s->axis));
+        Ref in = mul(s, kept(s), add(s, st, num(s->g, 1)));
+        s->age = state_of(s, st)->next = in;
+    }
+    return s->age;
+}
+
+static Ref aged(Step *s, int64_t tokens)
+{
+    return op2(s->g, OP_eq, age(s), num(s->g, (double)tokens));
+}
+
+static Ref back(Step *s, Ref x, int64_t tokens)
+{
+    if (!s->g->n[x].timed)
+        return x;
+    if (tokens > s->near)
+        return dot(s->g, aged(s, tokens), ring(s, x, false), AXIS(s->axis));
+    while (tokens-- > 0)
+        x = previous(s, x);
+    return x;
 }
 
 static Ref running_sum(Step *s, const char *name)
@@ -154,7 +236,7 @@ static Ref own(Step *s, Ref root)
     return s->own[root];
 }
 
-/* ---- taps: weights at a fixed distance d = i - j ---- */
+/* ---- bands: weights at a fixed distance d = i - j, or at each place's ---- */
 
 static Ref tap(Step *s, Ref r, int64_t d);
 
@@ -164,6 +246,31 @@ static const Leaf *leaf_at(const Mask *m, Ref r)
     return n->op == OP_input ? &m->leaf[n->index] : NULL;
 }
 
+/* A weight is made of x only where there is a token to be weighed, so that no
+ * gradient comes from elsewhere, where a weight may be infinite. */
+static Ref guarded(Step *s, Ref x)
+{
+    if (!s->inside || s->g->n[x].op == OP_num)
+        return x;
+    return op3(s->g, OP_where, s->inside, x, num(s->g, 0));
+}
+
+static Ref own_inside(Step *s, Ref r)
+{
+    return guarded(s, own(s, r));
+}
+
+static Ref tokens_back(Step *s, int64_t d)
+{
+    return d == RING ? age(s) : num(s->g, (double)d);
+}
+
+/* x of j's token */
+static Ref earlier(Step *s, Ref x, int64_t d)
+{
+    return guarded(s, d == RING ? ring(s, x, false) : back(s, x, d));
+}
+
 /* u(i) - u(i - d) */
 static Ref difference(Step *s, Ref u, int64_t d)
 {
@@ -171,13 +278,18 @@ static Ref difference(Step *s, Ref u, int64_t d)
     Ref sum = num(s->g, 0);
 
     if (l && l->kind == LEAF_POSITION)
-        return num(s->g, (double)d);
+        return tokens_back(s, d);
     if (!l || l->kind != LEAF_CUMSUM)
-        return op2(s->g, OP_sub, own(s, u), back(s, own(s, u), d));
+        return op2(s->g, OP_sub, own_inside(s, u), earlier(s, own(s, u), d));
     Ref x = input_named(s->g, l->name);
+    if (d == RING)
+        return guarded(s, ring(s, x, true));
+    if (d > s->near)
+        return guarded(s, dot(s->g, aged(s, d), ring(s, x, true),
+                              AXIS(s->axis)));
     for (int64_t n = 0; n < d; n++)
         sum = add(s, sum, back(s, x, n));
-    return sum;
+    return guarded(s, sum);
 }
 
 /* A sum in which positions and cumulative sums of i and j meet as
@@ -186,10 +298,11 @@ static Ref difference(Step *s, Ref u, int64_t d)
 static Ref tap_sum(Step *s, Linear *e, int64_t d)
 {
     Mask *m = s->m;
-    Ref y = own(s, e->rest);
+    Ref y = own_inside(s, e->rest);
 
     for (int n = 0; n < e->n; n++) {
-        Ref atom = e->part[n].atom, c = own(s, e->part[n].coef), u;
+        Ref atom = e->part[n].atom, u;
+        Ref exact = own(s, e->part[n].coef), c = guarded(s, exact);
         const Leaf *l = leaf_at(m, atom);
         if (!l || l->side != SIDE_J || l->kind < LEAF_CUMSUM) {
             y = add(s, y, mul(s, tap(s, atom, d), c));
@@ -201,13 +314,13 @@ static Ref tap_sum(Step *s, Linear *e, int64_t d)
         while (at < e->n && e->part[at].atom != u)
             at++;
         if (at == e->n) {
-            y = add(s, y, mul(s, own(s, u), c));
+            y = add(s, y, mul(s, own_inside(s, u), c));
             continue;
         }
         /* u(i) has its turn here: what is left of it */
-        Ref left = add(s, own(s, e->part[at].coef), c);
-        if (!is_num(s->g, left, 0))
-            y = add(s, y, mul(s, own(s, u), left));
+        Ref left = add(s, own(s, e->part[at].coef), exact);
+        if (!mask_opposite(m, e->part[at].coef, e->part[n].coef))
+            y = add(s, y, mul(s, own_inside(s, u), guarded(s, left)));
         e->part[at] = (Part){ num(m->g, 0), num(m->g, 0) };
     }
     return y;
@@ -237,13 +350,13 @@ static Ref tap(Step *s, Ref r, int64_t d)
 
     mask_work(m);
     if (l && l->kind == LEAF_POSITION && sides == SIDE_J)
-        return op2(s->g, OP_sub, position(s), num(s->g, (double)d));
+        return op2(s->g, OP_sub, position(s), tokens_back(s, d));
     if (!(sides & SIDE_J))
-        return own(s, r);
+        return own_inside(s, r);
     linear(m, r, &e);
     bool scaled = e.n == 1 && e.part[0].atom != r && is_num(m->g, e.rest, 0);
     if (sides == SIDE_J && !scaled)
-        return back(s, own(s, r), d);
+        return earlier(s, own(s, r), d);
     if (e.n != 1 || e.part[0].atom != r) {
         pairs_first(m, &e);
         return tap_sum(s, &e, d);
@@ -254,37 +367,49 @@ static Ref tap(Step *s, Ref r, int64_t d)
     return node_copy(s->g, &n, a);
 }
 
-/* Could a weight, made of earlier values, be infinite where there are none? */
-static bool may_be_infinite(const Graph *g, Ref w)
+/* A weight at this distance, 0 where there is no such token. */
+static Ref weight(Step *s, const Product *p, int64_t d)
 {
-    uint8_t *need = ctx_alloc(g->ctx, w + 1);
-    bool found = false;
+    Graph *g = s->g;
+    Ref is_there = op2(g, OP_le, tokens_back(s, d), position(s));
 
-    need[w] = 1;
-    for (Ref r = w; r > 0; r--) {
-        const Node *n = &g->n[r];
-        bool risky = n->op == OP_div || n->op == OP_log || n->op == OP_rsqrt;
-        found |= need[r] && risky && n->states;
-        for (int i = 0; need[r] && i < 4; i++)
-            need[n->a[i]] = 1;
+    if (d == RING) {
+        Ref lo = num(g, (double)p->lo), hi = num(g, (double)p->hi);
+        is_there = mul(s, is_there, mul(s, op2(g, OP_le, lo, age(s)),
+                                        op2(g, OP_le, age(s), hi)));
     }
-    return found;
+    s->inside = is_there;
+    Ref w = tap(s, p->value, d);
+    s->inside = 0;
+    return op3(g, OP_where, is_there, w, num(g, 0));
 }
 
+/* Few tokens, each by itself. */
 static void lower_taps(Step *s, const Product *p)
 {
     Graph *g = s->g;
 
     for (int64_t d = p->lo; d <= p->hi; d++) {
-        Ref w = tap(s, p->value, d), zero = num(g, 0);
+        Ref w = d > 0 ? weight(s, p, d) : tap(s, p->value, d);
         if (is_num(g, w, 0))
             continue;
-        if (d > 0 && may_be_infinite(g, w))
-            w = op3(g, OP_where, op2(g, OP_lt, position(s),
-                                     num(g, (double)d)), zero, w);
         Ref qk = dot(g, s->q, back(s, s->k, d), s->over);
         s->y = add(s, s->y, mul(s, mul(s, w, qk), back(s, s->v, d)));
     }
+}
+
+/* All bands in one read of the rings. */
+static void lower_bands(Step *s)
+{
+    Graph *g = s->g;
+    Ref w = num(g, 0);
+
+    for (int n = 0; n < s->m->nproducts; n++)
+        if (s->m->product[n].value)
+            w = add(s, w, weight(s, &s->m->product[n], RING));
+    Ref qk = dot(g, s->q, ring(s, s->k, false), s->over);
+    s->y = add(s, s->y, dot(g, mul(s, w, qk), ring(s, s->v, false),
+                            AXIS(s->axis)));
 }
 
 /* ---- products ---- */
@@ -292,7 +417,7 @@ static void lower_taps(Step *s, const Product *p)
 /* What the decay's exponent gained in the token that is so far back, where it
  * is a plain sum of the mask's own values; the others' part is added by
  * other_gain. */
-static Ref leaf_gain(Mask *m, const Product *p, int tokens)
+static Ref leaf_gain(Mask *m, const Product *p, int64_t tokens)
 {
     Ref e = num(m->g, 0);
 
@@ -302,20 +427,34 @@ static Ref leaf_gain(Mask *m, const Product *p, int tokens)
         if (!l || l->kind < LEAF_CUMSUM)
             continue;
         if (l->kind == LEAF_CUMSUM)
-            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name, tokens);
+            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name, (int)tokens);
         e = op2(m->g, OP_add, e, op2(m->g, OP_mul, x, p->decay[n].w));
     }
     return e;
 }
 
-/* extra + the gains of the last p->lo tokens, in which a cumulative sum of so
- * many tokens back cancels. */
-static Ref late_extra(Mask *m, const Product *p)
+/* How many of the last p->lo tokens are taken one by one: those that extra
+ * names, in which a cumulative sum of so many tokens back cancels. */
+static int64_t named_tokens(const Step *s, const Product *p)
+{
+    Mask *m = s->m;
+    int64_t most = p->lo <= s->near ? p->lo : 0;
+
+    mask_reach(m, p->extra);
+    for (int i = 0; i < m->g->nin; i++)
+        if (m->mark[m->g->in[i].node] && m->leaf[i].kind == LEAF_TOKEN
+            && m->leaf[i].back >= most && m->leaf[i].back < p->lo)
+            most = m->leaf[i].back + 1;
+    return most;
+}
+
+/* extra + the gains of the last tokens, so many. */
+static Ref late_extra(Mask *m, const Product *p, int64_t tokens)
 {
     Ref e = p->extra;
     Linear l;
 
-    for (int n = 0; n < p->lo; n++)
+    for (int64_t n = 0; n < tokens; n++)
         e = op2(m->g, OP_add, e, leaf_gain(m, p, n));
     linear(m, e, &l);
     return linear_ref(m, &l);
@@ -360,17 +499,31 @@ static void lower_state(Step *s, const Product *p, Ref state)
     state_of(s, state)->next = add(s, kept, write);
 }
 
+/* The exponent of what is read p->lo tokens late, from the decays of those
+ * tokens on. */
+static Ref late_exponent(Step *s, const Product *p)
+{
+    int64_t named = named_tokens(s, p);
+    Ref e = own(s, late_extra(s->m, p, named));
+
+    for (int n = 0; n < p->ndecays; n++) {
+        const Leaf *l = leaf_at(s->m, p->decay[n].u);
+        bool other = !l || l->kind < LEAF_CUMSUM;
+        int64_t from = other ? 0 : named;
+        if (from < p->lo)
+            e = add(s, e, mul(s, back(s, difference(s, p->decay[n].u,
+                                                    p->lo - from), from),
+                              own(s, p->decay[n].w)));
+    }
+    return e;
+}
+
 static void lower_read(Step *s, const Product *p, Ref state)
 {
-    Ref e = own(s, p->extra), from = state_of(s, state)->next;
-
-    if (p->lo > 0) {
-        e = own(s, late_extra(s->m, p));
-        for (int n = 0; n < p->lo; n++)
-            e = add(s, e, back(s, other_gain(s, p), n));
-        from = state;
-    }
+    Ref e = p->lo > 0 ? late_exponent(s, p) : own(s, p->extra);
+    Ref from = p->lo > 0 ? state : state_of(s, state)->next;
     Ref row = mul(s, own(s, p->row), op1(s->g, OP_exp, e));
+
     s->y = add(s, s->y, mul(s, row, dot(s->g, s->q, from, s->over)));
 }
 
@@ -402,6 +555,51 @@ static void lower_products(Step *s)
     }
 }
 
+/* The furthest that is looked back. */
+static int64_t furthest(const Mask *m)
+{
+    int64_t most = 0;
+
+    for (int n = 0; n < m->nproducts; n++) {
+        const Product *p = &m->product[n];
+        int64_t back = p->value ? p->hi : p->lo;
+        most = back > most ? back : most;
+    }
+    for (int i = 0; i < m->g->nin; i++)
+        most = m->leaf[i].back > most ? m->leaf[i].back : most;
+    return most;
+}
+
+/* A place for each token that is looked back at, unless k, v and what the mask
+ * reads make short chains. */
+static void make_places(Step *s)
+{
+    const char *name = "band";
+    int64_t most = furthest(s->m);
+    int chains = 2;
+
+    for (int i = 0; i < s->m->g->nin; i++)
+        chains += s->m->leaf[i].back > 0 || (s->m->leaf[i].side == SIDE_J
+            && s->m->leaf[i].kind != LEAF_POSITION);
+    s->near = MAX_CHAINED / chains;
+    if (most <= s->near)
+        return;
+    for (s->places = 1; s->places <= most;)
+        s->places *= 2;
+    for (int n = 2; graph_find_axis(s->g, name) >= 0; n++)
+        name = ctx_format(s->m->ctx, "band%d", n);
+    s->axis = graph_axis(s->g, name);
+    s->g->axis[s->axis].size = s->places;
+}
+
+static bool has_band(const Mask *m)
+{
+    for (int n = 0; n < m->nproducts; n++)
+        if (m->product[n].value)
+            return true;
+    return false;
+}
+
 void mask_step(Mask *m, Graph *g)
 {
     Step s = { .m = m, .g = g };
@@ -411,9 +609,13 @@ void mask_step(Mask *m, Graph *g)
     s.v = input_named(g, "v");
     s.over = g->n[s.k].axes;
     s.y = num(g, 0);
+    make_places(&s);
     lower_products(&s);
-    for (int n = 0; n < m->nproducts; n++)
-        if (m->product[n].value)
-            lower_taps(&s, &m->product[n]);
+    if (s.places && has_band(m))
+        lower_bands(&s);
+    else
+        for (int n = 0; n < m->nproducts; n++)
+            if (m->product[n].value)
+                lower_taps(&s, &m->product[n]);
     graph_output(g, "y", s.y);
 }

@@ -289,7 +289,7 @@ static void take_attributes(Text *t, Node *n)
     static const bool over[NOPS] = {
         [OP_sum] = true, [OP_dot] = true, [OP_select] = true, [OP_cat] = true,
         [OP_relabel] = true, [OP_rot90] = true, [OP_dup] = true,
-        [OP_part] = true, [OP_unit] = true,
+        [OP_part] = true, [OP_unit] = true, [OP_count] = true,
         [OP_pairsum] = true, [OP_gdot] = true,
     };
     static const bool index[NOPS] = {

@@ -140,6 +140,7 @@ void text_check(const Text *t, const Node *n)
         need(t, n, n->index < t->g->axis[lowest(n->over)].size,
              "`index` is too large");
         break;
+    case OP_count: need_over(t, n, DIM_AXES, true); break;
     case OP_rot90: case OP_select: case OP_part: case OP_relabel: case OP_dup:
     case OP_pairsum:
         check_entries(t, n, s[0]);

@@ -153,7 +153,8 @@ typedef struct Replay {
 
 static bool is_number(const Node *n)
 {
-    return n->op == OP_num || n->op == OP_unit || n->op == OP_size;
+    return n->op == OP_num || n->op == OP_unit || n->op == OP_count
+        || n->op == OP_size;
 }
 
 static int64_t elements(const Graph *g, Ref r)

@@ -55,7 +55,7 @@ static int32_t node_extent(const Eval *e, const Node *n, int ax)
         return (sa & n->over ? a[ax] : 1) + (sb & n->over ? b[ax] : 1);
     if (n->op == OP_part && n->over == AXIS(ax))
         return (int32_t)n->num;
-    if (n->op == OP_unit)
+    if (n->op == OP_unit || n->op == OP_count)
         return e->ext[0][ax];
     if (n->op == OP_relabel && n->index == ax)
         return a[lowest(n->over)];

@@ -559,6 +559,10 @@ Instr lower_node(const Lower *l, Ref r, int part)
         in.code = I_UNIT;
         in.all = tile_leading(l, r);
         break;
+    case OP_count:
+        in.code = I_COUNT;
+        in.all = tile_leading(l, r);
+        break;
     case OP_select: case OP_part: case OP_cat: case OP_relabel: case OP_col:
     case OP_row: case OP_last:
         lower_move(l, r, part, &in);

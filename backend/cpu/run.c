@@ -430,6 +430,12 @@ static void run_instr(Work *w, const Instr *in)
         clear(w, in, w->tile[in->y]);
         w->tile[in->y][in->index] = 1;
         break;
+    case I_COUNT: {
+        int32_t n = dim_count(&in->all, w->n);
+        for (int32_t i = 0; i < n; i++)
+            w->tile[in->y][i] = (float)i;
+        break;
+    }
     case I_LOAD: load_input(w, in->index, in->y); break;
     case I_FETCH: case I_KEEP: run_stored(w, in); break;
     case I_OUT: store_output(w, in->index, w->tile[in->x[0]]); break;

@@ -37,6 +37,7 @@ static inline int32_t dim_count(const Dim *d, int n)
 enum Code {
     I_CONST,        /* y = num */
     I_UNIT,         /* y = 1 at `index`, else 0 */
+    I_COUNT,        /* y = 0, 1, 2 ... */
     I_LOAD,         /* y = input `index` */
     I_FETCH,        /* y = stored value of node `index` */
     I_KEEP,         /* stored value of node `index` = x[0] */

@@ -49,6 +49,7 @@ bool is_pointwise(const Tiles *t, Ref r)
 {
     switch (t->g->n[r].op) {
     case OP_rot90: case OP_dup: case OP_pairsum: case OP_cat: case OP_unit:
+    case OP_count:
     case OP_dmask: case OP_delay:
         return true;
     }
@@ -463,6 +464,7 @@ static void node_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
     case OP_unit:
         buf_printf(b, "%s == %d ? 1.f : 0.f", axis_coord(ax), n->index);
         break;
+    case OP_count: buf_printf(b, "(float)%s", axis_coord(ax)); break;
     case OP_cat: cat_text(t, a, b, r); break;
     case OP_delay: delay_text(t, a, b, r); break;
     case OP_dmask: dmask_text(t, a, b, r); break;

@@ -171,7 +171,8 @@ mask = function (i, j, p)
   return p.beta[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
 end
 i and j are positions from 0; p.NAME[i] is an input of token i, p.NAME_cumsum
-its sum up to there.]])
+its sum up to there. A band, in which i and j may be coupled in any way, a late
+start and p.NAME[i - 128] look back 128 tokens at most.]])
 row("flin.mask_values", "mask: function, n: integer, inputs?: table -> table",
     "the mask of n tokens as rows of numbers")
 row("flin.heat_map", "rows: table|tensor, colours?: string -> string",

@@ -120,6 +120,64 @@ same_as_sum("a difference of constants", function (i, j, p)
   return exp((flin.sigmoid(p.s) - 1) * (i - j))
 end, { input = { s = "" } })
 
+-- Exponents that i and j enter with opposite polynomials of constants.
+local affine = {
+  { { s = "" }, function (i, j, p) return (p.s + 0.1) * (j - i) end },
+  { { s = "" }, function (i, j, p)
+    return (0.5 * p.s - 0.25) * (i - j) / 3
+  end },
+  { { s = "" }, function (i, j, p) return p.s * (i - j) - (i - j) end },
+  { { r = "", s = "" }, function (i, j, p)
+    return (p.s - 1) * (i - j) + (p.r - 2) * (i - j)
+  end },
+  { { s = "" }, function (i, j, p) return (p.s - 1) / 2 * (i - j) end },
+  { { r = "", s = "" }, function (i, j, p)
+    return (3 - p.s * 2 - p.r) * (j - i) * 0.1
+  end },
+  { { r = "", s = "" }, function (i, j, p)
+    return (i - j) * p.s - 0.3 * (i - j) * p.r + (j - i)
+  end },
+  { { r = "", s = "" }, function (i, j, p)
+    return (p.s - p.r - 1) * i + (p.r - p.s + 1) * j
+  end },
+  { { r = "", s = "" }, function (i, j, p)
+    return (p.s + p.r - 1) * i + (1 - p.r - p.s) * j
+  end },
+  { { s = "" }, function (i, j, p)
+    return 2 * (p.s - 1) * i + (2 - 2 * p.s) * j
+  end },
+  { { s = "" }, function (i, j, p)
+    return (p.s * p.s - 1) * i + (1 - p.s^2) * j
+  end },
+  { { r = "", s = "" }, function (i, j, p)
+    return (p.s - 1) * (p.r + 1) * i - (p.s * p.r + p.s - p.r - 1) * j
+  end },
+  { { c = "t", s = "" }, function (i, j, p)
+    return (p.s - 1) * (p.c_cumsum[j] - p.c_cumsum[i]) * 0.1
+  end },
+  { { s = "" }, function (i, j, p) return (i - j) / (p.s - 3) end },
+}
+for n, row in ipairs(affine) do
+  same_as_sum("affine exponent " .. n, function (i, j, p)
+    if i < j then return 0 end
+    return exp(0.1 * row[2](i, j, p))
+  end, { input = row[1] }, 3e-5)
+end
+for n, row in ipairs {
+  { { s = "" }, function (i, j, p) return (p.s - 1) * i - p.s * j end },
+  { { s = "" }, function (i, j, p)
+    return (p.s * p.s - 1) * i + (1 - p.s) * j
+  end },
+  { { s = "" }, function (i, j, p) return (p.s + 1e-6) * i - p.s * j end },
+} do
+  local ok, why = pcall(flin.variant, { mask = function (i, j, p)
+    if i < j then return 0 end
+    return exp(row[2](i, j, p))
+  end, input = row[1] })
+  check("no difference " .. n, not ok and tostring(why):find "i enters with",
+        why)
+end
+
 same_as_sum("a window and a column", function (i, j, p)
   if i < j then return 0 end
   if i - j <= 7 then return p.w[i] * p.u[j] end

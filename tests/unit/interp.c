@@ -131,6 +131,9 @@ static const Case cases[] = {
     { "unit", "step case\naxis k = 3\ninput x t\n%1 = input x\n"
       "%2 = unit over k index 1\n%3 = mul %1 %2\nout y %3\n", 1,
       { { 7 } }, { { 0 } }, { 0, 7, 0 }, { { 0 } } },
+    { "count", "step case\naxis k = 3\ninput x t\n%1 = input x\n"
+      "%2 = count over k\n%3 = mul %1 %2\nout y %3\n", 1,
+      { { 7 } }, { { 0 } }, { 0, 7, 14 }, { { 0 } } },
     { "rot90", "step case\naxis k = 5\ninput x t k\n%1 = input x\n"
       "%2 = rot90 %1 over k\nout y %2\n", 1,
       { { 1, 2, 3, 4, 5 } }, { { 0 } }, { -2, 1, -4, 3, 0 }, { { 0 } } },

@@ -71,8 +71,10 @@ static const char chunk_text[] =
     "%42 = unit over k index 3  # k\n"
     "%43 = mul %41 %42  # i r1 k\n"
     "%44 = add %7 %40  # k [9]\n"
+    "%45 = count over k  # k\n"
+    "%46 = add %44 %45  # k [9]\n"
     "next S %2\n"
-    "next dS %44\n"
+    "next dS %46\n"
     "out y k %37\n"
     "out a %39\n"
     "out b j k %18\n"
@@ -419,7 +421,7 @@ int main(void)
     buf_printf(&plan, "%skernel a forward :", chunk_text);
     for (int i = 1; i <= 43; i++)
         buf_printf(&plan, " %%%d", i);
-    buf_printf(&plan, "\nkernel b reverse : %%44\n");
+    buf_printf(&plan, " %%45\nkernel b reverse : %%44 %%46\n");
     check_spoilt(plan.s, true, 3000);
     ctx_free(c);
     return bad != 0;

@@ -10,6 +10,7 @@
 #include "../compiler/fold.h"
 #include "concrete.h"
 #include "value.h"
+#include "watch.h"
 
 #define TRUTH_META "flin.truth"
 
@@ -109,7 +110,11 @@ void concrete_call(lua_State *L, Concrete *c, int nargs, int nresults)
     }
     c->run = new_run(L);
     set_run(L, c);
+    if (c->watch)
+        watch(L, c->watch);
     int status = lua_pcall(L, nargs, nresults, 0);
+    if (c->watch)
+        watch(L, NULL);
     set_run(L, before);
     set_truths(L, at);
     if (c->quiet)

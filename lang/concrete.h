@@ -28,6 +28,7 @@ typedef struct Concrete {
                                            which count as 0 and 1 */
     bool bare;                          /* all sizes are 1: nothing has axes */
     bool quiet;                         /* print prints nothing */
+    struct Watch *watch;                /* sees the run; or NULL */
     const uint8_t *prevs;               /* the state of each call of flin.prev,
                                            in their order */
     int nprevs, at_prev;

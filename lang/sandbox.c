@@ -259,7 +259,7 @@ static bool polled(void *ud)
            || (g->lim.instructions && polls * POLL_COST >= g->left);
 }
 
-static void hook(lua_State *L, lua_Debug *ar)
+void sandbox_hook(lua_State *L, lua_Debug *ar)
 {
     Guard *g = guard_of(L);
 
@@ -271,8 +271,18 @@ static void hook(lua_State *L, lua_Debug *ar)
     if (g->at_lua)
         g->at_lua();
     if (g->left == 0 || asked(g))       /* at once, whoever catches it */
-        lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+        lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, 1);
     guard_check(L, g);
+}
+
+void sandbox_rehook(lua_State *L)
+{
+    const Guard *g = guard_of(L);
+
+    if (g && g->alloc)                  /* another's Lua has its own hooks */
+        lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, HOOK_STEP);
+    else
+        lua_sethook(L, NULL, 0, 0);
 }
 
 /* ---- compilations ---- */
@@ -382,7 +392,7 @@ void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
     libraries_open(L, open_files);
     lua_pushcfunction(L, require);
     lua_setglobal(L, "require");
-    lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+    lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, HOOK_STEP);
 }
 
 void sandbox_renew(lua_State *L)
@@ -392,7 +402,7 @@ void sandbox_renew(lua_State *L)
     if (g && g->lim.instructions) {
         g->left = g->lim.instructions;
         g->looked = 0;
-        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+        lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, HOOK_STEP);
     }
 }
 
@@ -404,7 +414,7 @@ uint64_t budget_suspend(lua_State *L)
     if (g) {
         g->lim.instructions = 0;
         g->left = UINT64_MAX;
-        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+        sandbox_rehook(L);
     }
     return instructions;
 }
@@ -426,13 +436,13 @@ void sandbox_interrupt(lua_State *L, bool (*ask)(void *ud), void *ud)
         g->asked = ask;
         g->asked_ud = ud;
     }
-    if (g && g->alloc)                  /* another's Lua has its own hooks */
-        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEP);
+    if (g && g->alloc)
+        sandbox_rehook(L);
 }
 
 void sandbox_wake(lua_State *L)
 {
-    lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+    lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, 1);
 }
 
 void sandbox_progress(lua_State *L, void (*at_lua)(void),

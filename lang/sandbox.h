@@ -33,6 +33,11 @@ void guard_check(lua_State *L, Guard *g);
 /* `steps` of work done outside the VM, before it is done. */
 void guard_charge(lua_State *L, uint64_t steps);
 
+/* The hook of a guarded state. */
+void sandbox_hook(lua_State *L, lua_Debug *ar);
+/* Sets the hook that the state has by itself, if any. */
+void sandbox_rehook(lua_State *L);
+
 /* sandbox_lib.c: the libraries, without what a script must not have. */
 void libraries_open(lua_State *L, bool open_files);
 /* Pushes what module `name` of the script's folder returns. */

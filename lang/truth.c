@@ -15,6 +15,8 @@
 #include "mask_trace.h"
 #include "mentions.h"
 #include "truth.h"
+#include "value.h"
+#include "watch.h"
 
 /* The uservalue of a variant that is its function. */
 enum { OF_FUNCTION = 1 };
@@ -43,7 +45,15 @@ void truth_keep(lua_State *L, int variant, int f, const Tracer *t)
 /* ---- trials: one token, by the function and by its trace ---- */
 
 enum { USUAL = 4, LARGE = 1 << 20, MAX_WANTED = 96, PAIRED = 6, FILLS = 500,
-       MIXED = 64, SOLVES = 300, MAX_SOLVED = 24 };
+       MIXED = 64, SOLVES = 300, MAX_SOLVED = 24, MAX_PASSING = 160,
+       MAX_WAYS = 64, MAX_PINS = 6, MAX_POOL = 16, DEEPER = 1500 };
+
+/* Inputs and states that are given numbers, by which the step goes another way
+ * than usual. */
+typedef struct Pins {
+    int n, slot[MAX_PINS];
+    double x[MAX_PINS];
+} Pins;
 
 typedef struct Trial {
     lua_State *L;
@@ -59,9 +69,19 @@ typedef struct Trial {
     Rng rng;
     double wanted[MAX_WANTED];          /* what may be compared with */
     int nwanted, turn;
+    double passing[MAX_PASSING];        /* what the step itself computes with,
+                                           the same in any run */
+    int npassing;
     const char *slot;                   /* that is all `value`, or NULL */
+    int filled;                         /* its number, or -1 */
+    bool mixed;                         /* others are what is mentioned, too */
     double value;
     bool differs;
+    Watch watch;
+    uint64_t way[MAX_WAYS];             /* that have been gone */
+    int nways;
+    Pins pins, pool[MAX_POOL];          /* now; those to go on from */
+    int npool;
     double largest;                     /* of all that the trace computes */
 } Trial;
 
@@ -94,6 +114,16 @@ static double usual(Trial *a, int s)
     return strcmp(g->in[s].domain, "positive") ? x : fabs(x);
 }
 
+static void give(Trial *a, int s, double z)
+{
+    int64_t n;
+    const char *name;
+    double *x = slot(a, s, &n, &name);
+
+    for (int64_t k = 0; k < n; k++)
+        x[k] = z;
+}
+
 static void draw_usual(Trial *a)
 {
     const char *name;
@@ -104,7 +134,11 @@ static void draw_usual(Trial *a)
         for (int64_t k = 0; k < n; k++)
             x[k] = usual(a, s);
     }
+    for (int i = 0; i < a->pins.n; i++)
+        give(a, a->pins.slot[i], a->pins.x[i]);
     a->slot = NULL;
+    a->filled = -1;
+    a->mixed = false;
 }
 
 /* Each entry, or all of one, as is mentioned, or a small whole number. */
@@ -123,16 +157,18 @@ static void draw_mixed(Trial *a, bool whole)
         }
     }
     a->slot = NULL;
+    a->filled = -1;
+    a->mixed = true;
 }
 
 static void fill(Trial *a, int s, double z)
 {
     int64_t n;
-    double *x = slot(a, s, &n, &a->slot);
 
-    for (int64_t k = 0; k < n; k++)
-        x[k] = z;
+    slot(a, s, &n, &a->slot);
+    give(a, s, z);
     a->value = z;
+    a->filled = s;
 }
 
 /* Nodes up to `last`, of the numbers in a->run. */
@@ -162,7 +198,8 @@ static void run_trace(Ctx *c, void *ud)
 }
 
 /* What cancels leaves the rounding of what was there on the way; what is not
- * finite says nothing: exponentials are merged in a trace. */
+ * finite says nothing: exponentials are merged in a trace. But nothing rids
+ * itself of an input that is no number, unless it asks. */
 static bool same(const Trial *a, const double *x, Ref r, bool angle, int64_t *k)
 {
     const double *y = a->e->val[r];
@@ -176,6 +213,8 @@ static bool same(const Trial *a, const double *x, Ref r, bool angle, int64_t *k)
         double d = x[*k] - y[*k];
         if (angle)
             d -= 6.283185307179586 * floor(d / 6.283185307179586 + 0.5);
+        if (a->slot && isnan(a->value) && isnan(y[*k]) && isfinite(x[*k]))
+            return false;
         if (isfinite(x[*k]) && isfinite(y[*k])
             && fabs(d) > 1e-6 * (angle ? 1 : scale) + 1e-13 * a->largest)
             return false;
@@ -244,16 +283,51 @@ static _Noreturn void fail_trial(Trial *a, const char *name,
                  " traced %.4g", with, name, pair[0], pair[1]);
 }
 
+static void fail_unsteady(Trial *a)
+{
+    Place at = a->at;
+
+    a->differs = true;
+    at.line = a->watch.line ? a->watch.line : at.line;
+    lang_fail_at(a->L, at, "draw it before and use the number, or make it an "
+                 "input", "the step calls %s, which gives another result each "
+                 "time", a->watch.unsteady);
+}
+
+/* A way that has not been gone yet is one to go on from, where it is known what
+ * led there. */
+static void note_way(Trial *a)
+{
+    if (a->mixed)
+        return;
+    for (int i = 0; i < a->nways; i++)
+        if (a->way[i] == a->watch.way)
+            return;
+    if (a->nways == MAX_WAYS)
+        return;
+    a->way[a->nways++] = a->watch.way;
+    if (a->filled < 0 || a->npool == MAX_POOL || a->pins.n == MAX_PINS)
+        return;
+    Pins *p = &a->pool[a->npool++];
+    *p = a->pins;
+    p->slot[p->n] = a->filled;
+    p->x[p->n++] = a->value;
+}
+
 static void trial(Trial *a)
 {
     double pair[2];
 
     a->run.truths = a->turn++ % 2 == 0;
+    a->watch.way = a->watch.ticks = 0;
     protect(a->L, a->ctx, run_trace, a);
     concrete_token(a->L, &a->run, 2);
+    if (a->watch.unsteady)
+        fail_unsteady(a);
     const char *name = difference(a, pair);
     if (name)
         fail_trial(a, name, pair);
+    note_way(a);
 }
 
 /* ---- which ---- */
@@ -271,21 +345,115 @@ static void choose_wanted(Trial *a)
         }
 }
 
-/* Each input and state in turn is a number that is mentioned, or one near it
- * or from which it is made. */
-static void fill_all(Trial *a)
+static bool is_in(const double *x, int n, double y)
+{
+    while (n-- > 0)
+        if (x[n] == y)
+            return true;
+    return false;
+}
+
+/* Numbers that registers hold, whatever the inputs are. */
+static void find_passing(Trial *a)
+{
+    double first[MAX_PASSED];
+    int n = 0;
+
+    for (int k = 0; k < 2; k++) {
+        a->watch.npassed = 0;
+        a->watch.collects = true;
+        draw_usual(a);
+        trial(a);
+        if (k == 0) {
+            n = a->watch.npassed;
+            memcpy(first, a->watch.passed, (size_t)n * sizeof *first);
+        }
+    }
+    a->watch.collects = false;
+    for (int i = 0; i < n && a->npassing < MAX_PASSING; i++)
+        if (is_in(a->watch.passed, a->watch.npassed, first[i])
+            && !is_in(a->passing, a->npassing, first[i])
+            && !is_in(a->pins.x, a->pins.n, first[i]))
+            a->passing[a->npassing++] = first[i];
+}
+
+static bool is_pinned(const Trial *a, int s)
+{
+    for (int i = 0; i < a->pins.n; i++)
+        if (a->pins.slot[i] == s)
+            return true;
+    return false;
+}
+
+/* States such that they count beside a term that has x in it. */
+static void draw_large(Trial *a, double x)
+{
+    const char *name;
+    int64_t n;
+
+    for (int s = a->v->step->nin; s < slots(a); s++) {
+        double *y = slot(a, s, &n, &name);
+        for (int64_t k = 0; k < n && s != a->filled && !is_pinned(a, s); k++)
+            y[k] *= x;
+    }
+}
+
+/* Each input and state in turn is z. */
+static void fill_each(Trial *a, double z, int *done, int most)
+{
+    const double large = 1e3;
+    double x = fabs(z);
+
+    for (int i = 0; i < a->pins.n; i++)
+        x *= fmax(1, fabs(a->pins.x[i]));
+    for (int s = 0; s < slots(a) && *done < most; s++) {
+        if (is_pinned(a, s))
+            continue;
+        for (int k = 0; k < (x > large && isfinite(x) ? 2 : 1); k++) {
+            draw_usual(a);
+            fill(a, s, z);
+            if (k)
+                draw_large(a, x);
+            trial(a);
+            ++*done;
+        }
+    }
+}
+
+/* A number that is mentioned, one near it, or one from which it is made. */
+static void fill_near(Trial *a, const double *wanted, int n, int most)
 {
     int done = 0;
 
     for (int how = 0; how < 6; how++)
-        for (int n = 0; n < a->nwanted; n++)
-            for (int s = 0; s < slots(a) && done < FILLS; s++, done++) {
-                double x = a->wanted[n];
-                const double near[] = { x, x + 1, x - 1, -x, x / 2, 2 * x };
-                draw_usual(a);
-                fill(a, s, near[how]);
-                trial(a);
-            }
+        for (int i = 0; i < n; i++) {
+            double x = wanted[i];
+            const double near[] = { x, x + 1, x - 1, -x, x / 2, 2 * x };
+            fill_each(a, near[how], &done, most);
+        }
+}
+
+static void fill_all(Trial *a)
+{
+    static const double odd[] = { NAN, INFINITY, -INFINITY };
+    int done = 0;
+
+    fill_near(a, a->passing, a->npassing, DEEPER);
+    fill_near(a, a->wanted, a->nwanted, FILLS);
+    for (int i = 0; i < 3; i++)
+        fill_each(a, odd[i], &done, FILLS);
+}
+
+/* Where something goes another way, it may turn on more than that. */
+static void fill_deeper(Trial *a)
+{
+    for (int i = 0; i < a->npool; i++) {
+        a->pins = a->pool[i];
+        find_passing(a);
+        fill_near(a, a->passing, a->npassing, DEEPER);
+        fill_near(a, a->wanted, a->nwanted, FILLS);
+    }
+    a->pins.n = 0;
 }
 
 static bool is_scalar(const Trial *a, int s)
@@ -306,12 +474,13 @@ static void fill_pairs(Trial *a)
                 if (o == s || n % of == n / of || !is_scalar(a, s)
                     || !is_scalar(a, o))
                     continue;
+                a->pins = (Pins){ 1, { o }, { a->m.at[n / of].x } };
                 draw_usual(a);
-                fill(a, o, a->m.at[n / of].x);
                 fill(a, s, a->m.at[n % of].x);
                 trial(a);
                 done++;
             }
+    a->pins.n = 0;
 }
 
 typedef struct Solve { Trial *a; Ref r; int slot; double want, z; } Solve;
@@ -321,6 +490,21 @@ static double node_at(Solve *s, double z)
     fill(s->a, s->slot, z);
     run_trace(s->a->ctx, s->a);
     return s->a->e->val[s->r][0] - s->want;
+}
+
+/* The root may be a few roundings away. */
+static double nearest_root(Solve *s)
+{
+    double up = s->z, down = s->z, f = 1;
+
+    for (int n = 0; n < 8 && f != 0; n++) {
+        if (n % 2)
+            s->z = down = nextafter(down, -INFINITY);
+        else
+            s->z = up = nextafter(up, INFINITY);
+        f = node_at(s, s->z);
+    }
+    return f;
 }
 
 /* Finds the number for the slot at which node r is what is wanted, by secants;
@@ -341,6 +525,8 @@ static void run_solve(Ctx *c, void *ud)
         x1 = s->z = z;
         f1 = node_at(s, x1);
     }
+    if (f0 != 0 && f1 != 0 && fabs(f1) <= 1e-9 * (1 + fabs(s->want)))
+        f1 = nearest_root(s);
     if (f0 != 0 && f1 != 0)
         s->z = NAN;
 }
@@ -395,17 +581,44 @@ static void run_sizes(Ctx *c, void *ud)
     concrete_room(c, &a->run);
 }
 
+/* What has changed in one more run does so in each. */
+static void check_kept(Trial *a)
+{
+    lua_State *L = a->L;
+    Keeps *k = lua_newuserdatauv(L, 2 * sizeof *k, 0);
+
+    draw_usual(a);
+    trial(a);
+    keeps_of(L, 2, &k[0]);
+    trial(a);
+    keeps_of(L, 2, &k[1]);
+    for (int i = 0; i < k[0].n; i++) {
+        if (i < k[1].n && k[0].at[i].now == k[1].at[i].now)
+            continue;
+        a->differs = true;
+        const char *name = k[0].at[i].name;
+        lang_fail_at(L, a->at, axis_name_ok(name) ? lua_pushfstring(L, "what "
+                     "goes from token to token is a state: state = { %s = "
+                     "\"\" }", name) : "what goes from token to token is a "
+                     "state", "the step keeps '%s' from one token to the next",
+                     name);
+    }
+    lua_pop(L, 1);
+}
+
 static int try_all(lua_State *L)
 {
     Trial *a = lua_touserdata(L, 1);
     int n = a->m.asks ? MIXED : 0;
 
     a->L = L;
+    a->pins.n = a->npool = a->nways = a->npassing = 0;
     for (int k = 0; k < 4; k++) {
         draw_usual(a);
         trial(a);
     }
     if (a->m.asks) {
+        find_passing(a);
         fill_all(a);
         fill_pairs(a);
     }
@@ -413,8 +626,11 @@ static int try_all(lua_State *L)
         draw_mixed(a, k % 2);
         trial(a);
     }
-    if (a->m.asks)
+    if (a->m.asks) {
         solve_all(a);
+        fill_deeper(a);
+    }
+    check_kept(a);
     return 0;
 }
 
@@ -492,6 +708,7 @@ void step_compare(lua_State *L, int variant, int f, const Tracer *t, Place at)
     a->run.prevs = v->prevs;
     a->run.nprevs = v->nprevs;
     a->run.quiet = true;
+    a->run.watch = &a->watch;
     rng_seed(&a->rng, 1);
     mentions_of(L, f, &a->m);
     choose_wanted(a);

@@ -8,6 +8,7 @@
 
 #include "concrete.h"
 #include "value.h"
+#include "watch.h"
 
 Value *value_test(lua_State *L, int arg)
 {
@@ -518,5 +519,6 @@ void value_open(lua_State *L)
     lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
     concrete_open(L);
+    watch_open(L);
     functions_open(L);
 }

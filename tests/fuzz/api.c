@@ -12,6 +12,7 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
+#include "counted.h"
 #include "lang/flin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -641,5 +642,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             call_any(&c, v);
         free_blocks(&c);
     }
+    stop_when_enough(calls, report);
     return 0;
 }

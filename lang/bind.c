@@ -13,6 +13,7 @@ typedef struct Sizes {
     const char *what;                   /* "forward" */
     Bound *b;
     const char *axis_from[NAXES], *batch_from, *tokens_from, *heads_from;
+    int64_t tokens_heads;               /* heads of that one */
 } Sizes;
 
 /* ---- texts ---- */
@@ -89,6 +90,33 @@ static void learn(Sizes *s, int64_t *size, const char **from, const char *of,
     *size = n;
 }
 
+/* Help where a tensor seems to have its heads before its tokens. */
+static const char *layout_help(Sizes *s, const char *who)
+{
+    return ctx_format(s->ctx, "is %s [B, H, T, ...]? Tensors are [B, T, H, "
+                      "...] here: exchange its second and third axes", who);
+}
+
+/* Of two inputs with each other's tokens for heads, the one with more heads
+ * than tokens is asked about. */
+static void learn_tokens(Sizes *s, int64_t tokens, int64_t heads,
+                         const char *who)
+{
+    Bound *b = s->b;
+
+    if (s->tokens_from && b->T != tokens && b->T == heads
+        && s->tokens_heads == tokens)
+        fail_help(s->ctx, 0, layout_help(s, heads > tokens ? who
+                                                           : s->tokens_from),
+                  "%s: %s has %lld tokens and %lld heads, but %s has %lld and "
+                  "%lld", s->what, s->tokens_from, (long long)b->T,
+                  (long long)s->tokens_heads, who, (long long)tokens,
+                  (long long)heads);
+    if (!s->tokens_from)
+        s->tokens_heads = heads;
+    learn(s, &b->T, &s->tokens_from, "tokens", tokens, who);
+}
+
 static _Noreturn void bad_rank(Sizes *s, const Given *t, const char *kind,
                                const char *name, const char *wanted)
 {
@@ -109,12 +137,12 @@ static void learn_input(Sizes *s, const Input *in, const Given *t)
     if (in->timed) {
         learn(s, &b->B, &s->batch_from, "batch entries", t->shape[0],
               in->name);
-        learn(s, &b->T, &s->tokens_from, "tokens", t->shape[1], in->name);
+        learn_tokens(s, t->shape[1], t->shape[2], in->name);
     }
     int64_t heads = t->shape[skip - 1];
     if (heads < 1 || heads > 1 << 20)
-        fail(s->ctx, 0, "%s: %s has %lld heads", s->what, in->name,
-             (long long)heads);
+        fail(s->ctx, 0, "%s: %s has %lld heads: from 1 to %d are possible",
+             s->what, in->name, (long long)heads, 1 << 20);
     if (heads > b->call.heads) {
         b->call.heads = (int)heads;
         s->heads_from = in->name;
@@ -188,6 +216,11 @@ static void check_cu(Sizes *s, const Args *a)
         if (a->cu[i] < a->cu[i - 1])
             fail(s->ctx, 0, "%s: cu_seqlens decreases: %lld after %lld",
                  s->what, (long long)a->cu[i], (long long)a->cu[i - 1]);
+    if (a->cu[a->ncu - 1] == s->tokens_heads && s->tokens_heads > T)
+        fail_help(s->ctx, 0, layout_help(s, s->tokens_from),
+                  "%s: cu_seqlens ends at %lld, but %s has %lld tokens",
+                  s->what, (long long)a->cu[a->ncu - 1], s->tokens_from,
+                  (long long)T);
     if (a->cu[a->ncu - 1] != T)
         fail(s->ctx, 0, "%s: cu_seqlens ends at %lld, but %s has %lld tokens",
              s->what, (long long)a->cu[a->ncu - 1], s->tokens_from,
@@ -237,6 +270,12 @@ static void bind_state(Sizes *s, int i, const Given *t)
         fail(s->ctx, 0, "%s: state %s is for %lld sequences, but the call "
              "has %lld", s->what, st->name, (long long)t->shape[0],
              (long long)s->b->N);
+    if (t->shape[1] != s->b->call.heads && t->shape[1] == s->b->T
+        && s->b->T > 1 && s->b->T < s->b->call.heads)
+        fail_help(s->ctx, 0, layout_help(s, s->heads_from),
+                  "%s: state %s has %lld heads, but %s has %d", s->what,
+                  st->name, (long long)t->shape[1], s->heads_from,
+                  s->b->call.heads);
     if (t->shape[1] != s->b->call.heads)
         fail(s->ctx, 0, "%s: state %s has %lld heads, but %s has %d", s->what,
              st->name, (long long)t->shape[1], s->heads_from,
@@ -364,9 +403,11 @@ static void check_count(Sizes *s, const char *kind, const char *name,
     for (int i = 0; i < rank; i++) {
         int64_t size = shape[i] ? shape[i] : 1;
         if (size > most / n)
-            fail(s->ctx, 0, "%s: %s%s would have shape %s: at most 2^46 "
-                 "numbers are possible", s->what, kind, name,
-                 shape_text(s->ctx, rank, shape));
+            fail_help(s->ctx, 0, ctx_format(s->ctx, "of its size %lld, %lld "
+                      "would do", (long long)size, (long long)(most / n)),
+                      "%s: %s%s would have shape %s: at most 2^46 numbers are "
+                      "possible", s->what, kind, name,
+                      shape_text(s->ctx, rank, shape));
         n *= size;
     }
 }

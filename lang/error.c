@@ -372,6 +372,9 @@ const char *quoted_message(lua_State *L, int at)
 {
     const char *text = lua_tostring(L, at);
     const char *mark = text ? strstr(text, ": attempt to ") : NULL;
+
+    if (text && !mark)
+        mark = strstr(text, ": bad argument #");
     const char *colon = mark;
 
     while (colon && colon > text && isdigit((unsigned char)colon[-1]))
@@ -397,7 +400,8 @@ const char *meant_instead(lua_State *L, int at)
     int top = lua_gettop(L);
 
     if (!text || (!strstr(text, " a nil value (")
-                  && !strstr(text, "no field or method")))
+                  && !strstr(text, "no field or method")
+                  && !strstr(text, "got " VALUE_META ")")))
         return NULL;
     if (strstr(text, "(global 'flin')"))
         return lua_pushliteral(L, "local flin = require \"flin\"");

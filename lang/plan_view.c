@@ -3,6 +3,7 @@
  * variant: asked for again, nothing is made.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../compiler/cost.h"
@@ -115,6 +116,70 @@ static void weigh(Attempt *a, Weighed *d)
         ctx_rethrow(w->ctx);
 }
 
+/* The largest of the attempt's sizes, halved; false: all are 1. */
+static bool halve(const Graph *step, int32_t *size)
+{
+    int at = 0;
+
+    for (int ax = AX_DIM; ax < step->naxes; ax++)
+        if (!step->axis[ax].size && (!at || size[ax] > size[at]))
+            at = ax;
+    if (!at || size[at] < 2)
+        return false;
+    int32_t most = size[at];
+    for (int ax = AX_DIM; ax < step->naxes; ax++)
+        if (!step->axis[ax].size && size[ax] == most)
+            size[ax] /= 2;
+    for (Ref r = 1; r < step->len; r++)     /* angles: half of another axis */
+        if (step->n[r].op == OP_dup)
+            size[lowest(step->n[r].over)] = 0;
+    sizes_complete(step, size, true);
+    return true;
+}
+
+/* What to change so that the machine can hold the kernels, found by trying:
+ * fewer tokens at once where that was asked for, else smaller axes. */
+static void what_fits(Attempt *a, Error *e)
+{
+    PlanView *w = a->w;
+    int32_t size[NAXES];
+    Weighed d = { 0 };
+    Buf help = { .ctx = w->ctx };
+
+    memcpy(size, w->size, sizeof size);
+    for (a->chunk = w->asked / 2; a->chunk >= 16; a->chunk /= 2) {
+        weigh(a, &d);
+        if (!isinf(d.seconds)) {
+            snprintf(e->help, sizeof e->help, "chunk = %d would fit", a->chunk);
+            return;
+        }
+    }
+    a->chunk = 16;
+    while (halve(a->step, w->size)) {
+        weigh(a, &d);
+        if (isinf(d.seconds))
+            continue;
+        for (int ax = AX_DIM; ax < a->step->naxes; ax++)
+            if (w->size[ax] != size[ax])
+                buf_printf(&help, "%s%s = %d", help.len ? ", " : "",
+                           a->step->axis[ax].name, (int)w->size[ax]);
+        snprintf(e->help, sizeof e->help, "%s would fit", help.s);
+        break;
+    }
+    memcpy(w->size, size, sizeof size);
+}
+
+/* Nothing fits: the error that said so, with what would. */
+static _Noreturn void refuse(Attempt *a)
+{
+    Ctx *c = a->w->ctx;
+    Error e = c->err;
+
+    what_fits(a, &e);
+    c->err = e;
+    ctx_rethrow(c);
+}
+
 /* Of the chunk sizes to try, the one that is predicted to be fastest; fails
  * if none will do. One without a chunk form is any. */
 static int choose_chunk(PlanView *w, Attempt *a)
@@ -136,7 +201,7 @@ static int choose_chunk(PlanView *w, Attempt *a)
         best = a->chunk;
     }
     if (!best)
-        ctx_rethrow(w->ctx);
+        refuse(a);
     return best;
 }
 
@@ -150,6 +215,12 @@ static void make_plan(PlanView *w)
                                   w->backward, w->weighed);
     else if (!a.chunk)
         a.chunk = choose_chunk(w, &a);
+    if (a.chunk && w->asked) {
+        Weighed d;
+        weigh(&a, &d);
+        if (!a.note && isinf(d.seconds))
+            refuse(&a);
+    }
     a.effort = FULL;
     attempt(w->ctx, &a);
     if (a.note)

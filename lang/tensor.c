@@ -109,6 +109,27 @@ static Tensor *push_empty(lua_State *L)
     return t;
 }
 
+/* Says of the longest axis how long it could be. */
+static void too_large(lua_State *L, const Tensor *t)
+{
+    int longest = 0;
+    int64_t fits = COUNT_MAX;
+
+    for (int k = 1; k < t->rank; k++)
+        if (t->shape[k] > t->shape[longest])
+            longest = k;
+    for (int k = 0; k < t->rank; k++)
+        if (k != longest && t->shape[k] > 1)
+            fits /= t->shape[k];
+    if (fits < 1)
+        luaL_error(L, "a tensor of shape %s is too large: it has at most 2^%d "
+                   "elements", tensor_shape_text(L, t), COUNT_LOG);
+    luaL_error(L, "a tensor of shape %s is too large: it has at most 2^%d "
+               "elements\n  help: axis %d could be %I long",
+               tensor_shape_text(L, t), COUNT_LOG, longest + 1,
+               (lua_Integer)fits);
+}
+
 void tensor_bounded(lua_State *L, const Tensor *t)
 {
     int64_t n = 1;
@@ -116,8 +137,7 @@ void tensor_bounded(lua_State *L, const Tensor *t)
     for (int k = 0; k < t->rank; k++)
         if (t->shape[k] > 1
             && (__builtin_mul_overflow(n, t->shape[k], &n) || n > COUNT_MAX))
-            luaL_error(L, "a tensor of shape %s is too large",
-                       tensor_shape_text(L, t));
+            too_large(L, t);
 }
 
 /* Its shape and row-major strides; returns the bytes that it takes. */

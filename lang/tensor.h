@@ -31,7 +31,8 @@ bool span_next(Span *s);
 /* All shapes pass here, of tensors and of views: the product of the sizes, none
  * of which counts as less than 1, is at most COUNT_MAX, so that no count,
  * stride or number of bytes overflows. */
-#define COUNT_MAX ((int64_t)1 << 44)
+enum { COUNT_LOG = 44 };
+#define COUNT_MAX ((int64_t)1 << COUNT_LOG)
 void tensor_bounded(lua_State *L, const Tensor *t);
 
 /* For view_get and view_set, whose `at` counts from the store's start. */

@@ -196,7 +196,9 @@ static int h_matmul(lua_State *L)
                           ta ? " transposed" : "", tensor_shape_text(L, b.t),
                           tb ? " transposed" : "");
     if ((m | n | k) >> 31)
-        return luaL_error(L, "host.matmul: more than 2^31 rows");
+        return luaL_error(L, "host.matmul: a product of %I x %I x %I: each "
+                          "can be 2147483647 at most", (lua_Integer)m,
+                          (lua_Integer)k, (lua_Integer)n);
     c = product_result(L, 3, &a, ta, m, n);
     int at = lua_gettop(L);
     a = apart(L, 1, a, c);

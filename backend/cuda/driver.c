@@ -54,12 +54,15 @@ void driver_enter(Ctx *c, const Driver *d)
         driver_check(c, d, set(d->context), "context");
 }
 
-static bool refuse(Ctx *c, const char *why)
+#define SMI "nvidia-smi says what the driver finds"
+
+static bool refuse(Ctx *c, const char *why, const char *help)
 {
     memset(&c->err, 0, sizeof c->err);
     c->err.code = ERR_DEVICE;
     snprintf(c->err.message, sizeof c->err.message, "no CUDA device: %s",
              why);
+    snprintf(c->err.help, sizeof c->err.help, "%s", help);
     return false;
 }
 
@@ -76,10 +79,14 @@ bool driver_open(Ctx *c, Driver *d)
     memset(d, 0, sizeof *d);
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return refuse(c, "libcuda.so.1 is not there");
+        return refuse(c, "libcuda.so.1 is not there",
+                      "NVIDIA's driver brings it; without a GPU, backend = "
+                      "\"cpu\"");
     for (int i = 0; i < NENTRIES; i++)
         if (!(d->fn[i] = dlsym(lib, entry_name[i])))
-            return refuse(c, "the driver is too old");
+            return refuse(c, "the driver is too old",
+                          ctx_format(c, "a newer one of NVIDIA's has %s",
+                                     entry_name[i]));
     CALL(d, INIT, init);
     CALL(d, OWN_DEVICE, own_device);
     CALL(d, DEVICE, device);
@@ -89,12 +96,12 @@ bool driver_open(Ctx *c, Driver *d)
     CALL(d, NAME, name);
     CALL(d, GET_CURRENT, get_current);
     if (init(0))
-        return refuse(c, "the driver finds none");
+        return refuse(c, "the driver finds none", SMI);
     if (get_current(&d->context) || !d->context || own_device(&d->device))
         if (device(&d->device, 0))
-            return refuse(c, "the driver finds none");
+            return refuse(c, "the driver finds none", SMI);
     if (retain(&d->context, d->device) || set_current(d->context))
-        return refuse(c, "it gives no context");
+        return refuse(c, "it gives no context", SMI);
     d->arch = 10 * attribute(d, 75) + attribute(d, 76);
     d->processors = attribute(d, 16);
     d->cache = attribute(d, 38);

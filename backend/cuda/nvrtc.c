@@ -127,8 +127,8 @@ bool nvrtc_open(Ctx *c, Nvrtc *n)
     snprintf(c->err.message, sizeof c->err.message,
              "NVRTC, CUDA's run-time compiler, was not found");
     snprintf(c->err.help, sizeof c->err.help,
-             "install nvidia-cuda-nvrtc (Python) or the CUDA toolkit, or set"
-             " CUDA_PATH to it");
+             "pip install nvidia-cuda-nvrtc-cu12, or the CUDA toolkit; where "
+             "it lies elsewhere, set CUDA_PATH to it");
     return false;
 }
 

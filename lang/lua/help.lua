@@ -101,11 +101,113 @@ local function near(name)
   return found and ": " .. found .. " " or "; "
 end
 
--- Help where Lua's own message names what is nil, or nothing.
+-- What others call otherwise, or have and flin has not: what to write.
+local ELSEWHERE <const> = {
+  softmax = "a layer of flin keeps a sum over tokens, not all of them: weights "
+            .. "by decays and masks (flin.mask_report); over an axis: e = "
+            .. "flin.exp(x - m), e / flin.sum(e)",
+  gelu = "x * flin.sigmoid(1.702 * x)",
+  swish = "flin.silu(x)",
+  elu = "flin.where(flin.lt(x, 0), flin.exp(flin.min(x, 0)) - 1, x)",
+  leaky_relu = "flin.max(x, 0.01 * x)",
+  relu6 = "flin.min(flin.relu(x), 6)",
+  clamp = "flin.min(flin.max(x, low), high)",
+  clip = "flin.min(flin.max(x, low), high)",
+  pow = "flin.exp(y * flin.log(x)), or x * x",
+  log2 = "flin.log(x) * 1.442695", exp2 = "flin.exp(x * 0.693147)",
+  log1p = "flin.log(1 + x)", expm1 = "flin.exp(x) - 1",
+  reciprocal = "1 / x", neg = "-x", add = "a + b", sub = "a - b",
+  mul = "a * b", div = "a / b",
+  einsum = "flin.dot(a, b, \"k\") sums over the axes that it names",
+  matmul = "flin.dot(a, b) sums over the axes that both have; of tensors: "
+           .. "flin.host.matmul",
+  bmm = "flin.dot(a, b) sums over the axes that both have",
+  cumsum = "a state: s.c + x.g is the sum up to a token; in a mask "
+           .. "p.g_cumsum[i]",
+  scan = "the step is the scan: state = { S = ... } goes from token to token",
+  associative_scan = "the step is the scan: state = { S = ... } goes from "
+                     .. "token to token",
+  conv1d = "w0 * x.k + w1 * flin.prev(x.k): flin.prev is the token before",
+  short_conv = "w0 * x.k + w1 * flin.prev(x.k): flin.prev is the token before",
+  shift = "flin.prev(x.k) is the token before",
+  roll = "flin.prev(x.k) is the token before",
+  rms_norm = "x * flin.rsqrt(flin.mean(flin.square(x)) + 1e-6)",
+  rmsnorm = "x * flin.rsqrt(flin.mean(flin.square(x)) + 1e-6)",
+  layer_norm = "d = x - flin.mean(x), d * flin.rsqrt(flin.mean(flin.square(d)) "
+               .. "+ 1e-5)",
+  normalize = "flin.l2norm(x)", norm = "flin.sqrt(flin.sum(flin.square(x)))",
+  rope = "flin.rotate(x, angle), or features = flin.feature_map.rope()",
+  tril = "a mask: if i < j then return 0 end; see flin.mask_report",
+  causal_mask = "a mask: if i < j then return 0 end; see flin.mask_report",
+  transpose = "axes have names: flin.dot and flin.outer find them; of tensors: "
+              .. "t:transpose(2, 3)",
+  permute = "axes have names: flin.dot and flin.outer find them; of tensors: "
+            .. "t:transpose(2, 3)",
+  concat = "no axis is made of two: give each part a state or an input",
+  cat = "no axis is made of two: give each part a state or an input",
+  empty = "flin.zeros(...)", eye = "flin.zeros(n, n), and 1 where t[{ i, i }]",
+  linspace = "flin.arange(n) * step", array = "flin.tensor { ... }",
+  from_numpy = "flin.load \"x.npy\"",
+  scaled_dot_product_attention = "softmax attention keeps all tokens; linear "
+    .. "forms of it: flin.stdlib, flin.attention",
+  grad = "v:backward { ..., dy = dy } returns the gradients",
+  compile = "v:compile {}, or v:prepare { ... } before a CUDA graph",
+}
+help.elsewhere = ELSEWHERE
+
+-- A C function of Lua's that met a value: what to call instead.
+local function of_values(message)
+  local name = message:match "to '([%w_]+)' %([^)]*got flin%.value"
+  if not name then
+    return nil
+  end
+  local known = #find("flin." .. name) > 0 and "flin." .. name
+                or ELSEWHERE[name]
+  return known and ("write %s: Lua's own takes numbers, and a value is known "
+                    .. "only when the variant runs"):format(known)
+         or "a value is known only when the variant runs: what works on it are "
+            .. "functions of flin"
+end
+
+-- How many words of `long` begin with a letter of `short`, whose letters stand
+-- in it, the first one first: 2 for "gdn" in "gated_deltanet"; 0: they do not.
+local function abbreviates(short, long)
+  local at, words = 1, 0
+  if #short < 2 or short:sub(1, 1) ~= long:sub(1, 1) then
+    return 0
+  end
+  for c in short:gmatch "." do
+    local word = long:find("_" .. c, at, true)
+    at = word and word + 1 or long:find(c, at, true)
+    if not at then
+      return 0
+    end
+    words = words + ((at == 1 or word) and 1 or 0)
+    at = at + 1
+  end
+  return words
+end
+
+-- The standard library's variant that a name means, as it would be written.
+local function variant_named(name)
+  local found, most = nil, 0
+  for _, known in ipairs(flin.stdlib_names) do
+    local words = known == name and math.huge or abbreviates(name, known)
+    if words > most then
+      found, most = known, words
+    end
+  end
+  return found and "flin.stdlib." .. found
+end
+
+-- Help where Lua's own message names what is nil, or a value where there
+-- should be a number; or nothing.
 function help.meant(message)
   local kind, name = message:match "a nil value %((%a+) '([%w_]+)'%)"
   local names, known = {}, {}
-  if not name then
+  if message:find("got flin.value", 1, true) then
+    return of_values(message)
+  elseif not name then
     kind, name = "method", message:match "no field or method '([%w_]+)'"
   end
   for _, row in ipairs(rows) do
@@ -119,11 +221,20 @@ function help.meant(message)
       names[#names + 1] = global
     end
     names[#names + 1] = "flin"
-    return known[name] and ("local %s = %s"):format(name, known[name])
-           or like(name, names)
+    if known[name] then
+      return (own.prompt and "%s = %s" or "local %s = %s"):format(name,
+                                                                  known[name])
+    end
+    local variant = variant_named(name)
+    return like(name, names) or variant and ("%s = %s"):format(own.prompt
+           and name or "local " .. name, variant)
+           or own.prompt and ("%s = ... makes it; :help says more")
+                             :format(name) or nil
   end
-  return (kind == "method" or kind == "field") and not known[name]
-         and like(name, names) or nil
+  if kind ~= "method" and kind ~= "field" or known[name] then
+    return nil
+  end
+  return like(name, names) or kind == "field" and ELSEWHERE[name] or nil
 end
 
 local function overview()

@@ -95,6 +95,7 @@ function acts.absent()
   x.backend = "cuda"
   refused("libcuda.so.1 is not there", v.forward, v, x)
   refused("libcuda.so.1 is not there", x.q.to, x.q, "cuda")
+  refused("help: NVIDIA's driver brings it", x.q.to, x.q, "cuda")
   expect(v:forward(inputs(5)).device == "cpu", "the CPU takes what is there")
 end
 

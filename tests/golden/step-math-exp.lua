@@ -1,10 +1,9 @@
 local flin = require "flin"
-return flin.variant {
-  name  = "bad",
-  input = { q = "t k", g = "t" },
-  state = { S = "k v" },
-  step  = function (x, s)
-    local S = math.exp(x.g) * s.S
-    return { S = S }, flin.dot(x.q, S)
-  end,
-}
+local function step_of(f)
+  return flin.variant { name = "mine", input = { q = "t k" },
+                        state = { S = "k" }, step = f }
+end
+step_of(function (x, s)
+  local S = math.exp(x.q) + s.S
+  return { S = S }, S
+end)

@@ -1,0 +1,2 @@
+local flin = require "flin"
+print(flin.softmax(flin.ones(3)))

@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.stdlib.gated_deltanet:plan { K = 4096, V = 512, machine = "h200" }

@@ -95,9 +95,7 @@ static void walk_node(Walk *w, const Eval *e, Ref r)
 
 /* ---- element-wise ---- */
 
-typedef struct Row { const double *p; int64_t step; } Row;
-
-static void elem_row(int op, int64_t n, double *y, Row ra, Row rb, Row rc)
+void elem_row(int op, int64_t n, double *y, Row ra, Row rb, Row rc)
 {
     switch (op) {
 #define ELEM(name, arity, traits, value, ga, gb, gc) \
@@ -172,8 +170,7 @@ static double dot_rows(const double *a, const double *b, int64_t n)
     return s0 + s1 + (s2 + s3);
 }
 
-/* y[k] += a[k] b[k] with each operand's step 0 or its own. */
-static void multiply_add(double *y, Row a, Row b, int64_t n)
+void multiply_add(double *y, Row a, Row b, int64_t n)
 {
     if (a.step == 0 && b.step == 1) {
         double s = *a.p;

@@ -36,4 +36,13 @@ int64_t eval_count(const Eval *e, Ref r);
  * by the caller beforehand; for them it does nothing. */
 void eval_node(const Eval *e, Ref r);
 
+/* n numbers, so far apart. */
+typedef struct Row { const double *p; int64_t step; } Row;
+
+/* y[k], close together: the element-wise operation of the operands that it
+ * takes; the others' may be any. */
+void elem_row(int op, int64_t n, double *y, Row a, Row b, Row c);
+/* y[k] += a[k] b[k] */
+void multiply_add(double *y, Row a, Row b, int64_t n);
+
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "truth.h"
 
 bool runs_backwards(Mode m)
 {
@@ -368,6 +369,8 @@ typedef struct Single {
     flin_Tensor *shape;
     int arg;
     int64_t *saved;
+    HostCall *by_function;              /* bound; the variant's own function is
+                                           to have its turn */
 } Single;
 
 static void find_shape(Ctx *c, const Single *s, HostCall *h)
@@ -408,6 +411,11 @@ static void run_single(Ctx *c, void *ud)
         return;
     }
     host_bind(c, s->v->v->step, h);
+    bool exact = s->mode == M_REFERENCE || s->mode == M_REFERENCE_BACKWARD;
+    if (exact && s->v->v->has_function && !s->by_function) {
+        s->by_function = h;
+        return;
+    }
     host_run(c, s->v->v, h);
     const char *line = road_taken(c, s->v->v, &h->args);
     if (line)
@@ -419,17 +427,59 @@ static void try_single(Ctx *c, void *ud)
     plans_try(c, ((Single *)ud)->v->v, run_single, ud);
 }
 
+typedef struct Asked { Single *s; Ctx *c; } Asked;
+
+/* The reference, from the function on; or, before gradients, a look at it. */
+static int run_function(lua_State *L)
+{
+    const Asked *a = lua_touserdata(L, 1);
+    const HostCall *h = a->s->by_function;
+    Run *r = lua_newuserdatauv(L, sizeof *r, 0);
+
+    *r = (Run){ .ctx = a->c, .v = a->s->v->v, .args = h->args,
+                .bound = h->bound };
+    lua_rawgeti(L, LUA_REGISTRYINDEX, a->s->v->ref);
+    lua_insert(L, 1);
+    if (a->s->mode == M_REFERENCE)
+        reference_call(L, r);
+    else
+        truth_hold(L, r);
+    return 0;
+}
+
+/* Not of a script's budget: the host has asked for it. */
+static bool call_function(Single *s, Ctx *c, flin_Error *e)
+{
+    flin_State *host = s->v->s;
+    uint64_t budget = budget_suspend(host->L);
+    Asked a = { s, c };
+
+    lua_pushlightuserdata(host->L, &a);
+    bool ok = api_protect(host, host->L, run_function, 1, 0, e);
+    budget_resume(host->L, budget);
+    return ok;
+}
+
 static int run(Single s, flin_Error *e)
 {
     if (!not_null(s.v, "the flin_Variant", e))
         return FLIN_ERROR;
     Ctx *c = host_ctx(s.v->s);
     int code = FLIN_OK;
+    flin_Error own = { .code = FLIN_OK };
 
     set_error(e, FLIN_OK, "");
     if (!c)
         return set_error(e, FLIN_ERROR_MEMORY, "out of memory");
-    if (!ctx_protect(c, try_single, &s))
+    bool ok = ctx_protect(c, try_single, &s);
+    if (ok && s.by_function) {
+        flin_Error *to = e ? e : &own;
+        if (!call_function(&s, c, to))
+            code = to->code;
+        else if (s.mode != M_REFERENCE)
+            ok = ctx_protect(c, try_single, &s);
+    }
+    if (!ok)
         code = take_error(e, &c->err, NULL);
     ctx_free(c);
     return code;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "run.h"
+#include "truth.h"
 
 #define SAVED_META "flin.saved"
 
@@ -225,6 +226,8 @@ static int backward_mode(lua_State *L, Mode mode)
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
     take_adjoints(L, &k, what);
     push_gradients(L, &k);
+    if (mode == M_REFERENCE_BACKWARD)
+        truth_hold(L, k.r);
     protect_call(L, k.r, do_backward, &k);
     say_road(L, k.r->ctx, k.r->v, &k.r->args);
     run_end(k.r);

@@ -1,13 +1,14 @@
 /* concrete.c -- numbers with named axes, and a step's function run on them.
  *
  * Written beside the graph and its rules, not by means of them: what this file
- * computes is what traces are judged by.
+ * computes is what traces are judged by. Only what an operation is of numbers,
+ * a row of ops.def, is the same.
  */
 #include <math.h>
 #include <string.h>
 
 #include "../compiler/elem.h"
-#include "../compiler/fold.h"
+#include "../compiler/eval.h"
 #include "concrete.h"
 #include "value.h"
 #include "watch.h"
@@ -327,6 +328,14 @@ static void operand(lua_State *L, const char *name, int arg, Operand *o)
     o->axes = v ? v->axes : 0;
 }
 
+/* The innermost axis of operand i of a loop. */
+static Row row_of(const Loop *l, const Operand *o, int i)
+{
+    return (Row){ o->x + l->off[i], l->step[i][l->nd - 1] };
+}
+
+static const double zero = 0, one = 1;
+
 int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
                          double (*value)(const double *x))
 {
@@ -342,14 +351,18 @@ int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
     }
     Numbers *y = push_numbers(L, c, axes[0]);
     loop_init(L, &l, c, axes, 4);
-    for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
-        for (int64_t k = 0; k < l.n; k++) {
-            double x[3] = { 0 };
-            for (int i = 0; i < arity; i++)
-                x[i] = o[i].x[l.off[i + 1] + k * l.step[i + 1][l.nd - 1]];
-            y->x[l.off[0] + k * l.step[0][l.nd - 1]] = value ? value(x)
-                : elem_value(op, x[0], x[1], x[2]);
-        }
+    for (int64_t n = 0; n < l.rows; n++, loop_next(&l)) {
+        double *to = y->x + l.off[0];
+        Row row[3] = { { &zero, 0 }, { &zero, 0 }, { &zero, 0 } };
+        for (int i = 0; i < arity; i++)
+            row[i] = row_of(&l, &o[i], i + 1);
+        if (!value)
+            elem_row(op, l.n, to, row[0], row[1], row[2]);
+        for (int64_t k = 0; value && k < l.n; k++)
+            to[k] = value((double[]){ row[0].p[k * row[0].step],
+                                      row[1].p[k * row[1].step],
+                                      row[2].p[k * row[2].step] });
+    }
     return settle(L, c);
 }
 
@@ -362,12 +375,15 @@ static void add_products(lua_State *L, const Concrete *c, double *y,
 
     loop_init(L, &l, c, axes, 4);
     memset(y, 0, (size_t)count(c, to) * sizeof *y);
-    int in = l.nd - 1;
-    for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
-        for (int64_t k = 0; k < l.n; k++)
-            y[l.off[0] + k * l.step[0][in]] +=
-                a->x[l.off[1] + k * l.step[1][in]]
-                * b->x[l.off[2] + k * l.step[2][in]];
+    bool along = l.step[0][l.nd - 1];
+    for (int64_t n = 0; n < l.rows; n++, loop_next(&l)) {
+        Row p = row_of(&l, a, 1), q = row_of(&l, b, 2);
+        double *sum = y + l.off[0];
+        if (along)
+            multiply_add(sum, p, q, l.n);
+        for (int64_t k = 0; !along && k < l.n; k++)
+            *sum += p.p[k * p.step] * q.p[k * q.step];
+    }
 }
 
 /* ---- functions ---- */
@@ -398,8 +414,6 @@ static AxisSet named_axes(lua_State *L, const Concrete *c, const char *name,
         s |= AXIS(named_axis(L, c, name, axes, word));
     return s;
 }
-
-static const double one = 1;
 
 int concrete_reduce(lua_State *L, const char *name, Reduction how)
 {

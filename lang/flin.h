@@ -328,8 +328,9 @@ typedef struct flin_Call {
 FLIN_API int flin_forward(flin_Variant *v, const flin_Call *call,
                           flin_Error *e);
 
-/* The same in double, token by token: the truth that forward is held to. On
- * the CPU. */
+/* The same in double, token by token, by the variant's own Lua function, run
+ * on numbers (of a kernel: by its trace): the truth that forward is held to. On
+ * the CPU; takes nothing of a script's budget. */
 FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);
 
@@ -357,7 +358,8 @@ typedef struct flin_Grad {
  * With call->saved it runs backwards alone, from what forward has left there:
  * the call must be that one's, with what its inputs and initial states held.
  * The gradients are the same to the bit. The second in double, by reverse mode
- * on the float64 step. */
+ * on the trace of the step, which some of the call's tokens hold to the Lua
+ * function first (not those of a kernel). */
 FLIN_API int flin_backward(flin_Variant *v, const flin_Call *call,
                            const flin_Grad *grad, flin_Error *e);
 FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,

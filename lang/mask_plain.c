@@ -570,13 +570,16 @@ static void run_room(Ctx *c, void *ud)
     u->y = ctx_alloc(c, (size_t)(2 * u->n[2]) * sizeof(double));
 }
 
-/* States are what the trace leaves; where a call begins with some, which
+/* The sum by the function, at all pairs if `whole` and if they are not too
+ * many. States are what the trace leaves; where a call begins with some, which
  * tokens were before is not known. */
-void mask_reference(lua_State *L, Run *r)
+static void by_function(lua_State *L, Run *r, bool whole)
 {
     const Call *call = &r->bound.call;
     double pairs = 0;
 
+    if (!r->v->masked || !r->v->has_function || call->on_device)
+        return;
     for (int i = 0; i < r->v->step->nst; i++)
         if (r->args.state[i].given)
             return;
@@ -586,7 +589,7 @@ void mask_reference(lua_State *L, Run *r)
     Sum *u = lua_newuserdatauv(L, sizeof *u, 0);
     memset(u, 0, sizeof *u);
     u->r = r;
-    u->whole = pairs <= ALL_PAIRS;
+    u->whole = whole && pairs <= ALL_PAIRS;
     u->budget = u->whole ? INT64_MAX
         : SOME_PAIRS / (call->nseq * call->heads) + 1;
     rng_seed(&u->rng, 1);
@@ -595,5 +598,44 @@ void mask_reference(lua_State *L, Run *r)
     lua_pushlightuserdata(L, u);
     lua_getiuservalue(L, 1, 1);
     concrete_call(L, &u->run, 2, 0);
+    lua_pop(L, 1);
+}
+
+void mask_reference(lua_State *L, Run *r) { by_function(L, r, true); }
+
+/* y by the trace, in memory of its own. */
+static void run_traced(Ctx *c, void *ud)
+{
+    Run *r = ud;
+    const Graph *g = r->v->step;
+    Call *call = &r->bound.call;
+    const Output *o = &g->out[0];
+    View *y = &call->out[0];
+    int64_t n = 1, tokens = 0;
+
+    for (int64_t s = 0; s < call->nseq; s++)
+        if (call->seq[s].start + call->seq[s].len > tokens)
+            tokens = call->seq[s].start + call->seq[s].len;
+    *y = (View){ .dtype = F64, .heads = call->heads };
+    for (int d = o->rank; d-- > 0; n *= call->size[o->order[d]])
+        y->sd[d] = n;
+    y->sh = n;
+    y->st = n * call->heads;
+    y->sb = y->st * tokens;
+    y->data = ctx_alloc(c, (size_t)(y->sb * r->bound.B) * sizeof(double));
+    memset(call->s1, 0, sizeof call->s1);
+    if (g->mask)
+        mask_run(c, g, call);
+    else
+        reference_run(c, g, call);
+}
+
+void mask_hold(lua_State *L, Run *r)
+{
+    Run *own = lua_newuserdatauv(L, sizeof *own, 0);
+
+    *own = *r;
+    protect(L, r->ctx, run_traced, own);
+    by_function(L, own, false);
     lua_pop(L, 1);
 }

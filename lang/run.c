@@ -468,6 +468,15 @@ static bool flag_option(lua_State *L, const char *name)
     return on;
 }
 
+void reference_call(lua_State *L, Run *r)
+{
+    if (truth_run(L, r))
+        protect(L, r->ctx, do_validate, r);
+    else
+        protect_call(L, r, do_run, r);
+    mask_reference(L, r);
+}
+
 static int run_mode(lua_State *L, Mode mode)
 {
     join_options(L, mode_name[mode]);
@@ -475,13 +484,10 @@ static int run_mode(lua_State *L, Mode mode)
 
     push_y(L, r);
     push_states(L, r);
-    if (mode == M_REFERENCE && truth_run(L, r))
-        protect(L, r->ctx, do_validate, r);
+    if (mode == M_REFERENCE)
+        reference_call(L, r);
     else
         protect_call(L, r, do_run, r);
-    if (mode == M_REFERENCE && r->v->masked && r->v->has_function
-        && !r->bound.call.on_device)
-        mask_reference(L, r);
     say_road(L, r->ctx, r->v, &r->args);
     run_end(r);
     return 2;

@@ -26,6 +26,9 @@ Run *run_begin(lua_State *L, Mode mode);
 /* protect, of what takes plans: plans_try. */
 void protect_call(lua_State *L, Run *r, void (*f)(Ctx *c, void *ud), void *ud);
 void run_end(Run *r);
+/* y and the final states of the call r, of mode reference: by the variant's
+ * own function, where it has one. The variant is at index 1 of the stack. */
+void reference_call(lua_State *L, Run *r);
 /* What validation says of v:forward(arguments), growth included: a text, or
  * nil. A function of Lua. */
 int run_trouble(lua_State *L);

@@ -800,6 +800,16 @@ static void run_poll(Ctx *c, void *ud)
     ctx_poll(c);
 }
 
+/* What a token has left is what the next one finds. */
+static void take_left(Truth *u)
+{
+    for (int i = 0; i < u->run.g->nst; i++) {
+        double *left = u->run.next[i];
+        u->run.next[i] = u->run.now[i];
+        u->run.now[i] = left;
+    }
+}
+
 static void run_head(Truth *u, int64_t iseq, int head)
 {
     const Graph *g = u->run.g;
@@ -816,11 +826,7 @@ static void run_head(Truth *u, int64_t iseq, int head)
         concrete_token(u->L, &u->run, u->f);
         move(u, y, o->order, o->rank, g->n[o->node].axes, s->b * y->sb
              + (s->start + t) * y->st + head * y->sh, u->run.y, true);
-        for (int i = 0; i < g->nst; i++) {
-            double *left = u->run.next[i];
-            u->run.next[i] = u->run.now[i];
-            u->run.now[i] = left;
-        }
+        take_left(u);
     }
     move_states(u, iseq, head, true);
 }
@@ -845,6 +851,16 @@ static void run_room(Ctx *c, void *ud)
     concrete_room(c, &u->run);
 }
 
+static Truth truth_of(Run *r)
+{
+    const Variant *v = r->v;
+    Truth u = { .r = r, .run = { .g = v->step, .prevs = v->prevs,
+                                 .nprevs = v->nprevs } };
+
+    memcpy(u.run.size, r->bound.call.size, sizeof u.run.size);
+    return u;
+}
+
 bool truth_run(lua_State *L, Run *r)
 {
     const Variant *v = r->v;
@@ -853,9 +869,7 @@ bool truth_run(lua_State *L, Run *r)
     if (!v->has_function || v->masked || call->on_device)
         return false;
     Truth *u = lua_newuserdatauv(L, sizeof *u, 0);
-    *u = (Truth){ .r = r, .run = { .g = v->step, .prevs = v->prevs,
-                                   .nprevs = v->nprevs } };
-    memcpy(u->run.size, call->size, sizeof u->run.size);
+    *u = truth_of(r);
     protect(L, r->ctx, run_room, u);
     lua_pushcfunction(L, run_all);
     lua_pushlightuserdata(L, u);
@@ -863,4 +877,79 @@ bool truth_run(lua_State *L, Run *r)
     concrete_call(L, &u->run, 2, 0);
     lua_pop(L, 1);
     return true;
+}
+
+/* ---- v:reference_backward ---- */
+
+enum { HELD = 256 };                    /* tokens, of all heads */
+
+typedef struct Held { Trial a; Truth u; int64_t tokens; } Held;
+
+static void hold_head(Held *h, int64_t iseq, int head)
+{
+    Truth *u = &h->u;
+    const Seq *s = &u->r->bound.call.seq[iseq];
+    double pair[2];
+
+    move_states(u, iseq, head, false);
+    for (int64_t t = 0; t < s->len && t < h->tokens; t++) {
+        load_inputs(u, s, s->start + t, head);
+        h->a.run = u->run;
+        protect(u->L, u->r->ctx, run_trace, &h->a);
+        concrete_token(u->L, &u->run, u->f);
+        const char *name = difference(&h->a, pair);
+        if (name)
+            lang_fail(u->L, "a step may use nothing but x, s and functions of "
+                      "flin, and must give the same each time",
+                      "%s: the step is not what its trace says: at token "
+                      "%lld, %s is %.4g, traced %.4g",
+                      mode_name[M_REFERENCE_BACKWARD], (long long)t, name,
+                      pair[0], pair[1]);
+        take_left(u);
+    }
+}
+
+static int hold_all(lua_State *L)
+{
+    Held *h = lua_touserdata(L, 1);
+    const Call *call = &h->u.r->bound.call;
+
+    h->u.L = h->a.L = L;
+    h->u.f = 2;
+    h->tokens = HELD / (call->nseq * call->heads) + 2;
+    for (int64_t s = 0; s < call->nseq && s < HELD; s++)
+        for (int head = 0; head < call->heads && head < HELD; head++)
+            hold_head(h, s, head);
+    return 0;
+}
+
+static void hold_room(Ctx *c, void *ud)
+{
+    Held *h = ud;
+
+    concrete_room(c, &h->u.run);
+    h->a.e = eval_new(c, h->a.g, h->u.run.size, 1);
+}
+
+void truth_hold(lua_State *L, Run *r)
+{
+    Variant *v = r->v;
+
+    if (!v->has_function || r->bound.call.on_device)
+        return;
+    if (v->masked) {
+        mask_hold(L, r);
+        return;
+    }
+    Held *h = lua_newuserdatauv(L, sizeof *h, 0);
+    memset(h, 0, sizeof *h);
+    h->u = truth_of(r);
+    h->a.v = v;
+    h->a.g = v->step;
+    protect(L, r->ctx, hold_room, h);
+    lua_pushcfunction(L, hold_all);
+    lua_pushlightuserdata(L, h);
+    lua_getiuservalue(L, 1, OF_FUNCTION);
+    concrete_call(L, &h->u.run, 2, 0);
+    lua_pop(L, 1);
 }

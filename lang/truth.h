@@ -16,7 +16,12 @@ void step_compare(lua_State *L, int variant, int f, const Tracer *t, Place at);
  * none that can, and the interpreter of its trace is to. */
 bool truth_run(lua_State *L, Run *r);
 /* The call of a mask's trace has run: y again, as the mask's function says;
- * of many tokens, some are compared, and a difference is a Lua error. */
+ * of many tokens, some are compared, and a difference is a Lua error. Nothing
+ * of what is no mask. */
 void mask_reference(lua_State *L, Run *r);
+/* A gradient is that of the trace: Lua error where the variant's function is
+ * not its trace at some of the tokens of the call r, which goes backward. */
+void truth_hold(lua_State *L, Run *r);
+void mask_hold(lua_State *L, Run *r);   /* of a mask */
 
 #endif

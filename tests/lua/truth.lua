@@ -272,15 +272,38 @@ do
     end,
   }
   factor = 2
-  expect(v:check({ T = 5, K = 2, V = 2 }).worst > 0.1, "the step as it is now")
+  local x = v:random { T = 5, K = 2, V = 2 }
+  for key, t in pairs(x) do x[key] = t:to "float64" end
+  local now = v:reference(x)
+  x.backend = "interpreter"
+  expect(apart(now, v:forward(x)) > 0.1, "the step as it is now")
+  x.backend = nil
+  x.dy = now
+  local function says(of, inputs)
+    local ok, why = pcall(of.reference_backward, of, inputs)
+    expect(not ok and tostring(why):find("is not what its trace says", 1, true),
+           "a gradient of what is not the trace: %s", why)
+  end
+  says(v, x)
+  local ok, why = pcall(v.check, v, { T = 5, K = 2, V = 2 })
+  expect(not ok and tostring(why):find("is not what its trace says", 1, true),
+         "check: %s", why)
   local far = 1
   local m = flin.variant { mask = function (i, j)
     if i < j then return 0 end
     return i - j < 3 and far or 0.5
   end }
   far = 2
+  x = m:random { T = 5, K = 2, V = 2 }
+  for key, t in pairs(x) do x[key] = t:to "float64" end
+  now = m:reference(x)
+  x.backend = "interpreter"
+  expect(apart(now, m:forward(x)) > 0.1, "the mask as it is now")
+  x.backend = nil
+  x.dy = now
+  says(m, x)
   expect(m:check({ T = 30, K = 2, V = 2 }).worst > 0.1,
-         "the mask as it is now")
+         "check of the mask as it is now")
 end
 
 count.finish()

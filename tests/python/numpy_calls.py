@@ -294,6 +294,27 @@ frozen.flags.writeable = False
 refused("read-only", ValueError, "can be written in place", gdn.step, *qkv,
         **token, state=frozen, inplace=True)
 
+# A step that is another than when it was traced: the truth is what it says
+# now, and its trace has no gradients for it.
+changing = flin.load("""local flin = require "flin"
+local factor = 1
+function change() factor = 2 end
+return flin.variant {
+  input = { q = "t k", k = "t k", v = "t v" }, state = { S = "k v" },
+  step = function (x, s)
+    local S = 0.5 * s.S + factor * flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}""")
+ones = np.ones((1, 60, 1, 1))
+before = changing.reference(ones, ones, ones, scale=1)[0]
+refused("no variant", ValueError, "", flin.load, "change()\nreturn 1")
+o64 = changing.reference(ones, ones, ones, scale=1)[0]
+check("the function is the reference", abs(before[0, -1, 0, 0] - 2) < 1e-9
+      and abs(o64[0, -1, 0, 0] - 4) < 1e-9)
+refused("no gradients of it", ValueError, "the step is not what its trace says",
+        changing.backward, ones, ones, ones, do=ones, scale=1)
+
 # One variant, several threads.
 found = [None] * 4
 

@@ -153,6 +153,41 @@ static void test_calls(flin_State *s)
     CHECK(!strcmp(e.message, "forward: cu_seqlens decreases: 3 after 4"));
 }
 
+/* A step that is another than when it was traced: the truth is what it says
+ * now, and its trace has no gradients for it. */
+static void test_truth(flin_State *s)
+{
+    static const char changing[] = "local flin = require 'flin'\n"
+        "local factor = 1\n"
+        "function change() factor = 2 end\n"
+        "return flin.variant { input = { k = 't k', v = 't v' },\n"
+        "  state = { S = 'k v' }, step = function (x, s)\n"
+        "    local S = 0.5 * s.S + factor * flin.outer(x.k, x.v)\n"
+        "    return { S = S }, flin.dot(x.k, S)\n"
+        "  end }\n";
+    enum { T = 60 };
+    static double one[T], y[T], dk[T];
+    flin_Error e;
+    flin_Tensor t = { one, FLIN_F64, 4, { 1, T, 1, 1 }, { 0 } };
+    flin_Tensor of_k = { dk, FLIN_F64, 4, { 1, T, 1, 1 }, { 0 } };
+    flin_Bind in[] = { { "k", t }, { "v", t } }, out = { "k", of_k };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 2,
+                       .y = { y, FLIN_F64, 4, { 1, T, 1, 1 }, { 0 } } };
+    flin_Grad grad = { .size = sizeof grad, .dy = t, .dinput = &out,
+                       .ndinput = 1 };
+
+    for (int i = 0; i < T; i++)
+        one[i] = 1;
+    flin_Variant *v = flin_load_string(s, changing, "changing.lua", &e);
+    CHECK(v && !flin_reference_backward(v, &call, &grad, &e));
+    CHECK(!flin_reference(v, &call, &e) && fabs(y[T - 1] - 2) < 1e-9);
+    flin_load_string(s, "change()", "change.lua", &e);  /* no variant */
+    CHECK(!flin_reference(v, &call, &e) && fabs(y[T - 1] - 4) < 1e-9);
+    CHECK(flin_reference_backward(v, &call, &grad, &e) == FLIN_ERROR);
+    CHECK(strstr(e.message, "the step is not what its trace says") != NULL);
+    CHECK(flin_reference_backward(v, &call, &grad, NULL) == FLIN_ERROR);
+}
+
 /* A gate of a sigmoid, by every door; a caller that knows no `validate`. */
 static void test_validate(flin_State *s)
 {
@@ -678,6 +713,7 @@ int main(void)
     test_loading(s);
     test_script_errors(s);
     test_calls(s);
+    test_truth(s);
     test_validate(s);
     test_road(s);
     test_call_errors(s);

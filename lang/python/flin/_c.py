@@ -90,6 +90,8 @@ FUNCTIONS = [
     ("axis_size", c_int64, [c_void_p, c_char_p]),
     ("shape", c_int, [c_void_p, c_void_p, c_int, POINTER(Tensor), c_void_p]),
     ("prepare", c_void_p, [c_void_p, c_int, c_void_p, c_void_p]),
+    ("reference", c_int, [c_void_p, c_void_p, c_void_p]),
+    ("reference_backward", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("workspace", c_int64, [c_void_p, c_void_p]),
     ("run", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("kernel_saved", c_int64, [c_void_p, c_void_p]),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh -- install what is missing (Debian and Ubuntu); --check only says
-# what is missing, --tests installs what tests want, too. Silent when nothing is
-# missing.
+# what is missing, --tests installs what tests want, too, --docs what pages are
+# made with. Silent when nothing is missing.
 miss= want=
 have() { command -v "${1%% *}" >/dev/null 2>&1; }     # "ccache cc", too
 header() {
@@ -24,6 +24,11 @@ else
     miss="$miss liblua5.4-dev libglpk-dev"
     want=" libedit-dev"
 fi
+[ "$1" != --docs ] || {
+    have cmark-gfm || miss="$miss cmark-gfm"
+    have python3 || miss="$miss python3"
+}
+[ "$1" != --tests ] || have cmark-gfm || want="$want cmark-gfm"
 # A Python with NumPy and PyTorch: without, the tests of its door are skipped.
 if [ "$1" = --tests ]; then
     with=

@@ -4,7 +4,8 @@
 -- A row: name, signature ("parameters -> results", or the type of a field),
 -- what it is in one line, and perhaps more. v: is a method of variants, t: of
 -- tensors, g: of pebble games; a leading colon is a command of the prompt.
--- An optional parameter or result ends in "?".
+-- An optional parameter or result ends in "?". A row with `usage` in place of
+-- a signature is no Lua: a variable of the environment, a command.
 local rows = {}
 
 local function row(name, signature, brief, more)
@@ -424,5 +425,35 @@ compiled kernels; "" where none is used), cache_refused (why not: others may
 write there; else ""), and the bytes that tensors take, `used`, and what is
 kept for more, `kept`.]])
 row("flin.clock", "-> number", "seconds, from some time on")
+
+-- ---- the environment ----
+
+local function variable(name, usage, brief, more)
+  rows[#rows + 1] = { name = name, usage = usage, brief = brief, more = more }
+end
+
+variable("FLIN_CHECK", "=1", "validates all calls that do not say", [[
+In Lua, C and Python: see flin.validate.]])
+variable("FLIN_CACHE", "=FOLDER", "compiled kernels of a GPU are kept here", [[
+Else $XDG_CACHE_HOME/flin, else $HOME/.cache/flin; flin.cuda().cache says which.
+"off": nowhere. A folder that others may write to is not used, and that is said
+once.]])
+variable("FLIN_INIT", "=TEXT or =@FILE", "Lua that the program runs first", [[
+Not with -E.]])
+variable("FLIN_LIB", "=PATH", "the libflin.so that Python loads", [[
+And that a wheel is made with; else the one that came along.]])
+variable("XDG_CACHE_HOME", "=FOLDER", "caches are kept here: see FLIN_CACHE")
+variable("XDG_STATE_HOME", "=FOLDER", "the prompt's history is kept here", [[
+In flin/history; else under $HOME/.local/state.]])
+variable("HOME", "=FOLDER", "caches, history and NVRTC of pip are found in it")
+variable("CUDA_PATH", "=FOLDER", "NVRTC is looked for in its lib folders", [[
+After what the process has loaded, pip's packages in $VIRTUAL_ENV,
+$CONDA_PREFIX, $HOME/.local, /usr/local and /usr, and what the loader finds;
+before /usr/local/cuda*.]])
+variable("VIRTUAL_ENV", "=FOLDER", "NVRTC is looked for here: see CUDA_PATH")
+variable("CONDA_PREFIX", "=FOLDER", "and here")
+variable("TERM", "=NAME", "no colours and no editing where it is \"dumb\"")
+variable("COLORTERM", "=truecolor", "24 bits of colour in heat maps")
+variable("NO_COLOR", "=1", "no colours")
 
 return rows

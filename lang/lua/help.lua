@@ -31,7 +31,7 @@ end
 -- "dot(a, b [, axes]) -> value"
 local function call_text(row)
   if row.usage then
-    return row.name .. " " .. row.usage
+    return row.name .. (row.usage:find "^=" and "" or " ") .. row.usage
   end
   if is_field(row) then
     return row.name .. " : " .. row.signature

@@ -31,11 +31,6 @@ version=$(sed -n 's/^#define FLIN_VERSION_[MP].* \([0-9]*\)$/\1/p' \
 [ "$version" = "$(pkg-config --modversion flin)" ]
 "$dir/bin/flin" --version | grep -q "^flin $version,"
 
-# README's program.
-sed -n '/^```c$/,/^```$/p' README.md | grep -v '^```' >"$dir/readme.c"
-$CC -std=c11 -Wall -Wextra -Werror -Wno-missing-field-initializers \
-    $(pkg-config --cflags flin) -c "$dir/readme.c" -o "$dir/readme.o"
-
 # Without the shared library: all that libflin.a needs is in the .pc file.
 mkdir "$dir/static"
 cp "$dir/lib/libflin.a" "$dir/static"

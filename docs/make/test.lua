@@ -7,6 +7,7 @@
 -- Runs in the root of the source tree. The language of fences is described in
 -- snippets.lua.
 local snippets = require "snippets"
+local html = require "html"
 
 local pages = { ... }
 local bless = pages[1] == "--bless" and table.remove(pages, 1)
@@ -40,8 +41,36 @@ local function blessed(text, blocks)
   return table.concat(out, "\n") .. "\n"
 end
 
+-- Is there such a heading?
+local function has_heading(text, id)
+  for heading in ("\n" .. text):gmatch "\n#+ ([^\n]*)" do
+    if html.slug(heading) == id then
+      return true
+    end
+  end
+  return text:find(('<h3 id="%s">'):format(id), 1, true) ~= nil
+end
+
+-- Links to other pages of Markdown, and to headings, lead somewhere.
+local function test_links(page, text)
+  local folder = page:match "^(.*/)[^/]*$" or ""
+  text = text:gsub("\n```.-\n```", "")
+  for target in text:gmatch "%]%(([^)%s]+)%)" do
+    local file, id = target:match "^([^#]*)#?(.*)$"
+    local found = target:find "^https://" or file == "" and page
+                  or io.open(folder .. file) and folder .. file
+    if not found or not target:find "^https://" and id ~= ""
+       and not has_heading(snippets.read(found), id) then
+      fail(page, { line = 1 }, "dead link", target)
+    else
+      passed = passed + 1
+    end
+  end
+end
+
 local function test(page)
   local text = snippets.read(page)
+  test_links(page, text)
   local blocks = snippets.find(page, text)
   local dir = os.tmpname()
   os.remove(dir)

@@ -131,8 +131,8 @@ refused("a token 129 back", function (i, j, p)
   return p.u[j - 129]
 end, "129 tokens back", "128 tokens at most")
 
--- One number in messages, README and the help.
-for _, path in ipairs { "README.md", "lang/lua/builtins.lua" } do
+-- One number in messages, pages and the help.
+for _, path in ipairs { "docs/masks.md", "lang/lua/builtins.lua" } do
   local f <close> = assert(io.open(path))
   local said = f:read "a":gsub("%s+", " ")
   check(path .. " says how far",

@@ -51,7 +51,8 @@ else
 LIBS += -lglpk
 endif
 
-LIB_SRC := $(wildcard compiler/*.c lang/*.c backend/cpu/*.c backend/cuda/*.c)
+LIB_SRC := $(wildcard compiler/*.c compiler/schedule/*.c lang/*.c \
+    backend/cpu/*.c backend/cuda/*.c)
 DEVICE := $(sort $(wildcard backend/cuda/*.cuh))
 STDLIB := $(sort $(wildcard stdlib/*.lua lang/lua/*.lua))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \

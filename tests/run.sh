@@ -168,6 +168,7 @@ cuda() {
         "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
+        "flin tests/cuda/hopper.lua scheduled simple_gla" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua wide mamba3" \
         "flin tests/cuda/hopper.lua angles retnet" \
@@ -178,6 +179,10 @@ cuda() {
         *first_use*) more=FAKE_ARCH=9 ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
+        *scheduled*)
+            more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"
+            more="$more FAKE_SOURCES=$tmp/scheduled FAKE_COUNTED=schedule.cuh"
+            ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *strided*|*angles*|*turns*|*bands*|*inplace*|*mixed*) more=FAKE_ARCH=9 ;;

@@ -58,6 +58,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.tile = tile_type(g, &o);
     o.arch = d->arch;
     o.units = d->processors;
+    o.scheduled = d->arch == 90 && getenv("FLIN_SCHEDULE");
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -92,6 +93,22 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
             return false;
     }
     return true;
+}
+
+/* The kernels that come from a schedule may. */
+static bool schedule_fits(const Build *b, const Call *call)
+{
+    CudaExtent e = cuda_extent(call);
+    for (int n = 0; n < b->m->nkernels; n++) {
+        const CudaKernel *k = &b->m->kernel[n];
+        for (int i = 0; i < k->nmaps && k->walk == CUDA_SCHEDULED; i++) {
+            const View *v = view_of(call, k->map[i]);
+            if (v && !(v->data ? map_fits(e, v, false)
+                               : k->map[i].kind == ARG_OUTPUT))
+                return false;
+        }
+    }
+    return e.tokens <= INT32_MAX - 64;
 }
 
 static bool sums_any(const Graph *g, const CudaOptions *o)
@@ -134,18 +151,19 @@ static void build_free(Build *b, const Driver *d)
     free(b);
 }
 
-/* Hopper's emitter may refuse a plan, and its kernels may not compile as they
- * should: the other emitter's run then. */
+/* Hopper's emitter may refuse a plan, and its kernels, or those from a
+ * schedule, may not compile as they should: others run then. */
 static bool refused(const Build *b, const Error *e)
 {
-    return b->hopper && (e->code == ERR_USER || e->code == ERR_LIMIT
-                         || e->code == ERR_DEVICE);
+    return (b->hopper || b->o.scheduled)
+        && (e->code == ERR_USER || e->code == ERR_LIMIT
+            || e->code == ERR_DEVICE);
 }
 
 /* Says once that another emitter's kernels run. */
 static void say_wrong(Ctx *c, Builds *all, const Build *b)
 {
-    if (!c->say || !b->hopper || all->said)
+    if (!c->say || !(b->hopper || b->o.scheduled) || all->said)
         return;
     all->said = true;
     c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
@@ -222,6 +240,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
+    f.scheduled = false;
     f.rows = 0;
     for (int i = 1; i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -269,7 +288,7 @@ static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
 
 /* groups: of the way forward that is to follow where it can; 0: none is. */
 static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
-                                int groups)
+                                const Call *call, int groups)
 {
     int rows = rows_of(c, all, o);
     o->rows = rows > 0 ? rows : 0;
@@ -278,6 +297,10 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     next.split = true;
     bool follows = o->rows && groups && suits_hopper(all, &next);
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+    if (o->scheduled && !(b->m && schedule_fits(b, call))) {
+        o->scheduled = false;
+        b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+    }
     if (b->wrong)
         fail_code(c, ERR_INTERNAL, "%s: the kernel that was compiled for this"
                   " GPU %s: it is not used", all->plan->g->name, b->wrong);
@@ -323,7 +346,7 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
     *forward = NULL;
     if (whole)
         return whole;
-    const Build *tiles = tiles_build(c, all, &o, call->from ? 0
+    const Build *tiles = tiles_build(c, all, &o, call, call->from ? 0
                               : groups_for(call, d->processors));
     if (o.rows && !call->from)
         *forward = hopper_for(c, all, call, &o, tiles);
@@ -337,7 +360,7 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     if (!is_joint(all->plan))
         for (int groups = 1; groups <= 2; groups++)
             hopper_build(c, all, o, groups, NULL);
-    const Build *tiles = tiles_build(c, all, &o, 2);
+    const Build *tiles = tiles_build(c, all, &o, call, 2);
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);
 }

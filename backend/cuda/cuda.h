@@ -54,11 +54,14 @@ typedef struct CudaOptions {
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
     int rows;
     bool saves;
+    bool scheduled;                     /* cuda_tiles: kernels over all chunks
+                                           by a schedule where there is one */
     CudaKept kept;
 } CudaOptions;
 
-typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT }
-    CudaArgKind;
+/* ARG_STORED: a state before each chunk, as `kept` has it. */
+typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT,
+                           ARG_STORED } CudaArgKind;
 typedef struct CudaArg {
     uint8_t kind, index;
     uint8_t dtype;                      /* what the source reads or writes */
@@ -71,12 +74,15 @@ static inline const View *view_of(const Call *call, CudaArg a)
     case ARG_OUTPUT: return &call->out[a.index];
     case ARG_STATE:  return &call->s0[a.index];
     case ARG_NEXT:   return &call->s1[a.index];
+    case ARG_STORED: break;
     }
     return NULL;
 }
 
 typedef enum CudaWalk {
     CUDA_HOPPER,                        /* cuda_emit's */
+    CUDA_SCHEDULED,                     /* print.c's: chunks, dealt out to
+                                           blocks that stay */
     CUDA_CHUNKS,                        /* a block a chunk */
     CUDA_SEQUENCES,                     /* a block a sequence */
     CUDA_SUM                            /* adds up what heads share */
@@ -95,6 +101,9 @@ typedef struct CudaKernel {
     int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
+    int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS]; /* ARG_STORED */
+    const char *head;                   /* what its source begins with; NULL:
+                                           as the module's does */
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
                                            in the workspace */
     int stages;
@@ -150,6 +159,19 @@ int64_t cuda_stored(const CudaModule *m, const Call *call);
  * the call has that, Call.kept; depends on the number of sequences, batch
  * entries, tokens and heads alone. */
 int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
+
+/* run.cuh's Run. */
+typedef struct HostRun {
+    uint64_t seq;
+    int64_t nseq, tokens, per_entry, items;
+    uint64_t stored, spill;
+    int32_t heads, ragged;
+} HostRun;
+
+/* What a kernel of cuda_tiles' module has to do, and its grid (0: nothing). */
+HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
+                    const Call *call, uint64_t seq, uint64_t workspace,
+                    int64_t *grid);
 
 /* The argument of one of cuda_tiles' kernels, and its grid (0: nothing to be
  * done). seq and workspace as in launch_new. Returns the argument's bytes. */

@@ -18,6 +18,7 @@ static const char *name_of(const Graph *g, CudaArg a)
     case ARG_INPUT:  return g->in[a.index].name;
     case ARG_OUTPUT: return g->out[a.index].name;
     case ARG_STATE:
+    case ARG_STORED:
     case ARG_NEXT:   return g->st[a.index].name;
     }
     return "";
@@ -53,7 +54,7 @@ void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
         return;
     for (int i = 0; i < k->nmaps + k->ntensors; i++) {
         CudaArg a = i < k->nmaps ? k->map[i] : k->tensor[i - k->nmaps];
-        if (!empty || !has_rows(g, a))
+        if (a.kind != ARG_STORED && (!empty || !has_rows(g, a)))
             check_place(c, d, name_of(g, a), view_of(call, a)->data);
     }
     check_place(c, d, "cu_seqlens", call->device_cu);
@@ -250,6 +251,64 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
     l->grid = (unsigned)(call->nseq * call->heads * k->blocks * shape[2]);
 }
 
+/* The states before each chunk of a head, one after another: columns, rows, 1,
+ * chunks and heads. */
+static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
+                          const CudaKernel *k, int at, const HostRun *run,
+                          unsigned char *map)
+{
+    const CudaArg a = k->map[at];
+    uint64_t rows = (uint64_t)k->stored_rows[at];
+    uint64_t cols = (uint64_t)k->stored_cols[at];
+    const uint64_t dim[4] = { cols, rows, 1,
+                              (uint64_t)(run->items + !run->items) };
+    const uint64_t stride[3] = { 2 * cols, 2 * cols * rows,
+                                 (uint64_t)m->kept.bytes };
+    const uint32_t side[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
+    void *from = (void *)(uintptr_t)(run->stored
+                                     + (uint64_t)m->kept.at[a.index]);
+    CALL(d, TENSOR_MAP, encode_tiled);
+    enum { SWIZZLE_128 = 3, PROMOTE_256 = 3 };
+    driver_check(c, d, encode_tiled(map, map_type((DType)a.dtype), 4, from,
+                 dim, stride, side, steps, 0, SWIZZLE_128, PROMOTE_256, 0),
+                 "the map of stored states");
+}
+
+/* print.c's Args: maps, tensors, what there is to do. */
+static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
+                             const CudaModule *m, const Plan *p,
+                             const Call *call, DevicePtr seq,
+                             DevicePtr workspace)
+{
+    const CudaKernel *k = l->k;
+    int64_t grid;
+    HostRun run = cuda_run_of(m, k, p, call, seq, workspace, &grid);
+    CudaExtent e = cuda_extent(call);
+    size_t size = 64 + (size_t)(k->nmaps + 1) * MAP_BYTES
+                + (size_t)(k->ntensors + 1) * sizeof(HostTensor) + sizeof run;
+    unsigned char *raw = ctx_alloc(c, size);
+    unsigned char *at = raw + (64 - (uintptr_t)raw % 64) % 64;
+    l->args = at;
+    for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
+        CudaArg a = k->map[i];
+        if (a.kind == ARG_STORED)
+            encode_stored(c, d, m, k, i, &run, at);
+        else if (view_of(call, a)->data)
+            encode(c, d, p, call, a, 1, e, at);
+        else if (a.kind == ARG_INPUT)
+            check_matrix(c, p->g, a, view_of(call, a));
+    }
+    at += k->nmaps ? 0 : MAP_BYTES;
+    for (int i = 0; i < k->ntensors; i++) {
+        check_type(c, p->g, k->tensor[i], view_of(call, k->tensor[i]));
+        HostTensor t = tensor_of(p, k, call, k->tensor[i]);
+        at = put(at, &t, sizeof t);
+    }
+    at += k->ntensors ? 0 : sizeof(HostTensor);
+    put(at, &run, sizeof run);
+    l->grid = (unsigned)grid;
+}
+
 Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
                    const CudaKernel *k, const Plan *p, const Call *call,
                    DevicePtr seq, DevicePtr workspace)
@@ -259,6 +318,10 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     l->k = k;
     if (k->walk == CUDA_HOPPER) {
         hopper_launch(c, d, l, p, call, seq, workspace);
+        return l;
+    }
+    if (k->walk == CUDA_SCHEDULED) {
+        scheduled_launch(c, d, l, m, p, call, seq, workspace);
         return l;
     }
     int64_t grid;

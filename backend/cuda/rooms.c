@@ -9,10 +9,11 @@ enum { PROGRAM_TEXT = 16000 };
 
 static char *program_text(Ctx *c, const CudaModule *m, int from, int to)
 {
-    size_t head = m->kernel[0].text, at = m->kernel[from].text;
-    size_t own = m->kernel[to - 1].end - at;
+    const char *start = m->kernel[from].head;
+    size_t head = start ? strlen(start) : m->kernel[0].text;
+    size_t at = m->kernel[from].text, own = m->kernel[to - 1].end - at;
     char *s = ctx_alloc(c, head + own + 1);
-    memcpy(s, m->source, head);
+    memcpy(s, start ? start : m->source, head);
     memcpy(s + head, m->source + at, own);
     return s;
 }
@@ -23,7 +24,8 @@ static bool goes_along(const CudaModule *m, const CudaPrograms *like,
                        int from, int to)
 {
     return like ? like->of[to] == like->of[from]
-         : m->kernel[to].end - m->kernel[from].text <= PROGRAM_TEXT;
+         : m->kernel[to].head == m->kernel[from].head
+        && m->kernel[to].end - m->kernel[from].text <= PROGRAM_TEXT;
 }
 
 static CudaPrograms cut(Ctx *c, const CudaModule *m, const CudaPrograms *like)

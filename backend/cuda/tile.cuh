@@ -14,24 +14,6 @@ struct Tensor { void *p; i64 sb, st, sh, sd[RANK]; int group, wide; };
  */
 struct Placed { void *p; i64 own, st, sh, sd[RANK]; int group, wide; };
 
-/* A launch. seq: in order of batch entry and start; null: sequence s is batch
- * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
- * what there is to do, shared out among the blocks of the grid. ragged: chunks
- * may have fewer tokens than their tiles have room for. */
-struct Run {
-    const Sequence *seq;
-    i64 nseq, tokens, per_entry, items;
-    char *stored, *spill;
-    int heads, ragged;
-};
-
-/* x / n; of numbers that are small, as they mostly are, in a tenth of the
- * time. */
-INLINE i64 divided(i64 x, i64 n)
-{
-    return (x | n) >> 31 ? x / n : (u32)x / (u32)n;
-}
-
 /* The tensor's own head. */
 INLINE int head_of(const Tensor &t, int head)
 {
@@ -48,42 +30,6 @@ template<class Q, class H> INLINE i64 at_token(const Placed &t, const Q &,
                                                i64 token, const H &)
 {
     return t.own + token * t.st;
-}
-
-INLINE Sequence sequence(const Run &run, i64 s)
-{
-    if (run.seq)
-        return run.seq[s];
-    Sequence q;
-    q.b = (int)s;
-    q.start = 0;
-    q.len = run.tokens;
-    return q;
-}
-
-/* The place of a sequence's first chunk among all: no two sequences' chunks
- * meet, wherever in its entry each begins. */
-INLINE i64 first_slot(const Run &run, i64 s, int chunk)
-{
-    const Sequence q = sequence(run, s);
-    return s + q.b * run.per_entry + q.start / chunk;
-}
-
-/* The sequence that has the slot, if any has it; the first, for slots before
- * all. */
-INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
-{
-    i64 lo = 0, hi = run.nseq;
-    if (!run.seq)
-        return divided(slot, run.per_entry + 1);
-    while (hi - lo > 1) {
-        const i64 mid = lo + (hi - lo) / 2;
-        if (first_slot(run, mid, chunk) <= slot)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
 }
 
 /* What a block knows of the item in hand, where it lies in shared memory.

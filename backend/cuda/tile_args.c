@@ -9,14 +9,6 @@
 
 enum { PART_ALIGN = 256 };
 
-/* tile.cuh's Run. */
-typedef struct HostRun {
-    uint64_t seq;
-    int64_t nseq, tokens, per_entry, items;
-    uint64_t stored, spill;
-    int32_t heads, ragged;
-} HostRun;
-
 CudaExtent cuda_extent(const Call *call)
 {
     CudaExtent e = { 1, 0 };
@@ -100,6 +92,7 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     switch (k->walk) {
     case CUDA_HOPPER: break;
     case CUDA_SEQUENCES: return call->nseq * call->heads * k->blocks;
+    case CUDA_SCHEDULED:
     case CUDA_CHUNKS: return slots_of(m, call) * call->heads * k->blocks;
     case CUDA_SUM:
         if (k->tensor[1].kind == ARG_OUTPUT)
@@ -129,7 +122,8 @@ static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
         return 0;
 
     int64_t items = items_of(m, k, call);
-    int64_t most = k->spill ? m->units : INT32_MAX;
+    int64_t most = k->spill || k->walk == CUDA_SCHEDULED ? m->units
+                                                         : INT32_MAX;
 
     return items < most ? items : most;
 }
@@ -184,6 +178,7 @@ static int rank_of(const Graph *g, CudaArg a)
     case ARG_INPUT:  return g->in[a.index].rank;
     case ARG_OUTPUT: return g->out[a.index].rank;
     case ARG_STATE:
+    case ARG_STORED:
     case ARG_NEXT:   return g->st[a.index].rank;
     }
     return 0;
@@ -243,6 +238,22 @@ static unsigned char *put_tensor(unsigned char *at, const View *v, int rank,
     return put(at, last, sizeof last);
 }
 
+HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
+                    const Call *call, uint64_t seq, uint64_t workspace,
+                    int64_t *grid)
+{
+    HostRun run = { .seq = seq, .nseq = call->nseq, .heads = call->heads,
+                    .ragged = is_ragged(m, call),
+                    .tokens = cuda_extent(call).tokens };
+
+    run.per_entry = entry_chunks(m, call);
+    run.items = items_of(m, k, call);
+    run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
+    run.spill = workspace + (uint64_t)part_at(m, p->g, call, true, p->g->nst);
+    *grid = grid_of(m, k, call);
+    return run;
+}
+
 size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
                       const Plan *p, const Call *call, uint64_t seq,
                       uint64_t workspace, unsigned char **args,
@@ -250,17 +261,10 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
 {
     int most = cuda_rank(p->g);
     size_t each = 40 + 8 * (size_t)most;
-    HostRun run = { .seq = seq, .nseq = call->nseq, .heads = call->heads,
-                    .ragged = is_ragged(m, call),
-                    .tokens = cuda_extent(call).tokens };
+    HostRun run = cuda_run_of(m, k, p, call, seq, workspace, grid);
     unsigned char *at = ctx_alloc(c, sizeof run + each
                                      * (size_t)(k->ntensors + 1));
 
-    run.per_entry = entry_chunks(m, call);
-    run.items = items_of(m, k, call);
-    run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
-    run.spill = workspace + (uint64_t)part_at(m, p->g, call, true, p->g->nst);
-    *grid = grid_of(m, k, call);
     *args = at;
     at = put(at, &run, sizeof run);
     for (int i = 0; i < k->ntensors; i++) {

@@ -25,6 +25,7 @@
  * Nothing is refused for its size: what shared memory cannot hold lies in the
  * block's part of the workspace.
  */
+#include "print.h"
 #include "tile.h"
 #include "../../compiler/cost.h"
 #include "../../compiler/eval.h"
@@ -532,6 +533,34 @@ int cuda_rank(const Graph *g)
     return most;
 }
 
+/* As a schedule has it, where that is wished for and there is one. */
+static bool print_scheduled(Tiles *t, Buf *to)
+{
+    uint8_t *turned = ctx_alloc(t->c, t->g->len);
+    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
+                     .in = t->o->in, .out = t->o->out,
+                     .wants_out = t->out_here,
+                     .stored16 = t->stored_narrow, .lies_turned = turned };
+    if (!t->o->scheduled)
+        return false;
+    for (Ref r = 1; r < t->g->len; r++)
+        turned[r] = lies_turned(t, r);
+    for (int i = 0; i < t->g->nout; i++)
+        if (t->out_here[i] && t->o->sum_out[i])
+            return false;
+    const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
+    if (s->why) {
+        put_comment(t, to);
+        buf_printf(to, "// no schedule: %s\n", s->why);
+        return false;
+    }
+    put_comment(t, to);
+    t->out->head = schedule_head;
+    t->out->row_axis = t->o->rows;
+    schedule_text(s, t->o, t->out, to);
+    return true;
+}
+
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     int *of;
@@ -553,7 +582,8 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     memcpy(m->sum_s1, o->sum_s1, sizeof m->sum_s1);
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
                "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
-               "#include \"tile.cuh\"\n#include \"products.cuh\"\n"
+               "#include \"run.cuh\"\n#include \"tile.cuh\"\n"
+               "#include \"products.cuh\"\n"
                "#include \"scans.cuh\"\n"
                "extern __shared__ char arena[];\n",
                threads_of(m), cuda_rank(p->g));
@@ -568,7 +598,8 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     for (int i = 0; i < p->nkernels; i++) {
         m->kernel[i].text = b.len;
         buf_printf(&b, "\n");
-        emit_kernel(t[i], &b);
+        if (!print_scheduled(t[i], &b))
+            emit_kernel(t[i], &b);
         m->kernel[i].end = b.len;
     }
     m->nkernels = p->nkernels;

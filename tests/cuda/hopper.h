@@ -559,7 +559,18 @@ PLAIN inline void product(float (&d)[N], Descriptor a, Descriptor b, int add)
         return number_at(a, first + row, k, false);
     }, b, add, ACROSS);
 }
+template<int ACROSS_A, int ACROSS_B, int N>
+PLAIN inline void tile_product(float (&d)[N], Descriptor a, Descriptor b,
+                               int add)
+{
+    const int first = threadIdx.x % 128 / 32 * 16;
+    group_reads(a, first, 16, ACROSS_A);
+    group_step(d, [&](int row, int k) {
+        return number_at(a, first + row, k, ACROSS_A);
+    }, b, add, ACROSS_B);
+}
 #define WGMMA(...)
+#define TILE_PRODUCT(...)
 inline void wgmma_fence() {}
 PLAIN inline void wgmma_commit()
 {
@@ -587,6 +598,7 @@ PLAIN inline void launch_roles(long grid, int threads, char *arena,
     arenas[0] = arena;
     arenas[1] = second_arena;
     block_threads = threads;
+    gridDim.x = (int)grid;
     const int most = 2 * threads <= MOST_THREADS ? 2 : 1;
     for (long i = 0; i < grid; i += most) {
         blockIdx.x = (int)i;

@@ -1,7 +1,7 @@
 -- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
 -- leave for the way back, which goes by the others.
---   flin tests/cuda/hopper.lua [gradients | far | angles | wide | whole]
---                              [NAME | SEED | wild_SEED ...]
+--   flin tests/cuda/hopper.lua [gradients | scheduled | far | angles | wide
+--                               | whole] [NAME | SEED | wild_SEED ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1
 -- then makes sure that no others do.
 local flin = require "flin"
@@ -204,6 +204,15 @@ if names[1] == "gradients" then
   table.remove(names, 1)
   table.remove(cases, 1)                -- that of many sequences is enough
 end
+-- The same by kernels that a schedule was made for; FAKE_SOURCES counts those.
+local scheduled = names[1] == "scheduled"
+if scheduled then
+  check = check_gradients
+  table.remove(names, 1)
+  cases = { { B = 2, T = 130, H = 2, K = 128, V = 64 },
+            { B = 1, T = 330, H = 1, K = 64, V = 128,
+              ends = { 0, 0, 65, 66, 330 } } }
+end
 if names[1] == "far" then
   check = check_far
   table.remove(names, 1)
@@ -245,5 +254,9 @@ for _, name in ipairs(names) do
   if check == check_forward and not whole then
     check_short(name, cases[1])
   end
+end
+if scheduled then
+  local counted = io.open(os.getenv "FAKE_SOURCES")
+  expect(counted and #counted:read "a" > 0, "no kernel came from a schedule")
 end
 suite.finish()

@@ -151,6 +151,7 @@ static void write_headers(FILE *f, int rank, int threads)
             threads);
     write_header(f, "numbers.cuh");
     write_header(f, "warp.cuh");
+    write_header(f, "run.cuh");
     write_header(f, "tile.cuh");
     write_header(f, "products.cuh");
     write_header(f, "scans.cuh");

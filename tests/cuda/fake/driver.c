@@ -6,6 +6,7 @@
  * FAKE_BROKEN=N      the N-th launch ends the context
  * FAKE_IDLE=N        launches behind the N-th do nothing
  * FAKE_ARCH=N        compute capability N.0 (8)
+ * FAKE_PROCESSORS=N  multiprocessors (108)
  * FAKE_LATER=N       a launch takes N microseconds, and the host goes on
  */
 #include <dlfcn.h>
@@ -74,7 +75,7 @@ ENTRY(int, cuDeviceGet, int *device, int ordinal)
 ENTRY(int, cuDeviceGetAttribute, int *x, int which, int device)
 {
     *x = which == 75 ? (int)option("FAKE_ARCH", 8) : which == 76 ? 0
-       : which == 16 ? 108 : which == 88 ? 0 : 1 + device;
+       : which == 16 ? (int)option("FAKE_PROCESSORS", 108) : which == 88 ? 0 : 1 + device;
     return OK;
 }
 ENTRY(int, cuDevicePrimaryCtxRetain, void **context, int device)

@@ -1,7 +1,7 @@
 /* nvrtc.c -- NVRTC for tests on a machine without a GPU: makes a library of
  * the source with the host's C++ compiler, as tests/cuda/host.h lets it be.
  * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has compiled,
- * a byte each, in that file; with FAKE_CHECKED each access to memory is looked
+ * a byte each, in that file, or of that what has FAKE_COUNTED in it; with FAKE_CHECKED each access to memory is looked
  * at; kernels of sources that have FAKE_WRONG in them do nothing; sources that
  * have FAKE_SPILLS in them spill registers; those that could
  * read anew (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and
@@ -201,10 +201,10 @@ static void read_file(Program *p, const char *path)
     fclose(f);
 }
 
-static void count_source(void)
+static void count_source(const char *source)
 {
-    const char *path = getenv("FAKE_SOURCES");
-    FILE *f = path ? fopen(path, "a") : NULL;
+    const char *path = getenv("FAKE_SOURCES"), *in = getenv("FAKE_COUNTED");
+    FILE *f = path && (!in || strstr(source, in)) ? fopen(path, "a") : NULL;
     if (f) {
         fputc('.', f);
         fclose(f);
@@ -249,7 +249,7 @@ static int compile(Program *p)
 {
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
     const char *cxx = getenv("FAKE_CXX");
-    count_source();
+    count_source(p->source);
     if (wish() == HOPPER_ALONE && !is_hopper(p->source))
         return FAILED;
     if (getenv("FAKE_CROWDED") && is_crowded(p->source)) {

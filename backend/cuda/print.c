@@ -1,0 +1,782 @@
+/* print.c -- a schedule's instructions as text, each by its template.
+ *
+ * A role is a branch of the kernel; in it stands the loop over items, and in
+ * that the role's instructions. Fragments are arrays of registers, named
+ * after their nodes; what an element-wise program makes of them lives in one
+ * turn of its loop.
+ */
+#include "print.h"
+#include "source.h"
+
+#include <string.h>
+
+enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
+
+const char *const schedule_head =
+    "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
+    "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"
+    "#include \"run.cuh\"\n#include \"schedule.cuh\"\n";
+
+typedef struct Print {
+    const Schedule *s;
+    const CudaOptions *o;
+    CudaKernel *k;
+    Ctx *c;
+    Buf *b;
+} Print;
+
+static const char *type_text(DType d)
+{
+    return d == F32 ? "float" : "unsigned short";
+}
+
+/* ---- what a launch passes ---- */
+
+static int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
+{
+    CudaKernel *k = p->k;
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == kind && k->tensor[i].index == index)
+            return i;
+    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)index,
+                                        (uint8_t)d };
+    return k->ntensors++;
+}
+
+static int map_for(Print *p, CudaArgKind kind, int index, DType d)
+{
+    CudaKernel *k = p->k;
+    for (int i = 0; i < k->nmaps; i++)
+        if (k->map[i].kind == kind && k->map[i].index == index)
+            return i;
+    k->map[k->nmaps] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
+    return k->nmaps++;
+}
+
+/* A stored value's place and shape, as the map of it needs them. */
+static int stored_map(Print *p, const KValue *v)
+{
+    const Node *n = &p->s->g->n[v->node];
+    int at = map_for(p, ARG_STORED, (int)n->index, p->s->tile);
+    p->k->stored_rows[at] = v->nrow;
+    p->k->stored_cols[at] = v->ncol;
+    return at;
+}
+
+/* ---- places ---- */
+
+static const KValue *value_at(const Print *p, int v)
+{
+    return &p->s->value[v];
+}
+
+static const KBuffer *buffer_of(const Print *p, const KValue *v)
+{
+    return &p->s->buffer[v->buffer];
+}
+
+/* Which use of its ring this is. */
+static const char *position(Print *p, const KBuffer *b, int turn)
+{
+    return b->uses == 1 ? "it"
+         : ctx_format(p->c, "(it * %d + %d)", (int)b->uses, turn);
+}
+
+static const char *slot_text(Print *p, const KBuffer *b, int turn)
+{
+    const char *pos = position(p, b, turn);
+    return b->depth == 1 ? "0" : ctx_format(p->c, "%s %% %d", pos,
+                                            (int)b->depth);
+}
+
+/* The address of a value in shared memory. */
+static const char *place(Print *p, const KValue *v)
+{
+    const KBuffer *b = buffer_of(p, v);
+    if (b->depth == 1)
+        return ctx_format(p->c, "base + %d", (int)(b->at + v->at));
+    return ctx_format(p->c, "base + %d + %s * %d", (int)(b->at + v->at),
+                      slot_text(p, b, v->turn), (int)b->bytes);
+}
+
+static const char *barrier(Print *p, int buffer, int turn, bool empty)
+{
+    const KBuffer *b = &p->s->buffer[buffer];
+    int32_t at = barrier_at(p->s, buffer)
+               + (empty ? BARRIER_BYTES * b->depth : 0);
+    if (b->depth == 1)
+        return ctx_format(p->c, "base + %d", (int)at);
+    return ctx_format(p->c, "base + %d + %s * %d", (int)at,
+                      slot_text(p, b, turn), BARRIER_BYTES);
+}
+
+static void put_wait(Print *p, int buffer, int turn, bool empty)
+{
+    const KBuffer *b = &p->s->buffer[buffer];
+    buf_printf(p->b, "wait(%s, parity(%s, %d)%s);\n",
+               barrier(p, buffer, turn, empty), position(p, b, turn),
+               (int)b->depth, empty ? " ^ 1" : "");
+}
+
+/* By a warp's first lane, when all of them are through. */
+static void put_post(Print *p, int buffer, int turn, bool empty)
+{
+    buf_printf(p->b, "__syncwarp();\nif (lane == 0)\narrive(%s);\n",
+               barrier(p, buffer, turn, empty));
+}
+
+static void each_bit(Print *p, uint32_t set, bool empty,
+                     void put(Print *, int, int, bool))
+{
+    for (int b = 0; b < p->s->nbuffers; b++)
+        if (set >> b & 1 && p->s->buffer[b].uses == 1)
+            put(p, b, 0, empty);
+}
+
+static bool posts(const KInst *k)
+{
+    return k->post_full || k->post_empty;
+}
+
+/* ---- loads and stores ---- */
+
+static void put_load(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->out[0]);
+    const KBuffer *b = buffer_of(p, v);
+    const Node *n = &p->s->g->n[v->node];
+    bool input = n->op == OP_input;
+    int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
+                    : stored_map(p, v);
+    int rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    put_wait(p, v->buffer, 0, true);
+    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
+               "arrive_expecting(full, %d);\n",
+               barrier(p, v->buffer, 0, false), place(p, v), (int)b->bytes);
+    if (input)
+        buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
+                   tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        for (int r = 0; r < rows; r += TILE_ROWS) {
+            int at = c / TILE_COLS * rows * 128 + r * 128;
+            if (input)
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %d,"
+                           " x.row, head, x.where.b);\n", at, map, c);
+            else
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %d,"
+                           " %d, 0, (int)x.at);\n", at, map, c, r);
+        }
+    buf_printf(p->b, "}\n");
+}
+
+static void put_store(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    DType d = p->o->out[k->index];
+    int map = map_for(p, ARG_OUTPUT, k->index, d);
+    int t = tensor_for(p, ARG_OUTPUT, k->index, d);
+    put_wait(p, v->buffer, v->turn, false);
+    buf_printf(p->b, "if (a.tensor[%d].p) {\nconst u32 from = %s;\n"
+               "const int c = (x.row - x.where.start) / 64;\n", t,
+               place(p, v));
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        buf_printf(p->b, "store_chunk(a.map[%d], a.tensor[%d], from + %d,"
+                   " x.where, c, %d, %d, x.head, lane);\n", map, t,
+                   c / TILE_COLS * 8192, c, (int)v->ncol);
+    buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
+    put_post(p, v->buffer, v->turn, true);
+}
+
+/* ---- programs of vectors ---- */
+
+static const char *constant_text(Print *p, Ref r)
+{
+    Buf b = { .ctx = p->c };
+    number_text(&b, p->s->g->n[r].num);
+    return b.s;
+}
+
+static const char *value_name(Print *p, Ref r)
+{
+    r = shown_node(p->s->g, r);
+    return p->s->g->n[r].op == OP_num ? constant_text(p, r)
+         : ctx_format(p->c, "v%u", (unsigned)r);
+}
+
+static bool is_vector(const Print *p, Ref r)
+{
+    return p->s->g->n[shown_node(p->s->g, r)].axes != 0;
+}
+
+/* An operand as one of the two tokens' number, ".a" or ".b". */
+static const char *part_text(Print *p, Ref r, const char *part)
+{
+    return is_vector(p, r) ? ctx_format(p->c, "%s%s", value_name(p, r), part)
+                           : value_name(p, r);
+}
+
+static const char *as_pair(Print *p, Ref r)
+{
+    return is_vector(p, r) ? value_name(p, r)
+         : ctx_format(p->c, "Pair { %s, %s }", value_name(p, r),
+                      value_name(p, r));
+}
+
+static void elementwise_text(Print *p, Buf *b, Ref r, const char *part)
+{
+    const Node *n = &p->s->g->n[r];
+    const char *x[3] = { "", "", "" };
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        x[i] = part_text(p, n->a[i], part);
+    buf_printf(b, "(float)(");
+    value_text(b, n->op, x);
+    buf_printf(b, ")");
+}
+
+static void vector_sum(Print *p, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    const char *x = as_pair(p, n->a[0]);
+    if (n->op == OP_dot)
+        x = ctx_format(p->c, "{ %s * %s, %s * %s }",
+                       part_text(p, n->a[0], ".a"), part_text(p, n->a[1], ".a"),
+                       part_text(p, n->a[0], ".b"),
+                       part_text(p, n->a[1], ".b"));
+    buf_printf(p->b, "const float v%u = pair_sum(%s, lane, x.n);\n",
+               (unsigned)r, x);
+}
+
+static void put_vector_node(Print *p, Ref r)
+{
+    const Graph *g = p->s->g;
+    const Node *n = &g->n[r];
+    Buf *b = p->b;
+    unsigned at = (unsigned)r;
+    switch (n->op) {
+    case OP_input:
+        buf_printf(b, "const Pair v%u = input_pair<%s>(a.tensor[%d], x,"
+                   " lane);\n", at, type_text(p->o->in[n->index]),
+                   tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
+        return;
+    case OP_cumsum:
+        buf_printf(b, "Pair v%u = %s(%s, lane, x.n);\n", at, n->flags & REVERSE
+                   ? "sum_back" : "running_sum", as_pair(p, n->a[0]));
+        if (n->flags & EXCLUSIVE)
+            buf_printf(b, "v%u = %s;\n", at, ctx_format(p->c, n->flags
+                       & REVERSE ? "delayed_back(v%u, 0.f, lane, x.n)"
+                                 : "delayed(v%u, 0.f, lane)", at));
+        return;
+    case OP_last:
+        buf_printf(b, "const float v%u = last_row(%s, x.n);\n", at,
+                   as_pair(p, n->a[0]));
+        return;
+    case OP_delay:
+        buf_printf(b, "const Pair v%u = %s(%s, %s, lane%s);\n", at, n->flags
+                   & REVERSE ? "delayed_back" : "delayed",
+                   as_pair(p, n->a[0]), value_name(p, n->a[1]),
+                   n->flags & REVERSE ? ", x.n" : "");
+        return;
+    case OP_dot: case OP_sum:
+        vector_sum(p, r);
+        return;
+    }
+    if (!n->axes) {
+        buf_printf(b, "const float v%u = ", at);
+        elementwise_text(p, b, r, "");
+        buf_printf(b, ";\n");
+        return;
+    }
+    buf_printf(b, "const Pair v%u = { ", at);
+    elementwise_text(p, b, r, ".a");
+    buf_printf(b, ", ");
+    elementwise_text(p, b, r, ".b");
+    buf_printf(b, " };\n");
+}
+
+static void put_vectors(Print *p, const KInst *k)
+{
+    const Graph *g = p->s->g;
+    Buf *b = p->b;
+    each_bit(p, k->wait_full, false, put_wait);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout == LAY_VECTOR)
+            buf_printf(b, "const Pair v%u = parts_pair<%d>(%s, lane);\n",
+                       (unsigned)v->node, v->parts, place(p, v));
+        else
+            buf_printf(b, "const float v%u = parts_sum<%d>(%s, 1, 0);\n",
+                       (unsigned)v->node, v->parts, place(p, v));
+    }
+    each_bit(p, k->post_empty, true, put_post);
+    for (int i = 0; i < k->nnodes; i++)
+        put_vector_node(p, k->node[i]);
+    each_bit(p, k->wait_empty, true, put_wait);
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->layout == LAY_VECTOR)
+            buf_printf(b, "store_pair(%s, v%u, lane);\n", place(p, v),
+                       (unsigned)v->node);
+        else
+            buf_printf(b, "if (lane == 0)\nstore1(%s, v%u);\n", place(p, v),
+                       (unsigned)v->node);
+    }
+    each_bit(p, k->post_full, false, put_post);
+    for (int i = 0; i < g->nout; i++)
+        for (int j = 0; j < k->nnodes; j++)
+            if (p->s->wants_out[i]
+                && shown_node(g, g->out[i].node) == k->node[j])
+                buf_printf(b, "output_pair<%s>(a.tensor[%d], x, v%u,"
+                           " lane);\n", type_text(p->o->out[i]),
+                           tensor_for(p, ARG_OUTPUT, i, p->o->out[i]),
+                           (unsigned)k->node[j]);
+}
+
+/* ---- the matrix role ---- */
+
+static const char *fragment_name(Print *p, Ref r)
+{
+    return ctx_format(p->c, "f%u", (unsigned)r);
+}
+
+static void put_fragments(Print *p)
+{
+    for (int i = 0; i < p->s->nvalues; i++) {
+        const KValue *v = value_at(p, i);
+        if (v->layout == LAY_FRAGMENT)
+            buf_printf(p->b, "float f%u[%d];\n", (unsigned)v->node,
+                       fragment_regs(p->s, v));
+    }
+}
+
+static void put_clear(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    int threads = GROUP_THREADS * p->s->groups;
+    buf_printf(p->b, "if (x.n < 64) {\nclear_tail<%d>(%s, %d, x.n, thread);\n"
+               "fence_async();\nmatrix_sync<%d>();\n}\n", threads, place(p, v),
+               (int)((v->ncol + TILE_COLS - 1) / TILE_COLS), p->s->groups);
+}
+
+static int padded_rows(const KValue *v)
+{
+    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+
+/* Of a fragment the registers of these rows and columns. */
+static const char *part_of(Print *p, const KValue *d, int row, int col,
+                           int width)
+{
+    int share = share_of(p->s, d->ncol);
+    if (d->nrow <= TILE_ROWS && width == share)
+        return fragment_name(p, d->node);
+    return ctx_format(p->c, "registers<%d>(f%u, %d)", width / 2,
+                      (unsigned)d->node, row / TILE_ROWS * share / 2
+                      + col / 2);
+}
+
+/* A fragment's columns by widths that the tensor cores have. */
+static void put_product(Print *p, const KInst *k)
+{
+    const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
+    const KValue *d = value_at(p, k->out[0]);
+    int share = share_of(p->s, k->ncol);
+    int over = k->turned[0] ? a->nrow : a->ncol;
+    buf_printf(p->b, "wgmma_fence();\n");
+    for (int row = 0; row < k->nrow; row += TILE_ROWS)
+        for (int at = 0, width; at < share; at += width) {
+            width = 128;
+            while (width > share - at)
+                width /= 2;
+            buf_printf(p->b, "multiply_tiles<%d, %d, %d>(%s, %s, %d, %d, %s,"
+                       " %d, col0(%d) + %d);\n", k->turned[0], k->turned[1],
+                       over / 16, part_of(p, d, row, at, width),
+                       place(p, a), padded_rows(a), row, place(p, b),
+                       padded_rows(b), share, at);
+        }
+}
+
+/* ---- element-wise programs over a space ---- */
+
+/* Whether a vector runs along the rows of the program's space, by the name
+ * that it has as operand o. */
+static bool runs_along_rows(const Print *p, const KInst *k, Ref o)
+{
+    AxisSet s = p->s->g->n[o].axes;
+    if (k->row == AX_I && k->col == AX_J)
+        return s & AXIS(AX_I);
+    return k->row == AX_I ? s & (AXIS(AX_I) | AXIS(AX_J)) : s & AXIS(k->row);
+}
+
+static bool has_value(const int16_t *list, int n, int v)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == v)
+            return true;
+    return false;
+}
+
+static bool in_program(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+/* The element at (row half h, pair m, entry e) of operand o. */
+static const char *element_of(Print *p, const KInst *k, Ref o)
+{
+    const Schedule *s = p->s;
+    Ref r = shown_node(s->g, o);
+    unsigned u = (unsigned)r;
+    int v = schedule_value(s, r, LAY_FRAGMENT);
+    if (s->g->n[r].op == OP_num)
+        return constant_text(p, r);
+    if (in_program(k, r))
+        return ctx_format(p->c, "x%u", u);
+    if (v != NOTHING && has_value(k->in, k->nin, v))
+        return ctx_format(p->c, "f%u[e]", u);
+    v = schedule_value(s, r, LAY_TILE);
+    if (v != NOTHING && has_value(k->in, k->nin, v))
+        return ctx_format(p->c, "(e & 1 ? high(t%u[e / 2]) : low(t%u[e / 2]))",
+                          u, u);
+    if (!s->g->n[r].axes)
+        return ctx_format(p->c, "s%u", u);
+    return ctx_format(p->c, runs_along_rows(p, k, o) ? "r%u[h]"
+                      : "c%u[e / 4 * 2 + e %% 2]", u);
+}
+
+static const char *mask_text(Print *p, const KInst *k, const Node *n)
+{
+    const char *at = n->flags & STRICT ? ">" : ">=";
+    const char *y = n->a[0] ? ctx_format(p->c, "exp_(%s - %s)",
+                                         element_of(p, k, n->a[0]),
+                                         element_of(p, k, n->a[1])) : "1.f";
+    return ctx_format(p->c, "(row %s col ? %s : 0.f)", at, y);
+}
+
+static void put_map_node(Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    const char *x[3] = { "", "", "" };
+    Buf *b = p->b;
+    for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i]; i++)
+        x[i] = element_of(p, k, n->a[i]);
+    buf_printf(b, "const float x%u = ", (unsigned)r);
+    if (n->op == OP_dmask)
+        buf_printf(b, "%s", mask_text(p, k, n));
+    else if (n->op == OP_dot)
+        buf_printf(b, "%s * %s", x[0], x[1]);
+    else if (n->op == OP_sum)
+        buf_printf(b, "%s", x[0]);
+    else
+        value_text(b, n->op, x);
+    buf_printf(b, ";\n");
+}
+
+static bool is_scores(const KInst *k)
+{
+    return k->row == AX_I && k->col == AX_J;
+}
+
+/* Rows and columns that a sum leaves out: behind the sequence's end. */
+static const char *kept_text(const KInst *k, AxisSet over)
+{
+    bool rows = k->row == AX_I && (is_scores(k) ? over & AXIS(AX_I)
+                                   : over & (AXIS(AX_I) | AXIS(AX_J)));
+    bool cols = is_scores(k) && over & AXIS(AX_J);
+    return rows && cols ? "row < x.n && col < x.n" : rows ? "row < x.n"
+         : cols ? "col < x.n" : NULL;
+}
+
+static void put_sum_node(Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = &p->s->g->n[v->node];
+    const char *kept = kept_text(k, n->over);
+    unsigned u = (unsigned)v->node;
+    bool rows = v->layout == LAY_VECTOR
+             && (is_scores(k) ? n->axes & AXIS(AX_I) : true);
+    buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""
+               : rows ? "[h]" : "[e / 4 * 2 + e % 2]");
+    buf_printf(p->b, kept ? "%s ? x%u : 0.f;\n" : "%sx%u;\n", kept ? kept : "",
+               u);
+}
+
+/* What the program finds: tiles as packed fragments, vectors, numbers. */
+static void put_operands(Print *p, const KInst *k, int regs)
+{
+    Buf *b = p->b;
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        unsigned u = (unsigned)v->node;
+        if (v->layout == LAY_TILE) {
+            buf_printf(b, "u32 t%u[%d];\n", u, regs / 2);
+            for (int r = 0; r < k->nrow; r += TILE_ROWS)
+                buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
+                           " col0(%d), l);\n", share / 16, u,
+                           r / TILE_ROWS * share / 4, place(p, v), r * 128,
+                           padded_rows(v), share);
+        } else if (v->layout == LAY_SCALAR) {
+            buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
+                       v->parts, place(p, v));
+        } else if (v->layout == LAY_VECTOR) {
+            bool rows = false, cols = false;
+            for (int n = 0; n < k->nnodes; n++)
+                for (int j = 0; j < 4 && p->s->g->n[k->node[n]].a[j]; j++) {
+                    Ref o = p->s->g->n[k->node[n]].a[j];
+                    if (shown_node(p->s->g, o) != v->node)
+                        continue;
+                    rows |= runs_along_rows(p, k, o);
+                    cols |= !runs_along_rows(p, k, o);
+                }
+            if (rows)
+                buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, 64, l.row +"
+                           " 8 * h);\n", u, u, v->parts, place(p, v));
+            if (cols)
+                buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
+                           " e++)\nc%u[e] = parts_sum<%d>(%s, 64, col0(%d) +"
+                           " e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
+                           share / 4, u, v->parts, place(p, v), share);
+        }
+    }
+}
+
+static void put_sums_begin(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        bool scalar = v->layout == LAY_SCALAR;
+        if (!scalar && v->layout != LAY_VECTOR)
+            continue;
+        bool rows = !is_scores(k) || p->s->g->n[v->node].axes & AXIS(AX_I);
+        if (scalar)
+            buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
+        else
+            buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
+                       rows ? 2 : share_of(p->s, k->ncol) / 4);
+    }
+}
+
+static void put_sums_end(Print *p, const KInst *k)
+{
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        unsigned u = (unsigned)v->node;
+        bool rows = !is_scores(k) || p->s->g->n[v->node].axes & AXIS(AX_I);
+        if (v->layout == LAY_SCALAR)
+            buf_printf(p->b, "put_sum(%s, warp - 4, s%u, l);\n", place(p, v),
+                       u);
+        else if (v->layout == LAY_VECTOR && rows)
+            buf_printf(p->b, "put_row_sums(%s, group, s%u, l);\n",
+                       place(p, v), u);
+        else if (v->layout == LAY_VECTOR)
+            buf_printf(p->b, "put_column_sums(%s, col0(%d), s%u, l);\n",
+                       place(p, v), share, u);
+    }
+}
+
+/* Tiles that the program leaves: 16 bits an element, by way of stmatrix. */
+static void put_tiles(Print *p, const KInst *k, int regs)
+{
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        bool turns = v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
+        if (v->layout != LAY_TILE)
+            continue;
+        if (turns)
+            put_wait(p, v->buffer, v->turn, true);
+        buf_printf(p->b, "{\nu32 p[%d];\n", regs / 2);
+        buf_printf(p->b, "pack_rows(p, f%u, l, %s);\n", (unsigned)v->node,
+                   k->row == AX_I ? "x.n" : "64");
+        for (int r = 0; r < k->nrow; r += TILE_ROWS)
+            buf_printf(p->b, "write_columns<%d>(%s + %d, p + %d, %d, col0(%d),"
+                       " l);\n", share / 16, place(p, v), r * 128,
+                       r / TILE_ROWS * share / 4, padded_rows(v), share);
+        buf_printf(p->b, "}\nfence_async();\n");
+        if (turns)
+            put_post(p, v->buffer, v->turn, false);
+    }
+}
+
+/* Whether the program has to leave node r as a fragment for what follows. */
+static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->node == r && (v->layout == LAY_FRAGMENT
+                             || v->layout == LAY_TILE))
+            return true;
+    }
+    return false;
+}
+
+static void put_map(Print *p, const KInst *k)
+{
+    const Schedule *s = p->s;
+    Buf *b = p->b;
+    int share = share_of(s, k->ncol), each = share / 2;
+    int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * each;
+    buf_printf(b, "{\n");
+    put_operands(p, k, regs);
+    put_sums_begin(p, k);
+    for (int i = 0; i < k->nnodes; i++)
+        if (leaves_fragment(p, k, k->node[i])
+            && schedule_value(s, k->node[i], LAY_FRAGMENT) == NOTHING)
+            buf_printf(b, "float f%u[%d];\n", (unsigned)k->node[i], regs);
+    if (k->nnodes) {
+        buf_printf(b, "UNROLL for (int e = 0; e < %d; e++) {\n"
+                   "const int h = e / 2 %% 2, row = l.row + 8 * h + e / %d *"
+                   " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
+                   " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n", regs, each,
+                   share, each);
+        for (int i = 0; i < k->nnodes; i++) {
+            put_map_node(p, k, k->node[i]);
+            if (leaves_fragment(p, k, k->node[i]))
+                buf_printf(b, "f%u[e] = x%u;\n", (unsigned)k->node[i],
+                           (unsigned)k->node[i]);
+        }
+        for (int i = 0; i < k->nout; i++)
+            if (value_at(p, k->out[i])->layout >= LAY_VECTOR)
+                put_sum_node(p, k, value_at(p, k->out[i]));
+        buf_printf(b, "}\n");
+    }
+    each_bit(p, k->wait_empty, true, put_wait);
+    put_sums_end(p, k);
+    put_tiles(p, k, regs);
+    buf_printf(b, "}\n");
+}
+
+/* ---- roles ---- */
+
+static void put_inst(Print *p, const KInst *k)
+{
+    if (k->role == KR_MATRIX)
+        each_bit(p, k->wait_full, false, put_wait);
+    switch ((KOp)k->op) {
+    case K_LOAD:    put_load(p, k); return;
+    case K_STORE:   put_store(p, k); return;
+    case K_VECTOR:  put_vectors(p, k); return;
+    case K_CLEAR:   put_clear(p, k); break;
+    case K_PRODUCT: put_product(p, k); break;
+    case K_SETTLE:
+        buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
+        break;
+    case K_MAP:     put_map(p, k); break;
+    case K_SYNC:
+        buf_printf(p->b, "matrix_sync<%d>();\n", p->s->groups);
+        break;
+    case NKOPS:     break;
+    }
+    if (posts(k)) {
+        each_bit(p, k->post_full, false, put_post);
+        each_bit(p, k->post_empty, true, put_post);
+    }
+}
+
+static void put_role(Print *p, KRole role)
+{
+    const Schedule *s = p->s;
+    buf_printf(p->b, "u32 it = 0;\nNO_UNROLL for (i64 item = blockIdx.x; item"
+               " < a.run.items; item += gridDim.x) {\nItem x;\n"
+               "if (!find_item(a.run, item, x))\ncontinue;\n");
+    if (role == KR_MATRIX)
+        put_fragments(p);
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->role != role)
+            continue;
+        put_inst(p, k);
+        for (int j = i - 1; j >= 0 && k->op == K_SETTLE; j--) {
+            if (s->inst[j].role == role && s->inst[j].op != K_PRODUCT)
+                break;
+            if (s->inst[j].op == K_PRODUCT)
+                buf_printf(p->b, "keep(%s);\n",
+                           fragment_name(p, value_at(p, s->inst[j].out[0])
+                                            ->node));
+        }
+    }
+    buf_printf(p->b, "it++;\n}\n");
+}
+
+static void put_barriers(Print *p)
+{
+    const Schedule *s = p->s;
+    buf_printf(p->b, "if (threadIdx.x == 0) {\n");
+    for (int i = 0; i < s->nbuffers; i++) {
+        const KBuffer *b = &s->buffer[i];
+        int readers = 0;
+        if (is_internal(b))
+            continue;
+        for (int r = 0; r < NKROLES; r++)
+            if (b->readers & 1u << r && r != b->writer)
+                readers += s->warps[r];
+        buf_printf(p->b, "UNROLL for (int i = 0; i < %d; i++) {\n"
+                   "barrier_init(base + %d + 8 * i, %d);\n"
+                   "barrier_init(base + %d + 8 * i, %d);\n}\n", (int)b->depth,
+                   (int)barrier_at(s, i), b->copied ? 1 : s->warps[b->writer],
+                   (int)(barrier_at(s, i) + 8 * b->depth), readers);
+    }
+    buf_printf(p->b, "barrier_init_fence();\n}\n__syncthreads();\n");
+}
+
+static void put_roles(Print *p)
+{
+    const Schedule *s = p->s;
+    Buf *b = p->b;
+    bool deals = s->groups > 1;         /* one warpgroup needs no more */
+    buf_printf(b, "const int warp = uniform(threadIdx.x >> 5), lane ="
+               " threadIdx.x & 31;\nif (warp < 4) {\n");
+    if (deals)
+        buf_printf(b, "fewer_registers<%d>();\n", s->regs[0]);
+    if (s->warps[KR_LOAD]) {
+        buf_printf(b, "if (warp == 0 && lane == 0) {\n");
+        put_role(p, KR_LOAD);
+        buf_printf(b, "}\n");
+    }
+    for (int r = KR_STORE; r <= KR_VECTOR2; r++)
+        if (s->warps[r]) {
+            buf_printf(b, "if (warp == %d) {\n", r);
+            put_role(p, (KRole)r);
+            buf_printf(b, "}\n");
+        }
+    if (s->warps[KR_STORE])
+        buf_printf(b, "if (warp == %d)\nbulk_wait();\n", KR_STORE);
+    buf_printf(b, "} else {\n");
+    if (deals)
+        buf_printf(b, "more_registers<%d>();\n", s->regs[1]);
+    buf_printf(b, "const Lane l = lane_here();\nconst int thread ="
+               " (int)threadIdx.x - %d, group = uniform(thread >> 7);\n"
+               "auto col0 = [&](int share) { return group * share; };\n",
+               GROUP_THREADS);
+    put_role(p, KR_MATRIX);
+    buf_printf(b, "}\n");
+}
+
+/* Arguments are known once the roles are printed. */
+void schedule_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
+                   Buf *to)
+{
+    Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
+    Print p = { .s = s, .o = o, .k = k, .c = s->c, .b = &roles };
+    k->threads = GROUP_THREADS * (s->groups + 1);
+    k->shared = s->shared;
+    k->blocks = 1;
+    k->ranks = 1;
+    k->walk = CUDA_SCHEDULED;
+    put_barriers(&p);
+    put_roles(&p);
+    buf_printf(&b, "namespace in_%s {\nstruct Args { TensorMap map[%d];"
+               " Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
+               " __launch_bounds__(%d, 1) %s(const __grid_constant__ Args"
+               " a)\n{\nextern __shared__ unsigned char raw[];\nconst u32 base"
+               " = (shared_address(raw) + 1023) & ~1023u;\n", k->name,
+               k->nmaps + !k->nmaps, k->ntensors + !k->ntensors, k->threads,
+               k->name);
+    buf_put(&b, roles.s, roles.len);
+    buf_printf(&b, "}\n}  // in_%s\n", k->name);
+    source_indent(to, b.s);
+}

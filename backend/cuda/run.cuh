@@ -1,0 +1,55 @@
+/* run.cuh -- which sequence and chunk a block has in hand. After numbers.cuh.
+ */
+/* A launch. seq: in order of batch entry and start; null: sequence s is batch
+ * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
+ * what there is to do, shared out among the blocks of the grid. ragged: chunks
+ * may have fewer tokens than their tiles have room for. */
+struct Run {
+    const Sequence *seq;
+    i64 nseq, tokens, per_entry, items;
+    char *stored, *spill;
+    int heads, ragged;
+};
+
+/* x / n; of numbers that are small, as they mostly are, in a tenth of the
+ * time. */
+INLINE i64 divided(i64 x, i64 n)
+{
+    return (x | n) >> 31 ? x / n : (u32)x / (u32)n;
+}
+
+INLINE Sequence sequence(const Run &run, i64 s)
+{
+    if (run.seq)
+        return run.seq[s];
+    Sequence q;
+    q.b = (int)s;
+    q.start = 0;
+    q.len = run.tokens;
+    return q;
+}
+
+/* The place of a sequence's first chunk among all: no two sequences' chunks
+ * meet, wherever in its entry each begins. */
+INLINE i64 first_slot(const Run &run, i64 s, int chunk)
+{
+    const Sequence q = sequence(run, s);
+    return s + q.b * run.per_entry + q.start / chunk;
+}
+
+/* The sequence that has the slot, if any has it; the first, for slots before
+ * all. */
+INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
+{
+    i64 lo = 0, hi = run.nseq;
+    if (!run.seq)
+        return divided(slot, run.per_entry + 1);
+    while (hi - lo > 1) {
+        const i64 mid = lo + (hi - lo) / 2;
+        if (first_slot(run, mid, chunk) <= slot)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}

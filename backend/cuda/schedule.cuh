@@ -1,0 +1,245 @@
+/* schedule.cuh -- what kernels printed from a schedule stand on (print.c).
+ * After device.cuh, vectors.cuh, wgmma.cuh and run.cuh. A tile of more than 64
+ * columns is pieces of 64, one behind the other, as far apart as it has rows.
+ */
+/* ---- the item in hand ---- */
+
+/* A chunk of a head: its rows, and where it stands among all. */
+struct Item {
+    int head, n, row, seq;
+    i64 at;
+    Rows where;
+};
+/* Item `at` of the launch; false: no sequence has such a chunk. */
+INLINE bool find_item(const Run &run, i64 at, Item &x)
+{
+    const i64 slot = divided(at, run.heads);
+    const i64 s = find_sequence(run, slot, 64);
+    const Sequence q = sequence(run, s);
+    const i64 chunk = slot - first_slot(run, s, 64);
+    if (chunk < 0 || chunk * 64 >= q.len)
+        return false;
+    x.at = at;
+    x.head = (int)(at - slot * run.heads);
+    x.seq = (int)s;
+    x.where = { q.b, (int)q.start, (int)q.len };
+    x.row = (int)(q.start + chunk * 64);
+    x.n = (int)min(q.len - chunk * 64, (i64)64);
+    return true;
+}
+
+/* A ring's slot at its pos-th use. */
+INLINE u32 parity(u32 pos, u32 depth) { return pos / depth & 1; }
+
+template<int WARPGROUPS> INLINE void matrix_sync()
+{
+    if (WARPGROUPS == 2)
+        joint_sync();
+    else
+        warpgroup_sync();
+}
+
+/* ---- tiles ---- */
+
+/* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of
+ * the tile. */
+template<int STEPS>
+INLINE void read_columns(u32 *p, u32 tile, int rows, int col, const Lane &l)
+{
+    UNROLL for (int k = 0; k < STEPS; k++) {
+        const int c = col + 16 * k;
+        ldmatrix(tile + c / 64 * rows * 128 + tile_row(l, c % 64 / 16),
+                 p + 4 * k);
+    }
+}
+template<int STEPS>
+INLINE void write_columns(u32 tile, const u32 *p, int rows, int col,
+                          const Lane &l)
+{
+    UNROLL for (int k = 0; k < STEPS; k++) {
+        const int c = col + 16 * k;
+        stmatrix(tile + c / 64 * rows * 128 + tile_row(l, c % 64 / 16),
+                 p + 4 * k);
+    }
+}
+/* A fragment's numbers as pairs, rows from `rows` on as zeros. */
+template<int N>
+INLINE void pack_rows(u32 (&p)[N], const float *x, const Lane &l, int rows)
+{
+    const bool first = l.row < rows, second = l.row + 8 < rows;
+    UNROLL for (int i = 0; i < N; i++) {
+        const u32 v = pack(x[2 * i], x[2 * i + 1]);
+        p[i] = (i & 1 ? second : first) ? v : 0;
+    }
+}
+/* Rows [rows, 64) of a tile become zeros, by all of THREADS threads. */
+template<int THREADS>
+INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
+{
+    NO_UNROLL for (int at = thread; at < pieces * (64 - rows) * 8;
+                   at += THREADS) {
+        const int line = at / 8;
+        clear16(tile + line / (64 - rows) * 8192
+                + (rows + line % (64 - rows)) * 128 + at % 8 * 16);
+    }
+}
+
+/* ---- vectors ---- */
+
+/* The sum of PARTS vectors, at token or number `at`. */
+template<int PARTS> INLINE float parts_sum(u32 from, int size, int at)
+{
+    float x = load1(from + 4 * at);
+    UNROLL for (int i = 1; i < PARTS; i++)
+        x += load1(from + 4 * (i * size + at));
+    return x;
+}
+template<int PARTS> INLINE Pair parts_pair(u32 from, int lane)
+{
+    return { parts_sum<PARTS>(from, 64, lane),
+             parts_sum<PARTS>(from, 64, lane + 32) };
+}
+INLINE float element(const float *p) { return *p; }
+INLINE float element(const unsigned short *p) { return low(*p); }
+template<class T>
+INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
+{
+    const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+               + (i64)x.row * t.st;
+    return { lane < x.n ? element(p + lane * t.st) : 0.f,
+             lane + 32 < x.n ? element(p + (lane + 32) * t.st) : 0.f };
+}
+INLINE void put_element(float *p, float x) { *p = x; }
+INLINE void put_element(unsigned short *p, float x)
+{
+    *p = (unsigned short)pack(x, 0.f);
+}
+template<class T>
+INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
+{
+    T *p = (T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+         + (i64)x.row * t.st;
+    if (t.p && lane < x.n)
+        put_element(p + lane * t.st, v.a);
+    if (t.p && lane + 32 < x.n)
+        put_element(p + (lane + 32) * t.st, v.b);
+}
+/* From the last token back. */
+INLINE Pair sum_back(Pair x, int lane, int rows)
+{
+    if (lane >= rows)
+        x.a = 0;
+    if (lane + 32 >= rows)
+        x.b = 0;
+    UNROLL for (int d = 1; d < 32; d *= 2) {
+        const float a = __shfl_sync(~0u, x.a, lane + d);
+        const float b = __shfl_sync(~0u, x.b, lane + d);
+        if (lane + d < 32) {
+            x.a += a;
+            x.b += b;
+        }
+    }
+    x.a += __shfl_sync(~0u, x.b, 0);
+    return x;
+}
+/* Each token's successor, `last` for the chunk's last. */
+INLINE Pair delayed_back(Pair x, float last, int lane, int rows)
+{
+    const float a = __shfl_sync(~0u, x.a, lane + 1);
+    const float b = __shfl_sync(~0u, x.b, lane + 1);
+    const float m = __shfl_sync(~0u, x.b, 0);
+    return { lane == rows - 1 ? last : lane == 31 ? m : a,
+             lane + 32 == rows - 1 ? last : b };
+}
+INLINE float warp_sum(float x)
+{
+    UNROLL for (int d = 16; d; d /= 2)
+        x += __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+INLINE float pair_sum(Pair x, int lane, int rows)
+{
+    return warp_sum((lane < rows ? x.a : 0.f)
+                    + (lane + 32 < rows ? x.b : 0.f));
+}
+
+/* ---- sums of a fragment ---- */
+
+/* Its rows', of this warpgroup's columns: to vector number `part`. */
+INLINE void put_row_sums(u32 to, int part, const float (&x)[2], const Lane &l)
+{
+    UNROLL for (int h = 0; h < 2; h++) {
+        float y = x[h] + __shfl_xor_sync(~0u, x[h], 1);
+        y += __shfl_xor_sync(~0u, y, 2);
+        if (l.lane % 4 == 0)
+            store1(to + 4 * (64 * part + l.row + 8 * h), y);
+    }
+}
+/* Its columns', of this warp's rows: vector number l.warp. */
+template<int N>
+INLINE void put_column_sums(u32 to, int col, const float (&x)[N],
+                            const Lane &l)
+{
+    UNROLL for (int i = 0; i < N; i++) {
+        float y = x[i] + __shfl_xor_sync(~0u, x[i], 4);
+        y += __shfl_xor_sync(~0u, y, 8);
+        y += __shfl_xor_sync(~0u, y, 16);
+        if (l.lane < 4)
+            store1(to + 4 * (64 * l.warp + col + i / 2 * 8 + l.col + i % 2),
+                   y);
+    }
+}
+INLINE void put_sum(u32 to, int part, float x, const Lane &l)
+{
+    x = warp_sum(x);
+    if (l.lane == 0)
+        store1(to + 4 * part, x);
+}
+
+/* ---- products ---- */
+
+/* One K step of both operands from shared memory; TA, TB: the contracted axis
+ * runs along the operand's rows. */
+#define TILE_PRODUCT(N, REGS, D, P, A, B, ADD, TA, TB)                       \
+template<int ACROSS_A, int ACROSS_B>                                         \
+INLINE void tile_product(float (&d)[REGS], u64 a, u64 b, int add)            \
+{                                                                            \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD ", 0;\n"               \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
+        " {" P "}, " A ", " B ", p, 1, 1, " TA ", " TB ";}\n"                \
+        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS_A), "n"(ACROSS_B));       \
+}
+TILE_PRODUCT(16, 8, D8(0), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10",
+             "%11", "%12")
+TILE_PRODUCT(32, 16, D16, P16, "%16", "%17", "%18", "%19", "%20")
+TILE_PRODUCT(64, 32, D32, P32, "%32", "%33", "%34", "%35", "%36")
+TILE_PRODUCT(128, 64, D64, P64, "%64", "%65", "%66", "%67", "%68")
+
+/* Where K step `step` of an operand begins that has its result's rows (or
+ * columns) from `from` on; `rows`: of its tile. */
+template<int ACROSS>
+INLINE u64 operand(u32 tile, int rows, int from, int step)
+{
+    const int piece = rows * 128;
+    const u32 at = ACROSS ? tile + from / 64 * piece + from % 64 * 2
+                            + step * 2048
+                          : tile + from * 128 + step / 4 * piece
+                            + step % 4 * 32;
+    return descriptor(at, piece);
+}
+/* d = a b: 64 rows from `row`, 2 REGS columns from `col` on. */
+template<int ACROSS_A, int ACROSS_B, int STEPS, int REGS>
+INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
+                           u32 b, int rows_b, int col)
+{
+    UNROLL for (int k = 0; k < STEPS; k++)
+        tile_product<ACROSS_A, ACROSS_B>(d, operand<ACROSS_A>(a, rows_a, row,
+                                                              k),
+                                         operand<ACROSS_B>(b, rows_b, col, k),
+                                         k > 0);
+}
+/* REGS of a fragment's registers, from `at` on. */
+template<int REGS> INLINE float (&registers(float *x, int at))[REGS]
+{
+    return *(float (*)[REGS])(x + at);
+}

@@ -1,0 +1,149 @@
+/* buffer.c -- values become buffers: what shares one, how deep its ring is,
+ * where it lies.
+ *
+ * A loaded tile has a ring of its own, as do tiles that the matrix role makes
+ * for its own products. Results of one size leave through one ring. Vectors
+ * and numbers that one role writes for the same readers lie together: they are
+ * handed over at once.
+ */
+#include "schedule.h"
+
+#include <string.h>
+
+enum { VECTOR_ALIGN = 16, BARRIER = 8 };
+
+static uint16_t readers_of(const Schedule *s, int value)
+{
+    uint16_t set = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            if (s->inst[i].in[j] == value)
+                set |= (uint16_t)(1u << s->inst[i].role);
+    return set;
+}
+
+static const KInst *writer_of(const Schedule *s, int value)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout; j++)
+            if (s->inst[i].out[j] == value)
+                return &s->inst[i];
+    return NULL;
+}
+
+/* The buffer that a value goes to: one there is, or a new one. Vectors of one
+ * writer and the same readers lie side by side, results take turns. */
+static int buffer_for(Schedule *s, const KValue *v, const KInst *from,
+                      uint16_t readers)
+{
+    bool tile = v->layout == LAY_TILE, result = readers == 1u << KR_STORE;
+    for (int i = 0; i < s->nbuffers && (result || !tile); i++) {
+        KBuffer *b = &s->buffer[i];
+        if (b->writer == from->role && b->readers == readers
+            && b->tile == tile && (!tile || b->bytes == value_bytes(v)))
+            return i;
+    }
+    if (s->nbuffers == MOST_BUFFERS) {
+        s->why = "more buffers than there are barriers for";
+        return NOTHING;
+    }
+    s->buffer[s->nbuffers] = (KBuffer){ .writer = from->role, .depth = 1,
+        .readers = readers, .tile = tile, .copied = from->op == K_LOAD };
+    return s->nbuffers++;
+}
+
+static bool place_value(Schedule *s, int i)
+{
+    KValue *v = &s->value[i];
+    const KInst *from = writer_of(s, i);
+    if (v->layout == LAY_FRAGMENT)
+        return true;
+    if (!from) {
+        s->why = ctx_format(s->c, "nothing computes %%%u", (unsigned)v->node);
+        return false;
+    }
+    int at = buffer_for(s, v, from, readers_of(s, i));
+    if (at == NOTHING)
+        return false;
+    KBuffer *b = &s->buffer[at];
+    v->buffer = (int16_t)at;
+    if (v->layout == LAY_TILE) {
+        b->bytes = value_bytes(v);
+        v->turn = (uint8_t)b->uses++;
+        return true;
+    }
+    v->at = b->bytes;
+    b->bytes += (value_bytes(v) + VECTOR_ALIGN - 1) / VECTOR_ALIGN
+              * VECTOR_ALIGN;
+    b->uses = 1;
+    return true;
+}
+
+/* ---- depth and place ---- */
+
+int32_t barrier_at(const Schedule *s, int buffer)
+{
+    int32_t at = 0;
+    for (int i = 0; i < s->nbuffers; i++)
+        at = s->buffer[i].at + s->buffer[i].bytes * s->buffer[i].depth > at
+           ? s->buffer[i].at + s->buffer[i].bytes * s->buffer[i].depth : at;
+    for (int i = 0; i < buffer; i++)
+        if (!is_internal(&s->buffer[i]))
+            at += 2 * BARRIER * s->buffer[i].depth;
+    return at;
+}
+
+static int32_t lay_out(Schedule *s)
+{
+    int32_t at = 0;
+    for (int tiles = 1; tiles >= 0; tiles--)
+        for (int i = 0; i < s->nbuffers; i++) {
+            KBuffer *b = &s->buffer[i];
+            if (b->tile != tiles)
+                continue;
+            b->at = at;
+            at += b->bytes * b->depth;
+        }
+    return s->shared = barrier_at(s, s->nbuffers) + SHARED_ALIGN;
+}
+
+/* A ring one deeper, if it fits. */
+static void deepen(Schedule *s, KBuffer *b)
+{
+    b->depth++;
+    if (lay_out(s) > s->target->shared)
+        b->depth--;
+    lay_out(s);
+}
+
+/* Software pipelining: what is handed from role to role has two slots where
+ * shared memory allows; first what is small, then what is loaded, in the order
+ * in which it is wanted. */
+static void choose_depths(Schedule *s)
+{
+    for (int i = 0; i < s->nbuffers; i++)
+        if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
+            deepen(s, &s->buffer[i]);
+    for (int i = 0; i < s->nbuffers; i++)
+        if (s->buffer[i].copied)
+            deepen(s, &s->buffer[i]);
+    for (int i = 0; i < s->nbuffers; i++)
+        if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
+            deepen(s, &s->buffer[i]);
+}
+
+/* Requires values and instructions; gives values their buffers. */
+bool schedule_buffers(Schedule *s)
+{
+    for (int i = 0; i < s->nvalues; i++)
+        if (!place_value(s, i))
+            return false;
+    if (lay_out(s) > s->target->shared) {
+        s->why = ctx_format(s->c, "%d bytes of shared memory; %s has %d",
+                            (int)s->shared, s->target->name,
+                            s->target->shared);
+        return false;
+    }
+    choose_depths(s);
+    return true;
+}

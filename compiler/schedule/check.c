@@ -1,0 +1,275 @@
+/* check.c -- what must hold of any schedule, looked at on the data: every value
+ * is written before it is read; roles that wait for each other end; buffers
+ * lie apart; bytes and registers are there.
+ */
+#include "schedule.h"
+
+#include <string.h>
+
+static const char *wrong(const Schedule *s, const char *what, int i)
+{
+    return ctx_format(s->c, "%s (%d)", what, i);
+}
+
+/* ---- every read is dominated ---- */
+
+/* The instruction of this role, or of any, that writes the value. */
+static int writer(const Schedule *s, int value)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout; j++)
+            if (s->inst[i].out[j] == value)
+                return i;
+    return NOTHING;
+}
+
+static const char *check_uses(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin; j++) {
+            int w = writer(s, k->in[j]);
+            if (w == NOTHING)
+                return wrong(s, "a value that nobody writes", k->in[j]);
+            if (s->inst[w].role == k->role && w >= i)
+                return wrong(s, "read before it is written", k->in[j]);
+            if (s->value[k->in[j]].layout == LAY_FRAGMENT
+                && k->op == K_MAP && s->inst[w].op == K_PRODUCT) {
+                int settled = NOTHING;
+                for (int n = w; n < i; n++)
+                    settled = s->inst[n].op == K_SETTLE ? n : settled;
+                if (settled == NOTHING)
+                    return wrong(s, "a product that is still under way",
+                                 k->in[j]);
+            }
+        }
+        for (int j = 0; j < k->nout; j++)
+            if (writer(s, k->out[j]) != i)
+                return wrong(s, "a value that is written twice", k->out[j]);
+    }
+    return NULL;
+}
+
+/* ---- buffers ---- */
+
+static const char *check_buffers(const Schedule *s)
+{
+    for (int i = 0; i < s->nbuffers; i++) {
+        const KBuffer *a = &s->buffer[i];
+        int32_t end = a->at + a->bytes * a->depth;
+        if (end > s->shared - SHARED_ALIGN || s->shared > s->target->shared)
+            return wrong(s, "a buffer behind the end of shared memory", i);
+        if (a->tile && a->at % 1024)
+            return wrong(s, "a tile that the swizzle does not fit", i);
+        for (int j = 0; j < i; j++) {
+            const KBuffer *b = &s->buffer[j];
+            if (a->at < b->at + b->bytes * b->depth && b->at < end)
+                return wrong(s, "buffers that lie in one place", i);
+        }
+    }
+    for (int v = 0; v < s->nvalues; v++) {
+        const KValue *x = &s->value[v];
+        if (x->layout == LAY_FRAGMENT)
+            continue;
+        const KBuffer *b = &s->buffer[x->buffer];
+        if (x->at + value_bytes(x) > b->bytes || x->turn >= b->uses)
+            return wrong(s, "a value that its buffer has no room for", v);
+    }
+    return NULL;
+}
+
+/* Values that take turns in a buffer are made, and read, in that order. */
+static const char *check_turns(const Schedule *s)
+{
+    for (int role = 0; role < NKROLES; role++) {
+        int next[MOST_BUFFERS] = { 0 };
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            bool writes = false;
+            for (int j = 0; j < k->nin + k->nout && k->role == role; j++) {
+                writes = j >= k->nin;
+                const KValue *v = &s->value[writes ? k->out[j - k->nin]
+                                                   : k->in[j]];
+                if (v->layout == LAY_FRAGMENT
+                    || s->buffer[v->buffer].uses == 1)
+                    continue;
+                if (v->turn != next[v->buffer]++)
+                    return wrong(s, "values out of turn", v->buffer);
+            }
+        }
+    }
+    return NULL;
+}
+
+/* ---- the matrix role's warps ---- */
+
+static uint32_t own(const Schedule *s, const int16_t *list, int n)
+{
+    uint32_t set = 0;
+    for (int i = 0; i < n; i++) {
+        int b = s->value[list[i]].buffer;
+        if (b != NOTHING && s->buffer[b].writer == KR_MATRIX
+            && s->buffer[b].readers & 1u << KR_MATRIX)
+            set |= 1u << b;
+    }
+    return set;
+}
+
+static const char *check_meetings(const Schedule *s)
+{
+    uint32_t written = 0, read = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            uint32_t in = own(s, k->in, k->nin), out = own(s, k->out, k->nout);
+            if (k->role != KR_MATRIX)
+                continue;
+            if (k->op == K_SYNC)
+                written = read = 0;
+            if (in & written || out & (written | read))
+                return wrong(s, "warps of the matrix role that do not meet",
+                             i);
+            written |= out;
+            read |= in;
+        }
+    return NULL;
+}
+
+/* ---- roles that wait ---- */
+
+/* Each role's next instruction, and how often each buffer was filled by its
+ * writer and emptied by each reader. */
+typedef struct Play {
+    const Schedule *s;
+    int at[NKROLES], item[NKROLES];
+    int filled[MOST_BUFFERS], emptied[NKROLES][MOST_BUFFERS];
+} Play;
+
+static int times(const Schedule *s, const KInst *k, int b, bool writes)
+{
+    int n = 0;
+    for (int i = 0; i < (writes ? k->nout : k->nin); i++)
+        n += s->value[(writes ? k->out : k->in)[i]].buffer == b;
+    return s->buffer[b].uses > 1 ? n : 1;
+}
+
+static bool may_go(const Play *p, const KInst *k)
+{
+    const Schedule *s = p->s;
+    for (int b = 0; b < s->nbuffers; b++) {
+        if (k->wait_full >> b & 1
+            && p->filled[b] < p->emptied[k->role][b] + times(s, k, b, false))
+            return false;
+        for (int r = 0; r < NKROLES && k->wait_empty >> b & 1; r++)
+            if (s->buffer[b].readers & 1u << r && r != k->role
+                && p->filled[b] + 1 > p->emptied[r][b] + s->buffer[b].depth)
+                return false;
+    }
+    return true;
+}
+
+static bool step(Play *p, int role)
+{
+    const Schedule *s = p->s;
+    while (p->at[role] < s->ninsts && s->inst[p->at[role]].role != role)
+        p->at[role]++;
+    if (p->at[role] == s->ninsts) {
+        p->at[role] = 0;
+        p->item[role]++;
+        return true;
+    }
+    const KInst *k = &s->inst[p->at[role]];
+    if (!may_go(p, k))
+        return false;
+    for (int b = 0; b < s->nbuffers; b++) {
+        if (k->post_full >> b & 1)
+            p->filled[b] += times(s, k, b, true);
+        if (k->post_empty >> b & 1)
+            p->emptied[role][b] += times(s, k, b, false);
+    }
+    p->at[role]++;
+    return true;
+}
+
+/* A few items by all roles: none may wait for ever, none be left waiting. */
+static const char *check_progress(const Schedule *s)
+{
+    enum { ITEMS = 5 };
+    Play p = { .s = s };
+    for (bool any = true; any;) {
+        any = false;
+        for (int r = 0; r < NKROLES; r++)
+            while (s->warps[r] && p.item[r] < ITEMS && step(&p, r))
+                any = true;
+    }
+    for (int r = 0; r < NKROLES; r++)
+        if (s->warps[r] && p.item[r] < ITEMS)
+            return ctx_format(s->c, "the %s role waits for ever",
+                              krole_name[r]);
+    return NULL;
+}
+
+/* Every cross-role use lies between a wait and a post. */
+static const char *check_hands(const Schedule *s)
+{
+    for (int b = 0; b < s->nbuffers; b++)
+        for (int role = 0; role < NKROLES && !is_internal(&s->buffer[b]);
+             role++) {
+            bool writes = s->buffer[b].writer == role, open = false;
+            for (int i = 0; i < s->ninsts; i++) {
+                const KInst *k = &s->inst[i];
+                if (k->role != role
+                    || (!writes && !(s->buffer[b].readers & 1u << role)))
+                    continue;
+                open |= (writes ? k->wait_empty : k->wait_full) >> b & 1;
+                bool uses = false;
+                for (int j = 0; j < (writes ? k->nout : k->nin); j++)
+                    uses |= s->value[(writes ? k->out : k->in)[j]].buffer == b;
+                if (uses && !open)
+                    return wrong(s, "a buffer that is used unasked", b);
+                open &= !((writes ? k->post_full : k->post_empty) >> b & 1);
+            }
+            if (open)
+                return wrong(s, "a buffer that is not handed on", b);
+        }
+    return NULL;
+}
+
+/* ---- registers ---- */
+
+/* Fragments that live at one time, and what else a thread needs. */
+static const char *check_registers(const Schedule *s)
+{
+    enum { OTHERS = 64 };
+    int most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        int live = 0;
+        for (int v = 0; v < s->nvalues; v++) {
+            int first = writer(s, v), last = first;
+            for (int n = first; n < s->ninsts; n++)
+                for (int j = 0; j < s->inst[n].nin; j++)
+                    last = s->inst[n].in[j] == v ? n : last;
+            if (s->value[v].layout == LAY_FRAGMENT && first <= i && i <= last)
+                live += fragment_regs(s, &s->value[v]);
+        }
+        most = live > most ? live : most;
+    }
+    if (most + OTHERS > s->regs[1])
+        return ctx_format(s->c, "%d registers for fragments; a thread has %d",
+                          most, s->regs[1]);
+    return NULL;
+}
+
+/* Requires all that is there to be printed. */
+const char *schedule_check(Schedule *s)
+{
+    const char *(*const law[])(const Schedule *) = { check_uses, check_buffers,
+        check_turns, check_hands, check_meetings, check_progress,
+        check_registers };
+    for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
+        const char *why = law[i](s);
+        if (why)
+            return why;
+    }
+    return NULL;
+}

@@ -1,0 +1,190 @@
+/* schedule.h -- a kernel as data: what stands between a plan and its text.
+ *
+ * A schedule is made of one kernel of a plan. Each **role** (the loading warp,
+ * warps for vectors of tokens, the warpgroups of the matrix role, the storing
+ * warp) does its instructions one after another for each item of the kernel's
+ * loop: a chunk of a head. **Values** are graph nodes in a layout: a tile in
+ * shared memory, a fragment in the registers of the matrix role, a vector or
+ * a number in shared memory. What one role writes and another reads lies in a
+ * **buffer**, a ring of `depth` slots, each with a barrier that says full and
+ * one that says empty; what the matrix role writes for itself is ordered by
+ * K_SYNC.
+ *
+ * The passes, in order; each has one entry:
+ *   select.c   nodes -> values and instructions, dealt to roles
+ *   buffer.c   values -> buffers: bytes, depth, place
+ *   sync.c     waits, posts and K_SYNC from definitions and uses
+ *   check.c    what must hold of any schedule; runs on every one
+ * text.c prints a schedule (dump letter K) and reads it back. Nothing here
+ * knows CUDA; backend/cuda/print.c prints instructions by template.
+ */
+#ifndef FLIN_SCHEDULE_H
+#define FLIN_SCHEDULE_H
+
+#include "../plan.h"
+
+/* ---- the machine ---- */
+
+typedef struct Target {
+    const char *name;
+    int warp, group;                    /* lanes; warps of a warpgroup */
+    int regs, reg_step;                 /* of a multiprocessor; dealt by */
+    int shared;                         /* bytes a block may have */
+} Target;
+extern const Target target_sm90;
+
+/* ---- values ---- */
+
+/* TILE: rows of 16-bit elements in shared memory, 64 columns a piece, one
+ * piece behind the other, swizzled by 128 bytes. FRAGMENT: float32 in the
+ * matrix role's registers, 64 rows a block, each warpgroup its share of the
+ * columns. VECTOR: float32 in shared memory, one a token; SCALAR: one. */
+typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_VECTOR, LAY_SCALAR, NLAYOUTS }
+    Layout;
+extern const char *const layout_name[NLAYOUTS];
+
+enum { TILE_COLS = 64, TILE_ROWS = 64, SHARED_ALIGN = 1024, NOTHING = -1 };
+
+/* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
+ * or scalar is the sum of so many that lie one behind the other. turn: its
+ * number among the values that go through its buffer in an item. */
+typedef struct KValue {
+    Ref node;
+    uint8_t layout, row, col, parts, turn;
+    int32_t nrow, ncol;
+    int16_t buffer;
+    int32_t at;                         /* bytes into the buffer's slot */
+} KValue;
+
+/* ---- instructions ---- */
+
+typedef enum KOp {
+    K_LOAD,                             /* tile <- an input, a stored value */
+    K_VECTOR,                           /* vectors <- inputs, vectors: the
+                                           program `node`, lane by lane */
+    K_CLEAR,                            /* rows behind a sequence's end <- 0 */
+    K_PRODUCT,                          /* fragment <- a b, under way */
+    K_SETTLE,                           /* products that are under way end */
+    K_MAP,                              /* the program `node`, element by
+                                           element of a fragment's space */
+    K_SYNC,                             /* the matrix role's warps meet */
+    K_STORE,                            /* an output <- tile */
+    NKOPS
+} KOp;
+extern const char *const kop_name[NKOPS];
+
+typedef enum KRole { KR_LOAD, KR_STORE, KR_VECTOR, KR_VECTOR2, KR_MATRIX,
+                     NKROLES } KRole;
+extern const char *const krole_name[NKROLES];
+
+enum { MOST_USES = 48, MOST_BUFFERS = 32 };
+
+/* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`
+ * says of each that its tile has the contracted axis along its rows. */
+typedef struct KInst {
+    uint8_t op, role;
+    bool turned[2];
+    uint8_t row, col;                   /* MAP: the space's axes */
+    int32_t nrow, ncol;
+    int16_t in[MOST_USES], out[MOST_USES];
+    uint8_t nin, nout;
+    Ref *node;                          /* of the program, operands first */
+    int nnodes;
+    int16_t index;                      /* STORE: the output's number */
+    /* of buffers: waited for before, told after */
+    uint32_t wait_full, wait_empty, post_full, post_empty;
+} KInst;
+
+/* ---- buffers, roles ---- */
+
+/* `uses` values a turn go through it in an item. bytes: of a slot. */
+typedef struct KBuffer {
+    int32_t bytes, at, depth, uses;
+    int16_t writer;                     /* a role */
+    uint16_t readers;                   /* a set of roles */
+    bool tile;                          /* one, else vectors and numbers */
+    bool copied;                        /* filled by the copy engine */
+} KBuffer;
+
+static inline bool is_internal(const KBuffer *b)
+{
+    return b->readers == 1u << b->writer;
+}
+
+typedef struct Schedule {
+    Ctx *c;
+    const Plan *p;
+    const Graph *g;
+    const Kernel *k;
+    const Target *target;
+    DType tile;
+    int groups;                         /* warpgroups of the matrix role */
+    int regs[2];                        /* a thread's: of the other roles, of
+                                           the matrix role */
+    KValue *value;
+    int nvalues, cap_values;
+    KInst *inst;
+    int ninsts, cap_insts;
+    KBuffer buffer[MOST_BUFFERS];
+    int nbuffers;
+    int32_t shared;                     /* bytes, barriers included, and
+                                           what aligning them takes */
+    const bool *wants_out;              /* as wished */
+    uint8_t warps[NKROLES];             /* of each role; 0: it has nothing
+                                           to do */
+    const char *why;                    /* there is none: what is missing */
+} Schedule;
+
+/* What the kernel is to be made for. stored16: per node, a stored value of 16
+ * bits an element; lies_turned: per node, a stored value whose first axis is
+ * the one along memory's rows. out: results that this kernel writes. */
+typedef struct KernelWish {
+    const Plan *p;
+    int kernel;
+    DType tile;
+    const DType *in, *out;
+    const bool *wants_out;
+    const uint8_t *stored16, *lies_turned;
+} KernelWish;
+
+/* A schedule of the kernel; where there is none, `why` says what it would
+ * take. */
+Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
+
+/* ---- passes ---- */
+
+bool schedule_select(Schedule *s, const KernelWish *w);
+bool schedule_buffers(Schedule *s);
+void schedule_sync(Schedule *s);
+/* NULL: it holds; else what does not. */
+const char *schedule_check(Schedule *s);
+
+/* ---- text.c ---- */
+
+void schedule_print(const Schedule *s, Buf *out);
+/* Fails on what it does not understand, with the line; it is not checked. */
+Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
+                         const char *text);
+
+/* ---- what passes share ---- */
+
+/* The node that r shows, looked at through views of tokens as rows or columns.
+ */
+Ref shown_node(const Graph *g, Ref r);
+/* The value of the node in that layout; NOTHING: there is none. */
+int schedule_value(const Schedule *s, Ref node, Layout layout);
+/* Of a value in a slot. */
+int32_t value_bytes(const KValue *v);
+/* Columns that a warpgroup has of a fragment; registers a thread has of it. */
+static inline int share_of(const Schedule *s, int ncol)
+{
+    return ncol / s->groups;
+}
+static inline int fragment_regs(const Schedule *s, const KValue *v)
+{
+    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * share_of(s, v->ncol) / 2;
+}
+/* Barriers of a buffer: full and empty, one each a slot. */
+int32_t barrier_at(const Schedule *s, int buffer);
+
+#endif

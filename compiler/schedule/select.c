@@ -1,0 +1,743 @@
+/* select.c -- nodes become values and instructions.
+ *
+ * A node is loaded (a tile), a vector of tokens (the vector roles), a product,
+ * an element-wise matrix or a sum along one (the matrix role). Its **level**
+ * counts the products whose factor was computed, and the sums that vectors go
+ * on from, on the longest way to it; what is element by element sinks as late
+ * as its readers allow. Matrices of one level that go on from one another
+ * element by element form a **group**: its products, then one K_MAP.
+ */
+#include "schedule.h"
+#include "../cost.h"
+
+#include <string.h>
+
+/* From VECTOR on: computed; from PRODUCT on: by the matrix role. */
+typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, VECTOR, PRODUCT, ELEMENT,
+                    REDUCED } Kind;
+
+typedef struct Select {
+    Schedule *s;
+    const KernelWish *w;
+    const Graph *g;
+    Ctx *c;
+    uint8_t *has, *kind, *row, *col;    /* per node */
+    int *level, *late, *group;
+    int deepest;
+} Select;
+
+static bool refuse(Select *x, Ref r, const char *why)
+{
+    x->s->why = ctx_format(x->c, "%%%u = %s: %s", (unsigned)r,
+                           op_info[x->g->n[r].op].name, why);
+    return false;
+}
+
+Ref shown_node(const Graph *g, Ref r)
+{
+    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
+        r = g->n[r].a[0];
+    return r;
+}
+
+int schedule_value(const Schedule *s, Ref node, Layout layout)
+{
+    for (int i = 0; i < s->nvalues; i++)
+        if (s->value[i].node == node && s->value[i].layout == layout)
+            return i;
+    return NOTHING;
+}
+
+int32_t value_bytes(const KValue *v)
+{
+    int32_t cols = (v->ncol + TILE_COLS - 1) / TILE_COLS;
+    int32_t rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    switch ((Layout)v->layout) {
+    case LAY_TILE:   return cols * rows * TILE_COLS * 2;
+    case LAY_VECTOR: return 4 * v->nrow * v->parts;
+    case LAY_SCALAR: return 4 * v->parts;
+    default:         return 0;
+    }
+}
+
+/* ---- axes ---- */
+
+/* A node's axes with tokens as rows, where it has but one of them. */
+static AxisSet plain_axes(const Graph *g, Ref r)
+{
+    AxisSet s = g->n[r].axes;
+    return s & AXIS(AX_I) || !(s & AXIS(AX_J)) ? s
+         : (s & ~AXIS(AX_J)) | AXIS(AX_I);
+}
+
+static int count_axes(AxisSet s)
+{
+    return __builtin_popcount(s);
+}
+
+static int32_t extent(const Select *x, int ax)
+{
+    return ax < AX_DIM ? x->g->chunk : x->g->axis[ax].size;
+}
+
+/* ---- what each node is ---- */
+
+static bool is_matrix(const Select *x, Ref r)
+{
+    return count_axes(x->g->n[r].axes) == 2;
+}
+
+static bool is_elementwise(int op)
+{
+    return op_info[op].traits & ELEMENTWISE || op == OP_dmask;
+}
+
+/* A sum over an axis of products of two matrices that both have it, each with
+ * an axis of the result to itself. */
+static bool is_product(const Select *x, const Node *n)
+{
+    if (n->op != OP_dot || count_axes(n->axes) != 2
+        || count_axes(n->over) != 1)
+        return false;
+    AxisSet a = x->g->n[n->a[0]].axes, b = x->g->n[n->a[1]].axes;
+    return count_axes(a) == 2 && count_axes(b) == 2 && a & b & n->over
+        && (a ^ b) == n->axes;
+}
+
+static bool is_reduction(const Select *x, const Node *n)
+{
+    if (n->op != OP_dot && n->op != OP_sum)
+        return false;
+    AxisSet space = n->axes | n->over;
+    return count_axes(space) == 2 && (is_matrix(x, n->a[0])
+           || (n->op == OP_dot && is_matrix(x, n->a[1])));
+}
+
+static bool is_vector_op(int op)
+{
+    switch (op) {
+    case OP_cumsum: case OP_last: case OP_delay: case OP_dot: case OP_sum:
+        return true;
+    }
+    return op_info[op].traits & ELEMENTWISE;
+}
+
+static bool loads(Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    if (n->op == OP_input) {
+        const Input *in = &x->g->in[n->index];
+        if (!in->timed)
+            return refuse(x, r, "a constant of the head");
+        if (in->rank == 0) {
+            DType d = x->w->in[n->index];
+            x->kind[r] = VECTOR;
+            return d == F32 || d == x->w->tile
+                || refuse(x, r, "a vector of another type");
+        }
+        x->kind[r] = LOADED;
+        return (in->rank == 1 && x->w->in[n->index] == x->w->tile
+                && extent(x, in->order[0]) % 16 == 0)
+            || refuse(x, r, "an input that is no matrix of the tiles' type");
+    }
+    x->kind[r] = LOADED;
+    return (n->op == OP_state && x->w->stored16[r]
+            && count_axes(n->axes) == 2)
+        || refuse(x, r, "a stored value that is no 16-bit state matrix");
+}
+
+static bool classify(Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    AxisSet strange = (ROW_AXES | COL_AXES) & ~(AXIS(AX_I) | AXIS(AX_J));
+    if (n->axes & strange || count_axes(n->axes) > 2)
+        return refuse(x, r, "more than two axes");
+    if (n->op == OP_num)
+        x->kind[r] = NUMBER;
+    else if (n->op == OP_row || n->op == OP_col)
+        x->kind[r] = VIEW;
+    else if (n->op == OP_input || n->op == OP_state)
+        return loads(x, r);
+    else if (is_product(x, n))
+        x->kind[r] = PRODUCT;
+    else if (is_reduction(x, n))
+        x->kind[r] = REDUCED;
+    else if (count_axes(n->axes) == 2)
+        x->kind[r] = is_elementwise(n->op) ? ELEMENT : NOT_HERE;
+    else if (is_vector_op(n->op) && !(n->axes & DIM_AXES))
+        x->kind[r] = VECTOR;
+    return x->kind[r] != NOT_HERE || refuse(x, r, "no such instruction yet");
+}
+
+/* What the kernel computes, and what it finds: stored by kernels before. */
+static bool find_nodes(Select *x)
+{
+    const Kernel *k = x->s->k;
+    for (int i = 0; i < k->nnodes; i++)
+        x->has[k->node[i]] = 1;
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *n = &x->g->n[k->node[i]];
+        for (int a = 0; a < 4 && n->a[a]; a++)
+            if (!x->has[n->a[a]]) {
+                x->has[n->a[a]] = 1;
+                if (!loads(x, n->a[a]))
+                    return false;
+            }
+    }
+    for (int i = 0; i < k->nnodes; i++)
+        if (!classify(x, k->node[i]))
+            return false;
+    return true;
+}
+
+/* ---- spaces: which axis is the rows' ---- */
+
+/* Tokens are rows; of two other axes, as the tiles lie that it is made of. */
+static void find_space(Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    AxisSet s = x->kind[r] == REDUCED ? n->axes | n->over : plain_axes(x->g, r);
+    if (count_axes(s) == 2 && s & AXIS(AX_J) && !(s & AXIS(AX_I)))
+        s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
+    if (count_axes(s) != 2)
+        return;
+    x->row[r] = (uint8_t)lowest(s);
+    x->col[r] = (uint8_t)highest(s);
+    if (x->kind[r] == LOADED && n->op != OP_input && x->w->lies_turned[r]) {
+        x->row[r] = (uint8_t)highest(s);
+        x->col[r] = (uint8_t)lowest(s);
+    }
+    if (x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
+        return;
+    for (int i = 0; i < 4 && n->a[i]; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        if (count_axes(x->g->n[a].axes) == 2 && x->row[a] == x->col[r]
+            && x->col[a] == x->row[r]) {
+            x->row[r] = x->row[a];
+            x->col[r] = x->col[a];
+        }
+    }
+}
+
+/* ---- levels ---- */
+
+static bool in_matrix_role(const Select *x, Ref r)
+{
+    return x->kind[r] >= PRODUCT;
+}
+
+/* Whether u must wait for all of a: as a factor, or for a sum's parts. */
+static bool is_step(const Select *x, Ref a, Ref u)
+{
+    return x->kind[a] == REDUCED
+        || (x->kind[u] == PRODUCT && in_matrix_role(x, a));
+}
+
+static int least_level(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    int level = 0;
+    for (int i = 0; i < 4 && n->a[i]; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        int l = x->level[a] + is_step(x, a, r);
+        level = l > level ? l : level;
+    }
+    return level;
+}
+
+/* Each matrix value as late as those who read it allow. */
+static void sink_levels(Select *x)
+{
+    const Graph *g = x->g;
+    for (Ref r = 1; r < g->len; r++)
+        x->late[r] = x->deepest + !in_matrix_role(x, r);
+    for (Ref u = (Ref)g->len - 1; u > 0; u--) {
+        const Node *n = &g->n[u];
+        for (int i = 0; i < 4 && n->a[i] && x->kind[u] >= VECTOR; i++) {
+            Ref a = shown_node(g, n->a[i]);
+            int l = x->late[u] - is_step(x, a, u);
+            x->late[a] = l < x->late[a] ? l : x->late[a];
+        }
+    }
+    for (Ref r = 1; r < g->len; r++)
+        if (in_matrix_role(x, r))
+            x->level[r] = x->late[r];
+}
+
+static void find_levels(Select *x)
+{
+    const Graph *g = x->g;
+    for (Ref r = 1; r < g->len; r++)
+        if (x->kind[r] >= VECTOR) {
+            x->level[r] = least_level(x, r);
+            if (in_matrix_role(x, r) && x->level[r] > x->deepest)
+                x->deepest = x->level[r];
+        }
+    sink_levels(x);
+    for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
+        if (x->kind[r] == VECTOR)
+            x->level[r] = least_level(x, r);
+}
+
+/* ---- groups ---- */
+
+static int group_root(const Select *x, int r)
+{
+    while (x->group[r] != r)
+        r = x->group[r];
+    return r;
+}
+
+static void find_groups(Select *x)
+{
+    const Graph *g = x->g;
+    for (Ref r = 1; r < g->len; r++)
+        x->group[r] = (int)r;
+    for (Ref r = 1; r < g->len; r++) {
+        if (x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
+            continue;
+        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            if (in_matrix_role(x, a) && x->kind[a] != REDUCED
+                && x->level[a] == x->level[r]
+                && x->row[a] == x->row[r] && x->col[a] == x->col[r])
+                x->group[group_root(x, (int)r)] = group_root(x, (int)a);
+        }
+    }
+    for (Ref r = 1; r < g->len; r++)
+        x->group[r] = group_root(x, (int)r);
+}
+
+/* ---- values and instructions ---- */
+
+static int value_new(Select *x, Ref node, Layout layout)
+{
+    Schedule *s = x->s;
+    if (s->nvalues == s->cap_values) {
+        size_t old = (size_t)s->cap_values * sizeof *s->value;
+        s->cap_values = s->cap_values ? 2 * s->cap_values : 32;
+        s->value = ctx_grow(x->c, s->value, old,
+                            (size_t)s->cap_values * sizeof *s->value);
+    }
+    KValue *v = &s->value[s->nvalues];
+    *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
+                   .buffer = NOTHING, .nrow = 1, .ncol = 1 };
+    if (layout == LAY_TILE || layout == LAY_FRAGMENT) {
+        v->row = x->row[node];
+        v->col = x->col[node];
+        v->nrow = extent(x, v->row);
+        v->ncol = extent(x, v->col);
+    } else if (layout == LAY_VECTOR) {
+        AxisSet a = plain_axes(x->g, node);
+        v->row = (uint8_t)lowest(a);
+        v->nrow = extent(x, v->row);
+    }
+    return s->nvalues++;
+}
+
+static int value_of(Select *x, Ref node, Layout layout)
+{
+    int v = schedule_value(x->s, node, layout);
+    return v == NOTHING ? value_new(x, node, layout) : v;
+}
+
+static KInst *inst_new(Select *x, KOp op, KRole role)
+{
+    Schedule *s = x->s;
+    if (s->ninsts == s->cap_insts) {
+        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
+        s->cap_insts = s->cap_insts ? 2 * s->cap_insts : 32;
+        s->inst = ctx_grow(x->c, s->inst, old,
+                           (size_t)s->cap_insts * sizeof *s->inst);
+    }
+    KInst *k = &s->inst[s->ninsts++];
+    *k = (KInst){ .op = (uint8_t)op, .role = (uint8_t)role,
+                  .index = NOTHING };
+    return k;
+}
+
+static void use(Select *x, int16_t *list, uint8_t *n, int v)
+{
+    for (int i = 0; i < *n; i++)
+        if (list[i] == v)
+            return;
+    if (*n == MOST_USES)
+        fail_code(x->c, ERR_LIMIT, "an instruction of too many values");
+    list[(*n)++] = (int16_t)v;
+}
+
+static void reads(Select *x, KInst *k, int v)
+{
+    use(x, k->in, &k->nin, v);
+}
+
+static void writes(Select *x, KInst *k, int v)
+{
+    use(x, k->out, &k->nout, v);
+}
+
+static void program_add(Select *x, KInst *k, Ref r)
+{
+    if (!k->node)
+        k->node = ctx_alloc(x->c, x->g->len * sizeof *k->node);
+    k->node[k->nnodes++] = r;
+}
+
+/* ---- who reads ---- */
+
+static bool is_factor(const Select *x, Ref r)   /* of a product */
+{
+    const Graph *g = x->g;
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 2 && x->kind[u] == PRODUCT; i++)
+            if (shown_node(g, g->n[u].a[i]) == r)
+                return true;
+    return false;
+}
+
+/* The number of the output that this node is here, or NOTHING. */
+static int output_of(const Select *x, Ref r)
+{
+    for (int i = 0; i < x->g->nout; i++)
+        if (x->w->wants_out[i] && shown_node(x->g, x->g->out[i].node) == r)
+            return i;
+    return NOTHING;
+}
+
+/* Whether the matrix role, or a vector's role of another level, reads it. */
+static bool is_read_elsewhere(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 4 && g->n[u].a[i]; i++)
+            if (shown_node(g, g->n[u].a[i]) == r && x->kind[u] >= VECTOR
+                && (in_matrix_role(x, u) || x->level[u] != x->level[r]))
+                return true;
+    return false;
+}
+
+static Layout vector_layout(const Select *x, Ref r)
+{
+    return x->g->n[r].axes ? LAY_VECTOR : LAY_SCALAR;
+}
+
+/* ---- the vector roles ---- */
+
+static bool select_vectors(Select *x, int level, KRole role)
+{
+    const Graph *g = x->g;
+    KInst *k = NULL;
+    int at = 0;
+    for (Ref r = 1; r < g->len; r++) {
+        if (x->kind[r] != VECTOR || x->level[r] != level)
+            continue;
+        if (!k) {
+            at = x->s->ninsts;
+            k = inst_new(x, K_VECTOR, role);
+        }
+        k = &x->s->inst[at];
+        program_add(x, k, r);
+        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            if (x->kind[a] == REDUCED
+                || (x->kind[a] == VECTOR && x->level[a] != level))
+                reads(x, k, value_of(x, a, vector_layout(x, a)));
+        }
+        if (is_read_elsewhere(x, r))
+            writes(x, k, value_of(x, r, vector_layout(x, r)));
+        int out = output_of(x, r);
+        if (out != NOTHING && (!g->n[r].axes || (x->w->out[out] != F32
+                               && x->w->out[out] != x->w->tile)))
+            return refuse(x, r, "a result of another kind or type");
+    }
+    return true;
+}
+
+static bool select_all_vectors(Select *x, int level)
+{
+    static const KRole role[] = { KR_VECTOR, KR_VECTOR2 };
+    bool any = false;
+    int n = 0;
+    for (Ref r = 1; r < x->g->len; r++)
+        any |= x->kind[r] == VECTOR && x->level[r] == level;
+    for (int i = 0; i < x->s->ninsts; i++)
+        n += x->s->inst[i].op == K_VECTOR;
+    if (!any)
+        return true;
+    if (n == 2) {
+        x->s->why = "vectors that wait for sums more than once";
+        return false;
+    }
+    return select_vectors(x, level, role[n]);
+}
+
+/* ---- the matrix role ---- */
+
+static void select_load(Select *x, Ref r)
+{
+    int v = value_of(x, r, LAY_TILE);
+    for (int i = 0; i < x->s->ninsts; i++)
+        if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
+            return;
+    writes(x, inst_new(x, K_LOAD, KR_LOAD), v);
+    if (x->row[r] == AX_I) {
+        KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
+        reads(x, k, v);
+    }
+}
+
+/* Whether the contracted axis runs along the rows of the tile that the operand
+ * shows. */
+static bool contracts_rows(const Select *x, Ref operand, AxisSet over)
+{
+    Ref r = shown_node(x->g, operand);
+    bool scores = x->col[r] == AX_J;
+    int ax = lowest(over);
+    if (ax >= AX_DIM)
+        return x->row[r] == ax;
+    return scores ? ax == x->row[r] : x->row[r] == AX_I;
+}
+
+static bool select_product(Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    const Node *n = &g->n[r];
+    /* the result's rows, by the name that they have in it */
+    int row = x->row[r];
+    if (row == AX_I && !(n->axes & AXIS(AX_I)))
+        row = AX_J;
+    bool second = !(g->n[n->a[0]].axes & ~n->over & AXIS(row));
+    Ref a = n->a[second], b = n->a[!second];
+    if (extent(x, lowest(n->over)) % 16 || extent(x, x->row[r]) % 64
+        || extent(x, x->col[r]) % 16)
+        return refuse(x, r, "sizes that no product of the card has");
+    KInst *k = inst_new(x, K_PRODUCT, KR_MATRIX);
+    int va = value_of(x, shown_node(g, a), LAY_TILE);
+    int vb = value_of(x, shown_node(g, b), LAY_TILE);
+    k->in[0] = (int16_t)va;
+    k->in[1] = (int16_t)vb;
+    k->nin = 2;
+    k->turned[0] = contracts_rows(x, a, n->over);
+    k->turned[1] = contracts_rows(x, b, n->over);
+    k->row = x->row[r];
+    k->col = x->col[r];
+    k->nrow = extent(x, k->row);
+    k->ncol = extent(x, k->col);
+    writes(x, k, value_of(x, r, LAY_FRAGMENT));
+    return true;
+}
+
+/* What K_MAP reads beside its own group's. */
+static bool map_reads(Select *x, KInst *k, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    for (int i = 0; i < 4 && n->a[i]; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        switch (x->kind[a]) {
+        case LOADED:
+            if (x->row[a] != k->row || (k->col != AX_J && x->col[a] != k->col))
+                return refuse(x, r, "a tile that lies the other way round");
+            reads(x, k, value_of(x, a, LAY_TILE));
+            break;
+        case VECTOR: case REDUCED:
+            reads(x, k, value_of(x, a, vector_layout(x, a)));
+            break;
+        case PRODUCT: reads(x, k, value_of(x, a, LAY_FRAGMENT)); break;
+        case ELEMENT:
+            if (x->level[a] != x->level[r])
+                reads(x, k, value_of(x, a, LAY_FRAGMENT));
+            break;
+        default: break;
+        }
+    }
+    return true;
+}
+
+static bool is_read_later(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 4 && g->n[u].a[i]; i++)
+            if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED)
+                && shown_node(g, g->n[u].a[i]) == r
+                && x->level[u] != x->level[r])
+                return true;
+    return false;
+}
+
+static bool map_writes(Select *x, KInst *k, Ref r)
+{
+    int out = output_of(x, r);
+    if (x->kind[r] == REDUCED) {
+        int v = value_of(x, r, vector_layout(x, r));
+        KValue *to = &x->s->value[v];
+        bool scores = k->col == AX_J, vector = to->layout == LAY_VECTOR;
+        bool of_rows = scores ? x->g->n[r].axes & AXIS(AX_I)
+                              : to->row == k->row;
+        if (vector && (to->row != AX_I || (!of_rows && !scores)))
+            return refuse(x, r, "a vector of another axis than tokens");
+        /* of each warpgroup's columns, of each warp's rows, or both */
+        to->parts = (uint8_t)(!vector ? 4 * x->s->groups
+                              : of_rows ? x->s->groups : 4);
+        writes(x, k, v);
+    } else {
+        if (is_factor(x, r) || out != NOTHING)
+            writes(x, k, value_of(x, r, LAY_TILE));
+        if (x->kind[r] == ELEMENT && is_read_later(x, r))
+            writes(x, k, value_of(x, r, LAY_FRAGMENT));
+    }
+    if (out == NOTHING)
+        return true;
+    return (x->kind[r] != REDUCED && x->w->out[out] == x->w->tile
+            && x->row[r] == AX_I && x->col[r] >= AX_DIM)
+        || refuse(x, r, "a result that is no matrix of the tiles' type");
+}
+
+static bool select_group(Select *x, int group, int level)
+{
+    const Graph *g = x->g;
+    int first = x->s->ninsts, products = 0;
+    bool same = true;
+    for (Ref r = 1; r < g->len; r++) {
+        if (!in_matrix_role(x, r) || x->group[r] != group
+            || x->level[r] != level)
+            continue;
+        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            if (x->kind[a] == LOADED)
+                select_load(x, a);
+        }
+        first = x->s->ninsts;
+    }
+    for (Ref r = 1; r < g->len; r++)
+        if (x->kind[r] == PRODUCT && x->group[r] == group
+            && x->level[r] == level) {
+            if (!select_product(x, r))
+                return false;
+            products++;
+        }
+    if (products) {
+        KInst *k = inst_new(x, K_SETTLE, KR_MATRIX);
+        for (int i = first; i < x->s->ninsts - 1; i++)
+            for (int j = 0; j < x->s->inst[i].nin; j++)
+                reads(x, k, x->s->inst[i].in[j]);
+    }
+    int at = x->s->ninsts;
+    KInst *k = inst_new(x, K_MAP, KR_MATRIX);
+    for (Ref r = 1; r < g->len && same; r++) {
+        if (!in_matrix_role(x, r) || x->group[r] != group
+            || x->level[r] != level)
+            continue;
+        k = &x->s->inst[at];
+        if (!k->nnodes && !k->nrow) {
+            k->row = x->row[r];
+            k->col = x->col[r];
+            k->nrow = extent(x, k->row);
+            k->ncol = extent(x, k->col);
+        }
+        same = k->row == x->row[r] && k->col == x->col[r];
+        if (x->kind[r] != PRODUCT) {
+            program_add(x, k, r);
+            if (!map_reads(x, k, r))
+                return false;
+        } else {
+            reads(x, k, value_of(x, r, LAY_FRAGMENT));
+        }
+        if (!map_writes(x, k, r))
+            return false;
+    }
+    if (!k->nnodes && !k->nout)
+        x->s->ninsts--;
+    return same || refuse(x, (Ref)group, "a group of several spaces");
+}
+
+static void select_store(Select *x, int value)
+{
+    for (int i = 0; i < x->g->nout; i++) {
+        Ref r = shown_node(x->g, x->g->out[i].node);
+        if (!x->w->wants_out[i] || x->s->value[value].node != r)
+            continue;
+        KInst *k = inst_new(x, K_STORE, KR_STORE);
+        reads(x, k, value);
+        k->index = (int16_t)i;
+    }
+}
+
+/* In the order in which they are made. */
+static void select_stores(Select *x)
+{
+    int n = x->s->ninsts;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < x->s->inst[i].nout; j++) {
+            int v = x->s->inst[i].out[j];
+            if (x->s->inst[i].op == K_MAP
+                && x->s->value[v].layout == LAY_TILE)
+                select_store(x, v);
+        }
+}
+
+/* Scores first: they feed the other groups of their level and those behind. */
+static bool feeds(const Select *x, int group, int level)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (in_matrix_role(x, r) && x->group[r] == group
+            && x->level[r] == level && is_factor(x, r))
+            return true;
+    return false;
+}
+
+static bool select_level(Select *x, int level)
+{
+    if (!select_all_vectors(x, level))
+        return false;
+    for (int feeding = 1; feeding >= 0; feeding--)
+        for (Ref r = 1; r < x->g->len; r++) {
+            if (!in_matrix_role(x, r) || x->level[r] != level)
+                continue;
+            bool first = true;
+            for (Ref q = 1; q < r; q++)
+                first &= !(in_matrix_role(x, q) && x->level[q] == level
+                           && x->group[q] == x->group[r]);
+            if (first && feeds(x, x->group[r], level) == feeding
+                && !select_group(x, x->group[r], level))
+                return false;
+        }
+    return true;
+}
+
+/* Warpgroups of the matrix role: two where every fragment can be dealt. */
+static int find_groups_of_warps(const Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (in_matrix_role(x, r) && extent(x, x->col[r]) % 32)
+            return 1;
+    return 2;
+}
+
+/* Inputs: a kernel's nodes, classified. Requires sizes. Leaves values without
+ * buffers, instructions without waits. */
+bool schedule_select(Schedule *s, const KernelWish *w)
+{
+    size_t n = s->g->len;
+    Select x = { .s = s, .w = w, .g = s->g, .c = s->c };
+    x.has = ctx_alloc(s->c, n);
+    x.kind = ctx_alloc(s->c, n);
+    x.row = ctx_alloc(s->c, n);
+    x.col = ctx_alloc(s->c, n);
+    x.level = ctx_alloc(s->c, n * sizeof *x.level);
+    x.late = ctx_alloc(s->c, n * sizeof *x.late);
+    x.group = ctx_alloc(s->c, n * sizeof *x.group);
+    if (!find_nodes(&x))
+        return false;
+    for (Ref r = 1; r < n; r++)
+        if (x.kind[r] >= LOADED)
+            find_space(&x, r);
+    find_levels(&x);
+    find_groups(&x);
+    s->groups = find_groups_of_warps(&x);
+    for (int level = 0; level <= x.deepest + 1; level++)
+        if (!select_level(&x, level))
+            return false;
+    select_stores(&x);
+    return true;
+}

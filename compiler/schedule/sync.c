@@ -1,0 +1,115 @@
+/* sync.c -- who waits for whom. Each buffer that goes from role to role is
+ * handed over whole: its writer waits until it is empty before the first
+ * instruction that writes it and says full after the last; each reader waits
+ * until it is full and says empty likewise. Of a buffer whose values take
+ * turns each value is handed over by itself. What the matrix role writes and
+ * reads itself, all its warps together, is ordered by K_SYNC.
+ */
+#include "schedule.h"
+
+#include <string.h>
+
+static bool has_buffer(const Schedule *s, const int16_t *list, int n,
+                       int buffer)
+{
+    for (int i = 0; i < n; i++)
+        if (s->value[list[i]].buffer == buffer)
+            return true;
+    return false;
+}
+
+static void hand_over(Schedule *s, int buffer, int role, bool writes)
+{
+    const KBuffer *b = &s->buffer[buffer];
+    int first = NOTHING, last = NOTHING;
+    uint32_t bit = 1u << buffer;
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        if (k->role != role || !(writes ? has_buffer(s, k->out, k->nout, buffer)
+                                 : has_buffer(s, k->in, k->nin, buffer)))
+            continue;
+        first = first == NOTHING ? i : first;
+        last = i;
+        if (b->uses > 1) {
+            *(writes ? &k->wait_empty : &k->wait_full) |= bit;
+            *(writes ? &k->post_full : &k->post_empty) |= bit;
+        }
+    }
+    if (b->uses > 1 || first == NOTHING)
+        return;
+    *(writes ? &s->inst[first].wait_empty : &s->inst[first].wait_full) |= bit;
+    *(writes ? &s->inst[last].post_full : &s->inst[last].post_empty) |= bit;
+}
+
+/* ---- the matrix role's own order ---- */
+
+static uint32_t own_buffers(const Schedule *s, const int16_t *list, int n)
+{
+    uint32_t set = 0;
+    for (int i = 0; i < n; i++) {
+        int b = s->value[list[i]].buffer;
+        if (b != NOTHING && s->buffer[b].writer == KR_MATRIX
+            && s->buffer[b].readers & 1u << KR_MATRIX)
+            set |= 1u << b;
+    }
+    return set;
+}
+
+typedef struct Dirty { uint32_t written, read; } Dirty;
+
+/* Whether the warps must meet before the instruction, given what was written
+ * and read since they last did. */
+static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
+{
+    return own_buffers(s, k->in, k->nin) & d->written
+        || own_buffers(s, k->out, k->nout) & (d->written | d->read);
+}
+
+static void insert_sync(Schedule *s, int at)
+{
+    if (s->ninsts == s->cap_insts) {
+        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
+        s->cap_insts *= 2;
+        s->inst = ctx_grow(s->c, s->inst, old,
+                           (size_t)s->cap_insts * sizeof *s->inst);
+    }
+    memmove(s->inst + at + 1, s->inst + at,
+            (size_t)(s->ninsts++ - at) * sizeof *s->inst);
+    s->inst[at] = (KInst){ .op = K_SYNC, .role = KR_MATRIX,
+                           .index = NOTHING };
+}
+
+/* Once more from what the item before has left behind. */
+static void order_matrix_role(Schedule *s)
+{
+    Dirty d = { 0, 0 };
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < s->ninsts; i++) {
+            KInst *k = &s->inst[i];
+            if (k->role != KR_MATRIX)
+                continue;
+            if (k->op != K_SYNC && must_meet(s, k, &d)) {
+                insert_sync(s, i);
+                k = &s->inst[i];
+            }
+            if (k->op == K_SYNC)
+                d = (Dirty){ 0, 0 };
+            d.written |= own_buffers(s, k->out, k->nout);
+            d.read |= own_buffers(s, k->in, k->nin);
+        }
+}
+
+/* Requires buffers; breaks nothing. */
+void schedule_sync(Schedule *s)
+{
+    order_matrix_role(s);
+    for (int b = 0; b < s->nbuffers; b++) {
+        if (is_internal(&s->buffer[b]))
+            continue;
+        hand_over(s, b, s->buffer[b].writer, true);
+        for (int role = 0; role < NKROLES; role++)
+            if (s->buffer[b].readers & 1u << role
+                && role != s->buffer[b].writer)
+                hand_over(s, b, role, false);
+    }
+}

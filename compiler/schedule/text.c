@@ -1,0 +1,327 @@
+/* text.c -- a schedule as text, a line for each of its parts, and back.
+ *
+ *   schedule KERNEL TARGET groups N regs N N shared N
+ *   role NAME warps N
+ *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
+ *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N turn N at N
+ *   OP ROLE [turned N N] [space ROW COL NROW NCOL] [output N]
+ *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
+ *      [await empty N ...] [tell full N ...] [tell empty N ...]
+ *
+ * Axes stand by number, buffers and values by theirs.
+ */
+#include "schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- printing ---- */
+
+static void print_list(Buf *b, const char *what, const int16_t *list, int n)
+{
+    if (n)
+        buf_printf(b, " %s", what);
+    for (int i = 0; i < n; i++)
+        buf_printf(b, " %d", list[i]);
+}
+
+static void print_set(Buf *b, const char *what, uint32_t set)
+{
+    if (set)
+        buf_printf(b, " %s", what);
+    for (int i = 0; i < MOST_BUFFERS; i++)
+        if (set >> i & 1)
+            buf_printf(b, " %d", i);
+}
+
+static void print_buffer(Buf *b, const KBuffer *k, int i)
+{
+    buf_printf(b, "buffer %d %s bytes %d at %d depth %d uses %d%s%s readers",
+               i, krole_name[k->writer], (int)k->bytes, (int)k->at,
+               (int)k->depth, (int)k->uses, k->tile ? " tile" : "",
+               k->copied ? " copied" : "");
+    for (int r = 0; r < NKROLES; r++)
+        if (k->readers >> r & 1)
+            buf_printf(b, " %s", krole_name[r]);
+    buf_printf(b, "\n");
+}
+
+static void print_value(Buf *b, const KValue *v, int i)
+{
+    buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d turn %d"
+               " at %d\n", i, (unsigned)v->node, layout_name[v->layout],
+               v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
+               v->buffer, v->turn, (int)v->at);
+}
+
+static void print_inst(Buf *b, const KInst *k)
+{
+    buf_printf(b, "%s %s", kop_name[k->op], krole_name[k->role]);
+    if (k->op == K_PRODUCT)
+        buf_printf(b, " turned %d %d", k->turned[0], k->turned[1]);
+    if (k->nrow)
+        buf_printf(b, " space %d %d %d %d", k->row, k->col, (int)k->nrow,
+                   (int)k->ncol);
+    if (k->index != NOTHING)
+        buf_printf(b, " output %d", k->index);
+    print_list(b, "in", k->in, k->nin);
+    print_list(b, "out", k->out, k->nout);
+    if (k->nnodes)
+        buf_printf(b, " nodes");
+    for (int i = 0; i < k->nnodes; i++)
+        buf_printf(b, " %%%u", (unsigned)k->node[i]);
+    print_set(b, "await full", k->wait_full);
+    print_set(b, "await empty", k->wait_empty);
+    print_set(b, "tell full", k->post_full);
+    print_set(b, "tell empty", k->post_empty);
+    buf_printf(b, "\n");
+}
+
+void schedule_print(const Schedule *s, Buf *out)
+{
+    if (s->why) {
+        buf_printf(out, "# no schedule: %s\n", s->why);
+        return;
+    }
+    buf_printf(out, "schedule %d %s groups %d regs %d %d shared %d\n",
+               (int)(s->k - s->p->kernel), s->target->name, s->groups,
+               s->regs[0], s->regs[1], (int)s->shared);
+    for (int r = 0; r < NKROLES; r++)
+        if (s->warps[r])
+            buf_printf(out, "role %s warps %d\n", krole_name[r], s->warps[r]);
+    for (int i = 0; i < s->nbuffers; i++)
+        print_buffer(out, &s->buffer[i], i);
+    for (int i = 0; i < s->nvalues; i++)
+        print_value(out, &s->value[i], i);
+    for (int i = 0; i < s->ninsts; i++)
+        print_inst(out, &s->inst[i]);
+}
+
+/* ---- reading ---- */
+
+typedef struct Read {
+    Schedule *s;
+    Ctx *c;
+    const char *at;                     /* in the line */
+    int line;
+} Read;
+
+/* The next word of the line, or "". */
+static const char *word(Read *x)
+{
+    while (*x->at == ' ')
+        x->at++;
+    size_t n = strcspn(x->at, " \n");
+    char *w = ctx_alloc(x->c, n + 1);
+    memcpy(w, x->at, n);
+    x->at += n;
+    return w;
+}
+
+static bool next_is(Read *x, const char *what)
+{
+    const char *before = x->at;
+    size_t n = strlen(what);
+    while (*before == ' ')
+        before++;
+    if (strncmp(before, what, n) || !strchr(" \n", before[n]))
+        return false;
+    x->at = before + n;
+    return true;
+}
+
+static void must(Read *x, const char *what)
+{
+    if (!next_is(x, what))
+        fail(x->c, x->line, "schedule: '%s' is missing", what);
+}
+
+static int number(Read *x, int least, int most)
+{
+    const char *w = word(x);
+    char *end;
+    long n = strtol(w + (*w == '%'), &end, 10);
+    if (*end || !*w || n < least || n > most)
+        fail(x->c, x->line, "schedule: '%s' is no number from %d to %d", w,
+             least, most);
+    return (int)n;
+}
+
+static int named(Read *x, const char *const *names, int n)
+{
+    const char *w = word(x);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(w, names[i]))
+            return i;
+    fail(x->c, x->line, "schedule: unknown word '%s'", w);
+}
+
+static bool has_number(const Read *x)
+{
+    const char *p = x->at + strspn(x->at, " ");
+    return strchr("%-0123456789", *p) && *p && *p != '\n';
+}
+
+static void read_head(Read *x)
+{
+    Schedule *s = x->s;
+    s->k = &s->p->kernel[number(x, 0, s->p->nkernels - 1)];
+    must(x, s->target->name);
+    must(x, "groups");
+    s->groups = number(x, 1, 2);
+    must(x, "regs");
+    s->regs[0] = number(x, 8, 255);
+    s->regs[1] = number(x, 8, 255);
+    must(x, "shared");
+    s->shared = number(x, 0, INT32_MAX);
+}
+
+static void read_buffer(Read *x)
+{
+    Schedule *s = x->s;
+    if (number(x, 0, MOST_BUFFERS - 1) != s->nbuffers)
+        fail(x->c, x->line, "schedule: buffers stand in order");
+    KBuffer *b = &s->buffer[s->nbuffers++];
+    b->writer = (int16_t)named(x, krole_name, NKROLES);
+    must(x, "bytes");
+    b->bytes = number(x, 0, INT32_MAX);
+    must(x, "at");
+    b->at = number(x, 0, INT32_MAX);
+    must(x, "depth");
+    b->depth = number(x, 1, 64);
+    must(x, "uses");
+    b->uses = number(x, 1, 255);
+    b->tile = next_is(x, "tile");
+    b->copied = next_is(x, "copied");
+    must(x, "readers");
+    while (x->at[strspn(x->at, " ")] && x->at[strspn(x->at, " ")] != '\n')
+        b->readers |= (uint16_t)(1u << named(x, krole_name, NKROLES));
+}
+
+static void *grown(Read *x, void *list, int n, int *cap, size_t each)
+{
+    if (n < *cap)
+        return list;
+    size_t old = (size_t)*cap * each;
+    *cap = *cap ? 2 * *cap : 32;
+    return ctx_grow(x->c, list, old, (size_t)*cap * each);
+}
+
+static void read_value(Read *x)
+{
+    Schedule *s = x->s;
+    s->value = grown(x, s->value, s->nvalues, &s->cap_values,
+                     sizeof *s->value);
+    if (number(x, 0, INT16_MAX) != s->nvalues)
+        fail(x->c, x->line, "schedule: values stand in order");
+    KValue *v = &s->value[s->nvalues++];
+    *v = (KValue){ .node = (Ref)number(x, 1, (int)s->g->len - 1) };
+    v->layout = (uint8_t)named(x, layout_name, NLAYOUTS);
+    v->row = (uint8_t)number(x, 0, NAXES - 1);
+    v->col = (uint8_t)number(x, 0, NAXES - 1);
+    v->nrow = number(x, 1, INT32_MAX);
+    v->ncol = number(x, 1, INT32_MAX);
+    must(x, "parts");
+    v->parts = (uint8_t)number(x, 1, 255);
+    must(x, "buffer");
+    v->buffer = (int16_t)number(x, NOTHING, s->nbuffers - 1);
+    must(x, "turn");
+    v->turn = (uint8_t)number(x, 0, 255);
+    must(x, "at");
+    v->at = number(x, 0, INT32_MAX);
+    if ((v->layout == LAY_FRAGMENT) != (v->buffer == NOTHING))
+        fail(x->c, x->line, "schedule: a value without its place");
+}
+
+static uint8_t read_list(Read *x, int16_t *list)
+{
+    int n = 0;
+    while (has_number(x) && n < MOST_USES)
+        list[n++] = (int16_t)number(x, 0, x->s->nvalues - 1);
+    return (uint8_t)n;
+}
+
+static uint32_t read_set(Read *x)
+{
+    uint32_t set = 0;
+    while (has_number(x))
+        set |= 1u << number(x, 0, x->s->nbuffers - 1);
+    return set;
+}
+
+static void read_inst(Read *x)
+{
+    Schedule *s = x->s;
+    s->inst = grown(x, s->inst, s->ninsts, &s->cap_insts, sizeof *s->inst);
+    KInst *k = &s->inst[s->ninsts++];
+    *k = (KInst){ .index = NOTHING };
+    k->op = (uint8_t)named(x, kop_name, NKOPS);
+    k->role = (uint8_t)named(x, krole_name, NKROLES);
+    for (int i = 0; next_is(x, "turned"); )
+        for (; i < 2; i++)
+            k->turned[i] = number(x, 0, 1);
+    if (next_is(x, "space")) {
+        k->row = (uint8_t)number(x, 0, NAXES - 1);
+        k->col = (uint8_t)number(x, 0, NAXES - 1);
+        k->nrow = number(x, 1, INT32_MAX);
+        k->ncol = number(x, 1, INT32_MAX);
+    }
+    if (next_is(x, "output"))
+        k->index = (int16_t)number(x, 0, s->g->nout - 1);
+    if (next_is(x, "in"))
+        k->nin = read_list(x, k->in);
+    if (next_is(x, "out"))
+        k->nout = read_list(x, k->out);
+    if (next_is(x, "nodes")) {
+        k->node = ctx_alloc(x->c, s->g->len * sizeof *k->node);
+        while (has_number(x) && k->nnodes < (int)s->g->len)
+            k->node[k->nnodes++] = (Ref)number(x, 1, (int)s->g->len - 1);
+    }
+    uint32_t *const set[] = { &k->wait_full, &k->wait_empty, &k->post_full,
+                              &k->post_empty };
+    static const char *const what[] = { "await full", "await empty",
+                                        "tell full", "tell empty" };
+    for (int i = 0; i < 4; i++)
+        if (next_is(x, what[i]))
+            *set[i] = read_set(x);
+    if (x->at[strspn(x->at, " ")] && x->at[strspn(x->at, " ")] != '\n')
+        fail(x->c, x->line, "schedule: '%s' is not understood", word(x));
+}
+
+static void read_line(Read *x)
+{
+    const char *line = x->at;
+    if (*line == '#' || *line == '\n')
+        return;
+    if (next_is(x, "schedule")) {
+        read_head(x);
+    } else if (next_is(x, "role")) {
+        int r = named(x, krole_name, NKROLES);
+        must(x, "warps");
+        x->s->warps[r] = (uint8_t)number(x, 1, 32);
+    } else if (next_is(x, "buffer")) {
+        read_buffer(x);
+    } else if (next_is(x, "value")) {
+        read_value(x);
+    } else {
+        read_inst(x);
+    }
+}
+
+Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
+                         const char *text)
+{
+    Schedule *s = ctx_alloc(c, sizeof *s);
+    *s = (Schedule){ .c = c, .p = p, .g = p->g, .target = t };
+    Read x = { .s = s, .c = c, .line = 1 };
+    for (const char *at = text; *at; x.line++) {
+        x.at = at;
+        read_line(&x);
+        at += strcspn(at, "\n");
+        at += *at == '\n';
+    }
+    if (!s->k)
+        fail(c, 1, "schedule: its first line is missing");
+    return s;
+}

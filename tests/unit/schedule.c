@@ -1,0 +1,211 @@
+/* schedule.c -- schedules of a plan's kernels over all chunks: they hold, they
+ * read back as they are printed, and one that is spoiled is found out.
+ */
+#include "../../compiler/schedule/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+
+static void expect(bool holds, const char *what, const char *more)
+{
+    if (holds) {
+        passed++;
+        return;
+    }
+    failed++;
+    printf("FAIL %s: %s\n", what, more ? more : "");
+}
+
+typedef struct Test {
+    Plan *plan;
+    DType in[MAX_INPUTS], out[MAX_OUTPUTS];
+    bool wants[MAX_OUTPUTS];
+    uint8_t *stored16, *turned;
+} Test;
+
+static char *read_text(Ctx *c, const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *s = ctx_alloc(c, 1 << 16);
+    if (!f || !fread(s, 1, (1 << 16) - 1, f))
+        fail(c, 0, "%s: not found", path);
+    fclose(f);
+    return s;
+}
+
+static bool computes(const Kernel *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+static Schedule *schedule_of(Ctx *c, Test *t, int kernel)
+{
+    const Graph *g = t->plan->g;
+    t->stored16 = ctx_alloc(c, g->len);
+    t->turned = ctx_alloc(c, g->len);
+    memset(t->stored16, 1, g->len);
+    for (int i = 0; i < g->nin; i++)
+        t->in[i] = g->in[i].rank ? BF16 : F32;
+    for (int i = 0; i < g->nout; i++) {
+        t->out[i] = g->out[i].rank ? BF16 : F32;
+        t->wants[i] = computes(&t->plan->kernel[kernel], g->out[i].node);
+    }
+    KernelWish w = { .p = t->plan, .kernel = kernel, .tile = BF16,
+                     .in = t->in, .out = t->out, .wants_out = t->wants,
+                     .stored16 = t->stored16, .lies_turned = t->turned };
+    return schedule_kernel(c, &w, &target_sm90);
+}
+
+/* ---- spoiled ones ---- */
+
+static KInst *find(Schedule *s, KOp op, int which)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == op && !which--)
+            return &s->inst[i];
+    return NULL;
+}
+
+static void drop(Schedule *s, const KInst *k)
+{
+    size_t at = (size_t)(k - s->inst);
+    memmove(s->inst + at, s->inst + at + 1,
+            ((size_t)--s->ninsts - at) * sizeof *k);
+}
+
+static void swap(KInst *a, KInst *b)
+{
+    KInst x = *a;
+    *a = *b;
+    *b = x;
+}
+
+static void no_meeting(Schedule *s) { drop(s, find(s, K_SYNC, 0)); }
+static void no_settling(Schedule *s) { drop(s, find(s, K_SETTLE, 0)); }
+static void no_load(Schedule *s) { drop(s, find(s, K_LOAD, 1)); }
+static void unasked(Schedule *s) { find(s, K_CLEAR, 0)->wait_full = 0; }
+static void not_handed_on(Schedule *s) { find(s, K_LOAD, 0)->post_full = 0; }
+static void never_emptied(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        s->inst[i].post_empty &= ~1u;
+}
+static void overlapping(Schedule *s) { s->buffer[1].at = s->buffer[0].at; }
+static void skewed(Schedule *s)
+{
+    s->buffer[s->value[find(s, K_LOAD, 0)->out[0]].buffer].at += 512;
+}
+static void too_large(Schedule *s) { s->shared = s->target->shared + 8; }
+static void too_deep(Schedule *s) { s->buffer[0].depth = 40; }
+static void too_few_registers(Schedule *s) { s->regs[1] = 88; }
+static void out_of_turn(Schedule *s)
+{
+    swap(find(s, K_STORE, 0), find(s, K_STORE, 1));
+}
+static void out_of_order(Schedule *s)
+{
+    swap(find(s, K_PRODUCT, 0), find(s, K_MAP, 0));
+}
+static void written_twice(Schedule *s)
+{
+    KInst *k = find(s, K_MAP, 1);
+    k->out[k->nout++] = find(s, K_MAP, 0)->out[0];
+}
+/* The first load for the sums that follow from it. */
+static void waits_for_ever(Schedule *s)
+{
+    find(s, K_LOAD, 0)->wait_full |= find(s, K_VECTOR, 1)->wait_full;
+}
+
+static const struct Spoiled {
+    const char *name;
+    void (*spoil)(Schedule *s);
+    const char *found;                  /* part of what is said */
+} spoiled[] = {
+    { "no meeting", no_meeting, "do not meet" },
+    { "no settling", no_settling, "under way" },
+    { "no load", no_load, "nobody writes" },
+    { "unasked", unasked, "used unasked" },
+    { "not handed on", not_handed_on, "not handed on" },
+    { "never emptied", never_emptied, "not handed on" },
+    { "overlapping", overlapping, "in one place" },
+    { "skewed", skewed, "swizzle" },
+    { "too large", too_large, "behind the end" },
+    { "too deep", too_deep, "behind the end" },
+    { "too few registers", too_few_registers, "registers" },
+    { "out of turn", out_of_turn, "out of turn" },
+    { "out of order", out_of_order, "before it is written" },
+    { "written twice", written_twice, "written twice" },
+    { "waits for ever", waits_for_ever, "for ever" },
+};
+
+static void check_spoiled(Ctx *c, const Plan *p, const char *text)
+{
+    for (size_t i = 0; i < sizeof spoiled / sizeof *spoiled; i++) {
+        Schedule *s = schedule_parse(c, p, &target_sm90, text);
+        spoiled[i].spoil(s);
+        const char *why = schedule_check(s);
+        expect(why && strstr(why, spoiled[i].found), spoiled[i].name,
+               why ? why : "not found out");
+    }
+}
+
+/* ---- text that is none ---- */
+
+static const char *const strange[] = {
+    "", "schedule 9 sm_90a", "schedule 3 sm_80", "buffer 1 load",
+    "schedule 3 sm_90a groups 3", "buffer 0 nobody bytes 8",
+    "value 0 %1 heap", "value 0 %9999 tile", "jump matrix",
+    "sync matrix in 4", "load load out 0", "product matrix turned 2 0",
+};
+
+typedef struct Text { const Plan *p; const char *s; } Text;
+
+static void read_strange(Ctx *c, void *ud)
+{
+    const Text *t = ud;
+    schedule_parse(c, t->p, &target_sm90, t->s);
+}
+
+static void run(Ctx *c, void *ud)
+{
+    Test t = { .plan = plan_parse(c, read_text(c, ud)) };
+    int scheduled = 0;
+    for (int i = 0; i < t.plan->nkernels; i++) {
+        Schedule *s = schedule_of(c, &t, i);
+        bool chunks = t.plan->kernel[i].kind == K_TOKEN;
+        expect(chunks == !s->why, t.plan->kernel[i].name, s->why);
+        if (s->why)
+            continue;
+        Buf a = { .ctx = c }, b = { .ctx = c };
+        schedule_print(s, &a);
+        Schedule *again = schedule_parse(c, t.plan, &target_sm90, a.s);
+        schedule_print(again, &b);
+        expect(!strcmp(a.s, b.s), "read back", b.s);
+        expect(!schedule_check(again), "read back", schedule_check(again));
+        if (scheduled++)
+            check_spoiled(c, t.plan, a.s);
+    }
+    expect(scheduled == 2, "kernels over all chunks", NULL);
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        Text x = { t.plan, strange[i] };
+        expect(!ctx_protect(c, read_strange, &x), "strange text", strange[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    Ctx *c = ctx_new();
+    char path[] = "tests/plans/simple_gla_chunks.plan";
+    if (!ctx_protect(c, run, argc > 1 ? argv[1] : path))
+        expect(false, "schedules", c->err.message);
+    ctx_free(c);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

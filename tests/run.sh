@@ -241,9 +241,9 @@ expect_none() {
 # The dependency arrows: who includes what, what a host sees.
 arrows() {
     grep -lE '#include.*(lua\.h|lauxlib\.h|lualib\.h|lang/)' \
-        compiler/*.[ch] backend/*/*.[ch] >"$tmp/out" 2>/dev/null
+        compiler/*.[ch] compiler/*/*.[ch] backend/*/*.[ch] >"$tmp/out" 2>/dev/null
     expect_none "arrows: only lang and repl see Lua"
-    grep -nE '#include.*(backend|lang|repl|cuda)' compiler/*.[ch] \
+    grep -nE '#include.*(backend|lang|repl|cuda)' compiler/*.[ch] compiler/*/*.[ch] \
         >"$tmp/out" 2>/dev/null
     expect_none "arrows: compiler includes no backend, no language"
     grep -l '#include <glpk.h>' compiler/*.[ch] lang/*.[ch] backend/*/*.[ch] \
@@ -269,7 +269,7 @@ arrows() {
     fi
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
-        compiler/*.[ch] compiler/*.def lang/*.[ch] repl/* backend/*/* \
+        compiler/*.[ch] compiler/*/*.[ch] compiler/*.def lang/*.[ch] repl/* backend/*/* \
         tests/*/*.[ch] stdlib/* lang/lua/* examples/* tests/lua/* \
         >"$tmp/out" 2>/dev/null
     expect_none "style: 80 columns, 1000 lines"

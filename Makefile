@@ -13,22 +13,38 @@
 #                    where it was stopped)
 #   make bench-cpu   speed of the chunked forward pass
 #   make static   build/static/flin: Lua linked in, no GLPK
+#   make rock     build/flin.so, for a Lua that brings its own library
+#   make wheel    dist/flin-*.whl for manylinux, checked by auditwheel
+#   make deb      dist/flin_*.deb, of what this system has
 #   make install  to $(DESTDIR)$(PREFIX)
 #
 # GLPK=0 builds without GLPK, LIBEDIT=0 a prompt of plain lines, V=1 shows the
-# commands.
+# commands. LUA_SRC=DIR compiles Lua in, from the folder of its sources: then
+# flin needs no Lua here, and is for hosts without one.
 
 BUILD ?= build
 PREFIX ?= /usr/local
 GLPK ?= 1
-LIBEDIT ?= $(if $(wildcard /usr/include/histedit.h \
-    /usr/local/include/histedit.h),1,0)
+ifndef LIBEDIT
+HASH := \#
+LIBEDIT := $(shell echo '$(HASH)include <histedit.h>' | \
+    $(CC) -E -x c - >/dev/null 2>&1 && echo 1 || echo 0)
+endif
+OBJCOPY ?= objcopy
 FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CFLAGS ?= -O2 -g
-VERSION := 0.1.0
-SONAME := libflin.so.0
+LIBDIR ?= $(PREFIX)/lib
+VERSION := $(shell sed -n 's/^.define FLIN_VERSION_[MP].* \([0-9]*\)$$/\1/p' \
+    lang/flin.h | paste -sd.)
+SONAME := libflin.so.$(firstword $(subst ., ,$(VERSION)))
 
+ifneq ($(LUA_SRC),)
+LUA_CFLAGS := -I$(LUA_SRC)
+LUA_LIBS :=
+LUA_OBJ := $(patsubst $(LUA_SRC)/%.c,$(BUILD)/lua/%.o,$(filter-out \
+    %/lua.c %/luac.c %/onelua.c %/ltests.c,$(wildcard $(LUA_SRC)/*.c)))
+else
 LUA_PC := $(firstword $(foreach p,lua5.4 lua-5.4 lua54,\
     $(shell pkg-config --exists $(p) 2>/dev/null && echo $(p))))
 ifneq ($(LUA_PC),)
@@ -37,6 +53,7 @@ LUA_LIBS := $(shell pkg-config --libs $(LUA_PC))
 else
 LUA_CFLAGS := -I/usr/include/lua5.4
 LUA_LIBS := -llua5.4
+endif
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
@@ -56,7 +73,7 @@ LIB_SRC := $(wildcard compiler/*.c compiler/schedule/*.c lang/*.c \
 DEVICE := $(sort $(wildcard backend/cuda/*.cuh))
 STDLIB := $(sort $(wildcard stdlib/*.lua lang/lua/*.lua))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
-    $(BUILD)/cuda_headers.o
+    $(BUILD)/cuda_headers.o $(LUA_OBJ)
 REPL_LUA := $(sort $(wildcard repl/*.lua))
 REPL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard repl/*.c)) \
     $(BUILD)/repl_lua.o
@@ -74,10 +91,11 @@ say = $(if $(V),,@echo '  $(1)')
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
 .PHONY: all build demo test sanitized tests test-cuda asan tsan random fuzz \
-    fuzzers fuzz-build bench-cpu compile-all static install clean FORCE
+    fuzzers fuzz-build bench-cpu compile-all static rock wheel deb install \
+    clean FORCE
 
 all:
-	@sh tools/setup.sh --check
+	@GLPK=$(GLPK) LUA_SRC=$(LUA_SRC) sh tools/setup.sh --check
 	@$(MAKE) --no-print-directory $(PARALLEL) build
 
 build: $(BUILD)/flin $(BUILD)/libflin.so $(BUILD)/libflin.a
@@ -104,7 +122,7 @@ sanitized:
 	@BUILD=$(BUILD)/asan SAN=1 UNIT="$(SANITIZED)" sh tests/run.sh sanitized
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
-    $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13
+    $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13 $(if $(SAN),,$(BUILD)/free/flin)
 
 test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
@@ -150,7 +168,7 @@ $(BUILD)/flags: FORCE
 # Sanitizers take minutes over vector code at -O3, and UBSan at any level.
 O3 := $(if $(SAN),,-O3)
 $(BUILD)/backend/cpu/isa_%.o: FLAGS += $(if $(SAN),-fno-sanitize=undefined)
-ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
+ifneq ($(filter x86_64% amd64%,$(shell $(CC) -dumpmachine)),)
 $(BUILD)/%_avx512.o: FLAGS += $(O3) -ffp-contract=fast -mavx512f -mavx512bw \
     -mavx512dq -mavx512vl -mfma -mavx2 -mf16c -mprefer-vector-width=512
 $(BUILD)/%_avx2.o: FLAGS += $(O3) -ffp-contract=fast -mavx2 -mfma -mf16c
@@ -165,6 +183,13 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 $(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags
 	$(call say,CC $@)
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+
+# Lua as its own makefile compiles it.
+$(BUILD)/lua/%.o: $(LUA_SRC)/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC $@)
+	$(Q)$(CC) -std=gnu99 -DLUA_USE_POSIX -DLUA_USE_DLOPEN -fPIC \
+	    -fvisibility=hidden $(CFLAGS) $(SAN) -c -o $@ $<
 
 $(BUILD)/stdlib.c: $(STDLIB) stdlib lang/lua tools/embed.sh
 	@mkdir -p $(@D)
@@ -190,15 +215,37 @@ $(BUILD)/libflin.so: $(LIB_OBJ)
 $(BUILD)/libflin.a: $(LIB_OBJ)
 	@rm -f $@
 	$(call say,AR $@)
-	$(Q)ld -r -o $(BUILD)/all.o $^
-	$(Q)objcopy --wildcard --keep-global-symbol='flin_*' \
+	$(Q)$(LD) -r -o $(BUILD)/all.o $^
+	$(Q)$(OBJCOPY) --wildcard --keep-global-symbol='flin_*' \
 	    --keep-global-symbol=luaopen_flin $(BUILD)/all.o
-	$(Q)ar rcs $@ $(BUILD)/all.o
+	$(Q)$(AR) rcs $@ $(BUILD)/all.o
 
 static:
 	@$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)/static GLPK=0 \
 	    LUA_LIBS="-Wl,-Bstatic $(LUA_LIBS) -Wl,-Bdynamic" \
 	    $(BUILD)/static/flin
+
+# Lua's names are the host's, whatever it has them from.
+rock:
+	@$(MAKE) --no-print-directory $(PARALLEL) LUA_LIBS= $(BUILD)/flin.so
+$(BUILD)/flin.so: $(LIB_OBJ)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(SAN) $(LDFLAGS) -shared -Wl,-z,nodelete -o $@ $^ $(LIBS)
+
+# Without GLPK, beside the rest: what the tests compare it with.
+FREE_OBJ = $(LIB_OBJ:$(BUILD)/compiler/choose_glpk.o=$(BUILD)/free/choose.o)
+$(BUILD)/free/choose.o: compiler/choose_glpk.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC $@)
+	$(Q)$(CC) $(FLAGS) -DFLIN_NO_GLPK -MMD -MP -c -o $@ $<
+$(BUILD)/free/flin: $(REPL_OBJ) $(FREE_OBJ)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+wheel:
+	@sh tools/wheel.sh
+deb: build
+	@BUILD=$(BUILD) VERSION=$(VERSION) MAKE="$(MAKE)" sh tools/deb.sh
 
 # Tests see the library's inside; an example only its header and library.
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
@@ -227,20 +274,29 @@ $(BUILD)/examples/%: examples/%.c $(BUILD)/libflin.so
 $(BUILD)/examples/lua_host: HOST_FLAGS = $(LUA_CFLAGS)
 $(BUILD)/examples/lua_host: HOST_LIBS = $(LUA_LIBS)
 
+BIN = $(DESTDIR)$(PREFIX)/bin
+LIB = $(DESTDIR)$(LIBDIR)
+SHARE = $(DESTDIR)$(PREFIX)/share
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
-	    $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/lua/5.4
-	install -m 755 $(BUILD)/flin $(DESTDIR)$(PREFIX)/bin/flin
+	install -d $(BIN) $(DESTDIR)$(PREFIX)/include $(LIB)/pkgconfig \
+	    $(LIB)/lua/5.4 $(SHARE)/man/man1 $(SHARE)/doc/flin/examples \
+	    $(SHARE)/flin
+	install -m 755 $(BUILD)/flin $(BIN)/flin
 	install -m 644 lang/flin.h $(DESTDIR)$(PREFIX)/include/flin.h
-	install -m 644 $(BUILD)/libflin.a $(DESTDIR)$(PREFIX)/lib/libflin.a
-	install -m 755 $(BUILD)/libflin.so $(DESTDIR)$(PREFIX)/lib/$(SONAME)
-	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libflin.so
-	ln -sf ../../$(SONAME) $(DESTDIR)$(PREFIX)/lib/lua/5.4/flin.so
-	printf '%s\n' 'prefix=$(PREFIX)' 'Name: flin' 'Version: $(VERSION)' \
+	install -m 644 $(BUILD)/libflin.a $(LIB)/libflin.a
+	install -m 755 $(BUILD)/libflin.so $(LIB)/$(SONAME)
+	ln -sf $(SONAME) $(LIB)/libflin.so
+	ln -sf ../../$(SONAME) $(LIB)/lua/5.4/flin.so
+	install -m 644 repl/flin.1 $(SHARE)/man/man1/flin.1
+	install -m 644 README.md CHANGELOG.md LICENSE $(SHARE)/doc/flin
+	install -m 644 $(wildcard examples/*.lua examples/*.c examples/*.py) \
+	    $(SHARE)/doc/flin/examples
+	$(BUILD)/flin --luacats > $(SHARE)/flin/luacats.lua
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'Name: flin' \
+	    'Version: $(VERSION)' \
 	    'Description: linear-attention and state-space layers' \
-	    'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -lflin' \
-	    'Libs.private: $(LIBS)' \
-	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/flin.pc
+	    'Cflags: -I$${prefix}/include' 'Libs: -L$${libdir} -lflin' \
+	    'Libs.private: $(LIBS)' > $(LIB)/pkgconfig/flin.pc
 
 clean:
 	rm -rf $(BUILD)

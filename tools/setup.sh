@@ -16,7 +16,7 @@ if have "${CC:-cc}"; then
     lua=$(pkg-config --cflags lua5.4 2>/dev/null ||
           pkg-config --cflags lua-5.4 2>/dev/null ||
           pkg-config --cflags lua54 2>/dev/null || echo -I/usr/include/lua5.4)
-    header lua.h "$lua" || miss="$miss liblua5.4-dev"
+    [ -n "$LUA_SRC" ] || header lua.h "$lua" || miss="$miss liblua5.4-dev"
     [ "$GLPK" = 0 ] || header glpk.h || miss="$miss libglpk-dev"
     # wanted, but the prompt can do without
     [ "$LIBEDIT" = 0 ] || header histedit.h || want=" libedit-dev"

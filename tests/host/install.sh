@@ -39,7 +39,36 @@ $CC -std=c11 $SAN $(pkg-config --cflags flin) examples/embed.c -o "$dir/e" \
                       sed "s|-L$dir/lib||") -lm
 "$dir/e" >/dev/null
 
+# The man page names each option that --help does; editors get their file, and
+# people the examples.
+"$dir/bin/flin" --help | grep -oE '(^| )--?[a-zA-Z][a-z-]*' | sort -u |
+    while read -r option; do
+        sed 's/\\-/-/g' "$dir/share/man/man1/flin.1" |
+            grep -qE -- "(^|[^a-z-])$option([^a-z-]|$)" || {
+            echo "flin.1 lacks $option"
+            exit 1
+        }
+    done
+grep -q '^---@class flin.Variant' "$dir/share/flin/luacats.lua"
+"$dir/bin/flin" "$dir/share/doc/flin/examples/01_define.lua" >/dev/null
+
+# A package of Debian's, unpacked: its program runs, it names what it needs.
+if [ -z "$SAN" ] && command -v dpkg-shlibdeps >/dev/null; then
+    VERSION=$version DIST="$dir/deb" sh tools/deb.sh >/dev/null
+    dpkg-deb -x "$dir"/deb/flin_*.deb "$dir/root"
+    "$dir/root/usr/bin/flin" --version | grep -q "^flin $version,"
+    dpkg-deb -f "$dir"/deb/flin_*.deb Depends | grep -q 'libc6 .*liblua5.4'
+fi
+
+# A rock takes Lua's names from its host.
+if [ -z "$SAN" ]; then
+    ${MAKE:-make} --no-print-directory -s rock BUILD="$BUILD" >/dev/null
+    if readelf -d "$BUILD/flin.so" | grep 'NEEDED.*lua'; then exit 1; fi
+fi
+
 if [ -z "$SAN" ] && command -v lua5.4 >/dev/null; then
     LUA_CPATH="$dir/lib/lua/5.4/?.so" \
         lua5.4 -l flin -e 'assert(flin.zeros(2, 3).count == 6)'
+    LUA_CPATH="$BUILD/?.so" lua5.4 -l flin \
+        -e 'assert(flin.stdlib.gla:check { T = 30 }.worst < 1e-5)'
 fi

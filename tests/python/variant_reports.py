@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import keyword
 import os
+import pickle
 import pydoc
 import warnings
 
@@ -82,8 +83,11 @@ p = gdn.plan(K=128, V=128, machine="h200", backward=True)
 check("plan", p.machine == "h200" and len(p.kernels) >= 2
       and p.kernels[0]["bytes"] > 0 and p.stored and p.optimal is True, p)
 check("plan: text", "kernel 1" in str(p) and str(p) == p.text)
+dot = gdn.plan(K=128, V=128, machine="h200", backward=True, format="dot")
 check("plan: drawn", p.svg().startswith("<svg") and "<svg" in p._repr_html_()
-      and p.dot().startswith("digraph"))
+      and dot.startswith("digraph"))
+check("pickled", pickle.loads(pickle.dumps(p)) == p
+      and str(pickle.loads(pickle.dumps(p))) == str(p))
 check("plan: that was asked for", gdn.plan(K=16, V=16).bytes < p.bytes)
 r = gdn.io(T=1000)
 check("io", r.words > 0 and r.forward["compulsory"] > 0, r)
@@ -91,6 +95,9 @@ r = gdn.bench(T=16, K=8, V=8, H=1, seconds=0)
 check("bench", {row["name"] for row in r.rows} >= {"token by token",
       "decode, one token"} and r.floor > 0 and "Mtok/s" in str(r), r)
 check("dag", "next S" in gdn.dag() and repr(gdn.dag()) == str(gdn.dag()))
+check("dag: drawn", gdn.dag().svg().startswith("<svg")
+      and gdn.dag()._repr_html_() == gdn.dag().svg())
+check("bench: drawn", r.svg().startswith("<svg"))
 check("graph", gdn.graph().startswith("#") and "next S" in gdn.graph())
 check("dump", "chunk form" in gdn.dump("C", K=16, V=16))
 text = gdn.source("cuda", K=64, V=64, arch="sm_80")
@@ -98,6 +105,9 @@ check("source", "__global__" in text and text != gdn.source("cuda"))
 m = gdn.mask(T=5)
 check("mask", len(m.rows) == 5 and m.rows[0][1] == 0 != m.rows[1][0]
       and len(str(m).splitlines()) == 5, m)
+check("mask: drawn", "<svg" in m._repr_html_() and m.svg() != gdn.mask(
+    T=5, log=True, title="mine").svg() and "mine" in gdn.mask(
+    T=5, title="mine").svg())
 given = gdn.mask(T=3, beta=[[[1], [2], [0.5]]])
 check("mask: an input by name", [given.rows[i][i] for i in range(3)]
       == [1, 2, 0.5], given.rows)

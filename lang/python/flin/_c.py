@@ -2,11 +2,11 @@
 import ctypes
 import ctypes.util
 import os
+import re
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p)
 
 SCRIPT = b"flin.python"         # what the scripts of this package are called
-VERSION = 0, 1                  # of flin.h: major, minor
 F32, BF16, F16, F64 = range(4)
 INPUT, OUTPUT, STATE = range(3)
 FORWARD, BACKWARD, STEP, REFERENCE, REFERENCE_BACKWARD = range(5)
@@ -145,6 +145,18 @@ def candidates():
                                      or "libflin.so.0"]
 
 
+def own_version():
+    """Of flin.h, major and minor: as the wheel was made, or in the tree."""
+    try:
+        from ._version import version   # type: ignore[import]
+    except ImportError:
+        here = os.path.dirname(os.path.abspath(__file__))
+        with open(os.path.join(here, "../../flin.h")) as f:
+            return tuple(map(int, re.findall(
+                r"define FLIN_VERSION_M\w+ (\d+)", f.read())))
+    return tuple(map(int, version.split(".")[:2]))
+
+
 def open_library():
     tried = []
     for path in candidates():
@@ -163,9 +175,10 @@ def open_library():
         f.restype, f.argtypes = result, arguments
         setattr(lib, name, f)
     number = lib.version()
-    if (number // 10000, number // 100 % 100) != VERSION:
-        raise ImportError(f"flin: {path} is version {number}; this package is "
-                          "for %d.%d" % VERSION)
+    found = number // 10000, number // 100 % 100
+    if found != own_version():
+        raise ImportError(f"flin: {path} is version %d.%d; this package is for"
+                          " %d.%d" % (*found, *own_version()))
     return lib
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import json
-from typing import Any, Callable, Container, Mapping
+from typing import Any, Container, Mapping
 
 from . import _c
 
@@ -16,21 +16,30 @@ NAMES = {True: "true", False: "false", None: "nil"}
 
 class Text(str):
     """Lines that a prompt shows as they are."""
+    _svg = ""
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self)}</pre>"
+        return self._svg or f"<pre>{html.escape(self)}</pre>"
+
+    def svg(self) -> str:
+        """The drawing, or ""."""
+        return self._svg
 
 
 class Report(dict):
     """What a method found out: report["worst"], report.worst."""
 
     def __init__(self, text: str, data: Mapping[str, Any],
-                 draw: Callable[[str], str] | None = None) -> None:
+                 svg: str = "") -> None:
         super().__init__(data)
-        self._text, self._draw = text, draw
+        self._text, self._svg = text, svg
+
+    def svg(self) -> str:
+        """The drawing, where there is one, or ""."""
+        return self._svg
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -48,23 +57,10 @@ class Report(dict):
     __str__ = __repr__
 
     def __reduce__(self):
-        return Report, (self._text, dict(self))
+        return type(self), (self._text, dict(self), self._svg)
 
     def _repr_html_(self) -> str:
-        drawing = self._draw("svg") if self._draw else ""
-        return drawing + Text(self._text)._repr_html_()
-
-
-class Plan(Report):
-    """The kernels of a variant for some sizes, and what each moves."""
-
-    def svg(self) -> str:
-        """The plan as a drawing."""
-        return self._draw("svg")
-
-    def dot(self) -> str:
-        """The plan as input for Graphviz."""
-        return self._draw("dot")
+        return self.svg() + Text(self._text)._repr_html_()
 
 
 class Mask(Report):

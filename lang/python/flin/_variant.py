@@ -74,6 +74,9 @@ calls to it; v.plan, v.io, v.bench, v.mask, v.dag and v.source show how it
 runs."""
 
 
+PICTURE = "log", "decades", "title", "theme"
+
+
 class Described:
     """An attribute of variants, made by f when asked for; the class has its
     own, or none."""
@@ -216,13 +219,13 @@ class Variant:
 
     # ---- reports: the methods that scripts have, with their options ----
 
-    def _report(self, call, kind=_reports.Report, draw=None):
-        """What a call of a method gives, as text and as data."""
+    def _report(self, call, kind=_reports.Report, picture='""'):
+        """What a call of a method gives, as text, as data and drawn."""
         handle = self._caller(_state.cpu()).handle
-        text, data = _reports.parsed(_state.report(handle, (
+        return kind(*_reports.parsed(_state.report(handle, (
             'local v, flin = ..., require "flin"\n'
-            f"local r = {call}\nreturn {{ tostring(r), r }}\n"), _c.JSON))
-        return kind(text, data, draw)
+            f"local r, text = {call}\n"
+            f"return {{ text or tostring(r), r, {picture} }}\n"), _c.JSON)))
 
     def _says(self, call):
         """What a call of a method gives, a text."""
@@ -230,15 +233,17 @@ class Variant:
             self._caller(_state.cpu()).handle, 'local v, flin = ..., require '
             f'"flin"\nreturn {call}\n', _c.TEXT))
 
-    def plan(self, **options: Any) -> _reports.Plan:
-        """The kernels that a machine would run, and what each moves; in
-        notebooks, drawn. Options: sizes of axes (K=128), machine="cpu" or
-        "h200", backward, chunk. svg() and dot() of it are drawings."""
-        def draw(format):
-            return str(self._says("v:plan" + _reports.options(
-                {**options, "format": format})))
-        return self._report("v:plan" + _reports.options(options),
-                            _reports.Plan, draw)
+    def plan(self, *, format: str = "table", **options: Any) -> Any:
+        """The kernels that a machine would run, and what each moves; drawn in
+        notebooks and by svg(). Options: sizes of axes (K=128), machine="cpu"
+        or "h200", backward, chunk. format="svg" or "dot" (Graphviz's) gives
+        that as text."""
+        options["format"] = format
+        call = "v:plan" + _reports.options(options)
+        if format != "table":
+            return self._says(call)
+        return self._report(call, picture="v:plan" + _reports.options(
+            {**options, "format": "svg"}))
 
     def check(self, **options: Any) -> _reports.Report:
         """Errors of the chunk form, the step and the gradients against the
@@ -257,8 +262,9 @@ class Variant:
     def bench(self, **options: Any) -> _reports.Report:
         """Times: chunk form, token loop, decoding, and the machine's floor.
         Options: B, T, H, sizes of axes, dtype, chunk, backend, threads,
-        backward=False, seconds= of each row."""
-        return self._report("v:bench" + _reports.options(options))
+        backward=False, seconds= of each row. Drawn as a roofline."""
+        return self._report("v:bench" + _reports.options(options),
+                            picture="flin.picture.roofline(r)")
 
     def io(self, **options: Any) -> _reports.Report:
         """The least words that can be moved, beside what the plan moves.
@@ -269,30 +275,35 @@ class Variant:
     def mask(self, **options: Any) -> _reports.Mask:
         """The weight of token j in token i's result: what comes out where q =
         k = (1, 0, ...) and v is the identity. Options: T=32, seed, sizes of
-        axes, and inputs by name in place of random ones. `rows` holds it, as
-        does numpy.asarray of it."""
-        handle = self._caller(_state.cpu()).handle
-        text, rows = _reports.parsed(_state.report(handle, (
-            'local v, flin = ..., require "flin"\n'
-            f"local m = v:mask{_reports.options(options, self.order)}\n"
-            "return { flin.heat_map(m), m }\n"), _c.JSON))
-        return _reports.Mask(text, {"rows": rows})
+        axes, inputs by name in place of random ones; of the drawing log=True,
+        title, theme. `rows` holds it, as does numpy.asarray of it."""
+        drawn = {name: options.pop(name) for name in PICTURE
+                 if name in options}
+        return self._report(
+            "(function () local m = v:mask"
+            + _reports.options(options, self.order)
+            + " return { rows = m }, flin.heat_map(m) end)()", _reports.Mask,
+            f"flin.picture.mask(r.rows, {_reports.options(drawn)})")
 
-    def dag(self) -> str:
-        """The step as assignments: what depends on what."""
-        return self._says("v:dag()")
+    def dag(self) -> _reports.Text:
+        """The step as assignments: what depends on what. Drawn in notebooks
+        and by svg()."""
+        text = self._says("v:dag()")
+        text._svg = str(self._says('v:dag { format = "svg" }'))
+        return text
 
-    def graph(self, **options: Any) -> str:
+    def graph(self, **options: Any) -> _reports.Text:
         """The step's graph as text."""
         return self._says("v:graph" + _reports.options(options))
 
-    def dump(self, letters: str, **options: Any) -> str:
+    def dump(self, letters: str, **options: Any) -> _reports.Text:
         """What passes make: T step, C chunk form, G joint graph, P plan.
         Options: sizes of axes, chunk."""
         return self._says(f"v:dump({_reports.quoted(letters)}, "
                           f"{_reports.options(options)})")
 
-    def source(self, backend: str = "cuda", **options: Any) -> str:
+    def source(self, backend: str = "cuda",
+               **options: Any) -> _reports.Text:
         """The plan as CUDA C++. Options: sizes of axes, chunk, dtype,
         backward, serial (one token after another), arch="sm_90a" ..."""
         return self._says(f"v:source({_reports.quoted(backend)}, "

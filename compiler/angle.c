@@ -6,7 +6,7 @@
  * **twin**, the same sum modulo 2 pi: of a sum of thousands float32 leaves no
  * angle. Token by token such a sum is carried in two numbers, itself and what
  * it has lost in rounding; chunk by chunk the CPU goes on in double, and a GPU
- * rounds but once a chunk.
+ * in two numbers, too.
  */
 #include "affine.h"
 #include "plan.h"
@@ -259,8 +259,9 @@ void add_twins(Graph *step)
     }
 }
 
-/* s + (c + lost), and what of it is lost now (Knuth's sum of two numbers). */
-static void compensate(Graph *g, int state, Ref c)
+/* s + (c + lost), and what of it is lost now (Knuth's sum of two numbers); the
+ * state of what is lost. */
+static Ref compensate(Graph *g, int state, Ref c)
 {
     State *lost = beside(g, state, "lost");
     Ref s = g->st[state].node, more, now, took, kept;
@@ -273,6 +274,7 @@ static void compensate(Graph *g, int state, Ref c)
     lost->next = op2(g, OP_add, op2(g, OP_sub, s, kept),
                      op2(g, OP_sub, more, took));
     g->st[state].next = now;
+    return lost->node;
 }
 
 void keep_sums(Graph *step)
@@ -283,4 +285,51 @@ void keep_sums(Graph *step)
     for (int i = 0, n = step->nst; i < n; i++)
         if (has_room(step) && is_sum(step, i, &c))
             compensate(step, i, c);
+}
+
+/* The scan of the state, where that is left as its last row: a plain sum's. */
+static Ref plain_scan(const Graph *g, int state)
+{
+    const State *s = &g->st[state];
+    const Node *last = &g->n[s->next], *scan = &g->n[last->a[0]];
+
+    return !s->angle && s->rank < 2 && last->op == OP_last
+        && scan->op == OP_scan && !scan->a[0] && !scan->flags
+        && scan->a[2] == s->node ? last->a[0] : 0;
+}
+
+/* All that is made of `scan`, of `by` instead; the state's own end is not
+ * looked at. */
+static void replace(Graph *g, int state, Ref scan, Ref by, uint32_t len)
+{
+    Ref *map = ctx_alloc(g->ctx, len * sizeof *map);
+
+    for (Ref r = 1; r < len; r++) {
+        const Node n = g->n[r];
+        Ref a[4] = { map[n.a[0]], map[n.a[1]], map[n.a[2]], map[n.a[3]] };
+        g->line = n.line;
+        map[r] = r == scan ? by : memcmp(a, n.a, sizeof a)
+               ? node_copy(g, &n, a) : r;
+    }
+    for (int i = 0; i < g->nst; i++)
+        if (i != state && g->st[i].next < len)
+            g->st[i].next = map[g->st[i].next];
+    for (int i = 0; i < g->nout; i++)
+        g->out[i].node = map[g->out[i].node];
+}
+
+void keep_chunk_sums(Graph *chunk)
+{
+    for (int i = 0, n = chunk->nst; i < n; i++) {
+        uint32_t len = chunk->len;
+        Ref scan = plain_scan(chunk, i);
+        if (!scan || !has_room(chunk))
+            continue;
+        chunk->line = chunk->n[scan].line;
+        Ref local = cumsum(chunk, chunk->n[scan].a[1], 0);
+        Ref lost = compensate(chunk, i, op1(chunk, OP_last, local));
+        Ref sum = op2(chunk, OP_add, local, lost);
+        replace(chunk, i, scan, op2(chunk, OP_add, chunk->st[i].node, sum),
+                len);
+    }
 }

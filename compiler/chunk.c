@@ -25,8 +25,7 @@ static void try_chunk(Ctx *c, void *ud)
     Graph step = *t->step, *g;
 
     step.ctx = c;                       /* what is made is made in c */
-    g = t->joint ? grad_chunks(&step, t->size, t->chunk)
-                 : derive(&step, t->size, t->chunk);
+    g = by_chunks(&step, t->size, t->chunk, t->joint, t->m);
     t->serial = !g;
     if (g)
         t->seconds = price_plan(plan_simple(g), t->m) / t->chunk;

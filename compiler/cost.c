@@ -17,6 +17,7 @@ const Machine machine_cpu = {
     .name = "cpu", .bandwidth = 1.3e10, .matrix = 8e10, .vector = 4e9,
     .step = 2.7e-7, .chain = 1e-7, .link = 0, .launch = 5e-6, .spread = 512,
     .units = 1, .shared = 64 << 20, .registers = 64 << 20, .tile_bytes = 4,
+    .doubles = true,
 };
 
 const Machine *machine_named(const char *name)

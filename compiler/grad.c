@@ -6,6 +6,7 @@
  */
 #include "grad.h"
 #include "fold.h"
+#include "partition.h"
 #include "plan.h"
 #include "turn.h"
 
@@ -547,11 +548,14 @@ Graph *grad(const Graph *src)
     return w.g;
 }
 
-Graph *grad_chunks(Graph *step, const int32_t size[NAXES], int chunk)
+Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
+                 const Machine *m)
 {
     Graph *g = derive(step, size, chunk);
 
-    if (g && g->sloped)
+    if (g && !m->doubles)
+        keep_chunk_sums(g);
+    if (g && joint && g->sloped)
         step->note = g->sloped;
-    return g && !g->sloped ? grad(g) : NULL;
+    return !g || !joint ? g : g->sloped ? NULL : grad(g);
 }

@@ -19,6 +19,8 @@ typedef struct Machine {
     int units;                          /* that walk sequences side by side */
     size_t shared, registers;           /* bytes a kernel may hold */
     int tile_bytes;                     /* an element of a tile in memory */
+    bool doubles;                       /* states that are sums go on in double
+                                           from chunk to chunk */
 } Machine;
 
 extern const Machine machine_h200, machine_cpu;

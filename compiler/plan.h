@@ -62,6 +62,10 @@ void add_twins(Graph *step);
  * sum what it loses in rounding. */
 void keep_sums(Graph *step);
 
+/* The same for a chunk graph without gradients: a chunk's own sum is added to
+ * what its state was, and what that loses is kept beside the state. */
+void keep_chunk_sums(Graph *chunk);
+
 /* plan.c: the simplest plan: one forward kernel that holds everything. For a
  * step graph (sizes set), the serial one. */
 Plan *plan_simple(Graph *g);

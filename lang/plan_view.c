@@ -83,8 +83,7 @@ static void attempt(Ctx *c, void *ud)
     Graph step = *a->step, *g;
 
     step.ctx = c;                       /* what is made is made in c */
-    g = w->backward ? grad_chunks(&step, w->size, a->chunk)
-                    : derive(&step, w->size, a->chunk);
+    g = by_chunks(&step, w->size, a->chunk, w->backward, w->m);
     a->note = g ? NULL : ctx_string(c, step.note ? step.note : "");
     if (!g)
         return;

@@ -166,8 +166,7 @@ static void plan_at(Ctx *c, void *ud)
 {
     Making *m = ud;
     Graph *g = !m->chunk ? NULL
-             : m->joint ? grad_chunks(m->step, m->size, m->chunk)
-             : derive(m->step, m->size, m->chunk);
+             : by_chunks(m->step, m->size, m->chunk, m->joint, m->m);
 
     (void)c;
     if (!g) {

@@ -81,12 +81,13 @@ static void make_plan(Ctx *c, void *ud)
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
     bool serial = t->kind == SERIAL || t->kind == SERIAL_JOINT;
-    g = serial ? NULL : derive(step, size, CHUNK);
+    g = serial ? NULL : by_chunks(step, size, CHUNK, joint, &machine_h200);
     if (!g && !serial)
         return;
     if (!g)
         g = graph_sized(step, size);
-    g = joint ? grad(g) : g;
+    if (serial && joint)
+        g = grad(g);
     t->plan = joint && g->chunk ? partition(g, &machine_h200, FULL, NULL)
                                 : plan_simple(g);
     t->want = make_call(c, g, 7);

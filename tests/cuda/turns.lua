@@ -77,6 +77,31 @@ for _, v in ipairs(cases) do
   end
 end
 
+-- Sums of many tokens are as good as a float32 that is rounded once, however
+-- long they are: what each token adds, rounded alike, would be off by 2e-5.
+do
+  local T <const> = 60000
+  local v = flin.variant {
+    name = "counters",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", w = "t" },
+    state = { S = "k v", phi = "", n = "" },
+    step = function (x, s)
+      local phi, n = s.phi + x.w, s.n + 1
+      local S = 0.9 * s.S + outer(x.k, x.v)
+      return { S = S, phi = phi, n = n }, dot(x.q, S) + 1e-3 * phi + s.n
+    end,
+  }
+  local inputs = v:random { B = 1, T = T, H = 1, K = 4, V = 4 }
+  inputs.w = flin.full({ 1, T, 1 }, 0.1)
+  local want, left = v:reference(inputs)
+  local y, ends = v:forward(on_gpu(inputs))
+  expect(suite.relative(ends.phi, left.phi) <= 6e-8, "60,000 tokens: phi is "
+         .. "off by %.1e", suite.relative(ends.phi, left.phi))
+  expect(suite.relative(ends.n, left.n) == 0, "60,000 tokens: n is off")
+  expect(suite.relative(y, want) <= 2e-7, "60,000 tokens: y is off by %.1e",
+         suite.relative(y, want))
+end
+
 -- Only summed, only averaged, a key that is the same for all tokens.
 local steps = {
   ["a sum and a mean"] = { { q = "t k", k = "t k", v = "t v", a = "t k" },

@@ -3,6 +3,8 @@
 #ifndef FLIN_TESTS_CUDA_VARIANTS_H
 #define FLIN_TESTS_CUDA_VARIANTS_H
 
+#include "../../compiler/grad.h"
+#include "../../compiler/partition.h"
 #include "../../compiler/plan.h"
 #include "../../lang/flin.h"
 
@@ -363,7 +365,7 @@ static Plan *plan_of(Ctx *c, Graph *step, int k, int v)
 {
     int32_t size[NAXES] = { 0 };
     set_sizes(step, k, v, size);
-    Graph *chunk = derive(step, size, 64);
+    Graph *chunk = by_chunks(step, size, 64, false, &machine_h200);
     if (!chunk)
         fail_code(c, ERR_INTERNAL, "%s: %s", step->name, step->note);
     return plan_simple(chunk);

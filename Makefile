@@ -16,7 +16,8 @@
 #   make rock     build/flin.so, for a Lua that brings its own library
 #   make wheel    dist/flin-*.whl for manylinux, checked by auditwheel
 #   make deb      dist/flin_*.deb, of what this system has
-#   make install  to $(DESTDIR)$(PREFIX)
+#   make docs     build/docs/index.html: tutorial, reference, variants
+#   make install  to $(DESTDIR)$(PREFIX), the docs with it if they are made
 #
 # GLPK=0 builds without GLPK, LIBEDIT=0 a prompt of plain lines, V=1 shows the
 # commands. LUA_SRC=DIR compiles Lua in, from the folder of its sources: then
@@ -91,8 +92,8 @@ say = $(if $(V),,@echo '  $(1)')
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
 .PHONY: all build demo test sanitized tests test-cuda asan tsan random fuzz \
-    fuzzers fuzz-build bench-cpu compile-all static rock wheel deb install \
-    clean FORCE
+    fuzzers fuzz-build bench-cpu compile-all static rock wheel deb docs \
+    install clean FORCE
 
 all:
 	@GLPK=$(GLPK) LUA_SRC=$(LUA_SRC) sh tools/setup.sh --check
@@ -274,6 +275,13 @@ $(BUILD)/examples/%: examples/%.c $(BUILD)/libflin.so
 $(BUILD)/examples/lua_host: HOST_FLAGS = $(LUA_CFLAGS)
 $(BUILD)/examples/lua_host: HOST_LIBS = $(LUA_LIBS)
 
+docs:
+	@sh tools/setup.sh --docs
+	@$(MAKE) --no-print-directory $(PARALLEL) build
+	@rm -rf $(BUILD)/docs
+	@BUILD=$(BUILD) CC="$(CC)" $(BUILD)/flin docs/make/site.lua $(BUILD)/docs
+	@echo $(BUILD)/docs/index.html
+
 BIN = $(DESTDIR)$(PREFIX)/bin
 LIB = $(DESTDIR)$(LIBDIR)
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -291,6 +299,10 @@ install: build
 	install -m 644 README.md CHANGELOG.md LICENSE $(SHARE)/doc/flin
 	install -m 644 $(wildcard examples/*.lua examples/*.c examples/*.py) \
 	    $(SHARE)/doc/flin/examples
+	if [ -f $(BUILD)/docs/index.html ]; then \
+	    install -d $(SHARE)/doc/flin/html && \
+	    install -m 644 $(BUILD)/docs/* $(SHARE)/doc/flin/html; \
+	fi
 	$(BUILD)/flin --luacats > $(SHARE)/flin/luacats.lua
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'Name: flin' \
 	    'Version: $(VERSION)' \

@@ -44,7 +44,7 @@ end
 -- Is there such a heading?
 local function has_heading(text, id)
   for heading in ("\n" .. text):gmatch "\n#+ ([^\n]*)" do
-    if html.slug(heading) == id then
+    if html.slug((heading:gsub("`", ""))) == id then
       return true
     end
   end

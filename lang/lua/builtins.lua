@@ -438,10 +438,19 @@ variable("FLIN_CACHE", "=FOLDER", "compiled kernels of a GPU are kept here", [[
 Else $XDG_CACHE_HOME/flin, else $HOME/.cache/flin; flin.cuda().cache says which.
 "off": nowhere. A folder that others may write to is not used, and that is said
 once.]])
+variable("FLIN_SCHEDULE", "=1", "Hopper's kernels come from schedules", [[
+A second road to kernels over all chunks, until it is timed.]])
+variable("FLIN_GRAPHICS", "=NAME", "how the terminal shows pictures", [[
+"kitty", "sixel", or anything else: as text. Else the terminal is asked.]])
+variable("PAGER", "=COMMAND", "shows what is longer than the terminal", [[
+Else less.]])
+variable("LESS", "=OPTIONS", "those of less; else FRX")
 variable("FLIN_INIT", "=TEXT or =@FILE", "Lua that the program runs first", [[
 Not with -E.]])
 variable("FLIN_LIB", "=PATH", "the libflin.so that Python loads", [[
 And that a wheel is made with; else the one that came along.]])
+variable("FLIN_PROGRAM", "=PATH", "the program that Python's `flin` runs", [[
+Else the one that came along.]])
 variable("XDG_CACHE_HOME", "=FOLDER", "caches are kept here: see FLIN_CACHE")
 variable("XDG_STATE_HOME", "=FOLDER", "the prompt's history is kept here", [[
 In flin/history; else under $HOME/.local/state.]])

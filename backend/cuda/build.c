@@ -101,7 +101,7 @@ static bool schedule_fits(const Build *b, const Call *call)
     CudaExtent e = cuda_extent(call);
     for (int n = 0; n < b->m->nkernels; n++) {
         const CudaKernel *k = &b->m->kernel[n];
-        for (int i = 0; i < k->nmaps && k->walk == CUDA_SCHEDULED; i++) {
+        for (int i = 0; i < k->nmaps && k->head; i++) {
             const View *v = view_of(call, k->map[i]);
             if (v && !(v->data ? map_fits(e, v, false)
                                : k->map[i].kind == ARG_OUTPUT))

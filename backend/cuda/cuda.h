@@ -81,8 +81,9 @@ static inline const View *view_of(const Call *call, CudaArg a)
 
 typedef enum CudaWalk {
     CUDA_HOPPER,                        /* cuda_emit's */
-    CUDA_SCHEDULED,                     /* print.c's: chunks, dealt out to
+    CUDA_SCHEDULED,                     /* print.c's: chunks dealt out to
                                            blocks that stay */
+    CUDA_WALKED,                        /* its, too: sequences */
     CUDA_CHUNKS,                        /* a block a chunk */
     CUDA_SEQUENCES,                     /* a block a sequence */
     CUDA_SUM                            /* adds up what heads share */
@@ -167,6 +168,9 @@ typedef struct HostRun {
     uint64_t stored, spill;
     int32_t heads, ragged;
 } HostRun;
+
+/* Places of chunks of a head that kernels keep something for. */
+int64_t cuda_slots(const CudaModule *m, const Call *call);
 
 /* What a kernel of cuda_tiles' module has to do, and its grid (0: nothing). */
 HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,

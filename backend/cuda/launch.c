@@ -255,13 +255,13 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
  * chunks and heads. */
 static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
                           const CudaKernel *k, int at, const HostRun *run,
-                          unsigned char *map)
+                          int64_t slots, unsigned char *map)
 {
     const CudaArg a = k->map[at];
     uint64_t rows = (uint64_t)k->stored_rows[at];
     uint64_t cols = (uint64_t)k->stored_cols[at];
     const uint64_t dim[4] = { cols, rows, 1,
-                              (uint64_t)(run->items + !run->items) };
+                              (uint64_t)(slots + !slots) };
     const uint64_t stride[3] = { 2 * cols, 2 * cols * rows,
                                  (uint64_t)m->kept.bytes };
     const uint32_t side[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
@@ -292,7 +292,8 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
     for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
         CudaArg a = k->map[i];
         if (a.kind == ARG_STORED)
-            encode_stored(c, d, m, k, i, &run, at);
+            encode_stored(c, d, m, k, i, &run, cuda_slots(m, call)
+                                               * call->heads, at);
         else if (view_of(call, a)->data)
             encode(c, d, p, call, a, 1, e, at);
         else if (a.kind == ARG_INPUT)
@@ -320,7 +321,7 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
         hopper_launch(c, d, l, p, call, seq, workspace);
         return l;
     }
-    if (k->walk == CUDA_SCHEDULED) {
+    if (k->head) {
         scheduled_launch(c, d, l, m, p, call, seq, workspace);
         return l;
     }

@@ -140,6 +140,11 @@ static bool posts(const KInst *k)
 
 /* ---- loads and stores ---- */
 
+static int padded_rows(const KValue *v)
+{
+    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+
 static void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
@@ -148,7 +153,7 @@ static void put_load(Print *p, const KInst *k)
     bool input = n->op == OP_input;
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
-    int rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    int rows = padded_rows(v);
     put_wait(p, v->buffer, 0, true);
     buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
                "arrive_expecting(full, %d);\n",
@@ -169,9 +174,30 @@ static void put_load(Print *p, const KInst *k)
     buf_printf(p->b, "}\n");
 }
 
+/* A state as a chunk finds it: every chunk has its place. */
+static void put_keep(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    int map = stored_map(p, v), rows = padded_rows(v);
+    put_wait(p, v->buffer, v->turn, false);
+    buf_printf(p->b, "if (lane == 0) {\nconst u32 from = %s;\n",
+               place(p, v));
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        for (int r = 0; r < rows; r += TILE_ROWS)
+            buf_printf(p->b, "store_tile(&a.map[%d], from + %d, %d, %d, 0,"
+                       " (int)x.at);\n", map,
+                       c / TILE_COLS * rows * 128 + r * 128, c, r);
+    buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
+    put_post(p, v->buffer, v->turn, true);
+}
+
 static void put_store(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
+    if (k->index == NOTHING) {
+        put_keep(p, k);
+        return;
+    }
     DType d = p->o->out[k->index];
     int map = map_for(p, ARG_OUTPUT, k->index, d);
     int t = tensor_for(p, ARG_OUTPUT, k->index, d);
@@ -335,14 +361,18 @@ static void put_vectors(Print *p, const KInst *k)
 
 static const char *fragment_name(Print *p, Ref r)
 {
-    return ctx_format(p->c, "f%u", (unsigned)r);
+    int v = schedule_value(p->s, r, LAY_FRAGMENT);
+    while (v != NOTHING && value_at(p, v)->alias != NOTHING)
+        v = value_at(p, v)->alias;
+    return ctx_format(p->c, "f%u", (unsigned)(v == NOTHING ? r
+                                              : value_at(p, v)->node));
 }
 
 static void put_fragments(Print *p)
 {
     for (int i = 0; i < p->s->nvalues; i++) {
         const KValue *v = value_at(p, i);
-        if (v->layout == LAY_FRAGMENT)
+        if (v->layout == LAY_FRAGMENT && v->alias == NOTHING)
             buf_printf(p->b, "float f%u[%d];\n", (unsigned)v->node,
                        fragment_regs(p->s, v));
     }
@@ -357,11 +387,6 @@ static void put_clear(Print *p, const KInst *k)
                (int)((v->ncol + TILE_COLS - 1) / TILE_COLS), p->s->groups);
 }
 
-static int padded_rows(const KValue *v)
-{
-    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-}
-
 /* Of a fragment the registers of these rows and columns. */
 static const char *part_of(Print *p, const KValue *d, int row, int col,
                            int width)
@@ -369,8 +394,8 @@ static const char *part_of(Print *p, const KValue *d, int row, int col,
     int share = share_of(p->s, d->ncol);
     if (d->nrow <= TILE_ROWS && width == share)
         return fragment_name(p, d->node);
-    return ctx_format(p->c, "registers<%d>(f%u, %d)", width / 2,
-                      (unsigned)d->node, row / TILE_ROWS * share / 2
+    return ctx_format(p->c, "registers<%d>(%s, %d)", width / 2,
+                      fragment_name(p, d->node), row / TILE_ROWS * share / 2
                       + col / 2);
 }
 
@@ -435,7 +460,7 @@ static const char *element_of(Print *p, const KInst *k, Ref o)
     if (in_program(k, r))
         return ctx_format(p->c, "x%u", u);
     if (v != NOTHING && has_value(k->in, k->nin, v))
-        return ctx_format(p->c, "f%u[e]", u);
+        return ctx_format(p->c, "%s[e]", fragment_name(p, r));
     v = schedule_value(s, r, LAY_TILE);
     if (v != NOTHING && has_value(k->in, k->nin, v))
         return ctx_format(p->c, "(e & 1 ? high(t%u[e / 2]) : low(t%u[e / 2]))",
@@ -578,19 +603,21 @@ static void put_sums_end(Print *p, const KInst *k)
     }
 }
 
-/* Tiles that the program leaves: 16 bits an element, by way of stmatrix. */
-static void put_tiles(Print *p, const KInst *k, int regs)
+/* Tiles that the program leaves, or of what it finds, which it may write over:
+ * 16 bits an element, by way of stmatrix. */
+static void put_tiles(Print *p, const KInst *k, int regs, bool computed)
 {
     int share = share_of(p->s, k->ncol);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         bool turns = v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
-        if (v->layout != LAY_TILE)
+        if (v->layout != LAY_TILE || in_program(k, v->node) != computed)
             continue;
         if (turns)
             put_wait(p, v->buffer, v->turn, true);
         buf_printf(p->b, "{\nu32 p[%d];\n", regs / 2);
-        buf_printf(p->b, "pack_rows(p, f%u, l, %s);\n", (unsigned)v->node,
+        buf_printf(p->b, "pack_rows(p, %s, l, %s);\n",
+                   fragment_name(p, v->node),
                    k->row == AX_I ? "x.n" : "64");
         for (int r = 0; r < k->nrow; r += TILE_ROWS)
             buf_printf(p->b, "write_columns<%d>(%s + %d, p + %d, %d, col0(%d),"
@@ -621,6 +648,8 @@ static void put_map(Print *p, const KInst *k)
     int share = share_of(s, k->ncol), each = share / 2;
     int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * each;
     buf_printf(b, "{\n");
+    each_bit(p, k->wait_empty, true, put_wait);
+    put_tiles(p, k, regs, false);
     put_operands(p, k, regs);
     put_sums_begin(p, k);
     for (int i = 0; i < k->nnodes; i++)
@@ -636,7 +665,8 @@ static void put_map(Print *p, const KInst *k)
         for (int i = 0; i < k->nnodes; i++) {
             put_map_node(p, k, k->node[i]);
             if (leaves_fragment(p, k, k->node[i]))
-                buf_printf(b, "f%u[e] = x%u;\n", (unsigned)k->node[i],
+                buf_printf(b, "%s[e] = x%u;\n",
+                           fragment_name(p, k->node[i]),
                            (unsigned)k->node[i]);
         }
         for (int i = 0; i < k->nout; i++)
@@ -644,10 +674,36 @@ static void put_map(Print *p, const KInst *k)
                 put_sum_node(p, k, value_at(p, k->out[i]));
         buf_printf(b, "}\n");
     }
-    each_bit(p, k->wait_empty, true, put_wait);
     put_sums_end(p, k);
-    put_tiles(p, k, regs);
+    put_tiles(p, k, regs, true);
     buf_printf(b, "}\n");
+}
+
+/* ---- states that a walk carries ---- */
+
+static void put_state(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    bool begins = k->op == K_BEGIN;
+    DType d = begins ? p->o->s0[k->index] : p->o->s1[k->index];
+    if (begins)
+        v = value_at(p, k->out[0]);
+    p->k->row_axis = v->row;
+    buf_printf(p->b, "%s(f%u, a.tensor[%d], x, %d, col0(%d), l);\n",
+               begins ? "begin_state" : "end_state", (unsigned)v->node,
+               tensor_for(p, begins ? ARG_STATE : ARG_NEXT, k->index, d),
+               share_of(p->s, v->ncol), share_of(p->s, v->ncol));
+}
+
+static void put_carry(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    unsigned from = (unsigned)v->node;
+    if (v->alias != NOTHING)
+        return;
+    v = value_at(p, k->in[1]);
+    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nf%u[e] = f%u[e];"
+               "\n", fragment_regs(p->s, v), (unsigned)v->node, from);
 }
 
 /* ---- roles ---- */
@@ -669,6 +725,9 @@ static void put_inst(Print *p, const KInst *k)
     case K_SYNC:
         buf_printf(p->b, "matrix_sync<%d>();\n", p->s->groups);
         break;
+    case K_BEGIN:
+    case K_END:     put_state(p, k); return;
+    case K_CARRY:   put_carry(p, k); return;
     case NKOPS:     break;
     }
     if (posts(k)) {
@@ -677,29 +736,52 @@ static void put_inst(Print *p, const KInst *k)
     }
 }
 
+/* Holds the results of the products that have ended in their registers. */
+static void put_settled(Print *p, int settle)
+{
+    const Schedule *s = p->s;
+    for (int j = settle - 1; j >= 0; j--) {
+        const KInst *k = &s->inst[j];
+        if (k->role == KR_MATRIX && k->op != K_PRODUCT)
+            break;
+        if (k->op == K_PRODUCT)
+            buf_printf(p->b, "keep(f%u);\n",
+                       (unsigned)value_at(p, k->out[0])->node);
+    }
+}
+
+static void put_insts(Print *p, KRole role, KOp from, KOp to)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != role || k->op < from || k->op > to)
+            continue;
+        put_inst(p, k);
+        if (k->op == K_SETTLE)
+            put_settled(p, i);
+    }
+}
+
+/* The loop over items, and in a walk that over chunks. */
 static void put_role(Print *p, KRole role)
 {
     const Schedule *s = p->s;
+    bool walk = s->kind != K_TOKEN;
     buf_printf(p->b, "u32 it = 0;\nNO_UNROLL for (i64 item = blockIdx.x; item"
-               " < a.run.items; item += gridDim.x) {\nItem x;\n"
-               "if (!find_item(a.run, item, x))\ncontinue;\n");
+               " < a.run.items; item += gridDim.x) {\nItem x;\n");
+    buf_printf(p->b, walk ? "const int chunks = find_walk(a.run, item, x);\n"
+               : "if (!find_item(a.run, item, x))\ncontinue;\n");
     if (role == KR_MATRIX)
         put_fragments(p);
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        if (k->role != role)
-            continue;
-        put_inst(p, k);
-        for (int j = i - 1; j >= 0 && k->op == K_SETTLE; j--) {
-            if (s->inst[j].role == role && s->inst[j].op != K_PRODUCT)
-                break;
-            if (s->inst[j].op == K_PRODUCT)
-                buf_printf(p->b, "keep(%s);\n",
-                           fragment_name(p, value_at(p, s->inst[j].out[0])
-                                            ->node));
-        }
-    }
-    buf_printf(p->b, "it++;\n}\n");
+    put_insts(p, role, K_BEGIN, K_BEGIN);
+    if (walk)
+        buf_printf(p->b, "NO_UNROLL for (int m = 0; m < chunks; m++, it++) {\n"
+                   "find_chunk(a.run, %s, x);\n", s->kind == K_REVERSE
+                   ? "chunks - 1 - m" : "m");
+    put_insts(p, role, K_LOAD, K_CARRY);
+    buf_printf(p->b, walk ? "}\n" : "it++;\n");
+    put_insts(p, role, K_END, K_END);
+    buf_printf(p->b, "}\n");
 }
 
 static void put_barriers(Print *p)
@@ -766,7 +848,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
     k->shared = s->shared;
     k->blocks = 1;
     k->ranks = 1;
-    k->walk = CUDA_SCHEDULED;
+    k->walk = s->kind == K_TOKEN ? CUDA_SCHEDULED : CUDA_WALKED;
     put_barriers(&p);
     put_roles(&p);
     buf_printf(&b, "namespace in_%s {\nstruct Args { TensorMap map[%d];"

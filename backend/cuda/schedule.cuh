@@ -28,6 +28,25 @@ INLINE bool find_item(const Run &run, i64 at, Item &x)
     return true;
 }
 
+/* Sequence and head `at` of the launch, to be walked. */
+INLINE int find_walk(const Run &run, i64 at, Item &x)
+{
+    const i64 s = divided(at, run.heads);
+    const Sequence q = sequence(run, s);
+    x.head = (int)(at - s * run.heads);
+    x.seq = (int)s;
+    x.where = { q.b, (int)q.start, (int)q.len };
+    return chunks_of(x.where);
+}
+/* Its chunk c. */
+INLINE void find_chunk(const Run &run, int c, Item &x)
+{
+    x.row = x.where.start + 64 * c;
+    x.n = rows_of(x.where, c);
+    x.at = (x.seq + x.where.b * run.per_entry + x.where.start / 64 + c)
+         * run.heads + x.head;
+}
+
 /* A ring's slot at its pos-th use. */
 INLINE u32 parity(u32 pos, u32 depth) { return pos / depth & 1; }
 
@@ -82,6 +101,35 @@ INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
         clear16(tile + line / (64 - rows) * 8192
                 + (rows + line % (64 - rows)) * 128 + at % 8 * 16);
     }
+}
+
+/* ---- states: float32 in memory, by rows and columns ---- */
+
+/* Number e of a thread's fragment of rows and `share` columns, from col on. */
+INLINE i64 state_place(const Tensor &t, int e, int share, int col,
+                       const Lane &l)
+{
+    const int row = l.row + e / 2 % 2 * 8 + e / (share / 2) * 64;
+    return row * t.sd[0]
+         + (col + e % (share / 2) / 4 * 8 + l.col + e % 2) * t.sd[1];
+}
+template<int N>
+INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
+                        int share, int col, const Lane &l)
+{
+    const float *p = (const float *)t.p + at.seq * t.sb
+                   + at.head / t.group * t.sh;
+    UNROLL for (int e = 0; e < N; e++)
+        x[e] = t.p ? p[state_place(t, e, share, col, l)] : 0.f;
+}
+template<int N>
+INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
+                      int share, int col, const Lane &l)
+{
+    float *p = (float *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
+    UNROLL for (int e = 0; e < N; e++)
+        if (t.p)
+            p[state_place(t, e, share, col, l)] = x[e];
 }
 
 /* ---- vectors ---- */

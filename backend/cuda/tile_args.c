@@ -33,8 +33,8 @@ static int64_t entry_chunks(const CudaModule *m, const Call *call)
     return (cuda_extent(call).tokens + m->chunk - 1) / m->chunk;
 }
 
-/* Chunks that have a place: see first_slot. */
-static int64_t slots_of(const CudaModule *m, const Call *call)
+/* See first_slot. */
+int64_t cuda_slots(const CudaModule *m, const Call *call)
 {
     return call->nseq + cuda_extent(call).batch * entry_chunks(m, call);
 }
@@ -68,7 +68,7 @@ static int64_t part_bytes(const Graph *g, const Call *call, bool state, int i)
 
 int64_t cuda_stored(const CudaModule *m, const Call *call)
 {
-    return aligned(m->kept.bytes * slots_of(m, call) * call->heads);
+    return aligned(m->kept.bytes * cuda_slots(m, call) * call->heads);
 }
 
 /* Bytes before the result's part; of all parts for the one past the last. */
@@ -91,12 +91,13 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
 
     switch (k->walk) {
     case CUDA_HOPPER: break;
+    case CUDA_WALKED:
     case CUDA_SEQUENCES: return call->nseq * call->heads * k->blocks;
     case CUDA_SCHEDULED:
-    case CUDA_CHUNKS: return slots_of(m, call) * call->heads * k->blocks;
+    case CUDA_CHUNKS: return cuda_slots(m, call) * call->heads * k->blocks;
     case CUDA_SUM:
         if (k->tensor[1].kind == ARG_OUTPUT)
-            return slots_of(m, call) * (call->heads / group_of(call, to));
+            return cuda_slots(m, call) * (call->heads / group_of(call, to));
         return (to->sb ? call->nseq : call->nseq > 0)
              * (call->heads / group_of(call, to));
     }
@@ -122,8 +123,7 @@ static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
         return 0;
 
     int64_t items = items_of(m, k, call);
-    int64_t most = k->spill || k->walk == CUDA_SCHEDULED ? m->units
-                                                         : INT32_MAX;
+    int64_t most = k->spill || k->head ? m->units : INT32_MAX;
 
     return items < most ? items : most;
 }

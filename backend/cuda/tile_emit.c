@@ -540,13 +540,18 @@ static bool print_scheduled(Tiles *t, Buf *to)
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
                      .in = t->o->in, .out = t->o->out,
                      .wants_out = t->out_here,
-                     .stored16 = t->stored_narrow, .lies_turned = turned };
+                     .stored16 = t->stored_narrow, .lies_turned = turned,
+                     .stores = t->stored_here, .s0 = t->o->s0,
+                     .s1 = t->o->s1 };
     if (!t->o->scheduled)
         return false;
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
     for (int i = 0; i < t->g->nout; i++)
         if (t->out_here[i] && t->o->sum_out[i])
+            return false;
+    for (int i = 0; i < t->g->nst; i++)
+        if (t->k->states & STATE(i) && t->o->sum_s1[i])
             return false;
     const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
     if (s->why) {
@@ -556,7 +561,6 @@ static bool print_scheduled(Tiles *t, Buf *to)
     }
     put_comment(t, to);
     t->out->head = schedule_head;
-    t->out->row_axis = t->o->rows;
     schedule_text(s, t->o, t->out, to);
     return true;
 }

@@ -249,7 +249,8 @@ static const char *check_registers(const Schedule *s)
             for (int n = first; n < s->ninsts; n++)
                 for (int j = 0; j < s->inst[n].nin; j++)
                     last = s->inst[n].in[j] == v ? n : last;
-            if (s->value[v].layout == LAY_FRAGMENT && first <= i && i <= last)
+            if (s->value[v].layout == LAY_FRAGMENT && first <= i && i <= last
+                && s->value[v].alias == NOTHING)
                 live += fragment_regs(s, &s->value[v]);
         }
         most = live > most ? live : most;

@@ -5,8 +5,8 @@ const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448 };
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "vector",
                                             "scalar" };
-const char *const kop_name[NKOPS] = { "load", "vector", "clear", "product",
-                                      "settle", "map", "sync", "store" };
+const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
+    "product", "settle", "map", "sync", "store", "carry", "end" };
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
                                           "matrix" };
 
@@ -32,9 +32,8 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
                      .k = &w->p->kernel[w->kernel], .tile = w->tile,
                      .wants_out = w->wants_out };
-    if (s->k->kind != K_TOKEN)
-        s->why = "a kernel that carries states from chunk to chunk";
-    else if (s->g->chunk != TILE_ROWS)
+    s->kind = s->k->kind;
+    if (s->g->chunk != TILE_ROWS)
         s->why = "chunks that are not of 64 tokens";
     else if (w->tile != BF16)
         s->why = "products of another type than bfloat16";

@@ -5,7 +5,8 @@
  * warp) does its instructions one after another for each item of the kernel's
  * loop: a chunk of a head. **Values** are graph nodes in a layout: a tile in
  * shared memory, a fragment in the registers of the matrix role, a vector or
- * a number in shared memory. What one role writes and another reads lies in a
+ * a number in shared memory. A walk's item is a sequence of a head; its loop
+ * goes over chunks, forwards or back, and carries states as fragments. What one role writes and another reads lies in a
  * **buffer**, a ring of `depth` slots, each with a barrier that says full and
  * one that says empty; what the matrix role writes for itself is ordered by
  * K_SYNC.
@@ -47,18 +48,22 @@ enum { TILE_COLS = 64, TILE_ROWS = 64, SHARED_ALIGN = 1024, NOTHING = -1 };
 
 /* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
- * number among the values that go through its buffer in an item. */
+ * number among the values that go through its buffer in an item. alias: a
+ * fragment in whose registers this one is written, element by element, or
+ * NOTHING. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, turn;
     int32_t nrow, ncol;
-    int16_t buffer;
+    int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot */
 } KValue;
 
 /* ---- instructions ---- */
 
 typedef enum KOp {
+    K_BEGIN,                            /* fragment <- a state as the walk
+                                           finds it */
     K_LOAD,                             /* tile <- an input, a stored value */
     K_VECTOR,                           /* vectors <- inputs, vectors: the
                                            program `node`, lane by lane */
@@ -68,7 +73,9 @@ typedef enum KOp {
     K_MAP,                              /* the program `node`, element by
                                            element of a fragment's space */
     K_SYNC,                             /* the matrix role's warps meet */
-    K_STORE,                            /* an output <- tile */
+    K_STORE,                            /* an output, or a state kept <- tile */
+    K_CARRY,                            /* a state <- what becomes of it */
+    K_END,                              /* a state as the walk leaves it <- */
     NKOPS
 } KOp;
 extern const char *const kop_name[NKOPS];
@@ -90,7 +97,8 @@ typedef struct KInst {
     uint8_t nin, nout;
     Ref *node;                          /* of the program, operands first */
     int nnodes;
-    int16_t index;                      /* STORE: the output's number */
+    int16_t index;                      /* STORE: the output's number; BEGIN,
+                                           CARRY, END: the state's */
     /* of buffers: waited for before, told after */
     uint32_t wait_full, wait_empty, post_full, post_empty;
 } KInst;
@@ -130,6 +138,7 @@ typedef struct Schedule {
     int32_t shared;                     /* bytes, barriers included, and
                                            what aligning them takes */
     const bool *wants_out;              /* as wished */
+    KernelKind kind;                    /* of its loop */
     uint8_t warps[NKROLES];             /* of each role; 0: it has nothing
                                            to do */
     const char *why;                    /* there is none: what is missing */
@@ -137,14 +146,15 @@ typedef struct Schedule {
 
 /* What the kernel is to be made for. stored16: per node, a stored value of 16
  * bits an element; lies_turned: per node, a stored value whose first axis is
- * the one along memory's rows. out: results that this kernel writes. */
+ * the one along memory's rows. Types: NDTYPES where there is no tensor. */
 typedef struct KernelWish {
     const Plan *p;
     int kernel;
     DType tile;
-    const DType *in, *out;
+    const DType *in, *out, *s0, *s1;
     const bool *wants_out;
     const uint8_t *stored16, *lies_turned;
+    const uint8_t *stores;              /* per node: kept for later kernels */
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would
@@ -173,9 +183,15 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 Ref shown_node(const Graph *g, Ref r);
 /* The value of the node in that layout; NOTHING: there is none. */
 int schedule_value(const Schedule *s, Ref node, Layout layout);
+/* Before, in or after the loop over chunks. */
+static inline bool is_within(const KInst *k)
+{
+    return k->op != K_BEGIN && k->op != K_END;
+}
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
-/* Columns that a warpgroup has of a fragment; registers a thread has of it. */
+/* Columns that a warpgroup has of a fragment; registers that a thread has of
+ * it, none of its own where it is written over another. */
 static inline int share_of(const Schedule *s, int ncol)
 {
     return ncol / s->groups;

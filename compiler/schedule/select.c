@@ -14,7 +14,7 @@
 
 /* From VECTOR on: computed; from PRODUCT on: by the matrix role. */
 typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, VECTOR, PRODUCT, ELEMENT,
-                    REDUCED } Kind;
+                    CARRIED, REDUCED } Kind;
 
 typedef struct Select {
     Schedule *s;
@@ -146,6 +146,22 @@ static bool loads(Select *x, Ref r)
         || refuse(x, r, "a stored value that is no 16-bit state matrix");
 }
 
+/* A state that the walk carries: a matrix, in float32 where it begins and
+ * ends, of 16 bits where each chunk's is kept. */
+static bool carries(Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    int i = n->index;
+    x->kind[r] = CARRIED;
+    if (count_axes(n->axes) != 2 || n->axes & ~DIM_AXES)
+        return refuse(x, r, "a state that is no matrix");
+    if ((x->w->s0[i] != F32 && x->w->s0[i] != NDTYPES)
+        || (x->w->s1[i] != F32 && x->w->s1[i] != NDTYPES))
+        return refuse(x, r, "a state in another type than float32");
+    return !x->w->p->stored[r] || x->w->stored16[r]
+        || refuse(x, r, "a state that is kept in float32");
+}
+
 static bool classify(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -156,6 +172,8 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = NUMBER;
     else if (n->op == OP_row || n->op == OP_col)
         x->kind[r] = VIEW;
+    else if (n->op == OP_state && x->s->k->states & STATE(n->index))
+        return carries(x, r);
     else if (n->op == OP_input || n->op == OP_state)
         return loads(x, r);
     else if (is_product(x, n))
@@ -187,12 +205,24 @@ static bool find_nodes(Select *x)
     for (int i = 0; i < k->nnodes; i++)
         if (!classify(x, k->node[i]))
             return false;
+        else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] != CARRIED)
+            return refuse(x, k->node[i], "kept for kernels behind this one");
     return true;
 }
 
 /* ---- spaces: which axis is the rows' ---- */
 
-/* Tokens are rows; of two other axes, as the tiles lie that it is made of. */
+/* Whether states of these axes lie in memory with the first along the rows. */
+static bool lies_turned(const Select *x, AxisSet s)
+{
+    for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
+        if (x->g->n[r].op == OP_state && x->g->n[r].axes == s && x->kind[r]
+            && x->w->lies_turned[r])
+            return true;
+    return false;
+}
+
+/* Tokens are rows; of two other axes, as states of both lie. */
 static void find_space(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -203,19 +233,9 @@ static void find_space(Select *x, Ref r)
         return;
     x->row[r] = (uint8_t)lowest(s);
     x->col[r] = (uint8_t)highest(s);
-    if (x->kind[r] == LOADED && n->op != OP_input && x->w->lies_turned[r]) {
+    if (lies_turned(x, s)) {
         x->row[r] = (uint8_t)highest(s);
         x->col[r] = (uint8_t)lowest(s);
-    }
-    if (x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
-        return;
-    for (int i = 0; i < 4 && n->a[i]; i++) {
-        Ref a = shown_node(x->g, n->a[i]);
-        if (count_axes(x->g->n[a].axes) == 2 && x->row[a] == x->col[r]
-            && x->col[a] == x->row[r]) {
-            x->row[r] = x->row[a];
-            x->col[r] = x->col[a];
-        }
     }
 }
 
@@ -321,7 +341,8 @@ static int value_new(Select *x, Ref node, Layout layout)
     }
     KValue *v = &s->value[s->nvalues];
     *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
-                   .buffer = NOTHING, .nrow = 1, .ncol = 1 };
+                   .buffer = NOTHING, .alias = NOTHING, .nrow = 1,
+                   .ncol = 1 };
     if (layout == LAY_TILE || layout == LAY_FRAGMENT) {
         v->row = x->row[node];
         v->col = x->col[node];
@@ -542,7 +563,9 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         case VECTOR: case REDUCED:
             reads(x, k, value_of(x, a, vector_layout(x, a)));
             break;
-        case PRODUCT: reads(x, k, value_of(x, a, LAY_FRAGMENT)); break;
+        case PRODUCT: case CARRIED:
+            reads(x, k, value_of(x, a, LAY_FRAGMENT));
+            break;
         case ELEMENT:
             if (x->level[a] != x->level[r])
                 reads(x, k, value_of(x, a, LAY_FRAGMENT));
@@ -565,6 +588,21 @@ static bool is_read_later(const Select *x, Ref r)
     return false;
 }
 
+/* A state as each chunk finds it, for kernels behind this one. */
+static bool is_kept(const Select *x, Ref r)
+{
+    return x->kind[r] == CARRIED && x->w->p->stored[r];
+}
+
+static bool is_next(const Select *x, Ref r)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->s->k->states & STATE(i)
+            && shown_node(x->g, x->g->st[i].next) == r)
+            return true;
+    return false;
+}
+
 static bool map_writes(Select *x, KInst *k, Ref r)
 {
     int out = output_of(x, r);
@@ -581,9 +619,9 @@ static bool map_writes(Select *x, KInst *k, Ref r)
                               : of_rows ? x->s->groups : 4);
         writes(x, k, v);
     } else {
-        if (is_factor(x, r) || out != NOTHING)
+        if (is_factor(x, r) || out != NOTHING || is_kept(x, r))
             writes(x, k, value_of(x, r, LAY_TILE));
-        if (x->kind[r] == ELEMENT && is_read_later(x, r))
+        if (x->kind[r] == ELEMENT && (is_read_later(x, r) || is_next(x, r)))
             writes(x, k, value_of(x, r, LAY_FRAGMENT));
     }
     if (out == NOTHING)
@@ -636,7 +674,7 @@ static bool select_group(Select *x, int group, int level)
             k->ncol = extent(x, k->col);
         }
         same = k->row == x->row[r] && k->col == x->col[r];
-        if (x->kind[r] != PRODUCT) {
+        if (x->kind[r] != PRODUCT && x->kind[r] != CARRIED) {
             program_add(x, k, r);
             if (!map_reads(x, k, r))
                 return false;
@@ -653,6 +691,8 @@ static bool select_group(Select *x, int group, int level)
 
 static void select_store(Select *x, int value)
 {
+    if (is_kept(x, x->s->value[value].node))
+        reads(x, inst_new(x, K_STORE, KR_STORE), value);
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
         if (!x->w->wants_out[i] || x->s->value[value].node != r)
@@ -674,6 +714,57 @@ static void select_stores(Select *x)
                 && x->s->value[v].layout == LAY_TILE)
                 select_store(x, v);
         }
+}
+
+/* The state's fragment, from before the walk to behind it. */
+static void begin_states(Select *x)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->s->k->states & STATE(i)) {
+            KInst *k = inst_new(x, K_BEGIN, KR_MATRIX);
+            writes(x, k, value_of(x, x->g->st[i].node, LAY_FRAGMENT));
+            k->index = (int16_t)i;
+        }
+}
+
+/* What becomes of a state is written over it where nobody reads it later. */
+static void write_over(Select *x, int state, int next)
+{
+    Schedule *s = x->s;
+    int writer = NOTHING, last = NOTHING;
+    for (int i = 0; i < s->ninsts; i++) {
+        for (int j = 0; j < s->inst[i].nout; j++)
+            writer = s->inst[i].out[j] == next ? i : writer;
+        for (int j = 0; j < s->inst[i].nin; j++)
+            last = s->inst[i].in[j] == state ? i : last;
+    }
+    if (writer != NOTHING && writer >= last && s->inst[writer].op == K_MAP)
+        s->value[next].alias = (int16_t)state;
+}
+
+static bool end_states(Select *x)
+{
+    static const KOp ops[] = { K_CARRY, K_END };
+    for (int op = 0; op < 2; op++)
+        for (int i = 0; i < x->g->nst; i++) {
+            Ref from = x->g->st[i].node;
+            Ref to = shown_node(x->g, x->g->st[i].next);
+            if (!(x->s->k->states & STATE(i)))
+                continue;
+            if (x->kind[to] < PRODUCT || x->kind[to] == REDUCED
+                || x->row[to] != x->row[from] || x->col[to] != x->col[from])
+                return refuse(x, to, "a state that becomes no matrix");
+            KInst *k = inst_new(x, ops[op], KR_MATRIX);
+            k->index = (int16_t)i;
+            int state = value_of(x, from, LAY_FRAGMENT);
+            if (op == 0) {
+                int next = value_of(x, to, LAY_FRAGMENT);
+                write_over(x, state, next);
+                reads(x, k, next);
+            }
+            reads(x, k, state);
+        }
+    return true;
 }
 
 /* Scores first: they feed the other groups of their level and those behind. */
@@ -735,9 +826,10 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     find_levels(&x);
     find_groups(&x);
     s->groups = find_groups_of_warps(&x);
+    begin_states(&x);
     for (int level = 0; level <= x.deepest + 1; level++)
         if (!select_level(&x, level))
             return false;
     select_stores(&x);
-    return true;
+    return end_states(&x);
 }

@@ -3,7 +3,8 @@
  *   schedule KERNEL TARGET groups N regs N N shared N
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
- *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N turn N at N
+ *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
+ *         at N
  *   OP ROLE [turned N N] [space ROW COL NROW NCOL] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
  *      [await empty N ...] [tell full N ...] [tell empty N ...]
@@ -49,10 +50,10 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
 
 static void print_value(Buf *b, const KValue *v, int i)
 {
-    buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d turn %d"
-               " at %d\n", i, (unsigned)v->node, layout_name[v->layout],
+    buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
+               " turn %d at %d\n", i, (unsigned)v->node, layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
-               v->buffer, v->turn, (int)v->at);
+               v->buffer, v->alias, v->turn, (int)v->at);
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -167,6 +168,7 @@ static void read_head(Read *x)
 {
     Schedule *s = x->s;
     s->k = &s->p->kernel[number(x, 0, s->p->nkernels - 1)];
+    s->kind = s->k->kind;
     must(x, s->target->name);
     must(x, "groups");
     s->groups = number(x, 1, 2);
@@ -226,6 +228,8 @@ static void read_value(Read *x)
     v->parts = (uint8_t)number(x, 1, 255);
     must(x, "buffer");
     v->buffer = (int16_t)number(x, NOTHING, s->nbuffers - 1);
+    must(x, "alias");
+    v->alias = (int16_t)number(x, NOTHING, INT16_MAX);
     must(x, "turn");
     v->turn = (uint8_t)number(x, 0, 255);
     must(x, "at");

@@ -43,6 +43,9 @@ make.peers = reference.peers
 make.domains = reference.domain_table
 make.variants = variants.list
 make.table = variants.speed_table
+make.bars = function (which)
+  return variants.bars(which, site.dir)
+end
 
 local function fill(page, text)
   return (text:gsub("<!%-%- make: (%S+) ?(.-) ?%-%->", function (name, more)

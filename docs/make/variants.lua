@@ -316,6 +316,27 @@ function variants.speed_table(which)
   return table.concat(out, "\n")
 end
 
+-- One column of a table as bars: flin's and the peer's. which: "2", and the
+-- head of the column.
+function variants.bars(which, out)
+  local number, shape = which:match "^(%d) (.+)$"
+  local t, rows = tables()[tonumber(number)], {}
+  for c = 2, #t.head do
+    for i = 2, t.head[c] == shape and #t.rows or 0 do
+      local ours, theirs = t.rows[i][c]:match "^(%S+) | (%S+)$"
+      rows[#rows + 1] = { name = t.rows[i][1],
+                          values = { tonumber(ours), tonumber(theirs) } }
+    end
+  end
+  if #rows == 0 then
+    error("README.md has no column '" .. shape .. "'", 0)
+  end
+  local file = ("speed-%s.svg"):format(number)
+  snippets.write(out .. "/" .. file, flin.picture.bars(rows, {
+    series = { "flin", "peer" }, unit = "ms", title = shape }))
+  return figure(file, "Milliseconds at " .. shape .. ": shorter is faster")
+end
+
 -- ---- pages ----
 
 -- out: the folder for pictures.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
 #   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden kernels
-#                                 arrows examples python fuzz sanitized
+#                                 arrows examples python docs fuzz sanitized
 # -t: also names the ten that took the most seconds of CPU. JOBS tests run side
 # by side (as many as there are cores); what measures time runs alone.
 # A program or a script is one test, or as many as it says in a last line
@@ -311,6 +311,25 @@ python() {
     done
 }
 
+# Each page's snippets, and all of them as HTML, whose links must lead somewhere.
+docs() {
+    if ! "$flin" docs/make/site.lua --text "$tmp/pages" >"$tmp/out" 2>&1; then
+        fail "docs: the pages are not made" "$tmp/out"
+        return
+    fi
+    for p in README.md "$tmp"/pages/*.md; do
+        program "docs ${p##*/}" "$flin" docs/make/test.lua "$p"
+    done
+    awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }' \
+        docs/make/* >"$tmp/out"
+    expect_none "docs: 80 columns"
+    if ! command -v cmark-gfm >/dev/null; then
+        skip "docs: no cmark-gfm"
+        return
+    fi
+    program "docs as HTML" "$flin" docs/make/site.lua "$tmp/html"
+}
+
 fuzz() {
     if ! command -v clang >/dev/null; then
         skip "fuzz: no clang"
@@ -327,7 +346,7 @@ fuzz() {
 timed=
 [ "$1" != -t ] || { timed=1; shift; }
 [ $# != 0 ] || set -- unit host lua cuda golden kernels arrows examples python \
-    $([ -n "$SAN" ] || echo fuzz)
+    $([ -n "$SAN" ] || echo docs fuzz)
 for part; do
     $part
 done

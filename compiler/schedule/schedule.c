@@ -14,7 +14,7 @@ const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
-    enum { FEW = 40 };
+    enum { FEW = 56 };
     int threads = (s->groups + 1) * s->target->group * s->target->warp;
     int each = s->target->regs / threads / s->target->reg_step
              * s->target->reg_step;

@@ -6,8 +6,8 @@
  * loop: a chunk of a head. **Values** are graph nodes in a layout: a tile in
  * shared memory, a fragment in the registers of the matrix role, a vector or
  * a number in shared memory. A walk's item is a sequence of a head; its loop
- * goes over chunks, forwards or back, and carries states as fragments. What one role writes and another reads lies in a
- * **buffer**, a ring of `depth` slots, each with a barrier that says full and
+ * goes over chunks, forwards or back, and carries states as fragments. What
+ * one role writes and another reads lies in a **buffer**, a ring of `depth` slots, each with a barrier that says full and
  * one that says empty; what the matrix role writes for itself is ordered by
  * K_SYNC.
  *

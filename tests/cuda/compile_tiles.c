@@ -31,7 +31,9 @@ static const DType types[] = { BF16, F32, F16 };
 enum { NDIMS = sizeof dims / sizeof *dims, NARCHS = 3, NTYPES = 3,
        MOST_STEPS = 32, MOST_CASES = 4096, LINE = 400 };
 
-/* groups: of Hopper's own kernels; 0: cuda_tiles'. */
+/* groups: of Hopper's own kernels; 0: cuda_tiles'; or those of that where some
+ * come from schedules. */
+enum { SCHEDULED = 3 };
 typedef struct Case {
     char name[32];
     const char *step;
@@ -75,7 +77,8 @@ static void set_types(const Graph *g, const Case *k, CudaOptions *o)
 {
     o->tile = k->type;
     o->arch = atoi(k->arch + 3);
-    o->groups = k->groups;
+    o->scheduled = k->groups == SCHEDULED;
+    o->groups = o->scheduled ? 0 : k->groups;
     o->split = true;
     for (int i = 0; i < g->nin; i++)
         o->in[i] = k->groups && !g->in[i].rank ? F32 : k->type;
@@ -86,7 +89,7 @@ static void set_types(const Graph *g, const Case *k, CudaOptions *o)
 }
 
 typedef struct Report {
-    int registers, spilled, shared, programs;
+    int registers, spilled, shared, programs, scheduled;
     long long spill;
 } Report;
 
@@ -101,6 +104,7 @@ static Report report_of(const CudaModule *m, const Cubin *b, int programs)
             r.shared = m->kernel[i].shared;
         if (m->kernel[i].spill > r.spill)
             r.spill = m->kernel[i].spill;
+        r.scheduled += m->kernel[i].head != NULL;
     }
     return r;
 }
@@ -147,7 +151,7 @@ static CudaModule *emit(Ctx *c, void *ud, int room)
     if (joint && !y->o.rows && !ctx_protect(c, find_rows, y) && k->groups)
         ctx_rethrow(c);
     y->o.room = room;
-    return !k->groups ? cuda_tiles(c, y->plan, &y->o)
+    return !k->groups || y->o.scheduled ? cuda_tiles(c, y->plan, &y->o)
          : joint ? emit_saving(c, y) : cuda_emit(c, y->plan, &y->o);
 }
 
@@ -178,7 +182,7 @@ static void print_hash(Ctx *c, void *ud)
     uint64_t h = 0;
 
     set_types(y.plan->g, k, &y.o);
-    for (int room = 0; room < (k->groups ? CUDA_ROOMS : 1); room++) {
+    for (int room = 0; room < (y.o.groups ? CUDA_ROOMS : 1); room++) {
         const char *text = emit(c, &y, room)->source;
         h = hash_bytes(h, text, strlen(text));
     }
@@ -207,8 +211,8 @@ static void compile(Ctx *c, void *ud)
     own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - own;
     snprintf(t->line + at, LINE - at, "%6.2f s, %6.2f of cores, %d programs,"
              " %3d registers, %4d spilled, %6d shared, %7lld in memory, %d in"
-             " other rooms\n", wall, own, r.programs, r.registers, r.spilled,
-             r.shared, r.spill, others);
+             " other rooms, %d scheduled\n", wall, own, r.programs, r.registers, r.spilled,
+             r.shared, r.spill, others, r.scheduled);
     if (r.spilled > most_spilled(t->k))
         fail_code(c, ERR_INTERNAL, "%d bytes spilled", r.spilled);
     if (own > most[t->k->kind] && !t->all && !t->cold)
@@ -233,7 +237,7 @@ static void name_case(const Case *k, char line[LINE])
 {
     snprintf(line, LINE, "ok   %-15s %-7s %3dx%-3d %-8s %-6s %s ", k->name,
              kind_name[k->kind], k->d.k, k->d.v, dtype_name(k->type), k->arch,
-             k->groups == 2 ? "hopper2" : k->groups ? "hopper1" : "tiles  ");
+             k->groups == SCHEDULED ? "schedul" : k->groups == 2 ? "hopper2" : k->groups ? "hopper1" : "tiles  ");
 }
 
 /* Hopper's emitter may refuse: the other one is for everything. */
@@ -303,6 +307,7 @@ static void every(Test *t, Case like, int d)
     for (int y = 0; y < NTYPES; y++)
         if (is_listed(d, types[y], 0))
             add(t, like, STEP, types[y], archs[0], 0);
+    add(t, like, JOINT, BF16, archs[0], SCHEDULED);
     for (int y = 0; y < NTYPES; y++)
         for (int groups = 1; groups <= 2; groups++)
             for (int k = JOINT; k >= 0; k--)
@@ -317,6 +322,8 @@ static void sample(Test *t, Case like)
 
     if (t->sources || delta || t->at++ / 2 % 2 == 0)
         add(t, like, FORWARD, BF16, "sm_90a", 0);
+    if (t->sources || !strcmp(like.name, "simple_gla"))
+        add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
     if (t->sources || delta) {
         add(t, like, JOINT, BF16, "sm_90a", 2);
         add(t, like, JOINT, BF16, "sm_90a", 0);

@@ -1,7 +1,8 @@
 # flin. `make demo` and `make test` also install what is missing.
 #
 #   make          build/flin, build/libflin.so, build/libflin.a
-#   make demo     build, then run examples/recall.lua (TEXT=path: on that text)
+#   make demo     build, then run examples/recall.lua (TEXT=path: on that
+#                 text); its learning curves are build/learning.svg, too
 #   make test     build, then run every test
 #   make asan     all tests under AddressSanitizer and UBSan
 #   make tsan     states and kernels in threads, under ThreadSanitizer
@@ -104,7 +105,7 @@ build: $(BUILD)/flin $(BUILD)/libflin.so $(BUILD)/libflin.a
 demo:
 	@sh tools/setup.sh
 	@$(MAKE) --no-print-directory $(PARALLEL) build
-	@$(BUILD)/flin examples/recall.lua $(TEXT)
+	@$(BUILD)/flin examples/recall.lua --svg $(BUILD)/learning.svg $(TEXT)
 
 test:
 	@sh tools/setup.sh --tests

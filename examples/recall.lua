@@ -1,19 +1,29 @@
--- recall.lua -- regression at test time, on real text.
+-- recall.lua -- what update rules are worth on text: learnt, and read once.
 --
---   flin examples/recall.lua [FILE]
+--   flin examples/recall.lua [--steps N] [--svg FILE] [FILE]
 --
--- A layer reads a text once, byte by byte, and predicts each next byte from
--- its state alone: nothing is trained. Keys are hashed features of the bytes
--- before, values are the next byte; the state is the regression of values on
--- keys that the variant's update rule makes of it. Six heads look at contexts
--- of two to six bytes; their normalised answers are added up.
+-- First, small models of five variants are trained on the text, the same but
+-- for the variant, and their held-out loss stands beside what counting reaches;
+-- --svg saves their curves, --steps 0 leaves them out.
+--
+-- Then regression at test time: a layer reads the text once, byte by byte, and
+-- predicts each next byte from its state alone: nothing is trained. Keys are
+-- hashed features of the bytes before, values are the next byte; the state is
+-- the regression of values on keys that the variant's update rule makes of it.
+-- Six heads look at contexts of two to six bytes; their normalised answers are
+-- added up. Gates that a variant has are driven by the text: see `gates`.
 local flin = require "flin"
+local counts = require "counts"
 local heat_map = require "heat_map"
+local learn = require "learn"
 
 local ORDERS <const> = { 2, 3, 4, 5, 6, 6 }     -- bytes of context, each head
 local WEIGHT <const> = { 1, 1, 1, 1, 1, 1.4 }   -- of each longer context
 local K <const>, V <const> = 128, 256
 local MOST <const> = 35000                      -- bytes read
+local TRAINED <const> = 150000                  -- bytes trained on
+local LEARNERS <const> = { "linear", "deltanet", "mamba2", "gla",
+                           "gated_deltanet" }
 local PAD <const> = 3                           -- rows of zeros before them
 local H <const> = #ORDERS
 
@@ -105,13 +115,32 @@ local function rotation()
   return flin.tensor(m)
 end
 
+-- What drives gates, of each token: `rare`, how many bits its byte took by the
+-- counts before it, over what bytes take on average, from 0.5 to 2; `word`, 1
+-- where a word ends, and `part`, 1 where a paragraph does, else 0.
+local function gates(text)
+  local T, model, spent = #text, counts.new(0), 0
+  local rare, word, part = {}, {}, {}
+  for t = 1, T do
+    local bits = model:bits(text, t)
+    spent = spent + bits
+    rare[t] = math.max(0.5, math.min(2, bits * t / spent))
+    word[t] = text:find("^%W", t) and 1 or 0
+    part[t] = text:sub(t - 1, t) == "\n\n" and 1 or 0
+    model:add(text, t)
+  end
+  local function timed(list) return flin.tensor(list):reshape(1, T, 1) end
+  return { rare = timed(rare), word = timed(word), part = timed(part) }
+end
+
 -- What every variant is given. `before` is the context of the byte that is
 -- written, `after` that of the next one, which is asked for. last(n) has the
 -- last n pairs of each token, the newest last.
-local function task_of(keys, values)
+local function task_of(keys, values, signals)
   local T = values.shape[2] - PAD
   return {
-    T = T, v = values:narrow(2, PAD + 1, T),
+    T = T, rare = signals.rare, word = signals.word, part = signals.part,
+    v = values:narrow(2, PAD + 1, T),
     before = keys:narrow(2, PAD + 1, T), after = keys:narrow(2, PAD + 2, T),
     last = function (n)
       local from, rows = PAD + 2 - n, T + n - 1
@@ -135,7 +164,39 @@ end
 local function per_head(x) return flin.full({ H }, x) end
 local function per_token(task, x) return flin.full({ 1, task.T, 1 }, x) end
 local function per_key(task, x) return flin.full({ 1, task.T, 1, K }, x) end
-local function still(task) return flin.zeros { 1, task.T, 1, 1 } end
+
+-- A log decay that is stronger where words and paragraphs end.
+local function by_text(task, usual)
+  return task.word * (4 * usual) + task.part * -0.05 + usual
+end
+
+-- The same for each entry of the keys, and stronger where the token writes:
+-- what stands there makes room, `room` for a whole key.
+local function by_key(task, usual, room)
+  local g, k = by_text(task, usual), task.before
+  if room == 0 then return g:expand(4, K):contiguous() end
+  return g:reshape(1, task.T):expand(3, H):expand(4, K):contiguous()
+         - k * k * room
+end
+
+-- From one number to another over the heads, or entries of a key.
+local function spread(from, to, n)
+  local list = {}
+  for i = 1, n do list[i] = from * (to / from) ^ ((i - 1) / (n - 1)) end
+  return flin.tensor(list)
+end
+
+-- The entries of the list, times x of each token: [1, T, 1, entries].
+local function scaled(task, list, x)
+  local n = #list
+  return list:expand(1, task.T):contiguous():reshape(1, task.T, 1, n)
+         * x:expand(4, n):contiguous()
+end
+
+-- Slow angles: a context means the same where it stands close.
+local function turning(task)
+  return scaled(task, spread(1e-5, 1e-3, K // 2), per_token(task, 1))
+end
 
 -- The preconditioner's centre is the logarithm of what its A, a running sum
 -- of squares of unit keys, comes to on average.
@@ -147,53 +208,57 @@ local function atk(task)
   }
 end
 
--- Mamba's names for the same things; no rotation, for a context means the
--- same wherever it stands.
+-- Mamba's names for the same things.
 local function mamba(task, more)
   more.C, more.B, more.x = task.after, task.before, task.v
   more.A_log, more.D = per_head(log(-FORGET)), per_head(0)
-  more.dt = per_token(task, 1)
+  more.dt = more.dt or per_token(task, 1)
   return more
 end
 
-local function mamba3(lambda)
-  return function (task)
-    return mamba(task, { lambda = per_token(task, lambda),
-                         theta = still(task) })
-  end
-end
-
--- In the order of the table; each gives the inputs of its variant.
+-- In the order of the table; each gives the inputs of its variant. The decay of
+-- simple_gla, the rates of deltanet and gated_deltanet and the preconditioners
+-- are constants, to compare the rules alone; gates of the others follow the
+-- text.
 local TASKS <const> = {
   { "linear", function (task) return with_q(task, {}) end },
-  { "retnet", function (task)
-      return with_q(task, { g = per_head(FORGET), theta = flin.zeros { H, 1 } })
-    end },
-  { "lightning", function (task)
-      return with_q(task, { g = per_head(FORGET) })
-    end },
   { "simple_gla", function (task)
       return with_q(task, { g = per_token(task, FORGET) })
     end },
-  { "mamba2", function (task) return mamba(task, {}) end },
+  { "retnet", function (task)
+      return with_q(task, { g = -spread(2e-4, 8e-3, H),
+                            theta = spread(1e-5, 1e-3, K // 2):expand(1, H)
+                                    :contiguous() })
+    end },
+  { "lightning", function (task)
+      return with_q(task, { g = -spread(1e-4, 2e-2, H) })
+    end },
+  { "mamba2", function (task) return mamba(task, { dt = task.rare }) end },
   { "gla", function (task)
-      return with_q(task, { g = per_key(task, FORGET) })
+      return with_q(task, { g = by_key(task, FORGET, 0.05) })
     end },
   -- Reads before it writes, so it is asked with the context of its own byte.
   { "rwkv6", function (task)
       return { r = task.before, k = task.before, v = task.v,
-               w = per_key(task, FORGET), u = flin.zeros { H, K } }
+               w = scaled(task, -spread(1e-4, 1e-2, K), task.word + 0.5),
+               u = flin.zeros { H, K } }
     end, reads_before = true },
   { "mlstm", function (task)
-      return with_q(task, { f = per_token(task, log(999)),
-                            i = per_token(task, 0) })
+      return with_q(task, { f = per_token(task, log(999)) - task.part * 4
+                                - task.word, i = task.rare })
     end },
   { "trapezoidal_gla", function (task)
-      return with_q(task, { g = per_token(task, FORGET),
-                            lambda = per_token(task, 0.5) })
+      return with_q(task, { g = by_text(task, FORGET),
+                            lambda = task.word * 0.25 + 0.7 })
     end },
-  { "mamba3", mamba3(0.5) },
-  { "precond_mamba3", mamba3(1) },
+  { "mamba3", function (task)
+      return mamba(task, { dt = task.rare, lambda = task.word * 0.25 + 0.7,
+                           theta = turning(task) })
+    end },
+  { "precond_mamba3", function (task)
+      return mamba(task, { lambda = per_token(task, 1),
+                           theta = flin.zeros { 1, task.T, 1, 1 } })
+    end },
   { "deltanet", function (task)
       return with_q(task, { beta = per_token(task, BETA) })
     end },
@@ -203,24 +268,27 @@ local TASKS <const> = {
     end },
   { "kda", function (task)
       return with_q(task, { beta = per_token(task, BETA),
-                            g = per_key(task, SLOWLY) })
+                            g = by_key(task, SLOWLY, 0.003) })
     end },
   { "gdn2", function (task)
-      return with_q(task, { b = per_key(task, BETA), g = per_key(task, SLOWLY),
-                            w = flin.full({ 1, task.T, 1, V }, BETA) })
+      local w = task.part * -0.05 + BETA
+      return with_q(task, { b = per_key(task, BETA),
+                            g = by_key(task, SLOWLY, 0),
+                            w = w:expand(4, V):contiguous() })
     end },
   { "comba", function (task)
-      return with_q(task, { beta = per_token(task, BETA), d = per_head(0.02),
-                            g = per_token(task, SLOWLY), b = per_head(5) })
+      return with_q(task, { beta = task.rare * BETA, d = per_head(0.02),
+                            g = by_text(task, SLOWLY), b = per_head(5) })
     end },
   { "rwkv7", function (task)
       return { r = task.after, k = task.before, kappa = task.before,
-               v = task.v * BETA, a = per_key(task, BETA),
-               w = per_key(task, SLOWLY) }
+               v = task.v * BETA, w = by_key(task, SLOWLY, 0),
+               a = scaled(task, spread(0.8 * BETA, 1.25 * BETA, K),
+                          per_token(task, 1)) }
     end },
   { "deltaproduct", function (task)
       local k, v = task.last(2)
-      return { q = task.after, k = k, v = v, g = per_token(task, SLOWLY),
+      return { q = task.after, k = k, v = v, g = by_text(task, SLOWLY),
                beta = flin.full({ 1, task.T, 1, 2 }, BETA / 2) }
     end },
   { "mimo_deltanet", function (task)
@@ -235,7 +303,7 @@ local TASKS <const> = {
     end },
   { "precond_kda", function (task)
       local more = atk(task)
-      more.g = per_key(task, SLOWLY)
+      more.g = by_key(task, SLOWLY, 0)
       return with_q(task, more)
     end },
 }
@@ -457,17 +525,47 @@ local function show(row)
     gradient_error(row.name), row.rate, 1000 * row.compile))
 end
 
-local function most_frequent(bytes)
-  local count, best = {}, 0
-  for t = 1, #bytes // 5 do count[bytes[t]] = (count[bytes[t]] or 0) + 1 end
-  for byte, n in pairs(count) do
-    if n > (count[best] or 0) then best = byte end
+-- Counting the same text as it is read: the state has no bounds there.
+local function show_counts(text)
+  for _, order in ipairs { 0, 1, 3 } do
+    progress("counting contexts of %d bytes", order)
+    local bits, top = counts.reading(text, order, #text // 5 + 1)
+    progress("")
+    print(("%-16s %6.1f %7.2f"):format(("counts, order %d"):format(order), top,
+                                       bits))
   end
-  local hits = 0
-  for t = #bytes // 5 + 1, #bytes do
-    hits = hits + (bytes[t] == best and 1 or 0)
+end
+
+-- ---- learning ------------------------------------------------------------
+
+local function show_learning(text, option)
+  local series, levels, rest = learn.curves(text, { names = LEARNERS,
+                                 steps = option.steps, progress = progress })
+  progress("")
+  print(("Learnt: one layer of width 128 each, the same but for the variant, "
+         .. "%d steps\non %d bytes; bits a byte on %d that are held out, and "
+         .. "what counting reaches\n"):format(option.steps, #text - rest, rest))
+  local o = { x = "step", y = "held-out bits a byte", baselines = levels,
+              to = levels[1][2] + 0.6 }
+  local drawing = {}
+  for name, x in pairs(o) do drawing[name] = x end
+  drawing.format, drawing.rows = "text", 14
+  drawing.colours = heat_map.depth
+  print(flin.picture.curves(series, drawing))
+  if option.svg then
+    o.title = "Held-out loss of a layer, by its update rule"
+    flin.save(option.svg, flin.picture.curves(series, o))
+    print("\nthe same as a drawing: " .. option.svg)
   end
-  return 100 * hits / (#bytes - #bytes // 5)
+  local last = {}
+  for _, s in ipairs(series) do last[s.name] = s.points[#s.points][2] end
+  print(([[
+
+Bits a byte: the delta rule over the sum %+.2f, a gate over the sum %+.2f (gla),
+both %+.2f. What is counted is kept whole: contexts of three bytes have no
+bounds, a layer has its weights and a state.
+]]):format(last.deltanet - last.linear, last.gla - last.linear,
+           last.gated_deltanet - last.linear))
 end
 
 local function say(rows, isotropic)
@@ -487,8 +585,28 @@ a head; nothing is compressed.]]):format(
     gain("precond_mamba3", "simple_gla", isotropic), K, V))
 end
 
-local function main(path)
-  local start = clock()
+local function options()
+  local option, i = { steps = 200 }, 1
+  while arg[i] do
+    local name = arg[i]:match "^%-%-(%a+)$"
+    if name == "steps" then
+      option.steps = math.tointeger(tonumber(arg[i + 1]))
+    elseif name == "svg" then
+      option.svg = arg[i + 1]
+    else
+      option.path = arg[i]
+    end
+    if name and not option[name] then
+      io.stderr:write("recall: --steps N and --svg FILE are the options\n")
+      os.exit(1)
+    end
+    i = i + (name and 2 or 1)
+  end
+  return option
+end
+
+local function main(option)
+  local start, path = clock(), option.path
   local text, source
   if path then
     text, source = head_of(path, MOST), path
@@ -500,11 +618,16 @@ local function main(path)
       and "too short, give a text of 2000 bytes or more" or "cannot be read"))
     os.exit(1)
   end
+  if option.steps > 0 then
+    show_learning(path and head_of(path, TRAINED)
+                  or learn.default_text():sub(1, TRAINED), option)
+  end
   local bytes = { text:byte(1, 1) }
   for t = 2, #text do bytes[t] = text:byte(t) end
   progress("making the keys")
   local keys, values = keys_of(bytes), one_hot(bytes)
-  local task = task_of(keys, values)
+  local signals = gates(text)
+  local task = task_of(keys, values, signals)
   progress("")
   print(("In-context prediction of the next byte: %d bytes from %s, %d heads"
          .. " of %d x %d"):format(#bytes, source, H, K, V))
@@ -513,7 +636,7 @@ local function main(path)
                             "gradients", "tokens", "time to"))
   print(head:format("", "%", "byte", "the step", "likewise", "a second",
                     "compile"))
-  print(("%-16s %6.1f"):format("(most frequent)", most_frequent(bytes)))
+  show_counts(text)
   local rows, used = {}, {}
   for _, entry in ipairs(TASKS) do
     progress("%s", entry[1])
@@ -527,7 +650,8 @@ local function main(path)
     if not used[name] then show(try(name)) end
   end
   progress("turning the keys")
-  local turned, isotropic = task_of(keys:matmul(rotation()), values), {}
+  local turned, isotropic = task_of(keys:matmul(rotation()), values,
+                                    signals), {}
   for _, entry in ipairs(TASKS) do
     if entry[1] == "simple_gla" or entry[1] == "precond_mamba3" then
       progress("%s, keys turned", entry[1])
@@ -540,4 +664,4 @@ local function main(path)
   print(("\n%.0f s"):format(clock() - start))
 end
 
-main(arg and arg[1])
+main(options())

@@ -13,6 +13,7 @@
 -- last tenth is held out. The measure is the order-0 entropy, what a
 -- model reaches that knows how frequent each byte is, and nothing else.
 local flin = require "flin"
+local learn = require "learn"
 local model = require "byte_model"
 
 local B <const>, T <const> = 8, 128     -- sequences a batch, bytes each
@@ -50,27 +51,9 @@ end
 
 -- ---- the text ----
 
-local function read(path)
-  local file <close> = io.open(path, "rb")
-  return file and file:read "a"
-end
-
-local function default_text()
-  local parts, folder = {}, "/usr/share/common-licenses/"
-  for _, name in ipairs { "Apache-2.0", "Artistic", "GPL-1", "MPL-2.0",
-                          "GFDL-1.3", "GPL-2", "LGPL-2.1", "GPL-3" } do
-    parts[#parts + 1] = read(folder .. name)
-  end
-  for _, name in ipairs { "README.md", "LICENSE", "compiler/ir.c",
-                          "compiler/derive.c", "lang/tensor.c" } do
-    parts[#parts + 1] = #parts < 8 and read(name) or nil
-  end
-  return table.concat(parts)
-end
-
-local text = option.file and (read(option.file)
+local text = option.file and (learn.read(option.file)
                               or usage("cannot read " .. option.file))
-             or default_text()
+             or learn.default_text()
 if #text < 20 * T then usage("a text of " .. 20 * T .. " bytes or more") end
 local cut = #text - #text // 10
 

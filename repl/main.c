@@ -216,6 +216,7 @@ void push_terminal(lua_State *L, const Options *o)
     lua_setfield(L, -2, "colours");
     lua_pushboolean(L, some);
     lua_setfield(L, -2, "highlight");
+    push_views(L);
 }
 
 static bool push_flin(lua_State *L)
@@ -356,6 +357,22 @@ static void set_folder(lua_State *L, const char *path)
     lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_FOLDER);
 }
 
+/* Its own folder is where its require looks. */
+int do_file(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+
+    lua_settop(L, 1);
+    lua_getfield(L, LUA_REGISTRYINDEX, SANDBOX_FOLDER);
+    set_folder(L, path);
+    if (sandbox_file(L, path) != LUA_OK)
+        return lua_error(L);
+    lua_call(L, 0, LUA_MULTRET);
+    lua_pushvalue(L, 2);
+    lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_FOLDER);
+    return lua_gettop(L) - 2;
+}
+
 /* Runs the script; what it returns stays on the stack. */
 static bool run_script(lua_State *L, char **argv, int script)
 {
@@ -408,6 +425,10 @@ static bool run_verb(lua_State *L, const Options *o, char **argv)
     char **rest = argv + o->script + 1;
     int n = 0;
 
+    if (*rest && (!strcmp(*rest, "--help") || !strcmp(*rest, "-h"))) {
+        fputs(verb_usage(o->verb), stdout);
+        return true;
+    }
     if (!*rest) {
         lua_pushfstring(L, "flin %s: %s is wanted", o->verb,
                         *o->verb == 'n' ? "a name" : "a script");
@@ -457,6 +478,24 @@ static bool show_luacats(lua_State *L)
     if (!call(L, 0))
         return false;
     fputs(lua_tostring(L, -1), stdout);
+    return true;
+}
+
+/* For what is typed and not kept in a file, flin is there from the start; a
+ * script requires it. */
+static bool set_global(lua_State *L, bool there)
+{
+    if (!push_flin(L))
+        return false;
+    int type = lua_getglobal(L, "flin");
+    if (there ? type == LUA_TNIL : lua_rawequal(L, -1, -2)) {
+        if (there)
+            lua_pushvalue(L, 1);
+        else
+            lua_pushnil(L);
+        lua_setglobal(L, "flin");
+    }
+    lua_settop(L, 0);
     return true;
 }
 
@@ -522,6 +561,21 @@ static void show_gpu(lua_State *L)
     lua_settop(L, 0);
 }
 
+/* For the prompt: what the script returned, which lies on the stack, and where
+ * it came from. */
+static void keep_returned(lua_State *L, const char *path)
+{
+    int n = lua_gettop(L);
+
+    lua_createtable(L, n, 1);
+    lua_insert(L, 1);
+    for (int i = n; i >= 1; i--)
+        lua_rawseti(L, 1, i);
+    lua_pushstring(L, path);
+    lua_setfield(L, 1, "path");
+    lua_setfield(L, LUA_REGISTRYINDEX, FLIN_RETURNED);
+}
+
 static int run_all(lua_State *L)
 {
     Options *o = lua_touserdata(L, 1);
@@ -538,14 +592,19 @@ static int run_all(lua_State *L)
     if (o->warnings)
         lua_warning(L, "@on", 0);
     set_arg(L, argv, o->script);
-    ok = (o->sandbox || set_raster(L)) && set_defaults(L, o) && run_init(L, o)
-        && run_early(L, argv, o->script);
+    if (!o->sandbox)
+        lua_register(L, "dofile", do_file);
+    ok = (o->sandbox || set_raster(L)) && set_defaults(L, o)
+        && set_global(L, true) && run_init(L, o)
+        && run_early(L, argv, o->script) && set_global(L, false);
     if (ok && o->luacats)
         ok = show_luacats(L);
     if (ok && o->verb)
         ok = run_verb(L, o, argv);
     else if (ok && o->script)
         ok = run_script(L, argv, o->script) && finish(L, o);
+    if (ok && o->script && o->interactive)
+        keep_returned(L, argv[o->script]);
     lua_settop(L, 0);
     if (o->version && !o->interactive)
         show_gpu(L);

@@ -8,6 +8,7 @@ const char usage[] =
     "usage: flin [options] [script.lua [args]]\n"
     "       flin check|bench|plan script.lua [K=64 ...]    its variants\n"
     "       flin new NAME                  writes NAME.lua, a variant to edit\n"
+    "       flin VERB --help               what these take\n"
     "  -e TEXT        run TEXT\n"
     "  -l NAME        require NAME and keep it under that name; -l G=NAME\n"
     "  -i             prompt when the script is done\n"
@@ -19,10 +20,45 @@ const char usage[] =
     "  --threads N    on the CPU (0: all cores)\n"
     "  --color WHEN   always, never or auto: colours in the terminal\n"
     "  --sandbox      no files; --budget N instructions, --memory N MiB\n"
-    "  --luacats      definitions of flin for editors\n"
+    "  --luacats      definitions of flin for editors: > flin.d.lua\n"
     "  -W             warnings on; -E: FLIN_INIT is not run\n"
     "  -v, --version  -h, --help  -- (end of options)  - (run stdin)\n"
     "FLIN_INIT: text, or @FILE, that runs first.\n";
+
+const char *verb_usage(const char *verb)
+{
+    static const struct { const char *verb, *text; } usages[] = {
+        { "check", "usage: flin check SCRIPT.lua [NAME=VALUE ...]\n"
+          "The variants that the script returns: chunks, decoding, states and\n"
+          "gradients against the float64 step, on each backend that is here,\n"
+          "and gradients against differences. Exit code 1: one is wrong.\n"
+          "  B=2 T=300 H=2 HV=4   sizes of the call\n"
+          "  K=64 V=64 size=16    of axes; of those not named\n"
+          "  dtype=bfloat16 chunk=64 seed=1 threads=2 backward=false\n" },
+        { "bench", "usage: flin bench SCRIPT.lua [NAME=VALUE ...]\n"
+          "Times of the script's variants: chunks, token by token, gradients,\n"
+          "decoding, beside what moving the tensors alone would take.\n"
+          "  B=1 T=1024 H=4 HV=4  sizes of the call\n"
+          "  K=64 V=64            of axes\n"
+          "  dtype=bfloat16 chunk=64 backend=cuda threads=2\n"
+          "  backward=false       forward alone; seconds=0.3 of each row\n" },
+        { "plan", "usage: flin plan SCRIPT.lua [NAME=VALUE ...]\n"
+          "The kernels that the script's variants become, and what each\n"
+          "moves.\n"
+          "  K=128 V=128          sizes of axes\n"
+          "  machine=h200         or cpu; chunk=64; backward=true\n"
+          "  format=svg           a drawing; format=dot: for Graphviz\n" },
+        { "new", "usage: flin new NAME\n"
+          "Writes NAME.lua, a gated delta rule with comments, to start from.\n"
+        },
+        { NULL, usage }
+    };
+    int i = 0;
+
+    while (usages[i].verb && strcmp(usages[i].verb, verb))
+        i++;
+    return usages[i].text;
+}
 
 static bool is(const char *arg, const char *name)
 {

@@ -11,6 +11,7 @@ typedef struct Prompt {
     Editor *e;                          /* NULL: plain lines */
     int words, commands;                /* the Lua tables, in the registry */
     int entry;                          /* its number, from 1 */
+    bool quit;                          /* :quit */
 } Prompt;
 
 /* ---- lines ---- */
@@ -169,6 +170,32 @@ static void show_results(Prompt *p, int first, const char *between)
 
 /* ---- a turn ---- */
 
+/* Tells the commands what was typed, and whether it gave a value: perhaps they
+ * know what was meant. */
+static void after_entry(Prompt *p, bool none)
+{
+    lua_State *L = p->L;
+    int top = lua_gettop(L);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, p->commands);
+    lua_getfield(L, -1, "typed");
+    lua_remove(L, -2);
+    lua_pushvalue(L, 1);
+    lua_pushboolean(L, none);
+    if (call(L, 2) && lua_gettop(L) > top && lua_isstring(L, -1))
+        complain(lua_tostring(L, -1));
+    lua_settop(L, top);
+}
+
+static bool wants_to_quit(Prompt *p)
+{
+    lua_rawgeti(p->L, LUA_REGISTRYINDEX, p->commands);
+    lua_getfield(p->L, -1, "quit");
+    bool quit = lua_toboolean(p->L, -1);
+    lua_pop(p->L, 2);
+    return quit;
+}
+
 /* The line at index 1 and those that follow it; remembered before they run, as
  * the program may end with them. */
 static void run_line(Prompt *p)
@@ -184,12 +211,23 @@ static void run_line(Prompt *p)
     if (command) {
         if (call_command(p, "run", 1))
             show_results(p, 2, "\n");
+        p->quit = wants_to_quit(p);
     } else if (whole) {
         if (status != LUA_OK)
             complain(lua_tostring(L, -1));
-        else if (call(L, 0))
+        else if (call(L, 0)) {
+            bool none = lua_gettop(L) < 2 || lua_isnil(L, 2);
             show_results(p, 2, "\t");
+            lua_settop(L, 1);
+            after_entry(p, none);
+        }
     }
+}
+
+/* loaded(): what require has loaded, by name. */
+static int push_loaded(lua_State *L)
+{
+    return luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE), 1;
 }
 
 static bool open_tools(Prompt *p, const Options *o)
@@ -224,7 +262,13 @@ static bool open_tools(Prompt *p, const Options *o)
     push_terminal(L, o);
     lua_pushcfunction(L, evaluate);
     lua_pushcfunction(L, stage);
-    if (!call_own(L, "commands", 6))
+    lua_pushcfunction(L, do_file);
+    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
+    lua_pushboolean(L, 1);
+    lua_setfield(L, -2, "prompt");
+    lua_pushcfunction(L, push_loaded);
+    lua_setfield(L, -2, "loaded");
+    if (!call_own(L, "commands", 8))
         return false;
     lua_getfield(L, 3, "functions");
     lua_setfield(L, 1, "commands");
@@ -246,6 +290,16 @@ static bool wants_colours(lua_State *L, const Options *o)
     return wanted;
 }
 
+/* What the script before the prompt returned gets its names. */
+static void bind_returned(Prompt *p)
+{
+    lua_State *L = p->L;
+
+    if (lua_getfield(L, LUA_REGISTRYINDEX, FLIN_RETURNED) == LUA_TTABLE)
+        call_command(p, "returned", lua_gettop(L));
+    lua_settop(L, 0);
+}
+
 void prompt(lua_State *L, const Options *o)
 {
     Prompt p = { .L = L };
@@ -260,13 +314,14 @@ void prompt(lua_State *L, const Options *o)
     if (p.e && !o->version)
         printf("flin %s, %s. ?name or :help says more, Ctrl-D leaves.\n",
                FLIN_VERSION, LUA_RELEASE);
-    while (r != EDIT_END) {
+    bind_returned(&p);
+    while (r != EDIT_END && !p.quit) {
         lua_settop(L, 0);
         r = read_line(&p, "> ");
         if (r == EDIT_LINE)
             run_line(&p);
     }
     edit_close(p.e);
-    if (isatty(STDIN_FILENO))
+    if (!p.quit && isatty(STDIN_FILENO))
         putchar('\n');
 }

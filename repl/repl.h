@@ -25,6 +25,9 @@ extern const char usage[];
 bool parse_options(Options *o, char **argv);
 bool takes_value(const char *option);
 
+/* What `flin VERB --help` says. */
+const char *verb_usage(const char *verb);
+
 /* ---- wait.c ---- */
 
 /* Ctrl-C: a first one asks what runs to stop; the second one ends the program,
@@ -55,6 +58,8 @@ int terminal_columns(void);
 void push_terminal(lua_State *L, const Options *o);
 /* evaluate(text): what the expressions in the text are. */
 int evaluate(lua_State *L);
+/* dofile(path): runs a script; what it returns. */
+int do_file(lua_State *L);
 /* stage(name): what the time from here on goes to. */
 int stage(lua_State *L);
 
@@ -62,11 +67,19 @@ int stage(lua_State *L);
 const char *repl_source(const char *name, size_t *len);
 const char *repl_name(int i);
 
+/* ---- terminal.c ---- */
+
+/* Into the table on top: graphics(), rows(), page(text). */
+void push_views(lua_State *L);
+
 /* ---- raster.c ---- */
 
 /* Pushes a table: png, sixel and kitty take the text of an SVG, and how many
  * pixels a unit has, and return it drawn. */
 void push_raster(lua_State *L);
+
+/* Registry: what the script before the prompt returned, with its path. */
+#define FLIN_RETURNED "flin.returned"
 
 /* ---- prompt.c ---- */
 

@@ -256,6 +256,10 @@ end
 
 -- What the prompt prints of a result.
 function words.show(x)
+  if type(x) == "string" and x:find "^<svg " then
+    return ("a drawing of %d characters; :save x.svg keeps it, :show shows it")
+           :format(#x)
+  end
   if type(x) == "table" and not getmetatable(x) and x ~= _G then
     return table_text(x)
   end

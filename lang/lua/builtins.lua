@@ -15,7 +15,7 @@ end
 
 -- ---- variants ----
 
-row("flin.variant", "definition: table -> variant",
+row("flin.variant", "definition: definition -> variant",
     "a variant from the mathematics of one token", [[
 flin.variant {
   name  = "gla",
@@ -85,7 +85,7 @@ row("v:reference", "arguments: table -> tensor, table",
     "y and final states by the float64 step, token by token: the truth", call)
 row("v:reference_backward", "arguments: table -> table",
     "gradients by the float64 step", "As v:backward.")
-row("v:check", "options?: table -> table",
+row("v:check", "options?: table -> check",
     "errors of the chunk form, the step and the gradients against float64", [[
 Options: B, T, H, HV, sizes of axes (K = 64), size = of axes not named, dtype,
 chunk, cu_seqlens, seed, backend, threads, backward = false. Numbers are
@@ -98,7 +98,7 @@ central differences of v:reference, beside v:backward's and
 v:reference_backward's. Options: B, T, H, sizes of axes, size = of axes not
 named, chunk, backend, seed, directions. Numbers are relative errors; `worst`
 is the greatest.]])
-row("v:bench", "options?: table -> table",
+row("v:bench", "options?: table -> bench",
     "times: chunk form, token loop, decoding, and the machine's floor", [[
 Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =
 false, seconds = of each row. Times are medians after a first run; the floor is
@@ -109,7 +109,7 @@ row("v:random", "options?: table -> table",
     "random inputs of the domains that the variant names", [[
 Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
 v:forward(v:random { T = 8 }).]])
-row("v:plan", "options?: table -> table",
+row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
 "table", "dot" (Graphviz), or "svg": see flin.picture.plan.]])
@@ -154,9 +154,9 @@ row("v:prepare", "arguments: table -> variant",
 The arguments of v:forward, v:step (with state) or v:backward (with dy). A
 CUDA graph can be captured after it.]])
 row("v.name", "string", "the variant's name")
-row("v.inputs", "table[]",
+row("v.inputs", "input[]",
     "name, axes, domain, unit of each input; what is wanted of values")
-row("v.states", "table[]", "name, axes and angle (kept modulo 2 pi) of each")
+row("v.states", "state[]", "name, axes and angle (kept modulo 2 pi) of each")
 row("v.output", "string", "y's axes")
 row("v.axes", "table", "sizes of axes, false where calls say")
 row("v.about", "string", "the comment that its script begins with")
@@ -196,7 +196,7 @@ row("flin.picture.plan", "v: variant, options?: table -> string",
     "a plan's kernels in time, what they compute, what moves", [[
 Options as v:plan's, and title.
 ]] .. drawing)
-row("flin.picture.roofline", "bench: table, options?: table -> string",
+row("flin.picture.roofline", "bench: bench, options?: table -> string",
     "kernels as v:bench measured them, below the machine's roofs", [[
 A list of several benches goes, too. title, width, height.
 ]] .. drawing)

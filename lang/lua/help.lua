@@ -278,7 +278,10 @@ end
 local CLASS = { v = "flin.Variant", t = "flin.Tensor", g = "flin.Game",
                 flin = "flin" }
 local TYPE = { value = "flin.Value", tensor = "flin.Tensor",
-               variant = "flin.Variant", game = "flin.Game" }
+               variant = "flin.Variant", game = "flin.Game",
+               definition = "flin.Definition", input = "flin.Input",
+               state = "flin.State", plan = "flin.Plan",
+               check = "flin.Check", bench = "flin.Bench" }
 
 local function type_text(kind)
   return (kind:gsub("%a+", TYPE))
@@ -311,7 +314,81 @@ end
 
 local HEAD = [[
 ---@meta flin
--- Definitions of flin for editors that read LuaCATS (lua-language-server).
+-- Definitions of flin for editors that read LuaCATS (lua-language-server); the
+-- file's name is free, but for flin.lua, which require would take for flin.
+if ... == "flin" then
+  error "this flin.lua holds definitions for editors: name it flin.d.lua"
+end
+
+---@class flin.Input
+---@field name string
+---@field axes string as the script names them: "t k"
+---@field domain string "normal", "log_decay", "unit", "unit_norm" ...
+---@field unit string
+---@field wanted string what is wanted of its values
+
+---@class flin.State
+---@field name string
+---@field axes string
+---@field angle boolean kept modulo 2 pi
+
+---@alias flin.Values table<string, flin.Value>
+
+---@class flin.Definition
+---@field name string
+---@field input table<string, string> q = "t k : unit_norm"
+---@field state? table<string, string> S = "k v"
+---@field axes? table<string, integer> fixed sizes: r = 2
+---@field mode? "quadratic"
+---@field step? fun(x: flin.Values, s: flin.Values): flin.Values, flin.Value
+---@field mask? fun(i: flin.Value, j: flin.Value, p: table): any
+
+---@class flin.Kernel
+---@field name string
+---@field kind "forward"|"reverse"|"token"
+---@field bytes number moved, a token and head
+---@field reads number
+---@field flops number
+---@field seconds number predicted
+---@field nodes string[]
+---@field recomputed string[]
+
+---@class flin.Plan
+---@field kernels flin.Kernel[]
+---@field stored string[] kept between kernels
+---@field chunk integer
+---@field machine string
+---@field solver string
+---@field bytes number
+---@field unfused_bytes number
+---@field peak_bytes number
+---@field predicted number
+---@field optimal boolean
+---@field text string
+---@field note? string
+
+---@class flin.Check
+---@field y number
+---@field state number
+---@field step number
+---@field worst number
+---@field trouble? string
+
+---@class flin.BenchRow
+---@field name string
+---@field seconds number
+---@field spread number
+---@field tokens integer
+---@field runs integer
+---@field bytes number
+---@field flops? number
+
+---@class flin.Bench
+---@field name string
+---@field rows flin.BenchRow[]
+---@field floor number
+---@field copy number
+---@field speedup? number
 
 ---@class flin.Value
 ---@operator add(any): flin.Value

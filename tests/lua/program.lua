@@ -35,6 +35,14 @@ local function run(args, code, want, input)
 end
 
 write("args.lua", "#!/usr/bin/env flin\nprint(arg[0], #arg, ...)\n")
+write("noflin.lua", "print(flin)")
+write("plain.lua", [[
+local flin = require "flin"
+return flin.variant { name = "plain", input = { q = "t k" },
+  state = { S = "k" }, step = function (x, s)
+    local S = s.S + x.q
+    return { S = S }, S
+  end }]])
 write("fails.lua", "\nerror 'no'\n")
 write("module.lua", "return { name = ..., x = 3 }")
 write("uses.lua", "print(require 'module'.x, require 'module'.name,\n" ..
@@ -57,6 +65,24 @@ end
 
 run("-e 'print(1)' -e 'print(2)'", 0, "1\n2\n")
 run("-e'print(1)' args.lua a 'b c'", 0, "1\nargs.lua\t2\ta\tb c\n")
+run("-e 'print(flin.zeros(2).count)'", 0, "2\n")
+run("-e 'x = 1' noflin.lua", 0, "nil\n")
+run("check --help", 0, "...usage: flin check SCRIPT.lua")
+run("bench -h", 0, "...seconds=0.3 of each row")
+run("plan --help", 0, "...format=svg")
+run("new --help", 0, "...Writes NAME.lua")
+run("plan plain.lua format=svg", 0, "...</svg>")
+run("-i plain.lua", 0, "...plain\n", "plain.name\n")
+run("-i plain.lua", 0, "...plain.lua: plain\n", ":reload\n")
+run("-i -e 'x = 1'", 0, "...help: :load my_variant.lua\n", ":reload\n")
+run("-e 'print(dofile \"module.lua\".x)'", 0, "3\n")
+run("--sandbox -e 'print(dofile)'", 0, "nil\n")
+run("--luacats", 0, "...---@meta flin\n")
+run("--luacats", 0, "...---@param definition flin.Definition\n")
+run("--luacats", 0, "...---@field inputs flin.Input[] ")
+run("--luacats >flin.lua; lua5.4 -e 'require \"flin\"' 2>&1; rm flin.lua", 0,
+    os.execute "command -v lua5.4 >/dev/null"
+    and "...definitions for editors: name it flin.d.lua" or "...")
 run("- x y", 0, "-\t2\tx\ty\n", "print(arg[0], #arg, ...)")
 run("-- args.lua -e", 0, "args.lua\t1\t-e\n")
 run("-l module -e 'print(module.x)'", 0, "3\n")
@@ -154,6 +180,8 @@ run("-l g=module -e 'print(g.x, module)'", 0, "3\tnil\n")
 run("-W -e 'warn \"careful\"'", 0, "Lua warning: careful\n")
 run("--color=never -e 'print(1)'", 0, "1\n")
 run("--color=mauve", 2, "...always, never or auto is wanted, not 'mauve'")
+before = "FLIN_INIT='print(flin.zeros(3).count)'"
+run("noflin.lua", 0, "3\nnil\n")
 before = "FLIN_INIT='print(7)'"
 run("-e 'print(8)'", 0, "7\n8\n")
 run("-E -e 'print(8)'", 0, "8\n")

@@ -199,6 +199,23 @@ static int end(Session *s)
 
 /* ---- the tests ---- */
 
+static char scratch[64];                /* a script of ours */
+
+static void write_script(const char *name)
+{
+    FILE *f = fopen(scratch, "w");
+
+    if (!f)
+        return;
+    fprintf(f, "local flin = require 'flin'\n"
+            "return flin.variant { name = '%s', input = { q = 't k' },\n"
+            "  state = { S = 'k' }, step = function (x, s)\n"
+            "    local S = s.S + x.q\n"
+            "    return { S = S }, S\n"
+            "  end }\n", name);
+    fclose(f);
+}
+
 static void typing(Session *s)
 {
     turn(s, "1+1\r", "\r\n2\r\n", "an expression shows itself");
@@ -283,6 +300,78 @@ static void commands(Session *s)
     turn(s, ":help mask\r", "v:mask", ":help");
     turn(s, ":help\r", "flin.help() lists all there is.\r\n", "what to ask");
     turn(s, "print(flin.commands.dag(g))\r", "next S", "a function");
+}
+
+/* Scripts, what is lost, what is meant, help on what is alive. */
+static void sessions(Session *s)
+{
+    char line[160];
+
+    snprintf(line, sizeof line, ":load %s\r", scratch);
+    turn(s, line, "session.lua: mine\r\n", ":load binds the name");
+    turn(s, "_.name\r", "\r\nmine\r\n", "and _");
+    write_script("yours");
+    turn(s, ":reload\r", "session.lua: yours\r\n", "of an edited file");
+    turn(s, "yours.name\r", "\r\nyours\r\n", "its new name");
+    snprintf(line, sizeof line, "dofile '%s'.name .. '!'\r", scratch);
+    turn(s, line, "yours!\r\n", "dofile");
+    turn(s, "local lost = 3\r", "careful: lost ended with this entry",
+         "a local");
+    turn(s, "lost + 1\r", "help: the local lost ended with its entry",
+         "what has become of it");
+    turn(s, "local kept = 3 print(kept)\r", "\r\n3\r\n> ", "one that is used");
+    turn(s, "gdn\r", "help: gdn = flin.stdlib.gated_deltanet\r\n",
+         "a variable that is not there");
+    turn(s, "zzyqx\r", "help: zzyqx = ... makes it", "nor anything like it");
+    turn(s, "?yours\r", "yours:forward", "? of a variant");
+    turn(s, "?yours:mask\r", "v:mask([options])", "? of its method");
+    turn(s, "x = flin.zeros(2)\r", "> ", "a tensor");
+    turn(s, "?x.shape\r", "t.shape : integer[]", "? of its field");
+    turn(s, "?x.shpe\r", "x is a tensor, and has no shpe", "? of no field");
+    turn(s, "flin.stdlib.gla:mask { format = 'svg', T = 4 }\r",
+         "a drawing of", "a drawing is not spelled out");
+    snprintf(line, sizeof line, ":save %s.svg\r", scratch);
+    turn(s, line, "saved ", "the last drawing");
+    snprintf(line, sizeof line, ":save %s.svg dag gla theme=dark\r", scratch);
+    turn(s, line, "saved ", "a dag");
+    turn(s, ":save /nowhere.gif gla\r", ".svg, .png or .dot", ":save of what?");
+    turn(s, ":src cuda gla K=16 V=16\r", "paged: ", "a long text by the pager");
+    keys(s, ":quit\r");
+}
+
+static void before(Session *s)
+{
+    turn(s, "mine.name .. _.name\r", "\r\nminemine\r\n", "it has its names");
+    write_script("theirs");
+    turn(s, ":reload\r", "session.lua: theirs", "and is read again");
+}
+
+/* A terminal that answers what flin asks it. */
+static void pictures(Session *s)
+{
+    keys(s, ":show mask gla T=8\r");
+    expect(s, "\033_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\033\\\033[c",
+           "the terminal is asked");
+    keys(s, "\033_Gi=31;OK\033\\\033[?62;c");
+    while (!find(s, "> ") && take(s, now() + LIMIT))
+        continue;
+    if (find(s, "librsvg2-2")) {
+        printf("skipped: pictures in the terminal: no librsvg\n");
+        return;
+    }
+    check("kitty's picture", find(s, "\033_Ga=T,f=100,q=2,m=1;iVBORw0KGgo"), s);
+    s->len = 0;
+    keys(s, ":show plan gla K=16 V=16\r");
+    expect(s, "\033[c", "asked again");
+    keys(s, "\033[?62;4;22c");
+    expect(s, "\033Pq\"1;1;", "sixel");
+    expect(s, "> ", "its end");
+    s->len = 0;
+    keys(s, ":show dag gla\r");
+    expect(s, "\033[c", "once more");
+    keys(s, "\033[?62;22c");
+    expect(s, "this terminal takes no pictures", "neither");
+    expect(s, "> ", "a prompt again");
 }
 
 /* What runs is stopped, and the session lives; seconds that it took. */
@@ -475,6 +564,8 @@ static void set_environment(char *folder)
     setenv("HOME", "/nowhere", 1);
     setenv("TERM", "xterm-256color", 1);
     setenv("NO_COLOR", "1", 1);
+    setenv("PAGER", "sed 's/^/paged: /'", 1);
+    unsetenv("FLIN_GRAPHICS");
     unsetenv("COLORTERM");
     unsetenv("FLIN_INIT");
     setenv("LC_ALL", "C.UTF-8", 1);
@@ -541,7 +632,7 @@ int main(int argc, char **argv)
     char *args[] = { flin, NULL }, *plain[] = { flin, "--color=never", NULL };
     void (*const tests[])(Session *) = {
         typing, editing, pasting, completing, commands, interrupting,
-        compiling, resizing, long_output, history
+        compiling, resizing, long_output, history, pictures
     };
 
     (void)argc;
@@ -557,8 +648,14 @@ int main(int argc, char **argv)
     }
     end(&s);
     bool edits = s.marked;
+    snprintf(scratch, sizeof scratch, "%s/session.lua", folder);
+    write_script("mine");
+    char *with[] = { flin, "-i", scratch, NULL };
     if (edits) {
         run(args, "a session", typing);
+        run(args, "scripts", sessions);
+        write_script("mine");
+        run(with, "a script before", before);
         without_history(args, folder);
         for (size_t i = 1; i < sizeof tests / sizeof *tests; i++)
             run(args, "a session", tests[i]);

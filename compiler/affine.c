@@ -63,6 +63,7 @@ static bool add_terms(Graph *g, Affine *a, const Affine *b, bool minus,
 {
     if (a->n + b->n > MAX_TERMS)
         return stop(a, at, "has too many terms in");
+    g->line = g->n[at].line;
     for (int i = 0; i < b->n; i++) {
         Term t = b->term[i];
         if (minus)
@@ -78,6 +79,7 @@ static bool add_terms(Graph *g, Affine *a, const Affine *b, bool minus,
 
 static bool scale(Graph *g, Affine *a, int op, Ref e, Ref at)
 {
+    g->line = g->n[at].line;
     for (int i = 0; i < a->n; i++) {
         if (a->term[i].rank & g->n[e].axes)
             return stop(a, at, "uses a summed axis again over");
@@ -140,6 +142,7 @@ static bool contract_read(Graph *g, Affine *a, Term *t, AxisSet over, int s,
 
 static bool contract(Graph *g, Affine *a, AxisSet over, int s, Ref at)
 {
+    g->line = g->n[at].line;
     for (int i = 0; i < a->n; i++) {
         Term *t = &a->term[i];
         if (t->over ? !contract_read(g, a, t, over, s, at)
@@ -192,6 +195,7 @@ static bool choose(Graph *g, Affine *a, Ref at, int s, bool fresh)
     }
     if (meets_rank(g, a, n.a[0]) || meets_rank(g, no, n.a[0]))
         return stop(a, at, "uses a summed axis again over");
+    g->line = n.line;
     for (int i = 0; i < a->n; i++) {
         int k = 0;
         while (k < no->n && !same_read(&a->term[i], &no->term[k]))
@@ -270,13 +274,39 @@ bool affine(Graph *g, Ref r, int s, bool fresh, Affine *a)
 
 /* ---- the universal form ---- */
 
+static bool has_operand(const Graph *g, Ref r, Ref x)
+{
+    for (int i = 0; i < 4; i++)
+        if (g->n[r].a[i] == x)
+            return true;
+    return false;
+}
+
+int line_of(const Graph *g, int s, Ref x)
+{
+    const Node *n = &g->n[x];
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+
+    if (n->op != OP_input && n->op != OP_state && n->op != OP_num)
+        return n->line;
+    live[g->st[s].next] = 1;
+    for (Ref r = g->len; r-- > 1;)
+        for (int i = 0; i < 4 && live[r]; i++)
+            live[g->n[r].a[i]] = 1;
+    for (Ref r = 1; r < g->len; r++)
+        if (live[r] && has_operand(g, r, x))
+            return g->n[r].line;
+    return g->n[g->st[s].next].line;
+}
+
+/* Of a node, or of the whole step (0): then where it first has the state. */
 static bool note(Graph *g, int s, Ref at, const char *what)
 {
-    int line = at ? g->n[at].line : g->st[s].line;
+    const char *text = at ? expr_text(g, at) : "the step";
 
-    g->note = ctx_format(g->ctx, "line %d: %s %s %s", line,
-                         at ? expr_text(g, at) : "the step", what,
-                         g->st[s].name);
+    g->note = line_text(g, line_of(g, s, at ? at : g->st[s].node),
+                         ctx_format(g->ctx, "%s %s %s", text, what,
+                                    g->st[s].name));
     return false;
 }
 
@@ -578,6 +608,7 @@ bool universal(Graph *g, int s, Universal *u)
         return true;
     if (!affine(g, st->next, s, false, a))
         return note(g, s, a->bad, a->why);
+    g->line = g->n[st->next].line;
     if ((st->rank < 2 || (!a->n && input_sized(g, st))) && scan_form(g, a, u))
         return true;
     if (st->rank > 2)

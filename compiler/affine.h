@@ -68,6 +68,10 @@ typedef struct Universal {
     int nwrites;
 } Universal;
 
+/* Where x stands in what becomes of state s: its own line, or, of what the
+ * definition declares and of numbers, that of the first that has it. */
+int line_of(const Graph *g, int s, Ref x);
+
 /* The form of state s, or false with g->note set: which term, on which line,
  * is in the way. */
 bool universal(Graph *g, int s, Universal *u);

@@ -61,8 +61,9 @@ typedef struct Ctx {
     void *interrupt_ud;
     void (*progress)(void *ud, const char *what, double done);
     void *progress_ud;
-    void (*say)(void *ud, const char *line);    /* what users should know,
-                                                   once; no line break */
+    void (*say)(void *ud, const char *text);    /* what users should know,
+                                                   once; no line break at its
+                                                   end */
     void *say_ud;
     const char *doing;                  /* what it is told; NULL: nothing */
     double done;                        /* of it, to 1; < 0: not known */

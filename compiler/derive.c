@@ -80,9 +80,9 @@ static int rank_axis(Lift *l, int n)
         ax->size = l->g->axis[AX_RJ + i].size = n;
         return AX_R + i;
     }
-    serial(l, ctx_format(l->g->ctx, "line %d: more than %d ranks of different "
-                         "sizes, of what is written and read in a token",
-                         l->g->line, NRANKS));
+    serial(l, line_text(l->s, l->g->line, ctx_format(l->g->ctx, "more than %d "
+                         "ranks of different sizes, of what is written and "
+                         "read in a token", NRANKS)));
 }
 
 /* A step value whose axes `rank` count rows: lifted, with a row rank axis. */
@@ -219,11 +219,11 @@ static void lift_matrix(Lift *l, int s)
 
     g->line = l->s->st[s].next ? l->s->n[l->s->st[s].next].line : 0;
     if (u->sloped)
-        g->sloped = ctx_format(g->ctx, "line %d: %s may be zero, where its "
-                               "own gradient needs the state of every token "
-                               "(where(reset, 0, exp(g)) goes back in chunks);"
-                               " it scales %s", l->s->n[u->sloped].line,
-                               expr_text(l->s, u->sloped), l->s->st[s].name);
+        g->sloped = line_text(l->s, line_of(l->s, s, u->sloped), ctx_format(
+                               g->ctx, "%s may be zero, where its own gradient "
+                               "needs the state of every token (where(reset, "
+                               "0, exp(g)) goes back in chunks); it scales %s",
+                               expr_text(l->s, u->sloped), l->s->st[s].name));
     if (u->log_decay) {
         Ref lg = bounded_gate(g, lift(l, u->log_decay));
         l->mat[s].G = cumsum(g, lg, 0);
@@ -387,8 +387,8 @@ static Ref lift_new(Lift *l, Ref r)
             continue;                   /* r is about to define it */
         if (l->form[s].form != FORM_UNIVERSAL)
             return found ? l->seq[s].found : l->seq[s].left;
-        serial(l, ctx_format(g->ctx, "line %d: every token would need all of "
-                             "%s", n.line, l->s->st[s].name));
+        serial(l, line_text(l->s, n.line, ctx_format(g->ctx, "every token "
+                             "would need all of %s", l->s->st[s].name)));
     }
     if ((n.op == OP_dot || n.op == OP_sum)
         && (s = contracted_state(l, &n)) >= 0) {

@@ -134,3 +134,18 @@ char *expr_named(const Graph *g, Ref r, const char *const *name)
     expr(&e, r, 0, 0);
     return cut(&e);
 }
+
+char *line_text(const Graph *g, int line, const char *what)
+{
+    const Lines *l = &g->lines;
+
+    if (line <= 0)
+        return ctx_string(g->ctx, what);
+    if (!l->file)
+        return ctx_format(g->ctx, "line %d: %s", line, what);
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].line == line)
+            return ctx_format(g->ctx, "%s:%d: %s\n  %d | %s", l->file, line,
+                              what, line, l->at[i].text);
+    return ctx_format(g->ctx, "%s:%d: %s", l->file, line, what);
+}

@@ -472,6 +472,7 @@ Graph *graph_sized(const Graph *g, const int32_t size[NAXES])
     s->nst = g->nst;
     s->nout = g->nout;
     s->note = g->note;
+    s->lines = g->lines;
     graph_live(g, live);
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
@@ -493,6 +494,17 @@ Graph *graph_sized(const Graph *g, const int32_t size[NAXES])
     return s;
 }
 
+static Lines lines_copy(Ctx *c, const Lines *from)
+{
+    Lines l = { from->file ? ctx_string(c, from->file) : NULL, from->n,
+                ctx_alloc(c, (size_t)(from->n + 1) * sizeof *l.at) };
+
+    for (int i = 0; i < l.n; i++)
+        l.at[i] = (SourceLine){ from->at[i].line,
+                                ctx_string(c, from->at[i].text) };
+    return l;
+}
+
 Graph *graph_copy(Ctx *c, const Graph *g)
 {
     Graph *s = ctx_alloc(c, sizeof *s);
@@ -503,6 +515,7 @@ Graph *graph_copy(Ctx *c, const Graph *g)
     s->hash = ctx_grow(c, g->hash, g->hash_cap * sizeof *g->hash,
                        g->hash_cap * sizeof *g->hash);
     s->note = g->note ? ctx_string(c, g->note) : NULL;
+    s->lines = lines_copy(c, &g->lines);
     s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
     return s;
 }

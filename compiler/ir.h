@@ -129,6 +129,10 @@ typedef struct Output {
     Ref node;
 } Output;
 
+/* What stands in the user's script on the lines that nodes have. */
+typedef struct SourceLine { int32_t line; const char *text; } SourceLine;
+typedef struct Lines { const char *file; int n; SourceLine *at; } Lines;
+
 typedef struct Graph {
     Ctx *ctx;
     char name[64];
@@ -146,6 +150,7 @@ typedef struct Graph {
     Output out[MAX_OUTPUTS];            /* out[0]: y */
     int nout;
     int32_t line;                       /* stamped on new nodes */
+    Lines lines;                        /* of a step that was traced */
     char *note;                         /* why it is serial, or NULL */
     char *sloped;                       /* why the way back is, of a chunk
                                            graph that is not; or NULL */
@@ -219,6 +224,10 @@ char *expr_text(const Graph *g, Ref r);
 /* The same, whole (2,000 characters at most), where each node below r that has
  * a name is called by it. */
 char *expr_named(const Graph *g, Ref r, const char *const *name);
+
+/* "FILE:LINE: what", and below it that line, as far as they are known; in the
+ * arena. */
+char *line_text(const Graph *g, int line, const char *what);
 
 /* The running sum of gates that r shows, looked at through views; 0 if it is
  * none. Of such sums differences are taken: they must not lose what they add

@@ -311,7 +311,8 @@ static void dump_chunk(Ctx *c, Dump *d)
     PlanEntry *e = plan_for(c, d->v, d->size, plan_chunk(&d->args), false, b);
 
     if (e->note)
-        buf_printf(&d->out, "# token by token: %s\n", e->note);
+        buf_printf(&d->out, "# token by token: %.*s\n",
+                   (int)strcspn(e->note, "\n"), e->note);
     else
         graph_print(e->plan->g, &d->out);
 }

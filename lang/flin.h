@@ -131,8 +131,9 @@ typedef struct flin_Options {
     void (*parallel)(void *ud, int n, void (*f)(void *arg, int w), void *arg);
     void *parallel_ud;
     /* What flin says once, such as that a variant's calls go token by token,
-     * and why. Default: `log`. */
-    void (*warn)(void *ud, const char *line);
+     * and why; with the script's line below, where one is to blame. Default:
+     * `log`. */
+    void (*warn)(void *ud, const char *text);
     void *warn_ud;
 } flin_Options;
 
@@ -377,8 +378,9 @@ FLIN_API int64_t flin_saved(flin_Variant *v, const flin_Call *call,
 FLIN_API int flin_shape(flin_Variant *v, const flin_Call *call, int i,
                         flin_Tensor *t, flin_Error *e);
 
-/* Why forward goes token by token at the sizes of the latest call, or NULL if
- * it goes by chunks (or has not run). */
+/* Why forward goes token by token at the sizes of the latest call, "FILE:LINE:
+ * ..." and below it that line of the script; or NULL if it goes by chunks (or
+ * has not run). */
 FLIN_API const char *flin_note(const flin_Variant *v);
 
 /* ---- kernels ---- */

@@ -183,7 +183,7 @@ const char *road_taken(Ctx *c, Variant *v, const Args *a)
         return ctx_format(c, "flin: %s runs on the CPU: 'cuda' has no kernel "
                           "for a mask of mode \"quadratic\" (said once)",
                           v->step->name);
-    return ctx_format(c, "flin: %s goes token by token: %s (said once)",
+    return ctx_format(c, "flin: %s goes token by token (said once): %s",
                       v->step->name, note);
 }
 

@@ -401,6 +401,42 @@ static void check_step(lua_State *L, int variant, int f, const Tracer *t,
     step_compare(L, variant, f, t, at);
 }
 
+typedef struct KeepLine { Graph *g; int line; const char *text; } KeepLine;
+
+static void keep_line(Ctx *c, void *ud)
+{
+    KeepLine *k = ud;
+    Lines *l = &k->g->lines;
+
+    l->file = c->file;
+    l->at = ctx_grow(c, l->at, (size_t)l->n * sizeof *l->at,
+                     (size_t)(l->n + 1) * sizeof *l->at);
+    l->at[l->n++] = (SourceLine){ k->line, ctx_string(c, k->text) };
+}
+
+static bool has_line(const Graph *g, int line)
+{
+    for (int i = 0; i < g->lines.n; i++)
+        if (g->lines.at[i].line == line)
+            return true;
+    return false;
+}
+
+/* The lines that the step is made of: later there may be no Lua to ask. */
+static void keep_lines(lua_State *L, Variant *v)
+{
+    Graph *g = v->step;
+
+    for (Ref r = 1; r < g->len; r++) {
+        int line = g->n[r].line;
+        if (has_line(g, line) || !source_line(L, v->ctx->file, line))
+            continue;
+        KeepLine k = { g, line, lua_tostring(L, -1) };
+        protect(L, v->ctx, keep_line, &k);
+        lua_pop(L, 1);
+    }
+}
+
 static int flin_variant(lua_State *L)
 {
     if (!lua_istable(L, 1))
@@ -435,6 +471,7 @@ static int flin_variant(lua_State *L)
         check_step(L, at, f, t, begins);
     }
     t->closed = true;
+    keep_lines(L, v);
     lua_pushvalue(L, at);
     return 1;
 }
@@ -608,6 +645,7 @@ static int variant_map(lua_State *L)
     Place here = { current_file(L), current_line(L) };
     if (!v->masked)                     /* a mask's function is no step */
         check_step(L, at, list - 1, t, here);
+    keep_lines(L, to);
     lua_pushvalue(L, at);
     return 1;
 }

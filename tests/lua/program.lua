@@ -158,8 +158,10 @@ for i = 1, 3 do
 end
 print(v.note)
 ]])
-run("serial.lua", 0, "flin: serial goes token by token: line 5: tanh(m) is not "
-    .. "linear in m (said once)\nline 5: tanh(m) is not linear in m\n")
+local why = "serial.lua:5: tanh(m) is not linear in m\n"
+            .. "  5 |     local m = flin.tanh(s.m) + x.v\n"
+run("serial.lua", 0, "flin: serial goes token by token (said once): " .. why
+    .. why)
 write("pairs.lua", [[
 local flin = require "flin"
 local v = flin.variant { name = "pairs", mode = "quadratic",

@@ -44,11 +44,13 @@ bool choice_check(Ctx *ctx, const Choice *c, const uint8_t *chosen,
 
 /* ---- shortest path ---- */
 
+/* What has been stored, and what may still be to pay: `rest` never says more
+ * than the cheapest way on costs. */
 typedef struct Place {
-    Set have;                           /* stored so far */
-    int64_t price;
+    Set have;
+    int64_t price, rest;
     int from, column;
-    bool done;
+    int queued;                         /* where in the queue, from 1; 0: not */
 } Place;
 
 typedef struct Paths {
@@ -57,7 +59,96 @@ typedef struct Paths {
     Place *place;
     int n, limit;
     int *hash, cap;
+    int *queue, nqueue;                 /* the nearest first: a heap */
+    int64_t most;                       /* what costs as much is not wanted */
+    int64_t share[MAX_TENSORS];         /* of required tensors: storing it, and
+                                           its part of a column at least */
+    Set use;                            /* what may be of use later */
+    int64_t tries;
 } Paths;
+
+/* A column's price is shared evenly by the required tensors that it makes. */
+static void find_shares(Paths *p)
+{
+    const Choice *c = p->c;
+
+    for (int t = 0; t < c->ntensors; t++)
+        p->share[t] = INT64_MAX;
+    for (int i = 0; i < c->ncolumns; i++) {
+        const Column *k = &c->column[i];
+        int n = 0;
+        for (int t = 0; t < c->ntensors; t++)
+            n += set_has(&k->makes, t) && set_has(&c->required, t);
+        for (int t = 0; t < c->ntensors; t++)
+            if (set_has(&k->makes, t) && set_has(&c->required, t)
+                && k->price / n < p->share[t])
+                p->share[t] = k->price / n;
+    }
+    for (int t = 0; t < c->ntensors; t++)
+        p->share[t] = set_has(&c->required, t) && p->share[t] < INT64_MAX
+            ? p->share[t] + c->store[t] : 0;
+}
+
+static int64_t rest_of(const Paths *p, const Set *have)
+{
+    int64_t rest = 0;
+
+    for (int t = 0; t < p->c->ntensors; t++)
+        if (!set_has(have, t))
+            rest += p->share[t];
+    return rest;
+}
+
+/* Ties by number: the same input gives the same answer. */
+static bool nearer(const Paths *p, int a, int b)
+{
+    int64_t x = p->place[a].price + p->place[a].rest;
+    int64_t y = p->place[b].price + p->place[b].rest;
+
+    return x < y || (x == y && a < b);
+}
+
+static void put(Paths *p, int slot, int at)
+{
+    p->queue[slot - 1] = at;
+    p->place[at].queued = slot;
+}
+
+/* The place has come nearer, or is new: up it goes. */
+static void raise(Paths *p, int at)
+{
+    int slot = p->place[at].queued;
+
+    if (!slot)
+        slot = ++p->nqueue;
+    for (; slot > 1 && nearer(p, at, p->queue[slot / 2 - 1]); slot /= 2)
+        put(p, slot, p->queue[slot / 2 - 1]);
+    put(p, slot, at);
+}
+
+/* Takes the nearest out of the queue; -1: it is empty. */
+static int nearest(Paths *p)
+{
+    int first, last, slot = 1;
+
+    if (!p->nqueue)
+        return -1;
+    first = p->queue[0];
+    last = p->queue[--p->nqueue];
+    p->place[first].queued = 0;
+    if (first == last)
+        return first;
+    for (int next; (next = 2 * slot) <= p->nqueue; slot = next) {
+        if (next < p->nqueue
+            && nearer(p, p->queue[next], p->queue[next - 1]))
+            next++;
+        if (!nearer(p, p->queue[next - 1], last))
+            break;
+        put(p, slot, p->queue[next - 1]);
+    }
+    put(p, slot, last);
+    return first;
+}
 
 static int find_place(Paths *p, const Set *s)
 {
@@ -69,7 +160,8 @@ static int find_place(Paths *p, const Set *s)
         if (!*slot) {
             if (p->n == p->limit)
                 return -1;
-            p->place[p->n] = (Place){ .have = *s, .price = INT64_MAX };
+            p->place[p->n] = (Place){ .have = *s, .price = INT64_MAX,
+                                      .rest = rest_of(p, s) };
             *slot = ++p->n;
         }
         if (set_equal(&p->place[*slot - 1].have, s))
@@ -89,103 +181,123 @@ static Set useful(const Choice *c)
     return s;
 }
 
-/* From place `at`, column i is run and `keep` of what it makes is stored. */
-static bool step_to(Paths *p, int at, int i, const Set *keep)
-{
-    Set s = set_union(p->place[at].have, keep);
-    int to = find_place(p, &s);
-    int64_t price = p->place[at].price + p->c->column[i].price;
+/* Column i, run at `at`, with what it has made stored in s, for this price;
+ * `rest` as of what it makes of what is required. */
+typedef struct Step { int at, i, nfree; int64_t rest; int free[MAX_TENSORS]; }
+    Step;
 
+/* Each choice of what else to store: the first n of step->free. */
+static bool store_some(Paths *p, const Step *step, int n, Set s, int64_t price)
+{
+    if (price + step->rest >= p->most)
+        return true;
+    if (++p->tries > (int64_t)p->limit * 256)
+        return false;
+    if (n) {
+        int t = step->free[n - 1];
+        if (!store_some(p, step, n - 1, s, price))
+            return false;
+        set_add(&s, t);
+        return store_some(p, step, n - 1, s, price + p->c->store[t]);
+    }
+    if (set_equal(&s, &p->place[step->at].have))
+        return true;
+    int to = find_place(p, &s);
     if (to < 0)
         return false;
-    for (int t = 0; t < p->c->ntensors; t++)
-        if (set_has(keep, t))
-            price += p->c->store[t];
     if (price < p->place[to].price) {
         p->place[to].price = price;
-        p->place[to].from = at;
-        p->place[to].column = i;
+        p->place[to].from = step->at;
+        p->place[to].column = step->i;
+        raise(p, to);
     }
     return true;
 }
 
-/* Every choice of what to store of what column i makes: required ones
- * always, of the others each subset. */
-static bool run_column(Paths *p, int at, int i, const Set *use)
+/* Required tensors are stored always, of the others each subset. */
+static bool run_column(Paths *p, int at, int i)
 {
     const Column *k = &p->c->column[i];
-    Set needs = set_union(k->loads, &k->after), fresh, keep = { 0 };
-    int free[MAX_TENSORS], n = 0;
+    Set needs = set_union(k->loads, &k->after), s = p->place[at].have, fresh;
+    int64_t price = p->place[at].price + k->price;
+    Step step = { .at = at, .i = i };
 
-    if (!set_within(&needs, &p->place[at].have))
+    if (!set_within(&needs, &s))
         return true;
-    fresh = set_minus(k->makes, &p->place[at].have);
+    fresh = set_minus(k->makes, &s);
     for (int t = 0; t < p->c->ntensors; t++) {
-        if (!set_has(&fresh, t) || !set_has(use, t))
+        if (!set_has(&fresh, t) || !set_has(&p->use, t))
             continue;
-        if (set_has(&p->c->required, t))
-            set_add(&keep, t);
-        else
-            free[n++] = t;
+        if (!set_has(&p->c->required, t)) {
+            step.free[step.nfree++] = t;
+            continue;
+        }
+        set_add(&s, t);
+        price += p->c->store[t];
     }
-    if (n > 16)
-        return false;
-    for (uint32_t m = 0; m < 1u << n; m++) {
-        Set s = keep;
-        for (int b = 0; b < n; b++)
-            if (m >> b & 1)
-                set_add(&s, free[b]);
-        if ((s.w[0] | s.w[1] | s.w[2]) && !step_to(p, at, i, &s))
-            return false;
-    }
-    return true;
+    step.rest = rest_of(p, &s);
+    return store_some(p, &step, step.nfree, s, price);
 }
 
-static int nearest(const Paths *p)
+/* The place where all that is required is stored, by the cheapest way; -1:
+ * there is none that costs less than p->most; -2: too many places. */
+static int search(Paths *p)
 {
-    int best = -1;
+    Set none = { 0 };
+    int at = find_place(p, &none);
 
-    for (int i = 0; i < p->n; i++)
-        if (!p->place[i].done && p->place[i].price < INT64_MAX
-            && (best < 0 || p->place[i].price < p->place[best].price))
-            best = i;
-    return best;
+    p->place[at].price = 0;
+    raise(p, at);
+    while ((at = nearest(p)) >= 0) {
+        if (set_within(&p->c->required, &p->place[at].have))
+            return at;
+        ctx_poll(p->ctx);
+        for (int i = 0; i < p->c->ncolumns; i++)
+            if (!run_column(p, at, i))
+                return -2;
+    }
+    return -1;
 }
 
-bool choose_dp(Ctx *ctx, const Choice *c, int limit, Answer *out)
+bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
+               Answer *out)
 {
-    Paths p = { .ctx = ctx, .c = c, .limit = limit, .cap = 4 };
+    Paths *p = ctx_alloc(ctx, sizeof *p);
     uint8_t *chosen = ctx_alloc(ctx, (size_t)c->ncolumns + 1);
-    Set use = useful(c), none = { 0 };
     int at;
 
-    while (p.cap < 2 * limit)
-        p.cap *= 2;
-    p.hash = ctx_alloc(ctx, (size_t)p.cap * sizeof *p.hash);
-    p.place = ctx_alloc(ctx, (size_t)limit * sizeof *p.place);
-    p.place[find_place(&p, &none)].price = 0;
-    for (;;) {
-        at = nearest(&p);
-        if (at < 0)
-            return false;
-        if (set_within(&c->required, &p.place[at].have))
-            break;
-        p.place[at].done = true;
-        ctx_poll(ctx);
-        for (int i = 0; i < c->ncolumns; i++)
-            if (!run_column(&p, at, i, &use))
-                return false;
+    *p = (Paths){ .ctx = ctx, .c = c, .limit = limit, .cap = 4,
+                  .most = start ? start->price : INT64_MAX,
+                  .use = useful(c) };
+    while (p->cap < 2 * limit)
+        p->cap *= 2;
+    p->hash = ctx_alloc(ctx, (size_t)p->cap * sizeof *p->hash);
+    p->place = ctx_alloc(ctx, (size_t)limit * sizeof *p->place);
+    p->queue = ctx_alloc(ctx, (size_t)limit * sizeof *p->queue);
+    find_shares(p);
+    at = search(p);
+    if (at == -1 && start) {            /* nothing is cheaper */
+        *out = *start;
+        out->solver = SOLVER_DP;
+        out->optimal = true;
+        out->bound = (double)out->price;
+        return true;
     }
-    for (int i = at; p.place[i].price > 0; i = p.place[i].from)
-        chosen[p.place[i].column] = 1;
+    if (at < 0)
+        return false;
+    for (int i = at; p->place[i].price > 0; i = p->place[i].from)
+        chosen[p->place[i].column] = 1;
     out->solver = SOLVER_DP;
     out->optimal = true;
-    out->bound = (double)p.place[at].price;
+    out->bound = (double)p->place[at].price;
     return choice_check(ctx, c, chosen, out, NULL)
-        && out->price == p.place[at].price;
+        && out->price == p->place[at].price;
 }
 
 /* ---- all together ---- */
+
+/* Where there are more, the shortest path is not looked for on. */
+enum { PLACES = 16384 };
 
 double answer_gap(const Answer *a)
 {
@@ -202,7 +314,7 @@ bool choose(Ctx *ctx, const Choice *c, const Answer *start, Answer *out)
 
     if (!choose_greedy(ctx, c, NULL, out)) {
         if (!start)
-            return choose_dp(ctx, c, 4096, out);
+            return choose_dp(ctx, c, NULL, PLACES, out);
         out->price = INT64_MAX;
     }
     if (start && choose_greedy(ctx, c, start, &better)
@@ -210,7 +322,7 @@ bool choose(Ctx *ctx, const Choice *c, const Answer *start, Answer *out)
         *out = better;
     if (choose_glpk(ctx, c, out, 2.0, &better))
         *out = better;
-    if (!out->optimal && choose_dp(ctx, c, 2048, &better))
+    if (!out->optimal && choose_dp(ctx, c, out, PLACES, &better))
         *out = better;
     return true;
 }

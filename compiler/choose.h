@@ -102,8 +102,10 @@ bool choose_greedy(Ctx *ctx, const Choice *c, const Answer *start,
                    Answer *out);
 
 /* Shortest path over sets of stored tensors: exact; false when there would be
- * more than `limit` sets. */
-bool choose_dp(Ctx *ctx, const Choice *c, int limit, Answer *out);
+ * more than `limit` sets. Of start, an answer to beat, or NULL, it may be the
+ * proof: then that is the answer. */
+bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
+               Answer *out);
 
 /* The integer program, by GLPK; false where it has nothing to say (a build
  * without it, an error inside it, `seconds` reached). Otherwise the best

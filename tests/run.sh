@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
 #   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden kernels
-#                                 arrows examples python docs fuzz sanitized
+#                                 solvers arrows examples python docs fuzz
+#                                 sanitized
 # -t: also names the ten that took the most seconds of CPU. JOBS tests run side
 # by side (as many as there are cores); what measures time runs alone.
 # A program or a script is one test, or as many as it says in a last line
@@ -233,6 +234,24 @@ kernels() {
     pass
 }
 
+# Without GLPK, plans are as good.
+solvers() {
+    if [ -n "$SAN" ] || ! nm "$BUILD/flin" | grep -q glp_; then
+        skip "solvers: a build of another kind"
+        return
+    fi
+    for f in flin free/flin; do
+        "$BUILD/$f" tests/plans/prices.lua >"$tmp/${f%%/*}.prices" 2>&1
+    done
+    [ "$(wc -l <"$tmp/free.prices")" = 96 ] ||
+        fail "solvers: not 96 plans" "$tmp/free.prices"
+    diff "$tmp/flin.prices" "$tmp/free.prices" >"$tmp/diff" || {
+        fail "solvers: $(grep -c '^>' "$tmp/diff") plans cost more" "$tmp/diff"
+        return
+    }
+    pass
+}
+
 # expect_none NAME: $tmp/out holds what should not be there
 expect_none() {
     if [ -s "$tmp/out" ]; then fail "$1" "$tmp/out"; else pass; fi
@@ -296,10 +315,11 @@ has() {
 sys.exit(u.find_spec('$2') is None)" 2>/dev/null
 }
 
-# With a Python that has PyTorch, or at least NumPy; $PYTHON, if given.
+# With a Python that has PyTorch, or at least NumPy; $PYTHON, if given. The
+# newest PyTorch, where `tools/matrix.sh torch` has fetched it.
 python() {
     with=
-    for p in ${PYTHON:-python3 /usr/bin/python3}; do
+    for p in ${PYTHON:-build/torch/bin/python python3 /usr/bin/python3}; do
         if has "$p" numpy; then with=${with:-$p}; fi
         if has "$p" torch; then with=$p; break; fi
     done
@@ -345,8 +365,8 @@ fuzz() {
 
 timed=
 [ "$1" != -t ] || { timed=1; shift; }
-[ $# != 0 ] || set -- unit host lua cuda golden kernels arrows examples python \
-    $([ -n "$SAN" ] || echo docs fuzz)
+[ $# != 0 ] || set -- unit host lua cuda golden kernels solvers arrows \
+    examples python $([ -n "$SAN" ] || echo docs fuzz)
 for part; do
     $part
 done

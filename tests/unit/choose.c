@@ -73,8 +73,14 @@ static void trial(Ctx *c, void *ud)
     bool found = choose_greedy(c, k, NULL, &greedy);
     if (found && greedy.price < truth)
         complain("greedy is better than brute force", t->seed);
-    if (!choose_dp(c, k, 1 << 14, &dp) || dp.price != truth)
+    if (!choose_dp(c, k, NULL, 1 << 14, &dp) || dp.price != truth)
         complain("the shortest path differs from brute force", t->seed);
+    if (found && (!choose_dp(c, k, &greedy, 1 << 14, &again)
+                  || again.price != truth || !again.optimal
+                  || again.bound != (double)truth))
+        complain("from an answer, the path is another", t->seed);
+    if (!choose_dp(c, k, &dp, 1 << 14, &again) || !same(&dp, &again))
+        complain("the best answer is not proved", t->seed);
     if (!choose(c, k, NULL, &all) || all.price != truth || !all.optimal)
         complain("the choice differs from brute force", t->seed);
     if (all.bound > (double)truth + 0.5 || answer_gap(&all) != 0

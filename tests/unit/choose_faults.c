@@ -164,7 +164,7 @@ static void judge(Ctx *c, const Choice *k, const Answer *a, Trial *t)
         t->wrong = "the answer cannot run";
     else if (check.price != a->price)
         t->wrong = "the answer's price is wrong";
-    else if (choose_dp(c, k, 1 << 14, &truth) && a->price < truth.price)
+    else if (choose_dp(c, k, NULL, 1 << 14, &truth) && a->price < truth.price)
         t->wrong = "the answer is better than the best";
 }
 

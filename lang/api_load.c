@@ -38,7 +38,7 @@ static int load_variant(lua_State *L)
 
     if (l->path) {
         set_folder(L, l->path);
-        status = sandbox_file(L, l->path);
+        status = sandbox_file(L, l->path, false);
     } else if (l->text) {
         const char *chunk = lua_pushfstring(L, "@%s", l->name);
         status = sandbox_load(L, l->text, strlen(l->text), chunk);

@@ -137,22 +137,30 @@ File *file_new(lua_State *L, const char *path)
     return f;
 }
 
-/* A file, and nothing that waits for someone to write or read, as a pipe does;
- * one that is written is emptied, is no link, and is removed again unless its
- * part is taken away. */
-static void open_part(lua_State *L, File *f, const char *path, bool write)
+int file_open(const char *path, int how, const char **why)
 {
-    int how = write ? O_WRONLY | O_CREAT | O_NOFOLLOW : O_RDONLY;
     int fd = open(path, how | O_NONBLOCK | O_CLOEXEC, 0666);
     struct stat st;
 
-    if (fd < 0 || fstat(fd, &st) != 0)
-        file_fault(L, f, "%s", strerror(errno));
-    if (!S_ISREG(st.st_mode)) {
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    *why = fd < 0 ? strerror(errno) : S_ISDIR(st.st_mode)
+         ? "is a folder, not a file" : "is a pipe or a device, not a file";
+    if (fd >= 0)
         close(fd);
-        file_fault(L, f, "is %s, not a file", S_ISDIR(st.st_mode)
-                   ? "a folder" : "a pipe or a device");
-    }
+    return -1;
+}
+
+/* One that is written is emptied, is no link, and is removed again unless its
+ * part is taken away. */
+static void open_part(lua_State *L, File *f, const char *path, bool write)
+{
+    const char *wrong;
+    int fd = file_open(path, write ? O_WRONLY | O_CREAT | O_NOFOLLOW
+                                   : O_RDONLY, &wrong);
+
+    if (fd < 0)
+        file_fault(L, f, "%s", wrong);
     f->part = write ? path : NULL;
     if ((write && ftruncate(fd, 0) != 0)
         || !(f->f = fdopen(fd, write ? "wb" : "rb"))) {

@@ -17,6 +17,9 @@ typedef struct File {
 /* Pushes one, still closed; collecting it closes it. */
 File *file_new(lua_State *L, const char *path);
 void file_close(File *f);
+/* Opens a file, and nothing that waits for someone to write or read, as a pipe
+ * does; how: of open(2). -1: *why says what it is instead. */
+int file_open(const char *path, int how, const char **why);
 /* n bytes from offset `at`; a Lua error when the file ends before. */
 void file_read(lua_State *L, File *f, int64_t at, void *to, size_t n);
 void file_write(lua_State *L, File *f, const void *from, size_t n);

@@ -259,9 +259,9 @@ int sandbox_load(lua_State *L, const char *s, size_t n, const char *name);
 const char *sandbox_source(lua_State *L, const char *name, size_t *len);
 /* The text that messages show in the place of what was loaded. */
 void sandbox_show(lua_State *L, const char *s, const char *name);
-/* The same for a file's text; NULL: standard input. Pushes the function or a
- * message. */
-int sandbox_file(lua_State *L, const char *path);
+/* The same for a file's text; NULL: standard input. Where it waits, a pipe or a
+ * device will do as well. Pushes the function or a message. */
+int sandbox_file(lua_State *L, const char *path, bool waits);
 
 /* The stdlib, embedded at build time: source of module `name`, or NULL. */
 const char *stdlib_source(const char *name, size_t *len);

@@ -5,7 +5,9 @@
  * upvalues of their own, so that upvalue 1 holds the original.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "files.h"
 #include "sandbox.h"
@@ -412,16 +414,30 @@ static bool slurp(lua_State *L, FILE *f, const char *path)
     return false;
 }
 
-int sandbox_file(lua_State *L, const char *path)
+/* Opens it to be read; NULL, with what is wrong. */
+static FILE *open_text(const char *path, bool waits, const char **wrong)
+{
+    int fd = waits ? open(path, O_RDONLY | O_CLOEXEC)
+                   : file_open(path, O_RDONLY, wrong);
+    FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
+
+    if (!f && (waits || fd >= 0))
+        *wrong = strerror(errno);
+    if (!f && fd >= 0)
+        close(fd);
+    return f;
+}
+
+int sandbox_file(lua_State *L, const char *path, bool waits)
 {
     int top = lua_gettop(L), status = LUA_ERRFILE;
     File *f = file_new(L, path);
-    const char *s;
+    const char *s, *wrong;
     size_t n;
 
-    f->f = path ? fopen(path, "rb") : NULL;
+    f->f = path ? open_text(path, waits, &wrong) : NULL;
     if (path && !f->f) {
-        lua_pushfstring(L, "%s: %s", path, strerror(errno));
+        lua_pushfstring(L, "%s: %s", path, wrong);
     } else if (slurp(L, path ? f->f : stdin, path ? path : "stdin")) {
         file_close(f);
         s = lua_tolstring(L, -1, &n);
@@ -444,7 +460,7 @@ int module_require(lua_State *L, const char *name)
     luaL_gsub(L, name, ".", "/");
     lua_pushliteral(L, ".lua");
     lua_concat(L, 4);
-    if (sandbox_file(L, lua_tostring(L, -1)) != LUA_OK)
+    if (sandbox_file(L, lua_tostring(L, -1), false) != LUA_OK)
         return luaL_error(L, "require: %s", lua_tostring(L, -1));
     lua_pushstring(L, name);
     lua_pushvalue(L, -3);

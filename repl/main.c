@@ -306,7 +306,7 @@ static bool run_init(lua_State *L, const Options *o)
         return true;
     if (*init != '@') {
         ok = run_text(L, init, "=FLIN_INIT");
-    } else if (sandbox_file(L, init + 1) != LUA_OK) {
+    } else if (sandbox_file(L, init + 1, false) != LUA_OK) {
         complain(lua_tostring(L, -1));
         ok = false;
     } else {
@@ -380,7 +380,7 @@ static bool run_script(lua_State *L, char **argv, int script)
     int n = 0;
 
     set_folder(L, input ? "" : argv[script]);
-    if (sandbox_file(L, input ? NULL : argv[script]) != LUA_OK) {
+    if (sandbox_file(L, input ? NULL : argv[script], true) != LUA_OK) {
         complain(lua_tostring(L, -1));
         return false;
     }

@@ -100,6 +100,18 @@ run("-e 'os.exit(7)'", 7, "")
 run("--sandbox -e 'print(io, os, load)'", 0, "nil\tnil\tnil\n")
 run("--sandbox uses.lua", 1, "...a script in the sandbox can require \"flin\"")
 
+-- A script named by another waits for no one; one named here may be a pipe.
+if os.execute("mkfifo " .. dir .. "/pipe.lua") then
+  write("waits.lua", "print(pcall(require, 'pipe'))")
+  before = "timeout 20"
+  run("waits.lua", 0, "...pipe.lua: is a pipe or a device, not a file")
+  run("-i", 0, "...pipe.lua: is a pipe or a device, not a file",
+      "dofile 'pipe.lua'\n")
+  before = "(timeout 20 sh -c \"echo 'print(7 * 6)' >pipe.lua\" &) ; timeout 20"
+  run("pipe.lua", 0, "42\n")
+  before = ""
+end
+
 run("variant.lua", 0, "...sum: q [t k], k [t k], v [t v] -> y [t v]")
 run("-d T variant.lua", 0, "...step sum")
 run("-d Z variant.lua", 1, "...dump: no pass has the letter 'Z'")

@@ -104,6 +104,8 @@ static void test_script_errors(flin_State *s)
     CHECK(e.code == FLIN_ERROR_INTERRUPT);
     stop_now = 0;
     CHECK(!flin_load_file(s, "/nowhere/at/all.lua", &e) && *e.message);
+    CHECK(!flin_load_file(s, "/dev/zero", &e)
+          && strstr(e.message, "is a pipe or a device, not a file"));
     CHECK(!flin_stdlib(s, "glaa", NULL));
     CHECK(!flin_load_string(s, "return io.open('x')", "g.lua", NULL));
     CHECK(!flin_stdlib(NULL, "gla", &e) && e.code == FLIN_ERROR);

@@ -6,6 +6,7 @@ import html
 import inspect
 import keyword
 import math
+import re
 import textwrap
 from typing import Any
 
@@ -173,7 +174,8 @@ class Variant:
                                                                _c.JSON)))
 
     def __repr__(self):
-        road = self.form.rstrip().rpartition("\n")[2].strip()
+        form = re.sub(r"\n *\d+ \| .*$", "", self.form.rstrip())
+        road = form.rpartition("\n")[2].strip()
         return (f"flin.load({self.given!r})  # "
                 f"inputs {', '.join(map(repr, self.inputs))}; "
                 f"states {', '.join(map(repr, self.states))}; {road}")

@@ -159,20 +159,34 @@ static void set_integer(lua_State *L, const char *name, lua_Integer x)
 
 static bool wants(lua_State *L, const char *option)
 {
-    return lua_istable(L, 1) && lua_getfield(L, 1, option) == LUA_TBOOLEAN
+    return lua_istable(L, 1) && raw_field(L, 1, option) == LUA_TBOOLEAN
         && lua_toboolean(L, -1);
 }
 
+static bool is_closed(lua_State *L)
+{
+    bool closed = lua_getfield(L, LUA_REGISTRYINDEX, SANDBOX_CLOSED)
+                  != LUA_TNIL;
+
+    lua_pop(L, 1);
+    return closed;
+}
+
 /* flin.cuda(): the GPU as a table, or nil and why there is none that could be
- * used. For tests: flin.cuda{ poison = true } fills memory with what is not a
+ * used. A script in the sandbox sets nothing here, where others compute, too,
+ * and is not told of this machine's folders. For tests: flin.cuda{ poison = true } fills memory with what is not a
  * number before it is used; { exact = true }, before there is any, takes no
  * more than is asked for. */
 static int cuda(lua_State *L)
 {
     Own *b = shared_of(L);
     Asked a = { .gpu = b->shared.gpu };
+    bool closed = is_closed(L);
     size_t kept;
 
+    if (closed && !lua_isnoneornil(L, 1))
+        lang_fail(L, "flin.cuda() tells of the GPU", "cuda: its options are "
+                  "closed to a script in the sandbox");
     if (!ctx_protect(b->ctx, ask_driver, &a)
         || !ctx_protect(b->ctx, ask_compiler, &a)) {
         lua_pushnil(L);
@@ -191,10 +205,12 @@ static int cuda(lua_State *L)
     lua_setfield(L, -2, "driver");
     lua_pushfstring(L, "%d.%d", a.nvrtc->major, a.nvrtc->minor);
     lua_setfield(L, -2, "nvrtc");
-    set_text(L, "nvrtc_path", a.nvrtc->path);
     set_integer(L, "processors", a.driver->processors);
     set_integer(L, "used", (lua_Integer)gpu_used(b->shared.gpu, &kept));
     set_integer(L, "kept", (lua_Integer)kept);
+    if (closed)
+        return 1;
+    set_text(L, "nvrtc_path", a.nvrtc->path);
     set_text(L, "cache", gpu_cache(b->shared.gpu)->folder);
     set_text(L, "cache_refused", gpu_cache(b->shared.gpu)->refused);
     return 1;

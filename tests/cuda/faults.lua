@@ -260,6 +260,18 @@ for path in io.lines(folder .. "/seen") do
 end
 os.execute("rm -rf '" .. folder .. "'")
 
+-- ---- the sandbox ----
+
+do
+  local line = ("'%s' --sandbox -e 'local c = require(\"flin\").cuda "
+    .. "print(c().name ~= nil, c().cache, c().nvrtc_path, "
+    .. "(pcall(c, { poison = true })))'"):format(program)
+  local pipe = io.popen(line)
+  local said = pipe:read "a"
+  pipe:close()
+  expect(said == "true\tnil\tnil\tfalse\n", "cuda in a sandbox: %s", said)
+end
+
 -- ---- tensors ----
 
 local t = flin.randn(3, 4, 20)

@@ -1,0 +1,3 @@
+-- flin: --sandbox
+local flin = require "flin"
+flin.cuda { poison = true }

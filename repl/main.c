@@ -365,7 +365,7 @@ int do_file(lua_State *L)
     lua_settop(L, 1);
     lua_getfield(L, LUA_REGISTRYINDEX, SANDBOX_FOLDER);
     set_folder(L, path);
-    if (sandbox_file(L, path) != LUA_OK)
+    if (sandbox_file(L, path, false) != LUA_OK)
         return lua_error(L);
     lua_call(L, 0, LUA_MULTRET);
     lua_pushvalue(L, 2);

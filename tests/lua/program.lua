@@ -105,6 +105,8 @@ if os.execute("mkfifo " .. dir .. "/pipe.lua") then
   write("waits.lua", "print(pcall(require, 'pipe'))")
   before = "timeout 20"
   run("waits.lua", 0, "...pipe.lua: is a pipe or a device, not a file")
+  run("-i", 0, "...pipe.lua: is a pipe or a device, not a file",
+      "dofile 'pipe.lua'\n")
   before = "(timeout 20 sh -c \"echo 'print(7 * 6)' >pipe.lua\" &) ; timeout 20"
   run("pipe.lua", 0, "42\n")
   before = ""

@@ -157,8 +157,9 @@ FLIN_API void flin_close(flin_State *s);
 typedef struct flin_Variant flin_Variant;
 
 /* The variant that a script returns: of a file (no pipe: nothing here waits for
- * another program), of text (its `name` is for messages), of the standard library ("gla", "gated_deltanet" ...). Variants
- * live until they are released or their state is closed. */
+ * another program), of text (its `name` is for messages), of the standard
+ * library ("gla", "gated_deltanet" ...). Variants live until they are released
+ * or their state is closed. */
 FLIN_API flin_Variant *flin_load_file(flin_State *s, const char *path,
                                       flin_Error *e);
 FLIN_API flin_Variant *flin_load_string(flin_State *s, const char *text,

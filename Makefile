@@ -304,7 +304,7 @@ install: build
 	    install -d $(SHARE)/doc/flin/html && \
 	    install -m 644 $(BUILD)/docs/* $(SHARE)/doc/flin/html; \
 	fi
-	$(BUILD)/flin --luacats > $(SHARE)/flin/luacats.lua
+	$(BUILD)/flin --luacats > $(SHARE)/flin/flin.d.lua
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'Name: flin' \
 	    'Version: $(VERSION)' \
 	    'Description: linear-attention and state-space layers' \

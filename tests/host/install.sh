@@ -49,7 +49,7 @@ $CC -std=c11 $SAN $(pkg-config --cflags flin) examples/embed.c -o "$dir/e" \
             exit 1
         }
     done
-grep -q '^---@class flin.Variant' "$dir/share/flin/luacats.lua"
+grep -q '^---@class flin.Variant' "$dir/share/flin/flin.d.lua"
 "$dir/bin/flin" "$dir/share/doc/flin/examples/01_define.lua" >/dev/null
 
 # A package of Debian's, unpacked: its program runs, it names what it needs.

@@ -42,6 +42,9 @@ typedef struct Call {
 
     /* On a GPU, else all zero. */
     bool on_device;                     /* the views hold its addresses */
+    bool staged;                        /* of copies that begin with the first
+                                           token of a sequence in hand: a view
+                                           may itself point before its copy */
     void *stream;                       /* where kernels queue; NULL: the
                                            default one */
     void *workspace;                    /* the caller's, or NULL: the

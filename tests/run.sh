@@ -157,6 +157,7 @@ cuda() {
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
+        "flin tests/cuda/serial_host.lua" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \
@@ -178,6 +179,7 @@ cuda() {
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *first_use*) more=FAKE_ARCH=9 ;;
+        *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *scheduled*)

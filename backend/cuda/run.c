@@ -398,9 +398,9 @@ static void queue(Ctx *c, void *ud)
     const Driver *d = gpu_driver(k->p->builds.gpu);
     const Call *call = k->call;
     Ready *r = k->r;
-    for (int i = 0; i < r->nlaunches && !r->placed; i++)
+    for (int i = 0; i < r->nlaunches && !r->placed && !call->staged; i++)
         check_places(c, d, k->p->builds.plan->g, r->launch[i], call);
-    r->placed = true;
+    r->placed |= !call->staged;
     gpu_running(k->p->builds.gpu, r->what);
     if (r->upload)
         stream_put(c, d, call->stream, r->table, r->upload,

@@ -147,7 +147,7 @@ static void run_stage(Ctx *c, void *ud)
         put_view(c, s, v, extent_of(s, v, true, false, o->order, o->rank),
                  true);
     }
-    s->call.on_device = true;
+    s->call.on_device = s->call.staged = true;
     s->call.stream = NULL;
     s->f(c, s->ud, &s->call);
     for (int i = 0; i < s->nresults; i++)

@@ -97,6 +97,8 @@ struct Backend {
     const char *(*wrong)(void *program);
     void (*read)(Ctx *c, void *program, void *to, const void *from,
                  size_t bytes);
+    void (*write)(Ctx *c, void *program, void *to, const void *from,
+                  size_t bytes);
 };
 const Backend *backend_named(const char *name);     /* NULL: none such */
 const char *backend_names(void);                    /* for messages */
@@ -198,9 +200,14 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 /* After a call has run by this plan (NULL: in the host's memory): where it
  * wants that (Args.validate), fails if an input breaks its domain or a result
  * is not finite, naming the first place and what is to blame. What ran has
- * written its results all the same. The second for the tensors of d, too. */
+ * written its results all the same; but states that it has updated in place
+ * are what they were, if validate_before (else NULL) has looked at the call
+ * before it ran. The last one for the tensors of d, too. */
+typedef struct Validation Validation;
+Validation *validate_before(Ctx *c, const Variant *v, const Args *a,
+                            const Bound *b, const PlanEntry *e);
 void validate_call(Ctx *c, const Variant *v, const Args *a, const Bound *b,
-                   const PlanEntry *e);
+                   const PlanEntry *e, const Validation *before);
 void validate_gradients(Ctx *c, const Variant *v, const Args *a,
                         const Bound *b, const PlanEntry *e,
                         const Adjoint *d);

@@ -315,10 +315,12 @@ typedef struct flin_Call {
                                    again. 2: so is a state that may grow without
                                    bound. -1: no. Default: no, or 1 where
                                    FLIN_CHECK=1 is in the environment. Results
-                                   are written all the same. It reads each
-                                   tensor once more, on a GPU in one kernel
-                                   that the call waits for; while a stream
-                                   records a graph nothing is validated */
+                                   are written all the same, but states whose
+                                   `initial` is `final` are left as they were.
+                                   It reads each tensor once more, on a GPU in
+                                   one kernel that the call waits for; while a
+                                   stream records a graph nothing is
+                                   validated */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

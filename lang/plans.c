@@ -115,6 +115,12 @@ static void cuda_fetch(Ctx *c, void *program, void *to, const void *from,
     cuda_read(c, program, to, from, bytes);
 }
 
+static void cuda_store(Ctx *c, void *program, void *to, const void *from,
+                       size_t bytes)
+{
+    cuda_write(c, program, to, from, bytes);
+}
+
 static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                        int64_t bytes)
 {
@@ -132,7 +138,7 @@ static const Backend backends[] = {
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
       .keep = cuda_keep, .clear = cuda_clear, .probe = cuda_look,
-      .read = cuda_fetch },
+      .read = cuda_fetch, .write = cuda_store },
     { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
 };
 
@@ -411,6 +417,7 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     PlanEntry *e = bound_plan(c, v, a, b);
+    const Validation *before = validate_before(c, v, a, b, e);
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (e)
@@ -419,7 +426,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         mask_run(c, v->step, &b->call);
     else
         reference_run(c, v->step, &b->call);
-    validate_call(c, v, a, b, e);
+    validate_call(c, v, a, b, e, before);
 }
 
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)

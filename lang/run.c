@@ -428,7 +428,14 @@ static void do_validate(Ctx *c, void *ud)
 {
     Run *r = ud;
 
-    validate_call(c, r->v, &r->args, &r->bound, NULL);
+    validate_call(c, r->v, &r->args, &r->bound, NULL, r->before);
+}
+
+static void do_look(Ctx *c, void *ud)
+{
+    Run *r = ud;
+
+    r->before = validate_before(c, r->v, &r->args, &r->bound, NULL);
 }
 
 Run *run_begin(lua_State *L, Mode mode)
@@ -470,6 +477,8 @@ static bool flag_option(lua_State *L, const char *name)
 
 void reference_call(lua_State *L, Run *r)
 {
+    if (r->v->has_function && !r->v->masked && !r->bound.call.on_device)
+        protect(L, r->ctx, do_look, r);
     if (truth_run(L, r))
         protect(L, r->ctx, do_validate, r);
     else

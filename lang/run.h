@@ -13,6 +13,7 @@ typedef struct Run {
     Args args;
     Bound bound;
     bool inplace;
+    const Validation *before;           /* it ran by the function */
 } Run;
 
 /* v:METHOD(tensors, options): the second table's fields go to a copy of the

@@ -51,11 +51,12 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
         bytes = e->backend->kept(c, e->program, e->plan, &call);
     if (bytes > room.bytes)
         return bytes;
+    const Validation *before = validate_before(c, v, a, b, e);
     ctx_doing(c, mode_name[a->mode], v->step->name);
     call.to = e->plan->split;
     call.kept = room.at;
     e->backend->run(c, e->program, e->plan, &call);
-    validate_call(c, v, a, b, e);
+    validate_call(c, v, a, b, e, before);
     return bytes;
 }
 

@@ -13,7 +13,7 @@
 
 typedef enum Kind { INPUT, INITIAL, RESULT, LEFT, NKINDS } Kind;
 
-typedef struct Validation {
+struct Validation {
     Ctx *c;
     const Graph *step;
     const char *file;                   /* that has the step */
@@ -23,7 +23,9 @@ typedef struct Validation {
     int n;
     Kind kind[2 * MAX_INPUTS + 3 * MAX_STATES + 2];
     Probe probe[2 * MAX_INPUTS + 3 * MAX_STATES + 2];
-} Validation;
+    View kept[MAX_STATES];              /* in the host's memory: what a state
+                                           that is updated in place was */
+};
 
 static bool is_wanted(const Args *a)
 {
@@ -70,8 +72,16 @@ static void add_state(Validation *w, Kind kind, const char *of, int i,
         s->rank, s->order);
 }
 
-/* What the call reads; not a state that it has written over. */
-static void add_given(Validation *w)
+static bool is_in_place(const Validation *w, int i)
+{
+    const Call *call = &w->b->call;
+
+    return call->s0[i].data && call->s0[i].data == call->s1[i].data;
+}
+
+/* What the call reads, when it has run (not a state that it has written over),
+ * or before. */
+static void add_given(Validation *w, bool before)
 {
     const Graph *g = w->step;
     const Call *call = &w->b->call;
@@ -80,7 +90,7 @@ static void add_given(Validation *w)
         add_input(w, INPUT, g->in[i].name, g->in[i].mapped ? &domains[0]
                   : domain_named(g->in[i].domain), &g->in[i], &call->in[i]);
     for (int i = 0; i < g->nst; i++)
-        if (call->s0[i].data != call->s1[i].data)
+        if (before || !is_in_place(w, i))
             add_state(w, INITIAL, "the initial state ", i, &call->s0[i]);
 }
 
@@ -240,9 +250,9 @@ static Call *call_of(const Validation *w, int64_t i, Seq *s)
     }
     for (int k = 0; k < g->nst; k++) {
         View *v = &one->s0[k];
-        if (v->data == w->b->call.s1[k].data)
-            v->data = NULL;
-        if (v->data)
+        if (is_in_place(w, k))
+            *v = w->kept[k];
+        else if (v->data)
             *v = fetch_part(w, v, i, 0, 1, g->st[k].order, g->st[k].rank);
         v->data = v->data ? (char *)v->data + i * v->sb
                             * dtype_size(v->dtype) : NULL;
@@ -371,13 +381,14 @@ static void refuse_growth(const Validation *w)
     }
 }
 
-static void validate(Validation *w)
+/* Fails at the first place that is wrong; false: nothing can be known now. */
+static bool look(Validation *w)
 {
     const PlanEntry *e = w->plan;
 
     if (w->b->call.on_device) {
         if (!e->backend->probe(w->c, e->program, &w->b->call, w->probe, w->n))
-            return;
+            return false;
     } else {
         for (int i = 0; i < w->n; i++)
             probe_host(w->c, &w->probe[i]);
@@ -399,7 +410,15 @@ static void validate(Validation *w)
         if (at >= 0)
             complain(w, at);
     }
-    if (w->args->validate > 1)
+    return true;
+}
+
+static void validate(Ctx *c, void *ud)
+{
+    Validation *w = ud;
+
+    (void)c;
+    if (look(w) && w->args->validate > 1)
         refuse_growth(w);
 }
 
@@ -414,18 +433,102 @@ static Validation *validation(Ctx *c, const Variant *v, const Args *a,
     w->args = a;
     w->b = b;
     w->plan = e;
-    add_given(w);
+    return w;
+}
+
+/* ---- states that are updated in place ---- */
+
+/* What lies from the view's first entry to its last, as the same places of a
+ * view in the host's memory: a copy. */
+static View copy_state(const Validation *w, int i, int64_t *low,
+                       int64_t *high)
+{
+    const State *st = &w->step->st[i];
+    View v = w->b->call.s0[i];
+    size_t size = (size_t)dtype_size(v.dtype);
+
+    *low = *high = 0;
+    extend(low, high, v.sb, w->b->N);
+    extend(low, high, v.sh, v.heads);
+    for (int d = 0; d < st->rank; d++)
+        extend(low, high, v.sd[d], w->b->call.size[st->order[d]]);
+    if (w->b->call.on_device)
+        return fetch(w, v, *low, *high);
+    size_t bytes = (size_t)(*high - *low + 1) * size;
+    char *to = ctx_alloc(w->c, bytes);
+    memcpy(to, (char *)((uintptr_t)v.data + (uintptr_t)*low * size), bytes);
+    v.data = (void *)((uintptr_t)to - (uintptr_t)*low * size);
+    return v;
+}
+
+/* Only its entries: what lies between them is somebody else's. */
+static void restore(const Validation *w, int i)
+{
+    const State *st = &w->step->st[i];
+    const Call *call = &w->b->call;
+    bool device = call->on_device;
+    View v = call->s0[i];
+    int64_t n = entry_count(call->size, st->axes), low = 0, high = 0;
+    double *x = ctx_alloc(w->c, (size_t)n * sizeof *x);
+    View to = device ? copy_state(w, i, &low, &high) : v;
+
+    for (int64_t s = 0; s < w->b->N; s++)
+        for (int h = 0; h < v.heads; h++) {
+            int64_t at = s * v.sb + h * v.sh;
+            view_entries(&w->kept[i], st->order, st->rank, call->size,
+                         st->axes, at, x, false);
+            view_entries(&to, st->order, st->rank, call->size, st->axes, at,
+                         x, true);
+        }
+    size_t size = (size_t)dtype_size(v.dtype), from = (size_t)low * size;
+    if (device)
+        w->plan->backend->write(w->c, w->plan->program,
+                                (void *)((uintptr_t)v.data + from),
+                                (void *)((uintptr_t)to.data + from),
+                                (size_t)(high - low + 1) * size);
+}
+
+Validation *validate_before(Ctx *c, const Variant *v, const Args *a,
+                            const Bound *b, const PlanEntry *e)
+{
+    bool any = false;
+    int64_t low, high;
+
+    if (!is_wanted(a) || !b->N)
+        return NULL;
+    Validation *w = validation(c, v, a, b, e);
+    for (int i = 0; i < v->step->nst; i++)
+        any |= is_in_place(w, i);
+    if (!any)
+        return NULL;
+    add_given(w, true);
+    if (!look(w))
+        return NULL;
+    for (int i = 0; i < v->step->nst; i++)
+        if (is_in_place(w, i))
+            w->kept[i] = copy_state(w, i, &low, &high);
     return w;
 }
 
 void validate_call(Ctx *c, const Variant *v, const Args *a, const Bound *b,
-                   const PlanEntry *e)
+                   const PlanEntry *e, const Validation *before)
 {
     if (!is_wanted(a))
         return;
     Validation *w = validation(c, v, a, b, e);
+    if (before)
+        memcpy(w->kept, before->kept, sizeof w->kept);
+    else
+        add_given(w, false);
     add_results(w);
-    validate(w);
+    bool ok = ctx_protect(c, validate, w);
+    Error why = c->err;
+    for (int i = 0; !ok && i < v->step->nst; i++)
+        if (before && is_in_place(w, i))
+            restore(w, i);
+    c->err = why;
+    if (!ok)
+        ctx_rethrow(c);
 }
 
 void validate_gradients(Ctx *c, const Variant *v, const Args *a,
@@ -434,7 +537,8 @@ void validate_gradients(Ctx *c, const Variant *v, const Args *a,
     if (!is_wanted(a))
         return;
     Validation *w = validation(c, v, a, b, e);
+    add_given(w, false);
     add_adjoints(w, d);
     add_gradients(w, d);
-    validate(w);
+    validate(c, w);
 }

@@ -598,3 +598,12 @@ void cuda_read(Ctx *c, CudaProgram *p, void *to, const void *from,
     device_get(c, gpu_enter(c, p->builds.gpu), to,
                (DevicePtr)(uintptr_t)from, bytes);
 }
+
+void cuda_write(Ctx *c, CudaProgram *p, void *to, const void *from,
+                size_t bytes)
+{
+    const Driver *d = gpu_enter(c, p->builds.gpu);
+
+    device_put(c, d, (DevicePtr)(uintptr_t)to, from, bytes);
+    device_sync(c, d);
+}

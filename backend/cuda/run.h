@@ -44,6 +44,8 @@ void cuda_run(Ctx *c, CudaProgram *p, const Call *call);
 bool cuda_probe(Ctx *c, CudaProgram *p, const Call *call, Probe *probe,
                 int n);
 /* What lies there, when it is done. */
+void cuda_write(Ctx *c, CudaProgram *p, void *to, const void *from,
+                size_t bytes);
 void cuda_read(Ctx *c, CudaProgram *p, void *to, const void *from,
                size_t bytes);
 

@@ -281,5 +281,43 @@ if not gpu then
         , tostring(r))
 end
 
+-- ---- states updated in place are what they were ----
+
+do
+  local v = flin.stdlib.simple_gla
+  local shape <const> = { 2, 3, 4, 5 }
+  local function step(name, inputs, number, ...)
+    local S = flin.full(shape, number)
+    S = gpu and S:to "cuda" or S
+    local call = with(v:random { B = 2, T = 1, H = 3, K = 4, V = 5 },
+                      { state = { S = S }, inplace = true, validate = true })
+    for input, x in pairs(inputs) do call[input] = x end
+    refused(name, v, "step", call, ...)
+    local left = (S:to "cpu" - flin.full(shape, number)):maxabs()
+    check(name .. ": the state", left == 0, left)
+  end
+  step("a domain", { g = flin.full({ 2, 1, 3 }, 0.5) }, 1,
+       "g is declared log_decay, at most 0, but is 0.5")
+  step("a result that is too large", { g = flin.full({ 2, 1, 3 }, 0),
+                                       k = flin.full({ 2, 1, 3, 4 }, 1e30),
+                                       v = flin.full({ 2, 1, 3, 5 }, 1e30) },
+       1, "is not finite: ", "the float64 step leaves float32's numbers",
+       "head 0")
+  -- what is good is written
+  local function ones()
+    local S = flin.full(shape, 1)
+    return gpu and S:to "cuda" or S
+  end
+  local S = ones()
+  local call = placed(with(v:random { B = 2, T = 1, H = 3, K = 4, V = 5 },
+                           { state = { S = S }, inplace = true }))
+  local y, left = v:step(with(call, { state = { S = ones() },
+                                      inplace = false }))
+  call.validate = true
+  v:step(call)
+  check("a good step is written", (S:to "cpu" - left.S:to "cpu"):maxabs() == 0
+        and (S:to "cpu" - flin.full(shape, 1)):maxabs() > 0, y)
+end
+
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

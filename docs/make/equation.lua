@@ -150,6 +150,21 @@ function equation.of(v)
                inner(right, PRODUCT)), PRODUCT
   end
 
+  -- The axes that a matrix product leaves, rows' first, must be the node's.
+  local function check_axes(n, over, ...)
+    local left = {}
+    for _, axes in ipairs { ... } do
+      for _, axis in ipairs(axes) do
+        left[#left + 1] = axis ~= over and axis or nil
+      end
+    end
+    local got, want = table.concat(left, " "), table.concat(n.axes, " ")
+    if got ~= want then
+      error(("equation of %s: a product [%s] for [%s]"):format(v.name, got,
+                                                               want), 0)
+    end
+  end
+
   -- a b^T, diag(a) B, or element by element.
   local function product(n)
     local a, b = n.args[1], n.args[2]
@@ -166,6 +181,7 @@ function equation.of(v)
       if n.axes[1] ~= x[1] then
         a, b = b, a
       end
+      check_axes(n, nil, nodes[a].axes, nodes[b].axes)
       return row(inner(a, PRODUCT), transposed(inner(b, ATOM))), PRODUCT
     elseif #x + #y == 3 then
       local d, m = a, b
@@ -196,6 +212,7 @@ function equation.of(v)
       if #x == 1 or (#y == 2 and n.axes[1] ~= rest) then
         a, b, x, y = b, a, y, x
       end
+      check_axes(n, over, x, y)
       local left = index_of(x, over) == 1 and transposed(inner(a, ATOM))
                    or inner(a, PRODUCT)
       local right = #y == 2 and index_of(y, over) == 2

@@ -345,7 +345,8 @@ function variants.page(name, out)
   local parts = {
     ("# %s\n"):format(name), with_links(said(name)) .. "\n",
     "## One token\n", equation.of(v),
-    ("\nAs flin reads it, `stdlib/%s.lua`:\n"):format(name),
+    ("\n[Notation](variants.md#notation). As flin reads it, "
+     .. "`stdlib/%s.lua`:\n"):format(name),
     "```lua\n" .. source(name):gsub("^%-%-.-\nlocal", "local")
       :gsub("\nreturn flin.variant", "\nlocal v = flin.variant") .. "```\n",
     "## Arguments\n", arguments(v), "",

@@ -1,6 +1,8 @@
 /* api_kernel.c -- flin.h: kernels. One owns a copy of its variant's step and
- * the plans made for it, in a context of its own; runs only read them.
+ * the plans made for it, in a context of its own; runs only read them, but for
+ * one that meets wrong kernels: it adds a plan that stands in for theirs.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ struct flin_Kernel {
     bool y_known;
     int chunk;
     const Backend *backend;
+    pthread_mutex_t turning;            /* to another plan */
 };
 
 static const Mode modes[] = {
@@ -47,6 +50,7 @@ static void new_kernel(Ctx *c, void *ud)
     k->o = m->v->s->o;
     k->mode = modes[m->mode];
     atomic_init(&k->refs, 1);
+    pthread_mutex_init(&k->turning, NULL);
     c->file = ctx_string(c, from->ctx->file);
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
@@ -117,8 +121,10 @@ flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
     ctx_free(c);
     if (ok)
         return m.k;
-    if (m.k)
+    if (m.k) {
         plans_release(&m.k->v);
+        pthread_mutex_destroy(&m.k->turning);
+    }
     ctx_free(own);
     return NULL;
 }
@@ -215,6 +221,37 @@ static void run_kernel(Ctx *c, void *ud)
         host_run(c, &k->v, h);
 }
 
+typedef struct Turn { flin_Kernel *k; int turned; bool again; } Turn;
+
+static void turn(Ctx *c, void *ud)
+{
+    Turn *t = ud;
+
+    t->again = atomic_load(&t->k->v.turned) != t->turned
+            || plans_turn(c, &t->k->v);
+}
+
+/* What a run of a variant does by plans_try, of a kernel that others run. */
+static void try_kernel(Ctx *c, void *ud)
+{
+    Running *r = ud;
+    Turn t = { .k = r->k };
+
+    for (;;) {
+        t.turned = atomic_load(&r->k->v.turned);
+        if (ctx_protect(c, run_kernel, r))
+            return;
+        Error failed = c->err;
+        pthread_mutex_lock(&r->k->turning);
+        bool ok = ctx_protect(c, turn, &t);
+        pthread_mutex_unlock(&r->k->turning);
+        if (ok && !t.again)
+            c->err = failed;
+        if (!ok || !t.again)
+            ctx_rethrow(c);
+    }
+}
+
 static int run_protected(Running *r, flin_Error *e)
 {
     if (!not_null(r->k, "the flin_Kernel", e))
@@ -225,7 +262,7 @@ static int run_protected(Running *r, flin_Error *e)
     set_error(e, FLIN_OK, "");
     if (!c)
         return set_error(e, FLIN_ERROR_MEMORY, "out of memory");
-    if (!ctx_protect(c, run_kernel, r))
+    if (!ctx_protect(c, try_kernel, r))
         code = take_error(e, &c->err, NULL);
     ctx_free(c);
     return code;
@@ -275,5 +312,6 @@ void flin_free(flin_Kernel *k)
         return;
     Ctx *c = k->v.ctx;
     plans_release(&k->v);
+    pthread_mutex_destroy(&k->turning);
     ctx_free(c);
 }

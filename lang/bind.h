@@ -112,7 +112,7 @@ struct PlanEntry {
     Plan *plan;                         /* serial where note is set */
     const char *note;
     void *program;
-    PlanEntry *instead;                 /* its kernels were found wrong: the
+    PlanEntry *_Atomic instead;                 /* its kernels were found wrong: the
                                            plan that runs in its place */
     double seconds;                     /* that making it took */
     uint64_t mark;                      /* the same for equal joint plans */
@@ -133,6 +133,10 @@ void plans_release(Variant *v);         /* and what is shared */
  * meanwhile and another one, of fewer tokens at once, stands in for it. Says
  * that it does. */
 void plans_try(Ctx *c, Variant *v, void (*f)(Ctx *c, void *ud), void *ud);
+/* Behind such an f that has failed: puts another plan in the place of one whose
+ * kernels were found wrong; false: there is none. One thread at a time, beside
+ * any that run by the plans. */
+bool plans_turn(Ctx *c, Variant *v);
 /* What CHUNK_AUTO stands for on this machine, found once, and what it was
  * weighed against (which may be NULL). */
 int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],

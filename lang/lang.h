@@ -7,6 +7,8 @@
 #ifndef FLIN_LANG_H
 #define FLIN_LANG_H
 
+#include <stdatomic.h>
+
 #include <lua.h>
 #include <lauxlib.h>
 #include <lualib.h>
@@ -192,7 +194,8 @@ typedef struct Variant {
     Ctx *ctx;
     Graph *step;
     Shared shared;                      /* its state's */
-    PlanEntry *plans;                   /* by sizes, chunk, backend */
+    PlanEntry *_Atomic plans;           /* by sizes, chunk, backend */
+    atomic_int turned;                  /* to other plans, how often */
     BestChunk *chunks;                  /* by sizes */
     PlanView *views;                    /* that v:plan has shown */
     const char *about;                  /* what its script begins with */

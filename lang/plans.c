@@ -349,19 +349,26 @@ static void say_instead(Ctx *c, const Variant *v, const PlanEntry *e)
                : "a token at a time"));
 }
 
-void plans_try(Ctx *c, Variant *v, void (*f)(Ctx *c, void *ud), void *ud)
+bool plans_turn(Ctx *c, Variant *v)
 {
     enum { LEAST = 16 };
+    PlanEntry *e = found_wrong(v);
 
-    while (!ctx_protect(c, f, ud)) {
-        PlanEntry *e = found_wrong(v);
-        if (!e || !e->plan->g->chunk)
+    if (!e || !e->plan->g->chunk)
+        return false;
+    int chunk = e->plan->g->chunk / 2;
+    e->instead = plan_for(c, v, e->size, chunk < LEAST ? 0 : chunk, e->joint,
+                          e->backend);
+    atomic_fetch_add(&v->turned, 1);
+    say_instead(c, v, e);
+    return true;
+}
+
+void plans_try(Ctx *c, Variant *v, void (*f)(Ctx *c, void *ud), void *ud)
+{
+    while (!ctx_protect(c, f, ud))
+        if (!plans_turn(c, v))
             ctx_rethrow(c);
-        int chunk = e->plan->g->chunk / 2;
-        e->instead = plan_for(c, v, e->size, chunk < LEAST ? 0 : chunk,
-                              e->joint, e->backend);
-        say_instead(c, v, e);
-    }
 }
 
 void plans_release(Variant *v)

@@ -153,6 +153,7 @@ cuda() {
     fake=$tmp/fake
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
+        "tests/cuda/calls turned" \
         tests/cuda/exit tests/host/signals \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
@@ -176,6 +177,7 @@ cuda() {
         "flin tests/cuda/hopper.lua angles retnet" \
         "flin tests/cuda/first_use.lua 64"; do
         case $test in
+        *turned*) more= ;;
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *first_use*) more=FAKE_ARCH=9 ;;

@@ -3,6 +3,8 @@
  * forward saves for backward, a CUDA graph of a prepared call, and what a call
  * costs the host.
  *   calls [NAME]      for one variant (gated_deltanet)
+ *   calls turned      a prepared kernel that meets wrong ones, with a compiler
+ *                     that gets them wrong on request (tests/cuda/fake)
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
@@ -36,6 +38,7 @@ typedef struct Test {
     flin_Bind bind[MAX_ARGS], states[MAX_ARGS], host_bind[MAX_ARGS],
               host_states[MAX_ARGS];
     void *stream;
+    bool turned;
 } Test;
 
 static uint64_t seed = 7;
@@ -367,6 +370,58 @@ static void test_empty(Test *k)
            k->e.message);
 }
 
+/* ---- another road ---- */
+
+static int turns;
+
+static void count_turn(void *ud, const char *line)
+{
+    (void)ud;
+    turns += strstr(line, "runs in its place") != NULL;
+}
+
+/* Of y, which is bfloat16. */
+static double short_distance(Test *k)
+{
+    size_t n = (size_t)k->y.count;
+    uint16_t *got = malloc(n * sizeof *got);
+    const float *want = k->y.host.data;
+    double error = 0, truth = 0;
+    device_get(k->c, &k->d, got, (DevicePtr)(uintptr_t)k->y.device.data,
+               n * sizeof *got);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)got[i] << 16;
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        error += (double)(x - want[i]) * (double)(x - want[i]);
+        truth += (double)want[i] * (double)want[i];
+    }
+    free(got);
+    return sqrt(error / truth);
+}
+
+/* Prepared for results of any type, a kernel compiles when it meets one: what
+ * it then gets wrong is not used, and others are. */
+static void test_turned(Test *k)
+{
+    flin_Call call = device_call(k), any = call;
+    any.y = (flin_Tensor){ 0 };
+    call.y.dtype = FLIN_BF16;
+    flin_Kernel *f = flin_prepare(k->v, FLIN_FORWARD, &any, &k->e);
+    expect(f != NULL, k->e.message);
+    setenv("FAKE_WRONG", "first_slot(a.run, s, 64)", 1);
+    for (int i = 0; f && i < 3; i++) {
+        poison(k, &k->y);
+        device_sync(k->c, &k->d);
+        expect(flin_run(f, &call, NULL, &k->e) == FLIN_OK, k->e.message);
+        sync(k);
+        expect(short_distance(k) < 1e-2, "what runs in its place is right");
+    }
+    unsetenv("FAKE_WRONG");
+    expect(turns == 1, "that another one runs is said once");
+    flin_free(f);
+}
+
 static void run(Ctx *c, void *ud)
 {
     Test *k = ud;
@@ -379,6 +434,10 @@ static void run(Ctx *c, void *ud)
     host.y = k->y.host;
     host.backend = "cpu";
     expect(flin_forward(k->v, &host, &k->e) == FLIN_OK, k->e.message);
+    if (k->turned) {
+        test_turned(k);
+        return;
+    }
     expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
     sync(k);
     expect(distance(k, &k->y) < 1e-4, "a call that compiles");
@@ -405,8 +464,11 @@ int main(int argc, char **argv)
         printf("skip: %s\n", k->c->err.message);
         return 0;
     }
-    k->s = flin_open(NULL, &k->e);
-    k->v = flin_stdlib(k->s, argc > 1 ? argv[1] : "gated_deltanet", &k->e);
+    const char *name = argc > 1 ? argv[1] : "gated_deltanet";
+    k->turned = !strcmp(name, "turned");
+    k->s = flin_open(&(flin_Options){ .size = sizeof(flin_Options),
+                                      .log = count_turn }, &k->e);
+    k->v = flin_stdlib(k->s, k->turned ? "simple_gla" : name, &k->e);
     if (!k->v || !ctx_protect(k->c, run, k))
         expect(false, k->v ? k->c->err.message : k->e.message);
     flin_release(k->v);

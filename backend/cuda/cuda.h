@@ -59,7 +59,7 @@ typedef struct CudaOptions {
     CudaKept kept;
 } CudaOptions;
 
-/* ARG_STORED: a state before each chunk, as `kept` has it. */
+/* ARG_STORED: what a kernel has kept of each chunk, at stored_at. */
 typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT,
                            ARG_STORED } CudaArgKind;
 typedef struct CudaArg {
@@ -102,7 +102,8 @@ typedef struct CudaKernel {
     int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
-    int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS]; /* ARG_STORED */
+    int64_t stored_at[CUDA_MAPS];       /* of ARG_STORED */
+    int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS];
     const char *head;                   /* what its source begins with; NULL:
                                            as the module's does */
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
@@ -168,6 +169,10 @@ typedef struct HostRun {
     uint64_t stored, spill;
     int32_t heads, ragged;
 } HostRun;
+
+/* Where a result that is still to be summed waits: [row, head, its axes]. */
+View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
+               CudaArg a, uint64_t workspace);
 
 /* Places of chunks of a head that kernels keep something for. */
 int64_t cuda_slots(const CudaModule *m, const Call *call);

@@ -158,9 +158,8 @@ static int order_of(const State *s, int axis)
 }
 
 static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
-                            const Call *call, CudaArg a)
+                            const Call *call, CudaArg a, const View *v)
 {
-    const View *v = view_of(call, a);
     HostTensor t = { .p = (uint64_t)(uintptr_t)v->data, .sb = v->sb,
                      .st = v->st, .sh = v->sh, .group = group_of(call, v) };
     if (a.kind == ARG_INPUT)
@@ -238,7 +237,8 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
     }
     for (int i = 0; i < k->ntensors; i++) {
         check_type(c, p->g, k->tensor[i], view_of(call, k->tensor[i]));
-        HostTensor t = tensor_of(p, k, call, k->tensor[i]);
+        HostTensor t = tensor_of(p, k, call, k->tensor[i],
+                                 view_of(call, k->tensor[i]));
         at = put(at, &t, sizeof t);
     }
     int32_t shape[8] = { call->heads, k->blocks };
@@ -266,7 +266,7 @@ static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
                                  (uint64_t)m->kept.bytes };
     const uint32_t side[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
     void *from = (void *)(uintptr_t)(run->stored
-                                     + (uint64_t)m->kept.at[a.index]);
+                                     + (uint64_t)k->stored_at[at]);
     CALL(d, TENSOR_MAP, encode_tiled);
     enum { SWIZZLE_128 = 3, PROMOTE_256 = 3 };
     driver_check(c, d, encode_tiled(map, map_type((DType)a.dtype), 4, from,
@@ -301,8 +301,10 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
     }
     at += k->nmaps ? 0 : MAP_BYTES;
     for (int i = 0; i < k->ntensors; i++) {
-        check_type(c, p->g, k->tensor[i], view_of(call, k->tensor[i]));
-        HostTensor t = tensor_of(p, k, call, k->tensor[i]);
+        View v = k->part[i] ? cuda_part(m, p, call, k->tensor[i], workspace)
+                            : *view_of(call, k->tensor[i]);
+        check_type(c, p->g, k->tensor[i], &v);
+        HostTensor t = tensor_of(p, k, call, k->tensor[i], &v);
         at = put(at, &t, sizeof t);
     }
     at += k->ntensors ? 0 : sizeof(HostTensor);

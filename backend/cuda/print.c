@@ -20,6 +20,7 @@ const char *const schedule_head =
 typedef struct Print {
     const Schedule *s;
     const CudaOptions *o;
+    const StoredPlaces *stored;
     CudaKernel *k;
     Ctx *c;
     Buf *b;
@@ -43,6 +44,15 @@ static int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
     return k->ntensors++;
 }
 
+/* Where a state is left: for good, or to be summed over those that share it. */
+static int next_tensor(Print *p, int state)
+{
+    bool sums = p->o->sum_s1[state];
+    int at = tensor_for(p, ARG_NEXT, state, sums ? F32 : p->o->s1[state]);
+    p->k->part[at] = sums;
+    return at;
+}
+
 static int map_for(Print *p, CudaArgKind kind, int index, DType d)
 {
     CudaKernel *k = p->k;
@@ -56,10 +66,18 @@ static int map_for(Print *p, CudaArgKind kind, int index, DType d)
 /* A stored value's place and shape, as the map of it needs them. */
 static int stored_map(Print *p, const KValue *v)
 {
-    const Node *n = &p->s->g->n[v->node];
-    int at = map_for(p, ARG_STORED, (int)n->index, p->s->tile);
-    p->k->stored_rows[at] = v->nrow;
-    p->k->stored_cols[at] = v->ncol;
+    CudaKernel *k = p->k;
+    int64_t from = p->stored->at[v->node];
+    int at = 0;
+    while (at < k->nmaps && (k->map[at].kind != ARG_STORED
+                             || k->stored_at[at] != from))
+        at++;
+    if (at == k->nmaps)
+        k->map[k->nmaps++] = (CudaArg){ ARG_STORED, 0,
+                                        (uint8_t)p->s->tile };
+    k->stored_at[at] = from;
+    k->stored_rows[at] = v->nrow;
+    k->stored_cols[at] = v->ncol;
     return at;
 }
 
@@ -272,17 +290,59 @@ static void vector_sum(Print *p, Ref r)
                (unsigned)r, x);
 }
 
+/* The place of a vector, or number, that kernels keep for one another. */
+static const char *kept_place(Print *p, Ref r)
+{
+    return ctx_format(p->c, "(float *)(a.run.stored + x.at * %lld + %lld)",
+                      (long long)p->stored->bytes,
+                      (long long)p->stored->at[r]);
+}
+
+static void put_found(Print *p, Ref r)
+{
+    bool vector = p->s->g->n[r].axes;
+    buf_printf(p->b, "const %s v%u = %s(%s%s);\n", vector ? "Pair" : "float",
+               (unsigned)r, vector ? "found_pair" : "*", kept_place(p, r),
+               vector ? ", x.n, lane" : "");
+}
+
+static void put_kept(Print *p, Ref r)
+{
+    if (!p->s->stores[r])
+        return;
+    if (p->s->g->n[r].axes)
+        buf_printf(p->b, "keep_pair(%s, v%u, lane);\n", kept_place(p, r),
+                   (unsigned)r);
+    else
+        buf_printf(p->b, "if (lane == 0)\n*%s = v%u;\n", kept_place(p, r),
+                   (unsigned)r);
+}
+
 static void put_vector_node(Print *p, Ref r)
 {
     const Graph *g = p->s->g;
     const Node *n = &g->n[r];
     Buf *b = p->b;
     unsigned at = (unsigned)r;
+    if (!schedule_computes(p->s, r)) {
+        put_found(p, r);
+        return;
+    }
     switch (n->op) {
     case OP_input:
+        if (!n->timed) {
+            buf_printf(b, "const float v%u = constant<%d>(a.tensor[%d],"
+                       " x.head);\n", at,
+                       (int)dtype_size(p->o->in[n->index]),
+                       tensor_for(p, ARG_INPUT, n->index,
+                                  p->o->in[n->index]));
+            return;
+        }
         buf_printf(b, "const Pair v%u = input_pair<%s>(a.tensor[%d], x,"
                    " lane);\n", at, type_text(p->o->in[n->index]),
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
+        return;
+    case OP_state:                      /* carried: it has its name */
         return;
     case OP_cumsum:
         buf_printf(b, "Pair v%u = %s(%s, lane, x.n);\n", at, n->flags & REVERSE
@@ -334,8 +394,13 @@ static void put_vectors(Print *p, const KInst *k)
                        (unsigned)v->node, v->parts, place(p, v));
     }
     each_bit(p, k->post_empty, true, put_post);
-    for (int i = 0; i < k->nnodes; i++)
+    for (int i = 0; i < k->nin; i++)
+        put_kept(p, value_at(p, k->in[i])->node);
+    for (int i = 0; i < k->nnodes; i++) {
         put_vector_node(p, k->node[i]);
+        if (schedule_computes(p->s, k->node[i]))
+            put_kept(p, k->node[i]);
+    }
     each_bit(p, k->wait_empty, true, put_wait);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
@@ -681,22 +746,45 @@ static void put_map(Print *p, const KInst *k)
 
 /* ---- states that a walk carries ---- */
 
+static void put_number_state(Print *p, const KInst *k)
+{
+    const State *s = &p->s->g->st[k->index];
+    unsigned u = (unsigned)s->node;
+    if (k->op == K_BEGIN)
+        buf_printf(p->b, "float v%u = begin_number(a.tensor[%d], x);\n", u,
+                   tensor_for(p, ARG_STATE, k->index, p->o->s0[k->index]));
+    else if (k->op == K_CARRY)
+        buf_printf(p->b, "v%u = %s;\n", u, value_name(p, s->next));
+    else
+        buf_printf(p->b, "if (lane == 0)\nend_number(a.tensor[%d], x, v%u);"
+                   "\n", next_tensor(p, k->index), u);
+}
+
 static void put_state(Print *p, const KInst *k)
 {
+    if (k->role != KR_MATRIX) {
+        put_number_state(p, k);
+        return;
+    }
     const KValue *v = value_at(p, k->in[0]);
     bool begins = k->op == K_BEGIN;
-    DType d = begins ? p->o->s0[k->index] : p->o->s1[k->index];
     if (begins)
         v = value_at(p, k->out[0]);
     p->k->row_axis = v->row;
     buf_printf(p->b, "%s(f%u, a.tensor[%d], x, %d, col0(%d), l);\n",
                begins ? "begin_state" : "end_state", (unsigned)v->node,
-               tensor_for(p, begins ? ARG_STATE : ARG_NEXT, k->index, d),
+               begins ? tensor_for(p, ARG_STATE, k->index,
+                                   p->o->s0[k->index])
+                      : next_tensor(p, k->index),
                share_of(p->s, v->ncol), share_of(p->s, v->ncol));
 }
 
 static void put_carry(Print *p, const KInst *k)
 {
+    if (k->role != KR_MATRIX) {
+        put_number_state(p, k);
+        return;
+    }
     const KValue *v = value_at(p, k->in[0]);
     unsigned from = (unsigned)v->node;
     if (v->alias != NOTHING)
@@ -839,11 +927,12 @@ static void put_roles(Print *p)
 }
 
 /* Arguments are known once the roles are printed. */
-void schedule_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
-                   Buf *to)
+void schedule_text(const Schedule *s, const CudaOptions *o,
+                   const StoredPlaces *stored, CudaKernel *k, Buf *to)
 {
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
-    Print p = { .s = s, .o = o, .k = k, .c = s->c, .b = &roles };
+    Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
+                .b = &roles };
     k->threads = GROUP_THREADS * (s->groups + 1);
     k->shared = s->shared;
     k->blocks = 1;

@@ -132,6 +132,17 @@ INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
             p[state_place(t, e, share, col, l)] = x[e];
 }
 
+INLINE float begin_number(const Tensor &t, const Item &x)
+{
+    return t.p ? ((const float *)t.p)[x.seq * t.sb + x.head / t.group * t.sh]
+               : 0.f;
+}
+INLINE void end_number(const Tensor &t, const Item &x, float v)
+{
+    if (t.p)
+        ((float *)t.p)[x.seq * t.sb + x.head / t.group * t.sh] = v;
+}
+
 /* ---- vectors ---- */
 
 /* The sum of PARTS vectors, at token or number `at`. */
@@ -171,6 +182,18 @@ INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
         put_element(p + lane * t.st, v.a);
     if (t.p && lane + 32 < x.n)
         put_element(p + (lane + 32) * t.st, v.b);
+}
+/* What kernels keep for one another: a vector of 64 tokens, of which those
+ * behind the end may not have been written. */
+INLINE Pair found_pair(const float *p, int rows, int lane)
+{
+    return { lane < rows ? p[lane] : 0.f,
+             lane + 32 < rows ? p[lane + 32] : 0.f };
+}
+INLINE void keep_pair(float *p, Pair x, int lane)
+{
+    p[lane] = x.a;
+    p[lane + 32] = x.b;
 }
 /* From the last token back. */
 INLINE Pair sum_back(Pair x, int lane, int rows)

@@ -184,9 +184,8 @@ static int rank_of(const Graph *g, CudaArg a)
     return 0;
 }
 
-/* Where a result waits to be summed: [row, head, its axes]. */
-static View part_view(const CudaModule *m, const Plan *p, const Call *call,
-                      CudaArg a, uint64_t workspace)
+View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
+               CudaArg a, uint64_t workspace)
 {
     const Graph *g = p->g;
     bool state = a.kind == ARG_NEXT;
@@ -269,7 +268,7 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
     at = put(at, &run, sizeof run);
     for (int i = 0; i < k->ntensors; i++) {
         CudaArg a = k->tensor[i];
-        View v = k->part[i] ? part_view(m, p, call, a, workspace)
+        View v = k->part[i] ? cuda_part(m, p, call, a, workspace)
                             : *view_of(call, a);
         check_view(c, p->g, a, &v, call);
         at = put_tensor(at, &v, rank_of(p->g, a), most, group_of(call, &v));

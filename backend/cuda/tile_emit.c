@@ -496,6 +496,15 @@ static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
 
 /* ---- a plan ---- */
 
+/* What goes by way of tiles of 16 bits from one kernel to another. */
+static bool is_kept_narrow(const Tiles *t, Ref r)
+{
+    AxisSet s = t->g->n[r].axes;
+
+    return t->o->scheduled && t->o->tile == BF16 && s & (s - 1)
+        && !(s & (s - 1) & ((s & (s - 1)) - 1));
+}
+
 /* Where each stored value lies among those of its chunk, and whether as bf16:
  * if whoever fetches it does so for products alone. */
 static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
@@ -509,6 +518,7 @@ static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
         narrow[r] = t[0]->o->tile == BF16;
         for (int i = 0; i < n; i++)
             narrow[r] &= t[i]->has[r] || !t[i]->wide[r];
+        narrow[r] |= is_kept_narrow(t[0], r);
         at[r] = m->kept.bytes;
         m->kept.bytes += stored_bytes(t[0], r);
     }
@@ -550,9 +560,6 @@ static bool print_scheduled(Tiles *t, Buf *to)
     for (int i = 0; i < t->g->nout; i++)
         if (t->out_here[i] && t->o->sum_out[i])
             return false;
-    for (int i = 0; i < t->g->nst; i++)
-        if (t->k->states & STATE(i) && t->o->sum_s1[i])
-            return false;
     const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
     if (s->why) {
         put_comment(t, to);
@@ -561,7 +568,8 @@ static bool print_scheduled(Tiles *t, Buf *to)
     }
     put_comment(t, to);
     t->out->head = schedule_head;
-    schedule_text(s, t->o, t->out, to);
+    schedule_text(s, t->o, &(StoredPlaces){ t->m->kept.bytes, t->stored_at },
+                  t->out, to);
     return true;
 }
 

@@ -31,7 +31,7 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     Schedule *s = ctx_alloc(c, sizeof *s);
     *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
                      .k = &w->p->kernel[w->kernel], .tile = w->tile,
-                     .wants_out = w->wants_out };
+                     .wants_out = w->wants_out, .stores = w->stores };
     s->kind = s->k->kind;
     if (s->g->chunk != TILE_ROWS)
         s->why = "chunks that are not of 64 tokens";

@@ -7,9 +7,9 @@
  * shared memory, a fragment in the registers of the matrix role, a vector or
  * a number in shared memory. A walk's item is a sequence of a head; its loop
  * goes over chunks, forwards or back, and carries states as fragments. What
- * one role writes and another reads lies in a **buffer**, a ring of `depth` slots, each with a barrier that says full and
- * one that says empty; what the matrix role writes for itself is ordered by
- * K_SYNC.
+ * one role writes and another reads lies in a **buffer**, a ring of `depth`
+ * slots, each with a barrier that says full and one that says empty; what the
+ * matrix role writes for itself is ordered by K_SYNC.
  *
  * The passes, in order; each has one entry:
  *   select.c   nodes -> values and instructions, dealt to roles
@@ -62,8 +62,9 @@ typedef struct KValue {
 /* ---- instructions ---- */
 
 typedef enum KOp {
-    K_BEGIN,                            /* fragment <- a state as the walk
-                                           finds it */
+    K_BEGIN,                            /* a fragment, or a number of a vector
+                                           role <- a state as the walk finds
+                                           it */
     K_LOAD,                             /* tile <- an input, a stored value */
     K_VECTOR,                           /* vectors <- inputs, vectors: the
                                            program `node`, lane by lane */
@@ -138,6 +139,7 @@ typedef struct Schedule {
     int32_t shared;                     /* bytes, barriers included, and
                                            what aligning them takes */
     const bool *wants_out;              /* as wished */
+    const uint8_t *stores;
     KernelKind kind;                    /* of its loop */
     uint8_t warps[NKROLES];             /* of each role; 0: it has nothing
                                            to do */
@@ -181,13 +183,10 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 /* The node that r shows, looked at through views of tokens as rows or columns.
  */
 Ref shown_node(const Graph *g, Ref r);
+/* Whether the kernel computes it; else it finds it. */
+bool schedule_computes(const Schedule *s, Ref node);
 /* The value of the node in that layout; NOTHING: there is none. */
 int schedule_value(const Schedule *s, Ref node, Layout layout);
-/* Before, in or after the loop over chunks. */
-static inline bool is_within(const KInst *k)
-{
-    return k->op != K_BEGIN && k->op != K_END;
-}
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Columns that a warpgroup has of a fragment; registers that a thread has of

@@ -40,6 +40,14 @@ Ref shown_node(const Graph *g, Ref r)
     return r;
 }
 
+bool schedule_computes(const Schedule *s, Ref node)
+{
+    for (int i = 0; i < s->k->nnodes; i++)
+        if (s->k->node[i] == node)
+            return true;
+    return false;
+}
+
 int schedule_value(const Schedule *s, Ref node, Layout layout)
 {
     for (int i = 0; i < s->nvalues; i++)
@@ -127,8 +135,6 @@ static bool loads(Select *x, Ref r)
     const Node *n = &x->g->n[r];
     if (n->op == OP_input) {
         const Input *in = &x->g->in[n->index];
-        if (!in->timed)
-            return refuse(x, r, "a constant of the head");
         if (in->rank == 0) {
             DType d = x->w->in[n->index];
             x->kind[r] = VECTOR;
@@ -136,14 +142,16 @@ static bool loads(Select *x, Ref r)
                 || refuse(x, r, "a vector of another type");
         }
         x->kind[r] = LOADED;
-        return (in->rank == 1 && x->w->in[n->index] == x->w->tile
+        return (in->timed && in->rank == 1 && x->w->in[n->index] == x->w->tile
                 && extent(x, in->order[0]) % 16 == 0)
             || refuse(x, r, "an input that is no matrix of the tiles' type");
     }
-    x->kind[r] = LOADED;
-    return (n->op == OP_state && x->w->stored16[r]
-            && count_axes(n->axes) == 2)
-        || refuse(x, r, "a stored value that is no 16-bit state matrix");
+    bool matrix = count_axes(n->axes) == 2;
+    x->kind[r] = matrix ? LOADED : VECTOR;
+    return (x->w->stored16[r] == matrix
+            && (matrix || !(n->axes & ~AXIS(AX_I))))
+        || refuse(x, r, "a stored value that is no 16-bit matrix and no"
+                        " vector of tokens in float32");
 }
 
 /* A state that the walk carries: a matrix, in float32 where it begins and
@@ -152,14 +160,14 @@ static bool carries(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     int i = n->index;
-    x->kind[r] = CARRIED;
-    if (count_axes(n->axes) != 2 || n->axes & ~DIM_AXES)
-        return refuse(x, r, "a state that is no matrix");
+    x->kind[r] = n->axes ? CARRIED : VECTOR;
+    if (n->axes && (count_axes(n->axes) != 2 || n->axes & ~DIM_AXES))
+        return refuse(x, r, "a state that is no matrix and no number");
     if ((x->w->s0[i] != F32 && x->w->s0[i] != NDTYPES)
         || (x->w->s1[i] != F32 && x->w->s1[i] != NDTYPES))
         return refuse(x, r, "a state in another type than float32");
-    return !x->w->p->stored[r] || x->w->stored16[r]
-        || refuse(x, r, "a state that is kept in float32");
+    return !x->w->p->stored[r] || (n->axes && x->w->stored16[r])
+        || refuse(x, r, "a state that is kept, but no 16-bit matrix");
 }
 
 static bool classify(Select *x, Ref r)
@@ -205,8 +213,10 @@ static bool find_nodes(Select *x)
     for (int i = 0; i < k->nnodes; i++)
         if (!classify(x, k->node[i]))
             return false;
-        else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] != CARRIED)
-            return refuse(x, k->node[i], "kept for kernels behind this one");
+        else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] >= VECTOR
+                 && x->w->stored16[k->node[i]]
+                    != (count_axes(x->g->n[k->node[i]].axes) == 2))
+            return refuse(x, k->node[i], "kept in a type that is not its own");
     return true;
 }
 
@@ -297,6 +307,9 @@ static void find_levels(Select *x)
     for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
         if (x->kind[r] == VECTOR)
             x->level[r] = least_level(x, r);
+    for (int i = 0; i < g->nst; i++)    /* numbers lie where they change */
+        if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
+            x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];
 }
 
 /* ---- groups ---- */
@@ -464,6 +477,9 @@ static bool select_vectors(Select *x, int level, KRole role)
                 || (x->kind[a] == VECTOR && x->level[a] != level))
                 reads(x, k, value_of(x, a, vector_layout(x, a)));
         }
+        if (g->n[r].op == OP_state && schedule_computes(x->s, r)
+            && is_read_elsewhere(x, r))
+            return refuse(x, r, "a number that several roles read");
         if (is_read_elsewhere(x, r))
             writes(x, k, value_of(x, r, vector_layout(x, r)));
         int out = output_of(x, r);
@@ -474,13 +490,30 @@ static bool select_vectors(Select *x, int level, KRole role)
     return true;
 }
 
+/* Sums that are kept: the last vector role writes them. */
+static void store_sums(Select *x, KRole role)
+{
+    KInst *k = NULL;
+    for (int i = 0; i < x->s->ninsts; i++)
+        if (x->s->inst[i].op == K_VECTOR && x->s->inst[i].role == role)
+            k = &x->s->inst[i];
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] == REDUCED && x->w->stores[r]) {
+            if (!k)
+                k = inst_new(x, K_VECTOR, role);
+            reads(x, k, value_of(x, r, vector_layout(x, r)));
+        }
+}
+
 static bool select_all_vectors(Select *x, int level)
 {
     static const KRole role[] = { KR_VECTOR, KR_VECTOR2 };
     bool any = false;
     int n = 0;
     for (Ref r = 1; r < x->g->len; r++)
-        any |= x->kind[r] == VECTOR && x->level[r] == level;
+        any |= (x->kind[r] == VECTOR && x->level[r] == level)
+            || (x->kind[r] == REDUCED && x->w->stores[r]
+                && level == x->deepest + 1);
     for (int i = 0; i < x->s->ninsts; i++)
         n += x->s->inst[i].op == K_VECTOR;
     if (!any)
@@ -489,7 +522,11 @@ static bool select_all_vectors(Select *x, int level)
         x->s->why = "vectors that wait for sums more than once";
         return false;
     }
-    return select_vectors(x, level, role[n]);
+    if (!select_vectors(x, level, role[n]))
+        return false;
+    if (level == x->deepest + 1)
+        store_sums(x, role[n]);
+    return true;
 }
 
 /* ---- the matrix role ---- */
@@ -591,7 +628,7 @@ static bool is_read_later(const Select *x, Ref r)
 /* A state as each chunk finds it, for kernels behind this one. */
 static bool is_kept(const Select *x, Ref r)
 {
-    return x->kind[r] == CARRIED && x->w->p->stored[r];
+    return in_matrix_role(x, r) && x->kind[r] != REDUCED && x->w->stores[r];
 }
 
 static bool is_next(const Select *x, Ref r)
@@ -720,7 +757,8 @@ static void select_stores(Select *x)
 static void begin_states(Select *x)
 {
     for (int i = 0; i < x->g->nst; i++)
-        if (x->s->k->states & STATE(i)) {
+        if (x->s->k->states & STATE(i)
+            && x->kind[x->g->st[i].node] == CARRIED) {
             KInst *k = inst_new(x, K_BEGIN, KR_MATRIX);
             writes(x, k, value_of(x, x->g->st[i].node, LAY_FRAGMENT));
             k->index = (int16_t)i;
@@ -742,6 +780,23 @@ static void write_over(Select *x, int state, int next)
         s->value[next].alias = (int16_t)state;
 }
 
+/* A number is the role's that computes what becomes of it. */
+static bool number_state(Select *x, int state)
+{
+    static const KOp ops[] = { K_BEGIN, K_CARRY, K_END };
+    Ref next = shown_node(x->g, x->g->st[state].next);
+    for (int i = 0; i < x->s->ninsts; i++)
+        for (int n = 0; n < x->s->inst[i].nnodes; n++)
+            if (x->s->inst[i].op == K_VECTOR
+                && x->s->inst[i].node[n] == next) {
+                KRole role = (KRole)x->s->inst[i].role;
+                for (int op = 0; op < 3; op++)
+                    inst_new(x, ops[op], role)->index = (int16_t)state;
+                return true;
+            }
+    return refuse(x, next, "a number that no vector role computes");
+}
+
 static bool end_states(Select *x)
 {
     static const KOp ops[] = { K_CARRY, K_END };
@@ -751,6 +806,11 @@ static bool end_states(Select *x)
             Ref to = shown_node(x->g, x->g->st[i].next);
             if (!(x->s->k->states & STATE(i)))
                 continue;
+            if (x->kind[from] == VECTOR) {
+                if (op == 0 && !number_state(x, i))
+                    return false;
+                continue;
+            }
             if (x->kind[to] < PRODUCT || x->kind[to] == REDUCED
                 || x->row[to] != x->row[from] || x->col[to] != x->col[from])
                 return refuse(x, to, "a state that becomes no matrix");
@@ -767,21 +827,29 @@ static bool end_states(Select *x)
     return true;
 }
 
-/* Scores first: they feed the other groups of their level and those behind. */
-static bool feeds(const Select *x, int group, int level)
+/* Scores first: they feed the other groups of their level and those behind.
+ * What becomes of a state last: others read what it was. */
+typedef enum Rank { FEEDS, LEAVES, CARRIES_ON, NRANKED } Rank;
+
+static Rank rank_of(const Select *x, int group, int level)
 {
-    for (Ref r = 1; r < x->g->len; r++)
-        if (in_matrix_role(x, r) && x->group[r] == group
-            && x->level[r] == level && is_factor(x, r))
-            return true;
-    return false;
+    Rank rank = LEAVES;
+    for (Ref r = 1; r < x->g->len; r++) {
+        if (!in_matrix_role(x, r) || x->group[r] != group
+            || x->level[r] != level)
+            continue;
+        if (is_next(x, r))
+            return CARRIES_ON;
+        rank = is_factor(x, r) ? FEEDS : rank;
+    }
+    return rank;
 }
 
 static bool select_level(Select *x, int level)
 {
     if (!select_all_vectors(x, level))
         return false;
-    for (int feeding = 1; feeding >= 0; feeding--)
+    for (int rank = 0; rank < NRANKED; rank++)
         for (Ref r = 1; r < x->g->len; r++) {
             if (!in_matrix_role(x, r) || x->level[r] != level)
                 continue;
@@ -789,7 +857,7 @@ static bool select_level(Select *x, int level)
             for (Ref q = 1; q < r; q++)
                 first &= !(in_matrix_role(x, q) && x->level[q] == level
                            && x->group[q] == x->group[r]);
-            if (first && feeds(x, x->group[r], level) == feeding
+            if (first && (int)rank_of(x, x->group[r], level) == rank
                 && !select_group(x, x->group[r], level))
                 return false;
         }

@@ -25,7 +25,7 @@ typedef struct Test {
     DType in[MAX_INPUTS], out[MAX_OUTPUTS];
     bool wants[MAX_OUTPUTS];
     DType state[MAX_STATES];
-    uint8_t *stored16, *turned;
+    uint8_t *stored16, *turned, *stores;
 } Test;
 
 static char *read_text(Ctx *c, const char *path)
@@ -51,7 +51,14 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel)
     const Graph *g = t->plan->g;
     t->stored16 = ctx_alloc(c, g->len);
     t->turned = ctx_alloc(c, g->len);
+    t->stores = ctx_alloc(c, g->len);
     memset(t->stored16, 1, g->len);
+    for (Ref r = 1; r < g->len; r++)
+        t->stores[r] = t->plan->stored[r]
+                    && computes(&t->plan->kernel[kernel], r)
+                    && g->n[r].op == OP_state
+                    && t->plan->kernel[kernel].states
+                     & STATE(g->n[r].index);
     for (int i = 0; i < g->nin; i++)
         t->in[i] = g->in[i].rank ? BF16 : F32;
     for (int i = 0; i < g->nout; i++) {
@@ -61,7 +68,7 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel)
     KernelWish w = { .p = t->plan, .kernel = kernel, .tile = BF16,
                      .in = t->in, .out = t->out, .wants_out = t->wants,
                      .stored16 = t->stored16, .lies_turned = t->turned,
-                     .stores = t->turned, .s0 = t->state, .s1 = t->state };
+                     .stores = t->stores, .s0 = t->state, .s1 = t->state };
     return schedule_kernel(c, &w, &target_sm90);
 }
 

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../../compiler/domain.h"
 #include "run.h"
 
 /* Two sequences, neither a multiple of a chunk; of the heads, one without
@@ -77,16 +78,15 @@ static double uniform(Trial *t)
     return (double)(t->seed >> 11) / 9007199254740992.0;
 }
 
+/* As its domain has it; but a head may be without any decay. */
 static double draw(Trial *t, const char *domain, int head)
 {
+    const Domain *d = domain_named(domain);
     double x = (uniform(t) + uniform(t) + uniform(t) + uniform(t) - 2) * 1.7;
-    if (!strcmp(domain, "log_decay"))
-        return head ? 0 : -log1p(exp(-x));
-    if (!strcmp(domain, "positive"))
-        return log1p(exp(x));
-    if (!strcmp(domain, "unit"))
-        return 1 / (1 + exp(-x));
-    return x;
+
+    if (head && !strcmp(domain, "log_decay"))
+        return 0;
+    return !d ? x : d->draw(d->uniform ? uniform(t) : x);
 }
 
 /* Row-major, behind sequences or tokens and heads. */

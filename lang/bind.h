@@ -112,7 +112,7 @@ struct PlanEntry {
     Plan *plan;                         /* serial where note is set */
     const char *note;
     void *program;
-    PlanEntry *_Atomic instead;                 /* its kernels were found wrong: the
+    PlanEntry *_Atomic instead;         /* its kernels were found wrong: the
                                            plan that runs in its place */
     double seconds;                     /* that making it took */
     uint64_t mark;                      /* the same for equal joint plans */

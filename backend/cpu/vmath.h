@@ -26,8 +26,8 @@ FN uint32_t to_bits(float f)
 }
 
 /* NaN if either is. */
-FN float min_(float a, float b) { return (a < b) | (a != a) ? a : b; }
-FN float max_(float a, float b) { return (a > b) | (a != a) ? a : b; }
+FN float min_(float a, float b) { return ((a < b) | (a != a)) ? a : b; }
+FN float max_(float a, float b) { return ((a > b) | (a != a)) ? a : b; }
 FN float abs_(float x) { return from_bits(to_bits(x) & 0x7fffffffu); }
 FN float sqrt_(float x) { return __builtin_sqrtf(x); }
 FN float rsqrt_(float x) { return 1 / __builtin_sqrtf(x); }

@@ -322,7 +322,8 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
         ctx_rethrow(c);
     }
     n.e->next = v->plans;
-    return v->plans = n.e;
+    v->plans = n.e;
+    return n.e;
 }
 
 /* ---- other roads ---- */

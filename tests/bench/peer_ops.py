@@ -243,7 +243,9 @@ OPS = {
     "deltaproduct": (
         "deltaproduct", "gated_delta_product.chunk_gated_delta_product",
         two_steps, {}, as_deltaproduct),
-    "kda": ("kda", "kda.chunk_kda", with_beta(key_gate), {}, same),
+    # without safe_gate its scores are not made by tensor cores
+    "kda": ("kda", "kda.chunk_kda", with_beta(key_gate), {},
+            lambda **x: dict(x, safe_gate=True)),
     "gdn2": ("gdn2", "gdn2.chunk_gdn2", gdn2, {}, same),
     "precond_kda": ("precond_kda", "precond_kda.chunk_precond_kda",
                     preconditioned(key_gate), {}, as_preconditioned),
@@ -264,12 +266,25 @@ class Op:
         self.module = module if "." in module else "fla.ops." + module
 
     def theirs(self, x):
-        f = getattr(importlib.import_module(self.module), self.function)
-        x = self.rename(**x)
-        return lambda: first(f(**x, **self.options))
+        return self.called("theirs", self.rename(**x))
 
     def ours(self, x):
-        return lambda: self.flin(**x, **self.options)[0]
+        return self.called("ours", x)
+
+    def called(self, side, x):
+        """Their function, or ours, of what it takes itself."""
+        if side == "ours":
+            return lambda: self.flin(**x, **self.options)[0]
+        f = getattr(importlib.import_module(self.module), self.function)
+        return lambda: first(f(**x, **self.options))
+
+    def leaves(self, side, x):
+        """What the function takes, made of these inputs beforehand: tensors
+        whose gradients end there, as often as they are asked for."""
+        with torch.no_grad():
+            x = x if side == "ours" else self.rename(**x)
+        return {n: t.detach() if torch.is_tensor(t) else t
+                for n, t in x.items()}
 
     def truth(self, x, dy=None):
         """y in float64, token by token; the inputs' gradients where dy is

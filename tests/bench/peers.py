@@ -133,7 +133,8 @@ def unguarded():
 
 def both_ways(f, x, dy):
     """Forward and backward: the gradients, in the order of the inputs."""
-    leaves = [t.requires_grad_() for t in x.values()]
+    leaves = [t.requires_grad_() for t in x.values()
+              if torch.is_tensor(t) and t.is_floating_point()]
     return lambda: torch.autograd.grad(f(), leaves, dy, allow_unused=True)
 
 
@@ -152,7 +153,8 @@ def train_op(op, shape):
     row = {"op": op.name, "train": shape}
     for who, side in SIDES:
         def taken():
-            call = both_ways(getattr(op, side)(x), x, dy)
+            own = op.leaves(side, x)
+            call = both_ways(op.called(side, own), own, dy)
             return [*timed([call]), peak(call)]
         row[who] = attempt(taken)
     beside(row)
@@ -185,8 +187,9 @@ def warm(op, shape, train):
     for who, side in SIDES:
         start = time.perf_counter()
         def call():
-            f = getattr(op, side)(x)
-            return both_ways(f, x, dy)() if train else f()
+            own = op.leaves(side, x)
+            f = op.called(side, own)
+            return both_ways(f, own, dy)() if train else f()
         with torch.set_grad_enabled(train):
             o = attempt(call)
         torch.cuda.synchronize()

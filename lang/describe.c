@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "../backend/cuda/cuda.h"
 #include "../compiler/domain.h"
 #include "bind.h"
 #include "io.h"
@@ -269,6 +270,7 @@ static const Pass passes[] = {
     { 'C', "the chunk form" },
     { 'G', "the chunk form joined with its gradient" },
     { 'P', "the plan for training: kernels, and graph and kernels as text" },
+    { 'K', "the schedules of its kernels on sm_90a, chunk 64 unless asked" },
 };
 enum { NPASSES = sizeof passes / sizeof *passes, USUAL_SIZE = 64 };
 
@@ -293,13 +295,17 @@ static void comment(Buf *out, const Buf *text)
 static void dump_joint(Ctx *c, Dump *d, char letter)
 {
     PlanView ask = { .asked = d->args.chunk, .backward = true,
-                     .m = machine_named("cpu") };
+                     .m = machine_named(letter == 'K' ? "h200" : "cpu") };
 
+    if (letter == 'K' && !ask.asked)
+        ask.asked = 64;
     memcpy(ask.size, d->size, sizeof ask.size);
     const PlanView *w = plan_find(c, d->v, &ask);
     comment(&d->out, &w->text);
     if (letter == 'P')
         plan_print(w->p, &d->out);
+    else if (letter == 'K')
+        buf_printf(&d->out, "%s", cuda_schedules(c, w->p));
     else
         graph_print(w->p->g, &d->out);
 }

@@ -122,6 +122,8 @@ typedef struct CudaKernel {
 /* Kernels in order. kept: what they leave for one another. */
 typedef struct CudaModule {
     char *source;
+    char *schedules;                    /* the plan as it is cut and the
+                                           kernels' schedules, if o.scheduled */
     CudaKernel *kernel;
     int nkernels, chunk;
     int units;                          /* blocks of a grid whose tiles lie in
@@ -138,6 +140,9 @@ CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
 /* Prints any plan (o->tile, o->arch and the types; see above). Dimensions and
  * types are the source's, B, T, heads and sequences a launch's. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
+
+/* dump.c: that text for matrices of bfloat16 on sm_90a. Fails as cuda_tiles. */
+const char *cuda_schedules(Ctx *c, const Plan *p);
 
 /* The source in n parts that compile by themselves, side by side; of: the part
  * of each kernel. */

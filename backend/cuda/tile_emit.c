@@ -544,7 +544,7 @@ int cuda_rank(const Graph *g)
 }
 
 /* As a schedule has it, where that is wished for and there is one. */
-static bool print_scheduled(Tiles *t, Buf *to)
+static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
@@ -561,6 +561,8 @@ static bool print_scheduled(Tiles *t, Buf *to)
         if (t->out_here[i] && t->o->sum_out[i])
             return false;
     const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
+    buf_printf(schedules, "\n# %s\n", t->out->name);
+    schedule_print(s, schedules);
     if (s->why) {
         put_comment(t, to);
         buf_printf(to, "// no schedule: %s\n", s->why);
@@ -585,7 +587,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     uint8_t *narrow = ctx_alloc(c, p->g->len);
     Tiles **t = ctx_alloc(c, (size_t)p->nkernels * sizeof *t);
     const int32_t (*ext)[NAXES] = graph_extents(c, p->g);
-    Buf b = { .ctx = c };
+    Buf b = { .ctx = c }, schedules = { .ctx = c };
 
     m->kernel = ctx_alloc(c, most * sizeof *m->kernel);
     m->chunk = p->g->chunk ? p->g->chunk : 1;
@@ -607,10 +609,12 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
         analyse(t[i]);
     }
     place_stored(t, p->nkernels, m, stored_at, narrow);
+    if (o->scheduled)
+        plan_print(p, &schedules);
     for (int i = 0; i < p->nkernels; i++) {
         m->kernel[i].text = b.len;
         buf_printf(&b, "\n");
-        if (!print_scheduled(t[i], &b))
+        if (!print_scheduled(t[i], &b, &schedules))
             emit_kernel(t[i], &b);
         m->kernel[i].end = b.len;
     }
@@ -619,6 +623,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     for (int i = 0; i < m->nkernels; i++)
         m->kernel[i].of = i < p->nkernels ? of[i] : plan->nkernels - 1;
     m->source = b.s;
+    m->schedules = schedules.s;
     return m;
 }
 

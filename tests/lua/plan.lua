@@ -95,6 +95,16 @@ for _, machine in ipairs { "cpu", "h200" } do
 end
 expect(flin.stdlib.linear:dump("P", { K = 16, V = 16 }):find "serial [%d.]+",
        "-d P shows the roles")
+do
+  local sizes <const> = { K = 64, V = 64 }
+  local text = flin.stdlib.simple_gla:dump("K", sizes)
+  for kernel = 0, 3 do
+    expect(text:find("\nschedule " .. kernel .. " sm_90a groups 2", 1, true),
+           "-d K has kernel %d", kernel)
+  end
+  text = flin.stdlib.gated_deltanet:dump("K", sizes)
+  expect(text:find "# no schedule: %%%d+ = solve", "-d K says what is missing")
+end
 do                                      -- what does not fit says so
   local plan = flin.stdlib.mamba3_mimo:plan { K = 128, V = 128,
     backward = true, machine = "h200" }

@@ -578,7 +578,8 @@ static void by_function(lua_State *L, Run *r, bool whole)
     const Call *call = &r->bound.call;
     double pairs = 0;
 
-    if (!r->v->masked || !r->v->has_function || call->on_device)
+    if (!r->v->masked || !r->v->has_function || call->on_device
+        || !call->nseq || !call->heads)
         return;
     for (int i = 0; i < r->v->step->nst; i++)
         if (r->args.state[i].given)

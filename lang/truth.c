@@ -916,6 +916,8 @@ static int hold_all(lua_State *L)
 
     h->u.L = h->a.L = L;
     h->u.f = 2;
+    if (!call->nseq || !call->heads)
+        return 0;
     h->tokens = HELD / (call->nseq * call->heads) + 2;
     for (int64_t s = 0; s < call->nseq && s < HELD; s++)
         for (int head = 0; head < call->heads && head < HELD; head++)

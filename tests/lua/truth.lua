@@ -306,4 +306,21 @@ do
          "check of the mask as it is now")
 end
 
+do                                      -- nothing to be run, run on numbers
+  local near = flin.variant { mask = function (i, j)
+    if i < j then return 0 end
+    return i - j < 3 and 1 or 0.5
+  end }
+  for _, v in ipairs { flin.stdlib.gla, flin.stdlib.deltanet, near } do
+    for _, shape in ipairs { { B = 0, T = 4 }, { B = 1, T = 0 } } do
+      local x = v:random { B = shape.B, T = shape.T, H = 2, K = 4, V = 4 }
+      local y = v:reference(x)
+      expect(y.count == 0, "%s: no tokens, no y", v.name)
+      x.dy = flin.zeros(shape.B, shape.T, 2, 4)
+      expect(v:reference_backward(x).q.count == 0, "%s: nor gradients",
+             v.name)
+    end
+  end
+end
+
 count.finish()

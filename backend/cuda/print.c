@@ -353,8 +353,8 @@ static void put_vector_node(Print *p, Ref r)
                                  : "delayed(v%u, 0.f, lane)", at));
         return;
     case OP_last:
-        buf_printf(b, "const float v%u = last_row(%s, x.n);\n", at,
-                   as_pair(p, n->a[0]));
+        buf_printf(b, "const float v%u = last_row(%s, %s);\n", at,
+                   as_pair(p, n->a[0]), n->flags & REVERSE ? "1" : "x.n");
         return;
     case OP_delay:
         buf_printf(b, "const Pair v%u = %s(%s, %s, lane%s);\n", at, n->flags

@@ -121,13 +121,14 @@ static bool is_reduction(const Select *x, const Node *n)
            || (n->op == OP_dot && is_matrix(x, n->a[1])));
 }
 
-static bool is_vector_op(int op)
+static bool is_vector_op(const Node *n)
 {
-    switch (op) {
-    case OP_cumsum: case OP_last: case OP_delay: case OP_dot: case OP_sum:
-        return true;
+    switch (n->op) {
+    case OP_cumsum: return !(n->flags & ~(EXCLUSIVE | REVERSE));
+    case OP_last: case OP_delay: return !(n->flags & ~REVERSE);
+    case OP_dot: case OP_sum: return true;
     }
-    return op_info[op].traits & ELEMENTWISE;
+    return op_info[n->op].traits & ELEMENTWISE;
 }
 
 static bool loads(Select *x, Ref r)
@@ -190,7 +191,7 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = REDUCED;
     else if (count_axes(n->axes) == 2)
         x->kind[r] = is_elementwise(n->op) ? ELEMENT : NOT_HERE;
-    else if (is_vector_op(n->op) && !(n->axes & DIM_AXES))
+    else if (is_vector_op(n) && !((n->axes | n->over) & DIM_AXES))
         x->kind[r] = VECTOR;
     return x->kind[r] != NOT_HERE || refuse(x, r, "no such instruction yet");
 }
@@ -721,14 +722,17 @@ static bool select_group(Select *x, int group, int level)
         if (!map_writes(x, k, r))
             return false;
     }
+    if (k->nrow % TILE_ROWS || k->ncol % (16 * x->s->groups))
+        return refuse(x, (Ref)group, "sizes that no fragment has");
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;
     return same || refuse(x, (Ref)group, "a group of several spaces");
 }
 
-static void select_store(Select *x, int value)
+static bool select_store(Select *x, int value)
 {
-    if (is_kept(x, x->s->value[value].node))
+    int n = is_kept(x, x->s->value[value].node);
+    if (n)
         reads(x, inst_new(x, K_STORE, KR_STORE), value);
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
@@ -737,20 +741,37 @@ static void select_store(Select *x, int value)
         KInst *k = inst_new(x, K_STORE, KR_STORE);
         reads(x, k, value);
         k->index = (int16_t)i;
+        n++;
     }
+    return n < 2 || refuse(x, x->s->value[value].node, "two results in one");
 }
 
 /* In the order in which they are made. */
-static void select_stores(Select *x)
+static bool select_stores(Select *x)
 {
     int n = x->s->ninsts;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < x->s->inst[i].nout; j++) {
             int v = x->s->inst[i].out[j];
             if (x->s->inst[i].op == K_MAP
-                && x->s->value[v].layout == LAY_TILE)
-                select_store(x, v);
+                && x->s->value[v].layout == LAY_TILE && !select_store(x, v))
+                return false;
         }
+    return true;
+}
+
+/* Whether some instruction makes each result that is wanted. */
+static bool makes_results(Select *x)
+{
+    for (int i = 0; i < x->g->nout; i++) {
+        Ref r = shown_node(x->g, x->g->out[i].node);
+        bool made = x->kind[r] == PRODUCT || x->kind[r] == ELEMENT
+                 || (x->kind[r] == VECTOR && x->g->n[r].op != OP_input
+                     && schedule_computes(x->s, r));
+        if (x->w->wants_out[i] && !made)
+            return refuse(x, r, "a result that nothing computes");
+    }
+    return true;
 }
 
 /* The state's fragment, from before the walk to behind it. */
@@ -898,6 +919,5 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     for (int level = 0; level <= x.deepest + 1; level++)
         if (!select_level(&x, level))
             return false;
-    select_stores(&x);
-    return end_states(&x);
+    return select_stores(&x) && makes_results(&x) && end_states(&x);
 }

@@ -137,7 +137,7 @@ row("v:dag", "options?: table -> string",
     "format = \"svg\" draws it, \"dot\" is for Graphviz.")
 row("v:graph", "options?: table -> string", "the step's graph as text")
 row("v:dump", "letters: string, options?: table -> string",
-    "what passes make: T step, C chunk form, G joint graph, P plan, K schedules",
+    "what passes make: T step, C chunk form, G joint, P plan, K schedules",
     [[
 Options: sizes of axes, chunk. K: each kernel's roles, buffers, values and
 instructions on Hopper, or why there is no schedule of it yet.]])

@@ -1,15 +1,16 @@
 /* nvrtc.c -- NVRTC for tests on a machine without a GPU: makes a library of
  * the source with the host's C++ compiler, as tests/cuda/host.h lets it be.
- * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has compiled,
- * a byte each, in that file, or of that what has FAKE_COUNTED in it; with FAKE_CHECKED each access to memory is looked
- * at; kernels of sources that have FAKE_WRONG in them do nothing; sources that
- * have FAKE_SPILLS in them spill registers; those that could
- * read anew (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and
- * the first one that keeps states, and are not compiled; FAKE_KEEP leaves the
- * files where they are; with FAKE_HOPPER=1 only what is Hopper's is compiled,
- * with 2 others, too, but their way forward runs once: when the way back is
- * checked. Of Hopper's headers those functions are left out that have assembler
- * in them: tests/cuda/hopper.h has them.
+ * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has
+ * compiled, a byte each, in that file, or of that what has FAKE_COUNTED in
+ * it; with FAKE_CHECKED each access to memory is looked at; kernels of
+ * sources that have FAKE_WRONG in them do nothing; sources that have
+ * FAKE_SPILLS in them spill registers; those that could read anew
+ * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
+ * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
+ * files where they are; with FAKE_HOPPER=1 only what is Hopper's is
+ * compiled, with 2 others, too, but their way forward runs once: when the
+ * way back is checked. Of Hopper's headers those functions are left out that
+ * have assembler in them: tests/cuda/hopper.h has them.
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */
 #include <signal.h>

@@ -564,7 +564,6 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     buf_printf(schedules, "\n# %s\n", t->out->name);
     schedule_print(s, schedules);
     if (s->why) {
-        put_comment(t, to);
         buf_printf(to, "// no schedule: %s\n", s->why);
         return false;
     }

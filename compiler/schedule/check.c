@@ -103,25 +103,14 @@ static const char *check_turns(const Schedule *s)
 
 /* ---- the matrix role's warps ---- */
 
-static uint32_t own(const Schedule *s, const int16_t *list, int n)
-{
-    uint32_t set = 0;
-    for (int i = 0; i < n; i++) {
-        int b = s->value[list[i]].buffer;
-        if (b != NOTHING && s->buffer[b].writer == KR_MATRIX
-            && s->buffer[b].readers & 1u << KR_MATRIX)
-            set |= 1u << b;
-    }
-    return set;
-}
-
 static const char *check_meetings(const Schedule *s)
 {
     uint32_t written = 0, read = 0;
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
-            uint32_t in = own(s, k->in, k->nin), out = own(s, k->out, k->nout);
+            uint32_t in = matrix_buffers(s, k->in, k->nin);
+            uint32_t out = matrix_buffers(s, k->out, k->nout);
             if (k->role != KR_MATRIX)
                 continue;
             if (k->op == K_SYNC)

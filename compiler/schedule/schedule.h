@@ -187,10 +187,12 @@ Ref shown_node(const Graph *g, Ref r);
 bool schedule_computes(const Schedule *s, Ref node);
 /* The value of the node in that layout; NOTHING: there is none. */
 int schedule_value(const Schedule *s, Ref node, Layout layout);
+/* Of these values' buffers those that the matrix role writes for itself. */
+uint32_t matrix_buffers(const Schedule *s, const int16_t *values, int n);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Columns that a warpgroup has of a fragment; registers that a thread has of
- * it, none of its own where it is written over another. */
+ * it. */
 static inline int share_of(const Schedule *s, int ncol)
 {
     return ncol / s->groups;

@@ -43,7 +43,7 @@ static void hand_over(Schedule *s, int buffer, int role, bool writes)
 
 /* ---- the matrix role's own order ---- */
 
-static uint32_t own_buffers(const Schedule *s, const int16_t *list, int n)
+uint32_t matrix_buffers(const Schedule *s, const int16_t *list, int n)
 {
     uint32_t set = 0;
     for (int i = 0; i < n; i++) {
@@ -61,8 +61,8 @@ typedef struct Dirty { uint32_t written, read; } Dirty;
  * and read since they last did. */
 static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
 {
-    return own_buffers(s, k->in, k->nin) & d->written
-        || own_buffers(s, k->out, k->nout) & (d->written | d->read);
+    return matrix_buffers(s, k->in, k->nin) & d->written
+        || matrix_buffers(s, k->out, k->nout) & (d->written | d->read);
 }
 
 static void insert_sync(Schedule *s, int at)
@@ -94,8 +94,8 @@ static void order_matrix_role(Schedule *s)
             }
             if (k->op == K_SYNC)
                 d = (Dirty){ 0, 0 };
-            d.written |= own_buffers(s, k->out, k->nout);
-            d.read |= own_buffers(s, k->in, k->nin);
+            d.written |= matrix_buffers(s, k->out, k->nout);
+            d.read |= matrix_buffers(s, k->in, k->nin);
         }
 }
 

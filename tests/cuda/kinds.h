@@ -12,7 +12,7 @@ typedef enum Kind { FORWARD, JOINT, STEP, NKINDS } Kind;
 static const char *const kind_name[NKINDS] = { "forward", "joint", "step" };
 
 /* The plan of a step's text, as a call makes it. */
-static Plan *plan_of(Ctx *c, const char *text, Kind kind)
+static inline Plan *plan_of(Ctx *c, const char *text, Kind kind)
 {
     Graph *step = graph_parse(c, text);
     int32_t size[NAXES];

@@ -1,0 +1,259 @@
+/* scheduled.c -- for how many of the standard library's kernels there is a
+ * schedule: by variant, and by what a call may be like. The counts are kept in
+ * tests/golden/scheduled.txt and may only grow; BLESS=1 takes those there are.
+ *   scheduled                   the counts, compared
+ *   scheduled all [NAME]        every size; a line each with what is lacking
+ */
+#include "kinds.h"
+#include "stdlib.h"
+
+#include <stdlib.h>
+
+enum { MOST_VARIANTS = 64, MOST_SIZES = 64, TEXT = 1 << 16 };
+
+/* What a call is like: `vectors` of gates and other inputs that are no
+ * matrices; states where they begin and end; whether heads share inputs. */
+static const struct Like {
+    const char *name;
+    DType tile, vectors, states;
+    bool shared;
+} likes[] = {
+    { "bfloat16", BF16, F32, F32, false },
+    { "float16", F16, F32, F32, false },
+    { "gates16", BF16, BF16, F32, false },
+    { "states16", BF16, F32, BF16, false },
+    { "shared", BF16, F32, F32, true },
+};
+enum { NLIKES = sizeof likes / sizeof *likes };
+static const int chunks[] = { 64, 32 };
+enum { NCHUNKS = 2 };
+
+typedef struct Size { int k, v; } Size;
+static const Size quick[] = { { 128, 128 }, { 64, 128 }, { 96, 32 },
+                              { 256, 256 } };
+enum { NQUICK = sizeof quick / sizeof *quick };
+
+typedef struct Count { int kernels, scheduled; } Count;
+
+typedef struct Test {
+    Ctx *c;
+    const char *only;
+    bool all;
+    Size size;
+    int nvariants;
+    char name[MOST_VARIANTS][32];
+    Count count[MOST_VARIANTS][NCHUNKS][NLIKES];
+} Test;
+
+static void set_options(const Graph *g, const struct Like *l, CudaOptions *o)
+{
+    *o = (CudaOptions){ .tile = l->tile, .arch = 90, .groups = 2,
+                        .split = true, .scheduled = true };
+    for (int i = 0; i < g->nin; i++)
+        o->in[i] = o->vector[i] = g->in[i].rank && g->in[i].timed ? l->tile
+                                                                  : l->vectors;
+    for (int i = 0; i < g->nout; i++) {
+        o->out[i] = g->out[i].rank ? l->tile : F32;
+        for (int d = 0; d < g->out[i].rank && l->shared; d++)
+            o->sum_out[i] |= !strcmp(g->axis[g->out[i].order[d]].name, "k");
+    }
+    for (int i = 0; i < g->nst; i++)
+        o->s0[i] = o->s1[i] = g->st[i].rank ? l->states : F32;
+}
+
+typedef struct Trial {
+    const Plan *p;
+    CudaOptions o;
+    Count count;
+    const char *why;
+} Trial;
+
+/* How states lie that the way forward leaves, where it is cuda_emit's. */
+static void find_rows(Ctx *c, void *ud)
+{
+    Trial *y = ud;
+    CudaOptions f = y->o;
+
+    f.saves = true;
+    for (int i = 0; i < y->p->g->nst; i++)
+        f.kept.has[i] = y->p->stored[y->p->g->st[i].node];
+    y->o.rows = cuda_emit(c, y->p, &f)->kernel->row_axis;
+}
+
+static void count_kernels(Ctx *c, void *ud)
+{
+    Trial *y = ud;
+
+    if (y->p->g->chunk == 64)
+        ctx_protect(c, find_rows, y);
+    const CudaModule *m = cuda_tiles(c, y->p, &y->o);
+    const char *why = strstr(m->schedules, "no schedule: ");
+    for (int i = 0; i < m->nkernels; i++) {
+        if (m->kernel[i].walk == CUDA_SUM)
+            continue;
+        y->count.kernels++;
+        y->count.scheduled += m->kernel[i].head != NULL;
+    }
+    if (why)
+        y->why = ctx_format(c, "%.*s", (int)strcspn(why, "\n"), why);
+}
+
+static int variant_number(Test *t, const char *name)
+{
+    int i = 0;
+
+    while (i < t->nvariants && strcmp(t->name[i], name))
+        i++;
+    if (i == t->nvariants && i < MOST_VARIANTS - 1)
+        snprintf(t->name[t->nvariants++], sizeof *t->name, "%s", name);
+    return i;
+}
+
+typedef struct Planning { const char *step; int chunk; Plan *p; } Planning;
+
+static void make_plan(Ctx *c, void *ud)
+{
+    Planning *n = ud;
+    Graph *step = graph_parse(c, n->step);
+    int32_t size[NAXES];
+
+    for (int i = 0; i < NAXES; i++)
+        size[i] = step->axis[i].size;
+    n->p = plan_make(step, size, n->chunk, true, &machine_h200);
+}
+
+static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
+                     int chunk, int like)
+{
+    Trial y = { .p = p };
+    Count *to = &t->count[variant_number(t, name)][chunk][like];
+
+    set_options(p->g, &likes[like], &y.o);
+    if (!ctx_protect(c, count_kernels, &y))
+        y.why = c->err.message;
+    to->kernels += y.count.kernels;
+    to->scheduled += y.count.scheduled;
+    if (t->all)
+        printf("%-16s %3dx%-3d %d %-8s %d of %d  %s\n", name, t->size.k,
+               t->size.v, chunks[chunk], likes[like].name,
+               y.count.scheduled, y.count.kernels, y.why ? y.why : "");
+}
+
+static void variant(void *ud, const char *name, const char *step)
+{
+    Test *t = ud;
+
+    if (t->only && strcmp(t->only, name))
+        return;
+    for (int k = 0; k < NCHUNKS; k++) {
+        Ctx *c = ctx_new();
+        Planning n = { step, chunks[k], NULL };
+        bool ok = ctx_protect(c, make_plan, &n);
+        for (int l = 0; l < NLIKES && ok && n.p->g->chunk == chunks[k]; l++)
+            one_case(t, name, c, n.p, k, l);
+        ctx_free(c);
+    }
+}
+
+static void print_counts(const Test *t, Buf *b)
+{
+    for (int i = 0; i < t->nvariants; i++)
+        for (int k = 0; k < NCHUNKS; k++)
+            for (int l = 0; l < NLIKES; l++) {
+                const Count *n = &t->count[i][k][l];
+                if (n->scheduled)
+                    buf_printf(b, "%s %d %s %d of %d\n", t->name[i], chunks[k],
+                               likes[l].name, n->scheduled, n->kernels);
+            }
+}
+
+/* The count that a line of that beginning has; -1: there is none. */
+static int count_in(const char *text, const char *line)
+{
+    size_t n = strcspn(line, "0123456789");
+
+    n += strspn(line + n, "0123456789") + 1;
+    n += strcspn(line + n, " ") + 1;
+    for (const char *at = text; at && *at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (!strncmp(at, line, n))
+            return atoi(at + n);
+    }
+    return -1;
+}
+
+/* A count that is smaller than the one kept. */
+static int compare(const char *kept, const char *now)
+{
+    int wrong = 0;
+
+    for (const char *at = kept; *at; at += strcspn(at, "\n") + 1) {
+        char line[128];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        int was = count_in(kept, line), is = count_in(now, line);
+        if (is < was) {
+            printf("FAIL scheduled: %s; there %s %d\n", line,
+                   is == 1 ? "is" : "are", is < 0 ? 0 : is);
+            wrong++;
+        }
+    }
+    return wrong;
+}
+
+static bool all_sizes(Ctx *c, Test *t)
+{
+    static const int d[] = { 16, 32, 64, 96, 128, 192, 256 };
+    enum { N = sizeof d / sizeof *d };
+
+    for (int k = 0; k < N; k++)
+        for (int v = 0; v < N; v++) {
+            t->size = (Size){ d[k], d[v] };
+            if (!stdlib_each(c, d[k], d[v], variant, t))
+                return false;
+        }
+    return true;
+}
+
+static bool quick_sizes(Ctx *c, Test *t)
+{
+    for (int i = 0; i < NQUICK; i++) {
+        t->size = quick[i];
+        if (!stdlib_each(c, quick[i].k, quick[i].v, variant, t))
+            return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    static Test t;
+    static char kept[TEXT];
+    const char *path = "tests/golden/scheduled.txt";
+    Ctx *c = ctx_new();
+    Buf now = { .ctx = c };
+
+    t.all = argc > 1;
+    t.only = argc > 2 ? argv[2] : NULL;
+    if (!(t.all ? all_sizes(c, &t) : quick_sizes(c, &t))) {
+        printf("FAIL %s\n", c->err.message);
+        return 1;
+    }
+    print_counts(&t, &now);
+    if (t.all)
+        return 0;
+    if (getenv("BLESS")) {
+        FILE *f = fopen(path, "w");
+        fputs(now.s, f);
+        fclose(f);
+    }
+    FILE *f = fopen(path, "r");
+    if (!f || fread(kept, 1, TEXT - 1, f) < 100) {
+        printf("FAIL %s is missing\n", path);
+        return 1;
+    }
+    fclose(f);
+    int wrong = compare(kept, now.s);
+    printf("%d passed, %d failed\n", !wrong, wrong);
+    ctx_free(c);
+    return wrong != 0;
+}

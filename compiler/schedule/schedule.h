@@ -12,7 +12,8 @@
  * matrix role writes for itself is ordered by K_SYNC.
  *
  * The passes, in order; each has one entry:
- *   select.c   nodes -> values and instructions, dealt to roles
+ *   select.c   nodes -> values and instructions, dealt to roles, by way of
+ *              classify.c, levels.c, values.c
  *   buffer.c   values -> buffers: bytes, depth, place
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one

@@ -1,0 +1,129 @@
+/* levels.c -- which axis is the rows' of each matrix, its level and its
+ * group (select.c).
+ */
+#include "select.h"
+
+/* ---- spaces: which axis is the rows' ---- */
+
+/* Whether states of these axes lie in memory with the first along the rows. */
+static bool lies_turned(const Select *x, AxisSet s)
+{
+    for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
+        if (x->g->n[r].op == OP_state && x->g->n[r].axes == s && x->kind[r]
+            && x->w->lies_turned[r])
+            return true;
+    return false;
+}
+
+/* Tokens are rows; of two other axes, as states of both lie. */
+static void find_space(Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    AxisSet s = x->kind[r] == REDUCED ? n->axes | n->over : plain_axes(x->g, r);
+    if (count_axes(s) == 2 && s & AXIS(AX_J) && !(s & AXIS(AX_I)))
+        s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
+    if (count_axes(s) != 2)
+        return;
+    x->row[r] = (uint8_t)lowest(s);
+    x->col[r] = (uint8_t)highest(s);
+    if (lies_turned(x, s)) {
+        x->row[r] = (uint8_t)highest(s);
+        x->col[r] = (uint8_t)lowest(s);
+    }
+}
+
+/* ---- levels ---- */
+
+/* Whether u must wait for all of a: as a factor, or for a sum's parts. */
+static bool is_step(const Select *x, Ref a, Ref u)
+{
+    return x->kind[a] == REDUCED
+        || (x->kind[u] == PRODUCT && in_matrix_role(x, a));
+}
+
+static int least_level(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    int level = 0;
+    for (int i = 0; i < 4 && n->a[i]; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        int l = x->level[a] + is_step(x, a, r);
+        level = l > level ? l : level;
+    }
+    return level;
+}
+
+/* Each matrix value as late as those who read it allow. */
+static void sink_levels(Select *x)
+{
+    const Graph *g = x->g;
+    for (Ref r = 1; r < g->len; r++)
+        x->late[r] = x->deepest + !in_matrix_role(x, r);
+    for (Ref u = (Ref)g->len - 1; u > 0; u--) {
+        const Node *n = &g->n[u];
+        for (int i = 0; i < 4 && n->a[i] && x->kind[u] >= VECTOR; i++) {
+            Ref a = shown_node(g, n->a[i]);
+            int l = x->late[u] - is_step(x, a, u);
+            x->late[a] = l < x->late[a] ? l : x->late[a];
+        }
+    }
+    for (Ref r = 1; r < g->len; r++)
+        if (in_matrix_role(x, r))
+            x->level[r] = x->late[r];
+}
+
+static void find_levels(Select *x)
+{
+    const Graph *g = x->g;
+    for (Ref r = 1; r < g->len; r++)
+        if (x->kind[r] >= VECTOR) {
+            x->level[r] = least_level(x, r);
+            if (in_matrix_role(x, r) && x->level[r] > x->deepest)
+                x->deepest = x->level[r];
+        }
+    sink_levels(x);
+    for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
+        if (x->kind[r] == VECTOR)
+            x->level[r] = least_level(x, r);
+    for (int i = 0; i < g->nst; i++)    /* numbers lie where they change */
+        if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
+            x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];
+}
+
+/* ---- groups ---- */
+
+static int group_root(const Select *x, int r)
+{
+    while (x->group[r] != r)
+        r = x->group[r];
+    return r;
+}
+
+static void find_groups(Select *x)
+{
+    const Graph *g = x->g;
+    for (Ref r = 1; r < g->len; r++)
+        x->group[r] = (int)r;
+    for (Ref r = 1; r < g->len; r++) {
+        if (x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
+            continue;
+        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            if (in_matrix_role(x, a) && x->kind[a] != REDUCED
+                && x->level[a] == x->level[r]
+                && x->row[a] == x->row[r] && x->col[a] == x->col[r])
+                x->group[group_root(x, (int)r)] = group_root(x, (int)a);
+        }
+    }
+    for (Ref r = 1; r < g->len; r++)
+        x->group[r] = group_root(x, (int)r);
+}
+
+void select_levels(Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] >= LOADED)
+            find_space(x, r);
+    find_levels(x);
+    find_groups(x);
+}

@@ -1,0 +1,77 @@
+/* select.h -- what the parts of select.c share. */
+#ifndef FLIN_SELECT_H
+#define FLIN_SELECT_H
+
+#include "schedule.h"
+#include "../cost.h"
+
+/* From VECTOR on: computed; from PRODUCT on: by the matrix role. */
+typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, VECTOR, PRODUCT, ELEMENT,
+                    CARRIED, REDUCED } Kind;
+
+typedef struct Select {
+    Schedule *s;
+    const KernelWish *w;
+    const Graph *g;
+    Ctx *c;
+    uint8_t *has, *kind, *row, *col;    /* per node */
+    int *level, *late, *group;
+    int deepest;
+} Select;
+
+static inline bool refuse(Select *x, Ref r, const char *why)
+{
+    x->s->why = ctx_format(x->c, "%%%u = %s: %s", (unsigned)r,
+                           op_info[x->g->n[r].op].name, why);
+    return false;
+}
+
+/* ---- axes ---- */
+
+/* A node's axes with tokens as rows, where it has but one of them. */
+static inline AxisSet plain_axes(const Graph *g, Ref r)
+{
+    AxisSet s = g->n[r].axes;
+    return s & AXIS(AX_I) || !(s & AXIS(AX_J)) ? s
+         : (s & ~AXIS(AX_J)) | AXIS(AX_I);
+}
+
+static inline int count_axes(AxisSet s)
+{
+    return __builtin_popcount(s);
+}
+
+static inline int32_t extent(const Select *x, int ax)
+{
+    return ax < AX_DIM ? x->g->chunk : x->g->axis[ax].size;
+}
+
+static inline bool is_matrix(const Select *x, Ref r)
+{
+    return count_axes(x->g->n[r].axes) == 2;
+}
+
+static inline bool in_matrix_role(const Select *x, Ref r)
+{
+    return x->kind[r] >= PRODUCT;
+}
+
+/* ---- classify.c: what each node is ---- */
+
+/* What the kernel computes, and what it finds: stored by kernels before. */
+bool select_classify(Select *x);
+
+/* ---- levels.c: spaces, levels, groups ---- */
+
+/* Requires kinds. */
+void select_levels(Select *x);
+
+/* ---- values.c: values and instructions, as they are made ---- */
+
+int value_of(Select *x, Ref node, Layout layout);
+KInst *inst_new(Select *x, KOp op, KRole role);
+void reads(Select *x, KInst *k, int v);
+void writes(Select *x, KInst *k, int v);
+void program_add(Select *x, KInst *k, Ref r);
+
+#endif

@@ -1,0 +1,76 @@
+/* values.c -- values and instructions, as select.c makes them. */
+#include "select.h"
+
+static int value_new(Select *x, Ref node, Layout layout)
+{
+    Schedule *s = x->s;
+    if (s->nvalues == s->cap_values) {
+        size_t old = (size_t)s->cap_values * sizeof *s->value;
+        s->cap_values = s->cap_values ? 2 * s->cap_values : 32;
+        s->value = ctx_grow(x->c, s->value, old,
+                            (size_t)s->cap_values * sizeof *s->value);
+    }
+    KValue *v = &s->value[s->nvalues];
+    *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
+                   .buffer = NOTHING, .alias = NOTHING, .nrow = 1,
+                   .ncol = 1 };
+    if (layout == LAY_TILE || layout == LAY_FRAGMENT) {
+        v->row = x->row[node];
+        v->col = x->col[node];
+        v->nrow = extent(x, v->row);
+        v->ncol = extent(x, v->col);
+    } else if (layout == LAY_VECTOR) {
+        AxisSet a = plain_axes(x->g, node);
+        v->row = (uint8_t)lowest(a);
+        v->nrow = extent(x, v->row);
+    }
+    return s->nvalues++;
+}
+
+int value_of(Select *x, Ref node, Layout layout)
+{
+    int v = schedule_value(x->s, node, layout);
+    return v == NOTHING ? value_new(x, node, layout) : v;
+}
+
+KInst *inst_new(Select *x, KOp op, KRole role)
+{
+    Schedule *s = x->s;
+    if (s->ninsts == s->cap_insts) {
+        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
+        s->cap_insts = s->cap_insts ? 2 * s->cap_insts : 32;
+        s->inst = ctx_grow(x->c, s->inst, old,
+                           (size_t)s->cap_insts * sizeof *s->inst);
+    }
+    KInst *k = &s->inst[s->ninsts++];
+    *k = (KInst){ .op = (uint8_t)op, .role = (uint8_t)role,
+                  .index = NOTHING };
+    return k;
+}
+
+static void use(Select *x, int16_t *list, uint8_t *n, int v)
+{
+    for (int i = 0; i < *n; i++)
+        if (list[i] == v)
+            return;
+    if (*n == MOST_USES)
+        fail_code(x->c, ERR_LIMIT, "an instruction of too many values");
+    list[(*n)++] = (int16_t)v;
+}
+
+void reads(Select *x, KInst *k, int v)
+{
+    use(x, k->in, &k->nin, v);
+}
+
+void writes(Select *x, KInst *k, int v)
+{
+    use(x, k->out, &k->nout, v);
+}
+
+void program_add(Select *x, KInst *k, Ref r)
+{
+    if (!k->node)
+        k->node = ctx_alloc(x->c, x->g->len * sizeof *k->node);
+    k->node[k->nnodes++] = r;
+}

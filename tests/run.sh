@@ -172,6 +172,7 @@ cuda() {
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua scheduled simple_gla" \
+        "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua wide mamba3" \
         "flin tests/cuda/hopper.lua angles retnet" \
@@ -184,6 +185,10 @@ cuda() {
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
+        *scheduled.lua)
+            more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
+            more="$more FAKE_COUNTED=schedule.cuh FAKE_PROCESSORS=3"
+            ;;
         *scheduled*)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/scheduled FAKE_COUNTED=schedule.cuh"

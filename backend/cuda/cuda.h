@@ -10,7 +10,7 @@
 enum { CUDA_MAPS = 24, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
 
 /* Where what a call saves for the way back lies: bytes for a chunk of a head,
- * and in them, for each state that is there, its place; as bfloat16, if
+ * and in them, for each state that is there, its place; of 16 bits, if
  * narrow, else float32. One of two axes lies row by row. */
 typedef struct CudaKept {
     int64_t bytes, at[MAX_STATES];

@@ -12,10 +12,12 @@
 
 enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
 
-const char *const schedule_head =
-    "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
-    "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"
-    "#include \"run.cuh\"\n#include \"schedule.cuh\"\n";
+#define HEAD                                                                \
+    "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n" \
+    "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"                   \
+    "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"
+
+static const char head[] = HEAD, head_f16[] = "#define ELEMENT_F16\n" HEAD;
 
 typedef struct Print {
     const Schedule *s;
@@ -933,6 +935,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles };
+    k->head = s->tile == F16 ? head_f16 : head;
     k->threads = GROUP_THREADS * (s->groups + 1);
     k->shared = s->shared;
     k->blocks = 1;

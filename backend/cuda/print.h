@@ -5,10 +5,6 @@
 #include "../../compiler/schedule/schedule.h"
 #include "cuda.h"
 
-/* What a printed kernel's source begins with; THREADS and RANK are not used
- * by it. */
-extern const char *const schedule_head;
-
 /* Where what kernels keep for one another lies: bytes for a chunk of a head,
  * and in them, by node. */
 typedef struct StoredPlaces { int64_t bytes; const int64_t *at; } StoredPlaces;

@@ -501,12 +501,12 @@ static bool is_kept_narrow(const Tiles *t, Ref r)
 {
     AxisSet s = t->g->n[r].axes;
 
-    return t->o->scheduled && t->o->tile == BF16 && s & (s - 1)
+    return t->o->scheduled && t->o->tile != F32 && s & (s - 1)
         && !(s & (s - 1) & ((s & (s - 1)) - 1));
 }
 
-/* Where each stored value lies among those of its chunk, and whether as bf16:
- * if whoever fetches it does so for products alone. */
+/* Where each stored value lies among those of its chunk, and whether by 16
+ * bits: if whoever fetches it does so for products alone. */
 static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
                          uint8_t *narrow)
 {
@@ -568,7 +568,6 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
         return false;
     }
     put_comment(t, to);
-    t->out->head = schedule_head;
     schedule_text(s, t->o, &(StoredPlaces){ t->m->kept.bytes, t->stored_at },
                   t->out, to);
     return true;

@@ -35,8 +35,8 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     s->kind = s->k->kind;
     if (s->g->chunk != TILE_ROWS)
         s->why = "chunks that are not of 64 tokens";
-    else if (w->tile != BF16)
-        s->why = "products of another type than bfloat16";
+    else if (w->tile != BF16 && w->tile != F16)
+        s->why = "products of another type than 16 bits";
     if (s->why || !schedule_select(s, w) || !schedule_buffers(s))
         return s;
     deal_roles(s);

@@ -313,7 +313,9 @@ static void every(Test *t, Case like, int d)
     for (int y = 0; y < NTYPES; y++)
         if (is_listed(d, types[y], 0))
             add(t, like, STEP, types[y], archs[0], 0);
-    add(t, like, JOINT, BF16, archs[0], SCHEDULED);
+    for (int y = 0; y < NTYPES; y++)
+        if (types[y] == BF16 || (types[y] == F16 && d == 0))
+            add(t, like, JOINT, types[y], archs[0], SCHEDULED);
     for (int y = 0; y < NTYPES; y++)
         for (int groups = 1; groups <= 2; groups++)
             for (int k = JOINT; k >= 0; k--)

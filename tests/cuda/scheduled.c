@@ -3,6 +3,8 @@
  * tests/golden/scheduled.txt and may only grow; BLESS=1 takes those there are.
  *   scheduled                   the counts, compared
  *   scheduled all [NAME]        every size; a line each with what is lacking
+ *   scheduled compile NAME K V [CHUNK [LIKE]]
+ *                               their kernels by NVRTC: registers, spills
  */
 #include "kinds.h"
 #include "stdlib.h"
@@ -37,8 +39,11 @@ typedef struct Count { int kernels, scheduled; } Count;
 
 typedef struct Test {
     Ctx *c;
-    const char *only;
+    const char *only, *like;            /* NULL: any */
+    int chunk;                          /* 0: any */
     bool all;
+    Nvrtc *nvrtc;                       /* compiles */
+    int spilled;
     Size size;
     int nvariants;
     char name[MOST_VARIANTS][32];
@@ -62,6 +67,7 @@ static void set_options(const Graph *g, const struct Like *l, CudaOptions *o)
 }
 
 typedef struct Trial {
+    Test *t;
     const Plan *p;
     CudaOptions o;
     Count count;
@@ -80,6 +86,19 @@ static void find_rows(Ctx *c, void *ud)
     y->o.rows = cuda_emit(c, y->p, &f)->kernel->row_axis;
 }
 
+static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
+{
+    Buf b = { .ctx = c };
+
+    buf_printf(&b, "%s", k->head);
+    buf_put(&b, m->source + k->text, k->end - k->text);
+    PtxasInfo i = nvrtc_compile(c, t->nvrtc, b.s, "sm_90a")->info;
+    printf("%-16s %3d registers, %d spilled, %d stack\n", k->name, i.registers,
+           i.spill_stores, i.stack);
+    fflush(stdout);
+    t->spilled += i.spill_stores;
+}
+
 static void count_kernels(Ctx *c, void *ud)
 {
     Trial *y = ud;
@@ -93,6 +112,8 @@ static void count_kernels(Ctx *c, void *ud)
             continue;
         y->count.kernels++;
         y->count.scheduled += m->kernel[i].head != NULL;
+        if (y->t->nvrtc && m->kernel[i].head)
+            compile(c, y->t, m, &m->kernel[i]);
     }
     if (why)
         y->why = ctx_format(c, "%.*s", (int)strcspn(why, "\n"), why);
@@ -125,9 +146,12 @@ static void make_plan(Ctx *c, void *ud)
 static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
                      int chunk, int like)
 {
-    Trial y = { .p = p };
+    Trial y = { .t = t, .p = p };
     Count *to = &t->count[variant_number(t, name)][chunk][like];
 
+    if ((t->like && strcmp(t->like, likes[like].name))
+        || (t->chunk && t->chunk != chunks[chunk]))
+        return;
     set_options(p->g, &likes[like], &y.o);
     if (!ctx_protect(c, count_kernels, &y))
         y.why = c->err.message;
@@ -224,6 +248,24 @@ static bool quick_sizes(Ctx *c, Test *t)
     return true;
 }
 
+/* NAME K V [CHUNK [LIKE]] */
+static int compile_one(Ctx *c, Test *t, int argc, char **argv)
+{
+    static Nvrtc nvrtc;
+
+    if (argc < 5 || !nvrtc_open(c, &nvrtc)) {
+        printf("skip: %s\n", argc < 5 ? "NAME K V" : c->err.message);
+        return 0;
+    }
+    t->all = true;
+    t->nvrtc = &nvrtc;
+    t->only = argv[2];
+    t->size = (Size){ atoi(argv[3]), atoi(argv[4]) };
+    t->chunk = argc > 5 ? atoi(argv[5]) : 0;
+    t->like = argc > 6 ? argv[6] : NULL;
+    return !stdlib_each(c, t->size.k, t->size.v, variant, t) || t->spilled;
+}
+
 int main(int argc, char **argv)
 {
     static Test t;
@@ -232,6 +274,8 @@ int main(int argc, char **argv)
     Ctx *c = ctx_new();
     Buf now = { .ctx = c };
 
+    if (argc > 1 && !strcmp(argv[1], "compile"))
+        return compile_one(c, &t, argc, argv);
     t.all = argc > 1;
     t.only = argc > 2 ? argv[2] : NULL;
     if (!(t.all ? all_sizes(c, &t) : quick_sizes(c, &t))) {

@@ -15,6 +15,7 @@ enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
 #define HEAD                                                                \
     "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n" \
     "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"                   \
+    "#include \"gates.cuh\"\n#include \"inverse.cuh\"\n"                   \
     "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"
 
 static const char head[] = HEAD, head_f16[] = "#define ELEMENT_F16\n" HEAD;
@@ -670,6 +671,12 @@ static void put_sums_end(Print *p, const KInst *k)
     }
 }
 
+static void put_wide(Print *p, const KValue *v)
+{
+    buf_printf(p->b, "write_wide(%s, %s, col0(%d), l);\n", place(p, v),
+               fragment_name(p, v->node), share_of(p->s, v->ncol));
+}
+
 /* Tiles that the program leaves, or of what it finds, which it may write over:
  * 16 bits an element, by way of stmatrix. */
 static void put_tiles(Print *p, const KInst *k, int regs, bool computed)
@@ -678,6 +685,8 @@ static void put_tiles(Print *p, const KInst *k, int regs, bool computed)
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         bool turns = v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
+        if (v->layout == LAY_WIDE && in_program(k, v->node) == computed)
+            put_wide(p, v);
         if (v->layout != LAY_TILE || in_program(k, v->node) != computed)
             continue;
         if (turns)
@@ -701,8 +710,7 @@ static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
 {
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        if (v->node == r && (v->layout == LAY_FRAGMENT
-                             || v->layout == LAY_TILE))
+        if (v->node == r && v->layout < LAY_VECTOR)
             return true;
     }
     return false;
@@ -744,6 +752,17 @@ static void put_map(Print *p, const KInst *k)
     put_sums_end(p, k);
     put_tiles(p, k, regs, true);
     buf_printf(b, "}\n");
+}
+
+/* By the first warpgroup; another meets as often. */
+static void put_inverse(Print *p, const KInst *k)
+{
+    const char *to = place(p, value_at(p, k->out[0]));
+    const char *from = place(p, value_at(p, k->in[0]));
+    bool beside = p->s->groups > 1;
+    buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
+    buf_printf(p->b, "invert(%s, %s, l.lane, l.warp);\nfence_async();\n}%s\n",
+               to, from, beside ? " else {\nbeside_invert();\n}" : "");
 }
 
 /* ---- states that a walk carries ---- */
@@ -812,6 +831,7 @@ static void put_inst(Print *p, const KInst *k)
         buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
         break;
     case K_MAP:     put_map(p, k); break;
+    case K_INVERSE: put_inverse(p, k); break;
     case K_SYNC:
         buf_printf(p->b, "matrix_sync<%d>();\n", p->s->groups);
         break;

@@ -1,6 +1,7 @@
 /* schedule.cuh -- what kernels printed from a schedule stand on (print.c).
- * After device.cuh, vectors.cuh, wgmma.cuh and run.cuh. A tile of more than 64
- * columns is pieces of 64, one behind the other, as far apart as it has rows.
+ * After device.cuh, vectors.cuh, wgmma.cuh, inverse.cuh and run.cuh. A tile of
+ * more than 64 columns is pieces of 64, one behind the other, as far apart as
+ * it has rows.
  */
 /* ---- the item in hand ---- */
 
@@ -90,6 +91,14 @@ INLINE void pack_rows(u32 (&p)[N], const float *x, const Lane &l, int rows)
         const u32 v = pack(x[2 * i], x[2 * i + 1]);
         p[i] = (i & 1 ? second : first) ? v : 0;
     }
+}
+/* Scores as they are, for invert. */
+template<int N>
+INLINE void write_wide(u32 to, const float (&x)[N], int col, const Lane &l)
+{
+    UNROLL for (int e = 0; e < N; e += 2)
+        store2(entry(to, l.row + 8 * (e / 2 % 2), col + e / 4 * 8 + l.col),
+               x[e], x[e + 1]);
 }
 /* Rows [rows, 64) of a tile become zeros, by all of THREADS threads. */
 template<int THREADS>

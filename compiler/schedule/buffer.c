@@ -36,7 +36,7 @@ static const KInst *writer_of(const Schedule *s, int value)
 static int buffer_for(Schedule *s, const KValue *v, const KInst *from,
                       uint16_t readers)
 {
-    bool tile = v->layout == LAY_TILE, result = readers == 1u << KR_STORE;
+    bool tile = v->layout < LAY_VECTOR, result = readers == 1u << KR_STORE;
     for (int i = 0; i < s->nbuffers && (result || !tile); i++) {
         KBuffer *b = &s->buffer[i];
         if (b->writer == from->role && b->readers == readers
@@ -67,7 +67,7 @@ static bool place_value(Schedule *s, int i)
         return false;
     KBuffer *b = &s->buffer[at];
     v->buffer = (int16_t)at;
-    if (v->layout == LAY_TILE) {
+    if (b->tile) {
         b->bytes = value_bytes(v);
         v->turn = (uint8_t)b->uses++;
         return true;

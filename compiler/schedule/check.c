@@ -50,6 +50,37 @@ static const char *check_uses(const Schedule *s)
     return NULL;
 }
 
+/* ---- layouts ---- */
+
+static bool is_factor(const KValue *v)
+{
+    return v->layout == LAY_TILE || v->layout == LAY_INVERSE;
+}
+
+/* Products take tiles; wide scores become an inverse, and are lost to others.
+ */
+static const char *check_layouts(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        const KValue *to = k->nout ? &s->value[k->out[0]] : NULL;
+        for (int j = 0; j < k->nin; j++) {
+            const KValue *v = &s->value[k->in[j]];
+            bool inverts = k->op == K_INVERSE;
+            if (inverts && (v->layout != LAY_WIDE || k->nin != 1 || !to
+                            || to->layout != LAY_INVERSE
+                            || to->node != v->node || v->nrow != TILE_ROWS
+                            || v->ncol != TILE_COLS))
+                return wrong(s, "an inverse of what are no wide scores", i);
+            if (!inverts && v->layout == LAY_WIDE)
+                return wrong(s, "wide scores that are not inverted", i);
+            if (k->op == K_PRODUCT && !is_factor(v))
+                return wrong(s, "a factor that is no tile", i);
+        }
+    }
+    return NULL;
+}
+
 /* ---- buffers ---- */
 
 static const char *check_buffers(const Schedule *s)
@@ -253,9 +284,9 @@ static const char *check_registers(const Schedule *s)
 /* Requires all that is there to be printed. */
 const char *schedule_check(Schedule *s)
 {
-    const char *(*const law[])(const Schedule *) = { check_uses, check_buffers,
-        check_turns, check_hands, check_meetings, check_progress,
-        check_registers };
+    const char *(*const law[])(const Schedule *) = { check_uses, check_layouts,
+        check_buffers, check_turns, check_hands, check_meetings,
+        check_progress, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

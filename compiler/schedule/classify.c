@@ -91,7 +91,7 @@ static bool classify(Select *x, Ref r)
         return carries(x, r);
     else if (n->op == OP_input || n->op == OP_state)
         return loads(x, r);
-    else if (is_product(x, n))
+    else if (is_product(x, n) || is_solve(x, n))
         x->kind[r] = PRODUCT;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;

@@ -40,12 +40,15 @@ extern const Target target_sm90;
 /* TILE: rows of 16-bit elements in shared memory, 64 columns a piece, one
  * piece behind the other, swizzled by 128 bytes. FRAGMENT: float32 in the
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
- * columns. VECTOR: float32 in shared memory, one a token; SCALAR: one. */
-typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_VECTOR, LAY_SCALAR, NLAYOUTS }
-    Layout;
+ * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
+ * INVERSE: a tile, not of the node itself but of the inverse of one less it.
+ * VECTOR: float32 in shared memory, one a token; SCALAR: one. */
+typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE,
+                      LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
-enum { TILE_COLS = 64, TILE_ROWS = 64, SHARED_ALIGN = 1024, NOTHING = -1 };
+enum { TILE_COLS = 64, TILE_ROWS = 64, WIDE_PITCH = 72, SHARED_ALIGN = 1024,
+       NOTHING = -1 };
 
 /* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
@@ -70,10 +73,13 @@ typedef enum KOp {
     K_VECTOR,                           /* vectors <- inputs, vectors: the
                                            program `node`, lane by lane */
     K_CLEAR,                            /* rows behind a sequence's end <- 0 */
-    K_PRODUCT,                          /* fragment <- a b, under way */
+    K_PRODUCT,                          /* fragment <- a b, under way; a solve
+                                           with a's inverse is one, too */
     K_SETTLE,                           /* products that are under way end */
     K_MAP,                              /* the program `node`, element by
                                            element of a fragment's space */
+    K_INVERSE,                          /* inverse <- wide, strictly lower,
+                                           which is lost */
     K_SYNC,                             /* the matrix role's warps meet */
     K_STORE,                            /* an output, or a state kept <- tile */
     K_CARRY,                            /* a state <- what becomes of it */
@@ -112,7 +118,8 @@ typedef struct KBuffer {
     int32_t bytes, at, depth, uses;
     int16_t writer;                     /* a role */
     uint16_t readers;                   /* a set of roles */
-    bool tile;                          /* one, else vectors and numbers */
+    bool tile;                          /* one, of 16 or of 32 bits; else
+                                           vectors and numbers */
     bool copied;                        /* filled by the copy engine */
 } KBuffer;
 

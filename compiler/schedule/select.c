@@ -37,10 +37,12 @@ int32_t value_bytes(const KValue *v)
     int32_t cols = (v->ncol + TILE_COLS - 1) / TILE_COLS;
     int32_t rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     switch ((Layout)v->layout) {
-    case LAY_TILE:   return cols * rows * TILE_COLS * 2;
-    case LAY_VECTOR: return 4 * v->nrow * v->parts;
-    case LAY_SCALAR: return 4 * v->parts;
-    default:         return 0;
+    case LAY_TILE:
+    case LAY_INVERSE: return cols * rows * TILE_COLS * 2;
+    case LAY_WIDE:    return rows * WIDE_PITCH * 4;
+    case LAY_VECTOR:  return 4 * v->nrow * v->parts;
+    case LAY_SCALAR:  return 4 * v->parts;
+    default:          return 0;
     }
 }
 
@@ -50,9 +52,19 @@ static bool is_factor(const Select *x, Ref r)   /* of a product */
 {
     const Graph *g = x->g;
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 2 && x->kind[u] == PRODUCT; i++)
+        for (int i = is_solve(x, &g->n[u]); i < 2 && x->kind[u] == PRODUCT;
+             i++)
             if (shown_node(g, g->n[u].a[i]) == r)
                 return true;
+    return false;
+}
+
+static bool is_inverted(const Select *x, Ref r)     /* for solves */
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        if (x->kind[u] == PRODUCT && is_solve(x, &x->g->n[u])
+            && x->g->n[u].a[0] == r)
+            return true;
     return false;
 }
 
@@ -183,7 +195,30 @@ static bool contracts_rows(const Select *x, Ref operand, AxisSet over)
     return scores ? ax == x->row[r] : x->row[r] == AX_I;
 }
 
-static bool select_product(Select *x, Ref r)
+/* What a solve's scores become is made with them, once. */
+static void select_inverse(Select *x, Ref r)
+{
+    KInst *k = inst_new(x, K_INVERSE, KR_MATRIX);
+    reads(x, k, value_of(x, r, LAY_WIDE));
+    writes(x, k, value_of(x, r, LAY_INVERSE));
+}
+
+static bool select_solve(Select *x, KInst *k, const Node *n)
+{
+    Ref b = shown_node(x->g, n->a[1]);
+    if (!in_matrix_role(x, n->a[0]))
+        return refuse(x, n->a[0], "to be inverted, but not computed here");
+    if (x->row[b] != AX_I)
+        return refuse(x, b, "a right side whose rows are not tokens");
+    k->in[0] = (int16_t)value_of(x, n->a[0], LAY_INVERSE);
+    k->in[1] = (int16_t)value_of(x, b, LAY_TILE);
+    k->nin = 2;
+    k->turned[0] = n->flags & TRANS;
+    k->turned[1] = true;
+    return true;
+}
+
+static void select_factors(Select *x, KInst *k, Ref r)
 {
     const Graph *g = x->g;
     const Node *n = &g->n[r];
@@ -193,10 +228,6 @@ static bool select_product(Select *x, Ref r)
         row = AX_J;
     bool second = !(g->n[n->a[0]].axes & ~n->over & AXIS(row));
     Ref a = n->a[second], b = n->a[!second];
-    if (extent(x, lowest(n->over)) % 16 || extent(x, x->row[r]) % 64
-        || extent(x, x->col[r]) % 16)
-        return refuse(x, r, "sizes that no product of the card has");
-    KInst *k = inst_new(x, K_PRODUCT, KR_MATRIX);
     int va = value_of(x, shown_node(g, a), LAY_TILE);
     int vb = value_of(x, shown_node(g, b), LAY_TILE);
     k->in[0] = (int16_t)va;
@@ -204,6 +235,21 @@ static bool select_product(Select *x, Ref r)
     k->nin = 2;
     k->turned[0] = contracts_rows(x, a, n->over);
     k->turned[1] = contracts_rows(x, b, n->over);
+}
+
+static bool select_product(Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    bool solves = is_solve(x, n);
+    int over = solves ? AX_J : lowest(n->over);
+    if (extent(x, over) % 16 || extent(x, x->row[r]) % 64
+        || extent(x, x->col[r]) % 16)
+        return refuse(x, r, "sizes that no product of the card has");
+    KInst *k = inst_new(x, K_PRODUCT, KR_MATRIX);
+    if (!solves)
+        select_factors(x, k, r);
+    else if (!select_solve(x, k, n))
+        return false;
     k->row = x->row[r];
     k->col = x->col[r];
     k->nrow = extent(x, k->row);
@@ -285,6 +331,8 @@ static bool map_writes(Select *x, KInst *k, Ref r)
     } else {
         if (is_factor(x, r) || out != NOTHING || is_kept(x, r))
             writes(x, k, value_of(x, r, LAY_TILE));
+        if (is_inverted(x, r))
+            writes(x, k, value_of(x, r, LAY_WIDE));
         if (x->kind[r] == ELEMENT && (is_read_later(x, r) || is_next(x, r)))
             writes(x, k, value_of(x, r, LAY_FRAGMENT));
     }
@@ -352,6 +400,10 @@ static bool select_group(Select *x, int group, int level)
         return refuse(x, (Ref)group, "sizes that no fragment has");
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;
+    for (Ref r = 1; r < g->len; r++)
+        if (in_matrix_role(x, r) && x->group[r] == group
+            && x->level[r] == level && is_inverted(x, r))
+            select_inverse(x, r);
     return same || refuse(x, (Ref)group, "a group of several spaces");
 }
 
@@ -487,7 +539,7 @@ static Rank rank_of(const Select *x, int group, int level)
             continue;
         if (is_next(x, r))
             return CARRIES_ON;
-        rank = is_factor(x, r) ? FEEDS : rank;
+        rank = is_factor(x, r) || is_inverted(x, r) ? FEEDS : rank;
     }
     return rank;
 }

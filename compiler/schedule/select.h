@@ -56,6 +56,15 @@ static inline bool in_matrix_role(const Select *x, Ref r)
     return x->kind[r] >= PRODUCT;
 }
 
+/* A product with the inverse of one less the scores a[0]. */
+static inline bool is_solve(const Select *x, const Node *n)
+{
+    const AxisSet scores = AXIS(AX_I) | AXIS(AX_J);
+    return n->op == OP_solve && count_axes(n->axes) == 2
+        && n->axes & AXIS(AX_I) && n->axes & DIM_AXES
+        && x->g->n[n->a[0]].axes == scores;
+}
+
 /* ---- classify.c: what each node is ---- */
 
 /* What the kernel computes, and what it finds: stored by kernels before. */

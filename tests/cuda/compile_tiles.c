@@ -330,7 +330,7 @@ static void sample(Test *t, Case like)
 
     if (t->sources || delta || t->at++ / 2 % 2 == 0)
         add(t, like, FORWARD, BF16, "sm_90a", 0);
-    if (t->sources || !strcmp(like.name, "simple_gla"))
+    if (t->sources || delta || !strcmp(like.name, "simple_gla"))
         add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
     if (t->sources || delta) {
         add(t, like, JOINT, BF16, "sm_90a", 2);

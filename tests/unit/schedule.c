@@ -133,11 +133,57 @@ static void waits_for_ever(Schedule *s)
     find(s, K_LOAD, 0)->wait_full |= find(s, K_VECTOR, 1)->wait_full;
 }
 
-static const struct Spoiled {
+/* Of a plan with solves. */
+static KInst *inverse(Schedule *s) { return find(s, K_INVERSE, 0); }
+static void not_wide(Schedule *s)
+{
+    s->value[inverse(s)->in[0]].layout = LAY_TILE;
+}
+static void of_another(Schedule *s) { s->value[inverse(s)->out[0]].node--; }
+static void not_inverted(Schedule *s) { inverse(s)->op = K_CLEAR; }
+static void no_inverse(Schedule *s) { drop(s, inverse(s)); }
+static void inverted_early(Schedule *s) { drop(s, inverse(s) - 1); }
+/* The product that the inverse is for. */
+static KInst *solving(Schedule *s)
+{
+    KInst *k = inverse(s);
+    const int16_t from = k->out[0];
+    while (k->op != K_PRODUCT || k->in[0] != from)
+        k++;
+    return k;
+}
+static void wide_factor(Schedule *s)
+{
+    solving(s)->in[0] = inverse(s)->in[0];
+}
+static void vector_factor(Schedule *s)
+{
+    solving(s)->in[1] = find(s, K_VECTOR, 0)->out[0];
+}
+static void no_tile(Schedule *s)
+{
+    s->value[solving(s)->in[0]].layout = LAY_SCALAR;
+}
+
+typedef struct Spoiled {
     const char *name;
     void (*spoil)(Schedule *s);
     const char *found;                  /* part of what is said */
-} spoiled[] = {
+} Spoiled;
+
+static const Spoiled solves[] = {
+    { "not wide", not_wide, "no wide scores" },
+    { "of another", of_another, "no wide scores" },
+    { "not inverted", not_inverted, "not inverted" },
+    { "wide factor", wide_factor, "not inverted" },
+    { "inverted early", inverted_early, "do not meet" },
+    { "no inverse", no_inverse, "nobody writes" },
+    { "vector as a factor", vector_factor, "no tile" },
+    { "no tile", no_tile, "no wide scores" },
+    { NULL, NULL, NULL },
+};
+
+static const Spoiled spoiled[] = {
     { "no meeting", no_meeting, "do not meet" },
     { "no settling", no_settling, "under way" },
     { "no load", no_load, "nobody writes" },
@@ -153,15 +199,17 @@ static const struct Spoiled {
     { "out of order", out_of_order, "before it is written" },
     { "written twice", written_twice, "written twice" },
     { "waits for ever", waits_for_ever, "for ever" },
+    { NULL, NULL, NULL },
 };
 
-static void check_spoiled(Ctx *c, const Plan *p, const char *text)
+static void check_spoiled(Ctx *c, const Plan *p, const char *text,
+                          const Spoiled *x)
 {
-    for (size_t i = 0; i < sizeof spoiled / sizeof *spoiled; i++) {
+    for (; x->name; x++) {
         Schedule *s = schedule_parse(c, p, &target_sm90, text);
-        spoiled[i].spoil(s);
+        x->spoil(s);
         const char *why = schedule_check(s);
-        expect(why && strstr(why, spoiled[i].found), spoiled[i].name,
+        expect(why && strstr(why, x->found), x->name,
                why ? why : "not found out");
     }
 }
@@ -183,9 +231,13 @@ static void read_strange(Ctx *c, void *ud)
     schedule_parse(c, t->p, &target_sm90, t->s);
 }
 
+/* A plan, and what may be spoiled in the schedule of its last kernel. */
+typedef struct Case { const char *path; const Spoiled *spoiled; } Case;
+
 static void run(Ctx *c, void *ud)
 {
-    Test t = { .plan = plan_parse(c, read_text(c, ud)) };
+    const Case *k = ud;
+    Test t = { .plan = plan_parse(c, read_text(c, k->path)) };
     int scheduled = 0;
     for (int i = 0; i < t.plan->nkernels; i++) {
         Schedule *s = schedule_of(c, &t, i);
@@ -200,7 +252,7 @@ static void run(Ctx *c, void *ud)
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
         if (i == t.plan->nkernels - 1)
-            check_spoiled(c, t.plan, a.s);
+            check_spoiled(c, t.plan, a.s, k->spoiled);
     }
     expect(scheduled == 4, "two walks, two over all chunks", NULL);
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
@@ -209,12 +261,14 @@ static void run(Ctx *c, void *ud)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
+    Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled },
+                     { "tests/plans/deltanet_chunks.plan", solves } };
     Ctx *c = ctx_new();
-    char path[] = "tests/plans/simple_gla_chunks.plan";
-    if (!ctx_protect(c, run, argc > 1 ? argv[1] : path))
-        expect(false, "schedules", c->err.message);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!ctx_protect(c, run, &cases[i]))
+            expect(false, cases[i].path, c->err.message);
     ctx_free(c);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -48,6 +48,13 @@ static DType tile_type(const Graph *g, CudaOptions *o)
     return F32;
 }
 
+/* FLIN_SCHEDULE=0: kernels for any GPU, to compare. */
+static bool schedules_wanted(void)
+{
+    const char *s = getenv("FLIN_SCHEDULE");
+    return !s || strcmp(s, "0") != 0;
+}
+
 static CudaOptions options_of(const Builds *all, const Call *call,
                               const Driver *d)
 {
@@ -58,7 +65,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.tile = tile_type(g, &o);
     o.arch = d->arch;
     o.units = d->processors;
-    o.scheduled = d->arch == 90 && getenv("FLIN_SCHEDULE");
+    o.scheduled = d->arch == 90 && schedules_wanted();
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -95,13 +102,15 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
     return true;
 }
 
-/* The kernels that come from a schedule may. */
+/* Those of the call's kernels that come from a schedule may. */
 static bool schedule_fits(const Build *b, const Call *call)
 {
     CudaExtent e = cuda_extent(call);
     for (int n = 0; n < b->m->nkernels; n++) {
         const CudaKernel *k = &b->m->kernel[n];
-        for (int i = 0; i < k->nmaps && k->head; i++) {
+        bool runs = k->head && k->of >= call->from
+                 && (!call->to || k->of < call->to);
+        for (int i = 0; i < k->nmaps && runs; i++) {
             const View *v = view_of(call, k->map[i]);
             if (v && !(v->data ? map_fits(e, v, false)
                                : k->map[i].kind == ARG_OUTPUT))

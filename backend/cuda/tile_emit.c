@@ -496,12 +496,13 @@ static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
 
 /* ---- a plan ---- */
 
-/* What goes by way of tiles of 16 bits from one kernel to another. */
+/* What may go by way of tiles of 16 bits from one kernel to another: whether
+ * from schedules or not, so that either find what the others have kept. */
 static bool is_kept_narrow(const Tiles *t, Ref r)
 {
     AxisSet s = t->g->n[r].axes;
 
-    return t->o->scheduled && t->o->tile != F32 && s & (s - 1)
+    return t->o->arch == 90 && t->o->tile != F32 && s & (s - 1)
         && !(s & (s - 1) & ((s & (s - 1)) - 1));
 }
 

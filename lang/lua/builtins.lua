@@ -440,8 +440,9 @@ variable("FLIN_CACHE", "=FOLDER", "compiled kernels of a GPU are kept here", [[
 Else $XDG_CACHE_HOME/flin, else $HOME/.cache/flin; flin.cuda().cache says which.
 "off": nowhere. A folder that others may write to is not used, and that is said
 once.]])
-variable("FLIN_SCHEDULE", "=1", "Hopper's kernels come from schedules", [[
-A second road to kernels over all chunks, until it is timed.]])
+variable("FLIN_SCHEDULE", "=0", "the way back by kernels for any GPU", [[
+To compare: else, on Hopper, those of them that have a schedule (flin -d K shows
+them) run on its tensor cores.]])
 variable("FLIN_GRAPHICS", "=NAME", "how the terminal shows pictures", [[
 "kitty", "sixel", or anything else: as text. Else the terminal is asked.]])
 variable("PAGER", "=COMMAND", "shows what is longer than the terminal", [[

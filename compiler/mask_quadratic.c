@@ -1,10 +1,22 @@
 /* mask_quadratic.c -- a mask that does not factor, summed as it stands:
  * y_i = sum over j <= i of L(i, j) (q_i . k_j) v_j, in double, each pair of
- * tokens by itself. */
+ * tokens by itself.
+ *
+ * Where L takes a cumulative sum by its differences alone, a pair's are from
+ * its token j on: neither what was summed before nor a reset, a gate of -inf,
+ * costs them digits. */
 #include "fold.h"
 #include "mask.h"
 
+#include <math.h>
 #include <string.h>
+
+/* A cumulative sum in two parts; how many of its terms are -inf. */
+typedef struct Total { double hi, lo; int64_t resets; } Total;
+
+/* What a reset adds to a sum: exp of a part in a million of it is zero, yet
+ * differences of sums that hold it are off by no more than 1e-7. */
+#define RESET (-0x1p30)
 
 typedef struct Quadratic {
     Mask *m;
@@ -13,7 +25,75 @@ typedef struct Quadratic {
     double *x[3];                       /* q, k, v: [token][entries] */
     int64_t n[3];                       /* entries of each */
     double *leaf[MAX_INPUTS];           /* the mask's leaves, by token */
+    Total *total[MAX_INPUTS];           /* of those that L takes by differences
+                                           alone; else NULL */
 } Quadratic;
+
+/* ---- cumulative sums ---- */
+
+static bool is_sum_of(const Mask *m, int leaf, const char *name)
+{
+    return m->leaf[leaf].kind == LEAF_CUMSUM
+        && !strcmp(m->leaf[leaf].name, name);
+}
+
+/* By how much node r grows where the cumulative sum of `name` does so at each
+ * token, by 1, when `d` says that of its operands: 0 where r takes differences
+ * of it alone; NAN: that cannot be said. */
+static double drift(const Mask *m, Ref r, const char *name, const double *d)
+{
+    const Graph *g = m->g;
+    const Node *n = &g->n[r];
+    double a = d[n->a[0]], b = d[n->a[1]];
+    bool still = true;
+
+    if (n->op == OP_input)
+        return is_sum_of(m, n->index, name);
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        still = still && d[n->a[i]] == 0;
+    if (still)
+        return 0;
+    if (n->op == OP_add || n->op == OP_sub)
+        return n->op == OP_add ? a + b : a - b;
+    if (n->op == OP_neg)
+        return -a;
+    if (n->op == OP_mul && g->n[n->a[0]].op == OP_num)
+        return g->n[n->a[0]].num * b;
+    if (n->op == OP_mul && g->n[n->a[1]].op == OP_num)
+        return a * g->n[n->a[1]].num;
+    return NAN;
+}
+
+static bool by_differences(const Mask *m, const char *name)
+{
+    double *d = ctx_alloc(m->ctx, m->g->len * sizeof *d);
+
+    for (Ref r = 1; r < m->g->len; r++)
+        d[r] = drift(m, r, name, d);
+    for (int p = 0; p < m->npaths; p++)
+        if (d[m->path[p].value] != 0)
+            return false;
+    return true;
+}
+
+static void add_term(Total *t, double x)
+{
+    double sum = t->hi + x, part = sum - t->hi;
+
+    if (x == -INFINITY) {
+        t->resets++;
+        return;
+    }
+    t->lo += (t->hi - (sum - part)) + (x - part);
+    t->hi = sum;
+}
+
+/* From b on, to a. */
+static double between(const Total *a, const Total *b)
+{
+    return (a->hi - b->hi) + (a->lo - b->lo)
+         + (double)(a->resets - b->resets) * RESET;
+}
 
 /* Where token t of input n lies. */
 static int64_t place(const Quadratic *u, int n, const Seq *s, int head,
@@ -43,11 +123,15 @@ static void load(Quadratic *u, const Seq *s, int head)
         const Leaf *l = &u->m->leaf[n];
         int at = graph_find_input(u->g, l->name);
         double sum = 0;
+        Total total = { 0 };
         for (int64_t t = 0; t < s->len; t++) {
             double x = at < 0 ? (double)t
                 : view_get(&u->call->in[at], place(u, at, s, head, t));
             sum += x;
             u->leaf[n][t] = l->kind == LEAF_CUMSUM ? sum : x;
+            add_term(&total, x);
+            if (u->total[n])
+                u->total[n][t] = total;
         }
     }
 }
@@ -60,6 +144,17 @@ static int64_t leaf_token(const Quadratic *u, int k, int64_t i, int64_t j)
     return (l->side == SIDE_J ? j : i) - l->back;
 }
 
+static double leaf_number(const Quadratic *u, int k, int64_t i, int64_t j)
+{
+    static const Total none;
+    const Total *total = u->total[k];
+    int64_t t = leaf_token(u, k, i, j);
+
+    if (total)
+        return between(t < 0 ? &none : &total[t], &total[j]);
+    return t < 0 ? 0 : u->leaf[k][t];
+}
+
 /* L(i, j), its path and the leaves' numbers. */
 static double weight(const Quadratic *u, int64_t i, int64_t j, int *path,
                      double *leaf)
@@ -69,10 +164,8 @@ static double weight(const Quadratic *u, int64_t i, int64_t j, int *path,
     *path = 0;
     while (*path < m->npaths && !region_has(&m->path[*path].at, i, j))
         ++*path;
-    for (int k = 0; k < m->g->nin; k++) {
-        int64_t t = leaf_token(u, k, i, j);
-        leaf[k] = t < 0 ? 0 : u->leaf[k][t];
-    }
+    for (int k = 0; k < m->g->nin; k++)
+        leaf[k] = leaf_number(u, k, i, j);
     return mask_eval(u->m, m->path[*path].value, leaf);
 }
 
@@ -151,6 +244,11 @@ static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
     u->n[0] = u->n[1] = entry_count(call->size, k->axes);
     u->n[2] = entry_count(call->size, step->n[step->out[0].node].axes);
     make_room(c, u);
+    for (int n = 0; n < u->m->g->nin; n++)
+        if (u->m->leaf[n].kind == LEAF_CUMSUM
+            && by_differences(u->m, u->m->leaf[n].name))
+            u->total[n] = ctx_alloc(c, (longest(call) + 1)
+                                       * sizeof *u->total[n]);
 }
 
 void mask_run(Ctx *c, const Graph *step, const Call *call)

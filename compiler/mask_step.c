@@ -138,7 +138,8 @@ static Ref kept(Step *s)
 }
 
 /* x of each place's token; or the sum of x over the tokens since. -inf, which
- * no sum would forget, is the largest number of which sums are finite. */
+ * no sum would forget, is the largest number of which sums are finite; by
+ * itself the largest number, which other places take 0 times. */
 static Ref ring(Step *s, Ref x, bool sum)
 {
     Graph *g = s->g;
@@ -152,8 +153,9 @@ static Ref ring(Step *s, Ref x, bool sum)
     const char *name = ctx_format(s->m->ctx, sum ? "band_%s_cumsum"
                                   : "band_%s", name_of(s, x, s->nrings + 1));
     Ref st = new_state(s, name, axes);
-    Ref in = sum ? mul(s, kept(s), op2(g, OP_max, x, num(g, -1e30)))
-        : mul(s, own_place(s), x);
+    Ref finite = g->n[x].axes ? x
+        : op2(g, OP_max, x, num(g, sum ? -1e30 : -3e38));
+    Ref in = mul(s, sum ? kept(s) : own_place(s), finite);
     Ref next = add(s, mul(s, kept(s), st), in);
     state_of(s, st)->next = next;
     s->rings[s->nrings].x = x;

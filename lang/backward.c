@@ -240,7 +240,7 @@ static void sum_gradient(Back *k, int i)
     double *part = ctx_alloc(k->c, (size_t)n * sizeof *part);
     View result = { .data = to->data, .dtype = to->dtype };
 
-    for (int64_t r = 0; r < rows && to->data; r++)
+    for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++) {
             memset(sum, 0, (size_t)n * sizeof *sum);
             for (int64_t s = 0; s < (timed ? 1 : k->b->N); s++) {

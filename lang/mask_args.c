@@ -1,4 +1,5 @@
 /* mask_args.c -- what a mask reads: p.NAME[i], p.NAME_cumsum[j], p.NAME. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -452,8 +453,10 @@ void mask_push_numbers(lua_State *L, MaskTrace *t, unsigned draw)
     push_p(L, number_field, 2);
 }
 
-/* Pushes the sequence of the array on top, summed up or not. */
-static void push_given(lua_State *L, const char *name, int n, bool sum)
+/* Pushes the sequence of the array on top, summed up or not; *far becomes its
+ * largest sum, if that is larger. */
+static void push_given(lua_State *L, const char *name, int n, bool sum,
+                       double *far)
 {
     int from = lua_gettop(L);
     double total = 0;
@@ -466,6 +469,8 @@ static void push_given(lua_State *L, const char *name, int n, bool sum)
                        t + 1);
         double x = lua_tonumber(L, -1);
         total = sum ? total + x : x;
+        if (sum && !(fabs(total) <= *far))
+            *far = isnan(total) ? INFINITY : fabs(total);
         lua_pop(L, 1);
         lua_pushnumber(L, total);
         lua_rawseti(L, -2, t);
@@ -473,11 +478,12 @@ static void push_given(lua_State *L, const char *name, int n, bool sum)
     lua_remove(L, from);
 }
 
-/* Upvalues: the table of parameters, tokens. */
+/* Upvalues: the table of parameters, tokens, where the largest sum goes. */
 static int given_field(lua_State *L)
 {
     const char *name = field_name(L);
     int n = (int)lua_tointeger(L, lua_upvalueindex(2));
+    double *far = lua_touserdata(L, lua_upvalueindex(3));
     int type = lua_getfield(L, lua_upvalueindex(1), name);
     size_t base = type == LUA_TNIL ? sum_name(name) : 0;
 
@@ -487,16 +493,19 @@ static int given_field(lua_State *L)
         type = lua_type(L, -1);
     }
     if (type == LUA_TTABLE)
-        push_given(L, name, n, base != 0);
+        push_given(L, name, n, base != 0, far);
     else if (type != LUA_TNUMBER || base)
         luaL_error(L, "mask_values: the mask reads p.%s, which the "
                    "parameters lack", name);
     return keep_field(L);
 }
 
-void mask_push_given(lua_State *L, int given, int n)
+const double *mask_push_given(lua_State *L, int given, int n)
 {
     lua_pushvalue(L, given);
     lua_pushinteger(L, n);
-    push_p(L, given_field, 2);
+    double *far = lua_newuserdatauv(L, sizeof *far, 0);
+    *far = 0;
+    push_p(L, given_field, 3);
+    return far;
 }

@@ -75,13 +75,14 @@ static double plain_float(Plain *a, int64_t i, int64_t j)
     return x;
 }
 
-/* Far from the first token, sums of many tokens are rounded. */
+/* Far from the first token, sums of many tokens are rounded. What is left of
+ * sums that cancel, some tens at most, is rounding, too. */
 static bool same_number(double a, double b, bool far)
 {
     if (isnan(a) || isnan(b))
         return isnan(a) && isnan(b);
     return a == b || fabs(a - b) <= (far ? 1e-6 : 1e-9) * (fabs(a) + fabs(b))
-                                    + 1e-300;
+                                    + 1e-13;
 }
 
 /* The line that is to blame: of a comparison that was asked as if it were true
@@ -407,6 +408,11 @@ void mask_compare(lua_State *L, MaskTrace *t, int fn)
 
 enum { ALL_PAIRS = 3000000, SOME_PAIRS = 1000000 };
 
+/* Beside a sum of more, numbers lie a millionth apart, and what is -inf has no
+ * differences: there the trace, which adds up each difference by itself, knows
+ * more than the function. */
+#define LARGEST_SUM 0x1p32
+
 typedef struct Sum {
     lua_State *L;
     Run *r;
@@ -446,8 +452,9 @@ static void load_tensors(Sum *u, const Seq *s, int head)
     }
 }
 
-/* Pushes the table p of the call's own numbers. */
-static void push_call(Sum *u, const Seq *s, int head)
+/* Pushes the table p of the call's own numbers; gives the largest sum that is
+ * read of it. */
+static const double *push_call(Sum *u, const Seq *s, int head)
 {
     lua_State *L = u->L;
     const Graph *g = u->r->v->step;
@@ -468,8 +475,9 @@ static void push_call(Sum *u, const Seq *s, int head)
         }
         lua_setfield(L, -2, in->name);
     }
-    mask_push_given(L, lua_gettop(L), (int)s->len);
+    const double *far = mask_push_given(L, lua_gettop(L), (int)s->len);
     lua_remove(L, -2);
+    return far;
 }
 
 /* y of token i, by the function at fn and the table p on top. */
@@ -521,13 +529,15 @@ static void sum_head(Sum *u, const Seq *s, int head)
     int64_t left = u->budget;
 
     load_tensors(u, s, head);
-    push_call(u, s, head);
+    const double *far = push_call(u, s, head);
     for (int64_t n = 0; n < s->len && left > 0; n++) {
         int64_t i = u->whole ? n
             : (int64_t)(rng_uniform(&u->rng) * (double)s->len);
         int64_t at = s->b * y->sb + (s->start + i) * y->st + head * y->sh;
         protect(u->L, u->r->ctx, run_poll, NULL);
         sum_row(u, i);
+        if (*far > LARGEST_SUM)
+            break;
         left -= i + 1;
         if (u->whole)
             view_entries(y, o->order, o->rank, call->size, g->n[o->node].axes,
@@ -570,16 +580,16 @@ static void run_room(Ctx *c, void *ud)
     u->y = ctx_alloc(c, (size_t)(2 * u->n[2]) * sizeof(double));
 }
 
-/* The sum by the function, at all pairs if `whole` and if they are not too
- * many. States are what the trace leaves; where a call begins with some, which
- * tokens were before is not known. */
+/* The sum by the function, where y is asked for, at all pairs if `whole` and
+ * if they are not too many. States are what the trace leaves; where a call
+ * begins with some, which tokens were before is not known. */
 static void by_function(lua_State *L, Run *r, bool whole)
 {
     const Call *call = &r->bound.call;
     double pairs = 0;
 
     if (!r->v->masked || !r->v->has_function || call->on_device
-        || !call->nseq || !call->heads)
+        || !call->nseq || !call->heads || !call->out[0].data)
         return;
     for (int i = 0; i < r->v->step->nst; i++)
         if (r->args.state[i].given)

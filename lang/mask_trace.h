@@ -36,10 +36,11 @@ void mask_declare_read(lua_State *L, MaskTrace *t);
 void mask_check_read(lua_State *L, MaskTrace *t);
 
 /* Each pushes a table p: of symbols; of made-up numbers (mask_draw); of the
- * numbers in the table at index `given`. */
+ * numbers in the table at index `given`, whose largest cumulative sum, of those
+ * that have been read, the result holds as long as p lives. */
 void mask_push_symbols(lua_State *L, MaskTrace *t, int owner);
 void mask_push_numbers(lua_State *L, MaskTrace *t, unsigned draw);
-void mask_push_given(lua_State *L, int given, int n);
+const double *mask_push_given(lua_State *L, int given, int n);
 
 /* The number of the function at fn, for i, j and the table on top. */
 double mask_plain(lua_State *L, int fn, int64_t i, int64_t j);

@@ -30,10 +30,15 @@ local kinds = {
   { "nothing else", function () return -1e9 end },
 }
 
+-- A gate that a state keeps may be -inf.
+local function finite(x)
+  return x:to "float64":map(function (e) return math.max(e, -3e38) end)
+end
+
 -- How far off, beside the truth; what is nothing beside all that was summed,
 -- `size`, is none.
 local function distance(a, b, size)
-  local off, b = a:to "float64" - b:to "float64", b:to "float64"
+  local off, b = finite(a) - finite(b), finite(b)
   local d, n = (off * off):sum()^0.5, (b * b):sum()^0.5
   if d <= SUM * (size or 0) then return 0 end
   return d / math.max(n, 1e-30)
@@ -163,15 +168,59 @@ for shift = 1, 4 do
       if i - j < from then return 0 end
       return exp(p.g_cumsum[i - shift] - p.g_cumsum[j])
     end }
-    for _, strong in ipairs { -100, -1e3, -1e9 } do
+    for _, strong in ipairs { -100, -1e3, -1e9, -inf } do
       local call = v:random { B = 1, T = 100, H = 2, K = 16, V = 16 }
       call.g = changed(call.g, function (n, e)
         return n % 17 == 3 and strong or e
       end)
-          check(("g_cumsum[i - %d] from %d on, %g"):format(shift, from, strong),
+      check(("g_cumsum[i - %d] from %d on, %g"):format(shift, from, strong),
             v, call, "float32")
     end
   end
+end
+
+-- ---- masks: chunks, bands, every pair by itself ----
+
+local function ratio(p, i, j) return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+for name, row in pairs {
+  decay = { ratio },
+  ["half a decay"] = { function (p, i, j)
+    return exp((p.g_cumsum[i] - p.g_cumsum[j]) * 0.5)
+  end },
+  window = { function (p, i, j) return i - j > 5 and 0 or ratio(p, i, j) end },
+  ["a window of its own weights"] = { function (p, i, j)
+    return i - j > 5 and 0 or ratio(p, i, j) / (i - j + 1)
+  end },
+  ["a late start"] = { function (p, i, j)
+    return i - j < 3 and 0 or ratio(p, i, j)
+  end },
+  ["every pair"] = { function (p, i, j)
+    return ratio(p, i, j) / (i - j + 1)
+  end, "quadratic" },
+  ["every pair, shifted"] = { function (p, i, j)
+    if i - j < 2 then return 0 end
+    return flin.tanh(2 * p.g_cumsum[i - 2] - 2 * p.g_cumsum[j]) / (i - j)
+  end, "quadratic" },
+} do
+  local v = flin.variant { name = "mask", mode = row[2], input = { g = "t" },
+    mask = function (i, j, p) return i < j and 0 or row[1](p, i, j) end }
+  for i, kind in ipairs(kinds) do
+    local call = v:random { B = 1, T = 150, H = 2, K = 8, V = 8, seed = i }
+    call.g = changed(call.g, function (n, e)
+      return kind[2](n, -math.abs(e))
+    end)
+    check(("mask of %s, gates %s"):format(name, kind[1]), v, call, "float32")
+  end
+end
+
+-- Each gate is 1e15 times another: their sum keeps none of the small ones.
+do
+  local v = flin.variant { mask = function (i, j, p)
+    return i < j and 0 or ratio(p, i, j)
+  end }
+  local call = v:random { B = 1, T = 90, H = 1, K = 8, V = 8 }
+  call.g = changed(call.g, function (n) return n % 5 == 0 and -1e15 or -0.3 end)
+  check("a mask of gates of -0.3 and -1e15", v, call, "float32")
 end
 
 count.finish()

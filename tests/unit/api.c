@@ -155,6 +155,46 @@ static void test_calls(flin_State *s)
     CHECK(!strcmp(e.message, "forward: cu_seqlens decreases: 3 after 4"));
 }
 
+/* Each call of each kind of variant, and none of its results asked for. */
+static void test_no_results(flin_State *s)
+{
+    static const char *const masks[] = {
+        "return require 'flin'.variant { mode = 'quadratic',\n"
+        "  mask = function (i, j) return i < j and 0 or 1 / (1 + i - j) end }",
+        "return require 'flin'.variant { mask = function (i, j)\n"
+        "  return i < j and 0 or 1 end }", script
+    };
+    static const char *const names[] = { "linear", "deltanet", "mlstm" };
+    static float one[4] = { 1, 1, 1, 1 };
+    flin_Bind in[8];
+    flin_Error e;
+
+    for (int n = 0; n < 6; n++) {
+        flin_Variant *v = n < 3 ? flin_load_string(s, masks[n], "m.lua", &e)
+                                : flin_stdlib(s, names[n - 3], &e);
+        flin_Call call = { .size = sizeof call, .input = in };
+        flin_Grad grad = { .size = sizeof grad,
+                           .dy = { one, FLIN_F32, 4, { 1, 1, 1, 4 }, { 0 } } };
+        flin_Arg a;
+        for (int i = 0; i < flin_args(v) && flin_arg(v, i, &a); i++) {
+            int rank = 2 * !strncmp(a.axes, "t", 1) + 1 + !!strpbrk(a.axes,
+                                                                    "kv");
+            if (a.role != FLIN_INPUT)
+                continue;
+            flin_Tensor t = { one, FLIN_F32, rank, { 1, 1, 1, 1 }, { 0 } };
+            if (strpbrk(a.axes, "kv"))
+                t.shape[rank - 1] = 4;
+            in[call.ninputs++] = (flin_Bind){ a.name, t };
+        }
+        CHECK(!flin_forward(v, &call, &e));
+        CHECK(!flin_reference(v, &call, &e));
+        CHECK(!flin_backward(v, &call, &grad, &e));
+        CHECK(!flin_reference_backward(v, &call, &grad, &e));
+        CHECK(!flin_step(v, &call, &e) || strstr(e.message, "quadratic"));
+        flin_release(v);
+    }
+}
+
 /* A step that is another than when it was traced: the truth is what it says
  * now, and its trace has no gradients for it. */
 static void test_truth(flin_State *s)
@@ -716,6 +756,7 @@ int main(void)
     test_loading(s);
     test_script_errors(s);
     test_calls(s);
+    test_no_results(s);
     test_truth(s);
     test_validate(s);
     test_road(s);

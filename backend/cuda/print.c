@@ -430,10 +430,8 @@ static void put_vectors(Print *p, const KInst *k)
 static const char *fragment_name(Print *p, Ref r)
 {
     int v = schedule_value(p->s, r, LAY_FRAGMENT);
-    while (v != NOTHING && value_at(p, v)->alias != NOTHING)
-        v = value_at(p, v)->alias;
     return ctx_format(p->c, "f%u", (unsigned)(v == NOTHING ? r
-                                              : value_at(p, v)->node));
+                      : value_at(p, fragment_root(p->s, v))->node));
 }
 
 static void put_fragments(Print *p)
@@ -480,9 +478,9 @@ static void put_product(Print *p, const KInst *k)
             width = 128;
             while (width > share - at)
                 width /= 2;
-            buf_printf(p->b, "multiply_tiles<%d, %d, %d>(%s, %s, %d, %d, %s,"
-                       " %d, col0(%d) + %d);\n", k->turned[0], k->turned[1],
-                       over / 16, part_of(p, d, row, at, width),
+            buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d>(%s, %s, %d,"
+                       " %d, %s, %d, col0(%d) + %d);\n", k->turned[0],
+                       k->turned[1], over / 16, k->nin > 2, k->minus, part_of(p, d, row, at, width),
                        place(p, a), padded_rows(a), row, place(p, b),
                        padded_rows(b), share, at);
         }
@@ -807,12 +805,12 @@ static void put_carry(Print *p, const KInst *k)
         return;
     }
     const KValue *v = value_at(p, k->in[0]);
-    unsigned from = (unsigned)v->node;
-    if (v->alias != NOTHING)
+    if (fragment_root(p->s, k->in[0]) == k->in[1])
         return;
-    v = value_at(p, k->in[1]);
-    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nf%u[e] = f%u[e];"
-               "\n", fragment_regs(p->s, v), (unsigned)v->node, from);
+    const KValue *to = value_at(p, k->in[1]);
+    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nf%u[e] = %s[e];"
+               "\n", fragment_regs(p->s, to), (unsigned)to->node,
+               fragment_name(p, v->node));
 }
 
 /* ---- roles ---- */
@@ -855,8 +853,8 @@ static void put_settled(Print *p, int settle)
         if (k->role == KR_MATRIX && k->op != K_PRODUCT)
             break;
         if (k->op == K_PRODUCT)
-            buf_printf(p->b, "keep(f%u);\n",
-                       (unsigned)value_at(p, k->out[0])->node);
+            buf_printf(p->b, "keep(%s);\n",
+                       fragment_name(p, value_at(p, k->out[0])->node));
     }
 }
 

@@ -279,21 +279,22 @@ INLINE void put_sum(u32 to, int part, float x, const Lane &l)
 /* ---- products ---- */
 
 /* One K step of both operands from shared memory; TA, TB: the contracted axis
- * runs along the operand's rows. */
-#define TILE_PRODUCT(N, REGS, D, P, A, B, ADD, TA, TB)                       \
-template<int ACROSS_A, int ACROSS_B>                                         \
+ * runs along the operand's rows; SIGN: of the product. */
+#define TILE_PRODUCT(N, REGS, D, P, A, B, ADD, TA, TB, SIGN)                 \
+template<int ACROSS_A, int ACROSS_B, int MINUS>                              \
 INLINE void tile_product(float (&d)[REGS], u64 a, u64 b, int add)            \
 {                                                                            \
     asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD ", 0;\n"               \
         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
-        " {" P "}, " A ", " B ", p, 1, 1, " TA ", " TB ";}\n"                \
-        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS_A), "n"(ACROSS_B));       \
+        " {" P "}, " A ", " B ", p, " SIGN ", 1, " TA ", " TB ";}\n"         \
+        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS_A), "n"(ACROSS_B),        \
+              "n"(MINUS ? -1 : 1));                                          \
 }
 TILE_PRODUCT(16, 8, D8(0), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10",
-             "%11", "%12")
-TILE_PRODUCT(32, 16, D16, P16, "%16", "%17", "%18", "%19", "%20")
-TILE_PRODUCT(64, 32, D32, P32, "%32", "%33", "%34", "%35", "%36")
-TILE_PRODUCT(128, 64, D64, P64, "%64", "%65", "%66", "%67", "%68")
+             "%11", "%12", "%13")
+TILE_PRODUCT(32, 16, D16, P16, "%16", "%17", "%18", "%19", "%20", "%21")
+TILE_PRODUCT(64, 32, D32, P32, "%32", "%33", "%34", "%35", "%36", "%37")
+TILE_PRODUCT(128, 64, D64, P64, "%64", "%65", "%66", "%67", "%68", "%69")
 
 /* Where K step `step` of an operand begins that has its result's rows (or
  * columns) from `from` on; `rows`: of its tile. */
@@ -307,16 +308,16 @@ INLINE u64 operand(u32 tile, int rows, int from, int step)
                             + step % 4 * 32;
     return descriptor(at, piece);
 }
-/* d = a b: 64 rows from `row`, 2 REGS columns from `col` on. */
-template<int ACROSS_A, int ACROSS_B, int STEPS, int REGS>
+/* d = a b, or d += a b, or d -= a b: 64 rows from `row`, 2 REGS columns from
+ * `col` on. */
+template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS, int REGS>
 INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
                            u32 b, int rows_b, int col)
 {
     UNROLL for (int k = 0; k < STEPS; k++)
-        tile_product<ACROSS_A, ACROSS_B>(d, operand<ACROSS_A>(a, rows_a, row,
-                                                              k),
-                                         operand<ACROSS_B>(b, rows_b, col, k),
-                                         k > 0);
+        tile_product<ACROSS_A, ACROSS_B, MINUS>(
+            d, operand<ACROSS_A>(a, rows_a, row, k),
+            operand<ACROSS_B>(b, rows_b, col, k), ADDS || k > 0);
 }
 /* REGS of a fragment's registers, from `at` on. */
 template<int REGS> INLINE float (&registers(float *x, int at))[REGS]

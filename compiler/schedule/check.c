@@ -50,6 +50,23 @@ static const char *check_uses(const Schedule *s)
     return NULL;
 }
 
+/* What is written over is not read any more, but as what it became. */
+static const char *check_written_over(const Schedule *s)
+{
+    for (int v = 0; v < s->nvalues; v++) {
+        int w = writer(s, v), over = s->value[v].alias;
+        for (int i = w + 1; i < s->ninsts && over != NOTHING; i++)
+            for (int j = 0; j < s->inst[i].nin; j++)
+                if (s->inst[i].in[j] == over && s->inst[i].op < K_CARRY)
+                    return wrong(s, "read when it is written over", over);
+        if (w != NOTHING && s->inst[w].op == K_PRODUCT
+            && over != (s->inst[w].nin > 2 ? s->inst[w].in[2] : NOTHING))
+            return wrong(s, "a product that is not added to what it is"
+                         " written over", v);
+    }
+    return NULL;
+}
+
 /* ---- layouts ---- */
 
 static bool is_factor(const KValue *v)
@@ -74,7 +91,7 @@ static const char *check_layouts(const Schedule *s)
                 return wrong(s, "an inverse of what are no wide scores", i);
             if (!inverts && v->layout == LAY_WIDE)
                 return wrong(s, "wide scores that are not inverted", i);
-            if (k->op == K_PRODUCT && !is_factor(v))
+            if (k->op == K_PRODUCT && j < 2 && !is_factor(v))
                 return wrong(s, "a factor that is no tile", i);
         }
     }
@@ -257,6 +274,18 @@ static const char *check_hands(const Schedule *s)
 
 /* ---- registers ---- */
 
+/* Whether a fragment, or one that is written over it, is there. */
+static bool lives_at(const Schedule *s, int v, int at)
+{
+    int last = NOTHING;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            if (s->value[s->inst[i].in[j]].layout == LAY_FRAGMENT
+                && fragment_root(s, s->inst[i].in[j]) == v)
+                last = i;
+    return writer(s, v) <= at && at <= last;
+}
+
 /* Fragments that live at one time, and what else a thread needs. */
 static const char *check_registers(const Schedule *s)
 {
@@ -264,15 +293,10 @@ static const char *check_registers(const Schedule *s)
     int most = 0;
     for (int i = 0; i < s->ninsts; i++) {
         int live = 0;
-        for (int v = 0; v < s->nvalues; v++) {
-            int first = writer(s, v), last = first;
-            for (int n = first; n < s->ninsts; n++)
-                for (int j = 0; j < s->inst[n].nin; j++)
-                    last = s->inst[n].in[j] == v ? n : last;
-            if (s->value[v].layout == LAY_FRAGMENT && first <= i && i <= last
-                && s->value[v].alias == NOTHING)
+        for (int v = 0; v < s->nvalues; v++)
+            if (s->value[v].layout == LAY_FRAGMENT
+                && s->value[v].alias == NOTHING && lives_at(s, v, i))
                 live += fragment_regs(s, &s->value[v]);
-        }
         most = live > most ? live : most;
     }
     if (most + OTHERS > s->regs[1])
@@ -284,8 +308,8 @@ static const char *check_registers(const Schedule *s)
 /* Requires all that is there to be printed. */
 const char *schedule_check(Schedule *s)
 {
-    const char *(*const law[])(const Schedule *) = { check_uses, check_layouts,
-        check_buffers, check_turns, check_hands, check_meetings,
+    const char *(*const law[])(const Schedule *) = { check_uses,
+        check_written_over, check_layouts, check_buffers, check_turns, check_hands, check_meetings,
         check_progress, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);

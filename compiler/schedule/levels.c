@@ -110,6 +110,7 @@ static void find_groups(Select *x)
         for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
             if (in_matrix_role(x, a) && x->kind[a] != REDUCED
+                && !(has_base(x, r) && x->base[r] == a)
                 && x->level[a] == x->level[r]
                 && x->row[a] == x->row[r] && x->col[a] == x->col[r])
                 x->group[group_root(x, (int)r)] = group_root(x, (int)a);
@@ -125,5 +126,9 @@ void select_levels(Select *x)
         if (x->kind[r] >= LOADED)
             find_space(x, r);
     find_levels(x);
-    find_groups(x);
+    find_terms(x);
+    do
+        find_groups(x);
+    while (!keep_terms(x));
+    merge_terms(x);
 }

@@ -95,10 +95,12 @@ extern const char *const krole_name[NKROLES];
 enum { MOST_USES = 48, MOST_BUFFERS = 32 };
 
 /* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`
- * says of each that its tile has the contracted axis along its rows. */
+ * says of each that its tile has the contracted axis along its rows. It is
+ * added to in[2], if there is one, over which it is written; `minus`: taken
+ * from it. */
 typedef struct KInst {
     uint8_t op, role;
-    bool turned[2];
+    bool turned[2], minus;
     uint8_t row, col;                   /* MAP: the space's axes */
     int32_t nrow, ncol;
     int16_t in[MOST_USES], out[MOST_USES];
@@ -195,6 +197,13 @@ Ref shown_node(const Graph *g, Ref r);
 bool schedule_computes(const Schedule *s, Ref node);
 /* The value of the node in that layout; NOTHING: there is none. */
 int schedule_value(const Schedule *s, Ref node, Layout layout);
+/* The fragment in whose registers this one lies in the end. */
+static inline int fragment_root(const Schedule *s, int v)
+{
+    while (s->value[v].alias != NOTHING)
+        v = s->value[v].alias;
+    return v;
+}
 /* Of these values' buffers those that the matrix role writes for itself. */
 uint32_t matrix_buffers(const Schedule *s, const int16_t *values, int n);
 /* Of a value in a slot. */

@@ -48,12 +48,16 @@ int32_t value_bytes(const KValue *v)
 
 /* ---- who reads ---- */
 
+static bool multiplies(const Select *x, Ref r)
+{
+    return (x->kind[r] == PRODUCT || x->kind[r] == MERGED) && !x->term[r];
+}
+
 static bool is_factor(const Select *x, Ref r)   /* of a product */
 {
     const Graph *g = x->g;
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = is_solve(x, &g->n[u]); i < 2 && x->kind[u] == PRODUCT;
-             i++)
+        for (int i = is_solve(x, &g->n[u]); i < 2 && multiplies(x, u); i++)
             if (shown_node(g, g->n[u].a[i]) == r)
                 return true;
     return false;
@@ -62,7 +66,7 @@ static bool is_factor(const Select *x, Ref r)   /* of a product */
 static bool is_inverted(const Select *x, Ref r)     /* for solves */
 {
     for (Ref u = r + 1; u < x->g->len; u++)
-        if (x->kind[u] == PRODUCT && is_solve(x, &x->g->n[u])
+        if (multiplies(x, u) && is_solve(x, &x->g->n[u])
             && x->g->n[u].a[0] == r)
             return true;
     return false;
@@ -237,9 +241,20 @@ static void select_factors(Select *x, KInst *k, Ref r)
     k->turned[1] = contracts_rows(x, b, n->over);
 }
 
+/* What it is added to becomes the result. */
+static void accumulate(Select *x, KInst *k, Ref r)
+{
+    int to = value_of(x, x->base[r], LAY_FRAGMENT);
+    int v = value_of(x, r, LAY_FRAGMENT);
+    k->in[k->nin++] = (int16_t)to;
+    k->minus = x->g->n[r].op == OP_sub;
+    x->s->value[v].alias = (int16_t)to;
+}
+
 static bool select_product(Select *x, Ref r)
 {
-    const Node *n = &x->g->n[r];
+    Ref product = x->term[r] ? x->term[r] : r;
+    const Node *n = &x->g->n[product];
     bool solves = is_solve(x, n);
     int over = solves ? AX_J : lowest(n->over);
     if (extent(x, over) % 16 || extent(x, x->row[r]) % 64
@@ -247,9 +262,11 @@ static bool select_product(Select *x, Ref r)
         return refuse(x, r, "sizes that no product of the card has");
     KInst *k = inst_new(x, K_PRODUCT, KR_MATRIX);
     if (!solves)
-        select_factors(x, k, r);
+        select_factors(x, k, product);
     else if (!select_solve(x, k, n))
         return false;
+    if (x->term[r])
+        accumulate(x, k, r);
     k->row = x->row[r];
     k->col = x->col[r];
     k->nrow = extent(x, k->row);
@@ -277,7 +294,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
             reads(x, k, value_of(x, a, LAY_FRAGMENT));
             break;
         case ELEMENT:
-            if (x->level[a] != x->level[r])
+            if (x->group[a] != x->group[r])
                 reads(x, k, value_of(x, a, LAY_FRAGMENT));
             break;
         default: break;
@@ -291,9 +308,9 @@ static bool is_read_later(const Select *x, Ref r)
     const Graph *g = x->g;
     for (Ref u = r + 1; u < g->len; u++)
         for (int i = 0; i < 4 && g->n[u].a[i]; i++)
-            if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED)
+            if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED || x->term[u])
                 && shown_node(g, g->n[u].a[i]) == r
-                && x->level[u] != x->level[r])
+                && x->group[u] != x->group[r])
                 return true;
     return false;
 }
@@ -302,15 +319,6 @@ static bool is_read_later(const Select *x, Ref r)
 static bool is_kept(const Select *x, Ref r)
 {
     return in_matrix_role(x, r) && x->kind[r] != REDUCED && x->w->stores[r];
-}
-
-static bool is_next(const Select *x, Ref r)
-{
-    for (int i = 0; i < x->g->nst; i++)
-        if (x->s->k->states & STATE(i)
-            && shown_node(x->g, x->g->st[i].next) == r)
-            return true;
-    return false;
 }
 
 static bool map_writes(Select *x, KInst *k, Ref r)
@@ -343,20 +351,32 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         || refuse(x, r, "a result that is no matrix of the tiles' type");
 }
 
+static void select_loads(Select *x, Ref r)
+{
+    for (int i = 0; i < 4 && x->g->n[r].a[i]; i++) {
+        Ref a = shown_node(x->g, x->g->n[r].a[i]);
+        if (x->kind[a] == LOADED)
+            select_load(x, a);
+    }
+}
+
 static bool select_group(Select *x, int group, int level)
 {
     const Graph *g = x->g;
     int first = x->s->ninsts, products = 0;
     bool same = true;
+    if (x->done[group])
+        return true;
+    x->done[group] = true;
     for (Ref r = 1; r < g->len; r++) {
         if (!in_matrix_role(x, r) || x->group[r] != group
             || x->level[r] != level)
             continue;
-        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
-            Ref a = shown_node(g, g->n[r].a[i]);
-            if (x->kind[a] == LOADED)
-                select_load(x, a);
-        }
+        select_loads(x, r);
+        select_loads(x, x->term[r]);
+        if (x->term[r] && x->level[x->base[r]] == level
+            && !select_group(x, x->group[x->base[r]], level))
+            return false;
         first = x->s->ninsts;
     }
     for (Ref r = 1; r < g->len; r++)
@@ -369,7 +389,7 @@ static bool select_group(Select *x, int group, int level)
     if (products) {
         KInst *k = inst_new(x, K_SETTLE, KR_MATRIX);
         for (int i = first; i < x->s->ninsts - 1; i++)
-            for (int j = 0; j < x->s->inst[i].nin; j++)
+            for (int j = 0; j < 2; j++)
                 reads(x, k, x->s->inst[i].in[j]);
     }
     int at = x->s->ninsts;
@@ -390,7 +410,7 @@ static bool select_group(Select *x, int group, int level)
             program_add(x, k, r);
             if (!map_reads(x, k, r))
                 return false;
-        } else {
+        } else if (!is_base(x, r)) {
             reads(x, k, value_of(x, r, LAY_FRAGMENT));
         }
         if (!map_writes(x, k, r))
@@ -475,7 +495,8 @@ static void write_over(Select *x, int state, int next)
         for (int j = 0; j < s->inst[i].nin; j++)
             last = s->inst[i].in[j] == state ? i : last;
     }
-    if (writer != NOTHING && writer >= last && s->inst[writer].op == K_MAP)
+    if (next != state && writer != NOTHING && writer >= last
+        && s->inst[writer].op == K_MAP)
         s->value[next].alias = (int16_t)state;
 }
 
@@ -518,7 +539,7 @@ static bool end_states(Select *x)
             int state = value_of(x, from, LAY_FRAGMENT);
             if (op == 0) {
                 int next = value_of(x, to, LAY_FRAGMENT);
-                write_over(x, state, next);
+                write_over(x, state, fragment_root(x->s, next));
                 reads(x, k, next);
             }
             reads(x, k, state);
@@ -556,7 +577,8 @@ static bool select_level(Select *x, int level)
             for (Ref q = 1; q < r; q++)
                 first &= !(in_matrix_role(x, q) && x->level[q] == level
                            && x->group[q] == x->group[r]);
-            if (first && (int)rank_of(x, x->group[r], level) == rank
+            if (first && !is_base_group(x, x->group[r], level)
+                && (int)rank_of(x, x->group[r], level) == rank
                 && !select_group(x, x->group[r], level))
                 return false;
         }
@@ -585,6 +607,9 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     x.level = ctx_alloc(s->c, n * sizeof *x.level);
     x.late = ctx_alloc(s->c, n * sizeof *x.late);
     x.group = ctx_alloc(s->c, n * sizeof *x.group);
+    x.term = ctx_alloc(s->c, n * sizeof *x.term);
+    x.base = ctx_alloc(s->c, n * sizeof *x.base);
+    x.done = ctx_alloc(s->c, n * sizeof *x.done);
     if (!select_classify(&x))
         return false;
     select_levels(&x);

@@ -5,9 +5,10 @@
 #include "schedule.h"
 #include "../cost.h"
 
-/* From VECTOR on: computed; from PRODUCT on: by the matrix role. */
-typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, VECTOR, PRODUCT, ELEMENT,
-                    CARRIED, REDUCED } Kind;
+/* MERGED: a product, as a term of another node. From VECTOR on: computed; from
+ * PRODUCT on: by the matrix role. */
+typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, MERGED, VECTOR, PRODUCT,
+                    ELEMENT, CARRIED, REDUCED } Kind;
 
 typedef struct Select {
     Schedule *s;
@@ -16,6 +17,9 @@ typedef struct Select {
     Ctx *c;
     uint8_t *has, *kind, *row, *col;    /* per node */
     int *level, *late, *group;
+    Ref *term, *base;                   /* of a sum: the product in it, and
+                                           what that is added to */
+    bool *done;                         /* groups: there are instructions */
     int deepest;
 } Select;
 
@@ -65,6 +69,16 @@ static inline bool is_solve(const Select *x, const Node *n)
         && x->g->n[n->a[0]].axes == scores;
 }
 
+/* Whether a state that is carried becomes r. */
+static inline bool is_next(const Select *x, Ref r)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->s->k->states & STATE(i)
+            && shown_node(x->g, x->g->st[i].next) == r)
+            return true;
+    return false;
+}
+
 /* ---- classify.c: what each node is ---- */
 
 /* What the kernel computes, and what it finds: stored by kernels before. */
@@ -74,6 +88,22 @@ bool select_classify(Select *x);
 
 /* Requires kinds. */
 void select_levels(Select *x);
+
+/* ---- accumulate.c: products that are added to what is there ---- */
+
+/* Requires levels. */
+void find_terms(Select *x);
+/* Those that hold, given the groups; false: some did not, and groups are to be
+ * found again. */
+bool keep_terms(Select *x);
+/* From now on a sum is the product. */
+void merge_terms(Select *x);
+/* Whether r is added to what is neither a product nor a sum with one. */
+bool has_base(const Select *x, Ref r);
+/* Whether a sum that is a product is written over it. */
+bool is_base(const Select *x, Ref r);
+/* Whether a group is there so that another of its level adds to it. */
+bool is_base_group(const Select *x, int group, int level);
 
 /* ---- values.c: values and instructions, as they are made ---- */
 

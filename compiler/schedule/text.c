@@ -5,7 +5,7 @@
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
  *         at N
- *   OP ROLE [turned N N] [space ROW COL NROW NCOL] [output N]
+ *   OP ROLE [turned N N] [minus] [space ROW COL NROW NCOL] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
  *      [await empty N ...] [tell full N ...] [tell empty N ...]
  *
@@ -60,7 +60,8 @@ static void print_inst(Buf *b, const KInst *k)
 {
     buf_printf(b, "%s %s", kop_name[k->op], krole_name[k->role]);
     if (k->op == K_PRODUCT)
-        buf_printf(b, " turned %d %d", k->turned[0], k->turned[1]);
+        buf_printf(b, " turned %d %d%s", k->turned[0], k->turned[1],
+                   k->minus ? " minus" : "");
     if (k->nrow)
         buf_printf(b, " space %d %d %d %d", k->row, k->col, (int)k->nrow,
                    (int)k->ncol);
@@ -265,6 +266,7 @@ static void read_inst(Read *x)
     for (int i = 0; next_is(x, "turned"); )
         for (; i < 2; i++)
             k->turned[i] = number(x, 0, 1);
+    k->minus = next_is(x, "minus");
     if (next_is(x, "space")) {
         k->row = (uint8_t)number(x, 0, NAXES - 1);
         k->col = (uint8_t)number(x, 0, NAXES - 1);

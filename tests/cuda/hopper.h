@@ -527,7 +527,7 @@ PLAIN inline void group_reads(Descriptor d, int first, int n, bool across)
 }
 template<int N, class F>
 PLAIN inline void group_step(float (&d)[N], F left, Descriptor b, int add,
-                             bool across)
+                             bool across, float sign = 1)
 {
     const int l = threadIdx.x % 32;
     group_reads(b, 0, 2 * N, across);
@@ -535,7 +535,7 @@ PLAIN inline void group_step(float (&d)[N], F left, Descriptor b, int add,
         int row = l / 4 + 8 * (i / 2 % 2), col = i / 4 * 8 + l % 4 * 2 + i % 2;
         float sum = add ? d[i] : 0;
         for (int k = 0; k < 16; k++)
-            sum += left(row, k) * number_at(b, col, k, across);
+            sum += sign * left(row, k) * number_at(b, col, k, across);
         d[i] = sum;
     }
     warpgroup_sync();                   /* what is read may go afterwards */
@@ -559,7 +559,7 @@ PLAIN inline void product(float (&d)[N], Descriptor a, Descriptor b, int add)
         return number_at(a, first + row, k, false);
     }, b, add, ACROSS);
 }
-template<int ACROSS_A, int ACROSS_B, int N>
+template<int ACROSS_A, int ACROSS_B, int MINUS, int N>
 PLAIN inline void tile_product(float (&d)[N], Descriptor a, Descriptor b,
                                int add)
 {
@@ -567,7 +567,7 @@ PLAIN inline void tile_product(float (&d)[N], Descriptor a, Descriptor b,
     group_reads(a, first, 16, ACROSS_A);
     group_step(d, [&](int row, int k) {
         return number_at(a, first + row, k, ACROSS_A);
-    }, b, add, ACROSS_B);
+    }, b, add, ACROSS_B, MINUS ? -1 : 1);
 }
 #define WGMMA(...)
 #define TILE_PRODUCT(...)

@@ -164,6 +164,25 @@ static void no_tile(Schedule *s)
 {
     s->value[solving(s)->in[0]].layout = LAY_SCALAR;
 }
+/* The first product that is added to what is there. */
+static KInst *adding(Schedule *s)
+{
+    KInst *k = s->inst;
+    while (k->op != K_PRODUCT || k->nin < 3)
+        k++;
+    return k;
+}
+static void added_to_another(Schedule *s)
+{
+    s->value[adding(s)->out[0]].alias = NOTHING;
+}
+static void read_late(Schedule *s)
+{
+    KInst *k = adding(s), *map = k;
+    while (map->op != K_MAP)
+        map++;
+    map->in[map->nin++] = k->in[2];
+}
 
 typedef struct Spoiled {
     const char *name;
@@ -180,6 +199,8 @@ static const Spoiled solves[] = {
     { "no inverse", no_inverse, "nobody writes" },
     { "vector as a factor", vector_factor, "no tile" },
     { "no tile", no_tile, "no wide scores" },
+    { "added to another", added_to_another, "is not added to" },
+    { "read late", read_late, "it is written over" },
     { NULL, NULL, NULL },
 };
 

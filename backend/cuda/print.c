@@ -480,9 +480,10 @@ static void put_product(Print *p, const KInst *k)
                 width /= 2;
             buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d>(%s, %s, %d,"
                        " %d, %s, %d, col0(%d) + %d);\n", k->turned[0],
-                       k->turned[1], over / 16, k->nin > 2, k->minus, part_of(p, d, row, at, width),
-                       place(p, a), padded_rows(a), row, place(p, b),
-                       padded_rows(b), share, at);
+                       k->turned[1], over / 16, k->nin > 2, k->minus,
+                       part_of(p, d, row, at, width), place(p, a),
+                       padded_rows(a), row, place(p, b), padded_rows(b), share,
+                       at);
         }
 }
 

@@ -309,8 +309,8 @@ static const char *check_registers(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
-        check_written_over, check_layouts, check_buffers, check_turns, check_hands, check_meetings,
-        check_progress, check_registers };
+        check_written_over, check_layouts, check_buffers, check_turns,
+        check_hands, check_meetings, check_progress, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

@@ -2,6 +2,8 @@
 import copy
 import importlib.util
 import io
+import os
+import re
 import signal
 import sys
 import threading
@@ -280,6 +282,17 @@ freed = d["q"].clone()
  else freed.storage()).resize_(0)
 refused("freed", ValueError, "[2, 70, 2, 8] has no memory", gdn,
         **dict(d, q=freed))
+
+# A projection of any size is brought into each domain that there is.
+domains = re.findall(r"^DOMAIN\((\w+)", open(os.path.join(
+    os.path.dirname(__file__), "../../compiler/domains.def")).read(), re.M)
+for domain in domains:
+    one = flin.load(f"""local flin = require "flin"
+    return flin.variant {{ input = {{ a = "t k : {domain}" }},
+      step = function (x) return {{}}, flin.sum(x.a) end }}""")
+    a = flin.nn.ACTIVATIONS[domain](100 * torch.randn(1, 50, 2, 8))
+    one(a=a, validate=True)
+check("each domain", len(domains) == len(flin.nn.ACTIVATIONS) > 0)
 
 # A layer of every variant: by halves, with its gradients, under AMP.
 for name in flin.stdlib_names():

@@ -1,7 +1,6 @@
 """The door for arrays of float64 of our own: where flin asks itself, and need
 not know which library the caller has."""
 import ctypes
-import random
 from math import prod
 
 from . import _c
@@ -9,24 +8,9 @@ from ._calls import row_major
 
 
 class Array:
-    def __init__(self, shape, data=None):
+    def __init__(self, shape):
         self.shape = shape
-        self.data = (ctypes.c_double * prod(shape))(*(data or ()))
-
-
-class Random:
-    """Random values of a domain, the same for the same seed."""
-
-    def __init__(self, seed):
-        self.gauss = random.Random(seed).gauss
-
-    def array(self, shape, domain):
-        x = [self.gauss(0, 1) for _ in range(prod(shape))]
-        if domain == "log_decay":
-            x = [-abs(value) for value in x]
-        elif domain in ("unit", "positive"):
-            x = [abs(value) % 1 for value in x]
-        return Array(shape, x)
+        self.data = (ctypes.c_double * prod(shape))()
 
 
 def signature(arrays):

@@ -14,19 +14,15 @@ from ._variant import Variant
 GATE_NORMALIZER = 16            # of log decays, as GLA has it
 
 
-def activate(domain, x):
-    """What a projection yields, brought into an input's domain."""
-    if domain == "log_decay":
-        return F.logsigmoid(x.float()) / GATE_NORMALIZER
-    if domain == "unit":
-        return torch.sigmoid(x.float())
-    if domain == "positive":
-        return F.softplus(x.float())
-    if domain == "unit_norm":
-        return F.normalize(x, dim=-1)
-    if domain == "angle":
-        return math.pi * torch.tanh(x.float())
-    return x
+# What a projection yields, brought into an input's domain.
+ACTIVATIONS = {
+    "normal": lambda x: x,
+    "log_decay": lambda x: F.logsigmoid(x.float()) / GATE_NORMALIZER,
+    "unit": lambda x: torch.sigmoid(x.float()),
+    "positive": lambda x: F.softplus(x.float()),
+    "unit_norm": lambda x: F.normalize(x, dim=-1),
+    "angle": lambda x: math.pi * torch.tanh(x.float()),
+}
 
 
 class LinearAttention(nn.Module):
@@ -124,7 +120,7 @@ class LinearAttention(nn.Module):
             else:
                 p = self.constants[a.name]
             angles = a.domain == "angle" and not a.timed
-            found[a.name] = p if angles else activate(a.domain, p)
+            found[a.name] = p if angles else ACTIVATIONS[a.domain](p)
         return found
 
     def forward(self, x: torch.Tensor, state: Any = None,

@@ -5,7 +5,8 @@
 #include "gpu.h"
 #include "io.h"
 
-/* own.load(name): the embedded file as a function. */
+/* own.load(name, part): the embedded file as a function. A part of flin's own
+ * is not where a user looks for what is wrong: the caller is. */
 static int load_embedded(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
@@ -14,7 +15,8 @@ static int load_embedded(lua_State *L)
 
     if (!s)
         return luaL_error(L, "flin has no module '%s'", name);
-    lua_pushfstring(L, strchr(name, '/') ? "=flin:%s" : "@stdlib/%s.lua", name);
+    lua_pushfstring(L, strchr(name, '/') ? "=flin:%s" : lua_toboolean(L, 2)
+                    ? "=flin:stdlib/%s.lua" : "@stdlib/%s.lua", name);
     if (sandbox_load(L, s, n, lua_tostring(L, -1)) != LUA_OK)
         return lua_error(L);
     return 1;

@@ -75,13 +75,19 @@ static const char *parameter(lua_State *L, int f, int n, const char *usual)
 
 /* ---- the step ---- */
 
-/* Where the step is; errors while it runs are about its file. */
+/* Where the step is; errors while it runs are about its file. One of flin's own
+ * is where it was asked for. */
 static Place enter_step(lua_State *L, Ctx *c, int f)
 {
     lua_Debug ar;
 
     lua_pushvalue(L, f);
     lua_getinfo(L, ">S", &ar);
+    if (!strncmp(ar.source, "=flin:", 6)) {
+        c->file = ctx_string(c, current_file(L));
+        lua_pop(L, 1);
+        return (Place){ c->file, current_line(L) };
+    }
     bool named = *ar.source == '@' || *ar.source == '=';
     if (strcmp(ar.what, "C"))
         c->file = ctx_string(c, named ? ar.source + 1 : ar.short_src);

@@ -24,9 +24,12 @@ local function refuse(...)
 end
 
 -- Combinations without a meaning, each with the reason.
-local function check(decay, taylor, transition)
+local function check(decay, taylor, transition, scale)
   local d, t = decay.name, transition.name
-  if decay.trapezoidal and transition.error_feedback then
+  if scale and type(scale) ~= "number" then
+    refuse("scale is a %s: the number that multiplies q is wanted",
+           type(scale))
+  elseif decay.trapezoidal and transition.error_feedback then
     refuse("the trapezoidal rule cannot go with %s: it writes the previous "
            .. "token again, whose error was of a state that is gone\n  help: "
            .. "use transition.one_step_gd or preconditioned_gd", t)
@@ -47,10 +50,14 @@ local function check(decay, taylor, transition)
   end
 end
 
+-- What each piece does, by the name of its function.
+local acts = { decay = "gate", feature_map = "map", transition = "update" }
+
 local function piece(value, what, module, default)
   if value == nil then
     return default
-  elseif type(value) ~= "table" or not value.name then
+  elseif type(value) ~= "table" or not value.name
+         or not value[acts[module]] then
     local pieces, meant = flin[module], default.name
     for name, make in pairs(pieces) do
       meant = (value == name or value == make) and name or meant
@@ -155,7 +162,7 @@ return function (o)
                         flin.feature_map.identity())
     taylor = taylor or features[i].taylor
   end
-  check(decay, taylor, transition)
+  check(decay, taylor, transition, o.scale)
   local extra = transition.extra or ""
   local unit = transition.error_feedback and " : unit_norm" or ""
   local input = { q = "t k", k = "t " .. extra .. "k" .. unit,

@@ -53,7 +53,11 @@ function feature_map.map(f)
     error("feature_map.map: a function of a value is wanted, not a "
           .. type(f), 2)
   end
-  return { name = "map", map = function (u) return f(u) end }
+  return { name = "map", map = function (u)
+    local features = f(u)
+    flin.size(features, "k")    -- an error where there is no such axis
+    return features
+  end }
 end
 
 return feature_map

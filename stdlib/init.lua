@@ -63,7 +63,7 @@ end
 
 local parts = { "decay", "feature_map", "transition", "attention" }
 for _, name in ipairs(parts) do
-  flin[name] = own.load(name)(flin, options)
+  flin[name] = own.load(name, true)(flin, options)
 end
 
 -- flin.stdlib.NAME: a variant, traced when first asked for. Pairs visits all.

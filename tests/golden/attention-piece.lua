@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.attention { decay = { name = "mine" } }

@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.attention { scale = "K^-0.5" }

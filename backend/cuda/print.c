@@ -883,10 +883,12 @@ static void put_role(Print *p, KRole role)
     if (role == KR_MATRIX)
         put_fragments(p);
     put_insts(p, role, K_BEGIN, K_BEGIN);
-    if (walk)
-        buf_printf(p->b, "NO_UNROLL for (int m = 0; m < chunks; m++, it++) {\n"
-                   "find_chunk(a.run, %s, x);\n", s->kind == K_REVERSE
-                   ? "chunks - 1 - m" : "m");
+    if (walk)                           /* without buffers it waits for loads
+                                           alone: many at a time */
+        buf_printf(p->b, "%s for (int m = 0; m < chunks; m++, it++) {\n"
+                   "find_chunk(a.run, %s, x);\n", s->nbuffers ? "NO_UNROLL"
+                   : "UNROLL_EIGHT", s->kind == K_REVERSE ? "chunks - 1 - m"
+                                                          : "m");
     put_insts(p, role, K_LOAD, K_CARRY);
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_insts(p, role, K_END, K_END);
@@ -936,7 +938,10 @@ static void put_roles(Print *p)
         }
     if (s->warps[KR_STORE])
         buf_printf(b, "if (warp == %d)\nbulk_wait();\n", KR_STORE);
-    buf_printf(b, "} else {\n");
+    buf_printf(b, "}\n");
+    if (!s->groups)
+        return;
+    buf_printf(b, "else {\n");
     if (deals)
         buf_printf(b, "more_registers<%d>();\n", s->regs[1]);
     buf_printf(b, "const Lane l = lane_here();\nconst int thread ="

@@ -2,7 +2,9 @@
  * sequence has a block a head, one chunk after another. In a joint plan what
  * its next states do not need goes to a kernel of its own that takes all
  * chunks at once, and finds in memory the states as each chunk found them.
- * Where a call asks for none of its results, that kernel need not run.
+ * Where a call asks for none of its results, that kernel need not run. A state
+ * that nobody reads, to which each chunk adds (the gradient of a constant), is
+ * no reason to walk: a third kernel adds up what the second one left.
  */
 #include "tile.h"
 #include "../../compiler/cost.h"
@@ -17,7 +19,7 @@ enum { FLOPS_A_BYTE = 20 };
 typedef struct Cut {
     const Plan *p;
     const Kernel *k;
-    uint8_t *has, *scan, *rest;         /* nodes: of all, of either part */
+    uint8_t *has, *scan, *rest, *sums;  /* nodes: of all, of each part */
 } Cut;
 
 static bool walks_back(const Plan *p)
@@ -53,15 +55,44 @@ static void mark(const Cut *u, uint8_t *set, const uint8_t *other, Ref r)
         mark(u, set, other, n->a[i]);
 }
 
+/* What each chunk adds to a state that nobody else reads, or takes from it; 0:
+ * it is another. */
+static Ref added(const Cut *u, const State *s)
+{
+    const Graph *g = u->p->g;
+    const Node *next = &g->n[s->next];
+    int readers = 0;
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4; i++)
+            readers += u->has[r] && g->n[r].a[i] == s->node;
+    for (int i = 0; i < g->nout; i++)
+        readers += g->out[i].node == s->node;
+    if ((next->op != OP_add && next->op != OP_sub) || readers != 1)
+        return 0;
+    return next->a[0] == s->node ? next->a[1]
+         : next->a[1] == s->node && next->op == OP_add ? next->a[0] : 0;
+}
+
 static void mark_parts(Cut *u)
 {
     const Graph *g = u->p->g;
 
     for (int s = 0; s < g->nst; s++)
-        if (u->k->states & STATE(s)) {
+        if (u->k->states & STATE(s) && !added(u, &g->st[s])) {
             mark(u, u->scan, NULL, g->st[s].node);
             mark(u, u->scan, NULL, g->st[s].next);
         }
+    for (int s = 0; s < g->nst; s++) {
+        Ref x = added(u, &g->st[s]);
+        if (!(u->k->states & STATE(s)) || !x)
+            continue;
+        u->sums[g->st[s].node] = u->sums[g->st[s].next] = 1;
+        if (op_info[g->n[x].op].arity)
+            mark(u, u->rest, u->scan, x);
+        else
+            u->sums[x] = u->has[x];
+    }
     for (int i = 0; i < g->nout; i++)
         if (!known_before(u->p, u->k, g->out[i].node))
             mark(u, u->rest, u->scan, g->out[i].node);
@@ -112,6 +143,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k)
     u.has = ctx_alloc(g->ctx, g->len);
     u.scan = ctx_alloc(g->ctx, g->len);
     u.rest = ctx_alloc(g->ctx, g->len);
+    u.sums = ctx_alloc(g->ctx, g->len);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
     mark_parts(&u);
@@ -121,6 +153,8 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k)
     }
     add_kernel(to, k, k->kind, u.scan);
     add_kernel(to, k, K_TOKEN, u.rest);
+    if (memchr(u.sums, 1, g->len))
+        add_kernel(to, k, k->kind, u.sums);
 }
 
 const Plan *tile_split(const Plan *p, int **of)
@@ -128,14 +162,14 @@ const Plan *tile_split(const Plan *p, int **of)
     Ctx *c = p->g->ctx;
     int n = 0;
 
-    *of = ctx_alloc(c, 2 * (size_t)p->nkernels * sizeof **of);
+    *of = ctx_alloc(c, 3 * (size_t)p->nkernels * sizeof **of);
     for (int i = 0; i < p->nkernels; i++)
         (*of)[i] = i;
     if (!p->g->chunk || !walks_back(p))
         return p;
     Plan *to = ctx_alloc(c, sizeof *to);
     to->g = p->g;
-    to->kernel = ctx_alloc(c, 2 * (size_t)p->nkernels * sizeof *to->kernel);
+    to->kernel = ctx_alloc(c, 3 * (size_t)p->nkernels * sizeof *to->kernel);
     for (int i = 0; i < p->nkernels; i++)
         for (cut_kernel(to, p, &p->kernel[i]); n < to->nkernels; n++)
             (*of)[n] = i;

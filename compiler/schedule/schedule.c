@@ -22,7 +22,7 @@ static void deal_roles(Schedule *s)
         s->warps[s->inst[i].role] = s->inst[i].role == KR_MATRIX
             ? (uint8_t)(s->groups * s->target->group) : 1;
     s->regs[0] = FEW;
-    s->regs[1] = s->groups == 1 ? 216 : each + (each - FEW) / s->groups
+    s->regs[1] = s->groups < 2 ? 216 : each + (each - FEW) / s->groups
                / s->target->reg_step * s->target->reg_step;
 }
 

@@ -585,13 +585,17 @@ static bool select_level(Select *x, int level)
     return true;
 }
 
-/* Warpgroups of the matrix role: two where every fragment can be dealt. */
+/* Warpgroups of the matrix role: two where every fragment can be dealt, none
+ * where there is none. */
 static int find_groups_of_warps(const Select *x)
 {
-    for (Ref r = 1; r < x->g->len; r++)
+    bool any = false;
+    for (Ref r = 1; r < x->g->len; r++) {
+        any |= in_matrix_role(x, r);
         if (in_matrix_role(x, r) && extent(x, x->col[r]) % 32)
             return 1;
-    return 2;
+    }
+    return any ? 2 : 0;
 }
 
 /* Inputs: a kernel's nodes, classified. Requires sizes. Leaves values without

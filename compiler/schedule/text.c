@@ -172,7 +172,7 @@ static void read_head(Read *x)
     s->kind = s->k->kind;
     must(x, s->target->name);
     must(x, "groups");
-    s->groups = number(x, 1, 2);
+    s->groups = number(x, 0, 2);
     must(x, "regs");
     s->regs[0] = number(x, 8, 255);
     s->regs[1] = number(x, 8, 255);

@@ -47,12 +47,21 @@ static int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
     return k->ntensors++;
 }
 
-/* Where a state is left: for good, or to be summed over those that share it. */
-static int next_tensor(Print *p, int state)
+/* A state as it is found; a result as it is left: for good, or to be summed
+ * over those that share it. */
+static DType result_type(const Print *p, CudaArgKind kind, int i)
 {
-    bool sums = p->o->sum_s1[state];
-    int at = tensor_for(p, ARG_NEXT, state, sums ? F32 : p->o->s1[state]);
-    p->k->part[at] = sums;
+    const CudaOptions *o = p->o;
+    return kind == ARG_STATE ? o->s0[i]
+         : kind == ARG_NEXT ? o->sum_s1[i] ? F32 : o->s1[i]
+         : o->sum_out[i] ? F32 : o->out[i];
+}
+
+static int result_tensor(Print *p, CudaArgKind kind, int i)
+{
+    int at = tensor_for(p, kind, i, result_type(p, kind, i));
+    p->k->part[at] = (kind == ARG_NEXT && p->o->sum_s1[i])
+                  || (kind == ARG_OUTPUT && p->o->sum_out[i]);
     return at;
 }
 
@@ -94,6 +103,13 @@ static const KValue *value_at(const Print *p, int v)
 static const KBuffer *buffer_of(const Print *p, const KValue *v)
 {
     return &p->s->buffer[v->buffer];
+}
+
+static const char *fragment_name(Print *p, Ref r)
+{
+    int v = schedule_value(p->s, r, LAY_FRAGMENT);
+    return ctx_format(p->c, "f%u", (unsigned)(v == NOTHING ? r
+                      : value_at(p, fragment_root(p->s, v))->node));
 }
 
 /* Which use of its ring this is. */
@@ -210,6 +226,14 @@ static void put_keep(Print *p, const KInst *k)
                        c / TILE_COLS * rows * 128 + r * 128, c, r);
     buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
     put_post(p, v->buffer, v->turn, true);
+}
+
+static void put_share(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    buf_printf(p->b, "store_share(a.tensor[%d], %s, x, col0(%d), l);\n",
+               result_tensor(p, ARG_OUTPUT, k->index),
+               fragment_name(p, v->node), share_of(p->s, v->ncol));
 }
 
 static void put_store(Print *p, const KInst *k)
@@ -420,19 +444,13 @@ static void put_vectors(Print *p, const KInst *k)
             if (p->s->wants_out[i]
                 && shown_node(g, g->out[i].node) == k->node[j])
                 buf_printf(b, "output_pair<%s>(a.tensor[%d], x, v%u,"
-                           " lane);\n", type_text(p->o->out[i]),
-                           tensor_for(p, ARG_OUTPUT, i, p->o->out[i]),
+                           " lane);\n",
+                           type_text(result_type(p, ARG_OUTPUT, i)),
+                           result_tensor(p, ARG_OUTPUT, i),
                            (unsigned)k->node[j]);
 }
 
 /* ---- the matrix role ---- */
-
-static const char *fragment_name(Print *p, Ref r)
-{
-    int v = schedule_value(p->s, r, LAY_FRAGMENT);
-    return ctx_format(p->c, "f%u", (unsigned)(v == NOTHING ? r
-                      : value_at(p, fragment_root(p->s, v))->node));
-}
 
 static void put_fragments(Print *p)
 {
@@ -769,15 +787,17 @@ static void put_inverse(Print *p, const KInst *k)
 static void put_number_state(Print *p, const KInst *k)
 {
     const State *s = &p->s->g->st[k->index];
+    CudaArgKind kind = k->op == K_BEGIN ? ARG_STATE : ARG_NEXT;
+    const char *type = type_text(result_type(p, kind, k->index));
     unsigned u = (unsigned)s->node;
-    if (k->op == K_BEGIN)
-        buf_printf(p->b, "float v%u = begin_number(a.tensor[%d], x);\n", u,
-                   tensor_for(p, ARG_STATE, k->index, p->o->s0[k->index]));
-    else if (k->op == K_CARRY)
+    if (k->op == K_CARRY)
         buf_printf(p->b, "v%u = %s;\n", u, value_name(p, s->next));
+    else if (k->op == K_BEGIN)
+        buf_printf(p->b, "float v%u = begin_number<%s>(a.tensor[%d], x);\n",
+                   u, type, result_tensor(p, kind, k->index));
     else
-        buf_printf(p->b, "if (lane == 0)\nend_number(a.tensor[%d], x, v%u);"
-                   "\n", next_tensor(p, k->index), u);
+        buf_printf(p->b, "if (lane == 0)\nend_number<%s>(a.tensor[%d], x,"
+                   " v%u);\n", type, result_tensor(p, kind, k->index), u);
 }
 
 static void put_state(Print *p, const KInst *k)
@@ -786,17 +806,15 @@ static void put_state(Print *p, const KInst *k)
         put_number_state(p, k);
         return;
     }
-    const KValue *v = value_at(p, k->in[0]);
     bool begins = k->op == K_BEGIN;
-    if (begins)
-        v = value_at(p, k->out[0]);
+    CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
+    const KValue *v = value_at(p, begins ? k->out[0] : k->in[0]);
     p->k->row_axis = v->row;
-    buf_printf(p->b, "%s(f%u, a.tensor[%d], x, %d, col0(%d), l);\n",
-               begins ? "begin_state" : "end_state", (unsigned)v->node,
-               begins ? tensor_for(p, ARG_STATE, k->index,
-                                   p->o->s0[k->index])
-                      : next_tensor(p, k->index),
-               share_of(p->s, v->ncol), share_of(p->s, v->ncol));
+    buf_printf(p->b, "%s_state<%s>(f%u, a.tensor[%d], x, %d, col0(%d), l);\n",
+               begins ? "begin" : "end",
+               type_text(result_type(p, kind, k->index)), (unsigned)v->node,
+               result_tensor(p, kind, k->index), share_of(p->s, v->ncol),
+               share_of(p->s, v->ncol));
 }
 
 static void put_carry(Print *p, const KInst *k)
@@ -822,7 +840,8 @@ static void put_inst(Print *p, const KInst *k)
         each_bit(p, k->wait_full, false, put_wait);
     switch ((KOp)k->op) {
     case K_LOAD:    put_load(p, k); return;
-    case K_STORE:   put_store(p, k); return;
+    case K_STORE:   (k->role == KR_MATRIX ? put_share : put_store)(p, k);
+                    return;
     case K_VECTOR:  put_vectors(p, k); return;
     case K_CLEAR:   put_clear(p, k); break;
     case K_PRODUCT: put_product(p, k); break;

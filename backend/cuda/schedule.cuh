@@ -112,7 +112,31 @@ INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
     }
 }
 
-/* ---- states: float32 in memory, by rows and columns ---- */
+INLINE float element(const float *p) { return *p; }
+INLINE float element(const unsigned short *p) { return low(*p); }
+INLINE void put_element(float *p, float x) { *p = x; }
+INLINE void put_element(unsigned short *p, float x)
+{
+    *p = (unsigned short)pack(x, 0.f);
+}
+
+/* A fragment of tokens, columns from col on, to where heads' shares of a result
+ * wait in float32. */
+template<int N>
+INLINE void store_share(const Tensor &t, const float (&x)[N],
+                           const Item &at, int col, const Lane &l)
+{
+    float *p = (float *)t.p + at.where.b * t.sb + at.head / t.group * t.sh
+             + (i64)at.row * t.st;
+    UNROLL for (int e = 0; e < N; e += 2) {
+        const int row = l.row + e / 2 % 2 * 8;
+        if (t.p && row < at.n)
+            *(float2 *)(p + row * t.st + col + e / 4 * 8 + l.col) =
+                { x[e], x[e + 1] };
+    }
+}
+
+/* ---- states: in memory by rows and columns ---- */
 
 /* Number e of a thread's fragment of rows and `share` columns, from col on. */
 INLINE i64 state_place(const Tensor &t, int e, int share, int col,
@@ -122,34 +146,34 @@ INLINE i64 state_place(const Tensor &t, int e, int share, int col,
     return row * t.sd[0]
          + (col + e % (share / 2) / 4 * 8 + l.col + e % 2) * t.sd[1];
 }
-template<int N>
+template<class T, int N>
 INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
                         int share, int col, const Lane &l)
 {
-    const float *p = (const float *)t.p + at.seq * t.sb
-                   + at.head / t.group * t.sh;
+    const T *p = (const T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
-        x[e] = t.p ? p[state_place(t, e, share, col, l)] : 0.f;
+        x[e] = t.p ? element(p + state_place(t, e, share, col, l)) : 0.f;
 }
-template<int N>
+template<class T, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
                       int share, int col, const Lane &l)
 {
-    float *p = (float *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
+    T *p = (T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
         if (t.p)
-            p[state_place(t, e, share, col, l)] = x[e];
+            put_element(p + state_place(t, e, share, col, l), x[e]);
 }
 
-INLINE float begin_number(const Tensor &t, const Item &x)
+template<class T> INLINE float begin_number(const Tensor &t, const Item &x)
 {
-    return t.p ? ((const float *)t.p)[x.seq * t.sb + x.head / t.group * t.sh]
-               : 0.f;
+    return t.p ? element((const T *)t.p + x.seq * t.sb
+                         + x.head / t.group * t.sh) : 0.f;
 }
+template<class T>
 INLINE void end_number(const Tensor &t, const Item &x, float v)
 {
     if (t.p)
-        ((float *)t.p)[x.seq * t.sb + x.head / t.group * t.sh] = v;
+        put_element((T *)t.p + x.seq * t.sb + x.head / t.group * t.sh, v);
 }
 
 /* ---- vectors ---- */
@@ -167,8 +191,6 @@ template<int PARTS> INLINE Pair parts_pair(u32 from, int lane)
     return { parts_sum<PARTS>(from, 64, lane),
              parts_sum<PARTS>(from, 64, lane + 32) };
 }
-INLINE float element(const float *p) { return *p; }
-INLINE float element(const unsigned short *p) { return low(*p); }
 template<class T>
 INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
 {
@@ -176,11 +198,6 @@ INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
                + (i64)x.row * t.st;
     return { lane < x.n ? element(p + lane * t.st) : 0.f,
              lane + 32 < x.n ? element(p + (lane + 32) * t.st) : 0.f };
-}
-INLINE void put_element(float *p, float x) { *p = x; }
-INLINE void put_element(unsigned short *p, float x)
-{
-    *p = (unsigned short)pack(x, 0.f);
 }
 template<class T>
 INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)

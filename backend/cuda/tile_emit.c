@@ -550,7 +550,7 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
                      .in = t->o->in, .out = t->o->out,
-                     .wants_out = t->out_here,
+                     .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
                      .stores = t->stored_here, .s0 = t->o->s0,
                      .s1 = t->o->s1 };
@@ -558,9 +558,6 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
         return false;
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
-    for (int i = 0; i < t->g->nout; i++)
-        if (t->out_here[i] && t->o->sum_out[i])
-            return false;
     const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
     buf_printf(schedules, "\n# %s\n", t->out->name);
     schedule_print(s, schedules);

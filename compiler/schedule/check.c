@@ -98,6 +98,20 @@ static const char *check_layouts(const Schedule *s)
     return NULL;
 }
 
+/* Fragments are the matrix role's. */
+static const char *check_fragments(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin + k->nout && k->role != KR_MATRIX; j++) {
+            int v = j < k->nin ? k->in[j] : k->out[j - k->nin];
+            if (s->value[v].layout == LAY_FRAGMENT)
+                return wrong(s, "a fragment that another role has not", v);
+        }
+    }
+    return NULL;
+}
+
 /* ---- buffers ---- */
 
 static const char *check_buffers(const Schedule *s)
@@ -309,8 +323,9 @@ static const char *check_registers(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
-        check_written_over, check_layouts, check_buffers, check_turns,
-        check_hands, check_meetings, check_progress, check_registers };
+        check_fragments, check_written_over, check_layouts, check_buffers,
+        check_turns, check_hands, check_meetings, check_progress,
+        check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

@@ -61,8 +61,13 @@ static bool loads(Select *x, Ref r)
                         " vector of tokens in float32");
 }
 
-/* A state that the walk carries: a matrix, in float32 where it begins and
- * ends, of 16 bits where each chunk's is kept. */
+static bool is_state_type(const Select *x, DType d)
+{
+    return d == F32 || d == x->w->tile || d == NDTYPES;
+}
+
+/* A state that the walk carries: a matrix, in float32 or as the tiles are
+ * where it begins and ends, of 16 bits where each chunk's is kept. */
 static bool carries(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -70,9 +75,8 @@ static bool carries(Select *x, Ref r)
     x->kind[r] = n->axes ? CARRIED : VECTOR;
     if (n->axes && (count_axes(n->axes) != 2 || n->axes & ~DIM_AXES))
         return refuse(x, r, "a state that is no matrix and no number");
-    if ((x->w->s0[i] != F32 && x->w->s0[i] != NDTYPES)
-        || (x->w->s1[i] != F32 && x->w->s1[i] != NDTYPES))
-        return refuse(x, r, "a state in another type than float32");
+    if (!is_state_type(x, x->w->s0[i]) || !is_state_type(x, x->w->s1[i]))
+        return refuse(x, r, "a state of another type");
     return !x->w->p->stored[r] || (n->axes && x->w->stored16[r])
         || refuse(x, r, "a state that is kept, but no 16-bit matrix");
 }

@@ -81,7 +81,9 @@ typedef enum KOp {
     K_INVERSE,                          /* inverse <- wide, strictly lower,
                                            which is lost */
     K_SYNC,                             /* the matrix role's warps meet */
-    K_STORE,                            /* an output, or a state kept <- tile */
+    K_STORE,                            /* an output, or a state kept <- tile;
+                                           this head's share of an output
+                                           <- fragment */
     K_CARRY,                            /* a state <- what becomes of it */
     K_END,                              /* a state as the walk leaves it <- */
     NKOPS
@@ -158,13 +160,14 @@ typedef struct Schedule {
 
 /* What the kernel is to be made for. stored16: per node, a stored value of 16
  * bits an element; lies_turned: per node, a stored value whose first axis is
- * the one along memory's rows. Types: NDTYPES where there is no tensor. */
+ * the one along memory's rows. sum_out: heads share the output, each leaves its
+ * share in float32. Types: NDTYPES where there is no tensor. */
 typedef struct KernelWish {
     const Plan *p;
     int kernel;
     DType tile;
     const DType *in, *out, *s0, *s1;
-    const bool *wants_out;
+    const bool *wants_out, *sum_out;
     const uint8_t *stored16, *lies_turned;
     const uint8_t *stores;              /* per node: kept for later kernels */
 } KernelWish;

@@ -81,6 +81,12 @@ static int output_of(const Select *x, Ref r)
     return NOTHING;
 }
 
+/* Whether heads share the output: the matrix role leaves this one's share. */
+static bool is_share(const Select *x, int out)
+{
+    return out != NOTHING && x->w->sum_out[out];
+}
+
 /* Whether the matrix role, or a vector's role of another level, reads it. */
 static bool is_read_elsewhere(const Select *x, Ref r)
 {
@@ -337,16 +343,19 @@ static bool map_writes(Select *x, KInst *k, Ref r)
                               : of_rows ? x->s->groups : 4);
         writes(x, k, v);
     } else {
-        if (is_factor(x, r) || out != NOTHING || is_kept(x, r))
+        if (is_factor(x, r) || (out != NOTHING && !is_share(x, out))
+            || is_kept(x, r))
             writes(x, k, value_of(x, r, LAY_TILE));
         if (is_inverted(x, r))
             writes(x, k, value_of(x, r, LAY_WIDE));
-        if (x->kind[r] == ELEMENT && (is_read_later(x, r) || is_next(x, r)))
+        if (x->kind[r] == ELEMENT && (is_read_later(x, r) || is_next(x, r)
+                                      || is_share(x, out)))
             writes(x, k, value_of(x, r, LAY_FRAGMENT));
     }
     if (out == NOTHING)
         return true;
-    return (x->kind[r] != REDUCED && x->w->out[out] == x->w->tile
+    return (x->kind[r] != REDUCED
+            && (is_share(x, out) || x->w->out[out] == x->w->tile)
             && x->row[r] == AX_I && x->col[r] >= AX_DIM)
         || refuse(x, r, "a result that is no matrix of the tiles' type");
 }
@@ -357,6 +366,21 @@ static void select_loads(Select *x, Ref r)
         Ref a = shown_node(x->g, x->g->n[r].a[i]);
         if (x->kind[a] == LOADED)
             select_load(x, a);
+    }
+}
+
+/* Outputs of the group that heads share. */
+static void store_shares(Select *x, int group, int level)
+{
+    for (int i = 0; i < x->g->nout; i++) {
+        Ref r = shown_node(x->g, x->g->out[i].node);
+        if (!x->w->wants_out[i] || !is_share(x, i) || !in_matrix_role(x, r)
+            || x->kind[r] == REDUCED || x->group[r] != group
+            || x->level[r] != level)
+            continue;
+        KInst *k = inst_new(x, K_STORE, KR_MATRIX);
+        reads(x, k, value_of(x, r, LAY_FRAGMENT));
+        k->index = (int16_t)i;
     }
 }
 
@@ -424,6 +448,7 @@ static bool select_group(Select *x, int group, int level)
         if (in_matrix_role(x, r) && x->group[r] == group
             && x->level[r] == level && is_inverted(x, r))
             select_inverse(x, r);
+    store_shares(x, group, level);
     return same || refuse(x, (Ref)group, "a group of several spaces");
 }
 
@@ -434,7 +459,8 @@ static bool select_store(Select *x, int value)
         reads(x, inst_new(x, K_STORE, KR_STORE), value);
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
-        if (!x->w->wants_out[i] || x->s->value[value].node != r)
+        if (!x->w->wants_out[i] || x->s->value[value].node != r
+            || is_share(x, i))
             continue;
         KInst *k = inst_new(x, K_STORE, KR_STORE);
         reads(x, k, value);

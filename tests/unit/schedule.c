@@ -23,7 +23,7 @@ static void expect(bool holds, const char *what, const char *more)
 typedef struct Test {
     Plan *plan;
     DType in[MAX_INPUTS], out[MAX_OUTPUTS];
-    bool wants[MAX_OUTPUTS];
+    bool wants[MAX_OUTPUTS], sums[MAX_OUTPUTS];
     DType state[MAX_STATES];
     uint8_t *stored16, *turned, *stores;
 } Test;
@@ -66,7 +66,8 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel)
         t->wants[i] = computes(&t->plan->kernel[kernel], g->out[i].node);
     }
     KernelWish w = { .p = t->plan, .kernel = kernel, .tile = BF16,
-                     .in = t->in, .out = t->out, .wants_out = t->wants,
+                     .in = t->in, .out = t->out,
+                     .wants_out = t->wants, .sum_out = t->sums,
                      .stored16 = t->stored16, .lies_turned = t->turned,
                      .stores = t->stores, .s0 = t->state, .s1 = t->state };
     return schedule_kernel(c, &w, &target_sm90);
@@ -118,6 +119,7 @@ static void out_of_turn(Schedule *s)
 {
     swap(find(s, K_STORE, 0), find(s, K_STORE, 1));
 }
+static void foreign(Schedule *s) { find(s, K_MAP, 0)->role = KR_VECTOR; }
 static void out_of_order(Schedule *s)
 {
     swap(find(s, K_PRODUCT, 0), find(s, K_MAP, 0));
@@ -217,6 +219,7 @@ static const Spoiled spoiled[] = {
     { "too deep", too_deep, "behind the end" },
     { "too few registers", too_few_registers, "registers" },
     { "out of turn", out_of_turn, "out of turn" },
+    { "foreign", foreign, "another role" },
     { "out of order", out_of_order, "before it is written" },
     { "written twice", written_twice, "written twice" },
     { "waits for ever", waits_for_ever, "for ever" },

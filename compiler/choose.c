@@ -61,32 +61,86 @@ typedef struct Paths {
     int *hash, cap;
     int *queue, nqueue;                 /* the nearest first: a heap */
     int64_t most;                       /* what costs as much is not wanted */
-    int64_t share[MAX_TENSORS];         /* of required tensors: storing it, and
-                                           its part of a column at least */
+    Set always;                         /* what every answer stores */
+    int64_t share[MAX_TENSORS];         /* of these: storing it, and its part
+                                           of a column at least */
+    int64_t *left, *part;               /* of the columns' prices */
     Set use;                            /* what may be of use later */
     int64_t tries;
+    int64_t bound;                      /* no way costs less: that of the place
+                                           that is being left */
 } Paths;
 
-/* A column's price is shared evenly by the required tensors that it makes. */
+/* What every column loads that makes t. */
+static Set needed_for(const Choice *c, int t)
+{
+    Set s = { { UINT64_MAX, UINT64_MAX, UINT64_MAX } };
+    bool made = false;
+
+    for (int i = 0; i < c->ncolumns; i++)
+        if (set_has(&c->column[i].makes, t)) {
+            Set other = set_minus(s, &c->column[i].loads);
+            s = set_minus(s, &other);
+            made = true;
+        }
+    return made ? s : (Set){ 0 };
+}
+
+/* What every answer stores: what is required, and what it takes to make it. */
+static Set stored_always(const Choice *c)
+{
+    Set s = c->required, before, needs;
+
+    do {
+        before = s;
+        for (int t = 0; t < c->ntensors; t++)
+            if (set_has(&before, t)) {
+                needs = needed_for(c, t);
+                s = set_union(s, &needs);
+            }
+    } while (!set_equal(&s, &before));
+    return s;
+}
+
+/* t's share grows by what is left of the price of each column that makes it,
+ * or by an even part of that. */
+static void raise_share(Paths *p, int t, bool even)
+{
+    const Choice *c = p->c;
+    int64_t most = INT64_MAX;
+
+    for (int i = 0; i < c->ncolumns; i++) {
+        int64_t part = even ? p->part[i] : p->left[i];
+        if (set_has(&c->column[i].makes, t) && part < most)
+            most = part;
+    }
+    for (int i = 0; i < c->ncolumns; i++)
+        if (set_has(&c->column[i].makes, t))
+            p->left[i] -= most;
+    p->share[t] += most;
+}
+
+/* Such that the shares of what a column makes come to its price at most: then
+ * those of what is not made yet are no more than the columns that are to make
+ * it. */
 static void find_shares(Paths *p)
 {
     const Choice *c = p->c;
 
-    for (int t = 0; t < c->ntensors; t++)
-        p->share[t] = INT64_MAX;
     for (int i = 0; i < c->ncolumns; i++) {
-        const Column *k = &c->column[i];
         int n = 0;
         for (int t = 0; t < c->ntensors; t++)
-            n += set_has(&k->makes, t) && set_has(&c->required, t);
-        for (int t = 0; t < c->ntensors; t++)
-            if (set_has(&k->makes, t) && set_has(&c->required, t)
-                && k->price / n < p->share[t])
-                p->share[t] = k->price / n;
+            n += set_has(&c->column[i].makes, t) && set_has(&p->always, t);
+        p->left[i] = c->column[i].price;
+        p->part[i] = p->left[i] / (n ? n : 1);
     }
+    for (int even = 1; even >= 0; even--)
+        for (int t = 0; t < c->ntensors; t++)
+            if (set_has(&p->always, t))
+                raise_share(p, t, even);
     for (int t = 0; t < c->ntensors; t++)
-        p->share[t] = set_has(&c->required, t) && p->share[t] < INT64_MAX
-            ? p->share[t] + c->store[t] : 0;
+        if (set_has(&p->always, t))
+            p->share[t] += c->store[t];
 }
 
 static int64_t rest_of(const Paths *p, const Set *have)
@@ -214,7 +268,7 @@ static bool store_some(Paths *p, const Step *step, int n, Set s, int64_t price)
     return true;
 }
 
-/* Required tensors are stored always, of the others each subset. */
+/* Of what is not stored always each subset. */
 static bool run_column(Paths *p, int at, int i)
 {
     const Column *k = &p->c->column[i];
@@ -228,7 +282,7 @@ static bool run_column(Paths *p, int at, int i)
     for (int t = 0; t < p->c->ntensors; t++) {
         if (!set_has(&fresh, t) || !set_has(&p->use, t))
             continue;
-        if (!set_has(&p->c->required, t)) {
+        if (!set_has(&p->always, t)) {
             step.free[step.nfree++] = t;
             continue;
         }
@@ -251,6 +305,7 @@ static int search(Paths *p)
     while ((at = nearest(p)) >= 0) {
         if (set_within(&p->c->required, &p->place[at].have))
             return at;
+        p->bound = p->place[at].price + p->place[at].rest;
         ctx_poll(p->ctx);
         for (int i = 0; i < p->c->ncolumns; i++)
             if (!run_column(p, at, i))
@@ -268,12 +323,14 @@ bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
 
     *p = (Paths){ .ctx = ctx, .c = c, .limit = limit, .cap = 4,
                   .most = start ? start->price : INT64_MAX,
-                  .use = useful(c) };
+                  .use = useful(c), .always = stored_always(c) };
     while (p->cap < 2 * limit)
         p->cap *= 2;
     p->hash = ctx_alloc(ctx, (size_t)p->cap * sizeof *p->hash);
     p->place = ctx_alloc(ctx, (size_t)limit * sizeof *p->place);
     p->queue = ctx_alloc(ctx, (size_t)limit * sizeof *p->queue);
+    p->left = ctx_alloc(ctx, (size_t)c->ncolumns * sizeof *p->left);
+    p->part = ctx_alloc(ctx, (size_t)c->ncolumns * sizeof *p->part);
     find_shares(p);
     at = search(p);
     if (at == -1 && start) {            /* nothing is cheaper */
@@ -283,6 +340,7 @@ bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
         out->bound = (double)out->price;
         return true;
     }
+    out->bound = (double)p->bound;
     if (at < 0)
         return false;
     for (int i = at; p->place[i].price > 0; i = p->place[i].from)
@@ -297,7 +355,7 @@ bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
 /* ---- all together ---- */
 
 /* Where there are more, the shortest path is not looked for on. */
-enum { PLACES = 16384 };
+enum { PLACES = 65536 };
 
 double answer_gap(const Answer *a)
 {
@@ -322,7 +380,11 @@ bool choose(Ctx *ctx, const Choice *c, const Answer *start, Answer *out)
         *out = better;
     if (choose_glpk(ctx, c, out, 2.0, &better))
         *out = better;
-    if (!out->optimal && choose_dp(ctx, c, out, PLACES, &better))
+    if (out->optimal)
+        return true;
+    if (choose_dp(ctx, c, out, PLACES, &better))
         *out = better;
+    else if (better.bound > out->bound)
+        out->bound = better.bound;
     return true;
 }

@@ -102,8 +102,8 @@ bool choose_greedy(Ctx *ctx, const Choice *c, const Answer *start,
                    Answer *out);
 
 /* Shortest path over sets of stored tensors: exact; false when there would be
- * more than `limit` sets. Of start, an answer to beat, or NULL, it may be the
- * proof: then that is the answer. */
+ * more than `limit` sets: then out->bound is what has been proved. Of start, an
+ * answer to beat, or NULL, it may be the proof: then that is the answer. */
 bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
                Answer *out);
 

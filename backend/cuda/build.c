@@ -102,7 +102,8 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
     return true;
 }
 
-/* Those of the call's kernels that come from a schedule may. */
+/* Those of the call's kernels that come from a schedule may; dy may be yet to
+ * come. */
 static bool schedule_fits(const Build *b, const Call *call)
 {
     CudaExtent e = cuda_extent(call);
@@ -112,8 +113,7 @@ static bool schedule_fits(const Build *b, const Call *call)
                  && (!call->to || k->of < call->to);
         for (int i = 0; i < k->nmaps && runs; i++) {
             const View *v = view_of(call, k->map[i]);
-            if (v && !(v->data ? map_fits(e, v, false)
-                               : k->map[i].kind == ARG_OUTPUT))
+            if (v && v->data && !map_fits(e, v, false))
                 return false;
         }
     }

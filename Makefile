@@ -73,7 +73,7 @@ endif
 LIB_SRC := $(wildcard compiler/*.c compiler/schedule/*.c lang/*.c \
     backend/cpu/*.c backend/cuda/*.c)
 DEVICE := $(sort $(wildcard backend/cuda/*.cuh))
-STDLIB := $(sort $(wildcard stdlib/*.lua lang/lua/*.lua))
+STDLIB := $(sort $(wildcard stdlib/*.lua stdlib/layers/*.lua lang/lua/*.lua))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/stdlib.o \
     $(BUILD)/cuda_headers.o $(LUA_OBJ)
 REPL_LUA := $(sort $(wildcard repl/*.lua))
@@ -193,7 +193,7 @@ $(BUILD)/lua/%.o: $(LUA_SRC)/%.c $(BUILD)/flags
 	$(Q)$(CC) -std=gnu99 -DLUA_USE_POSIX -DLUA_USE_DLOPEN -fPIC \
 	    -fvisibility=hidden $(CFLAGS) $(SAN) -c -o $@ $<
 
-$(BUILD)/stdlib.c: $(STDLIB) stdlib lang/lua tools/embed.sh
+$(BUILD)/stdlib.c: $(STDLIB) stdlib stdlib/layers lang/lua tools/embed.sh
 	@mkdir -p $(@D)
 	@sh tools/embed.sh stdlib $(STDLIB) > $@
 $(BUILD)/repl_lua.c: $(REPL_LUA) repl tools/embed.sh

@@ -156,6 +156,8 @@ typedef struct Graph {
                                            graph that is not; or NULL */
     struct Mask *mask;                  /* mode quadratic: y is this mask's
                                            sum, whatever out[0] says */
+    struct Layer *layer;                /* heads are axes as others: tensors
+                                           have none of H; or NULL */
 } Graph;
 
 Graph *graph_new(Ctx *c, const char *name, int chunk);

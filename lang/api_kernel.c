@@ -47,6 +47,10 @@ static void new_kernel(Ctx *c, void *ud)
 
     if ((unsigned)m->mode >= NMODES)
         fail(c, 0, "flin_prepare: there is no mode %d", (int)m->mode);
+    if (from->step->layer)
+        fail_help(c, 0, "flin_forward, flin_backward and flin_step take them",
+                  "flin_prepare: %s is a layer: there are no kernels of layers "
+                  "yet", from->step->name);
     k->o = m->v->s->o;
     k->mode = modes[m->mode];
     atomic_init(&k->refs, 1);

@@ -137,8 +137,10 @@ static View gradient_view(Back *k, int i)
     const Input *in = &k->step->in[i];
     const Given *to = &k->d->dx[i];
 
-    if (in->timed && (k->call.on_device || to->shape[2] == k->call.heads))
-        return input_view(in, to);
+    View v = input_view(k->step, i, to);
+
+    if (in->timed && (k->call.on_device || v.heads == k->call.heads))
+        return v;
     return k->sums[i] = make_view(k, in->order, in->rank,
                                   in->timed ? k->b->B * k->b->T : k->b->N,
                                   in->timed);
@@ -153,7 +155,7 @@ static void bind_gradient(Back *k, int i)
     const Given *to = &k->d->dx[i];
 
     if (!in->timed && k->call.on_device) {
-        k->call.s1[adjoint_of_input(k->joint, i)] = input_view(in, to);
+        k->call.s1[adjoint_of_input(k->joint, i)] = input_view(k->step, i, to);
         return;
     }
     if (in->timed)
@@ -214,14 +216,15 @@ static int64_t gradient_at(const Back *k, int i, int64_t r, int64_t h,
                            int64_t e)
 {
     const Given *to = &k->d->dx[i];
-    int skip = k->step->in[i].timed ? 3 : 1;
-    int64_t at = h * to->stride[skip - 1];
+    bool timed = k->step->in[i].timed;
+    int skip = input_lead(k->step, timed);
+    int64_t at = h * input_view(k->step, i, to).sh;
 
     for (int d = to->rank - 1; d >= skip; d--) {
         at += e % to->shape[d] * to->stride[d];
         e /= to->shape[d];
     }
-    if (skip == 3)
+    if (timed)
         at += r / k->b->T * to->stride[0] + r % k->b->T * to->stride[1];
     return at;
 }
@@ -233,7 +236,7 @@ static void sum_gradient(Back *k, int i)
     const View *from = &k->sums[i];
     const Given *to = &k->d->dx[i];
     bool timed = k->step->in[i].timed;
-    int64_t heads = to->shape[timed ? 2 : 0], n = from->sh;
+    int64_t heads = input_view(k->step, i, to).heads, n = from->sh;
     int64_t group = k->call.heads / heads, all = k->call.heads * n;
     int64_t rows = timed ? k->b->B * k->b->T : 1;
     double *sum = ctx_alloc(k->c, (size_t)n * sizeof *sum);
@@ -501,6 +504,8 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (v->step->mask)
         run_mask(k);
+    else if (v->step->layer && a->mode == M_BACKWARD)
+        layer_backward(c, v, a, b, d);
     else
         run_joint(k);
     for (int i = 0; i < v->step->nin; i++)
@@ -553,6 +558,10 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
     if (v->step->mask)
         return;
+    if (v->step->layer) {
+        layer_program(c, v, b->call.size);
+        return;
+    }
     find_plans(k);
     e = k->plan;
     if (e->backend->prepare) {
@@ -568,7 +577,7 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = back_new(c, v, a, b, d);
     int64_t segments = 1, need, more;
 
-    if (v->step->mask)
+    if (v->step->mask || v->step->layer)
         return 0;
     d->stored = stored;
     find_plans(k);

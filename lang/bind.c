@@ -45,7 +45,8 @@ static char *wanted_text(Ctx *c, const Graph *g, const char *first,
 
     buf_printf(&b, "[%s", first);
     for (int i = 0; i < rank; i++)
-        buf_printf(&b, ", %s", g->axis[order[i]].name);
+        buf_printf(&b, "%s%s", i || *first ? ", " : "",
+                   g->axis[order[i]].name);
     buf_printf(&b, "]");
     return b.s;
 }
@@ -53,8 +54,11 @@ static char *wanted_text(Ctx *c, const Graph *g, const char *first,
 /* "[B, T, H, k]" as declared. */
 static char *input_shape_text(Ctx *c, const Graph *g, const Input *in)
 {
-    return wanted_text(c, g, in->timed ? "B, T, H" : "H", in->order,
-                       in->rank);
+    const char *first = in->timed ? "B, T, H" : "H";
+
+    if (g->layer)
+        first = in->timed ? "B, T" : "";
+    return wanted_text(c, g, first, in->order, in->rank);
 }
 
 /* ---- sizes ---- */
@@ -127,19 +131,19 @@ static _Noreturn void bad_rank(Sizes *s, const Given *t, const char *kind,
 static void learn_input(Sizes *s, const Input *in, const Given *t)
 {
     Bound *b = s->b;
-    int skip = in->timed ? 3 : 1;
+    int skip = input_lead(s->g, in->timed);
 
     if (!t->given)
         fail(s->ctx, 0, "%s: tensor %s is missing; %s is wanted", s->what,
              in->name, input_shape_text(s->ctx, s->g, in));
-    if (t->rank != skip + in->rank)
+    if (t->rank != skip + in->rank && !(s->g->layer && t->number))
         bad_rank(s, t, "", in->name, input_shape_text(s->ctx, s->g, in));
     if (in->timed) {
         learn(s, &b->B, &s->batch_from, "batch entries", t->shape[0],
               in->name);
-        learn_tokens(s, t->shape[1], t->shape[2], in->name);
+        learn_tokens(s, t->shape[1], s->g->layer ? 1 : t->shape[2], in->name);
     }
-    int64_t heads = t->shape[skip - 1];
+    int64_t heads = s->g->layer ? 1 : t->shape[skip - 1];
     if (heads < 1 || heads > 1 << 20)
         fail(s->ctx, 0, "%s: %s has %lld heads: from 1 to %d are possible",
              s->what, in->name, (long long)heads, 1 << 20);
@@ -151,18 +155,29 @@ static void learn_input(Sizes *s, const Input *in, const Given *t)
         learn_axis(s, in->order[i], t->shape[skip + i], in->name);
 }
 
-View input_view(const Input *in, const Given *t)
+/* Behind `lead` axes, of which the last one is heads, but of a layer. */
+static View lead_view(const Graph *step, const Given *t, int lead, int rank)
 {
-    int skip = in->timed ? 3 : 1;
-    View v = { .data = t->data, .dtype = t->dtype,
-               .heads = (int)t->shape[skip - 1], .sh = t->stride[skip - 1] };
+    View v = { .data = t->data, .dtype = t->dtype, .heads = 1 };
+
+    if (!step->layer) {
+        v.heads = (int)t->shape[lead - 1];
+        v.sh = t->stride[lead - 1];
+    }
+    for (int i = 0; i < rank; i++)
+        v.sd[i] = t->stride[lead + i];
+    return v;
+}
+
+View input_view(const Graph *step, int i, const Given *t)
+{
+    const Input *in = &step->in[i];
+    View v = lead_view(step, t, input_lead(step, in->timed), in->rank);
 
     if (in->timed) {
         v.sb = t->stride[0];
         v.st = t->stride[1];
     }
-    for (int i = 0; i < in->rank; i++)
-        v.sd[i] = t->stride[skip + i];
     return v;
 }
 
@@ -174,7 +189,7 @@ static void bind_inputs(Sizes *s, const Args *a)
     for (int i = 0; i < g->nin; i++)
         learn_input(s, &g->in[i], &a->in[i]);
     for (int i = 0; i < g->nin; i++) {
-        View v = input_view(&g->in[i], &a->in[i]);
+        View v = input_view(g, i, &a->in[i]);
         if (b->call.heads % v.heads)
             fail_help(s->ctx, 0, "heads are shared in equal groups",
                       "%s: %s has %d heads, which do not divide the %d of %s",
@@ -258,18 +273,22 @@ static void bind_sequences(Sizes *s, const Args *a)
 static void bind_state(Sizes *s, int i, const Given *t)
 {
     const State *st = &s->g->st[i];
+    int lead = state_lead(s->g);
 
     if (!t->given)
         return;
-    if (t->rank != 2 + st->rank)
-        bad_rank(s, t, "state ", st->name, wanted_text(s->ctx, s->g, "N, H",
-                 st->order, st->rank));
+    if (t->rank != lead + st->rank)
+        bad_rank(s, t, "state ", st->name, wanted_text(s->ctx, s->g,
+                 s->g->layer ? "N" : "N, H", st->order, st->rank));
     for (int k = 0; k < st->rank; k++)
-        learn_axis(s, st->order[k], t->shape[2 + k], st->name);
+        learn_axis(s, st->order[k], t->shape[lead + k], st->name);
     if (t->shape[0] != s->b->N)
         fail(s->ctx, 0, "%s: state %s is for %lld sequences, but the call "
              "has %lld", s->what, st->name, (long long)t->shape[0],
              (long long)s->b->N);
+    s->b->call.s0[i] = state_view(s->g, i, t);
+    if (s->g->layer)
+        return;
     if (t->shape[1] != s->b->call.heads && t->shape[1] == s->b->T
         && s->b->T > 1 && s->b->T < s->b->call.heads)
         fail_help(s->ctx, 0, layout_help(s, s->heads_from),
@@ -280,7 +299,6 @@ static void bind_state(Sizes *s, int i, const Given *t)
         fail(s->ctx, 0, "%s: state %s has %lld heads, but %s has %d", s->what,
              st->name, (long long)t->shape[1], s->heads_from,
              s->b->call.heads);
-    s->b->call.s0[i] = state_view(s->g, i, t);
 }
 
 /* ---- sizes that follow from others ---- */
@@ -360,7 +378,7 @@ int result_shape(const Graph *step, const Bound *b, int64_t *shape)
     shape[0] = b->B;
     shape[1] = b->T;
     shape[2] = b->call.heads;
-    return shape_of(b, y->rank, y->order, 3, shape);
+    return shape_of(b, y->rank, y->order, input_lead(step, true), shape);
 }
 
 int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape)
@@ -369,26 +387,23 @@ int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape)
 
     shape[0] = b->N;
     shape[1] = b->call.heads;
-    return shape_of(b, st->rank, st->order, 2, shape);
+    return shape_of(b, st->rank, st->order, state_lead(step), shape);
 }
 
 View result_view(const Graph *step, const Given *t)
 {
-    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[2],
-               .sb = t->stride[0], .st = t->stride[1], .sh = t->stride[2] };
+    View v = lead_view(step, t, input_lead(step, true), step->out[0].rank);
 
-    for (int i = 0; i < step->out[0].rank; i++)
-        v.sd[i] = t->stride[3 + i];
+    v.sb = t->stride[0];
+    v.st = t->stride[1];
     return v;
 }
 
 View state_view(const Graph *step, int s, const Given *t)
 {
-    View v = { .data = t->data, .dtype = t->dtype, .heads = (int)t->shape[1],
-               .sb = t->stride[0], .sh = t->stride[1] };
+    View v = lead_view(step, t, state_lead(step), step->st[s].rank);
 
-    for (int i = 0; i < step->st[s].rank; i++)
-        v.sd[i] = t->stride[2 + i];
+    v.sb = t->stride[0];
     return v;
 }
 

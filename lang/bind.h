@@ -49,11 +49,24 @@ enum { CHUNK_AUTO = -1, CHUNK_DEFAULT = 64, CHUNK_MAX = 256, AXIS_MAX = 65536 };
  * are allocated in c. */
 void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b);
 
+/* Axes that stand before an argument's own: batch entries, tokens, heads; of a
+ * constant heads alone, of a state sequences and heads. A layer's tensors have
+ * none of heads: these are axes as others. */
+static inline int input_lead(const Graph *step, bool timed)
+{
+    return (timed ? 2 : 0) + !step->layer;
+}
+
+static inline int state_lead(const Graph *step)
+{
+    return 1 + !step->layer;
+}
+
 /* The shape of y, of a state; returns the rank. */
 int result_shape(const Graph *step, const Bound *b, int64_t *shape);
 int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
 /* Strides behind batch (or sequence), token and head. */
-View input_view(const Input *in, const Given *t);
+View input_view(const Graph *step, int i, const Given *t);
 View result_view(const Graph *step, const Given *t);
 View state_view(const Graph *step, int s, const Given *t);
 
@@ -199,6 +212,28 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                            Stored stored);
 
+/* ---- layers (layer_run.c) ---- */
+
+/* A layer for given sizes: its parts, each a variant of its own, which has its
+ * plans, or a matrix product (NULL). */
+typedef struct LayerProgram LayerProgram;
+struct Parts;
+struct LayerProgram {
+    LayerProgram *next;
+    int32_t size[NAXES];
+    struct Parts *parts;
+    Variant **variant;
+};
+
+/* Made if it is new. Fails through c. */
+LayerProgram *layer_program(Ctx *c, Variant *v, const int32_t size[NAXES]);
+void layer_release(Variant *v);
+/* Runs what is bound, part after part: forward or a token's step. */
+void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* Gradients: d's dy and dstate have been checked. */
+void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    const Adjoint *d);
+
 /* ---- validation (validate.c) ---- */
 
 /* After a call has run by this plan (NULL: in the host's memory): where it
@@ -240,6 +275,8 @@ void check_options(lua_State *L, const char *what, const Graph *g, int arg,
 /* A whole number among the options, or `usual`. */
 lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
+/* Lua error where the variant is a layer: METHOD is for single variants yet. */
+void refuse_layer(lua_State *L, const Variant *v, const char *method);
 /* Chunk, threads, backend: from the options, else from the flin table. */
 void run_options(lua_State *L, const char *what, int arg, Args *a);
 

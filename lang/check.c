@@ -63,14 +63,15 @@ static int64_t heads_of(const Check *k, const Input *in)
 static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
                         int64_t T)
 {
-    int64_t shape[TENSOR_RANK], n = 1;
+    int64_t shape[TENSOR_RANK] = { 0 }, n = 1;
     int rank = 0, first;
 
     if (in->timed) {
         shape[rank++] = B;
         shape[rank++] = T;
     }
-    shape[rank++] = heads_of(k, in);
+    if (!k->v->step->layer)
+        shape[rank++] = heads_of(k, in);
     first = rank;
     for (int i = 0; i < in->rank; i++)
         shape[rank++] = k->size[in->order[i]];

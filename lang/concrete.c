@@ -415,23 +415,47 @@ static AxisSet named_axes(lua_State *L, const Concrete *c, const char *name,
     return s;
 }
 
+/* Pushes x less its mean over these axes. */
+static void push_centred(lua_State *L, const Concrete *c, Operand *x,
+                         AxisSet over)
+{
+    Operand b = { .x = &one };
+    Numbers *m = push_numbers(L, c, x->axes & ~over);
+    Loop l;
+
+    add_products(L, c, m->x, m->axes, x, &b);
+    for (int64_t i = 0; i < m->n; i++)
+        m->x[i] /= (double)count(c, over);
+    Numbers *y = push_numbers(L, c, x->axes);
+    loop_init(L, &l, c, (AxisSet[4]){ y->axes, x->axes, m->axes, 0 }, 4);
+    for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
+        for (int64_t k = 0; k < l.n; k++)
+            y->x[l.off[0] + k * l.step[0][l.nd - 1]] =
+                x->x[l.off[1] + k * l.step[1][l.nd - 1]]
+                - m->x[l.off[2] + k * l.step[2][l.nd - 1]];
+    *x = (Operand){ .x = y->x, .axes = y->axes };
+}
+
 int concrete_reduce(lua_State *L, const char *name, Reduction how)
 {
     const Concrete *c = run_wanted(L);
     Operand a, b = { .x = &one };
+    bool norm = how != R_SUM && how != R_MEAN;
 
     operand(L, name, 1, &a);
     AxisSet over = named_axes(L, c, name, a.axes, 2);
     if (!over)
         over = a.axes;
+    if (how == R_LAYER_NORM)
+        push_centred(L, c, &a, over);
     Numbers *y = push_numbers(L, c, a.axes & ~over);
-    add_products(L, c, y->x, y->axes, &a, how == R_L2NORM ? &a : &b);
-    for (int64_t i = 0; how == R_MEAN && i < y->n; i++)
+    add_products(L, c, y->x, y->axes, &a, norm ? &a : &b);
+    for (int64_t i = 0; how != R_SUM && how != R_L2NORM && i < y->n; i++)
         y->x[i] /= (double)count(c, over);
-    if (how != R_L2NORM)
+    if (!norm)
         return settle(L, c);
     for (int64_t i = 0; i < y->n; i++)
-        y->x[i] = 1 / sqrt(y->x[i] + 1e-6);
+        y->x[i] = 1 / sqrt(y->x[i] + (how == R_L2NORM ? NORM_EPS : MEAN_EPS));
     Operand factor = { .x = y->x, .axes = y->axes };
     Numbers *z = push_numbers(L, c, a.axes);
     add_products(L, c, z->x, z->axes, &a, &factor);

@@ -55,7 +55,11 @@ Numbers *numbers_test(lua_State *L, int arg);
 bool any_numbers(lua_State *L);         /* among all arguments */
 int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
                          double (*value)(const double *x));
-typedef enum Reduction { R_SUM, R_MEAN, R_L2NORM } Reduction;
+/* What keeps norms of zeros finite: beside a sum of squares, a mean of them. */
+#define NORM_EPS 1e-6
+#define MEAN_EPS 1e-5
+typedef enum Reduction { R_SUM, R_MEAN, R_L2NORM, R_RMS_NORM,
+                         R_LAYER_NORM } Reduction;
 int concrete_reduce(lua_State *L, const char *name, Reduction how);
 int concrete_dot(lua_State *L, bool outer);
 int concrete_size(lua_State *L);

@@ -116,7 +116,7 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
             upper[i] = (char)toupper((unsigned char)name[i]);
         lua_Integer n = option_int(L, what, arg, name, -1);
         if (n < 0 && strcmp(upper, "B") && strcmp(upper, "T")
-            && strcmp(upper, "H"))
+            && (g->layer || strcmp(upper, "H")))
             n = option_int(L, what, arg, upper, -1);
         if (n == 0 || n > AXIS_MAX)
             lang_fail(L, NULL, "%s: axis '%s' can be from 1 to %d long", what,
@@ -133,6 +133,14 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
         if (!size[ax] && !is_angle(g, ax))
             size[ax] = usual > least[ax] ? usual : least[ax];
     sizes_complete(g, size, true);
+}
+
+void refuse_layer(lua_State *L, const Variant *v, const char *method)
+{
+    if (v->step->layer)
+        lang_fail(L, "v.form shows its parts; the variants that it calls have "
+                  "it", "%s: %s is a layer: there is no v:%s of layers yet",
+                  method, v->step->name, method);
 }
 
 /* ---- fields ---- */
@@ -226,6 +234,8 @@ static int variant_index(lua_State *L)
         lua_pushstring(L, variant_form(L, v));
     else if (!strcmp(key, "note"))
         lua_pushstring(L, latest_note(v));
+    else if (!strcmp(key, "is_layer"))
+        lua_pushboolean(L, g->layer != NULL);
     else
         lua_pushnil(L);
     return 1;
@@ -395,6 +405,8 @@ static int variant_dump(lua_State *L)
         lang_fail(L, "v:dump(\"TCP\")", "dump: letters are wanted, not %s",
                   type_text(L, 2));
     check_letters(L, lua_tostring(L, 2));
+    if (strcmp(lua_tostring(L, 2), "T"))
+        refuse_layer(L, variant_check(L, 1), "dump");
     return push_dump(L, "dump", lua_tostring(L, 2), 3);
 }
 

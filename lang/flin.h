@@ -194,8 +194,10 @@ typedef enum flin_Role { FLIN_INPUT, FLIN_OUTPUT, FLIN_STATE } flin_Role;
  *   inputs, y with t ("t k")   shape [B, T, H, then the others in order]
  *   inputs without t ("k")     constants of a head: [H, ...]
  *   states ("k v")             [N, H, ...], N: batch entries or sequences
- * Each input may have fewer heads than y, if their count divides y's. domain:
- * what values make sense ("normal", "log_decay": <= 0, "unit": 0 to 1 ...). */
+ * Each input may have fewer heads than y, if their count divides y's. A layer's
+ * (flin.layer) heads are axes as others, and none of these shapes has H; there
+ * are no kernels of layers yet, and they run on the CPU. domain: what values
+ * make sense ("normal", "log_decay": <= 0, "unit": 0 to 1 ...). */
 typedef struct flin_Arg {
     const char *name;
     flin_Role role;

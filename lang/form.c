@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../compiler/affine.h"
+#include "../compiler/layer.h"
 #include "bind.h"
 
 enum { USUAL_SIZE = 16 };
@@ -125,6 +126,65 @@ static void put_states(Buf *b, Graph *g, const int *order)
     }
 }
 
+/* A layer's values by their names: what calls and products give, and what
+ * stands between them. */
+static const char **name_values(const Graph *g, const Parts *p)
+{
+    const char **name = ctx_alloc(g->ctx, g->len * sizeof *name);
+
+    for (int i = 0; i < p->n; i++)
+        name[p->part[i].y] = ctx_format(g->ctx, "v%d", i + 1);
+    name[g->out[0].node] = "y";
+    return name;
+}
+
+static void put_part(Buf *b, const Graph *g, const Part *p,
+                     const char *const *name)
+{
+    const Node *n = &g->n[p->y];
+
+    buf_printf(b, "  %s [t%s%s] = ", name[p->y], n->axes ? " " : "",
+               axes_text(g, n->axes));
+    if (n->op != OP_input) {
+        buf_printf(b, "%s\n     %s\n", expr_named(g, p->y, name),
+                   p->step ? "in chunks, without a state" : "matrix product");
+        return;
+    }
+    buf_printf(b, "%s(", p->name);
+    for (int i = 0; i < p->nin; i++)
+        buf_printf(b, "%s%s", i ? ", " : "", name[p->in[i]] ? name[p->in[i]]
+                   : expr_text(g, p->in[i]));
+    buf_printf(b, ")\n");
+}
+
+/* How a call runs, at sizes of its own axes. */
+static void put_road(Form *f, const Part *p)
+{
+    int32_t size[NAXES] = { 0 };
+
+    for (int ax = AX_DIM; ax < p->step->naxes; ax++)
+        size[ax] = f->size[p->axis[ax]];
+    if (p->taps)
+        buf_printf(&f->text, "     convolution along tokens, in chunks\n");
+    else if (derive(p->step, size, CHUNK_DEFAULT))
+        buf_printf(&f->text, "     in chunks\n");
+    else
+        buf_printf(&f->text, "     token by token: %s\n", p->step->note);
+}
+
+static void find_parts(Form *f)
+{
+    const Graph *g = f->v->step->layer->traced;
+    Parts *p = layer_cut(g->ctx, g->layer, f->size);
+    const char **name = name_values(g, p);
+
+    for (int i = 0; i < p->n; i++) {
+        put_part(&f->text, g, &p->part[i], name);
+        if (g->n[p->part[i].y].op == OP_input)
+            put_road(f, &p->part[i]);
+    }
+}
+
 static void find_form(Ctx *c, void *ud)
 {
     Form *f = ud;
@@ -132,6 +192,10 @@ static void find_form(Ctx *c, void *ud)
     int order[MAX_STATES];
 
     f->text.ctx = c;
+    if (step->layer) {
+        find_parts(f);
+        return;
+    }
     if (step->mask) {
         buf_printf(&f->text, "  over all pairs of tokens: mode \"quadratic\""
                    "\n");
@@ -163,9 +227,16 @@ const char *variant_form(lua_State *L, Variant *v)
 
 const char *latest_note(const Variant *v)
 {
+    const LayerProgram *p = v->programs;
+
     for (const PlanEntry *e = v->plans; e; e = e->next)
         if (e->chunk)
             return e->note;
+    for (int i = 0; p && i < p->parts->n; i++) {
+        const char *note = p->variant[i] ? latest_note(p->variant[i]) : NULL;
+        if (note)
+            return note;
+    }
     return NULL;
 }
 

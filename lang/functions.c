@@ -236,43 +236,89 @@ static void make_mean(Build *b)
     b->r = op2(b->g, OP_div, sum(b->g, b->a[0], b->over), n);
 }
 
+/* x / sqrt(s + eps) */
+static Ref scaled(Graph *g, Ref x, Ref s, double eps)
+{
+    return op2(g, OP_mul, x, op1(g, OP_rsqrt, op2(g, OP_add, s,
+                                                  num(g, eps))));
+}
+
+static Ref mean_of(Graph *g, Ref a, AxisSet over)
+{
+    Build b = { .g = g, .a = { a }, .over = over };
+
+    make_mean(&b);
+    return b.r;
+}
+
 static void make_l2norm(Build *b)
 {
     Graph *g = b->g;
-    Ref n = op2(g, OP_add, sum(g, op1(g, OP_square, b->a[0]), b->over),
-                num(g, 1e-6));
 
-    b->r = op2(g, OP_mul, b->a[0], op1(g, OP_rsqrt, n));
+    b->r = scaled(g, b->a[0], sum(g, op1(g, OP_square, b->a[0]), b->over),
+                  NORM_EPS);
 }
 
-/* sum, mean, l2norm: (x, axes); no axes: all. */
-static int reduce(lua_State *L, const char *name, void (*make)(Build *b))
+static void make_rms_norm(Build *b)
 {
+    Graph *g = b->g;
+
+    b->r = scaled(g, b->a[0], mean_of(g, op1(g, OP_square, b->a[0]), b->over),
+                  MEAN_EPS);
+}
+
+static void make_layer_norm(Build *b)
+{
+    Graph *g = b->g;
+    Ref x = op2(g, OP_sub, b->a[0], mean_of(g, b->a[0], b->over));
+
+    b->r = scaled(g, x, mean_of(g, op1(g, OP_square, x), b->over), MEAN_EPS);
+}
+
+/* A single number as a row of one. */
+static double same(double x) { return x; }
+static double unit_number(double x) { return x / sqrt(x * x + NORM_EPS); }
+static double rms_number(double x) { return x / sqrt(x * x + MEAN_EPS); }
+static double nothing(double x) { return x - x; }
+
+/* What goes over axes: a row each; how: of numbers with axes. */
+typedef struct Over {
+    const char *name;
+    Reduction how;
+    void (*make)(Build *b);
+    double (*number)(double x);
+} Over;
+
+static const Over overs[] = {
+    { "sum", R_SUM, make_sum, same },
+    { "mean", R_MEAN, make_mean, same },
+    { "l2norm", R_L2NORM, make_l2norm, unit_number },
+    { "unit_norm", R_L2NORM, make_l2norm, unit_number },
+    { "rms_norm", R_RMS_NORM, make_rms_norm, rms_number },
+    { "layer_norm", R_LAYER_NORM, make_layer_norm, nothing },
+};
+enum { NOVERS = sizeof overs / sizeof *overs };
+
+/* (x, axes); no axes: all. Upvalue: the row. */
+static int reduce(lua_State *L)
+{
+    const Over *o = &overs[lua_tointeger(L, lua_upvalueindex(1))];
     Tracer *t = NULL;
 
-    check_count(L, name, 1, 2);
+    check_count(L, o->name, 1, 2);
     if (any_numbers(L))
-        return concrete_reduce(L, name, make == make_sum ? R_SUM
-                               : make == make_mean ? R_MEAN : R_L2NORM);
-    check_plain(L, name, 1);
+        return concrete_reduce(L, o->name, o->how);
+    check_plain(L, o->name, 1);
     int like = find_value(L, 1, 1, &t);
     if (!like) {
-        double x = plain_arg(L, 1);
-        lua_pushnumber(L, make == make_l2norm ? x / sqrt(x * x + 1e-6) : x);
+        lua_pushnumber(L, o->number(plain_arg(L, 1)));
         return 1;
     }
-    Build b = { .a = { value_arg(L, t, 1) }, .make = make };
-    b.over = axes_arg(L, t, name, 1, 2);
+    Build b = { .a = { value_arg(L, t, 1) }, .make = o->make };
+    b.over = axes_arg(L, t, o->name, 1, 2);
     if (!b.over)
         b.over = t->g->n[b.a[0]].axes;
     return build_push(L, like, t, &b);
-}
-
-static int flin_sum(lua_State *L) { return reduce(L, "sum", make_sum); }
-static int flin_mean(lua_State *L) { return reduce(L, "mean", make_mean); }
-static int flin_l2norm(lua_State *L)
-{
-    return reduce(L, "l2norm", make_l2norm);
 }
 
 /* Is the first argument of a step that runs on numbers? */
@@ -540,6 +586,9 @@ static int flin_prev(lua_State *L)
         return concrete_prev(L);
     int like = value_wanted(L, "prev", &t);
     b.a[0] = value_arg(L, t, 1);
+    if (t->g->layer)
+        lang_fail(L, "flin.conv(x, w.taps) looks back along tokens", "prev: "
+                  "there is none in a layer yet");
     const Node *n = &t->g->n[b.a[0]];
     const char *name = value_name(L, t, 1);
     if (n->states && !is_prev(t->g, b.a[0]))
@@ -611,9 +660,6 @@ static int flin_rotate(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-    { "sum", flin_sum },
-    { "mean", flin_mean },
-    { "l2norm", flin_l2norm },
     { "size", flin_size },
     { "dot", flin_dot },
     { "outer", flin_outer },
@@ -621,6 +667,7 @@ static const luaL_Reg functions[] = {
     { "rename", flin_rename },
     { "prev", flin_prev },
     { "rotate", flin_rotate },
+    { "conv", flin_conv },
     { NULL, NULL }
 };
 
@@ -639,5 +686,10 @@ void functions_open(lua_State *L)
             add_elementwise(L, op, op_info[op].name);
     for (int i = 0; i < NMADE; i++)
         add_elementwise(L, NOPS + i, made[i].name);
+    for (int i = 0; i < NOVERS; i++) {
+        lua_pushinteger(L, i);
+        lua_pushcclosure(L, reduce, 1);
+        lua_setfield(L, -2, overs[i].name);
+    }
     luaL_setfuncs(L, functions, 0);
 }

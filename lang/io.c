@@ -339,6 +339,7 @@ static int variant_io(lua_State *L)
         "backward", "Z_input", "Z_QK" };
     Variant *v = variant_check(L, 1);
 
+    refuse_layer(L, v, "io");
     double own;
 
     lua_settop(L, 2);

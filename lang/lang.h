@@ -198,6 +198,7 @@ typedef struct Variant {
     atomic_int turned;                  /* to other plans, how often */
     BestChunk *chunks;                  /* by sizes */
     PlanView *views;                    /* that v:plan has shown */
+    struct LayerProgram *programs;      /* of a layer, by sizes */
     const char *about;                  /* what its script begins with */
     const char *form;                   /* form.c's text, once it was asked
                                            for */

@@ -528,6 +528,7 @@ static int variant_plan(lua_State *L)
     Variant *v = variant_check(L, 1);
     Args args = { 0 };
 
+    refuse_layer(L, v, "plan");
     lua_settop(L, 2);
     const char *format = text_option(L, "format", "table");
     if (!strcmp(format, "svg"))

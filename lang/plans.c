@@ -378,6 +378,7 @@ void plans_release(Variant *v)
         if (e->backend->release && e->program)
             e->backend->release(e->program);
     v->plans = NULL;
+    layer_release(v);
     shared_release(&v->shared);
 }
 
@@ -422,13 +423,21 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
     return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
 
+/* In parts, but for the truth. */
+static bool in_parts(const Variant *v, const Args *a)
+{
+    return v->step->layer && a->mode != M_REFERENCE;
+}
+
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    PlanEntry *e = bound_plan(c, v, a, b);
+    PlanEntry *e = in_parts(v, a) ? NULL : bound_plan(c, v, a, b);
     const Validation *before = validate_before(c, v, a, b, e);
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
-    if (e)
+    if (in_parts(v, a))
+        layer_run(c, v, a, b);
+    else if (e)
         e->backend->run(c, e->program, e->plan, &b->call);
     else if (v->step->mask)
         mask_run(c, v->step, &b->call);
@@ -439,6 +448,10 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
+    if (in_parts(v, a)) {
+        layer_program(c, v, b->call.size);
+        return;
+    }
     PlanEntry *e = bound_plan(c, v, a, b);
 
     if (e && e->backend->prepare)
@@ -447,7 +460,7 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    PlanEntry *e = bound_plan(c, v, a, b);
+    PlanEntry *e = in_parts(v, a) ? NULL : bound_plan(c, v, a, b);
 
     return e && e->backend->workspace
         ? e->backend->workspace(c, e->program, e->plan, &b->call) : 0;

@@ -12,7 +12,8 @@ static PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a,
     PlanEntry *e;
     bool copied = backend->keep && !b->call.on_device;
 
-    if (v->step->mask || plan_chunk(a) == 0 || !backend->kept || copied)
+    if (v->step->mask || v->step->layer || plan_chunk(a) == 0
+        || !backend->kept || copied)
         return NULL;
     e = plan_for(c, v, b->call.size, plan_chunk(a), true, backend);
     return e->plan->g->chunk && e->plan->split > 0 ? e : NULL;

@@ -164,6 +164,7 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     Source *s = push_owned(L, sizeof *s, SOURCE_META, source_gc);
     lua_Integer chunk;
 
+    refuse_layer(L, v, what);
     s->ctx = sandbox_ctx(L);
     s->v = v;
     check_options(L, what, v->step, arg, options, NOPTIONS);

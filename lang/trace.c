@@ -1,22 +1,34 @@
 /* trace.c -- runs a step once on symbolic values and reads its results. */
 #include <string.h>
 
+#include "../compiler/layer.h"
 #include "bind.h"
 #include "value.h"
 
 /* ---- x and s ---- */
 
-static int declared_names(const Graph *g, bool input, const char **list)
+/* Is input i one of those? A layer's weights are inputs without t. */
+static bool is_of(const Graph *g, const char *what, int i)
 {
-    int n = input ? g->nin : g->nst;
+    return !g->layer || (i < g->layer->nin
+                         && g->in[i].timed == (*what == 'i'));
+}
 
-    for (int i = 0; i < n; i++)
-        list[i] = input ? g->in[i].name : g->st[i].name;
+/* what: "input", "state" or "weight". */
+static int declared_names(const Graph *g, const char *what, const char **list)
+{
+    int n = 0;
+
+    for (int i = 0; *what == 's' && i < g->nst; i++)
+        list[n++] = g->st[i].name;
+    for (int i = 0; *what != 's' && i < g->nin; i++)
+        if (is_of(g, what, i))
+            list[n++] = g->in[i].name;
     return n;
 }
 
-/* x.NAME that is not declared. Upvalues: the tracer, "input" or "state", the
- * parameter's name. */
+/* x.NAME that is not declared. Upvalues: the tracer, "input", "state" or
+ * "weight", the parameter's name. */
 static int unknown_name(lua_State *L)
 {
     Tracer *t = lua_touserdata(L, lua_upvalueindex(1));
@@ -28,35 +40,38 @@ static int unknown_name(lua_State *L)
     if (t->closed)
         lang_fail(L, NULL, "%s.%s: the step has been traced already", table,
                   key);
-    int n = declared_names(t->g, *what == 'i', list);
-    all = suggest(L, key, *what == 'i' ? "inputs" : "states", list, n);
+    int n = declared_names(t->g, what, list);
+    all = suggest(L, key, lua_pushfstring(L, "%ss", what), list, n);
     lang_fail(L, all, "%s.%s: there is no %s '%s'", table, key, what, key);
 }
 
 static int read_only(lua_State *L)
 {
-    lang_fail(L, "use a local variable; the step returns the new states",
+    lang_fail(L, "use a local variable; a step returns the new states",
               "%s.%s cannot be assigned",
               lua_tostring(L, lua_upvalueindex(3)),
               luaL_tolstring(L, 2, NULL));
 }
 
-/* Pushes the table x or s of values; the tracer is at `owner`. */
-static void push_arguments(lua_State *L, int owner, Tracer *t, bool input,
-                           const char *name)
+/* Pushes the table x, s or w of values; the tracer is at `owner`. */
+static void push_arguments(lua_State *L, int owner, Tracer *t,
+                           const char *what, const char *name)
 {
     static const char *const event[] = { "__index", "__newindex" };
     Graph *g = t->g;
 
     lua_newtable(L);
+    bool input = *what != 's';
     for (int i = 0; i < (input ? g->nin : g->nst); i++) {
+        if (input && !is_of(g, what, i))
+            continue;
         value_push(L, owner, t, input ? g->in[i].node : g->st[i].node);
         lua_setfield(L, -2, input ? g->in[i].name : g->st[i].name);
     }
     lua_newtable(L);
     for (int i = 0; i < 2; i++) {
         lua_pushvalue(L, owner);
-        lua_pushstring(L, input ? "input" : "state");
+        lua_pushstring(L, what);
         lua_pushstring(L, name);
         lua_pushcclosure(L, i ? read_only : unknown_name, 3);
         lua_setfield(L, -2, event[i]);
@@ -123,7 +138,7 @@ static void take_states(lua_State *L, Tracer *t, Place at, int states, int n)
 
     for (lua_pushnil(L); lua_next(L, states); lua_pop(L, 1)) {
         const char *key = luaL_tolstring(L, -2, NULL);
-        declared_names(t->g, false, list);
+        declared_names(t->g, "state", list);
         if (!in_list(key, list, n))
             lang_fail_at(L, at, suggest(L, key, "states", list, n), "step: it "
                          "returns state '%s', which is not declared", key);
@@ -170,8 +185,8 @@ Place trace_step(lua_State *L, int f, int owner, Tracer *t)
     int call = lua_gettop(L);
 
     lua_pushvalue(L, f);
-    push_arguments(L, owner, t, true, x);
-    push_arguments(L, owner, t, false, s);
+    push_arguments(L, owner, t, "input", x);
+    push_arguments(L, owner, t, "state", s);
     lua_call(L, 2, LUA_MULTRET);
     int n = lua_gettop(L) - call;
     check_results(L, at, n);
@@ -184,4 +199,45 @@ Place trace_step(lua_State *L, int f, int owner, Tracer *t)
                      t->g->out[0].rank, TENSOR_RANK);
     lua_settop(L, top);
     return at;
+}
+
+/* ---- a layer's forward ---- */
+
+static void make_result(Build *b)
+{
+    graph_output(b->g, "y", b->a[0]);
+}
+
+static const char forward_help[] = "end it with: return y";
+
+void trace_forward(lua_State *L, int f, int owner, Tracer *t)
+{
+    int top = lua_gettop(L);
+    Place at = enter_step(L, t->ctx, f);
+    const char *x = parameter(L, f, 1, "x"), *w = parameter(L, f, 2, "w");
+    int call = lua_gettop(L);
+
+    t->g->layer->nin = t->g->nin;
+    lua_pushvalue(L, f);
+    push_arguments(L, owner, t, "input", x);
+    push_arguments(L, owner, t, "weight", w);
+    lua_call(L, 2, LUA_MULTRET);
+    int n = lua_gettop(L) - call;
+    if (n != 1)
+        lang_fail_at(L, at, forward_help, "forward: it returns %d results; "
+                     "there is one y", n);
+    if (!value_test(L, -1))
+        lang_fail_at(L, at, forward_help, "forward: y is %s, not a value",
+                     type_text(L, -1));
+    Ref y = value_arg(L, t, call + 1);
+    if (!t->g->n[y].timed)
+        lang_fail_at(L, at, "return what depends on an input", "forward: y is "
+                     "the same for every token");
+    Build b = { .a = { y }, .make = make_result };
+    build(L, t, &b);
+    if (t->g->out[0].rank > TENSOR_RANK - 2)
+        lang_fail_at(L, at, NULL, "forward: y has %d axes; with batch and "
+                     "tokens that is more than a tensor's %d",
+                     t->g->out[0].rank, TENSOR_RANK);
+    lua_settop(L, top);
 }

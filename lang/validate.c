@@ -128,7 +128,7 @@ static void add_gradients(Validation *w, const Adjoint *d)
     for (int i = 0; i < g->nin; i++) {
         if (!d->dx[i].given)
             continue;
-        View dx = input_view(&g->in[i], &d->dx[i]);
+        View dx = input_view(g, i, &d->dx[i]);
         add_input(w, RESULT, ctx_format(w->c, "the gradient of %s",
                   g->in[i].name), &domains[0], &g->in[i], &dx);
     }

@@ -78,10 +78,15 @@ static int trace_line(lua_State *L, const Tracer *t)
     return current_line(L);
 }
 
+void stamp_line(lua_State *L, Tracer *t)
+{
+    t->g->line = trace_line(L, t);
+}
+
 void build(lua_State *L, Tracer *t, Build *b)
 {
     b->g = t->g;
-    b->g->line = trace_line(L, t);
+    stamp_line(L, t);
     protect(L, t->ctx, run_build, b);
 }
 

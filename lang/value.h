@@ -42,6 +42,21 @@ const char *value_axes(lua_State *L, Tracer *t, AxisSet s);
  * of t's graph. Where it begins. */
 Place trace_step(lua_State *L, int f, int owner, Tracer *t);
 
+/* The same of a layer's forward function: y becomes its result. */
+void trace_forward(lua_State *L, int f, int owner, Tracer *t);
+
+/* layer.c. Is the variant at 1 called on a table of values? Puts its step into
+ * the layer that they belong to; pushes its y. */
+bool layer_calls(lua_State *L);
+int layer_call_values(lua_State *L);
+/* The layer has been traced: its variant's step becomes the whole of it. Lua
+ * error where inputs are not read, or something has no part. */
+void layer_whole(lua_State *L, Variant *v);
+int flin_conv(lua_State *L);
+
+/* Stamps the line of the trace's file that is running on what comes. */
+void stamp_line(lua_State *L, Tracer *t);
+
 /* May an axis be called so? A letter or _, then letters, digits, _; <= 20. */
 bool axis_name_ok(const char *s);
 

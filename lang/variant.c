@@ -2,13 +2,15 @@
  *
  * Lua tables have no order, so arguments are ordered here: q, k, v first
  * where they are, then the others by name; states by name, then what
- * flin.prev adds in the order of its calls.
+ * flin.prev adds in the order of its calls. flin.layer{...} is read here, too:
+ * inputs first, then weights.
  */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../compiler/domain.h"
+#include "../compiler/layer.h"
 #include "bind.h"
 #include "shared.h"
 #include "truth.h"
@@ -45,7 +47,10 @@ static const char *const domain_names[] = {
 
 static const char *const fields[] = { "name", "axes", "input", "state",
     "step", "mask", "mode" };
-enum { NFIELDS = sizeof fields / sizeof *fields };
+static const char *const layer_fields[] = { "name", "axes", "input", "weight",
+    "forward" };
+enum { NFIELDS = sizeof fields / sizeof *fields,
+       NLAYER_FIELDS = sizeof layer_fields / sizeof *layer_fields };
 
 /* What calls use themselves. */
 static const char *const reserved[] = { "initial_state", "state", "saved",
@@ -61,6 +66,12 @@ bool in_list(const char *word, const char *const *list, int n)
 }
 
 /* ---- the definition's fields ---- */
+
+/* "flin.variant" or "flin.layer": the running function's upvalue. */
+static const char *called(lua_State *L)
+{
+    return lua_tostring(L, lua_upvalueindex(1));
+}
 
 /* "a b c", pushed. */
 static const char *join(lua_State *L, const char *const *list, int n)
@@ -88,17 +99,18 @@ const char *suggest(lua_State *L, const char *word, const char *what,
     return lua_pushfstring(L, "%s: %s", what, n ? all : "none");
 }
 
-static void check_fields(lua_State *L, int def)
+static void check_fields(lua_State *L, int def, const char *const *known,
+                         int n)
 {
     for (lua_pushnil(L); lua_next(L, def); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
             lang_fail(L, "fields have names: step = function (x, s) ... end",
-                      "flin.variant: there is no field [%s]",
+                      "%s: there is no field [%s]", called(L),
                       luaL_tolstring(L, -2, NULL));
         const char *key = lua_tostring(L, -2);
-        if (!in_list(key, fields, NFIELDS))
-            lang_fail(L, suggest(L, key, "fields", fields, NFIELDS),
-                      "flin.variant: there is no field '%s'", key);
+        if (!in_list(key, known, n))
+            lang_fail(L, suggest(L, key, "fields", known, n),
+                      "%s: there is no field '%s'", called(L), key);
     }
 }
 
@@ -108,7 +120,7 @@ static bool get_field(lua_State *L, int def, const char *name, int type)
     int got = lua_getfield(L, def, name);
 
     if (got != LUA_TNIL && got != type)
-        lang_fail(L, NULL, "flin.variant: %s must be a %s, not %s", name,
+        lang_fail(L, NULL, "%s: %s must be a %s, not %s", called(L), name,
                   lua_typename(L, type), type_text(L, -1));
     return got != LUA_TNIL;
 }
@@ -127,7 +139,7 @@ static const char **sorted_keys(lua_State *L, int table, const char *what,
         ++*n;
         if (lua_type(L, -2) != LUA_TSTRING)
             lang_fail(L, "{ q = \"t k\", ... }: names, each with its axes",
-                      "flin.variant: %s: [%s] is not a name", what,
+                      "%s: %s: [%s] is not a name", called(L), what,
                       luaL_tolstring(L, -2, NULL));
     }
     const char **key = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *key, 0);
@@ -195,8 +207,9 @@ static void check_layout(lua_State *L, const char *field, const char *name,
             continue;
         lang_fail(L, lua_pushfstring(L, "%s = \"%s\"", name,
                                      own_axes(L, axes)),
-                  "flin.variant: %s '%s': axis %c: batch and heads are never "
-                  "named, and the tokens' axis is t", field, name, *p);
+                  "%s: %s '%s': axis %c: batch and heads are never "
+                  "named, and the tokens' axis is t", called(L), field, name,
+                  *p);
     }
 }
 
@@ -209,11 +222,11 @@ static void check_domain(lua_State *L, const char *name, const char *axes)
         return;
     int n = sscanf(colon + 1, " %31s %1s", word, more);
     if (n < 1)
-        lang_fail(L, join(L, domain_names, DOMAINS), "flin.variant: input "
-                  "'%s': no domain after ':'", name);
+        lang_fail(L, join(L, domain_names, DOMAINS), "%s: input '%s': no "
+                  "domain after ':'", called(L), name);
     if (n > 1 || !in_list(word, domain_names, DOMAINS))
         lang_fail(L, suggest(L, word, "domains", domain_names, DOMAINS),
-                  "flin.variant: input '%s': there is no domain '%s'", name,
+                  "%s: input '%s': there is no domain '%s'", called(L), name,
                   n > 1 ? colon + 1 + strspn(colon + 1, " ") : word);
 }
 
@@ -226,8 +239,8 @@ static void check_angle(lua_State *L, const char *name, const char *axes)
     if (colon && (sscanf(colon + 1, " %31s %1s", word, more) != 1
                   || strcmp(word, "angle")))
         lang_fail(L, "phi = \"p : angle\" keeps a state modulo 2 pi; else it "
-                  "starts from what the call gives, or 0", "flin.variant: "
-                  "state '%s': '%s' is no domain of a state", name,
+                  "starts from what the call gives, or 0", "%s: "
+                  "state '%s': '%s' is no domain of a state", called(L), name,
                   colon + 1 + strspn(colon + 1, " "));
 }
 
@@ -235,20 +248,34 @@ static void check_name(lua_State *L, const char *what, const char *name)
 {
     if (!axis_name_ok(name))
         lang_fail(L, "a letter, then letters, digits and _: 20 at most",
-                  "flin.variant: %s '%s' is not a usable name", what, name);
+                  "%s: %s '%s' is not a usable name", called(L), what, name);
     if (*what == 'i' && in_list(name, reserved, NRESERVED))
-        lang_fail(L, join(L, reserved, NRESERVED), "flin.variant: input '%s':"
-                  " that name is for what calls take themselves", name);
+        lang_fail(L, join(L, reserved, NRESERVED), "%s: input '%s':"
+                  " that name is for what calls take themselves", called(L),
+                  name);
     if (*what == 's' && !strncmp(name, "prev_", 5))
         lang_fail(L, "flin.prev(x.NAME) makes the state prev_NAME",
-                  "flin.variant: state '%s': names with prev_ are for "
-                  "flin.prev", name);
+                  "%s: state '%s': names with prev_ are for "
+                  "flin.prev", called(L), name);
+}
+
+/* A layer's inputs have tokens, and its weights have none. */
+static void check_timed(lua_State *L, const char *field, const Input *in)
+{
+    bool weight = *field == 'w';
+
+    if (in->timed == weight)
+        lang_fail(L, weight ? "what differs from token to token is an input: "
+                  "input = { x = \"t d\" }" : "what is the same for all tokens "
+                  "is a weight: weight = { W = \"d k\" }", "%s: %s '%s' has "
+                  "%s axis t", called(L), field, in->name,
+                  weight ? "an" : "no");
 }
 
 /* The declarations of table `field`, in order. */
 static void declare(lua_State *L, Graph *g, int def, const char *field)
 {
-    bool input = *field == 'i';
+    bool input = *field != 's';
     Declare d = { g, NULL, NULL, input ? graph_input : graph_state };
     int n, top = lua_gettop(L);
 
@@ -260,7 +287,7 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
     const char **key = sorted_keys(L, table, field, &n);
     if (input && n > MAX_INPUTS - 1)    /* and dy */
         lang_fail(L, "give those of one kind an axis: x = \"t n\"",
-                  "flin.variant: %d inputs; %d at most", n, MAX_INPUTS - 1);
+                  "%s: %d inputs; %d at most", called(L), n, MAX_INPUTS - 1);
     if (input)
         usual_first(key, n);
     for (int i = 0; i < n; i++) {
@@ -268,21 +295,27 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
         check_name(L, field, d.name);
         if (lua_getfield(L, table, d.name) != LUA_TSTRING)
             lang_fail(L, "\"t k\": names of axes; \"\" for a scalar of the "
-                      "head", "flin.variant: %s '%s': its axes must be a "
-                      "string, not %s", field, d.name, type_text(L, -1));
+                      "head", "%s: %s '%s': its axes must be a "
+                      "string, not %s", called(L), field, d.name,
+                      type_text(L, -1));
         d.axes = lua_tostring(L, -1);
         check_layout(L, field, d.name, d.axes);
         if (input)
             check_domain(L, d.name, d.axes);
         else
             check_angle(L, d.name, d.axes);
+        if (input && graph_find_input(g, d.name) >= 0)
+            lang_fail(L, "give one of them another name", "%s: '%s' is both "
+                      "an input and a weight", called(L), d.name);
         protect(L, g->ctx, run_declare, &d);
-        int rank = input ? g->in[g->nin - 1].rank + 3
-                         : g->st[g->nst - 1].rank + 2;
+        if (g->layer)
+            check_timed(L, field, &g->in[g->nin - 1]);
+        int rank = input ? g->in[g->nin - 1].rank + input_lead(g, true)
+                         : g->st[g->nst - 1].rank + state_lead(g);
         if (rank > TENSOR_RANK)
-            lang_fail(L, NULL, "flin.variant: %s '%s': a tensor has at most "
-                      "%d dimensions, and this one needs %d", field, d.name,
-                      TENSOR_RANK, rank);
+            lang_fail(L, NULL, "%s: %s '%s': a tensor has at most "
+                      "%d dimensions, and this one needs %d", called(L), field,
+                      d.name, TENSOR_RANK, rank);
         lua_pop(L, 1);
     }
     lua_settop(L, top);
@@ -308,12 +341,12 @@ static void declare_axes(lua_State *L, Graph *g, int def)
             lua_getfield(L, table, d.name);
             lua_Integer size = lua_tointegerx(L, -1, &whole);
             if (!strcmp(d.name, "t"))
-                lang_fail(L, NULL, "flin.variant: axes: t is the tokens' axis"
-                          ": calls say how many there are");
+                lang_fail(L, NULL, "%s: axes: t is the tokens' axis"
+                          ": calls say how many there are", called(L));
             if (lua_type(L, -1) != LUA_TNUMBER || !whole || size < 1
                 || size > AXIS_MAX)
-                lang_fail(L, NULL, "flin.variant: axes: %s = %s: a size is a "
-                          "whole number from 1 to %d", d.name,
+                lang_fail(L, NULL, "%s: axes: %s = %s: a size is a "
+                          "whole number from 1 to %d", called(L), d.name,
                           shown_text(L, -1), AXIS_MAX);
             protect(L, g->ctx, run_declare, &d);
             g->axis[graph_find_axis(g, d.name)].size = (int32_t)size;
@@ -326,9 +359,9 @@ static void declare_axes(lua_State *L, Graph *g, int def)
 /* ---- flin.variant ---- */
 
 /* The field `name`; pushed. */
-static const char *variant_name(lua_State *L, int def)
+static const char *variant_name(lua_State *L, int def, const char *usual)
 {
-    const char *name = "variant";
+    const char *name = usual;
 
     if (get_field(L, def, "name", LUA_TSTRING))
         name = lua_tostring(L, -1);
@@ -337,7 +370,7 @@ static const char *variant_name(lua_State *L, int def)
             name = "";
     if (!*name || strlen(name) > 60)
         lang_fail(L, "1 to 60 characters, none of them a control character",
-                  "flin.variant: this name is not usable");
+                  "%s: this name is not usable", called(L));
     return name;
 }
 
@@ -444,8 +477,8 @@ static int flin_variant(lua_State *L)
                   "flin.variant: a table is wanted, not %s",
                   type_text(L, 1));
     lua_settop(L, 1);
-    check_fields(L, 1);
-    const char *name = variant_name(L, 1);
+    check_fields(L, 1, fields, NFIELDS);
+    const char *name = variant_name(L, 1, "variant");
     bool step = get_field(L, 1, "step", LUA_TFUNCTION);
     int f = lua_gettop(L);
     bool mask = get_field(L, 1, "mask", LUA_TFUNCTION);
@@ -472,6 +505,45 @@ static int flin_variant(lua_State *L)
     }
     t->closed = true;
     keep_lines(L, v);
+    lua_pushvalue(L, at);
+    return 1;
+}
+
+/* ---- flin.layer ---- */
+
+static void make_layer(Ctx *c, void *ud)
+{
+    Graph *g = ud;
+
+    g->layer = ctx_alloc(c, sizeof *g->layer);
+    g->layer->traced = g;
+}
+
+static int flin_layer(lua_State *L)
+{
+    if (!lua_istable(L, 1))
+        lang_fail(L, "flin.layer { name = , input = , weight = , forward = }",
+                  "flin.layer: a table is wanted, not %s", type_text(L, 1));
+    lua_settop(L, 1);
+    check_fields(L, 1, layer_fields, NLAYER_FIELDS);
+    const char *name = variant_name(L, 1, "layer");
+    if (!get_field(L, 1, "forward", LUA_TFUNCTION))
+        lang_fail(L, "forward = function (x, w) ... return y end",
+                  "flin.layer: forward is missing");
+    int f = lua_gettop(L);
+    Variant *v = push_variant(L, name);
+    int at = lua_gettop(L);
+    Tracer *t = push_tracer(L, at, v);
+    int owner = lua_gettop(L);
+    protect(L, v->ctx, make_layer, v->step);
+    declare_axes(L, v->step, 1);
+    declare(L, v->step, 1, "input");
+    declare(L, v->step, 1, "weight");
+    trace_forward(L, f, owner, t);
+    t->closed = true;
+    check_compared(L, t);
+    keep_lines(L, v);
+    layer_whole(L, v);
     lua_pushvalue(L, at);
     return 1;
 }
@@ -610,6 +682,7 @@ static int variant_map(lua_State *L)
     if (!lua_istable(L, 2))
         lang_fail(L, "v:map { q = function (q) return ... end }",
                   "map: a table is wanted, not %s", type_text(L, 2));
+    refuse_layer(L, v, "map");
     if (v->step->mask)
         lang_fail(L, NULL, "map: %s is a mask in mode quadratic, which has no "
                   "step", v->step->name);
@@ -668,9 +741,12 @@ static int variant_gc(lua_State *L)
     return 0;
 }
 
-/* v(x): which method is meant, a variant does not guess. */
+/* v(x): which method is meant, a variant does not guess; but of values it is
+ * part of a layer. */
 static int variant_call(lua_State *L)
 {
+    if (layer_calls(L))
+        return layer_call_values(L);
     const char *name = variant_check(L, 1)->step->name;
 
     lang_fail(L, "v:forward { q = q, ... } runs it over tokens, v:step decodes "
@@ -689,8 +765,12 @@ void variant_open(lua_State *L)
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
-    lua_pushcfunction(L, flin_variant);
+    lua_pushliteral(L, "flin.variant");
+    lua_pushcclosure(L, flin_variant, 1);
     lua_setfield(L, -2, "variant");
+    lua_pushliteral(L, "flin.layer");
+    lua_pushcclosure(L, flin_layer, 1);
+    lua_setfield(L, -2, "layer");
     lua_pushvalue(L, -1);
     lua_setfield(L, LUA_REGISTRYINDEX, "flin.table");
 }

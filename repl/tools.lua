@@ -138,7 +138,7 @@ local BACKENDS <const> = { "interpreter", "cpu", "cuda" }
 local function absence(message)
   for _, sign in ipairs { "there is no backend", "no CUDA", "no GPU",
                           "libcuda", "NVRTC", "was not found",
-                          "cannot print" } do
+                          "cannot print", "on the CPU so far" } do
     if message:find(sign, 1, true) then
       return (message:gsub("\n.*", ""):gsub("^[^%s]*:%d+: ", ""))
     end

@@ -66,8 +66,40 @@ for _, name in ipairs(parts) do
   flin[name] = own.load(name, true)(flin, options)
 end
 
--- flin.stdlib.NAME: a variant, traced when first asked for. Pairs visits all.
-local is_part, is_variant = { init = true }, {}
+-- A table of what these modules return, each loaded when first asked for; pairs
+-- visits all. `names` is in order; a module is `folder` and its name.
+local function library(what, names, folder)
+  local known = {}
+  for _, name in ipairs(names) do
+    known[name] = true
+  end
+  return setmetatable({}, {
+    __index = function (t, name)
+      if not known[name] then
+        error(string.format("%s has no '%s'\n  help: %s", what,
+              tostring(name), own.suggest(name, "it has", names)), 2)
+      end
+      rawset(t, name, own.load(folder .. name)(flin))
+      return rawget(t, name)
+    end,
+    __tostring = function ()
+      return what .. ": " .. table.concat(names, " ")
+    end,
+    __pairs = function (t)
+      local i = 0
+      return function ()
+        i = i + 1
+        local name = names[i]
+        if name then
+          return name, t[name]
+        end
+      end
+    end,
+  })
+end
+
+-- flin.stdlib.NAME: a variant; flin.layers.NAME: a layer.
+local is_part, layers = { init = true }, {}
 for _, name in ipairs(parts) do
   is_part[name] = true
 end
@@ -75,34 +107,11 @@ flin.stdlib_names = {}
 for _, name in ipairs(own.modules) do
   if not is_part[name] and not name:find "/" then
     table.insert(flin.stdlib_names, name)
-    is_variant[name] = true
   end
+  table.insert(layers, name:match "^layers/(.*)")
 end
-
-flin.stdlib = setmetatable({}, {
-  __index = function (t, name)
-    if not is_variant[name] then
-      error(string.format("flin.stdlib has no '%s'\n  help: %s",
-            tostring(name), own.suggest(name, "it has",
-                                         flin.stdlib_names)), 2)
-    end
-    rawset(t, name, own.load(name)(flin))
-    return rawget(t, name)
-  end,
-  __tostring = function ()
-    return "flin.stdlib: " .. table.concat(flin.stdlib_names, " ")
-  end,
-  __pairs = function (t)
-    local i = 0
-    return function ()
-      i = i + 1
-      local name = flin.stdlib_names[i]
-      if name then
-        return name, t[name]
-      end
-    end
-  end,
-})
+flin.stdlib = library("flin.stdlib", flin.stdlib_names, "")
+flin.layers = library("flin.layers", layers, "layers/")
 
 -- What is written in Lua beside the variants is loaded when first called. A
 -- tail call, so that errors blame the caller.

@@ -282,7 +282,7 @@ arrows() {
     expect_none "arrows: backend/cpu includes the compiler alone"
     grep -nE '#include.*(lang|repl|cpu/)' backend/cuda/*.[ch] >"$tmp/out"
     expect_none "arrows: backend/cuda includes the compiler alone"
-    grep -nE 'require *\(?["'\'']' stdlib/*.lua |
+    grep -nE 'require *\(?["'\'']' stdlib/*.lua stdlib/*/*.lua |
         grep -v '"flin"' >"$tmp/out"
     expect_none "arrows: the stdlib requires flin alone"
     nm -D --defined-only "$BUILD/libflin.so" | sed 's/.* //' |
@@ -299,7 +299,8 @@ arrows() {
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
         compiler/*.[ch] compiler/*/*.[ch] compiler/*.def lang/*.[ch] repl/* \
-        backend/*/* tests/*/*.[ch] stdlib/* lang/lua/* examples/* tests/lua/* \
+        backend/*/* tests/*/*.[ch] stdlib/*.lua stdlib/*/* lang/lua/* \
+        examples/* tests/lua/* \
         >"$tmp/out" 2>/dev/null
     expect_none "style: 80 columns, 1000 lines"
 }

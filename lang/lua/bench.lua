@@ -230,8 +230,7 @@ return function (v, o)
   end
   b.bytes = bytes_of(inputs) + bytes_of { y } + bytes_of(state)
   b.floor = b.bytes / b.copy
-  b.shape = ("%s [%d, %d, %d, %d]"):format(y.dtype, y.shape[1], y.shape[2],
-                                           y.shape[3], y.shape[4] or 1)
+  b.shape = ("%s [%s]"):format(y.dtype, table.concat(y.shape, ", "))
   local heads = y.shape[1] * y.shape[2] * y.shape[3]
   local function add(row, bytes, work)
     row.bytes, row.flops = bytes, work and work.flops * heads

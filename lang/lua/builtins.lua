@@ -32,6 +32,26 @@ unit_norm, positive, angle) says what random tests draw; a state that is an
 angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 (i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
 mode = "quadratic" takes a mask that does not factor; it runs on the CPU.]])
+row("flin.layer", "definition: definition -> variant",
+    "a layer: weights, products, norms, convolutions around variants", [[
+flin.layer {
+  name    = "mine",
+  input   = { x = "t d" },
+  weight  = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wo = "h v d" },
+  forward = function (x, w)
+    local y = flin.stdlib.linear { q = flin.dot(x.x, w.Wq),
+                k = flin.dot(x.x, w.Wk), v = flin.dot(x.x, w.Wv) }
+    return x.x + flin.dot(flin.rms_norm(y, "v"), w.Wo)
+  end,
+}
+Heads are an axis as others are: tensors are [B, T, axes...], weights [axes...],
+states [B, axes...]. A variant is called on a table of values: those have its
+inputs' axes and one more for heads. forward, backward, step, reference and
+check are those of variants, and gradients include the weights'. A product with
+a weight is a matrix product, what stands between products and calls is derived
+as a step of its own: v.form lists these parts. Layers run on the CPU yet.]])
+row("flin.layers", "table",
+    "layers around variants: flin.layers.gated_deltanet")
 row("flin.attention", "options?: table -> variant",
     "a variant composed of a decay, features and a transition", [[
 flin.attention {
@@ -162,7 +182,9 @@ row("v.states", "state[]", "name, axes and angle (kept modulo 2 pi) of each")
 row("v.output", "string", "y's axes")
 row("v.axes", "table", "sizes of axes, false where calls say")
 row("v.about", "string", "the comment that its script begins with")
-row("v.form", "string", "how each state goes on, and whether in chunks")
+row("v.form", "string",
+    "how each state goes on, and whether in chunks; a layer's parts")
+row("v.is_layer", "boolean", "made by flin.layer: heads are axes as others")
 row("v.note", "string?", "why the latest plan goes token by token, if it does")
 
 -- ---- masks ----
@@ -262,6 +284,13 @@ row("flin.mean", "x: value, axes?: string -> value",
     "the mean over these axes, or all")
 row("flin.l2norm", "x: value, axes?: string -> value",
     "x over its norm along these axes, or all", "x / sqrt(sum x^2 + 1e-6).")
+row("flin.unit_norm", "x: value, axes?: string -> value",
+    "flin.l2norm by another name")
+row("flin.rms_norm", "x: value, axes?: string -> value",
+    "x over the root of its mean square along these axes, or all",
+    "x / sqrt(mean x^2 + 1e-5).")
+row("flin.layer_norm", "x: value, axes?: string -> value",
+    "rms_norm of x less its mean along these axes, or all")
 row("flin.size", "x: value, axis: string -> value", "how long the axis is")
 row("flin.at", "x: value, axis: string, index: integer -> value",
     "one entry along an axis, from 1")
@@ -269,6 +298,11 @@ row("flin.rename", "x: value, from: string, to: string -> value",
     "the same value with an axis under another name")
 row("flin.prev", "x: value -> value",
     "the value one token earlier: a state prev_NAME")
+row("flin.conv", "x: value, taps: value -> value",
+    "in a layer: x convolved along tokens, a row of taps each", [[
+taps is a weight of axes of x and one of its own: "h k w" for "t h k". The last
+tap is the token's own; what came before the sequence is 0. The state conv_NAME
+is the last w tokens of x.]])
 row("flin.rotate", "x: value, angle: value, axis?: string -> value",
     "pairs of channels turned by an angle of half as many", [[
 Declare the angle with an axis of its own: theta = "t p : angle".]])

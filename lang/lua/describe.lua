@@ -1,7 +1,8 @@
 -- v:describe: what a variant takes, gives and keeps, and how it runs.
 
--- "t k" behind batch entries (B; N of states) and heads: "[B, T, H, K]".
-local function shape(axes, first)
+-- "t k" behind batch entries (B; N of states) and heads: "[B, T, H, K]"; of a
+-- layer heads are axes as others.
+local function shape(axes, first, is_layer)
   local sizes, timed = {}, axes:find "^t%f[%A]"
   if first or timed then
     sizes[1] = first or "B"
@@ -9,7 +10,9 @@ local function shape(axes, first)
   if timed then
     sizes[2] = "T"
   end
-  sizes[#sizes + 1] = "H"
+  if not is_layer then
+    sizes[#sizes + 1] = "H"
+  end
   for axis in axes:gmatch "%S+" do
     if axis ~= "t" then
       sizes[#sizes + 1] = axis:upper()
@@ -64,11 +67,11 @@ return function (v)
               inputs = v.inputs, states = v.states,
               output = { name = "y", axes = v.output } }
   for _, input in ipairs(d.inputs) do
-    input.shape = shape(input.axes)
+    input.shape = shape(input.axes, nil, v.is_layer)
   end
   for _, state in ipairs(d.states) do
-    state.shape = shape(state.axes, "N")
+    state.shape = shape(state.axes, "N", v.is_layer)
   end
-  d.output.shape = shape(v.output)
+  d.output.shape = shape(v.output, nil, v.is_layer)
   return setmetatable(d, meta)
 end

@@ -127,14 +127,13 @@ local ELSEWHERE <const> = {
   scan = "the step is the scan: state = { S = ... } goes from token to token",
   associative_scan = "the step is the scan: state = { S = ... } goes from "
                      .. "token to token",
-  conv1d = "w0 * x.k + w1 * flin.prev(x.k): flin.prev is the token before",
-  short_conv = "w0 * x.k + w1 * flin.prev(x.k): flin.prev is the token before",
+  conv1d = "in a layer flin.conv(x, w.taps); in a step w0 * x.k + w1 * "
+           .. "flin.prev(x.k)",
+  short_conv = "in a layer flin.conv(x, w.taps); in a step w0 * x.k + w1 * "
+               .. "flin.prev(x.k)",
   shift = "flin.prev(x.k) is the token before",
   roll = "flin.prev(x.k) is the token before",
-  rms_norm = "x * flin.rsqrt(flin.mean(flin.square(x)) + 1e-6)",
-  rmsnorm = "x * flin.rsqrt(flin.mean(flin.square(x)) + 1e-6)",
-  layer_norm = "d = x - flin.mean(x), d * flin.rsqrt(flin.mean(flin.square(d)) "
-               .. "+ 1e-5)",
+  rmsnorm = "flin.rms_norm(x)", layernorm = "flin.layer_norm(x)",
   normalize = "flin.l2norm(x)", norm = "flin.sqrt(flin.sum(flin.square(x)))",
   rope = "flin.rotate(x, angle), or features = flin.feature_map.rope()",
   tril = "a mask: if i < j then return 0 end; see flin.mask_report",

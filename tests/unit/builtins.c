@@ -20,7 +20,7 @@ static const char script[] =
     "  for name, x in pairs(of) do\n"
     "    local full = path .. sign .. name\n"
     "    local inner = type(x) == 'table' and x ~= flin.stdlib\n"
-    "                  and x ~= flin.stdlib_names\n"
+    "                  and x ~= flin.stdlib_names and x ~= flin.layers\n"
     "    if inner then\n"
     "      walk(full, x, '.')\n"
     "    else\n"

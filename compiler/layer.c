@@ -1,0 +1,589 @@
+/* layer.c -- calls put into a layer's graph, and the graph cut into parts. */
+#include "layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- calls ---- */
+
+static int order_axes(AxisSet s, uint8_t *order)
+{
+    int n = 0;
+
+    for (; s; s &= s - 1)
+        order[n++] = (uint8_t)lowest(s);
+    return n;
+}
+
+static LayerCall *new_call(Graph *g, const char *name, int nargs)
+{
+    Layer *l = g->layer;
+
+    if (l->ncalls == MAX_CALLS)
+        fail(g->ctx, g->line, "a layer calls variants and flin.conv %d times "
+             "at most", MAX_CALLS);
+    LayerCall *k = &l->call[l->ncalls];
+    *k = (LayerCall){ .name = ctx_string(g->ctx, name), .nargs = nargs,
+                      .line = g->line };
+    k->arg = ctx_alloc(g->ctx, (size_t)nargs * sizeof *k->arg + 1);
+    return k;
+}
+
+/* The call's result, of these axes. */
+static Ref end_call(Graph *g, LayerCall *k, AxisSet axes)
+{
+    char list[NAXES * 25] = "t";
+
+    for (; axes; axes &= axes - 1) {
+        strcat(list, " ");
+        strcat(list, g->axis[lowest(axes)].name);
+    }
+    g->layer->ncalls++;
+    k->y = g->in[graph_input(g, ctx_format(g->ctx, "%.40s(...)", k->name),
+                             list)].node;
+    return k->y;
+}
+
+/* An axis that no value has yet, called after `name`. */
+static int fresh_axis(Graph *g, const char *name)
+{
+    const char *word = name;
+
+    for (int n = 2; graph_find_axis(g, word) >= 0; n++)
+        word = ctx_format(g->ctx, "%.16s_%d", name, n);
+    return graph_axis(g, word);
+}
+
+static void join_size(Graph *g, int ax, int32_t size, const char *who)
+{
+    int32_t *have = &g->axis[ax].size;
+
+    if (size && *have && *have != size)
+        fail(g->ctx, g->line, "%s fixes axis '%s' at %d, but it is %d here",
+             who, g->axis[ax].name, size, *have);
+    if (size)
+        *have = size;
+}
+
+/* The layer's axes for those of the step. */
+static void map_axes(Graph *g, LayerCall *k)
+{
+    const Graph *step = k->step;
+    AxisSet outer = 0;
+
+    for (int i = 0; i < step->nin; i++)
+        outer |= step->in[i].axes;
+    for (int ax = 0; ax < AX_DIM; ax++)
+        k->axis[ax] = (uint8_t)ax;
+    for (int ax = AX_DIM; ax < step->naxes; ax++) {
+        const char *name = step->axis[ax].name;
+        k->axis[ax] = (uint8_t)(outer & AXIS(ax) ? graph_axis(g, name)
+                                                 : fresh_axis(g, name));
+        join_size(g, k->axis[ax], step->axis[ax].size, step->name);
+    }
+}
+
+static AxisSet mapped(const uint8_t axis[NAXES], AxisSet s)
+{
+    AxisSet to = 0;
+
+    for (; s; s &= s - 1)
+        to |= AXIS(axis[lowest(s)]);
+    return to;
+}
+
+Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
+{
+    LayerCall *k = new_call(g, step->name, step->nin);
+
+    k->step = graph_copy(g->ctx, step);
+    map_axes(g, k);
+    for (int i = 0; i < step->nin; i++) {
+        const Node *n = &g->n[arg[i]];
+        k->arg[i] = arg[i];
+        k->heads |= n->axes & ~mapped(k->axis, step->in[i].axes);
+        if (step->in[i].timed && !n->timed)
+            fail_help(g->ctx, g->line, "give what differs from token to token",
+                      "%s: input '%s' has axis t, but %s is the same for all "
+                      "tokens: that is not there yet", k->name,
+                      step->in[i].name, expr_text(g, arg[i]));
+        if (n->op != OP_input && !n->timed)
+            fail_help(g->ctx, g->line, "give a weight as it is declared",
+                      "%s: input '%s': %s is computed from weights: that is "
+                      "not there yet", k->name, step->in[i].name,
+                      expr_text(g, arg[i]));
+    }
+    if (k->heads & (k->heads - 1))
+        fail_help(g->ctx, g->line, "flin.rename, so that its arguments have "
+                  "one axis beside their own", "%s: heads of several axes (%s) "
+                  "are not there yet", k->name, axes_text(g, k->heads));
+    return end_call(g, k, k->heads | mapped(k->axis,
+                                            step->n[step->out[0].node].axes));
+}
+
+Ref layer_conv(Graph *g, Ref x, Ref c, int taps)
+{
+    const char *name = ctx_format(g->ctx, "conv_%.18s",
+                                  g->in[g->n[c].index].name);
+    LayerCall *k = new_call(g, name, 2);
+
+    k->arg[0] = x;
+    k->arg[1] = c;
+    k->taps = taps;
+    graph_axis(g, ctx_format(g->ctx, "%.16s_old", g->axis[taps].name));
+    return end_call(g, k, g->n[x].axes);
+}
+
+/* ---- the whole as one step ---- */
+
+/* A state of these axes, called NAME; where that is taken, NAME2 ... Of a
+ * variant's state `like`: NAME_S, NAME2_S. */
+static int new_state(Graph *g, const char *who, const State *like,
+                     const uint8_t *order, int rank)
+{
+    const char *own = like ? ctx_format(g->ctx, "_%.20s", like->name) : "";
+    const char *name = ctx_format(g->ctx, "%.24s%s", who, own);
+    Buf axes = { .ctx = g->ctx };
+
+    for (int n = 2; graph_find_state(g, name) >= 0; n++)
+        name = ctx_format(g->ctx, "%.22s%d%s", who, n, own);
+    for (int i = 0; i < rank; i++)
+        buf_printf(&axes, " %s", g->axis[order[i]].name);
+    buf_printf(&axes, "%s", like && like->angle ? " : angle" : "");
+    return graph_state(g, name, axes.s);
+}
+
+/* Nodes of one graph on their way into another. */
+typedef struct Copy {
+    Graph *to;
+    const Graph *from;
+    const uint8_t *axis;                /* in `to`; NULL: the same */
+    Ref *map;
+} Copy;
+
+/* Is the node's index an axis? */
+static bool names_axis(int op)
+{
+    return op == OP_size || op == OP_relabel || op == OP_dup
+        || op == OP_pairsum;
+}
+
+static Ref copy_node(Copy *k, Ref r)
+{
+    Node n = k->from->n[r];
+    Ref a[4] = { k->map[n.a[0]], k->map[n.a[1]], k->map[n.a[2]],
+                 k->map[n.a[3]] };
+
+    if (k->axis) {
+        n.over = mapped(k->axis, n.over);
+        if (names_axis(n.op))
+            n.index = k->axis[n.index];
+    }
+    return node_copy(k->to, &n, a);
+}
+
+/* What a state becomes has its axes, those of heads among them. */
+static Ref checked(const Graph *g, const LayerCall *call, const State *st,
+                   Ref next)
+{
+    AxisSet got = g->n[next].axes;
+
+    if (got != st->axes)
+        fail_help(g->ctx, call->line, ctx_format(g->ctx, "give each argument "
+                  "that it depends on axis %s", axes_text(g, call->heads)),
+                  "%s: state '%s' would have axes %s, not %s", call->name,
+                  st->name, axes_text(g, got), axes_text(g, st->axes));
+    return next;
+}
+
+/* arg: of the call, in g. Its result. */
+static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
+{
+    const Graph *step = call->step;
+    Copy k = { .to = g, .from = step, .axis = call->axis,
+               .map = ctx_alloc(g->ctx, step->len * sizeof *k.map) };
+    uint8_t *live = ctx_alloc(g->ctx, step->len), order[NAXES + 8];
+
+    for (int i = 0; i < step->nin; i++)
+        k.map[step->in[i].node] = arg[i];
+    for (int i = 0; i < step->nst; i++) {
+        const State *st = &step->st[i];
+        int rank = order_axes(call->heads, order);
+        for (int d = 0; d < st->rank; d++)
+            order[rank++] = call->axis[st->order[d]];
+        int s = new_state(g, call->name, st, order, rank);
+        k.map[st->node] = g->st[s].node;
+    }
+    graph_live(step, live);
+    for (Ref r = 1; r < step->len; r++)
+        if (live[r] && !k.map[r])
+            k.map[r] = copy_node(&k, r);
+    for (int i = 0; i < step->nst; i++) {
+        State *st = &g->st[call->state + i];
+        st->next = checked(g, call, st, k.map[step->st[i].next]);
+    }
+    return k.map[step->out[0].node];
+}
+
+/* The state as a window of W tokens: entry w + 1 of what it was, and x last. */
+static Ref put_conv(Graph *g, const LayerCall *call, Ref x, Ref c)
+{
+    uint8_t order[NAXES];
+    int taps = call->taps, rank = order_axes(g->n[x].axes, order);
+
+    order[rank++] = (uint8_t)taps;
+    int s = new_state(g, call->name, NULL, order, rank);
+    int old = graph_axis(g, ctx_format(g->ctx, "%.16s_old",
+                                       g->axis[taps].name));
+    Ref was = relabel(g, g->st[s].node, taps, old);
+    Ref after = op2(g, OP_add, count_along(g, taps), num(g, 1));
+    Ref moved = op2(g, OP_eq, count_along(g, old), after);
+    Ref last = op2(g, OP_eq, after, axis_size(g, taps));
+    g->st[s].next = op2(g, OP_add, dot(g, was, moved, AXIS(old)),
+                        op2(g, OP_mul, x, last));
+    return dot(g, g->st[s].next, c, AXIS(taps));
+}
+
+static const LayerCall *call_of(const Layer *l, Ref r)
+{
+    const Node *n = &l->traced->n[r];
+
+    return n->op == OP_input && n->index >= l->nin
+         ? &l->call[n->index - l->nin] : NULL;
+}
+
+Graph *layer_step(const Layer *l)
+{
+    const Graph *from = l->traced;
+    Graph *g = graph_new(from->ctx, from->name, 0);
+    Copy k = { .to = g, .from = from,
+               .map = ctx_alloc(from->ctx, from->len * sizeof *k.map) };
+
+    memcpy(g->axis, from->axis, sizeof g->axis);
+    memcpy(g->in, from->in, (size_t)l->nin * sizeof *g->in);
+    g->naxes = from->naxes;
+    g->nin = l->nin;
+    g->layer = from->layer;
+    for (Ref r = 1; r < from->len; r++) {
+        LayerCall *call = (LayerCall *)call_of(l, r);
+        g->line = from->n[r].line;
+        if (!call) {
+            k.map[r] = copy_node(&k, r);
+            continue;
+        }
+        Ref *arg = ctx_alloc(g->ctx, (size_t)call->nargs * sizeof *arg + 1);
+        for (int i = 0; i < call->nargs; i++)
+            arg[i] = k.map[call->arg[i]];
+        call->state = g->nst;
+        k.map[r] = call->taps ? put_conv(g, call, arg[0], arg[1])
+                              : put_call(g, call, arg);
+    }
+    for (int i = 0; i < g->nin; i++)
+        g->in[i].node = k.map[from->in[i].node];
+    graph_output(g, "y", k.map[from->out[0].node]);
+    return g;
+}
+
+/* ---- cutting ---- */
+
+typedef struct Cut {
+    Ctx *c;
+    const Layer *l;
+    const Graph *g;
+    const int32_t *size;
+    uint8_t *reached, *made;            /* per node: read by what is left; in
+                                           memory, for all tokens */
+    Parts *parts;
+} Cut;
+
+/* The operand of a product with a matrix that is the same for all tokens and
+ * has axes of its own; -1: r is none. */
+static int weight_of(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    for (int i = 0; n->op == OP_dot && i < 2; i++) {
+        const Node *w = &g->n[n->a[i]], *x = &g->n[n->a[1 - i]];
+        if (!w->timed && x->timed && w->axes & ~x->axes)
+            return i;
+    }
+    return -1;
+}
+
+static void reach(Cut *k, Ref r, bool made)
+{
+    k->reached[r] = 1;
+    if (made && k->g->n[r].timed)
+        k->made[r] = 1;
+}
+
+static void reach_product(Cut *k, Ref r)
+{
+    const Graph *g = k->g;
+    const Node *n = &g->n[r];
+    int w = weight_of(g, r);
+
+    if (g->n[n->a[w]].op != OP_input)
+        fail_help(k->c, n->line, "give it as a weight of its own",
+                  "dot: %s is computed from weights: a product with it is not "
+                  "there yet", expr_text(g, n->a[w]));
+    reach(k, n->a[w], false);
+    reach(k, n->a[1 - w], true);
+}
+
+/* What is read, from y on; and what of it has to be in memory. */
+static void find_made(Cut *k)
+{
+    const Graph *g = k->g;
+
+    reach(k, g->out[0].node, true);
+    for (Ref r = g->len - 1; r > 0; r--) {
+        const LayerCall *call = call_of(k->l, r);
+        if (!k->reached[r])
+            continue;
+        if (call || weight_of(g, r) >= 0)
+            k->made[r] = 1;
+        if (call)
+            for (int i = 0; i < call->nargs; i++)
+                reach(k, call->arg[i], true);
+        else if (weight_of(g, r) >= 0)
+            reach_product(k, r);
+        else
+            for (int i = 0; i < 4; i++)
+                if (g->n[r].a[i])
+                    reach(k, g->n[r].a[i], false);
+    }
+    for (int i = 0; i < k->l->ncalls; i++)
+        if (!k->reached[k->l->call[i].y])
+            fail_help(k->c, k->l->call[i].line, "leave the call out, or "
+                      "use its result", "%s: nothing reads its result",
+                      k->l->call[i].name);
+}
+
+/* ---- a part's step ---- */
+
+typedef struct Piece {
+    Cut *k;
+    Ref root;
+    uint8_t *live;                      /* of the layer's nodes: 1 computed
+                                           here, 2 read */
+    Part *p;
+    Graph *to;
+} Piece;
+
+static void find_live(Piece *q)
+{
+    const Graph *g = q->k->g;
+
+    q->live[q->root] = 1;
+    for (Ref r = g->len - 1; r > 0; r--) {
+        if (!q->live[r])
+            continue;
+        if (g->n[r].op == OP_input || (r != q->root && q->k->made[r]))
+            q->live[r] = 2;
+        for (int i = 0; q->live[r] == 1 && i < 4; i++)
+            if (g->n[r].a[i])
+                q->live[g->n[r].a[i]] = 1;
+    }
+}
+
+/* The axis that the values may have for heads: nothing is summed over it, no
+ * operation knows it, and they keep one beside it. */
+static int find_heads(const Piece *q)
+{
+    const Graph *g = q->k->g;
+    AxisSet may = g->n[q->root].axes, all = 0;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        if (!q->live[r])
+            continue;
+        all |= n->axes;
+        if (q->live[r] == 1)
+            may &= ~(n->over | (names_axis(n->op) ? AXIS(n->index) : 0));
+    }
+    return may && all != (may & (~may + 1)) ? lowest(may) : 0;
+}
+
+static AxisSet without_heads(const Part *p, AxisSet s)
+{
+    return s & ~(p->heads ? AXIS(p->heads) : 0);
+}
+
+/* The layer's value r as an input of the part. */
+static Ref add_input(Piece *q, Ref r)
+{
+    const Graph *g = q->k->g;
+    const Node *n = &g->n[r];
+    Graph *to = q->to;
+
+    if (to->nin == MAX_INPUTS - 1)
+        fail(q->k->c, n->line, "%s: more than %d values enter one part",
+             g->name, MAX_INPUTS - 1);
+    Input *in = &to->in[to->nin];
+    *in = (Input){ .timed = n->timed, .line = n->line,
+                   .axes = without_heads(q->p, n->axes) };
+    snprintf(in->name, sizeof in->name, "%s", n->op == OP_input
+             ? g->in[n->index].name : ctx_format(q->k->c, "v%u", r));
+    in->rank = (uint8_t)order_axes(in->axes, in->order);
+    q->p->in[q->p->nin++] = r;
+    to->nin++;
+    in->node = node_new(to, (Node){ .op = OP_input,
+                                    .index = (uint16_t)(to->nin - 1) });
+    return in->node;
+}
+
+static Ref add_state(Piece *q, const char *name, AxisSet axes, int line)
+{
+    State *st = &q->to->st[q->to->nst];
+
+    *st = (State){ .axes = without_heads(q->p, axes), .line = line };
+    snprintf(st->name, sizeof st->name, "%s", name);
+    st->rank = (uint8_t)order_axes(st->axes, st->order);
+    q->to->nst++;
+    st->node = node_new(q->to, (Node){ .op = OP_state, .index =
+                                       (uint16_t)(q->to->nst - 1) });
+    return st->node;
+}
+
+/* An empty step on the layer's axes, whose sizes are fixed. */
+static void new_step(Piece *q)
+{
+    const Graph *g = q->k->g;
+    Graph *to = graph_new(q->k->c, q->p->name, 0);
+
+    q->to = q->p->step = to;
+    memcpy(to->axis, g->axis, sizeof to->axis);
+    to->naxes = g->naxes;
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (q->k->size[ax])
+            to->axis[ax].size = q->k->size[ax];
+    to->lines = g->lines;
+    to->line = g->n[q->root].line;
+    q->p->in = ctx_alloc(q->k->c, MAX_INPUTS * sizeof *q->p->in);
+}
+
+/* The nodes that are computed here, and as inputs what they read. */
+static void copy_step(Piece *q)
+{
+    const Graph *g = q->k->g;
+    Copy k = { .to = q->to, .from = g,
+               .map = ctx_alloc(q->k->c, g->len * sizeof *k.map) };
+
+    for (Ref r = 1; r < g->len; r++)
+        if (q->live[r] == 2)
+            k.map[r] = add_input(q, r);
+    for (Ref r = 1; r < g->len; r++) {
+        q->to->line = g->n[r].line;
+        if (q->live[r] == 1)
+            k.map[r] = copy_node(&k, r);
+    }
+    graph_output(q->to, "y", k.map[q->root]);
+}
+
+/* A convolution of W taps as W states, each x of one token earlier: by chunks.
+ */
+static void tap_step(Piece *q, const LayerCall *call)
+{
+    const Graph *g = q->k->g;
+    Graph *to = q->to;
+    int taps = call->taps, n = to->axis[taps].size;
+    AxisSet axes = g->n[call->arg[0]].axes;
+
+    if (axes & (axes - 1))
+        q->p->heads = lowest(axes);
+    if (!n)
+        n = to->axis[taps].size = 1;    /* any will do */
+    if (n > MAX_TAPS)
+        fail(q->k->c, call->line, "conv: axis '%s' has %d taps: at most %d are "
+             "possible", g->axis[taps].name, n, MAX_TAPS);
+    Ref x = add_input(q, call->arg[0]), c = add_input(q, call->arg[1]);
+    Ref y = op2(to, OP_mul, x, select_at(to, c, taps, n - 1));
+    for (int i = 0; i < n; i++) {
+        Ref before = add_state(q, ctx_format(q->k->c, "before_%d", i + 1),
+                               axes, call->line);
+        to->st[i].next = i ? to->st[i - 1].node : x;
+        if (i + 1 < n)
+            y = op2(to, OP_add, y, op2(to, OP_mul, before,
+                    select_at(to, c, taps, n - 2 - i)));
+    }
+    q->p->taps = taps;
+    graph_output(to, "y", y);
+}
+
+static Part *new_part(Cut *k, Ref r)
+{
+    Parts *p = k->parts;
+
+    p->part = ctx_grow(k->c, p->part, (size_t)p->n * sizeof *p->part,
+                       (size_t)(p->n + 1) * sizeof *p->part);
+    Part *part = &p->part[p->n++];
+    *part = (Part){ .y = r, .name = k->g->name };
+    for (int ax = 0; ax < NAXES; ax++)
+        part->axis[ax] = (uint8_t)ax;
+    return part;
+}
+
+static void add_product(Cut *k, Ref r)
+{
+    const Node *n = &k->g->n[r];
+    Part *p = new_part(k, r);
+    int w = weight_of(k->g, r);
+
+    p->in = ctx_alloc(k->c, 2 * sizeof *p->in);
+    p->in[0] = n->a[1 - w];
+    p->in[1] = n->a[w];
+    p->nin = 2;
+    p->over = n->over;
+}
+
+static void add_call(Cut *k, const LayerCall *call)
+{
+    Piece q = { .k = k, .root = call->y, .p = new_part(k, call->y) };
+
+    q.p->name = call->name;
+    q.p->state = call->state;
+    if (call->taps) {
+        new_step(&q);
+        tap_step(&q, call);
+        return;
+    }
+    q.p->step = call->step;
+    memcpy(q.p->axis, call->axis, sizeof q.p->axis);
+    q.p->heads = call->heads ? lowest(call->heads) : 0;
+    q.p->in = call->arg;
+    q.p->nin = call->nargs;
+}
+
+static void add_step(Cut *k, Ref r)
+{
+    Piece q = { .k = k, .root = r, .p = new_part(k, r),
+                .live = ctx_alloc(k->c, k->g->len) };
+
+    new_step(&q);
+    find_live(&q);
+    q.p->heads = find_heads(&q);
+    copy_step(&q);
+}
+
+Parts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
+{
+    const Graph *g = l->traced;
+    Cut k = { .c = c, .l = l, .g = g, .size = size,
+              .reached = ctx_alloc(c, g->len), .made = ctx_alloc(c, g->len),
+              .parts = ctx_alloc(c, sizeof *k.parts) };
+
+    find_made(&k);
+    for (Ref r = 1; r < g->len; r++) {
+        const LayerCall *call = call_of(l, r);
+        if (!k.reached[r] || !k.made[r])
+            continue;
+        if (call)
+            add_call(&k, call);
+        else if (weight_of(g, r) >= 0)
+            add_product(&k, r);
+        else if (g->n[r].op != OP_input)
+            add_step(&k, r);
+    }
+    return k.parts;
+}

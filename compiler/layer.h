@@ -1,0 +1,77 @@
+/* layer.h -- a layer: a step whose heads are axes, and the parts that compute
+ * it for many tokens at once.
+ *
+ * A layer is traced into a graph like a step's, in which the result of a call
+ * is a value of which nothing is known: an input that nobody gives. Put in
+ * place of these, node by node, the called variants make a step of it that has
+ * their states, with the axes of heads of the values that they were called on:
+ * the float64 interpreter runs that token by token, and it is what the layer
+ * means. For many tokens at once the traced graph is cut into parts: matrix
+ * products with weights, calls, and steps without states between the two, each
+ * of which the compiler derives and differentiates on its own.
+ */
+#ifndef FLIN_LAYER_H
+#define FLIN_LAYER_H
+
+#include "ir.h"
+
+enum { MAX_CALLS = 64, MAX_TAPS = 32 };
+
+/* A variant called on values, or a convolution. */
+typedef struct LayerCall {
+    const char *name;
+    Graph *step;                        /* of the variant; NULL: convolution */
+    uint8_t axis[NAXES];                /* the layer's for each of the step */
+    AxisSet heads;                      /* what the values have beside these */
+    int taps;                           /* of a convolution: their axis */
+    int nargs;
+    Ref *arg;                           /* for each input of the step */
+    Ref y;
+    int state;                          /* in the whole step: its first */
+    int line;
+} LayerCall;
+
+typedef struct Layer {
+    Graph *traced;
+    int nin;                            /* its inputs and weights; behind these
+                                           the results of calls */
+    LayerCall call[MAX_CALLS];
+    int ncalls;
+} Layer;
+
+/* Calls the step on arg[i] for its input i, which has that one's axes, and
+ * perhaps one more for heads. Axes are those of the same names; what is no
+ * input's axis is the step's own. The result. Fails, with the line. */
+Ref layer_call(Graph *g, const Graph *step, const Ref *arg);
+
+/* y_t = sum over w of c[w] x_{t - W + 1 + w}: a convolution of x, along tokens,
+ * with the taps c, which are an input. Its state is the last W of x, the latest
+ * last. */
+Ref layer_conv(Graph *g, Ref x, Ref c, int taps);
+
+/* The whole layer as one step. */
+Graph *layer_step(const Layer *l);
+
+/* A part. step NULL: the product of in[0] and the weight in[1], summed over
+ * `over`. Else a step of its own; its axes as the layer's, and the one that its
+ * values have for heads (0: none). Its state i is the layer's state + i; where
+ * there are taps, all are slices of the one: entry W - 1 - i. */
+typedef struct Part {
+    Ref y;
+    const char *name;
+    Graph *step;
+    uint8_t axis[NAXES];
+    int nin;
+    Ref *in;                            /* values of the traced graph */
+    AxisSet over;
+    int heads, state, taps;
+} Part;
+
+typedef struct Parts { int n; Part *part; } Parts;
+
+/* The parts of a layer for these sizes of axes, in an order in which each is
+ * made before it is read. Sizes of 0 are not yet known: to see whether there
+ * are parts. In c. Fails, with the line, where something has none. */
+Parts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES]);
+
+#endif

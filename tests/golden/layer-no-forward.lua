@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.layer { input = { x = "t d" } }

@@ -1,0 +1,287 @@
+-- flin.layer: the language, the truth token by token, and the parts beside it:
+-- forward, backward, decoding.
+local flin = require "flin"
+
+local count = require "support.count"
+local check <const> = count.check
+local dot = flin.dot
+
+local function apart(a, b)
+  return (a - b):maxabs() / math.max(b:maxabs(), 1e-30)
+end
+
+local function refused(name, text, help, f, ...)
+  local ok, e = pcall(f, ...)
+  e = tostring(e)
+  check(name, not ok and e:find(text, 1, true)
+        and (not help or e:find("help: " .. help, 1, true)), e)
+end
+
+-- Against the float64 step, and that against differences.
+local function holds(name, layer, options, limit)
+  local c = layer:check(options)
+  check(name, c.worst < (limit or 5e-6), tostring(c))
+end
+
+local function grounded(name, layer, sizes)
+  local d = layer:gradcheck(sizes)
+  check(name .. ": differences", d.worst < 2e-5, tostring(d))
+end
+
+-- ---- every mixing rule, in a layer as it is by itself ----
+
+local function around(v)
+  local input, weight = {}, {}
+  for _, i in ipairs(v.inputs) do
+    local domain = i.domain ~= "normal" and " : " .. i.domain or ""
+    if i.axes:find "^t" then
+      input[i.name] = i.axes:gsub("^t", "t h") .. domain
+    else
+      weight[i.name] = "h " .. i.axes .. domain
+    end
+  end
+  return flin.layer {
+    name = v.name, input = input, weight = weight,
+    forward = function (x, w)
+      local arguments = {}
+      for name in pairs(input) do arguments[name] = x[name] end
+      for name in pairs(weight) do arguments[name] = w[name] end
+      return v(arguments)
+    end
+  }
+end
+
+for name, v in pairs(flin.stdlib) do
+  local layer = around(v)
+  holds(name, layer, { B = 2, T = 37, h = 2, size = 4, chunk = 16 }, 2e-5)
+  local x = layer:random { B = 1, T = 20, h = 2, size = 4, seed = 3 }
+  local y, state = layer:reference(x)
+  local y1, state1 = v:reference(x)
+  check(name .. ": the truth is the variant's", apart(y, y1) < 1e-12)
+  for s, t in pairs(state1) do
+    check(name .. ": state " .. s, apart(state[name .. "_" .. s], t) < 1e-12)
+  end
+end
+
+-- ---- layers of the library ----
+
+local small = { B = 2, T = 40, d = 6, h = 2, k = 4, v = 3, chunk = 16 }
+for name, layer in pairs(flin.layers) do
+  holds(name, layer, small, 1e-4)
+  holds(name .. ", packed", layer, { cu_seqlens = { 0, 5, 5, 40 }, size = 4,
+                                     h = 2 }, 1e-4)
+  grounded(name, layer, { B = 1, T = 6, d = 5, h = 2, k = 3, v = 4 })
+end
+check("bfloat16", flin.layers.gla:check { T = 40, size = 4, h = 2,
+  dtype = "bfloat16", backward = false }.worst < 1e-2)
+
+-- ---- products ----
+
+local function product(input, weight, axes)
+  local layer = flin.layer {
+    input = { x = input }, weight = { W = weight },
+    forward = function (x, w) return dot(x.x, w.W, axes) end
+  }
+  local options = { T = 21 }
+  for axis, size in pairs { a = 3, b = 4, c = 5, d = 2, e = 6 } do
+    options[axis] = (input .. weight):find(axis) and size
+  end
+  holds(("dot(%s; %s; %s)"):format(input, weight, axes), layer, options)
+end
+
+product("t a", "a b")                   -- a matrix
+product("t a", "b a")                   -- its transpose
+product("t a b", "a b c")               -- summed over two
+product("t a b", "c b a")
+product("t a b", "d b e a")
+product("t a b", "b c")                 -- rows beside the tokens
+product("t b a", "b c")                 -- which lie behind what is summed
+product("t a b", "a b c", "b")          -- a matrix for each a
+product("t b a", "c a b", "b")
+product("t a b c", "d a b", "b")        -- and rows beside them
+product("t b c a", "e d a b", "b")
+
+-- Large enough for blocks and threads; the bits are the same for any number.
+local wide = flin.layer {
+  input = { x = "t d" }, weight = { U = "d e", V = "e d" },
+  forward = function (x, w)
+    return x.x + dot(flin.silu(dot(x.x, w.U)), w.V)
+  end
+}
+holds("wide", wide, { B = 1, T = 300, d = 130, e = 270, backward = false },
+      1e-5)
+local x = wide:random { B = 1, T = 300, d = 130, e = 270 }
+local dy = flin.randn({ 1, 300, 130 }, { seed = 5 })
+local function of_threads(n)
+  local call = { x = x.x, U = x.U, V = x.V, threads = n }
+  local y = wide:forward(call)
+  call.dy = dy
+  return y, wide:backward(call)
+end
+local y1, d1 = of_threads(1)
+local y2, d2 = of_threads(2)
+check("threads: y", (y1 - y2):maxabs() == 0)
+check("threads: gradients", (d1.U - d2.U):maxabs() == 0
+      and (d1.x - d2.x):maxabs() == 0)
+local true_d = wide:reference_backward { x = x.x:narrow(2, 1, 40), U = x.U,
+  V = x.V, dy = dy:narrow(2, 1, 40) }
+local some_d = wide:backward { x = x.x:narrow(2, 1, 40), U = x.U, V = x.V,
+                               dy = dy:narrow(2, 1, 40) }
+check("wide: gradients", apart(some_d.U, true_d.U) < 1e-5
+      and apart(some_d.x, true_d.x) < 1e-5)
+
+-- Tensors that lie otherwise, of other types.
+local turned = x.U:transpose(1, 2):contiguous():transpose(1, 2)
+check("strided weight", apart(wide:forward { x = x.x, U = turned, V = x.V },
+                              y1) < 1e-6)
+check("bfloat16 weight", apart(wide:forward {
+  x = x.x, U = x.U:to "bfloat16", V = x.V
+}, wide:forward { x = x.x, U = x.U:to("bfloat16"):to "float32", V = x.V })
+  < 1e-6)
+
+-- ---- convolutions ----
+
+local conv = flin.layer {
+  input = { x = "t h k" }, weight = { c = "h k w" },
+  forward = function (x, w) return flin.conv(x.x, w.c) end
+}
+for taps = 1, 5 do
+  holds("conv of " .. taps, conv, { T = 23, h = 2, k = 3, w = taps,
+                                    chunk = 8 })
+end
+grounded("conv", conv, { T = 9, h = 2, k = 3, w = 4 })
+local c = conv:random { B = 1, T = 9, h = 1, k = 1, w = 3, dtype = "float64" }
+local rows, taps = c.x:totable()[1], c.c:totable()[1][1]
+local y, state = conv:reference(c)
+for t, row in ipairs(y:totable()[1]) do
+  local want = 0
+  for w = 1, 3 do
+    local from = rows[t - 3 + w]
+    want = want + taps[w] * (from and from[1][1] or 0)
+  end
+  check("conv, token " .. t, math.abs(row[1][1] - want) < 1e-12)
+end
+for w, kept in ipairs(state.conv_c:totable()[1][1][1]) do
+  check("conv keeps its last tokens", kept == rows[9 - 3 + w][1][1])
+end
+holds("conv of part of the axes", flin.layer {
+  input = { x = "t h k" }, weight = { c = "k w" },
+  forward = function (x, w) return flin.conv(x.x, w.c) end
+}, { T = 23, h = 2, k = 3, w = 4 })
+
+-- ---- decoding ----
+
+local layer = flin.layers.gated_deltanet
+local all = layer:random { B = 2, T = 7, d = 6, h = 2, k = 4, v = 3, w = 4 }
+local whole, left = layer:forward(all)
+local state
+for t = 1, 7 do
+  local one = {}
+  for name, tensor in pairs(all) do one[name] = tensor end
+  one.x = all.x:narrow(2, t, 1)
+  one.state, one.inplace = state, state ~= nil
+  local token
+  token, state = layer:step(one)
+  check("decoding", apart(token, whole:narrow(2, t, 1)) < 1e-5)
+end
+for name, tensor in pairs(left) do
+  check("state " .. name .. " after decoding", apart(state[name], tensor)
+        < 1e-5)
+end
+all.initial_state, all.T = left, nil
+check("goes on from a state", apart(layer:forward(all),
+                                    layer:reference(all)) < 1e-5)
+
+-- ---- what a layer may be ----
+
+holds("several rules, values and weights used again", flin.layer {
+  input = { x = "t d" },
+  weight = { A = "d h k", B = "d h v", C = "h v d", c = "d w", s = "" },
+  forward = function (x, w)
+    local u = flin.rms_norm(flin.conv(x.x, w.c), "d")
+    local k, v = flin.unit_norm(dot(u, w.A), "k"), dot(u, w.B)
+    local y = flin.stdlib.linear { q = k, k = k, v = v }
+    local z = flin.stdlib.deltanet {
+      q = k, k = k, v = y, beta = flin.sigmoid(flin.sum(v, "v"))
+    }
+    local r = x.x + dot(y + z, w.C) * w.s
+    return r + dot(flin.layer_norm(dot(r, w.B), "v"), w.C)
+  end
+}, { T = 37, d = 5, h = 2, k = 3, v = 4, w = 3, chunk = 16 }, 1e-4)
+for _, axes in ipairs { { "t k", "t k", "t h v" }, { "t k", "t h k", "t v" },
+                        { "t h k", "t k", "t v" } } do
+  holds("heads shared: " .. table.concat(axes, ", "), flin.layer {
+    input = { q = axes[1], k = axes[2], v = axes[3] },
+    weight = { g = "h : log_decay" },
+    forward = function (x, w)
+      return flin.stdlib.lightning { q = x.q, k = x.k, v = x.v, g = w.g }
+    end
+  }, { T = 20, size = 4, h = 3 })
+end
+holds("norms over heads", flin.layer {
+  input = { x = "t h v" }, weight = { n = "h v" },
+  forward = function (x, w)
+    return flin.layer_norm(x.x) * w.n
+         + flin.mean(flin.rms_norm(x.x, "v"), "h v")
+  end
+}, { T = 20, h = 3, v = 4 })
+check("a number for a weight without axes", flin.layer {
+  input = { x = "t d" }, weight = { s = "" },
+  forward = function (x, w) return x.x * w.s end
+}:forward { x = flin.ones(1, 2, 3), s = 2.5 }:max() == 2.5)
+check("no tokens", layer:forward {
+  x = flin.zeros(2, 0, 6), Wq = all.Wq, Wk = all.Wk, Wv = all.Wv, Wb = all.Wb,
+  Wa = all.Wa, Wg = all.Wg, cq = all.cq, ck = all.ck, cv = all.cv,
+  A_log = all.A_log, dt = all.dt, norm = all.norm, Wo = all.Wo
+}.count == 0)
+check("H says how many heads", flin.layers.gla:random { T = 2, H = 3,
+  size = 4 }.Wq.shape[2] == 3)
+
+local form = layer.form
+check("form: parts", form:find("v1 [t h k] = dot(x, Wq)", 1, true)
+      and form:find("gated_deltanet(", 1, true)
+      and form:find("convolution along tokens, in chunks", 1, true)
+      and not form:find("token by token", 1, true), form)
+check("describe: no heads beside the axes", tostring(layer:describe())
+      :find("x        [B, T, D]", 1, true), tostring(layer:describe()))
+check("validation", not pcall(layer.forward, layer, {
+  validate = true, x = all.x * 1e30, Wq = all.Wq * 1e30, Wk = all.Wk,
+  Wv = all.Wv, Wb = all.Wb, Wa = all.Wa, Wg = all.Wg, cq = all.cq,
+  ck = all.ck, cv = all.cv, A_log = all.A_log, dt = all.dt, norm = all.norm,
+  Wo = all.Wo }))
+
+-- ---- what is refused ----
+
+local function defined(input, weight, forward)
+  return function ()
+    return flin.layer { input = input, weight = weight, forward = forward }
+  end
+end
+
+local shapes = { Wq = all.Wq:transpose(1, 2) }
+for name, tensor in pairs(all) do shapes[name] = shapes[name] or tensor end
+refused("a weight of the wrong shape", "axis 'd' is 6 in", nil,
+        layer.forward, layer, shapes)
+shapes.Wq, shapes.Wo = all.Wq, flin.zeros(6)
+refused("a weight of the wrong rank", "Wo has shape [6], but [h, v, d] is "
+        .. "wanted", nil, layer.forward, layer, shapes)
+refused("no weight", "tensor W is missing; [d, e] is wanted", nil, function ()
+  defined({ x = "t d" }, { W = "d e" }, function (x, w)
+    return dot(x.x, w.W)
+  end)():forward { x = all.x }
+end)
+refused("no such weight", "w.Wz: there is no weight 'Wz'", "weights: W",
+        defined({ x = "t d" }, { W = "d e" }, function (x, w)
+  return dot(x.x, w.Wz)
+end))
+for _, method in ipairs { "plan", "io", "source", "compile", "dump", "map" } do
+  refused("no " .. method, "there is no v:" .. method .. " of layers yet",
+          "v.form shows its parts", function ()
+    return layer[method](layer, method == "source" and "cuda"
+                         or method == "dump" and "P" or {})
+  end)
+end
+refused("on a GPU", "layers run on the CPU so far", nil, layer.forward, layer,
+        all, { backend = "cuda" })
+
+count.finish()

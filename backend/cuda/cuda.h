@@ -99,6 +99,8 @@ typedef enum CudaWalk {
 typedef struct CudaKernel {
     char name[32];
     int threads, shared, blocks, row_axis;
+    int resident;                       /* blocks on a multiprocessor, of
+                                           those from schedules */
     int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];

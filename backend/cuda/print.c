@@ -5,7 +5,7 @@
  * after their nodes; what an element-wise program makes of them lives in one
  * turn of its loop.
  */
-#include "print.h"
+#include "print_parts.h"
 #include "source.h"
 
 #include <string.h>
@@ -20,16 +20,7 @@ enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
 
 static const char head[] = HEAD, head_f16[] = "#define ELEMENT_F16\n" HEAD;
 
-typedef struct Print {
-    const Schedule *s;
-    const CudaOptions *o;
-    const StoredPlaces *stored;
-    CudaKernel *k;
-    Ctx *c;
-    Buf *b;
-} Print;
-
-static const char *type_text(DType d)
+const char *element_type(DType d)
 {
     return d == F32 ? "float" : "unsigned short";
 }
@@ -47,9 +38,7 @@ static int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
     return k->ntensors++;
 }
 
-/* A state as it is found; a result as it is left: for good, or to be summed
- * over those that share it. */
-static DType result_type(const Print *p, CudaArgKind kind, int i)
+DType result_type(const Print *p, CudaArgKind kind, int i)
 {
     const CudaOptions *o = p->o;
     return kind == ARG_STATE ? o->s0[i]
@@ -57,7 +46,7 @@ static DType result_type(const Print *p, CudaArgKind kind, int i)
          : o->sum_out[i] ? F32 : o->out[i];
 }
 
-static int result_tensor(Print *p, CudaArgKind kind, int i)
+int result_tensor(Print *p, CudaArgKind kind, int i)
 {
     int at = tensor_for(p, kind, i, result_type(p, kind, i));
     p->k->part[at] = (kind == ARG_NEXT && p->o->sum_s1[i])
@@ -75,6 +64,27 @@ static int map_for(Print *p, CudaArgKind kind, int index, DType d)
     return k->nmaps++;
 }
 
+static int full_extent(const Print *p, int axis)
+{
+    return (int)block_extent(p->s, axis)
+         * (axis == p->s->slice_axis && axis ? p->s->slices : 1);
+}
+
+const char *sliced_index(Print *p, int axis, int at)
+{
+    return p->s->slices == 1 || axis != p->s->slice_axis
+        ? ctx_format(p->c, "%d", at)
+        : ctx_format(p->c, "x.slice * %d + %d",
+                     (int)block_extent(p->s, axis), at);
+}
+
+const char *once_text(const Print *p, Ref r)
+{
+    return p->s->slices == 1
+        || p->s->g->n[r].axes & AXIS(p->s->slice_axis) ? ""
+        : "if (x.slice == 0)\n";
+}
+
 /* A stored value's place and shape, as the map of it needs them. */
 static int stored_map(Print *p, const KValue *v)
 {
@@ -88,14 +98,14 @@ static int stored_map(Print *p, const KValue *v)
         k->map[k->nmaps++] = (CudaArg){ ARG_STORED, 0,
                                         (uint8_t)p->s->tile };
     k->stored_at[at] = from;
-    k->stored_rows[at] = v->nrow;
-    k->stored_cols[at] = v->ncol;
+    k->stored_rows[at] = full_extent(p, v->row);
+    k->stored_cols[at] = full_extent(p, v->col);
     return at;
 }
 
 /* ---- places ---- */
 
-static const KValue *value_at(const Print *p, int v)
+const KValue *value_at(const Print *p, int v)
 {
     return &p->s->value[v];
 }
@@ -105,7 +115,7 @@ static const KBuffer *buffer_of(const Print *p, const KValue *v)
     return &p->s->buffer[v->buffer];
 }
 
-static const char *fragment_name(Print *p, Ref r)
+const char *fragment_name(Print *p, Ref r)
 {
     int v = schedule_value(p->s, r, LAY_FRAGMENT);
     return ctx_format(p->c, "f%u", (unsigned)(v == NOTHING ? r
@@ -202,11 +212,14 @@ static void put_load(Print *p, const KInst *k)
         for (int r = 0; r < rows; r += TILE_ROWS) {
             int at = c / TILE_COLS * rows * 128 + r * 128;
             if (input)
-                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %d,"
-                           " x.row, head, x.where.b);\n", at, map, c);
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
+                           " x.row, head, x.where.b);\n", at, map,
+                           sliced_index(p, v->col, c));
             else
-                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %d,"
-                           " %d, 0, (int)x.at);\n", at, map, c, r);
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
+                           " %s, 0, (int)x.at);\n", at, map,
+                           sliced_index(p, v->col, c),
+                           sliced_index(p, v->row, r));
         }
     buf_printf(p->b, "}\n");
 }
@@ -217,13 +230,14 @@ static void put_keep(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->in[0]);
     int map = stored_map(p, v), rows = padded_rows(v);
     put_wait(p, v->buffer, v->turn, false);
-    buf_printf(p->b, "if (lane == 0) {\nconst u32 from = %s;\n",
-               place(p, v));
+    buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
+               once_text(p, v->node), place(p, v));
     for (int c = 0; c < v->ncol; c += TILE_COLS)
         for (int r = 0; r < rows; r += TILE_ROWS)
-            buf_printf(p->b, "store_tile(&a.map[%d], from + %d, %d, %d, 0,"
+            buf_printf(p->b, "store_tile(&a.map[%d], from + %d, %s, %s, 0,"
                        " (int)x.at);\n", map,
-                       c / TILE_COLS * rows * 128 + r * 128, c, r);
+                       c / TILE_COLS * rows * 128 + r * 128,
+                       sliced_index(p, v->col, c), sliced_index(p, v->row, r));
     buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
     put_post(p, v->buffer, v->turn, true);
 }
@@ -231,9 +245,11 @@ static void put_keep(Print *p, const KInst *k)
 static void put_share(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
-    buf_printf(p->b, "store_share(a.tensor[%d], %s, x, col0(%d), l);\n",
+    buf_printf(p->b, "%sstore_share(a.tensor[%d], %s, x, %s + col0(%d), l);"
+               "\n", once_text(p, v->node),
                result_tensor(p, ARG_OUTPUT, k->index),
-               fragment_name(p, v->node), share_of(p->s, v->ncol));
+               fragment_name(p, v->node), sliced_index(p, v->col, 0),
+               share_of(p->s, v->ncol));
 }
 
 static void put_store(Print *p, const KInst *k)
@@ -247,13 +263,14 @@ static void put_store(Print *p, const KInst *k)
     int map = map_for(p, ARG_OUTPUT, k->index, d);
     int t = tensor_for(p, ARG_OUTPUT, k->index, d);
     put_wait(p, v->buffer, v->turn, false);
-    buf_printf(p->b, "if (a.tensor[%d].p) {\nconst u32 from = %s;\n"
-               "const int c = (x.row - x.where.start) / 64;\n", t,
-               place(p, v));
+    buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n"
+               "const int c = (x.row - x.where.start) / 64;\n",
+               once_text(p, v->node), t, place(p, v));
     for (int c = 0; c < v->ncol; c += TILE_COLS)
         buf_printf(p->b, "store_chunk(a.map[%d], a.tensor[%d], from + %d,"
-                   " x.where, c, %d, %d, x.head, lane);\n", map, t,
-                   c / TILE_COLS * 8192, c, (int)v->ncol);
+                   " x.where, c, %s, %d, x.head, lane);\n", map, t,
+                   c / TILE_COLS * 8192, sliced_index(p, v->col, c),
+                   full_extent(p, v->col));
     buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     put_post(p, v->buffer, v->turn, true);
 }
@@ -267,7 +284,7 @@ static const char *constant_text(Print *p, Ref r)
     return b.s;
 }
 
-static const char *value_name(Print *p, Ref r)
+const char *number_name(Print *p, Ref r)
 {
     r = shown_node(p->s->g, r);
     return p->s->g->n[r].op == OP_num ? constant_text(p, r)
@@ -282,15 +299,15 @@ static bool is_vector(const Print *p, Ref r)
 /* An operand as one of the two tokens' number, ".a" or ".b". */
 static const char *part_text(Print *p, Ref r, const char *part)
 {
-    return is_vector(p, r) ? ctx_format(p->c, "%s%s", value_name(p, r), part)
-                           : value_name(p, r);
+    return is_vector(p, r) ? ctx_format(p->c, "%s%s", number_name(p, r), part)
+                           : number_name(p, r);
 }
 
 static const char *as_pair(Print *p, Ref r)
 {
-    return is_vector(p, r) ? value_name(p, r)
-         : ctx_format(p->c, "Pair { %s, %s }", value_name(p, r),
-                      value_name(p, r));
+    return is_vector(p, r) ? number_name(p, r)
+         : ctx_format(p->c, "Pair { %s, %s }", number_name(p, r),
+                      number_name(p, r));
 }
 
 static void elementwise_text(Print *p, Buf *b, Ref r, const char *part)
@@ -338,11 +355,11 @@ static void put_kept(Print *p, Ref r)
     if (!p->s->stores[r])
         return;
     if (p->s->g->n[r].axes)
-        buf_printf(p->b, "keep_pair(%s, v%u, lane);\n", kept_place(p, r),
-                   (unsigned)r);
+        buf_printf(p->b, "%skeep_pair(%s, v%u, lane);\n", once_text(p, r),
+                   kept_place(p, r), (unsigned)r);
     else
-        buf_printf(p->b, "if (lane == 0)\n*%s = v%u;\n", kept_place(p, r),
-                   (unsigned)r);
+        buf_printf(p->b, "%sif (lane == 0)\n*%s = v%u;\n", once_text(p, r),
+                   kept_place(p, r), (unsigned)r);
 }
 
 static void put_vector_node(Print *p, Ref r)
@@ -366,7 +383,7 @@ static void put_vector_node(Print *p, Ref r)
             return;
         }
         buf_printf(b, "const Pair v%u = input_pair<%s>(a.tensor[%d], x,"
-                   " lane);\n", at, type_text(p->o->in[n->index]),
+                   " lane);\n", at, element_type(p->o->in[n->index]),
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
         return;
     case OP_state:                      /* carried: it has its name */
@@ -386,7 +403,7 @@ static void put_vector_node(Print *p, Ref r)
     case OP_delay:
         buf_printf(b, "const Pair v%u = %s(%s, %s, lane%s);\n", at, n->flags
                    & REVERSE ? "delayed_back" : "delayed",
-                   as_pair(p, n->a[0]), value_name(p, n->a[1]),
+                   as_pair(p, n->a[0]), number_name(p, n->a[1]),
                    n->flags & REVERSE ? ", x.n" : "");
         return;
     case OP_dot: case OP_sum:
@@ -443,9 +460,9 @@ static void put_vectors(Print *p, const KInst *k)
         for (int j = 0; j < k->nnodes; j++)
             if (p->s->wants_out[i]
                 && shown_node(g, g->out[i].node) == k->node[j])
-                buf_printf(b, "output_pair<%s>(a.tensor[%d], x, v%u,"
-                           " lane);\n",
-                           type_text(result_type(p, ARG_OUTPUT, i)),
+                buf_printf(b, "%soutput_pair<%s>(a.tensor[%d], x, v%u,"
+                           " lane);\n", once_text(p, k->node[j]),
+                           element_type(result_type(p, ARG_OUTPUT, i)),
                            result_tensor(p, ARG_OUTPUT, i),
                            (unsigned)k->node[j]);
 }
@@ -782,56 +799,6 @@ static void put_inverse(Print *p, const KInst *k)
                to, from, beside ? " else {\nbeside_invert();\n}" : "");
 }
 
-/* ---- states that a walk carries ---- */
-
-static void put_number_state(Print *p, const KInst *k)
-{
-    const State *s = &p->s->g->st[k->index];
-    CudaArgKind kind = k->op == K_BEGIN ? ARG_STATE : ARG_NEXT;
-    const char *type = type_text(result_type(p, kind, k->index));
-    unsigned u = (unsigned)s->node;
-    if (k->op == K_CARRY)
-        buf_printf(p->b, "v%u = %s;\n", u, value_name(p, s->next));
-    else if (k->op == K_BEGIN)
-        buf_printf(p->b, "float v%u = begin_number<%s>(a.tensor[%d], x);\n",
-                   u, type, result_tensor(p, kind, k->index));
-    else
-        buf_printf(p->b, "if (lane == 0)\nend_number<%s>(a.tensor[%d], x,"
-                   " v%u);\n", type, result_tensor(p, kind, k->index), u);
-}
-
-static void put_state(Print *p, const KInst *k)
-{
-    if (k->role != KR_MATRIX) {
-        put_number_state(p, k);
-        return;
-    }
-    bool begins = k->op == K_BEGIN;
-    CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
-    const KValue *v = value_at(p, begins ? k->out[0] : k->in[0]);
-    p->k->row_axis = v->row;
-    buf_printf(p->b, "%s_state<%s>(f%u, a.tensor[%d], x, %d, col0(%d), l);\n",
-               begins ? "begin" : "end",
-               type_text(result_type(p, kind, k->index)), (unsigned)v->node,
-               result_tensor(p, kind, k->index), share_of(p->s, v->ncol),
-               share_of(p->s, v->ncol));
-}
-
-static void put_carry(Print *p, const KInst *k)
-{
-    if (k->role != KR_MATRIX) {
-        put_number_state(p, k);
-        return;
-    }
-    const KValue *v = value_at(p, k->in[0]);
-    if (fragment_root(p->s, k->in[0]) == k->in[1])
-        return;
-    const KValue *to = value_at(p, k->in[1]);
-    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nf%u[e] = %s[e];"
-               "\n", fragment_regs(p->s, to), (unsigned)to->node,
-               fragment_name(p, v->node));
-}
-
 /* ---- roles ---- */
 
 static void put_inst(Print *p, const KInst *k)
@@ -897,8 +864,9 @@ static void put_role(Print *p, KRole role)
     bool walk = s->kind != K_TOKEN;
     buf_printf(p->b, "u32 it = 0;\nNO_UNROLL for (i64 item = blockIdx.x; item"
                " < a.run.items; item += gridDim.x) {\nItem x;\n");
-    buf_printf(p->b, walk ? "const int chunks = find_walk(a.run, item, x);\n"
-               : "if (!find_item(a.run, item, x))\ncontinue;\n");
+    buf_printf(p->b, walk ? "const int chunks = find_walk<%d>(a.run, item, x);"
+               "\n" : "if (!find_item<%d>(a.run, item, x))\ncontinue;\n",
+               s->slices);
     if (role == KR_MATRIX)
         put_fragments(p);
     put_insts(p, role, K_BEGIN, K_BEGIN);
@@ -981,18 +949,19 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->head = s->tile == F16 ? head_f16 : head;
     k->threads = GROUP_THREADS * (s->groups + 1);
     k->shared = s->shared;
-    k->blocks = 1;
+    k->blocks = s->slices;
+    k->resident = s->resident;
     k->ranks = 1;
     k->walk = s->kind == K_TOKEN ? CUDA_SCHEDULED : CUDA_WALKED;
     put_barriers(&p);
     put_roles(&p);
     buf_printf(&b, "namespace in_%s {\nstruct Args { TensorMap map[%d];"
                " Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
-               " __launch_bounds__(%d, 1) %s(const __grid_constant__ Args"
+               " __launch_bounds__(%d, %d) %s(const __grid_constant__ Args"
                " a)\n{\nextern __shared__ unsigned char raw[];\nconst u32 base"
                " = (shared_address(raw) + 1023) & ~1023u;\n", k->name,
                k->nmaps + !k->nmaps, k->ntensors + !k->ntensors, k->threads,
-               k->name);
+               s->resident, k->name);
     buf_put(&b, roles.s, roles.len);
     buf_printf(&b, "}\n}  // in_%s\n", k->name);
     source_indent(to, b.s);

@@ -5,15 +5,19 @@
  */
 /* ---- the item in hand ---- */
 
-/* A chunk of a head: its rows, and where it stands among all. */
+/* A chunk of a head: its rows, and where it stands among all; the block's
+ * slice of an axis. */
 struct Item {
-    int head, n, row, seq;
+    int head, n, row, seq, slice;
     i64 at;
     Rows where;
 };
 /* Item `at` of the launch; false: no sequence has such a chunk. */
-INLINE bool find_item(const Run &run, i64 at, Item &x)
+template<int SLICES>
+INLINE bool find_item(const Run &run, i64 item, Item &x)
 {
+    const i64 at = item / SLICES;
+    x.slice = (int)(item % SLICES);
     const i64 slot = divided(at, run.heads);
     const i64 s = find_sequence(run, slot, 64);
     const Sequence q = sequence(run, s);
@@ -29,9 +33,13 @@ INLINE bool find_item(const Run &run, i64 at, Item &x)
     return true;
 }
 
-/* Sequence and head `at` of the launch, to be walked. */
-INLINE int find_walk(const Run &run, i64 at, Item &x)
+/* Sequence and head of the launch, to be walked: neighbours have a head's
+ * slices. */
+template<int SLICES>
+INLINE int find_walk(const Run &run, i64 item, Item &x)
 {
+    const i64 at = item / SLICES;
+    x.slice = (int)(item % SLICES);
     const i64 s = divided(at, run.heads);
     const Sequence q = sequence(run, s);
     x.head = (int)(at - s * run.heads);
@@ -138,30 +146,31 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
 
 /* ---- states: in memory by rows and columns ---- */
 
-/* Number e of a thread's fragment of rows and `share` columns, from col on. */
-INLINE i64 state_place(const Tensor &t, int e, int share, int col,
+/* Number e of a thread's fragment of rows from `row` and SHARE columns from
+ * `col` on. */
+template<int SHARE>
+INLINE i64 state_place(const Tensor &t, int e, int row, int col,
                        const Lane &l)
 {
-    const int row = l.row + e / 2 % 2 * 8 + e / (share / 2) * 64;
-    return row * t.sd[0]
-         + (col + e % (share / 2) / 4 * 8 + l.col + e % 2) * t.sd[1];
+    return (row + l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64) * t.sd[0]
+         + (col + e % (SHARE / 2) / 4 * 8 + l.col + e % 2) * t.sd[1];
 }
-template<class T, int N>
+template<class T, int SHARE, int N>
 INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
-                        int share, int col, const Lane &l)
+                        int row, int col, const Lane &l)
 {
     const T *p = (const T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
-        x[e] = t.p ? element(p + state_place(t, e, share, col, l)) : 0.f;
+        x[e] = t.p ? element(p + state_place<SHARE>(t, e, row, col, l)) : 0.f;
 }
-template<class T, int N>
+template<class T, int SHARE, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
-                      int share, int col, const Lane &l)
+                      int row, int col, const Lane &l)
 {
     T *p = (T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
         if (t.p)
-            put_element(p + state_place(t, e, share, col, l), x[e]);
+            put_element(p + state_place<SHARE>(t, e, row, col, l), x[e]);
 }
 
 template<class T> INLINE float begin_number(const Tensor &t, const Item &x)

@@ -123,7 +123,8 @@ static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
         return 0;
 
     int64_t items = items_of(m, k, call);
-    int64_t most = k->spill || k->head ? m->units : INT32_MAX;
+    int64_t most = k->head ? m->units * k->resident
+                 : k->spill ? m->units : INT32_MAX;
 
     return items < most ? items : most;
 }

@@ -111,7 +111,7 @@ static int32_t lay_out(Schedule *s)
 static void deepen(Schedule *s, KBuffer *b)
 {
     b->depth++;
-    if (lay_out(s) > s->target->shared)
+    if (lay_out(s) > shared_room(s))
         b->depth--;
     lay_out(s);
 }
@@ -138,10 +138,10 @@ bool schedule_buffers(Schedule *s)
     for (int i = 0; i < s->nvalues; i++)
         if (!place_value(s, i))
             return false;
-    if (lay_out(s) > s->target->shared) {
+    if (lay_out(s) > shared_room(s)) {
         s->why = ctx_format(s->c, "%d bytes of shared memory; %s has %d",
                             (int)s->shared, s->target->name,
-                            s->target->shared);
+                            (int)shared_room(s));
         return false;
     }
     choose_depths(s);

@@ -119,7 +119,7 @@ static const char *check_buffers(const Schedule *s)
     for (int i = 0; i < s->nbuffers; i++) {
         const KBuffer *a = &s->buffer[i];
         int32_t end = a->at + a->bytes * a->depth;
-        if (end > s->shared - SHARED_ALIGN || s->shared > s->target->shared)
+        if (end > s->shared - SHARED_ALIGN || s->shared > shared_room(s))
             return wrong(s, "a buffer behind the end of shared memory", i);
         if (a->tile && a->at % 1024)
             return wrong(s, "a tile that the swizzle does not fit", i);
@@ -286,6 +286,20 @@ static const char *check_hands(const Schedule *s)
     return NULL;
 }
 
+/* ---- slices ---- */
+
+static const char *check_slices(const Schedule *s)
+{
+    for (int v = 0; v < s->nvalues; v++) {
+        const KValue *x = &s->value[v];
+        bool matrix = x->layout == LAY_TILE || x->layout == LAY_FRAGMENT;
+        if (matrix && (x->nrow != block_extent(s, x->row)
+                       || x->ncol != block_extent(s, x->col)))
+            return wrong(s, "a value that is not of its axes' extents", v);
+    }
+    return schedule_slice_fault(s, s->slice_axis, s->slices);
+}
+
 /* ---- registers ---- */
 
 /* Whether a fragment, or one that is written over it, is there. */
@@ -324,8 +338,8 @@ const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_fragments, check_written_over, check_layouts, check_buffers,
-        check_turns, check_hands, check_meetings, check_progress,
-        check_registers };
+        check_slices, check_turns, check_hands, check_meetings,
+        check_progress, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

@@ -10,20 +10,69 @@ const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
                                           "matrix" };
 
+int32_t block_extent(const Schedule *s, int axis)
+{
+    return axis < AX_DIM ? s->g->chunk
+         : s->g->axis[axis].size / (axis == s->slice_axis ? s->slices : 1);
+}
+
+int32_t shared_room(const Schedule *s)
+{
+    enum { OWN = 1024 };                /* the machine's, of a block */
+    return (s->target->shared + OWN) / s->resident - OWN;
+}
+
 /* A warp each for the roles that are not the matrix role; those make up a
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
-    enum { FEW = 56 };
+    int few = s->resident > 1 ? 48 : 56;
     int threads = (s->groups + 1) * s->target->group * s->target->warp;
-    int each = s->target->regs / threads / s->target->reg_step
+    int each = s->target->regs / s->resident / threads / s->target->reg_step
              * s->target->reg_step;
     for (int i = 0; i < s->ninsts; i++)
         s->warps[s->inst[i].role] = s->inst[i].role == KR_MATRIX
             ? (uint8_t)(s->groups * s->target->group) : 1;
-    s->regs[0] = FEW;
-    s->regs[1] = s->groups < 2 ? 216 : each + (each - FEW) / s->groups
-               / s->target->reg_step * s->target->reg_step;
+    s->regs[0] = few;
+    s->regs[1] = s->groups < 2 ? each < 216 ? each : 216
+               : each + (each - few) / s->groups / s->target->reg_step
+                 * s->target->reg_step;
+}
+
+static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+{
+    Schedule *s = ctx_alloc(c, sizeof *s);
+    *s = *like;
+    if (!schedule_select(s, w) || !schedule_buffers(s))
+        return s;
+    deal_roles(s);
+    schedule_sync(s);
+    s->why = schedule_check(s);
+    return s;
+}
+
+/* A walk is a chain: many short ones at once fill the machine, two on a
+ * multiprocessor hide each other's waits. What does not fit otherwise is cut
+ * into as few slices as do. */
+static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
+{
+    int axis = schedule_slice_axis(like);
+    int most = axis ? like->g->axis[axis].size / TILE_COLS : 1;
+    Schedule *plain = NULL;
+    for (like->resident = like->kind == K_TOKEN ? 1 : 2; like->resident;
+         like->resident--)
+        for (int i = 1; i <= most; i++) {
+            like->slices = like->resident > 1 ? most + 1 - i : i;
+            like->slice_axis = like->slices > 1 ? axis : 0;
+            if (most % like->slices)
+                continue;
+            Schedule *s = attempt(c, w, like);
+            if (!s->why)
+                return s;
+            if (like->slices == 1)
+                plain = s;
+        }
+    return plain;
 }
 
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
@@ -37,10 +86,5 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
         s->why = "chunks that are not of 64 tokens";
     else if (w->tile != BF16 && w->tile != F16)
         s->why = "products of another type than 16 bits";
-    if (s->why || !schedule_select(s, w) || !schedule_buffers(s))
-        return s;
-    deal_roles(s);
-    schedule_sync(s);
-    s->why = schedule_check(s);
-    return s;
+    return s->why ? s : best_attempt(c, w, s);
 }

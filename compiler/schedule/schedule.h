@@ -12,6 +12,7 @@
  * matrix role writes for itself is ordered by K_SYNC.
  *
  * The passes, in order; each has one entry:
+ *   slices.c   an axis that blocks of the grid share out
  *   select.c   nodes -> values and instructions, dealt to roles, by way of
  *              classify.c, levels.c, values.c
  *   buffer.c   values -> buffers: bytes, depth, place
@@ -139,6 +140,8 @@ typedef struct Schedule {
     const Kernel *k;
     const Target *target;
     DType tile;
+    int slices, slice_axis;             /* of an axis: blocks have one each */
+    int resident;                       /* blocks on a multiprocessor */
     int groups;                         /* warpgroups of the matrix role */
     int regs[2];                        /* a thread's: of the other roles, of
                                            the matrix role */
@@ -178,6 +181,11 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
 
 /* ---- passes ---- */
 
+/* The axis that may best be cut into slices of 64; 0: there is none. */
+int schedule_slice_axis(const Schedule *s);
+/* What is wrong with so many slices of it, or NULL. */
+const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
+
 bool schedule_select(Schedule *s, const KernelWish *w);
 bool schedule_buffers(Schedule *s);
 void schedule_sync(Schedule *s);
@@ -209,6 +217,10 @@ static inline int fragment_root(const Schedule *s, int v)
 }
 /* Of these values' buffers those that the matrix role writes for itself. */
 uint32_t matrix_buffers(const Schedule *s, const int16_t *values, int n);
+/* Of an axis as one block has it. */
+int32_t block_extent(const Schedule *s, int axis);
+/* Of shared memory a block may have. */
+int32_t shared_room(const Schedule *s);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Columns that a warpgroup has of a fragment; registers that a thread has of

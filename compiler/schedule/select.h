@@ -47,7 +47,7 @@ static inline int count_axes(AxisSet s)
 
 static inline int32_t extent(const Select *x, int ax)
 {
-    return ax < AX_DIM ? x->g->chunk : x->g->axis[ax].size;
+    return block_extent(x->s, ax);
 }
 
 static inline bool is_matrix(const Select *x, Ref r)

@@ -1,6 +1,7 @@
 /* text.c -- a schedule as text, a line for each of its parts, and back.
  *
- *   schedule KERNEL TARGET groups N regs N N shared N
+ *   schedule KERNEL TARGET slices N of AXIS resident N groups N regs N N
+ *            shared N
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
@@ -86,8 +87,10 @@ void schedule_print(const Schedule *s, Buf *out)
         buf_printf(out, "# no schedule: %s\n", s->why);
         return;
     }
-    buf_printf(out, "schedule %d %s groups %d regs %d %d shared %d\n",
-               (int)(s->k - s->p->kernel), s->target->name, s->groups,
+    buf_printf(out, "schedule %d %s slices %d of %d resident %d groups %d"
+               " regs %d %d shared %d\n", (int)(s->k - s->p->kernel),
+               s->target->name, s->slices, s->slice_axis, s->resident,
+               s->groups,
                s->regs[0], s->regs[1], (int)s->shared);
     for (int r = 0; r < NKROLES; r++)
         if (s->warps[r])
@@ -171,6 +174,12 @@ static void read_head(Read *x)
     s->k = &s->p->kernel[number(x, 0, s->p->nkernels - 1)];
     s->kind = s->k->kind;
     must(x, s->target->name);
+    must(x, "slices");
+    s->slices = number(x, 1, 64);
+    must(x, "of");
+    s->slice_axis = number(x, 0, NAXES - 1);
+    must(x, "resident");
+    s->resident = number(x, 1, 4);
     must(x, "groups");
     s->groups = number(x, 0, 2);
     must(x, "regs");

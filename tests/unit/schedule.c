@@ -120,6 +120,12 @@ static void out_of_turn(Schedule *s)
     swap(find(s, K_STORE, 0), find(s, K_STORE, 1));
 }
 static void foreign(Schedule *s) { find(s, K_MAP, 0)->role = KR_VECTOR; }
+static void sliced(Schedule *s)
+{
+    s->slice_axis = AX_DIM;
+    s->slices = 2;
+}
+static void crowded(Schedule *s) { s->resident = 4; }
 static void out_of_order(Schedule *s)
 {
     swap(find(s, K_PRODUCT, 0), find(s, K_MAP, 0));
@@ -219,6 +225,8 @@ static const Spoiled spoiled[] = {
     { "too deep", too_deep, "behind the end" },
     { "too few registers", too_few_registers, "registers" },
     { "out of turn", out_of_turn, "out of turn" },
+    { "sliced", sliced, "extents" },
+    { "crowded", crowded, "behind the end" },
     { "foreign", foreign, "another role" },
     { "out of order", out_of_order, "before it is written" },
     { "written twice", written_twice, "written twice" },

@@ -1,0 +1,54 @@
+/* print_states.c -- states that a walk carries: as it finds them, from chunk to
+ * chunk, and as it leaves them.
+ */
+#include "print_parts.h"
+
+static void put_number_state(Print *p, const KInst *k)
+{
+    const State *s = &p->s->g->st[k->index];
+    CudaArgKind kind = k->op == K_BEGIN ? ARG_STATE : ARG_NEXT;
+    const char *type = element_type(result_type(p, kind, k->index));
+    unsigned u = (unsigned)s->node;
+    if (k->op == K_CARRY)
+        buf_printf(p->b, "v%u = %s;\n", u, number_name(p, s->next));
+    else if (k->op == K_BEGIN)
+        buf_printf(p->b, "float v%u = begin_number<%s>(a.tensor[%d], x);\n",
+                   u, type, result_tensor(p, kind, k->index));
+    else
+        buf_printf(p->b, "%sif (lane == 0)\nend_number<%s>(a.tensor[%d], x,"
+                   " v%u);\n", once_text(p, s->node), type,
+                   result_tensor(p, kind, k->index), u);
+}
+
+void put_state(Print *p, const KInst *k)
+{
+    if (k->role != KR_MATRIX) {
+        put_number_state(p, k);
+        return;
+    }
+    bool begins = k->op == K_BEGIN;
+    CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
+    const KValue *v = value_at(p, begins ? k->out[0] : k->in[0]);
+    p->k->row_axis = v->row;
+    int share = share_of(p->s, v->ncol);
+    buf_printf(p->b, "%s_state<%s, %d>(f%u, a.tensor[%d], x, %s, %s +"
+               " col0(%d), l);\n", begins ? "begin" : "end",
+               element_type(result_type(p, kind, k->index)), share,
+               (unsigned)v->node, result_tensor(p, kind, k->index),
+               sliced_index(p, v->row, 0), sliced_index(p, v->col, 0), share);
+}
+
+void put_carry(Print *p, const KInst *k)
+{
+    if (k->role != KR_MATRIX) {
+        put_number_state(p, k);
+        return;
+    }
+    const KValue *v = value_at(p, k->in[0]);
+    if (fragment_root(p->s, k->in[0]) == k->in[1])
+        return;
+    const KValue *to = value_at(p, k->in[1]);
+    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nf%u[e] = %s[e];"
+               "\n", fragment_regs(p->s, to), (unsigned)to->node,
+               fragment_name(p, v->node));
+}

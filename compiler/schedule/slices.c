@@ -1,0 +1,77 @@
+/* slices.c -- an axis of the states whose entries have nothing to do with one
+ * another in a kernel: each block of the grid has a slice of it.
+ */
+#include "schedule.h"
+#include "../cost.h"
+
+/* Whether the node's entries along the axis are each by themselves. */
+static bool keeps_apart(const Node *n, int axis)
+{
+    if (n->over & AXIS(axis))
+        return false;
+    switch (n->op) {
+    case OP_num: case OP_input: case OP_state: case OP_row: case OP_col:
+    case OP_dmask: case OP_dot: case OP_sum: case OP_cumsum: case OP_last:
+    case OP_delay: case OP_solve:
+        return true;
+    }
+    return op_info[n->op].traits & ELEMENTWISE || !(n->axes & AXIS(axis));
+}
+
+const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
+{
+    const Graph *g = s->g;
+    if (slices == 1)
+        return NULL;
+    if (axis < AX_DIM || axis >= g->naxes || slices < 1
+        || g->axis[axis].size % (slices * TILE_COLS))
+        return "slices that are not of whole columns";
+    for (int i = 0; i < s->k->nnodes; i++)
+        if (!keeps_apart(&g->n[s->k->node[i]], axis))
+            return "slices of an axis that is contracted";
+    for (int i = 0; i < g->nst; i++) {
+        AxisSet of = g->n[g->st[i].node].axes;
+        if (s->k->states & STATE(i) && of && !(of & AXIS(axis)))
+            return "slices of an axis that a state has not";
+    }
+    return NULL;
+}
+
+static bool is_found(const Schedule *s, Ref r)
+{
+    return s->g->n[r].op == OP_input || !schedule_computes(s, r);
+}
+
+/* What all slices find of matrices, in elements a token or row. */
+static int64_t found(const Schedule *s, int axis, int slices)
+{
+    int64_t sum = 0;
+    for (Ref r = 1; r < s->g->len; r++) {
+        AxisSet dims = s->g->n[r].axes & DIM_AXES;
+        bool read = false;
+        for (int i = 0; i < s->k->nnodes; i++)
+            for (int a = 0; a < 4; a++)
+                read |= s->g->n[s->k->node[i]].a[a] == r;
+        if (read && dims && is_found(s, r))
+            sum += (int64_t)s->g->axis[highest(dims)].size
+                 * (dims & AXIS(axis) ? 1 : slices);
+    }
+    return sum;
+}
+
+int schedule_slice_axis(const Schedule *s)
+{
+    int best = 0;
+    int64_t least = 0;
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
+        int n = s->g->axis[axis].size / TILE_COLS;
+        if (n < 2 || schedule_slice_fault(s, axis, n))
+            continue;
+        int64_t sum = found(s, axis, n);
+        if (!best || sum <= least) {
+            best = axis;
+            least = sum;
+        }
+    }
+    return best;
+}

@@ -1,5 +1,6 @@
 /* ir.c -- the graph: making nodes, their types; copies of known sizes. */
 #include "fold.h"
+#include "layer.h"
 #include "mask.h"
 
 #include <ctype.h>
@@ -517,5 +518,6 @@ Graph *graph_copy(Ctx *c, const Graph *g)
     s->note = g->note ? ctx_string(c, g->note) : NULL;
     s->lines = lines_copy(c, &g->lines);
     s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
+    s->layer = g->layer ? layer_copy(c, g->layer) : NULL;
     return s;
 }

@@ -134,6 +134,26 @@ Ref layer_conv(Graph *g, Ref x, Ref c, int taps)
     return end_call(g, k, g->n[x].axes);
 }
 
+Layer *layer_copy(Ctx *c, const Layer *l)
+{
+    Layer *to = ctx_alloc(c, sizeof *to);
+    Graph *traced = ctx_alloc(c, sizeof *traced);
+
+    *to = *l;
+    *traced = *l->traced;
+    traced->layer = NULL;               /* that is this copy */
+    to->traced = graph_copy(c, traced);
+    to->traced->layer = to;
+    for (int i = 0; i < l->ncalls; i++) {
+        LayerCall *k = &to->call[i];
+        size_t bytes = (size_t)k->nargs * sizeof *k->arg;
+        k->name = ctx_string(c, k->name);
+        k->step = k->step ? graph_copy(c, k->step) : NULL;
+        k->arg = ctx_grow(c, k->arg, bytes, bytes + 1);
+    }
+    return to;
+}
+
 /* ---- the whole as one step ---- */
 
 /* A state of these axes, called NAME; where that is taken, NAME2 ... Of a
@@ -293,7 +313,7 @@ typedef struct Cut {
     const int32_t *size;
     uint8_t *reached, *made;            /* per node: read by what is left; in
                                            memory, for all tokens */
-    Parts *parts;
+    LayerParts *parts;
 } Cut;
 
 /* The operand of a product with a matrix that is the same for all tokens and
@@ -367,7 +387,7 @@ typedef struct Piece {
     Ref root;
     uint8_t *live;                      /* of the layer's nodes: 1 computed
                                            here, 2 read */
-    Part *p;
+    LayerPart *p;
     Graph *to;
 } Piece;
 
@@ -405,7 +425,7 @@ static int find_heads(const Piece *q)
     return may && all != (may & (~may + 1)) ? lowest(may) : 0;
 }
 
-static AxisSet without_heads(const Part *p, AxisSet s)
+static AxisSet without_heads(const LayerPart *p, AxisSet s)
 {
     return s & ~(p->heads ? AXIS(p->heads) : 0);
 }
@@ -511,14 +531,14 @@ static void tap_step(Piece *q, const LayerCall *call)
     graph_output(to, "y", y);
 }
 
-static Part *new_part(Cut *k, Ref r)
+static LayerPart *new_part(Cut *k, Ref r)
 {
-    Parts *p = k->parts;
+    LayerParts *p = k->parts;
 
     p->part = ctx_grow(k->c, p->part, (size_t)p->n * sizeof *p->part,
                        (size_t)(p->n + 1) * sizeof *p->part);
-    Part *part = &p->part[p->n++];
-    *part = (Part){ .y = r, .name = k->g->name };
+    LayerPart *part = &p->part[p->n++];
+    *part = (LayerPart){ .y = r, .name = k->g->name };
     for (int ax = 0; ax < NAXES; ax++)
         part->axis[ax] = (uint8_t)ax;
     return part;
@@ -527,7 +547,7 @@ static Part *new_part(Cut *k, Ref r)
 static void add_product(Cut *k, Ref r)
 {
     const Node *n = &k->g->n[r];
-    Part *p = new_part(k, r);
+    LayerPart *p = new_part(k, r);
     int w = weight_of(k->g, r);
 
     p->in = ctx_alloc(k->c, 2 * sizeof *p->in);
@@ -566,7 +586,7 @@ static void add_step(Cut *k, Ref r)
     copy_step(&q);
 }
 
-Parts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
+LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
 {
     const Graph *g = l->traced;
     Cut k = { .c = c, .l = l, .g = g, .size = size,

@@ -49,6 +49,9 @@ Ref layer_call(Graph *g, const Graph *step, const Ref *arg);
  * last. */
 Ref layer_conv(Graph *g, Ref x, Ref c, int taps);
 
+/* The layer in another context. */
+Layer *layer_copy(Ctx *c, const Layer *l);
+
 /* The whole layer as one step. */
 Graph *layer_step(const Layer *l);
 
@@ -56,7 +59,7 @@ Graph *layer_step(const Layer *l);
  * `over`. Else a step of its own; its axes as the layer's, and the one that its
  * values have for heads (0: none). Its state i is the layer's state + i; where
  * there are taps, all are slices of the one: entry W - 1 - i. */
-typedef struct Part {
+typedef struct LayerPart {
     Ref y;
     const char *name;
     Graph *step;
@@ -65,13 +68,13 @@ typedef struct Part {
     Ref *in;                            /* values of the traced graph */
     AxisSet over;
     int heads, state, taps;
-} Part;
+} LayerPart;
 
-typedef struct Parts { int n; Part *part; } Parts;
+typedef struct LayerParts { int n; LayerPart *part; } LayerParts;
 
 /* The parts of a layer for these sizes of axes, in an order in which each is
  * made before it is read. Sizes of 0 are not yet known: to see whether there
  * are parts. In c. Fails, with the line, where something has none. */
-Parts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES]);
+LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES]);
 
 #endif

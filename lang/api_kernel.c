@@ -47,10 +47,6 @@ static void new_kernel(Ctx *c, void *ud)
 
     if ((unsigned)m->mode >= NMODES)
         fail(c, 0, "flin_prepare: there is no mode %d", (int)m->mode);
-    if (from->step->layer)
-        fail_help(c, 0, "flin_forward, flin_backward and flin_step take them",
-                  "flin_prepare: %s is a layer: there are no kernels of layers "
-                  "yet", from->step->name);
     k->o = m->v->s->o;
     k->mode = modes[m->mode];
     atomic_init(&k->refs, 1);
@@ -296,10 +292,7 @@ int64_t flin_kernel_saved(const flin_Kernel *k, const flin_Call *call)
 
 const char *flin_kernel_note(const flin_Kernel *k)
 {
-    for (const PlanEntry *p = k ? k->v.plans : NULL; p; p = p->next)
-        if (p->chunk)
-            return p->note;
-    return NULL;
+    return k ? latest_note(&k->v) : NULL;
 }
 
 /* ---- its life ---- */

@@ -558,8 +558,8 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
     if (v->step->mask)
         return;
-    if (v->step->layer) {
-        layer_program(c, v, b->call.size);
+    if (v->step->layer && a->mode == M_BACKWARD) {
+        layer_prepare(c, v, a, b);
         return;
     }
     find_plans(k);

@@ -217,16 +217,16 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 /* A layer for given sizes: its parts, each a variant of its own, which has its
  * plans, or a matrix product (NULL). */
 typedef struct LayerProgram LayerProgram;
-struct Parts;
+struct LayerParts;
 struct LayerProgram {
     LayerProgram *next;
     int32_t size[NAXES];
-    struct Parts *parts;
+    struct LayerParts *parts;
     Variant **variant;
 };
 
-/* Made if it is new. Fails through c. */
-LayerProgram *layer_program(Ctx *c, Variant *v, const int32_t size[NAXES]);
+/* Makes all that such a call needs beside its tensors: runs only read it. */
+void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void layer_release(Variant *v);
 /* Runs what is bound, part after part: forward or a token's step. */
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);

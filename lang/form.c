@@ -128,7 +128,7 @@ static void put_states(Buf *b, Graph *g, const int *order)
 
 /* A layer's values by their names: what calls and products give, and what
  * stands between them. */
-static const char **name_values(const Graph *g, const Parts *p)
+static const char **name_values(const Graph *g, const LayerParts *p)
 {
     const char **name = ctx_alloc(g->ctx, g->len * sizeof *name);
 
@@ -138,7 +138,7 @@ static const char **name_values(const Graph *g, const Parts *p)
     return name;
 }
 
-static void put_part(Buf *b, const Graph *g, const Part *p,
+static void put_part(Buf *b, const Graph *g, const LayerPart *p,
                      const char *const *name)
 {
     const Node *n = &g->n[p->y];
@@ -158,7 +158,7 @@ static void put_part(Buf *b, const Graph *g, const Part *p,
 }
 
 /* How a call runs, at sizes of its own axes. */
-static void put_road(Form *f, const Part *p)
+static void put_road(Form *f, const LayerPart *p)
 {
     int32_t size[NAXES] = { 0 };
 
@@ -175,7 +175,7 @@ static void put_road(Form *f, const Part *p)
 static void find_parts(Form *f)
 {
     const Graph *g = f->v->step->layer->traced;
-    Parts *p = layer_cut(g->ctx, g->layer, f->size);
+    LayerParts *p = layer_cut(g->ctx, g->layer, f->size);
     const char **name = name_values(g, p);
 
     for (int i = 0; i < p->n; i++) {
@@ -183,6 +183,7 @@ static void find_parts(Form *f)
         if (g->n[p->part[i].y].op == OP_input)
             put_road(f, &p->part[i]);
     }
+    buf_printf(&f->text, "  runs in %d parts, on the CPU\n", p->n);
 }
 
 static void find_form(Ctx *c, void *ud)

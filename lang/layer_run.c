@@ -34,7 +34,9 @@ static void new_program(Ctx *c, void *ud)
     n->p = p;
 }
 
-LayerProgram *layer_program(Ctx *c, Variant *v, const int32_t size[NAXES])
+/* Made if it is new. */
+static LayerProgram *layer_program(Ctx *c, Variant *v,
+                                   const int32_t size[NAXES])
 {
     LayerProgram *p, wanted = { 0 };
     NewProgram n = { v, &wanted };
@@ -144,12 +146,20 @@ static void make_room(const Lay *k, Array *v)
     v->data = ctx_alloc(k->c, (size_t)(n + TILE_SLACK) * sizeof(float));
 }
 
-static Array new_value(const Lay *k, Ref r)
+/* As new_value makes it, without its room. */
+static Array bare_value(const Lay *k, Ref r)
 {
-    Array v = { 0 };
+    Array v = { .dtype = F32 };
 
     add_tokens(k, &v, r);
     add_axes(k, &v, k->g->n[r].axes);
+    return v;
+}
+
+static Array new_value(const Lay *k, Ref r)
+{
+    Array v = bare_value(k, r);
+
     make_room(k, &v);
     return v;
 }
@@ -277,7 +287,7 @@ static bool is_wanted(const Lay *k, Ref r)
 
 /* Rows of x times a matrix, for each entry of the axes that both keep. */
 typedef struct Multiply {
-    const Part *p;
+    const LayerPart *p;
     AxisSet both, rows, cols;           /* of x and the weight; of x alone; of
                                            the weight alone */
     int64_t nboth, nrows, ncols, depth, tokens;
@@ -292,7 +302,7 @@ static int64_t size_of(const Lay *k, AxisSet s)
     return n;
 }
 
-static Multiply multiply(const Lay *k, const Part *p)
+static Multiply multiply(const Lay *k, const LayerPart *p)
 {
     AxisSet x = k->g->n[p->in[0]].axes, w = k->g->n[p->in[1]].axes;
     Multiply m = { .p = p, .both = x & w & ~p->over, .rows = x & ~w,
@@ -344,7 +354,7 @@ static void multiply_rows(const Lay *k, const Multiply *m, const float *a,
             .c = c + i * n, .crs = flat ? n : each * n });
 }
 
-static void run_product(Lay *k, const Part *p)
+static void run_product(Lay *k, const LayerPart *p)
 {
     Multiply m = multiply(k, p);
     Array y = row_value(k, &m, m.cols);
@@ -397,7 +407,7 @@ static void back_to_weight(Lay *k, const Multiply *m, const float *dy)
     add_grad(k, m->p->in[1], &dw);
 }
 
-static void back_product(Lay *k, const Part *p)
+static void back_product(Lay *k, const LayerPart *p)
 {
     Multiply m = multiply(k, p);
     const float *dy = arrange(k, &k->grad[p->y], row_value(k, &m, m.cols),
@@ -411,7 +421,7 @@ static void back_product(Lay *k, const Part *p)
 
 /* A part as a call of its own. */
 typedef struct Sub {
-    const Part *p;
+    const LayerPart *p;
     Variant *v;
     Args args;
     Bound bound;
@@ -428,7 +438,7 @@ static void see_axis(Given *g, const Array *v, int ax)
 }
 
 /* The value as the part's argument: [B, T, H, ...], or [H, ...]. */
-static Given see(const Part *p, const Array *v, bool timed,
+static Given see(const LayerPart *p, const Array *v, bool timed,
                  const uint8_t *order, int rank)
 {
     Given g = { .given = true, .data = v->data, .dtype = v->dtype };
@@ -443,26 +453,31 @@ static Given see(const Part *p, const Array *v, bool timed,
     return g;
 }
 
-static Given see_y(const Part *p, const Array *v)
+static Given see_y(const LayerPart *p, const Array *v)
 {
     const Output *y = &p->step->out[0];
 
     return see(p, v, true, y->order, y->rank);
 }
 
-static Given see_input(const Part *p, int i, const Array *v)
+static Given see_input(const LayerPart *p, int i, const Array *v)
 {
     const Input *in = &p->step->in[i];
 
     return see(p, v, in->timed, in->order, in->rank);
 }
 
+/* The layer's state that is, or has for a slice, state i of the part. */
+static int state_at(const LayerPart *p, int i)
+{
+    return p->taps ? p->state : p->state + i;
+}
+
 /* State i of the part, [N, H, ...], where the layer's lies as the view says:
  * with taps, one of its slices. */
-static Given see_state(const Lay *k, const Part *p, int i, const View *t)
+static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
 {
-    int at = p->taps ? p->state : p->state + i;
-    const State *st = &k->step->st[at], *own = &p->step->st[i];
+    const State *st = &k->step->st[state_at(p, i)], *own = &p->step->st[i];
     Array v = { .data = t->data, .dtype = t->dtype };
     Given g = { .given = t->data != NULL, .data = t->data, .dtype = t->dtype,
                 .rank = 1, .shape = { k->b->N }, .stride = { t->sb } };
@@ -482,16 +497,10 @@ static Given see_state(const Lay *k, const Part *p, int i, const View *t)
     return g;
 }
 
-static View *layer_state(const Lay *k, const Part *p, int i, const View *all)
-{
-    (void)k;
-    return (View *)&all[p->taps ? p->state : p->state + i];
-}
-
 static Sub *new_sub(Lay *k, int i, Mode mode)
 {
     Sub *s = ctx_alloc(k->c, sizeof *s);
-    const Part *p = &k->p->parts->part[i];
+    const LayerPart *p = &k->p->parts->part[i];
 
     s->p = p;
     s->v = k->p->variant[i];
@@ -502,8 +511,8 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     for (int j = 0; j < p->nin; j++)
         s->args.in[j] = see_input(p, j, &k->value[p->in[j]]);
     for (int j = 0; j < p->step->nst; j++)
-        s->args.state[j] = see_state(k, p, j, layer_state(k, p, j,
-                                                          k->b->call.s0));
+        s->args.state[j] = see_state(k, p, j,
+                                     &k->b->call.s0[state_at(p, j)]);
     bind_call(k->c, p->step, &s->args, &s->bound);
     return s;
 }
@@ -511,15 +520,14 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
 static void run_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, k->d ? M_FORWARD : k->args->mode);
-    const Part *p = s->p;
+    const LayerPart *p = s->p;
     Call *call = &s->bound.call;
 
     k->value[p->y] = new_value(k, p->y);
     Given y = see_y(p, &k->value[p->y]);
     call->out[0] = result_view(p->step, &y);
     for (int j = 0; !k->d && j < p->step->nst; j++) {
-        Given left = see_state(k, p, j, layer_state(k, p, j,
-                                                    k->b->call.s1));
+        Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
             call->s1[j] = state_view(p->step, j, &left);
     }
@@ -536,7 +544,7 @@ static void state_views(const Lay *k, const Given *of, View *to)
 static void back_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
-    const Part *p = s->p;
+    const LayerPart *p = s->p;
     View dstate[MAX_STATES], ds[MAX_STATES];
     Array *dx = ctx_alloc(k->c, (size_t)p->nin * sizeof *dx + 1);
 
@@ -544,8 +552,8 @@ static void back_step(Lay *k, int i)
     state_views(k, k->d->ds, ds);
     s->d.dy = see_y(p, &k->grad[p->y]);
     for (int j = 0; j < p->step->nst; j++) {
-        s->d.dstate[j] = see_state(k, p, j, layer_state(k, p, j, dstate));
-        s->d.ds[j] = see_state(k, p, j, layer_state(k, p, j, ds));
+        s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
+        s->d.ds[j] = see_state(k, p, j, &ds[state_at(p, j)]);
     }
     for (int j = 0; j < p->nin; j++) {
         if (!is_wanted(k, p->in[j]))
@@ -576,6 +584,25 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b)
     for (int i = 0; i < v->step->nin; i++)
         k->value[g->in[i].node] = input_value(k, i, &b->call.in[i]);
     return k;
+}
+
+void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Lay *k = lay_new(c, v, a, b);
+
+    for (int i = 0; i < k->p->parts->n; i++) {
+        Mode mode = a->mode == M_BACKWARD ? M_FORWARD : a->mode;
+        k->value[k->p->parts->part[i].y] =
+            bare_value(k, k->p->parts->part[i].y);
+        if (!k->p->variant[i])
+            continue;
+        Sub *s = new_sub(k, i, mode);
+        prepare_bound(c, s->v, &s->args, &s->bound);
+        if (a->mode != M_BACKWARD)
+            continue;
+        s = new_sub(k, i, M_BACKWARD);
+        prepare_backward(c, s->v, &s->args, &s->bound);
+    }
 }
 
 static void run_parts(Lay *k)
@@ -635,7 +662,7 @@ void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         k->grad[y] = y_value(k, &dy);
     }
     for (int i = k->p->parts->n - 1; i >= 0; i--) {
-        const Part *p = &k->p->parts->part[i];
+        const LayerPart *p = &k->p->parts->part[i];
         ctx_poll(c);
         if (!k->grad[p->y].data)
             k->grad[p->y] = new_value(k, p->y);

@@ -15,7 +15,8 @@ static int load_embedded(lua_State *L)
 
     if (!s)
         return luaL_error(L, "flin has no module '%s'", name);
-    lua_pushfstring(L, strchr(name, '/') ? "=flin:%s" : lua_toboolean(L, 2)
+    bool own = !strncmp(name, "lang/", 5);
+    lua_pushfstring(L, own ? "=flin:%s" : lua_toboolean(L, 2)
                     ? "=flin:stdlib/%s.lua" : "@stdlib/%s.lua", name);
     if (sandbox_load(L, s, n, lua_tostring(L, -1)) != LUA_OK)
         return lua_error(L);

@@ -449,7 +449,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (in_parts(v, a)) {
-        layer_program(c, v, b->call.size);
+        layer_prepare(c, v, a, b);
         return;
     }
     PlanEntry *e = bound_plan(c, v, a, b);

@@ -43,7 +43,7 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     if (!e) {
         Args serial = *a;
-        serial.serial = true;
+        serial.serial = !v->step->layer;
         run_bound(c, v, &serial, b);
         return 0;
     }

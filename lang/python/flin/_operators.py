@@ -42,17 +42,23 @@ def backward(key: str, x: Tensors, s0: Tensors, given: int,
                 ds=ds)
 
 
+def leading(a, t):
+    """How many axes an argument has before its own."""
+    return t.dim() - len(a.axes)
+
+
 def result_shapes(v, x):
     """Of y and the states, behind batch, tokens and heads."""
-    one = [_array.Array(((1, 1, 1) if a.timed else (1,)) + tuple(
-        int(n) for n in t.shape[t.dim() - len(a.axes):]))
+    one = [_array.Array((1,) * leading(a, t) + tuple(
+        int(n) for n in t.shape[leading(a, t):]))
         for a, t in zip(v.inputs, x)]
     caller = v._caller("cpu")
     y, *states = caller.outputs(
         _array, Request(_c.FORWARD, one, final=True),
         [("input", describe(_array, v.inputs, one)), ("initial", [])], 0,
         False)
-    return [y[0][3:]] + [shape[2:] for shape, _ in states]
+    return [shape[len(shape) - len(a.axes):] for (shape, _), a
+            in zip([y, *states], [v.output, *v.states])]
 
 
 def check_devices(v, x, s0, given):
@@ -67,16 +73,18 @@ def check_devices(v, x, s0, given):
 def _(key, x, s0, given, cu, chunk, scale, norm, final):
     v = VARIANTS[key]
     check_devices(v, x, s0, given)
-    heads = max(t.shape[2 if a.timed else 0] for a, t in zip(v.inputs, x))
+    heads = [t.shape[leading(a, t) - 1] for a, t in zip(v.inputs, x)
+             if leading(a, t) == (3 if a.timed else 1)]
+    heads = [max(heads)] if heads else []   # a layer's are axes as others
     timed = {a.name: t for a, t in zip(v.inputs, x) if a.timed}
     first = next(iter(timed.values()))
     like = timed.get("v", first)
     exact = any(t.dtype == torch.float64 for t in x)
     n = first.shape[0] if cu is None else cu.shape[0] - 1
     y, *states = result_shapes(v, x)
-    o = like.new_empty((*first.shape[:2], heads, *y),
+    o = like.new_empty((*first.shape[:2], *heads, *y),
                        dtype=torch.float64 if exact else like.dtype)
-    return [o] + [o.new_empty((n, heads, *s), dtype=torch.float64 if exact
+    return [o] + [o.new_empty((n, *heads, *s), dtype=torch.float64 if exact
                               else torch.float32) for s in states if final]
 
 

@@ -54,7 +54,8 @@ ABOUT = """A variant, called as flash-linear-attention's functions are:
                    cu_seqlens=cu, output_final_state=True)
 
 Tensors are [B, T, H, ...], inputs without t [H, ...], states [N, H, ...] (N:
-batch entries or sequences). q, k, v may be given by position, all others by
+batch entries or sequences); of a layer (flin.layer) heads are an axis as
+others, and x is [B, T, d]. q, k, v may be given by position, all others by
 name. The state is a tensor where the variant has one, else a dict by name;
 None unless output_final_state. Float64 is computed by the float64 step, on the
 CPU. v.step decodes one token, v.reference is the float64 step, v.backward

@@ -1,0 +1,77 @@
+"""A layer through Python: calls, gradients, decoding, torch.compile."""
+import importlib.util
+import sys
+
+from harness import check, close, end, flin, refused
+
+if not importlib.util.find_spec("torch"):
+    print("skip no PyTorch for", sys.executable)
+    sys.exit()
+import torch                                        # noqa: E402
+
+torch.set_num_threads(1)
+torch.manual_seed(7)
+
+layer = flin.load("return require'flin'.layers.gated_deltanet")
+SIZES = {"d": 6, "h": 2, "k": 4, "v": 3, "w": 4}
+
+
+def weights(dtype=torch.float32):
+    return {a.name: (0.5 * torch.randn([SIZES[n] for n in a.axes]))
+            .to(dtype).requires_grad_()
+            for a in layer.inputs if not a.timed}
+
+
+w = weights()
+x = torch.randn(2, 20, 6, requires_grad=True)
+o, state = layer(x=x, **w, output_final_state=True)
+truth, true_state = layer.reference(x=x, **w, output_final_state=True)
+check("y is [B, T, d]", o.shape == (2, 20, 6), o.shape)
+close("y", o, truth, 1e-5)
+check("states are [B, h, ...]", state["conv_cq"].shape == (2, 2, 4, 4)
+      and state["gated_deltanet_S"].shape == (2, 2, 4, 3))
+for name in state:
+    close(name, state[name], true_state[name], 1e-5)
+
+o.square().sum().backward()
+exact = {n: t.detach().double().requires_grad_() for n, t in w.items()}
+x64 = x.detach().double().requires_grad_()
+layer(x=x64, **exact)[0].square().sum().backward()
+close("gradient of x", x.grad, x64.grad, 1e-4)
+for name in w:
+    close("gradient of " + name, w[name].grad, exact[name].grad, 1e-4)
+
+few = {n: t.detach().requires_grad_() for n, t in exact.items()}
+check("gradcheck", torch.autograd.gradcheck(
+    lambda x, *p: layer(x=x, **dict(zip(few, p)))[0],
+    (x64.detach()[:1, :4].requires_grad_(), *few.values())))
+
+with torch.no_grad():
+    tokens, s = [], None
+    for t in range(20):
+        one, s = layer.step(x=x[:, t:t + 1], **w, state=s)
+        tokens.append(one)
+    close("decoding", torch.cat(tokens, 1), o, 1e-5)
+    half, s = layer(x=x[:, :11], **w, output_final_state=True)
+    rest, _ = layer(x=x[:, 11:], **w, initial_state=s)
+    close("goes on", torch.cat([half, rest], 1), o, 1e-5)
+
+if hasattr(torch.library, "custom_op"):
+    compiled = torch.compile(lambda x, **w: layer(x=x, **w)[0].square(),
+                             fullgraph=True, backend="aot_eager")
+    x1 = x.detach().requires_grad_()
+    w1 = {n: t.detach().requires_grad_() for n, t in w.items()}
+    y = compiled(x1, **w1)
+    close("compiled", y, o.square(), 1e-5)
+    y.sum().backward()
+    close("its gradient", w1["Wo"].grad, w["Wo"].grad, 1e-5)
+
+refused("a weight of another shape", flin.Error,
+        "axis 'h' is 2 in A_log, but 3 in Wa",
+        lambda: layer(x=x, **{**w, "Wa": torch.randn(6, 3)}))
+refused("no H", flin.Error,
+        "x has shape [2, 20, 1, 6], but [B, T, d] is wanted",
+        lambda: layer(x=x[:, :, None], **w))
+check("check", layer.check(T=40, size=4).worst < 1e-4)
+check("help", "[B, T, D]" in str(layer.describe()))
+end()

@@ -286,8 +286,8 @@ static int settle(lua_State *L, const Concrete *c)
     return 1;
 }
 
-static void push_value(lua_State *L, const Concrete *c, AxisSet axes,
-                       const double *x)
+void numbers_push(lua_State *L, const Concrete *c, AxisSet axes,
+                  const double *x)
 {
     if (!axes || c->bare) {
         lua_pushnumber(L, *x);
@@ -606,9 +606,8 @@ int concrete_rotate(lua_State *L)
 
 /* ---- tokens ---- */
 
-/* What is on top, spread over the axes where it lacks some; pops it. */
-static void take_value(lua_State *L, const Concrete *c, const char *name,
-                       AxisSet axes, double *to)
+void numbers_take(lua_State *L, const Concrete *c, const char *name,
+                  AxisSet axes, double *to)
 {
     Operand a, b = { .x = &one };
 
@@ -636,8 +635,8 @@ int concrete_prev(lua_State *L)
     int i = c->prevs[c->at_prev++];
     const State *st = &c->g->st[i];
     lua_settop(L, 1);
-    take_value(L, c, st->name, st->axes, c->next[i]);
-    push_value(L, c, st->axes, c->now[i]);
+    numbers_take(L, c, st->name, st->axes, c->next[i]);
+    numbers_push(L, c, st->axes, c->now[i]);
     return 1;
 }
 
@@ -655,6 +654,8 @@ void concrete_room(Ctx *ctx, Concrete *c)
     }
     c->y = ctx_alloc(ctx, (size_t)count(c, g->n[g->out[0].node].axes)
                      * sizeof(double));
+    if (g->layer)
+        layer_room(ctx, c);
 }
 
 /* Is it flin.prev's? */
@@ -666,6 +667,26 @@ static bool of_prev(const Concrete *c, int state)
     return false;
 }
 
+static void wrap_states(const Concrete *c)
+{
+    for (int i = 0; i < c->g->nst; i++)
+        for (int64_t k = 0; c->g->st[i].angle
+             && k < count(c, c->g->st[i].axes); k++)
+            c->next[i][k] = wrap_(c->next[i][k]);
+}
+
+/* A layer's result, at stack index `at`: its states are those of calls. */
+static void take_result(lua_State *L, Concrete *c, int at)
+{
+    const Graph *g = c->g;
+
+    if (lua_gettop(L) != at)
+        lang_fail(L, "end it with: return y", "run on numbers, forward does "
+                  "not return y");
+    numbers_take(L, c, "y", g->n[g->out[0].node].axes, c->y);
+    check_calls(L, c);
+}
+
 /* The results, from stack index `at` on. */
 static void take_results(lua_State *L, Concrete *c, int at)
 {
@@ -674,41 +695,63 @@ static void take_results(lua_State *L, Concrete *c, int at)
     if (lua_gettop(L) != at + 1 || !lua_istable(L, at))
         lang_fail(L, "end it with: return { S = S }, y", "run on numbers, the "
                   "step does not return the new states and y");
-    take_value(L, c, "y", g->n[g->out[0].node].axes, c->y);
+    numbers_take(L, c, "y", g->n[g->out[0].node].axes, c->y);
     for (int i = 0; i < g->nst; i++) {
         const State *st = &g->st[i];
         if (of_prev(c, i))
             continue;
         lua_getfield(L, at, st->name);
-        take_value(L, c, st->name, st->axes, c->next[i]);
+        numbers_take(L, c, st->name, st->axes, c->next[i]);
     }
-    for (int i = 0; i < g->nst; i++)
-        for (int64_t k = 0; g->st[i].angle && k < count(c, g->st[i].axes); k++)
-            c->next[i][k] = wrap_(c->next[i][k]);
 }
 
-void concrete_token(lua_State *L, Concrete *c, int f)
+/* Pushes the table of the inputs; of a layer, of those that have tokens, or of
+ * the weights. */
+static void push_inputs(lua_State *L, const Concrete *c, bool weights)
 {
     const Graph *g = c->g;
 
-    luaL_checkstack(L, 12, NULL);
-    lua_pushvalue(L, f);
-    int at = lua_gettop(L);
     lua_createtable(L, 0, g->nin);
     for (int i = 0; i < g->nin; i++) {
-        push_value(L, c, g->in[i].axes, c->in[i]);
+        if (g->layer && g->in[i].timed == weights)
+            continue;
+        numbers_push(L, c, g->in[i].axes, c->in[i]);
         lua_setfield(L, -2, g->in[i].name);
     }
+}
+
+static void push_states(lua_State *L, const Concrete *c)
+{
+    const Graph *g = c->g;
+
     lua_createtable(L, 0, g->nst);
     for (int i = 0; i < g->nst; i++) {
         if (of_prev(c, i))
             continue;
-        push_value(L, c, g->st[i].axes, c->now[i]);
+        numbers_push(L, c, g->st[i].axes, c->now[i]);
         lua_setfield(L, -2, g->st[i].name);
     }
-    c->at_prev = 0;
+}
+
+void concrete_token(lua_State *L, Concrete *c, int f)
+{
+    bool layer = c->g->layer != NULL;
+
+    luaL_checkstack(L, 12, NULL);
+    lua_pushvalue(L, f);
+    int at = lua_gettop(L);
+    push_inputs(L, c, false);
+    if (layer)
+        push_inputs(L, c, true);
+    else
+        push_states(L, c);
+    c->at_prev = c->at_call = 0;
     lua_call(L, 2, LUA_MULTRET);
-    take_results(L, c, at);
+    if (layer)
+        take_result(L, c, at);
+    else
+        take_results(L, c, at);
+    wrap_states(c);
     if (c->at_prev != c->nprevs)
         lang_fail(L, "call flin.prev in each token alike", "prev: run on "
                   "numbers, the step calls it less often than in its trace");

@@ -8,6 +8,8 @@
 #ifndef FLIN_CONCRETE_H
 #define FLIN_CONCRETE_H
 
+#include "../compiler/eval.h"
+#include "../compiler/layer.h"
 #include "lang.h"
 
 #define CONCRETE_META "flin.concrete"
@@ -32,6 +34,8 @@ typedef struct Concrete {
     const uint8_t *prevs;               /* the state of each call of flin.prev,
                                            in their order */
     int nprevs, at_prev;
+    Eval *call[MAX_CALLS];              /* of a layer: each variant's step */
+    int at_call;
     double *in[MAX_INPUTS], *now[MAX_STATES], *next[MAX_STATES], *y;
 } Concrete;
 
@@ -69,5 +73,20 @@ int concrete_rotate(lua_State *L);
 int concrete_prev(lua_State *L);
 
 void concrete_open(lua_State *L);
+
+/* concrete_layer.c: room for a layer's calls; those calls in a layer's run:
+ * with the arguments of variant { ... } and of flin.conv. */
+void layer_room(Ctx *ctx, Concrete *c);
+bool layer_runs(lua_State *L);          /* is one at hand? */
+int concrete_call_variant(lua_State *L);
+int concrete_conv(lua_State *L);
+/* Lua error where forward has called less often than in its trace. */
+void check_calls(lua_State *L, const Concrete *c);
+/* For these: what is on top, spread over the axes where it lacks some; pops
+ * it. Numbers of these axes, pushed. */
+void numbers_take(lua_State *L, const Concrete *c, const char *name,
+                  AxisSet axes, double *to);
+void numbers_push(lua_State *L, const Concrete *c, AxisSet axes,
+                  const double *x);
 
 #endif

@@ -23,6 +23,8 @@ bool layer_calls(lua_State *L)
 
     if (!lua_istable(L, 2))
         return false;
+    if (layer_runs(L))
+        return true;
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1))
         any = any || value_test(L, -1) || numbers_test(L, -1);
     return any;
@@ -123,6 +125,8 @@ static void run_call(Ctx *c, void *ud)
 
 int layer_call_values(lua_State *L)
 {
+    if (layer_runs(L))
+        return concrete_call_variant(L);
     const Variant *v = variant_check(L, 1);
     Calling *k = lua_newuserdatauv(L, sizeof *k, 0);
 
@@ -178,6 +182,8 @@ int flin_conv(lua_State *L)
     if (lua_gettop(L) != 2)
         lang_fail(L, "flin.conv(x, w.taps)", "conv: takes 2 arguments, got %d",
                   lua_gettop(L));
+    if (layer_runs(L))
+        return concrete_conv(L);
     int like = find_value(L, 1, 2, &t);
     if (!like || !t->g->layer)
         lang_fail(L, "in a step, flin.prev(x) is the value one token earlier",

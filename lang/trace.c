@@ -210,7 +210,7 @@ static void make_result(Build *b)
 
 static const char forward_help[] = "end it with: return y";
 
-void trace_forward(lua_State *L, int f, int owner, Tracer *t)
+Place trace_forward(lua_State *L, int f, int owner, Tracer *t)
 {
     int top = lua_gettop(L);
     Place at = enter_step(L, t->ctx, f);
@@ -240,4 +240,5 @@ void trace_forward(lua_State *L, int f, int owner, Tracer *t)
                      "tokens that is more than a tensor's %d",
                      t->g->out[0].rank, TENSOR_RANK);
     lua_settop(L, top);
+    return at;
 }

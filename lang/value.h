@@ -43,7 +43,7 @@ const char *value_axes(lua_State *L, Tracer *t, AxisSet s);
 Place trace_step(lua_State *L, int f, int owner, Tracer *t);
 
 /* The same of a layer's forward function: y becomes its result. */
-void trace_forward(lua_State *L, int f, int owner, Tracer *t);
+Place trace_forward(lua_State *L, int f, int owner, Tracer *t);
 
 /* layer.c. Is the variant at 1 called on a table of values? Puts its step into
  * the layer that they belong to; pushes its y. */

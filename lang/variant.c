@@ -539,11 +539,11 @@ static int flin_layer(lua_State *L)
     declare_axes(L, v->step, 1);
     declare(L, v->step, 1, "input");
     declare(L, v->step, 1, "weight");
-    trace_forward(L, f, owner, t);
+    Place begins = trace_forward(L, f, owner, t);
     t->closed = true;
-    check_compared(L, t);
     keep_lines(L, v);
     layer_whole(L, v);
+    check_step(L, at, f, t, begins);
     lua_pushvalue(L, at);
     return 1;
 }

@@ -331,4 +331,18 @@ for t in threads:
     t.join()
 for i in range(4):
     same("threads", found[i], o)
+# What goes token by token says so, in whatever variant the scale has made.
+for y, scaled in (("S", "no"), ("flin.dot(x.q, S)", "K^-1/2")):
+    serial = flin.load("""local flin = require "flin"
+    return flin.variant { input = { q = "t k", v = "t v" },
+      state = { S = "k v" }, step = function (x, s)
+        local S = flin.tanh(s.S + flin.outer(x.q, x.v))
+        return { S = S }, """ + y + " end }")
+    check("note: before a call", serial.note is None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        serial(q, v)
+    check(f"note: {scaled} scale", "tanh(" in str(serial.note), serial.note)
+check("note: in chunks", gdn.note is None, gdn.note)
+
 end()

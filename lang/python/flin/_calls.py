@@ -289,6 +289,11 @@ class Caller:
             return lib.reference_backward(self.handle, frame.call_at,
                                           frame.grad_at, frame.error_at)
 
+    def note(self):
+        """Why a call has gone token by token, or None."""
+        notes = [kernel.note for kernel in self.kernels.values()]
+        return next(filter(None, notes), None) or _state.note(self.handle)
+
     def prepare(self, door, r, key):
         """The kernel for this signature, and what its frames look like. Fails
         if the arguments do not go together."""

@@ -155,11 +155,13 @@ class Variant:
 
     @property
     def note(self) -> str | None:
-        """Why the latest call goes token by token, if it does."""
-        for caller in self.callers.values():
-            note = _state.note(caller.handle)
-            if note:
-                return note
+        """Why calls have gone token by token; None if none has."""
+        # a scale or norms before the step make a variant of their own
+        for v in [self, *self.mapped.values()]:
+            for caller in v.callers.values():
+                note = caller.note()
+                if note:
+                    return note
         return None
 
     @property

@@ -19,9 +19,10 @@
 enum { HOOK_STEP = 200, BYTES_STEP = 64, ELEMENTS_STEP = 4,
        POLL_COST = 20000, TELL = 1 << 20 };
 
-/* Nanoseconds: what instructions between two looks never take by themselves,
- * and what one counts as where they took longer. */
-enum { SLOW = 1000000, INSTRUCTION = 10 };
+/* Nanoseconds: what one instruction counts as at least, and LONG of them, which
+ * those between two looks never take by themselves. On a machine that is slow
+ * it counts as a few times of what it takes there. */
+enum { INSTRUCTION = 10, LONG = 100000, FEW = 4 };
 
 /* ---- the allocator ---- */
 
@@ -73,6 +74,7 @@ static Guard *guard_new(lua_State *L, const Limits *lim)
     g->ud = ud;
     g->lim = *lim;
     g->left = lim->instructions ? lim->instructions : UINT64_MAX;
+    g->instruction = INSTRUCTION;
     g->used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024
               + (size_t)lua_gc(L, LUA_GCCOUNTB);
     if (g->lim.memory && g->lim.memory < g->used)
@@ -158,14 +160,35 @@ static void charge_time(Guard *g)
         return;
     now = nanoseconds(CLOCK_MONOTONIC);
     spent = now - g->looked;
-    if (g->looked && spent > SLOW) {
+    if (g->looked && spent > LONG * g->instruction) {
         cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
         if (spent > cpu - g->used_cpu)
             spent = cpu - g->used_cpu;
         g->used_cpu = cpu;
-        charge(g, spent / INSTRUCTION);
+        charge(g, spent / g->instruction);
     }
     g->looked = now;
+}
+
+/* The same script is to get as far on any machine, an emulated one, too. */
+static void measure_instruction(lua_State *L, Guard *g)
+{
+    static const char loop[] =
+        "local t = {} for i = 1, 4000 do t[i & 7] = i end";
+    enum { RUN = 4000 * 3, RUNS = 3 };
+    uint64_t least = UINT64_MAX;
+
+    for (int n = 0; n < RUNS; n++) {
+        if (luaL_loadbufferx(L, loop, sizeof loop - 1, "=flin:loop", "t"))
+            lua_error(L);
+        uint64_t start = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+        lua_call(L, 0, 0);
+        uint64_t took = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - start;
+        least = took < least ? took : least;
+    }
+    g->instruction = FEW * least / RUN;
+    if (g->instruction < INSTRUCTION)
+        g->instruction = INSTRUCTION;
 }
 
 /* What was done since the last look has been paid for. */
@@ -390,6 +413,8 @@ void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
         lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_CLOSED);
     }
     libraries_open(L, open_files);
+    if (lim->instructions)
+        measure_instruction(L, g);
     lua_pushcfunction(L, require);
     lua_setglobal(L, "require");
     lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, HOOK_STEP);

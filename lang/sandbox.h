@@ -15,6 +15,7 @@ typedef struct Guard {
     size_t told;                        /* of like.tally's: what the collector
                                            knows of */
     uint64_t left;                      /* instructions */
+    uint64_t instruction;               /* nanoseconds, by the clock */
     uint64_t looked, used_cpu;          /* nanoseconds: when, and how much of
                                            the CPU's time, at the last look */
     atomic_uint polls;                  /* by compilations and calls, each

@@ -26,13 +26,15 @@ try() {
     shift 2
     if ! $make --no-print-directory -j"$jobs" BUILD="$all/$name" "$@" \
         CFLAGS="-O2 -g -Werror" "$all/$name/flin" "$all/$name/libflin.so" \
-        "$all/$name/tests/unit/cpu" >"$log" 2>&1; then
+        "$all/$name/tests/unit/cpu" "$all/$name/tests/unit/api" \
+        >"$log" 2>&1; then
         echo "WRONG $name: does not build: $log"
         wrong=1
         return
     fi
     {
-        $runner "$all/$name/tests/unit/cpu"
+        $runner "$all/$name/tests/unit/cpu" || echo "FAIL unit/cpu"
+        $runner "$all/$name/tests/unit/api" || echo "FAIL unit/api"
         for t in calls gates stdlib tensor sandbox methods; do
             $runner "$all/$name/flin" $(sed -n '1s/^-- flin: //p' \
                 tests/lua/$t.lua) tests/lua/$t.lua || echo "FAIL $t"

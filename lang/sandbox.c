@@ -150,6 +150,23 @@ static uint64_t nanoseconds(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* Between two looks. */
+static uint64_t usual_time(const Guard *g)
+{
+    return LONG * g->instruction;
+}
+
+/* The CPU's time, which the system is to be asked for, is not taken at each
+ * look, but so often that what was done before is no long time. */
+static void note_time(Guard *g, uint64_t now)
+{
+    g->looked = now;
+    if (now - g->sampled < usual_time(g) / 8)
+        return;
+    g->sampled = now;
+    g->used_cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
 /* The time since the last look, where it was long: as the clock has it, but no
  * more than this thread had of the CPU. */
 static void charge_time(Guard *g)
@@ -160,14 +177,14 @@ static void charge_time(Guard *g)
         return;
     now = nanoseconds(CLOCK_MONOTONIC);
     spent = now - g->looked;
-    if (g->looked && spent > LONG * g->instruction) {
-        cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-        if (spent > cpu - g->used_cpu)
-            spent = cpu - g->used_cpu;
-        g->used_cpu = cpu;
-        charge(g, spent / g->instruction);
+    if (g->looked && spent > usual_time(g)) {
+        cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - g->used_cpu;
+        if (spent > cpu)
+            spent = cpu;
+        if (spent > usual_time(g))
+            charge(g, spent / g->instruction);
     }
-    g->looked = now;
+    note_time(g, now);
 }
 
 /* The same script is to get as far on any machine, an emulated one, too. */
@@ -195,7 +212,7 @@ static void measure_instruction(lua_State *L, Guard *g)
 static void look(Guard *g)
 {
     if (g->lim.instructions)
-        g->looked = nanoseconds(CLOCK_MONOTONIC);
+        note_time(g, nanoseconds(CLOCK_MONOTONIC));
 }
 
 void guard_charge(lua_State *L, uint64_t steps)

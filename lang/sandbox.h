@@ -16,8 +16,9 @@ typedef struct Guard {
                                            knows of */
     uint64_t left;                      /* instructions */
     uint64_t instruction;               /* nanoseconds, by the clock */
-    uint64_t looked, used_cpu;          /* nanoseconds: when, and how much of
-                                           the CPU's time, at the last look */
+    uint64_t looked, sampled, used_cpu; /* nanoseconds: when the last look was;
+                                           when it was last seen how much of the
+                                           CPU's time was used, and how much */
     atomic_uint polls;                  /* by compilations and calls, each
                                            a piece of work; any thread */
     bool open_files;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lang/flin.h"
 
@@ -19,7 +20,7 @@ static void check(int ok, const char *what, int line)
 }
 
 static char logged[256];
-static int stop_now;
+static int stop_now, sleeps;
 static size_t in_use, most;
 
 static void keep_line(void *ud, const char *line)
@@ -31,6 +32,8 @@ static void keep_line(void *ud, const char *line)
 static int asked(void *ud)
 {
     (void)ud;
+    if (sleeps > 0 && sleeps--)
+        nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
     return stop_now;
 }
 
@@ -669,6 +672,19 @@ static void test_interrupt(flin_State *s)
 }
 
 /* However little memory there is: an error, no crash and no leak. */
+/* Neither what the host has done before nor waiting costs a script anything. */
+static void test_clock(flin_State *s)
+{
+    clock_t start = clock();
+    flin_Error e;
+
+    while (clock() - start < CLOCKS_PER_SEC / 20)
+        ;
+    sleeps = 20;
+    flin_load_string(s, "for i = 1, 10000 do end error 'done'", "a.lua", &e);
+    CHECK(!sleeps && strstr(e.message, "done"));
+}
+
 static void test_memory(void)
 {
     flin_Options o = options();
@@ -764,6 +780,7 @@ int main(void)
     test_null(s);
     test_odd(s);
     test_interrupt(s);
+    test_clock(s);
     test_reports(s);
     flin_close(s);
     CHECK(in_use == 0 && most > 0);

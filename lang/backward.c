@@ -526,6 +526,8 @@ static Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
 
     d->dy = (Given){ .given = true, .dtype = b->dtype };
     d->dy.rank = result_shape(step, b, d->dy.shape);
+    for (int64_t i = d->dy.rank, each = 1; i-- > 0; each *= d->dy.shape[i])
+        d->dy.stride[i] = each;
     for (int i = 0; i < step->nin; i++) {
         d->dx[i] = a->in[i];
         d->dx[i].data = some;

@@ -1,6 +1,7 @@
 /* plan_text.c -- what is said of a plan, in the user's names. */
 #include <math.h>
 
+#include "../backend/cuda/cuda.h"
 #include "../compiler/cost.h"
 #include "plan_view.h"
 
@@ -260,14 +261,27 @@ static void text_head(const PlanView *w, Buf *out)
                peak_bytes(w));
     if (w->note)
         return;
-    buf_printf(out, "%s: %s, %d columns, %.2f s; predicted %s ns a token "
-               "and head\n", solver_name(w), gap_text(w), w->info.ncolumns,
-               w->seconds, ns(w, w->info.seconds / w->chunk));
+    if (w->info.ncolumns)
+        buf_printf(out, "%s: %s, %d columns, %.2f s; ", solver_name(w),
+                   gap_text(w), w->info.ncolumns, w->seconds);
+    else
+        buf_printf(out, "one kernel a pass; what it cannot hold lies in "
+                   "memory; ");
+    buf_printf(out, "predicted %s ns a token and head\n",
+               ns(w, w->info.seconds / w->chunk));
     text_weighed(w, out);
+}
+
+static void text_launched(Ctx *c, void *view)
+{
+    PlanView *w = view;
+
+    cuda_launched(c, w->p, &w->text);
 }
 
 void plan_text(PlanView *w)
 {
+    Error before = w->ctx->err;
     Buf *out = &w->text;
 
     w->text.ctx = w->ctx;
@@ -288,4 +302,7 @@ void plan_text(PlanView *w)
         buf_printf(out, "\n");
         text_nodes(w, k, out);
     }
+    if (w->m == &machine_h200 && !w->note
+        && !ctx_protect(w->ctx, text_launched, w))
+        w->ctx->err = before;
 }

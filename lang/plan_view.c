@@ -179,41 +179,54 @@ static _Noreturn void refuse(Attempt *a)
     ctx_rethrow(c);
 }
 
-/* Of the chunk sizes to try, the one that is predicted to be fastest; fails
- * if none will do. One without a chunk form is any. */
-static int choose_chunk(PlanView *w, Attempt *a)
+/* One kernel a pass, whatever it holds: what is too much lies in memory. */
+static void whole_plan(PlanView *w, const Attempt *a)
+{
+    Graph *g = by_chunks(graph_copy(w->ctx, a->step), w->size, a->chunk,
+                         w->backward, w->m);
+
+    w->p = plan_simple(g);
+    w->chunk = a->chunk;
+    memset(&w->info, 0, sizeof w->info);
+    w->info.seconds = price_plan(w->p, w->m);
+    for (int i = 0; i < w->p->nkernels; i++)
+        w->info.bytes += w->p->kernel[i].bytes;
+    w->info.unfused_bytes = w->info.bytes;
+}
+
+/* What a call on a GPU takes: the largest chunk whose parts the machine can
+ * hold; where it can hold none's, all of it is one kernel (false). What others
+ * would take is shown beside it. One without a chunk form is any. */
+static bool calls_chunk(PlanView *w, Attempt *a)
 {
     static const int sizes[] = { 64, 32, 16 };
-    double least = INFINITY;
-    int best = 0;
+    int taken = 0;
 
     for (int i = 0; i < 3; i++) {
         a->chunk = sizes[i];
         weigh(a, &w->weighed[i]);
         if (a->note) {
             memset(w->weighed, 0, sizeof w->weighed);
-            return a->chunk;
+            return true;
         }
-        if (w->weighed[i].seconds >= least)
-            continue;
-        least = w->weighed[i].seconds;
-        best = a->chunk;
+        if (!taken && !isinf(w->weighed[i].seconds))
+            taken = sizes[i];
     }
-    if (!best)
-        refuse(a);
-    return best;
+    a->chunk = taken ? taken : w->backward ? sizes[2] : sizes[0];
+    return taken;
 }
 
 static void make_plan(PlanView *w)
 {
     Attempt a = { .w = w, .step = graph_copy(w->ctx, w->v->step),
                   .chunk = w->asked, .effort = QUICK };
+    bool holds = true;
 
     if (!a.chunk && w->m == &machine_cpu)
         a.chunk = plan_best_chunk(w->ctx, w->v, w->size,
                                   w->backward, w->weighed);
     else if (!a.chunk)
-        a.chunk = choose_chunk(w, &a);
+        holds = calls_chunk(w, &a);
     if (a.chunk && w->asked) {
         Weighed d;
         weigh(&a, &d);
@@ -221,6 +234,10 @@ static void make_plan(PlanView *w)
             refuse(&a);
     }
     a.effort = FULL;
+    if (!holds) {
+        whole_plan(w, &a);
+        return;
+    }
     attempt(w->ctx, &a);
     if (a.note)
         serial_plan(w, &a);

@@ -108,6 +108,8 @@ typedef struct CudaKernel {
     int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS];
     const char *head;                   /* what its source begins with; NULL:
                                            as the module's does */
+    const struct Schedule *schedule;    /* what it was printed from, or what
+                                           one lacks; NULL: none was wished */
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
                                            in the workspace */
     int stages;
@@ -145,6 +147,11 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 
 /* dump.c: that text for matrices of bfloat16 on sm_90a. Fails as cuda_tiles. */
 const char *cuda_schedules(Ctx *c, const Plan *p);
+
+/* The kernels that a call launches there, a line each: whose warps, registers
+ * and shared memory it has; where it does without wgmma, which limit is why.
+ * Fails as cuda_tiles. */
+void cuda_launched(Ctx *c, const Plan *p, Buf *out);
 
 /* The source in n parts that compile by themselves, side by side; of: the part
  * of each kernel. */

@@ -1,4 +1,5 @@
 /* dump.c -- the schedules of a plan's kernels, without a GPU. */
+#include "../../compiler/schedule/schedule.h"
 #include "cuda.h"
 
 /* Matrices of bfloat16, all else float32, as training calls have it. */
@@ -14,27 +15,84 @@ static CudaOptions usual_options(const Graph *g)
     return o;
 }
 
-typedef struct Saving { const Plan *p; CudaOptions *o; } Saving;
+typedef struct Saving {
+    const Plan *p;
+    CudaOptions *o;
+    CudaModule *forward;                /* cuda_emit's, where it has one */
+} Saving;
+
+static bool is_joint(const Plan *p)
+{
+    return p->split > 0 && p->split < p->nkernels;
+}
 
 /* How states lie that the way forward leaves, where it is cuda_emit's. */
-static void find_rows(Ctx *c, void *ud)
+static void find_forward(Ctx *c, void *ud)
 {
-    const Saving *s = ud;
+    Saving *s = ud;
     CudaOptions f = *s->o;
 
-    f.saves = true;
-    for (int i = 0; i < s->p->g->nst; i++)
+    f.saves = is_joint(s->p);
+    for (int i = 0; i < s->p->g->nst && f.saves; i++)
         f.kept.has[i] = s->p->stored[s->p->g->st[i].node];
-    s->o->rows = cuda_emit(c, s->p, &f)->kernel->row_axis;
+    s->forward = cuda_emit(c, s->p, &f);
+    s->o->rows = f.saves ? s->forward->kernel->row_axis : 0;
+}
+
+static CudaModule *kernels_of(Ctx *c, const Plan *p, CudaModule **forward)
+{
+    CudaOptions o = usual_options(p->g);
+    Saving s = { p, &o, NULL };
+    Error before = c->err;
+
+    if (p->g->chunk && !ctx_protect(c, find_forward, &s))
+        c->err = before;
+    *forward = s.forward;
+    return cuda_tiles(c, p, &o);
 }
 
 const char *cuda_schedules(Ctx *c, const Plan *p)
 {
-    CudaOptions o = usual_options(p->g);
-    Saving s = { p, &o };
-    Error before = c->err;
+    CudaModule *forward;
 
-    if (p->g->chunk && !ctx_protect(c, find_rows, &s))
-        c->err = before;
-    return cuda_tiles(c, p, &o)->schedules;
+    return kernels_of(c, p, &forward)->schedules;
+}
+
+static void put_roles(const Schedule *s, Buf *out)
+{
+    for (int r = 0; r < NKROLES; r++)
+        if (s->warps[r])
+            buf_printf(out, "%s %d, ", krole_name[r], s->warps[r]);
+    buf_printf(out, "%d and %d registers, %d bytes shared in %d buffers\n",
+               s->regs[0], s->regs[1], (int)s->shared, s->nbuffers);
+}
+
+static void put_launched(const CudaKernel *k, Buf *out)
+{
+    buf_printf(out, "  kernel %d: %s: ", k->of + 1, k->name);
+    if (k->walk == CUDA_HOPPER)
+        buf_printf(out, "wgmma, %d warps, %d bytes shared\n",
+                   k->threads / 32, k->shared);
+    else if (k->walk == CUDA_SUM)
+        buf_printf(out, "adds up what heads or sequences share\n");
+    else if (k->head) {
+        buf_printf(out, "%s; warps: ", k->schedule->groups ? "wgmma"
+                   : "vectors");
+        put_roles(k->schedule, out);
+    } else {
+        buf_printf(out, "mma.sync, as on any GPU; no schedule: %s\n",
+                   k->schedule ? k->schedule->why : "none was wished");
+    }
+}
+
+void cuda_launched(Ctx *c, const Plan *p, Buf *out)
+{
+    CudaModule *forward, *m = kernels_of(c, p, &forward);
+
+    buf_printf(out, "\nlaunched on sm_90a, matrices of bfloat16:\n");
+    for (int i = 0; forward && i < forward->nkernels; i++)
+        put_launched(&forward->kernel[i], out);
+    for (int i = 0; i < m->nkernels; i++)
+        if (!forward || (is_joint(p) && m->kernel[i].of >= p->split))
+            put_launched(&m->kernel[i], out);
 }

@@ -561,6 +561,7 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
     buf_printf(schedules, "\n# %s\n", t->out->name);
     schedule_print(s, schedules);
+    t->out->schedule = s;
     if (s->why) {
         buf_printf(to, "// no schedule: %s\n", s->why);
         return false;

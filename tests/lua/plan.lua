@@ -95,11 +95,27 @@ for _, machine in ipairs { "cpu", "h200" } do
 end
 expect(flin.stdlib.linear:dump("P", { K = 16, V = 16 }):find "serial [%d.]+",
        "-d P shows the roles")
+-- What a call launches; where it is not on wgmma, which limit is why. A plan is
+-- that of a call, for what no kernel can hold, too.
+do
+  local function plan_of(name, size, backward)
+    return tostring(flin.stdlib[name]:plan {
+      machine = "h200", K = size, V = size, backward = backward })
+  end
+  local text = plan_of("simple_gla", 128, true)
+  expect(text:find "chunk 64\n", "the chunk of calls")
+  expect(text:find "kernel 1: k0_forward: wgmma, %d+ warps", "the forward one")
+  expect(text:find "k2_reverse: wgmma; warps: load 1, .*matrix 8",
+         "one from a schedule")
+  expect(plan_of("mamba3", 128, true):find "no schedule: %%%d+ = %w+: ",
+         "the limit of one that has none")
+  expect(plan_of("gated_deltanet", 256):find "one kernel a pass", "K = 256")
+end
 do
   local sizes <const> = { K = 64, V = 64 }
   local text = flin.stdlib.simple_gla:dump("K", sizes)
   for kernel = 0, 3 do
-    expect(text:find("\nschedule " .. kernel .. " sm_90a groups 2", 1, true),
+    expect(text:find("\nschedule " .. kernel .. " sm_90a .*groups 2"),
            "-d K has kernel %d", kernel)
   end
   text = flin.stdlib.deltaproduct:dump("K", sizes)

@@ -55,6 +55,12 @@ static bool schedules_wanted(void)
     return !s || strcmp(s, "0") != 0;
 }
 
+/* Whether a block each for sequences and heads leaves half the chip idle. */
+static bool is_few(const Call *call, int processors)
+{
+    return call->nseq * call->heads * 2 <= processors;
+}
+
 static CudaOptions options_of(const Builds *all, const Call *call,
                               const Driver *d)
 {
@@ -66,6 +72,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.arch = d->arch;
     o.units = d->processors;
     o.scheduled = d->arch == 90 && schedules_wanted();
+    o.few = o.scheduled && is_few(call, d->processors);
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -249,7 +256,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
-    f.scheduled = false;
+    f.scheduled = f.few = false;
     f.rows = 0;
     for (int i = 1; i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -307,7 +314,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     bool follows = o->rows && groups && suits_hopper(all, &next);
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     if (o->scheduled && !(b->m && schedule_fits(b, call))) {
-        o->scheduled = false;
+        o->scheduled = o->few = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
@@ -328,7 +335,7 @@ static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,
  * q and k once for twice the values. */
 static int groups_for(const Call *call, int processors)
 {
-    return call->nseq * call->heads * 2 <= processors ? 1 : 2;
+    return is_few(call, processors) ? 1 : 2;
 }
 
 /* The one of them that this call's tensors suit. */

@@ -54,8 +54,10 @@ typedef struct CudaOptions {
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
     int rows;
     bool saves;
-    bool scheduled;                     /* cuda_tiles: kernels over all chunks
-                                           by a schedule where there is one */
+    bool scheduled;                     /* cuda_tiles: kernels by a schedule
+                                           where there is one */
+    bool few;                           /* these: sequences and heads leave
+                                           half the multiprocessors idle */
     CudaKept kept;
 } CudaOptions;
 

@@ -713,7 +713,7 @@ static void put_wide(Print *p, const KValue *v)
 
 /* Tiles that the program leaves, or of what it finds, which it may write over:
  * 16 bits an element, by way of stmatrix. */
-static void put_tiles(Print *p, const KInst *k, int regs, bool computed)
+static void put_tiles(Print *p, const KInst *k, bool computed)
 {
     int share = share_of(p->s, k->ncol);
     for (int i = 0; i < k->nout; i++) {
@@ -725,15 +725,14 @@ static void put_tiles(Print *p, const KInst *k, int regs, bool computed)
             continue;
         if (turns)
             put_wait(p, v->buffer, v->turn, true);
-        buf_printf(p->b, "{\nu32 p[%d];\n", regs / 2);
-        buf_printf(p->b, "pack_rows(p, %s, l, %s);\n",
-                   fragment_name(p, v->node),
-                   k->row == AX_I ? "x.n" : "64");
         for (int r = 0; r < k->nrow; r += TILE_ROWS)
-            buf_printf(p->b, "write_columns<%d>(%s + %d, p + %d, %d, col0(%d),"
-                       " l);\n", share / 16, place(p, v), r * 128,
-                       r / TILE_ROWS * share / 4, padded_rows(v), share);
-        buf_printf(p->b, "}\nfence_async();\n");
+            buf_printf(p->b, "{\nu32 p[%d];\npack_rows(p, %s + %d, l, %s);\n"
+                       "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
+                       share / 4, fragment_name(p, v->node),
+                       r / TILE_ROWS * share / 2,
+                       k->row == AX_I ? "x.n" : "64", share / 16, place(p, v),
+                       r * 128, padded_rows(v), share);
+        buf_printf(p->b, "fence_async();\n");
         if (turns)
             put_post(p, v->buffer, v->turn, false);
     }
@@ -758,7 +757,7 @@ static void put_map(Print *p, const KInst *k)
     int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * each;
     buf_printf(b, "{\n");
     each_bit(p, k->wait_empty, true, put_wait);
-    put_tiles(p, k, regs, false);
+    put_tiles(p, k, false);
     put_operands(p, k, regs);
     put_sums_begin(p, k);
     for (int i = 0; i < k->nnodes; i++)
@@ -784,7 +783,7 @@ static void put_map(Print *p, const KInst *k)
         buf_printf(b, "}\n");
     }
     put_sums_end(p, k);
-    put_tiles(p, k, regs, true);
+    put_tiles(p, k, true);
     buf_printf(b, "}\n");
 }
 

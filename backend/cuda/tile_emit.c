@@ -552,7 +552,8 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
                      .in = t->o->in, .out = t->o->out,
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
-                     .stores = t->stored_here, .s0 = t->o->s0,
+                     .stores = t->stored_here, .few = t->o->few,
+                     .s0 = t->o->s0,
                      .s1 = t->o->s1 };
     if (!t->o->scheduled)
         return false;

@@ -51,6 +51,17 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
     return s;
 }
 
+/* Whether states take so many registers that ptxas has been seen to spill. */
+static bool is_heavy(const Schedule *s)
+{
+    enum { MANY = 64 };
+    bool heavy = false;
+    for (int i = 0; i < s->ninsts; i++)
+        heavy |= s->inst[i].op == K_BEGIN && s->inst[i].nout
+              && fragment_regs(s, &s->value[s->inst[i].out[0]]) > MANY;
+    return heavy;
+}
+
 /* A walk is a chain: many short ones at once fill the machine, two on a
  * multiprocessor hide each other's waits. What does not fit otherwise is cut
  * into as few slices as do. */
@@ -58,18 +69,19 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_slice_axis(like);
     int most = axis ? like->g->axis[axis].size / TILE_COLS : 1;
+    bool walk = like->kind != K_TOKEN;
     Schedule *plain = NULL;
-    for (like->resident = like->kind == K_TOKEN ? 1 : 2; like->resident;
-         like->resident--)
+    for (like->resident = walk ? 2 : 1; like->resident; like->resident--)
         for (int i = 1; i <= most; i++) {
-            like->slices = like->resident > 1 ? most + 1 - i : i;
+            bool short_walks = walk && (like->resident > 1 || w->few);
+            like->slices = short_walks ? most + 1 - i : i;
             like->slice_axis = like->slices > 1 ? axis : 0;
             if (most % like->slices)
                 continue;
             Schedule *s = attempt(c, w, like);
-            if (!s->why)
+            if (!s->why && !is_heavy(s))
                 return s;
-            if (like->slices == 1)
+            if (!plain || (plain->why && (!s->why || s->slices == 1)))
                 plain = s;
         }
     return plain;

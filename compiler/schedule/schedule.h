@@ -164,7 +164,8 @@ typedef struct Schedule {
 /* What the kernel is to be made for. stored16: per node, a stored value of 16
  * bits an element; lies_turned: per node, a stored value whose first axis is
  * the one along memory's rows. sum_out: heads share the output, each leaves its
- * share in float32. Types: NDTYPES where there is no tensor. */
+ * share in float32. few: blocks of one walk each leave half the machine idle.
+ * Types: NDTYPES where there is no tensor. */
 typedef struct KernelWish {
     const Plan *p;
     int kernel;
@@ -173,6 +174,7 @@ typedef struct KernelWish {
     const bool *wants_out, *sum_out;
     const uint8_t *stored16, *lies_turned;
     const uint8_t *stores;              /* per node: kept for later kernels */
+    bool few;
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would

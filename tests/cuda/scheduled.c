@@ -14,17 +14,19 @@
 enum { MOST_VARIANTS = 64, MOST_SIZES = 64, TEXT = 1 << 16 };
 
 /* What a call is like: `vectors` of gates and other inputs that are no
- * matrices; states where they begin and end; whether heads share inputs. */
+ * matrices; states where they begin and end; whether heads share inputs, and
+ * are few. */
 static const struct Like {
     const char *name;
     DType tile, vectors, states;
-    bool shared;
+    bool shared, few;
 } likes[] = {
-    { "bfloat16", BF16, F32, F32, false },
-    { "float16", F16, F32, F32, false },
-    { "gates16", BF16, BF16, F32, false },
-    { "states16", BF16, F32, BF16, false },
-    { "shared", BF16, F32, F32, true },
+    { "bfloat16", BF16, F32, F32, false, false },
+    { "float16", F16, F32, F32, false, false },
+    { "gates16", BF16, BF16, F32, false, false },
+    { "states16", BF16, F32, BF16, false, false },
+    { "shared", BF16, F32, F32, true, false },
+    { "few", BF16, F32, F32, false, true },
 };
 enum { NLIKES = sizeof likes / sizeof *likes };
 static const int chunks[] = { 64, 32 };
@@ -53,7 +55,7 @@ typedef struct Test {
 static void set_options(const Graph *g, const struct Like *l, CudaOptions *o)
 {
     *o = (CudaOptions){ .tile = l->tile, .arch = 90, .groups = 2,
-                        .split = true, .scheduled = true };
+                        .split = true, .scheduled = true, .few = l->few };
     for (int i = 0; i < g->nin; i++)
         o->in[i] = o->vector[i] = g->in[i].rank && g->in[i].timed ? l->tile
                                                                   : l->vectors;

@@ -500,18 +500,21 @@ static const char *part_of(Print *p, const KValue *d, int row, int col,
                       + col / 2);
 }
 
-/* A fragment's columns by widths that the tensor cores have. */
+/* A fragment's columns by widths that the tensor cores have. An operand whose
+ * columns run along memory's rows is found from within a piece of 64 only as
+ * far as that goes. */
 static void put_product(Print *p, const KInst *k)
 {
     const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
     const KValue *d = value_at(p, k->out[0]);
     int share = share_of(p->s, k->ncol);
     int over = k->turned[0] ? a->nrow : a->ncol;
+    int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
     buf_printf(p->b, "wgmma_fence();\n");
     for (int row = 0; row < k->nrow; row += TILE_ROWS)
         for (int at = 0, width; at < share; at += width) {
-            width = 128;
-            while (width > share - at)
+            width = most;
+            while (width > 128 || width > share - at)
                 width /= 2;
             buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d>(%s, %s, %d,"
                        " %d, %s, %d, col0(%d) + %d);\n", k->turned[0],

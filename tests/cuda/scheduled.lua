@@ -16,6 +16,7 @@ local cases <const> = {
   "simple_gla,B=1,T=130,H=2,K=128,V=128",
   "lightning,B=1,T=130,H=2,K=64,V=64,states=1",
   "deltanet,B=1,T=100,H=1,K=64,V=128",
+  "simple_gla,B=1,T=70,H=1,K=64,V=192",
 }
 
 -- "NAME,K=64,cu=0/3/70": the name, and the rest by name.

@@ -16,7 +16,8 @@ enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
     "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n" \
     "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"                   \
     "#include \"gates.cuh\"\n#include \"inverse.cuh\"\n"                   \
-    "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"
+    "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"                   \
+    "#include \"decays.cuh\"\n"
 
 static const char head[] = HEAD, head_f16[] = "#define ELEMENT_F16\n" HEAD;
 
@@ -27,7 +28,7 @@ const char *element_type(DType d)
 
 /* ---- what a launch passes ---- */
 
-static int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
+int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
 {
     CudaKernel *k = p->k;
     for (int i = 0; i < k->ntensors; i++)
@@ -136,8 +137,7 @@ static const char *slot_text(Print *p, const KBuffer *b, int turn)
                                             (int)b->depth);
 }
 
-/* The address of a value in shared memory. */
-static const char *place(Print *p, const KValue *v)
+const char *place(Print *p, const KValue *v)
 {
     const KBuffer *b = buffer_of(p, v);
     if (b->depth == 1)
@@ -245,8 +245,9 @@ static void put_keep(Print *p, const KInst *k)
 static void put_share(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
-    buf_printf(p->b, "%sstore_share(a.tensor[%d], %s, x, %s + col0(%d), l);"
-               "\n", once_text(p, v->node),
+    buf_printf(p->b, "%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
+               once_text(p, v->node),
+               p->o->sum_out[k->index] ? "store_share" : "store_matrix",
                result_tensor(p, ARG_OUTPUT, k->index),
                fragment_name(p, v->node), sliced_index(p, v->col, 0),
                share_of(p->s, v->ncol));
@@ -527,9 +528,7 @@ static void put_product(Print *p, const KInst *k)
 
 /* ---- element-wise programs over a space ---- */
 
-/* Whether a vector runs along the rows of the program's space, by the name
- * that it has as operand o. */
-static bool runs_along_rows(const Print *p, const KInst *k, Ref o)
+bool runs_along_rows(const Print *p, const KInst *k, Ref o)
 {
     AxisSet s = p->s->g->n[o].axes;
     if (k->row == AX_I && k->col == AX_J)
@@ -537,7 +536,7 @@ static bool runs_along_rows(const Print *p, const KInst *k, Ref o)
     return k->row == AX_I ? s & (AXIS(AX_I) | AXIS(AX_J)) : s & AXIS(k->row);
 }
 
-static bool has_value(const int16_t *list, int n, int v)
+bool has_value(const int16_t *list, int n, int v)
 {
     for (int i = 0; i < n; i++)
         if (list[i] == v)
@@ -553,8 +552,7 @@ static bool in_program(const KInst *k, Ref r)
     return false;
 }
 
-/* The element at (row half h, pair m, entry e) of operand o. */
-static const char *element_of(Print *p, const KInst *k, Ref o)
+const char *element_of(Print *p, const KInst *k, Ref o)
 {
     const Schedule *s = p->s;
     Ref r = shown_node(s->g, o);
@@ -566,14 +564,22 @@ static const char *element_of(Print *p, const KInst *k, Ref o)
         return ctx_format(p->c, "x%u", u);
     if (v != NOTHING && has_value(k->in, k->nin, v))
         return ctx_format(p->c, "%s[e]", fragment_name(p, r));
+    const char *found = decays_element(p, k, o);
+    if (found)
+        return found;
     v = schedule_value(s, r, LAY_TILE);
     if (v != NOTHING && has_value(k->in, k->nin, v))
         return ctx_format(p->c, "(e & 1 ? high(t%u[e / 2]) : low(t%u[e / 2]))",
                           u, u);
     if (!s->g->n[r].axes)
         return ctx_format(p->c, "s%u", u);
-    return ctx_format(p->c, runs_along_rows(p, k, o) ? "r%u[h]"
-                      : "c%u[e / 4 * 2 + e %% 2]", u);
+    if (runs_along_rows(p, k, o))
+        return ctx_format(p->c, k->nrow > TILE_ROWS ? "r%u[h + e / %d * 2]"
+                          : "r%u[h]", u, share_of(s, k->ncol) / 2);
+    return ctx_format(p->c, k->nrow > TILE_ROWS
+                      ? "c%u[e %% %d / 4 * 2 + e %% 2]"
+                      : "c%u[e / 4 * 2 + e %% 2]", u,
+                      share_of(s, k->ncol) / 2);
 }
 
 static const char *mask_text(Print *p, const KInst *k, const Node *n)
@@ -590,11 +596,14 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     const Node *n = &p->s->g->n[r];
     const char *x[3] = { "", "", "" };
     Buf *b = p->b;
-    for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i]; i++)
+    for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i]
+                    && n->op != OP_delay; i++)
         x[i] = element_of(p, k, n->a[i]);
     buf_printf(b, "const float x%u = ", (unsigned)r);
     if (n->op == OP_dmask)
         buf_printf(b, "%s", mask_text(p, k, n));
+    else if (n->op == OP_delay)
+        buf_printf(b, "%s", delayed_text(p, k, r));
     else if (n->op == OP_dot)
         buf_printf(b, "%s * %s", x[0], x[1]);
     else if (n->op == OP_sum)
@@ -602,34 +611,6 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     else
         value_text(b, n->op, x);
     buf_printf(b, ";\n");
-}
-
-static bool is_scores(const KInst *k)
-{
-    return k->row == AX_I && k->col == AX_J;
-}
-
-/* Rows and columns that a sum leaves out: behind the sequence's end. */
-static const char *kept_text(const KInst *k, AxisSet over)
-{
-    bool rows = k->row == AX_I && (is_scores(k) ? over & AXIS(AX_I)
-                                   : over & (AXIS(AX_I) | AXIS(AX_J)));
-    bool cols = is_scores(k) && over & AXIS(AX_J);
-    return rows && cols ? "row < x.n && col < x.n" : rows ? "row < x.n"
-         : cols ? "col < x.n" : NULL;
-}
-
-static void put_sum_node(Print *p, const KInst *k, const KValue *v)
-{
-    const Node *n = &p->s->g->n[v->node];
-    const char *kept = kept_text(k, n->over);
-    unsigned u = (unsigned)v->node;
-    bool rows = v->layout == LAY_VECTOR
-             && (is_scores(k) ? n->axes & AXIS(AX_I) : true);
-    buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""
-               : rows ? "[h]" : "[e / 4 * 2 + e % 2]");
-    buf_printf(p->b, kept ? "%s ? x%u : 0.f;\n" : "%sx%u;\n", kept ? kept : "",
-               u);
 }
 
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
@@ -640,7 +621,9 @@ static void put_operands(Print *p, const KInst *k, int regs)
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         unsigned u = (unsigned)v->node;
-        if (v->layout == LAY_TILE) {
+        if (is_found_by_steps(p, k, v)) {
+            continue;
+        } else if (v->layout == LAY_TILE) {
             buf_printf(b, "u32 t%u[%d];\n", u, regs / 2);
             for (int r = 0; r < k->nrow; r += TILE_ROWS)
                 buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
@@ -655,56 +638,29 @@ static void put_operands(Print *p, const KInst *k, int regs)
             for (int n = 0; n < k->nnodes; n++)
                 for (int j = 0; j < 4 && p->s->g->n[k->node[n]].a[j]; j++) {
                     Ref o = p->s->g->n[k->node[n]].a[j];
-                    if (shown_node(p->s->g, o) != v->node)
+                    if (shown_node(p->s->g, o) != v->node
+                        || (j == 0 && p->s->g->n[k->node[n]].op == OP_delay))
                         continue;
                     rows |= runs_along_rows(p, k, o);
                     cols |= !runs_along_rows(p, k, o);
                 }
-            if (rows)
+            if (rows && k->nrow <= TILE_ROWS)
                 buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
                            " h++)\nr%u[h] = parts_sum<%d>(%s, 64, l.row +"
                            " 8 * h);\n", u, u, v->parts, place(p, v));
+            else if (rows)
+                buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
+                           " h / 2 * 64 + h %% 2 * 8);\n", u,
+                           (int)k->nrow / 32, (int)k->nrow / 32, u, v->parts,
+                           place(p, v), (int)v->nrow);
             if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
-                           " e++)\nc%u[e] = parts_sum<%d>(%s, 64, col0(%d) +"
+                           " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"
                            " e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
-                           share / 4, u, v->parts, place(p, v), share);
+                           share / 4, u, v->parts, place(p, v), (int)v->nrow,
+                           share);
         }
-    }
-}
-
-static void put_sums_begin(Print *p, const KInst *k)
-{
-    for (int i = 0; i < k->nout; i++) {
-        const KValue *v = value_at(p, k->out[i]);
-        bool scalar = v->layout == LAY_SCALAR;
-        if (!scalar && v->layout != LAY_VECTOR)
-            continue;
-        bool rows = !is_scores(k) || p->s->g->n[v->node].axes & AXIS(AX_I);
-        if (scalar)
-            buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
-        else
-            buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
-                       rows ? 2 : share_of(p->s, k->ncol) / 4);
-    }
-}
-
-static void put_sums_end(Print *p, const KInst *k)
-{
-    int share = share_of(p->s, k->ncol);
-    for (int i = 0; i < k->nout; i++) {
-        const KValue *v = value_at(p, k->out[i]);
-        unsigned u = (unsigned)v->node;
-        bool rows = !is_scores(k) || p->s->g->n[v->node].axes & AXIS(AX_I);
-        if (v->layout == LAY_SCALAR)
-            buf_printf(p->b, "put_sum(%s, warp - 4, s%u, l);\n", place(p, v),
-                       u);
-        else if (v->layout == LAY_VECTOR && rows)
-            buf_printf(p->b, "put_row_sums(%s, group, s%u, l);\n",
-                       place(p, v), u);
-        else if (v->layout == LAY_VECTOR)
-            buf_printf(p->b, "put_column_sums(%s, col0(%d), s%u, l);\n",
-                       place(p, v), share, u);
     }
 }
 
@@ -752,6 +708,14 @@ static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
     return false;
 }
 
+static bool leaves_sums(const Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++)
+        if (value_at(p, k->out[i])->layout == LAY_SUMS)
+            return true;
+    return false;
+}
+
 static void put_map(Print *p, const KInst *k)
 {
     const Schedule *s = p->s;
@@ -759,20 +723,24 @@ static void put_map(Print *p, const KInst *k)
     int share = share_of(s, k->ncol), each = share / 2;
     int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * each;
     buf_printf(b, "{\n");
+    put_lane(p, k);
     each_bit(p, k->wait_empty, true, put_wait);
     put_tiles(p, k, false);
     put_operands(p, k, regs);
+    put_found_matrices(p, k, regs);
+    put_neighbours(p, k);
     put_sums_begin(p, k);
     for (int i = 0; i < k->nnodes; i++)
         if (leaves_fragment(p, k, k->node[i])
             && schedule_value(s, k->node[i], LAY_FRAGMENT) == NOTHING)
             buf_printf(b, "float f%u[%d];\n", (unsigned)k->node[i], regs);
-    if (k->nnodes) {
+    if (k->nnodes || leaves_sums(p, k)) {
         buf_printf(b, "UNROLL for (int e = 0; e < %d; e++) {\n"
                    "const int h = e / 2 %% 2, row = l.row + 8 * h + e / %d *"
                    " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
                    " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n", regs, each,
                    share, each);
+        put_found_sums(p, k);
         for (int i = 0; i < k->nnodes; i++) {
             put_map_node(p, k, k->node[i]);
             if (leaves_fragment(p, k, k->node[i]))
@@ -783,6 +751,8 @@ static void put_map(Print *p, const KInst *k)
         for (int i = 0; i < k->nout; i++)
             if (value_at(p, k->out[i])->layout >= LAY_VECTOR)
                 put_sum_node(p, k, value_at(p, k->out[i]));
+        for (int i = 0; i < k->nout; i++)
+            put_left(p, k, value_at(p, k->out[i]));
         buf_printf(b, "}\n");
     }
     put_sums_end(p, k);
@@ -819,6 +789,8 @@ static void put_inst(Print *p, const KInst *k)
         break;
     case K_MAP:     put_map(p, k); break;
     case K_INVERSE: put_inverse(p, k); break;
+    case K_SCAN:    put_scan(p, k); break;
+    case K_DECAYED: put_decayed(p, k); break;
     case K_SYNC:
         buf_printf(p->b, "matrix_sync<%d>();\n", p->s->groups);
         break;
@@ -869,8 +841,10 @@ static void put_role(Print *p, KRole role)
     buf_printf(p->b, walk ? "const int chunks = find_walk<%d>(a.run, item, x);"
                "\n" : "if (!find_item<%d>(a.run, item, x))\ncontinue;\n",
                s->slices);
-    if (role == KR_MATRIX)
+    if (role == KR_MATRIX) {
         put_fragments(p);
+        put_item_lane(p);
+    }
     put_insts(p, role, K_BEGIN, K_BEGIN);
     if (walk)                           /* without buffers it waits for loads
                                            alone: many at a time */

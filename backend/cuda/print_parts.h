@@ -19,17 +19,55 @@ const char *element_type(DType d);
 DType result_type(const Print *p, CudaArgKind kind, int i);
 /* The number of the tensor among those that the launch passes. */
 int result_tensor(Print *p, CudaArgKind kind, int i);
-const KValue *value_at(const Print *p, int v);
+int tensor_for(Print *p, CudaArgKind kind, int index, DType d);
 const char *number_name(Print *p, Ref r);
-const char *fragment_name(Print *p, Ref r);
 /* Row or column `at` of the block's slice among all of the axis. */
 const char *sliced_index(Print *p, int axis, int at);
 /* What all slices have alike is left by the first. */
 const char *once_text(const Print *p, Ref r);
+const KValue *value_at(const Print *p, int v);
+/* The address of a value in shared memory. */
+const char *place(Print *p, const KValue *v);
+const char *fragment_name(Print *p, Ref r);
+bool has_value(const int16_t *list, int n, int v);
+/* Whether a vector runs along the rows of the program's space, by the name
+ * that it has as operand o. */
+bool runs_along_rows(const Print *p, const KInst *k, Ref o);
+/* The element at (row half h, pair m, entry e) of operand o. */
+const char *element_of(Print *p, const KInst *k, Ref o);
+
+static inline bool is_scores(const KInst *k)
+{
+    return k->row == AX_I && k->col == AX_J;
+}
+
+/* ---- print_sums.c: sums of what a program has in its loop ---- */
+
+void put_sums_begin(Print *p, const KInst *k);
+void put_sum_node(Print *p, const KInst *k, const KValue *v);
+void put_sums_end(Print *p, const KInst *k);
 
 /* ---- print_states.c: states that a walk carries ---- */
 
 void put_state(Print *p, const KInst *k);
 void put_carry(Print *p, const KInst *k);
+
+/* ---- print_decays.c ---- */
+
+void put_scan(Print *p, const KInst *k);
+void put_decayed(Print *p, const KInst *k);
+/* What a program finds in memory, or among sums: before its loop, at the head
+ * of a turn of it; the element in a turn, or NULL. */
+void put_item_lane(Print *p);
+void put_lane(Print *p, const KInst *k);
+bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
+void put_found_matrices(Print *p, const KInst *k, int regs);
+void put_found_sums(Print *p, const KInst *k);
+const char *decays_element(Print *p, const KInst *k, Ref o);
+/* What it leaves there, in a turn of the loop. */
+void put_left(Print *p, const KInst *k, const KValue *v);
+/* A vector of tokens that moves on by one: before the loop, and in it. */
+void put_neighbours(Print *p, const KInst *k);
+const char *delayed_text(Print *p, const KInst *k, Ref r);
 
 #endif

@@ -195,6 +195,11 @@ template<int PARTS> INLINE float parts_sum(u32 from, int size, int at)
         x += load1(from + 4 * (i * size + at));
     return x;
 }
+template<int PARTS> INLINE float2 parts_column(u32 from, int size, int at)
+{
+    return { parts_sum<PARTS>(from, size, at),
+             parts_sum<PARTS>(from, size, at + 1) };
+}
 template<int PARTS> INLINE Pair parts_pair(u32 from, int lane)
 {
     return { parts_sum<PARTS>(from, 64, lane),
@@ -217,6 +222,32 @@ INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
         put_element(p + lane * t.st, v.a);
     if (t.p && lane + 32 < x.n)
         put_element(p + (lane + 32) * t.st, v.b);
+}
+/* A matrix of tokens, and a vector of a head. */
+template<class T>
+INLINE float matrix_at(const Tensor &t, const Item &x, int row, int col)
+{
+    const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+               + (i64)x.row * t.st;
+    return row < x.n ? element(p + row * t.st + col * t.sd[0]) : 0.f;
+}
+template<class T>
+INLINE float vector_at(const Tensor &t, const Item &x, int at)
+{
+    return element((const T *)t.p + x.head / t.group * t.sh + at * t.sd[0]);
+}
+/* A fragment of tokens to a result in float32, columns from col on. */
+template<int N>
+INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
+                         int col, const Lane &l)
+{
+    float *p = (float *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+             + (i64)x.row * t.st;
+    UNROLL for (int e = 0; e < N; e++) {
+        const int row = l.row + e / 2 % 2 * 8;
+        if (t.p && row < x.n)
+            p[row * t.st + (col + e / 4 * 8 + l.col + e % 2) * t.sd[0]] = y[e];
+    }
 }
 /* What kernels keep for one another: a vector of 64 tokens, of which those
  * behind the end may not have been written. */
@@ -281,9 +312,9 @@ INLINE void put_row_sums(u32 to, int part, const float (&x)[2], const Lane &l)
             store1(to + 4 * (64 * part + l.row + 8 * h), y);
     }
 }
-/* Its columns', of this warp's rows: vector number l.warp. */
+/* Its columns', of this warp's rows: vector number l.warp, of `size`. */
 template<int N>
-INLINE void put_column_sums(u32 to, int col, const float (&x)[N],
+INLINE void put_column_sums(u32 to, int size, int col, const float (&x)[N],
                             const Lane &l)
 {
     UNROLL for (int i = 0; i < N; i++) {
@@ -291,7 +322,7 @@ INLINE void put_column_sums(u32 to, int col, const float (&x)[N],
         y += __shfl_xor_sync(~0u, y, 8);
         y += __shfl_xor_sync(~0u, y, 16);
         if (l.lane < 4)
-            store1(to + 4 * (64 * l.warp + col + i / 2 * 8 + l.col + i % 2),
+            store1(to + 4 * (size * l.warp + col + i / 2 * 8 + l.col + i % 2),
                    y);
     }
 }

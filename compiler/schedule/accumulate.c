@@ -17,7 +17,7 @@ static bool is_read_by(const Select *x, Ref r, Ref u)
 
 static bool is_like(const Select *x, Ref a, Ref b)
 {
-    return in_matrix_role(x, a) && x->kind[a] != REDUCED
+    return in_matrix_role(x, a) && x->kind[a] < SCANNED && !x->again[a]
         && x->row[a] == x->row[b] && x->col[a] == x->col[b];
 }
 
@@ -44,8 +44,9 @@ static bool adds_product(Select *x, Ref r, int i)
 {
     const Node *n = &x->g->n[r];
     Ref p = shown_node(x->g, n->a[i]), o = shown_node(x->g, n->a[!i]);
-    if (x->kind[p] != PRODUCT || p == o || x->level[p] != x->level[r]
-        || !is_like(x, p, r) || !is_only_for(x, p, r) || !is_like(x, o, r))
+    if (x->kind[p] != PRODUCT || x->g->n[p].op == OP_gdot || p == o
+        || x->level[p] != x->level[r] || !is_like(x, p, r)
+        || !is_only_for(x, p, r) || !is_like(x, o, r))
         return false;
     bool sum = x->kind[o] == PRODUCT || x->term[o];
     if (sum && !is_only_for(x, o, r))

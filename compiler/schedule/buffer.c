@@ -31,6 +31,66 @@ static const KInst *writer_of(const Schedule *s, int value)
     return NULL;
 }
 
+void live_interval(const Schedule *s, int value, int *first, int *last)
+{
+    *first = s->ninsts;
+    *last = NOTHING;
+    for (int v = 0; v < s->nvalues; v++) {
+        if (v != value && s->value[v].alias != value)
+            continue;
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            for (int j = 0; j < k->nin + k->nout; j++)
+                if ((j < k->nin ? k->in[j] : k->out[j - k->nin]) == v) {
+                    *first = i < *first ? i : *first;
+                    *last = i;
+                }
+        }
+    }
+}
+
+/* Whether what the program leaves may lie where it reads: the sums of each
+ * element are read by the thread that writes it. */
+static bool writes_in_place(const Schedule *s, const KInst *k, int to, int from)
+{
+    bool same = k->op == K_MAP && s->value[to].layout == LAY_SUMS;
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = &s->value[k->in[i]];
+        if (k->in[i] == from || v->alias == from)
+            same &= v->layout == LAY_SUMS && v->at == s->value[to].at
+                 && v->ncol == s->value[to].ncol;
+    }
+    return same;
+}
+
+bool live_apart(const Schedule *s, int a, int b)
+{
+    int first, last, begin, end;
+    live_interval(s, a, &first, &last);
+    live_interval(s, b, &begin, &end);
+    return end < first || last < begin
+        || (end == first && writes_in_place(s, &s->inst[first], a, b))
+        || (last == begin && writes_in_place(s, &s->inst[begin], b, a));
+}
+
+/* A buffer of the matrix role's own whose values are not needed while this
+ * one is. */
+static int buffer_left(const Schedule *s, int value, uint16_t readers,
+                       int32_t bytes)
+{
+    for (int b = 0; b < s->nbuffers && readers == 1u << KR_MATRIX; b++) {
+        const KBuffer *to = &s->buffer[b];
+        bool free = to->tile && to->bytes == bytes && is_internal(to)
+                 && to->writer == KR_MATRIX;
+        for (int v = 0; v < s->nvalues; v++)
+            free &= s->value[v].buffer != b || s->value[v].alias != NOTHING
+                 || live_apart(s, v, value);
+        if (free)
+            return b;
+    }
+    return NOTHING;
+}
+
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
  * writer and the same readers lie side by side, results take turns. */
 static int buffer_for(Schedule *s, const KValue *v, const KInst *from,
@@ -56,20 +116,37 @@ static bool place_value(Schedule *s, int i)
 {
     KValue *v = &s->value[i];
     const KInst *from = writer_of(s, i);
-    if (v->layout == LAY_FRAGMENT)
+    if (!has_buffer(v))
         return true;
     if (!from) {
         s->why = ctx_format(s->c, "nothing computes %%%u", (unsigned)v->node);
         return false;
     }
-    int at = buffer_for(s, v, from, readers_of(s, i));
+    if (v->alias != NOTHING) {          /* where what it is made of lies */
+        v->buffer = s->value[v->alias].buffer;
+        return true;
+    }
+    bool sums = v->layout == LAY_SUMS;
+    int32_t bytes = value_bytes(v);
+    if (sums)
+        bytes = (bytes + 2 * sums_pitch(v) + SHARED_ALIGN - 1) / SHARED_ALIGN
+              * SHARED_ALIGN;
+    int at = NOTHING;
+    if (s->share && v->layout <= LAY_SUMS)
+        at = buffer_left(s, i, readers_of(s, i), bytes);
+    if (at != NOTHING) {
+        v->buffer = (int16_t)at;
+        return true;
+    }
+    at = buffer_for(s, v, from, readers_of(s, i));
     if (at == NOTHING)
         return false;
     KBuffer *b = &s->buffer[at];
     v->buffer = (int16_t)at;
     if (b->tile) {
-        b->bytes = value_bytes(v);
-        v->turn = (uint8_t)b->uses++;
+        b->bytes = bytes;
+        b->uses = sums ? 1 : b->uses + 1;
+        v->turn = (uint8_t)(b->uses - 1);
         return true;
     }
     v->at = b->bytes;

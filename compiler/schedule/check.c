@@ -29,6 +29,8 @@ static const char *check_uses(const Schedule *s)
         const KInst *k = &s->inst[i];
         for (int j = 0; j < k->nin; j++) {
             int w = writer(s, k->in[j]);
+            if (s->value[k->in[j]].layout == LAY_GLOBAL)
+                continue;
             if (w == NOTHING)
                 return wrong(s, "a value that nobody writes", k->in[j]);
             if (s->inst[w].role == k->role && w >= i)
@@ -131,11 +133,46 @@ static const char *check_buffers(const Schedule *s)
     }
     for (int v = 0; v < s->nvalues; v++) {
         const KValue *x = &s->value[v];
-        if (x->layout == LAY_FRAGMENT)
+        if (!has_buffer(x))
             continue;
         const KBuffer *b = &s->buffer[x->buffer];
         if (x->at + value_bytes(x) > b->bytes || x->turn >= b->uses)
             return wrong(s, "a value that its buffer has no room for", v);
+    }
+    return NULL;
+}
+
+/* What the matrix role writes stays until it is read for the last time. */
+static const char *check_lives(const Schedule *s)
+{
+    for (int a = 0; a < s->nvalues; a++)
+        for (int b = 0; b < a; b++) {
+            const KValue *x = &s->value[a], *y = &s->value[b];
+            if (has_buffer(x) && x->buffer == y->buffer && x->turn == y->turn
+                && s->buffer[x->buffer].tile && x->alias == NOTHING
+                && y->alias == NOTHING && !live_apart(s, a, b))
+                return wrong(s, "a value that another one is written over", b);
+        }
+    return NULL;
+}
+
+/* Sums take the place of what they are of, and decays are made of sums. */
+static const char *check_sums(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nout && k->op == K_SCAN; j++) {
+            const KValue *v = &s->value[k->out[j]];
+            if (v->layout == LAY_SUMS
+                && (k->nin != 1 || v->alias != k->in[0]
+                    || v->buffer != s->value[k->in[0]].buffer))
+                return wrong(s, "sums that lie elsewhere", k->out[j]);
+        }
+        for (int j = 2; j < 4 && k->op == K_DECAYED; j++) {
+            int w = k->nin == 4 ? writer(s, k->in[j]) : NOTHING;
+            if (w == NOTHING || s->inst[w].op != K_SCAN)
+                return wrong(s, "decays that are no sums", i);
+        }
     }
     return NULL;
 }
@@ -152,8 +189,7 @@ static const char *check_turns(const Schedule *s)
                 writes = j >= k->nin;
                 const KValue *v = &s->value[writes ? k->out[j - k->nin]
                                                    : k->in[j]];
-                if (v->layout == LAY_FRAGMENT
-                    || s->buffer[v->buffer].uses == 1)
+                if (!has_buffer(v) || s->buffer[v->buffer].uses == 1)
                     continue;
                 if (v->turn != next[v->buffer]++)
                     return wrong(s, "values out of turn", v->buffer);
@@ -338,7 +374,8 @@ const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_fragments, check_written_over, check_layouts, check_buffers,
-        check_slices, check_turns, check_hands, check_meetings,
+        check_slices, check_lives, check_sums, check_turns, check_hands,
+        check_meetings,
         check_progress, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);

@@ -18,6 +18,40 @@ static bool is_product(const Select *x, const Node *n)
         && (a ^ b) == n->axes;
 }
 
+/* Sums along the chunk of a matrix whose rows are tokens. */
+static bool is_scan(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    return n->op == OP_cumsum && is_matrix(x, r) && n->axes & AXIS(AX_I)
+        && n->axes & DIM_AXES && !(n->flags & ~(EXCLUSIVE | REVERSE));
+}
+
+static bool is_forward_scan(const Select *x, Ref r)
+{
+    return is_scan(x, r) && !(x->g->n[r].flags & REVERSE);
+}
+
+/* A product under the decays between tokens that sums of one matrix are. */
+static bool is_decayed(const Select *x, const Node *n)
+{
+    if (n->op != OP_gdot || count_axes(n->axes) != 2
+        || count_axes(n->over) != 1)
+        return false;
+    Ref later = shown_node(x->g, n->a[2]), earlier = shown_node(x->g, n->a[3]);
+    return is_forward_scan(x, later) && is_forward_scan(x, earlier)
+        && !(x->g->n[earlier].flags & EXCLUSIVE)
+        && shown_node(x->g, x->g->n[later].a[0])
+           == shown_node(x->g, x->g->n[earlier].a[0]);
+}
+
+/* A vector of tokens that moves on by one, a vector over a state's axis at
+ * its end. */
+static bool is_delayed_vector(const Select *x, const Node *n)
+{
+    return n->op == OP_delay && count_axes(n->axes) == 2
+        && x->g->n[n->a[0]].axes == AXIS(AX_I) && !(n->flags & ~REVERSE);
+}
+
 static bool is_reduction(const Select *x, const Node *n)
 {
     if (n->op != OP_dot && n->op != OP_sum)
@@ -48,10 +82,11 @@ static bool loads(Select *x, Ref r)
             return d == F32 || d == x->w->tile
                 || refuse(x, r, "a vector of another type");
         }
-        x->kind[r] = LOADED;
-        return (in->timed && in->rank == 1 && x->w->in[n->index] == x->w->tile
+        x->kind[r] = in->timed ? LOADED : ACROSS;
+        return (in->rank == 1 && (x->w->in[n->index] == x->w->tile
+                                  || x->w->in[n->index] == F32)
                 && extent(x, in->order[0]) % 16 == 0)
-            || refuse(x, r, "an input that is no matrix of the tiles' type");
+            || refuse(x, r, "an input that is no matrix, or of another type");
     }
     bool matrix = count_axes(n->axes) == 2;
     x->kind[r] = matrix ? LOADED : VECTOR;
@@ -95,12 +130,19 @@ static bool classify(Select *x, Ref r)
         return carries(x, r);
     else if (n->op == OP_input || n->op == OP_state)
         return loads(x, r);
-    else if (is_product(x, n) || is_solve(x, n))
+    else if (is_product(x, n) || is_solve(x, n) || is_decayed(x, n))
         x->kind[r] = PRODUCT;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
+    else if (is_scan(x, r))
+        x->kind[r] = SCANNED;
+    else if (n->op == OP_last && is_forward_scan(x, n->a[0]))
+        x->kind[r] = n->flags || x->g->n[n->a[0]].flags ? NOT_HERE : LAST;
     else if (count_axes(n->axes) == 2)
-        x->kind[r] = is_elementwise(n->op) ? ELEMENT : NOT_HERE;
+        x->kind[r] = is_elementwise(n->op) || is_delayed_vector(x, n)
+                   ? ELEMENT : NOT_HERE;
+    else if (n->axes & DIM_AXES && op_info[n->op].traits & ELEMENTWISE)
+        x->kind[r] = ACROSS;
     else if (is_vector_op(n) && !((n->axes | n->over) & DIM_AXES))
         x->kind[r] = VECTOR;
     return x->kind[r] != NOT_HERE || refuse(x, r, "no such instruction yet");
@@ -123,9 +165,21 @@ bool select_classify(Select *x)
     for (int i = 0; i < k->nnodes; i++)
         if (!classify(x, k->node[i]))
             return false;
+        else if (x->w->stores[k->node[i]]
+                 && (x->kind[k->node[i]] == ACROSS
+                     || x->kind[k->node[i]] == SCANNED
+                     || x->kind[k->node[i]] == LAST))
+            return refuse(x, k->node[i], "sums that are kept");
         else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] >= VECTOR
                  && x->w->stored16[k->node[i]]
                     != (count_axes(x->g->n[k->node[i]].axes) == 2))
             return refuse(x, k->node[i], "kept in a type that is not its own");
     return true;
+}
+
+bool is_read_directly(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    return n->op == OP_input && is_matrix(x, r)
+        && (x->w->in[n->index] == F32 || (x->s->direct && !is_factor(x, r)));
 }

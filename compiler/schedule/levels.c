@@ -32,12 +32,35 @@ static void find_space(Select *x, Ref r)
     }
 }
 
+/* Element by element of what is found in memory, or cheap: better computed
+ * twice than held in registers. Scores are few, and their masks dear. */
+static void find_again(Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++) {
+        const Node *n = &x->g->n[r];
+        x->again[r] = x->kind[r] == ELEMENT && x->col[r] != AX_J;
+        for (int i = 0; i < 4 && n->a[i]; i++) {
+            Ref a = shown_node(x->g, n->a[i]);
+            x->again[r] &= x->again[a] || x->kind[a] < PRODUCT
+                        || x->kind[a] == SCANNED || is_summed(x, a);
+        }
+    }
+}
+
+/* Whether programs are all that reads it, and compute it themselves. */
+static bool is_remade(const Select *x, Ref r)
+{
+    return x->again[r] && !is_left(x, r);
+}
+
 /* ---- levels ---- */
 
-/* Whether u must wait for all of a: as a factor, or for a sum's parts. */
+/* Whether u must wait for all of a: as a factor, or for a sum's parts. The last
+ * of sums come with them. */
 static bool is_step(const Select *x, Ref a, Ref u)
 {
-    return x->kind[a] == REDUCED
+    return is_summed(x, a) || (x->kind[a] == SCANNED && x->kind[u] != LAST)
+        || (x->kind[u] == SCANNED && in_matrix_role(x, a))
         || (x->kind[u] == PRODUCT && in_matrix_role(x, a));
 }
 
@@ -53,12 +76,14 @@ static int least_level(const Select *x, Ref r)
     return level;
 }
 
-/* Each matrix value as late as those who read it allow. */
+/* Each matrix value as late as those who read it allow, results as early as
+ * they can be. */
 static void sink_levels(Select *x)
 {
     const Graph *g = x->g;
     for (Ref r = 1; r < g->len; r++)
-        x->late[r] = x->deepest + !in_matrix_role(x, r);
+        x->late[r] = x->kind[r] == ELEMENT && output_of(x, r) != NOTHING
+                   ? x->level[r] : x->deepest + !in_matrix_role(x, r);
     for (Ref u = (Ref)g->len - 1; u > 0; u--) {
         const Node *n = &g->n[u];
         for (int i = 0; i < 4 && n->a[i] && x->kind[u] >= VECTOR; i++) {
@@ -72,6 +97,40 @@ static void sink_levels(Select *x)
             x->level[r] = x->late[r];
 }
 
+static bool has_scan(const Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] == SCANNED)
+            return true;
+    return false;
+}
+
+/* What is made of products, element by element, as early as they are there:
+ * they give up their registers, which they would hold while sums are made that
+ * have levels of their own. Scores are few. */
+static void raise_levels(Select *x)
+{
+    const Graph *g = x->g;
+    int *early = x->late;               /* least levels, of what is again */
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool of_fragments = false;
+        int least = 0;
+        for (int i = 0; i < 4 && n->a[i]; i++) {
+            Ref a = shown_node(g, n->a[i]);
+            int l = (x->again[a] || x->kind[a] == ACROSS ? early[a]
+                     : x->level[a]) + is_step(x, a, r);
+            least = l > least ? l : least;
+            of_fragments |= !x->again[a] && x->kind[a] >= PRODUCT
+                         && x->kind[a] < SCANNED;
+        }
+        early[r] = least;
+        if (of_fragments && x->col[r] != AX_J
+            && (x->kind[r] == ELEMENT || x->kind[r] == REDUCED))
+            x->level[r] = least;
+    }
+}
+
 static void find_levels(Select *x)
 {
     const Graph *g = x->g;
@@ -82,6 +141,8 @@ static void find_levels(Select *x)
                 x->deepest = x->level[r];
         }
     sink_levels(x);
+    if (has_scan(x))
+        raise_levels(x);
     for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
         if (x->kind[r] == VECTOR)
             x->level[r] = least_level(x, r);
@@ -105,11 +166,12 @@ static void find_groups(Select *x)
     for (Ref r = 1; r < g->len; r++)
         x->group[r] = (int)r;
     for (Ref r = 1; r < g->len; r++) {
-        if (x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
+        if ((x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
+            || is_remade(x, r))
             continue;
         for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
-            if (in_matrix_role(x, a) && x->kind[a] != REDUCED
+            if (in_matrix_role(x, a) && !is_summed(x, a) && !is_remade(x, a)
                 && !(has_base(x, r) && x->base[r] == a)
                 && x->level[a] == x->level[r]
                 && x->row[a] == x->row[r] && x->col[a] == x->col[r])
@@ -125,6 +187,7 @@ void select_levels(Select *x)
     for (Ref r = 1; r < x->g->len; r++)
         if (x->kind[r] >= LOADED)
             find_space(x, r);
+    find_again(x);
     find_levels(x);
     find_terms(x);
     do

@@ -4,9 +4,10 @@
 const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448 };
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
-                                            "inverse", "vector", "scalar" };
+    "inverse", "sums", "global", "vector", "scalar" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
-    "product", "settle", "map", "inverse", "sync", "store", "carry", "end" };
+    "product", "settle", "map", "inverse", "scan", "decayed", "sync", "store",
+    "carry", "end" };
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
                                           "matrix" };
 
@@ -39,15 +40,24 @@ static void deal_roles(Schedule *s)
                  * s->target->reg_step;
 }
 
+/* Each turn takes less shared memory; where two are to be on a multiprocessor
+ * there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
-    *s = *like;
-    if (!schedule_select(s, w) || !schedule_buffers(s))
-        return s;
-    deal_roles(s);
-    schedule_sync(s);
-    s->why = schedule_check(s);
+    for (int less = 0; less < (like->resident > 1 ? 1 : 3); less++) {
+        *s = *like;
+        s->share = less > 0;
+        s->direct = less > 1;
+        if (!schedule_select(s, w))
+            return s;
+        if (schedule_buffers(s)) {
+            deal_roles(s);
+            schedule_sync(s);
+            s->why = schedule_check(s);
+            return s;
+        }
+    }
     return s;
 }
 

@@ -43,19 +43,23 @@ extern const Target target_sm90;
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
  * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.
- * VECTOR: float32 in shared memory, one a token; SCALAR: one. */
-typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE,
-                      LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
+ * SUMS: float32 in shared memory, a row a token, SUMS_MORE numbers wider than
+ * the matrix, one row before the first and one behind the last. GLOBAL: a
+ * tensor's, where it lies. VECTOR: float32 in shared memory, one a token, or
+ * one a column of a state; SCALAR: one. */
+typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE, LAY_SUMS,
+                      LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
-enum { TILE_COLS = 64, TILE_ROWS = 64, WIDE_PITCH = 72, SHARED_ALIGN = 1024,
+enum { TILE_COLS = 64, TILE_ROWS = 64, WIDE_PITCH = 72, SUMS_MORE = 8,
+       SHARED_ALIGN = 1024,
        NOTHING = -1 };
 
 /* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
  * number among the values that go through its buffer in an item. alias: a
- * fragment in whose registers this one is written, element by element, or
- * NOTHING. */
+ * fragment in whose registers this one is written, element by element, what
+ * sums are of and lie in the place of, or NOTHING. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, turn;
@@ -81,6 +85,11 @@ typedef enum KOp {
                                            element of a fragment's space */
     K_INVERSE,                          /* inverse <- wide, strictly lower,
                                            which is lost */
+    K_SCAN,                             /* sums <- what lies in their place,
+                                           along the chunk; vectors <- the
+                                           last of them */
+    K_DECAYED,                          /* fragment <- a b, under decays that
+                                           are differences of sums */
     K_SYNC,                             /* the matrix role's warps meet */
     K_STORE,                            /* an output, or a state kept <- tile;
                                            this head's share of an output
@@ -100,7 +109,8 @@ enum { MOST_USES = 48, MOST_BUFFERS = 32 };
 /* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`
  * says of each that its tile has the contracted axis along its rows. It is
  * added to in[2], if there is one, over which it is written; `minus`: taken
- * from it. */
+ * from it. DECAYED: in[0] and in[1] are tiles, scores first, in[2] and in[3]
+ * the sums of the later and of the earlier token. */
 typedef struct KInst {
     uint8_t op, role;
     bool turned[2], minus;
@@ -143,6 +153,10 @@ typedef struct Schedule {
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
     int groups;                         /* warpgroups of the matrix role */
+    bool share, direct;                 /* where memory is short: buffers of
+                                           the matrix role one after another
+                                           in one place; inputs that nobody
+                                           multiplies not as tiles */
     int regs[2];                        /* a thread's: of the other roles, of
                                            the matrix role */
     KValue *value;
@@ -225,6 +239,21 @@ int32_t block_extent(const Schedule *s, int axis);
 int32_t shared_room(const Schedule *s);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
+/* Whether values of the layout have a buffer. */
+static inline bool has_buffer(const KValue *v)
+{
+    return v->layout != LAY_FRAGMENT && v->layout != LAY_GLOBAL;
+}
+/* Bytes from row to row of sums. */
+static inline int32_t sums_pitch(const KValue *v)
+{
+    return 4 * (v->ncol + SUMS_MORE);
+}
+/* The instructions from which to which a value is needed, with those that lie
+ * in its place. */
+void live_interval(const Schedule *s, int value, int *first, int *last);
+/* Whether two values that the matrix role writes may lie in one place. */
+bool live_apart(const Schedule *s, int a, int b);
 /* Columns that a warpgroup has of a fragment; registers that a thread has of
  * it. */
 static inline int share_of(const Schedule *s, int ncol)

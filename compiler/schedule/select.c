@@ -40,6 +40,7 @@ int32_t value_bytes(const KValue *v)
     case LAY_TILE:
     case LAY_INVERSE: return cols * rows * TILE_COLS * 2;
     case LAY_WIDE:    return rows * WIDE_PITCH * 4;
+    case LAY_SUMS:    return sums_pitch(v) * v->nrow;
     case LAY_VECTOR:  return 4 * v->nrow * v->parts;
     case LAY_SCALAR:  return 4 * v->parts;
     default:          return 0;
@@ -53,7 +54,7 @@ static bool multiplies(const Select *x, Ref r)
     return (x->kind[r] == PRODUCT || x->kind[r] == MERGED) && !x->term[r];
 }
 
-static bool is_factor(const Select *x, Ref r)   /* of a product */
+bool is_factor(const Select *x, Ref r)
 {
     const Graph *g = x->g;
     for (Ref u = r + 1; u < g->len; u++)
@@ -72,8 +73,7 @@ static bool is_inverted(const Select *x, Ref r)     /* for solves */
     return false;
 }
 
-/* The number of the output that this node is here, or NOTHING. */
-static int output_of(const Select *x, Ref r)
+int output_of(const Select *x, Ref r)
 {
     for (int i = 0; i < x->g->nout; i++)
         if (x->w->wants_out[i] && shown_node(x->g, x->g->out[i].node) == r)
@@ -81,10 +81,11 @@ static int output_of(const Select *x, Ref r)
     return NOTHING;
 }
 
-/* Whether heads share the output: the matrix role leaves this one's share. */
+/* Whether the matrix role leaves the output, in float32: it is of that type, or
+ * this head's share of what heads have in common. */
 static bool is_share(const Select *x, int out)
 {
-    return out != NOTHING && x->w->sum_out[out];
+    return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32);
 }
 
 /* Whether the matrix role, or a vector's role of another level, reads it. */
@@ -182,6 +183,8 @@ static bool select_all_vectors(Select *x, int level)
 
 static void select_load(Select *x, Ref r)
 {
+    if (is_read_directly(x, r))
+        return;
     int v = value_of(x, r, LAY_TILE);
     for (int i = 0; i < x->s->ninsts; i++)
         if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
@@ -266,6 +269,9 @@ static bool select_product(Select *x, Ref r)
     if (extent(x, over) % 16 || extent(x, x->row[r]) % 64
         || extent(x, x->col[r]) % 16)
         return refuse(x, r, "sizes that no product of the card has");
+    for (int i = solves; i < 2; i++)
+        if (is_read_directly(x, shown_node(x->g, n->a[i])))
+            return refuse(x, r, "a factor of another type");
     KInst *k = inst_new(x, K_PRODUCT, KR_MATRIX);
     if (!solves)
         select_factors(x, k, product);
@@ -281,19 +287,38 @@ static bool select_product(Select *x, Ref r)
     return true;
 }
 
+static bool has_node(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+static bool map_computes(Select *x, KInst *k, Ref r);
+
 /* What K_MAP reads beside its own group's. */
 static bool map_reads(Select *x, KInst *k, Ref r)
 {
     const Node *n = &x->g->n[r];
     for (int i = 0; i < 4 && n->a[i]; i++) {
         Ref a = shown_node(x->g, n->a[i]);
+        if (x->again[a] || x->kind[a] == ACROSS) {
+            if (!map_computes(x, k, a))
+                return false;
+            continue;
+        }
         switch (x->kind[a]) {
         case LOADED:
             if (x->row[a] != k->row || (k->col != AX_J && x->col[a] != k->col))
                 return refuse(x, r, "a tile that lies the other way round");
-            reads(x, k, value_of(x, a, LAY_TILE));
+            reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
+                                                              : LAY_TILE));
             break;
-        case VECTOR: case REDUCED:
+        case SCANNED:
+            reads(x, k, sums_of(x, a));
+            break;
+        case VECTOR: case REDUCED: case LAST:
             reads(x, k, value_of(x, a, vector_layout(x, a)));
             break;
         case PRODUCT: case CARRIED:
@@ -306,6 +331,37 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         default: break;
         }
     }
+    return true;
+}
+
+/* The tile of a factor under decays that a program before has left: gradients
+ * of the decays are differences of what must be of the same numbers. */
+static int rounded_tile(const Select *x, const KInst *k, Ref r)
+{
+    int v = schedule_value(x->s, r, LAY_TILE);
+    for (const KInst *i = x->s->inst; i < k && v != NOTHING; i++)
+        for (int j = 0; j < i->nout && i->op == K_MAP; j++)
+            if (i->out[j] == v && is_decayed_factor(x, r))
+                return v;
+    return NOTHING;
+}
+
+/* Node r of the program, and before it what it goes on from. */
+static bool map_computes(Select *x, KInst *k, Ref r)
+{
+    int v = rounded_tile(x, k, r);
+    if (has_node(k, r))
+        return true;
+    if (v != NOTHING) {
+        reads(x, k, v);
+        return true;
+    }
+    if (x->g->n[r].op == OP_input)
+        reads(x, k, value_of(x, r, LAY_GLOBAL));
+    else if (!map_reads(x, k, r))
+        return false;
+    else
+        program_add(x, k, r);
     return true;
 }
 
@@ -324,7 +380,7 @@ static bool is_read_later(const Select *x, Ref r)
 /* A state as each chunk finds it, for kernels behind this one. */
 static bool is_kept(const Select *x, Ref r)
 {
-    return in_matrix_role(x, r) && x->kind[r] != REDUCED && x->w->stores[r];
+    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r];
 }
 
 static bool map_writes(Select *x, KInst *k, Ref r)
@@ -336,8 +392,8 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         bool scores = k->col == AX_J, vector = to->layout == LAY_VECTOR;
         bool of_rows = scores ? x->g->n[r].axes & AXIS(AX_I)
                               : to->row == k->row;
-        if (vector && (to->row != AX_I || (!of_rows && !scores)))
-            return refuse(x, r, "a vector of another axis than tokens");
+        if (vector && of_rows && to->row != AX_I)
+            return refuse(x, r, "a vector of the axis that is the rows'");
         /* of each warpgroup's columns, of each warp's rows, or both */
         to->parts = (uint8_t)(!vector ? 4 * x->s->groups
                               : of_rows ? x->s->groups : 4);
@@ -348,24 +404,37 @@ static bool map_writes(Select *x, KInst *k, Ref r)
             writes(x, k, value_of(x, r, LAY_TILE));
         if (is_inverted(x, r))
             writes(x, k, value_of(x, r, LAY_WIDE));
-        if (x->kind[r] == ELEMENT && (is_read_later(x, r) || is_next(x, r)
-                                      || is_share(x, out)))
+        if (is_scanned(x, r))
+            writes(x, k, sums_of(x, r));
+        if (x->kind[r] == ELEMENT
+            && (is_share(x, out) || is_next(x, r)
+                || (!x->again[r] && is_read_later(x, r))))
             writes(x, k, value_of(x, r, LAY_FRAGMENT));
     }
     if (out == NOTHING)
         return true;
-    return (x->kind[r] != REDUCED
+    return (x->kind[r] < SCANNED
             && (is_share(x, out) || x->w->out[out] == x->w->tile)
             && x->row[r] == AX_I && x->col[r] >= AX_DIM)
-        || refuse(x, r, "a result that is no matrix of the tiles' type");
+        || refuse(x, r, "a result that is no matrix, or of another type");
 }
 
-static void select_loads(Select *x, Ref r)
+bool is_left(const Select *x, Ref r)
+{
+    return is_factor(x, r) || output_of(x, r) != NOTHING || is_kept(x, r)
+        || is_scanned(x, r) || is_inverted(x, r) || is_next(x, r);
+}
+
+/* Loads of what a node of the matrix role reads, also through what its program
+ * computes by itself. */
+static void load_operands(Select *x, Ref r)
 {
     for (int i = 0; i < 4 && x->g->n[r].a[i]; i++) {
         Ref a = shown_node(x->g, x->g->n[r].a[i]);
         if (x->kind[a] == LOADED)
             select_load(x, a);
+        else if (x->again[a])
+            load_operands(x, a);
     }
 }
 
@@ -384,32 +453,55 @@ static void store_shares(Select *x, int group, int level)
     }
 }
 
+/* Those that the group has instructions for. */
+static bool is_of_group(const Select *x, Ref r, int group, int level)
+{
+    return in_matrix_role(x, r) && x->group[r] == group
+        && x->level[r] == level && (!x->again[r] || is_left(x, r));
+}
+
+/* Of the group all of one kind: under decays per key, which are done at once,
+ * or under way when those are done. Returns how many, or NOTHING. */
+static int select_products(Select *x, int group, int level, bool decayed)
+{
+    int n = 0;
+    for (Ref r = 1; r < x->g->len; r++) {
+        if (!is_of_group(x, r, group, level) || x->kind[r] != PRODUCT
+            || (x->g->n[r].op == OP_gdot) != decayed)
+            continue;
+        if (!(decayed ? select_decayed(x, r) : select_product(x, r)))
+            return NOTHING;
+        n++;
+    }
+    return n;
+}
+
 static bool select_group(Select *x, int group, int level)
 {
     const Graph *g = x->g;
-    int first = x->s->ninsts, products = 0;
-    bool same = true;
+    bool same = true, any = false;
     if (x->done[group])
         return true;
     x->done[group] = true;
-    for (Ref r = 1; r < g->len; r++) {
-        if (!in_matrix_role(x, r) || x->group[r] != group
-            || x->level[r] != level)
-            continue;
-        select_loads(x, r);
-        select_loads(x, x->term[r]);
-        if (x->term[r] && x->level[x->base[r]] == level
-            && !select_group(x, x->group[x->base[r]], level))
-            return false;
-        first = x->s->ninsts;
-    }
+    if (x->kind[group] == SCANNED)
+        return select_scan(x, (Ref)group);
     for (Ref r = 1; r < g->len; r++)
-        if (x->kind[r] == PRODUCT && x->group[r] == group
-            && x->level[r] == level) {
-            if (!select_product(x, r))
+        if (is_of_group(x, r, group, level)) {
+            load_operands(x, r);
+            load_operands(x, x->term[r]);
+            if (x->term[r] && x->level[x->base[r]] == level
+                && !select_group(x, x->group[x->base[r]], level))
                 return false;
-            products++;
+            any |= x->kind[r] != LAST;
         }
+    if (!any)
+        return true;
+    if (select_products(x, group, level, true) == NOTHING)
+        return false;
+    int first = x->s->ninsts;
+    int products = select_products(x, group, level, false);
+    if (products == NOTHING)
+        return false;
     if (products) {
         KInst *k = inst_new(x, K_SETTLE, KR_MATRIX);
         for (int i = first; i < x->s->ninsts - 1; i++)
@@ -419,8 +511,7 @@ static bool select_group(Select *x, int group, int level)
     int at = x->s->ninsts;
     KInst *k = inst_new(x, K_MAP, KR_MATRIX);
     for (Ref r = 1; r < g->len && same; r++) {
-        if (!in_matrix_role(x, r) || x->group[r] != group
-            || x->level[r] != level)
+        if (!is_of_group(x, r, group, level))
             continue;
         k = &x->s->inst[at];
         if (!k->nnodes && !k->nrow) {
@@ -431,8 +522,7 @@ static bool select_group(Select *x, int group, int level)
         }
         same = k->row == x->row[r] && k->col == x->col[r];
         if (x->kind[r] != PRODUCT && x->kind[r] != CARRIED) {
-            program_add(x, k, r);
-            if (!map_reads(x, k, r))
+            if (!map_computes(x, k, r))
                 return false;
         } else if (!is_base(x, r)) {
             reads(x, k, value_of(x, r, LAY_FRAGMENT));
@@ -557,7 +647,7 @@ static bool end_states(Select *x)
                     return false;
                 continue;
             }
-            if (x->kind[to] < PRODUCT || x->kind[to] == REDUCED
+            if (x->kind[to] < PRODUCT || x->kind[to] >= SCANNED
                 || x->row[to] != x->row[from] || x->col[to] != x->col[from])
                 return refuse(x, to, "a state that becomes no matrix");
             KInst *k = inst_new(x, ops[op], KR_MATRIX);
@@ -632,6 +722,7 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     Select x = { .s = s, .w = w, .g = s->g, .c = s->c };
     x.has = ctx_alloc(s->c, n);
     x.kind = ctx_alloc(s->c, n);
+    x.again = ctx_alloc(s->c, n * sizeof *x.again);
     x.row = ctx_alloc(s->c, n);
     x.col = ctx_alloc(s->c, n);
     x.level = ctx_alloc(s->c, n * sizeof *x.level);

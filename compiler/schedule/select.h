@@ -6,9 +6,11 @@
 #include "../cost.h"
 
 /* MERGED: a product, as a term of another node. From VECTOR on: computed; from
- * PRODUCT on: by the matrix role. */
-typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, MERGED, VECTOR, PRODUCT,
-                    ELEMENT, CARRIED, REDUCED } Kind;
+ * PRODUCT on: by the matrix role. ACROSS: a vector over a state's axis, which
+ * each program computes that reads it; SCANNED: a matrix's sums along the
+ * chunk, LAST: the last of those. */
+typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, MERGED, VECTOR, ACROSS,
+                    PRODUCT, ELEMENT, CARRIED, SCANNED, REDUCED, LAST } Kind;
 
 typedef struct Select {
     Schedule *s;
@@ -16,6 +18,8 @@ typedef struct Select {
     const Graph *g;
     Ctx *c;
     uint8_t *has, *kind, *row, *col;    /* per node */
+    bool *again;                        /* computed by each program that reads
+                                           it, from what is found in memory */
     int *level, *late, *group;
     Ref *term, *base;                   /* of a sum: the product in it, and
                                            what that is added to */
@@ -79,10 +83,18 @@ static inline bool is_next(const Select *x, Ref r)
     return false;
 }
 
+/* Its readers find a vector or a number of it in shared memory. */
+static inline bool is_summed(const Select *x, Ref r)
+{
+    return x->kind[r] == REDUCED || x->kind[r] == LAST;
+}
+
 /* ---- classify.c: what each node is ---- */
 
 /* What the kernel computes, and what it finds: stored by kernels before. */
 bool select_classify(Select *x);
+/* An input that nobody multiplies: the matrix role finds it in memory. */
+bool is_read_directly(const Select *x, Ref r);
 
 /* ---- levels.c: spaces, levels, groups ---- */
 
@@ -105,6 +117,15 @@ bool is_base(const Select *x, Ref r);
 /* Whether a group is there so that another of its level adds to it. */
 bool is_base_group(const Select *x, int group, int level);
 
+/* ---- select.c ---- */
+
+/* Of a product; sums that decays are made of are none. */
+bool is_factor(const Select *x, Ref r);
+/* Whether the kernel leaves it as more than an operand of programs. */
+bool is_left(const Select *x, Ref r);
+/* The number of the output that this node is here, or NOTHING. */
+int output_of(const Select *x, Ref r);
+
 /* ---- values.c: values and instructions, as they are made ---- */
 
 int value_of(Select *x, Ref node, Layout layout);
@@ -112,5 +133,17 @@ KInst *inst_new(Select *x, KOp op, KRole role);
 void reads(Select *x, KInst *k, int v);
 void writes(Select *x, KInst *k, int v);
 void program_add(Select *x, KInst *k, Ref r);
+
+/* ---- decays.c: decays per key ---- */
+
+/* Sums of a matrix along the chunk, whose operand is in place. */
+bool select_scan(Select *x, Ref r);
+/* A product under decays per key. */
+bool select_decayed(Select *x, Ref r);
+bool is_decayed_factor(const Select *x, Ref r);
+/* Whether the sums that r is have to be in place: r is added up. */
+bool is_scanned(const Select *x, Ref r);
+/* The value of sums, or of what they are to be of. */
+int sums_of(Select *x, Ref r);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static bool has_buffer(const Schedule *s, const int16_t *list, int n,
+static bool in_buffer(const Schedule *s, const int16_t *list, int n,
                        int buffer)
 {
     for (int i = 0; i < n; i++)
@@ -25,8 +25,8 @@ static void hand_over(Schedule *s, int buffer, int role, bool writes)
     uint32_t bit = 1u << buffer;
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
-        if (k->role != role || !(writes ? has_buffer(s, k->out, k->nout, buffer)
-                                 : has_buffer(s, k->in, k->nin, buffer)))
+        if (k->role != role || !(writes ? in_buffer(s, k->out, k->nout, buffer)
+                                 : in_buffer(s, k->in, k->nin, buffer)))
             continue;
         first = first == NOTHING ? i : first;
         last = i;

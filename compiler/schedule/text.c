@@ -244,7 +244,7 @@ static void read_value(Read *x)
     v->turn = (uint8_t)number(x, 0, 255);
     must(x, "at");
     v->at = number(x, 0, INT32_MAX);
-    if ((v->layout == LAY_FRAGMENT) != (v->buffer == NOTHING))
+    if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
 }
 

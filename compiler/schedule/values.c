@@ -14,7 +14,7 @@ static int value_new(Select *x, Ref node, Layout layout)
     *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
                    .buffer = NOTHING, .alias = NOTHING, .nrow = 1,
                    .ncol = 1 };
-    if (layout < LAY_VECTOR) {
+    if (layout < LAY_VECTOR && count_axes(x->g->n[node].axes) == 2) {
         v->row = x->row[node];
         v->col = x->col[node];
         v->nrow = extent(x, v->row);

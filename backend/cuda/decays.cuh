@@ -1,0 +1,306 @@
+/* decays.cuh -- decays per key in kernels that are printed from a schedule
+ * (print_decays.c): sums along a chunk, and products under them. After
+ * gates.cuh.
+ *
+ * **Sums** are float32 in shared memory, a row a token, K + 8 numbers from the
+ * next; there is a row of zeros before the first and one behind the last. An
+ * address of sums is that of token 0's row.
+ */
+template<int K> INLINE u32 sum_row(u32 sums, int i)
+{
+    return sums + 4 * (K + 8) * i;
+}
+template<int C> INLINE void load_sums(float (&x)[C], u32 a)
+{
+    if (C == 1)
+        x[0] = load1(a);
+    else
+        UNROLL for (int e = 0; e < C; e += 2) {
+            const float2 v = load2(a + 4 * e);
+            x[e] = v.x;
+            x[e + (C > 1)] = v.y;
+        }
+}
+template<int C> INLINE void store_sums(u32 a, const float (&x)[C])
+{
+    if (C == 1)
+        store1(a, x[0]);
+    else
+        UNROLL for (int e = 0; e < C; e += 2)
+            store2(a + 4 * e, x[e], x[e + (C > 1)]);
+}
+/* What lies in rows [0, 64) becomes its sums, from the first on, or BACK from
+ * the last: this warpgroup's SHARE columns from `col` on, C a lane and 16 rows
+ * a warp. The last sums go to `last`, where it is not 0. */
+template<int K, int SHARE, bool BACK>
+INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
+{
+    constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
+    const bool here = SHARE == 32 * C || l.lane * C < SHARE;
+    const u32 first = at + 4 * (col + l.lane * C);
+    const u32 own = sum_row<K>(first, 16 * l.warp);
+    float x[16][C], before[C];
+    if (here) {
+        UNROLL for (int n = 0; n < 16; n++)
+            load_sums<C>(x[n], sum_row<K>(own, n));
+        UNROLL for (int n = 1; n < 16; n++)
+            UNROLL for (int e = 0; e < C; e++)
+                x[BACK ? 15 - n : n][e] += x[BACK ? 16 - n : n - 1][e];
+        store_sums<C>(own, x[BACK ? 0 : 15]);
+    }
+    warpgroup_sync();
+    UNROLL for (int e = 0; e < C; e++)
+        before[e] = 0;
+    UNROLL for (int w = 0; w < 4; w++)
+        if (here && (BACK ? w > l.warp : w < l.warp)) {
+            float all[C];
+            load_sums<C>(all, sum_row<K>(first, 16 * w));
+            UNROLL for (int e = 0; e < C; e++)
+                before[e] += all[e];
+        }
+    warpgroup_sync();
+    if (!here)
+        return;
+    UNROLL for (int n = 0; n < 16; n++) {
+        UNROLL for (int e = 0; e < C; e++)
+            x[n][e] += before[e];
+        store_sums<C>(sum_row<K>(own, n), x[n]);
+    }
+    if (last && l.warp == 3)
+        store_sums<C>(last + 4 * (col + l.lane * C), x[15]);
+    const float zero[C] = { 0 };
+    if (l.warp == 0)
+        store_sums<C>(sum_row<K>(first, -1), zero);
+    if (l.warp == 3)
+        store_sums<C>(sum_row<K>(first, 64), zero);
+}
+
+/* ---- products ---- */
+
+/* What a lane names to ldmatrix for the block of 16 rows and columns of a
+ * tile that begins there. */
+INLINE u32 block_at(u32 tile, int row, int col, const Lane &l)
+{
+    const int r = row + (l.lane & 15);
+    return tile + (col >> 6) * 8192 + r * 128
+         + ((((col >> 3 & 7) + (l.lane >> 4)) ^ (r & 7)) * 16);
+}
+/* Whether some of these columns decay over block `block` of 16 tokens by more
+ * than what a factor of a product may grow by. */
+template<int K>
+INLINE bool forgets(u32 sums, int block, int col, int cols, const Lane &l)
+{
+    bool yes = false;
+    for (int k = l.lane; k < cols; k += 32)
+        yes |= load1(sum_row<K>(sums, 16 * block - 1) + 4 * (col + k))
+             - load1(sum_row<K>(sums, 16 * block + 15) + 4 * (col + k)) > 60.f;
+    return __any_sync(~0u, yes);
+}
+template<bool STRICT> INLINE bool counts(int later, int earlier)
+{
+    return STRICT ? later > earlier : later >= earlier;
+}
+/* The block on the diagonal pair by pair: no exponent is above 0. */
+template<int K, int N, bool STRICT>
+INLINE void pairs_of_scores(float (&d)[N], u32 a, u32 b, u32 ga, u32 gb,
+                            int first, const Lane &l)
+{
+    float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    NO_UNROLL for (int k = 0; k < K; k += 2)
+        UNROLL for (int e = 0; e < 8; e++) {
+            const int i = l.row + 8 * (e >> 1 & 1);
+            const int j = 16 * l.warp + 8 * (e >> 2) + l.col + (e & 1);
+            const u32 u = word_of(a, i, k), v = word_of(b, j, k);
+            const float2 p = load2(sum_row<K>(ga, i) + 4 * k);
+            const float2 q = load2(sum_row<K>(gb, j) + 4 * k);
+            if (counts<STRICT>(i, j))
+                sum[e] += low(u) * low(v) * exp2_((p.x - q.x) * LOG2E)
+                        + high(u) * high(v) * exp2_((p.y - q.y) * LOG2E);
+        }
+    UNROLL for (int s = 0; s < N / 8; s++)
+        UNROLL for (int e = 0; e < 8; e++)
+            if (first + s == l.warp)
+                d[8 * s + e] = sum[e];
+}
+/* d[i][j] = sum over k of a[i][k] b[j][k] exp(ga[i][k] - gb[j][k]) where j
+ * counts for i, else 0: 2 N columns from `col` on. A warp has 16 rows, decayed
+ * from the sum before them; what they meet is decayed to there. Blocks below
+ * the diagonal are in bfloat16, that on it in tf32, a lane's two columns next
+ * to each other: a step's are taken as 0 2 4 6 1 3 5 7. */
+template<int K, int N, bool STRICT>
+INLINE void decayed_scores(float (&d)[N], u32 a, u32 b, u32 ga, u32 gb,
+                           int col, const Lane &l)
+{
+    const int first = col / 16, row = l.row & 15;
+    UNROLL for (int e = 0; e < N; e++)
+        d[e] = 0;
+    if (first > l.warp)
+        return;
+    const u32 start = sum_row<K>(gb, 16 * l.warp - 1) + 4 * l.col;
+    NO_UNROLL for (int k = 0; k < K; k += 16) {
+        u32 u[4];
+        float2 from[2], x[4];
+        ldmatrix(block_at(a, 16 * l.warp, k, l), u);
+        UNROLL for (int n = 0; n < 4; n++) {
+            if (n % 2 == 0)
+                from[n / 2] = times_log2e(load2(start + 4 * k + 16 * n));
+            const float2 f = decay_from(load2(sum_row<K>(ga, l.row + n % 2 * 8)
+                + 4 * (k + n / 2 * 8 + l.col)), from[n / 2]);
+            x[n] = { low(u[n]) * f.x, high(u[n]) * f.y };
+        }
+        UNROLL for (int s = 0; s < N / 8; s++) {
+            const int block = first + s;
+            const float up = block == l.warp ? 2 * LOG2_CUT : 0.f;
+            float2 y[4];
+            if (block > l.warp)
+                continue;
+            u32 v[4];
+            ldmatrix(block_at(b, 16 * block, k, l), v);
+            UNROLL for (int n = 0; n < 4; n++) {
+                const float2 f = decay_to({ from[n / 2].x + up,
+                                            from[n / 2].y + up },
+                    load2(sum_row<K>(gb, 16 * block + row + n % 2 * 8)
+                          + 4 * (k + n / 2 * 8 + l.col)));
+                y[n] = { low(v[n]) * f.x, high(v[n]) * f.y };
+            }
+            if (block == l.warp) {
+                UNROLL for (int n = 0; n < 4; n += 2) {
+                    const u32 c[4] = { bits_of(x[n].x), bits_of(x[n + 1].x),
+                                       bits_of(x[n].y), bits_of(x[n + 1].y) };
+                    UNROLL for (int h = 0; h < 2; h++) {
+                        const u32 z[2] = { bits_of(y[n + h].x),
+                                           bits_of(y[n + h].y) };
+                        product8(d + 8 * s + 4 * h, c, z);
+                    }
+                }
+            } else {
+                u32 c[4];
+                UNROLL for (int n = 0; n < 4; n++)
+                    c[n] = pack_wide(x[n].x, x[n].y);
+                UNROLL for (int h = 0; h < 2; h++) {
+                    const u32 z[2] = { pack_wide(y[h].x, y[h].y),
+                                       pack_wide(y[h + 2].x, y[h + 2].y) };
+                    product16(d + 8 * s + 4 * h, c, z);
+                }
+            }
+        }
+    }
+    UNROLL for (int e = 0; e < N; e++)
+        if (!counts<STRICT>(l.row + e / 2 % 2 * 8,
+                            col + e / 4 * 8 + l.col + e % 2))
+            d[e] = 0;
+    if (first + N / 8 > l.warp && forgets<K>(gb, l.warp, 0, K, l))
+        pairs_of_scores<K, N, STRICT>(d, a, b, ga, gb, first, l);
+}
+
+/* Two numbers as the sums of two of bfloat16. */
+INLINE void split(u32 &high, u32 &low, float x, float y)
+{
+    high = pack_wide(x, y);
+    low = pack_wide(x - bits(high << 16), y - bits(high & 0xffff0000u));
+}
+/* Of a block on the diagonal of scores, as rows of a product, what counts.
+ * LATER: its rows are later than its columns. */
+template<bool LATER, bool STRICT>
+INLINE void mask_block(u32 (&p)[4], const Lane &l)
+{
+    UNROLL for (int n = 0; n < 4; n++) {
+        const int row = (l.row & 15) + n % 2 * 8, col = l.col + n / 2 * 8;
+        const bool one = LATER ? counts<STRICT>(row, col)
+                               : counts<STRICT>(col, row);
+        const bool two = LATER ? counts<STRICT>(row, col + 1)
+                               : counts<STRICT>(col + 1, row);
+        p[n] &= (one ? 0xffffu : 0u) | (two ? 0xffff0000u : 0u);
+    }
+}
+/* The block on the diagonal pair by pair. */
+template<int K, int N, bool LATER, bool STRICT>
+INLINE void pairs_of_sums(float (&d)[N], u32 p, u32 x, u32 gx, u32 gd, int col,
+                          const Lane &l)
+{
+    NO_UNROLL for (int t = 16 * l.warp; t < 16 * l.warp + 16; t++)
+        UNROLL for (int h = 0; h < 2; h++) {
+            const int row = l.row + 8 * h;
+            const int i = LATER ? row : t, j = LATER ? t : row;
+            const u32 v = word_of(p, i, j);
+            const float s = !counts<STRICT>(i, j) ? 0.f
+                          : j & 1 ? high(v) : low(v);
+            UNROLL for (int e = 0; e < N / 4; e++) {
+                const int k = col + 8 * e + l.col;
+                const u32 u = word_of(x, t, k);
+                const float2 a = load2(sum_row<K>(LATER ? gd : gx, i) + 4 * k);
+                const float2 b = load2(sum_row<K>(LATER ? gx : gd, j) + 4 * k);
+                d[4 * e + 2 * h] += s * low(u)
+                    * exp2_(min_(a.x - b.x, 0.f) * LOG2E);
+                d[4 * e + 2 * h + 1] += s * high(u)
+                    * exp2_(min_(a.y - b.y, 0.f) * LOG2E);
+            }
+        }
+}
+/* d[r][k] = sum over tokens t of p x[t][k] exp(...), 2 N columns from `col` on,
+ * p being the scores' p[r][t] and the exponent gd[r][k] - gx[t][k], for t that
+ * count for r, where rows are LATER; else p[t][r], gx[t][k] - gd[r][k], for t
+ * for which r counts. A warp has 16 rows; what they meet is decayed to, or
+ * from, the sum `gb` before them, or at their end, and they from, or to there.
+ * What is decayed is two numbers of bfloat16: what a token adds to the gradient
+ * of its gate is the difference of two such sums. */
+template<int K, int N, bool LATER, bool STRICT>
+INLINE void decayed_sums(float (&d)[N], u32 p, u32 x, u32 gx, u32 gd, u32 gb,
+                         int col, const Lane &l)
+{
+    const int lane8 = l.lane >> 2;
+    const bool pairs = forgets<K>(gb, l.warp, col, 2 * N, l);
+    const u32 anchor = sum_row<K>(gb, 16 * l.warp + (LATER ? -1 : 15));
+    UNROLL for (int e = 0; e < N; e++)
+        d[e] = 0;
+    NO_UNROLL for (int block = LATER ? 0 : l.warp;
+                   block <= (LATER ? l.warp : 3); block++) {
+        u32 c[4];
+        if (block == l.warp && pairs)
+            continue;
+        if (LATER) {
+            ldmatrix(block_at(p, 16 * l.warp, 16 * block, l), c);
+        } else {
+            u32 v[4];
+            ldmatrix_t(block_at(p, 16 * block, 16 * l.warp, l), v);
+            c[0] = v[0];
+            c[1] = v[2];
+            c[2] = v[1];
+            c[3] = v[3];
+        }
+        if (block == l.warp)
+            mask_block<LATER, STRICT>(c, l);
+        UNROLL for (int s = 0; s < N / 8; s++) {
+            u32 u[4], high_part[4], low_part[4];
+            ldmatrix_t(block_at(x, 16 * block, col + 16 * s, l), u);
+            UNROLL for (int n = 0; n < 4; n++) {
+                const u32 k = 4 * (col + 16 * s + n / 2 * 8 + lane8);
+                const u32 at = sum_row<K>(gx, 16 * block + n % 2 * 8 + l.col)
+                             + k;
+                const float end = load1(anchor + k) * LOG2E;
+                const float sign = LATER ? -LOG2E : LOG2E;
+                const float g = fmaf(sign, load1(at), LATER ? end : -end);
+                const float h = fmaf(sign, load1(sum_row<K>(at, 1)),
+                                     LATER ? end : -end);
+                split(high_part[n], low_part[n], low(u[n]) * exp2_(g),
+                      high(u[n]) * exp2_(h));
+            }
+            UNROLL for (int n = 0; n < 4; n += 2) {
+                product16(d + 8 * s + 2 * n, c, high_part + n);
+                product16(d + 8 * s + 2 * n, c, low_part + n);
+            }
+        }
+    }
+    UNROLL for (int e = 0; e < N / 4; e++) {
+        const u32 k = 4 * (col + 8 * e + l.col);
+        const float2 end = times_log2e(load2(anchor + k));
+        UNROLL for (int h = 0; h < 2; h++) {
+            const float2 g = load2(sum_row<K>(gd, l.row + 8 * h) + k);
+            const float2 f = LATER ? decay_from(g, end) : decay_to(end, g);
+            d[4 * e + 2 * h] *= f.x;
+            d[4 * e + 2 * h + 1] *= f.y;
+        }
+    }
+    if (pairs)
+        pairs_of_sums<K, N, LATER, STRICT>(d, p, x, gx, gd, col, l);
+}

@@ -1,0 +1,222 @@
+/* print_decays.c -- sums along a chunk, products under decays per key, and
+ * matrices that a program finds or leaves outside of tiles: decays.cuh's.
+ */
+#include "print_parts.h"
+
+static const Node *node_of(const Print *p, Ref r)
+{
+    return &p->s->g->n[r];
+}
+
+/* ---- instructions ---- */
+
+void put_scan(Print *p, const KInst *k)
+{
+    const char *last = "0u";
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nout; i++)
+        if (value_at(p, k->out[i])->layout == LAY_VECTOR)
+            last = place(p, value_at(p, k->out[i]));
+    const KValue *from = value_at(p, k->in[0]);
+    bool back = node_of(p, value_at(p, k->out[0])->node)->flags & REVERSE;
+    buf_printf(p->b, "scan_rows<%d, %d, %d>(%s, %s, col0(%d),"
+               " l);\n",
+               (int)k->ncol, share, back, place(p, from), last, share);
+}
+
+void put_decayed(Print *p, const KInst *k)
+{
+    const KValue *d = value_at(p, k->out[0]);
+    const Node *n = node_of(p, d->node);
+    int share = share_of(p->s, k->ncol);
+    const char *a[4];
+    bool strict = n->flags & STRICT, later = n->over & AXIS(AX_J);
+    for (int i = 0; i < 4; i++)
+        a[i] = place(p, value_at(p, k->in[i]));
+    if (k->col == AX_J)
+        buf_printf(p->b, "decayed_scores<%d, %d, %d>(%s, %s, %s, %s, %s,"
+                   " col0(%d), l);\n",
+                   (int)value_at(p, k->in[0])->ncol,
+                   share / 2, strict, fragment_name(p, d->node), a[0], a[1],
+                   a[2], a[3], share);
+    else
+        buf_printf(p->b, "decayed_sums<%d, %d, %d, %d>(%s, %s, %s, %s, %s, %s,"
+                   " col0(%d), l);\n",
+                   (int)k->ncol, share / 2, later, strict,
+                   fragment_name(p, d->node), a[0], a[1], a[later ? 3 : 2],
+                   a[later ? 2 : 3], a[3], share);
+}
+
+/* ---- what programs find, and leave ---- */
+
+/* Where a program's sums are that its turn is at. */
+static const char *here(Print *p, const KValue *v, const char *col)
+{
+    return ctx_format(p->c, "%s + row * %d + 4 * %s", place(p, v),
+                      (int)sums_pitch(v), col);
+}
+
+/* A program that goes on from sums holds as much else as a thread has registers
+ * for: what it can, it finds when a turn of its loop needs it. */
+bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
+{
+    bool sums = false;
+    for (int i = 0; i < k->nin; i++)
+        sums |= value_at(p, k->in[i])->layout == LAY_SUMS;
+    return sums && (v->layout == LAY_TILE || v->layout == LAY_SUMS
+                    || (v->layout == LAY_VECTOR && v->row == k->col));
+}
+
+static void put_fresh_lane(Print *p)
+{
+    buf_printf(p->b, "const Lane l = lane_of(fresh((int)threadIdx.x));\n");
+}
+
+/* Addresses that are worked out anew take no registers from item to item, or
+ * between programs. */
+void put_item_lane(Print *p)
+{
+    for (int i = 0; i < p->s->ninsts; i++)
+        if (p->s->inst[i].op == K_SCAN) {
+            put_fresh_lane(p);
+            return;
+        }
+}
+
+void put_lane(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nin; i++)
+        if (value_at(p, k->in[i])->layout == LAY_SUMS) {
+            put_fresh_lane(p);
+            return;
+        }
+}
+
+static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
+{
+    const Node *n = node_of(p, r);
+    bool rows = n->axes & AXIS(k->row);
+    int t = tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]);
+    const char *type = element_type(p->o->in[n->index]);
+    if (rows)
+        buf_printf(p->b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d; h++)\n"
+                   "r%u[h] = vector_at<%s>(a.tensor[%d], x, %s + l.row + h / 2"
+                   " * 64 + h %% 2 * 8);\n", (unsigned)r, (int)k->nrow / 32,
+                   (int)k->nrow / 32, (unsigned)r, type, t,
+                   sliced_index(p, k->row, 0));
+    else
+        buf_printf(p->b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
+                   "c%u[e] = vector_at<%s>(a.tensor[%d], x, %s + col0(%d) +"
+                   " e / 2 * 8 + l.col + e %% 2);\n", (unsigned)r, share / 4,
+                   share / 4, (unsigned)r, type, t,
+                   sliced_index(p, k->col, 0), share);
+}
+
+void put_found_matrices(Print *p, const KInst *k, int regs)
+{
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        const Node *n = node_of(p, v->node);
+        unsigned u = (unsigned)v->node;
+        if (v->layout != LAY_GLOBAL)
+            continue;
+        if (!n->axes || !(n->axes & (n->axes - 1)))
+            put_found_vector(p, k, v->node, share);
+        else
+            buf_printf(p->b, "float g%u[%d];\nUNROLL for (int e = 0; e < %d;"
+                       " e++)\ng%u[e] = matrix_at<%s>(a.tensor[%d], x, l.row +"
+                       " e / 2 %% 2 * 8, %s + col0(%d) + e / 4 * 8 + l.col +"
+                       " e %% 2);\n", u, regs, regs, u,
+                       element_type(p->o->in[n->index]),
+                       tensor_for(p, ARG_INPUT, n->index,
+                                  p->o->in[n->index]),
+                       sliced_index(p, v->col, 0), share);
+    }
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (is_found_by_steps(p, k, v))
+            buf_printf(p->b, v->layout == LAY_TILE ? "u32 t%u[4];\n"
+                       : "float2 y%u = { 0, 0 };\n", (unsigned)v->node);
+    }
+    for (int i = 0; i < k->nout; i++)
+        if (value_at(p, k->out[i])->layout == LAY_SUMS)
+            buf_printf(p->b, "float z%u = 0;\n",
+                       (unsigned)value_at(p, k->out[i])->node);
+}
+
+void put_found_sums(Print *p, const KInst *k)
+{
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        unsigned u = (unsigned)v->node;
+        if (!is_found_by_steps(p, k, v))
+            continue;
+        if (v->layout == LAY_TILE)
+            buf_printf(p->b, "if (e %% 8 == 0)\nread_columns<1>(t%u, %s, %d,"
+                       " col0(%d) + 2 * e, l);\n", u, place(p, v), TILE_ROWS,
+                       share);
+        else if (v->layout == LAY_SUMS)
+            buf_printf(p->b, "if (e %% 2 == 0)\ny%u = load2(%s);\n", u,
+                       here(p, v, "col"));
+        else
+            buf_printf(p->b, "if (e %% 4 == 0)\ny%u = parts_column<%d>(%s, %d,"
+                       " col);\n", u, v->parts, place(p, v), (int)v->nrow);
+    }
+}
+
+const char *decays_element(Print *p, const KInst *k, Ref o)
+{
+    Ref r = shown_node(p->s->g, o);
+    unsigned u = (unsigned)r;
+    AxisSet s = node_of(p, r)->axes;
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->node != r)
+            continue;
+        if (is_found_by_steps(p, k, v))
+            return ctx_format(p->c, v->layout == LAY_TILE
+                ? "(e & 1 ? high(t%u[e / 2 %% 4]) : low(t%u[e / 2 %% 4]))"
+                : "(e & 1 ? y%u.y : y%u.x)", u, u);
+        if (v->layout == LAY_GLOBAL && s & (s - 1))
+            return ctx_format(p->c, "g%u[e]", u);
+    }
+    return NULL;
+}
+
+/* Pairs of columns, and zeros where no tokens are. */
+void put_left(Print *p, const KInst *k, const KValue *v)
+{
+    unsigned u = (unsigned)v->node;
+    const char *x = element_of(p, k, v->node);
+    if (v->layout == LAY_SUMS)
+        buf_printf(p->b, "if (e %% 2)\nstore2(%s, z%u, row < x.n ? %s : 0.f);"
+                   "\nelse\nz%u = row < x.n ? %s : 0.f;\n",
+                   here(p, v, "(col - 1)"), u, x, u, x);
+}
+
+/* ---- vectors that move on ---- */
+
+void put_neighbours(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *n = node_of(p, k->node[i]);
+        if (n->op != OP_delay)
+            continue;
+        const KValue *v = value_at(p, schedule_value(p->s,
+            shown_node(p->s->g, n->a[0]), LAY_VECTOR));
+        buf_printf(p->b, "float d%u[2];\nUNROLL for (int h = 0; h < 2; h++)\n"
+                   "d%u[h] = parts_sum<%d>(%s, 64, (l.row + 8 * h + %d) & 63);"
+                   "\n", (unsigned)k->node[i], (unsigned)k->node[i], v->parts,
+                   place(p, v), n->flags & REVERSE ? 1 : 63);
+    }
+}
+
+const char *delayed_text(Print *p, const KInst *k, Ref r)
+{
+    const Node *n = node_of(p, r);
+    return ctx_format(p->c, "row == %s ? %s : d%u[h]",
+                      n->flags & REVERSE ? "x.n - 1" : "0",
+                      element_of(p, k, n->a[1]), (unsigned)r);
+}

@@ -1,0 +1,71 @@
+/* print_sums.c -- sums of what a program has in its loop: of rows, of columns,
+ * of all.
+ */
+#include "print_parts.h"
+
+/* Rows and columns that a sum leaves out: behind the sequence's end. */
+static const char *kept_text(const KInst *k, AxisSet over)
+{
+    bool rows = k->row == AX_I && (is_scores(k) ? over & AXIS(AX_I)
+                                   : over & (AXIS(AX_I) | AXIS(AX_J)));
+    bool cols = is_scores(k) && over & AXIS(AX_J);
+    return rows && cols ? "row < x.n && col < x.n" : rows ? "row < x.n"
+         : cols ? "col < x.n" : NULL;
+}
+
+/* Whether a vector is of sums of the space's rows, else of its columns. */
+static bool sums_rows(const Print *p, const KInst *k, const KValue *v)
+{
+    return is_scores(k) ? p->s->g->n[v->node].axes & AXIS(AX_I)
+                        : v->row == k->row;
+}
+
+void put_sum_node(Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = &p->s->g->n[v->node];
+    const char *kept = kept_text(k, n->over);
+    unsigned u = (unsigned)v->node;
+    bool rows = v->layout == LAY_VECTOR && sums_rows(p, k, v);
+    buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""
+               : rows ? "[h]" : k->nrow <= TILE_ROWS ? "[e / 4 * 2 + e % 2]"
+               : ctx_format(p->c, "[e %% %d / 4 * 2 + e %% 2]",
+                            share_of(p->s, k->ncol) / 2));
+    buf_printf(p->b, kept ? "%s ? x%u : 0.f;\n" : "%sx%u;\n", kept ? kept : "",
+               u);
+}
+
+void put_sums_begin(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        bool scalar = v->layout == LAY_SCALAR;
+        if (!scalar && v->layout != LAY_VECTOR)
+            continue;
+        bool rows = sums_rows(p, k, v);
+        if (scalar)
+            buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
+        else
+            buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
+                       rows ? 2 : share_of(p->s, k->ncol) / 4);
+    }
+}
+
+void put_sums_end(Print *p, const KInst *k)
+{
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        unsigned u = (unsigned)v->node;
+        bool rows = sums_rows(p, k, v);
+        if (v->layout == LAY_SCALAR)
+            buf_printf(p->b, "put_sum(%s, warp - 4, s%u, l);\n", place(p, v),
+                       u);
+        else if (v->layout == LAY_VECTOR && rows)
+            buf_printf(p->b, "put_row_sums(%s, group, s%u, l);\n",
+                       place(p, v), u);
+        else if (v->layout == LAY_VECTOR)
+            buf_printf(p->b, "put_column_sums(%s, %d, col0(%d), s%u, l);"
+                       "\n", place(p, v), (int)v->nrow, share, u);
+    }
+}
+

@@ -102,16 +102,6 @@ Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
         const Node *n = &g->n[arg[i]];
         k->arg[i] = arg[i];
         k->heads |= n->axes & ~mapped(k->axis, step->in[i].axes);
-        if (step->in[i].timed && !n->timed)
-            fail_help(g->ctx, g->line, "give what differs from token to token",
-                      "%s: input '%s' has axis t, but %s is the same for all "
-                      "tokens: that is not there yet", k->name,
-                      step->in[i].name, expr_text(g, arg[i]));
-        if (n->op != OP_input && !n->timed)
-            fail_help(g->ctx, g->line, "give a weight as it is declared",
-                      "%s: input '%s': %s is computed from weights: that is "
-                      "not there yet", k->name, step->in[i].name,
-                      expr_text(g, arg[i]));
     }
     if (k->heads & (k->heads - 1))
         fail_help(g->ctx, g->line, "flin.rename, so that its arguments have "
@@ -123,8 +113,9 @@ Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
 
 Ref layer_conv(Graph *g, Ref x, Ref c, int taps)
 {
-    const char *name = ctx_format(g->ctx, "conv_%.18s",
-                                  g->in[g->n[c].index].name);
+    const Node *n = &g->n[c];
+    const char *name = n->op == OP_input
+        ? ctx_format(g->ctx, "conv_%.18s", g->in[n->index].name) : "conv";
     LayerCall *k = new_call(g, name, 2);
 
     k->arg[0] = x;
@@ -333,7 +324,7 @@ static int weight_of(const Graph *g, Ref r)
 static void reach(Cut *k, Ref r, bool made)
 {
     k->reached[r] = 1;
-    if (made && k->g->n[r].timed)
+    if (made)
         k->made[r] = 1;
 }
 
@@ -343,11 +334,7 @@ static void reach_product(Cut *k, Ref r)
     const Node *n = &g->n[r];
     int w = weight_of(g, r);
 
-    if (g->n[n->a[w]].op != OP_input)
-        fail_help(k->c, n->line, "give it as a weight of its own",
-                  "dot: %s is computed from weights: a product with it is not "
-                  "there yet", expr_text(g, n->a[w]));
-    reach(k, n->a[w], false);
+    reach(k, n->a[w], true);
     reach(k, n->a[1 - w], true);
 }
 
@@ -441,7 +428,7 @@ static Ref add_input(Piece *q, Ref r)
         fail(q->k->c, n->line, "%s: more than %d values enter one part",
              g->name, MAX_INPUTS - 1);
     Input *in = &to->in[to->nin];
-    *in = (Input){ .timed = n->timed, .line = n->line,
+    *in = (Input){ .timed = n->timed || q->p->constant, .line = n->line,
                    .axes = without_heads(q->p, n->axes) };
     snprintf(in->name, sizeof in->name, "%s", n->op == OP_input
              ? g->in[n->index].name : ctx_format(q->k->c, "v%u", r));
@@ -580,10 +567,15 @@ static void add_step(Cut *k, Ref r)
     Piece q = { .k = k, .root = r, .p = new_part(k, r),
                 .live = ctx_alloc(k->c, k->g->len) };
 
+    q.p->constant = !k->g->n[r].timed;
     new_step(&q);
     find_live(&q);
     q.p->heads = find_heads(&q);
     copy_step(&q);
+    if (!q.p->nin)
+        fail_help(k->c, k->g->n[r].line, "use a number, or a weight", "%s is "
+                  "computed from neither inputs nor weights: that is not there "
+                  "yet", expr_text(k->g, r));
 }
 
 LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
@@ -602,7 +594,7 @@ LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
             add_call(&k, call);
         else if (weight_of(g, r) >= 0)
             add_product(&k, r);
-        else if (g->n[r].op != OP_input)
+        else if (g->n[r].op != OP_input && g->n[r].op != OP_num)
             add_step(&k, r);
     }
     return k.parts;

@@ -45,7 +45,7 @@ typedef struct Layer {
 Ref layer_call(Graph *g, const Graph *step, const Ref *arg);
 
 /* y_t = sum over w of c[w] x_{t - W + 1 + w}: a convolution of x, along tokens,
- * with the taps c, which are an input. Its state is the last W of x, the latest
+ * with the taps c. Its state is the last W of x, the latest
  * last. */
 Ref layer_conv(Graph *g, Ref x, Ref c, int taps);
 
@@ -58,7 +58,8 @@ Graph *layer_step(const Layer *l);
 /* A part. step NULL: the product of in[0] and the weight in[1], summed over
  * `over`. Else a step of its own; its axes as the layer's, and the one that its
  * values have for heads (0: none). Its state i is the layer's state + i; where
- * there are taps, all are slices of the one: entry W - 1 - i. */
+ * there are taps, all are slices of the one: entry W - 1 - i. A constant one is
+ * computed from weights: a step of one token, for all. */
 typedef struct LayerPart {
     Ref y;
     const char *name;
@@ -68,6 +69,7 @@ typedef struct LayerPart {
     Ref *in;                            /* values of the traced graph */
     AxisSet over;
     int heads, state, taps;
+    bool constant;
 } LayerPart;
 
 typedef struct LayerParts { int n; LayerPart *part; } LayerParts;

@@ -143,11 +143,12 @@ static void put_part(Buf *b, const Graph *g, const LayerPart *p,
 {
     const Node *n = &g->n[p->y];
 
-    buf_printf(b, "  %s [t%s%s] = ", name[p->y], n->axes ? " " : "",
-               axes_text(g, n->axes));
+    const char *t = p->constant ? "" : n->axes ? "t " : "t";
+    buf_printf(b, "  %s [%s%s] = ", name[p->y], t, axes_text(g, n->axes));
     if (n->op != OP_input) {
         buf_printf(b, "%s\n     %s\n", expr_named(g, p->y, name),
-                   p->step ? "in chunks, without a state" : "matrix product");
+                   p->constant ? "once, of weights" : p->step
+                   ? "in chunks, without a state" : "matrix product");
         return;
     }
     buf_printf(b, "%s(", p->name);

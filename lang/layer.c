@@ -194,10 +194,9 @@ int flin_conv(lua_State *L)
     if (!x->timed)
         lang_fail(L, NULL, "conv: %s is the same for every token",
                   value_name(L, t, 1));
-    if (c->op != OP_input || c->timed)
+    if (c->timed)
         lang_fail(L, "declare the taps: weight = { cq = \"k w\" }", "conv: the "
-                  "taps %s must be a weight as it is declared",
-                  value_name(L, t, 2));
+                  "taps %s differ from token to token", value_name(L, t, 2));
     b.axis = taps_of(L, t, x->axes, c->axes);
     return build_push(L, like, t, &b);
 }

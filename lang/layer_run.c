@@ -279,6 +279,8 @@ static bool is_wanted(const Lay *k, Ref r)
 {
     const Node *n = &k->g->n[r];
 
+    if (n->op == OP_num)
+        return false;
     return n->op != OP_input || n->index >= k->step->nin
         || k->d->dx[n->index].given;
 }
@@ -428,43 +430,45 @@ typedef struct Sub {
     Adjoint d;
 } Sub;
 
-/* One axis more of what a tensor is seen as; one that it lacks counts as 1. */
-static void see_axis(Given *g, const Array *v, int ax)
+/* One axis more of what a tensor is seen as; of one that it lacks, n times the
+ * same. */
+static void see_axis(Given *g, const Array *v, int ax, int64_t n)
 {
     int i = find(v, ax);
 
-    g->shape[g->rank] = i < 0 ? 1 : v->n[i];
+    g->shape[g->rank] = i < 0 ? n : v->n[i];
     g->stride[g->rank++] = i < 0 ? 0 : v->st[i];
 }
 
-/* The value as the part's argument: [B, T, H, ...], or [H, ...]. */
-static Given see(const LayerPart *p, const Array *v, bool timed,
+/* The value as the part's argument: [B, T, H, ...], or [H, ...]. A constant
+ * part has one token. */
+static Given see(const Lay *k, const LayerPart *p, const Array *v, bool timed,
                  const uint8_t *order, int rank)
 {
     Given g = { .given = true, .data = v->data, .dtype = v->dtype };
 
     if (timed) {
-        see_axis(&g, v, AX_B);
-        see_axis(&g, v, AX_T);
+        see_axis(&g, v, AX_B, p->constant ? 1 : k->b->B);
+        see_axis(&g, v, AX_T, p->constant ? 1 : k->b->T);
     }
-    see_axis(&g, v, p->heads ? p->heads : -1);
+    see_axis(&g, v, p->heads ? p->heads : -1, 1);
     for (int i = 0; i < rank; i++)
-        see_axis(&g, v, p->axis[order[i]]);
+        see_axis(&g, v, p->axis[order[i]], 1);
     return g;
 }
 
-static Given see_y(const LayerPart *p, const Array *v)
+static Given see_y(const Lay *k, const LayerPart *p, const Array *v)
 {
     const Output *y = &p->step->out[0];
 
-    return see(p, v, true, y->order, y->rank);
+    return see(k, p, v, true, y->order, y->rank);
 }
 
-static Given see_input(const LayerPart *p, int i, const Array *v)
+static Given see_input(const Lay *k, const LayerPart *p, int i, const Array *v)
 {
     const Input *in = &p->step->in[i];
 
-    return see(p, v, in->timed, in->order, in->rank);
+    return see(k, p, v, in->timed, in->order, in->rank);
 }
 
 /* The layer's state that is, or has for a slice, state i of the part. */
@@ -486,9 +490,9 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
         add_axis(k, &v, st->order[d]);
         v.st[d] = t->sd[d];
     }
-    see_axis(&g, &v, p->heads ? p->heads : -1);
+    see_axis(&g, &v, p->heads ? p->heads : -1, 1);
     for (int d = 0; d < own->rank; d++)
-        see_axis(&g, &v, p->axis[own->order[d]]);
+        see_axis(&g, &v, p->axis[own->order[d]], 1);
     if (p->taps && g.given) {
         int d = find(&v, p->taps);
         g.data = (char *)g.data + (v.n[d] - 1 - i) * v.st[d]
@@ -508,8 +512,12 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
                       .chunk = k->args->chunk, .threads = k->args->threads,
                       .serial = k->args->serial, .validate = -1,
                       .backend = k->args->backend };
+    if (p->constant) {
+        s->args.cu = NULL;
+        s->args.ncu = 0;
+    }
     for (int j = 0; j < p->nin; j++)
-        s->args.in[j] = see_input(p, j, &k->value[p->in[j]]);
+        s->args.in[j] = see_input(k, p, j, &k->value[p->in[j]]);
     for (int j = 0; j < p->step->nst; j++)
         s->args.state[j] = see_state(k, p, j,
                                      &k->b->call.s0[state_at(p, j)]);
@@ -524,7 +532,7 @@ static void run_step(Lay *k, int i)
     Call *call = &s->bound.call;
 
     k->value[p->y] = new_value(k, p->y);
-    Given y = see_y(p, &k->value[p->y]);
+    Given y = see_y(k, p, &k->value[p->y]);
     call->out[0] = result_view(p->step, &y);
     for (int j = 0; !k->d && j < p->step->nst; j++) {
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
@@ -541,6 +549,36 @@ static void state_views(const Lay *k, const Given *of, View *to)
         to[i] = of[i].given ? state_view(k->step, i, &of[i]) : (View){ 0 };
 }
 
+/* Is input j of the part, which has tokens, the same value for all? */
+static bool spread(const Lay *k, const LayerPart *p, int j)
+{
+    return p->step->in[j].timed && !p->constant && !k->g->n[p->in[j]].timed;
+}
+
+/* Room for r as if it differed from token to token. */
+static Array token_value(const Lay *k, Ref r)
+{
+    Array v = { 0 };
+
+    add_axis(k, &v, AX_B);
+    add_axis(k, &v, AX_T);
+    add_axes(k, &v, k->g->n[r].axes);
+    make_room(k, &v);
+    return v;
+}
+
+/* Adds to r's gradient what is of each token: into one place. */
+static void sum_tokens(Lay *k, Ref r, const Array *g)
+{
+    Array sum = new_value(k, r), all = *g;
+
+    for (int i = 0; i < all.rank; i++)
+        all.st[i] = i < 2 ? 0 : sum.st[i - 2];
+    all.data = sum.data;
+    move_value(k, &all, g, true);
+    add_grad(k, r, &sum);
+}
+
 static void back_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
@@ -550,7 +588,7 @@ static void back_step(Lay *k, int i)
 
     state_views(k, k->d->dstate, dstate);
     state_views(k, k->d->ds, ds);
-    s->d.dy = see_y(p, &k->grad[p->y]);
+    s->d.dy = see_y(k, p, &k->grad[p->y]);
     for (int j = 0; j < p->step->nst; j++) {
         s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
         s->d.ds[j] = see_state(k, p, j, &ds[state_at(p, j)]);
@@ -558,12 +596,15 @@ static void back_step(Lay *k, int i)
     for (int j = 0; j < p->nin; j++) {
         if (!is_wanted(k, p->in[j]))
             continue;
-        dx[j] = new_value(k, p->in[j]);
-        s->d.dx[j] = see_input(p, j, &dx[j]);
+        dx[j] = spread(k, p, j) ? token_value(k, p->in[j])
+                                : new_value(k, p->in[j]);
+        s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
     run_backward(k->c, s->v, &s->args, &s->bound, &s->d);
     for (int j = 0; j < p->nin; j++)
-        if (dx[j].data)
+        if (dx[j].data && spread(k, p, j))
+            sum_tokens(k, p->in[j], &dx[j]);
+        else if (dx[j].data)
             add_grad(k, p->in[j], &dx[j]);
 }
 
@@ -583,6 +624,11 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b)
     k->grad = ctx_alloc(c, g->len * sizeof *k->grad);
     for (int i = 0; i < v->step->nin; i++)
         k->value[g->in[i].node] = input_value(k, i, &b->call.in[i]);
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].op == OP_num) {
+            make_room(k, &k->value[r]);
+            *(float *)k->value[r].data = (float)g->n[r].num;
+        }
     return k;
 }
 

@@ -169,6 +169,45 @@ holds("conv of part of the axes", flin.layer {
   forward = function (x, w) return flin.conv(x.x, w.c) end
 }, { T = 23, h = 2, k = 3, w = 4 })
 
+-- ---- what is computed from weights ----
+
+-- Numbers, weights and what is made of them where tokens are wanted: gradients
+-- are sums over these.
+local function beta(what, f)
+  local l = flin.layer {
+    input = { k = "t h k", v = "t h v" }, weight = { b = "h", s = "" },
+    forward = function (x, w)
+      local k = flin.unit_norm(x.k, "k")
+      return flin.stdlib.deltanet { q = k, k = k, v = x.v, beta = f(w) }
+             * w.s * w.b
+    end
+  }
+  holds("beta is " .. what, l, { T = 20, h = 2, k = 4, v = 3, chunk = 8 })
+  holds("packed, beta is " .. what, l, { cu_seqlens = { 0, 3, 20 }, h = 2,
+                                         k = 4, v = 3 })
+  grounded("beta is " .. what, l, { T = 6, h = 2, k = 3, v = 2 })
+end
+
+beta("a number", function () return 0.5 end)
+beta("a weight", function (w) return w.b end)
+beta("computed", function (w) return flin.sigmoid(w.b) * w.s end)
+holds("a decay of a weight", flin.layer {
+  input = { k = "t h k", v = "t h v" }, weight = { a = "h" },
+  forward = function (x, w)
+    local g = -flin.softplus(w.a)
+    return flin.stdlib.lightning { q = x.k, k = x.k, v = x.v, g = g }
+         + flin.stdlib.simple_gla { q = x.k, k = x.k, v = x.v, g = g }
+  end
+}, { T = 20, h = 2, k = 4, v = 3 }, 5e-5)
+holds("matrices and taps made of weights", flin.layer {
+  input = { x = "t d" }, weight = { W = "d e", c = "d w" },
+  forward = function (x, w)
+    local W = flin.l2norm(w.W, "d")
+    return dot(flin.tanh(dot(flin.conv(x.x, flin.tanh(w.c)), W)), W)
+         + flin.sum(w.W, "e")
+  end
+}, { B = 1, T = 20, d = 5, e = 3, w = 3 })
+
 -- ---- decoding ----
 
 local layer = flin.layers.gated_deltanet

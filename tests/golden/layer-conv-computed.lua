@@ -1,9 +1,0 @@
-local flin = require "flin"
-local dot = flin.dot
-flin.layer {
-  input = { x = "t d" },
-  weight = { c = "d w" },
-  forward = function (x, w)
-    return flin.conv(x.x, w.c * 2)
-  end,
-}

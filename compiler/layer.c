@@ -125,6 +125,27 @@ Ref layer_conv(Graph *g, Ref x, Ref c, int taps)
     return end_call(g, k, g->n[x].axes);
 }
 
+/* As a step that keeps x, and gives what it has kept. */
+Ref layer_prev(Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+    Graph *step = graph_new(g->ctx, "prev", 0);
+    const char *own = axes_text(g, n->axes);
+    const char *name = n->op == OP_input && n->index < g->layer->nin
+                     ? g->in[n->index].name : "x";
+
+    step->lines = g->lines;
+    step->line = g->line;
+    graph_input(step, "x", ctx_format(g->ctx, "t %s", own));
+    graph_state(step, name, own);
+    for (int ax = AX_DIM; ax < step->naxes; ax++)
+        step->axis[ax].size = g->axis[graph_find_axis(g,
+                                       step->axis[ax].name)].size;
+    step->st[0].next = step->in[0].node;
+    graph_output(step, "y", step->st[0].node);
+    return layer_call(g, step, &x);
+}
+
 Layer *layer_copy(Ctx *c, const Layer *l)
 {
     Layer *to = ctx_alloc(c, sizeof *to);
@@ -236,7 +257,8 @@ static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
     return k.map[step->out[0].node];
 }
 
-/* The state as a window of W tokens: entry w + 1 of what it was, and x last. */
+/* The state as a window of W tokens: entry w + 1 of what it was, and x last.
+ * Entries are chosen, not weighed: what is no number stays where it is. */
 static Ref put_conv(Graph *g, const LayerCall *call, Ref x, Ref c)
 {
     uint8_t order[NAXES];
@@ -250,8 +272,8 @@ static Ref put_conv(Graph *g, const LayerCall *call, Ref x, Ref c)
     Ref after = op2(g, OP_add, count_along(g, taps), num(g, 1));
     Ref moved = op2(g, OP_eq, count_along(g, old), after);
     Ref last = op2(g, OP_eq, after, axis_size(g, taps));
-    g->st[s].next = op2(g, OP_add, dot(g, was, moved, AXIS(old)),
-                        op2(g, OP_mul, x, last));
+    Ref rest = sum(g, op3(g, OP_where, moved, was, num(g, 0)), AXIS(old));
+    g->st[s].next = op3(g, OP_where, last, x, rest);
     return dot(g, g->st[s].next, c, AXIS(taps));
 }
 
@@ -431,7 +453,8 @@ static Ref add_input(Piece *q, Ref r)
     *in = (Input){ .timed = n->timed || q->p->constant, .line = n->line,
                    .axes = without_heads(q->p, n->axes) };
     snprintf(in->name, sizeof in->name, "%s", n->op == OP_input
-             ? g->in[n->index].name : ctx_format(q->k->c, "v%u", r));
+             && n->index < q->k->l->nin ? g->in[n->index].name
+             : ctx_format(q->k->c, "value %u", r));     /* nobody's name */
     in->rank = (uint8_t)order_axes(in->axes, in->order);
     q->p->in[q->p->nin++] = r;
     to->nin++;

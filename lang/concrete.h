@@ -80,6 +80,7 @@ void layer_room(Ctx *ctx, Concrete *c);
 bool layer_runs(lua_State *L);          /* is one at hand? */
 int concrete_call_variant(lua_State *L);
 int concrete_conv(lua_State *L);
+int concrete_layer_prev(lua_State *L);
 /* Lua error where forward has called less often than in its trace. */
 void check_calls(lua_State *L, const Concrete *c);
 /* For these: what is on top, spread over the axes where it lacks some; pops

@@ -146,10 +146,10 @@ static void run_heads(Ctx *ctx, void *ud)
         run_head(d, head);
 }
 
-int concrete_call_variant(lua_State *L)
+/* The arguments are in the table at 2; pushes the result. */
+static int run_call(lua_State *L, const char *name)
 {
     Concrete *c = concrete_now(L);
-    const char *name = variant_check(L, 1)->step->name;
     Called *d = lua_newuserdatauv(L, sizeof *d, 0);
 
     memset(d, 0, sizeof *d);
@@ -176,6 +176,21 @@ int concrete_call_variant(lua_State *L)
     protect(L, d->e->c, run_heads, d);
     numbers_push(L, c, axes, result);
     return 1;
+}
+
+int concrete_call_variant(lua_State *L)
+{
+    return run_call(L, variant_check(L, 1)->step->name);
+}
+
+/* flin.prev(x) is the call of a step, too: layer_prev. */
+int concrete_layer_prev(lua_State *L)
+{
+    lua_settop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, 1);
+    lua_setfield(L, 2, "x");
+    return run_call(L, "prev");
 }
 
 /* ---- a convolution ---- */

@@ -576,19 +576,23 @@ static void make_prev(Build *b)
     b->r = g->st[s].node;
 }
 
+static void make_layer_prev(Build *b)
+{
+    b->r = layer_prev(b->g, b->a[0]);
+}
+
 static int flin_prev(lua_State *L)
 {
     Build b = { .make = make_prev };
     Tracer *t = NULL;
 
     check_count(L, "prev", 1, 1);
+    if (layer_runs(L))
+        return concrete_layer_prev(L);
     if (has_numbers(L))
         return concrete_prev(L);
     int like = value_wanted(L, "prev", &t);
     b.a[0] = value_arg(L, t, 1);
-    if (t->g->layer)
-        lang_fail(L, "flin.conv(x, w.taps) looks back along tokens", "prev: "
-                  "there is none in a layer yet");
     const Node *n = &t->g->n[b.a[0]];
     const char *name = value_name(L, t, 1);
     if (n->states && !is_prev(t->g, b.a[0]))
@@ -596,6 +600,10 @@ static int flin_prev(lua_State *L)
                   "prev: %s depends on a state", name);
     if (!n->timed)
         lang_fail(L, NULL, "prev: %s is the same for every token", name);
+    if (t->g->layer) {
+        b.make = make_layer_prev;
+        return build_push(L, like, t, &b);
+    }
     if (n->op == OP_input)
         for (int i = 0; i < t->g->nst; i++)
             if (!strncmp(t->g->st[i].name, "prev_", 5) && !t->g->st[i].next

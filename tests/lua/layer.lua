@@ -247,6 +247,26 @@ holds("several rules, values and weights used again", flin.layer {
     return r + dot(flin.layer_norm(dot(r, w.B), "v"), w.C)
   end
 }, { T = 37, d = 5, h = 2, k = 3, v = 4, w = 3, chunk = 16 }, 1e-4)
+holds("one rule twice, in one expression", flin.layer {
+  input = { k = "t h k", v = "t h v" }, weight = { c = "h v w" },
+  forward = function (x, w)
+    local linear, conv = flin.stdlib.linear, flin.conv
+    local y = linear { q = x.k, k = x.k, v = x.v }
+    local z = linear { q = x.k, k = flin.silu(x.k), v = x.v }
+    return y * z + conv(x.v, w.c) * conv(y, w.c)
+  end
+}, { T = 20, h = 2, k = 3, v = 4, w = 3 })
+local shift = flin.layer {
+  input = { x = "t d" }, weight = { m = "d", W = "d e" },
+  forward = function (x, w)
+    local prev = flin.prev
+    return dot(prev(x.x) * prev(prev(flin.silu(x.x))) + w.m * x.x, w.W)
+  end
+}
+holds("the token before", shift, { T = 20, d = 3, e = 2 })
+grounded("the token before", shift, { T = 6, d = 3, e = 2 })
+check("its states", shift.states[1].name == "prev_x"
+      and shift.states[2].name == "prev2_x" and shift.states[3].axes == "d")
 for _, axes in ipairs { { "t k", "t k", "t h v" }, { "t k", "t h k", "t v" },
                         { "t h k", "t k", "t v" } } do
   holds("heads shared: " .. table.concat(axes, ", "), flin.layer {

@@ -1,9 +1,0 @@
-local flin = require "flin"
-local dot = flin.dot
-flin.layer {
-  input = { x = "t d" },
-  weight = {},
-  forward = function (x, w)
-    return flin.prev(x.x)
-  end,
-}

@@ -39,6 +39,13 @@ run("bench FILE T=12 H=1 B=1 K=4 V=4 seconds=0", "  decode, one token", ALL)
 run("plan FILE K=4 V=4", " on cpu: forward", ALL)
 run("plan FILE K=16 V=16 backward=true machine=h200", " on h200: ", ALL)
 
+write [[
+local flin = require "flin"
+return { flin.layers.gla, flin.layers.gated_deltanet }
+]]
+run("check FILE T=12 B=1 size=4", "2 of 2 variants: ok", 1)
+run("bench FILE T=12 B=1 size=4 seconds=0", "  decode, one token", 2)
+
 -- Long axes are shortened for differences, as their use in the step allows;
 -- angles as a final state may lie a turn apart.
 write "return require 'flin'.stdlib.retnet"

@@ -174,6 +174,7 @@ cuda() {
         "flin tests/cuda/hopper.lua scheduled simple_gla gla" \
         "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
+        "flin tests/cuda/hopper.lua scheduled far gla kda" \
         "flin tests/cuda/hopper.lua wide mamba3" \
         "flin tests/cuda/hopper.lua angles retnet" \
         "flin tests/cuda/first_use.lua 64"; do

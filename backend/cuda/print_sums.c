@@ -27,7 +27,10 @@ void put_sum_node(Print *p, const KInst *k, const KValue *v)
     unsigned u = (unsigned)v->node;
     bool rows = v->layout == LAY_VECTOR && sums_rows(p, k, v);
     buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""
-               : rows ? "[h]" : k->nrow <= TILE_ROWS ? "[e / 4 * 2 + e % 2]"
+               : rows && k->nrow <= TILE_ROWS ? "[h]"
+               : rows ? ctx_format(p->c, "[h + e / %d * 2]",
+                                   share_of(p->s, k->ncol) / 2)
+               : k->nrow <= TILE_ROWS ? "[e / 4 * 2 + e % 2]"
                : ctx_format(p->c, "[e %% %d / 4 * 2 + e %% 2]",
                             share_of(p->s, k->ncol) / 2));
     buf_printf(p->b, kept ? "%s ? x%u : 0.f;\n" : "%sx%u;\n", kept ? kept : "",
@@ -46,7 +49,7 @@ void put_sums_begin(Print *p, const KInst *k)
             buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
         else
             buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
-                       rows ? 2 : share_of(p->s, k->ncol) / 4);
+                       rows ? (int)k->nrow / 32 : share_of(p->s, k->ncol) / 4);
     }
 }
 

@@ -303,13 +303,15 @@ INLINE float pair_sum(Pair x, int lane, int rows)
 /* ---- sums of a fragment ---- */
 
 /* Its rows', of this warpgroup's columns: to vector number `part`. */
-INLINE void put_row_sums(u32 to, int part, const float (&x)[2], const Lane &l)
+template<int N>
+INLINE void put_row_sums(u32 to, int part, const float (&x)[N], const Lane &l)
 {
-    UNROLL for (int h = 0; h < 2; h++) {
+    UNROLL for (int h = 0; h < N; h++) {
         float y = x[h] + __shfl_xor_sync(~0u, x[h], 1);
         y += __shfl_xor_sync(~0u, y, 2);
         if (l.lane % 4 == 0)
-            store1(to + 4 * (64 * part + l.row + 8 * h), y);
+            store1(to + 4 * (32 * N * part + l.row + h / 2 * 64 + h % 2 * 8),
+                   y);
     }
 }
 /* Its columns', of this warp's rows: vector number l.warp, of `size`. */

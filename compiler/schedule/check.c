@@ -374,7 +374,7 @@ const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_fragments, check_written_over, check_layouts, check_buffers,
-        check_slices, check_lives, check_sums, check_turns, check_hands,
+        check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
         check_progress, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {

@@ -392,8 +392,6 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         bool scores = k->col == AX_J, vector = to->layout == LAY_VECTOR;
         bool of_rows = scores ? x->g->n[r].axes & AXIS(AX_I)
                               : to->row == k->row;
-        if (vector && of_rows && to->row != AX_I)
-            return refuse(x, r, "a vector of the axis that is the rows'");
         /* of each warpgroup's columns, of each warp's rows, or both */
         to->parts = (uint8_t)(!vector ? 4 * x->s->groups
                               : of_rows ? x->s->groups : 4);

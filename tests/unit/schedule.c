@@ -212,6 +212,55 @@ static const Spoiled solves[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of a plan with decays per key. */
+static void no_scan(Schedule *s) { drop(s, find(s, K_SCAN, 0)); }
+static void scanned_elsewhere(Schedule *s)
+{
+    s->value[find(s, K_SCAN, 0)->out[0]].alias = NOTHING;
+}
+static void no_sums(Schedule *s)
+{
+    KInst *k = find(s, K_DECAYED, 0);
+    k->in[2] = k->in[0];
+}
+static void scanned_early(Schedule *s)
+{
+    KInst *k = find(s, K_SCAN, 0);
+    while (k->op != K_SYNC)
+        k--;
+    drop(s, k);
+}
+static void sums_read_early(Schedule *s)
+{
+    KInst *k = find(s, K_SCAN, 0);
+    while (k->op != K_SYNC)
+        k++;
+    drop(s, k);
+}
+/* Two that gradients need at once. */
+static void one_place(Schedule *s)
+{
+    int first = NOTHING;
+    for (int i = 0; i < s->nvalues; i++) {
+        KValue *v = &s->value[i];
+        if (v->layout != LAY_TILE || v->row != AX_I || v->col != AX_J)
+            continue;
+        if (first != NOTHING)
+            v->buffer = s->value[first].buffer;
+        first = i;
+    }
+}
+
+static const Spoiled decays[] = {
+    { "no scan", no_scan, "nobody writes" },
+    { "scanned elsewhere", scanned_elsewhere, "lie elsewhere" },
+    { "no sums", no_sums, "no sums" },
+    { "scanned early", scanned_early, "do not meet" },
+    { "sums read early", sums_read_early, "do not meet" },
+    { "one place", one_place, "written over" },
+    { NULL, NULL, NULL },
+};
+
 static const Spoiled spoiled[] = {
     { "no meeting", no_meeting, "do not meet" },
     { "no settling", no_settling, "under way" },
@@ -296,7 +345,8 @@ static void run(Ctx *c, void *ud)
 int main(void)
 {
     Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled },
-                     { "tests/plans/deltanet_chunks.plan", solves } };
+                     { "tests/plans/deltanet_chunks.plan", solves },
+                     { "tests/plans/gla_chunks.plan", decays } };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!ctx_protect(c, run, &cases[i]))

@@ -80,6 +80,36 @@ static Ref free_factor(Graph *g, Ref x, AxisSet over, Ref *rest)
     return 0;
 }
 
+static bool is_dim(AxisSet s)
+{
+    return s && !(s & (s - 1)) && s & DIM_AXES;
+}
+
+/* sum_c (sum_k a[t k] b[k c]) y[t c], one number a token, for a gradient: as
+ * sum_k a[t k] (sum_c b[k c] y[t c]), whose product a's gradient needs anyway,
+ * while that of the way forward would be made again. Of two that the way
+ * forward has made the older one is nearer to the inputs. */
+static Ref associate(Graph *g, Ref x, Ref y, AxisSet over)
+{
+    const Node n = g->n[x];
+    AxisSet token = AXIS(AX_I);
+    if (n.op != OP_dot || !is_dim(over) || !is_dim(n.over)
+        || n.axes != (token | over) || g->n[y].axes != n.axes)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        Ref a = n.a[i], b = n.a[1 - i];
+        if (g->n[a].axes == (token | n.over) && a < g->forward
+            && (y >= g->forward || a < y)
+            && g->n[b].axes == (n.over | over)) {
+            Ref z = dot(g, b, y, over);
+            return node_new(g, (Node){ .op = OP_dot, .over = n.over,
+                                       .a = { a < z ? a : z,
+                                              a < z ? z : a } });
+        }
+    }
+    return 0;
+}
+
 Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
 {
     AxisSet sa = g->n[a].axes & over, sb = g->n[b].axes & over;
@@ -101,6 +131,9 @@ Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
         return op2(g, OP_mul, s, dot(g, rest, b, over));
     if ((s = free_factor(g, b, over, &rest)) != 0)
         return op2(g, OP_mul, s, dot(g, a, rest, over));
+    if (g->forward && ((rest = associate(g, a, b, over)) != 0
+                       || (rest = associate(g, b, a, over)) != 0))
+        return rest;
     if (a > b) {
         Ref t = a;
         a = b;

@@ -535,7 +535,7 @@ Graph *grad(const Graph *src)
     uint32_t before;
 
     check_room(w.g);
-    before = w.len = w.g->len;
+    before = w.len = w.g->forward = w.g->len;
     w.adj = ctx_alloc(w.g->ctx, w.len * sizeof *w.adj);
     seed(&w, nst, adjoint);
     for (Ref r = before - 1; r > 0; r--) {
@@ -545,6 +545,7 @@ Graph *grad(const Graph *src)
             back_node(&w, r, w.adj[r]);
     }
     results(&w, nin, nst, adjoint);
+    w.g->forward = 0;
     return w.g;
 }
 

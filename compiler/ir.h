@@ -149,6 +149,8 @@ typedef struct Graph {
     int nst;
     Output out[MAX_OUTPUTS];            /* out[0]: y */
     int nout;
+    uint32_t forward;                   /* while gradients are made: one past
+                                           the way forward's nodes; else 0 */
     int32_t line;                       /* stamped on new nodes */
     Lines lines;                        /* of a step that was traced */
     char *note;                         /* why it is serial, or NULL */

@@ -511,6 +511,8 @@ static void put_product(Print *p, const KInst *k)
     int share = share_of(p->s, k->ncol);
     int over = k->turned[0] ? a->nrow : a->ncol;
     int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
+    if (k->nin > 2)                     /* in its registers before the fence */
+        buf_printf(p->b, "keep(%s);\n", fragment_name(p, d->node));
     buf_printf(p->b, "wgmma_fence();\n");
     for (int row = 0; row < k->nrow; row += TILE_ROWS)
         for (int at = 0, width; at < share; at += width) {

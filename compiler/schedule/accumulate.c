@@ -21,15 +21,6 @@ static bool is_like(const Select *x, Ref a, Ref b)
         && x->row[a] == x->row[b] && x->col[a] == x->col[b];
 }
 
-static bool is_result(const Select *x, Ref r)
-{
-    bool any = x->w->stores[r];
-    for (int i = 0; i < x->g->nout; i++)
-        any |= x->w->wants_out[i]
-            && shown_node(x->g, x->g->out[i].node) == r;
-    return any;
-}
-
 /* Whether nothing but r has to do with it. */
 static bool is_only_for(const Select *x, Ref a, Ref r)
 {

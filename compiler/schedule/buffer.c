@@ -1,8 +1,9 @@
 /* buffer.c -- values become buffers: what shares one, how deep its ring is,
  * where it lies.
  *
- * A loaded tile has a ring of its own, as do tiles that the matrix role makes
- * for its own products. Results of one size leave through one ring. Vectors
+ * A loaded tile has a ring of its own. Tiles that the matrix role makes for
+ * its own products lie in one place where they are not there at one time.
+ * Results of one size leave through one ring. Vectors
  * and numbers that one role writes for the same readers lie together: they are
  * handed over at once.
  */
@@ -170,16 +171,66 @@ int32_t barrier_at(const Schedule *s, int buffer)
     return at;
 }
 
+/* Of the item's instructions the first that writes it, the last that reads it.
+ */
+static void find_live(const Schedule *s, int buffer, int *first, int *last)
+{
+    *first = s->ninsts;
+    *last = NOTHING;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin; j++)
+            if (s->value[k->in[j]].buffer == buffer)
+                *last = i;
+        for (int j = 0; j < k->nout && *first > i; j++)
+            if (s->value[k->out[j]].buffer == buffer)
+                *first = i;
+    }
+}
+
+bool buffers_apart(const Schedule *s, int a, int b)
+{
+    int first[2], last[2];
+    find_live(s, a, &first[0], &last[0]);
+    find_live(s, b, &first[1], &last[1]);
+    return is_internal(&s->buffer[a]) && is_internal(&s->buffer[b])
+        && (last[0] < first[1] || last[1] < first[0]);
+}
+
+/* Where nothing lies that is there at the same time, from `at` on: behind one
+ * of those before it. */
+static void fit(Schedule *s, int i, int32_t at)
+{
+    KBuffer *b = &s->buffer[i];
+    b->at = at;
+    for (int j = 0; j < i; j++)
+        if (s->buffer[j].tile && is_internal(&s->buffer[j])
+            && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
+            b->at = s->buffer[j].at + s->buffer[j].bytes;
+            j = -1;
+        }
+}
+
 static int32_t lay_out(Schedule *s)
 {
-    int32_t at = 0;
-    for (int tiles = 1; tiles >= 0; tiles--)
+    int32_t at = 0, end = 0;
+    for (int own = 0; own < 2; own++)
         for (int i = 0; i < s->nbuffers; i++) {
             KBuffer *b = &s->buffer[i];
-            if (b->tile != tiles)
+            if (!b->tile || is_internal(b) != own)
                 continue;
-            b->at = at;
-            at += b->bytes * b->depth;
+            if (own)
+                fit(s, i, at);
+            else
+                b->at = at;
+            at += own ? 0 : b->bytes * b->depth;
+            end = b->at + b->bytes * b->depth > end
+                ? b->at + b->bytes * b->depth : end;
+        }
+    for (int i = 0; i < s->nbuffers; i++)
+        if (!s->buffer[i].tile) {
+            s->buffer[i].at = end;
+            end += s->buffer[i].bytes * s->buffer[i].depth;
         }
     return s->shared = barrier_at(s, s->nbuffers) + SHARED_ALIGN;
 }

@@ -126,8 +126,8 @@ static const char *check_buffers(const Schedule *s)
         if (a->tile && a->at % 1024)
             return wrong(s, "a tile that the swizzle does not fit", i);
         for (int j = 0; j < i; j++) {
-            const KBuffer *b = &s->buffer[j];
-            if (a->at < b->at + b->bytes * b->depth && b->at < end)
+            if (!lie_apart(a, &s->buffer[j])
+                && !buffers_apart(s, i, j))
                 return wrong(s, "buffers that lie in one place", i);
         }
     }
@@ -213,7 +213,7 @@ static const char *check_meetings(const Schedule *s)
                 continue;
             if (k->op == K_SYNC)
                 written = read = 0;
-            if (in & written || out & (written | read))
+            if (in & written || places_of(s, out) & (written | read))
                 return wrong(s, "warps of the matrix role that do not meet",
                              i);
             written |= out;

@@ -129,6 +129,46 @@ static void raise_levels(Select *x)
             && (x->kind[r] == ELEMENT || x->kind[r] == REDUCED))
             x->level[r] = least;
     }
+    for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
+        if (x->kind[r] == VECTOR)
+            x->level[r] = least_level(x, r);
+}
+
+/* Whether r is made for sums alone: it is one, or they alone read it. */
+static bool is_for_sums(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    if (x->kind[r] != ELEMENT || is_result(x, r) || is_next(x, r))
+        return x->kind[r] == REDUCED;
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 4 && g->n[u].a[i] && x->kind[u] >= VECTOR; i++)
+            if (shown_node(g, g->n[u].a[i]) == r && !is_for_sums(x, u))
+                return false;
+    return true;
+}
+
+static bool reads_fragments(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    bool any = false;
+    for (int i = 0; i < 4 && n->a[i]; i++)
+        any |= in_matrix_role(x, shown_node(x->g, n->a[i]));
+    return any;
+}
+
+/* Sums where their terms are in registers: fragments are not kept for them.
+ * Vectors that wait for sums as late as those who read them allow: most of them
+ * together. */
+static void place_sums(Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_for_sums(x, r) && reads_fragments(x, r))
+            x->level[r] = least_level(x, r);
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] == VECTOR) {
+            x->level[r] = least_level(x, r);
+            x->level[r] = x->level[r] ? x->late[r] : 0;
+        }
 }
 
 static void find_levels(Select *x)
@@ -141,11 +181,10 @@ static void find_levels(Select *x)
                 x->deepest = x->level[r];
         }
     sink_levels(x);
-    if (has_scan(x))
+    if (!has_scan(x))
+        place_sums(x);
+    else
         raise_levels(x);
-    for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
-        if (x->kind[r] == VECTOR)
-            x->level[r] = least_level(x, r);
     for (int i = 0; i < g->nst; i++)    /* numbers lie where they change */
         if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
             x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];

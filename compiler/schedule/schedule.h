@@ -237,6 +237,16 @@ uint32_t matrix_buffers(const Schedule *s, const int16_t *values, int n);
 int32_t block_extent(const Schedule *s, int axis);
 /* Of shared memory a block may have. */
 int32_t shared_room(const Schedule *s);
+/* The same buffers, and those that lie where they do. */
+uint32_t places_of(const Schedule *s, uint32_t buffers);
+/* Whether one of the two, both the matrix role's own, is needed no more before
+ * the other is written. */
+bool buffers_apart(const Schedule *s, int a, int b);
+static inline bool lie_apart(const KBuffer *a, const KBuffer *b)
+{
+    return a->at >= b->at + b->bytes * b->depth
+        || b->at >= a->at + a->bytes * a->depth;
+}
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Whether values of the layout have a buffer. */

@@ -73,6 +73,16 @@ static inline bool is_solve(const Select *x, const Node *n)
         && x->g->n[n->a[0]].axes == scores;
 }
 
+/* Whether r is kept for other kernels, or a result that is wanted. */
+static inline bool is_result(const Select *x, Ref r)
+{
+    bool any = x->w->stores[r];
+    for (int i = 0; i < x->g->nout; i++)
+        any |= x->w->wants_out[i]
+            && shown_node(x->g, x->g->out[i].node) == r;
+    return any;
+}
+
 /* Whether a state that is carried becomes r. */
 static inline bool is_next(const Select *x, Ref r)
 {

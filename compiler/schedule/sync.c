@@ -55,6 +55,16 @@ uint32_t matrix_buffers(const Schedule *s, const int16_t *list, int n)
     return set;
 }
 
+uint32_t places_of(const Schedule *s, uint32_t buffers)
+{
+    uint32_t set = buffers;
+    for (int a = 0; a < s->nbuffers; a++)
+        for (int b = 0; b < s->nbuffers; b++)
+            if (buffers >> a & 1 && !lie_apart(&s->buffer[a], &s->buffer[b]))
+                set |= 1u << b;
+    return set;
+}
+
 typedef struct Dirty { uint32_t written, read; } Dirty;
 
 /* Whether the warps must meet before the instruction, given what was written
@@ -62,7 +72,8 @@ typedef struct Dirty { uint32_t written, read; } Dirty;
 static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
 {
     return matrix_buffers(s, k->in, k->nin) & d->written
-        || matrix_buffers(s, k->out, k->nout) & (d->written | d->read);
+        || places_of(s, matrix_buffers(s, k->out, k->nout))
+           & (d->written | d->read);
 }
 
 static void insert_sync(Schedule *s, int at)

@@ -223,6 +223,22 @@ static const Act *copier(const Tiles *t, int tile)
     return found;
 }
 
+/* Whether the act copies a tile that nobody looks at for more than `gap` acts:
+ * its place would be another's while the copy is under way. */
+static bool copies_early(const Tiles *t, int at, int gap)
+{
+    int tile = t->act[at].n ? t->act[at].use[0] / 2 : 0;
+
+    if (!t->act[at].copies || t->act[at].n != 1
+        || copier(t, tile) != &t->act[at])
+        return false;
+    for (int i = at + 1; i < t->nacts; i++)
+        for (int u = 0; u < t->act[i].n; u++)
+            if (t->act[i].use[u] / 2 == tile)
+                return i - at > gap;
+    return false;
+}
+
 /* The acts, with a copy again before each that looks at a tile which nobody
  * has looked at for more than `gap` acts. */
 static void copy_again(Tiles *t, int gap)
@@ -230,6 +246,7 @@ static void copy_again(Tiles *t, int gap)
     Tiles old = *t;
     int *seen = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *seen);
     uint8_t *times = ctx_alloc(t->c, (size_t)t->ntiles + 1);
+    bool *put_off = ctx_alloc(t->c, (size_t)t->ntiles + 1);
     size_t most = (size_t)t->nacts;
 
     for (int i = 0; i < t->nacts; i++)
@@ -238,16 +255,22 @@ static void copy_again(Tiles *t, int gap)
     t->nacts = 0;
     for (int i = 0; i < old.nacts; i++) {
         const Act *a = &old.act[i];
+        if (copies_early(&old, i, gap)) {
+            put_off[a->use[0] / 2] = true;
+            continue;
+        }
         for (int u = 0; u < a->n; u++) {
             int tile = a->use[u] / 2;
             bool late = seen[tile] && i + 1 - seen[tile] > gap
                      && times[tile] < MAX_LIVES - 1;
-            const Act *load = late ? copier(&old, tile) : NULL;
+            const Act *load = late || put_off[tile] ? copier(&old, tile)
+                                                    : NULL;
             seen[tile] = i + 1;
             if (!load)
                 continue;
-            act_append(t, load, true);
-            times[tile]++;
+            act_append(t, load, !put_off[tile]);
+            times[tile] += !put_off[tile];
+            put_off[tile] = false;
         }
         act_append(t, a, false);
     }

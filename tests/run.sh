@@ -171,7 +171,7 @@ cuda() {
         "flin tests/cuda/hopper.lua wide hgrn2 precond_kda" \
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
-        "flin tests/cuda/hopper.lua scheduled simple_gla gla" \
+        "flin tests/cuda/hopper.lua scheduled simple_gla gla gated_deltanet" \
         "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua scheduled far gla kda" \

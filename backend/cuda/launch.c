@@ -162,7 +162,7 @@ static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
 {
     HostTensor t = { .p = (uint64_t)(uintptr_t)v->data, .sb = v->sb,
                      .st = v->st, .sh = v->sh, .group = group_of(call, v) };
-    if (a.kind == ARG_INPUT)
+    if (a.kind == ARG_INPUT || a.kind == ARG_OUTPUT)
         t.sd[0] = v->sd[0];
     if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
         int row = order_of(&p->g->st[a.index], k->row_axis);

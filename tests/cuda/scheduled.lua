@@ -17,6 +17,7 @@ local cases <const> = {
   "lightning,B=1,T=130,H=2,K=64,V=64,states=1",
   "deltanet,B=1,T=100,H=1,K=64,V=128",
   "simple_gla,B=1,T=70,H=1,K=64,V=192",
+  "gla,B=1,T=100,H=1,HV=2,K=64,V=64,typed=1",
 }
 
 -- "NAME,K=64,cu=0/3/70": the name, and the rest by name.

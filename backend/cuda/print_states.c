@@ -31,9 +31,10 @@ void put_state(Print *p, const KInst *k)
     const KValue *v = value_at(p, begins ? k->out[0] : k->in[0]);
     p->k->row_axis = v->row;
     int share = share_of(p->s, v->ncol);
-    buf_printf(p->b, "%s_state<%s, %d>(f%u, a.tensor[%d], x, %s, %s +"
+    buf_printf(p->b, "%s_state<%s, %d, %d>(f%u, a.tensor[%d], x, %s, %s +"
                " col0(%d), l);\n", begins ? "begin" : "end",
-               element_type(result_type(p, kind, k->index)), share,
+               element_type(result_type(p, kind, k->index)), (int)v->nrow,
+               share,
                (unsigned)v->node, result_tensor(p, kind, k->index),
                sliced_index(p, v->row, 0), sliced_index(p, v->col, 0), share);
 }

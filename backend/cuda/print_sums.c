@@ -3,9 +3,13 @@
  */
 #include "print_parts.h"
 
-/* Rows and columns that a sum leaves out: behind the sequence's end. */
-static const char *kept_text(const KInst *k, AxisSet over)
+/* Rows and columns that a sum leaves out: behind the sequence's end, or behind
+ * the rows that there are. */
+static const char *kept_text(Print *p, const KInst *k, AxisSet over)
 {
+    if (k->row >= AX_DIM)
+        return k->nrow % TILE_ROWS && over & AXIS(k->row)
+             ? ctx_format(p->c, "row < %d", (int)k->nrow) : NULL;
     bool rows = k->row == AX_I && (is_scores(k) ? over & AXIS(AX_I)
                                    : over & (AXIS(AX_I) | AXIS(AX_J)));
     bool cols = is_scores(k) && over & AXIS(AX_J);
@@ -23,7 +27,7 @@ static bool sums_rows(const Print *p, const KInst *k, const KValue *v)
 void put_sum_node(Print *p, const KInst *k, const KValue *v)
 {
     const Node *n = &p->s->g->n[v->node];
-    const char *kept = kept_text(k, n->over);
+    const char *kept = kept_text(p, k, n->over);
     unsigned u = (unsigned)v->node;
     bool rows = v->layout == LAY_VECTOR && sums_rows(p, k, v);
     buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""

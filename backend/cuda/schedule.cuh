@@ -146,8 +146,13 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
 
 /* ---- states: in memory by rows and columns ---- */
 
-/* Number e of a thread's fragment of rows from `row` and SHARE columns from
- * `col` on. */
+/* Number e of a thread's fragment of ROWS rows from `row` and SHARE columns
+ * from `col` on: whether there is such a row, and its place. */
+template<int ROWS, int SHARE> INLINE bool has_row(int e, const Lane &l)
+{
+    return ROWS % 64 == 0
+        || l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64 < ROWS;
+}
 template<int SHARE>
 INLINE i64 state_place(const Tensor &t, int e, int row, int col,
                        const Lane &l)
@@ -155,21 +160,22 @@ INLINE i64 state_place(const Tensor &t, int e, int row, int col,
     return (row + l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64) * t.sd[0]
          + (col + e % (SHARE / 2) / 4 * 8 + l.col + e % 2) * t.sd[1];
 }
-template<class T, int SHARE, int N>
+template<class T, int ROWS, int SHARE, int N>
 INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
                         int row, int col, const Lane &l)
 {
     const T *p = (const T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
-        x[e] = t.p ? element(p + state_place<SHARE>(t, e, row, col, l)) : 0.f;
+        x[e] = t.p && has_row<ROWS, SHARE>(e, l)
+             ? element(p + state_place<SHARE>(t, e, row, col, l)) : 0.f;
 }
-template<class T, int SHARE, int N>
+template<class T, int ROWS, int SHARE, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
                       int row, int col, const Lane &l)
 {
     T *p = (T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
-        if (t.p)
+        if (t.p && has_row<ROWS, SHARE>(e, l))
             put_element(p + state_place<SHARE>(t, e, row, col, l), x[e]);
 }
 

@@ -266,7 +266,7 @@ static bool select_product(Select *x, Ref r)
     const Node *n = &x->g->n[product];
     bool solves = is_solve(x, n);
     int over = solves ? AX_J : lowest(n->over);
-    if (extent(x, over) % 16 || extent(x, x->row[r]) % 64
+    if (extent(x, over) % 16 || extent(x, x->row[r]) % 16
         || extent(x, x->col[r]) % 16)
         return refuse(x, r, "sizes that no product of the card has");
     for (int i = solves; i < 2; i++)
@@ -528,7 +528,7 @@ static bool select_group(Select *x, int group, int level)
         if (!map_writes(x, k, r))
             return false;
     }
-    if (k->nrow % TILE_ROWS || k->ncol % (16 * x->s->groups))
+    if (k->nrow % 16 || k->ncol % (16 * x->s->groups))
         return refuse(x, (Ref)group, "sizes that no fragment has");
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;

@@ -231,8 +231,9 @@ golden() {
     done
 }
 
-# The text of every kernel that the standard library becomes, by its hash.
-# BLESS=1 takes those that there are; a plan is GLPK's choice.
+# The text of every kernel that the standard library becomes, by its hash, and
+# a dozen to be read. BLESS=1 takes those that there are; a plan is GLPK's
+# choice.
 kernels() {
     texts=tests/golden/kernels.txt
     if [ -n "$SAN" ] || ! nm "$BUILD/flin" | grep -q glp_; then
@@ -241,7 +242,13 @@ kernels() {
     fi
     "$BUILD/tests/cuda/compile_tiles" texts >"$tmp/texts" 2>"$tmp/err" ||
         fail "kernels: not printed" "$tmp/err"
+    mkdir -p "$tmp/whole"
+    "$BUILD/tests/cuda/compile_tiles" whole "$tmp/whole" >"$tmp/err" 2>&1 ||
+        fail "kernels: not printed" "$tmp/err"
     [ -z "$BLESS" ] || cp "$tmp/texts" $texts
+    [ -z "$BLESS" ] || cp "$tmp/whole"/* tests/golden/kernels/
+    diff -r tests/golden/kernels "$tmp/whole" >"$tmp/diff" ||
+        fail "kernels: other texts" "$tmp/diff"
     diff $texts "$tmp/texts" >"$tmp/diff" || {
         fail "kernels: $(grep -c '^>' "$tmp/diff") texts changed" "$tmp/diff"
         return

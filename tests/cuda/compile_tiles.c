@@ -9,6 +9,10 @@
  *   compile_tiles texts [NAME]  the hashes of all that both emitters print, a
  *                               line each; what is meant to change no kernel
  *                               leaves tests/golden/kernels.txt as it is
+ *   compile_tiles whole DIR     a dozen of those texts, a file each: they are
+ *                               tests/golden/kernels, to be read as a change
+ *   compile_tiles code [NAME]   the hash of each program's machine code: other
+ *                               names and comments leave it as it is
  * JOBS processes share the work, as many as there are cores. RECORD is a file
  * to which lines are added; what it has already is not compiled again.
  */
@@ -16,6 +20,7 @@
 #include "kinds.h"
 #include "stdlib.h"
 
+#include <elf.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -52,7 +57,8 @@ typedef struct Progress {
 typedef struct Test {
     Nvrtc nvrtc;
     const char *only, *record;
-    bool all, cold, sources, texts;
+    const char *whole;                  /* a folder */
+    bool all, cold, sources, texts, code;
     Dims d;                             /* of the steps at hand */
     int at, n;
     Case list[MOST_CASES];
@@ -155,6 +161,26 @@ static CudaModule *emit(Ctx *c, void *ud, int room)
          : joint ? emit_saving(c, y) : cuda_emit(c, y->plan, &y->o);
 }
 
+/* Of the sections of a cubin that are instructions. */
+static uint64_t code_hash(Ctx *c, const Cubin *b)
+{
+    const Elf64_Ehdr *head = (const Elf64_Ehdr *)b->bytes;
+    uint64_t h = 0;
+
+    if (b->size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG)
+        || head->e_shoff + head->e_shnum * sizeof(Elf64_Shdr) > b->size)
+        fail_code(c, ERR_INTERNAL, "what NVRTC made is no ELF file");
+    for (int i = 0; i < head->e_shnum; i++) {
+        Elf64_Shdr part;
+        memcpy(&part, b->bytes + head->e_shoff + (size_t)i * sizeof part,
+               sizeof part);
+        if (part.sh_type == SHT_PROGBITS && part.sh_flags & SHF_EXECINSTR
+            && part.sh_offset + part.sh_size <= b->size)
+            h = hash_bytes(h, b->bytes + part.sh_offset, part.sh_size);
+    }
+    return h;
+}
+
 /* As a first call does it; `others`: programs that took another room. */
 static Report compile_case(Ctx *c, const Test *t, int *others)
 {
@@ -168,8 +194,12 @@ static Report compile_case(Ctx *c, const Test *t, int *others)
     if (t->sources)
         printf("// ---- %s %s\n%s", k->name, kind_name[k->kind],
                rooms.m[0]->source);
-    for (int i = 0; i < rooms.programs[0].n; i++)
+    for (int i = 0; i < rooms.programs[0].n; i++) {
         *others += b[i].taken > 0;
+        if (t->code)
+            printf("%s%d %016llx\n", t->line + 5, i,
+                   (unsigned long long)code_hash(c, &b[i]));
+    }
     return report_of(m, b, rooms.programs[0].n);
 }
 
@@ -187,6 +217,23 @@ static void print_hash(Ctx *c, void *ud)
         h = hash_bytes(h, text, strlen(text));
     }
     printf("%s%016llx\n", t->line + 5, (unsigned long long)h);
+}
+
+/* The text, to a file of its own. */
+static void write_whole(Ctx *c, void *ud)
+{
+    static const char *const by[] = { "tiles", "hopper1", "hopper2",
+                                      "planned" };
+    Test *t = ud;
+    const Case *k = t->k;
+    Trial y = { .k = k, .plan = plan_of(c, k->step, k->kind) };
+    const char *path = ctx_format(c, "%s/%s_%s_%s.cu", t->whole, k->name,
+                                  k->arch, by[k->groups]);
+    FILE *f = fopen(path, "w");
+
+    set_types(y.plan->g, k, &y.o);
+    if (!f || fputs(emit(c, &y, 0)->source, f) < 0 || fclose(f))
+        fail_code(c, ERR_INTERNAL, "%s cannot be written", path);
 }
 
 /* None on sm_90a up to 128; elsewhere, and where schedules print what is to be
@@ -255,9 +302,10 @@ static void run_case(Test *t, const Case *k)
     name_case(k, t->line);
     if (t->known && strstr(t->known, t->line)) {
         t->shared->passed++;
-    } else if (ctx_protect(c, t->texts ? print_hash : compile, t)) {
+    } else if (ctx_protect(c, t->whole ? write_whole : t->texts ? print_hash
+                           : compile, t)) {
         t->shared->passed++;
-        if (!t->texts)
+        if (!t->texts && !t->whole)
             write_line(t);
     } else if (k->groups && c->err.code == ERR_USER && t->texts) {
         printf("%srefused\n", t->line + 5);
@@ -344,6 +392,20 @@ static void sample(Test *t, Case like)
     }
 }
 
+/* Of each family: from a schedule, by Hopper's emitter, by that of any GPU. */
+static void add_whole(Test *t, Case like)
+{
+    static const char *const family[] = { "simple_gla", "gated_deltanet",
+                                          "gla", "mamba2" };
+
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(like.name, family[i])) {
+            add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
+            add(t, like, JOINT, BF16, "sm_90a", 2);
+            add(t, like, JOINT, BF16, "sm_80", 0);
+        }
+}
+
 static void variant(void *ud, const char *name, const char *step)
 {
     Test *t = ud;
@@ -355,7 +417,9 @@ static void variant(void *ud, const char *name, const char *step)
     snprintf(like.name, sizeof like.name, "%s", name);
     while (dims[d].k != t->d.k)
         d++;
-    if (t->all || t->texts) {
+    if (t->whole) {
+        add_whole(t, like);
+    } else if (t->all || t->texts) {
         every(t, like, d);
     } else if (t->cold) {
         add(t, like, FORWARD, BF16, "sm_90a", 2);
@@ -402,7 +466,7 @@ static int jobs_of(const Test *t)
     long n = getenv("JOBS") ? atol(getenv("JOBS"))
                             : sysconf(_SC_NPROCESSORS_ONLN);
 
-    return t->sources || t->cold || t->texts || n < 1 ? 1
+    return t->sources || t->cold || t->texts || t->code || n < 1 ? 1
          : n < 64 ? (int)n : 64;
 }
 
@@ -415,12 +479,15 @@ int main(int argc, char **argv)
     t.all = argc > 1 && !strcmp(argv[1], "all");
     t.cold = argc > 1 && !strcmp(argv[1], "cold");
     t.texts = argc > 1 && !strcmp(argv[1], "texts");
-    t.sources = argc > 1 && !t.all && !t.cold && !t.texts;
-    if (!t.texts && !nvrtc_open(c, &t.nvrtc)) {
+    t.code = argc > 1 && !strcmp(argv[1], "code");
+    t.whole = argc > 2 && !strcmp(argv[1], "whole") ? argv[2] : NULL;
+    t.sources = argc > 1 && !t.all && !t.cold && !t.texts && !t.code
+             && !t.whole;
+    if (!t.texts && !t.whole && !nvrtc_open(c, &t.nvrtc)) {
         printf("skip: %s\n", c->err.message);
         return 0;
     }
-    t.only = argc > 1 ? argv[t.sources ? 1 : 2] : NULL;
+    t.only = argc > 1 && !t.whole ? argv[t.sources ? 1 : 2] : NULL;
     t.record = getenv("RECORD");
     t.shared = mmap(NULL, sizeof *t.shared, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 147456ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
             (void)n;
             (void)token;
             {
@@ -307,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 147456ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
             (void)n;
             (void)token;
             {
@@ -427,43 +427,43 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
     }
 }
 
-// backward (reverse), 229888 bytes a chunk and head predicted: %1 %2 %4
+// backward (reverse), 197120 bytes a chunk and head predicted: %1 %2 %4
 // %5 %6 %8 %9 %10 %11 %13 %18 %19 %20 %21 %22 %23 %24 %26 %27 %28 %29
-// %36 %37 %38 %45 %46 %54 %58 %61 %62 %63 %65 %66 %75 %101 %104 %109 %110
+// %36 %37 %38 %45 %46 %55 %58 %61 %62 %63 %65 %66 %75 %102 %105 %109 %110
 struct Args2 { Run run; Tensor t[7]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
     float *const t0 = (float *)(arena + 1296);
     enum { SHARED0 = 1 };
-    bf16 *const t1 = (bf16 *)(arena + 38160);
+    bf16 *const t1 = (bf16 *)(arena + 16);
     enum { SHARED1 = 1 };
-    bf16 *const t2 = (bf16 *)(arena + 82192);
+    float *const t2 = (float *)(arena + 272);
     enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 100624);
+    float *const t3 = (float *)(arena + 528);
     enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 16);
+    bf16 *const t4 = (bf16 *)(arena + 38160);
     enum { SHARED4 = 1 };
-    float *const t5 = (float *)(arena + 272);
+    bf16 *const t5 = (bf16 *)(arena + 144);
     enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 528);
+    float *const t6 = (float *)(arena + 82192);
     enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 144);
+    bf16 *const t7 = (bf16 *)(arena + 55568);
     enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 82192);
+    float *const t8 = (float *)(arena + 100624);
     enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 55568);
+    bf16 *const t9 = (bf16 *)(arena + 119056);
     enum { SHARED9 = 1 };
-    float *const t10 = (float *)(arena + 119056);
+    bf16 *const t10 = (bf16 *)(arena + 72976);
     enum { SHARED10 = 1 };
-    bf16 *const t11 = (bf16 *)(arena + 137488);
+    bf16 *const t11 = (bf16 *)(arena + 100624);
     enum { SHARED11 = 1 };
-    bf16 *const t12 = (bf16 *)(arena + 72976);
+    float *const t12 = (float *)(arena + 784);
     enum { SHARED12 = 1 };
-    float *const t13 = (float *)(arena + 784);
+    float *const t13 = (float *)(arena + 1040);
     enum { SHARED13 = 1 };
-    float *const t14 = (float *)(arena + 1040);
+    float *const t14 = (float *)(arena + 128272);
     enum { SHARED14 = 1 };
-    float *const t15 = (float *)(arena + 119056);
+    float *const t15 = (float *)(arena + 100624);
     enum { SHARED15 = 1 };
     bf16 *const t16 = (bf16 *)(arena + 82192);
     enum { SHARED16 = 1 };
@@ -502,62 +502,44 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             const i64 at = chunks - 1 - m;
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 147456ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
             (void)n;
             (void)token;
             {
                 const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+                copy_in<1, 1, SHARED1>(t1, (const bf16 *)p, a.t[1].st, 0, n, a.t[1].wide);
             }
             copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<1, 1, SHARED4>(t4, (const bf16 *)p, a.t[2].st, 0, n, a.t[2].wide);
+                copy_in<128, 136, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
             }
             copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<1, 1, SHARED7>(t7, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
+                copy_in<1, 1, SHARED5>(t5, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
             }
             copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head) + block * 64 * a.t[5].sd[0];
-                copy_in<64, 72, SHARED12>(t12, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+                copy_in<64, 72, SHARED10>(t10, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
             }
             copy_commit();
             {
                 bf16 *p = (bf16 *)(stored + 32768) + block * 64;
                 copy_out<64, 72>(t0, p, 128, 1, 128, true);
             }
-            narrow<64, 72, 72>(t2, t0, 128);
             copy_wait<4>();
-            __syncthreads();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
-                matrix<1, 72, SHARED2 ? 8 : 2>(t2 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                return [=] {
-                    put_pair<1, true>(t3 + i * 72 + d1, x);
-                };
-            });
-            __syncthreads();
-            {
-                float *p = (float *)(stored + 81920) + block * 64;
-                copy_out<64, 72>(t3, p, 128, 1, n, true);
-            }
-            copy_wait<3>();
             __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v10 = max_(get(t4[i]), bits(0xc2d00000));
-                t5[i] = v10;
+                const float v10 = max_(get(t1[i]), bits(0xc2d00000));
+                t2[i] = v10;
             }
             __syncthreads();
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
@@ -569,25 +551,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 }, [&](int at) {
                     const int i = at;
                     (void)i;
-                    return t5[i];
+                    return t2[i];
                 },
                     [&](int at, float found, float left) {
                     const int i = at;
-                    t6[i] = left;
+                    t3[i] = left;
                     (void)found;
                 });
             }
             __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v27 = t6[(n - 1)] - t6[i];
+                const float v27 = t3[(n - 1)] - t3[i];
                 const float v28 = exp_(v27);
-                const float v13 = exp_(t6[i]);
-                t13[i] = v28;
-                t14[i] = v13;
+                const float v13 = exp_(t3[i]);
+                t12[i] = v28;
+                t13[i] = v13;
             }
             NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                const float v29 = exp_(t6[(n - 1)]);
+                const float v29 = exp_(t3[(n - 1)]);
                 t18[0] = v29;
             }
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
@@ -595,22 +577,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int j = e;
                 if (j >= n)
                     continue;
-                const float v20 = i > j ? exp_(t6[i] - t6[j]) : 0.f;
-                t8[i * 72 + j] = v20;
+                const float v20 = i > j ? exp_(t3[i] - t3[j]) : 0.f;
+                t6[i * 72 + j] = v20;
             }
             copy_wait<2>();
             __syncthreads();
             product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
-                matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
+                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
+                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
                 [&](int row, int col, Pair x) {
                 const int i = row;
                 const int j = col;
-                const Pair v22 = get(t7[i]) * x;
-                const Pair v23 = pair_at<1, true>(t8 + i * 72 + j) * v22;
+                const Pair v22 = get(t5[i]) * x;
+                const Pair v23 = pair_at<1, true>(t6 + i * 72 + j) * v22;
                 const Pair v24 = -v23;
                 return [=] {
-                    put_pair<1, true>(t8 + i * 72 + j, v24);
+                    put_pair<1, true>(t6 + i * 72 + j, v24);
                 };
             });
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
@@ -618,61 +600,65 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int j = e;
                 if (j >= n)
                     continue;
-                const float v36 = i >= j ? exp_(t6[i] - t6[j]) : 0.f;
-                t10[i * 72 + j] = v36;
+                const float v36 = i >= j ? exp_(t3[i] - t3[j]) : 0.f;
+                t8[i * 72 + j] = v36;
             }
             copy_wait<1>();
             __syncthreads();
             product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0),
-                matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
+                matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
+                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
                 [&](int row, int col, Pair x) {
                 const int i = row;
                 const int j = col;
-                const Pair v38 = pair_at<1, true>(t10 + i * 72 + j) * x;
+                const Pair v38 = pair_at<1, true>(t8 + i * 72 + j) * x;
                 return [=] {
-                    put_pair<1, true>(t11 + i * 72 + j, v38);
+                    put_pair<1, true>(t9 + i * 72 + j, v38);
                 };
             });
+            __syncthreads();
+            narrow<64, 72, 72>(t11, t0, 128);
             copy_wait<0>();
             __syncthreads();
-            product<BF16, 1, 2, 64, false, true, true, Paired>(64, 64, n,
-                matrix<1, 72, SHARED11 ? 8 : 2>(t11 + 0),
-                matrix<1, 72, SHARED12 ? 8 : 2>(t12 + 0),
-                [&](int row, int col, Pair x) {
+            two_products<1, 2>(64, 64,
+                term<64, false>(matrix<1, 72, SHARED9 ? 8 : 2>(t9 + 0),
+                matrix<1, 72, SHARED10 ? 8 : 2>(t10 + 0), n),
+                term<128, true>(matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
+                matrix<1, 72, SHARED11 ? 8 : 2>(t11 + 0), 128),
+                [&](int row, int col, Pair x, Pair z) {
                 const int i = row;
                 const int d1 = col;
-                const Pair v62 = t13[i] * pair_at<1, true>(t3 + i * 72 + d1);
+                const Pair v62 = t12[i] * z;
                 const Pair v63 = x + v62;
                 return [=] {
-                    put_pair<1, true>(t3 + i * 72 + d1, v63);
+                    put_pair<1, true>(t14 + i * 72 + d1, v63);
                 };
             });
             __syncthreads();
-            solve<true, 72, 1, 72, 1, true>(n * 1, 64, t8 + 0, t3 + 0, t15);
+            solve<true, 72, 1, 72, 1, true>(n * 1, 64, t6 + 0, t14 + 0, t15);
             {
-                float *p = (float *)(stored + 114688) + block * 64;
-                copy_out<64, 72>(t3, p, 128, 1, n, true);
+                float *p = (float *)(stored + 81920) + block * 64;
+                copy_out<64, 72>(t14, p, 128, 1, n, true);
             }
             UNROLL_FOUR for (int f = TID / 32, e = TID % 32 * 2; f < n; f += THREADS / 32) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v54 = pair_at<1, true>(t12 + i * 72 + d1) * t14[i];
-                put_pair<1, true>(t16 + i * 72 + d1, v54);
+                const Pair v55 = pair_at<1, true>(t10 + i * 72 + d1) * t13[i];
+                put_pair<1, true>(t16 + i * 72 + d1, v55);
             }
             __syncthreads();
             UNROLL_FOUR for (int f = TID / 32, e = TID % 32 * 2; f < n; f += THREADS / 32) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v101 = t14[i] * pair_at<1, true>(t3 + i * 72 + d1);
-                const Pair v104 = get(t7[i]) * v101;
-                put_pair<1, true>(t17 + i * 72 + d1, v104);
+                const Pair v102 = t13[i] * pair_at<1, true>(t14 + i * 72 + d1);
+                const Pair v105 = get(t5[i]) * v102;
+                put_pair<1, true>(t17 + i * 72 + d1, v105);
             }
             __syncthreads();
             two_products<2, 2>(128, 64,
-                term<64, false>(matrix<1, 136, SHARED9 ? 8 : 2>(t9 + 0),
+                term<64, false>(matrix<1, 136, SHARED7 ? 8 : 2>(t7 + 0),
                 matrix<1, 72, SHARED16 ? 8 : 2>(t16 + 0), n),
-                term<64, false>(matrix<1, 136, SHARED1 ? 8 : 2>(t1 + 0),
+                term<64, false>(matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
                 matrix<1, 72, SHARED17 ? 8 : 2>(t17 + 0), n),
                 [&](int row, int col, Pair x, Pair z) {
                 const int d0 = row;
@@ -696,89 +682,87 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
     }
 }
 
-// backward (token), 427008 bytes a chunk and head predicted: %1 %2 %3 %4
+// backward (token), 394240 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24
-// %25 %26 %27 %28 %29 %34 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51
-// %52 %53 %55 %56 %57 %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76
-// %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93
-// %94 %95 %96 %97 %98 %99 %100 %102 %103 %105 %106 %107 %108 %111 %112
-// %113 %114 %115 %116 %117 %118
+// %25 %26 %27 %28 %29 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52
+// %53 %54 %56 %57 %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77
+// %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94
+// %95 %96 %97 %98 %99 %100 %101 %103 %104 %106 %107 %108 %111 %112 %113
+// %114 %115 %116 %117 %118
 struct Args3 { Run run; Tensor t[11]; };
 struct Placed3 { Run run; Placed t[11]; };
 CALLED void k3_token_part0()
     {
     const Placed3 &a = *(const Placed3 *)(arena + 208);
-    char *const spill = global(a.run.spill) + blockIdx.x * 159744ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 194560ll;
     float *const scratch = (float *)arena;
     (void)scratch;
     bf16 *const t0 = (bf16 *)(arena + 19584);
     enum { SHARED0 = 1 };
     float *const t1 = (float *)(arena + 19712);
     enum { SHARED1 = 1 };
-    float *const t2 = (float *)(arena + 140944);
+    float *const t2 = (float *)(arena + 135952);
     enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 139408);
+    float *const t3 = (float *)(arena + 55568);
     enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 104592);
+    bf16 *const t4 = (bf16 *)(arena + 82192);
     enum { SHARED4 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 52368);
+    bf16 *const t5 = (bf16 *)(arena + 19584);
     enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 43136);
+    float *const t6 = (float *)(arena + 55552);
     enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 43152);
+    bf16 *const t7 = (bf16 *)(arena + 19712);
     enum { SHARED7 = 1 };
-    float *const t8 = (float *)(spill + 124928);
+    float *const t8 = (float *)(spill + 159744);
     enum { SHARED8 = 0 };
-    float *const t9 = (float *)(arena + 140688);
+    float *const t9 = (float *)(arena + 135696);
     enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 69776);
+    bf16 *const t10 = (bf16 *)(arena + 117008);
     enum { SHARED10 = 1 };
     bf16 *const t11 = (bf16 *)(arena + 19584);
     enum { SHARED11 = 1 };
-    float *const t12 = (float *)(spill + 88064);
+    float *const t12 = (float *)(spill + 122880);
     enum { SHARED12 = 0 };
-    float *const t13 = (float *)(spill + 69632);
+    float *const t13 = (float *)(spill + 104448);
     enum { SHARED13 = 0 };
-    float *const t14 = (float *)(spill + 106496);
+    float *const t14 = (float *)(spill + 141312);
     enum { SHARED14 = 0 };
-    float *const t15 = (float *)(arena + 24704);
+    float *const t15 = (float *)(arena + 37120);
     enum { SHARED15 = 1 };
-    float *const t16 = (float *)(arena + 140176);
+    float *const t16 = (float *)(arena + 135440);
     enum { SHARED16 = 1 };
-    float *const t17 = (float *)(arena + 139920);
+    float *const t17 = (float *)(arena + 134928);
     enum { SHARED17 = 1 };
-    float *const t18 = (float *)(spill + 34816);
+    float *const t18 = (float *)(spill + 0);
     enum { SHARED18 = 0 };
-    float *const t19 = (float *)(spill + 0);
-    enum { SHARED19 = 0 };
-    float *const t20 = (float *)(arena + 140432);
+    float *const t19 = (float *)(arena + 19584);
+    enum { SHARED19 = 1 };
+    bf16 *const t20 = (bf16 *)(arena + 19584);
     enum { SHARED20 = 1 };
-    float *const t21 = (float *)(arena + 139664);
+    bf16 *const t21 = (bf16 *)(arena + 64784);
     enum { SHARED21 = 1 };
-    float *const t22 = (float *)(arena + 19584);
+    bf16 *const t22 = (bf16 *)(arena + 38144);
     enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 43152);
+    float *const t23 = (float *)(arena + 136208);
     enum { SHARED23 = 1 };
-    float *const t24 = (float *)(arena + 19584);
+    float *const t24 = (float *)(arena + 82192);
     enum { SHARED24 = 1 };
-    float *const t25 = (float *)(arena + 38144);
+    bf16 *const t25 = (bf16 *)(arena + 55568);
     enum { SHARED25 = 1 };
-    bf16 *const t26 = (bf16 *)(arena + 19584);
+    float *const t26 = (float *)(arena + 134416);
     enum { SHARED26 = 1 };
-    bf16 *const t27 = (bf16 *)(arena + 87184);
+    float *const t27 = (float *)(arena + 135184);
     enum { SHARED27 = 1 };
-    bf16 *const t28 = (bf16 *)(arena + 52368);
-    enum { SHARED28 = 1 };
-    float *const t29 = (float *)(arena + 141200);
-    enum { SHARED29 = 1 };
-    float *const t30 = (float *)(arena + 104592);
+    float *const t28 = (float *)(spill + 34816);
+    enum { SHARED28 = 0 };
+    float *const t29 = (float *)(spill + 69632);
+    enum { SHARED29 = 0 };
+    float *const t30 = (float *)(arena + 134672);
     enum { SHARED30 = 1 };
-    bf16 *const t31 = (bf16 *)(arena + 43152);
+    float *const t31 = (float *)(arena + 82192);
     enum { SHARED31 = 1 };
-    float *const t32 = (float *)(arena + 38400);
-    enum { SHARED32 = 1 };
-    float *const t33 = (float *)(spill + 34816);
-    enum { SHARED33 = 0 };
+    float *const t32 = (float *)(spill + 34816);
+    enum { SHARED32 = 0 };
     const Item &known = *(const Item *)(arena + 128);
     const Sequence q = { known.b, 0, known.start, known.len };
     const i64 slot = known.slot;
@@ -790,7 +774,7 @@ CALLED void k3_token_part0()
     const i64 at = known.last;
     const int n = (int)min(q.len - at * 64, (i64)64);
     const i64 token = q.start + at * 64;
-    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 147456ll;
+    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
     (void)n;
     (void)token;
     {
@@ -804,13 +788,13 @@ CALLED void k3_token_part0()
     }
     copy_commit();
     {
-        bf16 *p = (bf16 *)(stored + 32768);
-        copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
+        float *p = (float *)(stored + 81920);
+        copy_in<128, 136, SHARED8>(t8, p, 128, 1, n, true);
     }
     copy_commit();
     {
-        float *p = (float *)(stored + 114688);
-        copy_in<128, 136, SHARED8>(t8, p, 128, 1, n, true);
+        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
     }
     copy_commit();
     copy_wait<3>();
@@ -823,11 +807,6 @@ CALLED void k3_token_part0()
         t2[i] = v117;
     }
     __syncthreads();
-    {
-        const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-        copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
-    }
-    copy_commit();
     NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
         const float s = 0;
         scan_lanes<Adding<float>>(n, s, [&](int at) {
@@ -846,6 +825,11 @@ CALLED void k3_token_part0()
         });
     }
     __syncthreads();
+    {
+        bf16 *p = (bf16 *)(stored + 32768);
+        copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
+    }
+    copy_commit();
     NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
         const float v29 = exp_(t3[(n - 1)]);
         t6[0] = v29;
@@ -858,7 +842,7 @@ CALLED void k3_token_part0()
         t16[i] = v13;
         t17[i] = v28;
     }
-    copy_wait<2>();
+    copy_wait<0>();
     __syncthreads();
     NO_UNROLL for (int e = 0; e < 1; e += 1) {
         float x = 0;
@@ -880,11 +864,16 @@ CALLED void k3_token_part0()
     }
     copy_commit();
     {
-        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+        const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+        copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
     }
     copy_commit();
-    copy_wait<1>();
+    {
+        bf16 *p = (bf16 *)(stored + 0);
+        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    copy_wait<2>();
     __syncthreads();
     NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
         const int e = min(g, n - 1);
@@ -908,8 +897,13 @@ CALLED void k3_token_part0()
         const float v20 = i > j ? exp_(t3[i] - t3[j]) : 0.f;
         t12[i * 72 + j] = v20;
     }
-    copy_wait<0>();
+    copy_wait<1>();
     __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+        copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+    }
+    copy_commit();
     product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
         matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
         matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
@@ -925,6 +919,8 @@ CALLED void k3_token_part0()
             put_pair<1, true>(t15 + i * 72 + j, v24);
         };
     });
+    copy_wait<0>();
+    __syncthreads();
     product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
         matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
         matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
@@ -936,108 +932,50 @@ CALLED void k3_token_part0()
         const Pair v12 = pair_at<1, true>(t7 + i * 136 + d1) * get(t11[i]);
         const Pair v17 = v12 - v16;
         return [=] {
-            put_pair<1, true>(t18 + i * 136 + d1, x);
-            put_pair<1, true>(t19 + i * 136 + d1, v17);
+            put_pair<1, true>(t18 + i * 136 + d1, v17);
         };
     });
     __syncthreads();
-    {
-        float *p = (float *)(stored + 81920);
-        copy_in<128, 136, SHARED23>(t23, p, 128, 1, n, true);
-    }
-    copy_commit();
-    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-        const int e = min(g, n - 1);
-        const bool first = g == e && TID % 8 == 0;
-        const int i = e;
-        float x = 0;
-        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-            const int d1 = f;
-            x += dot_four(t18 + i * 136 + d1, t8 + i * 136 + d1);
-        }
-        x = lane_sum<8>(x);
-        if (first) {
-            const float v99 = get(t11[i]) * x;
-            const float v102 = t16[i] * x;
-            t20[i] = v99;
-            t21[i] = v102;
-        }
-    }
-    __syncthreads();
-    solve<false, 72, 1, 136, 1, true>(n * 1, 128, t15 + 0, t19 + 0, t22);
-    copy_wait<0>();
-    __syncthreads();
-    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-        const int e = min(g, n - 1);
-        const bool first = g == e && TID % 8 == 0;
-        const int i = e;
-        float x = 0;
-        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-            const int d1 = f;
-            x += dot_four(t19 + i * 136 + d1, t23 + i * 136 + d1);
-        }
-        x = lane_sum<8>(x);
-        if (first) {
-            const float v69 = t17[i] * x;
-            t24[i] = x;
-            t25[i] = v69;
-        }
-    }
-    __syncthreads();
-    {
-        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-        copy_in<128, 136, SHARED28>(t28, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-    }
-    copy_commit();
     {
         const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
         copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
     }
     copy_commit();
-    NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
-        const int e = min(g, 1 - 1);
-        const bool first = g == e && TID % 32 == 0;
-        float x = 0;
-        NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
-            const int i = f;
-            x += dot_four(t17 + i, t24 + i, n - f);
-        }
-        x = lane_sum<32>(x);
-        if (first) {
-            const float v71 = t6[0] + x;
-            t6[0] = v71;
-        }
-    }
-    __syncthreads();
+    solve<false, 72, 1, 136, 1, true>(n * 1, 128, t15 + 0, t18 + 0, t19);
     {
         const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-        copy_in<128, 136, SHARED26>(t26, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+        copy_in<128, 136, SHARED20>(t20, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
     }
     copy_commit();
-    narrow<128, 136, 136>(t27, t19, n);
+    {
+        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+        copy_in<128, 136, SHARED22>(t22, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+    }
+    copy_commit();
+    narrow<128, 136, 136>(t21, t18, n);
     UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
         const int i = f;
         const int j = e;
         if (j >= n)
             continue;
         const float v36 = i >= j ? exp_(t3[i] - t3[j]) : 0.f;
-        t29[i * 72 + j] = v36;
+        t23[i * 72 + j] = v36;
     }
     copy_wait<0>();
     __syncthreads();
     two_products<1, 2>(64, 64,
-        term<128, true>(matrix<136, 1, SHARED26 ? 8 : 2>(t26 + 0),
-        matrix<136, 1, SHARED27 ? 8 : 2>(t27 + 0), 128),
-        term<128, true>(matrix<136, 1, SHARED28 ? 8 : 2>(t28 + 0),
+        term<128, true>(matrix<136, 1, SHARED20 ? 8 : 2>(t20 + 0),
+        matrix<136, 1, SHARED21 ? 8 : 2>(t21 + 0), 128),
+        term<128, true>(matrix<136, 1, SHARED22 ? 8 : 2>(t22 + 0),
         matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0), 128),
         [&](int row, int col, Pair x, Pair z) {
         const int i = row;
         const int j = col;
         const Pair v47 = z * x;
-        const Pair v48 = pair_at<1, true>(t29 + i * 72 + j) * x;
+        const Pair v48 = pair_at<1, true>(t23 + i * 72 + j) * x;
         return [=] {
-            put_pair<1, true>(t30 + i * 72 + j, v47);
-            put_pair<1, true>(t31 + i * 72 + j, v48);
+            put_pair<1, true>(t24 + i * 72 + j, v47);
+            put_pair<1, true>(t25 + i * 72 + j, v48);
         };
     });
     __syncthreads();
@@ -1048,12 +986,11 @@ CALLED void k3_token_part0()
         float x = 0;
         UNROLL_TWICE for (int f = 4 * (TID % 8); f < n; f += 4 * 8) {
             const int j = f;
-            x += dot_four(t29 + i * 72 + j, t30 + i * 72 + j, n - f);
+            x += dot_four(t23 + i * 72 + j, t24 + i * 72 + j, n - f);
         }
         x = lane_sum<8>(x);
         if (first) {
-            const float v72 = x - t25[i];
-            t25[i] = v72;
+            t26[i] = x;
         }
     }
     NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
@@ -1063,11 +1000,11 @@ CALLED void k3_token_part0()
         float x = 0;
         UNROLL_FOUR for (int f = TID % 8; f < n; f += 8) {
             const int i = f;
-            x += t29[i * 72 + j] * t30[i * 72 + j];
+            x += t23[i * 72 + j] * t24[i * 72 + j];
         }
         x = lane_sum<8>(x);
         if (first) {
-            t32[j] = x;
+            t27[j] = x;
         }
     }
     __syncthreads();
@@ -1079,9 +1016,9 @@ CALLED void k3_token_part0()
     copy_wait<0>();
     __syncthreads();
     two_products<2, 2>(64, 128,
-        term<64, false>(matrix<72, 1, SHARED31 ? 8 : 2>(t31 + 0),
+        term<64, false>(matrix<72, 1, SHARED25 ? 8 : 2>(t25 + 0),
         matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
-        term<128, true>(matrix<136, 1, SHARED26 ? 8 : 2>(t26 + 0),
+        term<128, true>(matrix<136, 1, SHARED20 ? 8 : 2>(t20 + 0),
         matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0), 128),
         [&](int row, int col, Pair x, Pair z) {
         const int i = row;
@@ -1089,7 +1026,47 @@ CALLED void k3_token_part0()
         const Pair v56 = t16[i] * z;
         const Pair v57 = x + v56;
         return [=] {
-            put_pair<1, true>(t33 + i * 136 + d0, v57);
+            put_pair<1, true>(t28 + i * 136 + d0, z);
+            put_pair<1, true>(t29 + i * 136 + d0, v57);
+        };
+    });
+    __syncthreads();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t22 + i * 136 + d0, t28 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            t30[i] = x;
+        }
+    }
+    if (a.t[6].p) {
+        bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
+        copy_out<128, 136>(t29, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+    }
+    __syncthreads();
+    {
+        bf16 *p = (bf16 *)(stored + 32768);
+        copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
+        matrix<136, 1, SHARED21 ? 8 : 2>(t21 + 0),
+        matrix<136, 1, SHARED5 ? 8 : 2>(t5 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int d0 = col;
+        const Pair v60 = t17[i] * x;
+        return [=] {
+            put_pair<1, true>(t31 + i * 136 + d0, x);
+            put_pair<1, true>(t32 + i * 136 + d0, v60);
         };
     });
     __syncthreads();
@@ -1097,68 +1074,64 @@ CALLED void k3_token_part0()
 CALLED void k3_token_part1()
     {
     const Placed3 &a = *(const Placed3 *)(arena + 208);
-    char *const spill = global(a.run.spill) + blockIdx.x * 159744ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 194560ll;
     float *const scratch = (float *)arena;
     (void)scratch;
-    float *const t2 = (float *)(arena + 140944);
+    float *const t2 = (float *)(arena + 135952);
     enum { SHARED2 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 104592);
+    bf16 *const t4 = (bf16 *)(arena + 82192);
     enum { SHARED4 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 52368);
-    enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 43136);
+    float *const t6 = (float *)(arena + 55552);
     enum { SHARED6 = 1 };
-    float *const t8 = (float *)(spill + 124928);
+    float *const t8 = (float *)(spill + 159744);
     enum { SHARED8 = 0 };
-    float *const t9 = (float *)(arena + 140688);
+    float *const t9 = (float *)(arena + 135696);
     enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 69776);
+    bf16 *const t10 = (bf16 *)(arena + 117008);
     enum { SHARED10 = 1 };
     bf16 *const t11 = (bf16 *)(arena + 19584);
     enum { SHARED11 = 1 };
-    float *const t12 = (float *)(spill + 88064);
+    float *const t12 = (float *)(spill + 122880);
     enum { SHARED12 = 0 };
-    float *const t13 = (float *)(spill + 69632);
+    float *const t13 = (float *)(spill + 104448);
     enum { SHARED13 = 0 };
-    float *const t14 = (float *)(spill + 106496);
+    float *const t14 = (float *)(spill + 141312);
     enum { SHARED14 = 0 };
-    float *const t16 = (float *)(arena + 140176);
+    float *const t16 = (float *)(arena + 135440);
     enum { SHARED16 = 1 };
-    float *const t17 = (float *)(arena + 139920);
+    float *const t17 = (float *)(arena + 134928);
     enum { SHARED17 = 1 };
-    float *const t19 = (float *)(spill + 0);
-    enum { SHARED19 = 0 };
-    float *const t20 = (float *)(arena + 140432);
-    enum { SHARED20 = 1 };
-    float *const t21 = (float *)(arena + 139664);
-    enum { SHARED21 = 1 };
-    float *const t25 = (float *)(arena + 38144);
+    float *const t18 = (float *)(spill + 0);
+    enum { SHARED18 = 0 };
+    bf16 *const t22 = (bf16 *)(arena + 38144);
+    enum { SHARED22 = 1 };
+    bf16 *const t25 = (bf16 *)(arena + 55568);
     enum { SHARED25 = 1 };
-    bf16 *const t26 = (bf16 *)(arena + 19584);
+    float *const t26 = (float *)(arena + 134416);
     enum { SHARED26 = 1 };
-    bf16 *const t27 = (bf16 *)(arena + 87184);
+    float *const t27 = (float *)(arena + 135184);
     enum { SHARED27 = 1 };
-    bf16 *const t28 = (bf16 *)(arena + 52368);
-    enum { SHARED28 = 1 };
-    bf16 *const t31 = (bf16 *)(arena + 43152);
+    float *const t30 = (float *)(arena + 134672);
+    enum { SHARED30 = 1 };
+    float *const t31 = (float *)(arena + 82192);
     enum { SHARED31 = 1 };
-    float *const t32 = (float *)(arena + 38400);
-    enum { SHARED32 = 1 };
-    float *const t33 = (float *)(spill + 34816);
-    enum { SHARED33 = 0 };
-    float *const t34 = (float *)(spill + 34816);
-    enum { SHARED34 = 0 };
-    float *const t35 = (float *)(arena + 1152);
+    float *const t32 = (float *)(spill + 34816);
+    enum { SHARED32 = 0 };
+    float *const t33 = (float *)(arena + 65040);
+    enum { SHARED33 = 1 };
+    float *const t34 = (float *)(arena + 1152);
+    enum { SHARED34 = 1 };
+    float *const t35 = (float *)(arena + 83728);
     enum { SHARED35 = 1 };
-    float *const t36 = (float *)(arena + 70800);
+    float *const t36 = (float *)(arena + 65296);
     enum { SHARED36 = 1 };
-    float *const t37 = (float *)(arena + 52368);
+    bf16 *const t37 = (bf16 *)(arena + 19712);
     enum { SHARED37 = 1 };
-    bf16 *const t38 = (bf16 *)(arena + 19712);
+    bf16 *const t38 = (bf16 *)(arena + 28928);
     enum { SHARED38 = 1 };
-    bf16 *const t39 = (bf16 *)(arena + 28928);
+    float *const t39 = (float *)(arena + 64784);
     enum { SHARED39 = 1 };
-    float *const t40 = (float *)(arena + 38656);
+    float *const t40 = (float *)(arena + 65296);
     enum { SHARED40 = 1 };
     float *const t41 = (float *)(spill + 0);
     enum { SHARED41 = 0 };
@@ -1166,10 +1139,8 @@ CALLED void k3_token_part1()
     enum { SHARED42 = 1 };
     float *const t43 = (float *)(arena + 896);
     enum { SHARED43 = 1 };
-    float *const t44 = (float *)(arena + 69776);
+    float *const t44 = (float *)(arena + 19584);
     enum { SHARED44 = 1 };
-    float *const t45 = (float *)(arena + 19584);
-    enum { SHARED45 = 1 };
     const Item &known = *(const Item *)(arena + 128);
     const Sequence q = { known.b, 0, known.start, known.len };
     const i64 slot = known.slot;
@@ -1181,59 +1152,74 @@ CALLED void k3_token_part1()
     const i64 at = known.last;
     const int n = (int)min(q.len - at * 64, (i64)64);
     const i64 token = q.start + at * 64;
-    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 147456ll;
+    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
     (void)n;
     (void)token;
-    {
-        bf16 *p = (bf16 *)(stored + 32768);
-        copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
-    }
-    copy_commit();
     {
         const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
         copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
     }
     copy_commit();
     {
-        bf16 *p = (bf16 *)(stored + 0);
-        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+        copy_in<128, 136, SHARED22>(t22, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
     }
     copy_commit();
-    if (a.t[6].p) {
-        bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-        copy_out<128, 136>(t33, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t10 + i * 136 + d0, t31 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            const float v69 = t17[i] * x;
+            const float v72 = t26[i] - v69;
+            t26[i] = x;
+            t33[i] = v72;
+        }
+    }
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+    }
+    copy_commit();
+    NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
+        const int e = min(g, 1 - 1);
+        const bool first = g == e && TID % 32 == 0;
+        float x = 0;
+        NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
+            const int i = f;
+            x += dot_four(t17 + i, t26 + i, n - f);
+        }
+        x = lane_sum<32>(x);
+        if (first) {
+            const float v71 = t6[0] + x;
+            t6[0] = v71;
+        }
     }
     copy_wait<2>();
     __syncthreads();
-    product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-        matrix<136, 1, SHARED27 ? 8 : 2>(t27 + 0),
-        matrix<136, 1, SHARED5 ? 8 : 2>(t5 + 0),
-        [&](int row, int col, Pair x) {
-        const int i = row;
-        const int d0 = col;
-        const Pair v60 = t17[i] * x;
-        return [=] {
-            put_pair<1, true>(t34 + i * 136 + d0, v60);
-        };
-    });
-    copy_wait<1>();
-    __syncthreads();
     product<TF32, 1, 2, 0, true, true, true, Paired>(64, 64, 128,
         matrix<136, 1, 2>(t8 + 0),
-        matrix<136, 1, 2>(t19 + 0),
+        matrix<136, 1, 2>(t18 + 0),
         [&](int row, int col, Pair x) {
         const int i = row;
         const int j = col;
-        const Pair v78 = pair_at<1, true>(t35 + i * 72 + j) * x;
+        const Pair v78 = pair_at<1, true>(t34 + i * 72 + j) * x;
         const Pair v79 = pair_at<1, true>(t14 + i * 72 + j) * v78;
         const Pair v80 = pair_at<1, true>(t12 + i * 72 + j) * v78;
         const Pair v82 = get(t11[i]) * v80;
         return [=] {
             put_pair<1, true>(t14 + i * 72 + j, v78);
-            put_pair<1, true>(t36 + i * 72 + j, v79);
+            put_pair<1, true>(t35 + i * 72 + j, v79);
+            put_pair<1, true>(t36 + i * 72 + j, v80);
             put_pair<1, true>(t37 + i * 72 + j, v80);
-            put_pair<1, true>(t38 + i * 72 + j, v80);
-            put_pair<1, true>(t39 + i * 72 + j, v82);
+            put_pair<1, true>(t38 + i * 72 + j, v82);
         };
     });
     __syncthreads();
@@ -1244,13 +1230,11 @@ CALLED void k3_token_part1()
         float x = 0;
         UNROLL_TWICE for (int f = 4 * (TID % 8); f < n; f += 4 * 8) {
             const int j = f;
-            x += dot_four(t13 + i * 72 + j, t37 + i * 72 + j, n - f);
+            x += dot_four(t13 + i * 72 + j, t36 + i * 72 + j, n - f);
         }
         x = lane_sum<8>(x);
         if (first) {
-            const float v103 = x + t21[i];
-            const float v115 = t9[i] - v103;
-            t21[i] = v115;
+            t39[i] = x;
         }
     }
     NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
@@ -1260,29 +1244,20 @@ CALLED void k3_token_part1()
         float x = 0;
         UNROLL_FOUR for (int f = TID % 8; f < n; f += 8) {
             const int i = f;
-            x += t12[i * 72 + j] * t36[i * 72 + j];
+            x += t12[i * 72 + j] * t35[i * 72 + j];
         }
         x = lane_sum<8>(x);
         if (first) {
-            const float v93 = x - t32[j];
-            t32[j] = v93;
+            const float v93 = x - t27[j];
+            t27[j] = v93;
         }
     }
     __syncthreads();
     {
-        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+        bf16 *p = (bf16 *)(stored + 0);
+        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
     }
     copy_commit();
-    {
-        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-        copy_in<128, 136, SHARED28>(t28, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-    }
-    copy_commit();
-    if (a.t[7].p) {
-        bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-        copy_out<1, 1>(t21, (bf16 *)p, a.t[7].st, 0, n, a.t[7].wide);
-    }
     UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
         const int i = f;
         const int j = e;
@@ -1310,23 +1285,21 @@ CALLED void k3_token_part1()
     copy_wait<1>();
     __syncthreads();
     product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-        matrix<72, 1, SHARED38 ? 8 : 2>(t38 + 0),
+        matrix<72, 1, SHARED37 ? 8 : 2>(t37 + 0),
         matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0),
         [&](int row, int col, Pair x) {
         const int i = row;
         const int d0 = col;
         const Pair v84 = get(t11[i]) * x;
-        const Pair v85 = pair_at<1, true>(t34 + i * 136 + d0) - v84;
+        const Pair v85 = pair_at<1, true>(t32 + i * 136 + d0) - v84;
         return [=] {
-            put_pair<1, true>(t34 + i * 136 + d0, v85);
+            put_pair<1, true>(t32 + i * 136 + d0, v85);
         };
     });
-    copy_wait<0>();
-    __syncthreads();
     two_products<2, 2>(64, 128,
-        term<64, false>(matrix<1, 72, SHARED31 ? 8 : 2>(t31 + 0),
-        matrix<1, 136, SHARED28 ? 8 : 2>(t28 + 0), n),
-        term<64, false>(matrix<1, 72, SHARED39 ? 8 : 2>(t39 + 0),
+        term<64, false>(matrix<1, 72, SHARED25 ? 8 : 2>(t25 + 0),
+        matrix<1, 136, SHARED22 ? 8 : 2>(t22 + 0), n),
+        term<64, false>(matrix<1, 72, SHARED38 ? 8 : 2>(t38 + 0),
         matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
         [&](int row, int col, Pair x, Pair z) {
         const int j = row;
@@ -1338,6 +1311,7 @@ CALLED void k3_token_part1()
     });
     __syncthreads();
     narrow<128, 136, 136>(t42, t8, n);
+    copy_wait<0>();
     __syncthreads();
     product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
         matrix<136, 1, SHARED42 ? 8 : 2>(t42 + 0),
@@ -1347,16 +1321,36 @@ CALLED void k3_token_part1()
         const int d0 = col;
         const Pair v106 = t16[i] * x;
         const Pair v107 = get(t11[i]) * v106;
-        const Pair v95 = pair_at<1, true>(t34 + i * 136 + d0) + pair_at<1, true>(t41 + i * 136 + d0);
+        const Pair v95 = pair_at<1, true>(t32 + i * 136 + d0) + pair_at<1, true>(t41 + i * 136 + d0);
         const Pair v108 = v95 - v107;
         return [=] {
-            put_pair<1, true>(t34 + i * 136 + d0, v108);
+            put_pair<1, true>(t32 + i * 136 + d0, x);
+            put_pair<1, true>(t41 + i * 136 + d0, v108);
         };
     });
     __syncthreads();
-    if (a.t[8].p) {
-        bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
-        copy_out<128, 136>(t34, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t10 + i * 136 + d0, t32 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            const float v100 = get(t11[i]) * x;
+            const float v101 = t30[i] - v100;
+            const float v103 = t16[i] * x;
+            const float v104 = t39[i] + v103;
+            t30[i] = v101;
+            t39[i] = v104;
+        }
+    }
+    if (a.t[7].p) {
+        bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
+        copy_out<128, 136>(t41, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
     }
     UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
         const int i = f;
@@ -1365,51 +1359,30 @@ CALLED void k3_token_part1()
         put_pair<1, true>(t8 + i * 136 + d1, v113);
     }
     __syncthreads();
-    {
-        const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-        copy_in<128, 136, SHARED26>(t26, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+    NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+        const int i = e;
+        const float v115 = t9[i] - t39[i];
+        const float v111 = t16[i] * t30[i];
+        t9[i] = v115;
+        t39[i] = v111;
     }
-    copy_commit();
+    if (a.t[8].p) {
+        bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
+        copy_out<128, 136>(t8, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
+    }
+    __syncthreads();
     if (a.t[9].p) {
         bf16 *p = (bf16 *)a.t[9].p + at_token(a.t[9], q, token, head);
-        copy_out<128, 136>(t8, (bf16 *)p, a.t[9].st, a.t[9].sd[0], n, a.t[9].wide);
+        copy_out<1, 1>(t9, (bf16 *)p, a.t[9].st, 0, n, a.t[9].wide);
     }
-    product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-        matrix<136, 1, SHARED28 ? 8 : 2>(t28 + 0),
-        matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
-        [&](int row, int col, Pair x) {
-        const int i = row;
-        const int d1 = col;
-        return [=] {
-            put_pair<1, true>(t44 + i * 136 + d1, x);
-        };
-    });
     NO_UNROLL for (int e = TID; e < n; e += THREADS) {
         const int i = e;
         const float v73 = i == n - 1 ? t6[0] : t43[(i + 1)];
-        const float v74 = t25[i] + v73;
+        const float v74 = t33[i] + v73;
         const float v91 = v74 - t40[i];
-        const float v97 = v91 + t32[i];
-        t25[i] = v97;
-    }
-    copy_wait<0>();
-    __syncthreads();
-    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-        const int e = min(g, n - 1);
-        const bool first = g == e && TID % 8 == 0;
-        const int i = e;
-        float x = 0;
-        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-            const int d1 = f;
-            x += dot_four(t44 + i * 136 + d1, t26 + i * 136 + d1);
-        }
-        x = lane_sum<8>(x);
-        if (first) {
-            const float v100 = x - t20[i];
-            const float v111 = t16[i] * v100;
-            const float v112 = t25[i] + v111;
-            t20[i] = v112;
-        }
+        const float v97 = v91 + t27[i];
+        const float v112 = v97 + t39[i];
+        t33[i] = v112;
     }
     __syncthreads();
     NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
@@ -1421,18 +1394,18 @@ CALLED void k3_token_part1()
         }, [&](int at) {
             const int i = n - 1 - at;
             (void)i;
-            return t20[i];
+            return t33[i];
         },
             [&](int at, float found, float left) {
             const int i = n - 1 - at;
-            t45[i] = left;
+            t44[i] = left;
             (void)found;
         });
     }
     __syncthreads();
     NO_UNROLL for (int e = TID; e < n; e += THREADS) {
         const int i = e;
-        const float v118 = t2[i] != 0 ? 0.f : t45[i];
+        const float v118 = t2[i] != 0 ? 0.f : t44[i];
         t2[i] = v118;
     }
     __syncthreads();
@@ -1443,15 +1416,15 @@ CALLED void k3_token_part1()
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 159744ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 194560ll;
     float *const scratch = (float *)arena;
     (void)scratch;
-    float *const t35 = (float *)(arena + 1152);
-    enum { SHARED35 = 1 };
+    float *const t34 = (float *)(arena + 1152);
+    enum { SHARED34 = 1 };
     float *const t43 = (float *)(arena + 896);
     enum { SHARED43 = 1 };
     if (a.run.ragged) {
-        clear(spill_of(a.run, 159744ll), 159744);
+        clear(spill_of(a.run, 194560ll), 194560);
         __syncthreads();
     }
     static_assert(sizeof a <= 688, "room for the copy");
@@ -1503,7 +1476,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     if (j >= n)
                         continue;
                     const float v76 = i > j ? 1.f : 0.f;
-                    t35[i * 72 + j] = v76;
+                    t34[i * 72 + j] = v76;
                 }
                 NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
                     const float s = 0;

@@ -729,18 +729,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
             }
             copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
             NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
                 const int d0 = e;
                 const float v14 = exp_(t8[d0 + (n - 1) * 136]);
                 const float v57 = v14 * t5[d0];
                 t5[d0] = v57;
             }
-            copy_wait<0>();
+            copy_wait<1>();
             __syncthreads();
             gated_tokens<TF32, false, false, 128, true, Paired>(n,
                 matrix<72, 1, 2>(t2 + 0),
@@ -761,6 +756,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const float v19 = exp_(t8[i * 136 + d0]);
                 t13[i * 136 + d0] = v19;
             }
+            copy_wait<0>();
             __syncthreads();
             product<TF32, 2, 2, 0, true, true, true, Paired>(64, 128, 128,
                 matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),

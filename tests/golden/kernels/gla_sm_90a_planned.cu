@@ -8,954 +8,1219 @@
 #include "scans.cuh"
 extern __shared__ char arena[];
 
-// no schedule: %10 = cumsum: no such instruction yet
 // forward (forward), 163840 bytes a chunk and head predicted: %2 %3 %4
 // %6 %8 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18
-struct Args0 { Run run; Tensor t[5]; };
-extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid_constant__ Args0 a)
+namespace in_k0_forward {
+struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_constant__ Args a)
 {
-    float *const t0 = (float *)(arena + 71936);
-    enum { SHARED0 = 1 };
-    float *const t2 = (float *)(arena + 108800);
-    enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 127232);
-    enum { SHARED3 = 1 };
-    bf16 *const t6 = (bf16 *)(arena + 108800);
-    enum { SHARED6 = 1 };
-    float *const t7 = (float *)(arena + 0);
-    enum { SHARED7 = 1 };
-    NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
-        const int block = (int)(item % 2);
-        const i64 part = divided(item / 2, a.run.heads);
-        const int head = (int)(item / 2 - part * a.run.heads);
-        const i64 s = part;
-        const Sequence q = sequence(a.run, s);
-        const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
-        (void)slot;
-        const i64 chunks = (q.len + 63) / 64;
-        if (0 < chunks) {
-            const i64 at = 0;
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            (void)n;
-            (void)token;
-            bf16 *const t1 = (bf16 *)(arena + 256 + (0) % 2 * 9216);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 37120 + (0) % 2 * 17408);
-            enum { SHARED4 = 1 };
-            bf16 *const t5 = (bf16 *)(arena + 18688 + (0) % 2 * 9216);
-            enum { SHARED5 = 1 };
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head) + block * 64 * a.t[1].sd[0];
-                copy_in<64, 72, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head) + block * 64 * a.t[3].sd[0];
-                copy_in<64, 72, SHARED5>(t5, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
+    extern __shared__ unsigned char raw[];
+    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109824 + 8 * i, 1);
+            barrier_init(base + 109840 + 8 * i, 8);
         }
-        copy_commit();
-        {
-            const int n = 64;
-            (void)n;
-            if (a.t[0].p) {
-                const float *p = (const float *)a.t[0].p + s * a.t[0].sb + head_of(a.t[0], head) * a.t[0].sh + block * 64 * a.t[0].sd[0];
-                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < 128; f += THREADS / 64) {
-                    const int d1 = f;
-                    const int d0 = e;
-                    copy1(t0 + d0 + d1 * 72, (const float *)p + d0 * a.t[0].sd[0] + d1 * a.t[0].sd[1]);
-                }
-            } else {
-                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < 128; f += THREADS / 64) {
-                    const int d1 = f;
-                    const int d0 = e;
-                    t0[d0 + d1 * 72] = 0;
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109856 + 8 * i, 1);
+            barrier_init(base + 109872 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109888 + 8 * i, 1);
+            barrier_init(base + 109904 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 109920 + 8 * i, 8);
+            barrier_init(base + 109928 + 8 * i, 1);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<48>();
+        if (warp == 0 && lane == 0) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<2>(a.run, item, x);
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, m, x);
+                    wait(base + 109840 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 109824 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        const int head = x.head / a.tensor[0].group;
+                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                    }
+                    wait(base + 109872 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 109856 + it % 2 * 8, to = base + 16384 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        const int head = x.head / a.tensor[1].group;
+                        load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                    }
+                    wait(base + 109904 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 109888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                        arrive_expecting(full, 16384);
+                        const int head = x.head / a.tensor[2].group;
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                    }
                 }
             }
         }
-        copy_wait<0>();
-        __syncthreads();
-        NO_UNROLL for (i64 m = 0; m < chunks; m++) {
-            const i64 at = m;
-            if (m + 1 < chunks) {
-                const i64 at = m + 1;
-                const int n = (int)min(q.len - at * 64, (i64)64);
-                const i64 token = q.start + at * 64;
-                (void)n;
-                (void)token;
-                bf16 *const t1 = (bf16 *)(arena + 256 + (m + 1) % 2 * 9216);
-                enum { SHARED1 = 1 };
-                bf16 *const t4 = (bf16 *)(arena + 37120 + (m + 1) % 2 * 17408);
-                enum { SHARED4 = 1 };
-                bf16 *const t5 = (bf16 *)(arena + 18688 + (m + 1) % 2 * 9216);
-                enum { SHARED5 = 1 };
+        if (warp == 1) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<2>(a.run, item, x);
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, m, x);
+                    wait(base + 109920, parity(it, 1));
+                    if (lane == 0) {
+                        const u32 from = base + 65536;
+                        store_tile(&a.map[3], from + 0, x.slice * 64 + 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[3], from + 8192, x.slice * 64 + 0, 64, 0, (int)x.at);
+                    }
+                    bulk_commit();
+                    bulk_wait_read();
+                    __syncwarp();
+                    if (lane == 0)
+                        arrive(base + 109928);
+                }
+            }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<96>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        auto col0 = [&](int share) { return group * share; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            const int chunks = find_walk<2>(a.run, item, x);
+            float f6[32];
+            const Lane l = lane_of(fresh((int)threadIdx.x));
+            begin_state<float, 128, 32>(f6, a.tensor[3], x, 0, x.slice * 64 + 0 + col0(32), l);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                find_chunk(a.run, m, x);
+                wait(base + 109824 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 {
-                    const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head) + block * 64 * a.t[1].sd[0];
-                    copy_in<64, 72, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+                    u32 t4[8];
+                    read_columns<2>(t4 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
+                    float z9 = 0;
+                    float f9[16];
+                    UNROLL for (int e = 0; e < 16; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
+                        f9[e] = x9;
+                        if (e % 2)
+                            store2(base + 82208 + row * 288 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
+                        else
+                        z9 = row < x.n ? x9 : 0.f;
+                    }
+                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109840 + it % 2 * 8);
+                matrix_sync<2>();
+                scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
+                wait(base + 109856 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 16384 + it % 2 * 8192, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                matrix_sync<2>();
+                {
+                    const Lane l = lane_of(fresh((int)threadIdx.x));
+                    u32 t2[4];
+                    float2 y11 = { 0, 0 };
+                    float2 y10 = { 0, 0 };
+                    float f16[16];
+                    UNROLL for (int e = 0; e < 16; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 8 == 0)
+                            read_columns<1>(t2, base + 16384 + it % 2 * 8192, 64, col0(32) + 2 * e, l);
+                        if (e % 4 == 0)
+                            y11 = parts_column<1>(base + 109568, 64, col);
+                        if (e % 2 == 0)
+                            y10 = load2(base + 82208 + row * 288 + 4 * col);
+                        const float x12 = (e & 1 ? y11.y : y11.x) - (e & 1 ? y10.y : y10.x);
+                        const float x13 = exp_(x12);
+                        const float x16 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * x13;
+                        f16[e] = x16;
+                    }
+                    {
+                        u32 p[8];
+                        pack_rows(p, f16 + 0, l, x.n);
+                        write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
+                    }
+                    fence_async();
+                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109872 + it % 2 * 8);
+                wait(base + 109888 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
                 }
                 {
-                    const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                    copy_in<128, 136, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+                    wait(base + 109928, parity(it, 1) ^ 1);
+                    {
+                        u32 p[8];
+                        pack_rows(p, f6 + 0, l, 64);
+                        write_columns<2>(base + 65536 + 0, p, 128, col0(32), l);
+                    }
+                    {
+                        u32 p[8];
+                        pack_rows(p, f6 + 16, l, 64);
+                        write_columns<2>(base + 65536 + 8192, p, 128, col0(32), l);
+                    }
+                    fence_async();
+                    float c11[8];
+                    UNROLL for (int e = 0; e < 8; e++)
+                        c11[e] = parts_sum<1>(base + 109568, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x14 = exp_(c11[e % 16 / 4 * 2 + e % 2]);
+                        const float x15 = f6[e] * x14;
+                        f6[e] = x15;
+                    }
                 }
-                {
-                    const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head) + block * 64 * a.t[3].sd[0];
-                    copy_in<64, 72, SHARED5>(t5, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109920);
+                matrix_sync<2>();
+                keep(f6);
+                wgmma_fence();
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 0), base + 32768 + it % 2 * 16384, 64, 0, base + 101376, 64, col0(32) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 16), base + 32768 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109904 + it % 2 * 8);
+                keep(f6);
             }
-            copy_commit();
-            bf16 *const t1 = (bf16 *)(arena + 256 + (m) % 2 * 9216);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 37120 + (m) % 2 * 17408);
-            enum { SHARED4 = 1 };
-            bf16 *const t5 = (bf16 *)(arena + 18688 + (m) % 2 * 9216);
-            enum { SHARED5 = 1 };
-            copy_wait<1>();
-            __syncthreads();
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
-            (void)n;
-            (void)token;
-            {
-                bf16 *p = (bf16 *)(stored + 0) + block * 64;
-                copy_out<64, 72>(t0, p, 128, 1, 128, true);
-            }
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d0 = e;
-                const float v9 = max_(get(t1[i * 72 + d0]), bits(0xc2d00000));
-                t2[i * 72 + d0] = v9;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 64; e += THREADS) {
-                const int d0 = e;
-                const float s = 0;
-                scan_alone<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t2[i * 72 + d0];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t3[i * 72 + d0] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 64; e += THREADS) {
-                const int d0 = e;
-                const float v14 = exp_(t3[d0 + (n - 1) * 72]);
-                t7[d0] = v14;
-            }
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d0 = e;
-                const float v12 = t3[d0 + (n - 1) * 72] - t3[i * 72 + d0];
-                const float v13 = exp_(v12);
-                const float v16 = get(t5[i * 72 + d0]) * v13;
-                put(&t6[i * 72 + d0], v16);
-            }
-            __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(128, 64, n,
-                matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
-                matrix<1, 72, SHARED6 ? 8 : 2>(t6 + 0),
-                [&](int row, int col, Pair x) {
-                const int d1 = row;
-                const int d0 = col;
-                const Pair v15 = pair_at<1, true>(t0 + d0 + d1 * 72) * pair_at<1, true>(t7 + d0);
-                const Pair v18 = v15 + x;
-                return [=] {
-                    put_pair<1, true>(t0 + d0 + d1 * 72, v18);
-                };
-            });
-            __syncthreads();
+            end_state<float, 128, 32>(f6, a.tensor[4], x, 0, x.slice * 64 + 0 + col0(32), l);
         }
-        {
-            if (a.t[4].p) {
-                float *p = (float *)a.t[4].p + s * a.t[4].sb + head_of(a.t[4], head) * a.t[4].sh + block * 64 * a.t[4].sd[0];
-                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < 128; f += THREADS / 64) {
-                    const int d1 = f;
-                    const int d0 = e;
-                    put((float *)p + d0 * a.t[4].sd[0] + d1 * a.t[4].sd[1], t0[d0 + d1 * 72]);
-                }
-            }
-        }
-        __syncthreads();
     }
 }
+}  // in_k0_forward
 
-// no schedule: %10 = cumsum: no such instruction yet
 // forward (token), 229376 bytes a chunk and head predicted: %1 %2 %3 %4
 // %8 %9 %10 %19 %20 %21 %22 %23 %24 %25 %26 %27
-struct Args1 { Run run; Tensor t[5]; };
-extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_constant__ Args1 a)
+namespace in_k1_token {
+struct Args { TensorMap map[6]; Tensor tensor[5]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
 {
-    bf16 *const t0 = (bf16 *)(arena + 0);
-    enum { SHARED0 = 1 };
-    float *const t1 = (float *)(arena + 104448);
-    enum { SHARED1 = 1 };
-    float *const t2 = (float *)(arena + 139264);
-    enum { SHARED2 = 1 };
-    bf16 *const t3 = (bf16 *)(arena + 17408);
-    enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 52224);
-    enum { SHARED4 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 0);
-    enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 104448);
-    enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 69632);
-    enum { SHARED7 = 1 };
-    bf16 *const t8 = (bf16 *)(arena + 0);
-    enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 87040);
-    enum { SHARED9 = 1 };
-    NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
-        const int block = (int)(item % 1);
-        const i64 part = divided(item / 1, a.run.heads);
-        const int head = (int)(item / 1 - part * a.run.heads);
-        const i64 s = find_sequence(a.run, part, 64);
-        const Sequence q = sequence(a.run, s);
-        const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
-        (void)slot;
-        const i64 at = part - slot;
-        if (at < 0 || at * 64 >= q.len)
-            continue;
-        {
-            const int n = 64;
-            (void)n;
+    extern __shared__ unsigned char raw[];
+    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 217088 + 8 * i, 1);
+            barrier_init(base + 217104 + 8 * i, 8);
         }
-        copy_wait<0>();
-        __syncthreads();
-        {
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
-            (void)n;
-            (void)token;
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<128, 136, SHARED0>(t0, (const bf16 *)p, a.t[0].st, a.t[0].sd[0], n, a.t[0].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED3>(t3, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED4>(t4, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            copy_wait<4>();
-            __syncthreads();
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v9 = max_(get(t0[i * 136 + d0]), bits(0xc2d00000));
-                t1[i * 136 + d0] = v9;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
-                const int d0 = e;
-                const float s = 0;
-                scan_alone<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t1[i * 136 + d0];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t2[i * 136 + d0] = left;
-                    (void)found;
-                });
-            }
-            copy_wait<2>();
-            __syncthreads();
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v19 = exp_(t2[i * 136 + d0]);
-                const float v20 = get(t4[i * 136 + d0]) * v19;
-                put(&t5[i * 136 + d0], v20);
-            }
-            __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED5 ? 8 : 2>(t5 + 0),
-                matrix<136, 1, SHARED3 ? 8 : 2>(t3 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                return [=] {
-                    put_pair<1, true>(t6 + i * 136 + d1, x);
-                };
-            });
-            copy_wait<1>();
-            __syncthreads();
-            gated_keys<TF32, false, 128, true, Paired>(n,
-                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
-                matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
-                matrix<136, 1, 2>(t2 + 0),
-                matrix<136, 1, 2>(t2 + 0),
-                [&](int i, int j, Pair x) {
-                return [=] {
-                    put_pair<1, true>(t8 + i * 72 + j, x);
-                };
-            });
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-                matrix<72, 1, SHARED8 ? 8 : 2>(t8 + 0),
-                matrix<1, 136, SHARED9 ? 8 : 2>(t9 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v27 = pair_at<1, true>(t6 + i * 136 + d1) + x;
-                return [=] {
-                    put_pair<1, true>(t6 + i * 136 + d1, v27);
-                };
-            });
-            __syncthreads();
-            if (a.t[4].p) {
-                bf16 *p = (bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_out<128, 136>(t6, (bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            __syncthreads();
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 217120 + 8 * i, 1);
+            barrier_init(base + 217136 + 8 * i, 8);
         }
-        {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 217152 + 8 * i, 1);
+            barrier_init(base + 217168 + 8 * i, 8);
         }
-        __syncthreads();
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 217184 + 8 * i, 1);
+            barrier_init(base + 217192 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 217200 + 8 * i, 1);
+            barrier_init(base + 217208 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 217216 + 8 * i, 8);
+            barrier_init(base + 217224 + 8 * i, 1);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<56>();
+        if (warp == 0 && lane == 0) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                wait(base + 217104 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 217088 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 217136 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 217120 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 217168 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 217152 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 217192, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 217184, to = base + 98304;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[3], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[3], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[3], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 217208, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 217200, to = base + 131072;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
+                }
+                it++;
+            }
+        }
+        if (warp == 1) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                wait(base + 217216, parity(it, 1));
+                if (a.tensor[4].p) {
+                    const u32 from = base + 147456;
+                    const int c = (x.row - x.where.start) / 64;
+                    store_chunk(a.map[5], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[5], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
+                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 217224);
+                it++;
+            }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<224>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        auto col0 = [&](int share) { return group * share; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            float f24[16];
+            float f21[32];
+            const Lane l = lane_of(fresh((int)threadIdx.x));
+            wait(base + 217088 + it % 2 * 8, parity(it, 2));
+            if (x.n < 64) {
+                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            matrix_sync<2>();
+            {
+                u32 t4[16];
+                read_columns<4>(t4 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
+                float z9 = 0;
+                float f9[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
+                    f9[e] = x9;
+                    if (e % 2)
+                        store2(base + 164384 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
+                    else
+                    z9 = row < x.n ? x9 : 0.f;
+                }
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 217104 + it % 2 * 8);
+            matrix_sync<2>();
+            scan_rows<128, 64, 0>(base + 164384, 0u, col0(64), l);
+            wait(base + 217120 + it % 2 * 8, parity(it, 2));
+            if (x.n < 64) {
+                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            matrix_sync<2>();
+            {
+                const Lane l = lane_of(fresh((int)threadIdx.x));
+                u32 t1[4];
+                float2 y10 = { 0, 0 };
+                float f20[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    if (e % 8 == 0)
+                        read_columns<1>(t1, base + 32768 + it % 2 * 16384, 64, col0(64) + 2 * e, l);
+                    if (e % 2 == 0)
+                        y10 = load2(base + 164384 + row * 544 + 4 * col);
+                    const float x19 = exp_((e & 1 ? y10.y : y10.x));
+                    const float x20 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * x19;
+                    f20[e] = x20;
+                }
+                {
+                    u32 p[16];
+                    pack_rows(p, f20 + 0, l, x.n);
+                    write_columns<4>(base + 200704 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+            }
+            wait(base + 217152 + it % 2 * 8, parity(it, 2));
+            if (x.n < 64) {
+                clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            decayed_scores<128, 16, 0>(f24, base + 32768 + it % 2 * 16384, base + 65536 + it % 2 * 16384, base + 164384, base + 164384, col0(32), l);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 217136 + it % 2 * 8);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 217168 + it % 2 * 8);
+            matrix_sync<2>();
+            {
+                {
+                    u32 p[8];
+                    pack_rows(p, f24 + 0, l, x.n);
+                    write_columns<2>(base + 163840 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+            }
+            wait(base + 217200, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 131072, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wait(base + 217184, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 200704, 64, 0, base + 98304, 128, col0(64) + 0);
+            matrix_sync<2>();
+            keep(f21);
+            wgmma_fence();
+            multiply_tiles<0, 1, 4, 1, 0>(f21, base + 163840, 64, 0, base + 131072, 64, col0(64) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 217192);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 217208);
+            keep(f21);
+            {
+                wait(base + 217224, parity(it, 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f21 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 217216);
+            it++;
+        }
     }
 }
+}  // in_k1_token
 
-// no schedule: %10 = cumsum: no such instruction yet
 // backward (reverse), 163840 bytes a chunk and head predicted: %1 %4 %5
 // %7 %8 %9 %10 %11 %14 %19 %20 %41 %54 %55
-struct Args2 { Run run; Tensor t[5]; };
-extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
+namespace in_k2_reverse {
+struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
 {
-    float *const t0 = (float *)(arena + 71936);
-    enum { SHARED0 = 1 };
-    float *const t2 = (float *)(arena + 108800);
-    enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 127232);
-    enum { SHARED3 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 108800);
-    enum { SHARED5 = 1 };
-    float *const t7 = (float *)(arena + 0);
-    enum { SHARED7 = 1 };
-    NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
-        const int block = (int)(item % 2);
-        const i64 part = divided(item / 2, a.run.heads);
-        const int head = (int)(item / 2 - part * a.run.heads);
-        const i64 s = part;
-        const Sequence q = sequence(a.run, s);
-        const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
-        (void)slot;
-        const i64 chunks = (q.len + 63) / 64;
-        if (0 < chunks) {
-            const i64 at = chunks - 1 - (0);
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            (void)n;
-            (void)token;
-            bf16 *const t1 = (bf16 *)(arena + 256 + (0) % 2 * 9216);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 18688 + (0) % 2 * 9216);
-            enum { SHARED4 = 1 };
-            bf16 *const t6 = (bf16 *)(arena + 37120 + (0) % 2 * 17408);
-            enum { SHARED6 = 1 };
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head) + block * 64 * a.t[1].sd[0];
-                copy_in<64, 72, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head) + block * 64 * a.t[2].sd[0];
-                copy_in<64, 72, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
+    extern __shared__ unsigned char raw[];
+    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109824 + 8 * i, 1);
+            barrier_init(base + 109840 + 8 * i, 8);
         }
-        copy_commit();
-        {
-            const int n = 64;
-            (void)n;
-            if (a.t[0].p) {
-                const float *p = (const float *)a.t[0].p + s * a.t[0].sb + head_of(a.t[0], head) * a.t[0].sh + block * 64 * a.t[0].sd[0];
-                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < 128; f += THREADS / 64) {
-                    const int d1 = f;
-                    const int d0 = e;
-                    copy1(t0 + d0 + d1 * 72, (const float *)p + d0 * a.t[0].sd[0] + d1 * a.t[0].sd[1]);
-                }
-            } else {
-                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < 128; f += THREADS / 64) {
-                    const int d1 = f;
-                    const int d0 = e;
-                    t0[d0 + d1 * 72] = 0;
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109856 + 8 * i, 1);
+            barrier_init(base + 109872 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109888 + 8 * i, 1);
+            barrier_init(base + 109904 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 109920 + 8 * i, 8);
+            barrier_init(base + 109928 + 8 * i, 1);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<48>();
+        if (warp == 0 && lane == 0) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<2>(a.run, item, x);
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, chunks - 1 - m, x);
+                    wait(base + 109840 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 109824 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        const int head = x.head / a.tensor[0].group;
+                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                    }
+                    wait(base + 109872 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 109856 + it % 2 * 8, to = base + 16384 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        const int head = x.head / a.tensor[1].group;
+                        load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                    }
+                    wait(base + 109904 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 109888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                        arrive_expecting(full, 16384);
+                        const int head = x.head / a.tensor[2].group;
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                    }
                 }
             }
         }
-        copy_wait<0>();
-        __syncthreads();
-        NO_UNROLL for (i64 m = 0; m < chunks; m++) {
-            const i64 at = chunks - 1 - m;
-            if (m + 1 < chunks) {
-                const i64 at = chunks - 1 - (m + 1);
-                const int n = (int)min(q.len - at * 64, (i64)64);
-                const i64 token = q.start + at * 64;
-                (void)n;
-                (void)token;
-                bf16 *const t1 = (bf16 *)(arena + 256 + (m + 1) % 2 * 9216);
-                enum { SHARED1 = 1 };
-                bf16 *const t4 = (bf16 *)(arena + 18688 + (m + 1) % 2 * 9216);
-                enum { SHARED4 = 1 };
-                bf16 *const t6 = (bf16 *)(arena + 37120 + (m + 1) % 2 * 17408);
-                enum { SHARED6 = 1 };
+        if (warp == 1) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<2>(a.run, item, x);
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, chunks - 1 - m, x);
+                    wait(base + 109920, parity(it, 1));
+                    if (lane == 0) {
+                        const u32 from = base + 65536;
+                        store_tile(&a.map[3], from + 0, x.slice * 64 + 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[3], from + 8192, x.slice * 64 + 0, 64, 0, (int)x.at);
+                    }
+                    bulk_commit();
+                    bulk_wait_read();
+                    __syncwarp();
+                    if (lane == 0)
+                        arrive(base + 109928);
+                }
+            }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<96>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        auto col0 = [&](int share) { return group * share; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            const int chunks = find_walk<2>(a.run, item, x);
+            float f7[32];
+            const Lane l = lane_of(fresh((int)threadIdx.x));
+            begin_state<float, 128, 32>(f7, a.tensor[3], x, 0, x.slice * 64 + 0 + col0(32), l);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                find_chunk(a.run, chunks - 1 - m, x);
+                wait(base + 109824 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 {
-                    const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head) + block * 64 * a.t[1].sd[0];
-                    copy_in<64, 72, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+                    u32 t4[8];
+                    read_columns<2>(t4 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
+                    float z9 = 0;
+                    float f9[16];
+                    UNROLL for (int e = 0; e < 16; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
+                        f9[e] = x9;
+                        if (e % 2)
+                            store2(base + 82208 + row * 288 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
+                        else
+                        z9 = row < x.n ? x9 : 0.f;
+                    }
+                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109840 + it % 2 * 8);
+                matrix_sync<2>();
+                scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
+                wait(base + 109856 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 16384 + it % 2 * 8192, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                matrix_sync<2>();
+                {
+                    const Lane l = lane_of(fresh((int)threadIdx.x));
+                    u32 t1[4];
+                    float2 y10 = { 0, 0 };
+                    float f20[16];
+                    UNROLL for (int e = 0; e < 16; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 8 == 0)
+                            read_columns<1>(t1, base + 16384 + it % 2 * 8192, 64, col0(32) + 2 * e, l);
+                        if (e % 2 == 0)
+                            y10 = load2(base + 82208 + row * 288 + 4 * col);
+                        const float x19 = exp_((e & 1 ? y10.y : y10.x));
+                        const float x20 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * x19;
+                        f20[e] = x20;
+                    }
+                    {
+                        u32 p[8];
+                        pack_rows(p, f20 + 0, l, x.n);
+                        write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
+                    }
+                    fence_async();
+                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109872 + it % 2 * 8);
+                wait(base + 109888 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
                 }
                 {
-                    const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head) + block * 64 * a.t[2].sd[0];
-                    copy_in<64, 72, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+                    wait(base + 109928, parity(it, 1) ^ 1);
+                    {
+                        u32 p[8];
+                        pack_rows(p, f7 + 0, l, 64);
+                        write_columns<2>(base + 65536 + 0, p, 128, col0(32), l);
+                    }
+                    {
+                        u32 p[8];
+                        pack_rows(p, f7 + 16, l, 64);
+                        write_columns<2>(base + 65536 + 8192, p, 128, col0(32), l);
+                    }
+                    fence_async();
+                    float c11[8];
+                    UNROLL for (int e = 0; e < 8; e++)
+                        c11[e] = parts_sum<1>(base + 109568, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x14 = exp_(c11[e % 16 / 4 * 2 + e % 2]);
+                        const float x54 = f7[e] * x14;
+                        f7[e] = x54;
+                    }
                 }
-                {
-                    const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                    copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-                }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109920);
+                matrix_sync<2>();
+                keep(f7);
+                wgmma_fence();
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 0), base + 32768 + it % 2 * 16384, 64, 0, base + 101376, 64, col0(32) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 16), base + 32768 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 109904 + it % 2 * 8);
+                keep(f7);
             }
-            copy_commit();
-            bf16 *const t1 = (bf16 *)(arena + 256 + (m) % 2 * 9216);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 18688 + (m) % 2 * 9216);
-            enum { SHARED4 = 1 };
-            bf16 *const t6 = (bf16 *)(arena + 37120 + (m) % 2 * 17408);
-            enum { SHARED6 = 1 };
-            copy_wait<1>();
-            __syncthreads();
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
-            (void)n;
-            (void)token;
-            {
-                bf16 *p = (bf16 *)(stored + 32768) + block * 64;
-                copy_out<64, 72>(t0, p, 128, 1, 128, true);
-            }
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d0 = e;
-                const float v9 = max_(get(t1[i * 72 + d0]), bits(0xc2d00000));
-                t2[i * 72 + d0] = v9;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 64; e += THREADS) {
-                const int d0 = e;
-                const float s = 0;
-                scan_alone<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t2[i * 72 + d0];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t3[i * 72 + d0] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 64; e += THREADS) {
-                const int d0 = e;
-                const float v14 = exp_(t3[d0 + (n - 1) * 72]);
-                t7[d0] = v14;
-            }
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d0 = e;
-                const float v19 = exp_(t3[i * 72 + d0]);
-                const float v20 = get(t4[i * 72 + d0]) * v19;
-                put(&t5[i * 72 + d0], v20);
-            }
-            __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(128, 64, n,
-                matrix<1, 136, SHARED6 ? 8 : 2>(t6 + 0),
-                matrix<1, 72, SHARED5 ? 8 : 2>(t5 + 0),
-                [&](int row, int col, Pair x) {
-                const int d1 = row;
-                const int d0 = col;
-                const Pair v54 = pair_at<1, true>(t0 + d0 + d1 * 72) * pair_at<1, true>(t7 + d0);
-                const Pair v55 = x + v54;
-                return [=] {
-                    put_pair<1, true>(t0 + d0 + d1 * 72, v55);
-                };
-            });
-            __syncthreads();
+            end_state<float, 128, 32>(f7, a.tensor[4], x, 0, x.slice * 64 + 0 + col0(32), l);
         }
-        {
-            if (a.t[4].p) {
-                float *p = (float *)a.t[4].p + s * a.t[4].sb + head_of(a.t[4], head) * a.t[4].sh + block * 64 * a.t[4].sd[0];
-                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < 128; f += THREADS / 64) {
-                    const int d1 = f;
-                    const int d0 = e;
-                    put((float *)p + d0 * a.t[4].sd[0] + d1 * a.t[4].sd[1], t0[d0 + d1 * 72]);
-                }
-            }
-        }
-        __syncthreads();
     }
 }
+}  // in_k2_reverse
 
-// no schedule: %10 = cumsum: no such instruction yet
 // backward (token), 425984 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %8 %9 %10 %11 %12 %13 %14 %16 %19 %22 %23 %24 %25 %28 %29 %30 %31
 // %32 %33 %34 %35 %36 %37 %38 %39 %40 %42 %43 %44 %45 %46 %47 %48 %49
 // %50 %51 %52 %53 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66
-struct Args3 { Run run; Tensor t[9]; };
-extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
+namespace in_k3_token {
+struct Args { TensorMap map[10]; Tensor tensor[9]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 227328ll;
-    bf16 *const t0 = (bf16 *)(arena + 256);
-    enum { SHARED0 = 1 };
-    bf16 *const t1 = (bf16 *)(arena + 44288);
-    enum { SHARED1 = 1 };
-    float *const t2 = (float *)(spill + 0);
-    enum { SHARED2 = 0 };
-    float *const t3 = (float *)(arena + 114432);
-    enum { SHARED3 = 1 };
-    float *const t4 = (float *)(spill + 18432);
-    enum { SHARED4 = 0 };
-    float *const t5 = (float *)(arena + 79104);
-    enum { SHARED5 = 1 };
-    bf16 *const t6 = (bf16 *)(arena + 256);
-    enum { SHARED6 = 1 };
-    float *const t7 = (float *)(arena + 17664);
-    enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 184064);
-    enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 26880);
-    enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 9472);
-    enum { SHARED10 = 1 };
-    float *const t11 = (float *)(spill + 88064);
-    enum { SHARED11 = 0 };
-    float *const t12 = (float *)(spill + 122880);
-    enum { SHARED12 = 0 };
-    float *const t13 = (float *)(arena + 79616);
-    enum { SHARED13 = 1 };
-    float *const t14 = (float *)(arena + 149248);
-    enum { SHARED14 = 1 };
-    float *const t15 = (float *)(spill + 192512);
-    enum { SHARED15 = 0 };
-    float *const t16 = (float *)(arena + 114432);
-    enum { SHARED16 = 1 };
-    bf16 *const t17 = (bf16 *)(arena + 61696);
-    enum { SHARED17 = 1 };
-    float *const t18 = (float *)(arena + 79616);
-    enum { SHARED18 = 1 };
-    float *const t19 = (float *)(spill + 157696);
-    enum { SHARED19 = 0 };
-    bf16 *const t20 = (bf16 *)(arena + 256);
-    enum { SHARED20 = 1 };
-    bf16 *const t21 = (bf16 *)(arena + 9472);
-    enum { SHARED21 = 1 };
-    float *const t22 = (float *)(arena + 79616);
-    enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 0);
-    enum { SHARED23 = 1 };
-    float *const t24 = (float *)(arena + 17664);
-    enum { SHARED24 = 1 };
-    if (a.run.ragged) {
-        clear(spill_of(a.run, 227328ll), 227328);
-        __syncthreads();
+    extern __shared__ unsigned char raw[];
+    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 222208 + 8 * i, 1);
+            barrier_init(base + 222224 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222240 + 8 * i, 1);
+            barrier_init(base + 222248 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222256 + 8 * i, 1);
+            barrier_init(base + 222264 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222272 + 8 * i, 1);
+            barrier_init(base + 222280 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222288 + 8 * i, 1);
+            barrier_init(base + 222296 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222304 + 8 * i, 1);
+            barrier_init(base + 222312 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222320 + 8 * i, 1);
+            barrier_init(base + 222328 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 222336 + 8 * i, 8);
+            barrier_init(base + 222344 + 8 * i, 1);
+        }
+        barrier_init_fence();
     }
-    NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
-        const int block = (int)(item % 1);
-        const i64 part = divided(item / 1, a.run.heads);
-        const int head = (int)(item / 1 - part * a.run.heads);
-        const i64 s = find_sequence(a.run, part, 64);
-        const Sequence q = sequence(a.run, s);
-        const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
-        (void)slot;
-        const i64 at = part - slot;
-        if (at < 0 || at * 64 >= q.len)
-            continue;
-        {
-            const int n = 64;
-            (void)n;
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t23[i] = left;
-                    (void)found;
-                });
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<56>();
+        if (warp == 0 && lane == 0) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                wait(base + 222248, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 222240, to = base + 0;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 222264, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 222256, to = base + 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 222280, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 222272, to = base + 32768;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 222296, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 222288, to = base + 49152;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 222312, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 222304, to = base + 65536;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 222328, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 222320, to = base + 98304;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
+                }
+                it++;
             }
         }
-        copy_wait<0>();
-        __syncthreads();
-        {
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
-            (void)n;
-            (void)token;
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<128, 136, SHARED0>(t0, (const bf16 *)p, a.t[0].st, a.t[0].sd[0], n, a.t[0].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED3>(t3, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 32768);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            copy_wait<2>();
-            __syncthreads();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
-                matrix<136, 1, SHARED0 ? 8 : 2>(t0 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int j = col;
-                return [=] {
-                    put_pair<1, true>(t2 + i * 72 + j, x);
-                };
-            });
-            copy_wait<0>();
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 4, g = from; g - from < 128; g += THREADS / 4) {
-                const int e = min(g, 128 - 1);
-                const bool first = g == e && TID % 4 == 0;
-                const int d0 = e;
-                float x = 0;
-                for (int f = TID % 4; f < 128; f += 4) {
-                    const int d1 = f;
-                    x += t3[d0 + d1 * 136] * t4[d0 + d1 * 136];
+        if (warp == 1) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                wait(base + 222336, parity((it * 4 + 0), 1));
+                if (a.tensor[4].p) {
+                    const u32 from = base + 131072;
+                    const int c = (x.row - x.where.start) / 64;
+                    store_chunk(a.map[6], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[6], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
                 }
-                x = lane_sum<4>(x);
-                if (first) {
-                    t5[d0] = x;
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222344);
+                wait(base + 222336, parity((it * 4 + 1), 1));
+                if (a.tensor[5].p) {
+                    const u32 from = base + 131072;
+                    const int c = (x.row - x.where.start) / 64;
+                    store_chunk(a.map[7], a.tensor[5], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[7], a.tensor[5], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
                 }
-            }
-            copy_wait<0>();
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED3>(t3, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 32768);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v9 = max_(get(t6[i * 136 + d0]), bits(0xc2d00000));
-                t7[i * 136 + d0] = v9;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
-                const int d0 = e;
-                const float s = 0;
-                scan_alone<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t7[i * 136 + d0];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t8[i * 136 + d0] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
-                const int d0 = e;
-                const float v14 = exp_(t8[d0 + (n - 1) * 136]);
-                const float v57 = v14 * t5[d0];
-                t5[d0] = v57;
-            }
-            copy_wait<1>();
-            __syncthreads();
-            gated_tokens<TF32, false, false, 128, true, Paired>(n,
-                matrix<72, 1, 2>(t2 + 0),
-                matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                [&](int i, int d0, Pair x) {
-                const Pair v35 = pair_at<1, true>(t10 + i * 136 + d0) * x;
-                return [=] {
-                    put_pair<1, true>(t11 + i * 136 + d0, x);
-                    put_pair<1, true>(t12 + i * 136 + d0, v35);
-                };
-            });
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v19 = exp_(t8[i * 136 + d0]);
-                t13[i * 136 + d0] = v19;
-            }
-            copy_wait<0>();
-            __syncthreads();
-            product<TF32, 2, 2, 0, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
-                matrix<1, 136, 1>(t3 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v43 = pair_at<1, true>(t13 + i * 136 + d0) * x;
-                const Pair v44 = pair_at<1, true>(t11 + i * 136 + d0) + v43;
-                const Pair v45 = pair_at<1, true>(t10 + i * 136 + d0) * x;
-                const Pair v46 = pair_at<1, true>(t13 + i * 136 + d0) * v45;
-                return [=] {
-                    put_pair<1, true>(t13 + i * 136 + d0, v44);
-                    put_pair<1, true>(t11 + i * 136 + d0, v46);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            if (a.t[5].p) {
-                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_out<128, 136>(t13, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-            }
-            gated_tokens<TF32, false, true, 128, true, Paired>(n,
-                matrix<1, 72, 1>(t2 + 0),
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                [&](int j, int d0, Pair x) {
-                const Pair v36 = pair_at<1, true>(t9 + j * 136 + d0) * x;
-                const Pair v37 = -v36;
-                return [=] {
-                    put_pair<1, true>(t14 + j * 136 + d0, x);
-                    put_pair<1, true>(t15 + j * 136 + d0, v37);
-                };
-            });
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v12 = t8[d0 + (n - 1) * 136] - t8[i * 136 + d0];
-                const float v13 = exp_(v12);
-                const float v16 = get(t9[i * 136 + d0]) * v13;
-                t16[i * 136 + d0] = v13;
-                put(&t17[i * 136 + d0], v16);
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<128, 136, SHARED0>(t0, (const bf16 *)p, a.t[0].st, a.t[0].sd[0], n, a.t[0].wide);
-            }
-            copy_commit();
-            copy_wait<0>();
-            __syncthreads();
-            product<TF32, 2, 2, 0, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED0 ? 8 : 2>(t0 + 0),
-                matrix<1, 136, 1>(t4 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v51 = pair_at<1, true>(t16 + i * 136 + d0) * x;
-                const Pair v52 = pair_at<1, true>(t14 + i * 136 + d0) + v51;
-                const Pair v53 = pair_at<1, true>(t9 + i * 136 + d0) * x;
-                const Pair v58 = pair_at<1, true>(t16 + i * 136 + d0) * v53;
-                return [=] {
-                    put_pair<1, true>(t14 + i * 136 + d0, v52);
-                    put_pair<1, true>(t18 + i * 136 + d0, v53);
-                    put_pair<1, true>(t19 + i * 136 + d0, v58);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 4, g = from; g - from < 128; g += THREADS / 4) {
-                const int e = min(g, 128 - 1);
-                const bool first = g == e && TID % 4 == 0;
-                const int d0 = e;
-                float x = 0;
-                UNROLL_FOUR for (int f = TID % 4; f < n; f += 4) {
-                    const int i = f;
-                    x += t16[i * 136 + d0] * t18[i * 136 + d0];
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222344);
+                wait(base + 222336, parity((it * 4 + 2), 1));
+                if (a.tensor[6].p) {
+                    const u32 from = base + 131072;
+                    const int c = (x.row - x.where.start) / 64;
+                    store_chunk(a.map[8], a.tensor[6], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[8], a.tensor[6], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
                 }
-                x = lane_sum<4>(x);
-                if (first) {
-                    const float v60 = t5[d0] + x;
-                    t5[d0] = v60;
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222344);
+                wait(base + 222336, parity((it * 4 + 3), 1));
+                if (a.tensor[7].p) {
+                    const u32 from = base + 131072;
+                    const int c = (x.row - x.where.start) / 64;
+                    store_chunk(a.map[9], a.tensor[7], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[9], a.tensor[7], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
                 }
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222344);
+                it++;
             }
-            if (a.t[6].p) {
-                bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_out<128, 136>(t14, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
-            }
-            copy_wait<0>();
-            __syncthreads();
-            gated_keys<TF32, false, 128, true, Paired>(n,
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                [&](int i, int j, Pair x) {
-                return [=] {
-                    put_pair<1, true>(t20 + i * 72 + j, x);
-                };
-            });
-            __syncthreads();
-            narrow<128, 136, 136>(t21, t4, 128);
-            __syncthreads();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<1, 72, SHARED20 ? 8 : 2>(t20 + 0),
-                matrix<1, 136, SHARED1 ? 8 : 2>(t1 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED17 ? 8 : 2>(t17 + 0),
-                matrix<136, 1, SHARED21 ? 8 : 2>(t21 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v49 = x + z;
-                return [=] {
-                    put_pair<1, true>(t22 + i * 136 + d1, v49);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            if (a.t[7].p) {
-                bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t22, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
-            }
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v40 = t12[i * 136 + d0] + t15[i * 136 + d0];
-                const float v47 = v40 + t11[i * 136 + d0];
-                const float v61 = v47 - t19[i * 136 + d0];
-                const float v62 = i == n - 1 ? t5[d0] : t23[(i + 1)];
-                const float v63 = v61 + v62;
-                t12[i * 136 + d0] = v63;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
-                const int d0 = e;
-                const float s = 0;
-                scan_alone<Adding<float>>(n, s, [&](int at) {
-                    const int i = n - 1 - at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = n - 1 - at;
-                    (void)i;
-                    return t12[i * 136 + d0];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = n - 1 - at;
-                    t24[i * 136 + d0] = left;
-                    (void)found;
-                });
-            }
-            copy_wait<0>();
-            __syncthreads();
-            UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
-                const int i = f;
-                const int d0 = e;
-                const float v65 = get(t6[i * 136 + d0]) < bits(0xc2d00000) ? 1 : 0;
-                const float v66 = v65 != 0 ? 0.f : t24[i * 136 + d0];
-                t24[i * 136 + d0] = v66;
-            }
-            __syncthreads();
-            if (a.t[8].p) {
-                bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
-                copy_out<128, 136>(t24, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
-            }
-            __syncthreads();
         }
-        {
+        if (warp == 2) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                Pair v29 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
+                wait(base + 222224 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 217088 + it % 2 * 256, v29, lane);
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222208 + it % 2 * 8);
+                it++;
+            }
         }
-        __syncthreads();
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<224>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        auto col0 = [&](int share) { return group * share; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            float f30[16];
+            float f24[16];
+            float f33[32];
+            float f34[32];
+            float f42[32];
+            float f50[32];
+            float f61[32];
+            float f31[32];
+            const Lane l = lane_of(fresh((int)threadIdx.x));
+            matrix_sync<2>();
+            {
+                float g4[32];
+                UNROLL for (int e = 0; e < 32; e++)
+                    g4[e] = matrix_at<unsigned short>(a.tensor[8], x, l.row + e / 2 % 2 * 8, 0 + col0(64) + e / 4 * 8 + l.col + e % 2);
+                float z9 = 0;
+                float f9[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x9 = max_(g4[e], bits(0xc2d00000));
+                    f9[e] = x9;
+                    if (e % 2)
+                        store2(base + 148000 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
+                    else
+                    z9 = row < x.n ? x9 : 0.f;
+                }
+            }
+            wait(base + 222240, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 0, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wait(base + 222256, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f30, base + 16384, 64, 0, base + 0, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            keep(f30);
+            {
+                {
+                    u32 p[8];
+                    pack_rows(p, f30 + 0, l, x.n);
+                    write_columns<2>(base + 184320 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+            }
+            matrix_sync<2>();
+            scan_rows<128, 64, 0>(base + 148000, base + 217600, col0(64), l);
+            wait(base + 222272, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 32768, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            matrix_sync<2>();
+            {
+                const Lane l = lane_of(fresh((int)threadIdx.x));
+                u32 t2[4];
+                float2 y11 = { 0, 0 };
+                float2 y10 = { 0, 0 };
+                float f16[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    if (e % 8 == 0)
+                        read_columns<1>(t2, base + 32768, 64, col0(64) + 2 * e, l);
+                    if (e % 4 == 0)
+                        y11 = parts_column<1>(base + 217600, 128, col);
+                    if (e % 2 == 0)
+                        y10 = load2(base + 148000 + row * 544 + 4 * col);
+                    const float x12 = (e & 1 ? y11.y : y11.x) - (e & 1 ? y10.y : y10.x);
+                    const float x13 = exp_(x12);
+                    const float x16 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * x13;
+                    f16[e] = x16;
+                }
+                {
+                    u32 p[16];
+                    pack_rows(p, f16 + 0, l, x.n);
+                    write_columns<4>(base + 192512 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+            }
+            wait(base + 222288, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 49152, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            decayed_scores<128, 16, 0>(f24, base + 49152, base + 32768, base + 148000, base + 148000, col0(32), l);
+            {
+                {
+                    u32 p[8];
+                    pack_rows(p, f24 + 0, l, x.n);
+                    write_columns<2>(base + 208896 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+            }
+            decayed_sums<128, 32, 1, 0>(f33, base + 184320, base + 32768, base + 148000, base + 148000, base + 148000, col0(64), l);
+            decayed_sums<128, 32, 0, 0>(f34, base + 184320, base + 49152, base + 148000, base + 148000, base + 148000, col0(64), l);
+            wait(base + 222304, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f42, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
+            wait(base + 222320, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f50, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222248);
+            keep(f50);
+            keep(f42);
+            matrix_sync<2>();
+            {
+                const Lane l = lane_of(fresh((int)threadIdx.x));
+                u32 t1[4];
+                u32 t2[4];
+                float2 y10 = { 0, 0 };
+                float2 y11 = { 0, 0 };
+                float s59[16] = { 0 };
+                float f44[32];
+                float f52[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    if (e % 8 == 0)
+                        read_columns<1>(t1, base + 49152, 64, col0(64) + 2 * e, l);
+                    if (e % 8 == 0)
+                        read_columns<1>(t2, base + 32768, 64, col0(64) + 2 * e, l);
+                    if (e % 2 == 0)
+                        y10 = load2(base + 148000 + row * 544 + 4 * col);
+                    if (e % 4 == 0)
+                        y11 = parts_column<1>(base + 217600, 128, col);
+                    const float x35 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * f33[e];
+                    const float x36 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * f34[e];
+                    const float x37 = -x36;
+                    const float x40 = x35 + x37;
+                    const float x19 = exp_((e & 1 ? y10.y : y10.x));
+                    const float x43 = x19 * f42[e];
+                    const float x44 = f33[e] + x43;
+                    f44[e] = x44;
+                    const float x45 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * f42[e];
+                    const float x46 = x19 * x45;
+                    const float x47 = x40 + x46;
+                    const float x12 = (e & 1 ? y11.y : y11.x) - (e & 1 ? y10.y : y10.x);
+                    const float x13 = exp_(x12);
+                    const float x51 = x13 * f50[e];
+                    const float x52 = f34[e] + x51;
+                    f52[e] = x52;
+                    const float x53 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * f50[e];
+                    const float x58 = x13 * x53;
+                    const float x59 = x13 * x53;
+                    const float x61 = x47 - x58;
+                    f61[e] = x61;
+                    s59[e / 4 * 2 + e % 2] += row < x.n ? x59 : 0.f;
+                }
+                put_column_sums(base + 218112, 128, col0(64), s59, l);
+                wait(base + 222344, parity((it * 4 + 0), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f44 + 0, l, x.n);
+                    write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222336);
+                wait(base + 222344, parity((it * 4 + 1), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f52 + 0, l, x.n);
+                    write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222336);
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222280);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222296);
+            matrix_sync<2>();
+            {
+                u32 t6[32];
+                read_columns<4>(t6 + 0, base + 65536 + 0, 128, col0(64), l);
+                read_columns<4>(t6 + 16, base + 65536 + 8192, 128, col0(64), l);
+                u32 t7[32];
+                read_columns<4>(t7 + 0, base + 98304 + 0, 128, col0(64), l);
+                read_columns<4>(t7 + 16, base + 98304 + 8192, 128, col0(64), l);
+                float s56[16] = { 0 };
+                UNROLL for (int e = 0; e < 64; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x56 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
+                    s56[e % 32 / 4 * 2 + e % 2] += x56;
+                }
+                put_column_sums(base + 220160, 128, col0(64), s56, l);
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222312);
+            wgmma_fence();
+            multiply_tiles<1, 1, 4, 0, 0>(f31, base + 208896, 64, 0, base + 16384, 64, col0(64) + 0);
+            keep(f31);
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 1, 0>(f31, base + 192512, 64, 0, base + 98304, 128, col0(64) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222264);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222328);
+            keep(f31);
+            keep(f31);
+            {
+                wait(base + 222344, parity((it * 4 + 2), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f31 + 0, l, x.n);
+                    write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222336);
+            }
+            matrix_sync<2>();
+            wait(base + 222208 + it % 2 * 8, parity(it, 2));
+            {
+                float c11[16];
+                UNROLL for (int e = 0; e < 16; e++)
+                    c11[e] = parts_sum<1>(base + 217600, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                float c56[16];
+                UNROLL for (int e = 0; e < 16; e++)
+                    c56[e] = parts_sum<4>(base + 220160, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                float c59[16];
+                UNROLL for (int e = 0; e < 16; e++)
+                    c59[e] = parts_sum<4>(base + 218112, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                float z63 = 0;
+                float d62[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    d62[h] = parts_sum<1>(base + 217088 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
+                float f63[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x14 = exp_(c11[e / 4 * 2 + e % 2]);
+                    const float x57 = x14 * c56[e / 4 * 2 + e % 2];
+                    const float x60 = x57 + c59[e / 4 * 2 + e % 2];
+                    const float x62 = row == x.n - 1 ? x60 : d62[h];
+                    const float x63 = f61[e] + x62;
+                    f63[e] = x63;
+                    if (e % 2)
+                        store2(base + 148000 + row * 544 + 4 * (col - 1), z63, row < x.n ? x63 : 0.f);
+                    else
+                    z63 = row < x.n ? x63 : 0.f;
+                }
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 222224 + it % 2 * 8);
+            matrix_sync<2>();
+            scan_rows<128, 64, 1>(base + 148000, 0u, col0(64), l);
+            matrix_sync<2>();
+            {
+                const Lane l = lane_of(fresh((int)threadIdx.x));
+                float g4[32];
+                UNROLL for (int e = 0; e < 32; e++)
+                    g4[e] = matrix_at<unsigned short>(a.tensor[8], x, l.row + e / 2 % 2 * 8, 0 + col0(64) + e / 4 * 8 + l.col + e % 2);
+                float2 y64 = { 0, 0 };
+                float f66[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    if (e % 2 == 0)
+                        y64 = load2(base + 148000 + row * 544 + 4 * col);
+                    const float x65 = g4[e] < bits(0xc2d00000) ? 1 : 0;
+                    const float x66 = x65 != 0 ? 0.f : (e & 1 ? y64.y : y64.x);
+                    f66[e] = x66;
+                }
+                wait(base + 222344, parity((it * 4 + 3), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f66 + 0, l, x.n);
+                    write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 222336);
+            }
+            it++;
+        }
     }
 }
+}  // in_k3_token

@@ -407,7 +407,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 }
 
 // backward (reverse), 131328 bytes a chunk and head predicted: %1 %3 %5
-// %7 %9 %12 %13 %14 %15 %16 %17 %19 %22 %27 %58 %62 %74 %75
+// %7 %9 %12 %13 %14 %15 %16 %17 %19 %22 %27 %59 %62 %74 %75
 struct Args2 { Run run; Tensor t[6]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
@@ -573,8 +573,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v58 = pair_at<1, true>(t7 + i * 136 + d1) * t8[i];
-                put_pair<1, true>(t9 + i * 136 + d1, v58);
+                const Pair v59 = pair_at<1, true>(t7 + i * 136 + d1) * t8[i];
+                put_pair<1, true>(t9 + i * 136 + d1, v59);
             }
             __syncthreads();
             product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
@@ -602,89 +602,89 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 }
 
 // backward (token), 360976 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %6 %7 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %28 %30 %31
-// %32 %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52
-// %53 %54 %55 %56 %57 %59 %60 %61 %63 %64 %65 %66 %67 %68 %69 %70 %71
-// %72 %73 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90
-// %91 %92 %93
+// %5 %6 %7 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %30 %31 %32
+// %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52 %53
+// %54 %55 %56 %57 %58 %60 %61 %63 %64 %65 %66 %67 %68 %69 %70 %71 %72
+// %73 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91
+// %92 %93
 struct Args3 { Run run; Tensor t[11]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 69632ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 34816ll;
     float *const scratch = (float *)arena;
     (void)scratch;
-    bf16 *const t0 = (bf16 *)(arena + 432);
+    bf16 *const t0 = (bf16 *)(arena + 224);
     enum { SHARED0 = 1 };
     bf16 *const t1 = (bf16 *)(arena + 128);
     enum { SHARED1 = 1 };
     float *const t2 = (float *)(arena + 144);
     enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 560);
+    float *const t3 = (float *)(arena + 352);
     enum { SHARED3 = 1 };
-    float *const t4 = (float *)(arena + 158528);
+    float *const t4 = (float *)(arena + 608);
     enum { SHARED4 = 1 };
-    float *const t5 = (float *)(arena + 158272);
+    float *const t5 = (float *)(arena + 864);
     enum { SHARED5 = 1 };
-    bf16 *const t6 = (bf16 *)(arena + 36416);
+    bf16 *const t6 = (bf16 *)(arena + 3168);
     enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 53824);
+    bf16 *const t7 = (bf16 *)(arena + 20576);
     enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 432);
+    float *const t8 = (float *)(arena + 160);
     enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 71232);
+    bf16 *const t9 = (bf16 *)(arena + 37984);
     enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 123456);
+    bf16 *const t10 = (bf16 *)(arena + 72800);
     enum { SHARED10 = 1 };
-    float *const t11 = (float *)(arena + 17968);
+    float *const t11 = (float *)(arena + 176);
     enum { SHARED11 = 1 };
-    bf16 *const t12 = (bf16 *)(arena + 560);
+    bf16 *const t12 = (bf16 *)(arena + 37984);
     enum { SHARED12 = 1 };
-    bf16 *const t13 = (bf16 *)(arena + 106048);
+    bf16 *const t13 = (bf16 *)(arena + 107616);
     enum { SHARED13 = 1 };
-    bf16 *const t14 = (bf16 *)(arena + 36416);
+    bf16 *const t14 = (bf16 *)(arena + 125024);
     enum { SHARED14 = 1 };
-    float *const t15 = (float *)(arena + 123456);
+    float *const t15 = (float *)(arena + 55392);
     enum { SHARED15 = 1 };
-    bf16 *const t16 = (bf16 *)(arena + 27200);
+    bf16 *const t16 = (bf16 *)(arena + 142432);
     enum { SHARED16 = 1 };
-    float *const t17 = (float *)(arena + 71232);
+    float *const t17 = (float *)(arena + 73824);
     enum { SHARED17 = 1 };
-    bf16 *const t18 = (bf16 *)(arena + 17984);
+    bf16 *const t18 = (bf16 *)(arena + 151648);
     enum { SHARED18 = 1 };
-    float *const t19 = (float *)(arena + 816);
+    float *const t19 = (float *)(arena + 1120);
     enum { SHARED19 = 1 };
-    float *const t20 = (float *)(arena + 1072);
+    float *const t20 = (float *)(arena + 1376);
     enum { SHARED20 = 1 };
-    float *const t21 = (float *)(arena + 1840);
+    float *const t21 = (float *)(arena + 1632);
     enum { SHARED21 = 1 };
-    float *const t22 = (float *)(arena + 53824);
+    float *const t22 = (float *)(arena + 20576);
     enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 106048);
-    enum { SHARED23 = 1 };
-    bf16 *const t24 = (bf16 *)(arena + 160);
+    float *const t23 = (float *)(spill + 0);
+    enum { SHARED23 = 0 };
+    float *const t24 = (float *)(arena + 1888);
     enum { SHARED24 = 1 };
-    float *const t25 = (float *)(arena + 71232);
+    float *const t25 = (float *)(arena + 2144);
     enum { SHARED25 = 1 };
-    float *const t26 = (float *)(spill + 0);
-    enum { SHARED26 = 0 };
-    float *const t27 = (float *)(spill + 34816);
+    float *const t26 = (float *)(arena + 72800);
+    enum { SHARED26 = 1 };
+    float *const t27 = (float *)(spill + 0);
     enum { SHARED27 = 0 };
-    float *const t28 = (float *)(arena + 560);
+    bf16 *const t28 = (bf16 *)(arena + 192);
     enum { SHARED28 = 1 };
-    float *const t29 = (float *)(arena + 1328);
+    float *const t29 = (float *)(arena + 37984);
     enum { SHARED29 = 1 };
-    float *const t30 = (float *)(arena + 1584);
-    enum { SHARED30 = 1 };
-    float *const t31 = (float *)(arena + 17984);
+    float *const t30 = (float *)(spill + 0);
+    enum { SHARED30 = 0 };
+    float *const t31 = (float *)(arena + 2400);
     enum { SHARED31 = 1 };
-    float *const t32 = (float *)(arena + 176);
+    float *const t32 = (float *)(arena + 2656);
     enum { SHARED32 = 1 };
-    float *const t33 = (float *)(arena + 576);
+    float *const t33 = (float *)(arena + 2912);
     enum { SHARED33 = 1 };
-    float *const t34 = (float *)(arena + 560);
+    float *const t34 = (float *)(arena + 208);
     enum { SHARED34 = 1 };
     if (a.run.ragged) {
-        clear(spill_of(a.run, 69632ll), 69632);
+        clear(spill_of(a.run, 34816ll), 34816);
         __syncthreads();
     }
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
@@ -713,7 +713,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             {
                 const bf16 *p = (const bf16 *)a.t[8].p + head_of(a.t[8], head) * a.t[8].sh;
-                copy_in<1, 1, false>(t24, (const bf16 *)p, 0, 0, 1, a.t[8].wide);
+                copy_in<1, 1, false>(t28, (const bf16 *)p, 0, 0, 1, a.t[8].wide);
             }
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
@@ -771,7 +771,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED13>(t13, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             copy_commit();
-            copy_wait<5>();
+            {
+                const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+                copy_in<128, 136, SHARED14>(t14, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+            }
+            copy_commit();
+            copy_wait<6>();
             __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
@@ -783,6 +788,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 t4[i] = v88;
             }
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+            }
+            copy_commit();
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
                 scan_lanes<Adding<float>>(n, s, [&](int at) {
@@ -800,7 +810,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     (void)found;
                 });
             }
-            copy_wait<3>();
+            copy_wait<5>();
             __syncthreads();
             NO_UNROLL for (int e = 0; e < 1; e += 1) {
                 float x = 0;
@@ -835,13 +845,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     put(p + 0, t8[0]);
                 }
             }
-            copy_wait<3>();
+            copy_wait<5>();
             __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
-            }
-            copy_commit();
             NO_UNROLL for (int e = 0; e < 1; e += 1) {
                 float x = 0;
                 for (int f = 4 * (TID); f < 16384; f += 4 * THREADS) {
@@ -855,7 +860,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     t11[0] = v77;
                 }
             }
-            copy_wait<0>();
+            copy_wait<1>();
             __syncthreads();
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
                 const int i = f;
@@ -863,17 +868,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v18 = get(t0[i]) * pair_at<1, true>(t6 + i * 136 + d1);
                 put_pair<1, true>(t12 + i * 136 + d1, v18);
             }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_in<128, 136, SHARED14>(t14, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
-            }
-            copy_commit();
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
                 const int i = f;
                 const int j = e;
@@ -882,8 +876,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const float v32 = i >= j ? exp_(t5[i] - t5[j]) : 0.f;
                 t15[i * 72 + j] = v32;
             }
-            copy_wait<1>();
+            copy_wait<0>();
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+            }
+            copy_commit();
+            {
+                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+            }
+            copy_commit();
             two_products<1, 2>(64, 64,
                 term<128, true>(matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
                 matrix<136, 1, SHARED12 ? 8 : 2>(t12 + 0), 128),
@@ -903,8 +907,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             });
             __syncthreads();
             {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+                const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+                copy_in<128, 136, SHARED14>(t14, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
             }
             copy_commit();
             NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
@@ -966,23 +970,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v67 = t19[i] * v66;
                 const Pair v68 = x + v67;
                 return [=] {
-                    put_pair<1, true>(t22 + i * 136 + d0, v68);
+                    put_pair<1, true>(t22 + i * 136 + d0, z);
+                    put_pair<1, true>(t23 + i * 136 + d0, v68);
                 };
             });
             __syncthreads();
             {
-                const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_in<128, 136, SHARED14>(t14, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+                copy_in<128, 136, SHARED13>(t13, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             copy_commit();
             {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
             }
             copy_commit();
+            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+                const int e = min(g, n - 1);
+                const bool first = g == e && TID % 8 == 0;
+                const int i = e;
+                float x = 0;
+                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+                    const int d0 = f;
+                    x += dot_four(t14 + i * 136 + d0, t22 + i * 136 + d0);
+                }
+                x = lane_sum<8>(x);
+                if (first) {
+                    const float v73 = get(t0[i]) * x;
+                    const float v78 = t19[i] * v73;
+                    t24[i] = v73;
+                    t25[i] = v78;
+                }
+            }
             if (a.t[6].p) {
                 bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_out<128, 136>(t22, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+                copy_out<128, 136>(t23, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
             }
             __syncthreads();
             {
@@ -995,7 +1017,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED9>(t9, p, 128, 1, 128, true);
             }
             copy_commit();
-            copy_wait<0>();
+            {
+                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+            }
+            copy_commit();
+            NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
+                const int e = min(g, 1 - 1);
+                const bool first = g == e && TID % 32 == 0;
+                float x = 0;
+                NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
+                    const int i = f;
+                    x += dot_four(t19 + i, t24 + i, n - f);
+                }
+                x = lane_sum<32>(x);
+                if (first) {
+                    const float v80 = t11[0] + x;
+                    t11[0] = v80;
+                }
+            }
+            copy_wait<1>();
             __syncthreads();
             two_products<2, 2>(64, 128,
                 term<64, false>(matrix<72, 1, SHARED18 ? 8 : 2>(t18 + 0),
@@ -1008,13 +1049,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v60 = t20[i] * z;
                 const Pair v61 = x + v60;
                 return [=] {
-                    put_pair<1, true>(t23 + i * 136 + d0, v61);
+                    put_pair<1, true>(t26 + i * 136 + d0, z);
+                    put_pair<1, true>(t27 + i * 136 + d0, v61);
                 };
             });
             __syncthreads();
+            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+                const int e = min(g, n - 1);
+                const bool first = g == e && TID % 8 == 0;
+                const int i = e;
+                float x = 0;
+                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+                    const int d0 = f;
+                    x += dot_four(t13 + i * 136 + d0, t26 + i * 136 + d0);
+                }
+                x = lane_sum<8>(x);
+                if (first) {
+                    const float v63 = t20[i] * x;
+                    const float v64 = t21[i] + v63;
+                    const float v81 = v64 - t25[i];
+                    t20[i] = v81;
+                }
+            }
             if (a.t[7].p) {
                 bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t23, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
+                copy_out<128, 136>(t27, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
             }
             __syncthreads();
             {
@@ -1022,12 +1081,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED10>(t10, p, 128, 1, 128, true);
             }
             copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED13>(t13, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
-            copy_wait<1>();
+            copy_wait<0>();
             __syncthreads();
             two_products<2, 2>(64, 128,
                 term<64, false>(matrix<1, 72, SHARED16 ? 8 : 2>(t16 + 0),
@@ -1040,27 +1094,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v70 = t19[i] * z;
                 const Pair v71 = x + v70;
                 const Pair v85 = get(t0[i]) * v71;
-                const Pair v43 = get(t24[0]) * pair_at<1, true>(t7 + i * 136 + d1);
+                const Pair v43 = get(t28[0]) * pair_at<1, true>(t7 + i * 136 + d1);
                 const Pair v86 = v43 + v85;
                 return [=] {
-                    put_pair<1, true>(t25 + i * 136 + d1, z);
-                    put_pair<1, true>(t26 + i * 136 + d1, v71);
-                    put_pair<1, true>(t27 + i * 136 + d1, v86);
+                    put_pair<1, true>(t29 + i * 136 + d1, v71);
+                    put_pair<1, true>(t30 + i * 136 + d1, v86);
                 };
             });
             __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            copy_wait<1>();
-            __syncthreads();
             NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
                 const int e = min(g, n - 1);
                 const bool first = g == e && TID % 8 == 0;
@@ -1068,85 +1109,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 float x = 0;
                 for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
                     const int d1 = f;
-                    x += dot_four(t6 + i * 136 + d1, t25 + i * 136 + d1);
+                    x += dot_four(t6 + i * 136 + d1, t29 + i * 136 + d1);
                 }
                 x = lane_sum<8>(x);
                 if (first) {
-                    const float v73 = get(t0[i]) * x;
-                    const float v78 = t19[i] * v73;
-                    t28[i] = v73;
-                    t29[i] = v78;
-                }
-            }
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d1 = f;
-                    x += dot_four(t6 + i * 136 + d1, t26 + i * 136 + d1);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    t30[i] = x;
+                    t31[i] = x;
                 }
             }
             if (a.t[9].p) {
                 bf16 *p = (bf16 *)a.t[9].p + at_token(a.t[9], q, token, head);
-                copy_out<128, 136>(t27, (bf16 *)p, a.t[9].st, a.t[9].sd[0], n, a.t[9].wide);
+                copy_out<128, 136>(t30, (bf16 *)p, a.t[9].st, a.t[9].sd[0], n, a.t[9].wide);
             }
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED9>(t9, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
-                const int e = min(g, 1 - 1);
-                const bool first = g == e && TID % 32 == 0;
-                float x = 0;
-                NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
-                    const int i = f;
-                    x += dot_four(t19 + i, t28 + i, n - f);
-                }
-                x = lane_sum<32>(x);
-                if (first) {
-                    const float v80 = t11[0] + x;
-                    t11[0] = v80;
-                }
-            }
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED13 ? 8 : 2>(t13 + 0),
-                matrix<1, 136, SHARED9 ? 8 : 2>(t9 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                return [=] {
-                    put_pair<1, true>(t31 + i * 136 + d1, x);
-                };
-            });
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d1 = f;
-                    x += dot_four(t31 + i * 136 + d1, t7 + i * 136 + d1);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v63 = t20[i] * x;
-                    const float v64 = t21[i] + v63;
-                    const float v81 = v64 - t29[i];
-                    t20[i] = v81;
-                }
-            }
-            __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
                 const float v82 = i == n - 1 ? t11[0] : t32[(i + 1)];
@@ -1176,7 +1149,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const int i = e;
                 const float v89 = t4[i] != 0 ? 0.f : t33[i];
                 const float v90 = t2[0] * v89;
-                const float v91 = t30[i] - v90;
+                const float v91 = t31[i] - v90;
                 t4[i] = v89;
                 t33[i] = v91;
             }

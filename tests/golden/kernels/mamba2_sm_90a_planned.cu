@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 91232 + it % 2 * 8, to = base + 24576 + it % 2 * 16384;
+                        const u32 full = base + 91232 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     find_chunk(a.run, m, x);
                     wait(base + 91264 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 57344 + it % 2 * 16384;
+                        const u32 from = base + 49152 + it % 2 * 16384;
                         store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
                         store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
                     }
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             Item x;
             const int chunks = find_walk<2>(a.run, item, x);
             float f8[32];
-            begin_state<float, 64>(f8, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
+            begin_state<float, 64, 64>(f8, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
                 wait(base + 91200 + it % 2 * 8, parity(it, 2));
@@ -160,8 +160,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     {
                         u32 p[8];
-                        pack_rows(p, f24, l, x.n);
-                        write_columns<2>(base + 16384 + 0, p + 0, 64, col0(32), l);
+                        pack_rows(p, f24 + 0, l, x.n);
+                        write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                     fence_async();
                 }
@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     arrive(base + 91216 + it % 2 * 8);
                 wait(base + 91232 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
-                    clear_tail<256>(base + 24576 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
@@ -178,8 +178,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     wait(base + 91280 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f8, l, 64);
-                        write_columns<4>(base + 57344 + it % 2 * 16384 + 0, p + 0, 64, col0(64), l);
+                        pack_rows(p, f8 + 0, l, 64);
+                        write_columns<4>(base + 49152 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                     const float s22 = parts_sum<1>(base + 90624 + it % 2 * 528, 1, 0);
@@ -200,8 +200,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 if (lane == 0)
                     arrive(base + 91184 + it % 2 * 8);
                 matrix_sync<2>();
+                keep(f8);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f8, base + 16384, 64, 0, base + 24576 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(f8, base + 81920, 64, 0, base + 16384 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
@@ -209,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     arrive(base + 91248 + it % 2 * 8);
                 keep(f8);
             }
-            end_state<float, 64>(f8, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
+            end_state<float, 64, 64>(f8, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
         }
     }
 }
@@ -271,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 wait(base + 222832 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222816 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
+                    const u32 full = base + 222816 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -279,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 wait(base + 222864 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222848 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
+                    const u32 full = base + 222848 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
@@ -287,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 wait(base + 222896 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222880 + it % 2 * 8, to = base + 122880 + it % 2 * 32768;
+                    const u32 full = base + 222880 + it % 2 * 8, to = base + 98304 + it % 2 * 32768;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[3], full, 0, 64, 0, (int)x.at);
@@ -305,7 +306,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     continue;
                 wait(base + 222912 + it % 2 * 8, parity(it, 2));
                 if (a.tensor[3].p) {
-                    const u32 from = base + 188416 + it % 2 * 16384;
+                    const u32 from = base + 163840 + it % 2 * 16384;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[4], a.tensor[3], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[4], a.tensor[3], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -387,25 +388,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 {
                     u32 p[16];
-                    pack_rows(p, f18, l, x.n);
-                    write_columns<4>(base + 32768 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f18 + 0, l, x.n);
+                    write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
             }
             wait(base + 222816 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
-                clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 222848 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
-                clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 49152 + it % 2 * 16384, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
@@ -432,17 +433,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 {
                     u32 p[8];
-                    pack_rows(p, f34, l, x.n);
-                    write_columns<2>(base + 114688 + 0, p + 0, 64, col0(32), l);
+                    pack_rows(p, f34 + 0, l, x.n);
+                    write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
             }
             wait(base + 222880 + it % 2 * 8, parity(it, 2));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f28, base + 49152 + it % 2 * 16384, 64, 0, base + 122880 + it % 2 * 32768, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f28, base + 32768 + it % 2 * 16384, 64, 0, base + 98304 + it % 2 * 32768, 128, col0(64) + 0);
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f36, base + 114688, 64, 0, base + 32768, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f36, base + 212992, 64, 0, base + 196608, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
@@ -475,8 +476,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 {
                     u32 p[16];
-                    pack_rows(p, f39, l, x.n);
-                    write_columns<4>(base + 188416 + it % 2 * 16384 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f39 + 0, l, x.n);
+                    write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
             }
@@ -496,7 +497,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
 }  // in_k1_token
 
 // backward (reverse), 131328 bytes a chunk and head predicted: %1 %3 %5
-// %7 %9 %12 %13 %14 %15 %16 %17 %19 %22 %27 %58 %62 %74 %75
+// %7 %9 %12 %13 %14 %15 %16 %17 %19 %22 %27 %59 %62 %74 %75
 namespace in_k2_reverse {
 struct Args { TensorMap map[3]; Tensor tensor[6]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
@@ -542,7 +543,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 90720 + it % 2 * 8, to = base + 24576 + it % 2 * 16384;
+                        const u32 full = base + 90720 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -560,7 +561,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 90752 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 57344 + it % 2 * 16384;
+                        const u32 from = base + 49152 + it % 2 * 16384;
                         store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
                         store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
                     }
@@ -612,7 +613,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             Item x;
             const int chunks = find_walk<2>(a.run, item, x);
             float f9[32];
-            begin_state<float, 64>(f9, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
+            begin_state<float, 64, 64>(f9, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 wait(base + 90688 + it % 2 * 8, parity(it, 2));
@@ -629,20 +630,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r27[h] = parts_sum<1>(base + 90128 + it % 2 * 272, 64, l.row + 8 * h);
-                    float f58[16];
+                    float f59[16];
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x58 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * r27[h];
-                        f58[e] = x58;
+                        const float x59 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * r27[h];
+                        f59[e] = x59;
                     }
                     {
                         u32 p[8];
-                        pack_rows(p, f58, l, x.n);
-                        write_columns<2>(base + 16384 + 0, p + 0, 64, col0(32), l);
+                        pack_rows(p, f59 + 0, l, x.n);
+                        write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                     fence_async();
                 }
@@ -651,7 +652,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     arrive(base + 90704 + it % 2 * 8);
                 wait(base + 90720 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
-                    clear_tail<256>(base + 24576 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
@@ -659,8 +660,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     wait(base + 90768 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f9, l, 64);
-                        write_columns<4>(base + 57344 + it % 2 * 16384 + 0, p + 0, 64, col0(64), l);
+                        pack_rows(p, f9 + 0, l, 64);
+                        write_columns<4>(base + 49152 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                     const float s22 = parts_sum<1>(base + 90112 + it % 2 * 272, 1, 0);
@@ -681,8 +682,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 if (lane == 0)
                     arrive(base + 90672 + it % 2 * 8);
                 matrix_sync<2>();
+                keep(f9);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f9, base + 16384, 64, 0, base + 24576 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(f9, base + 81920, 64, 0, base + 16384 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
@@ -690,18 +692,18 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     arrive(base + 90736 + it % 2 * 8);
                 keep(f9);
             }
-            end_state<float, 64>(f9, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
+            end_state<float, 64, 64>(f9, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
         }
     }
 }
 }  // in_k2_reverse
 
 // backward (token), 360976 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %6 %7 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %28 %30 %31
-// %32 %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52
-// %53 %54 %55 %56 %57 %59 %60 %61 %63 %64 %65 %66 %67 %68 %69 %70 %71
-// %72 %73 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90
-// %91 %92 %93
+// %5 %6 %7 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %30 %31 %32
+// %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52 %53
+// %54 %55 %56 %57 %58 %60 %61 %63 %64 %65 %66 %67 %68 %69 %70 %71 %72
+// %73 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91
+// %92 %93
 namespace in_k3_token {
 struct Args { TensorMap map[9]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
@@ -710,48 +712,48 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const u32 base = (shared_address(raw) + 1023) & ~1023u;
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222432 + 8 * i, 1);
-            barrier_init(base + 222448 + 8 * i, 8);
+            barrier_init(base + 230624 + 8 * i, 1);
+            barrier_init(base + 230640 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222464 + 8 * i, 1);
-            barrier_init(base + 222480 + 8 * i, 9);
+            barrier_init(base + 230656 + 8 * i, 1);
+            barrier_init(base + 230672 + 8 * i, 9);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222496 + 8 * i, 1);
-            barrier_init(base + 222512 + 8 * i, 1);
+            barrier_init(base + 230688 + 8 * i, 1);
+            barrier_init(base + 230704 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222528 + 8 * i, 1);
-            barrier_init(base + 222544 + 8 * i, 8);
+            barrier_init(base + 230720 + 8 * i, 1);
+            barrier_init(base + 230736 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222560 + 8 * i, 1);
-            barrier_init(base + 222576 + 8 * i, 8);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222592 + 8 * i, 1);
-            barrier_init(base + 222600 + 8 * i, 8);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222608 + 8 * i, 1);
-            barrier_init(base + 222616 + 8 * i, 8);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222624 + 8 * i, 1);
-            barrier_init(base + 222632 + 8 * i, 8);
+            barrier_init(base + 230752 + 8 * i, 1);
+            barrier_init(base + 230768 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222640 + 8 * i, 8);
-            barrier_init(base + 222656 + 8 * i, 1);
+            barrier_init(base + 230784 + 8 * i, 1);
+            barrier_init(base + 230800 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222672 + 8 * i, 1);
-            barrier_init(base + 222680 + 8 * i, 8);
+            barrier_init(base + 230816 + 8 * i, 1);
+            barrier_init(base + 230824 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 230832 + 8 * i, 8);
+            barrier_init(base + 230848 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222688 + 8 * i, 8);
-            barrier_init(base + 222696 + 8 * i, 1);
+            barrier_init(base + 230864 + 8 * i, 1);
+            barrier_init(base + 230872 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 230880 + 8 * i, 8);
+            barrier_init(base + 230888 + 8 * i, 1);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 230896 + 8 * i, 1);
+            barrier_init(base + 230904 + 8 * i, 8);
         }
         barrier_init_fence();
     }
@@ -765,50 +767,50 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 222544 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 230736 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222528 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 230720 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222576 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 230768 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222560 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
+                    const u32 full = base + 230752 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222600, parity(it, 1) ^ 1);
+                wait(base + 230800 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222592, to = base + 81920;
+                    const u32 full = base + 230784 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222616, parity(it, 1) ^ 1);
+                wait(base + 230824, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222608, to = base + 98304;
+                    const u32 full = base + 230816, to = base + 98304;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[3].group;
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222632, parity(it, 1) ^ 1);
+                wait(base + 230872, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222624, to = base + 131072;
+                    const u32 full = base + 230864, to = base + 114688;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
                     load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 222680, parity(it, 1) ^ 1);
+                wait(base + 230904, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222672, to = base + 163840;
+                    const u32 full = base + 230896, to = base + 163840;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
@@ -824,9 +826,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 222688, parity((it * 3 + 0), 1));
+                wait(base + 230880, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
-                    const u32 from = base + 196608;
+                    const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[6], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[6], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -835,10 +837,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222696);
-                wait(base + 222688, parity((it * 3 + 1), 1));
+                    arrive(base + 230888);
+                wait(base + 230880, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
-                    const u32 from = base + 196608;
+                    const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[7], a.tensor[5], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[7], a.tensor[5], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -847,10 +849,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222696);
-                wait(base + 222688, parity((it * 3 + 2), 1));
+                    arrive(base + 230888);
+                wait(base + 230880, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
-                    const u32 from = base + 196608;
+                    const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[8], a.tensor[6], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[8], a.tensor[6], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -859,7 +861,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222696);
+                    arrive(base + 230888);
                 it++;
             }
         }
@@ -884,30 +886,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
                 Pair v41 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
                 const Pair v88 = { (float)(v14.a < bits(0xc2d00000) ? 1 : 0), (float)(v14.b < bits(0xc2d00000) ? 1 : 0) };
-                wait(base + 222448 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 222480 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 222512 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 230640 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 230672 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 230704 + it % 2 * 8, parity(it, 2) ^ 1);
                 if (lane == 0)
-                    store1(base + 212992 + it % 2 * 272, v4);
-                store_pair(base + 213536 + it % 2 * 768, v5, lane);
+                    store1(base + 221184 + it % 2 * 272, v4);
+                store_pair(base + 221728 + it % 2 * 768, v5, lane);
                 if (lane == 0)
-                    store1(base + 215072 + it % 2 * 544, v12);
-                store_pair(base + 213008 + it % 2 * 272, v17, lane);
-                store_pair(base + 213792 + it % 2 * 768, v21, lane);
+                    store1(base + 223264 + it % 2 * 544, v12);
+                store_pair(base + 221200 + it % 2 * 272, v17, lane);
+                store_pair(base + 221984 + it % 2 * 768, v21, lane);
                 if (lane == 0)
-                    store1(base + 215088 + it % 2 * 544, v22);
-                store_pair(base + 214048 + it % 2 * 768, v27, lane);
-                store_pair(base + 215104 + it % 2 * 544, v41, lane);
-                store_pair(base + 215360 + it % 2 * 544, v88, lane);
+                    store1(base + 223280 + it % 2 * 544, v22);
+                store_pair(base + 222240 + it % 2 * 768, v27, lane);
+                store_pair(base + 223296 + it % 2 * 544, v41, lane);
+                store_pair(base + 223552 + it % 2 * 544, v88, lane);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222432 + it % 2 * 8);
+                    arrive(base + 230624 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222464 + it % 2 * 8);
+                    arrive(base + 230656 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222496 + it % 2 * 8);
+                    arrive(base + 230688 + it % 2 * 8);
                 it++;
             }
         }
@@ -917,37 +919,37 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 222464 + it % 2 * 8, parity(it, 2));
-                wait(base + 222496 + it % 2 * 8, parity(it, 2));
-                wait(base + 222640 + it % 2 * 8, parity(it, 2));
-                const Pair v52 = parts_pair<4>(base + 218240 + it % 2 * 3136, lane);
-                const Pair v51 = parts_pair<2>(base + 217728 + it % 2 * 3136, lane);
-                const Pair v27 = parts_pair<1>(base + 214048 + it % 2 * 768, lane);
-                const Pair v57 = parts_pair<2>(base + 216160 + it % 2 * 3136, lane);
-                const Pair v5 = parts_pair<1>(base + 213536 + it % 2 * 768, lane);
-                const Pair v72 = parts_pair<2>(base + 216704 + it % 2 * 3136, lane);
-                const float v22 = parts_sum<1>(base + 215088 + it % 2 * 544, 1, 0);
-                const float v76 = parts_sum<8>(base + 219264 + it % 2 * 3136, 1, 0);
-                const Pair v21 = parts_pair<1>(base + 213792 + it % 2 * 768, lane);
-                const Pair v41 = parts_pair<1>(base + 215104 + it % 2 * 544, lane);
-                const Pair v88 = parts_pair<1>(base + 215360 + it % 2 * 544, lane);
-                const float v12 = parts_sum<1>(base + 215072 + it % 2 * 544, 1, 0);
-                const Pair v84 = parts_pair<2>(base + 217216 + it % 2 * 3136, lane);
-                const float v42 = parts_sum<8>(base + 216672 + it % 2 * 3136, 1, 0);
+                wait(base + 230656 + it % 2 * 8, parity(it, 2));
+                wait(base + 230688 + it % 2 * 8, parity(it, 2));
+                wait(base + 230832 + it % 2 * 8, parity(it, 2));
+                const Pair v52 = parts_pair<4>(base + 224864 + it % 2 * 3136, lane);
+                const Pair v51 = parts_pair<2>(base + 224352 + it % 2 * 3136, lane);
+                const Pair v27 = parts_pair<1>(base + 222240 + it % 2 * 768, lane);
+                const Pair v58 = parts_pair<2>(base + 226432 + it % 2 * 3136, lane);
+                const Pair v5 = parts_pair<1>(base + 221728 + it % 2 * 768, lane);
+                const Pair v72 = parts_pair<2>(base + 226944 + it % 2 * 3136, lane);
+                const float v22 = parts_sum<1>(base + 223280 + it % 2 * 544, 1, 0);
+                const float v76 = parts_sum<8>(base + 227456 + it % 2 * 3136, 1, 0);
+                const Pair v21 = parts_pair<1>(base + 221984 + it % 2 * 768, lane);
+                const Pair v41 = parts_pair<1>(base + 223296 + it % 2 * 544, lane);
+                const Pair v88 = parts_pair<1>(base + 223552 + it % 2 * 544, lane);
+                const float v12 = parts_sum<1>(base + 223264 + it % 2 * 544, 1, 0);
+                const Pair v84 = parts_pair<2>(base + 225888 + it % 2 * 3136, lane);
+                const float v42 = parts_sum<8>(base + 226400 + it % 2 * 3136, 1, 0);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222480 + it % 2 * 8);
+                    arrive(base + 230672 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222512 + it % 2 * 8);
+                    arrive(base + 230704 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222656 + it % 2 * 8);
+                    arrive(base + 230848 + it % 2 * 8);
                 if (lane == 0)
                     *(float *)(a.run.stored + x.at * 65568 + 65536) = v42;
                 const Pair v53 = { (float)(-v52.a), (float)(-v52.b) };
                 const Pair v56 = { (float)(v51.a + v53.a), (float)(v51.b + v53.b) };
-                const Pair v63 = { (float)(v27.a * v57.a), (float)(v27.b * v57.b) };
+                const Pair v63 = { (float)(v27.a * v58.a), (float)(v27.b * v58.b) };
                 const Pair v64 = { (float)(v56.a + v63.a), (float)(v56.b + v63.b) };
                 const Pair v73 = { (float)(v5.a * v72.a), (float)(v5.b * v72.b) };
                 const float v77 = (float)(v22 * v76);
@@ -983,26 +985,26 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             float f33[16];
-            float f44[16];
             float f32[16];
-            float f28[32];
+            float f44[16];
             float f45[32];
             float f69[32];
             float f49[32];
-            float f59[32];
+            float f57[32];
             float f50[32];
             float f65[32];
-            wait(base + 222528 + it % 2 * 8, parity(it, 2));
+            wait(base + 230720 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 222464 + it % 2 * 8, parity(it, 2));
+            matrix_sync<2>();
+            wait(base + 230656 + it % 2 * 8, parity(it, 2));
             {
                 float r5[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r5[h] = parts_sum<1>(base + 213536 + it % 2 * 768, 64, l.row + 8 * h);
+                    r5[h] = parts_sum<1>(base + 221728 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t6[16];
                 read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
                 float f18[32];
@@ -1017,47 +1019,37 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 {
                     u32 p[16];
-                    pack_rows(p, f18, l, x.n);
-                    write_columns<4>(base + 32768 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f18 + 0, l, x.n);
+                    write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
             }
-            wait(base + 222560 + it % 2 * 8, parity(it, 2));
+            wait(base + 230752 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
-                clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 222592, parity(it, 1));
+            wait(base + 230784 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
-                clear_tail<256>(base + 81920, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wait(base + 222608, parity(it, 1));
-            if (x.n < 64) {
-                clear_tail<256>(base + 98304, 2, x.n, thread);
+                clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 49152 + it % 2 * 16384, 64, 0, base + 81920, 64, col0(32) + 0);
-            matrix_sync<2>();
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 98304, 64, 0, base + 32768, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            keep(f44);
-            wait(base + 222432 + it % 2 * 8, parity(it, 2));
+            keep(f33);
+            wait(base + 230624 + it % 2 * 8, parity(it, 2));
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = parts_sum<1>(base + 213008 + it % 2 * 272, 64, l.row + 8 * h);
+                    r17[h] = parts_sum<1>(base + 221200 + it % 2 * 272, 64, l.row + 8 * h);
                 float c17[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = parts_sum<1>(base + 213008 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c17[e] = parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
-                float f48[16];
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
@@ -1068,44 +1060,108 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f32[e] = x32;
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
-                    const float x48 = x32 * f44[e];
-                    f48[e] = x48;
                 }
                 {
                     u32 p[8];
-                    pack_rows(p, f34, l, x.n);
-                    write_columns<2>(base + 114688 + 0, p + 0, 64, col0(32), l);
-                }
-                fence_async();
-                {
-                    u32 p[8];
-                    pack_rows(p, f48, l, x.n);
-                    write_columns<2>(base + 122880 + 0, p + 0, 64, col0(32), l);
+                    pack_rows(p, f34 + 0, l, x.n);
+                    write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
             }
-            wait(base + 222624, parity(it, 1));
+            wait(base + 230816, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 98304, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f28, base + 49152 + it % 2 * 16384, 64, 0, base + 131072, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 98304, 64, 0, base + 196608, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            keep(f28);
+            keep(f44);
+            matrix_sync<2>();
             {
-                wait(base + 222656 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 230848 + it % 2 * 8, parity(it, 2) ^ 1);
+                float s51[2] = { 0 };
+                float s52[8] = { 0 };
+                float f48[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x47 = f33[e] * f44[e];
+                    const float x48 = f32[e] * f44[e];
+                    f48[e] = x48;
+                    const float x51 = f32[e] * x47;
+                    const float x52 = f32[e] * x47;
+                    s51[h] += col < x.n ? x51 : 0.f;
+                    s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
+                }
+                put_row_sums(base + 224352 + it % 2 * 3136, group, s51, l);
+                put_column_sums(base + 224864 + it % 2 * 3136, 64, col0(32), s52, l);
+                {
+                    u32 p[8];
+                    pack_rows(p, f48 + 0, l, x.n);
+                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+            }
+            wgmma_fence();
+            multiply_tiles<1, 1, 4, 0, 0>(f45, base + 212992, 64, 0, base + 98304, 64, col0(64) + 0);
+            wait(base + 230864, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f69, base + 65536 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            keep(f69);
+            keep(f45);
+            {
+                float r21[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r21[h] = parts_sum<1>(base + 221984 + it % 2 * 768, 64, l.row + 8 * h);
+                u32 t6[16];
+                read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
+                float r5[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r5[h] = parts_sum<1>(base + 221728 + it % 2 * 768, 64, l.row + 8 * h);
+                const float s4 = parts_sum<1>(base + 221184 + it % 2 * 272, 1, 0);
                 u32 t7[16];
                 read_columns<4>(t7 + 0, base + 98304 + 0, 64, col0(64), l);
-                float s57[2] = { 0 };
+                float s84[2] = { 0 };
+                float f86[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x57 = f28[e] * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
-                    s57[h] += x57;
+                    const float x70 = r21[h] * f69[e];
+                    const float x71 = f45[e] + x70;
+                    const float x84 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * x71;
+                    const float x85 = r5[h] * x71;
+                    const float x43 = s4 * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
+                    const float x86 = x43 + x85;
+                    f86[e] = x86;
+                    s84[h] += x84;
                 }
-                put_row_sums(base + 216160 + it % 2 * 3136, group, s57, l);
+                put_row_sums(base + 225888 + it % 2 * 3136, group, s84, l);
+                wait(base + 230888, parity((it * 3 + 0), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f86 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 230880);
             }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 230640 + it % 2 * 8);
             {
                 u32 t6[16];
                 read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
@@ -1121,102 +1177,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x42 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
                     s42 += row < x.n ? x42 : 0.f;
                 }
-                put_sum(base + 216672 + it % 2 * 3136, warp - 4, s42, l);
+                put_sum(base + 226400 + it % 2 * 3136, warp - 4, s42, l);
             }
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f45, base + 114688, 64, 0, base + 98304, 64, col0(64) + 0);
-            wait(base + 222672, parity(it, 1));
+            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 196608, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
+            wait(base + 230896, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f69, base + 81920, 64, 0, base + 163840, 128, col0(64) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f69);
-            keep(f45);
-            {
-                const float s4 = parts_sum<1>(base + 212992 + it % 2 * 272, 1, 0);
-                u32 t7[16];
-                read_columns<4>(t7 + 0, base + 98304 + 0, 64, col0(64), l);
-                float r21[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r21[h] = parts_sum<1>(base + 213792 + it % 2 * 768, 64, l.row + 8 * h);
-                u32 t6[16];
-                read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
-                float r5[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r5[h] = parts_sum<1>(base + 213536 + it % 2 * 768, 64, l.row + 8 * h);
-                float s72[2] = { 0 };
-                float s84[2] = { 0 };
-                float f86[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x43 = s4 * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
-                    const float x70 = r21[h] * f69[e];
-                    const float x71 = f45[e] + x70;
-                    const float x72 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * f69[e];
-                    const float x84 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * x71;
-                    const float x85 = r5[h] * x71;
-                    const float x86 = x43 + x85;
-                    f86[e] = x86;
-                    s72[h] += x72;
-                    s84[h] += x84;
-                }
-                put_row_sums(base + 216704 + it % 2 * 3136, group, s72, l);
-                put_row_sums(base + 217216 + it % 2 * 3136, group, s84, l);
-                wait(base + 222696, parity((it * 3 + 0), 1) ^ 1);
-                {
-                    u32 p[16];
-                    pack_rows(p, f86, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p + 0, 64, col0(64), l);
-                }
-                fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 222688);
-            }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222448 + it % 2 * 8);
-            {
-                float s51[2] = { 0 };
-                float s52[8] = { 0 };
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x47 = f33[e] * f44[e];
-                    const float x51 = f32[e] * x47;
-                    const float x52 = f32[e] * x47;
-                    s51[h] += col < x.n ? x51 : 0.f;
-                    s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
-                }
-                put_row_sums(base + 217728 + it % 2 * 3136, group, s51, l);
-                put_column_sums(base + 218240 + it % 2 * 3136, col0(32), s52, l);
-            }
-            wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 122880, 64, 0, base + 81920, 64, col0(64) + 0);
-            wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f59, base + 98304, 64, 0, base + 131072, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f57, base + 98304, 64, 0, base + 163840, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222600);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222616);
-            keep(f59);
+                arrive(base + 230824);
+            keep(f57);
             keep(f49);
             {
+                u32 t3[16];
+                read_columns<4>(t3 + 0, base + 32768 + it % 2 * 16384 + 0, 64, col0(64), l);
                 float r27[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r27[h] = parts_sum<1>(base + 214048 + it % 2 * 768, 64, l.row + 8 * h);
+                    r27[h] = parts_sum<1>(base + 222240 + it % 2 * 768, 64, l.row + 8 * h);
+                float s58[2] = { 0 };
                 float f61[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1224,42 +1206,48 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x60 = r27[h] * f59[e];
+                    const float x58 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * f57[e];
+                    const float x60 = r27[h] * f57[e];
                     const float x61 = f49[e] + x60;
                     f61[e] = x61;
+                    s58[h] += x58;
                 }
-                wait(base + 222696, parity((it * 3 + 1), 1) ^ 1);
+                put_row_sums(base + 226432 + it % 2 * 3136, group, s58, l);
+                wait(base + 230888, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f61, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f61 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222688);
+                    arrive(base + 230880);
             }
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 122880, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
+            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 196608, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f65, base + 0 + it % 2 * 16384, 64, 0, base + 163840, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f65, base + 0 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222544 + it % 2 * 8);
+                arrive(base + 230736 + it % 2 * 8);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222576 + it % 2 * 8);
+                arrive(base + 230768 + it % 2 * 8);
             keep(f65);
             keep(f50);
             {
                 float r5[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r5[h] = parts_sum<1>(base + 213536 + it % 2 * 768, 64, l.row + 8 * h);
+                    r5[h] = parts_sum<1>(base + 221728 + it % 2 * 768, 64, l.row + 8 * h);
                 float r21[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r21[h] = parts_sum<1>(base + 213792 + it % 2 * 768, 64, l.row + 8 * h);
+                    r21[h] = parts_sum<1>(base + 221984 + it % 2 * 768, 64, l.row + 8 * h);
+                u32 t2[16];
+                read_columns<4>(t2 + 0, base + 65536 + it % 2 * 16384 + 0, 64, col0(64), l);
+                float s72[2] = { 0 };
                 float f68[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1271,28 +1259,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x67 = r21[h] * x66;
                     const float x68 = f50[e] + x67;
                     f68[e] = x68;
+                    const float x72 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f65[e];
+                    s72[h] += x72;
                 }
-                wait(base + 222696, parity((it * 3 + 2), 1) ^ 1);
+                put_row_sums(base + 226944 + it % 2 * 3136, group, s72, l);
+                wait(base + 230888, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f68, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f68 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222688);
+                    arrive(base + 230880);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222480 + it % 2 * 8);
+                arrive(base + 230672 + it % 2 * 8);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 230800 + it % 2 * 8);
             {
                 u32 t8[32];
-                read_columns<4>(t8 + 0, base + 131072 + 0, 128, col0(64), l);
-                read_columns<4>(t8 + 16, base + 131072 + 8192, 128, col0(64), l);
+                read_columns<4>(t8 + 0, base + 163840 + 0, 128, col0(64), l);
+                read_columns<4>(t8 + 16, base + 163840 + 8192, 128, col0(64), l);
                 u32 t9[32];
-                read_columns<4>(t9 + 0, base + 163840 + 0, 128, col0(64), l);
-                read_columns<4>(t9 + 16, base + 163840 + 8192, 128, col0(64), l);
+                read_columns<4>(t9 + 0, base + 114688 + 0, 128, col0(64), l);
+                read_columns<4>(t9 + 16, base + 114688 + 8192, 128, col0(64), l);
                 float s76 = 0;
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1303,17 +1297,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x76 = (e & 1 ? high(t8[e / 2]) : low(t8[e / 2])) * (e & 1 ? high(t9[e / 2]) : low(t9[e / 2]));
                     s76 += x76;
                 }
-                put_sum(base + 219264 + it % 2 * 3136, warp - 4, s76, l);
+                put_sum(base + 227456 + it % 2 * 3136, warp - 4, s76, l);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222640 + it % 2 * 8);
+                arrive(base + 230832 + it % 2 * 8);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222632);
+                arrive(base + 230872);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222680);
+                arrive(base + 230904);
             it++;
         }
     }

@@ -358,7 +358,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 }
 
 // backward (reverse), 131328 bytes a chunk and head predicted: %1 %4 %5
-// %7 %8 %9 %10 %11 %14 %19 %46 %50 %60 %61
+// %7 %8 %9 %10 %11 %14 %19 %47 %50 %60 %61
 struct Args2 { Run run; Tensor t[5]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
@@ -509,8 +509,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v46 = pair_at<1, true>(t5 + i * 136 + d1) * t6[i];
-                put_pair<1, true>(t7 + i * 136 + d1, v46);
+                const Pair v47 = pair_at<1, true>(t5 + i * 136 + d1) * t6[i];
+                put_pair<1, true>(t7 + i * 136 + d1, v47);
             }
             __syncthreads();
             product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
@@ -538,10 +538,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 }
 
 // backward (token), 360960 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %8 %9 %10 %11 %12 %13 %14 %19 %20 %22 %23 %24 %25 %26 %27 %30 %31
-// %32 %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %47 %48 %49
-// %51 %52 %53 %54 %55 %56 %57 %58 %59 %62 %63 %64 %65 %66 %67 %68 %69
-// %70 %71 %72
+// %5 %8 %9 %10 %11 %12 %13 %14 %19 %22 %23 %24 %25 %26 %27 %30 %31 %32
+// %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %48 %49 %51
+// %52 %53 %54 %55 %56 %57 %58 %59 %62 %63 %64 %65 %66 %67 %68 %69 %70
+// %71 %72
 struct Args3 { Run run; Tensor t[9]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
@@ -552,56 +552,54 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
     enum { SHARED0 = 1 };
     float *const t1 = (float *)(arena + 512);
     enum { SHARED1 = 1 };
-    float *const t2 = (float *)(arena + 159120);
+    float *const t2 = (float *)(arena + 141456);
     enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 158608);
+    float *const t3 = (float *)(arena + 141200);
     enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 88464);
+    bf16 *const t4 = (bf16 *)(arena + 36240);
     enum { SHARED4 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 53648);
+    bf16 *const t5 = (bf16 *)(arena + 88464);
     enum { SHARED5 = 1 };
     float *const t6 = (float *)(arena + 384);
     enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 18832);
+    bf16 *const t7 = (bf16 *)(arena + 400);
     enum { SHARED7 = 1 };
-    bf16 *const t8 = (bf16 *)(arena + 140688);
+    bf16 *const t8 = (bf16 *)(arena + 71056);
     enum { SHARED8 = 1 };
     bf16 *const t9 = (bf16 *)(arena + 36240);
     enum { SHARED9 = 1 };
     bf16 *const t10 = (bf16 *)(arena + 123280);
     enum { SHARED10 = 1 };
-    float *const t11 = (float *)(arena + 72080);
+    float *const t11 = (float *)(arena + 141712);
     enum { SHARED11 = 1 };
-    bf16 *const t12 = (bf16 *)(arena + 9616);
+    bf16 *const t12 = (bf16 *)(arena + 27024);
     enum { SHARED12 = 1 };
-    float *const t13 = (float *)(arena + 53648);
+    float *const t13 = (float *)(arena + 88464);
     enum { SHARED13 = 1 };
-    bf16 *const t14 = (bf16 *)(arena + 400);
+    bf16 *const t14 = (bf16 *)(arena + 17808);
     enum { SHARED14 = 1 };
-    float *const t15 = (float *)(arena + 158352);
+    float *const t15 = (float *)(arena + 140688);
     enum { SHARED15 = 1 };
-    float *const t16 = (float *)(arena + 158096);
+    float *const t16 = (float *)(arena + 140944);
     enum { SHARED16 = 1 };
-    float *const t17 = (float *)(arena + 158864);
+    float *const t17 = (float *)(arena + 400);
     enum { SHARED17 = 1 };
-    float *const t18 = (float *)(arena + 18832);
+    float *const t18 = (float *)(arena + 88464);
     enum { SHARED18 = 1 };
-    float *const t19 = (float *)(arena + 88464);
-    enum { SHARED19 = 1 };
-    float *const t20 = (float *)(arena + 88464);
+    float *const t19 = (float *)(spill + 0);
+    enum { SHARED19 = 0 };
+    float *const t20 = (float *)(arena + 53648);
     enum { SHARED20 = 1 };
     float *const t21 = (float *)(spill + 0);
     enum { SHARED21 = 0 };
-    float *const t22 = (float *)(arena + 400);
+    float *const t22 = (float *)(arena + 640);
     enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 656);
+    float *const t23 = (float *)(arena + 36240);
     enum { SHARED23 = 1 };
-    float *const t24 = (float *)(arena + 912);
+    float *const t24 = (float *)(arena + 128);
     enum { SHARED24 = 1 };
-    float *const t25 = (float *)(arena + 128);
+    float *const t25 = (float *)(arena + 384);
     enum { SHARED25 = 1 };
-    float *const t26 = (float *)(arena + 384);
-    enum { SHARED26 = 1 };
     if (a.run.ragged) {
         clear(spill_of(a.run, 34816ll), 34816);
         __syncthreads();
@@ -634,7 +632,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 },
                     [&](int at, float found, float left) {
                     const int i = at;
-                    t25[i] = left;
+                    t24[i] = left;
                     (void)found;
                 });
             }
@@ -663,18 +661,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            {
                 const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
                 copy_in<128, 136, SHARED8>(t8, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             copy_commit();
             {
@@ -682,7 +670,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             copy_commit();
-            copy_wait<6>();
+            copy_wait<4>();
             __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
@@ -710,11 +698,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 });
             }
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+            }
+            copy_commit();
             NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
                 const float v14 = exp_(t3[(n - 1)]);
                 t6[0] = v14;
             }
-            copy_wait<4>();
+            copy_wait<3>();
             __syncthreads();
             NO_UNROLL for (int e = 0; e < 1; e += 1) {
                 float x = 0;
@@ -731,8 +724,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             __syncthreads();
             {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             copy_commit();
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
@@ -763,6 +756,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 };
             });
             __syncthreads();
+            {
+                bf16 *p = (bf16 *)(stored + 0);
+                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+            }
+            copy_commit();
             NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
                 const int e = min(g, n - 1);
                 const bool first = g == e && TID % 8 == 0;
@@ -793,16 +791,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 }
             }
             __syncthreads();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 32768);
-                copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
-            }
-            copy_commit();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
                 const float v19 = exp_(t3[i]);
@@ -813,7 +801,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 t16[i] = v13;
                 t17[i] = v44;
             }
-            copy_wait<1>();
+            copy_wait<0>();
             __syncthreads();
             two_products<2, 2>(64, 128,
                 term<64, false>(matrix<72, 1, SHARED14 ? 8 : 2>(t14 + 0),
@@ -826,23 +814,47 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v48 = t15[i] * z;
                 const Pair v49 = x + v48;
                 return [=] {
-                    put_pair<1, true>(t18 + i * 136 + d0, v49);
+                    put_pair<1, true>(t18 + i * 136 + d0, z);
+                    put_pair<1, true>(t19 + i * 136 + d0, v49);
                 };
             });
-            __syncthreads();
-            if (a.t[5].p) {
-                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_out<128, 136>(t18, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-            }
             __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
                 copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             copy_commit();
+            copy_wait<0>();
+            __syncthreads();
+            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+                const int e = min(g, n - 1);
+                const bool first = g == e && TID % 8 == 0;
+                const int i = e;
+                float x = 0;
+                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+                    const int d0 = f;
+                    x += dot_four(t9 + i * 136 + d0, t18 + i * 136 + d0);
+                }
+                x = lane_sum<8>(x);
+                if (first) {
+                    const float v51 = t15[i] * x;
+                    const float v52 = t17[i] + v51;
+                    t15[i] = v52;
+                }
+            }
+            if (a.t[5].p) {
+                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+                copy_out<128, 136>(t19, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+            }
+            __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
                 copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+            }
+            copy_commit();
+            {
+                bf16 *p = (bf16 *)(stored + 32768);
+                copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
             }
             copy_commit();
             copy_wait<0>();
@@ -858,19 +870,53 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v54 = t16[i] * z;
                 const Pair v55 = x + v54;
                 return [=] {
-                    put_pair<1, true>(t19 + i * 136 + d0, v55);
+                    put_pair<1, true>(t20 + i * 136 + d0, z);
+                    put_pair<1, true>(t21 + i * 136 + d0, v55);
                 };
             });
             __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
+            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+                const int e = min(g, n - 1);
+                const bool first = g == e && TID % 8 == 0;
+                const int i = e;
+                float x = 0;
+                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+                    const int d0 = f;
+                    x += dot_four(t10 + i * 136 + d0, t20 + i * 136 + d0);
+                }
+                x = lane_sum<8>(x);
+                if (first) {
+                    const float v64 = t16[i] * x;
+                    const float v67 = t15[i] - v64;
+                    t15[i] = x;
+                    t22[i] = v67;
+                }
             }
-            copy_commit();
             if (a.t[6].p) {
                 bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_out<128, 136>(t19, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+                copy_out<128, 136>(t21, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
             }
+            __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, SHARED8>(t8, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+            }
+            copy_commit();
+            NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
+                const int e = min(g, 1 - 1);
+                const bool first = g == e && TID % 32 == 0;
+                float x = 0;
+                NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
+                    const int i = f;
+                    x += dot_four(t16 + i, t15 + i, n - f);
+                }
+                x = lane_sum<32>(x);
+                if (first) {
+                    const float v66 = t6[0] + x;
+                    t6[0] = v66;
+                }
+            }
+            copy_wait<0>();
             __syncthreads();
             two_products<2, 2>(64, 128,
                 term<64, false>(matrix<1, 72, SHARED12 ? 8 : 2>(t12 + 0),
@@ -883,92 +929,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const Pair v57 = t16[i] * z;
                 const Pair v58 = x + v57;
                 return [=] {
-                    put_pair<1, true>(t20 + i * 136 + d1, z);
-                    put_pair<1, true>(t21 + i * 136 + d1, v58);
+                    put_pair<1, true>(t23 + i * 136 + d1, v58);
                 };
             });
             __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED8>(t8, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d1 = f;
-                    x += dot_four(t7 + i * 136 + d1, t20 + i * 136 + d1);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v64 = t16[i] * x;
-                    t22[i] = x;
-                    t23[i] = v64;
-                }
-            }
             if (a.t[7].p) {
                 bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t21, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
+                copy_out<128, 136>(t23, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
             }
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
-                const int e = min(g, 1 - 1);
-                const bool first = g == e && TID % 32 == 0;
-                float x = 0;
-                NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
-                    const int i = f;
-                    x += dot_four(t16 + i, t22 + i, n - f);
-                }
-                x = lane_sum<32>(x);
-                if (first) {
-                    const float v66 = t6[0] + x;
-                    t6[0] = v66;
-                }
-            }
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0),
-                matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                return [=] {
-                    put_pair<1, true>(t24 + i * 136 + d1, x);
-                };
-            });
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d1 = f;
-                    x += dot_four(t24 + i * 136 + d1, t8 + i * 136 + d1);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v51 = t15[i] * x;
-                    const float v52 = t17[i] + v51;
-                    const float v67 = v52 - t23[i];
-                    t15[i] = v67;
-                }
-            }
-            __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v68 = i == n - 1 ? t6[0] : t25[(i + 1)];
-                const float v69 = t15[i] + v68;
-                t15[i] = v69;
+                const float v68 = i == n - 1 ? t6[0] : t24[(i + 1)];
+                const float v69 = t22[i] + v68;
+                t22[i] = v69;
             }
             __syncthreads();
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
@@ -980,18 +953,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 }, [&](int at) {
                     const int i = n - 1 - at;
                     (void)i;
-                    return t15[i];
+                    return t22[i];
                 },
                     [&](int at, float found, float left) {
                     const int i = n - 1 - at;
-                    t26[i] = left;
+                    t25[i] = left;
                     (void)found;
                 });
             }
             __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v72 = t2[i] != 0 ? 0.f : t26[i];
+                const float v72 = t2[i] != 0 ? 0.f : t25[i];
                 t2[i] = v72;
             }
             __syncthreads();

@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 90720 + it % 2 * 8, to = base + 24576 + it % 2 * 16384;
+                        const u32 full = base + 90720 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     find_chunk(a.run, m, x);
                     wait(base + 90752 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 57344 + it % 2 * 16384;
+                        const u32 from = base + 49152 + it % 2 * 16384;
                         store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
                         store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
                     }
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             Item x;
             const int chunks = find_walk<2>(a.run, item, x);
             float f6[32];
-            begin_state<float, 64>(f6, a.tensor[3], x, x.slice * 64 + 0, 0 + col0(64), l);
+            begin_state<float, 64, 64>(f6, a.tensor[3], x, x.slice * 64 + 0, 0 + col0(64), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
                 wait(base + 90688 + it % 2 * 8, parity(it, 2));
@@ -151,8 +151,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     {
                         u32 p[8];
-                        pack_rows(p, f16, l, x.n);
-                        write_columns<2>(base + 16384 + 0, p + 0, 64, col0(32), l);
+                        pack_rows(p, f16 + 0, l, x.n);
+                        write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                     fence_async();
                 }
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     arrive(base + 90704 + it % 2 * 8);
                 wait(base + 90720 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
-                    clear_tail<256>(base + 24576 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
@@ -169,8 +169,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     wait(base + 90768 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f6, l, 64);
-                        write_columns<4>(base + 57344 + it % 2 * 16384 + 0, p + 0, 64, col0(64), l);
+                        pack_rows(p, f6 + 0, l, 64);
+                        write_columns<4>(base + 49152 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                     const float s14 = parts_sum<1>(base + 90368 + it % 2 * 272, 1, 0);
@@ -191,8 +191,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 if (lane == 0)
                     arrive(base + 90672 + it % 2 * 8);
                 matrix_sync<2>();
+                keep(f6);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f6, base + 16384, 64, 0, base + 24576 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(f6, base + 81920, 64, 0, base + 16384 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
@@ -200,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     arrive(base + 90736 + it % 2 * 8);
                 keep(f6);
             }
-            end_state<float, 64>(f6, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
+            end_state<float, 64, 64>(f6, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
         }
     }
 }
@@ -269,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 wait(base + 205936 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205920 + it % 2 * 8, to = base + 73728 + it % 2 * 32768;
+                    const u32 full = base + 205920 + it % 2 * 8, to = base + 65536 + it % 2 * 32768;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
@@ -278,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 wait(base + 205968 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205952 + it % 2 * 8, to = base + 139264 + it % 2 * 16384;
+                    const u32 full = base + 205952 + it % 2 * 8, to = base + 131072 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
@@ -295,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     continue;
                 wait(base + 205984 + it % 2 * 8, parity(it, 2));
                 if (a.tensor[3].p) {
-                    const u32 from = base + 172032 + it % 2 * 16384;
+                    const u32 from = base + 163840 + it % 2 * 16384;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[4], a.tensor[3], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[4], a.tensor[3], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -385,23 +386,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 {
                     u32 p[8];
-                    pack_rows(p, f26, l, x.n);
-                    write_columns<2>(base + 65536 + 0, p + 0, 64, col0(32), l);
+                    pack_rows(p, f26 + 0, l, x.n);
+                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
             }
             wait(base + 205952 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
-                clear_tail<256>(base + 139264 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 131072 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 205920 + it % 2 * 8, parity(it, 2));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 73728 + it % 2 * 32768, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f28, base + 65536, 64, 0, base + 139264 + it % 2 * 16384, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f28, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
@@ -432,8 +433,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 {
                     u32 p[16];
-                    pack_rows(p, f29, l, x.n);
-                    write_columns<4>(base + 172032 + it % 2 * 16384 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f29 + 0, l, x.n);
+                    write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
             }
@@ -450,7 +451,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
 }  // in_k1_token
 
 // backward (reverse), 131328 bytes a chunk and head predicted: %1 %4 %5
-// %7 %8 %9 %10 %11 %14 %19 %46 %50 %60 %61
+// %7 %8 %9 %10 %11 %14 %19 %47 %50 %60 %61
 namespace in_k2_reverse {
 struct Args { TensorMap map[3]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
@@ -496,7 +497,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 90720 + it % 2 * 8, to = base + 24576 + it % 2 * 16384;
+                        const u32 full = base + 90720 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -514,7 +515,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 90752 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 57344 + it % 2 * 16384;
+                        const u32 from = base + 49152 + it % 2 * 16384;
                         store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
                         store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
                     }
@@ -562,7 +563,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             Item x;
             const int chunks = find_walk<2>(a.run, item, x);
             float f7[32];
-            begin_state<float, 64>(f7, a.tensor[3], x, x.slice * 64 + 0, 0 + col0(64), l);
+            begin_state<float, 64, 64>(f7, a.tensor[3], x, x.slice * 64 + 0, 0 + col0(64), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 wait(base + 90688 + it % 2 * 8, parity(it, 2));
@@ -579,20 +580,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     float r19[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r19[h] = parts_sum<1>(base + 90128 + it % 2 * 272, 64, l.row + 8 * h);
-                    float f46[16];
+                    float f47[16];
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x46 = (e & 1 ? high(t5[e / 2]) : low(t5[e / 2])) * r19[h];
-                        f46[e] = x46;
+                        const float x47 = (e & 1 ? high(t5[e / 2]) : low(t5[e / 2])) * r19[h];
+                        f47[e] = x47;
                     }
                     {
                         u32 p[8];
-                        pack_rows(p, f46, l, x.n);
-                        write_columns<2>(base + 16384 + 0, p + 0, 64, col0(32), l);
+                        pack_rows(p, f47 + 0, l, x.n);
+                        write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                     fence_async();
                 }
@@ -601,7 +602,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     arrive(base + 90704 + it % 2 * 8);
                 wait(base + 90720 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
-                    clear_tail<256>(base + 24576 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
@@ -609,8 +610,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     wait(base + 90768 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f7, l, 64);
-                        write_columns<4>(base + 57344 + it % 2 * 16384 + 0, p + 0, 64, col0(64), l);
+                        pack_rows(p, f7 + 0, l, 64);
+                        write_columns<4>(base + 49152 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                     const float s14 = parts_sum<1>(base + 90112 + it % 2 * 272, 1, 0);
@@ -631,8 +632,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 if (lane == 0)
                     arrive(base + 90672 + it % 2 * 8);
                 matrix_sync<2>();
+                keep(f7);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f7, base + 16384, 64, 0, base + 24576 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(f7, base + 81920, 64, 0, base + 16384 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
@@ -640,17 +642,17 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     arrive(base + 90736 + it % 2 * 8);
                 keep(f7);
             }
-            end_state<float, 64>(f7, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
+            end_state<float, 64, 64>(f7, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
         }
     }
 }
 }  // in_k2_reverse
 
 // backward (token), 360960 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %8 %9 %10 %11 %12 %13 %14 %19 %20 %22 %23 %24 %25 %26 %27 %30 %31
-// %32 %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %47 %48 %49
-// %51 %52 %53 %54 %55 %56 %57 %58 %59 %62 %63 %64 %65 %66 %67 %68 %69
-// %70 %71 %72
+// %5 %8 %9 %10 %11 %12 %13 %14 %19 %22 %23 %24 %25 %26 %27 %30 %31 %32
+// %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %48 %49 %51
+// %52 %53 %54 %55 %56 %57 %58 %59 %62 %63 %64 %65 %66 %67 %68 %69 %70
+// %71 %72
 namespace in_k3_token {
 struct Args { TensorMap map[9]; Tensor tensor[9]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
@@ -686,21 +688,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             barrier_init(base + 220960 + 8 * i, 1);
             barrier_init(base + 220968 + 8 * i, 8);
         }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 220976 + 8 * i, 1);
-            barrier_init(base + 220984 + 8 * i, 8);
-        }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 220992 + 8 * i, 8);
+            barrier_init(base + 220976 + 8 * i, 8);
+            barrier_init(base + 220992 + 8 * i, 1);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 221008 + 8 * i, 1);
+            barrier_init(base + 221016 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221024 + 8 * i, 1);
-            barrier_init(base + 221032 + 8 * i, 8);
+            barrier_init(base + 221024 + 8 * i, 8);
+            barrier_init(base + 221032 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221040 + 8 * i, 8);
-            barrier_init(base + 221048 + 8 * i, 1);
+            barrier_init(base + 221040 + 8 * i, 1);
+            barrier_init(base + 221048 + 8 * i, 8);
         }
         barrier_init_fence();
     }
@@ -746,18 +748,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 220984, parity(it, 1) ^ 1);
+                wait(base + 221016, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 220976, to = base + 131072;
+                    const u32 full = base + 221008, to = base + 114688;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
                     load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 221032, parity(it, 1) ^ 1);
+                wait(base + 221048, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221024, to = base + 163840;
+                    const u32 full = base + 221040, to = base + 163840;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
@@ -773,9 +775,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 221040, parity((it * 3 + 0), 1));
+                wait(base + 221024, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
-                    const u32 from = base + 196608;
+                    const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[6], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[6], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -784,10 +786,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221048);
-                wait(base + 221040, parity((it * 3 + 1), 1));
+                    arrive(base + 221032);
+                wait(base + 221024, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
-                    const u32 from = base + 196608;
+                    const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[7], a.tensor[5], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[7], a.tensor[5], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -796,10 +798,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221048);
-                wait(base + 221040, parity((it * 3 + 2), 1));
+                    arrive(base + 221032);
+                wait(base + 221024, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
-                    const u32 from = base + 196608;
+                    const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
                     store_chunk(a.map[8], a.tensor[6], from + 0, x.where, c, 0, 128, x.head, lane);
                     store_chunk(a.map[8], a.tensor[6], from + 8192, x.where, c, 64, 128, x.head, lane);
@@ -808,7 +810,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221048);
+                    arrive(base + 221032);
                 it++;
             }
         }
@@ -858,15 +860,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     continue;
                 wait(base + 220800 + it % 2 * 8, parity(it, 2));
                 wait(base + 220832 + it % 2 * 8, parity(it, 2));
-                wait(base + 220992 + it % 2 * 8, parity(it, 2));
-                const Pair v40 = parts_pair<4>(base + 217120 + it % 2 * 2592, lane);
-                const Pair v39 = parts_pair<2>(base + 216608 + it % 2 * 2592, lane);
+                wait(base + 220976 + it % 2 * 8, parity(it, 2));
+                const Pair v40 = parts_pair<4>(base + 216096 + it % 2 * 2592, lane);
+                const Pair v39 = parts_pair<2>(base + 215584 + it % 2 * 2592, lane);
                 const Pair v19 = parts_pair<1>(base + 213760 + it % 2 * 512, lane);
-                const Pair v45 = parts_pair<2>(base + 215584 + it % 2 * 2592, lane);
+                const Pair v46 = parts_pair<2>(base + 217120 + it % 2 * 2592, lane);
                 const float v14 = parts_sum<1>(base + 214528 + it % 2 * 528, 1, 0);
                 const float v62 = parts_sum<8>(base + 218144 + it % 2 * 2592, 1, 0);
                 const Pair v13 = parts_pair<1>(base + 213504 + it % 2 * 512, lane);
-                const Pair v59 = parts_pair<2>(base + 216096 + it % 2 * 2592, lane);
+                const Pair v59 = parts_pair<2>(base + 217632 + it % 2 * 2592, lane);
                 const Pair v31 = parts_pair<1>(base + 214544 + it % 2 * 528, lane);
                 const Pair v71 = parts_pair<1>(base + 214800 + it % 2 * 528, lane);
                 __syncwarp();
@@ -877,10 +879,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     arrive(base + 220848 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221008 + it % 2 * 8);
+                    arrive(base + 220992 + it % 2 * 8);
                 const Pair v41 = { (float)(-v40.a), (float)(-v40.b) };
                 const Pair v44 = { (float)(v39.a + v41.a), (float)(v39.b + v41.b) };
-                const Pair v51 = { (float)(v19.a * v45.a), (float)(v19.b * v45.b) };
+                const Pair v51 = { (float)(v19.a * v46.a), (float)(v19.b * v46.b) };
                 const Pair v52 = { (float)(v44.a + v51.a), (float)(v44.b + v51.b) };
                 const float v63 = (float)(v14 * v62);
                 const Pair v64 = { (float)(v13.a * v59.a), (float)(v13.b * v59.b) };
@@ -910,12 +912,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 continue;
             float f25[16];
             float f32[16];
-            float f24[16];
-            float f20[32];
             float f33[32];
             float f56[32];
             float f37[32];
-            float f47[32];
+            float f45[32];
             float f38[32];
             float f53[32];
             wait(base + 220864 + it % 2 * 8, parity(it, 2));
@@ -953,12 +953,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             matrix_sync<2>();
             wait(base + 220768 + it % 2 * 8, parity(it, 2));
             {
+                wait(base + 220992 + it % 2 * 8, parity(it, 2) ^ 1);
                 float r10[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r10[h] = parts_sum<1>(base + 212992 + it % 2 * 256, 64, l.row + 8 * h);
                 float c10[8];
                 UNROLL for (int e = 0; e < 8; e++)
                     c10[e] = parts_sum<1>(base + 212992 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float s39[2] = { 0 };
+                float s40[8] = { 0 };
                 float f26[16];
                 float f36[16];
                 UNROLL for (int e = 0; e < 16; e++) {
@@ -968,56 +971,40 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)row;
                     (void)col;
                     const float x24 = (row >= col ? exp_(r10[h] - c10[e / 4 * 2 + e % 2]) : 0.f);
-                    f24[e] = x24;
                     const float x26 = x24 * f25[e];
                     f26[e] = x26;
+                    const float x35 = f25[e] * f32[e];
                     const float x36 = x24 * f32[e];
                     f36[e] = x36;
+                    const float x39 = x24 * x35;
+                    const float x40 = x24 * x35;
+                    s39[h] += col < x.n ? x39 : 0.f;
+                    s40[e / 4 * 2 + e % 2] += row < x.n ? x40 : 0.f;
                 }
+                put_row_sums(base + 215584 + it % 2 * 2592, group, s39, l);
+                put_column_sums(base + 216096 + it % 2 * 2592, 64, col0(32), s40, l);
                 {
                     u32 p[8];
-                    pack_rows(p, f26, l, x.n);
-                    write_columns<2>(base + 114688 + 0, p + 0, 64, col0(32), l);
+                    pack_rows(p, f26 + 0, l, x.n);
+                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
                 {
                     u32 p[8];
-                    pack_rows(p, f36, l, x.n);
-                    write_columns<2>(base + 122880 + 0, p + 0, 64, col0(32), l);
+                    pack_rows(p, f36 + 0, l, x.n);
+                    write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
             }
             __syncwarp();
             if (lane == 0)
                 arrive(base + 220784 + it % 2 * 8);
-            wait(base + 220976, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 131072, 128, col0(64) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f20);
-            {
-                wait(base + 221008 + it % 2 * 8, parity(it, 2) ^ 1);
-                u32 t5[16];
-                read_columns<4>(t5 + 0, base + 98304 + 0, 64, col0(64), l);
-                float s45[2] = { 0 };
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x45 = f20[e] * (e & 1 ? high(t5[e / 2]) : low(t5[e / 2]));
-                    s45[h] += x45;
-                }
-                put_row_sums(base + 215584 + it % 2 * 2592, group, s45, l);
-            }
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f33, base + 114688, 64, 0, base + 98304, 64, col0(64) + 0);
-            wait(base + 221024, parity(it, 1));
+            multiply_tiles<1, 1, 4, 0, 0>(f33, base + 196608, 64, 0, base + 98304, 64, col0(64) + 0);
+            wait(base + 221008, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f56, base + 32768 + it % 2 * 16384, 64, 0, base + 163840, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f56, base + 32768 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             keep(f56);
@@ -1027,9 +1014,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r13[h] = parts_sum<1>(base + 213504 + it % 2 * 512, 64, l.row + 8 * h);
-                u32 t3[16];
-                read_columns<4>(t3 + 0, base + 65536 + it % 2 * 16384 + 0, 64, col0(64), l);
-                float s59[2] = { 0 };
                 float f58[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1040,57 +1024,37 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x57 = r13[h] * f56[e];
                     const float x58 = f33[e] + x57;
                     f58[e] = x58;
-                    const float x59 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * f56[e];
-                    s59[h] += x59;
                 }
-                put_row_sums(base + 216096 + it % 2 * 2592, group, s59, l);
-                wait(base + 221048, parity((it * 3 + 0), 1) ^ 1);
+                wait(base + 221032, parity((it * 3 + 0), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f58, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f58 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221040);
-            }
-            {
-                float s39[2] = { 0 };
-                float s40[8] = { 0 };
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x35 = f25[e] * f32[e];
-                    const float x39 = f24[e] * x35;
-                    const float x40 = f24[e] * x35;
-                    s39[h] += col < x.n ? x39 : 0.f;
-                    s40[e / 4 * 2 + e % 2] += row < x.n ? x40 : 0.f;
-                }
-                put_row_sums(base + 216608 + it % 2 * 2592, group, s39, l);
-                put_column_sums(base + 217120 + it % 2 * 2592, col0(32), s40, l);
+                    arrive(base + 221024);
             }
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f37, base + 122880, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f37, base + 204800, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
+            wait(base + 221040, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f47, base + 98304, 64, 0, base + 131072, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f45, base + 98304, 64, 0, base + 163840, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 220912 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
                 arrive(base + 220968);
-            keep(f47);
+            keep(f45);
             keep(f37);
             {
+                u32 t1[16];
+                read_columns<4>(t1 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
                 float r19[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r19[h] = parts_sum<1>(base + 213760 + it % 2 * 512, 64, l.row + 8 * h);
+                float s46[2] = { 0 };
                 float f49[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1098,25 +1062,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x48 = r19[h] * f47[e];
+                    const float x46 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f45[e];
+                    const float x48 = r19[h] * f45[e];
                     const float x49 = f37[e] + x48;
                     f49[e] = x49;
+                    s46[h] += x46;
                 }
-                wait(base + 221048, parity((it * 3 + 1), 1) ^ 1);
+                put_row_sums(base + 217120 + it % 2 * 2592, group, s46, l);
+                wait(base + 221032, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f49, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f49 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221040);
+                    arrive(base + 221024);
             }
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f38, base + 122880, 64, 0, base + 0 + it % 2 * 16384, 64, col0(64) + 0);
+            multiply_tiles<1, 1, 4, 0, 0>(f38, base + 204800, 64, 0, base + 0 + it % 2 * 16384, 64, col0(64) + 0);
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 65536 + it % 2 * 16384, 64, 0, base + 163840, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 65536 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
@@ -1131,6 +1098,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r13[h] = parts_sum<1>(base + 213504 + it % 2 * 512, 64, l.row + 8 * h);
+                u32 t2[16];
+                read_columns<4>(t2 + 0, base + 32768 + it % 2 * 16384 + 0, 64, col0(64), l);
+                float s59[2] = { 0 };
                 float f55[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1141,28 +1111,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x54 = r13[h] * f53[e];
                     const float x55 = f38[e] + x54;
                     f55[e] = x55;
+                    const float x59 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f53[e];
+                    s59[h] += x59;
                 }
-                wait(base + 221048, parity((it * 3 + 2), 1) ^ 1);
+                put_row_sums(base + 217632 + it % 2 * 2592, group, s59, l);
+                wait(base + 221032, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f55, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p + 0, 64, col0(64), l);
+                    pack_rows(p, f55 + 0, l, x.n);
+                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221040);
+                    arrive(base + 221024);
             }
             __syncwarp();
             if (lane == 0)
                 arrive(base + 220816 + it % 2 * 8);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 220912 + it % 2 * 8);
             {
                 u32 t6[32];
-                read_columns<4>(t6 + 0, base + 131072 + 0, 128, col0(64), l);
-                read_columns<4>(t6 + 16, base + 131072 + 8192, 128, col0(64), l);
+                read_columns<4>(t6 + 0, base + 163840 + 0, 128, col0(64), l);
+                read_columns<4>(t6 + 16, base + 163840 + 8192, 128, col0(64), l);
                 u32 t7[32];
-                read_columns<4>(t7 + 0, base + 163840 + 0, 128, col0(64), l);
-                read_columns<4>(t7 + 16, base + 163840 + 8192, 128, col0(64), l);
+                read_columns<4>(t7 + 0, base + 114688 + 0, 128, col0(64), l);
+                read_columns<4>(t7 + 16, base + 114688 + 8192, 128, col0(64), l);
                 float s62 = 0;
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1177,13 +1153,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 220992 + it % 2 * 8);
+                arrive(base + 220976 + it % 2 * 8);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 220984);
+                arrive(base + 221016);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221032);
+                arrive(base + 221048);
             it++;
         }
     }

@@ -87,13 +87,17 @@ static bool map_fits(CudaExtent e, const View *v, bool ranks)
         && (uintptr_t)v->data % 16 == 0;
 }
 
+/* Where the device has the ends, rows are of one batch entry. */
+static CudaExtent extent_of(const Call *call)
+{
+    return call->seq ? cuda_extent(call) : (CudaExtent){ 1, call->tokens };
+}
+
 /* Hopper's kernels may be passed this call's tensors. */
 static bool call_fits(const Graph *g, const Build *b, const Call *call)
 {
     const CudaKernel *k = b->m->kernel;
-    CudaExtent e = { 1, call->tokens };     /* where the device has the ends */
-    if (call->seq)
-        e = cuda_extent(call);
+    CudaExtent e = extent_of(call);
     if (e.tokens > (INT32_MAX - 64) / k->ranks)
         return false;                   /* rows are counted by 32 bits */
     for (int i = 0; i < k->nmaps + k->ntensors; i++) {
@@ -113,7 +117,7 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
  * come. */
 static bool schedule_fits(const Build *b, const Call *call)
 {
-    CudaExtent e = cuda_extent(call);
+    CudaExtent e = extent_of(call);
     for (int n = 0; n < b->m->nkernels; n++) {
         const CudaKernel *k = &b->m->kernel[n];
         bool runs = k->head && k->of >= call->from

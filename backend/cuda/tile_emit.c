@@ -496,30 +496,96 @@ static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
 
 /* ---- a plan ---- */
 
-/* What may go by way of tiles of 16 bits from one kernel to another: whether
- * from schedules or not, so that either find what the others have kept. */
-static bool is_kept_narrow(const Tiles *t, Ref r)
+/* Whether kernels from schedules take r by way of a tile of 16 bits. */
+static bool is_tile(const Tiles *t, Ref r)
 {
     AxisSet s = t->g->n[r].axes;
 
-    return t->o->arch == 90 && t->o->tile != F32 && s & (s - 1)
+    return t->o->scheduled && t->o->tile != F32 && s & (s - 1)
         && !(s & (s - 1) & ((s & (s - 1)) - 1));
 }
 
-/* Where each stored value lies among those of its chunk, and whether by 16
- * bits: if whoever fetches it does so for products alone. */
+/* Which nodes go, element by element, into sums along the chunk of matrices:
+ * gradients of gates, differences of large numbers that 16 bits do not hold. */
+static uint8_t *find_summed(const Graph *g)
+{
+    uint8_t *summed = ctx_alloc(g->ctx, g->len);
+
+    for (Ref r = (Ref)g->len - 1; r > 0; r--) {
+        const Node *n = &g->n[r];
+        bool on = n->op == OP_cumsum ? (n->axes & DIM_AXES) != 0
+                : summed[r] && (op_info[n->op].traits & ELEMENTWISE
+                                || n->op == OP_row || n->op == OP_col);
+        for (int a = 0; a < 4 && n->a[a] && on; a++)
+            summed[n->a[a]] = 1;
+    }
+    return summed;
+}
+
+/* Whether the kernel keeps r for others, or finds it. */
+static bool passes_on(const Tiles *t, Ref r)
+{
+    const Kernel *k = &t->p->kernel[t->at];
+
+    for (int i = 0; i < k->nnodes; i++)
+        for (int a = 0; a < 4; a++)
+            if (t->g->n[k->node[i]].a[a] == r && !t->has[r])
+                return true;
+    return t->stored_here[r];
+}
+
+static const Schedule *find_schedule(const Tiles *t)
+{
+    uint8_t *turned = ctx_alloc(t->c, t->g->len);
+    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
+                     .in = t->o->in, .out = t->o->out,
+                     .wants_out = t->out_here, .sum_out = t->o->sum_out,
+                     .stored16 = t->stored_narrow, .lies_turned = turned,
+                     .stores = t->stored_here, .few = t->o->few,
+                     .s0 = t->o->s0, .s1 = t->o->s1 };
+
+    for (Ref r = 1; r < t->g->len; r++)
+        turned[r] = lies_turned(t, r);
+    return schedule_kernel(t->c, &w, &target_sm90);
+}
+
+/* Which stored values are of 16 bits an element: those that whoever fetches
+ * them does so for products alone, and those that pass through a kernel from a
+ * schedule; it is made as if all matrices were. */
+static void find_narrow(Tiles **t, int n, uint8_t *narrow)
+{
+    const Plan *p = t[0]->p;
+    uint8_t *factor = ctx_alloc(t[0]->c, p->g->len);
+    const uint8_t *summed = find_summed(p->g);
+
+    for (Ref r = 1; r < p->g->len; r++) {
+        factor[r] = t[0]->o->tile == BF16 && p->stored[r];
+        for (int i = 0; i < n; i++)
+            factor[r] &= t[i]->has[r] || !t[i]->wide[r];
+        narrow[r] = factor[r] | (p->stored[r] && is_tile(t[0], r)
+                                 && !summed[r]);
+    }
+    for (int i = 0; i < n && t[0]->o->scheduled; i++)
+        t[i]->out->schedule = find_schedule(t[i]);
+    for (Ref r = 1; r < p->g->len; r++) {
+        bool passes = false;
+        for (int i = 0; i < n && narrow[r]; i++)
+            passes |= t[i]->out->schedule && !t[i]->out->schedule->why
+                   && passes_on(t[i], r);
+        narrow[r] = factor[r] | (narrow[r] && passes);
+    }
+}
+
+/* Where each stored value lies among those of its chunk. */
 static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
                          uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
 
+    find_narrow(t, n, narrow);
     for (Ref r = 1; r < p->g->len; r++) {
         if (!p->stored[r])
             continue;
-        narrow[r] = t[0]->o->tile == BF16;
-        for (int i = 0; i < n; i++)
-            narrow[r] &= t[i]->has[r] || !t[i]->wide[r];
-        narrow[r] |= is_kept_narrow(t[0], r);
         at[r] = m->kept.bytes;
         m->kept.bytes += stored_bytes(t[0], r);
     }
@@ -544,25 +610,15 @@ int cuda_rank(const Graph *g)
     return most;
 }
 
-/* As a schedule has it, where that is wished for and there is one. */
+/* As a schedule has it, where there is one. */
 static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
 {
-    uint8_t *turned = ctx_alloc(t->c, t->g->len);
-    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
-                     .in = t->o->in, .out = t->o->out,
-                     .wants_out = t->out_here, .sum_out = t->o->sum_out,
-                     .stored16 = t->stored_narrow, .lies_turned = turned,
-                     .stores = t->stored_here, .few = t->o->few,
-                     .s0 = t->o->s0,
-                     .s1 = t->o->s1 };
-    if (!t->o->scheduled)
+    const Schedule *s = t->out->schedule;
+
+    if (!s)
         return false;
-    for (Ref r = 1; r < t->g->len; r++)
-        turned[r] = lies_turned(t, r);
-    const Schedule *s = schedule_kernel(t->c, &w, &target_sm90);
     buf_printf(schedules, "\n# %s\n", t->out->name);
     schedule_print(s, schedules);
-    t->out->schedule = s;
     if (s->why) {
         buf_printf(to, "// no schedule: %s\n", s->why);
         return false;

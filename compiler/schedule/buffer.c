@@ -75,11 +75,13 @@ bool live_apart(const Schedule *s, int a, int b)
 }
 
 /* A buffer of the matrix role's own whose values are not needed while this
- * one is. */
+ * one is, which that role makes, too. */
 static int buffer_left(const Schedule *s, int value, uint16_t readers,
                        int32_t bytes)
 {
-    for (int b = 0; b < s->nbuffers && readers == 1u << KR_MATRIX; b++) {
+    bool own = readers == 1u << KR_MATRIX
+            && writer_of(s, value)->role == KR_MATRIX;
+    for (int b = 0; b < s->nbuffers && own; b++) {
         const KBuffer *to = &s->buffer[b];
         bool free = to->tile && to->bytes == bytes && is_internal(to)
                  && to->writer == KR_MATRIX;

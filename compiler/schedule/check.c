@@ -114,6 +114,19 @@ static const char *check_fragments(const Schedule *s)
     return NULL;
 }
 
+/* What fills a buffer is its writer's. */
+static const char *check_writers(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout; j++) {
+            int v = s->inst[i].out[j];
+            if (has_buffer(&s->value[v]) && s->value[v].buffer != NOTHING
+                && s->buffer[s->value[v].buffer].writer != s->inst[i].role)
+                return wrong(s, "a buffer that another role fills", v);
+        }
+    return NULL;
+}
+
 /* ---- buffers ---- */
 
 static const char *check_buffers(const Schedule *s)
@@ -373,7 +386,8 @@ static const char *check_registers(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
-        check_fragments, check_written_over, check_layouts, check_buffers,
+        check_fragments, check_writers, check_written_over, check_layouts,
+        check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
         check_progress, check_registers };

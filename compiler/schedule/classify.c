@@ -134,6 +134,9 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = PRODUCT;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
+    else if (is_scan(x, r) && x->w->tile == F16)
+        return refuse(x, r, "decays per key beside float16: factors leave its"
+                            " range");
     else if (is_scan(x, r))
         x->kind[r] = SCANNED;
     else if (n->op == OP_last && is_forward_scan(x, n->a[0]))

@@ -5,12 +5,12 @@
 
 /* ---- spaces: which axis is the rows' ---- */
 
-/* Whether states of these axes lie in memory with the first along the rows. */
+/* Whether matrices of these axes, states or not, lie in memory with the first
+ * along the rows. */
 static bool lies_turned(const Select *x, AxisSet s)
 {
     for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
-        if (x->g->n[r].op == OP_state && x->g->n[r].axes == s && x->kind[r]
-            && x->w->lies_turned[r])
+        if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_turned[r])
             return true;
     return false;
 }

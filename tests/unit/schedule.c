@@ -119,6 +119,10 @@ static void out_of_turn(Schedule *s)
 {
     swap(find(s, K_STORE, 0), find(s, K_STORE, 1));
 }
+static void lent(Schedule *s)
+{
+    s->buffer[s->value[find(s, K_LOAD, 0)->out[0]].buffer].writer = KR_MATRIX;
+}
 static void foreign(Schedule *s) { find(s, K_MAP, 0)->role = KR_VECTOR; }
 static void sliced(Schedule *s)
 {
@@ -277,6 +281,7 @@ static const Spoiled spoiled[] = {
     { "sliced", sliced, "extents" },
     { "crowded", crowded, "behind the end" },
     { "foreign", foreign, "another role" },
+    { "lent", lent, "another role fills" },
     { "out of order", out_of_order, "before it is written" },
     { "written twice", written_twice, "written twice" },
     { "waits for ever", waits_for_ever, "for ever" },

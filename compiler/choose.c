@@ -114,6 +114,8 @@ static void raise_share(Paths *p, int t, bool even)
         if (set_has(&c->column[i].makes, t) && part < most)
             most = part;
     }
+    if (most == INT64_MAX)              /* nobody makes it: no answer */
+        return;
     for (int i = 0; i < c->ncolumns; i++)
         if (set_has(&c->column[i].makes, t))
             p->left[i] -= most;

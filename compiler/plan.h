@@ -44,6 +44,12 @@ typedef struct Plan {
                                            loss: before it, all results */
 } Plan;
 
+/* Whether it goes both ways: forward, and back from the loss. */
+static inline bool plan_is_joint(const Plan *p)
+{
+    return p->split > 0 && p->split < p->nkernels;
+}
+
 /* derive.c: the chunk graph of a step graph for known sizes; or NULL, with
  * step->note saying which term, on which line, breaks the chunk form. */
 Graph *derive(Graph *step, const int32_t size[NAXES], int chunk);

@@ -249,11 +249,6 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
 
 /* ---- a joint plan: forward by Hopper's kernels, back by the others ---- */
 
-static bool is_joint(const Plan *p)
-{
-    return p->split > 0 && p->split < p->nkernels;
-}
-
 /* The types that the way forward has to do with; it saves. */
 static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
 {
@@ -296,7 +291,7 @@ static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
 {
     int8_t *rows = &all->rows[o->tile];
     Trying t = { all, o, -1 };
-    if (*rows || !is_joint(all->plan))
+    if (*rows || !plan_is_joint(all->plan))
         return *rows;
     Ctx *own = ctx_like(c);
     if (!own)
@@ -361,7 +356,7 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
-    const Build *whole = is_joint(all->plan) ? NULL
+    const Build *whole = plan_is_joint(all->plan) ? NULL
                        : hopper_for(c, all, call, &o, NULL);
     *forward = NULL;
     if (whole)
@@ -377,7 +372,7 @@ void build_all(Ctx *c, Builds *all, const Call *call)
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
-    if (!is_joint(all->plan))
+    if (!plan_is_joint(all->plan))
         for (int groups = 1; groups <= 2; groups++)
             hopper_build(c, all, o, groups, NULL);
     const Build *tiles = tiles_build(c, all, &o, call, 2);

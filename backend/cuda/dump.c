@@ -21,18 +21,13 @@ typedef struct Saving {
     CudaModule *forward;                /* cuda_emit's, where it has one */
 } Saving;
 
-static bool is_joint(const Plan *p)
-{
-    return p->split > 0 && p->split < p->nkernels;
-}
-
 /* How states lie that the way forward leaves, where it is cuda_emit's. */
 static void find_forward(Ctx *c, void *ud)
 {
     Saving *s = ud;
     CudaOptions f = *s->o;
 
-    f.saves = is_joint(s->p);
+    f.saves = plan_is_joint(s->p);
     for (int i = 0; i < s->p->g->nst && f.saves; i++)
         f.kept.has[i] = s->p->stored[s->p->g->st[i].node];
     s->forward = cuda_emit(c, s->p, &f);
@@ -93,6 +88,6 @@ void cuda_launched(Ctx *c, const Plan *p, Buf *out)
     for (int i = 0; forward && i < forward->nkernels; i++)
         put_launched(&forward->kernel[i], out);
     for (int i = 0; i < m->nkernels; i++)
-        if (!forward || (is_joint(p) && m->kernel[i].of >= p->split))
+        if (!forward || (plan_is_joint(p) && m->kernel[i].of >= p->split))
             put_launched(&m->kernel[i], out);
 }

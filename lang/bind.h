@@ -43,7 +43,8 @@ typedef struct Bound {
     DType dtype, state_dtype;           /* of the results */
 } Bound;
 
-enum { CHUNK_AUTO = -1, CHUNK_DEFAULT = 64, CHUNK_MAX = 256, AXIS_MAX = 65536 };
+enum { CHUNK_AUTO = -1, CHUNK_LEAST = 16, CHUNK_DEFAULT = 64, CHUNK_MAX = 256,
+       AXIS_MAX = 65536 };
 
 /* Checks everything; fails naming what it got and what it wants. Sequences
  * are allocated in c. */

@@ -63,17 +63,24 @@ typedef struct Attempt {
     const char *note;
 } Attempt;
 
+/* A kernel a pass, not chosen among others. */
+static void simple_plan(PlanView *w, Graph *g, int chunk)
+{
+    w->chunk = chunk;
+    w->p = plan_simple(g);
+    memset(&w->info, 0, sizeof w->info);
+    w->info.seconds = price_plan(w->p, w->m);
+    for (int i = 0; i < w->p->nkernels; i++)
+        w->info.bytes += w->p->kernel[i].bytes;
+    w->info.unfused_bytes = w->info.bytes;
+}
+
 static void serial_plan(PlanView *w, const Attempt *a)
 {
     Graph *g = graph_sized(a->step, w->size);
 
     w->note = a->note;
-    w->chunk = 1;
-    w->p = plan_simple(w->backward ? grad(g) : g);
-    memset(&w->info, 0, sizeof w->info);
-    w->info.seconds = price_plan(w->p, w->m);
-    for (int i = 0; i < w->p->nkernels; i++)
-        w->info.bytes += w->p->kernel[i].bytes;
+    simple_plan(w, w->backward ? grad(g) : g, 1);
 }
 
 static void attempt(Ctx *c, void *ud)
@@ -179,41 +186,26 @@ static _Noreturn void refuse(Attempt *a)
     ctx_rethrow(c);
 }
 
-/* One kernel a pass, whatever it holds: what is too much lies in memory. */
-static void whole_plan(PlanView *w, const Attempt *a)
-{
-    Graph *g = by_chunks(graph_copy(w->ctx, a->step), w->size, a->chunk,
-                         w->backward, w->m);
-
-    w->p = plan_simple(g);
-    w->chunk = a->chunk;
-    memset(&w->info, 0, sizeof w->info);
-    w->info.seconds = price_plan(w->p, w->m);
-    for (int i = 0; i < w->p->nkernels; i++)
-        w->info.bytes += w->p->kernel[i].bytes;
-    w->info.unfused_bytes = w->info.bytes;
-}
-
-/* What a call on a GPU takes: the largest chunk whose parts the machine can
- * hold; where it can hold none's, all of it is one kernel (false). What others
+/* What a call on a GPU takes, as plan_make does: forward the usual chunk, with
+ * gradients the largest whose parts the machine can hold. False: it cannot hold
+ * that one's, or any's; what is too much lies in memory then. What other chunks
  * would take is shown beside it. One without a chunk form is any. */
 static bool calls_chunk(PlanView *w, Attempt *a)
 {
-    static const int sizes[] = { 64, 32, 16 };
     int taken = 0;
 
-    for (int i = 0; i < 3; i++) {
-        a->chunk = sizes[i];
+    for (int i = 0, n = CHUNK_DEFAULT; n >= CHUNK_LEAST; i++, n /= 2) {
+        a->chunk = n;
         weigh(a, &w->weighed[i]);
         if (a->note) {
             memset(w->weighed, 0, sizeof w->weighed);
             return true;
         }
         if (!taken && !isinf(w->weighed[i].seconds))
-            taken = sizes[i];
+            taken = n;
     }
-    a->chunk = taken ? taken : w->backward ? sizes[2] : sizes[0];
-    return taken;
+    a->chunk = !w->backward ? CHUNK_DEFAULT : taken ? taken : CHUNK_LEAST;
+    return a->chunk == taken;
 }
 
 static void make_plan(PlanView *w)
@@ -235,7 +227,8 @@ static void make_plan(PlanView *w)
     }
     a.effort = FULL;
     if (!holds) {
-        whole_plan(w, &a);
+        simple_plan(w, by_chunks(graph_copy(w->ctx, a.step), w->size,
+                                 a.chunk, w->backward, w->m), a.chunk);
         return;
     }
     attempt(w->ctx, &a);

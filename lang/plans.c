@@ -190,7 +190,6 @@ static void plan_at(Ctx *c, void *ud)
 Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                 const Machine *machine)
 {
-    enum { LEAST = 16 };
     Ctx *c = step->ctx;
     Making m = { .step = step, .size = size, .chunk = chunk, .joint = joint,
                  .m = machine };
@@ -198,7 +197,7 @@ Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
     while (!ctx_protect(c, plan_at, &m)) {
         if (c->err.code != ERR_USER || !joint || m.whole)
             ctx_rethrow(c);
-        m.whole = m.chunk < 2 * LEAST;
+        m.whole = m.chunk < 2 * CHUNK_LEAST;
         m.chunk /= m.whole ? 1 : 2;
     }
     return m.p;
@@ -352,13 +351,12 @@ static void say_instead(Ctx *c, const Variant *v, const PlanEntry *e)
 
 bool plans_turn(Ctx *c, Variant *v)
 {
-    enum { LEAST = 16 };
     PlanEntry *e = found_wrong(v);
 
     if (!e || !e->plan->g->chunk)
         return false;
     int chunk = e->plan->g->chunk / 2;
-    e->instead = plan_for(c, v, e->size, chunk < LEAST ? 0 : chunk, e->joint,
+    e->instead = plan_for(c, v, e->size, chunk < CHUNK_LEAST ? 0 : chunk, e->joint,
                           e->backend);
     atomic_fetch_add(&v->turned, 1);
     say_instead(c, v, e);

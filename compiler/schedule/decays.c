@@ -63,10 +63,7 @@ bool select_scan(Select *x, Ref r)
     if (!k) {
         int from = sums_of(x, a);
         k = inst_new(x, K_SCAN, KR_MATRIX);
-        k->row = x->row[r];
-        k->col = x->col[r];
-        k->nrow = extent(x, k->row);
-        k->ncol = extent(x, k->col);
+        set_space(x, k, r);
         reads(x, k, from);
     }
     scan_writes(x, k, r);
@@ -91,10 +88,7 @@ bool select_decayed(Select *x, Ref r)
     k->in[2] = (int16_t)sums_of(x, shown_node(g, n->a[2]));
     k->in[3] = (int16_t)sums_of(x, shown_node(g, n->a[3]));
     k->nin = 4;
-    k->row = x->row[r];
-    k->col = x->col[r];
-    k->nrow = extent(x, k->row);
-    k->ncol = extent(x, k->col);
+    set_space(x, k, r);
     writes(x, k, value_of(x, r, LAY_FRAGMENT));
     return true;
 }

@@ -279,10 +279,7 @@ static bool select_product(Select *x, Ref r)
         return false;
     if (x->term[r])
         accumulate(x, k, r);
-    k->row = x->row[r];
-    k->col = x->col[r];
-    k->nrow = extent(x, k->row);
-    k->ncol = extent(x, k->col);
+    set_space(x, k, r);
     writes(x, k, value_of(x, r, LAY_FRAGMENT));
     return true;
 }
@@ -513,10 +510,7 @@ static bool select_group(Select *x, int group, int level)
             continue;
         k = &x->s->inst[at];
         if (!k->nnodes && !k->nrow) {
-            k->row = x->row[r];
-            k->col = x->col[r];
-            k->nrow = extent(x, k->row);
-            k->ncol = extent(x, k->col);
+            set_space(x, k, r);
         }
         same = k->row == x->row[r] && k->col == x->col[r];
         if (x->kind[r] != PRODUCT && x->kind[r] != CARRIED) {

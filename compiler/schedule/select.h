@@ -140,6 +140,8 @@ int output_of(const Select *x, Ref r);
 
 int value_of(Select *x, Ref node, Layout layout);
 KInst *inst_new(Select *x, KOp op, KRole role);
+/* The instruction is over the space of r: its rows and columns. */
+void set_space(const Select *x, KInst *k, Ref r);
 void reads(Select *x, KInst *k, int v);
 void writes(Select *x, KInst *k, int v);
 void program_add(Select *x, KInst *k, Ref r);

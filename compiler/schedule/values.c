@@ -48,6 +48,14 @@ KInst *inst_new(Select *x, KOp op, KRole role)
     return k;
 }
 
+void set_space(const Select *x, KInst *k, Ref r)
+{
+    k->row = x->row[r];
+    k->col = x->col[r];
+    k->nrow = extent(x, k->row);
+    k->ncol = extent(x, k->col);
+}
+
 static void use(Select *x, int16_t *list, uint8_t *n, int v)
 {
     for (int i = 0; i < *n; i++)

@@ -55,8 +55,8 @@ grep -q '^---@class flin.Variant' "$dir/share/flin/flin.d.lua"
 # A package of Debian's, unpacked: its program runs, it names what it needs.
 if [ -z "$SAN" ] && command -v dpkg-shlibdeps >/dev/null; then
     VERSION=$version DIST="$dir/deb" sh tools/deb.sh >/dev/null
-    dpkg-deb -x "$dir"/deb/flin_*.deb "$dir/root"
-    "$dir/root/usr/bin/flin" --version | grep -q "^flin $version,"
+    dpkg-deb -x "$dir"/deb/flin_*.deb "$dir/unpacked"
+    "$dir/unpacked/usr/bin/flin" --version | grep -q "^flin $version,"
     dpkg-deb -f "$dir"/deb/flin_*.deb Depends | grep -q 'libc6 .*liblua5.4'
 fi
 

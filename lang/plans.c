@@ -356,8 +356,8 @@ bool plans_turn(Ctx *c, Variant *v)
     if (!e || !e->plan->g->chunk)
         return false;
     int chunk = e->plan->g->chunk / 2;
-    e->instead = plan_for(c, v, e->size, chunk < CHUNK_LEAST ? 0 : chunk, e->joint,
-                          e->backend);
+    e->instead = plan_for(c, v, e->size, chunk < CHUNK_LEAST ? 0 : chunk,
+                          e->joint, e->backend);
     atomic_fetch_add(&v->turned, 1);
     say_instead(c, v, e);
     return true;

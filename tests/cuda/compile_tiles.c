@@ -236,8 +236,8 @@ static void write_whole(Ctx *c, void *ud)
         fail_code(c, ERR_INTERNAL, "%s cannot be written", path);
 }
 
-/* None on sm_90a up to 128; elsewhere, and in kernels from schedules, a few cost
- * nothing that shows. */
+/* None on sm_90a up to 128; elsewhere, and in kernels from schedules, a few
+ * cost nothing that shows. */
 static int most_spilled(const Case *k)
 {
     if (k->groups == SCHEDULED)

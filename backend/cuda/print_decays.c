@@ -124,11 +124,9 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         if (!n->axes || !(n->axes & (n->axes - 1)))
             put_found_vector(p, k, v->node, share);
         else
-            buf_printf(p->b, "float g%u[%d];\nUNROLL for (int e = 0; e < %d;"
-                       " e++)\ng%u[e] = matrix_at<%s>(a.tensor[%d], x, l.row +"
-                       " e / 2 %% 2 * 8, %s + col0(%d) + e / 4 * 8 + l.col +"
-                       " e %% 2);\n", u, regs, regs, u,
-                       element_type(p->o->in[n->index]),
+            buf_printf(p->b, "float g%u[%d];\nload_matrix<%s>(g%u,"
+                       " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,
+                       element_type(p->o->in[n->index]), u,
                        tensor_for(p, ARG_INPUT, n->index,
                                   p->o->in[n->index]),
                        sliced_index(p, v->col, 0), share);

@@ -229,31 +229,64 @@ INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
     if (t.p && lane + 32 < x.n)
         put_element(p + (lane + 32) * t.st, v.b);
 }
-/* A matrix of tokens, and a vector of a head. */
+/* A matrix of tokens: where a lane's first number is, columns from `col` on. */
 template<class T>
-INLINE float matrix_at(const Tensor &t, const Item &x, int row, int col)
+INLINE T *lane_place(const Tensor &t, const Item &x, int col, const Lane &l)
 {
-    const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
-               + (i64)x.row * t.st;
-    return row < x.n ? element(p + row * t.st + col * t.sd[0]) : 0.f;
+    return (T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+         + (i64)(x.row + l.row) * t.st + (i64)(col + l.col) * t.sd[0];
 }
-template<class T>
-INLINE float vector_at(const Tensor &t, const Item &x, int at)
+/* Two numbers that are read or written as one where columns lie side by side;
+ * from a lane's first row the second is 8 t.st away, a multiple of 16 bytes. */
+template<class T> struct alignas(2 * sizeof(T)) Neighbours { T x[2]; };
+template<class T> INLINE bool is_paired(const Tensor &t, const T *p)
 {
-    return element((const T *)t.p + x.head / t.group * t.sh + at * t.sd[0]);
+    return t.sd[0] == 1 && (u64)p % sizeof(Neighbours<T>) == 0;
 }
-/* A fragment of tokens to a result in float32, columns from col on. */
+/* A fragment of tokens, and zeros where no tokens are. */
+template<class T, int N>
+INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
+                        const Lane &l)
+{
+    const T *p = lane_place<T>(t, x, col, l), *q = p + 8 * t.st;
+    const bool rows[2] = { l.row < x.n, l.row + 8 < x.n };
+    if (is_paired(t, p)) {
+        UNROLL for (int e = 0; e < N; e += 2) {
+            Neighbours<T> two = { { 0, 0 } };
+            if (rows[e / 2 % 2])
+                two = *(const Neighbours<T> *)((e / 2 % 2 ? q : p) + e / 4 * 8);
+            y[e] = element(two.x);
+            y[e + 1] = element(two.x + 1);
+        }
+        return;
+    }
+    UNROLL for (int e = 0; e < N; e++)
+        y[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
+             + (e / 4 * 8 + e % 2) * t.sd[0]) : 0.f;
+}
+/* To a result in float32. */
 template<int N>
 INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
                          int col, const Lane &l)
 {
-    float *p = (float *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
-             + (i64)x.row * t.st;
-    UNROLL for (int e = 0; e < N; e++) {
-        const int row = l.row + e / 2 % 2 * 8;
-        if (t.p && row < x.n)
-            p[row * t.st + (col + e / 4 * 8 + l.col + e % 2) * t.sd[0]] = y[e];
+    float *p = lane_place<float>(t, x, col, l), *q = p + 8 * t.st;
+    const bool rows[2] = { t.p && l.row < x.n, t.p && l.row + 8 < x.n };
+    if (is_paired(t, p)) {
+        UNROLL for (int e = 0; e < N; e += 2)
+            if (rows[e / 2 % 2])
+                *(float2 *)((e / 2 % 2 ? q : p) + e / 4 * 8) =
+                    { y[e], y[e + 1] };
+        return;
     }
+    UNROLL for (int e = 0; e < N; e++)
+        if (rows[e / 2 % 2])
+            (e / 2 % 2 ? q : p)[(e / 4 * 8 + e % 2) * t.sd[0]] = y[e];
+}
+/* A vector of a head. */
+template<class T>
+INLINE float vector_at(const Tensor &t, const Item &x, int at)
+{
+    return element((const T *)t.p + x.head / t.group * t.sh + at * t.sd[0]);
 }
 /* What kernels keep for one another: a vector of 64 tokens, of which those
  * behind the end may not have been written. */

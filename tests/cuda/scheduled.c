@@ -3,8 +3,9 @@
  * tests/golden/scheduled.txt and may only grow; BLESS=1 takes those there are.
  *   scheduled                   the counts, compared
  *   scheduled all [NAME]        every size; a line each with what is lacking
- *   scheduled compile NAME K V [CHUNK [LIKE]]
- *                               their kernels by NVRTC: registers, spills
+ *   scheduled compile NAME K V [CHUNK [LIKE [DIR]]]
+ *                               their kernels by NVRTC: registers, spills;
+ *                               the texts to that folder
  */
 #include "kinds.h"
 #include "stdlib.h"
@@ -42,6 +43,7 @@ typedef struct Count { int kernels, scheduled; } Count;
 typedef struct Test {
     Ctx *c;
     const char *only, *like;            /* NULL: any */
+    const char *to;                     /* the folder of texts; NULL: none */
     int chunk;                          /* 0: any */
     bool all;
     Nvrtc *nvrtc;                       /* compiles */
@@ -94,6 +96,12 @@ static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
 
     buf_printf(&b, "%s", k->head);
     buf_put(&b, m->source + k->text, k->end - k->text);
+    FILE *f = t->to ? fopen(ctx_format(c, "%s/%s.cu", t->to, k->name), "w")
+                    : NULL;
+    if (f) {
+        fputs(b.s, f);
+        fclose(f);
+    }
     PtxasInfo i = nvrtc_compile(c, t->nvrtc, b.s, "sm_90a")->info;
     printf("%-16s %3d registers, %d spilled, %d stack\n", k->name, i.registers,
            i.spill_stores, i.stack);
@@ -250,7 +258,7 @@ static bool quick_sizes(Ctx *c, Test *t)
     return true;
 }
 
-/* NAME K V [CHUNK [LIKE]] */
+/* NAME K V [CHUNK [LIKE [DIR]]] */
 static int compile_one(Ctx *c, Test *t, int argc, char **argv)
 {
     static Nvrtc nvrtc;
@@ -265,6 +273,7 @@ static int compile_one(Ctx *c, Test *t, int argc, char **argv)
     t->size = (Size){ atoi(argv[3]), atoi(argv[4]) };
     t->chunk = argc > 5 ? atoi(argv[5]) : 0;
     t->like = argc > 6 ? argv[6] : NULL;
+    t->to = argc > 7 ? argv[7] : NULL;
     return !stdlib_each(c, t->size.k, t->size.v, variant, t) || t->spilled;
 }
 

@@ -911,8 +911,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             matrix_sync<2>();
             {
                 float g4[32];
-                UNROLL for (int e = 0; e < 32; e++)
-                    g4[e] = matrix_at<unsigned short>(a.tensor[8], x, l.row + e / 2 % 2 * 8, 0 + col0(64) + e / 4 * 8 + l.col + e % 2);
+                load_matrix<unsigned short>(g4, a.tensor[8], x, 0 + col0(64), l);
                 float z9 = 0;
                 float f9[32];
                 UNROLL for (int e = 0; e < 32; e++) {
@@ -1192,8 +1191,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             {
                 const Lane l = lane_of(fresh((int)threadIdx.x));
                 float g4[32];
-                UNROLL for (int e = 0; e < 32; e++)
-                    g4[e] = matrix_at<unsigned short>(a.tensor[8], x, l.row + e / 2 % 2 * 8, 0 + col0(64) + e / 4 * 8 + l.col + e % 2);
+                load_matrix<unsigned short>(g4, a.tensor[8], x, 0 + col0(64), l);
                 float2 y64 = { 0, 0 };
                 float f66[32];
                 UNROLL for (int e = 0; e < 32; e++) {

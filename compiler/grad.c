@@ -2,10 +2,12 @@
  *
  * Nodes are visited from the last to the first; each hands the gradient that
  * has come in to its operands. An adjoint may lack axes of its node: it is
- * then the same along them.
+ * then the same along them. What saturates hands nothing on, to a factor
+ * beside -inf, either.
  */
 #include "grad.h"
 #include "fold.h"
+#include "infinite.h"
 #include "partition.h"
 #include "plan.h"
 #include "turn.h"
@@ -15,6 +17,7 @@
 typedef struct Back {
     Graph *g;
     Ref *adj;                           /* beside the forward nodes */
+    bool *infinite;                     /* whether that node may be */
     uint32_t len;                       /* of the forward graph */
 } Back;
 
@@ -75,6 +78,28 @@ static Ref product_to(Back *w, Ref d, Ref b, AxisSet all, AxisSet to)
     return dot(w->g, d, b, lose);
 }
 
+/* Whether r's slope along operand i may be infinite. */
+static bool is_steep(const Back *w, Ref r, int i)
+{
+    const Node *n = &w->g->n[r];
+
+    switch (n->op) {
+    case OP_mul: case OP_dot: return w->infinite[n->a[1 - i]];
+    case OP_div: return i == 1 && w->infinite[r];
+    case OP_square: return w->infinite[n->a[0]];
+    case OP_log: return w->infinite[r];
+    default: return false;
+    }
+}
+
+/* d times such a slope: none where d is none, as behind exp of -inf. */
+static Ref where_any(Graph *g, Ref d, Ref product)
+{
+    Ref none = op2(g, OP_eq, d, num(g, 0));
+
+    return op3(g, OP_where, none, num(g, 0), product);
+}
+
 static void back_elem(Back *w, Ref r, Ref d)
 {
     const Node n = w->g->n[r];
@@ -86,6 +111,7 @@ static void back_elem(Back *w, Ref r, Ref d)
     var['g' - 'a'] = d;
     for (int i = 0; i < op_info[n.op].arity; i++) {
         Ref x = fold_build(w->g, op_info[n.op].grad[i], var);
+        x = is_steep(w, r, i) ? where_any(w->g, d, x) : x;
         add_adjoint(w, n.a[i], reduce(w, x, n.axes, axes_of(w, n.a[i])));
     }
 }
@@ -95,9 +121,15 @@ static void back_dot(Back *w, Ref r, Ref d)
     const Node n = w->g->n[r];
     AxisSet all = n.axes | n.over;
 
-    for (int i = 0; i < 2; i++)
-        add_adjoint(w, n.a[i], product_to(w, d, n.a[1 - i], all,
-                                          axes_of(w, n.a[i])));
+    for (int i = 0; i < 2; i++) {
+        Ref to = n.a[i], by = n.a[1 - i], x;
+        if (is_steep(w, r, i))
+            x = reduce(w, where_any(w->g, d, op2(w->g, OP_mul, d, by)), all,
+                       axes_of(w, to));
+        else
+            x = product_to(w, d, by, all, axes_of(w, to));
+        add_adjoint(w, to, x);
+    }
 }
 
 /* The three-way form with operand i taken out, over all axes but `keep`. */
@@ -537,6 +569,7 @@ Graph *grad(const Graph *src)
     check_room(w.g);
     before = w.len = w.g->forward = w.g->len;
     w.adj = ctx_alloc(w.g->ctx, w.len * sizeof *w.adj);
+    w.infinite = infinite_nodes(w.g);
     seed(&w, nst, adjoint);
     for (Ref r = before - 1; r > 0; r--) {
         w.g->line = w.g->n[r].line;

@@ -22,6 +22,10 @@
     X(CONST_KEY_DECAY, "a decay per key of the head") \
     X(VALUE_DECAY, "a decay per value") X(STATE_DECAY, "a decay by a state") \
     X(CHOSEN_DECAY, "a chosen decay") X(PRODUCT_DECAY, "two decays") \
+    X(SCALED_GATE, "a gate times a constant") \
+    X(GATED_GATE, "a gate times one of the token") \
+    X(LOWER_GATE, "a gate and more") X(RATE, "a rate times a time step") \
+    X(STRONG, "gates of -1e3 to -inf") \
     X(WHERE, "a choice") X(SUM, "a sum") X(MEAN, "a mean") \
     X(ENTRY, "an entry") X(COUPLED, "keys against keys") \
     X(SCAN, "a running mean") X(VECTOR, "a vector state") \
@@ -264,11 +268,48 @@ static void lower_states(Maker *w)
 
 /* ---- matrices ---- */
 
+/* The logarithm of a decay, made of gates and constants: a gate of -inf is one
+ * there, too. */
+static Ref made_gate(Maker *w)
+{
+    Graph *g = w->g;
+    const char *axes = maybe(w, 0.4) ? "t k : log_decay" : "t : log_decay";
+    Ref a = fresh_input(w, axes), b;
+
+    switch (any(w, 6)) {
+    case 0: case 1:
+        has(w, F_SCALED_GATE);
+        b = fresh_input(w, maybe(w, 0.6) ? ": unit" : "k : unit");
+        return maybe(w, 0.5) ? times(w, b, a)
+                             : op2(g, OP_div, a, plus(w, b, num(g, 0.5)));
+    case 2:
+        has(w, F_GATED_GATE);
+        return maybe(w, 0.5) ? times(w, a, fresh_input(w, "t : unit"))
+             : op1(g, OP_neg, times(w, a, fresh_input(w, ": log_decay")));
+    case 3:
+        has(w, F_GATED_GATE);
+        return op1(g, OP_neg, times(w, a, fresh_input(w, axes)));
+    case 4:
+        has(w, F_LOWER_GATE);
+        b = op1(g, OP_softplus, fresh_input(w, maybe(w, 0.5) ? "t" : ""));
+        return maybe(w, 0.5) ? less(w, a, b)
+             : times(w, plus(w, a, fresh_input(w, ": log_decay")),
+                     unit_of(w, fresh_input(w, "")));
+    default:
+        has(w, F_RATE);
+        a = op1(g, OP_neg, op1(g, OP_exp, fresh_input(w, "")));
+        b = maybe(w, 0.5) ? fresh_input(w, "t : positive")
+          : op1(g, OP_softplus, plus(w, fresh_input(w, "t"),
+                                     fresh_input(w, "")));
+        return times(w, a, b);
+    }
+}
+
 static Ref a_decay(Maker *w, int depth)
 {
     Graph *g = w->g;
 
-    switch (any(w, depth > 0 ? 10 : 8)) {
+    switch (any(w, depth > 0 ? 12 : 10)) {
     case 0:
         has(w, F_NO_DECAY);
         return num(g, 1);
@@ -292,7 +333,8 @@ static Ref a_decay(Maker *w, int depth)
         return w->vector && maybe(w, 0.5) ? unit_of(w, w->vector)
              : w->nscalars ? unit_of(w, w->scalar[any(w, w->nscalars)])
                            : unit_of(w, fresh_input(w, "t"));
-    case 8:
+    case 8: case 9: return op1(g, OP_exp, made_gate(w));
+    case 10:
         has(w, F_CHOSEN_DECAY);
         return op3(g, OP_where,
                    op2(g, OP_lt, fresh_input(w, "t"), num(g, 0)),

@@ -52,8 +52,20 @@ static View room(Ctx *c, const Graph *g, const uint8_t *order, int rank,
     return v;
 }
 
-/* As support.h's draw, of any heads. */
-static void fill(View v, int64_t rows, const char *domain, uint64_t *seed)
+/* As far as a gate goes: a time step, the other way. */
+static double strong(double x, const char *domain, uint64_t *seed)
+{
+    static const double far[] = { 104, 1e3, 1e4, 1e9, INFINITY };
+    double by = far[(int)(uniform(seed) * 5)];
+
+    if (!strcmp(domain, "log_decay"))
+        return -by;
+    return !strcmp(domain, "positive") && by < INFINITY ? by : x;
+}
+
+/* As support.h's draw, of any heads; of gates, some as strong as can be. */
+static void fill(View v, int64_t rows, const char *domain, double few,
+                 uint64_t *seed)
 {
     int64_t all = rows * v.heads;
 
@@ -65,6 +77,10 @@ static void fill(View v, int64_t rows, const char *domain, uint64_t *seed)
                 x[i] = -log1p(exp(-x[i]));
             if (!strcmp(domain, "unit"))
                 x[i] = 1 / (1 + exp(-x[i]));
+            if (!strcmp(domain, "positive"))
+                x[i] = log1p(exp(x[i]));
+            if (uniform(seed) < few)
+                x[i] = strong(x[i], domain, seed);
             norm += x[i] * x[i];
         }
         for (int64_t i = 0; !strcmp(domain, "unit_norm") && i < v.sh; i++)
@@ -73,7 +89,8 @@ static void fill(View v, int64_t rows, const char *domain, uint64_t *seed)
 }
 
 /* Arguments of the joint graph: adjoints of constants start from zero. */
-static Call *arguments(Ctx *c, const Graph *g, const Shape *s, uint64_t seed)
+static Call *arguments(Ctx *c, const Graph *g, const Shape *s, double few,
+                       uint64_t seed)
 {
     Call *call = ctx_alloc(c, sizeof *call);
 
@@ -89,7 +106,7 @@ static Call *arguments(Ctx *c, const Graph *g, const Shape *s, uint64_t seed)
                            in->timed);
         if (!in->timed)
             call->in[i].sb = 0;
-        fill(call->in[i], rows, in->domain, &seed);
+        fill(call->in[i], rows, in->domain, few, &seed);
     }
     for (int i = 0; i < g->nst; i++) {
         const State *st = &g->st[i];
@@ -97,7 +114,7 @@ static Call *arguments(Ctx *c, const Graph *g, const Shape *s, uint64_t seed)
             continue;
         call->s0[i] = room(c, g, st->order, st->rank, s->nseq, s->heads,
                            false);
-        fill(call->s0[i], s->nseq, "", &seed);
+        fill(call->s0[i], s->nseq, "", 0, &seed);
     }
     return call;
 }
@@ -240,7 +257,9 @@ static void trial(Ctx *c, void *ud)
         size[i] = step->axis[i].size;
     Graph *chunk = derive(step, size, t->chunk), *joint, *alone;
     truth = grad(graph_sized(step, size));
-    Call *want = arguments(c, truth, &s, t->seed + 1), *got;
+    double few = t->seed % 2 ? 0.1 : 0;     /* of gates are strong */
+    t->features |= few > 0 ? (uint64_t)1 << F_STRONG : 0;
+    Call *want = arguments(c, truth, &s, few, t->seed + 1), *got;
     results(c, truth, &s, want);
     reference_run(c, truth, want);
     t->chunked = chunk != NULL;

@@ -170,6 +170,10 @@ PLAIN inline void launch(long grid, int threads, char *arena,
     }
 }
 
+PLAIN inline void atomicMin(unsigned long long *p, unsigned long long x)
+{
+    *p = x < *p ? x : *p;
+}
 PLAIN inline void __syncthreads() { pause_as(AT_BARRIER); }
 
 /* ---- numbers ---- */

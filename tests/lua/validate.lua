@@ -319,5 +319,61 @@ do
         and (S:to "cpu" - flin.full(shape, 1)):maxabs() > 0, y)
 end
 
+-- ---- however a tensor lies ----
+
+-- The same message for x as it is and for x as it lies elsewhere: its entries
+-- in another order, apart, not aligned, among others that are no numbers.
+do
+  local ways = {
+    as_is = function (x) return x end,
+    ["heads first"] = function (x)
+      return x:transpose(2, 3):contiguous(), { 2, 3 }
+    end,
+    ["entries first"] = function (x)
+      return x:transpose(2, 4):contiguous(), { 2, 4 }
+    end,
+    apart = function (x)
+      local wide = flin.full({ B, T, H, 2 * x.shape[4] }, 0 / 0):to(x.dtype)
+      wide:narrow(4, 1, x.shape[4]):copy(x)
+      return wide, nil, 1
+    end,
+    ["from the second on"] = function (x)
+      local wide = flin.full({ B, T, H, 1 + x.shape[4] }, 0 / 0):to(x.dtype)
+      wide:narrow(4, 2, x.shape[4]):copy(x)
+      return wide, nil, 2
+    end,
+  }
+  local function message(v, call)
+    local ok, why = pcall(v.forward, v, call)
+    return ok and "taken" or why
+  end
+  for _, domain in ipairs { "normal", "log_decay", "unit_norm" } do
+    local v = variant(domain)
+    for _, size in ipairs { 16, 20, 200 } do
+      for _, dtype in ipairs { "float32", "bfloat16", "float16" } do
+        local x = flin.zeros({ B, T, H, size }, { dtype = dtype })
+        local call = { v = flin.zeros({ B, T, H, 5 }, { dtype = dtype }),
+                       g = flin.zeros({ B, T, H }, { dtype = dtype }),
+                       w = flin.zeros(H, size), validate = true, x = x }
+        for _ = 1, 3 do
+          fill(x, { random(B), random(T), random(H), random(size) }, 2)
+          fill(x, { random(B), random(T), random(H), random(size) }, 0 / 0)
+        end
+        local want = message(v, call)
+        for name, lay in pairs(ways) do
+          local there, turned, from = lay(x)
+          there = gpu and there:to "cuda" or there
+          there = turned and there:transpose(turned[1], turned[2])
+            or from and there:narrow(4, from, size) or there
+          local got = message(v, with(placed(with(call, { x = false })),
+                                      { x = there }))
+          check(("%s of %d, %s, %s"):format(domain, size, dtype, name),
+                want ~= "taken" and got == want, got .. "\nwanted: " .. want)
+        end
+      end
+    end
+  end
+end
+
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

@@ -172,12 +172,23 @@ static void put_post(Print *p, int buffer, int turn, bool empty)
                barrier(p, buffer, turn, empty));
 }
 
-static void each_bit(Print *p, uint32_t set, bool empty,
+/* Whose turn it is that the instruction reads from the buffer. */
+static int turn_read(const Print *p, const KInst *k, int buffer)
+{
+    for (int i = 0; i < k->nin; i++)
+        if (value_at(p, k->in[i])->buffer == buffer)
+            return value_at(p, k->in[i])->turn;
+    return 0;
+}
+
+/* Results that take turns are waited for, and told of, one by one. */
+static void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
                      void put(Print *, int, int, bool))
 {
     for (int b = 0; b < p->s->nbuffers; b++)
-        if (set >> b & 1 && p->s->buffer[b].uses == 1)
-            put(p, b, 0, empty);
+        if (set >> b & 1
+            && (p->s->buffer[b].uses == 1 || p->s->buffer[b].copied))
+            put(p, b, turn_read(p, k, b), empty);
 }
 
 static bool posts(const KInst *k)
@@ -195,16 +206,16 @@ static int padded_rows(const KValue *v)
 static void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
-    const KBuffer *b = buffer_of(p, v);
     const Node *n = &p->s->g->n[v->node];
     bool input = n->op == OP_input;
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
     int rows = padded_rows(v);
-    put_wait(p, v->buffer, 0, true);
+    put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
                "arrive_expecting(full, %d);\n",
-               barrier(p, v->buffer, 0, false), place(p, v), (int)b->bytes);
+               barrier(p, v->buffer, v->turn, false), place(p, v),
+               (int)value_bytes(v));
     if (input)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
@@ -428,7 +439,7 @@ static void put_vectors(Print *p, const KInst *k)
 {
     const Graph *g = p->s->g;
     Buf *b = p->b;
-    each_bit(p, k->wait_full, false, put_wait);
+    each_bit(p, k, k->wait_full, false, put_wait);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         if (v->layout == LAY_VECTOR)
@@ -438,7 +449,7 @@ static void put_vectors(Print *p, const KInst *k)
             buf_printf(b, "const float v%u = parts_sum<%d>(%s, 1, 0);\n",
                        (unsigned)v->node, v->parts, place(p, v));
     }
-    each_bit(p, k->post_empty, true, put_post);
+    each_bit(p, k, k->post_empty, true, put_post);
     for (int i = 0; i < k->nin; i++)
         put_kept(p, value_at(p, k->in[i])->node);
     for (int i = 0; i < k->nnodes; i++) {
@@ -446,7 +457,7 @@ static void put_vectors(Print *p, const KInst *k)
         if (schedule_computes(p->s, k->node[i]))
             put_kept(p, k->node[i]);
     }
-    each_bit(p, k->wait_empty, true, put_wait);
+    each_bit(p, k, k->wait_empty, true, put_wait);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         if (v->layout == LAY_VECTOR)
@@ -456,7 +467,7 @@ static void put_vectors(Print *p, const KInst *k)
             buf_printf(b, "if (lane == 0)\nstore1(%s, v%u);\n", place(p, v),
                        (unsigned)v->node);
     }
-    each_bit(p, k->post_full, false, put_post);
+    each_bit(p, k, k->post_full, false, put_post);
     for (int i = 0; i < g->nout; i++)
         for (int j = 0; j < k->nnodes; j++)
             if (p->s->wants_out[i]
@@ -726,7 +737,7 @@ static void put_map(Print *p, const KInst *k)
     int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * each;
     buf_printf(b, "{\n");
     put_lane(p, k);
-    each_bit(p, k->wait_empty, true, put_wait);
+    each_bit(p, k, k->wait_empty, true, put_wait);
     put_tiles(p, k, false);
     put_operands(p, k, regs);
     put_found_matrices(p, k, regs);
@@ -778,7 +789,7 @@ static void put_inverse(Print *p, const KInst *k)
 static void put_inst(Print *p, const KInst *k)
 {
     if (k->role == KR_MATRIX)
-        each_bit(p, k->wait_full, false, put_wait);
+        each_bit(p, k, k->wait_full, false, put_wait);
     switch ((KOp)k->op) {
     case K_LOAD:    put_load(p, k); return;
     case K_STORE:   (k->role == KR_MATRIX ? put_share : put_store)(p, k);
@@ -802,8 +813,8 @@ static void put_inst(Print *p, const KInst *k)
     case NKOPS:     break;
     }
     if (posts(k)) {
-        each_bit(p, k->post_full, false, put_post);
-        each_bit(p, k->post_empty, true, put_post);
+        each_bit(p, k, k->post_full, false, put_post);
+        each_bit(p, k, k->post_empty, true, put_post);
     }
 }
 
@@ -936,10 +947,10 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     buf_printf(&b, "namespace in_%s {\nstruct Args { TensorMap map[%d];"
                " Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
                " __launch_bounds__(%d, %d) %s(const __grid_constant__ Args"
-               " a)\n{\nextern __shared__ unsigned char raw[];\nconst u32 base"
-               " = (shared_address(raw) + 1023) & ~1023u;\n", k->name,
+               " a)\n{\nextern __shared__ __align__(%d) unsigned char raw[];\n"
+               "const u32 base = shared_address(raw);\n", k->name,
                k->nmaps + !k->nmaps, k->ntensors + !k->ntensors, k->threads,
-               s->resident, k->name);
+               s->resident, k->name, SHARED_ALIGN);
     buf_put(&b, roles.s, roles.len);
     buf_printf(&b, "}\n}  // in_%s\n", k->name);
     source_indent(to, b.s);

@@ -1,7 +1,8 @@
 /* buffer.c -- values become buffers: what shares one, how deep its ring is,
  * where it lies.
  *
- * A loaded tile has a ring of its own. Tiles that the matrix role makes for
+ * A loaded tile has a ring of its own, or, where memory is short, that of one
+ * that is read no more when it comes. Tiles that the matrix role makes for
  * its own products lie in one place where they are not there at one time.
  * Results of one size leave through one ring. Vectors
  * and numbers that one role writes for the same readers lie together: they are
@@ -94,6 +95,26 @@ static int buffer_left(const Schedule *s, int value, uint16_t readers,
     return NOTHING;
 }
 
+/* A ring of loaded tiles that are read no more when this one is loaded. */
+static int ring_left(const Schedule *s, int value, uint16_t readers,
+                     int32_t bytes)
+{
+    int first, last, begin, end;
+    live_interval(s, value, &first, &last);
+    for (int b = 0; b < s->nbuffers; b++) {
+        bool free = s->buffer[b].copied && s->buffer[b].bytes >= bytes
+                 && s->buffer[b].readers == readers;
+        for (int v = 0; v < s->nvalues && free; v++)
+            if (s->value[v].buffer == b) {
+                live_interval(s, v, &begin, &end);
+                free = end < first;
+            }
+        if (free)
+            return b;
+    }
+    return NOTHING;
+}
+
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
  * writer and the same readers lie side by side, results take turns. */
 static int buffer_for(Schedule *s, const KValue *v, const KInst *from,
@@ -139,6 +160,13 @@ static bool place_value(Schedule *s, int i)
         at = buffer_left(s, i, readers_of(s, i), bytes);
     if (at != NOTHING) {
         v->buffer = (int16_t)at;
+        return true;
+    }
+    if (s->rings && from->op == K_LOAD && v->layout == LAY_TILE)
+        at = ring_left(s, i, readers_of(s, i), bytes);
+    if (at != NOTHING) {
+        v->buffer = (int16_t)at;
+        v->turn = (uint8_t)s->buffer[at].uses++;
         return true;
     }
     at = buffer_for(s, v, from, readers_of(s, i));
@@ -234,7 +262,7 @@ static int32_t lay_out(Schedule *s)
             s->buffer[i].at = end;
             end += s->buffer[i].bytes * s->buffer[i].depth;
         }
-    return s->shared = barrier_at(s, s->nbuffers) + SHARED_ALIGN;
+    return s->shared = barrier_at(s, s->nbuffers);
 }
 
 /* A ring one deeper, if it fits. */

@@ -134,9 +134,9 @@ static const char *check_buffers(const Schedule *s)
     for (int i = 0; i < s->nbuffers; i++) {
         const KBuffer *a = &s->buffer[i];
         int32_t end = a->at + a->bytes * a->depth;
-        if (end > s->shared - SHARED_ALIGN || s->shared > shared_room(s))
+        if (end > s->shared || s->shared > shared_room(s))
             return wrong(s, "a buffer behind the end of shared memory", i);
-        if (a->tile && a->at % 1024)
+        if (a->tile && a->at % SHARED_ALIGN)
             return wrong(s, "a tile that the swizzle does not fit", i);
         for (int j = 0; j < i; j++) {
             if (!lie_apart(a, &s->buffer[j])
@@ -190,11 +190,14 @@ static const char *check_sums(const Schedule *s)
     return NULL;
 }
 
-/* Values that take turns in a buffer are made, and read, in that order. */
+/* Values that take turns in a buffer are made, and read, in that order: none
+ * once the next one's turn has come. */
 static const char *check_turns(const Schedule *s)
 {
     for (int role = 0; role < NKROLES; role++) {
-        int next[MOST_BUFFERS] = { 0 };
+        int turn[MOST_BUFFERS];
+        for (int b = 0; b < s->nbuffers; b++)
+            turn[b] = NOTHING;
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             bool writes = false;
@@ -204,7 +207,9 @@ static const char *check_turns(const Schedule *s)
                                                    : k->in[j]];
                 if (!has_buffer(v) || s->buffer[v->buffer].uses == 1)
                     continue;
-                if (v->turn != next[v->buffer]++)
+                bool again = !writes && s->buffer[v->buffer].copied
+                          && v->turn == turn[v->buffer];
+                if (!again && v->turn != ++turn[v->buffer])
                     return wrong(s, "values out of turn", v->buffer);
             }
         }
@@ -247,9 +252,14 @@ typedef struct Play {
 
 static int times(const Schedule *s, const KInst *k, int b, bool writes)
 {
+    const int16_t *list = writes ? k->out : k->in;
     int n = 0;
-    for (int i = 0; i < (writes ? k->nout : k->nin); i++)
-        n += s->value[(writes ? k->out : k->in)[i]].buffer == b;
+    for (int i = 0; i < (writes ? k->nout : k->nin); i++) {
+        bool first = true;
+        for (int j = 0; j < i; j++)
+            first &= list[j] != list[i];
+        n += first && s->value[list[i]].buffer == b;
+    }
     return s->buffer[b].uses > 1 ? n : 1;
 }
 
@@ -351,30 +361,38 @@ static const char *check_slices(const Schedule *s)
 
 /* ---- registers ---- */
 
-/* Whether a fragment, or one that is written over it, is there. */
-static bool lives_at(const Schedule *s, int v, int at)
+/* Whether a fragment, or one that is written over it, is there before, or
+ * behind, an instruction. */
+static bool lives_at(const Schedule *s, int v, int at, bool behind)
 {
-    int last = NOTHING;
+    int first = writer(s, v), last = NOTHING;
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++)
             if (s->value[s->inst[i].in[j]].layout == LAY_FRAGMENT
                 && fragment_root(s, s->inst[i].in[j]) == v)
                 last = i;
-    return writer(s, v) <= at && at <= last;
+    return behind ? first <= at && at < last : first < at && at <= last;
 }
 
-/* Fragments that live at one time, and what else a thread needs. */
+/* Fragments that live at one time, and what else a thread needs. A program
+ * gives up an element of what it reads when it leaves one of what it writes;
+ * products have both. */
 static const char *check_registers(const Schedule *s)
 {
     enum { OTHERS = 64 };
     int most = 0;
     for (int i = 0; i < s->ninsts; i++) {
-        int live = 0;
+        int live[2] = { 0, 0 };
         for (int v = 0; v < s->nvalues; v++)
-            if (s->value[v].layout == LAY_FRAGMENT
-                && s->value[v].alias == NOTHING && lives_at(s, v, i))
-                live += fragment_regs(s, &s->value[v]);
-        most = live > most ? live : most;
+            for (int behind = 0; behind < 2; behind++)
+                if (s->value[v].layout == LAY_FRAGMENT
+                    && s->value[v].alias == NOTHING
+                    && (lives_at(s, v, i, behind)
+                        || (s->inst[i].op != K_MAP
+                            && lives_at(s, v, i, !behind))))
+                    live[behind] += fragment_regs(s, &s->value[v]);
+        most = live[0] > most ? live[0] : most;
+        most = live[1] > most ? live[1] : most;
     }
     if (most + OTHERS > s->regs[1])
         return ctx_format(s->c, "%d registers for fragments; a thread has %d",

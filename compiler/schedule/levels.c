@@ -105,9 +105,24 @@ static bool has_scan(const Select *x)
     return false;
 }
 
+/* The last at which those who read a vector still find it. */
+static int last_level(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    int level = x->deepest + 1;
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 4 && g->n[u].a[i] && x->kind[u] >= VECTOR; i++)
+            if (shown_node(g, g->n[u].a[i]) == r) {
+                int l = x->level[u] - is_step(x, r, u);
+                level = l < level ? l : level;
+            }
+    return level;
+}
+
 /* What is made of products, element by element, as early as they are there:
  * they give up their registers, which they would hold while sums are made that
- * have levels of their own. Scores are few. */
+ * have levels of their own. Scores are few, and wait unless registers are
+ * short. */
 static void raise_levels(Select *x)
 {
     const Graph *g = x->g;
@@ -125,13 +140,16 @@ static void raise_levels(Select *x)
                          && x->kind[a] < SCANNED;
         }
         early[r] = least;
-        if (of_fragments && x->col[r] != AX_J
+        if (of_fragments && (x->col[r] != AX_J || x->s->narrow)
             && (x->kind[r] == ELEMENT || x->kind[r] == REDUCED))
             x->level[r] = least;
     }
     for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
         if (x->kind[r] == VECTOR)
             x->level[r] = least_level(x, r);
+    for (Ref r = (Ref)g->len - 1; r > 0; r--)
+        if (x->kind[r] == VECTOR && x->level[r])
+            x->level[r] = last_level(x, r);
 }
 
 /* Whether r is made for sums alone: it is one, or they alone read it. */

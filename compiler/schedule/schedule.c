@@ -40,23 +40,29 @@ static void deal_roles(Schedule *s)
                  * s->target->reg_step;
 }
 
-/* Each turn takes less shared memory; where two are to be on a multiprocessor
- * there is but one. */
+/* Each turn takes less shared memory, and then fewer registers; where two are
+ * to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
+    enum { TURNS = 4 };
     Schedule *s = ctx_alloc(c, sizeof *s);
-    for (int less = 0; less < (like->resident > 1 ? 1 : 3); less++) {
+    for (int i = 0; i < (like->resident > 1 ? 1 : 2 * TURNS); i++) {
+        int less = i % TURNS;
         *s = *like;
         s->share = less > 0;
         s->direct = less > 1;
+        s->rings = less > 2;
+        s->narrow = i >= TURNS;
         if (!schedule_select(s, w))
             return s;
-        if (schedule_buffers(s)) {
-            deal_roles(s);
-            schedule_sync(s);
-            s->why = schedule_check(s);
+        if (!schedule_buffers(s))
+            continue;
+        deal_roles(s);
+        schedule_sync(s);
+        s->why = schedule_check(s);
+        if (!s->why || s->narrow)
             return s;
-        }
+        i = TURNS - 1;
     }
     return s;
 }

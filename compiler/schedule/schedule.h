@@ -153,10 +153,14 @@ typedef struct Schedule {
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
     int groups;                         /* warpgroups of the matrix role */
-    bool share, direct;                 /* where memory is short: buffers of
+    bool share, direct, rings;          /* where memory is short: buffers of
                                            the matrix role one after another
                                            in one place; inputs that nobody
-                                           multiplies not as tiles */
+                                           multiplies not as tiles; what is
+                                           loaded through the ring of what is
+                                           read no more */
+    bool narrow;                        /* where registers are: groups in
+                                           parts */
     int regs[2];                        /* a thread's: of the other roles, of
                                            the matrix role */
     KValue *value;
@@ -165,8 +169,7 @@ typedef struct Schedule {
     int ninsts, cap_insts;
     KBuffer buffer[MOST_BUFFERS];
     int nbuffers;
-    int32_t shared;                     /* bytes, barriers included, and
-                                           what aligning them takes */
+    int32_t shared;                     /* bytes, barriers included */
     const bool *wants_out;              /* as wished */
     const uint8_t *stores;
     KernelKind kind;                    /* of its loop */

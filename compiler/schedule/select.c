@@ -322,7 +322,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
             reads(x, k, value_of(x, a, LAY_FRAGMENT));
             break;
         case ELEMENT:
-            if (x->group[a] != x->group[r])
+            if (x->group[a] != x->group[r] || x->part[a] != x->part[r])
                 reads(x, k, value_of(x, a, LAY_FRAGMENT));
             break;
         default: break;
@@ -369,7 +369,7 @@ static bool is_read_later(const Select *x, Ref r)
         for (int i = 0; i < 4 && g->n[u].a[i]; i++)
             if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED || x->term[u])
                 && shown_node(g, g->n[u].a[i]) == r
-                && x->group[u] != x->group[r])
+                && (x->group[u] != x->group[r] || x->part[u] != x->part[r]))
                 return true;
     return false;
 }
@@ -434,13 +434,13 @@ static void load_operands(Select *x, Ref r)
 }
 
 /* Outputs of the group that heads share. */
-static void store_shares(Select *x, int group, int level)
+static void store_shares(Select *x, int group, int level, int part)
 {
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
         if (!x->w->wants_out[i] || !is_share(x, i) || !in_matrix_role(x, r)
             || x->kind[r] == REDUCED || x->group[r] != group
-            || x->level[r] != level)
+            || x->level[r] != level || x->part[r] != part)
             continue;
         KInst *k = inst_new(x, K_STORE, KR_MATRIX);
         reads(x, k, value_of(x, r, LAY_FRAGMENT));
@@ -448,20 +448,28 @@ static void store_shares(Select *x, int group, int level)
     }
 }
 
-/* Those that the group has instructions for. */
-static bool is_of_group(const Select *x, Ref r, int group, int level)
+bool is_of_group(const Select *x, Ref r, int group, int level)
 {
     return in_matrix_role(x, r) && x->group[r] == group
         && x->level[r] == level && (!x->again[r] || is_left(x, r));
 }
 
-/* Of the group all of one kind: under decays per key, which are done at once,
- * or under way when those are done. Returns how many, or NOTHING. */
-static int select_products(Select *x, int group, int level, bool decayed)
+/* What a group, or a part of it, has instructions for. */
+typedef struct Part { int group, level, number; } Part;
+
+static bool is_of_part(const Select *x, Ref r, const Part *of)
+{
+    return is_of_group(x, r, of->group, of->level)
+        && x->part[r] == of->number;
+}
+
+/* All products of one kind: under decays per key, which are done at once, or
+ * under way when those are done. Returns how many, or NOTHING. */
+static int select_products(Select *x, const Part *of, bool decayed)
 {
     int n = 0;
     for (Ref r = 1; r < x->g->len; r++) {
-        if (!is_of_group(x, r, group, level) || x->kind[r] != PRODUCT
+        if (!is_of_part(x, r, of) || x->kind[r] != PRODUCT
             || (x->g->n[r].op == OP_gdot) != decayed)
             continue;
         if (!(decayed ? select_decayed(x, r) : select_product(x, r)))
@@ -471,47 +479,27 @@ static int select_products(Select *x, int group, int level, bool decayed)
     return n;
 }
 
-static bool select_group(Select *x, int group, int level)
+/* Products that are under way end. */
+static void settle(Select *x, int first)
 {
-    const Graph *g = x->g;
-    bool same = true, any = false;
-    if (x->done[group])
-        return true;
-    x->done[group] = true;
-    if (x->kind[group] == SCANNED)
-        return select_scan(x, (Ref)group);
-    for (Ref r = 1; r < g->len; r++)
-        if (is_of_group(x, r, group, level)) {
-            load_operands(x, r);
-            load_operands(x, x->term[r]);
-            if (x->term[r] && x->level[x->base[r]] == level
-                && !select_group(x, x->group[x->base[r]], level))
-                return false;
-            any |= x->kind[r] != LAST;
-        }
-    if (!any)
-        return true;
-    if (select_products(x, group, level, true) == NOTHING)
-        return false;
-    int first = x->s->ninsts;
-    int products = select_products(x, group, level, false);
-    if (products == NOTHING)
-        return false;
-    if (products) {
-        KInst *k = inst_new(x, K_SETTLE, KR_MATRIX);
-        for (int i = first; i < x->s->ninsts - 1; i++)
-            for (int j = 0; j < 2; j++)
-                reads(x, k, x->s->inst[i].in[j]);
-    }
+    KInst *k = inst_new(x, K_SETTLE, KR_MATRIX);
+    for (int i = first; i < x->s->ninsts - 1; i++)
+        for (int j = 0; j < 2; j++)
+            reads(x, k, x->s->inst[i].in[j]);
+}
+
+/* The program that goes on from products. */
+static bool select_map(Select *x, const Part *of)
+{
+    bool same = true;
     int at = x->s->ninsts;
     KInst *k = inst_new(x, K_MAP, KR_MATRIX);
-    for (Ref r = 1; r < g->len && same; r++) {
-        if (!is_of_group(x, r, group, level))
+    for (Ref r = 1; r < x->g->len && same; r++) {
+        if (!is_of_part(x, r, of))
             continue;
         k = &x->s->inst[at];
-        if (!k->nnodes && !k->nrow) {
+        if (!k->nnodes && !k->nrow)
             set_space(x, k, r);
-        }
         same = k->row == x->row[r] && k->col == x->col[r];
         if (x->kind[r] != PRODUCT && x->kind[r] != CARRIED) {
             if (!map_computes(x, k, r))
@@ -522,16 +510,57 @@ static bool select_group(Select *x, int group, int level)
         if (!map_writes(x, k, r))
             return false;
     }
+    k = &x->s->inst[at];
     if (k->nrow % 16 || k->ncol % (16 * x->s->groups))
-        return refuse(x, (Ref)group, "sizes that no fragment has");
+        return refuse(x, (Ref)of->group, "sizes that no fragment has");
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;
-    for (Ref r = 1; r < g->len; r++)
-        if (in_matrix_role(x, r) && x->group[r] == group
-            && x->level[r] == level && is_inverted(x, r))
+    return same || refuse(x, (Ref)of->group, "a group of several spaces");
+}
+
+static bool select_part(Select *x, const Part *of)
+{
+    bool any = false;
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_of_part(x, r, of)) {
+            load_operands(x, r);
+            load_operands(x, x->term[r]);
+            any |= x->kind[r] != LAST;
+        }
+    if (!any)
+        return true;
+    if (select_products(x, of, true) == NOTHING)
+        return false;
+    int first = x->s->ninsts;
+    int products = select_products(x, of, false);
+    if (products > 0)
+        settle(x, first);
+    if (products == NOTHING || !select_map(x, of))
+        return false;
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_of_part(x, r, of) && is_inverted(x, r))
             select_inverse(x, r);
-    store_shares(x, group, level);
-    return same || refuse(x, (Ref)group, "a group of several spaces");
+    store_shares(x, of->group, of->level, of->number);
+    return true;
+}
+
+static bool select_group(Select *x, int group, int level)
+{
+    if (x->done[group])
+        return true;
+    x->done[group] = true;
+    if (x->kind[group] == SCANNED)
+        return select_scan(x, (Ref)group);
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_of_group(x, r, group, level) && x->term[r]
+            && x->level[x->base[r]] == level
+            && !select_group(x, x->group[x->base[r]], level))
+            return false;
+    int parts = select_parts(x, group, level);
+    for (int i = 0; i < parts; i++)
+        if (!select_part(x, &(Part){ group, level, i }))
+            return false;
+    return true;
 }
 
 static bool select_store(Select *x, int value)
@@ -720,6 +749,7 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     x.level = ctx_alloc(s->c, n * sizeof *x.level);
     x.late = ctx_alloc(s->c, n * sizeof *x.late);
     x.group = ctx_alloc(s->c, n * sizeof *x.group);
+    x.part = ctx_alloc(s->c, n * sizeof *x.part);
     x.term = ctx_alloc(s->c, n * sizeof *x.term);
     x.base = ctx_alloc(s->c, n * sizeof *x.base);
     x.done = ctx_alloc(s->c, n * sizeof *x.done);

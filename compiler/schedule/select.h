@@ -20,7 +20,7 @@ typedef struct Select {
     uint8_t *has, *kind, *row, *col;    /* per node */
     bool *again;                        /* computed by each program that reads
                                            it, from what is found in memory */
-    int *level, *late, *group;
+    int *level, *late, *group, *part;   /* part: of its group */
     Ref *term, *base;                   /* of a sum: the product in it, and
                                            what that is added to */
     bool *done;                         /* groups: there are instructions */
@@ -133,8 +133,17 @@ bool is_base_group(const Select *x, int group, int level);
 bool is_factor(const Select *x, Ref r);
 /* Whether the kernel leaves it as more than an operand of programs. */
 bool is_left(const Select *x, Ref r);
+/* Those that the group has instructions for. */
+bool is_of_group(const Select *x, Ref r, int group, int level);
 /* The number of the output that this node is here, or NOTHING. */
 int output_of(const Select *x, Ref r);
+
+/* ---- parts.c: groups in parts ---- */
+
+/* Numbers the group's nodes by the part that they are of; returns how many
+ * parts there are. One part has the products that are made together, and then
+ * what goes on from them. */
+int select_parts(Select *x, int group, int level);
 
 /* ---- values.c: values and instructions, as they are made ---- */
 

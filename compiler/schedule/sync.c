@@ -9,33 +9,31 @@
 
 #include <string.h>
 
-static bool in_buffer(const Schedule *s, const int16_t *list, int n,
-                       int buffer)
+static bool takes_turn(const Schedule *s, const int16_t *list, int n,
+                       int buffer, int turn)
 {
     for (int i = 0; i < n; i++)
-        if (s->value[list[i]].buffer == buffer)
+        if (s->value[list[i]].buffer == buffer
+            && s->value[list[i]].turn == turn)
             return true;
     return false;
 }
 
-static void hand_over(Schedule *s, int buffer, int role, bool writes)
+/* From the first of the role's instructions that use it to the last. */
+static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
 {
-    const KBuffer *b = &s->buffer[buffer];
     int first = NOTHING, last = NOTHING;
     uint32_t bit = 1u << buffer;
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
-        if (k->role != role || !(writes ? in_buffer(s, k->out, k->nout, buffer)
-                                 : in_buffer(s, k->in, k->nin, buffer)))
+        if (k->role != role
+            || !takes_turn(s, writes ? k->out : k->in,
+                           writes ? k->nout : k->nin, buffer, turn))
             continue;
         first = first == NOTHING ? i : first;
         last = i;
-        if (b->uses > 1) {
-            *(writes ? &k->wait_empty : &k->wait_full) |= bit;
-            *(writes ? &k->post_full : &k->post_empty) |= bit;
-        }
     }
-    if (b->uses > 1 || first == NOTHING)
+    if (first == NOTHING)
         return;
     *(writes ? &s->inst[first].wait_empty : &s->inst[first].wait_full) |= bit;
     *(writes ? &s->inst[last].post_full : &s->inst[last].post_empty) |= bit;
@@ -117,10 +115,11 @@ void schedule_sync(Schedule *s)
     for (int b = 0; b < s->nbuffers; b++) {
         if (is_internal(&s->buffer[b]))
             continue;
-        hand_over(s, b, s->buffer[b].writer, true);
-        for (int role = 0; role < NKROLES; role++)
-            if (s->buffer[b].readers & 1u << role
-                && role != s->buffer[b].writer)
-                hand_over(s, b, role, false);
+        for (int turn = 0; turn < s->buffer[b].uses; turn++)
+            for (int role = 0; role < NKROLES; role++)
+                if (role == s->buffer[b].writer)
+                    hand_over(s, b, role, turn, true);
+                else if (s->buffer[b].readers & 1u << role)
+                    hand_over(s, b, role, turn, false);
     }
 }

@@ -81,12 +81,8 @@ static void print_inst(Buf *b, const KInst *k)
     buf_printf(b, "\n");
 }
 
-void schedule_print(const Schedule *s, Buf *out)
+static void print_whole(const Schedule *s, Buf *out)
 {
-    if (s->why) {
-        buf_printf(out, "# no schedule: %s\n", s->why);
-        return;
-    }
     buf_printf(out, "schedule %d %s slices %d of %d resident %d groups %d"
                " regs %d %d shared %d\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis, s->resident,
@@ -101,6 +97,22 @@ void schedule_print(const Schedule *s, Buf *out)
         print_value(out, &s->value[i], i);
     for (int i = 0; i < s->ninsts; i++)
         print_inst(out, &s->inst[i]);
+}
+
+/* Of one that there is not, as a comment, what was there when it failed. */
+void schedule_print(const Schedule *s, Buf *out)
+{
+    Buf whole = { .ctx = s->c };
+
+    if (!s->why) {
+        print_whole(s, out);
+        return;
+    }
+    buf_printf(out, "# no schedule: %s\n", s->why);
+    if (s->nbuffers)
+        print_whole(s, &whole);
+    for (const char *at = whole.s; at && *at; at = strchr(at, '\n') + 1)
+        buf_printf(out, "#   %.*s", (int)strcspn(at, "\n") + 1, at);
 }
 
 /* ---- reading ---- */

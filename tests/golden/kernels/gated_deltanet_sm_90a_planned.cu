@@ -15,8 +15,8 @@ namespace in_k0_forward {
 struct Args { TensorMap map[4]; Tensor tensor[6]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 208928 + 8 * i, 1);
@@ -334,8 +334,8 @@ namespace in_k1_token {
 struct Args { TensorMap map[5]; Tensor tensor[4]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205824 + 8 * i, 1);
@@ -577,8 +577,8 @@ namespace in_k2_reverse {
 struct Args { TensorMap map[5]; Tensor tensor[7]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 217120 + 8 * i, 1);
@@ -982,8 +982,8 @@ namespace in_k3_token {
 struct Args { TensorMap map[10]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 221280 + 8 * i, 1);

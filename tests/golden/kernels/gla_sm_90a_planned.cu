@@ -14,8 +14,8 @@ namespace in_k0_forward {
 struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109824 + 8 * i, 1);
@@ -25,13 +25,13 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             barrier_init(base + 109856 + 8 * i, 1);
             barrier_init(base + 109872 + 8 * i, 8);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 109888 + 8 * i, 1);
-            barrier_init(base + 109904 + 8 * i, 8);
-        }
         UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 109888 + 8 * i, 8);
+            barrier_init(base + 109896 + 8 * i, 1);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109904 + 8 * i, 1);
             barrier_init(base + 109920 + 8 * i, 8);
-            barrier_init(base + 109928 + 8 * i, 1);
         }
         barrier_init_fence();
     }
@@ -60,9 +60,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
                     }
-                    wait(base + 109904 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 109920 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 109888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                        const u32 full = base + 109904 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[2].group;
                         load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
@@ -78,9 +78,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 const int chunks = find_walk<2>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 109920, parity(it, 1));
+                    wait(base + 109888, parity(it, 1));
                     if (lane == 0) {
-                        const u32 from = base + 65536;
+                        const u32 from = base + 32768;
                         store_tile(&a.map[3], from + 0, x.slice * 64 + 0, 0, 0, (int)x.at);
                         store_tile(&a.map[3], from + 8192, x.slice * 64 + 0, 64, 0, (int)x.at);
                     }
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     bulk_wait_read();
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 109928);
+                        arrive(base + 109896);
                 }
             }
         }
@@ -179,23 +179,17 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 __syncwarp();
                 if (lane == 0)
                     arrive(base + 109872 + it % 2 * 8);
-                wait(base + 109888 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
-                    clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
                 {
-                    wait(base + 109928, parity(it, 1) ^ 1);
+                    wait(base + 109896, parity(it, 1) ^ 1);
                     {
                         u32 p[8];
                         pack_rows(p, f6 + 0, l, 64);
-                        write_columns<2>(base + 65536 + 0, p, 128, col0(32), l);
+                        write_columns<2>(base + 32768 + 0, p, 128, col0(32), l);
                     }
                     {
                         u32 p[8];
                         pack_rows(p, f6 + 16, l, 64);
-                        write_columns<2>(base + 65536 + 8192, p, 128, col0(32), l);
+                        write_columns<2>(base + 32768 + 8192, p, 128, col0(32), l);
                     }
                     fence_async();
                     float c11[8];
@@ -214,17 +208,23 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 109920);
+                    arrive(base + 109888);
+                wait(base + 109904 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 matrix_sync<2>();
                 keep(f6);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 0), base + 32768 + it % 2 * 16384, 64, 0, base + 101376, 64, col0(32) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 16), base + 32768 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 0), base + 49152 + it % 2 * 16384, 64, 0, base + 101376, 64, col0(32) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 109904 + it % 2 * 8);
+                    arrive(base + 109920 + it % 2 * 8);
                 keep(f6);
             }
             end_state<float, 128, 32>(f6, a.tensor[4], x, 0, x.slice * 64 + 0 + col0(32), l);
@@ -239,8 +239,8 @@ namespace in_k1_token {
 struct Args { TensorMap map[6]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 217088 + 8 * i, 1);
@@ -491,8 +491,8 @@ namespace in_k2_reverse {
 struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109824 + 8 * i, 1);
@@ -502,13 +502,13 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             barrier_init(base + 109856 + 8 * i, 1);
             barrier_init(base + 109872 + 8 * i, 8);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 109888 + 8 * i, 1);
-            barrier_init(base + 109904 + 8 * i, 8);
-        }
         UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 109888 + 8 * i, 8);
+            barrier_init(base + 109896 + 8 * i, 1);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 109904 + 8 * i, 1);
             barrier_init(base + 109920 + 8 * i, 8);
-            barrier_init(base + 109928 + 8 * i, 1);
         }
         barrier_init_fence();
     }
@@ -537,9 +537,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
                     }
-                    wait(base + 109904 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 109920 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 109888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                        const u32 full = base + 109904 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[2].group;
                         load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
@@ -555,9 +555,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 const int chunks = find_walk<2>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 109920, parity(it, 1));
+                    wait(base + 109888, parity(it, 1));
                     if (lane == 0) {
-                        const u32 from = base + 65536;
+                        const u32 from = base + 32768;
                         store_tile(&a.map[3], from + 0, x.slice * 64 + 0, 0, 0, (int)x.at);
                         store_tile(&a.map[3], from + 8192, x.slice * 64 + 0, 64, 0, (int)x.at);
                     }
@@ -565,7 +565,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     bulk_wait_read();
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 109928);
+                        arrive(base + 109896);
                 }
             }
         }
@@ -652,23 +652,17 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 __syncwarp();
                 if (lane == 0)
                     arrive(base + 109872 + it % 2 * 8);
-                wait(base + 109888 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
-                    clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
                 {
-                    wait(base + 109928, parity(it, 1) ^ 1);
+                    wait(base + 109896, parity(it, 1) ^ 1);
                     {
                         u32 p[8];
                         pack_rows(p, f7 + 0, l, 64);
-                        write_columns<2>(base + 65536 + 0, p, 128, col0(32), l);
+                        write_columns<2>(base + 32768 + 0, p, 128, col0(32), l);
                     }
                     {
                         u32 p[8];
                         pack_rows(p, f7 + 16, l, 64);
-                        write_columns<2>(base + 65536 + 8192, p, 128, col0(32), l);
+                        write_columns<2>(base + 32768 + 8192, p, 128, col0(32), l);
                     }
                     fence_async();
                     float c11[8];
@@ -687,17 +681,23 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 109920);
+                    arrive(base + 109888);
+                wait(base + 109904 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 matrix_sync<2>();
                 keep(f7);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 0), base + 32768 + it % 2 * 16384, 64, 0, base + 101376, 64, col0(32) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 16), base + 32768 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 0), base + 49152 + it % 2 * 16384, 64, 0, base + 101376, 64, col0(32) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 109904 + it % 2 * 8);
+                    arrive(base + 109920 + it % 2 * 8);
                 keep(f7);
             }
             end_state<float, 128, 32>(f7, a.tensor[4], x, 0, x.slice * 64 + 0 + col0(32), l);
@@ -714,8 +714,8 @@ namespace in_k3_token {
 struct Args { TensorMap map[10]; Tensor tensor[9]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 222208 + 8 * i, 1);

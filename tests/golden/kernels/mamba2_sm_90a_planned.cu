@@ -14,8 +14,8 @@ namespace in_k0_forward {
 struct Args { TensorMap map[3]; Tensor tensor[6]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 91168 + 8 * i, 1);
@@ -26,12 +26,12 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             barrier_init(base + 91216 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91232 + 8 * i, 1);
-            barrier_init(base + 91248 + 8 * i, 8);
+            barrier_init(base + 91232 + 8 * i, 8);
+            barrier_init(base + 91248 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91264 + 8 * i, 8);
-            barrier_init(base + 91280 + 8 * i, 1);
+            barrier_init(base + 91264 + 8 * i, 1);
+            barrier_init(base + 91280 + 8 * i, 8);
         }
         barrier_init_fence();
     }
@@ -53,9 +53,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         const int head = x.head / a.tensor[0].group;
                         load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
                     }
-                    wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 91280 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 91232 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
+                        const u32 full = base + 91264 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -71,9 +71,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 const int chunks = find_walk<2>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 91264 + it % 2 * 8, parity(it, 2));
+                    wait(base + 91232 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 49152 + it % 2 * 16384;
+                        const u32 from = base + 16384 + it % 2 * 16384;
                         store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
                         store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
                     }
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     bulk_wait_read();
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 91280 + it % 2 * 8);
+                        arrive(base + 91248 + it % 2 * 8);
                 }
             }
         }
@@ -168,18 +168,12 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 __syncwarp();
                 if (lane == 0)
                     arrive(base + 91216 + it % 2 * 8);
-                wait(base + 91232 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
-                    clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
                 {
-                    wait(base + 91280 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f8 + 0, l, 64);
-                        write_columns<4>(base + 49152 + it % 2 * 16384 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                     const float s22 = parts_sum<1>(base + 90624 + it % 2 * 528, 1, 0);
@@ -195,19 +189,25 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 91264 + it % 2 * 8);
+                    arrive(base + 91232 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
                     arrive(base + 91184 + it % 2 * 8);
+                wait(base + 91264 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 matrix_sync<2>();
                 keep(f8);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f8, base + 81920, 64, 0, base + 16384 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(f8, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 91248 + it % 2 * 8);
+                    arrive(base + 91280 + it % 2 * 8);
                 keep(f8);
             }
             end_state<float, 64, 64>(f8, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
@@ -223,8 +223,8 @@ namespace in_k1_token {
 struct Args { TensorMap map[5]; Tensor tensor[7]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 222752 + 8 * i, 1);
@@ -502,8 +502,8 @@ namespace in_k2_reverse {
 struct Args { TensorMap map[3]; Tensor tensor[6]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90656 + 8 * i, 1);
@@ -514,12 +514,12 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             barrier_init(base + 90704 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90720 + 8 * i, 1);
-            barrier_init(base + 90736 + 8 * i, 8);
+            barrier_init(base + 90720 + 8 * i, 8);
+            barrier_init(base + 90736 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90752 + 8 * i, 8);
-            barrier_init(base + 90768 + 8 * i, 1);
+            barrier_init(base + 90752 + 8 * i, 1);
+            barrier_init(base + 90768 + 8 * i, 8);
         }
         barrier_init_fence();
     }
@@ -541,9 +541,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         const int head = x.head / a.tensor[0].group;
                         load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
                     }
-                    wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 90768 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 90720 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
+                        const u32 full = base + 90752 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -559,9 +559,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 const int chunks = find_walk<2>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 90752 + it % 2 * 8, parity(it, 2));
+                    wait(base + 90720 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 49152 + it % 2 * 16384;
+                        const u32 from = base + 16384 + it % 2 * 16384;
                         store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
                         store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
                     }
@@ -569,7 +569,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     bulk_wait_read();
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 90768 + it % 2 * 8);
+                        arrive(base + 90736 + it % 2 * 8);
                 }
             }
         }
@@ -650,18 +650,12 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 __syncwarp();
                 if (lane == 0)
                     arrive(base + 90704 + it % 2 * 8);
-                wait(base + 90720 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
-                    clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
                 {
-                    wait(base + 90768 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f9 + 0, l, 64);
-                        write_columns<4>(base + 49152 + it % 2 * 16384 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                     const float s22 = parts_sum<1>(base + 90112 + it % 2 * 272, 1, 0);
@@ -677,19 +671,25 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 90752 + it % 2 * 8);
+                    arrive(base + 90720 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
                     arrive(base + 90672 + it % 2 * 8);
+                wait(base + 90752 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 matrix_sync<2>();
                 keep(f9);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f9, base + 81920, 64, 0, base + 16384 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(f9, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 90736 + it % 2 * 8);
+                    arrive(base + 90768 + it % 2 * 8);
                 keep(f9);
             }
             end_state<float, 64, 64>(f9, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
@@ -708,8 +708,8 @@ namespace in_k3_token {
 struct Args { TensorMap map[9]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230624 + 8 * i, 1);
@@ -1319,8 +1319,8 @@ namespace in_k4_reverse {
 struct Args { TensorMap map[1]; Tensor tensor[4]; Run run; };
 extern "C" __global__ void __launch_bounds__(128, 2) k4_reverse(const __grid_constant__ Args a)
 {
-    extern __shared__ unsigned char raw[];
-    const u32 base = (shared_address(raw) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         barrier_init_fence();
     }

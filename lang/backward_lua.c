@@ -119,8 +119,8 @@ static void check_writes(lua_State *L, const Saved *s, int args,
     }
 }
 
-/* Whether the call at index 2 adds gradients alone: then what was stored
- * holds. */
+/* Whether the call at index 2 adds gradients alone, and what changes no number:
+ * then what was stored holds. */
 static bool adds_gradients(lua_State *L)
 {
     bool only = true;
@@ -129,7 +129,8 @@ static bool adds_gradients(lua_State *L)
         const char *key = lua_type(L, -2) == LUA_TSTRING
                         ? lua_tostring(L, -2) : "";
         only = only && (!strcmp(key, "dy") || !strcmp(key, "dstate")
-                        || !strcmp(key, "saved") || !strcmp(key, "threads"));
+                        || !strcmp(key, "saved") || !strcmp(key, "threads")
+                        || !strcmp(key, "validate"));
     }
     return only;
 }

@@ -45,6 +45,16 @@ typedef struct Tally {
 Tally *tally_new(size_t limit);         /* NULL when memory is out */
 void tally_release(Tally *t);           /* NULL: nothing */
 
+/* A kernel that has run: which of its plan's, under what name, for how long.
+ * bytes: what went between memory and tiles; 0: nobody counts. */
+typedef struct KernelTime {
+    const struct Plan *plan;
+    const struct Call *call;
+    int kernel;
+    const char *name;
+    double seconds, bytes;
+} KernelTime;
+
 /* A compilation: its memory, its error, and what it may use up. Everything a
  * pass allocates lives until ctx_free. */
 typedef struct Ctx {
@@ -65,6 +75,9 @@ typedef struct Ctx {
                                                    once; no line break at its
                                                    end */
     void *say_ud;
+    void (*timed)(void *ud, const KernelTime *t);   /* of each kernel; a GPU's
+                                                       run then waits */
+    void *timed_ud;
     const char *doing;                  /* what it is told; NULL: nothing */
     double done;                        /* of it, to 1; < 0: not known */
     double progress_due;                /* when it is told again */

@@ -275,7 +275,9 @@ const char *stdlib_name(int i);
 /* form.c: who hears what flin says once: f(ud, line). NULL: Lua's warnings. */
 void say_to(lua_State *L, void (*f)(void *ud, const char *line), void *ud);
 
-/* measure.c: flin.clock; into the own table, what v:bench measures by. */
+/* measure.c: flin.clock; into the own table, what v:bench measures by. What
+ * runs in c is heard by own.kernel_times, if that listens. */
+void measure_hear(lua_State *L, Ctx *c);
 void measure_open(lua_State *L);
 void measure_own(lua_State *L);
 

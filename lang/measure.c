@@ -1,11 +1,13 @@
-/* measure.c -- flin.clock, how fast this machine and its GPU copy, and how long
- * the GPU takes for a call. */
+/* measure.c -- flin.clock, how fast this machine and its GPU copy, how long the
+ * GPU takes for a call, and each kernel for its part of one. */
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../backend/cuda/gpu.h"
+#include "../compiler/partition.h"
 #include "shared.h"
 
 enum { COPY_BYTES = 1 << 26, COPY_RUNS = 7, COPY_THREADS = 256 };
@@ -150,14 +152,14 @@ static void watch_start(Ctx *c, void *ud)
     Watch *w = ud;
 
     stream_fill(c, w->d, NULL, w->room, 0, w->bytes);
-    event_record(c, w->d, w->from);
+    event_record(c, w->d, w->from, NULL);
 }
 
 static void watch_stop(Ctx *c, void *ud)
 {
     Watch *w = ud;
 
-    event_record(c, w->d, w->to);
+    event_record(c, w->d, w->to, NULL);
     device_sync(c, w->d);
     w->seconds = 1e-3 * (double)event_ms(c, w->d, w->from, w->to);
 }
@@ -180,16 +182,20 @@ static void copy_there(Ctx *c, void *ud)
 {
     Watch *w = ud;
 
-    event_record(c, w->d, w->from);
+    event_record(c, w->d, w->from, NULL);
     device_copy(c, w->d, w->room, w->room + w->bytes / 2, w->bytes / 2);
     watch_stop(c, w);
 }
 
-/* own.gpu_watch(): such a function, and bytes a second of a copy there. */
+/* own.gpu_watch(): such a function, bytes a second of a copy there, and flops a
+ * second of products as plans price them, where that is known of this GPU. */
 static int gpu_watch(lua_State *L)
 {
+    enum { HOPPER = 90 };
     Watch *w = push_watch(L);
-    double best = 0;
+    const Machine *m = &machine_h200;
+    double best = 0, rate = m->matrix / m->units * w->d->processors;
+    bool known = w->d->arch == HOPPER;
 
     for (int i = 0; i < COPY_RUNS; i++) {
         protect(L, w->ctx, copy_there, w);
@@ -197,7 +203,123 @@ static int gpu_watch(lua_State *L)
     }
     lua_pushcclosure(L, watch_time, 1);
     lua_pushnumber(L, best);
-    return 2;
+    lua_pushnumber(L, rate);
+    return known ? 3 : 2;
+}
+
+/* ---- kernel by kernel ---- */
+
+enum { KERNELS_HEARD = 256 };
+
+/* The runs of a kernel, or of what was launched for it, added up. */
+typedef struct Heard {
+    const Plan *plan;
+    int kernel;
+    char name[32], part[32];            /* the plan's name; what was launched */
+    double seconds, flops, bytes;
+    bool counted;                       /* bytes: not the plan's word */
+} Heard;
+
+typedef struct Times { int n; Heard row[KERNELS_HEARD]; } Times;
+
+static Heard *find_heard(Times *l, const KernelTime *t)
+{
+    for (int i = 0; i < l->n; i++) {
+        Heard *h = &l->row[i];
+        if (h->plan == t->plan && h->kernel == t->kernel
+            && !strncmp(h->part, t->name, sizeof h->part - 1))
+            return h;
+    }
+    if (l->n == KERNELS_HEARD)
+        return NULL;
+    Heard *h = &l->row[l->n++];
+    *h = (Heard){ .plan = t->plan, .kernel = t->kernel };
+    snprintf(h->name, sizeof h->name, "%s", t->plan->kernel[t->kernel].name);
+    snprintf(h->part, sizeof h->part, "%s", t->name);
+    return h;
+}
+
+/* Chunks, times heads, of a call: parts of one count as such. */
+static double chunks_of(const KernelTime *t)
+{
+    const Call *call = t->call;
+    double tokens = call->seq ? 0 : (double)call->tokens;
+
+    for (int64_t i = 0; call->seq && i < call->nseq; i++)
+        tokens += (double)call->seq[i].len;
+    return tokens * call->heads / (t->plan->g->chunk ? t->plan->g->chunk : 1);
+}
+
+static void hear(void *ud, const KernelTime *t)
+{
+    const Own *o = ud;
+    const Kernel *k = &t->plan->kernel[t->kernel];
+    Heard *h = o->times ? find_heard(o->times, t) : NULL;
+
+    if (!h)
+        return;
+    h->seconds += t->seconds;
+    h->flops += k->flops * chunks_of(t);
+    h->bytes += t->bytes > 0 ? t->bytes : k->bytes * chunks_of(t);
+    h->counted = t->bytes > 0;
+}
+
+void measure_hear(lua_State *L, Ctx *c)
+{
+    Own *o = shared_of(L);
+
+    if (o->times) {
+        c->timed = hear;
+        c->timed_ud = o;
+    }
+}
+
+static void push_heard(lua_State *L, const Times *l, int i)
+{
+    const Heard *h = &l->row[i];
+    int plan = 0;
+
+    while (l->row[plan].plan != h->plan)
+        plan++;
+    lua_newtable(L);
+    lua_pushinteger(L, plan);           /* the same of one plan's */
+    lua_setfield(L, -2, "plan");
+    lua_pushinteger(L, h->kernel + 1);
+    lua_setfield(L, -2, "kernel");
+    lua_pushstring(L, h->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, h->part);
+    lua_setfield(L, -2, "part");
+    lua_pushnumber(L, h->seconds);
+    lua_setfield(L, -2, "seconds");
+    lua_pushnumber(L, h->flops);
+    lua_setfield(L, -2, "flops");
+    lua_pushnumber(L, h->bytes);
+    lua_setfield(L, -2, "moved");
+    lua_pushboolean(L, h->counted);
+    lua_setfield(L, -2, "counted");
+}
+
+/* own.kernel_times(f): runs f; what each kernel that it ran took, in order. */
+static int kernel_times(lua_State *L)
+{
+    Own *o = shared_of(L);
+
+    lua_settop(L, 1);
+    Times *l = lua_newuserdatauv(L, sizeof *l, 0);
+    l->n = 0;
+    o->times = l;
+    lua_pushvalue(L, 1);
+    int status = lua_pcall(L, 0, 0, 0);
+    o->times = NULL;
+    if (status != LUA_OK)
+        return lua_error(L);
+    lua_newtable(L);
+    for (int i = 0; i < l->n; i++) {
+        push_heard(L, l, i);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
 }
 
 void measure_open(lua_State *L)
@@ -217,7 +339,8 @@ void measure_own(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         { "copy_rate", copy_rate }, { "cores", count_cores },
-        { "gpu_watch", gpu_watch }, { NULL, NULL }
+        { "gpu_watch", gpu_watch }, { "kernel_times", kernel_times },
+        { NULL, NULL }
     };
 
     luaL_setfuncs(L, functions, 0);

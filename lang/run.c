@@ -23,6 +23,7 @@ static Run *push_run(lua_State *L, Variant *v, Mode mode)
     r->v = v;
     r->args.mode = mode;
     r->ctx = sandbox_ctx(L);
+    measure_hear(L, r->ctx);
     return r;
 }
 

@@ -5,7 +5,11 @@
 #include "lang.h"
 
 /* ctx: for errors; nothing else lives in it. */
-typedef struct Own { Shared shared; Ctx *ctx; } Own;
+typedef struct Own {
+    Shared shared;
+    Ctx *ctx;
+    struct Times *times;                /* measure.c's, while it listens */
+} Own;
 
 /* The state's, made when it is first wanted; as long as the state. */
 Own *shared_of(lua_State *L);

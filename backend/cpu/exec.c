@@ -421,6 +421,18 @@ static int end_kernel(const CpuProgram *p, const Call *call)
     return call->to ? call->to : p->plan->nkernels;
 }
 
+static void tell_time(const Run *r, double start)
+{
+    const Plan *p = r->p->plan;
+    Ctx *c = r->c;
+    KernelTime t = { p, r->call, r->kernel, p->kernel[r->kernel].name,
+                     clock_now() - start,
+                     (double)(r->chunk_bytes + r->once_bytes) };
+
+    if (c->timed)
+        c->timed(c->timed_ud, &t);
+}
+
 static void run_kernels(Run *r, const Room *room, char *at, CpuStats *stats)
 {
     at += (64 - (uintptr_t)at % 64) % 64;
@@ -431,8 +443,10 @@ static void run_kernels(Run *r, const Room *room, char *at, CpuStats *stats)
     count_chunks(r);
     for (r->kernel = r->call->from; r->kernel < end_kernel(r->p, r->call);
          r->kernel++) {
+        double start = clock_now();
         r->next = r->chunk_bytes = r->once_bytes = 0;
         share_out(r, items_before(r, r->call->nseq));
+        tell_time(r, start);
         if (stats && stats->chunks)
             stats->chunks[r->kernel] = r->chunk_bytes;
         if (stats && stats->once)

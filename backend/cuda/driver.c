@@ -215,10 +215,10 @@ void event_free(const Driver *d, Event *e)
         end(e);
 }
 
-void event_record(Ctx *c, const Driver *d, Event *e)
+void event_record(Ctx *c, const Driver *d, Event *e, void *stream)
 {
     CALL(d, RECORD, record);
-    driver_check(c, d, record(e, NULL), "event");
+    driver_check(c, d, record(e, stream), "event");
 }
 
 float event_ms(Ctx *c, const Driver *d, Event *from, Event *to)

@@ -63,7 +63,7 @@ bool stream_capturing(Ctx *c, const Driver *d, void *stream);
 typedef struct Event Event;             /* the driver's */
 Event *event_new(Ctx *c, const Driver *d);
 void event_free(const Driver *d, Event *e);
-void event_record(Ctx *c, const Driver *d, Event *e);
+void event_record(Ctx *c, const Driver *d, Event *e, void *stream);
 float event_ms(Ctx *c, const Driver *d, Event *from, Event *to);
 
 /* A kernel on the device, and a call of it made ready: nothing is computed
@@ -100,5 +100,8 @@ bool may_split(const CudaKernel *k, const Call *call);
 void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
                   const Call *call);
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
+/* All of a call's, in order. Where c->timed listens, waits for them. */
+void launch_all(Ctx *c, const Driver *d, Launch *const *l, int n,
+                const Plan *p, const Call *call);
 
 #endif

@@ -343,3 +343,49 @@ void launch(Ctx *c, const Driver *d, const Launch *l, void *stream)
                  (unsigned)l->k->threads, 1, 1, (unsigned)l->k->shared,
                  stream, params, NULL), "launching a kernel");
 }
+
+/* An event before each launch and one at the end. */
+typedef struct Timing {
+    const Driver *d;
+    Launch *const *l;
+    int n;
+    const Plan *plan;
+    const Call *call;
+    Event **mark;
+} Timing;
+
+static void launch_timed(Ctx *c, void *ud)
+{
+    const Timing *t = ud;
+    for (int i = 0; i <= t->n; i++)
+        t->mark[i] = event_new(c, t->d);
+    for (int i = 0; i < t->n; i++) {
+        event_record(c, t->d, t->mark[i], t->call->stream);
+        launch(c, t->d, t->l[i], t->call->stream);
+    }
+    event_record(c, t->d, t->mark[t->n], t->call->stream);
+    device_sync(c, t->d);
+    for (int i = 0; i < t->n; i++) {
+        float ms = event_ms(c, t->d, t->mark[i], t->mark[i + 1]);
+        const CudaKernel *k = t->l[i]->k;
+        c->timed(c->timed_ud, &(KernelTime){ t->plan, t->call, k->of, k->name,
+                                             1e-3 * (double)ms, 0 });
+    }
+}
+
+void launch_all(Ctx *c, const Driver *d, Launch *const *l, int n,
+                const Plan *p, const Call *call)
+{
+    if (!c->timed) {
+        for (int i = 0; i < n; i++)
+            launch(c, d, l[i], call->stream);
+        return;
+    }
+    Timing t = { d, l, n, p, call,
+                 ctx_alloc(c, (size_t)(n + 1) * sizeof(Event *)) };
+    bool ok = ctx_protect(c, launch_timed, &t);
+    for (int i = 0; i <= n; i++)
+        event_free(d, t.mark[i]);
+    if (!ok)
+        ctx_rethrow(c);
+}

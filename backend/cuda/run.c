@@ -410,8 +410,7 @@ static void queue(Ctx *c, void *ud)
                    call, r->table);
     for (int i = 0; i < r->ncopies; i++)
         stream_copy(c, d, call->stream, &r->copy[i]);
-    for (int i = 0; i < r->nlaunches; i++)
-        launch(c, d, r->launch[i], call->stream);
+    launch_all(c, d, r->launch, r->nlaunches, k->p->builds.plan, call);
 }
 
 /* A graph would read the sequences from memory that is not its own; and

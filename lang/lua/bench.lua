@@ -1,5 +1,6 @@
--- v:bench: how long a variant's calls take, beside a loop over the tokens and
--- the least that this machine, or its GPU, needs to move the arguments.
+-- v:bench: how long a variant's calls and their kernels take, beside a loop
+-- over the tokens and the least that this machine, or its GPU, needs to move
+-- the arguments.
 local flin, own = ...
 
 local RUNS <const>, MOST <const> = 5, 201
@@ -17,22 +18,61 @@ local function clock(f)
   return flin.clock() - from
 end
 
--- Runs f once to plan and warm up, then for `seconds`, five times at least
--- (three where one run alone takes that long). time(f): how long the machine
--- that works it off takes.
-local function measure(name, tokens, seconds, time, f)
-  local first = clock(f)
+-- What f takes for `seconds`, `least` times and MOST at most. time(f): how long
+-- the machine that works it off takes.
+local function times_of(seconds, least, time, f)
   local times, spent = {}, 0
-  local least = first > seconds and 3 or RUNS
   while #times < MOST and (#times < least or spent < seconds) do
     local from = flin.clock()
     times[#times + 1] = time(f)
     spent = spent + flin.clock() - from
   end
+  return times
+end
+
+-- Runs f once to plan and warm up, then for `seconds`, five times at least
+-- (three where one run alone takes that long).
+local function measure(name, tokens, seconds, time, f)
+  local first = clock(f)
+  local times = times_of(seconds, first > seconds and 3 or RUNS, time, f)
   local middle, n = median(times), #times
   return { name = name, tokens = tokens, runs = n, first = first,
            seconds = middle,        -- sorted: a quarter lies beyond either
            spread = (times[n - n // 4] - times[1 + n // 4]) / 2 }
+end
+
+-- What each kernel of f's calls takes: medians, those of a plan's kernel that
+-- is several on this machine added up, with each of them in `parts`.
+local function kernels_of(call, seconds, time, f)
+  local runs, list = {}, {}
+  times_of(seconds / 2, RUNS, time, function ()
+    runs[#runs + 1] = own.kernel_times(f)
+  end)
+  for at, heard in ipairs(runs[1]) do
+    local times = {}
+    for _, run in ipairs(runs) do
+      times[#times + 1] = run[at] and run[at].seconds
+    end
+    heard.seconds = median(times)
+    local k = list[#list]
+    if not k or k.plan ~= heard.plan or k.kernel ~= heard.kernel then
+      k = { call = call, name = heard.name, plan = heard.plan,
+            kernel = heard.kernel, flops = heard.flops, moved = heard.moved,
+            counted = heard.counted, seconds = 0, parts = {} }
+      list[#list + 1] = k
+    end
+    k.seconds = k.seconds + heard.seconds
+    k.parts[#k.parts + 1] = { name = heard.part, seconds = heard.seconds }
+  end
+  return list
+end
+
+local function flops_of(kernels)
+  local n = 0
+  for _, k in ipairs(kernels) do
+    n = n + k.flops
+  end
+  return n
 end
 
 local function merged(a, b)
@@ -52,23 +92,6 @@ local function bytes_of(tensors)
     end
   end
   return n
-end
-
--- What a plan's kernels compute and move, those behind the loss (`behind`)
--- apart; nil: there is no plan.
-local function work_of(v, sizes, more)
-  local options = merged({}, more)
-  for axis, n in pairs(sizes) do
-    options[axis] = n
-  end
-  local ok, plan = pcall(v.plan, v, options)
-  local work = { flops = 0, bytes = 0, behind = { flops = 0, bytes = 0 } }
-  for i, kernel in ipairs(ok and plan.kernels or {}) do
-    for _, w in ipairs { work, i > plan.split and work.behind or nil } do
-      w.flops, w.bytes = w.flops + kernel.flops, w.bytes + kernel.bytes
-    end
-  end
-  return ok and work or nil
 end
 
 -- The rate of a product of matrices that stay in the cache, for each thread
@@ -107,6 +130,23 @@ local function row_text(row, floor)
          row.seconds / (row.floor or floor))
 end
 
+-- Below their call's row, where it has several.
+local function kernel_lines(b, call, lines)
+  local mine = {}
+  for _, k in ipairs(b.kernels) do
+    mine[#mine + 1] = k.call == call and k or nil
+  end
+  for _, k in ipairs(#mine > 1 and mine or {}) do
+    lines[#lines + 1] = ("    %d %-16s %9s %24.2f %8.2f"):format(k.kernel,
+      k.name, time_text(k.seconds), k.flops / k.seconds / 1e9,
+      k.moved / k.seconds / 1e9)
+    for _, part in ipairs(#k.parts > 1 and k.parts or {}) do
+      lines[#lines + 1] = ("      %-16s %9s"):format(part.name,
+                                                    time_text(part.seconds))
+    end
+  end
+end
+
 local meta = {}
 
 function meta.__tostring(b)
@@ -118,6 +158,7 @@ function meta.__tostring(b)
   }
   for _, row in ipairs(b.rows) do
     lines[#lines + 1] = row_text(row, b.floor)
+    kernel_lines(b, row.name, lines)
   end
   lines[#lines + 1] = ("  %-20s %9s: %.3g MB of arguments and results at the "
     .. "%.3g GB/s of a copy %s"):format("floor", time_text(b.floor),
@@ -154,8 +195,8 @@ local function each_axis(v, inputs, f)
   end
 end
 
--- What is measured, where it is moved, and sizes of axes: keys and values of
--- 64 where nothing else is said.
+-- What is measured, and inputs: keys and values of 64 where nothing else is
+-- said.
 local function read(v, o)
   if type(o) ~= "table" then
     error("bench: a table of options is wanted, not a " .. type(o), 3)
@@ -185,12 +226,11 @@ local function read(v, o)
     end
   end)
   local inputs = v:random(merged(random, sizes))
-  each_axis(v, inputs, function (axis, n) sizes[axis:upper()] = n end)
-  return option, sizes, inputs
+  return option, inputs
 end
 
 -- How time is taken where the calls run, bytes a second of a copy there, and
--- the GPU's name where it is one: then the inputs go there.
+-- the GPU's name and flops a second, where it is one: then the inputs go there.
 local function stopwatch(option, inputs)
   if (option.backend or flin.backend) ~= "cuda" then
     return clock, own.copy_rate(option.threads or flin.threads or 0)
@@ -198,8 +238,8 @@ local function stopwatch(option, inputs)
   for name, x in pairs(inputs) do
     inputs[name] = flin.is_tensor(x) and x:to "cuda" or x
   end
-  local time, rate = own.gpu_watch()
-  return time, rate, flin.cuda().name
+  local time, rate, products = own.gpu_watch()
+  return time, rate, flin.cuda().name, products
 end
 
 -- One token of each sequence, and a state for it.
@@ -214,15 +254,16 @@ local function first_token(v, inputs, calls)
 end
 
 return function (v, o)
-  local option, sizes, inputs = read(v, o or {})
+  local option, inputs = read(v, o or {})
   local calls = { chunk = option.chunk, backend = option.backend,
                   threads = option.threads, validate = false }
   local tokens = option.B * option.T
-  local time, copy, gpu = stopwatch(option, inputs)
+  local time, copy, gpu, peak = stopwatch(option, inputs)
   local arguments = merged(inputs, calls)
   local y, state = v:forward(arguments)
-  local b = setmetatable({ name = v.name, note = v.note, rows = {} }, meta)
-  b.copy, b.gpu = copy, gpu
+  local b = setmetatable({ name = v.name, note = v.note, rows = {},
+                           kernels = {} }, meta)
+  b.copy, b.gpu, b.peak = copy, gpu, peak
   if not gpu then
     local threads = option.threads or flin.threads or 0
     b.threads = threads > 0 and threads or own.cores()
@@ -231,44 +272,48 @@ return function (v, o)
   b.bytes = bytes_of(inputs) + bytes_of { y } + bytes_of(state)
   b.floor = b.bytes / b.copy
   b.shape = ("%s [%s]"):format(y.dtype, table.concat(y.shape, ", "))
-  local heads = y.shape[1] * y.shape[2] * y.shape[3]
-  local function add(row, bytes, work)
-    row.bytes, row.flops = bytes, work and work.flops * heads
-    row.moved = work and work.bytes * heads
-    row.floor = bytes / b.copy
+  local function add(name, n, bytes, f)
+    local row = measure(name, n, option.seconds, time, f)
+    row.bytes, row.floor = bytes, bytes / b.copy
     b.rows[#b.rows + 1] = row
     return row
   end
-  local plan = { chunk = option.chunk or gpu and 64, machine = gpu and "h200" }
-  local work = work_of(v, sizes, plan)
-  local chunked = add(measure(b.note and "forward" or "forward, chunks",
-    tokens, option.seconds, time, function () v:forward(arguments) end),
-    b.bytes, work)
+  local function heard(name, n, bytes, f)
+    local row = add(name, n, bytes, f)
+    local kernels = kernels_of(name, option.seconds, time, f)
+    row.flops = flops_of(kernels)
+    table.move(kernels, 1, #kernels, #b.kernels + 1, b.kernels)
+    return row
+  end
+  local chunked = heard(b.note and "forward" or "forward, chunks", tokens,
+    b.bytes, function () v:forward(arguments) end)
   if not b.note then
     local serial = merged(arguments, { serial = true })
-    local loop = add(measure("token by token", tokens, option.seconds, time,
-      function () v:forward(serial) end), b.bytes)
+    local loop = add("token by token", tokens, b.bytes,
+                     function () v:forward(serial) end)
     b.speedup = loop.seconds / chunked.seconds
   end
   if option.backward then
     local save = merged(arguments, { save = true })
-    local both = work_of(v, sizes, merged(plan, { backward = true }))
-    add(measure("forward + backward", tokens, option.seconds, time, function ()
-      local _, _, saved = v:forward(save)
-      v:backward { saved = saved, dy = y, validate = false }
-    end), 2 * b.bytes + 2 * bytes_of { y }, both)
-    local _, _, saved = v:forward(save)
-    if not b.note and saved and both and both.behind.flops > 0 then
-      add(measure("backward alone", tokens, option.seconds, time, function ()
+    local both = heard("forward + backward", tokens, 2 * b.bytes
+      + 2 * bytes_of { y }, function ()
+        local _, _, saved = v:forward(save)
         v:backward { saved = saved, dy = y, validate = false }
-      end), 2 * b.bytes + bytes_of { y }, both.behind)
+      end)
+    local _, _, saved = v:forward(save)
+    local function back()
+      v:backward { saved = saved, dy = y, validate = false }
+    end
+    local flops = flops_of(kernels_of("", 0, time, back))
+    if not b.note and flops < both.flops then   -- forward does not run again
+      add("backward alone", tokens, 2 * b.bytes + bytes_of { y }, back)
+        .flops = flops
     end
   end
   local token = first_token(v, inputs, calls)
   token.state, token.inplace = state, true
   local one = v:step(token)
-  add(measure("decode, one token", option.B, option.seconds, time,
-      function () v:step(token) end),
-      bytes_of(token) + bytes_of { one } + 2 * bytes_of(state))
+  heard("decode, one token", option.B, bytes_of(token) + bytes_of { one }
+        + 2 * bytes_of(state), function () v:step(token) end)
   return b
 end

@@ -124,7 +124,9 @@ Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =
 false, seconds = of each row. Times are medians after a first run; the floor is
 the time to read each argument and write each result once at the speed at which
 this machine copies, measured then and there. With backend = "cuda" the inputs
-are moved to the GPU first, and times are the GPU's own.]])
+are moved to the GPU first, and times are the GPU's own. `kernels` holds what
+each kernel of these calls took, computed and moved; flin.picture.roofline
+draws them.]])
 row("v:random", "options?: table -> table",
     "random inputs of the domains that the variant names", [[
 Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
@@ -222,7 +224,9 @@ Options as v:plan's, and title.
 ]] .. drawing)
 row("flin.picture.roofline", "bench: bench, options?: table -> string",
     "kernels as v:bench measured them, below the machine's roofs", [[
-A list of several benches goes, too. title, width, height.
+Each lies at the flops for a byte that it moves and at its flops a second, and
+says how much of what memory or products would allow that is. A list of several
+benches goes, too. title, width, height.
 ]] .. drawing)
 row("flin.picture.bars", "rows: table, options?: table -> string",
     "bars of numbers, some beside each other in each row", [[

@@ -359,20 +359,33 @@ end
 
 local ROOF <const> = { title = "", theme = "auto", width = 620, height = 400 }
 
--- What v:bench measured, or a list of such: kernels where they lie below what
--- memory and products allow.
+-- The kernels that v:bench measured, of one variant or several: where they lie
+-- below what memory and products allow.
 local function points_of(benches)
   local out = {}
+  local function add(b, k, name)
+    if finite(k.moved) and finite(k.flops) and finite(k.seconds)
+       and k.moved > 0 and k.flops > 0 and k.seconds > 0 then
+      out[#out + 1] = { x = k.flops / k.moved, y = k.flops / k.seconds,
+                        name = #benches > 1
+                        and ("%s, %s"):format(b.name, name) or name,
+                        seconds = k.seconds,
+                        tip = ("%s: %s in %s; %s moved%s"):format(name,
+                          svg.amount(k.flops, "flop"), svg.seconds(k.seconds),
+                          svg.amount(k.moved, "B"), k.counted and ", counted"
+                          or ", as the plan has it") }
+    end
+  end
   for _, b in ipairs(benches) do
-    for _, row in ipairs(type(b) == "table" and type(b.rows) == "table"
-                         and b.rows or {}) do
-      if finite(row.moved) and finite(row.flops) and finite(row.seconds)
-         and row.moved > 0 and row.flops > 0 and row.seconds > 0 then
-        out[#out + 1] = { x = row.flops / row.moved, y = row.flops
-                          / row.seconds, name = #benches > 1
-                          and ("%s, %s"):format(b.name, row.name)
-                          or row.name }
-      end
+    local kernels = type(b) == "table" and type(b.kernels) == "table"
+                    and b.kernels or {}
+    local n = {}
+    for _, k in ipairs(kernels) do
+      n[k.call] = (n[k.call] or 0) + 1
+    end
+    for _, k in ipairs(kernels) do
+      add(b, k, n[k.call] == 1 and k.call
+          or ("%s: %d %s"):format(k.call, k.kernel, k.name))
     end
   end
   return out
@@ -380,7 +393,7 @@ end
 
 function chart.roofline(benches, given)
   local o = options("roofline", given, ROOF)
-  if type(benches) == "table" and benches.rows then
+  if type(benches) == "table" and benches.kernels then
     benches = { benches }
   end
   local points = type(benches) == "table" and points_of(benches) or {}
@@ -406,7 +419,14 @@ function chart.roofline(benches, given)
   local right, bottom = left + o.width, top + o.height
   local title = o.title ~= "" and o.title or ("%s: %s"):format(first.name,
                                                               first.shape)
-  local c = svg.canvas(right + 230, bottom + 58, title, o.theme)
+  local labels, longest = {}, 0
+  for i, p in ipairs(points) do
+    p.roof = math.min(p.x * first.copy, peak or math.huge)
+    labels[i] = { class = (i - 1) % 8 + 1, text = ("%s  %.0f %%, %s"):format(
+                  p.name, 100 * p.y / p.roof, svg.seconds(p.seconds)) }
+    longest = math.max(longest, utf8.len(labels[i].text) or 0)
+  end
+  local c = svg.canvas(right + 50 + 7.2 * longest, bottom + 58, title, o.theme)
   local function px(x)
     return left + o.width * math.log(x / x0) / math.log(x1 / x0)
   end
@@ -414,9 +434,10 @@ function chart.roofline(benches, given)
     return bottom - o.height * math.log(y / y0) / math.log(y1 / y0)
   end
   c:text(left, 32, title, "ink title")
-  c:text(left, 54, first.gpu and "on " .. first.gpu or ("on this machine, %d "
-         .. "threads; both roofs measured beside it"):format(first.threads
-         or 1), "muted")
+  c:text(left, 54, first.gpu and ("on %s; memory as a copy has it%s"):format(
+         first.gpu, peak and ", products as plans price them" or "")
+         or ("on this machine, %d threads; both roofs measured beside it")
+         :format(first.threads or 1), "muted")
   for _, x in ipairs(svg.decades(x0, x1, 8)) do
     c:line(px(x), top, px(x), bottom, "grid")
     c:text(px(x), bottom + 19, svg.power(x), "muted small", "middle")
@@ -437,22 +458,18 @@ function chart.roofline(benches, given)
     c:text(right - 4, py(peak) - 8, "products, " .. svg.amount(peak, "flop/s"),
            "muted", "end")
   end
-  local labels = {}
   for i, p in ipairs(points) do
-    local roof = math.min(p.x * first.copy, peak or math.huge)
-    local class = (i - 1) % 8 + 1
-    c:line(px(p.x), py(p.y), px(p.x), py(roof), "thin dashed line soft s"
-           .. class)
-    c:circle(px(p.x), py(p.y), 5.5, "f" .. class, p.name)
-    labels[i] = { y = py(p.y), x = px(p.x), class = class,
-                  text = ("%s  %.0f %%"):format(p.name, 100 * p.y / roof) }
+    local l = labels[i]
+    l.x, l.y = px(p.x), py(p.y)
+    c:line(l.x, l.y, l.x, py(p.roof), "thin dashed line soft s" .. l.class)
+    c:circle(l.x, l.y, 5.5, "f" .. l.class, p.tip)
   end
   spread(labels, 18, top, bottom)
   for _, l in ipairs(labels) do
     c:circle(right + 14, l.y, 4, "f" .. l.class)
     c:text(right + 24, l.y + 4, l.text, "ink")
   end
-  c:text(right + 24, top - 14, "of its roof:", "muted small")
+  c:text(right + 24, top - 14, "of its roof, and its time:", "muted small")
   c:line(left, bottom, right, bottom, "axis")
   c:line(left, top, left, bottom, "axis")
   c:text((left + right) / 2, bottom + 44, "flop per byte that its kernels move",

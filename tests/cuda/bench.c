@@ -433,10 +433,10 @@ static float median_ms(Run *r, Launch *const *l)
     device_sync(r->c, r->d);
     for (int i = 0; i <= RUNS; i++)
         r->mark[i] = event_new(r->c, r->d);
-    event_record(r->c, r->d, r->mark[0]);
+    event_record(r->c, r->d, r->mark[0], NULL);
     for (int i = 0; i < RUNS; i++) {
         launch(r->c, r->d, l[i % SETS], NULL);
-        event_record(r->c, r->d, r->mark[i + 1]);
+        event_record(r->c, r->d, r->mark[i + 1], NULL);
     }
     device_sync(r->c, r->d);
     for (int i = 0; i < RUNS; i++)

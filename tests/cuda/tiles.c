@@ -324,10 +324,10 @@ static void measure(Ctx *c, void *ud)
     for (int i = 0; i <= RUNS; i++)
         mark[i] = event_new(c, d);
     for (int i = 0; i < RUNS; i++) {
-        event_record(c, d, mark[i]);
+        event_record(c, d, mark[i], NULL);
         run(c, t, &r);
     }
-    event_record(c, d, mark[RUNS]);
+    event_record(c, d, mark[RUNS], NULL);
     device_sync(c, d);
     for (int i = 0; i < RUNS; i++) {
         float ms = event_ms(c, d, mark[i], mark[i + 1]);

@@ -42,6 +42,24 @@ do
   check("floor", b.floor == b.bytes / b.copy and b.copy > 1e8, b.floor)
   check("speedup", b.speedup == b.rows[2].seconds / b.rows[1].seconds)
   check("text", tostring(b):find "floor +%d", tostring(b))
+  local plan, calls, flops = gdn:plan { K = 8, V = 8, backward = true }, {}, 0
+  for _, k in ipairs(b.kernels) do
+    calls[#calls + 1] = ("%s: %d"):format(k.call, k.kernel)
+    check("kernel of " .. k.call, k.seconds > 0 and k.moved > 0 and k.counted
+          and #k.parts == 1 and k.parts[1].seconds == k.seconds)
+    if k.call == "forward + backward" then
+      flops = flops + k.flops
+      check("its flops", math.abs(k.flops / 70 / plan.kernels[k.kernel].flops
+            - 1) < 1e-9, k.flops)
+    end
+  end
+  check("kernels", table.concat(calls, ", ") == "forward, chunks: 1, forward "
+        .. "+ backward: 1, forward + backward: 2, decode, one token: 1",
+        table.concat(calls, ", "))
+  check("flops are theirs", b.rows[3].flops == flops)
+  -- what they moved is what the arguments and results are, and what is kept
+  check("bytes they moved", b.kernels[1].moved >= b.bytes
+        and b.kernels[1].moved < 2 * b.bytes, b.kernels[1].moved)
   fails("seconds", "bench: seconds = x", gdn.bench, gdn, { seconds = "x" })
   fails("options", "there is no option 'X'", gdn.bench, gdn, { X = 1 })
 end

@@ -224,8 +224,17 @@ local bench = flin.stdlib.gla:bench { T = 64, H = 1, K = 16, V = 16,
                                       seconds = 0 }
 local roof = flin.picture.roofline(bench)
 well_formed("roofline", roof)
-check("its kernels", texts_of(roof):find "forward, chunks  %d+ %%"
-      and texts_of(roof):find "backward alone" and texts_of(roof):find "flop/s")
+check("its kernels", texts_of(roof):find "forward, chunks  %d+ %%, %d"
+      and texts_of(roof):find "forward %+ backward: 2 backward  %d+ %%"
+      and texts_of(roof):find "flop/s" and roof:find "moved, counted")
+local made <const> = { name = "made", shape = "", gpu = "a GPU", copy = 1e12,
+  peak = 1e15, rows = {}, kernels = { { call = "forward", kernel = 1,
+  name = "forward", seconds = 1e-3, flops = 1e9, moved = 2e8, parts = {} } } }
+check("how far below memory's roof", texts_of(flin.picture.roofline(made))
+      :find "forward  20 %%, 1 ms")
+made.kernels[1].flops = 1e12
+check("how far below products'", texts_of(flin.picture.roofline(made))
+      :find "forward  100 %%, 1 ms")
 well_formed("of two", flin.picture.roofline { bench, bench })
 
 -- ---- pages ----

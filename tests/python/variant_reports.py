@@ -97,7 +97,11 @@ check("bench", {row["name"] for row in r.rows} >= {"token by token",
 check("dag", "next S" in gdn.dag() and repr(gdn.dag()) == str(gdn.dag()))
 check("dag: drawn", gdn.dag().svg().startswith("<svg")
       and gdn.dag()._repr_html_() == gdn.dag().svg())
-check("bench: drawn", r.svg().startswith("<svg"))
+check("bench: its kernels", all(k["seconds"] > 0 and k["moved"] > 0
+      for k in r.kernels) and [k["kernel"] for k in r.kernels
+      if k["call"] == "forward + backward"] == [1, 2], r.kernels)
+check("bench: drawn", r.svg().startswith("<svg")
+      and "2 backward" in r._repr_html_())
 check("graph", gdn.graph().startswith("#") and "next S" in gdn.graph())
 check("dump", "chunk form" in gdn.dump("C", K=16, V=16))
 text = gdn.source("cuda", K=64, V=64, arch="sm_80")

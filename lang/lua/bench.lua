@@ -54,10 +54,10 @@ local function kernels_of(call, seconds, time, f)
       times[#times + 1] = run[at] and run[at].seconds
     end
     heard.seconds = median(times)
-    local k = list[#list]
-    if not k or k.plan ~= heard.plan or k.kernel ~= heard.kernel then
-      k = { call = call, name = heard.name, plan = heard.plan,
-            kernel = heard.kernel, flops = heard.flops, moved = heard.moved,
+    local k, before = list[#list], runs[1][at - 1]
+    if not k or before.plan ~= heard.plan or k.kernel ~= heard.kernel then
+      k = { call = call, name = heard.name, kernel = heard.kernel,
+            flops = heard.flops, moved = heard.moved,
             counted = heard.counted, seconds = 0, parts = {} }
       list[#list + 1] = k
     end

@@ -50,7 +50,7 @@ inputs' axes and one more for heads. forward, backward, step, reference and
 check are those of variants, and gradients include the weights'. A product with
 a weight is a matrix product, what stands between products and calls is derived
 as a step of its own: v.form lists these parts. Layers run on the CPU yet.]])
-row("flin.layers", "table",
+row("flin.layers", "layers",
     "layers around variants: flin.layers.gated_deltanet")
 row("flin.attention", "options?: table -> variant",
     "a variant composed of a decay, features and a transition", [[
@@ -62,7 +62,7 @@ flin.attention {
 }
 The inputs that the pieces bring stand in v.inputs. scale multiplies q; nil is
 K^(-1/2).]])
-row("flin.stdlib", "table",
+row("flin.stdlib", "stdlib",
     "the standard library's variants: flin.stdlib.gated_deltanet", nil)
 row("flin.stdlib_names", "string[]", "their names, in order")
 row("flin.version", "string", "flin's version")
@@ -87,23 +87,23 @@ axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
 threads, serial = true (token by token), validate = true (see flin.validate).
 Options may stand in a second table: v:forward(inputs, { chunk = 64 }).]]
 
-row("v:forward", "arguments: table -> tensor, table, table?",
+row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[
 
 save = true also returns `saved`, for v:backward.]])
-row("v:backward", "arguments: table -> table",
+row("v:backward", "arguments: table -> gradients",
     "gradients of the inputs and the initial state",
     call .. [[
 
 dy = gradient of y, dstate = { S = gradient of the final state }; saved = what
 v:forward gave, instead of the arguments, which must not have been written to.
 Returns grad.q ..., grad.initial_state.S.]])
-row("v:step", "arguments: table -> tensor, table",
+row("v:step", "arguments: table -> tensor, tensors",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])
-row("v:reference", "arguments: table -> tensor, table",
+row("v:reference", "arguments: table -> tensor, tensors",
     "y and final states by the float64 step, token by token: the truth", call)
-row("v:reference_backward", "arguments: table -> table",
+row("v:reference_backward", "arguments: table -> gradients",
     "gradients by the float64 step", "As v:backward.")
 row("v:check", "options?: table -> check",
     "errors of the chunk form, the step and the gradients against float64", [[
@@ -111,7 +111,7 @@ Options: B, T, H, HV, sizes of axes (K = 64), size = of axes not named, dtype,
 chunk, cu_seqlens, seed, backend, threads, backward = false. Numbers are
 relative RMS errors; `worst` is the greatest. Where that is large, `trouble`
 says what is not finite, or grows, and why.]])
-row("v:gradcheck", "options?: table -> table",
+row("v:gradcheck", "options?: table -> gradcheck",
     "gradients against differences of the float64 step", [[
 For each input and initial state the derivative along random directions, by
 central differences of v:reference, beside v:backward's and
@@ -127,7 +127,7 @@ this machine copies, measured then and there. With backend = "cuda" the inputs
 are moved to the GPU first, and times are the GPU's own. `kernels` holds what
 each kernel of these calls took, computed and moved; flin.picture.roofline
 draws them.]])
-row("v:random", "options?: table -> table",
+row("v:random", "options?: table -> tensors",
     "random inputs of the domains that the variant names", [[
 Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
 v:forward(v:random { T = 8 }).]])
@@ -135,7 +135,7 @@ row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
 "table", "dot" (Graphviz), or "svg": see flin.picture.plan.]])
-row("v:io", "options?: table -> table",
+row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
 Z_QK.]])
@@ -149,7 +149,7 @@ row("v:map", "functions: table -> variant",
     "the variant whose inputs go through functions before the step", [[
 v:map { q = function (q) return flin.l2norm(q) * 0.5 end }: each function gets
 the input as a value and returns one with the same axes.]])
-row("v:describe", "-> table",
+row("v:describe", "-> description",
     "what it takes, gives and keeps, and how it runs", [[
 about (the comment that its script begins with), inputs, output and states with
 name, axes, shape, domain, unit and what is wanted of values, axes with their
@@ -168,7 +168,7 @@ row("v:source", "backend: string, options?: table -> string",
 What runs on a GPU: for sm_90a kernels with wgmma and TMA where there are some,
 else those for any GPU. Options: sizes of axes, chunk, dtype, backward, serial
 (one token after another), arch = "sm_90a", "sm_80" ...]])
-row("v:compile", "options?: table -> table",
+row("v:compile", "options?: table -> compiled",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,
 arch and the cubin: of v:source's text as it is, in one piece. A call compiles
@@ -191,7 +191,7 @@ row("v.note", "string?", "why the latest plan goes token by token, if it does")
 
 -- ---- masks ----
 
-row("flin.mask_report", "mask: function, options?: table -> table",
+row("flin.mask_report", "mask: function, options?: table -> mask_report",
     "how a mask factors, or what keeps it from factoring", [[
 mask = function (i, j, p)
   if i < j then return 0 end

@@ -277,13 +277,18 @@ end
 local CLASS = { v = "flin.Variant", t = "flin.Tensor", g = "flin.Game",
                 flin = "flin" }
 local TYPE = { value = "flin.Value", tensor = "flin.Tensor",
-               variant = "flin.Variant", game = "flin.Game",
-               definition = "flin.Definition", input = "flin.Input",
-               state = "flin.State", plan = "flin.Plan",
-               check = "flin.Check", bench = "flin.Bench" }
+               tensors = "table<string, flin.Tensor>",
+               gradients = "flin.Gradients", variant = "flin.Variant",
+               game = "flin.Game", definition = "flin.Definition",
+               input = "flin.Input", state = "flin.State", plan = "flin.Plan",
+               check = "flin.Check", gradcheck = "flin.Gradcheck",
+               bench = "flin.Bench", io = "flin.Io",
+               description = "flin.Description", compiled = "flin.Compiled",
+               mask_report = "flin.MaskReport", stdlib = "flin.Stdlib",
+               layers = "flin.Layers" }
 
 local function type_text(kind)
-  return (kind:gsub("%a+", TYPE))
+  return (kind:gsub("[%a_]+", TYPE))
 end
 
 local function comment(out, row)
@@ -335,12 +340,24 @@ end
 
 ---@class flin.Definition
 ---@field name string
----@field input table<string, string> q = "t k : unit_norm"
+---@field input? table<string, string> q = "t k : unit_norm"
 ---@field state? table<string, string> S = "k v"
 ---@field axes? table<string, integer> fixed sizes: r = 2
 ---@field mode? "quadratic"
 ---@field step? fun(x: flin.Values, s: flin.Values): flin.Values, flin.Value
 ---@field mask? fun(i: flin.Value, j: flin.Value, p: table): any
+
+---@class flin.Traffic
+---@field name string
+---@field bytes number a token and head
+---@field from? integer the kernel that made it; 0: an argument
+---@field kept? boolean read by another kernel
+
+---@class flin.Line
+---@field name string
+---@field text string
+---@field axes string
+---@field again boolean computed by an earlier kernel, too
 
 ---@class flin.Kernel
 ---@field name string
@@ -348,21 +365,38 @@ end
 ---@field bytes number moved, a token and head
 ---@field reads number
 ---@field flops number
----@field seconds number predicted
+---@field seconds number predicted, a token and head
+---@field load number of them, what comes from memory takes
+---@field ahead number what may run a chunk early
+---@field serial number what waits for the state
+---@field ahead_groups? number warpgroups that run ahead
 ---@field nodes string[]
 ---@field recomputed string[]
+---@field lines flin.Line[] what it computes, as assignments
+---@field arguments flin.Traffic[]
+---@field results flin.Traffic[]
+
+---@class flin.Weighed
+---@field chunk number
+---@field kernels number
+---@field seconds number predicted, a token and head
+---@field held number bytes on chip that its largest pass would take
 
 ---@class flin.Plan
 ---@field kernels flin.Kernel[]
 ---@field stored string[] kept between kernels
----@field chunk integer
+---@field split integer the kernels before the loss
+---@field chunk integer tokens at once
 ---@field machine string
 ---@field solver string
+---@field seconds number that choosing took
 ---@field bytes number
 ---@field unfused_bytes number
 ---@field peak_bytes number
----@field predicted number
+---@field predicted number seconds a token and head
 ---@field optimal boolean
+---@field gap? number by which it may be dearer than the best, of it
+---@field weighed flin.Weighed[] chunks that were compared
 ---@field text string
 ---@field note? string
 
@@ -372,22 +406,141 @@ end
 ---@field step number
 ---@field worst number
 ---@field trouble? string
+---@field [string] number d_NAME of each input; d_initial_state
+
+---@class flin.GradcheckRow
+---@field name string
+---@field backward number
+---@field reference number
+
+---@class flin.Gradcheck
+---@field name string
+---@field rows flin.GradcheckRow[]
+---@field directions integer
+---@field worst number
+---@field [string] number d_NAME of each input and initial state
 
 ---@class flin.BenchRow
 ---@field name string
 ---@field seconds number
----@field spread number
+---@field spread number half the range of the middle half
+---@field first number seconds of the first run
 ---@field tokens integer
 ---@field runs integer
----@field bytes number
+---@field bytes number arguments and results
+---@field floor number seconds that a copy of these takes
 ---@field flops? number
+
+---@class flin.BenchPart
+---@field name string
+---@field seconds number
+
+---@class flin.BenchKernel
+---@field call string the row whose call ran it
+---@field kernel integer which of its plan's
+---@field name string
+---@field seconds number
+---@field flops number
+---@field moved number bytes
+---@field counted boolean moved was counted, and is not the plan's word
+---@field parts flin.BenchPart[] what was launched for it
 
 ---@class flin.Bench
 ---@field name string
+---@field shape string
 ---@field rows flin.BenchRow[]
----@field floor number
----@field copy number
----@field speedup? number
+---@field kernels flin.BenchKernel[]
+---@field bytes number arguments and results
+---@field floor number seconds that a copy of these takes
+---@field copy number bytes a second
+---@field peak? number flops a second of products
+---@field speedup? number of chunks over a loop
+---@field threads? integer
+---@field gpu? string
+---@field note? string
+
+---@class flin.Walk
+---@field compulsory number words: inputs, results, state
+---@field inputs number
+---@field results number
+---@field state number
+---@field walk string
+---@field best? number
+---@field blocks? number
+---@field axis? string
+---@field chunk? number
+
+---@class flin.KernelWords
+---@field name string
+---@field loads number
+---@field stores number
+---@field predicted number bytes
+
+---@class flin.PlanWords
+---@field words number
+---@field once number
+---@field peak number
+---@field chunk integer
+---@field kernels flin.KernelWords[]
+
+---@class flin.Quadratic
+---@field lower number
+---@field sparse number
+---@field d number
+---@field blocks? number
+---@field tiles? number
+
+---@class flin.Io
+---@field words number of the cache
+---@field forward? flin.Walk
+---@field training? flin.Walk
+---@field quadratic flin.Quadratic
+---@field plan? flin.PlanWords
+---@field plan_note? string
+---@field text string
+
+---@class flin.Shaped
+---@field name string
+---@field axes string
+---@field shape string "[B, T, H, K]"
+---@field domain? string
+---@field unit? string
+---@field wanted? string
+---@field angle? boolean
+
+---@class flin.Description
+---@field name string
+---@field about string
+---@field form string
+---@field axes table<string, integer|false>
+---@field inputs flin.Shaped[]
+---@field output flin.Shaped
+---@field states flin.Shaped[]
+---@field note? string
+
+---@class flin.Compiled
+---@field arch string
+---@field cubin string
+---@field kernels integer
+---@field registers integer
+---@field spills integer
+---@field shared integer
+---@field seconds number
+
+---@class flin.MaskProduct
+---@field row string
+---@field column string
+---@field decay string
+---@field band string
+
+---@class flin.MaskReport
+---@field factors boolean
+---@field text string
+---@field [integer] flin.MaskProduct
+
+---@class flin.Gradients
+---@field initial_state table<string, flin.Tensor>
+---@field [string] flin.Tensor
 
 ---@class flin.Value
 ---@operator add(any): flin.Value
@@ -397,6 +550,33 @@ end
 ---@operator pow(any): flin.Value
 ---@operator unm: flin.Value
 ]]
+
+-- The operators and entries of tensors.
+local TENSOR <const> = [[
+---@operator add(any): flin.Tensor
+---@operator sub(any): flin.Tensor
+---@operator mul(any): flin.Tensor
+---@operator div(any): flin.Tensor
+---@operator unm: flin.Tensor
+---@field [integer] any]]
+
+-- A class whose fields are these variants.
+local function shelf(out, name, variants)
+  out[#out + 1] = "---@class flin." .. name
+  for _, variant in ipairs(variants) do
+    out[#out + 1] = ("---@field %s flin.Variant"):format(variant)
+  end
+  out[#out + 1] = ""
+end
+
+local function sorted(names)
+  local list = {}
+  for name in pairs(names) do
+    list[#list + 1] = name
+  end
+  table.sort(list)
+  return list
+end
 
 local function fields_of(prefix, out)
   for _, row in ipairs(rows) do
@@ -410,10 +590,13 @@ end
 
 function help.luacats()
   local out = { HEAD }
+  shelf(out, "Stdlib", flin.stdlib_names)
+  shelf(out, "Layers", sorted(flin.layers))
   for _, c in ipairs { { "t", "Tensor" }, { "v", "Variant" },
                        { "g", "Game" } } do
     out[#out + 1] = "---@class flin." .. c[2]
     fields_of(c[1], out)
+    out[#out + 1] = c[1] == "t" and TENSOR or nil
     out[#out + 1] = ("local %s = {}\n"):format(c[2])
   end
   out[#out + 1] = "---@class flin"

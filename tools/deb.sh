@@ -24,6 +24,10 @@ strip --strip-debug "$root/flin$lib/libflin.a"
 gzip -9n "$root/flin/usr/share/man/man1/flin.1"
 mv "$root/flin/usr/share/doc/flin/LICENSE" \
     "$root/flin/usr/share/doc/flin/copyright"
+gzip -9n <"$root/flin/usr/share/doc/flin/CHANGELOG.md" \
+    >"$root/flin/usr/share/doc/flin/changelog.gz"
+rm "$root/flin/usr/share/doc/flin/CHANGELOG.md"
+chmod 644 "$root/flin$lib"/libflin.so.*
 mkdir "$root/debian" "$root/flin/DEBIAN"
 printf 'Source: flin\n\nPackage: flin\nArchitecture: any\n' \
     >"$root/debian/control"
@@ -44,6 +48,8 @@ Description: linear-attention and state-space layers from one token's step
  GPUs. The program, the library, its header, a module for Lua 5.4.
 END
 echo "activate-noawait ldconfig" >"$root/flin/DEBIAN/triggers"
+so=$(basename "$root/flin$lib"/libflin.so.*)
+echo "libflin ${so##*.so.} flin (>= $VERSION)" >"$root/flin/DEBIAN/shlibs"
 mkdir -p "$DIST"
 dpkg-deb --root-owner-group --build "$root/flin" \
     "$DIST/flin_${VERSION}_$arch.deb" >/dev/null

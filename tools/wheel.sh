@@ -31,7 +31,7 @@ if [ -n "$GLIBC" ]; then
     cat >"$work/cc" <<END
 #!/bin/sh
 exec "$work/venv/bin/python" -m ziglang cc -target $arch-linux-gnu.$GLIBC \
-    -I"$work/include" "\$@"
+    -g0 -I"$work/include" "\$@"
 END
     chmod +x "$work/cc"
     export CC="$work/cc"

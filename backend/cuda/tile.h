@@ -265,8 +265,9 @@ void find_slice(Tiles *t);
 /* ---- tile_split.c ---- */
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in
- * `of`, for each of its kernels, which of p's it is of. */
-const Plan *tile_split(const Plan *p, int **of);
+ * `of`, for each of its kernels, which of p's it is of. late: adjoints that no
+ * matrix needs have a walk behind those. */
+const Plan *tile_split(const Plan *p, bool late, int **of);
 
 /* ---- tile_order.c ---- */
 

@@ -634,7 +634,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     int *of;
     const Plan *whole = plan_as_printed(c, plan);
     const Plan *p = tile_split(o->rows ? plan_keep_states(whole) : whole,
-                               &of);
+                               o->scheduled, &of);
     size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);

@@ -4,7 +4,11 @@
  * chunks at once, and finds in memory the states as each chunk found them.
  * Where a call asks for none of its results, that kernel need not run. A state
  * that nobody reads, to which each chunk adds (the gradient of a constant), is
- * no reason to walk: a third kernel adds up what the second one left.
+ * no reason to walk: another kernel adds up what the second one left.
+ *
+ * Adjoints of vectors and numbers that no adjoint of a matrix needs have a walk
+ * of their own, behind the kernel of all chunks: what their next ones are made
+ * of is there by then. What depends on them goes with them.
  */
 #include "tile.h"
 #include "../../compiler/cost.h"
@@ -19,7 +23,10 @@ enum { FLOPS_A_BYTE = 20 };
 typedef struct Cut {
     const Plan *p;
     const Kernel *k;
-    uint8_t *has, *scan, *rest, *sums;  /* nodes: of all, of each part */
+    uint8_t *has, *scan, *rest, *late, *sums;   /* nodes: of all, of each
+                                           part */
+    uint8_t *after;                     /* what depends on late states */
+    uint8_t *dear;                      /* on products, or carried states */
 } Cut;
 
 static bool walks_back(const Plan *p)
@@ -74,14 +81,109 @@ static Ref added(const Cut *u, const State *s)
          : next->a[1] == s->node && next->op == OP_add ? next->a[0] : 0;
 }
 
-static void mark_parts(Cut *u)
+static bool is_carried(const Cut *u, int state)
+{
+    return u->k->states & STATE(state) && !added(u, &u->p->g->st[state]);
+}
+
+static bool is_matrix(const Graph *g, Ref r)
+{
+    AxisSet s = g->n[r].axes;
+    return s & (s - 1);
+}
+
+/* What the next matrices need, and the states that those need. */
+static void mark_scan(Cut *u, bool late)
+{
+    const Graph *g = u->p->g;
+    bool more = true;
+
+    for (int s = 0; s < g->nst; s++)
+        if (is_carried(u, s) && (!late || is_matrix(g, g->st[s].node)))
+            mark(u, u->scan, NULL, g->st[s].node);
+    while (more) {
+        more = false;
+        for (int s = 0; s < g->nst; s++)
+            if (is_carried(u, s) && u->scan[g->st[s].node]
+                && !u->scan[g->st[s].next]) {
+                mark(u, u->scan, NULL, g->st[s].next);
+                more = true;
+            }
+    }
+}
+
+/* Late states are those that the scan does without. */
+static bool find_late(Cut *u)
+{
+    const Graph *g = u->p->g;
+    bool any = false;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool carried = u->has[r] && n->op == OP_state
+                    && is_carried(u, n->index);
+        u->after[r] = carried && !u->scan[r];
+        u->dear[r] = u->has[r] && (carried || node_is_product(g, n));
+        any |= u->after[r];
+        for (int i = 0; i < 4; i++) {
+            u->after[r] |= u->has[r] && u->after[n->a[i]];
+            u->dear[r] |= u->has[r] && u->dear[n->a[i]];
+        }
+    }
+    return any;
+}
+
+/* Whether it is better computed again than kept: of what is in memory anyway,
+ * and vectors. */
+static bool is_cheap(const Cut *u, Ref r)
+{
+    const Graph *g = u->p->g;
+    const Node *n = &g->n[r];
+
+    if (!u->dear[r])
+        return true;
+    for (int i = 0; i < 4 && n->a[i]; i++)
+        if (u->dear[n->a[i]] && is_matrix(g, n->a[i]))
+            return false;
+    return op_info[n->op].traits & ELEMENTWISE && is_matrix(g, r);
+}
+
+/* Marks what r needs, and r; what is not cheap is found, left by those before.
+ */
+static void mark_late(Cut *u, Ref r)
+{
+    const Node *n = &u->p->g->n[r];
+
+    if (!r || u->late[r] || !u->has[r])
+        return;
+    if (!u->after[r] && !is_cheap(u, r)) {
+        mark(u, u->rest, u->scan, r);
+        return;
+    }
+    u->late[r] = 1;
+    for (int i = 0; i < 4; i++)
+        mark_late(u, n->a[i]);
+}
+
+/* What is left of r's kernel: by the walk of late states, or over all chunks.
+ */
+static void mark_left(Cut *u, Ref r)
+{
+    if (u->after[r])
+        mark_late(u, r);
+    else
+        mark(u, u->rest, u->scan, r);
+}
+
+static void mark_parts(Cut *u, bool late)
 {
     const Graph *g = u->p->g;
 
-    for (int s = 0; s < g->nst; s++)
-        if (u->k->states & STATE(s) && !added(u, &g->st[s])) {
-            mark(u, u->scan, NULL, g->st[s].node);
-            mark(u, u->scan, NULL, g->st[s].next);
+    mark_scan(u, late);
+    for (int s = 0; s < g->nst && find_late(u); s++)
+        if (is_carried(u, s) && !u->scan[g->st[s].node]) {
+            mark_late(u, g->st[s].node);
+            mark_late(u, g->st[s].next);
         }
     for (int s = 0; s < g->nst; s++) {
         Ref x = added(u, &g->st[s]);
@@ -89,16 +191,16 @@ static void mark_parts(Cut *u)
             continue;
         u->sums[g->st[s].node] = u->sums[g->st[s].next] = 1;
         if (op_info[g->n[x].op].arity)
-            mark(u, u->rest, u->scan, x);
+            mark_left(u, x);
         else
             u->sums[x] = u->has[x];
     }
     for (int i = 0; i < g->nout; i++)
         if (!known_before(u->p, u->k, g->out[i].node))
-            mark(u, u->rest, u->scan, g->out[i].node);
+            mark_left(u, g->out[i].node);
     for (Ref r = 1; r < g->len; r++)
         if (u->p->stored[r] && !known_before(u->p, u->k, r))
-            mark(u, u->rest, u->scan, r);
+            mark_left(u, r);
 }
 
 /* Whether the products that go are worth the bytes that come. */
@@ -135,7 +237,7 @@ static void add_kernel(Plan *p, const Kernel *like, KernelKind kind,
             k->node[k->nnodes++] = r;
 }
 
-static void cut_kernel(Plan *to, const Plan *from, const Kernel *k)
+static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late)
 {
     const Graph *g = from->g;
     Cut u = { .p = from, .k = k };
@@ -143,35 +245,43 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k)
     u.has = ctx_alloc(g->ctx, g->len);
     u.scan = ctx_alloc(g->ctx, g->len);
     u.rest = ctx_alloc(g->ctx, g->len);
+    u.late = ctx_alloc(g->ctx, g->len);
+    u.after = ctx_alloc(g->ctx, g->len);
+    u.dear = ctx_alloc(g->ctx, g->len);
     u.sums = ctx_alloc(g->ctx, g->len);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
-    mark_parts(&u);
-    if (k->kind == K_TOKEN || !pays(&u)) {
+    mark_parts(&u, late && k->kind == K_REVERSE);
+    bool any = memchr(u.late, 1, g->len);
+    if (k->kind == K_TOKEN || (!any && !pays(&u))) {
         add_kernel(to, k, k->kind, u.has);
         return;
     }
     add_kernel(to, k, k->kind, u.scan);
     add_kernel(to, k, K_TOKEN, u.rest);
+    if (any)
+        add_kernel(to, k, k->kind, u.late);
     if (memchr(u.sums, 1, g->len))
         add_kernel(to, k, k->kind, u.sums);
 }
 
-const Plan *tile_split(const Plan *p, int **of)
+const Plan *tile_split(const Plan *p, bool late, int **of)
 {
+    enum { PARTS = 4 };
     Ctx *c = p->g->ctx;
     int n = 0;
 
-    *of = ctx_alloc(c, 3 * (size_t)p->nkernels * sizeof **of);
+    *of = ctx_alloc(c, PARTS * (size_t)p->nkernels * sizeof **of);
     for (int i = 0; i < p->nkernels; i++)
         (*of)[i] = i;
     if (!p->g->chunk || !walks_back(p))
         return p;
     Plan *to = ctx_alloc(c, sizeof *to);
     to->g = p->g;
-    to->kernel = ctx_alloc(c, 3 * (size_t)p->nkernels * sizeof *to->kernel);
+    to->kernel = ctx_alloc(c, PARTS * (size_t)p->nkernels
+                                  * sizeof *to->kernel);
     for (int i = 0; i < p->nkernels; i++)
-        for (cut_kernel(to, p, &p->kernel[i]); n < to->nkernels; n++)
+        for (cut_kernel(to, p, &p->kernel[i], late); n < to->nkernels; n++)
             (*of)[n] = i;
     plan_finish(to);
     return to;

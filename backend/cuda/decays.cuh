@@ -3,8 +3,8 @@
  * gates.cuh.
  *
  * **Sums** are float32 in shared memory, a row a token, K + 8 numbers from the
- * next; there is a row of zeros before the first and one behind the last. An
- * address of sums is that of token 0's row.
+ * next; there is a row of zeros, or of what a scan begins with, before the
+ * first and one of zeros behind the last. An address of sums is that of token 0's row.
  */
 template<int K> INLINE u32 sum_row(u32 sums, int i)
 {
@@ -71,6 +71,63 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
     const float zero[C] = { 0 };
     if (l.warp == 0)
         store_sums<C>(sum_row<K>(first, -1), zero);
+    if (l.warp == 3)
+        store_sums<C>(sum_row<K>(first, 64), zero);
+}
+
+/* The same with a gate a token, those behind the end as 1: s = gate s + x, from
+ * `begin` on, or zeros. */
+template<int K, int SHARE, bool BACK>
+INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
+                       const Lane &l)
+{
+    constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
+    const bool here = SHARE == 32 * C || l.lane * C < SHARE;
+    const u32 first = at + 4 * (col + l.lane * C);
+    const u32 own = sum_row<K>(first, 16 * l.warp);
+    float x[16][C], gate[16], before[C];
+    UNROLL for (int n = 0; n < 16; n++)
+        gate[n] = 16 * l.warp + n < rows
+                ? load1(gates + 4 * (16 * l.warp + n)) : 1.f;
+    UNROLL for (int e = 0; e < C; e++)
+        before[e] = begin && here ? begin[col + l.lane * C + e] : 0.f;
+    if (here && !BACK && l.warp == 0)
+        store_sums<C>(sum_row<K>(first, -1), before);
+    if (here) {
+        UNROLL for (int n = 0; n < 16; n++)
+            load_sums<C>(x[n], sum_row<K>(own, n));
+        UNROLL for (int n = 1; n < 16; n++) {
+            const int m = BACK ? 15 - n : n, from = BACK ? m + 1 : m - 1;
+            UNROLL for (int e = 0; e < C; e++)
+                x[m][e] += gate[m] * x[from][e];
+        }
+        store_sums<C>(own, x[BACK ? 0 : 15]);
+    }
+    warpgroup_sync();
+    UNROLL for (int i = 0; i < 4; i++) {
+        const int w = BACK ? 3 - i : i;
+        if (here && (BACK ? w > l.warp : w < l.warp)) {
+            float all[C], through = 1.f;
+            UNROLL for (int n = 0; n < 16; n++)
+                through *= 16 * w + n < rows
+                         ? load1(gates + 4 * (16 * w + n)) : 1.f;
+            load_sums<C>(all, sum_row<K>(first, 16 * w));
+            UNROLL for (int e = 0; e < C; e++)
+                before[e] = all[e] + through * before[e];
+        }
+    }
+    warpgroup_sync();
+    if (!here)
+        return;
+    float through = 1.f;
+    UNROLL for (int n = 0; n < 16; n++) {
+        const int m = BACK ? 15 - n : n;
+        through *= gate[m];
+        UNROLL for (int e = 0; e < C; e++)
+            x[m][e] += through * before[e];
+        store_sums<C>(sum_row<K>(own, m), x[m]);
+    }
+    const float zero[C] = { 0 };
     if (l.warp == 3)
         store_sums<C>(sum_row<K>(first, 64), zero);
 }

@@ -346,8 +346,7 @@ static void vector_sum(Print *p, Ref r)
                (unsigned)r, x);
 }
 
-/* The place of a vector, or number, that kernels keep for one another. */
-static const char *kept_place(Print *p, Ref r)
+const char *kept_place(Print *p, Ref r)
 {
     return ctx_format(p->c, "(float *)(a.run.stored + x.at * %lld + %lld)",
                       (long long)p->stored->bytes,
@@ -362,9 +361,20 @@ static void put_found(Print *p, Ref r)
                vector ? ", x.n, lane" : "");
 }
 
+/* Sums over a state's axis go from shared memory to where they are kept. */
+static void put_kept_sums(Print *p, const KValue *v)
+{
+    if (p->s->stores[v->node])
+        buf_printf(p->b, "%sfor (int k = lane; k < %d; k += 32)\n(%s + %s)[k] ="
+                   " parts_sum<%d>(%s, %d, k);\n", once_text(p, v->node),
+                   (int)v->nrow, kept_place(p, v->node),
+                   sliced_index(p, v->row, 0), v->parts, place(p, v),
+                   (int)v->nrow);
+}
+
 static void put_kept(Print *p, Ref r)
 {
-    if (!p->s->stores[r])
+    if (!p->s->stores[r] || p->s->g->n[r].axes & DIM_AXES)
         return;
     if (p->s->g->n[r].axes)
         buf_printf(p->b, "%skeep_pair(%s, v%u, lane);\n", once_text(p, r),
@@ -435,6 +445,25 @@ static void put_vector_node(Print *p, Ref r)
     buf_printf(b, " };\n");
 }
 
+static bool in_program(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+/* Whether sums of the matrix role are what the program has of r. */
+static bool finds(const Print *p, const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->node == r && buffer_of(p, v)->writer == KR_MATRIX)
+            return true;
+    }
+    return false;
+}
+
 static void put_vectors(Print *p, const KInst *k)
 {
     const Graph *g = p->s->g;
@@ -442,7 +471,9 @@ static void put_vectors(Print *p, const KInst *k)
     each_bit(p, k, k->wait_full, false, put_wait);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
-        if (v->layout == LAY_VECTOR)
+        if (v->row >= AX_DIM)
+            put_kept_sums(p, v);
+        else if (v->layout == LAY_VECTOR)
             buf_printf(b, "const Pair v%u = parts_pair<%d>(%s, lane);\n",
                        (unsigned)v->node, v->parts, place(p, v));
         else
@@ -468,15 +499,14 @@ static void put_vectors(Print *p, const KInst *k)
                        (unsigned)v->node);
     }
     each_bit(p, k, k->post_full, false, put_post);
-    for (int i = 0; i < g->nout; i++)
-        for (int j = 0; j < k->nnodes; j++)
-            if (p->s->wants_out[i]
-                && shown_node(g, g->out[i].node) == k->node[j])
-                buf_printf(b, "%soutput_pair<%s>(a.tensor[%d], x, v%u,"
-                           " lane);\n", once_text(p, k->node[j]),
-                           element_type(result_type(p, ARG_OUTPUT, i)),
-                           result_tensor(p, ARG_OUTPUT, i),
-                           (unsigned)k->node[j]);
+    for (int i = 0; i < g->nout; i++) {
+        Ref r = shown_node(g, g->out[i].node);
+        if (p->s->wants_out[i] && (in_program(k, r) || finds(p, k, r)))
+            buf_printf(b, "%soutput_pair<%s>(a.tensor[%d], x, v%u, lane);\n",
+                       once_text(p, r),
+                       element_type(result_type(p, ARG_OUTPUT, i)),
+                       result_tensor(p, ARG_OUTPUT, i), (unsigned)r);
+    }
 }
 
 /* ---- the matrix role ---- */
@@ -557,14 +587,6 @@ bool has_value(const int16_t *list, int n, int v)
     return false;
 }
 
-static bool in_program(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
-}
-
 const char *element_of(Print *p, const KInst *k, Ref o)
 {
     const Schedule *s = p->s;
@@ -619,7 +641,7 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s", delayed_text(p, k, r));
     else if (n->op == OP_dot)
         buf_printf(b, "%s * %s", x[0], x[1]);
-    else if (n->op == OP_sum)
+    else if (n->op == OP_sum || n->op == OP_last)
         buf_printf(b, "%s", x[0]);
     else
         value_text(b, n->op, x);

@@ -10,6 +10,23 @@ static const Node *node_of(const Print *p, Ref r)
 
 /* ---- instructions ---- */
 
+static void put_gated_scan(Print *p, const KInst *k, bool back)
+{
+    const char *gates = NULL, *begin = "nullptr";
+    int share = share_of(p->s, k->ncol);
+    for (int i = 1; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout == LAY_VECTOR)
+            gates = place(p, v);
+        else
+            begin = ctx_format(p->c, "%s + %s", kept_place(p, v->node),
+                               sliced_index(p, k->col, 0));
+    }
+    buf_printf(p->b, "gated_rows<%d, %d, %d>(%s, %s, %s, %s, col0(%d), l);\n",
+               (int)k->ncol, share, back, place(p, value_at(p, k->in[0])),
+               gates ? gates : "0u", gates ? "x.n" : "0", begin, share);
+}
+
 void put_scan(Print *p, const KInst *k)
 {
     const char *last = "0u";
@@ -19,6 +36,10 @@ void put_scan(Print *p, const KInst *k)
             last = place(p, value_at(p, k->out[i]));
     const KValue *from = value_at(p, k->in[0]);
     bool back = node_of(p, value_at(p, k->out[0])->node)->flags & REVERSE;
+    if (node_of(p, value_at(p, k->out[0])->node)->op != OP_cumsum) {
+        put_gated_scan(p, k, back);
+        return;
+    }
     buf_printf(p->b, "scan_rows<%d, %d, %d>(%s, %s, col0(%d),"
                " l);\n",
                (int)k->ncol, share, back, place(p, from), last, share);
@@ -92,24 +113,32 @@ void put_lane(Print *p, const KInst *k)
         }
 }
 
-static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
+/* Number `at` of a vector in memory: an input, or kept by kernels before. */
+static const char *vector_text(Print *p, Ref r, const char *at)
 {
     const Node *n = node_of(p, r);
-    bool rows = n->axes & AXIS(k->row);
-    int t = tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]);
-    const char *type = element_type(p->o->in[n->index]);
-    if (rows)
+    if (n->op != OP_input)
+        return ctx_format(p->c, "(%s)[%s]", kept_place(p, r), at);
+    return ctx_format(p->c, "vector_at<%s>(a.tensor[%d], x, %s)",
+                      element_type(p->o->in[n->index]),
+                      tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
+                      at);
+}
+
+static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
+{
+    unsigned u = (unsigned)r;
+    if (node_of(p, r)->axes & AXIS(k->row))
         buf_printf(p->b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d; h++)\n"
-                   "r%u[h] = vector_at<%s>(a.tensor[%d], x, %s + l.row + h / 2"
-                   " * 64 + h %% 2 * 8);\n", (unsigned)r, (int)k->nrow / 32,
-                   (int)k->nrow / 32, (unsigned)r, type, t,
-                   sliced_index(p, k->row, 0));
+                   "r%u[h] = %s;\n", u, (int)k->nrow / 32, (int)k->nrow / 32,
+                   u, vector_text(p, r, ctx_format(p->c, "%s + l.row +"
+                   " h / 2 * 64 + h %% 2 * 8", sliced_index(p, k->row, 0))));
     else
         buf_printf(p->b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
-                   "c%u[e] = vector_at<%s>(a.tensor[%d], x, %s + col0(%d) +"
-                   " e / 2 * 8 + l.col + e %% 2);\n", (unsigned)r, share / 4,
-                   share / 4, (unsigned)r, type, t,
-                   sliced_index(p, k->col, 0), share);
+                   "c%u[e] = %s;\n", u, share / 4, share / 4, u,
+                   vector_text(p, r, ctx_format(p->c, "%s + col0(%d) +"
+                   " e / 2 * 8 + l.col + e %% 2", sliced_index(p, k->col, 0),
+                   share)));
 }
 
 void put_found_matrices(Print *p, const KInst *k, int regs)

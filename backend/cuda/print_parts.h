@@ -28,6 +28,8 @@ const char *once_text(const Print *p, Ref r);
 const KValue *value_at(const Print *p, int v);
 /* The address of a value in shared memory. */
 const char *place(Print *p, const KValue *v);
+/* The place of a vector, or number, that kernels keep for one another. */
+const char *kept_place(Print *p, Ref r);
 const char *fragment_name(Print *p, Ref r);
 bool has_value(const int16_t *list, int n, int v);
 /* Whether a vector runs along the rows of the program's space, by the name

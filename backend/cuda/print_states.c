@@ -20,15 +20,43 @@ static void put_number_state(Print *p, const KInst *k)
                    result_tensor(p, kind, k->index), u);
 }
 
+/* A thread has a number each, from chunk to chunk the same one. */
+static void put_vector_state(Print *p, const KInst *k)
+{
+    bool begins = k->op == K_BEGIN, carries = k->op == K_CARRY;
+    CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
+    const KValue *v = value_at(p, begins ? k->out[0] : k->in[carries]);
+    const KValue *from = value_at(p, carries ? k->in[0] : 0);
+    buf_printf(p->b, "%sfor (int k = thread; k < %d; k += %d)\n",
+               k->op == K_END ? once_text(p, v->node) : "", (int)v->nrow,
+               32 * p->s->warps[KR_MATRIX]);
+    const char *type = element_type(result_type(p, kind, k->index));
+    int t = result_tensor(p, kind, k->index);
+    const char *at = sliced_index(p, v->row, 0);
+    if (carries)
+        buf_printf(p->b, "store1(%s + 4 * k, parts_sum<%d>(%s, %d, k));\n",
+                   place(p, v), from->parts, place(p, from), (int)from->nrow);
+    else if (begins)
+        buf_printf(p->b, "store1(%s + 4 * k, begin_entry<%s>(a.tensor[%d], x,"
+                   " %s + k));\n", place(p, v), type, t, at);
+    else
+        buf_printf(p->b, "end_entry<%s>(a.tensor[%d], x, %s + k, load1(%s + 4"
+                   " * k));\n", type, t, at, place(p, v));
+}
+
 void put_state(Print *p, const KInst *k)
 {
+    bool begins = k->op == K_BEGIN;
     if (k->role != KR_MATRIX) {
         put_number_state(p, k);
         return;
     }
-    bool begins = k->op == K_BEGIN;
     CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
     const KValue *v = value_at(p, begins ? k->out[0] : k->in[0]);
+    if (v->layout == LAY_VECTOR) {
+        put_vector_state(p, k);
+        return;
+    }
     p->k->row_axis = v->row;
     int share = share_of(p->s, v->ncol);
     buf_printf(p->b, "%s_state<%s, %d, %d>(f%u, a.tensor[%d], x, %s, %s +"
@@ -46,6 +74,10 @@ void put_carry(Print *p, const KInst *k)
         return;
     }
     const KValue *v = value_at(p, k->in[0]);
+    if (v->layout == LAY_VECTOR) {
+        put_vector_state(p, k);
+        return;
+    }
     if (fragment_root(p->s, k->in[0]) == k->in[1])
         return;
     const KValue *to = value_at(p, k->in[1]);

@@ -5,8 +5,11 @@
 
 /* Rows and columns that a sum leaves out: behind the sequence's end, or behind
  * the rows that there are. */
-static const char *kept_text(Print *p, const KInst *k, AxisSet over)
+static const char *kept_text(Print *p, const KInst *k, const Node *n)
 {
+    AxisSet over = n->over;
+    if (n->op == OP_last)
+        return n->flags & REVERSE ? "row == 0" : "row == x.n - 1";
     if (k->row >= AX_DIM)
         return k->nrow % TILE_ROWS && over & AXIS(k->row)
              ? ctx_format(p->c, "row < %d", (int)k->nrow) : NULL;
@@ -27,7 +30,7 @@ static bool sums_rows(const Print *p, const KInst *k, const KValue *v)
 void put_sum_node(Print *p, const KInst *k, const KValue *v)
 {
     const Node *n = &p->s->g->n[v->node];
-    const char *kept = kept_text(p, k, n->over);
+    const char *kept = kept_text(p, k, n);
     unsigned u = (unsigned)v->node;
     bool rows = v->layout == LAY_VECTOR && sums_rows(p, k, v);
     buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""

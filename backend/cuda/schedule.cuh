@@ -179,6 +179,19 @@ INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
             put_element(p + state_place<SHARE>(t, e, row, col, l), x[e]);
 }
 
+template<class T>
+INLINE float begin_entry(const Tensor &t, const Item &x, int at)
+{
+    return t.p ? element((const T *)t.p + x.seq * t.sb
+                         + x.head / t.group * t.sh + at * t.sd[0]) : 0.f;
+}
+template<class T>
+INLINE void end_entry(const Tensor &t, const Item &x, int at, float v)
+{
+    if (t.p)
+        put_element((T *)t.p + x.seq * t.sb + x.head / t.group * t.sh
+                    + at * t.sd[0], v);
+}
 template<class T> INLINE float begin_number(const Tensor &t, const Item &x)
 {
     return t.p ? element((const T *)t.p + x.seq * t.sb

@@ -177,9 +177,17 @@ static const char *check_sums(const Schedule *s)
         for (int j = 0; j < k->nout && k->op == K_SCAN; j++) {
             const KValue *v = &s->value[k->out[j]];
             if (v->layout == LAY_SUMS
-                && (k->nin != 1 || v->alias != k->in[0]
+                && (!k->nin || v->alias != k->in[0]
                     || v->buffer != s->value[k->in[0]].buffer))
                 return wrong(s, "sums that lie elsewhere", k->out[j]);
+        }
+        for (int j = 1; j < k->nin && k->op == K_SCAN; j++) {
+            const KValue *v = &s->value[k->in[j]];
+            AxisSet axes = s->g->n[v->node].axes;
+            bool gate = axes == AXIS(AX_I) && v->layout == LAY_VECTOR;
+            bool begin = axes == AXIS(k->col) && v->layout == LAY_GLOBAL;
+            if (j != (gate ? 1 : k->nin - 1) || !(gate || begin))
+                return wrong(s, "a scan of what are no gates", i);
         }
         for (int j = 2; j < 4 && k->op == K_DECAYED; j++) {
             int w = k->nin == 4 ? writer(s, k->in[j]) : NOTHING;
@@ -225,13 +233,14 @@ static const char *check_meetings(const Schedule *s)
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
-            uint32_t in = matrix_buffers(s, k->in, k->nin);
-            uint32_t out = matrix_buffers(s, k->out, k->nout);
+            uint32_t in = matrix_reads(s, k), out = matrix_writes(s, k);
+            uint32_t before = written | read;
             if (k->role != KR_MATRIX)
                 continue;
             if (k->op == K_SYNC)
-                written = read = 0;
-            if (in & written || places_of(s, out) & (written | read))
+                written = read = before = 0;
+            if (in & written
+                || (k->op != K_BEGIN && places_of(s, out) & before))
                 return wrong(s, "warps of the matrix role that do not meet",
                              i);
             written |= out;

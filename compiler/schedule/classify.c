@@ -18,17 +18,10 @@ static bool is_product(const Select *x, const Node *n)
         && (a ^ b) == n->axes;
 }
 
-/* Sums along the chunk of a matrix whose rows are tokens. */
-static bool is_scan(const Select *x, Ref r)
-{
-    const Node *n = &x->g->n[r];
-    return n->op == OP_cumsum && is_matrix(x, r) && n->axes & AXIS(AX_I)
-        && n->axes & DIM_AXES && !(n->flags & ~(EXCLUSIVE | REVERSE));
-}
-
 static bool is_forward_scan(const Select *x, Ref r)
 {
-    return is_scan(x, r) && !(x->g->n[r].flags & REVERSE);
+    return is_scan(x, r) && x->g->n[r].op == OP_cumsum
+        && !(x->g->n[r].flags & REVERSE);
 }
 
 /* A product under the decays between tokens that sums of one matrix are. */
@@ -52,8 +45,11 @@ static bool is_delayed_vector(const Select *x, const Node *n)
         && x->g->n[n->a[0]].axes == AXIS(AX_I) && !(n->flags & ~REVERSE);
 }
 
+/* A sum over one of two axes, or both; the last row of a matrix of tokens. */
 static bool is_reduction(const Select *x, const Node *n)
 {
+    if (n->op == OP_last && is_matrix(x, n->a[0]))
+        return !(n->flags & ~REVERSE) && x->g->n[n->a[0]].axes & AXIS(AX_I);
     if (n->op != OP_dot && n->op != OP_sum)
         return false;
     AxisSet space = n->axes | n->over;
@@ -88,12 +84,11 @@ static bool loads(Select *x, Ref r)
                 && extent(x, in->order[0]) % 16 == 0)
             || refuse(x, r, "an input that is no matrix, or of another type");
     }
-    bool matrix = count_axes(n->axes) == 2;
-    x->kind[r] = matrix ? LOADED : VECTOR;
-    return (x->w->stored16[r] == matrix
-            && (matrix || !(n->axes & ~AXIS(AX_I))))
+    bool matrix = count_axes(n->axes) == 2, many = count_axes(n->axes) > 2;
+    x->kind[r] = matrix ? LOADED : n->axes & DIM_AXES ? ACROSS : VECTOR;
+    return (x->w->stored16[r] == matrix && !many && !(n->axes & AXIS(AX_J)))
         || refuse(x, r, "a stored value that is no 16-bit matrix and no"
-                        " vector of tokens in float32");
+                        " vector in float32");
 }
 
 static bool is_state_type(const Select *x, DType d)
@@ -107,12 +102,13 @@ static bool carries(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     int i = n->index;
-    x->kind[r] = n->axes ? CARRIED : VECTOR;
-    if (n->axes && (count_axes(n->axes) != 2 || n->axes & ~DIM_AXES))
-        return refuse(x, r, "a state that is no matrix and no number");
+    bool matrix = count_axes(n->axes) == 2;
+    x->kind[r] = matrix ? CARRIED : n->axes ? HELD : VECTOR;
+    if (count_axes(n->axes) > 2 || n->axes & ~DIM_AXES)
+        return refuse(x, r, "a state of more than two axes");
     if (!is_state_type(x, x->w->s0[i]) || !is_state_type(x, x->w->s1[i]))
         return refuse(x, r, "a state of another type");
-    return !x->w->p->stored[r] || (n->axes && x->w->stored16[r])
+    return !x->w->p->stored[r] || (matrix && x->w->stored16[r])
         || refuse(x, r, "a state that is kept, but no 16-bit matrix");
 }
 
@@ -132,15 +128,16 @@ static bool classify(Select *x, Ref r)
         return loads(x, r);
     else if (is_product(x, n) || is_solve(x, n) || is_decayed(x, n))
         x->kind[r] = PRODUCT;
+    else if (n->op == OP_last && !n->flags && is_forward_scan(x, n->a[0])
+             && !x->g->n[n->a[0]].flags)
+        x->kind[r] = LAST;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
-    else if (is_scan(x, r) && x->w->tile == F16)
+    else if (n->op == OP_cumsum && is_scan(x, r) && x->w->tile == F16)
         return refuse(x, r, "decays per key beside float16: factors leave its"
                             " range");
-    else if (is_scan(x, r))
+    else if (is_scan(x, r) || is_delayed_scan(x, r))
         x->kind[r] = SCANNED;
-    else if (n->op == OP_last && is_forward_scan(x, n->a[0]))
-        x->kind[r] = n->flags || x->g->n[n->a[0]].flags ? NOT_HERE : LAST;
     else if (count_axes(n->axes) == 2)
         x->kind[r] = is_elementwise(n->op) || is_delayed_vector(x, n)
                    ? ELEMENT : NOT_HERE;

@@ -3,18 +3,52 @@
  */
 #include "select.h"
 
+bool is_scan(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I)) || !(n->axes & DIM_AXES))
+        return false;
+    if (n->op == OP_cumsum)
+        return !(n->flags & ~(EXCLUSIVE | REVERSE));
+    return n->op == OP_scan && !(n->flags & ~REVERSE)
+        && (!n->a[0] || x->g->n[n->a[0]].axes == AXIS(AX_I))
+        && is_matrix(x, n->a[1]);
+}
+
+/* Of a scan forwards what each token finds. */
+bool is_delayed_scan(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    const Node *n = &g->n[r], *of = &g->n[n->a[0]];
+    return n->op == OP_delay && !n->flags && of->op == OP_scan
+        && is_scan(x, n->a[0]) && !of->flags && of->a[2] == n->a[1];
+}
+
+/* The scan that lies where r does. */
+static Ref scan_of(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_delay ? g->n[r].a[0] : r;
+}
+
+Ref scan_operand(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[scan_of(g, r)];
+    return shown_node(g, n->a[n->op == OP_scan]);
+}
+
 /* They share a place. */
 static bool same_scan(const Graph *g, Ref a, Ref b)
 {
-    return shown_node(g, g->n[a].a[0]) == shown_node(g, g->n[b].a[0])
-        && !((g->n[a].flags ^ g->n[b].flags) & REVERSE);
+    const Node *m = &g->n[scan_of(g, a)], *n = &g->n[scan_of(g, b)];
+    return scan_operand(g, a) == scan_operand(g, b) && m->op == n->op
+        && !((m->flags ^ n->flags) & REVERSE)
+        && (m->op == OP_cumsum || m == n);
 }
 
 bool is_scanned(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
-        if (x->kind[u] == SCANNED
-            && shown_node(x->g, x->g->n[u].a[0]) == r)
+        if (x->kind[u] == SCANNED && scan_operand(x->g, u) == r)
             return true;
     return false;
 }
@@ -29,14 +63,15 @@ bool is_decayed_factor(const Select *x, Ref r)
     return false;
 }
 
-/* A row of zeros is before the first, and one behind the last: sums without
- * the token itself begin there. */
+/* A row of zeros, or of what a scan begins with, is before the first, and one
+ * of zeros behind the last: sums without the token itself begin there. */
 int sums_of(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     int v = value_of(x, r, LAY_SUMS);
     KValue *to = &x->s->value[v];
-    bool without = x->kind[r] == SCANNED && n->flags & EXCLUSIVE;
+    bool without = x->kind[r] == SCANNED
+                && (n->op == OP_delay || n->flags & EXCLUSIVE);
     to->at = sums_pitch(to) * (!without ? 1 : n->flags & REVERSE ? 2 : 0);
     return v;
 }
@@ -48,10 +83,30 @@ static void scan_writes(Select *x, KInst *k, Ref r)
     writes(x, k, v);
 }
 
+/* A scan's gates, and what it begins with. */
+static bool scan_begins(Select *x, KInst *k, const Node *n)
+{
+    Ref gate = shown_node(x->g, n->a[0]), before = n->a[2];
+    if (gate && x->kind[gate] != VECTOR)
+        return refuse(x, gate, "gates that no vector role computes");
+    if (gate)
+        reads(x, k, value_of(x, gate, LAY_VECTOR));
+    if (x->g->n[before].op == OP_num)
+        return x->g->n[before].num == 0
+            || refuse(x, before, "a scan that does not begin with zeros");
+    if (n->flags & REVERSE)
+        return refuse(x, before, "a scan back that does not begin with zeros");
+    if (schedule_computes(x->s, before))
+        return refuse(x, before, "a scan that begins with what is computed");
+    reads(x, k, value_of(x, before, LAY_GLOBAL));
+    return true;
+}
+
 bool select_scan(Select *x, Ref r)
 {
     Schedule *s = x->s;
-    Ref a = shown_node(x->g, x->g->n[r].a[0]);
+    Ref a = scan_operand(x->g, r);
+    const Node *n = &x->g->n[scan_of(x->g, r)];
     KInst *k = NULL;
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].op == K_SCAN && s->value[s->inst[i].in[0]].node == a)
@@ -65,6 +120,8 @@ bool select_scan(Select *x, Ref r)
         k = inst_new(x, K_SCAN, KR_MATRIX);
         set_space(x, k, r);
         reads(x, k, from);
+        if (n->op == OP_scan && !scan_begins(x, k, n))
+            return false;
     }
     scan_writes(x, k, r);
     for (Ref q = r + 1; q < x->g->len; q++)

@@ -19,7 +19,8 @@ static bool lies_turned(const Select *x, AxisSet s)
 static void find_space(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    AxisSet s = x->kind[r] == REDUCED ? n->axes | n->over : plain_axes(x->g, r);
+    AxisSet s = x->kind[r] != REDUCED ? plain_axes(x->g, r)
+              : n->op == OP_last ? x->g->n[n->a[0]].axes : n->axes | n->over;
     if (count_axes(s) == 2 && s & AXIS(AX_J) && !(s & AXIS(AX_I)))
         s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
     if (count_axes(s) != 2)
@@ -56,11 +57,12 @@ static bool is_remade(const Select *x, Ref r)
 /* ---- levels ---- */
 
 /* Whether u must wait for all of a: as a factor, or for a sum's parts. The last
- * of sums come with them. */
+ * of sums come with them, and those before each token. */
 static bool is_step(const Select *x, Ref a, Ref u)
 {
-    return is_summed(x, a) || (x->kind[a] == SCANNED && x->kind[u] != LAST)
-        || (x->kind[u] == SCANNED && in_matrix_role(x, a))
+    bool with = x->kind[u] == LAST || is_delayed_scan(x, u);
+    return is_summed(x, a) || (x->kind[a] == SCANNED && !with)
+        || (x->kind[u] == SCANNED && in_matrix_role(x, a) && !with)
         || (x->kind[u] == PRODUCT && in_matrix_role(x, a));
 }
 

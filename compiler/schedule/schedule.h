@@ -71,9 +71,9 @@ typedef struct KValue {
 /* ---- instructions ---- */
 
 typedef enum KOp {
-    K_BEGIN,                            /* a fragment, or a number of a vector
-                                           role <- a state as the walk finds
-                                           it */
+    K_BEGIN,                            /* a fragment, a vector, or a number of
+                                           a vector role <- a state as the walk
+                                           finds it */
     K_LOAD,                             /* tile <- an input, a stored value */
     K_VECTOR,                           /* vectors <- inputs, vectors: the
                                            program `node`, lane by lane */
@@ -86,8 +86,9 @@ typedef enum KOp {
     K_INVERSE,                          /* inverse <- wide, strictly lower,
                                            which is lost */
     K_SCAN,                             /* sums <- what lies in their place,
-                                           along the chunk; vectors <- the
-                                           last of them */
+                                           along the chunk, with a gate a token
+                                           or without; vectors <- the last of
+                                           them */
     K_DECAYED,                          /* fragment <- a b, under decays that
                                            are differences of sums */
     K_SYNC,                             /* the matrix role's warps meet */
@@ -234,8 +235,11 @@ static inline int fragment_root(const Schedule *s, int v)
         v = s->value[v].alias;
     return v;
 }
-/* Of these values' buffers those that the matrix role writes for itself. */
-uint32_t matrix_buffers(const Schedule *s, const int16_t *values, int n);
+/* Of the buffers that the matrix role writes for itself those that the
+ * instruction reads, or writes. What a vector that is carried becomes is written
+ * where it is; that, its beginning and its end are one thread's each number. */
+uint32_t matrix_reads(const Schedule *s, const KInst *k);
+uint32_t matrix_writes(const Schedule *s, const KInst *k);
 /* Of an axis as one block has it. */
 int32_t block_extent(const Schedule *s, int axis);
 /* Of shared memory a block may have. */

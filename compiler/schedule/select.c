@@ -107,6 +107,14 @@ static Layout vector_layout(const Select *x, Ref r)
 
 /* ---- the vector roles ---- */
 
+/* Whether the output that r is is one of tokens, of a type that there is. */
+static bool is_vector_result(const Select *x, Ref r)
+{
+    int out = output_of(x, r);
+    return x->g->n[r].axes == AXIS(AX_I)
+        && (x->w->out[out] == F32 || x->w->out[out] == x->w->tile);
+}
+
 static bool select_vectors(Select *x, int level, KRole role)
 {
     const Graph *g = x->g;
@@ -132,15 +140,20 @@ static bool select_vectors(Select *x, int level, KRole role)
             return refuse(x, r, "a number that several roles read");
         if (is_read_elsewhere(x, r))
             writes(x, k, value_of(x, r, vector_layout(x, r)));
-        int out = output_of(x, r);
-        if (out != NOTHING && (!g->n[r].axes || (x->w->out[out] != F32
-                               && x->w->out[out] != x->w->tile)))
+        if (output_of(x, r) != NOTHING && !is_vector_result(x, r))
             return refuse(x, r, "a result of another kind or type");
     }
     return true;
 }
 
-/* Sums that are kept: the last vector role writes them. */
+/* Sums that are kept for others, or a result. */
+static bool is_sum_left(const Select *x, Ref r)
+{
+    return x->kind[r] == REDUCED
+        && (x->w->stores[r] || output_of(x, r) != NOTHING);
+}
+
+/* The last vector role writes them. */
 static void store_sums(Select *x, KRole role)
 {
     KInst *k = NULL;
@@ -148,7 +161,7 @@ static void store_sums(Select *x, KRole role)
         if (x->s->inst[i].op == K_VECTOR && x->s->inst[i].role == role)
             k = &x->s->inst[i];
     for (Ref r = 1; r < x->g->len; r++)
-        if (x->kind[r] == REDUCED && x->w->stores[r]) {
+        if (is_sum_left(x, r)) {
             if (!k)
                 k = inst_new(x, K_VECTOR, role);
             reads(x, k, value_of(x, r, vector_layout(x, r)));
@@ -162,8 +175,7 @@ static bool select_all_vectors(Select *x, int level)
     int n = 0;
     for (Ref r = 1; r < x->g->len; r++)
         any |= (x->kind[r] == VECTOR && x->level[r] == level)
-            || (x->kind[r] == REDUCED && x->w->stores[r]
-                && level == x->deepest + 1);
+            || (is_sum_left(x, r) && level == x->deepest + 1);
     for (int i = 0; i < x->s->ninsts; i++)
         n += x->s->inst[i].op == K_VECTOR;
     if (!any)
@@ -315,7 +327,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         case SCANNED:
             reads(x, k, sums_of(x, a));
             break;
-        case VECTOR: case REDUCED: case LAST:
+        case HELD: case VECTOR: case REDUCED: case LAST:
             reads(x, k, value_of(x, a, vector_layout(x, a)));
             break;
         case PRODUCT: case CARRIED:
@@ -353,7 +365,8 @@ static bool map_computes(Select *x, KInst *k, Ref r)
         reads(x, k, v);
         return true;
     }
-    if (x->g->n[r].op == OP_input)
+    if (x->g->n[r].op == OP_input
+        || (x->kind[r] == ACROSS && !schedule_computes(x->s, r)))
         reads(x, k, value_of(x, r, LAY_GLOBAL));
     else if (!map_reads(x, k, r))
         return false;
@@ -406,7 +419,7 @@ static bool map_writes(Select *x, KInst *k, Ref r)
                 || (!x->again[r] && is_read_later(x, r))))
             writes(x, k, value_of(x, r, LAY_FRAGMENT));
     }
-    if (out == NOTHING)
+    if (out == NOTHING || (x->kind[r] == REDUCED && is_vector_result(x, r)))
         return true;
     return (x->kind[r] < SCANNED
             && (is_share(x, out) || x->w->out[out] == x->w->tile)
@@ -601,6 +614,7 @@ static bool makes_results(Select *x)
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
         bool made = x->kind[r] == PRODUCT || x->kind[r] == ELEMENT
+                 || x->kind[r] == REDUCED
                  || (x->kind[r] == VECTOR && x->g->n[r].op != OP_input
                      && schedule_computes(x->s, r));
         if (x->w->wants_out[i] && !made)
@@ -609,16 +623,24 @@ static bool makes_results(Select *x)
     return true;
 }
 
-/* The state's fragment, from before the walk to behind it. */
+/* A state's layout in the matrix role. */
+static Layout state_layout(const Select *x, Ref r)
+{
+    return x->kind[r] == CARRIED ? LAY_FRAGMENT : LAY_VECTOR;
+}
+
+/* The state's fragment or vector, from before the walk to behind it. */
 static void begin_states(Select *x)
 {
-    for (int i = 0; i < x->g->nst; i++)
+    for (int i = 0; i < x->g->nst; i++) {
+        Ref r = x->g->st[i].node;
         if (x->s->k->states & STATE(i)
-            && x->kind[x->g->st[i].node] == CARRIED) {
+            && (x->kind[r] == CARRIED || x->kind[r] == HELD)) {
             KInst *k = inst_new(x, K_BEGIN, KR_MATRIX);
-            writes(x, k, value_of(x, x->g->st[i].node, LAY_FRAGMENT));
+            writes(x, k, value_of(x, r, state_layout(x, r)));
             k->index = (int16_t)i;
         }
+    }
 }
 
 /* What becomes of a state is written over it where nobody reads it later. */
@@ -668,15 +690,19 @@ static bool end_states(Select *x)
                     return false;
                 continue;
             }
-            if (x->kind[to] < PRODUCT || x->kind[to] >= SCANNED
-                || x->row[to] != x->row[from] || x->col[to] != x->col[from])
+            bool vector = x->kind[from] == HELD;
+            if (vector && x->kind[to] != REDUCED)
+                return refuse(x, to, "a vector that becomes no sum");
+            if (!vector && (x->kind[to] < PRODUCT || x->kind[to] >= SCANNED
+                || x->row[to] != x->row[from] || x->col[to] != x->col[from]))
                 return refuse(x, to, "a state that becomes no matrix");
             KInst *k = inst_new(x, ops[op], KR_MATRIX);
             k->index = (int16_t)i;
-            int state = value_of(x, from, LAY_FRAGMENT);
+            int state = value_of(x, from, state_layout(x, from));
             if (op == 0) {
-                int next = value_of(x, to, LAY_FRAGMENT);
-                write_over(x, state, fragment_root(x->s, next));
+                int next = value_of(x, to, state_layout(x, from));
+                if (!vector)
+                    write_over(x, state, fragment_root(x->s, next));
                 reads(x, k, next);
             }
             reads(x, k, state);

@@ -5,11 +5,12 @@
 #include "schedule.h"
 #include "../cost.h"
 
-/* MERGED: a product, as a term of another node. From VECTOR on: computed; from
- * PRODUCT on: by the matrix role. ACROSS: a vector over a state's axis, which
- * each program computes that reads it; SCANNED: a matrix's sums along the
- * chunk, LAST: the last of those. */
-typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, MERGED, VECTOR, ACROSS,
+/* HELD: a vector over a state's axis that the walk carries. MERGED: a product,
+ * as a term of another node. From VECTOR on: computed; from PRODUCT on: by the
+ * matrix role. ACROSS: a vector over a state's axis, found, or computed by each
+ * program that reads it; SCANNED: a matrix's sums along the chunk, or what lies
+ * where they do, LAST: the last of those. */
+typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, HELD, MERGED, VECTOR, ACROSS,
                     PRODUCT, ELEMENT, CARRIED, SCANNED, REDUCED, LAST } Kind;
 
 typedef struct Select {
@@ -156,6 +157,13 @@ void writes(Select *x, KInst *k, int v);
 void program_add(Select *x, KInst *k, Ref r);
 
 /* ---- decays.c: decays per key ---- */
+
+/* Sums of a matrix along the chunk, with a gate a token or without. */
+bool is_scan(const Select *x, Ref r);
+/* Those before each token: they lie where the sums do. */
+bool is_delayed_scan(const Select *x, Ref r);
+/* What is added up. */
+Ref scan_operand(const Graph *g, Ref r);
 
 /* Sums of a matrix along the chunk, whose operand is in place. */
 bool select_scan(Select *x, Ref r);

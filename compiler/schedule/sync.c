@@ -41,7 +41,7 @@ static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
 
 /* ---- the matrix role's own order ---- */
 
-uint32_t matrix_buffers(const Schedule *s, const int16_t *list, int n)
+static uint32_t matrix_buffers(const Schedule *s, const int16_t *list, int n)
 {
     uint32_t set = 0;
     for (int i = 0; i < n; i++) {
@@ -51,6 +51,24 @@ uint32_t matrix_buffers(const Schedule *s, const int16_t *list, int n)
             set |= 1u << b;
     }
     return set;
+}
+
+static bool is_vector(const Schedule *s, int value)
+{
+    return s->value[value].layout == LAY_VECTOR;
+}
+
+uint32_t matrix_reads(const Schedule *s, const KInst *k)
+{
+    int n = k->op == K_END ? 0 : k->op == K_CARRY && k->nin ? 1 : k->nin;
+    return matrix_buffers(s, k->in, n);
+}
+
+uint32_t matrix_writes(const Schedule *s, const KInst *k)
+{
+    if (k->op == K_CARRY && k->nin > 1 && is_vector(s, k->in[1]))
+        return matrix_buffers(s, &k->in[1], 1);
+    return matrix_buffers(s, k->out, k->nout);
 }
 
 uint32_t places_of(const Schedule *s, uint32_t buffers)
@@ -69,9 +87,9 @@ typedef struct Dirty { uint32_t written, read; } Dirty;
  * and read since they last did. */
 static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
 {
-    return matrix_buffers(s, k->in, k->nin) & d->written
-        || places_of(s, matrix_buffers(s, k->out, k->nout))
-           & (d->written | d->read);
+    return matrix_reads(s, k) & d->written
+        || (k->op != K_BEGIN && places_of(s, matrix_writes(s, k))
+                                & (d->written | d->read));
 }
 
 static void insert_sync(Schedule *s, int at)
@@ -103,8 +121,8 @@ static void order_matrix_role(Schedule *s)
             }
             if (k->op == K_SYNC)
                 d = (Dirty){ 0, 0 };
-            d.written |= matrix_buffers(s, k->out, k->nout);
-            d.read |= matrix_buffers(s, k->in, k->nin);
+            d.written |= matrix_writes(s, k);
+            d.read |= matrix_reads(s, k);
         }
 }
 

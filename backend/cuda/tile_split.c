@@ -8,7 +8,9 @@
  *
  * Adjoints of vectors and numbers that no adjoint of a matrix needs have a walk
  * of their own, behind the kernel of all chunks: what their next ones are made
- * of is there by then. What depends on them goes with them.
+ * of is there by then. What depends on them goes with them; so does what nobody
+ * multiplies and is made of a scan along the chunk, if that walk then finds no
+ * more matrices: it has the scan.
  */
 #include "tile.h"
 #include "../../compiler/cost.h"
@@ -25,8 +27,11 @@ typedef struct Cut {
     const Kernel *k;
     uint8_t *has, *scan, *rest, *late, *sums;   /* nodes: of all, of each
                                            part */
-    uint8_t *after;                     /* what depends on late states */
-    uint8_t *dear;                      /* on products, or carried states */
+    uint8_t *after;                     /* what is left to the late walk */
+    uint8_t *dear;                      /* depends on products, or carried
+                                           states */
+    uint8_t *feeds;                     /* a product depends on it */
+    uint8_t *scanned;                   /* depends on a scan of a matrix */
 } Cut;
 
 static bool walks_back(const Plan *p)
@@ -112,40 +117,79 @@ static void mark_scan(Cut *u, bool late)
     }
 }
 
+/* A product that leaves a matrix: others are sums of what is element by
+ * element. */
+static bool multiplies(const Graph *g, Ref r)
+{
+    return node_is_product(g, &g->n[r]) && is_matrix(g, r);
+}
+
+/* Of what each node is made, and for what. */
+static void find_needs(Cut *u)
+{
+    const Graph *g = u->p->g;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        u->dear[r] = u->has[r] && (node_is_product(g, n)
+                     || (n->op == OP_state && is_carried(u, n->index)));
+        u->scanned[r] = u->has[r] && n->op == OP_scan && is_matrix(g, r);
+        for (int i = 0; i < 4; i++) {
+            u->dear[r] |= u->has[r] && u->dear[n->a[i]];
+            u->scanned[r] |= u->has[r] && u->scanned[n->a[i]];
+        }
+    }
+    for (Ref r = (Ref)g->len - 1; r > 0; r--)
+        for (int i = 0; i < 4 && u->has[r]; i++)
+            u->feeds[g->n[r].a[i]] |= u->feeds[r] || multiplies(g, r);
+}
+
+/* Whether r is to sink to the late walk: it goes on from a scan that is had
+ * there, and from what is not. */
+static bool sinks(const Cut *u, Ref r)
+{
+    const Node *n = &u->p->g->n[r];
+    bool scan = false;
+
+    for (int i = 0; i < 4; i++)
+        scan |= u->scanned[n->a[i]] && !u->dear[n->a[i]];
+    return scan && u->has[r] && u->dear[r] && !u->feeds[r] && !u->scan[r]
+        && is_matrix(u->p->g, r) && !multiplies(u->p->g, r);
+}
+
 /* Late states are those that the scan does without. */
-static bool find_late(Cut *u)
+static bool find_late(Cut *u, bool sink)
 {
     const Graph *g = u->p->g;
     bool any = false;
 
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        bool carried = u->has[r] && n->op == OP_state
-                    && is_carried(u, n->index);
-        u->after[r] = carried && !u->scan[r];
-        u->dear[r] = u->has[r] && (carried || node_is_product(g, n));
-        any |= u->after[r];
-        for (int i = 0; i < 4; i++) {
+        bool late = u->has[r] && n->op == OP_state
+                 && is_carried(u, n->index) && !u->scan[r];
+        any |= late;
+        u->after[r] = late || (sink && sinks(u, r));
+        for (int i = 0; i < 4; i++)
             u->after[r] |= u->has[r] && u->after[n->a[i]];
-            u->dear[r] |= u->has[r] && u->dear[n->a[i]];
-        }
     }
     return any;
 }
 
 /* Whether it is better computed again than kept: of what is in memory anyway,
- * and vectors. */
+ * of vectors, of no more than one matrix that would be kept instead. */
 static bool is_cheap(const Cut *u, Ref r)
 {
     const Graph *g = u->p->g;
     const Node *n = &g->n[r];
+    int matrices = 0;
 
     if (!u->dear[r])
         return true;
     for (int i = 0; i < 4 && n->a[i]; i++)
-        if (u->dear[n->a[i]] && is_matrix(g, n->a[i]))
-            return false;
-    return op_info[n->op].traits & ELEMENTWISE && is_matrix(g, r);
+        matrices += u->dear[n->a[i]] && is_matrix(g, n->a[i])
+                 && !u->late[n->a[i]];
+    return op_info[n->op].traits & ELEMENTWISE && is_matrix(g, r)
+        && matrices < 2;
 }
 
 /* Marks what r needs, and r; what is not cheap is found, left by those before.
@@ -175,12 +219,22 @@ static void mark_left(Cut *u, Ref r)
         mark(u, u->rest, u->scan, r);
 }
 
-static void mark_parts(Cut *u, bool late)
+static uint8_t *new_set(const Cut *u)
+{
+    return ctx_alloc(u->p->g->ctx, u->p->g->len);
+}
+
+static void mark_parts(Cut *u, bool late, bool sink)
 {
     const Graph *g = u->p->g;
 
+    u->scan = new_set(u);
+    u->rest = new_set(u);
+    u->late = new_set(u);
+    u->sums = new_set(u);
     mark_scan(u, late);
-    for (int s = 0; s < g->nst && find_late(u); s++)
+    bool any = find_late(u, sink);
+    for (int s = 0; s < g->nst && any; s++)
         if (is_carried(u, s) && !u->scan[g->st[s].node]) {
             mark_late(u, g->st[s].node);
             mark_late(u, g->st[s].next);
@@ -201,6 +255,22 @@ static void mark_parts(Cut *u, bool late)
     for (Ref r = 1; r < g->len; r++)
         if (u->p->stored[r] && !known_before(u->p, u->k, r))
             mark_left(u, r);
+}
+
+/* Matrices that the late walk finds. */
+static int count_found(const Cut *u)
+{
+    const Graph *g = u->p->g;
+    uint8_t *found = new_set(u);
+    int n = 0;
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4 && u->late[r]; i++) {
+            Ref a = g->n[r].a[i];
+            n += is_matrix(g, a) && u->has[a] && !u->late[a] && !found[a];
+            found[a] = 1;
+        }
+    return n;
 }
 
 /* Whether the products that go are worth the bytes that come. */
@@ -242,17 +312,21 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late)
     const Graph *g = from->g;
     Cut u = { .p = from, .k = k };
 
-    u.has = ctx_alloc(g->ctx, g->len);
-    u.scan = ctx_alloc(g->ctx, g->len);
-    u.rest = ctx_alloc(g->ctx, g->len);
-    u.late = ctx_alloc(g->ctx, g->len);
-    u.after = ctx_alloc(g->ctx, g->len);
-    u.dear = ctx_alloc(g->ctx, g->len);
-    u.sums = ctx_alloc(g->ctx, g->len);
+    late &= k->kind == K_REVERSE;
+    u.has = new_set(&u);
+    u.after = new_set(&u);
+    u.dear = new_set(&u);
+    u.feeds = new_set(&u);
+    u.scanned = new_set(&u);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
-    mark_parts(&u, late && k->kind == K_REVERSE);
+    find_needs(&u);
+    mark_parts(&u, late, false);
     bool any = memchr(u.late, 1, g->len);
+    int found = count_found(&u);
+    mark_parts(&u, late, any);
+    if (any && count_found(&u) > found)
+        mark_parts(&u, late, false);
     if (k->kind == K_TOKEN || (!any && !pays(&u))) {
         add_kernel(to, k, k->kind, u.has);
         return;

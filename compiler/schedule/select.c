@@ -343,14 +343,29 @@ static bool map_reads(Select *x, KInst *k, Ref r)
     return true;
 }
 
-/* The tile of a factor under decays that a program before has left: gradients
- * of the decays are differences of what must be of the same numbers. */
+/* Whether r is made, element by element, of a scan with gates. */
+static bool is_of_scan(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    bool any = false;
+    for (int i = 0; i < 4 && n->a[i]; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        any |= x->kind[a] == SCANNED ? x->g->n[a].op != OP_cumsum
+             : x->again[a] && is_of_scan(x, a);
+    }
+    return any;
+}
+
+/* The tile of a factor that a program before has left. Under decays: gradients
+ * of those are differences of what must be of the same numbers; of a scan: that
+ * need not stay where it is. */
 static int rounded_tile(const Select *x, const KInst *k, Ref r)
 {
     int v = schedule_value(x->s, r, LAY_TILE);
     for (const KInst *i = x->s->inst; i < k && v != NOTHING; i++)
         for (int j = 0; j < i->nout && i->op == K_MAP; j++)
-            if (i->out[j] == v && is_decayed_factor(x, r))
+            if (i->out[j] == v
+                && (is_decayed_factor(x, r) || is_of_scan(x, r)))
                 return v;
     return NOTHING;
 }

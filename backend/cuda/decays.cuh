@@ -4,7 +4,8 @@
  *
  * **Sums** are float32 in shared memory, a row a token, K + 8 numbers from the
  * next; there is a row of zeros, or of what a scan begins with, before the
- * first and one of zeros behind the last. An address of sums is that of token 0's row.
+ * first and one of zeros behind the last. An address of sums is that of token
+ * 0's row.
  */
 template<int K> INLINE u32 sum_row(u32 sums, int i)
 {

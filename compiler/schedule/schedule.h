@@ -236,8 +236,9 @@ static inline int fragment_root(const Schedule *s, int v)
     return v;
 }
 /* Of the buffers that the matrix role writes for itself those that the
- * instruction reads, or writes. What a vector that is carried becomes is written
- * where it is; that, its beginning and its end are one thread's each number. */
+ * instruction reads, or writes. What a vector that is carried becomes is
+ * written where it is: of that, its beginning and its end each number is one
+ * thread's. */
 uint32_t matrix_reads(const Schedule *s, const KInst *k);
 uint32_t matrix_writes(const Schedule *s, const KInst *k);
 /* Of an axis as one block has it. */

@@ -11,7 +11,8 @@
  * program that reads it; SCANNED: a matrix's sums along the chunk, or what lies
  * where they do, LAST: the last of those. */
 typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, HELD, MERGED, VECTOR,
-                    ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, REDUCED, LAST } Kind;
+                    ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, REDUCED,
+                    LAST } Kind;
 
 typedef struct Select {
     Schedule *s;

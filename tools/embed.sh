@@ -29,6 +29,8 @@ if [ "$kind" = headers ]; then
     done
     echo '    { 0, 0 }'
     echo '};'
+    echo '_Static_assert(sizeof cuda_headers / sizeof *cuda_headers'
+    echo '               <= MOST_HEADERS + 1, "more than MOST_HEADERS");'
     exit
 fi
 

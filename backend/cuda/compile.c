@@ -29,14 +29,14 @@ static const char *hex_of(Ctx *c, const CacheKey *key)
  * target, options, headers. */
 static const char *common_key(Ctx *c, const Nvrtc *n, const char *arch)
 {
-    enum { MOST = 64 };
-    const char *text[MOST];
+    enum { OTHERS = 24 };               /* options, and what goes before */
+    const char *text[MOST_HEADERS + OTHERS];
     int k = 0;
     text[k++] = ctx_format(c, "NVRTC %d.%d", n->major, n->minor);
     text[k++] = arch;
-    for (int i = 0; nvrtc_options[i] && k < MOST; i++)
+    for (int i = 0; nvrtc_options[i]; i++)
         text[k++] = nvrtc_options[i];
-    for (int i = 0; cuda_headers[i].name && k < MOST; i++)
+    for (int i = 0; cuda_headers[i].name; i++)
         text[k++] = cuda_headers[i].text;
     CacheKey key = cache_key(text, k);
     return hex_of(c, &key);

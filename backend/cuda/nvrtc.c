@@ -365,12 +365,13 @@ static void end_work(Job *j, Work *w)
 
 static void do_work(Job *j, Work *w)
 {
-    enum { MOST = 16, INVALID_OPTION = 5 };     /* NVRTC's own number */
-    const char *text[MOST], *name[MOST], *option[MOST] = { j->arch };
+    enum { OPTIONS = 16, INVALID_OPTION = 5 };  /* NVRTC's own number */
+    const char *text[MOST_HEADERS], *name[MOST_HEADERS];
+    const char *option[OPTIONS] = { j->arch };
     int n = 0, options = 1;
     for (; nvrtc_options[options - 1]; options++)
         option[options] = nvrtc_options[options - 1];
-    for (; n < MOST && cuda_headers[n].name; n++) {
+    for (; cuda_headers[n].name; n++) {
         text[n] = cuda_headers[n].text;
         name[n] = cuda_headers[n].name;
     }

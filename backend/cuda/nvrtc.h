@@ -65,6 +65,7 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
 void nvrtc_settle(void);
 
 /* The texts of the folder's *.cuh, embedded by the build; a NULL ends. */
+enum { MOST_HEADERS = 40 };
 typedef struct CudaHeader { const char *name, *text; } CudaHeader;
 extern const CudaHeader cuda_headers[];
 

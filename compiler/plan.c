@@ -343,7 +343,7 @@ static void set_price(const Finish *f, int at)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         bool load = f->loads[at][r] || (f->has[at][r] && n->op == OP_input);
-        bool store = f->p->stored[r] && f->first[r] == at;
+        bool store = f->p->stored[r] && f->p->keeper[r] == at;
         if (f->has[at][r])
             k->flops += node_flops(g, r);
         if (load && moves(g, k, r))
@@ -378,6 +378,18 @@ static int find_split(const Plan *p)
     return p->nkernels;
 }
 
+static void find_keepers(const Finish *f)
+{
+    for (Ref r = 1; r < f->g->len; r++) {
+        int k = 0;
+        while (k < f->p->nkernels && !f->loads[k][r])
+            k++;
+        while (k-- > 0 && !f->has[k][r])
+            ;
+        f->p->keeper[r] = k;
+    }
+}
+
 void plan_finish(Plan *p)
 {
     Graph *g = p->g;
@@ -390,6 +402,7 @@ void plan_finish(Plan *p)
     f.has = ctx_alloc(c, n * sizeof *f.has);
     f.loads = ctx_alloc(c, n * sizeof *f.loads);
     p->stored = ctx_alloc(c, g->len);
+    p->keeper = ctx_alloc(c, g->len * sizeof *p->keeper);
     graph_live(g, f.live);
     for (Ref r = 0; r < g->len; r++)
         f.first[r] = p->nkernels;
@@ -404,6 +417,7 @@ void plan_finish(Plan *p)
     for (int i = 0; i < p->nkernels; i++)
         check_reads(&f, i);
     check_roots(&f);
+    find_keepers(&f);
     for (int i = 0; i < p->nkernels; i++) {
         set_roles(&f, &p->kernel[i]);
         set_price(&f, i);

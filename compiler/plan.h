@@ -40,6 +40,8 @@ typedef struct Plan {
     Kernel *kernel;
     int nkernels;
     uint8_t *stored;                    /* per node: kept between kernels */
+    int *keeper;                        /* per node: by the last kernel that
+                                           computes it before it is found */
     int split;                          /* the first kernel that waits for the
                                            loss: before it, all results */
 } Plan;

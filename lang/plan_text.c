@@ -119,7 +119,7 @@ int first_maker(const PlanView *w, Ref r)
 
 bool kernel_keeps(const PlanView *w, int k, Ref r)
 {
-    return w->p->stored[r] && first_maker(w, r) == k;
+    return w->p->stored[r] && w->p->keeper[r] == k;
 }
 
 bool kernel_writes(const PlanView *w, int k, Ref r)
@@ -139,7 +139,7 @@ double peak_bytes(const PlanView *w)
     for (int k = 0; k < w->p->nkernels; k++) {
         double bytes = 0;
         for (Ref r = 1; r < w->p->g->len; r++)
-            if (w->p->stored[r] && first_maker(w, r) <= k
+            if (w->p->stored[r] && w->p->keeper[r] <= k
                 && last_reader(w, r) >= k)
                 bytes += tile_bytes(w->p->g, w->m, r);
         most = bytes > most ? bytes : most;
@@ -164,7 +164,7 @@ static void text_nodes(const PlanView *w, int k, Buf *out)
     const Graph *g = w->p->g;
 
     for (Ref r = 1; r < g->len; r++) {
-        bool kept = w->p->stored[r] && first_maker(w, r) == k;
+        bool kept = w->p->stored[r] && w->p->keeper[r] == k;
         if (!w->has[k][r] || !(w->shown[r] || kept))
             continue;
         buf_printf(out, "    %s", w->label[r]);

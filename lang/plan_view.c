@@ -339,7 +339,7 @@ static void push_reads(lua_State *L, const PlanView *w, int k)
         if (!kernel_loads(w, k, r))
             continue;
         push_tensor(L, w, r, ++n);
-        int from = w->p->stored[r] ? first_maker(w, r) + 1 : 0;
+        int from = w->p->stored[r] ? w->p->keeper[r] + 1 : 0;
         lua_pushinteger(L, from);
         lua_setfield(L, -2, "from");
         lua_pop(L, 1);

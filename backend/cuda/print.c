@@ -798,12 +798,16 @@ static void put_map(Print *p, const KInst *k)
 /* By the first warpgroup; another meets as often. */
 static void put_inverse(Print *p, const KInst *k)
 {
-    const char *to = place(p, value_at(p, k->out[0]));
-    const char *from = place(p, value_at(p, k->in[0]));
-    bool beside = p->s->groups > 1;
+    const KValue *v = value_at(p, k->out[0]);
+    const char *to = place(p, v), *from = place(p, value_at(p, k->in[0]));
+    bool beside = p->s->groups > 1, hands = k->wait_empty >> v->buffer & 1;
+    if (hands)
+        put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
     buf_printf(p->b, "invert(%s, %s, l.lane, l.warp);\nfence_async();\n}%s\n",
                to, from, beside ? " else {\nbeside_invert();\n}" : "");
+    if (hands)
+        put_post(p, v->buffer, v->turn, false);
 }
 
 /* ---- roles ---- */
@@ -823,7 +827,7 @@ static void put_inst(Print *p, const KInst *k)
         buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
         break;
     case K_MAP:     put_map(p, k); break;
-    case K_INVERSE: put_inverse(p, k); break;
+    case K_INVERSE: put_inverse(p, k); return;
     case K_SCAN:    put_scan(p, k); break;
     case K_DECAYED: put_decayed(p, k); break;
     case K_SYNC:

@@ -266,8 +266,9 @@ void find_slice(Tiles *t);
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in
  * `of`, for each of its kernels, which of p's it is of. late: adjoints that no
- * matrix needs have a walk behind those. */
-const Plan *tile_split(const Plan *p, bool late, int **of);
+ * matrix needs have a walk behind those; ahead: scores that no state goes into
+ * are made before the walk. */
+const Plan *tile_split(const Plan *p, bool late, bool ahead, int **of);
 
 /* ---- tile_order.c ---- */
 

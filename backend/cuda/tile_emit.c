@@ -118,7 +118,7 @@ static void analyse(Tiles *t)
         t->has[t->k->node[i]] = 1;
     for (Ref r = 1; r < t->g->len; r++) {
         t->pre[r] = is_constant(t, &t->g->n[r]);
-        t->stored_here[r] = t->has[r] && p->stored[r] && !had_before(t, r);
+        t->stored_here[r] = p->stored[r] && p->keeper[r] == t->at;
         t->kept[r] = t->stored_here[r];
         t->out->keeps |= t->stored_here[r];
     }
@@ -629,53 +629,88 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     return true;
 }
 
+/* A module's kernels, with what they keep, and their schedules; no text. */
+typedef struct Prepared {
+    const Plan *p;
+    int *of;                            /* of which kernel of the whole plan */
+    CudaModule *m;
+    Tiles **t;
+} Prepared;
+
+static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
+                        bool ahead)
+{
+    Prepared y = { .m = ctx_alloc(c, sizeof *y.m) };
+    y.p = tile_split(whole, o->scheduled, ahead, &y.of);
+    size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
+    int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
+    uint8_t *narrow = ctx_alloc(c, y.p->g->len);
+    const int32_t (*ext)[NAXES] = graph_extents(c, y.p->g);
+
+    y.t = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.t);
+    y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
+    y.m->chunk = y.p->g->chunk ? y.p->g->chunk : 1;
+    y.m->units = o->units ? o->units : machine_h200.units;
+    memcpy(y.m->sum_out, o->sum_out, sizeof y.m->sum_out);
+    memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
+    for (int i = 0; i < y.p->nkernels; i++) {
+        y.t[i] = tiles_new(c, y.p, o, y.m, i);
+        y.t[i]->ext = ext;
+        y.t[i]->stored_at = stored_at;
+        y.t[i]->stored_narrow = narrow;
+        analyse(y.t[i]);
+    }
+    place_stored(y.t, y.p->nkernels, y.m, stored_at, narrow);
+    return y;
+}
+
+/* Whether all kernels of the way back come from schedules. */
+static bool is_all_scheduled(const Prepared *y)
+{
+    for (int i = y->p->split; i < y->p->nkernels; i++)
+        if (!y->t[i]->out->schedule || y->t[i]->out->schedule->why)
+            return false;
+    return true;
+}
+
+/* What scores are made ahead of a walk only schedules know to keep. */
+static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
+{
+    Prepared plain = prepare(c, whole, o, false);
+    if (!o->scheduled || plain.p->split == plain.p->nkernels)
+        return plain;
+    Prepared ahead = prepare(c, whole, o, true);
+    return ahead.p->nkernels > plain.p->nkernels && is_all_scheduled(&ahead)
+         ? ahead : plain;
+}
+
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    int *of;
     const Plan *whole = plan_as_printed(c, plan);
-    const Plan *p = tile_split(o->rows ? plan_keep_states(whole) : whole,
-                               o->scheduled, &of);
-    size_t most = (size_t)(p->nkernels + p->g->nout + p->g->nst);
-    CudaModule *m = ctx_alloc(c, sizeof *m);
-    int64_t *stored_at = ctx_alloc(c, p->g->len * sizeof *stored_at);
-    uint8_t *narrow = ctx_alloc(c, p->g->len);
-    Tiles **t = ctx_alloc(c, (size_t)p->nkernels * sizeof *t);
-    const int32_t (*ext)[NAXES] = graph_extents(c, p->g);
+    Prepared y = prepare_best(c, o->rows ? plan_keep_states(whole) : whole, o);
+    CudaModule *m = y.m;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
-    m->kernel = ctx_alloc(c, most * sizeof *m->kernel);
-    m->chunk = p->g->chunk ? p->g->chunk : 1;
-    m->units = o->units ? o->units : machine_h200.units;
-    memcpy(m->sum_out, o->sum_out, sizeof m->sum_out);
-    memcpy(m->sum_s1, o->sum_s1, sizeof m->sum_s1);
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
                "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
                "#include \"run.cuh\"\n#include \"tile.cuh\"\n"
                "#include \"products.cuh\"\n"
                "#include \"scans.cuh\"\n"
                "extern __shared__ char arena[];\n",
-               threads_of(m), cuda_rank(p->g));
-    for (int i = 0; i < p->nkernels; i++) {
-        t[i] = tiles_new(c, p, o, m, i);
-        t[i]->ext = ext;
-        t[i]->stored_at = stored_at;
-        t[i]->stored_narrow = narrow;
-        analyse(t[i]);
-    }
-    place_stored(t, p->nkernels, m, stored_at, narrow);
+               threads_of(m), cuda_rank(y.p->g));
     if (o->scheduled)
-        plan_print(p, &schedules);
-    for (int i = 0; i < p->nkernels; i++) {
+        plan_print(y.p, &schedules);
+    for (int i = 0; i < y.p->nkernels; i++) {
         m->kernel[i].text = b.len;
         buf_printf(&b, "\n");
-        if (!print_scheduled(t[i], &b, &schedules))
-            emit_kernel(t[i], &b);
+        if (!print_scheduled(y.t[i], &b, &schedules))
+            emit_kernel(y.t[i], &b);
         m->kernel[i].end = b.len;
     }
-    m->nkernels = p->nkernels;
-    emit_sums(c, p, o, m, &b);
+    m->nkernels = y.p->nkernels;
+    emit_sums(c, y.p, o, m, &b);
     for (int i = 0; i < m->nkernels; i++)
-        m->kernel[i].of = i < p->nkernels ? of[i] : plan->nkernels - 1;
+        m->kernel[i].of = i < y.p->nkernels ? y.of[i] : plan->nkernels - 1;
     m->source = b.s;
     m->schedules = schedules.s;
     return m;

@@ -11,6 +11,9 @@
  * of is there by then. What depends on them goes with them; so does what nobody
  * multiplies and is made of a scan along the chunk, if that walk then finds no
  * more matrices: it has the scan.
+ *
+ * A walk is a chain. Scores that it needs and that no state of it goes into are
+ * made ahead of it, of all chunks at once.
  */
 #include "tile.h"
 #include "../../compiler/cost.h"
@@ -32,6 +35,8 @@ typedef struct Cut {
                                            states */
     uint8_t *feeds;                     /* a product depends on it */
     uint8_t *scanned;                   /* depends on a scan of a matrix */
+    uint8_t *ahead;                     /* a kernel before the scan has it */
+    uint8_t *found;                     /* and keeps it for those behind */
 } Cut;
 
 static bool walks_back(const Plan *p)
@@ -57,7 +62,7 @@ static void mark(const Cut *u, uint8_t *set, const uint8_t *other, Ref r)
 {
     const Node *n = &u->p->g->n[r];
 
-    if (!r || set[r] || !u->has[r])
+    if (!r || set[r] || !u->has[r] || u->found[r])
         return;
     if (other && other[r] && n->states & u->k->states
         && (n->op == OP_state || node_is_product(u->p->g, n)))
@@ -198,7 +203,7 @@ static void mark_late(Cut *u, Ref r)
 {
     const Node *n = &u->p->g->n[r];
 
-    if (!r || u->late[r] || !u->has[r])
+    if (!r || u->late[r] || !u->has[r] || u->found[r])
         return;
     if (!u->after[r] && !is_cheap(u, r)) {
         mark(u, u->rest, u->scan, r);
@@ -294,6 +299,45 @@ static bool pays(const Cut *u)
     return flops > FLOPS_A_BYTE * bytes;
 }
 
+/* Which scores are products, or made of them, and of no state of the walk. */
+static uint8_t *find_scores(const Cut *u)
+{
+    const Graph *g = u->p->g;
+    uint8_t *scores = new_set(u);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool made = node_is_product(g, n);
+        for (int i = 0; i < 4; i++)
+            made |= scores[n->a[i]] && op_info[n->op].traits & ELEMENTWISE;
+        scores[r] = u->has[r] && made && n->axes == (AXIS(AX_I) | AXIS(AX_J))
+                 && !(n->states & u->k->states);
+    }
+    return scores;
+}
+
+/* Requires parts. What the walk needs of scores is made ahead; of what those are
+ * made of products under decays per key are kept, too, for those behind: others
+ * are sooner made again than fetched. */
+static bool find_ahead(Cut *u)
+{
+    const Graph *g = u->p->g;
+    const uint8_t *scores = find_scores(u);
+    uint8_t *found = new_set(u);
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4 && u->scan[r] && !scores[r]; i++)
+            found[g->n[r].a[i]] |= scores[g->n[r].a[i]];
+    u->ahead = new_set(u);
+    for (Ref r = 1; r < g->len; r++)
+        if (found[r])
+            mark(u, u->ahead, NULL, r);
+    for (Ref r = 1; r < g->len; r++)
+        found[r] |= u->ahead[r] && scores[r] && g->n[r].op == OP_gdot;
+    u->found = found;
+    return memchr(found, 1, g->len);
+}
+
 static void add_kernel(Plan *p, const Kernel *like, KernelKind kind,
                        const uint8_t *set)
 {
@@ -307,17 +351,20 @@ static void add_kernel(Plan *p, const Kernel *like, KernelKind kind,
             k->node[k->nnodes++] = r;
 }
 
-static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late)
+static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late,
+                       bool ahead)
 {
     const Graph *g = from->g;
     Cut u = { .p = from, .k = k };
 
     late &= k->kind == K_REVERSE;
+    ahead &= k->kind == K_REVERSE;
     u.has = new_set(&u);
     u.after = new_set(&u);
     u.dear = new_set(&u);
     u.feeds = new_set(&u);
     u.scanned = new_set(&u);
+    u.found = new_set(&u);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
     find_needs(&u);
@@ -325,11 +372,15 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late)
     bool any = memchr(u.late, 1, g->len);
     int found = count_found(&u);
     mark_parts(&u, late, any);
-    if (any && count_found(&u) > found)
-        mark_parts(&u, late, false);
+    bool sink = any && count_found(&u) <= found;
+    mark_parts(&u, late, sink);
     if (k->kind == K_TOKEN || (!any && !pays(&u))) {
         add_kernel(to, k, k->kind, u.has);
         return;
+    }
+    if (ahead && find_ahead(&u)) {
+        add_kernel(to, k, K_TOKEN, u.ahead);
+        mark_parts(&u, late, sink);
     }
     add_kernel(to, k, k->kind, u.scan);
     add_kernel(to, k, K_TOKEN, u.rest);
@@ -339,9 +390,9 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late)
         add_kernel(to, k, k->kind, u.sums);
 }
 
-const Plan *tile_split(const Plan *p, bool late, int **of)
+const Plan *tile_split(const Plan *p, bool late, bool ahead, int **of)
 {
-    enum { PARTS = 4 };
+    enum { PARTS = 5 };
     Ctx *c = p->g->ctx;
     int n = 0;
 
@@ -355,8 +406,11 @@ const Plan *tile_split(const Plan *p, bool late, int **of)
     to->kernel = ctx_alloc(c, PARTS * (size_t)p->nkernels
                                   * sizeof *to->kernel);
     for (int i = 0; i < p->nkernels; i++)
-        for (cut_kernel(to, p, &p->kernel[i], late); n < to->nkernels; n++)
+        for (cut_kernel(to, p, &p->kernel[i], late, ahead);
+             n < to->nkernels; n++)
             (*of)[n] = i;
     plan_finish(to);
+    for (to->split = 0; to->split < n && (*of)[to->split] < p->split;)
+        to->split++;
     return to;
 }

@@ -85,8 +85,10 @@ static bool loads(Select *x, Ref r)
             || refuse(x, r, "an input that is no matrix, or of another type");
     }
     bool matrix = count_axes(n->axes) == 2, many = count_axes(n->axes) > 2;
+    bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J));
     x->kind[r] = matrix ? LOADED : n->axes & DIM_AXES ? ACROSS : VECTOR;
-    return (x->w->stored16[r] == matrix && !many && !(n->axes & AXIS(AX_J)))
+    return (x->w->stored16[r] == matrix && !many
+            && (scores || !(n->axes & AXIS(AX_J))))
         || refuse(x, r, "a stored value that is no 16-bit matrix and no"
                         " vector in float32");
 }

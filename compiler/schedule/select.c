@@ -70,7 +70,7 @@ static bool is_inverted(const Select *x, Ref r)     /* for solves */
         if (multiplies(x, u) && is_solve(x, &x->g->n[u])
             && x->g->n[u].a[0] == r)
             return true;
-    return false;
+    return x->w->stores[r] && is_solved(x, r);
 }
 
 int output_of(const Select *x, Ref r)
@@ -197,7 +197,7 @@ static void select_load(Select *x, Ref r)
 {
     if (is_read_directly(x, r))
         return;
-    int v = value_of(x, r, LAY_TILE);
+    int v = value_of(x, r, is_solved(x, r) ? LAY_INVERSE : LAY_TILE);
     for (int i = 0; i < x->s->ninsts; i++)
         if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
             return;
@@ -231,7 +231,7 @@ static void select_inverse(Select *x, Ref r)
 static bool select_solve(Select *x, KInst *k, const Node *n)
 {
     Ref b = shown_node(x->g, n->a[1]);
-    if (!in_matrix_role(x, n->a[0]))
+    if (!in_matrix_role(x, n->a[0]) && x->kind[n->a[0]] != LOADED)
         return refuse(x, n->a[0], "to be inverted, but not computed here");
     if (x->row[b] != AX_I)
         return refuse(x, b, "a right side whose rows are not tokens");
@@ -281,9 +281,13 @@ static bool select_product(Select *x, Ref r)
     if (extent(x, over) % 16 || extent(x, x->row[r]) % 16
         || extent(x, x->col[r]) % 16)
         return refuse(x, r, "sizes that no product of the card has");
-    for (int i = solves; i < 2; i++)
-        if (is_read_directly(x, shown_node(x->g, n->a[i])))
+    for (int i = solves; i < 2; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        if (is_read_directly(x, a))
             return refuse(x, r, "a factor of another type");
+        if (x->kind[a] == LOADED && is_solved(x, a))
+            return refuse(x, a, "kept as its inverse, and read as itself");
+    }
     KInst *k = inst_new(x, K_PRODUCT, KR_MATRIX);
     if (!solves)
         select_factors(x, k, product);
@@ -319,6 +323,8 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         }
         switch (x->kind[a]) {
         case LOADED:
+            if (is_solved(x, a))
+                return refuse(x, a, "kept as its inverse, and read as itself");
             if (x->row[a] != k->row || (k->col != AX_J && x->col[a] != k->col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
@@ -423,7 +429,7 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         writes(x, k, v);
     } else {
         if (is_factor(x, r) || (out != NOTHING && !is_share(x, out))
-            || is_kept(x, r))
+            || (is_kept(x, r) && !is_solved(x, r)))
             writes(x, k, value_of(x, r, LAY_TILE));
         if (is_inverted(x, r))
             writes(x, k, value_of(x, r, LAY_WIDE));
@@ -616,8 +622,9 @@ static bool select_stores(Select *x)
     for (int i = 0; i < n; i++)
         for (int j = 0; j < x->s->inst[i].nout; j++) {
             int v = x->s->inst[i].out[j];
-            if (x->s->inst[i].op == K_MAP
-                && x->s->value[v].layout == LAY_TILE && !select_store(x, v))
+            bool tile = x->s->inst[i].op == K_MAP
+                     && x->s->value[v].layout == LAY_TILE;
+            if ((tile || x->s->inst[i].op == K_INVERSE) && !select_store(x, v))
                 return false;
         }
     return true;

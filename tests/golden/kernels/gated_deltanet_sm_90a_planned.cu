@@ -570,39 +570,270 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
 }
 }  // in_k1_token
 
-// backward (reverse), 197120 bytes a chunk and head predicted: %1 %2 %4
-// %5 %6 %8 %9 %10 %11 %13 %18 %19 %20 %21 %22 %23 %24 %26 %27 %28 %29
-// %36 %37 %38 %45 %46 %55 %58 %61 %62 %63 %65 %66 %75 %102 %105 %109 %110
-namespace in_k2_reverse {
-struct Args { TensorMap map[5]; Tensor tensor[7]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
+// backward (token), 98816 bytes a chunk and head predicted: %1 %2 %4 %5
+// %9 %10 %11 %18 %19 %20 %21 %22 %23 %24 %36 %37 %38
+namespace in_k2_token {
+struct Args { TensorMap map[4]; Tensor tensor[4]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_constant__ Args a)
 {
     extern __shared__ __align__(1024) unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217120 + 8 * i, 1);
-            barrier_init(base + 217136 + 8 * i, 8);
+            barrier_init(base + 101376 + 8 * i, 1);
+            barrier_init(base + 101392 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 101408 + 8 * i, 1);
+            barrier_init(base + 101424 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 101440 + 8 * i, 8);
+            barrier_init(base + 101456 + 8 * i, 1);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 101472 + 8 * i, 1);
+            barrier_init(base + 101488 + 8 * i, 8);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<56>();
+        if (warp == 0 && lane == 0) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                wait(base + 101424 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 101408 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 101488 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 101472 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                }
+                it++;
+            }
+        }
+        if (warp == 1) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                wait(base + 101440 + (it * 2 + 0) % 2 * 8, parity((it * 2 + 0), 2));
+                if (lane == 0) {
+                    const u32 from = base + 32768 + (it * 2 + 0) % 2 * 8192;
+                    store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
+                }
+                bulk_commit();
+                bulk_wait_read();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 101456 + (it * 2 + 0) % 2 * 8);
+                wait(base + 101440 + (it * 2 + 1) % 2 * 8, parity((it * 2 + 1), 2));
+                if (lane == 0) {
+                    const u32 from = base + 32768 + (it * 2 + 1) % 2 * 8192;
+                    store_tile(&a.map[3], from + 0, 0, 0, 0, (int)x.at);
+                }
+                bulk_commit();
+                bulk_wait_read();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 101456 + (it * 2 + 1) % 2 * 8);
+                it++;
+            }
+        }
+        if (warp == 2) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                if (!find_item<1>(a.run, item, x))
+                    continue;
+                const Pair v4 = input_pair<float>(a.tensor[2], x, lane);
+                const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
+                const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
+                Pair v11 = running_sum(v10, lane, x.n);
+                wait(base + 101392 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 100352 + it % 2 * 512, v4, lane);
+                store_pair(base + 100608 + it % 2 * 512, v11, lane);
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 101376 + it % 2 * 8);
+                it++;
+            }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<224>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        auto col0 = [&](int share) { return group * share; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            float f21[16];
+            float f37[16];
+            wait(base + 101408 + it % 2 * 8, parity(it, 2));
+            if (x.n < 64) {
+                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 0 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            keep(f21);
+            matrix_sync<2>();
+            wait(base + 101376 + it % 2 * 8, parity(it, 2));
+            {
+                float r11[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r11[h] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, l.row + 8 * h);
+                float c11[8];
+                UNROLL for (int e = 0; e < 8; e++)
+                    c11[e] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float r4[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r4[h] = parts_sum<1>(base + 100352 + it % 2 * 512, 64, l.row + 8 * h);
+                float f24[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const float x22 = r4[h] * f21[e];
+                    const float x23 = x20 * x22;
+                    const float x24 = -x23;
+                    f24[e] = x24;
+                }
+                write_wide(base + 81920, f24, col0(32), l);
+            }
+            matrix_sync<2>();
+            wait(base + 101456 + (it * 2 + 0) % 2 * 8, parity((it * 2 + 0), 2) ^ 1);
+            if (group == 0) {
+                invert(base + 32768 + (it * 2 + 0) % 2 * 8192, base + 81920, l.lane, l.warp);
+                fence_async();
+            } else {
+                beside_invert();
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 101440 + (it * 2 + 0) % 2 * 8);
+            wait(base + 101472 + it % 2 * 8, parity(it, 2));
+            if (x.n < 64) {
+                clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 49152 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 101424 + it % 2 * 8);
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 101488 + it % 2 * 8);
+            keep(f37);
+            {
+                float r11[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r11[h] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, l.row + 8 * h);
+                float c11[8];
+                UNROLL for (int e = 0; e < 8; e++)
+                    c11[e] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float f38[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x36 = (row >= col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const float x38 = x36 * f37[e];
+                    f38[e] = x38;
+                }
+                wait(base + 101456 + (it * 2 + 1) % 2 * 8, parity((it * 2 + 1), 2) ^ 1);
+                {
+                    u32 p[8];
+                    pack_rows(p, f38 + 0, l, x.n);
+                    write_columns<2>(base + 32768 + (it * 2 + 1) % 2 * 8192 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 101440 + (it * 2 + 1) % 2 * 8);
+            }
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 101392 + it % 2 * 8);
+            it++;
+        }
+    }
+}
+}  // in_k2_token
+
+// backward (reverse), 229888 bytes a chunk and head predicted: %1 %2 %4
+// %5 %6 %8 %9 %10 %11 %13 %26 %27 %28 %29 %45 %46 %55 %58 %61 %62 %63
+// %65 %66 %75 %102 %105 %109 %110
+namespace in_k3_reverse {
+struct Args { TensorMap map[7]; Tensor tensor[7]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_constant__ Args a)
+{
+    extern __shared__ __align__(1024) unsigned char raw[];
+    const u32 base = shared_address(raw);
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 230944 + 8 * i, 1);
+            barrier_init(base + 230960 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 217152 + 8 * i, 8);
-            barrier_init(base + 217160 + 8 * i, 1);
+            barrier_init(base + 230976 + 8 * i, 8);
+            barrier_init(base + 230984 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217168 + 8 * i, 1);
-            barrier_init(base + 217184 + 8 * i, 8);
+            barrier_init(base + 230992 + 8 * i, 1);
+            barrier_init(base + 231008 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217200 + 8 * i, 1);
-            barrier_init(base + 217216 + 8 * i, 8);
+            barrier_init(base + 231024 + 8 * i, 1);
+            barrier_init(base + 231040 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217232 + 8 * i, 1);
-            barrier_init(base + 217248 + 8 * i, 8);
+            barrier_init(base + 231056 + 8 * i, 1);
+            barrier_init(base + 231072 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217264 + 8 * i, 8);
-            barrier_init(base + 217280 + 8 * i, 1);
+            barrier_init(base + 231088 + 8 * i, 1);
+            barrier_init(base + 231104 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231120 + 8 * i, 8);
+            barrier_init(base + 231136 + 8 * i, 1);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231152 + 8 * i, 1);
+            barrier_init(base + 231168 + 8 * i, 8);
         }
         barrier_init_fence();
     }
@@ -617,29 +848,41 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 217184 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 231008 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 217168 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                        const u32 full = base + 230992 + it % 2 * 8, to = base + 32768 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
+                    }
+                    wait(base + 231040 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 231024 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                    }
-                    wait(base + 217216 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        const u32 full = base + 217200 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 217248 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 231072 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 217232 + it % 2 * 8, to = base + 98304 + it % 2 * 16384;
+                        const u32 full = base + 231056 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[2].group;
+                        const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                    }
+                    wait(base + 231104 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 231088 + it % 2 * 8, to = base + 114688 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
+                    }
+                    wait(base + 231168 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 231152 + it % 2 * 8, to = base + 163840 + it % 2 * 16384;
+                        arrive_expecting(full, 16384);
+                        const int head = x.head / a.tensor[2].group;
+                        load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
+                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
                     }
                 }
             }
@@ -651,30 +894,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 217152, parity(it, 1));
+                    wait(base + 230976, parity(it, 1));
                     if (lane == 0) {
                         const u32 from = base + 0;
-                        store_tile(&a.map[3], from + 0, 0, 0, 0, (int)x.at);
-                        store_tile(&a.map[3], from + 8192, 0, 64, 0, (int)x.at);
-                        store_tile(&a.map[3], from + 16384, 64, 0, 0, (int)x.at);
-                        store_tile(&a.map[3], from + 24576, 64, 64, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 8192, 0, 64, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 16384, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 24576, 64, 64, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 217160);
-                    wait(base + 217264 + it % 2 * 8, parity(it, 2));
+                        arrive(base + 230984);
+                    wait(base + 231120 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 131072 + it % 2 * 16384;
-                        store_tile(&a.map[4], from + 0, 0, 0, 0, (int)x.at);
-                        store_tile(&a.map[4], from + 8192, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[6], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[6], from + 8192, 64, 0, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 217280 + it % 2 * 8);
+                        arrive(base + 231136 + it % 2 * 8);
                 }
             }
         }
@@ -694,16 +937,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     const Pair v27 = { (float)(v26 - v11.a), (float)(v26 - v11.b) };
                     const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
                     const float v29 = (float)(exp_(v26));
-                    wait(base + 217136 + it % 2 * 8, parity(it, 2) ^ 1);
-                    store_pair(base + 215040 + it % 2 * 1040, v4, lane);
-                    store_pair(base + 215296 + it % 2 * 1040, v11, lane);
-                    store_pair(base + 215552 + it % 2 * 1040, v13, lane);
-                    store_pair(base + 215808 + it % 2 * 1040, v28, lane);
+                    wait(base + 230960 + it % 2 * 8, parity(it, 2) ^ 1);
+                    store_pair(base + 229376 + it % 2 * 784, v4, lane);
+                    store_pair(base + 229632 + it % 2 * 784, v13, lane);
+                    store_pair(base + 229888 + it % 2 * 784, v28, lane);
                     if (lane == 0)
-                        store1(base + 216064 + it % 2 * 1040, v29);
+                        store1(base + 230144 + it % 2 * 784, v29);
                     __syncwarp();
                     if (lane == 0)
-                        arrive(base + 217120 + it % 2 * 8);
+                        arrive(base + 230944 + it % 2 * 8);
                 }
             }
         }
@@ -720,8 +962,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             Item x;
             const int chunks = find_walk<1>(a.run, item, x);
             float f8[64];
-            float f37[16];
-            float f21[16];
             float f45[32];
             float f61[32];
             float f75[32];
@@ -729,7 +969,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 {
-                    wait(base + 217160, parity(it, 1) ^ 1);
+                    wait(base + 230984, parity(it, 1) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f8 + 0, l, 64);
@@ -744,107 +984,41 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 217152);
-                wait(base + 217168 + it % 2 * 8, parity(it, 2));
+                    arrive(base + 230976);
+                wait(base + 230992 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
-                    clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 32768 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 217200 + it % 2 * 8, parity(it, 2));
+                wait(base + 231024 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
-                    clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wait(base + 231056 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f37, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                keep(f37);
+                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 32768 + it % 2 * 8192, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 matrix_sync<2>();
-                wait(base + 217120 + it % 2 * 8, parity(it, 2));
-                {
-                    float r11[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r11[h] = parts_sum<1>(base + 215296 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float c11[8];
-                    UNROLL for (int e = 0; e < 8; e++)
-                        c11[e] = parts_sum<1>(base + 215296 + it % 2 * 1040, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                    float f38[16];
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x36 = (row >= col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
-                        const float x38 = x36 * f37[e];
-                        f38[e] = x38;
-                    }
-                    {
-                        u32 p[8];
-                        pack_rows(p, f38 + 0, l, x.n);
-                        write_columns<2>(base + 163840 + 0, p, 64, col0(32), l);
-                    }
-                    fence_async();
-                }
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f21, base + 65536 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f61, base + 81920 + it % 2 * 16384, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(f21);
-                {
-                    float r11[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r11[h] = parts_sum<1>(base + 215296 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float c11[8];
-                    UNROLL for (int e = 0; e < 8; e++)
-                        c11[e] = parts_sum<1>(base + 215296 + it % 2 * 1040, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                    float r4[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r4[h] = parts_sum<1>(base + 215040 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float f24[16];
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
-                        const float x22 = r4[h] * f21[e];
-                        const float x23 = x20 * x22;
-                        const float x24 = -x23;
-                        f24[e] = x24;
-                    }
-                    write_wide(base + 172032, f24, col0(32), l);
-                }
-                matrix_sync<2>();
-                if (group == 0) {
-                    invert(base + 190464, base + 172032, l.lane, l.warp);
-                    fence_async();
-                } else {
-                    beside_invert();
-                }
-                wait(base + 217232 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
-                    clear_tail<256>(base + 98304 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 163840, 64, 0, base + 98304 + it % 2 * 16384, 64, col0(64) + 0);
-                wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f61, base + 65536 + it % 2 * 16384, 64, 0, base + 0, 128, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 231008 + it % 2 * 8);
                 keep(f61);
-                keep(f45);
-                matrix_sync<2>();
+                wait(base + 230944 + it % 2 * 8, parity(it, 2));
                 {
                     float r28[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r28[h] = parts_sum<1>(base + 215808 + it % 2 * 1040, 64, l.row + 8 * h);
+                        r28[h] = parts_sum<1>(base + 229888 + it % 2 * 784, 64, l.row + 8 * h);
                     float f63[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -859,16 +1033,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         u32 p[16];
                         pack_rows(p, f63 + 0, l, x.n);
-                        write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                 }
                 {
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 98304 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 49152 + it % 2 * 16384 + 0, 64, col0(64), l);
                     float r13[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 215552 + it % 2 * 1040, 64, l.row + 8 * h);
+                        r13[h] = parts_sum<1>(base + 229632 + it % 2 * 784, 64, l.row + 8 * h);
                     float f55[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -882,22 +1056,31 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         u32 p[16];
                         pack_rows(p, f55 + 0, l, x.n);
-                        write_columns<4>(base + 198656 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 212992 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 217248 + it % 2 * 8);
+                    arrive(base + 231040 + it % 2 * 8);
+                wait(base + 231088 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 114688 + it % 2 * 8192, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 matrix_sync<2>();
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f75, base + 190464, 64, 0, base + 163840, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 0, 0>(f75, base + 114688 + it % 2 * 8192, 64, 0, base + 196608, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                __syncwarp();
+                if (lane == 0)
+                    arrive(base + 231104 + it % 2 * 8);
                 keep(f75);
                 matrix_sync<2>();
                 {
-                    wait(base + 217280 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 231136 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f75 + 0, l, x.n);
@@ -906,10 +1089,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     fence_async();
                     float r13[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 215552 + it % 2 * 1040, 64, l.row + 8 * h);
+                        r13[h] = parts_sum<1>(base + 229632 + it % 2 * 784, 64, l.row + 8 * h);
                     float r4[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r4[h] = parts_sum<1>(base + 215040 + it % 2 * 1040, 64, l.row + 8 * h);
+                        r4[h] = parts_sum<1>(base + 229376 + it % 2 * 784, 64, l.row + 8 * h);
                     float f105[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -924,15 +1107,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         u32 p[16];
                         pack_rows(p, f105 + 0, l, x.n);
-                        write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 217264 + it % 2 * 8);
+                    arrive(base + 231120 + it % 2 * 8);
                 {
-                    const float s29 = parts_sum<1>(base + 216064 + it % 2 * 1040, 1, 0);
+                    const float s29 = parts_sum<1>(base + 230144 + it % 2 * 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -945,93 +1128,103 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 217136 + it % 2 * 8);
+                    arrive(base + 230960 + it % 2 * 8);
+                wait(base + 231152 + it % 2 * 8, parity(it, 2));
+                if (x.n < 64) {
+                    clear_tail<256>(base + 163840 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 keep(f8);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f8, 0), base + 198656, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f8, 32), base + 198656, 64, 64, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f8, 0), base + 212992, 64, 0, base + 163840 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f8, 32), base + 212992, 64, 64, base + 163840 + it % 2 * 16384, 64, col0(64) + 0);
                 matrix_sync<2>();
                 keep(f8);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 0), base + 163840, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 32), base + 163840, 64, 64, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 0), base + 196608, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 32), base + 196608, 64, 64, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 217184 + it % 2 * 8);
+                    arrive(base + 231072 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 217216 + it % 2 * 8);
+                    arrive(base + 231168 + it % 2 * 8);
                 keep(f8);
             }
             end_state<float, 128, 64>(f8, a.tensor[6], x, 0, 0 + col0(64), l);
         }
     }
 }
-}  // in_k2_reverse
+}  // in_k3_reverse
 
-// backward (token), 394240 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24
-// %25 %26 %27 %28 %29 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52
-// %53 %54 %56 %57 %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77
-// %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94
-// %95 %96 %97 %98 %99 %100 %101 %103 %104 %106 %107 %108 %111 %112 %113
-// %114 %115 %116 %117 %118
-namespace in_k3_token {
-struct Args { TensorMap map[10]; Tensor tensor[11]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
+// backward (token), 410624 bytes a chunk and head predicted: %1 %2 %3 %4
+// %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %25 %26
+// %27 %28 %29 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52 %53 %54
+// %56 %57 %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77 %78 %79
+// %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95 %96
+// %97 %98 %99 %100 %101 %103 %104 %106 %107 %108 %111 %112 %113 %114 %115
+// %116 %117 %118
+namespace in_k4_token {
+struct Args { TensorMap map[11]; Tensor tensor[11]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_constant__ Args a)
 {
     extern __shared__ __align__(1024) unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221280 + 8 * i, 1);
-            barrier_init(base + 221296 + 8 * i, 9);
+            barrier_init(base + 227424 + 8 * i, 1);
+            barrier_init(base + 227440 + 8 * i, 9);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221312 + 8 * i, 1);
-            barrier_init(base + 221328 + 8 * i, 8);
+            barrier_init(base + 227456 + 8 * i, 1);
+            barrier_init(base + 227472 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221344 + 8 * i, 1);
-            barrier_init(base + 221360 + 8 * i, 1);
+            barrier_init(base + 227488 + 8 * i, 1);
+            barrier_init(base + 227504 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221376 + 8 * i, 1);
-            barrier_init(base + 221384 + 8 * i, 8);
+            barrier_init(base + 227520 + 8 * i, 1);
+            barrier_init(base + 227528 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221392 + 8 * i, 1);
-            barrier_init(base + 221400 + 8 * i, 8);
+            barrier_init(base + 227536 + 8 * i, 1);
+            barrier_init(base + 227544 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221408 + 8 * i, 1);
-            barrier_init(base + 221416 + 8 * i, 8);
+            barrier_init(base + 227552 + 8 * i, 1);
+            barrier_init(base + 227560 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221424 + 8 * i, 1);
-            barrier_init(base + 221432 + 8 * i, 8);
+            barrier_init(base + 227568 + 8 * i, 1);
+            barrier_init(base + 227576 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221440 + 8 * i, 8);
-            barrier_init(base + 221448 + 8 * i, 1);
+            barrier_init(base + 227584 + 8 * i, 8);
+            barrier_init(base + 227592 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221456 + 8 * i, 1);
-            barrier_init(base + 221464 + 8 * i, 8);
+            barrier_init(base + 227600 + 8 * i, 1);
+            barrier_init(base + 227608 + 8 * i, 8);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 227616 + 8 * i, 1);
+            barrier_init(base + 227624 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221472 + 8 * i, 8);
-            barrier_init(base + 221488 + 8 * i, 1);
+            barrier_init(base + 227632 + 8 * i, 8);
+            barrier_init(base + 227648 + 8 * i, 1);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221504 + 8 * i, 1);
-            barrier_init(base + 221512 + 8 * i, 8);
+            barrier_init(base + 227664 + 8 * i, 1);
+            barrier_init(base + 227672 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221520 + 8 * i, 1);
-            barrier_init(base + 221528 + 8 * i, 8);
+            barrier_init(base + 227680 + 8 * i, 1);
+            barrier_init(base + 227688 + 8 * i, 8);
         }
         barrier_init_fence();
     }
@@ -1045,62 +1238,68 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 221384, parity(it, 1) ^ 1);
+                wait(base + 227528, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221376, to = base + 0;
+                    const u32 full = base + 227520, to = base + 0;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221400, parity(it, 1) ^ 1);
+                wait(base + 227544, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221392, to = base + 16384;
+                    const u32 full = base + 227536, to = base + 16384;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[1], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[1], full, 0, 64, 0, (int)x.at);
                     load_tile(to + 16384, &a.map[1], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[1], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 221416, parity(it, 1) ^ 1);
+                wait(base + 227560, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221408, to = base + 49152;
+                    const u32 full = base + 227552, to = base + 49152;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221432, parity(it, 1) ^ 1);
+                wait(base + 227576, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221424, to = base + 65536;
+                    const u32 full = base + 227568, to = base + 65536;
                     arrive_expecting(full, 16384);
                     load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[3], full, 64, 0, 0, (int)x.at);
                 }
-                wait(base + 221464, parity(it, 1) ^ 1);
+                wait(base + 227608, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221456, to = base + 98304;
+                    const u32 full = base + 227600, to = base + 98304;
+                    arrive_expecting(full, 8192);
+                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
+                }
+                wait(base + 227624, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 227616, to = base + 106496;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 221512, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 221504, to = base + 114688;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
                     load_tile(to + 0, &a.map[5], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[5], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221528, parity(it, 1) ^ 1);
+                wait(base + 227672, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221520, to = base + 131072;
+                    const u32 full = base + 227664, to = base + 122880;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 227688, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 227680, to = base + 139264;
                     arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[6], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[6], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[6], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[6], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[7], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[7], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[7], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[7], full, 64, 64, 0, (int)x.at);
                 }
                 it++;
             }
@@ -1111,42 +1310,42 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 221440, parity((it * 3 + 0), 1));
+                wait(base + 227584, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[7], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[7], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    store_chunk(a.map[8], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[8], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221448);
-                wait(base + 221440, parity((it * 3 + 1), 1));
+                    arrive(base + 227592);
+                wait(base + 227584, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[8], a.tensor[5], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[8], a.tensor[5], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    store_chunk(a.map[9], a.tensor[5], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[9], a.tensor[5], from + 8192, x.where, c, 64, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221448);
-                wait(base + 221440, parity((it * 3 + 2), 1));
+                    arrive(base + 227592);
+                wait(base + 227584, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[9], a.tensor[6], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[9], a.tensor[6], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    store_chunk(a.map[10], a.tensor[6], from + 0, x.where, c, 0, 128, x.head, lane);
+                    store_chunk(a.map[10], a.tensor[6], from + 8192, x.where, c, 64, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221448);
+                    arrive(base + 227592);
                 it++;
             }
         }
@@ -1167,26 +1366,26 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const float v29 = (float)(exp_(v26));
                 Pair v43 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
                 const Pair v117 = { (float)(v5.a < bits(0xc2d00000) ? 1 : 0), (float)(v5.b < bits(0xc2d00000) ? 1 : 0) };
-                wait(base + 221296 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 221328 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 221360 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 206848 + it % 2 * 768, v4, lane);
-                store_pair(base + 208384 + it % 2 * 256, v11, lane);
-                store_pair(base + 207104 + it % 2 * 768, v13, lane);
-                store_pair(base + 207360 + it % 2 * 768, v28, lane);
+                wait(base + 227440 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 227472 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 227504 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 212992 + it % 2 * 768, v4, lane);
+                store_pair(base + 214528 + it % 2 * 256, v11, lane);
+                store_pair(base + 213248 + it % 2 * 768, v13, lane);
+                store_pair(base + 213504 + it % 2 * 768, v28, lane);
                 if (lane == 0)
-                    store1(base + 208896 + it % 2 * 528, v29);
-                store_pair(base + 208912 + it % 2 * 528, v43, lane);
-                store_pair(base + 209168 + it % 2 * 528, v117, lane);
+                    store1(base + 215040 + it % 2 * 528, v29);
+                store_pair(base + 215056 + it % 2 * 528, v43, lane);
+                store_pair(base + 215312 + it % 2 * 528, v117, lane);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221280 + it % 2 * 8);
+                    arrive(base + 227424 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221312 + it % 2 * 8);
+                    arrive(base + 227456 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221344 + it % 2 * 8);
+                    arrive(base + 227488 + it % 2 * 8);
                 it++;
             }
         }
@@ -1196,34 +1395,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 221280 + it % 2 * 8, parity(it, 2));
-                wait(base + 221344 + it % 2 * 8, parity(it, 2));
-                wait(base + 221472 + it % 2 * 8, parity(it, 2));
-                const float v29 = parts_sum<1>(base + 208896 + it % 2 * 528, 1, 0);
-                const float v67 = parts_sum<8>(base + 215072 + it % 2 * 5664, 1, 0);
-                const Pair v28 = parts_pair<1>(base + 207360 + it % 2 * 768, lane);
-                const Pair v64 = parts_pair<2>(base + 214048 + it % 2 * 5664, lane);
-                const Pair v51 = parts_pair<2>(base + 212000 + it % 2 * 5664, lane);
-                const Pair v43 = parts_pair<1>(base + 208912 + it % 2 * 528, lane);
-                const Pair v4 = parts_pair<1>(base + 206848 + it % 2 * 768, lane);
-                const Pair v89 = parts_pair<2>(base + 210464 + it % 2 * 5664, lane);
-                const Pair v92 = parts_pair<4>(base + 210976 + it % 2 * 5664, lane);
-                const Pair v52 = parts_pair<4>(base + 212512 + it % 2 * 5664, lane);
-                const Pair v99 = parts_pair<2>(base + 214560 + it % 2 * 5664, lane);
-                const Pair v54 = parts_pair<2>(base + 213536 + it % 2 * 5664, lane);
-                const Pair v13 = parts_pair<1>(base + 207104 + it % 2 * 768, lane);
-                const Pair v81 = parts_pair<2>(base + 209952 + it % 2 * 5664, lane);
-                const Pair v114 = parts_pair<2>(base + 215104 + it % 2 * 5664, lane);
-                const Pair v117 = parts_pair<1>(base + 209168 + it % 2 * 528, lane);
+                wait(base + 227424 + it % 2 * 8, parity(it, 2));
+                wait(base + 227488 + it % 2 * 8, parity(it, 2));
+                wait(base + 227632 + it % 2 * 8, parity(it, 2));
+                const float v29 = parts_sum<1>(base + 215040 + it % 2 * 528, 1, 0);
+                const float v67 = parts_sum<8>(base + 221216 + it % 2 * 5664, 1, 0);
+                const Pair v28 = parts_pair<1>(base + 213504 + it % 2 * 768, lane);
+                const Pair v64 = parts_pair<2>(base + 220192 + it % 2 * 5664, lane);
+                const Pair v51 = parts_pair<2>(base + 218144 + it % 2 * 5664, lane);
+                const Pair v43 = parts_pair<1>(base + 215056 + it % 2 * 528, lane);
+                const Pair v4 = parts_pair<1>(base + 212992 + it % 2 * 768, lane);
+                const Pair v89 = parts_pair<2>(base + 216608 + it % 2 * 5664, lane);
+                const Pair v92 = parts_pair<4>(base + 217120 + it % 2 * 5664, lane);
+                const Pair v52 = parts_pair<4>(base + 218656 + it % 2 * 5664, lane);
+                const Pair v99 = parts_pair<2>(base + 220704 + it % 2 * 5664, lane);
+                const Pair v54 = parts_pair<2>(base + 219680 + it % 2 * 5664, lane);
+                const Pair v13 = parts_pair<1>(base + 213248 + it % 2 * 768, lane);
+                const Pair v81 = parts_pair<2>(base + 216096 + it % 2 * 5664, lane);
+                const Pair v114 = parts_pair<2>(base + 221248 + it % 2 * 5664, lane);
+                const Pair v117 = parts_pair<1>(base + 215312 + it % 2 * 528, lane);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221296 + it % 2 * 8);
+                    arrive(base + 227440 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221360 + it % 2 * 8);
+                    arrive(base + 227504 + it % 2 * 8);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221488 + it % 2 * 8);
+                    arrive(base + 227648 + it % 2 * 8);
                 const float v68 = (float)(v29 * v67);
                 const Pair v69 = { (float)(v28.a * v64.a), (float)(v28.b * v64.b) };
                 const float v70 = pair_sum({ v28.a * v64.a, v28.b * v64.b }, lane, x.n);
@@ -1263,13 +1462,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             float f14[32];
-            float f21[16];
-            float f20[16];
-            float f22[16];
             float f25[32];
+            float f77[16];
+            float f20[16];
+            float f78[16];
+            float f80[16];
             float f44[16];
             float f36[16];
-            float f77[16];
+            float f21[16];
             float f37[16];
             float f49[32];
             float f53[32];
@@ -1277,33 +1477,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f59[32];
             float f83[32];
             float f98[32];
-            wait(base + 221376, parity(it, 1));
+            wait(base + 227520, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 0, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 221408, parity(it, 1));
+            wait(base + 227552, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 221392, parity(it, 1));
+            wait(base + 227536, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f14, base + 0, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             keep(f14);
             matrix_sync<2>();
-            wait(base + 221280 + it % 2 * 8, parity(it, 2));
+            wait(base + 227424 + it % 2 * 8, parity(it, 2));
             {
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 206848 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 207104 + it % 2 * 768, 64, l.row + 8 * h);
+                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
                 float f17[32];
@@ -1322,51 +1522,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     u32 p[16];
                     pack_rows(p, f17 + 0, l, x.n);
-                    write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
             }
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 0, 64, 0, base + 0, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f21);
-            wait(base + 221312 + it % 2 * 8, parity(it, 2));
-            {
-                float r11[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 208384 + it % 2 * 256, 64, l.row + 8 * h);
-                float c11[8];
-                UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 208384 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float r4[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 206848 + it % 2 * 768, 64, l.row + 8 * h);
-                float f24[16];
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
-                    f20[e] = x20;
-                    const float x22 = r4[h] * f21[e];
-                    f22[e] = x22;
-                    const float x23 = x20 * x22;
-                    const float x24 = -x23;
-                    f24[e] = x24;
-                }
-                write_wide(base + 180224, f24, col0(32), l);
-            }
-            matrix_sync<2>();
-            if (group == 0) {
-                invert(base + 198656, base + 180224, l.lane, l.warp);
-                fence_async();
-            } else {
-                beside_invert();
-            }
-            wait(base + 221424, parity(it, 1));
+            wait(base + 227568, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 65536, 2, x.n, thread);
                 fence_async();
@@ -1375,7 +1535,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             {
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 206848 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t75[16];
                 read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
                 float f113[32];
@@ -1388,7 +1548,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x113 = r4[h] * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
                     f113[e] = x113;
                 }
-                wait(base + 221448, parity((it * 3 + 0), 1) ^ 1);
+                wait(base + 227592, parity((it * 3 + 0), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f113 + 0, l, x.n);
@@ -1397,42 +1557,97 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221440);
+                    arrive(base + 227584);
+            }
+            wait(base + 227600, parity(it, 1));
+            if (x.n < 64) {
+                clear_tail<256>(base + 98304, 1, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
             }
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f25, base + 198656, 64, 0, base + 163840, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            __syncwarp();
+            if (lane == 0)
+                arrive(base + 227608);
             keep(f25);
             matrix_sync<2>();
             {
                 {
                     u32 p[16];
                     pack_rows(p, f25 + 0, l, x.n);
-                    write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
             }
-            wait(base + 221456, parity(it, 1));
+            matrix_sync<2>();
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f77, base + 65536, 64, 0, base + 172032, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            keep(f77);
+            wait(base + 227456 + it % 2 * 8, parity(it, 2));
+            {
+                float r11[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r11[h] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
+                float c11[8];
+                UNROLL for (int e = 0; e < 8; e++)
+                    c11[e] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float r4[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
+                float f82[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    f20[e] = x20;
+                    const float x76 = (row > col ? 1.f : 0.f);
+                    const float x78 = x76 * f77[e];
+                    f78[e] = x78;
+                    const float x80 = x20 * x78;
+                    f80[e] = x80;
+                    const float x82 = r4[h] * x80;
+                    f82[e] = x82;
+                }
+                {
+                    u32 p[8];
+                    pack_rows(p, f80 + 0, l, x.n);
+                    write_columns<2>(base + 188416 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+                {
+                    u32 p[8];
+                    pack_rows(p, f82 + 0, l, x.n);
+                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
+                }
+                fence_async();
+            }
+            wait(base + 227616, parity(it, 1));
             if (x.n < 64) {
-                clear_tail<256>(base + 98304, 2, x.n, thread);
+                clear_tail<256>(base + 106496, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 98304, 64, 0, base + 163840, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 106496, 64, 0, base + 172032, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             keep(f44);
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 208384 + it % 2 * 256, 64, l.row + 8 * h);
+                    r11[h] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 208384 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f48[16];
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -1448,73 +1663,54 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     u32 p[8];
                     pack_rows(p, f48 + 0, l, x.n);
-                    write_columns<2>(base + 180224 + 0, p, 64, col0(32), l);
+                    write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221328 + it % 2 * 8);
+                arrive(base + 227472 + it % 2 * 8);
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f77, base + 65536, 64, 0, base + 163840, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 0, 64, 0, base + 0, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            keep(f77);
+            keep(f21);
             {
-                wait(base + 221488 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 227648 + it % 2 * 8, parity(it, 2) ^ 1);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 206848 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float s81[2] = { 0 };
                 float s89[2] = { 0 };
                 float s92[8] = { 0 };
-                float f80[16];
-                float f82[16];
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x76 = (row > col ? 1.f : 0.f);
-                    const float x78 = x76 * f77[e];
-                    const float x79 = f22[e] * x78;
-                    const float x80 = f20[e] * x78;
-                    f80[e] = x80;
-                    const float x81 = f21[e] * x80;
-                    const float x82 = r4[h] * x80;
-                    f82[e] = x82;
-                    const float x88 = f21[e] * x78;
+                    const float x22 = r4[h] * f21[e];
+                    const float x79 = x22 * f78[e];
+                    const float x81 = f21[e] * f80[e];
+                    const float x88 = f21[e] * f78[e];
                     const float x89 = f20[e] * x88;
                     const float x92 = f20[e] * x79;
                     s81[h] += col < x.n ? x81 : 0.f;
                     s89[h] += col < x.n ? x89 : 0.f;
                     s92[e / 4 * 2 + e % 2] += row < x.n ? x92 : 0.f;
                 }
-                put_row_sums(base + 209952 + it % 2 * 5664, group, s81, l);
-                put_row_sums(base + 210464 + it % 2 * 5664, group, s89, l);
-                put_column_sums(base + 210976 + it % 2 * 5664, 64, col0(32), s92, l);
-                {
-                    u32 p[8];
-                    pack_rows(p, f80 + 0, l, x.n);
-                    write_columns<2>(base + 188416 + 0, p, 64, col0(32), l);
-                }
-                fence_async();
-                {
-                    u32 p[8];
-                    pack_rows(p, f82 + 0, l, x.n);
-                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
-                }
-                fence_async();
+                put_row_sums(base + 216096 + it % 2 * 5664, group, s81, l);
+                put_row_sums(base + 216608 + it % 2 * 5664, group, s89, l);
+                put_column_sums(base + 217120 + it % 2 * 5664, 64, col0(32), s92, l);
             }
-            wait(base + 221504, parity(it, 1));
+            wait(base + 227664, parity(it, 1));
             if (x.n < 64) {
-                clear_tail<256>(base + 114688, 2, x.n, thread);
+                clear_tail<256>(base + 122880, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 114688, 64, 0, base + 0, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 122880, 64, 0, base + 0, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             keep(f37);
@@ -1533,27 +1729,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s51[h] += col < x.n ? x51 : 0.f;
                     s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                 }
-                put_row_sums(base + 212000 + it % 2 * 5664, group, s51, l);
-                put_column_sums(base + 212512 + it % 2 * 5664, 64, col0(32), s52, l);
+                put_row_sums(base + 218144 + it % 2 * 5664, group, s51, l);
+                put_column_sums(base + 218656 + it % 2 * 5664, 64, col0(32), s52, l);
             }
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 180224, 64, 0, base + 0, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 98304, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221464);
+                arrive(base + 227624);
             keep(f53);
             keep(f49);
             {
                 u32 t1[16];
-                read_columns<4>(t1 + 0, base + 114688 + 0, 64, col0(64), l);
+                read_columns<4>(t1 + 0, base + 122880 + 0, 64, col0(64), l);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 207104 + it % 2 * 768, 64, l.row + 8 * h);
+                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
                 float s54[2] = { 0 };
                 float f57[32];
                 UNROLL for (int e = 0; e < 32; e++) {
@@ -1568,8 +1764,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f57[e] = x57;
                     s54[h] += x54;
                 }
-                put_row_sums(base + 213536 + it % 2 * 5664, group, s54, l);
-                wait(base + 221448, parity((it * 3 + 1), 1) ^ 1);
+                put_row_sums(base + 219680 + it % 2 * 5664, group, s54, l);
+                wait(base + 227592, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f57 + 0, l, x.n);
@@ -1578,13 +1774,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221440);
+                    arrive(base + 227584);
             }
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 180224, 64, 0, base + 114688, 64, col0(64) + 0);
-            wait(base + 221520, parity(it, 1));
+            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 204800, 64, 0, base + 122880, 64, col0(64) + 0);
+            wait(base + 227680, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f59, base + 163840, 64, 0, base + 131072, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f59, base + 172032, 64, 0, base + 139264, 128, col0(64) + 0);
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f83, base + 188416, 64, 0, base + 0, 64, col0(64) + 0);
             keep(f50);
@@ -1596,7 +1792,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221512);
+                arrive(base + 227672);
             keep(f98);
             keep(f50);
             keep(f83);
@@ -1605,15 +1801,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             {
                 float r28[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r28[h] = parts_sum<1>(base + 207360 + it % 2 * 768, 64, l.row + 8 * h);
+                    r28[h] = parts_sum<1>(base + 213504 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t2[16];
                 read_columns<4>(t2 + 0, base + 0 + 0, 64, col0(64), l);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 206848 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 207104 + it % 2 * 768, 64, l.row + 8 * h);
+                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
                 float s64[2] = { 0 };
                 float s99[2] = { 0 };
                 float f108[32];
@@ -1636,9 +1832,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s64[h] += x64;
                     s99[h] += x99;
                 }
-                put_row_sums(base + 214048 + it % 2 * 5664, group, s64, l);
-                put_row_sums(base + 214560 + it % 2 * 5664, group, s99, l);
-                wait(base + 221448, parity((it * 3 + 2), 1) ^ 1);
+                put_row_sums(base + 220192 + it % 2 * 5664, group, s64, l);
+                put_row_sums(base + 220704 + it % 2 * 5664, group, s99, l);
+                wait(base + 227592, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f108 + 0, l, x.n);
@@ -1647,21 +1843,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 221440);
+                    arrive(base + 227584);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221296 + it % 2 * 8);
+                arrive(base + 227440 + it % 2 * 8);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221384);
+                arrive(base + 227528);
             {
                 u32 t7[32];
                 read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
                 read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
                 u32 t8[32];
-                read_columns<4>(t8 + 0, base + 131072 + 0, 128, col0(64), l);
-                read_columns<4>(t8 + 16, base + 131072 + 8192, 128, col0(64), l);
+                read_columns<4>(t8 + 0, base + 139264 + 0, 128, col0(64), l);
+                read_columns<4>(t8 + 16, base + 139264 + 8192, 128, col0(64), l);
                 float s67 = 0;
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1672,14 +1868,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x67 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
                     s67 += x67;
                 }
-                put_sum(base + 215072 + it % 2 * 5664, warp - 4, s67, l);
+                put_sum(base + 221216 + it % 2 * 5664, warp - 4, s67, l);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221400);
+                arrive(base + 227544);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221528);
+                arrive(base + 227688);
             {
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
@@ -1695,19 +1891,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x114 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
                     s114[h] += x114;
                 }
-                put_row_sums(base + 215104 + it % 2 * 5664, group, s114, l);
+                put_row_sums(base + 221248 + it % 2 * 5664, group, s114, l);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221472 + it % 2 * 8);
+                arrive(base + 227632 + it % 2 * 8);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221416);
+                arrive(base + 227560);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 221432);
+                arrive(base + 227576);
             it++;
         }
     }
 }
-}  // in_k3_token
+}  // in_k4_token

@@ -278,11 +278,11 @@ static void put_store(Print *p, const KInst *k)
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n"
                "const int c = (x.row - x.where.start) / 64;\n",
                once_text(p, v->node), t, place(p, v));
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
-        buf_printf(p->b, "store_chunk(a.map[%d], a.tensor[%d], from + %d,"
-                   " x.where, c, %s, %d, x.head, lane);\n", map, t,
-                   c / TILE_COLS * 8192, sliced_index(p, v->col, c),
-                   full_extent(p, v->col));
+    buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
+               "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i, x.where,"
+               " c, %s + 64 * i, %d, x.head, lane);\n",
+               (v->ncol + TILE_COLS - 1) / TILE_COLS, map, t,
+               sliced_index(p, v->col, 0), full_extent(p, v->col));
     buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     put_post(p, v->buffer, v->turn, true);
 }

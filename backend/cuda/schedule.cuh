@@ -12,14 +12,16 @@ struct Item {
     i64 at;
     Rows where;
 };
-/* Item `at` of the launch; false: no sequence has such a chunk. */
+/* Item `at` of the launch, of which there are fewer than 2^32; false: no
+ * sequence has such a chunk. */
 template<int SLICES>
 INLINE bool find_item(const Run &run, i64 item, Item &x)
 {
-    const i64 at = item / SLICES;
-    x.slice = (int)(item % SLICES);
-    const i64 slot = divided(at, run.heads);
-    const i64 s = find_sequence(run, slot, 64);
+    const u32 at = (u32)item / SLICES;
+    x.slice = (int)((u32)item % SLICES);
+    const i64 slot = at / (u32)run.heads;
+    const i64 s = run.seq ? find_sequence(run, slot, 64)
+                          : (u32)slot / (u32)(run.per_entry + 1);
     const Sequence q = sequence(run, s);
     const i64 chunk = slot - first_slot(run, s, 64);
     if (chunk < 0 || chunk * 64 >= q.len)

@@ -664,24 +664,33 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     return y;
 }
 
-/* Whether all kernels of the way back come from schedules. */
-static bool is_all_scheduled(const Prepared *y)
+/* What the schedules of the way back gave up at most to fit; NOTHING: not all
+ * its kernels have one. */
+static int most_strained(const Prepared *y)
 {
-    for (int i = y->p->split; i < y->p->nkernels; i++)
-        if (!y->t[i]->out->schedule || y->t[i]->out->schedule->why)
-            return false;
-    return true;
+    int most = 0;
+
+    for (int i = y->p->split; i < y->p->nkernels; i++) {
+        const Schedule *s = y->t[i]->out->schedule;
+        if (!s || s->why)
+            return NOTHING;
+        int strain = s->share + s->rings + s->direct + s->narrow;
+        most = strain > most ? strain : most;
+    }
+    return most;
 }
 
-/* What scores are made ahead of a walk only schedules know to keep. */
+/* Scores that are made ahead of a walk only schedules know to keep. What the
+ * walk gains is lost again where the kernels behind it fit less well. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     Prepared plain = prepare(c, whole, o, false);
     if (!o->scheduled || plain.p->split == plain.p->nkernels)
         return plain;
     Prepared ahead = prepare(c, whole, o, true);
-    return ahead.p->nkernels > plain.p->nkernels && is_all_scheduled(&ahead)
-         ? ahead : plain;
+    int strain = most_strained(&plain), with = most_strained(&ahead);
+    return ahead.p->nkernels > plain.p->nkernels && with != NOTHING
+        && (strain == NOTHING || with <= strain) ? ahead : plain;
 }
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)

@@ -316,8 +316,8 @@ static uint8_t *find_scores(const Cut *u)
     return scores;
 }
 
-/* Requires parts. What the walk needs of scores is made ahead; of what those are
- * made of products under decays per key are kept, too, for those behind: others
+/* Requires parts. What the walk needs of scores is made ahead; products under
+ * decays per key that those are made of are kept, too, for those behind: others
  * are sooner made again than fetched. */
 static bool find_ahead(Cut *u)
 {

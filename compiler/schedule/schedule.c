@@ -50,8 +50,8 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         int less = i % TURNS;
         *s = *like;
         s->share = less > 0;
-        s->direct = less > 1;
-        s->rings = less > 2;
+        s->rings = less > 1;
+        s->direct = less > 2;
         s->narrow = i >= TURNS;
         if (!schedule_select(s, w))
             return s;

@@ -154,12 +154,12 @@ typedef struct Schedule {
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
     int groups;                         /* warpgroups of the matrix role */
-    bool share, direct, rings;          /* where memory is short: buffers of
+    bool share, rings, direct;          /* where memory is short: buffers of
                                            the matrix role one after another
-                                           in one place; inputs that nobody
-                                           multiplies not as tiles; what is
-                                           loaded through the ring of what is
-                                           read no more */
+                                           in one place; what is loaded
+                                           through the ring of what is read no
+                                           more; inputs that nobody multiplies
+                                           not as tiles */
     bool narrow;                        /* where registers are: groups in
                                            parts */
     int regs[2];                        /* a thread's: of the other roles, of

@@ -332,8 +332,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 if (a.tensor[4].p) {
                     const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[5], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[5], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    NO_UNROLL for (int i = 0; i < 2; i++)
+                        store_chunk(a.map[5], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
@@ -824,8 +824,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 if (a.tensor[4].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[6], a.tensor[4], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[6], a.tensor[4], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    NO_UNROLL for (int i = 0; i < 2; i++)
+                        store_chunk(a.map[6], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
@@ -836,8 +836,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 if (a.tensor[5].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[7], a.tensor[5], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[7], a.tensor[5], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    NO_UNROLL for (int i = 0; i < 2; i++)
+                        store_chunk(a.map[7], a.tensor[5], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
@@ -848,8 +848,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 if (a.tensor[6].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[8], a.tensor[6], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[8], a.tensor[6], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    NO_UNROLL for (int i = 0; i < 2; i++)
+                        store_chunk(a.map[8], a.tensor[6], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
@@ -860,8 +860,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 if (a.tensor[7].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
-                    store_chunk(a.map[9], a.tensor[7], from + 0, x.where, c, 0, 128, x.head, lane);
-                    store_chunk(a.map[9], a.tensor[7], from + 8192, x.where, c, 64, 128, x.head, lane);
+                    NO_UNROLL for (int i = 0; i < 2; i++)
+                        store_chunk(a.map[9], a.tensor[7], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }

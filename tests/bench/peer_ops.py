@@ -1,8 +1,9 @@
 """What peers.py measures: our variants, the functions of flash-linear-attention
-and mamba that compute the same, and inputs for both.
+and mamba, or of Helion's examples, that compute the same, and inputs for both.
 
 The peers are those installed, or unpacked in peers/fla_src and
-peers/mamba_src; of the latter only the modules that are wanted are loaded."""
+peers/mamba_src; of the latter only the modules that are wanted are loaded.
+Helion's examples are no package: HELION names a checkout of it."""
 import importlib
 import os
 import sys
@@ -254,16 +255,51 @@ OPS = {
 }
 
 
+# Helion's examples of these; they want heads before tokens.
+HELION = {"linear": "VANILLA", "retention": "RETENTION",
+          "simple_gla": "SIMPLE_GLA", "gla": "FULL_GLA",
+          "delta": "DELTA_RULE", "gdn": "GATED_DELTA_RULE", "kda": "KDA"}
+if "HELION" in os.environ:
+    OPS = {n: OPS[n] for n in HELION}
+    os.environ.setdefault("HELION_AUTOTUNE_CACHE", "AOTAutotuneCache")
+
+
+def heads_first(q, k, v, g=None, beta=None):
+    if g is not None and g.dim() == 1:
+        g = g.expand(*q.shape[:3])
+    return {n: t.transpose(1, 2).contiguous() for n, t in
+            dict(q=q, k=k, v=v, g=g, beta=beta).items() if t is not None}
+
+
+def helion(name):
+    """Their function of such inputs, with the configurations that they chose
+    for this GPU; its result as ours has it."""
+    sys.path.append(os.environ["HELION"])
+    engine = importlib.import_module("examples.linear.linear_attention_engine")
+    f = engine.get_helion_fwd_kernel(
+        engine.LinearAttentionVariant[HELION[name]])
+    return lambda **x: first(f(scale=x["q"].shape[-1] ** -0.5,
+                               **x)).transpose(1, 2)
+
+
 def first(results):
     return results[0] if isinstance(results, tuple) else results
 
 
 class Op:
     def __init__(self, name):
-        ours, theirs, self.make, self.options, self.rename = OPS[name]
+        ours, self.path, self.make, self.options, self.rename = OPS[name]
         self.name, self.flin = name, flin.load(ours)
-        module, self.function = theirs.rsplit(".", 1)
-        self.module = module if "." in module else "fla.ops." + module
+        if "HELION" in os.environ:
+            self.rename = heads_first
+
+    def function(self):
+        if "HELION" in os.environ:
+            return helion(self.name)
+        module, name = self.path.rsplit(".", 1)
+        module = module if "." in module else "fla.ops." + module
+        f = getattr(importlib.import_module(module), name)
+        return lambda **x: first(f(**x, **self.options))
 
     def theirs(self, x):
         return self.called("theirs", self.rename(**x))
@@ -275,8 +311,8 @@ class Op:
         """Their function, or ours, of what it takes itself."""
         if side == "ours":
             return lambda: self.flin(**x, **self.options)[0]
-        f = getattr(importlib.import_module(self.module), self.function)
-        return lambda: first(f(**x, **self.options))
+        f = self.function()
+        return lambda: f(**x)
 
     def leaves(self, side, x):
         """What the function takes, made of these inputs beforehand: tensors

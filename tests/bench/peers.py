@@ -12,8 +12,9 @@ or in parts, each with [OPS [SHAPES]], names with commas (default: all):
     error, error_train    distances from the float64 step
     host                  a call's microseconds on the CPU
 
-The peers are what is installed, or peers/fla_src and peers/mamba_src. Their
-ops compile and tune for minutes: `all` warms them side by side (set
+The peers are what is installed, or peers/fla_src and peers/mamba_src; with
+HELION=DIR, a checkout of Helion, its linear-attention examples. Their ops
+compile and tune for minutes: `all` warms them side by side (set
 TRITON_CACHE_AUTOTUNING=1, so that they remember what they chose), then times
 them one after another on each GPU. Medians; inputs rotate over more memory
 than the L2 cache has; both get the same tensors."""

@@ -556,6 +556,12 @@ function commands.typed(text, none)
     return "  help: " .. (inner.meant("attempt to index a nil value (global '"
            .. name .. "')") or "nothing is called so")
   end
+  local field = text:match "^%s*=?%s*flin%.([%a_][%w_]*)%s*$"
+  if field and none then
+    local help = inner.meant("attempt to call a nil value (field '" .. field
+                             .. "')")
+    return help and "  help: " .. help
+  end
   local last
   for line in (text .. "\n"):gmatch "(.-)\n" do
     if line:find "^%s?local%f[%W]" then

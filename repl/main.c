@@ -382,6 +382,8 @@ static bool run_script(lua_State *L, char **argv, int script)
     set_folder(L, input ? "" : argv[script]);
     if (sandbox_file(L, input ? NULL : argv[script], true) != LUA_OK) {
         complain(lua_tostring(L, -1));
+        if (!strpbrk(argv[script], "./") && access(argv[script], F_OK))
+            complain("  help: a script, or check, bench, plan, new: flin -h");
         return false;
     }
     for (; argv[script + 1 + n]; n++) {

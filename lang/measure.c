@@ -239,15 +239,67 @@ static Heard *find_heard(Times *l, const KernelTime *t)
     return h;
 }
 
-/* Chunks, times heads, of a call: parts of one count as such. */
-static double chunks_of(const KernelTime *t)
+static double tokens_of(const Call *call)
 {
-    const Call *call = t->call;
     double tokens = call->seq ? 0 : (double)call->tokens;
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         tokens += (double)call->seq[i].len;
-    return tokens * call->heads / (t->plan->g->chunk ? t->plan->g->chunk : 1);
+    return tokens;
+}
+
+/* Chunks, times heads, of a call: parts of one count as such. */
+static double chunks_of(const KernelTime *t)
+{
+    int chunk = t->plan->g->chunk ? t->plan->g->chunk : 1;
+
+    return tokens_of(t->call) * t->call->heads / chunk;
+}
+
+/* What a head has of a tensor for a token, or in all; 0: the tensor is not
+ * there. */
+static double entry_bytes(const Graph *g, const View *v, const uint8_t *order,
+                          int rank)
+{
+    double n = v->data ? dtype_size(v->dtype) : 0;
+
+    for (int i = 0; i < rank; i++)
+        n *= g->axis[order[i]].size;
+    return n;
+}
+
+/* Of the states that the kernel carries: read, where the call has them, and
+ * written, where it wants them. */
+static double state_bytes(const KernelTime *t)
+{
+    const Graph *g = t->plan->g;
+    const Call *call = t->call;
+    double n = 0;
+
+    for (int s = 0; s < g->nst; s++)
+        if (t->plan->kernel[t->kernel].states >> s & 1)
+            n += entry_bytes(g, &call->s0[s], g->st[s].order, g->st[s].rank)
+               + entry_bytes(g, &call->s1[s], g->st[s].order, g->st[s].rank);
+    return n * (double)call->nseq * call->heads;
+}
+
+/* What a kernel moves that nobody counts: all of the call's tensors, where it
+ * is the only one, else what the plan says for this machine's types. */
+static double bytes_of(const KernelTime *t)
+{
+    const Graph *g = t->plan->g;
+    const Call *call = t->call;
+    double n = state_bytes(t), tokens = tokens_of(call);
+
+    if (t->plan->nkernels > 1)
+        return n + t->plan->kernel[t->kernel].bytes * chunks_of(t);
+    for (int i = 0; i < g->nin; i++)
+        n += entry_bytes(g, &call->in[i], g->in[i].order, g->in[i].rank)
+           * call->in[i].heads * (g->in[i].timed ? tokens : 1);
+    for (int i = 0; i < g->nout; i++)
+        n += entry_bytes(g, &call->out[i], g->out[i].order, g->out[i].rank)
+           * call->heads * tokens;
+    return n;
 }
 
 static void hear(void *ud, const KernelTime *t)
@@ -260,7 +312,7 @@ static void hear(void *ud, const KernelTime *t)
         return;
     h->seconds += t->seconds;
     h->flops += k->flops * chunks_of(t);
-    h->bytes += t->bytes > 0 ? t->bytes : k->bytes * chunks_of(t);
+    h->bytes += t->bytes > 0 ? t->bytes : bytes_of(t);
     h->counted = t->bytes > 0;
 }
 

@@ -26,6 +26,10 @@ for _, k in ipairs(b.kernels) do
   check("a kernel is its launches", math.abs(sum - k.seconds) <= 1e-9 * sum)
   check("it computes and moves", k.flops > 0 and k.moved > 0 and not k.counted)
 end
+check("forward moves its arguments and results", b.kernels[1].moved == b.bytes,
+      b.kernels[1].moved)
+check("decoding moves the state twice", b.kernels[#b.kernels].moved
+      > 2 * 4 * 64 * 64)
 check("kernels of each call", calls["forward, chunks"] == 1
       and calls["forward + backward"] == 2 and calls["decode, one token"] == 1)
 check("one of them is several", parts > 1, parts)

@@ -2,6 +2,7 @@
 local flin, own = ...
 
 local mask = {}
+local MOST <const> = 65536              -- tokens: they are an axis here
 
 -- An input of the variant whose entries at the first index of each axis but
 -- t are 1, else 0.
@@ -47,6 +48,10 @@ function mask.of(v, o)
           :format(tostring(o.format)), 2)
   end
   local T, has = o.T or 32, {}
+  if math.type(T) ~= "integer" or T < 1 or T > MOST then
+    error(("mask: T = %s: a whole number from 1 to %d is wanted")
+          :format(tostring(T), MOST), 2)
+  end
   for _, input in ipairs(v.inputs) do
     has[input.name] = input.axes
   end

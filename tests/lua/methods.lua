@@ -103,6 +103,8 @@ do
   end
   check("decay", worst < 1e-6, worst)
   fails("no key", "mask: hgrn2 has no input k", v.mask, flin.stdlib.hgrn2)
+  fails("too many", "mask: T = 65537: a whole number from 1 to 65536", gdn.mask,
+        gdn, { T = 65537 })
   check("other names", flin.stdlib.mamba2:mask { T = 4 }.rank == 2)
   check("ascii", flin.heat_map { { 0, 0.5 }, { 1, 0.05 } } == "  ++\n@@..",
         flin.heat_map { { 0, 0.5 }, { 1, 0.05 } })

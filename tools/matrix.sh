@@ -54,7 +54,7 @@ judge() {       # NAME LOG
 }
 
 compilers() {
-    for cc in gcc gcc-13 gcc-14 clang clang-17 clang-19; do
+    for cc in gcc gcc-11 gcc-13 gcc-14 clang clang-16 clang-17 clang-19; do
         command -v $cc >/dev/null || continue
         try $cc "" CC="$WRAP $cc"
     done

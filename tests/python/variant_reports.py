@@ -119,6 +119,15 @@ if importlib.util.find_spec("numpy"):
     import numpy
     m = gdn.mask(T=3, beta=numpy.array([1., 2., 0.5]).reshape(1, 3, 1))
     check("mask: arrays", (numpy.asarray(m) == given.rows).all())
+if importlib.util.find_spec("matplotlib"):
+    import matplotlib
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    image = gdn.mask(T=5).plot(cmap="magma")
+    check("mask: matplotlib", image.get_array().shape == (5, 5))
+    dots = r.plot(plt.figure().gca())
+    check("bench: matplotlib", len(dots) == len(r.kernels))
+    check("plan: matplotlib", len(p.plot(plt.figure().gca())) == 2)
 check("html", "<table>" in gdn._repr_html_() and "<table>"
       in flin.stdlib._repr_html_())
 

@@ -63,6 +63,18 @@ class Report(dict):
         return self.svg() + Text(self._text)._repr_html_()
 
 
+def axes(ax: Any) -> Any:
+    """matplotlib's axes: these, or the current ones."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot
+    except ImportError:
+        raise _c.Error("plot: there is no matplotlib here\n  help: pip install "
+                       "matplotlib, or svg()") from None
+    return matplotlib.pyplot.gca()
+
+
 class Mask(Report):
     """Which token weighs how much in whose result: `rows`, [T, T], and
     numpy.asarray of it."""
@@ -70,6 +82,53 @@ class Mask(Report):
     def __array__(self, dtype=None, copy=None):
         import numpy
         return numpy.array(self["rows"], dtype or float)
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """On matplotlib's axes, with imshow's options; returns the image."""
+        ax = axes(ax)
+        ax.set(xlabel="token j, which is read",
+               ylabel="token i, whose result it is")
+        return ax.imshow(self["rows"], **options)
+
+
+class Plan(Report):
+    """Kernels, and what each moves."""
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """The kernels in time, on matplotlib's axes, with barh's options."""
+        ax, ends = axes(ax), [0.0]
+        kernels = self["kernels"]
+        for k in kernels:
+            ends.append(ends[-1] + 1e9 * k["seconds"])
+        ax.set(xlabel="predicted ns a token and head")
+        ax.invert_yaxis()
+        return ax.barh([f"{i} {k['name']}" for i, k in enumerate(kernels, 1)],
+                       [1e9 * k["seconds"] for k in kernels], left=ends[:-1],
+                       **options)
+
+
+class Bench(Report):
+    """Times of calls, `rows`, and of their kernels, `kernels`."""
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """The kernels below memory's and products' roofs, on matplotlib's
+        axes, with scatter's options; returns a dot of each."""
+        ax, kernels = axes(ax), self["kernels"]
+        x = [k["flops"] / k["moved"] for k in kernels]
+        y = [k["flops"] / k["seconds"] for k in kernels]
+        roof = [min(x) / 2, max(x) * 2]
+        if "peak" in self:
+            knee = self["peak"] / self["copy"]
+            roof = [min(roof[0], knee / 2), knee, max(roof[1], knee * 2)]
+        ax.set(xscale="log", yscale="log", xlabel="flop per byte moved",
+               ylabel="flop/s")
+        ax.plot(roof, [min(at * self["copy"], self.get("peak", float("inf")))
+                       for at in roof], color="gray")
+        dots = [ax.scatter([a], [b], label=f"{k['call']}: {k['name']}",
+                           zorder=3, **options)
+                for a, b, k in zip(x, y, kernels)]
+        ax.legend(fontsize="small")
+        return dots
 
 
 # ---- Python's values as Lua writes them ----

@@ -240,14 +240,14 @@ class Variant:
 
     def plan(self, *, format: str = "table", **options: Any) -> Any:
         """The kernels that a machine would run, and what each moves; drawn in
-        notebooks and by svg(). Options: sizes of axes (K=128), machine="cpu"
-        or "h200", backward, chunk. format="svg" or "dot" (Graphviz's) gives
-        that as text."""
+        notebooks and by svg(), with matplotlib by plot(). Options: sizes of
+        axes (K=128), machine="cpu" or "h200", backward, chunk. format="svg"
+        or "dot" (Graphviz's) gives that as text."""
         options["format"] = format
         call = "v:plan" + _reports.options(options)
         if format != "table":
             return self._says(call)
-        return self._report(call, picture="v:plan" + _reports.options(
+        return self._report(call, _reports.Plan, "v:plan" + _reports.options(
             {**options, "format": "svg"}))
 
     def check(self, **options: Any) -> _reports.Report:
@@ -264,12 +264,13 @@ class Variant:
         directions. Numbers are relative errors; `worst` is the greatest."""
         return self._report("v:gradcheck" + _reports.options(options))
 
-    def bench(self, **options: Any) -> _reports.Report:
+    def bench(self, **options: Any) -> _reports.Bench:
         """Times: chunk form, token loop, decoding, and the machine's floor.
         Options: B, T, H, sizes of axes, dtype, chunk, backend, threads,
-        backward=False, seconds= of each row. Drawn as a roofline."""
+        backward=False, seconds= of each row. Drawn as a roofline of its
+        `kernels`; plot() draws that with matplotlib."""
         return self._report("v:bench" + _reports.options(options),
-                            picture="flin.picture.roofline(r)")
+                            _reports.Bench, "flin.picture.roofline(r)")
 
     def io(self, **options: Any) -> _reports.Report:
         """The least words that can be moved, beside what the plan moves.
@@ -281,7 +282,8 @@ class Variant:
         """The weight of token j in token i's result: what comes out where q =
         k = (1, 0, ...) and v is the identity. Options: T=32, seed, sizes of
         axes, inputs by name in place of random ones; of the drawing log=True,
-        title, theme. `rows` holds it, as does numpy.asarray of it."""
+        title, theme. `rows` holds it, as does numpy.asarray of it; plot()
+        draws it with matplotlib."""
         drawn = {name: options.pop(name) for name in PICTURE
                  if name in options}
         return self._report(

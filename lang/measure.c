@@ -203,7 +203,8 @@ static int gpu_watch(lua_State *L)
     }
     lua_pushcclosure(L, watch_time, 1);
     lua_pushnumber(L, best);
-    lua_pushnumber(L, rate);
+    if (known)
+        lua_pushnumber(L, rate);
     return known ? 3 : 2;
 }
 

@@ -353,6 +353,17 @@ const char *kept_place(Print *p, Ref r)
                       (long long)p->stored->at[r]);
 }
 
+static void vector_scan(Print *p, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    bool most = n->op == OP_maxscan;
+    const char *gate = n->a[0] ? as_pair(p, n->a[0])
+                     : most ? "Pair { 0.f, 0.f }" : "Pair { 1.f, 1.f }";
+    buf_printf(p->b, "const Pair v%u = %s<%d>(%s, %s, %s, lane, x.n);\n",
+               (unsigned)r, n->flags & REVERSE ? "scanned_back" : "scanned",
+               most, gate, as_pair(p, n->a[1]), number_name(p, n->a[2]));
+}
+
 static void put_found(Print *p, Ref r)
 {
     bool vector = p->s->g->n[r].axes;
@@ -428,6 +439,9 @@ static void put_vector_node(Print *p, Ref r)
                    as_pair(p, n->a[0]), number_name(p, n->a[1]),
                    n->flags & REVERSE ? ", x.n" : "");
         return;
+    case OP_scan: case OP_maxscan:
+        vector_scan(p, r);
+        return;
     case OP_dot: case OP_sum:
         vector_sum(p, r);
         return;
@@ -482,7 +496,8 @@ static void put_vectors(Print *p, const KInst *k)
     }
     each_bit(p, k, k->post_empty, true, put_post);
     for (int i = 0; i < k->nin; i++)
-        put_kept(p, value_at(p, k->in[i])->node);
+        if (buffer_of(p, value_at(p, k->in[i]))->writer == KR_MATRIX)
+            put_kept(p, value_at(p, k->in[i])->node);
     for (int i = 0; i < k->nnodes; i++) {
         put_vector_node(p, k->node[i]);
         if (schedule_computes(p->s, k->node[i]))

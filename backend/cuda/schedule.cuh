@@ -333,6 +333,24 @@ INLINE Pair sum_back(Pair x, int lane, int rows)
     x.a += __shfl_sync(~0u, x.b, 0);
     return x;
 }
+/* The same as of the last token first. */
+INLINE Pair mirrored(Pair x, int lane)
+{
+    return { __shfl_sync(~0u, x.b, 31 - lane),
+             __shfl_sync(~0u, x.a, 31 - lane) };
+}
+/* scanned from the last token back. */
+template<bool MAX>
+INLINE Pair scanned_back(Pair a, Pair b, float before, int lane, int rows)
+{
+    const float one = MAX ? 0.f : 1.f, none = MAX ? bits(0xff800000) : 0.f;
+    if (lane >= rows)
+        a.a = one, b.a = none;
+    if (lane + 32 >= rows)
+        a.b = one, b.b = none;
+    return mirrored(scanned<MAX>(mirrored(a, lane), mirrored(b, lane), before,
+                                 lane, 64), lane);
+}
 /* Each token's successor, `last` for the chunk's last. */
 INLINE Pair delayed_back(Pair x, float last, int lane, int rows)
 {

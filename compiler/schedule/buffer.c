@@ -115,16 +115,41 @@ static int ring_left(const Schedule *s, int value, uint16_t readers,
     return NOTHING;
 }
 
+/* The program of vectors that leaves the value, or that is the first to read
+ * it; NOTHING: there is none. */
+static int vector_program(const Schedule *s, int value)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin + k->nout && k->op == K_VECTOR; j++)
+            if ((j < k->nin ? k->in[j] : k->out[j - k->nin]) == value)
+                return i;
+    }
+    return NOTHING;
+}
+
+/* Whether the vectors of a buffer are handed over with this one. */
+static bool goes_with(const Schedule *s, int buffer, int value)
+{
+    for (int v = 0; v < s->nvalues; v++)
+        if (v != value && s->value[v].buffer == buffer)
+            return vector_program(s, v) == vector_program(s, value);
+    return true;
+}
+
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
- * writer and the same readers lie side by side, results take turns. */
-static int buffer_for(Schedule *s, const KValue *v, const KInst *from,
+ * writer and the same readers lie side by side if one program leaves, or finds
+ * them; results take turns. */
+static int buffer_for(Schedule *s, int value, const KInst *from,
                       uint16_t readers)
 {
+    const KValue *v = &s->value[value];
     bool tile = v->layout < LAY_VECTOR, result = readers == 1u << KR_STORE;
     for (int i = 0; i < s->nbuffers && (result || !tile); i++) {
         KBuffer *b = &s->buffer[i];
         if (b->writer == from->role && b->readers == readers
-            && b->tile == tile && (!tile || b->bytes == value_bytes(v)))
+            && b->tile == tile && (tile ? b->bytes == value_bytes(v)
+                                        : goes_with(s, i, value)))
             return i;
     }
     if (s->nbuffers == MOST_BUFFERS) {
@@ -169,7 +194,7 @@ static bool place_value(Schedule *s, int i)
         v->turn = (uint8_t)s->buffer[at].uses++;
         return true;
     }
-    at = buffer_for(s, v, from, readers_of(s, i));
+    at = buffer_for(s, i, from, readers_of(s, i));
     if (at == NOTHING)
         return false;
     KBuffer *b = &s->buffer[at];

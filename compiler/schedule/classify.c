@@ -61,7 +61,8 @@ static bool is_vector_op(const Node *n)
 {
     switch (n->op) {
     case OP_cumsum: return !(n->flags & ~(EXCLUSIVE | REVERSE));
-    case OP_last: case OP_delay: return !(n->flags & ~REVERSE);
+    case OP_last: case OP_delay: case OP_scan: case OP_maxscan:
+        return !(n->flags & ~REVERSE);
     case OP_dot: case OP_sum: return true;
     }
     return op_info[n->op].traits & ELEMENTWISE;

@@ -191,6 +191,30 @@ static void place_sums(Select *x)
         }
 }
 
+/* Numbers that are carried are the role's that computes what becomes of them:
+ * if that waits for sums, so does who reads them. */
+static void place_numbers(Select *x)
+{
+    const Graph *g = x->g;
+    int first = x->deepest + 2, waits = x->deepest + 2;
+    for (Ref r = 1; r < g->len; r++)
+        if (x->kind[r] == VECTOR && x->level[r] < first)
+            first = x->level[r];
+    for (Ref r = 1; r < g->len; r++)
+        if (x->kind[r] == VECTOR && x->level[r] > first && x->level[r] < waits)
+            waits = x->level[r];
+    for (int i = 0; i < g->nst; i++)
+        if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
+            x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4 && g->n[r].a[i] && x->kind[r] == VECTOR; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            if (x->kind[a] == VECTOR && x->level[r] == first
+                && x->level[a] > first)
+                x->level[r] = waits;
+        }
+}
+
 static void find_levels(Select *x)
 {
     const Graph *g = x->g;
@@ -205,9 +229,7 @@ static void find_levels(Select *x)
         place_sums(x);
     else
         raise_levels(x);
-    for (int i = 0; i < g->nst; i++)    /* numbers lie where they change */
-        if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
-            x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];
+    place_numbers(x);
 }
 
 /* ---- groups ---- */

@@ -88,14 +88,26 @@ static bool is_share(const Select *x, int out)
     return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32);
 }
 
-/* Whether the matrix role, or a vector's role of another level, reads it. */
+/* Whose vectors of that level are: the first are one role's, those that wait for
+ * sums the other's. */
+static KRole vector_role(const Select *x, int level)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] == VECTOR && x->level[r] < level)
+            return KR_VECTOR2;
+    return KR_VECTOR;
+}
+
+/* Whether the matrix role, or another vector role, reads it. */
 static bool is_read_elsewhere(const Select *x, Ref r)
 {
     const Graph *g = x->g;
+    KRole role = vector_role(x, x->level[r]);
     for (Ref u = r + 1; u < g->len; u++)
         for (int i = 0; i < 4 && g->n[u].a[i]; i++)
             if (shown_node(g, g->n[u].a[i]) == r && x->kind[u] >= VECTOR
-                && (in_matrix_role(x, u) || x->level[u] != x->level[r]))
+                && (x->kind[u] >= ACROSS
+                    || vector_role(x, x->level[u]) != role))
                 return true;
     return false;
 }
@@ -115,6 +127,24 @@ static bool is_vector_result(const Select *x, Ref r)
         && (x->w->out[out] == F32 || x->w->out[out] == x->w->tile);
 }
 
+static bool has_node(const KInst *k, Ref r);
+
+/* Whether the role has r from a program before. */
+static bool has_vector(const Select *x, KRole role, Ref r)
+{
+    const Schedule *s = x->s;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
+        if (k->op != K_VECTOR || k->role != role)
+            continue;
+        if (has_node(k, r))
+            return true;
+        for (int i = 0; i < k->nin; i++)
+            if (s->value[k->in[i]].node == r)
+                return true;
+    }
+    return false;
+}
+
 static bool select_vectors(Select *x, int level, KRole role)
 {
     const Graph *g = x->g;
@@ -131,8 +161,9 @@ static bool select_vectors(Select *x, int level, KRole role)
         program_add(x, k, r);
         for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
-            if (x->kind[a] == REDUCED
-                || (x->kind[a] == VECTOR && x->level[a] != level))
+            if ((x->kind[a] == REDUCED
+                 || (x->kind[a] == VECTOR && x->level[a] != level))
+                && !has_vector(x, role, a))
                 reads(x, k, value_of(x, a, vector_layout(x, a)));
         }
         if (g->n[r].op == OP_state && schedule_computes(x->s, r)
@@ -153,15 +184,15 @@ static bool is_sum_left(const Select *x, Ref r)
         && (x->w->stores[r] || output_of(x, r) != NOTHING);
 }
 
-/* The last vector role writes them. */
-static void store_sums(Select *x, KRole role)
+/* The last program of vectors writes them; it is from instruction `from` on. */
+static void store_sums(Select *x, KRole role, int from)
 {
     KInst *k = NULL;
-    for (int i = 0; i < x->s->ninsts; i++)
-        if (x->s->inst[i].op == K_VECTOR && x->s->inst[i].role == role)
+    for (int i = from; i < x->s->ninsts; i++)
+        if (x->s->inst[i].op == K_VECTOR)
             k = &x->s->inst[i];
     for (Ref r = 1; r < x->g->len; r++)
-        if (is_sum_left(x, r)) {
+        if (is_sum_left(x, r) && !has_vector(x, role, r)) {
             if (!k)
                 k = inst_new(x, K_VECTOR, role);
             reads(x, k, value_of(x, r, vector_layout(x, r)));
@@ -170,24 +201,18 @@ static void store_sums(Select *x, KRole role)
 
 static bool select_all_vectors(Select *x, int level)
 {
-    static const KRole role[] = { KR_VECTOR, KR_VECTOR2 };
+    KRole role = vector_role(x, level);
+    int first = x->s->ninsts;
     bool any = false;
-    int n = 0;
     for (Ref r = 1; r < x->g->len; r++)
         any |= (x->kind[r] == VECTOR && x->level[r] == level)
             || (is_sum_left(x, r) && level == x->deepest + 1);
-    for (int i = 0; i < x->s->ninsts; i++)
-        n += x->s->inst[i].op == K_VECTOR;
     if (!any)
         return true;
-    if (n == 2) {
-        x->s->why = "vectors that wait for sums more than once";
-        return false;
-    }
-    if (!select_vectors(x, level, role[n]))
+    if (!select_vectors(x, level, role))
         return false;
     if (level == x->deepest + 1)
-        store_sums(x, role[n]);
+        store_sums(x, role, first);
     return true;
 }
 

@@ -76,8 +76,13 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
         store_sums<C>(sum_row<K>(first, 64), zero);
 }
 
-/* The same with a gate a token, those behind the end as 1: s = gate s + x, from
- * `begin` on, or zeros. */
+/* A token's gate; behind the end 1. */
+INLINE float gate_at(u32 gates, int row, int rows)
+{
+    return row < rows ? load1(gates + 4 * row) : 1.f;
+}
+/* The same with a gate a token: s = gate s + x, from `begin` on, or zeros. A
+ * warp goes through its rows twice: for its last, and from what it finds. */
 template<int K, int SHARE, bool BACK>
 INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
                        const Lane &l)
@@ -86,47 +91,46 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
     const bool here = SHARE == 32 * C || l.lane * C < SHARE;
     const u32 first = at + 4 * (col + l.lane * C);
     const u32 own = sum_row<K>(first, 16 * l.warp);
-    float x[16][C], gate[16], before[C];
-    UNROLL for (int n = 0; n < 16; n++)
-        gate[n] = 16 * l.warp + n < rows
-                ? load1(gates + 4 * (16 * l.warp + n)) : 1.f;
+    float x[C], top[C], s[C] = { 0 }, before[C];
     UNROLL for (int e = 0; e < C; e++)
         before[e] = begin && here ? begin[col + l.lane * C + e] : 0.f;
-    if (here && !BACK && l.warp == 0)
-        store_sums<C>(sum_row<K>(first, -1), before);
     if (here) {
-        UNROLL for (int n = 0; n < 16; n++)
-            load_sums<C>(x[n], sum_row<K>(own, n));
-        UNROLL for (int n = 1; n < 16; n++) {
-            const int m = BACK ? 15 - n : n, from = BACK ? m + 1 : m - 1;
-            UNROLL for (int e = 0; e < C; e++)
-                x[m][e] += gate[m] * x[from][e];
+        UNROLL for (int n = 0; n < 16; n++) {
+            const int m = BACK ? 15 - n : n;
+            const float g = gate_at(gates, 16 * l.warp + m, rows);
+            load_sums<C>(x, sum_row<K>(own, m));
+            UNROLL for (int e = 0; e < C; e++) {
+                s[e] = g * s[e] + x[e];
+                if (m == 0)
+                    top[e] = x[e];
+            }
         }
-        store_sums<C>(own, x[BACK ? 0 : 15]);
+        store_sums<C>(own, s);
+        if (!BACK && l.warp == 0)
+            store_sums<C>(sum_row<K>(first, -1), before);
     }
     warpgroup_sync();
     UNROLL for (int i = 0; i < 4; i++) {
         const int w = BACK ? 3 - i : i;
         if (here && (BACK ? w > l.warp : w < l.warp)) {
-            float all[C], through = 1.f;
+            float through = 1.f;
             UNROLL for (int n = 0; n < 16; n++)
-                through *= 16 * w + n < rows
-                         ? load1(gates + 4 * (16 * w + n)) : 1.f;
-            load_sums<C>(all, sum_row<K>(first, 16 * w));
+                through *= gate_at(gates, 16 * w + n, rows);
+            load_sums<C>(x, sum_row<K>(first, 16 * w));
             UNROLL for (int e = 0; e < C; e++)
-                before[e] = all[e] + through * before[e];
+                before[e] = x[e] + through * before[e];
         }
     }
     warpgroup_sync();
     if (!here)
         return;
-    float through = 1.f;
     UNROLL for (int n = 0; n < 16; n++) {
         const int m = BACK ? 15 - n : n;
-        through *= gate[m];
+        const float g = gate_at(gates, 16 * l.warp + m, rows);
+        load_sums<C>(x, sum_row<K>(own, m));
         UNROLL for (int e = 0; e < C; e++)
-            x[m][e] += through * before[e];
-        store_sums<C>(sum_row<K>(own, m), x[m]);
+            before[e] = g * before[e] + (m == 0 ? top[e] : x[e]);
+        store_sums<C>(sum_row<K>(own, m), before);
     }
     const float zero[C] = { 0 };
     if (l.warp == 3)

@@ -505,8 +505,18 @@ static bool is_tile(const Tiles *t, Ref r)
         && !(s & (s - 1) & ((s & (s - 1)) - 1));
 }
 
+static bool is_factor(const Graph *g, Ref r)
+{
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 0; i < 2 && node_is_product(g, &g->n[u]); i++)
+            if (shown_node(g, g->n[u].a[i]) == r)
+                return true;
+    return false;
+}
+
 /* Which nodes go, element by element, into sums along the chunk of matrices:
- * gradients of gates, differences of large numbers that 16 bits do not hold. */
+ * gradients of gates, differences of large numbers that 16 bits do not hold. A
+ * factor of products is of 16 bits there, and so it is to be here. */
 static uint8_t *find_summed(const Graph *g)
 {
     uint8_t *summed = ctx_alloc(g->ctx, g->len);
@@ -519,6 +529,8 @@ static uint8_t *find_summed(const Graph *g)
         for (int a = 0; a < 4 && n->a[a] && on; a++)
             summed[n->a[a]] = 1;
     }
+    for (Ref r = 1; r < g->len; r++)
+        summed[r] &= !is_factor(g, r);
     return summed;
 }
 

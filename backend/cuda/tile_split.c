@@ -17,6 +17,7 @@
  */
 #include "tile.h"
 #include "../../compiler/cost.h"
+#include "../../compiler/schedule/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,7 @@ typedef struct Cut {
                                            states */
     uint8_t *feeds;                     /* a product depends on it */
     uint8_t *scanned;                   /* depends on a scan of a matrix */
+    uint8_t *factor;                    /* of a product, made of a scan alone */
     uint8_t *ahead;                     /* a kernel before the scan has it */
     uint8_t *found;                     /* and keeps it for those behind */
 } Cut;
@@ -64,8 +66,9 @@ static void mark(const Cut *u, uint8_t *set, const uint8_t *other, Ref r)
 
     if (!r || set[r] || !u->has[r] || u->found[r])
         return;
-    if (other && other[r] && n->states & u->k->states
-        && (n->op == OP_state || node_is_product(u->p->g, n)))
+    if (other && other[r]
+        && (u->factor[r] || (n->states & u->k->states
+            && (n->op == OP_state || node_is_product(u->p->g, n)))))
         return;
     set[r] = 1;
     for (int i = 0; i < 4; i++)
@@ -149,6 +152,19 @@ static void find_needs(Cut *u)
             u->feeds[g->n[r].a[i]] |= u->feeds[r] || multiplies(g, r);
 }
 
+/* Factors that are made of a scan of a matrix, element by element: fetched
+ * sooner than the scan is made again. */
+static void find_factors(Cut *u)
+{
+    const Graph *g = u->p->g;
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 2 && u->has[r] && multiplies(g, r); i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            u->factor[a] = u->scanned[a] && !u->dear[a] && is_matrix(g, a);
+        }
+}
+
 /* Whether r is to sink to the late walk: it goes on from a scan that is had
  * there, and from what is not. */
 static bool sinks(const Cut *u, Ref r)
@@ -157,7 +173,8 @@ static bool sinks(const Cut *u, Ref r)
     bool scan = false;
 
     for (int i = 0; i < 4; i++)
-        scan |= u->scanned[n->a[i]] && !u->dear[n->a[i]];
+        scan |= u->scanned[n->a[i]] && !u->dear[n->a[i]]
+             && !u->factor[shown_node(u->p->g, n->a[i])];
     return scan && u->has[r] && u->dear[r] && !u->feeds[r] && !u->scan[r]
         && is_matrix(u->p->g, r) && !multiplies(u->p->g, r);
 }
@@ -365,9 +382,12 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late,
     u.feeds = new_set(&u);
     u.scanned = new_set(&u);
     u.found = new_set(&u);
+    u.factor = new_set(&u);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
     find_needs(&u);
+    if (late)
+        find_factors(&u);
     mark_parts(&u, late, false);
     bool any = memchr(u.late, 1, g->len);
     int found = count_found(&u);

@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-enum { VECTOR_ALIGN = 16, BARRIER = 8 };
+enum { VECTOR_ALIGN = 16, BARRIER = 8,
+       SPARE = 10 };                    /* buffers that others may need */
 
 static uint16_t readers_of(const Schedule *s, int value)
 {
@@ -139,13 +140,16 @@ static bool goes_with(const Schedule *s, int buffer, int value)
 
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
  * writer and the same readers lie side by side if one program leaves, or finds
- * them; results take turns. */
+ * them; where memory is short a role's own lie by themselves. Results take
+ * turns. */
 static int buffer_for(Schedule *s, int value, const KInst *from,
                       uint16_t readers)
 {
     const KValue *v = &s->value[value];
     bool tile = v->layout < LAY_VECTOR, result = readers == 1u << KR_STORE;
-    for (int i = 0; i < s->nbuffers && (result || !tile); i++) {
+    bool apart = s->share && readers == 1u << from->role
+              && s->nbuffers < MOST_BUFFERS - SPARE;
+    for (int i = 0; i < s->nbuffers && (result || !tile) && !apart; i++) {
         KBuffer *b = &s->buffer[i];
         if (b->writer == from->role && b->readers == readers
             && b->tile == tile && (tile ? b->bytes == value_bytes(v)
@@ -253,26 +257,27 @@ bool buffers_apart(const Schedule *s, int a, int b)
 }
 
 /* Where nothing lies that is there at the same time, from `at` on: behind one
- * of those before it. */
+ * of those before it; vectors come behind tiles. */
 static void fit(Schedule *s, int i, int32_t at)
 {
     KBuffer *b = &s->buffer[i];
     b->at = at;
-    for (int j = 0; j < i; j++)
-        if (s->buffer[j].tile && is_internal(&s->buffer[j])
-            && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
+    for (int j = 0; j < s->nbuffers; j++)
+        if ((s->buffer[j].tile == b->tile ? j < i : s->buffer[j].tile)
+            && is_internal(&s->buffer[j]) && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
             b->at = s->buffer[j].at + s->buffer[j].bytes;
             j = -1;
         }
 }
 
+/* Tiles that go from role to role, those of one role's own, its vectors. */
 static int32_t lay_out(Schedule *s)
 {
     int32_t at = 0, end = 0;
-    for (int own = 0; own < 2; own++)
+    for (int own = 0; own < 3; own++)
         for (int i = 0; i < s->nbuffers; i++) {
             KBuffer *b = &s->buffer[i];
-            if (!b->tile || is_internal(b) != own)
+            if (b->tile != (own < 2) || is_internal(b) != (own > 0))
                 continue;
             if (own)
                 fit(s, i, at);
@@ -283,7 +288,7 @@ static int32_t lay_out(Schedule *s)
                 ? b->at + b->bytes * b->depth : end;
         }
     for (int i = 0; i < s->nbuffers; i++)
-        if (!s->buffer[i].tile) {
+        if (!s->buffer[i].tile && !is_internal(&s->buffer[i])) {
             s->buffer[i].at = end;
             end += s->buffer[i].bytes * s->buffer[i].depth;
         }

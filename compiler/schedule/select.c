@@ -88,8 +88,8 @@ static bool is_share(const Select *x, int out)
     return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32);
 }
 
-/* Whose vectors of that level are: the first are one role's, those that wait for
- * sums the other's. */
+/* Whose vectors of that level are: the first are one role's, those that wait
+ * for sums the other's. */
 static KRole vector_role(const Select *x, int level)
 {
     for (Ref r = 1; r < x->g->len; r++)

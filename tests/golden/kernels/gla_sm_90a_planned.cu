@@ -718,36 +718,36 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222208 + 8 * i, 1);
-            barrier_init(base + 222224 + 8 * i, 8);
+            barrier_init(base + 218112 + 8 * i, 1);
+            barrier_init(base + 218128 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222240 + 8 * i, 1);
-            barrier_init(base + 222248 + 8 * i, 8);
+            barrier_init(base + 218144 + 8 * i, 1);
+            barrier_init(base + 218152 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222256 + 8 * i, 1);
-            barrier_init(base + 222264 + 8 * i, 8);
+            barrier_init(base + 218160 + 8 * i, 1);
+            barrier_init(base + 218168 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222272 + 8 * i, 1);
-            barrier_init(base + 222280 + 8 * i, 8);
+            barrier_init(base + 218176 + 8 * i, 1);
+            barrier_init(base + 218184 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222288 + 8 * i, 1);
-            barrier_init(base + 222296 + 8 * i, 8);
+            barrier_init(base + 218192 + 8 * i, 1);
+            barrier_init(base + 218200 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222304 + 8 * i, 1);
-            barrier_init(base + 222312 + 8 * i, 8);
+            barrier_init(base + 218208 + 8 * i, 1);
+            barrier_init(base + 218216 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222320 + 8 * i, 1);
-            barrier_init(base + 222328 + 8 * i, 8);
+            barrier_init(base + 218224 + 8 * i, 1);
+            barrier_init(base + 218232 + 8 * i, 8);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 222336 + 8 * i, 8);
-            barrier_init(base + 222344 + 8 * i, 1);
+            barrier_init(base + 218240 + 8 * i, 8);
+            barrier_init(base + 218248 + 8 * i, 1);
         }
         barrier_init_fence();
     }
@@ -761,50 +761,50 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 222248, parity(it, 1) ^ 1);
+                wait(base + 218152, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222240, to = base + 0;
+                    const u32 full = base + 218144, to = base + 0;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222264, parity(it, 1) ^ 1);
+                wait(base + 218168, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222256, to = base + 16384;
+                    const u32 full = base + 218160, to = base + 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222280, parity(it, 1) ^ 1);
+                wait(base + 218184, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222272, to = base + 32768;
+                    const u32 full = base + 218176, to = base + 32768;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222296, parity(it, 1) ^ 1);
+                wait(base + 218200, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222288, to = base + 49152;
+                    const u32 full = base + 218192, to = base + 49152;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[3].group;
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222312, parity(it, 1) ^ 1);
+                wait(base + 218216, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222304, to = base + 65536;
+                    const u32 full = base + 218208, to = base + 65536;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
                     load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 222328, parity(it, 1) ^ 1);
+                wait(base + 218232, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 222320, to = base + 98304;
+                    const u32 full = base + 218224, to = base + 98304;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
@@ -820,7 +820,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Item x;
                 if (!find_item<1>(a.run, item, x))
                     continue;
-                wait(base + 222336, parity((it * 4 + 0), 1));
+                wait(base + 218240, parity((it * 4 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
@@ -831,8 +831,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222344);
-                wait(base + 222336, parity((it * 4 + 1), 1));
+                    arrive(base + 218248);
+                wait(base + 218240, parity((it * 4 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
@@ -843,8 +843,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222344);
-                wait(base + 222336, parity((it * 4 + 2), 1));
+                    arrive(base + 218248);
+                wait(base + 218240, parity((it * 4 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
@@ -855,8 +855,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222344);
-                wait(base + 222336, parity((it * 4 + 3), 1));
+                    arrive(base + 218248);
+                wait(base + 218240, parity((it * 4 + 3), 1));
                 if (a.tensor[7].p) {
                     const u32 from = base + 131072;
                     const int c = (x.row - x.where.start) / 64;
@@ -867,7 +867,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222344);
+                    arrive(base + 218248);
                 it++;
             }
         }
@@ -878,11 +878,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 if (!find_item<1>(a.run, item, x))
                     continue;
                 Pair v29 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
-                wait(base + 222224 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 217088 + it % 2 * 256, v29, lane);
+                wait(base + 218128 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 217600 + it % 2 * 256, v29, lane);
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222208 + it % 2 * 8);
+                    arrive(base + 218112 + it % 2 * 8);
                 it++;
             }
         }
@@ -928,13 +928,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     z9 = row < x.n ? x9 : 0.f;
                 }
             }
-            wait(base + 222240, parity(it, 1));
+            wait(base + 218144, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 0, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 222256, parity(it, 1));
+            wait(base + 218160, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 16384, 2, x.n, thread);
                 fence_async();
@@ -954,8 +954,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
             }
             matrix_sync<2>();
-            scan_rows<128, 64, 0>(base + 148000, base + 217600, col0(64), l);
-            wait(base + 222272, parity(it, 1));
+            scan_rows<128, 64, 0>(base + 148000, base + 217088, col0(64), l);
+            wait(base + 218176, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 32768, 2, x.n, thread);
                 fence_async();
@@ -977,7 +977,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     if (e % 8 == 0)
                         read_columns<1>(t2, base + 32768, 64, col0(64) + 2 * e, l);
                     if (e % 4 == 0)
-                        y11 = parts_column<1>(base + 217600, 128, col);
+                        y11 = parts_column<1>(base + 217088, 128, col);
                     if (e % 2 == 0)
                         y10 = load2(base + 148000 + row * 544 + 4 * col);
                     const float x12 = (e & 1 ? y11.y : y11.x) - (e & 1 ? y10.y : y10.x);
@@ -992,7 +992,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 fence_async();
             }
-            wait(base + 222288, parity(it, 1));
+            wait(base + 218192, parity(it, 1));
             if (x.n < 64) {
                 clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
@@ -1009,17 +1009,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             }
             decayed_sums<128, 32, 1, 0>(f33, base + 184320, base + 32768, base + 148000, base + 148000, base + 148000, col0(64), l);
             decayed_sums<128, 32, 0, 0>(f34, base + 184320, base + 49152, base + 148000, base + 148000, base + 148000, col0(64), l);
-            wait(base + 222304, parity(it, 1));
+            wait(base + 218208, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f42, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
-            wait(base + 222320, parity(it, 1));
+            wait(base + 218224, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f50, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222248);
+                arrive(base + 218152);
             keep(f50);
             keep(f42);
             matrix_sync<2>();
@@ -1045,7 +1045,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     if (e % 2 == 0)
                         y10 = load2(base + 148000 + row * 544 + 4 * col);
                     if (e % 4 == 0)
-                        y11 = parts_column<1>(base + 217600, 128, col);
+                        y11 = parts_column<1>(base + 217088, 128, col);
                     const float x35 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * f33[e];
                     const float x36 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * f34[e];
                     const float x37 = -x36;
@@ -1069,8 +1069,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f61[e] = x61;
                     s59[e / 4 * 2 + e % 2] += row < x.n ? x59 : 0.f;
                 }
-                put_column_sums(base + 218112, 128, col0(64), s59, l);
-                wait(base + 222344, parity((it * 4 + 0), 1) ^ 1);
+                put_column_sums(base + 184320, 128, col0(64), s59, l);
+                wait(base + 218248, parity((it * 4 + 0), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f44 + 0, l, x.n);
@@ -1079,8 +1079,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222336);
-                wait(base + 222344, parity((it * 4 + 1), 1) ^ 1);
+                    arrive(base + 218240);
+                wait(base + 218248, parity((it * 4 + 1), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f52 + 0, l, x.n);
@@ -1089,15 +1089,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222336);
+                    arrive(base + 218240);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222280);
+                arrive(base + 218184);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222296);
-            matrix_sync<2>();
+                arrive(base + 218200);
             {
                 u32 t6[32];
                 read_columns<4>(t6 + 0, base + 65536 + 0, 128, col0(64), l);
@@ -1115,11 +1114,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x56 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
                     s56[e % 32 / 4 * 2 + e % 2] += x56;
                 }
-                put_column_sums(base + 220160, 128, col0(64), s56, l);
+                put_column_sums(base + 186368, 128, col0(64), s56, l);
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222312);
+                arrive(base + 218216);
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f31, base + 208896, 64, 0, base + 16384, 64, col0(64) + 0);
             keep(f31);
@@ -1129,14 +1128,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             wgmma_wait<0>();
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222264);
+                arrive(base + 218168);
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222328);
+                arrive(base + 218232);
             keep(f31);
             keep(f31);
             {
-                wait(base + 222344, parity((it * 4 + 2), 1) ^ 1);
+                wait(base + 218248, parity((it * 4 + 2), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f31 + 0, l, x.n);
@@ -1145,24 +1144,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222336);
+                    arrive(base + 218240);
             }
             matrix_sync<2>();
-            wait(base + 222208 + it % 2 * 8, parity(it, 2));
+            wait(base + 218112 + it % 2 * 8, parity(it, 2));
             {
                 float c11[16];
                 UNROLL for (int e = 0; e < 16; e++)
-                    c11[e] = parts_sum<1>(base + 217600, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = parts_sum<1>(base + 217088, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
                 float c56[16];
                 UNROLL for (int e = 0; e < 16; e++)
-                    c56[e] = parts_sum<4>(base + 220160, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                    c56[e] = parts_sum<4>(base + 186368, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
                 float c59[16];
                 UNROLL for (int e = 0; e < 16; e++)
-                    c59[e] = parts_sum<4>(base + 218112, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                    c59[e] = parts_sum<4>(base + 184320, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
                 float z63 = 0;
                 float d62[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    d62[h] = parts_sum<1>(base + 217088 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
+                    d62[h] = parts_sum<1>(base + 217600 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
                 float f63[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1184,7 +1183,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             }
             __syncwarp();
             if (lane == 0)
-                arrive(base + 222224 + it % 2 * 8);
+                arrive(base + 218128 + it % 2 * 8);
             matrix_sync<2>();
             scan_rows<128, 64, 1>(base + 148000, 0u, col0(64), l);
             matrix_sync<2>();
@@ -1206,7 +1205,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x66 = x65 != 0 ? 0.f : (e & 1 ? y64.y : y64.x);
                     f66[e] = x66;
                 }
-                wait(base + 222344, parity((it * 4 + 3), 1) ^ 1);
+                wait(base + 218248, parity((it * 4 + 3), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f66 + 0, l, x.n);
@@ -1215,7 +1214,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 __syncwarp();
                 if (lane == 0)
-                    arrive(base + 222336);
+                    arrive(base + 218240);
             }
             it++;
         }

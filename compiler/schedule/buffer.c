@@ -264,7 +264,8 @@ static void fit(Schedule *s, int i, int32_t at)
     b->at = at;
     for (int j = 0; j < s->nbuffers; j++)
         if ((s->buffer[j].tile == b->tile ? j < i : s->buffer[j].tile)
-            && is_internal(&s->buffer[j]) && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
+            && is_internal(&s->buffer[j])
+            && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
             b->at = s->buffer[j].at + s->buffer[j].bytes;
             j = -1;
         }

@@ -74,11 +74,14 @@ static bool has_products(const Select *x, int group)
     return false;
 }
 
-/* Whether o is there before r's products, and is not needed behind them. */
+/* Whether o is there before r's products, and is not needed behind them; made
+ * of products of the same level it would have them wait, which they do where
+ * registers are short. */
 static bool may_be_base(const Select *x, Ref o, Ref r)
 {
     if (x->group[o] == x->group[r] || is_next(x, o)
-        || (x->level[o] == x->level[r] && has_products(x, x->group[o])))
+        || (x->level[o] == x->level[r] && !x->s->narrow
+            && has_products(x, x->group[o])))
         return false;
     for (Ref u = 1; u < x->g->len; u++)
         if (u != r && is_read_by(x, o, u) && x->kind[u] != PRODUCT

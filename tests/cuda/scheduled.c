@@ -1,5 +1,6 @@
 /* scheduled.c -- for how many of the standard library's kernels there is a
- * schedule: by variant, and by what a call may be like. The counts are kept in
+ * schedule: by variant, scaled as calls from Python are, and by what a call may
+ * be like. The counts are kept in
  * tests/golden/scheduled.txt and may only grow; BLESS=1 takes those there are.
  *   scheduled                   the counts, compared
  *   scheduled all [NAME]        every size; a line each with what is lacking
@@ -242,7 +243,7 @@ static bool all_sizes(Ctx *c, Test *t)
     for (int k = 0; k < N; k++)
         for (int v = 0; v < N; v++) {
             t->size = (Size){ d[k], d[v] };
-            if (!stdlib_each(c, d[k], d[v], variant, t))
+            if (!stdlib_each_of(c, d[k], d[v], true, variant, t))
                 return false;
         }
     return true;
@@ -252,7 +253,8 @@ static bool quick_sizes(Ctx *c, Test *t)
 {
     for (int i = 0; i < NQUICK; i++) {
         t->size = quick[i];
-        if (!stdlib_each(c, quick[i].k, quick[i].v, variant, t))
+        if (!stdlib_each_of(c, quick[i].k, quick[i].v, true,
+                            variant, t))
             return false;
     }
     return true;
@@ -274,7 +276,8 @@ static int compile_one(Ctx *c, Test *t, int argc, char **argv)
     t->chunk = argc > 5 ? atoi(argv[5]) : 0;
     t->like = argc > 6 ? argv[6] : NULL;
     t->to = argc > 7 ? argv[7] : NULL;
-    return !stdlib_each(c, t->size.k, t->size.v, variant, t) || t->spilled;
+    return !stdlib_each_of(c, t->size.k, t->size.v, true, variant, t)
+        || t->spilled;
 }
 
 int main(int argc, char **argv)

@@ -2,7 +2,7 @@
 -- heads that share, sizes, states, sequences.
 --   flin tests/cuda/scheduled.lua [NAME[,K=64...] ...]
 -- typed=1: gates and constants in float32, gradients from what forward saved;
--- states=1: states of 16 bits.
+-- states=1: states of 16 bits. scaled=1: queries times K^-1/2.
 -- On a driver of tests FAKE_SOURCES counts the programs from schedules.
 local flin = require "flin"
 local suite = require "suite"
@@ -21,6 +21,7 @@ local cases <const> = {
   -- vectors that a walk carries, found by scans with gates
   "precond_gdn,B=1,T=130,H=1,K=64,V=64,states=1",
   "mlstm,B=1,T=100,H=1,K=64,V=64,states=1",
+  "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",
   -- a matrix of states' axes, but no state, that kernels keep for one another
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
 }
@@ -96,6 +97,12 @@ end
 local function check(text)
   local name, at = read(text)
   local v = flin.stdlib[name]
+  if at.scaled then
+    at.scaled = nil
+    v = v:map { q = function (q)
+      return q * flin.rsqrt(flin.size(q, "k"))
+    end }
+  end
   local how = at.typed and check_typed or at.states and check_states
   if how then
     at.typed, at.states = nil, nil

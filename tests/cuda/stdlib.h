@@ -12,9 +12,17 @@
  * flin.stdlib. */
 static const char stdlib_script[] =
     "local flin = require 'flin'\n"
-    "local f, names, K, V = ...\n"
+    "local f, names, K, V, scaled = ...\n"
+    "local function times(x)\n"
+    "  return x * flin.rsqrt(flin.size(x, 'k'))\n"
+    "end\n"
     "for name in names:gmatch '%S+' do\n"
     "  local ok, v = pcall(function() return flin.stdlib[name] end)\n"
+    "  for _, input in ipairs(ok and scaled and v.inputs or {}) do\n"
+    "    if input.name == 'q' or input.name == 'r' then\n"
+    "      v = v:map { [input.name] = times }\n"
+    "    end\n"
+    "  end\n"
     "  if ok then\n"
     "    f(name, v:dump('T'), v:dump('C', { K = K, V = V, chunk = 16 }))\n"
     "  end\n"
@@ -52,11 +60,12 @@ static int stdlib_step(lua_State *L)
     return 0;
 }
 
-/* f for each variant's step; the texts live in c. False, with c->err set, if
- * a script failed. */
-static bool stdlib_each(Ctx *c, int K, int V,
-                        void (*f)(void *, const char *, const char *),
-                        void *ud)
+/* f for each variant's step; the texts live in c. scaled: queries times
+ * K^-1/2, as a call from Python has them. False, with c->err set, if a script
+ * failed. */
+static bool stdlib_each_of(Ctx *c, int K, int V, bool scaled,
+                           void (*f)(void *, const char *, const char *),
+                           void *ud)
 {
     lua_State *L = luaL_newstate();
     Stdlib l = { c, f, ud };
@@ -74,13 +83,21 @@ static bool stdlib_each(Ctx *c, int K, int V,
         }
         lua_pushinteger(L, K);
         lua_pushinteger(L, V);
-        ok = lua_pcall(L, 4, 0, 0) == LUA_OK;
+        lua_pushboolean(L, scaled);
+        ok = lua_pcall(L, 5, 0, 0) == LUA_OK;
     }
     if (!ok)
         snprintf(c->err.message, sizeof c->err.message, "%s",
                  lua_tostring(L, -1));
     lua_close(L);
     return ok;
+}
+
+static inline bool stdlib_each(Ctx *c, int K, int V,
+                               void (*f)(void *, const char *, const char *),
+                               void *ud)
+{
+    return stdlib_each_of(c, K, V, false, f, ud);
 }
 
 #endif

@@ -427,17 +427,22 @@ TILE_PRODUCT(32, 16, D16, P16, "%16", "%17", "%18", "%19", "%20", "%21")
 TILE_PRODUCT(64, 32, D32, P32, "%32", "%33", "%34", "%35", "%36", "%37")
 TILE_PRODUCT(128, 64, D64, P64, "%64", "%65", "%66", "%67", "%68", "%69")
 
-/* Where K step `step` of an operand begins that has its result's rows (or
- * columns) from `from` on; `rows`: of its tile. */
-template<int ACROSS>
-INLINE u64 operand(u32 tile, int rows, int from, int step)
+/* A descriptor in halves: steps along K change the first alone. */
+struct Operand { u32 at, more; };
+/* Of an operand that has its result's rows (or columns) from `from` on; `rows`:
+ * of its tile. */
+template<int ACROSS> INLINE Operand operand(u32 tile, int rows, int from)
 {
     const int piece = rows * 128;
-    const u32 at = ACROSS ? tile + from / 64 * piece + from % 64 * 2
-                            + step * 2048
-                          : tile + from * 128 + step / 4 * piece
-                            + step % 4 * 32;
-    return descriptor(at, piece);
+    const u64 d = descriptor(ACROSS ? tile + from / 64 * piece + from % 64 * 2
+                                    : tile + from * 128, piece);
+    return { (u32)d, (u32)(d >> 32) };
+}
+template<int ACROSS> INLINE u64 at_step(Operand o, int rows, int step)
+{
+    const u32 more = ACROSS ? step * 2048 : step / 4 * rows * 128
+                                            + step % 4 * 32;
+    return o.at + more / 16 | (u64)o.more << 32;
 }
 /* d = a b, or d += a b, or d -= a b: 64 rows from `row`, 2 REGS columns from
  * `col` on. */
@@ -445,10 +450,12 @@ template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS, int REGS>
 INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
                            u32 b, int rows_b, int col)
 {
+    const Operand x = operand<ACROSS_A>(a, rows_a, row);
+    const Operand y = operand<ACROSS_B>(b, rows_b, col);
     UNROLL for (int k = 0; k < STEPS; k++)
         tile_product<ACROSS_A, ACROSS_B, MINUS>(
-            d, operand<ACROSS_A>(a, rows_a, row, k),
-            operand<ACROSS_B>(b, rows_b, col, k), ADDS || k > 0);
+            d, at_step<ACROSS_A>(x, rows_a, k), at_step<ACROSS_B>(y, rows_b, k),
+            ADDS || k > 0);
 }
 /* REGS of a fragment's registers, from `at` on. */
 template<int REGS> INLINE float (&registers(float *x, int at))[REGS]

@@ -183,7 +183,7 @@ static bool has_room(const Graph *g)
     int carried = 0;
 
     for (int i = 0; i < g->nst; i++)
-        carried += g->st[i].twin_of || g->st[i].lost ? 1 : 2;
+        carried += g->st[i].twin_of || g->st[i].lost_of ? 1 : 2;
     for (int i = 0; i < g->nin; i++)
         carried += !g->in[i].timed;
     return carried < MAX_STATES;
@@ -245,6 +245,15 @@ static bool is_sum(Graph *g, int state, Ref *c)
     return sum;
 }
 
+void mark_sums(Graph *step)
+{
+    Graph *g = graph_copy(step->ctx, step);
+    Ref c;
+
+    for (int i = 0; i < step->nst; i++)
+        step->st[i].sum = is_sum(g, i, &c);
+}
+
 void add_twins(Graph *step)
 {
     Ref c;
@@ -266,7 +275,7 @@ static Ref compensate(Graph *g, int state, Ref c)
     State *lost = beside(g, state, "lost");
     Ref s = g->st[state].node, more, now, took, kept;
 
-    lost->lost = true;
+    lost->lost_of = (int16_t)(state + 1);
     more = op2(g, OP_add, c, lost->node);
     now = op2(g, OP_add, s, more);
     took = op2(g, OP_sub, now, s);

@@ -1,6 +1,7 @@
 /* call.c -- the elements of a tensor, in whatever type they are kept. */
 #include "call.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct { const char *name; int size; } dtypes[NDTYPES] = {
@@ -103,43 +104,115 @@ void view_set(const View *v, int64_t at, double x)
     }
 }
 
-/* Where it starts, aside: the memory is its state's end, too. */
-static View start_aside(Ctx *c, const Graph *g, const State *s,
-                        const Call *call, const View *from)
+/* ---- states of a plan's own ---- */
+
+/* What an entry becomes of another and of what it was. */
+typedef double Entry(double x, double was);
+
+static double same(double x, double was) { (void)was; return x; }
+
+static double turned(double x, double was)
 {
-    int64_t n = s->rank ? g->axis[s->order[0]].size : 1, row = 0;
-    View to = { .dtype = F64, .heads = from->heads, .sd = { 1 }, .sh = n,
-                .sb = n * call->heads };
-    double *p = to.data = ctx_alloc(c, (size_t)(call->nseq * to.sb) * 8);
+    (void)was;
+    return remainder(x, 2 * 3.14159265358979323846);
+}
+
+static double beyond_float(double x, double was)
+{
+    (void)was;
+    return isfinite((float)x) ? x - (double)(float)x : 0;
+}
+
+static double joined(double lost, double was)
+{
+    return isfinite(lost) ? was + lost : was;
+}
+
+static void each_entry(const Graph *g, const State *s, const Call *call,
+                       const View *from, const View *to, Entry *f)
+{
+    int64_t n = s->rank ? g->axis[s->order[0]].size : 1;
 
     for (int64_t seq = 0; seq < call->nseq; seq++)
-        for (int h = 0; h < call->heads; h++, row += n)
-            for (int64_t i = 0; i < n; i++)
-                p[row + i] = view_get(from, seq * from->sb + h * from->sh
-                                            + i * from->sd[0]);
+        for (int h = 0; h < call->heads; h++)
+            for (int64_t i = 0; i < n; i++) {
+                int64_t x = seq * from->sb + h * from->sh + i * from->sd[0];
+                int64_t at = seq * to->sb + h * to->sh + i * to->sd[0];
+                view_set(to, at, f(view_get(from, x), view_get(to, at)));
+            }
+}
+
+/* Memory for a state of at most one axis, zero. */
+static View aside(Ctx *c, const Graph *g, const State *s, const Call *call)
+{
+    int64_t n = s->rank ? g->axis[s->order[0]].size : 1;
+    View to = { .dtype = F64, .heads = call->heads, .sd = { 1 }, .sh = n,
+                .sb = n * call->heads };
+
+    to.data = ctx_alloc(c, (size_t)(call->nseq * to.sb) * 8 + 1);
     return to;
 }
 
-const Call *call_twins(Ctx *c, const Graph *g, const Call *call)
+static bool is_wide(const Call *call, const View *v)
+{
+    return !call->on_device && v->data && v->dtype == F64;
+}
+
+/* The memory that a twin starts from may be its state's end, too; and float32
+ * has no room for the turns. */
+static void start_twin(Ctx *c, const Graph *g, int i, Call *own)
+{
+    const State *s = &g->st[i];
+    const View from = own->s0[s->twin_of - 1];
+    bool wide = is_wide(own, &from);
+
+    own->s0[i] = from;
+    if (own->on_device || !from.data
+        || (!wide && from.data != own->s1[s->twin_of - 1].data))
+        return;
+    own->s0[i] = aside(c, g, s, own);
+    each_entry(g, s, own, &from, &own->s0[i], wide ? turned : same);
+}
+
+static void start_lost(Ctx *c, const Graph *g, int i, Call *own, bool floats)
+{
+    const State *s = &g->st[i];
+    const View *from = &own->s0[s->lost_of - 1];
+
+    own->s0[i].data = own->s1[i].data = NULL;
+    if (!floats)
+        return;
+    if (is_wide(own, from)) {
+        own->s0[i] = aside(c, g, s, own);
+        each_entry(g, s, own, from, &own->s0[i], beyond_float);
+    }
+    if (is_wide(own, &own->s1[s->lost_of - 1]))
+        own->s1[i] = aside(c, g, s, own);
+}
+
+const Call *call_twins(Ctx *c, const Graph *g, const Call *call, bool floats)
 {
     Call *own = NULL;
 
     for (int i = 0; i < g->nst; i++) {
-        if (!g->st[i].twin_of && !(g->st[i].lost && call->s0[i].data))
+        if (!g->st[i].twin_of && !g->st[i].lost_of)
             continue;
         if (!own)
             own = memcpy(ctx_alloc(c, sizeof *own), call, sizeof *own);
-        if (g->st[i].lost) {
-            own->s0[i].data = NULL;
-            continue;
-        }
-        int of = g->st[i].twin_of - 1;
-        own->s0[i] = call->s0[of];
-        if (!call->on_device && own->s0[i].data
-            && own->s0[i].data == call->s1[of].data)
-            own->s0[i] = start_aside(c, g, &g->st[i], call, &call->s0[of]);
+        if (g->st[i].twin_of)
+            start_twin(c, g, i, own);
+        else
+            start_lost(c, g, i, own, floats);
     }
     return own ? own : call;
+}
+
+void call_join(const Graph *g, const Call *own)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].lost_of && own->s1[i].data)
+            each_entry(g, &g->st[i], own, &own->s1[i],
+                       &own->s1[g->st[i].lost_of - 1], joined);
 }
 
 double *view_entries(const View *v, const uint8_t *order, int rank,

@@ -65,9 +65,12 @@ double *view_entries(const View *v, const uint8_t *order, int rank,
 int64_t entry_count(const int32_t *size, AxisSet axes);
 
 /* The call with the states of its own that a plan's graph has: twins start as
- * the states do whose twins they are, what is lost from zero. The same call
- * where there are none. */
-const Call *call_twins(Ctx *c, const Graph *g, const Call *call);
+ * the states do whose twins they are, what is lost from zero, or from what a
+ * state in float64 has beyond float32, which then is to be left, too: call_join
+ * adds it once the call has run. floats: those are all that a backend keeps of
+ * a state. The same call where there are no such states. */
+const Call *call_twins(Ctx *c, const Graph *g, const Call *call, bool floats);
+void call_join(const Graph *g, const Call *own);
 
 /* interp.c: the float64 step, one token after another: the truth. The graph
  * is a step graph. Works in double whatever the dtypes. */

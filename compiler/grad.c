@@ -480,7 +480,7 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
     for (int i = 0; i < nst; i++) {
         const State *s = &g->st[i];
         adjoint[i] = s->twin_of ? adjoint[s->twin_of - 1] : -1;
-        if (s->twin_of || s->lost)
+        if (s->twin_of || s->lost_of)
             continue;
         adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
         g->st[adjoint[i]].of_state = (int16_t)(i + 1);
@@ -521,7 +521,7 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
             add_adjoint(w, g->st[g->st[i].twin_of - 1].node,
                         w->adj[g->st[i].node]);
     for (int i = 0; i < nst; i++)
-        if (!g->st[i].twin_of && !g->st[i].lost)
+        if (!g->st[i].twin_of && !g->st[i].lost_of)
             g->st[adjoint[i]].next =
                 with_axes(g, or_zero(g, w->adj[g->st[i].node],
                                      g->st[adjoint[i]].node),
@@ -551,7 +551,7 @@ static void check_room(const Graph *g)
     for (int i = 0; i < g->nin; i++)
         lasting += !g->in[i].timed;
     for (int i = 0; i < g->nst; i++)
-        states += !g->st[i].twin_of && !g->st[i].lost;
+        states += !g->st[i].twin_of && !g->st[i].lost_of;
     if (g->nst + states + lasting > MAX_STATES)
         fail_help(g->ctx, g->line, "the forward pass runs as it is",
                   "%s: its gradient carries 2 values for each of %d states "

@@ -416,7 +416,7 @@ static void run(Ctx *c, void *ud)
     const Graph *g = u->g;
 
     u->c = c;
-    u->call = call_twins(c, g, u->call);
+    u->call = call_twins(c, g, u->call, false);
     u->chunk = g->chunk ? g->chunk : 1;
     for (int i = 0; i < g->nst; i++)
         if (g->st[i].reverse)

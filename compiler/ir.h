@@ -114,8 +114,10 @@ typedef struct State {
     int16_t twin_of;                    /* the same sum modulo 2 pi as this
                                            state, + 1, where that one starts;
                                            its end is nobody's; or 0 */
-    bool lost;                          /* what a sum has lost in rounding:
-                                           from zero on, nobody's end */
+    int16_t lost_of;                    /* what that state, a sum, + 1, has
+                                           lost in rounding: nobody's end; or
+                                           0 */
+    bool sum;                           /* of a step: a sum, without bounds */
     int16_t of_state, of_input;         /* whose adjoint it is (of an input
                                            without t), + 1; or 0 */
     Ref node, next;                     /* found, left behind */

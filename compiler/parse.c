@@ -118,6 +118,20 @@ static void read_input(Text *t)
                                    .index = (uint16_t)(g->nin - 1) });
 }
 
+/* After "of": that state's number, + 1. */
+static int16_t state_named(Text *t)
+{
+    char of[48];
+
+    if (text_at(t, "of"))
+        text_next(t);
+    text_name(t, "state", of, sizeof of);
+    int found = graph_find_state(t->g, of);
+    if (found < 0)
+        fail(t->c, t->line, "there is no state '%s'", of);
+    return (int16_t)(found + 1);
+}
+
 static void read_state(Text *t)
 {
     Graph *g = t->g;
@@ -139,17 +153,12 @@ static void read_state(Text *t)
         s->angle = true;
         text_next(t);
         if (text_at(t, "of")) {
-            text_next(t);
-            char of[48];
-            text_name(t, "state", of, sizeof of);
-            s->twin_of = (int16_t)(graph_find_state(g, of) + 1);
-            if (!s->twin_of)
-                fail(t->c, t->line, "there is no state '%s'", of);
+            s->twin_of = state_named(t);
         }
     }
     if (text_at(t, "lost")) {
-        s->lost = true;
         text_next(t);
+        s->lost_of = state_named(t);
     }
     s->line = g->line = text_line(t);
     g->nst++;

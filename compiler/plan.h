@@ -61,6 +61,9 @@ Graph *derive(Graph *step, const int32_t size[NAXES], int chunk);
  * step is whole. */
 void wrap_angles(Graph *step);
 
+/* Says of each state of a whole step whether it is a sum (State.sum). */
+void mark_sums(Graph *step);
+
 /* Gives each other state that is a sum, and that sin or cos look at, a twin
  * modulo 2 pi for them: a long sequence is then no worse than a short one.
  * derive does so with a copy of its own. */

@@ -7,7 +7,8 @@
  *     state S k v                          an adjoint: state dS k v reverse;
  *                                          modulo 2 pi: state phi p angle;
  *                                          a twin: state psi p angle of phi;
- *                                          what a sum lost: state e p lost
+ *                                          what a sum lost:
+ *                                          state e p lost of phi
  *     %1 = input q   @3                    made on line 3 of the script
  *     %5 = num 0x1.8p-1                    every bit; 1.5 and 2 do as well
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
@@ -147,7 +148,8 @@ static void put_arguments(const Graph *g, Buf *b)
                    s->angle ? " angle" : "");
         if (s->twin_of)
             buf_printf(b, " of %s", g->st[s->twin_of - 1].name);
-        buf_printf(b, "%s", s->lost ? " lost" : "");
+        if (s->lost_of)
+            buf_printf(b, " lost of %s", g->st[s->lost_of - 1].name);
         put_line(s->line, b);
         buf_printf(b, "\n");
     }

@@ -390,6 +390,11 @@ int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape)
     return shape_of(b, st->rank, st->order, state_lead(step), shape);
 }
 
+DType state_dtype(const Graph *step, const Bound *b, int s)
+{
+    return step->st[s].sum && !b->call.on_device ? F64 : b->state_dtype;
+}
+
 View result_view(const Graph *step, const Given *t)
 {
     View v = lead_view(step, t, input_lead(step, true), step->out[0].rank);

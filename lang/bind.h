@@ -40,7 +40,8 @@ typedef struct Args {
 typedef struct Bound {
     Call call;                          /* results are not yet in it */
     int64_t B, T, N;                    /* N: sequences */
-    DType dtype, state_dtype;           /* of the results */
+    DType dtype, state_dtype;           /* of the results; but state_dtype()
+                                           of a tensor that is made for one */
 } Bound;
 
 enum { CHUNK_AUTO = -1, CHUNK_LEAST = 16, CHUNK_DEFAULT = 64, CHUNK_MAX = 256,
@@ -66,6 +67,9 @@ static inline int state_lead(const Graph *step)
 /* The shape of y, of a state; returns the rank. */
 int result_shape(const Graph *step, const Bound *b, int64_t *shape);
 int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
+/* Of a tensor that is made for a state: float64 for a sum, of which decoding
+ * rounds each token's, where that is carried on. */
+DType state_dtype(const Graph *step, const Bound *b, int s);
 /* Strides behind batch (or sequence), token and head. */
 View input_view(const Graph *step, int i, const Given *t);
 View result_view(const Graph *step, const Given *t);

@@ -287,7 +287,9 @@ typedef struct flin_Call {
     int ninputs;
     const flin_Bind *initial;   /* states before the first token; default 0 */
     int ninitial;
-    const flin_Bind *final;     /* states after the last one: written */
+    const flin_Bind *final;     /* states after the last one: written. One that
+                                   is a sum (s + x) is rounded with each call
+                                   unless both are float64 */
     int nfinal;
     flin_Tensor y;              /* written */
     const int64_t *cu_seqlens;  /* packed sequences, B = 1: nseq + 1 ends from

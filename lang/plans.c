@@ -177,8 +177,7 @@ static void plan_at(Ctx *c, void *ud)
     (void)c;
     if (!g) {
         g = graph_sized(m->step, m->size);
-        if (m->chunk)                   /* many tokens, for want of chunks */
-            keep_sums(g);
+        keep_sums(g);
         g = m->joint ? grad(g) : g;
     }
     m->p = m->joint && g->chunk && !m->whole

@@ -348,7 +348,7 @@ static void push_states(lua_State *L, Run *r)
             lua_setfield(L, -3, g->st[i].name);
         } else {
             int rank = state_shape(g, &r->bound, i, shape);
-            push_result(L, r, r->bound.state_dtype, rank, shape, &s);
+            push_result(L, r, state_dtype(g, &r->bound, i), rank, shape, &s);
             lua_setfield(L, -2, g->st[i].name);
         }
         r->bound.call.s1[i] = state_view(g, i, &s);

@@ -152,6 +152,7 @@ static void make_output(Build *b)
 {
     graph_output(b->g, "y", b->a[0]);
     wrap_angles(b->g);
+    mark_sums(b->g);
 }
 
 /* The n results on top. */

@@ -472,7 +472,7 @@ static void check_call(Ctx *c, const CpuProgram *p, const Call *call)
 
 void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats)
 {
-    Run r = { .p = p, .call = call_twins(c, p->plan->g, call), .c = c };
+    Run r = { .p = p, .call = call_twins(c, p->plan->g, call, true), .c = c };
 
     check_call(c, p, call);
     Room room = find_room(&r);
@@ -494,6 +494,7 @@ void cpu_execute(Ctx *c, CpuProgram *p, const Call *call, CpuStats *stats)
     mem_free(&c->mem, own, room.all);
     if (atomic_load(&r.stop))
         fail_code(c, ERR_INTERRUPT, "interrupted");
+    call_join(p->plan->g, r.call);
 }
 
 typedef struct Single {

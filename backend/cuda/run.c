@@ -460,12 +460,13 @@ static void run_here(Ctx *c, void *program, const Call *call)
 
 void cuda_run(Ctx *c, CudaProgram *p, const Call *call)
 {
-    call = call_twins(c, p->builds.plan->g, call);
+    call = call_twins(c, p->builds.plan->g, call, true);
     gpu_enter(c, p->builds.gpu);
     if (call->on_device)
         run_here(c, p, call);
     else
         stage_run(c, p->builds.gpu, p->builds.plan->g, call, run_here, p);
+    call_join(p->builds.plan->g, call);
 }
 
 static bool has_inputs(const Graph *g, const Call *call)
@@ -502,7 +503,7 @@ void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
 {
     Call *types = ctx_alloc(c, sizeof *types);
     Run k = { .p = p, .call = types };
-    *types = *call_twins(c, p->builds.plan->g, call);
+    *types = *call_twins(c, p->builds.plan->g, call, true);
     if (!call->on_device) {
         narrow(types->in, MAX_INPUTS);
         narrow(types->out, MAX_OUTPUTS);
@@ -527,7 +528,7 @@ static void count_kept(Ctx *c, void *ud)
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call) };
+    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
     with_program(c, p, count_kept, &k);
     return k.most;
 }
@@ -550,7 +551,7 @@ static void count_workspace(Ctx *c, void *ud)
 
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call) };
+    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
     with_program(c, p, count_workspace, &k);
     return k.most;
 }

@@ -198,7 +198,7 @@ static void make_states(Ctx *c, Trial *t)
         const State *st = &t->g->st[i];
         View v = layout(t, o->s0[i], HEADS, SEQUENCES, 0, st->order,
                         st->rank);
-        if (!o->sum_s1[i] && !st->lost) {
+        if (!o->sum_s1[i] && !st->lost_of) {
             t->truth.s0[i] = in_host(c, v, SEQUENCES);
             fill_state(t, &t->truth.s0[i]);
             t->call.s0[i] = on_gpu(c, t, v, SEQUENCES,

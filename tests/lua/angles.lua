@@ -95,15 +95,13 @@ local steps = {
 local dims = { B = 2, T = 70, H = 1, HV = 2, K = 12, V = 8 }
 local CHUNK <const> = 16
 
--- Token by token, a state that keeps its turns has lost some of its angle.
-local function check(name, v, declared)
+local function check(name, v)
   dims.chunk = CHUNK
   local found = v:check(dims)
   dims.chunk, found.worst = nil, nil
   expect(not found.note, "%s: no chunk form: %s", name, found.note)
   for what, off in pairs(found) do
-    local most = what == "step" and not declared and 1e-4 or 1e-5
-    expect(type(off) ~= "number" or off <= most, "%s: %s is off by %s", name,
+    expect(type(off) ~= "number" or off <= 1e-5, "%s: %s is off by %s", name,
            what, off)
   end
 end
@@ -138,7 +136,7 @@ local function check_step(name, of, declared)
   end
   local v = flin.variant { name = "turning", input = inputs, state = states,
                            axes = of.axes, step = of.step }
-  check(name, v, declared)
+  check(name, v)
   check_losses(name, v)
   local graph = v:dump("G", { K = 12, V = 8, chunk = CHUNK })
   expect((graph:find("next kept_phi", 1, true) ~= nil) == (of.turns == true),

@@ -572,13 +572,26 @@ static int64_t furthest(const Mask *m)
     return most;
 }
 
+/* Whether a band weighs its tokens by where they are, j itself. */
+static bool weighs_by_place(Mask *m)
+{
+    for (int n = 0; n < m->nproducts; n++) {
+        mask_reach(m, m->product[n].value);
+        for (int i = 0; m->product[n].value && i < m->g->nin; i++)
+            if (m->mark[m->g->in[i].node] && m->leaf[i].side == SIDE_J
+                && m->leaf[i].kind == LEAF_POSITION)
+                return true;
+    }
+    return false;
+}
+
 /* A place for each token that is looked back at, unless k, v and what the mask
  * reads make short chains. */
 static void make_places(Step *s)
 {
     const char *name = "band";
     int64_t most = furthest(s->m);
-    int chains = 2;
+    int chains = 2 + weighs_by_place(s->m);
 
     for (int i = 0; i < s->m->g->nin; i++)
         chains += s->m->leaf[i].back > 0 || (s->m->leaf[i].side == SIDE_J

@@ -46,6 +46,16 @@ local forms <const> = {
   end },
 }
 
+-- The first tokens, whose weights are their own, count as columns, too.
+forms[5] = { "a window and the first tokens", function (W, n)
+  return function (i, j, p)
+    if i < j then return 0 end
+    if j < 1 + n then return p.w[i] end
+    if i - j >= W then return 0 end
+    return exp(p.g_cumsum[i] - p.g_cumsum[j]) * column(p, j, n)
+  end
+end }
+
 local T <const>, K <const>, V <const> = 150, 3, 2
 
 local function distance(x, want)

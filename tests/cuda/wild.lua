@@ -13,11 +13,17 @@ end
 
 local GATES <const> = { [0] = ": log_decay", "t : log_decay", "t k : log_decay",
                         "t k : log_decay", "t : log_decay", "t",
-                        "t k : unit", "t : log_decay" }
+                        "t k : unit", "t : log_decay", "t : log_decay",
+                        "t k : log_decay", "t", "t k : log_decay" }
 
-local function decay_of(kind, g)
+-- From 8 on gates that constants scale.
+local function decay_of(kind, x)
+  local g = x.g
   if kind == 5 then return sigmoid(g) end
-  return kind == 6 and 1 - 0.5 * g or exp(g)
+  if kind == 6 then return 1 - 0.5 * g end
+  if kind == 8 or kind == 9 then return exp(x.c * g) end
+  if kind == 10 then return exp(-exp(x.rate) * flin.softplus(g)) end
+  return kind == 11 and exp(g - flin.softplus(x.rate)) or exp(g)
 end
 
 local function feature(r, x, a, scales)
@@ -31,7 +37,7 @@ end
 
 return function (seed)
   local first = draws(seed)
-  local kind = first.pick(8)
+  local kind = first.pick(12)
   local shifts, turns = first.chance(0.2), first.chance(0.2)
   local scales = first.chance(0.2)
   first.uniform()
@@ -57,7 +63,7 @@ return function (seed)
     elseif beside then
       left.z = 0.9 * s.z + 0.1 * x.w
     end
-    local decayed = decay_of(kind, x.g) * s.S
+    local decayed = decay_of(kind, x) * s.S
     local S = decayed
     for i = 1, 1 + r.pick(3) do
       local to, what = key[i], i == 2 and x.v2 or x.v
@@ -91,6 +97,7 @@ return function (seed)
     input = { q = "t k", k = "t k : unit_norm", k2 = "t k : unit_norm",
               v = "t v", v2 = "t v", o = "t v", w = "t k : unit", u = "t",
               beta = "t : unit", b2 = "t : unit", g = GATES[kind],
+              c = ": unit", rate = "",
               A = scales and "k" or nil,
               theta = turns and "p : angle" or nil },
     state = { S = "k v", z = beside or nil,

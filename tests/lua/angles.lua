@@ -149,4 +149,49 @@ for name, of in pairs(steps) do
   check_step(name .. ", not declared", of, false)
 end
 
+-- ---- a long prompt, and what is decoded behind it ----
+
+do
+  local T <const>, MORE <const> = 4000, 30
+  local v = flin.variant {
+    name = "counted",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v",
+              g = "t : log_decay", theta = "t p : angle" },
+    state = { S = "k v", phi = "p" },
+    step = function (x, s)
+      local phi = s.phi + x.theta + 5
+      local S = added(x, s, rotate(x.k, phi, "k"))
+      return { S = S, phi = phi }, dot(rotate(x.q, phi, "k"), S)
+    end,
+  }
+  local all = v:random { B = 1, T = T + MORE, H = 2, K = 4, V = 3 }
+  local want, left = v:reference(all)
+  local function tokens(from, n)
+    local call = {}
+    for name, x in pairs(all) do
+      call[name] = flin.is_tensor(x) and x:narrow(2, from, n):contiguous() or x
+    end
+    return call
+  end
+  for _, inplace in ipairs { false, true } do
+    local _, state = v:forward(tokens(1, T))
+    local off, size = 0, 0
+    for t = T + 1, T + MORE do
+      local call = tokens(t, 1)
+      call.state, call.inplace = state, inplace
+      local y, new = v:step(call)
+      local right = want:narrow(2, t, 1)
+      local d = y:to "float64" - right
+      state, off, size = new or state, off + (d * d):sum(),
+                         size + (right * right):sum()
+    end
+    expect(off <= 1e-11 * size, "decoded behind %d tokens: off by %.1e", T,
+           (off / size)^0.5)
+    local phi = state.phi:to "float64" - left.phi
+    -- float32 has an angle of 20,000 to 2e-3
+    expect(phi:maxabs() <= 5e-5, "phi behind %d tokens: off by %.1e", T,
+           phi:maxabs())
+  end
+end
+
 count.finish()

@@ -196,6 +196,8 @@ static void unturn(const View *a, View *b, int64_t rows)
         y[i] -= turn * floor((y[i] - x[i]) / turn + 0.5);
 }
 
+/* The gradient of a constant sums what each token's rounding leaves, even
+ * where the terms themselves are nothing, as under a gate of -104. */
 static Worst compare(const Graph *g, const Call *want, const Graph *other,
                      Call *got, const Shape *s)
 {
@@ -213,7 +215,9 @@ static Worst compare(const Graph *g, const Call *want, const Graph *other,
         int at = graph_find_state(other, g->st[i].name);
         if (g->st[i].angle)
             unturn(&want->s1[i], &got->s1[at], s->nseq);
-        differ(&w, g->st[i].name, &want->s1[i], &got->s1[at], s->nseq, most);
+        double terms = g->st[i].of_input ? sqrt(s->tokens + 1) : 1;
+        differ(&w, g->st[i].name, &want->s1[i], &got->s1[at], s->nseq,
+               terms * most);
     }
     return w;
 }

@@ -69,6 +69,30 @@ static const char *check_written_over(const Schedule *s)
     return NULL;
 }
 
+/* ---- states ---- */
+
+/* The instruction that does that with the state, by whoever begins with it; of
+ * the matrix role's it has the value that the state is in. */
+static bool does_later(const Schedule *s, const KInst *begin, KOp op)
+{
+    for (const KInst *k = begin; k < s->inst + s->ninsts; k++)
+        if (k->op == op && k->index == begin->index && k->role == begin->role)
+            return !begin->nout
+                || (k->nin && k->in[k->nin - 1] == begin->out[0]);
+    return false;
+}
+
+static const char *check_states(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_BEGIN
+            && (!does_later(s, &s->inst[i], K_CARRY)
+                || !does_later(s, &s->inst[i], K_END)))
+            return wrong(s, "a state that is not carried on",
+                         s->inst[i].index);
+    return NULL;
+}
+
 /* ---- layouts ---- */
 
 static bool is_factor(const KValue *v)
@@ -413,7 +437,8 @@ static const char *check_registers(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
-        check_fragments, check_writers, check_written_over, check_layouts,
+        check_fragments, check_writers, check_written_over, check_states,
+        check_layouts,
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,

@@ -231,6 +231,14 @@ static void mark_late(Cut *u, Ref r)
         mark_late(u, n->a[i]);
 }
 
+/* What a late state becomes is that walk's, whatever it is made of. */
+static void mark_next(Cut *u, Ref r)
+{
+    u->late[r] = u->has[r];
+    for (int i = 0; i < 4 && u->has[r]; i++)
+        mark_late(u, u->p->g->n[r].a[i]);
+}
+
 /* What is left of r's kernel: by the walk of late states, or over all chunks.
  */
 static void mark_left(Cut *u, Ref r)
@@ -259,7 +267,7 @@ static void mark_parts(Cut *u, bool late, bool sink)
     for (int s = 0; s < g->nst && any; s++)
         if (is_carried(u, s) && !u->scan[g->st[s].node]) {
             mark_late(u, g->st[s].node);
-            mark_late(u, g->st[s].next);
+            mark_next(u, g->st[s].next);
         }
     for (int s = 0; s < g->nst; s++) {
         Ref x = added(u, &g->st[s]);

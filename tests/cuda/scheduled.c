@@ -48,7 +48,7 @@ typedef struct Test {
     int chunk;                          /* 0: any */
     bool all;
     Nvrtc *nvrtc;                       /* compiles */
-    int spilled;
+    int spilled, failed;
     Size size;
     int nvariants;
     char name[MOST_VARIANTS][32];
@@ -164,8 +164,11 @@ static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
         || (t->chunk && t->chunk != chunks[chunk]))
         return;
     set_options(p->g, &likes[like], &y.o);
-    if (!ctx_protect(c, count_kernels, &y))
+    if (!ctx_protect(c, count_kernels, &y)) {
         y.why = c->err.message;
+        printf("FAIL %s %dx%d: %s\n", name, t->size.k, t->size.v, y.why);
+        t->failed++;
+    }
     to->kernels += y.count.kernels;
     to->scheduled += y.count.scheduled;
     if (t->all)
@@ -310,7 +313,7 @@ int main(int argc, char **argv)
         return 1;
     }
     fclose(f);
-    int wrong = compare(kept, now.s);
+    int wrong = compare(kept, now.s) + t.failed;
     printf("%d passed, %d failed\n", !wrong, wrong);
     ctx_free(c);
     return wrong != 0;

@@ -37,7 +37,8 @@ end
 
 return function (seed)
   local first = draws(seed)
-  local kind = first.pick(12)
+  local kind = first.pick(8)
+  if seed % 3 == 2 then kind = 8 + seed // 3 % 4 end
   local shifts, turns = first.chance(0.2), first.chance(0.2)
   local scales = first.chance(0.2)
   first.uniform()

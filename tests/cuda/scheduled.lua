@@ -20,7 +20,6 @@ local cases <const> = {
   "gla,B=1,T=100,H=1,HV=2,K=64,V=64,typed=1",
   -- vectors that a walk carries, found by scans with gates
   "precond_gdn,B=1,T=130,H=1,K=64,V=64,states=1",
-  "mlstm,B=1,T=100,H=1,K=64,V=64,states=1",
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",
   -- a matrix of states' axes, but no state, that kernels keep for one another
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",

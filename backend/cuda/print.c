@@ -988,7 +988,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     buf_printf(&b, "namespace in_%s {\nstruct Args { TensorMap map[%d];"
                " Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
                " __launch_bounds__(%d, %d) %s(const __grid_constant__ Args"
-               " a)\n{\nextern __shared__ __align__(%d) unsigned char raw[];\n"
+               " a)\n{\nalignas(%d) extern __shared__ unsigned char raw[];\n"
                "const u32 base = shared_address(raw);\n", k->name,
                k->nmaps + !k->nmaps, k->ntensors + !k->ntensors, k->threads,
                s->resident, k->name, SHARED_ALIGN);

@@ -15,7 +15,7 @@ namespace in_k0_forward {
 struct Args { TensorMap map[4]; Tensor tensor[6]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -334,7 +334,7 @@ namespace in_k1_token {
 struct Args { TensorMap map[5]; Tensor tensor[4]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -576,7 +576,7 @@ namespace in_k2_token {
 struct Args { TensorMap map[4]; Tensor tensor[4]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -800,7 +800,7 @@ namespace in_k3_reverse {
 struct Args { TensorMap map[7]; Tensor tensor[7]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -1171,7 +1171,7 @@ namespace in_k4_token {
 struct Args { TensorMap map[11]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {

@@ -14,7 +14,7 @@ namespace in_k0_forward {
 struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -239,7 +239,7 @@ namespace in_k1_token {
 struct Args { TensorMap map[6]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -491,7 +491,7 @@ namespace in_k2_reverse {
 struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
@@ -714,7 +714,7 @@ namespace in_k3_token {
 struct Args { TensorMap map[10]; Tensor tensor[9]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
 {
-    extern __shared__ __align__(1024) unsigned char raw[];
+    alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {

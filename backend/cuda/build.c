@@ -117,6 +117,8 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
  * come. */
 static bool schedule_fits(const Build *b, const Call *call)
 {
+    enum { MOST_ITEMS = 1 << 29 };      /* with slices they are counted by 32
+                                           bits */
     CudaExtent e = extent_of(call);
     for (int n = 0; n < b->m->nkernels; n++) {
         const CudaKernel *k = &b->m->kernel[n];
@@ -128,7 +130,8 @@ static bool schedule_fits(const Build *b, const Call *call)
                 return false;
         }
     }
-    return e.tokens <= INT32_MAX - 64;
+    return e.tokens <= INT32_MAX - 64
+        && cuda_slots(b->m, call) * call->heads <= MOST_ITEMS;
 }
 
 static bool sums_any(const Graph *g, const CudaOptions *o)

@@ -546,7 +546,7 @@ static bool passes_on(const Tiles *t, Ref r)
     return t->stored_here[r];
 }
 
-static const Schedule *find_schedule(const Tiles *t)
+static const Schedule *find_schedule(const Tiles *t, bool ahead)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
@@ -554,7 +554,7 @@ static const Schedule *find_schedule(const Tiles *t)
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
                      .stores = t->stored_here, .few = t->o->few,
-                     .s0 = t->o->s0, .s1 = t->o->s1 };
+                     .inverses = ahead, .s0 = t->o->s0, .s1 = t->o->s1 };
 
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
@@ -564,7 +564,7 @@ static const Schedule *find_schedule(const Tiles *t)
 /* Which stored values are of 16 bits an element: those that whoever fetches
  * them does so for products alone, and those that pass through a kernel from a
  * schedule; it is made as if all matrices were. */
-static void find_narrow(Tiles **t, int n, uint8_t *narrow)
+static void find_narrow(Tiles **t, int n, bool ahead, uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
     uint8_t *factor = ctx_alloc(t[0]->c, p->g->len);
@@ -578,7 +578,7 @@ static void find_narrow(Tiles **t, int n, uint8_t *narrow)
                                  && !summed[r]);
     }
     for (int i = 0; i < n && t[0]->o->scheduled; i++)
-        t[i]->out->schedule = find_schedule(t[i]);
+        t[i]->out->schedule = find_schedule(t[i], ahead);
     for (Ref r = 1; r < p->g->len; r++) {
         bool passes = false;
         for (int i = 0; i < n && narrow[r]; i++)
@@ -589,12 +589,12 @@ static void find_narrow(Tiles **t, int n, uint8_t *narrow)
 }
 
 /* Where each stored value lies among those of its chunk. */
-static void place_stored(Tiles **t, int n, CudaModule *m, int64_t *at,
-                         uint8_t *narrow)
+static void place_stored(Tiles **t, int n, bool ahead, CudaModule *m,
+                         int64_t *at, uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
 
-    find_narrow(t, n, narrow);
+    find_narrow(t, n, ahead, narrow);
     for (Ref r = 1; r < p->g->len; r++) {
         if (!p->stored[r])
             continue;
@@ -672,7 +672,7 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
         y.t[i]->stored_narrow = narrow;
         analyse(y.t[i]);
     }
-    place_stored(y.t, y.p->nkernels, y.m, stored_at, narrow);
+    place_stored(y.t, y.p->nkernels, ahead, y.m, stored_at, narrow);
     return y;
 }
 
@@ -692,8 +692,21 @@ static int most_strained(const Prepared *y)
     return most;
 }
 
-/* Scores that are made ahead of a walk only schedules know to keep. What the
- * walk gains is lost again where the kernels behind it fit less well. */
+/* Whether what solves take is kept by kernels of the way back alone. */
+static bool keeps_inverses(const Plan *p)
+{
+    for (Ref r = 1; r < p->g->len; r++) {
+        Ref scores = p->g->n[r].a[0];
+        if (p->g->n[r].op == OP_solve && p->stored[scores]
+            && p->keeper[scores] < p->split)
+            return false;
+    }
+    return true;
+}
+
+/* Scores that are made ahead of a walk only schedules know to keep, as the
+ * inverses of those that solves take. What the walk gains is lost again where
+ * the kernels behind it fit less well. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     Prepared plain = prepare(c, whole, o, false);
@@ -702,7 +715,8 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     Prepared ahead = prepare(c, whole, o, true);
     int strain = most_strained(&plain), with = most_strained(&ahead);
     return ahead.p->nkernels > plain.p->nkernels && with != NOTHING
-        && (strain == NOTHING || with <= strain) ? ahead : plain;
+        && (strain == NOTHING || with <= strain) && keeps_inverses(ahead.p)
+         ? ahead : plain;
 }
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)

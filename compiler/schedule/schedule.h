@@ -183,6 +183,8 @@ typedef struct Schedule {
  * bits an element; lies_turned: per node, a stored value whose first axis is
  * the one along memory's rows. sum_out: heads share the output, each leaves its
  * share in float32. few: blocks of one walk each leave half the machine idle.
+ * inverses: scores that solves take lie as their inverses between kernels, all
+ * of which come from schedules.
  * Types: NDTYPES where there is no tensor. */
 typedef struct KernelWish {
     const Plan *p;
@@ -192,7 +194,7 @@ typedef struct KernelWish {
     const bool *wants_out, *sum_out;
     const uint8_t *stored16, *lies_turned;
     const uint8_t *stores;              /* per node: kept for later kernels */
-    bool few;
+    bool few, inverses;
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would

@@ -256,7 +256,8 @@ static void select_inverse(Select *x, Ref r)
 static bool select_solve(Select *x, KInst *k, const Node *n)
 {
     Ref b = shown_node(x->g, n->a[1]);
-    if (!in_matrix_role(x, n->a[0]) && x->kind[n->a[0]] != LOADED)
+    if (!in_matrix_role(x, n->a[0])
+        && !(x->kind[n->a[0]] == LOADED && is_solved(x, n->a[0])))
         return refuse(x, n->a[0], "to be inverted, but not computed here");
     if (x->row[b] != AX_I)
         return refuse(x, b, "a right side whose rows are not tokens");

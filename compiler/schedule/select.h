@@ -75,11 +75,11 @@ static inline bool is_solve(const Select *x, const Node *n)
         && x->g->n[n->a[0]].axes == scores;
 }
 
-/* Scores that a solve of the graph has: between kernels they are kept as the
- * inverse that it takes. */
+/* Scores that a solve of the graph has, where they are kept between kernels as
+ * the inverse that it takes. */
 static inline bool is_solved(const Select *x, Ref r)
 {
-    for (Ref u = r + 1; u < x->g->len; u++)
+    for (Ref u = r + 1; u < x->g->len && x->w->inverses; u++)
         if (is_solve(x, &x->g->n[u]) && x->g->n[u].a[0] == r)
             return true;
     return false;

@@ -46,7 +46,7 @@ static bool computes(const Kernel *k, Ref r)
     return false;
 }
 
-static Schedule *schedule_of(Ctx *c, Test *t, int kernel)
+static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
 {
     const Graph *g = t->plan->g;
     t->stored16 = ctx_alloc(c, g->len);
@@ -66,7 +66,8 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel)
                      .in = t->in, .out = t->out,
                      .wants_out = t->wants, .sum_out = t->sums,
                      .stored16 = t->stored16, .lies_turned = t->turned,
-                     .stores = t->stores, .s0 = t->state, .s1 = t->state };
+                     .stores = t->stores, .inverses = inverses,
+                     .s0 = t->state, .s1 = t->state };
     return schedule_kernel(c, &w, &target_sm90);
 }
 
@@ -437,11 +438,12 @@ static void read_strange(Ctx *c, void *ud)
 
 /* A plan, what may be spoiled in the schedule of its last kernel, or of one so
  * many before it, and how many kernels are the other emitter's, from the first
- * on. */
+ * on. inverses: its last kernel finds what a solve takes. */
 typedef struct Case {
     const char *path;
     const Spoiled *spoiled;
     int others, before;
+    bool inverses;
 } Case;
 
 static void run(Ctx *c, void *ud)
@@ -450,7 +452,7 @@ static void run(Ctx *c, void *ud)
     Test t = { .plan = plan_parse(c, read_text(c, k->path)) };
     int scheduled = 0;
     for (int i = k->others; i < t.plan->nkernels; i++) {
-        Schedule *s = schedule_of(c, &t, i);
+        Schedule *s = schedule_of(c, &t, i, true);
         expect(!s->why, t.plan->kernel[i].name, s->why);
         if (s->why)
             continue;
@@ -465,6 +467,10 @@ static void run(Ctx *c, void *ud)
             check_spoiled(c, t.plan, a.s, k->spoiled);
     }
     expect(scheduled >= 4, "walks, and two over all chunks", NULL);
+    const Schedule *as_itself = schedule_of(c, &t, t.plan->nkernels - 1, false);
+    expect(k->inverses == (as_itself->why
+                           && strstr(as_itself->why, "to be inverted")),
+           "scores that are kept as themselves", as_itself->why);
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
         Text x = { t.plan, strange[i] };
         expect(!ctx_protect(c, read_strange, &x), "strange text", strange[i]);
@@ -473,11 +479,13 @@ static void run(Ctx *c, void *ud)
 
 int main(void)
 {
-    Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled, 0, 0 },
-                     { "tests/plans/kda_chunks.plan", rings, 0, 0 },
-                     { "tests/plans/deltanet_chunks.plan", solves, 0, 0 },
-                     { "tests/plans/gla_chunks.plan", decays, 0, 0 },
-                     { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1 }
+    Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled, 0, 0,
+                       0 },
+                     { "tests/plans/kda_chunks.plan", rings, 0, 0, 1 },
+                     { "tests/plans/deltanet_chunks.plan", solves, 0, 0, 0 },
+                     { "tests/plans/gla_chunks.plan", decays, 0, 0, 0 },
+                     { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
+                       0 }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -120,6 +120,7 @@ static bool schedule_fits(const Build *b, const Call *call)
     enum { MOST_ITEMS = 1 << 29 };      /* with slices they are counted by 32
                                            bits */
     CudaExtent e = extent_of(call);
+    int64_t slots = call->nseq + e.batch * (e.tokens / b->m->chunk + 1);
     for (int n = 0; n < b->m->nkernels; n++) {
         const CudaKernel *k = &b->m->kernel[n];
         bool runs = k->head && k->of >= call->from
@@ -131,7 +132,7 @@ static bool schedule_fits(const Build *b, const Call *call)
         }
     }
     return e.tokens <= INT32_MAX - 64
-        && cuda_slots(b->m, call) * call->heads <= MOST_ITEMS;
+        && slots * call->heads <= MOST_ITEMS;
 }
 
 static bool sums_any(const Graph *g, const CudaOptions *o)

@@ -165,11 +165,11 @@ static void put_wait(Print *p, int buffer, int turn, bool empty)
                (int)b->depth, empty ? " ^ 1" : "");
 }
 
-/* By a warp's first lane, when all of them are through. */
+/* By every lane: what looks for races sees no order between a lane that
+ * arrives and the others of its warp. */
 static void put_post(Print *p, int buffer, int turn, bool empty)
 {
-    buf_printf(p->b, "__syncwarp();\nif (lane == 0)\narrive(%s);\n",
-               barrier(p, buffer, turn, empty));
+    buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, turn, empty));
 }
 
 /* Whose turn it is that the instruction reads from the buffer. */
@@ -918,16 +918,16 @@ static void put_barriers(Print *p)
     buf_printf(p->b, "if (threadIdx.x == 0) {\n");
     for (int i = 0; i < s->nbuffers; i++) {
         const KBuffer *b = &s->buffer[i];
-        int readers = 0;
+        int writers = b->copied ? 1 : 32 * s->warps[b->writer], readers = 0;
         if (is_internal(b))
             continue;
         for (int r = 0; r < NKROLES; r++)
             if (b->readers & 1u << r && r != b->writer)
-                readers += s->warps[r];
+                readers += 32 * s->warps[r];
         buf_printf(p->b, "UNROLL for (int i = 0; i < %d; i++) {\n"
                    "barrier_init(base + %d + 8 * i, %d);\n"
                    "barrier_init(base + %d + 8 * i, %d);\n}\n", (int)b->depth,
-                   (int)barrier_at(s, i), b->copied ? 1 : s->warps[b->writer],
+                   (int)barrier_at(s, i), writers,
                    (int)(barrier_at(s, i) + 8 * b->depth), readers);
     }
     buf_printf(p->b, "barrier_init_fence();\n}\n__syncthreads();\n");

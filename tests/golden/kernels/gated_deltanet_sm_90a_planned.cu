@@ -19,24 +19,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 208928 + 8 * i, 1);
-            barrier_init(base + 208944 + 8 * i, 8);
+            barrier_init(base + 208928 + 8 * i, 32);
+            barrier_init(base + 208944 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 208960 + 8 * i, 8);
-            barrier_init(base + 208976 + 8 * i, 1);
+            barrier_init(base + 208960 + 8 * i, 256);
+            barrier_init(base + 208976 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 208992 + 8 * i, 1);
-            barrier_init(base + 209008 + 8 * i, 8);
+            barrier_init(base + 209008 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 209024 + 8 * i, 1);
-            barrier_init(base + 209040 + 8 * i, 8);
+            barrier_init(base + 209040 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 209056 + 8 * i, 8);
-            barrier_init(base + 209072 + 8 * i, 1);
+            barrier_init(base + 209056 + 8 * i, 256);
+            barrier_init(base + 209072 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -87,9 +87,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 208976 + it % 2 * 8);
+                    arrive(base + 208976 + it % 2 * 8);
                     wait(base + 209056 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 131072 + it % 2 * 16384;
@@ -98,9 +96,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 209072 + it % 2 * 8);
+                    arrive(base + 209072 + it % 2 * 8);
                 }
             }
         }
@@ -127,9 +123,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     store_pair(base + 207616 + it % 2 * 1040, v28, lane);
                     if (lane == 0)
                         store1(base + 207872 + it % 2 * 1040, v29);
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 208928 + it % 2 * 8);
+                    arrive(base + 208928 + it % 2 * 8);
                 }
             }
         }
@@ -166,9 +160,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 208960 + it % 2 * 8);
+                arrive(base + 208960 + it % 2 * 8);
                 wait(base + 208992 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
@@ -217,9 +209,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 209040 + it % 2 * 8);
+                arrive(base + 209040 + it % 2 * 8);
                 wgmma_fence();
                 multiply_tiles<0, 0, 8, 0, 0>(f21, base + 65536 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
                 wgmma_commit();
@@ -292,9 +282,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 209056 + it % 2 * 8);
+                arrive(base + 209056 + it % 2 * 8);
                 {
                     const float s29 = parts_sum<1>(base + 207872 + it % 2 * 1040, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
@@ -307,9 +295,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         f7[e] = x30;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 208944 + it % 2 * 8);
+                arrive(base + 208944 + it % 2 * 8);
                 matrix_sync<2>();
                 keep(f7);
                 wgmma_fence();
@@ -317,9 +303,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 163840, 64, 64, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 209008 + it % 2 * 8);
+                arrive(base + 209008 + it % 2 * 8);
                 keep(f7);
             }
             end_state<float, 128, 64>(f7, a.tensor[5], x, 0, 0 + col0(64), l);
@@ -338,28 +322,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205824 + 8 * i, 1);
-            barrier_init(base + 205840 + 8 * i, 8);
+            barrier_init(base + 205824 + 8 * i, 32);
+            barrier_init(base + 205840 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205856 + 8 * i, 1);
-            barrier_init(base + 205872 + 8 * i, 8);
+            barrier_init(base + 205872 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205888 + 8 * i, 1);
-            barrier_init(base + 205904 + 8 * i, 8);
+            barrier_init(base + 205904 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205920 + 8 * i, 1);
-            barrier_init(base + 205936 + 8 * i, 8);
+            barrier_init(base + 205936 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205952 + 8 * i, 1);
-            barrier_init(base + 205968 + 8 * i, 8);
+            barrier_init(base + 205968 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205984 + 8 * i, 8);
-            barrier_init(base + 206000 + 8 * i, 1);
+            barrier_init(base + 205984 + 8 * i, 256);
+            barrier_init(base + 206000 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -423,9 +407,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 206000 + it % 2 * 8);
+                arrive(base + 206000 + it % 2 * 8);
                 it++;
             }
         }
@@ -442,9 +424,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 wait(base + 205840 + it % 2 * 8, parity(it, 2) ^ 1);
                 store_pair(base + 204800 + it % 2 * 512, v11, lane);
                 store_pair(base + 205056 + it % 2 * 512, v13, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 205824 + it % 2 * 8);
+                arrive(base + 205824 + it % 2 * 8);
                 it++;
             }
         }
@@ -480,9 +460,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205904 + it % 2 * 8);
+            arrive(base + 205904 + it % 2 * 8);
             keep(f37);
             matrix_sync<2>();
             wait(base + 205824 + it % 2 * 8, parity(it, 2));
@@ -525,15 +503,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205872 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205936 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205968 + it % 2 * 8);
+            arrive(base + 205872 + it % 2 * 8);
+            arrive(base + 205936 + it % 2 * 8);
+            arrive(base + 205968 + it % 2 * 8);
             keep(f40);
             {
                 wait(base + 206000 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -558,12 +530,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 fence_async();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205984 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205840 + it % 2 * 8);
+            arrive(base + 205984 + it % 2 * 8);
+            arrive(base + 205840 + it % 2 * 8);
             it++;
         }
     }
@@ -580,20 +548,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 101376 + 8 * i, 1);
-            barrier_init(base + 101392 + 8 * i, 8);
+            barrier_init(base + 101376 + 8 * i, 32);
+            barrier_init(base + 101392 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 101408 + 8 * i, 1);
-            barrier_init(base + 101424 + 8 * i, 8);
+            barrier_init(base + 101424 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 101440 + 8 * i, 8);
-            barrier_init(base + 101456 + 8 * i, 1);
+            barrier_init(base + 101440 + 8 * i, 256);
+            barrier_init(base + 101456 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 101472 + 8 * i, 1);
-            barrier_init(base + 101488 + 8 * i, 8);
+            barrier_init(base + 101488 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -639,9 +607,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 }
                 bulk_commit();
                 bulk_wait_read();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 101456 + (it * 2 + 0) % 2 * 8);
+                arrive(base + 101456 + (it * 2 + 0) % 2 * 8);
                 wait(base + 101440 + (it * 2 + 1) % 2 * 8, parity((it * 2 + 1), 2));
                 if (lane == 0) {
                     const u32 from = base + 32768 + (it * 2 + 1) % 2 * 8192;
@@ -649,9 +615,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 }
                 bulk_commit();
                 bulk_wait_read();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 101456 + (it * 2 + 1) % 2 * 8);
+                arrive(base + 101456 + (it * 2 + 1) % 2 * 8);
                 it++;
             }
         }
@@ -668,9 +632,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 wait(base + 101392 + it % 2 * 8, parity(it, 2) ^ 1);
                 store_pair(base + 100352 + it % 2 * 512, v4, lane);
                 store_pair(base + 100608 + it % 2 * 512, v11, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 101376 + it % 2 * 8);
+                arrive(base + 101376 + it % 2 * 8);
                 it++;
             }
         }
@@ -735,9 +697,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             } else {
                 beside_invert();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 101440 + (it * 2 + 0) % 2 * 8);
+            arrive(base + 101440 + (it * 2 + 0) % 2 * 8);
             wait(base + 101472 + it % 2 * 8, parity(it, 2));
             if (x.n < 64) {
                 clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -748,12 +708,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 49152 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 101424 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 101488 + it % 2 * 8);
+            arrive(base + 101424 + it % 2 * 8);
+            arrive(base + 101488 + it % 2 * 8);
             keep(f37);
             {
                 float r11[2];
@@ -780,13 +736,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                     write_columns<2>(base + 32768 + (it * 2 + 1) % 2 * 8192 + 0, p, 64, col0(32), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 101440 + (it * 2 + 1) % 2 * 8);
+                arrive(base + 101440 + (it * 2 + 1) % 2 * 8);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 101392 + it % 2 * 8);
+            arrive(base + 101392 + it % 2 * 8);
             it++;
         }
     }
@@ -804,36 +756,36 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230944 + 8 * i, 1);
-            barrier_init(base + 230960 + 8 * i, 8);
+            barrier_init(base + 230944 + 8 * i, 32);
+            barrier_init(base + 230960 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 230976 + 8 * i, 8);
-            barrier_init(base + 230984 + 8 * i, 1);
+            barrier_init(base + 230976 + 8 * i, 256);
+            barrier_init(base + 230984 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230992 + 8 * i, 1);
-            barrier_init(base + 231008 + 8 * i, 8);
+            barrier_init(base + 231008 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 231024 + 8 * i, 1);
-            barrier_init(base + 231040 + 8 * i, 8);
+            barrier_init(base + 231040 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 231056 + 8 * i, 1);
-            barrier_init(base + 231072 + 8 * i, 8);
+            barrier_init(base + 231072 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 231088 + 8 * i, 1);
-            barrier_init(base + 231104 + 8 * i, 8);
+            barrier_init(base + 231104 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231120 + 8 * i, 8);
-            barrier_init(base + 231136 + 8 * i, 1);
+            barrier_init(base + 231120 + 8 * i, 256);
+            barrier_init(base + 231136 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 231152 + 8 * i, 1);
-            barrier_init(base + 231168 + 8 * i, 8);
+            barrier_init(base + 231168 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -904,9 +856,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 230984);
+                    arrive(base + 230984);
                     wait(base + 231120 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 131072 + it % 2 * 16384;
@@ -915,9 +865,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 231136 + it % 2 * 8);
+                    arrive(base + 231136 + it % 2 * 8);
                 }
             }
         }
@@ -943,9 +891,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     store_pair(base + 229888 + it % 2 * 784, v28, lane);
                     if (lane == 0)
                         store1(base + 230144 + it % 2 * 784, v29);
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 230944 + it % 2 * 8);
+                    arrive(base + 230944 + it % 2 * 8);
                 }
             }
         }
@@ -982,9 +928,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230976);
+                arrive(base + 230976);
                 wait(base + 230992 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 32768 + it % 2 * 8192, 1, x.n, thread);
@@ -1010,9 +954,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 multiply_tiles<0, 0, 8, 0, 0>(f61, base + 81920 + it % 2 * 16384, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 231008 + it % 2 * 8);
+                arrive(base + 231008 + it % 2 * 8);
                 keep(f61);
                 wait(base + 230944 + it % 2 * 8, parity(it, 2));
                 {
@@ -1060,9 +1002,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 231040 + it % 2 * 8);
+                arrive(base + 231040 + it % 2 * 8);
                 wait(base + 231088 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 114688 + it % 2 * 8192, 1, x.n, thread);
@@ -1074,9 +1014,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 0, 0>(f75, base + 114688 + it % 2 * 8192, 64, 0, base + 196608, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 231104 + it % 2 * 8);
+                arrive(base + 231104 + it % 2 * 8);
                 keep(f75);
                 matrix_sync<2>();
                 {
@@ -1111,9 +1049,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 231120 + it % 2 * 8);
+                arrive(base + 231120 + it % 2 * 8);
                 {
                     const float s29 = parts_sum<1>(base + 230144 + it % 2 * 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
@@ -1126,9 +1062,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         f8[e] = x65;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230960 + it % 2 * 8);
+                arrive(base + 230960 + it % 2 * 8);
                 wait(base + 231152 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 163840 + it % 2 * 16384, 2, x.n, thread);
@@ -1146,12 +1080,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 32), base + 196608, 64, 64, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 231072 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 231168 + it % 2 * 8);
+                arrive(base + 231072 + it % 2 * 8);
+                arrive(base + 231168 + it % 2 * 8);
                 keep(f8);
             }
             end_state<float, 128, 64>(f8, a.tensor[6], x, 0, 0 + col0(64), l);
@@ -1175,56 +1105,56 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227424 + 8 * i, 1);
-            barrier_init(base + 227440 + 8 * i, 9);
+            barrier_init(base + 227424 + 8 * i, 32);
+            barrier_init(base + 227440 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227456 + 8 * i, 1);
-            barrier_init(base + 227472 + 8 * i, 8);
+            barrier_init(base + 227456 + 8 * i, 32);
+            barrier_init(base + 227472 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227488 + 8 * i, 1);
-            barrier_init(base + 227504 + 8 * i, 1);
+            barrier_init(base + 227488 + 8 * i, 32);
+            barrier_init(base + 227504 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227520 + 8 * i, 1);
-            barrier_init(base + 227528 + 8 * i, 8);
+            barrier_init(base + 227528 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227536 + 8 * i, 1);
-            barrier_init(base + 227544 + 8 * i, 8);
+            barrier_init(base + 227544 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227552 + 8 * i, 1);
-            barrier_init(base + 227560 + 8 * i, 8);
+            barrier_init(base + 227560 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227568 + 8 * i, 1);
-            barrier_init(base + 227576 + 8 * i, 8);
+            barrier_init(base + 227576 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227584 + 8 * i, 8);
-            barrier_init(base + 227592 + 8 * i, 1);
+            barrier_init(base + 227584 + 8 * i, 256);
+            barrier_init(base + 227592 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227600 + 8 * i, 1);
-            barrier_init(base + 227608 + 8 * i, 8);
+            barrier_init(base + 227608 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227616 + 8 * i, 1);
-            barrier_init(base + 227624 + 8 * i, 8);
+            barrier_init(base + 227624 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227632 + 8 * i, 8);
-            barrier_init(base + 227648 + 8 * i, 1);
+            barrier_init(base + 227632 + 8 * i, 256);
+            barrier_init(base + 227648 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227664 + 8 * i, 1);
-            barrier_init(base + 227672 + 8 * i, 8);
+            barrier_init(base + 227672 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 227680 + 8 * i, 1);
-            barrier_init(base + 227688 + 8 * i, 8);
+            barrier_init(base + 227688 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -1319,9 +1249,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227592);
+                arrive(base + 227592);
                 wait(base + 227584, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 81920;
@@ -1331,9 +1259,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227592);
+                arrive(base + 227592);
                 wait(base + 227584, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 81920;
@@ -1343,9 +1269,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227592);
+                arrive(base + 227592);
                 it++;
             }
         }
@@ -1377,15 +1301,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     store1(base + 215040 + it % 2 * 528, v29);
                 store_pair(base + 215056 + it % 2 * 528, v43, lane);
                 store_pair(base + 215312 + it % 2 * 528, v117, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227424 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227456 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227488 + it % 2 * 8);
+                arrive(base + 227424 + it % 2 * 8);
+                arrive(base + 227456 + it % 2 * 8);
+                arrive(base + 227488 + it % 2 * 8);
                 it++;
             }
         }
@@ -1414,15 +1332,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 const Pair v81 = parts_pair<2>(base + 216096 + it % 2 * 5664, lane);
                 const Pair v114 = parts_pair<2>(base + 221248 + it % 2 * 5664, lane);
                 const Pair v117 = parts_pair<1>(base + 215312 + it % 2 * 528, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227440 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227504 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227648 + it % 2 * 8);
+                arrive(base + 227440 + it % 2 * 8);
+                arrive(base + 227504 + it % 2 * 8);
+                arrive(base + 227648 + it % 2 * 8);
                 const float v68 = (float)(v29 * v67);
                 const Pair v69 = { (float)(v28.a * v64.a), (float)(v28.b * v64.b) };
                 const float v70 = pair_sum({ v28.a * v64.a, v28.b * v64.b }, lane, x.n);
@@ -1555,9 +1467,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227584);
+                arrive(base + 227584);
             }
             wait(base + 227600, parity(it, 1));
             if (x.n < 64) {
@@ -1570,9 +1480,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227608);
+            arrive(base + 227608);
             keep(f25);
             matrix_sync<2>();
             {
@@ -1667,9 +1575,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 }
                 fence_async();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227472 + it % 2 * 8);
+            arrive(base + 227472 + it % 2 * 8);
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f21, base + 0, 64, 0, base + 0, 64, col0(32) + 0);
             wgmma_commit();
@@ -1739,9 +1645,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227624);
+            arrive(base + 227624);
             keep(f53);
             keep(f49);
             {
@@ -1772,9 +1676,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227584);
+                arrive(base + 227584);
             }
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f50, base + 204800, 64, 0, base + 122880, 64, col0(64) + 0);
@@ -1790,9 +1692,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f98, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227672);
+            arrive(base + 227672);
             keep(f98);
             keep(f50);
             keep(f83);
@@ -1841,16 +1741,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 227584);
+                arrive(base + 227584);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227440 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227528);
+            arrive(base + 227440 + it % 2 * 8);
+            arrive(base + 227528);
             {
                 u32 t7[32];
                 read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
@@ -1870,12 +1764,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 }
                 put_sum(base + 221216 + it % 2 * 5664, warp - 4, s67, l);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227544);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227688);
+            arrive(base + 227544);
+            arrive(base + 227688);
             {
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
@@ -1893,15 +1783,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 }
                 put_row_sums(base + 221248 + it % 2 * 5664, group, s114, l);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227632 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227560);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 227576);
+            arrive(base + 227632 + it % 2 * 8);
+            arrive(base + 227560);
+            arrive(base + 227576);
             it++;
         }
     }

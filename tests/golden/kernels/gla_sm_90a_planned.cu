@@ -19,19 +19,19 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109824 + 8 * i, 1);
-            barrier_init(base + 109840 + 8 * i, 8);
+            barrier_init(base + 109840 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109856 + 8 * i, 1);
-            barrier_init(base + 109872 + 8 * i, 8);
+            barrier_init(base + 109872 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 109888 + 8 * i, 8);
-            barrier_init(base + 109896 + 8 * i, 1);
+            barrier_init(base + 109888 + 8 * i, 256);
+            barrier_init(base + 109896 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109904 + 8 * i, 1);
-            barrier_init(base + 109920 + 8 * i, 8);
+            barrier_init(base + 109920 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -86,9 +86,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 109896);
+                    arrive(base + 109896);
                 }
             }
         }
@@ -134,9 +132,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         z9 = row < x.n ? x9 : 0.f;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109840 + it % 2 * 8);
+                arrive(base + 109840 + it % 2 * 8);
                 matrix_sync<2>();
                 scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
                 wait(base + 109856 + it % 2 * 8, parity(it, 2));
@@ -176,9 +172,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109872 + it % 2 * 8);
+                arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
                     {
@@ -206,9 +200,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f6[e] = x15;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109888);
+                arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -222,9 +214,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109920 + it % 2 * 8);
+                arrive(base + 109920 + it % 2 * 8);
                 keep(f6);
             }
             end_state<float, 128, 32>(f6, a.tensor[4], x, 0, x.slice * 64 + 0 + col0(32), l);
@@ -244,27 +234,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 217088 + 8 * i, 1);
-            barrier_init(base + 217104 + 8 * i, 8);
+            barrier_init(base + 217104 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 217120 + 8 * i, 1);
-            barrier_init(base + 217136 + 8 * i, 8);
+            barrier_init(base + 217136 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 217152 + 8 * i, 1);
-            barrier_init(base + 217168 + 8 * i, 8);
+            barrier_init(base + 217168 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 217184 + 8 * i, 1);
-            barrier_init(base + 217192 + 8 * i, 8);
+            barrier_init(base + 217192 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 217200 + 8 * i, 1);
-            barrier_init(base + 217208 + 8 * i, 8);
+            barrier_init(base + 217208 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 217216 + 8 * i, 8);
-            barrier_init(base + 217224 + 8 * i, 1);
+            barrier_init(base + 217216 + 8 * i, 256);
+            barrier_init(base + 217224 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -337,9 +327,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 217224);
+                arrive(base + 217224);
                 it++;
             }
         }
@@ -385,9 +373,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     z9 = row < x.n ? x9 : 0.f;
                 }
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 217104 + it % 2 * 8);
+            arrive(base + 217104 + it % 2 * 8);
             matrix_sync<2>();
             scan_rows<128, 64, 0>(base + 164384, 0u, col0(64), l);
             wait(base + 217120 + it % 2 * 8, parity(it, 2));
@@ -430,12 +416,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 matrix_sync<2>();
             }
             decayed_scores<128, 16, 0>(f24, base + 32768 + it % 2 * 16384, base + 65536 + it % 2 * 16384, base + 164384, base + 164384, col0(32), l);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 217136 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 217168 + it % 2 * 8);
+            arrive(base + 217136 + it % 2 * 8);
+            arrive(base + 217168 + it % 2 * 8);
             matrix_sync<2>();
             {
                 {
@@ -460,12 +442,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 1, 0>(f21, base + 163840, 64, 0, base + 131072, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 217192);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 217208);
+            arrive(base + 217192);
+            arrive(base + 217208);
             keep(f21);
             {
                 wait(base + 217224, parity(it, 1) ^ 1);
@@ -476,9 +454,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 fence_async();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 217216);
+            arrive(base + 217216);
             it++;
         }
     }
@@ -496,19 +472,19 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109824 + 8 * i, 1);
-            barrier_init(base + 109840 + 8 * i, 8);
+            barrier_init(base + 109840 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109856 + 8 * i, 1);
-            barrier_init(base + 109872 + 8 * i, 8);
+            barrier_init(base + 109872 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 109888 + 8 * i, 8);
-            barrier_init(base + 109896 + 8 * i, 1);
+            barrier_init(base + 109888 + 8 * i, 256);
+            barrier_init(base + 109896 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 109904 + 8 * i, 1);
-            barrier_init(base + 109920 + 8 * i, 8);
+            barrier_init(base + 109920 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -563,9 +539,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 109896);
+                    arrive(base + 109896);
                 }
             }
         }
@@ -611,9 +585,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         z9 = row < x.n ? x9 : 0.f;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109840 + it % 2 * 8);
+                arrive(base + 109840 + it % 2 * 8);
                 matrix_sync<2>();
                 scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
                 wait(base + 109856 + it % 2 * 8, parity(it, 2));
@@ -649,9 +621,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109872 + it % 2 * 8);
+                arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
                     {
@@ -679,9 +649,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f7[e] = x54;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109888);
+                arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -695,9 +663,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 109920 + it % 2 * 8);
+                arrive(base + 109920 + it % 2 * 8);
                 keep(f7);
             }
             end_state<float, 128, 32>(f7, a.tensor[4], x, 0, x.slice * 64 + 0 + col0(32), l);
@@ -718,36 +684,36 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218112 + 8 * i, 1);
-            barrier_init(base + 218128 + 8 * i, 8);
+            barrier_init(base + 218112 + 8 * i, 32);
+            barrier_init(base + 218128 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 218144 + 8 * i, 1);
-            barrier_init(base + 218152 + 8 * i, 8);
+            barrier_init(base + 218152 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 218160 + 8 * i, 1);
-            barrier_init(base + 218168 + 8 * i, 8);
+            barrier_init(base + 218168 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 218176 + 8 * i, 1);
-            barrier_init(base + 218184 + 8 * i, 8);
+            barrier_init(base + 218184 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 218192 + 8 * i, 1);
-            barrier_init(base + 218200 + 8 * i, 8);
+            barrier_init(base + 218200 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 218208 + 8 * i, 1);
-            barrier_init(base + 218216 + 8 * i, 8);
+            barrier_init(base + 218216 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 218224 + 8 * i, 1);
-            barrier_init(base + 218232 + 8 * i, 8);
+            barrier_init(base + 218232 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 218240 + 8 * i, 8);
-            barrier_init(base + 218248 + 8 * i, 1);
+            barrier_init(base + 218240 + 8 * i, 256);
+            barrier_init(base + 218248 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -829,9 +795,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218248);
+                arrive(base + 218248);
                 wait(base + 218240, parity((it * 4 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 131072;
@@ -841,9 +805,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218248);
+                arrive(base + 218248);
                 wait(base + 218240, parity((it * 4 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 131072;
@@ -853,9 +815,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218248);
+                arrive(base + 218248);
                 wait(base + 218240, parity((it * 4 + 3), 1));
                 if (a.tensor[7].p) {
                     const u32 from = base + 131072;
@@ -865,9 +825,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218248);
+                arrive(base + 218248);
                 it++;
             }
         }
@@ -880,9 +838,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Pair v29 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
                 wait(base + 218128 + it % 2 * 8, parity(it, 2) ^ 1);
                 store_pair(base + 217600 + it % 2 * 256, v29, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218112 + it % 2 * 8);
+                arrive(base + 218112 + it % 2 * 8);
                 it++;
             }
         }
@@ -1017,9 +973,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f50, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218152);
+            arrive(base + 218152);
             keep(f50);
             keep(f42);
             matrix_sync<2>();
@@ -1077,9 +1031,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218240);
+                arrive(base + 218240);
                 wait(base + 218248, parity((it * 4 + 1), 1) ^ 1);
                 {
                     u32 p[16];
@@ -1087,16 +1039,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218240);
+                arrive(base + 218240);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218184);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218200);
+            arrive(base + 218184);
+            arrive(base + 218200);
             {
                 u32 t6[32];
                 read_columns<4>(t6 + 0, base + 65536 + 0, 128, col0(64), l);
@@ -1116,9 +1062,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 put_column_sums(base + 186368, 128, col0(64), s56, l);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218216);
+            arrive(base + 218216);
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f31, base + 208896, 64, 0, base + 16384, 64, col0(64) + 0);
             keep(f31);
@@ -1126,12 +1070,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 0, 8, 1, 0>(f31, base + 192512, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218168);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218232);
+            arrive(base + 218168);
+            arrive(base + 218232);
             keep(f31);
             keep(f31);
             {
@@ -1142,9 +1082,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218240);
+                arrive(base + 218240);
             }
             matrix_sync<2>();
             wait(base + 218112 + it % 2 * 8, parity(it, 2));
@@ -1181,9 +1119,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     z63 = row < x.n ? x63 : 0.f;
                 }
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 218128 + it % 2 * 8);
+            arrive(base + 218128 + it % 2 * 8);
             matrix_sync<2>();
             scan_rows<128, 64, 1>(base + 148000, 0u, col0(64), l);
             matrix_sync<2>();
@@ -1212,9 +1148,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 218240);
+                arrive(base + 218240);
             }
             it++;
         }

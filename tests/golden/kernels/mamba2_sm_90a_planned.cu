@@ -18,20 +18,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91168 + 8 * i, 1);
-            barrier_init(base + 91184 + 8 * i, 8);
+            barrier_init(base + 91168 + 8 * i, 32);
+            barrier_init(base + 91184 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 91200 + 8 * i, 1);
-            barrier_init(base + 91216 + 8 * i, 8);
+            barrier_init(base + 91216 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91232 + 8 * i, 8);
-            barrier_init(base + 91248 + 8 * i, 1);
+            barrier_init(base + 91232 + 8 * i, 256);
+            barrier_init(base + 91248 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 91264 + 8 * i, 1);
-            barrier_init(base + 91280 + 8 * i, 8);
+            barrier_init(base + 91280 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -79,9 +79,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 91248 + it % 2 * 8);
+                    arrive(base + 91248 + it % 2 * 8);
                 }
             }
         }
@@ -108,9 +106,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     store_pair(base + 90368 + it % 2 * 528, v21, lane);
                     if (lane == 0)
                         store1(base + 90624 + it % 2 * 528, v22);
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 91168 + it % 2 * 8);
+                    arrive(base + 91168 + it % 2 * 8);
                 }
             }
         }
@@ -165,9 +161,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 91216 + it % 2 * 8);
+                arrive(base + 91216 + it % 2 * 8);
                 {
                     wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
@@ -187,12 +181,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f8[e] = x23;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 91232 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 91184 + it % 2 * 8);
+                arrive(base + 91232 + it % 2 * 8);
+                arrive(base + 91184 + it % 2 * 8);
                 wait(base + 91264 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -205,9 +195,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(f8, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 91280 + it % 2 * 8);
+                arrive(base + 91280 + it % 2 * 8);
                 keep(f8);
             }
             end_state<float, 64, 64>(f8, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
@@ -227,28 +215,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222752 + 8 * i, 1);
-            barrier_init(base + 222768 + 8 * i, 8);
+            barrier_init(base + 222752 + 8 * i, 32);
+            barrier_init(base + 222768 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 222784 + 8 * i, 1);
-            barrier_init(base + 222800 + 8 * i, 8);
+            barrier_init(base + 222800 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 222816 + 8 * i, 1);
-            barrier_init(base + 222832 + 8 * i, 8);
+            barrier_init(base + 222832 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 222848 + 8 * i, 1);
-            barrier_init(base + 222864 + 8 * i, 8);
+            barrier_init(base + 222864 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 222880 + 8 * i, 1);
-            barrier_init(base + 222896 + 8 * i, 8);
+            barrier_init(base + 222896 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222912 + 8 * i, 8);
-            barrier_init(base + 222928 + 8 * i, 1);
+            barrier_init(base + 222912 + 8 * i, 256);
+            barrier_init(base + 222928 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -313,9 +301,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 222928 + it % 2 * 8);
+                arrive(base + 222928 + it % 2 * 8);
                 it++;
             }
         }
@@ -340,9 +326,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 store_pair(base + 221200 + it % 2 * 784, v5, lane);
                 store_pair(base + 221456 + it % 2 * 784, v17, lane);
                 store_pair(base + 221712 + it % 2 * 784, v27, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 222752 + it % 2 * 8);
+                arrive(base + 222752 + it % 2 * 8);
                 it++;
             }
         }
@@ -409,9 +393,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222864 + it % 2 * 8);
+            arrive(base + 222864 + it % 2 * 8);
             keep(f33);
             {
                 float r17[2];
@@ -446,12 +428,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f36, base + 212992, 64, 0, base + 196608, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222832 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222896 + it % 2 * 8);
+            arrive(base + 222832 + it % 2 * 8);
+            arrive(base + 222896 + it % 2 * 8);
             keep(f36);
             {
                 wait(base + 222928 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -481,15 +459,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 fence_async();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222912 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222768 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 222800 + it % 2 * 8);
+            arrive(base + 222912 + it % 2 * 8);
+            arrive(base + 222768 + it % 2 * 8);
+            arrive(base + 222800 + it % 2 * 8);
             it++;
         }
     }
@@ -506,20 +478,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90656 + 8 * i, 1);
-            barrier_init(base + 90672 + 8 * i, 8);
+            barrier_init(base + 90656 + 8 * i, 32);
+            barrier_init(base + 90672 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90688 + 8 * i, 1);
-            barrier_init(base + 90704 + 8 * i, 8);
+            barrier_init(base + 90704 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90720 + 8 * i, 8);
-            barrier_init(base + 90736 + 8 * i, 1);
+            barrier_init(base + 90720 + 8 * i, 256);
+            barrier_init(base + 90736 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90752 + 8 * i, 1);
-            barrier_init(base + 90768 + 8 * i, 8);
+            barrier_init(base + 90768 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -567,9 +539,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 90736 + it % 2 * 8);
+                    arrive(base + 90736 + it % 2 * 8);
                 }
             }
         }
@@ -594,9 +564,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     if (lane == 0)
                         store1(base + 90112 + it % 2 * 272, v22);
                     store_pair(base + 90128 + it % 2 * 272, v27, lane);
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 90656 + it % 2 * 8);
+                    arrive(base + 90656 + it % 2 * 8);
                 }
             }
         }
@@ -647,9 +615,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90704 + it % 2 * 8);
+                arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
@@ -669,12 +635,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f9[e] = x74;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90720 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90672 + it % 2 * 8);
+                arrive(base + 90720 + it % 2 * 8);
+                arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -687,9 +649,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(f9, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90768 + it % 2 * 8);
+                arrive(base + 90768 + it % 2 * 8);
                 keep(f9);
             }
             end_state<float, 64, 64>(f9, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
@@ -712,48 +672,48 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230624 + 8 * i, 1);
-            barrier_init(base + 230640 + 8 * i, 8);
+            barrier_init(base + 230624 + 8 * i, 32);
+            barrier_init(base + 230640 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230656 + 8 * i, 1);
-            barrier_init(base + 230672 + 8 * i, 9);
+            barrier_init(base + 230656 + 8 * i, 32);
+            barrier_init(base + 230672 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230688 + 8 * i, 1);
-            barrier_init(base + 230704 + 8 * i, 1);
+            barrier_init(base + 230688 + 8 * i, 32);
+            barrier_init(base + 230704 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230720 + 8 * i, 1);
-            barrier_init(base + 230736 + 8 * i, 8);
+            barrier_init(base + 230736 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230752 + 8 * i, 1);
-            barrier_init(base + 230768 + 8 * i, 8);
+            barrier_init(base + 230768 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230784 + 8 * i, 1);
-            barrier_init(base + 230800 + 8 * i, 8);
+            barrier_init(base + 230800 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 230816 + 8 * i, 1);
-            barrier_init(base + 230824 + 8 * i, 8);
+            barrier_init(base + 230824 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230832 + 8 * i, 8);
-            barrier_init(base + 230848 + 8 * i, 1);
+            barrier_init(base + 230832 + 8 * i, 256);
+            barrier_init(base + 230848 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 230864 + 8 * i, 1);
-            barrier_init(base + 230872 + 8 * i, 8);
+            barrier_init(base + 230872 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 230880 + 8 * i, 8);
-            barrier_init(base + 230888 + 8 * i, 1);
+            barrier_init(base + 230880 + 8 * i, 256);
+            barrier_init(base + 230888 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 230896 + 8 * i, 1);
-            barrier_init(base + 230904 + 8 * i, 8);
+            barrier_init(base + 230904 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -835,9 +795,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230888);
+                arrive(base + 230888);
                 wait(base + 230880, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 147456;
@@ -847,9 +805,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230888);
+                arrive(base + 230888);
                 wait(base + 230880, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 147456;
@@ -859,9 +815,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230888);
+                arrive(base + 230888);
                 it++;
             }
         }
@@ -901,15 +855,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 store_pair(base + 222240 + it % 2 * 768, v27, lane);
                 store_pair(base + 223296 + it % 2 * 544, v41, lane);
                 store_pair(base + 223552 + it % 2 * 544, v88, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230624 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230656 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230688 + it % 2 * 8);
+                arrive(base + 230624 + it % 2 * 8);
+                arrive(base + 230656 + it % 2 * 8);
+                arrive(base + 230688 + it % 2 * 8);
                 it++;
             }
         }
@@ -936,15 +884,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const float v12 = parts_sum<1>(base + 223264 + it % 2 * 544, 1, 0);
                 const Pair v84 = parts_pair<2>(base + 225888 + it % 2 * 3136, lane);
                 const float v42 = parts_sum<8>(base + 226400 + it % 2 * 3136, 1, 0);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230672 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230704 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230848 + it % 2 * 8);
+                arrive(base + 230672 + it % 2 * 8);
+                arrive(base + 230704 + it % 2 * 8);
+                arrive(base + 230848 + it % 2 * 8);
                 if (lane == 0)
                     *(float *)(a.run.stored + x.at * 65568 + 65536) = v42;
                 const Pair v53 = { (float)(-v52.a), (float)(-v52.b) };
@@ -1155,13 +1097,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230880);
+                arrive(base + 230880);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230640 + it % 2 * 8);
+            arrive(base + 230640 + it % 2 * 8);
             {
                 u32 t6[16];
                 read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
@@ -1187,9 +1125,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f57, base + 98304, 64, 0, base + 163840, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230824);
+            arrive(base + 230824);
             keep(f57);
             keep(f49);
             {
@@ -1220,9 +1156,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230880);
+                arrive(base + 230880);
             }
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f50, base + 196608, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
@@ -1230,12 +1164,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f65, base + 0 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230736 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230768 + it % 2 * 8);
+            arrive(base + 230736 + it % 2 * 8);
+            arrive(base + 230768 + it % 2 * 8);
             keep(f65);
             keep(f50);
             {
@@ -1270,16 +1200,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 230880);
+                arrive(base + 230880);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230672 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230800 + it % 2 * 8);
+            arrive(base + 230672 + it % 2 * 8);
+            arrive(base + 230800 + it % 2 * 8);
             {
                 u32 t8[32];
                 read_columns<4>(t8 + 0, base + 163840 + 0, 128, col0(64), l);
@@ -1299,15 +1223,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 put_sum(base + 227456 + it % 2 * 3136, warp - 4, s76, l);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230832 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230872);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 230904);
+            arrive(base + 230832 + it % 2 * 8);
+            arrive(base + 230872);
+            arrive(base + 230904);
             it++;
         }
     }

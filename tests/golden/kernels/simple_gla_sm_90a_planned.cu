@@ -18,20 +18,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90656 + 8 * i, 1);
-            barrier_init(base + 90672 + 8 * i, 8);
+            barrier_init(base + 90656 + 8 * i, 32);
+            barrier_init(base + 90672 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90688 + 8 * i, 1);
-            barrier_init(base + 90704 + 8 * i, 8);
+            barrier_init(base + 90704 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90720 + 8 * i, 8);
-            barrier_init(base + 90736 + 8 * i, 1);
+            barrier_init(base + 90720 + 8 * i, 256);
+            barrier_init(base + 90736 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90752 + 8 * i, 1);
-            barrier_init(base + 90768 + 8 * i, 8);
+            barrier_init(base + 90768 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -79,9 +79,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 90736 + it % 2 * 8);
+                    arrive(base + 90736 + it % 2 * 8);
                 }
             }
         }
@@ -103,9 +101,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     store_pair(base + 90112 + it % 2 * 272, v13, lane);
                     if (lane == 0)
                         store1(base + 90368 + it % 2 * 272, v14);
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 90656 + it % 2 * 8);
+                    arrive(base + 90656 + it % 2 * 8);
                 }
             }
         }
@@ -156,9 +152,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90704 + it % 2 * 8);
+                arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
@@ -178,12 +172,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f6[e] = x15;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90720 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90672 + it % 2 * 8);
+                arrive(base + 90720 + it % 2 * 8);
+                arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -196,9 +186,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(f6, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90768 + it % 2 * 8);
+                arrive(base + 90768 + it % 2 * 8);
                 keep(f6);
             }
             end_state<float, 64, 64>(f6, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
@@ -217,28 +205,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205824 + 8 * i, 1);
-            barrier_init(base + 205840 + 8 * i, 8);
+            barrier_init(base + 205824 + 8 * i, 32);
+            barrier_init(base + 205840 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205856 + 8 * i, 1);
-            barrier_init(base + 205872 + 8 * i, 8);
+            barrier_init(base + 205872 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205888 + 8 * i, 1);
-            barrier_init(base + 205904 + 8 * i, 8);
+            barrier_init(base + 205904 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205920 + 8 * i, 1);
-            barrier_init(base + 205936 + 8 * i, 8);
+            barrier_init(base + 205936 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 205952 + 8 * i, 1);
-            barrier_init(base + 205968 + 8 * i, 8);
+            barrier_init(base + 205968 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205984 + 8 * i, 8);
-            barrier_init(base + 206000 + 8 * i, 1);
+            barrier_init(base + 205984 + 8 * i, 256);
+            barrier_init(base + 206000 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -303,9 +291,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 206000 + it % 2 * 8);
+                arrive(base + 206000 + it % 2 * 8);
                 it++;
             }
         }
@@ -322,9 +308,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 wait(base + 205840 + it % 2 * 8, parity(it, 2) ^ 1);
                 store_pair(base + 204800 + it % 2 * 512, v10, lane);
                 store_pair(base + 205056 + it % 2 * 512, v19, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 205824 + it % 2 * 8);
+                arrive(base + 205824 + it % 2 * 8);
                 it++;
             }
         }
@@ -360,9 +344,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f25, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205904 + it % 2 * 8);
+            arrive(base + 205904 + it % 2 * 8);
             keep(f25);
             matrix_sync<2>();
             wait(base + 205824 + it % 2 * 8, parity(it, 2));
@@ -405,15 +387,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f28, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205872 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205936 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205968 + it % 2 * 8);
+            arrive(base + 205872 + it % 2 * 8);
+            arrive(base + 205936 + it % 2 * 8);
+            arrive(base + 205968 + it % 2 * 8);
             keep(f28);
             {
                 wait(base + 206000 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -438,12 +414,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
                 fence_async();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205984 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 205840 + it % 2 * 8);
+            arrive(base + 205984 + it % 2 * 8);
+            arrive(base + 205840 + it % 2 * 8);
             it++;
         }
     }
@@ -460,20 +432,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90656 + 8 * i, 1);
-            barrier_init(base + 90672 + 8 * i, 8);
+            barrier_init(base + 90656 + 8 * i, 32);
+            barrier_init(base + 90672 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90688 + 8 * i, 1);
-            barrier_init(base + 90704 + 8 * i, 8);
+            barrier_init(base + 90704 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90720 + 8 * i, 8);
-            barrier_init(base + 90736 + 8 * i, 1);
+            barrier_init(base + 90720 + 8 * i, 256);
+            barrier_init(base + 90736 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 90752 + 8 * i, 1);
-            barrier_init(base + 90768 + 8 * i, 8);
+            barrier_init(base + 90768 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -521,9 +493,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 90736 + it % 2 * 8);
+                    arrive(base + 90736 + it % 2 * 8);
                 }
             }
         }
@@ -544,9 +514,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     if (lane == 0)
                         store1(base + 90112 + it % 2 * 272, v14);
                     store_pair(base + 90128 + it % 2 * 272, v19, lane);
-                    __syncwarp();
-                    if (lane == 0)
-                        arrive(base + 90656 + it % 2 * 8);
+                    arrive(base + 90656 + it % 2 * 8);
                 }
             }
         }
@@ -597,9 +565,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     }
                     fence_async();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90704 + it % 2 * 8);
+                arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
@@ -619,12 +585,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f7[e] = x60;
                     }
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90720 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90672 + it % 2 * 8);
+                arrive(base + 90720 + it % 2 * 8);
+                arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
                 if (x.n < 64) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
@@ -637,9 +599,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(f7, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 90768 + it % 2 * 8);
+                arrive(base + 90768 + it % 2 * 8);
                 keep(f7);
             }
             end_state<float, 64, 64>(f7, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
@@ -661,48 +621,48 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 220768 + 8 * i, 1);
-            barrier_init(base + 220784 + 8 * i, 8);
+            barrier_init(base + 220768 + 8 * i, 32);
+            barrier_init(base + 220784 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 220800 + 8 * i, 1);
-            barrier_init(base + 220816 + 8 * i, 9);
+            barrier_init(base + 220800 + 8 * i, 32);
+            barrier_init(base + 220816 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 220832 + 8 * i, 1);
-            barrier_init(base + 220848 + 8 * i, 1);
+            barrier_init(base + 220832 + 8 * i, 32);
+            barrier_init(base + 220848 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 220864 + 8 * i, 1);
-            barrier_init(base + 220880 + 8 * i, 8);
+            barrier_init(base + 220880 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 220896 + 8 * i, 1);
-            barrier_init(base + 220912 + 8 * i, 8);
+            barrier_init(base + 220912 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 220928 + 8 * i, 1);
-            barrier_init(base + 220944 + 8 * i, 8);
+            barrier_init(base + 220944 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 220960 + 8 * i, 1);
-            barrier_init(base + 220968 + 8 * i, 8);
+            barrier_init(base + 220968 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 220976 + 8 * i, 8);
-            barrier_init(base + 220992 + 8 * i, 1);
+            barrier_init(base + 220976 + 8 * i, 256);
+            barrier_init(base + 220992 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 221008 + 8 * i, 1);
-            barrier_init(base + 221016 + 8 * i, 8);
+            barrier_init(base + 221016 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221024 + 8 * i, 8);
-            barrier_init(base + 221032 + 8 * i, 1);
+            barrier_init(base + 221024 + 8 * i, 256);
+            barrier_init(base + 221032 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 221040 + 8 * i, 1);
-            barrier_init(base + 221048 + 8 * i, 8);
+            barrier_init(base + 221048 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -784,9 +744,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 221032);
+                arrive(base + 221032);
                 wait(base + 221024, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 147456;
@@ -796,9 +754,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 221032);
+                arrive(base + 221032);
                 wait(base + 221024, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 147456;
@@ -808,9 +764,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 221032);
+                arrive(base + 221032);
                 it++;
             }
         }
@@ -840,15 +794,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 store_pair(base + 213760 + it % 2 * 512, v19, lane);
                 store_pair(base + 214544 + it % 2 * 528, v31, lane);
                 store_pair(base + 214800 + it % 2 * 528, v71, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 220768 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 220800 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 220832 + it % 2 * 8);
+                arrive(base + 220768 + it % 2 * 8);
+                arrive(base + 220800 + it % 2 * 8);
+                arrive(base + 220832 + it % 2 * 8);
                 it++;
             }
         }
@@ -871,15 +819,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const Pair v59 = parts_pair<2>(base + 217632 + it % 2 * 2592, lane);
                 const Pair v31 = parts_pair<1>(base + 214544 + it % 2 * 528, lane);
                 const Pair v71 = parts_pair<1>(base + 214800 + it % 2 * 528, lane);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 220816 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 220848 + it % 2 * 8);
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 220992 + it % 2 * 8);
+                arrive(base + 220816 + it % 2 * 8);
+                arrive(base + 220848 + it % 2 * 8);
+                arrive(base + 220992 + it % 2 * 8);
                 const Pair v41 = { (float)(-v40.a), (float)(-v40.b) };
                 const Pair v44 = { (float)(v39.a + v41.a), (float)(v39.b + v41.b) };
                 const Pair v51 = { (float)(v19.a * v46.a), (float)(v19.b * v46.b) };
@@ -996,9 +938,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 fence_async();
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220784 + it % 2 * 8);
+            arrive(base + 220784 + it % 2 * 8);
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f33, base + 196608, 64, 0, base + 98304, 64, col0(64) + 0);
@@ -1032,9 +972,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 221024);
+                arrive(base + 221024);
             }
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f37, base + 204800, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
@@ -1043,9 +981,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f45, base + 98304, 64, 0, base + 163840, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220968);
+            arrive(base + 220968);
             keep(f45);
             keep(f37);
             {
@@ -1076,9 +1012,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 221024);
+                arrive(base + 221024);
             }
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f38, base + 204800, 64, 0, base + 0 + it % 2 * 16384, 64, col0(64) + 0);
@@ -1086,12 +1020,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f53, base + 65536 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220880 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220944 + it % 2 * 8);
+            arrive(base + 220880 + it % 2 * 8);
+            arrive(base + 220944 + it % 2 * 8);
             keep(f53);
             keep(f38);
             {
@@ -1122,16 +1052,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                __syncwarp();
-                if (lane == 0)
-                    arrive(base + 221024);
+                arrive(base + 221024);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220816 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220912 + it % 2 * 8);
+            arrive(base + 220816 + it % 2 * 8);
+            arrive(base + 220912 + it % 2 * 8);
             {
                 u32 t6[32];
                 read_columns<4>(t6 + 0, base + 163840 + 0, 128, col0(64), l);
@@ -1151,15 +1075,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 put_sum(base + 218144 + it % 2 * 2592, warp - 4, s62, l);
             }
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 220976 + it % 2 * 8);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 221016);
-            __syncwarp();
-            if (lane == 0)
-                arrive(base + 221048);
+            arrive(base + 220976 + it % 2 * 8);
+            arrive(base + 221016);
+            arrive(base + 221048);
             it++;
         }
     }

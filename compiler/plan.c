@@ -466,3 +466,52 @@ Plan *plan_keep_states(const Plan *p)
     plan_finish(to);
     return to;
 }
+
+/* ---- over another graph ---- */
+
+typedef struct Renew {
+    const Graph *g;
+    const uint8_t *known;               /* nodes that are images */
+    uint8_t *has;
+} Renew;
+
+static void compute_image(Renew *w, Ref r)
+{
+    if (w->has[r])
+        return;
+    w->has[r] = 1;
+    for (int i = 0; i < 4; i++) {
+        Ref a = w->g->n[r].a[i];
+        if (a && !w->known[a])
+            compute_image(w, a);
+    }
+}
+
+Plan *plan_renewed(const Plan *p, Graph *g, const Ref *image, size_t each)
+{
+    Ctx *c = g->ctx;
+    Plan *to = ctx_alloc(c, sizeof *to);
+    size_t bytes = (size_t)p->nkernels * sizeof *to->kernel;
+    uint8_t *known = ctx_alloc(c, g->len);
+
+    *to = (Plan){ .g = g, .nkernels = p->nkernels };
+    to->kernel = ctx_alloc(c, bytes);
+    memcpy(to->kernel, p->kernel, bytes);
+    for (size_t i = 0; i < p->g->len * each; i++)
+        known[image[i]] = 1;
+    for (int n = 0; n < p->nkernels; n++) {
+        const Kernel *k = &p->kernel[n];
+        Renew w = { g, known, ctx_alloc(c, g->len) };
+        for (int i = 0; i < k->nnodes; i++)
+            for (size_t e = 0; e < each; e++)
+                if (image[k->node[i] * each + e])
+                    compute_image(&w, image[k->node[i] * each + e]);
+        to->kernel[n].node = ctx_alloc(c, g->len * sizeof *k->node);
+        to->kernel[n].nnodes = 0;
+        for (Ref r = 1; r < g->len; r++)
+            if (w.has[r])
+                to->kernel[n].node[to->kernel[n].nnodes++] = r;
+    }
+    plan_finish(to);
+    return to;
+}

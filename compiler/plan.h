@@ -89,6 +89,11 @@ Plan *plan_forward(Ctx *c, const Plan *joint);
  * behind it states alone are stored; the rest is computed again. */
 Plan *plan_keep_states(const Plan *p);
 
+/* The plan over g, a copy of its graph with more nodes, in which node r has
+ * become each of image[r * each ...] that is not 0: who computed r computes
+ * those, and what they are made of that is nobody's image. */
+Plan *plan_renewed(const Plan *p, Graph *g, const Ref *image, size_t each);
+
 /* A plan as text, and back: graph_print's text, then for each kernel
  *   kernel NAME forward|reverse|token : %3 %4 ...                      */
 void plan_print(const Plan *p, Buf *out);

@@ -301,14 +301,43 @@ static void refuse(Ctx *c, const Graph *g, Ref r)
               expr_text(g, r));
 }
 
+static Ref first_ranked(const Graph *g)
+{
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].axes & RANKS)
+            return r;
+    return 0;
+}
+
+/* Every rank of every node: what nobody reads is found to be dead. */
+const Plan *plan_without_ranks(Ctx *c, const Plan *p)
+{
+    if (!first_ranked(p->g))
+        return p;
+    Unrank u = { .g = graph_copy(c, p->g), .rows = 1 };
+    const Graph *g = p->g;
+    u.memo = ctx_alloc(c, sizeof *u.memo * MOST * MOST * g->len);
+    for (Ref r = 1; r < g->len && !u.stays; r++) {
+        AxisSet rows = g->n[r].axes & RANK_ROWS;
+        AxisSet cols = g->n[r].axes & RANK_COLS;
+        int n = rows ? axis_extent(g, r, lowest(rows)) : 1;
+        int m = cols ? axis_extent(g, r, lowest(cols)) : 1;
+        for (int i = 0; i < n * m; i++)
+            at(&u, r, i / m, i % m);
+    }
+    for (int i = 0; i < g->nout; i++)
+        u.g->out[i].node = at(&u, g->out[i].node, 0, 0);
+    for (int i = 0; i < g->nst; i++)
+        u.g->st[i].next = at(&u, g->st[i].next, 0, 0);
+    return u.stays ? p : plan_renewed(p, u.g, u.memo, MOST * MOST);
+}
+
 const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows)
 {
     Graph *g = graph_copy(c, p->g);
     Unrank u = { .g = g };
-    Ref ranked = 0;
+    Ref ranked = first_ranked(g);
     *rows = 1;
-    for (Ref r = 1; r < g->len && !ranked; r++)
-        ranked = g->n[r].axes & RANKS ? r : 0;
     if (!ranked || g->chunk != ROWS)
         return p;
     if (p->nkernels > 1 || !begin_rows(&u, rows_of(g)))

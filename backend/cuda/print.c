@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
+enum { BARRIER_BYTES = 8 };
 
 #define HEAD                                                                \
     "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n" \
@@ -55,22 +55,6 @@ int result_tensor(Print *p, CudaArgKind kind, int i)
     return at;
 }
 
-static int map_for(Print *p, CudaArgKind kind, int index, DType d)
-{
-    CudaKernel *k = p->k;
-    for (int i = 0; i < k->nmaps; i++)
-        if (k->map[i].kind == kind && k->map[i].index == index)
-            return i;
-    k->map[k->nmaps] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
-    return k->nmaps++;
-}
-
-static int full_extent(const Print *p, int axis)
-{
-    return (int)block_extent(p->s, axis)
-         * (axis == p->s->slice_axis && axis ? p->s->slices : 1);
-}
-
 const char *sliced_index(Print *p, int axis, int at)
 {
     return p->s->slices == 1 || axis != p->s->slice_axis
@@ -84,24 +68,6 @@ const char *once_text(const Print *p, Ref r)
     return p->s->slices == 1
         || p->s->g->n[r].axes & AXIS(p->s->slice_axis) ? ""
         : "if (x.slice == 0)\n";
-}
-
-/* A stored value's place and shape, as the map of it needs them. */
-static int stored_map(Print *p, const KValue *v)
-{
-    CudaKernel *k = p->k;
-    int64_t from = p->stored->at[v->node];
-    int at = 0;
-    while (at < k->nmaps && (k->map[at].kind != ARG_STORED
-                             || k->stored_at[at] != from))
-        at++;
-    if (at == k->nmaps)
-        k->map[k->nmaps++] = (CudaArg){ ARG_STORED, 0,
-                                        (uint8_t)p->s->tile };
-    k->stored_at[at] = from;
-    k->stored_rows[at] = full_extent(p, v->row);
-    k->stored_cols[at] = full_extent(p, v->col);
-    return at;
 }
 
 /* ---- places ---- */
@@ -146,7 +112,7 @@ const char *place(Print *p, const KValue *v)
                       slot_text(p, b, v->turn), (int)b->bytes);
 }
 
-static const char *barrier(Print *p, int buffer, int turn, bool empty)
+const char *barrier(Print *p, int buffer, int turn, bool empty)
 {
     const KBuffer *b = &p->s->buffer[buffer];
     int32_t at = barrier_at(p->s, buffer)
@@ -157,7 +123,7 @@ static const char *barrier(Print *p, int buffer, int turn, bool empty)
                       slot_text(p, b, turn), BARRIER_BYTES);
 }
 
-static void put_wait(Print *p, int buffer, int turn, bool empty)
+void put_wait(Print *p, int buffer, int turn, bool empty)
 {
     const KBuffer *b = &p->s->buffer[buffer];
     buf_printf(p->b, "wait(%s, parity(%s, %d)%s);\n",
@@ -167,7 +133,7 @@ static void put_wait(Print *p, int buffer, int turn, bool empty)
 
 /* By every lane: what looks for races sees no order between a lane that
  * arrives and the others of its warp. */
-static void put_post(Print *p, int buffer, int turn, bool empty)
+void put_post(Print *p, int buffer, int turn, bool empty)
 {
     buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, turn, empty));
 }
@@ -196,95 +162,9 @@ static bool posts(const KInst *k)
     return k->post_full || k->post_empty;
 }
 
-/* ---- loads and stores ---- */
-
-static int padded_rows(const KValue *v)
+int padded_rows(const KValue *v)
 {
     return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-}
-
-static void put_load(Print *p, const KInst *k)
-{
-    const KValue *v = value_at(p, k->out[0]);
-    const Node *n = &p->s->g->n[v->node];
-    bool input = n->op == OP_input;
-    int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
-                    : stored_map(p, v);
-    int rows = padded_rows(v);
-    put_wait(p, v->buffer, v->turn, true);
-    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
-               "arrive_expecting(full, %d);\n",
-               barrier(p, v->buffer, v->turn, false), place(p, v),
-               (int)value_bytes(v));
-    if (input)
-        buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
-                   tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
-        for (int r = 0; r < rows; r += TILE_ROWS) {
-            int at = c / TILE_COLS * rows * 128 + r * 128;
-            if (input)
-                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
-                           " x.row, head, x.where.b);\n", at, map,
-                           sliced_index(p, v->col, c));
-            else
-                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
-                           " %s, 0, (int)x.at);\n", at, map,
-                           sliced_index(p, v->col, c),
-                           sliced_index(p, v->row, r));
-        }
-    buf_printf(p->b, "}\n");
-}
-
-/* A state as a chunk finds it: every chunk has its place. */
-static void put_keep(Print *p, const KInst *k)
-{
-    const KValue *v = value_at(p, k->in[0]);
-    int map = stored_map(p, v), rows = padded_rows(v);
-    put_wait(p, v->buffer, v->turn, false);
-    buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
-               once_text(p, v->node), place(p, v));
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
-        for (int r = 0; r < rows; r += TILE_ROWS)
-            buf_printf(p->b, "store_tile(&a.map[%d], from + %d, %s, %s, 0,"
-                       " (int)x.at);\n", map,
-                       c / TILE_COLS * rows * 128 + r * 128,
-                       sliced_index(p, v->col, c), sliced_index(p, v->row, r));
-    buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
-    put_post(p, v->buffer, v->turn, true);
-}
-
-static void put_share(Print *p, const KInst *k)
-{
-    const KValue *v = value_at(p, k->in[0]);
-    buf_printf(p->b, "%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
-               once_text(p, v->node),
-               p->o->sum_out[k->index] ? "store_share" : "store_matrix",
-               result_tensor(p, ARG_OUTPUT, k->index),
-               fragment_name(p, v->node), sliced_index(p, v->col, 0),
-               share_of(p->s, v->ncol));
-}
-
-static void put_store(Print *p, const KInst *k)
-{
-    const KValue *v = value_at(p, k->in[0]);
-    if (k->index == NOTHING) {
-        put_keep(p, k);
-        return;
-    }
-    DType d = p->o->out[k->index];
-    int map = map_for(p, ARG_OUTPUT, k->index, d);
-    int t = tensor_for(p, ARG_OUTPUT, k->index, d);
-    put_wait(p, v->buffer, v->turn, false);
-    buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n"
-               "const int c = (x.row - x.where.start) / 64;\n",
-               once_text(p, v->node), t, place(p, v));
-    buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
-               "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i, x.where,"
-               " c, %s + 64 * i, %d, x.head, lane);\n",
-               (v->ncol + TILE_COLS - 1) / TILE_COLS, map, t,
-               sliced_index(p, v->col, 0), full_extent(p, v->col));
-    buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
-    put_post(p, v->buffer, v->turn, true);
 }
 
 /* ---- programs of vectors ---- */
@@ -534,15 +414,6 @@ static void put_fragments(Print *p)
             buf_printf(p->b, "float f%u[%d];\n", (unsigned)v->node,
                        fragment_regs(p->s, v));
     }
-}
-
-static void put_clear(Print *p, const KInst *k)
-{
-    const KValue *v = value_at(p, k->in[0]);
-    int threads = GROUP_THREADS * p->s->groups;
-    buf_printf(p->b, "if (x.n < 64) {\nclear_tail<%d>(%s, %d, x.n, thread);\n"
-               "fence_async();\nmatrix_sync<%d>();\n}\n", threads, place(p, v),
-               (int)((v->ncol + TILE_COLS - 1) / TILE_COLS), p->s->groups);
 }
 
 /* Of a fragment the registers of these rows and columns. */
@@ -836,7 +707,7 @@ static void put_inst(Print *p, const KInst *k)
     case K_STORE:   (k->role == KR_MATRIX ? put_share : put_store)(p, k);
                     return;
     case K_VECTOR:  put_vectors(p, k); return;
-    case K_CLEAR:   put_clear(p, k); break;
+    case K_CLEAR:   put_cleared(p, k); break;
     case K_PRODUCT: put_product(p, k); break;
     case K_SETTLE:
         buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");

@@ -4,6 +4,8 @@
 
 #include "print.h"
 
+enum { GROUP_THREADS = 128 };
+
 typedef struct Print {
     const Schedule *s;
     const CudaOptions *o;
@@ -38,10 +40,26 @@ bool runs_along_rows(const Print *p, const KInst *k, Ref o);
 /* The element at (row half h, pair m, entry e) of operand o. */
 const char *element_of(Print *p, const KInst *k, Ref o);
 
+/* A tile's, of which it has whole pieces. */
+int padded_rows(const KValue *v);
+/* The barrier of a buffer's slot at that turn: that it is full, or empty; waits
+ * for it; tells it by every lane. */
+const char *barrier(Print *p, int buffer, int turn, bool empty);
+void put_wait(Print *p, int buffer, int turn, bool empty);
+void put_post(Print *p, int buffer, int turn, bool empty);
+
 static inline bool is_scores(const KInst *k)
 {
     return k->row == AX_I && k->col == AX_J;
 }
+
+/* ---- print_moves.c: loads and stores ---- */
+
+void put_load(Print *p, const KInst *k);
+void put_cleared(Print *p, const KInst *k);
+void put_store(Print *p, const KInst *k);
+/* By the matrix role. */
+void put_share(Print *p, const KInst *k);
 
 /* ---- print_sums.c: sums of what a program has in its loop ---- */
 

@@ -121,6 +121,14 @@ INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
                 + (rows + line % (64 - rows)) * 128 + at % 8 * 16);
     }
 }
+/* Row 0 of a tile: what comes before the chunk, or zeros. */
+template<int THREADS>
+INLINE void write_first(u32 tile, const float *from, int cols, int thread)
+{
+    for (int k = 2 * thread; k < cols; k += 2 * THREADS)
+        store1(tile + k / 64 * 8192 + k % 64 * 2,
+               bits(from ? pack(from[k], from[k + 1]) : 0));
+}
 
 INLINE float element(const float *p) { return *p; }
 INLINE float element(const unsigned short *p) { return low(*p); }

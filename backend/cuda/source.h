@@ -15,4 +15,8 @@ void source_indent(Buf *to, const char *s);
  * the dump of a plan speak of the same nodes. */
 const Plan *plan_as_printed(Ctx *c, const Plan *p);
 
+/* The same plan where each rank of a value is a value without ranks; p itself
+ * where there are none, or some would stay. */
+const Plan *plan_without_ranks(Ctx *c, const Plan *p);
+
 #endif

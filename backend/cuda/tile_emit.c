@@ -719,10 +719,37 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
          ? ahead : plain;
 }
 
+/* Kernels of the way back that are to be printed without a schedule. */
+static int count_lacking(const Prepared *y)
+{
+    int n = 0;
+
+    for (int i = y->p->split; i < y->p->nkernels; i++) {
+        const Schedule *s = y->t[i]->out->schedule;
+        n += !s || s->why;
+    }
+    return n;
+}
+
+/* Schedules know no ranks, and delays of what is found alone. Where that helps
+ * them the plan is one without others. */
+static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
+{
+    Prepared y = prepare_best(c, whole, o);
+    if (!o->scheduled || !count_lacking(&y))
+        return y;
+    const Plan *apart = plan_delays_down(c, plan_without_ranks(c, whole));
+    apart = plan_scales_out(c, apart);
+    if (apart == whole)
+        return y;
+    Prepared x = prepare_best(c, plan_as_printed(c, apart), o);
+    return count_lacking(&x) < count_lacking(&y) ? x : y;
+}
+
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     const Plan *whole = plan_as_printed(c, plan);
-    Prepared y = prepare_best(c, o->rows ? plan_keep_states(whole) : whole, o);
+    Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
     CudaModule *m = y.m;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 

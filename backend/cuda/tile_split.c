@@ -210,8 +210,9 @@ static bool is_cheap(const Cut *u, Ref r)
     for (int i = 0; i < 4 && n->a[i]; i++)
         matrices += u->dear[n->a[i]] && is_matrix(g, n->a[i])
                  && !u->late[n->a[i]];
-    return op_info[n->op].traits & ELEMENTWISE && is_matrix(g, r)
-        && matrices < 2;
+    return (op_info[n->op].traits & ELEMENTWISE
+            || (n->op == OP_delay && n->flags & REVERSE))
+        && is_matrix(g, r) && matrices < 2;
 }
 
 /* Marks what r needs, and r; what is not cheap is found, left by those before.

@@ -193,6 +193,34 @@ static const char *check_lives(const Schedule *s)
     return NULL;
 }
 
+/* Whoever reads a loaded tile of tokens finds its ends cleared, and in its
+ * first row what comes before the chunk. */
+static const char *check_cleared(const Schedule *s)
+{
+    for (int v = 0; v < s->nvalues; v++) {
+        int w = writer(s, v);
+        if (w == NOTHING || s->inst[w].op != K_LOAD || s->value[v].row != AX_I
+            || s->value[v].layout != LAY_TILE)
+            continue;
+        const KInst *k = s->inst;
+        for (bool reads = false; k < s->inst + s->ninsts; k += !reads) {
+            for (int j = 0; j < k->nin; j++)
+                reads |= k->in[j] == v;
+            if (reads)
+                break;
+        }
+        if (k == s->inst + s->ninsts)
+            continue;
+        Ref first = first_row(s->g, s->value[v].node);
+        bool found = first && s->g->n[first].axes;
+        if (k->op != K_CLEAR || k->in[0] != v || k->nin != 1 + found
+            || (found && (s->value[k->in[1]].node != first
+                          || s->value[k->in[1]].layout != LAY_GLOBAL)))
+            return wrong(s, "a tile whose ends are not cleared", v);
+    }
+    return NULL;
+}
+
 /* Sums take the place of what they are of, and decays are made of sums. */
 static const char *check_sums(const Schedule *s)
 {
@@ -442,7 +470,7 @@ const char *schedule_check(Schedule *s)
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
-        check_progress, check_registers };
+        check_progress, check_cleared, check_registers };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

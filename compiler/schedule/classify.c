@@ -94,6 +94,22 @@ static bool loads(Select *x, Ref r)
                         " vector in float32");
 }
 
+/* A matrix of tokens that is found, of the token before and first a vector that
+ * is found, or of the next one and last zeros: the load is a row off. */
+static bool is_loaded_late(const Select *x, const Node *n)
+{
+    Ref a = shown_node(x->g, n->a[0]), b = n->a[1];
+    if (n->op != OP_delay || count_axes(n->axes) != 2
+        || !(n->axes & DIM_AXES) || x->kind[a] != LOADED
+        || x->g->n[a].op == OP_delay || n->flags & ~REVERSE)
+        return false;
+    if (x->g->n[a].op == OP_input
+        && x->w->in[x->g->n[a].index] != x->w->tile)
+        return false;
+    return is_num(x->g, b, 0) || (!n->flags && x->kind[b] == ACROSS
+                                  && !schedule_computes(x->s, b));
+}
+
 static bool is_state_type(const Select *x, DType d)
 {
     return d == F32 || d == x->w->tile || d == NDTYPES;
@@ -134,6 +150,8 @@ static bool classify(Select *x, Ref r)
         return loads(x, r);
     else if (is_product(x, n) || is_solve(x, n) || is_decayed(x, n))
         x->kind[r] = PRODUCT;
+    else if (is_loaded_late(x, n))
+        x->kind[r] = LOADED;
     else if (n->op == OP_last && !n->flags && is_forward_scan(x, n->a[0])
              && !x->g->n[n->a[0]].flags)
         x->kind[r] = LAST;
@@ -173,6 +191,8 @@ bool select_classify(Select *x)
             return false;
         else if (x->w->stores[k->node[i]]
                  && (x->kind[k->node[i]] == ACROSS
+                     || (x->kind[k->node[i]] == LOADED
+                         && x->g->n[k->node[i]].op == OP_delay)
                      || x->kind[k->node[i]] == SCANNED
                      || x->kind[k->node[i]] == LAST))
             return refuse(x, k->node[i], "sums that are kept");

@@ -77,7 +77,9 @@ typedef enum KOp {
     K_LOAD,                             /* tile <- an input, a stored value */
     K_VECTOR,                           /* vectors <- inputs, vectors: the
                                            program `node`, lane by lane */
-    K_CLEAR,                            /* rows behind a sequence's end <- 0 */
+    K_CLEAR,                            /* rows behind a sequence's end <- 0; of
+                                           a tile that is a row off its first
+                                           <- a vector, or its last <- 0 */
     K_PRODUCT,                          /* fragment <- a b, under way; a solve
                                            with a's inverse is one, too */
     K_SETTLE,                           /* products that are under way end */
@@ -201,6 +203,13 @@ typedef struct KernelWish {
  * take. */
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
 
+/* The plan in which matrices that are a token late, or early, are made of those
+ * that can be loaded so. */
+const Plan *plan_delays_down(Ctx *c, const Plan *p);
+/* The plan in which numbers that scale rows of a product's factor scale the
+ * product. */
+const Plan *plan_scales_out(Ctx *c, const Plan *p);
+
 /* ---- passes ---- */
 
 /* The axis that may best be cut into slices of 64; 0: there is none. */
@@ -226,6 +235,10 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 /* The node that r shows, looked at through views of tokens as rows or columns.
  */
 Ref shown_node(const Graph *g, Ref r);
+/* What a tile of node r is loaded from: itself, or what it is delayed of, a row
+ * before or after; what its first row is then, or 0. */
+Ref loaded_node(const Graph *g, Ref r);
+Ref first_row(const Graph *g, Ref r);
 /* Whether the kernel computes it; else it finds it. */
 bool schedule_computes(const Schedule *s, Ref node);
 /* The value of the node in that layout; NOTHING: there is none. */

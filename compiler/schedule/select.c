@@ -16,6 +16,16 @@ Ref shown_node(const Graph *g, Ref r)
     return r;
 }
 
+Ref loaded_node(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_delay ? shown_node(g, g->n[r].a[0]) : r;
+}
+
+Ref first_row(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_delay && !g->n[r].flags ? g->n[r].a[1] : 0;
+}
+
 bool schedule_computes(const Schedule *s, Ref node)
 {
     for (int i = 0; i < s->k->nnodes; i++)
@@ -230,6 +240,9 @@ static void select_load(Select *x, Ref r)
     if (x->row[r] == AX_I) {
         KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
         reads(x, k, v);
+        Ref first = first_row(x->g, r);
+        if (first && x->g->n[first].axes)
+            reads(x, k, value_of(x, first, LAY_GLOBAL));
     }
 }
 

@@ -23,6 +23,8 @@ local cases <const> = {
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",
   -- a matrix of states' axes, but no state, that kernels keep for one another
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
+  -- what is a token late
+  "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
 }
 
 -- "NAME,K=64,cu=0/3/70": the name, and the rest by name.

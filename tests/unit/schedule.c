@@ -384,6 +384,30 @@ static const Spoiled rings[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one that loads what is a token late. */
+static KInst *late_clear(Schedule *s)
+{
+    KInst *k = s->inst;
+    while (k->op != K_CLEAR || k->nin < 2)
+        k++;
+    return k;
+}
+static void not_cleared(Schedule *s) { find(s, K_CLEAR, 0)->op = K_SETTLE; }
+static void late_not_cleared(Schedule *s) { late_clear(s)->op = K_SETTLE; }
+static void no_first_row(Schedule *s) { late_clear(s)->nin = 1; }
+static void another_first_row(Schedule *s)
+{
+    KInst *k = late_clear(s);
+    s->value[k->in[1]].node = s->g->st[0].node;
+}
+static const Spoiled delays[] = {
+    { "not cleared", not_cleared, "not cleared" },
+    { "late and not cleared", late_not_cleared, "not cleared" },
+    { "no first row", no_first_row, "not cleared" },
+    { "another first row", another_first_row, "not cleared" },
+    { NULL, NULL, NULL },
+};
+
 static const Spoiled spoiled[] = {
     { "no meeting", no_meeting, "do not meet" },
     { "no settling", no_settling, "under way" },
@@ -485,7 +509,8 @@ int main(void)
                      { "tests/plans/deltanet_chunks.plan", solves, 0, 0, 0 },
                      { "tests/plans/gla_chunks.plan", decays, 0, 0, 0 },
                      { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
-                       0 }
+                       0 },
+                     { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0 }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

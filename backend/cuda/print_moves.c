@@ -1,0 +1,166 @@
+/* print_moves.c -- what a schedule loads and stores: tiles by the copy engine,
+ * the ends of those that are loaded, shares of results.
+ */
+#include "print_parts.h"
+
+/* ---- maps ---- */
+
+static int map_for(Print *p, CudaArgKind kind, int index, DType d)
+{
+    CudaKernel *k = p->k;
+    for (int i = 0; i < k->nmaps; i++)
+        if (k->map[i].kind == kind && k->map[i].index == index)
+            return i;
+    k->map[k->nmaps] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
+    return k->nmaps++;
+}
+
+static int full_extent(const Print *p, int axis)
+{
+    return (int)block_extent(p->s, axis)
+         * (axis == p->s->slice_axis && axis ? p->s->slices : 1);
+}
+
+/* A stored value's place and shape, as the map of it needs them. */
+static int stored_map(Print *p, const KValue *v)
+{
+    CudaKernel *k = p->k;
+    int64_t from = p->stored->at[loaded_node(p->s->g, v->node)];
+    int at = 0;
+    while (at < k->nmaps && (k->map[at].kind != ARG_STORED
+                             || k->stored_at[at] != from))
+        at++;
+    if (at == k->nmaps)
+        k->map[k->nmaps++] = (CudaArg){ ARG_STORED, 0,
+                                        (uint8_t)p->s->tile };
+    k->stored_at[at] = from;
+    k->stored_rows[at] = full_extent(p, v->row);
+    k->stored_cols[at] = full_extent(p, v->col);
+    return at;
+}
+
+/* ---- loads ---- */
+
+static bool is_row_off(const Print *p, const KValue *v)
+{
+    return loaded_node(p->s->g, v->node) != v->node;
+}
+
+void put_load(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->out[0]);
+    const Node *n = &p->s->g->n[loaded_node(p->s->g, v->node)];
+    const char *off = !is_row_off(p, v) ? ""
+                    : p->s->g->n[v->node].flags & REVERSE ? " + 1" : " - 1";
+    bool input = n->op == OP_input;
+    int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
+                    : stored_map(p, v);
+    int rows = padded_rows(v);
+    put_wait(p, v->buffer, v->turn, true);
+    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
+               "arrive_expecting(full, %d);\n",
+               barrier(p, v->buffer, v->turn, false), place(p, v),
+               (int)value_bytes(v));
+    if (input)
+        buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
+                   tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        for (int r = 0; r < rows; r += TILE_ROWS) {
+            int at = c / TILE_COLS * rows * 128 + r * 128;
+            if (input)
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
+                           " x.row%s, head, x.where.b);\n", at, map,
+                           sliced_index(p, v->col, c), off);
+            else
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
+                           " %s%s, 0, (int)x.at);\n", at, map,
+                           sliced_index(p, v->col, c),
+                           sliced_index(p, v->row, r), off);
+        }
+    buf_printf(p->b, "}\n");
+}
+
+/* Of a tile that is a row off. */
+static void put_ends(Print *p, const KInst *k, int threads)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    bool back = p->s->g->n[v->node].flags & REVERSE;
+    const char *first = k->nin < 2 ? "nullptr"
+        : ctx_format(p->c, "%s + %s", kept_place(p, value_at(p, k->in[1])
+                     ->node), sliced_index(p, v->col, 0));
+    if (!back)
+        buf_printf(p->b, "write_first<%d>(%s, %s, %d, thread);\n", threads,
+                   place(p, v), first, (int)v->ncol);
+    buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n%s, thread);\n"
+               "fence_async();\nmatrix_sync<%d>();\n", threads, place(p, v),
+               (int)((v->ncol + TILE_COLS - 1) / TILE_COLS),
+               back ? " - 1" : "", p->s->groups);
+}
+
+void put_cleared(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    int threads = GROUP_THREADS * p->s->groups;
+    if (is_row_off(p, v)) {
+        put_ends(p, k, threads);
+        return;
+    }
+    buf_printf(p->b, "if (x.n < 64) {\nclear_tail<%d>(%s, %d, x.n, thread);\n"
+               "fence_async();\nmatrix_sync<%d>();\n}\n", threads, place(p, v),
+               (int)((v->ncol + TILE_COLS - 1) / TILE_COLS), p->s->groups);
+}
+
+/* ---- stores ---- */
+
+/* A state as a chunk finds it: every chunk has its place. */
+static void put_keep(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    int map = stored_map(p, v), rows = padded_rows(v);
+    put_wait(p, v->buffer, v->turn, false);
+    buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
+               once_text(p, v->node), place(p, v));
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        for (int r = 0; r < rows; r += TILE_ROWS)
+            buf_printf(p->b, "store_tile(&a.map[%d], from + %d, %s, %s, 0,"
+                       " (int)x.at);\n", map,
+                       c / TILE_COLS * rows * 128 + r * 128,
+                       sliced_index(p, v->col, c), sliced_index(p, v->row, r));
+    buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
+    put_post(p, v->buffer, v->turn, true);
+}
+
+void put_share(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    buf_printf(p->b, "%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
+               once_text(p, v->node),
+               p->o->sum_out[k->index] ? "store_share" : "store_matrix",
+               result_tensor(p, ARG_OUTPUT, k->index),
+               fragment_name(p, v->node), sliced_index(p, v->col, 0),
+               share_of(p->s, v->ncol));
+}
+
+void put_store(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    if (k->index == NOTHING) {
+        put_keep(p, k);
+        return;
+    }
+    DType d = p->o->out[k->index];
+    int map = map_for(p, ARG_OUTPUT, k->index, d);
+    int t = tensor_for(p, ARG_OUTPUT, k->index, d);
+    put_wait(p, v->buffer, v->turn, false);
+    buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n"
+               "const int c = (x.row - x.where.start) / 64;\n",
+               once_text(p, v->node), t, place(p, v));
+    buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
+               "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i, x.where,"
+               " c, %s + 64 * i, %d, x.head, lane);\n",
+               (v->ncol + TILE_COLS - 1) / TILE_COLS, map, t,
+               sliced_index(p, v->col, 0), full_extent(p, v->col));
+    buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
+    put_post(p, v->buffer, v->turn, true);
+}
+

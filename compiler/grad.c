@@ -230,10 +230,34 @@ static Ref first_row(Graph *g, Ref x, int flags)
                                .flags = (flags & REVERSE) ^ REVERSE });
 }
 
+/* Of sums without the token itself those with it, where the graph has them,
+ * and they are yet to hand on what comes in; or 0. */
+static Ref inclusive_sums(const Back *w, Ref r)
+{
+    const Node *n = &w->g->n[r], *m;
+
+    for (Ref s = r - 1; s > 0 && n->flags & EXCLUSIVE; s--) {
+        m = &w->g->n[s];
+        if (m->op == OP_cumsum && m->a[0] == n->a[0]
+            && m->flags == (n->flags & ~EXCLUSIVE))
+            return s;
+    }
+    return 0;
+}
+
+/* Sums without the token itself are those with it, less the token: one scan
+ * back serves both. */
 static void back_cumsum(Back *w, Ref r, Ref d)
 {
     const Node n = w->g->n[r];
+    Ref with = inclusive_sums(w, r);
 
+    if (with) {
+        add_adjoint(w, with, d);
+        add_adjoint(w, n.a[0], reduce(w, op1(w->g, OP_neg, d), n.axes,
+                                      axes_of(w, n.a[0])));
+        return;
+    }
     d = with_tokens(w->g, d, AXIS(AX_I));
     add_adjoint(w, n.a[0], reduce(w, cumsum(w->g, d, n.flags ^ REVERSE),
                                   n.axes, axes_of(w, n.a[0])));

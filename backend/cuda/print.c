@@ -202,7 +202,7 @@ static const char *as_pair(Print *p, Ref r)
                       number_name(p, r));
 }
 
-static void elementwise_text(Print *p, Buf *b, Ref r, const char *part)
+void elementwise_text(Print *p, Buf *b, Ref r, const char *part)
 {
     const Node *n = &p->s->g->n[r];
     const char *x[3] = { "", "", "" };
@@ -706,7 +706,7 @@ static void put_inst(Print *p, const KInst *k)
     case K_LOAD:    put_load(p, k); return;
     case K_STORE:   (k->role == KR_MATRIX ? put_share : put_store)(p, k);
                     return;
-    case K_VECTOR:  put_vectors(p, k); return;
+    case K_VECTOR:  (k->nrow ? put_lanes : put_vectors)(p, k); return;
     case K_CLEAR:   put_cleared(p, k); break;
     case K_PRODUCT: put_product(p, k); break;
     case K_SETTLE:

@@ -113,8 +113,7 @@ void put_lane(Print *p, const KInst *k)
         }
 }
 
-/* Number `at` of a vector in memory: an input, or kept by kernels before. */
-static const char *vector_text(Print *p, Ref r, const char *at)
+const char *vector_text(Print *p, Ref r, const char *at)
 {
     const Node *n = node_of(p, r);
     if (n->op != OP_input)

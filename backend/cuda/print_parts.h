@@ -23,6 +23,8 @@ DType result_type(const Print *p, CudaArgKind kind, int i);
 int result_tensor(Print *p, CudaArgKind kind, int i);
 int tensor_for(Print *p, CudaArgKind kind, int index, DType d);
 const char *number_name(Print *p, Ref r);
+/* r of its operands, of vectors the part of that name. */
+void elementwise_text(Print *p, Buf *b, Ref r, const char *part);
 /* Row or column `at` of the block's slice among all of the axis. */
 const char *sliced_index(Print *p, int axis, int at);
 /* What all slices have alike is left by the first. */
@@ -47,6 +49,8 @@ int padded_rows(const KValue *v);
 const char *barrier(Print *p, int buffer, int turn, bool empty);
 void put_wait(Print *p, int buffer, int turn, bool empty);
 void put_post(Print *p, int buffer, int turn, bool empty);
+/* Of a vector over an axis: what a lane of a vector role has. */
+static inline int lane_entries(int size) { return (size + 31) / 32; }
 
 static inline bool is_scores(const KInst *k)
 {
@@ -71,6 +75,8 @@ void put_sums_end(Print *p, const KInst *k);
 
 void put_state(Print *p, const KInst *k);
 void put_carry(Print *p, const KInst *k);
+/* A program over an axis of the states. */
+void put_lanes(Print *p, const KInst *k);
 
 /* ---- print_decays.c ---- */
 
@@ -78,6 +84,8 @@ void put_scan(Print *p, const KInst *k);
 void put_decayed(Print *p, const KInst *k);
 /* What a program finds in memory, or among sums: before its loop, at the head
  * of a turn of it; the element in a turn, or NULL. */
+/* Number `at` of a vector in memory: an input, or kept by kernels before. */
+const char *vector_text(Print *p, Ref r, const char *at);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);

@@ -1,5 +1,5 @@
 /* print_states.c -- states that a walk carries: as it finds them, from chunk to
- * chunk, and as it leaves them.
+ * chunk, and as it leaves them; programs of vectors in lanes.
  */
 #include "print_parts.h"
 
@@ -18,6 +18,53 @@ static void put_number_state(Print *p, const KInst *k)
         buf_printf(p->b, "%sif (lane == 0)\nend_number<%s>(a.tensor[%d], x,"
                    " v%u);\n", once_text(p, s->node), type,
                    result_tensor(p, kind, k->index), u);
+}
+
+/* ---- vectors in lanes ---- */
+
+void put_lanes(Print *p, const KInst *k)
+{
+    int entries = lane_entries((int)k->nrow);
+    for (int i = 0; i < k->nnodes; i++) {
+        Ref r = k->node[i];
+        buf_printf(p->b, "float v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)"
+                   "\nv%u[e] = ", (unsigned)r, entries, entries, (unsigned)r);
+        if (schedule_computes(p->s, r) && p->s->g->n[r].op != OP_input)
+            elementwise_text(p, p->b, r, "[e]");
+        else
+            buf_printf(p->b, "lane + 32 * e < %d ? %s : 0.f", (int)k->nrow,
+                       vector_text(p, r, ctx_format(p->c, "%s + lane + 32 * e",
+                                   sliced_index(p, k->row, 0))));
+        buf_printf(p->b, ";\n");
+    }
+}
+
+/* Over an axis: lane l of a vector role has entries l, l + 32 and so on. */
+static void put_lane_state(Print *p, const KInst *k)
+{
+    const State *s = &p->s->g->st[k->index];
+    CudaArgKind kind = k->op == K_BEGIN ? ARG_STATE : ARG_NEXT;
+    const char *type = element_type(result_type(p, kind, k->index));
+    int axis = s->order[0], size = (int)block_extent(p->s, axis);
+    unsigned u = (unsigned)s->node;
+    if (k->op == K_BEGIN)
+        buf_printf(p->b, "float v%u[%d];\n", u, lane_entries(size));
+    else if (k->op == K_END)
+        buf_printf(p->b, "%s", once_text(p, s->node));
+    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\n",
+               lane_entries(size));
+    const char *at = ctx_format(p->c, "%s + lane + 32 * e",
+                                sliced_index(p, axis, 0));
+    if (k->op == K_CARRY)
+        buf_printf(p->b, "v%u[e] = %s[e];\n", u, number_name(p, s->next));
+    else if (k->op == K_BEGIN)
+        buf_printf(p->b, "v%u[e] = lane + 32 * e < %d ? begin_entry<%s>"
+                   "(a.tensor[%d], x, %s) : 0.f;\n", u, size, type,
+                   result_tensor(p, kind, k->index), at);
+    else
+        buf_printf(p->b, "if (lane + 32 * e < %d)\nend_entry<%s>(a.tensor[%d],"
+                   " x, %s, v%u[e]);\n", size, type,
+                   result_tensor(p, kind, k->index), at, u);
 }
 
 /* A thread has a number each, from chunk to chunk the same one. */
@@ -44,11 +91,17 @@ static void put_vector_state(Print *p, const KInst *k)
                    " * k));\n", type, t, at, place(p, v));
 }
 
+static void put_role_state(Print *p, const KInst *k)
+{
+    bool vector = p->s->g->n[p->s->g->st[k->index].node].axes;
+    (vector ? put_lane_state : put_number_state)(p, k);
+}
+
 void put_state(Print *p, const KInst *k)
 {
     bool begins = k->op == K_BEGIN;
     if (k->role != KR_MATRIX) {
-        put_number_state(p, k);
+        put_role_state(p, k);
         return;
     }
     CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
@@ -70,7 +123,7 @@ void put_state(Print *p, const KInst *k)
 void put_carry(Print *p, const KInst *k)
 {
     if (k->role != KR_MATRIX) {
-        put_number_state(p, k);
+        put_role_state(p, k);
         return;
     }
     const KValue *v = value_at(p, k->in[0]);

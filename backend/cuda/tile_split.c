@@ -255,6 +255,31 @@ static uint8_t *new_set(const Cut *u)
     return ctx_alloc(u->p->g->ctx, u->p->g->len);
 }
 
+/* What each chunk adds to such a state: what is left of it element by element,
+ * of one value that has no tokens, is done where it is added up. */
+static void mark_added(Cut *u, Ref x)
+{
+    const Graph *g = u->p->g;
+    const Node *n = &g->n[x];
+    Ref from = 0;
+    int values = 0;
+
+    for (int i = 0; i < 4 && n->a[i]; i++)
+        if (!node_is_leaf(&g->n[n->a[i]])) {
+            from = n->a[i];
+            values++;
+        }
+    if (!op_info[n->op].arity) {
+        u->sums[x] = u->has[x];
+    } else if (values == 1 && op_info[n->op].traits & ELEMENTWISE
+               && g->n[from].axes == n->axes) {
+        u->sums[x] = 1;
+        mark_added(u, from);
+    } else {
+        mark_left(u, x);
+    }
+}
+
 static void mark_parts(Cut *u, bool late, bool sink)
 {
     const Graph *g = u->p->g;
@@ -275,10 +300,7 @@ static void mark_parts(Cut *u, bool late, bool sink)
         if (!(u->k->states & STATE(s)) || !x)
             continue;
         u->sums[g->st[s].node] = u->sums[g->st[s].next] = 1;
-        if (op_info[g->n[x].op].arity)
-            mark_left(u, x);
-        else
-            u->sums[x] = u->has[x];
+        mark_added(u, x);
     }
     for (int i = 0; i < g->nout; i++)
         if (!known_before(u->p, u->k, g->out[i].node))

@@ -93,6 +93,35 @@ static const char *check_states(const Schedule *s)
     return NULL;
 }
 
+/* Programs over an axis have what is of it, as the block has it; what becomes
+ * of a vector in lanes is theirs. */
+static const char *check_lanes(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op == K_VECTOR && k->nrow) {
+            if (k->row < AX_DIM || k->nrow != block_extent(s, k->row)
+                || k->nin || k->nout)
+                return wrong(s, "lanes that have no whole axis", i);
+            for (int n = 0; n < k->nnodes; n++)
+                if (s->g->n[k->node[n]].axes & ~AXIS(k->row))
+                    return wrong(s, "lanes that have another axis", i);
+        }
+        if (k->op != K_CARRY || k->nin
+            || !s->g->n[s->g->st[k->index].node].axes)
+            continue;
+        Ref next = shown_node(s->g, s->g->st[k->index].next);
+        bool made = false;
+        for (const KInst *v = s->inst; v < k; v++)
+            for (int n = 0; n < v->nnodes && v->op == K_VECTOR && v->nrow
+                            && v->role == k->role; n++)
+                made |= v->node[n] == next;
+        if (!made)
+            return wrong(s, "a vector that lanes do not make", k->index);
+    }
+    return NULL;
+}
+
 /* ---- layouts ---- */
 
 static bool is_factor(const KValue *v)
@@ -466,6 +495,7 @@ const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_fragments, check_writers, check_written_over, check_states,
+        check_lanes,
         check_layouts,
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,

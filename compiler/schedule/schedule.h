@@ -71,12 +71,14 @@ typedef struct KValue {
 /* ---- instructions ---- */
 
 typedef enum KOp {
-    K_BEGIN,                            /* a fragment, a vector, or a number of
-                                           a vector role <- a state as the walk
-                                           finds it */
+    K_BEGIN,                            /* a fragment, a vector, or what a
+                                           vector role has in registers <- a
+                                           state as the walk finds it */
     K_LOAD,                             /* tile <- an input, a stored value */
     K_VECTOR,                           /* vectors <- inputs, vectors: the
-                                           program `node`, lane by lane */
+                                           program `node`, lane by lane; of
+                                           tokens, or over `row`, an axis of
+                                           the states */
     K_CLEAR,                            /* rows behind a sequence's end <- 0; of
                                            a tile that is a row off its first
                                            <- a vector, or its last <- 0 */

@@ -690,12 +690,21 @@ static Layout state_layout(const Select *x, Ref r)
     return x->kind[r] == CARRIED ? LAY_FRAGMENT : LAY_VECTOR;
 }
 
+/* A vector over a state's axis that becomes another one of such, entry by
+ * entry: the lanes of a vector role have it in registers. */
+static bool is_in_lanes(const Select *x, int state)
+{
+    const State *st = &x->g->st[state];
+    return x->kind[st->node] == HELD
+        && x->kind[shown_node(x->g, st->next)] == ACROSS;
+}
+
 /* The state's fragment or vector, from before the walk to behind it. */
 static void begin_states(Select *x)
 {
     for (int i = 0; i < x->g->nst; i++) {
         Ref r = x->g->st[i].node;
-        if (x->s->k->states & STATE(i)
+        if (x->s->k->states & STATE(i) && !is_in_lanes(x, i)
             && (x->kind[r] == CARRIED || x->kind[r] == HELD)) {
             KInst *k = inst_new(x, K_BEGIN, KR_MATRIX);
             writes(x, k, value_of(x, r, state_layout(x, r)));
@@ -737,6 +746,48 @@ static bool number_state(Select *x, int state)
     return refuse(x, next, "a number that no vector role computes");
 }
 
+/* What the program of lanes makes r of, and r. */
+static bool lanes_compute(Select *x, KInst *k, Ref r, Ref state)
+{
+    const Node *n = &x->g->n[r];
+    bool numbers = x->kind[r] == NUMBER || (x->kind[r] == VECTOR && !n->axes
+                                            && !x->level[r]);
+    if (has_node(k, r) || r == state || numbers)
+        return true;
+    if (x->kind[r] != ACROSS || plain_axes(x->g, r) != x->g->n[state].axes)
+        return refuse(x, r, "beside a vector in lanes, but not of its axis");
+    for (int i = 0; i < 4 && n->a[i] && schedule_computes(x->s, r); i++)
+        if (!lanes_compute(x, k, shown_node(x->g, n->a[i]), state))
+            return false;
+    program_add(x, k, r);
+    return true;
+}
+
+/* A vector in lanes is theirs alone: others would have to be told. */
+static bool lane_state(Select *x, int state)
+{
+    static const KOp ops[] = { K_BEGIN, K_VECTOR, K_CARRY, K_END };
+    const State *st = &x->g->st[state];
+    for (Ref u = 1; u < x->g->len; u++)
+        for (int i = 0; i < 4 && x->g->n[u].a[i]; i++)
+            if (shown_node(x->g, x->g->n[u].a[i]) == st->node
+                && x->kind[u] >= VECTOR && x->kind[u] != ACROSS)
+                return refuse(x, u, "reads a vector that lanes have");
+    for (int op = 0; op < 4; op++) {
+        KInst *k = inst_new(x, ops[op], KR_VECTOR);
+        if (ops[op] != K_VECTOR) {
+            k->index = (int16_t)state;
+            continue;
+        }
+        k->row = (uint8_t)lowest(x->g->n[st->node].axes);
+        k->nrow = extent(x, k->row);
+        k->ncol = 1;
+        if (!lanes_compute(x, k, shown_node(x->g, st->next), st->node))
+            return false;
+    }
+    return true;
+}
+
 static bool end_states(Select *x)
 {
     static const KOp ops[] = { K_CARRY, K_END };
@@ -746,6 +797,11 @@ static bool end_states(Select *x)
             Ref to = shown_node(x->g, x->g->st[i].next);
             if (!(x->s->k->states & STATE(i)))
                 continue;
+            if (is_in_lanes(x, i)) {
+                if (op == 0 && !lane_state(x, i))
+                    return false;
+                continue;
+            }
             if (x->kind[from] == VECTOR) {
                 if (op == 0 && !number_state(x, i))
                     return false;

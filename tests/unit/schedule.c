@@ -336,6 +336,33 @@ static const Spoiled vectors[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of a walk whose lanes carry a vector. */
+static void no_program(Schedule *s) { drop(s, find(s, K_VECTOR, 0)); }
+static void program_of_others(Schedule *s)
+{
+    find(s, K_VECTOR, 0)->role = KR_VECTOR2;
+}
+static void half_an_axis(Schedule *s) { find(s, K_VECTOR, 0)->nrow /= 2; }
+static void lanes_of_tokens(Schedule *s) { find(s, K_VECTOR, 0)->row = AX_I; }
+static void lanes_of_another(Schedule *s)
+{
+    KInst *k = find(s, K_VECTOR, 0);
+    for (Ref r = 1; r < s->g->len; r++)
+        if (s->g->n[r].axes == (AXIS(AX_I) | AXIS(k->row)))
+            k->node[0] = r;
+}
+
+static const Spoiled lanes[] = {
+    { "no program", no_program, "do not make" },
+    { "program of others", program_of_others, "do not make" },
+    { "half an axis", half_an_axis, "no whole axis" },
+    { "lanes of tokens", lanes_of_tokens, "no whole axis" },
+    { "lanes of another", lanes_of_another, "another axis" },
+    { "not carried", not_carried, "not carried on" },
+    { "not ended", not_ended, "not carried on" },
+    { NULL, NULL, NULL },
+};
+
 /* Of one that loads through the ring of what is read no more: the first such
  * load, and the one that follows it there. */
 static KInst *through_ring(Schedule *s, int turn)
@@ -510,7 +537,8 @@ int main(void)
                      { "tests/plans/gla_chunks.plan", decays, 0, 0, 0 },
                      { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
                        0 },
-                     { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0 }
+                     { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0 },
+                     { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0 }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

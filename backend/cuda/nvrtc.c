@@ -2,7 +2,6 @@
 #include "nvrtc.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "library.h"
 #include "signals.h"
 
 typedef struct Program Program;         /* NVRTC's own */
@@ -35,17 +35,13 @@ typedef int GetFn(Program *p, char *to);
 typedef const char *TextFn(int result);
 typedef int FlowFn(Program *p, int (*f)(void *ud, void *reserved), void *ud);
 
-static const char *const soname[] = {
-    "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-};
-enum { NSONAMES = sizeof soname / sizeof *soname };
-
 /* ISO C has no cast from an object's to a function's address. */
 #define ENTRY(n, type, which, f) \
     type *f; memcpy(&f, &(n)->fn[which], sizeof f)
 
-static bool take(Nvrtc *n, void *lib, const char *path)
+static bool take(void *ud, void *lib, const char *path)
 {
+    Nvrtc *n = ud;
     for (int i = 0; i < NENTRIES; i++)
         if (!(n->fn[i] = dlsym(lib, entry_name[i])))
             return false;
@@ -57,70 +53,12 @@ static bool take(Nvrtc *n, void *lib, const char *path)
     return true;
 }
 
-static bool try_name(Nvrtc *n, const char *path, int flags)
-{
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
-    return lib && take(n, lib, path);
-}
-
-/* The last match first: the newest, where versions are in the name. */
-static bool try_glob(Nvrtc *n, const char *root, const char *pattern)
-{
-    char full[512];
-    glob_t g;
-    bool found = false;
-    if (!root)
-        return false;
-    snprintf(full, sizeof full, "%s%s", root, pattern);
-    if (glob(full, 0, NULL, &g) != 0)
-        return false;
-    for (size_t i = g.gl_pathc; i-- > 0 && !found; )
-        found = try_name(n, g.gl_pathv[i], 0);
-    globfree(&g);
-    return found;
-}
-
-static bool try_wheels(Nvrtc *n)
-{
-    static const char *const tail[] = {
-        "/lib/python3*/site-packages/nvidia/cu*/lib/libnvrtc.so.*",
-        "/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*",
-        "/lib/python3*/dist-packages/nvidia/cu*/lib/libnvrtc.so.*",
-        "/lib/python3*/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*",
-    };
-    char local[256];
-    const char *home = getenv("HOME");
-    snprintf(local, sizeof local, "%s/.local", home ? home : "");
-    const char *const root[] = {
-        getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), local, "/usr/local",
-        "/usr",
-    };
-    for (size_t r = 0; r < sizeof root / sizeof *root; r++)
-        for (size_t t = 0; t < sizeof tail / sizeof *tail; t++)
-            if (try_glob(n, root[r], tail[t]))
-                return true;
-    return false;
-}
-
-static bool find(Nvrtc *n)
-{
-    for (int i = 0; i < NSONAMES; i++)
-        if (try_name(n, soname[i], RTLD_NOLOAD))
-            return true;
-    if (try_wheels(n))
-        return true;
-    for (int i = 0; i < NSONAMES; i++)
-        if (try_name(n, soname[i], 0))
-            return true;
-    return try_glob(n, getenv("CUDA_PATH"), "/lib*/libnvrtc.so.*")
-        || try_glob(n, "/usr/local", "/cuda*/lib64/libnvrtc.so.*")
-        || try_glob(n, "/usr/local", "/cuda*/lib/libnvrtc.so.*");
-}
-
 bool nvrtc_open(Ctx *c, Nvrtc *n)
 {
+    static const char *const soname[] = { "libnvrtc.so.13", "libnvrtc.so.12",
+                                          "libnvrtc.so", NULL };
     memset(n, 0, sizeof *n);
-    if (find(n))
+    if (library_find(&(Library){ "libnvrtc", "cuda_nvrtc", soname }, take, n))
         return true;
     memset(&c->err, 0, sizeof c->err);
     c->err.code = ERR_DEVICE;

@@ -124,7 +124,8 @@ sanitized:
 	@BUILD=$(BUILD)/asan SAN=1 UNIT="$(SANITIZED)" sh tests/run.sh sanitized
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
-    $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13 $(if $(SAN),,$(BUILD)/free/flin)
+    $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13 $(FAKE)/libcublasLt.so.13 \
+    $(if $(SAN),,$(BUILD)/free/flin)
 
 test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
@@ -256,6 +257,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
 # A CUDA driver and compiler for machines without a GPU.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
+$(FAKE)/libcublasLt.so.13: tests/cuda/fake/cublaslt.c
 $(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c tests/cuda/host.h \
     tests/cuda/hopper.h tests/cuda/races.h
 $(FAKE)/%:

@@ -156,6 +156,7 @@ cuda() {
     fi
     ln -s "$fake" "$tmp/fake"   # the loader takes no path with a space
     fake=$tmp/fake
+    lt=$fake/libcublasLt.so.13
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         "tests/cuda/calls turned" "tests/cuda/calls linear" \
@@ -210,7 +211,7 @@ cuda() {
         esac
         program "on a driver of tests: $test" env $more \
             FLIN_CACHE="$tmp/kernels${more##* }" \
-            LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13" \
+            LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
             "$BUILD"/$test
     done
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dense.h"
 #include "driver_entry.h"
 
 /* Memory that nobody uses, or a stream's workspace. */
@@ -29,6 +30,7 @@ struct Gpu {
     char arch[16];
     Block *kept, *workspace;            /* the newest of a stream first */
     size_t used, kept_bytes;
+    Dense *dense;
     void *side;                         /* a stream that waits for no other */
 };
 
@@ -70,6 +72,7 @@ static void close_gpu(Gpu *g)
     CALL(&g->driver, CURRENT, set);
     CALL(&g->driver, STREAM_END, end_stream);
     if (set(g->driver.context) == 0) {
+        dense_free(&g->driver, g->dense);
         free_blocks(g, &g->kept);
         free_blocks(g, &g->workspace);
         if (g->side)
@@ -161,6 +164,11 @@ const Cache *gpu_cache(const Gpu *g)
 const char *gpu_arch(const Gpu *g)
 {
     return g->arch;
+}
+
+Dense **gpu_dense(Gpu *g)
+{
+    return &g->dense;
 }
 
 void gpu_running(Gpu *g, const char *what)

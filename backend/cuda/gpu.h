@@ -25,6 +25,9 @@ const Cache *gpu_cache(const Gpu *g);
 /* "sm_90a": what its kernels are compiled for. */
 const char *gpu_arch(const Gpu *g);
 
+/* Of dense.c, NULL at first: its own, which ends with the GPU. */
+struct Dense **gpu_dense(Gpu *g);
+
 /* What stands in messages about errors that come later: the latest launch. */
 void gpu_running(Gpu *g, const char *what);
 

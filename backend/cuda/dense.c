@@ -1,0 +1,200 @@
+/* dense.c -- moves and plain products of whole tensors, and whose product is
+ * taken.
+ */
+#include "dense.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "build.h"
+#include "driver_entry.h"
+
+enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
+
+struct Dense {
+    Module *module;
+    Function *move, *product;
+    Lt *lt;                             /* NULL: products are the plain ones */
+};
+
+/* As dense.cuh has them. */
+typedef struct MoveArgs {
+    uint64_t to, from;
+    int64_t count, each, n[DENSE_DIMS], ts[DENSE_DIMS], fs[DENSE_DIMS];
+    int32_t outer, dims, to_type, from_type, add, pad;
+} MoveArgs;
+
+typedef struct ProductArgs {
+    uint64_t a, b, c;
+    int64_t m, n, k, batch, ars, acs, abs, brs, bcs, bbs, crs, cbs;
+    int32_t type, result, add, pad;
+} ProductArgs;
+
+void dense_free(const Driver *d, Dense *k)
+{
+    if (!k)
+        return;
+    lt_close(k->lt);
+    module_unload(d, k->module);
+    free(k);
+}
+
+static void open_locked(Ctx *c, void *ud)
+{
+    Gpu *g = ud;
+    Dense **k = gpu_dense(g);
+    if (!*k)
+        *k = calloc(1, sizeof **k);
+    if (!*k)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    if ((*k)->product)
+        return;
+    Module *m = build_module(c, g, "#include \"numbers.cuh\"\n"
+                             "#include \"warp.cuh\"\n"
+                             "#include \"dense.cuh\"\n");
+    (*k)->module = m;
+    (*k)->lt = (*k)->lt ? (*k)->lt : lt_open();
+    (*k)->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
+    (*k)->product = module_function(c, gpu_driver(g), m, "flin_product", 0);
+}
+
+static Dense *dense_of(Ctx *c, Gpu *g)
+{
+    Dense *k = *gpu_dense(g);
+    if (k && k->product)
+        return k;
+    gpu_locked(c, g, open_locked, g);
+    return *gpu_dense(g);
+}
+
+void dense_prepare(Ctx *c, Gpu *g)
+{
+    dense_of(c, g);
+}
+
+static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,
+                  void *stream)
+{
+    const Driver *d = gpu_enter(c, g);
+    int64_t grid = (threads + THREADS - 1) / THREADS;
+    int64_t most = (int64_t)BLOCKS * d->processors;
+    void *params[] = { args };
+    CALL(d, LAUNCH, launch_kernel);
+    if (grid)
+        driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
+                     : most), 1, 1, THREADS, 1, 1, 0, stream, params, NULL),
+                     "launching a kernel");
+}
+
+/* ---- moves ---- */
+
+static void add_dim(MoveArgs *a, int from, int64_t n, int64_t ts, int64_t fs)
+{
+    int last = a->dims - 1;
+    if (n == 1)
+        return;
+    if (last >= from && a->ts[last] == n * ts && a->fs[last] == n * fs) {
+        a->n[last] *= n;
+        a->ts[last] = ts;
+        a->fs[last] = fs;
+        return;
+    }
+    a->n[a->dims] = n;
+    a->ts[a->dims] = ts;
+    a->fs[a->dims++] = fs;
+}
+
+static MoveArgs move_args(const DenseMove *m)
+{
+    MoveArgs a = { .to = m->to, .from = m->from, .count = 1, .each = 1,
+                   .to_type = (int32_t)m->to_type, .add = m->add,
+                   .from_type = (int32_t)m->from_type };
+    for (int i = 0; i < m->rank; i++)
+        if (m->ts[i]) {
+            add_dim(&a, 0, m->n[i], m->ts[i], m->fs[i]);
+            a.count *= m->n[i];
+        }
+    a.outer = a.dims;
+    for (int i = 0; i < m->rank; i++)
+        if (!m->ts[i]) {
+            add_dim(&a, a.outer, m->n[i], 0, m->fs[i]);
+            a.each *= m->n[i];
+        }
+    return a;
+}
+
+/* Whole rows of one type are the copy engine's. */
+static bool is_rows(const DenseMove *m, const MoveArgs *a)
+{
+    int last = a->outer - 1;
+    return !m->add && m->to_type == m->from_type && a->each == 1
+        && a->outer <= 2 && last >= 0 && a->ts[last] == 1 && a->fs[last] == 1
+        && (!last || (a->ts[0] >= a->n[1] && a->fs[0] >= a->n[1]));
+}
+
+void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m)
+{
+    MoveArgs a = move_args(m);
+    size_t size = (size_t)dtype_size(m->to_type);
+    if (!a.count)
+        return;
+    if (!is_rows(m, &a)) {
+        start(c, g, dense_of(c, g)->move, a.count, &a, stream);
+        return;
+    }
+    int last = a.outer - 1;
+    size_t width = (size_t)a.n[last] * size;
+    DeviceRows r = { m->to, m->from, width, last ? (size_t)a.n[0] : 1,
+                     last ? (size_t)a.ts[0] * size : width,
+                     last ? (size_t)a.fs[0] * size : width };
+    stream_copy(c, gpu_enter(c, g), stream, &r);
+}
+
+/* ---- products ---- */
+
+typedef struct Queued {
+    Gpu *g;
+    void *stream;
+    const DenseProduct *p;
+    DevicePtr workspace;
+    bool done;
+} Queued;
+
+static void look_locked(Ctx *c, void *ud)
+{
+    Queued *q = ud;
+    Lt *lt = dense_of(c, q->g)->lt;
+    q->done = lt && lt_has(lt, q->p);
+}
+
+const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p)
+{
+    Queued q = { .g = g, .p = p };
+    gpu_enter(c, g);
+    gpu_locked(c, g, look_locked, &q);
+    return q.done ? lt_name(dense_of(c, g)->lt) : "a plain kernel";
+}
+
+static void queue_locked(Ctx *c, void *ud)
+{
+    Queued *q = ud;
+    Lt *lt = dense_of(c, q->g)->lt;
+    q->done = lt && lt_product(lt, q->stream, q->p, q->workspace);
+}
+
+void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
+                   DevicePtr workspace)
+{
+    Queued q = { g, stream, p, workspace, false };
+    if (!p->m || !p->n || !p->batch)
+        return;
+    gpu_enter(c, g);
+    if (p->k)
+        gpu_locked(c, g, queue_locked, &q);
+    if (q.done)
+        return;
+    ProductArgs a = { p->a, p->b, p->c, p->m, p->n, p->k, p->batch, p->ars,
+                      p->acs, p->abs, p->brs, p->bcs, p->bbs, p->crs, p->cbs,
+                      (int32_t)p->type, (int32_t)p->result, p->add, 0 };
+    start(c, g, dense_of(c, g)->product, p->m * p->n * p->batch, &a, stream);
+}

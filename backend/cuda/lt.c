@@ -1,0 +1,271 @@
+/* lt.c -- cuBLASLt by dlopen: products, what it says of each kept by shape.
+ *
+ * Its matrices lie column by column: c = a b is computed as c^T = b^T a^T.
+ */
+#include "dense.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "library.h"
+
+/* The library's structs. */
+typedef struct LtAlgo { uint64_t data[8]; } LtAlgo;
+typedef struct LtChoice {
+    LtAlgo algo;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} LtChoice;
+
+enum Entry {
+#define ENTRY(name, symbol, args) ENTRY_##name,
+#include "lt.def"
+#undef ENTRY
+    NENTRIES
+};
+
+#define ENTRY(name, symbol, args) typedef int name##_fn args;
+#include "lt.def"
+#undef ENTRY
+
+static const char *const entry_name[NENTRIES] = {
+#define ENTRY(name, symbol, args) symbol,
+#include "lt.def"
+#undef ENTRY
+};
+
+/* ISO C has no cast from an object's to a function's address. */
+#define CALL(lt, name, f) \
+    name##_fn *f; memcpy(&f, &(lt)->fn[ENTRY_##name], sizeof f)
+
+/* What a product is known by. */
+typedef struct Shape {
+    int64_t m, n, k, batch, ld[3], apart[3];
+    int32_t type, result, turned_a, turned_b, add, place[3];
+} Shape;
+
+/* Of c^T: its first factor is b^T. */
+typedef struct Known {
+    struct Known *next;
+    Shape shape;
+    void *desc, *layout[3];
+    LtAlgo algo;
+    bool has;
+} Known;
+
+struct Lt {
+    void *fn[NENTRIES];
+    void *handle;
+    Known *known;
+    char name[32];
+};
+
+static bool take(void *ud, void *lib, const char *path)
+{
+    Lt *lt = ud;
+    (void)path;
+    for (int i = 0; i < NENTRIES; i++)
+        if (!(lt->fn[i] = dlsym(lib, entry_name[i])))
+            return false;
+    CALL(lt, CREATE, create);
+    return create(&lt->handle) == 0;
+}
+
+Lt *lt_open(void)
+{
+    static const char *const soname[] = { "libcublasLt.so.13",
+                                          "libcublasLt.so.12", NULL };
+    typedef size_t VersionFn(void);
+    VersionFn *version;
+    Lt *lt = calloc(1, sizeof *lt);
+    if (!lt || !library_find(&(Library){ "libcublasLt", "cublas", soname },
+                             take, lt)) {
+        free(lt);
+        return NULL;
+    }
+    memcpy(&version, &lt->fn[ENTRY_VERSION], sizeof version);
+    size_t v = version();
+    snprintf(lt->name, sizeof lt->name, "cuBLASLt %d.%d",
+             (int)(v / 10000),
+             (int)(v / 100 % 100));
+    return lt;
+}
+
+static void known_free(Lt *lt, Known *k)
+{
+    CALL(lt, DESC_END, end_desc);
+    CALL(lt, LAYOUT_END, end_layout);
+    if (k->desc)
+        end_desc(k->desc);
+    for (int i = 0; i < 3; i++)
+        if (k->layout[i])
+            end_layout(k->layout[i]);
+    free(k);
+}
+
+void lt_close(Lt *lt)
+{
+    if (!lt)
+        return;
+    for (Known *k = lt->known, *next; k; k = next) {
+        next = k->next;
+        known_free(lt, k);
+    }
+    CALL(lt, DESTROY, destroy);
+    destroy(lt->handle);
+    free(lt);
+}
+
+const char *lt_name(const Lt *lt)
+{
+    return lt->name;
+}
+
+/* ---- what is known of a shape ---- */
+
+/* The multiple of two, up to 256, that an address is. */
+static int32_t place_of(DevicePtr p)
+{
+    int32_t n = 1;
+    while (n < 256 && p % (2 * (DevicePtr)n) == 0)
+        n *= 2;
+    return n;
+}
+
+/* A row or a column alone may lie anyhow. */
+static Shape shape_of(const DenseProduct *p)
+{
+    Shape s;
+    memset(&s, 0, sizeof s);
+    s.m = p->m;
+    s.n = p->n;
+    s.k = p->k;
+    s.batch = p->batch;
+    s.turned_b = !(p->bcs == 1 || p->n == 1);
+    s.turned_a = !(p->acs == 1 || p->k == 1);
+    s.ld[0] = s.turned_b ? p->bcs : p->brs;
+    s.ld[1] = s.turned_a ? p->acs : p->ars;
+    s.ld[2] = p->crs;
+    const int64_t least[] = { s.turned_b ? p->k : p->n,
+                              s.turned_a ? p->m : p->k, p->n };
+    for (int i = 0; i < 3; i++)
+        s.ld[i] = s.ld[i] > least[i] ? s.ld[i] : least[i];
+    s.apart[0] = p->batch > 1 ? p->bbs : 0;
+    s.apart[1] = p->batch > 1 ? p->abs : 0;
+    s.apart[2] = p->batch > 1 ? p->cbs : 0;
+    s.type = (int32_t)p->type;
+    s.result = (int32_t)p->result;
+    s.add = p->add;
+    s.place[0] = place_of(p->b);
+    s.place[1] = place_of(p->a);
+    s.place[2] = place_of(p->c);
+    return s;
+}
+
+/* What the strides say must be what the library can be told. */
+static bool is_plain(const DenseProduct *p)
+{
+    return (p->bcs == 1 || p->brs == 1 || p->n == 1)
+        && (p->acs == 1 || p->ars == 1 || p->k == 1);
+}
+
+static int type_of(DType d)
+{
+    enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
+    return d == F32 ? R_32F : d == F16 ? R_16F : R_16BF;
+}
+
+static bool make_layout(Lt *lt, Known *k, int i, DType d, int64_t rows,
+                        int64_t cols)
+{
+    enum { BATCH = 5, APART = 6 };
+    const Shape *s = &k->shape;
+    int32_t batch = (int32_t)s->batch;
+    CALL(lt, LAYOUT, create);
+    CALL(lt, LAYOUT_SET, set);
+    return create(&k->layout[i], type_of(d), (uint64_t)rows, (uint64_t)cols,
+                  s->ld[i]) == 0
+        && set(k->layout[i], BATCH, &batch, sizeof batch) == 0
+        && set(k->layout[i], APART, &s->apart[i], sizeof s->apart[i]) == 0;
+}
+
+static bool make_desc(Lt *lt, Known *k)
+{
+    enum { COMPUTE_32F = 68, TURN_A = 3, TURN_B = 4 };
+    CALL(lt, DESC, create);
+    CALL(lt, DESC_SET, set);
+    return create(&k->desc, COMPUTE_32F, 0) == 0
+        && set(k->desc, TURN_A, &k->shape.turned_b, sizeof(int32_t)) == 0
+        && set(k->desc, TURN_B, &k->shape.turned_a, sizeof(int32_t)) == 0;
+}
+
+static bool choose(Lt *lt, Known *k)
+{
+    enum { WORKSPACE = 1, PLACE_A = 5 };
+    const int of[] = { 0, 1, 2, 2 };
+    uint64_t room = DENSE_WORKSPACE;
+    LtChoice found;
+    void *wish = NULL;
+    int n = 0;
+    CALL(lt, WISH, create);
+    CALL(lt, WISH_SET, set);
+    CALL(lt, WISH_END, end);
+    CALL(lt, CHOOSE, ask);
+    memset(&found, 0, sizeof found);
+    if (create(&wish) != 0)
+        return false;
+    bool ok = set(wish, WORKSPACE, &room, sizeof room) == 0;
+    for (int i = 0; i < 4; i++)
+        ok = ok && set(wish, PLACE_A + i, &k->shape.place[of[i]],
+                       sizeof(uint32_t)) == 0;
+    ok = ok && ask(lt->handle, k->desc, k->layout[0], k->layout[1],
+                   k->layout[2], k->layout[2], wish, 1, &found, &n) == 0;
+    end(wish);
+    k->algo = found.algo;
+    return ok && n > 0 && found.state == 0;
+}
+
+static Known *find(Lt *lt, const DenseProduct *p)
+{
+    Shape s = shape_of(p);
+    Known *k;
+    for (k = lt->known; k; k = k->next)
+        if (!memcmp(&k->shape, &s, sizeof s))
+            return k;
+    k = calloc(1, sizeof *k);
+    if (!k)
+        return NULL;
+    k->shape = s;
+    bool b = s.turned_b, a = s.turned_a;
+    k->has = is_plain(p) && p->batch <= INT32_MAX && make_desc(lt, k)
+        && make_layout(lt, k, 0, p->type, b ? p->k : p->n, b ? p->n : p->k)
+        && make_layout(lt, k, 1, p->type, a ? p->m : p->k, a ? p->k : p->m)
+        && make_layout(lt, k, 2, p->result, p->n, p->m) && choose(lt, k);
+    k->next = lt->known;
+    return lt->known = k;
+}
+
+bool lt_has(Lt *lt, const DenseProduct *p)
+{
+    const Known *k = find(lt, p);
+    return k && k->has;
+}
+
+bool lt_product(Lt *lt, void *stream, const DenseProduct *p,
+                DevicePtr workspace)
+{
+    const Known *k = find(lt, p);
+    const float one = 1, beta = p->add;
+    void *c = (void *)(uintptr_t)p->c;
+    CALL(lt, MULTIPLY, multiply);
+    return k && k->has
+        && multiply(lt->handle, k->desc, &one, (void *)(uintptr_t)p->b,
+                    k->layout[0], (void *)(uintptr_t)p->a, k->layout[1],
+                    &beta, c, k->layout[2], c, k->layout[2], &k->algo,
+                    (void *)(uintptr_t)workspace, DENSE_WORKSPACE, stream)
+           == 0;
+}

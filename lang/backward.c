@@ -511,15 +511,17 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
-    validate_gradients(c, v, a, b, k->plan, d);
+    const PlanEntry *e = k->plan;
+    if (v->step->layer && !e)
+        e = layer_plan(c, v, a, b);
+    if (e || !b->call.on_device)
+        validate_gradients(c, v, a, b, e, d);
 }
 
 /* ---- without running ---- */
 
-/* All gradients, as wide as what they are of; on a device with an address, as
- * kernels differ by what is wanted. */
-static Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
-                              const Bound *b)
+Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
+                       const Bound *b)
 {
     Adjoint *d = ctx_alloc(c, sizeof *d);
     void *some = b->call.on_device ? (void *)ROOM_ALIGN : NULL;
@@ -572,6 +574,16 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     }
 }
 
+int64_t room_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                      const Adjoint *d)
+{
+    Back *k = back_new(c, v, a, b, d);
+
+    find_plans(k);
+    k->stored = fits_stored(k);
+    return count_room(k);
+}
+
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                            Stored stored)
 {
@@ -579,8 +591,10 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = back_new(c, v, a, b, d);
     int64_t segments = 1, need, more;
 
-    if (v->step->mask || v->step->layer)
+    if (v->step->mask)
         return 0;
+    if (v->step->layer)
+        return layer_workspace(c, v, a, b, d);
     d->stored = stored;
     find_plans(k);
     k->stored = fits_stored(k);

@@ -212,6 +212,13 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 /* The call of the joint plan that b is, with gradients bound as where all are
  * wanted: kernels on a device differ by that. */
 Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* Bytes of workspace of this very call, of tensors on the device. */
+int64_t room_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                      const Adjoint *d);
+/* All gradients, as wide as what they are of; on a device with an address, as
+ * kernels differ by what is wanted. */
+Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
+                       const Bound *b);
 /* The same for all gradients that there are. */
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
@@ -223,16 +230,31 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
  * plans, or a matrix product (NULL). */
 typedef struct LayerProgram LayerProgram;
 struct LayerParts;
+enum { LAYER_ROOMS = 16 };
+/* What a call takes of the device's memory: for the way back, and the rest. */
+typedef struct LayerRoom {
+    uint64_t call;                      /* a hash of it; 0: none */
+    int64_t kept, rest;
+} LayerRoom;
 struct LayerProgram {
     LayerProgram *next;
     int32_t size[NAXES];
     struct LayerParts *parts;
     Variant **variant;
+    uint64_t numbers;                   /* the layer's, on the device; or 0 */
+    int nnumbers, nrooms;
+    LayerRoom room[LAYER_ROOMS];
 };
 
 /* Makes all that such a call needs beside its tensors: runs only read it. */
 void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b);
 void layer_release(Variant *v);
+/* A plan of one of its parts, by which tensors on the device are read; NULL:
+ * it has none there. */
+const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* Bytes of workspace of such a call; d: of gradients, or NULL. */
+int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        const Adjoint *d);
 /* Runs what is bound, part after part: forward or a token's step. */
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* Gradients: d's dy and dstate have been checked. */

@@ -1,14 +1,13 @@
 /* layer_run.c -- a layer's parts, one after another, forward and backward.
  *
  * Each part is a variant of its own, bound and run as any is, forward and
- * backward, or a matrix product of the library's. What lies between them is
- * float32, [B, T, axes...]. Backward runs forward first and keeps all of it.
+ * backward, or a matrix product. Where values lie, and in which types, is the
+ * place's. Backward runs forward first and keeps all of it.
  */
 #include <string.h>
 
-#include "../backend/cpu/product.h"
-#include "../compiler/layer.h"
-#include "bind.h"
+#include "layer_gpu.h"
+#include "layer_run.h"
 #include "shared.h"
 
 /* ---- programs ---- */
@@ -58,383 +57,69 @@ static LayerProgram *layer_program(Ctx *c, Variant *v,
 
 void layer_release(Variant *v)
 {
-    for (LayerProgram *p = v->programs; p; p = p->next)
+    for (LayerProgram *p = v->programs; p; p = p->next) {
+        gpu_layer_release(v, p);
         for (int i = 0; i < p->parts->n; i++)
             if (p->variant[i])
                 plans_release(p->variant[i]);
+    }
     v->programs = NULL;
 }
 
-/* ---- values ---- */
-
-/* Batch entries and tokens beside the layer's axes. */
-enum { AX_B = NAXES, AX_T };
-
-/* A value of the layer in memory: its axes, as they lie. data NULL: not there
- * yet. */
-typedef struct Array {
-    void *data;
-    DType dtype;
-    int rank;
-    int ax[TENSOR_RANK];
-    int64_t n[TENSOR_RANK], st[TENSOR_RANK];
-} Array;
-
-/* A call in progress. */
-typedef struct Lay {
-    Ctx *c;
-    Variant *v;
-    const Graph *g, *step;              /* traced; the whole as one step */
-    const Args *args;
-    const Bound *b;
-    const LayerProgram *p;
-    const Adjoint *d;                   /* backward; or NULL */
-    Array *value, *grad;                /* per node */
-} Lay;
-
-static int64_t count(const Array *v)
+/* The layer's state that is, or has for a slice, state i of the part. */
+static int state_at(const LayerPart *p, int i)
 {
-    int64_t n = 1;
-
-    for (int i = 0; i < v->rank; i++)
-        n *= v->n[i];
-    return n;
-}
-
-static int find(const Array *v, int ax)
-{
-    for (int i = 0; i < v->rank; i++)
-        if (v->ax[i] == ax)
-            return i;
-    return -1;
-}
-
-static int64_t extent(const Lay *k, int ax)
-{
-    return ax == AX_B ? k->b->B : ax == AX_T ? k->b->T
-                                             : k->b->call.size[ax];
-}
-
-static void add_axis(const Lay *k, Array *v, int ax)
-{
-    v->ax[v->rank] = ax;
-    v->n[v->rank++] = extent(k, ax);
-}
-
-static void add_axes(const Lay *k, Array *v, AxisSet s)
-{
-    for (; s; s &= s - 1)
-        add_axis(k, v, lowest(s));
-}
-
-static void add_tokens(const Lay *k, Array *v, Ref r)
-{
-    if (!k->g->n[r].timed)
-        return;
-    add_axis(k, v, AX_B);
-    add_axis(k, v, AX_T);
-}
-
-/* Room for it, row-major in the order of its axes. */
-static void make_room(const Lay *k, Array *v)
-{
-    int64_t n = 1;
-
-    for (int i = v->rank; i-- > 0; n *= v->n[i])
-        v->st[i] = n;
-    v->dtype = F32;
-    v->data = ctx_alloc(k->c, (size_t)(n + TILE_SLACK) * sizeof(float));
-}
-
-/* As new_value makes it, without its room. */
-static Array bare_value(const Lay *k, Ref r)
-{
-    Array v = { .dtype = F32 };
-
-    add_tokens(k, &v, r);
-    add_axes(k, &v, k->g->n[r].axes);
-    return v;
-}
-
-static Array new_value(const Lay *k, Ref r)
-{
-    Array v = bare_value(k, r);
-
-    make_room(k, &v);
-    return v;
-}
-
-/* An argument's tensor, its gradient's, or y's. */
-static Array tensor_value_of(const Lay *k, bool timed, const uint8_t *order,
-                             int rank, const View *t)
-{
-    Array v = { .data = t->data, .dtype = t->dtype };
-
-    if (timed) {
-        add_axis(k, &v, AX_B);
-        add_axis(k, &v, AX_T);
-        v.st[0] = t->sb;
-        v.st[1] = t->st;
-    }
-    for (int i = 0; i < rank; i++) {
-        add_axis(k, &v, order[i]);
-        v.st[v.rank - 1] = t->sd[i];
-    }
-    return v;
-}
-
-static Array input_value(const Lay *k, int i, const View *t)
-{
-    const Input *in = &k->g->in[i];
-
-    return tensor_value_of(k, in->timed, in->order, in->rank, t);
-}
-
-/* n elements that lie ts and fs apart: to = from, or += from. */
-static void move_row(const View *to, int64_t t, int64_t ts, const View *from,
-                     int64_t f, int64_t fs, int64_t n, bool add)
-{
-    if (to->dtype == F32 && from->dtype == F32) {
-        float *y = (float *)to->data + t;
-        const float *x = (const float *)from->data + f;
-        for (int64_t i = 0; i < n; i++)
-            y[i * ts] = x[i * fs] + (add ? y[i * ts] : 0);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        view_set(to, t + i * ts, view_get(from, f + i * fs)
-                 + (add ? view_get(to, t + i * ts) : 0));
-}
-
-/* Of the same axes in any order. */
-static void move_value(const Lay *k, const Array *to, const Array *from,
-                       bool add)
-{
-    View a = { .data = to->data, .dtype = to->dtype };
-    View b = { .data = from->data, .dtype = from->dtype };
-    int64_t at[TENSOR_RANK] = { 0 }, fs[TENSOR_RANK], t = 0, f = 0;
-    int last = to->rank - 1;
-    int64_t n = last < 0 ? 1 : to->n[last];
-
-    if (!count(to))
-        return;
-    for (int i = 0; i <= last; i++)
-        fs[i] = from->st[find(from, to->ax[i])];
-    for (int64_t row = count(to) / n; row > 0; row--) {
-        if (row % 4096 == 0)
-            ctx_poll(k->c);
-        move_row(&a, t, last < 0 ? 1 : to->st[last], &b, f,
-                 last < 0 ? 1 : fs[last], n, add);
-        for (int i = last - 1; i >= 0; i--) {
-            t += to->st[i];
-            f += fs[i];
-            if (++at[i] < to->n[i])
-                break;
-            t -= at[i] * to->st[i];
-            f -= at[i] * fs[i];
-            at[i] = 0;
-        }
-    }
-}
-
-static bool is_dense(const Array *v, const Array *like)
-{
-    if (v->dtype != F32 || v->rank != like->rank)
-        return false;
-    for (int i = 0; i < v->rank; i++)
-        if (v->ax[i] != like->ax[i] || (v->n[i] > 1 && v->st[i]
-                                                       != like->st[i]))
-            return false;
-    return true;
-}
-
-/* The value with its axes in the order of `like`, row-major, in float32: it
- * itself where it lies so. `own`: memory of ours in any case. */
-static const float *arrange(const Lay *k, const Array *v, Array like, bool own)
-{
-    int64_t n = 1;
-
-    for (int i = like.rank; i-- > 0; n *= like.n[i])
-        like.st[i] = n;
-    if (!own && is_dense(v, &like))
-        return v->data;
-    make_room(k, &like);
-    move_value(k, &like, v, false);
-    return like.data;
+    return p->taps ? p->state : p->state + i;
 }
 
 /* ---- gradients of values ---- */
 
-/* Adds to r's gradient; the first one is taken as it is. */
-static void add_grad(Lay *k, Ref r, const Array *g)
+void add_grad(Lay *k, Ref r, Array *g)
 {
-    if (!k->grad[r].data)
+    if (!k->grad[r].data) {
         k->grad[r] = *g;
-    else
-        move_value(k, &k->grad[r], g, true);
+        return;
+    }
+    k->realm->move(k, &k->grad[r], g, true);
+    drop_array(k, g);
 }
 
-/* Does anybody want the gradient of r? */
-static bool is_wanted(const Lay *k, Ref r)
+/* What several parts add to is float32, or no sum over tokens. */
+bool direct_grad(const Lay *k, Ref r, Array *to)
 {
     const Node *n = &k->g->n[r];
+    bool given = n->op == OP_input && n->index < k->step->nin
+              && k->d->dx[n->index].given && k->d->dx[n->index].data;
 
-    if (n->op == OP_num)
+    if (!given || k->grad[r].data)
         return false;
-    return n->op != OP_input || n->index >= k->step->nin
-        || k->d->dx[n->index].given;
+    View t = input_view(k->step, n->index, &k->d->dx[n->index]);
+    *to = input_array(k, n->index, &t);
+    return k->readers[r] == 1 || n->timed || to->dtype == F32;
 }
 
-/* ---- products ---- */
-
-/* Rows of x times a matrix, for each entry of the axes that both keep. */
-typedef struct Multiply {
-    const LayerPart *p;
-    AxisSet both, rows, cols;           /* of x and the weight; of x alone; of
-                                           the weight alone */
-    int64_t nboth, nrows, ncols, depth, tokens;
-} Multiply;
-
-static int64_t size_of(const Lay *k, AxisSet s)
+/* Is the gradient wanted of what an input of a part, or of what it is made of?
+ */
+static void find_wanted(Lay *k)
 {
-    int64_t n = 1;
-
-    for (; s; s &= s - 1)
-        n *= extent(k, lowest(s));
-    return n;
-}
-
-static Multiply multiply(const Lay *k, const LayerPart *p)
-{
-    AxisSet x = k->g->n[p->in[0]].axes, w = k->g->n[p->in[1]].axes;
-    Multiply m = { .p = p, .both = x & w & ~p->over, .rows = x & ~w,
-                   .cols = w & ~x };
-
-    m.nboth = size_of(k, m.both);
-    m.nrows = size_of(k, m.rows);
-    m.ncols = size_of(k, m.cols);
-    m.depth = size_of(k, p->over);
-    m.tokens = k->b->B * k->b->T;
-    return m;
-}
-
-/* The axes of x (of the result) in the order of a product's rows. */
-static Array row_value(const Lay *k, const Multiply *m, AxisSet last)
-{
-    Array v = { 0 };
-
-    add_tokens(k, &v, m->p->in[0]);
-    add_axes(k, &v, m->both);
-    add_axes(k, &v, m->rows);
-    add_axes(k, &v, last);
-    return v;
-}
-
-static const float *weight(const Lay *k, const Multiply *m, AxisSet first,
-                           AxisSet last)
-{
-    Array like = { 0 };
-
-    add_axes(k, &like, m->both);
-    add_axes(k, &like, first);
-    add_axes(k, &like, last);
-    return arrange(k, &k->value[m->p->in[1]], like, true);
-}
-
-/* c [tokens, both, rows, n] = a [tokens, both, rows, d] b [both, d, n] */
-static void multiply_rows(const Lay *k, const Multiply *m, const float *a,
-                          const float *b, float *c, int64_t d, int64_t n)
-{
-    bool flat = m->nboth == 1;          /* tokens and rows are one axis */
-    int64_t each = m->nboth * m->nrows, times = flat ? 1 : each;
-
-    for (int64_t i = 0; i < times; i++)
-        cpu_product(k->c, k->v->shared.pool, k->args->threads, &(Product){
-            .m = flat ? m->tokens * m->nrows : m->tokens, .n = n, .k = d,
-            .a = a + i * d, .ars = flat ? d : each * d, .acs = 1,
-            .b = b + i / m->nrows * d * n, .brs = n,
-            .c = c + i * n, .crs = flat ? n : each * n });
-}
-
-static void run_product(Lay *k, const LayerPart *p)
-{
-    Multiply m = multiply(k, p);
-    Array y = row_value(k, &m, m.cols);
-    const float *a = arrange(k, &k->value[p->in[0]],
-                             row_value(k, &m, p->over), false);
-
-    make_room(k, &y);
-    multiply_rows(k, &m, a, weight(k, &m, p->over, m.cols), y.data, m.depth,
-                  m.ncols);
-    k->value[p->y] = y;
-}
-
-/* dx = dy W^T */
-static void back_to_rows(Lay *k, const Multiply *m, const float *dy)
-{
-    Array dx = row_value(k, m, m->p->over);
-
-    if (!is_wanted(k, m->p->in[0]))
-        return;
-    make_room(k, &dx);
-    multiply_rows(k, m, dy, weight(k, m, m->cols, m->p->over), dx.data,
-                  m->ncols, m->depth);
-    add_grad(k, m->p->in[0], &dx);
-}
-
-/* dW = x^T dy, over all tokens and rows. */
-static void back_to_weight(Lay *k, const Multiply *m, const float *dy)
-{
-    bool flat = m->nboth == 1;
-    int64_t each = m->nboth * m->nrows, times = flat ? 1 : each;
-    Array dw = { 0 };
-
-    if (!is_wanted(k, m->p->in[1]))
-        return;
-    add_axes(k, &dw, m->both);
-    add_axes(k, &dw, m->p->over);
-    add_axes(k, &dw, m->cols);
-    make_room(k, &dw);
-    const float *x = arrange(k, &k->value[m->p->in[0]],
-                             row_value(k, m, m->p->over), false);
-    for (int64_t i = 0; i < times; i++)
-        cpu_product(k->c, k->v->shared.pool, k->args->threads, &(Product){
-            .m = m->depth, .n = m->ncols,
-            .k = flat ? m->tokens * m->nrows : m->tokens,
-            .a = x + i * m->depth, .ars = 1,
-            .acs = flat ? m->depth : each * m->depth,
-            .b = dy + i * m->ncols, .brs = flat ? m->ncols : each * m->ncols,
-            .c = (float *)dw.data + i / m->nrows * m->depth * m->ncols,
-            .crs = m->ncols, .add = i % m->nrows != 0 });
-    add_grad(k, m->p->in[1], &dw);
-}
-
-static void back_product(Lay *k, const LayerPart *p)
-{
-    Multiply m = multiply(k, p);
-    const float *dy = arrange(k, &k->grad[p->y], row_value(k, &m, m.cols),
-                              true);
-
-    back_to_rows(k, &m, dy);
-    back_to_weight(k, &m, dy);
+    for (int i = 0; i < k->step->nin; i++)
+        k->wanted[k->g->in[i].node] = k->d->dx[i].given;
+    for (int i = 0; i < k->p->parts->n; i++) {
+        const LayerPart *p = &k->p->parts->part[i];
+        for (int j = 0; j < p->nin; j++)
+            k->wanted[p->y] |= k->wanted[p->in[j]];
+        for (int j = 0; p->step && j < p->step->nst; j++)
+            k->wanted[p->y] |= k->d->ds[state_at(p, j)].given;
+    }
 }
 
 /* ---- steps ---- */
-
-/* A part as a call of its own. */
-typedef struct Sub {
-    const LayerPart *p;
-    Variant *v;
-    Args args;
-    Bound bound;
-    Adjoint d;
-} Sub;
 
 /* One axis more of what a tensor is seen as; of one that it lacks, n times the
  * same. */
 static void see_axis(Given *g, const Array *v, int ax, int64_t n)
 {
-    int i = find(v, ax);
+    int i = array_find(v, ax);
 
     g->shape[g->rank] = i < 0 ? n : v->n[i];
     g->stride[g->rank++] = i < 0 ? 0 : v->st[i];
@@ -445,7 +130,8 @@ static void see_axis(Given *g, const Array *v, int ax, int64_t n)
 static Given see(const Lay *k, const LayerPart *p, const Array *v, bool timed,
                  const uint8_t *order, int rank)
 {
-    Given g = { .given = true, .data = v->data, .dtype = v->dtype };
+    Given g = { .given = true, .data = v->data, .dtype = v->dtype,
+                .device = k->b->call.on_device };
 
     if (timed) {
         see_axis(&g, v, AX_B, p->constant ? 1 : k->b->B);
@@ -471,12 +157,6 @@ static Given see_input(const Lay *k, const LayerPart *p, int i, const Array *v)
     return see(k, p, v, in->timed, in->order, in->rank);
 }
 
-/* The layer's state that is, or has for a slice, state i of the part. */
-static int state_at(const LayerPart *p, int i)
-{
-    return p->taps ? p->state : p->state + i;
-}
-
 /* State i of the part, [N, H, ...], where the layer's lies as the view says:
  * with taps, one of its slices. */
 static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
@@ -484,17 +164,18 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
     const State *st = &k->step->st[state_at(p, i)], *own = &p->step->st[i];
     Array v = { .data = t->data, .dtype = t->dtype };
     Given g = { .given = t->data != NULL, .data = t->data, .dtype = t->dtype,
-                .rank = 1, .shape = { k->b->N }, .stride = { t->sb } };
+                .device = k->b->call.on_device, .rank = 1,
+                .shape = { k->b->N }, .stride = { t->sb } };
 
     for (int d = 0; d < st->rank; d++) {
-        add_axis(k, &v, st->order[d]);
+        array_add(k, &v, st->order[d]);
         v.st[d] = t->sd[d];
     }
     see_axis(&g, &v, p->heads ? p->heads : -1, 1);
     for (int d = 0; d < own->rank; d++)
         see_axis(&g, &v, p->axis[own->order[d]], 1);
     if (p->taps && g.given) {
-        int d = find(&v, p->taps);
+        int d = array_find(&v, p->taps);
         g.data = (char *)g.data + (v.n[d] - 1 - i) * v.st[d]
                * dtype_size(g.dtype);
     }
@@ -509,11 +190,13 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     s->p = p;
     s->v = k->p->variant[i];
     s->args = (Args){ .mode = mode, .cu = k->args->cu, .ncu = k->args->ncu,
+                      .device_cu = k->args->device_cu,
                       .chunk = k->args->chunk, .threads = k->args->threads,
                       .serial = k->args->serial, .validate = -1,
                       .backend = k->args->backend };
     if (p->constant) {
         s->args.cu = NULL;
+        s->args.device_cu = NULL;
         s->args.ncu = 0;
     }
     for (int j = 0; j < p->nin; j++)
@@ -522,7 +205,40 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
         s->args.state[j] = see_state(k, p, j,
                                      &k->b->call.s0[state_at(p, j)]);
     bind_call(k->c, p->step, &s->args, &s->bound);
+    s->bound.call.stream = k->b->call.stream;
+    s->bound.call.staged = k->b->call.staged;
     return s;
+}
+
+static int count_axes(AxisSet s)
+{
+    int n = 0;
+
+    for (; s; s &= s - 1)
+        n++;
+    return n;
+}
+
+/* The value's axes as they are to lie: as those of the first input that has
+ * all of them, else heads first. */
+static Array step_array(const Lay *k, const LayerPart *p)
+{
+    AxisSet all = k->g->n[p->y].axes;
+    AxisSet heads = p->heads ? AXIS(p->heads) & all : 0;
+    Array v = { 0 };
+
+    array_add_tokens(k, &v, p->y);
+    for (int j = 0; j < p->nin; j++) {
+        Axes l = axes_of(&k->value[p->in[j]], all);
+        if (l.n < count_axes(all))
+            continue;
+        array_add_list(k, &v, &l);
+        return v;
+    }
+    array_add_axes(k, &v, heads);
+    for (int i = 0; i < p->step->out[0].rank; i++)
+        array_add(k, &v, p->axis[p->step->out[0].order[i]]);
+    return v;
 }
 
 static void run_step(Lay *k, int i)
@@ -530,16 +246,20 @@ static void run_step(Lay *k, int i)
     Sub *s = new_sub(k, i, k->d ? M_FORWARD : k->args->mode);
     const LayerPart *p = s->p;
     Call *call = &s->bound.call;
+    Array *v = &k->value[p->y];
 
-    k->value[p->y] = new_value(k, p->y);
-    Given y = see_y(k, p, &k->value[p->y]);
+    if (!v->data) {
+        *v = step_array(k, p);
+        make_room(k, v, k->realm->type(k, p->y), k->d != NULL);
+    }
+    Given y = see_y(k, p, v);
     call->out[0] = result_view(p->step, &y);
     for (int j = 0; !k->d && j < p->step->nst; j++) {
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
             call->s1[j] = state_view(p->step, j, &left);
     }
-    run_bound(k->c, s->v, &s->args, &s->bound);
+    k->realm->forward(k, s);
 }
 
 /* The layer's gradients of states as views; not given: none. */
@@ -555,27 +275,45 @@ static bool spread(const Lay *k, const LayerPart *p, int j)
     return p->step->in[j].timed && !p->constant && !k->g->n[p->in[j]].timed;
 }
 
-/* Room for r as if it differed from token to token. */
-static Array token_value(const Lay *k, Ref r)
+/* Room for a gradient of input j: r's own, or, where r is one for all tokens,
+ * as if it differed from token to token. */
+static Array gradient_array(Lay *k, const LayerPart *p, int j)
 {
+    Ref r = p->in[j];
+    const Array *like = &k->value[r];
     Array v = { 0 };
+    bool first = true;
 
-    add_axis(k, &v, AX_B);
-    add_axis(k, &v, AX_T);
-    add_axes(k, &v, k->g->n[r].axes);
-    make_room(k, &v);
+    for (int i = 0; i < j; i++)
+        first = first && p->in[i] != r;
+    if (first && !spread(k, p, j) && direct_grad(k, r, &v))
+        return v;
+    v = (Array){ 0 };
+    if (p->step->in[j].timed && !p->constant) {
+        array_add(k, &v, AX_B);
+        array_add(k, &v, AX_T);
+    }
+    for (int i = 0; i < like->rank; i++)
+        if (like->ax[i] < NAXES)
+            array_add(k, &v, like->ax[i]);
+    make_room(k, &v, k->realm->type(k, r), false);
     return v;
 }
 
 /* Adds to r's gradient what is of each token: into one place. */
-static void sum_tokens(Lay *k, Ref r, const Array *g)
+static void sum_tokens(Lay *k, Ref r, Array *g)
 {
-    Array sum = new_value(k, r), all = *g;
+    Array sum = { 0 }, all = *g;
 
+    array_add_axes(k, &sum, k->g->n[r].axes);
+    make_room(k, &sum, F32, false);
+    k->realm->zero(k, &sum);
     for (int i = 0; i < all.rank; i++)
-        all.st[i] = i < 2 ? 0 : sum.st[i - 2];
+        all.st[i] = i < 2 ? 0 : sum.st[array_find(&sum, all.ax[i])];
     all.data = sum.data;
-    move_value(k, &all, g, true);
+    all.dtype = sum.dtype;
+    k->realm->move(k, &all, g, true);
+    drop_array(k, g);
     add_grad(k, r, &sum);
 }
 
@@ -588,19 +326,19 @@ static void back_step(Lay *k, int i)
 
     state_views(k, k->d->dstate, dstate);
     state_views(k, k->d->ds, ds);
-    s->d.dy = see_y(k, p, &k->grad[p->y]);
+    if (k->grad[p->y].data)
+        s->d.dy = see_y(k, p, &k->grad[p->y]);
     for (int j = 0; j < p->step->nst; j++) {
         s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
         s->d.ds[j] = see_state(k, p, j, &ds[state_at(p, j)]);
     }
     for (int j = 0; j < p->nin; j++) {
-        if (!is_wanted(k, p->in[j]))
+        if (!k->wanted[p->in[j]])
             continue;
-        dx[j] = spread(k, p, j) ? token_value(k, p->in[j])
-                                : new_value(k, p->in[j]);
+        dx[j] = gradient_array(k, p, j);
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
-    run_backward(k->c, s->v, &s->args, &s->bound, &s->d);
+    k->realm->backward(k, s);
     for (int j = 0; j < p->nin; j++)
         if (dx[j].data && spread(k, p, j))
             sum_tokens(k, p->in[j], &dx[j]);
@@ -610,112 +348,215 @@ static void back_step(Lay *k, int i)
 
 /* ---- calls ---- */
 
-static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b)
+/* Where the result is to go; its parts may write it there at once. */
+static Array y_array(const Lay *k, const View *t)
+{
+    const Output *y = &k->g->out[0];
+
+    return tensor_array(k, true, y->order, y->rank, t);
+}
+
+static void count_readers(Lay *k)
+{
+    for (int i = 0; i < k->p->parts->n; i++) {
+        const LayerPart *p = &k->p->parts->part[i];
+        for (int j = 0; j < p->nin; j++) {
+            k->readers[p->in[j]]++;
+            k->last[p->in[j]] = i;
+        }
+    }
+}
+
+static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    const Adjoint *d)
 {
     Lay *k = ctx_alloc(c, sizeof *k);
     const Graph *g = v->step->layer->traced;
 
-    if (b->call.on_device || a->backend == backend_named("cuda"))
-        fail_help(c, 0, "t:to(\"cpu\")", "%s: %s is a layer: layers run on the "
-                  "CPU so far", mode_name[a->mode], g->name);
     *k = (Lay){ .c = c, .v = v, .g = g, .step = v->step, .args = a, .b = b,
+                .d = d, .realm = b->call.on_device ? &realm_gpu : &realm_host,
                 .p = layer_program(c, v, b->call.size) };
+    k->readers = ctx_alloc(c, g->len * sizeof *k->readers);
+    k->last = ctx_alloc(c, g->len * sizeof *k->last);
+    k->wanted = ctx_alloc(c, g->len);
     k->value = ctx_alloc(c, g->len * sizeof *k->value);
     k->grad = ctx_alloc(c, g->len * sizeof *k->grad);
-    for (int i = 0; i < v->step->nin; i++)
-        k->value[g->in[i].node] = input_value(k, i, &b->call.in[i]);
-    for (Ref r = 1; r < g->len; r++)
-        if (g->n[r].op == OP_num) {
-            make_room(k, &k->value[r]);
-            *(float *)k->value[r].data = (float)g->n[r].num;
-        }
+    count_readers(k);
+    if (d)
+        find_wanted(k);
     return k;
 }
 
-void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
+/* The arguments, and what is made of numbers alone. */
+static void begin(Lay *k)
 {
-    Lay *k = lay_new(c, v, a, b);
+    const Graph *g = k->g;
+    int numbers = 0;
 
-    for (int i = 0; i < k->p->parts->n; i++) {
-        Mode mode = a->mode == M_BACKWARD ? M_FORWARD : a->mode;
-        k->value[k->p->parts->part[i].y] =
-            bare_value(k, k->p->parts->part[i].y);
-        if (!k->p->variant[i])
-            continue;
-        Sub *s = new_sub(k, i, mode);
-        prepare_bound(c, s->v, &s->args, &s->bound);
-        if (a->mode != M_BACKWARD)
-            continue;
-        s = new_sub(k, i, M_BACKWARD);
-        prepare_backward(c, s->v, &s->args, &s->bound);
-    }
+    memset(k->value, 0, g->len * sizeof *k->value);
+    memset(k->grad, 0, g->len * sizeof *k->grad);
+    for (int i = 0; i < k->step->nin; i++)
+        k->value[g->in[i].node] = input_array(k, i, &k->b->call.in[i]);
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].op == OP_num)
+            k->realm->number(k, &k->value[r], g->n[r].num, numbers++);
+}
+
+/* The way back takes nothing from a part whose result none reads, and whose
+ * states' gradients are none's. */
+static bool is_needed(const Lay *k, const LayerPart *p)
+{
+    return !k->d || k->readers[p->y];
+}
+
+/* Behind the last part that reads them, where nobody will any more. */
+static void drop_values(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+
+    for (int j = 0; !k->d && j < p->nin; j++)
+        if (k->last[p->in[j]] == i && p->in[j] != k->g->out[0].node)
+            drop_array(k, &k->value[p->in[j]]);
 }
 
 static void run_parts(Lay *k)
 {
     for (int i = 0; i < k->p->parts->n; i++) {
+        const LayerPart *p = &k->p->parts->part[i];
         ctx_poll(k->c);
+        if (!is_needed(k, p))
+            continue;
         if (k->p->variant[i])
             run_step(k, i);
         else
-            run_product(k, &k->p->parts->part[i]);
+            run_product(k, p);
+        drop_values(k, i);
     }
 }
 
-static Array y_value(const Lay *k, const View *t)
+static void run_forward(Lay *k)
 {
-    const Output *y = &k->g->out[0];
+    Ref root = k->g->out[0].node;
+    Array y = y_array(k, &k->b->call.out[0]);
 
-    return tensor_value_of(k, true, y->order, y->rank, t);
-}
-
-void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)
-{
-    Lay *k = lay_new(c, v, a, b);
-    Array y = y_value(k, &b->call.out[0]);
-
+    begin(k);
+    if (y.data && !k->readers[root] && k->g->n[root].op != OP_input)
+        k->value[root] = y;
     run_parts(k);
-    if (y.data)
-        move_value(k, &y, &k->value[k->g->out[0].node], false);
+    if (y.data && k->value[root].data != y.data)
+        k->realm->move(k, &y, &k->value[root], false);
 }
 
 /* What the caller wants of the gradients of arguments. */
 static void give_gradients(Lay *k)
 {
     for (int i = 0; i < k->step->nin; i++) {
+        Array *g = &k->grad[k->g->in[i].node];
         if (!k->d->dx[i].given || !k->d->dx[i].data)
             continue;
         View t = input_view(k->step, i, &k->d->dx[i]);
-        Array to = input_value(k, i, &t);
-        Ref r = k->g->in[i].node;
-        if (!k->grad[r].data)
-            k->grad[r] = new_value(k, r);
-        move_value(k, &to, &k->grad[r], false);
+        Array to = input_array(k, i, &t);
+        if (!g->data)
+            k->realm->zero(k, &to);
+        else if (g->data != to.data)
+            k->realm->move(k, &to, g, false);
     }
+}
+
+static void run_both_ways(Lay *k)
+{
+    Ref y = k->g->out[0].node;
+
+    begin(k);
+    run_parts(k);
+    if (k->d->dy.given) {
+        View dy = result_view(k->v->step, &k->d->dy);
+        k->grad[y] = y_array(k, &dy);
+    }
+    for (int i = k->p->parts->n - 1; i >= 0; i--) {
+        const LayerPart *p = &k->p->parts->part[i];
+        ctx_poll(k->c);
+        if (!k->wanted[p->y])
+            continue;
+        if (k->p->variant[i])
+            back_step(k, i);
+        else if (k->grad[p->y].data)
+            back_product(k, p);
+        drop_array(k, &k->grad[p->y]);
+    }
+    give_gradients(k);
+}
+
+static void run_all(Lay *k)
+{
+    if (k->d)
+        run_both_ways(k);
+    else
+        run_forward(k);
+}
+
+/* Host tensors go to a GPU that is named, and results back. */
+static void run_there(Lay *k)
+{
+    if (!k->b->call.on_device && k->args->backend == backend_named("cuda"))
+        gpu_stage(k->c, k->v, k->args, k->b, k->d);
+    else if (k->b->call.on_device)
+        gpu_layer(k, run_all);
+    else
+        run_all(k);
+}
+
+void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    run_there(lay_new(c, v, a, b, NULL));
 }
 
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d)
 {
-    Lay *k = lay_new(c, v, a, b);
-    Ref y = k->g->out[0].node;
-    View dy = { 0 };
+    run_there(lay_new(c, v, a, b, d));
+}
 
-    k->d = d;
-    run_parts(k);
-    if (d->dy.given) {
-        dy = result_view(v->step, &d->dy);
-        k->grad[y] = y_value(k, &dy);
-    }
-    for (int i = k->p->parts->n - 1; i >= 0; i--) {
-        const LayerPart *p = &k->p->parts->part[i];
-        ctx_poll(c);
-        if (!k->grad[p->y].data)
-            k->grad[p->y] = new_value(k, p->y);
-        if (k->p->variant[i])
-            back_step(k, i);
-        else
-            back_product(k, p);
-    }
-    give_gradients(k);
+void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    const Adjoint *d = a->mode != M_BACKWARD ? NULL
+                     : all_gradients(c, v->step, a, b);
+    Lay *k = lay_new(c, v, a, b, d);
+
+    k->dry = true;
+    if (b->call.on_device)
+        gpu_layer(k, run_all);
+    else
+        run_all(k);
+}
+
+int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        const Adjoint *d)
+{
+    return !b->call.on_device ? 0
+         : gpu_layer_room(lay_new(c, v, a, b, d), run_all);
+}
+
+static const PlanEntry *any_plan(const LayerProgram *p)
+{
+    const Backend *gpu = backend_named("cuda");
+
+    for (int i = 0; i < p->parts->n; i++)
+        for (const PlanEntry *e = p->variant[i] ? p->variant[i]->plans : NULL;
+             e; e = e->next)
+            if (e->backend == gpu && e->program)
+                return e;
+    return NULL;
+}
+
+const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    const LayerProgram *p;
+
+    if (!b->call.on_device)
+        return NULL;
+    p = layer_program(c, v, b->call.size);
+    if (!any_plan(p))
+        layer_prepare(c, v, a, b);
+    return any_plan(p);
 }

@@ -428,8 +428,10 @@ static bool in_parts(const Variant *v, const Args *a)
 
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    PlanEntry *e = in_parts(v, a) ? NULL : bound_plan(c, v, a, b);
-    const Validation *before = validate_before(c, v, a, b, e);
+    const PlanEntry *e = in_parts(v, a) ? layer_plan(c, v, a, b)
+                                        : bound_plan(c, v, a, b);
+    bool looks = e || !b->call.on_device;
+    const Validation *before = looks ? validate_before(c, v, a, b, e) : NULL;
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (in_parts(v, a))
@@ -440,7 +442,8 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         mask_run(c, v->step, &b->call);
     else
         reference_run(c, v->step, &b->call);
-    validate_call(c, v, a, b, e, before);
+    if (looks)
+        validate_call(c, v, a, b, e, before);
 }
 
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
@@ -457,7 +460,9 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    PlanEntry *e = in_parts(v, a) ? NULL : bound_plan(c, v, a, b);
+    if (in_parts(v, a))
+        return layer_workspace(c, v, a, b, NULL);
+    PlanEntry *e = bound_plan(c, v, a, b);
 
     return e && e->backend->workspace
         ? e->backend->workspace(c, e->program, e->plan, &b->call) : 0;

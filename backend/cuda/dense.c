@@ -11,6 +11,15 @@
 
 enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
 
+static const char source[] =
+    "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
+    "#include \"dense.cuh\"\n"
+    "extern \"C\" __global__ void flin_move(const __grid_constant__ Move m)\n"
+    "{\n    move(m);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_product(const __grid_constant__ Product p)\n"
+    "{\n    product(p);\n}\n";
+
 struct Dense {
     Module *module;
     Function *move, *product;
@@ -49,9 +58,7 @@ static void open_locked(Ctx *c, void *ud)
         fail_code(c, ERR_MEMORY, "out of memory");
     if ((*k)->product)
         return;
-    Module *m = build_module(c, g, "#include \"numbers.cuh\"\n"
-                             "#include \"warp.cuh\"\n"
-                             "#include \"dense.cuh\"\n");
+    Module *m = build_module(c, g, source);
     (*k)->module = m;
     (*k)->lt = (*k)->lt ? (*k)->lt : lt_open();
     (*k)->move = module_function(c, gpu_driver(g), m, "flin_move", 0);

@@ -1,10 +1,11 @@
 /* dense.cuh -- moves and plain products of whole tensors. After warp.cuh. */
 enum { DIMS = 12 };
-enum { F32, BF16, F16 };
+enum { F32, BF16, F16, F64 };
 
 INLINE float load(const char *p, int type, i64 at)
 {
     return type == F32 ? ((const float *)p)[at]
+         : type == F64 ? (float)((const double *)p)[at]
          : type == F16 ? half_to_float(((const u16 *)p)[at])
          : bits((u32)((const u16 *)p)[at] << 16);
 }
@@ -12,6 +13,8 @@ INLINE void store(char *p, int type, i64 at, float x)
 {
     if (type == F32)
         ((float *)p)[at] = x;
+    else if (type == F64)
+        ((double *)p)[at] = x;
     else
         ((u16 *)p)[at] = type == F16 ? float_to_half(x)
                                      : (u16)pack({ x, 0 });
@@ -38,7 +41,7 @@ INLINE i64 from_place(const Move &m, i64 y)
 }
 
 /* A thread an entry of the result: neighbours next to each other. */
-extern "C" __global__ void flin_move(const __grid_constant__ Move m)
+INLINE void move(const Move &m)
 {
     const i64 step = (i64)gridDim.x * 256;
     for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < m.count; x += step) {
@@ -66,7 +69,7 @@ struct Product {
 };
 
 /* A thread an entry. */
-extern "C" __global__ void flin_product(const __grid_constant__ Product p)
+INLINE void product(const Product &p)
 {
     const i64 step = (i64)gridDim.x * 256, all = p.m * p.n * p.batch;
     for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < all; x += step) {

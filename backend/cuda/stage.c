@@ -144,7 +144,8 @@ static void run_stage(Ctx *c, void *ud)
     for (int i = 0; i < g->nout; i++) {
         const Output *o = &g->out[i];
         View *v = &s->call.out[i];
-        put_view(c, s, v, extent_of(s, v, true, false, o->order, o->rank),
+        bool timed = v->sb || v->st;    /* else all share it */
+        put_view(c, s, v, extent_of(s, v, timed, false, o->order, o->rank),
                  true);
     }
     s->call.on_device = s->call.staged = true;

@@ -340,7 +340,5 @@ for _, method in ipairs { "plan", "io", "source", "compile", "dump", "map" } do
                          or method == "dump" and "P" or {})
   end)
 end
-refused("on a GPU", "layers run on the CPU so far", nil, layer.forward, layer,
-        all, { backend = "cuda" })
 
 count.finish()

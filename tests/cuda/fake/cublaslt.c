@@ -16,6 +16,7 @@ enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68 };
 #define ENTRY(type, name, ...) EXPORT type name(__VA_ARGS__); \
     EXPORT type name(__VA_ARGS__)
 
+__extension__ typedef _Float16 Half;
 typedef struct Desc { int turn[2]; } Desc;
 typedef struct Layout {
     int type;
@@ -157,7 +158,7 @@ static float get(const Layout *l, const void *p, int64_t at)
         return ((const float *)p)[at];
     memcpy(&h, (const char *)p + 2 * at, sizeof h);
     if (l->type == R_16F) {
-        _Float16 y;
+        Half y;
         memcpy(&y, &h, sizeof h);
         return (float)y;
     }
@@ -175,7 +176,7 @@ static void set(const Layout *l, void *p, int64_t at, float x)
         return;
     }
     if (l->type == R_16F) {
-        _Float16 y = (_Float16)x;
+        Half y = (Half)x;
         memcpy(&h, &y, sizeof h);
     } else {
         memcpy(&u, &x, sizeof u);

@@ -1,0 +1,540 @@
+/* layer_gpu.c -- a layer's values on the device: in the types of the call, in
+ * one workspace. All is queued on the call's stream, and nothing waits.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../backend/cuda/dense.h"
+#include "../backend/cuda/stage.h"
+#include "layer_gpu.h"
+
+enum { ROOM_ALIGN = 256 };
+
+static Gpu *gpu_of(const Lay *k)
+{
+    return k->v->shared.gpu;
+}
+
+static DevicePtr address(const Array *v)
+{
+    return (DevicePtr)(uintptr_t)v->data;
+}
+
+/* ---- memory ---- */
+
+static AxisSet head_axes(const Layer *l)
+{
+    AxisSet all = 0;
+
+    for (int i = 0; i < l->ncalls; i++)
+        all |= l->call[i].heads;
+    return all;
+}
+
+/* The call's; but float32 of what is a number a head, or made from weights. */
+static DType type(const Lay *k, Ref r)
+{
+    DType d = k->b->dtype == F64 ? F32 : k->b->dtype;
+    const Node *n = &k->g->n[r];
+
+    if (r && (!n->timed || !(n->axes & ~head_axes(k->g->layer))))
+        return F32;
+    return d;
+}
+
+static int64_t rounded(int64_t bytes)
+{
+    return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+}
+
+/* The first gap that is wide enough. */
+static int64_t take(Lay *k, int64_t bytes)
+{
+    Arena *a = &k->arena;
+    int64_t at = 0;
+    int i = 0;
+
+    for (; i < a->n && a->taken[i].at - at < bytes; i++)
+        at = a->taken[i].at + a->taken[i].bytes;
+    if (a->n == a->max) {
+        int max = 2 * a->max + 32;
+        a->taken = ctx_grow(k->c, a->taken, (size_t)a->max * sizeof *a->taken,
+                            (size_t)max * sizeof *a->taken);
+        a->max = max;
+    }
+    memmove(a->taken + i + 1, a->taken + i, (size_t)(a->n - i)
+                                            * sizeof *a->taken);
+    a->taken[i] = (struct Taken){ at, bytes };
+    a->n++;
+    a->most = at + bytes > a->most ? at + bytes : a->most;
+    return at;
+}
+
+/* What is kept lies before all else: most_kept is known when it runs. */
+static void *room(Lay *k, int64_t bytes, bool keep)
+{
+    Arena *a = &k->arena;
+    int64_t at;
+
+    bytes = rounded(bytes);
+    if (keep) {
+        at = a->kept;
+        a->kept += bytes;
+        if (!k->dry && a->kept > a->most_kept)
+            fail_code(k->c, ERR_INTERNAL, "%s: keeps more than was counted",
+                      k->g->name);
+        return (void *)(a->base + (uintptr_t)at);
+    }
+    int64_t most = a->most;
+    at = take(k, bytes);
+    if (!k->dry && a->most > most)
+        fail_code(k->c, ERR_INTERNAL, "%s: takes more than was counted",
+                  k->g->name);
+    return (void *)(a->base + (uintptr_t)(a->most_kept + at));
+}
+
+static void drop(Lay *k, void *at)
+{
+    Arena *a = &k->arena;
+    int64_t place = (int64_t)((uintptr_t)at - a->base) - a->most_kept;
+
+    for (int i = 0; i < a->n; i++)
+        if (a->taken[i].at == place) {
+            a->n--;
+            memmove(a->taken + i, a->taken + i + 1, (size_t)(a->n - i)
+                                                    * sizeof *a->taken);
+            return;
+        }
+}
+
+/* ---- moves and products ---- */
+
+static void move(Lay *k, const Array *to, const Array *from, bool add)
+{
+    DenseMove m = { .to = address(to), .from = address(from),
+                    .to_type = to->dtype, .from_type = from->dtype,
+                    .add = add, .rank = to->rank };
+
+    for (int i = 0; i < to->rank; i++) {
+        m.n[i] = to->n[i];
+        m.ts[i] = to->st[i];
+        m.fs[i] = from->st[array_find(from, to->ax[i])];
+    }
+    if (!k->dry)
+        dense_move(k->c, gpu_of(k), k->b->call.stream, &m);
+}
+
+/* 0 of a number, to each place. */
+static void zero(Lay *k, const Array *v)
+{
+    Array none = { 0 };
+
+    k->realm->number(k, &none, 0, -1);
+    for (int i = 0; i < v->rank; i++) {
+        none.ax[i] = v->ax[i];
+        none.st[i] = 0;
+    }
+    none.rank = v->rank;
+    move(k, v, &none, false);
+}
+
+static bool takes(const Lay *k, const Array *v, int64_t rs, int64_t cs,
+                  bool second)
+{
+    (void)second;
+    return v->dtype == type(k, 0) && (rs == 1 || cs == 1);
+}
+
+static bool gives(const Lay *k, const Array *v)
+{
+    return v->dtype == F32 || v->dtype == type(k, 0);
+}
+
+static void product(Lay *k, const Matmul *m)
+{
+    void *workspace = room(k, DENSE_WORKSPACE, false);
+    DevicePtr size[] = { (DevicePtr)dtype_size(m->a->dtype),
+                         (DevicePtr)dtype_size(m->c->dtype) };
+    DenseProduct p = {
+        .m = m->m, .n = m->n, .k = m->k, .batch = m->batch,
+        .a = address(m->a) + (DevicePtr)m->a0 * size[0],
+        .b = address(m->b) + (DevicePtr)m->b0 * size[0],
+        .c = address(m->c) + (DevicePtr)m->c0 * size[1],
+        .ars = m->ars, .acs = m->acs, .abs = m->abs, .brs = m->brs,
+        .bcs = m->bcs, .bbs = m->bbs, .crs = m->crs, .cbs = m->cbs,
+        .type = m->a->dtype, .result = m->c->dtype, .add = m->add
+    };
+
+    if (k->dry)
+        dense_choose(k->c, gpu_of(k), &p);
+    else
+        dense_product(k->c, gpu_of(k), k->b->call.stream, &p,
+                      (DevicePtr)(uintptr_t)workspace);
+    drop(k, workspace);
+}
+
+/* ---- parts ---- */
+
+/* Kernels for all that such a call may be, where some tensor is still to come.
+ */
+static bool is_open(const Sub *s)
+{
+    bool open = false;
+
+    for (int i = 0; i < s->p->step->nin; i++)
+        open = open || !s->bound.call.in[i].data;
+    return open;
+}
+
+typedef struct Trying { Lay *k; Sub *s; } Trying;
+
+static void try_forward(Ctx *c, void *ud)
+{
+    Lay *k = ((Trying *)ud)->k;
+    Sub *s = ((Trying *)ud)->s;
+    Call *call = &s->bound.call;
+
+    call->workspace = NULL;
+    if (k->dry && is_open(s))
+        prepare_bound(c, s->v, &s->args, &s->bound);
+    int64_t bytes = workspace_bound(c, s->v, &s->args, &s->bound);
+    call->workspace = room(k, bytes, false);
+    call->workspace_size = bytes;
+    if (!k->dry)
+        run_bound(c, s->v, &s->args, &s->bound);
+    drop(k, call->workspace);
+}
+
+static void forward(Lay *k, Sub *s)
+{
+    Trying t = { k, s };
+
+    plans_try(k->c, s->v, try_forward, &t);
+}
+
+static void try_backward(Ctx *c, void *ud)
+{
+    Lay *k = ((Trying *)ud)->k;
+    Sub *s = ((Trying *)ud)->s;
+    Call *call = &s->bound.call;
+
+    call->workspace = NULL;
+    if (k->dry && is_open(s))
+        prepare_backward(c, s->v, &s->args, &s->bound);
+    int64_t bytes = room_backward(c, s->v, &s->args, &s->bound, &s->d);
+    call->workspace = room(k, bytes, false);
+    call->workspace_size = bytes;
+    if (!k->dry)
+        run_backward(c, s->v, &s->args, &s->bound, &s->d);
+    drop(k, call->workspace);
+}
+
+static void backward(Lay *k, Sub *s)
+{
+    Trying t = { k, s };
+
+    plans_try(k->c, s->v, try_backward, &t);
+}
+
+/* ---- numbers ---- */
+
+/* Those of the layer, in order, and a 0 before them. */
+typedef struct Numbers { Lay *k; int n; } Numbers;
+
+static void make_numbers(Ctx *c, void *ud)
+{
+    Lay *k = ((Numbers *)ud)->k;
+    const Graph *g = k->g;
+    int n = 1;
+    float *x = ctx_alloc(c, (g->len + 1) * sizeof *x);
+
+    if (k->p->numbers)
+        return;
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].op == OP_num)
+            x[n++] = (float)g->n[r].num;
+    k->p->nnumbers = n;
+    DevicePtr at = gpu_alloc(c, gpu_of(k), (size_t)n * sizeof *x);
+    k->p->numbers = at;
+    gpu_put(c, gpu_of(k), at, x, (size_t)n * sizeof *x);
+}
+
+static void number(Lay *k, Array *v, double x, int which)
+{
+    (void)x;
+    v->data = (void *)(uintptr_t)(k->p->numbers
+                                  + (DevicePtr)(which + 1) * sizeof(float));
+    v->dtype = F32;
+    v->own = false;
+}
+
+void gpu_layer_release(Variant *v, LayerProgram *p)
+{
+    if (p->numbers)
+        gpu_free(v->shared.gpu, p->numbers,
+                 (size_t)p->nnumbers * sizeof(float));
+    p->numbers = 0;
+}
+
+const Realm realm_gpu = { type, room, drop, zero, number, move, takes, gives,
+                          product, forward, backward };
+
+/* ---- a call's memory ---- */
+
+static uint64_t hash_words(uint64_t h, const int64_t *x, int n)
+{
+    return hash_bytes(h, x, (size_t)n * sizeof *x);
+}
+
+static uint64_t hash_view(uint64_t h, const View *v, int rank)
+{
+    const int64_t x[] = { v->dtype, v->sb, v->st,
+                          (int64_t)((uintptr_t)v->data % ROOM_ALIGN),
+                          v->data != NULL };
+
+    return hash_words(hash_words(h, x, 5), v->sd, rank);
+}
+
+static uint64_t hash_given(uint64_t h, const Given *g)
+{
+    const int64_t x[] = { g->given, g->dtype, g->data != NULL,
+                          (int64_t)((uintptr_t)g->data % ROOM_ALIGN) };
+
+    return hash_words(hash_words(h, x, 4), g->stride, g->rank);
+}
+
+/* Whatever the memory that a call takes depends on, and its kernels. */
+static uint64_t hash_call(const Lay *k)
+{
+    const Call *call = &k->b->call;
+    const int64_t x[] = { k->b->B, k->b->T, k->b->N, k->args->mode,
+                          k->args->chunk, k->args->serial,
+                          call->device_cu != NULL, k->v->turned };
+    uint64_t h = hash_words(1, x, 8);
+
+    for (int64_t i = 0; call->seq && i < call->nseq; i++)
+        h = hash_words(hash_words(h, &call->seq[i].start, 1),
+                       &call->seq[i].len, 1);
+    for (int i = 0; i < k->step->nin; i++)
+        h = hash_view(h, &call->in[i], k->step->in[i].rank);
+    for (int i = 0; i < k->step->nst; i++) {
+        h = hash_view(h, &call->s0[i], k->step->st[i].rank);
+        h = hash_view(h, &call->s1[i], k->step->st[i].rank);
+    }
+    h = hash_view(h, &call->out[0], k->step->out[0].rank);
+    if (!k->d)
+        return h;
+    h = hash_given(h, &k->d->dy);
+    for (int i = 0; i < k->step->nin; i++)
+        h = hash_given(h, &k->d->dx[i]);
+    for (int i = 0; i < k->step->nst; i++)
+        h = hash_given(hash_given(h, &k->d->dstate[i]), &k->d->ds[i]);
+    return h;
+}
+
+typedef struct Rooms {
+    Lay *k;
+    LayerRoom room;
+    bool found;
+} Rooms;
+
+static void find_room(Ctx *c, void *ud)
+{
+    Rooms *r = ud;
+    LayerProgram *p = r->k->p;
+
+    (void)c;
+    for (int i = 0; i < LAYER_ROOMS && !r->found; i++)
+        if (p->room[i].call == r->room.call) {
+            r->room = p->room[i];
+            r->found = true;
+        }
+}
+
+static void note_room(Ctx *c, void *ud)
+{
+    Rooms *r = ud;
+    LayerProgram *p = r->k->p;
+
+    (void)c;
+    p->room[p->nrooms++ % LAYER_ROOMS] = r->room;
+}
+
+static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
+{
+    bool dry = k->dry;
+
+    k->dry = true;
+    k->arena = (Arena){ .base = ROOM_ALIGN };
+    f(k);
+    room->kept = k->arena.kept;
+    room->rest = k->arena.most;
+    k->dry = dry;
+}
+
+static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
+{
+    Rooms r = { .k = k, .room = { .call = hash_call(k) | 1 } };
+    Numbers n = { .k = k };
+
+    gpu_enter(k->c, gpu_of(k));
+    dense_prepare(k->c, gpu_of(k));
+    gpu_locked(k->c, gpu_of(k), make_numbers, &n);
+    if (!k->dry)
+        gpu_locked(k->c, gpu_of(k), find_room, &r);
+    if (r.found)
+        return r.room;
+    count_room(k, f, &r.room);
+    gpu_locked(k->c, gpu_of(k), note_room, &r);
+    return r.room;
+}
+
+int64_t gpu_layer_room(Lay *k, void (*f)(Lay *k))
+{
+    LayerRoom r = room_of(k, f);
+
+    return r.kept + r.rest;
+}
+
+void gpu_layer(Lay *k, void (*f)(Lay *k))
+{
+    const Call *call = &k->b->call;
+    LayerRoom r = room_of(k, f);
+    int64_t need = r.kept + r.rest;
+
+    if (k->dry)
+        return;
+    if (call->workspace && call->workspace_size < need)
+        fail(k->c, 0, "%s: workspace_size = %lld: this call takes %lld bytes",
+             mode_name[k->args->mode], (long long)call->workspace_size,
+             (long long)need);
+    k->arena = (Arena){ .base = (uintptr_t)call->workspace,
+                        .most_kept = r.kept, .most = r.rest };
+    if (!call->workspace)
+        k->arena.base = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
+                                                 (size_t)need);
+    f(k);
+}
+
+/* ---- tensors of the host ---- */
+
+typedef struct Staged {
+    Variant *v;
+    const Args *a;
+    const Bound *b;
+    const Adjoint *d;
+} Staged;
+
+/* A graph's copy, to which tensors are added: what the stage copies. */
+static Graph *staged_graph(Ctx *c, const Graph *step, const int32_t *size)
+{
+    Graph *g = ctx_alloc(c, sizeof *g);
+
+    *g = *step;
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        g->axis[ax].size = size[ax];
+    return g;
+}
+
+static void add_state(Graph *g, Call *call, const State *like, const View *s0,
+                      const View *s1)
+{
+    g->st[g->nst] = *like;
+    call->s0[g->nst] = *s0;
+    call->s1[g->nst++] = *s1;
+}
+
+static void add_result(Graph *g, Call *call, const Input *in, const View *v)
+{
+    Output *o = &g->out[g->nout];
+
+    o->rank = in->rank;
+    memcpy(o->order, in->order, sizeof o->order);
+    call->out[g->nout++] = *v;
+}
+
+/* dy behind the inputs, gradients of inputs as results, those of states behind
+ * the states. */
+static void stage_gradients(Graph *g, Call *call, const Staged *s)
+{
+    const Graph *step = s->v->step;
+    Input *dy = &g->in[g->nin];
+
+    g->nout = 0;
+    memset(call->out, 0, sizeof call->out);
+    *dy = (Input){ .timed = true, .rank = step->out[0].rank };
+    memcpy(dy->order, step->out[0].order, sizeof dy->order);
+    if (s->d->dy.given)
+        call->in[g->nin] = result_view(step, &s->d->dy);
+    g->nin++;
+    for (int i = 0; i < step->nin; i++) {
+        View v = { 0 };
+        if (s->d->dx[i].given)
+            v = input_view(step, i, &s->d->dx[i]);
+        add_result(g, call, &step->in[i], &v);
+    }
+    for (int i = 0; i < step->nst; i++) {
+        View from = { 0 }, to = { 0 };
+        if (s->d->dstate[i].given)
+            from = state_view(step, i, &s->d->dstate[i]);
+        if (s->d->ds[i].given)
+            to = state_view(step, i, &s->d->ds[i]);
+        add_state(g, call, &step->st[i], &from, &to);
+    }
+}
+
+static void move_given(Given *g, const View *v)
+{
+    g->data = v->data;
+    g->dtype = v->dtype;
+    g->device = true;
+}
+
+static void run_staged(Ctx *c, void *ud, const Call *call)
+{
+    const Staged *s = ud;
+    const Graph *step = s->v->step;
+    Bound *b = ctx_alloc(c, sizeof *b);
+    Adjoint *d = s->d ? ctx_alloc(c, sizeof *d) : NULL;
+
+    *b = *s->b;
+    b->call = *call;
+    if (!d) {
+        layer_run(c, s->v, s->a, b);
+        return;
+    }
+    *d = *s->d;
+    memset(b->call.out, 0, sizeof b->call.out);
+    for (int i = 0; i < step->nst; i++)
+        b->call.s1[i] = (View){ 0 };
+    if (d->dy.given)
+        move_given(&d->dy, &call->in[step->nin]);
+    for (int i = 0; i < step->nin; i++)
+        if (d->dx[i].given)
+            move_given(&d->dx[i], &call->out[i]);
+    for (int i = 0; i < step->nst; i++) {
+        if (d->dstate[i].given)
+            move_given(&d->dstate[i], &call->s0[step->nst + i]);
+        if (d->ds[i].given)
+            move_given(&d->ds[i], &call->s1[step->nst + i]);
+    }
+    layer_backward(c, s->v, s->a, b, d);
+}
+
+void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
+               const Adjoint *d)
+{
+    Staged s = { v, a, b, d };
+    Call *call = ctx_alloc(c, sizeof *call);
+    Graph *g = staged_graph(c, v->step, b->call.size);
+
+    if (d && 2 * v->step->nst > MAX_STATES)
+        fail_help(c, 0, "tensors on the GPU", "%s: %d states are too many to "
+                  "be copied there and back", mode_name[a->mode],
+                  v->step->nst);
+    *call = b->call;
+    call->workspace = NULL;
+    if (d)
+        stage_gradients(g, call, &s);
+    stage_run(c, v->shared.gpu, g, call, run_staged, &s);
+}

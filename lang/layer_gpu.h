@@ -1,0 +1,21 @@
+/* layer_gpu.h -- a layer's call on the device. */
+#ifndef FLIN_LAYER_GPU_H
+#define FLIN_LAYER_GPU_H
+
+#include "layer_run.h"
+
+/* Runs f(k), all of it queued on the call's stream, in the call's workspace
+ * or the stream's. What it takes is found by a first run that computes nothing
+ * (k->dry: by this alone). */
+void gpu_layer(Lay *k, void (*f)(Lay *k));
+
+/* Bytes of the workspace. */
+int64_t gpu_layer_room(Lay *k, void (*f)(Lay *k));
+
+/* The call on copies of the host's tensors; d: backward, or NULL. */
+void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
+               const Adjoint *d);
+
+void gpu_layer_release(Variant *v, LayerProgram *p);
+
+#endif

@@ -1,0 +1,136 @@
+/* layer_host.c -- a layer's values in the host's memory: float32, by the tile
+ * machine and its products. What a call has made ends with it.
+ */
+#include <string.h>
+
+#include "../backend/cpu/product.h"
+#include "layer_run.h"
+
+#define NOWHERE ((uintptr_t)256)
+
+static DType type(const Lay *k, Ref r)
+{
+    (void)k;
+    (void)r;
+    return F32;
+}
+
+static void *room(Lay *k, int64_t bytes, bool keep)
+{
+    (void)keep;
+    if (k->dry)
+        return (void *)NOWHERE;
+    return ctx_alloc(k->c, (size_t)bytes);
+}
+
+static void drop(Lay *k, void *at)
+{
+    (void)k;
+    (void)at;
+}
+
+static void zero(Lay *k, const Array *v)        /* fresh memory is */
+{
+    (void)k;
+    (void)v;
+}
+
+static void number(Lay *k, Array *v, double x, int which)
+{
+    (void)which;
+    make_room(k, v, F32, false);
+    if (!k->dry)
+        *(float *)v->data = (float)x;
+}
+
+/* n elements that lie ts and fs apart: to = from, or += from. */
+static void move_row(const View *to, int64_t t, int64_t ts, const View *from,
+                     int64_t f, int64_t fs, int64_t n, bool add)
+{
+    if (to->dtype == F32 && from->dtype == F32) {
+        float *y = (float *)to->data + t;
+        const float *x = (const float *)from->data + f;
+        for (int64_t i = 0; i < n; i++)
+            y[i * ts] = x[i * fs] + (add ? y[i * ts] : 0);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        view_set(to, t + i * ts, view_get(from, f + i * fs)
+                 + (add ? view_get(to, t + i * ts) : 0));
+}
+
+static void move(Lay *k, const Array *to, const Array *from, bool add)
+{
+    View a = { .data = to->data, .dtype = to->dtype };
+    View b = { .data = from->data, .dtype = from->dtype };
+    int64_t at[TENSOR_RANK] = { 0 }, fs[TENSOR_RANK], t = 0, f = 0;
+    int last = to->rank - 1;
+    int64_t n = last < 0 ? 1 : to->n[last];
+
+    if (k->dry || !array_count(to))
+        return;
+    for (int i = 0; i <= last; i++)
+        fs[i] = from->st[array_find(from, to->ax[i])];
+    for (int64_t row = array_count(to) / n; row > 0; row--) {
+        if (row % 4096 == 0)
+            ctx_poll(k->c);
+        move_row(&a, t, last < 0 ? 1 : to->st[last], &b, f,
+                 last < 0 ? 1 : fs[last], n, add);
+        for (int i = last - 1; i >= 0; i--) {
+            t += to->st[i];
+            f += fs[i];
+            if (++at[i] < to->n[i])
+                break;
+            t -= at[i] * to->st[i];
+            f -= at[i] * fs[i];
+            at[i] = 0;
+        }
+    }
+}
+
+/* The second is read a little beyond its end. */
+static bool takes(const Lay *k, const Array *v, int64_t rs, int64_t cs,
+                  bool second)
+{
+    (void)k;
+    (void)rs;
+    return v->dtype == F32 && (!second || (v->own && cs == 1));
+}
+
+static bool gives(const Lay *k, const Array *v)
+{
+    (void)k;
+    return v->dtype == F32;
+}
+
+static void product(Lay *k, const Matmul *m)
+{
+    for (int64_t i = 0; i < m->batch && !k->dry; i++)
+        cpu_product(k->c, k->v->shared.pool, k->args->threads, &(Product){
+            .m = m->m, .n = m->n, .k = m->k,
+            .a = (const float *)m->a->data + m->a0 + i * m->abs,
+            .ars = m->ars, .acs = m->acs,
+            .b = (const float *)m->b->data + m->b0 + i * m->bbs,
+            .brs = m->brs,
+            .c = (float *)m->c->data + m->c0 + i * m->cbs, .crs = m->crs,
+            .add = m->add });
+}
+
+static void forward(Lay *k, Sub *s)
+{
+    if (k->dry)
+        prepare_bound(k->c, s->v, &s->args, &s->bound);
+    else
+        run_bound(k->c, s->v, &s->args, &s->bound);
+}
+
+static void backward(Lay *k, Sub *s)
+{
+    if (k->dry)
+        prepare_backward(k->c, s->v, &s->args, &s->bound);
+    else
+        run_backward(k->c, s->v, &s->args, &s->bound, &s->d);
+}
+
+const Realm realm_host = { type, room, drop, zero, number, move, takes, gives,
+                           product, forward, backward };

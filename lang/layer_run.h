@@ -1,0 +1,132 @@
+/* layer_run.h -- a layer's call in progress: what the files lang/layer_*.c
+ * share of it.
+ */
+#ifndef FLIN_LAYER_RUN_H
+#define FLIN_LAYER_RUN_H
+
+#include "../compiler/layer.h"
+#include "bind.h"
+
+/* Batch entries and tokens beside the layer's axes. */
+enum { AX_B = NAXES, AX_T };
+
+/* A value of the layer in memory: its axes, in the order in which they lie
+ * where it is ours. data NULL: not there yet. */
+typedef struct Array {
+    void *data;
+    DType dtype;
+    bool own;                           /* the call's: made by make_room */
+    int rank;
+    int ax[TENSOR_RANK];
+    int64_t n[TENSOR_RANK], st[TENSOR_RANK];
+} Array;
+
+/* A list of axes, in order. */
+typedef struct Axes { int n, ax[TENSOR_RANK]; } Axes;
+
+/* c (m x n) = or, with `add`, += a (m x k) times b (k x n), `batch` times; by
+ * the strides of rows, of columns (c's is 1), of the batch. */
+typedef struct Matmul {
+    int64_t m, n, k, batch;
+    const Array *a, *b, *c;             /* for their types */
+    int64_t a0, b0, c0;                 /* where in them they begin */
+    int64_t ars, acs, abs, brs, bcs, bbs, crs, cbs;
+    bool add;
+} Matmul;
+
+typedef struct Lay Lay;
+typedef struct Sub Sub;
+
+/* Where values lie, and what computes them there. */
+typedef struct Realm {
+    DType (*type)(const Lay *k, Ref r);         /* of a value of ours; 0: of
+                                                   factors */
+    /* Memory for a value; keep: until the way back has read it. */
+    void *(*room)(Lay *k, int64_t bytes, bool keep);
+    void (*drop)(Lay *k, void *at);
+    void (*zero)(Lay *k, const Array *v);
+    void (*number)(Lay *k, Array *v, double x, int which);
+    /* Of the same axes in any order; what `to` has at a stride of 0 is
+     * summed. */
+    void (*move)(Lay *k, const Array *to, const Array *from, bool add);
+    /* Can it be a factor (second: the second), the result? */
+    bool (*takes)(const Lay *k, const Array *v, int64_t rs, int64_t cs,
+                  bool second);
+    bool (*gives)(const Lay *k, const Array *v);
+    void (*product)(Lay *k, const Matmul *m);
+    void (*forward)(Lay *k, Sub *s);            /* a part's call */
+    void (*backward)(Lay *k, Sub *s);
+} Realm;
+extern const Realm realm_host, realm_gpu;
+
+/* Memory of the call on the device: what is kept one after another, then the
+ * first gap that is wide enough. */
+typedef struct Arena {
+    uintptr_t base;
+    int64_t kept, most_kept, most;      /* bytes in use; the most there were */
+    int n, max;
+    struct Taken { int64_t at, bytes; } *taken;
+} Arena;
+
+struct Lay {
+    Ctx *c;
+    Variant *v;
+    const Graph *g, *step;              /* traced; the whole as one step */
+    const Args *args;
+    const Bound *b;
+    LayerProgram *p;
+    const Adjoint *d;                   /* backward; or NULL */
+    const Realm *realm;
+    bool dry;                           /* nothing runs: memory is counted, and
+                                           kernels are made */
+    Arena arena;
+    Array *value, *grad;                /* per node */
+    int *readers, *last;                /* per node: inputs of parts; the last
+                                           part that reads it */
+    uint8_t *wanted;                    /* its gradient */
+};
+
+/* A part as a call of its own. */
+struct Sub {
+    const LayerPart *p;
+    Variant *v;
+    Args args;
+    Bound bound;
+    Adjoint d;
+    Stored *saved;                      /* forward: for the way back; or NULL */
+};
+
+/* ---- values (layer_value.c) ---- */
+
+int64_t array_count(const Array *v);
+int array_find(const Array *v, int ax);
+int64_t lay_extent(const Lay *k, int ax);
+void array_add(const Lay *k, Array *v, int ax);
+void array_add_axes(const Lay *k, Array *v, AxisSet s);
+void array_add_list(const Lay *k, Array *v, const Axes *l);
+void array_add_tokens(const Lay *k, Array *v, Ref r);
+/* Room for it, row-major in the order of its axes. */
+void make_room(Lay *k, Array *v, DType d, bool keep);
+void drop_array(Lay *k, Array *v);
+/* Those of v's axes that are in s, in their order. */
+Axes axes_of(const Array *v, AxisSet s);
+/* The axes as one: how many, how far apart; false: they are none. */
+bool collapse(const Array *v, const Axes *l, int64_t *n, int64_t *stride);
+/* An argument's tensor, its gradient's, or y's. */
+Array tensor_array(const Lay *k, bool timed, const uint8_t *order, int rank,
+                   const View *t);
+Array input_array(const Lay *k, int i, const View *t);
+
+/* ---- gradients of values (layer_run.c) ---- */
+
+/* Adds to r's gradient; the first one is taken as it is. */
+void add_grad(Lay *k, Ref r, Array *g);
+/* The caller's memory for r's gradient, where it may go there at once. */
+bool direct_grad(const Lay *k, Ref r, Array *to);
+
+/* ---- products (layer_product.c) ---- */
+
+void run_product(Lay *k, const LayerPart *p);
+void back_product(Lay *k, const LayerPart *p);
+
+#endif

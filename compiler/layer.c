@@ -452,9 +452,10 @@ static Ref add_input(Piece *q, Ref r)
     Input *in = &to->in[to->nin];
     *in = (Input){ .timed = n->timed || q->p->constant, .line = n->line,
                    .axes = without_heads(q->p, n->axes) };
+    /* a name longer than any of a user's */
     snprintf(in->name, sizeof in->name, "%s", n->op == OP_input
              && n->index < q->k->l->nin ? g->in[n->index].name
-             : ctx_format(q->k->c, "value %u", r));     /* nobody's name */
+             : ctx_format(q->k->c, "value_of_the_layer_%u", r));
     in->rank = (uint8_t)order_axes(in->axes, in->order);
     q->p->in[q->p->nin++] = r;
     to->nin++;

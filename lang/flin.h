@@ -195,9 +195,9 @@ typedef enum flin_Role { FLIN_INPUT, FLIN_OUTPUT, FLIN_STATE } flin_Role;
  *   inputs without t ("k")     constants of a head: [H, ...]
  *   states ("k v")             [N, H, ...], N: batch entries or sequences
  * Each input may have fewer heads than y, if their count divides y's. A layer's
- * (flin.layer) heads are axes as others, and none of these shapes has H; layers
- * run on the CPU so far. domain: what values make sense ("normal", "log_decay":
- * <= 0, "unit": 0 to 1 ...). */
+ * (flin.layer) heads are axes as others, and none of these shapes has H.
+ * domain: what values make sense ("normal", "log_decay": <= 0, "unit": 0 to
+ * 1 ...). */
 typedef struct flin_Arg {
     const char *name;
     flin_Role role;

@@ -184,7 +184,7 @@ static void find_parts(Form *f)
         if (g->n[p->part[i].y].op == OP_input)
             put_road(f, &p->part[i]);
     }
-    buf_printf(&f->text, "  runs in %d parts, on the CPU\n", p->n);
+    buf_printf(&f->text, "  runs in %d parts\n", p->n);
 }
 
 static void find_form(Ctx *c, void *ud)

@@ -164,7 +164,7 @@ cuda() {
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
-        "flin tests/cuda/serial_host.lua" \
+        "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \

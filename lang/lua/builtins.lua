@@ -49,7 +49,7 @@ states [B, axes...]. A variant is called on a table of values: those have its
 inputs' axes and one more for heads. forward, backward, step, reference and
 check are those of variants, and gradients include the weights'. A product with
 a weight is a matrix product, what stands between products and calls is derived
-as a step of its own: v.form lists these parts. Layers run on the CPU yet.]])
+as a step of its own: v.form lists these parts.]])
 row("flin.layers", "layers",
     "layers around variants: flin.layers.gated_deltanet")
 row("flin.attention", "options?: table -> variant",

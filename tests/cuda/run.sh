@@ -90,6 +90,8 @@ else
     done
     [ "$HALF" = 1 ] || timeout 100 "$build/flin" tests/cuda/first_use.lua \
         >"$log/first_use.lua" 2>&1
+    [ "$HALF" = 1 ] || timeout 300 "$build/flin" tests/cuda/layers.lua large \
+        >"$log/layers.lua" 2>&1
 fi
 grep -h '^FAIL\|rror\|^skip\|host time\|in its place' "$log"/*.* | grep -v ======= |
     sort -u | head -n 200

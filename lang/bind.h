@@ -241,7 +241,10 @@ struct LayerProgram {
     int32_t size[NAXES];
     struct LayerParts *parts;
     Variant **variant;
+    struct Rows **rows;                 /* on a device, of parts that have one;
+                                           NULL: not looked for yet */
     uint64_t numbers;                   /* the layer's, on the device; or 0 */
+    struct KeptEnds *ends;              /* there, too, for recorded graphs */
     int nnumbers, nrooms;
     LayerRoom room[LAYER_ROOMS];
 };

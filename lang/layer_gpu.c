@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../backend/cuda/dense.h"
+#include "../backend/cuda/rows.h"
 #include "../backend/cuda/stage.h"
 #include "layer_gpu.h"
 
@@ -175,6 +176,127 @@ static void product(Lay *k, const Matmul *m)
 
 /* ---- parts ---- */
 
+/* ---- parts over rows ---- */
+
+static struct Rows *rows_of(const Lay *k, const Sub *s)
+{
+    return k->p->rows[s->p - k->p->parts->part];
+}
+
+static View given_view(const Given *g, View v)
+{
+    return g->given && g->data ? v : (View){ 0 };
+}
+
+static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
+{
+    RowsCall *r = ctx_alloc(k->c, sizeof *r);
+    const Graph *step = s->p->step;
+    const Call *call = &s->bound.call;
+
+    *r = (RowsCall){ .B = s->bound.B, .T = s->bound.T, .N = s->bound.N,
+                     .heads = call->heads, .backward = backward,
+                     .y = call->out[0], .stream = call->stream,
+                     .ends = s->args.cu || s->args.device_cu ? k->ends : 0 };
+    memcpy(r->in, call->in, sizeof r->in);
+    memcpy(r->s0, call->s0, sizeof r->s0);
+    if (!backward) {
+        memcpy(r->s1, call->s1, sizeof r->s1);
+        return r;
+    }
+    r->dy = result_view(step, &s->d.dy);
+    for (int i = 0; i < step->nin; i++)
+        r->dx[i] = given_view(&s->d.dx[i], input_view(step, i, &s->d.dx[i]));
+    for (int j = 0; j < step->nst; j++) {
+        r->dstate[j] = given_view(&s->d.dstate[j],
+                                  state_view(step, j, &s->d.dstate[j]));
+        r->ds[j] = given_view(&s->d.ds[j], state_view(step, j, &s->d.ds[j]));
+    }
+    return r;
+}
+
+/* Without a dy it is zero. */
+static void *zero_dy(Lay *k, Sub *s)
+{
+    Array v = { 0 };
+    const Output *y = &s->p->step->out[0];
+
+    array_add(k, &v, AX_B);
+    array_add(k, &v, AX_T);
+    if (s->p->heads)
+        array_add(k, &v, s->p->heads);
+    for (int d = 0; d < y->rank; d++)
+        array_add(k, &v, s->p->axis[y->order[d]]);
+    make_room(k, &v, F32, false);
+    k->realm->zero(k, &v);
+    s->d.dy = (Given){ .given = true, .device = true, .data = v.data,
+                       .dtype = F32, .rank = 2 };
+    int d = 2;
+    for (int i = 0; i < 2; i++) {
+        s->d.dy.shape[i] = v.n[i];
+        s->d.dy.stride[i] = v.st[i];
+    }
+    s->d.dy.shape[s->d.dy.rank] = s->p->heads ? v.n[d] : 1;
+    s->d.dy.stride[s->d.dy.rank++] = s->p->heads ? v.st[d++] : 0;
+    for (; d < v.rank; d++) {
+        s->d.dy.shape[s->d.dy.rank] = v.n[d];
+        s->d.dy.stride[s->d.dy.rank++] = v.st[d];
+    }
+    return v.data;
+}
+
+static void run_rows(Lay *k, Sub *s, bool backward)
+{
+    void *dy = backward && !s->d.dy.given ? zero_dy(k, s) : NULL;
+    RowsCall *call = rows_call(k, s, backward);
+    struct Rows *p = rows_of(k, s);
+    void *at = room(k, rows_room(k->c, gpu_of(k), p, call), false);
+
+    call->room = (DevicePtr)(uintptr_t)at;
+    if (k->dry)
+        rows_prepare(k->c, gpu_of(k), p, call);
+    else
+        rows_run(k->c, gpu_of(k), p, call);
+    drop(k, at);
+    if (dy)
+        drop(k, dy);
+}
+
+typedef struct NewRows { Lay *k; struct Rows **rows; } NewRows;
+
+/* In the layer's own context. */
+static void new_rows(Ctx *c, void *ud)
+{
+    NewRows *n = ud;
+    const LayerParts *parts = n->k->p->parts;
+
+    n->rows = ctx_alloc(c, (size_t)parts->n * sizeof *n->rows + 1);
+    for (int i = 0; i < parts->n; i++) {
+        const LayerPart *p = &parts->part[i];
+        int32_t size[NAXES] = { 0 };
+        if (!p->step)
+            continue;
+        for (int ax = AX_DIM; ax < p->step->naxes; ax++)
+            size[ax] = n->k->p->size[p->axis[ax]];
+        n->rows[i] = rows_new(c, p->step, size);
+    }
+}
+
+static void make_rows(Ctx *c, void *ud)
+{
+    NewRows n = { .k = ud };
+
+    if (n.k->p->rows)
+        return;
+    if (!ctx_protect(n.k->v->ctx, new_rows, &n)) {
+        c->err = n.k->v->ctx->err;
+        ctx_rethrow(c);
+    }
+    n.k->p->rows = n.rows;
+}
+
+/* ---- parts by plans ---- */
+
 /* Kernels for all that such a call may be, where some tensor is still to come.
  */
 static bool is_open(const Sub *s)
@@ -209,6 +331,10 @@ static void forward(Lay *k, Sub *s)
 {
     Trying t = { k, s };
 
+    if (rows_of(k, s)) {
+        run_rows(k, s, false);
+        return;
+    }
     plans_try(k->c, s->v, try_forward, &t);
 }
 
@@ -233,6 +359,10 @@ static void backward(Lay *k, Sub *s)
 {
     Trying t = { k, s };
 
+    if (rows_of(k, s)) {
+        run_rows(k, s, true);
+        return;
+    }
     plans_try(k->c, s->v, try_backward, &t);
 }
 
@@ -268,8 +398,67 @@ static void number(Lay *k, Array *v, double x, int which)
     v->own = false;
 }
 
+/* ---- ends of sequences ---- */
+
+typedef struct KeptEnds {
+    struct KeptEnds *next;
+    DevicePtr p;
+    int64_t n;
+    int64_t cu[];
+} KeptEnds;
+
+/* A graph would read them from memory that is not its own. */
+static void keep_ends(Ctx *c, void *ud)
+{
+    Lay *k = ud;
+    int64_t n = k->args->ncu;
+    size_t bytes = (size_t)n * sizeof *k->args->cu;
+    KeptEnds *e;
+
+    for (e = k->p->ends; e; e = e->next)
+        if (e->n == n && !memcmp(e->cu, k->args->cu, bytes))
+            break;
+    if (!e) {
+        e = malloc(sizeof *e + bytes);
+        if (!e)
+            fail_code(c, ERR_MEMORY, "out of memory");
+        *e = (KeptEnds){ .next = k->p->ends, .n = n };
+        memcpy(e->cu, k->args->cu, bytes);
+        k->p->ends = e;                 /* freed with the program */
+        e->p = gpu_alloc(c, gpu_of(k), bytes);
+        gpu_put(c, gpu_of(k), e->p, e->cu, bytes);
+    }
+    k->ends = e->p;
+}
+
+static void place_ends(Lay *k)
+{
+    size_t bytes = (size_t)k->args->ncu * sizeof *k->args->cu;
+    const Driver *d = gpu_enter(k->c, gpu_of(k));
+
+    k->ends = (uint64_t)(uintptr_t)k->args->device_cu;
+    if (!k->args->cu)
+        return;
+    k->ends = (uint64_t)(uintptr_t)room(k, (int64_t)bytes, false);
+    if (k->dry)
+        return;
+    if (stream_capturing(k->c, d, k->b->call.stream))
+        gpu_locked(k->c, gpu_of(k), keep_ends, k);
+    else
+        stream_put(k->c, d, k->b->call.stream, k->ends, k->args->cu, bytes);
+}
+
 void gpu_layer_release(Variant *v, LayerProgram *p)
 {
+    for (KeptEnds *e = p->ends, *next; e; e = next) {
+        next = e->next;
+        gpu_free(v->shared.gpu, e->p, (size_t)e->n * sizeof *e->cu);
+        free(e);
+    }
+    for (int i = 0; p->rows && i < p->parts->n; i++)
+        rows_free(v->shared.gpu, p->rows[i]);
+    p->ends = NULL;
+    p->rows = NULL;
     if (p->numbers)
         gpu_free(v->shared.gpu, p->numbers,
                  (size_t)p->nnumbers * sizeof(float));
@@ -366,6 +555,7 @@ static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
 
     k->dry = true;
     k->arena = (Arena){ .base = ROOM_ALIGN };
+    place_ends(k);
     f(k);
     room->kept = k->arena.kept;
     room->rest = k->arena.most;
@@ -380,6 +570,7 @@ static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
     gpu_enter(k->c, gpu_of(k));
     dense_prepare(k->c, gpu_of(k));
     gpu_locked(k->c, gpu_of(k), make_numbers, &n);
+    gpu_locked(k->c, gpu_of(k), make_rows, k);
     if (!k->dry)
         gpu_locked(k->c, gpu_of(k), find_room, &r);
     if (r.found)
@@ -413,6 +604,7 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
     if (!call->workspace)
         k->arena.base = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
                                                  (size_t)need);
+    place_ends(k);
     f(k);
 }
 

@@ -80,6 +80,7 @@ struct Lay {
     bool dry;                           /* nothing runs: memory is counted, and
                                            kernels are made */
     Arena arena;
+    uint64_t ends;                      /* of sequences, on the device; or 0 */
     Array *value, *grad;                /* per node */
     int *readers, *last;                /* per node: inputs of parts; the last
                                            part that reads it */

@@ -1,0 +1,667 @@
+/* rows.c -- steps that carry nothing but tokens before: read as rows, compiled
+ * and launched.
+ */
+#include "rows_emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../compiler/grad.h"
+#include "build.h"
+#include "dense.h"
+#include "driver_entry.h"
+
+/* By what its text depends on. */
+struct RowsKernel {
+    RowsKernel *next;
+    uint64_t hash;
+    Module *module;
+    Function *f;
+};
+
+/* ---- tensors ---- */
+
+int rows_arg(const Rows *p, RowsRole role, int i)
+{
+    int at[] = { [ROW_IN] = 0, [ROW_DX] = p->nin, [ROW_Y] = 2 * p->nin,
+                 [ROW_DY] = 2 * p->nin + 1, [ROW_S0] = 2 * p->nin + 2 };
+    int states = at[ROW_S0] + ((int)role - ROW_S0) * p->nst;
+
+    return (role < ROW_S0 ? at[role] : states) + i;
+}
+
+int rows_args(const Rows *p)
+{
+    return 2 * p->nin + 2 + 4 * p->nst;
+}
+
+const View *rows_view(const RowsCall *call, RowsRole role, int i)
+{
+    switch (role) {
+    case ROW_IN:     return &call->in[i];
+    case ROW_DX:     return &call->dx[i];
+    case ROW_Y:      return &call->y;
+    case ROW_DY:     return &call->dy;
+    case ROW_S0:     return &call->s0[i];
+    case ROW_S1:     return &call->s1[i];
+    case ROW_DSTATE: return &call->dstate[i];
+    case ROW_DS:     return &call->ds[i];
+    case ROW_ROLES:  break;
+    }
+    return NULL;
+}
+
+bool rows_shared(const RowsCall *call, const View *v)
+{
+    return v->heads < call->heads || (call->heads > 1 && !v->sh);
+}
+
+int64_t rows_entries(const Rows *p, int i)
+{
+    const Input *in = &p->step->in[i];
+    int64_t n = 1;
+
+    for (int d = 0; d < in->rank; d++)
+        n *= p->step->axis[in->order[d]].size;
+    return n;
+}
+
+bool rows_wants(const Rows *p, const RowsCall *call, int i)
+{
+    bool any = call->dx[i].data != NULL;
+
+    for (int j = 0; j < p->nst; j++)
+        any = any || (p->source[j] == i && call->ds[j].data);
+    return any;
+}
+
+/* ---- the step ---- */
+
+Ref rows_gradient(const Rows *p, int i)
+{
+    const Graph *g = p->joint;
+    int o = 1;
+
+    if (!g->in[i].timed) {
+        const State *st = &g->st[adjoint_of_input(g, i)];
+        const Node *n = &g->n[st->next];
+        if (n->op != OP_add)
+            return 0;
+        return n->a[0] == st->node ? n->a[1]
+             : n->a[1] == st->node ? n->a[0] : 0;
+    }
+    for (int j = 0; j < i; j++)
+        o += g->in[j].timed;
+    return g->out[o].node;
+}
+
+/* Which input, how many tokens before: in rounds, as states come in any
+ * order. */
+static bool find_delays(Rows *p)
+{
+    const Graph *g = p->step;
+    bool more = true;
+
+    for (int j = 0; j < g->nst; j++)
+        p->source[j] = -1;
+    while (more) {
+        more = false;
+        for (int j = 0; j < g->nst; j++) {
+            const Node *n = &g->n[g->st[j].next];
+            bool state = n->op == OP_state && p->source[n->index] >= 0;
+            if (p->source[j] >= 0 || (n->op != OP_input && !state))
+                continue;
+            p->source[j] = state ? p->source[n->index] : n->index;
+            p->depth[j] = state ? p->depth[n->index] + 1 : 1;
+            more = true;
+        }
+    }
+    for (int j = 0; j < g->nst; j++) {
+        if (p->source[j] < 0 || !g->in[p->source[j]].timed || g->st[j].angle
+            || g->st[j].axes != g->in[p->source[j]].axes)
+            return false;
+        for (int i = 0; i < j; i++)
+            if (p->source[i] == p->source[j] && p->depth[i] == p->depth[j])
+                return false;
+    }
+    return true;
+}
+
+/* The step with states as inputs. */
+static Graph *without_states(Ctx *c, const Graph *from)
+{
+    Graph *g = graph_new(c, from->name, 0);
+    Ref *map = ctx_alloc(c, from->len * sizeof *map);
+
+    memcpy(g->axis, from->axis, sizeof g->axis);
+    memcpy(g->in, from->in, sizeof g->in);
+    g->naxes = from->naxes;
+    g->nin = from->nin;
+    g->lines = from->lines;
+    for (int j = 0; j < from->nst; j++) {
+        const State *st = &from->st[j];
+        Input *in = &g->in[g->nin++];
+        *in = (Input){ .timed = true, .axes = st->axes, .rank = st->rank,
+                       .line = st->line };
+        memcpy(in->order, st->order, sizeof in->order);
+        memcpy(in->name, ctx_format(c, "the_state_that_is_number_%d", j), 32);
+        in->name[31] = 0;
+    }
+    for (Ref r = 1; r < from->len; r++) {
+        const Node *n = &from->n[r];
+        Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
+        Node as = *n;
+        g->line = n->line;
+        if (n->op == OP_state) {
+            as.op = OP_input;
+            as.index = (uint16_t)(from->nin + n->index);
+        }
+        map[r] = as.op == OP_input ? node_new(g, (Node){ .op = OP_input,
+                                              .index = as.index })
+                                   : node_copy(g, &as, a);
+        if (as.op == OP_input)
+            g->in[as.index].node = map[r];
+    }
+    for (int i = 0; i < g->nin; i++)    /* also what nothing reads */
+        if (!g->in[i].node)
+            g->in[i].node = node_new(g, (Node){ .op = OP_input,
+                                                .index = (uint16_t)i });
+    graph_output(g, "y", map[from->out[0].node]);
+    return g;
+}
+
+/* The axis of rows: y's longest, else any value's. */
+static void find_lanes(Rows *p)
+{
+    const Graph *g = p->forward;
+    AxisSet all = g->n[g->out[0].node].axes;
+
+    for (Ref r = 1; r < g->len && !all; r++)
+        all |= g->n[r].axes;
+    p->length = 1;
+    for (; all; all &= all - 1)
+        if (g->axis[lowest(all)].size > p->length || !p->lanes) {
+            p->lanes = lowest(all);
+            p->length = g->axis[p->lanes].size;
+        }
+}
+
+static int64_t held(const Rows *p, const Graph *g, Ref r)
+{
+    int64_t n = 1;
+
+    for (AxisSet s = g->n[r].axes; s; s &= s - 1)
+        n *= lowest(s) == p->lanes ? 8 : axis_extent(g, r, lowest(s));
+    return n;
+}
+
+static bool can_emit(const Rows *p, const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+    AxisSet lanes = p->lanes ? AXIS(p->lanes) : 0;
+    bool across = n->over & lanes;
+
+    if (held(p, g, r) > ROW_NUMBERS)
+        return false;
+    switch ((enum Op)n->op) {
+    case OP_num: case OP_input: case OP_sum: case OP_dot: case OP_unit:
+    case OP_count:
+        return true;
+    case OP_select:
+        return !across;
+    case OP_relabel:
+        return !across && !(AXIS(n->index) & lanes);
+    case OP_rot90:
+        return across && p->length % 2 == 0;
+    default:
+        return op_info[n->op].traits & ELEMENTWISE;
+    }
+}
+
+static bool can_emit_all(const Rows *p, const Graph *g)
+{
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++)
+        if (live[r] && g->n[r].op != OP_state && !can_emit(p, g, r)) {
+            bool sum = false;           /* of a gradient over tokens */
+            for (int i = 0; i < g->nst; i++)
+                sum = sum || g->st[i].next == r;
+            if (!sum)
+                return false;
+        }
+    for (int i = 0; i < p->nin; i++)
+        if (p->step->in[i].rank > ROW_DIMS)
+            return false;
+    return true;
+}
+
+/* What a token adds to a constant's gradient must not know of what others
+ * did. */
+static bool has_gradients(const Rows *p)
+{
+    for (int i = 0; i < p->nin; i++) {
+        Ref r = rows_gradient(p, i);
+        if (!r || p->joint->n[r].states)
+            return false;
+    }
+    return true;
+}
+
+typedef struct Reading {
+    Rows *p;
+    const int32_t *size;
+    bool can;
+} Reading;
+
+static void read_step(Ctx *c, void *ud)
+{
+    Reading *k = ud;
+    Rows *p = k->p;
+
+    p->step = graph_sized(p->step, k->size);
+    p->nin = p->step->nin;
+    p->nst = p->step->nst;
+    if (rows_args(p) > ROW_ARGS || p->nin + p->nst + 1 > MAX_INPUTS
+        || !find_delays(p))
+        return;
+    p->forward = without_states(c, p->step);
+    find_lanes(p);
+    if (p->length > 8 * 1024 || !can_emit_all(p, p->forward))
+        return;
+    p->joint = grad(p->forward);
+    k->can = can_emit_all(p, p->joint) && has_gradients(p);
+}
+
+Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES])
+{
+    Rows *p = ctx_alloc(c, sizeof *p);
+    Reading k = { .p = p, .size = size };
+
+    p->step = step;
+    if (!ctx_protect(c, read_step, &k)) {
+        if (c->err.code != ERR_USER)
+            ctx_rethrow(c);
+        return NULL;
+    }
+    return k.can ? p : NULL;
+}
+
+typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;
+
+static void unload(Ctx *c, void *ud)
+{
+    Unloading *u = ud;
+    module_unload(gpu_enter(c, u->gpu), u->module);
+}
+
+void rows_free(Gpu *g, Rows *p)
+{
+    Ctx *c = p && p->kernel ? ctx_new() : NULL;
+
+    for (RowsKernel *k = p ? p->kernel : NULL, *next; k; k = next) {
+        Unloading u = { g, k->module };
+        next = k->next;
+        if (c)
+            ctx_protect(c, unload, &u);
+        free(k);
+    }
+    if (p)
+        p->kernel = NULL;
+    ctx_free(c);
+}
+
+/* ---- a call ---- */
+
+RowsShape rows_shape(const Rows *p, const RowsCall *call)
+{
+    RowsShape s = { 4, 1 };
+
+    for (int i = 0; i < p->nin; i++)
+        if (p->step->in[i].timed && call->in[i].dtype != F32)
+            s.each = 8;
+    while (s.each > 1 && s.each / 2 >= p->length)
+        s.each /= 2;
+    while (s.group < 32 && s.group * s.each < p->length)
+        s.group *= 2;
+    while (s.group * s.each < p->length)
+        s.group += 32;
+    return s;
+}
+
+static bool sums(const Rows *p, const RowsCall *call)
+{
+    bool any = false;
+
+    for (int i = 0; i < p->nin; i++)
+        any = any || (call->backward && !p->step->in[i].timed
+                      && call->dx[i].data);
+    return any;
+}
+
+/* How tokens are dealt out: pieces of a batch entry, a power of two where
+ * there are sums. */
+typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
+
+static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
+{
+    enum { EACH = 1024, SUMMED = 512 }; /* threads a multiprocessor */
+    RowsShape s = rows_shape(p, call);
+    int threads = s.group > 32 ? s.group : ROW_THREADS;
+    int64_t each = threads / s.group, most = 1;
+    int64_t want = gpu_driver(g)->processors * (sums(p, call) ? SUMMED : EACH)
+                 / s.group, all = call->B * call->heads;
+    Deal d = { .length = 1 };
+
+    while (most < call->T && most * all < want)
+        most *= 2;
+    if (!sums(p, call))
+        most = call->T > most ? most * 2 : call->T;
+    d.pieces = most ? most : 1;
+    d.length = (call->T + d.pieces - 1) / d.pieces;
+    d.rows = d.pieces * all;
+    d.blocks = call->T ? (d.rows + each - 1) / each : 0;
+    d.grid = d.blocks;
+    if (p->nst)
+        d.grid += (call->N * call->heads + each - 1) / each;
+    if (!call->T && sums(p, call))
+        d.blocks = d.grid = (d.rows + each - 1) / each;
+    return d;
+}
+
+/* device memory behind the kernel: pieces of sums, results for each head. */
+typedef struct Rooms {
+    int64_t sum[MAX_INPUTS], bytes, more;       /* more: of a second pass */
+} Rooms;
+
+static int64_t rounded(int64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+enum { SECOND = 64 };
+
+static Rooms rooms_of(const Rows *p, const RowsCall *call, const Deal *d)
+{
+    Rooms r = { .bytes = 0 };
+
+    for (int i = 0; call->backward && i < p->nin; i++) {
+        const View *v = &call->dx[i];
+        bool timed = p->step->in[i].timed;
+        int64_t n = rows_entries(p, i), rows = timed
+                  ? call->B * call->T * call->heads : d->rows;
+        if (!v->data || (timed && !rows_shared(call, v)))
+            continue;
+        r.sum[i] = r.bytes + 1;         /* 0: none */
+        r.bytes += rounded(n * rows * 4);
+        if (!timed && n * call->heads * SECOND * 4 > r.more)
+            r.more = rounded(n * call->heads * SECOND * 4);
+    }
+    return r;
+}
+
+int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    gpu_enter(c, g);
+    Deal d = deal_of(g, p, call);
+    Rooms r = rooms_of(p, call, &d);
+
+    return r.bytes + r.more;
+}
+
+/* ---- kernels ---- */
+
+const char *rows_text(Ctx *c, const Rows *p, const RowsCall *call)
+{
+    return rows_emit(c, p, call);
+}
+
+static uint64_t hash_view(uint64_t h, const View *v, int rank)
+{
+    int64_t x[] = { v->data != NULL, v->dtype, v->sb, v->st, v->sh,
+                    (int64_t)((uintptr_t)v->data % 16), v->heads };
+
+    if (!v->data)
+        return hash_bytes(h, x, sizeof *x);
+    for (int i = 2; i < 5; i++)
+        x[i] = i == 4 ? (x[i] % 8) | (x[i] != 0) << 8 : x[i] % 8;
+    h = hash_bytes(h, x, sizeof x);
+    for (int i = 0; i < rank; i++) {
+        int64_t s = v->sd[i] == 1 ? 1 : 16 + v->sd[i] % 8;
+        h = hash_bytes(h, &s, sizeof s);
+    }
+    return h;
+}
+
+/* What the text depends on. */
+static uint64_t hash_call(const Rows *p, const RowsCall *call)
+{
+    const Graph *g = p->step;
+    uint64_t h = call->backward + 1u;
+
+    h = hash_bytes(h, &call->heads, sizeof call->heads);
+    h = hash_view(h, &call->y, g->out[0].rank);
+    h = hash_view(h, &call->dy, g->out[0].rank);
+    for (int i = 0; i < p->nin; i++) {
+        h = hash_view(h, &call->in[i], g->in[i].rank);
+        h = hash_view(h, &call->dx[i], g->in[i].rank);
+    }
+    for (int role = ROW_S0; role < ROW_ROLES; role++)
+        for (int j = 0; j < p->nst; j++)
+            h = hash_view(h, rows_view(call, (RowsRole)role, j),
+                          g->st[j].rank);
+    return h;
+}
+
+typedef struct Wish {
+    Gpu *g;
+    Rows *p;
+    const RowsCall *call;
+    RowsKernel *k;
+} Wish;
+
+static void find_locked(Ctx *c, void *ud)
+{
+    Wish *w = ud;
+    uint64_t hash = hash_call(w->p, w->call);
+
+    for (w->k = w->p->kernel; w->k; w->k = w->k->next)
+        if (w->k->hash == hash)
+            return;
+    Module *m = build_module(c, w->g, rows_emit(c, w->p, w->call));
+    RowsShape s = rows_shape(w->p, w->call);
+    RowsKernel *k = calloc(1, sizeof *k);
+    if (!k) {
+        module_unload(gpu_driver(w->g), m);
+        fail_code(c, ERR_MEMORY, "out of memory");
+    }
+    *k = (RowsKernel){ w->p->kernel, hash, m, NULL };
+    w->p->kernel = w->k = k;
+    k->f = module_function(c, gpu_driver(w->g), m, "flin_rows",
+                           s.group > 32 ? 128 : 0);
+}
+
+static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    Wish w = { g, p, call, NULL };
+
+    gpu_enter(c, g);
+    gpu_locked(c, g, find_locked, &w);
+    return w.k;
+}
+
+void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    find_kernel(c, g, p, call);
+}
+
+/* ---- launching ---- */
+
+/* As the source has them. */
+typedef struct HostArg {
+    uint64_t p;
+    int64_t sb, st, sh, sd[ROW_DIMS];
+} HostArg;
+typedef struct HostArgs {
+    uint64_t ends;
+    int64_t nseq, tokens, pieces, length, rows, blocks;
+    int32_t heads, pad;
+    HostArg arg[ROW_ARGS];
+} HostArgs;
+_Static_assert(sizeof(HostArgs) <= 4096, "what a kernel is passed");
+
+static HostArg host_arg(const RowsCall *call, const View *v)
+{
+    HostArg a = { (uint64_t)(uintptr_t)v->data, v->sb, v->st,
+                  v->heads == call->heads ? v->sh : 0, { 0 } };
+
+    memcpy(a.sd, v->sd, sizeof a.sd);
+    return a;
+}
+
+/* A gradient that is still to be summed: [rows, entries] of float32. */
+static HostArg summed_arg(const Rows *p, const RowsCall *call, int i,
+                          DevicePtr at)
+{
+    const Input *in = &p->step->in[i];
+    HostArg a = { .p = at };
+    int64_t n = 1;
+
+    for (int d = in->rank - 1; d >= 0; d--) {
+        a.sd[d] = n;
+        n *= p->step->axis[in->order[d]].size;
+    }
+    a.sh = n;
+    a.st = n * call->heads;
+    a.sb = a.st * call->T;
+    return a;
+}
+
+static void fill_args(HostArgs *a, const Rows *p, const RowsCall *call,
+                      const Deal *d, const Rooms *r)
+{
+    for (int i = 0; i < p->nin; i++) {
+        a->arg[rows_arg(p, ROW_IN, i)] = host_arg(call, &call->in[i]);
+        a->arg[rows_arg(p, ROW_DX, i)] = r->sum[i]
+            ? summed_arg(p, call, i, call->room + (DevicePtr)(r->sum[i] - 1))
+            : host_arg(call, &call->dx[i]);
+    }
+    a->arg[rows_arg(p, ROW_Y, 0)] = host_arg(call, &call->y);
+    a->arg[rows_arg(p, ROW_DY, 0)] = host_arg(call, &call->dy);
+    for (int role = ROW_S0; role < ROW_ROLES; role++)
+        for (int j = 0; j < p->nst; j++)
+            a->arg[rows_arg(p, (RowsRole)role, j)] =
+                host_arg(call, rows_view(call, (RowsRole)role, j));
+    a->ends = call->ends;
+    a->nseq = call->N;
+    a->tokens = call->T;
+    a->pieces = d->pieces;
+    a->length = d->length;
+    a->rows = d->rows;
+    a->blocks = d->blocks;
+    a->heads = call->heads;
+}
+
+static void add_dim(DenseMove *m, int64_t n, int64_t ts, int64_t fs)
+{
+    m->n[m->rank] = n;
+    m->ts[m->rank] = ts;
+    m->fs[m->rank++] = fs;
+}
+
+static int64_t head_step(const RowsCall *call, const View *v)
+{
+    return v->heads == call->heads ? v->sh : 0;
+}
+
+/* Where input i's entries are in its tensor, and in what is summed. */
+static void add_entries(DenseMove *m, const Rows *p, int i, const View *v)
+{
+    const Input *in = &p->step->in[i];
+    int64_t n = rows_entries(p, i);
+
+    for (int d = 0; d < in->rank; d++) {
+        int64_t size = p->step->axis[in->order[d]].size;
+        n /= size;
+        add_dim(m, size, v ? v->sd[d] : n, n);
+    }
+}
+
+/* Over heads. */
+static void sum_heads(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                      int i, DevicePtr from)
+{
+    const View *v = &call->dx[i];
+    int64_t n = rows_entries(p, i), row = n * call->heads;
+    DenseMove m = { .to = (DevicePtr)(uintptr_t)v->data, .from = from,
+                    .to_type = v->dtype, .from_type = F32 };
+
+    add_dim(&m, call->B, v->sb, row * call->T);
+    add_dim(&m, call->T, v->st, row);
+    add_dim(&m, call->heads, head_step(call, v), n);
+    add_entries(&m, p, i, v);
+    dense_move(c, g, call->stream, &m);
+}
+
+/* Over pieces of tokens, and heads that share it: to a few, then to one. */
+static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                       int i, DevicePtr from, DevicePtr more, const Deal *d)
+{
+    const View *v = &call->dx[i];
+    int64_t n = rows_entries(p, i), row = n * call->heads, few = 1;
+    int64_t all = call->B * d->pieces;
+    bool heads = head_step(call, v) != 0;
+    DenseMove m = { .to = more, .from = from, .to_type = F32,
+                    .from_type = F32 };
+
+    while (few < SECOND && all % (2 * few) == 0)
+        few *= 2;
+    add_dim(&m, few, heads ? row : n, row * (all / few));
+    add_dim(&m, all / few, 0, row);
+    add_dim(&m, call->heads, heads ? n : 0, n);
+    add_entries(&m, p, i, NULL);
+    dense_move(c, g, call->stream, &m);
+    m = (DenseMove){ .to = (DevicePtr)(uintptr_t)v->data, .from = more,
+                     .to_type = v->dtype, .from_type = F32 };
+    add_dim(&m, few, 0, heads ? row : n);
+    if (heads)
+        add_dim(&m, call->heads, v->sh, n);
+    add_entries(&m, p, i, v);
+    dense_move(c, g, call->stream, &m);
+}
+
+static void sum_all(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                    const Deal *d, const Rooms *r)
+{
+    for (int i = 0; i < p->nin; i++) {
+        DevicePtr from = call->room + (DevicePtr)(r->sum[i] - 1);
+        if (!r->sum[i])
+            continue;
+        if (p->step->in[i].timed)
+            sum_heads(c, g, p, call, i, from);
+        else
+            sum_pieces(c, g, p, call, i, from,
+                       call->room + (DevicePtr)r->bytes, d);
+    }
+}
+
+void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    RowsKernel *k = find_kernel(c, g, p, call);
+    const Driver *d = gpu_enter(c, g);
+    RowsShape s = rows_shape(p, call);
+    Deal deal = deal_of(g, p, call);
+    Rooms rooms = rooms_of(p, call, &deal);
+    HostArgs a = { .ends = 0 };
+    void *params[] = { &a };
+    CALL(d, LAUNCH, launch_kernel);
+
+    fill_args(&a, p, call, &deal, &rooms);
+    if (deal.grid)
+        driver_check(c, d, launch_kernel(k->f, (unsigned)deal.grid, 1, 1,
+                     s.group > 32 ? (unsigned)s.group : ROW_THREADS, 1, 1,
+                     s.group > 32 ? 128 : 0, call->stream, params, NULL),
+                     "launching a kernel");
+    sum_all(c, g, p, call, &deal, &rooms);
+}

@@ -1,0 +1,130 @@
+/* rows.cuh -- what kernels over rows (rows.c) load, store and sum. A row is G
+ * lanes wide, each of which has V entries next to each other. After
+ * functions.cuh.
+ */
+enum { F32, BF16, F16, F64 };
+
+/* Strides of batch entry (of a state: sequence), token, head, own axes. */
+struct Arg { char *p; i64 sb, st, sh, sd[4]; };
+
+template<int TYPE> INLINE float get(const char *p, i64 at)
+{
+    return TYPE == F32 ? ((const float *)p)[at]
+         : TYPE == F64 ? (float)((const double *)p)[at]
+         : TYPE == F16 ? half_to_float(((const u16 *)p)[at])
+         : bits((u32)((const u16 *)p)[at] << 16);
+}
+template<int TYPE> INLINE void put(char *p, i64 at, float x)
+{
+    if (TYPE == F32)
+        ((float *)p)[at] = x;
+    else if (TYPE == F64)
+        ((double *)p)[at] = x;
+    else
+        ((u16 *)p)[at] = TYPE == F16 ? float_to_half(x) : (u16)pack({ x, 0 });
+}
+
+/* N entries from place `at` on, `step` apart; those from `left` on are none,
+ * and read as 0. WHOLE: pieces of 16 bytes, in all of which something is. */
+template<int TYPE, int N, bool WHOLE>
+INLINE void load(const char *p, i64 at, i64 step, int left, float *x)
+{
+    constexpr int EACH = TYPE == F32 ? 4 : 8, LEN = EACH < N ? EACH : N;
+    if (!WHOLE) {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            x[i] = i < left ? get<TYPE>(p, at + i * step) : 0.f;
+        return;
+    }
+    UNROLL
+    for (int j = 0; j < N; j += LEN) {
+        Piece y = { { 0, 0, 0, 0 } };
+        if (left > 0)
+            y = *(const Piece *)(p + (at + j) * (16 / EACH));
+        UNROLL
+        for (int i = 0; i < LEN; i++) {
+            const u32 half = y.x[i / 2 % 4] >> 16 * (i % 2) & 0xffff;
+            x[j + i] = TYPE == F32 ? bits(y.x[i % 4])
+                     : TYPE == F16 ? half_to_float((u16)half)
+                     : bits(half << 16);
+        }
+    }
+}
+
+template<int TYPE, int N, bool WHOLE>
+INLINE void store(char *p, i64 at, i64 step, int left, const float *x)
+{
+    constexpr int EACH = TYPE == F32 ? 4 : 8, LEN = EACH < N ? EACH : N;
+    if (!WHOLE) {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            if (i < left)
+                put<TYPE>(p, at + i * step, x[i]);
+        return;
+    }
+    UNROLL
+    for (int j = 0; j < N; j += LEN) {
+        Piece y = { { 0, 0, 0, 0 } };
+        UNROLL
+        for (int i = 0; i < LEN; i++)
+            if (TYPE == F32)
+                y.x[i % 4] = bits_of(x[j + i]);
+            else
+                y.x[i / 2 % 4] |= (TYPE == F16 ? (u32)float_to_half(x[j + i])
+                                   : pack({ x[j + i], 0 }) & 0xffff)
+                                  << 16 * (i % 2);
+        if (left > 0)
+            *(Piece *)(p + (at + j) * (16 / EACH)) = y;
+    }
+}
+
+/* Over the lanes of a row, for all of them. */
+extern __shared__ char arena[];
+template<int LANES_> INLINE float total(float x)
+{
+    if (LANES_ == 1)
+        return x;
+    if (LANES_ <= 32)
+        return lane_sum<(LANES_ < 32 ? LANES_ : 32)>(x);
+    float *part = (float *)arena, sum = 0;
+    x = lane_sum<32>(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int i = 0; i < LANES_ / 32; i++)
+        sum += part[i];
+    return sum;
+}
+
+/* The sequence of token t: its number, and where it is. A token of none is
+ * alone in what has no tokens. */
+struct Span { i64 n, start, end; };
+INLINE i64 within(i64 x, i64 low, i64 high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+INLINE Span span_at(const i64 *ends, i64 nseq, i64 tokens, i64 b, i64 n)
+{
+    if (!ends)
+        return { b, 0, tokens };
+    const i64 start = within(ends[n], 0, tokens);
+    return { n, start, within(ends[n + 1], start, tokens) };
+}
+INLINE Span span_of(const i64 *ends, i64 nseq, i64 tokens, i64 b, i64 t)
+{
+    i64 low = -1, high = nseq;          /* ends[low] <= t < ends[high] */
+    if (!ends)
+        return { b, 0, tokens };
+    while (high - low > 1) {
+        const i64 mid = low + (high - low) / 2;
+        if (ends[mid] <= t)
+            low = mid;
+        else
+            high = mid;
+    }
+    if (low < 0)
+        return { 0, t, t };
+    const Span s = span_at(ends, nseq, tokens, b, low);
+    return t < s.end ? s : Span{ low, t, t };
+}

@@ -1,0 +1,40 @@
+/* rows.h -- a step of one token that carries nothing but tokens before as one
+ * kernel over rows: a row is what a token and head have along one axis.
+ *
+ * Each row is loaded once, forward and backward alike; sums over tokens for
+ * what all tokens share are made in two passes more. States that are tokens
+ * before (of a convolution, of flin.prev) are read where these lie.
+ */
+#ifndef FLIN_CUDA_ROWS_H
+#define FLIN_CUDA_ROWS_H
+
+#include "gpu.h"
+
+typedef struct Rows Rows;
+
+/* What runs the step, whose sizes are known; NULL where no such kernel can.
+ * All of it in the step's context; rows_free ends what is on the device. */
+Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES]);
+void rows_free(Gpu *g, Rows *p);
+
+/* A call: views as of a Call, with the step's inputs and states. Backward:
+ * dy, dstate, and dx, ds, of which those with data are wanted. */
+typedef struct RowsCall {
+    int64_t B, T, N;
+    int heads;
+    bool backward;
+    View in[MAX_INPUTS], dx[MAX_INPUTS], y, dy;
+    View s0[MAX_STATES], s1[MAX_STATES], dstate[MAX_STATES], ds[MAX_STATES];
+    DevicePtr ends;                     /* N + 1 of int64, or 0 */
+    void *stream;
+    DevicePtr room;                     /* rows_room bytes */
+} RowsCall;
+
+int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
+/* Its kernel, compiled where it is new; and run. */
+void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
+void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
+/* The kernel's text. */
+const char *rows_text(Ctx *c, const Rows *p, const RowsCall *call);
+
+#endif

@@ -1,0 +1,660 @@
+/* rows_emit.c -- a step without a carried state as a kernel over rows.
+ *
+ * A lane holds `each` entries of a row; what lacks the row's axis it holds
+ * once. Other axes are unrolled. A sum over the row is one over its lanes. The
+ * gradient of what is read in later tokens, too, is evaluated there: for each
+ * delay the body is printed once more.
+ */
+#include "rows_emit.h"
+#include "source.h"
+
+#include <string.h>
+
+typedef struct Text {
+    Ctx *c;
+    Buf *b;
+    const Rows *p;
+    const RowsCall *call;
+    const Graph *g;
+    RowsShape shape;
+    int shift;                          /* tokens behind the row's */
+    const char *index[NAXES];           /* where an entry is looked at */
+    uint8_t *made;                      /* declared already: of what no token
+                                           changes */
+} Text;
+
+#define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
+
+/* ---- values ---- */
+
+static bool has_lanes(const Text *t, Ref r)
+{
+    return t->p->lanes && t->g->n[r].axes & AXIS(t->p->lanes);
+}
+
+static AxisSet registers_of(const Text *t, Ref r)
+{
+    AxisSet s = t->g->n[r].axes;
+
+    return t->p->lanes ? s & ~AXIS(t->p->lanes) : s;
+}
+
+/* Numbers that a lane has of it. */
+static int64_t held(const Text *t, Ref r)
+{
+    int64_t n = has_lanes(t, r) ? t->shape.each : 1;
+
+    for (AxisSet s = registers_of(t, r); s; s &= s - 1)
+        n *= axis_extent(t->g, r, lowest(s));
+    return n;
+}
+
+static char *name_of(const Text *t, Ref r)
+{
+    return t->g->n[r].timed && t->shift
+         ? ctx_format(t->c, "v%u_%d", (unsigned)r, t->shift)
+         : ctx_format(t->c, "v%u", (unsigned)r);
+}
+
+/* The place of its entry, where the axes are at t->index. */
+static char *place_of(const Text *t, Ref r)
+{
+    Buf b = { .ctx = t->c };
+    int64_t n = has_lanes(t, r) ? t->shape.each : 1;
+    AxisSet s = registers_of(t, r);
+
+    buf_printf(&b, "%s", has_lanes(t, r) ? t->index[t->p->lanes] : "0");
+    for (int ax = NAXES - 1; ax >= 0; ax--) {
+        if (!(s & AXIS(ax)))
+            continue;
+        buf_printf(&b, " + (%s) * %lld", t->index[ax], (long long)n);
+        n *= axis_extent(t->g, r, ax);
+    }
+    return b.s;
+}
+
+static char *operand(const Text *t, Ref r)
+{
+    Buf b = { .ctx = t->c };
+
+    if (t->g->n[r].op == OP_num) {
+        number_text(&b, t->g->n[r].num);
+        return b.s;
+    }
+    return ctx_format(t->c, "%s[%s]", name_of(t, r), place_of(t, r));
+}
+
+/* Loops over axes; of the row's axis, over the entries of a lane. */
+static void open_loops(const Text *t, Ref r, AxisSet s)
+{
+    for (; s; s &= s - 1) {
+        int ax = lowest(s);
+        bool lanes = ax == t->p->lanes;
+        PUT(t, "UNROLL\nfor (int %s = 0; %s < %d; %s++) {\n", t->index[ax],
+            t->index[ax], lanes ? t->shape.each : axis_extent(t->g, r, ax),
+            t->index[ax]);
+    }
+}
+
+static void close_loops(const Text *t, AxisSet s)
+{
+    for (; s; s &= s - 1)
+        PUT(t, "}\n");
+}
+
+static void declare(const Text *t, Ref r)
+{
+    PUT(t, "float %s[%lld];\n", name_of(t, r), (long long)held(t, r));
+}
+
+/* ---- loads ---- */
+
+static const char *type_text(DType d)
+{
+    static const char *const name[] = { "F32", "BF16", "F16", "F64" };
+
+    return name[d];
+}
+
+static int dim_of(const uint8_t *order, int rank, int ax)
+{
+    for (int d = 0; d < rank; d++)
+        if (order[d] == ax)
+            return d;
+    return 0;
+}
+
+/* Of 16 bytes, as far as a lane's entries go. */
+static bool is_whole(const Text *t, const View *v, const uint8_t *order,
+                     int rank, bool lanes)
+{
+    int64_t each = v->dtype == F32 ? 4 : 8;
+    int inner = dim_of(order, rank, t->p->lanes);
+
+    if (!lanes || v->dtype == F64 || t->shape.each % each
+        || t->p->length % t->shape.each || v->sd[inner] != 1
+        || (uintptr_t)v->data % 16 || v->sb % each || v->st % each
+        || v->sh % each)
+        return false;
+    for (int d = 0; d < rank; d++)
+        if (d != inner && v->sd[d] % each)
+            return false;
+    return true;
+}
+
+/* Moves a row of the argument, or what stands for it in registers: `act` is
+ * load or store, `where` where the row begins, `left` how many there are. */
+typedef struct Moving {
+    const char *act, *where, *left, *name;
+    int arg;
+    const View *v;
+    const uint8_t *order;
+    int rank;
+    Ref r;                              /* of its axes */
+} Moving;
+
+static void move(const Text *t, const Moving *m)
+{
+    AxisSet s = registers_of(t, m->r);
+    bool lanes = has_lanes(t, m->r);
+    int each = lanes ? t->shape.each : 1;
+    int inner = dim_of(m->order, m->rank, t->p->lanes);
+    const char *was = t->index[t->p->lanes];
+    Text at = *t;
+
+    open_loops(t, m->r, s);
+    PUT(t, "%s<%s, %d, %s>(a.arg[%d].p, %s", m->act, type_text(m->v->dtype),
+        each, is_whole(t, m->v, m->order, m->rank, lanes) ? "true" : "false",
+        m->arg, m->where);
+    for (int d = 0; d < m->rank; d++)
+        PUT(t, " + %s * a.arg[%d].sd[%d]", m->order[d] == t->p->lanes && lanes
+            ? "e0" : t->index[m->order[d]], m->arg, d);
+    at.index[t->p->lanes] = "0";
+    PUT(t, ", %s, %s, %s + %s);\n", lanes ? ctx_format(t->c,
+        "a.arg[%d].sd[%d]", m->arg, inner) : "1", m->left, m->name,
+        place_of(&at, m->r));
+    at.index[t->p->lanes] = was;
+    close_loops(t, s);
+}
+
+/* "left" of a row that is on: of its lane's entries, or of the one number. */
+static char *left_text(const Text *t, Ref r, const char *on)
+{
+    return ctx_format(t->c, "%s ? %s : 0", on, has_lanes(t, r)
+                      ? "row_length - e0" : "1");
+}
+
+static char *timed_place(const Text *t, int arg, const char *token)
+{
+    return ctx_format(t->c, "b * a.arg[%d].sb + (%s) * a.arg[%d].st + h * "
+                      "a.arg[%d].sh", arg, token, arg, arg);
+}
+
+static char *state_place(const Text *t, int arg)
+{
+    return ctx_format(t->c, "s.n * a.arg[%d].sb + h * a.arg[%d].sh", arg, arg);
+}
+
+/* What a state holds that stands `before` the sequence's first token, by how
+ * far; where there is none, what `name` holds stays. */
+static void load_states(const Text *t, RowsRole role, int source,
+                        const char *before, const char *name, Ref r,
+                        const char *on)
+{
+    const Rows *p = t->p;
+
+    for (int j = 0; j < p->nst; j++) {
+        const State *st = &p->step->st[j];
+        const View *v = rows_view(t->call, role, j);
+        int arg = rows_arg(p, role, j);
+        if (p->source[j] != source || !v->data)
+            continue;
+        PUT(t, "if (%s && %s == %d) {\n", on, before, p->depth[j]);
+        move(t, &(Moving){ "load", state_place(t, arg), has_lanes(t, r)
+             ? "row_length - e0" : "1", name, arg, v, st->order, st->rank,
+             r });
+        PUT(t, "}\n");
+    }
+}
+
+static void clear(const Text *t, const char *name, Ref r)
+{
+    PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\n%s[z] = 0;\n",
+        (long long)held(t, r), name);
+}
+
+/* Input `source` as it was `depth` tokens before. */
+static void load_delayed(const Text *t, const char *name, Ref r, int source,
+                         int depth, const char *on)
+{
+    const Input *in = &t->p->step->in[source];
+    int arg = rows_arg(t->p, ROW_IN, source);
+
+    PUT(t, "{\nconst i64 at = t + %d;\n", t->shift - depth);
+    clear(t, name, r);
+    PUT(t, "if (at >= s.start) {\n");
+    move(t, &(Moving){ "load", timed_place(t, arg, "at"),
+         left_text(t, r, on), name, arg, &t->call->in[source], in->order,
+         in->rank, r });
+    PUT(t, "}\n");
+    load_states(t, ROW_S0, source, "s.start - at", name, r, on);
+    PUT(t, "}\n");
+}
+
+static void load_input(const Text *t, Ref r, const char *on)
+{
+    const Rows *p = t->p;
+    int i = t->g->n[r].index;
+    const Input *in = &t->g->in[i];
+    bool dy = i >= p->nin + p->nst;
+    int arg = rows_arg(p, dy ? ROW_DY : ROW_IN, dy ? 0 : i);
+    char *name = name_of(t, r);
+
+    declare(t, r);
+    if (!dy && i >= p->nin) {
+        load_delayed(t, name, r, p->source[i - p->nin], p->depth[i - p->nin],
+                     on);
+        return;
+    }
+    move(t, &(Moving){ "load", in->timed
+         ? timed_place(t, arg, ctx_format(t->c, "t + %d", t->shift))
+         : ctx_format(t->c, "h * a.arg[%d].sh", arg),
+         in->timed ? left_text(t, r, on) : left_text(t, r, "true"), name, arg,
+         dy ? &t->call->dy : &t->call->in[i], in->order, in->rank, r });
+}
+
+/* ---- operations ---- */
+
+static void set_entry(const Text *t, Ref r, const char *value)
+{
+    AxisSet s = t->g->n[r].axes;
+
+    declare(t, r);
+    open_loops(t, r, s);
+    PUT(t, "%s = %s;\n", operand(t, r), value);
+    close_loops(t, s);
+}
+
+static char *element(const Text *t, const Node *n)
+{
+    Buf b = { .ctx = t->c };
+    const char *a[3] = { "0", "0", "0" };
+
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        a[i] = operand(t, n->a[i]);
+    value_text(&b, n->op, a);
+    return b.s;
+}
+
+/* With the index of an axis for another one's. */
+static char *operand_at(const Text *t, Ref r, int ax, const char *index)
+{
+    Text at = *t;
+
+    at.index[ax] = index;
+    return operand(&at, r);
+}
+
+static void emit_sum(const Text *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    bool across = t->p->lanes && n->over & AXIS(t->p->lanes);
+    const char *x = operand(t, n->a[0]);
+
+    if (n->op == OP_dot)
+        x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
+    if (across)
+        x = ctx_format(t->c, "e0 + i < row_length ? %s : 0.f", x);
+    declare(t, r);
+    open_loops(t, r, n->axes);
+    PUT(t, "{\nfloat sum = 0;\n");
+    Ref wide = n->a[0];
+    for (int i = 0; i < 2 && n->op == OP_dot; i++)
+        if ((t->g->n[n->a[i]].axes & n->over) == n->over)
+            wide = n->a[i];
+    open_loops(t, wide, n->over);
+    PUT(t, "sum += %s;\n", x);
+    close_loops(t, n->over);
+    PUT(t, "%s = %s;\n", operand(t, r), across ? "total<row_group>(sum)"
+                                               : "sum");
+    PUT(t, "}\n");
+    close_loops(t, n->axes);
+}
+
+static void emit_node(const Text *t, Ref r, const char *on)
+{
+    const Node *n = &t->g->n[r];
+    int over = n->over ? lowest(n->over) : 0;
+    const char *place = over == t->p->lanes && over ? "(e0 + i)"
+                                                    : t->index[over];
+
+    if (n->op == OP_input)
+        load_input(t, r, on);
+    else if (op_info[n->op].traits & ELEMENTWISE)
+        set_entry(t, r, element(t, n));
+    else if (n->op == OP_sum || n->op == OP_dot)
+        emit_sum(t, r);
+    else if (n->op == OP_select)
+        set_entry(t, r, operand_at(t, n->a[0], over,
+                                   ctx_format(t->c, "%d", n->index)));
+    else if (n->op == OP_unit)
+        set_entry(t, r, ctx_format(t->c, "%s == %d ? 1.f : 0.f", place,
+                                   n->index));
+    else if (n->op == OP_count)
+        set_entry(t, r, ctx_format(t->c, "(float)%s", place));
+    else if (n->op == OP_relabel)
+        set_entry(t, r, operand_at(t, n->a[0], over, t->index[n->index]));
+    else if (n->op == OP_rot90)
+        set_entry(t, r, ctx_format(t->c, "i %% 2 ? %s : -%s",
+                  operand_at(t, n->a[0], over, "(i ^ 1)"),
+                  operand_at(t, n->a[0], over, "(i ^ 1)")));
+}
+
+/* ---- the body ---- */
+
+static void mark(const Graph *g, uint8_t *live, Ref r)
+{
+    live[r] = 1;
+    for (; r > 0; r--)
+        for (int i = 0; live[r] && i < 4; i++)
+            if (g->n[r].a[i])
+                live[g->n[r].a[i]] = 1;
+}
+
+/* The live nodes: those that no token changes, or the others. */
+static void emit_nodes(Text *t, const uint8_t *live, bool timed,
+                       const char *on)
+{
+    for (Ref r = 1; r < t->g->len; r++) {
+        const Node *n = &t->g->n[r];
+        if (!live[r] || n->op == OP_num || (n->timed != 0) != timed)
+            continue;
+        if (!timed && t->made[r])
+            continue;
+        t->made[r] |= !timed;
+        emit_node(t, r, on);
+    }
+}
+
+/* In the joint graph, which tokens before it are read as, shifted. */
+static void mark_gradients(const Text *t, uint8_t *live, int shift)
+{
+    const Rows *p = t->p;
+
+    for (int i = 0; i < p->nin && !shift; i++)
+        if (rows_wants(p, t->call, i))
+            mark(t->g, live, rows_gradient(p, i));
+    for (int j = 0; j < p->nst; j++)
+        if (p->depth[j] == shift && rows_wants(p, t->call, p->source[j]))
+            mark(t->g, live, rows_gradient(p, p->nin + j));
+}
+
+static uint8_t *live_of(const Text *t, int shift)
+{
+    uint8_t *live = ctx_alloc(t->c, t->g->len);
+
+    if (t->call->backward)
+        mark_gradients(t, live, shift);
+    else
+        mark(t->g, live, t->g->out[0].node);
+    return live;
+}
+
+/* sums[z] += the node, where the row is on. */
+static void add_up(const Text *t, const char *sums, Ref r, Ref like,
+                   const char *on)
+{
+    AxisSet s = t->g->n[like].axes;
+
+    open_loops(t, like, s);
+    PUT(t, "%s[%s] += %s ? %s : 0.f;\n", sums, place_of(t, like), on,
+        operand(t, r));
+    close_loops(t, s);
+}
+
+static int most_depth(const Rows *p)
+{
+    int most = 0;
+
+    for (int j = 0; j < p->nst; j++)
+        most = p->depth[j] > most ? p->depth[j] : most;
+    return most;
+}
+
+/* The node of input i in the joint graph, for its axes. */
+static Ref input_node(const Text *t, int i)
+{
+    return t->g->in[i].node;
+}
+
+static void emit_shifts(Text *t)
+{
+    const Rows *p = t->p;
+
+    for (int shift = 0; shift <= most_depth(p); shift++) {
+        char *on = ctx_format(t->c, "on_%d", shift);
+        t->shift = shift;
+        PUT(t, "const bool %s = live && t + %d >= s.start && t + %d < s.end;"
+            "\n", on, shift, shift);
+        emit_nodes(t, live_of(t, shift), true, on);
+        for (int i = 0; i < p->nin && !shift; i++)
+            if (rows_wants(p, t->call, i))
+                add_up(t, ctx_format(t->c, "d%d", i), rows_gradient(p, i),
+                       input_node(t, i), on);
+        for (int j = 0; j < p->nst; j++)
+            if (p->depth[j] == shift
+                && rows_wants(p, t->call, p->source[j]))
+                add_up(t, ctx_format(t->c, "d%d", p->source[j]),
+                       rows_gradient(p, p->nin + j),
+                       input_node(t, p->source[j]), on);
+    }
+    t->shift = 0;
+}
+
+static bool has_states(const Rows *p, int source)
+{
+    for (int j = 0; j < p->nst; j++)
+        if (p->source[j] == source)
+            return true;
+    return false;
+}
+
+/* What is left behind of the input in the final states, too. */
+static void add_final(Text *t, int i)
+{
+    Ref r = input_node(t, i);
+
+    PUT(t, "{\nfloat final_[%lld];\n", (long long)held(t, r));
+    clear(t, "final_", r);
+    load_states(t, ROW_DSTATE, i, "s.end - t", "final_", r,
+                "live && t < s.end");
+    PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += final_[z];\n}\n",
+        (long long)held(t, r), i);
+}
+
+static void store_input(Text *t, int i)
+{
+    const Input *in = &t->p->step->in[i];
+    const View *v = &t->call->dx[i];
+    int arg = rows_arg(t->p, ROW_DX, i);
+    Ref r = input_node(t, i);
+    char *name = ctx_format(t->c, "d%d", i);
+
+    if (v->data)
+        move(t, &(Moving){ "store", timed_place(t, arg, "t"),
+             left_text(t, r, "live && t >= s.start"), name, arg,
+             rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
+             in->rank, r });
+    for (int j = 0; j < t->p->nst; j++) {
+        const State *st = &t->p->step->st[j];
+        const View *ds = &t->call->ds[j];
+        arg = rows_arg(t->p, ROW_DS, j);
+        if (t->p->source[j] != i || !ds->data)
+            continue;
+        PUT(t, "if (s.start - t == %d) {\n", t->p->depth[j]);
+        move(t, &(Moving){ "store", state_place(t, arg),
+             left_text(t, r, "live"), name, arg, ds, st->order, st->rank,
+             r });
+        PUT(t, "}\n");
+    }
+}
+
+static void emit_backward(Text *t)
+{
+    const Rows *p = t->p;
+
+    for (int i = 0; i < p->nin; i++)
+        if (p->step->in[i].timed && rows_wants(p, t->call, i)) {
+            Ref r = input_node(t, i);
+            PUT(t, "float d%d[%lld];\n", i, (long long)held(t, r));
+            clear(t, ctx_format(t->c, "d%d", i), r);
+        }
+    emit_shifts(t);
+    for (int i = 0; i < p->nin; i++) {
+        if (!p->step->in[i].timed || !rows_wants(p, t->call, i))
+            continue;
+        if (has_states(p, i))
+            add_final(t, i);
+        store_input(t, i);
+    }
+}
+
+/* Final states: what the source was so many tokens before the end. */
+static void emit_left(Text *t)
+{
+    const Rows *p = t->p;
+
+    PUT(t, "if (left) {\n");
+    for (int j = 0; j < p->nst; j++) {
+        const State *st = &p->step->st[j];
+        const View *v = &t->call->s1[j];
+        int arg = rows_arg(p, ROW_S1, j);
+        Ref r = t->g->in[p->nin + j].node;
+        if (!v->data)
+            continue;
+        PUT(t, "{\nfloat was[%lld];\n", (long long)held(t, r));
+        load_delayed(t, "was", r, p->source[j], p->depth[j], "live");
+        move(t, &(Moving){ "store", state_place(t, arg),
+             left_text(t, r, "live"), "was", arg, v, st->order, st->rank,
+             r });
+        PUT(t, "}\n");
+    }
+    PUT(t, "return;\n}\n");
+}
+
+static void emit_forward(Text *t)
+{
+    const Output *y = &t->p->step->out[0];
+    Ref r = t->g->out[0].node;
+    uint8_t *live = live_of(t, 0);
+    bool number = t->g->n[r].op == OP_num;
+
+    if (t->p->nst)
+        emit_left(t);
+    PUT(t, "const bool on_0 = live;\n");
+    emit_nodes(t, live, true, "on_0");
+    if (number || !t->call->y.data)
+        return;
+    move(t, &(Moving){ "store", timed_place(t, rows_arg(t->p, ROW_Y, 0), "t"),
+         left_text(t, r, "on_0"), name_of(t, r), rows_arg(t->p, ROW_Y, 0),
+         &t->call->y, y->order, y->rank, r });
+}
+
+/* ---- the kernel ---- */
+
+/* Sums of what no token changes: as it is declared, a piece for each group. */
+static void emit_sums(Text *t, bool begin)
+{
+    const Rows *p = t->p;
+
+    for (int i = 0; t->call->backward && i < p->nin; i++) {
+        const Input *in = &p->step->in[i];
+        int arg = rows_arg(p, ROW_DX, i);
+        Ref r = input_node(t, i);
+        if (in->timed || !rows_wants(p, t->call, i))
+            continue;
+        if (begin) {
+            PUT(t, "float d%d[%lld];\n", i, (long long)held(t, r));
+            clear(t, ctx_format(t->c, "d%d", i), r);
+            continue;
+        }
+        move(t, &(Moving){ "store", ctx_format(t->c, "row * %lld",
+             (long long)rows_entries(p, i)), left_text(t, r, has_lanes(t, r)
+             ? "row < a.rows" : "row < a.rows && lane == 0"),
+             ctx_format(t->c, "d%d", i), arg, &(View){ .dtype = F32 },
+             in->order, in->rank, r });
+    }
+}
+
+/* Of live nodes, in all shifts. */
+static void emit_constants(Text *t)
+{
+    for (int shift = 0; shift <= (t->call->backward ? most_depth(t->p) : 0);
+         shift++)
+        emit_nodes(t, live_of(t, shift), false, "true");
+}
+
+static void emit_kernel(Text *t)
+{
+    int threads = t->shape.group > 32 ? t->shape.group : ROW_THREADS;
+
+    PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
+        "flin_rows(const __grid_constant__ Args a)\n{\n", threads);
+    PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
+        "const bool left = blockIdx.x >= a.blocks;\n"
+        "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
+        "+ threadIdx.x / row_group;\n"
+        "const i64 h = row %% a.heads, piece = row / a.heads;\n"
+        "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
+        "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
+        threads / t->shape.group);
+    emit_constants(t);
+    emit_sums(t, true);
+    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? %d : a.length); k++) {\n",
+        t->call->backward ? most_depth(t->p) : 1);
+    if (t->p->nst) {
+        PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
+            "&& (left || first + k < a.tokens);\n"
+            "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
+            "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
+            "live ? first + k : 0);\n");
+        PUT(t, "const i64 t = left ? %s : first + k;\n", t->call->backward
+            ? "s.start - 1 - k" : "s.end");
+    } else {
+        PUT(t, "const bool live = row < a.rows && first + k < a.tokens;\n"
+            "const i64 t = first + k;\n");
+        if (t->call->backward)
+            PUT(t, "const Span s = { 0, 0, a.tokens };\n");
+    }
+    if (t->call->backward)
+        emit_backward(t);
+    else
+        emit_forward(t);
+    PUT(t, "}\n");
+    emit_sums(t, false);
+    PUT(t, "}\n");
+}
+
+char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
+{
+    Buf raw = { .ctx = c }, b = { .ctx = c };
+    Text t = { .c = c, .b = &raw, .p = p, .call = call,
+               .g = call->backward ? p->joint : p->forward,
+               .shape = rows_shape(p, call) };
+
+    t.made = ctx_alloc(c, t.g->len);
+    for (int ax = 0; ax < NAXES; ax++)
+        t.index[ax] = ax && ax == p->lanes ? "i" : ctx_format(c, "r%d", ax);
+    emit_kernel(&t);
+    buf_printf(&b, "// %s, %s\n#include \"numbers.cuh\"\n"
+               "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
+               "#include \"rows.cuh\"\n", "a step over rows", call->backward
+               ? "backward" : "forward");
+    buf_printf(&b, "constexpr int row_length = %d, row_each = %d, row_group ="
+               " %d;\n", p->length, t.shape.each, t.shape.group);
+    buf_printf(&b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
+               " pieces, length, rows, blocks;\n    int heads, pad;\n"
+               "    Arg arg[%d];\n};\n", rows_args(p));
+    source_indent(&b, raw.s);
+    return b.s;
+}

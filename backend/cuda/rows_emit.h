@@ -1,0 +1,48 @@
+/* rows_emit.h -- what rows.c and rows_emit.c share: the step as it is read,
+ * and how a call's tensors are numbered.
+ */
+#ifndef FLIN_CUDA_ROWS_EMIT_H
+#define FLIN_CUDA_ROWS_EMIT_H
+
+#include "rows.h"
+
+enum { ROW_ARGS = 60, ROW_THREADS = 256, ROW_DIMS = 4, ROW_NUMBERS = 64 };
+
+typedef struct RowsKernel RowsKernel;
+
+/* States are delays: state j is what input source[j] was depth[j] tokens
+ * before. In the graphs it is input nin + j, of its own. */
+struct Rows {
+    const Graph *step, *forward, *joint;
+    int nin, nst;
+    int source[MAX_STATES], depth[MAX_STATES];
+    int lanes;                          /* the axis of rows; 0: they are one
+                                           number */
+    int32_t length;                     /* of that */
+    RowsKernel *kernel;
+};
+
+/* A call's tensors in order. */
+typedef enum RowsRole { ROW_IN, ROW_DX, ROW_Y, ROW_DY, ROW_S0, ROW_S1,
+                        ROW_DSTATE, ROW_DS, ROW_ROLES } RowsRole;
+int rows_arg(const Rows *p, RowsRole role, int i);
+int rows_args(const Rows *p);
+const View *rows_view(const RowsCall *call, RowsRole role, int i);
+
+/* How a row lies in lanes: `each` entries of `group` lanes. */
+typedef struct RowsShape { int each, group; } RowsShape;
+RowsShape rows_shape(const Rows *p, const RowsCall *call);
+
+/* Is it in the joint graph that of input i, by itself or as it is read in
+ * tokens before? Its result; of one without tokens what a token adds. */
+Ref rows_gradient(const Rows *p, int i);
+/* Is the gradient of input i wanted, or of a state that comes from it? */
+bool rows_wants(const Rows *p, const RowsCall *call, int i);
+/* Does the result of timed input i wait to be summed over heads? */
+bool rows_shared(const RowsCall *call, const View *v);
+/* Numbers of an entry of each axis; entries of input i in all. */
+int64_t rows_entries(const Rows *p, int i);
+
+char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call);
+
+#endif

@@ -192,6 +192,9 @@ typedef struct Stored {
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room);
+/* Bytes of workspace of run_saved. */
+int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        Stored room);
 Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 const void *at);
 
@@ -260,6 +263,11 @@ int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         const Adjoint *d);
 /* Runs what is bound, part after part: forward or a token's step. */
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* As saved_bytes and run_saved; what stands for a plan's mark. */
+int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        Stored room);
+uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b);
 /* Gradients: d's dy and dstate have been checked. */
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d);

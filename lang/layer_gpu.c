@@ -71,7 +71,8 @@ static int64_t take(Lay *k, int64_t bytes)
     return at;
 }
 
-/* What is kept lies before all else: most_kept is known when it runs. */
+/* What is kept lies before all else, or in memory of its own: how much that is
+ * is known when it runs. */
 static void *room(Lay *k, int64_t bytes, bool keep)
 {
     Arena *a = &k->arena;
@@ -84,20 +85,20 @@ static void *room(Lay *k, int64_t bytes, bool keep)
         if (!k->dry && a->kept > a->most_kept)
             fail_code(k->c, ERR_INTERNAL, "%s: keeps more than was counted",
                       k->g->name);
-        return (void *)(a->base + (uintptr_t)at);
+        return (void *)(a->kept_base + (uintptr_t)at);
     }
     int64_t most = a->most;
     at = take(k, bytes);
     if (!k->dry && a->most > most)
         fail_code(k->c, ERR_INTERNAL, "%s: takes more than was counted",
                   k->g->name);
-    return (void *)(a->base + (uintptr_t)(a->most_kept + at));
+    return (void *)(a->base + (uintptr_t)at);
 }
 
 static void drop(Lay *k, void *at)
 {
     Arena *a = &k->arena;
-    int64_t place = (int64_t)((uintptr_t)at - a->base) - a->most_kept;
+    int64_t place = (int64_t)((uintptr_t)at - a->base);
 
     for (int i = 0; i < a->n; i++)
         if (a->taken[i].at == place) {
@@ -310,6 +311,18 @@ static bool is_open(const Sub *s)
 
 typedef struct Trying { Lay *k; Sub *s; } Trying;
 
+/* Room for what spares the part's way back its way forward. */
+static void place_saved(Lay *k, Sub *s)
+{
+    int64_t bytes = !k->keep ? 0
+                  : saved_bytes(k->c, s->v, &s->args, &s->bound);
+
+    if (!bytes)
+        return;
+    *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
+                          .device = true };
+}
+
 static void try_forward(Ctx *c, void *ud)
 {
     Lay *k = ((Trying *)ud)->k;
@@ -319,10 +332,17 @@ static void try_forward(Ctx *c, void *ud)
     call->workspace = NULL;
     if (k->dry && is_open(s))
         prepare_bound(c, s->v, &s->args, &s->bound);
-    int64_t bytes = workspace_bound(c, s->v, &s->args, &s->bound);
+    place_saved(k, s);
+    if (k->left)
+        return;
+    int64_t bytes = s->saved->bytes
+        ? saved_workspace(c, s->v, &s->args, &s->bound, *s->saved)
+        : workspace_bound(c, s->v, &s->args, &s->bound);
     call->workspace = room(k, bytes, false);
     call->workspace_size = bytes;
-    if (!k->dry)
+    if (!k->dry && s->saved->bytes)
+        run_saved(c, s->v, &s->args, &s->bound, *s->saved);
+    else if (!k->dry)
         run_bound(c, s->v, &s->args, &s->bound);
     drop(k, call->workspace);
 }
@@ -332,7 +352,8 @@ static void forward(Lay *k, Sub *s)
     Trying t = { k, s };
 
     if (rows_of(k, s)) {
-        run_rows(k, s, false);
+        if (!k->left)
+            run_rows(k, s, false);
         return;
     }
     plans_try(k->c, s->v, try_forward, &t);
@@ -347,6 +368,10 @@ static void try_backward(Ctx *c, void *ud)
     call->workspace = NULL;
     if (k->dry && is_open(s))
         prepare_backward(c, s->v, &s->args, &s->bound);
+    s->d.stored = *s->saved;
+    if (s->saved->bytes)
+        s->d.stored.note = note_saved(c, s->v, &s->args, &s->bound,
+                                      s->saved->at);
     int64_t bytes = room_backward(c, s->v, &s->args, &s->bound, &s->d);
     call->workspace = room(k, bytes, false);
     call->workspace_size = bytes;
@@ -498,8 +523,9 @@ static uint64_t hash_call(const Lay *k)
     const Call *call = &k->b->call;
     const int64_t x[] = { k->b->B, k->b->T, k->b->N, k->args->mode,
                           k->args->chunk, k->args->serial,
-                          call->device_cu != NULL, k->v->turned };
-    uint64_t h = hash_words(1, x, 8);
+                          call->device_cu != NULL, k->v->turned, k->keep,
+                          k->left };
+    uint64_t h = hash_words(1, x, 10);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),
@@ -554,7 +580,7 @@ static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
     bool dry = k->dry;
 
     k->dry = true;
-    k->arena = (Arena){ .base = ROOM_ALIGN };
+    k->arena = (Arena){ .base = ROOM_ALIGN, .kept_base = ROOM_ALIGN };
     place_ends(k);
     f(k);
     room->kept = k->arena.kept;
@@ -580,7 +606,12 @@ static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
     return r.room;
 }
 
-int64_t gpu_layer_room(Lay *k, void (*f)(Lay *k))
+LayerRoom gpu_layer_room(Lay *k, void (*f)(Lay *k))
+{
+    return room_of(k, f);
+}
+
+int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k))
 {
     LayerRoom r = room_of(k, f);
 
@@ -591,19 +622,21 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
 {
     const Call *call = &k->b->call;
     LayerRoom r = room_of(k, f);
-    int64_t need = r.kept + r.rest;
+    int64_t need = r.rest + (k->kept_at ? 0 : r.kept);
+    uintptr_t at = (uintptr_t)call->workspace;
 
     if (k->dry)
         return;
-    if (call->workspace && call->workspace_size < need)
+    if (at && call->workspace_size < need)
         fail(k->c, 0, "%s: workspace_size = %lld: this call takes %lld bytes",
              mode_name[k->args->mode], (long long)call->workspace_size,
              (long long)need);
-    k->arena = (Arena){ .base = (uintptr_t)call->workspace,
+    if (!at)
+        at = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
+                                      (size_t)need);
+    k->arena = (Arena){ .base = at + (uintptr_t)(need - r.rest),
+                        .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
                         .most_kept = r.kept, .most = r.rest };
-    if (!call->workspace)
-        k->arena.base = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
-                                                 (size_t)need);
     place_ends(k);
     f(k);
 }

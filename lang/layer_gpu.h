@@ -9,8 +9,9 @@
  * (k->dry: by this alone). */
 void gpu_layer(Lay *k, void (*f)(Lay *k));
 
-/* Bytes of the workspace. */
-int64_t gpu_layer_room(Lay *k, void (*f)(Lay *k));
+/* What it takes; bytes of the workspace. */
+LayerRoom gpu_layer_room(Lay *k, void (*f)(Lay *k));
+int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k));
 
 /* The call on copies of the host's tensors; d: backward, or NULL. */
 void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,

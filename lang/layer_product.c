@@ -139,6 +139,12 @@ static bool is_result(Lay *k, const Multiply *m, Matrix *y, const Axes *r,
 void run_product(Lay *k, const LayerPart *p)
 {
     Multiply m = multiply(k, p);
+    bool keep = k->keep && k->readers[p->y];
+    if (k->left) {
+        k->value[p->y] = row_array(k, &m, &m.cols);
+        make_room(k, &k->value[p->y], k->realm->type(k, p->y), keep);
+        return;
+    }
     Matrix a = factor(k, &m, &k->value[p->in[0]], row_array(k, &m, &m.over),
                       &m.tokens, &m.over, false);
     Matrix b = factor(k, &m, &k->value[p->in[1]],
@@ -148,7 +154,7 @@ void run_product(Lay *k, const LayerPart *p)
 
     if (!y.v.data || !is_result(k, &m, &y, &m.tokens, &m.cols)) {
         y.v = row_array(k, &m, &m.cols);
-        make_room(k, &y.v, k->realm->type(k, p->y), k->d != NULL);
+        make_room(k, &y.v, k->realm->type(k, p->y), keep);
         see_matrix(&m, &y, &m.tokens, &m.cols);
     }
     do_product(k, &m, &a, &b, &y, false);

@@ -189,6 +189,7 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
 
     s->p = p;
     s->v = k->p->variant[i];
+    s->saved = &k->stored[i];
     s->args = (Args){ .mode = mode, .cu = k->args->cu, .ncu = k->args->ncu,
                       .device_cu = k->args->device_cu,
                       .chunk = k->args->chunk, .threads = k->args->threads,
@@ -250,7 +251,8 @@ static void run_step(Lay *k, int i)
 
     if (!v->data) {
         *v = step_array(k, p);
-        make_room(k, v, k->realm->type(k, p->y), k->d != NULL);
+        make_room(k, v, k->realm->type(k, p->y), k->keep
+                                                 && k->readers[p->y]);
     }
     Given y = see_y(k, p, v);
     call->out[0] = result_view(p->step, &y);
@@ -376,6 +378,8 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     *k = (Lay){ .c = c, .v = v, .g = g, .step = v->step, .args = a, .b = b,
                 .d = d, .realm = b->call.on_device ? &realm_gpu : &realm_host,
                 .p = layer_program(c, v, b->call.size) };
+    k->keep = d != NULL;
+    k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
     k->readers = ctx_alloc(c, g->len * sizeof *k->readers);
     k->last = ctx_alloc(c, g->len * sizeof *k->last);
     k->wanted = ctx_alloc(c, g->len);
@@ -406,7 +410,7 @@ static void begin(Lay *k)
  * states' gradients are none's. */
 static bool is_needed(const Lay *k, const LayerPart *p)
 {
-    return !k->d || k->readers[p->y];
+    return !k->d || k->readers[p->y] || (k->left && p->step);
 }
 
 /* Behind the last part that reads them, where nobody will any more. */
@@ -414,7 +418,7 @@ static void drop_values(Lay *k, int i)
 {
     const LayerPart *p = &k->p->parts->part[i];
 
-    for (int j = 0; !k->d && j < p->nin; j++)
+    for (int j = 0; !k->keep && j < p->nin; j++)
         if (k->last[p->in[j]] == i && p->in[j] != k->g->out[0].node)
             drop_array(k, &k->value[p->in[j]]);
 }
@@ -487,6 +491,15 @@ static void run_both_ways(Lay *k)
     give_gradients(k);
 }
 
+/* As a call that keeps what the way back reads. */
+static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Lay *k = lay_new(c, v, a, b, NULL);
+
+    k->keep = true;
+    return k;
+}
+
 static void run_all(Lay *k)
 {
     if (k->d)
@@ -511,10 +524,60 @@ void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)
     run_there(lay_new(c, v, a, b, NULL));
 }
 
+/* Where a forward call has left what this one would keep. */
+static void find_left(Lay *k)
+{
+    const Stored *s = &k->d->stored;
+    Note now = { 0 };
+
+    if (!s->bytes || !k->b->call.on_device)
+        return;
+    now = note_saved(k->c, k->v, k->args, k->b, s->at);
+    if (!now.plan || now.plan != s->note.plan || now.call != s->note.call
+        || layer_saved_bytes(k->c, k->v, k->args, k->b) != s->bytes)
+        return;
+    k->left = true;
+    k->kept_at = s->at;
+}
+
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d)
 {
-    run_there(lay_new(c, v, a, b, d));
+    Lay *k = lay_new(c, v, a, b, d);
+
+    find_left(k);
+    run_there(k);
+}
+
+int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Args forward = *a;
+
+    forward.mode = M_FORWARD;
+    return !b->call.on_device ? 0
+         : gpu_layer_room(lay_saving(c, v, &forward, b), run_all).kept;
+}
+
+int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        Stored room)
+{
+    Lay *k = lay_saving(c, v, a, b);
+    int64_t bytes = gpu_layer_room(k, run_all).kept;
+
+    if (bytes > room.bytes)
+        return bytes;
+    k->kept_at = room.at;
+    run_there(k);
+    return bytes;
+}
+
+uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b)
+{
+    const int64_t x[] = { a->chunk, a->serial, v->turned, v->step->len };
+    uint64_t h = hash_bytes(2, x, sizeof x);
+
+    h = hash_bytes(h, v->step->name, strlen(v->step->name));
+    return hash_bytes(h, b->call.size, sizeof b->call.size);
 }
 
 void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
@@ -534,7 +597,7 @@ int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         const Adjoint *d)
 {
     return !b->call.on_device ? 0
-         : gpu_layer_room(lay_new(c, v, a, b, d), run_all);
+         : gpu_layer_bytes(lay_new(c, v, a, b, d), run_all);
 }
 
 static const PlanEntry *any_plan(const LayerProgram *p)

@@ -62,7 +62,7 @@ extern const Realm realm_host, realm_gpu;
 /* Memory of the call on the device: what is kept one after another, then the
  * first gap that is wide enough. */
 typedef struct Arena {
-    uintptr_t base;
+    uintptr_t base, kept_base;
     int64_t kept, most_kept, most;      /* bytes in use; the most there were */
     int n, max;
     struct Taken { int64_t at, bytes; } *taken;
@@ -79,6 +79,12 @@ struct Lay {
     const Realm *realm;
     bool dry;                           /* nothing runs: memory is counted, and
                                            kernels are made */
+    bool keep;                          /* values stay for the way back */
+    bool left;                          /* they are there: another call has
+                                           left them */
+    void *kept_at;                      /* outside of the call's workspace; or
+                                           NULL */
+    Stored *stored;                     /* what parts have saved */
     Arena arena;
     uint64_t ends;                      /* of sequences, on the device; or 0 */
     Array *value, *grad;                /* per node */
@@ -94,7 +100,7 @@ struct Sub {
     Args args;
     Bound bound;
     Adjoint d;
-    Stored *saved;                      /* forward: for the way back; or NULL */
+    Stored *saved;                      /* its place in Lay.stored */
 };
 
 /* ---- values (layer_value.c) ---- */

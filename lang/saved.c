@@ -27,6 +27,8 @@ static Call saving_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
+    if (v->step->layer)
+        return layer_saved_bytes(c, v, a, b);
     PlanEntry *e = saving_plan(c, v, a, b);
 
     if (!e)
@@ -38,6 +40,8 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room)
 {
+    if (v->step->layer && b->call.on_device && room.at)
+        return layer_run_saved(c, v, a, b, room);
     PlanEntry *e = saving_plan(c, v, a, b);
     int64_t bytes = 0;
 
@@ -59,6 +63,19 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     e->backend->run(c, e->program, e->plan, &call);
     validate_call(c, v, a, b, e, before);
     return bytes;
+}
+
+int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        Stored room)
+{
+    PlanEntry *e = saving_plan(c, v, a, b);
+
+    if (!e || !e->backend->workspace)
+        return 0;
+    Call call = saving_call(c, v, a, b);
+    call.to = e->plan->split;
+    call.kept = room.at;
+    return e->backend->workspace(c, e->program, e->plan, &call);
 }
 
 /* ---- notes ---- */
@@ -109,9 +126,10 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 const void *at)
 {
     const PlanEntry *e = saving_plan(c, v, a, b);
+    bool layer = v->step->layer && b->call.on_device;
 
-    if (!e)
+    if (!e && !layer)
         return (Note){ 0 };
-    return (Note){ e->mark | 1, hash_call(v->step, b) | 1,
+    return (Note){ (e ? e->mark : layer_mark(v, a, b)) | 1, hash_call(v->step, b) | 1,
                    hash_places(v->step, &b->call, at) | 1 };
 }

@@ -55,11 +55,18 @@ local function lives(name, layer, sizes)
   local d = layer:backward(with(x, { dy = y }))
   local again = layer:forward(x)
   local d_again = layer:backward(with(x, { dy = y }))
+  local saving, _, saved = layer:forward(with(x, { save = true }))
+  local d_saved = layer:backward { saved = saved, dy = y }
+  expect(saved ~= nil, "%s: nothing is saved", name)
   for what, tensor in pairs(with(d, { y = y })) do
     local second = what == "y" and again or d_again[what]
+    local third = what == "y" and saving or d_saved[what]
     expect(not flin.is_tensor(tensor)
            or (tensor:to "cpu" - second:to "cpu"):maxabs() == 0,
            "%s: %s differs from call to call", name, what)
+    expect(not flin.is_tensor(tensor)
+           or (tensor:to "cpu" - third:to "cpu"):maxabs() == 0,
+           "%s: %s differs from what was saved", name, what)
   end
 end
 

@@ -1,5 +1,6 @@
 -- Random layers: their parts against the truth, forward, backward, token by
--- token. flin tests/lua/layer_random.lua 1000 500: a thousand, from 500 on.
+-- token. flin tests/lua/layer_random.lua 1000 500: a thousand, from 500 on;
+-- with a backend behind it, there.
 local flin = require "flin"
 
 local count = require "support.count"
@@ -171,7 +172,8 @@ for seed = first, first + layers - 1 do
     name = "random", input = { x = "t d" }, weight = weights,
     forward = loaded(text)
   })
-  local sizes = { B = 2, T = 13, chunk = 4, seed = seed, threads = 1 }
+  local sizes = { B = 2, T = 13, chunk = 4, seed = seed, threads = 1,
+                  backend = arg[3] }
   if seed % 3 == 0 then
     sizes.cu_seqlens = { 0, 4, 4, 5, 13 }
   end

@@ -467,6 +467,23 @@ static void give_gradients(Lay *k)
     }
 }
 
+/* Does a gradient come to the part? States' gradients are wanted all the same:
+ * then a result's is that comes, of zeros. */
+static bool has_adjoint(Lay *k, const LayerPart *p)
+{
+    Array *g = &k->grad[p->y];
+    bool any = g->data != NULL;
+
+    for (int j = 0; j < p->step->nst; j++)
+        any = any || k->d->dstate[state_at(p, j)].given;
+    if (!any && p->step->nst) {
+        *g = step_array(k, p);
+        make_room(k, g, k->realm->type(k, p->y), false);
+        k->realm->zero(k, g);
+    }
+    return any || p->step->nst;
+}
+
 static void run_both_ways(Lay *k)
 {
     Ref y = k->g->out[0].node;
@@ -482,7 +499,7 @@ static void run_both_ways(Lay *k)
         ctx_poll(k->c);
         if (!k->wanted[p->y])
             continue;
-        if (k->p->variant[i])
+        if (k->p->variant[i] && has_adjoint(k, p))
             back_step(k, i);
         else if (k->grad[p->y].data)
             back_product(k, p);

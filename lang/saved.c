@@ -130,6 +130,7 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     if (!e && !layer)
         return (Note){ 0 };
-    return (Note){ (e ? e->mark : layer_mark(v, a, b)) | 1, hash_call(v->step, b) | 1,
+    uint64_t mark = e ? e->mark : layer_mark(v, a, b);
+    return (Note){ mark | 1, hash_call(v->step, b) | 1,
                    hash_places(v->step, &b->call, at) | 1 };
 }

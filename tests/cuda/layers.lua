@@ -70,6 +70,21 @@ local function lives(name, layer, sizes)
   end
 end
 
+-- From a loss of the final states alone.
+local function of_states(name, layer, sizes)
+  local x = layer:random(sizes)
+  local _, state = layer:forward(x)
+  local d = layer:backward(with(x, { dstate = state }))
+  local there = layer:backward(with(moved(x, "cuda"),
+                                    { dstate = moved(state, "cuda") }))
+  for what, tensor in pairs(d) do
+    if flin.is_tensor(tensor) then
+      expect(suite.relative(there[what], tensor) < 2e-4,
+             "%s, of its states alone: d_%s", name, what)
+    end
+  end
+end
+
 local sizes <const> = { d = 16, h = 2, k = 16, v = 16, r = 16, w = 4 }
 local function sizes_of(layer, more)
   local s = {}
@@ -87,6 +102,8 @@ for name, layer in pairs(flin.layers) do
     check(name, layer, sizes_of(layer, { dtype = "float32",
       cu_seqlens = { 0, 5, 5, 70, 71 } }))
     lives(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = "bfloat16" }))
+    of_states(name, layer, sizes_of(layer, { B = 2, T = 70,
+                                             dtype = "float32" }))
     if large then
       check(name, layer, sizes_of(layer, { B = 2, T = 200, d = 256, h = 4,
         k = 64, v = 128, dtype = "bfloat16" }))

@@ -40,6 +40,50 @@ def cpu(x, dtype=None):
     return {n: t.detach().cpu().to(dtype or t.dtype) for n, t in x.items()}
 
 
+# Layers: forward, states, gradients, packed sequences, graphs.
+SIZES = {"d": 256, "heads": 4, "k": 64, "v": 64}
+for name in "gla", "gated_deltanet":
+    more = {"r": 16} if name == "gla" else {}
+    module = flin.nn.Layer(name, **SIZES, **more)
+    exact = {n: p.detach().double().requires_grad_()
+             for n, p in module.weights.items()}
+    x = torch.randn(2, 200, 256)
+    x64 = x.double().requires_grad_()
+    o64, s64 = module.layer(x=x64, **exact, output_final_state=True)
+    dy = torch.randn_like(x)
+    (o64 * dy).sum().backward()
+    for dtype, tolerance in ((torch.float32, 2e-4), (torch.bfloat16, 2e-2)):
+        there = flin.nn.Layer(name, **SIZES, **more, device="cuda",
+                              dtype=dtype)
+        there.load_state_dict(module.state_dict())
+        x1 = x.cuda().to(dtype).requires_grad_()
+        o, s = there(x1, use_cache=True)
+        check(f"layer {name}: on the GPU", o.is_cuda and o.dtype == dtype)
+        close(f"layer {name}: o", o.cpu().double(), o64, tolerance)
+        for n in s:
+            close(f"layer {name}: {n}", s[n].cpu().double(), s64[n],
+                  tolerance)
+        o.backward(dy.cuda().to(dtype))
+        close(f"layer {name}: dx", x1.grad.cpu().double(), x64.grad,
+              2 * tolerance)
+        for n, p in there.weights.items():
+            close(f"layer {name}: d{n}", p.grad.cpu().double(),
+                  exact[n].grad, 3 * tolerance)
+        with torch.no_grad():
+            half, s = there(x1[:, :111], use_cache=True)
+            rest, _ = there(x1[:, 111:], state=s)
+            close(f"layer {name}: goes on", torch.cat([half, rest], 1), o,
+                  tolerance)
+            cu = torch.tensor([0, 7, 7, 200])
+            packed = there(x1[:1], cu_seqlens=cu)[0]
+            on = there(x1[:1], cu_seqlens=cu.cuda())[0]
+            close(f"layer {name}: ends on the device", on, packed, 1e-6)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                recorded = there(x1)[0]
+            graph.replay()
+            close(f"layer {name}: a graph", recorded, o.detach(), 1e-6)
+
 # Forward, states and gradients against the float64 step.
 for name in ("simple_gla", "gla", "deltanet", "gated_deltanet", "kda",
              "rwkv6"):

@@ -72,6 +72,25 @@ refused("a weight of another shape", flin.Error,
 refused("no H", flin.Error,
         "x has shape [2, 20, 1, 6], but [B, T, d] is wanted",
         lambda: layer(x=x[:, :, None], **w))
+module = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
+x2 = x.detach().requires_grad_()
+o, state = module(x2[:, :11], use_cache=True)
+rest, _ = module(x2[:, 11:], state=state)
+close("a module goes on", torch.cat([o, rest], 1), module(x2)[0], 1e-5)
+rest.square().sum().backward()
+check("its parameters have gradients", all(
+    p.grad is not None and p.grad.abs().max() > 0
+    for n, p in module.named_parameters()))
+check("how they begin", bool((module.weights["norm"] == 1).all())
+      and module.weights["cq"].abs().max() <= 0.5
+      and module.weights["A_log"].exp().max() <= 16.01)
+again = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
+again.load_state_dict(module.state_dict())
+close("state dicts", again(x2)[0], module(x2)[0], 0)
+refused("an axis of no size", flin.Error, "how long axis 'k' is",
+        lambda: flin.nn.Layer("gla", d=6, heads=2, r=2))
+refused("no such axis", flin.Error, "has no axis 'w'",
+        lambda: flin.nn.Layer("gla", d=6, heads=2, k=4, r=2, w=2))
 check("check", layer.check(T=40, size=4).worst < 1e-4)
 check("help", "[B, T, D]" in str(layer.describe()))
 end()

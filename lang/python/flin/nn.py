@@ -144,3 +144,118 @@ class LinearAttention(nn.Module):
 
     def extra_repr(self):
         return f"variant={self.variant.name}, num_heads={self.num_heads}"
+
+
+def _log_rates(p):
+    """A_log, whose exponentials are from 1 to 16 (Mamba-2)."""
+    p.uniform_(1, 16).log_()
+
+
+def _small_steps(p):
+    """dt, whose softplus is from 1e-3 to 1e-1, evenly in logarithms."""
+    step = p.uniform_(math.log(1e-3), math.log(1e-1)).exp_()
+    p.copy_(step + torch.log(-torch.expm1(-step)))
+
+
+# How weights of these names begin, in place of what Layer says of others.
+BEGINS = {"norm": nn.init.ones_, "A_log": _log_rates, "dt": _small_steps}
+
+
+class Layer(nn.Module):
+    """A layer of flin (flin.layer) as a module: its weights are parameters.
+
+        layer = flin.nn.Layer("gated_deltanet", d=1024, heads=8, k=128, v=128)
+        y, state = layer(x, use_cache=True)
+        y, state = layer(x_next, state=state, use_cache=True)
+
+    `layer` is one of flin.layers, a file, a script's text or what flin.load
+    gave. Sizes are those of axes by name; `heads` is that of h, w is 4 and v
+    is k where nothing says otherwise. Matrices begin as N(0, 1 / fan-in), taps
+    evenly within w^-1/2, other weights as BEGINS says or as zeros; `begin`
+    gives functions that fill a weight, by its name."""
+
+    def __init__(self, layer: str | Variant = "gated_deltanet",
+                 heads: int | None = None, begin: dict[str, Any] | None = None,
+                 device: Any = None, dtype: torch.dtype | None = None,
+                 **sizes: int) -> None:
+        super().__init__()
+        if isinstance(layer, str) and layer.isidentifier():
+            layer = load("local flin = require 'flin'\n"
+                         f"return flin.layers.{layer}\n")
+        self.layer = layer if isinstance(layer, Variant) else load(layer)
+        self.begin = {**BEGINS, **(begin or {})}
+        self.sizes = self.find_sizes(heads, sizes)
+        self.timed = [a.name for a in self.layer.inputs if a.timed]
+        self.weights = nn.ParameterDict({
+            a.name: nn.Parameter(torch.empty(
+                [self.sizes[axis] for axis in a.axes], device=device,
+                dtype=dtype))
+            for a in self.layer.inputs if not a.timed})
+        self.reset_parameters()
+
+    def find_sizes(self, heads, sizes):
+        """Of all axes."""
+        found = dict(self.layer.sizes)
+        if heads is not None:
+            sizes = {**sizes, "h": heads}
+        for axis, size in sizes.items():
+            if axis not in found:
+                raise Error(f"Layer: {self.layer.name} has no axis '{axis}'; "
+                            f"axes: {', '.join(found)}")
+            if found[axis] not in (0, size):
+                raise Error(f"Layer: axis {axis} of {self.layer.name} is "
+                            f"{found[axis]}, not {size}")
+            found[axis] = size
+        for axis, usual in (("w", 4), ("v", found.get("k"))):
+            if axis in found:
+                found[axis] = found[axis] or usual
+        missing = [axis for axis, size in found.items() if not size]
+        if missing:
+            raise Error(f"Layer: {self.layer.name}: nothing says how long axis"
+                        f" '{missing[0]}' is\n  help: {missing[0]}=...")
+        return found
+
+    def fan_in(self, a):
+        """What is summed where weight a is multiplied with: the axes of the
+        input, or all but those of the result; else the first."""
+        ends = {axis for b in (*self.layer.inputs, self.layer.output)
+                if b is self.layer.output or b.timed for axis in b.axes}
+        first = [axis for axis in a.axes if axis in ends] if \
+            a.axes[0] in ends else [axis for axis in a.axes
+                                    if axis not in ends] if \
+            a.axes[-1] in ends else a.axes[:1]
+        return math.prod(self.sizes[axis] for axis in first)
+
+    def reset_parameters(self):
+        taps = {a.name for a in self.layer.inputs
+                if f", {a.name})" in self.layer.form and a.axes
+                and f"conv_{a.name}(" in self.layer.form}
+        with torch.no_grad():
+            for a in self.layer.inputs:
+                if a.timed:
+                    continue
+                p = self.weights[a.name]
+                if a.name in self.begin:
+                    self.begin[a.name](p)
+                elif a.name in taps:
+                    p.uniform_(-1, 1).mul_(self.sizes[a.axes[-1]] ** -0.5)
+                elif len(a.axes) > 1:
+                    p.normal_(0, self.fan_in(a) ** -0.5)
+                else:
+                    p.zero_()
+
+    def forward(self, *x: torch.Tensor, state: Any = None,
+                use_cache: bool = False, cu_seqlens: Any = None,
+                ) -> tuple[torch.Tensor, Any]:
+        """y, and where use_cache the state behind the last token, which goes
+        on as `state`. x: the inputs with tokens, in order. cu_seqlens: the
+        ends of packed sequences. Under autocast, inputs are cast."""
+        kind = x[0].device.type
+        if torch.is_autocast_enabled() and kind == "cuda":
+            x = [t.to(torch.get_autocast_gpu_dtype()) for t in x]
+        return self.layer(**dict(zip(self.timed, x)), **self.weights,
+                          initial_state=state, output_final_state=use_cache,
+                          cu_seqlens=cu_seqlens)
+
+    def extra_repr(self):
+        return f"layer={self.layer.name}, sizes={self.sizes}"

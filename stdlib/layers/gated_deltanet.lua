@@ -17,7 +17,8 @@ return flin.layer {
     local g = -flin.exp(w.A_log) * flin.softplus(dot(x.x, w.Wa) + w.dt)
     local beta = flin.sigmoid(dot(x.x, w.Wb))
     local y = flin.stdlib.gated_deltanet {
-      q = flin.unit_norm(q, "k"), k = flin.unit_norm(k, "k"), v = v,
+      q = flin.unit_norm(q, "k") * flin.rsqrt(flin.size(q, "k")),
+      k = flin.unit_norm(k, "k"), v = v,
       g = g, beta = beta
     }
     y = flin.rms_norm(y, "v") * w.norm * silu(dot(x.x, w.Wg))

@@ -1,0 +1,32 @@
+-- The layer of RWKV-7 (Peng et al., 2025, arXiv:2503.14456), a model's first:
+-- each projection has its own mixture of the token and the one before; decay,
+-- step and gate are of low rank; what a token says of itself goes by the state.
+local flin = require "flin"
+local dot, sigmoid = flin.dot, flin.sigmoid
+
+return flin.layer {
+  name   = "rwkv7_layer",
+  input  = { x = "t d" },
+  weight = { mr = "d", mw = "d", mk = "d", mv = "d", ma = "d", mg = "d",
+             Wr = "d h k", Wk = "d h k", Wv = "d h v",
+             Ww = "d e", Vw = "e h k", w0 = "h k",
+             Wa = "d f", Va = "f h k", a0 = "h k", Wg = "d g", Vg = "g h v",
+             k_k = "h k", k_a = "h k", r_k = "h k",
+             norm = "h v", bias = "h v", Wo = "h v d" },
+  forward = function (x, w)
+    local shift = flin.prev(x.x) - x.x
+    local function mix(m, W) return dot(x.x + shift * m, W) end
+    local r, k, v = mix(w.mr, w.Wr), mix(w.mk, w.Wk), mix(w.mv, w.Wv)
+    local decay = sigmoid(dot(flin.tanh(mix(w.mw, w.Ww)), w.Vw) + w.w0)
+    local a = sigmoid(dot(mix(w.ma, w.Wa), w.Va) + w.a0)
+    local kappa = flin.unit_norm(k * w.k_k, "k")
+    k = k + k * (a - 1) * w.k_a
+    local y = flin.stdlib.rwkv7 {
+      r = r, k = k, v = v, w = -math.exp(-0.5) * decay, kappa = kappa, a = a
+    }
+    y = y - flin.mean(y, "v")
+    local spread = flin.mean(y * y, "v") + flin.size(y, "v") * 1e-5
+    y = y * flin.rsqrt(spread) * w.norm + w.bias + dot(r * k, w.r_k) * v
+    return dot(y * dot(sigmoid(mix(w.mg, w.Wg)), w.Vg), w.Wo)
+  end,
+}

@@ -26,7 +26,8 @@ return flin.layer {
     }
     y = y - flin.mean(y, "v")
     local spread = flin.mean(y * y, "v") + flin.size(y, "v") * 1e-5
-    y = y * flin.rsqrt(spread) * w.norm + w.bias + dot(r * k, w.r_k) * v
+    y = y * flin.rsqrt(spread) * w.norm + w.bias
+    y = y + flin.sum(r * k * w.r_k, "k") * v
     return dot(y * dot(sigmoid(mix(w.mg, w.Wg)), w.Vg), w.Wo)
   end,
 }

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import Error, load
+from . import Error, _fla, load
 from ._variant import Variant
 
 GATE_NORMALIZER = 16            # of log decays, as GLA has it
@@ -256,6 +256,18 @@ class Layer(nn.Module):
         return self.layer(**dict(zip(self.timed, x)), **self.weights,
                           initial_state=state, output_final_state=use_cache,
                           cu_seqlens=cu_seqlens)
+
+    def load_fla(self, state: dict[str, torch.Tensor]) -> None:
+        """Takes the weights of flash-linear-attention's module of this layer,
+        from its state dict (GatedLinearAttention, GatedDeltaNet,
+        KimiDeltaAttention, Mamba2 with one group, RWKV7Attention with
+        layer_idx=0). Error where a name or a shape differs."""
+        _fla.load(self.layer.name, self.weights, state)
+
+    def fla_state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies of the weights as that module's load_state_dict takes
+        them."""
+        return _fla.dump(self.layer.name, self.weights)
 
     def extra_repr(self):
         return f"layer={self.layer.name}, sizes={self.sizes}"

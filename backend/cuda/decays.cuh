@@ -81,9 +81,15 @@ INLINE float gate_at(u32 gates, int row, int rows)
 {
     return row < rows ? load1(gates + 4 * row) : 1.f;
 }
-/* The same with a gate a token: s = gate s + x, from `begin` on, or zeros. A
- * warp goes through its rows twice: for its last, and from what it finds. */
-template<int K, int SHARE, bool BACK>
+/* s, and then x; an angle is kept small, so that no sum loses what it adds. */
+template<bool WRAP> INLINE float gone_on(float gate, float s, float x)
+{
+    return WRAP ? wrap_(s + wrap_(x)) : gate * s + x;
+}
+/* The same with a gate a token: s = gate s + x, from `begin` on, or zeros; or,
+ * WRAP, without, modulo 2 pi. A warp goes through its rows twice: for its last,
+ * and from what it finds. */
+template<int K, int SHARE, bool BACK, bool WRAP = false>
 INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
                        const Lane &l)
 {
@@ -100,7 +106,7 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
             const float g = gate_at(gates, 16 * l.warp + m, rows);
             load_sums<C>(x, sum_row<K>(own, m));
             UNROLL for (int e = 0; e < C; e++) {
-                s[e] = g * s[e] + x[e];
+                s[e] = gone_on<WRAP>(g, s[e], x[e]);
                 if (m == 0)
                     top[e] = x[e];
             }
@@ -118,7 +124,7 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
                 through *= gate_at(gates, 16 * w + n, rows);
             load_sums<C>(x, sum_row<K>(first, 16 * w));
             UNROLL for (int e = 0; e < C; e++)
-                before[e] = x[e] + through * before[e];
+                before[e] = gone_on<WRAP>(through, before[e], x[e]);
         }
     }
     warpgroup_sync();
@@ -129,7 +135,7 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
         const float g = gate_at(gates, 16 * l.warp + m, rows);
         load_sums<C>(x, sum_row<K>(own, m));
         UNROLL for (int e = 0; e < C; e++)
-            before[e] = g * before[e] + (m == 0 ? top[e] : x[e]);
+            before[e] = gone_on<WRAP>(g, before[e], m == 0 ? top[e] : x[e]);
         store_sums<C>(sum_row<K>(own, m), before);
     }
     const float zero[C] = { 0 };

@@ -339,7 +339,7 @@ static void put_vector_node(Print *p, Ref r)
     buf_printf(b, " };\n");
 }
 
-static bool in_program(const KInst *k, Ref r)
+bool in_program(const KInst *k, Ref r)
 {
     for (int i = 0; i < k->nnodes; i++)
         if (k->node[i] == r)
@@ -482,7 +482,7 @@ const char *element_of(Print *p, const KInst *k, Ref o)
     if (s->g->n[r].op == OP_num)
         return constant_text(p, r);
     if (in_program(k, r))
-        return ctx_format(p->c, "x%u", u);
+        return ctx_format(p->c, goes_by_pairs(p, k) ? "x%u[e & 1]" : "x%u", u);
     if (v != NOTHING && has_value(k->in, k->nin, v))
         return ctx_format(p->c, "%s[e]", fragment_name(p, r));
     const char *found = decays_element(p, k, o);
@@ -517,12 +517,16 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     const Node *n = &p->s->g->n[r];
     const char *x[3] = { "", "", "" };
     Buf *b = p->b;
-    for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i]
+    bool pairs = n->op == OP_rot90 || n->op == OP_pairsum || n->op == OP_dup;
+    for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i] && !pairs
                     && n->op != OP_delay; i++)
         x[i] = element_of(p, k, n->a[i]);
-    buf_printf(b, "const float x%u = ", (unsigned)r);
+    buf_printf(b, goes_by_pairs(p, k) ? "x%u[e & 1] = " : "const float x%u = ",
+               (unsigned)r);
     if (n->op == OP_dmask)
         buf_printf(b, "%s", mask_text(p, k, n));
+    else if (pairs)
+        buf_printf(b, "%s", pairs_text(p, k, r));
     else if (n->op == OP_delay)
         buf_printf(b, "%s", delayed_text(p, k, r));
     else if (n->op == OP_dot)
@@ -557,7 +561,7 @@ static void put_operands(Print *p, const KInst *k, int regs)
         } else if (v->layout == LAY_VECTOR) {
             bool rows = false, cols = false;
             for (int n = 0; n < k->nnodes; n++)
-                for (int j = 0; j < 4 && p->s->g->n[k->node[n]].a[j]; j++) {
+                for (int j = 0; j < 4; j++) {
                     Ref o = p->s->g->n[k->node[n]].a[j];
                     if (shown_node(p->s->g, o) != v->node
                         || (j == 0 && p->s->g->n[k->node[n]].op == OP_delay))
@@ -591,6 +595,15 @@ static void put_wide(Print *p, const KValue *v)
                fragment_name(p, v->node), share_of(p->s, v->ncol));
 }
 
+/* Whether it finds among sums what it leaves as a tile, or a fragment. */
+static bool passes_on(const Print *p, const KInst *k, const KValue *v)
+{
+    int from = schedule_value(p->s, v->node, LAY_SUMS);
+    return (v->layout == LAY_TILE || v->layout == LAY_FRAGMENT)
+        && from != NOTHING && has_value(k->in, k->nin, from)
+        && !in_program(k, v->node);
+}
+
 /* Tiles that the program leaves, or of what it finds, which it may write over:
  * 16 bits an element, by way of stmatrix. */
 static void put_tiles(Print *p, const KInst *k, bool computed)
@@ -599,9 +612,10 @@ static void put_tiles(Print *p, const KInst *k, bool computed)
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         bool turns = v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
-        if (v->layout == LAY_WIDE && in_program(k, v->node) == computed)
+        bool made = in_program(k, v->node) || passes_on(p, k, v);
+        if (v->layout == LAY_WIDE && made == computed)
             put_wide(p, v);
-        if (v->layout != LAY_TILE || in_program(k, v->node) != computed)
+        if (v->layout != LAY_TILE || made != computed)
             continue;
         if (turns)
             put_wait(p, v->buffer, v->turn, true);
@@ -629,20 +643,75 @@ static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
     return false;
 }
 
-static bool leaves_sums(const Print *p, const KInst *k)
+static bool leaves_found(const Print *p, const KInst *k)
 {
-    for (int i = 0; i < k->nout; i++)
-        if (value_at(p, k->out[i])->layout == LAY_SUMS)
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->layout == LAY_SUMS || v->layout == LAY_GLOBAL
+            || passes_on(p, k, v))
             return true;
+    }
     return false;
+}
+
+static void put_what_is_left(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->layout >= LAY_VECTOR)
+            put_sum_node(p, k, v);
+        if (passes_on(p, k, v))
+            buf_printf(p->b, "%s[e] = %s;\n", fragment_name(p, v->node),
+                       element_of(p, k, v->node));
+    }
+    for (int i = 0; i < k->nout; i++)
+        put_left(p, k, value_at(p, k->out[i]));
+}
+
+/* The registers of the program's space, in turn, in phases where they go by
+ * pairs. */
+static void put_program(Print *p, const KInst *k, int regs)
+{
+    Buf *b = p->b;
+    int share = share_of(p->s, k->ncol), each = share / 2, last = 0;
+    bool pairs = goes_by_pairs(p, k);
+    for (int i = 0; i < k->nnodes && pairs; i++)
+        last = pair_phase(p, k, k->node[i]) > last
+             ? pair_phase(p, k, k->node[i]) : last;
+    if (pairs)
+        put_pairs_begin(p, k, regs);
+    for (int phase = 0; phase <= last; phase++) {
+        buf_printf(b, "UNROLL for (int e = %s; e < %s; e++) {\n"
+                   "const int h = e / 2 %% 2, row = l.row + 8 * h + e / %d *"
+                   " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
+                   " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n",
+                   pairs ? "m" : "0", pairs ? "m + 2"
+                   : ctx_format(p->c, "%d", regs), each, share, each);
+        if (phase == 0) {
+            put_found_sums(p, k);
+            put_found_pairs(p, k);
+        }
+        for (int i = 0; i < k->nnodes; i++) {
+            if (pairs && pair_phase(p, k, k->node[i]) != phase)
+                continue;
+            put_map_node(p, k, k->node[i]);
+            if (leaves_fragment(p, k, k->node[i]))
+                buf_printf(b, "%s[e] = %s;\n", fragment_name(p, k->node[i]),
+                           element_of(p, k, k->node[i]));
+        }
+        if (phase == last)
+            put_what_is_left(p, k);
+        buf_printf(b, "}\n");
+    }
+    buf_printf(b, pairs ? "}\n" : "");
 }
 
 static void put_map(Print *p, const KInst *k)
 {
     const Schedule *s = p->s;
     Buf *b = p->b;
-    int share = share_of(s, k->ncol), each = share / 2;
-    int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * each;
+    int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
+             * share_of(s, k->ncol) / 2;
     buf_printf(b, "{\n");
     put_lane(p, k);
     each_bit(p, k, k->wait_empty, true, put_wait);
@@ -655,27 +724,14 @@ static void put_map(Print *p, const KInst *k)
         if (leaves_fragment(p, k, k->node[i])
             && schedule_value(s, k->node[i], LAY_FRAGMENT) == NOTHING)
             buf_printf(b, "float f%u[%d];\n", (unsigned)k->node[i], regs);
-    if (k->nnodes || leaves_sums(p, k)) {
-        buf_printf(b, "UNROLL for (int e = 0; e < %d; e++) {\n"
-                   "const int h = e / 2 %% 2, row = l.row + 8 * h + e / %d *"
-                   " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
-                   " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n", regs, each,
-                   share, each);
-        put_found_sums(p, k);
-        for (int i = 0; i < k->nnodes; i++) {
-            put_map_node(p, k, k->node[i]);
-            if (leaves_fragment(p, k, k->node[i]))
-                buf_printf(b, "%s[e] = x%u;\n",
-                           fragment_name(p, k->node[i]),
-                           (unsigned)k->node[i]);
-        }
-        for (int i = 0; i < k->nout; i++)
-            if (value_at(p, k->out[i])->layout >= LAY_VECTOR)
-                put_sum_node(p, k, value_at(p, k->out[i]));
-        for (int i = 0; i < k->nout; i++)
-            put_left(p, k, value_at(p, k->out[i]));
-        buf_printf(b, "}\n");
-    }
+    for (int i = 0; i < k->nout; i++)
+        if (passes_on(p, k, value_at(p, k->out[i]))
+            && schedule_value(s, value_at(p, k->out[i])->node, LAY_FRAGMENT)
+               == NOTHING)
+            buf_printf(b, "float f%u[%d];\n",
+                       (unsigned)value_at(p, k->out[i])->node, regs);
+    if (k->nnodes || leaves_found(p, k))
+        put_program(p, k, regs);
     put_sums_end(p, k);
     put_tiles(p, k, true);
     buf_printf(b, "}\n");
@@ -715,6 +771,7 @@ static void put_inst(Print *p, const KInst *k)
     case K_MAP:     put_map(p, k); break;
     case K_INVERSE: put_inverse(p, k); return;
     case K_SCAN:    put_scan(p, k); break;
+    case K_ACROSS:  put_across(p, k); break;
     case K_DECAYED: put_decayed(p, k); break;
     case K_SYNC:
         buf_printf(p->b, "matrix_sync<%d>();\n", p->s->groups);

@@ -22,8 +22,9 @@ static void put_gated_scan(Print *p, const KInst *k, bool back)
             begin = ctx_format(p->c, "%s + %s", kept_place(p, v->node),
                                sliced_index(p, k->col, 0));
     }
-    buf_printf(p->b, "gated_rows<%d, %d, %d>(%s, %s, %s, %s, col0(%d), l);\n",
-               (int)k->ncol, share, back, place(p, value_at(p, k->in[0])),
+    bool turns = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
+    buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d), l);"
+               "\n", (int)k->ncol, share, back, turns ? ", true" : "", place(p, value_at(p, k->in[0])),
                gates ? gates : "0u", gates ? "x.n" : "0", begin, share);
 }
 
@@ -151,6 +152,11 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
             continue;
         if (!n->axes || !(n->axes & (n->axes - 1)))
             put_found_vector(p, k, v->node, share);
+        else if (n->op != OP_input)
+            buf_printf(p->b, "float g%u[%d];\nload_kept<%d>(g%u, %s + %s +"
+                       " col0(%d), x, l);\n", u, regs,
+                       full_extent(p, v->col), u, kept_place(p, v->node),
+                       sliced_index(p, v->col, 0), share);
         else
             buf_printf(p->b, "float g%u[%d];\nload_matrix<%s>(g%u,"
                        " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,
@@ -183,6 +189,9 @@ void put_found_sums(Print *p, const KInst *k)
             buf_printf(p->b, "if (e %% 8 == 0)\nread_columns<1>(t%u, %s, %d,"
                        " col0(%d) + 2 * e, l);\n", u, place(p, v), TILE_ROWS,
                        share);
+        else if (v->layout == LAY_SUMS && v->col != k->col)
+            buf_printf(p->b, "if (e %% 2 == 0)\ny%u.x = y%u.y = load1(%s);\n",
+                       u, u, here(p, v, "(col / 2)"));
         else if (v->layout == LAY_SUMS)
             buf_printf(p->b, "if (e %% 2 == 0)\ny%u = load2(%s);\n", u,
                        here(p, v, "col"));
@@ -215,8 +224,21 @@ const char *decays_element(Print *p, const KInst *k, Ref o)
 void put_left(Print *p, const KInst *k, const KValue *v)
 {
     unsigned u = (unsigned)v->node;
+    bool pairs = node_of(p, v->node)->op == OP_pairsum;
+    if (v->layout != LAY_SUMS && v->layout != LAY_GLOBAL)
+        return;
     const char *x = element_of(p, k, v->node);
-    if (v->layout == LAY_SUMS)
+    if (v->layout == LAY_GLOBAL)
+        buf_printf(p->b, "if (%srow < x.n%s)\n(%s)[row * %d + %s + %s] = %s;"
+                   "\n", pairs ? "e % 2 && " : "", p->s->slices == 1
+                   || node_of(p, v->node)->axes & AXIS(p->s->slice_axis) ? ""
+                   : " && x.slice == 0", kept_place(p, v->node),
+                   full_extent(p, v->col), sliced_index(p, v->col, 0),
+                   pairs ? "col / 2" : "col", x);
+    else if (pairs)
+        buf_printf(p->b, "if (e %% 2)\nstore1(%s, row < x.n ? %s : 0.f);\n",
+                   here(p, v, "(col / 2)"), x);
+    else if (v->layout == LAY_SUMS)
         buf_printf(p->b, "if (e %% 2)\nstore2(%s, z%u, row < x.n ? %s : 0.f);"
                    "\nelse\nz%u = row < x.n ? %s : 0.f;\n",
                    here(p, v, "(col - 1)"), u, x, u, x);

@@ -15,7 +15,7 @@ static int map_for(Print *p, CudaArgKind kind, int index, DType d)
     return k->nmaps++;
 }
 
-static int full_extent(const Print *p, int axis)
+int full_extent(const Print *p, int axis)
 {
     return (int)block_extent(p->s, axis)
          * (axis == p->s->slice_axis && axis ? p->s->slices : 1);

@@ -35,6 +35,7 @@ const char *place(Print *p, const KValue *v);
 /* The place of a vector, or number, that kernels keep for one another. */
 const char *kept_place(Print *p, Ref r);
 const char *fragment_name(Print *p, Ref r);
+bool in_program(const KInst *k, Ref r);
 bool has_value(const int16_t *list, int n, int v);
 /* Whether a vector runs along the rows of the program's space, by the name
  * that it has as operand o. */
@@ -42,6 +43,8 @@ bool runs_along_rows(const Print *p, const KInst *k, Ref o);
 /* The element at (row half h, pair m, entry e) of operand o. */
 const char *element_of(Print *p, const KInst *k, Ref o);
 
+/* Of an axis, all slices of it. */
+int full_extent(const Print *p, int axis);
 /* A tile's, of which it has whole pieces. */
 int padded_rows(const KValue *v);
 /* The barrier of a buffer's slot at that turn: that it is full, or empty; waits
@@ -71,6 +74,18 @@ void put_sums_begin(Print *p, const KInst *k);
 void put_sum_node(Print *p, const KInst *k, const KValue *v);
 void put_sums_end(Print *p, const KInst *k);
 
+/* ---- print_pairs.c: values of pairs of columns, vectors of a state's ---- */
+
+/* Whether the program goes through its registers by pairs; the phase of a node
+ * of it. */
+bool goes_by_pairs(const Print *p, const KInst *k);
+int pair_phase(const Print *p, const KInst *k, Ref r);
+void put_pairs_begin(Print *p, const KInst *k, int regs);
+/* What the first phase finds for others. */
+void put_found_pairs(Print *p, const KInst *k);
+const char *pairs_text(Print *p, const KInst *k, Ref r);
+void put_across(Print *p, const KInst *k);
+
 /* ---- print_states.c: states that a walk carries ---- */
 
 void put_state(Print *p, const KInst *k);
@@ -88,6 +103,8 @@ void put_decayed(Print *p, const KInst *k);
 const char *vector_text(Print *p, Ref r, const char *at);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
+/* Number `at` of a vector in memory: an input, or kept by kernels before. */
+const char *vector_text(Print *p, Ref r, const char *at);
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 void put_found_matrices(Print *p, const KInst *k, int regs);
 void put_found_sums(Print *p, const KInst *k);

@@ -40,8 +40,8 @@ void put_sum_node(Print *p, const KInst *k, const KValue *v)
                : k->nrow <= TILE_ROWS ? "[e / 4 * 2 + e % 2]"
                : ctx_format(p->c, "[e %% %d / 4 * 2 + e %% 2]",
                             share_of(p->s, k->ncol) / 2));
-    buf_printf(p->b, kept ? "%s ? x%u : 0.f;\n" : "%sx%u;\n", kept ? kept : "",
-               u);
+    buf_printf(p->b, kept ? "%s ? %s : 0.f;\n" : "%s%s;\n", kept ? kept : "",
+               element_of(p, k, v->node));
 }
 
 void put_sums_begin(Print *p, const KInst *k)

@@ -287,6 +287,20 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
         y[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
              + (e / 4 * 8 + e % 2) * t.sd[0]) : 0.f;
 }
+/* Of what kernels keep for one another in float32, COLS numbers a token. */
+template<int COLS, int N>
+INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
+                      const Lane &l)
+{
+    UNROLL for (int e = 0; e < N; e += 2) {
+        const int row = l.row + e / 2 % 2 * 8;
+        float2 two = { 0, 0 };
+        if (row < x.n)
+            two = *(const float2 *)(p + row * COLS + e / 4 * 8 + l.col);
+        y[e] = two.x;
+        y[e + 1] = two.y;
+    }
+}
 /* To a result in float32. */
 template<int N>
 INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,

@@ -9,7 +9,7 @@
 static bool is_read_by(const Select *x, Ref r, Ref u)
 {
     const Graph *g = x->g;
-    for (int i = 0; i < 4 && g->n[u].a[i] && x->kind[u] >= VECTOR; i++)
+    for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++)
         if (shown_node(g, g->n[u].a[i]) == r)
             return true;
     return false;

@@ -57,6 +57,23 @@ static bool is_reduction(const Select *x, const Node *n)
            || (n->op == OP_dot && is_matrix(x, n->a[1])));
 }
 
+/* Values of pairs of neighbouring columns, of a matrix or a vector. */
+static bool is_of_pairs(int op)
+{
+    return op == OP_rot90 || op == OP_pairsum || op == OP_dup;
+}
+
+/* What a program makes of pairs: of its own, or found among sums. */
+static bool is_matrix_of_pairs(const Select *x, const Node *n)
+{
+    Ref a = shown_node(x->g, n->a[0]);
+    bool dims = count_axes(n->axes) == 2 && !(n->over & ~DIM_AXES)
+             && !(n->axes & AXIS(AX_J));
+    if (n->op == OP_dup)
+        return dims && n->axes & AXIS(AX_I) && lies_as_sums(x, a);
+    return n->op == OP_rot90 && dims;
+}
+
 static bool is_vector_op(const Node *n)
 {
     switch (n->op) {
@@ -88,7 +105,8 @@ static bool loads(Select *x, Ref r)
     bool matrix = count_axes(n->axes) == 2, many = count_axes(n->axes) > 2;
     bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J));
     x->kind[r] = matrix ? LOADED : n->axes & DIM_AXES ? ACROSS : VECTOR;
-    return (x->w->stored16[r] == matrix && !many
+    bool tokens = matrix && n->axes & AXIS(AX_I) && n->axes & DIM_AXES;
+    return ((x->w->stored16[r] == matrix || tokens) && !many
             && (scores || !(n->axes & AXIS(AX_J))))
         || refuse(x, r, "a stored value that is no 16-bit matrix and no"
                         " vector in float32");
@@ -157,6 +175,8 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = LAST;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
+    else if (n->op == OP_pairsum && n->axes & AXIS(AX_I) && is_matrix(x, r))
+        x->kind[r] = PAIRED;
     else if (n->op == OP_cumsum && is_scan(x, r) && x->w->tile == F16)
         return refuse(x, r, "decays per key beside float16: factors leave its"
                             " range");
@@ -164,12 +184,23 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = SCANNED;
     else if (count_axes(n->axes) == 2)
         x->kind[r] = is_elementwise(n->op) || is_delayed_vector(x, n)
-                   ? ELEMENT : NOT_HERE;
-    else if (n->axes & DIM_AXES && op_info[n->op].traits & ELEMENTWISE)
+                     || is_matrix_of_pairs(x, n) ? ELEMENT : NOT_HERE;
+    else if (n->axes & DIM_AXES && (op_info[n->op].traits & ELEMENTWISE
+                                    || is_of_pairs(n->op)))
         x->kind[r] = ACROSS;
     else if (is_vector_op(n) && !((n->axes | n->over) & DIM_AXES))
         x->kind[r] = VECTOR;
     return x->kind[r] != NOT_HERE || refuse(x, r, "no such instruction yet");
+}
+
+/* Matrices are kept in 16 bits; of tokens also in float32, which is what all
+ * else is kept in. */
+static bool is_kept_so(const Select *x, Ref r)
+{
+    AxisSet s = x->g->n[r].axes;
+    bool tokens = s & AXIS(AX_I) && s & DIM_AXES && x->kind[r] != PRODUCT;
+    return x->w->stored16[r] ? count_axes(s) == 2 && x->kind[r] != PAIRED
+                             : count_axes(s) < 2 || tokens;
 }
 
 bool select_classify(Select *x)
@@ -179,8 +210,8 @@ bool select_classify(Select *x)
         x->has[k->node[i]] = 1;
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &x->g->n[k->node[i]];
-        for (int a = 0; a < 4 && n->a[a]; a++)
-            if (!x->has[n->a[a]]) {
+        for (int a = 0; a < 4; a++)
+            if (n->a[a] && !x->has[n->a[a]]) {
                 x->has[n->a[a]] = 1;
                 if (!loads(x, n->a[a]))
                     return false;
@@ -190,15 +221,13 @@ bool select_classify(Select *x)
         if (!classify(x, k->node[i]))
             return false;
         else if (x->w->stores[k->node[i]]
-                 && (x->kind[k->node[i]] == ACROSS
-                     || (x->kind[k->node[i]] == LOADED
+                 && ((x->kind[k->node[i]] == LOADED
                          && x->g->n[k->node[i]].op == OP_delay)
                      || x->kind[k->node[i]] == SCANNED
                      || x->kind[k->node[i]] == LAST))
             return refuse(x, k->node[i], "sums that are kept");
         else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] >= VECTOR
-                 && x->w->stored16[k->node[i]]
-                    != (count_axes(x->g->n[k->node[i]].axes) == 2))
+                 && !is_kept_so(x, k->node[i]))
             return refuse(x, k->node[i], "kept in a type that is not its own");
     return true;
 }
@@ -206,6 +235,9 @@ bool select_classify(Select *x)
 bool is_read_directly(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    return n->op == OP_input && is_matrix(x, r)
+    if (n->op != OP_input)
+        return is_matrix(x, r) && !schedule_computes(x->s, r)
+            && !x->w->stored16[r];
+    return is_matrix(x, r)
         && (x->w->in[n->index] == F32 || (x->s->direct && !is_factor(x, r)));
 }

@@ -10,9 +10,11 @@ bool is_scan(const Select *x, Ref r)
         return false;
     if (n->op == OP_cumsum)
         return !(n->flags & ~(EXCLUSIVE | REVERSE));
-    return n->op == OP_scan && !(n->flags & ~REVERSE)
-        && (!n->a[0] || x->g->n[n->a[0]].axes == AXIS(AX_I))
-        && is_matrix(x, n->a[1]);
+    if (n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
+        return false;
+    return n->flags & WRAP ? !n->a[0] && !(n->flags & REVERSE)
+         : (!n->a[0] || x->g->n[n->a[0]].axes == AXIS(AX_I))
+           && is_matrix(x, n->a[1]);
 }
 
 /* Of a scan forwards what each token finds. */
@@ -21,7 +23,8 @@ bool is_delayed_scan(const Select *x, Ref r)
     const Graph *g = x->g;
     const Node *n = &g->n[r], *of = &g->n[n->a[0]];
     return n->op == OP_delay && !n->flags && of->op == OP_scan
-        && is_scan(x, n->a[0]) && !of->flags && of->a[2] == n->a[1];
+        && is_scan(x, n->a[0]) && !(of->flags & ~WRAP)
+        && of->a[2] == n->a[1];
 }
 
 /* The scan that lies where r does. */
@@ -102,6 +105,28 @@ static bool scan_begins(Select *x, KInst *k, const Node *n)
     return true;
 }
 
+/* What is found, in float32 where it is added up. */
+static bool select_operand(Select *x, Ref space, Ref a)
+{
+    bool tile = x->kind[a] == LOADED && !is_read_directly(x, a);
+    if (tile)
+        select_load(x, a);
+    KInst *k = inst_new(x, K_MAP, KR_MATRIX);
+    set_space(x, k, space);
+    if (schedule_value(x->s, a, LAY_SUMS) != NOTHING)
+        return refuse(x, a, "two sums of what is found");
+    reads(x, k, value_of(x, a, tile ? LAY_TILE : LAY_GLOBAL));
+    int v = sums_of(x, a);
+    KValue *to = &x->s->value[v];
+    to->row = k->row;
+    to->col = k->col;
+    to->nrow = k->nrow;
+    to->ncol = k->ncol;
+    to->at = sums_pitch(to);
+    writes(x, k, v);
+    return true;
+}
+
 bool select_scan(Select *x, Ref r)
 {
     Schedule *s = x->s;
@@ -113,8 +138,14 @@ bool select_scan(Select *x, Ref r)
             k = &s->inst[i];
     if (k && !same_scan(x->g, s->value[k->out[0]].node, r))
         return refuse(x, r, "sums of one matrix both forwards and back");
-    if (x->kind[a] != ELEMENT && x->kind[a] != PRODUCT)
+    bool found = x->kind[a] == LOADED
+              || (x->kind[a] == ACROSS && (x->g->n[a].op == OP_input
+                                           || !schedule_computes(x->s, a)));
+    if (x->kind[a] != ELEMENT && x->kind[a] != PRODUCT && x->kind[a] != PAIRED
+        && !found)
         return refuse(x, a, "to be added up, but not computed here");
+    if (!k && found && !select_operand(x, r, a))
+        return false;
     if (!k) {
         int from = sums_of(x, a);
         k = inst_new(x, K_SCAN, KR_MATRIX);

@@ -33,7 +33,7 @@ static Ref find_core(const Down *d, Ref r)
     int all = 0;
     bool linear = n->op == OP_add || n->op == OP_sub || n->op == OP_neg
                || n->op == OP_mul || n->op == OP_rot90 || n->op == OP_pairsum;
-    for (int i = 0; i < 4 && n->a[i] && linear; i++) {
+    for (int i = 0; i < 4 && linear; i++) {
         Ref x = is_dear(d, n->a[i]) ? core_of(d, n->a[i]) : 0;
         if (!x)
             continue;
@@ -71,8 +71,8 @@ static Ref ahead(Down *d, Ref r)
     if (!(op_info[n.op].traits & ELEMENTWISE) && n.op != OP_rot90
         && n.op != OP_pairsum && n.op != OP_dup)
         return 0;
-    for (int i = 0; i < 4 && n.a[i]; i++)
-        if (!(a[i] = ahead(d, n.a[i])))
+    for (int i = 0; i < 4; i++)
+        if (n.a[i] && !(a[i] = ahead(d, n.a[i])))
             return 0;
     return node_copy(g, &n, a);
 }

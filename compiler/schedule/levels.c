@@ -19,8 +19,9 @@ static bool lies_turned(const Select *x, AxisSet s)
 static void find_space(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    AxisSet s = x->kind[r] != REDUCED ? plain_axes(x->g, r)
-              : n->op == OP_last ? x->g->n[n->a[0]].axes : n->axes | n->over;
+    AxisSet s = x->kind[r] != REDUCED && x->kind[r] != PAIRED
+              ? plain_axes(x->g, r)
+              : n->op == OP_last || n->op == OP_pairsum ? x->g->n[n->a[0]].axes : n->axes | n->over;
     if (count_axes(s) == 2 && s & AXIS(AX_J) && !(s & AXIS(AX_I)))
         s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
     if (count_axes(s) != 2)
@@ -40,10 +41,10 @@ static void find_again(Select *x)
     for (Ref r = 1; r < x->g->len; r++) {
         const Node *n = &x->g->n[r];
         x->again[r] = x->kind[r] == ELEMENT && x->col[r] != AX_J;
-        for (int i = 0; i < 4 && n->a[i]; i++) {
+        for (int i = 0; i < 4; i++) {
             Ref a = shown_node(x->g, n->a[i]);
             x->again[r] &= x->again[a] || x->kind[a] < PRODUCT
-                        || x->kind[a] == SCANNED || is_summed(x, a);
+                        || lies_as_sums(x, a) || is_summed(x, a);
         }
     }
 }
@@ -61,7 +62,8 @@ static bool is_remade(const Select *x, Ref r)
 static bool is_step(const Select *x, Ref a, Ref u)
 {
     bool with = x->kind[u] == LAST || is_delayed_scan(x, u);
-    return is_summed(x, a) || (x->kind[a] == SCANNED && !with)
+    return is_summed(x, a) || x->kind[a] == PAIRED
+        || (x->kind[a] == SCANNED && !with)
         || (x->kind[u] == SCANNED && in_matrix_role(x, a) && !with)
         || (x->kind[u] == PRODUCT && in_matrix_role(x, a));
 }
@@ -70,7 +72,7 @@ static int least_level(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     int level = 0;
-    for (int i = 0; i < 4 && n->a[i]; i++) {
+    for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, n->a[i]);
         int l = x->level[a] + is_step(x, a, r);
         level = l > level ? l : level;
@@ -88,7 +90,7 @@ static void sink_levels(Select *x)
                    ? x->level[r] : x->deepest + !in_matrix_role(x, r);
     for (Ref u = (Ref)g->len - 1; u > 0; u--) {
         const Node *n = &g->n[u];
-        for (int i = 0; i < 4 && n->a[i] && x->kind[u] >= VECTOR; i++) {
+        for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++) {
             Ref a = shown_node(g, n->a[i]);
             int l = x->late[u] - is_step(x, a, u);
             x->late[a] = l < x->late[a] ? l : x->late[a];
@@ -113,7 +115,7 @@ static int last_level(const Select *x, Ref r)
     const Graph *g = x->g;
     int level = x->deepest + 1;
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4 && g->n[u].a[i] && x->kind[u] >= VECTOR; i++)
+        for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++)
             if (shown_node(g, g->n[u].a[i]) == r) {
                 int l = x->level[u] - is_step(x, r, u);
                 level = l < level ? l : level;
@@ -133,7 +135,7 @@ static void raise_levels(Select *x)
         const Node *n = &g->n[r];
         bool of_fragments = false;
         int least = 0;
-        for (int i = 0; i < 4 && n->a[i]; i++) {
+        for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, n->a[i]);
             int l = (x->again[a] || x->kind[a] == ACROSS ? early[a]
                      : x->level[a]) + is_step(x, a, r);
@@ -143,7 +145,8 @@ static void raise_levels(Select *x)
         }
         early[r] = least;
         if (of_fragments && (x->col[r] != AX_J || x->s->narrow)
-            && (x->kind[r] == ELEMENT || x->kind[r] == REDUCED))
+            && (x->kind[r] == ELEMENT || x->kind[r] == PAIRED
+                || x->kind[r] == REDUCED))
             x->level[r] = least;
     }
     for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
@@ -161,7 +164,7 @@ static bool is_for_sums(const Select *x, Ref r)
     if (x->kind[r] != ELEMENT || is_result(x, r) || is_next(x, r))
         return x->kind[r] == REDUCED;
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4 && g->n[u].a[i] && x->kind[u] >= VECTOR; i++)
+        for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++)
             if (shown_node(g, g->n[u].a[i]) == r && !is_for_sums(x, u))
                 return false;
     return true;
@@ -171,7 +174,7 @@ static bool reads_fragments(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     bool any = false;
-    for (int i = 0; i < 4 && n->a[i]; i++)
+    for (int i = 0; i < 4; i++)
         any |= in_matrix_role(x, shown_node(x->g, n->a[i]));
     return any;
 }
@@ -207,7 +210,7 @@ static void place_numbers(Select *x)
         if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
             x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];
     for (Ref r = 1; r < g->len; r++)
-        for (int i = 0; i < 4 && g->n[r].a[i] && x->kind[r] == VECTOR; i++) {
+        for (int i = 0; i < 4 && x->kind[r] == VECTOR; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
             if (x->kind[a] == VECTOR && x->level[r] == first
                 && x->level[a] > first)
@@ -230,6 +233,9 @@ static void find_levels(Select *x)
     else
         raise_levels(x);
     place_numbers(x);
+    for (Ref r = 1; r < g->len; r++)    /* sums may be later, or earlier */
+        if (x->kind[r] == ACROSS)
+            x->level[r] = least_level(x, r);
 }
 
 /* ---- groups ---- */
@@ -247,12 +253,13 @@ static void find_groups(Select *x)
     for (Ref r = 1; r < g->len; r++)
         x->group[r] = (int)r;
     for (Ref r = 1; r < g->len; r++) {
-        if ((x->kind[r] != ELEMENT && x->kind[r] != REDUCED)
-            || is_remade(x, r))
+        if ((x->kind[r] != ELEMENT && x->kind[r] != REDUCED
+             && x->kind[r] != PAIRED) || is_remade(x, r))
             continue;
-        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
+        for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
             if (in_matrix_role(x, a) && !is_summed(x, a) && !is_remade(x, a)
+                && x->kind[a] != PAIRED
                 && !(has_base(x, r) && x->base[r] == a)
                 && x->level[a] == x->level[r]
                 && x->row[a] == x->row[r] && x->col[a] == x->col[r])

@@ -27,7 +27,7 @@ static bool is_fragment(const Select *x, Ref r)
 
 static bool has_operand(const Select *x, Ref u, Ref r)
 {
-    for (int i = 0; i < 4 && x->g->n[u].a[i]; i++)
+    for (int i = 0; i < 4; i++)
         if (shown_node(x->g, x->g->n[u].a[i]) == r)
             return true;
     return false;

@@ -6,8 +6,8 @@ const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448 };
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
     "inverse", "sums", "global", "vector", "scalar" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
-    "product", "settle", "map", "inverse", "scan", "decayed", "sync", "store",
-    "carry", "end" };
+    "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
+    "store", "carry", "end" };
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
                                           "matrix" };
 

@@ -93,6 +93,9 @@ typedef enum KOp {
                                            along the chunk, with a gate a token
                                            or without; vectors <- the last of
                                            them */
+    K_ACROSS,                           /* vectors over a state's axis, element
+                                           by element, also to where they are
+                                           kept: the program `node` */
     K_DECAYED,                          /* fragment <- a b, under decays that
                                            are differences of sums */
     K_SYNC,                             /* the matrix role's warps meet */

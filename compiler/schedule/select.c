@@ -114,7 +114,7 @@ static bool is_read_elsewhere(const Select *x, Ref r)
     const Graph *g = x->g;
     KRole role = vector_role(x, x->level[r]);
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4 && g->n[u].a[i]; i++)
+        for (int i = 0; i < 4; i++)
             if (shown_node(g, g->n[u].a[i]) == r && x->kind[u] >= VECTOR
                 && (x->kind[u] >= ACROSS
                     || vector_role(x, x->level[u]) != role))
@@ -122,7 +122,7 @@ static bool is_read_elsewhere(const Select *x, Ref r)
     return false;
 }
 
-static Layout vector_layout(const Select *x, Ref r)
+Layout vector_layout(const Select *x, Ref r)
 {
     return x->g->n[r].axes ? LAY_VECTOR : LAY_SCALAR;
 }
@@ -136,8 +136,6 @@ static bool is_vector_result(const Select *x, Ref r)
     return x->g->n[r].axes == AXIS(AX_I)
         && (x->w->out[out] == F32 || x->w->out[out] == x->w->tile);
 }
-
-static bool has_node(const KInst *k, Ref r);
 
 /* Whether the role has r from a program before. */
 static bool has_vector(const Select *x, KRole role, Ref r)
@@ -169,16 +167,13 @@ static bool select_vectors(Select *x, int level, KRole role)
         }
         k = &x->s->inst[at];
         program_add(x, k, r);
-        for (int i = 0; i < 4 && g->n[r].a[i]; i++) {
+        for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
             if ((x->kind[a] == REDUCED
                  || (x->kind[a] == VECTOR && x->level[a] != level))
                 && !has_vector(x, role, a))
                 reads(x, k, value_of(x, a, vector_layout(x, a)));
         }
-        if (g->n[r].op == OP_state && schedule_computes(x->s, r)
-            && is_read_elsewhere(x, r))
-            return refuse(x, r, "a number that several roles read");
         if (is_read_elsewhere(x, r))
             writes(x, k, value_of(x, r, vector_layout(x, r)));
         if (output_of(x, r) != NOTHING && !is_vector_result(x, r))
@@ -228,7 +223,7 @@ static bool select_all_vectors(Select *x, int level)
 
 /* ---- the matrix role ---- */
 
-static void select_load(Select *x, Ref r)
+void select_load(Select *x, Ref r)
 {
     if (is_read_directly(x, r))
         return;
@@ -339,7 +334,7 @@ static bool select_product(Select *x, Ref r)
     return true;
 }
 
-static bool has_node(const KInst *k, Ref r)
+bool has_node(const KInst *k, Ref r)
 {
     for (int i = 0; i < k->nnodes; i++)
         if (k->node[i] == r)
@@ -353,7 +348,7 @@ static bool map_computes(Select *x, KInst *k, Ref r);
 static bool map_reads(Select *x, KInst *k, Ref r)
 {
     const Node *n = &x->g->n[r];
-    for (int i = 0; i < 4 && n->a[i]; i++) {
+    for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, n->a[i]);
         if (x->again[a] || x->kind[a] == ACROSS) {
             if (!map_computes(x, k, a))
@@ -369,7 +364,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
                                                               : LAY_TILE));
             break;
-        case SCANNED:
+        case SCANNED: case PAIRED:
             reads(x, k, sums_of(x, a));
             break;
         case HELD: case VECTOR: case REDUCED: case LAST:
@@ -393,7 +388,7 @@ static bool is_of_scan(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     bool any = false;
-    for (int i = 0; i < 4 && n->a[i]; i++) {
+    for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, n->a[i]);
         any |= x->kind[a] == SCANNED ? x->g->n[a].op != OP_cumsum
              : x->again[a] && is_of_scan(x, a);
@@ -419,8 +414,12 @@ static int rounded_tile(const Select *x, const KInst *k, Ref r)
 static bool map_computes(Select *x, KInst *k, Ref r)
 {
     int v = rounded_tile(x, k, r);
+    int op = x->g->n[r].op;
     if (has_node(k, r))
         return true;
+    if (x->kind[r] == ACROSS && schedule_computes(x->s, r)
+        && (op == OP_rot90 || op == OP_pairsum || op == OP_dup))
+        return refuse(x, r, "pairs of a vector, in a program of matrices");
     if (v != NOTHING) {
         reads(x, k, v);
         return true;
@@ -439,7 +438,7 @@ static bool is_read_later(const Select *x, Ref r)
 {
     const Graph *g = x->g;
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4 && g->n[u].a[i]; i++)
+        for (int i = 0; i < 4; i++)
             if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED || x->term[u])
                 && shown_node(g, g->n[u].a[i]) == r
                 && (x->group[u] != x->group[r] || x->part[u] != x->part[r]))
@@ -450,7 +449,25 @@ static bool is_read_later(const Select *x, Ref r)
 /* A state as each chunk finds it, for kernels behind this one. */
 static bool is_kept(const Select *x, Ref r)
 {
-    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r];
+    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r]
+        && x->w->stored16[r];
+}
+
+/* Where it is found, in float32: it is kept so. */
+static bool is_kept_wide(const Select *x, Ref r)
+{
+    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r]
+        && !x->w->stored16[r];
+}
+
+static bool is_read_here(const Select *x, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (x->kind[u] >= VECTOR && schedule_computes(x->s, u)
+                && shown_node(x->g, x->g->n[u].a[i]) == r)
+                return true;
+    return false;
 }
 
 static bool map_writes(Select *x, KInst *k, Ref r)
@@ -472,8 +489,10 @@ static bool map_writes(Select *x, KInst *k, Ref r)
             writes(x, k, value_of(x, r, LAY_TILE));
         if (is_inverted(x, r))
             writes(x, k, value_of(x, r, LAY_WIDE));
-        if (is_scanned(x, r))
+        if (is_scanned(x, r) || (x->kind[r] == PAIRED && is_read_here(x, r)))
             writes(x, k, sums_of(x, r));
+        if (is_kept_wide(x, r))
+            writes(x, k, value_of(x, r, LAY_GLOBAL));
         if (x->kind[r] == ELEMENT
             && (is_share(x, out) || is_next(x, r)
                 || (!x->again[r] && is_read_later(x, r))))
@@ -490,14 +509,14 @@ static bool map_writes(Select *x, KInst *k, Ref r)
 bool is_left(const Select *x, Ref r)
 {
     return is_factor(x, r) || output_of(x, r) != NOTHING || is_kept(x, r)
-        || is_scanned(x, r) || is_inverted(x, r) || is_next(x, r);
+        || is_kept_wide(x, r) || is_scanned(x, r) || is_inverted(x, r) || is_next(x, r);
 }
 
 /* Loads of what a node of the matrix role reads, also through what its program
  * computes by itself. */
 static void load_operands(Select *x, Ref r)
 {
-    for (int i = 0; i < 4 && x->g->n[r].a[i]; i++) {
+    for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, x->g->n[r].a[i]);
         if (x->kind[a] == LOADED)
             select_load(x, a);
@@ -617,13 +636,29 @@ static bool select_part(Select *x, const Part *of)
     return true;
 }
 
+/* Sums that are a result leave as all others do. */
+static bool select_result(Select *x, Ref r)
+{
+    int out = output_of(x, r);
+    if (out == NOTHING)
+        return true;
+    KInst *k = inst_new(x, K_MAP, KR_MATRIX);
+    set_space(x, k, r);
+    reads(x, k, sums_of(x, r));
+    writes(x, k, value_of(x, r, is_share(x, out) ? LAY_FRAGMENT : LAY_TILE));
+    if (is_share(x, out))
+        store_shares(x, (int)r, x->level[r], x->part[r]);
+    return is_share(x, out) || x->w->out[out] == x->w->tile
+        || refuse(x, r, "a result of another type");
+}
+
 static bool select_group(Select *x, int group, int level)
 {
     if (x->done[group])
         return true;
     x->done[group] = true;
     if (x->kind[group] == SCANNED)
-        return select_scan(x, (Ref)group);
+        return select_scan(x, (Ref)group) && select_result(x, (Ref)group);
     for (Ref r = 1; r < x->g->len; r++)
         if (is_of_group(x, r, group, level) && x->term[r]
             && x->level[x->base[r]] == level
@@ -675,7 +710,7 @@ static bool makes_results(Select *x)
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
         bool made = x->kind[r] == PRODUCT || x->kind[r] == ELEMENT
-                 || x->kind[r] == REDUCED
+                 || x->kind[r] == REDUCED || x->kind[r] == SCANNED
                  || (x->kind[r] == VECTOR && x->g->n[r].op != OP_input
                      && schedule_computes(x->s, r));
         if (x->w->wants_out[i] && !made)
@@ -808,7 +843,7 @@ static bool end_states(Select *x)
                 continue;
             }
             bool vector = x->kind[from] == HELD;
-            if (vector && x->kind[to] != REDUCED)
+            if (vector && x->kind[to] != REDUCED && !is_made_across(x, to))
                 return refuse(x, to, "a vector that becomes no sum");
             if (!vector && (x->kind[to] < PRODUCT || x->kind[to] >= SCANNED
                 || x->row[to] != x->row[from] || x->col[to] != x->col[from]))
@@ -862,6 +897,10 @@ static bool select_level(Select *x, int level)
                 && !select_group(x, x->group[r], level))
                 return false;
         }
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_made_across(x, r) && x->level[r] == level
+            && !select_across(x, r))
+            return false;
     return true;
 }
 
@@ -871,7 +910,7 @@ static int find_groups_of_warps(const Select *x)
 {
     bool any = false;
     for (Ref r = 1; r < x->g->len; r++) {
-        any |= in_matrix_role(x, r);
+        any |= in_matrix_role(x, r) || is_made_across(x, r);
         if (in_matrix_role(x, r) && extent(x, x->col[r]) % 32)
             return 1;
     }

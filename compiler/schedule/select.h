@@ -9,10 +9,11 @@
  * as a term of another node. From VECTOR on: computed; from PRODUCT on: by the
  * matrix role. ACROSS: a vector over a state's axis, found, or computed by each
  * program that reads it; SCANNED: a matrix's sums along the chunk, or what lies
- * where they do, LAST: the last of those. */
+ * where they do, LAST: the last of those; PAIRED: sums of neighbouring columns
+ * of a matrix, which lie as sums do. */
 typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, HELD, MERGED, VECTOR,
-                    ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, REDUCED,
-                    LAST } Kind;
+                    ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, PAIRED,
+                    REDUCED, LAST } Kind;
 
 typedef struct Select {
     Schedule *s;
@@ -111,6 +112,12 @@ static inline bool is_summed(const Select *x, Ref r)
     return x->kind[r] == REDUCED || x->kind[r] == LAST;
 }
 
+/* Its readers find it among sums, in float32. */
+static inline bool lies_as_sums(const Select *x, Ref r)
+{
+    return x->kind[r] == SCANNED || x->kind[r] == PAIRED;
+}
+
 /* ---- classify.c: what each node is ---- */
 
 /* What the kernel computes, and what it finds: stored by kernels before. */
@@ -139,10 +146,21 @@ bool is_base(const Select *x, Ref r);
 /* Whether a group is there so that another of its level adds to it. */
 bool is_base_group(const Select *x, int group, int level);
 
+/* ---- across.c: vectors over a state's axis ---- */
+
+/* Whether an instruction of its own makes the vector: it is kept, or what a
+ * state becomes. */
+bool is_made_across(const Select *x, Ref r);
+bool select_across(Select *x, Ref r);
+
 /* ---- select.c ---- */
 
 /* Of a product; sums that decays are made of are none. */
 bool is_factor(const Select *x, Ref r);
+Layout vector_layout(const Select *x, Ref r);
+bool has_node(const KInst *k, Ref r);
+/* Loads the tile, if nobody has yet. */
+void select_load(Select *x, Ref r);
 /* Whether the kernel leaves it as more than an operand of programs. */
 bool is_left(const Select *x, Ref r);
 /* Those that the group has instructions for. */

@@ -14,7 +14,12 @@ static int value_new(Select *x, Ref node, Layout layout)
     *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
                    .buffer = NOTHING, .alias = NOTHING, .nrow = 1,
                    .ncol = 1 };
-    if (layout < LAY_VECTOR && count_axes(x->g->n[node].axes) == 2) {
+    if (x->kind[node] == PAIRED) {
+        v->row = AX_I;
+        v->col = (uint8_t)highest(x->g->n[node].axes);
+        v->nrow = extent(x, v->row);
+        v->ncol = extent(x, v->col);
+    } else if (layout < LAY_VECTOR && count_axes(x->g->n[node].axes) == 2) {
         v->row = x->row[node];
         v->col = x->col[node];
         v->nrow = extent(x, v->row);

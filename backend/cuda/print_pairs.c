@@ -1,0 +1,135 @@
+/* print_pairs.c -- programs that make values of pairs of neighbouring columns,
+ * which are one thread's: they go through their registers by pairs, and through
+ * a pair in phases. What a node makes of a pair is of the phase behind that of
+ * its operand, of which both are there by then.
+ */
+#include "print_parts.h"
+#include "source.h"
+
+/* Whether the node's value at a column is made of its operand's at both columns
+ * of a pair. */
+static bool crosses(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    return (n->op == OP_rot90 && n->over & AXIS(k->col))
+        || n->op == OP_pairsum;
+}
+
+bool goes_by_pairs(const Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (crosses(p, k, k->node[i]))
+            return true;
+    return false;
+}
+
+int pair_phase(const Print *p, const KInst *k, Ref r)
+{
+    int most = 0;
+    for (int i = 0; i < 4 && in_program(k, r); i++) {
+        Ref a = shown_node(p->s->g, p->s->g->n[r].a[i]);
+        int at = a ? pair_phase(p, k, a) + crosses(p, k, r) : 0;
+        most = at > most ? at : most;
+    }
+    return most;
+}
+
+/* Operands of such nodes that the program finds, by a name of their own. */
+static bool is_found_pair(const Print *p, const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes && !in_program(k, r); i++)
+        if (crosses(p, k, k->node[i])
+            && shown_node(p->s->g, p->s->g->n[k->node[i]].a[0]) == r)
+            return true;
+    return false;
+}
+
+void put_pairs_begin(Print *p, const KInst *k, int regs)
+{
+    buf_printf(p->b, "UNROLL for (int m = 0; m < %d; m += 2) {\n", regs);
+    for (int i = 0; i < k->nnodes; i++)
+        buf_printf(p->b, "float x%u[2];\n", (unsigned)k->node[i]);
+    for (Ref r = 1; r < p->s->g->len; r++)
+        if (is_found_pair(p, k, r))
+            buf_printf(p->b, "float w%u[2];\n", (unsigned)r);
+}
+
+void put_found_pairs(Print *p, const KInst *k)
+{
+    for (Ref r = 1; r < p->s->g->len; r++)
+        if (is_found_pair(p, k, r))
+            buf_printf(p->b, "w%u[e & 1] = %s;\n", (unsigned)r,
+                       element_of(p, k, r));
+}
+
+const char *pairs_text(Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    Ref a = shown_node(p->s->g, n->a[0]);
+    const char *x = ctx_format(p->c, "%c%u", in_program(k, a) ? 'x' : 'w',
+                               (unsigned)a);
+    if (n->op == OP_dup)                /* found, the same for both */
+        return element_of(p, k, a);
+    if (n->op == OP_pairsum)
+        return ctx_format(p->c, "%s[0] + %s[1]", x, x);
+    if (crosses(p, k, r))
+        return ctx_format(p->c, "(e & 1 ? %s[0] : -%s[1])", x, x);
+    /* pairs of rows: the other's lane is four away */
+    return ctx_format(p->c, "(row & 1 ? 1.f : -1.f) * __shfl_xor_sync(~0u, %s,"
+                      " 4)", element_of(p, k, a));
+}
+
+/* ---- vectors over a state's axis ---- */
+
+/* Entry `at` of a vector, or a number. */
+static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
+{
+    const Node *n = &p->s->g->n[r];
+    const char *x[3] = { "", "", "" };
+    Buf b = { .ctx = p->c };
+    if (n->op == OP_num)
+        return number_name(p, r);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->node != r)
+            continue;
+        return v->layout == LAY_GLOBAL ? vector_text(p, r, at)
+             : v->layout == LAY_SCALAR
+             ? ctx_format(p->c, "parts_sum<%d>(%s, 1, 0)", v->parts,
+                          place(p, v))
+             : ctx_format(p->c, "parts_sum<%d>(%s, %d, %s)", v->parts,
+                          place(p, v), (int)v->nrow, at);
+    }
+    if (n->op == OP_pairsum)
+        return ctx_format(p->c, "(%s + %s)",
+            across_text(p, k, n->a[0], ctx_format(p->c, "2 * (%s)", at)),
+            across_text(p, k, n->a[0], ctx_format(p->c, "2 * (%s) + 1", at)));
+    if (n->op == OP_dup)
+        return across_text(p, k, n->a[0], ctx_format(p->c, "(%s) / 2", at));
+    if (n->op == OP_rot90)
+        return ctx_format(p->c, "((%s) & 1 ? 1.f : -1.f) * %s", at,
+            across_text(p, k, n->a[0], ctx_format(p->c, "((%s) ^ 1)", at)));
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        x[i] = across_text(p, k, n->a[i], at);
+    buf_printf(&b, "(float)(");
+    value_text(&b, n->op, x);
+    buf_printf(&b, ")");
+    return b.s;
+}
+
+/* Slices of the axis are the blocks' own. */
+void put_across(Print *p, const KInst *k)
+{
+    Ref r = k->node[k->nnodes - 1];
+    buf_printf(p->b, "%sfor (int k = thread; k < %d; k += %d) {\n"
+               "const float x = %s;\n", k->nout ? "" : once_text(p, r),
+               (int)k->nrow, 32 * p->s->warps[KR_MATRIX],
+               across_text(p, k, r, "k"));
+    if (k->nout)
+        buf_printf(p->b, "store1(%s + 4 * k, x);\n",
+                   place(p, value_at(p, k->out[0])));
+    if (p->s->stores[r])
+        buf_printf(p->b, "(%s + %s)[k] = x;\n", kept_place(p, r),
+                   sliced_index(p, k->row, 0));
+    buf_printf(p->b, "}\n");
+}

@@ -1,0 +1,48 @@
+/* across.c -- vectors over a state's axis that are made element by element, of
+ * sums, of states, of what is found. Those that programs alone read they compute
+ * themselves; one that is kept for other kernels, or that a state becomes, is
+ * made by an instruction of its own, with all that it goes on from.
+ */
+#include "select.h"
+
+bool is_made_across(const Select *x, Ref r)
+{
+    return x->kind[r] == ACROSS && schedule_computes(x->s, r)
+        && (x->w->stores[r] || is_next(x, r));
+}
+
+static bool across_reads(Select *x, KInst *k, Ref r)
+{
+    if (has_node(k, r) || x->kind[r] == NUMBER)
+        return true;
+    if (x->kind[r] == ACROSS && schedule_computes(x->s, r)
+        && x->g->n[r].op != OP_input) {
+        for (int i = 0; i < 4; i++)
+            if (x->g->n[r].a[i] && !across_reads(x, k, x->g->n[r].a[i]))
+                return false;
+        program_add(x, k, r);
+        return true;
+    }
+    switch ((Kind)x->kind[r]) {
+    case ACROSS:
+        reads(x, k, value_of(x, r, LAY_GLOBAL));
+        return true;
+    case HELD: case VECTOR: case REDUCED: case LAST:
+        reads(x, k, value_of(x, r, vector_layout(x, r)));
+        return !(x->g->n[r].axes & ~DIM_AXES)
+            || refuse(x, r, "a vector of tokens, beside one of a state");
+    default:
+        return refuse(x, r, "a vector that is made of a matrix");
+    }
+}
+
+bool select_across(Select *x, Ref r)
+{
+    KInst *k = inst_new(x, K_ACROSS, KR_MATRIX);
+    k->row = (uint8_t)lowest(x->g->n[r].axes);
+    k->nrow = extent(x, k->row);
+    k->ncol = 1;
+    if (is_next(x, r))
+        writes(x, k, value_of(x, r, LAY_VECTOR));
+    return across_reads(x, k, r);
+}

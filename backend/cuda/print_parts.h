@@ -97,14 +97,12 @@ void put_lanes(Print *p, const KInst *k);
 
 void put_scan(Print *p, const KInst *k);
 void put_decayed(Print *p, const KInst *k);
+/* Number `at` of a vector in memory: an input, or kept by kernels before. */
+const char *vector_text(Print *p, Ref r, const char *at);
 /* What a program finds in memory, or among sums: before its loop, at the head
  * of a turn of it; the element in a turn, or NULL. */
-/* Number `at` of a vector in memory: an input, or kept by kernels before. */
-const char *vector_text(Print *p, Ref r, const char *at);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
-/* Number `at` of a vector in memory: an input, or kept by kernels before. */
-const char *vector_text(Print *p, Ref r, const char *at);
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 void put_found_matrices(Print *p, const KInst *k, int regs);
 void put_found_sums(Print *p, const KInst *k);

@@ -5,10 +5,20 @@
  */
 #include "select.h"
 
+/* Whether a state becomes r that is not in the lanes of a vector role. */
+static bool is_next_across(const Select *x, Ref r)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->s->k->states & STATE(i) && !is_in_lanes(x, i)
+            && shown_node(x->g, x->g->st[i].next) == r)
+            return true;
+    return false;
+}
+
 bool is_made_across(const Select *x, Ref r)
 {
     return x->kind[r] == ACROSS && schedule_computes(x->s, r)
-        && (x->w->stores[r] || is_next(x, r));
+        && (x->w->stores[r] || is_next_across(x, r));
 }
 
 static bool across_reads(Select *x, KInst *k, Ref r)

@@ -726,10 +726,14 @@ static Layout state_layout(const Select *x, Ref r)
 }
 
 /* A vector over a state's axis that becomes another one of such, entry by
- * entry: the lanes of a vector role have it in registers. */
-static bool is_in_lanes(const Select *x, int state)
+ * entry, in a walk without matrices: the lanes of a vector role have it in
+ * registers. */
+bool is_in_lanes(const Select *x, int state)
 {
     const State *st = &x->g->st[state];
+    for (Ref r = 1; r < x->g->len; r++)
+        if (in_matrix_role(x, r))
+            return false;
     return x->kind[st->node] == HELD
         && x->kind[shown_node(x->g, st->next)] == ACROSS;
 }
@@ -791,8 +795,8 @@ static bool lanes_compute(Select *x, KInst *k, Ref r, Ref state)
         return true;
     if (x->kind[r] != ACROSS || plain_axes(x->g, r) != x->g->n[state].axes)
         return refuse(x, r, "beside a vector in lanes, but not of its axis");
-    for (int i = 0; i < 4 && n->a[i] && schedule_computes(x->s, r); i++)
-        if (!lanes_compute(x, k, shown_node(x->g, n->a[i]), state))
+    for (int i = 0; i < 4 && schedule_computes(x->s, r); i++)
+        if (n->a[i] && !lanes_compute(x, k, shown_node(x->g, n->a[i]), state))
             return false;
     program_add(x, k, r);
     return true;
@@ -804,7 +808,7 @@ static bool lane_state(Select *x, int state)
     static const KOp ops[] = { K_BEGIN, K_VECTOR, K_CARRY, K_END };
     const State *st = &x->g->st[state];
     for (Ref u = 1; u < x->g->len; u++)
-        for (int i = 0; i < 4 && x->g->n[u].a[i]; i++)
+        for (int i = 0; i < 4; i++)
             if (shown_node(x->g, x->g->n[u].a[i]) == st->node
                 && x->kind[u] >= VECTOR && x->kind[u] != ACROSS)
                 return refuse(x, u, "reads a vector that lanes have");

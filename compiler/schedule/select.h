@@ -157,6 +157,7 @@ bool select_across(Select *x, Ref r);
 
 /* Of a product; sums that decays are made of are none. */
 bool is_factor(const Select *x, Ref r);
+bool is_in_lanes(const Select *x, int state);
 Layout vector_layout(const Select *x, Ref r);
 bool has_node(const KInst *k, Ref r);
 /* Loads the tile, if nobody has yet. */

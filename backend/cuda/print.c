@@ -637,7 +637,8 @@ static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
 {
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        if (v->node == r && v->layout < LAY_VECTOR)
+        if (v->node == r && v->layout < LAY_VECTOR && v->layout != LAY_SUMS
+            && v->layout != LAY_GLOBAL)
             return true;
     }
     return false;

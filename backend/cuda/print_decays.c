@@ -153,9 +153,10 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         if (!n->axes || !(n->axes & (n->axes - 1)))
             put_found_vector(p, k, v->node, share);
         else if (n->op != OP_input)
-            buf_printf(p->b, "float g%u[%d];\nload_kept<%d>(g%u, %s + %s +"
+            buf_printf(p->b, "float g%u[%d];\nload_kept<%d, %d>(g%u, %s + %s +"
                        " col0(%d), x, l);\n", u, regs,
-                       full_extent(p, v->col), u, kept_place(p, v->node),
+                       full_extent(p, v->col), n->op == OP_delay, u,
+                       kept_place(p, loaded_node(p->s->g, v->node)),
                        sliced_index(p, v->col, 0), share);
         else
             buf_printf(p->b, "float g%u[%d];\nload_matrix<%s>(g%u,"

@@ -133,9 +133,19 @@ static void put_keep(Print *p, const KInst *k)
 void put_share(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
-    buf_printf(p->b, "%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
+    if (k->index == NOTHING) {
+        buf_printf(p->b, "%skeep_matrix<%d>((unsigned short *)%s + %s +"
+                   " col0(%d), %s, x, l);\n", once_text(p, v->node),
+                   full_extent(p, v->col), kept_place(p, v->node),
+                   sliced_index(p, v->col, 0), share_of(p->s, v->ncol),
+                   fragment_name(p, v->node));
+        return;
+    }
+    bool narrow = !p->o->sum_out[k->index] && p->o->out[k->index] != F32;
+    buf_printf(p->b, "%s%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
                once_text(p, v->node),
                p->o->sum_out[k->index] ? "store_share" : "store_matrix",
+               narrow ? "<unsigned short>" : "",
                result_tensor(p, ARG_OUTPUT, k->index),
                fragment_name(p, v->node), sliced_index(p, v->col, 0),
                share_of(p->s, v->ncol));

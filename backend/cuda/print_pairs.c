@@ -122,14 +122,14 @@ void put_across(Print *p, const KInst *k)
 {
     Ref r = k->node[k->nnodes - 1];
     buf_printf(p->b, "%sfor (int k = thread; k < %d; k += %d) {\n"
-               "const float x = %s;\n", k->nout ? "" : once_text(p, r),
+               "const float y = %s;\n", k->nout ? "" : once_text(p, r),
                (int)k->nrow, 32 * p->s->warps[KR_MATRIX],
                across_text(p, k, r, "k"));
     if (k->nout)
-        buf_printf(p->b, "store1(%s + 4 * k, x);\n",
+        buf_printf(p->b, "store1(%s + 4 * k, y);\n",
                    place(p, value_at(p, k->out[0])));
     if (p->s->stores[r])
-        buf_printf(p->b, "(%s + %s)[k] = x;\n", kept_place(p, r),
+        buf_printf(p->b, "(%s + %s)[k] = y;\n", kept_place(p, r),
                    sliced_index(p, k->row, 0));
     buf_printf(p->b, "}\n");
 }

@@ -92,6 +92,8 @@ INLINE void write_columns(u32 tile, const u32 *p, int rows, int col,
                  p + 4 * k);
     }
 }
+/* Rounded as it is in a tile, where products find it. */
+INLINE float factor_(float x) { return low(pack(x, 0.f)); }
 /* A fragment's numbers as pairs, rows from `rows` on as zeros. */
 template<int N>
 INLINE void pack_rows(u32 (&p)[N], const float *x, const Lane &l, int rows)
@@ -287,37 +289,56 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
         y[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
              + (e / 4 * 8 + e % 2) * t.sd[0]) : 0.f;
 }
-/* Of what kernels keep for one another in float32, COLS numbers a token. */
-template<int COLS, int N>
+/* Of what kernels keep for one another in float32, COLS numbers a token; AHEAD:
+ * of the next one, and zeros at last. */
+template<int COLS, bool AHEAD, int N>
 INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
                       const Lane &l)
 {
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
         float2 two = { 0, 0 };
-        if (row < x.n)
-            two = *(const float2 *)(p + row * COLS + e / 4 * 8 + l.col);
+        if (row + AHEAD < x.n)
+            two = *(const float2 *)(p + (row + AHEAD) * COLS + e / 4 * 8
+                                    + l.col);
         y[e] = two.x;
         y[e + 1] = two.y;
     }
 }
-/* To a result in float32. */
-template<int N>
+/* To a result. */
+INLINE void put_two(float *p, float x, float y) { *(float2 *)p = { x, y }; }
+INLINE void put_two(unsigned short *p, float x, float y)
+{
+    *(u32 *)p = pack(x, y);
+}
+template<class T = float, int N>
 INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
                          int col, const Lane &l)
 {
-    float *p = lane_place<float>(t, x, col, l), *q = p + 8 * t.st;
+    T *p = lane_place<T>(t, x, col, l), *q = p + 8 * t.st;
     const bool rows[2] = { t.p && l.row < x.n, t.p && l.row + 8 < x.n };
     if (is_paired(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2)
             if (rows[e / 2 % 2])
-                *(float2 *)((e / 2 % 2 ? q : p) + e / 4 * 8) =
-                    { y[e], y[e + 1] };
+                put_two((e / 2 % 2 ? q : p) + e / 4 * 8, y[e], y[e + 1]);
         return;
     }
     UNROLL for (int e = 0; e < N; e++)
         if (rows[e / 2 % 2])
-            (e / 2 % 2 ? q : p)[(e / 4 * 8 + e % 2) * t.sd[0]] = y[e];
+            put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * t.sd[0],
+                        y[e]);
+}
+/* To what kernels keep for one another in 16 bits, COLS numbers a token; rows
+ * behind the end as zeros, as tiles leave them. */
+template<int COLS, int N>
+INLINE void keep_matrix(unsigned short *p, const float (&y)[N], const Item &x,
+                        const Lane &l)
+{
+    UNROLL for (int e = 0; e < N; e += 2) {
+        const int row = l.row + e / 2 % 2 * 8;
+        put_two(p + row * COLS + e / 4 * 8 + l.col, row < x.n ? y[e] : 0.f,
+                row < x.n ? y[e + 1] : 0.f);
+    }
 }
 /* A vector of a head. */
 template<class T>

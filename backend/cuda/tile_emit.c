@@ -525,7 +525,9 @@ static uint8_t *find_summed(const Graph *g)
         const Node *n = &g->n[r];
         bool on = n->op == OP_cumsum ? (n->axes & DIM_AXES) != 0
                 : summed[r] && (op_info[n->op].traits & ELEMENTWISE
-                                || n->op == OP_row || n->op == OP_col);
+                                || n->op == OP_row || n->op == OP_col
+                                || n->op == OP_rot90 || n->op == OP_pairsum
+                                || n->op == OP_delay);
         for (int a = 0; a < 4 && n->a[a] && on; a++)
             summed[n->a[a]] = 1;
     }
@@ -686,7 +688,8 @@ static int most_strained(const Prepared *y)
         const Schedule *s = y->t[i]->out->schedule;
         if (!s || s->why)
             return NOTHING;
-        int strain = s->share + s->rings + s->direct + s->narrow;
+        int strain = s->share + s->rings + s->direct + s->leave
+                   + s->narrow;
         most = strain > most ? strain : most;
     }
     return most;
@@ -731,15 +734,14 @@ static int count_lacking(const Prepared *y)
     return n;
 }
 
-/* Schedules know no ranks, and delays of what is found alone. Where that helps
- * them the plan is one without others. */
+/* Schedules know no ranks. Where that helps them the plan is one without, and
+ * rows are scaled behind products. */
 static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     Prepared y = prepare_best(c, whole, o);
     if (!o->scheduled || !count_lacking(&y))
         return y;
-    const Plan *apart = plan_delays_down(c, plan_without_ranks(c, whole));
-    apart = plan_scales_out(c, apart);
+    const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
     if (apart == whole)
         return y;
     Prepared x = prepare_best(c, plan_as_printed(c, apart), o);

@@ -36,6 +36,8 @@ typedef struct Cut {
                                            states */
     uint8_t *feeds;                     /* a product depends on it */
     uint8_t *scanned;                   /* depends on a scan of a matrix */
+    uint8_t *delayed;                   /* read a token further on, as it can be
+                                           where it is found */
     uint8_t *factor;                    /* of a product, made of a scan alone */
     uint8_t *ahead;                     /* a kernel before the scan has it */
     uint8_t *found;                     /* and keeps it for those behind */
@@ -141,7 +143,11 @@ static void find_needs(Cut *u)
         const Node *n = &g->n[r];
         u->dear[r] = u->has[r] && (node_is_product(g, n)
                      || (n->op == OP_state && is_carried(u, n->index)));
-        u->scanned[r] = u->has[r] && n->op == OP_scan && is_matrix(g, r);
+        u->scanned[r] = u->has[r] && n->op == OP_scan && is_matrix(g, r)
+                     && !(n->flags & WRAP);
+        if (u->has[r] && n->op == OP_delay && n->flags & REVERSE
+            && is_num(g, n->a[1], 0))
+            u->delayed[n->a[0]] = is_matrix(g, n->a[0]);
         for (int i = 0; i < 4; i++) {
             u->dear[r] |= u->has[r] && u->dear[n->a[i]];
             u->scanned[r] |= u->has[r] && u->scanned[n->a[i]];
@@ -206,6 +212,10 @@ static bool is_cheap(const Cut *u, Ref r)
     int matrices = 0;
 
     if (!u->dear[r])
+        return true;
+    if (u->delayed[r])
+        return false;
+    if (n->op == OP_last && u->delayed[n->a[0]])
         return true;
     for (int i = 0; i < 4 && n->a[i]; i++)
         matrices += u->dear[n->a[i]] && is_matrix(g, n->a[i])
@@ -414,6 +424,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late,
     u.scanned = new_set(&u);
     u.found = new_set(&u);
     u.factor = new_set(&u);
+    u.delayed = new_set(&u);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
     find_needs(&u);

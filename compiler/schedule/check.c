@@ -122,6 +122,60 @@ static const char *check_lanes(const Schedule *s)
     return NULL;
 }
 
+static bool has_operand(const Schedule *s, const KInst *k, Ref a, int before)
+{
+    bool has = !a || s->g->n[a].op == OP_num;
+    for (int i = 0; i < before; i++)
+        has |= k->node[i] == a;
+    for (int i = 0; i < k->nin; i++)
+        has |= s->value[k->in[i]].node == a;
+    return has;
+}
+
+/* A program across has all that its vectors are made of; the last of those is
+ * the one that is made. */
+static const char *check_across(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_ACROSS)
+            continue;
+        Ref made = k->nnodes ? k->node[k->nnodes - 1] : 0;
+        if (k->role != KR_MATRIX || !made || k->nout > 1
+            || s->g->n[made].axes != AXIS(k->row)
+            || k->nrow != block_extent(s, k->row)
+            || !(k->nout ? s->value[k->out[0]].node == made
+                 : !s->stores || s->stores[made]))
+            return wrong(s, "no vector that is made across", i);
+        for (int n = 0; n < k->nnodes; n++)
+            for (int j = 0; j < 4; j++)
+                if (!has_operand(s, k, s->g->n[k->node[n]].a[j], n))
+                    return wrong(s, "a vector of what is not there", i);
+    }
+    return NULL;
+}
+
+/* Sums of half as many columns are read by who spreads them alone. */
+static const char *check_pairs(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin && k->op == K_MAP; j++) {
+            const KValue *v = &s->value[k->in[j]];
+            if (v->layout != LAY_SUMS || v->col == k->col)
+                continue;
+            bool spread = 2 * v->ncol == k->ncol;
+            for (int n = 0; n < k->nnodes; n++)
+                for (int a = 0; a < 4; a++)
+                    spread &= shown_node(s->g, s->g->n[k->node[n]].a[a])
+                              != v->node || s->g->n[k->node[n]].op == OP_dup;
+            if (!spread)
+                return wrong(s, "sums of other columns", k->in[j]);
+        }
+    }
+    return NULL;
+}
+
 /* ---- layouts ---- */
 
 static bool is_factor(const KValue *v)
@@ -495,7 +549,7 @@ const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_fragments, check_writers, check_written_over, check_states,
-        check_lanes,
+        check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,

@@ -63,12 +63,22 @@ static bool is_of_pairs(int op)
     return op == OP_rot90 || op == OP_pairsum || op == OP_dup;
 }
 
+/* Whether all columns are of pairs. */
+static bool is_whole(const Select *x, const Node *n)
+{
+    const Axis *axis = x->g->axis;
+    int32_t over = axis[lowest(n->over)].size;
+    return n->op == OP_dup ? axis[n->index].size == 2 * over
+         : n->op == OP_pairsum ? over == 2 * axis[n->index].size
+         : over % 2 == 0;
+}
+
 /* What a program makes of pairs: of its own, or found among sums. */
 static bool is_matrix_of_pairs(const Select *x, const Node *n)
 {
     Ref a = shown_node(x->g, n->a[0]);
-    bool dims = count_axes(n->axes) == 2 && !(n->over & ~DIM_AXES)
-             && !(n->axes & AXIS(AX_J));
+    bool dims = is_of_pairs(n->op) && count_axes(n->axes) == 2
+             && !(n->axes & AXIS(AX_J)) && is_whole(x, n);
     if (n->op == OP_dup)
         return dims && n->axes & AXIS(AX_I) && lies_as_sums(x, a);
     return n->op == OP_rot90 && dims;
@@ -124,6 +134,9 @@ static bool is_loaded_late(const Select *x, const Node *n)
     if (x->g->n[a].op == OP_input
         && x->w->in[x->g->n[a].index] != x->w->tile)
         return false;
+    bool wide = x->g->n[a].op != OP_input && !x->w->stored16[a];
+    if (wide && n->flags != REVERSE)
+        return false;
     return is_num(x->g, b, 0) || (!n->flags && x->kind[b] == ACROSS
                                   && !schedule_computes(x->s, b));
 }
@@ -175,7 +188,8 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = LAST;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
-    else if (n->op == OP_pairsum && n->axes & AXIS(AX_I) && is_matrix(x, r))
+    else if (n->op == OP_pairsum && n->axes & AXIS(AX_I) && is_matrix(x, r)
+             && is_whole(x, n))
         x->kind[r] = PAIRED;
     else if (n->op == OP_cumsum && is_scan(x, r) && x->w->tile == F16)
         return refuse(x, r, "decays per key beside float16: factors leave its"
@@ -186,7 +200,8 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = is_elementwise(n->op) || is_delayed_vector(x, n)
                      || is_matrix_of_pairs(x, n) ? ELEMENT : NOT_HERE;
     else if (n->axes & DIM_AXES && (op_info[n->op].traits & ELEMENTWISE
-                                    || is_of_pairs(n->op)))
+                                    || (is_of_pairs(n->op)
+                                        && is_whole(x, n))))
         x->kind[r] = ACROSS;
     else if (is_vector_op(n) && !((n->axes | n->over) & DIM_AXES))
         x->kind[r] = VECTOR;
@@ -235,9 +250,12 @@ bool select_classify(Select *x)
 bool is_read_directly(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
+    Ref from = loaded_node(x->g, r);
+    if (x->g->n[from].op != OP_input)
+        return is_matrix(x, r) && !schedule_computes(x->s, from)
+            && !x->w->stored16[from];
     if (n->op != OP_input)
-        return is_matrix(x, r) && !schedule_computes(x->s, r)
-            && !x->w->stored16[r];
+        return false;
     return is_matrix(x, r)
         && (x->w->in[n->index] == F32 || (x->s->direct && !is_factor(x, r)));
 }

@@ -44,7 +44,7 @@ static void deal_roles(Schedule *s)
  * to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
-    enum { TURNS = 4 };
+    enum { TURNS = 5 };
     Schedule *s = ctx_alloc(c, sizeof *s);
     for (int i = 0; i < (like->resident > 1 ? 1 : 2 * TURNS); i++) {
         int less = i % TURNS;
@@ -52,6 +52,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->share = less > 0;
         s->rings = less > 1;
         s->direct = less > 2;
+        s->leave = less > 3;
         s->narrow = i >= TURNS;
         if (!schedule_select(s, w))
             return s;

@@ -14,7 +14,7 @@
  * The passes, in order; each has one entry:
  *   slices.c   an axis that blocks of the grid share out
  *   select.c   nodes -> values and instructions, dealt to roles, by way of
- *              classify.c, levels.c, values.c
+ *              classify.c, levels.c, values.c, across.c
  *   buffer.c   values -> buffers: bytes, depth, place
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
@@ -45,7 +45,7 @@ extern const Target target_sm90;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.
  * SUMS: float32 in shared memory, a row a token, SUMS_MORE numbers wider than
  * the matrix, one row before the first and one behind the last. GLOBAL: a
- * tensor's, where it lies. VECTOR: float32 in shared memory, one a token, or
+ * tensor's, or what kernels keep for one another, where it lies. VECTOR: float32 in shared memory, one a token, or
  * one a column of a state; SCALAR: one. */
 typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE, LAY_SUMS,
                       LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
@@ -161,12 +161,12 @@ typedef struct Schedule {
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
     int groups;                         /* warpgroups of the matrix role */
-    bool share, rings, direct;          /* where memory is short: buffers of
+    bool share, rings, direct, leave;   /* where memory is short: buffers of
                                            the matrix role one after another
                                            in one place; what is loaded
                                            through the ring of what is read no
                                            more; inputs that nobody multiplies
-                                           not as tiles */
+                                           not as tiles; nor results */
     bool narrow;                        /* where registers are: groups in
                                            parts */
     int regs[2];                        /* a thread's: of the other roles, of
@@ -208,9 +208,6 @@ typedef struct KernelWish {
  * take. */
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
 
-/* The plan in which matrices that are a token late, or early, are made of those
- * that can be loaded so. */
-const Plan *plan_delays_down(Ctx *c, const Plan *p);
 /* The plan in which numbers that scale rows of a product's factor scale the
  * product. */
 const Plan *plan_scales_out(Ctx *c, const Plan *p);

@@ -95,7 +95,9 @@ int output_of(const Select *x, Ref r)
  * this head's share of what heads have in common. */
 static bool is_share(const Select *x, int out)
 {
-    return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32);
+    return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32
+                              || (x->s->leave
+                                  && x->w->out[out] == x->w->tile));
 }
 
 /* Whose vectors of that level are: the first are one role's, those that wait
@@ -470,6 +472,13 @@ static bool is_read_here(const Select *x, Ref r)
     return false;
 }
 
+/* A matrix of tokens that is kept in 16 bits, straight from registers. */
+static bool is_kept_at_once(const Select *x, Ref r)
+{
+    return x->s->leave && is_kept(x, r) && !is_solved(x, r)
+        && x->row[r] == AX_I && x->col[r] >= AX_DIM;
+}
+
 static bool map_writes(Select *x, KInst *k, Ref r)
 {
     int out = output_of(x, r);
@@ -485,7 +494,7 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         writes(x, k, v);
     } else {
         if (is_factor(x, r) || (out != NOTHING && !is_share(x, out))
-            || (is_kept(x, r) && !is_solved(x, r)))
+            || (is_kept(x, r) && !is_solved(x, r) && !is_kept_at_once(x, r)))
             writes(x, k, value_of(x, r, LAY_TILE));
         if (is_inverted(x, r))
             writes(x, k, value_of(x, r, LAY_WIDE));
@@ -494,7 +503,7 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         if (is_kept_wide(x, r))
             writes(x, k, value_of(x, r, LAY_GLOBAL));
         if (x->kind[r] == ELEMENT
-            && (is_share(x, out) || is_next(x, r)
+            && (is_share(x, out) || is_kept_at_once(x, r) || is_next(x, r)
                 || (!x->again[r] && is_read_later(x, r))))
             writes(x, k, value_of(x, r, LAY_FRAGMENT));
     }
@@ -525,18 +534,23 @@ static void load_operands(Select *x, Ref r)
     }
 }
 
-/* Outputs of the group that heads share. */
+/* Results of the group that the matrix role leaves itself. */
 static void store_shares(Select *x, int group, int level, int part)
 {
-    for (int i = 0; i < x->g->nout; i++) {
-        Ref r = shown_node(x->g, x->g->out[i].node);
-        if (!x->w->wants_out[i] || !is_share(x, i) || !in_matrix_role(x, r)
-            || x->kind[r] == REDUCED || x->group[r] != group
-            || x->level[r] != level || x->part[r] != part)
+    for (Ref r = 1; r < x->g->len; r++) {
+        int out = output_of(x, r);
+        if (!in_matrix_role(x, r) || x->kind[r] == REDUCED
+            || x->group[r] != group || x->level[r] != level
+            || x->part[r] != part)
             continue;
-        KInst *k = inst_new(x, K_STORE, KR_MATRIX);
-        reads(x, k, value_of(x, r, LAY_FRAGMENT));
-        k->index = (int16_t)i;
+        if (is_share(x, out)) {
+            KInst *k = inst_new(x, K_STORE, KR_MATRIX);
+            reads(x, k, value_of(x, r, LAY_FRAGMENT));
+            k->index = (int16_t)out;
+        }
+        if (is_kept_at_once(x, r))
+            reads(x, inst_new(x, K_STORE, KR_MATRIX),
+                  value_of(x, r, LAY_FRAGMENT));
     }
 }
 
@@ -673,7 +687,8 @@ static bool select_group(Select *x, int group, int level)
 
 static bool select_store(Select *x, int value)
 {
-    int n = is_kept(x, x->s->value[value].node);
+    int n = is_kept(x, x->s->value[value].node)
+         && !is_kept_at_once(x, x->s->value[value].node);
     if (n)
         reads(x, inst_new(x, K_STORE, KR_STORE), value);
     for (int i = 0; i < x->g->nout; i++) {

@@ -295,7 +295,8 @@ static void read_inst(Read *x)
         k->ncol = number(x, 1, INT32_MAX);
     }
     if (next_is(x, "output"))
-        k->index = (int16_t)number(x, 0, s->g->nout - 1);
+        k->index = (int16_t)number(x, 0, (s->g->nout > s->g->nst ? s->g->nout
+                                          : s->g->nst) - 1);
     if (next_is(x, "in"))
         k->nin = read_list(x, k->in);
     if (next_is(x, "out"))

@@ -27,6 +27,10 @@ local cases <const> = {
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
+  -- angles that a walk carries, of a constant, of tokens; beside delays
+  "retnet,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
+  "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
+  "mamba3,B=1,T=70,H=1,K=64,V=32,typed=1",
 }
 
 -- "NAME,K=64,cu=0/3/70": the name, and the rest by name.

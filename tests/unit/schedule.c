@@ -53,7 +53,8 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
     t->turned = ctx_alloc(c, g->len);
     t->stores = ctx_alloc(c, g->len);
     for (Ref r = 1; r < g->len; r++)
-        t->stored16[r] = (g->n[r].axes & (g->n[r].axes - 1)) != 0;
+        t->stored16[r] = (g->n[r].axes & (g->n[r].axes - 1)) != 0
+                      && g->n[r].op != OP_pairsum;
     for (Ref r = 1; r < g->len; r++)
         t->stores[r] = t->plan->stored[r] && t->plan->keeper[r] == kernel;
     for (int i = 0; i < g->nin; i++)
@@ -435,6 +436,66 @@ static const Spoiled delays[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one with angles, and vectors over their axis. */
+static KInst *spreading(Schedule *s)
+{
+    for (KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes; i++)
+            if (k->op == K_MAP && s->g->n[k->node[i]].op == OP_dup)
+                return k;
+    return NULL;
+}
+static KValue *angles_of(Schedule *s)
+{
+    KInst *k = spreading(s);
+    int i = 0;
+    while (s->value[k->in[i]].layout != LAY_SUMS)
+        i++;
+    return &s->value[k->in[i]];
+}
+static void angles_too_few(Schedule *s) { angles_of(s)->ncol /= 2; }
+/* Read as they are, by a node that is no spread. */
+static void read_unspread(Schedule *s)
+{
+    KInst *k = spreading(s);
+    KValue *v = angles_of(s);
+    for (int i = 0; i < k->nnodes; i++)
+        if (s->g->n[k->node[i]].op == OP_sin)
+            v->node = s->g->n[k->node[i]].a[0];
+}
+static void made_of_nothing(Schedule *s) { find(s, K_ACROSS, 0)->nin = 0; }
+static void made_of_no_node(Schedule *s) { find(s, K_ACROSS, 0)->nnodes = 0; }
+static void made_too_short(Schedule *s) { find(s, K_ACROSS, 0)->nrow /= 2; }
+static void made_early(Schedule *s)
+{
+    KInst *k = find(s, K_ACROSS, 0);
+    while (k->op != K_SYNC)
+        k--;
+    drop(s, k);
+}
+static void becomes_another(Schedule *s)
+{
+    KInst *k = find(s, K_ACROSS, 0);
+    k->out[0] = k->in[0];
+}
+static void becomes_nothing(Schedule *s) { drop(s, find(s, K_ACROSS, 0)); }
+
+static const Spoiled angles[] = {
+    { "too few angles", angles_too_few, "other columns" },
+    { "read unspread", read_unspread, "other columns" },
+    { "made of nothing", made_of_nothing, "not there" },
+    { "no node", made_of_no_node, "made across" },
+    { "too short", made_too_short, "made across" },
+    { "made early", made_early, "do not meet" },
+    { NULL, NULL, NULL },
+};
+static const Spoiled across[] = {
+    { "made of nothing", made_of_nothing, "not there" },
+    { "becomes another", becomes_another, "written" },
+    { "becomes nothing", becomes_nothing, "nobody writes" },
+    { NULL, NULL, NULL },
+};
+
 static const Spoiled spoiled[] = {
     { "no meeting", no_meeting, "do not meet" },
     { "no settling", no_settling, "under way" },
@@ -538,6 +599,8 @@ int main(void)
                      { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
                        0 },
                      { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0 },
+                     { "tests/plans/retnet_chunks.plan", angles, 1, 2, 0 },
+                     { "tests/plans/retnet_chunks.plan", across, 1, 1, 0 },
                      { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0 }
                    };
     Ctx *c = ctx_new();

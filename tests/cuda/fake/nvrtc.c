@@ -95,13 +95,16 @@ static int wish(void)
 }
 
 /* The wrapper of the kernel whose name begins at s: each parameter from where
- * its address says, for each thread. */
-static void write_wrapper(FILE *f, const char *s, int hopper, bool wrong)
+ * its address says, for each thread. first: of the source, all of whose kernels
+ * have one name for shared memory. */
+static void write_wrapper(FILE *f, const char *s, int hopper, bool wrong,
+                          bool first)
 {
     const char *open = strchr(s, '('), *end = strchr(open, ')');
     int params = 0, len = (int)(open - s);
     if (hopper)
-        fprintf(f, "namespace in_%.*s {\nunsigned char raw[1];\n", len, s);
+        fprintf(f, "namespace in_%.*s {\n%s", len, s,
+                first ? "unsigned char raw[1];\n" : "");
     bool once = !hopper && wish() == HOPPER_FORWARD && !strncmp(s, "k0_", 3);
     fprintf(f, "extern \"C\" int fake_%.*s(void **ud, long grid, int threads)"
             "\n{\n%s%s    launch%s(grid, threads, arena, [](void *ud) {\n"
@@ -174,14 +177,16 @@ static int write_file(const char *dir, const char *name, const char *text,
         write_plain(f, text);
     else
         fputs(text, f);
+    bool first = true;
     for (const char *s = text; kind == SOURCE
-         && (s = strstr(s, "__global__")); s++) {
+         && (s = strstr(s, "__global__")); s++, first = false) {
         const char *name_at = strchr(s, '(');
         while (!strncmp(name_at - 2, "__", 2))  /* an attribute's */
             name_at = strchr(strchr(name_at, ')'), '(');
         while (name_at[-1] != ' ' && name_at[-1] != '\n')
             name_at--;
-        write_wrapper(f, name_at, hopper, wrong && strstr(text, wrong));
+        write_wrapper(f, name_at, hopper, wrong && strstr(text, wrong),
+                      first);
     }
     return fclose(f) == 0;
 }
@@ -278,6 +283,9 @@ static int compile(Program *p)
         p->log[fread(p->log, 1, sizeof p->log - 1, f)] = 0;
         fclose(f);
     }
+    const char *counted = getenv("FAKE_COUNTED");
+    if (code != 0 && counted && strstr(p->source, counted))
+        fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);
     if (getenv("FAKE_SPILLS") && strstr(p->source, getenv("FAKE_SPILLS")))
         strcpy(p->log, "8 bytes spill stores\n");
     snprintf(command, sizeof command, "rm -rf %s", dir);

@@ -117,7 +117,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     u32 t4[8];
                     read_columns<2>(t4 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
                     float z9 = 0;
-                    float f9[16];
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
@@ -125,7 +124,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         (void)row;
                         (void)col;
                         const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
-                        f9[e] = x9;
                         if (e % 2)
                             store2(base + 82208 + row * 288 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
                         else
@@ -358,7 +356,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 u32 t4[16];
                 read_columns<4>(t4 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
                 float z9 = 0;
-                float f9[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -366,7 +363,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     (void)row;
                     (void)col;
                     const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
-                    f9[e] = x9;
                     if (e % 2)
                         store2(base + 164384 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
                     else
@@ -570,7 +566,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     u32 t4[8];
                     read_columns<2>(t4 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
                     float z9 = 0;
-                    float f9[16];
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
@@ -578,7 +573,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         (void)row;
                         (void)col;
                         const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
-                        f9[e] = x9;
                         if (e % 2)
                             store2(base + 82208 + row * 288 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
                         else
@@ -869,7 +863,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float g4[32];
                 load_matrix<unsigned short>(g4, a.tensor[8], x, 0 + col0(64), l);
                 float z9 = 0;
-                float f9[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -877,7 +870,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)row;
                     (void)col;
                     const float x9 = max_(g4[e], bits(0xc2d00000));
-                    f9[e] = x9;
                     if (e % 2)
                         store2(base + 148000 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
                     else
@@ -1100,7 +1092,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float d62[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     d62[h] = parts_sum<1>(base + 217600 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
-                float f63[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1112,7 +1103,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x60 = x57 + c59[e / 4 * 2 + e % 2];
                     const float x62 = row == x.n - 1 ? x60 : d62[h];
                     const float x63 = f61[e] + x62;
-                    f63[e] = x63;
                     if (e % 2)
                         store2(base + 148000 + row * 544 + 4 * (col - 1), z63, row < x.n ? x63 : 0.f);
                     else

@@ -24,7 +24,8 @@ static void put_gated_scan(Print *p, const KInst *k, bool back)
     }
     bool turns = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
     buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d), l);"
-               "\n", (int)k->ncol, share, back, turns ? ", true" : "", place(p, value_at(p, k->in[0])),
+               "\n", (int)k->ncol, share, back, turns ? ", true" : "",
+               place(p, value_at(p, k->in[0])),
                gates ? gates : "0u", gates ? "x.n" : "0", begin, share);
 }
 

@@ -1,7 +1,8 @@
 /* across.c -- vectors over a state's axis that are made element by element, of
- * sums, of states, of what is found. Those that programs alone read they compute
- * themselves; one that is kept for other kernels, or that a state becomes, is
- * made by an instruction of its own, with all that it goes on from.
+ * sums, of states, of what is found. Those that programs alone read they
+ * compute themselves; one that is kept for other kernels, or that a state
+ * becomes, is made by an instruction of its own, with all that it goes on
+ * from.
  */
 #include "select.h"
 

@@ -19,9 +19,10 @@ static bool lies_turned(const Select *x, AxisSet s)
 static void find_space(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
+    bool inner = n->op == OP_last || n->op == OP_pairsum;
     AxisSet s = x->kind[r] != REDUCED && x->kind[r] != PAIRED
               ? plain_axes(x->g, r)
-              : n->op == OP_last || n->op == OP_pairsum ? x->g->n[n->a[0]].axes : n->axes | n->over;
+              : inner ? x->g->n[n->a[0]].axes : n->axes | n->over;
     if (count_axes(s) == 2 && s & AXIS(AX_J) && !(s & AXIS(AX_I)))
         s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
     if (count_axes(s) != 2)

@@ -45,8 +45,9 @@ extern const Target target_sm90;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.
  * SUMS: float32 in shared memory, a row a token, SUMS_MORE numbers wider than
  * the matrix, one row before the first and one behind the last. GLOBAL: a
- * tensor's, or what kernels keep for one another, where it lies. VECTOR: float32 in shared memory, one a token, or
- * one a column of a state; SCALAR: one. */
+ * tensor's, or what kernels keep for one another, where it lies. VECTOR:
+ * float32 in shared memory, one a token, or one a column of a state; SCALAR:
+ * one. */
 typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE, LAY_SUMS,
                       LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];

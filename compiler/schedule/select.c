@@ -518,7 +518,8 @@ static bool map_writes(Select *x, KInst *k, Ref r)
 bool is_left(const Select *x, Ref r)
 {
     return is_factor(x, r) || output_of(x, r) != NOTHING || is_kept(x, r)
-        || is_kept_wide(x, r) || is_scanned(x, r) || is_inverted(x, r) || is_next(x, r);
+        || is_kept_wide(x, r) || is_scanned(x, r) || is_inverted(x, r)
+        || is_next(x, r);
 }
 
 /* Loads of what a node of the matrix role reads, also through what its program

@@ -82,6 +82,8 @@ Ref rows_gradient(const Rows *p, int i)
     const Graph *g = p->joint;
     int o = 1;
 
+    if (!p->used[p->forward->in[i].node])
+        return 0;
     if (!g->in[i].timed) {
         const State *st = &g->st[adjoint_of_input(g, i)];
         const Node *n = &g->n[st->next];
@@ -170,8 +172,22 @@ static Graph *without_states(Ctx *c, const Graph *from)
     return g;
 }
 
+int32_t rows_span(const Rows *p, int ax)
+{
+    int32_t n = 1;
+
+    for (int d = p->nlanes - 1; d >= 0 && p->order[d] != ax; d--)
+        n *= p->forward->axis[p->order[d]].size;
+    return n;
+}
+
+int rows_inner(const Rows *p)
+{
+    return p->nlanes ? p->order[p->nlanes - 1] : 0;
+}
+
 /* The axis of rows: y's longest, else any value's. */
-static void find_lanes(Rows *p)
+static void one_axis(Rows *p)
 {
     const Graph *g = p->forward;
     AxisSet all = g->n[g->out[0].node].axes;
@@ -181,60 +197,112 @@ static void find_lanes(Rows *p)
     p->length = 1;
     for (; all; all &= all - 1)
         if (g->axis[lowest(all)].size > p->length || !p->lanes) {
-            p->lanes = lowest(all);
-            p->length = g->axis[p->lanes].size;
+            p->lanes = AXIS(lowest(all));
+            p->order[0] = (uint8_t)lowest(all);
+            p->nlanes = 1;
+            p->length = g->axis[lowest(all)].size;
         }
+}
+
+/* All of the widest input's, as they lie: lanes must not go over the inner
+ * one's end, and sum along it with a few others. */
+static bool all_axes(Rows *p)
+{
+    const Input *wide = NULL;
+    int32_t inner;
+
+    for (int i = 0; i < p->nin; i++)
+        if (p->step->in[i].timed
+            && (!wide || p->step->in[i].rank > wide->rank))
+            wide = &p->step->in[i];
+    if (!wide || wide->rank < 2 || wide->rank > ROW_DIMS)
+        return false;
+    p->lanes = 0;
+    p->length = 1;
+    p->nlanes = wide->rank;
+    for (int d = 0; d < wide->rank; d++) {
+        p->order[d] = wide->order[d];
+        p->lanes |= AXIS(wide->order[d]);
+        p->length *= p->step->axis[wide->order[d]].size;
+    }
+    inner = p->step->axis[rows_inner(p)].size;
+    return inner >= 8 && inner <= 128 && !(inner & (inner - 1));
 }
 
 static int64_t held(const Rows *p, const Graph *g, Ref r)
 {
-    int64_t n = 1;
+    int64_t n = g->n[r].axes & p->lanes ? 8 : 1;
 
-    for (AxisSet s = g->n[r].axes; s; s &= s - 1)
-        n *= lowest(s) == p->lanes ? 8 : axis_extent(g, r, lowest(s));
+    for (AxisSet s = g->n[r].axes & ~p->lanes; s; s &= s - 1)
+        n *= axis_extent(g, r, lowest(s));
     return n;
+}
+
+/* A sum over some axes of rows is one over the inner ones. */
+static bool sums_inner(const Rows *p, AxisSet left)
+{
+    bool inner = false;
+
+    left &= p->lanes;
+    for (int d = 0; d < p->nlanes; d++) {
+        bool is = left & AXIS(p->order[d]);
+        if (is && inner)
+            return false;
+        inner = inner || !is;
+    }
+    return !left || p->nlanes == 2;
 }
 
 static bool can_emit(const Rows *p, const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
-    AxisSet lanes = p->lanes ? AXIS(p->lanes) : 0;
-    bool across = n->over & lanes;
+    bool across = n->over & p->lanes;
 
     if (held(p, g, r) > ROW_NUMBERS)
         return false;
     switch ((enum Op)n->op) {
-    case OP_num: case OP_input: case OP_sum: case OP_dot: case OP_unit:
-    case OP_count:
+    case OP_num: case OP_input: case OP_unit: case OP_count:
         return true;
+    case OP_sum: case OP_dot:
+        return !across || sums_inner(p, n->axes);
     case OP_select:
         return !across;
     case OP_relabel:
-        return !across && !(AXIS(n->index) & lanes);
+        return !across && !(AXIS(n->index) & p->lanes);
     case OP_rot90:
-        return across && p->length % 2 == 0;
+        return n->over == AXIS(rows_inner(p)) && p->forward->axis[
+               rows_inner(p)].size % 2 == 0;
     default:
         return op_info[n->op].traits & ELEMENTWISE;
     }
 }
 
-static bool can_emit_all(const Rows *p, const Graph *g)
+static bool can_emit_all(const Rows *p, const Graph *g, const uint8_t *live)
 {
-    uint8_t *live = ctx_alloc(g->ctx, g->len);
-
-    graph_live(g, live);
     for (Ref r = 1; r < g->len; r++)
-        if (live[r] && g->n[r].op != OP_state && !can_emit(p, g, r)) {
-            bool sum = false;           /* of a gradient over tokens */
-            for (int i = 0; i < g->nst; i++)
-                sum = sum || g->st[i].next == r;
-            if (!sum)
-                return false;
-        }
-    for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].rank > ROW_DIMS)
+        if (live[r] && !can_emit(p, g, r))
             return false;
     return true;
+}
+
+static void mark(const Graph *g, uint8_t *live, Ref root)
+{
+    live[root] = 1;
+    for (Ref r = root; r > 0; r--)
+        for (int i = 0; live[r] && i < 4; i++)
+            if (g->n[r].a[i])
+                live[g->n[r].a[i]] = 1;
+}
+
+/* Of the joint graph, what gradients need. */
+static uint8_t *needed(const Rows *p)
+{
+    uint8_t *live = ctx_alloc(p->joint->ctx, p->joint->len);
+
+    for (int i = 0; i < p->nin + p->nst; i++)
+        if (rows_gradient(p, i))
+            mark(p->joint, live, rows_gradient(p, i));
+    return live;
 }
 
 /* What a token adds to a constant's gradient must not know of what others
@@ -243,10 +311,17 @@ static bool has_gradients(const Rows *p)
 {
     for (int i = 0; i < p->nin; i++) {
         Ref r = rows_gradient(p, i);
-        if (!r || p->joint->n[r].states)
+        if (p->step->in[i].rank > ROW_DIMS || (r && p->joint->n[r].states)
+            || (!r && p->used[p->forward->in[i].node]))
             return false;
     }
     return true;
+}
+
+static bool can_run(const Rows *p)
+{
+    return p->length <= 4 * 1024 && can_emit_all(p, p->forward, p->used)
+        && can_emit_all(p, p->joint, needed(p));
 }
 
 typedef struct Reading {
@@ -267,11 +342,14 @@ static void read_step(Ctx *c, void *ud)
         || !find_delays(p))
         return;
     p->forward = without_states(c, p->step);
-    find_lanes(p);
-    if (p->length > 8 * 1024 || !can_emit_all(p, p->forward))
-        return;
+    uint8_t *used = ctx_alloc(c, p->forward->len);
+    mark(p->forward, used, p->forward->out[0].node);
+    p->used = used;
     p->joint = grad(p->forward);
-    k->can = can_emit_all(p, p->joint) && has_gradients(p);
+    if (!has_gradients(p))
+        return;
+    one_axis(p);
+    k->can = can_run(p) || (all_axes(p) && can_run(p));
 }
 
 Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES])
@@ -322,7 +400,7 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call)
         if (p->step->in[i].timed && call->in[i].dtype != F32)
             s.each = 8;
     while (s.each > 1 && s.each / 2 >= p->length)
-        s.each /= 2;
+        s.each /= 2;                    /* an inner axis has 8 at least */
     while (s.group < 32 && s.group * s.each < p->length)
         s.group *= 2;
     while (s.group * s.each < p->length)

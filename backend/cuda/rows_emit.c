@@ -19,6 +19,7 @@ typedef struct Text {
     RowsShape shape;
     int shift;                          /* tokens behind the row's */
     const char *index[NAXES];           /* where an entry is looked at */
+    const char *entry;                  /* of a lane's */
     uint8_t *made;                      /* declared already: of what no token
                                            changes */
 } Text;
@@ -29,14 +30,12 @@ typedef struct Text {
 
 static bool has_lanes(const Text *t, Ref r)
 {
-    return t->p->lanes && t->g->n[r].axes & AXIS(t->p->lanes);
+    return t->g->n[r].axes & t->p->lanes;
 }
 
 static AxisSet registers_of(const Text *t, Ref r)
 {
-    AxisSet s = t->g->n[r].axes;
-
-    return t->p->lanes ? s & ~AXIS(t->p->lanes) : s;
+    return t->g->n[r].axes & ~t->p->lanes;
 }
 
 /* Numbers that a lane has of it. */
@@ -63,7 +62,7 @@ static char *place_of(const Text *t, Ref r)
     int64_t n = has_lanes(t, r) ? t->shape.each : 1;
     AxisSet s = registers_of(t, r);
 
-    buf_printf(&b, "%s", has_lanes(t, r) ? t->index[t->p->lanes] : "0");
+    buf_printf(&b, "%s", has_lanes(t, r) ? t->entry : "0");
     for (int ax = NAXES - 1; ax >= 0; ax--) {
         if (!(s & AXIS(ax)))
             continue;
@@ -84,22 +83,39 @@ static char *operand(const Text *t, Ref r)
     return ctx_format(t->c, "%s[%s]", name_of(t, r), place_of(t, r));
 }
 
-/* Loops over axes; of the row's axis, over the entries of a lane. */
+static void open_loop(const Text *t, const char *index, int n)
+{
+    PUT(t, "UNROLL\nfor (int %s = 0; %s < %d; %s++) {\n", index, index, n,
+        index);
+}
+
+/* Loops over axes; of rows, over the entries of a lane. */
 static void open_loops(const Text *t, Ref r, AxisSet s)
 {
-    for (; s; s &= s - 1) {
-        int ax = lowest(s);
-        bool lanes = ax == t->p->lanes;
-        PUT(t, "UNROLL\nfor (int %s = 0; %s < %d; %s++) {\n", t->index[ax],
-            t->index[ax], lanes ? t->shape.each : axis_extent(t->g, r, ax),
-            t->index[ax]);
-    }
+    for (AxisSet own = s & ~t->p->lanes; own; own &= own - 1)
+        open_loop(t, t->index[lowest(own)], axis_extent(t->g, r,
+                                                        lowest(own)));
+    if (s & t->p->lanes)
+        open_loop(t, t->entry, t->shape.each);
 }
 
 static void close_loops(const Text *t, AxisSet s)
 {
-    for (; s; s &= s - 1)
+    for (AxisSet own = s & ~t->p->lanes; own; own &= own - 1)
         PUT(t, "}\n");
+    if (s & t->p->lanes)
+        PUT(t, "}\n");
+}
+
+/* Where entry `at` of the row is on the axis. */
+static char *along(const Text *t, int ax, const char *at)
+{
+    int32_t span = rows_span(t->p, ax);
+
+    if (t->p->nlanes == 1)
+        return ctx_format(t->c, "(%s)", at);
+    return ctx_format(t->c, "((%s) / %d %% %d)", at, span,
+                      t->g->axis[ax].size);
 }
 
 static void declare(const Text *t, Ref r)
@@ -129,7 +145,7 @@ static bool is_whole(const Text *t, const View *v, const uint8_t *order,
                      int rank, bool lanes)
 {
     int64_t each = v->dtype == F32 ? 4 : 8;
-    int inner = dim_of(order, rank, t->p->lanes);
+    int inner = dim_of(order, rank, rows_inner(t->p));
 
     if (!lanes || v->dtype == F64 || t->shape.each % each
         || t->p->length % t->shape.each || v->sd[inner] != 1
@@ -155,26 +171,37 @@ typedef struct Moving {
 
 static void move(const Text *t, const Moving *m)
 {
-    AxisSet s = registers_of(t, m->r);
-    bool lanes = has_lanes(t, m->r);
+    AxisSet s = registers_of(t, m->r), axes = t->g->n[m->r].axes;
+    bool lanes = axes & t->p->lanes;
+    bool runs = lanes && axes & AXIS(rows_inner(t->p));
     int each = lanes ? t->shape.each : 1;
-    int inner = dim_of(m->order, m->rank, t->p->lanes);
-    const char *was = t->index[t->p->lanes];
+    int inner = dim_of(m->order, m->rank, rows_inner(t->p));
     Text at = *t;
 
+    at.entry = "0";
     open_loops(t, m->r, s);
     PUT(t, "%s<%s, %d, %s>(a.arg[%d].p, %s", m->act, type_text(m->v->dtype),
-        each, is_whole(t, m->v, m->order, m->rank, lanes) ? "true" : "false",
+        each, is_whole(t, m->v, m->order, m->rank, runs) ? "true" : "false",
         m->arg, m->where);
     for (int d = 0; d < m->rank; d++)
-        PUT(t, " + %s * a.arg[%d].sd[%d]", m->order[d] == t->p->lanes && lanes
-            ? "e0" : t->index[m->order[d]], m->arg, d);
-    at.index[t->p->lanes] = "0";
-    PUT(t, ", %s, %s, %s + %s);\n", lanes ? ctx_format(t->c,
-        "a.arg[%d].sd[%d]", m->arg, inner) : "1", m->left, m->name,
+        PUT(t, " + %s * a.arg[%d].sd[%d]", AXIS(m->order[d]) & t->p->lanes
+            ? along(t, m->order[d], "e0") : t->index[m->order[d]], m->arg, d);
+    PUT(t, ", %s, %s, %s + %s);\n", runs ? ctx_format(t->c,
+        "a.arg[%d].sd[%d]", m->arg, inner) : "0", m->left, m->name,
         place_of(&at, m->r));
-    at.index[t->p->lanes] = was;
     close_loops(t, s);
+}
+
+/* Where the row's entries that the value has are first met: what lacks an axis
+ * of rows is the same all along it. */
+static char *once(const Text *t, Ref r, const char *at)
+{
+    Buf b = { .ctx = t->c };
+    AxisSet s = t->p->lanes & ~t->g->n[r].axes;
+
+    for (; s && has_lanes(t, r); s &= s - 1)
+        buf_printf(&b, " && %s == 0", along(t, lowest(s), at));
+    return b.s ? b.s : "";
 }
 
 /* "left" of a row that is on: of its lane's entries, or of the one number. */
@@ -295,38 +322,67 @@ static char *operand_at(const Text *t, Ref r, int ax, const char *index)
     return operand(&at, r);
 }
 
+/* Lanes that sum with one another: a row's, or, where an outer axis of it is
+ * left, those of its inner ones. */
+static int summed_lanes(const Text *t, Ref r)
+{
+    AxisSet left = t->g->n[r].axes & t->p->lanes;
+    int n = t->shape.group;
+
+    for (int d = 0; d < t->p->nlanes; d++)
+        if (left & AXIS(t->p->order[d]))
+            n = rows_span(t->p, t->p->order[d]) / t->shape.each;
+    return n;
+}
+
 static void emit_sum(const Text *t, Ref r)
 {
     const Node *n = &t->g->n[r];
-    bool across = t->p->lanes && n->over & AXIS(t->p->lanes);
+    bool across = n->over & t->p->lanes;
     const char *x = operand(t, n->a[0]);
+    Ref wide = n->a[0];
 
     if (n->op == OP_dot)
         x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
-    if (across)
-        x = ctx_format(t->c, "e0 + i < row_length ? %s : 0.f", x);
-    declare(t, r);
-    open_loops(t, r, n->axes);
-    PUT(t, "{\nfloat sum = 0;\n");
-    Ref wide = n->a[0];
     for (int i = 0; i < 2 && n->op == OP_dot; i++)
         if ((t->g->n[n->a[i]].axes & n->over) == n->over)
             wide = n->a[i];
+    if (across)
+        x = ctx_format(t->c, "e0 + i < row_length%s ? %s : 0.f",
+                       once(t, wide, "e0 + i"), x);
+    declare(t, r);
+    open_loops(t, r, n->axes & ~(across ? t->p->lanes : 0));
+    PUT(t, "{\nfloat sum = 0;\n");
     open_loops(t, wide, n->over);
     PUT(t, "sum += %s;\n", x);
     close_loops(t, n->over);
-    PUT(t, "%s = %s;\n", operand(t, r), across ? "total<row_group>(sum)"
-                                               : "sum");
+    if (across)
+        PUT(t, "sum = total<%s>(sum);\n", summed_lanes(t, r)
+            == t->shape.group ? "row_group" : ctx_format(t->c, "%d",
+                                              summed_lanes(t, r)));
+    if (across && has_lanes(t, r))
+        open_loop(t, t->entry, t->shape.each);
+    PUT(t, "%s = sum;\n", operand(t, r));
+    if (across && has_lanes(t, r))
+        PUT(t, "}\n");
     PUT(t, "}\n");
-    close_loops(t, n->axes);
+    close_loops(t, n->axes & ~(across ? t->p->lanes : 0));
+}
+
+static char *other_of_pair(const Text *t, Ref r)
+{
+    Text at = *t;
+
+    at.entry = "(i ^ 1)";
+    return operand(&at, r);
 }
 
 static void emit_node(const Text *t, Ref r, const char *on)
 {
     const Node *n = &t->g->n[r];
     int over = n->over ? lowest(n->over) : 0;
-    const char *place = over == t->p->lanes && over ? "(e0 + i)"
-                                                    : t->index[over];
+    const char *place = over && AXIS(over) & t->p->lanes
+                      ? along(t, over, "e0 + i") : t->index[over];
 
     if (n->op == OP_input)
         load_input(t, r, on);
@@ -346,15 +402,14 @@ static void emit_node(const Text *t, Ref r, const char *on)
         set_entry(t, r, operand_at(t, n->a[0], over, t->index[n->index]));
     else if (n->op == OP_rot90)
         set_entry(t, r, ctx_format(t->c, "i %% 2 ? %s : -%s",
-                  operand_at(t, n->a[0], over, "(i ^ 1)"),
-                  operand_at(t, n->a[0], over, "(i ^ 1)")));
+                  other_of_pair(t, n->a[0]), other_of_pair(t, n->a[0])));
 }
 
 /* ---- the body ---- */
 
 static void mark(const Graph *g, uint8_t *live, Ref r)
 {
-    live[r] = 1;
+    live[r] = r != 0;
     for (; r > 0; r--)
         for (int i = 0; live[r] && i < 4; i++)
             if (g->n[r].a[i])
@@ -406,6 +461,8 @@ static void add_up(const Text *t, const char *sums, Ref r, Ref like,
 {
     AxisSet s = t->g->n[like].axes;
 
+    if (!r)
+        return;
     open_loops(t, like, s);
     PUT(t, "%s[%s] += %s ? %s : 0.f;\n", sums, place_of(t, like), on,
         operand(t, r));
@@ -562,6 +619,15 @@ static void emit_forward(Text *t)
 
 /* ---- the kernel ---- */
 
+/* Of what lacks an axis of rows, one lane stores the one number. */
+static char *sum_left(const Text *t, Ref r)
+{
+    if (!has_lanes(t, r))
+        return left_text(t, r, "!left && row < a.rows && lane == 0");
+    return left_text(t, r, ctx_format(t->c, "!left && row < a.rows%s",
+                                      once(t, r, "e0")));
+}
+
 /* Sums of what no token changes: as it is declared, a piece for each group. */
 static void emit_sums(Text *t, bool begin)
 {
@@ -579,8 +645,7 @@ static void emit_sums(Text *t, bool begin)
             continue;
         }
         move(t, &(Moving){ "store", ctx_format(t->c, "row * %lld",
-             (long long)rows_entries(p, i)), left_text(t, r, has_lanes(t, r)
-             ? "row < a.rows" : "row < a.rows && lane == 0"),
+             (long long)rows_entries(p, i)), sum_left(t, r),
              ctx_format(t->c, "d%d", i), arg, &(View){ .dtype = F32 },
              in->order, in->rank, r });
     }
@@ -643,8 +708,9 @@ char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
                .shape = rows_shape(p, call) };
 
     t.made = ctx_alloc(c, t.g->len);
+    t.entry = "i";
     for (int ax = 0; ax < NAXES; ax++)
-        t.index[ax] = ax && ax == p->lanes ? "i" : ctx_format(c, "r%d", ax);
+        t.index[ax] = ctx_format(c, "r%d", ax);
     emit_kernel(&t);
     buf_printf(&b, "// %s, %s\n#include \"numbers.cuh\"\n"
                "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"

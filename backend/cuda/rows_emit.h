@@ -16,9 +16,12 @@ struct Rows {
     const Graph *step, *forward, *joint;
     int nin, nst;
     int source[MAX_STATES], depth[MAX_STATES];
-    int lanes;                          /* the axis of rows; 0: they are one
-                                           number */
-    int32_t length;                     /* of that */
+    const uint8_t *used;                /* per node of `forward`: y needs it */
+    AxisSet lanes;                      /* the axes of rows, as one; none: rows
+                                           are one number */
+    uint8_t order[ROW_DIMS];            /* of them: the last is the inner one */
+    int nlanes;
+    int32_t length;                     /* of all */
     RowsKernel *kernel;
 };
 
@@ -33,8 +36,12 @@ const View *rows_view(const RowsCall *call, RowsRole role, int i);
 typedef struct RowsShape { int each, group; } RowsShape;
 RowsShape rows_shape(const Rows *p, const RowsCall *call);
 
-/* Is it in the joint graph that of input i, by itself or as it is read in
- * tokens before? Its result; of one without tokens what a token adds. */
+/* Of an axis of rows: entries that one of its own spans. */
+int32_t rows_span(const Rows *p, int ax);
+int rows_inner(const Rows *p);
+
+/* The gradient of input i in the joint graph, by itself or as it is read in
+ * tokens before; of one without tokens what a token adds. 0: it has none. */
 Ref rows_gradient(const Rows *p, int i);
 /* Is the gradient of input i wanted, or of a state that comes from it? */
 bool rows_wants(const Rows *p, const RowsCall *call, int i);

@@ -318,6 +318,11 @@ void refuse_layer(lua_State *L, const Variant *v, const char *method);
 /* Chunk, threads, backend: from the options, else from the flin table. */
 void run_options(lua_State *L, const char *what, int arg, Args *a);
 
+/* A layer's values by their names: what calls and products give, and what
+ * stands between them. By node; in g's context. */
+const char **layer_names(const Graph *g, const struct LayerParts *p);
+/* Pushes what v:plan gives of a layer, with options at 2. */
+int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward);
 /* form.c: a line or two for each state, and how the variant runs. */
 const char *variant_form(lua_State *L, Variant *v);
 /* Why the latest plan goes token by token, or NULL. */

@@ -126,9 +126,7 @@ static void put_states(Buf *b, Graph *g, const int *order)
     }
 }
 
-/* A layer's values by their names: what calls and products give, and what
- * stands between them. */
-static const char **name_values(const Graph *g, const LayerParts *p)
+const char **layer_names(const Graph *g, const LayerParts *p)
 {
     const char **name = ctx_alloc(g->ctx, g->len * sizeof *name);
 
@@ -177,7 +175,7 @@ static void find_parts(Form *f)
 {
     const Graph *g = f->v->step->layer->traced;
     LayerParts *p = layer_cut(g->ctx, g->layer, f->size);
-    const char **name = name_values(g, p);
+    const char **name = layer_names(g, p);
 
     for (int i = 0; i < p->n; i++) {
         put_part(&f->text, g, &p->part[i], name);

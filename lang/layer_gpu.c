@@ -23,24 +23,11 @@ static DevicePtr address(const Array *v)
 
 /* ---- memory ---- */
 
-static AxisSet head_axes(const Layer *l)
-{
-    AxisSet all = 0;
-
-    for (int i = 0; i < l->ncalls; i++)
-        all |= l->call[i].heads;
-    return all;
-}
-
-/* The call's; but float32 of what is a number a head, or made from weights. */
+/* The call's, but for what layer_wide says. */
 static DType type(const Lay *k, Ref r)
 {
-    DType d = k->b->dtype == F64 ? F32 : k->b->dtype;
-    const Node *n = &k->g->n[r];
-
-    if (r && (!n->timed || !(n->axes & ~head_axes(k->g->layer))))
-        return F32;
-    return d;
+    return k->b->dtype == F64 || (r && layer_wide(k->g, r)) ? F32
+                                                            : k->b->dtype;
 }
 
 static int64_t rounded(int64_t bytes)

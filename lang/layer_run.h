@@ -124,6 +124,10 @@ Array tensor_array(const Lay *k, bool timed, const uint8_t *order, int rank,
                    const View *t);
 Array input_array(const Lay *k, int i, const View *t);
 
+/* On a device: float32 whatever the call's tensors are, as what is a number a
+ * head, or made from weights. */
+bool layer_wide(const Graph *g, Ref r);
+
 /* ---- gradients of values (layer_run.c) ---- */
 
 /* Adds to r's gradient; the first one is taken as it is. */

@@ -96,6 +96,22 @@ bool collapse(const Array *v, const Axes *l, int64_t *n, int64_t *stride)
     return true;
 }
 
+static AxisSet head_axes(const Layer *l)
+{
+    AxisSet all = 0;
+
+    for (int i = 0; i < l->ncalls; i++)
+        all |= l->call[i].heads;
+    return all;
+}
+
+bool layer_wide(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    return !n->timed || !(n->axes & ~head_axes(g->layer));
+}
+
 Array tensor_array(const Lay *k, bool timed, const uint8_t *order, int rank,
                    const View *t)
 {

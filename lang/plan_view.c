@@ -421,6 +421,15 @@ static int plan_tostring(lua_State *L)
     return 1;
 }
 
+static void be_plan(lua_State *L)
+{
+    if (luaL_newmetatable(L, PLAN_META)) {
+        lua_pushcfunction(L, plan_tostring);
+        lua_setfield(L, -2, "__tostring");
+    }
+    lua_setmetatable(L, -2);
+}
+
 static void push_stored(lua_State *L, const PlanView *w)
 {
     int n = 0;
@@ -479,11 +488,7 @@ static void push_table(lua_State *L, const PlanView *w)
     lua_setfield(L, -2, "optimal");
     if (w->note)
         set_text(L, "note", w->note);
-    if (luaL_newmetatable(L, PLAN_META)) {
-        lua_pushcfunction(L, plan_tostring);
-        lua_setfield(L, -2, "__tostring");
-    }
-    lua_setmetatable(L, -2);
+    be_plan(L);
 }
 
 /* ---- v:plan ---- */
@@ -531,6 +536,30 @@ static int draw_svg(lua_State *L)
     return 1;
 }
 
+static const Machine *machine_option(lua_State *L, const char *usual)
+{
+    const char *name = text_option(L, "machine", usual);
+    const Machine *m = machine_named(name);
+
+    if (!m)
+        lang_fail(L, "machines: cpu, h200", "plan: there is no machine '%s'",
+                  name);
+    return m;
+}
+
+static int plan_of_layer(lua_State *L, Variant *v)
+{
+    bool backward = false;
+
+    if (lua_istable(L, 2)) {
+        raw_field(L, 2, "backward");
+        backward = lua_toboolean(L, -1);
+    }
+    layer_show_plan(L, v, machine_option(L, "h200"), backward);
+    be_plan(L);
+    return 1;
+}
+
 static int variant_plan(lua_State *L)
 {
     static const char *const also[] = { "chunk", "backend", "threads",
@@ -538,8 +567,9 @@ static int variant_plan(lua_State *L)
     Variant *v = variant_check(L, 1);
     Args args = { 0 };
 
-    refuse_layer(L, v, "plan");
     lua_settop(L, 2);
+    if (v->step->layer)
+        return plan_of_layer(L, v);
     const char *format = text_option(L, "format", "table");
     if (!strcmp(format, "svg"))
         return draw_svg(L);
@@ -553,11 +583,7 @@ static int variant_plan(lua_State *L)
         raw_field(L, 2, "backward");
         s->ask.backward = lua_toboolean(L, -1);
     }
-    const char *machine = text_option(L, "machine", "cpu");
-    s->ask.m = machine_named(machine);
-    if (!s->ask.m)
-        lang_fail(L, "machines: cpu, h200", "plan: there is no machine '%s'",
-                  machine);
+    s->ask.m = machine_option(L, "cpu");
     if (v->step->mask)
         lang_fail(L, NULL, "plan: a mask of mode \"quadratic\" has no plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))

@@ -77,26 +77,6 @@ bool rows_wants(const Rows *p, const RowsCall *call, int i)
 
 /* ---- the step ---- */
 
-Ref rows_gradient(const Rows *p, int i)
-{
-    const Graph *g = p->joint;
-    int o = 1;
-
-    if (!p->used[p->forward->in[i].node])
-        return 0;
-    if (!g->in[i].timed) {
-        const State *st = &g->st[adjoint_of_input(g, i)];
-        const Node *n = &g->n[st->next];
-        if (n->op != OP_add)
-            return 0;
-        return n->a[0] == st->node ? n->a[1]
-             : n->a[1] == st->node ? n->a[0] : 0;
-    }
-    for (int j = 0; j < i; j++)
-        o += g->in[j].timed;
-    return g->out[o].node;
-}
-
 /* Which input, how many tokens before: in rounds, as states come in any
  * order. */
 static bool find_delays(Rows *p)
@@ -300,27 +280,57 @@ static uint8_t *needed(const Rows *p)
     uint8_t *live = ctx_alloc(p->joint->ctx, p->joint->len);
 
     for (int i = 0; i < p->nin + p->nst; i++)
-        if (rows_gradient(p, i))
-            mark(p->joint, live, rows_gradient(p, i));
+        if (p->gradient[i])
+            mark(p->joint, live, p->gradient[i]);
     return live;
 }
 
-/* What a token adds to a constant's gradient must not know of what others
- * did. */
-static bool has_gradients(const Rows *p)
+static uint8_t *used_nodes(const Rows *p)
 {
-    for (int i = 0; i < p->nin; i++) {
-        Ref r = rows_gradient(p, i);
-        if (p->step->in[i].rank > ROW_DIMS || (r && p->joint->n[r].states)
-            || (!r && p->used[p->forward->in[i].node]))
+    uint8_t *used = ctx_alloc(p->forward->ctx, p->forward->len);
+
+    mark(p->forward, used, p->forward->out[0].node);
+    return used;
+}
+
+/* What a token adds to the sum over tokens. */
+static Ref added(Graph *g, int i)
+{
+    const State *st = &g->st[adjoint_of_input(g, i)];
+    const Node n = g->n[st->next];
+
+    if (n.op == OP_sub && n.a[0] == st->node)
+        return op1(g, OP_neg, n.a[1]);
+    if (n.op != OP_add)
+        return 0;
+    return n.a[0] == st->node ? n.a[1] : n.a[1] == st->node ? n.a[0] : 0;
+}
+
+/* False: what a token adds to a constant's gradient knows of what others did.
+ */
+static bool find_gradients(Ctx *c, Rows *p, Graph *g)
+{
+    const uint8_t *used = used_nodes(p);
+    int n = p->nin + p->nst, o = 1;
+
+    p->gradient = ctx_alloc(c, (size_t)n * sizeof *p->gradient + 1);
+    for (int i = 0; i < n; i++) {
+        const Input *in = &p->forward->in[i];
+        Ref r = in->timed ? g->out[o].node : 0;
+        o += in->timed;
+        if (!used[in->node])
+            continue;
+        r = in->timed ? r : added(g, i);
+        if (in->rank > ROW_DIMS || !r || g->n[r].states)
             return false;
+        p->gradient[i] = r;
     }
     return true;
 }
 
 static bool can_run(const Rows *p)
 {
-    return p->length <= 4 * 1024 && can_emit_all(p, p->forward, p->used)
+    return p->length <= 4 * 1024 && can_emit_all(p, p->forward, used_nodes(p))
         && can_emit_all(p, p->joint, needed(p));
 }
 
@@ -342,11 +352,9 @@ static void read_step(Ctx *c, void *ud)
         || !find_delays(p))
         return;
     p->forward = without_states(c, p->step);
-    uint8_t *used = ctx_alloc(c, p->forward->len);
-    mark(p->forward, used, p->forward->out[0].node);
-    p->used = used;
-    p->joint = grad(p->forward);
-    if (!has_gradients(p))
+    Graph *joint = grad(p->forward);
+    p->joint = joint;
+    if (!find_gradients(c, p, joint))
         return;
     one_axis(p);
     k->can = can_run(p) || (all_axes(p) && can_run(p));

@@ -438,10 +438,10 @@ static void mark_gradients(const Text *t, uint8_t *live, int shift)
 
     for (int i = 0; i < p->nin && !shift; i++)
         if (rows_wants(p, t->call, i))
-            mark(t->g, live, rows_gradient(p, i));
+            mark(t->g, live, p->gradient[i]);
     for (int j = 0; j < p->nst; j++)
         if (p->depth[j] == shift && rows_wants(p, t->call, p->source[j]))
-            mark(t->g, live, rows_gradient(p, p->nin + j));
+            mark(t->g, live, p->gradient[p->nin + j]);
 }
 
 static uint8_t *live_of(const Text *t, int shift)
@@ -496,13 +496,13 @@ static void emit_shifts(Text *t)
         emit_nodes(t, live_of(t, shift), true, on);
         for (int i = 0; i < p->nin && !shift; i++)
             if (rows_wants(p, t->call, i))
-                add_up(t, ctx_format(t->c, "d%d", i), rows_gradient(p, i),
+                add_up(t, ctx_format(t->c, "d%d", i), p->gradient[i],
                        input_node(t, i), on);
         for (int j = 0; j < p->nst; j++)
             if (p->depth[j] == shift
                 && rows_wants(p, t->call, p->source[j]))
                 add_up(t, ctx_format(t->c, "d%d", p->source[j]),
-                       rows_gradient(p, p->nin + j),
+                       p->gradient[p->nin + j],
                        input_node(t, p->source[j]), on);
     }
     t->shift = 0;

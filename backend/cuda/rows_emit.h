@@ -16,7 +16,10 @@ struct Rows {
     const Graph *step, *forward, *joint;
     int nin, nst;
     int source[MAX_STATES], depth[MAX_STATES];
-    const uint8_t *used;                /* per node of `forward`: y needs it */
+    Ref *gradient;                      /* of each input, by itself or as it is
+                                           read in tokens before, in the joint
+                                           graph; of one without tokens what a
+                                           token adds. 0: it has none */
     AxisSet lanes;                      /* the axes of rows, as one; none: rows
                                            are one number */
     uint8_t order[ROW_DIMS];            /* of them: the last is the inner one */
@@ -40,9 +43,6 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call);
 int32_t rows_span(const Rows *p, int ax);
 int rows_inner(const Rows *p);
 
-/* The gradient of input i in the joint graph, by itself or as it is read in
- * tokens before; of one without tokens what a token adds. 0: it has none. */
-Ref rows_gradient(const Rows *p, int i);
 /* Is the gradient of input i wanted, or of a state that comes from it? */
 bool rows_wants(const Rows *p, const RowsCall *call, int i);
 /* Does the result of timed input i wait to be summed over heads? */

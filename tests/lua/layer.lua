@@ -333,12 +333,27 @@ refused("no such weight", "w.Wz: there is no weight 'Wz'", "weights: W",
         defined({ x = "t d" }, { W = "d e" }, function (x, w)
   return dot(x.x, w.Wz)
 end))
-for _, method in ipairs { "plan", "io", "source", "compile", "dump", "map" } do
+for _, method in ipairs { "io", "source", "compile", "dump", "map" } do
   refused("no " .. method, "there is no v:" .. method .. " of layers yet",
           "v.form shows its parts", function ()
     return layer[method](layer, method == "source" and "cuda"
                          or method == "dump" and "P" or {})
   end)
+end
+
+local plan = layer:plan { d = 64, h = 2, k = 32, v = 32, w = 4, T = 128 }
+check("plan: parts", #plan.parts == 17 and tostring(plan):find("rows", 1, true)
+      and tostring(plan):find("product 128 x 64 x 64", 1, true), tostring(plan))
+check("plan: backward", layer:plan { backward = true }.flops
+      > 2 * layer:plan().flops)
+check("plan: the CPU's", not tostring(layer:plan { machine = "cpu" })
+      :find("rows", 1, true))
+for name, l in pairs(flin.layers) do    -- all that carries no matrix
+  local by = {}
+  for _, part in ipairs(l:plan().parts) do
+    if part.by:find "chunks" then by[#by + 1] = part.name end
+  end
+  check(name .. ": what runs by chunks", #by == 1, table.concat(by, "\n"))
 end
 
 count.finish()

@@ -92,8 +92,8 @@ local function of_states(name, layer, sizes)
   end
 end
 
-local sizes <const> = { d = 16, h = 2, k = 16, v = 16, r = 16, w = 4, rw = 16,
-                        ra = 16, rg = 16 }
+local sizes <const> = { d = 16, h = 2, k = 16, v = 16, r = 16, w = 4, s = 16,
+                        e = 16, f = 16, g = 16 }
 local function sizes_of(layer, more)
   local s = {}
   for axis, n in pairs(sizes) do

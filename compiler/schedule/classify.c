@@ -162,6 +162,14 @@ static bool carries(Select *x, Ref r)
         || refuse(x, r, "a state that is kept, but no 16-bit matrix");
 }
 
+static bool has_decays(const Graph *g)
+{
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].op == OP_gdot)
+            return true;
+    return false;
+}
+
 static bool classify(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -191,7 +199,8 @@ static bool classify(Select *x, Ref r)
     else if (n->op == OP_pairsum && n->axes & AXIS(AX_I) && is_matrix(x, r)
              && is_whole(x, n))
         x->kind[r] = PAIRED;
-    else if (n->op == OP_cumsum && is_scan(x, r) && x->w->tile == F16)
+    else if (n->op == OP_cumsum && is_scan(x, r) && x->w->tile == F16
+             && has_decays(x->g))
         return refuse(x, r, "decays per key beside float16: factors leave its"
                             " range");
     else if (is_scan(x, r) || is_delayed_scan(x, r))

@@ -101,6 +101,12 @@ void put_cleared(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
     int threads = GROUP_THREADS * p->s->groups;
+    if (v->layout == LAY_SUMS) {
+        buf_printf(p->b, "for (int k = thread; k < %d; k += %d)\n"
+                   "store1(%s + %d + 4 * k, 0.f);\n", (int)v->ncol, threads,
+                   place(p, v), (int)sums_pitch(v) * TILE_ROWS);
+        return;
+    }
     if (is_row_off(p, v)) {
         put_ends(p, k, threads);
         return;

@@ -689,7 +689,7 @@ static int most_strained(const Prepared *y)
         if (!s || s->why)
             return NOTHING;
         int strain = s->share + s->rings + s->direct + s->leave
-                   + s->narrow;
+                   + s->sink + s->narrow;
         most = strain > most ? strain : most;
     }
     return most;

@@ -256,6 +256,18 @@ bool buffers_apart(const Schedule *s, int a, int b)
         && (last[0] < first[1] || last[1] < first[0]);
 }
 
+/* Whose turn it is to be placed, n others being so. */
+static int placed(const Schedule *s, int n)
+{
+    return (s->first_placed + n) % s->nbuffers;
+}
+
+static bool is_before(const Schedule *s, int a, int b)
+{
+    int n = s->nbuffers, first = s->first_placed;
+    return (a - first + n) % n < (b - first + n) % n;
+}
+
 /* Where nothing lies that is there at the same time, from `at` on: behind one
  * of those before it; vectors come behind tiles. */
 static void fit(Schedule *s, int i, int32_t at)
@@ -263,7 +275,8 @@ static void fit(Schedule *s, int i, int32_t at)
     KBuffer *b = &s->buffer[i];
     b->at = at;
     for (int j = 0; j < s->nbuffers; j++)
-        if ((s->buffer[j].tile == b->tile ? j < i : s->buffer[j].tile)
+        if ((s->buffer[j].tile == b->tile ? is_before(s, j, i)
+                                          : s->buffer[j].tile)
             && is_internal(&s->buffer[j])
             && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
             b->at = s->buffer[j].at + s->buffer[j].bytes;
@@ -276,7 +289,8 @@ static int32_t lay_out(Schedule *s)
 {
     int32_t at = 0, end = 0;
     for (int own = 0; own < 3; own++)
-        for (int i = 0; i < s->nbuffers; i++) {
+        for (int n = 0; n < s->nbuffers; n++) {
+            int i = placed(s, n);
             KBuffer *b = &s->buffer[i];
             if (b->tile != (own < 2) || is_internal(b) != (own > 0))
                 continue;
@@ -327,6 +341,9 @@ bool schedule_buffers(Schedule *s)
     for (int i = 0; i < s->nvalues; i++)
         if (!place_value(s, i))
             return false;
+    for (int i = 1; i < s->nbuffers && s->sink && lay_out(s) > shared_room(s);
+         i++)
+        s->first_placed = i;
     if (lay_out(s) > shared_room(s)) {
         s->why = ctx_format(s->c, "%d bytes of shared memory; %s has %d",
                             (int)s->shared, s->target->name,

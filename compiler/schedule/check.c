@@ -57,6 +57,8 @@ static const char *check_written_over(const Schedule *s)
 {
     for (int v = 0; v < s->nvalues; v++) {
         int w = writer(s, v), over = s->value[v].alias;
+        if (w != NOTHING && s->inst[w].op == K_CLEAR)
+            continue;                   /* it is there as it was, too */
         for (int i = w + 1; i < s->ninsts && over != NOTHING; i++)
             for (int j = 0; j < s->inst[i].nin; j++)
                 if (s->inst[i].in[j] == over && s->inst[i].op < K_CARRY)
@@ -315,6 +317,13 @@ static const char *check_sums(const Schedule *s)
                 && (!k->nin || v->alias != k->in[0]
                     || v->buffer != s->value[k->in[0]].buffer))
                 return wrong(s, "sums that lie elsewhere", k->out[j]);
+        }
+        for (int j = 0; j < k->nout && k->op == K_CLEAR; j++) {
+            const KValue *v = &s->value[k->out[j]], *of = &s->value[k->in[0]];
+            if (v->layout != LAY_SUMS || of->layout != LAY_SUMS
+                || v->alias != k->in[0] || v->buffer != of->buffer
+                || v->at != of->at + sums_pitch(of) || v->ncol != of->ncol)
+                return wrong(s, "a matrix that is no row off", k->out[j]);
         }
         for (int j = 1; j < k->nin && k->op == K_SCAN; j++) {
             const KValue *v = &s->value[k->in[j]];

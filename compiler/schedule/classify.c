@@ -141,6 +141,15 @@ static bool is_loaded_late(const Select *x, const Node *n)
                                   && !schedule_computes(x->s, b));
 }
 
+/* The same of what is computed here. */
+static bool is_shifted(const Select *x, const Node *n)
+{
+    Ref a = shown_node(x->g, n->a[0]);
+    return n->op == OP_delay && n->flags == REVERSE && is_num(x->g, n->a[1], 0)
+        && count_axes(n->axes) == 2 && n->axes & DIM_AXES
+        && (x->kind[a] == ELEMENT || x->kind[a] == PAIRED);
+}
+
 static bool is_state_type(const Select *x, DType d)
 {
     return d == F32 || d == x->w->tile || d == NDTYPES;
@@ -191,6 +200,8 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = PRODUCT;
     else if (is_loaded_late(x, n))
         x->kind[r] = LOADED;
+    else if (is_shifted(x, n))
+        x->kind[r] = SHIFTED;
     else if (n->op == OP_last && !n->flags && is_forward_scan(x, n->a[0])
              && !x->g->n[n->a[0]].flags)
         x->kind[r] = LAST;
@@ -248,6 +259,7 @@ bool select_classify(Select *x)
                  && ((x->kind[k->node[i]] == LOADED
                          && x->g->n[k->node[i]].op == OP_delay)
                      || x->kind[k->node[i]] == SCANNED
+                     || x->kind[k->node[i]] == SHIFTED
                      || x->kind[k->node[i]] == LAST))
             return refuse(x, k->node[i], "sums that are kept");
         else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] >= VECTOR

@@ -51,7 +51,9 @@ static bool same_scan(const Graph *g, Ref a, Ref b)
 bool is_scanned(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
-        if (x->kind[u] == SCANNED && scan_operand(x->g, u) == r)
+        if ((x->kind[u] == SCANNED && scan_operand(x->g, u) == r)
+            || (x->kind[u] == SHIFTED
+                && shown_node(x->g, x->g->n[u].a[0]) == r))
             return true;
     return false;
 }
@@ -73,7 +75,7 @@ int sums_of(Select *x, Ref r)
     const Node *n = &x->g->n[r];
     int v = value_of(x, r, LAY_SUMS);
     KValue *to = &x->s->value[v];
-    bool without = x->kind[r] == SCANNED
+    bool without = (x->kind[r] == SCANNED || x->kind[r] == SHIFTED)
                 && (n->op == OP_delay || n->flags & EXCLUSIVE);
     to->at = sums_pitch(to) * (!without ? 1 : n->flags & REVERSE ? 2 : 0);
     return v;
@@ -159,6 +161,13 @@ bool select_scan(Select *x, Ref r)
         if (x->kind[q] == LAST && x->g->n[q].a[0] == r)
             writes(x, k, value_of(x, q, LAY_VECTOR));
     return true;
+}
+
+void select_shift(Select *x, Ref r)
+{
+    KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
+    reads(x, k, sums_of(x, shown_node(x->g, x->g->n[r].a[0])));
+    scan_writes(x, k, r);
 }
 
 bool select_decayed(Select *x, Ref r)

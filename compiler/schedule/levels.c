@@ -63,9 +63,10 @@ static bool is_remade(const Select *x, Ref r)
 static bool is_step(const Select *x, Ref a, Ref u)
 {
     bool with = x->kind[u] == LAST || is_delayed_scan(x, u);
-    return is_summed(x, a) || x->kind[a] == PAIRED
+    return is_summed(x, a) || x->kind[a] == PAIRED || x->kind[a] == SHIFTED
         || (x->kind[a] == SCANNED && !with)
         || (x->kind[u] == SCANNED && in_matrix_role(x, a) && !with)
+        || (x->kind[u] == SHIFTED && in_matrix_role(x, a))
         || (x->kind[u] == PRODUCT && in_matrix_role(x, a));
 }
 
@@ -81,13 +82,14 @@ static int least_level(const Select *x, Ref r)
     return level;
 }
 
-/* Each matrix value as late as those who read it allow, results as early as
- * they can be. */
+/* Each matrix value as late as those who read it allow; results as early as
+ * they can be, where there is memory for them. */
 static void sink_levels(Select *x)
 {
     const Graph *g = x->g;
     for (Ref r = 1; r < g->len; r++)
         x->late[r] = x->kind[r] == ELEMENT && output_of(x, r) != NOTHING
+                     && !x->s->sink
                    ? x->level[r] : x->deepest + !in_matrix_role(x, r);
     for (Ref u = (Ref)g->len - 1; u > 0; u--) {
         const Node *n = &g->n[u];

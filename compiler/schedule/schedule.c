@@ -44,7 +44,7 @@ static void deal_roles(Schedule *s)
  * to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
-    enum { TURNS = 5 };
+    enum { TURNS = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
     for (int i = 0; i < (like->resident > 1 ? 1 : 2 * TURNS); i++) {
         int less = i % TURNS;
@@ -53,6 +53,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->rings = less > 1;
         s->direct = less > 2;
         s->leave = less > 3;
+        s->sink = less > 4;
         s->narrow = i >= TURNS;
         if (!schedule_select(s, w))
             return s;

@@ -82,7 +82,9 @@ typedef enum KOp {
                                            the states */
     K_CLEAR,                            /* rows behind a sequence's end <- 0; of
                                            a tile that is a row off its first
-                                           <- a vector, or its last <- 0 */
+                                           <- a vector, or its last <- 0; the
+                                           row behind sums <- 0, for who reads
+                                           them from one further on */
     K_PRODUCT,                          /* fragment <- a b, under way; a solve
                                            with a's inverse is one, too */
     K_SETTLE,                           /* products that are under way end */
@@ -162,12 +164,14 @@ typedef struct Schedule {
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
     int groups;                         /* warpgroups of the matrix role */
-    bool share, rings, direct, leave;   /* where memory is short: buffers of
+    bool share, rings, direct, leave, sink;
+                                        /* where memory is short: buffers of
                                            the matrix role one after another
                                            in one place; what is loaded
                                            through the ring of what is read no
                                            more; inputs that nobody multiplies
-                                           not as tiles; nor results */
+                                           not as tiles; nor results, which are
+                                           made last */
     bool narrow;                        /* where registers are: groups in
                                            parts */
     int regs[2];                        /* a thread's: of the other roles, of
@@ -177,7 +181,7 @@ typedef struct Schedule {
     KInst *inst;
     int ninsts, cap_insts;
     KBuffer buffer[MOST_BUFFERS];
-    int nbuffers;
+    int nbuffers, first_placed;         /* which lies first */
     int32_t shared;                     /* bytes, barriers included */
     const bool *wants_out;              /* as wished */
     const uint8_t *stores;

@@ -366,7 +366,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
                                                               : LAY_TILE));
             break;
-        case SCANNED: case PAIRED:
+        case SCANNED: case PAIRED: case SHIFTED:
             reads(x, k, sums_of(x, a));
             break;
         case HELD: case VECTOR: case REDUCED: case LAST:
@@ -679,6 +679,10 @@ static bool select_group(Select *x, int group, int level)
             && x->level[x->base[r]] == level
             && !select_group(x, x->group[x->base[r]], level))
             return false;
+    if (x->kind[group] == SHIFTED) {
+        select_shift(x, (Ref)group);
+        return true;
+    }
     int parts = select_parts(x, group, level);
     for (int i = 0; i < parts; i++)
         if (!select_part(x, &(Part){ group, level, i }))

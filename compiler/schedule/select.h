@@ -10,10 +10,11 @@
  * matrix role. ACROSS: a vector over a state's axis, found, or computed by each
  * program that reads it; SCANNED: a matrix's sums along the chunk, or what lies
  * where they do, LAST: the last of those; PAIRED: sums of neighbouring columns
- * of a matrix, which lie as sums do. */
+ * of a matrix, which lie as sums do; SHIFTED: a matrix that does, of the next
+ * token. */
 typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, HELD, MERGED, VECTOR,
                     ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, PAIRED,
-                    REDUCED, LAST } Kind;
+                    SHIFTED, REDUCED, LAST } Kind;
 
 typedef struct Select {
     Schedule *s;
@@ -115,7 +116,7 @@ static inline bool is_summed(const Select *x, Ref r)
 /* Its readers find it among sums, in float32. */
 static inline bool lies_as_sums(const Select *x, Ref r)
 {
-    return x->kind[r] == SCANNED || x->kind[r] == PAIRED;
+    return x->kind[r] >= SCANNED && x->kind[r] <= SHIFTED;
 }
 
 /* ---- classify.c: what each node is ---- */
@@ -197,6 +198,8 @@ Ref scan_operand(const Graph *g, Ref r);
 
 /* Sums of a matrix along the chunk, whose operand is in place. */
 bool select_scan(Select *x, Ref r);
+/* A matrix of the next tokens, where those lie; zeros are behind the last. */
+void select_shift(Select *x, Ref r);
 /* A product under decays per key. */
 bool select_decayed(Select *x, Ref r);
 bool is_decayed_factor(const Select *x, Ref r);

@@ -31,6 +31,7 @@ local cases <const> = {
   "retnet,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
   "mamba3,B=1,T=70,H=1,K=64,V=32,typed=1",
+  "precond_mamba3,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
 }
 
 -- "NAME,K=64,cu=0/3/70": the name, and the rest by name.

@@ -496,6 +496,40 @@ static const Spoiled across[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one that computes what is read a token further on. */
+static KInst *shifting(Schedule *s)
+{
+    KInst *k = s->inst;
+    while (k->op != K_CLEAR || !k->nout)
+        k++;
+    return k;
+}
+static void not_shifted(Schedule *s) { drop(s, shifting(s)); }
+static void no_row_off(Schedule *s)
+{
+    KInst *k = shifting(s);
+    s->value[k->out[0]].at = s->value[k->in[0]].at;
+}
+static void lies_elsewhere(Schedule *s)
+{
+    s->value[shifting(s)->out[0]].alias = NOTHING;
+}
+static void shifted_early(Schedule *s)
+{
+    KInst *k = shifting(s);
+    while (k->op != K_SYNC)
+        k--;
+    drop(s, k);
+}
+
+static const Spoiled shifts[] = {
+    { "not shifted", not_shifted, "nobody writes" },
+    { "no row off", no_row_off, "no row off" },
+    { "lies elsewhere", lies_elsewhere, "no row off" },
+    { "shifted early", shifted_early, "do not meet" },
+    { NULL, NULL, NULL },
+};
+
 static const Spoiled spoiled[] = {
     { "no meeting", no_meeting, "do not meet" },
     { "no settling", no_settling, "under way" },
@@ -601,6 +635,8 @@ int main(void)
                      { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0 },
                      { "tests/plans/retnet_chunks.plan", angles, 1, 2, 0 },
                      { "tests/plans/retnet_chunks.plan", across, 1, 1, 0 },
+                     { "tests/plans/precond_mamba3_chunks.plan", shifts, 1, 1,
+                       0 },
                      { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0 }
                    };
     Ctx *c = ctx_new();

@@ -178,7 +178,7 @@ static View given_view(const Given *g, View v)
 
 static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
 {
-    RowsCall *r = ctx_alloc(k->c, sizeof *r);
+    RowsCall *r = k->rows = k->rows ? k->rows : ctx_alloc(k->c, sizeof *r);
     const Graph *step = s->p->step;
     const Call *call = &s->bound.call;
 

@@ -184,7 +184,7 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
 
 static Sub *new_sub(Lay *k, int i, Mode mode)
 {
-    Sub *s = ctx_alloc(k->c, sizeof *s);
+    Sub *s = k->sub;
     const LayerPart *p = &k->p->parts->part[i];
 
     s->p = p;
@@ -326,6 +326,7 @@ static void back_step(Lay *k, int i)
     View dstate[MAX_STATES], ds[MAX_STATES];
     Array *dx = ctx_alloc(k->c, (size_t)p->nin * sizeof *dx + 1);
 
+    memset(&s->d, 0, sizeof s->d);
     state_views(k, k->d->dstate, dstate);
     state_views(k, k->d->ds, ds);
     if (k->grad[p->y].data)
@@ -379,6 +380,7 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 .d = d, .realm = b->call.on_device ? &realm_gpu : &realm_host,
                 .p = layer_program(c, v, b->call.size) };
     k->keep = d != NULL;
+    k->sub = ctx_alloc(c, sizeof *k->sub);
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
     k->readers = ctx_alloc(c, g->len * sizeof *k->readers);
     k->last = ctx_alloc(c, g->len * sizeof *k->last);

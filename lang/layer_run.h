@@ -85,6 +85,8 @@ struct Lay {
     void *kept_at;                      /* outside of the call's workspace; or
                                            NULL */
     Stored *stored;                     /* what parts have saved */
+    Sub *sub;                           /* the one part's that runs: large */
+    struct RowsCall *rows;              /* its call on the device, as large */
     Arena arena;
     uint64_t ends;                      /* of sequences, on the device; or 0 */
     Array *value, *grad;                /* per node */

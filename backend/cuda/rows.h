@@ -19,7 +19,8 @@ void rows_free(Gpu *g, Rows *p);
 
 /* A call: views as of a Call, with the step's inputs and states. Backward:
  * dy, dstate, and dx, ds, of which those with data are wanted. */
-typedef struct RowsCall {
+typedef struct RowsCall RowsCall;
+struct RowsCall {
     int64_t B, T, N;
     int heads;
     bool backward;
@@ -28,7 +29,7 @@ typedef struct RowsCall {
     DevicePtr ends;                     /* N + 1 of int64, or 0 */
     void *stream;
     DevicePtr room;                     /* rows_room bytes */
-} RowsCall;
+};
 
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 /* Its kernel, compiled where it is new; and run. */

@@ -234,11 +234,12 @@ static void usual_sizes(const Graph *step, int32_t size[NAXES])
 
 int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
 {
-    static const char *const also[] = { "B", "T", "backward", "machine" };
+    static const char *const also[] = { "B", "T", "backward", "machine",
+                                        "format" };
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
 
     *s = (Showing){ .v = v, .m = m, .backward = backward };
-    check_options(L, "plan", v->step, 2, also, 4);
+    check_options(L, "plan", v->step, 2, also, 5);
     sizes_arg(L, "plan", v->step, 2, 0, s->size);
     usual_sizes(v->step, s->size);
     s->B = option_int(L, "plan", 2, "B", 1);

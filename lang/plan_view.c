@@ -551,6 +551,9 @@ static int plan_of_layer(lua_State *L, Variant *v)
 {
     bool backward = false;
 
+    if (strcmp(text_option(L, "format", "table"), "table"))
+        lang_fail(L, NULL, "plan: %s is a layer: its plan is not drawn yet",
+                  v->step->name);
     if (lua_istable(L, 2)) {
         raw_field(L, 2, "backward");
         backward = lua_toboolean(L, -1);

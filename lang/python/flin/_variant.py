@@ -242,9 +242,12 @@ class Variant:
         """The kernels that a machine would run, and what each moves; drawn in
         notebooks and by svg(), with matplotlib by plot(). Options: sizes of
         axes (K=128), machine="cpu" or "h200", backward, chunk. format="svg"
-        or "dot" (Graphviz's) gives that as text."""
+        or "dot" (Graphviz's) gives that as text. Of a layer: what runs each
+        of its parts, with B= and T=."""
         options["format"] = format
         call = "v:plan" + _reports.options(options)
+        if self._says("tostring(v.is_layer)") == "true":
+            return self._report(call)
         if format != "table":
             return self._says(call)
         return self._report(call, _reports.Plan, "v:plan" + _reports.options(

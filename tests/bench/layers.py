@@ -1,0 +1,142 @@
+"""Layers on a GPU beside flash-linear-attention's modules, weights the same:
+milliseconds of forward, and of forward and backward, as calls and (flin's) as
+a CUDA graph; the memory that a step of training takes above its weights; how
+far outputs and gradients are from one another.
+
+    python3 tests/bench/layers.py [NAMES [d=2048 heads=16 T=2048,8192 B=1]]
+
+NAMES with commas, or all. Where fla is not installed, flin is measured alone;
+each row says what its plan predicts, too. The first calls compile."""
+import statistics
+import sys
+
+import torch
+
+import flin
+
+NAMES = "gla", "gated_deltanet", "kda", "mamba2", "rwkv7"
+SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1}
+
+
+def sizes_of(name, d, h):
+    """Of the layer's axes, as the peer's defaults have them."""
+    k = d // h
+    return {"gla": {"k": k // 2, "v": k, "r": 16},
+            "gated_deltanet": {"k": k, "v": k},
+            "kda": {"k": k, "v": k, "r": k, "s": k},
+            "mamba2": {"k": 128, "v": 64},
+            "rwkv7": {"k": k, "v": k, "e": 64, "f": 64, "g": 128}}[name]
+
+
+def peer_of(name, d, h):
+    """The module of flash-linear-attention; None: there is none here."""
+    try:
+        from fla import layers
+    except ImportError:
+        return None
+    k = d // h
+    make = {
+        "gla": lambda: layers.GatedLinearAttention(
+            hidden_size=d, num_heads=h, expand_k=0.5, expand_v=1.),
+        "gated_deltanet": lambda: layers.GatedDeltaNet(
+            hidden_size=d, num_heads=h, head_dim=k, expand_v=1.),
+        "kda": lambda: layers.KimiDeltaAttention(
+            hidden_size=d, num_heads=h, head_dim=k),
+        "mamba2": lambda: layers.Mamba2(
+            hidden_size=d, num_heads=2 * d // 64, head_dim=64, state_size=128,
+            expand=2, n_groups=1),
+        "rwkv7": lambda: layers.RWKV7Attention(
+            hidden_size=d, num_heads=h, head_dim=k, layer_idx=0,
+            decay_low_rank_dim=64, a_low_rank_dim=64, gate_low_rank_dim=128)}
+    return make[name]().cuda().bfloat16()
+
+
+def median(f, n=15):
+    for _ in range(3):
+        f()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
+    events[0].record()
+    for e in events[1:]:
+        f()
+        e.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b)
+                             for a, b in zip(events, events[1:]))
+
+
+def recorded(f):
+    for _ in range(3):
+        f()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        f()
+    return median(graph.replay)
+
+
+def result(module, x):
+    y = module(x)
+    return y[0] if isinstance(y, tuple) else y
+
+
+def measure(module, x, dy):
+    """ms forward, forward and backward; bytes; y and dx."""
+    def forward():
+        with torch.no_grad():
+            return result(module, x)
+
+    def both():
+        module.zero_grad(set_to_none=True)
+        x.grad = None
+        result(module, x).backward(dy)
+    both()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    both()
+    torch.cuda.synchronize()
+    room = torch.cuda.max_memory_allocated() - before
+    return median(forward), median(both), room, forward(), x.grad.clone()
+
+
+def apart(a, b):
+    a, b = a.double(), b.double()
+    return float((a - b).norm() / b.norm())
+
+
+def main(names, d, heads, T, B):
+    d, heads, B = int(d), int(heads), int(B)
+    for name in names:
+        h = 2 * d // 64 if name == "mamba2" else heads
+        layer = flin.nn.Layer(name, d=d, heads=h, **sizes_of(name, d, heads),
+                              device="cuda", dtype=torch.bfloat16)
+        peer = peer_of(name, d, heads)
+        if peer is not None:
+            peer.load_state_dict(layer.fla_state_dict(), strict=False)
+        for tokens in map(int, str(T).split(",")):
+            x = torch.randn(B, tokens, d, device="cuda",
+                            dtype=torch.bfloat16).requires_grad_()
+            dy = torch.randn_like(x)
+            ours = measure(layer, x, dy)
+            with torch.no_grad():
+                graph = recorded(lambda: layer(x)[0])
+            plan = layer.layer.plan(B=B, T=tokens, machine="h200",
+                                    **layer.sizes)
+            print(f"{name} B {B} T {tokens}: flin {ours[0]:.3f} ms, graph "
+                  f"{graph:.3f} (predicted {plan['predicted'] * 1e3:.3f}), "
+                  f"both ways {ours[1]:.3f} ms, {ours[2] / 2**20:.0f} MiB",
+                  flush=True)
+            if peer is None:
+                continue
+            theirs = measure(peer, x, dy)
+            print(f"{name} B {B} T {tokens}: peer {theirs[0]:.3f} ms, both "
+                  f"ways {theirs[1]:.3f} ms, {theirs[2] / 2**20:.0f} MiB; "
+                  f"{theirs[1] / ours[1]:.2f}x; y "
+                  f"{apart(ours[3], theirs[3]):.1e} and dx {apart(ours[4], theirs[4]):.1e} apart", flush=True)
+
+
+if __name__ == "__main__":
+    given = [a for a in sys.argv[1:] if "=" not in a]
+    more = dict(a.split("=") for a in sys.argv[1:] if "=" in a)
+    main(NAMES if not given or given[0] == "all" else given[0].split(","),
+         **{**SIZES, **more})

@@ -109,6 +109,66 @@ static bool find_delays(Rows *p)
     return true;
 }
 
+/* ---- axes that never meet ---- */
+
+/* Does an operation see both, or one of them as what it is? */
+static bool meet(const Graph *g, AxisSet both)
+{
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        AxisSet all = n->axes | n->over;
+        bool named = n->op == OP_relabel || n->op == OP_dup
+                  || n->op == OP_pairsum || n->op == OP_rot90;
+        for (int i = 0; i < 4; i++)
+            all |= n->a[i] ? g->n[n->a[i]].axes : 0;
+        if ((all & both) == both || (named && (n->over | AXIS(n->index))
+                                              & both))
+            return true;
+    }
+    return false;
+}
+
+static AxisSet renamed(AxisSet s, int from, int to)
+{
+    return s & AXIS(from) ? (s & ~AXIS(from)) | AXIS(to) : s;
+}
+
+static void rename_order(uint8_t *order, int rank, int from, int to)
+{
+    for (int d = 0; d < rank; d++)
+        if (order[d] == from)
+            order[d] = (uint8_t)to;
+}
+
+/* Only `over` of nodes is right afterwards: they are to be made anew. */
+static void rename_axis(Graph *g, int from, int to)
+{
+    for (Ref r = 1; r < g->len; r++) {
+        g->n[r].axes = renamed(g->n[r].axes, from, to);
+        g->n[r].over = renamed(g->n[r].over, from, to);
+    }
+    for (int i = 0; i < g->nin; i++) {
+        g->in[i].axes = renamed(g->in[i].axes, from, to);
+        rename_order(g->in[i].order, g->in[i].rank, from, to);
+    }
+    for (int i = 0; i < g->nst; i++) {
+        g->st[i].axes = renamed(g->st[i].axes, from, to);
+        rename_order(g->st[i].order, g->st[i].rank, from, to);
+    }
+    rename_order(g->out[0].order, g->out[0].rank, from, to);
+}
+
+/* Keys and values of one size, each summed by itself, are entries of the same
+ * lanes. */
+static void join_axes(Graph *g)
+{
+    for (int a = AX_DIM; a < g->naxes; a++)
+        for (int b = a + 1; b < g->naxes; b++)
+            if (g->axis[a].size == g->axis[b].size
+                && !meet(g, AXIS(a) | AXIS(b)))
+                rename_axis(g, b, a);
+}
+
 /* The step with states as inputs. */
 static Graph *without_states(Ctx *c, const Graph *from)
 {
@@ -334,6 +394,18 @@ static bool can_run(const Rows *p)
         && can_emit_all(p, p->joint, needed(p));
 }
 
+/* Taps and the tokens that they weigh, in eights. */
+static bool is_heavy(const Rows *p)
+{
+    enum { MANY = 32 };
+    const uint8_t *live = needed(p);
+
+    for (Ref r = 1; r < p->joint->len; r++)
+        if (live[r] && held(p, p->joint, r) >= MANY)
+            return true;
+    return false;
+}
+
 typedef struct Reading {
     Rows *p;
     const int32_t *size;
@@ -345,7 +417,10 @@ static void read_step(Ctx *c, void *ud)
     Reading *k = ud;
     Rows *p = k->p;
 
-    p->step = graph_sized(p->step, k->size);
+    Graph *step = graph_sized(p->step, k->size);
+
+    join_axes(step);
+    p->step = step;
     p->nin = p->step->nin;
     p->nst = p->step->nst;
     if (rows_args(p) > ROW_ARGS || p->nin + p->nst + 1 > MAX_INPUTS
@@ -358,6 +433,7 @@ static void read_step(Ctx *c, void *ud)
         return;
     one_axis(p);
     k->can = can_run(p) || (all_axes(p) && can_run(p));
+    p->heavy = k->can && is_heavy(p);
 }
 
 Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES])
@@ -405,7 +481,7 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call)
     RowsShape s = { 4, 1 };
 
     for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && call->in[i].dtype != F32)
+        if (p->step->in[i].timed && call->in[i].dtype != F32 && !p->heavy)
             s.each = 8;
     while (s.each > 1 && s.each / 2 >= p->length)
         s.each /= 2;                    /* an inner axis has 8 at least */

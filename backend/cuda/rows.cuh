@@ -24,12 +24,18 @@ template<int TYPE> INLINE void put(char *p, i64 at, float x)
         ((u16 *)p)[at] = TYPE == F16 ? float_to_half(x) : (u16)pack({ x, 0 });
 }
 
+/* 8 or 16 bytes. */
+template<int BYTES> struct alignas(BYTES) Bytes { u32 x[BYTES / 4]; };
+
 /* N entries from place `at` on, `step` apart; those from `left` on are none,
- * and read as 0. WHOLE: pieces of 16 bytes, in all of which something is. */
+ * and read as 0. WHOLE: in pieces of 16 bytes, or one of 8, in all of which
+ * something is. */
 template<int TYPE, int N, bool WHOLE>
 INLINE void load(const char *p, i64 at, i64 step, int left, float *x)
 {
-    constexpr int EACH = TYPE == F32 ? 4 : 8, LEN = EACH < N ? EACH : N;
+    constexpr int SIZE = TYPE == F32 ? 4 : 2, EACH = 16 / SIZE;
+    constexpr int LEN = EACH < N ? EACH : N, BYTES = LEN * SIZE < 8 ? 8
+                                                     : LEN * SIZE;
     if (!WHOLE) {
         UNROLL
         for (int i = 0; i < N; i++)
@@ -38,13 +44,13 @@ INLINE void load(const char *p, i64 at, i64 step, int left, float *x)
     }
     UNROLL
     for (int j = 0; j < N; j += LEN) {
-        Piece y = { { 0, 0, 0, 0 } };
+        Bytes<BYTES> y = {};
         if (left > 0)
-            y = *(const Piece *)(p + (at + j) * (16 / EACH));
+            y = *(const Bytes<BYTES> *)(p + (at + j) * SIZE);
         UNROLL
         for (int i = 0; i < LEN; i++) {
-            const u32 half = y.x[i / 2 % 4] >> 16 * (i % 2) & 0xffff;
-            x[j + i] = TYPE == F32 ? bits(y.x[i % 4])
+            const u32 half = y.x[i * SIZE / 4] >> 16 * (i % 2) & 0xffff;
+            x[j + i] = TYPE == F32 ? bits(y.x[i * SIZE / 4])
                      : TYPE == F16 ? half_to_float((u16)half)
                      : bits(half << 16);
         }
@@ -54,7 +60,9 @@ INLINE void load(const char *p, i64 at, i64 step, int left, float *x)
 template<int TYPE, int N, bool WHOLE>
 INLINE void store(char *p, i64 at, i64 step, int left, const float *x)
 {
-    constexpr int EACH = TYPE == F32 ? 4 : 8, LEN = EACH < N ? EACH : N;
+    constexpr int SIZE = TYPE == F32 ? 4 : 2, EACH = 16 / SIZE;
+    constexpr int LEN = EACH < N ? EACH : N, BYTES = LEN * SIZE < 8 ? 8
+                                                     : LEN * SIZE;
     if (!WHOLE) {
         UNROLL
         for (int i = 0; i < N; i++)
@@ -64,17 +72,17 @@ INLINE void store(char *p, i64 at, i64 step, int left, const float *x)
     }
     UNROLL
     for (int j = 0; j < N; j += LEN) {
-        Piece y = { { 0, 0, 0, 0 } };
+        Bytes<BYTES> y = {};
         UNROLL
         for (int i = 0; i < LEN; i++)
             if (TYPE == F32)
-                y.x[i % 4] = bits_of(x[j + i]);
+                y.x[i * SIZE / 4] = bits_of(x[j + i]);
             else
-                y.x[i / 2 % 4] |= (TYPE == F16 ? (u32)float_to_half(x[j + i])
-                                   : pack({ x[j + i], 0 }) & 0xffff)
-                                  << 16 * (i % 2);
+                y.x[i * SIZE / 4] |= (TYPE == F16
+                    ? (u32)float_to_half(x[j + i])
+                    : pack({ x[j + i], 0 }) & 0xffff) << 16 * (i % 2);
         if (left > 0)
-            *(Piece *)(p + (at + j) * (16 / EACH)) = y;
+            *(Bytes<BYTES> *)(p + (at + j) * SIZE) = y;
     }
 }
 

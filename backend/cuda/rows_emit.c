@@ -140,17 +140,18 @@ static int dim_of(const uint8_t *order, int rank, int ax)
     return 0;
 }
 
-/* Of 16 bytes, as far as a lane's entries go. */
+/* Are a lane's entries pieces of 16 bytes, or one of 8? */
 static bool is_whole(const Text *t, const View *v, const uint8_t *order,
                      int rank, bool lanes)
 {
-    int64_t each = v->dtype == F32 ? 4 : 8;
+    int64_t size = dtype_size(v->dtype), each = 16 / size;
     int inner = dim_of(order, rank, rows_inner(t->p));
 
-    if (!lanes || v->dtype == F64 || t->shape.each % each
+    each = each < t->shape.each ? each : t->shape.each;
+    if (!lanes || v->dtype == F64 || each * size < 8 || t->shape.each % each
         || t->p->length % t->shape.each || v->sd[inner] != 1
-        || (uintptr_t)v->data % 16 || v->sb % each || v->st % each
-        || v->sh % each)
+        || (uintptr_t)v->data % (uintptr_t)(each * size) || v->sb % each
+        || v->st % each || v->sh % each)
         return false;
     for (int d = 0; d < rank; d++)
         if (d != inner && v->sd[d] % each)

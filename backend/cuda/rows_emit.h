@@ -25,6 +25,8 @@ struct Rows {
     uint8_t order[ROW_DIMS];            /* of them: the last is the inner one */
     int nlanes;
     int32_t length;                     /* of all */
+    bool heavy;                         /* what a lane holds fills its registers
+                                           but for few entries each */
     RowsKernel *kernel;
 };
 

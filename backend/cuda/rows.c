@@ -394,12 +394,19 @@ static bool can_run(const Rows *p)
         && can_emit_all(p, p->joint, needed(p));
 }
 
-/* Taps and the tokens that they weigh, in eights. */
+/* Taps and the tokens that they weigh, in eights; or many inputs, and sums for
+ * those without tokens. */
 static bool is_heavy(const Rows *p)
 {
-    enum { MANY = 32 };
+    enum { MANY = 32, ALL = 80 };
     const uint8_t *live = needed(p);
+    int64_t all = 0;
 
+    for (int i = 0; i < p->joint->nin; i++)
+        all += held(p, p->joint, p->joint->in[i].node)
+             * (p->joint->in[i].timed ? 1 : 2);
+    if (all > ALL)
+        return true;
     for (Ref r = 1; r < p->joint->len; r++)
         if (live[r] && held(p, p->joint, r) >= MANY)
             return true;

@@ -6,6 +6,7 @@
  * beside -inf, either.
  */
 #include "grad.h"
+#include "collect.h"
 #include "fold.h"
 #include "infinite.h"
 #include "partition.h"
@@ -58,14 +59,14 @@ static Ref reduce(Back *w, Ref x, AxisSet from, AxisSet to)
 {
     AxisSet lose = from & ~to;
 
-    return sum(w->g, with_tokens(w->g, x, lose), lose);
+    return sum_of_terms(w->g, with_tokens(w->g, x, lose), lose);
 }
 
 static void add_adjoint(Back *w, Ref r, Ref x)
 {
     if (!r || !x || is_num(w->g, x, 0))
         return;
-    w->adj[r] = w->adj[r] ? op2(w->g, OP_add, w->adj[r], x) : x;
+    w->adj[r] = w->adj[r] ? add_collected(w->g, w->len, w->adj[r], x) : x;
 }
 
 /* The product of gradient and b, summed to a's axes. `all`: the axes that

@@ -343,7 +343,7 @@ static void set_price(const Finish *f, int at)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         bool load = f->loads[at][r] || (f->has[at][r] && n->op == OP_input);
-        bool store = f->p->stored[r] && f->p->keeper[r] == at;
+        bool store = plan_keeps(f->p, at, r);
         if (f->has[at][r])
             k->flops += node_flops(g, r);
         if (load && moves(g, k, r))
@@ -372,21 +372,38 @@ static int find_split(const Plan *p)
             late[r] |= late[n->a[i]];
     }
     for (int k = 0; k < p->nkernels; k++)
-        for (int i = 0; i < p->kernel[k].nnodes; i++)
-            if (late[p->kernel[k].node[i]])
+        for (int i = 0; i < p->kernel[k].nnodes || p->kernel[k].back; i++)
+            if (p->kernel[k].back || late[p->kernel[k].node[i]])
                 return k;
     return p->nkernels;
 }
 
+/* The last kernel, `from` or later, that computes r before one of those finds
+ * it; from - 1: there is none. */
+static int keeper_from(const Finish *f, Ref r, int from)
+{
+    int k = from;
+
+    while (k < f->p->nkernels && !f->loads[k][r])
+        k++;
+    if (k == f->p->nkernels)
+        return from - 1;
+    while (k-- > from && !f->has[k][r])
+        ;
+    return k;
+}
+
+/* The way back may be taken without the way forward that the plan has: what it
+ * computes again it keeps again. */
 static void find_keepers(const Finish *f)
 {
+    Plan *p = f->p;
+
     for (Ref r = 1; r < f->g->len; r++) {
-        int k = 0;
-        while (k < f->p->nkernels && !f->loads[k][r])
-            k++;
-        while (k-- > 0 && !f->has[k][r])
-            ;
-        f->p->keeper[r] = k;
+        p->keeper[r] = keeper_from(f, r, 0);
+        p->again[r] = keeper_from(f, r, p->split);
+        if (p->again[r] < p->split)
+            p->again[r] = p->keeper[r];
     }
 }
 
@@ -403,6 +420,7 @@ void plan_finish(Plan *p)
     f.loads = ctx_alloc(c, n * sizeof *f.loads);
     p->stored = ctx_alloc(c, g->len);
     p->keeper = ctx_alloc(c, g->len * sizeof *p->keeper);
+    p->again = ctx_alloc(c, g->len * sizeof *p->again);
     graph_live(g, f.live);
     for (Ref r = 0; r < g->len; r++)
         f.first[r] = p->nkernels;
@@ -417,12 +435,38 @@ void plan_finish(Plan *p)
     for (int i = 0; i < p->nkernels; i++)
         check_reads(&f, i);
     check_roots(&f);
+    p->split = find_split(p);
     find_keepers(&f);
     for (int i = 0; i < p->nkernels; i++) {
         set_roles(&f, &p->kernel[i]);
         set_price(&f, i);
     }
-    p->split = find_split(p);
+}
+
+/* ---- the way back as one ---- */
+
+Plan *plan_join_back(const Plan *p)
+{
+    Ctx *c = p->g->ctx;
+    Plan *to = ctx_alloc(c, sizeof *to);
+    size_t before = (size_t)p->split * sizeof *to->kernel;
+    uint8_t *has = ctx_alloc(c, p->g->len);
+
+    *to = (Plan){ .g = p->g, .nkernels = p->split + 1 };
+    to->kernel = ctx_alloc(c, before + sizeof *to->kernel);
+    memcpy(to->kernel, p->kernel, before);
+    Kernel *back = &to->kernel[p->split];
+    *back = (Kernel){ .kind = K_REVERSE };
+    snprintf(back->name, sizeof back->name, "backward");
+    for (int k = p->split; k < p->nkernels; k++)
+        for (int i = 0; i < p->kernel[k].nnodes; i++)
+            has[p->kernel[k].node[i]] = 1;
+    back->node = ctx_alloc(c, p->g->len * sizeof *back->node);
+    for (Ref r = 1; r < p->g->len; r++)
+        if (has[r])
+            back->node[back->nnodes++] = r;
+    plan_finish(to);
+    return to;
 }
 
 /* ---- the states alone ---- */

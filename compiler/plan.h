@@ -27,6 +27,7 @@ typedef enum Role { R_LOAD, R_AHEAD, R_SERIAL, NROLES } Role;
 typedef struct Kernel {
     char name[32];
     KernelKind kind;
+    bool back;                          /* of the way back, whatever it has */
     StateSet states;                    /* carried */
     Ref *node;                          /* computed, operands first */
     int nnodes;
@@ -40,11 +41,18 @@ typedef struct Plan {
     Kernel *kernel;
     int nkernels;
     uint8_t *stored;                    /* per node: kept between kernels */
-    int *keeper;                        /* per node: by the last kernel that
-                                           computes it before it is found */
+    int *keeper, *again;                /* per node: by the last kernel that
+                                           computes it before it is found; of
+                                           the way back, where that does */
     int split;                          /* the first kernel that waits for the
                                            loss: before it, all results */
 } Plan;
+
+/* Whether the kernel keeps r for others. */
+static inline bool plan_keeps(const Plan *p, int kernel, Ref r)
+{
+    return p->stored[r] && (p->keeper[r] == kernel || p->again[r] == kernel);
+}
 
 /* Whether it goes both ways: forward, and back from the loss. */
 static inline bool plan_is_joint(const Plan *p)
@@ -84,6 +92,10 @@ Plan *plan_simple(Graph *g);
 /* A joint plan's way forward on its own: one kernel, as if there were no
  * gradient. */
 Plan *plan_forward(Ctx *c, const Plan *joint);
+
+/* The same plan, but all behind the loss is one walk, however much it would
+ * hold: for who cuts it anew. */
+Plan *plan_join_back(const Plan *p);
 
 /* The same plan, but between what is known before the loss and what comes
  * behind it states alone are stored; the rest is computed again. */

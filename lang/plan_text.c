@@ -119,7 +119,7 @@ int first_maker(const PlanView *w, Ref r)
 
 bool kernel_keeps(const PlanView *w, int k, Ref r)
 {
-    return w->p->stored[r] && w->p->keeper[r] == k;
+    return plan_keeps(w->p, k, r);
 }
 
 bool kernel_writes(const PlanView *w, int k, Ref r)
@@ -164,7 +164,7 @@ static void text_nodes(const PlanView *w, int k, Buf *out)
     const Graph *g = w->p->g;
 
     for (Ref r = 1; r < g->len; r++) {
-        bool kept = w->p->stored[r] && w->p->keeper[r] == k;
+        bool kept = plan_keeps(w->p, k, r);
         if (!w->has[k][r] || !(w->shown[r] || kept))
             continue;
         buf_printf(out, "    %s", w->label[r]);

@@ -264,11 +264,15 @@ void find_slice(Tiles *t);
 
 /* ---- tile_split.c ---- */
 
+/* late: adjoints that no matrix needs have a walk behind the kernels of all
+ * chunks; ahead: scores that no state goes into are made before the walk;
+ * apart: those that sums under decays take behind it, in a kernel before that
+ * of the sums. */
+typedef struct Split { bool late, ahead, apart; } Split;
+
 /* The plan with what a scan need not do in kernels of all chunks at once; in
- * `of`, for each of its kernels, which of p's it is of. late: adjoints that no
- * matrix needs have a walk behind those; ahead: scores that no state goes into
- * are made before the walk. */
-const Plan *tile_split(const Plan *p, bool late, bool ahead, int **of);
+ * `of`, for each of its kernels, which of p's it is of. */
+const Plan *tile_split(const Plan *p, Split how, int **of);
 
 /* ---- tile_order.c ---- */
 

@@ -118,7 +118,7 @@ static void analyse(Tiles *t)
         t->has[t->k->node[i]] = 1;
     for (Ref r = 1; r < t->g->len; r++) {
         t->pre[r] = is_constant(t, &t->g->n[r]);
-        t->stored_here[r] = p->stored[r] && p->keeper[r] == t->at;
+        t->stored_here[r] = plan_keeps(p, t->at, r);
         t->kept[r] = t->stored_here[r];
         t->out->keeps |= t->stored_here[r];
     }
@@ -514,23 +514,37 @@ static bool is_factor(const Graph *g, Ref r)
     return false;
 }
 
-/* Which nodes go, element by element, into sums along the chunk of matrices:
- * gradients of gates, differences of large numbers that 16 bits do not hold. A
- * factor of products is of 16 bits there, and so it is to be here. */
-static uint8_t *find_summed(const Graph *g)
+/* Marks which nodes go, element by element, into the kernel's sums along the
+ * chunk of matrices, and are found by it. */
+static void mark_summed(const Tiles *t, uint8_t *summed)
 {
-    uint8_t *summed = ctx_alloc(g->ctx, g->len);
+    const Graph *g = t->g;
+    uint8_t *goes = ctx_alloc(g->ctx, g->len);
 
     for (Ref r = (Ref)g->len - 1; r > 0; r--) {
         const Node *n = &g->n[r];
+        goes[r] |= summed[r];           /* by kernels behind this one */
         bool on = n->op == OP_cumsum ? (n->axes & DIM_AXES) != 0
-                : summed[r] && (op_info[n->op].traits & ELEMENTWISE
-                                || n->op == OP_row || n->op == OP_col
-                                || n->op == OP_rot90 || n->op == OP_pairsum
-                                || n->op == OP_delay);
-        for (int a = 0; a < 4 && n->a[a] && on; a++)
-            summed[n->a[a]] = 1;
+                : goes[r] && (op_info[n->op].traits & ELEMENTWISE
+                              || n->op == OP_row || n->op == OP_col
+                              || n->op == OP_rot90 || n->op == OP_pairsum
+                              || n->op == OP_delay);
+        for (int a = 0; a < 4 && n->a[a] && on && t->has[r]; a++)
+            goes[n->a[a]] = 1;
+        summed[r] |= goes[r] && !t->has[r];
     }
+}
+
+/* What some kernel finds, and sums up so: gradients of gates, differences of
+ * large numbers that 16 bits do not hold. A factor of products is of 16 bits
+ * there, and so it is to be here. */
+static uint8_t *find_summed(Tiles **t, int n)
+{
+    const Graph *g = t[0]->g;
+    uint8_t *summed = ctx_alloc(g->ctx, g->len);
+
+    for (int i = n - 1; i >= 0; i--)
+        mark_summed(t[i], summed);
     for (Ref r = 1; r < g->len; r++)
         summed[r] &= !is_factor(g, r);
     return summed;
@@ -570,7 +584,7 @@ static void find_narrow(Tiles **t, int n, bool ahead, uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
     uint8_t *factor = ctx_alloc(t[0]->c, p->g->len);
-    const uint8_t *summed = find_summed(p->g);
+    const uint8_t *summed = find_summed(t, n);
 
     for (Ref r = 1; r < p->g->len; r++) {
         factor[r] = t[0]->o->tile == BF16 && p->stored[r];
@@ -652,10 +666,10 @@ typedef struct Prepared {
 } Prepared;
 
 static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
-                        bool ahead)
+                        bool ahead, bool apart)
 {
     Prepared y = { .m = ctx_alloc(c, sizeof *y.m) };
-    y.p = tile_split(whole, o->scheduled, ahead, &y.of);
+    y.p = tile_split(whole, (Split){ o->scheduled, ahead, apart }, &y.of);
     size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
@@ -710,16 +724,40 @@ static bool keeps_inverses(const Plan *p)
 /* Scores that are made ahead of a walk only schedules know to keep, as the
  * inverses of those that solves take. What the walk gains is lost again where
  * the kernels behind it fit less well. */
+static bool is_better(const Prepared *ahead, const Prepared *plain)
+{
+    int strain = most_strained(plain), with = most_strained(ahead);
+    return ahead->p->nkernels > plain->p->nkernels && with != NOTHING
+        && (strain == NOTHING || with <= strain) && keeps_inverses(ahead->p);
+}
+
+/* A way back of several kernels, cut where one would hold too much, may have
+ * schedules where it is cut anew: in a walk, and kernels over all chunks. They
+ * find states alone of the way forward. */
+static bool prepare_anew(Ctx *c, const Plan *whole, const CudaOptions *o,
+                         Prepared *y)
+{
+    if (!o->rows || whole->nkernels <= whole->split + 1)
+        return false;
+    const Plan *one = plan_join_back(whole);
+    for (int apart = 0; apart < 2; apart++) {
+        *y = prepare(c, one, o, true, apart);
+        if (most_strained(y) != NOTHING && keeps_inverses(y->p))
+            return true;
+    }
+    return false;
+}
+
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    Prepared plain = prepare(c, whole, o, false);
+    Prepared plain = prepare(c, whole, o, false, false), y;
     if (!o->scheduled || plain.p->split == plain.p->nkernels)
         return plain;
-    Prepared ahead = prepare(c, whole, o, true);
-    int strain = most_strained(&plain), with = most_strained(&ahead);
-    return ahead.p->nkernels > plain.p->nkernels && with != NOTHING
-        && (strain == NOTHING || with <= strain) && keeps_inverses(ahead.p)
-         ? ahead : plain;
+    y = prepare(c, whole, o, true, false);
+    if (is_better(&y, &plain))
+        return y;
+    return most_strained(&plain) == NOTHING && prepare_anew(c, whole, o, &y)
+         ? y : plain;
 }
 
 /* Kernels of the way back that are to be printed without a schedule. */

@@ -14,6 +14,11 @@
  *
  * A walk is a chain. Scores that it needs and that no state of it goes into are
  * made ahead of it, of all chunks at once.
+ *
+ * Where one kernel behind the walk would be too large, scores are kept apart
+ * from the sums under decays that take them: a kernel makes those, with the
+ * results that need no such sum, and the next one finds them. Scores and solves
+ * of the way forward are made ahead of the walk, for all.
  */
 #include "tile.h"
 #include "../../compiler/cost.h"
@@ -40,6 +45,8 @@ typedef struct Cut {
                                            where it is found */
     uint8_t *factor;                    /* of a product, made of a scan alone */
     uint8_t *ahead;                     /* a kernel before the scan has it */
+    uint8_t *first;                     /* a kernel before that of the rest */
+    uint8_t *root;                      /* for which others are in the rest */
     uint8_t *found;                     /* and keeps it for those behind */
 } Cut;
 
@@ -225,6 +232,13 @@ static bool is_cheap(const Cut *u, Ref r)
         && is_matrix(g, r) && matrices < 2;
 }
 
+/* Over all chunks. */
+static void mark_rest(Cut *u, Ref r)
+{
+    u->root[r] = 1;
+    mark(u, u->rest, u->scan, r);
+}
+
 /* Marks what r needs, and r; what is not cheap is found, left by those before.
  */
 static void mark_late(Cut *u, Ref r)
@@ -234,7 +248,7 @@ static void mark_late(Cut *u, Ref r)
     if (!r || u->late[r] || !u->has[r] || u->found[r])
         return;
     if (!u->after[r] && !is_cheap(u, r)) {
-        mark(u, u->rest, u->scan, r);
+        mark_rest(u, r);
         return;
     }
     u->late[r] = 1;
@@ -257,7 +271,7 @@ static void mark_left(Cut *u, Ref r)
     if (u->after[r])
         mark_late(u, r);
     else
-        mark(u, u->rest, u->scan, r);
+        mark_rest(u, r);
 }
 
 static uint8_t *new_set(const Cut *u)
@@ -296,6 +310,7 @@ static void mark_parts(Cut *u, bool late, bool sink)
 
     u->scan = new_set(u);
     u->rest = new_set(u);
+    u->root = new_set(u);
     u->late = new_set(u);
     u->sums = new_set(u);
     mark_scan(u, late);
@@ -374,10 +389,72 @@ static uint8_t *find_scores(const Cut *u)
     return scores;
 }
 
+static bool is_gradient(const Graph *g, const Node *n)
+{
+    return (n->op == OP_state && g->st[n->index].reverse)
+        || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+}
+
+/* Scores under decays, and solves, that no gradient goes into. */
+static void find_forward(const Cut *u, const uint8_t *scores, uint8_t *found)
+{
+    const Graph *g = u->p->g;
+    uint8_t *gradient = new_set(u);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        gradient[r] = is_gradient(g, n);
+        for (int i = 0; i < 4; i++)
+            gradient[r] |= gradient[n->a[i]];
+        found[r] |= u->rest[r] && !gradient[r]
+                 && (n->op == OP_solve || (n->op == OP_gdot && scores[r]));
+    }
+}
+
+/* A sum of tokens under decays per key. */
+static bool is_decayed_sum(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_gdot && g->n[r].axes & DIM_AXES;
+}
+
+/* Requires parts. Scores that such sums take are made first, and results that
+ * need none; the rest finds the products among that, and the scores. */
+static bool find_first(Cut *u)
+{
+    const Graph *g = u->p->g;
+    uint8_t *sums = new_set(u), *found = new_set(u), *rest = new_set(u);
+
+    u->first = new_set(u);
+    for (Ref r = 1; r < g->len; r++) {
+        sums[r] = u->rest[r] && is_decayed_sum(g, r);
+        for (int i = 0; i < 4; i++)
+            sums[r] |= u->rest[r] && sums[g->n[r].a[i]];
+    }
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 2 && u->rest[r] && is_decayed_sum(g, r); i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            found[a] |= g->n[a].axes == (AXIS(AX_I) | AXIS(AX_J)) && !sums[a];
+        }
+    if (!memchr(found, 1, g->len))
+        return false;
+    for (Ref r = 1; r < g->len; r++)
+        if (found[r] || (u->root[r] && !sums[r]))
+            mark(u, u->first, u->scan, r);
+    for (Ref r = 1; r < g->len; r++) {
+        found[r] |= u->first[r] && node_is_product(g, &g->n[r]);
+        u->found[r] |= found[r];
+    }
+    for (Ref r = 1; r < g->len; r++)
+        if (u->root[r] && sums[r])
+            mark(u, rest, u->scan, r);
+    u->rest = rest;
+    return true;
+}
+
 /* Requires parts. What the walk needs of scores is made ahead; products under
  * decays per key that those are made of are kept, too, for those behind: others
  * are sooner made again than fetched. */
-static bool find_ahead(Cut *u)
+static bool find_ahead(Cut *u, bool apart)
 {
     const Graph *g = u->p->g;
     const uint8_t *scores = find_scores(u);
@@ -386,6 +463,8 @@ static bool find_ahead(Cut *u)
     for (Ref r = 1; r < g->len; r++)
         for (int i = 0; i < 4 && u->scan[r] && !scores[r]; i++)
             found[g->n[r].a[i]] |= scores[g->n[r].a[i]];
+    if (apart)
+        find_forward(u, scores, found);
     u->ahead = new_set(u);
     for (Ref r = 1; r < g->len; r++)
         if (found[r])
@@ -396,27 +475,27 @@ static bool find_ahead(Cut *u)
     return memchr(found, 1, g->len);
 }
 
-static void add_kernel(Plan *p, const Kernel *like, KernelKind kind,
+static void add_kernel(Plan *p, const Cut *u, KernelKind kind,
                        const uint8_t *set)
 {
     Kernel *k = &p->kernel[p->nkernels++];
 
-    *k = (Kernel){ .kind = kind };
-    memcpy(k->name, like->name, sizeof k->name);
+    *k = (Kernel){ .kind = kind,
+                   .back = u->k >= u->p->kernel + u->p->split };
+    memcpy(k->name, u->k->name, sizeof k->name);
     k->node = ctx_alloc(p->g->ctx, p->g->len * sizeof *k->node);
     for (Ref r = 1; r < p->g->len; r++)
         if (set[r])
             k->node[k->nnodes++] = r;
 }
 
-static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late,
-                       bool ahead)
+static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how)
 {
     const Graph *g = from->g;
     Cut u = { .p = from, .k = k };
+    bool late = how.late && k->kind == K_REVERSE;
+    bool ahead = how.ahead && k->kind == K_REVERSE;
 
-    late &= k->kind == K_REVERSE;
-    ahead &= k->kind == K_REVERSE;
     u.has = new_set(&u);
     u.after = new_set(&u);
     u.dear = new_set(&u);
@@ -437,24 +516,26 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, bool late,
     bool sink = any && count_found(&u) <= found;
     mark_parts(&u, late, sink);
     if (k->kind == K_TOKEN || (!any && !pays(&u))) {
-        add_kernel(to, k, k->kind, u.has);
+        add_kernel(to, &u, k->kind, u.has);
         return;
     }
-    if (ahead && find_ahead(&u)) {
-        add_kernel(to, k, K_TOKEN, u.ahead);
+    if (ahead && find_ahead(&u, how.apart)) {
+        add_kernel(to, &u, K_TOKEN, u.ahead);
         mark_parts(&u, late, sink);
     }
-    add_kernel(to, k, k->kind, u.scan);
-    add_kernel(to, k, K_TOKEN, u.rest);
+    add_kernel(to, &u, k->kind, u.scan);
+    if (how.apart && k->kind == K_REVERSE && find_first(&u))
+        add_kernel(to, &u, K_TOKEN, u.first);
+    add_kernel(to, &u, K_TOKEN, u.rest);
     if (any)
-        add_kernel(to, k, k->kind, u.late);
+        add_kernel(to, &u, k->kind, u.late);
     if (memchr(u.sums, 1, g->len))
-        add_kernel(to, k, k->kind, u.sums);
+        add_kernel(to, &u, k->kind, u.sums);
 }
 
-const Plan *tile_split(const Plan *p, bool late, bool ahead, int **of)
+const Plan *tile_split(const Plan *p, Split how, int **of)
 {
-    enum { PARTS = 5 };
+    enum { PARTS = 6 };
     Ctx *c = p->g->ctx;
     int n = 0;
 
@@ -468,7 +549,7 @@ const Plan *tile_split(const Plan *p, bool late, bool ahead, int **of)
     to->kernel = ctx_alloc(c, PARTS * (size_t)p->nkernels
                                   * sizeof *to->kernel);
     for (int i = 0; i < p->nkernels; i++)
-        for (cut_kernel(to, p, &p->kernel[i], late, ahead);
+        for (cut_kernel(to, p, &p->kernel[i], how);
              n < to->nkernels; n++)
             (*of)[n] = i;
     plan_finish(to);

@@ -96,25 +96,86 @@ static int buffer_left(const Schedule *s, int value, uint16_t readers,
     return NOTHING;
 }
 
-/* A ring of loaded tiles that are read no more when this one is loaded. */
-static int ring_left(const Schedule *s, int value, uint16_t readers,
-                     int32_t bytes)
+/* ---- rings of loaded tiles ---- */
+
+static bool is_loaded_tile(const Schedule *s, int value)
+{
+    const KInst *from = writer_of(s, value);
+    return from && from->op == K_LOAD && s->value[value].layout == LAY_TILE;
+}
+
+/* Whether the tile is there while none of those of a ring are. */
+static bool suits_ring(const Schedule *s, const int16_t *ring, int number,
+                       int value)
 {
     int first, last, begin, end;
     live_interval(s, value, &first, &last);
-    for (int b = 0; b < s->nbuffers; b++) {
-        bool free = s->buffer[b].copied && s->buffer[b].bytes >= bytes
-                 && s->buffer[b].readers == readers;
-        for (int v = 0; v < s->nvalues && free; v++)
-            if (s->value[v].buffer == b) {
-                live_interval(s, v, &begin, &end);
-                free = end < first;
-            }
-        if (free)
-            return b;
+    for (int v = 0; v < s->nvalues; v++) {
+        if (ring[v] != number)
+            continue;
+        live_interval(s, v, &begin, &end);
+        if ((begin <= last && first <= end)
+            || readers_of(s, v) != readers_of(s, value))
+            return false;
     }
-    return NOTHING;
+    return true;
 }
+
+/* Which ring each loaded tile goes through, by number: the largest are dealt
+ * first, so that others find room between them. */
+static int16_t *deal_rings(const Schedule *s)
+{
+    int16_t *ring = ctx_alloc(s->c, ((size_t)s->nvalues + 1) * sizeof *ring);
+    for (int v = 0; v < s->nvalues; v++)
+        ring[v] = NOTHING;
+    for (;;) {
+        int best = NOTHING, number = 0;
+        for (int v = 0; v < s->nvalues; v++)
+            if (ring[v] == NOTHING && is_loaded_tile(s, v)
+                && (best == NOTHING || value_bytes(&s->value[v])
+                                     > value_bytes(&s->value[best])))
+                best = v;
+        if (best == NOTHING)
+            return ring;
+        while (!suits_ring(s, ring, number, best))
+            number++;
+        ring[best] = (int16_t)number;
+    }
+}
+
+/* In the order in which they are loaded; the buffer is made with the first that
+ * is placed. */
+static bool place_in_ring(Schedule *s, const int16_t *ring, int value)
+{
+    int at = NOTHING, first, last, begin, end;
+    int32_t bytes = 0;
+    KValue *to = &s->value[value];
+    live_interval(s, value, &first, &last);
+    for (int v = 0; v < s->nvalues; v++) {
+        if (ring[v] != ring[value])
+            continue;
+        live_interval(s, v, &begin, &end);
+        to->turn += begin < first;
+        at = s->value[v].buffer != NOTHING ? s->value[v].buffer : at;
+        bytes = value_bytes(&s->value[v]) > bytes ? value_bytes(&s->value[v])
+                                                  : bytes;
+    }
+    if (at == NOTHING && s->nbuffers == MOST_BUFFERS) {
+        s->why = "more buffers than there are barriers for";
+        return false;
+    }
+    if (at == NOTHING) {
+        at = s->nbuffers++;
+        s->buffer[at] = (KBuffer){ .writer = KR_LOAD, .depth = 1,
+            .readers = readers_of(s, value), .tile = true, .copied = true,
+            .bytes = bytes };
+    }
+    s->buffer[at].uses++;
+    to->buffer = (int16_t)at;
+    return true;
+}
+
+/* ---- buffers ---- */
 
 /* The program of vectors that leaves the value, or that is the first to read
  * it; NOTHING: there is none. */
@@ -165,7 +226,7 @@ static int buffer_for(Schedule *s, int value, const KInst *from,
     return s->nbuffers++;
 }
 
-static bool place_value(Schedule *s, int i)
+static bool place_value(Schedule *s, const int16_t *ring, int i)
 {
     KValue *v = &s->value[i];
     const KInst *from = writer_of(s, i);
@@ -191,13 +252,8 @@ static bool place_value(Schedule *s, int i)
         v->buffer = (int16_t)at;
         return true;
     }
-    if (s->rings && from->op == K_LOAD && v->layout == LAY_TILE)
-        at = ring_left(s, i, readers_of(s, i), bytes);
-    if (at != NOTHING) {
-        v->buffer = (int16_t)at;
-        v->turn = (uint8_t)s->buffer[at].uses++;
-        return true;
-    }
+    if (s->rings && is_loaded_tile(s, i))
+        return place_in_ring(s, ring, i);
     at = buffer_for(s, i, from, readers_of(s, i));
     if (at == NOTHING)
         return false;
@@ -338,8 +394,9 @@ static void choose_depths(Schedule *s)
 /* Requires values and instructions; gives values their buffers. */
 bool schedule_buffers(Schedule *s)
 {
+    const int16_t *ring = deal_rings(s);
     for (int i = 0; i < s->nvalues; i++)
-        if (!place_value(s, i))
+        if (!place_value(s, ring, i))
             return false;
     for (int i = 1; i < s->nbuffers && s->sink && lay_out(s) > shared_room(s);
          i++)

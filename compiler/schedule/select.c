@@ -579,6 +579,9 @@ static int select_products(Select *x, const Part *of, bool decayed)
         if (!is_of_part(x, r, of) || x->kind[r] != PRODUCT
             || (x->g->n[r].op == OP_gdot) != decayed)
             continue;
+        if (decayed)                    /* done at once: what only later ones
+                                           read may come behind it */
+            load_operands(x, r);
         if (!(decayed ? select_decayed(x, r) : select_product(x, r)))
             return NOTHING;
         n++;
@@ -625,19 +628,27 @@ static bool select_map(Select *x, const Part *of)
     return same || refuse(x, (Ref)of->group, "a group of several spaces");
 }
 
-static bool select_part(Select *x, const Part *of)
+static void load_part(Select *x, const Part *of)
 {
-    bool any = false;
     for (Ref r = 1; r < x->g->len; r++)
         if (is_of_part(x, r, of)) {
             load_operands(x, r);
             load_operands(x, x->term[r]);
-            any |= x->kind[r] != LAST;
         }
+}
+
+static bool select_part(Select *x, const Part *of)
+{
+    bool any = false;
+    for (Ref r = 1; r < x->g->len; r++)
+        any |= is_of_part(x, r, of) && x->kind[r] != LAST;
+    if (!x->s->rings)
+        load_part(x, of);
     if (!any)
         return true;
     if (select_products(x, of, true) == NOTHING)
         return false;
+    load_part(x, of);
     int first = x->s->ninsts;
     int products = select_products(x, of, false);
     if (products > 0)

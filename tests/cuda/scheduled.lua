@@ -23,6 +23,8 @@ local cases <const> = {
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",
   -- a vector that lanes of a walk add up
   "rwkv6,B=1,T=100,H=2,K=64,V=64",
+  -- cut anew: scores and solves kept for two kernels over all chunks
+  "rwkv7,B=1,T=70,H=1,K=128,V=128,typed=1",
   -- a matrix of states' axes, but no state, that kernels keep for one another
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   -- what is a token late

@@ -56,7 +56,7 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
         t->stored16[r] = (g->n[r].axes & (g->n[r].axes - 1)) != 0
                       && g->n[r].op != OP_pairsum;
     for (Ref r = 1; r < g->len; r++)
-        t->stores[r] = t->plan->stored[r] && t->plan->keeper[r] == kernel;
+        t->stores[r] = plan_keeps(t->plan, kernel, r);
     for (int i = 0; i < g->nin; i++)
         t->in[i] = g->in[i].rank ? BF16 : F32;
     for (int i = 0; i < g->nout; i++) {
@@ -637,7 +637,8 @@ int main(void)
                      { "tests/plans/retnet_chunks.plan", across, 1, 1, 0 },
                      { "tests/plans/precond_mamba3_chunks.plan", shifts, 1, 1,
                        0 },
-                     { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0 }
+                     { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0 },
+                     { "tests/plans/rwkv7_chunks.plan", rings, 0, 0, 0 }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -345,7 +345,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 }
 
 // backward (reverse), 163840 bytes a chunk and head predicted: %1 %4 %5
-// %7 %8 %9 %10 %11 %14 %19 %20 %41 %54 %55
+// %7 %8 %9 %10 %11 %14 %19 %20 %36 %47 %48
 struct Args2 { Run run; Tensor t[5]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
@@ -502,10 +502,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 [&](int row, int col, Pair x) {
                 const int d0 = row;
                 const int d1 = col;
-                const Pair v54 = pair_at<1, true>(t0 + d0 * 136 + d1) * t7[d0];
-                const Pair v55 = x + v54;
+                const Pair v47 = pair_at<1, true>(t0 + d0 * 136 + d1) * t7[d0];
+                const Pair v48 = x + v47;
                 return [=] {
-                    put_pair<1, true>(t0 + d0 * 136 + d1, v55);
+                    put_pair<1, true>(t0 + d0 * 136 + d1, v48);
                 };
             });
             __syncthreads();
@@ -522,64 +522,60 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 
 // backward (token), 425984 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %8 %9 %10 %11 %12 %13 %14 %16 %19 %22 %23 %24 %25 %28 %29 %30 %31
-// %32 %33 %34 %35 %36 %37 %38 %39 %40 %42 %43 %44 %45 %46 %47 %48 %49
-// %50 %51 %52 %53 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66
+// %32 %33 %34 %35 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %49 %50 %51
+// %52 %53 %54 %55 %56 %57 %58 %59
 struct Args3 { Run run; Tensor t[9]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 296960ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 174080ll;
     bf16 *const t0 = (bf16 *)(arena + 256);
     enum { SHARED0 = 1 };
-    bf16 *const t1 = (bf16 *)(arena + 44288);
+    bf16 *const t1 = (bf16 *)(arena + 17664);
     enum { SHARED1 = 1 };
-    float *const t2 = (float *)(spill + 139264);
-    enum { SHARED2 = 0 };
-    float *const t3 = (float *)(arena + 97024);
+    float *const t2 = (float *)(arena + 104704);
+    enum { SHARED2 = 1 };
+    float *const t3 = (float *)(arena + 35072);
     enum { SHARED3 = 1 };
-    float *const t4 = (float *)(spill + 34816);
+    float *const t4 = (float *)(spill + 0);
     enum { SHARED4 = 0 };
-    float *const t5 = (float *)(arena + 96512);
+    float *const t5 = (float *)(arena + 123136);
     enum { SHARED5 = 1 };
     bf16 *const t6 = (bf16 *)(arena + 256);
     enum { SHARED6 = 1 };
     float *const t7 = (float *)(arena + 17664);
     enum { SHARED7 = 1 };
-    float *const t8 = (float *)(spill + 104448);
-    enum { SHARED8 = 0 };
-    bf16 *const t9 = (bf16 *)(arena + 17664);
+    float *const t8 = (float *)(arena + 123648);
+    enum { SHARED8 = 1 };
+    bf16 *const t9 = (bf16 *)(arena + 52480);
     enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 79104);
-    enum { SHARED10 = 1 };
-    float *const t11 = (float *)(spill + 157696);
+    float *const t10 = (float *)(spill + 69632);
+    enum { SHARED10 = 0 };
+    float *const t11 = (float *)(spill + 0);
     enum { SHARED11 = 0 };
-    float *const t12 = (float *)(spill + 192512);
-    enum { SHARED12 = 0 };
-    float *const t13 = (float *)(arena + 256);
+    bf16 *const t12 = (bf16 *)(arena + 256);
+    enum { SHARED12 = 1 };
+    float *const t13 = (float *)(arena + 17664);
     enum { SHARED13 = 1 };
-    float *const t14 = (float *)(spill + 0);
-    enum { SHARED14 = 0 };
-    float *const t15 = (float *)(spill + 262144);
-    enum { SHARED15 = 0 };
-    float *const t16 = (float *)(arena + 131840);
-    enum { SHARED16 = 1 };
-    bf16 *const t17 = (bf16 *)(arena + 61696);
-    enum { SHARED17 = 1 };
-    float *const t18 = (float *)(arena + 97024);
+    float *const t14 = (float *)(arena + 69888);
+    enum { SHARED14 = 1 };
+    bf16 *const t15 = (bf16 *)(arena + 104704);
+    enum { SHARED15 = 1 };
+    float *const t16 = (float *)(spill + 104448);
+    enum { SHARED16 = 0 };
+    float *const t17 = (float *)(spill + 139264);
+    enum { SHARED17 = 0 };
+    bf16 *const t18 = (bf16 *)(arena + 35072);
     enum { SHARED18 = 1 };
-    float *const t19 = (float *)(spill + 227328);
-    enum { SHARED19 = 0 };
-    bf16 *const t20 = (bf16 *)(arena + 256);
+    bf16 *const t19 = (bf16 *)(arena + 44288);
+    enum { SHARED19 = 1 };
+    float *const t20 = (float *)(arena + 123648);
     enum { SHARED20 = 1 };
-    bf16 *const t21 = (bf16 *)(arena + 9472);
+    float *const t21 = (float *)(arena + 0);
     enum { SHARED21 = 1 };
-    float *const t22 = (float *)(arena + 97024);
+    float *const t22 = (float *)(arena + 17664);
     enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 0);
-    enum { SHARED23 = 1 };
-    float *const t24 = (float *)(arena + 17664);
-    enum { SHARED24 = 1 };
     if (a.run.ragged) {
-        clear(spill_of(a.run, 296960ll), 296960);
+        clear(spill_of(a.run, 174080ll), 174080);
         __syncthreads();
     }
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
@@ -610,7 +606,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 },
                     [&](int at, float found, float left) {
                     const int i = at;
-                    t23[i] = left;
+                    t21[i] = left;
                     (void)found;
                 });
             }
@@ -643,12 +639,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
             }
             copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
-            copy_wait<3>();
+            copy_wait<2>();
             __syncthreads();
             product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
                 matrix<136, 1, SHARED1 ? 8 : 2>(t1 + 0),
@@ -660,7 +651,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     put_pair<1, true>(t2 + i * 72 + j, x);
                 };
             });
-            copy_wait<1>();
+            copy_wait<0>();
             __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
@@ -684,13 +675,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             copy_wait<0>();
             __syncthreads();
             {
-                float *p = (float *)(stored + 0);
-                copy_in<128, 136, SHARED3>(t3, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                float *p = (float *)(stored + 65536);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             copy_commit();
             UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
@@ -700,6 +686,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 t7[i * 136 + d0] = v9;
             }
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+                copy_in<128, 136, SHARED12>(t12, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+            }
+            copy_commit();
             NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
                 const int d0 = e;
                 const float s = 0;
@@ -720,11 +711,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             __syncthreads();
             {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            {
                 const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
                 copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
             }
@@ -732,10 +718,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
                 const int d0 = e;
                 const float v14 = exp_(t8[d0 + (n - 1) * 136]);
-                const float v57 = v14 * t5[d0];
-                t5[d0] = v57;
+                const float v50 = v14 * t5[d0];
+                t5[d0] = v50;
             }
-            copy_wait<1>();
+            copy_wait<2>();
             __syncthreads();
             gated_tokens<TF32, false, false, 128, true, Paired>(n,
                 matrix<72, 1, 2>(t2 + 0),
@@ -743,19 +729,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 matrix<136, 1, 2>(t8 + 0),
                 matrix<136, 1, 2>(t8 + 0),
                 [&](int i, int d0, Pair x) {
-                const Pair v35 = pair_at<1, true>(t10 + i * 136 + d0) * x;
                 return [=] {
-                    put_pair<1, true>(t11 + i * 136 + d0, x);
-                    put_pair<1, true>(t12 + i * 136 + d0, v35);
+                    put_pair<1, true>(t10 + i * 136 + d0, x);
                 };
             });
-            __syncthreads();
             UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
                 const int i = f;
                 const int d0 = e;
                 const float v19 = exp_(t8[i * 136 + d0]);
-                t13[i * 136 + d0] = v19;
+                t11[i * 136 + d0] = v19;
             }
+            __syncthreads();
+            {
+                float *p = (float *)(stored + 0);
+                copy_in<128, 136, SHARED3>(t3, p, 128, 1, 128, true);
+            }
+            copy_commit();
             copy_wait<0>();
             __syncthreads();
             product<TF32, 2, 2, 0, true, true, true, Paired>(64, 128, 128,
@@ -764,92 +753,77 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 [&](int row, int col, Pair x) {
                 const int i = row;
                 const int d0 = col;
-                const Pair v43 = pair_at<1, true>(t13 + i * 136 + d0) * x;
-                const Pair v44 = pair_at<1, true>(t11 + i * 136 + d0) + v43;
-                const Pair v45 = pair_at<1, true>(t10 + i * 136 + d0) * x;
-                const Pair v46 = pair_at<1, true>(t13 + i * 136 + d0) * v45;
+                const Pair v38 = pair_at<1, true>(t11 + i * 136 + d0) * x;
+                const Pair v39 = pair_at<1, true>(t10 + i * 136 + d0) + v38;
+                const Pair v40 = pair_at<1, true>(t12 + i * 136 + d0) * v39;
                 return [=] {
-                    put_pair<1, true>(t13 + i * 136 + d0, v44);
-                    put_pair<1, true>(t11 + i * 136 + d0, v46);
+                    put_pair<1, true>(t11 + i * 136 + d0, v39);
+                    put_pair<1, true>(t10 + i * 136 + d0, v40);
                 };
             });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            if (a.t[5].p) {
-                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_out<128, 136>(t13, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-            }
             __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
                 copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             copy_commit();
+            if (a.t[5].p) {
+                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+                copy_out<128, 136>(t11, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+            }
+            gated_tokens<TF32, false, true, 128, true, Paired>(n,
+                matrix<1, 72, 1>(t2 + 0),
+                matrix<136, 1, SHARED12 ? 8 : 2>(t12 + 0),
+                matrix<136, 1, 2>(t8 + 0),
+                matrix<136, 1, 2>(t8 + 0),
+                [&](int j, int d0, Pair x) {
+                return [=] {
+                    put_pair<1, true>(t13 + j * 136 + d0, x);
+                };
+            });
+            copy_wait<0>();
+            __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
                 copy_in<128, 136, SHARED0>(t0, (const bf16 *)p, a.t[0].st, a.t[0].sd[0], n, a.t[0].wide);
             }
             copy_commit();
-            copy_wait<1>();
-            __syncthreads();
-            gated_tokens<TF32, false, true, 128, true, Paired>(n,
-                matrix<1, 72, 1>(t2 + 0),
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                matrix<136, 1, 2>(t8 + 0),
-                [&](int j, int d0, Pair x) {
-                const Pair v36 = pair_at<1, true>(t9 + j * 136 + d0) * x;
-                const Pair v37 = -v36;
-                return [=] {
-                    put_pair<1, true>(t14 + j * 136 + d0, x);
-                    put_pair<1, true>(t15 + j * 136 + d0, v37);
-                };
-            });
+            {
+                float *p = (float *)(stored + 65536);
+                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+            }
+            copy_commit();
             UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
                 const int i = f;
                 const int d0 = e;
                 const float v12 = t8[d0 + (n - 1) * 136] - t8[i * 136 + d0];
                 const float v13 = exp_(v12);
                 const float v16 = get(t9[i * 136 + d0]) * v13;
-                t16[i * 136 + d0] = v13;
-                put(&t17[i * 136 + d0], v16);
+                t14[i * 136 + d0] = v13;
+                put(&t15[i * 136 + d0], v16);
             }
             copy_wait<0>();
             __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
             product<TF32, 2, 2, 0, true, true, true, Paired>(64, 128, 128,
                 matrix<136, 1, SHARED0 ? 8 : 2>(t0 + 0),
                 matrix<136, 1, 2>(t4 + 0),
                 [&](int row, int col, Pair x) {
                 const int i = row;
                 const int d0 = col;
-                const Pair v51 = pair_at<1, true>(t16 + i * 136 + d0) * x;
-                const Pair v52 = pair_at<1, true>(t14 + i * 136 + d0) + v51;
-                const Pair v53 = pair_at<1, true>(t9 + i * 136 + d0) * x;
-                const Pair v58 = pair_at<1, true>(t16 + i * 136 + d0) * v53;
+                const Pair v44 = pair_at<1, true>(t14 + i * 136 + d0) * x;
+                const Pair v45 = pair_at<1, true>(t13 + i * 136 + d0) + v44;
+                const Pair v46 = pair_at<1, true>(t9 + i * 136 + d0) * x;
+                const Pair v53 = pair_at<1, true>(t9 + i * 136 + d0) * v45;
                 return [=] {
-                    put_pair<1, true>(t14 + i * 136 + d0, v52);
-                    put_pair<1, true>(t18 + i * 136 + d0, v53);
-                    put_pair<1, true>(t19 + i * 136 + d0, v58);
+                    put_pair<1, true>(t13 + i * 136 + d0, v45);
+                    put_pair<1, true>(t16 + i * 136 + d0, v46);
+                    put_pair<1, true>(t17 + i * 136 + d0, v53);
                 };
             });
             __syncthreads();
             {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            {
-                float *p = (float *)(stored + 65536);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+                copy_in<128, 136, SHARED12>(t12, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             copy_commit();
             NO_UNROLL for (int from = TID / 4, g = from; g - from < 128; g += THREADS / 4) {
@@ -859,45 +833,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 float x = 0;
                 UNROLL_FOUR for (int f = TID % 4; f < n; f += 4) {
                     const int i = f;
-                    x += t16[i * 136 + d0] * t18[i * 136 + d0];
+                    x += t14[i * 136 + d0] * t16[i * 136 + d0];
                 }
                 x = lane_sum<4>(x);
                 if (first) {
-                    const float v60 = t5[d0] + x;
-                    t5[d0] = v60;
+                    const float v52 = t5[d0] + x;
+                    t5[d0] = v52;
                 }
             }
             if (a.t[6].p) {
                 bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_out<128, 136>(t14, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+                copy_out<128, 136>(t13, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
             }
-            copy_wait<1>();
+            copy_wait<0>();
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+                copy_in<128, 136, SHARED1>(t1, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+            }
+            copy_commit();
             gated_keys<TF32, false, 128, true, Paired>(n,
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
+                matrix<136, 1, SHARED12 ? 8 : 2>(t12 + 0),
                 matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0),
                 matrix<136, 1, 2>(t8 + 0),
                 matrix<136, 1, 2>(t8 + 0),
                 [&](int i, int j, Pair x) {
                 return [=] {
-                    put_pair<1, true>(t20 + i * 72 + j, x);
-                };
-            });
-            copy_wait<0>();
-            __syncthreads();
-            narrow<128, 136, 136>(t21, t4, 128);
-            __syncthreads();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<1, 72, SHARED20 ? 8 : 2>(t20 + 0),
-                matrix<1, 136, SHARED1 ? 8 : 2>(t1 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED17 ? 8 : 2>(t17 + 0),
-                matrix<1, 136, SHARED21 ? 8 : 2>(t21 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v49 = x + z;
-                return [=] {
-                    put_pair<1, true>(t22 + i * 136 + d1, v49);
+                    put_pair<1, true>(t18 + i * 72 + j, x);
                 };
             });
             __syncthreads();
@@ -906,19 +868,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
             }
             copy_commit();
+            narrow<128, 136, 136>(t19, t4, 128);
+            copy_wait<1>();
+            __syncthreads();
+            two_products<2, 2>(64, 128,
+                term<64, false>(matrix<1, 72, SHARED18 ? 8 : 2>(t18 + 0),
+                matrix<1, 136, SHARED1 ? 8 : 2>(t1 + 0), n),
+                term<128, true>(matrix<136, 1, SHARED15 ? 8 : 2>(t15 + 0),
+                matrix<1, 136, SHARED19 ? 8 : 2>(t19 + 0), 128),
+                [&](int row, int col, Pair x, Pair z) {
+                const int i = row;
+                const int d1 = col;
+                const Pair v42 = x + z;
+                return [=] {
+                    put_pair<1, true>(t20 + i * 136 + d1, v42);
+                };
+            });
+            __syncthreads();
             if (a.t[7].p) {
                 bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t22, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
+                copy_out<128, 136>(t20, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
             }
             UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
                 const int i = f;
                 const int d0 = e;
-                const float v40 = t12[i * 136 + d0] + t15[i * 136 + d0];
-                const float v47 = v40 + t11[i * 136 + d0];
-                const float v61 = v47 - t19[i * 136 + d0];
-                const float v62 = i == n - 1 ? t5[d0] : t23[(i + 1)];
-                const float v63 = v61 + v62;
-                t12[i * 136 + d0] = v63;
+                const float v54 = t10[i * 136 + d0] - t17[i * 136 + d0];
+                const float v55 = i == n - 1 ? t5[d0] : t21[(i + 1)];
+                const float v56 = v54 + v55;
+                t10[i * 136 + d0] = v56;
             }
             __syncthreads();
             NO_UNROLL for (int e = TID; e < 128; e += THREADS) {
@@ -931,11 +908,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 }, [&](int at) {
                     const int i = n - 1 - at;
                     (void)i;
-                    return t12[i * 136 + d0];
+                    return t10[i * 136 + d0];
                 },
                     [&](int at, float found, float left) {
                     const int i = n - 1 - at;
-                    t24[i * 136 + d0] = left;
+                    t22[i * 136 + d0] = left;
                     (void)found;
                 });
             }
@@ -944,14 +921,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < n; f += THREADS / 128) {
                 const int i = f;
                 const int d0 = e;
-                const float v65 = get(t6[i * 136 + d0]) < bits(0xc2d00000) ? 1 : 0;
-                const float v66 = v65 != 0 ? 0.f : t24[i * 136 + d0];
-                t24[i * 136 + d0] = v66;
+                const float v58 = get(t6[i * 136 + d0]) < bits(0xc2d00000) ? 1 : 0;
+                const float v59 = v58 != 0 ? 0.f : t22[i * 136 + d0];
+                t22[i * 136 + d0] = v59;
             }
             __syncthreads();
             if (a.t[8].p) {
                 bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
-                copy_out<128, 136>(t24, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
+                copy_out<128, 136>(t22, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
             }
             __syncthreads();
         }

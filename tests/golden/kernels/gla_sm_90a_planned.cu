@@ -458,7 +458,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
 }  // in_k1_token
 
 // backward (reverse), 163840 bytes a chunk and head predicted: %1 %4 %5
-// %7 %8 %9 %10 %11 %14 %19 %20 %41 %54 %55
+// %7 %8 %9 %10 %11 %14 %19 %20 %36 %47 %48
 namespace in_k2_reverse {
 struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_constant__ Args a)
@@ -639,8 +639,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         (void)row;
                         (void)col;
                         const float x14 = exp_(c11[e % 16 / 4 * 2 + e % 2]);
-                        const float x54 = f7[e] * x14;
-                        f7[e] = x54;
+                        const float x47 = f7[e] * x14;
+                        f7[e] = x47;
                     }
                 }
                 arrive(base + 109888);
@@ -668,8 +668,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
 
 // backward (token), 425984 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %8 %9 %10 %11 %12 %13 %14 %16 %19 %22 %23 %24 %25 %28 %29 %30 %31
-// %32 %33 %34 %35 %36 %37 %38 %39 %40 %42 %43 %44 %45 %46 %47 %48 %49
-// %50 %51 %52 %53 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66
+// %32 %33 %34 %35 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %49 %50 %51
+// %52 %53 %54 %55 %56 %57 %58 %59
 namespace in_k3_token {
 struct Args { TensorMap map[10]; Tensor tensor[9]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
@@ -853,9 +853,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f24[16];
             float f33[32];
             float f34[32];
-            float f42[32];
-            float f50[32];
-            float f61[32];
+            float f37[32];
+            float f43[32];
+            float f54[32];
             float f31[32];
             const Lane l = lane_of(fresh((int)threadIdx.x));
             matrix_sync<2>();
@@ -959,67 +959,61 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             decayed_sums<128, 32, 0, 0>(f34, base + 184320, base + 49152, base + 148000, base + 148000, base + 148000, col0(64), l);
             wait(base + 218208, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f42, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f37, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
             wait(base + 218224, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f50, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f43, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             arrive(base + 218152);
-            keep(f50);
-            keep(f42);
+            keep(f43);
+            keep(f37);
             matrix_sync<2>();
             {
                 const Lane l = lane_of(fresh((int)threadIdx.x));
-                u32 t1[4];
-                u32 t2[4];
                 float2 y10 = { 0, 0 };
+                u32 t1[4];
                 float2 y11 = { 0, 0 };
-                float s59[16] = { 0 };
-                float f44[32];
-                float f52[32];
+                u32 t2[4];
+                float s51[16] = { 0 };
+                float f39[32];
+                float f45[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    if (e % 8 == 0)
-                        read_columns<1>(t1, base + 49152, 64, col0(64) + 2 * e, l);
-                    if (e % 8 == 0)
-                        read_columns<1>(t2, base + 32768, 64, col0(64) + 2 * e, l);
                     if (e % 2 == 0)
                         y10 = load2(base + 148000 + row * 544 + 4 * col);
+                    if (e % 8 == 0)
+                        read_columns<1>(t1, base + 49152, 64, col0(64) + 2 * e, l);
                     if (e % 4 == 0)
                         y11 = parts_column<1>(base + 217088, 128, col);
-                    const float x35 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * f33[e];
-                    const float x36 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * f34[e];
-                    const float x37 = -x36;
-                    const float x40 = x35 + x37;
+                    if (e % 8 == 0)
+                        read_columns<1>(t2, base + 32768, 64, col0(64) + 2 * e, l);
                     const float x19 = exp_((e & 1 ? y10.y : y10.x));
-                    const float x43 = x19 * f42[e];
-                    const float x44 = f33[e] + x43;
-                    f44[e] = x44;
-                    const float x45 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * f42[e];
-                    const float x46 = x19 * x45;
-                    const float x47 = x40 + x46;
+                    const float x38 = x19 * f37[e];
+                    const float x39 = f33[e] + x38;
+                    f39[e] = x39;
+                    const float x40 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * x39;
                     const float x12 = (e & 1 ? y11.y : y11.x) - (e & 1 ? y10.y : y10.x);
                     const float x13 = exp_(x12);
-                    const float x51 = x13 * f50[e];
-                    const float x52 = f34[e] + x51;
-                    f52[e] = x52;
-                    const float x53 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * f50[e];
-                    const float x58 = x13 * x53;
-                    const float x59 = x13 * x53;
-                    const float x61 = x47 - x58;
-                    f61[e] = x61;
-                    s59[e / 4 * 2 + e % 2] += row < x.n ? x59 : 0.f;
+                    const float x44 = x13 * f43[e];
+                    const float x45 = f34[e] + x44;
+                    f45[e] = x45;
+                    const float x46 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * f43[e];
+                    const float x51 = x13 * x46;
+                    const float x53 = (e & 1 ? high(t2[e / 2 % 4]) : low(t2[e / 2 % 4])) * x45;
+                    const float x54 = x40 - x53;
+                    f54[e] = x54;
+                    s51[e / 4 * 2 + e % 2] += row < x.n ? x51 : 0.f;
                 }
-                put_column_sums(base + 184320, 128, col0(64), s59, l);
+                put_column_sums(base + 184320, 128, col0(64), s51, l);
                 wait(base + 218248, parity((it * 4 + 0), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f44 + 0, l, x.n);
+                    pack_rows(p, f39 + 0, l, x.n);
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
@@ -1027,7 +1021,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 wait(base + 218248, parity((it * 4 + 1), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f52 + 0, l, x.n);
+                    pack_rows(p, f45 + 0, l, x.n);
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
@@ -1042,17 +1036,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 u32 t7[32];
                 read_columns<4>(t7 + 0, base + 98304 + 0, 128, col0(64), l);
                 read_columns<4>(t7 + 16, base + 98304 + 8192, 128, col0(64), l);
-                float s56[16] = { 0 };
+                float s49[16] = { 0 };
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x56 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
-                    s56[e % 32 / 4 * 2 + e % 2] += x56;
+                    const float x49 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
+                    s49[e % 32 / 4 * 2 + e % 2] += x49;
                 }
-                put_column_sums(base + 186368, 128, col0(64), s56, l);
+                put_column_sums(base + 186368, 128, col0(64), s49, l);
             }
             arrive(base + 218216);
             wgmma_fence();
@@ -1082,16 +1076,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float c11[16];
                 UNROLL for (int e = 0; e < 16; e++)
                     c11[e] = parts_sum<1>(base + 217088, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
-                float c56[16];
+                float c49[16];
                 UNROLL for (int e = 0; e < 16; e++)
-                    c56[e] = parts_sum<4>(base + 186368, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
-                float c59[16];
+                    c49[e] = parts_sum<4>(base + 186368, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                float c51[16];
                 UNROLL for (int e = 0; e < 16; e++)
-                    c59[e] = parts_sum<4>(base + 184320, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
-                float z63 = 0;
-                float d62[2];
+                    c51[e] = parts_sum<4>(base + 184320, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
+                float z56 = 0;
+                float d55[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    d62[h] = parts_sum<1>(base + 217600 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
+                    d55[h] = parts_sum<1>(base + 217600 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1099,14 +1093,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)row;
                     (void)col;
                     const float x14 = exp_(c11[e / 4 * 2 + e % 2]);
-                    const float x57 = x14 * c56[e / 4 * 2 + e % 2];
-                    const float x60 = x57 + c59[e / 4 * 2 + e % 2];
-                    const float x62 = row == x.n - 1 ? x60 : d62[h];
-                    const float x63 = f61[e] + x62;
+                    const float x50 = x14 * c49[e / 4 * 2 + e % 2];
+                    const float x52 = x50 + c51[e / 4 * 2 + e % 2];
+                    const float x55 = row == x.n - 1 ? x52 : d55[h];
+                    const float x56 = f54[e] + x55;
                     if (e % 2)
-                        store2(base + 148000 + row * 544 + 4 * (col - 1), z63, row < x.n ? x63 : 0.f);
+                        store2(base + 148000 + row * 544 + 4 * (col - 1), z56, row < x.n ? x56 : 0.f);
                     else
-                    z63 = row < x.n ? x63 : 0.f;
+                    z56 = row < x.n ? x56 : 0.f;
                 }
             }
             arrive(base + 218128 + it % 2 * 8);
@@ -1117,8 +1111,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const Lane l = lane_of(fresh((int)threadIdx.x));
                 float g4[32];
                 load_matrix<unsigned short>(g4, a.tensor[8], x, 0 + col0(64), l);
-                float2 y64 = { 0, 0 };
-                float f66[32];
+                float2 y57 = { 0, 0 };
+                float f59[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1126,15 +1120,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)row;
                     (void)col;
                     if (e % 2 == 0)
-                        y64 = load2(base + 148000 + row * 544 + 4 * col);
-                    const float x65 = g4[e] < bits(0xc2d00000) ? 1 : 0;
-                    const float x66 = x65 != 0 ? 0.f : (e & 1 ? y64.y : y64.x);
-                    f66[e] = x66;
+                        y57 = load2(base + 148000 + row * 544 + 4 * col);
+                    const float x58 = g4[e] < bits(0xc2d00000) ? 1 : 0;
+                    const float x59 = x58 != 0 ? 0.f : (e & 1 ? y57.y : y57.x);
+                    f59[e] = x59;
                 }
                 wait(base + 218248, parity((it * 4 + 3), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f66 + 0, l, x.n);
+                    pack_rows(p, f59 + 0, l, x.n);
                     write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                 }
                 fence_async();

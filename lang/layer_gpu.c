@@ -250,6 +250,11 @@ static void run_rows(Lay *k, Sub *s, bool backward)
         drop(k, dy);
 }
 
+static bool cheap(const Lay *k, int part)
+{
+    return k->p->rows && k->p->rows[part];
+}
+
 typedef struct NewRows { Lay *k; struct Rows **rows; } NewRows;
 
 /* In the layer's own context. */
@@ -478,7 +483,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { type, room, drop, zero, number, move, takes, gives,
-                          product, forward, backward };
+                          product, cheap, forward, backward };
 
 /* ---- a call's memory ---- */
 

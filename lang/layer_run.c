@@ -242,6 +242,11 @@ static Array step_array(const Lay *k, const LayerPart *p)
     return v;
 }
 
+static bool is_kept(const Lay *k, Ref r)
+{
+    return k->keep && k->readers[r] && !k->anew[r];
+}
+
 static void run_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, k->d ? M_FORWARD : k->args->mode);
@@ -251,8 +256,7 @@ static void run_step(Lay *k, int i)
 
     if (!v->data) {
         *v = step_array(k, p);
-        make_room(k, v, k->realm->type(k, p->y), k->keep
-                                                 && k->readers[p->y]);
+        make_room(k, v, k->realm->type(k, p->y), is_kept(k, p->y));
     }
     Given y = see_y(k, p, v);
     call->out[0] = result_view(p->step, &y);
@@ -364,7 +368,8 @@ static void count_readers(Lay *k)
     for (int i = 0; i < k->p->parts->n; i++) {
         const LayerPart *p = &k->p->parts->part[i];
         for (int j = 0; j < p->nin; j++) {
-            k->readers[p->in[j]]++;
+            if (!k->readers[p->in[j]]++)
+                k->first[p->in[j]] = i;
             k->last[p->in[j]] = i;
         }
     }
@@ -384,6 +389,8 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
     k->readers = ctx_alloc(c, g->len * sizeof *k->readers);
     k->last = ctx_alloc(c, g->len * sizeof *k->last);
+    k->first = ctx_alloc(c, g->len * sizeof *k->first);
+    k->anew = ctx_alloc(c, g->len);
     k->wanted = ctx_alloc(c, g->len);
     k->value = ctx_alloc(c, g->len * sizeof *k->value);
     k->grad = ctx_alloc(c, g->len * sizeof *k->grad);
@@ -420,18 +427,73 @@ static void drop_values(Lay *k, int i)
 {
     const LayerPart *p = &k->p->parts->part[i];
 
-    for (int j = 0; !k->keep && j < p->nin; j++)
-        if (k->last[p->in[j]] == i && p->in[j] != k->g->out[0].node)
+    for (int j = 0; j < p->nin; j++)
+        if (k->last[p->in[j]] == i && p->in[j] != k->g->out[0].node
+            && (!k->keep || k->anew[p->in[j]]))
+            drop_array(k, &k->value[p->in[j]]);
+}
+
+/* What is cheap, made of what is kept, and read by no call. */
+static void find_anew(Lay *k)
+{
+    const LayerParts *parts = k->p->parts;
+
+    memset(k->anew, 0, k->g->len);
+    for (int i = 0; k->keep && i < parts->n; i++) {
+        const LayerPart *p = &parts->part[i];
+        bool all = k->realm->cheap(k, i) && !p->constant && k->readers[p->y];
+        for (int j = 0; j < p->nin; j++)
+            all = all && !k->anew[p->in[j]];
+        for (int j = k->first[p->y]; all && j <= k->last[p->y]; j++)
+            for (int in = 0; in < parts->part[j].nin; in++)
+                all = all && (parts->part[j].in[in] != p->y
+                              || !parts->part[j].step
+                              || k->realm->cheap(k, j));
+        k->anew[p->y] = all;
+    }
+}
+
+/* On the way back, before part i: what it reads, computed again. */
+static void make_anew(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    bool keep = k->keep, left = k->left;
+
+    for (int j = 0; j < p->nin; j++) {
+        Ref r = p->in[j];
+        int of = 0;
+        if (!k->anew[r] || k->value[r].data)
+            continue;
+        while (k->p->parts->part[of].y != r)
+            of++;
+        k->keep = k->left = false;
+        run_step(k, of);
+        k->keep = keep;
+        k->left = left;
+    }
+}
+
+static void drop_anew(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+
+    for (int j = 0; j < p->nin; j++)
+        if (k->anew[p->in[j]] && k->first[p->in[j]] == i)
             drop_array(k, &k->value[p->in[j]]);
 }
 
 static void run_parts(Lay *k)
 {
+    find_anew(k);
     for (int i = 0; i < k->p->parts->n; i++) {
         const LayerPart *p = &k->p->parts->part[i];
         ctx_poll(k->c);
         if (!is_needed(k, p))
             continue;
+        if (k->left && k->anew[p->y]) {
+            k->value[p->y] = step_array(k, p);  /* for its axes */
+            continue;
+        }
         if (k->p->variant[i])
             run_step(k, i);
         else
@@ -499,13 +561,17 @@ static void run_both_ways(Lay *k)
     for (int i = k->p->parts->n - 1; i >= 0; i--) {
         const LayerPart *p = &k->p->parts->part[i];
         ctx_poll(k->c);
-        if (!k->wanted[p->y])
+        if (!k->wanted[p->y]) {
+            drop_anew(k, i);
             continue;
+        }
+        make_anew(k, i);
         if (k->p->variant[i] && has_adjoint(k, p))
             back_step(k, i);
         else if (k->grad[p->y].data)
             back_product(k, p);
         drop_array(k, &k->grad[p->y]);
+        drop_anew(k, i);
     }
     give_gradients(k);
 }

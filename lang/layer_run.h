@@ -37,7 +37,8 @@ typedef struct Matmul {
 typedef struct Lay Lay;
 typedef struct Sub Sub;
 
-/* Where values lie, and what computes them there. */
+/* Where values lie, and what computes them there. cheap: computing the part
+ * again costs less than keeping its result. */
 typedef struct Realm {
     DType (*type)(const Lay *k, Ref r);         /* of a value of ours; 0: of
                                                    factors */
@@ -54,6 +55,7 @@ typedef struct Realm {
                   bool second);
     bool (*gives)(const Lay *k, const Array *v);
     void (*product)(Lay *k, const Matmul *m);
+    bool (*cheap)(const Lay *k, int part);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
@@ -92,6 +94,8 @@ struct Lay {
     Array *value, *grad;                /* per node */
     int *readers, *last;                /* per node: inputs of parts; the last
                                            part that reads it */
+    int *first;                         /* per node: the first that does */
+    uint8_t *anew;                      /* the way back computes it again */
     uint8_t *wanted;                    /* its gradient */
 };
 

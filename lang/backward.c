@@ -593,9 +593,9 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     if (v->step->mask)
         return 0;
+    d->stored = stored;
     if (v->step->layer)
         return layer_workspace(c, v, a, b, d);
-    d->stored = stored;
     find_plans(k);
     k->stored = fits_stored(k);
     if (!k->plan->backend->workspace)

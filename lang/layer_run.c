@@ -681,8 +681,19 @@ void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
 int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         const Adjoint *d)
 {
-    return !b->call.on_device ? 0
-         : gpu_layer_bytes(lay_new(c, v, a, b, d), run_all);
+    Lay *k = lay_new(c, v, a, b, d);
+
+    if (!b->call.on_device)
+        return 0;
+    if (!d || !d->stored.bytes
+        || layer_saved_bytes(c, v, a, b) != d->stored.bytes)
+        return gpu_layer_bytes(k, run_all);
+    Args forward = *a;                  /* both halves in the same workspace */
+    forward.mode = M_FORWARD;
+    int64_t left = gpu_layer_room(lay_saving(c, v, &forward, b), run_all).rest;
+    k->left = true;
+    int64_t back = gpu_layer_room(k, run_all).rest;
+    return left > back ? left : back;
 }
 
 static const PlanEntry *any_plan(const LayerProgram *p)

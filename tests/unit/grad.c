@@ -2,6 +2,7 @@
  * differences of the float64 step: every row of the op table, variants made by
  * hand, random programs. */
 #include "../../compiler/grad.h"
+#include "../../compiler/partition.h"
 #include "random_program.h"
 
 enum { PROGRAMS = 1000 };
@@ -320,8 +321,65 @@ static void check_programs(void)
     }
 }
 
+/* ---- what a gate gets ---- */
+
+static const char gated[] =
+    "step gated\naxis k = 4\naxis v = 3\n"
+    "input q t k\ninput k t k\ninput v t v\ninput g t k : log_decay\n"
+    "state S k v\n"
+    "%1 = input q\n%2 = input k\n%3 = input v\n%4 = input g\n"
+    "%5 = state S\n%6 = exp %4\n%7 = mul %5 %6\n%8 = mul %2 %3\n"
+    "%9 = add %7 %8\n%10 = dot %1 %9 over k\n"
+    "next S %9\nout y v %10\n";
+
+/* Whether the input is multiplied by all that it gets, by its name "d_...". */
+static bool meets_gradient(const Graph *g, const char *name)
+{
+    bool meets = false;
+
+    for (int i = 0; i < g->nin; i++)
+        for (int o = 0; o < g->nout; o++)
+            for (Ref r = 1; r < g->len && !strcmp(g->in[i].name, name); r++) {
+                const Node *n = &g->n[r];
+                Ref x = g->in[i].node, d = g->out[o].node;
+                meets |= !strcmp(g->out[o].name + 2, name)
+                      && n->op == OP_mul
+                      && ((n->a[0] == x && n->a[1] == d)
+                          || (n->a[0] == d && n->a[1] == x));
+            }
+    return meets;
+}
+
+/* The pieces of a gate's gradient are collected: q d_q - k d_k. */
+static void check_collected(Ctx *c, void *ud)
+{
+    Graph *step = graph_parse(c, gated);
+    int32_t size[NAXES];
+
+    (void)ud;
+    for (int i = 0; i < NAXES; i++)
+        size[i] = step->axis[i].size;
+    const Graph *g = by_chunks(step, size, 16, true, &machine_cpu);
+    if (!g || !meets_gradient(g, "q") || !meets_gradient(g, "k")) {
+        printf("grad: what a gate gets is not collected\n");
+        bad++;
+    }
+}
+
+static void check_gate(void)
+{
+    Ctx *c = ctx_new();
+
+    if (!ctx_protect(c, check_collected, NULL)) {
+        printf("grad: a gate: %s\n", c->err.message);
+        bad++;
+    }
+    ctx_free(c);
+}
+
 int main(void)
 {
+    check_gate();
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         Ctx *c = ctx_new();
         if (!ctx_protect(c, check_step, (void *)&steps[i])) {

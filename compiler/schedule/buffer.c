@@ -46,7 +46,7 @@ void live_interval(const Schedule *s, int value, int *first, int *last)
             for (int j = 0; j < k->nin + k->nout; j++)
                 if ((j < k->nin ? k->in[j] : k->out[j - k->nin]) == v) {
                     *first = i < *first ? i : *first;
-                    *last = i;
+                    *last = i > *last ? i : *last;
                 }
         }
     }

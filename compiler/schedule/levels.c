@@ -221,6 +221,59 @@ static void place_numbers(Select *x)
         }
 }
 
+static int group_root(const Select *x, int r)
+{
+    while (x->group[r] != r)
+        r = x->group[r];
+    return r;
+}
+
+/* Whether the program that computes r takes sines of the angles s. */
+static bool takes_sines(const Select *x, Ref r, Ref s)
+{
+    const Node *n = &x->g->n[r];
+    if (n->op == OP_sin && n->a[0] == s)
+        return true;
+    for (int i = 0; i < 4; i++) {
+        Ref a = shown_node(x->g, n->a[i]);
+        if (a && is_remade(x, a) && takes_sines(x, a, s))
+            return true;
+    }
+    return false;
+}
+
+static bool starts_program(const Select *x, Ref r)
+{
+    return in_matrix_role(x, r) && !is_remade(x, r)
+        && (x->kind[r] == ELEMENT || x->kind[r] == REDUCED
+            || x->kind[r] == PAIRED);
+}
+
+static bool may_join(const Select *x, Ref r, Ref first, Ref s)
+{
+    return starts_program(x, r) && takes_sines(x, r, s)
+        && x->row[r] == x->row[first] && x->col[r] == x->col[first];
+}
+
+/* Programs that take sines of the same angles are one, where they may be; what
+ * they leave is then there at once, for which memory must not be short. */
+static void join_turns(Select *x, bool groups)
+{
+    const Graph *g = x->g;
+    for (Ref s = 1; s < g->len && !x->s->sink; s++)
+        for (Ref f = 1; f < g->len && g->n[s].op == OP_dup
+                        && x->kind[s] == ELEMENT; f++)
+            for (Ref r = 1; r < g->len && may_join(x, f, f, s); r++) {
+                if (!may_join(x, r, f, s))
+                    continue;
+                if (groups && x->level[r] == x->level[f])
+                    x->group[group_root(x, (int)r)] = group_root(x, (int)f);
+                if (!groups && x->level[r] > x->level[f]
+                    && least_level(x, r) <= x->level[f])
+                    x->level[r] = x->level[f];
+            }
+}
+
 static void find_levels(Select *x)
 {
     const Graph *g = x->g;
@@ -236,19 +289,13 @@ static void find_levels(Select *x)
     else
         raise_levels(x);
     place_numbers(x);
+    join_turns(x, false);
     for (Ref r = 1; r < g->len; r++)    /* sums may be later, or earlier */
         if (x->kind[r] == ACROSS)
             x->level[r] = least_level(x, r);
 }
 
 /* ---- groups ---- */
-
-static int group_root(const Select *x, int r)
-{
-    while (x->group[r] != r)
-        r = x->group[r];
-    return r;
-}
 
 static void find_groups(Select *x)
 {
@@ -269,6 +316,7 @@ static void find_groups(Select *x)
                 x->group[group_root(x, (int)r)] = group_root(x, (int)a);
         }
     }
+    join_turns(x, true);
     for (Ref r = 1; r < g->len; r++)
         x->group[r] = group_root(x, (int)r);
 }

@@ -412,6 +412,20 @@ static int rounded_tile(const Select *x, const KInst *k, Ref r)
     return NOTHING;
 }
 
+/* Among sums, where a program before has left it and no scan has gone over it.
+ */
+static int left_as_sums(const Select *x, const KInst *k, Ref r)
+{
+    int v = schedule_value(x->s, r, LAY_SUMS), at = NOTHING;
+    for (const KInst *i = x->s->inst; i < k && v != NOTHING; i++) {
+        for (int j = 0; j < i->nout; j++)
+            at = i->out[j] == v ? v : at;
+        if (i->op == K_SCAN && i->in[0] == v)
+            return NOTHING;
+    }
+    return x->kind[r] == ELEMENT ? at : NOTHING;
+}
+
 /* Node r of the program, and before it what it goes on from. */
 static bool map_computes(Select *x, KInst *k, Ref r)
 {
@@ -422,6 +436,7 @@ static bool map_computes(Select *x, KInst *k, Ref r)
     if (x->kind[r] == ACROSS && schedule_computes(x->s, r)
         && (op == OP_rot90 || op == OP_pairsum || op == OP_dup))
         return refuse(x, r, "pairs of a vector, in a program of matrices");
+    v = v != NOTHING ? v : left_as_sums(x, k, r);
     if (v != NOTHING) {
         reads(x, k, v);
         return true;

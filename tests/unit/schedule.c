@@ -574,6 +574,20 @@ static const char *const strange[] = {
     "sync matrix in 4", "load load out 0", "product matrix turned 2 0",
 };
 
+/* A value is needed until the last of those that lie in its place is read. */
+static bool lives_long_enough(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++) {
+            int v = s->inst[i].in[j], first, last;
+            int root = s->value[v].alias == NOTHING ? v : s->value[v].alias;
+            live_interval(s, root, &first, &last);
+            if (i > last)
+                return false;
+        }
+    return true;
+}
+
 typedef struct Text { const Plan *p; const char *s; } Text;
 
 static void read_strange(Ctx *c, void *ud)
@@ -602,6 +616,7 @@ static void run(Ctx *c, void *ud)
         expect(!s->why, t.plan->kernel[i].name, s->why);
         if (s->why)
             continue;
+        expect(lives_long_enough(s), t.plan->kernel[i].name, "lives");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
         Schedule *again = schedule_parse(c, t.plan, &target_sm90, a.s);

@@ -281,6 +281,12 @@ void measure_hear(lua_State *L, Ctx *c);
 void measure_open(lua_State *L);
 void measure_own(lua_State *L);
 
+/* initial.c: keeps what the definition says of how constants begin, or what
+ * another variant's said; into the own table, what v:initial asks. */
+void initial_keep(lua_State *L, int def, int variant, const char *what);
+void initial_copy(lua_State *L, int to, int from);
+void initial_own(lua_State *L);
+
 /* luaopen_flin: builds the flin table (open functions above, then
  * stdlib/init.lua). */
 int luaopen_flin(lua_State *L);

@@ -64,6 +64,7 @@ static void push_own(lua_State *L)
 
     luaL_newlib(L, functions);
     measure_own(L);
+    initial_own(L);
     list_embedded(L);
     lua_setfield(L, -2, "modules");
     lua_getfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);

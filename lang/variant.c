@@ -46,9 +46,9 @@ static const char *const domain_names[] = {
 };
 
 static const char *const fields[] = { "name", "axes", "input", "state",
-    "step", "mask", "mode" };
+    "step", "mask", "mode", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
-    "forward" };
+    "forward", "initial" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
        NLAYER_FIELDS = sizeof layer_fields / sizeof *layer_fields };
 
@@ -396,7 +396,7 @@ static void keep_about(Ctx *c, void *ud)
 /* Pushes an empty variant with its context and graph. */
 static Variant *push_variant(lua_State *L, const char *name)
 {
-    Variant *v = lua_newuserdatauv(L, sizeof *v, 1);
+    Variant *v = lua_newuserdatauv(L, sizeof *v, 2);
 
     memset(v, 0, sizeof *v);
     luaL_setmetatable(L, VARIANT_META);
@@ -505,6 +505,7 @@ static int flin_variant(lua_State *L)
     }
     t->closed = true;
     keep_lines(L, v);
+    initial_keep(L, 1, at, called(L));
     lua_pushvalue(L, at);
     return 1;
 }
@@ -544,6 +545,7 @@ static int flin_layer(lua_State *L)
     keep_lines(L, v);
     layer_whole(L, v);
     check_step(L, at, f, t, begins);
+    initial_keep(L, 1, at, called(L));
     lua_pushvalue(L, at);
     return 1;
 }
@@ -693,6 +695,7 @@ static int variant_map(lua_State *L)
     Graft *m = lua_newuserdatauv(L, sizeof *m, 0);
     *m = (Graft){ v->ctx->file, v->step, to->step, { 0 } };
     protect(L, to->ctx, keep_about, &(About){ to, v->about });
+    initial_copy(L, at, 1);
     protect(L, to->ctx, graft_declare, m);
     lua_getiuservalue(L, 1, 1);
     lua_newtable(L);

@@ -173,12 +173,15 @@ return function (o)
   elseif decay.normalised then
     state.n = "k"
   end
+  local initial = {}
   for _, p in ipairs { decay, transition, table.unpack(features) } do
     merge(input, p.input)
     merge(state, p.state)
+    merge(initial, p.initial)
   end
   return flin.variant {
     name = o.name, axes = transition.axes, input = input, state = state,
+    initial = initial,
     step = step_of(decay, features, taylor, transition, o.scale),
   }
 end

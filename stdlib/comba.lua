@@ -8,6 +8,7 @@ return flin.variant {
   input = { q = "t k", k = "t k : unit_norm", v = "t v",
             g = "t : log_decay", beta = "t : unit", b = "", d = "" },
   state = { S = "k v" },
+  initial = { b = 1, d = 1 },
   step  = function (x, s)
     local p = sigmoid(x.b) * x.k
     local S = exp(x.g) * s.S

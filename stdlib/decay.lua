@@ -6,6 +6,7 @@
 -- (trapezoidal, normalised, per = "head" or "key").
 local flin, options = ...
 local exp, max, logsigmoid = flin.exp, flin.max, flin.logsigmoid
+local initial = flin.initial
 
 local decay = {}
 
@@ -28,6 +29,9 @@ function decay.fixed(o)
   options("decay.fixed", o, {})
   return {
     name = "fixed", per = "head", input = { g = ": log_decay" },
+    initial = {
+      g = function (at) return math.log(1 - 2 ^ (-4 - at.h)) end,
+    },
     gate = function (x) return exp(x.g) end,
   }
 end
@@ -42,6 +46,8 @@ function decay.exponential(o)
     name = "exponential", per = "head",
     input = { A_log = "",
               dt = o.data_dependent and "t : positive" or ": positive" },
+    initial = { A_log = initial.log_rates(),
+                dt = not o.data_dependent and initial.log_uniform() or nil },
     gate = function (x) return exp(-exp(x.A_log) * x.dt), x.dt end,
   }, o.discretization)
 end

@@ -39,6 +39,9 @@ function feature_map.rope(o)
   return {
     name = "rope", state = { phi = "p : angle" },
     input = { theta = o.data_dependent and "t p : angle" or "p : angle" },
+    initial = {
+      theta = not o.data_dependent and flin.initial.frequencies() or nil,
+    },
     advance = function (x, s, new)
       new.phi = s.phi + x.theta
       return new.phi, s.phi

@@ -61,7 +61,7 @@ local function options(what, given, known)
   return out
 end
 
-local parts = { "decay", "feature_map", "transition", "attention" }
+local parts = { "initial", "decay", "feature_map", "transition", "attention" }
 for _, name in ipairs(parts) do
   flin[name] = own.load(name, true)(flin, options)
 end
@@ -140,6 +140,7 @@ for name, draw in pairs(own.picture) do
 end
 own.methods.bench = later "bench"
 own.methods.gradcheck = later "gradcheck"
+own.methods.initial = later "initial"
 own.methods.mask = later("mask", "of")
 own.methods.dag = later "dag"
 own.methods.describe = later "describe"

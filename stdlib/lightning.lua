@@ -7,6 +7,7 @@ return flin.variant {
   name  = "lightning",
   input = { q = "t k", k = "t k", v = "t v", g = ": log_decay" },
   state = { S = "k v" },
+  initial = { g = function (at) return -8 * at.h / at.size.h end },
   step  = function (x, s)
     local q, k = silu(x.q), silu(x.k)
     local S = exp(x.g) * s.S + outer(k, x.v)

@@ -7,6 +7,7 @@ return flin.variant {
   input = { C = "t k", B = "t k", x = "t v", dt = "t : positive",
             A_log = "", D = "" },
   state = { S = "k v" },
+  initial = { A_log = flin.initial.log_rates(), D = 1 },
   step  = function (x, s)
     local A = -exp(x.A_log)
     local S = exp(A * x.dt) * s.S + outer(x.B, x.dt * x.x)

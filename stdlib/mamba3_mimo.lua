@@ -11,6 +11,11 @@ return flin.variant {
             A_log = "", lambda = "t : unit", theta = "t p",
             Wx = "r v", Wo = "r v", D = "" },
   state = { S = "k v", phi = "p : angle" },
+  initial = {
+    A_log = flin.initial.log_rates(), D = 1,
+    Wx = function (at) return 1 / at.size.r end,
+    Wo = function (at) return 1 / at.size.r end,
+  },
   step  = function (x, s)
     local phi = s.phi + pi * tanh(x.theta) * x.dt
     local q, k = rotate(x.C, phi, "k"), rotate(x.B, phi, "k")

@@ -12,6 +12,7 @@ return flin.variant {
             g_atk = "t : log_decay", beta_atk = "t : unit",
             center = "", strength = ": unit" },
   state = { S = "k v", A = "k" },
+  initial = { center = -0.2, strength = math.log(1.5) },
   step  = function (x, s)
     local A = exp(x.g_atk) * s.A + x.beta_atk * x.k^2
     local r = log(A + 1e-6) - x.center

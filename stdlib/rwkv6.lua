@@ -7,6 +7,9 @@ return flin.variant {
   name  = "rwkv6",
   input = { r = "t k", k = "t k", v = "t v", w = "t k : log_decay", u = "k" },
   state = { S = "k v" },
+  initial = { u = function (at)
+    return (((at.h - 1) * at.size.k + at.k) % 3 - 1) * 0.1
+  end },
   step  = function (x, s)
     local y = dot(x.r, s.S) + dot(x.r, x.u * x.k) * x.v
     local S = exp(x.w) * s.S + outer(x.k, x.v)

@@ -9,6 +9,7 @@ return flin.layer {
   input  = { x = "t d" },
   weight = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wg = "d h v",
              Wr = "d r", Wa = "r h k", a = "h k", norm = "v", Wo = "h v d" },
+  initial = { norm = 1, a = 0 },
   forward = function (x, w)
     local gate = dot(dot(x.x, w.Wr), w.Wa) + w.a
     local q = dot(x.x, w.Wq)

@@ -11,6 +11,8 @@ return flin.layer {
              cq = "h k w", ck = "h k w", cv = "h v w",
              Wr = "d r", Wa = "r h k", A_log = "h", dt = "h k",
              Ws = "d s", Wg = "s h v", bg = "h v", norm = "v", Wo = "h v d" },
+  initial = { A_log = flin.initial.log_rates(), dt = flin.initial.steps(),
+              norm = 1 },
   forward = function (x, w)
     local q = silu(conv(dot(x.x, w.Wq), w.cq))
     local k = silu(conv(dot(x.x, w.Wk), w.ck))

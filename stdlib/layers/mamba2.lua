@@ -11,6 +11,8 @@ return flin.layer {
              cx = "h v w", cB = "k w", cC = "k w",
              bx = "h v", bB = "k", bC = "k",
              A_log = "h", dt = "h", D = "h", norm = "h v", Wo = "h v d" },
+  initial = { A_log = flin.initial.log_rates(), dt = flin.initial.steps(),
+              D = 1, norm = 1 },
   forward = function (x, w)
     local y = flin.stdlib.mamba2 {
       x = silu(conv(dot(x.x, w.Wx), w.cx) + w.bx),

@@ -2,17 +2,23 @@
 -- each projection has its own mixture of the token and the one before; decay,
 -- step and gate are of low rank; what a token says of itself goes by the state.
 local flin = require "flin"
-local dot, sigmoid = flin.dot, flin.sigmoid
+local dot, sigmoid, init = flin.dot, flin.sigmoid, flin.initial
+local mixed = init.falling
 
 return flin.layer {
-  name   = "rwkv7_layer",
-  input  = { x = "t d" },
-  weight = { mr = "d", mw = "d", mk = "d", mv = "d", ma = "d", mg = "d",
-             Wr = "d h k", Wk = "d h k", Wv = "d h v",
-             Ww = "d e", Vw = "e h k", w0 = "h k",
-             Wa = "d f", Va = "f h k", a0 = "h k", Wg = "d g", Vg = "g h v",
-             k_k = "h k", k_a = "h k", r_k = "h k",
-             norm = "h v", bias = "h v", Wo = "h v d" },
+  name    = "rwkv7_layer",
+  input   = { x = "t d" },
+  weight  = { mr = "d", mw = "d", mk = "d", mv = "d", ma = "d", mg = "d",
+              Wr = "d h k", Wk = "d h k", Wv = "d h v", Ww = "d e",
+              Vw = "e h k", w0 = "h k", Wa = "d f", Va = "f h k", a0 = "h k",
+              Wg = "d g", Vg = "g h v", k_k = "h k", k_a = "h k", r_k = "h k",
+              norm = "h v", bias = "h v", Wo = "h v d" },
+  initial = { mr = mixed(0.2), mw = mixed(0.9), mk = mixed(0.7),
+              mv = mixed(0.7), ma = mixed(0.9), mg = mixed(0.2),
+              w0 = init.channels { -5.5, 0.5, zigzag = 2.5 },
+              a0 = init.channels { -0.39, 0.01, zigzag = 0.3 },
+              k_k = init.channels { 0.76, 0.66 }, k_a = 1.02, r_k = -0.04,
+              norm = 1, bias = 0, Ww = 0, Wa = 0, Wg = 0, Wo = 0 },
   forward = function (x, w)
     local shift = flin.prev(x.x) - x.x
     local function mix(m, W) return dot(x.x + shift * m, W) end
@@ -21,13 +27,12 @@ return flin.layer {
     local a = sigmoid(dot(mix(w.ma, w.Wa), w.Va) + w.a0)
     local kappa = flin.unit_norm(k * w.k_k, "k")
     k = k + k * (a - 1) * w.k_a
-    local y = flin.stdlib.rwkv7 {
-      r = r, k = k, v = v, w = -math.exp(-0.5) * decay, kappa = kappa, a = a
-    }
+    local y = flin.stdlib.rwkv7 { r = r, k = k, v = v, kappa = kappa, a = a,
+                                  w = -math.exp(-0.5) * decay }
     y = y - flin.mean(y, "v")
     local spread = flin.mean(y * y, "v") + flin.size(y, "v") * 1e-5
     y = y * flin.rsqrt(spread) * w.norm + w.bias
-    y = y + flin.sum(r * k * w.r_k, "k") * v
+        + flin.sum(r * k * w.r_k, "k") * v
     return dot(y * dot(sigmoid(mix(w.mg, w.Wg)), w.Vg), w.Wo)
   end,
 }

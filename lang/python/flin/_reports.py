@@ -11,6 +11,15 @@ from typing import Any, Container, Mapping
 
 from . import _c
 
+# v:initial as data; what is the same everywhere as one number.
+INITIAL = """local v = ...
+local all = {{}}
+for name, x in pairs(v:initial {options}) do
+  local least = x:min()
+  all[name] = least == x:max() and least or x:totable()
+end
+return all
+"""
 NAMES = {True: "true", False: "false", None: "nil"}
 
 

@@ -253,6 +253,15 @@ class Variant:
         return self._report(call, _reports.Plan, "v:plan" + _reports.options(
             {**options, "format": "svg"}))
 
+    def initial(self, **options: Any) -> dict[str, Any]:
+        """How constants and weights begin, where the definition says so: lists
+        of numbers in the input's shape, or one number for all. Options: H,
+        sizes of axes (K=64), seed."""
+        return dict(_reports.parsed(_state.report(
+            self._caller(_state.cpu()).handle,
+            _reports.INITIAL.format(options=_reports.options(options)),
+            _c.JSON)))
+
     def check(self, **options: Any) -> _reports.Report:
         """Errors of the chunk form, the step and the gradients against the
         float64 step, on random input. Options: B, T, H, HV, sizes of axes

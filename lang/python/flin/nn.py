@@ -25,6 +25,24 @@ ACTIVATIONS = {
 }
 
 
+# What ACTIVATIONS make of it is x again.
+UNDONE = {
+    **dict.fromkeys(ACTIVATIONS, lambda x: x),
+    "log_decay": lambda x: (GATE_NORMALIZER * x
+                            - torch.log(-torch.expm1(GATE_NORMALIZER * x))),
+    "unit": torch.logit,
+    "positive": lambda x: x + torch.log(-torch.expm1(-x)),
+}
+
+
+def _begin(variant, sizes):
+    """What the definition says of how constants begin, of PyTorch's seed:
+    tensors by name, of no axes where all numbers are the same."""
+    seed = int(torch.randint(1, 2 ** 31, ()))
+    return {n: torch.tensor(x, dtype=torch.float64)
+            for n, x in variant.initial(seed=seed, **sizes).items()}
+
+
 class LinearAttention(nn.Module):
     """A variant as a layer: [B, T, hidden_size] to the same.
 
@@ -97,15 +115,18 @@ class LinearAttention(nn.Module):
         return self.variant.sizes[axis] or self.sizes.get(axis, usual)
 
     def reset_parameters(self):
+        """Constants begin as the variant's definition says, else near 1."""
         nn.init.ones_(self.norm)
+        axes = {axis: self.size(a, axis) for a in self.variant.inputs
+                for axis in a.axes}
+        begin = _begin(self.variant, {**axes, "H": self.num_heads})
         for a in self.variant.inputs:
             if a.timed:
                 continue
             p = self.constants[a.name]
             with torch.no_grad():
-                if a.domain == "angle" and p.dim() > 1:
-                    n = p.shape[-1]         # the usual frequencies
-                    p.copy_((10000. ** (-torch.arange(n) / n)).expand_as(p))
+                if a.name in begin:
+                    p.copy_(UNDONE[a.domain](begin[a.name]).expand_as(p))
                 else:
                     p.normal_(1, 0.1)
 
@@ -146,21 +167,6 @@ class LinearAttention(nn.Module):
         return f"variant={self.variant.name}, num_heads={self.num_heads}"
 
 
-def _log_rates(p):
-    """A_log, whose exponentials are from 1 to 16 (Mamba-2)."""
-    p.uniform_(1, 16).log_()
-
-
-def _small_steps(p):
-    """dt, whose softplus is from 1e-3 to 1e-1, evenly in logarithms."""
-    step = p.uniform_(math.log(1e-3), math.log(1e-1)).exp_()
-    p.copy_(step + torch.log(-torch.expm1(-step)))
-
-
-# How weights of these names begin, in place of what Layer says of others.
-BEGINS = {"norm": nn.init.ones_, "A_log": _log_rates, "dt": _small_steps}
-
-
 class Layer(nn.Module):
     """A layer of flin (flin.layer) as a module: its weights are parameters.
 
@@ -171,11 +177,12 @@ class Layer(nn.Module):
     `layer` is one of flin.layers, a file, a script's text or what flin.load
     gave. Sizes are those of axes by name; `heads` is that of h, w is 4 and v
     is k where nothing says otherwise. Matrices begin as N(0, 1 / fan-in), taps
-    evenly within w^-1/2, other weights as BEGINS says or as zeros; `begin`
-    gives functions that fill a weight, by its name."""
+    evenly within w^-1/2, vectors as zeros, where the layer's definition does
+    not say otherwise (its field `initial`); `initial` here gives functions
+    that fill a weight, by its name."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
-                 heads: int | None = None, begin: dict[str, Any] | None = None,
+                 heads: int | None = None, initial: dict[str, Any] | None = None,
                  device: Any = None, dtype: torch.dtype | None = None,
                  **sizes: int) -> None:
         super().__init__()
@@ -183,7 +190,7 @@ class Layer(nn.Module):
             layer = load("local flin = require 'flin'\n"
                          f"return flin.layers.{layer}\n")
         self.layer = layer if isinstance(layer, Variant) else load(layer)
-        self.begin = {**BEGINS, **(begin or {})}
+        self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)
         self.timed = [a.name for a in self.layer.inputs if a.timed]
         self.weights = nn.ParameterDict({
@@ -230,13 +237,16 @@ class Layer(nn.Module):
         taps = {a.name for a in self.layer.inputs
                 if f", {a.name})" in self.layer.form and a.axes
                 and f"conv_{a.name}(" in self.layer.form}
+        begin = _begin(self.layer, self.sizes)
         with torch.no_grad():
             for a in self.layer.inputs:
                 if a.timed:
                     continue
                 p = self.weights[a.name]
-                if a.name in self.begin:
-                    self.begin[a.name](p)
+                if a.name in self.initial:
+                    self.initial[a.name](p)
+                elif a.name in begin:
+                    p.copy_(begin[a.name].expand_as(p))
                 elif a.name in taps:
                     p.uniform_(-1, 1).mul_(self.sizes[a.axes[-1]] ** -0.5)
                 elif len(a.axes) > 1:

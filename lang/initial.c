@@ -1,0 +1,109 @@
+/* initial.c -- how constants and weights begin: the numbers and functions that a
+ * definition gives in `initial`, and what those draw.
+ */
+#include "bind.h"
+#include "tensor.h"
+
+/* The uservalue of a variant that is the table of these functions. */
+enum { OF_INITIAL = 2 };
+
+static void check_entry(lua_State *L, const Graph *g, const char *what)
+{
+    const char *list[MAX_INPUTS];
+    int n = 0;
+
+    for (int i = 0; i < g->nin; i++)
+        if (!g->in[i].timed)
+            list[n++] = g->in[i].name;
+    if (lua_type(L, -2) != LUA_TSTRING)
+        lang_fail(L, "initial = { A_log = flin.initial.log_rates() }",
+                  "%s: initial: names of inputs without tokens are wanted, not"
+                  " %s", what, type_text(L, -2));
+    const char *key = lua_tostring(L, -2);
+    int i = graph_find_input(g, key);
+    if (i < 0)
+        lang_fail(L, suggest(L, key, "inputs without tokens", list, n),
+                  "%s: initial: there is no input '%s'", what, key);
+    if (g->in[i].timed)
+        lang_fail(L, suggest(L, key, "inputs without tokens", list, n),
+                  "%s: initial: '%s' has tokens: calls give it", what, key);
+    if (!lua_isfunction(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
+        lang_fail(L, "flin.initial has some; or function (at) return 1 / at.h "
+                  "end", "%s: initial: '%s' is a number or a function, not %s",
+                  what, key, type_text(L, -1));
+}
+
+void initial_keep(lua_State *L, int def, int variant, const char *what)
+{
+    const Variant *v = variant_check(L, variant);
+    int type = lua_getfield(L, def, "initial");
+
+    if (type != LUA_TNIL && type != LUA_TTABLE)
+        lang_fail(L, "initial = { A_log = flin.initial.log_rates() }",
+                  "%s: initial must be a table, not %s", what,
+                  type_text(L, -1));
+    lua_newtable(L);
+    for (lua_pushnil(L); type == LUA_TTABLE && lua_next(L, -3); ) {
+        check_entry(L, v->step, what);
+        lua_pushvalue(L, -2);
+        lua_rotate(L, -2, 1);
+        lua_rawset(L, -4);
+    }
+    lua_setiuservalue(L, variant, OF_INITIAL);
+    lua_pop(L, 1);
+}
+
+void initial_copy(lua_State *L, int to, int from)
+{
+    lua_getiuservalue(L, from, OF_INITIAL);
+    lua_setiuservalue(L, to, OF_INITIAL);
+}
+
+/* own.initial(v): the table; nil of what has none. */
+static int get_initial(lua_State *L)
+{
+    variant_check(L, 1);
+    lua_getiuservalue(L, 1, OF_INITIAL);
+    return 1;
+}
+
+static int uniform(lua_State *L)
+{
+    double from = luaL_optnumber(L, 1, 0), to = luaL_optnumber(L, 2, 1);
+    double x = rng_uniform(lua_touserdata(L, lua_upvalueindex(1)));
+
+    lua_pushnumber(L, from + (to - from) * x);
+    return 1;
+}
+
+static int normal(lua_State *L)
+{
+    double deviation = luaL_optnumber(L, 1, 1);
+
+    lua_pushnumber(L, deviation
+                   * rng_normal(lua_touserdata(L, lua_upvalueindex(1))));
+    return 1;
+}
+
+/* own.draws(seed): uniform(from, to) and normal(deviation) of one sequence. */
+static int draws(lua_State *L)
+{
+    uint64_t seed = (uint64_t)luaL_checkinteger(L, 1);
+
+    rng_seed(lua_newuserdatauv(L, sizeof(Rng), 0), seed);
+    int r = lua_gettop(L);
+    lua_pushvalue(L, r);
+    lua_pushcclosure(L, uniform, 1);
+    lua_pushvalue(L, r);
+    lua_pushcclosure(L, normal, 1);
+    return 2;
+}
+
+void initial_own(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        { "initial", get_initial }, { "draws", draws }, { NULL, NULL }
+    };
+
+    luaL_setfuncs(L, functions, 0);
+}

@@ -1,5 +1,5 @@
-/* initial.c -- how constants and weights begin: the numbers and functions that a
- * definition gives in `initial`, and what those draw.
+/* initial.c -- how constants and weights begin: the numbers and functions that
+ * a definition gives in `initial`, and what those draw.
  */
 #include "bind.h"
 #include "tensor.h"

@@ -29,12 +29,6 @@ static void drop(Lay *k, void *at)
     (void)at;
 }
 
-static void zero(Lay *k, const Array *v)        /* fresh memory is */
-{
-    (void)k;
-    (void)v;
-}
-
 static void number(Lay *k, Array *v, double x, int which)
 {
     (void)which;
@@ -86,6 +80,19 @@ static void move(Lay *k, const Array *to, const Array *from, bool add)
             at[i] = 0;
         }
     }
+}
+
+/* A caller's memory; the call's own is zeros when it is made. */
+static void zero(Lay *k, const Array *v)
+{
+    static const float nothing;
+    Array from = *v;
+
+    memset(from.st, 0, sizeof from.st);
+    from.data = (void *)(uintptr_t)&nothing;
+    from.dtype = F32;
+    if (!v->own)
+        move(k, v, &from, false);
 }
 
 /* The second is read a little beyond its end. */

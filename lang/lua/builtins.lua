@@ -31,7 +31,9 @@ constant of the head. A domain after the colon (normal, log_decay, unit,
 unit_norm, positive, angle) says what random tests draw; a state that is an
 angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 (i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
-mode = "quadratic" takes a mask that does not factor; it runs on the CPU.]])
+mode = "quadratic" takes a mask that does not factor; it runs on the CPU.
+initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
+numbers, or functions of the place that give one; see flin.initial.uniform.]])
 row("flin.layer", "definition: definition -> variant",
     "a layer: weights, products, norms, convolutions around variants", [[
 flin.layer {
@@ -131,6 +133,10 @@ row("v:random", "options?: table -> tensors",
     "random inputs of the domains that the variant names", [[
 Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
 v:forward(v:random { T = 8 }).]])
+row("v:initial", "options?: table -> tensors",
+    "constants and weights as the definition lets them begin, by name", [[
+Those that its field `initial` has. Options: H, sizes of axes, size = of axes
+not named, dtype, seed.]])
 row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
@@ -310,6 +316,32 @@ is the last w tokens of x.]])
 row("flin.rotate", "x: value, angle: value, axis?: string -> value",
     "pairs of channels turned by an angle of half as many", [[
 Declare the angle with an axis of its own: theta = "t p : angle".]])
+
+-- ---- how constants and weights begin ----
+
+row("flin.initial.uniform", "from?: number, to?: number -> function",
+    "evenly between two numbers (0, 1)", [[
+For the field `initial` of a variant or a layer, as any function (at) that
+returns a number: at.h is the head, from 1 on, at.k the place along axis k,
+at.size.h how many heads there are, at.last the last axis; at.uniform(from, to)
+and at.normal(deviation) draw. g = function (at) return -8 * at.h / at.size.h
+end.]])
+row("flin.initial.normal", "deviation?: number -> function",
+    "normally around 0, with this deviation (1)")
+row("flin.initial.log_uniform", "from?: number, to?: number -> function",
+    "between two numbers (1e-3, 1e-1), evenly in logarithms")
+row("flin.initial.log_rates", "from?: number, to?: number -> function",
+    "the log of what is even between two numbers (1, 16): A_log of Mamba-2")
+row("flin.initial.steps", "from?: number, to?: number -> function",
+    "a bias whose softplus is log_uniform (1e-3, 1e-1): Mamba-2's of dt")
+row("flin.initial.frequencies", "base?: number -> function",
+    "base^(-i / n) along the last axis (10000): rotary embeddings")
+row("flin.initial.falling", "power?: number -> function",
+    "1 - (i / n)^power along the last axis: RWKV's mixtures")
+row("flin.initial.channels", "options: table -> function",
+    "from one number to another over the channels of all heads", [[
+flin.initial.channels { -5.5, 0.5, zigzag = 2.5 } adds 2.5 z |z| for z from -1
+to 1 over each head's channels, as RWKV's decays begin.]])
 
 -- ---- pieces of flin.attention ----
 

@@ -113,8 +113,8 @@ return function (v, o)
   end
   local y, state = v:reference(arguments)
   local dy, dstate = normal_like(y), {}
-  for name, t in pairs(state) do
-    dstate[name] = normal_like(t)
+  for _, s in ipairs(v.states) do       -- in order: what is drawn is the seed's
+    dstate[s.name] = normal_like(state[s.name])
   end
   local back = { dy = dy, dstate = dstate, chunk = calls.chunk,
                  backend = calls.backend }

@@ -88,6 +88,50 @@ do
   check("a wrong one", r.d_k > 5e-4 and r.d_q < 1e-5, tostring(r))
 end
 
+-- ---- v:initial ----
+
+do
+  local retnet = flin.stdlib.retnet
+  local t = retnet:initial { H = 3, K = 8, p = 4 }
+  check("by head", t.g.shape[1] == 3 and #t.g.shape == 1
+        and math.abs(t.g[3] - math.log(1 - 2^-7)) < 1e-7, t.g)
+  check("along an axis", math.abs(t.theta[{ 2, 4 }] - 1e-3) < 1e-8, t.theta)
+  check("of what has tokens none", t.q == nil)
+  local a = flin.stdlib.mamba2:initial { H = 64, seed = 2 }
+  local b = flin.stdlib.mamba2:initial { H = 64, seed = 2, dtype = "float64" }
+  check("drawn", a.A_log:min() >= 0 and a.A_log:max() <= math.log(16)
+        and a.A_log:max() > 2 and a.D:min() == 1 and a.D:max() == 1)
+  check("of a seed", (a.A_log - b.A_log):maxabs() < 1e-6)
+  check("nothing said", next(gdn:initial {}) == nil)
+  local w = flin.layers.mamba2:initial { d = 6, h = 3, k = 4, v = 5 }
+  check("of a layer", w.norm.shape[1] == 3 and w.norm.shape[2] == 5
+        and w.Wx == nil and w.dt:max() < -2)
+  local half = retnet:map { q = function (q) return q / 2 end }
+  check("of what is mapped", half:initial { H = 2 }.g[1] == t.g[1])
+  fails("an option", "initial: no option 'Q'", retnet.initial, retnet,
+        { Q = 3 })
+  fails("a size", "initial: H = 0: a whole number", retnet.initial, retnet,
+        { H = 0 })
+  local function bent(initial)
+    return flin.variant {
+      name = "x", input = { q = "t k", k = "t k", v = "t v", g = "" },
+      state = { S = "k v" }, initial = initial,
+      step = function (x, s)
+        local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+        return { S = S }, flin.dot(x.q, S)
+      end,
+    }
+  end
+  local v = bent { g = function (at) return at.h > 1 and "x" or 2 end }
+  check("a function's", v:initial { H = 1 }.g[1] == 2)
+  fails("no number", "initial: 'g' gives a string", v.initial, v, { H = 2 })
+  fails("tokens", "initial: 'q' has tokens", bent, { q = 1 })
+  fails("no input", "initial: there is no input 'z'", bent, { z = 1 })
+  fails("no function", "initial: 'g' is a number or a function, not", bent,
+        { g = true })
+  fails("no table", "initial must be a table, not a number", bent, 3)
+end
+
 -- ---- v:mask, flin.heat_map ----
 
 do

@@ -81,6 +81,15 @@ rest.square().sum().backward()
 check("its parameters have gradients", all(
     p.grad is not None and p.grad.abs().max() > 0
     for n, p in module.named_parameters()))
+module.zero_grad()
+for n in (24, 36):                      # memory that was somebody's
+    junk = [torch.full((n,), 7.) for _ in range(50)]
+del junk
+_, state = module(x2, use_cache=True)
+state["gated_deltanet_S"].square().sum().backward()
+check("a loss of states alone", all(
+    module.weights[n].grad is None or not module.weights[n].grad.any()
+    for n in ("Wo", "Wg", "norm")))
 check("how they begin", bool((module.weights["norm"] == 1).all())
       and module.weights["cq"].abs().max() <= 0.5
       and module.weights["A_log"].exp().max() <= 16.01)

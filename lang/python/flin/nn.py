@@ -1,6 +1,7 @@
 """Layers for PyTorch models."""
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import Error, _fla, load
+from . import Error, _fla, load, stdlib
 from ._variant import Variant
 
 GATE_NORMALIZER = 16            # of log decays, as GLA has it
@@ -33,6 +34,13 @@ UNDONE = {
     "unit": torch.logit,
     "positive": lambda x: x + torch.log(-torch.expm1(-x)),
 }
+
+
+@functools.lru_cache(maxsize=None)
+def _whole(name):
+    """The layer of that name, one for all modules: it is compiled once."""
+    return load("local flin = require 'flin'\n"
+                f"return flin.layers.{name}\n")
 
 
 def _begin(variant, sizes):
@@ -63,6 +71,8 @@ class LinearAttention(nn.Module):
                  dtype: torch.dtype | None = None) -> None:
         super().__init__()
         make = {"device": device, "dtype": dtype}
+        if isinstance(variant, str) and variant in stdlib:
+            variant = stdlib[variant]
         self.variant = variant if isinstance(variant, Variant) else \
             load(variant)
         self.num_heads, self.eps = num_heads, eps
@@ -187,8 +197,7 @@ class Layer(nn.Module):
                  **sizes: int) -> None:
         super().__init__()
         if isinstance(layer, str) and layer.isidentifier():
-            layer = load("local flin = require 'flin'\n"
-                         f"return flin.layers.{layer}\n")
+            layer = _whole(layer)
         self.layer = layer if isinstance(layer, Variant) else load(layer)
         self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)

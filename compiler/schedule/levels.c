@@ -228,20 +228,6 @@ static int group_root(const Select *x, int r)
     return r;
 }
 
-/* Whether the program that computes r takes sines of the angles s. */
-static bool takes_sines(const Select *x, Ref r, Ref s)
-{
-    const Node *n = &x->g->n[r];
-    if (n->op == OP_sin && n->a[0] == s)
-        return true;
-    for (int i = 0; i < 4; i++) {
-        Ref a = shown_node(x->g, n->a[i]);
-        if (a && is_remade(x, a) && takes_sines(x, a, s))
-            return true;
-    }
-    return false;
-}
-
 static bool starts_program(const Select *x, Ref r)
 {
     return in_matrix_role(x, r) && !is_remade(x, r)
@@ -249,10 +235,32 @@ static bool starts_program(const Select *x, Ref r)
             || x->kind[r] == PAIRED);
 }
 
-static bool may_join(const Select *x, Ref r, Ref first, Ref s)
+/* The programs that take sines of the angles s. */
+static uint8_t *find_turns(const Select *x, Ref s)
 {
-    return starts_program(x, r) && takes_sines(x, r, s)
-        && x->row[r] == x->row[first] && x->col[r] == x->col[first];
+    const Graph *g = x->g;
+    uint8_t *takes = ctx_alloc(x->c, g->len);
+    for (Ref r = s + 1; r < g->len; r++) {
+        takes[r] = g->n[r].op == OP_sin && g->n[r].a[0] == s;
+        for (int i = 0; i < 4; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            takes[r] |= a && takes[a] && is_remade(x, a);
+        }
+    }
+    for (Ref r = s + 1; r < g->len; r++)
+        takes[r] = takes[r] && starts_program(x, r);
+    return takes;
+}
+
+static void join_with(Select *x, Ref first, Ref r, bool groups)
+{
+    if (x->row[r] != x->row[first] || x->col[r] != x->col[first])
+        return;
+    if (groups && x->level[r] == x->level[first])
+        x->group[group_root(x, (int)r)] = group_root(x, (int)first);
+    if (!groups && x->level[r] > x->level[first]
+        && least_level(x, r) <= x->level[first])
+        x->level[r] = x->level[first];
 }
 
 /* Programs that take sines of the same angles are one, where they may be; what
@@ -260,18 +268,15 @@ static bool may_join(const Select *x, Ref r, Ref first, Ref s)
 static void join_turns(Select *x, bool groups)
 {
     const Graph *g = x->g;
-    for (Ref s = 1; s < g->len && !x->s->sink; s++)
-        for (Ref f = 1; f < g->len && g->n[s].op == OP_dup
-                        && x->kind[s] == ELEMENT; f++)
-            for (Ref r = 1; r < g->len && may_join(x, f, f, s); r++) {
-                if (!may_join(x, r, f, s))
-                    continue;
-                if (groups && x->level[r] == x->level[f])
-                    x->group[group_root(x, (int)r)] = group_root(x, (int)f);
-                if (!groups && x->level[r] > x->level[f]
-                    && least_level(x, r) <= x->level[f])
-                    x->level[r] = x->level[f];
-            }
+    for (Ref s = 1; s < g->len && !x->s->sink; s++) {
+        if (g->n[s].op != OP_dup || x->kind[s] != ELEMENT)
+            continue;
+        const uint8_t *takes = find_turns(x, s);
+        for (Ref first = s + 1; first < g->len; first++)
+            for (Ref r = s + 1; r < g->len && takes[first]; r++)
+                if (takes[r])
+                    join_with(x, first, r, groups);
+    }
 }
 
 static void find_levels(Select *x)

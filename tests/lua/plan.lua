@@ -107,7 +107,7 @@ do
   expect(text:find "kernel 1: k0_forward: wgmma, %d+ warps", "the forward one")
   expect(text:find "k2_reverse: wgmma; warps: load 1, .*matrix 8",
          "one from a schedule")
-  expect(plan_of("mamba3", 128, true):find "no schedule: %%%d+ = %w+: ",
+  expect(plan_of("mlstm", 128, true):find "no schedule: %%%d+ = %w+: ",
          "the limit of one that has none")
   expect(plan_of("gated_deltanet", 256):find "one kernel a pass", "K = 256")
 end

@@ -135,13 +135,25 @@ static const char *body_of(const char *source)
     return source;
 }
 
+/* With those that it includes in their places. */
 static void write_header(FILE *f, const char *name)
 {
+    static const char include[] = "\n#include \"";
     const CudaHeader *h = cuda_headers;
 
     while (strcmp(h->name, name) != 0)
         h++;
-    fprintf(f, "%s\n", h->text);
+    const char *text = h->text;
+    for (const char *s; (s = strstr(text, include)) != NULL;) {
+        const char *word = s + sizeof include - 1;
+        size_t n = strcspn(word, "\"");
+        char other[64];
+        snprintf(other, sizeof other, "%.*s", (int)n, word);
+        fprintf(f, "%.*s\n", (int)(s - text), text);
+        write_header(f, other);
+        text = word + n + 1;
+    }
+    fprintf(f, "%s\n", text);
 }
 
 /* The headers for each rank and size of a block, in a namespace. */

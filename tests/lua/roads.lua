@@ -22,15 +22,17 @@ local features = {
   { "exp", F.map(flin.exp) }, { "taylor", F.taylor {} },
 }
 local transitions = {
-  { "sum", T.one_step_gd {} }, { "sum, 2 ranks", T.one_step_gd { mimo_rank = 2 } },
-  { "delta", T.delta_rule {} }, { "delta, 2 ranks", T.delta_rule { mimo_rank = 2 } },
+  { "sum", T.one_step_gd {} },
+  { "sum, 2 ranks", T.one_step_gd { mimo_rank = 2 } },
+  { "delta", T.delta_rule {} },
+  { "delta, 2 ranks", T.delta_rule { mimo_rank = 2 } },
   { "product of 2", T.delta_product { steps = 2 } }, { "dplr", T.dplr {} },
   { "preconditioned", T.preconditioned_gd {} },
   { "preconditioned, 2 ranks", T.preconditioned_gd { mimo_rank = 2 } },
 }
 
--- What `-d K` says of each kernel that would be launched: "wgmma" and the like,
--- or what keeps it off. NIL: there are no kernels of such chunks.
+-- What `-d K` says of each kernel that would be launched, and what keeps it off
+-- tensor cores. nil: no kernels of chunks of 64 tokens, and why.
 local function roads_of(v)
   local ok, text = pcall(v.dump, v, "K", { K = 128, V = 128 })
   if not ok then return nil, tostring(text):match "[^\n]*" end
@@ -88,3 +90,10 @@ table.sort(kinds, function (a, b) return reasons[a] > reasons[b] end)
 for i = 1, every == 1 and #kinds or 0 do
   print(("%5d  %s"):format(reasons[kinds[i]], kinds[i]))
 end
+local failed = 0
+if every ~= 1 and (accepted < 19 or forward < 11 or both < 7) then
+  print("FAIL fewer compositions on tensor cores than there were")
+  failed = 1
+end
+print(("%d passed, %d failed"):format(1 - failed, failed))
+os.exit(failed == 0)

@@ -110,9 +110,13 @@ def main(names, d, heads, T, B):
         h = 2 * d // 64 if name == "mamba2" else heads
         layer = flin.nn.Layer(name, d=d, heads=h, **sizes_of(name, d, heads),
                               device="cuda", dtype=torch.bfloat16)
+        with torch.no_grad():           # what begins as zeros would hide more
+            for p in layer.parameters():
+                if not p.any():
+                    p.normal_(0, 0.02)
         peer = peer_of(name, d, heads)
         if peer is not None:
-            peer.load_state_dict(layer.fla_state_dict(), strict=False)
+            peer.load_state_dict(layer.fla_state_dict())
         for tokens in map(int, str(T).split(",")):
             x = torch.randn(B, tokens, d, device="cuda",
                             dtype=torch.bfloat16).requires_grad_()
@@ -132,7 +136,8 @@ def main(names, d, heads, T, B):
             print(f"{name} B {B} T {tokens}: peer {theirs[0]:.3f} ms, both "
                   f"ways {theirs[1]:.3f} ms, {theirs[2] / 2**20:.0f} MiB; "
                   f"{theirs[1] / ours[1]:.2f}x; y "
-                  f"{apart(ours[3], theirs[3]):.1e} and dx {apart(ours[4], theirs[4]):.1e} apart", flush=True)
+                  f"{apart(ours[3], theirs[3]):.1e} and dx "
+                  f"{apart(ours[4], theirs[4]):.1e} apart", flush=True)
 
 
 if __name__ == "__main__":

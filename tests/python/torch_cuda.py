@@ -45,6 +45,10 @@ SIZES = {"d": 256, "heads": 4, "k": 64, "v": 64}
 for name in "gla", "gated_deltanet":
     more = {"r": 16} if name == "gla" else {}
     module = flin.nn.Layer(name, **SIZES, **more)
+    with torch.no_grad():               # zeros would hide what is before them
+        for p in module.parameters():
+            if not p.any():
+                p.normal_(0, 0.1)
     exact = {n: p.detach().double().requires_grad_()
              for n, p in module.weights.items()}
     x = torch.randn(2, 200, 256)

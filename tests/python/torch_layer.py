@@ -81,15 +81,30 @@ rest.square().sum().backward()
 check("its parameters have gradients", all(
     p.grad is not None and p.grad.abs().max() > 0
     for n, p in module.named_parameters()))
-module.zero_grad()
-for n in (24, 36):                      # memory that was somebody's
-    junk = [torch.full((n,), 7.) for _ in range(50)]
-del junk
-_, state = module(x2, use_cache=True)
-state["gated_deltanet_S"].square().sum().backward()
-check("a loss of states alone", all(
-    module.weights[n].grad is None or not module.weights[n].grad.any()
-    for n in ("Wo", "Wg", "norm")))
+
+
+def of_states(name, dtype, **more):
+    """Gradients, by name, of a loss of the final states alone, in memory that
+    was somebody's."""
+    m = flin.nn.Layer(name, d=6, heads=2, k=4, v=3, dtype=dtype, **more)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.copy_(0.5 * torch.randn(p.shape, dtype=torch.float64))
+    state = m(x2.detach().to(dtype), use_cache=True)[1]
+    junk = [torch.full_like(p, 7) for p in m.parameters() for _ in range(9)]
+    del junk
+    states = state.values() if isinstance(state, dict) else [state]
+    sum(s.square().sum() for s in states).backward()
+    return {n: p.grad for n, p in m.named_parameters()}
+
+
+for name, more in {"gla": {"r": 2}, "gated_deltanet": {}, "mamba2": {},
+                   "kda": {"r": 2, "s": 2},
+                   "rwkv7": {"e": 2, "f": 2, "g": 2}}.items():
+    d64 = of_states(name, torch.float64, **more)
+    for n, d in of_states(name, torch.float32, **more).items():
+        close(f"{name}: a loss of states alone, {n}", d, d64[n], 1e-3)
 check("how they begin", bool((module.weights["norm"] == 1).all())
       and module.weights["cq"].abs().max() <= 0.5
       and module.weights["A_log"].exp().max() <= 16.01)

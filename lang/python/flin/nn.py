@@ -51,6 +51,18 @@ def _begin(variant, sizes):
             for n, x in variant.initial(seed=seed, **sizes).items()}
 
 
+def _check_axes(who, variant, axes):
+    """That the variant has them, and of these sizes."""
+    has, name = variant.sizes, variant.name
+    for axis, size in axes.items():
+        if axis not in has:
+            raise Error(f"{who}: {name} has no axis '{axis}'; "
+                        f"axes: {', '.join(has)}")
+        if has[axis] not in (0, size):
+            raise Error(f"{who}: axis {axis} of {name} is {has[axis]}, not "
+                        f"{size}")
+
+
 class LinearAttention(nn.Module):
     """A variant as a layer: [B, T, hidden_size] to the same.
 
@@ -87,7 +99,7 @@ class LinearAttention(nn.Module):
         head_dim = head_dim or hidden_size // num_heads
         self.sizes = {"k": head_dim, "v": value_dim or head_dim}
         self.sizes.update(axes or {})
-        self.check_axes(axes or {})
+        _check_axes("LinearAttention", self.variant, axes or {})
         self.projections = nn.ModuleDict()
         self.constants = nn.ParameterDict()
         for a in self.variant.inputs:
@@ -105,17 +117,6 @@ class LinearAttention(nn.Module):
         self.norm = nn.Parameter(torch.empty(out[1:], **make))
         self.out = nn.Linear(math.prod(out), hidden_size, bias=bias, **make)
         self.reset_parameters()
-
-    def check_axes(self, axes):
-        """That the variant has them, and of these sizes."""
-        has, name = self.variant.sizes, self.variant.name
-        for axis, size in axes.items():
-            if axis not in has:
-                raise Error(f"LinearAttention: {name} has no axis '{axis}'; "
-                            f"axes: {', '.join(has)}")
-            if has[axis] not in (0, size):
-                raise Error(f"LinearAttention: axis {axis} of {name} is "
-                            f"{has[axis]}, not {size}")
 
     def size(self, a, axis):
         """How long the axis is: as the variant fixes it, as it was given,
@@ -214,14 +215,8 @@ class Layer(nn.Module):
         found = dict(self.layer.sizes)
         if heads is not None:
             sizes = {**sizes, "h": heads}
-        for axis, size in sizes.items():
-            if axis not in found:
-                raise Error(f"Layer: {self.layer.name} has no axis '{axis}'; "
-                            f"axes: {', '.join(found)}")
-            if found[axis] not in (0, size):
-                raise Error(f"Layer: axis {axis} of {self.layer.name} is "
-                            f"{found[axis]}, not {size}")
-            found[axis] = size
+        _check_axes("Layer", self.layer, sizes)
+        found.update(sizes)
         for axis, usual in (("w", 4), ("v", found.get("k"))):
             if axis in found:
                 found[axis] = found[axis] or usual

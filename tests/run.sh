@@ -166,6 +166,8 @@ cuda() {
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua" \
         "flin tests/cuda/layers.lua gla" \
+        "flin tests/lua/layer_random.lua 1 18 cuda" \
+        "flin tests/lua/layer_random.lua 2 82 cuda" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \
@@ -191,7 +193,7 @@ cuda() {
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
-        *layers.lua) more=FAKE_ARCH=9 ;;
+        *layers.lua|*random*) more=FAKE_ARCH=9 ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

@@ -209,6 +209,8 @@ static Graph *without_states(Ctx *c, const Graph *from)
             g->in[i].node = node_new(g, (Node){ .op = OP_input,
                                                 .index = (uint16_t)i });
     graph_output(g, "y", map[from->out[0].node]);
+    memcpy(g->out[0].order, from->out[0].order,     /* dy lies as y does */
+           sizeof g->out[0].order);
     return g;
 }
 

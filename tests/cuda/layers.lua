@@ -18,7 +18,9 @@ suite.gpu { poison = true }
 -- What is summed over all tokens, or over a row, is off by more; a head's one
 -- number by as much as it has cancelled: float32 shows that it is right.
 local function limit_of(layer, dtype, what)
-  if dtype == "float32" then return 2e-4 end
+  if dtype == "float32" then
+    return layer == flin.layers.kda and what == "d_A_log" and math.huge or 2e-4
+  end
   for _, input in ipairs(layer.inputs) do
     if what == "d_" .. input.name and input.axes == "h" then
       return math.huge
@@ -92,6 +94,62 @@ local function of_states(name, layer, sizes)
   end
 end
 
+-- kda_layer with u added to the log gates, and these gates.
+local function opened()
+  local path = os.tmpname()
+  local file <close> = assert(io.open "stdlib/layers/kda.lua")
+  local text, inputs = file:read "a":gsub('"t d" }', '"t d", u = "t h k" }')
+  local gates
+  text, gates = text:gsub("g = %-flin.exp%(w.A_log%) %* step", "%0 + x.u")
+  assert(inputs == 1 and gates == 1, "kda_layer is written otherwise")
+  flin.save(path, text)
+  local open = dofile(path)
+  os.remove(path)
+  return open, flin.layer {
+    name = "gates", input = { x = "t d" },
+    weight = { Wr = "d r", Wa = "r h k", A_log = "h", dt = "h k" },
+    forward = function (x, w)
+      local to = flin.dot(flin.dot(x.x, w.Wr), w.Wa) + w.dt
+      return -flin.exp(w.A_log) * flin.softplus(to)
+    end
+  }
+end
+
+-- What a head's d_A_log sums, as magnitudes: of each token's gate, times what
+-- each token from there on adds to the gate's gradient.
+local function magnitudes(x)
+  local layer, gates = opened()
+  local g = gates:reference { x = x.x, Wr = x.Wr, Wa = x.Wa, A_log = x.A_log,
+                              dt = x.dt }
+  local B, T, H, K = table.unpack(g.shape)
+  local du = layer:reference_backward(with(x, { u = flin.zeros(g.shape) })).u
+  local sums = {}
+  for h = 1, H do sums[h] = 0 end
+  for b = 1, B do for h = 1, H do for k = 1, K do
+    local behind, all = 0, 0
+    for t = T, 1, -1 do
+      local d = du[{ b, t, h, k }]
+      all, behind = all + math.abs(d - behind), d
+      sums[h] = sums[h] + math.abs(g[{ b, t, h, k }]) * all
+    end
+  end end end
+  return sums
+end
+
+-- That gradient of kda_layer is off by a rounding of what it sums, no more.
+local function gate_rates(layer, sizes)
+  local x = layer:random(sizes)
+  x.dy = layer:forward(x)
+  local want = layer:reference_backward(x).A_log
+  local got = layer:backward(moved(x, "cuda")).A_log:to "cpu"
+  for h, all in ipairs(magnitudes(x)) do
+    local off, may = math.abs(got[h] - want[h]), 2^-22 * all
+    expect(off <= may and may < 0.05 * math.abs(want[h]), "kda: d_A_log of "
+           .. "head %d, %.2e, is off by %.1e; roundings are %.1e", h, want[h],
+           off, may)
+  end
+end
+
 local sizes <const> = { d = 16, h = 2, k = 16, v = 16, r = 16, w = 4, s = 16,
                         e = 16, f = 16, g = 16 }
 local function sizes_of(layer, more)
@@ -112,6 +170,9 @@ for name, layer in pairs(flin.layers) do
     lives(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = "bfloat16" }))
     of_states(name, layer, sizes_of(layer, { B = 2, T = 70,
                                              dtype = "float32" }))
+    if name == "kda" then
+      gate_rates(layer, sizes_of(layer, { B = 2, T = 70, dtype = "float32" }))
+    end
     if name == "mamba2" then            -- a norm over many heads
       check(name, layer, sizes_of(layer, { T = 21, h = 16, d = 4, k = 8,
                                            dtype = "float32" }))
@@ -121,6 +182,18 @@ for name, layer in pairs(flin.layers) do
         k = 64, v = 128, dtype = "bfloat16" }))
     end
   end
+end
+
+-- Taps that are computed from weights, as many as x is wide.
+if not only or only.taps then
+  check("taps", flin.layer {
+    name = "taps", input = { x = "t d" },
+    weight = { Wv = "d h k", taps = "h k w", Wo = "h k d" },
+    forward = function (x, w)
+      local v = flin.conv(flin.dot(x.x, w.Wv), flin.tanh(w.taps))
+      return flin.dot(v, w.Wo)
+    end
+  }, { B = 2, T = 13, d = 4, h = 2, k = 8, w = 4, dtype = "float32" })
 end
 
 suite.finish()

@@ -40,6 +40,11 @@ def cpu(x, dtype=None):
     return {n: t.detach().cpu().to(dtype or t.dtype) for n, t in x.items()}
 
 
+def by_name(state):
+    """One state comes as it is, several as a dict."""
+    return state if isinstance(state, dict) else {"state": state}
+
+
 # Layers: forward, states, gradients, packed sequences, graphs.
 SIZES = {"d": 256, "heads": 4, "k": 64, "v": 64}
 for name in "gla", "gated_deltanet":
@@ -64,8 +69,10 @@ for name in "gla", "gated_deltanet":
         o, s = there(x1, use_cache=True)
         check(f"layer {name}: on the GPU", o.is_cuda and o.dtype == dtype)
         close(f"layer {name}: o", o.cpu().double(), o64, tolerance)
-        for n in s:
-            close(f"layer {name}: {n}", s[n].cpu().double(), s64[n],
+        found, wanted = by_name(s), by_name(s64)
+        check(f"layer {name}: states", found.keys() == wanted.keys())
+        for n in found:
+            close(f"layer {name}: {n}", found[n].cpu().double(), wanted[n],
                   tolerance)
         o.backward(dy.cuda().to(dtype))
         close(f"layer {name}: dx", x1.grad.cpu().double(), x64.grad,

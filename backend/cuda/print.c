@@ -167,6 +167,11 @@ int padded_rows(const KValue *v)
     return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
 }
 
+int rows_held(const KInst *k)
+{
+    return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * 2;
+}
+
 /* ---- programs of vectors ---- */
 
 static const char *constant_text(Print *p, Ref r)
@@ -576,9 +581,9 @@ static void put_operands(Print *p, const KInst *k, int regs)
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
                            " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
-                           " h / 2 * 64 + h %% 2 * 8);\n", u,
-                           (int)k->nrow / 32, (int)k->nrow / 32, u, v->parts,
-                           place(p, v), (int)v->nrow);
+                           " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
+                           rows_held(k), u, v->parts, place(p, v),
+                           (int)v->nrow);
             if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
                            " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"

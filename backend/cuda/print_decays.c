@@ -129,11 +129,15 @@ const char *vector_text(Print *p, Ref r, const char *at)
 static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
 {
     unsigned u = (unsigned)r;
+    const char *inside = k->nrow % TILE_ROWS == 0 ? NULL : ctx_format(p->c,
+        "l.row + h / 2 * 64 + h %% 2 * 8 < %d ? ", (int)k->nrow);
     if (node_of(p, r)->axes & AXIS(k->row))
         buf_printf(p->b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d; h++)\n"
-                   "r%u[h] = %s;\n", u, (int)k->nrow / 32, (int)k->nrow / 32,
-                   u, vector_text(p, r, ctx_format(p->c, "%s + l.row +"
-                   " h / 2 * 64 + h %% 2 * 8", sliced_index(p, k->row, 0))));
+                   "r%u[h] = %s%s%s;\n", u, rows_held(k), rows_held(k), u,
+                   inside ? inside : "",
+                   vector_text(p, r, ctx_format(p->c, "%s + l.row +"
+                   " h / 2 * 64 + h %% 2 * 8", sliced_index(p, k->row, 0))),
+                   inside ? " : 0.f" : "");
     else
         buf_printf(p->b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
                    "c%u[e] = %s;\n", u, share / 4, share / 4, u,

@@ -47,6 +47,8 @@ const char *element_of(Print *p, const KInst *k, Ref o);
 int full_extent(const Print *p, int axis);
 /* A tile's, of which it has whole pieces. */
 int padded_rows(const KValue *v);
+/* How many rows of the program's space a lane has: two of each piece. */
+int rows_held(const KInst *k);
 /* The barrier of a buffer's slot at that turn: that it is full, or empty; waits
  * for it; tells it by every lane. */
 const char *barrier(Print *p, int buffer, int turn, bool empty);

@@ -56,7 +56,7 @@ void put_sums_begin(Print *p, const KInst *k)
             buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
         else
             buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
-                       rows ? (int)k->nrow / 32 : share_of(p->s, k->ncol) / 4);
+                       rows ? rows_held(k) : share_of(p->s, k->ncol) / 4);
     }
 }
 
@@ -71,8 +71,8 @@ void put_sums_end(Print *p, const KInst *k)
             buf_printf(p->b, "put_sum(%s, warp - 4, s%u, l);\n", place(p, v),
                        u);
         else if (v->layout == LAY_VECTOR && rows)
-            buf_printf(p->b, "put_row_sums(%s, group, s%u, l);\n",
-                       place(p, v), u);
+            buf_printf(p->b, "put_row_sums<%d>(%s, group, s%u, l);\n",
+                       (int)v->nrow, place(p, v), u);
         else if (v->layout == LAY_VECTOR)
             buf_printf(p->b, "put_column_sums(%s, %d, col0(%d), s%u, l);"
                        "\n", place(p, v), (int)v->nrow, share, u);

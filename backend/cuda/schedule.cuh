@@ -417,16 +417,16 @@ INLINE float pair_sum(Pair x, int lane, int rows)
 
 /* ---- sums of a fragment ---- */
 
-/* Its rows', of this warpgroup's columns: to vector number `part`. */
-template<int N>
+/* Its rows', of this warpgroup's columns: to vector number `part`, of SIZE. */
+template<int SIZE, int N>
 INLINE void put_row_sums(u32 to, int part, const float (&x)[N], const Lane &l)
 {
     UNROLL for (int h = 0; h < N; h++) {
         float y = x[h] + __shfl_xor_sync(~0u, x[h], 1);
         y += __shfl_xor_sync(~0u, y, 2);
-        if (l.lane % 4 == 0)
-            store1(to + 4 * (32 * N * part + l.row + h / 2 * 64 + h % 2 * 8),
-                   y);
+        const int row = l.row + h / 2 * 64 + h % 2 * 8;
+        if (l.lane % 4 == 0 && (SIZE % 64 == 0 || row < SIZE))
+            store1(to + 4 * (SIZE * part + row), y);
     }
 }
 /* Its columns', of this warp's rows: vector number l.warp, of `size`. */

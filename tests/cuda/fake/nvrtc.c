@@ -251,6 +251,9 @@ static int shell(const char *command)
     return status;
 }
 
+/* A lane's registers are arrays: an index beyond one ends the process. */
+#define BOUNDED "-fsanitize=bounds -fsanitize-undefined-trap-on-error"
+
 static int compile(Program *p)
 {
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
@@ -270,8 +273,9 @@ static int compile(Program *p)
                    ? HEADER_OF_HOPPER : HEADER);
     cxx = cxx ? cxx : "g++";
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
-             " cd %s && %s -std=c++17 -O1 -fPIC -w %s -I. -c kernel.cc &&"
+             " cd %s && %s -std=c++17 -O1 -fPIC -w %s %s -I. -c kernel.cc &&"
              " %s -shared -o kernel.so kernel.o", dir, dir, cxx,
+             is_hopper(p->source) ? BOUNDED : "",
              getenv("FAKE_CHECKED") ? "-g -fsanitize=thread" : "", cxx);
     int code = shell(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);

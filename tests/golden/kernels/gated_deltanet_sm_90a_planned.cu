@@ -1605,8 +1605,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     s89[h] += col < x.n ? x89 : 0.f;
                     s92[e / 4 * 2 + e % 2] += row < x.n ? x92 : 0.f;
                 }
-                put_row_sums(base + 216096 + it % 2 * 5664, group, s81, l);
-                put_row_sums(base + 216608 + it % 2 * 5664, group, s89, l);
+                put_row_sums<64>(base + 216096 + it % 2 * 5664, group, s81, l);
+                put_row_sums<64>(base + 216608 + it % 2 * 5664, group, s89, l);
                 put_column_sums(base + 217120 + it % 2 * 5664, 64, col0(32), s92, l);
             }
             wait(base + 227664, parity(it, 1));
@@ -1635,7 +1635,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     s51[h] += col < x.n ? x51 : 0.f;
                     s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                 }
-                put_row_sums(base + 218144 + it % 2 * 5664, group, s51, l);
+                put_row_sums<64>(base + 218144 + it % 2 * 5664, group, s51, l);
                 put_column_sums(base + 218656 + it % 2 * 5664, 64, col0(32), s52, l);
             }
             matrix_sync<2>();
@@ -1668,7 +1668,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     f57[e] = x57;
                     s54[h] += x54;
                 }
-                put_row_sums(base + 219680 + it % 2 * 5664, group, s54, l);
+                put_row_sums<64>(base + 219680 + it % 2 * 5664, group, s54, l);
                 wait(base + 227592, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
@@ -1732,8 +1732,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     s64[h] += x64;
                     s99[h] += x99;
                 }
-                put_row_sums(base + 220192 + it % 2 * 5664, group, s64, l);
-                put_row_sums(base + 220704 + it % 2 * 5664, group, s99, l);
+                put_row_sums<64>(base + 220192 + it % 2 * 5664, group, s64, l);
+                put_row_sums<64>(base + 220704 + it % 2 * 5664, group, s99, l);
                 wait(base + 227592, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
@@ -1781,7 +1781,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     const float x114 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
                     s114[h] += x114;
                 }
-                put_row_sums(base + 221248 + it % 2 * 5664, group, s114, l);
+                put_row_sums<64>(base + 221248 + it % 2 * 5664, group, s114, l);
             }
             arrive(base + 227632 + it % 2 * 8);
             arrive(base + 227560);

@@ -1042,7 +1042,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s51[h] += col < x.n ? x51 : 0.f;
                     s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                 }
-                put_row_sums(base + 224352 + it % 2 * 3136, group, s51, l);
+                put_row_sums<64>(base + 224352 + it % 2 * 3136, group, s51, l);
                 put_column_sums(base + 224864 + it % 2 * 3136, 64, col0(32), s52, l);
                 {
                     u32 p[8];
@@ -1089,7 +1089,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f86[e] = x86;
                     s84[h] += x84;
                 }
-                put_row_sums(base + 225888 + it % 2 * 3136, group, s84, l);
+                put_row_sums<64>(base + 225888 + it % 2 * 3136, group, s84, l);
                 wait(base + 230888, parity((it * 3 + 0), 1) ^ 1);
                 {
                     u32 p[16];
@@ -1148,7 +1148,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f61[e] = x61;
                     s58[h] += x58;
                 }
-                put_row_sums(base + 226432 + it % 2 * 3136, group, s58, l);
+                put_row_sums<64>(base + 226432 + it % 2 * 3136, group, s58, l);
                 wait(base + 230888, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
@@ -1192,7 +1192,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x72 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f65[e];
                     s72[h] += x72;
                 }
-                put_row_sums(base + 226944 + it % 2 * 3136, group, s72, l);
+                put_row_sums<64>(base + 226944 + it % 2 * 3136, group, s72, l);
                 wait(base + 230888, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];

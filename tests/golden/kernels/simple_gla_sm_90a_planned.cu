@@ -923,7 +923,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s39[h] += col < x.n ? x39 : 0.f;
                     s40[e / 4 * 2 + e % 2] += row < x.n ? x40 : 0.f;
                 }
-                put_row_sums(base + 215584 + it % 2 * 2592, group, s39, l);
+                put_row_sums<64>(base + 215584 + it % 2 * 2592, group, s39, l);
                 put_column_sums(base + 216096 + it % 2 * 2592, 64, col0(32), s40, l);
                 {
                     u32 p[8];
@@ -1004,7 +1004,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f49[e] = x49;
                     s46[h] += x46;
                 }
-                put_row_sums(base + 217120 + it % 2 * 2592, group, s46, l);
+                put_row_sums<64>(base + 217120 + it % 2 * 2592, group, s46, l);
                 wait(base + 221032, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
@@ -1044,7 +1044,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x59 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f53[e];
                     s59[h] += x59;
                 }
-                put_row_sums(base + 217632 + it % 2 * 2592, group, s59, l);
+                put_row_sums<64>(base + 217632 + it % 2 * 2592, group, s59, l);
                 wait(base + 221032, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];

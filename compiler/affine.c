@@ -92,11 +92,11 @@ static bool scale(Graph *g, Affine *a, int op, Ref e, Ref at)
 }
 
 /* A read's scalar coefficient under rank axes goes into p. */
-static void close_ranks(Graph *g, Term *t, int s)
+static void close_ranks(Graph *g, Term *t)
 {
     AxisSet c = t->coef ? g->n[t->coef].axes : 0;
 
-    if (!t->rank || (c & g->st[s].axes))
+    if (!t->rank || (c & g->st[t->state].axes))
         return;
     t->p = dot(g, t->coef ? t->coef : num(g, 1), t->p, t->rank);
     t->coef = 0;
@@ -105,10 +105,9 @@ static void close_ranks(Graph *g, Term *t, int s)
 
 /* coef * S summed over `over`: a read, if it contracts one axis of S whose
  * factors separate. */
-static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, int s,
-                           Ref at)
+static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
 {
-    AxisSet bound = over & g->st[s].axes;
+    AxisSet bound = over & g->st[t->state].axes;
     Factors f = { 0 };
 
     if (!bound || (bound & (bound - 1)))
@@ -121,32 +120,31 @@ static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, int s,
         t->p = num(g, 1);
     t->over = bound;
     t->rank |= over & ~bound;
-    close_ranks(g, t, s);
+    close_ranks(g, t);
     return true;
 }
 
 /* A read summed over more axes: what is summed over kappa lies in coef. */
-static bool contract_read(Graph *g, Affine *a, Term *t, AxisSet over, int s,
-                          Ref at)
+static bool contract_read(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
 {
-    AxisSet other = g->st[s].axes & ~t->over;
+    AxisSet other = g->st[t->state].axes & ~t->over;
 
     if (over & other)
         return stop(a, at, "contracts more than one axis of");
     if (over & t->over)
         t->coef = sum(g, t->coef ? t->coef : num(g, 1), over & t->over);
     t->rank |= over & ~t->over;
-    close_ranks(g, t, s);
+    close_ranks(g, t);
     return true;
 }
 
-static bool contract(Graph *g, Affine *a, AxisSet over, int s, Ref at)
+static bool contract(Graph *g, Affine *a, AxisSet over, Ref at)
 {
     g->line = g->n[at].line;
     for (int i = 0; i < a->n; i++) {
         Term *t = &a->term[i];
-        if (t->over ? !contract_read(g, a, t, over, s, at)
-                    : !contract_state(g, a, t, over, s, at))
+        if (t->over ? !contract_read(g, a, t, over, at)
+                    : !contract_state(g, a, t, over, at))
             return false;
     }
     if (a->rest)
@@ -173,23 +171,23 @@ static bool meets_rank(const Graph *g, const Affine *a, Ref x)
 /* The same reading of the state, but for its coefficient. */
 static bool same_read(const Term *a, const Term *b)
 {
-    return a->over == b->over && a->p == b->p && a->rank == b->rank
-        && a->fresh == b->fresh;
+    return a->state == b->state && a->over == b->over && a->p == b->p
+        && a->rank == b->rank && a->fresh == b->fresh;
 }
 
 /* where(c, x, y): terms that both sides have are chosen between, each other
  * term stands under its own outcome. */
-static bool choose(Graph *g, Affine *a, Ref at, int s, bool fresh)
+static bool choose(Graph *g, Affine *a, Ref at, StateSet of, bool fresh)
 {
     const Node n = g->n[at];
     Affine *no = ctx_alloc(g->ctx, sizeof *no);
     Ref zero = num(g, 0);
 
-    if (g->n[n.a[0]].states & STATE(s))
+    if (g->n[n.a[0]].states & of)
         return stop(a, at, "chooses by the value of");
-    if (!affine(g, n.a[1], s, fresh, a))
+    if (!affine(g, n.a[1], of, fresh, a))
         return false;
-    if (!affine(g, n.a[2], s, fresh, no)) {
+    if (!affine(g, n.a[2], of, fresh, no)) {
         *a = *no;
         return false;
     }
@@ -221,52 +219,68 @@ static bool depends(const Graph *g, Ref r, int s)
 }
 
 /* a * b or a / b, or the dot of a and b. */
-static bool product(Graph *g, Affine *a, Ref at, int s, bool fresh)
+static bool product(Graph *g, Affine *a, Ref at, StateSet of, bool fresh)
 {
     const Node n = g->n[at];
-    bool da = depends(g, n.a[0], s), db = depends(g, n.a[1], s);
+    bool da = g->n[n.a[0]].states & of, db = g->n[n.a[1]].states & of;
 
     if ((da && db) || (n.op == OP_div && db))
         return stop(a, at, "is not linear in");
-    if (!affine(g, da ? n.a[0] : n.a[1], s, fresh, a))
+    if (!affine(g, da ? n.a[0] : n.a[1], of, fresh, a))
         return false;
     return scale(g, a, n.op == OP_div ? OP_div : OP_mul,
                  da ? n.a[1] : n.a[0], at)
-        && (n.op != OP_dot || contract(g, a, n.over, s, at));
+        && (n.op != OP_dot || contract(g, a, n.over, at));
 }
 
-bool affine(Graph *g, Ref r, int s, bool fresh, Affine *a)
+/* The state of the set that r is, -1: none; *fresh: as the token leaves it. */
+static int whole_state(const Graph *g, Ref r, StateSet of, bool *fresh)
+{
+    for (; of; of &= of - 1) {
+        int s = __builtin_ctzll(of);
+        if (r == g->st[s].node || (*fresh && r == g->st[s].next)) {
+            *fresh = r != g->st[s].node;
+            return s;
+        }
+    }
+    return -1;
+}
+
+bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
 {
     const Node n = g->n[r];
     Affine *b;
 
-    if (!depends(g, r, s)) {
+    bool left = fresh;
+
+    if (!(n.states & of)) {
         a->rest = r;
         return true;
     }
-    if (r == g->st[s].node || (fresh && r == g->st[s].next)) {
-        a->term[a->n++] = (Term){ .fresh = r != g->st[s].node };
+    int s = whole_state(g, r, of, &left);
+    if (s >= 0) {
+        a->term[a->n++] = (Term){ .state = s, .fresh = left };
         return true;
     }
     switch (n.op) {
     case OP_add: case OP_sub:
         b = ctx_alloc(g->ctx, sizeof *b);
-        if (!affine(g, n.a[1], s, fresh, b)) {
+        if (!affine(g, n.a[1], of, fresh, b)) {
             *a = *b;
             return false;
         }
-        return affine(g, n.a[0], s, fresh, a)
+        return affine(g, n.a[0], of, fresh, a)
             && add_terms(g, a, b, n.op == OP_sub, r);
     case OP_neg:
-        return affine(g, n.a[0], s, fresh, a)
+        return affine(g, n.a[0], of, fresh, a)
             && scale(g, a, OP_mul, num(g, -1), r);
     case OP_mul: case OP_div: case OP_dot:
-        return product(g, a, r, s, fresh);
+        return product(g, a, r, of, fresh);
     case OP_sum:
-        return affine(g, n.a[0], s, fresh, a)
-            && contract(g, a, n.over, s, r);
+        return affine(g, n.a[0], of, fresh, a)
+            && contract(g, a, n.over, r);
     case OP_where:
-        return choose(g, a, r, s, fresh);
+        return choose(g, a, r, of, fresh);
     default:
         return stop(a, r, "is not linear in");
     }
@@ -299,8 +313,7 @@ int line_of(const Graph *g, int s, Ref x)
     return g->n[g->st[s].next].line;
 }
 
-/* Of a node, or of the whole step (0): then where it first has the state. */
-static bool note(Graph *g, int s, Ref at, const char *what)
+bool state_note(Graph *g, int s, Ref at, const char *what)
 {
     const char *text = at ? expr_text(g, at) : "the step";
 
@@ -422,11 +435,12 @@ static bool choose_axes(Graph *g, int s, const Affine *a, Universal *u)
     if (!kappa)
         kappa = AXIS(g->st[s].order[0]);
     if (kappa & (kappa - 1))
-        return note(g, s, u->decay, "needs both axes of");
+        return state_note(g, s, u->decay, "needs both axes of");
     u->kappa = lowest(kappa);
     u->nu = lowest(all & ~kappa);
     if (u->log_decay && (g->n[u->log_decay].axes & ~kappa))
-        return note(g, s, u->decay, "decays another axis than it reads of");
+        return state_note(g, s, u->decay,
+                          "decays another axis than it reads of");
     return true;
 }
 
@@ -441,15 +455,15 @@ static bool find_decay(Graph *g, int s, const Affine *a, Universal *u)
         d = d ? op2(g, OP_add, d, c) : c;
     }
     if (!d)
-        return note(g, s, g->st[s].next, "keeps nothing of");
+        return state_note(g, s, g->st[s].next, "keeps nothing of");
     if (is_num(g, d, 1))
         return true;
     u->decay = d;
     u->log_decay = log_of(g, d, &u->sloped);
     if (!u->log_decay)
-        return note(g, s, d, "may be negative for all that is known (write "
-                    "the decay as exp(g), or declare its input ': unit' or "
-                    "': positive') and scales");
+        return state_note(g, s, d, "may be negative for all that is known "
+                          "(write the decay as exp(g), or declare its input "
+                          "': unit' or ': positive') and scales");
     return true;
 }
 
@@ -465,7 +479,7 @@ static bool add_write(Graph *g, int s, Universal *u, Write w, Ref at)
         return true;
     }
     if (u->nwrites == MAX_TERMS)
-        return note(g, s, at, "writes too many terms to");
+        return state_note(g, s, at, "writes too many terms to");
     u->write[u->nwrites++] = w;
     return true;
 }
@@ -485,40 +499,49 @@ static bool read_write(Graph *g, int s, Universal *u, const Term *t)
     Ref b = factors_product(g, &f, kappa, 0);
     Ref rest = factors_product(g, &f, 0, kappa);
     if (!b || (g->n[b].axes & nu) || (rest && (g->n[rest].axes & nu)))
-        return note(g, s, t->coef ? t->coef : t->p,
-                    "scales a read by both axes of");
+        return state_note(g, s, t->coef ? t->coef : t->p,
+                          "scales a read by both axes of");
     Write w = { .b = b, .rank = t->rank,
                 .a = op2(g, OP_mul, or_one(g, rest), t->p) };
     return add_write(g, s, u, w, b);
+}
+
+AxisSet plain_factors(Graph *g, Ref x, AxisSet kappa, AxisSet nu,
+                      Factors *out)
+{
+    AxisSet rank = 0;
+    Factors f = { 0 };
+
+    factors(g, x, &f);
+    for (int i = 0; i < f.n; i++) {
+        const Node n = g->n[f.f[i]];
+        if (n.op == OP_dot && (n.axes & kappa) && (!nu || (n.axes & nu))
+            && !rank) {
+            rank = n.over;
+            factors(g, n.a[0], out);
+            factors(g, n.a[1], out);
+        } else {
+            add_factor(out, f.f[i]);
+        }
+    }
+    return rank;
 }
 
 /* One product of the part that is free of the state. */
 static bool plain_write(Graph *g, int s, Universal *u, Ref x, bool minus)
 {
     AxisSet kappa = AXIS(u->kappa), nu = u->nu < 0 ? 0 : AXIS(u->nu);
-    AxisSet rank = 0;
-    Factors f = { 0 }, h = { 0 };
+    Factors h = { 0 };
+    AxisSet rank = plain_factors(g, x, kappa, nu, &h);
 
-    factors(g, x, &f);
-    for (int i = 0; i < f.n; i++) {     /* a sum over ranks is opened */
-        const Node n = g->n[f.f[i]];
-        if (n.op == OP_dot && (n.axes & kappa) && (!nu || (n.axes & nu))
-            && !rank) {
-            rank = n.over;
-            factors(g, n.a[0], &h);
-            factors(g, n.a[1], &h);
-        } else {
-            add_factor(&h, f.f[i]);
-        }
-    }
     Ref b = factors_product(g, &h, kappa, 0);
     Ref v = factors_product(g, &h, 0, kappa);
     if (!b)
-        return note(g, s, x, "does not say which key it writes to, in");
+        return state_note(g, s, x, "does not say which key it writes to, in");
     if (g->n[b].axes & nu)
-        return note(g, s, b, "couples the two axes of");
+        return state_note(g, s, b, "couples the two axes of");
     if (nu && (!v || !(g->n[v].axes & nu)))
-        return note(g, s, x, "writes the same value everywhere to");
+        return state_note(g, s, x, "writes the same value everywhere to");
     v = or_one(g, v);
     Write w = { .b = b, .rank = rank, .v = minus ? op1(g, OP_neg, v) : v };
     return add_write(g, s, u, w, x);
@@ -548,7 +571,7 @@ static bool max_form(Graph *g, int s, Universal *u)
         return false;
     for (int i = 0; i < 2; i++) {
         Affine *a = ctx_alloc(g->ctx, sizeof *a);
-        if (depends(g, n.a[1 - i], s) || !affine(g, n.a[i], s, false, a))
+        if (depends(g, n.a[1 - i], s) || !affine(g, n.a[i], STATE(s), false, a))
             continue;
         if (a->n != 1 || a->term[0].coef || a->term[0].over)
             continue;
@@ -592,7 +615,7 @@ static bool turned_sum(Graph *g, int s, Universal *u)
     Affine *a = ctx_alloc(g->ctx, sizeof *a);
     const State *st = &g->st[s];
 
-    return st->rank < 2 && affine(g, g->n[st->next].a[0], s, false, a)
+    return st->rank < 2 && affine(g, g->n[st->next].a[0], STATE(s), false, a)
         && a->n && scan_form(g, a, u);
 }
 
@@ -606,13 +629,13 @@ bool universal(Graph *g, int s, Universal *u)
         return true;
     if (st->angle && turned_sum(g, s, u))
         return true;
-    if (!affine(g, st->next, s, false, a))
-        return note(g, s, a->bad, a->why);
+    if (!affine(g, st->next, STATE(s), false, a))
+        return state_note(g, s, a->bad, a->why);
     g->line = g->n[st->next].line;
     if ((st->rank < 2 || (!a->n && input_sized(g, st))) && scan_form(g, a, u))
         return true;
     if (st->rank > 2)
-        return note(g, s, 0, "carries more than two axes in");
+        return state_note(g, s, 0, "carries more than two axes in");
     u->form = FORM_UNIVERSAL;
     if (!find_decay(g, s, a, u) || !choose_axes(g, s, a, u))
         return false;
@@ -622,26 +645,55 @@ bool universal(Graph *g, int s, Universal *u)
     return !a->rest || plain_writes(g, s, u, a->rest, false);
 }
 
-bool strata(Graph *g, int order[MAX_STATES])
+/* Whether what s becomes has all of n in it, which is a matrix as s is and no
+ * mere copy: no row of s could say what is written. */
+static bool has_whole(Graph *g, int s, int n)
 {
-    StateSet done = 0;
-    int n = 0;
+    Affine *a = ctx_alloc(g->ctx, sizeof *a);
+    Universal *u = ctx_alloc(g->ctx, sizeof *u);
+    bool whole = false;
 
-    while (n < g->nst) {
-        int before = n;
-        for (int s = 0; s < g->nst; s++) {
-            StateSet needs = g->n[g->st[s].next].states & ~STATE(s);
-            if (done & STATE(s) || (needs & ~done))
-                continue;
-            done |= STATE(s);
-            order[n++] = s;
-        }
-        if (n > before)
-            continue;
+    if (g->st[s].rank != 2 || g->st[n].axes != g->st[s].axes
+        || universal(g, s, u)
+        || (universal(g, n, u) && u->form != FORM_UNIVERSAL)
+        || !affine(g, g->st[s].next, STATE(s) | STATE(n), false, a))
+        return false;
+    for (int i = 0; i < a->n; i++)
+        whole |= a->term[i].state == n && !a->term[i].over;
+    return whole;
+}
+
+/* Per state, those that it needs, and those that can only be had with it. */
+static void find_needs(Graph *g, StateSet need[MAX_STATES])
+{
+    for (int s = 0; s < g->nst; s++)
+        need[s] = g->n[g->st[s].next].states & ~STATE(s);
+    for (int s = 0; s < g->nst; s++)
+        for (int n = 0; n < g->nst; n++)
+            if (n != s && g->n[g->st[s].next].states & STATE(n)
+                && has_whole(g, s, n))
+                need[n] |= STATE(s);
+    for (int by = 0; by < g->nst; by++)
         for (int s = 0; s < g->nst; s++)
-            if (!(done & STATE(s)))
-                return note(g, s, g->st[s].next,
-                            "needs a state that in turn needs");
+            if (need[s] & STATE(by))
+                need[s] |= need[by];
+}
+
+void strata(Graph *g, Strata *out)
+{
+    StateSet need[MAX_STATES], done = 0;
+
+    find_needs(g, need);
+    out->n = 0;
+    for (int s = 0, left = g->nst; left > 0; s = (s + 1) % g->nst) {
+        StateSet with = STATE(s);
+        for (int n = 0; n < g->nst; n++)
+            if (need[s] & STATE(n) && need[n] & STATE(s))
+                with |= STATE(n);
+        if (done & with || need[s] & ~(done | with))
+            continue;
+        done |= with;
+        out->of[out->n++] = with;
+        left -= __builtin_popcountll(with);
     }
-    return true;
 }

@@ -12,13 +12,15 @@
 
 #include "ir.h"
 
-/* One linear term. over == 0: coef * S. Otherwise a read,
+/* One linear term, of S one of the states. over == 0: coef * S. Otherwise a
+ * read,
  *     sum over `rank` of coef * (sum over `over` of p * S),
  * in which p's axis `over` is bound, and coef's, if any, is not. coef == 0
  * stands for 1. fresh: of S as the token leaves it. */
 typedef struct Term {
     Ref coef, p;
     AxisSet over, rank;
+    int state;
     bool fresh;
 } Term;
 
@@ -36,9 +38,9 @@ typedef struct Affine {
     const char *why;                    /* "is not linear in" ... */
 } Affine;
 
-/* The form of value r with respect to state s. fresh: st[s].next counts as a
- * variable too (for what is not part of s's own update). */
-bool affine(Graph *g, Ref r, int s, bool fresh, Affine *out);
+/* The form of value r with respect to these states. fresh: what they become
+ * counts as a variable too (for what is not part of their own update). */
+bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *out);
 
 /* The multiplicative factors of x. */
 typedef struct Factors { int n; Ref f[32]; } Factors;
@@ -76,8 +78,19 @@ int line_of(const Graph *g, int s, Ref x);
  * is in the way. */
 bool universal(Graph *g, int s, Universal *u);
 
-/* The states' order, lowest stratum first; false with g->note set when they
- * depend on one another in a circle. */
-bool strata(Graph *g, int order[MAX_STATES]);
+/* Of state s, of a node or of the whole step (0: where it first has the state):
+ * sets g->note, and is false. */
+bool state_note(Graph *g, int s, Ref at, const char *what);
+
+/* The factors of a product that is written, a sum over ranks opened; those
+ * ranks. */
+AxisSet plain_factors(Graph *g, Ref x, AxisSet kappa, AxisSet nu,
+                      Factors *out);
+
+/* The states in sets, each of one, or of those that can only be had together:
+ * they depend on one another in a circle, or one has all of another's matrix
+ * in it. Lowest stratum first. */
+typedef struct Strata { int n; StateSet of[MAX_STATES]; } Strata;
+void strata(Graph *g, Strata *out);
 
 #endif

@@ -14,32 +14,12 @@
  * All exponents are differences that are <= 0 for a decay. A factor e^g in a
  * (or p) turns its E into G instead of being multiplied in.
  */
-#include "affine.h"
+#include "lift.h"
 #include "plan.h"
 
 #include <string.h>
 
-/* What is written to a state, one set a matrix product: rows W [i r nu] under
- * keys b [i r kappa]. */
-typedef struct Rows { Ref b, w; } Rows;
-
-typedef struct Lift {
-    Graph *s, *g;                       /* step, chunk */
-    Ref *map;                           /* per step node */
-    uint32_t map_len;
-    Universal *form;                    /* per state */
-    struct { Ref found, left; } seq[MAX_STATES];   /* scans, per token */
-    struct {
-        Ref G, E;                       /* cumulative log decay; 0: none */
-        Rows rows[2];
-        int nrows;
-    } mat[MAX_STATES];
-    const char *note;
-} Lift;
-
-static Ref lift(Lift *l, Ref r);
-
-static _Noreturn void serial(Lift *l, const char *why)
+_Noreturn void serial(Lift *l, const char *why)
 {
     l->note = why;
     fail(l->g->ctx, 0, "%s", why);
@@ -47,31 +27,19 @@ static _Noreturn void serial(Lift *l, const char *why)
 
 /* ---- small builders in the chunk graph ---- */
 
-static Ref mul_opt(Graph *g, Ref a, Ref b)
-{
-    return a && b ? op2(g, OP_mul, a, b) : a + b;
-}
-
 static Ref exp_opt(Graph *g, Ref a)
 {
     return a ? op1(g, OP_exp, a) : 0;
 }
 
-static Ref col(Graph *g, Ref a)
-{
-    return a ? op1(g, OP_col, a) : 0;
-}
-
-/* With a row for each token, also where it is the same for all. */
-static Ref per_token(Graph *g, Ref a)
+Ref per_token(Graph *g, Ref a)
 {
     if (g->n[a].axes & AXIS(AX_I))
         return a;
     return op2(g, OP_add, a, cumsum(g, num(g, 0), 0));
 }
 
-/* The row rank axis for n rows a token. */
-static int rank_axis(Lift *l, int n)
+int rank_axis(Lift *l, int n)
 {
     for (int i = 0; i < NRANKS; i++) {
         Axis *ax = &l->g->axis[AX_R + i];
@@ -85,8 +53,7 @@ static int rank_axis(Lift *l, int n)
                          "read in a token", NRANKS)));
 }
 
-/* A step value whose axes `rank` count rows: lifted, with a row rank axis. */
-static Ref lift_ranked(Lift *l, Ref x, AxisSet rank)
+Ref lift_ranked(Lift *l, Ref x, AxisSet rank)
 {
     Ref r = per_token(l->g, lift(l, x));
 
@@ -125,13 +92,6 @@ static Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
                 strict);
 }
 
-static Ref weighted(Lift *l, Ref p, Ref w)
-{
-    Ref wj = col(l->g, w);
-
-    return dot(l->g, p, wj, l->g->n[wj].axes & COL_AXES);
-}
-
 /* x e^gate . S_0 */
 static Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
 {
@@ -139,13 +99,7 @@ static Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
                l->g->st[s].node, over);
 }
 
-static int rank_size(const Lift *l, const Write *w)
-{
-    return w->rank ? l->s->axis[lowest(w->rank)].size : 1;
-}
-
-/* Several writes as one: their rows joined along a rank axis. */
-static Ref join(Lift *l, const Ref *part, int n, int rows)
+Ref join_rows(Lift *l, const Ref *part, int n, int rows)
 {
     int ax = 0;
     Ref r = part[0];
@@ -189,7 +143,7 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
         pb[n] = lift_ranked(l, w.b, w.rank);
         pv[n] = w.v ? lift_ranked(l, w.v, w.rank) : 0;
         some = pv[n] ? pv[n] : some;
-        rows += rank_size(l, &w);
+        rows += rank_size(l, w.rank);
         n++;
     }
     if (!n)
@@ -198,9 +152,9 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
         if (!pv[i])
             pv[i] = op2(l->g, OP_mul, some, num(l->g, 0));
     if (reads)
-        *a = join(l, pa, n, rows);
-    *b = join(l, pb, n, rows);
-    *v = some ? join(l, pv, n, rows) : 0;
+        *a = join_rows(l, pa, n, rows);
+    *b = join_rows(l, pb, n, rows);
+    *v = some ? join_rows(l, pv, n, rows) : 0;
     return true;
 }
 
@@ -308,8 +262,9 @@ static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
     return o;
 }
 
-static Ref lift_read(Lift *l, const Term *t, int s)
+static Ref lift_read(Lift *l, const Term *t)
 {
+    int s = t->state;
     Universal *u = &l->form[s];
     Ref p = t->p;
     bool incl = t->fresh || strip_decay(l->s, &p, u->decay);
@@ -323,8 +278,11 @@ static Ref lift_read(Lift *l, const Term *t, int s)
         to = rank_axis(l, l->g->axis[from].size);
         x = relabel(l->g, x, from, to);
     }
-    y = t->over == AXIS(u->kappa) ? read_kappa(l, x, gate, s, !t->fresh)
-                                  : read_nu(l, x, gate, s, !t->fresh);
+    if (l->block[s])
+        y = read_coupled(l, x, t);
+    else
+        y = t->over == AXIS(u->kappa) ? read_kappa(l, x, gate, s, !t->fresh)
+                                      : read_nu(l, x, gate, s, !t->fresh);
     return from < 0 ? y : relabel(l->g, y, to, from);
 }
 
@@ -337,7 +295,8 @@ static Ref lift_contraction(Lift *l, Ref r, int s)
     Affine *a = ctx_alloc(l->g->ctx, sizeof *a);
     Ref sum_of = 0;
 
-    if (!affine(l->s, r, s, true, a))
+    if (!affine(l->s, r, l->block[s] ? l->block[s]->form.of : STATE(s), true,
+                a))
         return 0;
     for (int i = 0; i < a->n; i++)
         if (!a->term[i].over || a->term[i].rank)
@@ -345,7 +304,7 @@ static Ref lift_contraction(Lift *l, Ref r, int s)
     for (int i = 0; i < a->n; i++) {
         Term t = a->term[i];
         Ref y = mul_opt(l->g, t.coef ? lift(l, t.coef) : 0,
-                        lift_read(l, &t, s));
+                        lift_read(l, &t));
         sum_of = sum_of ? op2(l->g, OP_add, sum_of, y) : y;
     }
     if (a->rest)
@@ -406,7 +365,7 @@ static Ref lift_new(Lift *l, Ref r)
 
 /* The step graph may grow while it is lifted (coefficients are built in it).
  */
-static Ref lift(Lift *l, Ref r)
+Ref lift(Lift *l, Ref r)
 {
     if (r >= l->map_len) {
         uint32_t len = l->s->len * 2;
@@ -469,27 +428,41 @@ static Graph *chunk_graph(const Graph *step, int chunk)
     return g;
 }
 
+static void find_form(Lift *l, StateSet of)
+{
+    Block *k = ctx_alloc(l->g->ctx, sizeof *k);
+    Road road = road_of(l->s, of, &l->form[__builtin_ctzll(of)], &k->form);
+
+    if (road == NO_FORM)
+        serial(l, l->s->note);
+    for (int m = 0; m < k->form.n && road == IN_BLOCK; m++) {
+        l->form[k->form.state[m]].form = FORM_UNIVERSAL;
+        l->block[k->form.state[m]] = k;
+    }
+}
+
 static void derive_into(Ctx *c, void *ud)
 {
     Lift *l = ud;
     Graph *s = l->s, *g = l->g;
-    int order[MAX_STATES];
+    Strata *order = ctx_alloc(c, sizeof *order);
 
-    (void)c;
-    if (!strata(s, order))
-        serial(l, s->note);
-    for (int i = 0; i < s->nst; i++)
-        if (!universal(s, order[i], &l->form[order[i]]))
-            serial(l, s->note);
-    for (int i = 0; i < s->nst; i++) {
-        if (l->form[order[i]].form == FORM_UNIVERSAL)
-            lift_matrix(l, order[i]);
+    strata(s, order);
+    for (int i = 0; i < order->n; i++)
+        find_form(l, order->of[i]);
+    for (int i = 0; i < order->n; i++) {
+        int first = __builtin_ctzll(order->of[i]);
+        if (l->block[first])
+            lift_coupled(l, l->block[first]);
+        else if (l->form[first].form == FORM_UNIVERSAL)
+            lift_matrix(l, first);
         else
-            lift_scan(l, order[i]);
+            lift_scan(l, first);
     }
     for (int i = 0; i < s->nst; i++)
         if (l->form[i].form == FORM_UNIVERSAL)
-            g->st[i].next = leave_matrix(l, i);
+            g->st[i].next = l->block[i] ? leave_coupled(l, i)
+                                        : leave_matrix(l, i);
     for (int i = 0; i < s->nout; i++) {
         g->out[i] = s->out[i];
         g->out[i].node = per_token(g, lift(l, s->out[i].node));
@@ -507,6 +480,7 @@ Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
     l.map_len = l.s->len;
     l.map = ctx_alloc(c, l.map_len * sizeof *l.map);
     l.form = ctx_alloc(c, MAX_STATES * sizeof *l.form);
+    l.block = ctx_alloc(c, MAX_STATES * sizeof *l.block);
     step->note = NULL;
     if (ctx_protect(c, derive_into, &l))
         return l.g;

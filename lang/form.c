@@ -2,7 +2,7 @@
  * whether there is a chunk form, or which term is in its way. */
 #include <string.h>
 
-#include "../compiler/affine.h"
+#include "../compiler/coupled.h"
 #include "../compiler/layer.h"
 #include "bind.h"
 
@@ -34,23 +34,33 @@ static char *factor(const Graph *g, Ref r)
     return sum ? ctx_format(g->ctx, "(%s)", expr_text(g, r)) : expr_text(g, r);
 }
 
-static int rank_of(const Graph *g, const Write *w)
+static int rank_of(const Graph *g, AxisSet rank)
 {
     int n = 1;
 
     for (int ax = 0; ax < NAXES; ax++)
-        if (w->rank & AXIS(ax) && g->axis[ax].size)
+        if (rank & AXIS(ax) && g->axis[ax].size)
             n *= g->axis[ax].size;
     return n;
 }
 
-/* S = D*S + outer(b, dot(a, S)) + outer(b, v) ...; the terms on lines of their
- * own where they are long. */
+/* Terms on lines of their own where they are long. */
+static void put_terms(Buf *b, char *const *term, int n)
+{
+    size_t length = 0;
+
+    for (int i = 0; i < n; i++)
+        length += strlen(term[i]) + 3;
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "%s + %s", length > 56 ? "\n      " : "", term[i]);
+    buf_printf(b, "\n     ");
+}
+
+/* S = D*S + outer(b, dot(a, S)) + outer(b, v) ... */
 static void put_matrix(Buf *b, Graph *g, const State *st, const Universal *u)
 {
     char *term[2 * MAX_TERMS];
     int n = 0, reads = 0, writes = 0;
-    size_t length = 0;
 
     for (int i = 0; i < u->nwrites; i++) {
         const Write *w = &u->write[i];
@@ -61,17 +71,14 @@ static void put_matrix(Buf *b, Graph *g, const State *st, const Universal *u)
         if (w->v)
             term[n++] = ctx_format(g->ctx, "outer(%s, %s)", to,
                                    expr_text(g, w->v));
-        reads += w->a ? rank_of(g, w) : 0;
-        writes += w->v ? rank_of(g, w) : 0;
+        reads += w->a ? rank_of(g, w->rank) : 0;
+        writes += w->v ? rank_of(g, w->rank) : 0;
     }
-    for (int i = 0; i < n; i++)
-        length += strlen(term[i]) + 3;
     if (u->decay)
         buf_printf(b, "%s*", factor(g, u->decay));
     buf_printf(b, "%s", st->name);
-    for (int i = 0; i < n; i++)
-        buf_printf(b, "%s + %s", length > 56 ? "\n      " : "", term[i]);
-    buf_printf(b, "\n     %s; ", decay_kind(g, u));
+    put_terms(b, term, n);
+    buf_printf(b, "%s; ", decay_kind(g, u));
     if (reads)
         buf_printf(b, "corrects what it holds, rank %d; ", reads);
     buf_printf(b, "writes rank %d", writes);
@@ -94,35 +101,104 @@ static void put_scan(Buf *b, Graph *g, const State *st, const Universal *u)
     buf_printf(b, "%s", st->angle ? " modulo 2 pi" : "");
 }
 
-/* Lower strata than s. */
-static int stratum(const Graph *g, int s, const int level[MAX_STATES])
+/* x times what has the text; x may be 1 or 0 (1). */
+static char *scaled(Graph *g, Ref x, const char *text)
 {
-    StateSet needs = g->n[g->st[s].next].states & ~STATE(s);
+    return !x || is_num(g, x, 1) ? ctx_string(g->ctx, text)
+         : is_num(g, x, -1) ? ctx_format(g->ctx, "-%s", text)
+         : ctx_format(g->ctx, "%s*%s", factor(g, x), text);
+}
+
+/* What the row says to state m of its block. */
+static char *row_text(Graph *g, const Coupled *k, const CoupledRow *r, int m)
+{
+    Buf b = { .ctx = g->ctx };
+
+    for (int n = 0; n < k->n; n++)
+        if (r->a[n])
+            buf_printf(&b, "%sdot(%s, %s)", b.len ? " + " : "",
+                       expr_text(g, r->a[n]), g->st[k->state[n]].name);
+    if (r->v)
+        buf_printf(&b, "%s%s", b.len ? " + " : "", expr_text(g, r->v));
+    return scaled(g, r->to[m], ctx_format(g->ctx, "outer(%s, %s)",
+                                          expr_text(g, r->b), b.s));
+}
+
+/* S = a*S + c*M + to*outer(b, dot(a, S) + v) ... */
+static void put_coupled(Buf *b, Graph *g, const Coupled *k, int m)
+{
+    char *term[2 * MAX_TERMS];
+    int t = 0, reads = 0, writes = 0;
+
+    for (int n = 0; n < k->n; n++)
+        if (k->keep[m][n])
+            term[t++] = scaled(g, k->keep[m][n], g->st[k->state[n]].name);
+    for (int i = 0; i < k->nrows; i++) {
+        const CoupledRow *r = &k->row[i];
+        if (!r->to[m])
+            continue;
+        term[t++] = row_text(g, k, r, m);
+        reads += r->reads ? rank_of(g, r->rank) : 0;
+        writes += r->v ? rank_of(g, r->rank) : 0;
+    }
+    buf_printf(b, "%s", t ? term[0] : "0");
+    put_terms(b, term + 1, t - 1);
+    buf_printf(b, k->n > 1 ? "with" : "one number of the token, of any sign");
+    for (int n = 0, some = 0; n < k->n; n++)
+        if (n != m)
+            buf_printf(b, "%s %s", some++ ? "," : "",
+                       g->st[k->state[n]].name);
+    buf_printf(b, "; ");
+    if (reads)
+        buf_printf(b, "corrects what it holds, rank %d; ", reads);
+    buf_printf(b, "writes rank %d", writes);
+}
+
+/* Above those that the set needs. */
+static int stratum(const Graph *g, StateSet of, const int level[MAX_STATES])
+{
     int n = 1;
 
-    for (int i = 0; i < g->nst; i++)
-        if (needs & STATE(i) && level[i] >= n)
-            n = level[i] + 1;
+    for (int s = 0; s < g->nst; s++)
+        for (int i = 0; of & STATE(s) && i < g->nst; i++)
+            if (g->n[g->st[s].next].states & ~of & STATE(i) && level[i] >= n)
+                n = level[i] + 1;
     return n;
 }
 
-static void put_states(Buf *b, Graph *g, const int *order)
+static void put_state(Buf *b, Graph *g, int s, Road road, const Universal *u,
+                      const Coupled *k)
+{
+    if (road == NO_FORM)
+        buf_printf(b, "no universal form");
+    else if (road == IN_BLOCK)
+        put_coupled(b, g, k, coupled_place(k, s));
+    else if (u->form == FORM_UNIVERSAL)
+        put_matrix(b, g, &g->st[s], u);
+    else
+        put_scan(b, g, &g->st[s], u);
+}
+
+static void put_states(Buf *b, Graph *g)
 {
     int level[MAX_STATES] = { 0 };
+    Strata *order = ctx_alloc(g->ctx, sizeof *order);
 
-    for (int i = 0; i < g->nst; i++) {
-        const State *st = &g->st[order[i]];
+    strata(g, order);
+    for (int i = 0; i < order->n; i++) {
+        StateSet of = order->of[i];
         Universal *u = ctx_alloc(g->ctx, sizeof *u);
-        level[order[i]] = stratum(g, order[i], level);
-        buf_printf(b, "  %d. %s [%s] = ", level[order[i]], st->name,
-                   axes_text(g, st->axes));
-        if (!universal(g, order[i], u))
-            buf_printf(b, "no universal form");
-        else if (u->form == FORM_UNIVERSAL)
-            put_matrix(b, g, st, u);
-        else
-            put_scan(b, g, st, u);
-        buf_printf(b, "\n");
+        Coupled *k = ctx_alloc(g->ctx, sizeof *k);
+        int above = stratum(g, of, level);
+        Road road = road_of(g, of, u, k);
+        for (; of; of &= of - 1) {
+            int s = __builtin_ctzll(of);
+            level[s] = above;
+            buf_printf(b, "  %d. %s [%s] = ", above, g->st[s].name,
+                       axes_text(g, g->st[s].axes));
+            put_state(b, g, s, road, u, k);
+            buf_printf(b, "\n");
+        }
     }
 }
 
@@ -188,8 +264,7 @@ static void find_parts(Form *f)
 static void find_form(Ctx *c, void *ud)
 {
     Form *f = ud;
-    Graph *step = f->v->step, *g;
-    int order[MAX_STATES];
+    Graph *step = f->v->step;
 
     f->text.ctx = c;
     if (step->layer) {
@@ -201,9 +276,7 @@ static void find_form(Ctx *c, void *ud)
                    "\n");
         return;
     }
-    g = graph_sized(step, (int32_t[NAXES]){ 0 });
-    if (strata(g, order))
-        put_states(&f->text, g, order);
+    put_states(&f->text, graph_sized(step, (int32_t[NAXES]){ 0 }));
     if (derive(step, f->size, CHUNK_DEFAULT))
         buf_printf(&f->text, "  runs in chunks\n");
     else

@@ -2,7 +2,7 @@
 local flin = require "flin"
 local v = flin.variant {
   name  = "opened",
-  input = { q = "t k", k = "t k", v = "t v", a = "t : unit" },
+  input = { q = "t k", k = "t k", v = "t v", a = "t k : unit" },
   state = { S = "k v" },
   step  = function (x, s)
     local write = flin.outer(x.k, x.v)

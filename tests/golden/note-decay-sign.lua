@@ -3,7 +3,7 @@
 local flin = require "flin"
 local v = flin.variant {
   name  = "signed",
-  input = { q = "t k", k = "t k", v = "t v", a = "t" },
+  input = { q = "t k", k = "t k", v = "t v", a = "t k" },
   state = { S = "k v" },
   step  = function (x, s)
     local kept = x.a * s.S

@@ -32,6 +32,9 @@
     X(MAX, "a running maximum") X(ANGLE, "an angle") \
     X(TURNS, "a sum that cos looks at") X(COUNT, "a count") \
     X(SECOND, "a second matrix") X(STACKED, "a matrix above another") \
+    X(SIGNED, "a decay of either sign") X(RESET, "a decay of zero") \
+    X(BLOCK, "matrices in each other") X(CIRCLE, "a circle of matrices") \
+    X(ERASE_OTHER, "erasing of what another holds") \
     X(READ_OLD, "a read of what was found") \
     X(READ_DECAYED, "a read of what is kept") \
     X(READ_VALUES, "a read along values") X(READ_TWICE, "two reads") \
@@ -480,6 +483,105 @@ static Ref result(Maker *w)
     return y;
 }
 
+/* ---- a block of matrices ---- */
+
+enum { MOST_MATRICES = 3 };
+
+/* What one matrix passes to another, or to itself. */
+static Ref a_number(Maker *w)
+{
+    Graph *g = w->g;
+
+    switch (any(w, 6)) {
+    case 0: case 1:
+        has(w, F_SIGNED);
+        return op1(g, OP_tanh, fresh_input(w, "t"));
+    case 2:
+        has(w, F_SIGNED);
+        return scaled(w, maybe(w, 0.5) ? 1 : -1,
+                      op1(g, OP_tanh, fresh_input(w, ": normal")));
+    case 3:
+        has(w, F_RESET);
+        return op3(g, OP_where, op2(g, OP_lt, fresh_input(w, "t"), num(g, -1)),
+                   num(g, 0), a_scalar(w, 1));
+    case 4: return op1(g, OP_exp, fresh_input(w, "t : log_decay"));
+    default: return a_scalar(w, 1);
+    }
+}
+
+/* What matrix m becomes; those before it have become `now`. */
+static Ref in_block(Maker *w, const Ref *old, const Ref *now, int n, int m)
+{
+    Graph *g = w->g;
+    Ref x = n == 1 || maybe(w, 0.8) ? times(w, a_number(w), old[m])
+                                    : times(w, num(g, 0), old[m]);
+
+    for (int i = 0; i < n; i++) {
+        if (i == m || maybe(w, 0.5))
+            continue;
+        has(w, F_BLOCK);
+        has(w, i > m ? F_CIRCLE : F_BLOCK);
+        x = plus(w, x, scaled(w, 0.4, times(w, a_number(w), i < m
+                              && maybe(w, 0.5) ? now[i] : old[i])));
+    }
+    for (int i = 1 + any(w, 2); i > 0; i--) {
+        int of = any(w, n);
+        w->S = old[of];
+        w->kept = of < m ? now[of] : old[of];
+        w->now = x;
+        has(w, of == m ? F_ERASE : F_ERASE_OTHER);
+        x = plus(w, x, one_write(w));
+    }
+    return x;
+}
+
+/* Matrices that stand in each other, each at the others' tokens. */
+static Ref block(Maker *w)
+{
+    static const char *const name[] = { "S", "M", "N" };
+    Graph *g = w->g;
+    int n = 1 + any(w, MOST_MATRICES), at[MOST_MATRICES];
+    Ref old[MOST_MATRICES], now[MOST_MATRICES], y = 0;
+
+    for (int m = 0; m < n; m++)
+        old[m] = new_state(w, name[m], maybe(w, 0.9) ? "k v" : "v k", &at[m]);
+    for (int m = 0; m < n; m++)
+        g->st[at[m]].next = now[m] = in_block(w, old, now, n, m);
+    for (int m = 0; m < n; m++) {
+        w->S = w->kept = old[m];
+        w->now = now[m];
+        if (!y || maybe(w, 0.4))
+            y = y ? plus(w, y, result(w)) : result(w);
+    }
+    return y;
+}
+
+/* One matrix, perhaps another above it or beside it. */
+static Ref matrices(Maker *w)
+{
+    Graph *g = w->g;
+    int S = graph_state(g, "S", maybe(w, 0.9) ? "k v" : "v k"), R;
+
+    update(w, S);
+    Ref y = result(w);
+    if (maybe(w, 0.3)) {
+        R = graph_state(g, "R", "k v");
+        bool above = maybe(w, 0.5);
+        has(w, F_SECOND);
+        Ref first = dot(g, a_key(w, 1), w->now, w->k);
+        update(w, R);
+        if (above) {
+            has(w, F_STACKED);
+            g->st[R].next = plus(w, g->st[R].next,
+                                 times(w, a_key(w, 1), op1(g, OP_tanh,
+                                                           first)));
+            w->now = g->st[R].next;
+        }
+        y = plus(w, y, result(w));
+    }
+    return y;
+}
+
 /* The step, with its axes' sizes; *features: what is in it. */
 static inline Graph *random_structure(Ctx *c, uint64_t seed,
                                       uint64_t *features)
@@ -487,7 +589,7 @@ static inline Graph *random_structure(Ctx *c, uint64_t seed,
     Maker w = { .g = graph_new(c, "structure", 0),
                 .seed = seed * 0x9e3779b97f4a7c15u + 77 };
     Graph *g = w.g;
-    int k = graph_axis(g, "k"), v = graph_axis(g, "v"), S, R;
+    int k = graph_axis(g, "k"), v = graph_axis(g, "v");
 
     uniform(&w.seed);
     g->axis[k].size = 1 + any(&w, 26);
@@ -495,25 +597,7 @@ static inline Graph *random_structure(Ctx *c, uint64_t seed,
     w.k = AXIS(k);
     w.v = AXIS(v);
     lower_states(&w);
-    S = graph_state(g, "S", maybe(&w, 0.9) ? "k v" : "v k");
-    update(&w, S);
-    Ref y = result(&w);
-    if (maybe(&w, 0.3)) {
-        R = graph_state(g, "R", "k v");
-        bool above = maybe(&w, 0.5);
-        has(&w, F_SECOND);
-        Ref first = dot(g, a_key(&w, 1), w.now, w.k);
-        update(&w, R);
-        if (above) {
-            has(&w, F_STACKED);
-            g->st[R].next = plus(&w, g->st[R].next,
-                                 times(&w, a_key(&w, 1), op1(g, OP_tanh,
-                                                             first)));
-            w.now = g->st[R].next;
-        }
-        y = plus(&w, y, result(&w));
-    }
-    graph_output(g, "y", y);
+    graph_output(g, "y", seed % 4 == 3 ? block(&w) : matrices(&w));
     wrap_angles(g);
     *features = w.has;
     return g;

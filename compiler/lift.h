@@ -1,0 +1,85 @@
+/* lift.h -- what the files share that make a chunk's graph of a step's. */
+#ifndef FLIN_LIFT_H
+#define FLIN_LIFT_H
+
+#include "coupled.h"
+
+/* What is written to a state, one set a matrix product: rows W [i r nu] under
+ * keys b [i r kappa]. */
+typedef struct Rows { Ref b, w; } Rows;
+
+/* Of a block, per place: what of its rows w_j is in the state of that place
+ * behind token i, spread[i j], and what of the states that the chunk finds,
+ * kept[i]. Before the token: one token earlier. */
+typedef struct Spread {
+    Rows rows;
+    Ref after[MAX_BLOCK], before[MAX_BLOCK];    /* 0: nothing */
+} Spread;
+
+typedef struct Block {
+    Coupled form;
+    Ref keep[MAX_BLOCK][MAX_BLOCK];     /* of the form, lifted */
+    Ref after[MAX_BLOCK][MAX_BLOCK], before[MAX_BLOCK][MAX_BLOCK];
+    Spread spread[MAX_TERMS];
+    int nspreads;
+} Block;
+
+typedef struct Lift {
+    Graph *s, *g;                       /* step, chunk */
+    Ref *map;                           /* per step node */
+    uint32_t map_len;
+    Universal *form;                    /* per state */
+    Block **block;                      /* per state: of which it is, or NULL */
+    struct { Ref found, left; } seq[MAX_STATES];   /* scans, per token */
+    struct {
+        Ref G, E;                       /* cumulative log decay; 0: none */
+        Rows rows[2];
+        int nrows;
+    } mat[MAX_STATES];
+    const char *note;
+} Lift;
+
+/* ---- derive.c ---- */
+
+Ref lift(Lift *l, Ref r);
+/* A step value whose axes `rank` count rows: lifted, with a row rank axis. */
+Ref lift_ranked(Lift *l, Ref x, AxisSet rank);
+/* With a row for each token, also where it is the same for all. */
+Ref per_token(Graph *g, Ref a);
+/* The row rank axis for n rows a token. */
+int rank_axis(Lift *l, int n);
+/* Several writes as one: their rows joined along a rank axis. */
+Ref join_rows(Lift *l, const Ref *part, int n, int rows);
+_Noreturn void serial(Lift *l, const char *why);
+
+static inline Ref mul_opt(Graph *g, Ref a, Ref b)
+{
+    return a && b ? op2(g, OP_mul, a, b) : a + b;
+}
+
+static inline Ref col(Graph *g, Ref a)
+{
+    return a ? op1(g, OP_col, a) : 0;
+}
+
+static inline Ref weighted(Lift *l, Ref p, Ref w)
+{
+    Ref wj = col(l->g, w);
+
+    return dot(l->g, p, wj, l->g->n[wj].axes & COL_AXES);
+}
+
+static inline int rank_size(const Lift *l, AxisSet rank)
+{
+    return rank ? l->s->axis[lowest(rank)].size : 1;
+}
+
+/* ---- lift_coupled.c ---- */
+
+void lift_coupled(Lift *l, Block *k);
+/* What the chunk leaves in state s of a block. */
+Ref leave_coupled(Lift *l, int s);
+/* x, lifted, against such a state, as the term reads it. */
+Ref read_coupled(Lift *l, Ref x, const Term *t);
+
+#endif

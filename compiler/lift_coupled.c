@@ -1,0 +1,318 @@
+/* lift_coupled.c -- a block of states that stand in each other, in chunks.
+ *
+ * What token i passes on to the next is a small matrix P_i of numbers, and
+ * what is written at token j stands in state m behind token i with the weight
+ *
+ *     G^m_ij = (P_i P_{i-1} ... P_{j+1} to_j)^m,       i >= j, else 0
+ *
+ * which is a recurrence along i for each j: no logarithm, no division, so that
+ * numbers may be negative or zero. With F^mn_i = (P_i ... P_1)^mn, of what the
+ * chunk finds, and both a token earlier as E:
+ *
+ *     read q of S^m_t:    sum_n F^mn_i (q . S^n_0) + (G^m * (q b^T)) W
+ *     read p of S^m_t-1:  the same with E
+ *     W = (1 - A)^{-1} (V + reads of the states that the chunk finds),
+ *         A_ij = sum_m E(G)^m_ij (a^m_i . b_j)
+ *     S^m_C = sum_n F^mn_C S^n_0 + (b G^m_C)^T W
+ */
+#include "lift.h"
+
+/* A recurrence s_i = P_i s_{i-1} + in_i of the block's places, from `first`. */
+typedef struct Walk {
+    Lift *l;
+    const Block *k;
+    Ref in[MAX_BLOCK], first[MAX_BLOCK], out[MAX_BLOCK];
+} Walk;
+
+static Ref add_opt(Graph *g, Ref a, Ref b)
+{
+    return a && b ? op2(g, OP_add, a, b) : a + b;
+}
+
+static Ref or_zero(Graph *g, Ref a)
+{
+    return a ? a : num(g, 0);
+}
+
+/* The row before; `first` before the first. */
+static Ref token_before(Graph *g, Ref x, Ref first)
+{
+    return x ? op2(g, OP_delay, x, or_zero(g, first)) : 0;
+}
+
+/* Place m, whose others are done. */
+static void walk_place(Walk *w, int m)
+{
+    Graph *g = w->l->g;
+    Ref in = w->in[m], own = w->k->keep[m][m];
+
+    for (int n = 0; n < w->k->form.n; n++)
+        if (n != m && w->k->keep[m][n] && w->out[n])
+            in = add_opt(g, in, op2(g, OP_mul, w->k->keep[m][n],
+                                    token_before(g, w->out[n], w->first[n])));
+    if (!in && !w->first[m])
+        return;
+    w->out[m] = own ? scan(g, OP_scan, is_num(g, own, 1) ? 0 : own,
+                           or_zero(g, in), or_zero(g, w->first[m]), 0)
+                    : per_token(g, or_zero(g, in));
+}
+
+/* Whether place m reads others, of those that are not done. */
+static bool waits(const Walk *w, int m, unsigned done)
+{
+    for (int n = 0; n < w->k->form.n; n++)
+        if (n != m && w->k->keep[m][n] && !(done & 1u << n))
+            return true;
+    return false;
+}
+
+static void walk(Walk *w)
+{
+    unsigned done = 0;
+    int n = w->k->form.n;
+
+    for (int turn = 0; turn < n; turn++)
+        for (int m = 0; m < n; m++) {
+            if (done & 1u << m || waits(w, m, done))
+                continue;
+            walk_place(w, m);
+            done |= 1u << m;
+        }
+    if (done != (1u << n) - 1)
+        serial(w->l, "a circle");
+}
+
+/* ---- what stands where ---- */
+
+static void find_kept(Lift *l, Block *k)
+{
+    for (int n = 0; n < k->form.n; n++) {
+        Walk w = { .l = l, .k = k };
+        w.first[n] = num(l->g, 1);
+        walk(&w);
+        for (int m = 0; m < k->form.n; m++) {
+            k->after[m][n] = w.out[m];
+            k->before[m][n] = token_before(l->g, w.out[m], w.first[m]);
+        }
+    }
+}
+
+/* 1 where i is j. */
+static Ref same_token(Graph *g)
+{
+    return op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
+}
+
+static void add_spread(Lift *l, Block *k, const Ref to[MAX_BLOCK],
+                       Rows rows)
+{
+    Graph *g = l->g;
+    Walk w = { .l = l, .k = k };
+    Spread *s = &k->spread[k->nspreads++];
+
+    s->rows = rows;
+    for (int m = 0; m < k->form.n; m++)
+        if (to[m])
+            w.in[m] = op2(g, OP_mul, same_token(g),
+                          g->n[to[m]].axes & ROW_AXES ? col(g, to[m]) : to[m]);
+    walk(&w);
+    for (int m = 0; m < k->form.n; m++) {
+        s->after[m] = w.out[m];
+        s->before[m] = token_before(g, w.out[m], 0);
+    }
+}
+
+/* ---- reads ---- */
+
+/* x against what the chunk finds, over an axis. */
+static Ref read_found(Lift *l, const Block *k, Ref x, int m, bool fresh,
+                      AxisSet over)
+{
+    Graph *g = l->g;
+    Ref y = 0;
+
+    for (int n = 0; n < k->form.n; n++) {
+        Ref f = fresh ? k->after[m][n] : k->before[m][n];
+        if (f)
+            y = add_opt(g, y, dot(g, op2(g, OP_mul, x, f),
+                                  g->st[k->form.state[n]].node, over));
+    }
+    return y;
+}
+
+static Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
+{
+    Ref q = dot(l->g, x, col(l->g, s->rows.b), AXIS(k->form.kappa));
+
+    return op2(l->g, OP_mul, q, by);
+}
+
+/* The same over nu: rows are read, what they are written under is left. */
+static Ref read_values(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
+{
+    Graph *g = l->g;
+    Ref b = col(g, s->rows.b);
+    Ref p = dot(g, x, col(g, s->rows.w), AXIS(k->form.nu));
+
+    return dot(g, op2(g, OP_mul, p, by), b, g->n[b].axes & COL_AXES);
+}
+
+static Ref read_places(Lift *l, const Block *k, Ref x, int m, bool fresh,
+                       AxisSet over)
+{
+    Ref y = read_found(l, k, x, m, fresh, over);
+
+    for (int i = 0; i < k->nspreads; i++) {
+        const Spread *s = &k->spread[i];
+        Ref by = fresh ? s->after[m] : s->before[m];
+        if (!by)
+            continue;
+        y = add_opt(l->g, y, over == AXIS(k->form.kappa)
+                    ? weighted(l, scores_of(l, k, x, s, by), s->rows.w)
+                    : read_values(l, k, x, s, by));
+    }
+    return y;
+}
+
+Ref read_coupled(Lift *l, Ref x, const Term *t)
+{
+    const Block *k = l->block[t->state];
+    Ref y = read_places(l, k, x, coupled_place(&k->form, t->state), t->fresh,
+                        t->over);
+
+    return or_zero(l->g, y);
+}
+
+Ref leave_coupled(Lift *l, int s)
+{
+    Graph *g = l->g;
+    const Block *k = l->block[s];
+    int m = coupled_place(&k->form, s);
+    Ref S = 0;
+
+    for (int n = 0; n < k->form.n; n++)
+        if (k->after[m][n])
+            S = add_opt(g, S, op2(g, OP_mul, op1(g, OP_last, k->after[m][n]),
+                                  g->st[k->form.state[n]].node));
+    for (int i = 0; i < k->nspreads; i++) {
+        const Spread *r = &k->spread[i];
+        if (!r->after[m])
+            continue;
+        Ref tail = op1(g, OP_row, op1(g, OP_last, r->after[m]));
+        Ref w = op2(g, OP_mul, r->rows.w, tail), b = r->rows.b;
+        S = add_opt(g, S, dot(g, b, w,
+                              (g->n[b].axes | g->n[w].axes) & ROW_AXES));
+    }
+    return S;
+}
+
+/* ---- the rows ---- */
+
+/* An operand of the joined rows: lifted, with the rank axis of its row; what
+ * is absent is zero, as `like`. */
+static Ref row_part(Lift *l, Ref x, const CoupledRow *r, Ref like)
+{
+    Graph *g = l->g;
+    Ref y = x ? lift_ranked(l, x, r->rank) : op2(g, OP_mul, like, num(g, 0));
+
+    if (!r->rank)
+        return y;
+    int ax = rank_axis(l, rank_size(l, r->rank));
+    if (g->n[y].axes & AXIS(ax))
+        return y;
+    return op2(g, OP_add, y, op2(g, OP_mul, unit(g, ax, 0), num(g, 0)));
+}
+
+static Ref first_rank(Lift *l, Ref x)
+{
+    AxisSet ranks = l->g->n[x].axes & ROW_AXES & ~AXIS(AX_I);
+
+    return ranks ? select_at(l->g, x, lowest(ranks), 0) : x;
+}
+
+typedef enum Which { KEY, VALUE, TO, READ } Which;
+
+static Ref operand(const CoupledRow *r, Which what, int m)
+{
+    switch (what) {
+    case KEY: return r->b;
+    case VALUE: return r->v;
+    case TO: return r->to[m];
+    case READ: return r->a[m];
+    }
+    return 0;
+}
+
+/* The operand of all rows that read, joined; 0 if none has it. */
+static Ref joined(Lift *l, const Coupled *k, Which what, int m)
+{
+    Ref part[MAX_TERMS], some = 0;
+    int n = 0, rows = 0;
+
+    for (int i = 0; i < k->nrows && !some; i++)
+        if (k->row[i].reads && operand(&k->row[i], what, m))
+            some = first_rank(l, lift_ranked(l, operand(&k->row[i], what, m),
+                                             k->row[i].rank));
+    if (!some)
+        return 0;
+    for (int i = 0; i < k->nrows; i++) {
+        const CoupledRow *r = &k->row[i];
+        if (!r->reads)
+            continue;
+        part[n++] = row_part(l, operand(r, what, m), r, some);
+        rows += rank_size(l, r->rank);
+    }
+    return join_rows(l, part, n, rows);
+}
+
+/* The rows that read the states first: solved for. */
+static void lift_reading(Lift *l, Block *k)
+{
+    Graph *g = l->g;
+    const Coupled *c = &k->form;
+    Ref to[MAX_BLOCK], A = 0, x = joined(l, c, VALUE, 0);
+    Rows rows = { .b = joined(l, c, KEY, 0) };
+
+    for (int m = 0; m < c->n; m++)
+        to[m] = joined(l, c, TO, m);
+    for (int m = 0; m < c->n; m++) {
+        Ref a = joined(l, c, READ, m);
+        if (a)
+            x = add_opt(g, x, read_places(l, k, a, m, false,
+                                          AXIS(c->kappa)));
+    }
+    add_spread(l, k, to, rows);
+    Spread *s = &k->spread[k->nspreads - 1];
+    for (int m = 0; m < c->n; m++) {
+        Ref a = joined(l, c, READ, m);
+        if (a && s->before[m])
+            A = add_opt(g, A, scores_of(l, k, a, s, s->before[m]));
+    }
+    s->rows.w = A ? node_new(g, (Node){ .op = OP_solve, .a = { A, x } }) : x;
+}
+
+void lift_coupled(Lift *l, Block *k)
+{
+    const Coupled *c = &k->form;
+    bool reads = false;
+
+    l->g->line = l->s->n[l->s->st[c->state[0]].next].line;
+    for (int m = 0; m < c->n; m++)
+        for (int n = 0; n < c->n; n++)
+            k->keep[m][n] = c->keep[m][n] ? lift(l, c->keep[m][n]) : 0;
+    find_kept(l, k);
+    for (int i = 0; i < c->nrows; i++) {
+        const CoupledRow *r = &c->row[i];
+        Ref to[MAX_BLOCK] = { 0 };
+        reads |= r->reads;
+        if (r->reads)
+            continue;
+        for (int m = 0; m < c->n; m++)
+            to[m] = r->to[m] ? lift(l, r->to[m]) : 0;
+        add_spread(l, k, to,
+                   (Rows){ .b = lift_ranked(l, r->b, r->rank),
+                           .w = lift_ranked(l, r->v, r->rank) });
+    }
+    if (reads)
+        lift_reading(l, k);
+}

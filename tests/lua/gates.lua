@@ -147,13 +147,16 @@ for _, row in ipairs {
     function (x) return where(eq(x.reset, 1), 0, exp(x.g)) end, back = true },
   { "1 - eq(reset, 1)", { reset = "t : unit" },
     function (x) return 1 - eq(x.reset, 1) end, back = true },
-  { "a", { a = "t : unit" }, function (x) return x.a end },
+  { "a", { a = "t : unit" }, function (x) return x.a end, back = true },
+  { "a of any sign", { a = "t", b = "t : unit" },
+    function (x) return flin.tanh(x.a) * x.b end, back = true },
   { "a of each key", { a = "t k : unit" }, function (x) return x.a end },
-  { "1 - a", { a = "t : unit" }, function (x) return 1 - x.a end },
+  { "1 - a", { a = "t : unit" }, function (x) return 1 - x.a end,
+    back = true },
   { "a exp(g)", { a = "t : unit", g = "t : log_decay" },
-    function (x) return x.a * exp(x.g) end },
+    function (x) return x.a * exp(x.g) end, back = true },
   { "relu(a)", { a = "t : unit" },
-    function (x) return flin.relu(x.a - 0.3) end },
+    function (x) return flin.relu(x.a - 0.3) end, back = true },
 } do
   local v = decayed(row[2], row[3])
   local sizes = { K = 16, V = 16, chunk = 32 }
@@ -165,7 +168,7 @@ for _, row in ipairs {
         call[input.name] = changed(call[input.name], edges)
       end
     end
-      check(("decay %s, %d tokens"):format(row[1], T), v, call, "float32")
+    check(("decay %s, %d tokens"):format(row[1], T), v, call, "float32")
   end
   sizes.backward = true
   local text = tostring(v:plan(sizes))
@@ -173,7 +176,7 @@ for _, row in ipairs {
          "decay %s: the way back: %s", row[1], text:sub(1, 300))
 end
 do
-  local v = decayed({ a = "t" }, function (x) return x.a end)
+  local v = decayed({ a = "t k" }, function (x) return x.a end)
   expect(v.form:find "may be negative", "a free factor: %s", v.form)
 end
 

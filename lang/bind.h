@@ -243,6 +243,7 @@ struct LayerProgram {
     LayerProgram *next;
     int32_t size[NAXES];
     struct LayerParts *parts;
+    struct Joints *joints;              /* of products */
     Variant **variant;
     struct Rows **rows;                 /* on a device, of parts that have one;
                                            NULL: not looked for yet */

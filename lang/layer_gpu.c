@@ -482,8 +482,8 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
     p->numbers = 0;
 }
 
-const Realm realm_gpu = { type, room, drop, zero, number, move, takes, gives,
-                          product, cheap, forward, backward };
+const Realm realm_gpu = { &machine_h200, type, room, drop, zero, number, move,
+                          takes, gives, product, cheap, forward, backward };
 
 /* ---- a call's memory ---- */
 
@@ -516,8 +516,8 @@ static uint64_t hash_call(const Lay *k)
     const int64_t x[] = { k->b->B, k->b->T, k->b->N, k->args->mode,
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
-                          k->left };
-    uint64_t h = hash_words(1, x, 10);
+                          k->left, (int64_t)k->chosen };
+    uint64_t h = hash_words(1, x, 11);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),

@@ -146,5 +146,5 @@ static void backward(Lay *k, Sub *s)
         run_backward(k->c, s->v, &s->args, &s->bound, &s->d);
 }
 
-const Realm realm_host = { type, room, drop, zero, number, move, takes, gives,
-                           product, cheap, forward, backward };
+const Realm realm_host = { NULL, type, room, drop, zero, number, move, takes,
+                           gives, product, cheap, forward, backward };

@@ -15,9 +15,10 @@ typedef struct Showing {
     const Machine *m;
     int32_t size[NAXES];
     int64_t B, T;
-    bool backward, gpu;
+    bool backward, gpu, beside;
     const Graph *g;
     LayerParts *parts;
+    Joints *joints;
     const char **name, **by;
     Price *price, all;
     Buf text;
@@ -52,6 +53,51 @@ static double longer(double a, double b)
     return a > b ? a : b;
 }
 
+/* "product 2048 x 192 x 64" */
+static char *product_text(const Showing *s, double m, double n, double k)
+{
+    return ctx_format(s->v->ctx, "product %.0f x %.0f x %.0f", m, n, k);
+}
+
+/* The one that part i runs in; NULL: it is one of its own. */
+static const Joint *joint_at(const Showing *s, int i)
+{
+    const Joint *j = s->joints->of[i]
+                   ? &s->joints->joint[s->joints->of[i] - 1] : NULL;
+
+    return j && s->gpu && joint_pays(j, s->m, tokens(s), 2, s->beside)
+         ? j : NULL;
+}
+
+/* Its columns are all the weights'; of these, if they do not lie so, a copy is
+ * made. Gradients of weights are products of their own. */
+static void price_joint(Showing *s, const Joint *j, int i)
+{
+    Price *price = &s->price[i];
+    double m = tokens(s) * (double)j->rows, k = (double)j->over;
+    double n = (double)j->columns, x = 2 * m * k, w = 2 * n * k, y = 0;
+    double weights = s->backward ? j->n : 0;
+    double copies = s->beside ? 0 : s->backward ? 2 : 1;
+
+    if (j->part[0] != i) {
+        s->by[i] = ctx_format(s->v->ctx, "in the product of %s",
+                              s->name[s->parts->part[j->part[0]].y]);
+        return;
+    }
+    for (int at = 0; at < j->n; at++)
+        y += bytes_of(s, s->parts->part[j->part[at]].y);
+    price->flops = (s->backward ? 3 : 1) * 2 * m * n * k;
+    price->bytes = (s->backward ? 2 : 1) * (x + w + y) + copies * 2 * w
+                 + weights * x + (weights > 0 ? w + y : 0);
+    price->seconds = longer(price->flops / s->m->matrix,
+                            price->bytes / s->m->bandwidth)
+                   + ((s->backward ? 2 : 1) + copies * j->n + weights)
+                     * s->m->launch;
+    s->by[i] = ctx_format(s->v->ctx, "%s, %d weights%s",
+                          product_text(s, m, n, k), j->n,
+                          s->beside ? "" : " copied");
+}
+
 /* Backward: two products more. What is written of weights is float32. */
 static void price_product(Showing *s, int i)
 {
@@ -70,7 +116,7 @@ static void price_product(Showing *s, int i)
     price->seconds = longer(price->flops / s->m->matrix,
                             price->bytes / s->m->bandwidth)
                    + times * s->m->launch;
-    s->by[i] = ctx_format(s->v->ctx, "product %.0f x %.0f x %.0f%s", m, n, k,
+    s->by[i] = ctx_format(s->v->ctx, "%s%s", product_text(s, m, n, k),
                           both > 1 ? ctx_format(s->v->ctx, ", %.0f times",
                                                 both) : "");
 }
@@ -141,7 +187,7 @@ static char *part_text(const Showing *s, int i)
 
 static void put_price(Buf *b, const char *by, const Price *p)
 {
-    buf_printf(b, "    %-34s %9.1f MFLOP %9.2f MB %9.1f us\n", by,
+    buf_printf(b, "    %-44s %9.1f MFLOP %9.2f MB %9.1f us\n", by,
                p->flops / 1e6, p->bytes / 1e6, p->seconds * 1e6);
 }
 
@@ -169,14 +215,18 @@ static void find(Ctx *c, void *ud)
     s->g = s->v->step->layer->traced;
     s->gpu = s->m == &machine_h200;
     s->parts = layer_cut(c, s->v->step->layer, s->size);
+    s->joints = find_joints(c, s->g, s->parts, s->size);
     s->name = layer_names(s->g, s->parts);
     n = (size_t)s->parts->n;
     s->by = ctx_alloc(c, n * sizeof *s->by + 1);
     s->price = ctx_alloc(c, n * sizeof *s->price + 1);
     s->text.ctx = c;
     for (int i = 0; i < s->parts->n; i++) {
+        const Joint *j = joint_at(s, i);
         if (s->parts->part[i].step)
             price_step(s, i);
+        else if (j)
+            price_joint(s, j, i);
         else
             price_product(s, i);
         s->all.flops += s->price[i].flops;
@@ -235,13 +285,16 @@ static void usual_sizes(const Graph *step, int32_t size[NAXES])
 int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
 {
     static const char *const also[] = { "B", "T", "backward", "machine",
-                                        "format" };
+                                        "format", "beside" };
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
 
     *s = (Showing){ .v = v, .m = m, .backward = backward };
-    check_options(L, "plan", v->step, 2, also, 5);
+    check_options(L, "plan", v->step, 2, also, 6);
     sizes_arg(L, "plan", v->step, 2, 0, s->size);
     usual_sizes(v->step, s->size);
+    raw_field(L, 2, "beside");
+    s->beside = lua_toboolean(L, -1);
+    lua_pop(L, 1);
     s->B = option_int(L, "plan", 2, "B", 1);
     s->T = option_int(L, "plan", 2, "T", 2048);
     if (s->B < 1 || s->T < 1)

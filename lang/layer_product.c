@@ -163,6 +163,34 @@ void run_product(Lay *k, const LayerPart *p)
     k->value[p->y] = y.v;
 }
 
+static Matrix turned(const Matrix *x)
+{
+    Matrix t = *x;
+
+    t.nr = x->nc;
+    t.nc = x->nr;
+    t.rs = x->cs;
+    t.cs = x->rs;
+    return t;
+}
+
+/* y = or += a b, if it can go there; by columns as (a b)^T = b^T a^T. */
+static bool product_into(Lay *k, const Multiply *m, const Matrix *a,
+                         const Matrix *b, Matrix *y, const Axes *rows,
+                         const Axes *cols, bool add)
+{
+    if (is_result(k, m, y, rows, cols)) {
+        do_product(k, m, a, b, y, add);
+        return true;
+    }
+    Matrix left = turned(b), right = turned(a);
+    if (!is_result(k, m, y, cols, rows)
+        || !k->realm->takes(k, &right.v, right.rs, right.cs, true))
+        return false;
+    do_product(k, m, &left, &right, y, add);
+    return true;
+}
+
 /* Adds a b to r's gradient. */
 static void add_product(Lay *k, const Multiply *m, Ref r, const Matrix *a,
                         const Matrix *b, Array like, const Axes *rows,
@@ -171,32 +199,27 @@ static void add_product(Lay *k, const Multiply *m, Ref r, const Matrix *a,
     Matrix y = { .v = k->grad[r] };
     bool have = y.v.data != NULL;
 
-    if (have && is_result(k, m, &y, rows, cols)) {
-        do_product(k, m, a, b, &y, true);
+    if (have && product_into(k, m, a, b, &y, rows, cols, true))
         return;
-    }
-    if (have || !direct_grad(k, r, &y.v) || !is_result(k, m, &y, rows, cols)) {
+    if (have || !(direct_grad(k, r, &y.v) || joint_grad(k, r, &y.v))
+        || !product_into(k, m, a, b, &y, rows, cols, false)) {
         y.v = like;
         make_room(k, &y.v, k->realm->type(k, r), false);
         see_matrix(m, &y, rows, cols);
+        do_product(k, m, a, b, &y, false);
     }
-    do_product(k, m, a, b, &y, false);
     add_grad(k, r, &y.v);
 }
 
 /* dx = dy W^T */
-static void back_to_rows(Lay *k, const Multiply *m)
+static void back_to_rows(Lay *k, const Multiply *m, const Array *grad,
+                         const Array *weight)
 {
-    const LayerPart *p = m->p;
-
-    if (!k->wanted[p->in[0]])
-        return;
-    Matrix dy = factor(k, m, &k->grad[p->y], row_array(k, m, &m->cols),
-                       &m->tokens, &m->cols, false);
-    Matrix w = factor(k, m, &k->value[p->in[1]],
-                      weight_array(k, m, &m->cols, &m->over), &m->cols,
-                      &m->over, true);
-    add_product(k, m, p->in[0], &dy, &w, row_array(k, m, &m->over),
+    Matrix dy = factor(k, m, grad, row_array(k, m, &m->cols), &m->tokens,
+                       &m->cols, false);
+    Matrix w = factor(k, m, weight, weight_array(k, m, &m->cols, &m->over),
+                      &m->cols, &m->over, true);
+    add_product(k, m, m->p->in[0], &dy, &w, row_array(k, m, &m->over),
                 &m->tokens, &m->over);
     free_factor(k, &w);
     free_factor(k, &dy);
@@ -223,6 +246,167 @@ void back_product(Lay *k, const LayerPart *p)
 {
     Multiply m = multiply(k, p);
 
-    back_to_rows(k, &m);
+    if (k->wanted[p->in[0]])
+        back_to_rows(k, &m, &k->grad[p->y], &k->value[p->in[1]]);
     back_to_weight(k, &m);
+}
+
+/* ---- several as one ---- */
+
+static const LayerPart *part_of(const Lay *k, const Joint *j, int i)
+{
+    return &k->p->parts->part[j->part[i]];
+}
+
+/* Its first part's, with the columns of all. */
+static Multiply multiply_all(Lay *k, const Joint *j)
+{
+    Multiply m = multiply(k, part_of(k, j, 0));
+
+    k->columns = j->columns;
+    m.cols = (Axes){ 1, { AX_COLUMNS } };
+    return m;
+}
+
+/* What part i has of `all`: `like` that, at the columns where it begins. */
+static Array columns_of(const Joint *j, int i, const Array *all, Array like)
+{
+    int last = array_find(all, AX_COLUMNS);
+    int64_t n = all->st[last];
+
+    like.data = (char *)all->data
+              + j->from[i] * n * (int64_t)dtype_size(all->dtype);
+    like.dtype = all->dtype;
+    like.own = false;
+    for (int d = like.rank - 1; d >= 0; d--) {
+        int at = array_find(all, like.ax[d]);
+        like.st[d] = at >= 0 ? all->st[at] : n;
+        n *= at >= 0 ? 1 : like.n[d];
+    }
+    return like;
+}
+
+/* The weights as one: as they lie, or a copy. */
+static Array joint_weight(Lay *k, const Joint *j, const Multiply *m)
+{
+    Array all = weight_array(k, m, &m->over, &m->cols);
+
+    if (lie_beside(k, j)) {
+        const Array *w = &k->value[part_of(k, j, 0)->in[1]];
+        Multiply first = multiply(k, part_of(k, j, 0));
+        int64_t n;
+        for (int d = 0; d + 1 < all.rank; d++)
+            all.st[d] = w->st[array_find(w, all.ax[d])];
+        collapse(w, &first.cols, &n, &all.st[all.rank - 1]);
+        all.data = w->data;
+        all.dtype = w->dtype;
+        return all;
+    }
+    make_room(k, &all, k->realm->type(k, 0), false);
+    for (int i = 0; i < j->n; i++) {
+        const LayerPart *p = part_of(k, j, i);
+        Multiply own = multiply(k, p);
+        Array to = columns_of(j, i, &all, weight_array(k, &own, &own.over,
+                                                       &own.cols));
+        k->realm->move(k, &to, &k->value[p->in[1]], false);
+    }
+    return all;
+}
+
+/* The results lie beside one another. */
+void run_joint(Lay *k, const Joint *j)
+{
+    Multiply m = multiply_all(k, j);
+    Shelf *shelf = &k->shelf[j - k->p->joints->joint];
+    Matrix y = { .v = row_array(k, &m, &m.cols) };
+
+    make_room(k, &y.v, k->realm->type(k, part_of(k, j, 0)->y), k->keep);
+    *shelf = (Shelf){ y.v.data, j->n };
+    for (int i = 0; i < j->n; i++) {
+        Multiply own = multiply(k, part_of(k, j, i));
+        Array *v = &k->value[own.p->y];
+        *v = columns_of(j, i, &y.v, row_array(k, &own, &own.cols));
+        v->shelf = shelf;
+    }
+    if (k->left)
+        return;
+    Array all = joint_weight(k, j, &m);
+    Matrix a = factor(k, &m, &k->value[m.p->in[0]],
+                      row_array(k, &m, &m.over), &m.tokens, &m.over, false);
+    Matrix b = factor(k, &m, &all, weight_array(k, &m, &m.over, &m.cols),
+                      &m.over, &m.cols, true);
+
+    see_matrix(&m, &y, &m.tokens, &m.cols);
+    do_product(k, &m, &a, &b, &y, false);
+    free_factor(k, &b);
+    free_factor(k, &a);
+    drop_array(k, &all);
+}
+
+/* The place of part i's dy beside the others'. */
+static Array joint_dy(Lay *k, const Joint *j, int i)
+{
+    Array *all = &k->dy[j - k->p->joints->joint];
+    Multiply own = multiply(k, part_of(k, j, i));
+
+    if (!all->data) {
+        Multiply m = multiply_all(k, j);
+        *all = row_array(k, &m, &m.cols);
+        make_room(k, all, k->realm->type(k, own.p->y), false);
+    }
+    return columns_of(j, i, all, row_array(k, &own, &own.cols));
+}
+
+bool joint_grad(Lay *k, Ref r, Array *to)
+{
+    for (int i = 0; i < k->p->parts->n; i++) {
+        const Joint *j = joint_of(k, i);
+        if (!j || k->p->parts->part[i].y != r || k->grad[r].data)
+            continue;
+        for (int at = 0; at < j->n; at++)
+            if (j->part[at] == i)
+                *to = joint_dy(k, j, at);
+        return true;
+    }
+    return false;
+}
+
+/* Each dy in its place; false: there is none. */
+static bool gather_dy(Lay *k, const Joint *j)
+{
+    bool any = false;
+
+    for (int i = 0; i < j->n; i++)
+        any = any || k->grad[part_of(k, j, i)->y].data;
+    for (int i = 0; any && i < j->n; i++) {
+        Array *g = &k->grad[part_of(k, j, i)->y];
+        Array to = joint_dy(k, j, i);
+        if (!g->data)
+            k->realm->zero(k, &to);
+        else if (g->data != to.data)
+            k->realm->move(k, &to, g, false);
+        drop_array(k, g);
+        *g = to;
+    }
+    return any;
+}
+
+void back_joint(Lay *k, const Joint *j)
+{
+    Array *dy = &k->dy[j - k->p->joints->joint];
+
+    if (!gather_dy(k, j))
+        return;
+    Multiply m = multiply_all(k, j);
+    if (k->wanted[m.p->in[0]]) {
+        Array all = joint_weight(k, j, &m);
+        back_to_rows(k, &m, dy, &all);
+        drop_array(k, &all);
+    }
+    for (int i = 0; i < j->n; i++) {
+        Multiply own = multiply(k, part_of(k, j, i));
+        back_to_weight(k, &own);
+        k->grad[own.p->y].data = NULL;
+    }
+    drop_array(k, dy);
 }

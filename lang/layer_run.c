@@ -22,6 +22,7 @@ static void new_program(Ctx *c, void *ud)
 
     memcpy(p->size, size, sizeof p->size);
     p->parts = layer_cut(c, n->v->step->layer, size);
+    p->joints = find_joints(c, n->v->step->layer->traced, p->parts, size);
     p->variant = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->variant + 1);
     for (int i = 0; i < p->parts->n; i++) {
         if (!p->parts->part[i].step)
@@ -292,7 +293,8 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
 
     for (int i = 0; i < j; i++)
         first = first && p->in[i] != r;
-    if (first && !spread(k, p, j) && direct_grad(k, r, &v))
+    if (first && !spread(k, p, j)
+        && (direct_grad(k, r, &v) || joint_grad(k, r, &v)))
         return v;
     v = (Array){ 0 };
     if (p->step->in[j].timed && !p->constant) {
@@ -394,6 +396,9 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->wanted = ctx_alloc(c, g->len);
     k->value = ctx_alloc(c, g->len * sizeof *k->value);
     k->grad = ctx_alloc(c, g->len * sizeof *k->grad);
+    k->chosen = joint_choice(k);
+    k->shelf = ctx_alloc(c, (size_t)k->p->joints->n * sizeof *k->shelf + 1);
+    k->dy = ctx_alloc(c, (size_t)k->p->joints->n * sizeof *k->dy + 1);
     count_readers(k);
     if (d)
         find_wanted(k);
@@ -408,6 +413,7 @@ static void begin(Lay *k)
 
     memset(k->value, 0, g->len * sizeof *k->value);
     memset(k->grad, 0, g->len * sizeof *k->grad);
+    memset(k->dy, 0, (size_t)k->p->joints->n * sizeof *k->dy);
     for (int i = 0; i < k->step->nin; i++)
         k->value[g->in[i].node] = input_array(k, i, &k->b->call.in[i]);
     for (Ref r = 1; r < g->len; r++)
@@ -494,10 +500,13 @@ static void run_parts(Lay *k)
             k->value[p->y] = step_array(k, p);  /* for its axes */
             continue;
         }
+        const Joint *j = joint_of(k, i);
         if (k->p->variant[i])
             run_step(k, i);
-        else
+        else if (!j)
             run_product(k, p);
+        else if (j->part[0] == i)
+            run_joint(k, j);
         drop_values(k, i);
     }
 }
@@ -560,13 +569,18 @@ static void run_both_ways(Lay *k)
     }
     for (int i = k->p->parts->n - 1; i >= 0; i--) {
         const LayerPart *p = &k->p->parts->part[i];
+        const Joint *j = joint_of(k, i);
         ctx_poll(k->c);
-        if (!k->wanted[p->y]) {
+        if (j && j->part[0] != i)
+            continue;
+        if (!j && !k->wanted[p->y]) {
             drop_anew(k, i);
             continue;
         }
         make_anew(k, i);
-        if (k->p->variant[i] && has_adjoint(k, p))
+        if (j)
+            back_joint(k, j);
+        else if (k->p->variant[i] && has_adjoint(k, p))
             back_step(k, i);
         else if (k->grad[p->y].data)
             back_product(k, p);
@@ -656,11 +670,23 @@ int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return bytes;
 }
 
+static uint64_t mark_joints(const Variant *v, const Bound *b)
+{
+    Lay k = { .g = v->step->layer->traced, .step = v->step, .b = b,
+              .realm = b->call.on_device ? &realm_gpu : &realm_host };
+
+    for (k.p = v->programs; k.p; k.p = k.p->next)
+        if (!memcmp(k.p->size, b->call.size, sizeof k.p->size))
+            return joint_choice(&k);
+    return 0;
+}
+
 uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b)
 {
     const int64_t x[] = { a->chunk, a->serial, v->turned, v->step->len };
-    uint64_t h = hash_bytes(2, x, sizeof x);
+    uint64_t h = hash_bytes(2, x, sizeof x), chosen = mark_joints(v, b);
 
+    h = hash_bytes(h, &chosen, sizeof chosen);
     h = hash_bytes(h, v->step->name, strlen(v->step->name));
     return hash_bytes(h, b->call.size, sizeof b->call.size);
 }

@@ -7,8 +7,12 @@
 #include "../compiler/layer.h"
 #include "bind.h"
 
-/* Batch entries and tokens beside the layer's axes. */
-enum { AX_B = NAXES, AX_T };
+/* Beside the layer's axes: batch entries, tokens, and the columns of several
+ * weights as one matrix. */
+enum { AX_B = NAXES, AX_T, AX_COLUMNS };
+
+/* Memory that several arrays share, until the last of them is dropped. */
+typedef struct Shelf { void *at; int live; } Shelf;
 
 /* A value of the layer in memory: its axes, in the order in which they lie
  * where it is ours. data NULL: not there yet. */
@@ -16,6 +20,7 @@ typedef struct Array {
     void *data;
     DType dtype;
     bool own;                           /* the call's: made by make_room */
+    Shelf *shelf;                       /* that it lies on; or NULL */
     int rank;
     int ax[TENSOR_RANK];
     int64_t n[TENSOR_RANK], st[TENSOR_RANK];
@@ -34,12 +39,31 @@ typedef struct Matmul {
     bool add;
 } Matmul;
 
+enum { MAX_JOINT = 16, MAX_JOINTS = 64 };
+
+/* Products of the same values that run as one, where the first of them is:
+ * their weights as one matrix, whose columns these are. */
+typedef struct Joint {
+    int n, part[MAX_JOINT];
+    int64_t from[MAX_JOINT], columns;   /* where each begins; all */
+    int64_t rows, over;                 /* of a token; what is summed */
+} Joint;
+
+typedef struct Joints {
+    int n;
+    Joint *joint;
+    int *of;                            /* per part: its joint, from 1 on; or
+                                           0 */
+} Joints;
+
 typedef struct Lay Lay;
 typedef struct Sub Sub;
 
 /* Where values lie, and what computes them there. cheap: computing the part
  * again costs less than keeping its result. */
 typedef struct Realm {
+    const Machine *machine;                     /* by which products are joined;
+                                                   NULL: none are */
     DType (*type)(const Lay *k, Ref r);         /* of a value of ours; 0: of
                                                    factors */
     /* Memory for a value; keep: until the way back has read it. */
@@ -97,6 +121,10 @@ struct Lay {
     int *first;                         /* per node: the first that does */
     uint8_t *anew;                      /* the way back computes it again */
     uint8_t *wanted;                    /* its gradient */
+    uint64_t chosen;                    /* joints that run as one */
+    Shelf *shelf;                       /* of a joint's results */
+    Array *dy;                          /* and of their gradients */
+    int64_t columns;                    /* of the one that runs */
 };
 
 /* A part as a call of its own. */
@@ -141,9 +169,28 @@ void add_grad(Lay *k, Ref r, Array *g);
 /* The caller's memory for r's gradient, where it may go there at once. */
 bool direct_grad(const Lay *k, Ref r, Array *to);
 
-/* ---- products (layer_product.c) ---- */
+/* ---- products (layer_product.c, layer_joint.c) ---- */
 
 void run_product(Lay *k, const LayerPart *p);
 void back_product(Lay *k, const LayerPart *p);
+
+/* What could run as one, for these sizes; in c. */
+Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
+                    const int32_t size[NAXES]);
+/* Does it cost less, forward and backward? each: bytes of an entry; lies: as
+ * one matrix, without a copy. */
+bool joint_pays(const Joint *j, const Machine *m, double tokens, int each,
+                bool lies);
+/* Is each of its weights, as an argument, where the one before it ends? */
+bool lie_beside(const Lay *k, const Joint *j);
+/* Those of the call that do, a bit each. */
+uint64_t joint_choice(const Lay *k);
+/* The one that part i runs in; or NULL. */
+const Joint *joint_of(const Lay *k, int i);
+/* All of it, where its first part is. */
+void run_joint(Lay *k, const Joint *j);
+void back_joint(Lay *k, const Joint *j);
+/* The place of r's gradient beside those of its joint, where it has none. */
+bool joint_grad(Lay *k, Ref r, Array *to);
 
 #endif

@@ -23,7 +23,7 @@ int array_find(const Array *v, int ax)
 int64_t lay_extent(const Lay *k, int ax)
 {
     return ax == AX_B ? k->b->B : ax == AX_T ? k->b->T
-                                             : k->b->call.size[ax];
+         : ax == AX_COLUMNS ? k->columns : k->b->call.size[ax];
 }
 
 void array_add(const Lay *k, Array *v, int ax)
@@ -67,6 +67,8 @@ void drop_array(Lay *k, Array *v)
 {
     if (v->own && v->data)
         k->realm->drop(k, v->data);
+    if (v->shelf && v->data && --v->shelf->live == 0)
+        k->realm->drop(k, v->shelf->at);
     v->data = NULL;
 }
 

@@ -140,7 +140,8 @@ not named, dtype, seed.]])
 row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
-"table", "dot" (Graphviz), or "svg": see flin.picture.plan.]])
+"table", "dot" (Graphviz), or "svg": see flin.picture.plan. Of a layer: B, T,
+and beside = true, where weights of the same values lie beside one another.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,

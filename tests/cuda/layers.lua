@@ -196,4 +196,54 @@ if not only or only.taps then
   }, { B = 2, T = 13, d = 4, h = 2, k = 8, w = 4, dtype = "float32" })
 end
 
+-- Products whose weights lie beside one another, by columns or by rows, or are
+-- copied into the call's type: what products of their own give.
+local function as_one(how, dtype)
+  local layer, names = flin.layers.gated_deltanet, { "Wq", "Wk", "Wv", "Wg" }
+  local x = layer:random(sizes_of(layer, { B = 2, T = 21, dtype = "bfloat16" }))
+  for name, tensor in pairs(x) do x[name] = tensor:to "bfloat16" end
+  local dy = layer:forward(x):to "cuda"
+  local apart, beside = moved(x, "cuda"), {}
+  local y = layer:forward(apart)
+  local wanted = layer:backward(with(apart, { dy = dy }))
+  for name, tensor in pairs(x) do
+    beside[name] = tensor:to(name == "x" and "bfloat16" or dtype):to "cuda"
+  end
+  local d, h, k = table.unpack(x.Wq.shape)
+  local all = flin.zeros { d, #names * h, k }:to(dtype)
+  local function columns(of, i)
+    return of:narrow(2, (i - 1) * h + 1, h)
+  end
+  for i, name in ipairs(names) do columns(all, i):copy(x[name]) end
+  if how == "rows" then
+    all = all:transpose(1, 2):transpose(2, 3):contiguous():to "cuda"
+    all = all:transpose(2, 3):transpose(1, 2)
+  else
+    all = all:to "cuda"
+  end
+  for i, name in ipairs(how and names or {}) do
+    beside[name] = columns(all, i)
+  end
+  expect(suite.relative(layer:forward(beside), y:to "cpu") < 1e-2,
+         "as one, %s, %s: y", how, dtype)
+  local there = layer:backward(with(beside, { dy = dy }))
+  local _, _, saved = layer:forward(with(beside, { save = true }))
+  local from_saved = layer:backward { saved = saved, dy = dy }
+  for name, tensor in pairs(wanted) do
+    if flin.is_tensor(tensor) then
+      expect(suite.relative(there[name], tensor:to "cpu") < 2e-2,
+             "as one, %s, %s: d_%s", how, dtype, name)
+      expect(suite.relative(from_saved[name], there[name]:to "cpu") == 0,
+             "as one, %s, %s: d_%s from what was saved", how, dtype, name)
+    end
+  end
+end
+
+if not only or only.joint then
+  as_one("columns", "bfloat16")
+  as_one("rows", "bfloat16")
+  as_one("rows", "float32")
+  as_one(nil, "float32")
+end
+
 suite.finish()

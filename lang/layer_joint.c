@@ -1,0 +1,188 @@
+/* layer_joint.c -- which matrix products of the same values run as one.
+ *
+ * One product reads the values once, and gives their gradient once. Its weights
+ * are one matrix: where they lie beside one another as they are; else in a
+ * copy, which is made where it costs less than it spares.
+ */
+#include <string.h>
+
+#include "layer_run.h"
+
+/* ---- what could ---- */
+
+static int64_t entries(const int32_t size[NAXES], AxisSet s)
+{
+    int64_t n = 1;
+
+    for (; s; s &= s - 1)
+        n *= size[lowest(s)];
+    return n;
+}
+
+/* The axes of the product's weight that its values lack. */
+static AxisSet own_axes(const Graph *g, const LayerPart *p)
+{
+    return g->n[p->in[1]].axes & ~g->n[p->in[0]].axes;
+}
+
+/* Rows of each must begin where 16 bytes do. */
+static bool may_join(const Graph *g, const LayerPart *p,
+                     const int32_t size[NAXES])
+{
+    enum { EACH = 8 };
+    const Node *x = &g->n[p->in[0]], *w = &g->n[p->in[1]];
+
+    return !p->step && p->y != g->out[0].node && w->op == OP_input
+        && w->index < g->layer->nin && (x->axes & w->axes) == p->over
+        && entries(size, own_axes(g, p)) > 0
+        && entries(size, own_axes(g, p)) % EACH == 0;
+}
+
+static bool joins(const Graph *g, const LayerParts *parts, const Joint *j,
+                  const LayerPart *p)
+{
+    const LayerPart *first = &parts->part[j->part[0]];
+
+    return j->n < MAX_JOINT && p->in[0] == first->in[0]
+        && p->over == first->over
+        && layer_wide(g, p->y) == layer_wide(g, first->y);
+}
+
+static void add_part(const Graph *g, const LayerParts *parts,
+                     const int32_t size[NAXES], Joint *j, int i)
+{
+    const LayerPart *p = &parts->part[i];
+
+    j->rows = entries(size, g->n[p->in[0]].axes & ~p->over);
+    j->over = entries(size, p->over);
+    j->from[j->n] = j->columns;
+    j->columns += entries(size, own_axes(g, p));
+    j->part[j->n++] = i;
+}
+
+Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
+                    const int32_t size[NAXES])
+{
+    Joints *all = ctx_alloc(c, sizeof *all);
+    int n = 0;
+
+    all->joint = ctx_alloc(c, MAX_JOINTS * sizeof *all->joint);
+    all->of = ctx_alloc(c, (size_t)parts->n * sizeof *all->of + 1);
+    for (int i = 0; i < parts->n; i++) {
+        int at = 0;
+        if (!may_join(g, &parts->part[i], size))
+            continue;
+        while (at < n && !joins(g, parts, &all->joint[at], &parts->part[i]))
+            at++;
+        if (at == MAX_JOINTS)
+            continue;
+        n += at == n;
+        add_part(g, parts, size, &all->joint[at], i);
+    }
+    for (int i = 0; i < n; i++) {
+        if (all->joint[i].n < 2)
+            continue;
+        all->joint[all->n++] = all->joint[i];
+        for (int j = 0; j < all->joint[all->n - 1].n; j++)
+            all->of[all->joint[all->n - 1].part[j]] = all->n;
+    }
+    return all;
+}
+
+/* ---- what does ---- */
+
+/* Of x times n columns, with what more is moved. */
+static double seconds(const Joint *j, const Machine *m, double tokens, int each,
+                      double n, double more)
+{
+    double rows = tokens * (double)j->rows, k = (double)j->over;
+    double bytes = (rows * k + k * n + rows * n + more) * each;
+    double flops = 2 * rows * n * k / m->matrix;
+
+    bytes /= m->bandwidth;
+    return (flops > bytes ? flops : bytes) + m->launch;
+}
+
+/* Forward, and the gradient of x, to which each product but one adds; a copy
+ * of the weights is made in both passes. */
+bool joint_pays(const Joint *j, const Machine *m, double tokens, int each,
+                bool lies)
+{
+    double x = tokens * (double)(j->rows * j->over), all = (double)j->columns;
+    double copy = j->n * m->launch
+                + 2 * (double)j->over * all * each / m->bandwidth;
+    double apart = 0;
+
+    for (int i = 0; i < j->n; i++) {
+        int64_t end = i + 1 < j->n ? j->from[i + 1] : j->columns;
+        double n = (double)(end - j->from[i]);
+        apart += seconds(j, m, tokens, each, n, 0)
+               + seconds(j, m, tokens, each, n, i ? x : 0);
+    }
+    return lies || 2 * seconds(j, m, tokens, each, all, 0) + 2 * copy < apart;
+}
+
+bool lie_beside(const Lay *k, const Joint *j)
+{
+    Array before = { 0 };
+    int64_t columns = 0, apart = 0;
+
+    for (int i = 0; i < j->n; i++) {
+        const LayerPart *p = &k->p->parts->part[j->part[i]];
+        int in = k->g->n[p->in[1]].index;
+        Array w = input_array(k, in, &k->b->call.in[in]);
+        Axes own = axes_of(&w, own_axes(k->g, p));
+        int64_t n, stride;
+        if (!w.data || !collapse(&w, &own, &n, &stride))
+            return false;
+        if (i && (w.dtype != before.dtype || stride != apart
+                  || (char *)w.data != (char *)before.data
+                                       + columns * apart
+                                         * (int64_t)dtype_size(w.dtype)))
+            return false;
+        for (AxisSet s = p->over; i && s; s &= s - 1)
+            if (w.st[array_find(&w, lowest(s))]
+                != before.st[array_find(&before, lowest(s))])
+                return false;
+        before = w;
+        columns = n;
+        apart = stride;
+    }
+    return true;
+}
+
+/* Is each brought into the call's type anyway? */
+static bool are_copied(const Lay *k, const Joint *j)
+{
+    DType type = k->realm->type(k, 0);
+
+    for (int i = 0; i < j->n; i++) {
+        const LayerPart *p = &k->p->parts->part[j->part[i]];
+        if (k->b->call.in[k->g->n[p->in[1]].index].dtype == type)
+            return false;
+    }
+    return true;
+}
+
+uint64_t joint_choice(const Lay *k)
+{
+    const Joints *all = k->p->joints;
+    uint64_t chosen = 0;
+
+    for (int i = 0; k->realm->machine && i < all->n; i++) {
+        const Joint *j = &all->joint[i];
+        bool free = lie_beside(k, j) || are_copied(k, j);
+        int each = (int)dtype_size(k->realm->type(k, 0));
+        if (joint_pays(j, k->realm->machine, (double)k->b->B
+                       * (double)k->b->T, each, free))
+            chosen |= (uint64_t)1 << i;
+    }
+    return chosen;
+}
+
+const Joint *joint_of(const Lay *k, int i)
+{
+    int j = k->p->joints->of[i] - 1;
+
+    return j >= 0 && k->chosen >> j & 1 ? &k->p->joints->joint[j] : NULL;
+}

@@ -324,6 +324,9 @@ void run_options(lua_State *L, const char *what, int arg, Args *a);
 const char **layer_names(const Graph *g, const struct LayerParts *p);
 /* Pushes what v:plan gives of a layer, with options at 2. */
 int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward);
+/* Pushes lists of names: weights of the same values, in the order in which they
+ * may lie beside one another. */
+void layer_push_beside(lua_State *L, Variant *v);
 /* form.c: a line or two for each state, and how the variant runs. */
 const char *variant_form(lua_State *L, Variant *v);
 /* Why the latest plan goes token by token, or NULL. */

@@ -236,6 +236,8 @@ static int variant_index(lua_State *L)
         lua_pushstring(L, latest_note(v));
     else if (!strcmp(key, "is_layer"))
         lua_pushboolean(L, g->layer != NULL);
+    else if (!strcmp(key, "beside"))
+        layer_push_beside(L, v);
     else
         lua_pushnil(L);
     return 1;

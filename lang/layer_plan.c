@@ -310,3 +310,49 @@ int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
     lua_setfield(L, -2, "text");
     return 1;
 }
+
+/* ---- weights that may lie beside one another ---- */
+
+typedef struct Besides {
+    Variant *v;
+    LayerParts *parts;
+    Joints *joints;
+} Besides;
+
+/* Of sizes that keep all of them. */
+static void find_besides(Ctx *c, void *ud)
+{
+    enum { EACH = 8 };
+    Besides *b = ud;
+    const Layer *l = b->v->step->layer;
+    int32_t size[NAXES] = { 0 };
+
+    b->parts = layer_cut(c, l, size);
+    for (int ax = AX_DIM; ax < NAXES; ax++)
+        size[ax] = EACH;
+    b->joints = find_joints(c, l->traced, b->parts, size);
+}
+
+void layer_push_beside(lua_State *L, Variant *v)
+{
+    Besides b = { .v = v };
+
+    lua_newtable(L);
+    if (!v->step->layer)
+        return;
+    protect(L, v->ctx, find_besides, &b);
+    const Layer *l = v->step->layer;
+    const LayerPart *part = b.parts->part;
+    for (int i = 0; i < b.joints->n; i++) {
+        const Joint *j = &b.joints->joint[i];
+        lua_createtable(L, j->n, 0);
+        for (int at = 0; at < j->n; at++) {
+            const Node *w = &l->traced->n[part[j->part[at]].in[1]];
+            lua_pushstring(L, l->traced->in[w->index].name);
+            lua_rawseti(L, -2, at + 1);
+        }
+        lua_pushstring(L, axes_text(l->traced, part[j->part[0]].over));
+        lua_setfield(L, -2, "over");
+        lua_rawseti(L, -2, i + 1);
+    }
+}

@@ -194,6 +194,10 @@ row("v.about", "string", "the comment that its script begins with")
 row("v.form", "string",
     "how each state goes on, and whether in chunks; a layer's parts")
 row("v.is_layer", "boolean", "made by flin.layer: heads are axes as others")
+row("v.beside", "table", "lists of a layer's weights of the same values", [[
+In this order, each where the one before it ends, they are one matrix on a GPU:
+two of "d h k" as halves of a [d, 2h, k], or of a [2h, k, d] that is transposed.
+A list's field `over` has the axes that are summed.]])
 row("v.note", "string?", "why the latest plan goes token by token, if it does")
 
 -- ---- masks ----

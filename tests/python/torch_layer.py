@@ -2,7 +2,7 @@
 import importlib.util
 import sys
 
-from harness import check, close, end, flin, refused
+from harness import check, close, end, flin, refused, same
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -108,6 +108,26 @@ for name, more in {"gla": {"r": 2}, "gated_deltanet": {}, "mamba2": {},
 check("how they begin", bool((module.weights["norm"] == 1).all())
       and module.weights["cq"].abs().max() <= 0.5
       and module.weights["A_log"].exp().max() <= 16.01)
+# Weights of the same values, moved beside one another.
+beside = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
+x = torch.randn(2, 9, 6)
+was = beside(x)[0].detach()
+held = {n: p.detach().clone() for n, p in beside.weights.items()}
+check("beside: which", beside.layer.beside == [
+    (["Wq", "Wk", "Wv", "Wg"], ["d"]), (["Wa", "Wb"], ["d"])])
+beside.lay_beside()
+for n, p in beside.weights.items():
+    same(f"beside: {n}", p.detach(), held[n])
+for names, _ in beside.layer.beside:
+    for n, then in zip(names, names[1:]):
+        p, q = beside.weights[n], beside.weights[then]
+        check(f"beside: {then} behind {n}",
+              q.data_ptr() == p.data_ptr() + 4 * p.numel())
+same("beside: y", beside(x)[0].detach(), was)
+beside(x)[0].sum().backward()
+check("beside: gradients lie so", all(
+    p.grad.stride() == p.stride() for p in beside.weights.values()))
+
 again = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
 again.load_state_dict(module.state_dict())
 close("state dicts", again(x2)[0], module(x2)[0], 0)

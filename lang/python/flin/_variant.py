@@ -253,6 +253,16 @@ class Variant:
         return self._report(call, _reports.Plan, "v:plan" + _reports.options(
             {**options, "format": "svg"}))
 
+    @property
+    def beside(self) -> list[tuple[list[str], list[str]]]:
+        """A layer's weights that multiply the same values, in the order in
+        which they may lie beside one another, and the axes that are summed."""
+        lines = self._says('(function () local s = "" for _, b in ipairs('
+                           'v.beside) do s = s .. table.concat(b, " ") .. "|" '
+                           '.. b.over .. "\\n" end return s end)()')
+        pairs = [line.split("|") for line in lines.splitlines()]
+        return [(names.split(), over.split()) for names, over in pairs]
+
     def initial(self, **options: Any) -> dict[str, Any]:
         """How constants and weights begin, where the definition says so: lists
         of numbers in the input's shape, or one number for all. Options: H,

@@ -258,6 +258,25 @@ class Layer(nn.Module):
                 else:
                     p.zero_()
 
+    def lay_beside(self) -> "Layer":
+        """Moves weights that multiply the same values beside one another,
+        where the products are one on a GPU. They stay the parameters that they
+        are, but are not contiguous (FSDP2 and safetensors want them to be);
+        moving or casting the module undoes it."""
+        axes = {a.name: a.axes for a in self.layer.inputs}
+        for names, over in self.layer.beside:
+            weights = [self.weights[n] for n in names]
+            own = [[axis for axis in axes[n] if axis not in over] + over
+                   for n in names]
+            flat = torch.cat([
+                w.detach().permute([axes[n].index(axis) for axis in order])
+                .reshape(-1) for n, w, order in zip(names, weights, own)])
+            parts = flat.split([w.numel() for w in weights])
+            for n, w, order, part in zip(names, weights, own, parts):
+                part = part.view([self.sizes[axis] for axis in order])
+                w.data = part.permute([order.index(a) for a in axes[n]])
+        return self
+
     def forward(self, *x: torch.Tensor, state: Any = None,
                 use_cache: bool = False, cu_seqlens: Any = None,
                 ) -> tuple[torch.Tensor, Any]:

@@ -15,39 +15,39 @@ end
 
 suite.gpu { poison = true }
 
--- What is summed over all tokens, or over a row, is off by more; a head's one
--- number by as much as it has cancelled: float32 shows that it is right.
-local function limit_of(layer, dtype, what)
-  if dtype == "float32" then
-    return layer == flin.layers.kda and what == "d_A_log" and math.huge or 2e-4
-  end
-  for _, input in ipairs(layer.inputs) do
-    if what == "d_" .. input.name and input.axes == "h" then
-      return math.huge
-    end
-  end
-  return what:find "^d_" and 6e-2 or 1e-2
-end
-
-local function check(name, layer, case)
-  case.backend = "cuda"
-  local text = ("%s %s%s"):format(name, case.dtype, case.cu_seqlens
-                                  and ", packed" or "")
-  local ok, found = pcall(layer.check, layer, case)
-  expect(ok, "%s: %s", text, found)
-  for what, off in pairs(ok and found or {}) do
-    if type(off) == "number" and what ~= "worst" then
-      expect(off <= limit_of(layer, case.dtype, what), "%s: %s is off by %.1e",
-             text, what, off)
-    end
-  end
-end
-
 local function with(a, b)
   local all = {}
   for k, v in pairs(a) do all[k] = v end
   for k, v in pairs(b) do all[k] = v end
   return all
+end
+
+-- What is summed over all tokens, or over a row, is off by more; what has
+-- cancelled by as many roundings more as the host's, in float32, is off by.
+local LIMIT <const> = {
+  float32  = { y = 2e-4, d = 2e-4, rounding = 4 },
+  bfloat16 = { y = 1e-2, d = 6e-2, rounding = 2^16 }
+}
+
+local function check(name, layer, case)
+  case.backend = "cuda"
+  local text = ("%s %s%s"):format(name, case.dtype, case.cu_seqlens
+                                  and ", packed" or "")
+  local limit, fine = LIMIT[case.dtype], nil
+  local ok, found = pcall(layer.check, layer, case)
+  expect(ok, "%s: %s", text, found)
+  for what, off in pairs(ok and found or {}) do
+    if type(off) == "number" and what ~= "worst" then
+      local most = what:find "^d_" and limit.d or limit.y
+      if off > most then
+        fine = fine or layer:check(with(case, { backend = "cpu",
+                                                dtype = "float32" }))
+        most = math.max(most, limit.rounding * fine[what])
+      end
+      expect(off <= most, "%s: %s is off by %.1e, of at most %.1e", text, what,
+             off, most)
+    end
+  end
 end
 
 local function moved(tensors, to)

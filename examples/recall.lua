@@ -280,6 +280,12 @@ local TASKS <const> = {
       return with_q(task, { beta = task.rare * BETA, d = per_head(0.02),
                             g = by_text(task, SLOWLY), b = per_head(5) })
     end },
+  { "momentum_deltanet", function (task)
+      return with_q(task, { p = task.before, g = per_token(task, SLOWLY),
+                            mu = per_token(task, log(0.2)),
+                            beta = per_token(task, 0.8 * BETA),
+                            eta = per_token(task, 1) })
+    end },
   { "rwkv7", function (task)
       return { r = task.after, k = task.before, kappa = task.before,
                v = task.v * BETA, w = by_key(task, SLOWLY, 0),

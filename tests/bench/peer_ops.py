@@ -118,6 +118,11 @@ def comba(B, T, H, D):
                 b=torch.randn(H, device="cuda"), d=unit(H))
 
 
+def momentum(B, T, H, D):
+    return dict(with_beta(scalar_gate)(B, T, H, D), p=keys(B, T, H, D),
+                mu=gate(B, T, H), eta=unit(B, T, H))
+
+
 def gdn2(B, T, H, D):
     return dict(key_gate(B, T, H, D), b=unit(B, T, H, D).bfloat16(),
                 w=unit(B, T, H, D).bfloat16())
@@ -184,6 +189,11 @@ def as_comba(q, k, v, g, beta, b, d):
                 beta=beta)
 
 
+def as_momentum(g, mu, **x):
+    return dict(x, log_alpha=g, log_mu=mu, use_qk_l2norm_in_kernel=False,
+                use_p_times_alpha=False)
+
+
 def as_preconditioned(center, strength, **x):
     return dict(x, log_atk_scale=center)
 
@@ -236,6 +246,10 @@ OPS = {
     "gdn": ("gated_deltanet", "gated_delta_rule.chunk_gated_delta_rule",
             with_beta(scalar_gate), {}, same),
     "comba": ("comba", "comba.chunk_comba", comba, {"scale": 1.0}, as_comba),
+    "momentum": (
+        "momentum_deltanet",
+        "momentum_delta_rule.chunk_momentum_delta_rule", momentum, {},
+        as_momentum),
     "precond_gdn": (
         "precond_gdn", "precond_gated_delta_rule."
         "chunk_precond_gated_delta_rule", preconditioned(scalar_gate), {},

@@ -221,6 +221,21 @@ local ROWS <const> = {
     end)
   end,
 
+  -- Without M, which the last two S tell: M = (a S' - S) / beta.
+  momentum_deltanet = function (x)
+    local older, S, y, a, beta = zeros(), zeros(), {}, 1, 1
+    for t, u in ipairs(x) do
+      local on = u.beta * exp(u.mu) / beta
+      local bk = mul(u.beta * u.eta, u.k)
+      local new = advance(S, exp(u.g) + on, { { mul(-1, u.p), bk } },
+                          { { bk, u.v } })
+      for i = 1, SIZE.k do new[i] = add(new[i], mul(-on * a, older[i])) end
+      older, S, a, beta = S, new, exp(u.g), u.beta
+      y[t] = read(u.q, S)
+    end
+    return y
+  end,
+
   -- Gated DeltaNet on twice the tokens, read after every second.
   deltaproduct = function (x)
     local S, y = zeros(), {}

@@ -275,18 +275,19 @@ static bool add_kept(Found *f, const Term *t)
     Ref c = t->coef ? t->coef : num(f->g, 1);
 
     if (axes_of(f, c))
-        return refuse(f, c, "differs along an axis, where only a number of "
-                      "the token goes in chunks: of states that stand in each "
-                      "other, or what may be negative; it scales");
+        return refuse(f, c, "differs along an axis, where between states that "
+                      "stand in each other only numbers of the token pass (one "
+                      "for all entries of the state): it scales");
     *keep = plus(f->g, *keep, c);
     return true;
 }
 
-static bool all_matrices(const Graph *g, const Coupled *k)
+static bool all_alike(const Graph *g, const Coupled *k)
 {
     for (int m = 0; m < k->n; m++) {
         const State *st = &g->st[k->state[m]];
-        if (st->rank != 2 || st->axes != g->st[k->state[0]].axes)
+        if (st->rank > 2 || st->angle
+            || st->axes != g->st[k->state[0]].axes)
             return false;
     }
     return true;
@@ -294,11 +295,17 @@ static bool all_matrices(const Graph *g, const Coupled *k)
 
 static bool add_all(Found *f, const Affine *a)
 {
+    bool matrices = f->g->st[f->k->state[0]].rank == 2;
+
     for (int i = 0; i < a->n; i++)
-        if (a->term[i].over ? !add_read(f, &a->term[i])
-                            : !add_kept(f, &a->term[i]))
+        if (a->term[i].over && !matrices)
+            return refuse(f, a->term[i].p, "contracts, in a circle of states, "
+                          "what is left of");
+        else if (a->term[i].over ? !add_read(f, &a->term[i])
+                                 : !add_kept(f, &a->term[i]))
             return false;
-    return !a->rest || add_plains(f, a->rest, num(f->g, 1));
+    f->k->rest[f->m] = matrices ? 0 : a->rest;
+    return !matrices || !a->rest || add_plains(f, a->rest, num(f->g, 1));
 }
 
 bool coupled(Graph *g, StateSet of, Coupled *k)
@@ -311,15 +318,16 @@ bool coupled(Graph *g, StateSet of, Coupled *k)
     k->of = of;
     for (; of && k->n < MAX_BLOCK; of &= of - 1)
         k->state[k->n++] = __builtin_ctzll(of);
-    if (of || !all_matrices(g, k))
+    if (of || !all_alike(g, k))
         return state_note(g, first, g->st[first].next,
                           "needs a state that in turn needs");
     for (f.m = 0; f.m < k->n; f.m++) {
         Affine *a = form[f.m] = ctx_alloc(g->ctx, sizeof *a);
         if (!affine(g, g->st[k->state[f.m]].next, k->of, false, a))
-            return refuse(&f, a->bad, a->why);
+            return state_note(g, __builtin_ctzll(g->n[a->bad].states & k->of),
+                              a->bad, a->why);
     }
-    if (!choose_axes(&f, form))
+    if (g->st[first].rank == 2 && !choose_axes(&f, form))
         return false;
     f.item = ctx_alloc(g->ctx, MAX_TERMS * sizeof *f.item);
     for (f.m = 0; f.m < k->n; f.m++) {
@@ -340,7 +348,7 @@ Road road_of(Graph *g, StateSet of, Universal *u, Coupled *k)
 
     if (fits && (!u->sloped || g->n[u->decay].axes))
         return BY_FORM;
-    if (coupled(g, of, k))
+    if ((!alone || g->st[__builtin_ctzll(of)].rank == 2) && coupled(g, of, k))
         return IN_BLOCK;
     if (alone)
         g->note = note;

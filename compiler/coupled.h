@@ -1,12 +1,13 @@
-/* coupled.h -- states that stand at one token in each other: the n matrices of
- * a block, of the same axes,
+/* coupled.h -- states that stand at one token in each other: the n states of a
+ * block, of the same axes; matrices,
  *
  *     S^m_t = sum_n keep^mn S^n_{t-1}
  *           + sum_r to^mr b_r (sum_n a^rn . S^n_{t-1} + v_r)^T
  *
- * where keep and to are numbers of the token, of either sign. What is written
- * under one key in the same proportions is one row. A block of one is a state
- * whose decay nobody can prove positive.
+ * or vectors and scalars, with a rest^m in place of what is written. keep and
+ * to are numbers of the token, of either sign. What is written under one key in
+ * the same proportions is one row. A block of one is a state whose decay nobody
+ * can prove positive.
  */
 #ifndef FLIN_COUPLED_H
 #define FLIN_COUPLED_H
@@ -27,6 +28,7 @@ typedef struct Coupled {
     StateSet of;
     int kappa, nu;                      /* axes; nu -1: none */
     Ref keep[MAX_BLOCK][MAX_BLOCK];     /* 0: nothing */
+    Ref rest[MAX_BLOCK];                /* of no matrices; 0: nothing */
     CoupledRow row[MAX_TERMS];
     int nrows;
 } Coupled;

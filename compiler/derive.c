@@ -436,7 +436,8 @@ static void find_form(Lift *l, StateSet of)
     if (road == NO_FORM)
         serial(l, l->s->note);
     for (int m = 0; m < k->form.n && road == IN_BLOCK; m++) {
-        l->form[k->form.state[m]].form = FORM_UNIVERSAL;
+        bool matrix = l->s->st[k->form.state[m]].rank == 2;
+        l->form[k->form.state[m]].form = matrix ? FORM_UNIVERSAL : FORM_SCAN;
         l->block[k->form.state[m]] = k;
     }
 }

@@ -358,6 +358,47 @@ static void eval_scan(const Eval *e, Ref r)
     } while (walk_next(&w));
 }
 
+/* One token, at the offsets of a walk over what is no axis of the matrix: a, b,
+ * c and s, whose entries lie `step` apart; s_{i-1} at `from`. */
+static void eval_matrix(const Eval *e, Ref r, const Walk *w, int64_t i,
+                        const double *from, int64_t step)
+{
+    const Node *n = &e->g->n[r];
+    int row = n->index, col = lowest(n->over);
+    bool trans = n->flags & TRANS;
+    double *to = e->val[r] + w->off[3] + i * w->step[3][AX_I];
+    const double *a = e->val[n->a[0]] + w->off[0] + i * w->step[0][AX_I];
+    const double *b = e->val[n->a[1]] + w->off[1] + i * w->step[1][AX_I];
+
+    for (int32_t m = 0; m < w->ext[row]; m++) {
+        double x = b[m * w->step[1][row]];
+        for (int32_t k = 0; k < w->ext[row]; k++)
+            x += from[k * step] * a[(trans ? k : m) * w->step[0][row]
+                                    + (trans ? m : k) * w->step[0][col]];
+        to[m * w->step[3][row]] = x;
+    }
+}
+
+static void eval_matscan(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    int row = n->index;
+    Walk w;
+
+    walk_node(&w, e, r);
+    walk_over(&w, n->axes & ~AXIS(AX_I) & ~AXIS(row));
+    do {
+        const double *s = e->val[n->a[2]] + w.off[2];
+        int64_t step = w.step[2][row];
+        for (int k = 0; k < e->rows; k++) {
+            int64_t i = n->flags & REVERSE ? e->rows - 1 - k : k;
+            eval_matrix(e, r, &w, i, s, step);
+            s = e->val[r] + w.off[3] + i * w.step[3][AX_I];
+            step = w.step[3][row];
+        }
+    } while (walk_next(&w));
+}
+
 /* ---- moving values ---- */
 
 /* select, last, relabel, col, row: the result is found in the operand under
@@ -474,6 +515,7 @@ void eval_node(const Eval *e, Ref r)
         for (int64_t i = 0; n->flags & WRAP && i < eval_count(e, r); i++)
             e->val[r][i] = wrap_(e->val[r][i]);
         break;
+    case OP_matscan: eval_matscan(e, r); break;
     case OP_dmask: eval_dmask(e, r); break;
     case OP_gdot: eval_gdot(e, r); break;
     case OP_solve: eval_solve(e, r); break;

@@ -298,6 +298,32 @@ static void back_scan(Back *w, Ref r, Ref d)
                                   axes_of(w, n.a[2])));
 }
 
+/* s_i = P_i s_{i-1} + b_i: the adjoint runs back through the transposes. */
+static void back_matscan(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    int back = (n.flags & REVERSE) ^ REVERSE, row = n.index;
+    int col = lowest(n.over);
+    Ref next = along(g, OP_delay, n.a[0], num(g, 0), back);
+    Ref zero = num(g, 0), found = along(g, OP_delay, r, n.a[2],
+                                        n.flags & REVERSE);
+
+    d = with_axes(g, d, AXIS(AX_I) | AXIS(row));
+    Ref l = node_new(g, (Node){ .op = OP_matscan, .a = { next, d, zero },
+                                .over = n.over, .index = n.index,
+                                .flags = (uint8_t)(back | TRANS) });
+    Ref before = relabel(g, found, row, col);
+    AxisSet all = axes_of(w, l) | axes_of(w, before);
+    add_adjoint(w, n.a[0], product_to(w, l, before, all,
+                                      axes_of(w, n.a[0])));
+    add_adjoint(w, n.a[1], reduce(w, l, n.axes, axes_of(w, n.a[1])));
+    Ref passed = relabel(g, dot(g, n.a[0], l, AXIS(row)), col, row);
+    add_adjoint(w, n.a[2], reduce(w, first_row(g, passed, n.flags & REVERSE),
+                                  n.axes & ~AXIS(AX_I),
+                                  axes_of(w, n.a[2])));
+}
+
 static void back_delay(Back *w, Ref r, Ref d)
 {
     Graph *g = w->g;
@@ -419,6 +445,7 @@ static void back_node(Back *w, Ref r, Ref d)
     case OP_solve: back_solve(w, r, d); return;
     case OP_cumsum: back_cumsum(w, r, d); return;
     case OP_scan: case OP_maxscan: back_scan(w, r, d); return;
+    case OP_matscan: back_matscan(w, r, d); return;
     case OP_delay: back_delay(w, r, d); return;
     case OP_last: back_last(w, r, d); return;
     case OP_cat: back_cat(w, r, d); return;

@@ -239,6 +239,8 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     case OP_row: return to_rows(a);
     case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
         return all | AXIS(AX_I);
+    case OP_matscan:
+        return (all & ~n->over) | AXIS(AX_I) | AXIS(n->index);
     case OP_last: return a & ~AXIS(AX_I);
     case OP_dmask: return all | AXIS(AX_I) | AXIS(AX_J);
     case OP_solve: return b | (a & ROW_AXES);

@@ -40,16 +40,24 @@ static Ref token_before(Graph *g, Ref x, Ref first)
     return x ? op2(g, OP_delay, x, or_zero(g, first)) : 0;
 }
 
-/* Place m, whose others are done. */
+/* What comes to place m from outside of these, which are done. */
+static Ref input_of(const Walk *w, int m, unsigned inside)
+{
+    Graph *g = w->l->g;
+    Ref in = w->in[m];
+
+    for (int n = 0; n < w->k->form.n; n++)
+        if (!(inside & 1u << n) && w->k->keep[m][n] && w->out[n])
+            in = add_opt(g, in, op2(g, OP_mul, w->k->keep[m][n],
+                                    token_before(g, w->out[n], w->first[n])));
+    return in;
+}
+
 static void walk_place(Walk *w, int m)
 {
     Graph *g = w->l->g;
-    Ref in = w->in[m], own = w->k->keep[m][m];
+    Ref in = input_of(w, m, 1u << m), own = w->k->keep[m][m];
 
-    for (int n = 0; n < w->k->form.n; n++)
-        if (n != m && w->k->keep[m][n] && w->out[n])
-            in = add_opt(g, in, op2(g, OP_mul, w->k->keep[m][n],
-                                    token_before(g, w->out[n], w->first[n])));
     if (!in && !w->first[m])
         return;
     w->out[m] = own ? scan(g, OP_scan, is_num(g, own, 1) ? 0 : own,
@@ -57,29 +65,97 @@ static void walk_place(Walk *w, int m)
                     : per_token(g, or_zero(g, in));
 }
 
-/* Whether place m reads others, of those that are not done. */
-static bool waits(const Walk *w, int m, unsigned done)
+/* The places that place m reads, others than itself, straight or through
+ * others. */
+static unsigned places_read(const Walk *w, int m)
 {
-    for (int n = 0; n < w->k->form.n; n++)
-        if (n != m && w->k->keep[m][n] && !(done & 1u << n))
-            return true;
-    return false;
+    unsigned all = 0, old;
+
+    do {
+        old = all;
+        for (int i = 0; i < w->k->form.n; i++)
+            for (int n = 0; (i == m || old & 1u << i) && n < w->k->form.n; n++)
+                if (n != i && w->k->keep[i][n])
+                    all |= 1u << n;
+    } while (all != old);
+    return all;
+}
+
+/* x of each place, side by side along the axis; 0: of none. */
+static Ref side_by_side(Graph *g, const Ref *x, int n, int axis)
+{
+    Ref all = 0;
+
+    for (int m = 0; m < n; m++)
+        if (x[m])
+            all = add_opt(g, all, op2(g, OP_mul, x[m], unit(g, axis, m)));
+    return all;
+}
+
+/* An axis of the places of a circle; matrices have a second one. */
+static int place_axis(Lift *l, int n, const char *name)
+{
+    Graph *g = l->g;
+
+    name = ctx_format(g->ctx, "%s%d", name, n);
+    while (graph_find_axis(l->s, name) >= 0)    /* the user has that one */
+        name = ctx_format(g->ctx, "%s_", name);
+    if (graph_find_axis(g, name) < 0 && g->naxes == NAXES)
+        serial(l, line_text(l->s, g->line, ctx_format(g->ctx, "states in a "
+                            "circle need two axes more than there are")));
+    int ax = graph_axis(g, name);
+    g->axis[ax].size = n;
+    return ax;
+}
+
+/* Places that read each other in a circle: all at once, by a matrix. */
+static void walk_circle(Walk *w, unsigned circle)
+{
+    Graph *g = w->l->g;
+    int place[MAX_BLOCK], n = 0;
+    Ref in[MAX_BLOCK] = { 0 }, first[MAX_BLOCK], row[MAX_BLOCK], P = 0;
+
+    for (int m = 0; m < w->k->form.n; m++)
+        if (circle & 1u << m)
+            place[n++] = m;
+    int to = place_axis(w->l, n, "to"), from = place_axis(w->l, n, "from");
+    for (int m = 0; m < n; m++) {
+        first[m] = w->first[place[m]];
+        in[m] = input_of(w, place[m], circle);
+        for (int k = 0; k < n; k++)
+            row[k] = w->k->keep[place[m]][place[k]];
+        P = add_opt(g, P, op2(g, OP_mul, side_by_side(g, row, n, from),
+                              unit(g, to, m)));
+    }
+    Ref b = side_by_side(g, in, n, to), c = side_by_side(g, first, n, to);
+    if (!b && !c)
+        return;
+    Ref s = node_new(g, (Node){ .op = OP_matscan, .over = AXIS(from),
+                                .index = (uint16_t)to,
+                                .a = { per_token(g, P), or_zero(g, b),
+                                       or_zero(g, c) } });
+    for (int m = 0; m < n; m++)
+        w->out[place[m]] = select_at(g, s, to, m);
 }
 
 static void walk(Walk *w)
 {
-    unsigned done = 0;
-    int n = w->k->form.n;
+    unsigned done = 0, all = (1u << w->k->form.n) - 1;
 
-    for (int turn = 0; turn < n; turn++)
-        for (int m = 0; m < n; m++) {
-            if (done & 1u << m || waits(w, m, done))
+    while (done != all)
+        for (int m = 0; m < w->k->form.n; m++) {
+            unsigned reads = places_read(w, m), circle = 1u << m;
+            for (int n = 0; n < w->k->form.n; n++)
+                if (reads & 1u << n && places_read(w, n) & 1u << m)
+                    circle |= 1u << n;
+            if (done & circle || reads & ~(done | circle))
                 continue;
-            walk_place(w, m);
-            done |= 1u << m;
+            if (circle & (circle - 1))
+                walk_circle(w, circle);
+            else
+                walk_place(w, m);
+            done |= circle;
         }
-    if (done != (1u << n) - 1)
-        serial(w->l, "a circle");
 }
 
 /* ---- what stands where ---- */
@@ -291,6 +367,26 @@ static void lift_reading(Lift *l, Block *k)
     s->rows.w = A ? node_new(g, (Node){ .op = OP_solve, .a = { A, x } }) : x;
 }
 
+/* Vectors and scalars: their values for all tokens. */
+static void lift_circle(Lift *l, Block *k)
+{
+    Graph *g = l->g;
+    Walk w = { .l = l, .k = k };
+
+    for (int m = 0; m < k->form.n; m++) {
+        int s = k->form.state[m];
+        w.in[m] = k->form.rest[m] ? lift(l, k->form.rest[m]) : 0;
+        w.first[m] = g->st[s].node;
+    }
+    walk(&w);
+    for (int m = 0; m < k->form.n; m++) {
+        int s = k->form.state[m];
+        l->seq[s].left = w.out[m];
+        l->seq[s].found = token_before(g, w.out[m], w.first[m]);
+        g->st[s].next = op1(g, OP_last, w.out[m]);
+    }
+}
+
 void lift_coupled(Lift *l, Block *k)
 {
     const Coupled *c = &k->form;
@@ -300,6 +396,10 @@ void lift_coupled(Lift *l, Block *k)
     for (int m = 0; m < c->n; m++)
         for (int n = 0; n < c->n; n++)
             k->keep[m][n] = c->keep[m][n] ? lift(l, c->keep[m][n]) : 0;
+    if (l->s->st[c->state[0]].rank < 2) {
+        lift_circle(l, k);
+        return;
+    }
     find_kept(l, k);
     for (int i = 0; i < c->nrows; i++) {
         const CoupledRow *r = &c->row[i];

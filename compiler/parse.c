@@ -269,6 +269,7 @@ static int flags_of(int op)
     case OP_cumsum: return EXCLUSIVE | REVERSE;
     case OP_scan: return EXCLUSIVE | REVERSE | WRAP;
     case OP_maxscan: return EXCLUSIVE | REVERSE;
+    case OP_matscan: return REVERSE | TRANS;
     case OP_delay: case OP_last: return REVERSE;
     case OP_dmask: case OP_gdot: return STRICT;
     case OP_solve: return TRANS;
@@ -299,12 +300,13 @@ static void take_attributes(Text *t, Node *n)
         [OP_sum] = true, [OP_dot] = true, [OP_select] = true, [OP_cat] = true,
         [OP_relabel] = true, [OP_rot90] = true, [OP_dup] = true,
         [OP_part] = true, [OP_unit] = true, [OP_count] = true,
-        [OP_pairsum] = true, [OP_gdot] = true,
+        [OP_pairsum] = true, [OP_gdot] = true, [OP_matscan] = true,
     };
     static const bool index[NOPS] = {
         [OP_select] = true, [OP_part] = true, [OP_unit] = true,
     };
-    bool to = n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum;
+    bool to = n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum
+           || n->op == OP_matscan;
     int ax;
 
     for (;;) {

@@ -35,6 +35,7 @@ static void check_tokens(const Text *t, const Node *n, const AxisSet s[4])
 {
     const AxisSet both = AXIS(AX_I) | AXIS(AX_J);
     AxisSet all = s[0] | s[1] | s[2] | s[3], twins;
+    const Graph *g = t->g;
 
     need(t, n, t->g->chunk, "a step has one token");
     switch (n->op) {
@@ -49,6 +50,17 @@ static void check_tokens(const Text *t, const Node *n, const AxisSet s[4])
         break;
     case OP_scan: case OP_maxscan:
         need(t, n, !(s[2] & AXIS(AX_I)), "starts from rows");
+        break;
+    case OP_matscan:
+        need_over(t, n, DIM_AXES, true);
+        need(t, n, n->index >= AX_DIM && AXIS(n->index) != n->over
+             && g->axis[n->index].size
+             && g->axis[n->index].size == g->axis[lowest(n->over)].size,
+             "needs `to`, another axis as long");
+        need(t, n, s[0] == (AXIS(AX_I) | AXIS(n->index) | n->over),
+             "takes a matrix of the token");
+        need(t, n, !((s[1] | s[2]) & n->over) && !(s[2] & AXIS(AX_I)),
+             "has the summed axis already, or starts from rows");
         break;
     case OP_dmask:
         need(t, n, !n->a[0] == !n->a[1], "takes two gates or none");
@@ -147,6 +159,7 @@ void text_check(const Text *t, const Node *n)
         break;
     case OP_col: case OP_row: case OP_cumsum: case OP_scan: case OP_maxscan:
     case OP_delay: case OP_last: case OP_dmask: case OP_gdot: case OP_solve:
+    case OP_matscan:
         check_tokens(t, n, s);
         break;
     }

@@ -186,7 +186,8 @@ static void put_attributes(const Graph *g, const Node *n, Buf *b)
     for (int ax = 0; ax < NAXES; ax++)
         if (n->over & AXIS(ax))
             put_axis(g, ax, b);
-    if (n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum) {
+    if (n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum
+        || n->op == OP_matscan) {
         buf_printf(b, " to");
         put_axis(g, n->index, b);
     }

@@ -141,6 +141,8 @@ static void put_coupled(Buf *b, Graph *g, const Coupled *k, int m)
         reads += r->reads ? rank_of(g, r->rank) : 0;
         writes += r->v ? rank_of(g, r->rank) : 0;
     }
+    if (k->rest[m])
+        term[t++] = expr_text(g, k->rest[m]);
     buf_printf(b, "%s", t ? term[0] : "0");
     put_terms(b, term + 1, t - 1);
     buf_printf(b, k->n > 1 ? "with" : "one number of the token, of any sign");
@@ -148,10 +150,10 @@ static void put_coupled(Buf *b, Graph *g, const Coupled *k, int m)
         if (n != m)
             buf_printf(b, "%s %s", some++ ? "," : "",
                        g->st[k->state[n]].name);
-    buf_printf(b, "; ");
     if (reads)
-        buf_printf(b, "corrects what it holds, rank %d; ", reads);
-    buf_printf(b, "writes rank %d", writes);
+        buf_printf(b, "; corrects what it holds, rank %d", reads);
+    if (g->st[k->state[m]].rank == 2)
+        buf_printf(b, "; writes rank %d", writes);
 }
 
 /* Above those that the set needs. */

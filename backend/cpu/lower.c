@@ -437,6 +437,7 @@ AxisSet operand_axes(const Lower *l, Ref r, int p)
     switch ((enum Op)n->op) {
     case OP_cumsum: return out;
     case OP_scan: case OP_maxscan: return p == 2 ? out & ~AXIS(AX_I) : out;
+    case OP_matscan: return !p ? own : p == 2 ? out & ~AXIS(AX_I) : out;
     case OP_delay: return p == 1 ? out & ~AXIS(AX_I) : out;
     case OP_dmask: return out & ((p ? COL_AXES : ROW_AXES) | DIM_AXES);
     case OP_solve: return p == 1 ? out : own;
@@ -450,6 +451,19 @@ static void lower_scan(const Lower *l, Ref r, Instr *in)
 {
     in->code = I_SCAN;
     in->cols = tile_floats(l, r) / l->chunk;
+}
+
+/* Of each row, groups of row_rank numbers that lie col_rank apart. */
+static void lower_matscan(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+    int32_t st[NAXES] = { 0 };
+
+    strides(l, r, st);
+    lower_scan(l, r, in);
+    in->row_rank = extent_at(l, r, n->index);
+    in->col_rank = st[n->index];
+    in->kind = (n->index > lowest(n->over)) != !!(n->flags & TRANS);
 }
 
 static void lower_gdot(const Lower *l, Ref r, Instr *in)
@@ -526,6 +540,8 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
              + (int64_t)n * in->col_rank * in->cols + 2 * TILE_SLACK;
     if (in->code != I_SCAN)
         return 0;
+    if (in->op == OP_matscan)
+        return 4 * (int64_t)in->cols + 16;
     return 2 * (int64_t)in->cols * (1 + (in->increment ? in->increment->n : 0))
          + 16;
 }
@@ -571,6 +587,7 @@ Instr lower_node(const Lower *l, Ref r, int part)
     case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
         lower_scan(l, r, &in);
         break;
+    case OP_matscan: lower_matscan(l, r, &in); break;
     case OP_dmask:
         in.code = I_DMASK;
         shape_scores(l, r, &in);

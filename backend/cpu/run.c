@@ -334,6 +334,41 @@ static void run_scan(const Work *w, const Instr *in)
                      wide_row(w, in, first + i * st));
 }
 
+/* From a row's groups to the next's: of in->kind, by the matrix's transpose. */
+static void matrix_row(const Instr *in, const double *s, double *to,
+                       const float *a, const float *b)
+{
+    int n = in->row_rank, apart = in->col_rank;
+
+    for (int32_t c = 0; c < in->cols; c++) {
+        int m = c / apart % n, first = c - m * apart;
+        double x = (double)b[c];
+        for (int k = 0; k < n; k++)
+            x += (double)a[in->kind ? k * n + m : m * n + k]
+               * s[first + k * apart];
+        to[c] = x;
+    }
+}
+
+static void run_matscan(const Work *w, const Instr *in)
+{
+    bool back = in->flags & REVERSE;
+    double *s = (double *)w->scratch, *to = s + in->cols;
+    int each = in->row_rank * in->row_rank;
+
+    for (int32_t c = 0; c < in->cols; c++)
+        s[c] = (double)w->tile[in->x[2]][c];
+    for (int k = 0; k < w->n; k++) {
+        ptrdiff_t i = back ? w->n - 1 - k : k;
+        matrix_row(in, s, to, w->tile[in->x[0]] + i * each,
+                   w->tile[in->x[1]] + i * in->cols);
+        for (int32_t c = 0; c < in->cols; c++) {
+            s[c] = to[c];
+            w->tile[in->y][i * in->cols + c] = (float)to[c];
+        }
+    }
+}
+
 /* p = e^(a - middle), s = e^(middle - b) of gates that lie close together. */
 static bool factor_gates(const Work *w, const Instr *in, float *p, float *s)
 {
@@ -447,6 +482,8 @@ static void run_instr(Work *w, const Instr *in)
     case I_SCAN:
         if (in->op == OP_delay)
             run_delay(w, in);
+        else if (in->op == OP_matscan)
+            run_matscan(w, in);
         else if (in->low)
             run_low(w, in);
         else

@@ -212,6 +212,7 @@ Ref operand_with(const Tiles *t, Ref r, int ax);
 void do_dot(Tiles *t, Ref r);         /* and sum */
 void do_gdot(Tiles *t, Ref r);
 void do_scan(Tiles *t, Ref r);
+void do_matscan(Tiles *t, Ref r);
 void do_solve(Tiles *t, Ref r);
 
 /* ---- tile_sum.c ---- */

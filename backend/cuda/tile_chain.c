@@ -133,6 +133,7 @@ static void emit_node(Tiles *t, Ref r)
     case OP_gdot: do_gdot(t, r); break;
     case OP_solve: do_solve(t, r); break;
     case OP_cumsum: case OP_scan: case OP_maxscan: do_scan(t, r); break;
+    case OP_matscan: do_matscan(t, r); break;
     default: fail_code(t->c, ERR_INTERNAL, "no act for %s",
                        op_info[t->g->n[r].op].name);
     }

@@ -140,7 +140,7 @@ static bool has_own_place(const Tiles *t, Ref r)
 {
     switch (t->g->n[r].op) {
     case OP_dot: case OP_sum: case OP_gdot: case OP_solve: case OP_cumsum:
-    case OP_scan: case OP_maxscan:
+    case OP_scan: case OP_matscan: case OP_maxscan:
         return true;
     }
     return false;

@@ -63,7 +63,7 @@ bool is_narrow(const Tiles *t, Ref r)
     if (t->has[r])
         switch (t->g->n[r].op) {
         case OP_input: case OP_state: case OP_solve: case OP_cumsum:
-        case OP_scan: case OP_maxscan:
+        case OP_scan: case OP_matscan: case OP_maxscan:
             return false;
         }
     return may_be(t, r) && !t->wide[r]

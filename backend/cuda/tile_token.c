@@ -73,6 +73,52 @@ void do_scan(Tiles *t, Ref r)
         emit_keep(t, r);
 }
 
+/* A thread has a column's vectors, of the few numbers that a matrix of the
+ * token makes of those before. */
+void do_matscan(Tiles *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    const char *row = axis_coord(n->index);
+    const char *col = axis_coord(lowest(n->over));
+    AxisSet cols = n->axes & ~AXIS(AX_I) & ~AXIS(n->index);
+    bool trans = n->flags & TRANS;
+    int len = (int)tile_extent(t, r, n->index);
+
+    for (int i = 0; i < 3; i++)
+        need(t, n->a[i]);
+    Act *a = act_begin(t, r);
+    Buf *b = &a->text;
+    int tile = tile_new(t, r, t->pre[r]);
+    t->spot[r] = tile_spot(t, r, tile);
+    act_uses(t, a, tile, true);
+    loop_open(t, b, "TID", "THREADS", r, cols);
+    buf_printf(b, "float found[%d], left[%d];\n"
+               "_Pragma(\"unroll\")\nfor (int %s = 0; %s < %d; %s++)\n"
+               "found[%s] = ", len, len, row, row, len, row, row);
+    element_text(t, a, b, n->a[2], n->axes & ~AXIS(AX_I), -1, NULL);
+    buf_printf(b, ";\nNO_UNROLL\nfor (int at = 0; at < n; at++) {\n"
+               "const int i = %s;\n(void)i;\n"
+               "_Pragma(\"unroll\")\nfor (int %s = 0; %s < %d; %s++)\n"
+               "left[%s] = ", n->flags & REVERSE ? "n - 1 - at" : "at", row,
+               row, len, row, row);
+    element_text(t, a, b, n->a[1], n->axes, -1, NULL);
+    buf_printf(b, ";\n_Pragma(\"unroll\")\n"
+               "for (int %s = 0; %s < %d; %s++) {\n"
+               "_Pragma(\"unroll\")\n"
+               "for (int %s = 0; %s < %d; %s++)\nleft[%s] += ", row, row, len,
+               row, col, col, len, col, trans ? col : row);
+    element_text(t, a, b, n->a[0], t->g->n[n->a[0]].axes, -1, NULL);
+    buf_printf(b, " * found[%s];\n}\n"
+               "_Pragma(\"unroll\")\nfor (int %s = 0; %s < %d; %s++) {\n"
+               "found[%s] = left[%s];\nt%d[", trans ? row : col, row, row,
+               len, row, row, row, tile);
+    index_text(b, &t->spot[r], n->axes, -1, NULL);
+    buf_printf(b, "] = left[%s];\n}\n}\n}\n", row);
+    t->done[r] = 1;
+    if (t->kept[r])
+        emit_keep(t, r);
+}
+
 /* ---- solve ---- */
 
 /* Stride of the rows: tokens and the ranks that run with them. */

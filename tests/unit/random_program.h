@@ -1,5 +1,5 @@
 /* random_program.h -- a random step: gates, erasing and writing terms, lower
- * states, reads of several kinds; by seed. Most have a chunk form. */
+ * states, momentum, reads of several kinds; by seed. Most have a chunk form. */
 #ifndef FLIN_TESTS_RANDOM_PROGRAM_H
 #define FLIN_TESTS_RANDOM_PROGRAM_H
 
@@ -88,6 +88,32 @@ static Ref written(Gen *w, Ref S, Ref decayed, int i)
     return add(w, S, mul(w, b, x));
 }
 
+/* What passes between matrices, and what of one stays. */
+static Ref passed(Gen *w, const char *name)
+{
+    switch (pick(w, 3)) {
+    case 0: return num(w->g, -0.6);
+    case 1: return op1(w->g, OP_tanh, input(w, name, "t"));
+    default: return op1(w->g, OP_sigmoid, input(w, name, "t"));
+    }
+}
+
+/* What S becomes with a matrix of steps, which may have S in it. */
+static Ref momentum(Gen *w)
+{
+    Graph *g = w->g;
+    int m = graph_state(g, "M", "k v");
+    Ref M = mul(w, passed(w, "mu"), g->st[m].node);
+
+    if (chance(w, 0.5))
+        M = add(w, M, mul(w, mul(w, num(g, 0.4), passed(w, "back")), w->S));
+    M = written(w, M, w->S, 0);
+    g->st[m].next = M;
+    Ref S = add(w, mul(w, passed(w, "a"), w->S),
+                mul(w, mul(w, num(g, 0.4), passed(w, "step")), M));
+    return chance(w, 0.5) ? written(w, S, w->S, 1) : S;
+}
+
 /* y: reads of several kinds, through something that is not linear. */
 static Ref output(Gen *w, Ref S)
 {
@@ -132,9 +158,14 @@ static inline Graph *random_program(Ctx *c, uint64_t seed)
                         mul(&w, num(g, 0.2), u));
     if (chance(&w, 0.5))
         w.z = g->st[1].next;
-    Ref S = mul(&w, decay(&w), w.S), decayed = S;
-    for (int i = 0, n = 1 + pick(&w, 2); i < n; i++)
-        S = written(&w, S, decayed, i);
+    Ref S, decayed;
+    if (seed % 4 == 3) {
+        S = momentum(&w);
+    } else {
+        S = decayed = mul(&w, decay(&w), w.S);
+        for (int i = 0, n = 1 + pick(&w, 2); i < n; i++)
+            S = written(&w, S, decayed, i);
+    }
     g->st[0].next = S;
     graph_output(g, "y", output(&w, S));
     return g;

@@ -34,6 +34,7 @@
     X(SECOND, "a second matrix") X(STACKED, "a matrix above another") \
     X(SIGNED, "a decay of either sign") X(RESET, "a decay of zero") \
     X(BLOCK, "matrices in each other") X(CIRCLE, "a circle of matrices") \
+    X(VECTORS, "a circle of vectors") \
     X(ERASE_OTHER, "erasing of what another holds") \
     X(READ_OLD, "a read of what was found") \
     X(READ_DECAYED, "a read of what is kept") \
@@ -509,6 +510,22 @@ static Ref a_number(Maker *w)
     }
 }
 
+/* Two vectors over k that turn into each other. */
+static void vectors(Maker *w)
+{
+    Graph *g = w->g;
+    int at[2];
+    Ref a = new_state(w, "a", "k", &at[0]), b = new_state(w, "b", "k", &at[1]);
+    Ref p = scaled(w, 0.5, a_number(w)), q = scaled(w, 0.5, a_number(w));
+    Ref x = plus(w, plus(w, times(w, p, a), times(w, q, b)), a_key(w, 1));
+
+    has(w, F_VECTORS);
+    g->st[at[0]].next = x;
+    x = maybe(w, 0.5) ? x : a;
+    g->st[at[1]].next = less(w, times(w, p, b), times(w, q, x));
+    w->vector = maybe(w, 0.5) ? g->st[at[1]].next : a;
+}
+
 /* What matrix m becomes; those before it have become `now`. */
 static Ref in_block(Maker *w, const Ref *old, const Ref *now, int n, int m)
 {
@@ -543,6 +560,8 @@ static Ref block(Maker *w)
     int n = 1 + any(w, MOST_MATRICES), at[MOST_MATRICES];
     Ref old[MOST_MATRICES], now[MOST_MATRICES], y = 0;
 
+    if (maybe(w, 0.3))
+        vectors(w);
     for (int m = 0; m < n; m++)
         old[m] = new_state(w, name[m], maybe(w, 0.9) ? "k v" : "v k", &at[m]);
     for (int m = 0; m < n; m++)

@@ -233,6 +233,7 @@ static AxisSet node_axes(const Graph *g, const Node *n)
         return all & ~n->over;
     case OP_cat: return all | n->over;
     case OP_unit: case OP_count: return n->over;
+    case OP_isrank: return AXIS(AX_I);
     case OP_relabel: case OP_dup: case OP_pairsum:
         return (a & ~n->over) | AXIS(n->index);
     case OP_col: return to_cols(a);

@@ -98,6 +98,8 @@ typedef struct Input {
     bool timed;
     bool mapped;                        /* the step has a function of it, so
                                            that the domain is not its own */
+    bool ranked;                        /* a value a row, also where tokens
+                                           have several (Graph.rows) */
     AxisSet axes;
     uint8_t order[8], rank;
     int32_t line;
@@ -128,6 +130,7 @@ typedef struct State {
 typedef struct Output {
     char name[48];
     uint8_t order[8], rank;
+    bool ranked;                        /* as an input may be */
     Ref node;
 } Output;
 
@@ -139,6 +142,9 @@ typedef struct Graph {
     Ctx *ctx;
     char name[64];
     int chunk;                          /* 0: a step */
+    int rows;                           /* of a chunk, where ranks are no axes:
+                                           rows that a token has, side by side,
+                                           of `chunk` that there are; else 0 */
     Node *n;
     uint32_t len, cap;                  /* n[0] is unused */
     Ref *hash;
@@ -255,6 +261,12 @@ int32_t axis_extent(const Graph *g, Ref r, int axis);
 
 /* Elements of a value when axis i has `rows` tokens (rows <= chunk). */
 int64_t axes_size(const Graph *g, AxisSet s);
+
+/* Rows that a token has. */
+static inline int rows_of_token(const Graph *g)
+{
+    return g->rows ? g->rows : 1;
+}
 
 /* text.c: the documented text form. graph_parse reads what graph_print
  * writes; a fault names the line. */

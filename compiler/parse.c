@@ -82,7 +82,28 @@ static void read_axis(Text *t)
     }
 }
 
+static void read_rows(Text *t)
+{
+    int rows = text_int(t, "rows of a token", 1, MAX_RANK);
+
+    if (!t->g->chunk || t->g->chunk % rows)
+        fail(t->c, t->line, "a chunk of %d has no tokens of %d rows",
+             t->g->chunk, rows);
+    t->g->rows = rows;
+}
+
 /* ---- arguments ---- */
+
+static bool take_ranked(Text *t)
+{
+    bool ranked = text_at(t, "ranked");
+
+    if (ranked && !t->g->rows)
+        fail(t->c, t->line, "ranked, but tokens have no rows");
+    if (ranked)
+        text_next(t);
+    return ranked;
+}
 
 static void no_columns(const Text *t, AxisSet s)
 {
@@ -108,6 +129,7 @@ static void read_input(Text *t)
     }
     in->rank = (uint8_t)take_order(t, in->order, &in->axes);
     no_columns(t, in->axes);
+    in->ranked = take_ranked(t);
     if (text_at(t, ":")) {
         text_next(t);
         text_name(t, "domain", in->domain, sizeof in->domain);
@@ -198,6 +220,7 @@ static void read_out(Text *t)
         if (!strcmp(g->out[i].name, o->name))
             fail(t->c, t->line, "result '%s' twice", o->name);
     o->rank = (uint8_t)take_order(t, o->order, &set);
+    o->ranked = take_ranked(t);
     o->node = text_ref(t);
     has = g->n[o->node].axes & ~AXIS(AX_I);
     no_columns(t, has);
@@ -304,6 +327,7 @@ static void take_attributes(Text *t, Node *n)
     };
     static const bool index[NOPS] = {
         [OP_select] = true, [OP_part] = true, [OP_unit] = true,
+        [OP_ofrank] = true, [OP_isrank] = true,
     };
     bool to = n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum
            || n->op == OP_matscan;
@@ -406,7 +430,7 @@ static void read_line(Text *t, void (*kernel)(Text *, void *), void *ud)
         const char *word;
         void (*read)(Text *t);
     } lines[] = {
-        { "axis", read_axis }, { "input", read_input },
+        { "axis", read_axis }, { "rows", read_rows }, { "input", read_input },
         { "state", read_state }, { "next", read_next }, { "out", read_out },
     };
 

@@ -153,6 +153,11 @@ void text_check(const Text *t, const Node *n)
              "`index` is too large");
         break;
     case OP_count: need_over(t, n, DIM_AXES, true); break;
+    case OP_ofrank: case OP_isrank:
+        need(t, n, n->index < t->g->rows, "tokens have fewer rows");
+        need(t, n, n->op == OP_isrank || s[0] & AXIS(AX_I),
+             "needs rows of tokens");
+        break;
     case OP_rot90: case OP_select: case OP_part: case OP_relabel: case OP_dup:
     case OP_pairsum:
         check_entries(t, n, s[0]);

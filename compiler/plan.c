@@ -515,9 +515,25 @@ Plan *plan_keep_states(const Plan *p)
 
 typedef struct Renew {
     const Graph *g;
-    const uint8_t *known;               /* nodes that are images */
-    uint8_t *has;
+    uint8_t *known, *has;               /* images of what the kernel finds; its
+                                           nodes */
 } Renew;
+
+/* Marks the images of what the kernel reads and does not compute. */
+static void find_known(const Plan *p, const Kernel *k, const Ref *image,
+                       size_t each, Renew *w)
+{
+    uint8_t *has = ctx_alloc(w->g->ctx, p->g->len);
+
+    for (int i = 0; i < k->nnodes; i++)
+        has[k->node[i]] = 1;
+    for (int i = 0; i < k->nnodes; i++)
+        for (int a = 0; a < 4; a++) {
+            Ref r = p->g->n[k->node[i]].a[a];
+            for (size_t e = 0; e < each && r && !has[r]; e++)
+                w->known[image[r * each + e]] = 1;
+        }
+}
 
 static void compute_image(Renew *w, Ref r)
 {
@@ -536,16 +552,14 @@ Plan *plan_renewed(const Plan *p, Graph *g, const Ref *image, size_t each)
     Ctx *c = g->ctx;
     Plan *to = ctx_alloc(c, sizeof *to);
     size_t bytes = (size_t)p->nkernels * sizeof *to->kernel;
-    uint8_t *known = ctx_alloc(c, g->len);
 
     *to = (Plan){ .g = g, .nkernels = p->nkernels };
     to->kernel = ctx_alloc(c, bytes);
     memcpy(to->kernel, p->kernel, bytes);
-    for (size_t i = 0; i < p->g->len * each; i++)
-        known[image[i]] = 1;
     for (int n = 0; n < p->nkernels; n++) {
         const Kernel *k = &p->kernel[n];
-        Renew w = { g, known, ctx_alloc(c, g->len) };
+        Renew w = { g, ctx_alloc(c, g->len), ctx_alloc(c, g->len) };
+        find_known(p, k, image, each, &w);
         for (int i = 0; i < k->nnodes; i++)
             for (size_t e = 0; e < each; e++)
                 if (image[k->node[i] * each + e])

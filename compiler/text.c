@@ -3,7 +3,9 @@
  *     chunk 64 simple_gla                  or: step simple_gla
  *     axis k = 64                          size open: axis k
  *     axis r1 @1 = 4                       row rank axis 1; its twin, too
- *     input q t k : unit_norm   @3         no t: a constant for each head
+ *     rows 4                               a token has; of `chunk` there are
+ *     input q t k : unit_norm   @3         no t: a constant for each head;
+ *                                          each row its own: ranked
  *     state S k v                          an adjoint: state dS k v reverse;
  *                                          modulo 2 pi: state phi p angle;
  *                                          a twin: state psi p angle of phi;
@@ -14,16 +16,17 @@
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
  *     %7 = sum %6 over k
  *     next S %9                            what the state becomes
- *     out y v %8                           a result, stored [B, T, H, v]; the
+ *     out y v %8                           a result, stored [B, T, H, v], or
+ *                                          ranked, as inputs; the
  *                                          value may lack an axis of these
  *
  * Operands come first, `-` for one that is absent, then what the operation
  * has of its own: `over` and axes, `to` and an axis (relabel, dup, pairsum),
- * `index` and a number from 0 (select, part, unit), `len` and a number (part),
- * strict, exclusive, reverse, trans, wrap. An input, a state and an axis size
- * are given by name. An axis whose name is taken or a keyword is written [9],
- * by number. Lines come in this order; names and numbers are made before they
- * are used.
+ * `index` and a number from 0 (select, part, unit, ofrank, isrank), `len` and a
+ * number (part), strict, exclusive, reverse, trans, wrap. An input, a state and
+ * an axis size are given by name. An axis whose name is taken or a keyword is
+ * written [9], by number. Lines come in this order; names and numbers are made
+ * before they are used.
  *
  * Nodes that no root needs are left out. Arguments come first, so that the
  * text of what was read from a text is that text.
@@ -36,7 +39,7 @@ bool text_keyword(const char *s)
 {
     static const char *const words[] = {
         "t", "angle", "lost", "over", "to", "index", "len", "strict",
-        "exclusive", "reverse", "trans", "wrap",
+        "exclusive", "reverse", "trans", "wrap", "ranked",
     };
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -127,6 +130,8 @@ static void put_header(const Graph *g, Buf *b)
         if (g->axis[ax].size)
             buf_printf(b, "axis %s @%d = %d\n", g->axis[ax].name, ax,
                        g->axis[ax].size);
+    if (g->rows)
+        buf_printf(b, "rows %d\n", g->rows);
 }
 
 static void put_arguments(const Graph *g, Buf *b)
@@ -135,6 +140,8 @@ static void put_arguments(const Graph *g, Buf *b)
         const Input *in = &g->in[i];
         buf_printf(b, "input %s%s", in->name, in->timed ? " t" : "");
         put_order(g, in->order, in->rank, b);
+        if (in->ranked)
+            buf_printf(b, " ranked");
         if (*in->domain)
             buf_printf(b, " : %s", in->domain);
         put_line(in->line, b);
@@ -191,7 +198,8 @@ static void put_attributes(const Graph *g, const Node *n, Buf *b)
         buf_printf(b, " to");
         put_axis(g, n->index, b);
     }
-    if (n->op == OP_select || n->op == OP_part || n->op == OP_unit)
+    if (n->op == OP_select || n->op == OP_part || n->op == OP_unit
+        || n->op == OP_ofrank || n->op == OP_isrank)
         buf_printf(b, " index %d", n->index);
     if (n->op == OP_part)
         buf_printf(b, " len %d", (int)n->num);
@@ -267,7 +275,8 @@ uint32_t *text_print(const Graph *g, Buf *out)
         const Output *o = &g->out[i];
         buf_printf(out, "out %s", o->name);
         put_order(g, o->order, o->rank, out);
-        buf_printf(out, " %%%u\n", number[o->node]);
+        buf_printf(out, "%s %%%u\n", o->ranked ? " ranked" : "",
+                   number[o->node]);
     }
     return number;
 }

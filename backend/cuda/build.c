@@ -115,7 +115,7 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
 
 /* Those of the call's kernels that come from a schedule may; dy may be yet to
  * come. */
-static bool schedule_fits(const Build *b, const Call *call)
+static bool schedule_fits(const Graph *g, const Build *b, const Call *call)
 {
     enum { MOST_ITEMS = 1 << 29 };      /* with slices they are counted by 32
                                            bits */
@@ -126,8 +126,11 @@ static bool schedule_fits(const Build *b, const Call *call)
         bool runs = k->head && k->of >= call->from
                  && (!call->to || k->of < call->to);
         for (int i = 0; i < k->nmaps && runs; i++) {
-            const View *v = view_of(call, k->map[i]);
-            if (v && v->data && !map_fits(e, v, false))
+            CudaArg a = k->map[i];
+            const View *v = view_of(call, a);
+            bool ranks = (a.kind == ARG_INPUT && g->in[a.index].rank > 1)
+                      || (a.kind == ARG_OUTPUT && g->out[a.index].rank > 1);
+            if (v && v->data && !map_fits(e, v, ranks))
                 return false;
         }
     }
@@ -316,13 +319,16 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     next.split = true;
     bool follows = o->rows && groups && suits_hopper(all, &next);
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
-    if (o->scheduled && !(b->m && schedule_fits(b, call))) {
+    if (o->scheduled
+        && !(b->m && schedule_fits(all->plan->g, b, call))) {
         o->scheduled = o->few = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
         fail_code(c, ERR_INTERNAL, "%s: the kernel that was compiled for this"
                   " GPU %s: it is not used", all->plan->g->name, b->wrong);
+    if (b->m && b->m->chunk != all->plan->g->chunk)
+        o->rows = 0;                    /* goes forward by itself */
     return b;
 }
 

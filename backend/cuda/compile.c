@@ -251,7 +251,7 @@ static void compile_missing(Ctx *c, Compiling *k)
     Compiling next = { .n = 0 };
     if (!k->n || take_ahead(c, k))
         return;
-    if (k->wish->next)
+    if (k->wish->next && k->rooms.m[0]->chunk == k->wish->plan->g->chunk)
         find_next(c, &next, k);
     Wanted w[] = { { &k->rooms, k->missing, k->n, NULL },
                    { &next.rooms, next.missing, next.n, NULL } };

@@ -140,6 +140,14 @@ INLINE void store_tile(const TensorMap *m, u32 from, int col, int token,
         :: "l"(m), "r"(from), "r"(col), "r"(token), "r"(head), "r"(batch)
         : "memory");
 }
+INLINE void store_ranks(const TensorMap *m, u32 from, int col, int token,
+                        int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group"
+        " [%0, {%2,%6,%3,%4,%5}], [%1];"
+        :: "l"(m), "r"(from), "r"(col), "r"(token), "r"(head), "r"(batch),
+           "r"(0) : "memory");
+}
 INLINE void bulk_commit()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");

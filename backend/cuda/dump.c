@@ -42,8 +42,9 @@ static CudaModule *kernels_of(Ctx *c, const Plan *p, CudaModule **forward)
 
     if (p->g->chunk && !ctx_protect(c, find_forward, &s))
         c->err = before;
-    *forward = s.forward;
-    return cuda_tiles(c, p, &o);
+    CudaModule *m = cuda_tiles(c, p, &o);
+    *forward = plan_is_joint(p) && m->chunk != p->g->chunk ? NULL : s.forward;
+    return m;
 }
 
 const char *cuda_schedules(Ctx *c, const Plan *p)

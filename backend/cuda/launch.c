@@ -77,8 +77,8 @@ static int rank_of(const Graph *g, CudaArg a)
 
 static int inner_axis(const Graph *g, CudaArg a)
 {
-    return a.kind == ARG_INPUT ? g->in[a.index].order[rank_of(g, a) - 1]
-                               : g->out[a.index].order[0];
+    return (a.kind == ARG_INPUT ? g->in[a.index].order
+                                : g->out[a.index].order)[rank_of(g, a) - 1];
 }
 
 /* The copy engine wants a whole row, and rows 16 bytes apart. */
@@ -108,20 +108,24 @@ static int map_type(DType d)
 }
 
 /* Columns, 128 bytes of them, ranks where there are such, tokens, heads, batch
- * entries: 64 rows, where a token has `ranks`. */
+ * entries: 64 rows, where a token has `ranks`. padded: also where the tensor
+ * has none of these; then there is one, and others are behind its end. */
 static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
-                   CudaArg a, int ranks, CudaExtent e, unsigned char *map)
+                   CudaArg a, int ranks, bool padded, CudaExtent e,
+                   unsigned char *map)
 {
     const View *v = view_of(call, a);
-    bool has = rank_of(p->g, a) > 1;
+    bool of_ranks = rank_of(p->g, a) > 1;
+    bool has = of_ranks || (padded && ranks > 1);
     check_matrix(c, p->g, a, v);
     uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
     uint64_t bytes = (uint64_t)dtype_size(v->dtype);
     uint64_t row = (size * bytes + 15) / 16 * 16;
-    const uint64_t dims[5] = { size, (uint64_t)ranks,
+    const uint64_t dims[5] = { size, of_ranks ? (uint64_t)ranks : 1,
         (uint64_t)(e.tokens + !e.tokens),
         (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
-    const uint64_t strides[4] = { step_bytes(v->sd[0], bytes, row),
+    const uint64_t strides[4] = { step_bytes(of_ranks ? v->sd[0] : 0, bytes,
+                                             row),
         step_bytes(v->st, bytes, row), step_bytes(v->sh, bytes, row),
         step_bytes(v->sb, bytes, row) };
     const uint32_t box[5] = { (uint32_t)(128 / bytes), (uint32_t)ranks,
@@ -162,8 +166,10 @@ static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
 {
     HostTensor t = { .p = (uint64_t)(uintptr_t)v->data, .sb = v->sb,
                      .st = v->st, .sh = v->sh, .group = group_of(call, v) };
-    if (a.kind == ARG_INPUT || a.kind == ARG_OUTPUT)
+    if (a.kind == ARG_INPUT || a.kind == ARG_OUTPUT) {
         t.sd[0] = v->sd[0];
+        t.sd[1] = rank_of(p->g, a) > 1 ? v->sd[1] : 0;
+    }
     if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
         int row = order_of(&p->g->st[a.index], k->row_axis);
         t.sd[0] = v->sd[row];
@@ -232,7 +238,7 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
         if (k->map[i].kind == ARG_OUTPUT && !view_of(call, k->map[i])->data)
             continue;                   /* nobody wants it */
         check_type(c, p->g, k->map[i], view_of(call, k->map[i]));
-        encode(c, d, p, call, k->map[i], k->ranks, e, at);
+        encode(c, d, p, call, k->map[i], k->ranks, false, e, at);
         group[i] = group_of(call, view_of(call, k->map[i]));
     }
     for (int i = 0; i < k->ntensors; i++) {
@@ -295,7 +301,7 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
             encode_stored(c, d, m, k, i, &run, cuda_slots(m, call)
                                                * call->heads, at);
         else if (view_of(call, a)->data)
-            encode(c, d, p, call, a, 1, e, at);
+            encode(c, d, p, call, a, k->ranks, true, e, at);
         else if (a.kind == ARG_INPUT)
             check_matrix(c, p->g, a, view_of(call, a));
     }

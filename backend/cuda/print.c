@@ -13,13 +13,18 @@
 enum { BARRIER_BYTES = 8 };
 
 #define HEAD                                                                \
-    "#define RANKS 1\n#include \"numbers.cuh\"\n#include \"device.cuh\"\n" \
+    "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"                   \
     "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"                   \
     "#include \"gates.cuh\"\n#include \"inverse.cuh\"\n"                   \
     "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"                   \
     "#include \"decays.cuh\"\n"
 
-static const char head[] = HEAD, head_f16[] = "#define ELEMENT_F16\n" HEAD;
+static const char *head_text(const Schedule *s)
+{
+    return ctx_format(s->c, "%s#define RANKS %d\n" HEAD,
+                      s->tile == F16 ? "#define ELEMENT_F16\n" : "",
+                      rows_of_token(s->g));
+}
 
 const char *element_type(DType d)
 {
@@ -181,16 +186,25 @@ static const char *constant_text(Print *p, Ref r)
     return b.s;
 }
 
+/* Whether a row, or column, is of the node's rank. */
+static const char *flag_text(Print *p, Ref r, const char *at)
+{
+    return ctx_format(p->c, "(%s %% RANKS == %d ? 1.f : 0.f)", at,
+                      (int)p->s->g->n[r].index);
+}
+
 const char *number_name(Print *p, Ref r)
 {
     r = shown_node(p->s->g, r);
     return p->s->g->n[r].op == OP_num ? constant_text(p, r)
+         : p->s->g->n[r].op == OP_isrank ? flag_text(p, r, "lane")
          : ctx_format(p->c, "v%u", (unsigned)r);
 }
 
 static bool is_vector(const Print *p, Ref r)
 {
-    return p->s->g->n[shown_node(p->s->g, r)].axes != 0;
+    const Node *n = &p->s->g->n[shown_node(p->s->g, r)];
+    return n->axes && n->op != OP_isrank;
 }
 
 /* An operand as one of the two tokens' number, ".a" or ".b". */
@@ -300,8 +314,9 @@ static void put_vector_node(Print *p, Ref r)
                                   p->o->in[n->index]));
             return;
         }
-        buf_printf(b, "const Pair v%u = input_pair<%s>(a.tensor[%d], x,"
+        buf_printf(b, "const Pair v%u = input_pair<%s%s>(a.tensor[%d], x,"
                    " lane);\n", at, element_type(p->o->in[n->index]),
+                   g->in[n->index].ranked ? ", true" : "",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
         return;
     case OP_state:                      /* carried: it has its name */
@@ -326,6 +341,10 @@ static void put_vector_node(Print *p, Ref r)
         return;
     case OP_scan: case OP_maxscan:
         vector_scan(p, r);
+        return;
+    case OP_ofrank:
+        buf_printf(b, "const Pair v%u = of_rank(%s, %d, lane);\n", at,
+                   as_pair(p, n->a[0]), (int)n->index);
         return;
     case OP_dot: case OP_sum:
         vector_sum(p, r);
@@ -402,9 +421,10 @@ static void put_vectors(Print *p, const KInst *k)
     for (int i = 0; i < g->nout; i++) {
         Ref r = shown_node(g, g->out[i].node);
         if (p->s->wants_out[i] && (in_program(k, r) || finds(p, k, r)))
-            buf_printf(b, "%soutput_pair<%s>(a.tensor[%d], x, v%u, lane);\n",
-                       once_text(p, r),
+            buf_printf(b, "%soutput_pair<%s%s>(a.tensor[%d], x, v%u, lane);"
+                       "\n", once_text(p, r),
                        element_type(result_type(p, ARG_OUTPUT, i)),
+                       g->out[i].ranked ? ", true" : "",
                        result_tensor(p, ARG_OUTPUT, i), (unsigned)r);
     }
 }
@@ -486,6 +506,8 @@ const char *element_of(Print *p, const KInst *k, Ref o)
     int v = schedule_value(s, r, LAY_FRAGMENT);
     if (s->g->n[r].op == OP_num)
         return constant_text(p, r);
+    if (s->g->n[r].op == OP_isrank)
+        return flag_text(p, r, runs_along_rows(p, k, o) ? "row" : "col");
     if (in_program(k, r))
         return ctx_format(p->c, goes_by_pairs(p, k) ? "x%u[e & 1]" : "x%u", u);
     if (v != NOTHING && has_value(k->in, k->nin, v))
@@ -514,7 +536,9 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
     const char *y = n->a[0] ? ctx_format(p->c, "exp_(%s - %s)",
                                          element_of(p, k, n->a[0]),
                                          element_of(p, k, n->a[1])) : "1.f";
-    return ctx_format(p->c, "(row %s col ? %s : 0.f)", at, y);
+    return ctx_format(p->c, p->s->g->rows
+                      ? "(token(row) %s token(col) ? %s : 0.f)"
+                      : "(row %s col ? %s : 0.f)", at, y);
 }
 
 static void put_map_node(Print *p, const KInst *k, Ref r)
@@ -538,6 +562,8 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s * %s", x[0], x[1]);
     else if (n->op == OP_sum || n->op == OP_last)
         buf_printf(b, "%s", x[0]);
+    else if (n->op == OP_ofrank)
+        buf_printf(b, "of_rank(%s, %d, l)", x[0], (int)n->index);
     else
         value_text(b, n->op, x);
     buf_printf(b, ";\n");
@@ -910,12 +936,12 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles };
-    k->head = s->tile == F16 ? head_f16 : head;
+    k->head = head_text(s);
     k->threads = GROUP_THREADS * (s->groups + 1);
     k->shared = s->shared;
     k->blocks = s->slices;
     k->resident = s->resident;
-    k->ranks = 1;
+    k->ranks = rows_of_token(s->g);
     k->walk = s->kind == K_TOKEN ? CUDA_SCHEDULED : CUDA_WALKED;
     put_barriers(&p);
     put_roles(&p);

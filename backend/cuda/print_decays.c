@@ -164,9 +164,10 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
                        kept_place(p, loaded_node(p->s->g, v->node)),
                        sliced_index(p, v->col, 0), share);
         else
-            buf_printf(p->b, "float g%u[%d];\nload_matrix<%s>(g%u,"
+            buf_printf(p->b, "float g%u[%d];\nload_matrix<%s%s>(g%u,"
                        " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,
-                       element_type(p->o->in[n->index]), u,
+                       element_type(p->o->in[n->index]),
+                       p->s->g->in[n->index].ranked ? ", true" : "", u,
                        tensor_for(p, ARG_INPUT, n->index,
                                   p->o->in[n->index]),
                        sliced_index(p, v->col, 0), share);
@@ -263,14 +264,17 @@ void put_neighbours(Print *p, const KInst *k)
         buf_printf(p->b, "float d%u[2];\nUNROLL for (int h = 0; h < 2; h++)\n"
                    "d%u[h] = parts_sum<%d>(%s, 64, (l.row + 8 * h + %d) & 63);"
                    "\n", (unsigned)k->node[i], (unsigned)k->node[i], v->parts,
-                   place(p, v), n->flags & REVERSE ? 1 : 63);
+                   place(p, v), n->flags & REVERSE ? rows_of_token(p->s->g)
+                   : TILE_ROWS - rows_of_token(p->s->g));
     }
 }
 
 const char *delayed_text(Print *p, const KInst *k, Ref r)
 {
     const Node *n = node_of(p, r);
-    return ctx_format(p->c, "row == %s ? %s : d%u[h]",
-                      n->flags & REVERSE ? "x.n - 1" : "0",
+    bool back = n->flags & REVERSE;
+    return ctx_format(p->c, "row %s ? %s : d%u[h]",
+                      p->s->g->rows ? back ? ">= x.n - RANKS" : "< RANKS"
+                                    : back ? "== x.n - 1" : "== 0",
                       element_of(p, k, n->a[1]), (unsigned)r);
 }

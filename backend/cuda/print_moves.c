@@ -50,9 +50,11 @@ void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
     const Node *n = &p->s->g->n[loaded_node(p->s->g, v->node)];
-    const char *off = !is_row_off(p, v) ? ""
-                    : p->s->g->n[v->node].flags & REVERSE ? " + 1" : " - 1";
-    bool input = n->op == OP_input;
+    bool input = n->op == OP_input, ranks = p->s->g->rows;
+    bool back = p->s->g->n[v->node].flags & REVERSE;
+    const char *off = !is_row_off(p, v) ? "" /* of tokens, or of rows */
+                    : ranks && !input ? back ? " + RANKS" : " - RANKS"
+                    : back ? " + 1" : " - 1";
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
     int rows = padded_rows(v);
@@ -68,8 +70,9 @@ void put_load(Print *p, const KInst *k)
         for (int r = 0; r < rows; r += TILE_ROWS) {
             int at = c / TILE_COLS * rows * 128 + r * 128;
             if (input)
-                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
-                           " x.row%s, head, x.where.b);\n", at, map,
+                buf_printf(p->b, "%s(to + %d, &a.map[%d], full, %s,"
+                           " x.row%s, head, x.where.b);\n",
+                           ranks ? "load_ranks" : "load_tile", at, map,
                            sliced_index(p, v->col, c), off);
             else
                 buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
@@ -94,7 +97,8 @@ static void put_ends(Print *p, const KInst *k, int threads)
     buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n%s, thread);\n"
                "fence_async();\nmatrix_sync<%d>();\n", threads, place(p, v),
                (int)((v->ncol + TILE_COLS - 1) / TILE_COLS),
-               back ? " - 1" : "", p->s->groups);
+               !back ? "" : p->s->g->rows ? " - RANKS" : " - 1",
+               p->s->groups);
 }
 
 void put_cleared(Print *p, const KInst *k)
@@ -147,11 +151,15 @@ void put_share(Print *p, const KInst *k)
                    fragment_name(p, v->node));
         return;
     }
-    bool narrow = !p->o->sum_out[k->index] && p->o->out[k->index] != F32;
+    bool share = p->o->sum_out[k->index];
+    bool ranked = p->s->g->out[k->index].ranked;
+    const char *type = p->o->out[k->index] == F32 ? "float" : "unsigned short";
+    const char *of = share ? ranked ? "<true>" : ""
+                   : ranked ? ctx_format(p->c, "<%s, true>", type)
+                   : p->o->out[k->index] == F32 ? "" : "<unsigned short>";
     buf_printf(p->b, "%s%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
-               once_text(p, v->node),
-               p->o->sum_out[k->index] ? "store_share" : "store_matrix",
-               narrow ? "<unsigned short>" : "",
+               once_text(p, v->node), share ? "store_share" : "store_matrix",
+               of,
                result_tensor(p, ARG_OUTPUT, k->index),
                fragment_name(p, v->node), sliced_index(p, v->col, 0),
                share_of(p->s, v->ncol));
@@ -168,14 +176,21 @@ void put_store(Print *p, const KInst *k)
     int map = map_for(p, ARG_OUTPUT, k->index, d);
     int t = tensor_for(p, ARG_OUTPUT, k->index, d);
     put_wait(p, v->buffer, v->turn, false);
-    buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n"
-               "const int c = (x.row - x.where.start) / 64;\n",
+    buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
-    buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
-               "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i, x.where,"
-               " c, %s + 64 * i, %d, x.head, lane);\n",
-               (v->ncol + TILE_COLS - 1) / TILE_COLS, map, t,
-               sliced_index(p, v->col, 0), full_extent(p, v->col));
+    int pieces = (v->ncol + TILE_COLS - 1) / TILE_COLS;
+    if (p->s->g->rows)
+        buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
+                   "store_rows<%d>(a.map[%d], a.tensor[%d], from + 8192 * i,"
+                   " x, %s + 64 * i, %d, lane);\n", pieces,
+                   p->s->g->out[k->index].ranked, map, t,
+                   sliced_index(p, v->col, 0), full_extent(p, v->col));
+    else
+        buf_printf(p->b, "const int c = (x.row - x.where.start) / 64;\n"
+                   "NO_UNROLL for (int i = 0; i < %d; i++)\n"
+                   "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i,"
+                   " x.where, c, %s + 64 * i, %d, x.head, lane);\n", pieces,
+                   map, t, sliced_index(p, v->col, 0), full_extent(p, v->col));
     buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     put_post(p, v->buffer, v->turn, true);
 }

@@ -5,8 +5,10 @@
  */
 /* ---- the item in hand ---- */
 
-/* A chunk of a head: its rows, and where it stands among all; the block's
- * slice of an axis. */
+constexpr int CHUNK = 64 / RANKS;       /* tokens */
+
+/* A chunk of a head: n rows from token `row` on, and where it stands among all;
+ * the block's slice of an axis. */
 struct Item {
     int head, n, row, seq, slice;
     i64 at;
@@ -20,18 +22,18 @@ INLINE bool find_item(const Run &run, i64 item, Item &x)
     const u32 at = (u32)item / SLICES;
     x.slice = (int)((u32)item % SLICES);
     const i64 slot = at / (u32)run.heads;
-    const i64 s = run.seq ? find_sequence(run, slot, 64)
+    const i64 s = run.seq ? find_sequence(run, slot, CHUNK)
                           : (u32)slot / (u32)(run.per_entry + 1);
     const Sequence q = sequence(run, s);
-    const i64 chunk = slot - first_slot(run, s, 64);
-    if (chunk < 0 || chunk * 64 >= q.len)
+    const i64 chunk = slot - first_slot(run, s, CHUNK);
+    if (chunk < 0 || chunk * CHUNK >= q.len)
         return false;
     x.at = at;
     x.head = (int)(at - slot * run.heads);
     x.seq = (int)s;
-    x.where = { q.b, (int)q.start, (int)q.len };
-    x.row = (int)(q.start + chunk * 64);
-    x.n = (int)min(q.len - chunk * 64, (i64)64);
+    x.where = rows_in(q);
+    x.row = (int)(q.start + chunk * CHUNK);
+    x.n = RANKS * (int)min(q.len - chunk * CHUNK, (i64)CHUNK);
     return true;
 }
 
@@ -46,15 +48,15 @@ INLINE int find_walk(const Run &run, i64 item, Item &x)
     const Sequence q = sequence(run, s);
     x.head = (int)(at - s * run.heads);
     x.seq = (int)s;
-    x.where = { q.b, (int)q.start, (int)q.len };
+    x.where = rows_in(q);
     return chunks_of(x.where);
 }
 /* Its chunk c. */
 INLINE void find_chunk(const Run &run, int c, Item &x)
 {
-    x.row = x.where.start + 64 * c;
+    x.row = x.where.start + CHUNK * c;
     x.n = rows_of(x.where, c);
-    x.at = (x.seq + x.where.b * run.per_entry + x.where.start / 64 + c)
+    x.at = (x.seq + x.where.b * run.per_entry + x.where.start / CHUNK + c)
          * run.heads + x.head;
 }
 
@@ -140,9 +142,31 @@ INLINE void put_element(unsigned short *p, float x)
     *p = (unsigned short)pack(x, 0.f);
 }
 
+/* Where a chunk's row is, of its first token's: RANKED, that of its rank, first
+ * of a tensor's axes; else its token's, which has the first row alone. */
+template<bool RANKED> INLINE i64 row_place(const Tensor &t, int row)
+{
+    return token(row) * t.st + (RANKED ? row % RANKS * t.sd[0] : 0);
+}
+template<bool RANKED> INLINE bool has_place(int row)
+{
+    return RANKED || row % RANKS == 0;
+}
+/* From column to column. */
+template<bool RANKED> INLINE i64 column_step(const Tensor &t)
+{
+    return t.sd[RANKED];
+}
+/* A fragment's number as a token's row of one rank has it. */
+INLINE float of_rank(float x, int rank, const Lane &l)
+{
+    return __shfl_sync(~0u, x, (l.lane / 4 / RANKS * RANKS + rank) * 4
+                               + l.lane % 4);
+}
+
 /* A fragment of tokens, columns from col on, to where heads' shares of a result
  * wait in float32. */
-template<int N>
+template<bool RANKED = false, int N>
 INLINE void store_share(const Tensor &t, const float (&x)[N],
                            const Item &at, int col, const Lane &l)
 {
@@ -150,9 +174,9 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
              + (i64)at.row * t.st;
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
-        if (t.p && row < at.n)
-            *(float2 *)(p + row * t.st + col + e / 4 * 8 + l.col) =
-                { x[e], x[e + 1] };
+        if (t.p && row < at.n && has_place<RANKED>(row))
+            *(float2 *)(p + row_place<RANKED>(t, row) + col + e / 4 * 8
+                        + l.col) = { x[e], x[e + 1] };
     }
 }
 
@@ -236,46 +260,54 @@ template<int PARTS> INLINE Pair parts_pair(u32 from, int lane)
     return { parts_sum<PARTS>(from, 64, lane),
              parts_sum<PARTS>(from, 64, lane + 32) };
 }
-template<class T>
+template<class T, bool RANKED = false>
 INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    return { lane < x.n ? element(p + lane * t.st) : 0.f,
-             lane + 32 < x.n ? element(p + (lane + 32) * t.st) : 0.f };
+    return { lane < x.n ? element(p + row_place<RANKED>(t, lane)) : 0.f,
+             lane + 32 < x.n ? element(p + row_place<RANKED>(t, lane + 32))
+                             : 0.f };
 }
-template<class T>
+template<class T, bool RANKED = false>
 INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
 {
     T *p = (T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
          + (i64)x.row * t.st;
-    if (t.p && lane < x.n)
-        put_element(p + lane * t.st, v.a);
-    if (t.p && lane + 32 < x.n)
-        put_element(p + (lane + 32) * t.st, v.b);
+    if (t.p && lane < x.n && has_place<RANKED>(lane))
+        put_element(p + row_place<RANKED>(t, lane), v.a);
+    if (t.p && lane + 32 < x.n && has_place<RANKED>(lane))
+        put_element(p + row_place<RANKED>(t, lane + 32), v.b);
 }
 /* A matrix of tokens: where a lane's first number is, columns from `col` on. */
-template<class T>
+template<class T, bool RANKED>
 INLINE T *lane_place(const Tensor &t, const Item &x, int col, const Lane &l)
 {
     return (T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
-         + (i64)(x.row + l.row) * t.st + (i64)(col + l.col) * t.sd[0];
+         + x.row * t.st + row_place<RANKED>(t, l.row)
+         + (i64)(col + l.col) * column_step<RANKED>(t);
 }
 /* Two numbers that are read or written as one where columns lie side by side;
- * from a lane's first row the second is 8 t.st away, a multiple of 16 bytes. */
+ * from a lane's first row the second is 8 / RANKS tokens away, a multiple of 16
+ * bytes. */
 template<class T> struct alignas(2 * sizeof(T)) Neighbours { T x[2]; };
-template<class T> INLINE bool is_paired(const Tensor &t, const T *p)
+template<bool RANKED, class T>
+INLINE bool is_paired(const Tensor &t, const T *p)
 {
-    return t.sd[0] == 1 && (u64)p % sizeof(Neighbours<T>) == 0;
+    return column_step<RANKED>(t) == 1 && (RANKS == 1 || t.st % 2 == 0)
+        && (u64)p % sizeof(Neighbours<T>) == 0;
 }
 /* A fragment of tokens, and zeros where no tokens are. */
-template<class T, int N>
+template<class T, bool RANKED = false, int N>
 INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
                         const Lane &l)
 {
-    const T *p = lane_place<T>(t, x, col, l), *q = p + 8 * t.st;
-    const bool rows[2] = { l.row < x.n, l.row + 8 < x.n };
-    if (is_paired(t, p)) {
+    const T *p = lane_place<T, RANKED>(t, x, col, l);
+    const T *q = p + 8 / RANKS * t.st;
+    const i64 step = column_step<RANKED>(t);
+    const bool has = has_place<RANKED>(l.row);
+    const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
+    if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2) {
             Neighbours<T> two = { { 0, 0 } };
             if (rows[e / 2 % 2])
@@ -287,7 +319,7 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     }
     UNROLL for (int e = 0; e < N; e++)
         y[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
-             + (e / 4 * 8 + e % 2) * t.sd[0]) : 0.f;
+             + (e / 4 * 8 + e % 2) * step) : 0.f;
 }
 /* Of what kernels keep for one another in float32, COLS numbers a token; AHEAD:
  * of the next one, and zeros at last. */
@@ -298,9 +330,9 @@ INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
         float2 two = { 0, 0 };
-        if (row + AHEAD < x.n)
-            two = *(const float2 *)(p + (row + AHEAD) * COLS + e / 4 * 8
-                                    + l.col);
+        if (row + AHEAD * RANKS < x.n)
+            two = *(const float2 *)(p + (row + AHEAD * RANKS) * COLS
+                                    + e / 4 * 8 + l.col);
         y[e] = two.x;
         y[e + 1] = two.y;
     }
@@ -311,13 +343,15 @@ INLINE void put_two(unsigned short *p, float x, float y)
 {
     *(u32 *)p = pack(x, y);
 }
-template<class T = float, int N>
+template<class T = float, bool RANKED = false, int N>
 INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
                          int col, const Lane &l)
 {
-    T *p = lane_place<T>(t, x, col, l), *q = p + 8 * t.st;
-    const bool rows[2] = { t.p && l.row < x.n, t.p && l.row + 8 < x.n };
-    if (is_paired(t, p)) {
+    T *p = lane_place<T, RANKED>(t, x, col, l), *q = p + 8 / RANKS * t.st;
+    const i64 step = column_step<RANKED>(t);
+    const bool has = t.p && has_place<RANKED>(l.row);
+    const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
+    if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2)
             if (rows[e / 2 % 2])
                 put_two((e / 2 % 2 ? q : p) + e / 4 * 8, y[e], y[e + 1]);
@@ -325,8 +359,29 @@ INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
     }
     UNROLL for (int e = 0; e < N; e++)
         if (rows[e / 2 % 2])
-            put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * t.sd[0],
+            put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step,
                         y[e]);
+}
+/* 64 columns of a result from col on, of `cols`, of RANKS rows a token. A whole
+ * chunk goes by the copy engine, to which ranks that a tensor has not lie
+ * behind its end; a last one by a warp, a row after another. */
+template<bool RANKED>
+INLINE void store_rows(const TensorMap &m, const Tensor &t, u32 tile,
+                       const Item &x, int col, int cols, int lane)
+{
+    if (x.n == 64) {
+        if (lane == 0)
+            store_ranks(&m, tile, col, x.row, x.head, x.where.b);
+        return;
+    }
+    unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
+                      + x.head / t.group * t.sh + x.row * t.st + col;
+    for (int at = lane; at < x.n * 8; at += 32) {
+        const int row = at / 8, piece = at % 8;
+        const uint4 v = load16(tile + row * 128 + ((piece ^ (row & 7)) * 16));
+        if (has_place<RANKED>(row) && 8 * piece < cols - col)
+            *(uint4 *)(p + row_place<RANKED>(t, row) + 8 * piece) = v;
+    }
 }
 /* To what kernels keep for one another in 16 bits, COLS numbers a token; rows
  * behind the end as zeros, as tiles leave them. */
@@ -358,12 +413,13 @@ INLINE void keep_pair(float *p, Pair x, int lane)
     p[lane] = x.a;
     p[lane + 32] = x.b;
 }
-/* From the last token back. */
+/* From the last token back, each of which counts once. */
 INLINE Pair sum_back(Pair x, int lane, int rows)
 {
-    if (lane >= rows)
+    const bool other = lane % RANKS != RANKS - 1;
+    if (lane >= rows || other)
         x.a = 0;
-    if (lane + 32 >= rows)
+    if (lane + 32 >= rows || other)
         x.b = 0;
     UNROLL for (int d = 1; d < 32; d *= 2) {
         const float a = __shfl_sync(~0u, x.a, lane + d);
@@ -397,11 +453,12 @@ INLINE Pair scanned_back(Pair a, Pair b, float before, int lane, int rows)
 /* Each token's successor, `last` for the chunk's last. */
 INLINE Pair delayed_back(Pair x, float last, int lane, int rows)
 {
-    const float a = __shfl_sync(~0u, x.a, lane + 1);
-    const float b = __shfl_sync(~0u, x.b, lane + 1);
-    const float m = __shfl_sync(~0u, x.b, 0);
-    return { lane == rows - 1 ? last : lane == 31 ? m : a,
-             lane + 32 == rows - 1 ? last : b };
+    const float a = __shfl_sync(~0u, x.a, lane + RANKS);
+    const float b = __shfl_sync(~0u, x.b, lane + RANKS);
+    const float m = __shfl_sync(~0u, x.b, lane % RANKS);
+    return { lane < rows && lane >= rows - RANKS ? last
+             : lane >= 32 - RANKS ? m : a,
+             lane + 32 < rows && lane + 32 >= rows - RANKS ? last : b };
 }
 INLINE float warp_sum(float x)
 {

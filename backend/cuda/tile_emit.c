@@ -689,6 +689,7 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
         analyse(y.t[i]);
     }
     place_stored(y.t, y.p->nkernels, ahead, y.m, stored_at, narrow);
+    y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
     return y;
 }
 
@@ -760,12 +761,12 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
          ? y : plain;
 }
 
-/* Kernels of the way back that are to be printed without a schedule. */
-static int count_lacking(const Prepared *y)
+/* Kernels from that one on that are to be printed without a schedule. */
+static int count_lacking(const Prepared *y, int from)
 {
     int n = 0;
 
-    for (int i = y->p->split; i < y->p->nkernels; i++) {
+    for (int i = from; i < y->p->nkernels; i++) {
         const Schedule *s = y->t[i]->out->schedule;
         n += !s || s->why;
     }
@@ -777,19 +778,43 @@ static int count_lacking(const Prepared *y)
 static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     Prepared y = prepare_best(c, whole, o);
-    if (!o->scheduled || !count_lacking(&y))
+    int lacks = count_lacking(&y, y.p->split);
+    if (!o->scheduled || !lacks)
         return y;
     const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
     if (apart == whole)
         return y;
     Prepared x = prepare_best(c, plan_as_printed(c, apart), o);
-    return count_lacking(&x) < count_lacking(&y) ? x : y;
+    return count_lacking(&x, x.p->split) < lacks ? x : y;
+}
+
+/* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
+ * its kernels are to come from schedules, those of the way forward, too. */
+static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
+                         Prepared *y)
+{
+    CudaOptions *own = ctx_alloc(c, sizeof *own);
+    const Plan *rows = plan_ranks_as_rows(c, whole);
+    if (!o->scheduled || !plan_is_joint(whole) || rows == whole)
+        return false;
+    *own = *o;
+    own->rows = 0;
+    for (int joined = 0; joined < 2; joined++) {
+        const Plan *p = joined ? plan_join_back(rows) : rows;
+        *y = prepare_best(c, plan_as_printed(c, p), own);
+        if (!count_lacking(y, 0))
+            return true;
+    }
+    return false;
 }
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     const Plan *whole = plan_as_printed(c, plan);
     Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
+    Prepared by_rows;
+    if (count_lacking(&y, y.p->split) && prepare_rows(c, whole, o, &by_rows))
+        y = by_rows;
     CudaModule *m = y.m;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
@@ -799,7 +824,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
                "#include \"products.cuh\"\n"
                "#include \"scans.cuh\"\n"
                "extern __shared__ char arena[];\n",
-               threads_of(m), cuda_rank(y.p->g));
+               threads_of(m), cuda_rank(whole->g));
     if (o->scheduled)
         plan_print(y.p, &schedules);
     for (int i = 0; i < y.p->nkernels; i++) {
@@ -810,7 +835,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
         m->kernel[i].end = b.len;
     }
     m->nkernels = y.p->nkernels;
-    emit_sums(c, y.p, o, m, &b);
+    emit_sums(c, whole, o, m, &b);      /* of tensors as they are */
     for (int i = 0; i < m->nkernels; i++)
         m->kernel[i].of = i < y.p->nkernels ? y.of[i] : plan->nkernels - 1;
     m->source = b.s;

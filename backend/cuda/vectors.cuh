@@ -59,7 +59,7 @@ INLINE Pair delayed(Pair x, float before, int lane)
 {
     const float a = __shfl_up_sync(~0u, x.a, RANKS);
     const float b = __shfl_up_sync(~0u, x.b, RANKS);
-    const float m = __shfl_sync(~0u, x.a, 31);
+    const float m = __shfl_sync(~0u, x.a, 32 - RANKS + lane % RANKS);
     Pair y;
     y.a = lane >= RANKS ? a : before;
     y.b = lane >= RANKS ? b : m;

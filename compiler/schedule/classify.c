@@ -3,7 +3,8 @@
 
 static bool is_elementwise(int op)
 {
-    return op_info[op].traits & ELEMENTWISE || op == OP_dmask;
+    return op_info[op].traits & ELEMENTWISE || op == OP_dmask
+        || op == OP_ofrank;
 }
 
 /* A sum over an axis of products of two matrices that both have it, each with
@@ -90,7 +91,7 @@ static bool is_vector_op(const Node *n)
     case OP_cumsum: return !(n->flags & ~(EXCLUSIVE | REVERSE));
     case OP_last: case OP_delay: case OP_scan: case OP_maxscan:
         return !(n->flags & ~REVERSE);
-    case OP_dot: case OP_sum: return true;
+    case OP_dot: case OP_sum: case OP_ofrank: return true;
     }
     return op_info[n->op].traits & ELEMENTWISE;
 }
@@ -188,7 +189,7 @@ static bool classify(Select *x, Ref r)
     if (n->op == OP_maxscan)            /* gradients were off by 2.5e-2 */
         return refuse(x, r, "exponents by their running maximum beside 16"
                             " bits");
-    if (n->op == OP_num)
+    if (n->op == OP_num || n->op == OP_isrank)
         x->kind[r] = NUMBER;
     else if (n->op == OP_row || n->op == OP_col)
         x->kind[r] = VIEW;

@@ -18,6 +18,7 @@
  *   buffer.c   values -> buffers: bytes, depth, place
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
+ * Before them scales.c and ranks.c change the plan.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
  */
@@ -216,6 +217,10 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
 /* The plan in which numbers that scale rows of a product's factor scale the
  * product. */
 const Plan *plan_scales_out(Ctx *c, const Plan *p);
+
+/* The plan in which ranks are rows of a chunk that has so much fewer tokens
+ * (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
+const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p);
 
 /* ---- passes ---- */
 

@@ -338,10 +338,8 @@ PLAIN inline void load_ranks(unsigned to, const TensorMap *m, unsigned full,
     const int from[] = { col, 0, token, head, batch };
     load_box(to, m, full, from);
 }
-PLAIN inline void store_tile(const TensorMap *m, unsigned at, int col,
-                             int token, int head, int batch)
+PLAIN inline void store_box(const TensorMap *m, unsigned at, const int *from)
 {
-    const int from[] = { col, token, head, batch };
     const unsigned stores = STORES + my_warp();
     each_of_box((const Map *)m, at, from,
                 [&](unsigned a, char *p, unsigned size) {
@@ -351,6 +349,19 @@ PLAIN inline void store_tile(const TensorMap *m, unsigned at, int col,
             memcpy(p, shared_memory + a, size);
         }
     });
+}
+
+PLAIN inline void store_tile(const TensorMap *m, unsigned at, int col,
+                             int token, int head, int batch)
+{
+    const int from[] = { col, token, head, batch };
+    store_box(m, at, from);
+}
+PLAIN inline void store_ranks(const TensorMap *m, unsigned at, int col,
+                              int token, int head, int batch)
+{
+    const int from[] = { col, 0, token, head, batch };
+    store_box(m, at, from);
 }
 
 /* ---- numbers ---- */

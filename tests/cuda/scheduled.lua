@@ -42,8 +42,10 @@ local cases <const> = {
   "rwkv6,B=1,T=100,H=2,K=64,V=64",
   -- cut anew: scores and solves kept for two kernels over all chunks
   "rwkv7,B=1,T=70,H=1,K=128,V=128,typed=1",
-  -- a matrix of states' axes, but no state, that kernels keep for one another
+  -- ranks are rows of a chunk; a token's are joined one by one
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
+  "deltaproduct,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "mimo_deltanet,B=2,T=40,H=1,HV=2,K=64,V=64,typed=1",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   -- angles that a walk carries, of a constant, of tokens; beside delays

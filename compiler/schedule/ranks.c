@@ -1,0 +1,588 @@
+/* ranks.c -- several writes or reads a token, as rows of a chunk.
+ *
+ * In the plan that is made here ranks are no axes: a token has `rows` rows, one
+ * a rank, side by side, and a chunk so much fewer tokens. Values of more ranks
+ * than rows are several, of `rows` ranks each. What had no ranks has rows, too,
+ * of which its **form** tells what they are. Matrices are loaded, and results
+ * stored, in a token's first row; sums over tokens count each once.
+ */
+#include "schedule.h"
+
+#define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))
+#define RANK_COLS (COL_AXES & ~AXIS(AX_J))
+#define RANKS (RANK_ROWS | RANK_COLS)
+
+enum { MOST_ROWS = 8, MOST_GROUPS = 4 };
+
+/* Rows of tokens, and columns. */
+typedef enum Side { OF_ROWS, OF_COLS, NSIDES } Side;
+
+/* What the rows of a token have: all the same, or there are none; each its own;
+ * the first the value and others zero, or anything; a value that is the sum of
+ * them. */
+typedef enum Form { SAME, EACH, FIRST, LOOSE, PARTS } Form;
+
+typedef struct Image { Ref node; uint8_t form[NSIDES]; } Image;
+
+typedef struct Rows {
+    Graph *g;
+    const Graph *old;
+    int rows;
+    AxisSet own;                        /* of the variant's, that are ranks */
+    Image *memo;                        /* per node, group of its ranks as rows,
+                                           as columns */
+    bool fails;
+} Rows;
+
+static Image image_of(Rows *u, Ref r, int row, int col);
+
+static Image impossible(Rows *u, Ref node)
+{
+    u->fails = true;
+    return (Image){ node, { SAME, SAME } };
+}
+
+/* ---- ranks of the plan as it was ---- */
+
+static AxisSet ranks_on(const Rows *u, AxisSet s, Side side)
+{
+    return s & (side == OF_COLS ? RANK_COLS : RANK_ROWS | u->own);
+}
+
+/* How many times `rows` ranks the node has. */
+static int groups_of(const Rows *u, Ref r, Side side)
+{
+    AxisSet ranks = ranks_on(u, u->old->n[r].axes, side);
+    return ranks ? axis_extent(u->old, r, lowest(ranks)) / u->rows : 1;
+}
+
+/* ---- forms ---- */
+
+static Image turned(Rows *u, Image x, int op)
+{
+    const Node *n = &u->g->n[x.node];
+    int back = op == OP_row ? OP_col : OP_row;
+    Ref y = n->op == back ? n->a[0] : op1(u->g, op, x.node);
+    return (Image){ y, { x.form[OF_COLS], x.form[OF_ROWS] } };
+}
+
+static Ref of_rank(Rows *u, Ref r, int rank)
+{
+    return node_new(u->g, (Node){ .op = OP_ofrank, .a = { r },
+                                  .index = (uint16_t)rank });
+}
+
+static Ref flag(Rows *u, int rank, Side side)
+{
+    Ref r = node_new(u->g, (Node){ .op = OP_isrank,
+                                   .index = (uint16_t)rank });
+    return side == OF_COLS ? op1(u->g, OP_col, r) : r;
+}
+
+/* x, with its value in each row of a token. */
+static Image spread(Rows *u, Image x, Side side)
+{
+    if (x.form[side] <= EACH)
+        return x;
+    if (side == OF_COLS && u->g->n[x.node].axes & AXIS(AX_I))
+        return impossible(u, x.node);
+    if (side == OF_COLS)
+        return turned(u, spread(u, turned(u, x, OP_row), OF_ROWS), OP_col);
+    Ref y = of_rank(u, x.node, 0);
+    for (int i = 1; i < u->rows && x.form[side] == PARTS; i++)
+        y = op2(u->g, OP_add, y, of_rank(u, x.node, i));
+    x.node = y;
+    x.form[side] = SAME;
+    return x;
+}
+
+/* x, whose rows of a token add up to its value. */
+static Image counted_once(Rows *u, Image x, Side side)
+{
+    if (x.form[side] == FIRST || x.form[side] == PARTS)
+        return x;
+    x.node = op3(u->g, OP_where, flag(u, 0, side), x.node, num(u->g, 0));
+    x.form[side] = FIRST;
+    return x;
+}
+
+static int count(const Image *a, int n, Side side, Form form)
+{
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += a[i].form[side] == form;
+    return sum;
+}
+
+static void spread_all(Rows *u, Image *a, int n, Side side, Form but)
+{
+    for (int i = 0; i < n; i++)
+        if (a[i].form[side] != but)
+            a[i] = spread(u, a[i], side);
+}
+
+/* Products, of one that is a sum of its rows with one that all rows have. */
+static Form form_of_product(Rows *u, Image *a, int n, Side side)
+{
+    int parts = count(a, n, side, PARTS);
+    if (parts > 1)
+        a[0] = spread(u, a[0], side);
+    if (parts)
+        spread_all(u, a, n, side, PARTS);
+    return parts ? PARTS : count(a, n, side, FIRST) ? FIRST : LOOSE;
+}
+
+static Form form_of_sum(Rows *u, Image *a, int n, Side side)
+{
+    int first = count(a, n, side, FIRST), parts = count(a, n, side, PARTS);
+    for (int i = 0; i < n && parts; i++)
+        a[i] = counted_once(u, a[i], side);
+    return parts ? PARTS : first == n ? FIRST : LOOSE;
+}
+
+/* Of an element-wise operation the form on one side; its operands are made such
+ * that it has it. */
+static Form form_of(Rows *u, int op, Image *a, int n, Side side)
+{
+    if (count(a, n, side, EACH)) {
+        spread_all(u, a, n, side, EACH);
+        return EACH;
+    }
+    if (count(a, n, side, SAME) == n)
+        return SAME;
+    switch (op) {
+    case OP_mul: case OP_dot: return form_of_product(u, a, n, side);
+    case OP_add: case OP_sub: return form_of_sum(u, a, n, side);
+    case OP_neg: return a[0].form[side];
+    }
+    for (int i = 0; i < n; i++)
+        if (a[i].form[side] == PARTS)
+            a[i] = spread(u, a[i], side);
+    return count(a, n, side, SAME) == n ? SAME : LOOSE;
+}
+
+static void operands(Rows *u, const Node *n, Image a[4], int row, int col)
+{
+    for (int i = 0; i < 4; i++)
+        a[i] = n->a[i] ? image_of(u, n->a[i], row, col) : (Image){ 0 };
+}
+
+/* The node with those operands. */
+static Image made_of(Rows *u, const Node *n, const Image a[4], Form row,
+                     Form col)
+{
+    Node x = *n;
+    for (int i = 0; i < 4; i++)
+        x.a[i] = a[i].node;
+    return (Image){ node_new(u->g, x), { (uint8_t)row, (uint8_t)col } };
+}
+
+static Image element_wise(Rows *u, const Node *n, int row, int col)
+{
+    Image a[4];
+    Form form[NSIDES];
+    operands(u, n, a, row, col);
+    for (int side = 0; side < NSIDES; side++)
+        form[side] = form_of(u, n->op, a, op_info[n->op].arity, (Side)side);
+    return made_of(u, n, a, form[OF_ROWS], form[OF_COLS]);
+}
+
+/* ---- sums and products ---- */
+
+/* Operands of a sum over tokens, of which each counts once. */
+static void count_tokens(Rows *u, Image *a, int n, Side side)
+{
+    if (count(a, n, side, PARTS)) {
+        form_of_product(u, a, n, side);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        if (a[i].form[side] == LOOSE)
+            a[i] = counted_once(u, a[i], side);
+    if (!count(a, n, side, FIRST))
+        a[0] = counted_once(u, a[0], side);
+}
+
+/* One group of the ranks that are added up. */
+static Image contracted_group(Rows *u, const Node *n, Image a[4])
+{
+    static const AxisSet token[NSIDES] = { AXIS(AX_I), AXIS(AX_J) };
+    int terms = op_info[n->op].arity;
+    Form form[NSIDES] = { SAME, SAME };
+    Node x = *n;
+    x.over &= ~(RANKS | u->own);
+    for (int i = 0; i < NSIDES; i++) {
+        Side side = (Side)i;
+        bool ranks = ranks_on(u, n->over, side), tokens = n->over & token[i];
+        if (ranks) {
+            spread_all(u, a, terms, side, EACH);
+            form[i] = tokens ? SAME : PARTS;
+        } else if (!tokens) {
+            form[i] = form_of(u, OP_mul, a, terms, side);
+        } else if (count(a, terms, side, EACH)) {
+            return impossible(u, a[0].node);
+        } else {
+            count_tokens(u, a, terms, side);
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        x.a[i] = a[i].node;
+    Ref r = x.over ? node_new(u->g, x)
+          : terms > 1 ? op2(u->g, OP_mul, x.a[0], x.a[1]) : x.a[0];
+    return (Image){ r, { (uint8_t)form[0], (uint8_t)form[1] } };
+}
+
+static Image contracted(Rows *u, const Node *n, int row, int col)
+{
+    bool rows = ranks_on(u, n->over, OF_ROWS);
+    bool cols = ranks_on(u, n->over, OF_COLS);
+    int many[NSIDES] = { rows ? groups_of(u, n->a[0], OF_ROWS) : 1,
+                         cols ? groups_of(u, n->a[0], OF_COLS) : 1 };
+    Image sum = { 0 };
+    for (int i = 0; i < many[0] * many[1]; i++) {
+        Image a[4];
+        operands(u, n, a, rows ? i / many[1] : row, cols ? i % many[1] : col);
+        Image x = contracted_group(u, n, a);
+        x.node = i ? op2(u->g, OP_add, sum.node, x.node) : x.node;
+        sum = x;
+    }
+    return sum;
+}
+
+/* ---- along tokens ---- */
+
+/* (1 - a)^-1 b: tokens that have one row leave alone the others. */
+static Image solved(Rows *u, const Node *n)
+{
+    Image a[4];
+    operands(u, n, a, 0, 0);
+    if (groups_of(u, n->a[0], OF_ROWS) > 1
+        || groups_of(u, n->a[0], OF_COLS) > 1)
+        return impossible(u, a[1].node);
+    for (int i = 0; i < NSIDES; i++)
+        if (a[0].form[i] != EACH)
+            return impossible(u, a[0].node);
+    a[1] = spread(u, a[1], OF_ROWS);
+    return made_of(u, n, a, EACH, SAME);
+}
+
+/* Of vectors; those that are the same for all ranks. */
+static Image along_tokens(Rows *u, const Node *n)
+{
+    Image a[4];
+    operands(u, n, a, 0, 0);
+    for (int i = 0; i < 4; i++) {
+        a[i] = spread(u, a[i], OF_ROWS);
+        if (u->g->n[a[i].node].axes & DIM_AXES || a[i].form[OF_ROWS] == EACH)
+            return impossible(u, a[i].node);
+    }
+    if (n->op == OP_maxscan)
+        return impossible(u, a[1].node);
+    if (n->op == OP_scan) {
+        Ref once = flag(u, n->flags & REVERSE ? u->rows - 1 : 0, OF_ROWS);
+        if (n->a[0])
+            a[0].node = op3(u->g, OP_where, once, a[0].node, num(u->g, 1));
+        a[1].node = op3(u->g, OP_where, once, a[1].node, num(u->g, 0));
+    }
+    return made_of(u, n, a, SAME, SAME);
+}
+
+static Image delayed(Rows *u, const Node *n, int row, int col)
+{
+    Image a[4];
+    operands(u, n, a, row, col);
+    if (a[0].form[OF_ROWS] == LOOSE || a[0].form[OF_ROWS] == PARTS)
+        a[0] = spread(u, a[0], OF_ROWS);
+    return made_of(u, n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
+}
+
+static Image last(Rows *u, const Node *n)
+{
+    Image a[4];
+    operands(u, n, a, 0, 0);
+    a[0] = spread(u, a[0], OF_ROWS);
+    if (a[0].form[OF_ROWS] == EACH)
+        return impossible(u, a[0].node);
+    return made_of(u, n, a, SAME, SAME);
+}
+
+/* ---- what joins ranks, and takes them apart ---- */
+
+/* What has x[j] in a token's row j, each of which all rows have. */
+static Ref joined_rows(Rows *u, const Ref *x)
+{
+    const Node n = u->g->n[x[0]];
+    int elements = op_info[n.op].traits & ELEMENTWISE ? op_info[n.op].arity : 0;
+    bool same = true, whole = n.op == OP_ofrank, alike = elements > 0;
+    for (int j = 0; j < u->rows; j++) {
+        const Node *m = &u->g->n[x[j]];
+        same &= x[j] == x[0];
+        whole &= m->op == OP_ofrank && m->index == j && m->a[0] == n.a[0];
+        alike &= m->op == n.op;
+    }
+    if (same)
+        return x[0];
+    if (whole)
+        return n.a[0];
+    Node to = n;
+    for (int i = 0; i < elements && alike; i++) {
+        Ref a[MOST_ROWS];
+        for (int j = 0; j < u->rows; j++)
+            a[j] = u->g->n[x[j]].a[i];
+        to.a[i] = joined_rows(u, a);
+    }
+    if (alike)
+        return node_new(u->g, to);
+    Ref y = x[u->rows - 1];
+    for (int j = u->rows - 2; j >= 0; j--)
+        y = op3(u->g, OP_where, flag(u, j, OF_ROWS), x[j], y);
+    return y;
+}
+
+/* Of a chain of joins the operand that has rank *at, of which it is the
+ * number *at from then on. */
+static Ref joined_operand(const Rows *u, Ref r, AxisSet axis, int *at)
+{
+    const Node *n = &u->old->n[r];
+    if (n->op != OP_cat || n->over != axis)
+        return r;
+    int before = axis_extent(u->old, n->a[0], lowest(axis));
+    if (*at < before)
+        return joined_operand(u, n->a[0], axis, at);
+    *at -= before;
+    return joined_operand(u, n->a[1], axis, at);
+}
+
+static Image joined(Rows *u, Ref r, int row, int col)
+{
+    AxisSet axis = u->old->n[r].over;
+    Ref x[MOST_ROWS];
+    for (int j = 0; j < u->rows; j++) {
+        int at = row * u->rows + j;
+        Ref a = joined_operand(u, r, axis, &at);
+        bool ranked = u->old->n[a].axes & axis;
+        if (ranked && j == 0 && at % u->rows == 0
+            && at + u->rows <= axis_extent(u->old, a, lowest(axis)))
+            return image_of(u, a, at / u->rows, col);
+        Image y = spread(u, image_of(u, a, 0, col), OF_ROWS);
+        if (ranked || y.form[OF_COLS] != SAME)
+            return impossible(u, y.node);
+        x[j] = y.node;
+    }
+    return (Image){ joined_rows(u, x), { EACH, SAME } };
+}
+
+/* Rank `index` of an axis that is of rows. */
+static Image selected(Rows *u, const Node *n, int row, int col)
+{
+    bool cols = n->over & RANK_COLS;
+    int group = n->index / u->rows, rank = n->index % u->rows;
+    Image x = image_of(u, n->a[0], cols ? row : group, cols ? group : col);
+    if (cols && u->g->n[x.node].axes & AXIS(AX_I))
+        return impossible(u, x.node);
+    if (cols)
+        x = turned(u, x, OP_row);
+    x.node = of_rank(u, x.node, rank);
+    x.form[OF_ROWS] = SAME;
+    return cols ? turned(u, x, OP_col) : x;
+}
+
+static Image part_of(Rows *u, const Node *n, int row, int col)
+{
+    int from = n->index / u->rows;
+    if (n->index % u->rows)
+        return impossible(u, n->a[0]);
+    return image_of(u, n->a[0], n->over & RANK_ROWS ? row + from : row,
+                    n->over & RANK_COLS ? col + from : col);
+}
+
+static Image unit_rank(Rows *u, const Node *n, int row)
+{
+    int rank = n->index - row * u->rows;
+    if (rank < 0 || rank >= u->rows)
+        return (Image){ num(u->g, 0), { SAME, SAME } };
+    return (Image){ flag(u, rank, OF_ROWS), { EACH, SAME } };
+}
+
+/* ---- any node ---- */
+
+static Image found(Rows *u, Ref r)
+{
+    const Node *n = &u->old->n[r];
+    const Input *in = &u->old->in[n->index];
+    bool timed = n->op == OP_input && in->timed;
+    Form form = !timed ? SAME : in->axes & u->own ? EACH
+              : in->axes ? FIRST : SAME;
+    return (Image){ r, { (uint8_t)form, SAME } };
+}
+
+static Image made(Rows *u, Ref r, int row, int col)
+{
+    Node n = u->old->n[r];
+    AxisSet ranks = RANKS | u->own;
+    u->g->line = n.line;
+    if (n.axes & u->own && !(n.axes & AXIS(AX_I)) && n.op != OP_unit)
+        return impossible(u, r);
+    switch (n.op) {
+    case OP_none: case OP_input: case OP_state: case OP_num: case OP_size:
+        return found(u, r);
+    case OP_count: case OP_gdot:
+        return impossible(u, r);
+    case OP_sum: case OP_dot:
+        return contracted(u, &n, row, col);
+    case OP_solve:
+        return solved(u, &n);
+    case OP_cumsum: case OP_scan: case OP_maxscan:
+        return along_tokens(u, &n);
+    case OP_delay:
+        return delayed(u, &n, row, col);
+    case OP_last:
+        return last(u, &n);
+    case OP_col: case OP_row:
+        return turned(u, image_of(u, n.a[0], col, row), n.op);
+    case OP_dmask:
+        return element_wise(u, &n, row, col);
+    case OP_relabel:
+        if (n.over & ranks || AXIS(n.index) & ranks)
+            return image_of(u, n.a[0], row, col);
+        break;
+    case OP_cat:
+        return joined(u, r, row, col);
+    case OP_select:
+        if (n.over & ranks)
+            return selected(u, &n, row, col);
+        break;
+    case OP_part:
+        if (n.over & ranks)
+            return part_of(u, &n, row, col);
+        break;
+    case OP_unit:
+        if (n.over & ranks)
+            return unit_rank(u, &n, row);
+        break;
+    default: break;
+    }
+    if (op_info[n.op].traits & ELEMENTWISE)
+        return element_wise(u, &n, row, col);
+    Image a[4];                         /* of each row by itself */
+    operands(u, &n, a, row, col);
+    return made_of(u, &n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
+}
+
+/* Node r's ranks from `row` times `rows` on, and those of columns. */
+static Image image_of(Rows *u, Ref r, int row, int col)
+{
+    AxisSet axes = u->old->n[r].axes;
+    row = ranks_on(u, axes, OF_ROWS) ? row : 0;
+    col = ranks_on(u, axes, OF_COLS) ? col : 0;
+    if (u->fails || row >= MOST_GROUPS || col >= MOST_GROUPS)
+        return impossible(u, r);
+    Image *x = &u->memo[(r * MOST_GROUPS + (size_t)row) * MOST_GROUPS
+                        + (size_t)col];
+    if (!x->node)
+        *x = made(u, r, row, col);
+    return *x;
+}
+
+/* ---- the plan ---- */
+
+/* Axes of the variant's that become ranks, or are made of such. */
+static AxisSet own_ranks(const Graph *g)
+{
+    AxisSet own = 0;
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        if (n->op == OP_relabel && (AXIS(n->index) | n->over) & RANKS)
+            own |= (AXIS(n->index) | n->over) & DIM_AXES;
+        if (n->op == OP_select && g->n[n->a[0]].op == OP_input)
+            own |= n->over & DIM_AXES;
+    }
+    return own;
+}
+
+/* The least ranks that a value has; 1: none has any, 0: they are no rows. */
+static int rows_of(const Graph *g, AxisSet own)
+{
+    int rows = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (Ref r = 1; r < g->len; r++)
+            for (int ax = AX_R; ax < NAXES; ax++) {
+                if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)))
+                    continue;
+                int n = axis_extent(g, r, ax);
+                if (turn && n % rows)
+                    return 0;
+                rows = !rows || n < rows ? n : rows;
+            }
+    return !rows ? 1 : rows > 1 && rows <= MOST_ROWS && !(rows & (rows - 1))
+         ? rows : 0;
+}
+
+/* The order without ranks; how many axes are left of it. */
+static uint8_t drop_ranks(uint8_t order[8], uint8_t rank, AxisSet own)
+{
+    uint8_t n = 0;
+    for (int i = 0; i < rank; i++)
+        if (!(own & AXIS(order[i])))
+            order[n++] = order[i];
+    return n;
+}
+
+/* Ranks come first in memory, so that columns run along it. */
+static bool begin(Rows *u)
+{
+    Graph *g = u->g;
+    for (int i = 0; i < g->nin; i++) {
+        Input *in = &g->in[i];
+        if (!(in->axes & u->own) || !in->timed)
+            continue;
+        if (!(u->own & AXIS(in->order[0])) || in->rank > 2)
+            return false;
+        in->ranked = true;
+        in->axes &= ~u->own;
+        in->rank = drop_ranks(in->order, in->rank, u->own);
+    }
+    for (Ref r = 1; r < g->len; r++)    /* of what is made anew, too */
+        g->n[r].axes &= ~u->own;
+    for (int i = 0; i < g->nout; i++) {
+        Output *o = &g->out[i];
+        o->ranked = o->rank && u->own & AXIS(o->order[0]);
+        o->rank = drop_ranks(o->order, o->rank, u->own);
+        if (o->rank > 1)
+            return false;
+    }
+    for (int ax = AX_R; ax < AX_DIM; ax++)
+        g->axis[ax].size = 0;
+    g->chunk = TILE_ROWS;
+    g->rows = u->rows;
+    g->axis[AX_I].size = g->axis[AX_J].size = TILE_ROWS;
+    return true;
+}
+
+const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p)
+{
+    Rows u = { .g = graph_copy(c, p->g), .old = p->g };
+    u.own = own_ranks(p->g);
+    u.rows = rows_of(p->g, u.own);
+    if (u.rows < 2 || !begin(&u))
+        return p;
+    size_t each = MOST_GROUPS * MOST_GROUPS;
+    Ref *image = ctx_alloc(c, p->g->len * each * sizeof *image);
+    u.memo = ctx_alloc(c, p->g->len * each * sizeof *u.memo);
+    for (Ref r = 1; r < p->g->len && !u.fails; r++)
+        for (int i = 0; i < groups_of(&u, r, OF_ROWS); i++)
+            for (int j = 0; j < groups_of(&u, r, OF_COLS); j++)
+                image_of(&u, r, i, j);
+    for (int i = 0; i < p->g->nout && !u.fails; i++) {
+        Image x = image_of(&u, p->g->out[i].node, 0, 0);
+        u.g->out[i].node = x.form[OF_ROWS] == PARTS
+                         ? spread(&u, x, OF_ROWS).node : x.node;
+    }
+    for (int i = 0; i < p->g->nst && !u.fails; i++)
+        u.g->st[i].next = image_of(&u, p->g->st[i].next, 0, 0).node;
+    if (u.fails)
+        return p;
+    for (size_t i = 0; i < p->g->len * each; i++)
+        image[i] = u.memo[i].node;
+    return plan_renewed(p, u.g, image, each);
+}

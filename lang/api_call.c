@@ -236,6 +236,8 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
                                  true, d->dx });
     take_binds(c, g, h, (Binds){ "dinitial", "dinitial", k->dinitial,
                                  k->ndinitial, false, d->ds });
+    for (int i = 0; i < g->nin; i++)
+        d->add[i] = k->add && d->dx[i].given && !g->in[i].timed;
     if (!d->dy.given && !k->ndfinal)
         fail_help(c, 0, "the gradient of y, those of final states",
                   "%s: neither dy nor dfinal is given", what);

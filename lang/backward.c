@@ -495,12 +495,32 @@ static void run_joint(Back *k)
         run_entry(k, k->plan, &k->call);
 }
 
+/* Kernels of plans write gradients; parts of layers can add to them. */
+static void check_sums(Back *k)
+{
+    bool layer = k->step->layer && k->args->mode == M_BACKWARD;
+
+    for (int i = 0; i < k->step->nin; i++) {
+        const char *name = k->step->in[i].name;
+        if (!k->d->add[i])
+            continue;
+        if (!layer)
+            fail_help(k->c, 0, "add them up behind the call", "%s: %s: %s "
+                      "gives gradients, and adds none up: layers do",
+                      mode_name[k->args->mode], name, k->step->name);
+        check_device(k, name, &k->d->dx[i]);
+        check_shape(k->c, mode_name[k->args->mode], name, &k->d->dx[i],
+                    k->args->in[i].rank, k->args->in[i].shape);
+    }
+}
+
 void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d)
 {
     Back *k = back_new(c, v, a, b, d);
 
     check_adjoints(k);
+    check_sums(k);
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (v->step->mask)
         run_mask(k);

@@ -129,7 +129,8 @@ static bool adds_gradients(lua_State *L)
         const char *key = lua_type(L, -2) == LUA_TSTRING
                         ? lua_tostring(L, -2) : "";
         only = only && (!strcmp(key, "dy") || !strcmp(key, "dstate")
-                        || !strcmp(key, "saved") || !strcmp(key, "threads")
+                        || !strcmp(key, "saved") || !strcmp(key, "into")
+                        || !strcmp(key, "threads")
                         || !strcmp(key, "validate"));
     }
     return only;
@@ -186,19 +187,65 @@ static void take_adjoints(lua_State *L, BackRun *k, const char *what)
     lua_pop(L, 2);
 }
 
+/* into = { Wq = tensor }: what the gradient is added to, and then is. */
+static void take_sums(lua_State *L, BackRun *k, const char *what)
+{
+    const Graph *g = k->r->v->step;
+    const char *list[MAX_INPUTS];
+
+    for (int i = 0; i < g->nin; i++)
+        list[i] = g->in[i].name;
+    raw_field(L, 2, "into");
+    int at = lua_gettop(L);
+    if (!lua_isnil(L, at) && !lua_istable(L, at))
+        lang_fail(L, "into = { Wq = tensor }", "%s: into must be a table of "
+                  "tensors, not %s", what, type_text(L, at));
+    for (lua_pushnil(L); lua_istable(L, at) && lua_next(L, at);
+         lua_pop(L, 1)) {
+        const char *name = luaL_tolstring(L, -2, NULL);
+        int i = graph_find_input(g, name);
+        if (i < 0)
+            lang_fail(L, suggest(L, name, "weights", list, g->nin),
+                      "%s: into: there is no weight '%s'", what, name);
+        const char *full = lua_pushfstring(L, "into.%s", name);
+        lua_pushvalue(L, at + 2);
+        k->d.dx[i] = tensor_value(L, what, full, false);
+        k->d.add[i] = true;
+        lua_settop(L, at + 2);
+        keep_top(L);
+        tensor_any(L, -1)->store->writes++;
+    }
+    lua_settop(L, at - 1);
+}
+
+/* Pushes the gradient of input i: the tensor that it is added to, or a new one.
+ */
+static void push_gradient(lua_State *L, BackRun *k, int i)
+{
+    const Run *r = k->r;
+    bool exact = r->args.mode == M_REFERENCE_BACKWARD;
+    const Given *x = &r->args.in[i];
+
+    if (!k->d.add[i]) {
+        push_result(L, r, exact ? F64 : x->dtype, x->rank, x->shape,
+                    &k->d.dx[i]);
+        return;
+    }
+    raw_field(L, 2, "into");
+    lua_getfield(L, -1, r->v->step->in[i].name);
+    lua_remove(L, -2);
+}
+
 /* Pushes the table of gradients: as wide as what they are of. */
 static void push_gradients(lua_State *L, BackRun *k)
 {
     const Run *r = k->r;
     const Graph *g = r->v->step;
-    bool exact = r->args.mode == M_REFERENCE_BACKWARD;
     int64_t shape[TENSOR_RANK];
 
     lua_createtable(L, 0, g->nin + 1);
     for (int i = 0; i < g->nin; i++) {
-        const Given *x = &r->args.in[i];
-        push_result(L, r, exact ? F64 : x->dtype, x->rank, x->shape,
-                    &k->d.dx[i]);
+        push_gradient(L, k, i);
         lua_setfield(L, -2, g->in[i].name);
     }
     lua_createtable(L, 0, g->nst);
@@ -226,6 +273,7 @@ static int backward_mode(lua_State *L, Mode mode)
     Stored stored = join_saved(L, what);
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
     take_adjoints(L, &k, what);
+    take_sums(L, &k, what);
     push_gradients(L, &k);
     if (mode == M_REFERENCE_BACKWARD)
         truth_hold(L, k.r);

@@ -206,6 +206,7 @@ typedef struct Adjoint {
     Given dy, dstate[MAX_STATES];       /* not given: zero */
     Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results; not given: not
                                                    wanted */
+    bool add[MAX_INPUTS];               /* a layer's: to what dx holds */
 } Adjoint;
 
 /* backward.c: checks the shapes of what comes in, and runs what is bound

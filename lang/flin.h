@@ -360,6 +360,10 @@ typedef struct flin_Grad {
     int ndinput;
     const flin_Bind *dinitial;  /* by the names of states: written */
     int ndinitial;
+    int add;                    /* 1: of a layer, the gradients of weights are
+                                   added to what their tensors hold, which are
+                                   float32: of several calls (micro-batches)
+                                   they are the sum */
 } flin_Grad;
 
 /* Runs forwards and backwards; of the call, y and final are not looked at.

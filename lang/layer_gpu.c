@@ -533,7 +533,7 @@ static uint64_t hash_call(const Lay *k)
         return h;
     h = hash_given(h, &k->d->dy);
     for (int i = 0; i < k->step->nin; i++)
-        h = hash_given(h, &k->d->dx[i]);
+        h = hash_given(h, &k->d->dx[i]) + k->d->add[i];
     for (int i = 0; i < k->step->nst; i++)
         h = hash_given(hash_given(h, &k->d->dstate[i]), &k->d->ds[i]);
     return h;

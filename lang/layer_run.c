@@ -557,11 +557,23 @@ static bool has_adjoint(Lay *k, const LayerPart *p)
     return any || p->step->nst;
 }
 
+/* What gradients are added to is there from the beginning. */
+static void take_sums(Lay *k)
+{
+    for (int i = 0; i < k->step->nin; i++) {
+        if (!k->d->dx[i].given || !k->d->dx[i].data || !k->d->add[i])
+            continue;
+        View t = input_view(k->step, i, &k->d->dx[i]);
+        k->grad[k->g->in[i].node] = input_array(k, i, &t);
+    }
+}
+
 static void run_both_ways(Lay *k)
 {
     Ref y = k->g->out[0].node;
 
     begin(k);
+    take_sums(k);
     run_parts(k);
     if (k->d->dy.given) {
         View dy = result_view(k->v->step, &k->d->dy);
@@ -639,11 +651,33 @@ static void find_left(Lay *k)
     k->kept_at = s->at;
 }
 
+static void check_sums(const Lay *k)
+{
+    bool staged = !k->b->call.on_device
+               && k->args->backend == backend_named("cuda");
+
+    for (int i = 0; i < k->step->nin; i++) {
+        const Input *in = &k->step->in[i];
+        const Given *t = &k->d->dx[i];
+        if (!k->d->add[i] || !t->given)
+            continue;
+        if (in->timed || t->dtype != F32 || staged)
+            fail_help(k->c, 0, staged ? "tensors on the GPU"
+                      : "float32 tensors, for weights", "backward: %s: "
+                      "gradients are added up %s", in->name, in->timed
+                      ? "of weights, and this is an input" : staged
+                      ? "where the weights are, on the CPU here, but the call "
+                        "runs on the GPU" : ctx_format(k->c, "in float32, and "
+                      "this tensor is %s", dtype_name(t->dtype)));
+    }
+}
+
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d)
 {
     Lay *k = lay_new(c, v, a, b, d);
 
+    check_sums(k);
     find_left(k);
     run_there(k);
 }
@@ -704,8 +738,8 @@ void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
         run_all(k);
 }
 
-int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                        const Adjoint *d)
+static int64_t workspace_of(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                            const Adjoint *d)
 {
     Lay *k = lay_new(c, v, a, b, d);
 
@@ -720,6 +754,25 @@ int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->left = true;
     int64_t back = gpu_layer_room(k, run_all).rest;
     return left > back ? left : back;
+}
+
+/* Also of such a call that adds the gradients of weights. */
+int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        const Adjoint *d)
+{
+    int64_t bytes = workspace_of(c, v, a, b, d), more;
+
+    if (!d || !b->call.on_device)
+        return bytes;
+    Adjoint *sums = ctx_alloc(c, sizeof *sums);
+    *sums = *d;
+    for (int i = 0; i < v->step->nin; i++)
+        if (d->dx[i].given && !v->step->in[i].timed) {
+            sums->add[i] = true;
+            sums->dx[i].dtype = F32;
+        }
+    more = workspace_of(c, v, a, b, sums);
+    return more > bytes ? more : bytes;
 }
 
 static const PlanEntry *any_plan(const LayerProgram *p)

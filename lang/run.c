@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
-    "saved", "dy", "dstate" };
+    "saved", "dy", "dstate", "into" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -162,7 +162,8 @@ static bool is_option(Mode mode, const char *key)
 
     if (!strcmp(key, "save"))
         return mode == M_FORWARD;
-    if (!strcmp(key, "saved") || !strcmp(key, "dy") || !strcmp(key, "dstate"))
+    if (!strcmp(key, "saved") || !strcmp(key, "dy") || !strcmp(key, "dstate")
+        || !strcmp(key, "into"))
         return back;
     for (int i = 0; i < NOPTIONS; i++)
         if (!strcmp(key, options[i]))

@@ -605,6 +605,15 @@ static uint64_t hash_view(uint64_t h, const View *v, int rank)
     return h;
 }
 
+/* Without tokens it goes into a room of its own first. */
+static uint64_t hash_gradient(uint64_t h, const Input *in, const View *v)
+{
+    bool wanted = v->data != NULL;
+
+    return in->timed ? hash_view(h, v, in->rank)
+                     : hash_bytes(h, &wanted, sizeof wanted);
+}
+
 /* What the text depends on. */
 static uint64_t hash_call(const Rows *p, const RowsCall *call)
 {
@@ -616,7 +625,7 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
     h = hash_view(h, &call->dy, g->out[0].rank);
     for (int i = 0; i < p->nin; i++) {
         h = hash_view(h, &call->in[i], g->in[i].rank);
-        h = hash_view(h, &call->dx[i], g->in[i].rank);
+        h = hash_gradient(h, &g->in[i], &call->dx[i]);
     }
     for (int role = ROW_S0; role < ROW_ROLES; role++)
         for (int j = 0; j < p->nst; j++)

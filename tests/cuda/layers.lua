@@ -79,6 +79,27 @@ local function lives(name, layer, sizes)
   end
 end
 
+-- Gradients of weights are added to what float32 tensors hold.
+local function adds(name, layer, sizes)
+  local x = moved(layer:random(sizes), "cuda")
+  local dy = layer:forward(x)
+  local d = layer:backward(with(x, { dy = dy }))
+  local into, held = {}, {}
+  for _, input in ipairs(layer.inputs) do
+    local w = input.name
+    if not input.axes:find "^t" then
+      held[w] = flin.randn(x[w].shape)
+      into[w] = held[w]:to "cuda"
+    end
+  end
+  local found = layer:backward(with(x, { dy = dy, into = into }))
+  expect(suite.relative(found.x, d.x:to "cpu") == 0, "%s: d_x beside sums", name)
+  for w, tensor in pairs(into) do
+    expect(suite.relative(tensor, held[w] + d[w]:to "cpu") < 1e-6,
+           "%s: d_%s is not added up", name, w)
+  end
+end
+
 -- From a loss of the final states alone.
 local function of_states(name, layer, sizes)
   local x = layer:random(sizes)
@@ -168,6 +189,7 @@ for name, layer in pairs(flin.layers) do
     check(name, layer, sizes_of(layer, { dtype = "float32",
       cu_seqlens = { 0, 5, 5, 70, 71 } }))
     lives(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = "bfloat16" }))
+    adds(name, layer, sizes_of(layer, { B = 2, T = 21, dtype = "float32" }))
     of_states(name, layer, sizes_of(layer, { B = 2, T = 70,
                                              dtype = "float32" }))
     if name == "kda" then

@@ -146,6 +146,32 @@ static void test_calls(flin_Variant *v)
     set_free(s);
 }
 
+/* Gradients of weights are added to what there is, that of x is not. */
+static void test_sums(flin_Variant *v)
+{
+    flin_Error e;
+    Set *once = set_new(FLIN_F32), *sum = set_new(FLIN_F32);
+    flin_Tensor *a = &sum->dx[1].tensor;
+
+    CHECK(!flin_backward(v, &once->call, &once->grad, &e));
+    sum->grad.add = 1;
+    for (int i = 0; i < 2; i++)
+        CHECK(!flin_backward(v, &sum->call, &sum->grad, &e));
+    CHECK(apart(&sum->dx[0].tensor, &once->dx[0].tensor) == 0);
+    for (int i = 1; i < NIN; i++) {
+        float *x = once->dx[i].tensor.data;
+        for (int64_t j = 0; j < tensor_count(&once->dx[i].tensor); j++)
+            x[j] *= 2;
+        CHECK(apart(&sum->dx[i].tensor, &once->dx[i].tensor) < 1e-6);
+    }
+    a->dtype = FLIN_BF16;
+    CHECK(flin_backward(v, &sum->call, &sum->grad, &e) == FLIN_ERROR
+          && strstr(e.message, "added up in float32"));
+    a->dtype = FLIN_F32;
+    set_free(once);
+    set_free(sum);
+}
+
 typedef struct Job { flin_Kernel *k; Set *s; int failed; } Job;
 
 static void *run(void *ud)
@@ -256,6 +282,7 @@ int main(void)
     if (v) {
         test_arguments(v);
         test_calls(v);
+    test_sums(v);
         test_kernel();
         test_decoding(v);
         test_refusals(s, v);

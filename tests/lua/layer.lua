@@ -341,6 +341,70 @@ for _, method in ipairs { "io", "source", "compile", "dump", "map" } do
   end)
 end
 
+-- ---- gradients of weights, added up ----
+
+do
+  local layer = flin.layers.gla
+  local at = { B = 2, T = 9, d = 6, h = 2, k = 4, v = 3, r = 2 }
+  local function call(seed, more)
+    at.seed = seed
+    local x = layer:random(at)
+    at.seed = 1
+    for name, w in pairs(layer:random(at)) do
+      x[name] = name == "x" and x[name] or w:to "bfloat16"
+    end
+    x.dy = x.x
+    for name, value in pairs(more or {}) do x[name] = value end
+    return x
+  end
+  local into, sum = {}, {}
+  for name, w in pairs(call(1)) do
+    if name ~= "x" and name ~= "dy" then
+      sum[name] = flin.randn(w.shape):to "float64"
+      into[name] = sum[name]:to "float32"
+    end
+  end
+  for seed = 1, 3 do
+    local d = layer:backward(call(seed, { into = into }))
+    for name, g in pairs(layer:reference_backward(call(seed))) do
+      if sum[name] then
+        sum[name] = sum[name] + g
+        check("added up: what comes back", apart(d[name], into[name]) == 0)
+      end
+    end
+  end
+  for name, want in pairs(sum) do
+    check("added up: " .. name, apart(into[name]:to "float64", want) < 2e-5,
+          tostring(apart(into[name]:to "float64", want)))
+  end
+  local function add(into)
+    return function () layer:backward(call(1, { into = into })) end
+  end
+  local wide = flin.zeros(into.Wq.shape)
+  refused("into: an input", "x: gradients are added up of weights",
+          "float32 tensors, for weights",
+          add { x = flin.zeros { 2, 9, 6 } })
+  refused("into: bfloat16", "Wq: gradients are added up in float32, and this "
+          .. "tensor is bfloat16", "float32 tensors, for weights",
+          add { Wq = wide:to "bfloat16" })
+  refused("into: a shape", "Wq has shape", nil, add { Wq = flin.zeros { 2 } })
+  refused("into: no such weight", "into: there is no weight 'Wp'", nil,
+          add { Wp = wide })
+  refused("into: no tensor", "into.Wq must be a tensor", nil, add { Wq = 1 })
+  refused("into: a variant", "g: gla gives gradients, and adds none up: layers "
+          .. "do", "add them up behind the call", function ()
+    local v = flin.stdlib.gla
+    local x = v:random { T = 4, size = 4 }
+    x.dy, x.into = x.v, { g = flin.zeros(x.g.shape) }
+    v:backward(x)
+  end)
+  refused("into: forward", "there is no argument 'into'", nil, function ()
+    local x = call(1, { into = into })
+    x.dy = nil
+    layer:forward(x)
+  end)
+end
+
 local plan = layer:plan { d = 64, h = 2, k = 32, v = 32, w = 4, T = 128 }
 check("plan: parts", #plan.parts == 17 and tostring(plan):find("rows", 1, true)
       and tostring(plan):find("product 128 x 64 x 64", 1, true), tostring(plan))

@@ -70,7 +70,7 @@ class Grad(Structure):
     _fields_ = [("size", c_size_t), ("dy", Tensor), ("dfinal", POINTER(Bind)),
                 ("ndfinal", c_int), ("dinput", POINTER(Bind)),
                 ("ndinput", c_int), ("dinitial", POINTER(Bind)),
-                ("ndinitial", c_int)]
+                ("ndinitial", c_int), ("add", c_int)]
 
 
 # Name, result, arguments; handles are void pointers, a flin_Error comes last.

@@ -128,6 +128,29 @@ beside(x)[0].sum().backward()
 check("beside: gradients lie so", all(
     p.grad.stride() == p.stride() for p in beside.weights.values()))
 
+# Gradients of micro-batches, added up in float32.
+sums = flin.nn.Layer("gla", d=6, heads=2, k=4, v=3, r=2, dtype=torch.bfloat16)
+for p in sums.weights.values():
+    torch.nn.init.normal_(p, 0, 0.3)
+exact = {n: p.detach().double().requires_grad_()
+         for n, p in sums.weights.items()}
+for p in sums.weights.values():
+    p.main_grad = torch.zeros(p.shape)
+for i in range(3):
+    x = torch.randn(2, 9, 6).bfloat16().requires_grad_()
+    dy = torch.randn(2, 9, 6).bfloat16()
+    x64 = x.detach().double().requires_grad_()
+    sums(x)[0].backward(dy)
+    sums.layer(x=x64, **exact)[0].backward(dy.double())
+    close("main_grad: dx", x.grad.double(), x64.grad, 1e-2)
+for n, p in sums.weights.items():
+    check(f"main_grad: {n} alone", p.grad is None
+          and p.grad_added_to_main_grad)
+    close(f"main_grad: {n}", p.main_grad.double(), exact[n].grad, 1e-5)
+del sums.weights["Wq"].main_grad
+refused("main_grad: one is missing", flin.Error, "Wq has no main_grad",
+        lambda: sums(x)[0].sum().backward())
+
 again = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
 again.load_state_dict(module.state_dict())
 close("state dicts", again(x2)[0], module(x2)[0], 0)

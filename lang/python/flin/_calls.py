@@ -39,18 +39,20 @@ class Request:
     chunk: 0 for flin's choice. Forward:
     `final` asks for the states, `inplace` writes them where the initial ones
     are. Backward: dy and ds come in, and `want` says of which inputs, then of
-    which initial states, the gradients are wanted. validate: as flin.h has
+    which initial states, the gradients are wanted; `into` has, for each input,
+    the tensor that its gradient is added to, or None. validate: as flin.h has
     it."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
-                 "ds", "want", "saved", "note", "validate")
+                 "ds", "want", "saved", "note", "validate", "into")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
-                 note=None, validate=0):
+                 note=None, validate=0, into=()):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy, self.ds, self.want = dy, ds, want
         self.saved, self.note, self.validate = saved, note, validate
+        self.into = into
 
 
 class Kernel:
@@ -171,7 +173,7 @@ def likened(results, given):
     rows = {(dtype, shape): i for i, (dtype, shape, strides)
             in enumerate(given) if strides == row_major(shape)}
     return [(shape, dtype, rows.get((dtype, shape)))
-            for shape, dtype in results]
+            for shape, dtype in results]        # shape None: it is given
 
 
 def is_taken(door, t, shape, strides):
@@ -222,6 +224,7 @@ class Caller:
         if r.cu is not None:
             r.cu = door.ends(r.cu, r.x[0])
         given, present = r.x, None
+        sums = [t for t in r.into if t is not None]
         if r.s0 or r.mode == _c.BACKWARD:
             given = [*given, *r.s0, r.dy, *r.ds]
             present = (len(r.s0), *[t is not None for t in given])
@@ -230,7 +233,7 @@ class Caller:
             key = (r.mode, r.chunk, r.final, r.inplace, r.want,
                    r.saved is None, present,
                    None if r.cu is None else tuple(door.signature((r.cu,))),
-                   *door.signature(given))
+                   *door.signature(given), *door.signature(sums))
         except (AttributeError, TypeError, RuntimeError):
             self.check(door, r)     # not all are the door's tensors
             raise
@@ -238,7 +241,9 @@ class Caller:
         if p is None:
             p = self.prepare(door, r, key)
         first = r.x[0]
-        results = [door.empty(shape, dtype, first) if like is None
+        sums = iter(sums)
+        results = [next(sums) if shape is None
+                   else door.empty(shape, dtype, first) if like is None
                    else door.empty_like(given[like])
                    for shape, dtype, like in p.results]
         self.launch(door, r, p, given, results)
@@ -256,6 +261,7 @@ class Caller:
             words[at] = pointer(t) or nowhere(t)
         call = frame.call
         call.validate = r.validate
+        frame.grad.add = bool(r.into)
         door.place(call, first, r.cu)
         if p.workspace:
             space = door.space(p.workspace, first)
@@ -378,12 +384,30 @@ class Caller:
                 ("dinput", self.inputs, r.x, r.want[:n]),
                 ("dinitial", self.states, r.s0, r.want[n:])):
             chosen = [t if w else None for t, w in zip(tensors, want)]
-            group = [(name, dtype, shape, row_major(shape)) for
-                     name, dtype, shape, _ in describe(door, arguments,
-                                                       chosen)]
-            results += [(shape, dtype) for _, dtype, shape, _ in group]
+            group = []
+            for i, (a, t) in enumerate(zip(arguments, chosen)):
+                into = r.into[i] if field == "dinput" and r.into else None
+                if t is None:
+                    continue
+                if into is not None:
+                    group.append(self.sum_of(door, a, into, r.x[0]))
+                    results.append((None, None))
+                    continue
+                dtype, shape, _ = describe_one(door, a.name, t)
+                group.append((a.name.encode(), dtype, shape,
+                              row_major(shape)))
+                results.append((shape, dtype))
             groups.append((field, group))
         return results
+
+    def sum_of(self, door, a, t, like):
+        """What a gradient is added to, as the call takes it."""
+        door.check(a.name, t, "x", like)
+        dtype, shape, strides = door.describe(a.name, t)
+        if not is_taken(door, t, shape, strides) or overlaps(shape, strides):
+            raise _c.ArgumentError(f"backward: main_grad of {a.name} is not "
+                                   "a tensor of numbers of its own")
+        return a.name.encode(), dtype, shape, strides
 
     def saved(self, groups, frame):
         """The bytes that forward leaves for backward."""

@@ -192,16 +192,46 @@ class Function(torch.autograd.Function):
             return (None, None) + (None,) * len(want)
         *tensors, saved = ctx.saved_tensors
         variant, n, cu, chunk, note, validate = ctx.rest
+        into = sums(variant, tensors[:n], want)
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
                     ds=ds, want=want, note=note, validate=validate,
-                    saved=as_left(saved, tensors[0]))
+                    saved=as_left(saved, tensors[0]), into=into)
         found = run(variant, r)
+        if into:
+            found = added(tensors, into, found, want)
         if torch.is_grad_enabled():     # create_graph=True
             found = Last.apply(variant.name, found, dy, *ds, *tensors)
         if all(want):
             return (None, None, *found)
         found = iter(found)
         return (None, None) + tuple(next(found) if w else None for w in want)
+
+
+def sums(variant, tensors, want):
+    """For each input of a layer what its gradient is added to: the float32
+    tensor that is the weight's `main_grad`, as training loops of micro-batches
+    set it. () where there is none."""
+    into = [getattr(t, "main_grad", None) if w else None
+            for t, w in zip(tensors, want)]
+    if all(t is None for t in into) or not variant.is_layer:
+        return ()
+    for a, t, w in zip(variant.inputs, into, want):
+        if w and not a.timed and t is None:
+            raise _c.Error(f"{variant.name}: weight {a.name} has no main_grad, "
+                           "but others have\n  help: one for each, of float32")
+    return [None if a.timed else t for a, t in zip(variant.inputs, into)]
+
+
+def added(tensors, into, found, want):
+    """The gradients without those that have been added."""
+    left = iter(found)
+    kept = [next(left) if w else None for w in want]
+    for i, t in enumerate(into):
+        if t is not None:
+            increment_version(t)
+            tensors[i].grad_added_to_main_grad = True
+            kept[i] = None
+    return [g for g, w in zip(kept, want) if w]
 
 
 # Past the wrapper in Python that looks for torch.func: is_watched has.

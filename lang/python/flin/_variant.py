@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import html
 import inspect
 import keyword
@@ -246,12 +247,17 @@ class Variant:
         of its parts, with B= and T=."""
         options["format"] = format
         call = "v:plan" + _reports.options(options)
-        if self._says("tostring(v.is_layer)") == "true":
+        if self.is_layer:
             return self._report(call)
         if format != "table":
             return self._says(call)
         return self._report(call, _reports.Plan, "v:plan" + _reports.options(
             {**options, "format": "svg"}))
+
+    @functools.cached_property
+    def is_layer(self) -> bool:
+        """Made by flin.layer: heads are axes as others."""
+        return self._says("tostring(v.is_layer)") == "true"
 
     @property
     def beside(self) -> list[tuple[list[str], list[str]]]:

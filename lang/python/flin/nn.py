@@ -190,7 +190,9 @@ class Layer(nn.Module):
     is k where nothing says otherwise. Matrices begin as N(0, 1 / fan-in), taps
     evenly within w^-1/2, vectors as zeros, where the layer's definition does
     not say otherwise (its field `initial`); `initial` here gives functions
-    that fill a weight, by its name."""
+    that fill a weight, by its name. Where weights have a `main_grad`, a float32
+    tensor each, backward adds their gradients to that, in float32 whatever the
+    weights are, sets `grad_added_to_main_grad` and leaves `grad` alone."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
                  heads: int | None = None, initial: dict[str, Any] | None = None,

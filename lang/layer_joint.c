@@ -105,8 +105,7 @@ static double seconds(const Joint *j, const Machine *m, double tokens, int each,
 
 /* Forward, and the gradient of x, to which each product but one adds; a copy
  * of the weights is made in both passes. */
-bool joint_pays(const Joint *j, const Machine *m, double tokens, int each,
-                bool lies)
+bool joint_pays(const Joint *j, const Machine *m, double tokens, int each)
 {
     double x = tokens * (double)(j->rows * j->over), all = (double)j->columns;
     double copy = j->n * m->launch
@@ -119,36 +118,61 @@ bool joint_pays(const Joint *j, const Machine *m, double tokens, int each,
         apart += seconds(j, m, tokens, each, n, 0)
                + seconds(j, m, tokens, each, n, i ? x : 0);
     }
-    return lies || 2 * seconds(j, m, tokens, each, all, 0) + 2 * copy < apart;
+    return 2 * seconds(j, m, tokens, each, all, 0) + 2 * copy < apart;
+}
+
+/* Argument i's weight, its columns as one axis; false: they are none. */
+static bool weight_at(const Lay *k, const Joint *j, int i, Array *w,
+                      int64_t *columns, int64_t *apart)
+{
+    const LayerPart *p = &k->p->parts->part[j->part[i]];
+    int in = k->g->n[p->in[1]].index;
+
+    *w = input_array(k, in, &k->b->call.in[in]);
+    Axes own = axes_of(w, own_axes(k->g, p));
+    return collapse(w, &own, columns, apart);
+}
+
+/* Are the strides those of parts of one matrix? */
+static bool look_beside(const Lay *k, const Joint *j)
+{
+    const LayerPart *p = &k->p->parts->part[j->part[0]];
+    int64_t columns, apart, before = 0;
+    Array first, w;
+
+    if (layer_wide(k->g, p->y) || !weight_at(k, j, 0, &first, &columns, &apart))
+        return false;
+    Axes over = axes_of(&first, p->over);
+    int64_t n, stride;
+    if (!collapse(&first, &over, &n, &stride)
+        || !(apart == 1 ? stride == j->columns : stride == 1))
+        return false;
+    for (int i = 0; i < j->n; i++) {
+        if (!weight_at(k, j, i, &w, &columns, &apart) || (i && apart != before)
+            || w.dtype != k->realm->type(k, 0))
+            return false;
+        for (int d = 0; d < over.n; d++)
+            if (w.st[array_find(&w, over.ax[d])]
+                != first.st[array_find(&first, over.ax[d])])
+                return false;
+        before = apart;
+    }
+    return true;
 }
 
 bool lie_beside(const Lay *k, const Joint *j)
 {
-    Array before = { 0 };
-    int64_t columns = 0, apart = 0;
+    int64_t columns, apart;
+    char *end = NULL;
+    Array w;
 
     for (int i = 0; i < j->n; i++) {
-        const LayerPart *p = &k->p->parts->part[j->part[i]];
-        int in = k->g->n[p->in[1]].index;
-        Array w = input_array(k, in, &k->b->call.in[in]);
-        Axes own = axes_of(&w, own_axes(k->g, p));
-        int64_t n, stride;
-        if (!w.data || !collapse(&w, &own, &n, &stride))
+        weight_at(k, j, i, &w, &columns, &apart);
+        if (!w.data || (i && (char *)w.data != end))
             return false;
-        if (i && (w.dtype != before.dtype || stride != apart
-                  || (char *)w.data != (char *)before.data
-                                       + columns * apart
-                                         * (int64_t)dtype_size(w.dtype)))
-            return false;
-        for (AxisSet s = p->over; i && s; s &= s - 1)
-            if (w.st[array_find(&w, lowest(s))]
-                != before.st[array_find(&before, lowest(s))])
-                return false;
-        before = w;
-        columns = n;
-        apart = stride;
+        end = (char *)w.data + columns * apart * (int64_t)dtype_size(w.dtype);
     }
-    return true;
+    return look_beside(k, j);
 }
 
 /* Is each brought into the call's type anyway? */
@@ -164,19 +188,23 @@ static bool are_copied(const Lay *k, const Joint *j)
     return true;
 }
 
+bool joint_copies(const Lay *k, const Joint *j)
+{
+    int each = (int)dtype_size(k->realm->type(k, 0));
+
+    return are_copied(k, j)
+        || joint_pays(j, k->realm->machine, (double)k->b->B * (double)k->b->T,
+                      each);
+}
+
 uint64_t joint_choice(const Lay *k)
 {
     const Joints *all = k->p->joints;
     uint64_t chosen = 0;
 
-    for (int i = 0; k->realm->machine && i < all->n; i++) {
-        const Joint *j = &all->joint[i];
-        bool free = lie_beside(k, j) || are_copied(k, j);
-        int each = (int)dtype_size(k->realm->type(k, 0));
-        if (joint_pays(j, k->realm->machine, (double)k->b->B
-                       * (double)k->b->T, each, free))
+    for (int i = 0; k->realm->machine && i < all->n; i++)
+        if (joint_copies(k, &all->joint[i]) || look_beside(k, &all->joint[i]))
             chosen |= (uint64_t)1 << i;
-    }
     return chosen;
 }
 

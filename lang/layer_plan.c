@@ -65,8 +65,11 @@ static const Joint *joint_at(const Showing *s, int i)
     const Joint *j = s->joints->of[i]
                    ? &s->joints->joint[s->joints->of[i] - 1] : NULL;
 
-    return j && s->gpu && joint_pays(j, s->m, tokens(s), 2, s->beside)
-         ? j : NULL;
+    if (!j || !s->gpu)
+        return NULL;
+    bool wide = layer_wide(s->g, s->parts->part[j->part[0]].y);
+    return (s->beside && !wide) || joint_pays(j, s->m, tokens(s), 2) ? j
+                                                                     : NULL;
 }
 
 /* Its columns are all the weights'; of these, if they do not lie so, a copy is

@@ -286,11 +286,16 @@ static Array columns_of(const Joint *j, int i, const Array *all, Array like)
     return like;
 }
 
-/* The weights as one: as they lie, or a copy. */
-static Array joint_weight(Lay *k, const Joint *j, const Multiply *m)
+/* The weights as one: as they lie, or a copy, in `room` for one; data NULL:
+ * neither. */
+static Array joint_weight(Lay *k, const Joint *j, const Multiply *m,
+                          Array *room)
 {
     Array all = weight_array(k, m, &m->over, &m->cols);
 
+    *room = all;
+    if (joint_copies(k, j))
+        make_room(k, room, k->realm->type(k, 0), false);
     if (lie_beside(k, j)) {
         const Array *w = &k->value[part_of(k, j, 0)->in[1]];
         Multiply first = multiply(k, part_of(k, j, 0));
@@ -302,8 +307,8 @@ static Array joint_weight(Lay *k, const Joint *j, const Multiply *m)
         all.dtype = w->dtype;
         return all;
     }
-    make_room(k, &all, k->realm->type(k, 0), false);
-    for (int i = 0; i < j->n; i++) {
+    all = *room;
+    for (int i = 0; all.data && i < j->n; i++) {
         const LayerPart *p = part_of(k, j, i);
         Multiply own = multiply(k, p);
         Array to = columns_of(j, i, &all, weight_array(k, &own, &own.over,
@@ -313,34 +318,47 @@ static Array joint_weight(Lay *k, const Joint *j, const Multiply *m)
     return all;
 }
 
+/* y = x times the weight, where y is. */
+static void multiply_into(Lay *k, const Multiply *m, const Array *weight,
+                          const Array *to)
+{
+    Matrix y = { .v = *to };
+    Matrix a = factor(k, m, &k->value[m->p->in[0]],
+                      row_array(k, m, &m->over), &m->tokens, &m->over, false);
+    Matrix b = factor(k, m, weight, weight_array(k, m, &m->over, &m->cols),
+                      &m->over, &m->cols, true);
+
+    see_matrix(m, &y, &m->tokens, &m->cols);
+    do_product(k, m, &a, &b, &y, false);
+    free_factor(k, &b);
+    free_factor(k, &a);
+}
+
 /* The results lie beside one another. */
 void run_joint(Lay *k, const Joint *j)
 {
     Multiply m = multiply_all(k, j);
     Shelf *shelf = &k->shelf[j - k->p->joints->joint];
-    Matrix y = { .v = row_array(k, &m, &m.cols) };
+    Array y = row_array(k, &m, &m.cols), room;
 
-    make_room(k, &y.v, k->realm->type(k, part_of(k, j, 0)->y), k->keep);
-    *shelf = (Shelf){ y.v.data, j->n };
+    make_room(k, &y, k->realm->type(k, part_of(k, j, 0)->y), k->keep);
+    *shelf = (Shelf){ y.data, j->n };
     for (int i = 0; i < j->n; i++) {
         Multiply own = multiply(k, part_of(k, j, i));
         Array *v = &k->value[own.p->y];
-        *v = columns_of(j, i, &y.v, row_array(k, &own, &own.cols));
+        *v = columns_of(j, i, &y, row_array(k, &own, &own.cols));
         v->shelf = shelf;
     }
     if (k->left)
         return;
-    Array all = joint_weight(k, j, &m);
-    Matrix a = factor(k, &m, &k->value[m.p->in[0]],
-                      row_array(k, &m, &m.over), &m.tokens, &m.over, false);
-    Matrix b = factor(k, &m, &all, weight_array(k, &m, &m.over, &m.cols),
-                      &m.over, &m.cols, true);
-
-    see_matrix(&m, &y, &m.tokens, &m.cols);
-    do_product(k, &m, &a, &b, &y, false);
-    free_factor(k, &b);
-    free_factor(k, &a);
-    drop_array(k, &all);
+    Array all = joint_weight(k, j, &m, &room);
+    if (all.data)
+        multiply_into(k, &m, &all, &y);
+    for (int i = 0; !all.data && i < j->n; i++) {
+        Multiply own = multiply(k, part_of(k, j, i));
+        multiply_into(k, &own, &k->value[own.p->in[1]], &k->value[own.p->y]);
+    }
+    drop_array(k, &room);
 }
 
 /* The place of part i's dy beside the others'. */
@@ -398,10 +416,17 @@ void back_joint(Lay *k, const Joint *j)
     if (!gather_dy(k, j))
         return;
     Multiply m = multiply_all(k, j);
+    bool whole = false;
     if (k->wanted[m.p->in[0]]) {
-        Array all = joint_weight(k, j, &m);
-        back_to_rows(k, &m, dy, &all);
-        drop_array(k, &all);
+        Array room, all = joint_weight(k, j, &m, &room);
+        whole = all.data != NULL;
+        if (whole)
+            back_to_rows(k, &m, dy, &all);
+        drop_array(k, &room);
+    }
+    for (int i = 0; !whole && k->wanted[m.p->in[0]] && i < j->n; i++) {
+        Multiply own = multiply(k, part_of(k, j, i));
+        back_to_rows(k, &own, &k->grad[own.p->y], &k->value[own.p->in[1]]);
     }
     for (int i = 0; i < j->n; i++) {
         Multiply own = multiply(k, part_of(k, j, i));

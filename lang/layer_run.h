@@ -177,14 +177,16 @@ void back_product(Lay *k, const LayerPart *p);
 /* What could run as one, for these sizes; in c. */
 Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
                     const int32_t size[NAXES]);
-/* Does it cost less, forward and backward? each: bytes of an entry; lies: as
- * one matrix, without a copy. */
-bool joint_pays(const Joint *j, const Machine *m, double tokens, int each,
-                bool lies);
-/* Is each of its weights, as an argument, where the one before it ends? */
-bool lie_beside(const Lay *k, const Joint *j);
-/* Those of the call that do, a bit each. */
+/* Does it cost less with a copy of the weights, forward and backward? each:
+ * bytes of an entry. */
+bool joint_pays(const Joint *j, const Machine *m, double tokens, int each);
+/* Those of the call whose results lie beside one another, a bit each: by what a
+ * call is without its data, as is what it keeps and the room that it takes. */
 uint64_t joint_choice(const Lay *k);
+/* Is the product one by a copy; are the weights one matrix as they lie? Else
+ * it is one for each weight. */
+bool joint_copies(const Lay *k, const Joint *j);
+bool lie_beside(const Lay *k, const Joint *j);
 /* The one that part i runs in; or NULL. */
 const Joint *joint_of(const Lay *k, int i);
 /* All of it, where its first part is. */

@@ -198,7 +198,8 @@ row("v.is_layer", "boolean", "made by flin.layer: heads are axes as others")
 row("v.beside", "table", "lists of a layer's weights of the same values", [[
 In this order, each where the one before it ends, they are one matrix on a GPU:
 two of "d h k" as halves of a [d, 2h, k], or of a [2h, k, d] that is transposed.
-A list's field `over` has the axes that are summed.]])
+A list's field `over` has the axes that are summed. Numbers a head are float32
+and are joined by copies alone.]])
 row("v.note", "string?", "why the latest plan goes token by token, if it does")
 
 -- ---- masks ----

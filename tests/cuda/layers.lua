@@ -93,7 +93,8 @@ local function adds(name, layer, sizes)
     end
   end
   local found = layer:backward(with(x, { dy = dy, into = into }))
-  expect(suite.relative(found.x, d.x:to "cpu") == 0, "%s: d_x beside sums", name)
+  expect(suite.relative(found.x, d.x:to "cpu") == 0, "%s: d_x beside sums",
+         name)
   for w, tensor in pairs(into) do
     expect(suite.relative(tensor, held[w] + d[w]:to "cpu") < 1e-6,
            "%s: d_%s is not added up", name, w)
@@ -218,8 +219,8 @@ if not only or only.taps then
   }, { B = 2, T = 13, d = 4, h = 2, k = 8, w = 4, dtype = "float32" })
 end
 
--- Products whose weights lie beside one another, by columns or by rows, or are
--- copied into the call's type: what products of their own give.
+-- Products whose weights lie beside one another, by columns or by rows, only
+-- seem to, or are copied into the call's type: what those of their own give.
 local function as_one(how, dtype)
   local layer, names = flin.layers.gated_deltanet, { "Wq", "Wk", "Wv", "Wg" }
   local x = layer:random(sizes_of(layer, { B = 2, T = 21, dtype = "bfloat16" }))
@@ -234,7 +235,8 @@ local function as_one(how, dtype)
   local d, h, k = table.unpack(x.Wq.shape)
   local all = flin.zeros { d, #names * h, k }:to(dtype)
   local function columns(of, i)
-    return of:narrow(2, (i - 1) * h + 1, h)
+    local at = how == "others" and #names - i or i - 1
+    return of:narrow(2, at * h + 1, h)
   end
   for i, name in ipairs(names) do columns(all, i):copy(x[name]) end
   if how == "rows" then
@@ -264,6 +266,7 @@ end
 if not only or only.joint then
   as_one("columns", "bfloat16")
   as_one("rows", "bfloat16")
+  as_one("others", "bfloat16")
   as_one("rows", "float32")
   as_one(nil, "float32")
 end

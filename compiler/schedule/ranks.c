@@ -574,9 +574,13 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p)
             for (int j = 0; j < groups_of(&u, r, OF_COLS); j++)
                 image_of(&u, r, i, j);
     for (int i = 0; i < p->g->nout && !u.fails; i++) {
-        Image x = image_of(&u, p->g->out[i].node, 0, 0);
-        u.g->out[i].node = x.form[OF_ROWS] == PARTS
-                         ? spread(&u, x, OF_ROWS).node : x.node;
+        Ref r = p->g->out[i].node;
+        Image x = image_of(&u, r, 0, 0);
+        if (x.form[OF_ROWS] == PARTS) { /* by who computes the parts */
+            x = spread(&u, x, OF_ROWS);
+            u.memo[r * each + each - 1] = x;
+        }
+        u.g->out[i].node = x.node;
     }
     for (int i = 0; i < p->g->nst && !u.fails; i++)
         u.g->st[i].next = image_of(&u, p->g->st[i].next, 0, 0).node;

@@ -38,21 +38,49 @@ template<class T> struct Adding {
         b = real ? x : T(0);
     }
 };
+/* s + x modulo 2 pi. What rounding leaves out goes to `left`: from turn to turn
+ * it is the same, since no float is 2 pi, and would add up. */
+INLINE float turned(float s, float x, float &left)
+{
+    const float sum = s + x, added = sum - s;
+    const float n = rintf(sum * bits(0x3e22f983));
+    const float whole = fmaf(-n, bits(0x40c90000), sum);
+    const float r = fmaf(-n, bits(0x3afdaa22), whole);
+    left += (s - (sum - added)) + (x - added)
+          + fmaf(-n, bits(0x3afdaa22), whole - r);
+    return r;
+}
+struct Angle {
+    float a, left;
+    INLINE_MEMBER Angle(float x = 0.f, float y = 0.f) : a(x), left(y) {}
+    INLINE_MEMBER operator float() const { return wrap_(a + left); }
+};
+INLINE Angle plus(Angle s, Angle x)
+{
+    float left = s.left + x.left;
+    const float a = turned(s.a, x.a, left);
+    return Angle(a, left);
+}
 /* An angle: kept small, so that its sum does not lose what it adds. */
 struct Turning {
-    float b;
-    INLINE_MEMBER Turning() : b(0.f) {}
-    INLINE_MEMBER void token(float, float y) { b = wrap_(b + wrap_(y)); }
-    INLINE_MEMBER float on(float s) const { return wrap_(s + b); }
+    Angle b;
+    INLINE_MEMBER void token(float, float y)
+    {
+        float left = 0.f;
+        const float x = turned(0.f, y, left);
+        b = plus(b, Angle(x, left));
+    }
+    INLINE_MEMBER Angle on(Angle s) const { return plus(s, b); }
     INLINE_MEMBER void before(int by, bool real)
     {
-        const float x = lane_up(b, by);
-        b = wrap_(b + (real ? x : 0.f));
+        const Angle x(lane_up(b.a, by), lane_up(b.left, by));
+        if (real)
+            b = plus(b, x);
     }
     INLINE_MEMBER void shift(bool real)
     {
-        const float x = lane_up(b, 1);
-        b = real ? x : 0.f;
+        const Angle x(lane_up(b.a, 1), lane_up(b.left, 1));
+        b = real ? x : Angle();
     }
 };
 struct Scaling {

@@ -41,7 +41,8 @@ void do_scan(Tiles *t, Ref r)
     act_uses(t, a, tile, true);
     loop_open(t, b, lanes ? "WARP" : "TID", lanes ? "WARPS" : "THREADS", r,
               cols);
-    const char *type = ctype_text(t->tile[tile].type);
+    const char *type = n->flags & WRAP ? "Angle"
+                     : ctype_text(t->tile[tile].type);
     buf_printf(b, "const %s s = ", type);
     if (sum)
         buf_printf(b, "0");

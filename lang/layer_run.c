@@ -577,6 +577,8 @@ static void run_both_ways(Lay *k)
     run_parts(k);
     if (k->d->dy.given) {
         View dy = result_view(k->v->step, &k->d->dy);
+        if (k->dry && !dy.data)
+            dy.data = k;                /* somewhere: nobody reads it */
         k->grad[y] = y_array(k, &dy);
     }
     for (int i = k->p->parts->n - 1; i >= 0; i--) {
@@ -731,6 +733,12 @@ void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
                      : all_gradients(c, v->step, a, b);
     Lay *k = lay_new(c, v, a, b, d);
 
+    if (d) {                            /* such a kernel runs forward alone, too */
+        Args *forward = ctx_alloc(c, sizeof *forward);
+        *forward = *a;
+        forward->mode = M_FORWARD;
+        layer_prepare(c, v, forward, b);
+    }
     k->dry = true;
     if (b->call.on_device)
         gpu_layer(k, run_all);

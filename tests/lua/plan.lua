@@ -118,8 +118,8 @@ do
     expect(text:find("\nschedule " .. kernel .. " sm_90a .*groups 2"),
            "-d K has kernel %d", kernel)
   end
-  text = flin.stdlib.deltaproduct:dump("K", sizes)
-  expect(text:find "# no schedule: %%%d+ = input", "-d K says what is missing")
+  text = flin.stdlib.mlstm:dump("K", sizes)
+  expect(text:find "# no schedule: %%%d+ = %w+: ", "-d K says what is missing")
 end
 do                                      -- what does not fit says so
   local plan = flin.stdlib.mamba3_mimo:plan { K = 128, V = 128,

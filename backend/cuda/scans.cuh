@@ -219,7 +219,8 @@ CALLED void invert_blocks(int rows, const T *a, float *inverse, bool trans)
         const int step = trans ? 1 : INVERSE;
         UNROLL
         for (int r = 0; r < BLOCK; r++)
-            to[r * step] = v[r];
+            if (r < size)
+                to[r * step] = v[r];
     }
 }
 

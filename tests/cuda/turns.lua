@@ -127,4 +127,12 @@ for name, step in pairs(steps) do
   end
 end
 
+-- Chunks that fill no block of what solves invert.
+for _, chunk in ipairs { 1, 3, 17 } do
+  local found = flin.stdlib.gated_deltanet:check {
+    B = 1, T = 40, H = 1, K = 16, V = 20, backend = "cuda", chunk = chunk
+  }
+  expect(found.worst <= 1e-4, "chunks of %d: off by %.1e", chunk, found.worst)
+end
+
 suite.finish()

@@ -275,7 +275,7 @@ static int compile(Program *p)
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
              " cd %s && %s -std=c++17 -O1 -fPIC -w %s %s -I. -c kernel.cc &&"
              " %s -shared -o kernel.so kernel.o", dir, dir, cxx,
-             is_hopper(p->source) ? BOUNDED : "",
+             strstr(p->source, "schedule.cuh") ? BOUNDED : "",
              getenv("FAKE_CHECKED") ? "-g -fsanitize=thread" : "", cxx);
     int code = shell(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);

@@ -505,7 +505,9 @@ void eval_node(const Eval *e, Ref r)
     case OP_dot: eval_dot(e, r); break;
     case OP_cat: eval_cat(e, r); break;
     case OP_unit: case OP_count: eval_unit(e, r); break;
-    case OP_ofrank: case OP_isrank: break; /* of schedules' plans */
+    case OP_ofrank: case OP_isrank:
+        fail_code(e->g->ctx, ERR_INTERNAL, "%s: schedules' plans have it alone",
+                  op_info[n->op].name);
     case OP_rot90: case OP_dup: case OP_pairsum: eval_pairs(e, r); break;
     case OP_select: case OP_part: case OP_relabel: case OP_col: case OP_row:
     case OP_last:

@@ -563,7 +563,9 @@ Instr lower_node(const Lower *l, Ref r, int part)
 
     switch ((enum Op)n->op) {
     case OP_none: case NOPS: case OP_state: break;
-    case OP_ofrank: case OP_isrank: break; /* of schedules' plans */
+    case OP_ofrank: case OP_isrank:
+        fail_code(l->c, ERR_INTERNAL, "%s: schedules' plans have it alone",
+                  op_info[n->op].name);
     case OP_num: in.code = I_CONST; break;
     case OP_size:
         in.code = I_CONST;

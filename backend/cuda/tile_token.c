@@ -67,7 +67,7 @@ void do_scan(Tiles *t, Ref r)
     index_text(b, &t->spot[r], n->axes, -1, NULL);
     const char *value = n->flags & EXCLUSIVE ? "found" : "left";
     const char *other = n->flags & EXCLUSIVE ? "left" : "found";
-    buf_printf(b, n->flags & WRAP ? "] = wrap_(%s);\n" : "] = %s;\n", value);
+    buf_printf(b, "] = %s;\n", value);
     buf_printf(b, "(void)%s;\n});\n}\n", other);
     t->done[r] = 1;
     if (t->kept[r])

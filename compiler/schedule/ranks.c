@@ -426,7 +426,7 @@ static Image made(Rows *u, Ref r, int row, int col)
     switch (n.op) {
     case OP_none: case OP_input: case OP_state: case OP_num: case OP_size:
         return found(u, r);
-    case OP_count: case OP_gdot:
+    case OP_count: case OP_gdot: case OP_matscan:
         return impossible(u, r);
     case OP_sum: case OP_dot:
         return contracted(u, &n, row, col);

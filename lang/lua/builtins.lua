@@ -120,7 +120,8 @@ For each input and initial state the derivative along random directions, by
 central differences of v:reference, beside v:backward's and
 v:reference_backward's. Options: B, T, H, sizes of axes, size = of axes not
 named, chunk, backend, seed, directions. Numbers are relative errors; `worst`
-is the greatest.]])
+is the greatest, less what cancellation explains: where float64 itself loses
+more than 1e-9, v:backward may lose as many times more, 1000 at most.]])
 row("v:bench", "options?: table -> bench",
     "times: chunk form, token loop, decoding, and the machine's floor", [[
 Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =

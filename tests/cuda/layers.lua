@@ -23,7 +23,8 @@ local function with(a, b)
 end
 
 -- What is summed over all tokens, or over a row, is off by more; what has
--- cancelled by as many roundings more as the host's, in float32, is off by.
+-- cancelled by as many roundings more as the host's, in float32, is off by. Of
+-- what has cancelled wholly bfloat16 says nothing; float32 does.
 local LIMIT <const> = {
   float32  = { y = 2e-4, d = 2e-4, rounding = 16 },
   bfloat16 = { y = 1e-2, d = 6e-2, rounding = 2^16 }

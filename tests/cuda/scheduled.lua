@@ -10,9 +10,10 @@ local expect = suite.expect
 
 suite.gpu()
 
--- A result that is divided by its norm: its way forward is from a schedule.
-local function normed_gla()
-  return flin.variant {
+-- Beside the library: a result that is divided by its norm, whose way forward
+-- is from a schedule.
+local more <const> = {
+  normed_gla = flin.variant {
     name  = "normed_gla",
     input = { q = "t k", k = "t k : unit_norm", v = "t v",
               g = "t k : log_decay" },
@@ -22,8 +23,8 @@ local function normed_gla()
       local y = flin.dot(x.q, S)
       return { S = S }, y * flin.rsqrt(flin.sum(y * y, "v") + 1)
     end,
-  }
-end
+  },
+}
 
 local cases <const> = {
   "simple_gla,B=1,T=130,H=1,HV=2,K=64,V=64,dtype=float16",
@@ -125,7 +126,7 @@ end
 
 local function check(text)
   local name, at = read(text)
-  local v = name == "normed_gla" and normed_gla() or flin.stdlib[name]
+  local v = more[name] or flin.stdlib[name]
   if at.scaled then
     at.scaled = nil
     v = v:map { q = function (q)

@@ -56,17 +56,23 @@ end
 local GATES <const> = { log_decay = true, unit = true, positive = true,
                         angle = true }
 
+-- Whether that is the gradient of an input that has no tokens.
+local function constant(variant, what)
+  for _, input in ipairs(variant.inputs) do
+    if what == "d_" .. input.name then return not input.axes:find "t" end
+  end
+  return false
+end
+
 local function limit_of(variant, dtype, what)
   if dtype == "float32" then return 1e-4 end
   if not what:find "^d_" then
     return suite.ERASES[variant.name] and 6e-3 or 4e-3
   end
   if what == "d_initial_state" and suite.turns(variant) then return 2e-2 end
+  -- a sum over all tokens, whose terms cancel
+  if constant(variant, what) then return 3e-2 end
   for _, input in ipairs(variant.inputs) do
-    -- of a constant: a sum over all tokens, whose terms cancel
-    if what == "d_" .. input.name and not input.axes:find "t" then
-      return 3e-2
-    end
     if what == "d_" .. input.name
       and (GATES[input.domain] or not input.axes:find "[kv]") then
       return 2e-2
@@ -138,9 +144,11 @@ local function check(name, variant, case)
     if type(off) == "number" and what ~= "worst" then
       local limit = limit_of(variant, case.dtype, what)
       if off > limit and case.dtype == "float32" then
-        -- a sum of many tokens that cancel is no better on the CPU
+        -- a sum of many tokens that cancel is no better on the CPU; of a head's
+        -- constant it is one number, whose own error is luck
         cpu = cpu or variant:check(with(case, { backend = "cpu" }))
-        limit = math.max(limit, 4 * cpu[what])
+        limit = math.max(limit, (constant(variant, what) and 16 or 4)
+                                * cpu[what])
       end
       expect(off <= limit, "%s %s: %s is off by %.1e", name, text_of(case),
              what, off)
@@ -365,9 +373,17 @@ local laws = { repeats, strided, contained, inplace, gradients, far_gradients,
                angles }
 local types = size == "all" and { "bfloat16", "float16", "float32" }
   or { "float32" }
+
+-- Momentum that nothing slows grows past what float16 holds.
+local function in_range(v, dtype)
+  if dtype ~= "float16" then return true end
+  local y, left = v:reference(inputs_of(v, 200, dtype, extreme))
+  return math.max(y:maxabs(), left[matrix_of(v)]:maxabs()) < 65504
+end
+
 for _, dtype in ipairs(types) do
   for _, name in ipairs(names) do
-    if mine(name) then
+    if mine(name) and in_range(flin.stdlib[name], dtype) then
       for _, law in ipairs(laws) do
         local ok, why_not = pcall(law, name, flin.stdlib[name], dtype)
         expect(ok, "%s %s: %s", name, dtype, why_not)

@@ -68,9 +68,10 @@ sanitize() {
         exec >"$log/$0.$1.$2" 2>&1
         [ $from -lt $end ] || { echo "no time left"; exit; }
         [ $0 != racecheck ] || word=short   # looks at each shared access
+        [ $0 = initcheck ] && copies=no || copies=yes   # it sees no TMA stores
         timeout $((end + 20 - from)) "$tool" --tool $0 --error-exitcode 9 \
-            --show-backtrace no "$build/flin" tests/cuda/sanitized.lua $1 $2 \
-            $word
+            --check-api-memory-access $copies --show-backtrace no \
+            "$build/flin" tests/cuda/sanitized.lua $1 $2 $word
         echo "exit $?, $(($(date +%s) - from)) s"
     '
     echo "sanitized: $(($(date +%s) - start)) s"

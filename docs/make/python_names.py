@@ -2,7 +2,8 @@
 
     python3 docs/make/python_names.py lang/python/flin
 
-What flin.__all__ names, with public methods; then the layers of flin.nn."""
+What flin.__all__ names, with public methods; then what flin.nn and
+flin.distributed have."""
 import ast
 import inspect
 import os
@@ -159,12 +160,17 @@ def main():
     for name, module, node in classes:
         print(f"\n## {name}s")
         a_class("flin." + name, module, node)
-    print("\n## `flin.nn`\n")
-    nn = parse("nn")
-    print(markdown(ast.get_docstring(nn)))
-    for node in nn.body:
-        if isinstance(node, ast.ClassDef):
-            a_class("flin.nn." + node.name, "nn", node)
+    for name in "nn", "distributed":
+        tree, whole = parse(name), "flin." + name
+        print(f"\n## `{whole}`\n")
+        print(markdown(ast.get_docstring(tree)))
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                a_class(f"{whole}.{node.name}", name, node)
+            elif is_public(node):
+                say(f"{whole}.{node.name}",
+                    f"{whole}.{node.name}{signature(node)}",
+                    ast.get_docstring(node))
 
 
 main()

@@ -18,7 +18,7 @@ from ._stdlib import Stdlib
 from ._variant import Variant, register
 
 if TYPE_CHECKING:
-    from . import nn as nn
+    from . import distributed as distributed, nn as nn
 
 __all__ = ["Error", "Variant", "load", "stdlib", "stdlib_names", "version"]
 
@@ -42,7 +42,7 @@ stdlib = Stdlib(load)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "nn":            # needs PyTorch
+    if name in ("distributed", "nn"):   # need PyTorch
         import importlib
-        return importlib.import_module("flin.nn")
+        return importlib.import_module("flin." + name)
     raise AttributeError(f"module 'flin' has no attribute '{name}'")

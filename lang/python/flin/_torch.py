@@ -4,7 +4,7 @@ import operator
 import sys
 
 import torch
-from . import _c, _state
+from . import _c, _dtensor, _state
 from ._calls import ALIGNMENT, SAVING, Request, overlaps, wrong_kind
 from ._variant import DOORS
 
@@ -276,9 +276,19 @@ def wants_grad(tensors):
         return False
 
 
+def is_spread(tensors):
+    """Whether a tensor lies over the ranks of a mesh."""
+    return not PLAIN.issuperset(map(type, tensors)) and any(
+        isinstance(t, _dtensor.class_of()) for t in tensors)
+
+
 def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
     """y and the final states; differentiable where anything asks for it."""
     states = [s for s in s0 if s is not None]
+    if is_spread(x + states):
+        x, s0, spread = _dtensor.own_parts(variant, x, s0)
+        return spread(*call(variant, x, s0, cu, chunk, scale, norm, final,
+                            validate))
     if is_watched(x + states):
         if validate > 0:
             raise _c.Error("validate is for eager calls\n  help: FLIN_CHECK=1 "
@@ -297,6 +307,9 @@ def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
 
 def step(variant, x, s0, scale, norm, inplace, validate):
     """y and the new states."""
+    if is_spread(x + [s for s in s0 if s is not None]):
+        x, s0, spread = _dtensor.own_parts(variant, x, s0)
+        return spread(*step(variant, x, s0, scale, norm, inplace, validate))
     if is_watched(x + [s for s in s0 if s is not None]):
         y, *states = call(variant, x, s0, None, 0, scale, norm, True,
                           validate)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import Error, _fla, load, stdlib
+from . import Error, _dtensor, _fla, load, stdlib
 from ._variant import Variant
 
 GATE_NORMALIZER = 16            # of log decays, as GLA has it
@@ -49,6 +49,16 @@ def _begin(variant, sizes):
     seed = int(torch.randint(1, 2 ** 31, ()))
     return {n: torch.tensor(x, dtype=torch.float64)
             for n, x in variant.initial(seed=seed, **sizes).items()}
+
+
+def _own(p):
+    """This rank's part of a parameter whose heads lie over a mesh; one that
+    all have gets a part of its gradient from each."""
+    if not isinstance(p, _dtensor.class_of()):
+        return p
+    from torch.distributed.tensor import Partial
+    return p.to_local(grad_placements=[
+        Partial() if how.is_replicate() else how for how in p.placements])
 
 
 def _check_axes(who, variant, axes):
@@ -148,9 +158,9 @@ class LinearAttention(nn.Module):
             if a.timed:
                 p = self.projections[a.name](x)
                 sizes = [self.size(a, axis) for axis in a.axes]
-                p = p.view(*x.shape[:2], self.num_heads, *sizes)
+                p = p.view(*x.shape[:2], -1, *sizes)
             else:
-                p = self.constants[a.name]
+                p = _own(self.constants[a.name])
             angles = a.domain == "angle" and not a.timed
             found[a.name] = p if angles else ACTIVATIONS[a.domain](p)
         return found
@@ -168,7 +178,7 @@ class LinearAttention(nn.Module):
                                 cu_seqlens=cu_seqlens)
         axes = tuple(range(3, o.dim()))
         o = o.float() * torch.rsqrt(
-            o.float().square().mean(axes, keepdim=True) + self.eps) * self.norm
+            o.float().square().mean(axes, keepdim=True) + self.eps) * _own(self.norm)
         o = o.flatten(2)
         if self.gate is not None:
             o = o * F.silu(self.gate(x).float())

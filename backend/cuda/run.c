@@ -11,6 +11,7 @@
 #include "ends.h"
 #include "inplace.h"
 #include "probe.h"
+#include "segments.h"
 #include "stage.h"
 
 enum { READY = 16, ALIGN = 256 };
@@ -28,8 +29,10 @@ typedef struct Ready {
     bool placed;                        /* its tensors are in reach */
     DevicePtr table;                    /* of the sequences; 0: none */
     HostSequence *upload;               /* to the table before each run */
+    int64_t nupload;
     DeviceRows copy[MAX_STATES];        /* of states, before each run */
     int ncopies;
+    DeviceRows zeros;                   /* filled before each run */
     char what[256];
 } Ready;
 
@@ -44,6 +47,7 @@ typedef struct Table {
 struct CudaProgram {
     pthread_mutex_t lock;
     Builds builds;
+    Cutting cutting;
     Ready *ready;
     Table *table;
     Ends ends;
@@ -58,6 +62,7 @@ CudaProgram *cuda_program(Ctx *c, const Plan *plan, Gpu *g)
         fail_code(c, ERR_MEMORY, "out of memory");
     p->builds = (Builds){ .gpu = gpu_retain(g), .plan = plan };
     pthread_mutex_init(&p->lock, NULL);
+    cutting_find(c, plan, &p->cutting);
     return p;
 }
 
@@ -88,6 +93,7 @@ void cuda_release(CudaProgram *p)
         table_free(p->builds.gpu, t);
     }
     builds_free(&p->builds);
+    cutting_free(p->builds.gpu, &p->cutting);
     ends_free(p->builds.gpu, &p->ends);
     probing_free(p->builds.gpu, &p->probing);
     gpu_release(p->builds.gpu);
@@ -251,10 +257,11 @@ static void describe(Ready *r, const Graph *g, const Call *call)
 
 typedef struct Making {
     CudaProgram *p;
-    const Call *call;
+    Segments *s;
     Ready *r;
     bool keep;                          /* its sequences stay there */
     DevicePtr workspace;
+    Steps steps;
 } Making;
 
 /* The caller's, or the stream's own. */
@@ -278,7 +285,8 @@ static int64_t workspace_bytes(const Plan *p, const Build *b,
     return (cuda_workspace(b->m, p, call) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The sequences' table, then the kernels' part, then copies of states. */
+/* The sequences' table, then the kernels' part, then copies of states, then
+ * what segments take. */
 static void place_all(Ctx *c, Making *k, Call *call)
 {
     Ready *r = k->r;
@@ -287,6 +295,7 @@ static void place_all(Ctx *c, Making *k, Call *call)
     int64_t rest = workspace_bytes(p, r->build, call);
     const Running running = { p, r->build, r->forward };
     int64_t copies = inplace_bytes(&running, call);
+    int64_t more = segments_bytes(k->s);
     HostSequence *seq = NULL;
     if (table && !call->device_cu) {
         seq = ctx_alloc(r->ctx, (size_t)table);
@@ -297,42 +306,57 @@ static void place_all(Ctx *c, Making *k, Call *call)
         table = 0;
     } else {
         r->upload = seq;
+        r->nupload = call->nseq;
     }
     k->workspace = workspace_for(c, k->p->builds.gpu, call,
-                                 table + rest + copies);
+                                 table + rest + copies + more);
     if (table)
         r->table = k->workspace;
     k->workspace += (DevicePtr)table;
     r->ncopies = inplace_place(&running, call, k->workspace + (DevicePtr)rest,
                                r->copy);
+    k->steps = (Steps){ .ctx = r->ctx, .d = gpu_driver(k->p->builds.gpu),
+                        .seq = r->table, .workspace = k->workspace,
+                        .at = k->workspace + (DevicePtr)(rest + copies),
+                        .stored = call->kept ? cuda_stored(r->build->m, call)
+                                             : 0 };
 }
 
 /* Those of the plan's kernels from .. to - 1 (0: to the last). */
-static void add_launches(Ctx *c, Making *k, const Call *call, const Build *b,
-                         int from, int to)
+static void add_launches(Ctx *c, Making *k, const Build *b, int from, int to)
 {
-    Ready *r = k->r;
+    Steps *t = &k->steps;
     for (int i = 0; i < b->m->nkernels; i++) {
         const CudaKernel *kernel = &b->m->kernel[i];
-        if (kernel->of >= from && (!to || kernel->of < to))
-            r->launch[r->nlaunches++] = launch_new(c,
-                gpu_driver(k->p->builds.gpu), b->f[i], b->m, kernel,
-                k->p->builds.plan, call, r->table, k->workspace);
+        if (kernel->of < from || (to && kernel->of >= to))
+            continue;
+        segments_back(c, k->s, t, b, i);
+        t->launch[t->n++] = launch_new(c, t->d, b->f[i], b->m, kernel,
+                                       k->p->builds.plan, &k->s->call, t->seq,
+                                       t->workspace);
     }
 }
 
 static void make_launches(Ctx *c, void *ud)
 {
     Making *k = ud;
+    Steps *t = &k->steps;
+    Call *call = &k->s->call;
     const Build *b = k->r->build, *forward = k->r->forward;
-    int n = b->m->nkernels + (forward ? forward->m->nkernels : 0);
-    int split = k->p->builds.plan->split, from = k->call->from;
-    Call call = with_sequences(c, k->call);
-    place_all(c, k, &call);
-    k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
+    int n = b->m->nkernels + (forward ? forward->m->nkernels : 0)
+          + segments_launches(k->s, b->m->nkernels);
+    int split = k->p->builds.plan->split, from = call->from;
+    *call = with_sequences(c, call);
+    place_all(c, k, call);
+    t->launch = k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
+    segments_place(k->s, t);
+    segments_forward(c, k->s, t);
     if (forward)
-        add_launches(c, k, &call, forward, from, call.to);
-    add_launches(c, k, &call, b, forward ? split : from, call.to);
+        add_launches(c, k, forward, from, call->to);
+    add_launches(c, k, b, forward ? split : from, call->to);
+    segments_after(k->s, t);
+    k->r->nlaunches = t->n;
+    k->r->zeros = t->zeros;
 }
 
 static void make_ready(Ctx *c, void *ud)
@@ -359,9 +383,11 @@ static void insert(CudaProgram *p, Ready *r)
 static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
 {
     const Graph *g = p->builds.plan->g;
-    const Build *forward, *b = build_for(c, &p->builds, call, &forward);
+    Segments s = segments_of(c, p->builds.plan, &p->cutting, p->builds.gpu,
+                             call);
+    const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
     Ready *r = calloc(1, sizeof *r);
-    Making k = { .p = p, .call = call, .r = r, .keep = keep };
+    Making k = { .p = p, .s = &s, .r = r, .keep = keep };
     if (call->device_cu)
         ends_compile(c, p->builds.gpu, &p->ends);
     if (!r || !(r->ctx = ctx_new())) {
@@ -404,10 +430,12 @@ static void queue(Ctx *c, void *ud)
     gpu_running(k->p->builds.gpu, r->what);
     if (r->upload)
         stream_put(c, d, call->stream, r->table, r->upload,
-                   (size_t)call->nseq * sizeof *r->upload);
+                   (size_t)r->nupload * sizeof *r->upload);
     if (call->device_cu)
         ends_queue(c, k->p->builds.gpu, &k->p->ends, k->p->builds.plan->g,
                    call, r->table);
+    if (r->zeros.width)
+        stream_fill(c, d, call->stream, r->zeros.to, 0, r->zeros.width);
     for (int i = 0; i < r->ncopies; i++)
         stream_copy(c, d, call->stream, &r->copy[i]);
     launch_all(c, d, r->launch, r->nlaunches, k->p->builds.plan, call);
@@ -480,15 +508,21 @@ static bool has_inputs(const Graph *g, const Call *call)
 static void prepare_locked(Ctx *c, void *ud)
 {
     Run *k = ud;
+    CudaProgram *p = k->p;
     const Build *forward;
-    if (k->call->device_cu || !has_inputs(k->p->builds.plan->g, k->call))
-        ends_compile(c, k->p->builds.gpu, &k->p->ends);
-    if (!has_inputs(k->p->builds.plan->g, k->call))
-        build_all(c, &k->p->builds, k->call);
-    else if (k->call->on_device)
-        ready_new(c, k->p, k->call, true);
-    else
-        build_for(c, &k->p->builds, k->call, &forward);
+    bool any = !has_inputs(p->builds.plan->g, k->call);
+    if (k->call->device_cu || any)
+        ends_compile(c, p->builds.gpu, &p->ends);
+    if (any)
+        build_all(c, &p->builds, k->call);
+    if (!any && k->call->on_device) {
+        ready_new(c, p, k->call, true);
+        return;
+    }
+    Segments s = segments_of(c, p->builds.plan, &p->cutting, p->builds.gpu,
+                             k->call);
+    if (!any || s.n > 1)
+        build_for(c, &p->builds, &s.call, &forward);
 }
 
 static void narrow(View *v, int n)
@@ -519,11 +553,13 @@ typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
 static void count_kept(Ctx *c, void *ud)
 {
     Count *k = ud;
-    Call call = with_sequences(c, k->call);
+    Segments s = segments_of(c, k->p->builds.plan, &k->p->cutting,
+                             k->p->builds.gpu, k->call);
+    Call call = with_sequences(c, &s.call);
     const Build *forward;
     call.to = call.to ? call.to : k->p->builds.plan->nkernels;
     k->most = cuda_stored(build_for(c, &k->p->builds, &call, &forward)->m,
-                          &call);
+                          &call) + segments_kept(&s);
 }
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
@@ -536,17 +572,19 @@ int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
 static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
-    Call call = with_sequences(c, k->call);
+    Segments s = segments_of(c, k->p->builds.plan, &k->p->cutting,
+                             k->p->builds.gpu, k->call);
+    Call call = with_sequences(c, &s.call);
     const Build *forward;
     if (has_inputs(k->p->builds.plan->g, k->call))
-        build_for(c, &k->p->builds, k->call, &forward);
+        build_for(c, &k->p->builds, &s.call, &forward);
     for (Build *b = k->p->builds.first; b; b = b->next) {
         const Running running = { k->p->builds.plan, b, NULL };
         int64_t n = !b->m ? 0 : workspace_bytes(running.p, b, &call)
                               + inplace_bytes(&running, &call);
         k->most = n > k->most ? n : k->most;
     }
-    k->most += (int64_t)table_bytes(k->call);
+    k->most += (int64_t)table_bytes(&s.call) + segments_bytes(&s);
 }
 
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)

@@ -1,0 +1,485 @@
+/* segments.c -- few long sequences, cut in segments; see segments.h. */
+#include "segments.h"
+
+#include <string.h>
+
+#include "../../compiler/grad.h"
+#include "driver_entry.h"
+
+enum { ALIGN = 256, THREADS = 128, COLS = 8, ROWS = 256 };  /* carry.cuh's */
+
+/* ---- whether, and in how many ---- */
+
+/* Chunks that walks take time for. One that is not cut has two blocks a head,
+ * each with half the columns, which takes that part of the time of one; the
+ * states alone that of all the work; and what starts segments some chunks. */
+static const double halved = 0.6, lean = 0.65, started = 8, worth = 0.9;
+
+int segments_count(const Call *call, int chunk, bool joint, int processors)
+{
+    int64_t heads = call->nseq * call->heads, tokens = 0;
+    for (int64_t i = 0; call->seq && i < call->nseq; i++)
+        tokens = call->seq[i].len > tokens ? call->seq[i].len : tokens;
+    int64_t chunks = (tokens + chunk - 1) / chunk;
+    double whole = halved * (double)chunks * (joint ? 2 : 1);
+    double walks = 2 * lean + 1 + (joint ? 2 : 0), least = worth * whole;
+    int found = 1;
+    for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
+        int64_t waves = (heads * n + processors - 1) / processors;
+        int64_t each = (chunks + n - 1) / n;
+        double cost = walks * (double)(waves * each)
+                    + started * (joint ? 2 : 1);
+        if (cost < least) {
+            least = cost;
+            found = n;
+        }
+    }
+    return found;
+}
+
+/* What stands in the way of cutting this plan's calls, or NULL. */
+static const char *find_fault(Ctx *c, const Plan *p, Cutting *to)
+{
+    const Graph *g = p->g;
+    const char *why = transition_find(c, g, &to->t);
+    if (!g->chunk)
+        return "it goes token by token";
+    if (why)
+        return why;
+    int rows = g->axis[to->t.kappa].size, cols = g->axis[to->t.nu].size;
+    if (rows != cols || rows > ROWS)
+        return ctx_format(c, "its state is %d x %d: the kernels that walk it"
+                          " make transitions of %d x %d", rows, cols, rows,
+                          rows);
+    if (!plan_is_joint(p))
+        return to->t.mixes ? NULL
+             : "its blocks scan what is before their part of a sequence";
+    for (int i = p->split; i < p->nkernels; i++)
+        if (p->kernel[i].states & STATE(to->t.state))
+            return "the way back walks forward, too";
+    return p->stored[g->st[to->t.state].node] ? NULL
+         : "the way back reads no states of the way forward";
+}
+
+void cutting_find(Ctx *c, const Plan *p, Cutting *to)
+{
+    to->why = find_fault(c, p, to);
+    to->adjoint = -1;
+    if (to->why)
+        return;
+    if (plan_is_joint(p))
+        to->adjoint = adjoint_of_state(p->g, to->t.state);
+    to->ends.plan = plan_ends(c, p);
+}
+
+static void unload(Ctx *c, void *ud)
+{
+    Cutting *cut = ud;
+    module_unload(gpu_enter(c, cut->ends.gpu), cut->module);
+}
+
+/* Where the context has broken, the module went with it. */
+void cutting_free(Gpu *g, Cutting *cut)
+{
+    Ctx *c = cut->module ? ctx_new() : NULL;
+    cut->ends.gpu = g;
+    if (c)
+        ctx_protect(c, unload, cut);
+    ctx_free(c);
+    cut->module = NULL;
+    if (cut->ends.plan)
+        builds_free(&cut->ends);
+}
+
+/* ---- a call in segments ---- */
+
+static const Seq *cut_sequences(Ctx *c, const Call *call, int n, int chunk)
+{
+    Seq *seq = ctx_alloc(c, (size_t)(call->nseq * n) * sizeof *seq);
+    for (int64_t i = 0; i < call->nseq; i++) {
+        const Seq *s = &call->seq[i];
+        int64_t chunks = (s->len + chunk - 1) / chunk;
+        int64_t each = (chunks + n - 1) / n * chunk;
+        for (int k = 0; k < n; k++) {
+            int64_t from = k * each < s->len ? k * each : s->len;
+            int64_t left = s->len - from;
+            seq[i * n + k] = (Seq){ s->b, s->start + from,
+                                    left < each ? left : each };
+        }
+    }
+    return seq;
+}
+
+/* Float32, [segment, head, its axes], at an address, or at none yet. */
+static View view_at(const Segments *s, void *data)
+{
+    const State *st = &s->p->g->st[s->cut->t.state];
+    int size = s->p->g->axis[s->cut->t.kappa].size;
+    View v = { .data = data, .dtype = F32, .heads = s->whole->heads };
+    ensure(s->p->g, st->rank == 2, OP_state, st->node);
+    v.sd[0] = size;
+    v.sd[1] = 1;
+    v.sh = (int64_t)size * size;
+    v.sb = v.sh * v.heads;
+    return v;
+}
+
+/* For types and sums: what is to have a place is not NULL. */
+static void bind_states(Segments *s)
+{
+    static char somewhere;
+    int state = s->cut->t.state, back = s->cut->adjoint;
+    s->call.s0[state] = s->call.s1[state] = view_at(s, &somewhere);
+    if (back >= 0)
+        s->call.s0[back] = s->call.s1[back] = view_at(s, &somewhere);
+}
+
+static bool goes_forward(const Segments *s)
+{
+    return s->cut->adjoint < 0 || s->whole->from < s->p->split;
+}
+
+static bool goes_back(const Segments *s)
+{
+    return s->cut->adjoint >= 0
+        && (!s->whole->to || s->whole->to > s->p->split);
+}
+
+/* Of the plan of ends: the same inputs, but none of the way back. */
+static Call ends_call(const Segments *s)
+{
+    const Graph *g = s->p->g;
+    Call call = s->call;
+    call.from = call.to = 0;
+    call.kept = NULL;
+    memset(call.out, 0, sizeof call.out);
+    for (int i = 0; i < g->nin; i++)
+        if (s->cut->adjoint >= 0 && !strcmp(g->in[i].name, "dy"))
+            call.in[i] = (View){ .dtype = call.in[0].dtype };
+    for (int i = 0; i < g->nst; i++)
+        if (i != s->cut->t.state)
+            call.s0[i] = call.s1[i] = (View){ NULL };
+    return call;
+}
+
+static const char source[] =
+    "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
+    "#include \"dense.cuh\"\n#include \"carry.cuh\"\n"
+    "extern \"C\" __global__ void\n"
+    "flin_begin(const __grid_constant__ Carry a)\n"
+    "{\n    carry_begin(a);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_end(const __grid_constant__ Carry a)\n"
+    "{\n    carry_end(a);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_unit(const __grid_constant__ Carry a)\n"
+    "{\n    carry_unit(a);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_carry(const __grid_constant__ Carry a)\n"
+    "{\n    carry_on(a);\n}\n";
+
+enum { CARRY_SHARED = 2 * ROWS * COLS * (int)sizeof(float) };
+static const CudaKernel
+    begin_kernel = { .name = "flin_begin", .threads = THREADS },
+    end_kernel = { .name = "flin_end", .threads = THREADS },
+    unit_kernel = { .name = "flin_unit", .threads = THREADS },
+    carry_kernel = { .name = "flin_carry", .threads = THREADS,
+                     .shared = CARRY_SHARED };
+
+typedef struct Compiling { Segments *s; Gpu *gpu; } Compiling;
+
+static void compile(Ctx *c, void *ud)
+{
+    Compiling *k = ud;
+    Cutting *cut = k->s->cut;
+    const Build *forward;
+    const Driver *d = gpu_enter(c, k->gpu);
+    Call call = ends_call(k->s);
+    if (!cut->module) {
+        Module *m = cut->module = build_module(c, k->gpu, source);
+        cut->begin = module_function(c, d, m, begin_kernel.name, 0);
+        cut->end = module_function(c, d, m, end_kernel.name, 0);
+        cut->unit = module_function(c, d, m, unit_kernel.name, 0);
+        cut->carry = module_function(c, d, m, carry_kernel.name,
+                                     CARRY_SHARED);
+    }
+    cut->ends.gpu = k->gpu;
+    k->s->ends = build_for(c, &cut->ends, &call, &forward);
+}
+
+Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
+                     const Call *call)
+{
+    Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
+    Compiling k = { &s, g };
+    int chunk = p->g->chunk;
+    if (cut->why || !call->seq)
+        return s;
+    s.n = segments_count(call, chunk, plan_is_joint(p),
+                         gpu_enter(c, g)->processors);
+    if (s.n == 1)
+        return s;
+    s.call.nseq *= s.n;
+    s.call.seq = cut_sequences(c, call, s.n, chunk);
+    bind_states(&s);
+    if (ctx_protect(c, compile, &k))
+        return s;
+    if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
+        ctx_rethrow(c);
+    cut->why = ctx_string(p->g->ctx, c->err.message);
+    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
+                       .call = *call };
+}
+
+/* ---- places ---- */
+
+static int64_t aligned(int64_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int64_t states_bytes(const Segments *s)
+{
+    View v = view_at(s, NULL);
+    return aligned(4 * v.sb * s->call.nseq);
+}
+
+int64_t segments_kept(const Segments *s)
+{
+    return s->n > 1 ? states_bytes(s) : 0;
+}
+
+/* Of an input that has nu, all zero: the heads share it. */
+static View zero_input(const Segments *s, int i, void *data, int64_t *bytes)
+{
+    const Graph *g = s->p->g;
+    const Input *in = &g->in[i];
+    CudaExtent e = cuda_extent(&s->call);
+    View v = { .data = data, .dtype = s->call.in[i].dtype, .heads = 1 };
+    int64_t n = 1;
+    for (int d = in->rank; d-- > 0; n *= g->axis[in->order[d]].size)
+        v.sd[d] = n;
+    v.st = in->timed ? n : 0;
+    v.sb = in->timed ? n * e.tokens : 0;
+    n *= in->timed ? e.tokens * e.batch : 1;
+    *bytes = n * dtype_size(v.dtype);
+    return v;
+}
+
+static int64_t zeros_bytes(const Segments *s)
+{
+    int64_t most = 0;
+    for (int i = 0; i < s->p->g->nin; i++) {
+        int64_t n = 0;
+        if (s->cut->t.writes[i] && strcmp(s->p->g->in[i].name, "dy"))
+            zero_input(s, i, NULL, &n);
+        most = n > most ? n : most;
+    }
+    return aligned(most);
+}
+
+/* Places in the workspace, one behind the other. */
+typedef struct Places {
+    int64_t start, own, back, back_own, m, unit, zeros, end;
+} Places;
+
+static Places places_of(const Segments *s)
+{
+    int64_t states = states_bytes(s), back = goes_back(s) ? states : 0;
+    View v = view_at(s, NULL);
+    Places p = { .own = states };
+    p.back = p.own + states;
+    p.back_own = p.back + back;
+    p.m = p.back_own + back;
+    p.unit = p.m + (s->whole->kept ? 0 : states);
+    p.zeros = p.unit + aligned(4 * v.sh);
+    p.end = p.zeros + (goes_forward(s) ? zeros_bytes(s) : 0);
+    return p;
+}
+
+int64_t segments_bytes(const Segments *s)
+{
+    if (s->n == 1)
+        return 0;
+    Call call = ends_call(s);
+    return places_of(s).end
+         + aligned(cuda_workspace(s->ends->m, s->cut->ends.plan, &call));
+}
+
+int segments_launches(const Segments *s, int kernels)
+{
+    enum { OWN = 5, BEFORE = 3 };       /* of the way forward, with both ends;
+                                           before a walk back */
+    return s->n == 1 ? 0 : OWN + 2 * s->ends->m->nkernels + BEFORE * kernels;
+}
+
+static void *pointer(DevicePtr at, int64_t offset)
+{
+    return (void *)(uintptr_t)(at + (DevicePtr)offset);
+}
+
+static void *transitions_at(const Segments *s, const Steps *to)
+{
+    return s->whole->kept ? (char *)s->whole->kept + to->stored
+                          : pointer(to->at, places_of(s).m);
+}
+
+void segments_place(Segments *s, Steps *to)
+{
+    if (s->n == 1)
+        return;
+    Places p = places_of(s);
+    int state = s->cut->t.state, back = s->cut->adjoint;
+    s->call.s0[state].data = pointer(to->at, p.start);
+    s->call.s1[state].data = pointer(to->at, p.own);
+    if (back >= 0) {
+        s->call.s0[back].data = pointer(to->at, p.back);
+        s->call.s1[back].data = pointer(to->at, p.back_own);
+    }
+    if (goes_forward(s)) {
+        to->zeros.to = to->at + (DevicePtr)p.zeros;
+        to->zeros.width = (size_t)(p.end - p.zeros);
+    }
+}
+
+/* ---- steps ---- */
+
+/* carry.cuh's. */
+typedef struct Part {
+    uint64_t p;
+    int64_t ss, sh, sr, sc;
+    int32_t group, type;
+} Part;
+typedef struct Carry {
+    Part start, own, m, whole;
+    int64_t nseq;
+    int32_t segments, heads, rows, cols, back, pad;
+} Carry;
+
+static Part part_of(const Segments *s, const View *v)
+{
+    const State *st = &s->p->g->st[s->cut->t.state];
+    int row = st->order[0] != s->cut->t.kappa;
+    return (Part){ (uint64_t)(uintptr_t)v->data, v->sb, v->sh, v->sd[row],
+                   v->sd[1 - row], v->heads ? s->whole->heads / v->heads : 1,
+                   v->dtype };
+}
+
+static Carry carry_of(const Segments *s, const Steps *to, bool back)
+{
+    int state = back ? s->cut->adjoint : s->cut->t.state;
+    View m = view_at(s, transitions_at(s, to));
+    Carry a = { .nseq = s->whole->nseq, .segments = s->n,
+                .heads = s->whole->heads, .back = back };
+    a.start = part_of(s, &s->call.s0[state]);
+    a.own = part_of(s, &s->call.s1[state]);
+    a.m = part_of(s, &m);
+    a.rows = a.cols = s->p->g->axis[s->cut->t.kappa].size;
+    return a;
+}
+
+static void add_step(Steps *to, Function *f, const CudaKernel *k,
+                     int64_t grid, const Carry *a)
+{
+    Launch *l = ctx_alloc(to->ctx, sizeof *l);
+    *l = (Launch){ .f = f, .k = k, .grid = (unsigned)grid };
+    l->args = ctx_alloc(to->ctx, sizeof *a);
+    memcpy(l->args, a, sizeof *a);
+    to->launch[to->n++] = l;
+}
+
+static void add_begin(const Segments *s, Steps *to, bool back)
+{
+    Carry a = carry_of(s, to, back);
+    int state = back ? s->cut->adjoint : s->cut->t.state;
+    a.whole = part_of(s, &s->whole->s0[state]);
+    add_step(to, s->cut->begin, &begin_kernel, s->call.nseq * a.heads, &a);
+}
+
+static void add_carry(const Segments *s, Steps *to, bool back)
+{
+    Carry a = carry_of(s, to, back);
+    int64_t blocks = (a.cols + COLS - 1) / COLS;
+    add_step(to, s->cut->carry, &carry_kernel, a.nseq * a.heads * blocks,
+             &a);
+}
+
+static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call)
+{
+    const CudaModule *m = s->ends->m;
+    DevicePtr workspace = to->at + (DevicePtr)places_of(s).end;
+    for (int i = 0; i < m->nkernels; i++)
+        to->launch[to->n++] = launch_new(c, to->d, s->ends->f[i], m,
+            &m->kernel[i], s->cut->ends.plan, call, to->seq, workspace);
+}
+
+/* From the unit matrix, with nothing written. */
+static void add_transitions(Ctx *c, const Segments *s, Steps *to)
+{
+    Places p = places_of(s);
+    int state = s->cut->t.state;
+    Call call = ends_call(s);
+    View unit = view_at(s, pointer(to->at, p.unit));
+    Carry a = carry_of(s, to, false);
+    int64_t bytes;
+    a.start = part_of(s, &unit);
+    add_step(to, s->cut->unit, &unit_kernel, a.rows, &a);
+    unit.heads = 1;
+    unit.sh = unit.sb = 0;
+    call.s0[state] = unit;
+    call.s1[state] = view_at(s, transitions_at(s, to));
+    for (int i = 0; i < s->p->g->nin; i++)
+        if (s->cut->t.writes[i] && strcmp(s->p->g->in[i].name, "dy"))
+            call.in[i] = zero_input(s, i, pointer(to->at, p.zeros), &bytes);
+    add_ends(c, s, to, &call);
+}
+
+void segments_forward(Ctx *c, const Segments *s, Steps *to)
+{
+    Call call = ends_call(s);
+    if (s->n == 1 || !goes_forward(s))
+        return;
+    add_begin(s, to, false);
+    add_transitions(c, s, to);
+    add_ends(c, s, to, &call);
+    add_carry(s, to, false);
+}
+
+static void add_end(const Segments *s, Steps *to, bool back)
+{
+    int state = back ? s->cut->adjoint : s->cut->t.state;
+    if (!s->whole->s1[state].data)
+        return;
+    Carry a = carry_of(s, to, back);
+    a.whole = part_of(s, &s->whole->s1[state]);
+    add_step(to, s->cut->end, &end_kernel, a.nseq * a.heads, &a);
+}
+
+void segments_after(const Segments *s, Steps *to)
+{
+    if (s->n > 1 && goes_forward(s))
+        add_end(s, to, false);
+    if (s->n > 1 && goes_back(s))
+        add_end(s, to, true);
+}
+
+static bool walks_adjoint(const Segments *s, const CudaKernel *k)
+{
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == ARG_STATE
+            && k->tensor[i].index == s->cut->adjoint)
+            return true;
+    return false;
+}
+
+void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                   int kernel)
+{
+    if (s->n == 1 || s->cut->adjoint < 0
+        || !walks_adjoint(s, &b->m->kernel[kernel]))
+        return;
+    add_begin(s, to, true);
+    to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
+        &b->m->kernel[kernel], s->p, &s->call, to->seq, to->workspace);
+    add_carry(s, to, true);
+}

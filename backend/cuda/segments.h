@@ -1,0 +1,80 @@
+/* segments.h -- few long sequences, cut in segments that run side by side.
+ *
+ * Where the plan has a transition (compiler/transition.h) and the price says
+ * so, a call becomes: what each segment leaves of a state that begins as zero,
+ * and its transition, by kernels of the states alone (plan_ends); each
+ * segment's start from these; then the plan's own kernels, to which segments
+ * are sequences. Back: the walk of the adjoint from zero, each segment's start
+ * by the transposed transitions, the walk again. Segments are whole chunks.
+ */
+#ifndef FLIN_CUDA_SEGMENTS_H
+#define FLIN_CUDA_SEGMENTS_H
+
+#include "../../compiler/transition.h"
+#include "build.h"
+
+/* Of a program: how its calls may be cut. One thread at a time. */
+typedef struct Cutting {
+    const char *why;                    /* they may not; else NULL */
+    Transition t;
+    int adjoint;                        /* the state's; -1: the plan is not
+                                           joint */
+    Builds ends;                        /* of plan_ends */
+    Module *module;                     /* carry.cuh's; NULL: not yet there */
+    Function *begin, *end, *unit, *carry;
+} Cutting;
+
+void cutting_find(Ctx *c, const Plan *p, Cutting *to);
+void cutting_free(Gpu *g, Cutting *cut);
+
+/* A call as it is cut. */
+typedef struct Segments {
+    Cutting *cut;
+    const Plan *p;
+    const Call *whole;                  /* as it came */
+    int n;                              /* of a sequence; 1: it is not cut */
+    Call call;                          /* of segments; addresses of states
+                                           are none yet, but not NULL where
+                                           there are to be some */
+    const Build *ends;                  /* of the way forward; NULL: the call
+                                           has none */
+} Segments;
+
+/* How many segments each of the call's sequences is best cut in: 1 where that
+ * costs more than it saves. */
+int segments_count(const Call *call, int chunk, bool joint, int processors);
+
+/* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles
+ * what cutting takes. */
+Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
+                     const Call *call);
+
+/* Bytes that the way forward leaves for the way back, behind the kernels' own
+ * (`stored`); bytes of workspace. */
+int64_t segments_kept(const Segments *s);
+int64_t segments_bytes(const Segments *s);
+/* Launches beside so many kernels' own, at most. */
+int segments_launches(const Segments *s, int kernels);
+
+/* What a run of a cut call does, in order. */
+typedef struct Steps {
+    Ctx *ctx;                           /* launches live there */
+    const Driver *d;
+    DevicePtr seq, workspace, at;       /* of sequences; of kernels; of what
+                                           segments take */
+    int64_t stored;                     /* bytes of Call.kept before theirs */
+    Launch **launch;
+    int n;
+    DeviceRows zeros;                   /* `to` and `width`, to be filled before
+                                           each run; width 0: none */
+} Steps;
+/* Gives the call's states their places. */
+void segments_place(Segments *s, Steps *to);
+/* What goes before the way forward, and behind all kernels. */
+void segments_forward(Ctx *c, const Segments *s, Steps *to);
+void segments_after(const Segments *s, Steps *to);
+/* What goes before this kernel of the way back. */
+void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                   int kernel);
+
+#endif

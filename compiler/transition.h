@@ -1,0 +1,33 @@
+/* transition.h -- what a run of tokens does to the state that it starts from.
+ *
+ * Where all that a graph carries forward is one matrix S [kappa nu], and what
+ * S becomes is linear in S and in the inputs that have the axis nu together,
+ * with coefficients that have no nu, tokens a .. b leave
+ *
+ *     S_b = M S_a + own,
+ *
+ * own from S_a = 0, and M [kappa kappa] the same for each entry of nu: M is
+ * what S becomes from S_a = 1 while the inputs along nu are zero. So the same
+ * kernels make both, sequences can be cut in segments that run side by side,
+ * and an adjoint goes back through M's transpose.
+ */
+#ifndef FLIN_TRANSITION_H
+#define FLIN_TRANSITION_H
+
+#include "plan.h"
+
+typedef struct Transition {
+    int state, kappa, nu;               /* axes */
+    bool mixes;                         /* M is no diagonal: erasing writes */
+    bool writes[MAX_INPUTS];            /* inputs that have nu */
+} Transition;
+
+/* Finds it in a chunk graph or a step graph. NULL: there it is; else why there
+ * is none, in c. */
+const char *transition_find(Ctx *c, const Graph *g, Transition *t);
+
+/* The plan of what states end as, without results: of a plan that goes forward,
+ * or of a joint one's way forward. Inputs and states have the same numbers. */
+Plan *plan_ends(Ctx *c, const Plan *p);
+
+#endif

@@ -3,26 +3,31 @@
  */
 #include "transition.h"
 
-/* Of a node: free of the state and of what is written, linear in both
- * together, or neither. */
-typedef enum Kind { FREE, LINEAR, NEITHER } Kind;
+/* Of a node: free of the state and of all inputs along nu; made of such inputs,
+ * not of the state, and zero where they are; the same, but maybe not zero there;
+ * linear in the state, with free coefficients, and something written added; or
+ * none of these. */
+typedef enum Kind { FREE, WRITTEN, GATED, LINEAR, NEITHER } Kind;
 
 typedef struct Finding {
     const Graph *g;
     Transition *t;
     uint8_t *kind;                      /* per node: Kind */
-    bool *mixed;                        /* linear, and contracted over kappa */
-    Ref bad;                            /* the first that is neither */
+    bool *mixed;                        /* of the state, and contracted over
+                                           kappa */
 } Finding;
 
-static bool is_zero(const Finding *f, Ref r)
+static bool is_kind(const Finding *f, Ref r, Kind kind)
 {
-    return !r || is_num(f->g, r, 0);
+    return r && f->kind[r] == kind;
 }
 
-static bool is_linear(const Finding *f, Ref r)
+static bool any_is(const Finding *f, const Node *n, Kind kind)
 {
-    return r && f->kind[r] == LINEAR;
+    bool any = false;
+    for (int i = 0; i < 4; i++)
+        any |= is_kind(f, n->a[i], kind);
+    return any;
 }
 
 static bool has_nu(const Finding *f, Ref r)
@@ -30,75 +35,75 @@ static bool has_nu(const Finding *f, Ref r)
     return f->g->n[r].axes >> f->t->nu & 1;
 }
 
-/* May be a coefficient. */
-static bool is_factor(const Finding *f, Ref r)
+/* The operands in which the operation is linear together, as bits; 0: none. */
+static unsigned linear_operands(const Finding *f, const Node *n)
 {
-    return !r || (f->kind[r] == FREE && !has_nu(f, r));
-}
-
-/* Linear where the operands `of` are (or zero) and the others coefficients. */
-static Kind linear_in(const Finding *f, const Node *n, unsigned of)
-{
-    for (int i = 0; i < 4; i++) {
-        Ref a = n->a[i];
-        bool holds = of >> i & 1 ? is_linear(f, a) || is_zero(f, a)
-                                 : is_factor(f, a);
-        if (!holds)
-            return NEITHER;
-    }
-    return LINEAR;
-}
-
-/* One of the first two is linear, all else are coefficients. */
-static Kind product(Finding *f, const Node *n)
-{
-    unsigned of = is_linear(f, n->a[0]) ? 1 : 2;
-    return n->over >> f->t->nu & 1 ? NEITHER : linear_in(f, n, of);
-}
-
-/* Along another axis than nu. */
-static Kind along(const Finding *f, const Node *n)
-{
-    bool nu = n->over >> f->t->nu & 1;
-    if (n->op == OP_relabel || n->op == OP_dup)
-        nu |= n->index == f->t->nu;
-    return nu ? NEITHER : linear_in(f, n, 3);
-}
-
-/* Of a node with an operand that is linear. */
-static Kind linear_kind(Finding *f, const Node *n)
-{
+    bool second = is_kind(f, n->a[1], LINEAR)
+               || (!is_kind(f, n->a[0], LINEAR)
+                   && is_kind(f, n->a[1], WRITTEN));
     switch (n->op) {
     case OP_add: case OP_sub: case OP_neg: case OP_factor: case OP_col:
-    case OP_row: case OP_cumsum: case OP_last: case OP_delay:
-        return linear_in(f, n, 3);
-    case OP_mul: case OP_dot: case OP_gdot:
-        return product(f, n);
-    case OP_div:
-        return linear_in(f, n, 1);
-    case OP_where: case OP_scan:
-        return linear_in(f, n, 6);
-    case OP_solve:
-        return linear_in(f, n, 2);
-    case OP_sum: case OP_select: case OP_part: case OP_cat: case OP_relabel:
+    case OP_row: case OP_cumsum: case OP_last: case OP_delay: case OP_sum:
+    case OP_select: case OP_part: case OP_cat: case OP_relabel:
     case OP_rot90: case OP_dup: case OP_pairsum:
-        return along(f, n);
+        return 3;
+    case OP_mul: case OP_dot: case OP_gdot:
+        return second ? 2 : 1;
+    case OP_div:
+        return 1;
+    case OP_where: case OP_scan:
+        return 6;
+    case OP_solve:
+        return 2;
     default:
-        return NEITHER;
+        return 0;
     }
 }
 
-static Kind kind_of(Finding *f, const Node *n)
+/* Whether what is linear in the state passes along nu as it is. */
+static bool keeps_nu(const Finding *f, const Node *n)
 {
-    Kind most = FREE;
+    bool renames = n->op == OP_relabel || n->op == OP_dup;
+    return !(n->over >> f->t->nu & 1)
+        && !(renames && n->index == f->t->nu);
+}
+
+/* Operands that count are linear, written or zero; the others coefficients. */
+static bool is_combined(const Finding *f, const Node *n, bool of_state)
+{
+    unsigned of = linear_operands(f, n);
+    bool holds = of && (!of_state || keeps_nu(f, n));
+    for (int i = 0; i < 4 && holds; i++) {
+        Ref a = n->a[i];
+        bool term = is_kind(f, a, LINEAR) || is_kind(f, a, WRITTEN)
+                 || is_num(f->g, a, 0);
+        bool factor = !of_state || (is_kind(f, a, FREE) && !has_nu(f, a));
+        holds = !a || (of >> i & 1 ? term : factor);
+    }
+    return holds;
+}
+
+/* Whether it might be no number where what is written is zero. */
+static bool may_break(const Finding *f, const Node *n)
+{
+    return (n->op == OP_div && !is_kind(f, n->a[1], FREE))
+        || n->op == OP_rsqrt || n->op == OP_log;
+}
+
+static Kind kind_of(const Finding *f, const Node *n)
+{
+    bool of_state = any_is(f, n, LINEAR);
     if (n->op == OP_state)
         return n->index == f->t->state ? LINEAR : NEITHER;
     if (n->op == OP_input)
-        return f->g->in[n->index].axes >> f->t->nu & 1 ? LINEAR : FREE;
-    for (int i = 0; i < 4; i++)
-        if (n->a[i] && f->kind[n->a[i]] > most)
-            most = f->kind[n->a[i]];
-    return most == LINEAR ? linear_kind(f, n) : most;
+        return f->g->in[n->index].axes >> f->t->nu & 1 ? WRITTEN : FREE;
+    if (any_is(f, n, NEITHER))
+        return NEITHER;
+    if (!of_state && !any_is(f, n, WRITTEN) && !any_is(f, n, GATED))
+        return FREE;
+    if (is_combined(f, n, of_state))
+        return of_state ? LINEAR : WRITTEN;
+    return of_state || may_break(f, n) ? NEITHER : GATED;
 }
 
 /* Whether entries of kappa meet on the way from the state. */
@@ -117,7 +122,6 @@ static bool mixes(const Finding *f, Ref r)
 static bool holds(Finding *f)
 {
     Ref next = f->g->st[f->t->state].next;
-    f->bad = 0;
     for (Ref r = 1; r <= next; r++) {
         f->kind[r] = (uint8_t)kind_of(f, &f->g->n[r]);
         f->mixed[r] = mixes(f, r);

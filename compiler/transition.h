@@ -1,8 +1,9 @@
 /* transition.h -- what a run of tokens does to the state that it starts from.
  *
  * Where all that a graph carries forward is one matrix S [kappa nu], and what
- * S becomes is linear in S and in the inputs that have the axis nu together,
- * with coefficients that have no nu, tokens a .. b leave
+ * S becomes is linear in S, with coefficients that have no nu and know nothing
+ * of inputs that have it, plus what is zero where those inputs are, tokens
+ * a .. b leave
  *
  *     S_b = M S_a + own,
  *

@@ -1,6 +1,6 @@
 /* dump.c -- the schedules of a plan's kernels, without a GPU. */
 #include "../../compiler/schedule/schedule.h"
-#include "cuda.h"
+#include "segments.h"
 
 /* Matrices of bfloat16, all else float32, as training calls have it. */
 static CudaOptions usual_options(const Graph *g)
@@ -81,6 +81,22 @@ static void put_launched(const CudaKernel *k, Buf *out)
     }
 }
 
+/* What a call of few long sequences does. */
+static void put_cutting(Ctx *c, const Plan *p, Buf *out)
+{
+    Cutting cut;
+
+    cutting_find(c, p, &cut);
+    if (cut.why)
+        buf_printf(out, "  few long sequences: not cut in segments: %s\n",
+                   cut.why);
+    else
+        buf_printf(out, "  few long sequences: cut in segments, which first"
+                   " run for their own end and for their transition%s\n",
+                   cut.adjoint < 0 ? "" : ", and back for their own"
+                   " adjoint");
+}
+
 void cuda_launched(Ctx *c, const Plan *p, Buf *out)
 {
     CudaModule *forward, *m = kernels_of(c, p, &forward);
@@ -91,4 +107,5 @@ void cuda_launched(Ctx *c, const Plan *p, Buf *out)
     for (int i = 0; i < m->nkernels; i++)
         if (!forward || (plan_is_joint(p) && m->kernel[i].of >= p->split))
             put_launched(&m->kernel[i], out);
+    put_cutting(c, p, out);
 }

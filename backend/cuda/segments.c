@@ -63,8 +63,8 @@ static const char *find_fault(Ctx *c, const Plan *p, Cutting *to)
 
 void cutting_find(Ctx *c, const Plan *p, Cutting *to)
 {
+    *to = (Cutting){ .adjoint = -1 };
     to->why = find_fault(c, p, to);
-    to->adjoint = -1;
     if (to->why)
         return;
     if (plan_is_joint(p))

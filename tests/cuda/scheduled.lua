@@ -1,8 +1,10 @@
 -- Calls whose kernels a schedule is made for, by the float64 step: types,
 -- heads that share, sizes, states, sequences.
---   flin tests/cuda/scheduled.lua [NAME[,K=64...] ...]
+--   flin tests/cuda/scheduled.lua [long] [NAME[,K=64...] ...]
 -- typed=1: gates and constants in float32, gradients from what forward saved;
--- states=1: states of 16 bits. scaled=1: queries times K^-1/2.
+-- states=1: states of 16 bits. scaled=1: queries times K^-1/2. long: few
+-- sequences, cut in segments where there are so many multiprocessors; two
+-- heads, or sequences, take half as many segments each.
 -- On a driver of tests FAKE_SOURCES counts the programs from schedules.
 local flin = require "flin"
 local suite = require "suite"
@@ -56,6 +58,17 @@ local cases <const> = {
   "precond_mamba3,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
 }
 
+local long <const> = {
+  "gated_deltanet,B=1,T=1300,H=1,HV=2,K=64,V=64",
+  "kda,B=2,T=1290,H=1,K=32,V=32,typed=1",
+  "deltanet,B=1,T=1400,H=1,K=32,V=32,cu=0/5/5/1390/1400",
+  "rwkv7,B=1,T=1280,H=1,K=64,V=64,states=1",
+  "lightning,B=1,T=1300,H=1,K=32,V=32,states=1",
+  "mimo_deltanet,B=1,T=1300,H=1,K=32,V=32,typed=1",
+  -- not square: not cut
+  "gated_deltanet,B=1,T=1300,H=1,K=32,V=64,typed=1",
+}
+
 -- "NAME,K=64,cu=0/3/70": the name, and the rest by name.
 local function read(text)
   local name = text:match "^[%w_]+"
@@ -83,7 +96,8 @@ local function limit_of(v, dtype, what)
       return 2e-2 * fine
     end
   end
-  return fine * (what:find "^d_" and 8e-3 or 4e-3)
+  return fine * (what:find "^d_" and 8e-3
+                 or suite.ERASES[v.name] and 6e-3 or 4e-3)
 end
 
 local function check_typed(text, v, at)
@@ -155,11 +169,36 @@ local function programs()
   return n
 end
 
-for _, text in ipairs(... and { ... } or cases) do
+-- Whether a call of so many tokens of a head is cut.
+local function is_cut(v, T)
+  local bench = v:bench { T = T, H = 1, K = 32, V = 32, dtype = "bfloat16",
+                          backend = "cuda", seconds = 0 }
+  local cut = {}
+  for _, kernel in ipairs(bench.kernels) do
+    for _, part in ipairs(kernel.parts) do
+      cut[kernel.call] = cut[kernel.call] or part.name == "flin_carry"
+    end
+  end
+  return cut["forward, chunks"], cut["forward + backward"]
+end
+
+local function check_cut()
+  local v = flin.stdlib.deltanet
+  local forward, both = is_cut(v, 1300)
+  expect(forward and both, "deltanet: 1300 tokens are not cut")
+  forward, both = is_cut(v, 300)
+  expect(not forward and not both, "deltanet: 300 tokens are cut")
+  forward, both = is_cut(flin.stdlib.simple_gla, 1300)
+  expect(not forward and both, "simple_gla: forward, it scans")
+end
+
+local are_long <const> = ... == "long"
+for _, text in ipairs(are_long and long or ... and { ... } or cases) do
   local before = programs()
   local ok, why_not = pcall(check, text)
   expect(ok, "%s: %s", text, why_not)
   expect(programs() > before or not os.getenv "FAKE_SOURCES",
          "%s: no kernel came from a schedule", text)
 end
+if are_long then check_cut() end
 suite.finish()

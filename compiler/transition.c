@@ -3,10 +3,10 @@
  */
 #include "transition.h"
 
-/* Of a node: free of the state and of all inputs along nu; made of such inputs,
- * not of the state, and zero where they are; the same, but maybe not zero there;
- * linear in the state, with free coefficients, and something written added; or
- * none of these. */
+/* Of a node: free of the state and of all inputs along nu; made of such inputs
+ * without the state, and zero where they are; the same, but maybe not zero
+ * there; linear in the state, with free coefficients, and something written
+ * added; or none of these. */
 typedef enum Kind { FREE, WRITTEN, GATED, LINEAR, NEITHER } Kind;
 
 typedef struct Finding {

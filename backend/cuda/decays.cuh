@@ -269,35 +269,57 @@ INLINE void split(u32 &high, u32 &low, float x, float y)
 }
 /* Of a block on the diagonal of scores, as rows of a product, what counts.
  * LATER: its rows are later than its columns. */
-template<bool LATER, bool STRICT>
-INLINE void mask_block(u32 (&p)[4], const Lane &l)
+template<bool LATER>
+INLINE void mask_block(u32 (&p)[4], int strict, const Lane &l)
 {
     UNROLL for (int n = 0; n < 4; n++) {
         const int row = (l.row & 15) + n % 2 * 8, col = l.col + n / 2 * 8;
-        const bool one = LATER ? counts<STRICT>(row, col)
-                               : counts<STRICT>(col, row);
-        const bool two = LATER ? counts<STRICT>(row, col + 1)
-                               : counts<STRICT>(col + 1, row);
+        const bool one = LATER ? row >= col + strict : col >= row + strict;
+        const bool two = LATER ? row >= col + 1 + strict
+                               : col + 1 >= row + strict;
         p[n] &= (one ? 0xffffu : 0u) | (two ? 0xffff0000u : 0u);
     }
 }
+/* Of a sum under decays N terms: scores, what those meet and its decays;
+ * whether a token itself does not count; a number, and the logarithm of its
+ * size. */
+template<int N> struct Terms {
+    u32 p[N], x[N], gx[N];
+    int strict[N];
+    float scale[N], size[N];
+};
+template<class T, int N> INLINE T one_of(const T (&all)[N], int at)
+{
+    T x = all[0];
+    UNROLL for (int i = 1; i < N; i++)
+        x = at == i ? all[i] : x;
+    return x;
+}
+template<int N> INLINE Terms<1> term(const Terms<N> &t, int at)
+{
+    return { { one_of(t.p, at) }, { one_of(t.x, at) }, { one_of(t.gx, at) },
+             { one_of(t.strict, at) }, { one_of(t.scale, at) },
+             { one_of(t.size, at) } };
+}
 /* The block on the diagonal pair by pair. */
-template<int K, int N, bool LATER, bool STRICT>
-INLINE void pairs_of_sums(float (&d)[N], u32 p, u32 x, u32 gx, u32 gd, int col,
+template<int K, int N, bool LATER>
+INLINE void pairs_of_sums(float (&d)[N], const Terms<1> &of, u32 gd, int col,
                           const Lane &l)
 {
     NO_UNROLL for (int t = 16 * l.warp; t < 16 * l.warp + 16; t++)
         UNROLL for (int h = 0; h < 2; h++) {
             const int row = l.row + 8 * h;
             const int i = LATER ? row : t, j = LATER ? t : row;
-            const u32 v = word_of(p, i, j);
-            const float s = !counts<STRICT>(i, j) ? 0.f
-                          : j & 1 ? high(v) : low(v);
+            const u32 v = word_of(of.p[0], i, j);
+            const float s = i < j + of.strict[0] ? 0.f
+                          : of.scale[0] * (j & 1 ? high(v) : low(v));
             UNROLL for (int e = 0; e < N / 4; e++) {
                 const int k = col + 8 * e + l.col;
-                const u32 u = word_of(x, t, k);
-                const float2 a = load2(sum_row<K>(LATER ? gd : gx, i) + 4 * k);
-                const float2 b = load2(sum_row<K>(LATER ? gx : gd, j) + 4 * k);
+                const u32 u = word_of(of.x[0], t, k);
+                const float2 a = load2(sum_row<K>(LATER ? gd : of.gx[0], i)
+                                       + 4 * k);
+                const float2 b = load2(sum_row<K>(LATER ? of.gx[0] : gd, j)
+                                       + 4 * k);
                 d[4 * e + 2 * h] += s * low(u)
                     * exp2_(min_(a.x - b.x, 0.f) * LOG2E);
                 d[4 * e + 2 * h + 1] += s * high(u)
@@ -305,60 +327,68 @@ INLINE void pairs_of_sums(float (&d)[N], u32 p, u32 x, u32 gx, u32 gd, int col,
             }
         }
 }
-/* d[r][k] = sum over tokens t of p x[t][k] exp(...), 2 N columns from `col` on,
- * p being the scores' p[r][t] and the exponent gd[r][k] - gx[t][k], for t that
- * count for r, where rows are LATER; else p[t][r], gx[t][k] - gd[r][k], for t
- * for which r counts. A warp has 16 rows; what they meet is decayed to, or
- * from, the sum `gb` before them, or at their end, and they from, or to there.
- * What is decayed is two numbers of bfloat16: what a token adds to the gradient
- * of its gate is the difference of two such sums. */
-template<int K, int N, bool LATER, bool STRICT>
-INLINE void decayed_sums(float (&d)[N], u32 p, u32 x, u32 gx, u32 gd, u32 gb,
-                         int col, const Lane &l)
+/* d += what a warp's rows meet in a block of 16 tokens, decayed to `anchor`, or
+ * from there. */
+template<int K, int N, bool LATER>
+INLINE void add_block(float (&d)[N], const Terms<1> &t, int block, u32 anchor,
+                      int col, const Lane &l)
 {
-    const int lane8 = l.lane >> 2;
+    const float out = LATER ? LOG2E : -LOG2E;
+    u32 c[4];
+    if (LATER) {
+        ldmatrix(block_at(t.p[0], 16 * l.warp, 16 * block, l), c);
+    } else {
+        u32 v[4];
+        ldmatrix_t(block_at(t.p[0], 16 * block, 16 * l.warp, l), v);
+        c[0] = v[0];
+        c[1] = v[2];
+        c[2] = v[1];
+        c[3] = v[3];
+    }
+    if (block == l.warp)
+        mask_block<LATER>(c, t.strict[0], l);
+    UNROLL for (int n = 0; n < 4; n++)
+        c[n] ^= t.scale[0] < 0 ? 0x80008000u : 0u;
+    UNROLL for (int s = 0; s < N / 8; s++) {
+        u32 u[4], high_part[4], low_part[4];
+        ldmatrix_t(block_at(t.x[0], 16 * block, col + 16 * s, l), u);
+        UNROLL for (int n = 0; n < 4; n++) {
+            const u32 k = 4 * (col + 16 * s + n / 2 * 8 + (l.lane >> 2));
+            const u32 at = sum_row<K>(t.gx[0], 16 * block + n % 2 * 8 + l.col)
+                         + k;
+            const float end = fmaf(out, load1(anchor + k), t.size[0]);
+            const float g = fmaf(-out, load1(at), end);
+            const float h = fmaf(-out, load1(sum_row<K>(at, 1)), end);
+            split(high_part[n], low_part[n], low(u[n]) * exp2_(g),
+                  high(u[n]) * exp2_(h));
+        }
+        UNROLL for (int n = 0; n < 4; n += 2) {
+            product16(d + 8 * s + 2 * n, c, high_part + n);
+            product16(d + 8 * s + 2 * n, c, low_part + n);
+        }
+    }
+}
+/* d[r][k] = sum over terms, and tokens t, of p x[t][k] exp(...), 2 N columns
+ * from `col` on, p being the scores' p[r][t] and the exponent gd[r][k] -
+ * gx[t][k], for t that count for r, where rows are LATER; else p[t][r],
+ * gx[t][k] - gd[r][k], for t for which r counts. A warp has 16 rows; what they
+ * meet is decayed to, or from, the sum `gb` before them, or at their end, and
+ * they from, or to there. What is decayed is two numbers of bfloat16: what a
+ * token adds to the gradient of its gate is the difference of two such sums. */
+template<int K, int N, bool LATER, int TERMS>
+INLINE void decayed_sums(float (&d)[N], const Terms<TERMS> &terms, u32 gd,
+                         u32 gb, int col, const Lane &l)
+{
     const bool pairs = forgets<K>(gb, l.warp, col, 2 * N, l);
     const u32 anchor = sum_row<K>(gb, 16 * l.warp + (LATER ? -1 : 15));
     UNROLL for (int e = 0; e < N; e++)
         d[e] = 0;
     NO_UNROLL for (int block = LATER ? 0 : l.warp;
-                   block <= (LATER ? l.warp : 3); block++) {
-        u32 c[4];
-        if (block == l.warp && pairs)
-            continue;
-        if (LATER) {
-            ldmatrix(block_at(p, 16 * l.warp, 16 * block, l), c);
-        } else {
-            u32 v[4];
-            ldmatrix_t(block_at(p, 16 * block, 16 * l.warp, l), v);
-            c[0] = v[0];
-            c[1] = v[2];
-            c[2] = v[1];
-            c[3] = v[3];
-        }
-        if (block == l.warp)
-            mask_block<LATER, STRICT>(c, l);
-        UNROLL for (int s = 0; s < N / 8; s++) {
-            u32 u[4], high_part[4], low_part[4];
-            ldmatrix_t(block_at(x, 16 * block, col + 16 * s, l), u);
-            UNROLL for (int n = 0; n < 4; n++) {
-                const u32 k = 4 * (col + 16 * s + n / 2 * 8 + lane8);
-                const u32 at = sum_row<K>(gx, 16 * block + n % 2 * 8 + l.col)
-                             + k;
-                const float end = load1(anchor + k) * LOG2E;
-                const float sign = LATER ? -LOG2E : LOG2E;
-                const float g = fmaf(sign, load1(at), LATER ? end : -end);
-                const float h = fmaf(sign, load1(sum_row<K>(at, 1)),
-                                     LATER ? end : -end);
-                split(high_part[n], low_part[n], low(u[n]) * exp2_(g),
-                      high(u[n]) * exp2_(h));
-            }
-            UNROLL for (int n = 0; n < 4; n += 2) {
-                product16(d + 8 * s + 2 * n, c, high_part + n);
-                product16(d + 8 * s + 2 * n, c, low_part + n);
-            }
-        }
-    }
+                   block <= (LATER ? l.warp : 3); block++)
+        NO_UNROLL for (int i = 0; i < TERMS; i++)
+            if (block != l.warp || !pairs)
+                add_block<K, N, LATER>(d, term(terms, i), block, anchor, col,
+                                       l);
     UNROLL for (int e = 0; e < N / 4; e++) {
         const u32 k = 4 * (col + 8 * e + l.col);
         const float2 end = times_log2e(load2(anchor + k));
@@ -369,6 +399,6 @@ INLINE void decayed_sums(float (&d)[N], u32 p, u32 x, u32 gx, u32 gd, u32 gb,
             d[4 * e + 2 * h + 1] *= f.y;
         }
     }
-    if (pairs)
-        pairs_of_sums<K, N, LATER, STRICT>(d, p, x, gx, gd, col, l);
+    NO_UNROLL for (int i = 0; i < TERMS && pairs; i++)
+        pairs_of_sums<K, N, LATER>(d, term(terms, i), gd, col, l);
 }

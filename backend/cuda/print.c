@@ -845,8 +845,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
     }
 }
 
-/* The loop over items, and in a walk that over chunks. */
-static void put_role(Print *p, KRole role)
+static void put_items(Print *p)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
@@ -855,6 +854,14 @@ static void put_role(Print *p, KRole role)
     buf_printf(p->b, walk ? "const int chunks = find_walk<%d>(a.run, item, x);"
                "\n" : "if (!find_item<%d>(a.run, item, x))\ncontinue;\n",
                s->slices);
+}
+
+/* The loop over items, and in a walk that over chunks. */
+static void put_role(Print *p, KRole role)
+{
+    const Schedule *s = p->s;
+    bool walk = s->kind != K_TOKEN;
+    put_items(p);
     if (role == KR_MATRIX) {
         put_fragments(p);
         put_item_lane(p);
@@ -870,6 +877,30 @@ static void put_role(Print *p, KRole role)
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_insts(p, role, K_END, K_END);
     buf_printf(p->b, "}\n");
+}
+
+/* The roles of a warp each. Where nothing is carried they share the loop. */
+static void put_warps(Print *p)
+{
+    const Schedule *s = p->s;
+    bool walk = s->kind != K_TOKEN;
+    if (!walk)
+        put_items(p);
+    for (int r = 0; r < KR_MATRIX; r++) {
+        if (!s->warps[r])
+            continue;
+        buf_printf(p->b, r == KR_LOAD ? "if (warp == 0 && lane == 0) {\n"
+                                      : "if (warp == %d) {\n", r);
+        if (walk)
+            put_role(p, (KRole)r);
+        else
+            put_insts(p, (KRole)r, K_LOAD, K_CARRY);
+        buf_printf(p->b, "}\n");
+    }
+    if (!walk)
+        buf_printf(p->b, "it++;\n}\n");
+    if (s->warps[KR_STORE])
+        buf_printf(p->b, "if (warp == %d)\nbulk_wait();\n", KR_STORE);
 }
 
 static void put_barriers(Print *p)
@@ -902,19 +933,7 @@ static void put_roles(Print *p)
                " threadIdx.x & 31;\nif (warp < 4) {\n");
     if (deals)
         buf_printf(b, "fewer_registers<%d>();\n", s->regs[0]);
-    if (s->warps[KR_LOAD]) {
-        buf_printf(b, "if (warp == 0 && lane == 0) {\n");
-        put_role(p, KR_LOAD);
-        buf_printf(b, "}\n");
-    }
-    for (int r = KR_STORE; r <= KR_VECTOR2; r++)
-        if (s->warps[r]) {
-            buf_printf(b, "if (warp == %d) {\n", r);
-            put_role(p, (KRole)r);
-            buf_printf(b, "}\n");
-        }
-    if (s->warps[KR_STORE])
-        buf_printf(b, "if (warp == %d)\nbulk_wait();\n", KR_STORE);
+    put_warps(p);
     buf_printf(b, "}\n");
     if (!s->groups)
         return;

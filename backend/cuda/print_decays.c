@@ -2,6 +2,9 @@
  * matrices that a program finds or leaves outside of tiles: decays.cuh's.
  */
 #include "print_parts.h"
+#include "source.h"
+
+#include <math.h>
 
 static const Node *node_of(const Print *p, Ref r)
 {
@@ -47,11 +50,42 @@ void put_scan(Print *p, const KInst *k)
                (int)k->ncol, share, back, place(p, from), last, share);
 }
 
+/* Its terms: scores, what those meet, and the decays of that; STRICT, scale. */
+static const char *terms_text(Print *p, const KInst *k, const KTerm *t,
+                              bool later)
+{
+    int n = k->nin / 4;
+    Buf b = { .ctx = p->c };
+    buf_printf(&b, "Terms<%d> {", n);
+    for (int part = 0; part < 6; part++) {
+        buf_printf(&b, part ? ", {" : " {");
+        for (int i = 0; i < n; i++) {
+            const int16_t *in = k->in + 4 * i;
+            double size = fabs(t[i].scale);
+            buf_printf(&b, i ? ", " : " ");
+            if (part < 3)
+                buf_printf(&b, "%s", place(p, value_at(p, in[part < 2 ? part
+                                               : later ? 3 : 2])));
+            else if (part == 3)
+                buf_printf(&b, "%d", (node_of(p, t[i].product)->flags & STRICT)
+                                     != 0);
+            else
+                number_text(&b, part == 4 ? t[i].scale
+                                : size == 1 ? 0 : log2(size));
+        }
+        buf_printf(&b, " }");
+    }
+    buf_printf(&b, " }");
+    return b.s;
+}
+
 void put_decayed(Print *p, const KInst *k)
 {
     const KValue *d = value_at(p, k->out[0]);
-    const Node *n = node_of(p, d->node);
     int share = share_of(p->s, k->ncol);
+    KTerm t[MOST_TERMS];
+    decayed_terms(p->s->g, d->node, t);
+    const Node *n = node_of(p, t[0].product);
     const char *a[4];
     bool strict = n->flags & STRICT, later = n->over & AXIS(AX_J);
     for (int i = 0; i < 4; i++)
@@ -63,10 +97,9 @@ void put_decayed(Print *p, const KInst *k)
                    share / 2, strict, fragment_name(p, d->node), a[0], a[1],
                    a[2], a[3], share);
     else
-        buf_printf(p->b, "decayed_sums<%d, %d, %d, %d>(%s, %s, %s, %s, %s, %s,"
-                   " col0(%d), l);\n",
-                   (int)k->ncol, share / 2, later, strict,
-                   fragment_name(p, d->node), a[0], a[1], a[later ? 3 : 2],
+        buf_printf(p->b, "decayed_sums<%d, %d, %d>(%s, %s, %s, %s, col0(%d),"
+                   " l);\n", (int)k->ncol, share / 2, later,
+                   fragment_name(p, d->node), terms_text(p, k, t, later),
                    a[later ? 2 : 3], a[3], share);
 }
 

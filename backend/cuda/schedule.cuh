@@ -118,12 +118,9 @@ INLINE void write_wide(u32 to, const float (&x)[N], int col, const Lane &l)
 template<int THREADS>
 INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
 {
-    NO_UNROLL for (int at = thread; at < pieces * (64 - rows) * 8;
-                   at += THREADS) {
-        const int line = at / 8;
-        clear16(tile + line / (64 - rows) * 8192
-                + (rows + line % (64 - rows)) * 128 + at % 8 * 16);
-    }
+    NO_UNROLL for (int at = thread; at < pieces * 512; at += THREADS)
+        if (at / 8 % 64 >= rows)
+            clear16(tile + at * 16);
 }
 /* Row 0 of a tile: what comes before the chunk, or zeros. */
 template<int THREADS>
@@ -317,9 +314,12 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
         }
         return;
     }
+    float far[N];                       /* in memory: a loop is short */
+    NO_UNROLL for (int e = 0; e < N; e++)
+        far[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
+               + (e / 4 * 8 + e % 2) * step) : 0.f;
     UNROLL for (int e = 0; e < N; e++)
-        y[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
-             + (e / 4 * 8 + e % 2) * step) : 0.f;
+        y[e] = far[e];
 }
 /* Of what kernels keep for one another in float32, COLS numbers a token; AHEAD:
  * of the next one, and zeros at last. */
@@ -357,10 +357,13 @@ INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
                 put_two((e / 2 % 2 ? q : p) + e / 4 * 8, y[e], y[e + 1]);
         return;
     }
+    float far[N];                       /* in memory: a loop is short */
     UNROLL for (int e = 0; e < N; e++)
+        far[e] = y[e];
+    NO_UNROLL for (int e = 0; e < N; e++)
         if (rows[e / 2 % 2])
             put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step,
-                        y[e]);
+                        far[e]);
 }
 /* 64 columns of a result from col on, of `cols`, of RANKS rows a token. A whole
  * chunk goes by the copy engine, to which ranks that a tensor has not lie
@@ -486,18 +489,36 @@ INLINE void put_row_sums(u32 to, int part, const float (&x)[N], const Lane &l)
             store1(to + 4 * (SIZE * part + row), y);
     }
 }
+/* Half of the numbers to the lane that differs by one bit, and its other half
+ * to those kept: `up` has the second half. */
+template<int N>
+INLINE void add_halves(float (&y)[(N + 1) / 2], const float (&x)[N], int bit,
+                       bool up)
+{
+    constexpr int HALF = (N + 1) / 2;
+    UNROLL for (int i = 0; i < HALF; i++) {
+        const float more = HALF + i < N ? x[HALF + i < N ? HALF + i : 0] : 0.f;
+        y[i] = (up ? more : x[i]) + __shfl_xor_sync(~0u, up ? x[i] : more, bit);
+    }
+}
 /* Its columns', of this warp's rows: vector number l.warp, of `size`. */
 template<int N>
 INLINE void put_column_sums(u32 to, int size, int col, const float (&x)[N],
                             const Lane &l)
 {
-    UNROLL for (int i = 0; i < N; i++) {
-        float y = x[i] + __shfl_xor_sync(~0u, x[i], 4);
-        y += __shfl_xor_sync(~0u, y, 8);
-        y += __shfl_xor_sync(~0u, y, 16);
-        if (l.lane < 4)
-            store1(to + 4 * (size * l.warp + col + i / 2 * 8 + l.col + i % 2),
-                   y);
+    constexpr int HALF = (N + 1) / 2, FOURTH = (HALF + 1) / 2;
+    constexpr int LEFT = (FOURTH + 1) / 2;
+    const bool a = l.lane & 4, b = l.lane & 8, c = l.lane & 16;
+    float half[HALF], fourth[FOURTH], y[LEFT];
+    add_halves(half, x, 4, a);
+    add_halves(fourth, half, 8, b);
+    add_halves(y, fourth, 16, c);
+    UNROLL for (int i = 0; i < LEFT; i++) {
+        const int of_fourth = c * LEFT + i, of_half = b * FOURTH + of_fourth;
+        const int n = a * HALF + of_half;
+        if (of_fourth < FOURTH && of_half < HALF && n < N)
+            store1(to + 4 * (size * l.warp + col + n / 2 * 8 + l.col + n % 2),
+                   y[i]);
     }
 }
 INLINE void put_sum(u32 to, int part, float x, const Lane &l)

@@ -21,8 +21,7 @@ static bool is_like(const Select *x, Ref a, Ref b)
         && x->row[a] == x->row[b] && x->col[a] == x->col[b];
 }
 
-/* Whether nothing but r has to do with it. */
-static bool is_only_for(const Select *x, Ref a, Ref r)
+bool is_only_for(const Select *x, Ref a, Ref r)
 {
     for (Ref u = 1; u < x->g->len; u++)
         if (u != r && is_read_by(x, a, u))
@@ -35,7 +34,7 @@ static bool adds_product(Select *x, Ref r, int i)
 {
     const Node *n = &x->g->n[r];
     Ref p = shown_node(x->g, n->a[i]), o = shown_node(x->g, n->a[!i]);
-    if (x->kind[p] != PRODUCT || x->g->n[p].op == OP_gdot || p == o
+    if (x->kind[p] != PRODUCT || is_under_decays(x, p) || p == o
         || x->level[p] != x->level[r] || !is_like(x, p, r)
         || !is_only_for(x, p, r) || !is_like(x, o, r))
         return false;

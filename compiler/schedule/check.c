@@ -333,9 +333,11 @@ static const char *check_sums(const Schedule *s)
             if (j != (gate ? 1 : k->nin - 1) || !(gate || begin))
                 return wrong(s, "a scan of what are no gates", i);
         }
-        for (int j = 2; j < 4 && k->op == K_DECAYED; j++) {
-            int w = k->nin == 4 ? writer(s, k->in[j]) : NOTHING;
-            if (w == NOTHING || s->inst[w].op != K_SCAN)
+        if (k->op == K_DECAYED && (!k->nin || k->nin % 4))
+            return wrong(s, "terms that are not of four values", i);
+        for (int j = 0; j < k->nin && k->op == K_DECAYED; j++) {
+            int w = j % 4 > 1 ? writer(s, k->in[j]) : NOTHING;
+            if (j % 4 > 1 && (w == NOTHING || s->inst[w].op != K_SCAN))
                 return wrong(s, "decays that are no sums", i);
         }
     }

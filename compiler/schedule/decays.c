@@ -62,8 +62,8 @@ bool is_decayed_factor(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
         for (int i = 0; i < 2 && x->g->n[u].op == OP_gdot; i++)
-            if (x->kind[u] == PRODUCT && shown_node(x->g, x->g->n[u].a[i])
-                == r)
+            if ((x->kind[u] == PRODUCT || x->kind[u] == MERGED)
+                && shown_node(x->g, x->g->n[u].a[i]) == r)
                 return true;
     return false;
 }
@@ -170,7 +170,111 @@ void select_shift(Select *x, Ref r)
     scan_writes(x, k, r);
 }
 
-bool select_decayed(Select *x, Ref r)
+/* ---- products ---- */
+
+static bool add_terms(const Graph *g, Ref r, double scale, KTerm *t, int *n)
+{
+    const Node *a = &g->n[r];
+    Ref x = a->a[0], y = a->a[1];
+    switch (a->op) {
+    case OP_gdot:
+        if (*n == MOST_TERMS)
+            return false;
+        t[(*n)++] = (KTerm){ r, scale };
+        return true;
+    case OP_add: case OP_sub:
+        return add_terms(g, x, scale, t, n)
+            && add_terms(g, y, a->op == OP_sub ? -scale : scale, t, n);
+    case OP_mul:
+        return g->n[y].op == OP_num
+             ? add_terms(g, x, scale * g->n[y].num, t, n)
+             : g->n[x].op == OP_num
+               && add_terms(g, y, scale * g->n[x].num, t, n);
+    }
+    return false;
+}
+
+int decayed_terms(const Graph *g, Ref r, KTerm t[MOST_TERMS])
+{
+    int n = 0;
+    return add_terms(g, r, 1, t, &n) ? n : 0;
+}
+
+/* The decays of the result's rows, which its terms have in common; what the
+ * earlier tokens' are measured from. */
+static bool decay_alike(const Graph *g, Ref a, Ref b)
+{
+    const Node *m = &g->n[a], *n = &g->n[b];
+    bool later = m->over & AXIS(AX_J);
+    return m->axes == n->axes && m->over == n->over
+        && shown_node(g, m->a[3]) == shown_node(g, n->a[3])
+        && (!later || shown_node(g, m->a[2]) == shown_node(g, n->a[2]));
+}
+
+/* What leads from r to the products is for it alone. */
+static bool is_own_tree(const Select *x, Ref r)
+{
+    for (int i = 0; i < 2; i++) {
+        Ref a = x->g->n[r].a[i];
+        if (x->kind[a] != NUMBER
+            && (!is_only_for(x, a, r)
+                || (x->kind[a] != PRODUCT
+                    && (x->kind[a] != ELEMENT || !is_own_tree(x, a)))))
+            return false;
+    }
+    return true;
+}
+
+static bool is_one_decayed(const Select *x, Ref r)
+{
+    static const double least = 1e-6, most = 1e6;
+    KTerm t[MOST_TERMS];
+    int op = x->g->n[r].op;
+    bool sum = op == OP_add || op == OP_sub || op == OP_mul;
+    if (x->kind[r] != ELEMENT || x->again[r] || x->col[r] < AX_DIM || !sum)
+        return false;
+    int n = decayed_terms(x->g, r, t);
+    for (int i = 0; i < n; i++) {
+        double size = t[i].scale < 0 ? -t[i].scale : t[i].scale;
+        if (!(size > least && size < most)
+            || x->kind[t[i].product] != PRODUCT
+            || !decay_alike(x->g, t[0].product, t[i].product))
+            return false;
+    }
+    return n && is_own_tree(x, r);
+}
+
+static void merge_tree(Select *x, Ref r)
+{
+    for (int i = 0; i < 2 && x->g->n[r].op != OP_gdot; i++) {
+        Ref a = x->g->n[r].a[i];
+        if (x->kind[a] == NUMBER)
+            continue;
+        merge_tree(x, a);
+        x->kind[a] = MERGED;
+    }
+}
+
+void merge_decayed(Select *x)
+{
+    for (Ref r = (Ref)x->g->len - 1; r > 0; r--)
+        if (is_one_decayed(x, r)) {
+            merge_tree(x, r);
+            x->kind[r] = PRODUCT;
+        }
+}
+
+void load_factors(Select *x, Ref r)
+{
+    KTerm t[MOST_TERMS];
+    int n = is_under_decays(x, r) ? decayed_terms(x->g, r, t) : 0;
+    for (int i = 0; i < n; i++)
+        load_operands(x, t[i].product);
+    if (!n)
+        load_operands(x, r);
+}
+
+static bool reads_decayed(Select *x, KInst *k, Ref r)
 {
     const Graph *g = x->g;
     const Node *n = &g->n[r];
@@ -179,12 +283,23 @@ bool select_decayed(Select *x, Ref r)
     if (x->row[a] != AX_I || x->row[b] != AX_I || is_read_directly(x, a)
         || is_read_directly(x, b))
         return refuse(x, r, "factors that are no tiles of tokens");
+    int16_t *in = k->in + k->nin;
+    in[0] = (int16_t)value_of(x, turned ? b : a, LAY_TILE);
+    in[1] = (int16_t)value_of(x, turned ? a : b, LAY_TILE);
+    in[2] = (int16_t)sums_of(x, shown_node(g, n->a[2]));
+    in[3] = (int16_t)sums_of(x, shown_node(g, n->a[3]));
+    k->nin += 4;
+    return true;
+}
+
+bool select_decayed(Select *x, Ref r)
+{
+    KTerm t[MOST_TERMS];
+    int n = decayed_terms(x->g, r, t);
     KInst *k = inst_new(x, K_DECAYED, KR_MATRIX);
-    k->in[0] = (int16_t)value_of(x, turned ? b : a, LAY_TILE);
-    k->in[1] = (int16_t)value_of(x, turned ? a : b, LAY_TILE);
-    k->in[2] = (int16_t)sums_of(x, shown_node(g, n->a[2]));
-    k->in[3] = (int16_t)sums_of(x, shown_node(g, n->a[3]));
-    k->nin = 4;
+    for (int i = 0; i < n; i++)
+        if (!reads_decayed(x, k, t[i].product))
+            return false;
     set_space(x, k, r);
     writes(x, k, value_of(x, r, LAY_FRAGMENT));
     return true;

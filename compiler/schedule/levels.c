@@ -333,6 +333,7 @@ void select_levels(Select *x)
             find_space(x, r);
     find_again(x);
     find_levels(x);
+    merge_decayed(x);
     find_terms(x);
     do
         find_groups(x);

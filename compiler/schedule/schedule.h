@@ -101,7 +101,8 @@ typedef enum KOp {
                                            by element, also to where they are
                                            kept: the program `node` */
     K_DECAYED,                          /* fragment <- a b, under decays that
-                                           are differences of sums */
+                                           are differences of sums; or the sum
+                                           of several, each times a number */
     K_SYNC,                             /* the matrix role's warps meet */
     K_STORE,                            /* an output, or a state kept <- tile;
                                            this head's share of an output
@@ -122,7 +123,7 @@ enum { MOST_USES = 48, MOST_BUFFERS = 32 };
  * says of each that its tile has the contracted axis along its rows. It is
  * added to in[2], if there is one, over which it is written; `minus`: taken
  * from it. DECAYED: in[0] and in[1] are tiles, scores first, in[2] and in[3]
- * the sums of the later and of the earlier token. */
+ * the sums of the later and of the earlier token; so for each of its terms. */
 typedef struct KInst {
     uint8_t op, role;
     bool turned[2], minus;
@@ -262,6 +263,11 @@ static inline int fragment_root(const Schedule *s, int v)
         v = s->value[v].alias;
     return v;
 }
+/* The products under decays per key that r is a sum of, each times a number;
+ * returns how many, or 0: it is no such sum. */
+enum { MOST_TERMS = 4 };
+typedef struct KTerm { Ref product; double scale; } KTerm;
+int decayed_terms(const Graph *g, Ref r, KTerm t[MOST_TERMS]);
 /* Of the buffers that the matrix role writes for itself those that the
  * instruction reads, or writes. What a vector that is carried becomes is
  * written where it is: of that, its beginning and its end each number is one

@@ -61,7 +61,8 @@ int32_t value_bytes(const KValue *v)
 
 static bool multiplies(const Select *x, Ref r)
 {
-    return (x->kind[r] == PRODUCT || x->kind[r] == MERGED) && !x->term[r];
+    return (x->kind[r] == PRODUCT || x->kind[r] == MERGED)
+        && !(op_info[x->g->n[r].op].traits & ELEMENTWISE);
 }
 
 bool is_factor(const Select *x, Ref r)
@@ -537,9 +538,7 @@ bool is_left(const Select *x, Ref r)
         || is_next(x, r);
 }
 
-/* Loads of what a node of the matrix role reads, also through what its program
- * computes by itself. */
-static void load_operands(Select *x, Ref r)
+void load_operands(Select *x, Ref r)
 {
     for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, x->g->n[r].a[i]);
@@ -592,11 +591,11 @@ static int select_products(Select *x, const Part *of, bool decayed)
     int n = 0;
     for (Ref r = 1; r < x->g->len; r++) {
         if (!is_of_part(x, r, of) || x->kind[r] != PRODUCT
-            || (x->g->n[r].op == OP_gdot) != decayed)
+            || is_under_decays(x, r) != decayed)
             continue;
         if (decayed)                    /* done at once: what only later ones
                                            read may come behind it */
-            load_operands(x, r);
+            load_factors(x, r);
         if (!(decayed ? select_decayed(x, r) : select_product(x, r)))
             return NOTHING;
         n++;
@@ -647,7 +646,7 @@ static void load_part(Select *x, const Part *of)
 {
     for (Ref r = 1; r < x->g->len; r++)
         if (is_of_part(x, r, of)) {
-            load_operands(x, r);
+            load_factors(x, r);
             load_operands(x, x->term[r]);
         }
 }

@@ -6,12 +6,12 @@
 #include "../cost.h"
 
 /* HELD: a vector over a state's axis that the walk carries. MERGED: a product,
- * as a term of another node. From VECTOR on: computed; from PRODUCT on: by the
- * matrix role. ACROSS: a vector over a state's axis, found, or computed by each
- * program that reads it; SCANNED: a matrix's sums along the chunk, or what lies
- * where they do, LAST: the last of those; PAIRED: sums of neighbouring columns
- * of a matrix, which lie as sums do; SHIFTED: a matrix that does, of the next
- * token. */
+ * as a term of another node, or what leads from one to it. From VECTOR on:
+ * computed; from PRODUCT on: by the matrix role. ACROSS: a vector over a
+ * state's axis, found, or computed by each program that reads it; SCANNED: a
+ * matrix's sums along the chunk, or what lies where they do, LAST: the last of
+ * those; PAIRED: sums of neighbouring columns of a matrix, which lie as sums
+ * do; SHIFTED: a matrix that does, of the next token. */
 typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, HELD, MERGED, VECTOR,
                     ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, PAIRED,
                     SHIFTED, REDUCED, LAST } Kind;
@@ -107,6 +107,14 @@ static inline bool is_next(const Select *x, Ref r)
     return false;
 }
 
+/* A product under decays per key, or a sum of such that is one instruction. */
+static inline bool is_under_decays(const Select *x, Ref r)
+{
+    int op = x->g->n[r].op;
+    return x->kind[r] == PRODUCT && !x->term[r]
+        && (op == OP_gdot || op_info[op].traits & ELEMENTWISE);
+}
+
 /* Its readers find a vector or a number of it in shared memory. */
 static inline bool is_summed(const Select *x, Ref r)
 {
@@ -133,6 +141,8 @@ void select_levels(Select *x);
 
 /* ---- accumulate.c: products that are added to what is there ---- */
 
+/* Whether r alone reads a. */
+bool is_only_for(const Select *x, Ref a, Ref r);
 /* Requires levels. */
 void find_terms(Select *x);
 /* Those that hold, given the groups; false: some did not, and groups are to be
@@ -163,6 +173,9 @@ Layout vector_layout(const Select *x, Ref r);
 bool has_node(const KInst *k, Ref r);
 /* Loads the tile, if nobody has yet. */
 void select_load(Select *x, Ref r);
+/* Loads of what a node of the matrix role reads, also through what its program
+ * computes by itself. */
+void load_operands(Select *x, Ref r);
 /* Whether the kernel leaves it as more than an operand of programs. */
 bool is_left(const Select *x, Ref r);
 /* Those that the group has instructions for. */
@@ -200,8 +213,13 @@ Ref scan_operand(const Graph *g, Ref r);
 bool select_scan(Select *x, Ref r);
 /* A matrix of the next tokens, where those lie; zeros are behind the last. */
 void select_shift(Select *x, Ref r);
-/* A product under decays per key. */
+/* A product under decays per key, or a sum of such. */
 bool select_decayed(Select *x, Ref r);
+/* Loads of what it is made of; or of the operands of another node. */
+void load_factors(Select *x, Ref r);
+/* Sums of such products, times numbers, that nobody reads otherwise: from now
+ * on the sum is the product. Requires levels. */
+void merge_decayed(Select *x);
 bool is_decayed_factor(const Select *x, Ref r);
 /* Whether the sums that r is have to be in place: r is added up. */
 bool is_scanned(const Select *x, Ref r);

@@ -351,12 +351,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -389,15 +389,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[3], full, 64, 0, 0, (int)x.at);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 205984 + it % 2 * 8, parity(it, 2));
                 if (a.tensor[2].p) {
                     const u32 from = base + 163840 + it % 2 * 16384;
@@ -408,15 +401,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 206000 + it % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
                 const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
                 Pair v11 = running_sum(v10, lane, x.n);
@@ -425,8 +411,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 store_pair(base + 204800 + it % 2 * 512, v11, lane);
                 store_pair(base + 205056 + it % 2 * 512, v13, lane);
                 arrive(base + 205824 + it % 2 * 8);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -569,12 +555,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 101424 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 101408 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -591,15 +577,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 101440 + (it * 2 + 0) % 2 * 8, parity((it * 2 + 0), 2));
                 if (lane == 0) {
                     const u32 from = base + 32768 + (it * 2 + 0) % 2 * 8192;
@@ -616,15 +595,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 bulk_commit();
                 bulk_wait_read();
                 arrive(base + 101456 + (it * 2 + 1) % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[2], x, lane);
                 const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
                 const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
@@ -633,8 +605,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 store_pair(base + 100352 + it % 2 * 512, v4, lane);
                 store_pair(base + 100608 + it % 2 * 512, v11, lane);
                 arrive(base + 101376 + it % 2 * 8);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -1162,12 +1134,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 227528, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 227520, to = base + 0;
@@ -1231,15 +1203,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     load_tile(to + 16384, &a.map[7], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[7], full, 64, 64, 0, (int)x.at);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 227584, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 81920;
@@ -1270,15 +1235,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 227592);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[7], x, lane);
                 const Pair v5 = input_pair<float>(a.tensor[8], x, lane);
                 const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
@@ -1304,15 +1262,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 arrive(base + 227424 + it % 2 * 8);
                 arrive(base + 227456 + it % 2 * 8);
                 arrive(base + 227488 + it % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 3) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 3) {
                 wait(base + 227424 + it % 2 * 8, parity(it, 2));
                 wait(base + 227488 + it % 2 * 8, parity(it, 2));
                 wait(base + 227632 + it % 2 * 8, parity(it, 2));
@@ -1357,8 +1308,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 const Pair v118 = { (float)(v117.a != 0 ? 0.f : v116.a), (float)(v117.b != 0 ? 0.f : v116.b) };
                 output_pair<unsigned short>(a.tensor[9], x, v115, lane);
                 output_pair<unsigned short>(a.tensor[10], x, v118, lane);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();

@@ -260,12 +260,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 217104 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 217088 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -307,15 +307,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 217216, parity(it, 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 147456;
@@ -326,8 +319,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 217224);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -715,12 +708,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 218152, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 218144, to = base + 0;
@@ -771,15 +764,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 218240, parity((it * 4 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 131072;
@@ -820,21 +806,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 218248);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 Pair v29 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
                 wait(base + 218128 + it % 2 * 8, parity(it, 2) ^ 1);
                 store_pair(base + 217600 + it % 2 * 256, v29, lane);
                 arrive(base + 218112 + it % 2 * 8);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -955,8 +934,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 fence_async();
             }
-            decayed_sums<128, 32, 1, 0>(f33, base + 184320, base + 32768, base + 148000, base + 148000, base + 148000, col0(64), l);
-            decayed_sums<128, 32, 0, 0>(f34, base + 184320, base + 49152, base + 148000, base + 148000, base + 148000, col0(64), l);
+            decayed_sums<128, 32, 1>(f33, Terms<1> { { base + 184320 }, { base + 32768 }, { base + 148000 }, { 0 }, { 1.f }, { 0.f } }, base + 148000, base + 148000, col0(64), l);
+            decayed_sums<128, 32, 0>(f34, Terms<1> { { base + 184320 }, { base + 49152 }, { base + 148000 }, { 0 }, { 1.f }, { 0.f } }, base + 148000, base + 148000, col0(64), l);
             wait(base + 218208, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f37, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);

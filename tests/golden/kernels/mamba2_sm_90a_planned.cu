@@ -244,12 +244,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 222800 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 222784 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -283,15 +283,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     load_tile(to + 16384, &a.map[3], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[3], full, 64, 64, 0, (int)x.at);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 222912 + it % 2 * 8, parity(it, 2));
                 if (a.tensor[3].p) {
                     const u32 from = base + 163840 + it % 2 * 16384;
@@ -302,15 +295,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 222928 + it % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const float v1 = constant<4>(a.tensor[4], x.head);
                 const float v4 = constant<4>(a.tensor[5], x.head);
                 const Pair v5 = input_pair<float>(a.tensor[6], x, lane);
@@ -327,8 +313,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 store_pair(base + 221456 + it % 2 * 784, v17, lane);
                 store_pair(base + 221712 + it % 2 * 784, v27, lane);
                 arrive(base + 222752 + it % 2 * 8);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -721,12 +707,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 230736 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 230720 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -777,15 +763,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 230880, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 147456;
@@ -816,15 +795,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 230888);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const float v1 = constant<4>(a.tensor[7], x.head);
                 const float v4 = constant<4>(a.tensor[8], x.head);
                 const Pair v5 = input_pair<float>(a.tensor[9], x, lane);
@@ -858,15 +830,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 arrive(base + 230624 + it % 2 * 8);
                 arrive(base + 230656 + it % 2 * 8);
                 arrive(base + 230688 + it % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 3) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 3) {
                 wait(base + 230656 + it % 2 * 8, parity(it, 2));
                 wait(base + 230688 + it % 2 * 8, parity(it, 2));
                 wait(base + 230832 + it % 2 * 8, parity(it, 2));
@@ -910,8 +875,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 if (lane == 0)
                     *(float *)(a.run.stored + x.at * 65568 + 65552) = v93;
                 output_pair<unsigned short>(a.tensor[10], x, v91, lane);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();

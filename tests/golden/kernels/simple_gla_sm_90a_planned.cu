@@ -234,12 +234,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -273,15 +273,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 205984 + it % 2 * 8, parity(it, 2));
                 if (a.tensor[3].p) {
                     const u32 from = base + 163840 + it % 2 * 16384;
@@ -292,15 +285,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 206000 + it % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[4], x, lane);
                 const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
                 Pair v10 = running_sum(v9, lane, x.n);
@@ -309,8 +295,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 store_pair(base + 204800 + it % 2 * 512, v10, lane);
                 store_pair(base + 205056 + it % 2 * 512, v19, lane);
                 arrive(base + 205824 + it % 2 * 8);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -670,12 +656,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
         fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
                 wait(base + 220880 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 220864 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
@@ -726,15 +712,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
                 }
-                it++;
             }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 1) {
                 wait(base + 221024, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 147456;
@@ -765,15 +744,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_wait_read();
                 }
                 arrive(base + 221032);
-                it++;
             }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[7], x, lane);
                 const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
                 Pair v10 = running_sum(v9, lane, x.n);
@@ -797,15 +769,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 arrive(base + 220768 + it % 2 * 8);
                 arrive(base + 220800 + it % 2 * 8);
                 arrive(base + 220832 + it % 2 * 8);
-                it++;
             }
-        }
-        if (warp == 3) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                if (!find_item<1>(a.run, item, x))
-                    continue;
+            if (warp == 3) {
                 wait(base + 220800 + it % 2 * 8, parity(it, 2));
                 wait(base + 220832 + it % 2 * 8, parity(it, 2));
                 wait(base + 220976 + it % 2 * 8, parity(it, 2));
@@ -836,8 +801,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 Pair v70 = sum_back(v69, lane, x.n);
                 const Pair v72 = { (float)(v71.a != 0 ? 0.f : v70.a), (float)(v71.b != 0 ? 0.f : v70.b) };
                 output_pair<unsigned short>(a.tensor[8], x, v72, lane);
-                it++;
             }
+            it++;
         }
         if (warp == 1)
             bulk_wait();

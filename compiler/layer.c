@@ -1,12 +1,12 @@
 /* layer.c -- calls put into a layer's graph, and the graph cut into parts. */
-#include "layer.h"
+#include "layer_cut.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- calls ---- */
 
-static int order_axes(AxisSet s, uint8_t *order)
+int layer_order(AxisSet s, uint8_t *order)
 {
     int n = 0;
 
@@ -83,7 +83,7 @@ static void map_axes(Graph *g, LayerCall *k)
     }
 }
 
-static AxisSet mapped(const uint8_t axis[NAXES], AxisSet s)
+AxisSet layer_mapped(const uint8_t axis[NAXES], AxisSet s)
 {
     AxisSet to = 0;
 
@@ -101,13 +101,13 @@ Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
     for (int i = 0; i < step->nin; i++) {
         const Node *n = &g->n[arg[i]];
         k->arg[i] = arg[i];
-        k->heads |= n->axes & ~mapped(k->axis, step->in[i].axes);
+        k->heads |= n->axes & ~layer_mapped(k->axis, step->in[i].axes);
     }
     if (k->heads & (k->heads - 1))
         fail_help(g->ctx, g->line, "flin.rename, so that its arguments have "
                   "one axis beside their own", "%s: heads of several axes (%s) "
                   "are not there yet", k->name, axes_text(g, k->heads));
-    return end_call(g, k, k->heads | mapped(k->axis,
+    return end_call(g, k, k->heads | layer_mapped(k->axis,
                                             step->n[step->out[0].node].axes));
 }
 
@@ -185,30 +185,22 @@ static int new_state(Graph *g, const char *who, const State *like,
     return graph_state(g, name, axes.s);
 }
 
-/* Nodes of one graph on their way into another. */
-typedef struct Copy {
-    Graph *to;
-    const Graph *from;
-    const uint8_t *axis;                /* in `to`; NULL: the same */
-    Ref *map;
-} Copy;
-
 /* Is the node's index an axis? */
-static bool names_axis(int op)
+bool layer_names_axis(int op)
 {
     return op == OP_size || op == OP_relabel || op == OP_dup
         || op == OP_pairsum;
 }
 
-static Ref copy_node(Copy *k, Ref r)
+Ref layer_copy_node(LayerCopy *k, Ref r)
 {
     Node n = k->from->n[r];
     Ref a[4] = { k->map[n.a[0]], k->map[n.a[1]], k->map[n.a[2]],
                  k->map[n.a[3]] };
 
     if (k->axis) {
-        n.over = mapped(k->axis, n.over);
-        if (names_axis(n.op))
+        n.over = layer_mapped(k->axis, n.over);
+        if (layer_names_axis(n.op))
             n.index = k->axis[n.index];
     }
     return node_copy(k->to, &n, a);
@@ -232,7 +224,7 @@ static Ref checked(const Graph *g, const LayerCall *call, const State *st,
 static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
 {
     const Graph *step = call->step;
-    Copy k = { .to = g, .from = step, .axis = call->axis,
+    LayerCopy k = { .to = g, .from = step, .axis = call->axis,
                .map = ctx_alloc(g->ctx, step->len * sizeof *k.map) };
     uint8_t *live = ctx_alloc(g->ctx, step->len), order[NAXES + 8];
 
@@ -240,7 +232,7 @@ static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
         k.map[step->in[i].node] = arg[i];
     for (int i = 0; i < step->nst; i++) {
         const State *st = &step->st[i];
-        int rank = order_axes(call->heads, order);
+        int rank = layer_order(call->heads, order);
         for (int d = 0; d < st->rank; d++)
             order[rank++] = call->axis[st->order[d]];
         int s = new_state(g, call->name, st, order, rank);
@@ -249,7 +241,7 @@ static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
     graph_live(step, live);
     for (Ref r = 1; r < step->len; r++)
         if (live[r] && !k.map[r])
-            k.map[r] = copy_node(&k, r);
+            k.map[r] = layer_copy_node(&k, r);
     for (int i = 0; i < step->nst; i++) {
         State *st = &g->st[call->state + i];
         st->next = checked(g, call, st, k.map[step->st[i].next]);
@@ -262,7 +254,7 @@ static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
 static Ref put_conv(Graph *g, const LayerCall *call, Ref x, Ref c)
 {
     uint8_t order[NAXES];
-    int taps = call->taps, rank = order_axes(g->n[x].axes, order);
+    int taps = call->taps, rank = layer_order(g->n[x].axes, order);
 
     order[rank++] = (uint8_t)taps;
     int s = new_state(g, call->name, NULL, order, rank);
@@ -277,7 +269,7 @@ static Ref put_conv(Graph *g, const LayerCall *call, Ref x, Ref c)
     return dot(g, g->st[s].next, c, AXIS(taps));
 }
 
-static const LayerCall *call_of(const Layer *l, Ref r)
+const LayerCall *layer_call_of(const Layer *l, Ref r)
 {
     const Node *n = &l->traced->n[r];
 
@@ -289,7 +281,7 @@ Graph *layer_step(const Layer *l)
 {
     const Graph *from = l->traced;
     Graph *g = graph_new(from->ctx, from->name, 0);
-    Copy k = { .to = g, .from = from,
+    LayerCopy k = { .to = g, .from = from,
                .map = ctx_alloc(from->ctx, from->len * sizeof *k.map) };
 
     memcpy(g->axis, from->axis, sizeof g->axis);
@@ -298,10 +290,10 @@ Graph *layer_step(const Layer *l)
     g->nin = l->nin;
     g->layer = from->layer;
     for (Ref r = 1; r < from->len; r++) {
-        LayerCall *call = (LayerCall *)call_of(l, r);
+        LayerCall *call = (LayerCall *)layer_call_of(l, r);
         g->line = from->n[r].line;
         if (!call) {
-            k.map[r] = copy_node(&k, r);
+            k.map[r] = layer_copy_node(&k, r);
             continue;
         }
         Ref *arg = ctx_alloc(g->ctx, (size_t)call->nargs * sizeof *arg + 1);
@@ -367,7 +359,7 @@ static void find_made(Cut *k)
 
     reach(k, g->out[0].node, true);
     for (Ref r = g->len - 1; r > 0; r--) {
-        const LayerCall *call = call_of(k->l, r);
+        const LayerCall *call = layer_call_of(k->l, r);
         if (!k->reached[r])
             continue;
         if (call || weight_of(g, r) >= 0)
@@ -429,7 +421,7 @@ static int find_heads(const Piece *q)
             continue;
         all |= n->axes;
         if (q->live[r] == 1)
-            may &= ~(n->over | (names_axis(n->op) ? AXIS(n->index) : 0));
+            may &= ~(n->over | (layer_names_axis(n->op) ? AXIS(n->index) : 0));
     }
     return may && all != (may & (~may + 1)) ? lowest(may) : 0;
 }
@@ -456,7 +448,7 @@ static Ref add_input(Piece *q, Ref r)
     snprintf(in->name, sizeof in->name, "%s", n->op == OP_input
              && n->index < q->k->l->nin ? g->in[n->index].name
              : ctx_format(q->k->c, "value_of_the_layer_%u", r));
-    in->rank = (uint8_t)order_axes(in->axes, in->order);
+    in->rank = (uint8_t)layer_order(in->axes, in->order);
     q->p->in[q->p->nin++] = r;
     to->nin++;
     in->node = node_new(to, (Node){ .op = OP_input,
@@ -470,7 +462,7 @@ static Ref add_state(Piece *q, const char *name, AxisSet axes, int line)
 
     *st = (State){ .axes = without_heads(q->p, axes), .line = line };
     snprintf(st->name, sizeof st->name, "%s", name);
-    st->rank = (uint8_t)order_axes(st->axes, st->order);
+    st->rank = (uint8_t)layer_order(st->axes, st->order);
     q->to->nst++;
     st->node = node_new(q->to, (Node){ .op = OP_state, .index =
                                        (uint16_t)(q->to->nst - 1) });
@@ -498,7 +490,7 @@ static void new_step(Piece *q)
 static void copy_step(Piece *q)
 {
     const Graph *g = q->k->g;
-    Copy k = { .to = q->to, .from = g,
+    LayerCopy k = { .to = q->to, .from = g,
                .map = ctx_alloc(q->k->c, g->len * sizeof *k.map) };
 
     for (Ref r = 1; r < g->len; r++)
@@ -507,7 +499,7 @@ static void copy_step(Piece *q)
     for (Ref r = 1; r < g->len; r++) {
         q->to->line = g->n[r].line;
         if (q->live[r] == 1)
-            k.map[r] = copy_node(&k, r);
+            k.map[r] = layer_copy_node(&k, r);
     }
     graph_output(q->to, "y", k.map[q->root]);
 }
@@ -611,7 +603,7 @@ LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
 
     find_made(&k);
     for (Ref r = 1; r < g->len; r++) {
-        const LayerCall *call = call_of(l, r);
+        const LayerCall *call = layer_call_of(l, r);
         if (!k.reached[r] || !k.made[r])
             continue;
         if (call)

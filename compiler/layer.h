@@ -82,4 +82,25 @@ typedef struct LayerParts { int n; LayerPart *part; } LayerParts;
  * are parts. In c. Fails, with the line, where something has none. */
 LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES]);
 
+/* Where a part is computed that is neither product nor call: on its own; behind
+ * the call whose result it reads, in that one's step; or before those that read
+ * it, in theirs. */
+typedef enum RowPlace { PLACE_APART, PLACE_BEHIND,
+                        PLACE_BEFORE } RowPlace;
+
+/* May part i of layer_cut's be there, while the others are where `place` says,
+ * one each? What is behind a call is to be placed first. */
+bool layer_may_fuse(const Layer *l, const LayerParts *p, const uint8_t *place,
+                    int i, RowPlace to);
+/* Is it a variant that is called, or a convolution? */
+bool layer_is_call(const Layer *l, const LayerPart *p);
+/* The call that part i may be behind: it alone reads the result. -1: there is
+ * none. */
+int layer_call_before(const Layer *l, const LayerParts *p, int i);
+
+/* The parts with these places: the steps of calls are larger, what is in them
+ * is no part any more. In c, but for what stays as it is. */
+LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
+                       const uint8_t *place, const int32_t size[NAXES]);
+
 #endif

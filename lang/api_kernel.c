@@ -18,6 +18,7 @@ struct flin_Kernel {
     DType in[MAX_INPUTS], y;
     bool y_known;
     int chunk;
+    Fusion fusion;
     const Backend *backend;
     pthread_mutex_t turning;            /* to another plan */
 };
@@ -73,6 +74,7 @@ static void make_plans(Ctx *c, void *ud)
     k->y_known = h->call.y.rank > 0;
     k->y = (DType)h->call.y.dtype;
     k->chunk = h->args.chunk;
+    k->fusion = h->args.fusion;
     k->backend = h->args.backend;
     if (runs_backwards(k->mode))
         prepare_backward(c, &k->v, &h->args, &h->bound);
@@ -138,6 +140,8 @@ static void check_backend(Ctx *c, const flin_Kernel *k, const Args *a)
     if (a->chunk && k->chunk && a->chunk != k->chunk)
         fail(c, 0, "%s: chunk = %d, but the kernel was prepared for %d", what,
              a->chunk, k->chunk);
+    if (a->fusion != FUSE_CHEAPEST && a->fusion != k->fusion)
+        fail(c, 0, "%s: the kernel was prepared for another plan", what);
     if (a->backend && a->backend != k->backend)
         fail(c, 0, "%s: backend '%s', but the kernel was prepared for "
              "another", what, a->backend->name);
@@ -211,6 +215,7 @@ static void run_kernel(Ctx *c, void *ud)
     check_like(c, k, h);
     check_saving(c, k, h);
     h->args.chunk = k->chunk;
+    h->args.fusion = k->fusion;
     h->args.backend = k->backend;
     if (r->workspace)
         *r->workspace = find_workspace(c, k, h);

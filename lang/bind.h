@@ -24,6 +24,12 @@ extern const char *const mode_name[];
 
 typedef struct Backend Backend;
 
+/* Which parts of a layer are computed within others: the cheapest, none, as
+ * many as can be. */
+typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST } Fusion;
+/* "separate", "fused", "" (the cheapest); false: no such word. */
+bool fusion_named(const char *word, Fusion *f);
+
 typedef struct Args {
     Mode mode;
     Given in[MAX_INPUTS], state[MAX_STATES];   /* as the step declares them */
@@ -32,6 +38,7 @@ typedef struct Args {
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
     bool serial;                        /* one token after another */
+    Fusion fusion;                      /* a layer's */
     int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:
                                            as FLIN_CHECK says */
     const Backend *backend;             /* NULL: the default */
@@ -138,9 +145,12 @@ struct PlanEntry {
 
 /* A plan of the step, in its context: by chunks (joint, of backward, too: by
  * smaller ones where the machine cannot hold these), else, where there is no
- * chunk form or chunk is 0, one token at a time. */
+ * chunk form or chunk is 0, one token at a time. The second, with less effort:
+ * to compare it with others. */
 Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                 const Machine *machine);
+Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
+                  bool joint, const Machine *machine);
 
 /* The plan for these sizes, made if it is new; chunk CHUNK_AUTO: as best_chunk
  * says; no backend: the first. Fails through c. */
@@ -243,6 +253,9 @@ typedef struct LayerRoom {
 struct LayerProgram {
     LayerProgram *next;
     int32_t size[NAXES];
+    Fusion fusion;                      /* as asked for */
+    bool device;
+    uint64_t mark;                      /* of what is computed where */
     struct LayerParts *parts;
     struct Joints *joints;              /* of products */
     Variant **variant;
@@ -317,6 +330,8 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
 /* Lua error where the variant is a layer: METHOD is for single variants yet. */
 void refuse_layer(lua_State *L, const Variant *v, const char *method);
+/* What the option `plan` of a layer's call asks for. */
+Fusion fusion_option(lua_State *L, const char *what, int arg);
 /* Chunk, threads, backend: from the options, else from the flin table. */
 void run_options(lua_State *L, const char *what, int arg, Args *a);
 

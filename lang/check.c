@@ -141,6 +141,7 @@ static void push_arguments(lua_State *L)
     copy_option(L, "chunk");
     copy_option(L, "backend");
     copy_option(L, "threads");
+    copy_option(L, "plan");
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "validate");
 }
@@ -279,6 +280,7 @@ static void push_token(lua_State *L, const Graph *g, int64_t t)
     }
     copy_option(L, "backend");
     copy_option(L, "threads");
+    copy_option(L, "plan");
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "validate");
 }
@@ -462,7 +464,8 @@ static void take_sizes(lua_State *L, const char *what, Check *k)
 static void take_options(lua_State *L, Check *k)
 {
     static const char *const known[] = { "B", "T", "H", "HV", "dtype", "chunk",
-        "cu_seqlens", "seed", "backend", "threads", "backward", "size" };
+        "cu_seqlens", "seed", "backend", "threads", "backward", "size",
+        "plan" };
     const Graph *g = k->v->step;
 
     check_options(L, "check", g, A_OPTIONS, known,

@@ -325,6 +325,10 @@ typedef struct flin_Call {
                                    one kernel that the call waits for; while a
                                    stream records a graph nothing is
                                    validated */
+    const char *plan;           /* a layer's: "separate", each part as kernels
+                                   of its own, or "fused", all that can be in
+                                   the steps of the variants it calls; default:
+                                   what is predicted to be cheapest */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

@@ -3,189 +3,103 @@
  */
 #include <string.h>
 
-#include "../backend/cuda/rows.h"
-#include "layer_run.h"
+#include "layer_price.h"
 #include "plan_view.h"
 
-/* A part's price, of all tokens. */
-typedef struct Price { double flops, bytes, seconds; } Price;
+/* The parts that there are with this much of the layer in the steps of calls.
+ */
+typedef struct Cutting {
+    LayerParts *parts;
+    Joints *joints;
+    const char **by;
+    Price *price, all;
+} Cutting;
+
+enum { NCUTS = FUSE_MOST + 1 };
+static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused" };
 
 typedef struct Showing {
     Variant *v;
-    const Machine *m;
+    Pricing as;
     int32_t size[NAXES];
-    int64_t B, T;
-    bool backward, gpu, beside;
-    const Graph *g;
-    LayerParts *parts;
-    Joints *joints;
-    const char **name, **by;
-    Price *price, all;
+    Fusion fusion;                      /* that is shown */
+    Cutting cut[NCUTS];
+    const char **name;
     Buf text;
 } Showing;
 
-static double count(const Showing *s, AxisSet axes)
-{
-    double n = 1;
-
-    for (; axes; axes &= axes - 1)
-        n *= s->size[lowest(axes)];
-    return n;
-}
-
-static double tokens(const Showing *s)
-{
-    return (double)s->B * (double)s->T;
-}
-
-/* Bytes of a value as it lies between parts: bfloat16 on a GPU. */
-static double bytes_of(const Showing *s, Ref r)
-{
-    const Node *n = &s->g->n[r];
-    double each = s->gpu && !layer_wide(s->g, r) ? 2 : 4;
-
-    return n->op == OP_num ? 0
-         : each * count(s, n->axes) * (n->timed ? tokens(s) : 1);
-}
-
-static double longer(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* "product 2048 x 192 x 64" */
-static char *product_text(const Showing *s, double m, double n, double k)
-{
-    return ctx_format(s->v->ctx, "product %.0f x %.0f x %.0f", m, n, k);
-}
-
 /* The one that part i runs in; NULL: it is one of its own. */
-static const Joint *joint_at(const Showing *s, int i)
+static const Joint *joint_at(const Showing *s, const Cutting *k, int i)
 {
-    const Joint *j = s->joints->of[i]
-                   ? &s->joints->joint[s->joints->of[i] - 1] : NULL;
+    const Joint *j = k->joints->of[i]
+                   ? &k->joints->joint[k->joints->of[i] - 1] : NULL;
+    double tokens = (double)s->as.B * (double)s->as.T;
 
-    if (!j || !s->gpu)
+    if (!j || !s->as.gpu)
         return NULL;
-    bool wide = layer_wide(s->g, s->parts->part[j->part[0]].y);
-    return (s->beside && !wide) || joint_pays(j, s->m, tokens(s), 2) ? j
-                                                                     : NULL;
+    bool wide = layer_wide(s->as.g, k->parts->part[j->part[0]].y);
+    return (s->as.beside && !wide) || joint_pays(j, s->as.m, tokens, 2)
+         ? j : NULL;
 }
 
-/* Its columns are all the weights'; of these, if they do not lie so, a copy is
- * made. Gradients of weights are products of their own. */
-static void price_joint(Showing *s, const Joint *j, int i)
+static Price price_at(const Showing *s, const Cutting *k, int i)
 {
-    Price *price = &s->price[i];
-    double m = tokens(s) * (double)j->rows, k = (double)j->over;
-    double n = (double)j->columns, x = 2 * m * k, w = 2 * n * k, y = 0;
-    double weights = s->backward ? j->n : 0;
-    double copies = s->beside ? 0 : s->backward ? 2 : 1;
+    const Joint *j = joint_at(s, k, i);
 
-    if (j->part[0] != i) {
-        s->by[i] = ctx_format(s->v->ctx, "in the product of %s",
-                              s->name[s->parts->part[j->part[0]].y]);
-        return;
-    }
-    for (int at = 0; at < j->n; at++)
-        y += bytes_of(s, s->parts->part[j->part[at]].y);
-    price->flops = (s->backward ? 3 : 1) * 2 * m * n * k;
-    price->bytes = (s->backward ? 2 : 1) * (x + w + y) + copies * 2 * w
-                 + weights * x + (weights > 0 ? w + y : 0);
-    price->seconds = longer(price->flops / s->m->matrix,
-                            price->bytes / s->m->bandwidth)
-                   + ((s->backward ? 2 : 1) + copies * j->n + weights)
-                     * s->m->launch;
-    s->by[i] = ctx_format(s->v->ctx, "%s, %d weights%s",
-                          product_text(s, m, n, k), j->n,
-                          s->beside ? "" : " copied");
+    if (!j)
+        return price_part(&s->as, &k->parts->part[i], &k->by[i]);
+    if (j->part[0] == i)
+        return price_joint(&s->as, k->parts, j, &k->by[i]);
+    k->by[i] = ctx_format(s->as.c, "in the product of %s",
+                          s->name[k->parts->part[j->part[0]].y]);
+    return (Price){ 0 };
 }
 
-/* Backward: two products more. What is written of weights is float32. */
-static void price_product(Showing *s, int i)
-{
-    const LayerPart *p = &s->parts->part[i];
-    Ref x = p->in[0], w = p->in[1];
-    AxisSet xs = s->g->n[x].axes, ws = s->g->n[w].axes;
-    double both = count(s, xs & ws & ~p->over), m = count(s, xs & ~ws);
-    double n = count(s, ws & ~xs), k = count(s, p->over);
-    double times = s->backward ? 3 : 1;
-    Price *price = &s->price[i];
+/* ---- as text ---- */
 
-    m *= tokens(s);
-    price->flops = times * 2 * both * m * n * k;
-    price->bytes = times * (bytes_of(s, x) + bytes_of(s, w)
-                            + bytes_of(s, p->y));
-    price->seconds = longer(price->flops / s->m->matrix,
-                            price->bytes / s->m->bandwidth)
-                   + times * s->m->launch;
-    s->by[i] = ctx_format(s->v->ctx, "%s%s", product_text(s, m, n, k),
-                          both > 1 ? ctx_format(s->v->ctx, ", %.0f times",
-                                                both) : "");
+static const char *value_text(const Showing *s, Ref r)
+{
+    return s->name[r] ? s->name[r] : expr_named(s->as.g, r, s->name);
 }
 
-/* Each input is read and each result written once a pass. */
-static void price_rows(Showing *s, int i)
+static const char *call_text(const Showing *s, const char *name, int n,
+                             const Ref *arg)
 {
-    const LayerPart *p = &s->parts->part[i];
-    Price *price = &s->price[i];
-    double kernels = s->backward ? 2 : 1;
+    Buf b = { .ctx = s->as.c };
 
-    for (int j = 0; j < p->nin; j++)
-        price->bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
-    price->bytes += bytes_of(s, p->y) * kernels;
-    price->seconds = price->bytes / s->m->bandwidth + kernels * s->m->launch;
-    s->by[i] = "rows";
-}
-
-static void price_step(Showing *s, int i)
-{
-    const LayerPart *p = &s->parts->part[i];
-    int32_t size[NAXES] = { 0 };
-    Price *price = &s->price[i];
-    double each = p->constant ? 1
-                : (double)s->B * (double)((s->T + CHUNK_DEFAULT - 1)
-                                          / CHUNK_DEFAULT);
-
-    for (int ax = AX_DIM; ax < p->step->naxes; ax++)
-        size[ax] = s->size[p->axis[ax]];
-    if (s->gpu && rows_new(s->v->ctx, p->step, size)) {
-        price_rows(s, i);
-        return;
-    }
-    Plan *plan = plan_make(p->step, size, CHUNK_DEFAULT, s->backward, s->m);
-    each *= p->heads ? s->size[p->heads] : 1;
-    each *= plan->g->chunk ? 1 : CHUNK_DEFAULT;
-    for (int j = 0; j < plan->nkernels; j++) {
-        price->bytes += each * plan->kernel[j].bytes;
-        price->flops += each * plan->kernel[j].flops;
-    }
-    price->seconds = longer(price->flops / s->m->matrix,
-                            price->bytes / s->m->bandwidth)
-                   + plan->nkernels * s->m->launch;
-    s->by[i] = ctx_format(s->v->ctx, "%d kernel%s, %s", plan->nkernels,
-                          plan->nkernels == 1 ? "" : "s", plan->g->chunk
-                          ? ctx_format(s->v->ctx, "chunks of %d",
-                                       plan->g->chunk) : "token by token");
+    buf_printf(&b, "%s(", name);
+    for (int i = 0; i < n; i++)
+        buf_printf(&b, "%s%s", i ? ", " : "", value_text(s, arg[i]));
+    buf_printf(&b, ")");
+    return b.s;
 }
 
 /* "v1 = dot(x, Wq)" */
-static char *part_text(const Showing *s, int i)
+static char *part_text(const Showing *s, const LayerPart *p)
 {
-    const LayerPart *p = &s->parts->part[i];
-    Buf b = { .ctx = s->v->ctx };
+    const Graph *g = s->as.g;
+    const Layer *l = g->layer;
+    const char *text = NULL;
 
-    buf_printf(&b, "%s = ", s->name[p->y]);
-    if (s->g->n[p->y].op != OP_input) {
-        buf_printf(&b, "%s", expr_named(s->g, p->y, s->name));
-        return b.s;
+    for (int i = 0; i < l->ncalls; i++)
+        if (l->call[i].y == p->y)
+            text = call_text(s, p->name, l->call[i].nargs, l->call[i].arg);
+    return ctx_format(s->as.c, "%s = %s", s->name[p->y],
+                      text ? text : expr_named(g, p->y, s->name));
+}
+
+/* Values by their names: of parts; and of calls that others stand behind, the
+ * calls. */
+static void find_names(Showing *s, const LayerParts *p)
+{
+    const Layer *l = s->as.g->layer;
+
+    s->name = layer_names(s->as.g, p);
+    for (int i = 0; i < l->ncalls; i++) {
+        const LayerCall *k = &l->call[i];
+        if (!s->name[k->y])
+            s->name[k->y] = call_text(s, k->name, k->nargs, k->arg);
     }
-    buf_printf(&b, "%s(", p->name);
-    for (int j = 0; j < p->nin; j++)
-        buf_printf(&b, "%s%s", j ? ", " : "", s->name[p->in[j]]
-                   ? s->name[p->in[j]] : expr_text(s->g, p->in[j]));
-    buf_printf(&b, ")");
-    return b.s;
 }
 
 static void put_price(Buf *b, const char *by, const Price *p)
@@ -196,46 +110,57 @@ static void put_price(Buf *b, const char *by, const Price *p)
 
 static void put_text(Showing *s)
 {
+    const Cutting *k = &s->cut[s->fusion];
     Buf *b = &s->text;
 
-    buf_printf(b, "%s on %s, %s, B = %lld, T = %lld, %s\n", s->g->name,
-               s->m->name, s->gpu ? "bfloat16" : "float32", (long long)s->B,
-               (long long)s->T, s->backward ? "forward and backward"
-                                            : "forward");
-    for (int i = 0; i < s->parts->n; i++) {
-        buf_printf(b, "  %s\n", part_text(s, i));
-        put_price(b, s->by[i], &s->price[i]);
+    buf_printf(b, "%s on %s, %s, B = %lld, T = %lld, %s\n", s->as.g->name,
+               s->as.m->name, s->as.gpu ? "bfloat16" : "float32",
+               (long long)s->as.B, (long long)s->as.T, s->as.backward
+               ? "forward and backward" : "forward");
+    for (int i = 0; i < k->parts->n; i++) {
+        buf_printf(b, "  %s\n", part_text(s, &k->parts->part[i]));
+        put_price(b, k->by[i], &k->price[i]);
     }
     buf_printf(b, "  all of it\n");
-    put_price(b, ctx_format(s->v->ctx, "%d parts", s->parts->n), &s->all);
+    put_price(b, ctx_format(s->as.c, "%d parts", k->parts->n), &k->all);
+    for (int i = 0; i < NCUTS; i++)
+        if (i != (int)s->fusion)
+            put_price(b, ctx_format(s->as.c, "%s: %d parts", cut_name[i],
+                                    s->cut[i].parts->n), &s->cut[i].all);
+}
+
+/* ---- finding it ---- */
+
+static void find_cut(Showing *s, const LayerParts *parts, Fusion how)
+{
+    Ctx *c = s->as.c;
+    const Layer *l = s->v->step->layer;
+    Cutting *k = &s->cut[how];
+    const uint8_t *place = fuse_places(c, l, parts, s->size, how, s->as.m);
+
+    k->parts = layer_fuse(c, l, parts, place, s->size);
+    k->joints = find_joints(c, s->as.g, k->parts, s->size);
+    k->by = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->by + 1);
+    k->price = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->price + 1);
+    find_names(s, k->parts);
+    for (int i = 0; i < k->parts->n; i++) {
+        k->price[i] = price_at(s, k, i);
+        price_add(&k->all, &k->price[i]);
+    }
 }
 
 static void find(Ctx *c, void *ud)
 {
     Showing *s = ud;
-    size_t n;
+    const LayerParts *parts = layer_cut(c, s->v->step->layer, s->size);
 
-    s->g = s->v->step->layer->traced;
-    s->gpu = s->m == &machine_h200;
-    s->parts = layer_cut(c, s->v->step->layer, s->size);
-    s->joints = find_joints(c, s->g, s->parts, s->size);
-    s->name = layer_names(s->g, s->parts);
-    n = (size_t)s->parts->n;
-    s->by = ctx_alloc(c, n * sizeof *s->by + 1);
-    s->price = ctx_alloc(c, n * sizeof *s->price + 1);
-    s->text.ctx = c;
-    for (int i = 0; i < s->parts->n; i++) {
-        const Joint *j = joint_at(s, i);
-        if (s->parts->part[i].step)
-            price_step(s, i);
-        else if (j)
-            price_joint(s, j, i);
-        else
-            price_product(s, i);
-        s->all.flops += s->price[i].flops;
-        s->all.bytes += s->price[i].bytes;
-        s->all.seconds += s->price[i].seconds;
-    }
+    s->as.c = s->text.ctx = c;
+    s->as.g = s->v->step->layer->traced;
+    s->as.gpu = s->as.m == &machine_h200;
+    s->as.size = s->size;
+    for (int i = 0; i < NCUTS; i++)
+        find_cut(s, parts, (Fusion)i);
+    find_names(s, s->cut[s->fusion].parts);
     put_text(s);
 }
 
@@ -256,15 +181,29 @@ static void set_price(lua_State *L, const Price *p)
 
 static void push_parts(lua_State *L, const Showing *s)
 {
-    lua_createtable(L, s->parts->n, 0);
-    for (int i = 0; i < s->parts->n; i++) {
+    const Cutting *k = &s->cut[s->fusion];
+
+    lua_createtable(L, k->parts->n, 0);
+    for (int i = 0; i < k->parts->n; i++) {
         lua_newtable(L);
-        lua_pushstring(L, part_text(s, i));
+        lua_pushstring(L, part_text(s, &k->parts->part[i]));
         lua_setfield(L, -2, "name");
-        lua_pushstring(L, s->by[i]);
+        lua_pushstring(L, k->by[i]);
         lua_setfield(L, -2, "by");
-        set_price(L, &s->price[i]);
+        set_price(L, &k->price[i]);
         lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* The prices of all three, by name. */
+static void push_cuts(lua_State *L, const Showing *s)
+{
+    lua_createtable(L, 0, NCUTS);
+    for (int i = 0; i < NCUTS; i++) {
+        lua_newtable(L);
+        set_price(L, &s->cut[i].all);
+        set_number(L, "parts", s->cut[i].parts->n);
+        lua_setfield(L, -2, cut_name[i]);
     }
 }
 
@@ -288,25 +227,29 @@ static void usual_sizes(const Graph *step, int32_t size[NAXES])
 int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
 {
     static const char *const also[] = { "B", "T", "backward", "machine",
-                                        "format", "beside" };
+                                        "format", "beside", "plan" };
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
 
-    *s = (Showing){ .v = v, .m = m, .backward = backward };
-    check_options(L, "plan", v->step, 2, also, 6);
+    *s = (Showing){ .v = v, .as = { .m = m, .backward = backward,
+                                     .roads = true } };
+    check_options(L, "plan", v->step, 2, also, 7);
     sizes_arg(L, "plan", v->step, 2, 0, s->size);
     usual_sizes(v->step, s->size);
     raw_field(L, 2, "beside");
-    s->beside = lua_toboolean(L, -1);
+    s->as.beside = lua_toboolean(L, -1);
     lua_pop(L, 1);
-    s->B = option_int(L, "plan", 2, "B", 1);
-    s->T = option_int(L, "plan", 2, "T", 2048);
-    if (s->B < 1 || s->T < 1)
+    s->fusion = fusion_option(L, "plan", 2);
+    s->as.B = option_int(L, "plan", 2, "B", 1);
+    s->as.T = option_int(L, "plan", 2, "T", 2048);
+    if (s->as.B < 1 || s->as.T < 1)
         lang_fail(L, NULL, "plan: B and T must be 1 or more");
     protect(L, v->ctx, find, s);
     lua_newtable(L);
     push_parts(L, s);
     lua_setfield(L, -2, "parts");
-    set_price(L, &s->all);
+    push_cuts(L, s);
+    lua_setfield(L, -2, "plans");
+    set_price(L, &s->cut[s->fusion].all);
     lua_pushstring(L, m->name);
     lua_setfield(L, -2, "machine");
     lua_pushlstring(L, s->text.s, s->text.len);

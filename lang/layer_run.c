@@ -7,12 +7,24 @@
 #include <string.h>
 
 #include "layer_gpu.h"
-#include "layer_run.h"
+#include "layer_price.h"
 #include "shared.h"
 
 /* ---- programs ---- */
 
 typedef struct NewProgram { Variant *v; LayerProgram *p; } NewProgram;
+
+/* As they run, and what stands for where they do. */
+static void cut_parts(Ctx *c, const Layer *l, LayerProgram *p)
+{
+    const LayerParts *parts = layer_cut(c, l, p->size);
+    const uint8_t *place = fuse_places(c, l, parts, p->size, p->fusion,
+                                       p->device ? realm_gpu.machine
+                                                 : &machine_cpu);
+
+    p->parts = layer_fuse(c, l, parts, place, p->size);
+    p->mark = hash_bytes(p->fusion, place, (size_t)parts->n);
+}
 
 static void new_program(Ctx *c, void *ud)
 {
@@ -20,8 +32,9 @@ static void new_program(Ctx *c, void *ud)
     const int32_t *size = n->p->size;
     LayerProgram *p = ctx_alloc(c, sizeof *p);
 
+    *p = (LayerProgram){ .fusion = n->p->fusion, .device = n->p->device };
     memcpy(p->size, size, sizeof p->size);
-    p->parts = layer_cut(c, n->v->step->layer, size);
+    cut_parts(c, n->v->step->layer, p);
     p->joints = find_joints(c, n->v->step->layer->traced, p->parts, size);
     p->variant = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->variant + 1);
     for (int i = 0; i < p->parts->n; i++) {
@@ -34,17 +47,29 @@ static void new_program(Ctx *c, void *ud)
     n->p = p;
 }
 
-/* Made if it is new. */
-static LayerProgram *layer_program(Ctx *c, Variant *v,
-                                   const int32_t size[NAXES])
+static LayerProgram *find_program(const Variant *v, const Args *a,
+                                  const Bound *b)
 {
-    LayerProgram *p, wanted = { 0 };
+    LayerProgram *p = v->programs;
+
+    while (p && (p->fusion != a->fusion || p->device != b->call.on_device
+                 || memcmp(p->size, b->call.size, sizeof p->size)))
+        p = p->next;
+    return p;
+}
+
+/* Made if it is new. */
+static LayerProgram *layer_program(Ctx *c, Variant *v, const Args *a,
+                                   const Bound *b)
+{
+    LayerProgram *p = find_program(v, a, b);
+    LayerProgram wanted = { .fusion = a->fusion,
+                            .device = b->call.on_device };
     NewProgram n = { v, &wanted };
 
-    for (p = v->programs; p; p = p->next)
-        if (!memcmp(p->size, size, sizeof p->size))
-            return p;
-    memcpy(wanted.size, size, sizeof wanted.size);
+    if (p)
+        return p;
+    memcpy(wanted.size, b->call.size, sizeof wanted.size);
     if (!ctx_protect(v->ctx, new_program, &n)) {
         c->err = v->ctx->err;
         ctx_rethrow(c);
@@ -385,7 +410,7 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     *k = (Lay){ .c = c, .v = v, .g = g, .step = v->step, .args = a, .b = b,
                 .d = d, .realm = b->call.on_device ? &realm_gpu : &realm_host,
-                .p = layer_program(c, v, b->call.size) };
+                .p = layer_program(c, v, a, b) };
     k->keep = d != NULL;
     k->sub = ctx_alloc(c, sizeof *k->sub);
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
@@ -706,23 +731,22 @@ int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return bytes;
 }
 
-static uint64_t mark_joints(const Variant *v, const Bound *b)
+static uint64_t mark_program(const Variant *v, const Args *a, const Bound *b)
 {
     Lay k = { .g = v->step->layer->traced, .step = v->step, .b = b,
-              .realm = b->call.on_device ? &realm_gpu : &realm_host };
+              .realm = b->call.on_device ? &realm_gpu : &realm_host,
+              .p = find_program(v, a, b) };
+    uint64_t chosen = k.p ? joint_choice(&k) : 0;
 
-    for (k.p = v->programs; k.p; k.p = k.p->next)
-        if (!memcmp(k.p->size, b->call.size, sizeof k.p->size))
-            return joint_choice(&k);
-    return 0;
+    return k.p ? hash_bytes(k.p->mark, &chosen, sizeof chosen) : 0;
 }
 
 uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b)
 {
     const int64_t x[] = { a->chunk, a->serial, v->turned, v->step->len };
-    uint64_t h = hash_bytes(2, x, sizeof x), chosen = mark_joints(v, b);
+    uint64_t h = hash_bytes(2, x, sizeof x), mark = mark_program(v, a, b);
 
-    h = hash_bytes(h, &chosen, sizeof chosen);
+    h = hash_bytes(h, &mark, sizeof mark);
     h = hash_bytes(h, v->step->name, strlen(v->step->name));
     return hash_bytes(h, b->call.size, sizeof b->call.size);
 }
@@ -801,7 +825,7 @@ const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
     if (!b->call.on_device)
         return NULL;
-    p = layer_program(c, v, b->call.size);
+    p = layer_program(c, v, a, b);
     if (!any_plan(p))
         layer_prepare(c, v, a, b);
     return any_plan(p);

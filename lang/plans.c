@@ -164,6 +164,7 @@ typedef struct Making {
     bool joint, whole;                  /* whole: a kernel a pass, held or
                                            not */
     const Machine *m;
+    Effort effort;
     Plan *p;
 } Making;
 
@@ -181,25 +182,38 @@ static void plan_at(Ctx *c, void *ud)
         g = m->joint ? grad(g) : g;
     }
     m->p = m->joint && g->chunk && !m->whole
-         ? partition(g, m->m, FULL, NULL) : plan_simple(g);
+         ? partition(g, m->m, m->effort, NULL) : plan_simple(g);
 }
 
 /* Smaller chunks where the machine cannot hold its parts; and where it never
  * can, what is too much lies in memory. */
+static Plan *make_plan(Making *m)
+{
+    Ctx *c = m->step->ctx;
+
+    while (!ctx_protect(c, plan_at, m)) {
+        if (c->err.code != ERR_USER || !m->joint || m->whole)
+            ctx_rethrow(c);
+        m->whole = m->chunk < 2 * CHUNK_LEAST;
+        m->chunk /= m->whole ? 1 : 2;
+    }
+    return m->p;
+}
+
 Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                 const Machine *machine)
 {
-    Ctx *c = step->ctx;
-    Making m = { .step = step, .size = size, .chunk = chunk, .joint = joint,
-                 .m = machine };
+    return make_plan(&(Making){ .step = step, .size = size, .chunk = chunk,
+                                .joint = joint, .m = machine,
+                                .effort = FULL });
+}
 
-    while (!ctx_protect(c, plan_at, &m)) {
-        if (c->err.code != ERR_USER || !joint || m.whole)
-            ctx_rethrow(c);
-        m.whole = m.chunk < 2 * CHUNK_LEAST;
-        m.chunk /= m.whole ? 1 : 2;
-    }
-    return m.p;
+Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
+                  bool joint, const Machine *machine)
+{
+    return make_plan(&(Making){ .step = step, .size = size, .chunk = chunk,
+                                .joint = joint, .m = machine,
+                                .effort = QUICK });
 }
 
 typedef struct NewEntry { Variant *v; PlanEntry *e; } NewEntry;

@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
-    "saved", "dy", "dstate", "into" };
+    "saved", "dy", "dstate", "into", "plan" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -291,8 +291,34 @@ static int validate_option(lua_State *L, const char *what, int arg)
     return found;
 }
 
+bool fusion_named(const char *word, Fusion *f)
+{
+    static const char *const words[] = { "", "separate", "fused" };
+
+    for (int i = FUSE_CHEAPEST; i <= FUSE_MOST; i++)
+        if (!strcmp(word, words[i])) {
+            *f = (Fusion)i;
+            return true;
+        }
+    return false;
+}
+
+Fusion fusion_option(lua_State *L, const char *what, int arg)
+{
+    Fusion f = FUSE_CHEAPEST;
+    int type = lua_istable(L, arg) ? raw_field(L, arg, "plan") : LUA_TNIL;
+
+    if (type != LUA_TNIL && (type != LUA_TSTRING
+                             || !fusion_named(lua_tostring(L, -1), &f)))
+        lang_fail(L, "leave it out for the cheaper of what there is",
+                  "%s: plan must be \"separate\" or \"fused\", not %s", what,
+                  shown_text(L, -1));
+    return f;
+}
+
 void run_options(lua_State *L, const char *what, int arg, Args *a)
 {
+    a->fusion = fusion_option(L, what, arg);
     a->chunk = small_option(L, what, arg, "chunk", 1, CHUNK_MAX);
     a->threads = small_option(L, what, arg, "threads", 0, 1024);
     get_option(L, arg, "serial");
@@ -455,6 +481,9 @@ Run *run_begin(lua_State *L, Mode mode)
     take_states(L, r, what);
     take_inplace(L, r, what);
     run_options(L, what, 2, &r->args);
+    if (r->args.fusion != FUSE_CHEAPEST && !v->step->layer)
+        lang_fail(L, NULL, "%s: plan: %s is no layer: there is nothing that "
+                  "it could be fused with", what, v->step->name);
     lua_settop(L, 4);
     move_numbers(L, r);
     if (raw_field(L, 2, "cu_seqlens") != LUA_TNIL)

@@ -54,7 +54,8 @@ enum { NFIELDS = sizeof fields / sizeof *fields,
 
 /* What calls use themselves. */
 static const char *const reserved[] = { "initial_state", "state", "saved",
-    "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy" };
+    "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy",
+    "plan" };
 enum { NRESERVED = sizeof reserved / sizeof *reserved };
 
 bool in_list(const char *word, const char *const *list, int n)

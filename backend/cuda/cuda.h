@@ -155,6 +155,10 @@ const char *cuda_schedules(Ctx *c, const Plan *p);
  * Fails as cuda_tiles. */
 void cuda_launched(Ctx *c, const Plan *p, Buf *out);
 
+/* Per kernel of the plan: is there one without wgmma or a schedule among those
+ * that such a call launches? All are, of a plan that is not printed. */
+uint8_t *cuda_plain(Ctx *c, const Plan *p);
+
 /* The source in n parts that compile by themselves, side by side; of: the part
  * of each kernel. */
 typedef struct CudaPrograms {

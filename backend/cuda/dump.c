@@ -1,4 +1,6 @@
 /* dump.c -- the schedules of a plan's kernels, without a GPU. */
+#include <string.h>
+
 #include "../../compiler/schedule/schedule.h"
 #include "segments.h"
 
@@ -108,4 +110,32 @@ void cuda_launched(Ctx *c, const Plan *p, Buf *out)
         if (!forward || (plan_is_joint(p) && m->kernel[i].of >= p->split))
             put_launched(&m->kernel[i], out);
     put_cutting(c, p, out);
+}
+
+typedef struct Roads { const Plan *p; uint8_t *plain; } Roads;
+
+static void find_roads(Ctx *c, void *ud)
+{
+    const Roads *r = ud;
+    CudaModule *forward, *m = kernels_of(c, r->p, &forward);
+    int first = !forward ? 0 : plan_is_joint(r->p) ? r->p->split
+              : r->p->nkernels;
+
+    memset(r->plain, 0, (size_t)first);
+    for (int i = 0; i < m->nkernels; i++) {
+        const CudaKernel *k = &m->kernel[i];
+        if (k->of >= first)
+            r->plain[k->of] = k->walk != CUDA_SUM && !k->head;
+    }
+}
+
+uint8_t *cuda_plain(Ctx *c, const Plan *p)
+{
+    Roads r = { p, ctx_alloc(c, (size_t)p->nkernels + 1) };
+    Error before = c->err;
+
+    memset(r.plain, 1, (size_t)p->nkernels);
+    if (!ctx_protect(c, find_roads, &r))
+        c->err = before;
+    return r.plain;
 }

@@ -86,8 +86,11 @@ local call = [[
 A table of tensors by name, each [B, T, H, axes...] (constants of a head: [H,
 axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
 { 0, 5, 12 } (packed sequences, B = 1), chunk = tokens at once, backend,
-threads, serial = true (token by token), validate = true (see flin.validate).
-Options may stand in a second table: v:forward(inputs, { chunk = 64 }).]]
+threads, serial = true (token by token), validate = true (see flin.validate);
+of a layer, plan = "separate" (each part as kernels of its own) or "fused" (all
+that can be in the steps of the variants it calls), else what is predicted to be
+cheapest. Options may stand in a second table: v:forward(inputs, { chunk = 64
+}).]]
 
 row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[
@@ -143,7 +146,8 @@ row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
 "table", "dot" (Graphviz), or "svg": see flin.picture.plan. Of a layer: B, T,
-and beside = true, where weights of the same values lie beside one another.]])
+beside = true, where weights of the same values lie beside one another, and
+plan, as v:forward has it; `plans` has the prices of all three.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,

@@ -32,8 +32,8 @@ local LIMIT <const> = {
 
 local function check(name, layer, case)
   case.backend = "cuda"
-  local text = ("%s %s%s"):format(name, case.dtype, case.cu_seqlens
-                                  and ", packed" or "")
+  local text = ("%s %s%s%s"):format(name, case.dtype, case.cu_seqlens
+    and ", packed" or "", case.plan and ", " .. case.plan or "")
   local limit, fine = LIMIT[case.dtype], nil
   local ok, found = pcall(layer.check, layer, case)
   expect(ok, "%s: %s", text, found)
@@ -188,8 +188,12 @@ for name, layer in pairs(flin.layers) do
     for _, dtype in ipairs { "float32", "bfloat16" } do
       check(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = dtype }))
     end
-    check(name, layer, sizes_of(layer, { dtype = "float32",
-      cu_seqlens = { 0, 5, 5, 70, 71 } }))
+    for _, plan in ipairs { "separate", "fused" } do
+      check(name, layer, sizes_of(layer, { dtype = "float32", plan = plan,
+        cu_seqlens = { 0, 5, 5, 70, 71 } }))
+      check(name, layer, sizes_of(layer, { B = 2, T = 70, plan = plan,
+                                           dtype = "bfloat16" }))
+    end
     lives(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = "bfloat16" }))
     adds(name, layer, sizes_of(layer, { B = 2, T = 21, dtype = "float32" }))
     of_states(name, layer, sizes_of(layer, { B = 2, T = 70,

@@ -254,6 +254,37 @@ static void test_decoding(flin_Variant *v)
     set_free(s);
 }
 
+/* Parts apart, and as much as can be in calls; a kernel keeps to its own. */
+static void test_plans(flin_Variant *v)
+{
+    static const char *const plans[] = { "separate", "fused", NULL };
+    flin_Error e;
+    Set *truth = set_new(FLIN_F64), *s = set_new(FLIN_F32);
+
+    CHECK(!flin_reference(v, &truth->call, &e));
+    CHECK(!flin_reference_backward(v, &truth->call, &truth->grad, &e));
+    for (int i = 0; i < 3; i++) {
+        s->call.plan = plans[i];
+        CHECK(!flin_forward(v, &s->call, &e));
+        CHECK(results_apart(s, truth) < TOLERANCE);
+        CHECK(!flin_backward(v, &s->call, &s->grad, &e));
+        CHECK(gradients_apart(s, truth) < TOLERANCE);
+    }
+    s->call.plan = "fused";
+    flin_Kernel *k = flin_prepare(v, FLIN_BACKWARD, &s->call, &e);
+    CHECK(k && !flin_run(k, &s->call, &s->grad, &e));
+    CHECK(gradients_apart(s, truth) < TOLERANCE);
+    s->call.plan = "separate";
+    CHECK(k && flin_run(k, &s->call, NULL, &e) == FLIN_ERROR
+          && strstr(e.message, "prepared for another plan"));
+    s->call.plan = "one";
+    CHECK(flin_forward(v, &s->call, &e) == FLIN_ERROR
+          && strstr(e.message, "there is no plan 'one'"));
+    flin_free(k);
+    set_free(truth);
+    set_free(s);
+}
+
 static void test_refusals(flin_State *state, flin_Variant *v)
 {
     flin_Error e;
@@ -282,7 +313,8 @@ int main(void)
     if (v) {
         test_arguments(v);
         test_calls(v);
-    test_sums(v);
+        test_sums(v);
+        test_plans(v);
         test_kernel();
         test_decoding(v);
         test_refusals(s, v);

@@ -405,11 +405,34 @@ do
   end)
 end
 
-local plan = layer:plan { d = 64, h = 2, k = 32, v = 32, w = 4, T = 128 }
+local plan = layer:plan { d = 64, h = 2, k = 32, v = 32, w = 4, T = 128,
+                          plan = "separate" }
 check("plan: parts", #plan.parts == 17 and tostring(plan):find("rows", 1, true)
       and tostring(plan):find("product 128 x 64 x 64", 1, true), tostring(plan))
 check("plan: backward", layer:plan { backward = true }.flops
       > 2 * layer:plan().flops)
+-- What is behind a call or before it is in its step: norms and gates of a head
+-- are, products and what sums over heads never.
+local LEFT <const> = { gated_deltanet = 11, gla = 8, kda = 13, mamba2 = 12,
+                       rwkv7 = 21 }
+for name, l in pairs(flin.layers) do
+  local found = l:plan { plan = "fused" }
+  check(name .. ": parts that stay", #found.parts == LEFT[name],
+        tostring(found))
+  local plans = found.plans
+  check(name .. ": prices of all plans", plans.fused.predicted
+        == found.predicted and plans.separate.parts > LEFT[name]
+        and plans.cheapest.parts <= plans.separate.parts, tostring(found))
+  check(name .. ": nothing moves more", plans.fused.bytes
+        < plans.separate.bytes, tostring(found))
+end
+refused("plan: a word", "plan must be \"separate\" or \"fused\"",
+        "leave it out", function () layer:plan { plan = "one" } end)
+refused("plan: of a variant", "plan: gla is no layer", nil, function ()
+  local x = flin.stdlib.gla:random { T = 4, size = 4 }
+  x.plan = "fused"
+  flin.stdlib.gla:forward(x)
+end)
 check("plan: the CPU's", not tostring(layer:plan { machine = "cpu" })
       :find("rows", 1, true))
 local joint = { d = 2048, h = 16, k = 128, v = 128, T = 64, beside = true }

@@ -1,6 +1,7 @@
 -- Random layers: their parts against the truth, forward, backward, token by
 -- token. flin tests/lua/layer_random.lua 1000 500: a thousand, from 500 on;
--- with a backend behind it, there.
+-- with a backend behind it, there. Plans take turns: what is cheapest, parts
+-- apart, as much as can be in calls.
 local flin = require "flin"
 
 local count = require "support.count"
@@ -166,6 +167,8 @@ local function loaded(text)
   return f
 end
 
+local PLANS <const> = { "fused", "separate", "fused", nil }
+
 for seed = first, first + layers - 1 do
   local weights, text = program(seed)
   local ok, layer = pcall(flin.layer, {
@@ -173,7 +176,7 @@ for seed = first, first + layers - 1 do
     forward = loaded(text)
   })
   local sizes = { B = 2, T = 13, chunk = 4, seed = seed, threads = 1,
-                  backend = arg[3] }
+                  backend = arg[3], plan = PLANS[seed // 3 % 4 + 1] }
   if seed % 3 == 0 then
     sizes.cu_seqlens = { 0, 4, 4, 5, 13 }
   end
@@ -181,6 +184,7 @@ for seed = first, first + layers - 1 do
     sizes[axis] = ok and layer.axes[axis] ~= nil and n or nil
   end
   local done, c = pcall(ok and layer.check or error, layer, sizes)
-  count.expect(done and c.worst < 1e-4, "%d: %s\n%s", seed, c, text)
+  count.expect(done and c.worst < 1e-4, "%d, %s: %s\n%s", seed,
+               sizes.plan, c, text)
 end
 count.finish()

@@ -151,6 +151,30 @@ del sums.weights["Wq"].main_grad
 refused("main_grad: one is missing", flin.Error, "Wq has no main_grad",
         lambda: sums(x)[0].sum().backward())
 
+# Plans: states go from one to the other.
+outcomes = {}
+for plan in "separate", "fused":
+    planned = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3,
+                            plan=plan)
+    planned.load_state_dict(module.state_dict())
+    outcomes[plan] = planned
+    close(f"{plan}: y", planned(x2)[0], module(x2)[0], 1e-5)
+    other = outcomes["separate"]
+    o, state = other(x2[:, :11], use_cache=True)
+    o, state = planned(x2[:, 11:19], state=state, use_cache=True)
+    rest, _ = planned(x2[:, 19:], state=state)
+    close(f"{plan}: goes on", rest, module(x2)[0][:, 19:], 1e-5)
+    planned(x2)[0].square().sum().backward()
+for (n, p), q in zip(outcomes["fused"].named_parameters(),
+                     outcomes["separate"].parameters()):
+    close(f"fused: d_{n}", p.grad, q.grad, 1e-4)
+refused("no such plan", flin.Error, "there is no plan 'one'",
+        lambda: flin.nn.Layer("gla", d=6, heads=2, k=4, v=3, r=2,
+                              plan="one")(x2))
+refused("a plan of what is loaded", flin.Error, "is loaded",
+        lambda: flin.nn.Layer(module.layer, d=6, heads=2, k=4, v=3,
+                              plan="fused"))
+
 again = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
 again.load_state_dict(module.state_dict())
 close("state dicts", again(x2)[0], module(x2)[0], 0)

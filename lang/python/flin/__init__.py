@@ -27,14 +27,17 @@ version: str = "%d.%d.%d" % (lib.version() // 10000,
 __version__ = version
 
 
-def load(source: str | os.PathLike[str]) -> Variant:
+def load(source: str | os.PathLike[str], plan: str | None = None) -> Variant:
     """The variant of that name in the standard library (flin.stdlib lists
     them), of a file (a path, or a text that ends in ".lua"), or of a script's
     text. Raises flin.Error, a ValueError, with the script's line. It is
-    pickled as this argument, and loaded again there."""
+    pickled as these arguments, and loaded again there. plan: how the calls of
+    a layer (flin.layer) run: "separate", each part as kernels of its own, or
+    "fused", all that can be in the steps of the variants that it calls; None:
+    what is predicted to be cheapest."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
-    return register(Variant(*_state.opener(source)), source)
+    return register(Variant(*_state.opener(source), plan), source)
 
 
 stdlib_names = _state.stdlib_names

@@ -63,7 +63,8 @@ class Call(Structure):
                 ("threads", c_int), ("backend", c_char_p),
                 ("stream", c_void_p), ("workspace", c_void_p),
                 ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p),
-                ("saved", POINTER(Saved)), ("validate", c_int)]
+                ("saved", POINTER(Saved)), ("validate", c_int),
+                ("plan", c_char_p)]
 
 
 class Grad(Structure):

@@ -75,7 +75,7 @@ class Frame:
     __slots__ = ("memory", "used", "words", "slots", "call", "grad", "saved",
                  "error", "call_at", "grad_at", "error_at")
 
-    def __init__(self, groups, nseq, chunk=0):
+    def __init__(self, groups, nseq, chunk=0, plan=None):
         structs = _c.Call, _c.Grad, _c.Saved, _c.ErrorText
         self.memory, self.used, self.slots = bytearray(
             sum(map(ctypes.sizeof, structs)) + ctypes.sizeof(_c.Bind)
@@ -84,6 +84,7 @@ class Frame:
         self.call, self.grad, self.saved, self.error = map(self.make, structs)
         self.call.size, self.grad.size = map(ctypes.sizeof, structs[:2])
         self.call.nseq, self.call.chunk = nseq, chunk
+        self.call.plan = plan and plan.encode()
         for field, tensors in groups:
             self.add(self.grad if field[0] == "d" else self.call, field,
                      tensors)
@@ -212,10 +213,11 @@ def changes(door, given):
 
 
 class Caller:
-    """Runs the calls of one variant on one device."""
+    """Runs the calls of one variant on one device. plan: as flin.h has it."""
 
-    def __init__(self, handle, inputs, states):
+    def __init__(self, handle, inputs, states, plan=None):
         self.handle, self.inputs, self.states = handle, inputs, states
+        self.plan = plan
         self.prepared, self.kernels = {}, {}
 
     def run(self, door, r):
@@ -317,7 +319,7 @@ class Caller:
         results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups, nseq))
-        like = groups, nseq, r.chunk
+        like = groups, nseq, r.chunk, self.plan
         frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
         if mode == SAVING or r.saved is not None:

@@ -96,8 +96,8 @@ class Described:
 
 
 class Variant:
-    def __init__(self, given, open_on):
-        self.given, self.open_on = given, open_on
+    def __init__(self, given, open_on, plan=None):
+        self.given, self.open_on, self._plan = given, open_on, plan
         self.release, self.callers = _state.release, {}
         handle = open_on("cpu")
         self.name: str = lib.name(handle).decode()
@@ -114,7 +114,7 @@ class Variant:
         self.by_position = [n for n in ("q", "k", "v") if n in self.order]
         self.layouts = [self._layout(n)
                         for n in range(len(self.by_position) + 1)]
-        self.callers["cpu"] = Caller(handle, self.inputs, self.states)
+        self.callers["cpu"] = Caller(handle, self.inputs, self.states, plan)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
         self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
@@ -136,14 +136,14 @@ class Variant:
 
     def __reduce__(self):
         from . import load
-        return load, (self.origin,)
+        return load, (self.origin, self._plan)
 
     def _caller(self, device):
         """What runs the calls on this device."""
         found = self.callers.get(device)
         if found is None:
             found = self.callers[device] = Caller(
-                self.open_on(device), self.inputs, self.states)
+                self.open_on(device), self.inputs, self.states, self._plan)
         return found
 
     # ---- what it says of itself ----

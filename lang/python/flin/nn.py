@@ -37,10 +37,10 @@ UNDONE = {
 
 
 @functools.lru_cache(maxsize=None)
-def _whole(name):
+def _whole(name, plan):
     """The layer of that name, one for all modules: it is compiled once."""
     return load("local flin = require 'flin'\n"
-                f"return flin.layers.{name}\n")
+                f"return flin.layers.{name}\n", plan)
 
 
 def _begin(variant, sizes):
@@ -200,18 +200,22 @@ class Layer(nn.Module):
     is k where nothing says otherwise. Matrices begin as N(0, 1 / fan-in), taps
     evenly within w^-1/2, vectors as zeros, where the layer's definition does
     not say otherwise (its field `initial`); `initial` here gives functions
-    that fill a weight, by its name. Where weights have a `main_grad`, a float32
+    that fill a weight, by its name. plan: as flin.load has it, of what that is
+    still to load. Where weights have a `main_grad`, a float32
     tensor each, backward adds their gradients to that, in float32 whatever the
     weights are, sets `grad_added_to_main_grad` and leaves `grad` alone."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
                  heads: int | None = None, initial: dict[str, Any] | None = None,
                  device: Any = None, dtype: torch.dtype | None = None,
-                 **sizes: int) -> None:
+                 plan: str | None = None, **sizes: int) -> None:
         super().__init__()
+        if isinstance(layer, Variant) and plan is not None:
+            raise Error(f"Layer: {layer.name} is loaded\n  help: "
+                        "flin.load(..., plan=...)")
         if isinstance(layer, str) and layer.isidentifier():
-            layer = _whole(layer)
-        self.layer = layer if isinstance(layer, Variant) else load(layer)
+            layer = _whole(layer, plan)
+        self.layer = layer if isinstance(layer, Variant) else load(layer, plan)
         self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)
         self.timed = [a.name for a in self.layer.inputs if a.timed]

@@ -1,0 +1,368 @@
+/* layer_fuse.c -- steps without states computed within a call's step: behind
+ * the call, of its result, or before it, of its arguments.
+ *
+ * Within a head all of that is the token's own, so that the call's step and
+ * they are one step, from which forward, backward and decoding follow as from
+ * any other. Its states are the call's. Axes are the call's own, and no other
+ * may occur; heads may, where nothing is summed over them.
+ */
+#include "layer_cut.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A value's part, from 1 on; 0: an argument, or none. */
+static int part_of(const LayerParts *p, Ref r)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->part[i].y == r)
+            return i + 1;
+    return 0;
+}
+
+static bool reads(const LayerPart *p, Ref r)
+{
+    for (int i = 0; i < p->nin; i++)
+        if (p->in[i] == r)
+            return true;
+    return false;
+}
+
+/* Neither product nor call. */
+static bool is_row(const Layer *l, const LayerPart *p)
+{
+    return p->step && !layer_call_of(l, p->y);
+}
+
+bool layer_is_call(const Layer *l, const LayerPart *p)
+{
+    return p->step && layer_call_of(l, p->y);
+}
+
+/* Does it keep tokens before, and nothing else? Such a one has to see its
+ * argument as it is. */
+static bool only_delays(const Graph *step)
+{
+    for (int i = 0; i < step->nst; i++) {
+        int op = step->n[step->st[i].next].op;
+        if (op != OP_input && op != OP_state)
+            return false;
+    }
+    return true;
+}
+
+/* ---- what may be where ---- */
+
+/* Axes that the call's step knows, as the layer's. */
+static AxisSet own_axes(const LayerPart *p)
+{
+    AxisSet s = p->step->n[p->step->out[0].node].axes;
+
+    for (int i = 0; i < p->step->nin; i++)
+        s |= p->step->in[i].axes;
+    return layer_mapped(p->axis, s);
+}
+
+static AxisSet heads_of(const LayerPart *p)
+{
+    return p->heads ? AXIS(p->heads) : 0;
+}
+
+/* Of the layer's nodes: 1: computed by the part, 2: read by it. */
+static uint8_t *live_nodes(Ctx *c, const Graph *g, const LayerPart *p)
+{
+    uint8_t *live = ctx_alloc(c, g->len);
+
+    live[p->y] = 1;
+    for (Ref r = p->y; r > 0; r--) {
+        if (live[r] && r != p->y && reads(p, r))
+            live[r] = 2;
+        for (int i = 0; live[r] == 1 && i < 4; i++)
+            if (g->n[r].a[i])
+                live[g->n[r].a[i]] = 1;
+    }
+    return live;
+}
+
+/* Has all that the row part computes and reads axes of the call's, or its
+ * heads, which stay apart? */
+static bool fits(const Layer *l, const LayerPart *call, const LayerPart *row)
+{
+    const Graph *g = l->traced;
+    AxisSet heads = heads_of(call), all = own_axes(call) | heads;
+    uint8_t *live = live_nodes(g->ctx, g, row);
+
+    for (Ref r = 1; r <= row->y; r++) {
+        const Node *n = &g->n[r];
+        if (!live[r])
+            continue;
+        bool named = live[r] == 1 && n->op != OP_size
+                  && layer_names_axis(n->op);
+        AxisSet met = n->over | (named ? AXIS(n->index) : 0);
+        if (n->axes & ~all || (live[r] == 1 && met & (heads | ~all)))
+            return false;
+    }
+    return call->nin + row->nin < MAX_INPUTS / 2;
+}
+
+/* The call that row part i may be behind: it alone reads the result. -1: there
+ * is none. */
+int layer_call_before(const Layer *l, const LayerParts *p, int i)
+{
+    const LayerPart *row = &p->part[i];
+
+    for (int j = 0; j < i; j++) {
+        const LayerPart *call = &p->part[j];
+        bool alone = layer_is_call(l, call) && reads(row, call->y)
+                  && l->traced->out[0].node != call->y;
+        for (int k = 0; alone && k < p->n; k++)
+            alone = k == i || !reads(&p->part[k], call->y);
+        if (alone && fits(l, call, row))
+            return j;
+    }
+    return -1;
+}
+
+/* Can the call's step have the row part's value in the place of its inputs? */
+static bool takes(const Layer *l, const LayerPart *call, const LayerPart *row)
+{
+    if (only_delays(call->step) || !fits(l, call, row))
+        return false;
+    for (int i = 0; i < call->nin; i++)
+        if (call->in[i] == row->y
+            && call->step->in[i].timed != (bool)l->traced->n[row->y].timed)
+            return false;
+    return true;
+}
+
+static bool may_precede(const Layer *l, const LayerParts *p,
+                        const uint8_t *place, int i)
+{
+    const LayerPart *row = &p->part[i];
+    bool any = false;
+
+    if (l->traced->out[0].node == row->y)
+        return false;
+    for (int j = 0; j < p->n; j++) {
+        const LayerPart *by = &p->part[j];
+        if (!reads(by, row->y))
+            continue;
+        int call = layer_is_call(l, by) ? j : place[j] == PLACE_BEHIND
+                 ? layer_call_before(l, p, j) : -1;
+        if (call < 0 || !takes(l, &p->part[call], row))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+bool layer_may_fuse(const Layer *l, const LayerParts *p, const uint8_t *place,
+                    int i, RowPlace to)
+{
+    const LayerPart *row = &p->part[i];
+
+    if (to == PLACE_APART)
+        return true;
+    if (!is_row(l, row))
+        return false;
+    return to == PLACE_BEFORE ? may_precede(l, p, place, i)
+         : !row->constant && layer_call_before(l, p, i) >= 0;
+}
+
+/* ---- one step of several parts ---- */
+
+typedef struct Fusing {
+    Ctx *c;
+    const Layer *l;
+    const LayerParts *from;
+    const uint8_t *place;
+    const int32_t *size;
+    const LayerPart *call;              /* as it was */
+    int behind;                         /* the row part behind it; or -1 */
+    LayerPart *p;
+    Graph *to;
+    uint8_t axis[NAXES];                /* the step's for each of the layer */
+    Ref *map;                           /* per node of the layer */
+} Fusing;
+
+/* Input of the step, of the layer's value r; the same one for the same. */
+static Ref value_input(Fusing *f, Ref r, const Input *like)
+{
+    LayerPart *p = f->p;
+
+    for (int i = 0; i < p->nin; i++)
+        if (p->in[i] == r && f->to->in[i].timed == like->timed
+            && f->to->in[i].axes == like->axes)
+            return f->to->in[i].node;
+    Input *in = &f->to->in[f->to->nin];
+    *in = *like;
+    p->in[p->nin++] = r;
+    f->to->nin++;
+    return in->node = node_new(f->to, (Node){ .op = OP_input, .index =
+                                              (uint16_t)(f->to->nin - 1) });
+}
+
+/* The same for what a row part reads. */
+static Ref row_input(Fusing *f, Ref r)
+{
+    const Graph *g = f->l->traced;
+    const Node *n = &g->n[r];
+    Input in = { .timed = n->timed, .line = n->line,
+                 .axes = layer_mapped(f->axis, n->axes & ~heads_of(f->call)) };
+
+    snprintf(in.name, sizeof in.name, "value_of_the_layer_%u", r);
+    in.rank = (uint8_t)layer_order(in.axes, in.order);
+    return value_input(f, r, &in);
+}
+
+static void compute_row(Fusing *f, int i);
+
+/* A value that a row part reads, or the call. */
+static Ref value(Fusing *f, Ref r)
+{
+    const Node *n = &f->l->traced->n[r];
+    int i = part_of(f->from, r) - 1;
+
+    if (f->map[r])
+        return f->map[r];
+    if (i >= 0 && f->place[i] == PLACE_BEFORE)
+        compute_row(f, i);
+    else if (n->op == OP_num)
+        f->map[r] = num(f->to, n->num);
+    else
+        f->map[r] = row_input(f, r);
+    return f->map[r];
+}
+
+static void compute_row(Fusing *f, int i)
+{
+    const Graph *g = f->l->traced;
+    const LayerPart *row = &f->from->part[i];
+    uint8_t *live = live_nodes(f->c, g, row);
+    LayerCopy k = { .to = f->to, .from = g, .axis = f->axis, .map = f->map };
+
+    for (Ref r = 1; r <= row->y; r++) {
+        if (live[r] == 2)
+            value(f, r);
+        if (live[r] != 1 || f->map[r])
+            continue;
+        f->map[r] = g->n[r].op == OP_size
+                  ? num(f->to, f->size[g->n[r].index])
+                  : layer_copy_node(&k, r);
+    }
+}
+
+/* The call's own inputs, and in the place of some what makes them. */
+static void call_inputs(Fusing *f, Ref *map)
+{
+    const LayerPart *call = f->call;
+
+    for (int i = 0; i < call->nin; i++) {
+        const Input *in = &call->step->in[i];
+        int row = part_of(f->from, call->in[i]) - 1;
+        map[in->node] = row >= 0 && f->place[row] == PLACE_BEFORE
+                      ? value(f, call->in[i])
+                      : value_input(f, call->in[i], in);
+    }
+}
+
+/* The call's step; its result is that of its part in the layer. */
+static void copy_call(Fusing *f)
+{
+    const Graph *step = f->call->step;
+    Graph *to = f->to;
+    Ref *map = ctx_alloc(f->c, step->len * sizeof *map);
+    uint8_t *live = ctx_alloc(f->c, step->len);
+    LayerCopy k = { .to = to, .from = step, .map = map };
+
+    call_inputs(f, map);
+    for (int i = 0; i < step->nst; i++) {
+        State *st = &to->st[to->nst++];
+        *st = step->st[i];
+        st->node = node_new(to, (Node){ .op = OP_state,
+                                        .index = (uint16_t)i });
+        map[step->st[i].node] = st->node;
+    }
+    graph_live(step, live);
+    for (Ref r = 1; r < step->len; r++)
+        if (live[r] && !map[r])
+            map[r] = layer_copy_node(&k, r);
+    for (int i = 0; i < step->nst; i++)
+        to->st[i].next = map[step->st[i].next];
+    f->map[f->call->y] = map[step->out[0].node];
+}
+
+/* The step's axes, and the other way round. */
+static void take_axes(Fusing *f)
+{
+    const Graph *step = f->call->step;
+
+    memcpy(f->to->axis, step->axis, sizeof f->to->axis);
+    f->to->naxes = step->naxes;
+    for (int ax = 0; ax < NAXES; ax++)
+        f->axis[ax] = (uint8_t)ax;
+    for (int ax = AX_DIM; ax < step->naxes; ax++)
+        f->axis[f->call->axis[ax]] = (uint8_t)ax;
+}
+
+static LayerPart fused(Fusing *f)
+{
+    LayerPart p = *f->call;
+
+    f->p = &p;
+    p.step = f->to = graph_new(f->c, f->call->step->name, 0);
+    p.in = ctx_alloc(f->c, MAX_INPUTS * sizeof *p.in);
+    p.nin = 0;
+    f->map = ctx_alloc(f->c, f->l->traced->len * sizeof *f->map);
+    f->to->lines = f->call->step->lines;
+    take_axes(f);
+    copy_call(f);
+    if (f->behind >= 0) {
+        p.y = f->from->part[f->behind].y;
+        compute_row(f, f->behind);
+    }
+    graph_output(f->to, "y", f->map[p.y]);
+    return p;
+}
+
+/* Is something computed before the call, in its step? */
+static bool has_before(const LayerParts *p, const uint8_t *place, int i)
+{
+    for (int j = 0; j < p->part[i].nin; j++) {
+        int row = part_of(p, p->part[i].in[j]) - 1;
+        if (row >= 0 && place[row] == PLACE_BEFORE)
+            return true;
+    }
+    return false;
+}
+
+static bool is_behind(const Layer *l, const LayerParts *p,
+                      const uint8_t *place, int call)
+{
+    for (int i = call + 1; i < p->n; i++)
+        if (place[i] == PLACE_BEHIND && layer_call_before(l, p, i) == call)
+            return true;
+    return false;
+}
+
+LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
+                       const uint8_t *place, const int32_t size[NAXES])
+{
+    LayerParts *to = ctx_alloc(c, sizeof *to);
+
+    to->part = ctx_alloc(c, (size_t)p->n * sizeof *to->part + 1);
+    for (int i = 0; i < p->n; i++) {
+        Fusing f = { .c = c, .l = l, .from = p, .place = place,
+                     .size = size, .behind = -1, .call = &p->part[i] };
+        bool call = layer_is_call(l, f.call);
+        if (place[i] == PLACE_BEFORE || (call && is_behind(l, p, place, i)))
+            continue;
+        if (place[i] == PLACE_BEHIND) {
+            f.behind = i;
+            f.call = &p->part[layer_call_before(l, p, i)];
+        }
+        to->part[to->n++] = f.behind >= 0 || (call && has_before(p, place, i))
+                          ? fused(&f) : p->part[i];
+    }
+    return to;
+}

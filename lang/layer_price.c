@@ -1,0 +1,177 @@
+/* layer_price.c -- prices of a layer's parts. */
+#include "layer_price.h"
+
+#include <math.h>
+
+#include "../backend/cuda/cuda.h"
+#include "../backend/cuda/rows.h"
+#include "../compiler/cost.h"
+
+static double count(const Pricing *s, AxisSet axes)
+{
+    double n = 1;
+
+    for (; axes; axes &= axes - 1)
+        n *= s->size[lowest(axes)];
+    return n;
+}
+
+static double tokens(const Pricing *s)
+{
+    return (double)s->B * (double)s->T;
+}
+
+/* Bytes of a value as it lies between parts: bfloat16 on a GPU. */
+static double bytes_of(const Pricing *s, Ref r)
+{
+    const Node *n = &s->g->n[r];
+    double each = s->gpu && !layer_wide(s->g, r) ? 2 : 4;
+
+    return n->op == OP_num ? 0
+         : each * count(s, n->axes) * (n->timed ? tokens(s) : 1);
+}
+
+void price_add(Price *to, const Price *p)
+{
+    to->flops += p->flops;
+    to->bytes += p->bytes;
+    to->seconds += p->seconds;
+}
+
+/* ---- products ---- */
+
+/* "product 2048 x 192 x 64" */
+static char *product_text(const Pricing *s, double m, double n, double k)
+{
+    return ctx_format(s->c, "product %.0f x %.0f x %.0f", m, n, k);
+}
+
+/* Its columns are all the weights'; of these, if they do not lie so, a copy is
+ * made. Gradients of weights are products of their own. */
+Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
+                  const char **by)
+{
+    Price price = { 0 };
+    double m = tokens(s) * (double)j->rows, k = (double)j->over;
+    double n = (double)j->columns, x = 2 * m * k, w = 2 * n * k, y = 0;
+    double weights = s->backward ? j->n : 0;
+    double copies = s->beside ? 0 : s->backward ? 2 : 1;
+
+    for (int at = 0; at < j->n; at++)
+        y += bytes_of(s, parts->part[j->part[at]].y);
+    price.flops = (s->backward ? 3 : 1) * 2 * m * n * k;
+    price.bytes = (s->backward ? 2 : 1) * (x + w + y) + copies * 2 * w
+                + weights * x + (weights > 0 ? w + y : 0);
+    price.seconds = fmax(price.flops / s->m->matrix,
+                         price.bytes / s->m->bandwidth)
+                  + ((s->backward ? 2 : 1) + copies * j->n + weights)
+                    * s->m->launch;
+    *by = ctx_format(s->c, "%s, %d weights%s", product_text(s, m, n, k), j->n,
+                     s->beside ? "" : " copied");
+    return price;
+}
+
+/* Backward: two products more. What is written of weights is float32. */
+static Price price_product(const Pricing *s, const LayerPart *p,
+                           const char **by)
+{
+    Ref x = p->in[0], w = p->in[1];
+    AxisSet xs = s->g->n[x].axes, ws = s->g->n[w].axes;
+    double both = count(s, xs & ws & ~p->over), m = count(s, xs & ~ws);
+    double n = count(s, ws & ~xs), k = count(s, p->over);
+    double times = s->backward ? 3 : 1;
+    Price price = { 0 };
+
+    m *= tokens(s);
+    price.flops = times * 2 * both * m * n * k;
+    price.bytes = times * (bytes_of(s, x) + bytes_of(s, w)
+                           + bytes_of(s, p->y));
+    price.seconds = fmax(price.flops / s->m->matrix,
+                         price.bytes / s->m->bandwidth)
+                  + times * s->m->launch;
+    *by = ctx_format(s->c, "%s%s", product_text(s, m, n, k),
+                     both > 1 ? ctx_format(s->c, ", %.0f times", both) : "");
+    return price;
+}
+
+/* ---- steps ---- */
+
+/* Each input is read and each result written once a pass. */
+static Price price_rows(const Pricing *s, const LayerPart *p)
+{
+    Price price = { 0 };
+    double kernels = s->backward ? 2 : 1;
+
+    for (int j = 0; j < p->nin; j++)
+        price.bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
+    price.bytes += bytes_of(s, p->y) * kernels;
+    price.seconds = price.bytes / s->m->bandwidth + kernels * s->m->launch;
+    return price;
+}
+
+/* A kernel without wgmma takes about so many times as long, measured. */
+static double slower(const uint8_t *plain, int kernel)
+{
+    enum { PLAIN = 4 };
+
+    return plain && plain[kernel] ? PLAIN : 1;
+}
+
+/* Of so many chunks and heads: as if the machine were full, and no less than a
+ * sequence's chunks take one after another. */
+static double kernel_time(const Pricing *s, const Kernel *k, double each,
+                          double chunks)
+{
+    double full = each * (k->seconds - s->m->launch / s->m->spread);
+    double walk = chunks * s->m->units
+                * fmax(k->spent[R_AHEAD], k->spent[R_SERIAL]);
+
+    return k->kind == K_TOKEN ? full : fmax(full, walk);
+}
+
+static Price price_plan_of(const Pricing *s, const LayerPart *p,
+                           const Plan *plan)
+{
+    double chunks = p->constant ? 1
+                  : ceil((double)s->T / CHUNK_DEFAULT) * CHUNK_DEFAULT
+                    / (plan->g->chunk ? plan->g->chunk : 1);
+    double each = chunks * (p->constant ? 1 : (double)s->B)
+                * (p->heads ? s->size[p->heads] : 1);
+    uint8_t *plain = s->gpu && s->roads ? cuda_plain(s->c, plan) : NULL;
+    Price price = { 0 };
+
+    for (int j = 0; j < plan->nkernels; j++) {
+        const Kernel *k = &plan->kernel[j];
+        price.bytes += each * k->bytes;
+        price.flops += each * k->flops;
+        price.seconds += slower(plain, j) * kernel_time(s, k, each, chunks)
+                       + s->m->launch;
+    }
+    return price;
+}
+
+static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
+{
+    int32_t size[NAXES] = { 0 };
+
+    for (int ax = AX_DIM; ax < p->step->naxes; ax++)
+        size[ax] = s->size[p->axis[ax]];
+    *by = "rows";
+    if (s->gpu && rows_new(s->c, p->step, size))
+        return price_rows(s, p);
+    Plan *plan = (s->sketch ? plan_sketch : plan_make)
+                 (graph_copy(s->c, p->step), size, CHUNK_DEFAULT, s->backward,
+                  s->m);
+    if (!s->backward || !plan->g->chunk)
+        price_plan(plan, s->m);
+    *by = ctx_format(s->c, "%d kernel%s, %s", plan->nkernels,
+                     plan->nkernels == 1 ? "" : "s", plan->g->chunk
+                     ? ctx_format(s->c, "chunks of %d", plan->g->chunk)
+                     : "token by token");
+    return price_plan_of(s, p, plan);
+}
+
+Price price_part(const Pricing *s, const LayerPart *p, const char **by)
+{
+    return p->step ? price_step(s, p, by) : price_product(s, p, by);
+}

@@ -82,14 +82,15 @@ typedef struct LayerParts { int n; LayerPart *part; } LayerParts;
  * are parts. In c. Fails, with the line, where something has none. */
 LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES]);
 
-/* Where a part is computed that is neither product nor call: on its own; behind
- * the call whose result it reads, in that one's step; or before those that read
- * it, in theirs. */
+/* Where a part is computed that is no call: on its own; behind the call whose
+ * result it reads, in that one's step; or before those that read it, in theirs.
+ * A product may be before. */
 typedef enum RowPlace { PLACE_APART, PLACE_BEHIND,
                         PLACE_BEFORE } RowPlace;
 
 /* May part i of layer_cut's be there, while the others are where `place` says,
- * one each? What is behind a call is to be placed first. */
+ * one each? What is behind a call is to be placed first, and what reads a part
+ * before that one. */
 bool layer_may_fuse(const Layer *l, const LayerParts *p, const uint8_t *place,
                     int i, RowPlace to);
 /* Is it a variant that is called, or a convolution? */

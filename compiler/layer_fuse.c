@@ -1,10 +1,11 @@
 /* layer_fuse.c -- steps without states computed within a call's step: behind
- * the call, of its result, or before it, of its arguments.
+ * the call, of its result, or before it, of its arguments; and products with
+ * weights, before it.
  *
  * Within a head all of that is the token's own, so that the call's step and
  * they are one step, from which forward, backward and decoding follow as from
- * any other. Its states are the call's. Axes are the call's own, and no other
- * may occur; heads may, where nothing is summed over them.
+ * any other. Its states are the call's. Axes are the call's own, beside those
+ * that a product sums over; heads may be, where nothing is summed over them.
  */
 #include "layer_cut.h"
 
@@ -28,7 +29,7 @@ static bool reads(const LayerPart *p, Ref r)
     return false;
 }
 
-/* Neither product nor call. */
+/* Is it neither product nor call? */
 static bool is_row(const Layer *l, const LayerPart *p)
 {
     return p->step && !layer_call_of(l, p->y);
@@ -84,12 +85,12 @@ static uint8_t *live_nodes(Ctx *c, const Graph *g, const LayerPart *p)
     return live;
 }
 
-/* Has all that the row part computes and reads axes of the call's, or its
- * heads, which stay apart? */
+/* Has all that the row part (or product) computes and reads axes of the call's,
+ * or its heads, which stay apart? */
 static bool fits(const Layer *l, const LayerPart *call, const LayerPart *row)
 {
     const Graph *g = l->traced;
-    AxisSet heads = heads_of(call), all = own_axes(call) | heads;
+    AxisSet heads = heads_of(call), all = own_axes(call) | heads | row->over;
     uint8_t *live = live_nodes(g->ctx, g, row);
 
     for (Ref r = 1; r <= row->y; r++) {
@@ -135,21 +136,24 @@ static bool takes(const Layer *l, const LayerPart *call, const LayerPart *row)
     return true;
 }
 
+/* Can all calls in whose steps the part's readers are have it there, too? */
 static bool may_precede(const Layer *l, const LayerParts *p,
-                        const uint8_t *place, int i)
+                        const uint8_t *place, int i, const LayerPart *row)
 {
-    const LayerPart *row = &p->part[i];
+    Ref y = p->part[i].y;
     bool any = false;
 
-    if (l->traced->out[0].node == row->y)
+    if (l->traced->out[0].node == y)
         return false;
     for (int j = 0; j < p->n; j++) {
         const LayerPart *by = &p->part[j];
-        if (!reads(by, row->y))
-            continue;
         int call = layer_is_call(l, by) ? j : place[j] == PLACE_BEHIND
                  ? layer_call_before(l, p, j) : -1;
-        if (call < 0 || !takes(l, &p->part[call], row))
+        if (!reads(by, y))
+            continue;
+        if (call < 0 ? place[j] != PLACE_BEFORE
+                       || !may_precede(l, p, place, j, row)
+                     : !takes(l, &p->part[call], row))
             return false;
         any = true;
     }
@@ -163,10 +167,9 @@ bool layer_may_fuse(const Layer *l, const LayerParts *p, const uint8_t *place,
 
     if (to == PLACE_APART)
         return true;
-    if (!is_row(l, row))
-        return false;
-    return to == PLACE_BEFORE ? may_precede(l, p, place, i)
-         : !row->constant && layer_call_before(l, p, i) >= 0;
+    if (to == PLACE_BEFORE)
+        return !layer_is_call(l, row) && may_precede(l, p, place, i, row);
+    return is_row(l, row) && !row->constant && layer_call_before(l, p, i) >= 0;
 }
 
 /* ---- one step of several parts ---- */
@@ -181,7 +184,8 @@ typedef struct Fusing {
     int behind;                         /* the row part behind it; or -1 */
     LayerPart *p;
     Graph *to;
-    uint8_t axis[NAXES];                /* the step's for each of the layer */
+    uint8_t axis[NAXES];                /* the step's for each of the layer; 0:
+                                           it has none */
     Ref *map;                           /* per node of the layer */
 } Fusing;
 
@@ -234,6 +238,24 @@ static Ref value(Fusing *f, Ref r)
     return f->map[r];
 }
 
+/* Axes that a product sums over are the step's from now on. */
+static void add_axes(Fusing *f, AxisSet s)
+{
+    const Graph *g = f->l->traced;
+
+    for (; s; s &= s - 1) {
+        int ax = lowest(s);
+        const char *name = g->axis[ax].name;
+        if (f->axis[ax])
+            continue;
+        for (int n = 2; graph_find_axis(f->to, name) >= 0; n++)
+            name = ctx_format(f->c, "%.16s_%d", g->axis[ax].name, n);
+        f->axis[ax] = (uint8_t)graph_axis(f->to, name);
+        f->to->axis[f->axis[ax]].size = f->size[ax];
+        f->p->axis[f->axis[ax]] = (uint8_t)ax;
+    }
+}
+
 static void compute_row(Fusing *f, int i)
 {
     const Graph *g = f->l->traced;
@@ -241,6 +263,7 @@ static void compute_row(Fusing *f, int i)
     uint8_t *live = live_nodes(f->c, g, row);
     LayerCopy k = { .to = f->to, .from = g, .axis = f->axis, .map = f->map };
 
+    add_axes(f, row->over);
     for (Ref r = 1; r <= row->y; r++) {
         if (live[r] == 2)
             value(f, r);
@@ -299,8 +322,6 @@ static void take_axes(Fusing *f)
 
     memcpy(f->to->axis, step->axis, sizeof f->to->axis);
     f->to->naxes = step->naxes;
-    for (int ax = 0; ax < NAXES; ax++)
-        f->axis[ax] = (uint8_t)ax;
     for (int ax = AX_DIM; ax < step->naxes; ax++)
         f->axis[f->call->axis[ax]] = (uint8_t)ax;
 }

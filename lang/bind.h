@@ -25,9 +25,10 @@ extern const char *const mode_name[];
 typedef struct Backend Backend;
 
 /* Which parts of a layer are computed within others: the cheapest, none, as
- * many as can be. */
-typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST } Fusion;
-/* "separate", "fused", "" (the cheapest); false: no such word. */
+ * many as can be, these and products with weights. */
+typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST,
+                      FUSE_WHOLE } Fusion;
+/* "separate", "fused", "whole", "" (the cheapest); false: no such word. */
 bool fusion_named(const char *word, Fusion *f);
 
 typedef struct Args {

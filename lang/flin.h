@@ -326,9 +326,12 @@ typedef struct flin_Call {
                                    stream records a graph nothing is
                                    validated */
     const char *plan;           /* a layer's: "separate", each part as kernels
-                                   of its own, or "fused", all that can be in
-                                   the steps of the variants it calls; default:
-                                   what is predicted to be cheapest */
+                                   of its own; "fused", norms, gates and maps
+                                   of a head in the steps of the variants it
+                                   calls, where they can be; "whole", products
+                                   with weights, too; default: what is
+                                   predicted to be cheapest of the first two,
+                                   or between them */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

@@ -84,22 +84,69 @@ static bool behind_scan(const Fuse *f, int i)
         && !f->parts->part[layer_call_before(f->l, f->parts, i)].taps;
 }
 
-uint8_t *fuse_most(Ctx *c, const Layer *l, const LayerParts *parts,
-                   const int32_t size[NAXES])
+static void fuse_most(const Fuse *f)
 {
-    Fuse f = { .c = c, .l = l, .parts = parts, .size = size,
-               .place = ctx_alloc(c, (size_t)parts->n + 1) };
+    const LayerParts *p = f->parts;
 
-    for (int i = 0; i < parts->n; i++)
-        if (behind_scan(&f, i))
-            try_place(&f, i, PLACE_BEHIND);
-    for (int i = parts->n - 1; i >= 0; i--)
-        if (f.place[i] == PLACE_APART)
-            try_place(&f, i, PLACE_BEFORE);
-    for (int i = 0; i < parts->n; i++)
-        if (f.place[i] == PLACE_APART)
-            try_place(&f, i, PLACE_BEHIND);
-    return f.place;
+    for (int i = 0; i < p->n; i++)
+        if (behind_scan(f, i))
+            try_place(f, i, PLACE_BEHIND);
+    for (int i = p->n - 1; i >= 0; i--)
+        if (f->place[i] == PLACE_APART && p->part[i].step)
+            try_place(f, i, PLACE_BEFORE);
+    for (int i = 0; i < p->n; i++)
+        if (f->place[i] == PLACE_APART)
+            try_place(f, i, PLACE_BEHIND);
+}
+
+/* ---- products, too ---- */
+
+/* Bytes of what is the same for all tokens, of a head. */
+static double weight_bytes(const Fuse *f, const LayerPart *p)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < p->nin; i++) {
+        const Input *in = &p->step->in[i];
+        double n = f->m->tile_bytes;
+        for (int d = 0; d < in->rank; d++)
+            n *= f->size[p->axis[in->order[d]]];
+        bytes += in->timed ? 0 : n;
+    }
+    return bytes;
+}
+
+/* A kernel that walks through the tokens has its weights beside them. */
+static void check_weights(const Fuse *f)
+{
+    const LayerParts *to = layer_fuse(f->c, f->l, f->parts, f->place, f->size);
+    double most = (double)f->m->shared;
+
+    for (int i = 0; i < to->n; i++) {
+        const LayerPart *p = &to->part[i];
+        double bytes = p->step && !p->taps ? weight_bytes(f, p) : 0;
+        if (bytes > most)
+            fail_help(f->c, 0, "plan = \"fused\" leaves products to "
+                      "themselves", "%s: plan \"whole\": the weights of a head "
+                      "that would be in the kernel of %s take %.0f bytes, and "
+                      "%s has %.0f on chip", f->l->traced->name, p->name,
+                      bytes, f->m->name, most);
+    }
+}
+
+/* As fuse_most, and products with weights. */
+static void fuse_whole(const Fuse *f)
+{
+    bool any = false;
+
+    fuse_most(f);
+    for (int i = f->parts->n - 1; i >= 0; i--)
+        if (!f->parts->part[i].step)
+            any |= try_place(f, i, PLACE_BEFORE);
+    if (!any)
+        fail_help(f->c, 0, "plan = \"fused\"", "%s: plan \"whole\": no product "
+                  "of one head is read by a rule alone", f->l->traced->name);
+    check_weights(f);
 }
 
 /* ---- what is cheapest ---- */
@@ -234,12 +281,10 @@ static void find_cheapest(Ctx *c, void *ud)
     memcpy(k->place, w->f.place, (size_t)parts->n);
 }
 
-uint8_t *fuse_cheapest(Ctx *c, const Layer *l, const LayerParts *parts,
-                       const int32_t size[NAXES], const Machine *m)
+static void fuse_cheapest(const Fuse *f)
 {
-    Fuse f = { .l = l, .parts = parts, .size = size, .m = m };
-    Cheapest k = { &f, ctx_alloc(c, (size_t)parts->n + 1) };
-    Ctx *own = ctx_like(c);
+    Cheapest k = { f, f->place };
+    Ctx *c = f->c, *own = ctx_like(c);
 
     if (!own)
         fail_code(c, ERR_MEMORY, "out of memory");
@@ -250,13 +295,19 @@ uint8_t *fuse_cheapest(Ctx *c, const Layer *l, const LayerParts *parts,
     ctx_free(own);
     if (!ok)
         ctx_rethrow(c);
-    return k.place;
 }
 
 uint8_t *fuse_places(Ctx *c, const Layer *l, const LayerParts *parts,
                      const int32_t size[NAXES], Fusion how, const Machine *m)
 {
-    return how == FUSE_NONE ? ctx_alloc(c, (size_t)parts->n + 1)
-         : how == FUSE_MOST ? fuse_most(c, l, parts, size)
-         : fuse_cheapest(c, l, parts, size, m);
+    Fuse f = { .c = c, .l = l, .parts = parts, .size = size, .m = m,
+               .place = ctx_alloc(c, (size_t)parts->n + 1) };
+
+    if (how == FUSE_CHEAPEST)
+        fuse_cheapest(&f);
+    else if (how == FUSE_MOST)
+        fuse_most(&f);
+    else if (how == FUSE_WHOLE)
+        fuse_whole(&f);
+    return f.place;
 }

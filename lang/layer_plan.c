@@ -15,8 +15,9 @@ typedef struct Cutting {
     Price *price, all;
 } Cutting;
 
-enum { NCUTS = FUSE_MOST + 1 };
-static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused" };
+enum { NCUTS = FUSE_WHOLE + 1 };
+static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused",
+                                             "whole" };
 
 typedef struct Showing {
     Variant *v;
@@ -124,7 +125,7 @@ static void put_text(Showing *s)
     buf_printf(b, "  all of it\n");
     put_price(b, ctx_format(s->as.c, "%d parts", k->parts->n), &k->all);
     for (int i = 0; i < NCUTS; i++)
-        if (i != (int)s->fusion)
+        if (i != (int)s->fusion && s->cut[i].parts)
             put_price(b, ctx_format(s->as.c, "%s: %d parts", cut_name[i],
                                     s->cut[i].parts->n), &s->cut[i].all);
 }
@@ -158,8 +159,9 @@ static void find(Ctx *c, void *ud)
     s->as.g = s->v->step->layer->traced;
     s->as.gpu = s->as.m == &machine_h200;
     s->as.size = s->size;
-    for (int i = 0; i < NCUTS; i++)
-        find_cut(s, parts, (Fusion)i);
+    for (int i = 0; i < NCUTS; i++)     /* not all have a whole one */
+        if (i != FUSE_WHOLE || s->fusion == FUSE_WHOLE)
+            find_cut(s, parts, (Fusion)i);
     find_names(s, s->cut[s->fusion].parts);
     put_text(s);
 }
@@ -200,6 +202,8 @@ static void push_cuts(lua_State *L, const Showing *s)
 {
     lua_createtable(L, 0, NCUTS);
     for (int i = 0; i < NCUTS; i++) {
+        if (!s->cut[i].parts)
+            continue;
         lua_newtable(L);
         set_price(L, &s->cut[i].all);
         set_number(L, "parts", s->cut[i].parts->n);

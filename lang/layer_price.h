@@ -30,14 +30,9 @@ Price price_part(const Pricing *s, const LayerPart *p, const char **by);
 Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
                   const char **by);
 
-/* How a layer of these sizes is best cut, by the price of a usual call forward
- * and of one both ways: where each part of layer_cut's is computed. */
-uint8_t *fuse_cheapest(Ctx *c, const Layer *l, const LayerParts *parts,
-                       const int32_t size[NAXES], const Machine *m);
-/* All that can be, in the steps of calls. */
-uint8_t *fuse_most(Ctx *c, const Layer *l, const LayerParts *parts,
-                   const int32_t size[NAXES]);
-/* As asked. */
+/* layer_fuse.c: where each part of layer_cut's is computed, as asked. What is
+ * cheapest is found by the price of a usual call forward and of one both ways.
+ * Fails where products are to be in the steps of calls and cannot. */
 uint8_t *fuse_places(Ctx *c, const Layer *l, const LayerParts *parts,
                      const int32_t size[NAXES], Fusion how, const Machine *m);
 

@@ -87,9 +87,10 @@ A table of tensors by name, each [B, T, H, axes...] (constants of a head: [H,
 axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
 { 0, 5, 12 } (packed sequences, B = 1), chunk = tokens at once, backend,
 threads, serial = true (token by token), validate = true (see flin.validate);
-of a layer, plan = "separate" (each part as kernels of its own) or "fused" (all
-that can be in the steps of the variants it calls), else what is predicted to be
-cheapest. Options may stand in a second table: v:forward(inputs, { chunk = 64
+of a layer, plan = "separate" (each part as kernels of its own), "fused" (norms,
+gates and maps of a head in the steps of the variants it calls) or "whole"
+(products with weights, too, where they fit there), else the cheapest that is
+predicted of the first two, or between them. Options may stand in a second table: v:forward(inputs, { chunk = 64
 }).]]
 
 row("v:forward", "arguments: table -> tensor, tensors, table?",
@@ -147,7 +148,7 @@ row("v:plan", "options?: table -> plan",
 Options: sizes of axes, machine = "cpu" or "h200", backward, chunk, format =
 "table", "dot" (Graphviz), or "svg": see flin.picture.plan. Of a layer: B, T,
 beside = true, where weights of the same values lie beside one another, and
-plan, as v:forward has it; `plans` has the prices of all three.]])
+plan, as v:forward has it; `plans` has the prices of all of them.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,

@@ -414,7 +414,7 @@ check("plan: backward", layer:plan { backward = true }.flops
 -- What is behind a call or before it is in its step: norms and gates of a head
 -- are, products and what sums over heads never.
 local LEFT <const> = { gated_deltanet = 11, gla = 8, kda = 13, mamba2 = 12,
-                       rwkv7 = 21 }
+                       rwkv7 = 20 }
 for name, l in pairs(flin.layers) do
   local found = l:plan { plan = "fused" }
   check(name .. ": parts that stay", #found.parts == LEFT[name],
@@ -426,7 +426,43 @@ for name, l in pairs(flin.layers) do
   check(name .. ": nothing moves more", plans.fused.bytes
         < plans.separate.bytes, tostring(found))
 end
-refused("plan: a word", "plan must be \"separate\" or \"fused\"",
+-- Products with weights of a head in a rule's step, where they fit there.
+local whole = flin.layer {
+  name = "whole", input = { x = "t d" },
+  weight = { Wk = "d k", Wv = "d h v", Wg = "d h", Wz = "d h v", a = "h" },
+  forward = function (x, w)
+    local y = flin.stdlib.simple_gla {
+      q = flin.unit_norm(flin.dot(x.x, w.Wk), "k"), v = flin.dot(x.x, w.Wv),
+      k = flin.tanh(flin.dot(x.x, w.Wk)),
+      g = flin.logsigmoid(flin.dot(x.x, w.Wg) + w.a)
+    }
+    return flin.rms_norm(y, "v") * flin.silu(flin.dot(x.x, w.Wz))
+  end
+}
+local in_one = { d = 32, h = 2, k = 16, v = 16, plan = "whole" }
+check("plan: whole", #whole:plan(in_one).parts == 1, tostring(
+      whole:plan(in_one)))
+for _, more in ipairs { {}, { cu_seqlens = { 0, 3, 3, 40, 50 } },
+                        { dtype = "bfloat16" } } do
+  for key, value in pairs(in_one) do more[key] = value end
+  local limit <const> = more.dtype and 5e-2 or 2e-5
+  check("plan: whole, checked", whole:check(more).worst < limit,
+        tostring(whole:check(more)))
+end
+in_one.d, in_one.machine = 8192, "h200"
+refused("plan: whole, too large", "the weights of a head that would be in the "
+        .. "kernel of simple_gla take 802818 bytes, and h200 has 232448 on chip",
+        'plan = "fused"', function () whole:plan(in_one) end)
+refused("plan: whole, without a product", 'no product of one head is read',
+        'plan = "fused"', function ()
+  flin.layer {
+    name = "none", input = { x = "t d" }, weight = { W = "d e" },
+    forward = function (x, w)
+      return flin.dot(flin.prev(x.x), w.W)
+    end
+  }:plan { plan = "whole" }
+end)
+refused("plan: a word", "plan must be \"separate\", \"fused\" or \"whole\"",
         "leave it out", function () layer:plan { plan = "one" } end)
 refused("plan: of a variant", "plan: gla is no layer", nil, function ()
   local x = flin.stdlib.gla:random { T = 4, size = 4 }

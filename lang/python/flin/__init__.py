@@ -32,9 +32,10 @@ def load(source: str | os.PathLike[str], plan: str | None = None) -> Variant:
     them), of a file (a path, or a text that ends in ".lua"), or of a script's
     text. Raises flin.Error, a ValueError, with the script's line. It is
     pickled as these arguments, and loaded again there. plan: how the calls of
-    a layer (flin.layer) run: "separate", each part as kernels of its own, or
-    "fused", all that can be in the steps of the variants that it calls; None:
-    what is predicted to be cheapest."""
+    a layer (flin.layer) run: "separate", each part as kernels of its own;
+    "fused", norms, gates and maps of a head in the steps of the variants that
+    it calls; "whole", products with weights, too, where they fit there; None:
+    what is predicted to be cheapest of the first two, or between them."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
     return register(Variant(*_state.opener(source), plan), source)

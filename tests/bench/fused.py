@@ -1,0 +1,194 @@
+"""A projection, a gated scan and a SiLU gate as flin plans them: apart, the
+scan with all that is a token's own, all in one kernel; beside PyTorch's three
+steps, eager and by torch.compile. Milliseconds of the way forward, and of both
+ways, as CUDA graphs; bytes as planned; how far each is from float64.
+
+    python3 tests/bench/fused.py [B=1,4,16 T=512,2048,4096 d=256 v=64
+                                  both=1 state=scan compiled=1]
+
+state=scan: a number for each of v, s = exp(g) s + k v; state=matrix: one of k
+by v with r for queries (simple_gla of one head, k=64), of which PyTorch's is by chunks.
+Each row is one line; the first calls compile."""
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+
+import flin
+
+PLANS = "separate", "fused", "whole", None
+SCAN = """
+local flin = require "flin"
+local scan = flin.variant {
+  name  = "gated_scan",
+  input = { v = "t v", k = "t", g = "t : log_decay" },
+  state = { s = "v" },
+  step  = function (x, s)
+    local new = flin.exp(x.g) * s.s + x.k * x.v
+    return { s = new }, new
+  end,
+}
+return flin.layer {
+  name = "projected_scan",
+  input = { x = "t d", k = "t", g = "t", gate = "t v" },
+  weight = { W = "d v" },
+  forward = function (x, w)
+    local y = scan { v = flin.dot(x.x, w.W), k = x.k,
+                     g = flin.logsigmoid(x.g) }
+    return y * flin.silu(x.gate)
+  end
+}
+"""
+MATRIX = """
+local flin = require "flin"
+return flin.layer {
+  name = "projected_attention",
+  input = { x = "t d", r = "t k", k = "t k", g = "t", gate = "t v" },
+  weight = { W = "d v" },
+  forward = function (x, w)
+    local y = flin.stdlib.simple_gla {
+      q = x.r, k = x.k, v = flin.dot(x.x, w.W), g = flin.logsigmoid(x.g) }
+    return y * flin.silu(x.gate)
+  end
+}
+"""
+CHUNK = 64
+
+
+def eager(x, W, k, g, gate, r=None):
+    """The three, by chunks: cumulated gates within one, a loop from one to the
+    next."""
+    exact = x.dtype == torch.float64
+    v, g = x @ W, F.logsigmoid(g if exact else g.float())
+    B, T, V = v.shape
+    n = T // CHUNK
+    g = g.view(B, n, CHUNK).cumsum(2)
+    seen = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=x.device).tril()
+    decay = (g[..., :, None] - g[..., None, :]).masked_fill(~seen, -1e30).exp()
+    v = v.view(B, n, CHUNK, V)
+    left = (g[..., -1:] - g).exp()
+    if r is None:
+        v = v * k.view(B, n, CHUNK, 1)
+        inner = decay.to(v.dtype) @ v
+        new = (left[..., None] * v).sum(2)
+        s = torch.zeros_like(new[:, 0])
+    else:
+        r, k = (t.view(B, n, CHUNK, -1) for t in (r, k))
+        inner = (decay * (r @ k.mT)).to(v.dtype) @ v
+        new = (left[..., None] * k).to(v.dtype).mT @ v
+        s = torch.zeros_like(new[:, 0], dtype=g.dtype)
+    found = []
+    for i in range(n):
+        found.append(s)
+        end = g[:, i, -1].exp().view(B, *[1] * (s.dim() - 1))
+        s = end * s + new[:, i]
+    s = torch.stack(found, 1)
+    old = s[:, :, None] if r is None else r @ s.to(r.dtype)
+    y = inner + g.exp()[..., None].to(v.dtype) * old
+    return y.reshape(B, T, V).to(x.dtype) * F.silu(gate)
+
+
+def median(f, n=21):
+    for _ in range(3):
+        f()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
+    events[0].record()
+    for e in events[1:]:
+        f()
+        e.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b)
+                             for a, b in zip(events, events[1:]))
+
+
+def recorded(f):
+    """Milliseconds of f as a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            f()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        f()
+    return median(graph.replay)
+
+
+def both_ways(f, tensors, dy):
+    def run():
+        return torch.autograd.grad(f(), tensors, dy)
+    return run
+
+
+def apart(a, b):
+    return float((a.double() - b).norm() / b.norm())
+
+
+def number(ms):
+    return f"{ms:8.4f}" if isinstance(ms, float) else f"{ms:>8}"
+
+
+def measured(f, tensors, dy, both):
+    """Forward and, where asked for, both ways; a refusal's first line instead.
+    """
+    try:
+        with torch.no_grad():
+            forward = recorded(f)
+        y = f().detach()
+        return forward, recorded(both_ways(f, tensors, dy)) if both else "", y
+    except (flin.Error, RuntimeError) as e:
+        return "refused", str(e).splitlines()[0], None
+
+
+def main(B="1,4,16", T="512,2048,4096", d=256, v=64, k=64, both=1,
+         state="scan", compiled=1):
+    d, v, k = int(d), int(v), int(k)
+    text = SCAN if state == "scan" else MATRIX
+    layers = {plan: flin.load(text, plan=plan) for plan in PLANS}
+    sizes = {"d": d, "v": v, **({"k": k} if state == "matrix" else {})}
+    theirs = {"eager": eager}
+    if int(compiled):
+        theirs["compiled"] = torch.compile(eager, dynamic=False)
+    torch.manual_seed(1)
+    for b in map(int, str(B).split(",")):
+        for t in map(int, str(T).split(",")):
+            def draw(*shape, by=1.):
+                return (by * torch.randn(*shape, device="cuda")).to(
+                    torch.bfloat16).requires_grad_()
+            x = {"x": draw(b, t, d), "W": draw(d, v, by=d ** -0.5),
+                 "g": draw(b, t), "gate": draw(b, t, v)}
+            x["k"] = draw(b, t) if state == "scan" else draw(
+                b, t, k, by=k ** -0.5)
+            if state == "matrix":
+                x["r"] = draw(b, t, k)
+            tensors, dy = list(x.values()), torch.randn(
+                b, t, v, device="cuda").to(torch.bfloat16)
+            exact = eager(**{n: a.detach().double() for n, a in x.items()})
+            for plan, layer in layers.items():
+                name = plan or "as planned"
+                try:
+                    planned = layer.plan(B=b, T=t, machine="h200", **sizes, **(
+                        {"plan": plan} if plan else {}))
+                except flin.Error as e:
+                    print(f"B {b} T {t} {name}: {str(e).splitlines()[0]}")
+                    continue
+                ms = measured(lambda: layer(**x)[0], tensors, dy, int(both))
+                report(b, t, name, ms, exact, f"; {len(planned['parts'])} "
+                       f"parts, {planned['bytes'] / 1e6:.2f} MB, predicted "
+                       f"{planned['predicted'] * 1e3:.4f}")
+            for name, f in theirs.items():
+                report(b, t, name, measured(lambda: f(**x), tensors, dy,
+                                            int(both)), exact, "")
+
+
+def report(b, t, name, ms, exact, more):
+    forward, both, y = ms
+    off = f", {apart(y, exact):.1e} off" if y is not None else ""
+    print(f"B {b:2} T {t:4} {name:10}: {number(forward)} ms, both ways "
+          f"{number(both)}{off}{more}", flush=True)
+
+
+if __name__ == "__main__":
+    main(**dict(a.split("=") for a in sys.argv[1:]))

@@ -180,8 +180,9 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     h->args.threads = k->threads;
     h->args.validate = k->validate;
     if (k->plan && !fusion_named(k->plan, &h->args.fusion))
-        fail_help(c, 0, "\"separate\", \"fused\", \"whole\", NULL", "%s: there is no "
-                  "plan '%s'", mode_name[h->args.mode], k->plan);
+        fail_help(c, 0, "\"separate\", \"fused\", \"whole\", NULL",
+                  "%s: there is no plan '%s'", mode_name[h->args.mode],
+                  k->plan);
     if (h->args.fusion != FUSE_CHEAPEST && !g->layer)
         fail(c, 0, "%s: plan: %s is no layer: there is nothing that it could "
              "be fused with", mode_name[h->args.mode], g->name);

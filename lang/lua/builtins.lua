@@ -90,8 +90,8 @@ threads, serial = true (token by token), validate = true (see flin.validate);
 of a layer, plan = "separate" (each part as kernels of its own), "fused" (norms,
 gates and maps of a head in the steps of the variants it calls) or "whole"
 (products with weights, too, where they fit there), else the cheapest that is
-predicted of the first two, or between them. Options may stand in a second table: v:forward(inputs, { chunk = 64
-}).]]
+predicted of the first two, or between them. Options may stand in a second
+table: v:forward(inputs, { chunk = 64 }).]]
 
 row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[

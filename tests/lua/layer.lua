@@ -450,8 +450,8 @@ for _, more in ipairs { {}, { cu_seqlens = { 0, 3, 3, 40, 50 } },
         tostring(whole:check(more)))
 end
 in_one.d, in_one.machine = 8192, "h200"
-refused("plan: whole, too large", "the weights of a head that would be in the "
-        .. "kernel of simple_gla take 802818 bytes, and h200 has 232448 on chip",
+refused("plan: whole, too large", "the weights of a head that would be in "
+        .. "the kernel of simple_gla take 802818 bytes, and h200 has 232448",
         'plan = "fused"', function () whole:plan(in_one) end)
 refused("plan: whole, without a product", 'no product of one head is read',
         'plan = "fused"', function ()

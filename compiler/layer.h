@@ -91,13 +91,13 @@ typedef enum RowPlace { PLACE_APART, PLACE_BEHIND,
 /* May part i of layer_cut's be there, while the others are where `place` says,
  * one each? What is behind a call is to be placed first, and what reads a part
  * before that one. */
-bool layer_may_fuse(const Layer *l, const LayerParts *p, const uint8_t *place,
-                    int i, RowPlace to);
+bool layer_may_fuse(Ctx *c, const Layer *l, const LayerParts *p,
+                    const uint8_t *place, int i, RowPlace to);
 /* Is it a variant that is called, or a convolution? */
 bool layer_is_call(const Layer *l, const LayerPart *p);
 /* The call that part i may be behind: it alone reads the result. -1: there is
  * none. */
-int layer_call_before(const Layer *l, const LayerParts *p, int i);
+int layer_call_before(Ctx *c, const Layer *l, const LayerParts *p, int i);
 
 /* The parts with these places: the steps of calls are larger, what is in them
  * is no part any more. In c, but for what stays as it is. */

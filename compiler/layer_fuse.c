@@ -87,11 +87,12 @@ static uint8_t *live_nodes(Ctx *c, const Graph *g, const LayerPart *p)
 
 /* Has all that the row part (or product) computes and reads axes of the call's,
  * or its heads, which stay apart? */
-static bool fits(const Layer *l, const LayerPart *call, const LayerPart *row)
+static bool fits(Ctx *c, const Layer *l, const LayerPart *call,
+                 const LayerPart *row)
 {
     const Graph *g = l->traced;
     AxisSet heads = heads_of(call), all = own_axes(call) | heads | row->over;
-    uint8_t *live = live_nodes(g->ctx, g, row);
+    uint8_t *live = live_nodes(c, g, row);
 
     for (Ref r = 1; r <= row->y; r++) {
         const Node *n = &g->n[r];
@@ -103,12 +104,12 @@ static bool fits(const Layer *l, const LayerPart *call, const LayerPart *row)
         if (n->axes & ~all || (live[r] == 1 && met & (heads | ~all)))
             return false;
     }
-    return call->nin + row->nin < MAX_INPUTS / 2;
+    return call->nin + row->nin < MAX_INPUTS / 4;
 }
 
 /* The call that row part i may be behind: it alone reads the result. -1: there
  * is none. */
-int layer_call_before(const Layer *l, const LayerParts *p, int i)
+int layer_call_before(Ctx *c, const Layer *l, const LayerParts *p, int i)
 {
     const LayerPart *row = &p->part[i];
 
@@ -118,16 +119,17 @@ int layer_call_before(const Layer *l, const LayerParts *p, int i)
                   && l->traced->out[0].node != call->y;
         for (int k = 0; alone && k < p->n; k++)
             alone = k == i || !reads(&p->part[k], call->y);
-        if (alone && fits(l, call, row))
+        if (alone && fits(c, l, call, row))
             return j;
     }
     return -1;
 }
 
 /* Can the call's step have the row part's value in the place of its inputs? */
-static bool takes(const Layer *l, const LayerPart *call, const LayerPart *row)
+static bool takes(Ctx *c, const Layer *l, const LayerPart *call,
+                  const LayerPart *row)
 {
-    if (only_delays(call->step) || !fits(l, call, row))
+    if (only_delays(call->step) || !fits(c, l, call, row))
         return false;
     for (int i = 0; i < call->nin; i++)
         if (call->in[i] == row->y
@@ -137,7 +139,7 @@ static bool takes(const Layer *l, const LayerPart *call, const LayerPart *row)
 }
 
 /* Can all calls in whose steps the part's readers are have it there, too? */
-static bool may_precede(const Layer *l, const LayerParts *p,
+static bool may_precede(Ctx *c, const Layer *l, const LayerParts *p,
                         const uint8_t *place, int i, const LayerPart *row)
 {
     Ref y = p->part[i].y;
@@ -148,28 +150,29 @@ static bool may_precede(const Layer *l, const LayerParts *p,
     for (int j = 0; j < p->n; j++) {
         const LayerPart *by = &p->part[j];
         int call = layer_is_call(l, by) ? j : place[j] == PLACE_BEHIND
-                 ? layer_call_before(l, p, j) : -1;
+                 ? layer_call_before(c, l, p, j) : -1;
         if (!reads(by, y))
             continue;
         if (call < 0 ? place[j] != PLACE_BEFORE
-                       || !may_precede(l, p, place, j, row)
-                     : !takes(l, &p->part[call], row))
+                       || !may_precede(c, l, p, place, j, row)
+                     : !takes(c, l, &p->part[call], row))
             return false;
         any = true;
     }
     return any;
 }
 
-bool layer_may_fuse(const Layer *l, const LayerParts *p, const uint8_t *place,
-                    int i, RowPlace to)
+bool layer_may_fuse(Ctx *c, const Layer *l, const LayerParts *p,
+                    const uint8_t *place, int i, RowPlace to)
 {
     const LayerPart *row = &p->part[i];
 
     if (to == PLACE_APART)
         return true;
     if (to == PLACE_BEFORE)
-        return !layer_is_call(l, row) && may_precede(l, p, place, i, row);
-    return is_row(l, row) && !row->constant && layer_call_before(l, p, i) >= 0;
+        return !layer_is_call(l, row) && may_precede(c, l, p, place, i, row);
+    return is_row(l, row) && !row->constant
+        && layer_call_before(c, l, p, i) >= 0;
 }
 
 /* ---- one step of several parts ---- */
@@ -198,6 +201,9 @@ static Ref value_input(Fusing *f, Ref r, const Input *like)
         if (p->in[i] == r && f->to->in[i].timed == like->timed
             && f->to->in[i].axes == like->axes)
             return f->to->in[i].node;
+    if (f->to->nin == MAX_INPUTS - 1)
+        fail(f->c, like->line, "%s: more than %d values enter one part",
+             f->call->name, MAX_INPUTS - 1);
     Input *in = &f->to->in[f->to->nin];
     *in = *like;
     p->in[p->nin++] = r;
@@ -357,11 +363,11 @@ static bool has_before(const LayerParts *p, const uint8_t *place, int i)
     return false;
 }
 
-static bool is_behind(const Layer *l, const LayerParts *p,
+static bool is_behind(Ctx *c, const Layer *l, const LayerParts *p,
                       const uint8_t *place, int call)
 {
     for (int i = call + 1; i < p->n; i++)
-        if (place[i] == PLACE_BEHIND && layer_call_before(l, p, i) == call)
+        if (place[i] == PLACE_BEHIND && layer_call_before(c, l, p, i) == call)
             return true;
     return false;
 }
@@ -376,11 +382,11 @@ LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
         Fusing f = { .c = c, .l = l, .from = p, .place = place,
                      .size = size, .behind = -1, .call = &p->part[i] };
         bool call = layer_is_call(l, f.call);
-        if (place[i] == PLACE_BEFORE || (call && is_behind(l, p, place, i)))
+        if (place[i] == PLACE_BEFORE || (call && is_behind(c, l, p, place, i)))
             continue;
         if (place[i] == PLACE_BEHIND) {
             f.behind = i;
-            f.call = &p->part[layer_call_before(l, p, i)];
+            f.call = &p->part[layer_call_before(c, l, p, i)];
         }
         to->part[to->n++] = f.behind >= 0 || (call && has_before(p, place, i))
                           ? fused(&f) : p->part[i];

@@ -53,7 +53,7 @@ static bool keeps_chunks(const Fuse *f)
             continue;
         for (int j = i + 1; j < f->parts->n; j++)
             if (f->place[j] == PLACE_BEHIND
-                && layer_call_before(f->l, f->parts, j) == i)
+                && layer_call_before(f->c, f->l, f->parts, j) == i)
                 behind = j;
         now = part_named(to, behind < 0 ? was->y : f->parts->part[behind].y);
         if (now->step != was->step && has_chunks(f->c, was, f->size)
@@ -67,7 +67,7 @@ static bool try_place(const Fuse *f, int i, RowPlace to)
 {
     uint8_t was = f->place[i];
 
-    if (!layer_may_fuse(f->l, f->parts, f->place, i, to))
+    if (!layer_may_fuse(f->c, f->l, f->parts, f->place, i, to))
         return false;
     f->place[i] = (uint8_t)to;
     if (keeps_chunks(f))
@@ -80,8 +80,8 @@ static bool try_place(const Fuse *f, int i, RowPlace to)
  * result spares more. */
 static bool behind_scan(const Fuse *f, int i)
 {
-    return layer_may_fuse(f->l, f->parts, f->place, i, PLACE_BEHIND)
-        && !f->parts->part[layer_call_before(f->l, f->parts, i)].taps;
+    return layer_may_fuse(f->c, f->l, f->parts, f->place, i, PLACE_BEHIND)
+        && !f->parts->part[layer_call_before(f->c, f->l, f->parts, i)].taps;
 }
 
 static void fuse_most(const Fuse *f)

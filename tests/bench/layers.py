@@ -3,9 +3,11 @@ milliseconds of forward, and of forward and backward, as calls and (flin's) as
 a CUDA graph; the memory that a step of training takes above its weights; how
 far outputs and gradients are from one another.
 
-    python3 tests/bench/layers.py [NAMES [d=2048 heads=16 T=2048,8192 B=1]]
+    python3 tests/bench/layers.py [NAMES [d=2048 heads=16 T=2048,8192 B=1
+                                         plan=separate,fused,cheapest]]
 
-NAMES with commas, or all. Where fla is not installed, flin is measured alone;
+NAMES with commas, or all. plan: one row each; the cheapest alone otherwise.
+Where fla is not installed, flin is measured alone;
 each row says what its plan predicts, too. The first calls compile."""
 import statistics
 import sys
@@ -15,7 +17,8 @@ import torch
 import flin
 
 NAMES = "gla", "gated_deltanet", "kda", "mamba2", "rwkv7"
-SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1}
+SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1,
+         "plan": "cheapest"}
 
 
 def sizes_of(name, d, h):
@@ -104,36 +107,58 @@ def apart(a, b):
     return float((a - b).norm() / b.norm())
 
 
-def main(names, d, heads, T, B):
+def layers_of(name, plans, d, h, heads):
+    """One of each plan, with the same weights."""
+    found = {plan: flin.nn.Layer(
+        name, d=d, heads=h, **sizes_of(name, d, heads), device="cuda",
+        dtype=torch.bfloat16, plan=None if plan == "cheapest" else plan)
+        for plan in plans}
+    first = found[plans[0]]
+    with torch.no_grad():               # what begins as zeros would hide more
+        for p in first.parameters():
+            if not p.any():
+                p.normal_(0, 0.02)
+    for layer in found.values():
+        layer.load_state_dict(first.state_dict())
+    return found
+
+
+def measure_ours(what, layer, plan, x, dy):
+    ours = measure(layer, x, dy)
+    with torch.no_grad():
+        graph = recorded(lambda: layer(x)[0])
+    asked = {} if plan == "cheapest" else {"plan": plan}
+    planned = layer.layer.plan(B=x.shape[0], T=x.shape[1], machine="h200",
+                               **layer.sizes, **asked)
+    print(f"{what}: flin, {plan} {ours[0]:.3f} ms, graph {graph:.3f} "
+          f"(predicted {planned['predicted'] * 1e3:.3f}, "
+          f"{len(planned['parts'])} parts), both ways {ours[1]:.3f} ms, "
+          f"{ours[2] / 2**20:.0f} MiB", flush=True)
+    return ours
+
+
+def main(names, d, heads, T, B, plan):
     d, heads, B = int(d), int(heads), int(B)
     for name in names:
         h = 2 * d // 64 if name == "mamba2" else heads
-        layer = flin.nn.Layer(name, d=d, heads=h, **sizes_of(name, d, heads),
-                              device="cuda", dtype=torch.bfloat16)
-        with torch.no_grad():           # what begins as zeros would hide more
-            for p in layer.parameters():
-                if not p.any():
-                    p.normal_(0, 0.02)
+        layers = layers_of(name, plan.split(","), d, h, heads)
         peer = peer_of(name, d, heads)
         if peer is not None:
-            peer.load_state_dict(layer.fla_state_dict())
+            peer.load_state_dict(next(iter(layers.values())).fla_state_dict())
         for tokens in map(int, str(T).split(",")):
             x = torch.randn(B, tokens, d, device="cuda",
                             dtype=torch.bfloat16).requires_grad_()
             dy = torch.randn_like(x)
-            ours = measure(layer, x, dy)
-            with torch.no_grad():
-                graph = recorded(lambda: layer(x)[0])
-            plan = layer.layer.plan(B=B, T=tokens, machine="h200",
-                                    **layer.sizes)
-            print(f"{name} B {B} T {tokens}: flin {ours[0]:.3f} ms, graph "
-                  f"{graph:.3f} (predicted {plan['predicted'] * 1e3:.3f}), "
-                  f"both ways {ours[1]:.3f} ms, {ours[2] / 2**20:.0f} MiB",
-                  flush=True)
+            what = f"{name} B {B} T {tokens}"
+            rows = [measure_ours(what, layer, plan, x, dy)
+                    for plan, layer in layers.items()]
+            for more in rows[1:]:
+                print(f"{what}: y {apart(more[3], rows[0][3]):.1e} and dx "
+                      f"{apart(more[4], rows[0][4]):.1e} apart", flush=True)
             if peer is None:
                 continue
-            theirs = measure(peer, x, dy)
-            print(f"{name} B {B} T {tokens}: peer {theirs[0]:.3f} ms, both "
+            ours, theirs = rows[0], measure(peer, x, dy)
+            print(f"{what}: peer {theirs[0]:.3f} ms, both "
                   f"ways {theirs[1]:.3f} ms, {theirs[2] / 2**20:.0f} MiB; "
                   f"{theirs[1] / ours[1]:.2f}x; y "
                   f"{apart(ours[3], theirs[3]):.1e} and dx "

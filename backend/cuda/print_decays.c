@@ -181,7 +181,7 @@ static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
 
 void put_found_matrices(Print *p, const KInst *k, int regs)
 {
-    int share = share_of(p->s, k->ncol);
+    int share = map_share(p, k);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         const Node *n = node_of(p, v->node);
@@ -219,7 +219,7 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
 
 void put_found_sums(Print *p, const KInst *k)
 {
-    int share = share_of(p->s, k->ncol);
+    int share = map_share(p, k);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         unsigned u = (unsigned)v->node;

@@ -30,6 +30,13 @@ const char *sliced_index(Print *p, int axis, int at);
 /* What all slices have alike is left by the first. */
 const char *once_text(const Print *p, Ref r);
 const KValue *value_at(const Print *p, int v);
+static inline const KBuffer *buffer_of(const Print *p, const KValue *v)
+{
+    return &p->s->buffer[v->buffer];
+}
+/* Waits for, or tells of, each buffer of the set. */
+void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
+              void put(Print *, int, int, bool));
 /* The address of a value in shared memory. */
 const char *place(Print *p, const KValue *v);
 /* The place of a vector, or number, that kernels keep for one another. */
@@ -57,6 +64,12 @@ void put_post(Print *p, int buffer, int turn, bool empty);
 /* Of a vector over an axis: what a lane of a vector role has. */
 static inline int lane_entries(int size) { return (size + 31) / 32; }
 
+/* Columns that a warpgroup has in hand of the program's space. */
+static inline int map_share(const Print *p, const KInst *k)
+{
+    return share_of(p->s, k->ncol) / (k->parts ? k->parts : 1);
+}
+
 static inline bool is_scores(const KInst *k)
 {
     return k->row == AX_I && k->col == AX_J;
@@ -70,11 +83,16 @@ void put_store(Print *p, const KInst *k);
 /* By the matrix role. */
 void put_share(Print *p, const KInst *k);
 
+/* ---- print_map.c: element-wise programs ---- */
+
+void put_map(Print *p, const KInst *k);
+
 /* ---- print_sums.c: sums of what a program has in its loop ---- */
 
-void put_sums_begin(Print *p, const KInst *k);
+/* Before the loop, and behind it: of columns, or of rows and of all. */
+void put_sums_begin(Print *p, const KInst *k, bool columns);
 void put_sum_node(Print *p, const KInst *k, const KValue *v);
-void put_sums_end(Print *p, const KInst *k);
+void put_sums_end(Print *p, const KInst *k, bool columns);
 
 /* ---- print_pairs.c: values of pairs of columns, vectors of a state's ---- */
 

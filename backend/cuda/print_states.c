@@ -74,7 +74,7 @@ static void put_vector_state(Print *p, const KInst *k)
     CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
     const KValue *v = value_at(p, begins ? k->out[0] : k->in[carries]);
     const KValue *from = value_at(p, carries ? k->in[0] : 0);
-    buf_printf(p->b, "%sfor (int k = thread; k < %d; k += %d)\n",
+    buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n",
                k->op == K_END ? once_text(p, v->node) : "", (int)v->nrow,
                32 * p->s->warps[KR_MATRIX]);
     const char *type = element_type(result_type(p, kind, k->index));

@@ -36,44 +36,55 @@ void put_sum_node(Print *p, const KInst *k, const KValue *v)
     buf_printf(p->b, "s%u%s += ", u, v->layout == LAY_SCALAR ? ""
                : rows && k->nrow <= TILE_ROWS ? "[h]"
                : rows ? ctx_format(p->c, "[h + e / %d * 2]",
-                                   share_of(p->s, k->ncol) / 2)
+                                   map_share(p, k) / 2)
                : k->nrow <= TILE_ROWS ? "[e / 4 * 2 + e % 2]"
                : ctx_format(p->c, "[e %% %d / 4 * 2 + e %% 2]",
-                            share_of(p->s, k->ncol) / 2));
+                            map_share(p, k) / 2));
     buf_printf(p->b, kept ? "%s ? %s : 0.f;\n" : "%s%s;\n", kept ? kept : "",
                element_of(p, k, v->node));
 }
 
-void put_sums_begin(Print *p, const KInst *k)
+/* Whether v is a sum of that kind. */
+static bool is_sum_of(const Print *p, const KInst *k, const KValue *v,
+                      bool columns)
+{
+    bool vector = v->layout == LAY_VECTOR;
+    return (vector || v->layout == LAY_SCALAR)
+        && columns == (vector && !sums_rows(p, k, v));
+}
+
+void put_sums_begin(Print *p, const KInst *k, bool columns)
 {
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         bool scalar = v->layout == LAY_SCALAR;
-        if (!scalar && v->layout != LAY_VECTOR)
+        if (!is_sum_of(p, k, v, columns))
             continue;
         bool rows = sums_rows(p, k, v);
         if (scalar)
             buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
         else
             buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
-                       rows ? rows_held(k) : share_of(p->s, k->ncol) / 4);
+                       rows ? rows_held(k) : map_share(p, k) / 4);
     }
 }
 
-void put_sums_end(Print *p, const KInst *k)
+void put_sums_end(Print *p, const KInst *k, bool columns)
 {
-    int share = share_of(p->s, k->ncol);
+    int share = map_share(p, k);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         unsigned u = (unsigned)v->node;
         bool rows = sums_rows(p, k, v);
+        if (!is_sum_of(p, k, v, columns))
+            continue;
         if (v->layout == LAY_SCALAR)
             buf_printf(p->b, "put_sum(%s, warp - 4, s%u, l);\n", place(p, v),
                        u);
-        else if (v->layout == LAY_VECTOR && rows)
+        else if (rows)
             buf_printf(p->b, "put_row_sums<%d>(%s, group, s%u, l);\n",
                        (int)v->nrow, place(p, v), u);
-        else if (v->layout == LAY_VECTOR)
+        else
             buf_printf(p->b, "put_column_sums(%s, %d, col0(%d), s%u, l);"
                        "\n", place(p, v), (int)v->nrow, share, u);
     }

@@ -224,6 +224,17 @@ static const char *check_fragments(const Schedule *s)
 }
 
 /* What fills a buffer is its writer's. */
+static const char *check_parts(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->parts && (!may_be_in_parts(s, k) || share_of(s, k->ncol)
+                                                   != k->parts * PART_COLS))
+            return wrong(s, "parts of what is not made of memory alone", i);
+    }
+    return NULL;
+}
+
 static const char *check_writers(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++)
@@ -559,8 +570,8 @@ static const char *check_registers(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
-        check_fragments, check_writers, check_written_over, check_states,
-        check_lanes, check_across, check_pairs,
+        check_fragments, check_parts, check_writers, check_written_over,
+        check_states, check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,

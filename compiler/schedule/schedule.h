@@ -16,6 +16,7 @@
  *   select.c   nodes -> values and instructions, dealt to roles, by way of
  *              classify.c, levels.c, values.c, across.c
  *   buffer.c   values -> buffers: bytes, depth, place
+ *   length.c   long programs in parts
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
  * Before them scales.c and ranks.c change the plan.
@@ -128,6 +129,8 @@ typedef struct KInst {
     uint8_t op, role;
     bool turned[2], minus;
     uint8_t row, col;                   /* MAP: the space's axes */
+    uint8_t parts;                      /* of its columns, one after another;
+                                           0: all at once */
     int32_t nrow, ncol;
     int16_t in[MOST_USES], out[MOST_USES];
     uint8_t nin, nout;
@@ -232,6 +235,13 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
 
 bool schedule_select(Schedule *s, const KernelWish *w);
 bool schedule_buffers(Schedule *s);
+/* Instructions of the machine, as estimated: within a fifth. A multiprocessor
+ * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns. */
+enum { MOST_LENGTH = 7000, PART_COLS = 16 };
+int schedule_length(const Schedule *s);
+void schedule_shorten(Schedule *s);
+/* Whether a program's columns may be made one part after another. */
+bool may_be_in_parts(const Schedule *s, const KInst *k);
 void schedule_sync(Schedule *s);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);

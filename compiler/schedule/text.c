@@ -6,7 +6,8 @@
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
  *         at N
- *   OP ROLE [turned N N] [minus] [space ROW COL NROW NCOL] [output N]
+ *   OP ROLE [turned N N] [minus] [space ROW COL NROW NCOL] [parts N]
+ *   [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
  *      [await empty N ...] [tell full N ...] [tell empty N ...]
  *
@@ -66,6 +67,8 @@ static void print_inst(Buf *b, const KInst *k)
     if (k->nrow)
         buf_printf(b, " space %d %d %d %d", k->row, k->col, (int)k->nrow,
                    (int)k->ncol);
+    if (k->parts)
+        buf_printf(b, " parts %d", k->parts);
     if (k->index != NOTHING)
         buf_printf(b, " output %d", k->index);
     print_list(b, "in", k->in, k->nin);
@@ -294,6 +297,8 @@ static void read_inst(Read *x)
         k->nrow = number(x, 1, INT32_MAX);
         k->ncol = number(x, 1, INT32_MAX);
     }
+    if (next_is(x, "parts"))
+        k->parts = (uint8_t)number(x, 2, UINT8_MAX);
     if (next_is(x, "output"))
         k->index = (int16_t)number(x, 0, (s->g->nout > s->g->nst ? s->g->nout
                                           : s->g->nst) - 1);

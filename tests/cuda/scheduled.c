@@ -10,6 +10,7 @@
  */
 #include "kinds.h"
 #include "stdlib.h"
+#include "../../compiler/schedule/schedule.h"
 
 #include <stdlib.h>
 
@@ -91,6 +92,26 @@ static void find_rows(Ctx *c, void *ud)
     y->o.rows = cuda_emit(c, y->p, &f)->kernel->row_axis;
 }
 
+/* Instructions of a cubin: of 16 bytes each, in sections that are run. */
+static int count_instructions(const Cubin *b)
+{
+    enum { SECTIONS = 0x28, ENTRY = 0x3a, COUNT = 0x3c, FLAGS = 8, SIZE = 32,
+           RUN = 4 };
+    const unsigned char *at = b->bytes;
+    uint64_t from, flags, size, all = 0;
+    uint16_t each, n;
+
+    memcpy(&from, at + SECTIONS, sizeof from);
+    memcpy(&each, at + ENTRY, sizeof each);
+    memcpy(&n, at + COUNT, sizeof n);
+    for (int i = 0; i < n; i++) {
+        memcpy(&flags, at + from + i * each + FLAGS, sizeof flags);
+        memcpy(&size, at + from + i * each + SIZE, sizeof size);
+        all += flags & RUN ? size : 0;
+    }
+    return (int)(all / 16);
+}
+
 static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
 {
     Buf b = { .ctx = c };
@@ -103,9 +124,11 @@ static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
         fputs(b.s, f);
         fclose(f);
     }
-    PtxasInfo i = nvrtc_compile(c, t->nvrtc, b.s, "sm_90a")->info;
-    printf("%-16s %3d registers, %d spilled, %d stack\n", k->name, i.registers,
-           i.spill_stores, i.stack);
+    const Cubin *cubin = nvrtc_compile(c, t->nvrtc, b.s, "sm_90a");
+    PtxasInfo i = cubin->info;
+    printf("%-16s %3d registers, %d spilled, %d stack; %d instructions, %d"
+           " estimated\n", k->name, i.registers, i.spill_stores, i.stack,
+           count_instructions(cubin), schedule_length(k->schedule));
     fflush(stdout);
     t->spilled += i.spill_stores;
 }

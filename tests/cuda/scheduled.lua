@@ -56,6 +56,8 @@ local cases <const> = {
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
   "mamba3,B=1,T=70,H=1,K=64,V=32,typed=1",
   "precond_mamba3,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
+  -- long programs, their columns in parts
+  "precond_mamba3,B=1,T=70,H=1,K=128,V=128",
 }
 
 local long <const> = {

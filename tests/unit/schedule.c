@@ -114,6 +114,13 @@ static void skewed(Schedule *s)
 static void too_large(Schedule *s) { s->shared = s->target->shared + 8; }
 static void too_deep(Schedule *s) { s->buffer[0].depth = 40; }
 static void too_few_registers(Schedule *s) { s->regs[1] = 88; }
+static void all_in_parts(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_MAP)
+            s->inst[i].parts = (uint8_t)(share_of(s, s->inst[i].ncol)
+                                         / PART_COLS);
+}
 static void out_of_turn(Schedule *s)
 {
     swap(find(s, K_STORE, 0), find(s, K_STORE, 1));
@@ -542,6 +549,7 @@ static const Spoiled spoiled[] = {
     { "too large", too_large, "behind the end" },
     { "too deep", too_deep, "behind the end" },
     { "too few registers", too_few_registers, "registers" },
+    { "all in parts", all_in_parts, "of memory alone" },
     { "out of turn", out_of_turn, "out of turn" },
     { "sliced", sliced, "extents" },
     { "crowded", crowded, "behind the end" },
@@ -603,8 +611,26 @@ typedef struct Case {
     const char *path;
     const Spoiled *spoiled;
     int others, before;
-    bool inverses;
+    bool inverses, parts;               /* parts: some program is too long */
 } Case;
+
+/* Programs in parts, in kernels that would be too long without. */
+static int count_parts(Ctx *c, Test *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->plan->nkernels; i++) {
+        Schedule *s = schedule_of(c, t, i, true);
+        int before = n, with = s->why ? 0 : schedule_length(s);
+        for (int j = 0; j < s->ninsts && !s->why; j++) {
+            n += s->inst[j].parts > 0;
+            s->inst[j].parts = 0;
+        }
+        expect(n == before || (schedule_length(s) > MOST_LENGTH
+                               && schedule_length(s) > with),
+               "in parts, but not too long", NULL);
+    }
+    return n;
+}
 
 static void run(Ctx *c, void *ud)
 {
@@ -627,6 +653,7 @@ static void run(Ctx *c, void *ud)
         if (i == t.plan->nkernels - 1 - k->before)
             check_spoiled(c, t.plan, a.s, k->spoiled);
     }
+    expect(!k->parts || count_parts(c, &t), "programs in parts", NULL);
     expect(scheduled >= 4, "walks, and two over all chunks", NULL);
     const Schedule *as_itself = schedule_of(c, &t, t.plan->nkernels - 1, false);
     expect(k->inverses == (as_itself->why
@@ -641,19 +668,20 @@ static void run(Ctx *c, void *ud)
 int main(void)
 {
     Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled, 0, 0,
-                       0 },
-                     { "tests/plans/kda_chunks.plan", rings, 0, 0, 1 },
-                     { "tests/plans/deltanet_chunks.plan", solves, 0, 0, 0 },
-                     { "tests/plans/gla_chunks.plan", decays, 0, 0, 0 },
+                       0, 0 },
+                     { "tests/plans/kda_chunks.plan", rings, 0, 0, 1, 0 },
+                     { "tests/plans/deltanet_chunks.plan", solves, 0, 0, 0, 0 },
+                     { "tests/plans/gla_chunks.plan", decays, 0, 0, 0, 0 },
                      { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
+                       0, 0 },
+                     { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0,
                        0 },
-                     { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0 },
-                     { "tests/plans/retnet_chunks.plan", angles, 1, 2, 0 },
-                     { "tests/plans/retnet_chunks.plan", across, 1, 1, 0 },
+                     { "tests/plans/retnet_chunks.plan", angles, 1, 2, 0, 0 },
+                     { "tests/plans/retnet_chunks.plan", across, 1, 1, 0, 0 },
                      { "tests/plans/precond_mamba3_chunks.plan", shifts, 1, 1,
-                       0 },
-                     { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0 },
-                     { "tests/plans/rwkv7_chunks.plan", rings, 0, 0, 0 }
+                       0, true },
+                     { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0, 0 },
+                     { "tests/plans/rwkv7_chunks.plan", rings, 0, 0, 0, 0 }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -1534,11 +1534,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             keep(f21);
             {
                 wait(base + 227648 + it % 2 * 8, parity(it, 2) ^ 1);
+                float s81[2] = { 0 };
+                float s89[2] = { 0 };
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
-                float s81[2] = { 0 };
-                float s89[2] = { 0 };
                 float s92[8] = { 0 };
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -1556,9 +1556,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     s89[h] += col < x.n ? x89 : 0.f;
                     s92[e / 4 * 2 + e % 2] += row < x.n ? x92 : 0.f;
                 }
+                put_column_sums(base + 217120 + it % 2 * 5664, 64, col0(32), s92, l);
                 put_row_sums<64>(base + 216096 + it % 2 * 5664, group, s81, l);
                 put_row_sums<64>(base + 216608 + it % 2 * 5664, group, s89, l);
-                put_column_sums(base + 217120 + it % 2 * 5664, 64, col0(32), s92, l);
             }
             wait(base + 227664, parity(it, 1));
             if (x.n < 64) {
@@ -1586,8 +1586,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     s51[h] += col < x.n ? x51 : 0.f;
                     s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                 }
-                put_row_sums<64>(base + 218144 + it % 2 * 5664, group, s51, l);
                 put_column_sums(base + 218656 + it % 2 * 5664, 64, col0(32), s52, l);
+                put_row_sums<64>(base + 218144 + it % 2 * 5664, group, s51, l);
             }
             matrix_sync<2>();
             wgmma_fence();
@@ -1600,12 +1600,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             keep(f53);
             keep(f49);
             {
+                float s54[2] = { 0 };
                 u32 t1[16];
                 read_columns<4>(t1 + 0, base + 122880 + 0, 64, col0(64), l);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
-                float s54[2] = { 0 };
                 float f57[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1650,6 +1650,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             keep(f59);
             keep(f50);
             {
+                float s64[2] = { 0 };
+                float s99[2] = { 0 };
                 float r28[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r28[h] = parts_sum<1>(base + 213504 + it % 2 * 768, 64, l.row + 8 * h);
@@ -1661,8 +1663,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
-                float s64[2] = { 0 };
-                float s99[2] = { 0 };
                 float f108[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1697,13 +1697,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             arrive(base + 227440 + it % 2 * 8);
             arrive(base + 227528);
             {
+                float s67 = 0;
                 u32 t7[32];
                 read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
                 read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
                 u32 t8[32];
                 read_columns<4>(t8 + 0, base + 139264 + 0, 128, col0(64), l);
                 read_columns<4>(t8 + 16, base + 139264 + 8192, 128, col0(64), l);
-                float s67 = 0;
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1718,11 +1718,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             arrive(base + 227544);
             arrive(base + 227688);
             {
+                float s114[2] = { 0 };
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
                 u32 t75[16];
                 read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
-                float s114[2] = { 0 };
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;

@@ -1052,6 +1052,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             matrix_sync<2>();
             wait(base + 218112 + it % 2 * 8, parity(it, 2));
             {
+                float d55[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    d55[h] = parts_sum<1>(base + 217600 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
                 float c11[16];
                 UNROLL for (int e = 0; e < 16; e++)
                     c11[e] = parts_sum<1>(base + 217088, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
@@ -1062,9 +1065,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 UNROLL for (int e = 0; e < 16; e++)
                     c51[e] = parts_sum<4>(base + 184320, 128, col0(64) + e / 2 * 8 + l.col + e % 2);
                 float z56 = 0;
-                float d55[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    d55[h] = parts_sum<1>(base + 217600 + it % 2 * 256, 64, (l.row + 8 * h + 1) & 63);
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;

@@ -1007,8 +1007,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s51[h] += col < x.n ? x51 : 0.f;
                     s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                 }
-                put_row_sums<64>(base + 224352 + it % 2 * 3136, group, s51, l);
                 put_column_sums(base + 224864 + it % 2 * 3136, 64, col0(32), s52, l);
+                put_row_sums<64>(base + 224352 + it % 2 * 3136, group, s51, l);
                 {
                     u32 p[8];
                     pack_rows(p, f48 + 0, l, x.n);
@@ -1026,6 +1026,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             keep(f69);
             keep(f45);
             {
+                float s84[2] = { 0 };
                 float r21[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r21[h] = parts_sum<1>(base + 221984 + it % 2 * 768, 64, l.row + 8 * h);
@@ -1037,7 +1038,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const float s4 = parts_sum<1>(base + 221184 + it % 2 * 272, 1, 0);
                 u32 t7[16];
                 read_columns<4>(t7 + 0, base + 98304 + 0, 64, col0(64), l);
-                float s84[2] = { 0 };
                 float f86[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1066,11 +1066,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             }
             arrive(base + 230640 + it % 2 * 8);
             {
+                float s42 = 0;
                 u32 t6[16];
                 read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
                 u32 t7[16];
                 read_columns<4>(t7 + 0, base + 98304 + 0, 64, col0(64), l);
-                float s42 = 0;
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1094,12 +1094,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             keep(f57);
             keep(f49);
             {
+                float s58[2] = { 0 };
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 32768 + it % 2 * 16384 + 0, 64, col0(64), l);
                 float r27[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r27[h] = parts_sum<1>(base + 222240 + it % 2 * 768, 64, l.row + 8 * h);
-                float s58[2] = { 0 };
                 float f61[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1134,6 +1134,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             keep(f65);
             keep(f50);
             {
+                float s72[2] = { 0 };
                 float r5[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r5[h] = parts_sum<1>(base + 221728 + it % 2 * 768, 64, l.row + 8 * h);
@@ -1142,7 +1143,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     r21[h] = parts_sum<1>(base + 221984 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t2[16];
                 read_columns<4>(t2 + 0, base + 65536 + it % 2 * 16384 + 0, 64, col0(64), l);
-                float s72[2] = { 0 };
                 float f68[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1170,13 +1170,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             arrive(base + 230672 + it % 2 * 8);
             arrive(base + 230800 + it % 2 * 8);
             {
+                float s76 = 0;
                 u32 t8[32];
                 read_columns<4>(t8 + 0, base + 163840 + 0, 128, col0(64), l);
                 read_columns<4>(t8 + 16, base + 163840 + 8192, 128, col0(64), l);
                 u32 t9[32];
                 read_columns<4>(t9 + 0, base + 114688 + 0, 128, col0(64), l);
                 read_columns<4>(t9 + 16, base + 114688 + 8192, 128, col0(64), l);
-                float s76 = 0;
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;

@@ -861,13 +861,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             wait(base + 220768 + it % 2 * 8, parity(it, 2));
             {
                 wait(base + 220992 + it % 2 * 8, parity(it, 2) ^ 1);
+                float s39[2] = { 0 };
                 float r10[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r10[h] = parts_sum<1>(base + 212992 + it % 2 * 256, 64, l.row + 8 * h);
                 float c10[8];
                 UNROLL for (int e = 0; e < 8; e++)
                     c10[e] = parts_sum<1>(base + 212992 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float s39[2] = { 0 };
                 float s40[8] = { 0 };
                 float f26[16];
                 float f36[16];
@@ -888,8 +888,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s39[h] += col < x.n ? x39 : 0.f;
                     s40[e / 4 * 2 + e % 2] += row < x.n ? x40 : 0.f;
                 }
-                put_row_sums<64>(base + 215584 + it % 2 * 2592, group, s39, l);
                 put_column_sums(base + 216096 + it % 2 * 2592, 64, col0(32), s40, l);
+                put_row_sums<64>(base + 215584 + it % 2 * 2592, group, s39, l);
                 {
                     u32 p[8];
                     pack_rows(p, f26 + 0, l, x.n);
@@ -950,12 +950,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             keep(f45);
             keep(f37);
             {
+                float s46[2] = { 0 };
                 u32 t1[16];
                 read_columns<4>(t1 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
                 float r19[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r19[h] = parts_sum<1>(base + 213760 + it % 2 * 512, 64, l.row + 8 * h);
-                float s46[2] = { 0 };
                 float f49[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -990,12 +990,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             keep(f53);
             keep(f38);
             {
+                float s59[2] = { 0 };
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r13[h] = parts_sum<1>(base + 213504 + it % 2 * 512, 64, l.row + 8 * h);
                 u32 t2[16];
                 read_columns<4>(t2 + 0, base + 32768 + it % 2 * 16384 + 0, 64, col0(64), l);
-                float s59[2] = { 0 };
                 float f55[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1022,13 +1022,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             arrive(base + 220816 + it % 2 * 8);
             arrive(base + 220912 + it % 2 * 8);
             {
+                float s62 = 0;
                 u32 t6[32];
                 read_columns<4>(t6 + 0, base + 163840 + 0, 128, col0(64), l);
                 read_columns<4>(t6 + 16, base + 163840 + 8192, 128, col0(64), l);
                 u32 t7[32];
                 read_columns<4>(t7 + 0, base + 114688 + 0, 128, col0(64), l);
                 read_columns<4>(t7 + 16, base + 114688 + 8192, 128, col0(64), l);
-                float s62 = 0;
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;

@@ -1,0 +1,296 @@
+/* print_map.c -- element-wise programs over a space: what they find, the loop
+ * over a lane's elements, the tiles that they leave. Those that are made of
+ * memory alone, in memory, may go through their columns part by part.
+ */
+#include "print_parts.h"
+#include "source.h"
+
+static const char *mask_text(Print *p, const KInst *k, const Node *n)
+{
+    const char *at = n->flags & STRICT ? ">" : ">=";
+    const char *y = n->a[0] ? ctx_format(p->c, "exp_(%s - %s)",
+                                         element_of(p, k, n->a[0]),
+                                         element_of(p, k, n->a[1])) : "1.f";
+    return ctx_format(p->c, p->s->g->rows
+                      ? "(token(row) %s token(col) ? %s : 0.f)"
+                      : "(row %s col ? %s : 0.f)", at, y);
+}
+
+static void put_map_node(Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    const char *x[3] = { "", "", "" };
+    Buf *b = p->b;
+    bool pairs = n->op == OP_rot90 || n->op == OP_pairsum || n->op == OP_dup;
+    for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i] && !pairs
+                    && n->op != OP_delay; i++)
+        x[i] = element_of(p, k, n->a[i]);
+    buf_printf(b, goes_by_pairs(p, k) ? "x%u[e & 1] = " : "const float x%u = ",
+               (unsigned)r);
+    if (n->op == OP_dmask)
+        buf_printf(b, "%s", mask_text(p, k, n));
+    else if (pairs)
+        buf_printf(b, "%s", pairs_text(p, k, r));
+    else if (n->op == OP_delay)
+        buf_printf(b, "%s", delayed_text(p, k, r));
+    else if (n->op == OP_dot)
+        buf_printf(b, "%s * %s", x[0], x[1]);
+    else if (n->op == OP_sum || n->op == OP_last)
+        buf_printf(b, "%s", x[0]);
+    else if (n->op == OP_ofrank)
+        buf_printf(b, "of_rank(%s, %d, l)", x[0], (int)n->index);
+    else
+        value_text(b, n->op, x);
+    buf_printf(b, ";\n");
+}
+
+/* What the program finds: tiles as packed fragments, vectors, numbers. */
+static void put_operands(Print *p, const KInst *k, int regs)
+{
+    Buf *b = p->b;
+    int share = map_share(p, k);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        unsigned u = (unsigned)v->node;
+        if (is_found_by_steps(p, k, v)) {
+            continue;
+        } else if (v->layout == LAY_TILE) {
+            buf_printf(b, "u32 t%u[%d];\n", u, regs / 2);
+            for (int r = 0; r < k->nrow; r += TILE_ROWS)
+                buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
+                           " col0(%d), l);\n", share / 16, u,
+                           r / TILE_ROWS * share / 4, place(p, v), r * 128,
+                           padded_rows(v), share);
+        } else if (v->layout == LAY_SCALAR) {
+            buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
+                       v->parts, place(p, v));
+        } else if (v->layout == LAY_VECTOR) {
+            bool rows = false, cols = false;
+            for (int n = 0; n < k->nnodes; n++)
+                for (int j = 0; j < 4; j++) {
+                    Ref o = p->s->g->n[k->node[n]].a[j];
+                    if (shown_node(p->s->g, o) != v->node
+                        || (j == 0 && p->s->g->n[k->node[n]].op == OP_delay))
+                        continue;
+                    rows |= runs_along_rows(p, k, o);
+                    cols |= !runs_along_rows(p, k, o);
+                }
+            if (rows && k->nrow <= TILE_ROWS)
+                buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, 64, l.row +"
+                           " 8 * h);\n", u, u, v->parts, place(p, v));
+            else if (rows)
+                buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
+                           " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
+                           rows_held(k), u, v->parts, place(p, v),
+                           (int)v->nrow);
+            if (cols)
+                buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
+                           " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"
+                           " e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
+                           share / 4, u, v->parts, place(p, v), (int)v->nrow,
+                           share);
+        }
+    }
+}
+
+static void put_wide(Print *p, const KValue *v)
+{
+    buf_printf(p->b, "write_wide(%s, %s, col0(%d), l);\n", place(p, v),
+               fragment_name(p, v->node), share_of(p->s, v->ncol));
+}
+
+/* Whether it finds among sums what it leaves as a tile, or a fragment. */
+static bool passes_on(const Print *p, const KInst *k, const KValue *v)
+{
+    int from = schedule_value(p->s, v->node, LAY_SUMS);
+    return (v->layout == LAY_TILE || v->layout == LAY_FRAGMENT)
+        && from != NOTHING && has_value(k->in, k->nin, from)
+        && !in_program(k, v->node);
+}
+
+static bool takes_turns(const Print *p, const KValue *v)
+{
+    return v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
+}
+
+static void put_tile(Print *p, const KInst *k, const KValue *v)
+{
+    int share = map_share(p, k);
+    for (int r = 0; r < k->nrow; r += TILE_ROWS)
+        buf_printf(p->b, "{\nu32 p[%d];\npack_rows(p, %s + %d, l, %s);\n"
+                   "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
+                   share / 4, fragment_name(p, v->node),
+                   r / TILE_ROWS * share / 2,
+                   k->row == AX_I ? "x.n" : "64", share / 16, place(p, v),
+                   r * 128, padded_rows(v), share);
+}
+
+/* Tiles that the program leaves, or of what it finds, which it may write over:
+ * 16 bits an element, by way of stmatrix. */
+static void put_tiles(Print *p, const KInst *k, bool computed)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        bool made = in_program(k, v->node) || passes_on(p, k, v);
+        if (v->layout == LAY_WIDE && made == computed)
+            put_wide(p, v);
+        if (v->layout != LAY_TILE || made != computed)
+            continue;
+        if (takes_turns(p, v))
+            put_wait(p, v->buffer, v->turn, true);
+        put_tile(p, k, v);
+        buf_printf(p->b, "fence_async();\n");
+        if (takes_turns(p, v))
+            put_post(p, v->buffer, v->turn, false);
+    }
+}
+
+/* Whether the program has to leave node r as a fragment for what follows. */
+static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->node == r && v->layout < LAY_VECTOR && v->layout != LAY_SUMS
+            && v->layout != LAY_GLOBAL)
+            return true;
+    }
+    return false;
+}
+
+static bool leaves_found(const Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->layout == LAY_SUMS || v->layout == LAY_GLOBAL
+            || passes_on(p, k, v))
+            return true;
+    }
+    return false;
+}
+
+static void put_what_is_left(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->layout >= LAY_VECTOR)
+            put_sum_node(p, k, v);
+        if (passes_on(p, k, v))
+            buf_printf(p->b, "%s[e] = %s;\n", fragment_name(p, v->node),
+                       element_of(p, k, v->node));
+    }
+    for (int i = 0; i < k->nout; i++)
+        put_left(p, k, value_at(p, k->out[i]));
+}
+
+/* The registers of the program's space, in turn, in phases where they go by
+ * pairs. */
+static void put_program(Print *p, const KInst *k, int regs)
+{
+    Buf *b = p->b;
+    int share = map_share(p, k), each = share / 2, last = 0;
+    bool pairs = goes_by_pairs(p, k);
+    for (int i = 0; i < k->nnodes && pairs; i++)
+        last = pair_phase(p, k, k->node[i]) > last
+             ? pair_phase(p, k, k->node[i]) : last;
+    if (pairs)
+        put_pairs_begin(p, k, regs);
+    for (int phase = 0; phase <= last; phase++) {
+        buf_printf(b, "UNROLL for (int e = %s; e < %s; e++) {\n"
+                   "const int h = e / 2 %% 2, row = l.row + 8 * h + e / %d *"
+                   " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
+                   " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n",
+                   pairs ? "m" : "0", pairs ? "m + 2"
+                   : ctx_format(p->c, "%d", regs), each, share, each);
+        if (phase == 0) {
+            put_found_sums(p, k);
+            put_found_pairs(p, k);
+        }
+        for (int i = 0; i < k->nnodes; i++) {
+            if (pairs && pair_phase(p, k, k->node[i]) != phase)
+                continue;
+            put_map_node(p, k, k->node[i]);
+            if (leaves_fragment(p, k, k->node[i]))
+                buf_printf(b, "%s[e] = %s;\n", fragment_name(p, k->node[i]),
+                           element_of(p, k, k->node[i]));
+        }
+        if (phase == last)
+            put_what_is_left(p, k);
+        buf_printf(b, "}\n");
+    }
+    buf_printf(b, pairs ? "}\n" : "");
+}
+
+/* Tiles that have no fragment of their own are made of arrays. */
+static void put_arrays(Print *p, const KInst *k, int regs)
+{
+    const Schedule *s = p->s;
+    for (int i = 0; i < k->nnodes; i++)
+        if (leaves_fragment(p, k, k->node[i])
+            && schedule_value(s, k->node[i], LAY_FRAGMENT) == NOTHING)
+            buf_printf(p->b, "float f%u[%d];\n", (unsigned)k->node[i], regs);
+    for (int i = 0; i < k->nout; i++)
+        if (passes_on(p, k, value_at(p, k->out[i]))
+            && schedule_value(s, value_at(p, k->out[i])->node, LAY_FRAGMENT)
+               == NOTHING)
+            buf_printf(p->b, "float f%u[%d];\n",
+                       (unsigned)value_at(p, k->out[i])->node, regs);
+}
+
+/* What the program finds, its loop, sums of columns. */
+static void put_columns(Print *p, const KInst *k, int regs)
+{
+    put_operands(p, k, regs);
+    put_found_matrices(p, k, regs);
+    put_sums_begin(p, k, true);
+    put_arrays(p, k, regs);
+    if (k->nnodes || leaves_found(p, k))
+        put_program(p, k, regs);
+    put_sums_end(p, k, true);
+}
+
+/* The columns one part after another, from memory to memory. */
+static void put_parts(Print *p, const KInst *k, int regs)
+{
+    Buf *b = p->b;
+    bool tiles = false;
+    for (int i = 0; i < k->nout; i++)
+        if (takes_turns(p, value_at(p, k->out[i])))
+            put_wait(p, value_at(p, k->out[i])->buffer,
+                     value_at(p, k->out[i])->turn, true);
+    buf_printf(b, "NO_UNROLL for (int part = 0; part < %d; part++) {\n"
+               "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
+               "\n};\n", k->parts, share_of(p->s, k->ncol));
+    put_columns(p, k, regs);
+    for (int i = 0; i < k->nout; i++)
+        if (value_at(p, k->out[i])->layout == LAY_TILE) {
+            put_tile(p, k, value_at(p, k->out[i]));
+            tiles = true;
+        }
+    buf_printf(b, "}\n%s", tiles ? "fence_async();\n" : "");
+    for (int i = 0; i < k->nout; i++)
+        if (takes_turns(p, value_at(p, k->out[i])))
+            put_post(p, value_at(p, k->out[i])->buffer,
+                     value_at(p, k->out[i])->turn, false);
+}
+
+void put_map(Print *p, const KInst *k)
+{
+    int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * map_share(p, k) / 2;
+    buf_printf(p->b, "{\n");
+    put_lane(p, k);
+    each_bit(p, k, k->wait_empty, true, put_wait);
+    if (!k->parts)
+        put_tiles(p, k, false);
+    put_neighbours(p, k);
+    put_sums_begin(p, k, false);
+    if (k->parts)
+        put_parts(p, k, regs);
+    else
+        put_columns(p, k, regs);
+    put_sums_end(p, k, false);
+    if (!k->parts)
+        put_tiles(p, k, true);
+    buf_printf(p->b, "}\n");
+}

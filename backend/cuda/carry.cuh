@@ -34,18 +34,23 @@ INLINE i64 segment_at(const Carry &a, i64 n, int i)
     return n * a.segments + (a.back ? a.segments - 1 - i : i);
 }
 
+INLINE float whole_entry(const Carry &a, i64 n, int head, int r, int c)
+{
+    return !a.whole.p ? 0.f
+         : load(a.whole.p, a.whole.type, place(a.whole, n, head)
+                                         + r * a.whole.sr + c * a.whole.sc);
+}
 /* A block a segment of a head: what it begins from, zero but for the first. */
 INLINE void carry_begin(const Carry &a)
 {
     const int head = blockIdx.x % a.heads;
     const i64 s = blockIdx.x / a.heads, n = s / a.segments;
-    const bool first = s == segment_at(a, n, 0) && a.whole.p;
-    const i64 from = place(a.whole, n, head), to = place(a.start, s, head);
+    const bool first = s == segment_at(a, n, 0);
+    const i64 to = place(a.start, s, head);
     for (int x = threadIdx.x; x < a.rows * a.cols; x += CARRY_THREADS) {
         const int r = x / a.cols, c = x % a.cols;
-        const float y = first ? load(a.whole.p, a.whole.type, from
-                                     + r * a.whole.sr + c * a.whole.sc) : 0.f;
-        store(a.start.p, F32, to + r * a.start.sr + c * a.start.sc, y);
+        store(a.start.p, F32, to + r * a.start.sr + c * a.start.sc,
+              first ? whole_entry(a, n, head, r, c) : 0.f);
     }
 }
 /* The call's state: what the last to follow leaves. A block a head. */
@@ -79,6 +84,22 @@ INLINE void add_row(const float *m, i64 step, int rows, const float *state,
             sum[c] = fmaf(x, state[k * CARRY_COLS + c], sum[c]);
     }
 }
+/* Columns from col on of row r as segment i of those that follow one another
+ * begins: was is the state as the one before does. */
+INLINE void carried(const Carry &a, i64 n, int head, int i, int r, int col,
+                    const float *was, float (&sum)[CARRY_COLS])
+{
+    const i64 before = segment_at(a, n, i - 1);
+    const i64 row = a.back ? a.m.sc : a.m.sr, step = a.back ? a.m.sr : a.m.sc;
+    const float *own = (const float *)a.own.p + place(a.own, before, head);
+    UNROLL for (int c = 0; c < CARRY_COLS; c++)
+        sum[c] = col + c >= a.cols ? 0.f
+               : i == 0 ? whole_entry(a, n, head, r, col + c)
+               : own[r * a.own.sr + (col + c) * a.own.sc];
+    if (i > 1)
+        add_row((const float *)a.m.p + place(a.m, before, head) + r * row,
+                step, a.rows, was, sum);
+}
 /* A block has some columns of a head's states, from segment to segment. */
 INLINE void carry_on(const Carry &a)
 {
@@ -87,21 +108,14 @@ INLINE void carry_on(const Carry &a)
     const int col = blockIdx.x % blocks * CARRY_COLS;
     const int head = blockIdx.x / blocks % a.heads;
     const i64 n = blockIdx.x / blocks / a.heads;
-    const i64 row = a.back ? a.m.sc : a.m.sr, step = a.back ? a.m.sr : a.m.sc;
-    for (int i = 1; i < a.segments; i++) {
-        const i64 last = segment_at(a, n, i - 1), next = segment_at(a, n, i);
-        const float *own = (const float *)a.own.p + place(a.own, last, head);
-        const float *m = (const float *)a.m.p + place(a.m, last, head);
+    for (int i = 0; i < a.segments; i++) {
         const float *was = state + i % 2 * CARRY_ROWS * CARRY_COLS;
         float *is = state + (i + 1) % 2 * CARRY_ROWS * CARRY_COLS;
-        float *to = (float *)a.start.p + place(a.start, next, head);
+        float *to = (float *)a.start.p
+                  + place(a.start, segment_at(a, n, i), head);
         for (int r = threadIdx.x; r < a.rows; r += CARRY_THREADS) {
             float sum[CARRY_COLS];
-            UNROLL for (int c = 0; c < CARRY_COLS; c++)
-                sum[c] = col + c < a.cols ? own[r * a.own.sr
-                                                + (col + c) * a.own.sc] : 0.f;
-            if (i > 1)
-                add_row(m + r * row, step, a.rows, was, sum);
+            carried(a, n, head, i, r, col, was, sum);
             UNROLL for (int c = 0; c < CARRY_COLS; c++) {
                 is[r * CARRY_COLS + c] = sum[c];
                 if (col + c < a.cols)

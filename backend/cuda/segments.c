@@ -374,6 +374,7 @@ static Carry carry_of(const Segments *s, const Steps *to, bool back)
     a.start = part_of(s, &s->call.s0[state]);
     a.own = part_of(s, &s->call.s1[state]);
     a.m = part_of(s, &m);
+    a.whole = part_of(s, &s->whole->s0[state]);
     a.rows = a.cols = s->p->g->axis[s->cut->t.kappa].size;
     return a;
 }
@@ -388,11 +389,16 @@ static void add_step(Steps *to, Function *f, const CudaKernel *k,
     to->launch[to->n++] = l;
 }
 
-static void add_begin(const Segments *s, Steps *to, bool back)
+/* What segments' own ends are made from: nothing but the first's start, if the
+ * call has one. */
+static void add_begin(const Segments *s, Steps *to, bool back, Call *call)
 {
     Carry a = carry_of(s, to, back);
     int state = back ? s->cut->adjoint : s->cut->t.state;
-    a.whole = part_of(s, &s->whole->s0[state]);
+    if (!s->whole->s0[state].data) {
+        call->s0[state].data = NULL;
+        return;
+    }
     add_step(to, s->cut->begin, &begin_kernel, s->call.nseq * a.heads, &a);
 }
 
@@ -439,8 +445,8 @@ void segments_forward(Ctx *c, const Segments *s, Steps *to)
     Call call = ends_call(s);
     if (s->n == 1 || !goes_forward(s))
         return;
-    add_begin(s, to, false);
     add_transitions(c, s, to);
+    add_begin(s, to, false, &call);
     add_ends(c, s, to, &call);
     add_carry(s, to, false);
 }
@@ -475,11 +481,12 @@ static bool walks_adjoint(const Segments *s, const CudaKernel *k)
 void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
                    int kernel)
 {
+    Call call = s->call;
     if (s->n == 1 || s->cut->adjoint < 0
         || !walks_adjoint(s, &b->m->kernel[kernel]))
         return;
-    add_begin(s, to, true);
+    add_begin(s, to, true, &call);
     to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
-        &b->m->kernel[kernel], s->p, &s->call, to->seq, to->workspace);
+        &b->m->kernel[kernel], s->p, &call, to->seq, to->workspace);
     add_carry(s, to, true);
 }

@@ -378,6 +378,8 @@ typedef struct Single {
     flin_Tensor *shape;
     int arg;
     int64_t *saved;
+    const flin_Tensor *transition;      /* of a summary */
+    int *rank;                          /* of it, alone */
     HostCall *by_function;              /* bound; the variant's own function is
                                            to have its turn */
 } Single;
@@ -406,9 +408,37 @@ static void find_saved(Ctx *c, const Single *s, HostCall *h)
     *s->saved = saved_bytes(c, s->v->v, &h->args, &h->bound);
 }
 
+static void summarize(Ctx *c, const Single *s, HostCall *h)
+{
+    const Graph *g = s->v->v->step;
+    int64_t shape[TENSOR_RANK];
+    Transition t;
+
+    find_transition(c, g, &t);
+    Given to = given(c, h, "transition", s->transition);
+    int rank = transition_shape(g, &t, &h->bound, shape);
+    check_shape(c, "summary", "transition", &to, rank, shape);
+    if (h->bound.call.out[0].data || h->call.saved)
+        fail(c, 0, "summary: there is no y, and nothing is saved");
+    run_summary(c, s->v->v, &h->args, &h->bound, &to);
+}
+
+static void find_rank(Ctx *c, const Single *s)
+{
+    Transition t;
+
+    find_transition(c, s->v->v->step, &t);
+    *s->rank = t.mixes ? 4 : 3;
+}
+
 static void run_single(Ctx *c, void *ud)
 {
     Single *s = ud;
+
+    if (s->rank) {
+        find_rank(c, s);
+        return;
+    }
     HostCall *h = host_call(c, s->mode, s->call, s->grad);
 
     if (s->shape) {
@@ -420,6 +450,10 @@ static void run_single(Ctx *c, void *ud)
         return;
     }
     host_bind(c, s->v->v->step, h);
+    if (s->transition) {
+        summarize(c, s, h);
+        return;
+    }
     bool exact = s->mode == M_REFERENCE || s->mode == M_REFERENCE_BACKWARD;
     if (exact && s->v->v->has_function && !s->by_function) {
         s->by_function = h;
@@ -497,6 +531,23 @@ static int run(Single s, flin_Error *e)
 int flin_forward(flin_Variant *v, const flin_Call *call, flin_Error *e)
 {
     return run((Single){ .v = v, .mode = M_FORWARD, .call = call }, e);
+}
+
+int flin_summary(flin_Variant *v, const flin_Call *call,
+                 const flin_Tensor *transition, flin_Error *e)
+{
+    if (!not_null(transition, "the flin_Tensor", e))
+        return FLIN_ERROR;
+    return run((Single){ .v = v, .mode = M_FORWARD, .call = call,
+                         .transition = transition }, e);
+}
+
+int flin_transition_rank(flin_Variant *v, flin_Error *e)
+{
+    int rank = -1;
+
+    return run((Single){ .v = v, .mode = M_FORWARD, .rank = &rank }, e) ? -1
+         : rank;
 }
 
 int flin_reference(flin_Variant *v, const flin_Call *call, flin_Error *e)

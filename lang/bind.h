@@ -6,6 +6,7 @@
 
 #include "../compiler/domain.h"
 #include "../compiler/partition.h"
+#include "../compiler/transition.h"
 #include "lang.h"
 
 /* A tensor as the caller has it. data is element 0; strides count elements. */
@@ -116,6 +117,8 @@ struct Backend {
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
+    void (*put)(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
+                const void *from, int64_t bytes);
     /* Of tensors on the device: `first` of each probe (false: it cannot be
      * known now), and what lies there. */
     bool (*probe)(Ctx *c, void *program, const Call *call, Probe *p, int n);
@@ -238,6 +241,21 @@ Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                            Stored stored);
+
+/* ---- summaries (summary.c) ---- */
+
+/* The step's transition; fails, saying why, where it has none. Its shape,
+ * [N, H, kappa], or, where it mixes them, [N, H, kappa, kappa]: M, by which
+ *     S_end[n, h, i, :] = M[n, h, i] S[n, h, i, :] + own, or
+ *     S_end[n, h, i, :] = sum over j of M[n, h, i, j] S[n, h, j, :] + own.
+ */
+void find_transition(Ctx *c, const Graph *step, Transition *t);
+int transition_shape(const Graph *step, const Transition *t, const Bound *b,
+                     int64_t *shape);
+/* Runs the call, which is bound with final states, `own`, alone, and leaves the
+ * transition where it is to be. */
+void run_summary(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                 const Given *transition);
 
 /* ---- layers (layer_run.c) ---- */
 

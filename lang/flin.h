@@ -349,6 +349,23 @@ FLIN_API int flin_forward(flin_Variant *v, const flin_Call *call,
 FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);
 
+/* What the call's tokens do to the state, whatever it is before them: final has
+ * `own`, what they leave of a state that is zero, and `transition` is written:
+ * M [N, H, K] where entries along axis k only decay, [N, H, K, K] where the step
+ * erases. From a state S [N, H, K, V] they leave
+ *
+ *     M[n,h,k] S[n,h,k,v] + own[n,h,k,v], or
+ *     sum over j of M[n,h,k,j] S[n,h,j,v] + own[n,h,k,v]
+ *
+ * so parts of a sequence can be worked on at the same time, by several devices,
+ * too, and then each from its own start. K: the axis that decays, or is erased
+ * along. y and initial must not be given. An error, with the reason, where the
+ * state is not one matrix that each token changes by a matrix of its own. */
+FLIN_API int flin_summary(flin_Variant *v, const flin_Call *call,
+                          const flin_Tensor *transition, flin_Error *e);
+/* The rank of `transition`: 3 or 4; -1: there is none, and e says why. */
+FLIN_API int flin_transition_rank(flin_Variant *v, flin_Error *e);
+
 /* One token (T = 1) of each of B sequences, for decoding. */
 FLIN_API int flin_step(flin_Variant *v, const flin_Call *call,
                        flin_Error *e);

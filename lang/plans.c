@@ -128,6 +128,13 @@ static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                 0, (size_t)bytes);
 }
 
+static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
+                     const void *from, int64_t bytes)
+{
+    stream_put(c, gpu_enter(c, gpu), call->stream, (DevicePtr)(uintptr_t)to,
+               from, (size_t)bytes);
+}
+
 enum { CPU, CUDA };
 static const Backend backends[] = {
     { .name = "cpu", .machine = &machine_cpu, .compile = cpu_make,
@@ -137,7 +144,8 @@ static const Backend backends[] = {
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
-      .keep = cuda_keep, .clear = cuda_clear, .probe = cuda_look,
+      .keep = cuda_keep, .clear = cuda_clear, .put = cuda_put,
+      .probe = cuda_look,
       .read = cuda_fetch, .write = cuda_store },
     { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
 };

@@ -637,6 +637,42 @@ static int variant_forward(lua_State *L)
          ? forward_saving(L) : run_mode(L, M_FORWARD);
 }
 
+typedef struct Summing { Run *r; Transition t; Given transition; } Summing;
+
+static void find_summary(Ctx *c, void *ud)
+{
+    Summing *s = ud;
+
+    find_transition(c, s->r->v->step, &s->t);
+}
+
+static void do_summary(Ctx *c, void *ud)
+{
+    Summing *s = ud;
+    Run *r = s->r;
+
+    run_summary(c, r->v, &r->args, &r->bound, &s->transition);
+}
+
+/* v:summary{...}: the states of a start at zero, and their transition. */
+static int variant_summary(lua_State *L)
+{
+    int64_t shape[TENSOR_RANK];
+
+    join_options(L, "summary");
+    Summing s = { .r = run_begin(L, M_FORWARD) };
+    const Graph *g = s.r->v->step;
+    protect(L, s.r->ctx, find_summary, &s);
+    push_states(L, s.r);
+    lua_createtable(L, 0, 1);
+    int rank = transition_shape(g, &s.t, &s.r->bound, shape);
+    push_result(L, s.r, F32, rank, shape, &s.transition);
+    lua_setfield(L, -2, g->st[s.t.state].name);
+    protect_call(L, s.r, do_summary, &s);
+    run_end(s.r);
+    return 2;
+}
+
 static int variant_reference(lua_State *L) { return run_mode(L, M_REFERENCE); }
 static int variant_step(lua_State *L) { return run_mode(L, M_STEP); }
 
@@ -647,6 +683,7 @@ void run_methods(lua_State *L)
         { "reference", variant_reference },
         { "step", variant_step },
         { "prepare", variant_prepare },
+        { "summary", variant_summary },
         { NULL, NULL }
     };
 

@@ -108,6 +108,15 @@ tensors, as for micro-batches. Returns grad.q ..., grad.initial_state.S.]])
 row("v:step", "arguments: table -> tensor, tensors",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])
+row("v:summary", "arguments: table -> tensors, tensors",
+    "what these tokens do to the state, whatever it is before them", [[
+own.S [N, H, axes...], the state that they leave of one that is zero, and
+transition.S: [N, H, K] where entries of axis k only decay, [N, H, K, K] where
+the step erases. From a state S they leave M[k] S[k] + own, or the sum over j of
+M[k, j] S[j] + own. So parts of a sequence can be worked on at the same time,
+each from its own start then. Arguments as v:forward's, without initial_state.
+Refused, with the reason, where the state is not one matrix that each token
+changes by a matrix of its own.]])
 row("v:reference", "arguments: table -> tensor, tensors",
     "y and final states by the float64 step, token by token: the truth", call)
 row("v:reference_backward", "arguments: table -> gradients",

@@ -184,6 +184,17 @@ local function is_cut(v, T)
   return cut["forward, chunks"], cut["forward + backward"]
 end
 
+-- What tokens do to a state, on the GPU as on the host.
+local function check_summary(name)
+  local v = flin.stdlib[name]
+  local x = v:random { T = 9, H = 2, K = 64, V = 32, dtype = "bfloat16" }
+  local own, transition = v:summary(x)
+  local own_there, transition_there = v:summary(suite.on_gpu(x))
+  expect(suite.relative(own_there.S, own.S) <= 6e-3, "%s: own", name)
+  expect(suite.relative(transition_there.S, transition.S) <= 6e-3,
+         "%s: its transition", name)
+end
+
 local function check_cut()
   local v = flin.stdlib.deltanet
   local forward, both = is_cut(v, 1300)
@@ -202,5 +213,9 @@ for _, text in ipairs(are_long and long or ... and { ... } or cases) do
   expect(programs() > before or not os.getenv "FAKE_SOURCES",
          "%s: no kernel came from a schedule", text)
 end
-if are_long then check_cut() end
+if are_long then
+  check_cut()
+  check_summary "gla"
+  check_summary "kda"
+end
 suite.finish()

@@ -233,6 +233,45 @@ static void test_truth(flin_State *s)
     CHECK(flin_reference_backward(v, &call, &grad, NULL) == FLIN_ERROR);
 }
 
+/* From any start a state ends as its transition of that, plus its own end. */
+static void test_summary(flin_State *s)
+{
+    flin_Error e;
+    flin_Variant *v = flin_stdlib(s, "gated_deltanet", &e);
+    float one[5] = { 1, 1, 1, 1, 1 }, g[5] = { 0, -1, -0.25f, 0, -1 };
+    float beta[5] = { 0.5f, 0.25f, 0, 0.5f, 0.125f }, x[5] = { 1, 2, 3, 4, 5 };
+    float own, m, start = 2, end;
+    flin_Tensor t = { one, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } };
+    flin_Tensor values = { x, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } };
+    flin_Tensor state = { &own, FLIN_F32, 4, { 1, 1, 1, 1 }, { 0 } };
+    flin_Tensor to = { &m, FLIN_F32, 4, { 1, 1, 1, 1 }, { 0 } };
+    flin_Bind in[] = { { "q", t }, { "k", t }, { "v", values },
+                       { "g", { g, FLIN_F32, 3, { 1, 5, 1 }, { 0 } } },
+                       { "beta", { beta, FLIN_F32, 3, { 1, 5, 1 }, { 0 } } } };
+    flin_Bind last = { "S", state }, first = { "S", state };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 5,
+                       .final = &last, .nfinal = 1 };
+
+    CHECK(flin_transition_rank(v, &e) == 4);
+    CHECK(!flin_summary(v, &call, &to, &e));
+    last.tensor.data = &end;
+    first.tensor.data = &start;
+    call.initial = &first;
+    call.ninitial = 1;
+    CHECK(!flin_reference(v, &call, &e));
+    CHECK(fabsf(m * start + own - end) < 1e-6f && m > 0.01f && own > 1);
+    CHECK(flin_summary(v, &call, &to, &e) == FLIN_ERROR);
+    CHECK(strstr(e.message, "it knows of no initial state") != NULL);
+    call.ninitial = 0;
+    to.rank = 3;
+    CHECK(flin_summary(v, &call, &to, &e) == FLIN_ERROR);
+    CHECK(flin_summary(v, &call, NULL, &e) == FLIN_ERROR);
+    v = flin_stdlib(s, "mlstm", &e);
+    CHECK(flin_transition_rank(v, &e) == -1);
+    CHECK(strstr(e.message, "mlstm has no transition") != NULL);
+    CHECK(flin_transition_rank(flin_stdlib(s, "gla", &e), &e) == 3);
+}
+
 /* A gate of a sigmoid, by every door; a caller that knows no `validate`. */
 static void test_validate(flin_State *s)
 {
@@ -774,6 +813,7 @@ int main(void)
     test_calls(s);
     test_no_results(s);
     test_truth(s);
+    test_summary(s);
     test_validate(s);
     test_road(s);
     test_call_errors(s);

@@ -1,0 +1,119 @@
+-- v:summary: the state behind a part of the tokens, from any start, is its
+-- transition of that start, plus its own; against the float64 step.
+local flin = require "flin"
+local passed, failed = 0, 0
+
+local function expect(ok, ...)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. string.format(...))
+  end
+end
+
+-- Tokens from .. from + n - 1 of all inputs that have such.
+local function part(v, x, from, n)
+  local some = {}
+  for _, input in ipairs(v.inputs) do
+    local timed = input.axes:find "^t"
+    some[input.name] = timed and x[input.name]:narrow(2, from, n)
+                    or x[input.name]
+  end
+  return some
+end
+
+-- The transition's entry for kappa = i, j.
+local function entry(m, i, j)
+  return type(m[i]) == "table" and m[i][j] or i == j and m[i] or 0
+end
+
+-- Where the transition M of a start has own added, on heads' matrices.
+local function carry(m, own, start, turned)
+  local out = {}
+  for r = 1, #own do
+    out[r] = {}
+    for c = 1, #own[1] do
+      local sum = own[r][c]
+      for k = 1, #m do
+        sum = sum + (turned and entry(m, c, k) * start[r][k]
+                     or entry(m, r, k) * start[k][c])
+      end
+      out[r][c] = sum
+    end
+  end
+  return out
+end
+
+local function combined(own, transition, start)
+  local turned = own.shape[3] ~= transition.shape[3]
+  local S, M, O = start:totable(), transition:totable(), own:totable()
+  for n = 1, #S do
+    for h = 1, #S[1] do
+      S[n][h] = carry(M[n][h], O[n][h], S[n][h], turned)
+    end
+  end
+  return flin.tensor(S)
+end
+
+local function off(a, b)
+  return (a:to "float64" - b:to "float64"):maxabs()
+       / math.max(1, b:maxabs())
+end
+
+-- Three parts of a sequence, one after another, and the last one from its start
+-- alone: as the whole.
+local function check(name, v, at)
+  local x = v:random(at)
+  local y, whole = v:reference(x)
+  local state, last
+  for from = 1, at.T, 40 do
+    local n = math.min(40, at.T + 1 - from)
+    last = part(v, x, from, n)
+    local own, transition = v:summary(last)
+    last.initial_state = state and { S = state }
+    state = state and combined(own.S, transition.S, state) or own.S
+  end
+  expect(off(state, whole.S) <= 1e-5, "%s: the state is off by %.1e", name,
+         off(state, whole.S))
+  local end_y, end_state = v:forward(last)
+  local n = end_y.shape[2]
+  expect(off(end_y, y:narrow(2, at.T + 1 - n, n)) <= 1e-5, "%s: y is off by"
+         .. " %.1e", name, off(end_y, y:narrow(2, at.T + 1 - n, n)))
+  expect(off(end_state.S, whole.S) <= 1e-5, "%s: the last state", name)
+end
+
+local ranks <const> = {                 -- of the transition; 0: it has none
+  comba = 4, deltanet = 4, deltaproduct = 4, gated_deltanet = 4, gdn2 = 4,
+  kda = 4, mimo_deltanet = 4, rwkv7 = 4, gla = 3, hgrn2 = 3, lightning = 3,
+  linear = 3, mamba2 = 3, rwkv6 = 3, simple_gla = 3,
+}
+for name in pairs(flin.stdlib) do
+  local v = flin.stdlib[name]
+  local x = v:random { T = 5, H = 1, K = 8, V = 6 }
+  local ok, own, transition = pcall(v.summary, v, x)
+  if ranks[name] then
+    expect(ok, "%s: %s", name, own)
+    expect(#transition.S.shape == ranks[name], "%s: rank %d", name,
+           #transition.S.shape)
+    check(name, v, { B = 2, T = 110, H = 2, K = 8, V = 6 })
+    check(name, v, { B = 1, T = 90, H = 1, K = 8, V = 12 })
+  else
+    expect(not ok and tostring(own):find("has no transition", 1, true),
+           "%s: %s", name, own)
+  end
+end
+
+-- Packed sequences, one of them empty, and those that begin with none.
+local v = flin.stdlib.gated_deltanet
+local x = v:random { B = 1, T = 60, H = 2, K = 8, V = 4 }
+x.cu_seqlens = { 0, 20, 20, 60 }
+local own, transition = v:summary(x)
+local start = flin.randn({ 3, 2, 8, 4 }, { seed = 3 })
+x.initial_state = { S = start }
+local _, state = v:reference(x)
+expect(off(combined(own.S, transition.S, start), state.S) <= 1e-5, "packed")
+expect(not pcall(v.summary, v, x), "an initial state")
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -351,8 +351,8 @@ FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
 
 /* What the call's tokens do to the state, whatever it is before them: final has
  * `own`, what they leave of a state that is zero, and `transition` is written:
- * M [N, H, K] where entries along axis k only decay, [N, H, K, K] where the step
- * erases. From a state S [N, H, K, V] they leave
+ * M [N, H, K] where entries along axis k only decay, [N, H, K, K] where the
+ * step erases. From a state S [N, H, K, V] they leave
  *
  *     M[n,h,k] S[n,h,k,v] + own[n,h,k,v], or
  *     sum over j of M[n,h,k,j] S[n,h,j,v] + own[n,h,k,v]

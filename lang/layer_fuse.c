@@ -2,10 +2,11 @@
  *
  * Behind the call whose result it reads, or before those that read it, a row
  * part spares a kernel, and what lies between the two in memory; but the call's
- * own kernels do more, may need smaller chunks, and some become slower ones.
- * That is weighed for a call of usual size: which parts there are must not
- * depend on how many tokens come, or a sequence that is cut in two would be
- * rounded otherwise.
+ * own kernels do more, may need smaller chunks, and some become slower ones;
+ * and where entries of y are summed, no two blocks can share a head, as they do
+ * where there are few. That is weighed for calls of usual size: which parts
+ * there are must not depend on how many tokens come, or a sequence that is cut
+ * in two would be rounded otherwise.
  */
 #include <math.h>
 #include <string.h>
@@ -171,20 +172,25 @@ static uint64_t step_hash(Ctx *c, const LayerPart *p, bool roads)
     return hash_bytes(2 * p->y + roads, text.s, text.len);
 }
 
-/* Of a usual call forward, and of one both ways. */
+/* Of usual calls forward, and both ways: of one sequence, and of as many as
+ * fill the machine; each sequence's share. */
 static double part_seconds(const Weighing *w, const LayerPart *p, bool roads)
 {
     enum { TOKENS = 2048 };
     int heads = p->heads ? w->f.size[p->heads] : 1, units = w->f.m->units;
     Pricing s = { .c = w->f.c, .g = w->f.l->traced, .m = w->f.m,
-                  .size = w->f.size, .T = TOKENS,
-                  .B = (units + heads - 1) / heads, .sketch = true,
+                  .size = w->f.size, .T = TOKENS, .sketch = true,
                   .roads = roads, .gpu = w->f.m == &machine_h200 };
+    const int64_t full = (units + heads - 1) / heads;
     const char *by;
-    double seconds = price_part(&s, p, &by).seconds;
+    double seconds = 0;
 
-    s.backward = true;
-    return seconds + price_part(&s, p, &by).seconds;
+    for (int i = 0; i < 4; i++) {
+        s.B = i % 2 ? full : 1;
+        s.backward = i > 1;
+        seconds += price_part(&s, p, &by).seconds / (double)s.B;
+    }
+    return seconds;
 }
 
 static double known_seconds(Weighing *w, const LayerPart *p, bool roads)
@@ -230,34 +236,14 @@ static bool is_cheaper(Weighing *w)
     return true;
 }
 
-/* Kinds of row parts, those before calls weighed by kind: all at once. */
-typedef enum Kind { GATES, PLAIN, NORMS, NKINDS } Kind;
-
-static Kind kind_of(const Fuse *f, int i)
-{
-    const LayerPart *p = &f->parts->part[i];
-    const Graph *g = f->l->traced;
-
-    for (Ref r = 1; r < p->step->len; r++)
-        if (p->step->n[r].over)
-            return NORMS;
-    return layer_wide(g, p->y) ? GATES : PLAIN;
-}
-
-static void weigh_before(Weighing *w, Kind kind)
+/* There, if that is cheaper. */
+static void weigh_place(Weighing *w, int i, RowPlace to)
 {
     Fuse *f = &w->f;
-    size_t n = (size_t)f->parts->n;
-    uint8_t *were = ctx_grow(f->c, f->place, n, n + 1);
-    bool any = false;
 
-    f->place = ctx_grow(f->c, were, n, n + 1);
-    for (int i = f->parts->n - 1; i >= 0; i--)
-        if (f->place[i] == PLACE_APART && f->parts->part[i].step
-            && kind_of(f, i) == kind)
-            any |= try_place(f, i, PLACE_BEFORE);
-    if (!any || !is_cheaper(w))
-        f->place = were;
+    if (f->place[i] == PLACE_APART && f->parts->part[i].step
+        && try_place(f, i, to) && !is_cheaper(w))
+        f->place[i] = PLACE_APART;
 }
 
 typedef struct Cheapest { const Fuse *f; uint8_t *place; } Cheapest;
@@ -274,10 +260,9 @@ static void find_cheapest(Ctx *c, void *ud)
     w->least[0] = w->least[1] = INFINITY;
     is_cheaper(w);                      /* than nothing yet */
     for (int i = 0; i < parts->n; i++)
-        if (try_place(&w->f, i, PLACE_BEHIND) && !is_cheaper(w))
-            w->f.place[i] = PLACE_APART;
-    for (Kind kind = 0; kind < NKINDS; kind++)
-        weigh_before(w, kind);
+        weigh_place(w, i, PLACE_BEHIND);
+    for (int i = parts->n - 1; i >= 0; i--)
+        weigh_place(w, i, PLACE_BEFORE);
     memcpy(k->place, w->f.place, (size_t)parts->n);
 }
 

@@ -379,7 +379,8 @@ static void insert(CudaProgram *p, Ready *r)
     }
 }
 
-/* In the call's context the kernels, in its own what the launches hold. */
+/* In the call's context the kernels, in its own what the launches hold. Where
+ * segments follow from the call's sizes alone, they stay, too. */
 static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
 {
     const Graph *g = p->builds.plan->g;
@@ -387,7 +388,8 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
                              call);
     const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
     Ready *r = calloc(1, sizeof *r);
-    Making k = { .p = p, .s = &s, .r = r, .keep = keep };
+    Making k = { .p = p, .s = &s, .r = r,
+                 .keep = keep || (s.n > 1 && plain(call)) };
     if (call->device_cu)
         ends_compile(c, p->builds.gpu, &p->ends);
     if (!r || !(r->ctx = ctx_new())) {

@@ -212,7 +212,8 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
                        : "float2 y%u = { 0, 0 };\n", (unsigned)v->node);
     }
     for (int i = 0; i < k->nout; i++)
-        if (value_at(p, k->out[i])->layout == LAY_SUMS)
+        if (value_at(p, k->out[i])->layout == LAY_SUMS
+            || value_at(p, k->out[i])->layout == LAY_GLOBAL)
             buf_printf(p->b, "float z%u = 0;\n",
                        (unsigned)value_at(p, k->out[i])->node);
 }
@@ -269,12 +270,18 @@ void put_left(Print *p, const KInst *k, const KValue *v)
         return;
     const char *x = element_of(p, k, v->node);
     if (v->layout == LAY_GLOBAL)
-        buf_printf(p->b, "if (%srow < x.n%s)\n(%s)[row * %d + %s + %s] = %s;"
-                   "\n", pairs ? "e % 2 && " : "", p->s->slices == 1
+        buf_printf(p->b, "if (e %% 2 && row < x.n%s)\n", p->s->slices == 1
                    || node_of(p, v->node)->axes & AXIS(p->s->slice_axis) ? ""
-                   : " && x.slice == 0", kept_place(p, v->node),
-                   full_extent(p, v->col), sliced_index(p, v->col, 0),
-                   pairs ? "col / 2" : "col", x);
+                   : " && x.slice == 0");
+    if (v->layout == LAY_GLOBAL && pairs)
+        buf_printf(p->b, "(%s)[row * %d + %s + col / 2] = %s;\n",
+                   kept_place(p, v->node), full_extent(p, v->col),
+                   sliced_index(p, v->col, 0), x);
+    else if (v->layout == LAY_GLOBAL)
+        buf_printf(p->b, "put_two(%s + row * %d + %s + col - 1, z%u, %s);\n"
+                   "z%u = %s;\n", kept_place(p, v->node),
+                   full_extent(p, v->col), sliced_index(p, v->col, 0), u, x, u,
+                   x);
     else if (pairs)
         buf_printf(p->b, "if (e %% 2)\nstore1(%s, row < x.n ? %s : 0.f);\n",
                    here(p, v, "(col / 2)"), x);

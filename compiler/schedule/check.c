@@ -229,7 +229,7 @@ static const char *check_parts(const Schedule *s)
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         if (k->parts && (!may_be_in_parts(s, k) || share_of(s, k->ncol)
-                                                   != k->parts * PART_COLS))
+                                                   % (k->parts * PART_COLS)))
             return wrong(s, "parts of what is not made of memory alone", i);
     }
     return NULL;

@@ -123,22 +123,39 @@ bool may_be_in_parts(const Schedule *s, const KInst *k)
     return k->nin > 0;
 }
 
-/* Cycles that it saves, a chunk: each instruction that does not fit is waited
- * for; each part waits for what it reads, once more from memory. */
-static int gain(Schedule *s, KInst *k)
+static bool finds_matrix(const Schedule *s, const KInst *k)
+{
+    for (int i = 0; i < k->nin; i++)
+        if (s->value[k->in[i]].layout == LAY_GLOBAL
+            && is_of_tokens(&s->value[k->in[i]]))
+            return true;
+    return false;
+}
+
+/* Cycles that so many parts save, a chunk: each instruction that does not fit
+ * is waited for; each part waits for what it reads, longer for memory. */
+static int gain(const Schedule *s, const KInst *k, int parts)
 {
     enum { WAIT = 8, SHARED = 80, MEMORY = 700 };
-    int parts = share_of(s, k->ncol) / PART_COLS, before = map_length(s, k);
-    bool found = false;
-    if (k->parts || parts < 2 || !may_be_in_parts(s, k))
+    KInst cut = *k;
+    cut.parts = (uint8_t)parts;
+    return WAIT * (map_length(s, k) - map_length(s, &cut))
+         - (parts - 1) * (finds_matrix(s, k) ? MEMORY : SHARED);
+}
+
+/* The number of parts that saves most, of those that there may be; 0: none. */
+static int best_parts(const Schedule *s, const KInst *k)
+{
+    int best = 0, most = 0;
+    if (k->parts || !may_be_in_parts(s, k))
         return 0;
-    for (int i = 0; i < k->nin; i++)
-        found |= s->value[k->in[i]].layout == LAY_GLOBAL
-              && is_of_tokens(&s->value[k->in[i]]);
-    k->parts = (uint8_t)parts;
-    int saved = before - map_length(s, k);
-    k->parts = 0;
-    return WAIT * saved - (parts - 1) * (found ? MEMORY : SHARED);
+    int all = share_of(s, k->ncol) / PART_COLS;
+    for (int parts = 2; parts <= all; parts++)
+        if (all % parts == 0 && gain(s, k, parts) > most) {
+            best = parts;
+            most = gain(s, k, parts);
+        }
+    return best;
 }
 
 /* Requires buffers. What a program makes of memory alone, in memory, it may
@@ -148,13 +165,16 @@ void schedule_shorten(Schedule *s)
     while (schedule_length(s) > MOST_LENGTH) {
         KInst *best = NULL;
         int most = 0;
-        for (int i = 0; i < s->ninsts; i++)
-            if (gain(s, &s->inst[i]) > most) {
-                best = &s->inst[i];
-                most = gain(s, best);
+        for (int i = 0; i < s->ninsts; i++) {
+            KInst *k = &s->inst[i];
+            int parts = best_parts(s, k);
+            if (parts && gain(s, k, parts) > most) {
+                best = k;
+                most = gain(s, k, parts);
             }
+        }
         if (!best)
             return;
-        best->parts = (uint8_t)(share_of(s, best->ncol) / PART_COLS);
+        best->parts = (uint8_t)best_parts(s, best);
     }
 }

@@ -236,7 +236,8 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
 bool schedule_select(Schedule *s, const KernelWish *w);
 bool schedule_buffers(Schedule *s);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
- * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns. */
+ * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
+ * multiple. */
 enum { MOST_LENGTH = 7000, PART_COLS = 16 };
 int schedule_length(const Schedule *s);
 void schedule_shorten(Schedule *s);

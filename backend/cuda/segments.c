@@ -178,7 +178,7 @@ static const char source[] =
     "flin_carry(const __grid_constant__ Carry a)\n"
     "{\n    carry_on(a);\n}\n";
 
-enum { CARRY_SHARED = 2 * ROWS * COLS * (int)sizeof(float) };
+enum { STRIP = ROWS * 17, CARRY_SHARED = (2 * ROWS * COLS + STRIP) * 4 };
 static const CudaKernel
     begin_kernel = { .name = "flin_begin", .threads = THREADS },
     end_kernel = { .name = "flin_end", .threads = THREADS },
@@ -207,6 +207,22 @@ static void compile(Ctx *c, void *ud)
     k->s->ends = build_for(c, &cut->ends, &call, &forward);
 }
 
+/* Sums over tokens, as of constants' gradients: all segments add to one. A sum
+ * for each of several sequences is not to be had of segments. */
+static bool bind_sums(Segments *s)
+{
+    const Graph *g = s->p->g;
+    for (int i = 0; i < g->nst; i++) {
+        View *v = &s->call.s1[i];
+        if (i == s->cut->t.state || i == s->cut->adjoint || !v->data)
+            continue;
+        if (v->sb && s->whole->nseq > 1)
+            return false;
+        v->sb = 0;
+    }
+    return true;
+}
+
 Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
                      const Call *call)
 {
@@ -219,6 +235,9 @@ Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
                          gpu_enter(c, g)->processors);
     if (s.n == 1)
         return s;
+    if (!bind_sums(&s))
+        return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
+                           .call = *call };
     s.call.nseq *= s.n;
     s.call.seq = cut_sequences(c, call, s.n, chunk);
     bind_states(&s);

@@ -66,6 +66,7 @@ local long <const> = {
   "deltanet,B=1,T=1400,H=1,K=32,V=32,cu=0/5/5/1390/1400",
   "rwkv7,B=1,T=1280,H=1,K=64,V=64,states=1",
   "lightning,B=1,T=1300,H=1,K=32,V=32,states=1",
+  "comba,B=1,T=1290,H=1,K=32,V=32,dtype=float32",
   "mimo_deltanet,B=1,T=1300,H=1,K=32,V=32,typed=1",
   -- not square: not cut
   "gated_deltanet,B=1,T=1300,H=1,K=32,V=64,typed=1",

@@ -205,7 +205,7 @@ cuda() {
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *again) more=FAKE_ARCH=8 ;;     # which is another machine
-        *long) more="FAKE_ARCH=9 FAKE_PROCESSORS=48" ;;
+        *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
         *scheduled.lua|*times.lua)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh FAKE_PROCESSORS=3"

@@ -41,7 +41,7 @@ typedef struct Segments {
 } Segments;
 
 /* How many segments each of the call's sequences is best cut in: 1 where that
- * costs more than it saves. */
+ * costs more than it saves; or what FLIN_SEGMENTS says. */
 int segments_count(const Call *call, int chunk, bool joint, int processors);
 
 /* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles

@@ -535,6 +535,9 @@ once.]])
 variable("FLIN_SCHEDULE", "=0", "the way back by kernels for any GPU", [[
 To compare: else, on Hopper, those of them that have a schedule (flin -d K shows
 them) run on its tensor cores.]])
+variable("FLIN_SEGMENTS", "=N", "long sequences on a GPU in so many parts", [[
+To compare: 1 never cuts one. Else few long sequences are cut where that is
+predicted to be faster, and the state has a transition (v:summary).]])
 variable("FLIN_GRAPHICS", "=NAME", "how the terminal shows pictures", [[
 "kitty", "sixel", or anything else: as text. Else the terminal is asked.]])
 variable("PAGER", "=COMMAND", "shows what is longer than the terminal", [[

@@ -1,0 +1,36 @@
+/* segments.c -- into how many segments long sequences are cut. */
+#include "../../backend/cuda/segments.h"
+#include "expect.h"
+
+#include <stdlib.h>
+
+static int count(int64_t sequences, int heads, int64_t tokens, bool joint)
+{
+    enum { CHUNK = 64, PROCESSORS = 132, MOST = 4 };
+    Seq seq[MOST] = { { 0 } };
+    for (int64_t i = 0; i < sequences; i++)
+        seq[i] = (Seq){ 0, i * tokens, tokens };
+    Call call = { .nseq = sequences, .heads = heads, .seq = seq };
+    return segments_count(&call, CHUNK, joint, PROCESSORS);
+}
+
+int main(void)
+{
+    unsetenv("FLIN_SEGMENTS");
+    expect(count(1, 96, 32768, true) == 1, "heads enough for all processors");
+    expect(count(4, 16, 8192, true) == 1, "or sequences");
+    expect(count(1, 16, 2048, true) == 1, "a short one");
+    expect(count(0, 16, 2048, true) == 1 && count(1, 16, 0, true) == 1,
+           "nothing to cut");
+    int both = count(1, 16, 32768, true), one = count(1, 16, 32768, false);
+    expect(both > 1 && 16 * both <= 132, "a segment each for the processors");
+    expect(one > 1 && 16 * one <= 132, "forward alone, too");
+    expect(count(1, 16, 1 << 20, true) >= both, "longer: not fewer");
+    setenv("FLIN_SEGMENTS", "5", 1);
+    expect(count(1, 96, 2048, true) == 5, "as asked");
+    expect(count(1, 96, 130, true) == 3, "at most one for each chunk");
+    expect(count(1, 96, 0, true) == 1, "none of no chunk");
+    setenv("FLIN_SEGMENTS", "1", 1);
+    expect(count(1, 16, 32768, true) == 1, "never");
+    return report();
+}

@@ -1,0 +1,78 @@
+"""Words of groups: each token is an element, the answer the product of all so
+far. Trained on short sequences, tested on long ones; prints which part of the
+answers is right in the second half of these. Chance is 1 in as many elements.
+
+    python3 examples/quality/track.py [--groups parity,S3] [--full]
+
+parity: the sum of bits; mod5: of digits, modulo 5; S3 and S5: permutations of
+three and five things, S5's tokens being two that make up all."""
+import itertools
+import sys
+
+import sweep
+import torch
+
+SIZES = {False: dict(width=64, heads=2, blocks=1, steps=600, batch_size=64,
+                     length=32, test=128),
+         True: dict(width=128, heads=4, blocks=2, steps=4000, batch_size=128,
+                    length=64, test=512)}
+higher = True
+tables = {}
+
+
+def permutations(n):
+    """Elements, the table of products [element before, token], and which
+    element each token is."""
+    elements = list(itertools.permutations(range(n)))
+    number = {p: i for i, p in enumerate(elements)}
+    tokens = elements if n < 4 else [
+        (1, 0, *range(2, n)), (*range(1, n), 0)]
+    return [[number[tuple(p[t[i]] for i in range(n))] for t in tokens]
+            for p in elements]
+
+
+def cyclic(n):
+    return [[(i + t) % n for t in range(n)] for i in range(n)]
+
+
+GROUPS = {"parity": lambda: cyclic(2), "mod5": lambda: cyclic(5),
+          "S3": lambda: permutations(3), "S5": lambda: permutations(5)}
+
+
+def products(name):
+    if name not in tables:
+        tables[name] = torch.tensor(GROUPS[name]())
+    return tables[name]
+
+
+def sizes(a, name):
+    elements, tokens = products(name).shape
+    return tokens, elements
+
+
+def batch(a, name, draw, rows=None, length=None):
+    product = products(name)
+    x = torch.randint(product.shape[1], (rows or a.batch_size,
+                                         length or a.length), generator=draw)
+    label, at = torch.empty_like(x), torch.zeros(len(x), dtype=torch.long)
+    for t in range(x.shape[1]):
+        at = product[at, x[:, t]]
+        label[:, t] = at
+    return x, label
+
+
+def score(a, name, model):
+    x, label = batch(a, name, torch.Generator().manual_seed(-1), 64, a.test)
+    label[:, :a.test // 2] = sweep.IGNORED
+    return sweep.accuracy(model, x.to(a.device), label.to(a.device))
+
+
+if __name__ == "__main__":
+    a = sweep.arguments(__doc__, SIZES, groups=(
+        "of " + ", ".join(GROUPS), "parity,mod5,S3,S5"))
+    names = a.groups.split(",")
+    for name in names:
+        if name not in GROUPS:
+            sys.exit(f"there is no group '{name}'; groups: "
+                     + ", ".join(GROUPS))
+    sweep.run("track", a, names)

@@ -145,7 +145,7 @@ static double text_seconds(const Pricing *s, const Graph *g, const Kernel *k)
     return cuts * cycles / clock / s->m->units;
 }
 
-/* A kernel without wgmma takes about so many times as long, measured. */
+/* A kernel without wgmma takes about so many times as long: a guess. */
 static double slower(const uint8_t *plain, int kernel)
 {
     enum { PLAIN = 4 };

@@ -416,7 +416,7 @@ static void summarize(Ctx *c, const Single *s, HostCall *h)
 
     find_transition(c, g, &t);
     Given to = given(c, h, "transition", s->transition);
-    int rank = transition_shape(g, &t, &h->bound, shape);
+    int rank = transition_shape(&t, &h->bound, shape);
     check_shape(c, "summary", "transition", &to, rank, shape);
     if (h->bound.call.out[0].data || h->call.saved)
         fail(c, 0, "summary: there is no y, and nothing is saved");

@@ -250,8 +250,7 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
  *     S_end[n, h, i, :] = sum over j of M[n, h, i, j] S[n, h, j, :] + own.
  */
 void find_transition(Ctx *c, const Graph *step, Transition *t);
-int transition_shape(const Graph *step, const Transition *t, const Bound *b,
-                     int64_t *shape);
+int transition_shape(const Transition *t, const Bound *b, int64_t *shape);
 /* Runs the call, which is bound with final states, `own`, alone, and leaves the
  * transition where it is to be. */
 void run_summary(Ctx *c, Variant *v, const Args *a, const Bound *b,

@@ -665,7 +665,7 @@ static int variant_summary(lua_State *L)
     protect(L, s.r->ctx, find_summary, &s);
     push_states(L, s.r);
     lua_createtable(L, 0, 1);
-    int rank = transition_shape(g, &s.t, &s.r->bound, shape);
+    int rank = transition_shape(&s.t, &s.r->bound, shape);
     push_result(L, s.r, F32, rank, shape, &s.transition);
     lua_setfield(L, -2, g->st[s.t.state].name);
     protect_call(L, s.r, do_summary, &s);

@@ -44,10 +44,8 @@ void find_transition(Ctx *c, const Graph *step, Transition *t)
         fail(c, 0, "summary: %s has no transition: %s", step->name, why);
 }
 
-int transition_shape(const Graph *step, const Transition *t, const Bound *b,
-                     int64_t *shape)
+int transition_shape(const Transition *t, const Bound *b, int64_t *shape)
 {
-    (void)step;
     shape[0] = b->N;
     shape[1] = b->call.heads;
     shape[2] = shape[3] = b->call.size[t->kappa];

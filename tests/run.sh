@@ -186,7 +186,7 @@ cuda() {
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua scheduled simple_gla gla gated_deltanet" \
         "flin tests/cuda/scheduled.lua" "flin tests/cuda/times.lua" \
-        "flin tests/cuda/scheduled.lua long" \
+        "flin tests/cuda/scheduled.lua long" "flin tests/cuda/segments.lua" \
         "flin tests/cuda/times.lua again" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua scheduled far gla kda" \
@@ -206,6 +206,7 @@ cuda() {
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *again) more=FAKE_ARCH=8 ;;     # which is another machine
         *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
+        *segments.lua) more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
         *scheduled.lua|*times.lua)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh FAKE_PROCESSORS=3"

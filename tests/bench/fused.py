@@ -9,11 +9,12 @@ ways, as CUDA graphs; bytes as planned; how far each is from float64.
 state=scan: a number for each of v, s = exp(g) s + k v; state=matrix: one of k
 by v with r for queries (simple_gla of one head, k=64). PyTorch also goes by
 chunks. Each row is one line; the first calls compile."""
-import statistics
 import sys
 
 import torch
 import torch.nn.functional as F
+
+from timing import median
 
 import flin
 
@@ -88,19 +89,6 @@ def eager(x, W, k, g, gate, r=None):
     old = s[:, :, None] if r is None else r @ s
     y = y + g.exp()[..., None].to(v.dtype) * old
     return y.reshape(B, T, V) * F.silu(gate)
-
-
-def median(f, n=21):
-    for _ in range(3):
-        f()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-    events[0].record()
-    for e in events[1:]:
-        f()
-        e.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b)
-                             for a, b in zip(events, events[1:]))
 
 
 def recorded(f):

@@ -9,10 +9,11 @@ far outputs and gradients are from one another.
 NAMES with commas, or all. plan: one row each; the cheapest alone otherwise.
 Where fla is not installed, flin is measured alone;
 each row says what its plan predicts, too. The first calls compile."""
-import statistics
 import sys
 
 import torch
+
+from timing import median
 
 import flin
 
@@ -52,19 +53,6 @@ def peer_of(name, d, h):
             hidden_size=d, num_heads=h, head_dim=k, layer_idx=0,
             decay_low_rank_dim=64, a_low_rank_dim=64, gate_low_rank_dim=128)}
     return make[name]().cuda().bfloat16()
-
-
-def median(f, n=15):
-    for _ in range(3):
-        f()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-    events[0].record()
-    for e in events[1:]:
-        f()
-        e.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b)
-                             for a, b in zip(events, events[1:]))
 
 
 def recorded(f):

@@ -28,6 +28,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from peer_ops import OPS, SHAPES, Op, normal
+from timing import median
 import torch                                        # noqa: E402
 
 CACHE = 64 << 20                # more than the L2 of any GPU that is meant
@@ -35,20 +36,6 @@ TRAINED = "simple_gla", "gla", "delta", "gdn", "kda"
 TRAIN_SHAPES = "S", "96"
 LIMIT = 240                     # seconds of one process
 SIDES = ("flin", "ours"), ("peer", "theirs")
-
-
-def median(f, n=15):
-    """Milliseconds of f() on the GPU."""
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-    for _ in range(3):
-        f()
-    events[0].record()
-    for e in events[1:]:
-        f()
-        e.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b)
-                             for a, b in zip(events, events[1:]))
 
 
 def record(calls):

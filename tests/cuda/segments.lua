@@ -1,0 +1,76 @@
+-- Sequences that are cut in segments, where FLIN_SEGMENTS says in how many: each
+-- variant whose state has a transition, and constants' gradients of tensors on
+-- the host and on the GPU, of several sequences, with what forward has saved.
+local flin = require "flin"
+local suite = require "suite"
+local expect = suite.expect
+
+suite.gpu { poison = true }
+
+local function has_transition(v)
+  local x = v:random { B = 1, T = 3, H = 1, K = 4, V = 4, dtype = "float32" }
+  return (pcall(v.summary, v, x))
+end
+
+local found = 0
+for _, name in ipairs(flin.stdlib_names) do
+  local v = flin.stdlib[name]
+  if has_transition(v) then
+    found = found + 1
+    local off = v:check { B = 1, T = 330, H = 2, K = 32, V = 32, seed = 4,
+                          dtype = "float32", backend = "cuda" }
+    expect(off.worst <= 1e-4, "%s in segments: off by %.1e", name, off.worst)
+  end
+end
+expect(found > 10, "only %d variants have a transition", found)
+
+-- Gradients, or results, as far apart as they are at all.
+local function apart(a, b)
+  b = b:to "float64"
+  return (a:to "cpu":to "float64" - b):maxabs() / b:maxabs()
+end
+
+local function copy(x)
+  local y = {}
+  for name, t in pairs(x) do y[name] = t end
+  return y
+end
+
+local function place(x, on_host)
+  local cu = x.cu_seqlens
+  x.cu_seqlens = nil
+  local y = on_host and copy(x) or suite.on_gpu(x)
+  x.cu_seqlens, y.cu_seqlens, y.backend = cu, cu, "cuda"
+  return y
+end
+
+local function sums(v, cu, on_host, save)
+  local x = v:random { B = cu and 1 or 2, T = 330, H = 2, K = 32, V = 32,
+                       dtype = "float32", seed = 3 }
+  x.cu_seqlens = cu
+  local w = copy(x)
+  w.dy = flin.randn((v:reference(x)).shape, { seed = 9 })
+  local want = v:reference_backward(w)
+  local call, back = place(x, on_host), place(w, on_host)
+  call.save = save
+  local _, _, saved = v:forward(call)
+  back.saved = save and saved
+  local got = v:backward(back)
+  for _, input in ipairs(v.inputs) do
+    local off = apart(got[input.name], want[input.name])
+    expect(off <= 2e-5, "%s, %s%s%s: d_%s is off by %.1e", v.name,
+           cu and "packed" or "two entries", on_host and ", on the host" or "",
+           save and ", saved" or "", input.name, off)
+  end
+end
+
+for _, name in ipairs { "comba", "mamba2" } do
+  for _, on_host in ipairs { false, true } do
+    for _, save in ipairs { false, true } do
+      sums(flin.stdlib[name], nil, on_host, save or nil)
+      sums(flin.stdlib[name], { 0, 200, 330 }, on_host, save or nil)
+    end
+  end
+end
+
+suite.finish()

@@ -265,6 +265,8 @@ $(FAKE)/%:
 	$(call say,LINK $@)
 	$(Q)$(CC) $(FLAGS) -shared -Wl,-soname,$(@F) \
 	    -DHOST_DIR='"$(CURDIR)/tests/cuda"' -o $@ $< -ldl
+# Its own build_verify is the first that the linker meets.
+$(BUILD)/tests/cuda/launched: FLAGS += -Wl,-z,muldefs
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

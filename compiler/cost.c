@@ -11,7 +11,7 @@ const Machine machine_h200 = {
     .name = "h200", .bandwidth = 4.27e12, .matrix = 6.7e14, .vector = 8e12,
     .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6, .spread = 4096,
     .units = 132, .shared = 227 << 10, .registers = 160 << 10,
-    .tile_bytes = 2,
+    .tile_bytes = 2, .arch = 90,
 };
 const Machine machine_cpu = {
     .name = "cpu", .bandwidth = 1.3e10, .matrix = 8e10, .vector = 4e9,
@@ -25,6 +25,11 @@ const Machine *machine_named(const char *name)
     if (!strcmp(name, machine_h200.name))
         return &machine_h200;
     return !strcmp(name, machine_cpu.name) ? &machine_cpu : NULL;
+}
+
+const char *machine_names(void)
+{
+    return "machines: cpu, h200";
 }
 
 static double elements(const Graph *g, AxisSet s)

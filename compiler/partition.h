@@ -19,12 +19,14 @@ typedef struct Machine {
     int units;                          /* that walk sequences side by side */
     size_t shared, registers;           /* bytes a kernel may hold */
     int tile_bytes;                     /* an element of a tile in memory */
+    int arch;                           /* a GPU's: 90 is sm_90; 0: none */
     bool doubles;                       /* states that are sums go on in double
                                            from chunk to chunk */
 } Machine;
 
 extern const Machine machine_h200, machine_cpu;
 const Machine *machine_named(const char *name);     /* NULL: unknown */
+const char *machine_names(void);        /* "machines: cpu, h200" */
 
 typedef struct PartitionInfo {
     Answer answer;

@@ -291,6 +291,7 @@ typedef struct Dump {
     const char *letters;
     int32_t size[NAXES];
     Args args;
+    const Machine *m;
     Buf out;
 } Dump;
 
@@ -307,7 +308,7 @@ static void comment(Buf *out, const Buf *text)
 static void dump_joint(Ctx *c, Dump *d, char letter)
 {
     PlanView ask = { .asked = d->args.chunk, .backward = true,
-                     .m = machine_named(letter == 'K' ? "h200" : "cpu") };
+                     .m = letter == 'K' ? machine_named("h200") : d->m };
 
     if (letter == 'K' && !ask.asked)
         ask.asked = 64;
@@ -317,9 +318,9 @@ static void dump_joint(Ctx *c, Dump *d, char letter)
     if (letter == 'P')
         plan_print(w->p, &d->out);
     else if (letter == 'K')
-        buf_printf(&d->out, "%s", cuda_schedules(c, w->p));
+        buf_printf(&d->out, "%s", cuda_schedules(c, w->made));
     else
-        graph_print(w->p->g, &d->out);
+        graph_print(w->made->g, &d->out);
 }
 
 static void dump_chunk(Ctx *c, Dump *d)
@@ -379,14 +380,16 @@ static void check_letters(lua_State *L, const char *letters)
 static int push_dump(lua_State *L, const char *what, const char *letters,
                      int arg)
 {
-    static const char *const also[] = { "chunk", "backend", "threads" };
+    static const char *const also[] = { "chunk", "backend", "threads",
+        "machine" };
     Variant *v = variant_check(L, 1);
     Dump *d = lua_newuserdatauv(L, sizeof *d, 0);
 
     memset(d, 0, sizeof *d);
     d->v = v;
     d->letters = letters;
-    check_options(L, what, v->step, arg, also, 3);
+    check_options(L, what, v->step, arg, also, 4);
+    d->m = machine_option(L, what, arg, "cpu");
     run_options(L, what, arg, &d->args);
     sizes_arg(L, what, v->step, arg, USUAL_SIZE, d->size);
     protect(L, v->ctx, run_dump, d);

@@ -180,7 +180,7 @@ static double part_seconds(const Weighing *w, const LayerPart *p, bool roads)
     int heads = p->heads ? w->f.size[p->heads] : 1, units = w->f.m->units;
     Pricing s = { .c = w->f.c, .g = w->f.l->traced, .m = w->f.m,
                   .size = w->f.size, .T = TOKENS, .sketch = true,
-                  .roads = roads, .gpu = w->f.m == &machine_h200 };
+                  .roads = roads, .gpu = w->f.m->arch > 0 };
     const int64_t full = (units + heads - 1) / heads;
     const char *by;
     double seconds = 0;
@@ -229,7 +229,7 @@ static bool is_cheaper(Weighing *w)
 
     if (seconds[0] >= w->least[0])
         return false;
-    seconds[1] = w->f.m == &machine_h200 ? all_seconds(w, true) : seconds[0];
+    seconds[1] = w->f.m->arch ? all_seconds(w, true) : seconds[0];
     if (seconds[1] >= w->least[1])
         return false;
     memcpy(w->least, seconds, sizeof seconds);

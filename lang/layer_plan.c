@@ -157,7 +157,7 @@ static void find(Ctx *c, void *ud)
 
     s->as.c = s->text.ctx = c;
     s->as.g = s->v->step->layer->traced;
-    s->as.gpu = s->as.m == &machine_h200;
+    s->as.gpu = s->as.m->arch > 0;
     s->as.size = s->size;
     for (int i = 0; i < NCUTS; i++)     /* not all have a whole one */
         if (i != FUSE_WHOLE || s->fusion == FUSE_WHOLE)

@@ -95,7 +95,18 @@ double kernel_reads(const PlanView *w, int k)
     for (Ref r = 1; r < g->len; r++)
         if (kernel_loads(w, k, r))
             bytes += tile_bytes(g, w->m, r);
-    return bytes / w->chunk;
+    return bytes / w->span;
+}
+
+double kernel_written(const PlanView *w, int k)
+{
+    const Graph *g = w->p->g;
+    double bytes = 0;
+
+    for (Ref r = 1; r < g->len; r++)
+        if (kernel_keeps(w, k, r) || kernel_writes(w, k, r))
+            bytes += tile_bytes(g, w->m, r);
+    return bytes / w->span;
 }
 
 /* The last kernel that reads what is stored. */
@@ -144,7 +155,7 @@ double peak_bytes(const PlanView *w)
                 bytes += tile_bytes(w->p->g, w->m, r);
         most = bytes > most ? bytes : most;
     }
-    return most / w->chunk;
+    return most / w->span;
 }
 
 const char *solver_name(const PlanView *w)
@@ -218,10 +229,10 @@ static void text_time(const PlanView *w, int i, Buf *out)
     const Kernel *k = &w->p->kernel[i];
 
     buf_printf(out, "  %s ns: load %s, ahead %s, serial %s%s\n",
-               ns(w, k->seconds / w->chunk),
-               ns(w, k->spent[R_LOAD] / w->chunk),
-               ns(w, k->spent[R_AHEAD] / w->chunk),
-               ns(w, k->spent[R_SERIAL] / w->chunk),
+               ns(w, k->seconds / w->span),
+               ns(w, k->spent[R_LOAD] / w->span),
+               ns(w, k->spent[R_AHEAD] / w->span),
+               ns(w, k->spent[R_SERIAL] / w->span),
                hides[ahead_groups(w, i)]);
 }
 
@@ -272,37 +283,55 @@ static void text_head(const PlanView *w, Buf *out)
     text_weighed(w, out);
 }
 
-static void text_launched(Ctx *c, void *view)
+/* What runs a kernel; where it is not wgmma, which limit is why. */
+static void text_launched(const PlanView *w, int i, Buf *out)
 {
-    PlanView *w = view;
+    const Launched *l = &w->launched->kernel[i];
 
-    cuda_launched(c, w->p, &w->text);
+    buf_printf(out, "  %s; %d warps%s%s", l->form, l->warps,
+               l->roles ? ": " : "", l->roles ? l->roles : "");
+    if (l->roles)
+        buf_printf(out, "; %d and %d registers", l->regs[0], l->regs[1]);
+    buf_printf(out, "; %d bytes shared", l->shared);
+    if (l->roles)
+        buf_printf(out, " in %d buffers; about %d instructions", l->buffers,
+                   l->length);
+    buf_printf(out, "\n");
+    if (l->why)
+        buf_printf(out, "  without wgmma: %s\n", l->why);
+}
+
+static void text_kernel(const PlanView *w, int i, Buf *out)
+{
+    const Kernel *k = &w->p->kernel[i];
+    double in = kernel_reads(w, i), all = k->bytes / w->span;
+
+    buf_printf(out, "\nkernel %d: %s (%s), %.0f bytes in, %.0f out, "
+               "%.0f flops\n", i + 1, k->name, kernel_kind(k), in,
+               all > in ? all - in : 0, k->flops / w->span);
+    if (w->launched)
+        text_launched(w, i, out);
+    text_time(w, i, out);
+    buf_printf(out, "  reads");
+    for (Ref r = 1; r < w->p->g->len; r++)
+        if (kernel_loads(w, i, r))
+            buf_printf(out, " %s;", w->expr[r]);
+    buf_printf(out, "\n");
+    text_nodes(w, i, out);
 }
 
 void plan_text(PlanView *w)
 {
-    Error before = w->ctx->err;
     Buf *out = &w->text;
 
     w->text.ctx = w->ctx;
     make_labels(w);
     make_names(w);
     text_head(w, out);
-    for (int k = 0; k < w->p->nkernels; k++) {
-        const Kernel *kernel = &w->p->kernel[k];
-        double in = kernel_reads(w, k), all = kernel->bytes / w->chunk;
-        buf_printf(out, "\nkernel %d: %s (%s), %.0f bytes in, %.0f out, "
-                   "%.0f flops\n", k + 1, kernel->name, kernel_kind(kernel),
-                   in, all > in ? all - in : 0, kernel->flops / w->chunk);
-        text_time(w, k, out);
-        buf_printf(out, "  reads");
-        for (Ref r = 1; r < w->p->g->len; r++)
-            if (kernel_loads(w, k, r))
-                buf_printf(out, " %s;", w->expr[r]);
-        buf_printf(out, "\n");
-        text_nodes(w, k, out);
-    }
-    if (w->m == &machine_h200 && !w->note
-        && !ctx_protect(w->ctx, text_launched, w))
-        w->ctx->err = before;
+    for (int k = 0; k < w->p->nkernels; k++)
+        text_kernel(w, k, out);
+    if (w->refused)
+        buf_printf(out, "\nnot launched: %s\n", w->refused);
+    if (w->launched && !w->note)
+        buf_printf(out, "\nfew long sequences: %s\n", w->launched->cutting);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../backend/cuda/cuda.h"
 #include "../compiler/cost.h"
 #include "../compiler/grad.h"
 #include "bind.h"
@@ -54,6 +55,54 @@ static void find_sets(PlanView *w)
     }
 }
 
+/* ---- as it is launched ---- */
+
+static void find_launched(Ctx *c, void *ud)
+{
+    PlanView *w = ud;
+
+    w->launched = cuda_launches(c, w->made, w->m->arch);
+}
+
+/* What the kernels that are launched move and take: the plan's prices were of
+ * those that it was chosen from. */
+static void price_launched(PlanView *w)
+{
+    w->info.bytes = w->info.seconds = 0;
+    for (int i = 0; i < w->p->nkernels; i++) {
+        Kernel *k = &w->p->kernel[i];
+        k->bytes = w->span * (kernel_reads(w, i) + kernel_written(w, i));
+        price_kernel(w->p->g, w->m, k, 0);
+        w->info.bytes += k->bytes * w->chunk / w->span;
+        w->info.seconds += k->seconds * w->chunk / w->span;
+    }
+}
+
+/* On a GPU the plan is shown as it is cut into the kernels that a call
+ * launches. Forward alone a call has one kernel. */
+static void launch(PlanView *w)
+{
+    Error before = w->ctx->err;
+
+    w->made = w->p;
+    w->span = w->chunk;
+    if (!w->m->arch)
+        return;
+    if (!w->backward && w->p->g->chunk)
+        w->made = plan_simple(w->p->g);
+    if (!ctx_protect(w->ctx, find_launched, w)) {
+        w->refused = ctx_string(w->ctx, w->ctx->err.message);
+        w->ctx->err = before;
+        return;
+    }
+    w->p = w->launched->p;
+    w->span = w->launched->chunk;
+    find_sets(w);
+    price_launched(w);
+}
+
+/* ---- chunk sizes ---- */
+
 /* A plan with chunks of this size; `note` says why there is no chunk form. */
 typedef struct Attempt {
     PlanView *w;
@@ -98,28 +147,40 @@ static void attempt(Ctx *c, void *ud)
     w->chunk = a->chunk;
 }
 
+static void attempt_launched(Ctx *c, void *ud)
+{
+    Attempt *a = ud;
+
+    attempt(c, a);
+    if (!a->note)
+        launch(a->w);
+}
+
 /* Tries a chunk size, and keeps no memory for it; the error, if the machine
  * cannot hold it, is w->ctx's. */
 static void weigh(Attempt *a, Weighed *d)
 {
-    PlanView *w = a->w;
-    Ctx *own = ctx_like(w->ctx);
+    Ctx *c = a->w->ctx, *own = ctx_like(c);
+    PlanView w = *a->w;
+    Attempt b = *a;
 
     if (!own)
-        fail_code(w->ctx, ERR_MEMORY, "out of memory");
-    own->file = w->ctx->file;
-    bool ok = ctx_protect(own, attempt, a);
+        fail_code(c, ERR_MEMORY, "out of memory");
+    own->file = c->file;
+    w.ctx = own;
+    b.w = &w;
+    bool ok = ctx_protect(own, attempt_launched, &b);
     *d = (Weighed){ .chunk = a->chunk, .seconds = INFINITY,
-                    .held = w->info.held };
-    if (ok && !a->note) {
-        d->seconds = w->info.seconds / a->chunk;
-        d->kernels = w->p->nkernels;
+                    .held = w.info.held };
+    if (ok && !b.note) {
+        d->seconds = w.info.seconds / a->chunk;
+        d->kernels = w.p->nkernels;
     }
-    w->ctx->err = own->err;
+    a->note = b.note ? "" : NULL;       /* the text goes with its memory */
+    c->err = own->err;
     ctx_free(own);
-    if (!ok && (w->ctx->err.code == ERR_MEMORY
-                || w->ctx->err.code == ERR_INTERRUPT))
-        ctx_rethrow(w->ctx);
+    if (!ok && (c->err.code == ERR_MEMORY || c->err.code == ERR_INTERRUPT))
+        ctx_rethrow(c);
 }
 
 /* The largest of the attempt's sizes, halved; false: all are 1. */
@@ -214,7 +275,7 @@ static void make_plan(PlanView *w)
                   .chunk = w->asked, .effort = QUICK };
     bool holds = true;
 
-    if (!a.chunk && w->m == &machine_cpu)
+    if (!a.chunk && !w->m->arch)
         a.chunk = plan_best_chunk(w->ctx, w->v, w->size,
                                   w->backward, w->weighed);
     else if (!a.chunk)
@@ -244,6 +305,7 @@ void plan_view(Ctx *c, void *ud)
     w->ctx = c;
     make_plan(w);
     w->seconds = clock_now() - start;
+    launch(w);
     find_sets(w);
     plan_text(w);
 }
@@ -325,7 +387,7 @@ static void push_tensor(lua_State *L, const PlanView *w, Ref r, int n)
 {
     lua_newtable(L);
     set_text(L, "name", w->name[r] ? w->name[r] : w->expr[r]);
-    set_number(L, "bytes", tile_bytes(w->p->g, w->m, r) / w->chunk);
+    set_number(L, "bytes", tile_bytes(w->p->g, w->m, r) / w->span);
     lua_pushvalue(L, -1);
     lua_rawseti(L, -3, n);
 }
@@ -387,6 +449,30 @@ static void push_lines(lua_State *L, const PlanView *w, int k)
     }
 }
 
+/* What a GPU has of the kernel. */
+static void push_launched(lua_State *L, const Launched *l)
+{
+    set_text(L, "form", l->form);
+    if (l->why)
+        set_text(L, "why", l->why);
+    if (l->roles)
+        set_text(L, "roles", l->roles);
+    lua_pushinteger(L, l->warps);
+    lua_setfield(L, -2, "warps");
+    lua_pushinteger(L, l->shared);
+    lua_setfield(L, -2, "shared");
+    lua_pushinteger(L, l->of + 1);
+    lua_setfield(L, -2, "part_of");
+    if (!l->roles)
+        return;
+    lua_pushinteger(L, l->length);
+    lua_setfield(L, -2, "instructions");
+    lua_pushinteger(L, l->buffers);
+    lua_setfield(L, -2, "buffers");
+    lua_pushinteger(L, l->regs[1]);
+    lua_setfield(L, -2, "registers");
+}
+
 static void push_kernel(lua_State *L, const PlanView *w, int k)
 {
     const Kernel *kernel = &w->p->kernel[k];
@@ -394,15 +480,17 @@ static void push_kernel(lua_State *L, const PlanView *w, int k)
     lua_newtable(L);
     set_text(L, "name", kernel->name);
     set_text(L, "kind", kernel_kind(kernel));
-    set_number(L, "bytes", kernel->bytes / w->chunk);
+    set_number(L, "bytes", kernel->bytes / w->span);
     set_number(L, "reads", kernel_reads(w, k));
-    set_number(L, "flops", kernel->flops / w->chunk);
-    set_number(L, "seconds", kernel->seconds / w->chunk);
-    set_number(L, "load", kernel->spent[R_LOAD] / w->chunk);
-    set_number(L, "ahead", kernel->spent[R_AHEAD] / w->chunk);
-    set_number(L, "serial", kernel->spent[R_SERIAL] / w->chunk);
+    set_number(L, "flops", kernel->flops / w->span);
+    set_number(L, "seconds", kernel->seconds / w->span);
+    set_number(L, "load", kernel->spent[R_LOAD] / w->span);
+    set_number(L, "ahead", kernel->spent[R_AHEAD] / w->span);
+    set_number(L, "serial", kernel->spent[R_SERIAL] / w->span);
     if (ahead_groups(w, k))
         set_number(L, "ahead_groups", ahead_groups(w, k));
+    if (w->launched)
+        push_launched(L, &w->launched->kernel[k]);
     push_nodes(L, w, k, false);
     lua_setfield(L, -2, "nodes");
     push_nodes(L, w, k, true);
@@ -493,10 +581,10 @@ static void push_table(lua_State *L, const PlanView *w)
 
 /* ---- v:plan ---- */
 
-static const char *text_option(lua_State *L, const char *name,
+static const char *text_option(lua_State *L, int arg, const char *name,
                                const char *usual)
 {
-    if (!lua_istable(L, 2) || raw_field(L, 2, name) == LUA_TNIL)
+    if (!lua_istable(L, arg) || raw_field(L, arg, name) == LUA_TNIL)
         return usual;
     return luaL_tolstring(L, -1, NULL);
 }
@@ -536,13 +624,14 @@ static int draw_svg(lua_State *L)
     return 1;
 }
 
-static const Machine *machine_option(lua_State *L, const char *usual)
+const Machine *machine_option(lua_State *L, const char *what, int arg,
+                              const char *usual)
 {
-    const char *name = text_option(L, "machine", usual);
+    const char *name = text_option(L, arg, "machine", usual);
     const Machine *m = machine_named(name);
 
     if (!m)
-        lang_fail(L, "machines: cpu, h200", "plan: there is no machine '%s'",
+        lang_fail(L, machine_names(), "%s: there is no machine '%s'", what,
                   name);
     return m;
 }
@@ -551,14 +640,14 @@ static int plan_of_layer(lua_State *L, Variant *v)
 {
     bool backward = false;
 
-    if (strcmp(text_option(L, "format", "table"), "table"))
+    if (strcmp(text_option(L, 2, "format", "table"), "table"))
         lang_fail(L, NULL, "plan: %s is a layer: its plan is not drawn yet",
                   v->step->name);
     if (lua_istable(L, 2)) {
         raw_field(L, 2, "backward");
         backward = lua_toboolean(L, -1);
     }
-    layer_show_plan(L, v, machine_option(L, "h200"), backward);
+    layer_show_plan(L, v, machine_option(L, "plan", 2, "h200"), backward);
     be_plan(L);
     return 1;
 }
@@ -573,7 +662,7 @@ static int variant_plan(lua_State *L)
     lua_settop(L, 2);
     if (v->step->layer)
         return plan_of_layer(L, v);
-    const char *format = text_option(L, "format", "table");
+    const char *format = text_option(L, 2, "format", "table");
     if (!strcmp(format, "svg"))
         return draw_svg(L);
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
@@ -586,7 +675,7 @@ static int variant_plan(lua_State *L)
         raw_field(L, 2, "backward");
         s->ask.backward = lua_toboolean(L, -1);
     }
-    s->ask.m = machine_option(L, "cpu");
+    s->ask.m = machine_option(L, "plan", 2, "cpu");
     if (v->step->mask)
         lang_fail(L, NULL, "plan: a mask of mode \"quadratic\" has no plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))

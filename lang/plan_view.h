@@ -16,7 +16,11 @@ struct PlanView {
     int asked, chunk;                   /* asked 0: chosen; a step's is 1 */
     bool backward;
     const Machine *m;
-    Plan *p;
+    Plan *p;                            /* a GPU's: as it is launched */
+    Plan *made;                         /* as it was chosen */
+    const struct Launches *launched;    /* a GPU's; NULL: not printed, */
+    const char *refused;                /* for which this is why */
+    int span;                           /* tokens of a chunk of p */
     PartitionInfo info;                 /* per chunk and head */
     Weighed weighed[CHUNKS_WEIGHED];    /* chunk sizes; chunk 0 ends */
     double seconds;                     /* that planning took */
@@ -51,9 +55,10 @@ bool kernel_keeps(const PlanView *w, int k, Ref r);
 bool kernel_writes(const PlanView *w, int k, Ref r);
 /* The kernel that computes r first; nkernels: none does. */
 int first_maker(const PlanView *w, Ref r);
-/* Bytes that kernel i reads; that are kept between kernels at most. A token
- * and head. */
+/* Bytes that kernel i reads; writes; that are kept between kernels at most. A
+ * token and head. */
 double kernel_reads(const PlanView *w, int i);
+double kernel_written(const PlanView *w, int i);
 double peak_bytes(const PlanView *w);
 /* Whether kernel i computes r again. */
 bool recomputed(const PlanView *w, int i, Ref r);
@@ -65,6 +70,10 @@ int ahead_groups(const PlanView *w, int i);
 void plan_text(PlanView *w);
 /* The plan as input for Graphviz. */
 void plan_dot(const PlanView *w, Buf *out);
+
+/* The machine that the table at arg names, or the usual one. */
+const Machine *machine_option(lua_State *L, const char *what, int arg,
+                              const char *usual);
 
 /* plan_view.c: v:plan, into the methods on top of the stack. */
 void plan_methods(lua_State *L);

@@ -109,7 +109,8 @@ slowest() {
 unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
         case ${c##*/} in
-        bench.c|exit.c|tiles.c|limits.c|strided.c|inplace.c) # want a GPU
+        bench.c|exit.c|tiles.c|limits.c|strided.c|inplace.c|launched.c)
+            # want a GPU
             continue;;
         esac
         [ -f "$c" ] || continue
@@ -164,7 +165,7 @@ cuda() {
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         "tests/cuda/calls turned" "tests/cuda/calls linear" \
-        tests/cuda/exit tests/host/signals \
+        tests/cuda/exit tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
@@ -195,6 +196,7 @@ cuda() {
         "flin tests/cuda/first_use.lua 64"; do
         case $test in
         *turned*) more= ;;
+        *launched) more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;

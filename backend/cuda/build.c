@@ -237,8 +237,8 @@ static Build *find_build(Ctx *c, Builds *all, const CudaOptions *o,
 
 static bool suits_hopper(const Builds *all, const CudaOptions *o)
 {
-    enum { CHUNK = 64 };
-    return o->arch == 90 && o->tile != F32 && all->plan->g->chunk == CHUNK
+    return o->arch == 90 && o->tile != F32
+        && all->plan->g->chunk == CUDA_HOPPER_CHUNK
         && !sums_any(all->plan->g, o);
 }
 

@@ -17,7 +17,8 @@ typedef struct CudaKept {
     bool has[MAX_STATES], narrow[MAX_STATES];
 } CudaKept;
 
-enum { CUDA_ROOMS = 3 };
+enum { CUDA_ROOMS = 3,
+       CUDA_HOPPER_CHUNK = 64 };        /* that cuda_emit prints for */
 
 /* How a plan is to be printed. groups: state warpgroups a block, each with 64
  * values of the state's row axis (1: more blocks, for few heads; 2: a head's
@@ -128,6 +129,8 @@ typedef struct CudaKernel {
 /* Kernels in order. kept: what they leave for one another. */
 typedef struct CudaModule {
     char *source;
+    const Plan *plan;                   /* as it is cut: its kernels are the
+                                           first of these; cuda_tiles' */
     char *schedules;                    /* the plan as it is cut and the
                                            kernels' schedules, if o.scheduled */
     CudaKernel *kernel;
@@ -150,10 +153,35 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 /* dump.c: that text for matrices of bfloat16 on sm_90a. Fails as cuda_tiles. */
 const char *cuda_schedules(Ctx *c, const Plan *p);
 
-/* The kernels that a call launches there, a line each: whose warps, registers
- * and shared memory it has; where it does without wgmma, which limit is why.
- * Fails as cuda_tiles. */
-void cuda_launched(Ctx *c, const Plan *p, Buf *out);
+/* A kernel that a call launches. */
+typedef struct Launched {
+    const char *name;
+    int of;                             /* of which one it is a part, before
+                                           the plan was cut */
+    const char *form;                   /* "wgmma", "mma.sync"; "vectors": it
+                                           has no products */
+    const char *why;                    /* the limit that keeps it off wgmma;
+                                           NULL: none does */
+    const char *roles;                  /* "load 1, matrix 8": warps; NULL:
+                                           all do the same */
+    int warps, shared;                  /* bytes */
+    int buffers, regs[2];               /* of a schedule: a thread's, of other
+                                           roles and of the matrix role */
+    int length;                         /* instructions, estimated; 0: not */
+} Launched;
+
+/* All of them, in order, for matrices of bfloat16 and gates of float32: the
+ * plan as it is cut has a kernel for each. chunk: in tokens. cutting: what a
+ * call of few long sequences does. */
+typedef struct Launches {
+    Plan *p;
+    int chunk;
+    const Launched *kernel;
+    const char *cutting;
+} Launches;
+
+/* What a call on that GPU launches. Fails as cuda_tiles. */
+const Launches *cuda_launches(Ctx *c, const Plan *p, int arch);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
  * that such a call launches? All are, of a plan that is not printed. */

@@ -1,14 +1,18 @@
 /* dump.c -- the schedules of a plan's kernels, without a GPU. */
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../../compiler/schedule/schedule.h"
 #include "segments.h"
 
+enum { HOPPER = 90 };
+
 /* Matrices of bfloat16, all else float32, as training calls have it. */
-static CudaOptions usual_options(const Graph *g)
+static CudaOptions usual_options(const Graph *g, int arch)
 {
-    CudaOptions o = { .tile = BF16, .arch = 90, .groups = 2, .split = true,
-                      .scheduled = true };
+    CudaOptions o = { .tile = BF16, .arch = arch, .groups = 2, .split = true,
+                      .scheduled = arch == HOPPER };
 
     for (int i = 0; i < g->nin; i++)
         o.in[i] = o.vector[i] = g->in[i].rank ? BF16 : F32;
@@ -36,13 +40,15 @@ static void find_forward(Ctx *c, void *ud)
     s->o->rows = f.saves ? s->forward->kernel->row_axis : 0;
 }
 
-static CudaModule *kernels_of(Ctx *c, const Plan *p, CudaModule **forward)
+static CudaModule *kernels_of(Ctx *c, const Plan *p, int arch,
+                              CudaModule **forward)
 {
-    CudaOptions o = usual_options(p->g);
+    CudaOptions o = usual_options(p->g, arch);
     Saving s = { p, &o, NULL };
     Error before = c->err;
 
-    if (p->g->chunk && !ctx_protect(c, find_forward, &s))
+    if (arch == HOPPER && p->g->chunk == CUDA_HOPPER_CHUNK
+        && !ctx_protect(c, find_forward, &s))
         c->err = before;
     CudaModule *m = cuda_tiles(c, p, &o);
     *forward = plan_is_joint(p) && m->chunk != p->g->chunk ? NULL : s.forward;
@@ -53,63 +59,121 @@ const char *cuda_schedules(Ctx *c, const Plan *p)
 {
     CudaModule *forward;
 
-    return kernels_of(c, p, &forward)->schedules;
+    return kernels_of(c, p, HOPPER, &forward)->schedules;
 }
 
-static void put_roles(const Schedule *s, Buf *out)
+/* ---- what is launched ---- */
+
+static const char *roles_text(Ctx *c, const Schedule *s)
 {
+    Buf b = { .ctx = c };
+
     for (int r = 0; r < NKROLES; r++)
         if (s->warps[r])
-            buf_printf(out, "%s %d, ", krole_name[r], s->warps[r]);
-    buf_printf(out, "%d and %d registers, %d bytes shared in %d buffers\n",
-               s->regs[0], s->regs[1], (int)s->shared, s->nbuffers);
+            buf_printf(&b, "%s%s %d", b.len ? ", " : "", krole_name[r],
+                       s->warps[r]);
+    return b.s;
 }
 
-static void put_launched(const CudaKernel *k, Buf *out)
+static Launched from_schedule(Ctx *c, const CudaKernel *k)
 {
-    buf_printf(out, "  kernel %d: %s: ", k->of + 1, k->name);
-    if (k->walk == CUDA_HOPPER)
-        buf_printf(out, "wgmma, %d warps, %d bytes shared\n",
-                   k->threads / 32, k->shared);
-    else if (k->walk == CUDA_SUM)
-        buf_printf(out, "adds up what heads or sequences share\n");
-    else if (k->head) {
-        buf_printf(out, "%s; warps: ", k->schedule->groups ? "wgmma"
-                   : "vectors");
-        put_roles(k->schedule, out);
-    } else {
-        buf_printf(out, "mma.sync, as on any GPU; no schedule: %s\n",
-                   k->schedule ? k->schedule->why : "none was wished");
-    }
+    const Schedule *s = k->schedule;
+
+    return (Launched){ .form = s->groups ? "wgmma" : "vectors",
+                       .roles = roles_text(c, s), .buffers = s->nbuffers,
+                       .regs = { s->regs[0], s->regs[1] },
+                       .length = schedule_length(s) };
 }
 
-/* What a call of few long sequences does. */
-static void put_cutting(Ctx *c, const Plan *p, Buf *out)
+static Launched launched(Ctx *c, const CudaKernel *k, int arch)
+{
+    Launched l = { .form = "mma.sync" };
+
+    if (k->walk == CUDA_HOPPER)
+        l.form = "wgmma";
+    else if (k->head)
+        l = from_schedule(c, k);
+    else
+        l.why = k->schedule ? k->schedule->why
+              : arch == HOPPER ? "no chunks, or matrices of float32"
+              : ctx_format(c, "schedules are for sm_90a, not sm_%d", arch);
+    l.name = k->name;
+    l.of = k->of;
+    l.warps = k->threads / 32;
+    l.shared = k->shared;
+    return l;
+}
+
+/* All nodes of the plan's first kernels as one kernel's. */
+static Kernel joined(const Plan *p, int split)
+{
+    Ctx *c = p->g->ctx;
+    Kernel k = { .kind = K_FORWARD };
+    uint8_t *has = ctx_alloc(c, p->g->len);
+
+    k.node = ctx_alloc(c, p->g->len * sizeof *k.node);
+    for (int i = 0; i < split; i++)
+        for (int at = 0; at < p->kernel[i].nnodes; at++)
+            has[p->kernel[i].node[at]] = 1;
+    for (Ref r = 1; r < p->g->len; r++)
+        if (has[r])
+            k.node[k.nnodes++] = r;
+    return k;
+}
+
+/* The plan as it is cut; its first `split` kernels as one, which the other
+ * emitter prints. */
+static Plan *as_launched(const Plan *p, int split)
+{
+    Ctx *c = p->g->ctx;
+    Plan *to = ctx_alloc(c, sizeof *to);
+
+    *to = (Plan){ .g = p->g };
+    to->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *to->kernel);
+    if (split)
+        to->kernel[to->nkernels++] = joined(p, split);
+    for (int i = split; i < p->nkernels; i++)
+        to->kernel[to->nkernels++] = p->kernel[i];
+    plan_finish(to);
+    return to;
+}
+
+static const char *cutting_text(Ctx *c, const Plan *p)
 {
     Cutting cut;
 
     cutting_find(c, p, &cut);
     if (cut.why)
-        buf_printf(out, "  few long sequences: not cut in segments: %s\n",
-                   cut.why);
-    else
-        buf_printf(out, "  few long sequences: cut in segments, which first"
-                   " run for their own end and for their transition%s\n",
-                   cut.adjoint < 0 ? "" : ", and back for their own"
-                   " adjoint");
+        return ctx_format(c, "not cut in segments: %s", cut.why);
+    return ctx_format(c, "cut in segments, which first run for their own end "
+                      "and for their transition%s", cut.adjoint < 0 ? ""
+                      : ", and back for their own adjoint");
 }
 
-void cuda_launched(Ctx *c, const Plan *p, Buf *out)
+const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
 {
-    CudaModule *forward, *m = kernels_of(c, p, &forward);
+    Launches *l = ctx_alloc(c, sizeof *l);
+    CudaModule *forward, *m = kernels_of(c, p, arch, &forward);
+    bool joint = plan_is_joint(p);
+    int split = !forward ? 0 : joint ? m->plan->split : m->plan->nkernels;
+    int n = split > 0;
+    Launched *to = ctx_alloc(c, (size_t)m->nkernels * sizeof *to);
 
-    buf_printf(out, "\nlaunched on sm_90a, matrices of bfloat16:\n");
-    for (int i = 0; forward && i < forward->nkernels; i++)
-        put_launched(&forward->kernel[i], out);
-    for (int i = 0; i < m->nkernels; i++)
-        if (!forward || (plan_is_joint(p) && m->kernel[i].of >= p->split))
-            put_launched(&m->kernel[i], out);
-    put_cutting(c, p, out);
+    assert(!forward || forward->nkernels == 1);
+
+    l->p = as_launched(m->plan, split);
+    if (split)
+        to[0] = launched(c, &forward->kernel[0], arch);
+    for (int i = split; i < m->plan->nkernels; i++)
+        to[n++] = launched(c, &m->kernel[i], arch);
+    assert(n == l->p->nkernels);
+    for (int i = 0; i < n; i++)
+        snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",
+                 to[i].name);
+    l->chunk = m->chunk;
+    l->kernel = to;
+    l->cutting = cutting_text(c, p);
+    return l;
 }
 
 typedef struct Roads { const Plan *p; uint8_t *plain; } Roads;
@@ -117,7 +181,7 @@ typedef struct Roads { const Plan *p; uint8_t *plain; } Roads;
 static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
-    CudaModule *forward, *m = kernels_of(c, r->p, &forward);
+    CudaModule *forward, *m = kernels_of(c, r->p, HOPPER, &forward);
     int first = !forward ? 0 : plan_is_joint(r->p) ? r->p->split
               : r->p->nkernels;
 

@@ -834,6 +834,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
             emit_kernel(y.t[i], &b);
         m->kernel[i].end = b.len;
     }
+    m->plan = y.p;
     m->nkernels = y.p->nkernels;
     emit_sums(c, whole, o, m, &b);      /* of tensors as they are */
     for (int i = 0; i < m->nkernels; i++)

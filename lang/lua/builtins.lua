@@ -184,8 +184,9 @@ row("v:graph", "options?: table -> string", "the step's graph as text")
 row("v:dump", "letters: string, options?: table -> string",
     "what passes make: T step, C chunk form, G joint, P plan, K schedules",
     [[
-Options: sizes of axes, chunk. K: each kernel's roles, buffers, values and
-instructions on Hopper, or why there is no schedule of it yet.]])
+Options: sizes of axes, chunk, machine (P: "cpu"; of a GPU's the kernels that
+are launched). K: each kernel's roles, buffers, values and instructions on
+Hopper, or why there is no schedule of it yet.]])
 row("v:source", "backend: string, options?: table -> string",
     "the plan as CUDA C++: v:source(\"cuda\")", [[
 What runs on a GPU: for sm_90a kernels with wgmma and TMA where there are some,

@@ -371,6 +371,15 @@ end
 ---@field ahead number what may run a chunk early
 ---@field serial number what waits for the state
 ---@field ahead_groups? number warpgroups that run ahead
+---@field form? "wgmma"|"mma.sync"|"vectors" on a GPU
+---@field why? string the limit that keeps it off wgmma
+---@field roles? string warps of each: "load 1, matrix 8"
+---@field warps? integer of a block
+---@field shared? integer bytes that a block has
+---@field buffers? integer that these are dealt to
+---@field registers? integer a thread's, of the matrix role
+---@field instructions? integer of the machine, estimated
+---@field part_of? integer which kernel it was a part of, before that was cut
 ---@field nodes string[]
 ---@field recomputed string[]
 ---@field lines flin.Line[] what it computes, as assignments

@@ -162,9 +162,13 @@ for _, name in ipairs(names) do
 end
 
 -- Plans of the joint graphs: soon made, the same again, few bytes.
--- Floors in bytes a token and head: forward plus backward with checkpoints.
+-- Floors in bytes a token and head: forward plus backward with checkpoints; how
+-- much more the kernels move that are launched, at most: states, adjoints and
+-- scores lie in memory between a walk and the kernels of all chunks.
 local FLOOR <const> = { mamba2 = 3228, gla = 3980, deltanet = 3228,
   gated_deltanet = 3232, kda = 3996, mamba3 = 3228 }
+local MOST <const> = { mamba2 = 1.7, gla = 1.65, deltanet = 2.3,
+  gated_deltanet = 2.3, kda = 2.25, mamba3 = 2.8 }
 -- Chosen greedily: the chunk that calls take there needs four kernels or more,
 -- and they are not proved to be the best.
 local GREEDY <const> = { rwkv7 = 0.55, mamba3_mimo = 0.4 }
@@ -186,7 +190,7 @@ for _, name in ipairs(names) do
   expect(plan.bytes <= 0.55 * plan.unfused_bytes, "%s: %.0f of %.0f bytes",
          name, plan.bytes, plan.unfused_bytes)
   if FLOOR[name] then
-    expect(plan.bytes <= 1.5 * FLOOR[name], "%s: %.0f bytes, %.2f of the floor",
+    expect(plan.bytes <= MOST[name] * FLOOR[name], "%s: %.0f bytes, %.2f of the floor",
            name, plan.bytes, plan.bytes / FLOOR[name])
   end
 end
@@ -195,7 +199,8 @@ do
   local plan = v:plan { K = 128, V = 128, chunk = 64, backward = true,
                         machine = "h200" }
   expect(plan.kernels[1].kind == "forward", "the first kernel")
-  expect(plan.kernels[#plan.kernels].kind == "reverse", "the last kernel")
+  expect(plan.kernels[3].kind == "reverse" and plan.kernels[4].kind == "token",
+         "a walk back, then all chunks")
   expect(tostring(plan):find "recomputed", "nothing is recomputed")
   expect(v:plan { backward = true, format = "dot" }:find "subgraph", "dot")
   expect(v:plan { backward = true, format = "svg" }:find "</svg>", "svg")

@@ -31,18 +31,16 @@ local transitions = {
   { "preconditioned, 2 ranks", T.preconditioned_gd { mimo_rank = 2 } },
 }
 
--- What `-d K` says of each kernel that would be launched, and what keeps it off
+-- What v:plan says of each kernel that would be launched, and what keeps it off
 -- tensor cores. nil: no kernels of chunks of 64 tokens, and why.
 local function roads_of(v)
-  local ok, text = pcall(v.dump, v, "K", { K = 128, V = 128 })
-  if not ok then return nil, tostring(text):match "[^\n]*" end
-  local list = {}
-  for name, how in text:gmatch "\n#%s+kernel %d+: k%d+_(%w+): ([^\n]*)" do
-    local why = how:match "no schedule: (.*)"
-    list[#list + 1] = { name = name, why = why }
+  local ok, plan = pcall(v.plan, v, { K = 128, V = 128, backward = true,
+                                      machine = "h200", chunk = 64 })
+  if not ok then return nil, tostring(plan):match "[^\n]*" end
+  if plan.note or not plan.kernels[1].form then
+    return nil, "no kernels of a chunk"
   end
-  if #list == 0 then return nil, "no kernels of a chunk" end
-  return list
+  return plan.kernels
 end
 
 local every = arg[1] == "all" and 1 or 23

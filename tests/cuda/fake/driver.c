@@ -7,6 +7,8 @@
  * FAKE_IDLE=N        launches behind the N-th do nothing
  * FAKE_ARCH=N        compute capability N.0 (8)
  * FAKE_PROCESSORS=N  multiprocessors (108)
+ * FAKE_EMPTY=FILE    no kernel runs: a launch writes its name, its threads and
+ *                    its shared memory there, a line each
  * FAKE_LATER=N       a launch takes N microseconds, and the host goes on
  */
 #include <dlfcn.h>
@@ -289,6 +291,10 @@ ENTRY(int, cuModuleLoadData, void **module, const void *image)
 {
     char path[] = "/tmp/flin-fake-XXXXXX";
     uint64_t size;
+    if (getenv("FAKE_EMPTY")) {
+        *module = malloc(1);
+        return *module ? OK : OUT_OF_MEMORY;
+    }
     int fd = mkstemp(path);
     memcpy(&size, image, sizeof size);
     if (fd < 0 || write(fd, (const char *)image + 8, size) != (ssize_t)size)
@@ -298,10 +304,20 @@ ENTRY(int, cuModuleLoadData, void **module, const void *image)
     unlink(path);
     return *module ? OK : INVALID;
 }
-ENTRY(int, cuModuleUnload, void *module) { return dlclose(module); }
+ENTRY(int, cuModuleUnload, void *module)
+{
+    if (!getenv("FAKE_EMPTY"))
+        return dlclose(module);
+    free(module);
+    return OK;
+}
 ENTRY(int, cuModuleGetFunction, void **f, void *module, const char *name)
 {
     char wrapper[128];
+    if (getenv("FAKE_EMPTY")) {         /* kept, as modules are */
+        *f = strdup(name);
+        return *f ? OK : OUT_OF_MEMORY;
+    }
     snprintf(wrapper, sizeof wrapper, "fake_%s", name);
     *f = dlsym(module, wrapper);
     return *f ? OK : NOT_FOUND;
@@ -311,6 +327,16 @@ ENTRY(int, cuFuncSetAttribute, void *f, int which, int x)
     (void)which;
     return f && x <= 232448 ? OK : INVALID;
 }
+/* Of a function that is but its name. */
+static int launch_empty(const char *name, unsigned threads, unsigned shared)
+{
+    FILE *f = fopen(getenv("FAKE_EMPTY"), "a");
+    if (!f)
+        return INVALID;
+    fprintf(f, "%s %u %u\n", name, threads, shared);
+    return fclose(f) == 0 ? OK : INVALID;
+}
+
 ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
       unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
       void **params, void **extra)
@@ -328,6 +354,8 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
         broken = 1;
     if (broken || launches > option("FAKE_IDLE", LONG_MAX))
         return OK;
+    if (getenv("FAKE_EMPTY"))
+        return launch_empty(f, bx, shared);
     memcpy(&run, &f, sizeof run);
     broken |= run(params, (long)gx, (int)bx) != 0;
     return OK;

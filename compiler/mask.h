@@ -16,9 +16,9 @@
 
 #include "call.h"
 
-/* NAME, NAME[i - back], NAME_cumsum[i] (inclusive), i */
-typedef enum LeafKind { LEAF_CONSTANT, LEAF_TOKEN, LEAF_CUMSUM, LEAF_POSITION
-} LeafKind;
+/* NAME, NAME[i - back], NAME_cumsum[i] (inclusive), i, the score of a pair */
+typedef enum LeafKind { LEAF_CONSTANT, LEAF_TOKEN, LEAF_CUMSUM, LEAF_POSITION,
+                        LEAF_SCORE } LeafKind;
 typedef struct Leaf {
     LeafKind kind;
     int side, back;
@@ -34,7 +34,9 @@ enum { SIDE_I = 1, SIDE_J = 2, SIDES = 3, HAS_POSITION = 4, HAS_CUMSUM = 8,
 enum { VAR_I, VAR_J, VAR_DISTANCE };
 #define REGION_INF ((int64_t)1 << 40)
 typedef struct Region { int64_t lo[3], hi[3]; } Region;
-typedef struct MaskPath { Region at; Ref value; } MaskPath;
+/* score: what the score function made of a pair's score there; 0: nothing, L
+ * is 0. */
+typedef struct MaskPath { Region at; Ref value, score; } MaskPath;
 
 /* rest + sum of coef * atom; coef and rest are free of i and j. */
 enum { MAX_PARTS = 24 };
@@ -73,6 +75,8 @@ typedef struct Mask {
     uint8_t *traits, *mark;             /* per node, with traits_len, cap */
     double *value;
     uint32_t traits_len, cap, work;
+    bool softmax;                       /* of pairs (below), not their sum */
+    double scale;                       /* of scores; 0: K^-1/2 */
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
     int ndrawn;
@@ -109,6 +113,8 @@ int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2]);
 bool mask_decidable(Mask *m, Ref cond);
 /* Sets piece[] from path[]; fails unless L is 0 above the diagonal. */
 void mask_pieces(Mask *m);
+/* The same of what path[] says below the diagonal, whatever is above. */
+void mask_lower_pieces(Mask *m);
 bool region_has(const Region *r, int64_t i, int64_t j);
 
 /* ---- numbers (mask_probe.c) ---- */
@@ -123,6 +129,10 @@ double mask_cumsum(const Mask *m, const char *name, int64_t t, unsigned draw);
 double mask_eval(Mask *m, Ref r, const double *leaf);
 double mask_number(Mask *m, Ref r, int64_t i, int64_t j, unsigned draw);
 double mask_at(Mask *m, int64_t i, int64_t j, unsigned draw);
+/* What the score function makes of the pair's made-up score; false: nothing
+ * asks for it there. */
+double mask_draw_score(const Mask *m, int64_t i, int64_t j, unsigned draw);
+bool mask_score_at(Mask *m, int64_t i, int64_t j, unsigned draw, double *x);
 /* Fails unless the products add up to the mask, and the rank of blocks off
  * the diagonal is within their number. */
 void mask_probe(Mask *m);
@@ -137,8 +147,25 @@ char *product_text(Mask *m, const Product *p, const char *part);
  * declared: its states and the output y. */
 void mask_step(Mask *m, Graph *g);
 
-/* mask_quadratic.c: m, which does not factor, for g's y; then y of a call. */
-void mask_quadratic(Mask *m, Graph *g);
+/* ---- all pairs of tokens (mask_pairs.c) ----
+ *
+ * What a piece says of a pair (i, j), a scalar of the pair's score s = q_i . k_j
+ * and of leaves of i and j: L, by which s v_j is weighed; or, of a softmax, the
+ * logit of v_j, made of s times a scale. */
+
+/* Makes the pieces of m, which does not factor or is a softmax's, g's y. */
+void mask_pairs(Mask *m, Graph *g);
+/* Is a pair of this value left out? */
+bool pair_masked(const Mask *m, Ref value);
+/* What scores are multiplied by before a piece sees them, for keys of so many
+ * numbers. */
+double pair_scale(const Mask *m, int64_t key);
+/* Sets of[leaf] to d value / d leaf, where it is not 0. */
+void pair_derive(Mask *m, Ref value, Ref of[MAX_INPUTS]);
+/* Does all that pieces say take the sum of this input by differences alone? */
+bool pair_by_differences(const Mask *m, const char *name);
+
+/* mask_quadratic.c: y of a call in double, pair by pair. */
 void mask_run(Ctx *c, const Graph *step, const Call *call);
 /* The gradient of sum(y * dy) for each input whose view has data: with all
  * heads of the call; a constant's for each sequence (sb). */

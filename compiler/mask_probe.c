@@ -59,6 +59,11 @@ double mask_cumsum(const Mask *m, const char *name, int64_t t, unsigned draw)
     return all + c;
 }
 
+double mask_draw_score(const Mask *m, int64_t i, int64_t j, unsigned draw)
+{
+    return 8 * mask_draw(m, "a score", (31 * i + j) % 4096, draw);
+}
+
 static double leaf_value(const Mask *m, const Leaf *l, int64_t i, int64_t j,
                          unsigned draw)
 {
@@ -69,6 +74,7 @@ static double leaf_value(const Mask *m, const Leaf *l, int64_t i, int64_t j,
     case LEAF_TOKEN: return t < 0 ? 0 : mask_draw(m, l->name, t, draw);
     case LEAF_CUMSUM: return mask_cumsum(m, l->name, t, draw);
     case LEAF_POSITION: return (double)t;
+    case LEAF_SCORE: return mask_draw_score(m, i, j, draw);
     }
     return NAN;
 }
@@ -106,6 +112,16 @@ double mask_at(Mask *m, int64_t i, int64_t j, unsigned draw)
         if (region_has(&m->path[n].at, i, j))
             return mask_number(m, m->path[n].value, i, j, draw);
     return NAN;
+}
+
+bool mask_score_at(Mask *m, int64_t i, int64_t j, unsigned draw, double *x)
+{
+    for (int n = 0; n < m->npaths; n++)
+        if (region_has(&m->path[n].at, i, j) && m->path[n].score) {
+            *x = mask_number(m, m->path[n].score, i, j, draw);
+            return true;
+        }
+    return false;
 }
 
 /* Row and column of the largest entry at or beyond (k, k). */

@@ -1,11 +1,11 @@
-/* mask_quadratic.c -- a mask that does not factor, summed as it stands:
- * y_i = sum over j <= i of L(i, j) (q_i . k_j) v_j, in double, each pair of
- * tokens by itself.
+/* mask_quadratic.c -- a mask over all pairs of tokens as it stands, in double:
+ *     y_i = sum over j <= i of w_ij v_j,
+ * in which w_ij is L(i, j) (q_i . k_j), or, of a softmax, the exponential of
+ * the pair's logit over the sum of the row's.
  *
  * Where L takes a cumulative sum by its differences alone, a pair's are from
  * its token j on: neither what was summed before nor a reset, a gate of -inf,
  * costs them digits. */
-#include "fold.h"
 #include "mask.h"
 
 #include <math.h>
@@ -27,54 +27,14 @@ typedef struct Quadratic {
     double *leaf[MAX_INPUTS];           /* the mask's leaves, by token */
     Total *total[MAX_INPUTS];           /* of those that L takes by differences
                                            alone; else NULL */
+    double scale;                       /* of scores */
+    struct PairNow *pair;               /* of the row in hand, by token j */
 } Quadratic;
 
+/* score: as its piece sees it. value: L or the logit. w: the weight of v_j. */
+typedef struct PairNow { int piece; double score, value, w; } PairNow;
+
 /* ---- cumulative sums ---- */
-
-static bool is_sum_of(const Mask *m, int leaf, const char *name)
-{
-    return m->leaf[leaf].kind == LEAF_CUMSUM
-        && !strcmp(m->leaf[leaf].name, name);
-}
-
-/* By how much node r grows where the cumulative sum of `name` does so at each
- * token, by 1, when `d` says that of its operands: 0 where r takes differences
- * of it alone; NAN: that cannot be said. */
-static double drift(const Mask *m, Ref r, const char *name, const double *d)
-{
-    const Graph *g = m->g;
-    const Node *n = &g->n[r];
-    double a = d[n->a[0]], b = d[n->a[1]];
-    bool still = true;
-
-    if (n->op == OP_input)
-        return is_sum_of(m, n->index, name);
-    for (int i = 0; i < op_info[n->op].arity; i++)
-        still = still && d[n->a[i]] == 0;
-    if (still)
-        return 0;
-    if (n->op == OP_add || n->op == OP_sub)
-        return n->op == OP_add ? a + b : a - b;
-    if (n->op == OP_neg)
-        return -a;
-    if (n->op == OP_mul && g->n[n->a[0]].op == OP_num)
-        return g->n[n->a[0]].num * b;
-    if (n->op == OP_mul && g->n[n->a[1]].op == OP_num)
-        return a * g->n[n->a[1]].num;
-    return NAN;
-}
-
-static bool by_differences(const Mask *m, const char *name)
-{
-    double *d = ctx_alloc(m->ctx, m->g->len * sizeof *d);
-
-    for (Ref r = 1; r < m->g->len; r++)
-        d[r] = drift(m, r, name, d);
-    for (int p = 0; p < m->npaths; p++)
-        if (d[m->path[p].value] != 0)
-            return false;
-    return true;
-}
 
 static void add_term(Total *t, double x)
 {
@@ -144,29 +104,25 @@ static int64_t leaf_token(const Quadratic *u, int k, int64_t i, int64_t j)
     return (l->side == SIDE_J ? j : i) - l->back;
 }
 
-static double leaf_number(const Quadratic *u, int k, int64_t i, int64_t j)
+static double leaf_number(const Quadratic *u, int k, int64_t i, int64_t j,
+                          double score)
 {
     static const Total none;
     const Total *total = u->total[k];
     int64_t t = leaf_token(u, k, i, j);
 
+    if (u->m->leaf[k].kind == LEAF_SCORE)
+        return score;
     if (total)
         return between(t < 0 ? &none : &total[t], &total[j]);
     return t < 0 ? 0 : u->leaf[k][t];
 }
 
-/* L(i, j), its path and the leaves' numbers. */
-static double weight(const Quadratic *u, int64_t i, int64_t j, int *path,
-                     double *leaf)
+static void leaf_numbers(const Quadratic *u, int64_t i, int64_t j,
+                         double score, double *leaf)
 {
-    const Mask *m = u->m;
-
-    *path = 0;
-    while (*path < m->npaths && !region_has(&m->path[*path].at, i, j))
-        ++*path;
-    for (int k = 0; k < m->g->nin; k++)
-        leaf[k] = leaf_number(u, k, i, j);
-    return mask_eval(u->m, m->path[*path].value, leaf);
+    for (int k = 0; k < u->m->g->nin; k++)
+        leaf[k] = leaf_number(u, k, i, j, score);
 }
 
 static double inner(const double *a, const double *b, int64_t n)
@@ -185,20 +141,56 @@ static void add_scaled(double *a, double w, const double *b, int64_t n)
         a[i] += w * b[i];
 }
 
+/* What is known of (i, j) by itself: all but a softmax's weight. */
+static PairNow pair_now(const Quadratic *u, int64_t i, int64_t j)
+{
+    const Mask *m = u->m;
+    int64_t K = u->n[1];
+    double leaf[MAX_INPUTS];
+    PairNow p = { .value = m->softmax ? -INFINITY : 0 };
+
+    while (p.piece < m->npieces && !region_has(&m->piece[p.piece].at, i, j))
+        p.piece++;
+    if (p.piece == m->npieces || pair_masked(m, m->piece[p.piece].value))
+        return p;
+    p.score = u->scale * inner(u->x[0] + i * K, u->x[1] + j * K, K);
+    leaf_numbers(u, i, j, p.score, leaf);
+    p.value = mask_eval(u->m, m->piece[p.piece].value, leaf);
+    p.w = p.value == 0 ? 0 : p.value * p.score;
+    return p;
+}
+
+/* The pairs of row i; a row of which all is left out has no weights. */
+static void find_pairs(const Quadratic *u, int64_t i)
+{
+    double most = -INFINITY, all = 0;
+
+    for (int64_t j = 0; j <= i; j++) {
+        u->pair[j] = pair_now(u, i, j);
+        if (!(u->pair[j].value <= most))
+            most = u->pair[j].value;
+    }
+    if (!u->m->softmax)
+        return;
+    for (int64_t j = 0; j <= i; j++) {
+        PairNow *p = &u->pair[j];
+        p->w = p->value == -INFINITY ? 0 : exp(p->value - most);
+        all += p->w;
+    }
+    for (int64_t j = 0; j <= i && all != 0; j++)
+        u->pair[j].w /= all;
+}
+
 /* Row i; y has room for it. */
 static void row(const Quadratic *u, int64_t i, double *y)
 {
-    int64_t K = u->n[1], V = u->n[2];
-    double leaf[MAX_INPUTS];
-    int path;
+    int64_t V = u->n[2];
 
     memset(y, 0, (size_t)V * sizeof *y);
-    for (int64_t j = 0; j <= i; j++) {
-        double w = weight(u, i, j, &path, leaf);
-        if (w != 0)
-            add_scaled(y, w * inner(u->x[0] + i * K, u->x[1] + j * K, K),
-                       u->x[2] + j * V, V);
-    }
+    find_pairs(u, i);
+    for (int64_t j = 0; j <= i; j++)
+        if (u->pair[j].w != 0)
+            add_scaled(y, u->pair[j].w, u->x[2] + j * V, V);
 }
 
 static size_t longest(const Call *call)
@@ -219,19 +211,7 @@ static void make_room(Ctx *c, Quadratic *u)
         u->x[k] = ctx_alloc(c, (most + 1) * (size_t)u->n[k] * sizeof(double));
     for (int n = 0; n < u->m->g->nin; n++)
         u->leaf[n] = ctx_alloc(c, (most + 1) * sizeof(double));
-}
-
-void mask_quadratic(Mask *m, Graph *g)
-{
-    Ref q = g->in[graph_find_input(g, "q")].node;
-    Ref k = g->in[graph_find_input(g, "k")].node;
-    Ref v = g->in[graph_find_input(g, "v")].node;
-
-    m->work = 0;
-    mask_pieces(m);                     /* it is causal all the same */
-    graph_output(g, "y", op2(g, OP_mul, dot(g, q, k, g->n[k].axes), v));
-    g->mask = m;
-    g->note = "mode \"quadratic\": every pair of tokens by itself";
+    u->pair = ctx_alloc(c, (most + 1) * sizeof *u->pair);
 }
 
 static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
@@ -243,10 +223,11 @@ static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
     const Input *k = &step->in[graph_find_input(step, "k")];
     u->n[0] = u->n[1] = entry_count(call->size, k->axes);
     u->n[2] = entry_count(call->size, step->n[step->out[0].node].axes);
+    u->scale = pair_scale(u->m, u->n[1]);
     make_room(c, u);
     for (int n = 0; n < u->m->g->nin; n++)
         if (u->m->leaf[n].kind == LEAF_CUMSUM
-            && by_differences(u->m, u->m->leaf[n].name))
+            && pair_by_differences(u->m, u->m->leaf[n].name))
             u->total[n] = ctx_alloc(c, (longest(call) + 1)
                                        * sizeof *u->total[n]);
 }
@@ -283,53 +264,60 @@ typedef struct Gradient {
     double *d[3];                       /* of q, k, v */
     double *leaf[MAX_INPUTS];
     double *sum;                        /* of one input, by token */
-    Ref of[MAX_TRACED][MAX_INPUTS];     /* d path / d leaf; 0: none */
+    Ref of[MAX_PATHS][MAX_INPUTS];      /* d piece / d leaf; 0: none */
 } Gradient;
 
-/* Reverse mode on the mask's own graph: scalars, in its element-wise ops. */
-static void derive_path(Mask *m, Ref root, Ref *of)
-{
-    Graph *g = m->g;
-    Ref *d = ctx_alloc(m->ctx, (root + 1) * sizeof *d);
-
-    d[root] = num(g, 1);
-    for (Ref r = root; r > 0; r--) {
-        const Node n = g->n[r];
-        Ref var[26] = { 0 };
-        if (!d[r])
-            continue;
-        if (n.op == OP_input)
-            of[n.index] = d[r];
-        for (int i = 0; i < op_info[n.op].arity; i++)
-            var[i] = n.a[i];
-        var['y' - 'a'] = r;
-        var['g' - 'a'] = d[r];
-        for (int i = 0; i < op_info[n.op].arity; i++) {
-            Ref x = fold_build(g, op_info[n.op].grad[i], var), *to = &d[n.a[i]];
-            if (!is_num(g, x, 0))
-                *to = *to ? op2(g, OP_add, *to, x) : x;
-        }
-    }
-}
-
-/* What the pair (i, j) adds. */
-static void add_pair(Gradient *b, int64_t i, int64_t j)
+/* What the pair (i, j) adds, of whose piece's value `dvalue` is the gradient,
+ * and `dscore` what its score has beside that. */
+static void add_pair(Gradient *b, int64_t i, int64_t j, double dvalue,
+                     double dscore)
 {
     const Quadratic *u = &b->u;
-    int64_t K = u->n[1], V = u->n[2];
-    const double *q = u->x[0] + i * K, *k = u->x[1] + j * K;
-    const double *v = u->x[2] + j * V, *dy = b->g + i * V;
-    double leaf[MAX_INPUTS], qk = inner(q, k, K), gv = inner(dy, v, V);
-    int path;
-    double w = weight(u, i, j, &path, leaf);
+    const PairNow *p = &u->pair[j];
+    int64_t K = u->n[1];
+    double leaf[MAX_INPUTS];
 
-    add_scaled(b->d[0] + i * K, w * gv, k, K);
-    add_scaled(b->d[1] + j * K, w * gv, q, K);
-    add_scaled(b->d[2] + j * V, w * qk, dy, V);
+    leaf_numbers(u, i, j, p->score, leaf);
     for (int n = 0; n < u->m->g->nin; n++) {
+        bool score = u->m->leaf[n].kind == LEAF_SCORE;
         int64_t t = leaf_token(u, n, i, j);
-        if (b->of[path][n] && t >= 0)
-            b->leaf[n][t] += qk * gv * mask_eval(u->m, b->of[path][n], leaf);
+        if (!b->of[p->piece][n] || t < 0)
+            continue;
+        double d = dvalue * mask_eval(u->m, b->of[p->piece][n], leaf);
+        if (score)
+            dscore += d;
+        else
+            b->leaf[n][t] += d;
+    }
+    dscore *= u->scale;
+    add_scaled(b->d[0] + i * K, dscore, u->x[1] + j * K, K);
+    add_scaled(b->d[1] + j * K, dscore, u->x[0] + i * K, K);
+}
+
+/* Of a softmax, w_j (dy . v_j - y . dy) is the gradient of a logit. */
+static void add_row(Gradient *b, int64_t i)
+{
+    const Quadratic *u = &b->u;
+    int64_t V = u->n[2];
+    const double *dy = b->g + i * V;
+    double all = 0;
+
+    find_pairs(u, i);
+    for (int64_t j = 0; j <= i && u->m->softmax; j++)
+        if (u->pair[j].w != 0)
+            all += u->pair[j].w * inner(dy, u->x[2] + j * V, V);
+    for (int64_t j = 0; j <= i; j++) {
+        const PairNow *p = &u->pair[j];
+        if (p->piece == u->m->npieces
+            || pair_masked(u->m, u->m->piece[p->piece].value))
+            continue;
+        double gv = inner(dy, u->x[2] + j * V, V);
+        if (p->w != 0)
+            add_scaled(b->d[2] + j * V, p->w, dy, V);
+        if (!u->m->softmax)
+            add_pair(b, i, j, gv * p->score, gv * p->value);
+        else if (p->w != 0)
+            add_pair(b, i, j, p->w * (gv - all), 0);
     }
 }
 
@@ -406,8 +394,7 @@ static void back_head(Gradient *b, int64_t seq, int head)
         memset(b->leaf[n], 0, len * sizeof(double));
     for (int64_t i = 0; i < s->len; i++) {
         ctx_poll(u->m->ctx);
-        for (int64_t j = 0; j <= i; j++)
-            add_pair(b, i, j);
+        add_row(b, i);
     }
     for (int n = 0; n < u->g->nin; n++)
         store_gradient(b, n, seq, head);
@@ -420,8 +407,8 @@ void mask_back(Ctx *c, const Graph *step, const Call *call, const View *dy,
     Quadratic room;
 
     quadratic_init(c, &b->u, step, call);
-    for (int p = 0; p < b->u.m->npaths; p++)
-        derive_path(b->u.m, b->u.m->path[p].value, b->of[p]);
+    for (int p = 0; p < b->u.m->npieces; p++)
+        pair_derive(b->u.m, b->u.m->piece[p].value, b->of[p]);
     room = b->u;
     make_room(c, &room);                /* as much again */
     for (int k = 0; k < 3; k++)

@@ -203,7 +203,7 @@ static void add_piece(Mask *m, const Region *at, Ref value)
         fail_help(m->ctx, m->g->n[value].line, "compare i and j in fewer "
                   "places", "the mask falls into more than %d pieces",
                   MAX_PATHS);
-    m->piece[m->npieces++] = (MaskPath){ *at, value };
+    m->piece[m->npieces++] = (MaskPath){ *at, value, 0 };
 }
 
 static void cut(Mask *m, const Region *at, Ref value)
@@ -274,21 +274,31 @@ static void must_be_zero(Mask *m, const MaskPath *p)
               expr_text(m->g, p->value));
 }
 
+/* Of what is above the diagonal, or not. */
+static void cut_half(Mask *m, bool above)
+{
+    m->npieces = 0;
+    for (int n = 0; n < m->npaths; n++) {
+        Region r = m->path[n].at;
+        if (above)
+            r.hi[VAR_DISTANCE] = least(r.hi[VAR_DISTANCE], -1);
+        else
+            r.lo[VAR_DISTANCE] = most(r.lo[VAR_DISTANCE], 0);
+        if (feasible(&r))
+            cut(m, &r, m->path[n].value);
+    }
+}
+
+void mask_lower_pieces(Mask *m)
+{
+    cut_half(m, false);
+    join_pieces(m);
+}
+
 void mask_pieces(Mask *m)
 {
-    for (int half = 0; half < 2; half++) {
-        m->npieces = 0;
-        for (int n = 0; n < m->npaths; n++) {
-            Region r = m->path[n].at;
-            if (half)
-                r.lo[VAR_DISTANCE] = most(r.lo[VAR_DISTANCE], 0);
-            else
-                r.hi[VAR_DISTANCE] = least(r.hi[VAR_DISTANCE], -1);
-            if (feasible(&r))
-                cut(m, &r, m->path[n].value);
-        }
-        for (int n = 0; !half && n < m->npieces; n++)
-            must_be_zero(m, &m->piece[n]);
-    }
-    join_pieces(m);
+    cut_half(m, true);
+    for (int n = 0; n < m->npieces; n++)
+        must_be_zero(m, &m->piece[n]);
+    mask_lower_pieces(m);
 }

@@ -210,6 +210,7 @@ static Ref own_leaf(Step *s, const Leaf *l)
     case LEAF_CONSTANT: return input_named(s->g, l->name);
     case LEAF_TOKEN: return back(s, input_named(s->g, l->name), l->back);
     case LEAF_CUMSUM: return running_sum(s, l->name);
+    case LEAF_SCORE:                    /* of a softmax, which has no step */
     case LEAF_POSITION: return position(s);
     }
     return 0;

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../backend/cuda/pairs.h"
 #include "../compiler/grad.h"
 #include "../compiler/mask.h"
 #include "bind.h"
@@ -460,16 +461,37 @@ static Back *back_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = ctx_alloc(c, sizeof *k);
 
     *k = (Back){ .c = c, .v = v, .step = v->step, .args = a, .b = b, .d = d };
-    if (v->step->mask && b->call.on_device)
-        fail_help(c, 0, "t:to(\"cpu\")", "%s: a mask of mode \"quadratic\" "
-                  "runs on the CPU, and the tensors are on the GPU",
-                  mode_name[a->mode]);
     return k;
+}
+
+/* All pairs of tokens on a device: from what a forward call has kept. */
+static PairsCall device_pairs(Back *k)
+{
+    const Stored *s = &k->d->stored;
+    PairsCall p = { .step = k->step, .call = &k->call, .backward = true,
+                    .dy = result_view(k->step, &k->d->dy) };
+
+    k->call = k->b->call;
+    k->call.out[0].dtype = k->b->dtype;
+    for (int i = 0; i < k->step->nin; i++)
+        if (k->d->dx[i].given)
+            p.dx[i] = input_view(k->step, i, &k->d->dx[i]);
+    if (s->bytes && s->bytes == pairs_kept(&p)) {
+        Note now = note_saved(k->c, k->v, k->args, k->b, s->at);
+        if (now.plan == s->note.plan && now.call == s->note.call)
+            p.kept = s->at;
+    }
+    return p;
 }
 
 /* A mask over all pairs of tokens has neither a plan nor states. */
 static void run_mask(Back *k)
 {
+    if (on_device_pairs(k->v, k->args, k->b)) {
+        PairsCall p = device_pairs(k);
+        pairs_run(k->c, k->v->shared.gpu, &k->v->pairs, &p);
+        return;
+    }
     View dx[MAX_INPUTS] = { { 0 } }, dy = result_view(k->step, &k->d->dy);
 
     k->dtype = k->args->mode == M_REFERENCE_BACKWARD ? F64 : F32;
@@ -580,8 +602,13 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
     PlanEntry *e;
 
-    if (v->step->mask)
+    if (v->step->mask) {
+        if (on_device_pairs(v, a, b)) {
+            PairsCall p = device_pairs(k);
+            pairs_prepare(c, v->shared.gpu, &v->pairs, &p);
+        }
         return;
+    }
     if (v->step->layer && a->mode == M_BACKWARD) {
         layer_prepare(c, v, a, b);
         return;
@@ -599,6 +626,10 @@ int64_t room_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 {
     Back *k = back_new(c, v, a, b, d);
 
+    if (v->step->mask) {
+        PairsCall p = device_pairs(k);
+        return pairs_workspace(c, v->shared.gpu, &p);
+    }
     find_plans(k);
     k->stored = fits_stored(k);
     return count_room(k);
@@ -611,9 +642,13 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = back_new(c, v, a, b, d);
     int64_t segments = 1, need, more;
 
-    if (v->step->mask)
-        return 0;
     d->stored = stored;
+    if (v->step->mask && !on_device_pairs(v, a, b))
+        return 0;
+    if (v->step->mask) {
+        PairsCall p = device_pairs(k);
+        return pairs_workspace(c, v->shared.gpu, &p);
+    }
     if (v->step->layer)
         return layer_workspace(c, v, a, b, d);
     find_plans(k);

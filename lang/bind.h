@@ -184,6 +184,8 @@ const Backend *call_backend(Ctx *c, const Args *a, const Call *call);
 /* Runs what is bound; makes all that this needs; says how many bytes of
  * workspace it takes (of what has been prepared). */
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* Does the call go over all pairs of tokens, on the device? */
+bool on_device_pairs(const Variant *v, const Args *a, const Bound *b);
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b);
 

@@ -199,6 +199,8 @@ typedef struct Variant {
     BestChunk *chunks;                  /* by sizes */
     PlanView *views;                    /* that v:plan has shown */
     struct LayerProgram *programs;      /* of a layer, by sizes */
+    struct PairPrograms *pairs;         /* on a device, of a mask over all
+                                           pairs of tokens */
     const char *about;                  /* what its script begins with */
     const char *form;                   /* form.c's text, once it was asked
                                            for */
@@ -215,10 +217,13 @@ void run_methods(lua_State *L);     /* forward, reference, step, check into
 
 /* ---- masks (mask.c) ---- */
 
-/* The variant definition table at `def` has a mask function: trace it, factor
- * it, and write the step that computes it into t's graph (inputs, states,
- * roots). Lua error if the mask does not factor. */
-void mask_trace(lua_State *L, int def, int owner, Tracer *t);
+/* Pushes the mask function of the definition table at `def`: causal where it
+ * has none. */
+void mask_push(lua_State *L, int def);
+/* That function is at fn: trace it, factor it, and write the step that computes
+ * it into t's graph (inputs, states, roots); or have it computed over all pairs
+ * where that is asked for. Lua error if the mask does not factor. */
+void mask_trace(lua_State *L, int def, int fn, int owner, Tracer *t);
 void mask_open(lua_State *L);       /* flin.mask_report */
 
 /* ---- the sandbox (sandbox.c) ---- */

@@ -1,6 +1,7 @@
 /* mask.c -- masks written in Lua: traced along every path, compared with the
  * plain function on numbers, factored, lowered to a step. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,14 @@ static void push_position(lua_State *L, MaskTrace *t, int owner, int is_j)
     value_push(L, owner, &t->tracer, a.value);
 }
 
+static void make_score(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->value = mask_leaf(a->t->mask, LEAF_SCORE, 0, "", 0);
+}
+
 /* The last choice that was `yes` becomes `no`; false: there is none. */
 static bool next_path(MaskTrace *t)
 {
@@ -119,6 +128,37 @@ static void fail_at_end(lua_State *L, MaskTrace *t, const char *help,
     lang_raise(L, &e);
 }
 
+/* The number on top, popped: what `what` returns. */
+static Ref take_number(lua_State *L, MaskTrace *t, const char *what)
+{
+    if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER
+        && !lua_isboolean(L, -1))
+        fail_at_end(L, t, "every path through the function returns a "
+                    "number: p.x[j], not p.x", lua_pushfstring(L,
+                    lua_isnil(L, -1) ? "the %s returns nothing"
+                    : "the %s returns what is not a number", what));
+    Ref r = value_arg(L, &t->tracer, -1);
+    lua_pop(L, 1);
+    return r;
+}
+
+/* What the score function, or nothing, makes of a score on this path. */
+static Ref trace_score(lua_State *L, MaskTrace *t, int fn, int owner)
+{
+    Ask a = { .t = t };
+
+    protect(L, t->tracer.ctx, make_score, &a);
+    if (!t->score)
+        return a.value;
+    lua_pushvalue(L, t->score);
+    value_push(L, owner, &t->tracer, a.value);
+    push_position(L, t, owner, 0);
+    push_position(L, t, owner, 1);
+    lua_pushvalue(L, fn + 1);
+    lua_call(L, 4, 1);
+    return take_number(L, t, "score");
+}
+
 /* Function and parameters are at fn and fn + 1. */
 static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
 {
@@ -136,15 +176,10 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         push_position(L, t, owner, 1);
         lua_pushvalue(L, fn + 1);
         lua_call(L, 3, 1);
-        if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER
-            && !lua_isboolean(L, -1))
-            fail_at_end(L, t, "every path through the function returns a "
-                        "number: p.x[j], not p.x", lua_isnil(L, -1)
-                        ? "the mask returns nothing"
-                        : "the mask returns what is not a number");
-        Ref r = value_arg(L, &t->tracer, -1);
-        m->path[m->npaths++] = (MaskPath){ t->at, r };
-        lua_pop(L, 1);
+        Ref r = take_number(L, t, "mask"), s = 0;
+        if (m->softmax && !is_num(m->g, r, 0))
+            s = trace_score(L, t, fn, owner);
+        m->path[m->npaths++] = (MaskPath){ t->at, r, s };
     } while (next_path(t));
 }
 
@@ -212,21 +247,21 @@ static void underline(lua_State *L, Error *e)
     lua_pop(L, 1);
 }
 
-static void run_quadratic(Ctx *c, void *ud)
+static void run_pairs(Ctx *c, void *ud)
 {
     MaskTrace *t = ud;
 
     (void)c;
-    mask_quadratic(t->mask, t->args);
+    mask_pairs(t->mask, t->args);
 }
 
 static void factor(lua_State *L, MaskTrace *t)
 {
     Ctx *c = t->tracer.ctx;
 
-    if (ctx_protect(c, run_factor, t))
+    if (!t->mask->softmax && ctx_protect(c, run_factor, t))
         return;
-    if (t->quadratic && ctx_protect(c, run_quadratic, t))
+    if ((t->quadratic || t->mask->softmax) && ctx_protect(c, run_pairs, t))
         return;
     Error e = c->err;
     if (!e.line)
@@ -272,16 +307,26 @@ static void find_source(lua_State *L, MaskTrace *t, int fn)
     t->last_line = ar.lastlinedefined;
 }
 
+/* What a definition says beside its mask. */
+typedef struct Wish {
+    bool quadratic, softmax;
+    double scale;                       /* of scores; 0: the usual one */
+    int score;                          /* where that function is; or 0 */
+} Wish;
+
 /* Traces and factors the function at `fn`, with what the definition at `def`
  * (0: none) declares; `step` gives the context and, if any, the step. */
 static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
-                        Tracer *step, bool quadratic)
+                        Tracer *step, const Wish *w)
 {
     Tracer start = *step;
 
     protect(L, step->ctx, run_new, &start);
     MaskTrace *t = start.ud;
     t->owner = owner;
+    t->mask->softmax = w->softmax;
+    t->mask->scale = w->scale;
+    t->score = w->score;
     const char *file = step->ctx->file;
     find_source(L, t, fn);
     mask_declare(L, t, def);
@@ -289,12 +334,14 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     int at = lua_gettop(L);
     mask_push_symbols(L, t, owner);
     trace_paths(L, t, at, owner);
-    mask_compare(L, t, at);
+    mask_compare(L, t, at, false);
+    if (w->score)
+        mask_compare(L, t, w->score, true);
     check_compared(L, &t->tracer);
     mask_check_read(L, t);
     lua_settop(L, at - 1);
     t->tracer.closed = true;
-    t->quadratic = quadratic;
+    t->quadratic = w->quadratic;
     factor(L, t);
     if (file)
         step->ctx->file = file;
@@ -322,16 +369,73 @@ static bool wants_quadratic(lua_State *L, int def)
     return true;
 }
 
-void mask_trace(lua_State *L, int def, int owner, Tracer *t)
+static bool wants_softmax(lua_State *L, int def)
+{
+    if (lua_getfield(L, def, "normalise") == LUA_TNIL)
+        return false;
+    const char *how = lua_tostring(L, -1);
+    if (!how || strcmp(how, "softmax"))
+        lang_fail(L, "normalise = \"softmax\" makes the weights of a row add "
+                  "up to 1; leave it out for their plain sum", "flin.variant: "
+                  "normalise cannot be %s", luaL_tolstring(L, -1, NULL));
+    return true;
+}
+
+/* Pushes the fields that it looks at. */
+static Wish wish_of(lua_State *L, int def)
+{
+    Wish w = { .quadratic = wants_quadratic(L, def),
+               .softmax = wants_softmax(L, def) };
+    int score = lua_getfield(L, def, "score");
+
+    if (w.quadratic && w.softmax)
+        lang_fail(L, "leave out mode", "flin.variant: mode = \"quadratic\" "
+                  "is the plain sum over all pairs, normalise = \"softmax\" "
+                  "another one");
+    if (score != LUA_TNIL && !w.softmax)
+        lang_fail(L, "add normalise = \"softmax\"", "flin.variant: score is "
+                  "what softmax takes of a pair's score");
+    if (score != LUA_TNIL && score != LUA_TFUNCTION)
+        lang_fail(L, "score = function (s, i, j, p) return s end",
+                  "flin.variant: score must be a function, not %s",
+                  type_text(L, -1));
+    w.score = score == LUA_TNIL ? 0 : lua_gettop(L);
+    if (lua_getfield(L, def, "scale") == LUA_TNIL)
+        return w;
+    w.scale = lua_tonumber(L, -1);
+    if (!w.softmax)
+        lang_fail(L, "scale q", "flin.variant: scale is of softmax's scores");
+    if (lua_type(L, -1) != LUA_TNUMBER || !(w.scale > 0) || isinf(w.scale))
+        lang_fail(L, "leave it out for one over the square root of the keys' "
+                  "size", "flin.variant: scale must be a positive number, not "
+                  "%s", shown_text(L, -1));
+    return w;
+}
+
+/* What stands for a mask where softmax has none. */
+static const char causal[] =
+    "return function (i, j) if i < j then return 0 end return 1 end";
+
+void mask_push(lua_State *L, int def)
+{
+    lua_getfield(L, def, "mask");
+    if (!lua_isnil(L, -1))
+        return;
+    lua_pop(L, 1);
+    if (luaL_loadbuffer(L, causal, sizeof causal - 1, "=causal") != LUA_OK)
+        lua_error(L);
+    lua_call(L, 0, 1);
+}
+
+void mask_trace(lua_State *L, int def, int fn, int owner, Tracer *t)
 {
     int top = lua_gettop(L);
 
     def = lua_absindex(L, def);
     owner = lua_absindex(L, owner);
     luaL_checkstack(L, 20, NULL);
-    bool quadratic = wants_quadratic(L, def);
-    lua_getfield(L, def, "mask");
-    MaskTrace *mt = trace(L, lua_gettop(L), def, owner, t, quadratic);
+    Wish w = wish_of(L, def);
+    MaskTrace *mt = trace(L, fn, def, owner, t, &w);
     mask_declare_read(L, mt);
     protect(L, t->ctx, run_step, mt);
     lua_settop(L, top);
@@ -394,7 +498,7 @@ static int report_factors(lua_State *L)
     lua_settop(L, 2);
     start.ctx = push_owner(L);
     int def = lua_istable(L, 2) ? 2 : 0;
-    MaskTrace *t = trace(L, 1, def, 3, &start, false);
+    MaskTrace *t = trace(L, 1, def, 3, &start, &(Wish){ .scale = 0 });
     int n = t->mask->nproducts;
     lua_newtable(L);
     lua_pushfstring(L, "the mask factors into %d product%s", n,

@@ -108,10 +108,12 @@ static void mark_read(MaskTrace *t, bool *read)
     Mask *m = t->mask;
 
     for (int p = 0; p < m->npaths; p++) {
-        mask_reach(m, m->path[p].value);
-        for (int n = 0; n < m->g->nin; n++)
-            if (m->mark[m->g->in[n].node])
-                read[n] = true;
+        for (int k = 0; k < 2; k++) {
+            mask_reach(m, k ? m->path[p].score : m->path[p].value);
+            for (int n = 0; n < m->g->nin; n++)
+                if (m->mark[m->g->in[n].node])
+                    read[n] = true;
+        }
     }
 }
 

@@ -24,6 +24,7 @@ typedef struct Plain {
     MaskTrace *t;
     int fn, tables;                     /* stack indices: the function, then
                                            the tables p */
+    bool score;                         /* it is that of scores */
     Mentions m;
     Concrete run;
     Rng rng;
@@ -37,16 +38,20 @@ typedef struct Plain {
 
 /* ---- one point ---- */
 
-double mask_plain(lua_State *L, int fn, int64_t i, int64_t j)
+/* Of this score; NULL: of the mask. */
+static double plain_number(lua_State *L, int fn, const double *score,
+                           int64_t i, int64_t j)
 {
     int p = lua_gettop(L);
     double x;
 
     lua_pushvalue(L, fn);
+    if (score)
+        lua_pushnumber(L, *score);
     lua_pushinteger(L, i);
     lua_pushinteger(L, j);
     lua_pushvalue(L, p);
-    lua_call(L, 3, 1);
+    lua_call(L, score ? 4 : 3, 1);
     if (lua_isboolean(L, -1))
         x = lua_toboolean(L, -1);
     else if (lua_isnumber(L, -1))
@@ -58,17 +63,25 @@ double mask_plain(lua_State *L, int fn, int64_t i, int64_t j)
     return x;
 }
 
+double mask_plain(lua_State *L, int fn, int64_t i, int64_t j)
+{
+    return plain_number(L, fn, NULL, i, j);
+}
+
 /* A fourth power of such positions does not fit in 64 bits, where Lua's whole
  * numbers wrap: the same in floating point. */
-static double plain_float(Plain *a, int64_t i, int64_t j)
+static double plain_float(Plain *a, const double *score, int64_t i, int64_t j)
 {
     lua_State *L = a->L;
+    int p = lua_gettop(L);
 
     lua_pushvalue(L, a->fn);
+    if (score)
+        lua_pushnumber(L, *score);
     lua_pushnumber(L, (double)i);
     lua_pushnumber(L, (double)j);
-    lua_pushvalue(L, -4);
-    lua_call(L, 3, 1);
+    lua_pushvalue(L, p);
+    lua_call(L, score ? 4 : 3, 1);
     double x = lua_isboolean(L, -1) ? lua_toboolean(L, -1)
                                     : lua_tonumber(L, -1);
     lua_pop(L, 1);
@@ -92,6 +105,7 @@ static void differs(Plain *a, int64_t i, int64_t j, double got, double traced)
     MaskTrace *t = a->t;
     bool truth = a->run.truths && t->tracer.ncompared;
     Error e = { .code = ERR_USER, .line = a->m.line };
+    const char *what = a->score ? "score" : "mask";
 
     if (truth)
         e.line = t->tracer.compared[0].line;
@@ -104,13 +118,14 @@ static void differs(Plain *a, int64_t i, int64_t j, double got, double traced)
              ? "a comparison == of i or j with a number is never true while "
                "tracing, nor is a table read there: write i < 1, or "
                "flin.where(flin.eq(i, 0), a, b)"
-             : "the mask may use nothing but i, j, p and functions of flin, "
-               "and must give the same each time");
+             : "the function may use nothing but its arguments and functions "
+               "of flin, and must give the same each time");
     if (!e.line)
         e.line = t->first_line;
-    snprintf(e.message, sizeof e.message, "the mask is not what its trace "
-             "says: on numbers, L(%lld,%lld) = %.4g, traced %.4g",
-             (long long)i, (long long)j, got, traced);
+    snprintf(e.message, sizeof e.message, "the %s is not what its trace "
+             "says: on numbers, %s(%lld,%lld) = %.4g, traced %.4g", what,
+             a->score ? "score" : "L", (long long)i, (long long)j, got,
+             traced);
     lang_raise(a->L, &e);
 }
 
@@ -118,6 +133,7 @@ typedef struct AtPoint {
     Mask *m;
     int64_t i, j;
     unsigned draw;
+    bool score, none;                   /* none: nothing asks for a score */
     double x;
 } AtPoint;
 
@@ -126,24 +142,35 @@ static void run_at(Ctx *c, void *ud)
     AtPoint *a = ud;
 
     (void)c;
-    a->x = mask_at(a->m, a->i, a->j, a->draw);
+    if (a->score)
+        a->none = !mask_score_at(a->m, a->i, a->j, a->draw, &a->x);
+    else
+        a->x = mask_at(a->m, a->i, a->j, a->draw);
 }
 
 static void compare(Plain *a, int64_t i, int64_t j, unsigned draw)
 {
     lua_State *L = a->L;
-    AtPoint at = { a->t->mask, i, j, draw, 0 };
+    AtPoint at = { .m = a->t->mask, .i = i, .j = j, .draw = draw,
+                   .score = a->score };
+    double drawn;
     bool far = i >= GRID || j >= GRID;
     bool wraps = !a->m.letters && (i >= WRAPS || j >= WRAPS);
 
     if (i < 0 || j < 0)
         return;
+    if (a->score)
+        protect(L, a->t->tracer.ctx, run_at, &at);
+    if (at.none)
+        return;
+    drawn = a->score ? mask_draw_score(at.m, i, j, draw) : 0;
+    const double *score = a->score ? &drawn : NULL;
     a->run.truths = a->turn++ / 2 % 2 == 0;
     lua_pushvalue(L, a->tables + (int)draw);
-    double x = mask_plain(L, a->fn, i, j);
+    double x = plain_number(L, a->fn, score, i, j);
     protect(L, a->t->tracer.ctx, run_at, &at);
     if (!same_number(x, at.x, far)
-        && !(wraps && same_number(plain_float(a, i, j), at.x, far)))
+        && !(wraps && same_number(plain_float(a, score, i, j), at.x, far)))
         differs(a, i, j, x, at.x);
     lua_pop(L, 1);
 }
@@ -378,7 +405,7 @@ static int compare_all(lua_State *L)
     return 0;
 }
 
-void mask_compare(lua_State *L, MaskTrace *t, int fn)
+void mask_compare(lua_State *L, MaskTrace *t, int fn, bool score)
 {
     int top = lua_gettop(L);
 
@@ -387,6 +414,7 @@ void mask_compare(lua_State *L, MaskTrace *t, int fn)
     memset(a, 0, sizeof *a);
     a->L = L;
     a->t = t;
+    a->score = score;
     a->run.quiet = true;
     rng_seed(&a->rng, 1);
     mentions_of(L, fn, &a->m);
@@ -589,6 +617,7 @@ static void by_function(lua_State *L, Run *r, bool whole)
     double pairs = 0;
 
     if (!r->v->masked || !r->v->has_function || call->on_device
+        || (r->v->step->mask && r->v->step->mask->softmax)
         || !call->nseq || !call->heads || !call->out[0].data)
         return;
     for (int i = 0; i < r->v->step->nst; i++)

@@ -18,6 +18,8 @@ typedef struct MaskTrace {
     int owner;                          /* on the stack: whose memory this is */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
+    int score;                          /* on the stack: what is made of a
+                                           pair's score; or 0 */
     MaskRead read[MAX_INPUTS];
     int nreads;
     Region at;                          /* of the path so far */
@@ -44,7 +46,8 @@ const double *mask_push_given(lua_State *L, int given, int n);
 
 /* The number of the function at fn, for i, j and the table on top. */
 double mask_plain(lua_State *L, int fn, int64_t i, int64_t j);
-/* Lua error where the function at fn, run on numbers, is not its trace. */
-void mask_compare(lua_State *L, MaskTrace *t, int fn);
+/* Lua error where the function at fn, run on numbers, is not its trace; `score`:
+ * it is that of scores. */
+void mask_compare(lua_State *L, MaskTrace *t, int fn, bool score);
 
 #endif

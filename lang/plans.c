@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../backend/cpu/cpu.h"
+#include "../backend/cuda/pairs.h"
 #include "../backend/cuda/run.h"
 #include "../compiler/grad.h"
 #include "../compiler/mask.h"
@@ -332,8 +333,10 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
         return e;
     if (v->step->mask)
         fail_help(c, 0, "v:forward and v:reference take whole sequences",
-                  "a mask of mode \"quadratic\" has no plan and no state to "
-                  "step from");
+                  v->step->mask->softmax ? "softmax attention has no plan "
+                  "and no state to step from: keys of tokens before are not "
+                  "kept" : "a mask of mode \"quadratic\" has no plan and no "
+                  "state to step from");
     memcpy(wanted.size, size, sizeof wanted.size);
     v->ctx->interrupted = c->interrupted;
     v->ctx->interrupt_ud = c->interrupt_ud;
@@ -398,6 +401,8 @@ void plans_release(Variant *v)
             e->backend->release(e->program);
     v->plans = NULL;
     layer_release(v);
+    pairs_free(v->shared.gpu, v->pairs);
+    v->pairs = NULL;
     shared_release(&v->shared);
 }
 
@@ -427,17 +432,24 @@ const Backend *call_backend(Ctx *c, const Args *a, const Call *call)
     return b;
 }
 
-/* The plan that such a call runs by; NULL: none, it is interpreted. */
+bool on_device_pairs(const Variant *v, const Args *a, const Bound *b)
+{
+    return v->step->mask && b->call.on_device
+        && (a->mode == M_FORWARD || a->mode == M_BACKWARD);
+}
+
+static PairsCall pairs_call(const Variant *v, const Bound *b)
+{
+    return (PairsCall){ .step = v->step, .call = &b->call };
+}
+
+/* The plan that such a call runs by; NULL: none, it is interpreted, or goes
+ * over all pairs. */
 static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     const Backend *backend = call_backend(c, a, &b->call);
-    bool pairs = v->step->mask && a->mode != M_STEP;
 
-    if (pairs && b->call.on_device)
-        fail_help(c, 0, "t:to(\"cpu\")", "%s: a mask of mode \"quadratic\" "
-                  "runs on the CPU, and the tensors are on the GPU",
-                  mode_name[a->mode]);
-    if (a->mode == M_REFERENCE || pairs)
+    if (a->mode == M_REFERENCE || (v->step->mask && a->mode != M_STEP))
         return NULL;
     return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
@@ -446,6 +458,13 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 static bool in_parts(const Variant *v, const Args *a)
 {
     return v->step->layer && a->mode != M_REFERENCE;
+}
+
+static void run_pairs(Ctx *c, Variant *v, const Bound *b)
+{
+    PairsCall p = pairs_call(v, b);
+
+    pairs_run(c, v->shared.gpu, &v->pairs, &p);
 }
 
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
@@ -460,6 +479,8 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         layer_run(c, v, a, b);
     else if (e)
         e->backend->run(c, e->program, e->plan, &b->call);
+    else if (on_device_pairs(v, a, b))
+        run_pairs(c, v, b);
     else if (v->step->mask)
         mask_run(c, v->step, &b->call);
     else
@@ -474,6 +495,11 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         layer_prepare(c, v, a, b);
         return;
     }
+    if (on_device_pairs(v, a, b)) {
+        PairsCall p = pairs_call(v, b);
+        pairs_prepare(c, v->shared.gpu, &v->pairs, &p);
+        return;
+    }
     PlanEntry *e = bound_plan(c, v, a, b);
 
     if (e && e->backend->prepare)
@@ -484,6 +510,10 @@ int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (in_parts(v, a))
         return layer_workspace(c, v, a, b, NULL);
+    if (on_device_pairs(v, a, b)) {
+        PairsCall p = pairs_call(v, b);
+        return pairs_workspace(c, v->shared.gpu, &p);
+    }
     PlanEntry *e = bound_plan(c, v, a, b);
 
     return e && e->backend->workspace

@@ -1,6 +1,7 @@
 /* saved.c -- the forward pass of a joint plan on its own, what it leaves for
  * the backward one, and how that one knows it.
  */
+#include "../backend/cuda/pairs.h"
 #include "bind.h"
 
 /* The joint plan, if it goes by chunks and its backend runs the two passes
@@ -25,8 +26,38 @@ static Call saving_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
     return b->call.on_device ? joint_call(c, v, a, b) : b->call;
 }
 
+/* Of a mask over all pairs on the device: what it keeps. */
+static PairsCall pairs_of(const Variant *v, const Bound *b, void *at)
+{
+    return (PairsCall){ .step = v->step, .call = &b->call, .kept = at };
+}
+
+static int64_t pairs_bytes(const Variant *v, const Bound *b)
+{
+    Bound of = *b;
+
+    of.call.out[0].dtype = b->dtype;
+    PairsCall p = pairs_of(v, &of, NULL);
+    return pairs_kept(&p);
+}
+
+static int64_t pairs_run_saved(Ctx *c, Variant *v, const Args *a,
+                               const Bound *b, Stored room)
+{
+    int64_t bytes = pairs_bytes(v, b);
+    PairsCall p = pairs_of(v, b, bytes <= room.bytes ? room.at : NULL);
+
+    if (room.at && bytes > room.bytes)
+        return bytes;
+    ctx_doing(c, mode_name[a->mode], v->step->name);
+    pairs_run(c, v->shared.gpu, &v->pairs, &p);
+    return room.at ? bytes : 0;
+}
+
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
+    if (on_device_pairs(v, a, b))
+        return pairs_bytes(v, b);
     if (v->step->layer)
         return layer_saved_bytes(c, v, a, b);
     PlanEntry *e = saving_plan(c, v, a, b);
@@ -42,6 +73,8 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 {
     if (v->step->layer && b->call.on_device && room.at)
         return layer_run_saved(c, v, a, b, room);
+    if (on_device_pairs(v, a, b))
+        return pairs_run_saved(c, v, a, b, room);
     PlanEntry *e = saving_plan(c, v, a, b);
     int64_t bytes = 0;
 
@@ -68,6 +101,10 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room)
 {
+    if (on_device_pairs(v, a, b)) {
+        PairsCall p = pairs_of(v, b, room.at);
+        return pairs_workspace(c, v->shared.gpu, &p);
+    }
     PlanEntry *e = saving_plan(c, v, a, b);
 
     if (!e || !e->backend->workspace)
@@ -128,6 +165,9 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     const PlanEntry *e = saving_plan(c, v, a, b);
     bool layer = v->step->layer && b->call.on_device;
 
+    if (on_device_pairs(v, a, b))
+        return (Note){ (uintptr_t)v->step->mask | 1, hash_call(v->step, b) | 1,
+                       hash_places(v->step, &b->call, at) | 1 };
     if (!e && !layer)
         return (Note){ 0 };
     uint64_t mark = e ? e->mark : layer_mark(v, a, b);

@@ -46,7 +46,7 @@ static const char *const domain_names[] = {
 };
 
 static const char *const fields[] = { "name", "axes", "input", "state",
-    "step", "mask", "mode", "initial" };
+    "step", "mask", "mode", "normalise", "score", "scale", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
     "forward", "initial" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
@@ -482,7 +482,9 @@ static int flin_variant(lua_State *L)
     const char *name = variant_name(L, 1, "variant");
     bool step = get_field(L, 1, "step", LUA_TFUNCTION);
     int f = lua_gettop(L);
-    bool mask = get_field(L, 1, "mask", LUA_TFUNCTION);
+    bool softmax = lua_getfield(L, 1, "normalise") != LUA_TNIL;
+    lua_settop(L, f);
+    bool mask = get_field(L, 1, "mask", LUA_TFUNCTION) || softmax;
     if (step == mask)
         lang_fail(L, "step = function (x, s) ... end, or mask = function "
                   "(i, j, p) ... end", step ? "flin.variant: a step and a "
@@ -494,7 +496,9 @@ static int flin_variant(lua_State *L)
     int owner = lua_gettop(L);
     declare_axes(L, v->step, 1);
     if (mask) {
-        mask_trace(L, 1, owner, t);
+        mask_push(L, 1);
+        lua_replace(L, f + 1);
+        mask_trace(L, 1, f + 1, owner, t);
         v->masked = true;
         truth_keep(L, at, f + 1, t);
     } else {

@@ -528,56 +528,8 @@ INLINE void put_sum(u32 to, int part, float x, const Lane &l)
         store1(to + 4 * part, x);
 }
 
-/* ---- products ---- */
+/* ---- registers ---- */
 
-/* One K step of both operands from shared memory; TA, TB: the contracted axis
- * runs along the operand's rows; SIGN: of the product. */
-#define TILE_PRODUCT(N, REGS, D, P, A, B, ADD, TA, TB, SIGN)                 \
-template<int ACROSS_A, int ACROSS_B, int MINUS>                              \
-INLINE void tile_product(float (&d)[REGS], u64 a, u64 b, int add)            \
-{                                                                            \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD ", 0;\n"               \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
-        " {" P "}, " A ", " B ", p, " SIGN ", 1, " TA ", " TB ";}\n"         \
-        : D : "l"(a), "l"(b), "r"(add), "n"(ACROSS_A), "n"(ACROSS_B),        \
-              "n"(MINUS ? -1 : 1));                                          \
-}
-TILE_PRODUCT(16, 8, D8(0), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10",
-             "%11", "%12", "%13")
-TILE_PRODUCT(32, 16, D16, P16, "%16", "%17", "%18", "%19", "%20", "%21")
-TILE_PRODUCT(64, 32, D32, P32, "%32", "%33", "%34", "%35", "%36", "%37")
-TILE_PRODUCT(128, 64, D64, P64, "%64", "%65", "%66", "%67", "%68", "%69")
-
-/* A descriptor in halves: steps along K change the first alone. */
-struct Operand { u32 at, more; };
-/* Of an operand that has its result's rows (or columns) from `from` on; `rows`:
- * of its tile. */
-template<int ACROSS> INLINE Operand operand(u32 tile, int rows, int from)
-{
-    const int piece = rows * 128;
-    const u64 d = descriptor(ACROSS ? tile + from / 64 * piece + from % 64 * 2
-                                    : tile + from * 128, piece);
-    return { (u32)d, (u32)(d >> 32) };
-}
-template<int ACROSS> INLINE u64 at_step(Operand o, int rows, int step)
-{
-    const u32 more = ACROSS ? step * 2048 : step / 4 * rows * 128
-                                            + step % 4 * 32;
-    return o.at + more / 16 | (u64)o.more << 32;
-}
-/* d = a b, or d += a b, or d -= a b: 64 rows from `row`, 2 REGS columns from
- * `col` on. */
-template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS, int REGS>
-INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
-                           u32 b, int rows_b, int col)
-{
-    const Operand x = operand<ACROSS_A>(a, rows_a, row);
-    const Operand y = operand<ACROSS_B>(b, rows_b, col);
-    UNROLL for (int k = 0; k < STEPS; k++)
-        tile_product<ACROSS_A, ACROSS_B, MINUS>(
-            d, at_step<ACROSS_A>(x, rows_a, k), at_step<ACROSS_B>(y, rows_b, k),
-            ADDS || k > 0);
-}
 /* REGS of a fragment's registers, from `at` on. */
 template<int REGS> INLINE float (&registers(float *x, int at))[REGS]
 {

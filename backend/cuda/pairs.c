@@ -1,0 +1,661 @@
+/* pairs.c -- calls of masks over all pairs of tokens: what they need made, and
+ * queued.
+ */
+#include "pairs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "build.h"
+#include "dense.h"
+#include "driver_entry.h"
+
+enum { ALIGN = 256, OWN = 128, HOPPER_THREADS = 384, PLAIN_WARPS = 4,
+       LEAF_THREADS = 256 };            /* as in pairs.cuh, pairs_plain.cuh */
+
+/* A source's kernels. */
+enum { FORWARD, KEYS, QUERIES, DELTA, LEAVES, SUMS, NKERNELS };
+typedef struct PairKernels {
+    struct PairKernels *next;
+    PairsShape shape;
+    Module *module;
+    Function *f[NKERNELS];
+} PairKernels;
+
+/* Ends of packed sequences that the host knows. */
+typedef struct PairEnds {
+    struct PairEnds *next;
+    DevicePtr at;
+    int64_t n, *end;
+} PairEnds;
+
+struct PairPrograms { PairKernels *kernels; PairEnds *ends; };
+
+/* ---- as the headers have them ---- */
+
+typedef struct HostPlace {
+    uint64_t p;
+    int64_t sb, st, sh;
+    int32_t group, type;
+} HostPlace;
+typedef struct HostLeaf {
+    uint64_t p;
+    int64_t sb, st, sh;
+    int32_t group, type, back, sum;
+} HostLeaf;
+typedef struct HostPairs {
+    uint64_t cu;
+    int64_t nseq, tokens, rows, plane;
+    int32_t heads, pad;
+    HostPlace q, k, v, y, dy, dq, dk, dv;
+    uint64_t leaf, number, lse, delta, dleaf;
+} HostPairs;
+typedef struct HostSum {
+    uint64_t to;
+    int32_t n, plane[PAIR_LEAVES], number;
+} HostSum;
+typedef struct HostLeaves { HostPairs a; HostLeaf leaf[PAIR_LEAVES]; }
+    HostLeaves;
+typedef struct HostSums {
+    HostPairs a;
+    HostLeaf leaf[PAIR_LEAVES];
+    HostSum sum[PAIR_LEAVES];
+} HostSums;
+typedef struct HostMaps {
+    _Alignas(64) unsigned char map[4][128];
+    HostPairs a;
+} HostMaps;
+_Static_assert(sizeof(HostSums) <= 4000, "what a kernel is passed");
+
+/* ---- a call in hand ---- */
+
+/* What lies in the workspace, from its beginning; -1: nothing. */
+typedef struct Rooms {
+    int64_t leaf, number, lse, delta, dleaf, y, d[3], sum[PAIR_LEAVES], bytes;
+} Rooms;
+
+typedef struct Hand {
+    Ctx *c;
+    Gpu *g;
+    const Driver *d;
+    const PairsCall *p;
+    Mask *m;
+    PairLeaves leaves;
+    int in[3];                          /* q, k, v */
+    int key, value, heads;
+    int64_t tokens, rows;
+    bool packed;
+    PairsShape shape;
+    Rooms rooms;
+    DevicePtr room;
+    const PairKernels *fast, *plain;    /* fast: wgmma's, or plain */
+    HostPairs a;
+} Hand;
+
+static bool is_packed(const Call *call)
+{
+    for (int64_t s = 0; call->seq && s < call->nseq; s++)
+        if (call->seq[s].b != s || call->seq[s].start
+            || call->seq[s].len != call->seq[0].len)
+            return true;
+    return call->device_cu;
+}
+
+/* Tokens of a batch entry. */
+static int64_t tokens_of(const Call *call, bool packed)
+{
+    const Seq *last = call->seq + call->nseq - 1;
+
+    if (!call->seq || !call->nseq)
+        return call->tokens;
+    return packed ? last->start + last->len : call->seq[0].len;
+}
+
+static int group_of(const Call *call, const View *v)
+{
+    return !v->heads ? 1 : v->sh ? call->heads / v->heads : call->heads;
+}
+
+static HostPlace place_of(const Call *call, const View *v)
+{
+    return (HostPlace){ (uint64_t)(uintptr_t)v->data, v->sb, v->st, v->sh,
+                        group_of(call, v), v->dtype };
+}
+
+static bool is_short(DType d) { return d == BF16 || d == F16; }
+
+/* Can the copy engine read it, and pieces of 16 bytes be written to it? */
+static bool is_whole(const View *v)
+{
+    return v->sd[0] == 1 && v->st % 8 == 0 && v->sh % 8 == 0 && v->sb % 8 == 0
+        && (uintptr_t)v->data % 16 == 0;
+}
+
+/* Wide enough for wgmma? All matrices are of one type of 16 bits. */
+static bool fits_wgmma(const Hand *h)
+{
+    const Call *call = h->p->call;
+    DType type = call->in[h->in[0]].dtype;
+    bool fits = h->d->arch / 10 == 9 && is_short(type) && h->key <= 128
+        && h->value <= 128 && h->key % 8 == 0 && h->value % 8 == 0
+        && h->tokens < 1 << 30;
+
+    for (int k = 0; k < 3; k++)
+        fits = fits && call->in[h->in[k]].dtype == type
+            && is_whole(&call->in[h->in[k]]);
+    if (h->p->backward)
+        return fits && h->p->dy.dtype == type && is_whole(&h->p->dy);
+    return fits && call->out[0].dtype == type && is_whole(&call->out[0]);
+}
+
+/* Does a kernel write input k's gradient itself? */
+static bool is_direct(const Hand *h, const View *v)
+{
+    return v->heads == h->heads && (v->sh || h->heads == 1)
+        && (!h->shape.wgmma || (v->dtype == h->shape.type && is_whole(v))
+            || (v->dtype == F32 && v->sd[0] == 1 && v->st % 2 == 0
+                && v->sh % 2 == 0 && v->sb % 2 == 0))
+        && v->sd[0] == 1;
+}
+
+static int64_t take(Rooms *r, int64_t bytes)
+{
+    int64_t at = r->bytes;
+
+    r->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return at;
+}
+
+static int input_of(const Hand *h, int leaf)
+{
+    return graph_find_input(h->p->step, h->m->leaf[leaf].name);
+}
+
+static int64_t lse_bytes(const Hand *h)
+{
+    return (h->heads * h->rows * 4 + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void find_rooms(Hand *h)
+{
+    Rooms *r = &h->rooms;
+    int64_t plane = h->heads * h->rows;
+
+    r->leaf = take(r, (h->leaves.rows + h->leaves.cols) * plane * 8);
+    r->number = take(r, (int64_t)h->leaves.numbers * h->heads * 8);
+    if (!h->p->backward)
+        return;
+    r->lse = take(r, plane * 4);
+    r->y = take(r, plane * h->value * 4);
+    r->delta = take(r, plane * 4);
+    r->dleaf = take(r, h->leaves.n * plane * 4);
+    for (int k = 0; k < 3; k++) {
+        const View *v = &h->p->dx[h->in[k]];
+        r->d[k] = v->data && is_direct(h, v) ? -1
+            : take(r, plane * (k < 2 ? h->key : h->value) * 4);
+    }
+    for (int k = 0; k < h->leaves.n; k++)
+        r->sum[k] = take(r, plane * 4);
+}
+
+static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p)
+{
+    static const char *const name[] = { "q", "k", "v" };
+    const Call *call = p->call;
+    Hand h = { .c = c, .g = g, .p = p, .heads = call->heads };
+
+    h.d = gpu_enter(c, g);
+    h.m = mask_copy(c, p->step->mask);
+    h.leaves = pair_leaves(h.m);
+    for (int k = 0; k < 3; k++)
+        h.in[k] = graph_find_input(p->step, name[k]);
+    h.key = (int)entry_count(call->size, p->step->in[h.in[1]].axes);
+    h.value = (int)entry_count(call->size, p->step->in[h.in[2]].axes);
+    h.packed = is_packed(call);
+    h.tokens = tokens_of(call, h.packed);
+    h.rows = h.packed ? h.tokens : h.tokens * call->nseq;
+    h.shape = (PairsShape){ .key = h.key, .value = h.value };
+    h.shape.wgmma = fits_wgmma(&h);
+    h.shape.type = h.shape.wgmma ? call->in[h.in[0]].dtype : F32;
+    for (int k = 0; k < 3 && h.shape.wgmma && p->backward; k++) {
+        const View *v = &p->dx[h.in[k]];
+        h.shape.floats[k] = !is_direct(&h, v) || v->dtype == F32;
+    }
+    find_rooms(&h);
+    return h;
+}
+
+int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p)
+{
+    return hand_of(c, g, p).rooms.bytes;
+}
+
+/* What the way back needs of the way forward: logsumexp, and y. */
+int64_t pairs_kept(const PairsCall *p)
+{
+    const Call *call = p->call;
+    bool packed = is_packed(call);
+    int64_t rows = tokens_of(call, packed) * (packed ? 1 : call->nseq);
+    int64_t value = entry_count(call->size, p->step->in[graph_find_input(
+                                p->step, "v")].axes);
+    int64_t lse = (call->heads * rows * 4 + ALIGN - 1) / ALIGN * ALIGN;
+
+    if (!p->step->mask->softmax)
+        return 0;
+    return lse + call->heads * rows * value * dtype_size(call->out[0].dtype);
+}
+
+/* ---- kernels ---- */
+
+static int shared_of(const Hand *h, int kernel)
+{
+    const PairLeaves *p = &h->leaves;
+    int key = (h->key + 63) / 64 * 64, value = (h->value + 63) / 64 * 64;
+    int wide = key > value ? key : value, soft = h->m->softmax ? 2 : 0;
+    int all = kernel == FORWARD
+        ? OWN * wide * 2 + 2 * 128 * (key + value) * 2 + 2 * p->cols * 128 * 4
+        : OWN * (key + value) * 2 + 3 * 64 * (key + value) * 2
+          + 3 * 64 * 4 * (kernel == KEYS ? soft + p->rows : p->cols);
+
+    return all + 128 + 1024;
+}
+
+static const char *const kernel_name[] = { "flin_forward", "flin_keys",
+    "flin_queries", "flin_delta", "flin_leaves", "flin_sums" };
+
+static PairKernels *new_kernels(Hand *h, const PairsShape *s)
+{
+    Module *m = build_module(h->c, h->g, pairs_source(h->c, mask_copy(h->c,
+                             h->p->step->mask), s));
+    PairKernels *k = calloc(1, sizeof *k);
+
+    if (!k) {
+        module_unload(h->d, m);
+        fail_code(h->c, ERR_MEMORY, "out of memory");
+    }
+    k->shape = *s;
+    k->module = m;
+    for (int n = 0; n < (s->wgmma ? DELTA : NKERNELS); n++)
+        k->f[n] = module_function(h->c, h->d, m, kernel_name[n], s->wgmma
+            ? shared_of(h, n) : LEAF_THREADS * (int)sizeof(double));
+    return k;
+}
+
+static const PairKernels *find_kernels(Hand *h, PairPrograms *all,
+                                       const PairsShape *s)
+{
+    PairKernels *k = all->kernels;
+
+    while (k && memcmp(&k->shape, s, sizeof *s))
+        k = k->next;
+    if (!k) {
+        k = new_kernels(h, s);
+        k->next = all->kernels;
+        all->kernels = k;
+    }
+    return k;
+}
+
+/* The host's ends, where the device finds them. */
+static DevicePtr find_ends(Hand *h, PairPrograms *all)
+{
+    const Call *call = h->p->call;
+    int64_t n = call->nseq + 1, *end = ctx_alloc(h->c, (size_t)n * sizeof *end);
+    size_t bytes = (size_t)n * sizeof *end;
+    PairEnds *e = all->ends;
+
+    for (int64_t s = 0; s < call->nseq; s++)
+        end[s + 1] = call->seq[s].start + call->seq[s].len;
+    while (e && (e->n != n || memcmp(e->end, end, bytes)))
+        e = e->next;
+    if (e)
+        return e->at;
+    e = calloc(1, sizeof *e);
+    if (!e || !(e->end = malloc(bytes))) {
+        free(e);
+        fail_code(h->c, ERR_MEMORY, "out of memory");
+    }
+    memcpy(e->end, end, bytes);
+    e->n = n;
+    e->next = all->ends;
+    all->ends = e;                      /* freed with the programs */
+    e->at = gpu_alloc(h->c, h->g, bytes);
+    gpu_put(h->c, h->g, e->at, end, bytes);
+    return e->at;
+}
+
+typedef struct Wish { Hand *h; PairPrograms **all; } Wish;
+
+static void find_locked(Ctx *c, void *ud)
+{
+    Wish *w = ud;
+    Hand *h = w->h;
+    PairsShape plain = { .key = h->key, .value = h->value, .type = F32 };
+
+    if (!*w->all && !(*w->all = calloc(1, sizeof **w->all)))
+        fail_code(c, ERR_MEMORY, "out of memory");
+    h->fast = find_kernels(h, *w->all, &h->shape);
+    h->plain = h->leaves.n || h->p->backward
+        ? find_kernels(h, *w->all, &plain) : NULL;
+    if (h->packed && h->p->call->seq)
+        h->a.cu = find_ends(h, *w->all);
+}
+
+void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
+{
+    Hand h = hand_of(c, g, p);
+
+    gpu_locked(c, g, find_locked, &(Wish){ &h, all });
+    if (p->backward)
+        dense_prepare(c, g);
+}
+
+void pairs_free(Gpu *g, PairPrograms *p)
+{
+    for (PairKernels *k = p ? p->kernels : NULL, *next; k; k = next) {
+        next = k->next;
+        module_unload(gpu_driver(g), k->module);
+        free(k);
+    }
+    for (PairEnds *e = p ? p->ends : NULL, *next; e; e = next) {
+        next = e->next;
+        gpu_free(g, e->at, (size_t)e->n * sizeof *e->end);
+        free(e->end);
+        free(e);
+    }
+    free(p);
+}
+
+/* ---- what a kernel is passed ---- */
+
+static DevicePtr at_room(const Hand *h, int64_t at)
+{
+    return at < 0 ? 0 : h->room + (DevicePtr)at;
+}
+
+/* [rows, heads, n] of that type. */
+static HostPlace packed_place(const Hand *h, DevicePtr at, int n, DType type)
+{
+    int64_t st = (int64_t)h->heads * n;
+
+    return (HostPlace){ at, st * h->tokens, st, n, 1, (int32_t)type };
+}
+
+static void fill(Hand *h)
+{
+    const Call *call = h->p->call;
+    HostPairs *a = &h->a;
+
+    if (call->device_cu)
+        a->cu = (uint64_t)(uintptr_t)call->device_cu;
+    a->nseq = call->nseq;
+    a->tokens = h->tokens;
+    a->rows = h->rows;
+    a->plane = h->heads * h->rows;
+    a->heads = h->heads;
+    a->q = place_of(call, &call->in[h->in[0]]);
+    a->k = place_of(call, &call->in[h->in[1]]);
+    a->v = place_of(call, &call->in[h->in[2]]);
+    a->leaf = at_room(h, h->rooms.leaf);
+    a->number = at_room(h, h->rooms.number);
+}
+
+static void fill_gradients(Hand *h)
+{
+    const Call *call = h->p->call;
+    HostPlace *to[3] = { &h->a.dq, &h->a.dk, &h->a.dv };
+
+    for (int k = 0; k < 3; k++)
+        *to[k] = h->rooms.d[k] < 0
+            ? place_of(call, &h->p->dx[h->in[k]])
+            : packed_place(h, at_room(h, h->rooms.d[k]), k < 2 ? h->key
+                           : h->value, F32);
+    h->a.dy = place_of(call, &h->p->dy);
+    h->a.delta = at_room(h, h->rooms.delta);
+    h->a.dleaf = at_room(h, h->rooms.dleaf);
+}
+
+/* ---- launching ---- */
+
+static void start(const Hand *h, Function *f, int64_t grid, int threads,
+                  int shared, void *args)
+{
+    void *params[] = { args };
+    CALL(h->d, LAUNCH, launch_kernel);
+
+    if (grid > INT32_MAX)
+        fail(h->c, 0, "a call of %lld tokens and %d heads is too large for one"
+             " kernel", (long long)h->rows, h->heads);
+    if (grid)
+        driver_check(h->c, h->d, launch_kernel(f, (unsigned)grid, 1, 1,
+                     (unsigned)threads, 1, 1, (unsigned)shared,
+                     h->p->call->stream, params, NULL),
+                     "launching a kernel");
+}
+
+/* 64 columns of 64 tokens: columns, tokens, heads, batch entries. */
+static void encode(const Hand *h, const HostPlace *p, int columns,
+                   unsigned char *map)
+{
+    enum { MAP_F16 = 6, MAP_BF16 = 9, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
+    const HostPlace x = *p;
+    const uint64_t dims[4] = { (uint64_t)columns, (uint64_t)h->tokens,
+        (uint64_t)(h->heads / x.group),
+        (uint64_t)(h->packed ? 1 : h->a.nseq) };
+    const uint64_t row = (uint64_t)columns * 2;
+    const uint64_t strides[3] = { x.st ? (uint64_t)x.st * 2 : row,
+        x.sh ? (uint64_t)x.sh * 2 : row, x.sb ? (uint64_t)x.sb * 2 : row };
+    const uint32_t box[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
+    CALL(h->d, TENSOR_MAP, encode_tiled);
+
+    driver_check(h->c, h->d, encode_tiled(map, x.type == F16 ? MAP_F16
+                 : MAP_BF16, 4, (void *)(uintptr_t)x.p, dims, strides, box,
+                 steps, 0, SWIZZLE_128, PROMOTE_256, 0),
+                 "the map of a tensor");
+}
+
+/* Of a kernel over rows of queries or keys. */
+static void start_rows(const Hand *h, const PairKernels *k, int kernel)
+{
+    int64_t tiles = h->packed ? h->tokens / OWN + h->a.nseq
+        : h->a.nseq * ((h->tokens + OWN - 1) / OWN);
+    HostMaps maps = { .a = h->a };
+    HostPairs a = h->a;
+
+    if (!h->rows)
+        return;
+    if (!k->shape.wgmma || kernel == DELTA) {
+        start(h, k->f[kernel], (h->rows * h->heads + PLAIN_WARPS - 1)
+              / PLAIN_WARPS, 32 * PLAIN_WARPS, 64 * 4 * PLAIN_WARPS, &a);
+        return;
+    }
+    encode(h, &h->a.q, h->key, maps.map[0]);
+    encode(h, &h->a.k, h->key, maps.map[1]);
+    encode(h, &h->a.v, h->value, maps.map[2]);
+    encode(h, kernel == FORWARD ? &h->a.v : &h->a.dy, h->value, maps.map[3]);
+    start(h, k->f[kernel], tiles * h->heads, HOPPER_THREADS,
+          shared_of(h, kernel), &maps);
+}
+
+static void fill_leaves(const Hand *h, HostLeaf *to)
+{
+    const Call *call = h->p->call;
+
+    for (int k = 0; k < h->leaves.n; k++) {
+        const Leaf *l = &h->m->leaf[h->leaves.leaf[k]];
+        HostPlace p = place_of(call, &call->in[input_of(h,
+                               h->leaves.leaf[k])]);
+        to[k] = (HostLeaf){ p.p, p.sb, p.st, p.sh, p.group, p.type, l->back,
+                            h->leaves.sum[k] };
+    }
+}
+
+static int64_t leaf_blocks(const Hand *h, int n)
+{
+    return (int64_t)n * h->heads * h->a.nseq;
+}
+
+static void start_leaves(const Hand *h)
+{
+    HostLeaves all = { .a = h->a };
+
+    if (!h->leaves.n)
+        return;
+    fill_leaves(h, all.leaf);
+    start(h, h->plain->f[LEAVES], leaf_blocks(h, h->leaves.n), LEAF_THREADS,
+          LEAF_THREADS * (int)sizeof(double), &all);
+}
+
+/* ---- gradients ---- */
+
+static void add_dim(DenseMove *m, int64_t n, int64_t ts, int64_t fs)
+{
+    m->n[m->rank] = n;
+    m->ts[m->rank] = ts;
+    m->fs[m->rank++] = fs;
+}
+
+/* From float32 of all heads, n numbers a token, which lie so far apart. */
+static void move_gradient(const Hand *h, int input, DevicePtr from, int64_t n,
+                          int64_t sb, int64_t st, int64_t sh)
+{
+    const View *v = &h->p->dx[input];
+    bool timed = h->p->step->in[input].timed;
+    int64_t group = h->heads / v->heads;
+    DenseMove m = { .to = (DevicePtr)(uintptr_t)v->data, .from = from,
+                    .to_type = v->dtype, .from_type = F32 };
+
+    if (timed) {
+        add_dim(&m, h->packed ? 1 : h->a.nseq, v->sb, sb);
+        add_dim(&m, h->tokens, v->st, st);
+    }
+    add_dim(&m, v->heads, v->sh, sh * group);
+    add_dim(&m, group, 0, sh);
+    if (h->p->step->in[input].rank)
+        add_dim(&m, n, v->sd[0], 1);
+    dense_move(h->c, h->g, h->p->call->stream, &m);
+}
+
+static void move_matrices(const Hand *h)
+{
+    for (int k = 0; k < 3; k++) {
+        int n = k < 2 ? h->key : h->value;
+        int64_t st = (int64_t)h->heads * n;
+        if (h->rooms.d[k] >= 0 && h->p->dx[h->in[k]].data)
+            move_gradient(h, h->in[k], at_room(h, h->rooms.d[k]), n, st
+                          * h->tokens, st, n);
+    }
+}
+
+/* Planes of one input are one sum. */
+static void start_sums(const Hand *h)
+{
+    HostSums all = { .a = h->a };
+    int n = 0, input[PAIR_LEAVES];
+
+    fill_leaves(h, all.leaf);
+    for (int k = 0; k < h->leaves.n; k++) {
+        int in = input_of(h, h->leaves.leaf[k]), s = 0;
+        if (!h->p->dx[in].data)
+            continue;
+        while (s < n && input[s] != in)
+            s++;
+        HostSum *to = &all.sum[s];
+        input[s] = in;
+        n = s == n ? n + 1 : n;
+        to->to = at_room(h, h->rooms.sum[s]);
+        to->number = !h->p->step->in[in].timed;
+        to->plane[to->n++] = k;
+    }
+    start(h, h->plain->f[SUMS], leaf_blocks(h, n), LEAF_THREADS,
+          LEAF_THREADS * (int)sizeof(double), &all);
+    for (int s = 0; s < n; s++)
+        move_gradient(h, input[s], at_room(h, h->rooms.sum[s]), 1, h->tokens,
+                      1, h->p->step->in[input[s]].timed ? h->rows : 1);
+}
+
+/* What nothing depends on. */
+static bool has_leaf(const Hand *h, int input)
+{
+    for (int k = 0; k < h->leaves.n; k++)
+        if (input_of(h, h->leaves.leaf[k]) == input)
+            return true;
+    return false;
+}
+
+static void clear_others(const Hand *h)
+{
+    for (int i = 0; i < h->p->step->nin; i++) {
+        const View *v = &h->p->dx[i];
+        bool matrix = i == h->in[0] || i == h->in[1] || i == h->in[2];
+        if (v->data && !matrix && !has_leaf(h, i))
+            fail(h->c, 0, "%s: the mask does not depend on it",
+                 h->p->step->in[i].name);
+    }
+}
+
+/* ---- all of it ---- */
+
+static void run_forward(Hand *h)
+{
+    const Call *call = h->p->call;
+    DevicePtr kept = (DevicePtr)(uintptr_t)h->p->kept;
+
+    h->a.y = place_of(call, &call->out[0]);
+    h->a.lse = kept;
+    start_leaves(h);
+    start_rows(h, h->fast, FORWARD);
+    if (!kept || !h->rows)
+        return;
+    const View *v = &call->out[0];
+    int64_t st = (int64_t)h->heads * h->value;
+    DenseMove m = { .to = kept + (DevicePtr)lse_bytes(h), .from = h->a.y.p,
+                    .to_type = v->dtype, .from_type = v->dtype };
+    add_dim(&m, h->packed ? 1 : h->a.nseq, st * h->tokens, v->sb);
+    add_dim(&m, h->tokens, st, v->st);
+    add_dim(&m, h->heads, h->value, v->sh);
+    add_dim(&m, h->value, 1, v->sd[0]);
+    dense_move(h->c, h->g, call->stream, &m);
+}
+
+/* Without what a forward call has kept, y and logsumexp are computed anew. */
+static void run_backward(Hand *h)
+{
+    DevicePtr kept = (DevicePtr)(uintptr_t)h->p->kept;
+    DType type = h->p->call->out[0].dtype;
+
+    clear_others(h);
+    fill_gradients(h);
+    start_leaves(h);
+    if (h->m->softmax) {
+        h->a.lse = kept ? kept : at_room(h, h->rooms.lse);
+        type = kept || !h->shape.wgmma ? type : h->shape.type;
+        h->a.y = packed_place(h, kept ? kept + (DevicePtr)lse_bytes(h)
+                              : at_room(h, h->rooms.y), h->value, type);
+        if (!kept)
+            start_rows(h, h->fast, FORWARD);
+        start_rows(h, h->plain, DELTA);
+    }
+    start_rows(h, h->fast, KEYS);
+    start_rows(h, h->fast, QUERIES);
+    move_matrices(h);
+    start_sums(h);
+}
+
+void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
+{
+    Hand h = hand_of(c, g, p);
+    const Call *call = p->call;
+
+    gpu_locked(c, g, find_locked, &(Wish){ &h, all });
+    if (call->workspace && call->workspace_size < h.rooms.bytes)
+        fail(c, 0, "workspace_size = %lld: this call takes %lld bytes",
+             (long long)call->workspace_size, (long long)h.rooms.bytes);
+    h.room = call->workspace ? (DevicePtr)(uintptr_t)call->workspace
+        : gpu_workspace(c, g, call->stream, (size_t)h.rooms.bytes + 1);
+    fill(&h);
+    if (p->backward)
+        run_backward(&h);
+    else
+        run_forward(&h);
+}

@@ -1,0 +1,967 @@
+/* pairs.cuh -- all pairs of tokens by tiles, on Hopper's tensor cores: forward,
+ * and the gradients of queries (by their tiles) and of keys and values (by
+ * theirs). No matrix of pairs is in memory. After pairs_call.cuh.
+ *
+ * A block has 128 rows of its own and three warpgroups: one brings tiles of the
+ * others' rows, two take 64 of the block's rows each. A fragment has rows of
+ * the block's own; TURNED: these are keys, and queries are columns.
+ *
+ * Predicted, of an H200 and heads of 128: forward a tile of 128 x 128 takes 1088
+ * clocks of a warpgroup's products and 1024 of the exponentials' unit for both,
+ * so two warpgroups hide one behind the other (450 to 550 TFLOP/s); backward 7
+ * products a pair in place of 5, each at about that rate.
+ */
+enum { OWN = 128 };                     /* rows of a block */
+constexpr int WIDE = KEYS > VALUES ? KEYS : VALUES;
+
+/* ---- the block ---- */
+
+struct Block { int head, b, len, tile; i64 start, at; };
+
+/* Which tile of which sequence it has; false: none. Longer ones come first
+ * where sequences are as long as each other: tiles of queries from the last,
+ * of keys from the first. */
+template<bool BACKWARDS> INLINE bool find_block(const Pairs &a, Block &x)
+{
+    const i64 slot = blockIdx.x / (u32)a.heads;
+    i64 s = 0;
+    x.head = (int)(blockIdx.x % (u32)a.heads);
+    if (a.cu) {
+        i64 end = a.nseq;
+        while (end - s > 1) {
+            const i64 mid = s + (end - s) / 2;
+            if (a.cu[mid] / OWN + mid <= slot)
+                s = mid;
+            else
+                end = mid;
+        }
+        x.tile = (int)(slot - a.cu[s] / OWN - s);
+        x.start = a.cu[s];
+        x.len = (int)(a.cu[s + 1] - a.cu[s]);
+        x.b = 0;
+    } else {
+        const int tiles = (int)((a.tokens + OWN - 1) / OWN);
+        x.tile = (int)(slot / a.nseq);
+        x.b = (int)(slot % a.nseq);
+        x.tile = BACKWARDS ? tiles - 1 - x.tile : x.tile;
+        x.start = 0;
+        x.len = (int)a.tokens;
+    }
+    x.at = x.head * a.rows + x.b * a.tokens + x.start;
+    return x.tile >= 0 && x.tile * OWN < x.len;
+}
+
+/* ---- which pairs a tile has ---- */
+
+/* Rows i0 .. i1, columns j0 .. j1: the piece that all of these pairs are in,
+ * MIXED, or NONE where none of them is in any. */
+template<int P> INLINE int tile_piece(int i0, int i1, int j0, int j1)
+{
+    if constexpr (P == PIECES) {
+        return NONE;
+    } else {
+        using R = Region<P>;
+        const bool meets = i1 >= R::I0 && i0 <= R::I1 && j1 >= R::J0
+            && j0 <= R::J1 && i1 - j0 >= R::D0 && i0 - j1 <= R::D1;
+        const bool whole = i0 >= R::I0 && i1 <= R::I1 && j0 >= R::J0
+            && j1 <= R::J1 && i0 - j1 >= R::D0 && i1 - j0 <= R::D1;
+        const int rest = tile_piece<P + 1>(i0, i1, j0, j1);
+        return whole && P < WHOLES ? P : meets ? MIXED : rest;
+    }
+}
+INLINE int tile_of_pairs(int i0, int rows, int j0, int cols, int len)
+{
+    const int piece = tile_piece<0>(i0, i0 + rows - 1, j0, j0 + cols - 1);
+    return piece >= 0 && i0 + rows > len ? MIXED : piece;
+}
+/* Columns that rows i0 .. i1 meet, and rows that columns j0 .. j1 meet: from
+ * lo to hi. */
+template<int P> INLINE void columns_of(int i0, int i1, int &lo, int &hi)
+{
+    if constexpr (P < PIECES) {
+        using R = Region<P>;
+        if (i1 >= R::I0 && i0 <= R::I1) {
+            lo = min(lo, max((int)R::J0, i0 - R::D1));
+            hi = max(hi, min((int)R::J1, i1 - R::D0));
+        }
+        columns_of<P + 1>(i0, i1, lo, hi);
+    }
+}
+template<int P> INLINE void rows_of_columns(int j0, int j1, int &lo, int &hi)
+{
+    if constexpr (P < PIECES) {
+        using R = Region<P>;
+        if (j1 >= R::J0 && j0 <= R::J1) {
+            lo = min(lo, max((int)R::I0, j0 + R::D0));
+            hi = max(hi, min((int)R::I1, j1 + R::D1));
+        }
+        rows_of_columns<P + 1>(j0, j1, lo, hi);
+    }
+}
+/* The tiles of OTHER rows that the block goes through. */
+template<bool TURNED, int OTHER> struct Tiles {
+    int first, last, len, own;
+    INLINE_MEMBER Tiles(const Block &x)
+    {
+        const int from = x.tile * OWN, to = min(from + OWN, x.len) - 1;
+        int lo = x.len, hi = -1;
+        if (TURNED)
+            rows_of_columns<0>(from, to, lo, hi);
+        else
+            columns_of<0>(from, to, lo, hi);
+        len = x.len;
+        own = from;
+        first = max(lo, 0) / OTHER;
+        last = hi < 0 ? -1 : min(hi, x.len - 1) / OTHER;
+    }
+    /* Of 64 rows of the block's, or of all. */
+    INLINE_MEMBER int piece(int n, int from, int rows) const
+    {
+        return TURNED ? tile_of_pairs(n * OTHER, OTHER, own + from, rows, len)
+                      : tile_of_pairs(own + from, rows, n * OTHER, OTHER, len);
+    }
+    INLINE_MEMBER int next(int n) const
+    {
+        while (n <= last && piece(n, 0, OWN) == NONE)
+            n++;
+        return n;
+    }
+};
+
+/* ---- pairs of a fragment ---- */
+
+/* What a thread knows of its two rows: leaves, and in `row` where they are. */
+template<int LEAVES> struct Own {
+    int row;
+    float leaf[2][LEAVES + !LEAVES], number[NUMBERS + !NUMBERS];
+};
+
+/* f(e, t) for each element of a fragment whose columns' leaves lie at `vec`,
+ * `apart` of them each. */
+template<bool TURNED, int LEAVES, int OTHERS, int N, class F>
+INLINE void each_pair(const Own<LEAVES> &own, int col0, u32 vec, int apart,
+                      const Lane &l, F f)
+{
+    UNROLL for (int n = 0; n < N / 4; n++) {
+        float leaf[2][OTHERS + !OTHERS];
+        UNROLL for (int k = 0; k < OTHERS; k++) {
+            const float2 two = load2(vec + 4 * (k * apart + 8 * n + l.col));
+            leaf[0][k] = two.x;
+            leaf[1][k] = two.y;
+        }
+        UNROLL for (int e = 0; e < 4; e++) {
+            const int row = own.row + e / 2 * 8;
+            const int col = col0 + 8 * n + l.col + e % 2;
+            At t;
+            t.i = TURNED ? col : row;
+            t.j = TURNED ? row : col;
+            t.x = (float)t.i;
+            t.y = (float)t.j;
+            t.row = TURNED ? leaf[e % 2] : own.leaf[e / 2];
+            t.col = TURNED ? own.leaf[e / 2] : leaf[e % 2];
+            t.number = own.number;
+            f(4 * n + e, t);
+        }
+    }
+}
+
+/* ---- loading ---- */
+
+template<int ROWS, int COLUMNS>
+INLINE void load_rows(u32 to, const TensorMap &m, u32 full, i64 row, int head,
+                      int b)
+{
+    NO_UNROLL for (int c = 0; c < COLUMNS / 64; c++)
+        NO_UNROLL for (int h = 0; h < ROWS / 64; h++)
+            load_tile(to + c * ROWS * 128 + h * 8192, &m, full, 64 * c,
+                      (int)row + 64 * h, head, b);
+}
+/* What lies behind a sequence's end is another's. */
+template<int ROWS, int COLUMNS>
+INLINE void clear_tail(u32 tile, int rows, int lane)
+{
+    NO_UNROLL for (int c = 0; c < COLUMNS / 64; c++)
+        clear_rows(tile + c * ROWS * 128, rows, ROWS, lane);
+}
+/* Leaves of rows of a tile, from token `from` of the sequence on. Sums begin at
+ * the tile. */
+INLINE double base_of(const double *leaf, const Block &x, int from)
+{
+    return leaf[x.at + min(from, x.len - 1)];
+}
+template<int OTHER, int LEAVES>
+INLINE void load_leaves(u32 to, const Pairs &a, const Block &x, int first,
+                        int from, int lane)
+{
+    NO_UNROLL for (int k = 0; k < LEAVES; k++) {
+        const double *leaf = a.leaf + (first + k) * a.plane;
+        const int sum = leaf_sum(first + k);
+        const double base = sum >= 0
+            ? base_of(a.leaf + sum * a.plane, x, from) : 0;
+        for (int t = lane; t < OTHER; t += 32)
+            store1(to + 4 * (k * OTHER + t), from + t < x.len
+                   ? (float)(leaf[x.at + from + t] - base) : 0.f);
+    }
+}
+/* A thread's own, as sums from the other tile's first token on. */
+template<int LEAVES>
+INLINE void own_leaves(Own<LEAVES> &own, const Pairs &a, const Block &x,
+                       int first, int from, bool again)
+{
+    UNROLL for (int k = 0; k < LEAVES; k++) {
+        const double *leaf = a.leaf + (first + k) * a.plane;
+        const int sum = leaf_sum(first + k);
+        if (again && sum < 0)
+            continue;
+        const double base = sum >= 0
+            ? base_of(a.leaf + sum * a.plane, x, from) : 0;
+        UNROLL for (int h = 0; h < 2; h++)
+            own.leaf[h][k] = (float)(leaf[x.at + min(own.row + 8 * h,
+                                                     x.len - 1)] - base);
+    }
+}
+template<int LEAVES>
+INLINE void own_numbers(Own<LEAVES> &own, const Pairs &a, int head)
+{
+    UNROLL for (int k = 0; k < NUMBERS; k++)
+        own.number[k] = (float)a.number[k * a.heads + head];
+}
+
+/* ---- storing ---- */
+
+/* A warpgroup's 64 rows, from row `from` of the sequence on, as COLUMNS numbers
+ * of 16 bits by way of a tile of its own; or of 32. */
+template<int COLUMNS, int ROWS, bool FLOATS, int N>
+INLINE void store_rows_of(const Place &to, const Block &x, const float (&y)[N],
+                          u32 tile, int columns, int from, const Lane &l)
+{
+    const i64 at = x.b * to.sb + (x.start + from) * to.st
+                 + x.head / to.group * to.sh;
+    if (FLOATS) {
+        UNROLL for (int e = 0; e < N; e += 2) {
+            const int row = l.row + e / 2 % 2 * 8, col = e / 4 * 8 + l.col;
+            if (from + row < x.len && col < columns)
+                *(float2 *)((float *)to.p + at + row * to.st + col)
+                    = { y[e], y[e + 1] };
+        }
+        return;
+    }
+    UNROLL for (int c = 0; c < COLUMNS / 64; c++) {
+        u32 p[16];
+        UNROLL for (int i = 0; i < 16; i++)
+            p[i] = pack(y[32 * c + 2 * i], y[32 * c + 2 * i + 1]);
+        write_fragment(tile + c * ROWS * 128, p, l);
+    }
+    __syncwarp();
+    UNROLL for (int c = 0; c < COLUMNS / 64; c++)
+        NO_UNROLL for (int n = l.lane; n < 128; n += 32) {
+            const int row = 16 * l.warp + n / 8, piece = n % 8;
+            const uint4 v = load16(tile + c * ROWS * 128
+                                   + piece_of(row, piece));
+            if (from + row < x.len && 64 * c + 8 * piece < columns)
+                *(uint4 *)((u16 *)to.p + at + row * to.st + 64 * c + 8 * piece)
+                    = v;
+        }
+}
+/* Sums over the four lanes of a row. */
+INLINE float quad_sum(float x)
+{
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+INLINE float quad_max(float x)
+{
+    x = max_(x, __shfl_xor_sync(~0u, x, 1));
+    return max_(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+/* ---- forward ---- */
+
+enum { AHEAD = 2, FORWARD_KEYS = 128 };
+
+struct ForwardRoom {
+    enum { Q = 0, K = Q + OWN * WIDE * 2, V = K + AHEAD * FORWARD_KEYS * KEYS
+           * 2, VEC = V + AHEAD * FORWARD_KEYS * VALUES * 2,
+           BARRIERS = VEC + AHEAD * COLS * FORWARD_KEYS * 4,
+           ALL = BARRIERS + 128 };
+    u32 base;
+    INLINE_MEMBER u32 q() const { return base + Q; }
+    INLINE_MEMBER u32 k(int n) const
+    {
+        return base + K + n * FORWARD_KEYS * KEYS * 2;
+    }
+    INLINE_MEMBER u32 v(int n) const
+    {
+        return base + V + n * FORWARD_KEYS * VALUES * 2;
+    }
+    INLINE_MEMBER u32 vec(int n) const
+    {
+        return base + VEC + n * COLS * FORWARD_KEYS * 4;
+    }
+    INLINE_MEMBER u32 own() const { return base + BARRIERS; }
+    INLINE_MEMBER u32 landed() const { return base + BARRIERS + 8; }
+    INLINE_MEMBER u32 full(int n, int which) const
+    {
+        return base + BARRIERS + 16 + 8 * (2 * n + which);
+    }
+    INLINE_MEMBER u32 empty(int n, int which) const
+    {
+        return base + BARRIERS + 16 + 16 * AHEAD + 8 * (2 * n + which);
+    }
+};
+
+template<class R>
+INLINE void forward_loads(const Pairs &a, const TensorMap &mq,
+                          const TensorMap &mk, const TensorMap &mv,
+                          const Block &x, const R &r, int lane)
+{
+    enum { OTHER = FORWARD_KEYS };
+    const Tiles<false, OTHER> tiles(x);
+    const int hk = x.head / a.k.group, hv = x.head / a.v.group;
+    Ring<AHEAD> ring;
+    u32 tails = 0;
+    if (lane == 0) {
+        arrive_expecting(r.own(), OWN * KEYS * 2);
+        load_rows<OWN, KEYS>(r.q(), mq, r.own(), x.start + x.tile * OWN,
+                             x.head / a.q.group, x.b);
+    }
+    for (int n = tiles.next(tiles.first); n <= tiles.last;
+         n = tiles.next(n + 1), ring.next()) {
+        const int left = x.len - n * OTHER;
+        const bool tail = a.cu && left < OTHER;
+        wait(r.empty(ring.stage, 0), ring.phase ^ 1);
+        if (lane == 0) {
+            arrive_expecting(r.full(ring.stage, 0), OTHER * KEYS * 2);
+            load_rows<OTHER, KEYS>(r.k(ring.stage), mk, r.full(ring.stage, 0),
+                                   x.start + n * OTHER, hk, x.b);
+        }
+        if (COLS) {
+            load_leaves<OTHER, COLS>(r.vec(ring.stage), a, x, ROWS, n * OTHER,
+                                     lane);
+            arrive(r.full(ring.stage, 0));
+        }
+        wait(r.empty(ring.stage, 1), ring.phase ^ 1);
+        const u32 to = tail ? r.landed() : r.full(ring.stage, 1);
+        if (lane == 0) {
+            arrive_expecting(to, OTHER * VALUES * 2);
+            load_rows<OTHER, VALUES>(r.v(ring.stage), mv, to,
+                                     x.start + n * OTHER, hv, x.b);
+        }
+        if (tail) {
+            wait(to, tails++ & 1);
+            clear_tail<OTHER, VALUES>(r.v(ring.stage), left, lane);
+            fence_async();
+            __syncwarp();
+            if (lane == 0)
+                arrive(r.full(ring.stage, 1));
+        }
+    }
+}
+
+/* Scores become weights, as the largest one is known so far; what was summed
+ * before is worth `less`. */
+template<int P, int N>
+INLINE void forward_values(float (&s)[N], const Own<ROWS> &own, int col,
+                           u32 vec, int len, const Lane &l)
+{
+    if (RAW && P != MIXED)
+        return;
+    each_pair<false, ROWS, COLS, N>(own, col, vec, FORWARD_KEYS, l,
+        [&](int e, const At &t) {
+            const float x = scaled(s[e]), y = value_of<P>(x, t, len);
+            s[e] = SOFTMAX ? y : weight_of(y, x, 0.f);
+        });
+}
+template<int N>
+INLINE void softmax_step(float (&s)[N], float (&most)[2], float (&sum)[2],
+                         float (&less)[2])
+{
+    UNROLL for (int h = 0; h < 2; h++) {
+        float top = most[h];
+        UNROLL for (int e = 2 * h; e < N; e += 4)
+            top = max_(top, max_(s[e], s[e + 1]));
+        top = quad_max(top);
+        const float none = bits(0xff800000), at = top == none ? 0.f : top;
+        less[h] = exp2_((most[h] - at) * SLOPE);
+        most[h] = top;
+        float all = 0;
+        UNROLL for (int e = 2 * h; e < N; e += 4) {
+            s[e] = exp2_(fmaf(s[e], SLOPE, -at * SLOPE));
+            s[e + 1] = exp2_(fmaf(s[e + 1], SLOPE, -at * SLOPE));
+            all += s[e] + s[e + 1];
+        }
+        sum[h] = sum[h] * less[h] + all;
+    }
+}
+
+template<class R>
+INLINE void forward_products(const Pairs &a, const Block &x, const R &r)
+{
+    enum { OTHER = FORWARD_KEYS };
+    const Lane l = lane_here();
+    const int team = (threadIdx.x >> 7) - 1, from = x.tile * OWN + 64 * team;
+    const Tiles<false, OTHER> tiles(x);
+    float s[OTHER / 2], o[VALUES / 2];
+    float most[2] = { bits(0xff800000), bits(0xff800000) };
+    float sum[2] = { 0, 0 }, less[2];
+    u32 p[OTHER / 4];
+    Own<ROWS> own;
+    Ring<AHEAD> ring;
+    int before = -1;
+    own.row = from + l.row;
+    own_numbers(own, a, x.head);
+    own_leaves(own, a, x, 0, 0, false);
+    UNROLL for (int e = 0; e < VALUES / 2; e++)
+        o[e] = 0;
+    const Operand q = operand<0>(r.q(), OWN, 64 * team);
+    wait(r.own(), 0);
+    NO_UNROLL
+    for (int n = tiles.next(tiles.first); n <= tiles.last;
+         n = tiles.next(n + 1), ring.next()) {
+        const Operand k = operand<0>(r.k(ring.stage), OTHER, 0);
+        const Operand v = operand<1>(r.v(ring.stage), OTHER, 0);
+        wait(r.full(ring.stage, 0), ring.phase);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < KEYS / 16; i++)
+            tile_product<0, 0, 0>(s, at_step<0>(q, OWN, i),
+                                  at_step<0>(k, OTHER, i), i > 0);
+        wgmma_commit();
+        wgmma_wait<0>();
+        keep(s);
+        keep(p);
+        keep(o);
+        if (before >= 0 && l.lane == 0)
+            arrive(r.empty(before, 1));
+        before = ring.stage;
+        own_leaves(own, a, x, 0, n * OTHER, true);
+        const int piece = tiles.piece(n, 64 * team, 64), col = n * OTHER;
+        if (piece == 0)
+            forward_values<0>(s, own, col, r.vec(ring.stage), x.len, l);
+        else if (WHOLES > 1 && piece == 1)
+            forward_values<WHOLES - 1>(s, own, col, r.vec(ring.stage), x.len,
+                                       l);
+        else
+            forward_values<MIXED>(s, own, col, r.vec(ring.stage), x.len, l);
+        __syncwarp();
+        if (l.lane == 0)
+            arrive(r.empty(ring.stage, 0));
+        if (SOFTMAX) {
+            softmax_step(s, most, sum, less);
+            UNROLL for (int e = 0; e < VALUES / 2; e++)
+                o[e] *= less[e / 2 % 2];
+        }
+        pack(p, s);
+        keep(p);
+        wait(r.full(ring.stage, 1), ring.phase);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < OTHER / 16; i++)
+            product<1>(o, p + 4 * i, at_step<1>(v, OTHER, i), 1);
+        wgmma_commit();
+    }
+    wgmma_wait<0>();
+    keep(o);
+    keep(p);
+    if (SOFTMAX) {
+        UNROLL for (int h = 0; h < 2; h++) {
+            const float all = quad_sum(sum[h]);
+            const bool none = all == 0.f;
+            less[h] = none ? 0.f : 1.f / all;
+            if (a.lse && l.lane % 4 == 0 && own.row + 8 * h < x.len)
+                a.lse[x.at + own.row + 8 * h] = none ? bits(0x7f800000)
+                    : most[h] * SLOPE + log2_(all);
+        }
+        UNROLL for (int e = 0; e < VALUES / 2; e++)
+            o[e] *= less[e / 2 % 2];
+    }
+    warpgroup_sync();
+    store_rows_of<VALUES, OWN, false>(a.y, x, o, r.q() + 8192 * team,
+                                      VALUE_SIZE, from, l);
+}
+
+INLINE void pairs_forward(const Pairs &a, const TensorMap &mq,
+                          const TensorMap &mk, const TensorMap &mv, u32 base)
+{
+    const ForwardRoom r = { base };
+    Block x;
+    if (!find_block<true>(a, x))
+        return;
+    if (threadIdx.x == 0) {
+        barrier_init(r.own(), 1);
+        barrier_init(r.landed(), 1);
+        for (int n = 0; n < AHEAD; n++) {
+            barrier_init(r.full(n, 0), COLS ? 33 : 1);
+            barrier_init(r.full(n, 1), 1);
+            barrier_init(r.empty(n, 0), 8);
+            barrier_init(r.empty(n, 1), 8);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        fewer_registers<24>();
+        if (threadIdx.x < 32)
+            forward_loads(a, mq, mk, mv, x, r, threadIdx.x);
+    } else {
+        more_registers<240>();
+        forward_products(a, x, r);
+    }
+}
+
+/* ---- backward ---- */
+
+/* A block's own two matrices, stages of two of the other side, and vectors:
+ * TURNED: lse and delta first. */
+template<bool TURNED, int OTHER, int STAGES> struct BackRoom {
+    enum { VECTORS = TURNED ? (SOFTMAX ? 2 : 0) + ROWS : COLS,
+           A = 0, B = A + OWN * KEYS * 2, C = B + OWN * VALUES * 2,
+           D = C + STAGES * OTHER * KEYS * 2,
+           VEC = D + STAGES * OTHER * VALUES * 2,
+           BARRIERS = VEC + STAGES * VECTORS * OTHER * 4,
+           ALL = BARRIERS + 128 };
+    u32 base;
+    INLINE_MEMBER u32 key(int n) const { return base + C + n * OTHER * KEYS * 2; }
+    INLINE_MEMBER u32 value(int n) const
+    {
+        return base + D + n * OTHER * VALUES * 2;
+    }
+    INLINE_MEMBER u32 vec(int n) const
+    {
+        return base + VEC + n * VECTORS * OTHER * 4;
+    }
+    INLINE_MEMBER u32 own() const { return base + BARRIERS; }
+    INLINE_MEMBER u32 landed() const { return base + BARRIERS + 8; }
+    INLINE_MEMBER u32 full(int n) const { return base + BARRIERS + 16 + 8 * n; }
+    INLINE_MEMBER u32 empty(int n) const
+    {
+        return base + BARRIERS + 16 + 8 * (STAGES + n);
+    }
+};
+
+/* own: keys and values, or queries and dy (TURNED: the former); the others come
+ * tile by tile. Rows behind the end get a weight of 0. */
+template<bool TURNED, int OTHER, int STAGES, class R>
+INLINE void back_loads(const Pairs &a, const TensorMap &own_key,
+                       const TensorMap &own_value, const TensorMap &key,
+                       const TensorMap &value, const Place *place,
+                       const Block &x, const R &r, int lane)
+{
+    const Tiles<TURNED, OTHER> tiles(x);
+    Ring<STAGES> ring;
+    u32 tails = 0;
+    if (lane == 0) {
+        arrive_expecting(r.own(), OWN * (KEYS + VALUES) * 2);
+        load_rows<OWN, KEYS>(r.base + R::A, own_key, r.own(), x.start + x.tile
+                             * OWN, x.head / place[0].group, x.b);
+        load_rows<OWN, VALUES>(r.base + R::B, own_value, r.own(), x.start
+                               + x.tile * OWN, x.head / place[1].group, x.b);
+    }
+    for (int n = tiles.next(tiles.first); n <= tiles.last;
+         n = tiles.next(n + 1), ring.next()) {
+        const int first = n * OTHER, left = x.len - first;
+        const bool tail = a.cu && left < OTHER;
+        wait(r.empty(ring.stage), ring.phase ^ 1);
+        const u32 full = r.full(ring.stage), to = tail ? r.landed() : full;
+        if (lane == 0) {
+            arrive_expecting(to, OTHER * (KEYS + VALUES) * 2);
+            load_rows<OTHER, KEYS>(r.key(ring.stage), key, to, x.start + first,
+                                   x.head / place[2].group, x.b);
+            load_rows<OTHER, VALUES>(r.value(ring.stage), value, to, x.start
+                                     + first, x.head / place[3].group, x.b);
+        }
+        u32 vec = r.vec(ring.stage);
+        if (TURNED && SOFTMAX) {
+            for (int t = lane; t < OTHER; t += 32) {
+                const bool in = t < left;
+                store1(vec + 4 * t, in ? a.lse[x.at + first + t]
+                                       : bits(0x7f800000));
+                store1(vec + 4 * (OTHER + t), in ? a.delta[x.at + first + t]
+                                                 : 0.f);
+            }
+            vec += 8 * OTHER;
+        }
+        if (TURNED)
+            load_leaves<OTHER, ROWS>(vec, a, x, 0, first, lane);
+        else
+            load_leaves<OTHER, COLS>(vec, a, x, ROWS, first, lane);
+        if (tail) {
+            wait(to, tails++ & 1);
+            clear_tail<OTHER, KEYS>(r.key(ring.stage), left, lane);
+            clear_tail<OTHER, VALUES>(r.value(ring.stage), left, lane);
+            fence_async();
+            __syncwarp();
+            if (lane == 0)
+                arrive(full);
+        }
+        if (R::VECTORS)
+            arrive(full);
+    }
+}
+
+/* What a warpgroup has of a pair's gradient: of its own leaves, and numbers. */
+template<int LEAVES> struct Leaning {
+    float leaf[2][LEAVES + !LEAVES], number[2][NUMBERS + !NUMBERS];
+};
+
+/* Scores to weights. Where the score is the value they take its place. */
+template<int P, bool TURNED, int OTHER, int LEAVES, int N>
+INLINE void back_weights(float (&s)[N], u32 (&p)[N / 2],
+                         const Own<LEAVES> &own, const float (&lse)[2],
+                         int col, u32 vec, int len, const Lane &l)
+{
+    constexpr int OTHERS = TURNED ? ROWS : COLS;
+    const u32 leaves = vec + (TURNED && SOFTMAX ? 8 * OTHER : 0);
+    float w[N];
+    UNROLL for (int n = 0; n < N / 4; n++) {
+        if (SOFTMAX && TURNED) {
+            const float2 two = load2(vec + 4 * (8 * n + l.col));
+            UNROLL for (int e = 0; e < 4; e++)
+                w[4 * n + e] = e % 2 ? two.y : two.x;
+        } else {
+            UNROLL for (int e = 0; e < 4; e++)
+                w[4 * n + e] = lse[e / 2];
+        }
+    }
+    each_pair<TURNED, LEAVES, OTHERS, N>(own, col, leaves, OTHER, l,
+        [&](int e, const At &t) {
+            const float x = scaled(s[e]);
+            w[e] = weight_of(value_of<P>(x, t, len), x, w[e]);
+            if (FLAT)
+                s[e] = w[e];
+        });
+    pack(p, w);
+}
+
+/* dp, the weights' gradients, to the scores' but for the scale (s has weights,
+ * where FLAT); sums of the leaves'. */
+template<int P, bool TURNED, int OTHER, int LEAVES, int N>
+INLINE void back_scores(float (&s)[N], const float (&dp)[N], u32 (&p)[N / 2],
+                        const Own<LEAVES> &own, const float (&lse)[2],
+                        const float (&delta)[2], Leaning<LEAVES> &sum, int col,
+                        u32 vec, int len, const Lane &l)
+{
+    constexpr int OTHERS = TURNED ? ROWS : COLS;
+    const u32 leaves = vec + (TURNED && SOFTMAX ? 8 * OTHER : 0);
+    float ds[N];
+    each_pair<TURNED, LEAVES, OTHERS, N>(own, col, leaves, OTHER, l,
+        [&](int e, const At &t) {
+            float to = lse[e / 2 % 2], less = delta[e / 2 % 2];
+            if (TURNED && SOFTMAX) {
+                const u32 at = vec + 4 * (e / 4 * 8 + l.col + e % 2);
+                to = FLAT ? 0.f : load1(at);
+                less = load1(at + 4 * OTHER);
+            }
+            const float x = FLAT ? 0.f : scaled(s[e]);
+            float g, slope = 1;
+            if (SOFTMAX) {
+                const float w = FLAT ? s[e]
+                    : weight_of(value_of<P>(x, t, len), x, to);
+                g = w * (dp[e] - less);
+                ds[e] = g;
+                if (!FLAT) {
+                    slope = 0;
+                    in_piece<P>(t, len, [&](auto piece) {
+                        slope = pair_slope<decltype(piece)::N>(x, t);
+                    });
+                    ds[e] = slope == 0.f ? 0.f : g * slope;
+                }
+            } else {
+                const float value = value_of<P>(x, t, len);
+                g = dp[e] * x;
+                ds[e] = value == 0.f ? 0.f : dp[e] * value;
+            }
+            if (SLOPES)
+                in_piece<P>(t, len, [&](auto piece) {
+                    auto own_leaf = [&](int k, float d) {
+                        sum.leaf[e / 2 % 2][k] += g * d;
+                    };
+                    auto own_number = [&](int k, float d) {
+                        sum.number[e / 2 % 2][k] += g * d;
+                    };
+                    if constexpr (TURNED) {
+                        pair_cols<decltype(piece)::N>(x, t, own_leaf);
+                    } else {
+                        pair_rows<decltype(piece)::N>(x, t, own_leaf);
+                        pair_numbers<decltype(piece)::N>(x, t, own_number);
+                    }
+                });
+        });
+    pack(p, ds);
+}
+
+template<bool TURNED, int LEAVES>
+INLINE void store_leaning(const Pairs &a, const Block &x, int row,
+                          const Leaning<LEAVES> &sum, const Lane &l)
+{
+    if (!SLOPES)
+        return;
+    UNROLL for (int h = 0; h < 2; h++) {
+        const bool in = l.lane % 4 == 0 && row + 8 * h < x.len;
+        UNROLL for (int k = 0; k < LEAVES; k++) {
+            const float all = quad_sum(sum.leaf[h][k]);
+            if (in)
+                a.dleaf[((TURNED ? ROWS : 0) + k) * a.plane + x.at + row
+                        + 8 * h] = all;
+        }
+        UNROLL for (int k = 0; k < (TURNED ? 0 : NUMBERS); k++) {
+            const float all = quad_sum(sum.number[h][k]);
+            if (in)
+                a.dleaf[(ROWS + COLS + k) * a.plane + x.at + row + 8 * h]
+                    = all;
+        }
+    }
+}
+
+template<int N> INLINE void clear_numbers(float (&x)[N])
+{
+    UNROLL for (int e = 0; e < N; e++)
+        x[e] = 0;
+}
+template<int LEAVES> INLINE void clear_leaning(Leaning<LEAVES> &sum)
+{
+    UNROLL for (int h = 0; h < 2; h++) {
+        clear_numbers(sum.leaf[h]);
+        clear_numbers(sum.number[h]);
+    }
+}
+
+enum { KEY_STAGES = 3, KEY_OTHER = 64, QUERY_STAGES = 3, QUERY_OTHER = 64 };
+typedef BackRoom<true, KEY_OTHER, KEY_STAGES> KeyRoom;
+typedef BackRoom<false, QUERY_OTHER, QUERY_STAGES> QueryRoom;
+
+/* Keys and values: dk, dv. */
+INLINE void key_products(const Pairs &a, const Block &x, const KeyRoom &r)
+{
+    enum { OTHER = KEY_OTHER };
+    const Lane l = lane_here();
+    const int team = (threadIdx.x >> 7) - 1, from = x.tile * OWN + 64 * team;
+    const Tiles<true, OTHER> tiles(x);
+    const float zero[2] = { 0, 0 };
+    float dk[KEYS / 2], dv[VALUES / 2];
+    Own<COLS> own;
+    Leaning<COLS> sum;
+    Ring<KEY_STAGES> ring;
+    own.row = from + l.row;
+    own_numbers(own, a, x.head);
+    own_leaves(own, a, x, ROWS, 0, false);
+    clear_numbers(dk);
+    clear_numbers(dv);
+    clear_leaning(sum);
+    const Operand k = operand<0>(r.base + KeyRoom::A, OWN, 64 * team);
+    const Operand v = operand<0>(r.base + KeyRoom::B, OWN, 64 * team);
+    wait(r.own(), 0);
+    NO_UNROLL
+    for (int n = tiles.next(tiles.first); n <= tiles.last;
+         n = tiles.next(n + 1), ring.next()) {
+        const u32 tq = r.key(ring.stage), ty = r.value(ring.stage);
+        const u32 vec = r.vec(ring.stage);
+        const int piece = tiles.piece(n, 64 * team, 64), col = n * OTHER;
+        float s[OTHER / 2], dp[OTHER / 2];
+        u32 p[OTHER / 4], ds[OTHER / 4];
+        const Operand q = operand<0>(tq, OTHER, 0), y = operand<0>(ty, OTHER, 0);
+        const Operand qa = operand<1>(tq, OTHER, 0);
+        const Operand ya = operand<1>(ty, OTHER, 0);
+        wait(r.full(ring.stage), ring.phase);
+        own_leaves(own, a, x, ROWS, col, true);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < KEYS / 16; i++)
+            tile_product<0, 0, 0>(s, at_step<0>(k, OWN, i),
+                                  at_step<0>(q, OTHER, i), i > 0);
+        wgmma_commit();
+        UNROLL for (int i = 0; i < VALUES / 16; i++)
+            tile_product<0, 0, 0>(dp, at_step<0>(v, OWN, i),
+                                  at_step<0>(y, OTHER, i), i > 0);
+        wgmma_commit();
+        wgmma_wait<1>();
+        keep(s);
+        if (piece == 0)
+            back_weights<0, true, OTHER>(s, p, own, zero, col, vec, x.len, l);
+        else if (WHOLES > 1 && piece == 1)
+            back_weights<WHOLES - 1, true, OTHER>(s, p, own, zero, col, vec,
+                                                  x.len, l);
+        else
+            back_weights<MIXED, true, OTHER>(s, p, own, zero, col, vec, x.len,
+                                             l);
+        keep(p);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < OTHER / 16; i++)
+            product<1>(dv, p + 4 * i, at_step<1>(ya, OTHER, i), 1);
+        wgmma_commit();
+        wgmma_wait<1>();
+        keep(dp);
+        if (piece == 0)
+            back_scores<0, true, OTHER>(s, dp, ds, own, zero, zero, sum, col,
+                                        vec, x.len, l);
+        else if (WHOLES > 1 && piece == 1)
+            back_scores<WHOLES - 1, true, OTHER>(s, dp, ds, own, zero, zero,
+                                                 sum, col, vec, x.len, l);
+        else
+            back_scores<MIXED, true, OTHER>(s, dp, ds, own, zero, zero, sum,
+                                            col, vec, x.len, l);
+        keep(ds);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < OTHER / 16; i++)
+            product<1>(dk, ds + 4 * i, at_step<1>(qa, OTHER, i), 1);
+        wgmma_commit();
+        wgmma_wait<0>();
+        keep(p);
+        keep(ds);
+        keep(dv);
+        keep(dk);
+        __syncwarp();
+        if (l.lane == 0)
+            arrive(r.empty(ring.stage));
+    }
+    UNROLL for (int e = 0; e < KEYS / 2; e++)
+        dk[e] *= SCALE;
+    store_leaning<true>(a, x, own.row, sum, l);
+    warpgroup_sync();
+    store_rows_of<KEYS, OWN, DK_FLOATS>(a.dk, x, dk, r.base + KeyRoom::A
+                                        + 8192 * team, KEY_SIZE, from, l);
+    store_rows_of<VALUES, OWN, DV_FLOATS>(a.dv, x, dv, r.base + KeyRoom::B
+                                          + 8192 * team, VALUE_SIZE, from, l);
+}
+
+/* Queries: dq. */
+INLINE void query_products(const Pairs &a, const Block &x, const QueryRoom &r)
+{
+    enum { OTHER = QUERY_OTHER };
+    const Lane l = lane_here();
+    const int team = (threadIdx.x >> 7) - 1, from = x.tile * OWN + 64 * team;
+    const Tiles<false, OTHER> tiles(x);
+    float dq[KEYS / 2], lse[2] = { 0, 0 }, delta[2] = { 0, 0 };
+    Own<ROWS> own;
+    Leaning<ROWS> sum;
+    Ring<QUERY_STAGES> ring;
+    own.row = from + l.row;
+    own_numbers(own, a, x.head);
+    own_leaves(own, a, x, 0, 0, false);
+    UNROLL for (int h = 0; SOFTMAX && h < 2; h++)
+        if (own.row + 8 * h < x.len) {
+            lse[h] = a.lse[x.at + own.row + 8 * h];
+            delta[h] = a.delta[x.at + own.row + 8 * h];
+        }
+    clear_numbers(dq);
+    clear_leaning(sum);
+    const Operand q = operand<0>(r.base + QueryRoom::A, OWN, 64 * team);
+    const Operand y = operand<0>(r.base + QueryRoom::B, OWN, 64 * team);
+    wait(r.own(), 0);
+    NO_UNROLL
+    for (int n = tiles.next(tiles.first); n <= tiles.last;
+         n = tiles.next(n + 1), ring.next()) {
+        const u32 tk = r.key(ring.stage), tv = r.value(ring.stage);
+        const u32 vec = r.vec(ring.stage);
+        const int piece = tiles.piece(n, 64 * team, 64), col = n * OTHER;
+        float s[OTHER / 2], dp[OTHER / 2];
+        u32 p[OTHER / 4], ds[OTHER / 4];
+        const Operand k = operand<0>(tk, OTHER, 0), v = operand<0>(tv, OTHER, 0);
+        const Operand ka = operand<1>(tk, OTHER, 0);
+        wait(r.full(ring.stage), ring.phase);
+        own_leaves(own, a, x, 0, col, true);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < KEYS / 16; i++)
+            tile_product<0, 0, 0>(s, at_step<0>(q, OWN, i),
+                                  at_step<0>(k, OTHER, i), i > 0);
+        wgmma_commit();
+        UNROLL for (int i = 0; i < VALUES / 16; i++)
+            tile_product<0, 0, 0>(dp, at_step<0>(y, OWN, i),
+                                  at_step<0>(v, OTHER, i), i > 0);
+        wgmma_commit();
+        wgmma_wait<1>();
+        keep(s);
+        if (FLAT) {
+            if (piece == 0)
+                back_weights<0, false, OTHER>(s, p, own, lse, col, vec, x.len,
+                                              l);
+            else if (WHOLES > 1 && piece == 1)
+                back_weights<WHOLES - 1, false, OTHER>(s, p, own, lse, col,
+                                                       vec, x.len, l);
+            else
+                back_weights<MIXED, false, OTHER>(s, p, own, lse, col, vec,
+                                                  x.len, l);
+        }
+        wgmma_wait<0>();
+        keep(dp);
+        if (piece == 0)
+            back_scores<0, false, OTHER>(s, dp, ds, own, lse, delta, sum, col,
+                                         vec, x.len, l);
+        else if (WHOLES > 1 && piece == 1)
+            back_scores<WHOLES - 1, false, OTHER>(s, dp, ds, own, lse, delta,
+                                                  sum, col, vec, x.len, l);
+        else
+            back_scores<MIXED, false, OTHER>(s, dp, ds, own, lse, delta, sum,
+                                             col, vec, x.len, l);
+        keep(ds);
+        wgmma_fence();
+        UNROLL for (int i = 0; i < OTHER / 16; i++)
+            product<1>(dq, ds + 4 * i, at_step<1>(ka, OTHER, i), 1);
+        wgmma_commit();
+        wgmma_wait<0>();
+        keep(ds);
+        keep(dq);
+        __syncwarp();
+        if (l.lane == 0)
+            arrive(r.empty(ring.stage));
+    }
+    UNROLL for (int e = 0; e < KEYS / 2; e++)
+        dq[e] *= SCALE;
+    store_leaning<false>(a, x, own.row, sum, l);
+    warpgroup_sync();
+    store_rows_of<KEYS, OWN, DQ_FLOATS>(a.dq, x, dq, r.base + QueryRoom::A
+                                        + 8192 * team, KEY_SIZE, from, l);
+}
+
+template<class R> INLINE void begin_back(const R &r, int stages)
+{
+    if (threadIdx.x == 0) {
+        barrier_init(r.own(), 1);
+        barrier_init(r.landed(), 1);
+        for (int n = 0; n < stages; n++) {
+            barrier_init(r.full(n), R::VECTORS ? 33 : 1);
+            barrier_init(r.empty(n), 8);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+}
+
+INLINE void pairs_keys(const Pairs &a, const TensorMap &mq,
+                       const TensorMap &mk, const TensorMap &mv,
+                       const TensorMap &my, u32 base)
+{
+    const KeyRoom r = { base };
+    Block x;
+    if (!find_block<false>(a, x))
+        return;
+    begin_back(r, KEY_STAGES);
+    if (threadIdx.x < 128) {
+        const Place place[4] = { a.k, a.v, a.q, a.dy };
+        fewer_registers<24>();
+        if (threadIdx.x < 32)
+            back_loads<true, KEY_OTHER, KEY_STAGES>(a, mk, mv, mq, my, place,
+                                                    x, r, threadIdx.x);
+    } else {
+        more_registers<240>();
+        key_products(a, x, r);
+    }
+}
+INLINE void pairs_queries(const Pairs &a, const TensorMap &mq,
+                          const TensorMap &mk, const TensorMap &mv,
+                          const TensorMap &my, u32 base)
+{
+    const QueryRoom r = { base };
+    Block x;
+    if (!find_block<true>(a, x))
+        return;
+    begin_back(r, QUERY_STAGES);
+    if (threadIdx.x < 128) {
+        const Place place[4] = { a.q, a.dy, a.k, a.v };
+        fewer_registers<24>();
+        if (threadIdx.x < 32)
+            back_loads<false, QUERY_OTHER, QUERY_STAGES>(a, mq, my, mk, mv,
+                                                         place, x, r,
+                                                         threadIdx.x);
+    } else {
+        more_registers<240>();
+        query_products(a, x, r);
+    }
+}

@@ -1,0 +1,67 @@
+/* pairs.h -- masks over all pairs of tokens on the device, by tiles: softmax
+ * attention, and masks that do not factor, forward and backward.
+ *
+ * A mask's kernels are made for its sizes and types when a call first asks for
+ * them: with wgmma for matrices of 16 bits of up to 128 columns on Hopper, else
+ * plain ones. Gradients are sums in one order: the same bits each time.
+ */
+#ifndef FLIN_CUDA_PAIRS_H
+#define FLIN_CUDA_PAIRS_H
+
+#include "../../compiler/mask.h"
+#include "gpu.h"
+
+/* All that a mask has become on a device; NULL: nothing yet. */
+typedef struct PairPrograms PairPrograms;
+void pairs_free(Gpu *g, PairPrograms *p);
+
+/* A call whose tensors are on the device. Backward: dy, and dx of each input,
+ * of which those with data are wanted; with fewer heads than the call they take
+ * the sum. kept: pairs_kept bytes that a forward call fills and a backward one
+ * reads; NULL: that one goes forward, too. */
+typedef struct PairsCall {
+    const Graph *step;
+    const Call *call;
+    bool backward;
+    View dy, dx[MAX_INPUTS];
+    void *kept;
+} PairsCall;
+
+int64_t pairs_kept(const PairsCall *p);
+/* Bytes of Call.workspace. */
+int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p);
+/* Compiles what is new; any thread. */
+void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
+/* Queues it on the call's stream. */
+void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
+
+/* ---- pairs_emit.c ---- */
+
+enum { PAIR_LEAVES = 16 };              /* at most */
+
+/* What a source depends on. */
+typedef struct PairsShape {
+    int key, value;                     /* entries of a key, of a value */
+    DType type;                         /* of matrices */
+    bool wgmma;
+    bool floats[3];                     /* dq, dk, dv are left as float32 */
+} PairsShape;
+
+/* Which of the mask's leaves are queries', keys' and numbers of a head, in the
+ * order of planes. */
+typedef struct PairLeaves {
+    int n, rows, cols, numbers;
+    int leaf[PAIR_LEAVES];              /* of the mask */
+    int sum[PAIR_LEAVES];               /* 1: a sum of tokens; 2: which enters
+                                           by differences alone */
+    int base[PAIR_LEAVES];              /* the plane that these begin at */
+} PairLeaves;
+
+/* Fails where the mask reads too much. */
+PairLeaves pair_leaves(const Mask *m);
+/* Kernels flin_forward, flin_keys, flin_queries with wgmma; or, not wgmma, all
+ * plain ones: those, too, and flin_leaves, flin_delta, flin_sums. m is written
+ * to. */
+char *pairs_source(Ctx *c, Mask *m, const PairsShape *s);
+
+#endif

@@ -1,0 +1,95 @@
+/* pairs_call.cuh -- what kernels of all pairs of tokens are passed, and what a
+ * pair is worth. The source says that of each piece of the plane of i and j, and
+ * begins with the sizes (pairs_emit.c). After numbers.cuh.
+ */
+
+/* A tensor by element strides; head h of the call is its h / group. */
+struct Place { char *p; i64 sb, st, sh; int group, type; };
+/* Where a leaf's numbers come from, and its gradient goes to: float32, as wide
+ * as the call. */
+struct LeafPlace { const char *p; i64 sb, st, sh; int group, type, back, sum; };
+
+/* cu: ends of packed sequences, or null: `nseq` batch entries of `tokens`. rows:
+ * tokens of all batch entries. leaf: a plane of heads * rows for each leaf of
+ * queries, then of keys; `plane` numbers each. number: those of a head. */
+struct Pairs {
+    const i64 *cu;
+    i64 nseq, tokens, rows, plane;
+    int heads, pad;
+    Place q, k, v, y, dy, dq, dk, dv;
+    double *leaf, *number;
+    float *lse, *delta, *dleaf;
+};
+
+/* ---- which pairs there are ---- */
+
+enum { MIXED = -1, NONE = -2 };
+/* Bounds of i, j and i - j, of a piece that is not left out. */
+template<int P> struct Region;
+
+template<int P> INLINE bool has(int i, int j)
+{
+    using R = Region<P>;
+    return (R::I0 <= 0 || i >= R::I0) && (R::I1 >= FAR || i <= R::I1)
+        && (R::J0 <= 0 || j >= R::J0) && (R::J1 >= FAR || j <= R::J1)
+        && (i - j >= R::D0) && (R::D1 >= FAR || i - j <= R::D1);
+}
+/* ---- what a pair is worth ---- */
+
+/* Of an element: its query and key, and the leaves of both. */
+struct At { int i, j; float x, y; const float *row, *col, *number; };
+
+/* L, or the logit, for a score s; how it grows with s, and f(leaf, how with
+ * that). */
+template<int P> INLINE float pair_value(float s, const At &t);
+template<int P> INLINE float pair_slope(float s, const At &t);
+template<int P, class F> INLINE void pair_rows(float s, const At &t, F f);
+template<int P, class F> INLINE void pair_cols(float s, const At &t, F f);
+template<int P, class F> INLINE void pair_numbers(float s, const At &t, F f);
+/* The plane of sums that leaf k takes differences of, or -1. */
+INLINE int leaf_sum(int k);
+
+template<int P> INLINE float value_in(float s, const At &t, int len)
+{
+    if constexpr (P == PIECES) {
+        return SOFTMAX ? bits(0xff800000) : 0.f;
+    } else {
+        const float rest = value_in<P + 1>(s, t, len);
+        const float own = pair_value<P>(s, t);
+        return has<P>(t.i, t.j) && t.i < len ? own : rest;
+    }
+}
+template<int P> INLINE float value_of(float s, const At &t, int len)
+{
+    if constexpr (P == MIXED)
+        return value_in<0>(s, t, len);
+    else
+        return pair_value<P>(s, t);
+}
+/* f(piece) where the element is in one. */
+template<int P> struct PieceOf { enum { N = P }; };
+template<int P, class F> INLINE void each_in(const At &t, int len, F f)
+{
+    if constexpr (P < PIECES) {
+        if (has<P>(t.i, t.j) && t.i < len)
+            f(PieceOf<P>());
+        else
+            each_in<P + 1>(t, len, f);
+    }
+}
+template<int P, class F> INLINE void in_piece(const At &t, int len, F f)
+{
+    if constexpr (P == MIXED)
+        each_in<0>(t, len, f);
+    else
+        f(PieceOf<P>());
+}
+
+/* Is the score the value itself? Then scores are kept as products make them. */
+INLINE float scaled(float s) { return RAW ? s : s * SCALE; }
+INLINE float weight_of(float value, float s, float lse)
+{
+    if (SOFTMAX)
+        return exp2_(fmaf(value, SLOPE, -lse));
+    return value == 0.f ? 0.f : value * s;
+}

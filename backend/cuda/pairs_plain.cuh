@@ -1,0 +1,389 @@
+/* pairs_plain.cuh -- all pairs of tokens on any GPU, of any types and sizes: a
+ * warp has a row; and what goes before and after kernels of either kind. After
+ * dense.cuh and pairs_call.cuh.
+ */
+enum { PLAIN_WARPS = 4, PLAIN_THREADS = 32 * PLAIN_WARPS, LEAF_THREADS = 256 };
+constexpr int KEY_PARTS = (KEY_SIZE + 31) / 32;
+constexpr int VALUE_PARTS = (VALUE_SIZE + 31) / 32;
+extern __shared__ char arena[];
+
+/* A sequence's row of a head. */
+struct OwnRow { int head, b, len, t; i64 start, at; };
+
+INLINE void find_sequence(const Pairs &a, i64 token, i64 &s)
+{
+    i64 end = a.nseq;
+    s = 0;
+    while (end - s > 1) {
+        const i64 mid = s + (end - s) / 2;
+        if (a.cu[mid] <= token)
+            s = mid;
+        else
+            end = mid;
+    }
+}
+/* The warp's; false: it has none. */
+INLINE bool find_row(const Pairs &a, OwnRow &x)
+{
+    const i64 n = (i64)blockIdx.x * PLAIN_WARPS + threadIdx.x / 32;
+    const i64 token = n / a.heads;
+    if (token >= a.rows)
+        return false;
+    x.head = (int)(n % a.heads);
+    x.b = a.cu ? 0 : (int)(token / a.tokens);
+    x.start = 0;
+    x.len = (int)a.tokens;
+    if (a.cu) {
+        i64 s;
+        find_sequence(a, token, s);
+        x.start = a.cu[s];
+        x.len = (int)(a.cu[s + 1] - a.cu[s]);
+    }
+    x.t = (int)(token - x.b * a.tokens - x.start);
+    x.at = x.head * a.rows + x.b * a.tokens + x.start;
+    return x.t >= 0 && x.t < x.len;
+}
+INLINE i64 row_place(const Place &p, const OwnRow &x, int t)
+{
+    return x.b * p.sb + (x.start + t) * p.st + x.head / p.group * p.sh;
+}
+/* Of a row, this lane's columns. */
+template<int PARTS>
+INLINE void load_row(float (&y)[PARTS], const Place &p, i64 at, int columns,
+                     int lane)
+{
+    UNROLL for (int c = 0; c < PARTS; c++)
+        y[c] = lane + 32 * c < columns ? load(p.p, p.type, at + lane + 32 * c)
+                                       : 0.f;
+}
+template<int PARTS>
+INLINE void store_row(const Place &p, i64 at, const float (&y)[PARTS],
+                      int columns, float scale, int lane)
+{
+    UNROLL for (int c = 0; c < PARTS; c++)
+        if (lane + 32 * c < columns)
+            store(p.p, p.type, at + lane + 32 * c, y[c] * scale);
+}
+INLINE float dot_of(const Place &a, i64 at, const Place &b, i64 bt, int n)
+{
+    float sum = 0;
+    NO_UNROLL for (int e = 0; e < n; e++)
+        sum += load(a.p, a.type, at + e) * load(b.p, b.type, bt + e);
+    return sum;
+}
+INLINE float warp_max(float x)
+{
+    UNROLL for (int by = 16; by; by /= 2)
+        x = max_(x, lane_xor(x, by));
+    return x;
+}
+
+/* A lane's pair, with the leaves of both of its tokens. Sums begin at j. */
+struct PairHere {
+    float row[ROWS + !ROWS], col[COLS + !COLS], number[NUMBERS + !NUMBERS];
+    At t;
+    bool in;
+};
+INLINE void find_pair(PairHere &p, const Pairs &a, const OwnRow &x, int i, int j)
+{
+    p.in = i < x.len && j <= i;
+    i = min(i, x.len - 1);
+    j = min(j, i);
+    for (int k = 0; k < ROWS + COLS; k++) {
+        const int sum = leaf_sum(k), t = k < ROWS ? i : j;
+        const double base = sum < 0 ? 0 : a.leaf[sum * a.plane + x.at + j];
+        const float y = (float)(a.leaf[k * a.plane + x.at + t] - base);
+        if (k < ROWS)
+            p.row[k < ROWS ? k : 0] = y;
+        else
+            p.col[k < ROWS ? 0 : k - ROWS] = y;
+    }
+    for (int k = 0; k < NUMBERS; k++)
+        p.number[k] = (float)a.number[k * a.heads + x.head];
+    p.t.i = i;
+    p.t.j = j;
+    p.t.x = (float)i;
+    p.t.y = (float)j;
+    p.t.row = p.row;
+    p.t.col = p.col;
+    p.t.number = p.number;
+}
+/* Numbers that a warp's lanes have, for all of them. */
+INLINE float *shared_numbers(int n)
+{
+    return (float *)arena + 64 * (threadIdx.x / 32) + 32 * n;
+}
+
+INLINE void plain_forward(const Pairs &a)
+{
+    const int lane = threadIdx.x % 32;
+    float *w = shared_numbers(0);
+    float y[VALUE_PARTS] = {}, sum = 0, most = bits(0xff800000);
+    OwnRow x;
+    if (!find_row(a, x))
+        return;
+    NO_UNROLL for (int from = 0; from <= x.t; from += 32) {
+        PairHere p;
+        find_pair(p, a, x, x.t, from + lane);
+        const bool in = from + lane <= x.t;
+        const float s = scaled(dot_of(a.q, row_place(a.q, x, x.t), a.k,
+                                     row_place(a.k, x, p.t.j), KEY_SIZE));
+        const float value = value_of<MIXED>(s, p.t, x.len);
+        float weight = in ? weight_of(value, s, 0.f) : 0.f, less = 1;
+        if (SOFTMAX) {
+            const float none = bits(0xff800000);
+            const float top = max_(most, warp_max(in ? value : none));
+            const float at = top == none ? 0.f : top;
+            less = exp2_((most - at) * SLOPE);
+            weight = in ? exp2_((value - at) * SLOPE) : 0.f;
+            most = top;
+        }
+        sum = sum * less + lane_sum<32>(weight);
+        w[lane] = weight;
+        __syncwarp();
+        UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+            y[c] *= less;
+        NO_UNROLL for (int j = 0; j < 32 && from + j <= x.t; j++) {
+            float v[VALUE_PARTS];
+            load_row(v, a.v, row_place(a.v, x, from + j), VALUE_SIZE, lane);
+            UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+                y[c] += w[j] != 0.f ? w[j] * v[c] : 0.f;
+        }
+        __syncwarp();
+    }
+    const bool none = sum == 0.f;
+    if (SOFTMAX && a.lse && lane == 0)
+        a.lse[x.at + x.t] = none ? bits(0x7f800000)
+                                 : most * SLOPE + log2_(sum);
+    store_row(a.y, row_place(a.y, x, x.t), y, VALUE_SIZE,
+              SOFTMAX ? none ? 0.f : 1 / sum : 1.f, lane);
+}
+
+/* A lane's pair backward: the weight; what the value's gradient is, and the
+ * score's but for the scale. */
+struct PairBack { float w, g, ds; };
+INLINE PairBack back_pair(const Pairs &a, const OwnRow &x, const PairHere &p,
+                          float &s)
+{
+    PairBack y = { 0, 0, 0 };
+    s = scaled(dot_of(a.q, row_place(a.q, x, p.t.i), a.k,
+                     row_place(a.k, x, p.t.j), KEY_SIZE));
+    const float dp = dot_of(a.dy, row_place(a.dy, x, p.t.i), a.v,
+                           row_place(a.v, x, p.t.j), VALUE_SIZE);
+    const float value = value_of<MIXED>(s, p.t, x.len);
+    const i64 at = x.at + p.t.i;
+    if (!p.in)
+        return y;
+    y.w = weight_of(value, s, SOFTMAX ? a.lse[at] : 0.f);
+    if (SOFTMAX && y.w == 0.f)
+        return y;
+    y.g = SOFTMAX ? y.w * (dp - a.delta[at]) : dp * s;
+    if (!SOFTMAX) {
+        y.ds = value == 0.f ? 0.f : dp * value;
+        return y;
+    }
+    y.ds = y.g;
+    if (!FLAT)
+        in_piece<MIXED>(p.t, x.len, [&](auto piece) {
+            y.ds = y.g * pair_slope<decltype(piece)::N>(s, p.t);
+        });
+    return y;
+}
+/* TURNED: the warp's row is a key. What it adds up: sums of w dy (of keys), of
+ * ds by the other side's rows, and of its leaves. */
+template<bool TURNED> INLINE void plain_back(const Pairs &a)
+{
+    const int lane = threadIdx.x % 32;
+    constexpr int LEAVES = TURNED ? COLS : ROWS;
+    float *w = shared_numbers(0), *ds = shared_numbers(1);
+    float d[KEY_PARTS] = {}, dv[VALUE_PARTS] = {};
+    float leaf[LEAVES + !LEAVES] = {}, number[NUMBERS + !NUMBERS] = {};
+    OwnRow x;
+    if (!find_row(a, x))
+        return;
+    const Place &other = TURNED ? a.q : a.k;
+    const int begin = TURNED ? x.t : 0, end = TURNED ? x.len : x.t + 1;
+    NO_UNROLL for (int from = begin; from < end; from += 32) {
+        PairHere p;
+        float s;
+        const int t = from + lane;
+        find_pair(p, a, x, TURNED ? t : x.t, TURNED ? x.t : t);
+        const PairBack y = back_pair(a, x, p, s);
+        if (SLOPES && p.in)
+            in_piece<MIXED>(p.t, x.len, [&](auto piece) {
+                auto own_leaf = [&](int k, float z) { leaf[k] += y.g * z; };
+                auto own_number = [&](int k, float z) {
+                    number[k] += y.g * z;
+                };
+                if constexpr (TURNED) {
+                    pair_cols<decltype(piece)::N>(s, p.t, own_leaf);
+                } else {
+                    pair_rows<decltype(piece)::N>(s, p.t, own_leaf);
+                    pair_numbers<decltype(piece)::N>(s, p.t, own_number);
+                }
+            });
+        w[lane] = y.w;
+        ds[lane] = y.ds;
+        __syncwarp();
+        NO_UNROLL for (int n = 0; n < 32 && from + n < end; n++) {
+            float row[KEY_PARTS], dy[VALUE_PARTS];
+            load_row(row, other, row_place(other, x, from + n), KEY_SIZE,
+                     lane);
+            UNROLL for (int c = 0; c < KEY_PARTS; c++)
+                d[c] += ds[n] != 0.f ? ds[n] * row[c] : 0.f;
+            if (!TURNED)
+                continue;
+            load_row(dy, a.dy, row_place(a.dy, x, from + n), VALUE_SIZE, lane);
+            UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+                dv[c] += w[n] != 0.f ? w[n] * dy[c] : 0.f;
+        }
+        __syncwarp();
+    }
+    const Place &to = TURNED ? a.dk : a.dq;
+    store_row(to, row_place(to, x, x.t), d, KEY_SIZE, SCALE, lane);
+    if (TURNED)
+        store_row(a.dv, row_place(a.dv, x, x.t), dv, VALUE_SIZE, 1.f, lane);
+    if (!SLOPES)
+        return;
+    for (int k = 0; k < LEAVES; k++) {
+        const float all = lane_sum<32>(leaf[k]);
+        if (lane == 0)
+            a.dleaf[((TURNED ? ROWS : 0) + k) * a.plane + x.at + x.t] = all;
+    }
+    for (int k = 0; k < (TURNED ? 0 : NUMBERS); k++) {
+        const float all = lane_sum<32>(number[k]);
+        if (lane == 0)
+            a.dleaf[(ROWS + COLS + k) * a.plane + x.at + x.t] = all;
+    }
+}
+
+/* y . dy of each row. */
+INLINE void plain_delta(const Pairs &a)
+{
+    const int lane = threadIdx.x % 32;
+    float y[VALUE_PARTS], dy[VALUE_PARTS], sum = 0;
+    OwnRow x;
+    if (!find_row(a, x))
+        return;
+    load_row(y, a.y, row_place(a.y, x, x.t), VALUE_SIZE, lane);
+    load_row(dy, a.dy, row_place(a.dy, x, x.t), VALUE_SIZE, lane);
+    UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+        sum += y[c] * dy[c];
+    sum = lane_sum<32>(sum);
+    if (lane == 0)
+        a.delta[x.at + x.t] = sum;
+}
+
+/* ---- leaves ---- */
+
+/* A plane's sequence and head, a block each. */
+struct LeafBlock { int plane, head, b, len; i64 start, at; };
+INLINE LeafBlock leaf_block(const Pairs &a, i64 n)
+{
+    LeafBlock x;
+    x.head = (int)(n % a.heads);
+    const i64 s = n / a.heads % a.nseq;
+    x.plane = (int)(n / a.heads / a.nseq);
+    x.b = a.cu ? 0 : (int)s;
+    x.start = a.cu ? a.cu[s] : 0;
+    x.len = (int)(a.cu ? a.cu[s + 1] - a.cu[s] : a.tokens);
+    x.at = x.head * a.rows + x.b * a.tokens + x.start;
+    return x;
+}
+/* The sum of what the threads before this one bring. */
+INLINE double before_here(double x)
+{
+    double *part = (double *)arena, sum = 0;
+    __syncthreads();
+    part[threadIdx.x] = x;
+    __syncthreads();
+    for (int i = 0; i < (int)threadIdx.x; i++)
+        sum += part[i];
+    return sum;
+}
+/* A reset, minus infinity, as a number of which sums keep their digits. */
+INLINE double with_resets(float x)
+{
+    return x == bits(0xff800000) ? -1073741824. : x;
+}
+/* LEAVES: Pairs, and a LeafPlace for each plane and number. */
+template<class LEAVES> INLINE void plain_leaves(const LEAVES &all)
+{
+    const Pairs &a = all.a;
+    const LeafBlock x = leaf_block(a, blockIdx.x);
+    if (x.plane >= ROWS + COLS) {
+        const LeafPlace &p = all.leaf[x.plane];
+        if (threadIdx.x == 0 && blockIdx.x / a.heads % a.nseq == 0)
+            a.number[(x.plane - ROWS - COLS) * a.heads + x.head]
+                = load(p.p, p.type, x.head / p.group * p.sh);
+        return;
+    }
+    const LeafPlace &p = all.leaf[x.plane];
+    double *to = a.leaf + x.plane * a.plane + x.at;
+    const i64 from = x.b * p.sb + x.start * p.st + x.head / p.group * p.sh;
+    const int each = (x.len + LEAF_THREADS - 1) / LEAF_THREADS;
+    const int first = threadIdx.x * each, last = min(first + each, x.len);
+    double sum = 0;
+    if (!p.sum) {
+        for (int t = threadIdx.x; t < x.len; t += LEAF_THREADS)
+            to[t] = t < p.back ? 0 : load(p.p, p.type, from
+                                          + (t - p.back) * p.st);
+        return;
+    }
+    for (int t = first; t < last; t++)
+        sum += p.sum > 1 ? with_resets(load(p.p, p.type, from + t * p.st))
+                         : load(p.p, p.type, from + t * p.st);
+    sum = before_here(sum);
+    for (int t = first; t < last; t++) {
+        const float y = load(p.p, p.type, from + t * p.st);
+        sum += p.sum > 1 ? with_resets(y) : y;
+        to[t] = sum;
+    }
+}
+
+/* What planes [from, to) of an input's leaves have, and numbers' rows: to its
+ * gradient, float32 of the call's heads. */
+struct LeafSum { float *to; int n, plane[MOST_LEAVES], number; };
+template<class SUMS> INLINE void plain_sums(const SUMS &all)
+{
+    const Pairs &a = all.a;
+    const LeafBlock x = leaf_block(a, blockIdx.x);
+    const LeafSum &p = all.sum[x.plane];
+    const int each = (x.len + LEAF_THREADS - 1) / LEAF_THREADS;
+    const int first = threadIdx.x * each, last = min(first + each, x.len);
+    double own = 0;
+    if (p.number) {                     /* of all rows of the head */
+        if (blockIdx.x / a.heads % a.nseq != 0)
+            return;
+        for (i64 t = threadIdx.x; t < a.rows; t += LEAF_THREADS)
+            own += a.dleaf[p.plane[0] * a.plane + x.head * a.rows + t];
+        const double before = before_here(own);
+        if (threadIdx.x == LEAF_THREADS - 1)
+            p.to[x.head] = (float)(before + own);
+        return;
+    }
+    for (int t = threadIdx.x; t < x.len; t += LEAF_THREADS) {
+        float sum = 0;
+        for (int k = 0; k < p.n; k++) {
+            const LeafPlace &l = all.leaf[p.plane[k]];
+            if (!l.sum && t + l.back < x.len)
+                sum += a.dleaf[p.plane[k] * a.plane + x.at + t + l.back];
+        }
+        p.to[x.at + t] = sum;
+    }
+    for (int k = 0; k < p.n; k++) {
+        const float *d = a.dleaf + p.plane[k] * a.plane + x.at;
+        if (!all.leaf[p.plane[k]].sum)
+            continue;
+        /* from the last token back: thread 0 has the last ones */
+        double sum = 0;
+        for (int t = first; t < last; t++)
+            sum += d[x.len - 1 - t];
+        sum = before_here(sum);
+        for (int t = first; t < last; t++) {
+            sum += d[x.len - 1 - t];
+            p.to[x.at + x.len - 1 - t] += (float)sum;
+        }
+        __syncthreads();
+    }
+}

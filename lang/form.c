@@ -4,6 +4,7 @@
 
 #include "../compiler/coupled.h"
 #include "../compiler/layer.h"
+#include "../compiler/mask.h"
 #include "bind.h"
 
 enum { USUAL_SIZE = 16 };
@@ -274,8 +275,8 @@ static void find_form(Ctx *c, void *ud)
         return;
     }
     if (step->mask) {
-        buf_printf(&f->text, "  over all pairs of tokens: mode \"quadratic\""
-                   "\n");
+        buf_printf(&f->text, "  over all pairs of tokens: %s\n",
+                   step->mask->softmax ? "softmax" : "mode \"quadratic\"");
         return;
     }
     put_states(&f->text, graph_sized(step, (int32_t[NAXES]){ 0 }));
@@ -318,7 +319,7 @@ const char *latest_note(const Variant *v)
 const char *road_taken(Ctx *c, Variant *v, const Args *a)
 {
     const char *note = latest_note(v);
-    bool pairs = v->step->mask && a->backend
+    bool pairs = v->step->mask && a->backend && !a->in[0].device
               && !strcmp(a->backend->name, "cuda");
 
     if (v->said || (!note && !pairs) || a->serial
@@ -326,9 +327,9 @@ const char *road_taken(Ctx *c, Variant *v, const Args *a)
         return NULL;
     v->said = true;
     if (pairs)
-        return ctx_format(c, "flin: %s runs on the CPU: 'cuda' has no kernel "
-                          "for a mask of mode \"quadratic\" (said once)",
-                          v->step->name);
+        return ctx_format(c, "flin: %s runs on the CPU, where its tensors are: "
+                          "over all pairs of tokens none are moved (said "
+                          "once)", v->step->name);
     return ctx_format(c, "flin: %s goes token by token (said once): %s",
                       v->step->name, note);
 }

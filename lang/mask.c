@@ -65,6 +65,26 @@ static void run_decidable(Ctx *c, void *ud)
     a->verdict = mask_decidable(a->t->mask, a->cond);
 }
 
+/* Documents: what a token is in, read at both. */
+static void refuse_documents(lua_State *L, MaskTrace *t, Ref cond)
+{
+    const Mask *m = t->mask;
+    const Node *n = &m->g->n[cond];
+    const Node *a = &m->g->n[n->a[0]], *b = &m->g->n[n->a[1]];
+
+    if (a->op != OP_input || b->op != OP_input)
+        return;
+    const Leaf *x = &m->leaf[a->index], *y = &m->leaf[b->index];
+    if (x->kind != LEAF_TOKEN || y->kind != LEAF_TOKEN || x->side == y->side
+        || strcmp(x->name, y->name))
+        return;
+    lang_fail(L, lua_pushfstring(L, "give the call the documents' ends, "
+              "cu_seqlens = {0, 5, 12}: what is masked is then not computed; "
+              "or weigh with flin.eq(p.%s[i], p.%s[j])", x->name, x->name),
+              "cannot branch on data: whether %s is the same at i and j is "
+              "known only when the variant runs", x->name);
+}
+
 /* a == b is asked as a < b, then b < a: each outcome is one region. */
 static bool decide(Tracer *tracer, lua_State *L, Ref cond)
 {
@@ -74,6 +94,8 @@ static bool decide(Tracer *tracer, lua_State *L, Ref cond)
     if (t->mask->g->n[cond].op != OP_eq)
         return decide_one(t, L, cond);
     protect(L, tracer->ctx, run_decidable, &a);
+    if (!a.verdict)
+        refuse_documents(L, t, cond);
     if (!a.verdict)
         refuse_equality(L, tracer, cond);
     protect(L, tracer->ctx, make_less, &a);
@@ -309,7 +331,7 @@ static void find_source(lua_State *L, MaskTrace *t, int fn)
 
 /* What a definition says beside its mask. */
 typedef struct Wish {
-    bool quadratic, softmax;
+    bool quadratic, softmax, causal;    /* causal: there is no mask */
     double scale;                       /* of scores; 0: the usual one */
     int score;                          /* where that function is; or 0 */
 } Wish;
@@ -328,7 +350,7 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     t->mask->scale = w->scale;
     t->score = w->score;
     const char *file = step->ctx->file;
-    find_source(L, t, fn);
+    find_source(L, t, w->causal && w->score ? w->score : fn);
     mask_declare(L, t, def);
     lua_pushvalue(L, fn);
     int at = lua_gettop(L);
@@ -388,6 +410,8 @@ static Wish wish_of(lua_State *L, int def)
                .softmax = wants_softmax(L, def) };
     int score = lua_getfield(L, def, "score");
 
+    w.causal = lua_getfield(L, def, "mask") == LUA_TNIL;
+    lua_pop(L, 1);
     if (w.quadratic && w.softmax)
         lang_fail(L, "leave out mode", "flin.variant: mode = \"quadratic\" "
                   "is the plain sum over all pairs, normalise = \"softmax\" "

@@ -677,7 +677,7 @@ static int variant_plan(lua_State *L)
     }
     s->ask.m = machine_option(L, "plan", 2, "cpu");
     if (v->step->mask)
-        lang_fail(L, NULL, "plan: a mask of mode \"quadratic\" has no plan");
+        lang_fail(L, NULL, "plan: a mask over all pairs of tokens has no plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))
         lang_fail(L, "formats: table, dot, svg", "plan: there is no format "
                   "'%s'", format);

@@ -691,8 +691,8 @@ static int variant_map(lua_State *L)
                   "map: a table is wanted, not %s", type_text(L, 2));
     refuse_layer(L, v, "map");
     if (v->step->mask)
-        lang_fail(L, NULL, "map: %s is a mask in mode quadratic, which has no "
-                  "step", v->step->name);
+        lang_fail(L, NULL, "map: %s is a mask over all pairs of tokens, which "
+                  "has no step", v->step->name);
     Variant *to = push_variant(L, v->step->name);
     int at = lua_gettop(L);
     Tracer *t = push_tracer(L, at, to);

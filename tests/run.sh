@@ -169,6 +169,7 @@ cuda() {
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
+        "flin tests/cuda/pairs.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua" \
         "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
@@ -219,7 +220,8 @@ cuda() {
             ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
-        *strided*|*angles*|*turns*|*bands*|*inplace*|*mixed*) more=FAKE_ARCH=9 ;;
+        *strided*|*angles*|*turns*|*bands*|*pairs*|*inplace*|*mixed*)
+            more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac

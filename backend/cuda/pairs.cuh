@@ -23,9 +23,10 @@ struct Block { int head, b, len, tile; i64 start, at; };
  * of keys from the first. */
 template<bool BACKWARDS> INLINE bool find_block(const Pairs &a, Block &x)
 {
-    const i64 slot = blockIdx.x / (u32)a.heads;
+    const u32 block = (u32)fresh((int)blockIdx.x);
+    const i64 slot = block / (u32)a.heads;
     i64 s = 0;
-    x.head = (int)(blockIdx.x % (u32)a.heads);
+    x.head = (int)(block % (u32)a.heads);
     if (a.cu) {
         i64 end = a.nseq;
         while (end - s > 1) {
@@ -136,14 +137,19 @@ template<int LEAVES> struct Own {
     float leaf[2][LEAVES + !LEAVES], number[NUMBERS + !NUMBERS];
 };
 
-/* f(e, t) for each element of a fragment whose columns' leaves lie at `vec`,
- * `apart` of them each. */
-template<bool TURNED, int LEAVES, int OTHERS, int N, class F>
+/* f(e, t, more) for each element of a fragment whose columns' leaves lie at
+ * `vec`, `apart` of them each, and MORE vectors of columns at `first`. */
+template<bool TURNED, int LEAVES, int OTHERS, int MORE, int N, class F>
 INLINE void each_pair(const Own<LEAVES> &own, int col0, u32 vec, int apart,
-                      const Lane &l, F f)
+                      u32 first, const Lane &l, F f)
 {
     UNROLL for (int n = 0; n < N / 4; n++) {
-        float leaf[2][OTHERS + !OTHERS];
+        float leaf[2][OTHERS + !OTHERS], more[2][MORE + !MORE];
+        UNROLL for (int k = 0; k < MORE; k++) {
+            const float2 two = load2(first + 4 * (k * apart + 8 * n + l.col));
+            more[0][k] = two.x;
+            more[1][k] = two.y;
+        }
         UNROLL for (int k = 0; k < OTHERS; k++) {
             const float2 two = load2(vec + 4 * (k * apart + 8 * n + l.col));
             leaf[0][k] = two.x;
@@ -160,7 +166,7 @@ INLINE void each_pair(const Own<LEAVES> &own, int col0, u32 vec, int apart,
             t.row = TURNED ? leaf[e % 2] : own.leaf[e / 2];
             t.col = TURNED ? own.leaf[e / 2] : leaf[e % 2];
             t.number = own.number;
-            f(4 * n + e, t);
+            f(4 * n + e, t, more[e % 2]);
         }
     }
 }
@@ -198,7 +204,7 @@ INLINE void load_leaves(u32 to, const Pairs &a, const Block &x, int first,
         const int sum = leaf_sum(first + k);
         const double base = sum >= 0
             ? base_of(a.leaf + sum * a.plane, x, from) : 0;
-        for (int t = lane; t < OTHER; t += 32)
+        NO_UNROLL for (int t = lane; t < OTHER; t += 32)
             store1(to + 4 * (k * OTHER + t), from + t < x.len
                    ? (float)(leaf[x.at + from + t] - base) : 0.f);
     }
@@ -237,6 +243,8 @@ INLINE void store_rows_of(const Place &to, const Block &x, const float (&y)[N],
 {
     const i64 at = x.b * to.sb + (x.start + from) * to.st
                  + x.head / to.group * to.sh;
+    if (!to.p)
+        return;
     if (FLOATS) {
         UNROLL for (int e = 0; e < N; e += 2) {
             const int row = l.row + e / 2 % 2 * 8, col = e / 4 * 8 + l.col;
@@ -366,8 +374,8 @@ INLINE void forward_values(float (&s)[N], const Own<ROWS> &own, int col,
 {
     if (RAW && P != MIXED)
         return;
-    each_pair<false, ROWS, COLS, N>(own, col, vec, FORWARD_KEYS, l,
-        [&](int e, const At &t) {
+    each_pair<false, ROWS, COLS, 0, N>(own, col, vec, FORWARD_KEYS, 0, l,
+        [&](int e, const At &t, const float *) {
             const float x = scaled(s[e]), y = value_of<P>(x, t, len);
             s[e] = SOFTMAX ? y : weight_of(y, x, 0.f);
         });
@@ -498,11 +506,11 @@ INLINE void pairs_forward(const Pairs &a, const TensorMap &mq,
     }
     __syncthreads();
     if (threadIdx.x < 128) {
-        fewer_registers<24>();
+        fewer_registers<40>();
         if (threadIdx.x < 32)
             forward_loads(a, mq, mk, mv, x, r, threadIdx.x);
     } else {
-        more_registers<240>();
+        more_registers<232>();
         forward_products(a, x, r);
     }
 }
@@ -537,12 +545,15 @@ template<bool TURNED, int OTHER, int STAGES> struct BackRoom {
     }
 };
 
+/* Of the tensors that are a block's own, and of the others. */
+struct Heads { int own_key, own_value, key, value; };
+
 /* own: keys and values, or queries and dy (TURNED: the former); the others come
  * tile by tile. Rows behind the end get a weight of 0. */
 template<bool TURNED, int OTHER, int STAGES, class R>
 INLINE void back_loads(const Pairs &a, const TensorMap &own_key,
                        const TensorMap &own_value, const TensorMap &key,
-                       const TensorMap &value, const Place *place,
+                       const TensorMap &value, const Heads &head,
                        const Block &x, const R &r, int lane)
 {
     const Tiles<TURNED, OTHER> tiles(x);
@@ -551,9 +562,9 @@ INLINE void back_loads(const Pairs &a, const TensorMap &own_key,
     if (lane == 0) {
         arrive_expecting(r.own(), OWN * (KEYS + VALUES) * 2);
         load_rows<OWN, KEYS>(r.base + R::A, own_key, r.own(), x.start + x.tile
-                             * OWN, x.head / place[0].group, x.b);
+                             * OWN, head.own_key, x.b);
         load_rows<OWN, VALUES>(r.base + R::B, own_value, r.own(), x.start
-                               + x.tile * OWN, x.head / place[1].group, x.b);
+                               + x.tile * OWN, head.own_value, x.b);
     }
     for (int n = tiles.next(tiles.first); n <= tiles.last;
          n = tiles.next(n + 1), ring.next()) {
@@ -564,13 +575,13 @@ INLINE void back_loads(const Pairs &a, const TensorMap &own_key,
         if (lane == 0) {
             arrive_expecting(to, OTHER * (KEYS + VALUES) * 2);
             load_rows<OTHER, KEYS>(r.key(ring.stage), key, to, x.start + first,
-                                   x.head / place[2].group, x.b);
+                                   head.key, x.b);
             load_rows<OTHER, VALUES>(r.value(ring.stage), value, to, x.start
-                                     + first, x.head / place[3].group, x.b);
+                                     + first, head.value, x.b);
         }
         u32 vec = r.vec(ring.stage);
         if (TURNED && SOFTMAX) {
-            for (int t = lane; t < OTHER; t += 32) {
+            NO_UNROLL for (int t = lane; t < OTHER; t += 32) {
                 const bool in = t < left;
                 store1(vec + 4 * t, in ? a.lse[x.at + first + t]
                                        : bits(0x7f800000));
@@ -609,22 +620,14 @@ INLINE void back_weights(float (&s)[N], u32 (&p)[N / 2],
                          int col, u32 vec, int len, const Lane &l)
 {
     constexpr int OTHERS = TURNED ? ROWS : COLS;
-    const u32 leaves = vec + (TURNED && SOFTMAX ? 8 * OTHER : 0);
+    constexpr bool MORE = TURNED && SOFTMAX;
     float w[N];
-    UNROLL for (int n = 0; n < N / 4; n++) {
-        if (SOFTMAX && TURNED) {
-            const float2 two = load2(vec + 4 * (8 * n + l.col));
-            UNROLL for (int e = 0; e < 4; e++)
-                w[4 * n + e] = e % 2 ? two.y : two.x;
-        } else {
-            UNROLL for (int e = 0; e < 4; e++)
-                w[4 * n + e] = lse[e / 2];
-        }
-    }
-    each_pair<TURNED, LEAVES, OTHERS, N>(own, col, leaves, OTHER, l,
-        [&](int e, const At &t) {
+    each_pair<TURNED, LEAVES, OTHERS, MORE, N>(own, col, vec + 8 * MORE * OTHER,
+                                               OTHER, vec, l,
+        [&](int e, const At &t, const float *more) {
             const float x = scaled(s[e]);
-            w[e] = weight_of(value_of<P>(x, t, len), x, w[e]);
+            const float to = MORE ? more[0] : lse[e / 2 % 2];
+            w[e] = weight_of(value_of<P>(x, t, len), x, to);
             if (FLAT)
                 s[e] = w[e];
         });
@@ -640,16 +643,13 @@ INLINE void back_scores(float (&s)[N], const float (&dp)[N], u32 (&p)[N / 2],
                         u32 vec, int len, const Lane &l)
 {
     constexpr int OTHERS = TURNED ? ROWS : COLS;
-    const u32 leaves = vec + (TURNED && SOFTMAX ? 8 * OTHER : 0);
+    constexpr bool MORE = TURNED && SOFTMAX;    /* of lse and delta */
     float ds[N];
-    each_pair<TURNED, LEAVES, OTHERS, N>(own, col, leaves, OTHER, l,
-        [&](int e, const At &t) {
-            float to = lse[e / 2 % 2], less = delta[e / 2 % 2];
-            if (TURNED && SOFTMAX) {
-                const u32 at = vec + 4 * (e / 4 * 8 + l.col + e % 2);
-                to = FLAT ? 0.f : load1(at);
-                less = load1(at + 4 * OTHER);
-            }
+    each_pair<TURNED, LEAVES, OTHERS, MORE ? 2 - FLAT : 0, N>(own, col,
+        vec + 8 * MORE * OTHER, OTHER, vec + 4 * FLAT * OTHER, l,
+        [&](int e, const At &t, const float *more) {
+            const float to = MORE ? more[0] : lse[e / 2 % 2];
+            const float less = MORE ? more[1 - FLAT] : delta[e / 2 % 2];
             const float x = FLAT ? 0.f : scaled(s[e]);
             float g, slope = 1;
             if (SOFTMAX) {
@@ -724,9 +724,84 @@ template<int LEAVES> INLINE void clear_leaning(Leaning<LEAVES> &sum)
     }
 }
 
+/* Queries that a tile of keys takes at once: what a slope needs beside a weight
+ * has registers for half a tile. */
+enum { KEY_PART = FLAT ? 64 : 32 };
 enum { KEY_STAGES = 3, KEY_OTHER = 64, QUERY_STAGES = 3, QUERY_OTHER = 64 };
 typedef BackRoom<true, KEY_OTHER, KEY_STAGES> KeyRoom;
 typedef BackRoom<false, QUERY_OTHER, QUERY_STAGES> QueryRoom;
+
+/* A part of a tile of queries: adds to dk and dv. */
+template<int P>
+INLINE void key_weights(float (&s)[KEY_PART / 2], u32 (&p)[KEY_PART / 4],
+                        const Own<COLS> &own, int col, u32 vec, int len,
+                        const Lane &l)
+{
+    const float zero[2] = { 0, 0 };
+    back_weights<P, true, KEY_OTHER>(s, p, own, zero, col, vec, len, l);
+}
+template<int P>
+INLINE void key_scores(float (&s)[KEY_PART / 2], const float (&dp)[KEY_PART / 2],
+                       u32 (&ds)[KEY_PART / 4], const Own<COLS> &own,
+                       Leaning<COLS> &sum, int col, u32 vec, int len,
+                       const Lane &l)
+{
+    const float zero[2] = { 0, 0 };
+    back_scores<P, true, KEY_OTHER>(s, dp, ds, own, zero, zero, sum, col, vec,
+                                    len, l);
+}
+template<class K, class V>
+INLINE void key_part(K &dk, V &dv, const Own<COLS> &own, Leaning<COLS> &sum,
+                     Operand k, Operand v, u32 tq, u32 ty, u32 vec, int part,
+                     int col, int piece, int len, const Lane &l)
+{
+    enum { OTHER = KEY_OTHER, STEPS = KEY_PART / 16 };
+    float s[KEY_PART / 2], dp[KEY_PART / 2];
+    u32 p[KEY_PART / 4], ds[KEY_PART / 4];
+    const Operand q = operand<0>(tq, OTHER, part * KEY_PART);
+    const Operand y = operand<0>(ty, OTHER, part * KEY_PART);
+    const Operand qa = operand<1>(tq, OTHER, 0), ya = operand<1>(ty, OTHER, 0);
+    wgmma_fence();
+    UNROLL for (int i = 0; i < KEYS / 16; i++)
+        tile_product<0, 0, 0>(s, at_step<0>(k, OWN, i),
+                              at_step<0>(q, OTHER, i), i > 0);
+    wgmma_commit();
+    UNROLL for (int i = 0; i < VALUES / 16; i++)
+        tile_product<0, 0, 0>(dp, at_step<0>(v, OWN, i),
+                              at_step<0>(y, OTHER, i), i > 0);
+    wgmma_commit();
+    wgmma_wait<1>();
+    keep(s);
+    if (piece == 0)
+        key_weights<0>(s, p, own, col, vec, len, l);
+    else if (WHOLES > 1 && piece == 1)
+        key_weights<WHOLES - 1>(s, p, own, col, vec, len, l);
+    else
+        key_weights<MIXED>(s, p, own, col, vec, len, l);
+    keep(p);
+    wgmma_fence();
+    UNROLL for (int i = 0; i < STEPS; i++)
+        product<1>(dv, p + 4 * i, at_step<1>(ya, OTHER, part * STEPS + i), 1);
+    wgmma_commit();
+    wgmma_wait<1>();
+    keep(dp);
+    if (piece == 0)
+        key_scores<0>(s, dp, ds, own, sum, col, vec, len, l);
+    else if (WHOLES > 1 && piece == 1)
+        key_scores<WHOLES - 1>(s, dp, ds, own, sum, col, vec, len, l);
+    else
+        key_scores<MIXED>(s, dp, ds, own, sum, col, vec, len, l);
+    keep(ds);
+    wgmma_fence();
+    UNROLL for (int i = 0; i < STEPS; i++)
+        product<1>(dk, ds + 4 * i, at_step<1>(qa, OTHER, part * STEPS + i), 1);
+    wgmma_commit();
+    wgmma_wait<0>();
+    keep(p);
+    keep(ds);
+    keep(dv);
+    keep(dk);
+}
 
 /* Keys and values: dk, dv. */
 INLINE void key_products(const Pairs &a, const Block &x, const KeyRoom &r)
@@ -735,7 +810,6 @@ INLINE void key_products(const Pairs &a, const Block &x, const KeyRoom &r)
     const Lane l = lane_here();
     const int team = (threadIdx.x >> 7) - 1, from = x.tile * OWN + 64 * team;
     const Tiles<true, OTHER> tiles(x);
-    const float zero[2] = { 0, 0 };
     float dk[KEYS / 2], dv[VALUES / 2];
     Own<COLS> own;
     Leaning<COLS> sum;
@@ -752,73 +826,28 @@ INLINE void key_products(const Pairs &a, const Block &x, const KeyRoom &r)
     NO_UNROLL
     for (int n = tiles.next(tiles.first); n <= tiles.last;
          n = tiles.next(n + 1), ring.next()) {
-        const u32 tq = r.key(ring.stage), ty = r.value(ring.stage);
-        const u32 vec = r.vec(ring.stage);
         const int piece = tiles.piece(n, 64 * team, 64), col = n * OTHER;
-        float s[OTHER / 2], dp[OTHER / 2];
-        u32 p[OTHER / 4], ds[OTHER / 4];
-        const Operand q = operand<0>(tq, OTHER, 0), y = operand<0>(ty, OTHER, 0);
-        const Operand qa = operand<1>(tq, OTHER, 0);
-        const Operand ya = operand<1>(ty, OTHER, 0);
         wait(r.full(ring.stage), ring.phase);
         own_leaves(own, a, x, ROWS, col, true);
-        wgmma_fence();
-        UNROLL for (int i = 0; i < KEYS / 16; i++)
-            tile_product<0, 0, 0>(s, at_step<0>(k, OWN, i),
-                                  at_step<0>(q, OTHER, i), i > 0);
-        wgmma_commit();
-        UNROLL for (int i = 0; i < VALUES / 16; i++)
-            tile_product<0, 0, 0>(dp, at_step<0>(v, OWN, i),
-                                  at_step<0>(y, OTHER, i), i > 0);
-        wgmma_commit();
-        wgmma_wait<1>();
-        keep(s);
-        if (piece == 0)
-            back_weights<0, true, OTHER>(s, p, own, zero, col, vec, x.len, l);
-        else if (WHOLES > 1 && piece == 1)
-            back_weights<WHOLES - 1, true, OTHER>(s, p, own, zero, col, vec,
-                                                  x.len, l);
-        else
-            back_weights<MIXED, true, OTHER>(s, p, own, zero, col, vec, x.len,
-                                             l);
-        keep(p);
-        wgmma_fence();
-        UNROLL for (int i = 0; i < OTHER / 16; i++)
-            product<1>(dv, p + 4 * i, at_step<1>(ya, OTHER, i), 1);
-        wgmma_commit();
-        wgmma_wait<1>();
-        keep(dp);
-        if (piece == 0)
-            back_scores<0, true, OTHER>(s, dp, ds, own, zero, zero, sum, col,
-                                        vec, x.len, l);
-        else if (WHOLES > 1 && piece == 1)
-            back_scores<WHOLES - 1, true, OTHER>(s, dp, ds, own, zero, zero,
-                                                 sum, col, vec, x.len, l);
-        else
-            back_scores<MIXED, true, OTHER>(s, dp, ds, own, zero, zero, sum,
-                                            col, vec, x.len, l);
-        keep(ds);
-        wgmma_fence();
-        UNROLL for (int i = 0; i < OTHER / 16; i++)
-            product<1>(dk, ds + 4 * i, at_step<1>(qa, OTHER, i), 1);
-        wgmma_commit();
-        wgmma_wait<0>();
-        keep(p);
-        keep(ds);
-        keep(dv);
-        keep(dk);
+        NO_UNROLL for (int part = 0; part < OTHER / KEY_PART; part++)
+            key_part(dk, dv, own, sum, k, v, r.key(ring.stage),
+                     r.value(ring.stage), r.vec(ring.stage) + 4 * part
+                     * KEY_PART, part, col + part * KEY_PART, piece, x.len, l);
         __syncwarp();
         if (l.lane == 0)
             arrive(r.empty(ring.stage));
     }
+    Block y;                            /* no register holds it in the loop */
+    find_block<false>(a, y);
+    const int row = y.tile * OWN + 64 * team;
     UNROLL for (int e = 0; e < KEYS / 2; e++)
         dk[e] *= SCALE;
-    store_leaning<true>(a, x, own.row, sum, l);
+    store_leaning<true>(a, y, row + l.row, sum, l);
     warpgroup_sync();
-    store_rows_of<KEYS, OWN, DK_FLOATS>(a.dk, x, dk, r.base + KeyRoom::A
-                                        + 8192 * team, KEY_SIZE, from, l);
-    store_rows_of<VALUES, OWN, DV_FLOATS>(a.dv, x, dv, r.base + KeyRoom::B
-                                          + 8192 * team, VALUE_SIZE, from, l);
+    store_rows_of<KEYS, OWN, DK_FLOATS>(a.dk, y, dk, r.base + KeyRoom::A
+                                        + 8192 * team, KEY_SIZE, row, l);
+    store_rows_of<VALUES, OWN, DV_FLOATS>(a.dv, y, dv, r.base + KeyRoom::B
+                                          + 8192 * team, VALUE_SIZE, row, l);
 }
 
 /* Queries: dq. */
@@ -934,10 +963,11 @@ INLINE void pairs_keys(const Pairs &a, const TensorMap &mq,
         return;
     begin_back(r, KEY_STAGES);
     if (threadIdx.x < 128) {
-        const Place place[4] = { a.k, a.v, a.q, a.dy };
+        const Heads head = { x.head / a.k.group, x.head / a.v.group,
+                             x.head / a.q.group, x.head / a.dy.group };
         fewer_registers<24>();
         if (threadIdx.x < 32)
-            back_loads<true, KEY_OTHER, KEY_STAGES>(a, mk, mv, mq, my, place,
+            back_loads<true, KEY_OTHER, KEY_STAGES>(a, mk, mv, mq, my, head,
                                                     x, r, threadIdx.x);
     } else {
         more_registers<240>();
@@ -954,14 +984,15 @@ INLINE void pairs_queries(const Pairs &a, const TensorMap &mq,
         return;
     begin_back(r, QUERY_STAGES);
     if (threadIdx.x < 128) {
-        const Place place[4] = { a.q, a.dy, a.k, a.v };
-        fewer_registers<24>();
+        const Heads head = { x.head / a.q.group, x.head / a.dy.group,
+                             x.head / a.k.group, x.head / a.v.group };
+        fewer_registers<40>();
         if (threadIdx.x < 32)
             back_loads<false, QUERY_OTHER, QUERY_STAGES>(a, mq, my, mk, mv,
-                                                         place, x, r,
+                                                         head, x, r,
                                                          threadIdx.x);
     } else {
-        more_registers<240>();
+        more_registers<232>();
         query_products(a, x, r);
     }
 }

@@ -344,6 +344,9 @@ end
 ---@field state? table<string, string> S = "k v"
 ---@field axes? table<string, integer> fixed sizes: r = 2
 ---@field mode? "quadratic"
+---@field normalise? "softmax"
+---@field score? fun(s: flin.Value, i: flin.Value, j: flin.Value, p: table): any
+---@field scale? number of scores
 ---@field initial? table<string, number|fun(at: table): number> of constants
 ---@field step? fun(x: flin.Values, s: flin.Values): flin.Values, flin.Value
 ---@field mask? fun(i: flin.Value, j: flin.Value, p: table): any

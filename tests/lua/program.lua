@@ -188,8 +188,8 @@ x.backend = "cuda"
 v:forward(x)
 v:forward(x)
 ]])
-run("pairs.lua", 0, "flin: pairs runs on the CPU: 'cuda' has no kernel for a "
-    .. "mask of mode \"quadratic\" (said once)\n")
+run("pairs.lua", 0, "flin: pairs runs on the CPU, where its tensors are: over "
+    .. "all pairs of tokens none are moved (said once)\n")
 run("--luacats", 0, "...function flin.dot(a, b, axes) end")
 run("-l g=module -e 'print(g.x, module)'", 0, "3\tnil\n")
 run("-W -e 'warn \"careful\"'", 0, "Lua warning: careful\n")

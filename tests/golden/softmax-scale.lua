@@ -1,0 +1,2 @@
+local flin = require "flin"
+return flin.variant { name = "mine", normalise = "softmax", scale = 0 }

@@ -149,9 +149,9 @@ void mask_step(Mask *m, Graph *g);
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
  *
- * What a piece says of a pair (i, j), a scalar of the pair's score s = q_i . k_j
- * and of leaves of i and j: L, by which s v_j is weighed; or, of a softmax, the
- * logit of v_j, made of s times a scale. */
+ * What a piece says of a pair (i, j), a scalar of the pair's score, s =
+ * q_i . k_j, and of leaves of i and j: L, by which s v_j is weighed; or, of a
+ * softmax, the logit of v_j, made of s times a scale. */
 
 /* Makes the pieces of m, which does not factor or is a softmax's, g's y. */
 void mask_pairs(Mask *m, Graph *g);

@@ -46,8 +46,8 @@ const double *mask_push_given(lua_State *L, int given, int n);
 
 /* The number of the function at fn, for i, j and the table on top. */
 double mask_plain(lua_State *L, int fn, int64_t i, int64_t j);
-/* Lua error where the function at fn, run on numbers, is not its trace; `score`:
- * it is that of scores. */
+/* Lua error where the function at fn, run on numbers, is not its trace;
+ * `score`: it is that of scores. */
 void mask_compare(lua_State *L, MaskTrace *t, int fn, bool score);
 
 #endif

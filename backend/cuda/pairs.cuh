@@ -6,10 +6,10 @@
  * others' rows, two take 64 of the block's rows each. A fragment has rows of
  * the block's own; TURNED: these are keys, and queries are columns.
  *
- * Predicted, of an H200 and heads of 128: forward a tile of 128 x 128 takes 1088
- * clocks of a warpgroup's products and 1024 of the exponentials' unit for both,
- * so two warpgroups hide one behind the other (450 to 550 TFLOP/s); backward 7
- * products a pair in place of 5, each at about that rate.
+ * Predicted, of an H200 and heads of 128: forward a tile of 128 x 128 takes
+ * 1088 clocks of a warpgroup's products and 1024 of the exponentials' unit for
+ * both, so two warpgroups hide one behind the other (450 to 550 TFLOP/s);
+ * backward 7 products a pair in place of 5, each at about that rate.
  */
 enum { OWN = 128 };                     /* rows of a block */
 constexpr int WIDE = KEYS > VALUES ? KEYS : VALUES;
@@ -527,7 +527,10 @@ template<bool TURNED, int OTHER, int STAGES> struct BackRoom {
            BARRIERS = VEC + STAGES * VECTORS * OTHER * 4,
            ALL = BARRIERS + 128 };
     u32 base;
-    INLINE_MEMBER u32 key(int n) const { return base + C + n * OTHER * KEYS * 2; }
+    INLINE_MEMBER u32 key(int n) const
+    {
+        return base + C + n * OTHER * KEYS * 2;
+    }
     INLINE_MEMBER u32 value(int n) const
     {
         return base + D + n * OTHER * VALUES * 2;
@@ -741,7 +744,8 @@ INLINE void key_weights(float (&s)[KEY_PART / 2], u32 (&p)[KEY_PART / 4],
     back_weights<P, true, KEY_OTHER>(s, p, own, zero, col, vec, len, l);
 }
 template<int P>
-INLINE void key_scores(float (&s)[KEY_PART / 2], const float (&dp)[KEY_PART / 2],
+INLINE void key_scores(float (&s)[KEY_PART / 2],
+                       const float (&dp)[KEY_PART / 2],
                        u32 (&ds)[KEY_PART / 4], const Own<COLS> &own,
                        Leaning<COLS> &sum, int col, u32 vec, int len,
                        const Lane &l)
@@ -882,7 +886,8 @@ INLINE void query_products(const Pairs &a, const Block &x, const QueryRoom &r)
         const int piece = tiles.piece(n, 64 * team, 64), col = n * OTHER;
         float s[OTHER / 2], dp[OTHER / 2];
         u32 p[OTHER / 4], ds[OTHER / 4];
-        const Operand k = operand<0>(tk, OTHER, 0), v = operand<0>(tv, OTHER, 0);
+        const Operand k = operand<0>(tk, OTHER, 0);
+        const Operand v = operand<0>(tv, OTHER, 0);
         const Operand ka = operand<1>(tk, OTHER, 0);
         wait(r.full(ring.stage), ring.phase);
         own_leaves(own, a, x, 0, col, true);

@@ -1,6 +1,6 @@
 /* pairs_call.cuh -- what kernels of all pairs of tokens are passed, and what a
- * pair is worth. The source says that of each piece of the plane of i and j, and
- * begins with the sizes (pairs_emit.c). After numbers.cuh.
+ * pair is worth. The source says that of each piece of the plane of i and j,
+ * and begins with the sizes (pairs_emit.c). After numbers.cuh.
  */
 
 /* A tensor by element strides; head h of the call is its h / group. */
@@ -9,9 +9,10 @@ struct Place { char *p; i64 sb, st, sh; int group, type; };
  * as the call. */
 struct LeafPlace { const char *p; i64 sb, st, sh; int group, type, back, sum; };
 
-/* cu: ends of packed sequences, or null: `nseq` batch entries of `tokens`. rows:
- * tokens of all batch entries. leaf: a plane of heads * rows for each leaf of
- * queries, then of keys; `plane` numbers each. number: those of a head. */
+/* cu: ends of packed sequences, or null: `nseq` batch entries of `tokens`.
+ * rows: tokens of all batch entries. leaf: a plane of heads * rows for each
+ * leaf of queries, then of keys; `plane` numbers each. number: those of a head.
+ */
 struct Pairs {
     const i64 *cu;
     i64 nseq, tokens, rows, plane;

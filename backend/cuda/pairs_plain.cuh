@@ -84,7 +84,8 @@ struct PairHere {
     At t;
     bool in;
 };
-INLINE void find_pair(PairHere &p, const Pairs &a, const OwnRow &x, int i, int j)
+INLINE void find_pair(PairHere &p, const Pairs &a, const OwnRow &x, int i,
+                      int j)
 {
     p.in = i < x.len && j <= i;
     i = min(i, x.len - 1);

@@ -31,8 +31,8 @@ constant of the head. A domain after the colon (normal, log_decay, unit,
 unit_norm, positive, angle) says what random tests draw; a state that is an
 angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 (i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
-mode = "quadratic" takes a mask that does not factor, normalise = "softmax" makes
-attention of it (score = function (s, i, j, p), scale): over all pairs of tokens.
+mode = "quadratic" takes a mask that does not factor, normalise = "softmax"
+makes attention of it (score = function (s, i, j, p), scale): over all pairs.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
 numbers, or functions of the place that give one; see flin.initial.uniform.]])
 row("flin.layer", "definition: definition -> variant",

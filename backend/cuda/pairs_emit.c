@@ -362,7 +362,7 @@ char *pairs_source(Ctx *c, Mask *m, const PairsShape *s)
     if (s->wgmma)
         PUT(t, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
             "#include \"wgmma.cuh\"\n#include \"pairs_call.cuh\"\n"
-            "#include \"pairs.cuh\"\n"
+            "#include \"pairs.cuh\"\n#include \"pairs_back.cuh\"\n"
             "struct Args { TensorMap q, k, v, dy; Pairs a; };\n");
     else
         PUT(t, "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"

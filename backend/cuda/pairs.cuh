@@ -1,5 +1,6 @@
 /* pairs.cuh -- all pairs of tokens by tiles, on Hopper's tensor cores: what
- * blocks share, and the way forward. No matrix of pairs is in memory. After pairs_call.cuh.
+ * blocks share, and the way forward. No matrix of pairs is in memory. After
+ * pairs_call.cuh.
  *
  * A block has 128 rows of its own and three warpgroups: one brings tiles of the
  * others' rows, two take 64 of the block's rows each. A fragment has rows of

@@ -21,8 +21,7 @@ struct Carry {
     i64 nseq;
     int segments, heads, rows, cols, back, pad;
 };
-enum { CARRY_THREADS = 128, CARRY_COLS = 8, CARRY_ROWS = 256,
-       CARRY_TILE = 4096 };
+enum { CARRY_THREADS = 256, CARRY_COLS = 16, CARRY_ROWS = 256 };
 extern __shared__ char arena[];
 
 INLINE i64 place(const Edge &t, i64 s, int head)
@@ -75,16 +74,19 @@ INLINE void carry_unit(const Carry &a)
               x == blockIdx.x);
 }
 
-/* Columns k of a transition, so many as CARRY_TILE holds of all rows, on their
- * way from memory: each thread has some, as they lie beside one another. */
-struct Strip {
-    float own[CARRY_TILE / CARRY_THREADS];
-};
+/* A block has CARRY_COLS columns of a head's states, a thread EIGHT of them in
+ * rows BESIDE apart. Transitions come in strips of STRIP columns k, so many
+ * AHEAD of the one that is added: with a pitch of which neither rows nor
+ * columns of four meet in one bank. */
+enum { BESIDE = CARRY_THREADS / 2, EIGHT = CARRY_COLS / 2,
+       TURNS = CARRY_ROWS / BESIDE, STRIP = 32, PITCH = STRIP + 4, AHEAD = 4,
+       ROW_SHIFT = 6, STRIP_SHIFT = 3 };  /* pieces of a line, as powers of 2 */
+
 /* How a transition lies, and how its strip does in shared memory: element (r,
  * k) at r * row + k * col; `across`: rows are beside one another. */
 struct Layout {
     i64 row, col;
-    int rows, width, shift, strip_row, strip_col;
+    int rows, strips;
     bool across;
 };
 INLINE Layout layout_of(const Carry &a)
@@ -93,48 +95,66 @@ INLINE Layout layout_of(const Carry &a)
     l.row = a.back ? a.m.sc : a.m.sr;
     l.col = a.back ? a.m.sr : a.m.sc;
     l.rows = a.rows;
+    l.strips = (a.rows + STRIP - 1) / STRIP;
     l.across = l.row < l.col;
-    l.shift = a.rows > CARRY_THREADS ? 4 : 5;
-    l.width = 1 << l.shift;
-    l.strip_row = l.across ? 1 : l.width + 1;
-    l.strip_col = l.across ? a.rows : 1;
     return l;
 }
-/* The thread's i-th element of a strip. */
-INLINE int row_of(const Layout &l, int i)
+/* Strips of all transitions are counted as they are added: of the second that
+ * follows, and so on. */
+INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
+                        int at, float *ring)
 {
-    return l.across ? threadIdx.x + (i >> l.shift) * CARRY_THREADS
-                    : (threadIdx.x >> l.shift) + i * (CARRY_THREADS >> l.shift);
-}
-INLINE int col_of(const Layout &l, int i)
-{
-    return (l.across ? i : threadIdx.x) & (l.width - 1);
-}
-INLINE void fetch(Strip &s, const float *m, const Layout &l, int from)
-{
-    UNROLL for (int i = 0; i < CARRY_TILE / CARRY_THREADS; i++) {
-        const int r = row_of(l, i), k = from + col_of(l, i);
-        s.own[i] = r < l.rows && k < l.rows ? m[r * l.row + k * l.col] : 0.f;
+    const int i = at / l.strips + 1, from = at % l.strips * STRIP;
+    if (i + 1 >= a.segments)
+        return;
+    const float *m = (const float *)a.m.p
+                   + place(a.m, segment_at(a, n, i), head);
+    const int most = l.rows - from < STRIP ? l.rows - from : STRIP;
+    float *to = ring + at % AHEAD * l.rows * PITCH;
+    const int pitch = l.across ? l.rows : PITCH;
+    const i64 stride = l.across ? l.col : l.row;
+    const int width = l.across ? l.rows : most;
+    const int lines = l.across ? most : l.rows;
+    m += from * l.col;
+    if (l.rows % 4) {
+        for (int x = threadIdx.x; x < lines * width; x += CARRY_THREADS)
+            to[x / width * pitch + x % width] =
+                m[x / width * stride + x % width];
+        return;
     }
+    /* threads side by side have a line's pieces */
+    const int shift = l.across ? ROW_SHIFT : STRIP_SHIFT;
+    const int at_piece = (threadIdx.x & ((1 << shift) - 1)) * 4;
+    if (at_piece < width)
+        UNROLL_FOUR for (int y = threadIdx.x >> shift; y < lines;
+                         y += CARRY_THREADS >> shift)
+            copy_ahead((Piece *)(to + y * pitch + at_piece),
+                       (const Piece *)(m + y * stride + at_piece));
 }
-INLINE void put(const Strip &s, float *to, const Layout &l)
+/* A thread's entries of some columns. */
+struct Own { float at[TURNS][EIGHT]; };
+
+INLINE int own_row(int j) { return threadIdx.x % BESIDE + j * BESIDE; }
+INLINE int own_col(int col) { return col + threadIdx.x / BESIDE * EIGHT; }
+
+/* Are a row's columns one piece of memory after another? */
+INLINE bool in_pieces(const Edge &t, int cols)
 {
-    UNROLL for (int i = 0; i < CARRY_TILE / CARRY_THREADS; i++) {
-        const int r = row_of(l, i);
-        if (r < l.rows)
-            to[r * l.strip_row + col_of(l, i) * l.strip_col] = s.own[i];
-    }
+    return t.sc == 1 && t.sr % 4 == 0 && cols % EIGHT == 0;
 }
-/* Some columns of a segment's own end, by the thread's rows. */
-struct Own {
-    float at[CARRY_ROWS / CARRY_THREADS][CARRY_COLS];
-};
 INLINE void fetch_own(Own &o, const Carry &a, i64 s, int head, int col)
 {
     const float *from = (const float *)a.own.p + place(a.own, s, head);
-    UNROLL for (int j = 0; j < CARRY_ROWS / CARRY_THREADS; j++) {
-        const int r = threadIdx.x + j * CARRY_THREADS;
-        UNROLL for (int c = 0; c < CARRY_COLS; c++)
+    const bool pieces = in_pieces(a.own, a.cols);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        if (pieces && r < a.rows && col < a.cols)
+            UNROLL for (int c = 0; c < EIGHT; c += 4) {
+                const Piece p = *(const Piece *)(from + r * a.own.sr + col + c);
+                UNROLL for (int i = 0; i < 4; i++)
+                    o.at[j][c + i] = bits(p.x[i]);
+            }
+        else UNROLL for (int c = 0; c < EIGHT; c++)
             o.at[j][c] = r < a.rows && col + c < a.cols
                        ? from[r * a.own.sr + (col + c) * a.own.sc] : 0.f;
     }
@@ -142,32 +162,55 @@ INLINE void fetch_own(Own &o, const Carry &a, i64 s, int head, int col)
 /* What the first begins from. */
 INLINE void fetch_whole(Own &o, const Carry &a, i64 n, int head, int col)
 {
-    UNROLL for (int j = 0; j < CARRY_ROWS / CARRY_THREADS; j++) {
-        const int r = threadIdx.x + j * CARRY_THREADS;
-        UNROLL for (int c = 0; c < CARRY_COLS; c++)
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        UNROLL for (int c = 0; c < EIGHT; c++)
             o.at[j][c] = r < a.rows && col + c < a.cols
                        ? whole_entry(a, n, head, r, col + c) : 0.f;
     }
 }
-INLINE const float *transition(const Carry &a, i64 n, int head, int i)
+/* Four of a row of a strip, from column k on. */
+INLINE void four_of(float x[4], const Layout &l, const float *strip, int r,
+                    int k)
 {
-    return (const float *)a.m.p + place(a.m, segment_at(a, n, i), head);
+    if (l.across) {
+        UNROLL for (int i = 0; i < 4; i++)
+            x[i] = strip[(k + i) * l.rows + r];
+    } else {
+        const Piece p = *(const Piece *)(strip + r * PITCH + k);
+        UNROLL for (int i = 0; i < 4; i++)
+            x[i] = bits(p.x[i]);
+    }
+}
+INLINE void add_row(float sum[EIGHT], float x, const float *state)
+{
+    UNROLL for (int half = 0; half < EIGHT; half += 4) {
+        const Piece four = *(const Piece *)(state + half);
+        UNROLL for (int c = 0; c < 4; c++)
+            sum[half + c] = fmaf(x, bits(four.x[c]), sum[half + c]);
+    }
 }
 /* Adds a strip's columns of the transition times the state's rows. */
 INLINE void add_strip(Own &sum, const float *strip, const Layout &l,
                       const float *state, int from)
 {
-    const int n = l.rows - from < l.width ? l.rows - from : l.width;
-    UNROLL for (int j = 0; j < CARRY_ROWS / CARRY_THREADS; j++) {
-        const int r = threadIdx.x + j * CARRY_THREADS;
+    const int n = l.rows - from < STRIP ? l.rows - from : STRIP;
+    state += from * CARRY_COLS + own_col(0);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
         if (r >= l.rows)
-            continue;
-        UNROLL_FOUR for (int k = 0; k < n; k++) {
-            const float x = strip[r * l.strip_row + k * l.strip_col];
-            UNROLL for (int c = 0; c < CARRY_COLS; c++)
-                sum.at[j][c] = fmaf(x, state[(from + k) * CARRY_COLS + c],
-                                    sum.at[j][c]);
+            break;
+        int k = 0;
+        UNROLL_TWICE for (; k + 4 <= n; k += 4) {
+            float x[4];
+            four_of(x, l, strip, r, k);
+            UNROLL for (int i = 0; i < 4; i++)
+                add_row(sum.at[j], x[i], state + (k + i) * CARRY_COLS);
         }
+        for (; k < n; k++)
+            add_row(sum.at[j], l.across ? strip[k * l.rows + r]
+                                        : strip[r * PITCH + k],
+                    state + k * CARRY_COLS);
     }
 }
 /* What a segment begins from: to memory, and for the one that follows. */
@@ -175,51 +218,55 @@ INLINE void leave(const Own &sum, const Carry &a, i64 s, int head, int col,
                   float *state)
 {
     float *to = (float *)a.start.p + place(a.start, s, head);
-    UNROLL for (int j = 0; j < CARRY_ROWS / CARRY_THREADS; j++) {
-        const int r = threadIdx.x + j * CARRY_THREADS;
-        UNROLL for (int c = 0; c < CARRY_COLS; c++) {
-            if (r < a.rows)
-                state[r * CARRY_COLS + c] = sum.at[j][c];
-            if (r < a.rows && col + c < a.cols)
-                to[r * a.start.sr + (col + c) * a.start.sc] = sum.at[j][c];
+    const bool pieces = in_pieces(a.start, a.cols);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        if (r >= a.rows)
+            break;
+        UNROLL for (int c = 0; c < EIGHT; c += 4) {
+            Piece p;
+            UNROLL for (int i = 0; i < 4; i++)
+                p.x[i] = bits_of(sum.at[j][c + i]);
+            *(Piece *)(state + r * CARRY_COLS + own_col(0) + c) = p;
+            if (pieces && col < a.cols)
+                *(Piece *)(to + r * a.start.sr + col + c) = p;
         }
+        UNROLL for (int c = 0; c < EIGHT; c++)
+            if (!pieces && col + c < a.cols)
+                to[r * a.start.sr + (col + c) * a.start.sc] = sum.at[j][c];
     }
 }
-/* A block has some columns of a head's states, from segment to segment; what
- * the next strip takes is on its way while one is added. */
+/* A block has some columns of a head's states, from segment to segment. */
 INLINE void carry_on(const Carry &a)
 {
-    float *state = (float *)arena, *strip = state + 2 * CARRY_ROWS * CARRY_COLS;
     const int blocks = (a.cols + CARRY_COLS - 1) / CARRY_COLS;
-    const int col = blockIdx.x % blocks * CARRY_COLS;
+    const int col = own_col(blockIdx.x % blocks * CARRY_COLS);
     const int head = blockIdx.x / blocks % a.heads;
     const i64 n = blockIdx.x / blocks / a.heads;
     const Layout l = layout_of(a);
+    float *state = (float *)arena, *ring = state + 2 * a.rows * CARRY_COLS;
+    int at = 0;
     Own next, sum;
-    Strip ahead;
+    for (; at < AHEAD - 1; at++) {
+        fetch_strip(a, l, n, head, at, ring);
+        copy_commit();
+    }
     fetch_whole(next, a, n, head, col);
     for (int i = 0; i < a.segments; i++) {
         const i64 s = segment_at(a, n, i);
-        const float *m = i > 1 ? transition(a, n, head, i - 1) : NULL;
-        const float *follows = i > 0 && i + 1 < a.segments
-                             ? transition(a, n, head, i) : NULL;
-        float *was = state + i % 2 * CARRY_ROWS * CARRY_COLS;
-        float *is = state + (i + 1) % 2 * CARRY_ROWS * CARRY_COLS;
+        float *was = state + i % 2 * a.rows * CARRY_COLS;
+        float *is = state + (i + 1) % 2 * a.rows * CARRY_COLS;
         sum = next;
         if (i + 1 < a.segments)
             fetch_own(next, a, s, head, col);
-        for (int k = 0; m && k < a.rows; k += l.width) {
+        for (int k = 0; i > 1 && k < a.rows; k += STRIP, at++) {
+            copy_wait<AHEAD - 2>();
             __syncthreads();
-            put(ahead, strip, l);
-            __syncthreads();
-            if (k + l.width < a.rows)
-                fetch(ahead, m, l, k + l.width);
-            else if (follows)
-                fetch(ahead, follows, l, 0);
-            add_strip(sum, strip, l, was, k);
+            fetch_strip(a, l, n, head, at, ring);
+            copy_commit();
+            add_strip(sum, ring + (at + 1) % AHEAD * l.rows * PITCH, l, was,
+                      k);
         }
-        if (!m && follows)
-            fetch(ahead, follows, l, 0);
         leave(sum, a, s, head, col, is);
     }
 }

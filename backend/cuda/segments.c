@@ -7,28 +7,34 @@
 #include "../../compiler/grad.h"
 #include "driver_entry.h"
 
-enum { ALIGN = 256, THREADS = 128, COLS = 8, ROWS = 256 };  /* carry.cuh's */
+enum { ALIGN = 256 };
+enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
+       AHEAD = 4 };                     /* carry.cuh's */
 
 /* ---- whether, and in how many ---- */
 
 /* Times, of a chunk's in a walk by one block; measured on an H200 by gated
- * DeltaNet's at K = V = 128. A walk that is not cut has two blocks a head, each
- * with half the columns; one on all processors waits for memory; the states
- * alone take that part of all the work; what starts segments, and each step of
- * the carrying kernel, take some chunks. */
-static const double halved = 0.6, crowded = 1.4, lean = 0.65, started = 8,
-                    carried = 5, worth = 0.9;
+ * DeltaNet's and KDA's at K = V = 128. Where there are processors for it, a
+ * walk has two blocks a head, each with half the columns. What starts segments,
+ * and each step of the carrying kernel, take some chunks. */
+static const double halved = 0.6, started = 8, carried = 2, worth = 0.9;
+
+static double walk_time(int64_t heads, int64_t chunks, int processors)
+{
+    int64_t waves = (heads + processors - 1) / processors;
+    return (double)chunks * (2 * heads <= processors ? halved : (double)waves);
+}
 
 static int cheapest_count(int64_t heads, int64_t chunks, bool joint,
                           int processors)
 {
+    enum { FORWARD = 3, BACK = 2 };     /* walks of a call in segments */
     int ways = joint ? 2 : 1, found = 1;
-    double least = worth * halved * (double)chunks * ways;
-    double walks = crowded * (2 * lean + 1 + (joint ? 2 : 0));
+    int walks = FORWARD + (joint ? BACK : 0);
+    double least = worth * ways * walk_time(heads, chunks, processors);
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
-        int64_t waves = (heads * n + processors - 1) / processors;
         int64_t each = (chunks + n - 1) / n;
-        double cost = walks * (double)(waves * each)
+        double cost = walks * walk_time(heads * n, each, processors)
                     + (started + carried * n) * ways;
         if (cost < least) {
             least = cost;
@@ -38,7 +44,8 @@ static int cheapest_count(int64_t heads, int64_t chunks, bool joint,
     return found;
 }
 
-int segments_count(const Call *call, int chunk, bool joint, int processors)
+int segments_count(const Call *call, int chunk, bool joint, bool mixes,
+                   int processors)
 {
     const char *asked = getenv("FLIN_SEGMENTS");
     int64_t tokens = 0;
@@ -48,8 +55,8 @@ int segments_count(const Call *call, int chunk, bool joint, int processors)
     long n = asked ? strtol(asked, NULL, 10) : 0;
     if (n > 0)
         return (int)(n < chunks ? n : chunks > 1 ? chunks : 1);
-    return cheapest_count(call->nseq * call->heads, chunks, joint,
-                          processors);
+    return !mixes ? 1 : cheapest_count(call->nseq * call->heads, chunks,
+                                       joint, processors);
 }
 
 /* What stands in the way of cutting this plan's calls, or NULL. */
@@ -139,14 +146,18 @@ static View view_at(const Segments *s, void *data)
     return v;
 }
 
-/* For types and sums: what is to have a place is not NULL. */
+/* For types and sums: what is to have a place is not NULL, nor where another
+ * is. */
 static void bind_states(Segments *s)
 {
-    static char somewhere;
+    static char somewhere[4];
     int state = s->cut->t.state, back = s->cut->adjoint;
-    s->call.s0[state] = s->call.s1[state] = view_at(s, &somewhere);
-    if (back >= 0)
-        s->call.s0[back] = s->call.s1[back] = view_at(s, &somewhere);
+    s->call.s0[state] = view_at(s, &somewhere[0]);
+    s->call.s1[state] = view_at(s, &somewhere[1]);
+    if (back >= 0) {
+        s->call.s0[back] = view_at(s, &somewhere[2]);
+        s->call.s1[back] = view_at(s, &somewhere[3]);
+    }
 }
 
 static bool goes_forward(const Segments *s)
@@ -193,13 +204,16 @@ static const char source[] =
     "flin_carry(const __grid_constant__ Carry a)\n"
     "{\n    carry_on(a);\n}\n";
 
-enum { STRIP = ROWS * 17, CARRY_SHARED = (2 * ROWS * COLS + STRIP) * 4 };
 static const CudaKernel
     begin_kernel = { .name = "flin_begin", .threads = THREADS },
     end_kernel = { .name = "flin_end", .threads = THREADS },
-    unit_kernel = { .name = "flin_unit", .threads = THREADS },
-    carry_kernel = { .name = "flin_carry", .threads = THREADS,
-                     .shared = CARRY_SHARED };
+    unit_kernel = { .name = "flin_unit", .threads = THREADS };
+
+static CudaKernel carry_kernel(int rows)
+{
+    return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
+                         .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
+}
 
 typedef struct Compiling { Segments *s; Gpu *gpu; } Compiling;
 
@@ -215,8 +229,9 @@ static void compile(Ctx *c, void *ud)
         cut->begin = module_function(c, d, m, begin_kernel.name, 0);
         cut->end = module_function(c, d, m, end_kernel.name, 0);
         cut->unit = module_function(c, d, m, unit_kernel.name, 0);
-        cut->carry = module_function(c, d, m, carry_kernel.name,
-                                     CARRY_SHARED);
+        cut->carrying = carry_kernel(k->s->p->g->axis[cut->t.kappa].size);
+        cut->carry = module_function(c, d, m, cut->carrying.name,
+                                     cut->carrying.shared);
     }
     cut->ends.gpu = k->gpu;
     k->s->ends = build_for(c, &cut->ends, &call, &forward);
@@ -246,7 +261,7 @@ Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
     int chunk = p->g->chunk;
     if (cut->why || !call->seq)
         return s;
-    s.n = segments_count(call, chunk, plan_is_joint(p),
+    s.n = segments_count(call, chunk, plan_is_joint(p), cut->t.mixes,
                          gpu_enter(c, g)->processors);
     if (s.n == 1)
         return s;
@@ -440,8 +455,8 @@ static void add_carry(const Segments *s, Steps *to, bool back)
 {
     Carry a = carry_of(s, to, back);
     int64_t blocks = (a.cols + COLS - 1) / COLS;
-    add_step(to, s->cut->carry, &carry_kernel, a.nseq * a.heads * blocks,
-             &a);
+    add_step(to, s->cut->carry, &s->cut->carrying,
+             a.nseq * a.heads * blocks, &a);
 }
 
 static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call)

@@ -15,6 +15,7 @@ typedef struct Finding {
     uint8_t *kind;                      /* per node: Kind */
     bool *mixed;                        /* of the state, and contracted over
                                            kappa */
+    bool *varied;                       /* multiplied by what has kappa */
 } Finding;
 
 static bool is_kind(const Finding *f, Ref r, Kind kind)
@@ -118,6 +119,19 @@ static bool mixes(const Finding *f, Ref r)
     return mixed;
 }
 
+/* Whether what the state is multiplied by differs from entry to entry of kappa.
+ */
+static bool varies(const Finding *f, Ref r)
+{
+    const Node *n = &f->g->n[r];
+    bool of_state = any_is(f, n, LINEAR), varied = false;
+    for (int i = 0; i < 4; i++)
+        varied |= n->a[i] && (f->varied[n->a[i]]
+               || (of_state && is_kind(f, n->a[i], FREE)
+                   && f->g->n[n->a[i]].axes >> f->t->kappa & 1));
+    return varied;
+}
+
 /* With these axes. */
 static bool holds(Finding *f)
 {
@@ -125,8 +139,10 @@ static bool holds(Finding *f)
     for (Ref r = 1; r <= next; r++) {
         f->kind[r] = (uint8_t)kind_of(f, &f->g->n[r]);
         f->mixed[r] = mixes(f, r);
+        f->varied[r] = varies(f, r);
     }
     f->t->mixes = f->mixed[next];
+    f->t->varies = f->varied[next];
     return f->kind[next] == LINEAR && has_nu(f, next);
 }
 
@@ -163,6 +179,7 @@ const char *transition_find(Ctx *c, const Graph *g, Transition *t)
     Finding f = { .g = g, .t = t };
     f.kind = ctx_alloc(c, g->len);
     f.mixed = ctx_alloc(c, g->len * sizeof *f.mixed);
+    f.varied = ctx_alloc(c, g->len * sizeof *f.varied);
     *t = (Transition){ .state = only_state(g) };
     if (t->state < 0)
         return "it carries more than one state, or none";

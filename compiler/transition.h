@@ -20,6 +20,7 @@
 typedef struct Transition {
     int state, kappa, nu;               /* axes */
     bool mixes;                         /* M is no diagonal: erasing writes */
+    bool varies;                        /* it is not one number for all rows */
     bool writes[MAX_INPUTS];            /* inputs that have nu */
 } Transition;
 

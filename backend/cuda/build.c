@@ -279,6 +279,7 @@ typedef struct Trying {
     const Builds *all;
     const CudaOptions *o;
     int rows;
+    bool shared;
 } Trying;
 
 static void try_forward(Ctx *c, void *ud)
@@ -297,7 +298,7 @@ static void try_forward(Ctx *c, void *ud)
 static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
 {
     int8_t *rows = &all->rows[o->tile];
-    Trying t = { all, o, -1 };
+    Trying t = { all, o, -1, false };
     if (*rows || !plan_is_joint(all->plan))
         return *rows;
     Ctx *own = ctx_like(c);
@@ -388,6 +389,33 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     const Build *tiles = tiles_build(c, all, &o, call, 2);
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);
+}
+
+static void try_shared(Ctx *c, void *ud)
+{
+    Trying *t = ud;
+    CudaOptions f = plan_is_joint(t->all->plan)
+                  ? forward_options(t->all, t->o) : *t->o;
+    f.groups = 1;
+    f.split = true;
+    const CudaModule *m = suits_hopper(t->all, &f)
+                        ? cuda_emit(c, t->all->plan, &f) : NULL;
+    for (int i = 0; m && i < m->nkernels; i++)
+        t->shared |= m->kernel[i].split;
+}
+
+bool build_shares(Ctx *c, Builds *all, const Call *call)
+{
+    CudaOptions o = options_of(all, call, gpu_enter(c, all->gpu));
+    int8_t *shared = &all->shared[o.tile];
+    Trying t = { .all = all, .o = &o };
+    Ctx *own = *shared ? NULL : ctx_like(c);
+    if (own) {
+        ctx_protect(own, try_shared, &t);
+        *shared = t.shared ? 1 : -1;
+    }
+    ctx_free(own);
+    return *shared > 0;
 }
 
 static void enter(Ctx *c, void *ud)

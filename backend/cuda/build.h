@@ -43,6 +43,7 @@ typedef struct Builds {
     bool said;                          /* that others stand in for some */
     int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
                                            0, and that is known */
+    int8_t shared[NDTYPES];             /* build_shares, by o.tile; -1: no */
 } Builds;
 
 /* The kernels for the call, compiled if they are new. Those before the loss
@@ -53,6 +54,10 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
 
 /* Compiles all that calls of these types may need, whatever their shapes. */
 void build_all(Ctx *c, Builds *all, const Call *call);
+
+/* Do blocks of the way forward share a sequence, where those are long and few?
+ */
+bool build_shares(Ctx *c, Builds *all, const Call *call);
 
 void builds_free(Builds *all);
 

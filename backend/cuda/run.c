@@ -384,8 +384,7 @@ static void insert(CudaProgram *p, Ready *r)
 static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
 {
     const Graph *g = p->builds.plan->g;
-    Segments s = segments_of(c, p->builds.plan, &p->cutting, p->builds.gpu,
-                             call);
+    Segments s = segments_of(c, &p->builds, &p->cutting, call);
     const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
     Ready *r = calloc(1, sizeof *r);
     Making k = { .p = p, .s = &s, .r = r,
@@ -521,8 +520,7 @@ static void prepare_locked(Ctx *c, void *ud)
         ready_new(c, p, k->call, true);
         return;
     }
-    Segments s = segments_of(c, p->builds.plan, &p->cutting, p->builds.gpu,
-                             k->call);
+    Segments s = segments_of(c, &p->builds, &p->cutting, k->call);
     if (!any || s.n > 1)
         build_for(c, &p->builds, &s.call, &forward);
 }
@@ -555,8 +553,7 @@ typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
 static void count_kept(Ctx *c, void *ud)
 {
     Count *k = ud;
-    Segments s = segments_of(c, k->p->builds.plan, &k->p->cutting,
-                             k->p->builds.gpu, k->call);
+    Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
     Call call = with_sequences(c, &s.call);
     const Build *forward;
     call.to = call.to ? call.to : k->p->builds.plan->nkernels;
@@ -574,8 +571,7 @@ int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
 static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
-    Segments s = segments_of(c, k->p->builds.plan, &k->p->cutting,
-                             k->p->builds.gpu, k->call);
+    Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
     Call call = with_sequences(c, &s.call);
     const Build *forward;
     if (has_inputs(k->p->builds.plan->g, k->call))

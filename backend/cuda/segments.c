@@ -17,7 +17,9 @@ enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
  * DeltaNet's and KDA's at K = V = 128. Where there are processors for it, a
  * walk has two blocks a head, each with half the columns. What starts segments,
  * and each step of the carrying kernel, take some chunks. */
-static const double halved = 0.6, started = 8, carried = 2, worth = 0.9;
+static const double halved = 0.5, started = 8, carried = 2, worth = 0.9;
+
+#define COUNT_VARIABLE "FLIN_SEGMENTS"
 
 static double walk_time(int64_t heads, int64_t chunks, int processors)
 {
@@ -44,10 +46,9 @@ static int cheapest_count(int64_t heads, int64_t chunks, bool joint,
     return found;
 }
 
-int segments_count(const Call *call, int chunk, bool joint, bool mixes,
-                   int processors)
+int segments_count(const Call *call, int chunk, bool joint, int processors)
 {
-    const char *asked = getenv("FLIN_SEGMENTS");
+    const char *asked = getenv(COUNT_VARIABLE);
     int64_t tokens = 0;
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         tokens = call->seq[i].len > tokens ? call->seq[i].len : tokens;
@@ -55,8 +56,8 @@ int segments_count(const Call *call, int chunk, bool joint, bool mixes,
     long n = asked ? strtol(asked, NULL, 10) : 0;
     if (n > 0)
         return (int)(n < chunks ? n : chunks > 1 ? chunks : 1);
-    return !mixes ? 1 : cheapest_count(call->nseq * call->heads, chunks,
-                                       joint, processors);
+    return cheapest_count(call->nseq * call->heads, chunks, joint,
+                          processors);
 }
 
 /* What stands in the way of cutting this plan's calls, or NULL. */
@@ -74,8 +75,7 @@ static const char *find_fault(Ctx *c, const Plan *p, Cutting *to)
                           " make transitions of %d x %d", rows, cols, rows,
                           rows);
     if (!plan_is_joint(p))
-        return to->t.mixes ? NULL
-             : "its blocks scan what is before their part of a sequence";
+        return NULL;
     for (int i = p->split; i < p->nkernels; i++)
         if (p->kernel[i].states & STATE(to->t.state))
             return "the way back walks forward, too";
@@ -253,16 +253,20 @@ static bool bind_sums(Segments *s)
     return true;
 }
 
-Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
-                     const Call *call)
+Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
 {
+    const Plan *p = all->plan;
+    Gpu *g = all->gpu;
     Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
     Compiling k = { &s, g };
     int chunk = p->g->chunk;
     if (cut->why || !call->seq)
         return s;
-    s.n = segments_count(call, chunk, plan_is_joint(p), cut->t.mixes,
+    s.n = segments_count(call, chunk, plan_is_joint(p),
                          gpu_enter(c, g)->processors);
+    if (s.n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
+        && build_shares(c, all, call))
+        s.n = 1;
     if (s.n == 1)
         return s;
     if (!bind_sums(&s))

@@ -42,16 +42,15 @@ typedef struct Segments {
 } Segments;
 
 /* How many segments each of the call's sequences is best cut in: 1 where that
- * costs more than it saves; or what FLIN_SEGMENTS says. Where a transition does
- * not mix rows, the blocks of the way forward share sequences without, and the
- * way back was measured to be no faster (simple GLA's: .7 times as fast). */
-int segments_count(const Call *call, int chunk, bool joint, bool mixes,
-                   int processors);
+ * costs more than it saves; or what FLIN_SEGMENTS says. */
+int segments_count(const Call *call, int chunk, bool joint, int processors);
 
-/* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles
+/* Cuts the call, or says that it is as it was (n == 1, call the same): so, too,
+ * where decays are one number for all keys, the blocks of the way forward share
+ * a sequence by themselves, and nobody asked (on an H200 simple GLA trains no
+ * faster in segments; GLA, whose blocks do so too, 1.2 times as fast). Compiles
  * what cutting takes. */
-Segments segments_of(Ctx *c, const Plan *p, Cutting *cut, Gpu *g,
-                     const Call *call);
+Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 
 /* Bytes that the way forward leaves for the way back, behind the kernels' own
  * (`stored`); bytes of workspace. */

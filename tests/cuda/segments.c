@@ -4,20 +4,14 @@
 
 #include <stdlib.h>
 
-static int count_of(int64_t sequences, int heads, int64_t tokens, bool joint,
-                    bool mixes)
+static int count(int64_t sequences, int heads, int64_t tokens, bool joint)
 {
     enum { CHUNK = 64, PROCESSORS = 132, MOST = 4 };
     Seq seq[MOST] = { { 0 } };
     for (int64_t i = 0; i < sequences; i++)
         seq[i] = (Seq){ 0, i * tokens, tokens };
     Call call = { .nseq = sequences, .heads = heads, .seq = seq };
-    return segments_count(&call, CHUNK, joint, mixes, PROCESSORS);
-}
-
-static int count(int64_t sequences, int heads, int64_t tokens, bool joint)
-{
-    return count_of(sequences, heads, tokens, joint, true);
+    return segments_count(&call, CHUNK, joint, PROCESSORS);
 }
 
 int main(void)
@@ -32,7 +26,6 @@ int main(void)
     expect(both > 1 && 16 * both <= 132, "a segment each for the processors");
     expect(one > 1 && 16 * one <= 132, "forward alone, too");
     expect(count(1, 16, 1 << 20, true) >= both, "longer: not fewer");
-    expect(count_of(1, 16, 32768, true, false) == 1, "decays alone");
     setenv("FLIN_SEGMENTS", "5", 1);
     expect(count(1, 96, 2048, true) == 5, "as asked");
     expect(count(1, 96, 130, true) == 3, "at most one for each chunk");

@@ -58,6 +58,13 @@ Ref sum(Graph *g, Ref a, AxisSet over)
     return node_new(g, (Node){ .op = OP_sum, .a = { a }, .over = over });
 }
 
+Ref row_fold(Graph *g, int op, Ref a, AxisSet over)
+{
+    over &= g->n[a].axes;
+    return !over ? a : node_new(g, (Node){ .op = (uint8_t)op, .a = { a },
+                                           .over = over });
+}
+
 /* Splits x = s * y where s has none of the axes `over`, however deep in the
  * product it stands: 0 if there is none. */
 static Ref free_factor(Graph *g, Ref x, AxisSet over, Ref *rest)
@@ -233,6 +240,7 @@ Ref node_copy(Graph *g, const Node *n, const Ref a[4])
     case OP_num: return num(g, n->num);
     case OP_size: return axis_size(g, n->index);
     case OP_sum: return sum(g, a[0], n->over);
+    case OP_amax: case OP_lse: return row_fold(g, n->op, a[0], n->over);
     case OP_dot: return dot(g, a[0], a[1], n->over);
     case OP_gdot:
         return gdot(g, a[0], a[1], a[2], a[3], n->over, n->flags & STRICT);

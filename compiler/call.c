@@ -9,6 +9,8 @@ static const struct { const char *name; int size; } dtypes[NDTYPES] = {
     [BF16] = { "bfloat16", 2 },
     [F16] = { "float16", 2 },
     [F64] = { "float64", 8 },
+    [I32] = { "int32", 4 },
+    [I64] = { "int64", 8 },
 };
 
 int dtype_size(DType d)
@@ -88,9 +90,17 @@ double view_get(const View *v, int64_t at)
     case BF16:
         return bits_float((uint32_t)((const uint16_t *)v->data)[at] << 16);
     case F16: return half_value(((const uint16_t *)v->data)[at]);
+    case I32: return ((const int32_t *)v->data)[at];
+    case I64: return (double)((const int64_t *)v->data)[at];
     case NDTYPES: break;
     }
     return 0;
+}
+
+/* The whole number next to x; one that is no index for what is none. */
+static int64_t whole(double x, double least, double most)
+{
+    return x >= least && x <= most ? (int64_t)rint(x) : (int64_t)least;
 }
 
 void view_set(const View *v, int64_t at, double x)
@@ -100,6 +110,12 @@ void view_set(const View *v, int64_t at, double x)
     case F64: ((double *)v->data)[at] = x; break;
     case BF16: ((uint16_t *)v->data)[at] = narrow(x, 8, 7); break;
     case F16: ((uint16_t *)v->data)[at] = narrow(x, 5, 10); break;
+    case I32:
+        ((int32_t *)v->data)[at] = (int32_t)whole(x, INT32_MIN, INT32_MAX);
+        break;
+    case I64:
+        ((int64_t *)v->data)[at] = whole(x, -0x1p63, 0x1p62);
+        break;
     case NDTYPES: break;
     }
 }

@@ -4,7 +4,12 @@
 
 #include "ir.h"
 
-typedef enum DType { F32, BF16, F16, F64, NDTYPES } DType;
+/* Whole numbers are of indices alone. */
+typedef enum DType { F32, BF16, F16, F64, I32, I64, NDTYPES } DType;
+static inline bool dtype_whole(DType d)
+{
+    return d == I32 || d == I64;
+}
 int dtype_size(DType d);
 const char *dtype_name(DType d);        /* "float32" ... */
 

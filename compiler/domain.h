@@ -18,7 +18,7 @@ typedef struct Domain {
     const char *wanted, *unit, *help;   /* "" if there is none */
 } Domain;
 
-enum { DOMAINS = 6 };
+enum { DOMAINS = 7 };
 extern const Domain domains[DOMAINS];
 /* "" is the first; NULL: there is none of that name. */
 const Domain *domain_named(const char *name);

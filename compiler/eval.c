@@ -6,6 +6,7 @@
 #include "eval.h"
 #include "elem.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SLOTS = 5 };                     /* tiles in a walk: result first */
@@ -151,6 +152,47 @@ static void eval_sum(const Eval *e, Ref r)
         const double *a = e->val[n->a[0]] + w.off[1];
         for (int32_t k = 0; k < w.ext[in]; k++)
             y[w.off[0] + k * w.step[0][in]] += a[k];
+    } while (walk_next(&w));
+}
+
+/* The largest of the entries that the walk goes over, of those from `a` on. */
+static double largest(Walk *w, const double *a)
+{
+    double most = -INFINITY;
+
+    do {
+        most = max_(most, a[w->off[0]]);
+    } while (walk_next(w));
+    return most;
+}
+
+/* The largest, and the rest beside it. */
+static double log_sum(Walk *w, const double *a)
+{
+    double most = largest(w, a), sum = 0;
+
+    do {
+        double x = a[w->off[0]];
+        sum += x == most ? 1 : exp(x - most);
+    } while (walk_next(w));
+    return isinf(most) ? most : most + log(sum);
+}
+
+/* amax, lse */
+static void eval_along(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    Walk w, in;
+
+    walk_node(&w, e, r);
+    walk_over(&w, n->axes);
+    walk_init(&in);
+    walk_tile(&in, e, n->a[0]);
+    walk_over(&in, n->over);
+    do {
+        const double *a = e->val[n->a[0]] + w.off[0];
+        e->val[r][w.off[1]] = n->op == OP_lse ? log_sum(&in, a)
+                                              : largest(&in, a);
     } while (walk_next(&w));
 }
 
@@ -502,6 +544,7 @@ void eval_node(const Eval *e, Ref r)
     case OP_num: *e->val[r] = n->num; break;
     case OP_size: *e->val[r] = e->ext[0][n->index]; break;
     case OP_sum: eval_sum(e, r); break;
+    case OP_amax: case OP_lse: eval_along(e, r); break;
     case OP_dot: eval_dot(e, r); break;
     case OP_cat: eval_cat(e, r); break;
     case OP_unit: case OP_count: eval_unit(e, r); break;

@@ -133,6 +133,30 @@ static void back_dot(Back *w, Ref r, Ref d)
     }
 }
 
+/* To the largest, in equal parts: how many these are is one more sum. */
+static void back_amax(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    Ref is = op2(g, OP_eq, n.a[0], r);
+    Ref each = op2(g, OP_div, d, sum(g, is, n.over));
+
+    add_adjoint(w, n.a[0], op3(g, OP_where, is, each, num(g, 0)));
+}
+
+/* exp(x - y), of y alone. Where all are -inf it is 0: y is less than any finite
+ * number of float32 that matters. */
+static void back_lse(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    Ref none = op2(g, OP_lt, r, num(g, -3e38));
+    Ref from = op3(g, OP_where, none, num(g, 0), r);
+
+    add_adjoint(w, n.a[0], op2(g, OP_mul, d, op1(g, OP_exp,
+                               op2(g, OP_sub, n.a[0], from))));
+}
+
 /* The three-way form with operand i taken out, over all axes but `keep`. */
 static Ref gdot_without(Back *w, const Node *n, int i, Ref d, AxisSet keep)
 {
@@ -439,6 +463,8 @@ static void back_node(Back *w, Ref r, Ref d)
     case OP_none: case OP_num: case OP_size: case OP_input: case OP_state:
     case OP_unit: case OP_count: return;
     case OP_sum: add_adjoint(w, n.a[0], d); return;
+    case OP_amax: back_amax(w, r, d); return;
+    case OP_lse: back_lse(w, r, d); return;
     case OP_dot: back_dot(w, r, d); return;
     case OP_gdot: back_gdot(w, r, d); return;
     case OP_dmask: back_dmask(w, r, d); return;

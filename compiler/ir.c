@@ -136,6 +136,18 @@ static AxisSet read_axes(Graph *g, const char *what, const char *text,
     return s;
 }
 
+/* The axis that is named behind "index". */
+static uint8_t index_axis(Graph *g, const char *name, const char *text)
+{
+    char word[32] = "";
+
+    if (!next_word(&text, word, sizeof word) || !is_name(word)
+        || strlen(word) > 20)
+        fail_help(g->ctx, g->line, "label = \"t : index n\"", "%s: an index "
+                  "is one of an axis", name);
+    return (uint8_t)graph_axis(g, word);
+}
+
 int graph_input(Graph *g, const char *name, const char *axes)
 {
     if (g->nin == MAX_INPUTS)
@@ -148,6 +160,8 @@ int graph_input(Graph *g, const char *name, const char *axes)
         const char *p = colon + 1;
         list[colon - axes] = 0;
         next_word(&p, in->domain, sizeof in->domain);
+        if (!strcmp(in->domain, "index"))
+            in->index_of = index_axis(g, name, p);
     }
     snprintf(in->name, sizeof in->name, "%s", name);
     in->line = g->line;
@@ -229,7 +243,8 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     case OP_input:
         return in->axes | (g->chunk && in->timed ? AXIS(AX_I) : 0);
     case OP_state: return g->st[n->index].axes;
-    case OP_sum: case OP_select: case OP_dot: case OP_gdot:
+    case OP_sum: case OP_amax: case OP_lse: case OP_select: case OP_dot:
+    case OP_gdot:
         return all & ~n->over;
     case OP_cat: return all | n->over;
     case OP_unit: case OP_count: return n->over;

@@ -100,6 +100,9 @@ typedef struct Input {
                                            that the domain is not its own */
     bool ranked;                        /* a value a row, also where tokens
                                            have several (Graph.rows) */
+    uint8_t index_of;                   /* the axis of which its values are
+                                           entries, whole numbers from 0 on;
+                                           0: it is no index */
     AxisSet axes;
     uint8_t order[8], rank;
     int32_t line;
@@ -200,6 +203,8 @@ Ref op2(Graph *g, int op, Ref a, Ref b);
 Ref op3(Graph *g, int op, Ref a, Ref b, Ref c);
 Ref sum(Graph *g, Ref a, AxisSet over);
 Ref dot(Graph *g, Ref a, Ref b, AxisSet over);
+/* amax, lse; a itself where it has none of these axes. */
+Ref row_fold(Graph *g, int op, Ref a, AxisSet over);
 Ref dmask(Graph *g, Ref ga, Ref gb, int strict);
 /* With gates that lack the contracted axes, a dot times a dmask. */
 Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict);

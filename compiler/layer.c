@@ -100,6 +100,9 @@ Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
     map_axes(g, k);
     for (int i = 0; i < step->nin; i++) {
         const Node *n = &g->n[arg[i]];
+        if (n->op == OP_input && g->in[n->index].index_of)
+            fail_help(g->ctx, g->line, "flin.pick reads it", "%s: %s is an "
+                      "index, and no number", k->name, g->in[n->index].name);
         k->arg[i] = arg[i];
         k->heads |= n->axes & ~layer_mapped(k->axis, step->in[i].axes);
     }
@@ -444,6 +447,8 @@ static Ref add_input(Piece *q, Ref r)
     Input *in = &to->in[to->nin];
     *in = (Input){ .timed = n->timed || q->p->constant, .line = n->line,
                    .axes = without_heads(q->p, n->axes) };
+    if (n->op == OP_input && n->index < q->k->l->nin)
+        in->index_of = g->in[n->index].index_of;
     /* a name longer than any of a user's */
     snprintf(in->name, sizeof in->name, "%s", n->op == OP_input
              && n->index < q->k->l->nin ? g->in[n->index].name

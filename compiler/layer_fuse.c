@@ -98,6 +98,9 @@ static bool fits(Ctx *c, const Layer *l, const LayerPart *call,
         const Node *n = &g->n[r];
         if (!live[r])
             continue;
+        if (n->op == OP_amax || n->op == OP_lse
+            || (n->op == OP_input && g->in[n->index].index_of))
+            return false;               /* a program over rows */
         bool named = live[r] == 1 && n->op != OP_size
                   && layer_names_axis(n->op);
         AxisSet met = n->over | (named ? AXIS(n->index) : 0);

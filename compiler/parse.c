@@ -320,6 +320,7 @@ static bool take_flag(Text *t, Node *n)
 static void take_attributes(Text *t, Node *n)
 {
     static const bool over[NOPS] = {
+        [OP_amax] = true, [OP_lse] = true,
         [OP_sum] = true, [OP_dot] = true, [OP_select] = true, [OP_cat] = true,
         [OP_relabel] = true, [OP_rot90] = true, [OP_dup] = true,
         [OP_part] = true, [OP_unit] = true, [OP_count] = true,

@@ -145,7 +145,9 @@ void text_check(const Text *t, const Node *n)
         s[i] = t->g->n[n->a[i]].axes;
     check_ranks(t, n);
     switch (n->op) {
-    case OP_sum: need_over(t, n, s[0], false); break;
+    case OP_sum: case OP_amax: case OP_lse:
+        need_over(t, n, s[0], false);
+        break;
     case OP_dot: need_over(t, n, s[0] & s[1], false); break;
     case OP_unit:
         need_over(t, n, DIM_AXES, true);

@@ -60,6 +60,32 @@ static void check_device(Back *k, const char *name, const Given *t)
                   on ? "CPU" : "GPU", on ? "GPU" : "CPU");
 }
 
+static void check_float(const Back *k, const char *name, const Given *t)
+{
+    if (t->given && dtype_whole(t->dtype))
+        fail_help(k->c, 0, "float32, bfloat16, float16 or float64",
+                  "%s: %s is %s", mode_name[k->args->mode], name,
+                  dtype_name(t->dtype));
+}
+
+/* Gradients and what they are made of are no whole numbers, and an index has
+ * none. */
+static void check_floats(const Back *k)
+{
+    for (int i = 0; i < k->step->nin; i++) {
+        const Input *in = &k->step->in[i];
+        if (in->index_of && k->d->dx[i].given)
+            fail(k->c, in->line, "%s: %s is an index: it has no gradient",
+                 mode_name[k->args->mode], in->name);
+        check_float(k, in->name, &k->d->dx[i]);
+    }
+    for (int i = 0; i < k->step->nst; i++) {
+        check_float(k, k->step->st[i].name, &k->d->dstate[i]);
+        check_float(k, k->step->st[i].name, &k->d->ds[i]);
+    }
+    check_float(k, "dy", &k->d->dy);
+}
+
 static void check_adjoints(Back *k)
 {
     const char *what = mode_name[k->args->mode];
@@ -541,6 +567,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 {
     Back *k = back_new(c, v, a, b, d);
 
+    check_floats(k);
     check_adjoints(k);
     check_sums(k);
     ctx_doing(c, mode_name[a->mode], v->step->name);
@@ -573,6 +600,8 @@ Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
     for (int64_t i = d->dy.rank, each = 1; i-- > 0; each *= d->dy.shape[i])
         d->dy.stride[i] = each;
     for (int i = 0; i < step->nin; i++) {
+        if (step->in[i].index_of)
+            continue;
         d->dx[i] = a->in[i];
         d->dx[i].data = some;
     }

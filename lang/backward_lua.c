@@ -245,6 +245,8 @@ static void push_gradients(lua_State *L, BackRun *k)
 
     lua_createtable(L, 0, g->nin + 1);
     for (int i = 0; i < g->nin; i++) {
+        if (g->in[i].index_of)
+            continue;
         push_gradient(L, k, i);
         lua_setfield(L, -2, g->in[i].name);
     }

@@ -12,6 +12,7 @@ typedef struct Sizes {
     const Graph *g;
     const char *what;                   /* "forward" */
     Bound *b;
+    bool part;                          /* of a layer */
     const char *axis_from[NAXES], *batch_from, *tokens_from, *heads_from;
     int64_t tokens_heads;               /* heads of that one */
 } Sizes;
@@ -68,9 +69,11 @@ static void learn_axis(Sizes *s, int ax, int64_t n, const char *who)
     const char *axis = s->g->axis[ax].name, *from = s->axis_from[ax];
     int32_t *size = &s->b->call.size[ax];
 
-    if (n < 1 || n > AXIS_MAX)
+    int most = s->g->layer || s->part ? LAYER_AXIS_MAX : AXIS_MAX;
+
+    if (n < 1 || n > most)
         fail(s->ctx, 0, "%s: axis '%s' of %s is %lld: it must be from 1 to %d",
-             s->what, axis, who, (long long)n, AXIS_MAX);
+             s->what, axis, who, (long long)n, most);
     if (*size && *size != n && !from)
         fail(s->ctx, 0, "%s: axis '%s' of %s is %lld, but the variant fixes "
              "it at %d", s->what, axis, who, (long long)n, *size);
@@ -128,6 +131,22 @@ static _Noreturn void bad_rank(Sizes *s, const Given *t, const char *kind,
          name, shape_text(s->ctx, t->rank, t->shape), wanted);
 }
 
+/* Indices are whole numbers, and nothing else is. */
+static void check_whole(Sizes *s, const Input *in, const Given *t)
+{
+    if (in->index_of && !dtype_whole(t->dtype))
+        fail_help(s->ctx, in->line, "int64 or int32", "%s: %s is %s, but is "
+                  "declared an index of axis '%s': a tensor of whole numbers "
+                  "is wanted", s->what, in->name, dtype_name(t->dtype),
+                  s->g->axis[in->index_of].name);
+    if (!in->index_of && dtype_whole(t->dtype))
+        fail_help(s->ctx, in->line, ctx_format(s->ctx, "%s = \"t : index "
+                  "n\" declares it the number of an entry of axis n",
+                  in->name), "%s: %s is %s: float32, bfloat16, float16 or "
+                  "float64 is wanted", s->what, in->name,
+                  dtype_name(t->dtype));
+}
+
 static void learn_input(Sizes *s, const Input *in, const Given *t)
 {
     Bound *b = s->b;
@@ -136,6 +155,7 @@ static void learn_input(Sizes *s, const Input *in, const Given *t)
     if (!t->given)
         fail(s->ctx, 0, "%s: tensor %s is missing; %s is wanted", s->what,
              in->name, input_shape_text(s->ctx, s->g, in));
+    check_whole(s, in, t);
     if (t->rank != skip + in->rank && !(s->g->layer && t->number))
         bad_rank(s, t, "", in->name, input_shape_text(s->ctx, s->g, in));
     if (in->timed) {
@@ -277,6 +297,9 @@ static void bind_state(Sizes *s, int i, const Given *t)
 
     if (!t->given)
         return;
+    if (dtype_whole(t->dtype))
+        fail_help(s->ctx, 0, "float32, bfloat16, float16 or float64", "%s: "
+                  "state %s is %s", s->what, st->name, dtype_name(t->dtype));
     if (t->rank != lead + st->rank)
         bad_rank(s, t, "state ", st->name, wanted_text(s->ctx, s->g,
                  s->g->layer ? "N" : "N, H", st->order, st->rank));
@@ -448,12 +471,53 @@ static DType result_dtype(const Graph *g, const Args *a)
     int first = -1;
 
     for (int i = 0; i < g->nin; i++) {
-        if (g->in[i].timed && first < 0)
+        if (g->in[i].timed && first < 0 && !dtype_whole(a->in[i].dtype))
             first = i;
         if (g->in[i].timed && !strcmp(g->in[i].name, "v"))
             return a->in[i].dtype;
     }
-    return a->in[first].dtype;
+    return first < 0 ? F32 : a->in[first].dtype;
+}
+
+/* ---- indices ---- */
+
+/* The first entry that is none of the axis, of a host's tensor of a layer. */
+static void check_index(Sizes *s, const Input *in, const View *v)
+{
+    enum { BETWEEN_POLLS = 1 << 16 };
+    int32_t size = s->b->call.size[in->index_of], most = 1;
+    int64_t tokens = s->b->B * s->b->T;
+
+    for (int d = 0; d < in->rank; d++)
+        most *= s->b->call.size[in->order[d]];
+    for (int64_t i = 0; i < tokens * most; i++) {
+        int64_t t = i / most, at = t / s->b->T * v->sb + t % s->b->T * v->st;
+        int64_t rest = i % most;
+        for (int d = in->rank - 1; d >= 0; d--) {
+            at += rest % s->b->call.size[in->order[d]] * v->sd[d];
+            rest /= s->b->call.size[in->order[d]];
+        }
+        double x = view_get(v, at);
+        if (i % BETWEEN_POLLS == 0)
+            ctx_poll(s->ctx);
+        if (!(x >= 0 && x < size))
+            fail_help(s->ctx, in->line, ctx_format(s->ctx, "from 0 to %d",
+                      size - 1), "%s: %s is %.0f at token %lld of batch entry "
+                      "%lld (both from 0): axis '%s' has %d entries", s->what,
+                      in->name, x, (long long)(t % s->b->T),
+                      (long long)(t / s->b->T),
+                      s->g->axis[in->index_of].name, size);
+    }
+}
+
+static void check_indices(Sizes *s)
+{
+    const Graph *g = s->g;
+
+    for (int i = 0; i < g->nin; i++)
+        if (g->layer && g->in[i].index_of && !s->b->call.on_device
+            && s->b->call.in[i].data)
+            check_index(s, &g->in[i], &s->b->call.in[i]);
 }
 
 static void check_numbers(Sizes *s, const Args *a)
@@ -491,7 +555,8 @@ static void bind_device(Sizes *s, const Args *a)
 
 void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
 {
-    Sizes s = { .ctx = c, .g = step, .what = mode_name[a->mode], .b = b };
+    Sizes s = { .ctx = c, .g = step, .what = mode_name[a->mode], .b = b,
+                .part = a->part };
 
     memset(b, 0, sizeof *b);
     for (int ax = AX_DIM; ax < step->naxes; ax++)
@@ -504,6 +569,7 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
         bind_state(&s, i, &a->state[i]);
     check_sizes(&s);
     check_results(&s);
+    check_indices(&s);
     bool exact = a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD;
     b->dtype = exact ? F64 : result_dtype(step, a);
     b->state_dtype = exact ? F64 : F32;

@@ -39,6 +39,7 @@ typedef struct Args {
     const void *device_cu;              /* the same on the GPU, int64 */
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
+    bool part;                          /* of a layer */
     bool serial;                        /* one token after another */
     Fusion fusion;                      /* a layer's */
     int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:
@@ -54,7 +55,8 @@ typedef struct Bound {
 } Bound;
 
 enum { CHUNK_AUTO = -1, CHUNK_LEAST = 16, CHUNK_DEFAULT = 64, CHUNK_MAX = 256,
-       AXIS_MAX = 65536 };
+       AXIS_MAX = 65536,
+       LAYER_AXIS_MAX = 1 << 24 };      /* counted in float32 */
 
 /* Checks everything; fails naming what it got and what it wants. Sequences
  * are allocated in c. */
@@ -279,6 +281,7 @@ struct LayerProgram {
     struct LayerParts *parts;
     struct Joints *joints;              /* of products */
     Variant **variant;
+    struct RowStep **row;               /* of parts that are row programs */
     struct Rows **rows;                 /* on a device, of parts that have one;
                                            NULL: not looked for yet */
     uint64_t numbers;                   /* the layer's, on the device; or 0 */

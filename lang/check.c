@@ -75,11 +75,18 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
     first = rank;
     for (int i = 0; i < in->rank; i++)
         shape[rank++] = k->size[in->order[i]];
-    Tensor *t = tensor_push(L, in->timed ? k->dtype : F32, rank, shape);
+    Tensor *t = tensor_push(L, in->index_of ? I64 : in->timed ? k->dtype : F32,
+                            rank, shape);
     for (int i = first; i < rank; i++)
         n *= shape[i];                  /* of a tensor that there is */
     View view = { .data = tensor_data(t), .dtype = t->dtype };
-    for (Span s = span(L, tensor_count(t) / n, n * DRAW_COST); span_next(&s); )
+    for (Span s = span(L, tensor_count(t), DRAW_COST); in->index_of
+         && span_next(&s);)
+        for (int64_t i = s.from; i < s.to; i++)
+            view_set(&view, i, floor(rng_uniform(&k->rng)
+                                     * k->size[in->index_of]));
+    for (Span s = span(L, tensor_count(t) / n, n * DRAW_COST); !in->index_of
+         && span_next(&s); )
         for (int64_t i = s.from; i < s.to; i++)
             draw_entries(&k->rng, domain_named(in->domain), &view, i * n,
                          n);
@@ -397,6 +404,8 @@ static double gradients_error(lua_State *L, Check *k)
     push_gradients(L, "reference_backward");
     lua_newtable(L);
     for (int i = 0; i < g->nin; i++) {
+        if (g->in[i].index_of)
+            continue;
         lua_getfield(L, A_GRAD, g->in[i].name);
         lua_getfield(L, A_TRUE_GRAD, g->in[i].name);
         double e = tensor_error(L, tensor_check(L, -2), tensor_check(L, -1),

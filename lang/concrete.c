@@ -436,6 +436,85 @@ static void push_centred(lua_State *L, const Concrete *c, Operand *x,
     *x = (Operand){ .x = y->x, .axes = y->axes };
 }
 
+/* y of axes `to`: of what of a is beside `most`, exp of it summed; or, most
+ * NULL, the largest. */
+static void add_along(lua_State *L, const Concrete *c, Numbers *y,
+                      const Operand *a, const Numbers *most)
+{
+    Loop l;
+
+    loop_init(L, &l, c, (AxisSet[4]){ y->axes, a->axes, 0, 0 }, 4);
+    for (int64_t i = 0; i < y->n; i++)
+        y->x[i] = most ? 0 : -INFINITY;
+    for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
+        for (int64_t k = 0; k < l.n; k++) {
+            int64_t at = l.off[0] + k * l.step[0][l.nd - 1];
+            double x = a->x[l.off[1] + k * l.step[1][l.nd - 1]];
+            if (most)
+                y->x[at] += x == most->x[at] ? 1 : exp(x - most->x[at]);
+            else
+                y->x[at] = max_(y->x[at], x);
+        }
+}
+
+/* amax, logsumexp, softmax */
+static int reduce_rows(lua_State *L, const Concrete *c, Reduction how,
+                       const Operand *a, AxisSet over)
+{
+    Numbers *most = push_numbers(L, c, a->axes & ~over);
+    Loop l;
+
+    add_along(L, c, most, a, NULL);
+    if (how == R_AMAX)
+        return settle(L, c);
+    Numbers *y = push_numbers(L, c, most->axes);
+    add_along(L, c, y, a, most);
+    for (int64_t i = 0; i < y->n; i++)
+        y->x[i] = isinf(most->x[i]) ? most->x[i]
+                                    : most->x[i] + log(y->x[i]);
+    if (how == R_LOGSUMEXP)
+        return settle(L, c);
+    Numbers *z = push_numbers(L, c, a->axes);
+    loop_init(L, &l, c, (AxisSet[4]){ z->axes, a->axes, y->axes, 0 }, 4);
+    for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
+        for (int64_t k = 0; k < l.n; k++)
+            z->x[l.off[0] + k * l.step[0][l.nd - 1]] =
+                exp(a->x[l.off[1] + k * l.step[1][l.nd - 1]]
+                    - y->x[l.off[2] + k * l.step[2][l.nd - 1]]);
+    return settle(L, c);
+}
+
+/* pick(x, index, "n"): what lacks all others' axes is the same along them. */
+int concrete_pick(lua_State *L)
+{
+    const Concrete *c = run_wanted(L);
+    Operand a, index;
+    Loop l;
+
+    operand(L, "pick", 1, &a);
+    operand(L, "pick", 2, &index);
+    int ax = c->bare ? -1 : named_axis(L, c, "pick", a.axes,
+                                       lua_tostring(L, 3));
+    AxisSet over = ax < 0 ? 0 : AXIS(ax);
+    int64_t n = ax < 0 ? 1 : extent(c, ax), step = stride(c, a.axes, ax);
+    Numbers *y = push_numbers(L, c, (a.axes & ~over) | index.axes);
+    loop_init(L, &l, c, (AxisSet[4]){ y->axes, a.axes & ~over, index.axes,
+                                      0 }, 4);
+    for (int d = 0, x = 0; x < NAXES; x++)      /* as they lie in a */
+        if (y->axes & AXIS(x))
+            l.step[1][d++] = a.axes & AXIS(x) ? stride(c, a.axes, x) : 0;
+    for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
+        for (int64_t k = 0; k < l.n; k++) {
+            double i = index.x[l.off[2] + k * l.step[2][l.nd - 1]];
+            bool is = i >= 0 && i < (double)n;
+            bool entry = is && i == floor(i);
+            y->x[l.off[0] + k * l.step[0][l.nd - 1]] = !is ? NAN : !entry ? 0
+                : a.x[l.off[1] + k * l.step[1][l.nd - 1]
+                      + (int64_t)i * step];
+        }
+    return settle(L, c);
+}
+
 int concrete_reduce(lua_State *L, const char *name, Reduction how)
 {
     const Concrete *c = run_wanted(L);
@@ -446,6 +525,8 @@ int concrete_reduce(lua_State *L, const char *name, Reduction how)
     AxisSet over = named_axes(L, c, name, a.axes, 2);
     if (!over)
         over = a.axes;
+    if (how >= R_AMAX)
+        return reduce_rows(L, c, how, &a, over);
     if (how == R_LAYER_NORM)
         push_centred(L, c, &a, over);
     Numbers *y = push_numbers(L, c, a.axes & ~over);

@@ -63,8 +63,10 @@ int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
 #define NORM_EPS 1e-6
 #define MEAN_EPS 1e-5
 typedef enum Reduction { R_SUM, R_MEAN, R_L2NORM, R_RMS_NORM,
-                         R_LAYER_NORM } Reduction;
+                         R_LAYER_NORM, R_AMAX, R_LOGSUMEXP,
+                         R_SOFTMAX } Reduction;
 int concrete_reduce(lua_State *L, const char *name, Reduction how);
+int concrete_pick(lua_State *L);
 int concrete_dot(lua_State *L, bool outer);
 int concrete_size(lua_State *L);
 int concrete_at(lua_State *L);

@@ -34,7 +34,8 @@ static void word(lua_State *L, Scan *t, char to[24])
 static void parse_dtype(lua_State *L, Scan *t, Header *h)
 {
     static const char *const descr[NDTYPES] = {
-        [F32] = "<f4", [F16] = "<f2", [F64] = "<f8"
+        [F32] = "<f4", [F16] = "<f2", [F64] = "<f8",
+        [I32] = "<i4", [I64] = "<i8"
     };
     char s[24];
 
@@ -44,8 +45,8 @@ static void parse_dtype(lua_State *L, Scan *t, Header *h)
             h->dtype = (DType)d;
             return;
         }
-    file_fault(L, t->file, "dtype '%s'; flin reads <f2, <f4 and <f8 from "
-               ".npy", s);
+    file_fault(L, t->file, "dtype '%s'; flin reads <f2, <f4, <f8, <i4 and "
+               "<i8 from .npy", s);
 }
 
 static void parse_bool(lua_State *L, Scan *t, Header *h)

@@ -10,7 +10,8 @@
 #include "files.h"
 
 static const char *const dtype_word[NDTYPES] = {
-    [F32] = "F32", [BF16] = "BF16", [F16] = "F16", [F64] = "F64"
+    [F32] = "F32", [BF16] = "BF16", [F16] = "F16", [F64] = "F64",
+    [I32] = "I32", [I64] = "I64"
 };
 
 typedef struct Entry {
@@ -142,7 +143,7 @@ static void entry_field(lua_State *L, Scan *t, const char *name, Entry *e)
             d++;
         if (d == NDTYPES)
             file_fault(L, t->file, "%.60s has dtype '%.24s'; flin reads F16, "
-                       "BF16, F32 and F64", name, s);
+                       "BF16, F32, F64, I32 and I64", name, s);
         e->dtype = (DType)d;
     } else if (bit == 2) {
         e->rank = integers(L, t, e->shape, TENSOR_RANK);

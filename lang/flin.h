@@ -245,7 +245,9 @@ FLIN_API const char *flin_report(flin_Variant *v, const char *text,
 
 /* ---- calls ---- */
 
-typedef enum flin_DType { FLIN_F32, FLIN_BF16, FLIN_F16, FLIN_F64 } flin_DType;
+/* Whole numbers are of inputs that are declared an index ("t : index n"). */
+typedef enum flin_DType { FLIN_F32, FLIN_BF16, FLIN_F16, FLIN_F64, FLIN_I32,
+                          FLIN_I64 } flin_DType;
 
 /* A buffer of the caller: data is element [0, ..., 0], aligned to its dtype.
  * Strides count elements and may be anything, 0 and negative included; all of

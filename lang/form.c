@@ -5,6 +5,7 @@
 #include "../compiler/coupled.h"
 #include "../compiler/layer.h"
 #include "../compiler/mask.h"
+#include "../compiler/row.h"
 #include "bind.h"
 
 enum { USUAL_SIZE = 16 };
@@ -224,7 +225,8 @@ static void put_part(Buf *b, const Graph *g, const LayerPart *p,
     buf_printf(b, "  %s [%s%s] = ", name[p->y], t, axes_text(g, n->axes));
     if (n->op != OP_input) {
         buf_printf(b, "%s\n     %s\n", expr_named(g, p->y, name),
-                   p->constant ? "once, of weights" : p->step
+                   p->constant ? "once, of weights"
+                   : p->step && row_needed(p->step) ? "row by row" : p->step
                    ? "in chunks, without a state" : "matrix product");
         return;
     }

@@ -275,11 +275,29 @@ static void make_layer_norm(Build *b)
     b->r = scaled(g, x, mean_of(g, op1(g, OP_square, x), b->over), MEAN_EPS);
 }
 
+static void make_amax(Build *b)
+{
+    b->r = row_fold(b->g, OP_amax, b->a[0], b->over);
+}
+
+static void make_logsumexp(Build *b)
+{
+    b->r = row_fold(b->g, OP_lse, b->a[0], b->over);
+}
+
+static void make_softmax(Build *b)
+{
+    Ref y = row_fold(b->g, OP_lse, b->a[0], b->over);
+
+    b->r = op1(b->g, OP_exp, op2(b->g, OP_sub, b->a[0], y));
+}
+
 /* A single number as a row of one. */
 static double same(double x) { return x; }
 static double unit_number(double x) { return x / sqrt(x * x + NORM_EPS); }
 static double rms_number(double x) { return x / sqrt(x * x + MEAN_EPS); }
 static double nothing(double x) { return x - x; }
+static double whole_of(double x) { return x - x + 1; }
 
 /* What goes over axes: a row each; how: of numbers with axes. */
 typedef struct Over {
@@ -287,15 +305,19 @@ typedef struct Over {
     Reduction how;
     void (*make)(Build *b);
     double (*number)(double x);
+    bool rows;                          /* of layers alone */
 } Over;
 
 static const Over overs[] = {
-    { "sum", R_SUM, make_sum, same },
-    { "mean", R_MEAN, make_mean, same },
-    { "l2norm", R_L2NORM, make_l2norm, unit_number },
-    { "unit_norm", R_L2NORM, make_l2norm, unit_number },
-    { "rms_norm", R_RMS_NORM, make_rms_norm, rms_number },
-    { "layer_norm", R_LAYER_NORM, make_layer_norm, nothing },
+    { "sum", R_SUM, make_sum, same, false },
+    { "mean", R_MEAN, make_mean, same, false },
+    { "l2norm", R_L2NORM, make_l2norm, unit_number, false },
+    { "unit_norm", R_L2NORM, make_l2norm, unit_number, false },
+    { "rms_norm", R_RMS_NORM, make_rms_norm, rms_number, false },
+    { "layer_norm", R_LAYER_NORM, make_layer_norm, nothing, false },
+    { "amax", R_AMAX, make_amax, same, true },
+    { "logsumexp", R_LOGSUMEXP, make_logsumexp, same, true },
+    { "softmax", R_SOFTMAX, make_softmax, whole_of, true },
 };
 enum { NOVERS = sizeof overs / sizeof *overs };
 
@@ -314,10 +336,60 @@ static int reduce(lua_State *L)
         lua_pushnumber(L, o->number(plain_arg(L, 1)));
         return 1;
     }
+    if (o->rows && !t->g->layer)
+        lang_fail(L, "in the forward function of a layer (flin.layer)",
+                  "%s: a step has no rows of its own to go over", o->name);
     Build b = { .a = { value_arg(L, t, 1) }, .make = o->make };
     b.over = axes_arg(L, t, o->name, 1, 2);
     if (!b.over)
         b.over = t->g->n[b.a[0]].axes;
+    return build_push(L, like, t, &b);
+}
+
+/* ---- entries by an index ---- */
+
+/* Of entries along the axis the one whose number the index is: found by
+ * comparing. No number where there is none such. */
+static void make_pick(Build *b)
+{
+    Graph *g = b->g;
+    Ref index = b->a[1], none = num(g, NAN);
+    Ref is = op2(g, OP_eq, count_along(g, b->axis), index);
+    Ref y = sum(g, op3(g, OP_where, is, b->a[0], num(g, 0)), AXIS(b->axis));
+    Ref from = op2(g, OP_le, num(g, 0), index);
+    Ref to = op2(g, OP_lt, index, axis_size(g, b->axis));
+
+    b->r = op3(g, OP_where, op2(g, OP_mul, from, to), y, none);
+}
+
+static int flin_pick(lua_State *L)
+{
+    Build b = { .make = make_pick };
+    Tracer *t = NULL;
+
+    check_count(L, "pick", 3, 3);
+    if (any_numbers(L) || layer_runs(L))
+        return concrete_pick(L);
+    int like = value_wanted(L, "pick", &t);
+    if (!t->g->layer)
+        lang_fail(L, "in the forward function of a layer (flin.layer)",
+                  "pick: a step has no rows of its own to go over");
+    if (!value_test(L, 2))
+        lang_fail(L, "flin.at(x, \"k\", 3) is one entry of all tokens",
+                  "pick: argument 2 is %s, not an input that is an index",
+                  type_text(L, 2));
+    b.a[0] = value_arg(L, t, 1);
+    b.a[1] = value_arg(L, t, 2);
+    b.axis = axis_of(L, t, "pick", 1, word_arg(L, "pick", 3));
+    const Node *n = &t->g->n[b.a[1]];
+    const Input *in = n->op == OP_input ? &t->g->in[n->index] : NULL;
+    const char *axis = t->g->axis[b.axis].name;
+    if (!in || in->index_of != b.axis)
+        lang_fail(L, lua_pushfstring(L, "input = { label = \"t : index "
+                  "%s\" }", axis), in && in->index_of ? "pick: %s is an index "
+                  "of axis '%s', not of '%s'" : "pick: %s is no index",
+                  value_name(L, t, 2), in && in->index_of
+                  ? t->g->axis[in->index_of].name : "", axis);
     return build_push(L, like, t, &b);
 }
 
@@ -672,6 +744,7 @@ static const luaL_Reg functions[] = {
     { "dot", flin_dot },
     { "outer", flin_outer },
     { "at", flin_at },
+    { "pick", flin_pick },
     { "rename", flin_rename },
     { "prev", flin_prev },
     { "rotate", flin_rotate },

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../backend/cpu/product.h"
+#include "../backend/cpu/row.h"
 #include "layer_run.h"
 
 #define NOWHERE ((uintptr_t)256)
@@ -130,8 +131,70 @@ static bool cheap(const Lay *k, int part)
     return false;
 }
 
+/* ---- row programs ---- */
+
+static const RowStep *row_of(const Lay *k, const Sub *s)
+{
+    return k->p->row[s->p - k->p->parts->part];
+}
+
+static RowCall *row_call(const Lay *k, const Sub *s, const RowStep *step)
+{
+    RowCall *r = ctx_alloc(k->c, sizeof *r);
+    const Call *call = &s->bound.call;
+
+    *r = (RowCall){ .B = s->bound.B, .T = s->bound.T, .heads = call->heads,
+                    .size = call->size, .nkept = step->nkept,
+                    .kept = s->saved->at };
+    memcpy(r->in, call->in, sizeof r->in);
+    return r;
+}
+
+static void row_ahead(Lay *k, Sub *s, const RowStep *step)
+{
+    RowProgram *p = row_forward(k->c, step, k->keep);
+    RowCall *call = row_call(k, s, step);
+
+    if (k->keep) {
+        int64_t n = row_count(p, call) * call->B * call->T * call->heads;
+        call->kept = room(k, n * step->nkept * (int64_t)sizeof(float) + 1,
+                          true);
+        *s->saved = (Stored){ .at = call->kept, .bytes = 1 };
+    }
+    call->out[0] = s->bound.call.out[0];
+    if (!k->dry)
+        cpu_row(k->c, k->v->shared.pool, k->args->threads, p, call);
+}
+
+static void row_back(Lay *k, Sub *s, const RowStep *step)
+{
+    const Graph *g = s->p->step;
+    bool wanted[MAX_INPUTS] = { false };
+    RowCall *call = row_call(k, s, step);
+
+    for (int i = 0; i < step->nin; i++)
+        wanted[i] = s->d.dx[i].given && s->d.dx[i].data;
+    RowProgram *p = row_backward(k->c, step, wanted, s->inplace,
+                                 s->saved->at != NULL);
+    const char *wrong = row_check(k->c, p);
+    if (wrong)
+        fail_code(k->c, ERR_INTERNAL, "%s: %s", g->name, wrong);
+    call->in[step->nin] = result_view(g, &s->d.dy);
+    for (int i = 0; i < p->nout; i++)
+        call->out[i] = input_view(g, p->out[i].input,
+                                  &s->d.dx[p->out[i].input]);
+    if (!k->dry)
+        cpu_row(k->c, k->v->shared.pool, k->args->threads, p, call);
+}
+
+/* ---- parts ---- */
+
 static void forward(Lay *k, Sub *s)
 {
+    if (row_of(k, s)) {
+        row_ahead(k, s, row_of(k, s));
+        return;
+    }
     if (k->dry)
         prepare_bound(k->c, s->v, &s->args, &s->bound);
     else
@@ -140,6 +203,10 @@ static void forward(Lay *k, Sub *s)
 
 static void backward(Lay *k, Sub *s)
 {
+    if (row_of(k, s)) {
+        row_back(k, s, row_of(k, s));
+        return;
+    }
     if (k->dry)
         prepare_backward(k->c, s->v, &s->args, &s->bound);
     else

@@ -214,12 +214,54 @@ static const char *plan_text(const Pricing *s, const Plan *plan,
                               : "");
 }
 
+/* Programs over rows: what all passes read of tensors, and write. */
+static Price price_passes(const Pricing *s, const LayerPart *p,
+                          const RowStep *row, const char **by)
+{
+    bool wanted[MAX_INPUTS];
+    Price price = { 0 };
+    int64_t most = 1;
+    int passes = 0;
+
+    for (int i = 0; i < row->nin; i++)
+        wanted[i] = true;
+    for (int back = 0; back <= s->backward; back++) {
+        const RowProgram *r = back ? row_backward(s->c, row, wanted, NULL,
+                                                  true)
+                                   : row_forward(s->c, row, s->backward);
+        RowTraffic t = row_traffic(r);
+        double rows = p->constant ? 1 : tokens(s);
+        for (AxisSet own = row_others(row); own; own &= own - 1)
+            rows *= s->size[p->axis[lowest(own)]];
+        rows *= p->heads ? s->size[p->heads] : 1;
+        price.bytes += rows * (double)(t.read + t.again + t.written)
+                     * (s->gpu ? 2 : 4);
+        for (int i = 0; i < r->npasses; i++)
+            passes += row_does(r, i);
+    }
+    for (AxisSet ax = row->along; ax; ax &= ax - 1)
+        most = most > s->size[p->axis[lowest(ax)]]
+             ? most : s->size[p->axis[lowest(ax)]];
+    price.seconds = price.bytes / s->m->bandwidth
+                  + (s->backward ? 2 : 1) * s->m->launch;
+    *by = ctx_format(s->c, "rows of %lld, %d pass%s", (long long)most, passes,
+                     passes == 1 ? "" : "es");
+    return price;
+}
+
 static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
 {
     int32_t size[NAXES] = { 0 };
+    const char *why;
 
     for (int ax = AX_DIM; ax < p->step->naxes; ax++)
         size[ax] = s->size[p->axis[ax]];
+    const Graph *sized = graph_sized(p->step, size);
+    const RowStep *row = row_wanted(sized) ? row_step(s->c, sized, &why)
+                                           : NULL;
+    if (row && (!s->gpu || row_needed(sized)
+                || !rows_new(s->c, p->step, size)))
+        return price_passes(s, p, row, by);
     *by = "rows";
     if (s->gpu && rows_new(s->c, p->step, size))
         return price_rows(s, p);

@@ -26,6 +26,24 @@ static void cut_parts(Ctx *c, const Layer *l, LayerProgram *p)
     p->mark = hash_bytes(p->fusion, place, (size_t)parts->n);
 }
 
+/* Parts that only row programs compute, or these as others. */
+static void find_rows(Ctx *c, const Layer *l, LayerProgram *p)
+{
+    p->row = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->row + 1);
+    for (int i = 0; i < p->parts->n; i++) {
+        const LayerPart *part = &p->parts->part[i];
+        const char *why;
+        if (!part->step || layer_is_call(l, part) || !row_wanted(part->step))
+            continue;
+        p->row[i] = row_step(c, part->step, &why);
+        if (!p->row[i] && row_needed(part->step))
+            fail_help(c, l->traced->n[part->y].line, "one axis alone is "
+                      "reduced over between two products with weights, and "
+                      "entries stay where they are", "%s: no program over "
+                      "rows: %s", l->traced->name, why);
+    }
+}
+
 static void new_program(Ctx *c, void *ud)
 {
     NewProgram *n = ud;
@@ -35,6 +53,7 @@ static void new_program(Ctx *c, void *ud)
     *p = (LayerProgram){ .fusion = n->p->fusion, .device = n->p->device };
     memcpy(p->size, size, sizeof p->size);
     cut_parts(c, n->v->step->layer, p);
+    find_rows(c, n->v->step->layer, p);
     p->joints = find_joints(c, n->v->step->layer->traced, p->parts, size);
     p->variant = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->variant + 1);
     for (int i = 0; i < p->parts->n; i++) {
@@ -216,10 +235,12 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     s->p = p;
     s->v = k->p->variant[i];
     s->saved = &k->stored[i];
+    memset(s->inplace, 0, sizeof s->inplace);
     s->args = (Args){ .mode = mode, .cu = k->args->cu, .ncu = k->args->ncu,
                       .device_cu = k->args->device_cu,
                       .chunk = k->args->chunk, .threads = k->args->threads,
                       .serial = k->args->serial, .validate = -1,
+                      .part = true,
                       .backend = k->args->backend };
     if (p->constant) {
         s->args.cu = NULL;

@@ -5,6 +5,7 @@
 #define FLIN_LAYER_RUN_H
 
 #include "../compiler/layer.h"
+#include "../compiler/row.h"
 #include "bind.h"
 
 /* Beside the layer's axes: batch entries, tokens, and the columns of several
@@ -135,6 +136,7 @@ struct Sub {
     Bound bound;
     Adjoint d;
     Stored *saved;                      /* its place in Lay.stored */
+    bool inplace[MAX_INPUTS];           /* gradients that lie where those did */
 };
 
 /* ---- values (layer_value.c) ---- */

@@ -289,7 +289,8 @@ const char *tensor_shape_text(lua_State *L, const Tensor *t)
 
 bool dtype_named(const char *s, DType *d)
 {
-    static const char *const brief[] = { "f32", "bf16", "fp16", "f64" };
+    static const char *const brief[] = { "f32", "bf16", "fp16", "f64", "i32",
+                                         "i64" };
 
     for (int k = 0; k < NDTYPES; k++)
         if (strcmp(s, dtype_name((DType)k)) == 0 || strcmp(s, brief[k]) == 0)
@@ -308,7 +309,8 @@ DType dtype_check(lua_State *L, int arg)
     if (lua_type(L, arg) != LUA_TSTRING
         || !dtype_named(lua_tostring(L, arg), &d))
         luaL_error(L, "unknown dtype %s\n  help: one of float32, bfloat16, "
-                   "float16, float64", luaL_tolstring(L, arg, NULL));
+                   "float16, float64, int32, int64",
+                   luaL_tolstring(L, arg, NULL));
     return d;
 }
 

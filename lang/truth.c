@@ -107,6 +107,8 @@ static double usual(Trial *a, int s)
 
     if (s >= g->nin)
         return a->turn % 4 < 2 ? fabs(x) : x;
+    if (g->in[s].index_of)
+        return floor(rng_uniform(&a->rng) * a->run.size[g->in[s].index_of]);
     if (!strcmp(g->in[s].domain, "log_decay"))
         return -0.5 * fabs(x);
     if (!strcmp(g->in[s].domain, "unit"))

@@ -214,6 +214,21 @@ static void check_layout(lua_State *L, const char *field, const char *name,
     }
 }
 
+/* "index n" behind the colon. */
+static void check_index(lua_State *L, const char *name, const char *text)
+{
+    char word[32], more[2];
+
+    if (sscanf(text, " index %31s %1s", word, more) != 1)
+        lang_fail(L, "label = \"t : index n\", for entries of axis n",
+                  "%s: input '%s': an index is one of an axis", called(L),
+                  name);
+    if (!axis_name_ok(word) || !strcmp(word, "t"))
+        lang_fail(L, "label = \"t : index n\", for entries of axis n",
+                  "%s: input '%s': '%s' is not the name of an axis", called(L),
+                  name, word);
+}
+
 static void check_domain(lua_State *L, const char *name, const char *axes)
 {
     const char *colon = strchr(axes, ':');
@@ -222,6 +237,10 @@ static void check_domain(lua_State *L, const char *name, const char *axes)
     if (!colon)
         return;
     int n = sscanf(colon + 1, " %31s %1s", word, more);
+    if (n > 0 && !strcmp(word, "index")) {
+        check_index(L, name, colon + 1);
+        return;
+    }
     if (n < 1)
         lang_fail(L, join(L, domain_names, DOMAINS), "%s: input '%s': no "
                   "domain after ':'", called(L), name);
@@ -265,6 +284,9 @@ static void check_timed(lua_State *L, const char *field, const Input *in)
 {
     bool weight = *field == 'w';
 
+    if (weight && in->index_of)
+        lang_fail(L, "input = { label = \"t : index n\" }", "%s: weight '%s' "
+                  "is an index: inputs are that alone", called(L), in->name);
     if (in->timed == weight)
         lang_fail(L, weight ? "what differs from token to token is an input: "
                   "input = { x = \"t d\" }" : "what is the same for all tokens "
@@ -311,6 +333,9 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
         protect(L, g->ctx, run_declare, &d);
         if (g->layer)
             check_timed(L, field, &g->in[g->nin - 1]);
+        else if (input && g->in[g->nin - 1].index_of)
+            lang_fail(L, "flin.layer { ... }", "%s: input '%s' is an index: "
+                      "inputs of layers are that alone", called(L), d.name);
         int rank = input ? g->in[g->nin - 1].rank + input_lead(g, true)
                          : g->st[g->nst - 1].rank + state_lead(g);
         if (rank > TENSOR_RANK)

@@ -563,6 +563,9 @@ Instr lower_node(const Lower *l, Ref r, int part)
 
     switch ((enum Op)n->op) {
     case OP_none: case NOPS: case OP_state: break;
+    case OP_amax: case OP_lse:
+        fail_code(l->c, ERR_INTERNAL, "%s: row programs have it alone",
+                  op_info[n->op].name);
     case OP_ofrank: case OP_isrank:
         fail_code(l->c, ERR_INTERNAL, "%s: schedules' plans have it alone",
                   op_info[n->op].name);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../compiler/grad.h"
+#include "../../compiler/row.h"
 #include "build.h"
 #include "dense.h"
 #include "driver_entry.h"
@@ -355,19 +356,6 @@ static uint8_t *used_nodes(const Rows *p)
     return used;
 }
 
-/* What a token adds to the sum over tokens. */
-static Ref added(Graph *g, int i)
-{
-    const State *st = &g->st[adjoint_of_input(g, i)];
-    const Node n = g->n[st->next];
-
-    if (n.op == OP_sub && n.a[0] == st->node)
-        return op1(g, OP_neg, n.a[1]);
-    if (n.op != OP_add)
-        return 0;
-    return n.a[0] == st->node ? n.a[1] : n.a[1] == st->node ? n.a[0] : 0;
-}
-
 /* False: what a token adds to a constant's gradient knows of what others did.
  */
 static bool find_gradients(Ctx *c, Rows *p, Graph *g)
@@ -382,7 +370,7 @@ static bool find_gradients(Ctx *c, Rows *p, Graph *g)
         o += in->timed;
         if (!used[in->node])
             continue;
-        r = in->timed ? r : added(g, i);
+        r = in->timed ? r : row_added(g, i);
         if (in->rank > ROW_DIMS || !r || g->n[r].states)
             return false;
         p->gradient[i] = r;

@@ -325,6 +325,20 @@ row("flin.rms_norm", "x: value, axes?: string -> value",
     "x / sqrt(mean x^2 + 1e-5).")
 row("flin.layer_norm", "x: value, axes?: string -> value",
     "rms_norm of x less its mean along these axes, or all")
+row("flin.amax", "x: value, axes?: string -> value",
+    "the largest along an axis, in a layer",
+    "Its gradient goes to the largest in equal parts.")
+row("flin.logsumexp", "x: value, axes?: string -> value",
+    "log of the sum of exp along an axis, in a layer", [[
+Of rows of any length, in one pass. Its gradient is exp(x - y), of y alone:
+where y is so large that float32 cannot hold what is beside it, that is lost.]])
+row("flin.softmax", "x: value, axes?: string -> value",
+    "exp(x - flin.logsumexp(x, axes)), in a layer")
+row("flin.pick", "x: value, index: value, axis: string -> value",
+    "the entry that an index names, from 0, in a layer", [[
+The index is an input that is declared one: label = "t : index n", a tensor of
+int64 or int32. flin.logsumexp(z, "n") - flin.pick(z, x.label, "n") is the
+cross-entropy of logits z.]])
 row("flin.size", "x: value, axis: string -> value", "how long the axis is")
 row("flin.at", "x: value, axis: string, index: integer -> value",
     "one entry along an axis, from 1")

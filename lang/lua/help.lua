@@ -103,9 +103,6 @@ end
 
 -- What others call otherwise, or have and flin has not: what to write.
 local ELSEWHERE <const> = {
-  softmax = "a layer of flin keeps a sum over tokens, not all of them: weights "
-            .. "by decays and masks (flin.mask_report); over an axis: e = "
-            .. "flin.exp(x - m), e / flin.sum(e)",
   gelu = "x * flin.sigmoid(1.702 * x)",
   swish = "flin.silu(x)",
   elu = "flin.where(flin.lt(x, 0), flin.exp(flin.min(x, 0)) - 1, x)",

@@ -286,6 +286,7 @@ refused("freed", ValueError, "[2, 70, 2, 8] has no memory", gdn,
 # A projection of any size is brought into each domain that there is.
 domains = re.findall(r"^DOMAIN\((\w+)", open(os.path.join(
     os.path.dirname(__file__), "../../compiler/domains.def")).read(), re.M)
+domains.remove("index")         # of inputs of layers alone
 for domain in domains:
     one = flin.load(f"""local flin = require "flin"
     return flin.variant {{ input = {{ a = "t k : {domain}" }},

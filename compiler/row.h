@@ -1,0 +1,107 @@
+/* row.h -- row programs: a step without states as passes over rows of any
+ * length.
+ *
+ * A row is what a token has along one axis; several axes are rows beside one
+ * another, which share numbers alone. What has such an axis is never held
+ * whole: it is computed in tiles, as often as it is read; what lacks it is a
+ * number of the row. Reductions end a pass: what reads them belongs to a later
+ * one. So logsumexp and a pick are one pass over a row, a softmax is two, and
+ * the gradient of a cross-entropy, given its logsumexp, is one.
+ */
+#ifndef FLIN_ROW_H
+#define FLIN_ROW_H
+
+#include "ir.h"
+
+enum { ROW_PASSES = 32, ROW_MOST_AXES = 4 };
+
+/* A result. input: whose gradient it is; -1: y; -2: a number of the row that is
+ * kept for the way back. summed: of an input without tokens: over all rows. */
+typedef struct RowOut {
+    Ref node;
+    int input;
+    bool summed;
+    bool inplace;                       /* in the memory of that input */
+    int pass;                           /* in which it is written; with none of
+                                           the axis, behind all of them */
+} RowOut;
+enum { OUT_Y = -1, OUT_KEPT = -2 };
+
+typedef struct RowProgram {
+    const Graph *g;
+    AxisSet along;                      /* the axes of rows */
+    int naxes;
+    uint8_t axis[ROW_MOST_AXES];        /* pass i goes along axis[i % naxes] */
+    int npasses, nout, nkept;
+    uint8_t *level;                     /* per node, in rounds of naxes passes:
+                                           the first that can compute it, where
+                                           it has an axis; of a number, the
+                                           first that can read it */
+    uint8_t *need[ROW_PASSES];          /* per node: of what has the axis */
+    uint8_t *number;                    /* per node: a number that is needed */
+    RowOut *out;
+    const Ref *kept;                    /* given instead of computed */
+} RowProgram;
+
+/* A step both ways: forward, which gives y and what is kept; backward with and
+ * without that. They are of one graph, the joint one; gradient[i]: what a token
+ * has of input i's. */
+typedef struct RowStep {
+    const Graph *joint;
+    Ref *gradient;
+    int nin, nkept;
+    AxisSet along;
+    Ref *kept;
+} RowStep;
+
+/* The axis of rows that the node has; -1: it is a number. */
+static inline int row_axis(const RowProgram *p, Ref r)
+{
+    return lowest(p->g->n[r].axes & p->along);
+}
+
+static inline int row_pass_axis(const RowProgram *p, int pass)
+{
+    return p->axis[pass % p->naxes];
+}
+
+/* Does the pass compute anything? */
+bool row_does(const RowProgram *p, int pass);
+/* The axes of other rows of a token: all but those along. */
+AxisSet row_others(const RowStep *s);
+/* Does the operation make one number of a row? */
+bool row_folds(const Graph *g, Ref r);
+
+/* The axes along which the step's rows lie: what it reduces over, and the
+ * longest of those that never stand beside one of these. */
+AxisSet row_along(const Graph *step);
+/* Has it an operation that only row programs know, or an axis longer than other
+ * kernels hold? */
+bool row_wanted(const Graph *step);
+/* The first alone, an index included. */
+bool row_needed(const Graph *step);
+
+/* The step (of known sizes, without states) differentiated; NULL: it is none
+ * for row programs, and *why is set. */
+RowStep *row_step(Ctx *c, const Graph *step, const char **why);
+/* What a token adds to the gradient of an input without tokens; 0: more than a
+ * sum. */
+Ref row_added(Graph *joint, int input);
+
+/* Forward: y, and with `keep` the kept numbers. Backward: the gradients that
+ * are wanted, a bool each; given: the kept numbers are there. inplace: a bool
+ * for each input whose gradient goes where it lies. */
+RowProgram *row_forward(Ctx *c, const RowStep *s, bool keep);
+RowProgram *row_backward(Ctx *c, const RowStep *s, const bool *wanted,
+                         const bool *inplace, bool given);
+
+/* NULL, or what is wrong: a pass that reads what is not there yet, an input
+ * that is read in a later pass than its memory is written in, or a result of
+ * another place. */
+const char *row_check(Ctx *c, const RowProgram *p);
+
+/* Of a row, in entries: how many are read and written in all passes. */
+typedef struct RowTraffic { int64_t read, written, again; } RowTraffic;
+RowTraffic row_traffic(const RowProgram *p);
+
+#endif

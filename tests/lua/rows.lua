@@ -1,0 +1,267 @@
+-- Programs over rows: reductions along an axis of any length, cross-entropy
+-- among them, on the CPU and as the float64 step has them.
+local flin = require "flin"
+local cuda = os.getenv "FLIN_TEST_CUDA"
+local passed, failed = 0, 0
+
+local function check(name, ok, what)
+  if ok then
+    passed = passed + 1
+  else
+    failed = failed + 1
+    print("FAIL " .. name, what)
+  end
+end
+
+local function refused(name, text, f, ...)
+  local ok, e = pcall(f, ...)
+  check(name, not ok and tostring(e):find(text, 1, true), tostring(e))
+end
+
+-- Relative to the root of the mean square of what is right.
+local function off(x, y)
+  x, y = x:to "float64", y:to "float64"
+  local e = x - y
+  local all = (y * y):sum()
+  return ((e * e):sum() / (all > 0 and all or 1)) ^ 0.5
+end
+
+local function to_gpu(args)
+  local to = {}
+  for name, x in pairs(args) do
+    to[name] = cuda and flin.is_tensor(x) and x:to "cuda" or x
+  end
+  return to
+end
+
+-- Forward and backward against the float64 step, by the reference's numbers.
+local function holds(name, layer, args, limit)
+  local there = to_gpu(args)
+  local y, _, saved = layer:forward(there, { save = true })
+  local true_y = layer:reference(args)
+  local dy = flin.randn(y.shape, { seed = 5 })
+  local put = cuda and dy:to "cuda" or dy
+  local e = off(y:to "cpu", true_y)
+  check(name .. ": y", e <= limit, e)
+  local d = layer:backward(there, { dy = put })
+  local kept = layer:backward { saved = saved, dy = put }
+  local true_d = layer:reference_backward(args, { dy = dy })
+  for x, g in pairs(true_d) do
+    if flin.is_tensor(g) then
+      e = off(d[x]:to "cpu", g)
+      check(name .. ": d_" .. x, e <= limit, e)
+      check(name .. ": d_" .. x .. ", the same bits from what is saved",
+            tostring(d[x]:to "cpu") == tostring(kept[x]:to "cpu")
+            and off(d[x]:to "cpu", kept[x]:to "cpu") == 0)
+    end
+  end
+end
+
+local function labels(B, T, n)
+  local rows = {}
+  for b = 1, B do
+    rows[b] = {}
+    for t = 1, T do
+      rows[b][t] = (b * 7919 + t * 104729) % n
+    end
+  end
+  rows[1][1], rows[B][T] = 0, n - 1
+  return flin.tensor(rows, { dtype = "int64" })
+end
+
+local entropy = flin.layer {
+  name = "cross_entropy",
+  input = { z = "t n", label = "t : index n" },
+  forward = function (x)
+    return flin.logsumexp(x.z, "n") - flin.pick(x.z, x.label, "n")
+  end
+}
+local layers = {
+  cross_entropy = { layer = entropy, args = function (n)
+    return { z = 3 * flin.randn(2, 3, n, { seed = n }),
+             label = labels(2, 3, n) }
+  end },
+  softmax = { layer = flin.layer {
+    input = { z = "t n" },
+    forward = function (x) return flin.softmax(x.z, "n") end
+  } },
+  amax = { layer = flin.layer {
+    input = { z = "t n" },
+    forward = function (x) return flin.amax(x.z, "n") * flin.sum(x.z, "n") end
+  } },
+  norm = { layer = flin.layer {
+    input = { z = "t n" }, weight = { w = "n", s = "" },
+    forward = function (x, w)
+      return flin.rms_norm(x.z, "n") * w.w + flin.amax(x.z, "n") * w.s
+    end
+  }, args = function (n)
+    return { z = flin.randn(2, 3, n, { seed = n }), s = 0.5,
+             w = flin.randn(n, { seed = 2 }) }
+  end },
+  several = { layer = flin.layer {       -- heads, and numbers between passes
+    input = { z = "t h n", u = "t h" },
+    forward = function (x)
+      local p = flin.softmax(x.z * x.u, "n")
+      return flin.layer_norm(p * x.z, "n") * flin.logsumexp(-x.z, "n")
+    end
+  }, args = function (n)
+    return { z = flin.randn(2, 3, 2, n, { seed = n }),
+             u = flin.randn(2, 3, 2, { seed = 1 }) }
+  end },
+}
+for name, of in pairs(layers) do
+  for _, n in ipairs { 1, 7, 33, 1000, 5000 } do
+    local args = of.args and of.args(n)
+              or { z = flin.randn(2, 3, n, { seed = n }) }
+    holds(name .. " of " .. n, of.layer, args, n == 1 and 2e-4 or 2e-5)
+  end
+end
+
+-- A vocabulary, and one that is chunked elsewhere.
+for _, n in ipairs { 32000, 256000 } do
+  local z, label = 2 * flin.randn(1, 2, n, { seed = 3 }), labels(1, 2, n)
+  local args = to_gpu { z = z, label = label }
+  local y = entropy:forward(args)
+  local e = off(y:to "cpu", entropy:reference { z = z, label = label })
+  check("cross-entropy of " .. n, e < 1e-6, e)
+  local dy = flin.ones(1, 2)
+  local d = entropy:backward(args, { dy = cuda and dy:to "cuda" or dy })
+  local true_d = entropy:reference_backward { z = z, label = label, dy = dy }
+  e = off(d.z:to "cpu", true_d.z)
+  check("its gradient", e < 1e-5, e)
+end
+
+-- Narrow types are read and written as they are; sums are float32's.
+for _, dtype in ipairs { "bfloat16", "float16" } do
+  local z = (2 * flin.randn(2, 3, 1000, { seed = 4 })):to(dtype)
+  local label = labels(2, 3, 1000):to "int32"
+  local args = to_gpu { z = z, label = label }
+  local y = entropy:forward(args)
+  local e = off(y:to "cpu", entropy:reference { z = z, label = label })
+  check(dtype, e < 4e-3, e)
+  local d = entropy:backward(args, { dy = to_gpu { dy = flin.ones(2, 3) }.dy })
+  check(dtype .. ": d_z", d.z.dtype == dtype)
+end
+
+-- What ends float32's numbers, and equals.
+local inf = math.huge
+local function row(...)
+  return to_gpu { z = flin.tensor { { { ... } } } }
+end
+local function number(layer, z) return layer:forward(z):to "cpu":max() end
+local lse = flin.layer {
+  input = { z = "t n" },
+  forward = function (x) return flin.logsumexp(x.z, "n") end
+}
+local largest = flin.layer {
+  input = { z = "t n" }, forward = function (x) return flin.amax(x.z, "n") end
+}
+local one = to_gpu { dy = flin.ones(1, 1) }.dy
+local function gradient(layer, z)
+  return layer:backward(z, { dy = one }).z:to "cpu":totable()[1][1]
+end
+local function same(x, y)
+  for i = 1, #x do
+    if x[i] ~= y[i] and math.abs(x[i] - y[i]) > 1e-6 then return false end
+  end
+  return #x == #y
+end
+check("-inf beside numbers", math.abs(number(lse, row(-inf, 1, -inf, 1))
+                                      - 1 - math.log(2)) < 1e-6)
+check("all -inf", number(lse, row(-inf, -inf, -inf)) == -inf)
+check("all -inf: no gradient", same(gradient(lse, row(-inf, -inf)), { 0, 0 }))
+check("1e9", number(lse, row(1e9, -1e9, 0)) == 1e9)
+check("-1e9", math.abs(number(lse, row(-1e9, -1e9)) + 1e9) < 64)
+check("its gradient", same(gradient(lse, row(1e9, -1e9, 0)), { 1, 0, 0 }))
+check("inf", number(lse, row(inf, 1)) == inf)
+local nan = number(lse, row(0 / 0, 1))
+check("nan", nan ~= nan)
+check("the largest of equals shares its gradient",
+      same(gradient(largest, row(2, 5, 5, 1, 5)),
+           { 0, 1 / 3, 1 / 3, 0, 1 / 3 }))
+check("the largest", number(largest, row(-3, -2, -inf)) == -2)
+check("no tokens", entropy:forward(to_gpu {
+  z = flin.zeros(2, 0, 5), label = flin.zeros(2, 0, { dtype = "int64" })
+}).count == 0)
+
+-- Between products and rules, in whole layers.
+local vocabulary = flin.layer {
+  name = "head",
+  input = { x = "t d", label = "t : index n" },
+  weight = { norm = "d", W = "d n" },
+  forward = function (x, w)
+    local z = flin.dot(flin.rms_norm(x.x, "d") * w.norm, w.W)
+    return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
+  end
+}
+local mixing = flin.layer {
+  input = { x = "t d", label = "t : index n" },
+  weight = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wo = "h v n" },
+  forward = function (x, w)
+    local k = flin.softmax(flin.dot(x.x, w.Wk), "k")
+    local y = flin.stdlib.linear { q = flin.dot(x.x, w.Wq), k = k,
+                                   v = flin.dot(x.x, w.Wv) }
+    local z = flin.dot(y, w.Wo)
+    return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
+  end
+}
+if not cuda then
+  for name, layer in pairs { head = vocabulary, mixing = mixing } do
+    local r = layer:check { T = 20, size = 5, n = 37 }
+    check(name .. ": check", r.worst < 1e-4, r.worst)
+  end
+  check("form", entropy.form:find("row by row", 1, true), entropy.form)
+  local plan = vocabulary:plan { d = 64, n = 32000, T = 256 }
+  check("plan", plan.text:find("rows of 32000, 2 passes", 1, true), plan.text)
+end
+
+-- ---- what is refused ----
+
+local z, good = flin.zeros(2, 3, 5), labels(2, 3, 5)
+local bad = flin.tensor({ { 0, 1, 2 }, { 3, 5, 0 } }, { dtype = "int64" })
+refused("no such entry", "label is 5 at token 1 of batch entry 1",
+        entropy.forward, entropy, { z = z, label = bad })
+refused("it is said, backward", "from 0 to 4", entropy.backward, entropy,
+        { z = z, label = bad, dy = flin.ones(2, 3) })
+refused("it is said, by the float64 step", "label is 5", entropy.reference,
+        entropy, { z = z, label = bad })
+refused("a negative one", "label is -100 at token 0", entropy.forward, entropy,
+        { z = z, label = flin.full({ 2, 3 }, -100, { dtype = "int64" }) })
+refused("no whole numbers", "label is float32, but is declared an index of "
+        .. "axis 'n'", entropy.forward, entropy,
+        { z = z, label = good:to "float32" })
+refused("whole numbers for logits", "z is int64: float32", entropy.forward,
+        entropy, { z = z:to "int64", label = good })
+local function layer(forward, input)
+  return flin.layer { input = input or { z = "t n", label = "t : index n" },
+                      forward = forward }
+end
+refused("no index", "pick: u is no index", layer, function (x)
+  return flin.pick(x.z, x.u, "n")
+end, { z = "t n", u = "t" })
+refused("another axis's index", "is an index of axis 'm', not of 'n'", layer,
+        function (x) return flin.pick(x.z, x.u, "n") end,
+        { z = "t n", u = "t : index m" })
+refused("a number", "pick: argument 2 is a number", layer, function (x)
+  return flin.pick(x.z, 3, "n") + x.label
+end)
+refused("an index of no axis", "an index is one of an axis", layer,
+        function (x) return x.u end, { u = "t : index" })
+refused("an index in a step", "inputs of layers are that alone", flin.variant,
+        { input = { q = "t : index k" }, step = function (x) return {}, x.q end })
+refused("rows in a step", "logsumexp: a step has no rows", flin.variant, {
+  input = { q = "t k" },
+  step = function (x) return {}, flin.logsumexp(x.q, "k") end
+})
+refused("an index for a number", "label is an index, and no number", layer,
+        function (x)
+          return flin.stdlib.simple_gla { q = x.q, k = x.q, v = x.v,
+                                          g = x.label }
+        end, { q = "t k", v = "t v", label = "t : index k" })
+refused("over two axes", "no program over rows", function ()
+  layer(function (x) return flin.logsumexp(x.z, "m n") end,
+        { z = "t m n" }):forward { z = flin.zeros(1, 2, 3, 4) }
+end)
+
+print(passed .. " passed, " .. failed .. " failed")
+os.exit(failed == 0 and 0 or 1)

@@ -251,7 +251,10 @@ static void find_needs(RowProgram *p)
     const Graph *g = p->g;
 
     for (int i = 0; i < p->nout; i++)
-        need(p, p->out[i].node, p->out[i].pass);
+        if (row_folds(g, p->out[i].node))
+            p->number[p->out[i].node] = 1;
+        else
+            need(p, p->out[i].node, p->out[i].pass);
     for (Ref r = g->len - 1; r > 0; r--)
         if (p->number[r] && row_folds(g, r) && !is_given(p, r))
             need(p, r, pass_of_fold(p, r));

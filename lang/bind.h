@@ -284,6 +284,7 @@ struct LayerProgram {
     struct RowStep **row;               /* of parts that are row programs */
     struct Rows **rows;                 /* on a device, of parts that have one;
                                            NULL: not looked for yet */
+    struct Passes **passes;             /* the same of row programs */
     uint64_t numbers;                   /* the layer's, on the device; or 0 */
     struct KeptEnds *ends;              /* there, too, for recorded graphs */
     int nnumbers, nrooms;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../backend/cuda/dense.h"
+#include "../backend/cuda/passes.h"
 #include "../backend/cuda/rows.h"
 #include "../backend/cuda/stage.h"
 #include "layer_gpu.h"
@@ -250,12 +251,68 @@ static void run_rows(Lay *k, Sub *s, bool backward)
         drop(k, dy);
 }
 
+/* ---- row programs ---- */
+
+static Passes *passes_of(const Lay *k, const Sub *s)
+{
+    return k->p->passes[s->p - k->p->parts->part];
+}
+
+/* Room for what is kept of each row; where that is not read, none. */
+static void place_kept(Lay *k, Sub *s, Passes *p, PassesCall *call)
+{
+    const RowStep *step = k->p->row[s->p - k->p->parts->part];
+    int64_t bytes = passes_rows(p, call) * step->nkept * 4;
+
+    if (!call->backward && k->keep && bytes)
+        *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
+                              .device = true };
+    call->kept = s->saved->bytes ? (DevicePtr)(uintptr_t)s->saved->at : 0;
+}
+
+static void run_passes(Lay *k, Sub *s, bool backward)
+{
+    Passes *p = passes_of(k, s);
+    PassesCall *call = ctx_alloc(k->c, sizeof *call);
+    const Graph *step = s->p->step;
+    void *dy = backward && !s->d.dy.given ? zero_dy(k, s) : NULL;
+
+    *call = (PassesCall){ .B = s->bound.B, .T = s->bound.T,
+                          .heads = s->bound.call.heads,
+                          .size = s->bound.call.size, .backward = backward,
+                          .y = s->bound.call.out[0],
+                          .stream = s->bound.call.stream };
+    memcpy(call->in, s->bound.call.in, sizeof call->in);
+    memcpy(call->inplace, s->inplace, sizeof call->inplace);
+    for (int i = 0; backward && i < step->nin; i++)
+        call->dx[i] = given_view(&s->d.dx[i], input_view(step, i,
+                                                         &s->d.dx[i]));
+    if (backward)
+        call->in[step->nin] = result_view(step, &s->d.dy);
+    place_kept(k, s, p, call);
+    if (backward || !k->left) {
+        void *at = room(k, passes_room(k->c, gpu_of(k), p, call), false);
+        call->room = (DevicePtr)(uintptr_t)at;
+        if (k->dry)
+            passes_prepare(k->c, gpu_of(k), p, call);
+        else
+            passes_run(k->c, gpu_of(k), p, call);
+        drop(k, at);
+    }
+    if (dy)
+        drop(k, dy);
+}
+
 static bool cheap(const Lay *k, int part)
 {
     return k->p->rows && k->p->rows[part];
 }
 
-typedef struct NewRows { Lay *k; struct Rows **rows; } NewRows;
+typedef struct NewRows {
+    Lay *k;
+    struct Rows **rows;
+    Passes **passes;
+} NewRows;
 
 /* In the layer's own context. */
 static void new_rows(Ctx *c, void *ud)
@@ -264,6 +321,7 @@ static void new_rows(Ctx *c, void *ud)
     const LayerParts *parts = n->k->p->parts;
 
     n->rows = ctx_alloc(c, (size_t)parts->n * sizeof *n->rows + 1);
+    n->passes = ctx_alloc(c, (size_t)parts->n * sizeof *n->passes + 1);
     for (int i = 0; i < parts->n; i++) {
         const LayerPart *p = &parts->part[i];
         int32_t size[NAXES] = { 0 };
@@ -271,7 +329,11 @@ static void new_rows(Ctx *c, void *ud)
             continue;
         for (int ax = AX_DIM; ax < p->step->naxes; ax++)
             size[ax] = n->k->p->size[p->axis[ax]];
-        n->rows[i] = rows_new(c, p->step, size);
+        const RowStep *row = n->k->p->row[i];
+        if (!row || !row_needed(p->step))
+            n->rows[i] = rows_new(c, p->step, size);
+        if (row && !n->rows[i])
+            n->passes[i] = passes_new(c, row);
     }
 }
 
@@ -285,6 +347,7 @@ static void make_rows(Ctx *c, void *ud)
         c->err = n.k->v->ctx->err;
         ctx_rethrow(c);
     }
+    n.k->p->passes = n.passes;
     n.k->p->rows = n.rows;
 }
 
@@ -343,6 +406,10 @@ static void forward(Lay *k, Sub *s)
 {
     Trying t = { k, s };
 
+    if (passes_of(k, s)) {
+        run_passes(k, s, false);
+        return;
+    }
     if (rows_of(k, s)) {
         if (!k->left)
             run_rows(k, s, false);
@@ -376,6 +443,10 @@ static void backward(Lay *k, Sub *s)
 {
     Trying t = { k, s };
 
+    if (passes_of(k, s)) {
+        run_passes(k, s, true);
+        return;
+    }
     if (rows_of(k, s)) {
         run_rows(k, s, true);
         return;
@@ -474,6 +545,9 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
     }
     for (int i = 0; p->rows && i < p->parts->n; i++)
         rows_free(v->shared.gpu, p->rows[i]);
+    for (int i = 0; p->passes && i < p->parts->n; i++)
+        passes_free(v->shared.gpu, p->passes[i]);
+    p->passes = NULL;
     p->ends = NULL;
     p->rows = NULL;
     if (p->numbers)

@@ -2,7 +2,7 @@
  * lanes wide, each of which has V entries next to each other. After
  * functions.cuh.
  */
-enum { F32, BF16, F16, F64 };
+enum { F32, BF16, F16, F64, I32, I64 };
 
 /* Strides of batch entry (of a state: sequence), token, head, own axes. */
 struct Arg { char *p; i64 sb, st, sh, sd[4]; };
@@ -11,6 +11,8 @@ template<int TYPE> INLINE float get(const char *p, i64 at)
 {
     return TYPE == F32 ? ((const float *)p)[at]
          : TYPE == F64 ? (float)((const double *)p)[at]
+         : TYPE == I32 ? (float)((const int *)p)[at]
+         : TYPE == I64 ? (float)((const i64 *)p)[at]
          : TYPE == F16 ? half_to_float(((const u16 *)p)[at])
          : bits((u32)((const u16 *)p)[at] << 16);
 }

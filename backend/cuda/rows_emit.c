@@ -127,7 +127,8 @@ static void declare(const Text *t, Ref r)
 
 static const char *type_text(DType d)
 {
-    static const char *const name[] = { "F32", "BF16", "F16", "F64" };
+    static const char *const name[] = { "F32", "BF16", "F16", "F64", "I32",
+                                        "I64" };
 
     return name[d];
 }

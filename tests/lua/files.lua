@@ -62,7 +62,7 @@ for cut = 0, #good - 1 do
   write(good:sub(1, cut))
   expect(not pcall(flin.load, path), "cut to " .. cut .. " bytes")
 end
-refuses("dtype '<i8'", npy(header("'<i8'", "False", "(2,)"), two))
+refuses("dtype '<i2'", npy(header("'<i2'", "False", "(2,)"), two))
 refuses("dtype '>f4'", npy(header("'>f4'", "False", "(2,)"), two))
 refuses("dtype 'O'", npy(header("'O'", "False", "(2,)"), two))
 refuses("version 9", npy(header("'<f4'", "False", "(2,)"), two, 9))
@@ -114,7 +114,7 @@ end
 local function one(...)
   return safe('{"x":' .. entry(...) .. "}", two)
 end
-refuses("has dtype 'I64'", one('"I64"', "[1]", 0, 8))
+refuses("has dtype 'I16'", one('"I16"', "[1]", 0, 8))
 refuses("do not ascend", one('"F32"', "[2]", 8, 0))
 refuses("'x' ends at byte 16, but there are 8", one('"F32"', "[4]", 0, 16))
 refuses("bytes 0 to 4, before tensor 'x'", one('"F32"', "[2]", 4, 12))

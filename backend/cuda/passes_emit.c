@@ -1,0 +1,351 @@
+/* passes_emit.c -- a row program as CUDA C++: for each pass a loop along the
+ * row, in which a lane has `row_each` entries at a time.
+ */
+#include "passes_emit.h"
+#include "source.h"
+
+#include <string.h>
+
+typedef struct Text {
+    Ctx *c;
+    Buf *b;
+    const PassesPlan *k;
+    const RowProgram *p;
+    const Graph *g;
+    int axis;                           /* of the loop */
+    bool column;                        /* it goes along columns */
+} Text;
+
+#define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
+
+static const char *type_text(DType d)
+{
+    static const char *const name[] = { "F32", "BF16", "F16", "F64", "I32",
+                                        "I64" };
+
+    return name[d];
+}
+
+static char *operand(const Text *t, Ref r)
+{
+    Buf b = { .ctx = t->c };
+
+    if (t->g->n[r].op == OP_num) {
+        number_text(&b, t->g->n[r].num);
+        return b.s;
+    }
+    return ctx_format(t->c, row_axis(t->p, r) < 0 ? "v%u" : "v%u[i]",
+                      (unsigned)r);
+}
+
+static char *element(const Text *t, const Node *n)
+{
+    Buf b = { .ctx = t->c };
+    const char *a[3] = { "0", "0", "0" };
+
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        a[i] = operand(t, n->a[i]);
+    value_text(&b, n->op, a);
+    return b.s;
+}
+
+/* ---- tensors ---- */
+
+/* The stride along the axis of rows; "0": it has none. */
+static char *step_text(const Text *t, int arg, const uint8_t *order, int rank)
+{
+    for (int d = 0; d < rank; d++)
+        if (AXIS(order[d]) & t->p->along)
+            return ctx_format(t->c, "a.arg[%d].sd[%d]", arg, d);
+    return "0";
+}
+
+/* Where the row's entries begin. */
+static char *place_text(const Text *t, int arg, const View *v,
+                        const uint8_t *order, int rank)
+{
+    Buf b = { .ctx = t->c };
+
+    buf_printf(&b, "b * a.arg[%d].sb + t * a.arg[%d].st", arg, arg);
+    if (v->heads > 1)
+        buf_printf(&b, " + h / %d * a.arg[%d].sh", t->k->heads / v->heads,
+                   arg);
+    for (int d = 0; d < rank; d++)
+        if (!(AXIS(order[d]) & t->p->along))
+            buf_printf(&b, " + o%d * a.arg[%d].sd[%d]", order[d], arg, d);
+    return b.s;
+}
+
+static void load_entries(const Text *t, Ref r)
+{
+    int i = t->g->n[r].index, arg = passes_in(t->k, i);
+    const Input *in = &t->g->in[i];
+    const View *v = &t->k->in[i];
+    char *step = step_text(t, arg, in->order, in->rank);
+
+    PUT(t, "load<%s, row_each, %s>(a.arg[%d].p, %s + e0 * %s, %s, %s, v%u);\n",
+        type_text(v->dtype), passes_whole(t->k, v, in->order, in->rank,
+                                          t->axis) ? "true" : "false", arg,
+        place_text(t, arg, v, in->order, in->rank), step, step,
+        t->column ? "left" : "live ? left : 0", (unsigned)r);
+}
+
+static void load_number(const Text *t, Ref r)
+{
+    int i = t->g->n[r].index, arg = passes_in(t->k, i);
+    const Input *in = &t->g->in[i];
+    const View *v = &t->k->in[i];
+
+    PUT(t, "const float v%u = get<%s>(a.arg[%d].p, %s);\n", (unsigned)r,
+        type_text(v->dtype), arg,
+        place_text(t, arg, v, in->order, in->rank));
+}
+
+static void store_entries(const Text *t, int out)
+{
+    const RowOut *o = &t->p->out[out];
+    const View *v = t->k->out[out];
+    int rank, arg = passes_out(t->k, out);
+    const uint8_t *order = passes_order(t->p, o, &rank);
+    char *step = step_text(t, arg, order, rank);
+
+    PUT(t, "store<%s, row_each, %s>(a.arg[%d].p, %s + e0 * %s, %s, "
+        "live ? left : 0, v%u);\n", type_text(v->dtype),
+        passes_whole(t->k, v, order, rank, t->axis) ? "true" : "false", arg,
+        place_text(t, arg, v, order, rank), step, step, (unsigned)o->node);
+}
+
+/* ---- a pass ---- */
+
+static void make_entries(const Text *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    const char *value;
+
+    PUT(t, "float v%u[row_each];\n", (unsigned)r);
+    if (n->op == OP_input) {
+        load_entries(t, r);
+        return;
+    }
+    value = n->op == OP_count ? "(float)(e0 + i)"
+          : n->op == OP_unit ? ctx_format(t->c, "e0 + i == %d ? 1.f : 0.f",
+                                          n->index)
+          : element(t, n);
+    PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\nv%u[i] = %s;\n",
+        (unsigned)r, value);
+}
+
+/* What the lane's entries add to the reduction. */
+static void fold_entries(const Text *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+    const char *x = operand(t, n->a[0]);
+
+    if (n->op == OP_lse) {
+        PUT(t, "s%u.add<row_each>(v%u, left);\n", (unsigned)r,
+            (unsigned)n->a[0]);
+        return;
+    }
+    if (n->op == OP_dot)
+        x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
+    if (n->op == OP_select)
+        x = ctx_format(t->c, "(e0 + i == %d ? %s : 0.f)", n->index, x);
+    PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\n");
+    if (n->op == OP_amax)
+        PUT(t, "s%u = i < left ? max_(s%u, %s) : s%u;\n", (unsigned)r,
+            (unsigned)r, x, (unsigned)r);
+    else
+        PUT(t, "s%u += i < left ? %s : 0.f;\n", (unsigned)r, x);
+}
+
+static bool is_fold(const Text *t, Ref r)
+{
+    return row_folds(t->g, r) && row_axis(t->p, r) < 0;
+}
+
+static void emit_loop(const Text *t, int pass)
+{
+    const RowProgram *p = t->p;
+    int32_t length = t->g->axis[t->axis].size;
+
+    PUT(t, "for (i64 e0 = lane * row_each; e0 < %d; e0 += row_threads * "
+        "row_each) {\nconst int left = (int)(%d - e0);\n", length, length);
+    for (Ref r = 1; r < t->g->len; r++)
+        if (p->need[pass][r] && !is_fold(t, r))
+            make_entries(t, r);
+        else if (p->need[pass][r])
+            fold_entries(t, r);
+    for (int i = 0; i < p->nout; i++)
+        if (p->out[i].pass == pass && row_axis(p, p->out[i].node) >= 0
+            && !p->out[i].summed)
+            store_entries(t, i);
+    PUT(t, "}\n");
+}
+
+static void emit_pass(Text *t, int pass)
+{
+    const RowProgram *p = t->p;
+
+    if (!row_does(p, pass))
+        return;
+    t->axis = row_pass_axis(p, pass);
+    PUT(t, "// along %s\n", t->g->axis[t->axis].name);
+    for (Ref r = 1; r < t->g->len; r++)
+        if (p->need[pass][r] && is_fold(t, r))
+            PUT(t, t->g->n[r].op == OP_lse ? "LogSum s%u;\n"
+                : t->g->n[r].op == OP_amax ? "float s%u = bits(0xff800000);\n"
+                : "float s%u = 0;\n", (unsigned)r);
+    emit_loop(t, pass);
+    for (Ref r = 1; r < t->g->len; r++)
+        if (p->need[pass][r] && is_fold(t, r))
+            PUT(t, t->g->n[r].op == OP_lse
+                ? "const float v%u = s%u.all<row_threads>();\n"
+                : t->g->n[r].op == OP_amax
+                ? "const float v%u = greatest<row_threads>(s%u);\n"
+                : "const float v%u = total<row_threads>(s%u);\n",
+                (unsigned)r, (unsigned)r);
+}
+
+/* ---- numbers ---- */
+
+static void make_number(const Text *t, Ref r)
+{
+    const Node *n = &t->g->n[r];
+
+    if (n->op == OP_num)
+        return;
+    if (n->op == OP_input)
+        load_number(t, r);
+    else
+        PUT(t, "const float v%u = %s;\n", (unsigned)r, element(t, n));
+}
+
+static void make_numbers(const Text *t, int round)
+{
+    for (Ref r = 1; r < t->g->len; r++)
+        if (t->p->number[r] && t->p->level[r] == round
+            && !row_folds(t->g, r))
+            make_number(t, r);
+}
+
+/* ---- kernels ---- */
+
+/* Which token and head row `row` is of, and where it is on other axes. */
+static void emit_place(const Text *t)
+{
+    const PassesPlan *k = t->k;
+
+    PUT(t, "i64 at = row;\n");
+    for (int i = 0; i < k->nothers; i++)
+        PUT(t, "const i64 o%d = at %% %d;\nat /= %d;\n", k->other[i],
+            k->size[i], k->size[i]);
+    PUT(t, "const i64 h = at %% a.heads, token = at / a.heads;\n"
+        "const i64 t = token %% a.tokens, b = token / a.tokens;\n"
+        "(void)h;\n(void)t;\n(void)b;\n");
+}
+
+static void emit_end(const Text *t)
+{
+    const PassesPlan *k = t->k;
+
+    PUT(t, "if (!live || lane)\nreturn;\n");
+    for (int i = 0, kept = 0; i < t->p->nout; i++) {
+        const RowOut *o = &t->p->out[i];
+        int rank, arg = passes_out(k, i);
+        if (o->input == OUT_KEPT) {
+            PUT(t, "a.kept[row * a.nkept + %d] = %s;\n", kept++,
+                operand(t, o->node));
+            continue;
+        }
+        if (row_axis(t->p, o->node) >= 0 || o->summed)
+            continue;
+        const uint8_t *order = passes_order(t->p, o, &rank);
+        PUT(t, "put<%s>(a.arg[%d].p, %s, %s);\n",
+            type_text(k->out[i]->dtype), arg,
+            place_text(t, arg, k->out[i], order, rank), operand(t, o->node));
+    }
+    for (int i = 0; i < k->nleft; i++)
+        PUT(t, "a.left[row * %d + %d] = %s;\n", k->nleft, i,
+            operand(t, k->left[i]));
+}
+
+static void emit_rows(Text *t)
+{
+    const RowProgram *p = t->p;
+    int threads = t->k->threads, block = threads > 32 ? threads : 256;
+
+    PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
+        "flin_rows_by_passes(const __grid_constant__ Args a)\n{\n", block);
+    PUT(t, "const int lane = threadIdx.x %% row_threads;\n"
+        "const i64 mine = (i64)blockIdx.x * %d + threadIdx.x / row_threads;\n"
+        "const bool live = mine < a.rows;\nconst i64 row = live ? mine : 0;\n",
+        block / threads);
+    emit_place(t);
+    for (int i = 0; i < p->nkept; i++)
+        PUT(t, "const float v%u = a.kept[row * a.nkept + %d];\n",
+            (unsigned)p->kept[i], i);
+    make_numbers(t, 0);
+    for (int pass = 0; pass < p->npasses; pass++) {
+        emit_pass(t, pass);
+        if ((pass + 1) % p->naxes == 0)
+            make_numbers(t, (pass + 1) / p->naxes);
+    }
+    emit_end(t);
+    PUT(t, "}\n");
+}
+
+/* A piece of the rows a block, of `row_each` columns a thread: their sums are
+ * [pieces, columns]. */
+static void emit_columns(Text *t, int out)
+{
+    const RowProgram *p = t->p;
+    const RowOut *o = &p->out[out];
+    int32_t length;
+
+    t->axis = row_pass_axis(p, o->pass);
+    t->column = true;
+    length = t->g->axis[t->axis].size;
+    PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
+        "flin_columns_%d(const __grid_constant__ Args a)\n{\n"
+        "constexpr int blocks = %d;\n"
+        "const i64 piece = blockIdx.x / blocks, block = blockIdx.x %% blocks;"
+        "\nconst i64 e0 = (block * %d + threadIdx.x) * row_each;\n"
+        "const int left = (int)(%d - e0);\n"
+        "if (left <= 0)\nreturn;\n"
+        "const i64 first = piece * a.each, end = first + a.each < a.rows"
+        "\n? first + a.each : a.rows;\nfloat sum[row_each] = {};\n",
+        PASS_COLUMNS, out, passes_blocks(t->k, length), PASS_COLUMNS, length);
+    PUT(t, "NO_UNROLL\nfor (i64 row = first; row < end; row++) {\n");
+    emit_place(t);
+    for (int i = 0; i < t->k->nleft; i++)
+        PUT(t, "const float v%u = a.left[row * %d + %d];\n",
+            (unsigned)t->k->left[i], t->k->nleft, i);
+    for (Ref r = 1; r < t->g->len; r++)
+        if (p->need[o->pass][r] && !is_fold(t, r))
+            make_entries(t, r);
+    PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\nsum[i] += %s;\n}\n",
+        operand(t, o->node));
+    PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\nif (i < left)\n"
+        "a.sums[piece * %d + e0 + i] = sum[i];\n}\n", length);
+    t->column = false;
+}
+
+char *passes_emit(Ctx *c, const PassesPlan *k)
+{
+    Buf raw = { .ctx = c }, b = { .ctx = c };
+    Text t = { .c = c, .b = &raw, .k = k, .p = k->p, .g = k->p->g };
+
+    emit_rows(&t);
+    for (int i = 0; i < k->p->nout; i++)
+        if (passes_columns(k, i))
+            emit_columns(&t, i);
+    buf_printf(&b, "// a step over rows, by passes\n#include \"numbers.cuh\"\n"
+               "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
+               "#include \"rows.cuh\"\n#include \"passes.cuh\"\n"
+               "constexpr int row_each = %d, row_threads = %d;\n"
+               "struct Args {\n    float *kept, *left, *sums;\n"
+               "    i64 rows, tokens, each;\n    int heads, nkept;\n"
+               "    Arg arg[%d];\n};\n", k->each, k->threads, PASS_ARGS);
+    source_indent(&b, raw.s);
+    return b.s;
+}

@@ -1,0 +1,46 @@
+/* passes_emit.h -- what passes.c and passes_emit.c share: how a call's tensors
+ * are numbered, and what a kernel leaves for the next.
+ */
+#ifndef FLIN_CUDA_PASSES_EMIT_H
+#define FLIN_CUDA_PASSES_EMIT_H
+
+#include "passes.h"
+
+enum { PASS_ARGS = 48, PASS_DIMS = 4, PASS_LEFT = 32, PASS_OTHERS = 4,
+       PASS_COLUMNS = 128 };            /* threads along columns */
+
+/* left[i]: a number that the kernel over rows leaves for columns, and for sums
+ * of numbers. */
+typedef struct PassesPlan {
+    const RowProgram *p;
+    const View *in;                     /* of the call */
+    const View *out[MAX_INPUTS];        /* of each result; NULL: a number that
+                                           is kept */
+    int heads, nothers;
+    uint8_t other[PASS_OTHERS];         /* axes of other rows, inner first */
+    int32_t size[PASS_OTHERS];
+    int nleft;
+    Ref left[PASS_LEFT];
+    int each, threads;                  /* entries of a lane, lanes of a row */
+} PassesPlan;
+
+/* Of input i, of result i: its number among the kernel's tensors. */
+int passes_in(const PassesPlan *k, int i);
+int passes_out(const PassesPlan *k, int i);
+
+/* Is the result summed over rows along columns, or as a number? */
+bool passes_columns(const PassesPlan *k, int out);
+/* Blocks that so many columns are dealt out to. */
+int passes_blocks(const PassesPlan *k, int32_t length);
+/* The order of its own axes. */
+const uint8_t *passes_order(const RowProgram *p, const RowOut *o, int *rank);
+
+/* Each entry of a tensor as 16 bytes at once, or 8. */
+bool passes_whole(const PassesPlan *k, const View *v, const uint8_t *order,
+                  int rank, int axis);
+
+/* The kernels flin_rows_by_passes and, where sums are of columns,
+ * flin_columns_I for result I. */
+char *passes_emit(Ctx *c, const PassesPlan *k);
+
+#endif

@@ -412,8 +412,8 @@ static void sum_columns(Ctx *c, Gpu *g, const PassesPlan *k, Function *f,
 
     a->each = (a->rows + pieces - 1) / pieces;
     driver_check(c, d, launch_kernel(f, (unsigned)(pieces
-                 * passes_blocks(k, (int32_t)n)), 1, 1, PASS_COLUMNS, 1, 1, 0, stream, params,
-                 NULL), "launching a kernel");
+                 * passes_blocks(k, (int32_t)n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
+                 stream, params, NULL), "launching a kernel");
     DenseMove m = { .to = (DevicePtr)(uintptr_t)k->out[out]->data,
                     .from = a->sums, .to_type = k->out[out]->dtype,
                     .from_type = F32, .rank = 2, .n = { pieces, n },

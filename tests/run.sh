@@ -165,6 +165,7 @@ cuda() {
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
         "tests/cuda/calls turned" "tests/cuda/calls linear" \
+        "tests/cuda/calls softmax" \
         tests/cuda/exit tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \

@@ -99,6 +99,8 @@ bool may_split(const CudaKernel *k, const Call *call);
  * a kernel that went there would end the process's work on the device. */
 void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
                   const Call *call);
+/* The same of one place; NULL is fine. */
+void check_place(Ctx *c, const Driver *d, const char *name, const void *data);
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
 /* All of a call's, in order. Where c->timed listens, waits for them. */
 void launch_all(Ctx *c, const Driver *d, Launch *const *l, int n,

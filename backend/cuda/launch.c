@@ -24,8 +24,7 @@ static const char *name_of(const Graph *g, CudaArg a)
     return "";
 }
 
-static void check_place(Ctx *c, const Driver *d, const char *name,
-                        const void *data)
+void check_place(Ctx *c, const Driver *d, const char *name, const void *data)
 {
     enum { MEMORY_TYPE = 2, INVALID_VALUE = 1 };
     int type = 0;

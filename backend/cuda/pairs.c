@@ -9,6 +9,7 @@
 #include "build.h"
 #include "dense.h"
 #include "driver_entry.h"
+#include "ends.h"
 
 enum { ALIGN = 256, OWN = 128, HOPPER_THREADS = 384, PLAIN_WARPS = 4,
        LEAF_THREADS = 256 };            /* as in pairs.cuh, pairs_plain.cuh */
@@ -29,7 +30,7 @@ typedef struct PairEnds {
     int64_t n, *end;
 } PairEnds;
 
-struct PairPrograms { PairKernels *kernels; PairEnds *ends; };
+struct PairPrograms { PairKernels *kernels; PairEnds *ends; Ends left_out; };
 
 /* ---- as the headers have them ---- */
 
@@ -47,7 +48,7 @@ typedef struct HostPairs {
     uint64_t cu;
     int64_t nseq, tokens, rows, plane;
     int32_t heads, pad;
-    HostPlace q, k, v, y, dy, dq, dk, dv;
+    HostPlace q, k, v, y, again, dy, dq, dk, dv;
     uint64_t leaf, number, lse, delta, dleaf;
 } HostPairs;
 typedef struct HostSum {
@@ -89,6 +90,7 @@ typedef struct Hand {
     Rooms rooms;
     DevicePtr room;
     const PairKernels *fast, *plain;    /* fast: wgmma's, or plain */
+    const Ends *left_out;
     HostPairs a;
 } Hand;
 
@@ -337,6 +339,9 @@ static void find_locked(Ctx *c, void *ud)
     h->fast = find_kernels(h, *w->all, &h->shape);
     h->plain = h->leaves.n || h->p->backward
         ? find_kernels(h, *w->all, &plain) : NULL;
+    if (h->p->call->device_cu)
+        ends_compile(c, h->g, &(*w->all)->left_out);
+    h->left_out = &(*w->all)->left_out;
     if (h->packed && h->p->call->seq)
         h->a.cu = find_ends(h, *w->all);
 }
@@ -363,6 +368,8 @@ void pairs_free(Gpu *g, PairPrograms *p)
         free(e->end);
         free(e);
     }
+    if (p)
+        ends_free(g, &p->left_out);
     free(p);
 }
 
@@ -596,6 +603,49 @@ static void clear_others(const Hand *h)
 
 /* ---- all of it ---- */
 
+/* Rows of results that are in no sequence, of which the device alone knows. */
+static void clear_left_out(const Hand *h)
+{
+    const PairsCall *p = h->p;
+    Call call = *p->call;
+
+    if (!call.device_cu || !h->rows)
+        return;
+    Graph *g = graph_sized(p->step, call.size);
+    for (int i = 0, n = g->nout = p->backward ? 0 : 1; p->backward
+         && i < g->nin; i++) {
+        if (!g->in[i].timed || !p->dx[i].data)
+            continue;
+        g->out[n].rank = g->in[i].rank;
+        memcpy(g->out[n].order, g->in[i].order, sizeof g->out[n].order);
+        call.out[n++] = p->dx[i];
+        g->nout = n;
+    }
+    ends_queue(h->c, h->g, h->left_out, g, &call, 0);
+}
+
+/* Tensors of tokens may lie anywhere where there are none. */
+static void check_places_of(const Hand *h)
+{
+    const PairsCall *p = h->p;
+    const Graph *g = p->step;
+
+    for (int i = 0; i < g->nin; i++) {
+        if (!h->rows && g->in[i].timed)
+            continue;
+        check_place(h->c, h->d, g->in[i].name, p->call->in[i].data);
+        check_place(h->c, h->d, g->in[i].name, p->dx[i].data);
+    }
+    if (h->rows) {
+        check_place(h->c, h->d, p->backward ? "dy" : "y", p->backward
+                    ? p->dy.data : p->call->out[0].data);
+        check_place(h->c, h->d, "cu_seqlens", p->call->device_cu);
+        check_place(h->c, h->d, "saved", p->kept);
+        check_place(h->c, h->d, "workspace", p->call->workspace);
+    }
+}
+
+
 static void run_forward(Hand *h)
 {
     const Call *call = h->p->call;
@@ -603,19 +653,12 @@ static void run_forward(Hand *h)
 
     h->a.y = place_of(call, &call->out[0]);
     h->a.lse = kept;
+    h->a.again.group = 1;
+    if (kept)
+        h->a.again = packed_place(h, kept + (DevicePtr)lse_bytes(h), h->value,
+                                  call->out[0].dtype);
     start_leaves(h);
     start_rows(h, h->fast, FORWARD);
-    if (!kept || !h->rows)
-        return;
-    const View *v = &call->out[0];
-    int64_t st = (int64_t)h->heads * h->value;
-    DenseMove m = { .to = kept + (DevicePtr)lse_bytes(h), .from = h->a.y.p,
-                    .to_type = v->dtype, .from_type = v->dtype };
-    add_dim(&m, h->packed ? 1 : h->a.nseq, st * h->tokens, v->sb);
-    add_dim(&m, h->tokens, st, v->st);
-    add_dim(&m, h->heads, h->value, v->sh);
-    add_dim(&m, h->value, 1, v->sd[0]);
-    dense_move(h->c, h->g, call->stream, &m);
 }
 
 /* Without what a forward call has kept, y and logsumexp are computed anew. */
@@ -626,6 +669,10 @@ static void run_backward(Hand *h)
 
     clear_others(h);
     fill_gradients(h);
+    h->a.again.group = 1;
+    if (h->p->call->device_cu)          /* rows of no sequence add nothing */
+        stream_fill(h->c, h->d, h->p->call->stream, h->a.dleaf, 0,
+                    (size_t)(h->leaves.n * h->a.plane) * sizeof(float));
     start_leaves(h);
     if (h->m->softmax) {
         h->a.lse = kept ? kept : at_room(h, h->rooms.lse);
@@ -651,11 +698,14 @@ void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
     if (call->workspace && call->workspace_size < h.rooms.bytes)
         fail(c, 0, "workspace_size = %lld: this call takes %lld bytes",
              (long long)call->workspace_size, (long long)h.rooms.bytes);
-    h.room = call->workspace ? (DevicePtr)(uintptr_t)call->workspace
-        : gpu_workspace(c, g, call->stream, (size_t)h.rooms.bytes + 1);
+    h.room = (DevicePtr)(uintptr_t)call->workspace;
+    if (!h.room && h.rooms.bytes)
+        h.room = gpu_workspace(c, g, call->stream, (size_t)h.rooms.bytes);
     fill(&h);
+    check_places_of(&h);
     if (p->backward)
         run_backward(&h);
     else
         run_forward(&h);
+    clear_left_out(&h);
 }

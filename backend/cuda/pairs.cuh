@@ -484,6 +484,8 @@ INLINE void forward_products(const Pairs &a, const Block &x, const R &r)
     warpgroup_sync();
     store_rows_of<VALUES, OWN, false>(a.y, x, o, r.q() + 8192 * team,
                                       VALUE_SIZE, from, l);
+    store_rows_of<VALUES, OWN, false>(a.again, x, o, r.q() + 8192 * team,
+                                      VALUE_SIZE, from, l);
 }
 
 INLINE void pairs_forward(const Pairs &a, const TensorMap &mq,

@@ -12,12 +12,12 @@ struct LeafPlace { const char *p; i64 sb, st, sh; int group, type, back, sum; };
 /* cu: ends of packed sequences, or null: `nseq` batch entries of `tokens`.
  * rows: tokens of all batch entries. leaf: a plane of heads * rows for each
  * leaf of queries, then of keys; `plane` numbers each. number: those of a head.
- */
+ * again: y for the way back, or null. */
 struct Pairs {
     const i64 *cu;
     i64 nseq, tokens, rows, plane;
     int heads, pad;
-    Place q, k, v, y, dy, dq, dk, dv;
+    Place q, k, v, y, again, dy, dq, dk, dv;
     double *leaf, *number;
     float *lse, *delta, *dleaf;
 };

@@ -156,8 +156,11 @@ INLINE void plain_forward(const Pairs &a)
     if (SOFTMAX && a.lse && lane == 0)
         a.lse[x.at + x.t] = none ? bits(0x7f800000)
                                  : most * SLOPE + log2_(sum);
-    store_row(a.y, row_place(a.y, x, x.t), y, VALUE_SIZE,
-              SOFTMAX ? none ? 0.f : 1 / sum : 1.f, lane);
+    const float all = SOFTMAX ? none ? 0.f : 1 / sum : 1.f;
+    store_row(a.y, row_place(a.y, x, x.t), y, VALUE_SIZE, all, lane);
+    if (a.again.p)
+        store_row(a.again, row_place(a.again, x, x.t), y, VALUE_SIZE, all,
+                  lane);
 }
 
 /* A lane's pair backward: the weight; what the value's gradient is, and the

@@ -48,13 +48,6 @@ static DType tile_type(const Graph *g, CudaOptions *o)
     return F32;
 }
 
-/* FLIN_SCHEDULE=0: kernels for any GPU, to compare. */
-static bool schedules_wanted(void)
-{
-    const char *s = getenv("FLIN_SCHEDULE");
-    return !s || strcmp(s, "0") != 0;
-}
-
 /* Whether a block each for sequences and heads leaves half the chip idle. */
 static bool is_few(const Call *call, int processors)
 {
@@ -71,7 +64,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.tile = tile_type(g, &o);
     o.arch = d->arch;
     o.units = d->processors;
-    o.scheduled = d->arch == 90 && schedules_wanted();
+    cuda_schedule_options(&o);
     o.few = o.scheduled && is_few(call, d->processors);
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;

@@ -57,6 +57,7 @@ typedef struct CudaOptions {
     bool saves;
     bool scheduled;                     /* cuda_tiles: kernels by a schedule
                                            where there is one */
+    int without;                        /* but for this one, counted from 1 */
     bool few;                           /* these: sequences and heads leave
                                            half the multiprocessors idle */
     CudaKept kept;
@@ -198,6 +199,10 @@ typedef struct CudaPrograms {
 /* Axes that a tensor has at most, besides batch, token and head; 1 at least.
  */
 int cuda_rank(const Graph *g);
+
+/* scheduled, and without: FLIN_SCHEDULE=0 wants none, -2 all but the second
+ * kernel, to compare. */
+void cuda_schedule_options(CudaOptions *o);
 
 /* Types and sums as the call's views have them. */
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);

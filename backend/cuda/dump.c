@@ -11,8 +11,9 @@ enum { HOPPER = 90 };
 /* Matrices of bfloat16, all else float32, as training calls have it. */
 static CudaOptions usual_options(const Graph *g, int arch)
 {
-    CudaOptions o = { .tile = BF16, .arch = arch, .groups = 2, .split = true,
-                      .scheduled = arch == HOPPER };
+    CudaOptions o = { .tile = BF16, .arch = arch, .groups = 2, .split = true };
+
+    cuda_schedule_options(&o);
 
     for (int i = 0; i < g->nin; i++)
         o.in[i] = o.vector[i] = g->in[i].rank ? BF16 : F32;

@@ -31,6 +31,7 @@
 #include "../../compiler/eval.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Blocks that a multiprocessor has room for at least: of chunks two, where
@@ -572,6 +573,12 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
                      .stores = t->stored_here, .few = t->o->few,
                      .inverses = ahead, .s0 = t->o->s0, .s1 = t->o->s1 };
 
+    if (t->at + 1 == t->o->without) {
+        Schedule *none = ctx_alloc(t->c, sizeof *none);
+        *none = (Schedule){ .c = t->c, .p = t->p, .g = t->g,
+                            .why = "FLIN_SCHEDULE wants none of this one" };
+        return none;
+    }
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
     return schedule_kernel(t->c, &w, &target_sm90);
@@ -842,6 +849,15 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     m->source = b.s;
     m->schedules = schedules.s;
     return m;
+}
+
+void cuda_schedule_options(CudaOptions *o)
+{
+    enum { HOPPER = 90 };
+    const char *s = getenv("FLIN_SCHEDULE");
+
+    o->scheduled = o->arch == HOPPER && (!s || strcmp(s, "0") != 0);
+    o->without = s && *s == '-' ? atoi(s + 1) : 0;
 }
 
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call)

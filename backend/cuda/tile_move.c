@@ -1,5 +1,6 @@
 /* tile_move.c -- between tensors, of any type and strides, and tiles. */
 #include "tile.h"
+#include "../../compiler/schedule/schedule.h"
 
 /* ---- what a kernel is passed ---- */
 
@@ -349,6 +350,44 @@ int64_t stored_bytes(const Tiles *t, Ref r)
     return (n + 15) / 16 * 16;
 }
 
+/* Whether a kernel from a schedule finds r: it loads tiles whole. */
+static bool is_loaded_whole(const Tiles *t, Ref r)
+{
+    for (int i = 0; i < t->p->nkernels; i++) {
+        const Schedule *s = t->m->kernel[i].schedule;
+        const Kernel *k = &t->p->kernel[i];
+        bool finds = false, has = false;
+        for (int at = 0; at < k->nnodes; at++) {
+            has |= k->node[at] == r;
+            for (int a = 0; a < 4; a++)
+                finds |= t->g->n[k->node[at]].a[a] == r;
+        }
+        if (s && !s->why && finds && !has)
+            return true;
+    }
+    return false;
+}
+
+/* Zeros where a sequence's last chunk has no tokens: rows, and columns of
+ * scores, which products would take as they are. */
+static void put_no_tokens(Tiles *t, Buf *b, Ref r, const Spot *full)
+{
+    int32_t size = 1;
+    Buf past = { .ctx = t->c };
+
+    for (AxisSet s = t->g->n[r].axes; s; s &= s - 1) {
+        int ax = lowest(s);
+        size *= full_extent(t, r, ax);
+        if (is_token_axis(ax))
+            buf_printf(&past, "%sx / %d %% %d >= n", past.len ? " || " : "",
+                       (int)full->st[ax], t->chunk);
+    }
+    if (past.len)
+        buf_printf(b, "for (int x = TID; n < %d && x < %d; x += THREADS)\n"
+                   "if (%s)\nput(p + x, 0.0f);\n", t->chunk, (int)size,
+                   past.s);
+}
+
 /* The tile of a stored value lies without gaps, a chunk at full length. */
 static void stored_text(Tiles *t, Act *a, Ref r, bool store)
 {
@@ -369,6 +408,8 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
         buf_printf(b, " + block * %d", (int)(t->slice
                                              * full.st[t->slice_axis]));
     buf_printf(b, ";\n");
+    if (store && is_loaded_whole(t, r))
+        put_no_tokens(t, b, r, &full);
     AxisSet own = axes & ~AXIS(AX_I);
     bool rows = axes == own ? own && !(own & (own - 1) & ((own & (own - 1))
                                                           - 1))

@@ -9,8 +9,8 @@
  * standard library, dimensions 16 to 128, chunks of 16 to 128 tokens. */
 const Machine machine_h200 = {
     .name = "h200", .bandwidth = 4.27e12, .matrix = 6.7e14, .vector = 8e12,
-    .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6, .spread = 4096,
-    .units = 132, .shared = 227 << 10, .registers = 160 << 10,
+    .clock = 1.755e9, .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6,
+    .spread = 4096, .units = 132, .shared = 227 << 10, .registers = 160 << 10,
     .tile_bytes = 2, .arch = 90,
 };
 const Machine machine_cpu = {
@@ -25,6 +25,12 @@ const Machine *machine_named(const char *name)
     if (!strcmp(name, machine_h200.name))
         return &machine_h200;
     return !strcmp(name, machine_cpu.name) ? &machine_cpu : NULL;
+}
+
+const Machine *machine_of_arch(int arch)
+{
+    (void)arch;
+    return &machine_h200;
 }
 
 const char *machine_names(void)
@@ -196,6 +202,53 @@ void price_kernel(const Graph *g, const Machine *m, Kernel *k, int links)
     k->spent[R_AHEAD] = busy(m, &of[R_AHEAD]);
     k->spent[R_SERIAL] = fmax(busy(m, &of[R_SERIAL]),
                               chain_seconds(m, k->kind, links));
+}
+
+static bool kernel_has(const Kernel *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+double kernel_moves(const Plan *p, int at, const Machine *m)
+{
+    const Graph *g = p->g;
+    const Kernel *k = &p->kernel[at];
+    uint8_t *has = ctx_alloc(g->ctx, g->len), *moved;
+    double bytes = 0;
+
+    moved = ctx_alloc(g->ctx, g->len);
+    for (int i = 0; i < k->nnodes; i++)
+        has[k->node[i]] = 1;
+    for (int i = 0; i < k->nnodes; i++) {
+        moved[k->node[i]] |= g->n[k->node[i]].op == OP_input;
+        for (int a = 0; a < 4; a++) {
+            Ref r = g->n[k->node[i]].a[a];
+            moved[r] |= r && !has[r] && (g->n[r].op == OP_input
+                        || g->n[r].op == OP_state || !node_is_leaf(&g->n[r]));
+        }
+    }
+    for (int i = 0; i < g->nout; i++) {
+        Ref r = g->out[i].node;
+        int first = 0;
+        while (first < at && !kernel_has(&p->kernel[first], r))
+            first++;
+        moved[r] |= has[r] && first == at;
+    }
+    for (Ref r = 1; r < g->len; r++)
+        if (moved[r] || plan_keeps(p, at, r))
+            bytes += tile_bytes(g, m, r);
+    return bytes;
+}
+
+double gpu_seconds(const Machine *m, double cycles, double bytes)
+{
+    const double reached = 0.92;        /* of what a copy moves */
+
+    return fmax(bytes / (reached * m->bandwidth), cycles / m->clock / m->units)
+         + m->launch / m->spread;
 }
 
 double price_plan(Plan *p, const Machine *m)

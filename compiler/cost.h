@@ -54,6 +54,13 @@ typedef struct Work { double flops, elements; int steps; } Work;
  * products one after another from a carried state to its next value. */
 void price_kernel(const Graph *g, const Machine *m, Kernel *k, int links);
 
+/* Bytes that kernel `at` reads and writes, a chunk and head. */
+double kernel_moves(const Plan *p, int at, const Machine *m);
+
+/* Seconds of a chunk and head on a GPU that is full, of so many cycles of a
+ * multiprocessor. */
+double gpu_seconds(const Machine *m, double cycles, double bytes);
+
 /* Prices the kernels of a plan that does not come from partition; returns
  * the seconds of all, a chunk and head. */
 double price_plan(Plan *p, const Machine *m);

@@ -10,6 +10,7 @@
 typedef struct Machine {
     const char *name;
     double bandwidth;                   /* bytes/s */
+    double clock;                       /* cycles/s; of a GPU */
     double matrix, vector;              /* flop/s in products; elements/s */
     double step;                        /* s to begin an operation */
     double chain, link;                 /* s a chunk of a scan; s more for
@@ -26,6 +27,8 @@ typedef struct Machine {
 
 extern const Machine machine_h200, machine_cpu;
 const Machine *machine_named(const char *name);     /* NULL: unknown */
+/* The GPU that has this architecture; another one, if there is none. */
+const Machine *machine_of_arch(int arch);
 const char *machine_names(void);        /* "machines: cpu, h200" */
 
 typedef struct PartitionInfo {

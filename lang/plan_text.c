@@ -228,6 +228,14 @@ static void text_time(const PlanView *w, int i, Buf *out)
         "; what runs ahead does not hide, a smaller chunk has less of it" };
     const Kernel *k = &w->p->kernel[i];
 
+    if (w->launched) {
+        const Launched *l = &w->launched->kernel[i];
+        buf_printf(out, "  %s ns: memory %s, instructions %s\n",
+                   ns(w, k->seconds / w->span),
+                   ns(w, gpu_seconds(w->m, 0, l->moves) / w->span),
+                   ns(w, gpu_seconds(w->m, l->cycles, 0) / w->span));
+        return;
+    }
     buf_printf(out, "  %s ns: load %s, ahead %s, serial %s%s\n",
                ns(w, k->seconds / w->span),
                ns(w, k->spent[R_LOAD] / w->span),
@@ -288,7 +296,10 @@ static void text_launched(const PlanView *w, int i, Buf *out)
 {
     const Launched *l = &w->launched->kernel[i];
 
-    buf_printf(out, "  %s; %d warps%s%s", l->form, l->warps,
+    buf_printf(out, "  %s; ", l->form);
+    if (l->blocks > 1)
+        buf_printf(out, "%d blocks a head; ", l->blocks);
+    buf_printf(out, "%d warps%s%s", l->warps,
                l->roles ? ": " : "", l->roles ? l->roles : "");
     if (l->roles)
         buf_printf(out, "; %d and %d registers", l->regs[0], l->regs[1]);

@@ -68,13 +68,17 @@ static void find_launched(Ctx *c, void *ud)
  * those that it was chosen from. */
 static void price_launched(PlanView *w)
 {
+    double each = (double)w->chunk / w->span;
+
     w->info.bytes = w->info.seconds = 0;
     for (int i = 0; i < w->p->nkernels; i++) {
+        const Launched *l = &w->launched->kernel[i];
         Kernel *k = &w->p->kernel[i];
-        k->bytes = w->span * (kernel_reads(w, i) + kernel_written(w, i));
+        k->bytes = l->moves;
         price_kernel(w->p->g, w->m, k, 0);
-        w->info.bytes += k->bytes * w->chunk / w->span;
-        w->info.seconds += k->seconds * w->chunk / w->span;
+        k->seconds = gpu_seconds(w->m, l->cycles, l->moves);
+        w->info.bytes += k->bytes * each;
+        w->info.seconds += k->seconds * each;
     }
 }
 
@@ -461,6 +465,8 @@ static void push_launched(lua_State *L, const Launched *l)
     lua_setfield(L, -2, "warps");
     lua_pushinteger(L, l->shared);
     lua_setfield(L, -2, "shared");
+    lua_pushinteger(L, l->blocks);
+    lua_setfield(L, -2, "blocks");
     lua_pushinteger(L, l->of + 1);
     lua_setfield(L, -2, "part_of");
     if (!l->roles)

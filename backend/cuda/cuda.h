@@ -118,6 +118,8 @@ typedef struct CudaKernel {
                                            in the workspace */
     int stages;
     bool split;                         /* segments may be more than one */
+    double cycles, moves;               /* predicted: of a block for a chunk;
+                                           bytes of a chunk and head */
     CudaWalk walk;
     int of;                             /* which of the plan's it belongs to:
                                            what a call of some runs */
@@ -166,9 +168,13 @@ typedef struct Launched {
     const char *roles;                  /* "load 1, matrix 8": warps; NULL:
                                            all do the same */
     int warps, shared;                  /* bytes */
+    int blocks, resident;               /* that share a head; a multiprocessor,
+                                           0: not known */
     int buffers, regs[2];               /* of a schedule: a thread's, of other
                                            roles and of the matrix role */
     int length;                         /* instructions, estimated; 0: not */
+    double cycles, moves;               /* of a multiprocessor, and bytes, a
+                                           chunk and head */
 } Launched;
 
 /* All of them, in order, for matrices of bfloat16 and gates of float32: the

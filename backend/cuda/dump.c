@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../compiler/cost.h"
 #include "../../compiler/schedule/schedule.h"
 #include "segments.h"
 
@@ -102,6 +103,10 @@ static Launched launched(Ctx *c, const CudaKernel *k, int arch)
     l.of = k->of;
     l.warps = k->threads / 32;
     l.shared = k->shared;
+    l.blocks = k->blocks;
+    l.resident = k->resident;
+    l.cycles = k->cycles * k->blocks / (k->resident ? k->resident : 1);
+    l.moves = k->moves;
     return l;
 }
 
@@ -168,9 +173,11 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
     for (int i = split; i < m->plan->nkernels; i++)
         to[n++] = launched(c, &m->kernel[i], arch);
     assert(n == l->p->nkernels);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",
                  to[i].name);
+        to[i].moves = kernel_moves(l->p, i, machine_of_arch(arch));
+    }
     l->chunk = m->chunk;
     l->kernel = to;
     l->cutting = cutting_text(c, p);

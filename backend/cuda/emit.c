@@ -70,6 +70,8 @@
  * one stage more; emit_registers.c: a role's registers.
  */
 #include "emit.h"
+#include "../../compiler/cost.h"
+#include "../../compiler/schedule/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -590,6 +592,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                           SHARED_MAX);
         m->kernel[i].text = text;
         m->kernel[i].end = b.len;
+        m->kernel[i].cycles = nodes_cycles(p->g, &p->kernel[i]);
+        m->kernel[i].moves = kernel_moves(p, i, machine_of_arch(o->arch));
     }
     m->source = b.s;
     return m;

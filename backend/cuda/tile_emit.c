@@ -664,6 +664,17 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     return true;
 }
 
+/* What the kernel takes, of what is known before it is printed. */
+static void price(Tiles *t)
+{
+    const Schedule *s = t->out->schedule;
+    const Kernel *k = &t->p->kernel[t->at];
+
+    t->out->moves = kernel_moves(t->p, t->at, machine_of_arch(t->o->arch));
+    t->out->cycles = s && !s->why ? schedule_cycles(s)
+                                  : plain_cycles(t->g, k);
+}
+
 /* A module's kernels, with what they keep, and their schedules; no text. */
 typedef struct Prepared {
     const Plan *p;
@@ -696,6 +707,8 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
         analyse(y.t[i]);
     }
     place_stored(y.t, y.p->nkernels, ahead, y.m, stored_at, narrow);
+    for (int i = 0; i < y.p->nkernels; i++)
+        price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
     return y;
 }

@@ -19,6 +19,7 @@
  *   length.c   long programs in parts
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
+ *   price.c    the time it takes
  * Before them scales.c and ranks.c change the plan.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -246,6 +247,14 @@ bool may_be_in_parts(const Schedule *s, const KInst *k);
 void schedule_sync(Schedule *s);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);
+
+/* ---- price.c ---- */
+
+/* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
+ * nodes that another emitter prints for wgmma; of those without it. */
+double schedule_cycles(const Schedule *s);
+double nodes_cycles(const Graph *g, const Kernel *k);
+double plain_cycles(const Graph *g, const Kernel *k);
 
 /* ---- text.c ---- */
 

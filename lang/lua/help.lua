@@ -376,6 +376,7 @@ end
 ---@field roles? string warps of each: "load 1, matrix 8"
 ---@field warps? integer of a block
 ---@field shared? integer bytes that a block has
+---@field blocks? integer that share a head
 ---@field buffers? integer that these are dealt to
 ---@field registers? integer a thread's, of the matrix role
 ---@field instructions? integer of the machine, estimated

@@ -92,7 +92,9 @@ for _, machine in ipairs { "cpu", "h200" } do
          "%s: the kernels take %g, the plan %g", machine, sum, plan.predicted)
   local text = tostring(plan)
   expect(text:find "chunk sizes weighed: %d+: [%d.]+ ns", "what was weighed")
-  expect(text:find "load [%d.]+, ahead [%d.]+, serial [%d.]+", "by role")
+  expect(text:find(machine == "cpu"
+         and "load [%d.]+, ahead [%d.]+, serial [%d.]+"
+         or "memory [%d.]+, instructions [%d.]+"), "by role")
 end
 expect(flin.stdlib.linear:dump("P", { K = 16, V = 16 }):find "serial [%d.]+",
        "-d P shows the roles")

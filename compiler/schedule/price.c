@@ -1,0 +1,69 @@
+/* price.c -- cycles of a multiprocessor that a block of a kernel takes for a
+ * chunk, by what it is made of. Fitted to times of the standard library on an
+ * H200, keys and values of 128, 96 heads of 8192 tokens (README, Speed on a
+ * GPU): both ways 18 of 18 variants are within a quarter, forward 16 of 18,
+ * less kda (1.28) and retnet (1.46).
+ */
+#include "schedule.h"
+
+#include <math.h>
+
+#include "../cost.h"
+
+/* Cycles an instruction of a walk, of a kernel of all chunks; of one more,
+ * that does not fit where a multiprocessor has its instructions at hand. */
+static const double walk_each = 2.05, chunk_each = 3.56, beyond_each = 18.2;
+
+double schedule_cycles(const Schedule *s)
+{
+    double length = schedule_length(s);
+
+    return length * (s->kind == K_TOKEN ? chunk_each : walk_each)
+         + beyond_each * fmax(0, length - MOST_LENGTH);
+}
+
+/* Of an element of a node, and of a token of it. */
+typedef struct Cycles { double each, token; } Cycles;
+
+static Cycles cycles_of(const Node *n)
+{
+    const double simple = 0.0027, hard = 0.102, scanned = 0.32;
+
+    switch (n->op) {
+    case OP_gdot:
+        return (Cycles){ 0, 22.5 };
+    case OP_solve:
+        return (Cycles){ 0, 56.7 };
+    case OP_cumsum: case OP_scan: case OP_maxscan:
+        return (Cycles){ scanned, 7.5 };
+    case OP_exp: case OP_log: case OP_tanh: case OP_sigmoid:
+    case OP_softplus: case OP_dmask: case OP_div:
+        return (Cycles){ hard, 0 };
+    case OP_dot: case OP_col: case OP_row: case OP_relabel: case OP_sin:
+    case OP_cos: case OP_sum:
+        return (Cycles){ 0, 0 };
+    default:
+        return (Cycles){ node_is_leaf(n) ? 0 : simple, 0 };
+    }
+}
+
+double nodes_cycles(const Graph *g, const Kernel *k)
+{
+    const double begin = 981;
+    double all = begin, tokens = g->chunk ? g->chunk : 1;
+
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *n = &g->n[k->node[i]];
+        Cycles c = cycles_of(n);
+        all += c.token * tokens + c.each * (double)axes_size(g, n->axes | n->over);
+    }
+    return all;
+}
+
+/* Without wgmma or a copy engine: two kernels of simple_gla's, measured. */
+double plain_cycles(const Graph *g, const Kernel *k)
+{
+    const double times = 4, each_flop = 0.0017;
+
+    return times * nodes_cycles(g, k) + each_flop * k->flops;
+}

@@ -10,7 +10,7 @@
 const Machine machine_h200 = {
     .name = "h200", .bandwidth = 4.27e12, .matrix = 6.7e14, .vector = 8e12,
     .clock = 1.755e9, .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6,
-    .spread = 4096, .units = 132, .shared = 227 << 10, .registers = 160 << 10,
+    .spread = 4096, .units = 132, .walks = 96, .shared = 227 << 10, .registers = 160 << 10,
     .tile_bytes = 2, .arch = 90,
 };
 const Machine machine_cpu = {
@@ -243,12 +243,16 @@ double kernel_moves(const Plan *p, int at, const Machine *m)
     return bytes;
 }
 
-double gpu_seconds(const Machine *m, double cycles, double bytes)
+double gpu_seconds(const Machine *m, const GpuWork *w)
 {
-    const double reached = 0.92;        /* of what a copy moves */
+    const double reached = 0.84;        /* of what a copy moves */
+    int slots = m->units * (w->resident ? w->resident : 1);
+    double share = (double)w->blocks / slots;
 
-    return fmax(bytes / (reached * m->bandwidth), cycles / m->clock / m->units)
-         + m->launch / m->spread;
+    if (w->walks)
+        share = ceil(m->walks * share) / m->walks;
+    return fmax(w->bytes / (reached * m->bandwidth),
+                w->cycles / m->clock * share) + m->launch / m->spread;
 }
 
 double price_plan(Plan *p, const Machine *m)

@@ -57,9 +57,18 @@ void price_kernel(const Graph *g, const Machine *m, Kernel *k, int links);
 /* Bytes that kernel `at` reads and writes, a chunk and head. */
 double kernel_moves(const Plan *p, int at, const Machine *m);
 
-/* Seconds of a chunk and head on a GPU that is full, of so many cycles of a
- * multiprocessor. */
-double gpu_seconds(const Machine *m, double cycles, double bytes);
+/* What a kernel does for a chunk of a head: cycles of each of the blocks that
+ * share a head; how many of these a multiprocessor has at once, 0: one. A walk
+ * has all chunks of a sequence: a usual call's blocks fill the machine or do
+ * not. */
+typedef struct GpuWork {
+    double cycles, bytes;
+    int blocks, resident;
+    bool walks;
+} GpuWork;
+
+/* Seconds that a chunk and head take in a usual call. */
+double gpu_seconds(const Machine *m, const GpuWork *w);
 
 /* Prices the kernels of a plan that does not come from partition; returns
  * the seconds of all, a chunk and head. */

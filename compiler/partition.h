@@ -18,6 +18,8 @@ typedef struct Machine {
     double launch;                      /* s a kernel, spread over `spread` */
     double spread;                      /* chunks and heads of a usual call */
     int units;                          /* that walk sequences side by side */
+    int walks;                          /* sequences, times heads, of a usual
+                                           call; of a GPU */
     size_t shared, registers;           /* bytes a kernel may hold */
     int tile_bytes;                     /* an element of a tile in memory */
     int arch;                           /* a GPU's: 90 is sm_90; 0: none */

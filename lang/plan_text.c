@@ -229,11 +229,10 @@ static void text_time(const PlanView *w, int i, Buf *out)
     const Kernel *k = &w->p->kernel[i];
 
     if (w->launched) {
-        const Launched *l = &w->launched->kernel[i];
         buf_printf(out, "  %s ns: memory %s, instructions %s\n",
                    ns(w, k->seconds / w->span),
-                   ns(w, gpu_seconds(w->m, 0, l->moves) / w->span),
-                   ns(w, gpu_seconds(w->m, l->cycles, 0) / w->span));
+                   ns(w, launched_seconds(w, i, false, true) / w->span),
+                   ns(w, launched_seconds(w, i, true, false) / w->span));
         return;
     }
     buf_printf(out, "  %s ns: load %s, ahead %s, serial %s%s\n",
@@ -286,8 +285,11 @@ static void text_head(const PlanView *w, Buf *out)
     else
         buf_printf(out, "one kernel a pass; what it cannot hold lies in "
                    "memory; ");
-    buf_printf(out, "predicted %s ns a token and head\n",
+    buf_printf(out, "predicted %s ns a token and head",
                ns(w, w->info.seconds / w->chunk));
+    if (w->launched)
+        buf_printf(out, ", of %d", w->m->walks);
+    buf_printf(out, "\n");
     text_weighed(w, out);
 }
 

@@ -64,6 +64,15 @@ static void find_launched(Ctx *c, void *ud)
     w->launched = cuda_launches(c, w->made, w->m->arch);
 }
 
+double launched_seconds(const PlanView *w, int i, bool cycles, bool bytes)
+{
+    const Launched *l = &w->launched->kernel[i];
+    GpuWork work = { cycles ? l->cycles : 0, bytes ? l->moves : 0, l->blocks,
+                     l->resident, w->p->kernel[i].kind != K_TOKEN };
+
+    return gpu_seconds(w->m, &work);
+}
+
 /* What the kernels that are launched move and take: the plan's prices were of
  * those that it was chosen from. */
 static void price_launched(PlanView *w)
@@ -76,7 +85,7 @@ static void price_launched(PlanView *w)
         Kernel *k = &w->p->kernel[i];
         k->bytes = l->moves;
         price_kernel(w->p->g, w->m, k, 0);
-        k->seconds = gpu_seconds(w->m, l->cycles, l->moves);
+        k->seconds = launched_seconds(w, i, true, true);
         w->info.bytes += k->bytes * each;
         w->info.seconds += k->seconds * each;
     }

@@ -59,6 +59,9 @@ int first_maker(const PlanView *w, Ref r);
  * token and head. */
 double kernel_reads(const PlanView *w, int i);
 double kernel_written(const PlanView *w, int i);
+/* Seconds that launched kernel i takes for a chunk and head: those that its
+ * instructions take, or its bytes, or both. */
+double launched_seconds(const PlanView *w, int i, bool cycles, bool bytes);
 double peak_bytes(const PlanView *w);
 /* Whether kernel i computes r again. */
 bool recomputed(const PlanView *w, int i, Ref r);

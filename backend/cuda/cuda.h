@@ -173,8 +173,7 @@ typedef struct Launched {
     int buffers, regs[2];               /* of a schedule: a thread's, of other
                                            roles and of the matrix role */
     int length;                         /* instructions, estimated; 0: not */
-    double cycles, moves;               /* of a multiprocessor, and bytes, a
-                                           chunk and head */
+    double cycles, moves;               /* as a CudaKernel's */
 } Launched;
 
 /* All of them, in order, for matrices of bfloat16 and gates of float32: the

@@ -105,7 +105,7 @@ static Launched launched(Ctx *c, const CudaKernel *k, int arch)
     l.shared = k->shared;
     l.blocks = k->blocks;
     l.resident = k->resident;
-    l.cycles = k->cycles * k->blocks / (k->resident ? k->resident : 1);
+    l.cycles = k->cycles;
     l.moves = k->moves;
     return l;
 }

@@ -713,21 +713,36 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     return y;
 }
 
-/* What the schedules of the way back gave up at most to fit; NOTHING: not all
- * its kernels have one. */
-static int most_strained(const Prepared *y)
+/* Whether all kernels of the way back have one. */
+static bool is_scheduled(const Prepared *y)
 {
-    int most = 0;
-
     for (int i = y->p->split; i < y->p->nkernels; i++) {
         const Schedule *s = y->t[i]->out->schedule;
         if (!s || s->why)
-            return NOTHING;
-        int strain = s->share + s->rings + s->direct + s->leave
-                   + s->sink + s->narrow;
-        most = strain > most ? strain : most;
+            return false;
     }
-    return most;
+    return true;
+}
+
+/* Seconds of a chunk of a head, by the kernels that a call launches: where the
+ * way forward is to be cuda_emit's, those of the way back. */
+static double price_of(const Prepared *y, const CudaOptions *o)
+{
+    const Machine *m = machine_of_arch(o->arch);
+    double seconds = 0;
+
+    for (int i = o->rows ? y->p->split : 0; i < y->p->nkernels; i++) {
+        const CudaKernel *k = y->t[i]->out;
+        const Schedule *s = k->schedule;
+        GpuWork w = { k->cycles, k->moves, 1, 1,
+                      y->p->kernel[i].kind != K_TOKEN };
+        if (s && !s->why) {
+            w.blocks = s->slices;
+            w.resident = s->resident;
+        }
+        seconds += gpu_seconds(m, &w);
+    }
+    return seconds;
 }
 
 /* Whether what solves take is kept by kernels of the way back alone. */
@@ -743,42 +758,45 @@ static bool keeps_inverses(const Plan *p)
 }
 
 /* Scores that are made ahead of a walk only schedules know to keep, as the
- * inverses of those that solves take. What the walk gains is lost again where
- * the kernels behind it fit less well. */
-static bool is_better(const Prepared *ahead, const Prepared *plain)
+ * inverses of those that solves take. */
+static bool may_be_ahead(const Prepared *y)
 {
-    int strain = most_strained(plain), with = most_strained(ahead);
-    return ahead->p->nkernels > plain->p->nkernels && with != NOTHING
-        && (strain == NOTHING || with <= strain) && keeps_inverses(ahead->p);
+    return is_scheduled(y) && keeps_inverses(y->p);
 }
 
-/* A way back of several kernels, cut where one would hold too much, may have
- * schedules where it is cut anew: in a walk, and kernels over all chunks. They
- * find states alone of the way forward. */
-static bool prepare_anew(Ctx *c, const Plan *whole, const CudaOptions *o,
-                         Prepared *y)
+static void take_cheaper(const Prepared *y, const CudaOptions *o,
+                         Prepared *best, double *least)
 {
-    if (!o->rows || whole->nkernels <= whole->split + 1)
-        return false;
-    const Plan *one = plan_join_back(whole);
-    for (int apart = 0; apart < 2; apart++) {
-        *y = prepare(c, one, o, true, apart);
-        if (most_strained(y) != NOTHING && keeps_inverses(y->p))
-            return true;
+    double price = price_of(y, o);
+
+    if (price < *least) {
+        *best = *y;
+        *least = price;
     }
-    return false;
 }
 
+/* The ways to cut the plan's kernels, of which the cheapest is taken: with
+ * scores made ahead of the walk back, or without; a way back of several kernels
+ * also anew, in a walk and kernels over all chunks, which find states alone of
+ * the way forward. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    Prepared plain = prepare(c, whole, o, false, false), y;
-    if (!o->scheduled || plain.p->split == plain.p->nkernels)
-        return plain;
+    Prepared best = prepare(c, whole, o, false, false), y;
+    double least = price_of(&best, o);
+    if (!o->scheduled || best.p->split == best.p->nkernels)
+        return best;
     y = prepare(c, whole, o, true, false);
-    if (is_better(&y, &plain))
-        return y;
-    return most_strained(&plain) == NOTHING && prepare_anew(c, whole, o, &y)
-         ? y : plain;
+    if (may_be_ahead(&y))
+        take_cheaper(&y, o, &best, &least);
+    if (!o->rows || whole->nkernels <= whole->split + 1)
+        return best;
+    const Plan *one = plan_join_back(whole);
+    for (int apart = 0; apart < 2; apart++) {
+        y = prepare(c, one, o, true, apart);
+        if (may_be_ahead(&y))
+            take_cheaper(&y, o, &best, &least);
+    }
+    return best;
 }
 
 /* Kernels from that one on that are to be printed without a schedule. */

@@ -11,15 +11,21 @@
 #include "../cost.h"
 
 /* Cycles an instruction of a walk, of a kernel of all chunks; of one more,
- * that does not fit where a multiprocessor has its instructions at hand. */
-static const double walk_each = 2.05, chunk_each = 3.56, beyond_each = 18.2;
+ * that does not fit where a multiprocessor has its instructions at hand; of an
+ * inverse for which a walk waits. */
+static const double walk_each = 1.52, chunk_each = 3.88, beyond_each = 18.5,
+                    walk_inverse = 10150;
 
 double schedule_cycles(const Schedule *s)
 {
     double length = schedule_length(s);
+    double cycles = length * (s->kind == K_TOKEN ? chunk_each : walk_each)
+                  + beyond_each * fmax(0, length - MOST_LENGTH);
 
-    return length * (s->kind == K_TOKEN ? chunk_each : walk_each)
-         + beyond_each * fmax(0, length - MOST_LENGTH);
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_INVERSE && s->kind != K_TOKEN)
+            cycles += walk_inverse;
+    return cycles;
 }
 
 /* Of an element of a node, and of a token of it. */

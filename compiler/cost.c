@@ -10,7 +10,8 @@
 const Machine machine_h200 = {
     .name = "h200", .bandwidth = 4.27e12, .matrix = 6.7e14, .vector = 8e12,
     .clock = 1.755e9, .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6,
-    .spread = 4096, .units = 132, .walks = 96, .shared = 227 << 10, .registers = 160 << 10,
+    .spread = 4096, .units = 132, .walks = 96,
+    .shared = 227 << 10, .registers = 160 << 10,
     .tile_bytes = 2, .arch = 90,
 };
 const Machine machine_cpu = {

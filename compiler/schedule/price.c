@@ -61,7 +61,8 @@ double nodes_cycles(const Graph *g, const Kernel *k)
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &g->n[k->node[i]];
         Cycles c = cycles_of(n);
-        all += c.token * tokens + c.each * (double)axes_size(g, n->axes | n->over);
+        all += c.token * tokens
+             + c.each * (double)axes_size(g, n->axes | n->over);
     }
     return all;
 }

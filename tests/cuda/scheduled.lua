@@ -1,6 +1,7 @@
 -- Calls whose kernels a schedule is made for, by the float64 step: types,
 -- heads that share, sizes, states, sequences.
 --   flin tests/cuda/scheduled.lua [long] [NAME[,K=64...] ...]
+--   flin tests/cuda/scheduled.lua sweep [NAME]    all variants, many sizes
 -- typed=1: gates and constants in float32, gradients from what forward saved;
 -- states=1: states of 16 bits. scaled=1: queries times K^-1/2. long: few
 -- sequences, cut in segments where there are so many multiprocessors; two
@@ -56,6 +57,8 @@ local cases <const> = {
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
   "mamba3,B=1,T=70,H=1,K=64,V=32,typed=1",
   "precond_mamba3,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
+  -- one without a schedule between others: what it leaves is loaded whole
+  "gated_deltanet,B=1,T=70,H=1,K=192,V=192",
   -- long programs, their columns in parts
   "precond_mamba3,B=1,T=70,H=1,K=128,V=128",
 }
@@ -206,12 +209,26 @@ local function check_cut()
   expect(not forward and both, "simple_gla: forward, it scans")
 end
 
+-- A chunk and some, both ways, of sizes that fit and that do not.
+local function sweep(only)
+  local list = {}
+  for _, name in ipairs(only and { only } or flin.stdlib_names) do
+    for _, size in ipairs { "K=32,V=32", "K=96,V=96", "K=192,V=192",
+                            "K=256,V=256", "K=32,V=256", "K=192,V=64" } do
+      list[#list + 1] = name .. ",B=1,T=70,H=1," .. size
+    end
+  end
+  return list
+end
+
 local are_long <const> = ... == "long"
-for _, text in ipairs(are_long and long or ... and { ... } or cases) do
+local sweeps <const> = ... == "sweep"
+for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
+                      or ... and { ... } or cases) do
   local before = programs()
   local ok, why_not = pcall(check, text)
   expect(ok, "%s: %s", text, why_not)
-  expect(programs() > before or not os.getenv "FAKE_SOURCES",
+  expect(sweeps or programs() > before or not os.getenv "FAKE_SOURCES",
          "%s: no kernel came from a schedule", text)
 end
 if are_long then

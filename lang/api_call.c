@@ -395,7 +395,7 @@ static void find_shape(Ctx *c, const Single *s, HostCall *h)
     take_arguments(c, g, h);
     bind_call(c, g, &h->args, &h->bound);
     memset(s->shape, 0, sizeof *s->shape);
-    s->shape->dtype = (flin_DType)(state < 0 ? h->bound.dtype
+    s->shape->dtype = (flin_DType)(state < 0 ? y_dtype(g, &h->bound)
                                              : h->bound.state_dtype);
     s->shape->rank = state < 0 ? result_shape(g, &h->bound, s->shape->shape)
         : state_shape(g, &h->bound, state, s->shape->shape);

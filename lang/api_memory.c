@@ -282,11 +282,14 @@ static void add_arguments(Places *p, const Graph *g, const HostCall *h)
     }
 }
 
-/* A final state may be written where its initial one is. */
+/* A final state may be written where its initial one is; a layer's gradient
+ * where what it is of is. */
 static bool is_in_place(const Region *a, const Region *b)
 {
-    return !strcmp(a->what, "final.") && !strcmp(b->what, "initial.")
-        && a->name == b->name && same_place(a->t, b->t);
+    bool state = !strcmp(a->what, "final.") && !strcmp(b->what, "initial.");
+    bool gradient = !strcmp(a->what, "dinput.") && !*b->what;
+
+    return (state || gradient) && a->name == b->name && same_place(a->t, b->t);
 }
 
 void check_overlaps(Ctx *c, const Graph *g, const HostCall *h)

@@ -562,6 +562,19 @@ static void check_sums(Back *k)
     }
 }
 
+/* Layers can write a gradient over what it is of. */
+static void check_apart(const Back *k)
+{
+    for (int i = 0; i < k->step->nin; i++)
+        if (k->d->dx[i].given && k->d->dx[i].data
+            && k->d->dx[i].data == k->args->in[i].data
+            && !(k->step->layer && k->args->mode == M_BACKWARD))
+            fail_help(k->c, 0, "a tensor of its own for the gradient",
+                      "%s: %s cannot be written over by its gradient: layers' "
+                      "inputs can", mode_name[k->args->mode],
+                      k->step->in[i].name);
+}
+
 void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d)
 {
@@ -569,6 +582,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     check_floats(k);
     check_adjoints(k);
+    check_apart(k);
     check_sums(k);
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (v->step->mask)
@@ -595,7 +609,7 @@ Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
     Adjoint *d = ctx_alloc(c, sizeof *d);
     void *some = b->call.on_device ? (void *)ROOM_ALIGN : NULL;
 
-    d->dy = (Given){ .given = true, .dtype = b->dtype };
+    d->dy = (Given){ .given = true, .dtype = y_dtype(step, b) };
     d->dy.rank = result_shape(step, b, d->dy.shape);
     for (int64_t i = d->dy.rank, each = 1; i-- > 0; each *= d->dy.shape[i])
         d->dy.stride[i] = each;

@@ -6,7 +6,11 @@
 
 #define SAVED_META "flin.saved"
 
-typedef struct BackRun { Run *r; Adjoint d; } BackRun;
+typedef struct BackRun {
+    Run *r;
+    Adjoint d;
+    bool inplace[MAX_INPUTS];           /* the gradient lies where that does */
+} BackRun;
 
 /* ---- saved ---- */
 
@@ -130,6 +134,7 @@ static bool adds_gradients(lua_State *L)
                         ? lua_tostring(L, -2) : "";
         only = only && (!strcmp(key, "dy") || !strcmp(key, "dstate")
                         || !strcmp(key, "saved") || !strcmp(key, "into")
+                        || !strcmp(key, "inplace")
                         || !strcmp(key, "threads")
                         || !strcmp(key, "validate"));
     }
@@ -218,14 +223,50 @@ static void take_sums(lua_State *L, BackRun *k, const char *what)
     lua_settop(L, at - 1);
 }
 
-/* Pushes the gradient of input i: the tensor that it is added to, or a new one.
- */
+/* inplace = { "z" }: inputs that are written over by their gradients. */
+static void take_inplace(lua_State *L, BackRun *k, const char *what)
+{
+    const Graph *g = k->r->v->step;
+    const char *list[MAX_INPUTS];
+
+    for (int i = 0; i < g->nin; i++)
+        list[i] = g->in[i].name;
+    raw_field(L, 2, "inplace");
+    int at = lua_gettop(L);
+    if (!lua_isnil(L, at) && !lua_istable(L, at))
+        lang_fail(L, "inplace = { \"z\" }", "%s: inplace must be a list of "
+                  "inputs, not %s", what, type_text(L, at));
+    for (lua_Integer n = 1; lua_istable(L, at)
+         && lua_rawgeti(L, at, n) != LUA_TNIL; n++) {
+        const char *name = luaL_tolstring(L, -1, NULL);
+        int i = graph_find_input(g, name);
+        if (i < 0 || g->in[i].index_of)
+            lang_fail(L, suggest(L, name, "inputs", list, g->nin),
+                      "%s: inplace: there is no input '%s' with a gradient",
+                      what, name);
+        if (raw_field(L, 2, name) != LUA_TUSERDATA)
+            lang_fail(L, "give it as a tensor", "%s: inplace: %s is no tensor",
+                      what, name);
+        tensor_any(L, -1)->store->writes++;
+        k->d.dx[i] = k->r->args.in[i];
+        k->inplace[i] = true;
+        lua_settop(L, at);
+    }
+    lua_settop(L, at - 1);
+}
+
+/* Pushes the gradient of input i: the tensor that it is added to, the one that
+ * it is written over, or a new one. */
 static void push_gradient(lua_State *L, BackRun *k, int i)
 {
     const Run *r = k->r;
     bool exact = r->args.mode == M_REFERENCE_BACKWARD;
     const Given *x = &r->args.in[i];
 
+    if (k->inplace[i]) {
+        raw_field(L, 2, r->v->step->in[i].name);
+        return;
+    }
     if (!k->d.add[i]) {
         push_result(L, r, exact ? F64 : x->dtype, x->rank, x->shape,
                     &k->d.dx[i]);
@@ -276,6 +317,7 @@ static int backward_mode(lua_State *L, Mode mode)
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
     take_adjoints(L, &k, what);
     take_sums(L, &k, what);
+    take_inplace(L, &k, what);
     push_gradients(L, &k);
     if (mode == M_REFERENCE_BACKWARD)
         truth_hold(L, k.r);

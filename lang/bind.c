@@ -418,6 +418,13 @@ DType state_dtype(const Graph *step, const Bound *b, int s)
     return step->st[s].sum && !b->call.on_device ? F64 : b->state_dtype;
 }
 
+DType y_dtype(const Graph *step, const Bound *b)
+{
+    bool narrow = b->dtype == BF16 || b->dtype == F16;
+
+    return step->layer && !step->out[0].rank && narrow ? F32 : b->dtype;
+}
+
 View result_view(const Graph *step, const Given *t)
 {
     View v = lead_view(step, t, input_lead(step, true), step->out[0].rank);

@@ -81,6 +81,9 @@ int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
 /* Of a tensor that is made for a state: float64 for a sum, of which decoding
  * rounds each token's, where that is carried on. */
 DType state_dtype(const Graph *step, const Bound *b, int s);
+/* Of one that is made for y: float32 for a number a token of a layer's, as a
+ * loss is. */
+DType y_dtype(const Graph *step, const Bound *b);
 /* Strides behind batch (or sequence), token and head. */
 View input_view(const Graph *step, int i, const Given *t);
 View result_view(const Graph *step, const Given *t);

@@ -386,6 +386,12 @@ typedef struct flin_Grad {
     int ndinput;
     const flin_Bind *dinitial;  /* by the names of states: written */
     int ndinitial;
+                                /* an input of a layer may be given up: its
+                                   gradient is then the very tensor that it is,
+                                   and is written over it, with the same bits
+                                   as elsewhere. An error where that cannot be:
+                                   several parts read it, or one that is no
+                                   program over rows */
     int add;                    /* 1: of a layer, the gradients of weights are
                                    added to what their tensors hold, which are
                                    float32: of several calls (micro-batches)

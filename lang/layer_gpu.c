@@ -330,7 +330,7 @@ static void new_rows(Ctx *c, void *ud)
         for (int ax = AX_DIM; ax < p->step->naxes; ax++)
             size[ax] = n->k->p->size[p->axis[ax]];
         const RowStep *row = n->k->p->row[i];
-        if (!row || !row_needed(p->step))
+        if (!row)
             n->rows[i] = rows_new(c, p->step, size);
         if (row && !n->rows[i])
             n->passes[i] = passes_new(c, row);

@@ -391,6 +391,7 @@ static void back_step(Lay *k, int i)
         if (!k->wanted[p->in[j]])
             continue;
         dx[j] = gradient_array(k, p, j);
+        s->inplace[j] = dx[j].data == k->value[p->in[j]].data && !k->dry;
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
     k->realm->backward(k, s);
@@ -720,12 +721,42 @@ static void check_sums(const Lay *k)
     }
 }
 
+/* Whose gradient is to lie over it: it is read by one part alone, in whose
+ * passes each entry is written when it has been read. */
+static void check_inplace(const Lay *k)
+{
+    for (int i = 0; i < k->step->nin; i++) {
+        Ref r = k->g->in[i].node;
+        const Input *in = &k->step->in[i];
+        if (!k->d->dx[i].given || !k->d->dx[i].data
+            || k->d->dx[i].data != k->args->in[i].data)
+            continue;
+        const Given *x = &k->args->in[i], *d = &k->d->dx[i];
+        bool same = x->dtype == d->dtype && !memcmp(x->stride, d->stride,
+                                     (size_t)x->rank * sizeof *x->stride);
+        if (!same)
+            fail_help(k->c, in->line, "the same tensor", "backward: %s: what "
+                      "its gradient is written over has another type or other "
+                      "strides", in->name);
+        if (k->readers[r] != 1 || r == k->g->out[0].node)
+            fail_help(k->c, in->line, "a tensor of its own for the gradient",
+                      "backward: %s cannot be written over by its gradient: "
+                      "%d parts of %s read it", in->name, k->readers[r],
+                      k->step->name);
+        if (!k->p->row[k->first[r]] || !in->timed)
+            fail_help(k->c, in->line, "a tensor of its own for the gradient",
+                      "backward: %s cannot be written over by its gradient: "
+                      "what reads it is no program over rows", in->name);
+    }
+}
+
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d)
 {
     Lay *k = lay_new(c, v, a, b, d);
 
     check_sums(k);
+    check_inplace(k);
     find_left(k);
     run_there(k);
 }

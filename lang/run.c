@@ -228,6 +228,8 @@ static void take_inplace(lua_State *L, Run *r, const char *what)
 {
     const Graph *g = r->v->step;
 
+    if (r->args.mode == M_BACKWARD)
+        return;                         /* names of inputs */
     raw_field(L, 2, "inplace");
     r->inplace = lua_toboolean(L, -1);
     lua_pop(L, 1);
@@ -354,7 +356,7 @@ static void push_y(lua_State *L, Run *r)
     Given y;
 
     int rank = result_shape(g, &r->bound, shape);
-    push_result(L, r, r->bound.dtype, rank, shape, &y);
+    push_result(L, r, y_dtype(r->v->step, &r->bound), rank, shape, &y);
     r->bound.call.out[0] = result_view(g, &y);
 }
 

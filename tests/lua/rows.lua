@@ -184,6 +184,24 @@ check("no tokens", entropy:forward(to_gpu {
   z = flin.zeros(2, 0, 5), label = flin.zeros(2, 0, { dtype = "int64" })
 }).count == 0)
 
+-- A gradient over what it is of: the same bits, and no memory of its own.
+for _, dtype in ipairs { "float32", "bfloat16" } do
+  local z = (2 * flin.randn(2, 3, 1000, { seed = 6 })):to(dtype)
+  local label, dy = labels(2, 3, 1000), flin.randn(2, 3, { seed = 7 })
+  local args = to_gpu { z = z, label = label, dy = dy }
+  local apart = entropy:backward(args).z
+  local _, _, saved = entropy:forward(args.z and {
+    z = args.z, label = args.label, save = true })
+  local over = entropy:backward { saved = saved, dy = args.dy,
+                                  inplace = { "z" } }
+  check("in place, " .. dtype .. ": the tensor itself", over.z == args.z)
+  check("in place, " .. dtype .. ": the same bits",
+        off(over.z:to "cpu", apart:to "cpu") == 0)
+  refused("in place, " .. dtype .. ": what was saved is gone",
+          "z has been written to", entropy.backward, entropy,
+          { saved = saved, dy = args.dy })
+end
+
 -- Between products and rules, in whole layers.
 local vocabulary = flin.layer {
   name = "head",
@@ -236,6 +254,20 @@ local function layer(forward, input)
   return flin.layer { input = input or { z = "t n", label = "t : index n" },
                       forward = forward }
 end
+refused("in place, read by two", "2 parts of", function ()
+  local z = flin.zeros(1, 2, 4)
+  flin.layer { input = { z = "t n" }, weight = { W = "n m", V = "n m" },
+               forward = function (x, w)
+    return flin.dot(x.z, w.W) + flin.dot(flin.softmax(x.z, "n"), w.V)
+  end }:backward { z = z, W = flin.zeros(4, 2), V = flin.zeros(4, 2),
+                   dy = flin.zeros(1, 2, 2), inplace = { "z" } }
+end)
+refused("in place, of a variant", "layers' inputs can", function ()
+  local linear = flin.stdlib.linear
+  local x = linear:random { T = 4, K = 4, V = 4 }
+  x.dy, x.inplace = linear:forward(x), { "v" }
+  linear:backward(x)
+end)
 refused("no index", "pick: u is no index", layer, function (x)
   return flin.pick(x.z, x.u, "n")
 end, { z = "t n", u = "t" })

@@ -7,7 +7,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p)
 
 SCRIPT = b"flin.python"         # what the scripts of this package are called
-F32, BF16, F16, F64 = range(4)
+F32, BF16, F16, F64, I32, I64 = range(6)
 INPUT, OUTPUT, STATE = range(3)
 FORWARD, BACKWARD, STEP, REFERENCE, REFERENCE_BACKWARD = range(5)
 TEXT, JSON = range(2)

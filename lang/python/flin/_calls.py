@@ -40,19 +40,20 @@ class Request:
     `final` asks for the states, `inplace` writes them where the initial ones
     are. Backward: dy and ds come in, and `want` says of which inputs, then of
     which initial states, the gradients are wanted; `into` has, for each input,
-    the tensor that its gradient is added to, or None. validate: as flin.h has
+    the tensor that its gradient is added to, or None; `over` says of which the
+    gradient is written over them. validate: as flin.h has
     it."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
-                 "ds", "want", "saved", "note", "validate", "into")
+                 "ds", "want", "saved", "note", "validate", "into", "over")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
-                 note=None, validate=0, into=()):
+                 note=None, validate=0, into=(), over=()):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy, self.ds, self.want = dy, ds, want
         self.saved, self.note, self.validate = saved, note, validate
-        self.into = into
+        self.into, self.over = into, over
 
 
 class Kernel:
@@ -212,6 +213,15 @@ def changes(door, given):
             if not is_taken(door, t, *door.describe("", t)[1:])]
 
 
+def placed(r):
+    """For each input the tensor that its gradient goes to, or None; () where
+    there are none."""
+    if not r.over:
+        return r.into
+    return [x if over else into for x, over, into
+            in zip(r.x, r.over, r.into or [None] * len(r.x))]
+
+
 class Caller:
     """Runs the calls of one variant on one device. plan: as flin.h has it."""
 
@@ -226,13 +236,13 @@ class Caller:
         if r.cu is not None:
             r.cu = door.ends(r.cu, r.x[0])
         given, present = r.x, None
-        sums = [t for t in r.into if t is not None]
+        sums = [t for t in placed(r) if t is not None]
         if r.s0 or r.mode == _c.BACKWARD:
             given = [*given, *r.s0, r.dy, *r.ds]
             present = (len(r.s0), *[t is not None for t in given])
             given = [t for t in given if t is not None]
         try:
-            key = (r.mode, r.chunk, r.final, r.inplace, r.want,
+            key = (r.mode, r.chunk, r.final, r.inplace, r.want, r.over,
                    r.saved is None, present,
                    None if r.cu is None else tuple(door.signature((r.cu,))),
                    *door.signature(given), *door.signature(sums))
@@ -381,14 +391,14 @@ class Caller:
         groups += [("dy", [] if r.dy is None else
                     [(b"y", *describe_one(door, "do", r.dy))]),
                    ("dfinal", describe(door, self.states, r.ds))]
-        results, n = [], len(self.inputs)
+        results, n, places = [], len(self.inputs), placed(r)
         for field, arguments, tensors, want in (
                 ("dinput", self.inputs, r.x, r.want[:n]),
                 ("dinitial", self.states, r.s0, r.want[n:])):
             chosen = [t if w else None for t, w in zip(tensors, want)]
             group = []
             for i, (a, t) in enumerate(zip(arguments, chosen)):
-                into = r.into[i] if field == "dinput" and r.into else None
+                into = places[i] if field == "dinput" and places else None
                 if t is None:
                     continue
                 if into is not None:
@@ -407,8 +417,9 @@ class Caller:
         door.check(a.name, t, "x", like)
         dtype, shape, strides = door.describe(a.name, t)
         if not is_taken(door, t, shape, strides) or overlaps(shape, strides):
-            raise _c.ArgumentError(f"backward: main_grad of {a.name} is not "
-                                   "a tensor of numbers of its own")
+            raise _c.ArgumentError(f"backward: what the gradient of "
+                                   f"{a.name} goes to is not a tensor of "
+                                   "numbers of its own")
         return a.name.encode(), dtype, shape, strides
 
     def saved(self, groups, frame):

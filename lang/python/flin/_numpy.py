@@ -7,7 +7,8 @@ from . import _c, _state
 from ._calls import Request, overlaps, wrong_kind
 
 CODE = {numpy.dtype("float32"): _c.F32, numpy.dtype("float16"): _c.F16,
-        numpy.dtype("float64"): _c.F64}
+        numpy.dtype("float64"): _c.F64, numpy.dtype("int32"): _c.I32,
+        numpy.dtype("int64"): _c.I64}
 DTYPE = {code: dtype for dtype, code in CODE.items()}
 this = sys.modules[__name__]
 
@@ -85,7 +86,7 @@ def run(variant, r):
     return variant._caller(_state.cpu()).run(this, r)
 
 
-def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
+def call(variant, x, s0, cu, chunk, scale, norm, final, validate, over=()):
     return run(variant._through(scale, norm, x),
                Request(_c.FORWARD, x, s0, cu, chunk, final,
                        validate=validate))

@@ -9,7 +9,7 @@ from ._calls import ALIGNMENT, SAVING, Request, overlaps, wrong_kind
 from ._variant import DOORS
 
 CODE = {torch.float32: _c.F32, torch.bfloat16: _c.BF16, torch.float16: _c.F16,
-        torch.float64: _c.F64}
+        torch.float64: _c.F64, torch.int32: _c.I32, torch.int64: _c.I64}
 DTYPE = {code: dtype for dtype, code in CODE.items()}
 this = sys.modules[__name__]
 DOORS[torch.Tensor] = DOORS[torch.nn.Parameter] = this
@@ -182,7 +182,8 @@ class Function(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         results = run(variant, r)
         ctx.save_for_backward(*tensors, r.saved)
-        ctx.rest = variant, len(r.x), r.cu, r.chunk, r.note, r.validate
+        ctx.rest = (variant, len(r.x), r.cu, r.chunk, r.note, r.validate,
+                    r.over)
         return tuple(results)
 
     @staticmethod
@@ -191,12 +192,17 @@ class Function(torch.autograd.Function):
         if dy is None and all(d is None for d in ds):
             return (None, None) + (None,) * len(want)
         *tensors, saved = ctx.saved_tensors
-        variant, n, cu, chunk, note, validate = ctx.rest
+        variant, n, cu, chunk, note, validate, over = ctx.rest
+        over = tuple(o and w for o, w in zip(over, want))
         into = sums(variant, tensors[:n], want)
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
                     ds=ds, want=want, note=note, validate=validate,
-                    saved=as_left(saved, tensors[0]), into=into)
+                    saved=as_left(saved, tensors[0]), into=into,
+                    over=over if any(over) else ())
         found = run(variant, r)
+        for t, o in zip(tensors, over):
+            if o:
+                increment_version(t)
         if into:
             found = added(tensors, into, found, want)
         if torch.is_grad_enabled():     # create_graph=True
@@ -282,14 +288,17 @@ def is_spread(tensors):
         isinstance(t, _dtensor.class_of()) for t in tensors)
 
 
-def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
-    """y and the final states; differentiable where anything asks for it."""
+def call(variant, x, s0, cu, chunk, scale, norm, final, validate, over=()):
+    """y and the final states; differentiable where anything asks for it. over:
+    for each input, whether its gradient is written over it."""
     states = [s for s in s0 if s is not None]
     if is_spread(x + states):
         x, s0, spread = _dtensor.own_parts(variant, x, s0)
         return spread(*call(variant, x, s0, cu, chunk, scale, norm, final,
-                            validate))
+                            validate, over))
     if is_watched(x + states):
+        if any(over):
+            raise _c.Error("inplace is for eager calls")
         if validate > 0:
             raise _c.Error("validate is for eager calls\n  help: FLIN_CHECK=1 "
                            "in the environment validates in compiled ones")
@@ -298,7 +307,8 @@ def call(variant, x, s0, cu, chunk, scale, norm, final, validate):
             sum((s is not None) << i for i, s in enumerate(s0)), cu, chunk,
             scale, norm, final)
     variant = variant._through(scale, norm, x)
-    r = Request(_c.FORWARD, x, s0, cu, chunk, final, validate=validate)
+    r = Request(_c.FORWARD, x, s0, cu, chunk, final, validate=validate,
+                over=over)
     if torch.is_grad_enabled() and wants_grad(x + states):
         r.mode = SAVING
         return APPLY(variant, r, *x, *s0)

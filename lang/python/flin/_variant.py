@@ -488,11 +488,21 @@ class Variant:
 
     # ---- calls ----
 
+    def _over(self, names):
+        """For each input whether its gradient is written over it."""
+        known = {a.name for a in self.inputs if a.timed}
+        for name in names:
+            if name not in known or not self.is_layer:
+                raise _c.ArgumentError(f"{self.name}: inplace: there is no "
+                                       f"input {name!r} of a layer")
+        return tuple(a.name in names for a in self.inputs) if names else ()
+
     def __call__(self, *args: Any, initial_state: Any = None,
                  output_final_state: bool = False, cu_seqlens: Any = None,
                  scale: float | None = None,
                  use_qk_l2norm_in_kernel: bool = False,
                  chunk: int | None = None, validate: bool | str | None = None,
+                 inplace: tuple[str, ...] = (),
                  **named: Any) -> tuple[Any, Any]:
         """o and the state behind the last token. scale multiplies q before
         the step; None: K^-1/2 where y is proportional to q, else 1.
@@ -501,14 +511,16 @@ class Variant:
         rounding alone. validate: True raises where an input breaks its domain
         or a result is not finite, with the first token, head and value, and
         what made it; "growth" where a state may grow without bound, too (None:
-        as FLIN_CHECK=1 in the environment says). It waits for the results."""
+        as FLIN_CHECK=1 in the environment says). It waits for the results.
+        inplace: names of inputs of a layer that are given up: backward writes
+        their gradients over them, with the same bits."""
         x = self._take_inputs(args, named)
         s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
         o, *states = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
                                scale, bool(use_qk_l2norm_in_kernel),
                                bool(output_final_state),
-                               validation(validate))
+                               validation(validate), self._over(inplace))
         return o, self._give_states(states) if output_final_state else None
 
     def step(self, *args: Any, state: Any = None, scale: float | None = None,

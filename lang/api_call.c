@@ -259,6 +259,7 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
 void host_bind(Ctx *c, const Graph *step, HostCall *h)
 {
     take_arguments(c, step, h);
+    h->args.unread = h->sizes;
     bind_call(c, step, &h->args, &h->bound);
     h->bound.call.stream = h->call.stream;
     h->bound.call.workspace = h->call.workspace;
@@ -393,6 +394,7 @@ static void find_shape(Ctx *c, const Single *s, HostCall *h)
         fail(c, 0, "flin_shape: argument %d is no result", s->arg);
     h->sizes = true;
     take_arguments(c, g, h);
+    h->args.unread = true;
     bind_call(c, g, &h->args, &h->bound);
     memset(s->shape, 0, sizeof *s->shape);
     s->shape->dtype = (flin_DType)(state < 0 ? y_dtype(g, &h->bound)

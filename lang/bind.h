@@ -40,6 +40,8 @@ typedef struct Args {
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
     bool part;                          /* of a layer */
+    bool unread;                        /* tensors are still to come: of those
+                                           here only the sizes are known */
     bool serial;                        /* one token after another */
     Fusion fusion;                      /* a layer's */
     int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:

@@ -203,6 +203,8 @@ class Function(torch.autograd.Function):
         for t, o in zip(tensors, over):
             if o:
                 increment_version(t)
+        if any(over):
+            found = [t.detach() for t in found]
         if into:
             found = added(tensors, into, found, want)
         if torch.is_grad_enabled():     # create_graph=True

@@ -320,3 +320,52 @@ class Layer(nn.Module):
 
     def extra_repr(self):
         return f"layer={self.layer.name}, sizes={self.sizes}"
+
+
+@functools.lru_cache(maxsize=None)
+def _entropy():
+    return load("""local flin = require "flin"
+return flin.layer {
+  name    = "cross_entropy",
+  input   = { z = "t n", label = "t : index n" },
+  forward = function (x)
+    return flin.logsumexp(x.z, "n") - flin.pick(x.z, x.label, "n")
+  end,
+}""")
+
+
+class CrossEntropy(nn.Module):
+    """The cross-entropy of logits [..., n] and labels [...] of int64 or int32,
+    in one pass over the logits forward and one backward: neither a softmax nor
+    a copy in float32 is in memory. Sums are float32's whatever the logits are.
+
+    inplace: the logits are given up, and backward writes their gradient over
+    them, with the same bits. Tokens whose label is `ignore_index` count
+    nothing; another label that is none of the n is an error on the CPU, and NaN
+    on a GPU. reduction: "mean", "sum" or "none"."""
+
+    def __init__(self, inplace: bool = False, ignore_index: int = -100,
+                 reduction: str = "mean") -> None:
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise Error(f"CrossEntropy: reduction is {reduction!r}\n  help: "
+                        "'mean', 'sum' or 'none'")
+        self.inplace, self.ignore_index = inplace, ignore_index
+        self.reduction = reduction
+
+    def forward(self, z: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        shape, n = label.shape, z.shape[-1]
+        label = label.reshape(1, -1)
+        ignored = label == self.ignore_index
+        y, _ = _entropy()(z=z.reshape(1, -1, n),
+                          label=label.masked_fill(ignored, 0),
+                          inplace=("z",) if self.inplace else ())
+        y = y.masked_fill(ignored, 0)
+        if self.reduction == "none":
+            return y.reshape(shape)
+        return y.sum() if self.reduction == "sum" \
+            else y.sum() / (~ignored).sum()
+
+    def extra_repr(self):
+        return (f"inplace={self.inplace}, ignore_index={self.ignore_index}, "
+                f"reduction={self.reduction!r}")

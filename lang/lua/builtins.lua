@@ -106,7 +106,8 @@ dy = gradient of y, dstate = { S = gradient of the final state }; saved = what
 v:forward gave, instead of the arguments, which must not have been written to.
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
-input that is given up over it, with the same bits. Returns grad.q ..., grad.initial_state.S.]])
+input that is given up over it, with the same bits. Returns grad.q ...,
+grad.initial_state.S.]])
 row("v:step", "arguments: table -> tensor, tensors",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])

@@ -185,7 +185,7 @@ refused("shapes, in the first call of all", ValueError,
         **dict(inputs(flin.load("kda")), v=d["v"][:, :3]))
 refused("shapes", ValueError, "forward: q has 70 tokens, but v has 3", gdn,
         **dict(d, v=d["v"][:, :3]))
-refused("dtype", ValueError, "q is torch.int64", gdn,
+refused("dtype", ValueError, "q is int64", gdn,
         **dict(d, q=d["q"].long()))
 bad = d["k"].clone()
 bad[1, 7, 1] *= 5

@@ -400,7 +400,8 @@ static void add_tap(Mask *m, const MaskPath *p)
 
     if (tap.hi > MAX_BACK)
         fail_help(m->ctx, line, ctx_format(m->ctx, "a band may reach back %d "
-                  "tokens at most; let the mask decay instead", MAX_BACK),
+                  "tokens at most; let the mask decay instead, or go over "
+                  "all pairs: mode = \"quadratic\"", MAX_BACK),
                   "mask does not factor: a band of i - j up to %lld",
                   (long long)tap.hi);
     check_tap(m, p->value);

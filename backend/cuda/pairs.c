@@ -30,7 +30,13 @@ typedef struct PairEnds {
     int64_t n, *end;
 } PairEnds;
 
-struct PairPrograms { PairKernels *kernels; PairEnds *ends; Ends left_out; };
+struct PairPrograms {
+    PairKernels *kernels;
+    PairEnds *ends;
+    Ends left_out;
+    bool plain;                         /* the compiler does not take those
+                                           with wgmma */
+};
 
 /* ---- as the headers have them ---- */
 
@@ -200,7 +206,8 @@ static void find_rooms(Hand *h)
         r->sum[k] = take(r, plane * 4);
 }
 
-static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p)
+/* plain: without wgmma, whatever would fit. */
+static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
 {
     static const char *const name[] = { "q", "k", "v" };
     const Call *call = p->call;
@@ -217,7 +224,7 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p)
     h.tokens = tokens_of(call, h.packed);
     h.rows = h.packed ? h.tokens : h.tokens * call->nseq;
     h.shape = (PairsShape){ .key = h.key, .value = h.value };
-    h.shape.wgmma = fits_wgmma(&h);
+    h.shape.wgmma = !plain && fits_wgmma(&h);
     h.shape.type = h.shape.wgmma ? call->in[h.in[0]].dtype : F32;
     for (int k = 0; k < 3 && h.shape.wgmma && p->backward; k++) {
         const View *v = &p->dx[h.in[k]];
@@ -229,7 +236,7 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p)
 
 int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p)
 {
-    return hand_of(c, g, p).rooms.bytes;
+    return hand_of(c, g, p, false).rooms.bytes;
 }
 
 /* What the way back needs of the way forward: logsumexp, and y. */
@@ -328,6 +335,14 @@ static DevicePtr find_ends(Hand *h, PairPrograms *all)
 
 typedef struct Wish { Hand *h; PairPrograms **all; } Wish;
 
+static void find_fast(Ctx *c, void *ud)
+{
+    Wish *w = ud;
+
+    (void)c;
+    w->h->fast = find_kernels(w->h, *w->all, &w->h->shape);
+}
+
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
@@ -336,7 +351,19 @@ static void find_locked(Ctx *c, void *ud)
 
     if (!*w->all && !(*w->all = calloc(1, sizeof **w->all)))
         fail_code(c, ERR_MEMORY, "out of memory");
-    h->fast = find_kernels(h, *w->all, &h->shape);
+    if (h->shape.wgmma && (*w->all)->plain)
+        *h = hand_of(c, h->g, h->p, true);
+    if (!ctx_protect(c, find_fast, w)) {
+        if (!h->shape.wgmma || c->err.code != ERR_DEVICE)
+            ctx_rethrow(c);
+        (*w->all)->plain = true;
+        if (c->say)
+            c->say(c->say_ud, ctx_format(c, "flin: %s: plain kernels run over "
+                   "all pairs (said once): %s", h->p->step->name,
+                   c->err.message));
+        *h = hand_of(c, h->g, h->p, true);
+        find_fast(c, w);
+    }
     h->plain = h->leaves.n || h->p->backward
         ? find_kernels(h, *w->all, &plain) : NULL;
     if (h->p->call->device_cu)
@@ -348,7 +375,7 @@ static void find_locked(Ctx *c, void *ud)
 
 void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
 {
-    Hand h = hand_of(c, g, p);
+    Hand h = hand_of(c, g, p, false);
 
     gpu_locked(c, g, find_locked, &(Wish){ &h, all });
     if (p->backward)
@@ -691,7 +718,7 @@ static void run_backward(Hand *h)
 
 void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
 {
-    Hand h = hand_of(c, g, p);
+    Hand h = hand_of(c, g, p, false);
     const Call *call = p->call;
 
     gpu_locked(c, g, find_locked, &(Wish){ &h, all });

@@ -261,6 +261,19 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
     }
 }
 
+/* Four neighbours of 16 bits at once. */
+struct alignas(8) Four { u16 x[4]; };
+INLINE bool has_fours(const Place &p)
+{
+    return VALUE_SIZE % 4 == 0 && VALUE_SIZE <= 128
+        && (p.type == BF16 || p.type == F16) && (u64)p.p % 8 == 0
+        && p.sb % 4 == 0 && p.st % 4 == 0 && p.sh % 4 == 0;
+}
+INLINE float of_four(const Place &p, const Four &v, int i)
+{
+    return p.type == F16 ? half_to_float(v.x[i]) : bits((u32)v.x[i] << 16);
+}
+
 /* y . dy of each row. */
 INLINE void plain_delta(const Pairs &a)
 {
@@ -269,10 +282,21 @@ INLINE void plain_delta(const Pairs &a)
     OwnRow x;
     if (!find_row(a, x))
         return;
-    load_row(y, a.y, row_place(a.y, x, x.t), VALUE_SIZE, lane);
-    load_row(dy, a.dy, row_place(a.dy, x, x.t), VALUE_SIZE, lane);
-    UNROLL for (int c = 0; c < VALUE_PARTS; c++)
-        sum += y[c] * dy[c];
+    const i64 at = row_place(a.y, x, x.t), dat = row_place(a.dy, x, x.t);
+    if (has_fours(a.y) && has_fours(a.dy)) {
+        if (4 * lane < VALUE_SIZE) {
+            const Four v = *(const Four *)((const u16 *)a.y.p + at + 4 * lane);
+            const Four d = *(const Four *)((const u16 *)a.dy.p + dat
+                                           + 4 * lane);
+            UNROLL for (int i = 0; i < 4; i++)
+                sum += of_four(a.y, v, i) * of_four(a.dy, d, i);
+        }
+    } else {
+        load_row(y, a.y, at, VALUE_SIZE, lane);
+        load_row(dy, a.dy, dat, VALUE_SIZE, lane);
+        UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+            sum += y[c] * dy[c];
+    }
     sum = lane_sum<32>(sum);
     if (lane == 0)
         a.delta[x.at + x.t] = sum;

@@ -180,7 +180,8 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     h->args.threads = k->threads;
     h->args.validate = k->validate;
     if (k->plan && !fusion_named(k->plan, &h->args.fusion))
-        fail_help(c, 0, "\"separate\", \"fused\", \"whole\", NULL",
+        fail_help(c, 0, "\"separate\", \"fused\", \"whole\", "
+                  "\"tiles\", NULL",
                   "%s: there is no plan '%s'", mode_name[h->args.mode],
                   k->plan);
     if (h->args.fusion != FUSE_CHEAPEST && !g->layer)

@@ -27,9 +27,10 @@ typedef struct Backend Backend;
 
 /* Which parts of a layer are computed within others: the cheapest, none, as
  * many as can be, these and products with weights. */
-typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST,
-                      FUSE_WHOLE } Fusion;
-/* "separate", "fused", "whole", "" (the cheapest); false: no such word. */
+typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST, FUSE_WHOLE,
+                      FUSE_TILES } Fusion;
+/* "separate", "fused", "whole", "tiles" (the cheapest, but products that one
+ * program over rows reads are made in tiles of tokens), "" (the cheapest); false: no such word. */
 bool fusion_named(const char *word, Fusion *f);
 
 typedef struct Args {
@@ -286,6 +287,7 @@ struct LayerProgram {
     struct LayerParts *parts;
     struct Joints *joints;              /* of products */
     Variant **variant;
+    int *tile;                          /* see find_tiles */
     struct RowStep **row;               /* of parts that are row programs */
     struct Rows **rows;                 /* on a device, of parts that have one;
                                            NULL: not looked for yet */

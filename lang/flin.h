@@ -328,7 +328,9 @@ typedef struct flin_Call {
                                    stream records a graph nothing is
                                    validated */
     const char *plan;           /* a layer's: "separate", each part as kernels
-                                   of its own; "fused", norms, gates and maps
+                                   of its own; "tiles", what a program over
+                                   rows alone reads of a product in tiles of
+                                   tokens; "fused", norms, gates and maps
                                    of a head in the steps of the variants it
                                    calls, where they can be; "whole", products
                                    with weights, too; default: what is

@@ -288,7 +288,7 @@ uint8_t *fuse_places(Ctx *c, const Layer *l, const LayerParts *parts,
     Fuse f = { .c = c, .l = l, .parts = parts, .size = size, .m = m,
                .place = ctx_alloc(c, (size_t)parts->n + 1) };
 
-    if (how == FUSE_CHEAPEST)
+    if (how == FUSE_CHEAPEST || how == FUSE_TILES)
         fuse_cheapest(&f);
     else if (how == FUSE_MOST)
         fuse_most(&f);

@@ -11,13 +11,14 @@
 typedef struct Cutting {
     LayerParts *parts;
     Joints *joints;
+    int *tile;                          /* NULL: nothing is made in tiles */
     const char **by;
     Price *price, all;
 } Cutting;
 
-enum { NCUTS = FUSE_WHOLE + 1 };
+enum { NCUTS = FUSE_TILES + 1 };
 static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused",
-                                             "whole" };
+                                             "whole", "tiles" };
 
 typedef struct Showing {
     Variant *v;
@@ -47,6 +48,12 @@ static Price price_at(const Showing *s, const Cutting *k, int i)
 {
     const Joint *j = joint_at(s, k, i);
 
+    if (!j && k->tile && k->tile[i]) {
+        Price p = price_part(&s->as, &k->parts->part[i], &k->by[i]);
+        price_tiles(&s->as, &k->parts->part[i], &p);
+        k->by[i] = ctx_format(s->as.c, "%s, in tiles of tokens", k->by[i]);
+        return p;
+    }
     if (!j)
         return price_part(&s->as, &k->parts->part[i], &k->by[i]);
     if (j->part[0] == i)
@@ -141,6 +148,7 @@ static void find_cut(Showing *s, const LayerParts *parts, Fusion how)
 
     k->parts = layer_fuse(c, l, parts, place, s->size);
     k->joints = find_joints(c, s->as.g, k->parts, s->size);
+    k->tile = how == FUSE_TILES ? find_tiles(c, l, k->parts, k->joints) : NULL;
     k->by = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->by + 1);
     k->price = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->price + 1);
     find_names(s, k->parts);
@@ -160,7 +168,7 @@ static void find(Ctx *c, void *ud)
     s->as.gpu = s->as.m->arch > 0;
     s->as.size = s->size;
     for (int i = 0; i < NCUTS; i++)     /* not all have a whole one */
-        if (i != FUSE_WHOLE || s->fusion == FUSE_WHOLE)
+        if ((i != FUSE_WHOLE && i != FUSE_TILES) || (int)s->fusion == i)
             find_cut(s, parts, (Fusion)i);
     find_names(s, s->cut[s->fusion].parts);
     put_text(s);

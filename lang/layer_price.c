@@ -275,6 +275,20 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     return price_plan_of(s, p, plan, plain);
 }
 
+void price_tiles(const Pricing *s, const LayerPart *p, Price *price)
+{
+    const double least = 4, most = 256 << 20;
+    double tiles = fmax(least, bytes_of(s, p->y) / most);
+
+    if (p->step || !s->backward)
+        return;
+    price->flops *= 4. / 3;
+    price->bytes += 2 * (tiles - 1) * 2 * bytes_of(s, p->in[1]);
+    price->seconds = fmax(price->flops / s->m->matrix,
+                          price->bytes / s->m->bandwidth)
+                   + 4 * tiles * s->m->launch;
+}
+
 Price price_part(const Pricing *s, const LayerPart *p, const char **by)
 {
     return p->step ? price_step(s, p, by) : price_product(s, p, by);

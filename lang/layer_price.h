@@ -26,6 +26,11 @@ void price_add(Price *to, const Price *p);
 /* A part's, of all tokens; *by: what runs it. */
 Price price_part(const Pricing *s, const LayerPart *p, const char **by);
 
+/* The same where it is made in tiles of tokens, by its price else: a product
+ * once more on the way back; of a weight the gradient is added up tile by
+ * tile. */
+void price_tiles(const Pricing *s, const LayerPart *p, Price *price);
+
 /* Of products that run as one. */
 Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
                   const char **by);

@@ -55,6 +55,9 @@ static void new_program(Ctx *c, void *ud)
     cut_parts(c, n->v->step->layer, p);
     find_rows(c, n->v->step->layer, p);
     p->joints = find_joints(c, n->v->step->layer->traced, p->parts, size);
+    p->tile = p->fusion == FUSE_TILES
+            ? find_tiles(c, n->v->step->layer, p->parts, p->joints)
+            : ctx_alloc(c, (size_t)p->parts->n * sizeof *p->tile + 1);
     p->variant = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->variant + 1);
     for (int i = 0; i < p->parts->n; i++) {
         if (!p->parts->part[i].step)
@@ -294,17 +297,24 @@ static bool is_kept(const Lay *k, Ref r)
     return k->keep && k->readers[r] && !k->anew[r];
 }
 
-static void run_step(Lay *k, int i)
+void make_value(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    Array *v = &k->value[p->y];
+
+    *v = step_array(k, p);
+    make_room(k, v, k->realm->type(k, p->y), is_kept(k, p->y));
+}
+
+void run_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, k->d ? M_FORWARD : k->args->mode);
     const LayerPart *p = s->p;
     Call *call = &s->bound.call;
     Array *v = &k->value[p->y];
 
-    if (!v->data) {
-        *v = step_array(k, p);
-        make_room(k, v, k->realm->type(k, p->y), is_kept(k, p->y));
-    }
+    if (!v->data)
+        make_value(k, i);
     Given y = see_y(k, p, v);
     call->out[0] = result_view(p->step, &y);
     for (int j = 0; !k->d && j < p->step->nst; j++) {
@@ -328,6 +338,17 @@ static bool spread(const Lay *k, const LayerPart *p, int j)
     return p->step->in[j].timed && !p->constant && !k->g->n[p->in[j]].timed;
 }
 
+/* Does nobody read the call's own value of r behind this part, whose passes
+ * write each entry when they have read it? Then its gradient lies there. */
+static bool over_value(const Lay *k, const LayerPart *p, Ref r)
+{
+    const Array *v = &k->value[r];
+
+    return k->p->row[p - k->p->parts->part] && k->readers[r] == 1 && !k->left
+        && !k->kept_at && v->own && !v->shelf && r != k->g->out[0].node
+        && k->g->n[r].timed && v->dtype == k->realm->type(k, r);
+}
+
 /* Room for a gradient of input j: r's own, or, where r is one for all tokens,
  * as if it differed from token to token. */
 static Array gradient_array(Lay *k, const LayerPart *p, int j)
@@ -342,6 +363,11 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
     if (first && !spread(k, p, j)
         && (direct_grad(k, r, &v) || joint_grad(k, r, &v)))
         return v;
+    if (first && over_value(k, p, r)) {
+        v = k->value[r];
+        k->value[r].own = false;
+        return v;
+    }
     v = (Array){ 0 };
     if (p->step->in[j].timed && !p->constant) {
         array_add(k, &v, AX_B);
@@ -371,7 +397,7 @@ static void sum_tokens(Lay *k, Ref r, Array *g)
     add_grad(k, r, &sum);
 }
 
-static void back_step(Lay *k, int i)
+void back_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
     const LayerPart *p = s->p;
@@ -548,7 +574,12 @@ static void run_parts(Lay *k)
             continue;
         }
         const Joint *j = joint_of(k, i);
-        if (k->p->variant[i])
+        if (k->p->tile[i] < 0)
+            continue;
+        if (k->p->tile[i] > 0) {
+            run_tiles(k, i);
+            drop_values(k, k->p->tile[i] - 1);
+        } else if (k->p->variant[i])
             run_step(k, i);
         else if (!j)
             run_product(k, p);
@@ -639,8 +670,14 @@ static void run_both_ways(Lay *k)
             continue;
         }
         make_anew(k, i);
+        if (k->p->tile[i] > 0)
+            make_anew(k, k->p->tile[i] - 1);
         if (j)
             back_joint(k, j);
+        else if (k->p->tile[i] > 0 && k->grad[p->y].data)
+            back_tiles(k, i);
+        else if (k->p->tile[i])
+            ;                           /* with what reads it */
         else if (k->p->variant[i] && has_adjoint(k, p))
             back_step(k, i);
         else if (k->grad[p->y].data)

@@ -197,4 +197,18 @@ void back_joint(Lay *k, const Joint *j);
 /* The place of r's gradient beside those of its joint, where it has none. */
 bool joint_grad(Lay *k, Ref r, Array *to);
 
+/* ---- parts (layer_run.c), tiles of tokens (layer_tiles.c) ---- */
+
+void run_step(Lay *k, int i);
+void back_step(Lay *k, int i);
+/* Room for the result of step part i. */
+void make_value(Lay *k, int i);
+
+/* Per part: of a product that is made in tiles, -1 - the program over rows that
+ * reads it; of that one, 1 + the product; else 0. */
+int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j);
+/* Both, where the program over rows, `at`, is. */
+void run_tiles(Lay *k, int at);
+void back_tiles(Lay *k, int at);
+
 #endif

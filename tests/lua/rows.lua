@@ -223,6 +223,24 @@ local mixing = flin.layer {
     return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
   end
 }
+-- The product and what reads it by tiles of tokens: the same numbers.
+do
+  local args = vocabulary:random { B = 2, T = 11, d = 8, n = 5000 }
+  local whole = vocabulary:backward(to_gpu(args), {
+    dy = to_gpu { dy = flin.ones(2, 11) }.dy })
+  local y = vocabulary:forward(to_gpu(args), { plan = "tiles" })
+  local e = off(y:to "cpu", vocabulary:reference(args))
+  check("tiles: y", e < 1e-5, e)
+  local tiles = vocabulary:backward(to_gpu(args), {
+    dy = to_gpu { dy = flin.ones(2, 11) }.dy, plan = "tiles" })
+  for _, name in ipairs { "x", "W", "norm" } do
+    e = off(tiles[name]:to "cpu", whole[name]:to "cpu")
+    check("tiles: d_" .. name, e < 1e-5, e)
+  end
+  local text = vocabulary:plan { d = 64, n = 32000, T = 256, plan = "tiles",
+                                 backward = true }.text
+  check("tiles: the plan", text:find("in tiles of tokens", 1, true), text)
+end
 if not cuda then
   for name, layer in pairs { head = vocabulary, mixing = mixing } do
     local r = layer:check { T = 20, size = 5, n = 37 }

@@ -34,6 +34,19 @@ for n in 2, 7, 33, 32000:
     same(f"in place, {n}", over.grad, mine)
     same(f"in place, {n}: over the logits", logits.detach(), mine)
 
+x = torch.randn(2, 9, 12, requires_grad=True)
+w = torch.randn(12, 5000, requires_grad=True)
+label = torch.randint(5000, (2, 9))
+label[1, 2] = -100
+flin.nn.LinearCrossEntropy()(x, w, label).backward()
+mine = x.grad, w.grad
+x.grad = w.grad = None
+loss = F.cross_entropy((x @ w).view(-1, 5000), label.view(-1))
+close("the head, too", flin.nn.LinearCrossEntropy()(x, w, label), loss, 1e-6)
+loss.backward()
+close("the head, too: hidden states", mine[0], x.grad, 1e-5)
+close("the head, too: weight", mine[1], w.grad, 1e-5)
+
 z = torch.randn(3, 40, requires_grad=True)
 label = torch.tensor([0, 39, 5])
 y = flin.nn.CrossEntropy(reduction="none")(z.bfloat16(), label)

@@ -34,7 +34,9 @@ def load(source: str | os.PathLike[str], plan: str | None = None) -> Variant:
     pickled as these arguments, and loaded again there. plan: how the calls of
     a layer (flin.layer) run: "separate", each part as kernels of its own;
     "fused", norms, gates and maps of a head in the steps of the variants that
-    it calls; "whole", products with weights, too, where they fit there; None:
+    it calls; "whole", products with weights, too, where they fit there;
+    "tiles", a product and the program over rows that alone reads it some
+    tokens at a time, so that what lies between is never whole; None:
     what is predicted to be cheapest of the first two, or between them."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through

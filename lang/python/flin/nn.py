@@ -360,6 +360,9 @@ class CrossEntropy(nn.Module):
         y, _ = _entropy()(z=z.reshape(1, -1, n),
                           label=label.masked_fill(ignored, 0),
                           inplace=("z",) if self.inplace else ())
+        return self.reduced(y, ignored, shape)
+
+    def reduced(self, y, ignored, shape):
         y = y.masked_fill(ignored, 0)
         if self.reduction == "none":
             return y.reshape(shape)
@@ -369,3 +372,37 @@ class CrossEntropy(nn.Module):
     def extra_repr(self):
         return (f"inplace={self.inplace}, ignore_index={self.ignore_index}, "
                 f"reduction={self.reduction!r}")
+
+
+@functools.lru_cache(maxsize=None)
+def _linear_entropy():
+    return load("""local flin = require "flin"
+return flin.layer {
+  name    = "linear_cross_entropy",
+  input   = { x = "t d", label = "t : index n" },
+  weight  = { W = "d n" },
+  forward = function (x, w)
+    local z = flin.dot(x.x, w.W)
+    return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
+  end,
+}""", plan="tiles")
+
+
+class LinearCrossEntropy(CrossEntropy):
+    """The cross-entropy of x [..., d] times a head's weight [d, n] (of a
+    torch.nn.Linear, `head.weight.t()`) and labels [...]: by tiles of tokens, so
+    that the logits are never in memory, nor their gradient; the way back makes
+    each tile again. ignore_index and reduction as CrossEntropy has them."""
+
+    def __init__(self, ignore_index: int = -100,
+                 reduction: str = "mean") -> None:
+        super().__init__(False, ignore_index, reduction)
+
+    def forward(self, x: torch.Tensor, weight: torch.Tensor,
+                label: torch.Tensor) -> torch.Tensor:
+        shape = label.shape
+        label = label.reshape(1, -1)
+        ignored = label == self.ignore_index
+        y, _ = _linear_entropy()(x=x.reshape(1, -1, x.shape[-1]), W=weight,
+                                 label=label.masked_fill(ignored, 0))
+        return self.reduced(y, ignored, shape)

@@ -30,7 +30,8 @@ typedef struct Backend Backend;
 typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST, FUSE_WHOLE,
                       FUSE_TILES } Fusion;
 /* "separate", "fused", "whole", "tiles" (the cheapest, but products that one
- * program over rows reads are made in tiles of tokens), "" (the cheapest); false: no such word. */
+ * program over rows reads are made in tiles of tokens), "" (the cheapest);
+ * false: no such word. */
 bool fusion_named(const char *word, Fusion *f);
 
 typedef struct Args {

@@ -21,6 +21,7 @@ typedef struct PairKernels {
     PairsShape shape;
     Module *module;
     Function *f[NKERNELS];
+    bool judged[2];                     /* forward, backward */
 } PairKernels;
 
 /* Ends of packed sequences that the host knows. */
@@ -95,7 +96,8 @@ typedef struct Hand {
     PairsShape shape;
     Rooms rooms;
     DevicePtr room;
-    const PairKernels *fast, *plain;    /* fast: wgmma's, or plain */
+    PairKernels *fast;                  /* wgmma's, or plain */
+    const PairKernels *plain;
     const Ends *left_out;
     HostPairs a;
 } Hand;
@@ -290,8 +292,8 @@ static PairKernels *new_kernels(Hand *h, const PairsShape *s)
     return k;
 }
 
-static const PairKernels *find_kernels(Hand *h, PairPrograms *all,
-                                       const PairsShape *s)
+static PairKernels *find_kernels(Hand *h, PairPrograms *all,
+                                 const PairsShape *s)
 {
     PairKernels *k = all->kernels;
 
@@ -343,6 +345,18 @@ static void find_fast(Ctx *c, void *ud)
     w->h->fast = find_kernels(w->h, *w->all, &w->h->shape);
 }
 
+/* Goes without wgmma from now on, and says why. */
+static void be_plain(Hand *h, PairPrograms *all, const char *why)
+{
+    Ctx *c = h->c;
+
+    all->plain = true;
+    if (c->say)
+        c->say(c->say_ud, ctx_format(c, "flin: %s: plain kernels run over all "
+               "pairs (said once): %s", h->p->step->name, why));
+    *h = hand_of(c, h->g, h->p, true);
+}
+
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
@@ -356,12 +370,7 @@ static void find_locked(Ctx *c, void *ud)
     if (!ctx_protect(c, find_fast, w)) {
         if (!h->shape.wgmma || c->err.code != ERR_DEVICE)
             ctx_rethrow(c);
-        (*w->all)->plain = true;
-        if (c->say)
-            c->say(c->say_ud, ctx_format(c, "flin: %s: plain kernels run over "
-                   "all pairs (said once): %s", h->p->step->name,
-                   c->err.message));
-        *h = hand_of(c, h->g, h->p, true);
+        be_plain(h, *w->all, c->err.message);
         find_fast(c, w);
     }
     h->plain = h->leaves.n || h->p->backward
@@ -373,11 +382,29 @@ static void find_locked(Ctx *c, void *ud)
         h->a.cu = find_ends(h, *w->all);
 }
 
-void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
+/* Kernels for the call, which are right: those with wgmma are judged when they
+ * first run, unless the stream records a graph. */
+static Hand ready(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
 {
     Hand h = hand_of(c, g, p, false);
+    Wish w = { &h, all };
 
-    gpu_locked(c, g, find_locked, &(Wish){ &h, all });
+    gpu_locked(c, g, find_locked, &w);
+    if (!h.fast->shape.wgmma || h.fast->judged[p->backward]
+        || stream_capturing(c, h.d, p->call->stream))
+        return h;
+    h.fast->judged[p->backward] = true;
+    const char *why = pairs_verify(c, g, all, p, h.shape.floats);
+    if (why) {
+        be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
+        gpu_locked(c, g, find_locked, &w);
+    }
+    return h;
+}
+
+void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
+{
+    ready(c, g, all, p);
     if (p->backward)
         dense_prepare(c, g);
 }
@@ -718,10 +745,9 @@ static void run_backward(Hand *h)
 
 void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
 {
-    Hand h = hand_of(c, g, p, false);
+    Hand h = ready(c, g, all, p);
     const Call *call = p->call;
 
-    gpu_locked(c, g, find_locked, &(Wish){ &h, all });
     if (call->workspace && call->workspace_size < h.rooms.bytes)
         fail(c, 0, "workspace_size = %lld: this call takes %lld bytes",
              (long long)call->workspace_size, (long long)h.rooms.bytes);

@@ -35,6 +35,11 @@ void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 /* Queues it on the call's stream. */
 void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 
+/* pairs_verify.c: runs such a call, of a few tokens, and holds it against the
+ * sum in double: what is wrong, or NULL. floats: as in PairsShape. */
+const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all,
+                         const PairsCall *like, const bool floats[3]);
+
 /* ---- pairs_emit.c ---- */
 
 enum { PAIR_LEAVES = 16 };              /* at most */

@@ -45,14 +45,15 @@ typedef struct Tally {
 Tally *tally_new(size_t limit);         /* NULL when memory is out */
 void tally_release(Tally *t);           /* NULL: nothing */
 
-/* A kernel that has run: which of its plan's, under what name, for how long.
- * bytes: what went between memory and tiles; 0: nobody counts. */
+/* A kernel that has run: which of its plan's, under what name, for how long,
+ * and for how long it was predicted to, 0: it was not. bytes: what went between
+ * memory and tiles; 0: nobody counts. */
 typedef struct KernelTime {
     const struct Plan *plan;
     const struct Call *call;
     int kernel;
     const char *name;
-    double seconds, bytes;
+    double seconds, bytes, predicted;
 } KernelTime;
 
 /* A compilation: its memory, its error, and what it may use up. Everything a

@@ -244,16 +244,33 @@ double kernel_moves(const Plan *p, int at, const Machine *m)
     return bytes;
 }
 
+/* Of what a copy moves, a kernel. */
+static const double copy_reached = 0.84;
+
+/* Blocks there are at once. */
+static double slots(const Machine *m, const GpuWork *w)
+{
+    return m->units * (w->resident ? w->resident : 1);
+}
+
 double gpu_seconds(const Machine *m, const GpuWork *w)
 {
-    const double reached = 0.84;        /* of what a copy moves */
-    int slots = m->units * (w->resident ? w->resident : 1);
-    double share = (double)w->blocks / slots;
+    double share = w->blocks / slots(m, w);
 
     if (w->walks)
         share = ceil(m->walks * share) / m->walks;
-    return fmax(w->bytes / (reached * m->bandwidth),
+    return fmax(w->bytes / (copy_reached * m->bandwidth),
                 w->cycles / m->clock * share) + m->launch / m->spread;
+}
+
+double gpu_call_seconds(const Machine *m, const GpuWork *w, double walks,
+                        double longest, double chunks)
+{
+    double blocks = w->blocks * (w->walks ? walks : chunks);
+    double turns = ceil(blocks / slots(m, w)) * (w->walks ? longest : 1);
+
+    return fmax(w->bytes * chunks / (copy_reached * m->bandwidth),
+                w->cycles / m->clock * turns) + m->launch;
 }
 
 double price_plan(Plan *p, const Machine *m)

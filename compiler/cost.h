@@ -70,6 +70,11 @@ typedef struct GpuWork {
 /* Seconds that a chunk and head take in a usual call. */
 double gpu_seconds(const Machine *m, const GpuWork *w);
 
+/* Seconds of all of a call: so many sequences, times heads; chunks of the
+ * longest of them; chunks, times heads, in all. */
+double gpu_call_seconds(const Machine *m, const GpuWork *w, double walks,
+                        double longest, double chunks);
+
 /* Prices the kernels of a plan that does not come from partition; returns
  * the seconds of all, a chunk and head. */
 double price_plan(Plan *p, const Machine *m);

@@ -217,7 +217,7 @@ typedef struct Heard {
     const Plan *plan;
     int kernel;
     char name[32], part[32];            /* the plan's name; what was launched */
-    double seconds, flops, bytes;
+    double seconds, flops, bytes, predicted;
     bool counted;                       /* bytes: not the plan's word */
 } Heard;
 
@@ -312,6 +312,7 @@ static void hear(void *ud, const KernelTime *t)
     if (!h)
         return;
     h->seconds += t->seconds;
+    h->predicted += t->predicted;
     h->flops += k->flops * chunks_of(t);
     h->bytes += t->bytes > 0 ? t->bytes : bytes_of(t);
     h->counted = t->bytes > 0;
@@ -345,6 +346,8 @@ static void push_heard(lua_State *L, const Times *l, int i)
     lua_setfield(L, -2, "part");
     lua_pushnumber(L, h->seconds);
     lua_setfield(L, -2, "seconds");
+    lua_pushnumber(L, h->predicted);
+    lua_setfield(L, -2, "predicted");
     lua_pushnumber(L, h->flops);
     lua_setfield(L, -2, "flops");
     lua_pushnumber(L, h->bytes);

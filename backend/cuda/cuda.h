@@ -119,7 +119,8 @@ typedef struct CudaKernel {
     int stages;
     bool split;                         /* segments may be more than one */
     double cycles, moves;               /* predicted: of a block for a chunk;
-                                           bytes of a chunk and head */
+                                           bytes of a chunk and head; */
+    int tokens;                         /* of that chunk */
     CudaWalk walk;
     int of;                             /* which of the plan's it belongs to:
                                            what a call of some runs */

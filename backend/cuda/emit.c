@@ -593,6 +593,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
         m->kernel[i].text = text;
         m->kernel[i].end = b.len;
         m->kernel[i].cycles = nodes_cycles(p->g, &p->kernel[i]);
+        m->kernel[i].tokens = p->g->chunk / ranks;
         m->kernel[i].moves = kernel_moves(p, i, machine_of_arch(o->arch));
     }
     m->source = b.s;

@@ -1,5 +1,6 @@
 /* launch.c -- a call as a kernel's argument: tensor maps, strides, grid. */
 #include "driver_entry.h"
+#include "../../compiler/cost.h"
 
 #include <stdio.h>
 
@@ -359,6 +360,28 @@ typedef struct Timing {
     Event **mark;
 } Timing;
 
+/* By the machine's row of rates; 0: the kernel only adds up. */
+static double predicted(const Timing *t, const CudaKernel *k)
+{
+    Machine m = *machine_of_arch(t->d->arch);
+    GpuWork w = { k->cycles, k->moves, k->blocks, k->resident,
+                  k->walk != CUDA_CHUNKS && k->walk != CUDA_SCHEDULED };
+    const Call *call = t->call;
+    int64_t each = k->tokens, longest = 0, all = 0;
+
+    if (!each)
+        return 0;
+    for (int64_t i = 0; i < call->nseq; i++) {
+        int64_t len = call->seq ? call->seq[i].len : call->tokens;
+        int64_t chunks = (len + each - 1) / each;
+        longest = chunks > longest ? chunks : longest;
+        all += chunks;
+    }
+    m.units = t->d->processors;
+    return gpu_call_seconds(&m, &w, (double)call->nseq * call->heads,
+                            (double)longest, (double)all * call->heads);
+}
+
 static void launch_timed(Ctx *c, void *ud)
 {
     const Timing *t = ud;
@@ -374,7 +397,8 @@ static void launch_timed(Ctx *c, void *ud)
         float ms = event_ms(c, t->d, t->mark[i], t->mark[i + 1]);
         const CudaKernel *k = t->l[i]->k;
         c->timed(c->timed_ud, &(KernelTime){ t->plan, t->call, k->of, k->name,
-                                             1e-3 * (double)ms, 0 });
+                                             1e-3 * (double)ms, 0,
+                                             predicted(t, k) });
     }
 }
 

@@ -710,6 +710,8 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     for (int i = 0; i < y.p->nkernels; i++)
         price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
+    for (int i = 0; i < y.p->nkernels; i++)
+        y.m->kernel[i].tokens = y.m->chunk;
     return y;
 }
 

@@ -58,11 +58,14 @@ local function kernels_of(call, seconds, time, f)
     if not k or before.plan ~= heard.plan or k.kernel ~= heard.kernel then
       k = { call = call, name = heard.name, kernel = heard.kernel,
             flops = heard.flops, moved = heard.moved,
-            counted = heard.counted, seconds = 0, parts = {} }
+            counted = heard.counted, seconds = 0, predicted = 0,
+            parts = {} }
       list[#list + 1] = k
     end
     k.seconds = k.seconds + heard.seconds
-    k.parts[#k.parts + 1] = { name = heard.part, seconds = heard.seconds }
+    k.predicted = k.predicted + heard.predicted
+    k.parts[#k.parts + 1] = { name = heard.part, seconds = heard.seconds,
+                              predicted = heard.predicted }
   end
   return list
 end
@@ -130,19 +133,25 @@ local function row_text(row, floor)
          row.seconds / (row.floor or floor))
 end
 
--- Below their call's row, where it has several.
+local function predicted_text(k)
+  return k.predicted > 0 and ("  predicted %s, %.2f of it"):format(
+    time_text(k.predicted), k.predicted / k.seconds) or ""
+end
+
+-- Below their call's row, where it has several, or where they were predicted.
 local function kernel_lines(b, call, lines)
-  local mine = {}
+  local mine, shown = {}, false
   for _, k in ipairs(b.kernels) do
     mine[#mine + 1] = k.call == call and k or nil
   end
-  for _, k in ipairs(#mine > 1 and mine or {}) do
-    lines[#lines + 1] = ("    %d %-16s %9s %24.2f %8.2f"):format(k.kernel,
+  shown = #mine > 1 or (mine[1] and mine[1].predicted > 0)
+  for _, k in ipairs(shown and mine or {}) do
+    lines[#lines + 1] = ("    %d %-16s %9s %24.2f %8.2f%s"):format(k.kernel,
       k.name, time_text(k.seconds), k.flops / k.seconds / 1e9,
-      k.moved / k.seconds / 1e9)
+      k.moved / k.seconds / 1e9, predicted_text(k))
     for _, part in ipairs(#k.parts > 1 and k.parts or {}) do
-      lines[#lines + 1] = ("      %-16s %9s"):format(part.name,
-                                                    time_text(part.seconds))
+      lines[#lines + 1] = ("      %-16s %9s%34s%s"):format(part.name,
+        time_text(part.seconds), "", predicted_text(part))
     end
   end
 end

@@ -445,6 +445,7 @@ end
 ---@class flin.BenchPart
 ---@field name string
 ---@field seconds number
+---@field predicted number 0: it was not
 
 ---@class flin.BenchKernel
 ---@field call string the row whose call ran it
@@ -454,6 +455,7 @@ end
 ---@field flops number
 ---@field moved number bytes
 ---@field counted boolean moved was counted, and is not the plan's word
+---@field predicted number seconds; 0: it was not
 ---@field parts flin.BenchPart[] what was launched for it
 
 ---@class flin.Bench

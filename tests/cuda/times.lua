@@ -21,6 +21,7 @@ for _, k in ipairs(b.kernels) do
   local sum = 0
   for _, part in ipairs(k.parts) do
     check("a launch takes time", part.seconds > 0, part.name)
+    check("a launch was predicted", part.predicted > 0, part.name)
     sum = sum + part.seconds
   end
   check("a kernel is its launches", math.abs(sum - k.seconds) <= 1e-9 * sum)

@@ -23,6 +23,20 @@ const char *dtype_name(DType d)
     return dtypes[d].name;
 }
 
+View view_shared(const Input *in, const int32_t size[NAXES], DType d,
+                 void *data, int64_t batch, int64_t tokens, int64_t *bytes)
+{
+    View v = { .data = data, .dtype = d, .heads = 1 };
+    int64_t n = 1, rows = in->timed ? tokens : 0;
+
+    for (int i = in->rank; i-- > 0; n *= size[in->order[i]])
+        v.sd[i] = n;
+    v.st = rows ? n : 0;
+    v.sb = n * rows;
+    *bytes = n * (rows ? rows * batch : 1) * dtype_size(d);
+    return v;
+}
+
 static uint64_t double_bits(double x)
 {
     uint64_t u;

@@ -60,6 +60,11 @@ typedef struct Call {
     int64_t tokens;                     /* that these sequences share: T */
 } Call;
 
+/* An input that all heads share, in rows one behind the other; of no tokens:
+ * one row, which all tokens read. *bytes: what that takes. */
+View view_shared(const Input *in, const int32_t size[NAXES], DType d,
+                 void *data, int64_t batch, int64_t tokens, int64_t *bytes);
+
 double view_get(const View *v, int64_t at);
 void view_set(const View *v, int64_t at, double x);
 /* All entries of one token, from place `at` on, by axis number: to p, or from

@@ -6,6 +6,7 @@
 #include "../backend/cuda/cuda.h"
 #include "../backend/cuda/rows.h"
 #include "../compiler/cost.h"
+#include "../compiler/schedule/schedule.h"
 
 static double count(const Pricing *s, AxisSet axes)
 {
@@ -109,40 +110,14 @@ static Price price_rows(const Pricing *s, const LayerPart *p)
     return price;
 }
 
-/* Instructions of a node for a chunk, of one of the 256 lanes that hold its
- * matrices: counted in what ptxas has made of kernels. */
-static double node_length(const Graph *g, const Node *n)
+/* Seconds of a chunk of a head, by what its kernel computes, on a full machine.
+ * The way back is cut, and its parts compute again what they need: measured of
+ * gated_deltanet and kda. */
+static double work_seconds(const Pricing *s, const Graph *g, const Kernel *k)
 {
-    enum { LANES = 256 };
-    double each = (double)axes_size(g, n->axes | n->over) / LANES;
-    bool scores = n->axes & AXIS(AX_I) && n->axes & AXIS(AX_J);
+    const double again = k->back ? 2.75 : 1;
 
-    switch (n->op) {
-    case OP_gdot: return scores ? 1000 : 1500;
-    case OP_solve: return 900;
-    case OP_cumsum: case OP_scan: case OP_maxscan: return 250;
-    case OP_sin: case OP_cos: return 10 * each;
-    case OP_exp: case OP_log: case OP_tanh: case OP_sigmoid: case OP_softplus:
-    case OP_dmask: return 3.5 * each;
-    case OP_dot: return 1.2 * (double)axes_size(g, n->axes) / LANES;
-    case OP_col: case OP_row: case OP_relabel: return 0;
-    default: return node_is_leaf(n) ? 0 : 1.2 * each;
-    }
-}
-
-/* Seconds of a chunk of a head, by how long its kernel is as text: beyond about
- * 7,000 instructions it waits for itself. The way back is cut in two. Fitted to
- * kernels from 1,500 to 15,700 instructions, on a full machine. */
-static double text_seconds(const Pricing *s, const Graph *g, const Kernel *k)
-{
-    const double clock = 1.755e9, most = 7000;
-    int cuts = k->back ? 2 : 1;
-    double length = 1000;
-
-    for (int i = 0; i < k->nnodes; i++)
-        length += node_length(g, &g->n[k->node[i]]) / cuts;
-    double cycles = 2.7 * length + 8 * fmax(0, length - most);
-    return cuts * cycles / clock / s->m->units;
+    return again * nodes_cycles(g, k) / s->m->clock / s->m->units;
 }
 
 /* A kernel without wgmma takes about so many times as long: a guess. */
@@ -170,10 +145,10 @@ static bool is_shared_out(const Graph *g, const Kernel *k)
 static double kernel_time(const Pricing *s, const Graph *g, const Kernel *k,
                           double each, double chunks)
 {
-    double text = s->gpu && g->chunk ? text_seconds(s, g, k) : 0;
-    double full = each * fmax(k->seconds - s->m->launch / s->m->spread, text);
+    double work = s->gpu && g->chunk ? work_seconds(s, g, k) : 0;
+    double full = each * fmax(k->seconds - s->m->launch / s->m->spread, work);
     double part = is_shared_out(g, k) ? 0.6 : 1;
-    double walk = chunks * s->m->units * fmax(part * text,
+    double walk = chunks * s->m->units * fmax(part * work,
                   fmax(k->spent[R_AHEAD], k->spent[R_SERIAL]));
 
     return k->kind == K_TOKEN ? full : fmax(full, walk);

@@ -99,6 +99,7 @@ static void launch(PlanView *w)
 
     w->made = w->p;
     w->span = w->chunk;
+    w->chosen = w->info.seconds;
     if (!w->m->arch)
         return;
     if (!w->backward && w->p->g->chunk)
@@ -587,6 +588,7 @@ static void push_table(lua_State *L, const PlanView *w)
     if (answer_gap(&w->info.answer) >= 0)
         set_number(L, "gap", answer_gap(&w->info.answer));
     set_number(L, "predicted", w->info.seconds / w->chunk);
+    set_number(L, "chosen", w->chosen / w->chunk);
     lua_pushboolean(L, w->info.answer.optimal);
     lua_setfield(L, -2, "optimal");
     if (w->note)

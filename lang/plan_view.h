@@ -21,6 +21,8 @@ struct PlanView {
     const struct Launches *launched;    /* a GPU's; NULL: not printed, */
     const char *refused;                /* for which this is why */
     int span;                           /* tokens of a chunk of p */
+    double chosen;                      /* seconds that it was chosen by: per
+                                           chunk and head */
     PartitionInfo info;                 /* per chunk and head */
     Weighed weighed[CHUNKS_WEIGHED];    /* chunk sizes; chunk 0 ends */
     double seconds;                     /* that planning took */

@@ -56,15 +56,12 @@ int transition_shape(const Transition *t, const Bound *b, int64_t *shape)
  * be one; kernels of a device want them one behind the other. */
 static int64_t zero_input(Summary *s, int i, void *data)
 {
-    const Input *in = &s->v->step->in[i];
     View *v = &s->call.in[i];
-    int64_t n = 1, rows = in->timed && s->call.on_device ? s->b->T : 0;
-    *v = (View){ .data = data, .dtype = v->dtype, .heads = 1 };
-    for (int d = in->rank; d-- > 0; n *= s->call.size[in->order[d]])
-        v->sd[d] = n;
-    v->st = rows ? n : 0;
-    v->sb = n * rows;
-    return n * (rows ? rows * s->b->B : 1) * dtype_size(v->dtype);
+    int64_t bytes;
+
+    *v = view_shared(&s->v->step->in[i], s->call.size, v->dtype, data, s->b->B,
+                     s->call.on_device ? s->b->T : 0, &bytes);
+    return bytes;
 }
 
 static int64_t zero_inputs(Summary *s, void *data)

@@ -427,7 +427,7 @@ static void tell_time(const Run *r, double start)
     Ctx *c = r->c;
     KernelTime t = { p, r->call, r->kernel, p->kernel[r->kernel].name,
                      clock_now() - start,
-                     (double)(r->chunk_bytes + r->once_bytes) };
+                     (double)(r->chunk_bytes + r->once_bytes), 0 };
 
     if (c->timed)
         c->timed(c->timed_ud, &t);

@@ -305,18 +305,10 @@ int64_t segments_kept(const Segments *s)
 /* Of an input that has nu, all zero: the heads share it. */
 static View zero_input(const Segments *s, int i, void *data, int64_t *bytes)
 {
-    const Graph *g = s->p->g;
-    const Input *in = &g->in[i];
     CudaExtent e = cuda_extent(&s->call);
-    View v = { .data = data, .dtype = s->call.in[i].dtype, .heads = 1 };
-    int64_t n = 1;
-    for (int d = in->rank; d-- > 0; n *= g->axis[in->order[d]].size)
-        v.sd[d] = n;
-    v.st = in->timed ? n : 0;
-    v.sb = in->timed ? n * e.tokens : 0;
-    n *= in->timed ? e.tokens * e.batch : 1;
-    *bytes = n * dtype_size(v.dtype);
-    return v;
+
+    return view_shared(&s->p->g->in[i], s->call.size, s->call.in[i].dtype, data,
+                       e.batch, e.tokens, bytes);
 }
 
 static int64_t zeros_bytes(const Segments *s)

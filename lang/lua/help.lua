@@ -405,6 +405,7 @@ end
 ---@field unfused_bytes number
 ---@field peak_bytes number
 ---@field predicted number seconds a token and head
+---@field chosen number of them, those that it was chosen by, before it was cut
 ---@field optimal boolean
 ---@field gap? number by which it may be dearer than the best, of it
 ---@field weighed flin.Weighed[] chunks that were compared

@@ -16,7 +16,7 @@ for _, name in ipairs(flin.stdlib_names) do
       end
       assert(not ok or p.gap, "no gap is proved")
       print(name, machine, backward and "joint" or "forward",
-            ok and ("%.17g"):format(p.predicted) or p:match "[^\n]*")
+            ok and ("%.17g"):format(p.chosen) or p:match "[^\n]*")
     end
   end
 end

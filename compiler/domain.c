@@ -90,8 +90,10 @@ static double squares(const Probe *p, int d, int64_t at)
 /* The first entry of those from dimension d on; -1: none. */
 static int64_t first_broken(const Probe *p, int d, int64_t at)
 {
-    if (d == p->rank)
-        return p->domain->broken(view_get(&p->v, at)) ? 0 : -1;
+    if (d == p->rank) {
+        double x = view_get(&p->v, at);
+        return p->domain->broken(x) || (p->limit && x >= p->limit) ? 0 : -1;
+    }
     if (d == p->rank - 1 && p->v.dtype == F32)  /* as below, but quick */
         return p->domain->scan((const float *)p->v.data + at, p->v.sd[d],
                                p->n[d]);

@@ -33,6 +33,7 @@ typedef struct Probe {
     int rank;
     int32_t n[8];
     uint8_t order[8];                   /* their axes */
+    int32_t limit;                      /* of an index: it is below; 0: any */
     uint64_t first;                     /* result: the first entry (or row)
                                            that breaks it; or NONE */
 } Probe;

@@ -59,6 +59,8 @@ static void add_input(Validation *w, Kind kind, const char *name,
                       const Domain *domain, const Input *in, const View *v)
 {
     add(w, kind, name, domain, v, in->rank, in->order);
+    if (in->index_of && v->data)
+        w->probe[w->n - 1].limit = w->b->call.size[in->index_of];
     if (!in->timed && v->data)
         w->probe[w->n - 1].tokens = w->probe[w->n - 1].batch = 1;
 }

@@ -44,7 +44,7 @@ static const char *make_source(Ctx *c)
 typedef struct Tensor {
     uint64_t p;
     int64_t count, each, n[DIMS], stride[DIMS];
-    int32_t outer, dims, type, domain, width, lanes;
+    int32_t outer, dims, type, domain, width, lanes, limit, pad;
 } Tensor;
 
 typedef struct Args {
@@ -87,7 +87,7 @@ static Tensor tensor_of(const Probe *p)
     int64_t rows = probe_rows(p), each = probe_entries(p), run;
     int size = dtype_size(v->dtype);
     Tensor t = { .p = (uint64_t)(uintptr_t)v->data, .lanes = 1,
-                 .type = (int32_t)v->dtype,
+                 .type = (int32_t)v->dtype, .limit = p->limit,
                  .domain = (int32_t)(p->domain - domains) };
     add_dim(&t, 0, p->tokens, v->st);
     add_dim(&t, 0, p->batch, v->sb);

@@ -6,7 +6,7 @@
  * for each that is.
  */
 enum { AHEAD = 4, DIMS = 11 };
-enum { F32, BF16, F16, F64 };
+enum { F32, BF16, F16, F64, I32, I64 };
 
 /* Entries in the order in which they are counted: n by n of them, those of a
  * row, or of what lies in one run, behind the first `outer`. */
@@ -17,7 +17,14 @@ struct Tensor {
     i64 n[DIMS], stride[DIMS];
     int outer, dims, type, domain;
     int width, lanes;                   /* entries in a piece; of a row */
+    int limit, pad;                     /* an index is below it; 0: any */
 };
+
+INLINE int size_of(const Tensor &t)
+{
+    return t.type == F32 || t.type == I32 ? 4
+         : t.type == F64 || t.type == I64 ? 8 : 2;
+}
 
 /* Where the x-th begins, of dimensions `from` to before `to`. */
 INLINE i64 place(const Tensor &t, int from, int to, u64 x)
@@ -35,11 +42,10 @@ INLINE Piece piece_at(const Tensor &t, i64 at)
 {
     Piece x = { { 0, 0, 0, 0 } };
     if (t.width > 1)
-        return *(const Piece *)(t.p + (t.type == F32 ? 4 * at
-                                : t.type == F64 ? 8 * at : 2 * at));
-    if (t.type == F32) {
+        return *(const Piece *)(t.p + size_of(t) * at);
+    if (size_of(t) == 4) {
         x.x[0] = ((const u32 *)t.p)[at];
-    } else if (t.type == F64) {
+    } else if (size_of(t) == 8) {
         x.x[0] = ((const u32 *)t.p)[2 * at];
         x.x[1] = ((const u32 *)t.p)[2 * at + 1];
     } else {
@@ -55,6 +61,12 @@ INLINE float narrow(u32 low, u32 high)
     return (float)both.x;
 }
 
+/* An index, or -1 where it is none. */
+INLINE float index_of(const Tensor &t, i64 x)
+{
+    return x < 0 || (t.limit && x >= t.limit) ? -1.f : (float)x;
+}
+
 /* What the piece holds, as often as there is room. */
 INLINE void unpack(const Tensor &t, const Piece &x, float y[8])
 {
@@ -62,7 +74,10 @@ INLINE void unpack(const Tensor &t, const Piece &x, float y[8])
     for (int k = 0; k < 8; k++) {
         const int i = t.width == 1 ? 0 : k;
         const u32 half = x.x[i / 2] >> 16 * (i % 2) & 0xffff;
+        const u32 low = x.x[i % 2 * 2], high = x.x[i % 2 * 2 + 1];
         y[k] = t.type == F32 ? bits(x.x[i % 4])
+             : t.type == I32 ? index_of(t, (int)x.x[i % 4])
+             : t.type == I64 ? index_of(t, (i64)((u64)high << 32 | low))
              : t.type == F64 ? narrow(x.x[i % 2 * 2], x.x[i % 2 * 2 + 1])
              : t.type == F16 ? half_to_float((u16)half) : bits(half << 16);
     }

@@ -110,7 +110,7 @@ local layers = {
   end },
 }
 for name, of in pairs(layers) do
-  for _, n in ipairs(cuda and { 33, 5000 } or { 1, 7, 33, 1000, 5000 }) do
+  for _, n in ipairs(cuda and { of.args and 5000 or 33 } or { 1, 7, 33, 1000, 5000 }) do
     local args = of.args and of.args(n)
               or { z = flin.randn(2, 3, n, { seed = n }) }
     holds(name .. " of " .. n, of.layer, args, n == 1 and 2e-4 or 2e-5)
@@ -255,6 +255,19 @@ end
 
 local z, good = flin.zeros(2, 3, 5), labels(2, 3, 5)
 local bad = flin.tensor({ { 0, 1, 2 }, { 3, 5, 0 } }, { dtype = "int64" })
+if cuda then
+  local args = to_gpu { z = z, label = bad }
+  local y = entropy:forward(args):to "cpu":totable()
+  check("no such entry on a GPU: NaN", y[2][2] ~= y[2][2]
+        and y[2][1] == y[2][1])
+  local x = mixing:random { B = 1, T = 3, d = 4, h = 1, k = 4, v = 4, n = 5 }
+  x.validate = true
+  check("all in order", pcall(mixing.forward, mixing, to_gpu(x)))
+  x.label = flin.tensor({ { 1, 5, 0 } }, { dtype = "int64" })
+  refused("and by name, beside a rule", "label is declared index, a whole "
+          .. "number from 0, but is 5 at token 1,", mixing.forward, mixing,
+          to_gpu(x))
+end
 refused("no such entry", "label is 5 at token 1 of batch entry 1",
         entropy.forward, entropy, { z = z, label = bad })
 refused("it is said, backward", "from 0 to 4", entropy.backward, entropy,

@@ -366,6 +366,7 @@ static void test_empty(Test *k)
     call.nfinal = 0;
     expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
     flin_Bind dq = bind[0];
+    dq.tensor.data = k->y.host.data;
     flin_Grad grad = { .size = sizeof grad, .dy = call.y, .dinput = &dq,
                        .ndinput = 1 };
     expect(flin_backward(k->v, &call, &grad, &k->e) == FLIN_OK,

@@ -161,6 +161,14 @@ refused("a mask that is not factored takes q as it is", ValueError,
         "near: neither scale nor", quadratic, q, k, v)
 close("its call", quadratic(q, k, v, scale=1)[0],
       quadratic.reference(q, k, v, scale=1)[0], 1e-5)
+softmax = flin.load("""
+return require "flin".variant { name = "attention", normalise = "softmax" }
+""")
+scores = np.einsum("bihd,bjhd->bhij", q, k) / q.shape[-1] ** 0.5
+scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
+weights = np.exp(scores - scores.max(-1, keepdims=True))
+close("softmax attention", softmax(q, k, v)[0], np.einsum(
+    "bhij,bjhd->bihd", weights / weights.sum(-1, keepdims=True), v), 1e-5)
 refused("a script's error", ValueError, "text:2: ", flin.load,
         "local flin = require 'flin'\nreturn flin.variant { name = 'x' }")
 try:

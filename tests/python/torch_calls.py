@@ -58,6 +58,17 @@ x = inputs(gdn, torch.float64, True, B=1, T=6, H=2)
 s0 = torch.randn(3, 2, 8, 6, dtype=torch.float64).requires_grad_()
 x["q"] = x["q"].detach()[:, :, :1].requires_grad_()     # shared by two heads
 cu = torch.tensor([0, 2, 2, 6])
+softmax = flin.load("""
+return require "flin".variant { name = "capped", normalise = "softmax",
+  score = function (s, i, j, p)
+    return 2 * require "flin".tanh(s / 2) + p.b[j]
+  end }
+""")
+check("gradcheck: softmax, packed, shared heads", torch.autograd.gradcheck(
+    lambda q, k, v, b: softmax(q, k, v, b=b,
+                               cu_seqlens=torch.tensor([0, 3, 8]))[0],
+    [torch.randn(*s, dtype=torch.float64, requires_grad=True)
+     for s in ((1, 8, 4, 3), (1, 8, 2, 3), (1, 8, 2, 2), (1, 8, 1))]))
 check("gradcheck: packed, initial states, shared heads, l2norm",
       torch.autograd.gradcheck(lambda s, *t: gdn(
           **dict(zip(x, t)), initial_state=s, cu_seqlens=cu,

@@ -382,6 +382,7 @@ typedef struct Single {
     int64_t *saved;
     const flin_Tensor *transition;      /* of a summary */
     int *rank;                          /* of it, alone */
+    const char **axis;                  /* with that; or NULL */
     HostCall *by_function;              /* bound; the variant's own function is
                                            to have its turn */
 } Single;
@@ -432,6 +433,8 @@ static void find_rank(Ctx *c, const Single *s)
 
     find_transition(c, s->v->v->step, &t);
     *s->rank = t.mixes ? 4 : 3;
+    if (s->axis)
+        *s->axis = s->v->v->step->axis[t.kappa].name;
 }
 
 static void run_single(Ctx *c, void *ud)
@@ -545,12 +548,12 @@ int flin_summary(flin_Variant *v, const flin_Call *call,
                          .transition = transition }, e);
 }
 
-int flin_transition_rank(flin_Variant *v, flin_Error *e)
+int flin_transition_rank(flin_Variant *v, const char **axis, flin_Error *e)
 {
     int rank = -1;
 
-    return run((Single){ .v = v, .mode = M_FORWARD, .rank = &rank }, e) ? -1
-         : rank;
+    return run((Single){ .v = v, .mode = M_FORWARD, .rank = &rank,
+                         .axis = axis }, e) ? -1 : rank;
 }
 
 int flin_reference(flin_Variant *v, const flin_Call *call, flin_Error *e)

@@ -367,8 +367,10 @@ FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
  * state is not one matrix that each token changes by a matrix of its own. */
 FLIN_API int flin_summary(flin_Variant *v, const flin_Call *call,
                           const flin_Tensor *transition, flin_Error *e);
-/* The rank of `transition`: 3 or 4; -1: there is none, and e says why. */
-FLIN_API int flin_transition_rank(flin_Variant *v, flin_Error *e);
+/* The rank of `transition`: 3 or 4; *axis, if axis is not NULL, is then the
+ * name of axis K, valid as long as v. -1: there is none, and e says why. */
+FLIN_API int flin_transition_rank(flin_Variant *v, const char **axis,
+                                  flin_Error *e);
 
 /* One token (T = 1) of each of B sequences, for decoding. */
 FLIN_API int flin_step(flin_Variant *v, const flin_Call *call,

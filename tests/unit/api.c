@@ -252,7 +252,8 @@ static void test_summary(flin_State *s)
     flin_Call call = { .size = sizeof call, .input = in, .ninputs = 5,
                        .final = &last, .nfinal = 1 };
 
-    CHECK(flin_transition_rank(v, &e) == 4);
+    const char *axis = NULL;
+    CHECK(flin_transition_rank(v, &axis, &e) == 4 && !strcmp(axis, "k"));
     CHECK(!flin_summary(v, &call, &to, &e));
     last.tensor.data = &end;
     first.tensor.data = &start;
@@ -267,9 +268,9 @@ static void test_summary(flin_State *s)
     CHECK(flin_summary(v, &call, &to, &e) == FLIN_ERROR);
     CHECK(flin_summary(v, &call, NULL, &e) == FLIN_ERROR);
     v = flin_stdlib(s, "mlstm", &e);
-    CHECK(flin_transition_rank(v, &e) == -1);
+    CHECK(flin_transition_rank(v, &axis, &e) == -1);
     CHECK(strstr(e.message, "mlstm has no transition") != NULL);
-    CHECK(flin_transition_rank(flin_stdlib(s, "gla", &e), &e) == 3);
+    CHECK(flin_transition_rank(flin_stdlib(s, "gla", &e), NULL, &e) == 3);
 }
 
 /* A gate of a sigmoid, by every door; a caller that knows no `validate`. */

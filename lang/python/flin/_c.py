@@ -93,6 +93,8 @@ FUNCTIONS = [
     ("prepare", c_void_p, [c_void_p, c_int, c_void_p, c_void_p]),
     ("reference", c_int, [c_void_p, c_void_p, c_void_p]),
     ("reference_backward", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    ("summary", c_int, [c_void_p, c_void_p, POINTER(Tensor), c_void_p]),
+    ("transition_rank", c_int, [c_void_p, POINTER(c_char_p), c_void_p]),
     ("workspace", c_int64, [c_void_p, c_void_p]),
     ("run", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("kernel_saved", c_int64, [c_void_p, c_void_p]),

@@ -379,6 +379,34 @@ class Caller:
                    ("final", groups[1][1] if r.inplace else described[1:])]
         return like[:1] if r.inplace else like
 
+    def summary(self, door, r):
+        """What the tokens leave of a state that is zero, and their transition,
+        as flin_summary has them."""
+        if r.cu is not None:
+            r.cu = door.ends(r.cu, r.x[0])
+        self.check(door, r)
+        rank, axis = _state.transition(self.handle)
+        nseq = 0 if r.cu is None else len(r.cu) - 1
+        groups = [("input", describe(door, self.inputs, r.x)), ("initial", [])]
+        _, (shape, dtype) = self.outputs(door, r, groups, nseq, False)
+        size = shape[2 + self.states[0].axes.index(axis)]
+        shapes = shape, shape[:2] + (size,) * (rank - 2)
+        own, transition = [door.empty(s, dtype, r.x[0]) for s in shapes]
+        frame, to = Frame([groups[0], groups[3]], nseq, r.chunk), _c.Tensor()
+        given = [door.contiguous(t) if i in changes(door, r.x) else t
+                 for i, t in enumerate(r.x)]
+        for at, t in zip(frame.slots, [*given, own]):
+            frame.words[at] = door.pointer(t) or nowhere(t)
+        door.place(frame.call, r.x[0], r.cu)
+        to.data, to.dtype, to.rank = door.pointer(transition), dtype, rank
+        to.shape[:rank] = shapes[1]
+        to.stride[:rank] = row_major(shapes[1])
+        with _state.lock:
+            code = lib.summary(self.handle, frame.call_at, byref(to),
+                               frame.error_at)
+        _state.checked(code, frame.error)
+        return own, transition
+
     def gradients(self, door, r, groups, nseq):
         """What the wanted gradients are like; added to the groups, as are
         those that come in."""

@@ -168,6 +168,16 @@ def report(handle, script, format):
     return _text(lib.report, handle, script.encode(), _c.SCRIPT, format)
 
 
+def transition(handle):
+    """The rank of a variant's transition, the name of the axis along which it
+    decays or is erased."""
+    error, axis = _c.ErrorText(), ctypes.c_char_p()
+    with lock:
+        rank = lib.transition_rank(handle, byref(axis), byref(error))
+        checked(0 if rank > 0 else error.code or _c.INTERNAL, error)
+        return rank, axis.value.decode()
+
+
 def note(handle):
     with lock:
         text = lib.note(handle)

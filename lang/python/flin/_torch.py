@@ -5,7 +5,8 @@ import sys
 
 import torch
 from . import _c, _dtensor, _state
-from ._calls import ALIGNMENT, SAVING, Request, overlaps, wrong_kind
+from ._calls import (ALIGNMENT, SAVING, Caller, Request, overlaps,
+                     wrong_kind)
 from ._variant import DOORS
 
 CODE = {torch.float32: _c.F32, torch.bfloat16: _c.BF16, torch.float16: _c.F16,
@@ -166,14 +167,14 @@ else:
 # ---- calls ----
 
 
-def run(variant, r):
+def run(variant, r, how=Caller.run):
     on = r.x[0].device
     if on.type != "cuda":       # others than the CPU are refused there
-        return variant._caller(_state.cpu()).run(this, r)
+        return how(variant._caller(_state.cpu()), this, r)
     if on.index == current_device():
-        return variant._caller(on).run(this, r)
+        return how(variant._caller(on), this, r)
     with torch.cuda.device(on):
-        return variant._caller(on).run(this, r)
+        return how(variant._caller(on), this, r)
 
 
 class Function(torch.autograd.Function):

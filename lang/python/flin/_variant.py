@@ -558,6 +558,23 @@ class Variant:
                                          validate=validation(validate)))
         return o, self._give_states(states) if output_final_state else None
 
+    def summary(self, *args: Any, cu_seqlens: Any = None,
+                scale: float | None = None,
+                use_qk_l2norm_in_kernel: bool = False,
+                chunk: int | None = None, **named: Any) -> tuple[Any, Any]:
+        """What the tokens do to the state, whatever it is before them: own,
+        which they leave of a state that is zero, and the transition M: where
+        entries along axis K only decay [N, H, K], else [N, H, K, K]. Of a
+        state S they leave M S + own. No gradients. Error, with the reason,
+        where the state is not one matrix that each token changes by a matrix
+        of its own."""
+        x = self._take_inputs(args, named)
+        door = door_of(self.inputs[0].name, x[0])
+        v = self._through(scale, bool(use_qk_l2norm_in_kernel), x)
+        return door.run(v, Request(_c.FORWARD, x, (), cu_seqlens,
+                                   chunk_of(chunk), final=True),
+                        Caller.summary)
+
     def backward(self, *args: Any, do: Any = None, dstate: Any = None,
                  initial_state: Any = None, cu_seqlens: Any = None,
                  scale: float | None = None,

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from . import Error
+from . import Error, _context, _state
+from ._variant import chunk_of
 from .nn import LinearAttention
 
 
@@ -44,3 +45,37 @@ def tensor_parallel(layer: LinearAttention, mesh: Any) -> LinearAttention:
         layer.constants[n] = spread(p, Shard(0))
     layer.norm = spread(layer.norm, Replicate())
     return layer
+
+
+class ContextParallel:
+    """A variant called on parts of sequences; see context_parallel."""
+
+    def __init__(self, variant: Any, group: Any = None):
+        _state.transition(variant._caller(_state.cpu()).handle)
+        self.variant, self.group = variant, group
+
+    def __call__(self, *args: Any, initial_state: Any = None,
+                 output_final_state: bool = False,
+                 scale: float | None = None,
+                 use_qk_l2norm_in_kernel: bool = False,
+                 chunk: int | None = None, **named: Any) -> tuple[Any, Any]:
+        v = self.variant
+        x = v._take_inputs(args, named)
+        first, = v._take_states("initial_state", initial_state) or [None]
+        v = v._through(scale, bool(use_qk_l2norm_in_kernel), x)
+        y, final = _context.call(v, self.group, chunk_of(chunk), first,
+                                 list(x))
+        return y, final if output_final_state else None
+
+
+def context_parallel(variant: Any, group: Any = None) -> ContextParallel:
+    """The variant, to be called alike by all ranks of the group (None: all
+    there are), each with its part of the same sequences, [B, t, H, D], in the
+    order of ranks; t may differ. Each gets its part of o, and behind that the
+    state after its last token. initial_state: what the sequences start from, of
+    rank 0. What goes round, once forward and once backward, is B H K (K + V)
+    and B H K V numbers a rank in float32, K V less where entries only decay.
+    Backward is to be called by all ranks, too; gradients of what is the same on
+    all ranks, as constants, are each rank's own part of the sum. Error, with
+    the reason, where a token does not act on the state by a matrix."""
+    return ContextParallel(variant, group)

@@ -33,6 +33,9 @@ char *shape_text(Ctx *c, int rank, const int64_t *shape)
 void check_shape(Ctx *c, const char *what, const char *name, const Given *t,
                  int rank, const int64_t *shape)
 {
+    if (dtype_whole(t->dtype))
+        fail_help(c, 0, "float32, bfloat16, float16 or float64", "%s: %s is"
+                  " %s", what, name, dtype_name(t->dtype));
     if (t->rank != rank
         || memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
         fail(c, 0, "%s: %s has shape %s, but %s is wanted", what, name,

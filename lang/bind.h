@@ -95,7 +95,8 @@ View state_view(const Graph *step, int s, const Given *t);
 
 /* "[2, 7, 1, 16]". In c. */
 char *shape_text(Ctx *c, int rank, const int64_t *shape);
-/* Fails, naming both, where the tensor has not this shape. */
+/* Fails, naming both, where the tensor has not this shape, or is of whole
+ * numbers. */
 void check_shape(Ctx *c, const char *what, const char *name, const Given *t,
                  int rank, const int64_t *shape);
 

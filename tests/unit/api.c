@@ -569,8 +569,10 @@ static void test_sizes(flin_Variant *v)
     odd_call(&o);
     o.call.y.dtype = (flin_DType)-1;
     REFUSED(flin_forward(v, &o.call, &e), "y: there is no dtype -1");
-    o.call.y.dtype = (flin_DType)4;
-    REFUSED(flin_forward(v, &o.call, &e), "y: there is no dtype 4");
+    o.call.y.dtype = (flin_DType)(FLIN_I64 + 1);
+    REFUSED(flin_forward(v, &o.call, &e), "y: there is no dtype 6");
+    o.call.y.dtype = FLIN_I32;
+    REFUSED(flin_forward(v, &o.call, &e), "y is int32");
 }
 
 /* Arguments that memory could hold, results that it could not. */

@@ -203,8 +203,8 @@ cuda() {
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
-        *layers.lua|*random*|*"rows.lua cuda") more=FAKE_ARCH=9 ;;
-        *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
+        *layers.lua|*random*|*"rows.lua cuda") more="FAKE_BRIEF=1 FAKE_ARCH=9" ;;
+        *layers*) more="FAKE_BRIEF=1 FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
@@ -214,7 +214,8 @@ cuda() {
         *segments.lua) more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
         *scheduled.lua|*times.lua)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
-            more="$more FAKE_COUNTED=schedule.cuh FAKE_PROCESSORS=3"
+            more="$more FAKE_COUNTED=schedule.cuh FAKE_BRIEF=1"
+            more="$more FAKE_PROCESSORS=3"
             ;;
         *scheduled*)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"

@@ -81,6 +81,8 @@ const char *const nvrtc_options[] = {
     NULL
 };
 
+const char nvrtc_unfused[] = "// each product is rounded\n";
+
 /* One of a program's tries, in the order of their programs' tries. */
 typedef struct Work {
     struct Job *job;
@@ -307,8 +309,10 @@ static void do_work(Job *j, Work *w)
     const char *text[MOST_HEADERS], *name[MOST_HEADERS];
     const char *option[OPTIONS] = { j->arch };
     int n = 0, options = 1;
-    for (; nvrtc_options[options - 1]; options++)
-        option[options] = nvrtc_options[options - 1];
+    if (!strncmp(w->source, nvrtc_unfused, strlen(nvrtc_unfused)))
+        option[options++] = "--fmad=false";
+    for (int i = 0; nvrtc_options[i]; i++)
+        option[options++] = nvrtc_options[i];
     for (; cuda_headers[n].name; n++) {
         text[n] = cuda_headers[n].text;
         name[n] = cuda_headers[n].name;

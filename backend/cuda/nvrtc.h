@@ -33,6 +33,10 @@ typedef struct Cubin {
  * It stays loaded for the life of the process. */
 bool nvrtc_open(Ctx *c, Nvrtc *n);
 
+/* What a source begins with whose products are rounded before they are added:
+ * values that two kernels make alike have the same bits. */
+extern const char nvrtc_unfused[];
+
 /* Compiles for `arch` ("sm_90a"). The source may include any of cuda_headers
  * by its name. Runs on a thread of its own with 8 MiB of stack; the context's
  * interrupt leaves that thread behind to end by itself, see nvrtc_settle.

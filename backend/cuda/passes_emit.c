@@ -2,6 +2,7 @@
  * row, in which a lane has `row_each` entries at a time.
  */
 #include "passes_emit.h"
+#include "nvrtc.h"
 #include "source.h"
 
 #include <string.h>
@@ -339,13 +340,15 @@ char *passes_emit(Ctx *c, const PassesPlan *k)
     for (int i = 0; i < k->p->nout; i++)
         if (passes_columns(k, i))
             emit_columns(&t, i);
-    buf_printf(&b, "// a step over rows, by passes\n#include \"numbers.cuh\"\n"
+    buf_printf(&b, "%s// a step over rows, by passes\n"
+               "#include \"numbers.cuh\"\n"
                "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
                "#include \"rows.cuh\"\n#include \"passes.cuh\"\n"
                "constexpr int row_each = %d, row_threads = %d;\n"
                "struct Args {\n    float *kept, *left, *sums;\n"
                "    i64 rows, tokens, each;\n    int heads, nkept;\n"
-               "    Arg arg[%d];\n};\n", k->each, k->threads, PASS_ARGS);
+               "    Arg arg[%d];\n};\n", nvrtc_unfused, k->each, k->threads,
+               PASS_ARGS);
     source_indent(&b, raw.s);
     return b.s;
 }

@@ -4,7 +4,7 @@ compiled, and Liger where it is installed.
 
     python3 tests/bench/rows.py [tokens=8192 n=32000,128256 d=0 compile=1]
 
-Milliseconds, the memory that it takes above its arguments, what of the
+Milliseconds of calls, and as a CUDA graph, the memory that it takes above its arguments, what of the
 memory's bandwidth that is if each logit is read twice and its gradient written
 once, and how far loss and gradient are from float64 on the first tokens. With
 d, the head's product, too: hidden states of width d to the loss, where flin
@@ -14,7 +14,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from timing import median
+from timing import median, recorded
 
 import flin.nn
 
@@ -88,11 +88,12 @@ def measure(name, f, fresh, floor, true):
         args = fresh()
         peak = memory(lambda: torch.autograd.grad(f(*args), args[0]))
         wanted = args[:-1]
-        ms = median(lambda: torch.autograd.grad(f(*args), wanted), 9)
+        called = median(lambda: torch.autograd.grad(f(*args), wanted), 9)
+        ms = median(recorded(lambda: torch.autograd.grad(f(*args), wanted)), 9)
     except Exception as e:
         print(f"  {name:22}  {type(e).__name__}: {str(e)[:120]}")
         return
-    print(f"  {name:22} {ms:9.3f} ms {peak:9.0f} MB {floor / ms / 1e9:7.2f} "
+    print(f"  {name:22} {called:9.3f} {ms:9.3f} ms {peak:9.0f} MB {floor / ms / 1e9:7.2f} "
           f"TB/s {error}", flush=True)
 
 

@@ -9,7 +9,8 @@
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; with FAKE_HOPPER=1 only what is Hopper's is
  * compiled, with 2 others, too, but their way forward runs once: when the
- * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
+ * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c;
+ * with FAKE_BRIEF what is compiled is slow, but compiled in half the time.
  * Of Hopper's headers those functions are left out that
  * have assembler in them: tests/cuda/hopper.h has them.
  */
@@ -278,8 +279,9 @@ static int compile(Program *p)
                    ? HEADER_OF_HOPPER : HEADER);
     cxx = cxx ? cxx : "g++";
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
-             " cd %s && %s -std=c++17 -O1 -fPIC -w %s %s -I. -c kernel.cc &&"
+             " cd %s && %s -std=c++17 %s -fPIC -w %s %s -I. -c kernel.cc &&"
              " %s -shared -o kernel.so kernel.o", dir, dir, cxx,
+             getenv("FAKE_BRIEF") ? "-O0" : "-O1",
              strstr(p->source, "schedule.cuh") ? BOUNDED : "",
              getenv("FAKE_CHECKED") ? "-g -fsanitize=thread" : "", cxx);
     int code = shell(command);

@@ -14,7 +14,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from timing import median
+from timing import recorded
 
 import flin
 
@@ -89,20 +89,6 @@ def eager(x, W, k, g, gate, r=None):
     old = s[:, :, None] if r is None else r @ s
     y = y + g.exp()[..., None].to(v.dtype) * old
     return y.reshape(B, T, V) * F.silu(gate)
-
-
-def recorded(f):
-    """Milliseconds of f as a CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            f()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        f()
-    return median(graph.replay)
 
 
 def both_ways(f, tensors, dy):

@@ -13,7 +13,7 @@ import sys
 
 import torch
 
-from timing import median
+from timing import median, recorded
 
 import flin
 
@@ -53,16 +53,6 @@ def peer_of(name, d, h):
             hidden_size=d, num_heads=h, head_dim=k, layer_idx=0,
             decay_low_rank_dim=64, a_low_rank_dim=64, gate_low_rank_dim=128)}
     return make[name]().cuda().bfloat16()
-
-
-def recorded(f):
-    for _ in range(3):
-        f()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        f()
-    return median(graph.replay)
 
 
 def result(module, x):

@@ -4,20 +4,6 @@ import statistics
 import torch
 
 
-def recorded(f):
-    """f as a CUDA graph: what replays it."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            f()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        f()
-    return graph.replay
-
-
 def median(f, n=15):
     """Milliseconds of f() on the GPU."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
@@ -30,3 +16,17 @@ def median(f, n=15):
     torch.cuda.synchronize()
     return statistics.median(a.elapsed_time(b)
                              for a, b in zip(events, events[1:]))
+
+
+def recorded(f):
+    """Milliseconds of f as a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            f()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        f()
+    return median(graph.replay)

@@ -1,8 +1,8 @@
-"""Softmax attention by flin beside PyTorch's (flash) and FlexAttention,
-compiled: causal, one window, and a mask over all pairs that has no softmax.
-Milliseconds as CUDA graphs, forward and both ways; rates count half of all
-pairs, two products forward and five backward; errors are of float64's largest
-number, at few tokens.
+"""Softmax attention by flin beside PyTorch's (flash, and cuDNN's) and
+FlexAttention, compiled: causal, one window, and a mask over all pairs that has
+no softmax. Milliseconds as CUDA graphs, forward and both ways; rates count half
+of all pairs, two products forward and five backward; errors are of float64's
+largest number, at few tokens.
 
     python3 tests/bench/attention.py [tokens=16384 T=2048,4096,8192,16384 H=16
                                       D=128 window=256 seconds=80 flex=1]
@@ -15,6 +15,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import flin
 
@@ -129,13 +130,18 @@ def flin_of(text, **how):
     return lambda q, k, v: variant(q, k, v, **how)[0]
 
 
-def flash(q, k, v):
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        y = F.scaled_dot_product_attention(
-            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
-            is_causal=True)
-    return y.transpose(1, 2)
+def sdpa_of(backend):
+    def run(q, k, v):
+        with sdpa_kernel(backend):
+            y = F.scaled_dot_product_attention(
+                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
+                is_causal=True)
+        return y.transpose(1, 2)
+    return run
+
+
+flash = sdpa_of(SDPBackend.FLASH_ATTENTION)
+cudnn = sdpa_of(SDPBackend.CUDNN_ATTENTION)
 
 
 def flex_of(T, window):
@@ -210,12 +216,14 @@ def main():
         B = max(1, o["tokens"] // T)
         x = tensors(B, T, H, D)
         found["flash", T] = row("flash", "causal", B, T, H, D, flash, x)
+        found["cudnn", T] = row("cudnn", "causal", B, T, H, D, cudnn, x)
         found["flin", T] = row("flin", "causal", B, T, H, D, causal, x)
-        if found["flash", T] and found["flin", T]:
-            a, b = found["flash", T], found["flin", T]
-            print(f"           flin's rate of flash's: forward "
-                  f"{a[0] / b[0]:.2f}, backward {a[1] / b[1]:.2f}",
-                  flush=True)
+        for peer in "flash", "cudnn":
+            a, b = found[peer, T], found["flin", T]
+            if a and b:
+                print(f"           flin's rate of {peer}'s: forward "
+                      f"{a[0] / b[0]:.2f}, backward {a[1] / b[1]:.2f}",
+                      flush=True)
     T = max(o["T"])
     B = max(1, o["tokens"] // T)
     x = tensors(B, T, H, D)

@@ -6,8 +6,9 @@ with all of it, what goes round, and what that comes to for more ranks.
 
 NAMES with commas (gated_deltanet,gla). On GPUs through NCCL, in bfloat16; else
 on CPUs through gloo, in float32. alone=0: the whole sequence does not fit one
-rank, which is taken to need as long as its part as often as there are ranks. Milliseconds of forward and backward, medians; bytes are those that a rank
-gets of another, counted, beside what flin.distributed says of them.
+rank, which is taken to need as long as its part, as often as there are ranks.
+Milliseconds of forward and backward, medians; bytes are those that a rank gets
+of another, counted, beside what flin.distributed says of them.
 
 The table is a calculation from what was measured here: a part takes the
 measured time a token; a gathering takes the smallest one's time, log2(ranks)

@@ -206,7 +206,7 @@ local function check_cut()
   forward, both = is_cut(v, 60)
   expect(not forward and not both, "deltanet: a chunk is cut")
   forward, both = is_cut(flin.stdlib.simple_gla, 300)
-  expect(not forward and both, "simple_gla: forward, it scans")
+  expect(forward and both, "simple_gla: 300 tokens are not cut, as asked")
 end
 
 -- A chunk and some, both ways, of sizes that fit and that do not.

@@ -186,9 +186,6 @@ static bool classify(Select *x, Ref r)
     AxisSet strange = (ROW_AXES | COL_AXES) & ~(AXIS(AX_I) | AXIS(AX_J));
     if (n->axes & strange || count_axes(n->axes) > 2)
         return refuse(x, r, "more than two axes");
-    if (n->op == OP_maxscan)            /* gradients were off by 2.5e-2 */
-        return refuse(x, r, "exponents by their running maximum beside 16"
-                            " bits");
     if (n->op == OP_num || n->op == OP_isrank)
         x->kind[r] = NUMBER;
     else if (n->op == OP_row || n->op == OP_col)

@@ -149,6 +149,8 @@ local function check(name, variant, case)
         cpu = cpu or variant:check(with(case, { backend = "cpu" }))
         limit = math.max(limit, (constant(variant, what) and 16 or 4)
                                 * cpu[what])
+      elseif off > limit then
+        limit = math.max(limit, suite.amplified(variant, case, what))
       end
       expect(off <= limit, "%s %s: %s is off by %.1e", name, text_of(case),
              what, off)

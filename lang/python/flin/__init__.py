@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _state
+from . import _reports, _state
 from ._c import Error, lib
 from ._stdlib import Stdlib
 from ._variant import Variant, register
@@ -20,7 +21,8 @@ from ._variant import Variant, register
 if TYPE_CHECKING:
     from . import distributed as distributed, nn as nn
 
-__all__ = ["Error", "Variant", "load", "stdlib", "stdlib_names", "version"]
+__all__ = ["Error", "Variant", "curves", "load", "stdlib", "stdlib_names",
+           "version"]
 
 version: str = "%d.%d.%d" % (lib.version() // 10000,
                              lib.version() // 100 % 100, lib.version() % 100)
@@ -41,6 +43,20 @@ def load(source: str | os.PathLike[str], plan: str | None = None) -> Variant:
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
     return register(Variant(*_state.opener(source), plan), source)
+
+
+def curves(series: Mapping[str, Sequence[Any]], **options: Any) -> str:
+    """Lines through points as SVG, by name: numbers, or pairs of x and y.
+    Options as scripts' flin.picture.curves has them: title, x, y, log, from_
+    and to of y, width, height."""
+    lines = ", ".join(
+        f"{{ name = {_reports.lua('name', name)}, "
+        f"points = {_reports.lua(name, list(points))} }}"
+        for name, points in series.items())
+    options = _reports.options({name.rstrip("_"): value
+                                for name, value in options.items()})
+    return str(stdlib["linear"]._says(
+        f"flin.picture.curves({{ {lines} }}, {options})"))
 
 
 stdlib_names = _state.stdlib_names

@@ -1,0 +1,599 @@
+"""A language model of 24 layers, trained on a text: RMS norms, rotations, the
+mixing rule, SwiGLU and the loss are flin's, the products PyTorch's. Beside it,
+the same model, with the same weights and batches, in plain PyTorch
+(torch.compile, scaled_dot_product_attention) and with flash-linear-attention's
+modules.
+
+    python3 examples/train_24.py [--mixer softmax|gated_deltanet|hybrid]
+        [--beside torch,fla] [--graph] [--steps 100] [--svg FILE] ...
+
+On a GPU the sizes are 24 layers of width 1024, 16 query and 4 key heads of 64,
+SwiGLU of 4096, 32,000 tokens, 4 sequences of 1024; on a CPU small ones. Says
+milliseconds a step, tokens a second, peak memory and losses of each side, and
+draws the losses. --graph records a step as a CUDA graph, on all sides alike.
+The text is the checkout's own pages and sources (or --text FILE); a token is
+one of its most frequent words, or a byte."""
+import argparse
+import collections
+import functools
+import glob
+import itertools
+import json
+import math
+import os
+import re
+import statistics
+import sys
+import time
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lang/python"))
+try:
+    import torch
+except ImportError:
+    sys.exit("this example wants PyTorch (Debian: python3-torch)")
+import flin                                         # noqa: E402
+import flin.nn                                      # noqa: E402
+import torch.nn.functional as F                     # noqa: E402
+from torch import nn                                # noqa: E402
+
+FULL = dict(layers=24, width=1024, heads=16, key_heads=4, hidden=4096,
+            vocabulary=32000, batch=4, length=1024, steps=100, rate=3e-4)
+SMALL = dict(layers=4, width=64, heads=4, key_heads=1, hidden=256,
+             vocabulary=1000, batch=2, length=64, steps=20, rate=3e-3)
+MIXERS = {"softmax": ("softmax",), "gated_deltanet": ("gated_deltanet",),
+          "hybrid": ("gated_deltanet",) * 3 + ("softmax",)}
+SIDES = "flin", "torch", "fla"
+EPS = 1e-5
+BASE = 10000                    # of the rotations' angles
+WARM = 3                        # steps before a graph is recorded
+
+
+# ---- text ----
+
+
+def words_of(path=None):
+    """The text, cut into words, numbers and signs."""
+    root = os.path.join(HERE, "..")
+    files = [path] if path else sorted(itertools.chain.from_iterable(
+        glob.glob(os.path.join(root, p), recursive=True) for p in (
+            "*.md", "docs/**/*.md", "stdlib/**/*.lua", "lang/**/*.lua",
+            "lang/**/*.py", "compiler/**/*.[ch]", "lang/*.[ch]",
+            "examples/**/*.*")))
+    text = []
+    for file in files:
+        with open(file, "rb") as f:
+            text.append(f.read())
+    return re.findall(rb" ?[A-Za-z_]+|[0-9]|\s+|.", b"\n".join(text), re.S)
+
+
+def tokens_of(words, vocabulary):
+    """As whole numbers below `vocabulary`: the 256 bytes, then what is most
+    frequent; other words are their bytes."""
+    common = [w for w, _ in collections.Counter(words).most_common()
+              if len(w) > 1][:max(0, vocabulary - 256)]
+    index = {w: 256 + i for i, w in enumerate(common)}
+    found = []
+    for w in words:
+        i = index.get(w)
+        if i is None:
+            found.extend(w)
+        else:
+            found.append(i)
+    return torch.tensor(found)
+
+
+# ---- the operations, by whoever computes them ----
+
+
+class Plain:
+    """PyTorch's own, as one would write them."""
+    name = "torch"
+
+    @staticmethod
+    def norm(x, w):
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPS)
+        return (wide * scale).to(x.dtype) * w
+
+    @staticmethod
+    def rotate(x, angle):
+        """Pairs of neighbouring channels of x [B, T, H, K] by angle [T, K/2],
+        each by its own."""
+        c, s = angle.cos()[:, None], angle.sin()[:, None]
+        a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack((a * c - b * s, a * s + b * c), -1) \
+            .flatten(-2).to(x.dtype)
+
+    @staticmethod
+    def attention(q, k, v):
+        """Causal; q [B, T, H, K], k and v with as many heads or fewer."""
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        group = q.shape[1] // k.shape[1]
+        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+        if hasattr(F, "scaled_dot_product_attention"):
+            return F.scaled_dot_product_attention(
+                q, k, v, is_causal=True).transpose(1, 2)
+        s = q @ k.mT * q.shape[-1] ** -0.5
+        later = torch.ones_like(s[0, 0], dtype=torch.bool).triu(1)
+        return (s.masked_fill(later, -math.inf).softmax(-1) @ v) \
+            .transpose(1, 2)
+
+    @staticmethod
+    def delta(x, w):
+        """A layer of gated DeltaNet; w: weights as flin.layers names them."""
+        q, k, v = (F.silu(shifted(project(x, w["W" + n]), w["c" + n]))
+                   for n in "qkv")
+        g = -w["A_log"].float().exp() * F.softplus(
+            (x @ w["Wa"]).float() + w["dt"].float())
+        beta = torch.sigmoid((x @ w["Wb"]).float())
+        q, k = (t.float() * torch.rsqrt(t.float().square().sum(
+            -1, keepdim=True) + 1e-6) for t in (q, k))
+        y = delta_chunks((q * q.shape[-1] ** -0.5).to(x.dtype),
+                         k.to(x.dtype), v, g, beta)
+        y = Plain.norm(y, w["norm"]) * F.silu(project(x, w["Wg"]))
+        return y.flatten(2) @ w["Wo"].flatten(0, 1)
+
+    @staticmethod
+    def swiglu(gate, up):
+        return F.silu(gate) * up
+
+    @staticmethod
+    def entropy(x, head, label):
+        """The mean cross-entropy of x [N, d] times head [n, d]."""
+        return F.cross_entropy((x @ head.t()).float(), label)
+
+
+def project(x, w):
+    """x [B, T, d] times w [d, h, k]."""
+    return (x @ w.flatten(1)).unflatten(-1, w.shape[1:])
+
+
+def shifted(x, taps):
+    """A causal convolution: x [B, T, h, k], taps [h, k, w], whose last one is
+    of the token itself."""
+    n = taps.shape[-1]
+    past = F.pad(x, (0, 0, 0, 0, n - 1, 0))
+    return sum(past[:, i:i + x.shape[1]] * taps[..., i] for i in range(n))
+
+
+def delta_chunks(q, k, v, g, beta, chunk=64):
+    """The gated delta rule, chunk by chunk: within one, what tokens correct of
+    each other is a triangular system; states go from chunk to chunk."""
+    T, dtype = q.shape[1], q.dtype
+    C = min(chunk, T)
+    late = -T % C
+    q, k, v, g, beta = (F.pad(t, (0, 0) * (t.dim() - 2) + (0, late))
+                        .unflatten(1, (-1, C)).transpose(2, 3)
+                        for t in (q, k, v, g, beta))    # [B, N, H, C, ...]
+    sums = g.cumsum(-1)
+    apart = sums[..., :, None] - sums[..., None, :]
+    lower = torch.ones(C, C, dtype=torch.bool, device=q.device).tril()
+    decay = apart.masked_fill(~lower, -math.inf).exp()
+    beta = beta[..., None]
+    within = ((k * beta).to(dtype) @ k.mT).float() * decay
+    solved = torch.linalg.solve_triangular(
+        within.tril(-1) + torch.eye(C, device=q.device),
+        torch.cat((v * beta, k * beta * sums.exp()[..., None]), -1).float(),
+        upper=False, unitriangular=True)
+    u, w = solved.split((v.shape[-1], k.shape[-1]), -1)
+    scores = ((q @ k.mT).float() * decay).to(dtype)
+    q = (q * sums.exp()[..., None]).to(dtype)
+    left = (sums[..., -1:] - sums).exp()[..., None]
+    k, whole = (k * left).to(dtype), sums[..., -1].exp()[..., None, None]
+    w = w.to(dtype)
+    S = q.new_zeros(*q.shape[:1], *q.shape[2:3], k.shape[-1], v.shape[-1],
+                    dtype=torch.float32)
+    out = []
+    for n in range(q.shape[1]):
+        new = (u[:, n] - (w[:, n] @ S.to(dtype)).float()).to(dtype)
+        out.append(q[:, n] @ S.to(dtype) + scores[:, n] @ new)
+        S = whole[:, n] * S + (k[:, n].mT @ new).float()
+    y = torch.stack(out, 1).transpose(2, 3).flatten(1, 2)
+    return y[:, :T]
+
+
+class Flin:
+    """flin's."""
+    name = "flin"
+
+    @staticmethod
+    @functools.lru_cache(maxsize=None)
+    def loaded(what):
+        head = 'local flin = require "flin"\n'
+        return flin.load(head + {
+            "norm": """return flin.layer {
+  name = "norm", input = { x = "t d" }, weight = { w = "d" },
+  forward = function (x, w) return flin.rms_norm(x.x, "d") * w.w end }""",
+            "rotate": """return flin.layer {
+  name = "rotate", input = { v = "t h k", angle = "t p : angle" },
+  forward = function (x) return flin.rotate(x.v, x.angle, "k") end }""",
+            "swiglu": """return flin.layer {
+  name = "swiglu", input = { gate = "t d", up = "t d" },
+  forward = function (x) return flin.silu(x.gate) * x.up end }""",
+            "attention": """return flin.variant {
+  name = "attention", normalise = "softmax" }""",
+            "delta": "return flin.layers.gated_deltanet"}[what])
+
+    @staticmethod
+    def norm(x, w):
+        return Flin.loaded("norm")(x=x, w=w)[0]
+
+    @staticmethod
+    def rotate(x, angle):
+        return Flin.loaded("rotate")(
+            v=x, angle=angle.expand(x.shape[0], *angle.shape))[0]
+
+    @staticmethod
+    def attention(q, k, v):
+        return Flin.loaded("attention")(q, k, v)[0]
+
+    @staticmethod
+    def delta(x, w):
+        return Flin.loaded("delta")(x=x, **w)[0]
+
+    @staticmethod
+    def swiglu(gate, up):
+        return Flin.loaded("swiglu")(gate=gate, up=up)[0]
+
+    @staticmethod
+    def entropy(x, head, label):
+        return flin.nn.CrossEntropy(inplace=True)(x @ head.t(), label)
+
+
+class Fla:
+    """flash-linear-attention's modules and functions."""
+    name = "fla"
+
+    def __init__(self):
+        try:
+            from fla.modules.activations import swiglu
+            from fla.modules.causal_conv1d import causal_conv1d
+            from fla.modules.fused_linear_cross_entropy import \
+                fused_linear_cross_entropy_loss
+            from fla.modules.norm.fused_norm_gate import rms_norm_gated
+            from fla.modules.norm.layernorm import rms_norm
+            from fla.modules.rotary import rotary_embedding
+            from fla.ops.attn import parallel_attn
+            from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+        except ImportError as e:
+            sys.exit(f"--beside fla wants flash-linear-attention: {e}")
+        self.swiglu, self.rms_norm = swiglu, rms_norm
+        self.conv, self.gated = causal_conv1d, rms_norm_gated
+        self.rotary, self.rule = rotary_embedding, chunk_gated_delta_rule
+        self.loss, self.attend = fused_linear_cross_entropy_loss, parallel_attn
+
+    def norm(self, x, w):
+        return self.rms_norm(x, w, None, eps=EPS)
+
+    def rotate(self, x, angle):
+        return self.rotary(x, angle.cos().to(x.dtype), angle.sin().to(x.dtype),
+                           interleaved=True)
+
+    def attention(self, q, k, v):
+        return self.attend(q, k, v)
+
+    def delta(self, x, w):
+        q, k, v = (self.conv(
+            x @ w["W" + n].flatten(1), w["c" + n].flatten(0, 1),
+            activation="silu")[0].unflatten(-1, w["W" + n].shape[1:])
+            for n in "qkv")
+        g = -w["A_log"].float().exp() * F.softplus(
+            (x @ w["Wa"]).float() + w["dt"].float())
+        y, _ = self.rule(q, k, v, g, (x @ w["Wb"]).sigmoid(),
+                         use_qk_l2norm_in_kernel=True)
+        y = self.gated(y, project(x, w["Wg"]), w["norm"], None, eps=EPS)
+        return y.flatten(2) @ w["Wo"].flatten(0, 1)
+
+    def entropy(self, x, head, label):
+        return self.loss(x, label, head)
+
+
+# What --fused names: an operation that is flin's, where others are PyTorch's.
+FUSIONS = "norm", "rotate", "attention", "delta", "swiglu", "entropy"
+
+
+def operations(side, fused=FUSIONS):
+    own = {"flin": Flin, "torch": Plain, "fla": Fla}[side]()
+    return types.SimpleNamespace(**{
+        f: getattr(own if f in fused else Plain, f) for f in FUSIONS})
+
+
+# ---- the model ----
+
+
+class Attention(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        size = a.width // a.heads
+        self.heads = a.heads, a.key_heads, a.key_heads
+        self.project = nn.ModuleList(
+            nn.Linear(a.width, n * size, bias=False) for n in self.heads)
+        self.out = nn.Linear(a.width, a.width, bias=False)
+
+    def forward(self, x, angle, by):
+        q, k, v = (p(x).unflatten(-1, (n, -1))
+                   for p, n in zip(self.project, self.heads))
+        q, k = by.rotate(q, angle), by.rotate(k, angle)
+        return self.out(by.attention(q, k, v).flatten(2))
+
+
+class Delta(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        size = a.width // a.heads
+        self.weights = flin.nn.Layer("gated_deltanet", d=a.width, k=size,
+                                     heads=a.heads).weights
+
+    def forward(self, x, angle, by):
+        return by.delta(x, dict(self.weights.items()))
+
+
+class Block(nn.Module):
+    def __init__(self, a, rule):
+        super().__init__()
+        self.norm = nn.Parameter(torch.ones(a.width))
+        self.mix = Attention(a) if rule == "softmax" else Delta(a)
+        self.norm2 = nn.Parameter(torch.ones(a.width))
+        self.gate = nn.Linear(a.width, a.hidden, bias=False)
+        self.up = nn.Linear(a.width, a.hidden, bias=False)
+        self.down = nn.Linear(a.hidden, a.width, bias=False)
+
+    def forward(self, x, angle, by):
+        x = x + self.mix(by.norm(x, self.norm), angle, by)
+        h = by.norm(x, self.norm2)
+        return x + self.down(by.swiglu(self.gate(h), self.up(h)))
+
+
+class Model(nn.Module):
+    """Of tokens [B, T] and labels [B, T] to the mean loss."""
+
+    def __init__(self, a):
+        super().__init__()
+        rules = MIXERS[a.mixer]
+        self.embedding = nn.Embedding(a.vocabulary, a.width)
+        self.blocks = nn.ModuleList(Block(a, rules[i % len(rules)])
+                                    for i in range(a.layers))
+        self.norm = nn.Parameter(torch.ones(a.width))
+        self.head = self.embedding if a.tied else \
+            nn.Linear(a.width, a.vocabulary, bias=False)
+        half = a.width // a.heads // 2
+        rates = BASE ** (-torch.arange(half) / half)
+        self.register_buffer("angle", torch.arange(a.length)[:, None] * rates,
+                             persistent=False)
+        for name, p in self.named_parameters():
+            if p.dim() > 1 and "mix.weights" not in name:
+                nn.init.normal_(p, 0, 0.02)
+
+    def forward(self, x, label, by):
+        x = self.embedding(x)
+        angle = self.angle[:x.shape[1]]
+        for block in self.blocks:
+            x = block(x, angle, by)
+        x = by.norm(x, self.norm).flatten(0, 1)
+        return by.entropy(x, self.head.weight, label.flatten())
+
+
+def made(a):
+    """The model of the options, the same for each side. Angles stay
+    float32."""
+    torch.manual_seed(a.seed)
+    model = Model(a)
+    angle = model.angle
+    model.to(a.device, a.dtype)
+    model.angle = angle.to(a.device)
+    return model
+
+
+# ---- training ----
+
+
+def batches(a, text):
+    """Endless, of the same seed the same: [batch, length + 1]."""
+    draw = torch.Generator().manual_seed(a.seed)
+    text = text.to(a.device)
+    window = torch.arange(a.length + 1, device=a.device)
+    while True:
+        at = torch.randint(len(text) - a.length - 1, (a.batch, 1),
+                           generator=draw)
+        yield text[at.to(a.device) + window]
+
+
+class Training:
+    """One side's: step(rows) trains by rows [B, T + 1], and gives the loss and
+    the gradients' norm as tensors."""
+
+    def __init__(self, a, model, loss):
+        self.a, self.model, self.loss = a, model, loss
+        self.cuda = a.device == "cuda"
+        self.parameters = list(model.parameters())
+        more = dict(fused=True, capturable=True) if self.cuda else {}
+        rate = torch.tensor(a.rate, device=a.device) if self.cuda else a.rate
+        self.optimiser = torch.optim.AdamW(
+            self.parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1,
+            **more)
+        self.graph = self.rows = None
+        self.seen = 0
+
+    def set_rate(self):
+        """Up to the full rate in ten steps."""
+        self.seen += 1
+        rate = self.a.rate * min(1, self.seen / 10)
+        for group in self.optimiser.param_groups:
+            if self.cuda:
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def one(self, rows):
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.parameters, 1)
+        self.optimiser.step()
+        return loss.detach(), norm
+
+    def step(self, rows):
+        self.set_rate()
+        if not (self.a.graph and self.cuda):
+            return self.one(rows)
+        if self.graph is None and self.seen <= WARM:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                result = self.one(rows)
+            torch.cuda.current_stream().wait_stream(side)
+            return result
+        if self.graph is None:
+            self.rows = rows.clone()
+            self.optimiser.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.result = self.one(self.rows)
+        self.rows.copy_(rows)
+        self.graph.replay()
+        return self.result
+
+
+def train(a, side, text, fused=FUSIONS):
+    """Trains one side: losses, norms of gradients, milliseconds of steps, the
+    peak of memory in bytes (None on a CPU)."""
+    cuda = a.device == "cuda"
+    if cuda:
+        torch.cuda.empty_cache()
+    model = made(a)
+    by = operations(side, fused)
+    loss = functools.partial(model, by=by)
+    if side == "torch" and a.compile:
+        loss = torch.compile(loss)
+    run = Training(a, model, loss)
+    draw = batches(a, text)
+    losses = torch.zeros(a.steps, device=a.device)
+    norms = torch.zeros(a.steps, device=a.device)
+    times, begun = [], time.monotonic()
+    for i in range(a.steps):
+        rows = next(draw)
+        if cuda:
+            if i == WARM:
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        losses[i], norms[i] = run.step(rows)
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - start))
+        if i == 0 and a.verbose:
+            print(f"  {side}: first step {time.monotonic() - begun:.1f} s",
+                  flush=True)
+    return {"side": side, "fused": list(fused), "losses": losses.tolist(),
+            "norms": norms.tolist(), "times": times,
+            "parameters": sum(p.numel() for p in run.parameters),
+            "peak": torch.cuda.max_memory_allocated() if cuda else None}
+
+
+def typical(r):
+    """Milliseconds of a step once all is compiled and recorded."""
+    later = r["times"][WARM + 2:] or r["times"][-1:]
+    return statistics.median(later)
+
+
+def line(a, r):
+    ms = typical(r)
+    peak = "" if r["peak"] is None else f"{r['peak'] / 2**20:8.0f} MB"
+    return (f"{a.mixer:15} {r['side']:6} {ms:9.2f} ms a step "
+            f"{1000 * a.batch * a.length / ms:10.0f} tokens/s {peak}  loss "
+            f"{r['losses'][0]:.3f} -> {statistics.fmean(r['losses'][-5:]):.3f}"
+            f"  gradient norm up to {max(r['norms']):.2f}")
+
+
+def beside(own, other):
+    """flin's figures, of another side's."""
+    found = f"{typical(other) / typical(own):.2f} times its tokens a second"
+    if own["peak"] and other["peak"]:
+        found += f", {own['peak'] / other['peak']:.2f} of its memory"
+    apart = max(abs(x - y) for x, y in zip(own["losses"], other["losses"]))
+    return f"flin beside {other['side']}: {found}, losses at most " \
+        f"{apart:.1e} apart"
+
+
+# ---- the command ----
+
+
+def options(words=None):
+    p = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--mixer", choices=MIXERS, default="softmax")
+    p.add_argument("--beside", default="", metavar="A,B",
+                   help="other sides: torch, fla")
+    p.add_argument("--alone", metavar="SIDE", choices=SIDES, default="flin",
+                   help="the first side, if it is not to be flin")
+    p.add_argument("--fused", default=",".join(FUSIONS), metavar="A,B",
+                   help="what is flin's, of " + ", ".join(FUSIONS))
+    p.add_argument("--graph", action="store_true",
+                   help="a step as a CUDA graph, on all sides")
+    p.add_argument("--no-compile", dest="compile", action="store_false",
+                   help="PyTorch's side without torch.compile")
+    p.add_argument("--tied", action="store_true",
+                   help="the head is the embedding")
+    p.add_argument("--device", default="cuda" if torch.cuda.is_available()
+                   else "cpu")
+    p.add_argument("--dtype", choices=("float32", "bfloat16"),
+                   help="of weights and values (bfloat16 on a GPU)")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--text", metavar="FILE")
+    p.add_argument("--svg", metavar="FILE", help="the losses, drawn")
+    p.add_argument("--log", metavar="FILE", help="a line of JSON each side")
+    p.add_argument("--verbose", action="store_true")
+    for name, value in FULL.items():
+        p.add_argument("--" + name.replace("_", "-"), type=type(value))
+    a = p.parse_args(words)
+    for name, value in (FULL if a.device == "cuda" else SMALL).items():
+        if getattr(a, name) is None:
+            setattr(a, name, value)
+    a.dtype = getattr(torch, a.dtype or (
+        "bfloat16" if a.device == "cuda" else "float32"))
+    a.compile = a.compile and a.device == "cuda"
+    a.beside = [s for s in a.beside.split(",") if s]
+    a.fused = [f for f in a.fused.split(",") if f]
+    for given, known in ((a.beside, SIDES), (a.fused, FUSIONS)):
+        for one in given:
+            if one not in known:
+                p.error(f"'{one}': one of {', '.join(known)} is wanted")
+    if a.width % a.heads or a.heads % a.key_heads or a.width // a.heads % 2:
+        p.error(f"{a.heads} heads do not share a width of {a.width} in pairs "
+                f"of channels, or {a.key_heads} key heads them")
+    return a
+
+
+def main():
+    a = options()
+    text = tokens_of(words_of(a.text), a.vocabulary)
+    runs = []
+    for side in [a.alone] + [s for s in a.beside if s != a.alone]:
+        fused = a.fused if side == "flin" else FUSIONS
+        runs.append(train(a, side, text, fused))
+        if side == a.alone:
+            print(f"{runs[0]['parameters'] / 1e6:.1f} million parameters, "
+                  f"{a.layers} layers, {a.batch} x {a.length} tokens a step, "
+                  f"{len(text)} tokens of text", flush=True)
+        print(line(a, runs[-1]), flush=True)
+        if runs[0]["side"] == "flin" and side != "flin":
+            print(beside(runs[0], runs[-1]), flush=True)
+        if a.log:
+            with open(a.log, "a", encoding="utf-8") as f:
+                print(json.dumps({"mixer": a.mixer, **runs[-1]}), file=f)
+    if a.svg:
+        with open(a.svg, "w", encoding="utf-8") as f:
+            f.write(flin.curves({r["side"]: r["losses"] for r in runs},
+                                title=f"{a.mixer}, {a.layers} layers",
+                                x="step", y="loss"))
+
+
+if __name__ == "__main__":
+    main()

@@ -275,6 +275,9 @@ typedef struct Split { bool late, ahead, apart; } Split;
  * `of`, for each of its kernels, which of p's it is of. */
 const Plan *tile_split(const Plan *p, Split how, int **of);
 
+/* Whether there is a sum of tokens under decays per key. */
+bool has_decayed_sums(const Graph *g);
+
 /* ---- tile_order.c ---- */
 
 void tiles_order(Tiles *t);

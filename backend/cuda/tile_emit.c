@@ -778,25 +778,25 @@ static void take_cheaper(const Prepared *y, const CudaOptions *o,
 }
 
 /* The ways to cut the plan's kernels, of which the cheapest is taken: with
- * scores made ahead of the walk back, or without; a way back of several kernels
- * also anew, in a walk and kernels over all chunks, which find states alone of
- * the way forward. */
+ * scores made ahead of the walk back, or without; then sums under decays apart
+ * from the scores they take, or not; a way back of several kernels also anew,
+ * in a walk and kernels over all chunks, which find states alone of the way
+ * forward. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    Prepared best = prepare(c, whole, o, false, false), y;
+    Prepared best = prepare(c, whole, o, false, false);
     double least = price_of(&best, o);
     if (!o->scheduled || best.p->split == best.p->nkernels)
         return best;
-    y = prepare(c, whole, o, true, false);
-    if (may_be_ahead(&y))
-        take_cheaper(&y, o, &best, &least);
-    if (!o->rows || whole->nkernels <= whole->split + 1)
-        return best;
-    const Plan *one = plan_join_back(whole);
-    for (int apart = 0; apart < 2; apart++) {
-        y = prepare(c, one, o, true, apart);
-        if (may_be_ahead(&y))
-            take_cheaper(&y, o, &best, &least);
+    bool anew = o->rows && whole->nkernels > whole->split + 1;
+    bool sums = has_decayed_sums(whole->g);
+    for (int i = 0; i < (anew ? 2 : 1); i++) {
+        const Plan *p = i ? plan_join_back(whole) : whole;
+        for (int apart = 0; apart < (sums ? 2 : 1); apart++) {
+            Prepared y = prepare(c, p, o, true, apart);
+            if (may_be_ahead(&y))
+                take_cheaper(&y, o, &best, &least);
+        }
     }
     return best;
 }

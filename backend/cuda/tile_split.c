@@ -417,6 +417,14 @@ static bool is_decayed_sum(const Graph *g, Ref r)
     return g->n[r].op == OP_gdot && g->n[r].axes & DIM_AXES;
 }
 
+bool has_decayed_sums(const Graph *g)
+{
+    for (Ref r = 1; r < g->len; r++)
+        if (is_decayed_sum(g, r))
+            return true;
+    return false;
+}
+
 /* Requires parts. Scores that such sums take are made first, and results that
  * need none; the rest finds the products among that, and the scores. */
 static bool find_first(Cut *u)

@@ -231,7 +231,7 @@ static bool classify(Select *x, Ref r)
 static bool is_kept_so(const Select *x, Ref r)
 {
     AxisSet s = x->g->n[r].axes;
-    bool tokens = s & AXIS(AX_I) && s & DIM_AXES && x->kind[r] != PRODUCT;
+    bool tokens = s & AXIS(AX_I) && s & DIM_AXES;
     return x->w->stored16[r] ? count_axes(s) == 2 && x->kind[r] != PAIRED
                              : count_axes(s) < 2 || tokens;
 }

@@ -121,8 +121,46 @@ static const char *refuse(const Graph *g, Ref r, AxisSet along)
                       op_info[n->op].name);
 }
 
-/* Numbers of rows that a reduction gives: what the way back needs and the way
- * forward has. */
+/* Is u made of r and of numbers alone, one for a row? */
+static bool is_made_of(const RowStep *s, Ref u, Ref r)
+{
+    const Graph *g = s->joint;
+
+    if (g->n[u].axes & s->along || !(op_info[g->n[u].op].traits & ELEMENTWISE))
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (g->n[u].a[i] && g->n[u].a[i] != r
+            && g->n[g->n[u].a[i]].op != OP_num)
+            return false;
+    return true;
+}
+
+/* The number that the way back looks at where it needs r: of a sum of squares
+ * the inverse root, say, if it alone is read. */
+static Ref looked_at(const RowStep *s, const uint8_t *forward,
+                     const uint8_t *back, Ref r)
+{
+    const Graph *g = s->joint;
+    Ref next = 0;
+
+    for (int i = 0; i < s->nin; i++)
+        if (s->gradient[i] == r)
+            return r;
+    for (Ref u = r + 1; u < g->len; u++) {
+        bool reads = false;
+        for (int i = 0; i < 4; i++)
+            reads = reads || g->n[u].a[i] == r;
+        if (!reads || !back[u])
+            continue;
+        if (next || !forward[u] || !is_made_of(s, u, r))
+            return r;
+        next = u;
+    }
+    return next ? looked_at(s, forward, back, next) : r;
+}
+
+/* Numbers of rows that reductions give, or what is made of these: what the way
+ * back needs and the way forward has. */
 static void find_kept(Ctx *c, RowStep *s, const uint8_t *forward,
                       const uint8_t *back)
 {
@@ -131,7 +169,7 @@ static void find_kept(Ctx *c, RowStep *s, const uint8_t *forward,
     s->kept = ctx_alloc(c, g->len * sizeof *s->kept);
     for (Ref r = 1; r < g->len; r++)
         if (forward[r] && back[r] && row_folds(g, r))
-            s->kept[s->nkept++] = r;
+            s->kept[s->nkept++] = looked_at(s, forward, back, r);
 }
 
 RowStep *row_step(Ctx *c, const Graph *step, const char **why)
@@ -258,6 +296,8 @@ static void find_needs(RowProgram *p)
     for (Ref r = g->len - 1; r > 0; r--)
         if (p->number[r] && row_folds(g, r) && !is_given(p, r))
             need(p, r, pass_of_fold(p, r));
+    for (int i = 0; i < p->nkept; i++)
+        p->number[p->kept[i]] = 0;      /* it is there */
 }
 
 bool row_does(const RowProgram *p, int pass)
@@ -359,34 +399,63 @@ static bool is_read(const RowProgram *p, int i, int pass)
     return r && p->need[pass][r];
 }
 
-static const char *check_out(Ctx *c, const RowProgram *p, const RowOut *o)
+/* Does a sum over rows, made behind all passes, read it? */
+static bool reads_columns(const RowProgram *p, int i)
 {
-    const Graph *g = p->g;
-    const Input *in = o->input >= 0 ? &g->in[o->input] : NULL;
+    for (int o = 0; o < p->nout; o++)
+        if (p->out[o].summed && row_axis(p, p->g->in[p->out[o].input].node)
+                                >= 0 && is_read(p, i, p->out[o].pass))
+            return true;
+    return false;
+}
 
+int row_last_reader(const RowProgram *p, const RowReads *how, int i)
+{
+    int last = -1;
+
+    for (int pass = 0; pass < p->npasses; pass++)
+        last = is_read(p, i, pass) ? pass : last;
+    return how->columns && reads_columns(p, i) ? p->npasses : last;
+}
+
+static const char *check_inplace(Ctx *c, const RowProgram *p, const RowOut *o,
+                                 const RowReads *how)
+{
+    const Input *in = o->input >= 0 ? &p->g->in[o->input] : NULL;
+
+    if (!in || o->summed || p->g->n[o->node].axes != in->axes)
+        return "what is written in place has another shape than what was "
+               "there";
+    if (how->shared[o->input])
+        return ctx_format(c, "several rows read the same entries of %s",
+                          in->name);
+    int last = row_last_reader(p, how, o->input);
+    if (last == p->npasses)
+        return ctx_format(c, "%s is read again for a sum over rows",
+                          in->name);
+    if (last > o->pass)
+        return ctx_format(c, "%s is read in pass %d, but its gradient is "
+                          "written over it in pass %d", in->name, last,
+                          o->pass);
+    return NULL;
+}
+
+static const char *check_out(Ctx *c, const RowProgram *p, const RowOut *o,
+                             const RowReads *how)
+{
     if (is_along(p, o->node) && (p->level[o->node] > o->pass / p->naxes
                 || row_axis(p, o->node) != row_pass_axis(p, o->pass)))
         return ctx_format(c, "pass %d writes what round %d makes first",
                           o->pass, p->level[o->node]);
-    if (!o->inplace)
-        return NULL;
-    if (!in || o->summed || g->n[o->node].axes != in->axes)
-        return "what is written in place has another shape than what was "
-               "there";
-    for (int i = o->pass + 1; i < p->npasses; i++)
-        if (is_read(p, o->input, i))
-            return ctx_format(c, "%s is read in pass %d, but its gradient is "
-                              "written over it in pass %d", in->name, i,
-                              o->pass);
-    return NULL;
+    return o->inplace ? check_inplace(c, p, o, how) : NULL;
 }
 
-const char *row_check(Ctx *c, const RowProgram *p)
+const char *row_check(Ctx *c, const RowProgram *p, const RowReads *how)
 {
     const Graph *g = p->g;
 
     for (int i = 0; i < p->nout; i++) {
-        const char *wrong = check_out(c, p, &p->out[i]);
+        const char *wrong = check_out(c, p, &p->out[i], how);
         if (wrong)
             return wrong;
     }

@@ -95,10 +95,19 @@ RowProgram *row_forward(Ctx *c, const RowStep *s, bool keep);
 RowProgram *row_backward(Ctx *c, const RowStep *s, const bool *wanted,
                          const bool *inplace, bool given);
 
+/* How a backend goes about it, which the program does not say. columns: what
+ * is summed over rows along an axis is made behind all passes, of inputs that
+ * are read again. shared: entries of the input that several rows read. */
+typedef struct RowReads { bool columns, shared[MAX_INPUTS]; } RowReads;
+
+/* The last pass that reads input i; npasses: it is read behind them; -1: none
+ * does. */
+int row_last_reader(const RowProgram *p, const RowReads *how, int i);
+
 /* NULL, or what is wrong: a pass that reads what is not there yet, an input
- * that is read in a later pass than its memory is written in, or a result of
+ * that is read when its gradient has been written over it, or a result of
  * another place. */
-const char *row_check(Ctx *c, const RowProgram *p);
+const char *row_check(Ctx *c, const RowProgram *p, const RowReads *how);
 
 /* Of a row, in entries: how many are read and written in all passes. */
 typedef struct RowTraffic { int64_t read, written, again; } RowTraffic;

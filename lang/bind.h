@@ -291,6 +291,8 @@ struct LayerProgram {
     Variant **variant;
     int *tile;                          /* see find_tiles */
     struct RowStep **row;               /* of parts that are row programs */
+    uint8_t **over;                     /* of these, per input: its gradient may
+                                           be written over it */
     struct Rows **rows;                 /* on a device, of parts that have one;
                                            NULL: not looked for yet */
     struct Passes **passes;             /* the same of row programs */

@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "../compiler/coupled.h"
-#include "../compiler/layer.h"
 #include "../compiler/mask.h"
-#include "../compiler/row.h"
-#include "bind.h"
+#include "layer_run.h"
 
 enum { USUAL_SIZE = 16 };
 
@@ -216,24 +214,26 @@ const char **layer_names(const Graph *g, const LayerParts *p)
     return name;
 }
 
-static void put_part(Buf *b, const Graph *g, const LayerPart *p,
+static void put_part(Buf *b, const Graph *g, const LayerParts *parts, int i,
                      const char *const *name)
 {
+    const LayerPart *p = &parts->part[i];
     const Node *n = &g->n[p->y];
-
     const char *t = p->constant ? "" : n->axes ? "t " : "t";
+
     buf_printf(b, "  %s [%s%s] = ", name[p->y], t, axes_text(g, n->axes));
     if (n->op != OP_input) {
         buf_printf(b, "%s\n     %s\n", expr_named(g, p->y, name),
                    p->constant ? "once, of weights"
-                   : p->step && row_needed(p->step) ? "row by row" : p->step
-                   ? "in chunks, without a state" : "matrix product");
+                   : !p->step ? "matrix product"
+                   : by_rows(g, parts, i, false) ? "row by row"
+                   : "in chunks, without a state");
         return;
     }
     buf_printf(b, "%s(", p->name);
-    for (int i = 0; i < p->nin; i++)
-        buf_printf(b, "%s%s", i ? ", " : "", name[p->in[i]] ? name[p->in[i]]
-                   : expr_text(g, p->in[i]));
+    for (int j = 0; j < p->nin; j++)
+        buf_printf(b, "%s%s", j ? ", " : "", name[p->in[j]] ? name[p->in[j]]
+                   : expr_text(g, p->in[j]));
     buf_printf(b, ")\n");
 }
 
@@ -259,7 +259,7 @@ static void find_parts(Form *f)
     const char **name = layer_names(g, p);
 
     for (int i = 0; i < p->n; i++) {
-        put_part(&f->text, g, &p->part[i], name);
+        put_part(&f->text, g, p, i, name);
         if (g->n[p->part[i].y].op == OP_input)
             put_road(f, &p->part[i]);
     }

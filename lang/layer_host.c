@@ -176,7 +176,10 @@ static void row_back(Lay *k, Sub *s, const RowStep *step)
         wanted[i] = s->d.dx[i].given && s->d.dx[i].data;
     RowProgram *p = row_backward(k->c, step, wanted, s->inplace,
                                  s->saved->at != NULL);
-    const char *wrong = row_check(k->c, p);
+    RowReads how = { .columns = false };
+    for (int i = 0; i < step->nin; i++)
+        how.shared[i] = call->in[i].heads < call->heads;
+    const char *wrong = row_check(k->c, p, &how);
     if (wrong)
         fail_code(k->c, ERR_INTERNAL, "%s: %s", g->name, wrong);
     call->in[step->nin] = result_view(g, &s->d.dy);

@@ -47,15 +47,17 @@ static const Joint *joint_at(const Showing *s, const Cutting *k, int i)
 static Price price_at(const Showing *s, const Cutting *k, int i)
 {
     const Joint *j = joint_at(s, k, i);
+    Pricing as = s->as;
 
+    as.parts = k->parts;
     if (!j && k->tile && k->tile[i]) {
-        Price p = price_part(&s->as, &k->parts->part[i], &k->by[i]);
-        price_tiles(&s->as, &k->parts->part[i], &p);
+        Price p = price_part(&as, &k->parts->part[i], &k->by[i]);
+        price_tiles(&as, &k->parts->part[i], &p);
         k->by[i] = ctx_format(s->as.c, "%s, in tiles of tokens", k->by[i]);
         return p;
     }
     if (!j)
-        return price_part(&s->as, &k->parts->part[i], &k->by[i]);
+        return price_part(&as, &k->parts->part[i], &k->by[i]);
     if (j->part[0] == i)
         return price_joint(&s->as, k->parts, j, &k->by[i]);
     k->by[i] = ctx_format(s->as.c, "in the product of %s",

@@ -232,10 +232,10 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     for (int ax = AX_DIM; ax < p->step->naxes; ax++)
         size[ax] = s->size[p->axis[ax]];
     const Graph *sized = graph_sized(p->step, size);
-    const RowStep *row = row_wanted(sized) ? row_step(s->c, sized, &why)
-                                           : NULL;
-    if (row && (!s->gpu || row_needed(sized)
-                || !rows_new(s->c, p->step, size)))
+    bool wanted = !s->parts ? row_wanted(sized)
+                : by_rows(s->g, s->parts, (int)(p - s->parts->part), s->gpu);
+    const RowStep *row = wanted ? row_step(s->c, sized, &why) : NULL;
+    if (row)
         return price_passes(s, p, row, by);
     *by = "rows";
     if (s->gpu && rows_new(s->c, p->step, size))

@@ -13,6 +13,7 @@ typedef struct Pricing {
     const Graph *g;                     /* the layer, traced */
     const Machine *m;
     const int32_t *size;
+    const LayerParts *parts;            /* all of the layer's; or NULL */
     int64_t B, T;
     bool backward;                      /* both ways */
     bool gpu, beside;                   /* beside: weights lie so */

@@ -361,7 +361,19 @@ void run_joint(Lay *k, const Joint *j)
     drop_array(k, &room);
 }
 
-/* The place of part i's dy beside the others'. */
+/* In the shelf's memory, row-major. */
+static void lie_in(Array *v, const Shelf *shelf, DType d)
+{
+    int64_t n = 1;
+
+    for (int i = v->rank; i-- > 0; n *= v->n[i])
+        v->st[i] = n;
+    v->dtype = d;
+    v->data = shelf->at;
+}
+
+/* The place of part i's dy beside the others'; over the results, where these
+ * are read no more. */
 static Array joint_dy(Lay *k, const Joint *j, int i)
 {
     Array *all = &k->dy[j - k->p->joints->joint];
@@ -370,7 +382,11 @@ static Array joint_dy(Lay *k, const Joint *j, int i)
     if (!all->data) {
         Multiply m = multiply_all(k, j);
         *all = row_array(k, &m, &m.cols);
-        make_room(k, all, k->realm->type(k, own.p->y), false);
+        if (joint_lies_over(k, j))
+            lie_in(all, &k->shelf[j - k->p->joints->joint],
+                   k->realm->type(k, own.p->y));
+        else
+            make_room(k, all, k->realm->type(k, own.p->y), false);
     }
     return columns_of(j, i, all, row_array(k, &own, &own.cols));
 }

@@ -26,24 +26,6 @@ static void cut_parts(Ctx *c, const Layer *l, LayerProgram *p)
     p->mark = hash_bytes(p->fusion, place, (size_t)parts->n);
 }
 
-/* Parts that only row programs compute, or these as others. */
-static void find_rows(Ctx *c, const Layer *l, LayerProgram *p)
-{
-    p->row = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->row + 1);
-    for (int i = 0; i < p->parts->n; i++) {
-        const LayerPart *part = &p->parts->part[i];
-        const char *why;
-        if (!part->step || layer_is_call(l, part) || !row_wanted(part->step))
-            continue;
-        p->row[i] = row_step(c, part->step, &why);
-        if (!p->row[i] && row_needed(part->step))
-            fail_help(c, l->traced->n[part->y].line, "one axis alone is "
-                      "reduced over between two products with weights, and "
-                      "entries stay where they are", "%s: no program over "
-                      "rows: %s", l->traced->name, why);
-    }
-}
-
 static void new_program(Ctx *c, void *ud)
 {
     NewProgram *n = ud;
@@ -338,17 +320,6 @@ static bool spread(const Lay *k, const LayerPart *p, int j)
     return p->step->in[j].timed && !p->constant && !k->g->n[p->in[j]].timed;
 }
 
-/* Does nobody read the call's own value of r behind this part, whose passes
- * write each entry when they have read it? Then its gradient lies there. */
-static bool over_value(const Lay *k, const LayerPart *p, Ref r)
-{
-    const Array *v = &k->value[r];
-
-    return k->p->row[p - k->p->parts->part] && k->readers[r] == 1 && !k->left
-        && !k->kept_at && v->own && !v->shelf && r != k->g->out[0].node
-        && k->g->n[r].timed && v->dtype == k->realm->type(k, r);
-}
-
 /* Room for a gradient of input j: r's own, or, where r is one for all tokens,
  * as if it differed from token to token. */
 static Array gradient_array(Lay *k, const LayerPart *p, int j)
@@ -363,7 +334,7 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
     if (first && !spread(k, p, j)
         && (direct_grad(k, r, &v) || joint_grad(k, r, &v)))
         return v;
-    if (first && over_value(k, p, r)) {
+    if (first && lies_over(k, r)) {
         v = k->value[r];
         k->value[r].own = false;
         return v;
@@ -755,35 +726,6 @@ static void check_sums(const Lay *k)
                       ? "where the weights are, on the CPU here, but the call "
                         "runs on the GPU" : ctx_format(k->c, "in float32, and "
                       "this tensor is %s", dtype_name(t->dtype)));
-    }
-}
-
-/* Whose gradient is to lie over it: it is read by one part alone, in whose
- * passes each entry is written when it has been read. */
-static void check_inplace(const Lay *k)
-{
-    for (int i = 0; i < k->step->nin; i++) {
-        Ref r = k->g->in[i].node;
-        const Input *in = &k->step->in[i];
-        if (!k->d->dx[i].given || !k->d->dx[i].data
-            || k->d->dx[i].data != k->args->in[i].data)
-            continue;
-        const Given *x = &k->args->in[i], *d = &k->d->dx[i];
-        bool same = x->dtype == d->dtype && !memcmp(x->stride, d->stride,
-                                     (size_t)x->rank * sizeof *x->stride);
-        if (!same)
-            fail_help(k->c, in->line, "the same tensor", "backward: %s: what "
-                      "its gradient is written over has another type or other "
-                      "strides", in->name);
-        if (k->readers[r] != 1 || r == k->g->out[0].node)
-            fail_help(k->c, in->line, "a tensor of its own for the gradient",
-                      "backward: %s cannot be written over by its gradient: "
-                      "%d parts of %s read it", in->name, k->readers[r],
-                      k->step->name);
-        if (!k->p->row[k->first[r]] || !in->timed)
-            fail_help(k->c, in->line, "a tensor of its own for the gradient",
-                      "backward: %s cannot be written over by its gradient: "
-                      "what reads it is no program over rows", in->name);
     }
 }
 

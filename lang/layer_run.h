@@ -197,6 +197,23 @@ void back_joint(Lay *k, const Joint *j);
 /* The place of r's gradient beside those of its joint, where it has none. */
 bool joint_grad(Lay *k, Ref r, Array *to);
 
+/* ---- row programs (layer_rows.c) ---- */
+
+/* Does part i run as a program over rows, if it can? What they alone compute,
+ * rows longer than others hold, and a layer that is one step and nothing else.
+ */
+bool by_rows(const Graph *g, const LayerParts *p, int i, bool device);
+/* Those of the program's parts, and over which values of theirs gradients may
+ * be written. */
+void find_rows(Ctx *c, const Layer *l, LayerProgram *p);
+/* Is the call's own value written over by its gradient, all of a joint's?
+ * Nobody reads it any more then. */
+bool lies_over(const Lay *k, Ref r);
+bool joint_lies_over(const Lay *k, const Joint *j);
+/* Fails where an input that the caller gives up would be read after its
+ * gradient has been written over it. */
+void check_inplace(const Lay *k);
+
 /* ---- parts (layer_run.c), tiles of tokens (layer_tiles.c) ---- */
 
 void run_step(Lay *k, int i);

@@ -109,7 +109,8 @@ slowest() {
 unit() {
     for c in tests/unit/*.c tests/cuda/*.c; do
         case ${c##*/} in
-        bench.c|exit.c|tiles.c|limits.c|strided.c|inplace.c|launched.c)
+        bench.c|exit.c|tiles.c|limits.c|strided.c|inplace.c|launched.c|\
+        reuse.c)
             # want a GPU
             continue;;
         esac
@@ -179,7 +180,7 @@ cuda() {
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \
-        "tests/cuda/strided" "tests/cuda/inplace" \
+        "tests/cuda/strided" "tests/cuda/inplace" "tests/cuda/reuse" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \
@@ -225,6 +226,7 @@ cuda() {
             ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
+        *reuse) more="FAKE_ARCH=9 FAKE_BRIEF=1" ;;
         *strided*|*angles*|*turns*|*bands*|*pairs*|*inplace*|*mixed*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;

@@ -121,7 +121,10 @@ static RowProgram *program_of(Ctx *c, const Passes *p, const PassesCall *call)
         wanted[i] = call->dx[i].data != NULL;
     RowProgram *r = row_backward(c, p->step, wanted, call->inplace,
                                  call->kept != 0);
-    const char *wrong = row_check(c, r);
+    RowReads how = { .columns = true };
+    for (int i = 0; i < p->step->nin; i++)
+        how.shared[i] = call->in[i].heads < call->heads;
+    const char *wrong = row_check(c, r, &how);
     if (wrong)
         fail_code(c, ERR_INTERNAL, "%s: %s", r->g->name, wrong);
     return r;

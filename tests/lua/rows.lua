@@ -202,6 +202,103 @@ for _, dtype in ipairs { "bfloat16", not cuda and "float32" or nil } do
           { saved = saved, dy = args.dy })
 end
 
+-- A gate, a layer of one step: over both at once, of any length.
+local swiglu = flin.layer {
+  name = "swiglu", input = { gate = "t n", up = "t n" },
+  forward = function (x) return flin.silu(x.gate) * x.up end
+}
+for _, n in ipairs { 1, 33, 5000 } do
+  local args = { gate = flin.randn(2, 3, n, { seed = 1 }),
+                 up = flin.randn(2, 3, n, { seed = 2 }) }
+  holds("swiglu of " .. n, swiglu, args, 1e-6)
+  local there = to_gpu(args)
+  there.dy = to_gpu { dy = flin.randn(2, 3, n, { seed = 3 }) }.dy
+  local apart = swiglu:backward(there)
+  there.inplace = { "gate", "up" }
+  local over = swiglu:backward(there)
+  for _, name in ipairs { "gate", "up" } do
+    check("swiglu of " .. n .. ": d_" .. name .. " over " .. name,
+          over[name] == there[name])
+    check("swiglu of " .. n .. ": d_" .. name .. ", the same bits",
+          off(over[name]:to "cpu", apart[name]:to "cpu") == 0)
+  end
+end
+do      -- memory that something else lies in
+  local args = to_gpu { gate = flin.randn(1, 2, 8), up = flin.randn(1, 2, 8),
+                        dy = flin.randn(1, 2, 8) }
+  local function over(inplace, with)
+    local a = { inplace = inplace }
+    for name, x in pairs(args) do a[name] = with[name] or x end
+    return swiglu:backward(a)
+  end
+  refused("over up, which is gate", "up lies in the same memory", over,
+          { "gate" }, { up = args.gate })
+  refused("over dy", "dy lies in the same memory", over, { "up" },
+          { dy = args.up })
+  check("dy is gate, which stays", pcall(over, { "up" }, { dy = args.gate }))
+end
+-- On a GPU a weight's gradient is summed behind all passes, of z again.
+do
+  local weighed = flin.layer {
+    input = { z = "t n" }, weight = { w = "n" },
+    forward = function (x, w) return flin.rms_norm(x.z, "n") * w.w end
+  }
+  local args = to_gpu { z = flin.randn(2, 3, 40, { seed = 1 }),
+                        w = flin.randn(40, { seed = 2 }),
+                        dy = flin.randn(2, 3, 40, { seed = 3 }) }
+  local apart = weighed:backward(args)
+  args.inplace = { "z" }
+  if cuda then
+    refused("over what a sum over rows reads", "z is read again for a sum "
+            .. "over rows", weighed.backward, weighed, args)
+  else
+    local over = weighed:backward(args)
+    check("over z: d_w", off(over.w, apart.w) == 0)
+    check("over z: d_z", off(over.z, apart.z) == 0)
+  end
+  local shared = flin.layer {
+    input = { z = "t n", u = "t h n" },
+    forward = function (x) return flin.logsumexp(x.z * x.u, "n") end
+  }
+  if not cuda then
+    refused("over what several heads read", "several rows read the same "
+            .. "entries of z", shared.backward, shared,
+            { z = flin.randn(1, 2, 9), u = flin.randn(1, 2, 3, 9),
+              dy = flin.ones(1, 2, 3), inplace = { "z" } })
+  end
+end
+-- An inverse root mean square is saved, or made again: the bits of the way
+-- forward. y[1] is it where z[1] is 1, and d_z[2] where z[2] is 0 and dy is 1
+-- there alone.
+do
+  local rms = flin.layer {
+    input = { z = "t n" },
+    forward = function (x) return flin.rms_norm(x.z, "n") end
+  }
+  for _, n in ipairs { 40, 5000 } do
+    local z, dy = flin.randn(1, 9, n, { seed = n }):totable(), {}
+    for t, row in ipairs(z[1]) do
+      row[1], row[2], dy[t] = 1, 0, {}
+      for i = 1, n do dy[t][i] = i == 2 and 1 or 0 end
+    end
+    local args = to_gpu { z = flin.tensor(z), dy = flin.tensor { dy } }
+    local y, _, saved = rms:forward { z = args.z, save = true }
+    if cuda then
+      check("a number a row is saved", saved.bytes >= 9 * 4
+            and saved.bytes <= 256, saved.bytes)
+    end
+    y = y:to "cpu":totable()[1]
+    for how, d in pairs { saved = rms:backward { saved = saved, dy = args.dy },
+                          again = rms:backward(args) } do
+      local bits = true
+      for t, row in ipairs(d.z:to "cpu":totable()[1]) do
+        bits = bits and row[2] == y[t][1]
+      end
+      check("the inverse root of " .. n .. ", " .. how, bits)
+    end
+  end
+end
+
 -- Between products and rules, in whole layers.
 local vocabulary = flin.layer {
   name = "head",

@@ -47,6 +47,67 @@ loss.backward()
 close("the head, too: hidden states", mine[0], x.grad, 1e-5)
 close("the head, too: weight", mine[1], w.grad, 1e-5)
 
+
+def allocated(f):
+    """Bytes of tensors that are made."""
+    with torch.autograd.profiler.profile(profile_memory=True) as p:
+        f()
+    return sum(max(e.self_cpu_memory_usage, 0) for e in p.function_events)
+
+
+# One product's halves, as models have them: gradients over them, or beside.
+h = torch.randn(2, 30, 12)
+w = torch.randn(12, 2 * 700, requires_grad=True)
+found, made = {}, {}
+for inplace in False, True:
+    w.grad, both = None, h @ w
+    gate, up = both.chunk(2, -1)
+    dy = torch.cos(gate.detach())
+    y = flin.nn.SwiGLU(inplace)(gate, up)
+    made[inplace] = allocated(lambda: y.backward(dy))
+    found[inplace] = w.grad, both.detach()
+a, b = (t.detach().requires_grad_() for t in (h @ w).chunk(2, -1))
+true = F.silu(a) * b
+close("SwiGLU", flin.nn.SwiGLU()(a, b), true, 1e-6)
+true.backward(torch.cos(a.detach()))
+mine = flin.nn.SwiGLU()(c := a.detach().requires_grad_(),
+                        d := b.detach().requires_grad_())
+mine.backward(torch.cos(a.detach()))
+close("SwiGLU: d_gate", c.grad, a.grad, 1e-6)
+close("SwiGLU: d_up", d.grad, b.grad, 1e-6)
+same("SwiGLU in place: the weight's gradient", found[True][0],
+     found[False][0])
+same("SwiGLU in place: d_gate and d_up lie where these did", found[True][1],
+     torch.cat([c.grad, d.grad], -1))
+check("SwiGLU in place: two tensors are not made",
+      made[False] - made[True] == 2 * gate.numel() * 4, made)
+u = torch.randn(3, 40, requires_grad=True)
+gate = u * 1
+late = gate.square()        # reads gate on its way back
+y = flin.nn.SwiGLU(True)(gate, u * 2)
+refused("SwiGLU in place, with a later reader", RuntimeError,
+        "modified by an inplace operation",
+        lambda: (late.sum() + y.sum()).backward()
+        if y.sum().backward(retain_graph=True) is None else None)
+refused("SwiGLU in place, of one tensor", ValueError,
+        "dinput.gate and dinput.up overlap",
+        lambda: flin.nn.SwiGLU(True)(gate := u * 1, gate).sum().backward())
+refused("SwiGLU of two shapes", ValueError, "but up [3, 4]", flin.nn.SwiGLU(),
+        u, u[:, :4])
+
+norm = flin.nn.RMSNorm(300)
+x = torch.randn(2, 7, 300, requires_grad=True)
+with torch.no_grad():
+    norm.weight.normal_()
+y = norm(x)
+y.square().sum().backward()
+mine, x.grad, norm.weight.grad = (x.grad, norm.weight.grad), None, None
+true = x * torch.rsqrt(x.square().mean(-1, True) + norm.eps) * norm.weight
+close("RMSNorm", y, true, 1e-6)
+true.square().sum().backward()
+close("RMSNorm: d_x", mine[0], x.grad, 1e-5)
+close("RMSNorm: d_weight", mine[1], norm.weight.grad, 1e-5)
+
 z = torch.randn(3, 40, requires_grad=True)
 label = torch.tensor([0, 39, 5])
 y = flin.nn.CrossEntropy(reduction="none")(z.bfloat16(), label)

@@ -32,6 +32,35 @@ static Graph *entropy(Ctx *c, int n)
     return g;
 }
 
+/* silu(gate) * up */
+static Graph *gated(Ctx *c, int n)
+{
+    Graph *g = graph_new(c, "gated", 0);
+    Ref gate = g->in[graph_input(g, "gate", "t n")].node;
+    Ref up = g->in[graph_input(g, "up", "t n")].node;
+
+    g->axis[graph_find_axis(g, "n")].size = n;
+    graph_output(g, "y", op2(g, OP_mul, up, op2(g, OP_mul, gate,
+                             op1(g, OP_sigmoid, gate))));
+    return g;
+}
+
+/* w z / sqrt(the mean of z's squares + 1e-5) */
+static Graph *normed(Ctx *c, int n)
+{
+    Graph *g = graph_new(c, "normed", 0);
+    Ref z = g->in[graph_input(g, "z", "t n")].node;
+    Ref w = g->in[graph_input(g, "w", "n")].node;
+    int ax = graph_find_axis(g, "n");
+
+    g->axis[ax].size = n;
+    Ref mean = op2(g, OP_mul, sum(g, op1(g, OP_square, z), AXIS(ax)),
+                   num(g, 1. / n));
+    Ref inverse = op1(g, OP_rsqrt, op2(g, OP_add, mean, num(g, 1e-5)));
+    graph_output(g, "y", op2(g, OP_mul, w, op2(g, OP_mul, z, inverse)));
+    return g;
+}
+
 static int passes(const RowProgram *p)
 {
     int n = 0;
@@ -44,6 +73,7 @@ static int passes(const RowProgram *p)
 static void run(Ctx *c, void *ud)
 {
     const bool wanted[MAX_INPUTS] = { true };
+    const RowReads host = { .columns = false };
     const char *why = NULL;
     RowStep *s = row_step(c, entropy(c, 256000), &why);
 
@@ -59,13 +89,13 @@ static void run(Ctx *c, void *ud)
     t = row_traffic(back);
     expect("backward reads it once and writes it once", passes(back) == 1
            && t.read == 256000 && !t.again && t.written == 256000);
-    expect("in place it is right", !row_check(c, back));
+    expect("in place it is right", !row_check(c, back, &host));
 
     back = row_backward(c, s, wanted, wanted, false);
     expect("without what is kept it is read twice", passes(back) == 2);
-    expect("and right", !row_check(c, back));
+    expect("and right", !row_check(c, back, &host));
     back->out[0].pass = 0;
-    why = row_check(c, back);
+    why = row_check(c, back, &host);
     expect("written in the first pass it is refused", why != NULL);
     back = row_backward(c, s, wanted, wanted, false);
     for (Ref r = 1; r < back->g->len; r++)      /* a reader behind the writer */
@@ -74,19 +104,64 @@ static void run(Ctx *c, void *ud)
             back->need[2] = ctx_alloc(c, back->g->len);
             back->need[2][r] = 1;
         }
-    why = row_check(c, back);
+    why = row_check(c, back, &host);
     expect("read after that it is refused", why && strstr(why, "is read in "
            "pass 2"));
     back = row_backward(c, s, wanted, NULL, true);
     back->need[0][back->g->in[0].node] = 0;
-    expect("what a pass does not make is refused", row_check(c, back));
+    expect("what a pass does not make is refused", row_check(c, back, &host));
+}
+
+/* Memory that is written over before its last reader is through is refused. */
+static void run_reuse(Ctx *c, void *ud)
+{
+    const RowReads host = { .columns = false }, device = { .columns = true };
+    RowReads shared = { .shared = { true } };
+    const bool both[MAX_INPUTS] = { true, true };
+    const bool first[MAX_INPUTS] = { true };
+    const char *why = NULL;
+    RowStep *s = row_step(c, gated(c, 4096), &why);
+
+    (void)ud;
+    expect("a gate keeps nothing of a row", s && s->nkept == 0);
+    RowProgram *back = row_backward(c, s, both, both, false);
+    RowTraffic t = row_traffic(back);
+    expect("backward reads gate, up and dy once, and writes two",
+           passes(back) == 1 && t.read == 3 * 4096 && !t.again
+           && t.written == 2 * 4096);
+    expect("over both it is right", !row_check(c, back, &host)
+           && !row_check(c, back, &device));
+    expect("their last reader is the pass that writes",
+           row_last_reader(back, &host, 0) == 0
+           && row_last_reader(back, &host, 1) == 0);
+    why = row_check(c, back, &shared);
+    expect("what several rows read is not written over",
+           why && strstr(why, "several rows read"));
+    back->npasses++;                    /* one more, which reads up again */
+    back->need[1] = ctx_alloc(c, back->g->len);
+    back->need[1][back->g->in[1].node] = 1;
+    why = row_check(c, back, &host);
+    expect("a plan that reads up when it is gone is refused",
+           why && strstr(why, "up is read in pass 1"));
+
+    s = row_step(c, normed(c, 4096), &why);
+    expect("of a norm the inverse root alone is kept", s && s->nkept == 1
+           && s->joint->n[s->kept[0]].op == OP_rsqrt);
+    back = row_backward(c, s, both, first, true);
+    expect("over z, sums in the same pass", !row_check(c, back, &host));
+    why = row_check(c, back, &device);
+    expect("not where the sum over rows reads z behind all passes",
+           why && strstr(why, "z is read again for a sum over rows"));
+    back = row_backward(c, s, first, first, true);
+    expect("without that sum it is right", !row_check(c, back, &device));
 }
 
 int main(void)
 {
     Ctx *c = ctx_new();
 
-    if (!c || !ctx_protect(c, run, NULL)) {
+    if (!c || !ctx_protect(c, run, NULL)
+        || !ctx_protect(c, run_reuse, NULL)) {
         printf("row: %s\n", c ? c->err.message : "out of memory");
         bad++;
     }

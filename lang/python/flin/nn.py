@@ -406,3 +406,74 @@ class LinearCrossEntropy(CrossEntropy):
         y, _ = _linear_entropy()(x=x.reshape(1, -1, x.shape[-1]), W=weight,
                                  label=label.masked_fill(ignored, 0))
         return self.reduced(y, ignored, shape)
+
+
+@functools.lru_cache(maxsize=None)
+def _swiglu():
+    return load("""local flin = require "flin"
+return flin.layer {
+  name    = "swiglu",
+  input   = { gate = "t n", up = "t n" },
+  forward = function (x) return flin.silu(x.gate) * x.up end,
+}""")
+
+
+class SwiGLU(nn.Module):
+    """silu(gate) * up of two [..., n], each read once forward and once
+    backward; backward is given these two and dy, and nothing that forward has
+    made.
+
+    inplace: gate and up are given up, and backward writes their gradients over
+    them, with the same bits. They may be the halves of one tensor; what is
+    read later by others is refused."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        if gate.shape != up.shape:
+            raise Error(f"SwiGLU: gate has shape {list(gate.shape)}, but up "
+                        f"{list(up.shape)}")
+        rows = 1, -1, gate.shape[-1]
+        y, _ = _swiglu()(gate=gate.reshape(rows), up=up.reshape(rows),
+                         inplace=("gate", "up") if self.inplace else ())
+        return y.reshape(gate.shape)
+
+    def extra_repr(self):
+        return f"inplace={self.inplace}"
+
+
+@functools.lru_cache(maxsize=None)
+def _rms_norm(eps):
+    return load(f"""local flin = require "flin"
+return flin.layer {{
+  name    = "rms_norm",
+  input   = {{ x = "t n" }},
+  weight  = {{ w = "n" }},
+  forward = function (x, w)
+    local mean = flin.sum(flin.square(x.x), "n") / flin.size(x.x, "n")
+    return x.x * flin.rsqrt(mean + {eps!r}) * w.w
+  end,
+}}""")
+
+
+class RMSNorm(nn.Module):
+    """x [..., n] by the root of the mean of its squares, times a weight [n].
+    Sums are float32's. What forward leaves on a GPU is one number a row, the
+    inverse root; made again it has the same bits."""
+
+    def __init__(self, size: int, eps: float = 1e-6, device: Any = None,
+                 dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.eps = float(eps)
+        self.weight = nn.Parameter(torch.ones(size, device=device,
+                                              dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, _ = _rms_norm(self.eps)(x=x.reshape(1, -1, x.shape[-1]),
+                                   w=self.weight)
+        return y.reshape(x.shape)
+
+    def extra_repr(self):
+        return f"{len(self.weight)}, eps={self.eps}"

@@ -37,6 +37,8 @@ typedef struct Layer {
                                            the results of calls */
     LayerCall call[MAX_CALLS];
     int ncalls;
+    bool checkpoint;                    /* its calls keep their inputs alone for
+                                           the way back, as it is defined */
 } Layer;
 
 /* Calls the step on arg[i] for its input i, which has that one's axes, and

@@ -184,6 +184,10 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
                   "\"tiles\", NULL",
                   "%s: there is no plan '%s'", mode_name[h->args.mode],
                   k->plan);
+    h->args.checkpoint = k->checkpoint;
+    if (k->checkpoint && !g->layer)
+        fail(c, 0, "%s: checkpoint: %s is no layer", mode_name[h->args.mode],
+             g->name);
     if (h->args.fusion != FUSE_CHEAPEST && !g->layer)
         fail(c, 0, "%s: plan: %s is no layer: there is nothing that it could "
              "be fused with", mode_name[h->args.mode], g->name);

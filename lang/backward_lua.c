@@ -166,9 +166,10 @@ static Stored join_saved(lua_State *L, const char *what)
     lua_newtable(L);
     copy_fields(L, ARGS, false);
     copy_fields(L, 2, false);
-    for (int i = 0; i < 2; i++) {
+    static const char *const forward[] = { "save", "saved", "checkpoint" };
+    for (int i = 0; i < 3; i++) {
         lua_pushnil(L);
-        lua_setfield(L, JOINED, i ? "save" : "saved");
+        lua_setfield(L, JOINED, forward[i]);
     }
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, SAVED);

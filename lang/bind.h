@@ -46,6 +46,8 @@ typedef struct Args {
                                            here only the sizes are known */
     bool serial;                        /* one token after another */
     Fusion fusion;                      /* a layer's */
+    bool checkpoint;                    /* of a layer: its inputs alone are kept
+                                           for the way back */
     int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:
                                            as FLIN_CHECK says */
     const Backend *backend;             /* NULL: the default */
@@ -313,6 +315,9 @@ int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         const Adjoint *d);
 /* Runs what is bound, part after part: forward or a token's step. */
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* Does such a call keep its inputs alone for the way back? Then it runs as one
+ * that keeps all, for the same bits, in memory that ends with it. */
+bool layer_checkpoints(const Variant *v, const Args *a);
 /* As saved_bytes and run_saved; what stands for a plan's mark. */
 int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,

@@ -336,6 +336,10 @@ typedef struct flin_Call {
                                    with weights, too; default: what is
                                    predicted to be cheapest of the first two,
                                    or between them */
+    int checkpoint;             /* 1, of a layer's forward call: nothing is
+                                   saved for the way back (flin_saved is 0),
+                                   which then begins with the way forward; the
+                                   same bits */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

@@ -421,6 +421,11 @@ static void count_readers(Lay *k)
     }
 }
 
+bool layer_checkpoints(const Variant *v, const Args *a)
+{
+    return a->checkpoint || v->step->layer->checkpoint;
+}
+
 static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d)
 {
@@ -430,7 +435,7 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     *k = (Lay){ .c = c, .v = v, .g = g, .step = v->step, .args = a, .b = b,
                 .d = d, .realm = b->call.on_device ? &realm_gpu : &realm_host,
                 .p = layer_program(c, v, a, b) };
-    k->keep = d != NULL;
+    k->keep = d || (a->mode == M_FORWARD && layer_checkpoints(v, a));
     k->sub = ctx_alloc(c, sizeof *k->sub);
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
     k->readers = ctx_alloc(c, g->len * sizeof *k->readers);

@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
-    "saved", "dy", "dstate", "into", "plan" };
+    "saved", "dy", "dstate", "into", "plan", "checkpoint" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -160,7 +160,7 @@ static bool is_option(Mode mode, const char *key)
 {
     bool back = mode == M_BACKWARD || mode == M_REFERENCE_BACKWARD;
 
-    if (!strcmp(key, "save"))
+    if (!strcmp(key, "save") || !strcmp(key, "checkpoint"))
         return mode == M_FORWARD;
     if (!strcmp(key, "saved") || !strcmp(key, "dy") || !strcmp(key, "dstate")
         || !strcmp(key, "into"))
@@ -487,6 +487,11 @@ Run *run_begin(lua_State *L, Mode mode)
     if (r->args.fusion != FUSE_CHEAPEST && !v->step->layer)
         lang_fail(L, NULL, "%s: plan: %s is no layer: there is nothing that "
                   "it could be fused with", what, v->step->name);
+    raw_field(L, 2, "checkpoint");
+    r->args.checkpoint = lua_toboolean(L, -1);
+    if (r->args.checkpoint && !v->step->layer)
+        lang_fail(L, "save = false", "%s: checkpoint: %s is no layer", what,
+                  v->step->name);
     lua_settop(L, 4);
     move_numbers(L, r);
     if (raw_field(L, 2, "cu_seqlens") != LUA_TNIL)

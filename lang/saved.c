@@ -59,7 +59,7 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
     if (on_device_pairs(v, a, b))
         return pairs_bytes(v, b);
     if (v->step->layer)
-        return layer_saved_bytes(c, v, a, b);
+        return layer_checkpoints(v, a) ? 0 : layer_saved_bytes(c, v, a, b);
     PlanEntry *e = saving_plan(c, v, a, b);
 
     if (!e)

@@ -48,14 +48,14 @@ static const char *const domain_names[] = {
 static const char *const fields[] = { "name", "axes", "input", "state",
     "step", "mask", "mode", "normalise", "score", "scale", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
-    "forward", "initial" };
+    "forward", "initial", "checkpoint" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
        NLAYER_FIELDS = sizeof layer_fields / sizeof *layer_fields };
 
 /* What calls use themselves. */
 static const char *const reserved[] = { "initial_state", "state", "saved",
     "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy",
-    "plan" };
+    "plan", "checkpoint" };
 enum { NRESERVED = sizeof reserved / sizeof *reserved };
 
 bool in_list(const char *word, const char *const *list, int n)
@@ -558,6 +558,8 @@ static int flin_layer(lua_State *L)
     lua_settop(L, 1);
     check_fields(L, 1, layer_fields, NLAYER_FIELDS);
     const char *name = variant_name(L, 1, "layer");
+    bool checkpoint = get_field(L, 1, "checkpoint", LUA_TBOOLEAN)
+                   && lua_toboolean(L, -1);
     if (!get_field(L, 1, "forward", LUA_TFUNCTION))
         lang_fail(L, "forward = function (x, w) ... return y end",
                   "flin.layer: forward is missing");
@@ -574,6 +576,7 @@ static int flin_layer(lua_State *L)
     t->closed = true;
     keep_lines(L, v);
     layer_whole(L, v);
+    v->step->layer->checkpoint = checkpoint;
     check_step(L, at, f, t, begins);
     initial_keep(L, 1, at, called(L));
     lua_pushvalue(L, at);

@@ -52,7 +52,8 @@ states [B, axes...]. A variant is called on a table of values: those have its
 inputs' axes and one more for heads. forward, backward, step, reference and
 check are those of variants, and gradients include the weights'. A product with
 a weight is a matrix product, what stands between products and calls is derived
-as a step of its own: v.form lists these parts.]])
+as a step of its own: v.form lists these parts. checkpoint = true: calls keep
+their inputs alone for the way back.]])
 row("flin.layers", "layers",
     "layers around variants: flin.layers.gated_deltanet")
 row("flin.attention", "options?: table -> variant",
@@ -98,7 +99,9 @@ in a second table: v:forward(inputs, { chunk = 64 }).]]
 row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[
 
-save = true also returns `saved`, for v:backward.]])
+save = true also returns `saved`, for v:backward; of a layer, with checkpoint =
+true, that keeps nothing but the arguments, and backward begins with the way
+forward: the same bits.]])
 row("v:backward", "arguments: table -> gradients",
     "gradients of the inputs and the initial state",
     call .. [[

@@ -62,6 +62,9 @@ static int64_t back(flin_State *s, const char *text, const flin_Bind *like,
         return 0;
     }
     int64_t bytes = flin_workspace(k, &call);
+    CHECK(n < 4 || flin_kernel_saved(k, &call) > 0);
+    call.checkpoint = 1;                /* its inputs alone are kept */
+    CHECK(flin_kernel_saved(k, &call) == 0);
     flin_free(k);
     flin_release(v);
     return bytes;

@@ -80,7 +80,7 @@ same("SwiGLU in place: the weight's gradient", found[True][0],
 same("SwiGLU in place: d_gate and d_up lie where these did", found[True][1],
      torch.cat([c.grad, d.grad], -1))
 check("SwiGLU in place: two tensors are not made",
-      made[False] - made[True] == 2 * gate.numel() * 4, made)
+      made[False] - made[True] >= 2 * gate.numel() * 4, made)
 u = torch.randn(3, 40, requires_grad=True)
 gate = u * 1
 late = gate.square()        # reads gate on its way back

@@ -29,7 +29,8 @@ version: str = "%d.%d.%d" % (lib.version() // 10000,
 __version__ = version
 
 
-def load(source: str | os.PathLike[str], plan: str | None = None) -> Variant:
+def load(source: str | os.PathLike[str], plan: str | None = None,
+         checkpoint: bool = False) -> Variant:
     """The variant of that name in the standard library (flin.stdlib lists
     them), of a file (a path, or a text that ends in ".lua"), or of a script's
     text. Raises flin.Error, a ValueError, with the script's line. It is
@@ -39,10 +40,12 @@ def load(source: str | os.PathLike[str], plan: str | None = None) -> Variant:
     it calls; "whole", products with weights, too, where they fit there;
     "tiles", a product and the program over rows that alone reads it some
     tokens at a time, so that what lies between is never whole; None:
-    what is predicted to be cheapest of the first two, or between them."""
+    what is predicted to be cheapest of the first two, or between them.
+    checkpoint: a layer's calls keep their inputs alone for the way back, which
+    then begins with the way forward; gradients have the same bits."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
-    return register(Variant(*_state.opener(source), plan), source)
+    return register(Variant(*_state.opener(source), plan, checkpoint), source)
 
 
 def curves(series: Mapping[str, Sequence[Any]], **options: Any) -> str:

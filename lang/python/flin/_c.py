@@ -64,7 +64,7 @@ class Call(Structure):
                 ("stream", c_void_p), ("workspace", c_void_p),
                 ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p),
                 ("saved", POINTER(Saved)), ("validate", c_int),
-                ("plan", c_char_p)]
+                ("plan", c_char_p), ("checkpoint", c_int)]
 
 
 class Grad(Structure):

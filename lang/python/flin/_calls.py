@@ -76,7 +76,7 @@ class Frame:
     __slots__ = ("memory", "used", "words", "slots", "call", "grad", "saved",
                  "error", "call_at", "grad_at", "error_at")
 
-    def __init__(self, groups, nseq, chunk=0, plan=None):
+    def __init__(self, groups, nseq, chunk=0, plan=None, checkpoint=False):
         structs = _c.Call, _c.Grad, _c.Saved, _c.ErrorText
         self.memory, self.used, self.slots = bytearray(
             sum(map(ctypes.sizeof, structs)) + ctypes.sizeof(_c.Bind)
@@ -86,6 +86,7 @@ class Frame:
         self.call.size, self.grad.size = map(ctypes.sizeof, structs[:2])
         self.call.nseq, self.call.chunk = nseq, chunk
         self.call.plan = plan and plan.encode()
+        self.call.checkpoint = checkpoint
         for field, tensors in groups:
             self.add(self.grad if field[0] == "d" else self.call, field,
                      tensors)
@@ -223,11 +224,12 @@ def placed(r):
 
 
 class Caller:
-    """Runs the calls of one variant on one device. plan: as flin.h has it."""
+    """Runs the calls of one variant on one device. plan, checkpoint: as flin.h
+    has them."""
 
-    def __init__(self, handle, inputs, states, plan=None):
+    def __init__(self, handle, inputs, states, plan=None, checkpoint=False):
         self.handle, self.inputs, self.states = handle, inputs, states
-        self.plan = plan
+        self.plan, self.checkpoint = plan, checkpoint
         self.prepared, self.kernels = {}, {}
 
     def run(self, door, r):
@@ -329,10 +331,11 @@ class Caller:
         results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups, nseq))
-        like = groups, nseq, r.chunk, self.plan
+        like = (groups, nseq, r.chunk, self.plan,
+                self.checkpoint and r.mode == SAVING)
         frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
-        if mode == SAVING or r.saved is not None:
+        if (mode == SAVING and not self.checkpoint) or r.saved is not None:
             saved = self.saved(groups, frame)
         if mode == SAVING:
             mode = _c.BACKWARD if saved else _c.FORWARD
@@ -464,7 +467,8 @@ class Caller:
         that goes backwards, between all that have its inputs."""
         axes = {a.name.encode(): len(a.axes)
                 for a in (*self.inputs, *self.states)}
-        key = str((mode, frame.call.chunk, [
+        key = str((mode, frame.call.chunk, 
+                   frame.call.checkpoint and mode != _c.BACKWARD, [
             (field, name, dtype, shape[len(shape) - axes.get(name, 0):])
             for field, tensors in groups[:2 if mode == _c.BACKWARD else None]
             for name, dtype, shape, _ in tensors]))

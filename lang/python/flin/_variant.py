@@ -96,8 +96,9 @@ class Described:
 
 
 class Variant:
-    def __init__(self, given, open_on, plan=None):
+    def __init__(self, given, open_on, plan=None, checkpoint=False):
         self.given, self.open_on, self._plan = given, open_on, plan
+        self._checkpoint = checkpoint
         self.release, self.callers = _state.release, {}
         handle = open_on("cpu")
         self.name: str = lib.name(handle).decode()
@@ -114,11 +115,15 @@ class Variant:
         self.by_position = [n for n in ("q", "k", "v") if n in self.order]
         self.layouts = [self._layout(n)
                         for n in range(len(self.by_position) + 1)]
-        self.callers["cpu"] = Caller(handle, self.inputs, self.states, plan)
+        self.callers["cpu"] = Caller(handle, self.inputs, self.states, plan,
+                                     checkpoint)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
         self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
         self.mapped, self._proportional = {}, None
+        if checkpoint and not self.is_layer:
+            raise _c.Error(f"{self.name}: checkpoint: it is no layer\n  help: "
+                           "flin.nn.Stack(..., checkpoint=1)")
         taken = [n for n in OPTIONS if n in self.order]
         if taken:
             raise _c.Error(f"{self.name}: input '{taken[0]}': that name is an "
@@ -136,14 +141,15 @@ class Variant:
 
     def __reduce__(self):
         from . import load
-        return load, (self.origin, self._plan)
+        return load, (self.origin, self._plan, self._checkpoint)
 
     def _caller(self, device):
         """What runs the calls on this device."""
         found = self.callers.get(device)
         if found is None:
             found = self.callers[device] = Caller(
-                self.open_on(device), self.inputs, self.states, self._plan)
+                self.open_on(device), self.inputs, self.states, self._plan,
+                self._checkpoint)
         return found
 
     # ---- what it says of itself ----

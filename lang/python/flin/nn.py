@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint as run_again
 
 from . import Error, _dtensor, _fla, load, stdlib
 from ._variant import Variant
@@ -37,10 +38,10 @@ UNDONE = {
 
 
 @functools.lru_cache(maxsize=None)
-def _whole(name, plan):
+def _whole(name, plan, checkpoint):
     """The layer of that name, one for all modules: it is compiled once."""
     return load("local flin = require 'flin'\n"
-                f"return flin.layers.{name}\n", plan)
+                f"return flin.layers.{name}\n", plan, checkpoint)
 
 
 def _begin(variant, sizes):
@@ -201,21 +202,25 @@ class Layer(nn.Module):
     evenly within w^-1/2, vectors as zeros, where the layer's definition does
     not say otherwise (its field `initial`); `initial` here gives functions
     that fill a weight, by its name. plan: as flin.load has it, of what that is
-    still to load. Where weights have a `main_grad`, a float32
+    still to load. checkpoint: what stays between forward and backward is the
+    input alone, and backward begins with the way forward; the gradients have
+    the same bits. Where weights have a `main_grad`, a float32
     tensor each, backward adds their gradients to that, in float32 whatever the
     weights are, sets `grad_added_to_main_grad` and leaves `grad` alone."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
                  heads: int | None = None, initial: dict[str, Any] | None = None,
                  device: Any = None, dtype: torch.dtype | None = None,
-                 plan: str | None = None, **sizes: int) -> None:
+                 plan: str | None = None, checkpoint: bool = False,
+                 **sizes: int) -> None:
         super().__init__()
-        if isinstance(layer, Variant) and plan is not None:
+        if isinstance(layer, Variant) and (plan is not None or checkpoint):
             raise Error(f"Layer: {layer.name} is loaded\n  help: "
-                        "flin.load(..., plan=...)")
+                        "flin.load(..., plan=..., checkpoint=...)")
         if isinstance(layer, str) and layer.isidentifier():
-            layer = _whole(layer, plan)
-        self.layer = layer if isinstance(layer, Variant) else load(layer, plan)
+            layer = _whole(layer, plan, checkpoint)
+        self.layer = layer if isinstance(layer, Variant) else \
+            load(layer, plan, checkpoint)
         self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)
         self.timed = [a.name for a in self.layer.inputs if a.timed]
@@ -320,6 +325,46 @@ class Layer(nn.Module):
 
     def extra_repr(self):
         return f"layer={self.layer.name}, sizes={self.sizes}"
+
+
+class Stack(nn.Module):
+    """Modules one after another: each is called with what the one before gave
+    (of a module that gives y and a state, with y).
+
+        stack = flin.nn.Stack(*(flin.nn.RMSNorm(64) for _ in range(24)),
+                              checkpoint=4)
+
+    checkpoint=n: of each n modules what stays between forward and backward is
+    the input of the first; backward runs these n forward once more, then back.
+    The gradients have the same bits. 0: all stays."""
+
+    def __init__(self, *modules: nn.Module, checkpoint: int = 0) -> None:
+        super().__init__()
+        if not isinstance(checkpoint, int) or checkpoint < 0:
+            raise Error(f"Stack: checkpoint = {checkpoint!r}: so many modules "
+                        "at a time, from 1 on, or 0")
+        self.layers = nn.ModuleList(modules)
+        self.checkpoint = checkpoint
+
+    def forward(self, x: torch.Tensor, **named: Any) -> torch.Tensor:
+        """named: given to each, as cu_seqlens is."""
+        n = self.checkpoint if torch.is_grad_enabled() else 0
+        if not n:
+            return self.run(list(self.layers), x, named)
+        for i in range(0, len(self.layers), n):
+            x = run_again(self.run, list(self.layers[i:i + n]), x, named,
+                          use_reentrant=False)
+        return x
+
+    @staticmethod
+    def run(layers, x, named):
+        for layer in layers:
+            x = layer(x, **named)
+            x = x[0] if isinstance(x, tuple) else x
+        return x
+
+    def extra_repr(self):
+        return f"checkpoint={self.checkpoint}"
 
 
 @functools.lru_cache(maxsize=None)

@@ -303,10 +303,7 @@ int line_of(const Graph *g, int s, Ref x)
 
     if (n->op != OP_input && n->op != OP_state && n->op != OP_num)
         return n->line;
-    live[g->st[s].next] = 1;
-    for (Ref r = g->len; r-- > 1;)
-        for (int i = 0; i < 4 && live[r]; i++)
-            live[g->n[r].a[i]] = 1;
+    graph_needs(g, live, g->st[s].next);
     for (Ref r = 1; r < g->len; r++)
         if (live[r] && has_operand(g, r, x))
             return g->n[r].line;

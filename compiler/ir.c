@@ -389,6 +389,14 @@ void graph_live(const Graph *g, uint8_t *live)
             mark(g, live, g->n[r].a[i]);
 }
 
+void graph_needs(const Graph *g, uint8_t *live, Ref root)
+{
+    mark(g, live, root);
+    for (Ref r = root; r > 0; r--)
+        for (int i = 0; live[r] && i < 4; i++)
+            mark(g, live, g->n[r].a[i]);
+}
+
 Ref gate_sum(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];

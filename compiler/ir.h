@@ -259,6 +259,8 @@ bool graph_is_root(const Graph *g, Ref r);
 
 /* Marks in `live` (len bytes) every node that the roots need. */
 void graph_live(const Graph *g, uint8_t *live);
+/* Marks, too, what `root` needs, and it. */
+void graph_needs(const Graph *g, uint8_t *live, Ref root);
 
 /* How long the axis is in this very value: ranks are joined by cat and taken
  * apart by part, so it may be less than the axis's own size. */

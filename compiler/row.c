@@ -83,15 +83,6 @@ Ref row_added(Graph *g, int i)
     return n.a[0] == st->node ? n.a[1] : n.a[1] == st->node ? n.a[0] : 0;
 }
 
-static void mark(const Graph *g, uint8_t *live, Ref root)
-{
-    live[root] = 1;
-    for (Ref r = root; r > 0; r--)
-        for (int i = 0; live[r] && i < 4; i++)
-            if (g->n[r].a[i])
-                live[g->n[r].a[i]] = 1;
-}
-
 static bool is_one(AxisSet s)
 {
     return s && !(s & (s - 1));
@@ -196,10 +187,10 @@ RowStep *row_step(Ctx *c, const Graph *step, const char **why)
     }
     s->joint = g;
     s->along = along;
-    mark(g, forward, g->out[0].node);
+    graph_needs(g, forward, g->out[0].node);
     for (int i = 0; i < s->nin; i++)
         if (s->gradient[i])
-            mark(g, back, s->gradient[i]);
+            graph_needs(g, back, s->gradient[i]);
     for (Ref r = 1; r < g->len && !*why; r++)
         if (forward[r] || back[r])
             *why = refuse(g, r, along);

@@ -407,13 +407,9 @@ int64_t cpu_workspace(const CpuProgram *p, const Call *call)
 
 static void share_out(Run *r, int64_t items)
 {
-    Ctx *c = r->c;
     int n = r->threads < items ? r->threads : (int)items;
 
-    if (c->parallel && n > 1)
-        c->parallel(c->parallel_ud, n, work, r);
-    else
-        pool_run(r->p->pool, n, work, r);
+    pool_share(r->c, r->p->pool, n, work, r);
 }
 
 static int end_kernel(const CpuProgram *p, const Call *call)

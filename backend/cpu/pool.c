@@ -138,6 +138,17 @@ void pool_release(Pool *p)
     mem_free(&mem, p, sizeof *p);
 }
 
+void pool_share(Ctx *c, Pool *p, int n, void (*f)(void *ud, int worker),
+                void *ud)
+{
+    if (c->parallel && n > 1)
+        c->parallel(c->parallel_ud, n, f, ud);
+    else if (p)
+        pool_run(p, n, f, ud);
+    else
+        f(ud, 0);
+}
+
 int pool_processors(void)
 {
     int n = cores();

@@ -17,6 +17,10 @@ void pool_release(Pool *p);             /* NULL is allowed */
  * while another thread runs this pool: f must share its work out itself. */
 void pool_run(Pool *p, int n, void (*f)(void *ud, int worker), void *ud);
 
+/* The same, by the host's threads where it lends them. */
+void pool_share(Ctx *c, Pool *p, int n, void (*f)(void *ud, int worker),
+                void *ud);
+
 /* How many processors there are. */
 int pool_processors(void);
 

@@ -65,12 +65,7 @@ void cpu_product(Ctx *c, Pool *pool, int threads, const Product *p)
 
     if (n > j.blocks)
         n = (int)j.blocks;
-    if (c->parallel && n > 1)
-        c->parallel(c->parallel_ud, n, work, &j);
-    else if (n > 1)
-        pool_run(pool, n, work, &j);
-    else
-        work(&j, 0);
+    pool_share(c, pool, n, work, &j);
     if (atomic_load(&j.stop))
         fail_code(c, ERR_INTERRUPT, "interrupted");
 }

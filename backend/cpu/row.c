@@ -514,12 +514,7 @@ void cpu_row(Ctx *c, Pool *pool, int threads, const RowProgram *p,
     size_t len = p->g->len, each = (size_t)j.width * (STRIP + TILE_SLACK)
                                  + len + len * sizeof(Fold) / 4 + 16;
     j.strips = ctx_alloc(c, (size_t)n * (each + each % 2) * sizeof(float));
-    if (c->parallel && n > 1)
-        c->parallel(c->parallel_ud, n, work, &j);
-    else if (n > 1)
-        pool_run(pool, n, work, &j);
-    else
-        work(&j, 0);
+    pool_share(c, pool, n, work, &j);
     if (atomic_load(&j.stop))
         fail_code(c, ERR_INTERRUPT, "interrupted");
     for (int i = 0; i < p->nout; i++)

@@ -171,6 +171,21 @@ Dense **gpu_dense(Gpu *g)
     return &g->dense;
 }
 
+typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;
+
+static void unload(Ctx *c, void *ud)
+{
+    Unloading *u = ud;
+    module_unload(gpu_enter(c, u->gpu), u->module);
+}
+
+void gpu_unload(Ctx *c, Gpu *g, Module *m)
+{
+    Unloading u = { g, m };
+    if (c)
+        ctx_protect(c, unload, &u);
+}
+
 void gpu_running(Gpu *g, const char *what)
 {
     snprintf(g->fault.running, sizeof g->fault.running, "%s", what);

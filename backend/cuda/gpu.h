@@ -28,6 +28,9 @@ const char *gpu_arch(const Gpu *g);
 /* Of dense.c, NULL at first: its own, which ends with the GPU. */
 struct Dense **gpu_dense(Gpu *g);
 
+/* Where it can be; c: NULL where memory is out. */
+void gpu_unload(Ctx *c, Gpu *g, Module *m);
+
 /* What stands in messages about errors that come later: the latest launch. */
 void gpu_running(Gpu *g, const char *what);
 

@@ -699,7 +699,6 @@ static void check_places_of(const Hand *h)
     }
 }
 
-
 static void run_forward(Hand *h)
 {
     const Call *call = h->p->call;

@@ -31,23 +31,13 @@ Passes *passes_new(Ctx *c, const RowStep *step)
     return p;
 }
 
-typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;
-
-static void unload(Ctx *c, void *ud)
-{
-    Unloading *u = ud;
-    module_unload(gpu_enter(c, u->gpu), u->module);
-}
-
 void passes_free(Gpu *g, Passes *p)
 {
     Ctx *c = p && p->program ? ctx_new() : NULL;
 
     for (Program *k = p ? p->program : NULL, *next; k; k = next) {
-        Unloading u = { g, k->module };
         next = k->next;
-        if (c)
-            ctx_protect(c, unload, &u);
+        gpu_unload(c, g, k->module);
         free(k);
     }
     if (p)

@@ -328,15 +328,6 @@ static bool can_emit_all(const Rows *p, const Graph *g, const uint8_t *live)
     return true;
 }
 
-static void mark(const Graph *g, uint8_t *live, Ref root)
-{
-    live[root] = 1;
-    for (Ref r = root; r > 0; r--)
-        for (int i = 0; live[r] && i < 4; i++)
-            if (g->n[r].a[i])
-                live[g->n[r].a[i]] = 1;
-}
-
 /* Of the joint graph, what gradients need. */
 static uint8_t *needed(const Rows *p)
 {
@@ -344,7 +335,7 @@ static uint8_t *needed(const Rows *p)
 
     for (int i = 0; i < p->nin + p->nst; i++)
         if (p->gradient[i])
-            mark(p->joint, live, p->gradient[i]);
+            graph_needs(p->joint, live, p->gradient[i]);
     return live;
 }
 
@@ -352,7 +343,7 @@ static uint8_t *used_nodes(const Rows *p)
 {
     uint8_t *used = ctx_alloc(p->forward->ctx, p->forward->len);
 
-    mark(p->forward, used, p->forward->out[0].node);
+    graph_needs(p->forward, used, p->forward->out[0].node);
     return used;
 }
 
@@ -447,23 +438,13 @@ Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES])
     return k.can ? p : NULL;
 }
 
-typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;
-
-static void unload(Ctx *c, void *ud)
-{
-    Unloading *u = ud;
-    module_unload(gpu_enter(c, u->gpu), u->module);
-}
-
 void rows_free(Gpu *g, Rows *p)
 {
     Ctx *c = p && p->kernel ? ctx_new() : NULL;
 
     for (RowsKernel *k = p ? p->kernel : NULL, *next; k; k = next) {
-        Unloading u = { g, k->module };
         next = k->next;
-        if (c)
-            ctx_protect(c, unload, &u);
+        gpu_unload(c, g, k->module);
         free(k);
     }
     if (p)

@@ -9,7 +9,6 @@ largest number, at few tokens.
 
 B is tokens / T. FlexAttention comes last, as it compiles for each T, and not
 where `seconds` have gone by. Each row is one line."""
-import statistics
 import sys
 import time
 
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import flin
+from timing import median, recorded
 
 CAUSAL = """
 return require "flin".variant { name = "attention", normalise = "softmax" }
@@ -51,35 +51,15 @@ def options(words):
     return o
 
 
-def timed(f, n=9):
+def timed(f):
     """Median milliseconds of f() in a CUDA graph; where none can be recorded,
     as it is."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            f()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    run = f
     try:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            f()
-        run = graph.replay
+        return recorded(f)
     except Exception as e:
         print(f"  (no graph: {str(e).splitlines()[0][:70]})", flush=True)
         torch.cuda.synchronize()
-    for _ in range(2):
-        run()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-    events[0].record()
-    for e in events[1:]:
-        run()
-        e.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b)
-                             for a, b in zip(events, events[1:]))
+        return median(f)
 
 
 def tensors(B, T, H, D, dtype=torch.bfloat16):

@@ -88,8 +88,41 @@ static bool is_one(AxisSet s)
     return s && !(s & (s - 1));
 }
 
-static const char *refuse(const Graph *g, Ref r, AxisSet along)
+/* Axes that have an entry for each pair of another. */
+static void find_halves(RowStep *s)
 {
+    const Graph *g = s->joint;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        int half = n->op == OP_dup ? lowest(n->over) : n->index;
+        if (n->op != OP_dup && n->op != OP_pairsum)
+            continue;
+        s->half |= AXIS(half);
+        s->whole[half] = (uint8_t)(n->op == OP_dup ? n->index
+                                                   : lowest(n->over));
+    }
+    s->half &= s->along;
+}
+
+static bool turns_pairs(const RowStep *s, const Node *n)
+{
+    const Graph *g = s->joint;
+    int whole = n->op == OP_dup ? n->index : lowest(n->over);
+    int half = n->op == OP_dup ? lowest(n->over) : n->index;
+
+    if (!(s->along & ~s->half & AXIS(whole)) || g->axis[whole].size % 2)
+        return false;
+    return n->op == OP_rot90 || (s->half & AXIS(half)
+                                 && s->whole[half] == whole
+                                 && g->axis[whole].size
+                                    == 2 * g->axis[half].size);
+}
+
+static const char *refuse(const RowStep *s, Ref r)
+{
+    const Graph *g = s->joint;
+    const AxisSet along = s->along;
     const Node *n = &g->n[r];
     AxisSet rows = n->axes & along;
 
@@ -98,6 +131,12 @@ static const char *refuse(const Graph *g, Ref r, AxisSet along)
                           "over", expr_text(g, r), axes_text(g, rows));
     if (n->op == OP_state)
         return "it adds to itself";
+    if (n->op == OP_rot90 || n->op == OP_dup || n->op == OP_pairsum)
+        return turns_pairs(s, n) ? NULL : ctx_format(g->ctx, "%s is not of all "
+                                                     "pairs of a row",
+                                                     expr_text(g, r));
+    if (n->over & s->half)
+        return "it reduces over pairs";
     if (n->op == OP_unit || n->op == OP_count)
         return n->over & along ? NULL : "it counts along another axis";
     if (row_folds(g, r))
@@ -187,13 +226,14 @@ RowStep *row_step(Ctx *c, const Graph *step, const char **why)
     }
     s->joint = g;
     s->along = along;
+    find_halves(s);
     graph_needs(g, forward, g->out[0].node);
     for (int i = 0; i < s->nin; i++)
         if (s->gradient[i])
             graph_needs(g, back, s->gradient[i]);
     for (Ref r = 1; r < g->len && !*why; r++)
         if (forward[r] || back[r])
-            *why = refuse(g, r, along);
+            *why = refuse(s, r);
     if (*why)
         return NULL;
     find_kept(c, s, forward, back);
@@ -335,9 +375,10 @@ static RowProgram *new_program(Ctx *c, const RowStep *s, RowOut *out, int n,
     RowProgram *p = ctx_alloc(c, sizeof *p);
     const Graph *g = s->joint;
 
-    *p = (RowProgram){ .g = g, .along = s->along, .out = out, .nout = n,
+    *p = (RowProgram){ .g = g, .along = s->along, .half = s->half,
+                       .whole = s->whole, .out = out, .nout = n,
                        .kept = s->kept, .nkept = given ? s->nkept : 0 };
-    for (AxisSet ax = s->along; ax; ax &= ax - 1)
+    for (AxisSet ax = s->along & ~s->half; ax; ax &= ax - 1)
         p->axis[p->naxes++] = (uint8_t)lowest(ax);
     p->level = ctx_alloc(c, g->len);
     p->number = ctx_alloc(c, g->len);
@@ -470,7 +511,7 @@ static int64_t length(const RowProgram *p, Ref r)
 {
     int ax = row_axis(p, r);
 
-    return ax < 0 ? 0 : p->g->axis[ax].size;
+    return ax < 0 ? 0 : p->g->axis[ax].size >> row_half(p, r);
 }
 
 RowTraffic row_traffic(const RowProgram *p)

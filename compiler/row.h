@@ -30,6 +30,11 @@ enum { OUT_Y = -1, OUT_KEPT = -2 };
 typedef struct RowProgram {
     const Graph *g;
     AxisSet along;                      /* the axes of rows */
+    AxisSet half;                       /* those of them that have an entry for
+                                           each pair of another's, whole[axis]
+                                           (angles of flin.rotate): passes go
+                                           along that one */
+    const uint8_t *whole;
     int naxes;
     uint8_t axis[ROW_MOST_AXES];        /* pass i goes along axis[i % naxes] */
     int npasses, nout, nkept;
@@ -50,14 +55,23 @@ typedef struct RowStep {
     const Graph *joint;
     Ref *gradient;
     int nin, nkept;
-    AxisSet along;
+    AxisSet along, half;
+    uint8_t whole[NAXES];
     Ref *kept;
 } RowStep;
 
-/* The axis of rows that the node has; -1: it is a number. */
+/* The axis of rows that the node has, or whose pairs; -1: it is a number. */
 static inline int row_axis(const RowProgram *p, Ref r)
 {
-    return lowest(p->g->n[r].axes & p->along);
+    int ax = lowest(p->g->n[r].axes & p->along);
+
+    return ax >= 0 && p->half & AXIS(ax) ? p->whole[ax] : ax;
+}
+
+/* Has it an entry for each pair? */
+static inline bool row_half(const RowProgram *p, Ref r)
+{
+    return p->g->n[r].axes & p->half;
 }
 
 static inline int row_pass_axis(const RowProgram *p, int pass)

@@ -652,7 +652,7 @@ static void turn(lua_State *L, const Concrete *c, const Operand *x,
         if (axes[0] & AXIS(a)) {
             if (a == ax)
                 d_of = d;
-            d++;
+            l.step[2][d++] = axes[2] & AXIS(a) ? stride(c, angle->axes, a) : 0;
         }
     for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
         for (int64_t k = 0; k < l.n; k++) {

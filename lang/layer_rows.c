@@ -8,14 +8,21 @@
 
 /* ---- which parts ---- */
 
-/* Sums over rows of what several heads share, or of several axes, are not on
- * GPUs yet. */
+/* Sums over rows of what several heads share and rows reduce, of several axes
+ * or of pairs, are not on GPUs yet. */
 static bool device_sums(const Graph *g, const LayerPart *p)
 {
+    bool folds = false, pairs = false;
+
+    for (Ref r = 1; r < p->step->len; r++) {
+        folds = folds || row_folds(p->step, r);
+        pairs = pairs || p->step->n[r].op == OP_dup;
+    }
     for (int j = 0; j < p->nin; j++) {
         const Input *in = &p->step->in[j];
         bool heads = p->heads && g->n[p->in[j]].axes & AXIS(p->heads);
-        if (in->timed ? p->heads && !heads : heads || in->rank > 1)
+        if (in->timed ? p->heads && !heads && folds
+                      : heads || pairs || in->rank > 1)
             return false;
     }
     return true;

@@ -54,7 +54,7 @@ static int64_t length_of(const RowProgram *p, Ref r)
 {
     int ax = row_axis(p, r);
 
-    return ax < 0 ? 1 : p->g->axis[ax].size;
+    return ax < 0 ? 1 : p->g->axis[ax].size >> row_half(p, r);
 }
 
 /* ---- tensors ---- */
@@ -193,17 +193,35 @@ static void elements(const Work *w, Ref r, int n)
     w->j->isa->elem[node->op](1, n, strip_of(w, r), x, st, scalar);
 }
 
+/* rot90, dup, pairsum: of a strip that begins with a pair. */
+static void turn_pairs(const Work *w, const Node *node, int n, float *y)
+{
+    const float *a = strip_of(w, node->a[0]);
+
+    for (int k = 0; k < n; k++)
+        y[k] = node->op == OP_dup ? a[k / 2]
+             : node->op == OP_pairsum ? a[2 * k] + a[2 * k + 1]
+             : k % 2 ? a[k - 1] : -a[k + 1];
+}
+
 static void make_strip(const Work *w, Ref r, int64_t from, int n)
 {
     const Node *node = &w->j->p->g->n[r];
     float *y = strip_of(w, r);
 
+    if (row_half(w->j->p, r)) {
+        from /= 2;
+        n /= 2;
+    }
     if (node->op == OP_input)
         load_strip(w, r, from, n, y);
     else if (node->op == OP_count || node->op == OP_unit)
         for (int k = 0; k < n; k++)
             y[k] = node->op == OP_count ? (float)(from + k)
                                         : from + k == node->index;
+    else if (node->op == OP_rot90 || node->op == OP_dup
+             || node->op == OP_pairsum)
+        turn_pairs(w, node, n, y);
     else
         elements(w, r, n);
 }
@@ -286,11 +304,12 @@ static void run_strip(const Work *w, int pass, int64_t from, int n)
         bool wide = o->summed && is_along(p, p->g->in[o->input].node);
         if (o->pass != pass || (!along && !wide) || !w->j->call->out[i].data)
             continue;
+        int by = row_half(p, wide ? p->g->in[o->input].node : o->node) ? 2 : 1;
         if (o->summed)
-            add_rows(w, i, from, n, along ? strip_of(w, o->node)
-                                          : &w->number[o->node], !along);
+            add_rows(w, i, from / by, n / by, along ? strip_of(w, o->node)
+                     : &w->number[o->node], !along);
         else
-            store_strip(w, i, from, n, strip_of(w, o->node));
+            store_strip(w, i, from / by, n / by, strip_of(w, o->node));
     }
 }
 

@@ -149,6 +149,17 @@ static void find_left(Ctx *c, PassesPlan *k)
     }
 }
 
+static bool reduces(const PassesPlan *k)
+{
+    const RowProgram *p = k->p;
+    bool any = false;
+
+    for (int pass = 0; pass < p->npasses; pass++)
+        for (Ref r = 1; r < p->g->len; r++)
+            any = any || (p->need[pass][r] && row_folds(p->g, r));
+    return any;
+}
+
 static void find_shape(PassesPlan *k)
 {
     const Graph *g = k->p->g;
@@ -164,6 +175,54 @@ static void find_shape(PassesPlan *k)
             k->each = 8;
     k->threads = most <= 1024 ? 32 : most <= 8192 ? 256
                : most <= 65536 ? 512 : 1024;
+    while (k->threads > 1 && k->threads <= 32 && !reduces(k)
+           && k->threads / 2 * k->each >= most)
+        k->threads /= 2;
+}
+
+bool passes_gathers(const PassesPlan *k, int out)
+{
+    const RowOut *o = &k->p->out[out];
+
+    return o->input >= 0 && !o->summed && k->out[out]->heads < k->heads;
+}
+
+/* What a head's own inputs are in. */
+static void find_own(Ctx *c, PassesPlan *k)
+{
+    const Graph *g = k->p->g;
+
+    k->own = ctx_alloc(c, g->len);
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        k->own[r] = n->op == OP_input && k->in[n->index].heads > 1;
+        for (int i = 0; i < 4; i++)
+            k->own[r] |= n->a[i] && k->own[n->a[i]];
+    }
+}
+
+/* Heads that one row's lanes may have one after another: all that share a
+ * gradient, else up to four; 1 where numbers of rows are reduced. */
+static int group_of(const PassesPlan *k)
+{
+    const RowProgram *p = k->p;
+    bool shared = false, gathers = false;
+
+    for (int i = 0; i < p->nout; i++) {
+        if (row_axis(p, p->out[i].node) < 0 || p->out[i].summed || p->nkept)
+            return 1;
+        gathers = gathers || passes_gathers(k, i);
+    }
+    if (reduces(k))
+        return 1;
+    for (int pass = 0; pass < p->npasses; pass++)
+        for (Ref r = 1; r < p->g->len; r++)
+            shared = shared || (p->need[pass][r] && !k->own[r]
+                                && p->g->n[r].op == OP_input);
+    for (int n = PASS_GROUP; n > 1 && shared && !gathers; n--)
+        if (k->heads % n == 0)
+            return n;
+    return gathers ? k->heads : 1;
 }
 
 /* Results that are of fewer heads than there are, or of other axes beside the
@@ -177,8 +236,10 @@ static void check_results(Ctx *c, const PassesPlan *k)
         const Input *in = o->input >= 0 ? &g->in[o->input] : NULL;
         if (!in)
             continue;
-        bool few = !o->summed && k->out[i]->heads < k->heads;
-        bool more = o->summed && (k->out[i]->heads > 1 || in->rank > 1);
+        bool few = passes_gathers(k, i)
+                && (k->group < k->heads || k->out[i]->heads > 1);
+        bool more = o->summed && (k->out[i]->heads > 1 || in->rank > 1
+                                  || row_half(k->p, in->node));
         if (few || more)
             fail_help(c, in->line, "on the CPU it is there", "%s: the gradient "
                       "of %s, which is summed over %s rows, is not there on "
@@ -210,6 +271,8 @@ static PassesPlan *plan_of(Ctx *c, const Passes *p, const PassesCall *call)
         int in = k->p->out[i].input;
         k->out[i] = in >= 0 ? &call->dx[in] : in == OUT_Y ? &call->y : NULL;
     }
+    find_own(c, k);
+    k->group = group_of(k);
     check_results(c, k);
     find_shape(k);
     find_left(c, k);
@@ -289,7 +352,7 @@ static uint64_t hash_plan(const PassesPlan *k, const PassesCall *call)
     for (int i = 0; i < p->nout; i++) {
         int rank;
         const uint8_t *order = passes_order(p, &p->out[i], &rank);
-        h = hash_bytes(h, &p->out[i].inplace, 1);
+        h = hash_bytes(h, &p->out[i].pass, sizeof p->out[i].pass);
         if (k->out[i])
             h = hash_view(h, k, k->out[i], order, rank);
     }
@@ -325,6 +388,11 @@ static void find_locked(Ctx *c, void *ud)
         if (passes_columns(w->k, i))
             k->columns[i] = module_function(c, d, m, ctx_format(c,
                                             "flin_columns_%d", i), 0);
+}
+
+const char *passes_text(Ctx *c, const Passes *p, const PassesCall *call)
+{
+    return passes_emit(c, plan_of(c, p, call));
 }
 
 static Program *find_program(Ctx *c, Gpu *g, Passes *p, const PassesPlan *k,
@@ -368,7 +436,7 @@ static HostArg host_arg(const View *v)
 static void fill_args(HostArgs *a, const Passes *p, const PassesPlan *k,
                       const PassesCall *call)
 {
-    int64_t rows = passes_rows(p, call);
+    int64_t rows = passes_rows(p, call) / k->group;
 
     *a = (HostArgs){ .kept = call->kept, .left = call->room, .rows = rows,
                      .tokens = call->T, .heads = call->heads,

@@ -2,6 +2,9 @@
  * rows.cuh.
  */
 
+/* No product on tensor cores is here that would round its factors. */
+INLINE float factor_(float x) { return x; }
+
 /* Over the lanes of a row, for all of them. */
 template<int LANES_> INLINE float greatest(float x)
 {

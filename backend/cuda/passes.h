@@ -36,5 +36,7 @@ int64_t passes_room(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);
 /* Its kernels, compiled where they are new; and run. */
 void passes_prepare(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);
 void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);
+/* The kernels' text. */
+const char *passes_text(Ctx *c, const Passes *p, const PassesCall *call);
 
 #endif

@@ -77,18 +77,30 @@ static char *place_text(const Text *t, int arg, const View *v,
     return b.s;
 }
 
-static void load_entries(const Text *t, Ref r)
+/* Entries that a lane has at once of it; ", of %s" of what a row has. */
+static const char *each_text(const Text *t, Ref r)
+{
+    return row_half(t->p, r) ? "row_each / 2" : "row_each";
+}
+
+static const char *per_text(const Text *t, Ref r)
+{
+    return row_half(t->p, r) ? " / 2" : "";
+}
+
+static void load_entries(const Text *t, Ref r, const char *to)
 {
     int i = t->g->n[r].index, arg = passes_in(t->k, i);
     const Input *in = &t->g->in[i];
     const View *v = &t->k->in[i];
     char *step = step_text(t, arg, in->order, in->rank);
 
-    PUT(t, "load<%s, row_each, %s>(a.arg[%d].p, %s + e0 * %s, %s, %s, v%u);\n",
-        type_text(v->dtype), passes_whole(t->k, v, in->order, in->rank,
-                                          t->axis) ? "true" : "false", arg,
-        place_text(t, arg, v, in->order, in->rank), step, step,
-        t->column ? "left" : "live ? left : 0", (unsigned)r);
+    PUT(t, "load<%s, %s, %s>(a.arg[%d].p, %s + e0%s * %s, %s, %s%s, %s);\n",
+        type_text(v->dtype), each_text(t, r),
+        passes_whole(t->k, v, in->order, in->rank, t->axis) ? "true" : "false",
+        arg, place_text(t, arg, v, in->order, in->rank), per_text(t, r), step,
+        step, t->column ? "left" : "(live ? left : 0)", per_text(t, r),
+        to);
 }
 
 static void load_number(const Text *t, Ref r)
@@ -110,10 +122,13 @@ static void store_entries(const Text *t, int out)
     const uint8_t *order = passes_order(t->p, o, &rank);
     char *step = step_text(t, arg, order, rank);
 
-    PUT(t, "store<%s, row_each, %s>(a.arg[%d].p, %s + e0 * %s, %s, "
-        "live ? left : 0, v%u);\n", type_text(v->dtype),
+    PUT(t, "store<%s, %s, %s>(a.arg[%d].p, %s + e0%s * %s, %s, "
+        "(live ? left : 0)%s, %s%u);\n", type_text(v->dtype),
+        each_text(t, o->node),
         passes_whole(t->k, v, order, rank, t->axis) ? "true" : "false", arg,
-        place_text(t, arg, v, order, rank), step, step, (unsigned)o->node);
+        place_text(t, arg, v, order, rank), per_text(t, o->node), step, step,
+        per_text(t, o->node), passes_gathers(t->k, out) ? "sum" : "v",
+        (unsigned)o->node);
 }
 
 /* ---- a pass ---- */
@@ -123,17 +138,23 @@ static void make_entries(const Text *t, Ref r)
     const Node *n = &t->g->n[r];
     const char *value;
 
-    PUT(t, "float v%u[row_each];\n", (unsigned)r);
+    PUT(t, "float v%u[%s];\n", (unsigned)r, each_text(t, r));
     if (n->op == OP_input) {
-        load_entries(t, r);
+        load_entries(t, r, ctx_format(t->c, "v%u", (unsigned)r));
         return;
     }
+    unsigned a = (unsigned)n->a[0];
     value = n->op == OP_count ? "(float)(e0 + i)"
           : n->op == OP_unit ? ctx_format(t->c, "e0 + i == %d ? 1.f : 0.f",
                                           n->index)
+          : n->op == OP_dup ? ctx_format(t->c, "v%u[i / 2]", a)
+          : n->op == OP_pairsum
+          ? ctx_format(t->c, "v%u[2 * i] + v%u[2 * i + 1]", a, a)
+          : n->op == OP_rot90
+          ? ctx_format(t->c, "i %% 2 ? v%u[i ^ 1] : -v%u[i ^ 1]", a, a)
           : element(t, n);
-    PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\nv%u[i] = %s;\n",
-        (unsigned)r, value);
+    PUT(t, "UNROLL\nfor (int i = 0; i < %s; i++)\nv%u[i] = %s;\n",
+        each_text(t, r), (unsigned)r, value);
 }
 
 /* What the lane's entries add to the reduction. */
@@ -164,6 +185,81 @@ static bool is_fold(const Text *t, Ref r)
     return row_folds(t->g, r) && row_axis(t->p, r) < 0;
 }
 
+static void make_number(const Text *t, Ref r);
+
+static bool is_own_input(const Text *t, int pass, Ref r)
+{
+    return t->p->need[pass][r] && t->k->own[r] && t->g->n[r].op == OP_input;
+}
+
+static void open_heads(const Text *t)
+{
+    PUT(t, "%sUNROLL\nfor (int m = 0; m < row_group; m++) {\n"
+        "const i64 h = first + m;\n", t->k->group > PASS_GROUP ? "NO_" : "");
+}
+
+/* A small group's inputs, all before the first result is stored. */
+static void load_heads(const Text *t, int pass)
+{
+    if (t->k->group > PASS_GROUP)
+        return;
+    for (Ref r = 1; r < t->g->len; r++)
+        if (is_own_input(t, pass, r))
+            PUT(t, "float all%u[row_group][%s];\n", (unsigned)r,
+                each_text(t, r));
+    open_heads(t);
+    for (Ref r = 1; r < t->g->len; r++)
+        if (is_own_input(t, pass, r))
+            load_entries(t, r, ctx_format(t->c, "all%u[m]", (unsigned)r));
+    PUT(t, "}\n");
+}
+
+static void make_own(const Text *t, int pass)
+{
+    const RowProgram *p = t->p;
+
+    for (Ref r = 1; r < t->g->len; r++)
+        if (p->number[r] && t->k->own[r])
+            make_number(t, r);
+    for (Ref r = 1; r < t->g->len; r++)
+        if (is_own_input(t, pass, r) && t->k->group <= PASS_GROUP)
+            PUT(t, "const float *v%u = all%u[m];\n", (unsigned)r, (unsigned)r);
+        else if (p->need[pass][r] && t->k->own[r])
+            make_entries(t, r);
+}
+
+/* What heads share once, and the heads of a group one after another. */
+static void emit_group(const Text *t, int pass)
+{
+    const RowProgram *p = t->p;
+    const PassesPlan *k = t->k;
+
+    for (Ref r = 1; r < t->g->len; r++)
+        if (p->need[pass][r] && !k->own[r])
+            make_entries(t, r);
+    for (int i = 0; i < p->nout; i++)
+        if (p->out[i].pass == pass && passes_gathers(k, i))
+            PUT(t, "float sum%u[%s] = {};\n", (unsigned)p->out[i].node,
+                each_text(t, p->out[i].node));
+    PUT(t, "// the heads of a group\n");
+    load_heads(t, pass);
+    open_heads(t);
+    make_own(t, pass);
+    for (int i = 0; i < p->nout; i++) {
+        unsigned node = (unsigned)p->out[i].node;
+        if (p->out[i].pass == pass && !passes_gathers(k, i))
+            store_entries(t, i);
+        else if (p->out[i].pass == pass)
+            PUT(t, "UNROLL\nfor (int i = 0; i < %s; i++)\nsum%u[i] += "
+                "v%u[i];\n", each_text(t, p->out[i].node), node, node);
+    }
+    PUT(t, "}\n");
+    for (int i = 0; i < p->nout; i++)
+        if (p->out[i].pass == pass && passes_gathers(k, i))
+            store_entries(t, i);
+    PUT(t, "}\n");
+}
+
 static void emit_loop(const Text *t, int pass)
 {
     const RowProgram *p = t->p;
@@ -171,6 +267,10 @@ static void emit_loop(const Text *t, int pass)
 
     PUT(t, "for (i64 e0 = lane * row_each; e0 < %d; e0 += row_threads * "
         "row_each) {\nconst int left = (int)(%d - e0);\n", length, length);
+    if (t->k->group > 1) {
+        emit_group(t, pass);
+        return;
+    }
     for (Ref r = 1; r < t->g->len; r++)
         if (p->need[pass][r] && !is_fold(t, r))
             make_entries(t, r);
@@ -225,7 +325,7 @@ static void make_numbers(const Text *t, int round)
 {
     for (Ref r = 1; r < t->g->len; r++)
         if (t->p->number[r] && t->p->level[r] == round
-            && !row_folds(t->g, r))
+            && !row_folds(t->g, r) && (t->k->group == 1 || !t->k->own[r]))
             make_number(t, r);
 }
 
@@ -240,9 +340,12 @@ static void emit_place(const Text *t)
     for (int i = 0; i < k->nothers; i++)
         PUT(t, "const i64 o%d = at %% %d;\nat /= %d;\n", k->other[i],
             k->size[i], k->size[i]);
-    PUT(t, "const i64 h = at %% a.heads, token = at / a.heads;\n"
-        "const i64 t = token %% a.tokens, b = token / a.tokens;\n"
-        "(void)h;\n(void)t;\n(void)b;\n");
+    PUT(t, k->group > 1
+        ? "const int groups = a.heads / row_group;\n"
+          "const i64 first = at %% groups * row_group, token = at / groups;\n"
+        : "const i64 h = at %% a.heads, token = at / a.heads;\n(void)h;\n");
+    PUT(t, "const i64 t = token %% a.tokens, b = token / a.tokens;\n"
+        "(void)t;\n(void)b;\n");
 }
 
 static void emit_end(const Text *t)
@@ -345,10 +448,11 @@ char *passes_emit(Ctx *c, const PassesPlan *k)
                "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
                "#include \"rows.cuh\"\n#include \"passes.cuh\"\n"
                "constexpr int row_each = %d, row_threads = %d;\n"
+               "constexpr int row_group = %d;\n"
                "struct Args {\n    float *kept, *left, *sums;\n"
                "    i64 rows, tokens, each;\n    int heads, nkept;\n"
                "    Arg arg[%d];\n};\n", nvrtc_unfused, k->each, k->threads,
-               PASS_ARGS);
+               k->group, PASS_ARGS);
     source_indent(&b, raw.s);
     return b.s;
 }

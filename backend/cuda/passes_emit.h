@@ -7,7 +7,9 @@
 #include "passes.h"
 
 enum { PASS_ARGS = 48, PASS_DIMS = 4, PASS_LEFT = 32, PASS_OTHERS = 4,
-       PASS_COLUMNS = 128 };            /* threads along columns */
+       PASS_COLUMNS = 128,              /* threads along columns */
+       PASS_GROUP = 4 };                /* heads whose inputs are in registers
+                                           at once */
 
 /* left[i]: a number that the kernel over rows leaves for columns, and for sums
  * of numbers. */
@@ -22,12 +24,19 @@ typedef struct PassesPlan {
     int nleft;
     Ref left[PASS_LEFT];
     int each, threads;                  /* entries of a lane, lanes of a row */
+    int group;                          /* heads of a token that a row's lanes
+                                           have one after another: what these
+                                           share is loaded and made once */
+    uint8_t *own;                       /* per node: it differs from head to
+                                           head */
 } PassesPlan;
 
 /* Of input i, of result i: its number among the kernel's tensors. */
 int passes_in(const PassesPlan *k, int i);
 int passes_out(const PassesPlan *k, int i);
 
+/* Is result i of an input that heads share, the sum of theirs? */
+bool passes_gathers(const PassesPlan *k, int out);
 /* Is the result summed over rows along columns, or as a number? */
 bool passes_columns(const PassesPlan *k, int out);
 /* Blocks that so many columns are dealt out to. */

@@ -267,6 +267,52 @@ do
               dy = flin.ones(1, 2, 3), inplace = { "z" } })
   end
 end
+-- Rotations: an angle that heads share is of a group of them at once; each
+-- head has the bits that it has alone.
+do
+  local rope = flin.layer {
+    name = "rope", input = { head = "t h k", theta = "t p" },
+    forward = function (x) return flin.rotate(x.head, x.theta, "k") end
+  }
+  for _, of in ipairs { { 1, 2 }, { 3, 6 }, { 4, 128 }, { 16, 64 },
+                        { 16, 5000 } } do
+    local H, K = of[1], of[2]
+    local args = { head = flin.randn(2, 3, H, K, { seed = H }),
+                   theta = flin.randn(2, 3, K // 2, { seed = K }) }
+    local name = ("rotations, %d heads of %d"):format(H, K)
+    holds(name, rope, args, 1e-6)
+    args.dy = flin.randn(2, 3, H, K, { seed = 3 })
+    local all = to_gpu(args)
+    local y = rope:forward { head = all.head, theta = all.theta }:to "cpu"
+    local d = rope:backward(all).head:to "cpu"
+    local same_y, same_d = true, true
+    for h = 1, H do
+      local one = to_gpu { head = args.head:narrow(3, h, 1):contiguous(),
+                           theta = args.theta }
+      local dy = to_gpu { dy = args.dy:narrow(3, h, 1):contiguous() }.dy
+      same_y = same_y and off(rope:forward(one):to "cpu",
+                              y:narrow(3, h, 1):contiguous()) == 0
+      one.dy = dy
+      same_d = same_d and off(rope:backward(one).head:to "cpu",
+                              d:narrow(3, h, 1):contiguous()) == 0
+    end
+    check(name .. ": y as head by head", same_y)
+    check(name .. ": d_x as head by head", same_d)
+  end
+  -- narrow types, and angles of their own for each head
+  local own = flin.layer {
+    name = "own", input = { x = "t h k", angle = "t h p", s = "t h" },
+    forward = function (x) return flin.rotate(x.x, x.angle, "k") * x.s end
+  }
+  holds("angles of each head", own, {
+    x = flin.randn(2, 3, 4, 10), angle = flin.randn(2, 3, 4, 5),
+    s = flin.randn(2, 3, 4) }, 1e-6)
+  local args = { head = flin.randn(1, 5, 4, 32, { seed = 9 }):to "bfloat16",
+                 theta = flin.randn(1, 5, 16, { seed = 8 }) }
+  local y = rope:forward(to_gpu(args))
+  local e = off(y:to "cpu", rope:reference(args))
+  check("rotations in bfloat16", y.dtype == "bfloat16" and e < 4e-3, e)
+end
 -- An inverse root mean square is saved, or made again: the bits of the way
 -- forward. y[1] is it where z[1] is 1, and d_z[2] where z[2] is 0 and dy is 1
 -- there alone.

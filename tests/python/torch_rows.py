@@ -108,6 +108,37 @@ true.square().sum().backward()
 close("RMSNorm: d_x", mine[0], x.grad, 1e-5)
 close("RMSNorm: d_weight", mine[1], norm.weight.grad, 1e-5)
 
+
+def turned(x, angle):
+    """Each pair of neighbours as a complex number."""
+    z = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(z * torch.polar(torch.ones_like(angle),
+                                              angle).unsqueeze(-2)).flatten(-2)
+
+
+rope = flin.nn.RoPE()
+places = torch.randint(0, 1 << 20, (2, 9))
+for heads, positions in (16, None), (4, None), (16, places), (3, places[0]):
+    x = torch.randn(2, 9, heads, 12, requires_grad=True)
+    at = torch.arange(5, 14) if positions is None else positions
+    angle = at.double()[..., None] * 10000. ** (
+        -torch.arange(0, 12, 2).double() / 12)
+    y = rope(x, 5, positions)
+    dy = torch.cos(x.detach())
+    y.backward(dy)
+    mine, x.grad = x.grad, None
+    true = turned(x.double(), angle)
+    close(f"RoPE of {heads} heads", y, true.float(), 1e-6)
+    true.backward(dy.double())
+    close(f"RoPE of {heads} heads: d_x", mine, x.grad, 1e-6)
+    same(f"RoPE of {heads} heads, each alone", y.detach(), torch.cat(
+        [rope(t, 5, positions) for t in x.detach().split(1, 2)], 2))
+y = rope(torch.randn(1, 5, 4, 8).bfloat16())
+check("RoPE of bfloat16", y.dtype == torch.bfloat16, y.dtype)
+same("RoPE: the same places again", rope(x, 2), rope(x, 0, torch.arange(2, 11)))
+refused("RoPE of an odd head", ValueError, "of an even D", rope,
+        torch.randn(1, 2, 3, 5))
+
 z = torch.randn(3, 40, requires_grad=True)
 label = torch.tensor([0, 39, 5])
 y = flin.nn.CrossEntropy(reduction="none")(z.bfloat16(), label)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../compiler/row.h"
+#include "../../backend/cuda/passes.h"
 
 static int bad;
 
@@ -156,12 +156,96 @@ static void run_reuse(Ctx *c, void *ud)
     expect("without that sum it is right", !row_check(c, back, &device));
 }
 
+/* x, whose pairs are turned by an angle that heads share */
+static Graph *turned(Ctx *c, int n)
+{
+    Graph *g = graph_new(c, "turned", 0);
+    Ref x = g->in[graph_input(g, "x", "t k")].node;
+    Ref angle = g->in[graph_input(g, "angle", "t p")].node;
+    int k = graph_find_axis(g, "k"), p = graph_find_axis(g, "p");
+
+    g->axis[k].size = n;
+    g->axis[p].size = n / 2;
+    angle = unary_axis(g, OP_dup, angle, p, k);
+    graph_output(g, "y", op2(g, OP_add, op2(g, OP_mul, x,
+                 op1(g, OP_cos, angle)), op2(g, OP_mul,
+                 unary_axis(g, OP_rot90, x, k, 0), op1(g, OP_sin, angle))));
+    return g;
+}
+
+static int times(const char *text, const char *what)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+/* A call of so many heads, of which the angle has one. */
+static const char *grouped(Ctx *c, const RowStep *s, int heads, bool backward,
+                           bool of_angle)
+{
+    static float somewhere[4];
+    PassesCall *call = ctx_alloc(c, sizeof *call);
+    int32_t *size = ctx_alloc(c, NAXES * sizeof *size);
+    const View own = { .data = somewhere, .heads = heads };
+    const View shared = { .data = somewhere, .heads = 1 };
+
+    *call = (PassesCall){ .B = 1, .T = 8, .heads = heads, .size = size,
+                          .backward = backward, .y = own,
+                          .in = { own, shared, own }, .dx = { own } };
+    if (of_angle)
+        call->dx[1] = shared;
+    return passes_text(c, passes_new(c, s), call);
+}
+
+/* Up to the loop over heads and from there on. */
+static const char *heads_loop(const char *text)
+{
+    return strstr(text, "// the heads of a group");
+}
+
+/* Heads of a group: what they share is loaded and made before them, once. */
+static void run_groups(Ctx *c, void *ud)
+{
+    const char *why = NULL, *text, *loop;
+    RowStep *s = row_step(c, turned(c, 128), &why);
+
+    (void)ud;
+    expect("rotations are programs over rows", s && s->half);
+    for (int heads = 4; heads <= 16; heads += 12)       /* keys', queries' */
+        for (int back = 0; back < 2; back++) {
+            text = grouped(c, s, heads, back, false);
+            loop = heads_loop(text);
+            expect("groups of four heads", loop
+                   && strstr(text, "row_group = 4;"));
+            expect("the angle is loaded once, before the heads",
+                   times(text, "(a.arg[1].p") == 1
+                   && times(loop, "(a.arg[1].p") == 0);
+            expect("a sine and a cosine are made once, before the heads",
+                   times(text, "sin_(") == 1 && times(text, "cos_(") == 1
+                   && !times(loop, "sin_(") && !times(loop, "cos_("));
+            expect("of each head its own is loaded and stored",
+                   times(loop, "load<") == 1 && times(loop, "store<") == 1);
+        }
+    text = grouped(c, s, 16, true, true);
+    loop = heads_loop(text);
+    expect("the gradient of what they share is the sum of all",
+           loop && strstr(text, "row_group = 16;")
+           && times(loop, "store<") == 2);
+    text = grouped(c, s, 1, false, false);
+    expect("one head is no group", !heads_loop(text)
+           && times(text, "load<") == 2);
+}
+
 int main(void)
 {
     Ctx *c = ctx_new();
 
     if (!c || !ctx_protect(c, run, NULL)
-        || !ctx_protect(c, run_reuse, NULL)) {
+        || !ctx_protect(c, run_reuse, NULL)
+        || !ctx_protect(c, run_groups, NULL)) {
         printf("row: %s\n", c ? c->err.message : "out of memory");
         bad++;
     }

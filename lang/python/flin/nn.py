@@ -522,3 +522,58 @@ class RMSNorm(nn.Module):
 
     def extra_repr(self):
         return f"{len(self.weight)}, eps={self.eps}"
+
+
+@functools.lru_cache(maxsize=None)
+def _rope():
+    return load("""local flin = require "flin"
+return flin.layer {
+  name    = "rope",
+  input   = { head = "t h k", theta = "t p" },
+  forward = function (x) return flin.rotate(x.head, x.theta, "k") end,
+}""")
+
+
+class RoPE(nn.Module):
+    """Rotary embedding of x [B, T, H, D], queries' or keys': in each head pairs
+    of neighbouring channels are turned by position * base^(-2 i / D), as
+    flin.rotate does it; (weights of those who turn halves of a head want their
+    columns in another order).
+
+    On a GPU an angle is loaded, and its sine and cosine are made, once for a
+    group of up to four heads; each has the bits that it has alone. Angles are
+    reduced in float64, so that late positions lose nothing."""
+
+    def __init__(self, base: float = 10000.0) -> None:
+        super().__init__()
+        self.base, self.made = float(base), (None, None)
+
+    def angles(self, positions: torch.Tensor, dim: int) -> torch.Tensor:
+        """Of positions [...], those of each pair: [..., dim / 2] between -pi
+        and pi."""
+        rate = self.base ** (-torch.arange(
+            0, dim, 2, dtype=torch.float64, device=positions.device) / dim)
+        angle = positions.double().unsqueeze(-1) * rate
+        return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
+
+    def forward(self, x: torch.Tensor, start: int = 0,
+                positions: torch.Tensor | None = None) -> torch.Tensor:
+        """positions: [T] or [B, T]; else from `start` on."""
+        if x.dim() != 4 or x.shape[3] % 2:
+            raise Error(f"RoPE: x has shape {list(x.shape)}, but [B, T, H, D] "
+                        "is wanted, of an even D")
+        B, T, _, D = x.shape
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        key = T, D, start, x.device, wide
+        if positions is not None:
+            angle = self.angles(positions.to(x.device), D).to(wide)
+        elif self.made[0] == key:
+            angle = self.made[1]
+        else:
+            angle = self.angles(torch.arange(start, start + T,
+                                             device=x.device), D).to(wide)
+            self.made = key, angle
+        return _rope()(head=x, theta=angle.expand(B, T, D // 2))[0]
+
+    def extra_repr(self):
+        return f"base={self.base}"

@@ -28,7 +28,7 @@ static bool *late_nodes(const Graph *g)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         late[r] = (n->op == OP_state && g->st[n->index].reverse)
-               || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+               || (n->op == OP_input && input_is_adjoint(&g->in[n->index]));
         for (int i = 0; i < 4; i++)
             late[r] |= n->a[i] && late[n->a[i]];
     }

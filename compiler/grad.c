@@ -536,14 +536,13 @@ static int adjoint_state(Graph *g, const char *name, const uint8_t *order,
     return s;
 }
 
-/* What comes in: dy, and each state's adjoint as the next chunk left it. A
- * state and its twin are one, and have one adjoint: it comes in where the twin
- * is left, so that what it and the readers of the twin add up to stays one
- * sum. */
+/* What comes in: results' gradients, and each state's adjoint as the next chunk
+ * left it. A state and its twin are one, and have one adjoint: it comes in
+ * where the twin is left, so that what it and the readers of the twin add up to
+ * stays one sum. */
 static void seed(Back *w, int nst, int adjoint[MAX_STATES])
 {
     Graph *g = w->g;
-    const Output *y = &g->out[0];
     Turn turn[MAX_STATES];
     bool turns[MAX_STATES];
     int twin[MAX_STATES];
@@ -563,8 +562,12 @@ static void seed(Back *w, int nst, int adjoint[MAX_STATES])
         adjoint[i] = adjoint_state(g, s->name, s->order, s->rank);
         g->st[adjoint[i]].of_state = (int16_t)(i + 1);
     }
-    int dy = graph_input(g, "dy", axes_list(g, y->order, y->rank, true));
-    add_adjoint(w, y->node, g->in[dy].node);
+    for (int o = 0; o < graph_results(g); o++) {
+        const Output *y = &g->out[o];
+        int dy = graph_input(g, adjoint_name(g, o),
+                             axes_list(g, y->order, y->rank, true));
+        add_adjoint(w, y->node, g->in[dy].node);
+    }
     for (int i = 0; i < nst; i++)
         if (g->st[i].next && twin[i] < 0 && adjoint[i] >= 0)
             add_adjoint(w, g->st[i].next,
@@ -612,6 +615,7 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
             int o = graph_output(g, derived_name(g, in->name), d);
             memcpy(g->out[o].order, in->order, sizeof in->order);
             g->out[o].rank = in->rank;
+            g->out[o].late = true;
         } else {
             int s = adjoint_state(g, in->name, in->order, in->rank);
             g->st[s].of_input = (int16_t)(i + 1);

@@ -224,8 +224,8 @@ static void look(const Run *u, int64_t token)
 {
     const Graph *g = u->g;
 
-    for (int i = -1; i < g->nst && u->blame->token < 0; i++) {
-        Ref root = i < 0 ? g->out[0].node : g->st[i].next;
+    for (int i = -g->nout; i < g->nst && u->blame->token < 0; i++) {
+        Ref root = i < 0 ? g->out[i + g->nout].node : g->st[i].next;
         double x = root ? worst_of(u, root) : 0;
         if (x == 0 || (i >= 0 && g->st[i].rank < 2 && x == -INFINITY))
             continue;

@@ -81,7 +81,7 @@ typedef struct Traffic {
 static Traffic traffic(const Graph *g, int cut)
 {
     AxisSet axis = cut >= 0 ? AXIS(cut) : 0;
-    Traffic t = { .out = 1 };
+    Traffic t = { 0 };
 
     for (int i = 0; i < g->nin; i++) {
         double n = words_of(g, g->in[i].axes);
@@ -92,8 +92,8 @@ static Traffic traffic(const Graph *g, int cut)
         t.in += n;
         t.in_rest += g->in[i].axes & axis ? 0 : n;
     }
-    for (int k = 0; k < g->out[0].rank; k++)
-        t.out *= words_of(g, AXIS(g->out[0].order[k]));
+    for (int i = 0; i < g->nout; i++)
+        t.out += words_of(g, g->n[g->out[i].node].axes);
     for (int s = 0; s < g->nst; s++) {
         double n = words_of(g, g->st[s].axes);
         t.state += n;
@@ -119,9 +119,10 @@ static void try_split(const Graph *g, const Traffic *t, double tokens,
 {
     double tail = t->state - t->state_cut + t->in + t->out;
     double parts = ceil(t->state_cut / (words - tail));
-    bool mixed = w->split < 0
-              || !(g->n[g->out[0].node].axes & AXIS(w->split));
+    bool mixed = w->split < 0;
 
+    for (int i = 0; i < g->nout; i++)
+        mixed = mixed || !(g->n[g->out[i].node].axes & AXIS(w->split));
     if (mixed || words <= tail || parts > g->axis[w->split].size)
         return;
     set_best(w, w->compulsory + tokens * t->in_rest * (parts - 1), W_SPLIT,

@@ -220,6 +220,34 @@ int graph_output(Graph *g, const char *name, Ref node)
     return g->nout++;
 }
 
+int graph_find_output(const Graph *g, const char *name)
+{
+    for (int i = 0; i < g->nout; i++)
+        if (!strcmp(g->out[i].name, name))
+            return i;
+    return -1;
+}
+
+int graph_results(const Graph *g)
+{
+    int n = 0;
+
+    while (n < g->nout && !g->out[n].late)
+        n++;
+    return n;
+}
+
+char *adjoint_name(const Graph *g, int o)
+{
+    return o ? ctx_format(g->ctx, "dy_%s", g->out[o].name)
+             : ctx_string(g->ctx, "dy");
+}
+
+bool input_is_adjoint(const Input *in)
+{
+    return !strcmp(in->name, "dy") || !strncmp(in->name, "dy_", 3);
+}
+
 /* ---- types ---- */
 
 static AxisSet to_cols(AxisSet s)

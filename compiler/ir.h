@@ -52,6 +52,7 @@ static inline int highest(AxisSet s)
 }
 
 enum { MAX_INPUTS = 128, MAX_STATES = 64, MAX_OUTPUTS = 128,
+       MAX_RESULTS = 16,                /* of a step */
        MAX_NODES = 20000,
        MAX_DEPTH = 4000 };              /* of expressions: of the stack */
 
@@ -128,11 +129,13 @@ typedef struct State {
     Ref node, next;                     /* found, left behind */
 } State;
 
-/* A result: y is the first; a joint graph adds gradients. An output of axis i
- * has a row for each token, stored [B, T, H, order...]. */
+/* A result: of a step y is the first, and others may follow; a joint graph adds
+ * gradients behind them. An output of axis i has a row for each token, stored
+ * [B, T, H, order...]. */
 typedef struct Output {
     char name[48];
     uint8_t order[8], rank;
+    bool late;                          /* a gradient */
     bool ranked;                        /* as an input may be */
     Ref node;
 } Output;
@@ -180,6 +183,14 @@ int graph_axis(Graph *g, const char *name);
 int graph_find_axis(const Graph *g, const char *name);  /* -1: none */
 int graph_find_input(const Graph *g, const char *name);
 int graph_find_state(const Graph *g, const char *name);
+int graph_find_output(const Graph *g, const char *name);
+
+/* How many results are no gradients: these come first. */
+int graph_results(const Graph *g);
+/* The name of the gradient of result o, by which it comes into a joint graph:
+ * "dy", of others "dy_NAME"; in the arena. Is that the input's? */
+char *adjoint_name(const Graph *g, int o);
+bool input_is_adjoint(const Input *in);
 
 /* Declare an argument or a state; `axes` as the user writes it, e.g. "t k",
  * with an optional ": domain" (of states: angle). Returns its index. */

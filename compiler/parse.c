@@ -455,6 +455,22 @@ static void read_line(Text *t, void (*kernel)(Text *, void *), void *ud)
     kernel(t, ud);
 }
 
+/* Results that need what comes in on the way back. */
+static void mark_gradients(Graph *g)
+{
+    uint8_t *late = ctx_alloc(g->ctx, g->len);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        late[r] = n->op == OP_input && input_is_adjoint(&g->in[n->index]);
+        late[r] |= n->op == OP_state && g->st[n->index].reverse;
+        for (int i = 0; i < 4; i++)
+            late[r] |= late[n->a[i]];
+    }
+    for (int i = 0; i < g->nout; i++)
+        g->out[i].late = late[g->out[i].node];
+}
+
 Graph *text_graph(Ctx *c, const char *s, void (*kernel)(Text *, void *),
                   void *ud)
 {
@@ -473,6 +489,7 @@ Graph *text_graph(Ctx *c, const char *s, void (*kernel)(Text *, void *),
     if (!t.g)
         fail(c, t.line, "the text is empty");
     t.g->line = 0;
+    mark_gradients(t.g);
     return t.g;
 }
 

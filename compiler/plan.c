@@ -28,14 +28,14 @@ static bool walks_back(const Graph *g)
     return false;
 }
 
-/* All that the roots of one pass need: y and the states that run forwards, or
- * all other results and the states that run backwards. */
+/* All that the roots of one pass need: results and the states that run
+ * forwards, or gradients and the states that run backwards. */
 static void fill_kernel(const Graph *g, Kernel *k, bool back)
 {
     uint8_t *need = ctx_alloc(g->ctx, g->len);
 
     for (int i = 0; i < g->nout; i++)
-        if (back == (walks_back(g) && i > 0))
+        if (back == (walks_back(g) && g->out[i].late))
             need[g->out[i].node] = 1;
     for (int s = 0; s < g->nst; s++)
         if (back == g->st[s].reverse)
@@ -71,7 +71,7 @@ Plan *plan_forward(Ctx *c, const Plan *joint)
 {
     Graph *g = graph_copy(c, joint->g);
 
-    g->nout = 1;
+    g->nout = graph_results(g);
     for (int s = g->nst; s-- > 0 && g->st[s].reverse;)
         g->nst = s;
     return plan_simple(g);
@@ -367,7 +367,7 @@ static int find_split(const Plan *p)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         late[r] = (n->op == OP_state && g->st[n->index].reverse)
-               || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+               || (n->op == OP_input && input_is_adjoint(&g->in[n->index]));
         for (int i = 0; i < 4; i++)
             late[r] |= late[n->a[i]];
     }

@@ -59,7 +59,7 @@ typedef struct HostCall {
                                            passes */
     Args args;
     Bound bound;
-    Given y, *final;                    /* of calls that run forwards */
+    Given result[MAX_RESULTS], *final;  /* of calls that run forwards */
     Adjoint *adjoint;                   /* of calls that run backwards */
 } HostCall;
 

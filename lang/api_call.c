@@ -67,36 +67,46 @@ static Given given(Ctx *c, const HostCall *h, const char *name,
 
 /* ---- arguments ---- */
 
-/* A list of the call's: where its tensors go, by the names of inputs or of
- * states. */
+/* What the names of a list are of. */
+typedef enum Named { OF_STATES, OF_INPUTS, OF_RESULTS } Named;
+static const char *const named[] = { "state", "input", "result" };
+
+static int find_named(const Graph *g, Named what, const char *name)
+{
+    return what == OF_INPUTS ? graph_find_input(g, name)
+         : what == OF_STATES ? graph_find_state(g, name)
+         : graph_find_output(g, name);
+}
+
+/* A list of the call's: where its tensors go, by name. */
 typedef struct Binds {
     const char *of;                     /* "dinput" or "", for messages */
     const char *field;                  /* of the struct */
     const flin_Bind *list;
     int n;
-    bool inputs;
+    Named named;
     Given *to;
 } Binds;
 
 static void take_binds(Ctx *c, const Graph *g, const HostCall *h, Binds b)
 {
     const char *what = mode_name[h->args.mode];
-    int most = b.inputs ? g->nin : g->nst;
+    int most = b.named == OF_INPUTS ? g->nin
+             : b.named == OF_STATES ? g->nst : g->nout;
 
     if (b.n < 0 || b.n > most)
-        fail(c, 0, "%s: n%s = %d, but %s has %d %s", what, b.field, b.n,
-             g->name, most, b.inputs ? "inputs" : "states");
+        fail(c, 0, "%s: n%s = %d, but %s has %d %ss", what, b.field, b.n,
+             g->name, most, named[b.named]);
     if (b.n && !b.list)
         fail(c, 0, "%s: n%s = %d, but %s is NULL", what, b.field, b.n,
              b.field);
     for (int i = 0; i < b.n; i++) {
         const char *name = b.list[i].name ? b.list[i].name : "(NULL)";
-        int at = b.inputs ? graph_find_input(g, name)
-                          : graph_find_state(g, name);
+        int at = find_named(g, b.named, name);
         if (at < 0)
             fail(c, 0, "%s: %sthere is no %s '%s'", what, *b.of
                  ? ctx_format(c, "%s: ", b.of) : "",
-                 b.inputs ? "input" : "state", name);
+                 named[b.named], name);
         if (b.to[at].given)
             fail(c, 0, "%s: %s is given twice", what, name);
         if (is_given(h, &b.list[i].tensor))
@@ -171,9 +181,10 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
                   "flin_Call is 0", mode_name[h->args.mode]);
     take_device(c, h);
     check_saved(c, h);
-    take_binds(c, g, h, (Binds){ "", "inputs", k->input, k->ninputs, true,
+    take_binds(c, g, h, (Binds){ "", "inputs", k->input, k->ninputs, OF_INPUTS,
                                  h->args.in });
-    take_binds(c, g, h, (Binds){ "", "initial", k->initial, k->ninitial, false,
+    take_binds(c, g, h, (Binds){ "", "initial", k->initial, k->ninitial,
+                                 OF_STATES,
                                  h->args.state });
     take_sequences(c, h);
     h->args.chunk = k->chunk;
@@ -215,15 +226,20 @@ static void take_results(Ctx *c, const Graph *g, HostCall *h)
     const flin_Call *k = &h->call;
     const char *what = mode_name[h->args.mode];
     int64_t shape[TENSOR_RANK];
-    int rank = result_shape(g, &h->bound, shape);
 
-    if (is_given(h, &k->y)) {
-        h->y = given(c, h, "y", &k->y);
-        check_shape(c, what, "y", &h->y, rank, shape);
-        h->bound.call.out[0] = result_view(g, &h->y);
+    if (is_given(h, &k->y))
+        h->result[0] = given(c, h, "y", &k->y);
+    take_binds(c, g, h, (Binds){ "", "result", k->result, k->nresult,
+                                 OF_RESULTS, h->result });
+    for (int o = 0; o < g->nout; o++) {
+        int rank = result_shape(g, &h->bound, o, shape);
+        if (!h->result[o].given)
+            continue;
+        check_shape(c, what, g->out[o].name, &h->result[o], rank, shape);
+        h->bound.call.out[o] = result_view(g, o, &h->result[o]);
     }
     h->final = ctx_alloc(c, MAX_STATES * sizeof *h->final);
-    take_binds(c, g, h, (Binds){ "", "final", k->final, k->nfinal, false,
+    take_binds(c, g, h, (Binds){ "", "final", k->final, k->nfinal, OF_STATES,
                                  h->final });
     check_states(c, g, h, "", h->final);
     for (int i = 0; i < g->nst; i++)
@@ -241,16 +257,21 @@ static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
         fail_help(c, 0, "grad.size = sizeof grad", "%s: there is no flin_Grad, "
                   "or its size is 0", what);
     if (is_given(h, &k->dy))
-        d->dy = given(c, h, "dy", &k->dy);
+        d->dy[0] = given(c, h, "dy", &k->dy);
     take_binds(c, g, h, (Binds){ "dfinal", "dfinal", k->dfinal, k->ndfinal,
-                                 false, d->dstate });
+                                 OF_STATES, d->dstate });
     take_binds(c, g, h, (Binds){ "dinput", "dinput", k->dinput, k->ndinput,
-                                 true, d->dx });
+                                 OF_INPUTS, d->dx });
     take_binds(c, g, h, (Binds){ "dinitial", "dinitial", k->dinitial,
-                                 k->ndinitial, false, d->ds });
+                                 k->ndinitial, OF_STATES, d->ds });
     for (int i = 0; i < g->nin; i++)
         d->add[i] = k->add && d->dx[i].given && !g->in[i].timed;
-    if (!d->dy.given && !k->ndfinal)
+    take_binds(c, g, h, (Binds){ "dresult", "dresult", k->dresult,
+                                 k->ndresult, OF_RESULTS, d->dy });
+    bool any = k->ndfinal;
+    for (int o = 0; o < g->nout; o++)
+        any = any || d->dy[o].given;
+    if (!any)
         fail_help(c, 0, "the gradient of y, those of final states",
                   "%s: neither dy nor dfinal is given", what);
     check_states(c, g, h, "dfinal", d->dstate);
@@ -394,9 +415,9 @@ typedef struct Single {
 static void find_shape(Ctx *c, const Single *s, HostCall *h)
 {
     const Graph *g = s->v->v->step;
-    int state = s->arg - g->nin - 1;
+    int o = s->arg - g->nin, state = o - g->nout;
 
-    if (state < -1 || state >= g->nst)
+    if (o < 0 || state >= g->nst)
         fail(c, 0, "flin_shape: argument %d is no result", s->arg);
     h->sizes = true;
     take_arguments(c, g, h);
@@ -405,7 +426,8 @@ static void find_shape(Ctx *c, const Single *s, HostCall *h)
     memset(s->shape, 0, sizeof *s->shape);
     s->shape->dtype = (flin_DType)(state < 0 ? y_dtype(g, &h->bound)
                                              : h->bound.state_dtype);
-    s->shape->rank = state < 0 ? result_shape(g, &h->bound, s->shape->shape)
+    s->shape->rank = state < 0 ? result_shape(g, &h->bound, o,
+                                                s->shape->shape)
         : state_shape(g, &h->bound, state, s->shape->shape);
 }
 
@@ -426,7 +448,10 @@ static void summarize(Ctx *c, const Single *s, HostCall *h)
     Given to = given(c, h, "transition", s->transition);
     int rank = transition_shape(&t, &h->bound, shape);
     check_shape(c, "summary", "transition", &to, rank, shape);
-    if (h->bound.call.out[0].data || h->call.saved)
+    bool any = h->call.saved;
+    for (int o = 0; o < g->nout; o++)
+        any = any || h->bound.call.out[o].data;
+    if (any)
         fail(c, 0, "summary: there is no y, and nothing is saved");
     run_summary(c, s->v->v, &h->args, &h->bound, &to);
 }

@@ -15,8 +15,8 @@ struct flin_Kernel {
     Variant v;
     Mode mode;
     int32_t size[NAXES];
-    DType in[MAX_INPUTS], y;
-    bool y_known;
+    DType in[MAX_INPUTS], out[MAX_RESULTS];
+    bool known[MAX_RESULTS];            /* the types of these results */
     int chunk;
     Fusion fusion;
     const Backend *backend;
@@ -71,8 +71,12 @@ static void make_plans(Ctx *c, void *ud)
     memcpy(k->size, h->bound.call.size, sizeof k->size);
     for (int i = 0; i < k->v.step->nin; i++)
         k->in[i] = h->args.in[i].dtype;
-    k->y_known = h->call.y.rank > 0;
-    k->y = (DType)h->call.y.dtype;
+    for (int o = 0; o < k->v.step->nout; o++) {
+        k->known[o] = h->result[o].given;
+        k->out[o] = h->result[o].dtype;
+    }
+    k->known[0] = h->call.y.rank > 0;
+    k->out[0] = (DType)h->call.y.dtype;
     k->chunk = h->args.chunk;
     k->fusion = h->args.fusion;
     k->backend = h->args.backend;
@@ -152,7 +156,6 @@ static void check_like(Ctx *c, const flin_Kernel *k, const HostCall *h)
 {
     const Graph *g = k->v.step;
     const char *what = mode_name[k->mode];
-    const View *y = &h->bound.call.out[0];
 
     check_backend(c, k, &h->args);
     for (int ax = AX_DIM; ax < g->naxes; ax++)
@@ -165,9 +168,13 @@ static void check_like(Ctx *c, const flin_Kernel *k, const HostCall *h)
             fail(c, 0, "%s: %s is %s, but the kernel was prepared for %s",
                  what, g->in[i].name, dtype_name(h->args.in[i].dtype),
                  dtype_name(k->in[i]));
-    if (k->y_known && y->data && y->dtype != k->y)
-        fail(c, 0, "%s: y is %s, but the kernel was prepared for %s", what,
-             dtype_name(y->dtype), dtype_name(k->y));
+    for (int o = 0; o < g->nout; o++) {
+        const View *y = &h->bound.call.out[o];
+        if (k->known[o] && y->data && y->dtype != k->out[o])
+            fail(c, 0, "%s: %s is %s, but the kernel was prepared for %s",
+                 what, g->out[o].name, dtype_name(y->dtype),
+                 dtype_name(k->out[o]));
+    }
 }
 
 typedef struct Running {

@@ -84,7 +84,7 @@ static size_t handle_size(int nargs)
 static flin_Variant *new_handle(flin_State *s, const Load *l)
 {
     const Graph *g = l->v->step;
-    int nargs = g->nin + 1 + g->nst, i = 0;
+    int nargs = g->nin + g->nout + g->nst, i = 0;
     flin_Variant *v = mem_new(&s->guard->like.mem, handle_size(nargs));
 
     if (!v)
@@ -92,8 +92,9 @@ static flin_Variant *new_handle(flin_State *s, const Load *l)
     for (int k = 0; k < g->nin; k++)
         write_axes(v->axes[i++], sizeof *v->axes, g, g->in[k].timed,
                    g->in[k].order, g->in[k].rank);
-    write_axes(v->axes[i++], sizeof *v->axes, g, true, g->out[0].order,
-               g->out[0].rank);
+    for (int k = 0; k < g->nout; k++)
+        write_axes(v->axes[i++], sizeof *v->axes, g, true, g->out[k].order,
+                   g->out[k].rank);
     for (int k = 0; k < g->nst; k++)
         write_axes(v->axes[i++], sizeof *v->axes, g, false, g->st[k].order,
                    g->st[k].rank);
@@ -303,11 +304,11 @@ int flin_arg(const flin_Variant *v, int i, flin_Arg *a)
         a->role = FLIN_INPUT;
         if (*g->in[i].domain)
             a->domain = g->in[i].domain;
-    } else if (i == g->nin) {
-        a->name = "y";
+    } else if (i < g->nin + g->nout) {
+        a->name = g->out[i - g->nin].name;
         a->role = FLIN_OUTPUT;
     } else {
-        a->name = g->st[i - g->nin - 1].name;
+        a->name = g->st[i - g->nin - g->nout].name;
         a->role = FLIN_STATE;
     }
     return 1;

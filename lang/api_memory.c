@@ -257,7 +257,8 @@ static void add_results(Places *p, const Graph *g, const HostCall *h)
         add_inputs(p, g, "dinput.", h->adjoint->dx);
         add_states(p, g, "dinitial.", h->adjoint->ds);
     } else {
-        add_place(p, "", "y", &h->y);
+        for (int o = 0; o < g->nout; o++)
+            add_place(p, "", g->out[o].name, &h->result[o]);
         add_states(p, g, "final.", h->final);
     }
     add_bytes(p, "workspace", h->call.workspace, h->call.workspace_size);
@@ -275,7 +276,9 @@ static void add_arguments(Places *p, const Graph *g, const HostCall *h)
     add_bytes(p, "cu_seqlens", k->cu_seqlens, ends);
     add_bytes(p, "cu_seqlens_device", k->cu_seqlens_device, ends);
     if (h->adjoint) {
-        add_place(p, "", "dy", &h->adjoint->dy);
+        for (int o = 0; o < g->nout; o++)
+            add_place(p, o ? "dresult." : "", o ? g->out[o].name : "dy",
+                      &h->adjoint->dy[o]);
         add_states(p, g, "dfinal.", h->adjoint->dstate);
         if (k->saved)
             add_bytes(p, "saved.data", k->saved->data, k->saved->bytes);
@@ -294,7 +297,8 @@ static bool is_in_place(const Region *a, const Region *b)
 
 void check_overlaps(Ctx *c, const Graph *g, const HostCall *h)
 {
-    size_t most = 2 * (size_t)g->nin + 3 * (size_t)g->nst + 6;
+    size_t most = 2 * (size_t)g->nin + 3 * (size_t)g->nst
+                + (size_t)g->nout + 5;
     Places p = { .ctx = c, .r = ctx_alloc(c, most * sizeof *p.r) };
     const char *what = mode_name[h->args.mode];
 

@@ -39,7 +39,7 @@ typedef struct Back {
 static int result_of(const Back *k, const char *name)
 {
     const Graph *g = k->joint;
-    int i = 1;
+    int i = k->step->nout;
 
     while (i < g->nout && strcmp(g->out[i].name + strlen("d_"), name))
         i++;
@@ -58,6 +58,12 @@ static void check_device(Back *k, const char *name, const Given *t)
                   on ? "cuda" : "cpu"), "%s: %s is on the %s, but the inputs "
                   "on the %s", mode_name[k->args->mode], name,
                   on ? "CPU" : "GPU", on ? "GPU" : "CPU");
+}
+
+/* "dy", or, of another result, "dy.NAME". */
+static const char *dy_name(const Back *k, int o)
+{
+    return o ? ctx_format(k->c, "dy.%s", k->step->out[o].name) : "dy";
 }
 
 static void check_float(const Back *k, const char *name, const Given *t)
@@ -83,14 +89,15 @@ static void check_floats(const Back *k)
         check_float(k, k->step->st[i].name, &k->d->dstate[i]);
         check_float(k, k->step->st[i].name, &k->d->ds[i]);
     }
-    check_float(k, "dy", &k->d->dy);
+    for (int o = 0; o < k->step->nout; o++)
+        check_float(k, dy_name(k, o), &k->d->dy[o]);
 }
 
 static void check_adjoints(Back *k)
 {
     const char *what = mode_name[k->args->mode];
     int64_t shape[TENSOR_RANK];
-    bool any = k->d->dy.given;
+    bool any = false;
 
     for (int i = 0; i < k->step->nst; i++) {
         if (!k->d->dstate[i].given)
@@ -102,10 +109,13 @@ static void check_adjoints(Back *k)
                                            k->step->st[i].name),
                     &k->d->dstate[i], rank, shape);
     }
-    int rank = result_shape(k->step, k->b, shape);
-    if (k->d->dy.given) {
-        check_device(k, "dy", &k->d->dy);
-        check_shape(k->c, what, "dy", &k->d->dy, rank, shape);
+    for (int o = 0; o < k->step->nout; o++) {
+        if (!k->d->dy[o].given)
+            continue;
+        any = true;
+        int rank = result_shape(k->step, k->b, o, shape);
+        check_device(k, dy_name(k, o), &k->d->dy[o]);
+        check_shape(k->c, what, dy_name(k, o), &k->d->dy[o], rank, shape);
     }
     if (!any)
         fail_help(k->c, 0, "dy = the gradient of y, dstate = { S = of the "
@@ -143,14 +153,14 @@ static View make_view(Back *k, const uint8_t *order, int rank, int64_t rows,
 }
 
 /* Without a dy it is zero, in the type that it would have. */
-static void bind_dy(Back *k)
+static void bind_dy(Back *k, int o)
 {
-    View *dy = &k->call.in[k->step->nin];
-    const Output *y = &k->step->out[0];
+    View *dy = &k->call.in[k->step->nin + o];
+    const Output *y = &k->step->out[o];
     DType usual = k->dtype;
 
-    if (k->d->dy.given) {
-        *dy = result_view(k->step, &k->d->dy);
+    if (k->d->dy[o].given) {
+        *dy = result_view(k->step, o, &k->d->dy[o]);
         return;
     }
     k->dtype = k->call.on_device ? k->b->dtype : usual;
@@ -191,14 +201,15 @@ static void bind_gradient(Back *k, int i)
         k->call.s1[adjoint_of_input(k->joint, i)] = gradient_view(k, i);
 }
 
-/* On a device kernels differ by the types of all results, y's included, which
+/* On a device kernels differ by the types of all results, those included that
  * only the forward pass writes. */
 static void bind_results(Back *k)
 {
     if (!k->call.on_device)
         return;
-    k->call.out[0].dtype = k->call.out[0].data ? k->call.out[0].dtype
-                                               : k->b->dtype;
+    for (int o = 0; o < k->step->nout; o++)
+        if (!k->call.out[o].data)
+            k->call.out[o].dtype = k->b->dtype;
     for (int i = 0; i < k->step->nst; i++)
         if (!k->call.s1[i].data)
             k->call.s1[i].dtype = k->b->state_dtype;
@@ -212,7 +223,8 @@ static void bind_back(Back *k)
         k->call.from = k->plan->plan->split;
         k->call.kept = k->d->stored.at;
     }
-    bind_dy(k);
+    for (int o = 0; o < k->step->nout; o++)
+        bind_dy(k, o);
     for (int i = 0; i < k->step->nst; i++) {
         int s = adjoint_of_state(k->joint, i);
         if (k->d->dstate[i].given)
@@ -437,8 +449,10 @@ static void bind_device_back(Back *k)
     bind_back(k);
     k->call.workspace = at + room;
     k->call.workspace_size = need - room;
-    if (!k->d->dy.given) {
-        const View *dy = &k->call.in[k->step->nin];
+    for (int o = 0; o < k->step->nout; o++) {
+        const View *dy = &k->call.in[k->step->nin + o];
+        if (k->d->dy[o].given)
+            continue;
         backend->clear(k->c, k->v->shared.gpu, &k->call, dy->data,
                        dy->sb * k->b->B * dtype_size(dy->dtype));
     }
@@ -495,7 +509,7 @@ static PairsCall device_pairs(Back *k)
 {
     const Stored *s = &k->d->stored;
     PairsCall p = { .step = k->step, .call = &k->call, .backward = true,
-                    .dy = result_view(k->step, &k->d->dy) };
+                    .dy = result_view(k->step, 0, &k->d->dy[0]) };
 
     k->call = k->b->call;
     k->call.out[0].dtype = k->b->dtype;
@@ -518,7 +532,8 @@ static void run_mask(Back *k)
         pairs_run(k->c, k->v->shared.gpu, &k->v->pairs, &p);
         return;
     }
-    View dx[MAX_INPUTS] = { { 0 } }, dy = result_view(k->step, &k->d->dy);
+    View dx[MAX_INPUTS] = { { 0 } };
+    View dy = result_view(k->step, 0, &k->d->dy[0]);
 
     k->dtype = k->args->mode == M_REFERENCE_BACKWARD ? F64 : F32;
     k->call = k->b->call;
@@ -609,10 +624,13 @@ Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
     Adjoint *d = ctx_alloc(c, sizeof *d);
     void *some = b->call.on_device ? (void *)ROOM_ALIGN : NULL;
 
-    d->dy = (Given){ .given = true, .dtype = y_dtype(step, b) };
-    d->dy.rank = result_shape(step, b, d->dy.shape);
-    for (int64_t i = d->dy.rank, each = 1; i-- > 0; each *= d->dy.shape[i])
-        d->dy.stride[i] = each;
+    for (int o = 0; o < step->nout; o++) {
+        Given *dy = &d->dy[o];
+        *dy = (Given){ .given = true, .dtype = y_dtype(step, b) };
+        dy->rank = result_shape(step, b, o, dy->shape);
+        for (int64_t i = dy->rank, each = 1; i-- > 0; each *= dy->shape[i])
+            dy->stride[i] = each;
+    }
     for (int i = 0; i < step->nin; i++) {
         if (step->in[i].index_of)
             continue;
@@ -633,7 +651,8 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
     Adjoint *d = all_gradients(c, v->step, a, b);
     Back *k = back_new(c, v, a, b, d);
 
-    d->dy.data = (void *)ROOM_ALIGN;
+    for (int o = 0; o < v->step->nout; o++)
+        d->dy[o].data = (void *)ROOM_ALIGN;
     k->room = ROOM_ALIGN;
     find_plans(k);
     bind_back(k);

@@ -182,10 +182,34 @@ static Stored join_saved(lua_State *L, const char *what)
 
 /* ---- arguments and results ---- */
 
+/* dy = { y = tensor, NAME = tensor }, which is on top. */
+static void take_dys(lua_State *L, BackRun *k, const char *what)
+{
+    const Graph *g = k->r->v->step;
+    const char *list[MAX_RESULTS];
+    int at = lua_gettop(L);
+
+    for (int o = 0; o < g->nout; o++)
+        list[o] = g->out[o].name;
+    for (lua_pushnil(L); lua_next(L, at); lua_settop(L, at + 1)) {
+        const char *name = luaL_tolstring(L, at + 1, NULL);
+        int o = graph_find_output(g, name);
+        if (o < 0)
+            lang_fail(L, suggest(L, name, "results", list, g->nout),
+                      "%s: dy: there is no result '%s'", what, name);
+        const char *full = lua_pushfstring(L, "dy.%s", name);
+        lua_pushvalue(L, at + 2);
+        k->d.dy[o] = tensor_value(L, what, full, false);
+        keep_top(L);
+    }
+}
+
 static void take_adjoints(lua_State *L, BackRun *k, const char *what)
 {
-    if (raw_field(L, 2, "dy") != LUA_TNIL) {
-        k->d.dy = tensor_value(L, what, "dy", false);
+    if (raw_field(L, 2, "dy") == LUA_TTABLE) {
+        take_dys(L, k, what);
+    } else if (!lua_isnil(L, -1)) {
+        k->d.dy[0] = tensor_value(L, what, "dy", false);
         keep_top(L);
     }
     if (raw_field(L, 2, "dstate") != LUA_TNIL)

@@ -397,9 +397,9 @@ static int shape_of(const Bound *b, int rank, const uint8_t *order, int at,
     return at + rank;
 }
 
-int result_shape(const Graph *step, const Bound *b, int64_t *shape)
+int result_shape(const Graph *step, const Bound *b, int o, int64_t *shape)
 {
-    const Output *y = &step->out[0];
+    const Output *y = &step->out[o];
 
     shape[0] = b->B;
     shape[1] = b->T;
@@ -428,9 +428,9 @@ DType y_dtype(const Graph *step, const Bound *b)
     return step->layer && !step->out[0].rank && narrow ? F32 : b->dtype;
 }
 
-View result_view(const Graph *step, const Given *t)
+View result_view(const Graph *step, int o, const Given *t)
 {
-    View v = lead_view(step, t, input_lead(step, true), step->out[0].rank);
+    View v = lead_view(step, t, input_lead(step, true), step->out[o].rank);
 
     v.sb = t->stride[0];
     v.st = t->stride[1];
@@ -469,7 +469,9 @@ static void check_results(Sizes *s)
 {
     int64_t shape[TENSOR_RANK];
 
-    check_count(s, "", "y", result_shape(s->g, s->b, shape), shape);
+    for (int o = 0; o < s->g->nout; o++)
+        check_count(s, "", s->g->out[o].name,
+                    result_shape(s->g, s->b, o, shape), shape);
     for (int i = 0; i < s->g->nst; i++)
         check_count(s, "state ", s->g->st[i].name,
                     state_shape(s->g, s->b, i, shape), shape);

@@ -81,18 +81,18 @@ static inline int state_lead(const Graph *step)
     return 1 + !step->layer;
 }
 
-/* The shape of y, of a state; returns the rank. */
-int result_shape(const Graph *step, const Bound *b, int64_t *shape);
+/* The shape of result o, of a state; returns the rank. */
+int result_shape(const Graph *step, const Bound *b, int o, int64_t *shape);
 int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
 /* Of a tensor that is made for a state: float64 for a sum, of which decoding
  * rounds each token's, where that is carried on. */
 DType state_dtype(const Graph *step, const Bound *b, int s);
-/* Of one that is made for y: float32 for a number a token of a layer's, as a
- * loss is. */
+/* Of one that is made for a result: float32 for a number a token of a layer's,
+ * as a loss is. */
 DType y_dtype(const Graph *step, const Bound *b);
 /* Strides behind batch (or sequence), token and head. */
 View input_view(const Graph *step, int i, const Given *t);
-View result_view(const Graph *step, const Given *t);
+View result_view(const Graph *step, int o, const Given *t);
 View state_view(const Graph *step, int s, const Given *t);
 
 /* "[2, 7, 1, 16]". In c. */
@@ -231,7 +231,7 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 typedef struct Adjoint {
     Stored stored;                      /* by run_saved; by another call
                                            than this: not used */
-    Given dy, dstate[MAX_STATES];       /* not given: zero */
+    Given dy[MAX_RESULTS], dstate[MAX_STATES];  /* not given: zero */
     Given dx[MAX_INPUTS], ds[MAX_STATES];       /* results; not given: not
                                                    wanted */
     bool add[MAX_INPUTS];               /* a layer's: to what dx holds */

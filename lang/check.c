@@ -232,6 +232,31 @@ static double tensor_error(lua_State *L, const Tensor *got, const Tensor *want,
     return relative(&s);
 }
 
+/* Pushes result o of a call whose results are at index `at`. */
+static Tensor *push_output(lua_State *L, const Graph *g, int at, int o)
+{
+    at = lua_absindex(L, at);
+    if (g->nout > 1)
+        lua_getfield(L, at, g->out[o].name);
+    else
+        lua_pushvalue(L, at);
+    return tensor_check(L, -1);
+}
+
+/* The greatest over all results. */
+static double results_error(lua_State *L, const Graph *g, int got, int want)
+{
+    double worst = 0;
+
+    for (int o = 0; o < g->nout; o++) {
+        const Tensor *a = push_output(L, g, got, o);
+        double e = tensor_error(L, a, push_output(L, g, want, o), false);
+        worst = e > worst ? e : worst;
+        lua_pop(L, 2);
+    }
+    return worst;
+}
+
 /* The greatest over the states in two tables (angles: of values, not of
  * gradients). */
 static double states_error(lua_State *L, const Graph *g, int got, int want,
@@ -292,16 +317,21 @@ static void push_token(lua_State *L, const Graph *g, int64_t t)
     lua_setfield(L, -2, "validate");
 }
 
-/* y of token t, on top, against the reference; pops it. */
+/* The results of token t, on top, against the reference; pops them. */
 static void add_token(lua_State *L, Check *k, int64_t t, Squares *s)
 {
-    const Tensor *y = tensor_check(L, -1), *want = tensor_check(L, A_TRUE_Y);
-    View a = { .data = tensor_data(y), .dtype = y->dtype };
-    View b = { .data = tensor_data(want), .dtype = want->dtype };
-    int64_t row = want->stride[1];
+    const Graph *g = k->v->step;
 
-    for (int64_t i = 0; i < k->B; i++)
-        add_squares(s, &a, i * row, &b, (i * k->T + t) * row, row);
+    for (int o = 0; o < g->nout; o++) {
+        const Tensor *y = push_output(L, g, -1, o);
+        const Tensor *want = push_output(L, g, A_TRUE_Y, o);
+        View a = { .data = tensor_data(y), .dtype = y->dtype };
+        View b = { .data = tensor_data(want), .dtype = want->dtype };
+        int64_t row = want->stride[1];
+        for (int64_t i = 0; i < k->B; i++)
+            add_squares(&s[o], &a, i * row, &b, (i * k->T + t) * row, row);
+        lua_pop(L, 2);
+    }
     lua_pop(L, 1);
 }
 
@@ -334,18 +364,20 @@ static double step_through(lua_State *L, Check *k, int64_t first, int64_t n,
 
 static double step_error(lua_State *L, Check *k)
 {
-    Squares s = { 0 };
+    Squares s[MAX_RESULTS] = { { 0 } };
     double worst = 0;
 
     if (k->cu) {
         for (int64_t i = 0; i < k->N; i++) {
-            double e = step_through(L, k, i, 1, k->cu[i], k->cu[i + 1], &s);
+            double e = step_through(L, k, i, 1, k->cu[i], k->cu[i + 1], s);
             worst = e > worst ? e : worst;
         }
     } else {
-        worst = step_through(L, k, 0, k->B, 0, k->T, &s);
+        worst = step_through(L, k, 0, k->B, 0, k->T, s);
     }
-    return fmax(worst, relative(&s));
+    for (int o = 0; o < k->v->step->nout; o++)
+        worst = fmax(worst, relative(&s[o]));
+    return worst;
 }
 
 /* ---- gradients ---- */
@@ -367,12 +399,19 @@ static void push_normal(lua_State *L, Check *k, DType d, const Tensor *like)
             view_set(&view, i, rng_normal(&k->rng));
 }
 
-/* Pushes dy and dstate. */
+/* Pushes dy, of several results their table, and dstate. */
 static void push_adjoints(lua_State *L, Check *k)
 {
     const Graph *g = k->v->step;
 
-    push_normal(L, k, k->dtype, tensor_check(L, A_TRUE_Y));
+    if (g->nout > 1)
+        lua_newtable(L);
+    for (int o = 0; o < g->nout; o++) {
+        push_normal(L, k, k->dtype, push_output(L, g, A_TRUE_Y, o));
+        lua_remove(L, -2);
+        if (g->nout > 1)
+            lua_setfield(L, A_DY, g->out[o].name);
+    }
     lua_newtable(L);
     for (int i = 0; i < g->nst; i++) {
         lua_getfield(L, A_TRUE_LEFT, g->st[i].name);
@@ -560,7 +599,9 @@ static void add_trouble(lua_State *L, const Check *k, double worst)
 {
     double limit = k->dtype == F32 || k->dtype == F64 ? 1e-4 : 3e-2;
 
-    if (worst <= limit && !is_huge(tensor_check(L, A_TRUE_Y)))
+    bool huge = is_huge(push_output(L, k->v->step, A_TRUE_Y, 0));
+    lua_pop(L, 1);
+    if (worst <= limit && !huge)
         return;
     lua_pushcfunction(L, run_trouble);
     lua_pushvalue(L, A_VARIANT);
@@ -603,8 +644,7 @@ static int check_method(lua_State *L)
     push_initial(L, &k);
     push_call(L, "forward");
     push_call(L, "reference");
-    double y = tensor_error(L, tensor_check(L, A_Y), tensor_check(L, A_TRUE_Y),
-                            false);
+    double y = results_error(L, g, A_Y, A_TRUE_Y);
     y = fmax(y, whole_error(L, &k));
     double state = states_error(L, g, A_LEFT, A_TRUE_LEFT, true);
     double step = g->mask ? 0 : step_error(L, &k);

@@ -733,8 +733,9 @@ void concrete_room(Ctx *ctx, Concrete *c)
         c->now[i] = ctx_alloc(ctx, bytes);
         c->next[i] = ctx_alloc(ctx, bytes);
     }
-    c->y = ctx_alloc(ctx, (size_t)count(c, g->n[g->out[0].node].axes)
-                     * sizeof(double));
+    for (int i = 0; i < g->nout; i++)
+        c->out[i] = ctx_alloc(ctx, (size_t)count(c, g->n[g->out[i].node].axes)
+                              * sizeof(double));
     if (g->layer)
         layer_room(ctx, c);
 }
@@ -764,9 +765,11 @@ static void take_result(lua_State *L, Concrete *c, int at)
     if (lua_gettop(L) != at)
         lang_fail(L, "end it with: return y", "run on numbers, forward does "
                   "not return y");
-    numbers_take(L, c, "y", g->n[g->out[0].node].axes, c->y);
+    numbers_take(L, c, "y", g->n[g->out[0].node].axes, c->out[0]);
     check_calls(L, c);
 }
+
+static const char results_help[] = "name the same results for each token";
 
 /* The results, from stack index `at` on. */
 static void take_results(lua_State *L, Concrete *c, int at)
@@ -776,7 +779,16 @@ static void take_results(lua_State *L, Concrete *c, int at)
     if (lua_gettop(L) != at + 1 || !lua_istable(L, at))
         lang_fail(L, "end it with: return { S = S }, y", "run on numbers, the "
                   "step does not return the new states and y");
-    numbers_take(L, c, "y", g->n[g->out[0].node].axes, c->y);
+    bool named = lua_istable(L, at + 1);
+    if (!named && g->nout > 1)
+        lang_fail(L, results_help, "run on numbers, the step returns one "
+                  "result, and %d in its trace", g->nout);
+    for (int i = g->nout; i-- > 0;) {   /* y is on top, where it is alone */
+        const Output *o = &g->out[i];
+        if (named)
+            lua_getfield(L, at + 1, o->name);
+        numbers_take(L, c, o->name, g->n[o->node].axes, c->out[i]);
+    }
     for (int i = 0; i < g->nst; i++) {
         const State *st = &g->st[i];
         if (of_prev(c, i))

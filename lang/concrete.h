@@ -36,7 +36,8 @@ typedef struct Concrete {
     int nprevs, at_prev;
     Eval *call[MAX_CALLS];              /* of a layer: each variant's step */
     int at_call;
-    double *in[MAX_INPUTS], *now[MAX_STATES], *next[MAX_STATES], *y;
+    double *in[MAX_INPUTS], *now[MAX_STATES], *next[MAX_STATES];
+    double *out[MAX_RESULTS];
 } Concrete;
 
 /* Calls the function below its nargs arguments as lua_call does, with c the
@@ -49,8 +50,8 @@ bool truths_given(lua_State *L);
 
 /* Room for all of a step's values, in ctx. */
 void concrete_room(Ctx *ctx, Concrete *c);
-/* One token: from c->in and c->now to c->next and c->y, by the step's function
- * at `f`. Within concrete_call. */
+/* One token: from c->in and c->now to c->next and c->out, by the step's
+ * function at `f`. Within concrete_call. */
 void concrete_token(lua_State *L, Concrete *c, int f);
 
 /* What functions.c leaves to this file: called with the arguments of the

@@ -208,6 +208,20 @@ static void push_sizes(lua_State *L, const Graph *g)
     }
 }
 
+/* A list of results: y first. */
+static void push_outputs(lua_State *L, const Graph *g)
+{
+    lua_createtable(L, g->nout, 0);
+    for (int o = 0; o < g->nout; o++) {
+        lua_createtable(L, 0, 2);
+        lua_pushstring(L, g->out[o].name);
+        lua_setfield(L, -2, "name");
+        push_axes(L, g, true, g->out[o].order, g->out[o].rank);
+        lua_setfield(L, -2, "axes");
+        lua_rawseti(L, -2, o + 1);
+    }
+}
+
 /* Upvalue: the methods. */
 static int variant_index(lua_State *L)
 {
@@ -226,6 +240,8 @@ static int variant_index(lua_State *L)
         push_states(L, g);
     else if (!strcmp(key, "output"))
         push_axes(L, g, true, g->out[0].order, g->out[0].rank);
+    else if (!strcmp(key, "outputs"))
+        push_outputs(L, g);
     else if (!strcmp(key, "axes"))
         push_sizes(L, g);
     else if (!strcmp(key, "about"))
@@ -264,10 +280,15 @@ static int variant_tostring(lua_State *L)
         luaL_addstring(&b, in->domain);
         luaL_addstring(&b, "]");
     }
-    luaL_addstring(&b, " -> y [");
-    push_axes(L, g, true, g->out[0].order, g->out[0].rank);
-    luaL_addvalue(&b);
-    luaL_addstring(&b, "]\n");
+    for (int o = 0; o < g->nout; o++) {
+        luaL_addstring(&b, o ? ", " : " -> ");
+        luaL_addstring(&b, g->out[o].name);
+        luaL_addstring(&b, " [");
+        push_axes(L, g, true, g->out[o].order, g->out[o].rank);
+        luaL_addvalue(&b);
+        luaL_addstring(&b, "]");
+    }
+    luaL_addstring(&b, "\n");
     luaL_addlstring(&b, form, strlen(form) - 1);    /* less the line's end */
     luaL_pushresult(&b);
     return 1;

@@ -208,7 +208,8 @@ typedef struct flin_Arg {
 /* Strings live as long as the variant. */
 FLIN_API const char *flin_name(const flin_Variant *v);
 FLIN_API int flin_args(const flin_Variant *v);              /* how many */
-/* Argument i, from 0: inputs, then y, then states. 0 if there is none. */
+/* Argument i, from 0: inputs, then y and other results, then states. 0 if there
+ * is none. */
 FLIN_API int flin_arg(const flin_Variant *v, int i, flin_Arg *a);
 /* How each state goes on, and whether calls run in chunks or token by token,
  * and why: lines of text, as v.form has them. NULL: see e. */
@@ -340,6 +341,9 @@ typedef struct flin_Call {
                                    saved for the way back (flin_saved is 0),
                                    which then begins with the way forward; the
                                    same bits */
+    const flin_Bind *result;    /* results beside y, by name: written; what is
+                                   left out is not wanted */
+    int nresult;
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -404,6 +408,9 @@ typedef struct flin_Grad {
                                    added to what their tensors hold, which are
                                    float32: of several calls (micro-batches)
                                    they are the sum */
+    const flin_Bind *dresult;   /* of results beside y, by name; what is left
+                                   out is 0 */
+    int ndresult;
 } flin_Grad;
 
 /* Runs forwards and backwards; of the call, y and final are not looked at.
@@ -423,9 +430,9 @@ FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,
 FLIN_API int64_t flin_saved(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);
 
-/* What the result of argument i (flin_arg: y or a state) must be for a call
- * of these inputs, y and final not looked at: shape and rank, the dtype that
- * scripts get, data NULL. */
+/* What the result of argument i (flin_arg: y, another or a state) must be for a
+ * call of these inputs, y and final not looked at: shape and rank, the dtype
+ * that scripts get, data NULL. */
 FLIN_API int flin_shape(flin_Variant *v, const flin_Call *call, int i,
                         flin_Tensor *t, flin_Error *e);
 

@@ -141,6 +141,10 @@ int layer_call_values(lua_State *L)
         lang_fail(L, "a mask that factors has a step", "%s: a mask of mode "
                   "\"quadratic\" has no step: it is not for layers",
                   v->step->name);
+    if (v->step->nout > 1)
+        lang_fail(L, "a variant whose step returns that one", "%s: it has %d "
+                  "results, and in a layer a variant is one value",
+                  v->step->name, v->step->nout);
     check_names(L, v->step);
     for (int i = 0; i < v->step->nin; i++)
         take_argument(L, k, i);

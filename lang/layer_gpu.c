@@ -193,7 +193,7 @@ static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
         memcpy(r->s1, call->s1, sizeof r->s1);
         return r;
     }
-    r->dy = result_view(step, &s->d.dy);
+    r->dy = result_view(step, 0, &s->d.dy[0]);
     for (int i = 0; i < step->nin; i++)
         r->dx[i] = given_view(&s->d.dx[i], input_view(step, i, &s->d.dx[i]));
     for (int j = 0; j < step->nst; j++) {
@@ -218,25 +218,25 @@ static void *zero_dy(Lay *k, Sub *s)
         array_add(k, &v, s->p->axis[y->order[d]]);
     make_room(k, &v, F32, false);
     k->realm->zero(k, &v);
-    s->d.dy = (Given){ .given = true, .device = true, .data = v.data,
+    s->d.dy[0] = (Given){ .given = true, .device = true, .data = v.data,
                        .dtype = F32, .rank = 2 };
     int d = 2;
     for (int i = 0; i < 2; i++) {
-        s->d.dy.shape[i] = v.n[i];
-        s->d.dy.stride[i] = v.st[i];
+        s->d.dy[0].shape[i] = v.n[i];
+        s->d.dy[0].stride[i] = v.st[i];
     }
-    s->d.dy.shape[s->d.dy.rank] = s->p->heads ? v.n[d] : 1;
-    s->d.dy.stride[s->d.dy.rank++] = s->p->heads ? v.st[d++] : 0;
+    s->d.dy[0].shape[s->d.dy[0].rank] = s->p->heads ? v.n[d] : 1;
+    s->d.dy[0].stride[s->d.dy[0].rank++] = s->p->heads ? v.st[d++] : 0;
     for (; d < v.rank; d++) {
-        s->d.dy.shape[s->d.dy.rank] = v.n[d];
-        s->d.dy.stride[s->d.dy.rank++] = v.st[d];
+        s->d.dy[0].shape[s->d.dy[0].rank] = v.n[d];
+        s->d.dy[0].stride[s->d.dy[0].rank++] = v.st[d];
     }
     return v.data;
 }
 
 static void run_rows(Lay *k, Sub *s, bool backward)
 {
-    void *dy = backward && !s->d.dy.given ? zero_dy(k, s) : NULL;
+    void *dy = backward && !s->d.dy[0].given ? zero_dy(k, s) : NULL;
     RowsCall *call = rows_call(k, s, backward);
     struct Rows *p = rows_of(k, s);
     void *at = room(k, rows_room(k->c, gpu_of(k), p, call), false);
@@ -275,7 +275,7 @@ static void run_passes(Lay *k, Sub *s, bool backward)
     Passes *p = passes_of(k, s);
     PassesCall *call = ctx_alloc(k->c, sizeof *call);
     const Graph *step = s->p->step;
-    void *dy = backward && !s->d.dy.given ? zero_dy(k, s) : NULL;
+    void *dy = backward && !s->d.dy[0].given ? zero_dy(k, s) : NULL;
 
     *call = (PassesCall){ .B = s->bound.B, .T = s->bound.T,
                           .heads = s->bound.call.heads,
@@ -288,7 +288,7 @@ static void run_passes(Lay *k, Sub *s, bool backward)
         call->dx[i] = given_view(&s->d.dx[i], input_view(step, i,
                                                          &s->d.dx[i]));
     if (backward)
-        call->in[step->nin] = result_view(step, &s->d.dy);
+        call->in[step->nin] = result_view(step, 0, &s->d.dy[0]);
     place_kept(k, s, p, call);
     if (backward || !k->left) {
         void *at = room(k, passes_room(k->c, gpu_of(k), p, call), false);
@@ -605,7 +605,7 @@ static uint64_t hash_call(const Lay *k)
     h = hash_view(h, &call->out[0], k->step->out[0].rank);
     if (!k->d)
         return h;
-    h = hash_given(h, &k->d->dy);
+    h = hash_given(h, &k->d->dy[0]);
     for (int i = 0; i < k->step->nin; i++)
         h = hash_given(h, &k->d->dx[i]) + k->d->add[i];
     for (int i = 0; i < k->step->nst; i++)
@@ -755,8 +755,8 @@ static void stage_gradients(Graph *g, Call *call, const Staged *s)
     memset(call->out, 0, sizeof call->out);
     *dy = (Input){ .timed = true, .rank = step->out[0].rank };
     memcpy(dy->order, step->out[0].order, sizeof dy->order);
-    if (s->d->dy.given)
-        call->in[g->nin] = result_view(step, &s->d->dy);
+    if (s->d->dy[0].given)
+        call->in[g->nin] = result_view(step, 0, &s->d->dy[0]);
     g->nin++;
     for (int i = 0; i < step->nin; i++) {
         View v = { 0 };
@@ -798,8 +798,8 @@ static void run_staged(Ctx *c, void *ud, const Call *call)
     memset(b->call.out, 0, sizeof b->call.out);
     for (int i = 0; i < step->nst; i++)
         b->call.s1[i] = (View){ 0 };
-    if (d->dy.given)
-        move_given(&d->dy, &call->in[step->nin]);
+    if (d->dy[0].given)
+        move_given(&d->dy[0], &call->in[step->nin]);
     for (int i = 0; i < step->nin; i++)
         if (d->dx[i].given)
             move_given(&d->dx[i], &call->out[i]);

@@ -182,7 +182,7 @@ static void row_back(Lay *k, Sub *s, const RowStep *step)
     const char *wrong = row_check(k->c, p, &how);
     if (wrong)
         fail_code(k->c, ERR_INTERNAL, "%s: %s", g->name, wrong);
-    call->in[step->nin] = result_view(g, &s->d.dy);
+    call->in[step->nin] = result_view(g, 0, &s->d.dy[0]);
     for (int i = 0; i < p->nout; i++)
         call->out[i] = input_view(g, p->out[i].input,
                                   &s->d.dx[p->out[i].input]);

@@ -178,7 +178,7 @@ static void check_apart(const Lay *k, int i)
         if (j != i && overlap(x, &k->args->in[j]))
             refuse(k, i, ctx_format(k->c, "%s lies in the same memory",
                                     k->step->in[j].name));
-    if (k->d->dy.given && overlap(x, &k->d->dy))
+    if (k->d->dy[0].given && overlap(x, &k->d->dy[0]))
         refuse(k, i, "dy lies in the same memory");
 }
 

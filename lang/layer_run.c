@@ -298,7 +298,7 @@ void run_step(Lay *k, int i)
     if (!v->data)
         make_value(k, i);
     Given y = see_y(k, p, v);
-    call->out[0] = result_view(p->step, &y);
+    call->out[0] = result_view(p->step, 0, &y);
     for (int j = 0; !k->d && j < p->step->nst; j++) {
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
@@ -379,7 +379,7 @@ void back_step(Lay *k, int i)
     state_views(k, k->d->dstate, dstate);
     state_views(k, k->d->ds, ds);
     if (k->grad[p->y].data)
-        s->d.dy = see_y(k, p, &k->grad[p->y]);
+        s->d.dy[0] = see_y(k, p, &k->grad[p->y]);
     for (int j = 0; j < p->step->nst; j++) {
         s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
         s->d.ds[j] = see_state(k, p, j, &ds[state_at(p, j)]);
@@ -629,8 +629,8 @@ static void run_both_ways(Lay *k)
     begin(k);
     take_sums(k);
     run_parts(k);
-    if (k->d->dy.given) {
-        View dy = result_view(k->v->step, &k->d->dy);
+    if (k->d->dy[0].given) {
+        View dy = result_view(k->v->step, 0, &k->d->dy[0]);
         if (k->dry && !dy.data)
             dy.data = k;                /* somewhere: nobody reads it */
         k->grad[y] = y_array(k, &dy);

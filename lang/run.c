@@ -349,16 +349,22 @@ Tensor *push_result(lua_State *L, const Run *r, DType d, int rank,
     return t;
 }
 
-/* Pushes y. */
+/* Pushes y, or, where there are several results, the table of them. */
 static void push_y(lua_State *L, Run *r)
 {
     int64_t shape[TENSOR_RANK];
     const Graph *g = r->v->step;
     Given y;
 
-    int rank = result_shape(g, &r->bound, shape);
-    push_result(L, r, y_dtype(r->v->step, &r->bound), rank, shape, &y);
-    r->bound.call.out[0] = result_view(g, &y);
+    if (g->nout > 1)
+        lua_createtable(L, 0, g->nout);
+    for (int o = 0; o < g->nout; o++) {
+        int rank = result_shape(g, &r->bound, o, shape);
+        push_result(L, r, y_dtype(g, &r->bound), rank, shape, &y);
+        r->bound.call.out[o] = result_view(g, o, &y);
+        if (g->nout > 1)
+            lua_setfield(L, -2, g->out[o].name);
+    }
 }
 
 /* Pushes the table of the states that are left behind. */

@@ -1,4 +1,5 @@
 /* trace.c -- runs a step once on symbolic values and reads its results. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "../compiler/layer.h"
@@ -110,6 +111,8 @@ static Place enter_step(lua_State *L, Ctx *c, int f)
 }
 
 static const char step_help[] = "end it with: return { S = S }, y";
+static const char results_help[] = "several results are a table: return "
+                                   "{ S = S }, { y = y, error = e }";
 
 /* New state i is the field of the table at `states`. */
 static void take_state(lua_State *L, Tracer *t, Place at, int states, int i)
@@ -150,7 +153,11 @@ static void take_states(lua_State *L, Tracer *t, Place at, int states, int n)
 
 static void make_output(Build *b)
 {
-    graph_output(b->g, "y", b->a[0]);
+    graph_output(b->g, b->text[0], b->a[0]);
+}
+
+static void make_roots(Build *b)
+{
     wrap_angles(b->g);
     mark_sums(b->g);
 }
@@ -171,11 +178,77 @@ static void check_results(lua_State *L, Place at, int n)
         lang_fail_at(L, at, step_help, "step: it returns the new states but "
                      "no y");
     if (n > 2)
-        lang_fail_at(L, at, step_help, "step: it returns %d results after the "
-                     "states; there is one y", n - 1);
-    if (!value_test(L, -1))
+        lang_fail_at(L, at, results_help, "step: it returns %d results after "
+                     "the states; one is expected, y or a table", n - 1);
+    if (!value_test(L, -1) && !lua_istable(L, -1))
         lang_fail_at(L, at, step_help, "step: y is %s, not a value",
                      type_text(L, -1));
+}
+
+/* The value on top becomes the next result; it is popped. */
+static void take_output(lua_State *L, Tracer *t, Place at, const char *name)
+{
+    if (!value_test(L, -1))
+        lang_fail_at(L, at, step_help, "step: %s is %s, not a value", name,
+                     type_text(L, -1));
+    Build b = { .a = { value_arg(L, t, lua_gettop(L)) }, .text = { name },
+                .make = make_output };
+    build(L, t, &b);
+    const Output *o = &t->g->out[t->g->nout - 1];
+    if (o->rank > TENSOR_RANK - 3)
+        lang_fail_at(L, at, NULL, "step: %s has %d axes; with batch, tokens "
+                     "and heads that is more than a tensor's %d", name,
+                     o->rank, TENSOR_RANK);
+    lua_pop(L, 1);
+}
+
+static void check_result(lua_State *L, const Tracer *t, Place at,
+                         const char *name)
+{
+    const Graph *g = t->g;
+
+    if (!axis_name_ok(name))
+        lang_fail_at(L, at, "a letter, then letters, digits and _: 20 at most",
+                     "step: result '%s' is not a usable name", name);
+    if (graph_find_input(g, name) >= 0 || graph_find_state(g, name) >= 0)
+        lang_fail_at(L, at, "give the result another name", "step: result "
+                     "'%s': that is %s's name", name,
+                     graph_find_input(g, name) >= 0 ? "an input" : "a state");
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The results that the table at `table` names: y, then the others by name. */
+static void take_outputs(lua_State *L, Tracer *t, Place at, int table)
+{
+    const char *name[MAX_RESULTS];
+    int n = 0;
+
+    if (lua_getfield(L, table, "y") == LUA_TNIL)
+        lang_fail_at(L, at, results_help, "step: its table of results has no "
+                     "y");
+    take_output(L, t, at, "y");
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            lang_fail_at(L, at, results_help, "step: a result has a name, and "
+                         "is not [%s]", luaL_tolstring(L, -2, NULL));
+        const char *key = lua_tostring(L, -2);
+        if (!strcmp(key, "y"))
+            continue;
+        if (n == MAX_RESULTS - 1)
+            lang_fail_at(L, at, "give those of one kind an axis", "step: more "
+                         "than %d results", MAX_RESULTS);
+        name[n++] = key;
+    }
+    qsort(name, (size_t)n, sizeof *name, by_name);
+    for (int i = 0; i < n; i++) {
+        check_result(L, t, at, name[i]);
+        lua_getfield(L, table, name[i]);
+        take_output(L, t, at, name[i]);
+    }
 }
 
 Place trace_step(lua_State *L, int f, int owner, Tracer *t)
@@ -192,12 +265,12 @@ Place trace_step(lua_State *L, int f, int owner, Tracer *t)
     int n = lua_gettop(L) - call;
     check_results(L, at, n);
     take_states(L, t, at, call + 1, declared);
-    Build b = { .a = { value_arg(L, t, call + 2) }, .make = make_output };
-    build(L, t, &b);
-    if (t->g->out[0].rank > TENSOR_RANK - 3)
-        lang_fail_at(L, at, NULL, "step: y has %d axes; with batch, tokens and"
-                     " heads that is more than a tensor's %d",
-                     t->g->out[0].rank, TENSOR_RANK);
+    lua_settop(L, call + 2);
+    if (lua_istable(L, -1))
+        take_outputs(L, t, at, call + 2);
+    else
+        take_output(L, t, at, "y");
+    build(L, t, &(Build){ .make = make_roots });
     lua_settop(L, top);
     return at;
 }

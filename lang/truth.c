@@ -230,14 +230,14 @@ static const char *difference(const Trial *a, double pair[2])
     const Graph *g = a->g;
     int64_t k;
 
-    for (int i = -1; i < g->nst; i++) {
-        Ref r = i < 0 ? g->out[0].node : g->st[i].next;
-        const double *x = i < 0 ? a->run.y : a->run.next[i];
+    for (int n = a->v->step->nout, i = -n; i < g->nst; i++) {
+        Ref r = i < 0 ? g->out[i + n].node : g->st[i].next;
+        const double *x = i < 0 ? a->run.out[i + n] : a->run.next[i];
         if (same(a, x, r, i >= 0 && g->st[i].angle, &k))
             continue;
         pair[0] = x[k];
         pair[1] = a->e->val[r][k];
-        return i < 0 ? "y" : g->st[i].name;
+        return i < 0 ? g->out[i + n].name : g->st[i].name;
     }
     return NULL;
 }
@@ -817,8 +817,6 @@ static void run_head(Truth *u, int64_t iseq, int head)
     const Graph *g = u->run.g;
     const Call *call = &u->r->bound.call;
     const Seq *s = &call->seq[iseq];
-    const Output *o = &g->out[0];
-    const View *y = &call->out[0];
 
     move_states(u, iseq, head, false);
     for (int64_t t = 0; t < s->len; t++) {
@@ -826,8 +824,12 @@ static void run_head(Truth *u, int64_t iseq, int head)
             protect(u->L, u->r->ctx, run_poll, NULL);
         load_inputs(u, s, s->start + t, head);
         concrete_token(u->L, &u->run, u->f);
-        move(u, y, o->order, o->rank, g->n[o->node].axes, s->b * y->sb
-             + (s->start + t) * y->st + head * y->sh, u->run.y, true);
+        for (int i = 0; i < g->nout; i++) {
+            const Output *o = &g->out[i];
+            const View *y = &call->out[i];
+            move(u, y, o->order, o->rank, g->n[o->node].axes, s->b * y->sb
+                 + (s->start + t) * y->st + head * y->sh, u->run.out[i], true);
+        }
         take_left(u);
     }
     move_states(u, iseq, head, true);

@@ -101,8 +101,9 @@ static void add_results(Validation *w)
     const Graph *g = w->step;
     const Call *call = &w->b->call;
 
-    add(w, RESULT, "y", &domains[0], &call->out[0], g->out[0].rank,
-        g->out[0].order);
+    for (int o = 0; o < g->nout; o++)
+        add(w, RESULT, g->out[o].name, &domains[0], &call->out[o],
+            g->out[o].rank, g->out[o].order);
     for (int i = 0; i < g->nst; i++)
         add_state(w, LEFT, "the final state ", i, &call->s1[i]);
 }
@@ -111,10 +112,12 @@ static void add_adjoints(Validation *w, const Adjoint *d)
 {
     const Graph *g = w->step;
 
-    if (d->dy.given) {
-        View dy = result_view(g, &d->dy);
-        add(w, INPUT, "dy", &domains[0], &dy, g->out[0].rank,
-            g->out[0].order);
+    for (int o = 0; o < g->nout; o++) {
+        if (!d->dy[o].given)
+            continue;
+        View dy = result_view(g, o, &d->dy[o]);
+        add(w, INPUT, o ? ctx_format(w->c, "dy.%s", g->out[o].name) : "dy",
+            &domains[0], &dy, g->out[o].rank, g->out[o].order);
     }
     for (int i = 0; i < g->nst; i++) {
         View ds = state_view(g, i, &d->dstate[i]);

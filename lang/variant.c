@@ -273,6 +273,9 @@ static void check_name(lua_State *L, const char *what, const char *name)
         lang_fail(L, join(L, reserved, NRESERVED), "%s: input '%s':"
                   " that name is for what calls take themselves", called(L),
                   name);
+    if (*what == 'i' && !strncmp(name, "dy_", 3))
+        lang_fail(L, NULL, "%s: input '%s': names with dy_ are for the "
+                  "gradients of results", called(L), name);
     if (*what == 's' && !strncmp(name, "prev_", 5))
         lang_fail(L, "flin.prev(x.NAME) makes the state prev_NAME",
                   "%s: state '%s': names with prev_ are for "

@@ -257,13 +257,13 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     f.saves = true;
     f.scheduled = f.few = false;
     f.rows = 0;
-    for (int i = 1; i < g->nout; i++)
+    for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
     for (int i = 0; i < g->nst; i++)
         if (g->st[i].reverse)
             f.s0[i] = f.s1[i] = f.sum_s1[i] = 0;
     for (int i = 0; i < g->nin; i++)
-        if (!strcmp(g->in[i].name, "dy"))
+        if (input_is_adjoint(&g->in[i]))
             f.in[i] = f.vector[i] = 0;
     return f;
 }

@@ -180,7 +180,7 @@ static Call ends_call(const Segments *s)
     call.kept = NULL;
     memset(call.out, 0, sizeof call.out);
     for (int i = 0; i < g->nin; i++)
-        if (s->cut->adjoint >= 0 && !strcmp(g->in[i].name, "dy"))
+        if (s->cut->adjoint >= 0 && input_is_adjoint(&g->in[i]))
             call.in[i] = (View){ .dtype = call.in[0].dtype };
     for (int i = 0; i < g->nst; i++)
         if (i != s->cut->t.state)
@@ -316,7 +316,7 @@ static int64_t zeros_bytes(const Segments *s)
     int64_t most = 0;
     for (int i = 0; i < s->p->g->nin; i++) {
         int64_t n = 0;
-        if (s->cut->t.writes[i] && strcmp(s->p->g->in[i].name, "dy"))
+        if (s->cut->t.writes[i] && !input_is_adjoint(&s->p->g->in[i]))
             zero_input(s, i, NULL, &n);
         most = n > most ? n : most;
     }
@@ -480,7 +480,7 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
     call.s0[state] = unit;
     call.s1[state] = view_at(s, transitions_at(s, to));
     for (int i = 0; i < s->p->g->nin; i++)
-        if (s->cut->t.writes[i] && strcmp(s->p->g->in[i].name, "dy"))
+        if (s->cut->t.writes[i] && !input_is_adjoint(&s->p->g->in[i]))
             call.in[i] = zero_input(s, i, pointer(to->at, p.zeros), &bytes);
     add_ends(c, s, to, &call);
 }

@@ -392,7 +392,7 @@ static uint8_t *find_scores(const Cut *u)
 static bool is_gradient(const Graph *g, const Node *n)
 {
     return (n->op == OP_state && g->st[n->index].reverse)
-        || (n->op == OP_input && !strcmp(g->in[n->index].name, "dy"));
+        || (n->op == OP_input && input_is_adjoint(&g->in[n->index]));
 }
 
 /* Scores under decays, and solves, that no gradient goes into. */

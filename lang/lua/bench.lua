@@ -270,6 +270,7 @@ return function (v, o)
   local time, copy, gpu, peak = stopwatch(option, inputs)
   local arguments = merged(inputs, calls)
   local y, state = v:forward(arguments)
+  local results = type(y) == "table" and y or { y = y }
   local b = setmetatable({ name = v.name, note = v.note, rows = {},
                            kernels = {} }, meta)
   b.copy, b.gpu, b.peak = copy, gpu, peak
@@ -278,9 +279,10 @@ return function (v, o)
     b.threads = threads > 0 and threads or own.cores()
     b.peak = product_rate(b.threads)
   end
-  b.bytes = bytes_of(inputs) + bytes_of { y } + bytes_of(state)
+  b.bytes = bytes_of(inputs) + bytes_of(results) + bytes_of(state)
   b.floor = b.bytes / b.copy
-  b.shape = ("%s [%s]"):format(y.dtype, table.concat(y.shape, ", "))
+  b.shape = ("%s [%s]"):format(results.y.dtype,
+                               table.concat(results.y.shape, ", "))
   local function add(name, n, bytes, f)
     local row = measure(name, n, option.seconds, time, f)
     row.bytes, row.floor = bytes, bytes / b.copy
@@ -305,7 +307,7 @@ return function (v, o)
   if option.backward then
     local save = merged(arguments, { save = true })
     local both = heard("forward + backward", tokens, 2 * b.bytes
-      + 2 * bytes_of { y }, function ()
+      + 2 * bytes_of(results), function ()
         local _, _, saved = v:forward(save)
         v:backward { saved = saved, dy = y, validate = false }
       end)
@@ -315,14 +317,16 @@ return function (v, o)
     end
     local flops = flops_of(kernels_of("", 0, time, back))
     if not b.note and flops < both.flops then   -- forward does not run again
-      add("backward alone", tokens, 2 * b.bytes + bytes_of { y }, back)
+      add("backward alone", tokens, 2 * b.bytes + bytes_of(results),
+          back)
         .flops = flops
     end
   end
   local token = first_token(v, inputs, calls)
   token.state, token.inplace = state, true
   local one = v:step(token)
-  heard("decode, one token", option.B, bytes_of(token) + bytes_of { one }
+  heard("decode, one token", option.B, bytes_of(token)
+        + bytes_of(type(one) == "table" and one or { one })
         + 2 * bytes_of(state), function () v:step(token) end)
   return b
 end

@@ -99,6 +99,7 @@ in a second table: v:forward(inputs, { chunk = 64 }).]]
 row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[
 
+A step that returns a table of results gives that table: r.y, r.NAME.
 save = true also returns `saved`, for v:backward; of a layer, with checkpoint =
 true, that keeps nothing but the arguments, and backward begins with the way
 forward: the same bits.]])
@@ -106,8 +107,9 @@ row("v:backward", "arguments: table -> gradients",
     "gradients of the inputs and the initial state",
     call .. [[
 
-dy = gradient of y, dstate = { S = gradient of the final state }; saved = what
-v:forward gave, instead of the arguments, which must not have been written to.
+dy = gradient of y, or { y = , NAME = } of results, dstate = { S = gradient of
+the final state }; saved = what v:forward gave, instead of the arguments, which
+must not have been written to.
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
 input that is given up over it, with the same bits. Returns grad.q ...,
@@ -213,6 +215,7 @@ row("v.inputs", "input[]",
     "name, axes, domain, unit of each input; what is wanted of values")
 row("v.states", "state[]", "name, axes and angle (kept modulo 2 pi) of each")
 row("v.output", "string", "y's axes")
+row("v.outputs", "output[]", "name and axes of each result, y first")
 row("v.axes", "table", "sizes of axes, false where calls say")
 row("v.about", "string", "the comment that its script begins with")
 row("v.form", "string",

@@ -46,7 +46,9 @@ function meta.__tostring(d)
     add(lines, input, wants(input))
   end
   lines[#lines + 1] = "gives"
-  add(lines, d.output, "")
+  for _, output in ipairs(d.outputs) do
+    add(lines, output, "")
+  end
   if #d.states > 0 then
     lines[#lines + 1] = "keeps"
   end
@@ -65,13 +67,16 @@ end
 return function (v)
   local d = { name = v.name, about = v.about, form = v.form, axes = v.axes,
               inputs = v.inputs, states = v.states,
-              output = { name = "y", axes = v.output } }
+              outputs = v.outputs }
+  d.output = d.outputs[1]
   for _, input in ipairs(d.inputs) do
     input.shape = shape(input.axes, nil, v.is_layer)
   end
   for _, state in ipairs(d.states) do
     state.shape = shape(state.axes, "N", v.is_layer)
   end
-  d.output.shape = shape(v.output, nil, v.is_layer)
+  for _, output in ipairs(d.outputs) do
+    output.shape = shape(output.axes, nil, v.is_layer)
+  end
   return setmetatable(d, meta)
 end

@@ -27,10 +27,18 @@ local function nearest_turn(x)
   return x - TURN * math.floor(x / TURN + 0.5)
 end
 
+-- A call's results by name: alone, y is a tensor.
+local function named(y)
+  return type(y) == "table" and y or { y = y }
+end
+
 -- L less what it is for `base`, the final state of arguments not moved: angles
 -- are kept modulo 2 pi, so that they may differ by a turn.
 local function loss(v, dy, dstate, base, y, state)
-  local sum = dot(y, dy)
+  local sum = 0
+  for _, o in ipairs(v.outputs) do
+    sum = sum + dot(named(y)[o.name], dy[o.name])
+  end
   for _, s in ipairs(v.states) do
     local by = state[s.name] - base[s.name]
     sum = sum + dot(s.angle and by:map(nearest_turn) or by, dstate[s.name])
@@ -115,7 +123,10 @@ return function (v, o)
     arguments[name] = t:to "float64"
   end
   local y, state = v:reference(arguments)
-  local dy, dstate = normal_like(y), {}
+  local dy, dstate = {}, {}
+  for _, o in ipairs(v.outputs) do
+    dy[o.name] = normal_like(named(y)[o.name])
+  end
   for _, s in ipairs(v.states) do       -- in order: what is drawn is the seed's
     dstate[s.name] = normal_like(state[s.name])
   end

@@ -529,6 +529,7 @@ end
 ---@field axes table<string, integer|false>
 ---@field inputs flin.Shaped[]
 ---@field output flin.Shaped
+---@field outputs flin.Shaped[]
 ---@field states flin.Shaped[]
 ---@field note? string
 

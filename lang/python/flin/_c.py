@@ -64,14 +64,16 @@ class Call(Structure):
                 ("stream", c_void_p), ("workspace", c_void_p),
                 ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p),
                 ("saved", POINTER(Saved)), ("validate", c_int),
-                ("plan", c_char_p), ("checkpoint", c_int)]
+                ("plan", c_char_p), ("checkpoint", c_int),
+                ("result", POINTER(Bind)), ("nresult", c_int)]
 
 
 class Grad(Structure):
     _fields_ = [("size", c_size_t), ("dy", Tensor), ("dfinal", POINTER(Bind)),
                 ("ndfinal", c_int), ("dinput", POINTER(Bind)),
                 ("ndinput", c_int), ("dinitial", POINTER(Bind)),
-                ("ndinitial", c_int), ("add", c_int)]
+                ("ndinitial", c_int), ("add", c_int),
+                ("dresult", POINTER(Bind)), ("ndresult", c_int)]
 
 
 # Name, result, arguments; handles are void pointers, a flin_Error comes last.

@@ -38,7 +38,7 @@ class Request:
     `note` of which call it is.
     chunk: 0 for flin's choice. Forward:
     `final` asks for the states, `inplace` writes them where the initial ones
-    are. Backward: dy and ds come in, and `want` says of which inputs, then of
+    are. Backward: dy (of y, or one for each result) and ds come in, and `want` says of which inputs, then of
     which initial states, the gradients are wanted; `into` has, for each input,
     the tensor that its gradient is added to, or None; `over` says of which the
     gradient is written over them. validate: as flin.h has
@@ -51,7 +51,8 @@ class Request:
                  note=None, validate=0, into=(), over=()):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
-        self.dy, self.ds, self.want = dy, ds, want
+        self.dy = dy if isinstance(dy, (list, tuple)) else (dy,)
+        self.ds, self.want = ds, want
         self.saved, self.note, self.validate = saved, note, validate
         self.into, self.over = into, over
 
@@ -227,20 +228,22 @@ class Caller:
     """Runs the calls of one variant on one device. plan, checkpoint: as flin.h
     has them."""
 
-    def __init__(self, handle, inputs, states, plan=None, checkpoint=False):
+    def __init__(self, handle, inputs, states, outputs, plan=None,
+                 checkpoint=False):
         self.handle, self.inputs, self.states = handle, inputs, states
-        self.plan, self.checkpoint = plan, checkpoint
+        self.outputs, self.plan = outputs, plan
+        self.checkpoint = checkpoint
         self.prepared, self.kernels = {}, {}
 
     def run(self, door, r):
-        """The results, as the door's tensors: y and (where r.final) the final
-        states, or the gradients that are wanted."""
+        """As the door's tensors: the results, y first, and (where r.final) the
+        final states, or the gradients that are wanted."""
         if r.cu is not None:
             r.cu = door.ends(r.cu, r.x[0])
         given, present = r.x, None
         sums = [t for t in placed(r) if t is not None]
         if r.s0 or r.mode == _c.BACKWARD:
-            given = [*given, *r.s0, r.dy, *r.ds]
+            given = [*given, *r.s0, *r.dy, *r.ds]
             present = (len(r.s0), *[t is not None for t in given])
             given = [t for t in given if t is not None]
         try:
@@ -328,7 +331,7 @@ class Caller:
                                    " are wanted, from 0 to T")
         groups = [("input", describe(door, self.inputs, r.x)),
                   ("initial", describe(door, self.states, r.s0))]
-        results = (self.outputs(door, r, groups, nseq, mode == _c.REFERENCE)
+        results = (self.made(door, r, groups, nseq, mode == _c.REFERENCE)
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups, nseq))
         like = (groups, nseq, r.chunk, self.plan,
@@ -343,7 +346,7 @@ class Caller:
         workspace = max(lib.workspace(kernel.handle, frame.call_at), 0)
         if len(self.prepared) >= SIGNATURES:
             self.prepared.clear()
-        given = [t for t in (*r.x, *r.s0, r.dy, *r.ds) if t is not None]
+        given = [t for t in (*r.x, *r.s0, *r.dy, *r.ds) if t is not None]
         p = Prepared(kernel, like, likened(results, [
             door.describe("", t) for t in given]), workspace, saved,
             changes(door, given),
@@ -360,14 +363,21 @@ class Caller:
             for a, t in zip(arguments, tensors):
                 if t is not None:
                     door.check(a.name, t, *first)
-        if r.dy is not None:
-            door.check("do", r.dy, *first)
+        for name, t in zip(self.gradient_names(), r.dy):
+            if t is not None:
+                door.check(name, t, *first)
 
-    def outputs(self, door, r, groups, nseq, exact):
-        """What y and the final states are like; added to the groups."""
+    def gradient_names(self):
+        """Of what comes in: do, of several results do.NAME."""
+        return ["do"] + [f"do.{o.name}" for o in self.outputs[1:]]
+
+    def made(self, door, r, groups, nseq, exact):
+        """What the results and the final states are like; added to the
+        groups."""
         frame, t, like = Frame(groups, nseq), _c.Tensor(), []
         door.place(frame.call, r.x[0], r.cu)
-        for i in range(1 + r.final * len(self.states)):
+        n = len(self.outputs)
+        for i in range(n + r.final * len(self.states)):
             with _state.lock:
                 code = lib.shape(self.handle, frame.call_at,
                                  len(self.inputs) + i, byref(t),
@@ -375,12 +385,12 @@ class Caller:
             _state.checked(code, frame.error)
             like.append((tuple(t.shape[:t.rank]),
                          _c.F64 if exact else t.dtype))
-        names = ["y"] + [s.name for s in self.states]
+        names = [a.name for a in (*self.outputs, *self.states)]
         described = [(name.encode(), dtype, shape, row_major(shape))
                      for name, (shape, dtype) in zip(names, like)]
-        groups += [("y", described[:1]),
-                   ("final", groups[1][1] if r.inplace else described[1:])]
-        return like[:1] if r.inplace else like
+        groups += [("y", described[:1]), ("result", described[1:n]),
+                   ("final", groups[1][1] if r.inplace else described[n:])]
+        return like[:n] if r.inplace else like
 
     def summary(self, door, r):
         """What the tokens leave of a state that is zero, and their transition,
@@ -391,11 +401,11 @@ class Caller:
         rank, axis = _state.transition(self.handle)
         nseq = 0 if r.cu is None else len(r.cu) - 1
         groups = [("input", describe(door, self.inputs, r.x)), ("initial", [])]
-        _, (shape, dtype) = self.outputs(door, r, groups, nseq, False)
+        *_, (shape, dtype) = self.made(door, r, groups, nseq, False)
         size = shape[2 + self.states[0].axes.index(axis)]
         shapes = shape, shape[:2] + (size,) * (rank - 2)
         own, transition = [door.empty(s, dtype, r.x[0]) for s in shapes]
-        frame, to = Frame([groups[0], groups[3]], nseq, r.chunk), _c.Tensor()
+        frame, to = Frame([groups[0], groups[-1]], nseq, r.chunk), _c.Tensor()
         given = [door.contiguous(t) if i in changes(door, r.x) else t
                  for i, t in enumerate(r.x)]
         for at, t in zip(frame.slots, [*given, own]):
@@ -413,14 +423,20 @@ class Caller:
     def gradients(self, door, r, groups, nseq):
         """What the wanted gradients are like; added to the groups, as are
         those that come in."""
-        if r.dy is not None:
-            (shape, _), = self.outputs(door, r, list(groups), nseq, False)
-            if tuple(r.dy.shape) != shape:
-                raise _c.ArgumentError(
-                    f"backward: do has shape {list(r.dy.shape)}, but "
-                    f"{list(shape)} is wanted")
-        groups += [("dy", [] if r.dy is None else
-                    [(b"y", *describe_one(door, "do", r.dy))]),
+        came = []
+        if any(t is not None for t in r.dy):
+            like = self.made(door, r, list(groups), nseq, False)
+            for name, o, t, (shape, _) in zip(self.gradient_names(),
+                                              self.outputs, r.dy, like):
+                if t is None:
+                    continue
+                if tuple(t.shape) != shape:
+                    raise _c.ArgumentError(
+                        f"backward: {name} has shape {list(t.shape)}, but "
+                        f"{list(shape)} is wanted")
+                came.append((o.name.encode(), *describe_one(door, name, t)))
+        first = len(came) and r.dy[0] is not None
+        groups += [("dy", came[:first]), ("dresult", came[first:]),
                    ("dfinal", describe(door, self.states, r.ds))]
         results, n, places = [], len(self.inputs), placed(r)
         for field, arguments, tensors, want in (

@@ -99,11 +99,13 @@ def own_parts(variant, x, s0):
     x = [next(own) for _ in x]
     s0 = [s if s is None else next(own) for s in s0]
 
-    def spread(y, *states):
+    def spread(*found):
+        n = len(variant.outputs)
         def over(t, heads):
             at = {None: Replicate(), "batch entries": Shard(0),
                   "heads": Shard(heads)}
             return DTensor.from_local(t, mesh, [at[cut] for cut in cuts],
                                       run_check=False)
-        return [over(y, 2), *(over(s, 1) for s in states)]
+        return [*(over(y, 2) for y in found[:n]),
+                *(over(s, 1) for s in found[n:])]
     return x, s0, spread

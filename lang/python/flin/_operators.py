@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import _array, _c
 from ._calls import Request, describe
-from ._torch import check_device, no_second, run
+from ._torch import apart, check_device, no_second, run
 from ._variant import VARIANTS
 
 Tensors = Sequence[Tensor]
@@ -37,9 +37,9 @@ def forward(key: str, x: Tensors, s0: Tensors, given: int,
 @torch.library.custom_op("flin::backward", mutates_args=())
 def backward(key: str, x: Tensors, s0: Tensors, given: int,
              cu: Optional[Tensor], chunk: int, scale: Optional[float],
-             norm: bool, dy: Optional[Tensor], ds: Some) -> List[Tensor]:
-    return call(_c.BACKWARD, key, x, s0, given, cu, chunk, scale, norm, dy=dy,
-                ds=ds)
+             norm: bool, dy: Some, ds: Some) -> List[Tensor]:
+    return call(_c.BACKWARD, key, x, s0, given, cu, chunk, scale, norm,
+                dy=list(dy), ds=ds)
 
 
 def leading(a, t):
@@ -48,17 +48,17 @@ def leading(a, t):
 
 
 def result_shapes(v, x):
-    """Of y and the states, behind batch, tokens and heads."""
+    """Of results and states, behind batch, tokens and heads."""
     one = [_array.Array((1,) * leading(a, t) + tuple(
         int(n) for n in t.shape[leading(a, t):]))
         for a, t in zip(v.inputs, x)]
     caller = v._caller("cpu")
-    y, *states = caller.outputs(
+    like = caller.made(
         _array, Request(_c.FORWARD, one, final=True),
         [("input", describe(_array, v.inputs, one)), ("initial", [])], 0,
         False)
     return [shape[len(shape) - len(a.axes):] for (shape, _), a
-            in zip([y, *states], [v.output, *v.states])]
+            in zip(like, [*v.outputs, *v.states])]
 
 
 def check_devices(v, x, s0, given):
@@ -81,11 +81,13 @@ def _(key, x, s0, given, cu, chunk, scale, norm, final):
     like = timed.get("v", first)
     exact = any(t.dtype == torch.float64 for t in x)
     n = first.shape[0] if cu is None else cu.shape[0] - 1
-    y, *states = result_shapes(v, x)
-    o = like.new_empty((*first.shape[:2], *heads, *y),
-                       dtype=torch.float64 if exact else like.dtype)
-    return [o] + [o.new_empty((n, *heads, *s), dtype=torch.float64 if exact
-                              else torch.float32) for s in states if final]
+    shapes, results = result_shapes(v, x), len(v.outputs)
+    o = [like.new_empty((*first.shape[:2], *heads, *y),
+                        dtype=torch.float64 if exact else like.dtype)
+         for y in shapes[:results]]
+    return o + [o[0].new_empty((n, *heads, *s), dtype=torch.float64 if exact
+                               else torch.float32)
+                for s in shapes[results:] if final]
 
 
 @backward.register_fake
@@ -102,7 +104,7 @@ def setup_context(ctx, inputs, output):
 
 def differentiate(ctx, grads):
     cu, *tensors = ctx.saved_tensors
-    dy, *ds = grads
+    dy, ds = apart(VARIANTS[ctx.key], list(grads))
     found = torch.ops.flin.backward(
         ctx.key, tensors[:ctx.n], tensors[ctx.n:], ctx.given, cu,
         *ctx.options, dy, ds)

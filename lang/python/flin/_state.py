@@ -215,7 +215,7 @@ class Argument:
 
 
 def arguments(handle):
-    """All arguments of a variant: inputs, y, states."""
+    """All arguments of a variant: inputs, results, states."""
     a = _c.Arg()
     with lock:
         return [Argument(a) for i in range(lib.args(handle))

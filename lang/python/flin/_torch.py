@@ -188,12 +188,13 @@ class Function(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    def backward(ctx, dy, *ds):
+    def backward(ctx, *grads):
         want = ctx.needs_input_grad[2:]
-        if dy is None and all(d is None for d in ds):
+        if all(d is None for d in grads):
             return (None, None) + (None,) * len(want)
         *tensors, saved = ctx.saved_tensors
         variant, n, cu, chunk, note, validate, over = ctx.rest
+        dy, ds = apart(variant, grads)
         over = tuple(o and w for o, w in zip(over, want))
         into = sums(variant, tensors[:n], want)
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
@@ -209,11 +210,17 @@ class Function(torch.autograd.Function):
         if into:
             found = added(tensors, into, found, want)
         if torch.is_grad_enabled():     # create_graph=True
-            found = Last.apply(variant.name, found, dy, *ds, *tensors)
+            found = Last.apply(variant.name, found, *grads, *tensors)
         if all(want):
             return (None, None, *found)
         found = iter(found)
         return (None, None) + tuple(next(found) if w else None for w in want)
+
+
+def apart(variant, found):
+    """What is of results, and what of states."""
+    n = len(variant.outputs)
+    return found[:n], found[n:]
 
 
 def sums(variant, tensors, want):
@@ -324,10 +331,11 @@ def step(variant, x, s0, scale, norm, inplace, validate):
         x, s0, spread = _dtensor.own_parts(variant, x, s0)
         return spread(*step(variant, x, s0, scale, norm, inplace, validate))
     if is_watched(x + [s for s in s0 if s is not None]):
-        y, *states = call(variant, x, s0, None, 0, scale, norm, True,
-                          validate)
+        y, states = apart(variant, call(variant, x, s0, None, 0, scale, norm,
+                                        True, validate))
     elif inplace and not all(map(is_plain, s0)):
-        y, *states = step(variant, x, s0, scale, norm, False, validate)
+        y, states = apart(variant, step(variant, x, s0, scale, norm, False,
+                                        validate))
     else:
         results = run(variant._through(scale, norm, x),
                       Request(_c.STEP, x, s0, final=True, inplace=inplace,
@@ -338,7 +346,7 @@ def step(variant, x, s0, scale, norm, inplace, validate):
         return results
     if inplace:
         states = [old.copy_(new) for old, new in zip(s0, states)]
-    return y, *states
+    return [*y, *states]
 
 
 if hasattr(torch.library, "custom_op"):

@@ -1,6 +1,7 @@
 """Variants: what flin.load gives, and how it is called."""
 from __future__ import annotations
 
+import collections
 import difflib
 import functools
 import html
@@ -58,7 +59,8 @@ Tensors are [B, T, H, ...], inputs without t [H, ...], states [N, H, ...] (N:
 batch entries or sequences); of a layer (flin.layer) heads are an axis as
 others, and x is [B, T, d]. q, k, v may be given by position, all others by
 name. The state is a tensor where the variant has one, else a dict by name;
-None unless output_final_state. Float64 is computed by the float64 step, on the
+None unless output_final_state. Of a variant with several results o is a named
+tuple of them: o.y, o.NAME. Float64 is computed by the float64 step, on the
 CPU. v.step decodes one token, v.reference is the float64 step, v.backward
 gives gradients without PyTorch.
 
@@ -107,7 +109,11 @@ class Variant:
             a for a in arguments if a.role == _c.INPUT]
         self.states: list[_state.Argument] = [
             a for a in arguments if a.role == _c.STATE]
-        self.output: _state.Argument = arguments[len(self.inputs)]
+        self.outputs: list[_state.Argument] = [
+            a for a in arguments if a.role == _c.OUTPUT]
+        self.output: _state.Argument = self.outputs[0]
+        self._results = collections.namedtuple(
+            "Results", [o.name for o in self.outputs], rename=True)
         self.order = {a.name: i for i, a in enumerate(self.inputs)}
         # Inputs whose names are Python's own words: "lambda_" for "lambda".
         self.words = {n + "_": n for n in self.order
@@ -115,8 +121,8 @@ class Variant:
         self.by_position = [n for n in ("q", "k", "v") if n in self.order]
         self.layouts = [self._layout(n)
                         for n in range(len(self.by_position) + 1)]
-        self.callers["cpu"] = Caller(handle, self.inputs, self.states, plan,
-                                     checkpoint)
+        self.callers["cpu"] = Caller(handle, self.inputs, self.states,
+                                     self.outputs, plan, checkpoint)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
         self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
@@ -148,8 +154,8 @@ class Variant:
         found = self.callers.get(device)
         if found is None:
             found = self.callers[device] = Caller(
-                self.open_on(device), self.inputs, self.states, self._plan,
-                self._checkpoint)
+                self.open_on(device), self.inputs, self.states, self.outputs,
+                self._plan, self._checkpoint)
         return found
 
     # ---- what it says of itself ----
@@ -197,7 +203,7 @@ class Variant:
                 f"<td style='text-align:left'>{html.escape(text)}</td>"
                 for text in (kind, a["name"], a["shape"], _wanted(a)))
             + "</tr>" for kind, list in (("takes", d["inputs"]),
-                                         ("gives", [d["output"]]),
+                                         ("gives", d["outputs"]),
                                          ("keeps", d["states"]))
             for a in list)
         return (f"<p><b>{html.escape(self.name)}</b> "
@@ -422,6 +428,23 @@ class Variant:
                 f"states: {names or 'none'}")
         return [state.get(s.name) for s in self.states]
 
+    def _take_gradients(self, do):
+        """Of the results: a tensor (y's), or a dict by their names."""
+        if not isinstance(do, dict):
+            return [do] + [None] * (len(self.outputs) - 1)
+        unknown = set(do) - {o.name for o in self.outputs}
+        if unknown:
+            raise _c.ArgumentError(
+                f"{self.name}: do: there is no result '{unknown.pop()}'; "
+                f"results: {', '.join(o.name for o in self.outputs)}")
+        return [do.get(o.name) for o in self.outputs]
+
+    def _give(self, found, final):
+        """What a call returns of its results and states."""
+        n = len(self.outputs)
+        return (found[0] if n == 1 else self._results(*found[:n]),
+                self._give_states(found[n:]) if final else None)
+
     def _give_states(self, states):
         if len(self.states) == 1:
             return states[0]
@@ -523,11 +546,11 @@ class Variant:
         x = self._take_inputs(args, named)
         s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
-        o, *states = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
+        found = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
                                scale, bool(use_qk_l2norm_in_kernel),
                                bool(output_final_state),
                                validation(validate), self._over(inplace))
-        return o, self._give_states(states) if output_final_state else None
+        return self._give(found, output_final_state)
 
     def step(self, *args: Any, state: Any = None, scale: float | None = None,
              use_qk_l2norm_in_kernel: bool = False, inplace: bool = False,
@@ -542,10 +565,10 @@ class Variant:
             if not s0 or s0[i] is None or not door.is_writable(s0[i]):
                 raise _c.Error(f"{self.name}: step: state {a.name} is not one "
                                "that can be written in place")
-        o, *states = door.step(self, x, s0, scale,
+        found = door.step(self, x, s0, scale,
                                bool(use_qk_l2norm_in_kernel), inplace,
                                validation(validate))
-        return o, self._give_states(states)
+        return self._give(found, True)
 
     def reference(self, *args: Any, initial_state: Any = None,
                   output_final_state: bool = False, cu_seqlens: Any = None,
@@ -559,10 +582,10 @@ class Variant:
         s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
-        o, *states = door.run(v, Request(_c.REFERENCE, x, s0, cu_seqlens,
+        found = door.run(v, Request(_c.REFERENCE, x, s0, cu_seqlens,
                                          final=bool(output_final_state),
                                          validate=validation(validate)))
-        return o, self._give_states(states) if output_final_state else None
+        return self._give(found, output_final_state)
 
     def summary(self, *args: Any, cu_seqlens: Any = None,
                 scale: float | None = None,
@@ -588,8 +611,8 @@ class Variant:
                  chunk: int | None = None, validate: bool | str | None = None,
                  **named: Any) -> dict[str, Any]:
         """The gradients of a loss whose gradients at o and the final state
-        are do and dstate: a dict by the inputs' names, and "initial_state"
-        where one is given."""
+        are do (of several results a dict by name) and dstate: a dict by the
+        inputs' names, and "initial_state" where one is given."""
         x = self._take_inputs(args, named)
         s0 = self._take_states("initial_state", initial_state)
         ds = self._take_states("dstate", dstate)
@@ -600,7 +623,8 @@ class Variant:
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
         want = tuple([t is not None for t in x + s0])
         found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
-                                    chunk_of(chunk), dy=do, ds=ds, want=want,
+                                    chunk_of(chunk), dy=self._take_gradients(do), ds=ds,
+                                    want=want,
                                     validate=validation(validate)))
         grads = dict(zip(self.order, found))
         if initial_state is not None:
@@ -650,9 +674,13 @@ def validation(validate):
 
 PROBE = """local v = ...
 local x = v:random {sizes}
-local y = v:reference(x)
+local function result()
+  local r = v:reference(x)
+  return type(r) == "table" and r.y or r
+end
+local y = result()
 x.q = x.q * 2
-return {{ (v:reference(x) - y * 2):maxabs() == 0 }}
+return {{ (result() - y * 2):maxabs() == 0 }}
 """
 
 

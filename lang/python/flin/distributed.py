@@ -52,6 +52,9 @@ class ContextParallel:
 
     def __init__(self, variant: Any, group: Any = None):
         _state.transition(variant._caller(_state.cpu()).handle)
+        if len(variant.outputs) > 1:
+            raise Error(f"{variant.name}: it has several results: parts of "
+                        "sequences give y alone")
         self.variant, self.group = variant, group
 
     def __call__(self, *args: Any, initial_state: Any = None,

@@ -140,6 +140,12 @@ class Plain:
         return F.silu(gate) * up
 
     @staticmethod
+    def products(f, x, weights):
+        """f(*x) times each of the weights [out, in]."""
+        h = f(*x)
+        return [F.linear(h, w) for w in weights]
+
+    @staticmethod
     def entropy(x, head, label):
         """The mean cross-entropy of x [N, d] times head [n, d]."""
         return F.cross_entropy((x @ head.t()).float(), label)
@@ -194,6 +200,32 @@ def delta_chunks(q, k, v, g, beta, chunk=64):
     return y[:, :T]
 
 
+class Products(torch.autograd.Function):
+    """f(*x) times weights; f's result is not kept: the way back makes it
+    again, with the same bits, and adds up its gradient in the products."""
+
+    @staticmethod
+    def forward(ctx, f, n, *tensors):
+        ctx.f, ctx.n = f, n
+        ctx.save_for_backward(*tensors)
+        h = f(*tensors[:n])
+        return tuple(F.linear(h, w) for w in tensors[n:])
+
+    @staticmethod
+    def backward(ctx, *dy):
+        x = [t.detach().requires_grad_() for t in ctx.saved_tensors[:ctx.n]]
+        weights = ctx.saved_tensors[ctx.n:]
+        with torch.enable_grad():
+            y = ctx.f(*x)
+        h, dh, dw = y.detach().flatten(0, -2), None, []
+        for d, w in zip(dy, weights):
+            d = d.flatten(0, -2)
+            dw.append(d.t() @ h)
+            dh = d @ w if dh is None else dh.addmm_(d, w)
+        del h
+        return (None, None, *torch.autograd.grad(y, x, dh.view_as(y)), *dw)
+
+
 class Flin:
     """flin's."""
     name = "flin"
@@ -207,11 +239,8 @@ class Flin:
   name = "norm", input = { x = "t d" }, weight = { w = "d" },
   forward = function (x, w) return flin.rms_norm(x.x, "d") * w.w end }""",
             "rotate": """return flin.layer {
-  name = "rotate", input = { v = "t h k", angle = "t p : angle" },
-  forward = function (x) return flin.rotate(x.v, x.angle, "k") end }""",
-            "swiglu": """return flin.layer {
-  name = "swiglu", input = { gate = "t d", up = "t d" },
-  forward = function (x) return flin.silu(x.gate) * x.up end }""",
+  name = "rotate", input = { head = "t h k", theta = "t p" },
+  forward = function (x) return flin.rotate(x.head, x.theta, "k") end }""",
             "attention": """return flin.variant {
   name = "attention", normalise = "softmax" }""",
             "delta": "return flin.layers.gated_deltanet"}[what])
@@ -223,7 +252,7 @@ class Flin:
     @staticmethod
     def rotate(x, angle):
         return Flin.loaded("rotate")(
-            v=x, angle=angle.expand(x.shape[0], *angle.shape))[0]
+            head=x, theta=angle.expand(x.shape[0], *angle.shape))[0]
 
     @staticmethod
     def attention(q, k, v):
@@ -235,7 +264,11 @@ class Flin:
 
     @staticmethod
     def swiglu(gate, up):
-        return Flin.loaded("swiglu")(gate=gate, up=up)[0]
+        return flin.nn.SwiGLU(inplace=True)(gate, up)
+
+    @staticmethod
+    def products(f, x, weights):
+        return Products.apply(f, len(x), *x, *weights)
 
     @staticmethod
     def entropy(x, head, label):
@@ -263,6 +296,7 @@ class Fla:
         self.conv, self.gated = causal_conv1d, rms_norm_gated
         self.rotary, self.rule = rotary_embedding, chunk_gated_delta_rule
         self.loss, self.attend = fused_linear_cross_entropy_loss, parallel_attn
+        self.products = Plain.products
 
     def norm(self, x, w):
         return self.rms_norm(x, w, None, eps=EPS)
@@ -290,8 +324,10 @@ class Fla:
         return self.loss(x, label, head)
 
 
-# What --fused names: an operation that is flin's, where others are PyTorch's.
-FUSIONS = "norm", "rotate", "attention", "delta", "swiglu", "entropy"
+# What --fused names: an operation that is flin's, where others are PyTorch's;
+# of products, that what goes into them is made again on the way back.
+FUSIONS = ("norm", "rotate", "attention", "delta", "swiglu", "products",
+           "entropy")
 
 
 def operations(side, fused=FUSIONS):
@@ -312,9 +348,9 @@ class Attention(nn.Module):
             nn.Linear(a.width, n * size, bias=False) for n in self.heads)
         self.out = nn.Linear(a.width, a.width, bias=False)
 
-    def forward(self, x, angle, by):
-        q, k, v = (p(x).unflatten(-1, (n, -1))
-                   for p, n in zip(self.project, self.heads))
+    def forward(self, x, norm, angle, by):
+        q, k, v = (y.unflatten(-1, (n, -1)) for y, n in zip(by.products(
+            by.norm, (x, norm), [p.weight for p in self.project]), self.heads))
         q, k = by.rotate(q, angle), by.rotate(k, angle)
         return self.out(by.attention(q, k, v).flatten(2))
 
@@ -326,8 +362,8 @@ class Delta(nn.Module):
         self.weights = flin.nn.Layer("gated_deltanet", d=a.width, k=size,
                                      heads=a.heads).weights
 
-    def forward(self, x, angle, by):
-        return by.delta(x, dict(self.weights.items()))
+    def forward(self, x, norm, angle, by):
+        return by.delta(by.norm(x, norm), dict(self.weights.items()))
 
 
 class Block(nn.Module):
@@ -341,9 +377,10 @@ class Block(nn.Module):
         self.down = nn.Linear(a.hidden, a.width, bias=False)
 
     def forward(self, x, angle, by):
-        x = x + self.mix(by.norm(x, self.norm), angle, by)
-        h = by.norm(x, self.norm2)
-        return x + self.down(by.swiglu(self.gate(h), self.up(h)))
+        x = x + self.mix(x, self.norm, angle, by)
+        wide = by.products(by.norm, (x, self.norm2),
+                           (self.gate.weight, self.up.weight))
+        return x + by.products(by.swiglu, wide, (self.down.weight,))[0]
 
 
 class Model(nn.Module):

@@ -1,8 +1,8 @@
 #!/bin/sh
 # run.sh -- every test, after `make tests` has built them.
 #   tests/run.sh [-t] [PART...]    parts: unit host lua cuda golden kernels
-#                                 solvers arrows examples python docs fuzz
-#                                 sanitized
+#                                 solvers arrows examples python contracts docs
+#                                 fuzz sanitized
 # -t: also names the ten that took the most seconds of CPU. JOBS tests run side
 # by side (as many as there are cores); what measures time runs alone.
 # A program or a script is one test, or as many as it says in a last line
@@ -382,6 +382,26 @@ python() {
     done
 }
 
+# What training promises of fused operations, small; each must fail where what
+# it watches over is broken, and what is broken must be found.
+contracts() {
+    with=
+    for p in ${PYTHON:-build/torch/bin/python python3 /usr/bin/python3}; do
+        if has "$p" torch; then with=$p; break; fi
+    done
+    if [ -n "$SAN" ]; then skip "contracts: not under a sanitizer"; return; fi
+    if [ -z "$with" ]; then skip "contracts: no PyTorch"; return; fi
+    for more in "" --spoil "norm gradients stability --mixer hybrid" \
+        "--bisect --spoil swiglu"; do
+        wanted=0
+        case $more in --bisect*) wanted=1 ;; esac
+        FLIN_LIB=$BUILD/libflin.so PYTHONDONTWRITEBYTECODE=1 \
+            program "contracts $more" sh -c '"$@"; [ $? = '$wanted' ]' - \
+            "$with" tests/contracts/fused.py --device cpu --steps 6 \
+            --layers 3 $more
+    done
+}
+
 # Each page's snippets, and all of them as HTML, whose links must lead somewhere.
 docs() {
     if ! "$flin" docs/make/site.lua --text "$tmp/pages" >"$tmp/out" 2>&1; then
@@ -417,7 +437,7 @@ fuzz() {
 timed=
 [ "$1" != -t ] || { timed=1; shift; }
 [ $# != 0 ] || set -- unit host lua cuda golden kernels solvers arrows \
-    examples python $([ -n "$SAN" ] || echo docs fuzz)
+    examples python contracts $([ -n "$SAN" ] || echo docs fuzz)
 for part; do
     $part
 done

@@ -326,7 +326,7 @@ def bisect(a, wrong):
     for n in range(len(names) + 1):
         by = operations("flin", names[:n])
         if wrong in names[:n]:
-            spoiled(by, wrong, 30)
+            spoiled(by, wrong, 3000)
         most = trained(a, by)
         last = names[n - 1] if n else "none"
         print(f"{'ok  ' if most <= limit else 'FAIL'}  + {last:13} "

@@ -61,21 +61,27 @@ def draw(a, *shape, dtype=torch.float32, seed=1):
 
 
 class Worse(torch.autograd.Function):
-    """What is wrong by a little, both ways."""
+    """What has a wrong gradient."""
     @staticmethod
-    def forward(ctx, x, by):
-        ctx.by = by
-        return x * (1 + by)
+    def forward(ctx, x, much):
+        ctx.much = much
+        return x.view_as(x)
 
     @staticmethod
     def backward(ctx, d):
-        return d * (1 + ctx.by), None
+        return d * (1 + ctx.much), None
 
 
-def spoiled(by, name, much=0.05):
-    """The operations, one of which is wrong."""
+def spoiled(by, name, much):
+    """The operations, one of which has a gradient 1 + much times what it is."""
     right = getattr(by, name)
-    setattr(by, name, lambda *x: Worse.apply(right(*x), much))
+
+    def wrong(*x):
+        y = right(*x)
+        if isinstance(y, torch.Tensor):
+            return Worse.apply(y, much)
+        return [Worse.apply(t, much) for t in y]
+    setattr(by, name, wrong)
     return by
 
 

@@ -39,14 +39,16 @@ def stack(every, own=False):
                          checkpoint=every)
 
 
-def retained(f):
-    """What f gives, and the bytes of tensors that it has left."""
+def retained(f, times=3):
+    """What f gives, and the bytes of tensors that it has left: the least of a
+    few counts, as the profiler misses a release now and then."""
     gc.collect()                # what others have left goes now, not then
     gc.disable()
     with torch.autograd.profiler.profile(profile_memory=True) as p:
         y = f()
     gc.enable()
-    return y, sum(e.self_cpu_memory_usage for e in p.function_events)
+    left = sum(e.self_cpu_memory_usage for e in p.function_events)
+    return y, left if times == 1 else min(left, retained(f, times - 1)[1])
 
 
 def train(model, x, **named):

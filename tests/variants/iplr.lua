@@ -1,0 +1,35 @@
+-- Identity plus low rank (flash-linear-attention): S = (I + b a^T) S + k v^T.
+return {
+  size = { k = 3, v = 2 }, road = "chunks",
+  variant = function (flin)
+    local dot, outer = flin.dot, flin.outer
+    return flin.variant {
+      name = "iplr",
+      input = { q = "t k", k = "t k", v = "t v", a = "t k : unit_norm",
+                b = "t k : unit_norm" },
+      state = { S = "k v" },
+      step = function (x, s)
+        local S = s.S + outer(x.b, dot(x.a, s.S)) + outer(x.k, x.v)
+        return { S = S }, dot(x.q, S)
+      end,
+    }
+  end,
+  oracle = function (x, s)
+    local aS = {}
+    for j = 1, #x.v do
+      aS[j] = 0
+      for i = 1, #x.k do aS[j] = aS[j] + x.a[i] * s.S[i][j] end
+    end
+    for i = 1, #x.k do
+      for j = 1, #x.v do
+        s.S[i][j] = 1 * s.S[i][j] + x.b[i] * aS[j] + x.k[i] * x.v[j]
+      end
+    end
+    local y = {}
+    for j = 1, #x.v do
+      y[j] = 0
+      for i = 1, #x.q do y[j] = y[j] + x.q[i] * s.S[i][j] end
+    end
+    return y
+  end,
+}

@@ -567,6 +567,26 @@ static const char *check_registers(const Schedule *s)
 }
 
 /* Requires all that is there to be printed. */
+/* What the copy engine moves, each with a map among a kernel's arguments. */
+static const char *check_maps(const Schedule *s)
+{
+    uint8_t *moved = ctx_alloc(s->c, s->g->len);
+    int n = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        bool load = k->op == K_LOAD;
+        if (!load && (k->op != K_STORE || k->role == KR_MATRIX))
+            continue;
+        Ref r = s->value[load ? k->out[0] : k->in[0]].node;
+        r = load ? loaded_node(s->g, r) : r;
+        n += !moved[r];
+        moved[r] = 1;
+    }
+    return n <= s->target->maps ? NULL
+         : ctx_format(s->c, "%d matrices are loaded and stored; a kernel on %s"
+                      " has maps for %d", n, s->target->name, s->target->maps);
+}
+
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
@@ -576,7 +596,7 @@ const char *schedule_check(Schedule *s)
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
-        check_progress, check_cleared, check_registers };
+        check_progress, check_cleared, check_registers, check_maps };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

@@ -1,7 +1,8 @@
 /* schedule.c -- the passes in order, and the tables that they share. */
 #include "schedule.h"
 
-const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448 };
+const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448,
+                             24 };
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
     "inverse", "sums", "global", "vector", "scalar" };

@@ -36,6 +36,7 @@ typedef struct Target {
     int warp, group;                    /* lanes; warps of a warpgroup */
     int regs, reg_step;                 /* of a multiprocessor; dealt by */
     int shared;                         /* bytes a block may have */
+    int maps;                           /* of what its copy engine moves */
 } Target;
 extern const Target target_sm90;
 

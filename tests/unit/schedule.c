@@ -537,6 +537,14 @@ static const Spoiled shifts[] = {
     { NULL, NULL, NULL },
 };
 
+static void too_many_maps(Schedule *s)
+{
+    Target *t = ctx_alloc(s->c, sizeof *t);
+    *t = *s->target;
+    t->maps = 1;
+    s->target = t;
+}
+
 static const Spoiled spoiled[] = {
     { "no meeting", no_meeting, "do not meet" },
     { "no settling", no_settling, "under way" },
@@ -547,6 +555,7 @@ static const Spoiled spoiled[] = {
     { "overlapping", overlapping, "in one place" },
     { "skewed", skewed, "swizzle" },
     { "too large", too_large, "behind the end" },
+    { "too many maps", too_many_maps, "are loaded and stored" },
     { "too deep", too_deep, "behind the end" },
     { "too few registers", too_few_registers, "registers" },
     { "all in parts", all_in_parts, "of memory alone" },

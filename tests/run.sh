@@ -400,6 +400,10 @@ contracts() {
             "$with" tests/contracts/fused.py --device cpu --steps 6 \
             --layers 3 $more
     done
+    FLIN_LIB=$BUILD/libflin.so PYTHONDONTWRITEBYTECODE=1 \
+        program examples/train_24 "$with" examples/train_24.py --device cpu \
+        --steps 3 --layers 4 --mixer hybrid --beside torch \
+        --svg "$tmp/losses.svg"
 }
 
 # Each page's snippets, and all of them as HTML, whose links must lead somewhere.

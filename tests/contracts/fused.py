@@ -20,8 +20,9 @@ the limit is passed.
 
 --spoil breaks, in each, what it watches over, and succeeds where every one
 fails. --bisect trains with flin's operations turned on one after another, says
-which one brings the instability, and fails where one does; --spoil NAME there
-breaks that one."""
+which one brings the instability, and fails where one does; --spoil OPERATION
+there breaks that one (of norm, rotate, attention, delta, swiglu, products,
+entropy)."""
 import functools
 import os
 import sys
@@ -358,7 +359,7 @@ def used(a):
 def main():
     words, names, flags = [], [], set()
     for word in sys.argv[1:]:
-        if word in CONTRACTS or word in train_24.FUSIONS:
+        if word in (train_24.FUSIONS if "--bisect" in sys.argv else CONTRACTS):
             names.append(word)
         elif word in ("--spoil", "--bisect"):
             flags.add(word)

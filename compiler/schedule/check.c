@@ -566,7 +566,6 @@ static const char *check_registers(const Schedule *s)
     return NULL;
 }
 
-/* Requires all that is there to be printed. */
 /* What the copy engine moves, each with a map among a kernel's arguments. */
 static const char *check_maps(const Schedule *s)
 {
@@ -587,6 +586,7 @@ static const char *check_maps(const Schedule *s)
                       " has maps for %d", n, s->target->name, s->target->maps);
 }
 
+/* Requires all that is there to be printed. */
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,

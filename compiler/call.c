@@ -134,6 +134,22 @@ void view_set(const View *v, int64_t at, double x)
     }
 }
 
+bool call_place(const Call *call, const View *v, int64_t seq, int64_t token,
+                int64_t *at)
+{
+    const Pages *p = &call->pages;
+    View index = { .data = (void *)(uintptr_t)p->at, .dtype = p->dtype };
+
+    *at = seq * v->sb + (token > 0 ? token * v->st : 0);
+    if (!p->at)
+        return true;
+    double entry = view_get(&index, seq * p->sn + (token + 1) * p->sc);
+    if (!(entry >= 0 && entry < (double)p->states))
+        return false;
+    *at = (int64_t)entry * v->sb;
+    return true;
+}
+
 /* ---- states of a plan's own ---- */
 
 /* What an entry becomes of another and of what it was. */
@@ -158,28 +174,38 @@ static double joined(double lost, double was)
     return isfinite(lost) ? was + lost : was;
 }
 
+/* Of the states before the calls' tokens, or of what these leave. */
 static void each_entry(const Graph *g, const State *s, const Call *call,
-                       const View *from, const View *to, Entry *f)
+                       const View *from, const View *to, bool left, Entry *f)
 {
-    int64_t n = s->rank ? g->axis[s->order[0]].size : 1;
+    int64_t n = s->rank ? g->axis[s->order[0]].size : 1, of, own;
+    bool each = left && call->each;
 
     for (int64_t seq = 0; seq < call->nseq; seq++)
-        for (int h = 0; h < call->heads; h++)
-            for (int64_t i = 0; i < n; i++) {
-                int64_t x = seq * from->sb + h * from->sh + i * from->sd[0];
-                int64_t at = seq * to->sb + h * to->sh + i * to->sd[0];
-                view_set(to, at, f(view_get(from, x), view_get(to, at)));
-            }
+        for (int64_t t = each ? 0 : -1; t < (each ? call->tokens : 0); t++) {
+            if (!call_place(call, from, seq, t, &of)
+                || !call_place(call, to, seq, t, &own))
+                continue;
+            for (int h = 0; h < call->heads; h++)
+                for (int64_t i = 0; i < n; i++) {
+                    int64_t x = of + h * from->sh + i * from->sd[0];
+                    int64_t at = own + h * to->sh + i * to->sd[0];
+                    view_set(to, at, f(view_get(from, x), view_get(to, at)));
+                }
+        }
 }
 
-/* Memory for a state of at most one axis, zero. */
+/* Memory for a state of at most one axis, zero; as many as there are to tell
+ * apart. */
 static View aside(Ctx *c, const Graph *g, const State *s, const Call *call)
 {
     int64_t n = s->rank ? g->axis[s->order[0]].size : 1;
+    int64_t tokens = call->each && !call->pages.at ? call->tokens : 1;
+    int64_t all = call->pages.at ? call->pages.states : call->nseq;
     View to = { .dtype = F64, .heads = call->heads, .sd = { 1 }, .sh = n,
-                .sb = n * call->heads };
+                .st = n * call->heads, .sb = n * call->heads * tokens };
 
-    to.data = ctx_alloc(c, (size_t)(call->nseq * to.sb) * 8 + 1);
+    to.data = ctx_alloc(c, (size_t)(all * to.sb) * 8 + 1);
     return to;
 }
 
@@ -201,7 +227,8 @@ static void start_twin(Ctx *c, const Graph *g, int i, Call *own)
         || (!wide && from.data != own->s1[s->twin_of - 1].data))
         return;
     own->s0[i] = aside(c, g, s, own);
-    each_entry(g, s, own, &from, &own->s0[i], wide ? turned : same);
+    each_entry(g, s, own, &from, &own->s0[i], false,
+               wide ? turned : same);
 }
 
 static void start_lost(Ctx *c, const Graph *g, int i, Call *own, bool floats)
@@ -214,7 +241,7 @@ static void start_lost(Ctx *c, const Graph *g, int i, Call *own, bool floats)
         return;
     if (is_wide(own, from)) {
         own->s0[i] = aside(c, g, s, own);
-        each_entry(g, s, own, from, &own->s0[i], beyond_float);
+        each_entry(g, s, own, from, &own->s0[i], false, beyond_float);
     }
     if (is_wide(own, &own->s1[s->lost_of - 1]))
         own->s1[i] = aside(c, g, s, own);
@@ -242,7 +269,7 @@ void call_join(const Graph *g, const Call *own)
     for (int i = 0; i < g->nst; i++)
         if (g->st[i].lost_of && own->s1[i].data)
             each_entry(g, &g->st[i], own, &own->s1[i],
-                       &own->s1[g->st[i].lost_of - 1], joined);
+                       &own->s1[g->st[i].lost_of - 1], true, joined);
 }
 
 double *view_entries(const View *v, const uint8_t *order, int rank,

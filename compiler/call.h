@@ -23,6 +23,16 @@ typedef struct View {
     int64_t sb, st, sh, sd[8];
 } View;
 
+/* Which entries of a pool are the sequences' states. Entry n, c of `at` names
+ * that of sequence n: column 0 before its first token, and, where there are
+ * no more, behind its last; else column t + 1 as its token t leaves it. Other
+ * numbers than 0 .. states - 1 name none: nothing is read nor written. */
+typedef struct Pages {
+    const void *at;                     /* NULL: sequence n has state n */
+    DType dtype;                        /* I32 or I64 */
+    int64_t sn, sc, states;             /* sn, sc: strides */
+} Pages;
+
 /* A sequence: tokens [start, start + len) of batch entry b. */
 typedef struct Seq { int32_t b; int64_t start, len; } Seq;
 
@@ -34,6 +44,9 @@ typedef struct Call {
     View in[MAX_INPUTS];
     View s0[MAX_STATES];                /* data NULL: zero. sb: per sequence */
     View s1[MAX_STATES];                /* data NULL: not wanted */
+    Pages pages;                        /* of both; the entries' stride is sb */
+    bool each;                          /* s1 has what each token leaves, token
+                                           stride st, not the last one alone */
     View out[MAX_OUTPUTS];              /* data NULL: not wanted */
     int threads;                        /* 0: all */
     bool (*interrupted)(void *ud);
@@ -66,6 +79,11 @@ View view_shared(const Input *in, const int32_t size[NAXES], DType d,
                  void *data, int64_t batch, int64_t tokens, int64_t *bytes);
 
 double view_get(const View *v, int64_t at);
+/* Where sequence seq's state begins in v, of s0 or s1: as token `token` leaves
+ * it, where each one's is kept; else (-1) before the first, or behind the last.
+ * False: nowhere. Not of pages on a device. */
+bool call_place(const Call *call, const View *v, int64_t seq, int64_t token,
+                int64_t *at);
 void view_set(const View *v, int64_t at, double x);
 /* All entries of one token, from place `at` on, by axis number: to p, or from
  * it. Returns the next p. */

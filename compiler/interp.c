@@ -110,17 +110,27 @@ static void store_output(const Run *u, int i, int64_t token)
          u->seq->b * v->sb + token * v->st + u->head * v->sh);
 }
 
-static void move_state(const Run *u, int i, const View *v, bool store)
+/* token: that has left it, where each one's state is kept; else -1. */
+static void move_state(const Run *u, int i, const View *v, bool store,
+                       int64_t token)
 {
     const State *s = &u->g->st[i];
     Move m = { .v = v, .store = store };
     double *p = u->e->val[s->node];
+    int64_t at;
+    bool there = v->data && call_place(u->call, v, u->iseq, token, &at);
 
-    if (!v->data && !store)
+    if (!there && !store)
         memset(p, 0, (size_t)eval_count(u->e, s->node) * sizeof *p);
-    if (v->data)
-        move(&m, u->e, s->node, s->order, s->rank,
-             u->iseq * v->sb + u->head * v->sh);
+    if (there)
+        move(&m, u->e, s->node, s->order, s->rank, at + u->head * v->sh);
+}
+
+static void store_states(const Run *u, StateSet which, int64_t token)
+{
+    for (int i = 0; i < u->g->nst; i++)
+        if (which & STATE(i))
+            move_state(u, i, &u->call->s1[i], true, token);
 }
 
 /* ---- states from chunk to chunk ---- */
@@ -331,7 +341,7 @@ static void run_head(const Run *u)
     int64_t n = chunks_of(u, u->seq);
 
     for (int i = 0; i < g->nst; i++)
-        move_state(u, i, &u->call->s0[i], false);
+        move_state(u, i, &u->call->s0[i], false, -1);
     for (int i = 0; i < g->nin; i++)
         if (!g->in[i].timed && u->e->live[g->in[i].node])
             load_input(u, i, 0);
@@ -339,12 +349,13 @@ static void run_head(const Run *u)
         poll(u, m, (double)m / (double)(u->reverse ? 2 * n : n));
         keep(u, m, false);
         run_chunk(u, m, false);
+        if (u->call->each)
+            store_states(u, ~(StateSet)0, m);
         if (u->blame && u->blame->token >= 0)
             return;
     }
-    for (int i = 0; i < g->nst; i++)
-        if (!(u->reverse & STATE(i)))
-            move_state(u, i, &u->call->s1[i], true);
+    if (!u->call->each)
+        store_states(u, ~u->reverse, -1);
     if (!u->reverse)
         return;
     for (int64_t m = n - 1; m >= 0; m--) {
@@ -352,9 +363,7 @@ static void run_head(const Run *u)
         keep(u, m, true);
         run_chunk(u, m, true);
     }
-    for (int i = 0; i < g->nst; i++)
-        if (u->reverse & STATE(i))
-            move_state(u, i, &u->call->s1[i], true);
+    store_states(u, u->reverse, -1);
 }
 
 /* A state's next value fits the state. */

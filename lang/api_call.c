@@ -172,6 +172,16 @@ static void take_sequences(Ctx *c, HostCall *h)
     h->args.ncu = k->nseq + 1;
 }
 
+static void take_index(Ctx *c, HostCall *h)
+{
+    const flin_Tensor *t = &h->call.state_index;
+
+    if (is_given(h, t))
+        h->args.index = given(c, h, "state_index", t);
+    if (h->args.index.given && !h->args.index.data)
+        h->args.index.data = (void *)nowhere;   /* it is not looked at */
+}
+
 static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
 {
     const flin_Call *k = &h->call;
@@ -187,6 +197,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
                                  OF_STATES,
                                  h->args.state });
     take_sequences(c, h);
+    take_index(c, h);
     h->args.chunk = k->chunk;
     h->args.threads = k->threads;
     h->args.validate = k->validate;
@@ -244,7 +255,7 @@ static void take_results(Ctx *c, const Graph *g, HostCall *h)
     check_states(c, g, h, "", h->final);
     for (int i = 0; i < g->nst; i++)
         if (h->final[i].given)
-            h->bound.call.s1[i] = state_view(g, i, &h->final[i]);
+            h->bound.call.s1[i] = final_view(g, &h->bound, i, &h->final[i]);
 }
 
 static void take_gradients(Ctx *c, const Graph *g, HostCall *h)
@@ -593,6 +604,11 @@ int flin_reference(flin_Variant *v, const flin_Call *call, flin_Error *e)
 int flin_step(flin_Variant *v, const flin_Call *call, flin_Error *e)
 {
     return run((Single){ .v = v, .mode = M_STEP, .call = call }, e);
+}
+
+int flin_verify(flin_Variant *v, const flin_Call *call, flin_Error *e)
+{
+    return run((Single){ .v = v, .mode = M_VERIFY, .call = call }, e);
 }
 
 int flin_backward(flin_Variant *v, const flin_Call *call,

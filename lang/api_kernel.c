@@ -26,7 +26,8 @@ struct flin_Kernel {
 static const Mode modes[] = {
     [FLIN_FORWARD] = M_FORWARD, [FLIN_BACKWARD] = M_BACKWARD,
     [FLIN_STEP] = M_STEP, [FLIN_REFERENCE] = M_REFERENCE,
-    [FLIN_REFERENCE_BACKWARD] = M_REFERENCE_BACKWARD
+    [FLIN_REFERENCE_BACKWARD] = M_REFERENCE_BACKWARD,
+    [FLIN_VERIFY] = M_VERIFY
 };
 enum { NMODES = sizeof modes / sizeof *modes };
 

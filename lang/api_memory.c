@@ -273,6 +273,7 @@ static void add_arguments(Places *p, const Graph *g, const HostCall *h)
 
     add_inputs(p, g, "", h->args.in);
     add_states(p, g, "initial.", h->args.state);
+    add_place(p, "", "state_index", &h->args.index);
     add_bytes(p, "cu_seqlens", k->cu_seqlens, ends);
     add_bytes(p, "cu_seqlens_device", k->cu_seqlens_device, ends);
     if (h->adjoint) {
@@ -298,7 +299,7 @@ static bool is_in_place(const Region *a, const Region *b)
 void check_overlaps(Ctx *c, const Graph *g, const HostCall *h)
 {
     size_t most = 2 * (size_t)g->nin + 3 * (size_t)g->nst
-                + (size_t)g->nout + 5;
+                + (size_t)g->nout + 6;
     Places p = { .ctx = c, .r = ctx_alloc(c, most * sizeof *p.r) };
     const char *what = mode_name[h->args.mode];
 

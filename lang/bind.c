@@ -4,7 +4,8 @@
 #include "bind.h"
 
 const char *const mode_name[] = { "forward", "reference", "step",
-                                  "backward", "reference_backward" };
+                                  "backward", "reference_backward",
+                                  "verify" };
 
 /* What has been learnt of the call's sizes, and from which argument. */
 typedef struct Sizes {
@@ -14,6 +15,7 @@ typedef struct Sizes {
     Bound *b;
     bool part;                          /* of a layer */
     const char *axis_from[NAXES], *batch_from, *tokens_from, *heads_from;
+    const char *states_from;
     int64_t tokens_heads;               /* heads of that one */
 } Sizes;
 
@@ -224,7 +226,8 @@ static void bind_inputs(Sizes *s, const Args *a)
         fail_help(s->ctx, 0, "give one input axis t", "%s: %s has no input of "
                   "axis t, so there are no tokens", s->what, g->name);
     if (a->mode == M_STEP && b->T != 1)
-        fail_help(s->ctx, 0, "forward takes many", "%s: takes one token, but "
+        fail_help(s->ctx, 0, "forward takes many, verify keeps the state "
+                  "behind each", "%s: takes one token, but "
                   "%s has %lld", s->what, s->tokens_from, (long long)b->T);
 }
 
@@ -235,6 +238,9 @@ static void check_packed(Sizes *s, const Args *a)
     if (a->mode == M_STEP)
         fail(s->ctx, 0, "step: takes one token of each sequence, side by side "
              "in the batch, and no cu_seqlens");
+    if (a->mode == M_VERIFY)
+        fail(s->ctx, 0, "verify: takes as many tokens of each sequence, side "
+             "by side in the batch, and no cu_seqlens");
     if (s->b->B != 1)
         fail_help(s->ctx, 0, "packed sequences follow each other in one row: "
                   "B = 1", "%s: with cu_seqlens, %s has %lld batch entries",
@@ -293,11 +299,15 @@ static void bind_sequences(Sizes *s, const Args *a)
 
 /* ---- states ---- */
 
-static void bind_state(Sizes *s, int i, const Given *t)
+static void bind_state(Sizes *s, int i, const Args *a)
 {
+    const Given *t = &a->state[i];
     const State *st = &s->g->st[i];
     int lead = state_lead(s->g);
 
+    if (!t->given && a->index.given)
+        fail(s->ctx, 0, "%s: state_index: state %s is missing: there is no "
+             "pool to find states in", s->what, st->name);
     if (!t->given)
         return;
     if (dtype_whole(t->dtype))
@@ -308,7 +318,10 @@ static void bind_state(Sizes *s, int i, const Given *t)
                  s->g->layer ? "N" : "N, H", st->order, st->rank));
     for (int k = 0; k < st->rank; k++)
         learn_axis(s, st->order[k], t->shape[lead + k], st->name);
-    if (t->shape[0] != s->b->N)
+    if (a->index.given)
+        learn(s, &s->b->states, &s->states_from, "states", t->shape[0],
+              st->name);
+    else if (t->shape[0] != s->b->N)
         fail(s->ctx, 0, "%s: state %s is for %lld sequences, but the call "
              "has %lld", s->what, st->name, (long long)t->shape[0],
              (long long)s->b->N);
@@ -325,6 +338,107 @@ static void bind_state(Sizes *s, int i, const Given *t)
         fail(s->ctx, 0, "%s: state %s has %lld heads, but %s has %d", s->what,
              st->name, (long long)t->shape[1], s->heads_from,
              s->b->call.heads);
+}
+
+/* ---- pools of states ---- */
+
+/* What entry i of the index is, by rows. */
+static int64_t index_entry(const Args *a, int64_t n, int64_t i)
+{
+    const Given *t = &a->index;
+    View v = { .data = t->data, .dtype = t->dtype };
+
+    return (int64_t)view_get(&v, n * t->stride[0]
+                             + (t->rank > 1 ? i * t->stride[1] : 0));
+}
+
+/* That no state is two sequences', and none written twice. */
+static void check_entries(Sizes *s, const Args *a, int64_t columns)
+{
+    int64_t most = s->b->states;
+    int64_t *owner = ctx_alloc(s->ctx, (size_t)(most + 1) * sizeof *owner);
+
+    for (int64_t n = 0; n < s->b->N; n++)
+        for (int64_t i = columns - 1; i >= 0; i--) {
+            int64_t x = index_entry(a, n, i);
+            if (x < -1 || x >= most)
+                fail_help(s->ctx, 0, most ? ctx_format(s->ctx, "from 0 to "
+                          "%lld; -1 where there is no state", (long long)
+                          most - 1) : NULL, "%s: state_index holds %lld for "
+                          "sequence %lld (from 0), but %s has %lld states",
+                          s->what, (long long)x, (long long)n,
+                          s->states_from, (long long)most);
+            if (x < 0 || (columns > 1 && !i && owner[x] == n + 1))
+                continue;               /* read before it is written */
+            if (owner[x])
+                fail_help(s->ctx, 0, "a state of its own for each",
+                          "%s: state_index holds %lld for sequence %lld and "
+                          "for sequence %lld (from 0)", s->what, (long long)x,
+                          (long long)owner[x] - 1, (long long)n);
+            owner[x] = n + 1;
+        }
+}
+
+/* A sequence without a state has no tokens, where that is known. */
+static void leave_out(Sizes *s, const Args *a)
+{
+    Seq *seq = ctx_alloc(s->ctx, (size_t)(s->b->N + 1) * sizeof *seq);
+
+    for (int64_t n = 0; n < s->b->N; n++) {
+        seq[n] = s->b->call.seq[n];
+        if (index_entry(a, n, 0) < 0)
+            seq[n].len = 0;
+    }
+    s->b->call.seq = seq;
+}
+
+static void check_index_shape(Sizes *s, const Args *a, int64_t columns)
+{
+    const Given *t = &a->index;
+    bool many = a->mode == M_VERIFY;
+    int64_t wanted[2] = { s->b->N, columns };
+
+    if (!dtype_whole(t->dtype))
+        fail_help(s->ctx, 0, "int32 or int64", "%s: state_index is %s",
+                  s->what, dtype_name(t->dtype));
+    if (t->rank != 1 + many || memcmp(t->shape, wanted, (size_t)t->rank
+                                                        * sizeof *wanted))
+        fail(s->ctx, 0, "%s: state_index has shape %s, but %s is wanted: for "
+             "each sequence %s", s->what, shape_text(s->ctx, t->rank,
+             t->shape), shape_text(s->ctx, 1 + many, wanted), many
+             ? "that of its state, then of the one behind each token"
+             : "that of its state");
+    if (t->device != s->b->call.on_device)
+        fail(s->ctx, 0, "%s: state_index is on the %s, but %s on the %s",
+             s->what, t->device ? "GPU" : "CPU", s->states_from,
+             t->device ? "CPU" : "GPU");
+}
+
+static void bind_index(Sizes *s, const Args *a)
+{
+    const Given *t = &a->index;
+    int64_t columns = a->mode == M_VERIFY ? s->b->T + 1 : 1;
+
+    s->b->call.each = a->mode == M_VERIFY;
+    if (!t->given)
+        return;
+    if (a->mode == M_BACKWARD || a->mode == M_REFERENCE_BACKWARD)
+        fail(s->ctx, 0, "%s: state_index: gradients take states side by side, "
+             "not from a pool", s->what);
+    if (!s->g->nst || (s->g->mask && !mode_steps(a->mode)))
+        fail(s->ctx, 0, "%s: state_index: %s has no states that a call takes "
+             "from a pool", s->what, s->g->name);
+    if (a->validate > 0)
+        fail_help(s->ctx, 0, "states side by side, or no validation", "%s: "
+                  "validate does not look into pools of states", s->what);
+    check_index_shape(s, a, columns);
+    s->b->call.pages = (Pages){ .at = t->data, .dtype = t->dtype,
+        .sn = t->stride[0], .sc = columns > 1 ? t->stride[1] : 0,
+        .states = s->b->states };
+    if (a->unread || t->device || a->part)
+        return;
+    check_entries(s, a, columns);
+    leave_out(s, a);
 }
 
 /* ---- sizes that follow from others ---- */
@@ -411,9 +525,11 @@ int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape)
 {
     const State *st = &step->st[s];
 
-    shape[0] = b->N;
-    shape[1] = b->call.heads;
-    return shape_of(b, st->rank, st->order, state_lead(step), shape);
+    bool each = b->call.each && !b->call.pages.at;
+    shape[0] = b->states;
+    shape[1] = b->T;
+    shape[1 + each] = b->call.heads;
+    return shape_of(b, st->rank, st->order, state_lead(step) + each, shape);
 }
 
 DType state_dtype(const Graph *step, const Bound *b, int s)
@@ -442,6 +558,21 @@ View state_view(const Graph *step, int s, const Given *t)
     View v = lead_view(step, t, state_lead(step), step->st[s].rank);
 
     v.sb = t->stride[0];
+    return v;
+}
+
+View final_view(const Graph *step, const Bound *b, int s, const Given *t)
+{
+    Given one = *t;
+
+    if (!b->call.each || b->call.pages.at)
+        return state_view(step, s, t);
+    for (int i = 1; i + 1 < t->rank; i++) {
+        one.shape[i] = t->shape[i + 1];
+        one.stride[i] = t->stride[i + 1];
+    }
+    View v = state_view(step, s, &one);
+    v.st = t->stride[1];
     return v;
 }
 
@@ -578,7 +709,10 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     bind_inputs(&s, a);
     bind_sequences(&s, a);
     for (int i = 0; i < step->nst; i++)
-        bind_state(&s, i, &a->state[i]);
+        bind_state(&s, i, a);
+    if (!a->index.given)
+        b->states = b->N;
+    bind_index(&s, a);
     check_sizes(&s);
     check_results(&s);
     if (!a->unread)

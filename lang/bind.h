@@ -20,8 +20,13 @@ typedef struct Given {
 } Given;
 
 typedef enum Mode { M_FORWARD, M_REFERENCE, M_STEP, M_BACKWARD,
-                    M_REFERENCE_BACKWARD } Mode;
+                    M_REFERENCE_BACKWARD, M_VERIFY } Mode;
 extern const char *const mode_name[];
+/* Token by token, as decoding goes. */
+static inline bool mode_steps(Mode m)
+{
+    return m == M_STEP || m == M_VERIFY;
+}
 
 typedef struct Backend Backend;
 
@@ -37,6 +42,7 @@ bool fusion_named(const char *word, Fusion *f);
 typedef struct Args {
     Mode mode;
     Given in[MAX_INPUTS], state[MAX_STATES];   /* as the step declares them */
+    Given index;                        /* of the states in their pools */
     const int64_t *cu;                  /* N + 1 ends; NULL: not packed */
     const void *device_cu;              /* the same on the GPU, int64 */
     int64_t ncu;
@@ -56,6 +62,7 @@ typedef struct Args {
 typedef struct Bound {
     Call call;                          /* results are not yet in it */
     int64_t B, T, N;                    /* N: sequences */
+    int64_t states;                     /* of each pool; else N */
     DType dtype, state_dtype;           /* of the results; but state_dtype()
                                            of a tensor that is made for one */
 } Bound;
@@ -81,7 +88,8 @@ static inline int state_lead(const Graph *step)
     return 1 + !step->layer;
 }
 
-/* The shape of result o, of a state; returns the rank. */
+/* The shape of result o, of a state that is left behind (where each token's
+ * is, [N, T, H, ...]; of pools [P, H, ...]); returns the rank. */
 int result_shape(const Graph *step, const Bound *b, int o, int64_t *shape);
 int state_shape(const Graph *step, const Bound *b, int s, int64_t *shape);
 /* Of a tensor that is made for a state: float64 for a sum, of which decoding
@@ -94,6 +102,8 @@ DType y_dtype(const Graph *step, const Bound *b);
 View input_view(const Graph *step, int i, const Given *t);
 View result_view(const Graph *step, int o, const Given *t);
 View state_view(const Graph *step, int s, const Given *t);
+/* Of what is left behind: as state_shape has it. */
+View final_view(const Graph *step, const Bound *b, int s, const Given *t);
 
 /* "[2, 7, 1, 16]". In c. */
 char *shape_text(Ctx *c, int rank, const int64_t *shape);

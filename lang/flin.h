@@ -344,6 +344,22 @@ typedef struct flin_Call {
     const flin_Bind *result;    /* results beside y, by name: written; what is
                                    left out is not wanted */
     int nresult;
+    flin_Tensor state_index;    /* states in a pool, as a server keeps them:
+                                   int32 or int64 [N], where the other tensors
+                                   are: sequence n's state is entry
+                                   state_index[n] of each `initial` and, where
+                                   given, each `final` ([P, H, ...], mostly the
+                                   same tensor), whose other entries stay as
+                                   they are. -1: a place in the batch that no
+                                   sequence has: no state is read or written
+                                   for it, and its rows of y hold nothing. On
+                                   the CPU other numbers than -1 to P - 1, and
+                                   one for two sequences, are errors; on a
+                                   device, where they are not looked at, any
+                                   that is no entry is as -1, and of two that
+                                   are the same either may be the one that is
+                                   kept. Of flin_verify: [N, T + 1]. Not for
+                                   gradients, nor with `validate` */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -383,6 +399,17 @@ FLIN_API int flin_transition_rank(flin_Variant *v, const char **axis,
 /* One token (T = 1) of each of B sequences, for decoding. */
 FLIN_API int flin_step(flin_Variant *v, const flin_Call *call,
                        flin_Error *e);
+
+/* T tokens of each of B sequences that may still be taken back, as speculative
+ * decoding guesses them: one after another, in one call, and the state behind
+ * each is kept. final is [B, T, H, ...]: entry t is the state that token t
+ * leaves. With state_index [B, T + 1] the states are entries of a pool: column
+ * 0 names the one that is read, column t + 1 the one that token t's is written
+ * to (-1: it is not kept; it may be column 0's, which has been read by then).
+ * So when n of the tokens are accepted, the next call's column 0 is this
+ * one's column n, and nothing is copied. */
+FLIN_API int flin_verify(flin_Variant *v, const flin_Call *call,
+                         flin_Error *e);
 
 /* The gradients of a loss L, where dy = dL/dy and dfinal = dL/d(final states)
  * are given, at least one of them, and what is left out is 0. Written: dL/dx of
@@ -449,7 +476,8 @@ FLIN_API const char *flin_note(const flin_Variant *v);
 typedef struct flin_Kernel flin_Kernel;
 
 typedef enum flin_Mode { FLIN_FORWARD, FLIN_BACKWARD, FLIN_STEP,
-                         FLIN_REFERENCE, FLIN_REFERENCE_BACKWARD } flin_Mode;
+                         FLIN_REFERENCE, FLIN_REFERENCE_BACKWARD,
+                         FLIN_VERIFY } flin_Mode;
 
 /* A kernel for calls like this one: with its sizes of axes, its dtypes, its
  * chunk and its backend. B, T, heads, sequences, strides, stream, threads and

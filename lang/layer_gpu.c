@@ -6,6 +6,7 @@
 
 #include "../backend/cuda/dense.h"
 #include "../backend/cuda/passes.h"
+#include "../backend/cuda/pools.h"
 #include "../backend/cuda/rows.h"
 #include "../backend/cuda/stage.h"
 #include "layer_gpu.h"
@@ -251,6 +252,51 @@ static void run_rows(Lay *k, Sub *s, bool backward)
         drop(k, dy);
 }
 
+static void move_on(View *v, int64_t tokens)
+{
+    if (v->data)
+        v->data = (char *)v->data + tokens * v->st * dtype_size(v->dtype);
+}
+
+/* As run_rows goes forward, for states that lie in pools or are kept behind
+ * each token: by states side by side, token by token in the latter case. */
+static void run_rows_apart(Lay *k, Sub *s)
+{
+    const Graph *step = s->p->step;
+    const Call whole = s->bound.call;
+    bool pages = whole.pages.at;
+    int64_t T = s->bound.T, times = whole.each ? T : 1;
+    void *at = pages ? room(k, pools_bytes(step, &whole), false) : NULL;
+    Call own = pages ? pools_apart(step, &whole) : whole;
+
+    if (pages)
+        pools_place(step, &own, (DevicePtr)(uintptr_t)at);
+    if (pages && k->dry)
+        pools_prepare(k->c, gpu_of(k));
+    if (pages && !k->dry)
+        pools_queue(k->c, gpu_of(k), step, &whole, &own, false);
+    s->bound.T = T / times;
+    for (int64_t t = 0; t < times; t++) {
+        s->bound.call = own;
+        for (int i = 0; i < step->nin; i++)
+            move_on(&s->bound.call.in[i], t);
+        move_on(&s->bound.call.out[0], t);
+        for (int j = 0; j < step->nst; j++) {
+            move_on(&s->bound.call.s1[j], t);
+            if (t && own.s1[j].data)
+                s->bound.call.s0[j] = own.s1[j];
+            if (t)
+                move_on(&s->bound.call.s0[j], t - 1);
+        }
+        run_rows(k, s, false);
+    }
+    s->bound.call = whole;
+    s->bound.T = T;
+    if (pages && !k->dry)
+        pools_queue(k->c, gpu_of(k), step, &whole, &own, true);
+    drop(k, at);
+}
+
 /* ---- row programs ---- */
 
 static Passes *passes_of(const Lay *k, const Sub *s)
@@ -411,7 +457,10 @@ static void forward(Lay *k, Sub *s)
         return;
     }
     if (rows_of(k, s)) {
-        if (!k->left)
+        if (!k->left && s->p->step->nst
+            && (s->bound.call.pages.at || s->bound.call.each))
+            run_rows_apart(k, s);
+        else if (!k->left)
             run_rows(k, s, false);
         return;
     }
@@ -590,8 +639,9 @@ static uint64_t hash_call(const Lay *k)
     const int64_t x[] = { k->b->B, k->b->T, k->b->N, k->args->mode,
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
-                          k->left, (int64_t)k->chosen };
-    uint64_t h = hash_words(1, x, 11);
+                          k->left, (int64_t)k->chosen,
+                          call->pages.at != NULL };
+    uint64_t h = hash_words(1, x, 12);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),

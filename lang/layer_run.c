@@ -195,7 +195,7 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
     Array v = { .data = t->data, .dtype = t->dtype };
     Given g = { .given = t->data != NULL, .data = t->data, .dtype = t->dtype,
                 .device = k->b->call.on_device, .rank = 1,
-                .shape = { k->b->N }, .stride = { t->sb } };
+                .shape = { k->b->states }, .stride = { t->sb } };
 
     for (int d = 0; d < st->rank; d++) {
         array_add(k, &v, st->order[d]);
@@ -221,7 +221,8 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     s->v = k->p->variant[i];
     s->saved = &k->stored[i];
     memset(s->inplace, 0, sizeof s->inplace);
-    s->args = (Args){ .mode = mode, .cu = k->args->cu, .ncu = k->args->ncu,
+    s->args = (Args){ .mode = mode != M_VERIFY || p->step->nst ? mode
+                            : M_FORWARD, .cu = k->args->cu, .ncu = k->args->ncu,
                       .device_cu = k->args->device_cu,
                       .chunk = k->args->chunk, .threads = k->args->threads,
                       .serial = k->args->serial, .validate = -1,
@@ -232,6 +233,8 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
         s->args.device_cu = NULL;
         s->args.ncu = 0;
     }
+    if (p->step->nst)
+        s->args.index = k->args->index;
     for (int j = 0; j < p->nin; j++)
         s->args.in[j] = see_input(k, p, j, &k->value[p->in[j]]);
     for (int j = 0; j < p->step->nst; j++)
@@ -303,6 +306,7 @@ void run_step(Lay *k, int i)
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
             call->s1[j] = state_view(p->step, j, &left);
+        call->s1[j].st = k->b->call.s1[state_at(p, j)].st;
     }
     k->realm->forward(k, s);
 }

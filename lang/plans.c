@@ -410,7 +410,7 @@ void plans_release(Variant *v)
 
 int plan_chunk(const Args *a)
 {
-    if (a->serial || a->mode == M_STEP)
+    if (a->serial || mode_steps(a->mode))
         return 0;
     return a->chunk ? a->chunk : CHUNK_AUTO;
 }
@@ -449,7 +449,7 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     const Backend *backend = call_backend(c, a, &b->call);
 
-    if (a->mode == M_REFERENCE || (v->step->mask && a->mode != M_STEP))
+    if (a->mode == M_REFERENCE || (v->step->mask && !mode_steps(a->mode)))
         return NULL;
     return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }

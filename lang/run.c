@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
-    "saved", "dy", "dstate", "into", "plan", "checkpoint" };
+    "saved", "dy", "dstate", "into", "plan", "checkpoint", "state_index" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -212,10 +212,21 @@ static void move_numbers(lua_State *L, Run *r)
     }
 }
 
+/* Where in their pools the states are: these are updated. */
+static void take_index(lua_State *L, Run *r, const char *what)
+{
+    if (raw_field(L, 2, "state_index") != LUA_TNIL) {
+        r->args.index = tensor_value(L, what, "state_index", false);
+        keep_top(L);
+    }
+    lua_pop(L, 1);
+}
+
 static void take_states(lua_State *L, Run *r, const char *what)
 {
-    const char *field = r->args.mode == M_STEP ? "state" : "initial_state";
-    const char *other = r->args.mode == M_STEP ? "initial_state" : "state";
+    bool steps = mode_steps(r->args.mode);
+    const char *field = steps ? "state" : "initial_state";
+    const char *other = steps ? "initial_state" : "state";
 
     if (raw_field(L, 2, other) != LUA_TNIL)
         lang_fail(L, NULL, "%s: takes %s, not %s", what, field, other);
@@ -239,6 +250,7 @@ static void take_inplace(lua_State *L, Run *r, const char *what)
         if (!r->args.state[i].given)
             lang_fail(L, NULL, "%s: inplace: state.%s is missing: there is "
                       "nothing to update", what, g->st[i].name);
+    r->inplace = r->inplace || r->args.index.given;
 }
 
 /* An option's value, or that of the flin table (flin.threads = 1); pushed. */
@@ -375,7 +387,7 @@ static void push_states(lua_State *L, Run *r)
 
     lua_createtable(L, 0, g->nst);
     if (r->inplace)
-        raw_field(L, 2, "state");
+        raw_field(L, 2, mode_steps(r->args.mode) ? "state" : "initial_state");
     for (int i = 0; i < g->nst; i++) {
         Given s = r->args.state[i];
         if (r->inplace) {
@@ -387,7 +399,7 @@ static void push_states(lua_State *L, Run *r)
             push_result(L, r, state_dtype(g, &r->bound, i), rank, shape, &s);
             lua_setfield(L, -2, g->st[i].name);
         }
-        r->bound.call.s1[i] = state_view(g, i, &s);
+        r->bound.call.s1[i] = final_view(g, &r->bound, i, &s);
     }
     if (r->inplace)
         lua_pop(L, 1);
@@ -488,6 +500,7 @@ Run *run_begin(lua_State *L, Mode mode)
     Run *r = push_run(L, v, mode);
     take_inputs(L, r, what);
     take_states(L, r, what);
+    take_index(L, r, what);
     take_inplace(L, r, what);
     run_options(L, what, 2, &r->args);
     if (r->args.fusion != FUSE_CHEAPEST && !v->step->layer)
@@ -689,6 +702,7 @@ static int variant_summary(lua_State *L)
 
 static int variant_reference(lua_State *L) { return run_mode(L, M_REFERENCE); }
 static int variant_step(lua_State *L) { return run_mode(L, M_STEP); }
+static int variant_verify(lua_State *L) { return run_mode(L, M_VERIFY); }
 
 void run_methods(lua_State *L)
 {
@@ -696,6 +710,7 @@ void run_methods(lua_State *L)
         { "forward", variant_forward },
         { "reference", variant_reference },
         { "step", variant_step },
+        { "verify", variant_verify },
         { "prepare", variant_prepare },
         { "summary", variant_summary },
         { NULL, NULL }

@@ -787,12 +787,14 @@ static void move_states(Truth *u, int64_t seq, int head, bool store)
     for (int i = 0; i < g->nst; i++) {
         const State *st = &g->st[i];
         const View *v = store ? &call->s1[i] : &call->s0[i];
-        if (!v->data && !store)
+        int64_t at;
+        bool there = v->data && call_place(call, v, seq, -1, &at);
+        if (!there && !store)
             for (int64_t k = entry_count(u->run.size, st->axes); k-- > 0;)
                 u->run.now[i][k] = 0;
-        else
-            move(u, v, st->order, st->rank, st->axes, seq * v->sb
-                 + head * v->sh, u->run.now[i], store);
+        else if (there)
+            move(u, v, st->order, st->rank, st->axes, at + head * v->sh,
+                 u->run.now[i], store);
     }
 }
 

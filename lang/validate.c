@@ -31,6 +31,8 @@ static bool is_wanted(const Args *a)
 {
     const char *s = getenv("FLIN_CHECK");
 
+    if (a->index.given)                 /* bind.c refuses it where asked for */
+        return false;
     return a->validate ? a->validate > 0 : s && *s && strcmp(s, "0");
 }
 

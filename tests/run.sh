@@ -171,6 +171,7 @@ cuda() {
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
+        "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua" \
@@ -206,7 +207,8 @@ cuda() {
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
-        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*) more="FAKE_BRIEF=1 FAKE_ARCH=9" ;;
+        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*)
+            more="FAKE_BRIEF=1 FAKE_ARCH=9" ;;
         *layers*) more="FAKE_BRIEF=1 FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

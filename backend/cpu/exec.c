@@ -150,12 +150,13 @@ static void start_head(Work *w)
         load_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
 }
 
-static void end_head(Work *w)
+/* token: that leaves them, where each one's are kept; else -1. */
+static void store_states(Work *w, int64_t token)
 {
     const TileKernel *k = w->k;
 
     for (int i = 0; i < k->ncarry; i++)
-        store_state(w, &k->carry[i], w->tile[k->carry[i].slot]);
+        store_state(w, &k->carry[i], w->tile[k->carry[i].slot], token);
 }
 
 static int64_t take_bytes(Work *w)
@@ -182,11 +183,13 @@ static void run_item(Run *r, Work *w, const Team *t, int worker, int64_t from,
         for (int h = 0; h < t->n; h++) {
             take_head(w, t, h);
             run_chunk(r, w, back ? to - 1 - m + from : m);
+            if (r->call->each)
+                store_states(w, m);
         }
     atomic_fetch_add(&r->chunk_bytes, take_bytes(w));
-    for (int h = 0; h < t->n; h++) {
+    for (int h = 0; h < t->n && !r->call->each; h++) {
         take_head(w, t, h);
-        end_head(w);
+        store_states(w, -1);
     }
     atomic_fetch_add(&r->once_bytes, take_bytes(w));
 }

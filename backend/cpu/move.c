@@ -173,9 +173,13 @@ void store_output(Work *w, int output, const float *tile)
         w->bytes += walk_run(&k, at + i * v->st, tile);
 }
 
-static int64_t state_at(const Work *w, const View *v)
+/* As token `token` leaves it, where each one's is kept; else -1. */
+static bool state_at(const Work *w, const View *v, int64_t token, int64_t *at)
 {
-    return w->iseq * v->sb + w->head * v->sh;
+    bool there = v->data && call_place(w->call, v, w->iseq, token, at);
+
+    *at = there ? *at + w->head * v->sh : 0;
+    return there;
 }
 
 static Walk state_walk(const Work *w, const Carry *c, const View *v,
@@ -215,32 +219,35 @@ void load_state(Work *w, const Carry *c, float *tile)
 {
     const View *v = &w->call->s0[c->state];
     Walk k = state_walk(w, c, v, false);
+    int64_t at;
+    bool there = state_at(w, v, -1, &at);
 
     if (c->wide >= 0) {
         double *wide = w->wide + w->k->wide_at[c->wide];
         memset(wide, 0, (size_t)c->floats * sizeof *wide);
-        if (v->data)
-            move_wide(&k, 0, state_at(w, v), wide);
+        if (there)
+            move_wide(&k, 0, at, wide);
         narrow_state(w, c, tile);
-    } else if (v->data) {
-        walk_run(&k, state_at(w, v), tile);
+    } else if (there) {
+        walk_run(&k, at, tile);
     } else {
         memset(tile, 0, (size_t)c->floats * sizeof *tile);
     }
-    if (v->data)
+    if (there)
         w->bytes += (int64_t)c->floats * dtype_size(v->dtype);
 }
 
-void store_state(Work *w, const Carry *c, const float *tile)
+void store_state(Work *w, const Carry *c, const float *tile, int64_t token)
 {
     const View *v = &w->call->s1[c->state];
     Walk k = state_walk(w, c, v, true);
+    int64_t at;
 
-    if (!v->data)
+    if (!state_at(w, v, token, &at))
         return;
     if (c->wide >= 0 && !c->wrap)
-        move_wide(&k, 0, state_at(w, v), w->wide + w->k->wide_at[c->wide]);
+        move_wide(&k, 0, at, w->wide + w->k->wide_at[c->wide]);
     else
-        walk_run(&k, state_at(w, v), tile);
+        walk_run(&k, at, tile);
     w->bytes += (int64_t)c->floats * dtype_size(v->dtype);
 }

@@ -204,7 +204,7 @@ const double *run_increment(const Increment *inc, const float *const *leaf,
 void load_input(Work *w, int input, int slot);
 void store_output(Work *w, int output, const float *tile);
 void load_state(Work *w, const Carry *c, float *tile);
-void store_state(Work *w, const Carry *c, const float *tile);
+void store_state(Work *w, const Carry *c, const float *tile, int64_t token);
 void narrow_state(const Work *w, const Carry *c, float *tile);
 
 /* Over all turns of a loop but its last `inner` dims. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dense.h"
+#include "pools.h"
 #include "driver_entry.h"
 
 /* Memory that nobody uses, or a stream's workspace. */
@@ -31,6 +32,7 @@ struct Gpu {
     Block *kept, *workspace;            /* the newest of a stream first */
     size_t used, kept_bytes;
     Dense *dense;
+    Pools *pools;
     void *side;                         /* a stream that waits for no other */
 };
 
@@ -73,6 +75,7 @@ static void close_gpu(Gpu *g)
     CALL(&g->driver, STREAM_END, end_stream);
     if (set(g->driver.context) == 0) {
         dense_free(&g->driver, g->dense);
+        pools_free(&g->driver, g->pools);
         free_blocks(g, &g->kept);
         free_blocks(g, &g->workspace);
         if (g->side)
@@ -169,6 +172,11 @@ const char *gpu_arch(const Gpu *g)
 Dense **gpu_dense(Gpu *g)
 {
     return &g->dense;
+}
+
+Pools **gpu_pools(Gpu *g)
+{
+    return &g->pools;
 }
 
 typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;

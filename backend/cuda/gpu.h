@@ -27,6 +27,7 @@ const char *gpu_arch(const Gpu *g);
 
 /* Of dense.c, NULL at first: its own, which ends with the GPU. */
 struct Dense **gpu_dense(Gpu *g);
+struct Pools **gpu_pools(Gpu *g);       /* the same of pools.c */
 
 /* Where it can be; c: NULL where memory is out. */
 void gpu_unload(Ctx *c, Gpu *g, Module *m);

@@ -58,6 +58,7 @@ void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
             check_place(c, d, name_of(g, a), view_of(call, a)->data);
     }
     check_place(c, d, "cu_seqlens", call->device_cu);
+    check_place(c, d, "state_index", call->pages.at);
     check_place(c, d, "saved", call->kept);
     check_place(c, d, "workspace", call->workspace);
 }

@@ -10,6 +10,7 @@
 #include "driver_entry.h"
 #include "ends.h"
 #include "inplace.h"
+#include "pools.h"
 #include "probe.h"
 #include "segments.h"
 #include "stage.h"
@@ -33,6 +34,8 @@ typedef struct Ready {
     DeviceRows copy[MAX_STATES];        /* of states, before each run */
     int ncopies;
     DeviceRows zeros;                   /* filled before each run */
+    Call *own;                          /* by states side by side, where they
+                                           are copied from pools; else NULL */
     char what[256];
 } Ready;
 
@@ -203,7 +206,9 @@ static size_t write_key(const Graph *g, const Call *call, unsigned char *to,
         call->workspace_size, (int64_t)(uintptr_t)call->workspace,
         (int64_t)(uintptr_t)call->stream,
         (int64_t)(uintptr_t)call->device_cu, call->from, call->to,
-        (int64_t)(uintptr_t)call->kept };
+        (int64_t)(uintptr_t)call->kept,
+        (int64_t)(uintptr_t)call->pages.at, call->pages.dtype, call->pages.sn,
+        call->pages.sc, call->pages.states, call->each };
     add(&k, head, sizeof head);
     for (int i = 0; i < g->nin; i++)
         add_view(&k, &call->in[i], g->in[i].rank);
@@ -296,6 +301,7 @@ static void place_all(Ctx *c, Making *k, Call *call)
     const Running running = { p, r->build, r->forward };
     int64_t copies = inplace_bytes(&running, call);
     int64_t more = segments_bytes(k->s);
+    int64_t apart = r->own ? pools_bytes(p->g, r->own) : 0;
     HostSequence *seq = NULL;
     if (table && !call->device_cu) {
         seq = ctx_alloc(r->ctx, (size_t)table);
@@ -309,10 +315,17 @@ static void place_all(Ctx *c, Making *k, Call *call)
         r->nupload = call->nseq;
     }
     k->workspace = workspace_for(c, k->p->builds.gpu, call,
-                                 table + rest + copies + more);
+                                 table + rest + copies + more + apart);
     if (table)
         r->table = k->workspace;
     k->workspace += (DevicePtr)table;
+    if (r->own)
+        pools_place(p->g, r->own, k->workspace
+                    + (DevicePtr)(rest + copies + more));
+    if (r->own && k->s->n == 1) {
+        memcpy(call->s0, r->own->s0, sizeof call->s0);
+        memcpy(call->s1, r->own->s1, sizeof call->s1);
+    }
     r->ncopies = inplace_place(&running, call, k->workspace + (DevicePtr)rest,
                                r->copy);
     k->steps = (Steps){ .ctx = r->ctx, .d = gpu_driver(k->p->builds.gpu),
@@ -384,9 +397,16 @@ static void insert(CudaProgram *p, Ready *r)
 static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
 {
     const Graph *g = p->builds.plan->g;
-    Segments s = segments_of(c, &p->builds, &p->cutting, call);
+    bool apart = call->pages.at && g->chunk;
+    Call own = apart ? pools_apart(g, call) : *call;
+    Segments s = segments_of(c, &p->builds, &p->cutting, &own);
     const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
     Ready *r = calloc(1, sizeof *r);
+    const Running running = { p->builds.plan, b, forward };
+    if (call->pages.at && !apart && inplace_bytes(&running, call)) {
+        apart = true;
+        s.call = own = pools_apart(g, call);
+    }
     Making k = { .p = p, .s = &s, .r = r,
                  .keep = keep || (s.n > 1 && plain(call)) };
     if (call->device_cu)
@@ -394,6 +414,11 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
     if (!r || !(r->ctx = ctx_new())) {
         free(r);
         fail_code(c, ERR_MEMORY, "out of memory");
+    }
+    if (apart) {
+        pools_prepare(c, p->builds.gpu);
+        r->own = memcpy(ctx_alloc(r->ctx, sizeof own), &own, sizeof own);
+        s.whole = r->own;
     }
     r->build = b;
     r->forward = forward;
@@ -435,11 +460,17 @@ static void queue(Ctx *c, void *ud)
     if (call->device_cu)
         ends_queue(c, k->p->builds.gpu, &k->p->ends, k->p->builds.plan->g,
                    call, r->table);
+    if (r->own)
+        pools_queue(c, k->p->builds.gpu, k->p->builds.plan->g, call, r->own,
+                    false);
     if (r->zeros.width)
         stream_fill(c, d, call->stream, r->zeros.to, 0, r->zeros.width);
     for (int i = 0; i < r->ncopies; i++)
         stream_copy(c, d, call->stream, &r->copy[i]);
     launch_all(c, d, r->launch, r->nlaunches, k->p->builds.plan, call);
+    if (r->own)
+        pools_queue(c, k->p->builds.gpu, k->p->builds.plan->g, call, r->own,
+                    true);
 }
 
 /* A graph would read the sequences from memory that is not its own; and
@@ -491,6 +522,9 @@ void cuda_run(Ctx *c, CudaProgram *p, const Call *call)
 {
     call = call_twins(c, p->builds.plan->g, call, true);
     gpu_enter(c, p->builds.gpu);
+    if (call->pages.at && !call->on_device)
+        fail_help(c, 0, "t:to(\"cuda\")", "state_index: pools of states are "
+                  "the CPU's, but the backend is cuda");
     if (call->on_device)
         run_here(c, p, call);
     else
@@ -582,7 +616,9 @@ static void count_workspace(Ctx *c, void *ud)
                               + inplace_bytes(&running, &call);
         k->most = n > k->most ? n : k->most;
     }
-    k->most += (int64_t)table_bytes(&s.call) + segments_bytes(&s);
+    k->most += (int64_t)table_bytes(&s.call) + segments_bytes(&s)
+             + (k->call->pages.at ? pools_bytes(k->p->builds.plan->g, k->call)
+                                   : 0);
 }
 
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)

@@ -11,6 +11,27 @@ struct Run {
     int heads, ragged;
 };
 
+/* Of kernels of single tokens: which states of pools are the sequences'
+ * (call.h), by strides of them; null: their own, in order. each: what each
+ * token leaves is kept. */
+struct Pages {
+    const void *at;
+    i64 row, col, states;
+    int wide, each;
+};
+
+/* The state of sequence s that token `token` leaves, or (-1) that it begins
+ * with, among all; -1: none. */
+INLINE i64 state_entry(const Pages &p, i64 s, i64 token)
+{
+    if (!p.at)
+        return s;
+    const i64 at = s * p.row + (token + 1) * p.col;
+    const i64 entry = p.wide ? ((const i64 *)p.at)[at]
+                             : ((const int *)p.at)[at];
+    return entry >= 0 && entry < p.states ? entry : -1;
+}
+
 /* x / n; of numbers that are small, as they mostly are, in a tenth of the
  * time. */
 INLINE i64 divided(i64 x, i64 n)

@@ -235,6 +235,8 @@ void emit_keep(Tiles *t, Ref r);        /* for a later one */
 void emit_out(Tiles *t, int output);
 void emit_state_in(Tiles *t, int state);
 void emit_state_out(Tiles *t, int state);
+/* Behind each token, where each one's are kept. */
+void emit_state_kept(Tiles *t, int state);
 void emit_carry(Tiles *t);              /* states that lie elsewhere */
 int64_t stored_bytes(const Tiles *t, Ref r);
 

@@ -254,6 +254,21 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
     return run;
 }
 
+/* run.cuh's. */
+typedef struct HostPages {
+    uint64_t at;
+    int64_t row, col, states;
+    int32_t wide, each;
+} HostPages;
+
+static HostPages pages_of(const Call *call)
+{
+    const Pages *p = &call->pages;
+
+    return (HostPages){ (uint64_t)(uintptr_t)p->at, p->sn, p->sc, p->states,
+                        p->dtype == I64, call->each };
+}
+
 size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
                       const Plan *p, const Call *call, uint64_t seq,
                       uint64_t workspace, unsigned char **args,
@@ -262,7 +277,8 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
     int most = cuda_rank(p->g);
     size_t each = 40 + 8 * (size_t)most;
     HostRun run = cuda_run_of(m, k, p, call, seq, workspace, grid);
-    unsigned char *at = ctx_alloc(c, sizeof run + each
+    HostPages pages = pages_of(call);
+    unsigned char *at = ctx_alloc(c, sizeof run + sizeof pages + each
                                      * (size_t)(k->ntensors + 1));
 
     *args = at;
@@ -274,5 +290,7 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
         check_view(c, p->g, a, &v, call);
         at = put_tensor(at, &v, rank_of(p->g, a), most, group_of(call, &v));
     }
+    if (m->chunk == 1)
+        at = put(at, &pages, sizeof pages);
     return (size_t)(at - *args);
 }

@@ -222,6 +222,9 @@ static void make_acts(Tiles *t)
                 visit(t, r, late, seen);
     }
     emit_carry(t);
+    for (int s = 0; s < t->g->nst && t->m->chunk == 1; s++)
+        if (t->state[s] >= 0)
+            emit_state_kept(t, s);
     for (int s = 0; s < t->g->nst; s++)
         if (t->state[s] >= 0)
             emit_state_out(t, s);
@@ -288,6 +291,9 @@ static void begin_item(const Tiles *t, Buf *b)
                    t->m->chunk);
     else
         buf_printf(b, "const i64 s = part;\n");
+    if (t->m->chunk == 1)
+        buf_printf(b, "const i64 own = state_entry(a.pages, s, -1);\n"
+                   "if (own < 0)\ncontinue;\n");
     buf_printf(b, "const Sequence q = sequence(a.run, s);\n"
                "const i64 slot = first_slot(a.run, s, %d);\n(void)block;\n"
                "(void)slot;\n", t->m->chunk);
@@ -405,8 +411,9 @@ static void emit_kernel(Tiles *t, Buf *to)
     tiles_place(t);
     print_acts(t, &acts, WITHIN);
     put_comment(t, &b);
-    buf_printf(&b, "struct Args%d { Run run; Tensor t[%d]; };\n", t->at,
-               t->out->ntensors + !t->out->ntensors);
+    buf_printf(&b, "struct Args%d { Run run; Tensor t[%d];%s };\n", t->at,
+               t->out->ntensors + !t->out->ntensors,
+               t->m->chunk == 1 ? " Pages pages;" : "");
     const uint8_t *uses = put_parts(t, &b, &acts);
     put_head(t, &b);
     declare_tiles(t, &b, uses);

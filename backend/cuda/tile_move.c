@@ -188,8 +188,8 @@ static const char *head_text(Tiles *t, int tensor, const char *from)
 
 static const char *state_text(Tiles *t, int tensor)
 {
-    return head_text(t, tensor, ctx_format(t->c, "s * a.t[%d].sb + ",
-                                           tensor));
+    return head_text(t, tensor, ctx_format(t->c, "%s * a.t[%d].sb + ",
+                     t->m->chunk == 1 ? "own" : "s", tensor));
 }
 
 /* ---- arguments and results ---- */
@@ -263,19 +263,41 @@ void emit_state_in(Tiles *t, int state)
     buf_printf(b, "] = 0;\n}\n}\n");
 }
 
-void emit_state_out(Tiles *t, int state)
+/* unless: in which case it is not stored here. */
+static void store_state(Tiles *t, int state, const char *unless,
+                        const char *where, Act *a)
 {
     const State *s = &t->g->st[state];
     Move m = { .r = s->node, .order = s->order, .rank = s->rank,
                .tensor = next_tensor(t, state), .store = true };
+
+    t->spot[s->node] = tile_spot(t, s->node, t->state[state]);
+    buf_printf(&a->text, "if (a.t[%d].p%s%s) {\n", m.tensor, unless,
+               shared_value(t, s->node) ? " && block == 0" : "");
+    move_text(t, a, &m, t->o->sum_s1[state] ? F32 : t->o->s1[state], where);
+    buf_printf(&a->text, "}\n");
+}
+
+void emit_state_out(Tiles *t, int state)
+{
     Act *a = act_begin(t, 0);
 
     a->when = AFTER;
-    t->spot[s->node] = tile_spot(t, s->node, t->state[state]);
-    buf_printf(&a->text, "if (a.t[%d].p%s) {\n", m.tensor,
-               shared_value(t, s->node) ? " && block == 0" : "");
-    move_text(t, a, &m, t->o->sum_s1[state] ? F32 : t->o->s1[state],
-              state_text(t, m.tensor));
+    store_state(t, state, t->m->chunk == 1 ? " && !a.pages.each" : "",
+                state_text(t, next_tensor(t, state)), a);
+}
+
+void emit_state_kept(Tiles *t, int state)
+{
+    int tensor = next_tensor(t, state);
+    Act *a = act_begin(t, 0);
+
+    buf_printf(&a->text, "if (a.pages.each) {\n"
+               "const i64 entry = state_entry(a.pages, s, at);\n");
+    store_state(t, state, " && entry >= 0",
+                head_text(t, tensor, ctx_format(t->c, "entry * a.t[%d].sb + "
+                          "(a.pages.at ? 0 : at) * a.t[%d].st + ", tensor,
+                          tensor)), a);
     buf_printf(&a->text, "}\n");
 }
 

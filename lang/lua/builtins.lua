@@ -87,8 +87,10 @@ checked while a CUDA graph is recorded. What has run has written its results.]])
 local call = [[
 A table of tensors by name, each [B, T, H, axes...] (constants of a head: [H,
 axes...]). Also: initial_state = { S = tensor [B, H, axes...] }, cu_seqlens =
-{ 0, 5, 12 } (packed sequences, B = 1), chunk = tokens at once, backend,
-threads, serial = true (token by token), validate = true (see flin.validate);
+{ 0, 5, 12 } (packed sequences, B = 1), state_index = whole numbers [N] (the
+states are entries of pools, [P, H, axes...], which are updated; -1: a place
+that no sequence has), chunk = tokens at once, backend, threads, serial = true
+(token by token), validate = true (see flin.validate);
 of a layer, plan = "separate" (each part as kernels of its own), "fused" (norms,
 gates and maps of a head in the steps of the variants it calls), "whole"
 (products with weights, too, where they fit there) or "tiles" (a product and
@@ -117,6 +119,12 @@ grad.initial_state.S.]])
 row("v:step", "arguments: table -> tensor, tensors",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])
+row("v:verify", "arguments: table -> tensor, tensors",
+    "y and the state behind each of some tokens, for speculative decoding", [[
+As v:step, with any number of tokens T, which may be taken back afterwards:
+states are [B, T, H, axes...], entry t what token t leaves. With state_index
+[B, T + 1] they are entries of a pool: column 0 names the one that is read,
+column t + 1 the one that token t's is written to, -1 where it is not kept.]])
 row("v:summary", "arguments: table -> tensors, tensors",
     "what these tokens do to the state, whatever it is before them", [[
 own.S [N, H, axes...], the state that they leave of one that is zero, and

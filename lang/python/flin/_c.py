@@ -9,7 +9,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64,
 SCRIPT = b"flin.python"         # what the scripts of this package are called
 F32, BF16, F16, F64, I32, I64 = range(6)
 INPUT, OUTPUT, STATE = range(3)
-FORWARD, BACKWARD, STEP, REFERENCE, REFERENCE_BACKWARD = range(5)
+FORWARD, BACKWARD, STEP, REFERENCE, REFERENCE_BACKWARD, VERIFY = range(6)
 TEXT, JSON = range(2)
 RANK = 8                        # that a tensor has at most
 OK, ERROR, MEMORY, LIMIT, INTERRUPT, DEVICE, INTERNAL = range(7)
@@ -65,7 +65,8 @@ class Call(Structure):
                 ("workspace_size", c_size_t), ("cu_seqlens_device", c_void_p),
                 ("saved", POINTER(Saved)), ("validate", c_int),
                 ("plan", c_char_p), ("checkpoint", c_int),
-                ("result", POINTER(Bind)), ("nresult", c_int)]
+                 ("result", POINTER(Bind)), ("nresult", c_int),
+                 ("state_index", Tensor)]
 
 
 class Grad(Structure):

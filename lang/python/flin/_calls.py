@@ -11,6 +11,9 @@ A **door** is the module that knows the caller's tensors (_numpy, _torch):
                         empty_like only of row-major ones
   check(name, t, first) raises where two cannot go together
   ends(cu, like)        cu_seqlens as a tensor of int64
+  index(i, like)        state_index as a tensor where the others are
+  pools(tensors)        raises where something else than the call follows them
+  written(t)            says that the call has written to it
   place(call, like, cu) sets device, stream, cu_seqlens
 """
 import ctypes
@@ -42,19 +45,20 @@ class Request:
     which initial states, the gradients are wanted; `into` has, for each input,
     the tensor that its gradient is added to, or None; `over` says of which the
     gradient is written over them. validate: as flin.h has
-    it."""
+    it. index: which entries of s0, which are pools, the states are."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
-                 "ds", "want", "saved", "note", "validate", "into", "over")
+                 "ds", "want", "saved", "note", "validate", "into", "over",
+                 "index")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
-                 note=None, validate=0, into=(), over=()):
+                 note=None, validate=0, into=(), over=(), index=None):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy = dy if isinstance(dy, (list, tuple)) else (dy,)
         self.ds, self.want = ds, want
         self.saved, self.note, self.validate = saved, note, validate
-        self.into, self.over = into, over
+        self.into, self.over, self.index = into, over, index
 
 
 class Kernel:
@@ -102,7 +106,7 @@ class Frame:
         return found
 
     def add(self, struct, field, tensors):
-        if field in ("y", "dy"):
+        if field in ("y", "dy", "state_index"):
             slots = [getattr(struct, field)] * len(tensors)
         else:
             array = self.make(_c.Bind * len(tensors))
@@ -243,7 +247,7 @@ class Caller:
         given, present = r.x, None
         sums = [t for t in placed(r) if t is not None]
         if r.s0 or r.mode == _c.BACKWARD:
-            given = [*given, *r.s0, *r.dy, *r.ds]
+            given = [*given, *r.s0, *r.dy, *r.ds, r.index]
             present = (len(r.s0), *[t is not None for t in given])
             given = [t for t in given if t is not None]
         try:
@@ -331,6 +335,10 @@ class Caller:
                                    " are wanted, from 0 to T")
         groups = [("input", describe(door, self.inputs, r.x)),
                   ("initial", describe(door, self.states, r.s0))]
+        if r.index is not None:
+            groups.append(("state_index", [
+                (b"state_index", *describe_one(door, "state_index",
+                                               r.index))]))
         results = (self.made(door, r, groups, nseq, mode == _c.REFERENCE)
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups, nseq))
@@ -346,7 +354,8 @@ class Caller:
         workspace = max(lib.workspace(kernel.handle, frame.call_at), 0)
         if len(self.prepared) >= SIGNATURES:
             self.prepared.clear()
-        given = [t for t in (*r.x, *r.s0, *r.dy, *r.ds) if t is not None]
+        given = [t for t in (*r.x, *r.s0, *r.dy, *r.ds, r.index)
+                 if t is not None]
         p = Prepared(kernel, like, likened(results, [
             door.describe("", t) for t in given]), workspace, saved,
             changes(door, given),
@@ -358,6 +367,8 @@ class Caller:
     def check(self, door, r):
         """That the tensors go together."""
         first = self.inputs[0].name, r.x[0]
+        if r.index is not None:
+            door.check("state_index", r.index, *first)
         for arguments, tensors in ((self.inputs, r.x), (self.states, r.s0),
                                    (self.states, r.ds)):
             for a, t in zip(arguments, tensors):
@@ -374,7 +385,9 @@ class Caller:
     def made(self, door, r, groups, nseq, exact):
         """What the results and the final states are like; added to the
         groups."""
-        frame, t, like = Frame(groups, nseq), _c.Tensor(), []
+        # what a call without a pool would give
+        frame = Frame(groups if r.index is None else groups[:1], nseq)
+        t, like = _c.Tensor(), []
         door.place(frame.call, r.x[0], r.cu)
         n = len(self.outputs)
         for i in range(n + r.final * len(self.states)):
@@ -386,6 +399,9 @@ class Caller:
             like.append((tuple(t.shape[:t.rank]),
                          _c.F64 if exact else t.dtype))
         names = [a.name for a in (*self.outputs, *self.states)]
+        if r.mode == _c.VERIFY and r.index is None:
+            like[n:] = [((shape[0], like[0][0][1], *shape[1:]), dtype)
+                        for shape, dtype in like[n:]]
         described = [(name.encode(), dtype, shape, row_major(shape))
                      for name, (shape, dtype) in zip(names, like)]
         groups += [("y", described[:1]), ("result", described[1:n]),

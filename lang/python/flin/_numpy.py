@@ -74,6 +74,23 @@ def ends(cu, like):
     return numpy.ascontiguousarray(cu, numpy.int64)
 
 
+def index(i, like):
+    try:
+        i = numpy.asarray(i)
+    except ValueError:
+        raise _c.ArgumentError(f"state_index is {i!r}: entries of a pool are "
+                               "wanted, as integers") from None
+    return i.astype(numpy.int64) if i.size == 0 else i
+
+
+def pools(tensors):
+    pass
+
+
+def written(a):
+    pass
+
+
 def place(call, like, cu):
     call.cu_seqlens = None if cu is None else cu.ctypes.data
 

@@ -105,6 +105,31 @@ def ends(cu, like):
     return cu.to(torch.int64).contiguous()
 
 
+def index(i, like):
+    """Of the host's numbers a copy, on the device; never waited for."""
+    if isinstance(i, torch.Tensor):
+        return i
+    try:
+        return torch.as_tensor(i, dtype=torch.int64, device=like.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise _c.ArgumentError(f"state_index is {i!r}: entries of a pool are "
+                               "wanted, as integers") from None
+
+
+def pools(tensors):
+    if is_spread(tensors) or is_watched(tensors):
+        raise _c.Error("state_index and verify are for eager calls and CUDA "
+                       "graphs, of tensors on one device")
+    if torch.is_grad_enabled() and wants_grad(tensors):
+        raise _c.Error("state_index and verify have no gradients\n"
+                       "  help: with torch.no_grad():")
+
+
+def written(t):
+    if not t.is_inference():
+        increment_version(t)
+
+
 def place(call, like, cu):
     if like.is_cuda:
         call.backend = b"cuda"

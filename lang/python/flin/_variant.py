@@ -18,7 +18,7 @@ from ._calls import Caller, Request
 
 OPTIONS = ("initial_state", "state", "output_final_state", "cu_seqlens",
            "scale", "use_qk_l2norm_in_kernel", "chunk", "validate", "inplace",
-           "do", "dstate")
+           "do", "dstate", "state_index")
 
 
 def door_of(name, tensor):
@@ -531,7 +531,7 @@ class Variant:
                  scale: float | None = None,
                  use_qk_l2norm_in_kernel: bool = False,
                  chunk: int | None = None, validate: bool | str | None = None,
-                 inplace: tuple[str, ...] = (),
+                 inplace: tuple[str, ...] = (), state_index: Any = None,
                  **named: Any) -> tuple[Any, Any]:
         """o and the state behind the last token. scale multiplies q before
         the step; None: K^-1/2 where y is proportional to q, else 1.
@@ -542,10 +542,19 @@ class Variant:
         what made it; "growth" where a state may grow without bound, too (None:
         as FLIN_CHECK=1 in the environment says). It waits for the results.
         inplace: names of inputs of a layer that are given up: backward writes
-        their gradients over them, with the same bits."""
+        their gradients over them, with the same bits. state_index: integers
+        [N]: initial_state is a pool of states, [P, H, ...], of which sequence
+        n has entry state_index[n], read and written in place (-1: a place in
+        the batch that no sequence has; its rows of o hold nothing). The pool
+        is then what is returned as the state. No gradients."""
         x = self._take_inputs(args, named)
         s0 = self._take_states("initial_state", initial_state)
         door = door_of(self.inputs[0].name, x[0])
+        if state_index is not None:
+            return self._pooled(_c.FORWARD, x, s0, state_index, scale,
+                                use_qk_l2norm_in_kernel, cu=cu_seqlens,
+                                chunk=chunk_of(chunk),
+                                validate=validation(validate))
         found = door.call(self, x, s0, cu_seqlens, chunk_of(chunk),
                                scale, bool(use_qk_l2norm_in_kernel),
                                bool(output_final_state),
@@ -554,12 +563,17 @@ class Variant:
 
     def step(self, *args: Any, state: Any = None, scale: float | None = None,
              use_qk_l2norm_in_kernel: bool = False, inplace: bool = False,
-             validate: bool | str | None = None,
+             validate: bool | str | None = None, state_index: Any = None,
              **named: Any) -> tuple[Any, Any]:
         """One token (T = 1) of each sequence, for decoding: o and the new
-        state, written into `state` if inplace."""
+        state, written into `state` if inplace. state_index: integers [B]:
+        `state` is a pool, as calls have it, and is written in place."""
         x = self._take_inputs(args, named)
         s0 = self._take_states("state", state)
+        if state_index is not None:
+            return self._pooled(_c.STEP, x, s0, state_index, scale,
+                                use_qk_l2norm_in_kernel,
+                                validate=validation(validate))
         door = door_of(self.inputs[0].name, x[0])
         for i, a in enumerate(self.states if inplace else ()):
             if not s0 or s0[i] is None or not door.is_writable(s0[i]):
@@ -568,6 +582,41 @@ class Variant:
         found = door.step(self, x, s0, scale,
                                bool(use_qk_l2norm_in_kernel), inplace,
                                validation(validate))
+        return self._give(found, True)
+
+    def verify(self, *args: Any, state: Any = None,
+               scale: float | None = None,
+               use_qk_l2norm_in_kernel: bool = False, state_index: Any = None,
+               **named: Any) -> tuple[Any, Any]:
+        """Some tokens of each sequence that may be taken back, as speculative
+        decoding guesses them: o, and the state behind each token, [B, T, H,
+        ...]. state_index: integers [B, T + 1]: `state` is a pool; column 0 is
+        the entry that is read, column t + 1 the one that the state behind
+        token t is written to (-1: it is not kept). So where n tokens are
+        accepted, the next call's column 0 is this one's column n. No
+        gradients."""
+        x = self._take_inputs(args, named)
+        s0 = self._take_states("state", state)
+        return self._pooled(_c.VERIFY, x, s0, state_index, scale,
+                            use_qk_l2norm_in_kernel)
+
+    def _pooled(self, mode, x, s0, index, scale, norm, **more):
+        """A call whose states lie in pools; or which leaves many."""
+        door = door_of(self.inputs[0].name, x[0])
+        door.pools([*x, *[s for s in s0 if s is not None]])
+        if index is not None:
+            index = door.index(index, x[0])
+        for i, a in enumerate(self.states if index is not None else ()):
+            if not s0 or s0[i] is None or not door.is_writable(s0[i]) \
+                    or not door.is_plain(s0[i]):
+                raise _c.Error(f"{self.name}: state_index: state {a.name} is "
+                               "not a pool that can be written in place")
+        found = door.run(
+            self._through(scale, bool(norm), x),
+            Request(mode, x, s0, final=True, inplace=index is not None,
+                    index=index, **more))
+        for s in s0 if index is not None else ():
+            door.written(s)
         return self._give(found, True)
 
     def reference(self, *args: Any, initial_state: Any = None,

@@ -213,8 +213,9 @@ class Products(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *dy):
-        x = [t.detach().requires_grad_() for t in ctx.saved_tensors[:ctx.n]]
-        weights = ctx.saved_tensors[ctx.n:]
+        kept = ctx.saved_tensors        # asked for once: a checkpoint's
+        x = [t.detach().requires_grad_() for t in kept[:ctx.n]]
+        weights = kept[ctx.n:]
         with torch.enable_grad():
             y = ctx.f(*x)
         h, dh, dw = y.detach().flatten(0, -2), None, []

@@ -115,7 +115,7 @@ for name, op, arguments in (
             torch.tensor([0, 30, 70]), 0, 1.0, False, True)),
         ("backward", operators.backward, (
             gdn.key, [t.detach() for t in x[:5]], [x[5].detach()], *options,
-            torch.randn(2, 70, 2, 6), [None]))):
+            [torch.randn(2, 70, 2, 6)], [None]))):
     try:
         found = torch.library.opcheck(op.default, arguments)
         check(f"opcheck {name}", set(found.values()) == {"SUCCESS"}, found)

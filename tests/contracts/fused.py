@@ -23,6 +23,7 @@ fails. --bisect trains with flin's operations turned on one after another, says
 which one brings the instability, and fails where one does; --spoil OPERATION
 there breaks that one (of norm, rotate, attention, delta, swiglu, products,
 entropy)."""
+import ctypes
 import functools
 import os
 import sys
@@ -237,6 +238,7 @@ def peak_of(a, f):
         with open("/proc/self/status", encoding="utf-8") as lines:
             return next(1024 * int(line.split()[1]) for line in lines
                         if line.startswith(name))
+    ctypes.CDLL(None).malloc_trim(0)    # what is free is not kept
     with open("/proc/self/clear_refs", "w", encoding="utf-8") as reset:
         reset.write("5")        # the highest so far is forgotten
     before = status("VmRSS")

@@ -117,7 +117,8 @@ end
 -- What a result of a check may be off by at least, where rounding is amplified:
 -- a ratio whose denominator is nearly zero moves by percents where its inputs
 -- are rounded to 16 bits. The host's own float32 run of the same numbers shows
--- it: half of what it is off by, as if it rounded as its 16-bit types do.
+-- it: half of what it is off by, as if it rounded as its 16-bit types do; but
+-- no more than a tenth, as wrong kernels are off by more.
 function suite.amplified(v, case, what)
   local again = {}
   for key, x in pairs(case) do again[key] = x end

@@ -7,6 +7,7 @@
 #include "bind.h"
 #include "io.h"
 #include "plan_view.h"
+#include "value.h"
 
 /* ---- options that name sizes ---- */
 
@@ -242,6 +243,8 @@ static int variant_index(lua_State *L)
         push_axes(L, g, true, g->out[0].order, g->out[0].rank);
     else if (!strcmp(key, "outputs"))
         push_outputs(L, g);
+    else if (!strcmp(key, "probes"))
+        probes_push(L, v);
     else if (!strcmp(key, "axes"))
         push_sizes(L, g);
     else if (!strcmp(key, "about"))

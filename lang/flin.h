@@ -178,7 +178,8 @@ FLIN_API flin_Variant *flin_to_variant(flin_State *s, struct lua_State *L,
                                        int i, flin_Error *e);
 
 /* The variant that a script makes of v, which it gets as its argument:
- * "return (...):map { q = function (q) return 0.5 * q end }". */
+ * "return (...):map { q = function (q) return 0.5 * q end }", or, with what its
+ * step probes (flin.probe) as results beside y, "return (...):probed()". */
 FLIN_API flin_Variant *flin_derive(flin_Variant *v, const char *text,
                                    const char *name, flin_Error *e);
 

@@ -749,6 +749,7 @@ static const luaL_Reg functions[] = {
     { "prev", flin_prev },
     { "rotate", flin_rotate },
     { "conv", flin_conv },
+    { "probe", flin_probe },
     { NULL, NULL }
 };
 

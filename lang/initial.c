@@ -4,9 +4,6 @@
 #include "bind.h"
 #include "tensor.h"
 
-/* The uservalue of a variant that is the table of these functions. */
-enum { OF_INITIAL = 2 };
-
 static void check_entry(lua_State *L, const Graph *g, const char *what)
 {
     const char *list[MAX_INPUTS];

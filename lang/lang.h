@@ -75,6 +75,7 @@ void tensor_open(lua_State *L);     /* adds its functions to the flin table
 /* What flin.lt and its like have made: a value is true for Lua's `if`, so one
  * that nothing reads was meant to be asked. */
 enum { MAX_COMPARED = 64, MAX_PREVS = 256 };
+typedef struct Probed { char name[24]; int line; } Probed;
 typedef struct Compared { Ref r; int line; bool read; } Compared;
 typedef struct Tracer {
     Ctx *ctx;
@@ -86,6 +87,9 @@ typedef struct Tracer {
     int ncompared;
     uint8_t prevs[MAX_PREVS];           /* each call of flin.prev: its state */
     int nprevs;
+    bool step;                          /* it is of a step: of no mask, layer */
+    Probed probes[MAX_RESULTS];         /* what flin.probe has named */
+    int nprobes;
 } Tracer;
 typedef struct Value { Tracer *t; Ref r; int compared; } Value; /* its
                                            place there from 1 on, or 0 */
@@ -208,10 +212,16 @@ typedef struct Variant {
     bool has_function, masked;          /* its uservalue: a step's; a mask's */
     uint8_t *prevs;                     /* as the tracer's */
     int nprevs;
+    int declared;                       /* states, without those of prev */
+    Probed *probes;
+    int nprobes;
 } Variant;
+/* A variant's uservalues: its step's function (a mask's); the table of how
+ * constants begin; of what v:map has made it; v:probed(). */
+enum { OF_FUNCTION = 1, OF_INITIAL, OF_MAP, OF_PROBED, OF_LAST = OF_PROBED };
 Variant *variant_check(lua_State *L, int arg);
 void variant_open(lua_State *L);    /* flin.variant */
-void variant_methods(lua_State *L); /* map */
+void variant_methods(lua_State *L); /* map, probed, probe */
 void run_methods(lua_State *L);     /* forward, reference, step, check into
                                        the variant method table on top */
 

@@ -636,7 +636,7 @@ static void by_function(lua_State *L, Run *r, bool whole)
     protect(L, r->ctx, run_room, u);
     lua_pushcfunction(L, sum_all);
     lua_pushlightuserdata(L, u);
-    lua_getiuservalue(L, 1, 1);
+    lua_getiuservalue(L, 1, OF_FUNCTION);
     concrete_call(L, &u->run, 2, 0);
     lua_pop(L, 1);
 }

@@ -18,9 +18,6 @@
 #include "value.h"
 #include "watch.h"
 
-/* The uservalue of a variant that is its function. */
-enum { OF_FUNCTION = 1 };
-
 typedef struct Keep { Variant *v; const Tracer *t; } Keep;
 
 static void run_keep(Ctx *c, void *ud)

@@ -45,6 +45,27 @@ Place trace_step(lua_State *L, int f, int owner, Tracer *t);
 /* The same of a layer's forward function: y becomes its result. */
 Place trace_forward(lua_State *L, int f, int owner, Tracer *t);
 
+/* variant.c. Pushes an empty variant with its context and graph; its tracer,
+ * which keeps the variant at `variant` alive, and values the tracer. */
+Variant *variant_push(lua_State *L, const char *name);
+Tracer *tracer_push(lua_State *L, int variant, Variant *v);
+/* What Lua has not asked while it was traced: the step at `f` is run on
+ * numbers. */
+void check_step(lua_State *L, int variant, int f, const Tracer *t, Place at);
+/* The lines that the step is made of: later there may be no Lua to ask. */
+void keep_lines(lua_State *L, Variant *v);
+
+/* map.c. Axes, arguments and the first `states` states, as they are declared,
+ * with new nodes. */
+void declare_again(Graph *to, const Graph *from, int states);
+int variant_map(lua_State *L);
+
+/* probe.c. flin.probe; the variant keeps what its trace has seen of it, Lua
+ * error where a probe has a result's name. */
+int flin_probe(lua_State *L);
+void probes_keep(lua_State *L, Variant *v, const Tracer *t);
+void probes_push(lua_State *L, const Variant *v);   /* a list of names */
+
 /* layer.c. Is the variant at 1 called on a table of values? Puts its step into
  * the layer that they belong to; pushes its y. */
 bool layer_calls(lua_State *L);

@@ -172,6 +172,8 @@ cuda() {
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
+        "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
+        "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua" \
@@ -229,7 +231,8 @@ cuda() {
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse) more="FAKE_ARCH=9 FAKE_BRIEF=1" ;;
-        *strided*|*angles*|*turns*|*bands*|*pairs*|*inplace*|*mixed*)
+        *strided*|*angles*|*turns*|*bands*|*pairs*|*inplace*|*mixed*|\
+        *results*|*probes*|*variants.lua*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;

@@ -185,6 +185,16 @@ What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the
 mask. Options: T, seed, sizes of axes, and inputs by name (g = tensor) in place
 of random ones. flin.heat_map draws it as text; format = "svg", with log = true
 perhaps, as flin.picture.mask does.]])
+row("v:probe", "arguments: table -> table, tensors",
+    "v:forward's results, and beside y what the step's probes see", [[
+r.y and r.NAME of each flin.probe("NAME", value), for every token, wherever
+calls run: v:probed():forward(arguments). A probe of a whole state takes T times
+its memory, and the call goes token by token.]])
+row("v:probed", "-> variant",
+    "the variant whose results are v's and what its step probes", [[
+It has all that variants have: p:reference(x) gives the values in float64,
+p:step those of a token that is decoded, p:backward takes dy = { y = , NAME = }.
+v itself is as it would be without probes. Made once.]])
 row("v:map", "functions: table -> variant",
     "the variant whose inputs go through functions before the step", [[
 v:map { q = function (q) return flin.l2norm(q) * 0.5 end }: each function gets
@@ -224,6 +234,7 @@ row("v.inputs", "input[]",
 row("v.states", "state[]", "name, axes and angle (kept modulo 2 pi) of each")
 row("v.output", "string", "y's axes")
 row("v.outputs", "output[]", "name and axes of each result, y first")
+row("v.probes", "string[]", "names of what the step probes: see flin.probe")
 row("v.axes", "table", "sizes of axes, false where calls say")
 row("v.about", "string", "the comment that its script begins with")
 row("v.form", "string",
@@ -363,6 +374,13 @@ row("flin.rename", "x: value, from: string, to: string -> value",
     "the same value with an axis under another name")
 row("flin.prev", "x: value -> value",
     "the value one token earlier: a state prev_NAME")
+row("flin.probe", "name: string, x: value -> value",
+    "names a value of a step, so that v:probe can show it", [[
+local e = flin.probe("err", x.v - flin.dot(x.k, S))
+It gives the value back, and changes nothing of the variant. A name is not an
+input's, a state's, a result's, or another probe's: a function that a step calls
+twice is handed one ("err" .. i). The value of an angle is refused, as it is
+kept modulo 2 pi: probe its flin.cos.]])
 row("flin.conv", "x: value, taps: value -> value",
     "in a layer: x convolved along tokens, a row of taps each", [[
 taps is a weight of axes of x and one of its own: "h k w" for "t h k". The last

@@ -1,5 +1,7 @@
-"""Variants with several results: a named tuple, gradients of each."""
+"""Variants with several results: a named tuple, gradients of each; what a step
+probes, looked at."""
 import importlib.util
+import pickle
 import sys
 
 import numpy
@@ -67,6 +69,31 @@ close("a step", one.err, r.err[:, :1], 1e-5)
 n, _ = v(**{n: t.detach().numpy() for n, t in x.items()})
 check("NumPy", isinstance(n.err, numpy.ndarray))
 same("NumPy's numbers", torch.from_numpy(n.err), r.err.detach())
+
+PROBED = SOURCE.replace("{ y = dot(x.q, S), err = e, loss = dot(e, e) }",
+                        "dot(x.q, S)").replace(
+    "return { S", 'flin.probe("err", e); flin.probe("loss", dot(e, e))\n'
+    "    return { S")
+p = flin.load(PROBED)
+plain = {n: t.detach() for n, t in x.items()}
+check("one result", [o.name for o in p.outputs] == ["y"])
+same("y", p(**plain, scale=1)[0], v(**plain, scale=1)[0].y)
+cu = torch.tensor([0, 5, 5, 20])
+for how in ({}, {"scale": 0.5, "chunk": 4}, {"cu_seqlens": cu},
+            {"initial_state": torch.randn(2, 2, 8, 6)}):
+    args = {n: t[:1] if "cu_seqlens" in how else t for n, t in plain.items()}
+    seen, wanted = p.probe(**args, **how), v(**args, **how)[0]
+    for name in wanted._fields:
+        close("probe " + name, getattr(seen, name), getattr(wanted, name),
+              1e-5)
+truth = p.probed.reference(**plain)[0]
+close("in float64", p.probe(**plain).err, truth.err, 1e-5)
+check("made once", p.probed is p.probed)
+again = pickle.loads(pickle.dumps(p.probed))
+same("pickled", again(**plain)[0].err, p.probe(**plain).err)
+p.probe(**x).loss.sum().backward()
+check("gradients of a probe", float(x["v"].grad.abs().max()) > 0)
+refused("no probe", flin.Error, "its step has no probe", v.probe, **plain)
 refused("no such result", flin.Error, "there is no result 'e'", v.backward,
         **first, do={"e": r.err})
 refused("its shape", flin.Error, "do.err has shape", v.backward,

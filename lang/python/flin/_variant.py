@@ -127,6 +127,7 @@ class Variant:
                  for a in arguments for axis in a.axes}
         self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
         self.mapped, self._proportional = {}, None
+        self._probed_of = None
         if checkpoint and not self.is_layer:
             raise _c.Error(f"{self.name}: checkpoint: it is no layer\n  help: "
                            "flin.nn.Stack(..., checkpoint=1)")
@@ -146,6 +147,8 @@ class Variant:
         return self
 
     def __reduce__(self):
+        if self._probed_of is not None:
+            return getattr, (self._probed_of, "probed")
         from . import load
         return load, (self.origin, self._plan, self._checkpoint)
 
@@ -560,6 +563,22 @@ class Variant:
                                bool(output_final_state),
                                validation(validate), self._over(inplace))
         return self._give(found, output_final_state)
+
+    @functools.cached_property
+    def probed(self) -> Variant:
+        """The variant whose results are this one's and what its step probes
+        (flin.probe in the script), each for every token: called, decoded, with
+        gradients and a reference as all are. Error where it probes nothing."""
+        v = register(Variant(self.given, lambda device: _state.derive(
+            self._caller(device).handle, "return (...):probed()\n")), None)
+        v._probed_of = self
+        return v
+
+    def probe(self, *args: Any, **named: Any) -> Any:
+        """The results of such a call, and beside y what the step probes, for
+        every token: a named tuple, r.y and r.NAME of each flin.probe("NAME",
+        value). Arguments as the call's."""
+        return self.probed(*args, **named)[0]
 
     def step(self, *args: Any, state: Any = None, scale: float | None = None,
              use_qk_l2norm_in_kernel: bool = False, inplace: bool = False,

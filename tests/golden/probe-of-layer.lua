@@ -1,0 +1,3 @@
+local flin = require "flin"
+local l = flin.layers.gla
+l:probe {}

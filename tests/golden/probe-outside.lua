@@ -1,0 +1,2 @@
+local flin = require "flin"
+flin.probe("x", flin.randn { 2 })

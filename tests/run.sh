@@ -194,6 +194,7 @@ cuda() {
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua scheduled simple_gla gla gated_deltanet" \
         "flin tests/cuda/scheduled.lua" "flin tests/cuda/times.lua" \
+        "flin tests/cuda/scheduled.lua forward" \
         "flin tests/cuda/scheduled.lua long" "flin tests/cuda/segments.lua" \
         "flin tests/cuda/times.lua again" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
@@ -223,6 +224,10 @@ cuda() {
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh FAKE_BRIEF=1"
             more="$more FAKE_PROCESSORS=3"
+            ;;
+        *"scheduled.lua forward")
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"
+            more="$more FAKE_SOURCES=$tmp/forward FAKE_COUNTED=schedule.cuh"
             ;;
         *scheduled*)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"

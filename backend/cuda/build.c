@@ -255,7 +255,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
-    f.scheduled = f.few = false;
+    f.scheduled = f.forward = f.few = false;
     f.rows = 0;
     for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -315,7 +315,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     if (o->scheduled
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
-        o->scheduled = o->few = false;
+        o->scheduled = o->forward = o->few = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
@@ -355,18 +355,35 @@ static const Build *hopper_for(Ctx *c, Builds *all, const Call *call,
     return NULL;
 }
 
+/* Whether all of its kernels before the loss come from schedules. */
+static bool is_scheduled_forward(const Plan *p, const Build *b)
+{
+    bool all = b->m;
+    for (int i = 0; all && i < b->m->nkernels; i++) {
+        const CudaKernel *k = &b->m->kernel[i];
+        all = k->head || k->walk == CUDA_SUM
+           || (plan_is_joint(p) && k->of >= p->split);
+    }
+    return all;
+}
+
 const Build *build_for(Ctx *c, Builds *all, const Call *call,
                        const Build **forward)
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
-    const Build *whole = plan_is_joint(all->plan) ? NULL
+    bool joint = plan_is_joint(all->plan);
+    const Build *whole = joint || o.forward ? NULL
                        : hopper_for(c, all, call, &o, NULL);
     *forward = NULL;
     if (whole)
         return whole;
-    const Build *tiles = tiles_build(c, all, &o, call, call->from ? 0
-                              : groups_for(call, d->processors));
+    const Build *tiles = tiles_build(c, all, &o, call, call->from || o.forward
+                              ? 0 : groups_for(call, d->processors));
+    if (o.forward && is_scheduled_forward(all->plan, tiles))
+        return tiles;
+    if (!joint && o.forward && (whole = hopper_for(c, all, call, &o, NULL)))
+        return whole;
     if (o.rows && !call->from)
         *forward = hopper_for(c, all, call, &o, tiles);
     return tiles;

@@ -58,6 +58,8 @@ typedef struct CudaOptions {
     bool scheduled;                     /* cuda_tiles: kernels by a schedule
                                            where there is one */
     int without;                        /* but for this one, counted from 1 */
+    bool forward;                       /* the way forward, too, wherever
+                                           there is one */
     bool few;                           /* these: sequences and heads leave
                                            half the multiprocessors idle */
     CudaKept kept;
@@ -206,8 +208,8 @@ typedef struct CudaPrograms {
  */
 int cuda_rank(const Graph *g);
 
-/* scheduled, and without: FLIN_SCHEDULE=0 wants none, -2 all but the second
- * kernel, to compare. */
+/* scheduled, without and forward: FLIN_SCHEDULE=0 wants none, -2 all but the
+ * second kernel, forward those of the way forward, too, to compare. */
 void cuda_schedule_options(CudaOptions *o);
 
 /* Types and sums as the call's views have them. */

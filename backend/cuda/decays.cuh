@@ -86,12 +86,12 @@ template<bool WRAP> INLINE float gone_on(float gate, float s, float x)
 {
     return WRAP ? wrap_(s + wrap_(x)) : gate * s + x;
 }
-/* The same with a gate a token: s = gate s + x, from `begin` on, or zeros; or,
- * WRAP, without, modulo 2 pi. A warp goes through its rows twice: for its last,
- * and from what it finds. */
-template<int K, int SHARE, bool BACK, bool WRAP = false>
-INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
-                       const Lane &l)
+/* The same with a gate a token: s = gate s + x, from `begin` on; or, WRAP,
+ * without, modulo 2 pi. A warp goes through its rows twice: for its last, and
+ * from what it finds. */
+template<int K, int SHARE, bool BACK, bool WRAP = false, class Begin>
+INLINE void gated_rows(u32 at, u32 gates, int rows, Begin begin, u32 last,
+                       int col, const Lane &l)
 {
     constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
     const bool here = SHARE == 32 * C || l.lane * C < SHARE;
@@ -99,7 +99,7 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
     const u32 own = sum_row<K>(first, 16 * l.warp);
     float x[C], top[C], s[C] = { 0 }, before[C];
     UNROLL for (int e = 0; e < C; e++)
-        before[e] = begin && here ? begin[col + l.lane * C + e] : 0.f;
+        before[e] = here ? before_at(begin, col + l.lane * C + e) : 0.f;
     if (here) {
         UNROLL for (int n = 0; n < 16; n++) {
             const int m = BACK ? 15 - n : n;
@@ -138,6 +138,8 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, const float *begin, int col,
             before[e] = gone_on<WRAP>(g, before[e], m == 0 ? top[e] : x[e]);
         store_sums<C>(sum_row<K>(own, m), before);
     }
+    if (last && !BACK && l.warp == 3)
+        store_sums<C>(last + 4 * (col + l.lane * C), before);
     const float zero[C] = { 0 };
     if (l.warp == 3)
         store_sums<C>(sum_row<K>(first, 64), zero);

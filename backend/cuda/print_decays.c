@@ -13,23 +13,26 @@ static const Node *node_of(const Print *p, Ref r)
 
 /* ---- instructions ---- */
 
-static void put_gated_scan(Print *p, const KInst *k, bool back)
+static void put_gated_scan(Print *p, const KInst *k, bool back,
+                           const char *last)
 {
-    const char *gates = NULL, *begin = "nullptr";
+    const char *gates = NULL, *begin = "0u";
     int share = share_of(p->s, k->ncol);
     for (int i = 1; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
-        if (v->layout == LAY_VECTOR)
+        if (v->layout == LAY_VECTOR && v->row != k->col)
             gates = place(p, v);
+        else if (v->layout == LAY_VECTOR)
+            begin = place(p, v);
         else
             begin = ctx_format(p->c, "%s + %s", kept_place(p, v->node),
                                sliced_index(p, k->col, 0));
     }
     bool turns = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
-    buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d), l);"
-               "\n", (int)k->ncol, share, back, turns ? ", true" : "",
+    buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, %s, col0(%d),"
+               " l);\n", (int)k->ncol, share, back, turns ? ", true" : "",
                place(p, value_at(p, k->in[0])),
-               gates ? gates : "0u", gates ? "x.n" : "0", begin, share);
+               gates ? gates : "0u", gates ? "x.n" : "0", begin, last, share);
 }
 
 void put_scan(Print *p, const KInst *k)
@@ -42,7 +45,7 @@ void put_scan(Print *p, const KInst *k)
     const KValue *from = value_at(p, k->in[0]);
     bool back = node_of(p, value_at(p, k->out[0])->node)->flags & REVERSE;
     if (node_of(p, value_at(p, k->out[0])->node)->op != OP_cumsum) {
-        put_gated_scan(p, k, back);
+        put_gated_scan(p, k, back, last);
         return;
     }
     buf_printf(p->b, "scan_rows<%d, %d, %d>(%s, %s, col0(%d),"

@@ -159,6 +159,26 @@ static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
     return false;
 }
 
+/* Whether what is in its registers so far is still to be read when the
+ * program's node `at` is known. */
+static bool is_read_behind(const Print *p, const KInst *k, int at)
+{
+    const Schedule *s = p->s;
+    int v = schedule_value(s, k->node[at], LAY_FRAGMENT);
+    Ref over = v == NOTHING ? 0 : value_at(p, fragment_root(s, v))->node;
+    for (int i = at + 1; i < k->nnodes && over; i++)
+        for (int j = 0; j < 4; j++)
+            if (shown_node(s->g, s->g->n[k->node[i]].a[j]) == over)
+                return over != k->node[at];
+    return false;
+}
+
+static void put_fragment(Print *p, const KInst *k, Ref r)
+{
+    buf_printf(p->b, "%s[e] = %s;\n", fragment_name(p, r),
+               element_of(p, k, r));
+}
+
 static bool leaves_found(const Print *p, const KInst *k)
 {
     for (int i = 0; i < k->nout; i++) {
@@ -177,8 +197,7 @@ static void put_what_is_left(Print *p, const KInst *k)
         if (v->layout >= LAY_VECTOR)
             put_sum_node(p, k, v);
         if (passes_on(p, k, v))
-            buf_printf(p->b, "%s[e] = %s;\n", fragment_name(p, v->node),
-                       element_of(p, k, v->node));
+            put_fragment(p, k, v->node);
     }
     for (int i = 0; i < k->nout; i++)
         put_left(p, k, value_at(p, k->out[i]));
@@ -211,10 +230,12 @@ static void put_program(Print *p, const KInst *k, int regs)
             if (pairs && pair_phase(p, k, k->node[i]) != phase)
                 continue;
             put_map_node(p, k, k->node[i]);
-            if (leaves_fragment(p, k, k->node[i]))
-                buf_printf(b, "%s[e] = %s;\n", fragment_name(p, k->node[i]),
-                           element_of(p, k, k->node[i]));
+            if (leaves_fragment(p, k, k->node[i]) && !is_read_behind(p, k, i))
+                put_fragment(p, k, k->node[i]);
         }
+        for (int i = 0; i < k->nnodes && phase == last; i++)
+            if (leaves_fragment(p, k, k->node[i]) && is_read_behind(p, k, i))
+                put_fragment(p, k, k->node[i]);
         if (phase == last)
             put_what_is_left(p, k);
         buf_printf(b, "}\n");

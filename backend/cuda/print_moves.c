@@ -88,9 +88,11 @@ static void put_ends(Print *p, const KInst *k, int threads)
 {
     const KValue *v = value_at(p, k->in[0]);
     bool back = p->s->g->n[v->node].flags & REVERSE;
-    const char *first = k->nin < 2 ? "nullptr"
-        : ctx_format(p->c, "%s + %s", kept_place(p, value_at(p, k->in[1])
-                     ->node), sliced_index(p, v->col, 0));
+    const KValue *before = k->nin > 1 ? value_at(p, k->in[1]) : NULL;
+    const char *first = !before ? "0u"
+        : before->layout == LAY_VECTOR ? place(p, before)
+        : ctx_format(p->c, "%s + %s", kept_place(p, before->node),
+                     sliced_index(p, v->col, 0));
     if (!back)
         buf_printf(p->b, "write_first<%d>(%s, %s, %d, thread);\n", threads,
                    place(p, v), first, (int)v->ncol);

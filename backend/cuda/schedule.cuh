@@ -122,13 +122,16 @@ INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
         if (at / 8 % 64 >= rows)
             clear16(tile + at * 16);
 }
-/* Row 0 of a tile: what comes before the chunk, or zeros. */
-template<int THREADS>
-INLINE void write_first(u32 tile, const float *from, int cols, int thread)
+/* Column k of what comes before a chunk: in memory, in shared memory; zeros. */
+INLINE float before_at(const float *p, int k) { return p[k]; }
+INLINE float before_at(u32 p, int k) { return p ? load1(p + 4 * k) : 0.f; }
+/* Row 0 of a tile: what comes before the chunk. */
+template<int THREADS, class Before>
+INLINE void write_first(u32 tile, Before from, int cols, int thread)
 {
     for (int k = 2 * thread; k < cols; k += 2 * THREADS)
         store1(tile + k / 64 * 8192 + k % 64 * 2,
-               bits(from ? pack(from[k], from[k + 1]) : 0));
+               bits(pack(before_at(from, k), before_at(from, k + 1))));
 }
 
 INLINE float element(const float *p) { return *p; }

@@ -812,12 +812,14 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     return best;
 }
 
-/* Kernels from that one on that are to be printed without a schedule. */
-static int count_lacking(const Prepared *y, int from)
+/* Kernels that are to be printed without a schedule; of a joint plan, those of
+ * the way back. */
+static int count_lacking(const Prepared *y, bool all)
 {
     int n = 0;
 
-    for (int i = from; i < y->p->nkernels; i++) {
+    all |= !plan_is_joint(y->p);
+    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++) {
         const Schedule *s = y->t[i]->out->schedule;
         n += !s || s->why;
     }
@@ -829,14 +831,14 @@ static int count_lacking(const Prepared *y, int from)
 static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     Prepared y = prepare_best(c, whole, o);
-    int lacks = count_lacking(&y, y.p->split);
+    int lacks = count_lacking(&y, false);
     if (!o->scheduled || !lacks)
         return y;
     const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
     if (apart == whole)
         return y;
     Prepared x = prepare_best(c, plan_as_printed(c, apart), o);
-    return count_lacking(&x, x.p->split) < lacks ? x : y;
+    return count_lacking(&x, false) < lacks ? x : y;
 }
 
 /* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
@@ -846,14 +848,14 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
 {
     CudaOptions *own = ctx_alloc(c, sizeof *own);
     const Plan *rows = plan_ranks_as_rows(c, whole);
-    if (!o->scheduled || !plan_is_joint(whole) || rows == whole)
+    if (!o->scheduled || rows == whole)
         return false;
     *own = *o;
     own->rows = 0;
-    for (int joined = 0; joined < 2; joined++) {
+    for (int joined = 0; joined < 1 + plan_is_joint(whole); joined++) {
         const Plan *p = joined ? plan_join_back(rows) : rows;
         *y = prepare_best(c, plan_as_printed(c, p), own);
-        if (!count_lacking(y, 0))
+        if (!count_lacking(y, true))
             return true;
     }
     return false;
@@ -864,7 +866,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     const Plan *whole = plan_as_printed(c, plan);
     Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
     Prepared by_rows;
-    if (count_lacking(&y, y.p->split) && prepare_rows(c, whole, o, &by_rows))
+    if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))
         y = by_rows;
     CudaModule *m = y.m;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
@@ -902,6 +904,7 @@ void cuda_schedule_options(CudaOptions *o)
 
     o->scheduled = o->arch == HOPPER && (!s || strcmp(s, "0") != 0);
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
+    o->forward = o->scheduled && s && !strcmp(s, "forward");
 }
 
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call)

@@ -311,7 +311,8 @@ static const char *check_cleared(const Schedule *s)
         bool found = first && s->g->n[first].axes;
         if (k->op != K_CLEAR || k->in[0] != v || k->nin != 1 + found
             || (found && (s->value[k->in[1]].node != first
-                          || s->value[k->in[1]].layout != LAY_GLOBAL)))
+                          || (s->value[k->in[1]].layout != LAY_GLOBAL
+                              && s->value[k->in[1]].layout != LAY_VECTOR))))
             return wrong(s, "a tile whose ends are not cleared", v);
     }
     return NULL;
@@ -340,7 +341,8 @@ static const char *check_sums(const Schedule *s)
             const KValue *v = &s->value[k->in[j]];
             AxisSet axes = s->g->n[v->node].axes;
             bool gate = axes == AXIS(AX_I) && v->layout == LAY_VECTOR;
-            bool begin = axes == AXIS(k->col) && v->layout == LAY_GLOBAL;
+            bool begin = axes == AXIS(k->col) && (v->layout == LAY_GLOBAL
+                                                  || v->layout == LAY_VECTOR);
             if (j != (gate ? 1 : k->nin - 1) || !(gate || begin))
                 return wrong(s, "a scan of what are no gates", i);
         }

@@ -25,6 +25,13 @@ static bool is_forward_scan(const Select *x, Ref r)
         && !(x->g->n[r].flags & REVERSE);
 }
 
+/* Whether its last row is that of sums forwards, each with its own token. */
+static bool ends_scan(const Select *x, Ref r)
+{
+    return is_scan(x, r) && x->g->n[r].axes & DIM_AXES
+        && !(x->g->n[r].flags & (REVERSE | EXCLUSIVE));
+}
+
 /* A product under the decays between tokens that sums of one matrix are. */
 static bool is_decayed(const Select *x, const Node *n)
 {
@@ -124,7 +131,8 @@ static bool loads(Select *x, Ref r)
 }
 
 /* A matrix of tokens that is found, of the token before and first a vector that
- * is found, or of the next one and last zeros: the load is a row off. */
+ * is found or carried, or of the next one and last zeros: the load is a row
+ * off. */
 static bool is_loaded_late(const Select *x, const Node *n)
 {
     Ref a = shown_node(x->g, n->a[0]), b = n->a[1];
@@ -138,8 +146,8 @@ static bool is_loaded_late(const Select *x, const Node *n)
     bool wide = x->g->n[a].op != OP_input && !x->w->stored16[a];
     if (wide && n->flags != REVERSE)
         return false;
-    return is_num(x->g, b, 0) || (!n->flags && x->kind[b] == ACROSS
-                                  && !schedule_computes(x->s, b));
+    return is_num(x->g, b, 0) || (!n->flags && x->kind[b] == HELD)
+        || (!n->flags && x->kind[b] == ACROSS && !schedule_computes(x->s, b));
 }
 
 /* The same of what is computed here. */
@@ -200,8 +208,8 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = LOADED;
     else if (is_shifted(x, n))
         x->kind[r] = SHIFTED;
-    else if (n->op == OP_last && !n->flags && is_forward_scan(x, n->a[0])
-             && !x->g->n[n->a[0]].flags)
+    else if (n->op == OP_last && !n->flags && ends_scan(x, n->a[0])
+             && !x->w->stores[r])
         x->kind[r] = LAST;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;

@@ -6,7 +6,9 @@
 bool is_scan(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I)) || !(n->axes & DIM_AXES))
+    bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J)) && n->op == OP_scan;
+    if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I))
+        || !(n->axes & DIM_AXES || scores))
         return false;
     if (n->op == OP_cumsum)
         return !(n->flags & ~(EXCLUSIVE | REVERSE));
@@ -101,9 +103,9 @@ static bool scan_begins(Select *x, KInst *k, const Node *n)
             || refuse(x, before, "a scan that does not begin with zeros");
     if (n->flags & REVERSE)
         return refuse(x, before, "a scan back that does not begin with zeros");
-    if (schedule_computes(x->s, before))
+    if (x->kind[before] != HELD && schedule_computes(x->s, before))
         return refuse(x, before, "a scan that begins with what is computed");
-    reads(x, k, value_of(x, before, LAY_GLOBAL));
+    reads(x, k, value_of(x, before, found_layout(x, before)));
     return true;
 }
 

@@ -240,7 +240,7 @@ void select_load(Select *x, Ref r)
         reads(x, k, v);
         Ref first = first_row(x->g, r);
         if (first && x->g->n[first].axes)
-            reads(x, k, value_of(x, first, LAY_GLOBAL));
+            reads(x, k, value_of(x, first, found_layout(x, first)));
     }
 }
 
@@ -892,7 +892,7 @@ static bool end_states(Select *x)
                 continue;
             }
             bool vector = x->kind[from] == HELD;
-            if (vector && x->kind[to] != REDUCED && !is_made_across(x, to))
+            if (vector && !is_summed(x, to) && !is_made_across(x, to))
                 return refuse(x, to, "a vector that becomes no sum");
             if (!vector && (x->kind[to] < PRODUCT || x->kind[to] >= SCANNED
                 || x->row[to] != x->row[from] || x->col[to] != x->col[from]))

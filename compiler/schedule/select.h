@@ -121,6 +121,12 @@ static inline bool is_summed(const Select *x, Ref r)
     return x->kind[r] == REDUCED || x->kind[r] == LAST;
 }
 
+/* A vector over a state's axis: carried, or found in memory. */
+static inline Layout found_layout(const Select *x, Ref r)
+{
+    return x->kind[r] == HELD ? LAY_VECTOR : LAY_GLOBAL;
+}
+
 /* Its readers find it among sums, in float32. */
 static inline bool lies_as_sums(const Select *x, Ref r)
 {

@@ -4,6 +4,7 @@
  * tests/golden/scheduled.txt and may only grow; BLESS=1 takes those there are.
  *   scheduled                   the counts, compared
  *   scheduled all [NAME]        every size; a line each with what is lacking
+ *   scheduled at K V [NAME]     the same of one size
  *   scheduled compile NAME K V [CHUNK [LIKE [DIR]]]
  *                               their kernels by NVRTC: registers, spills;
  *                               the texts to that folder
@@ -18,18 +19,19 @@ enum { MOST_VARIANTS = 64, MOST_SIZES = 64, TEXT = 1 << 16 };
 
 /* What a call is like: `vectors` of gates and other inputs that are no
  * matrices; states where they begin and end; whether heads share inputs, and
- * are few. */
+ * are few; whether it only goes forward. */
 static const struct Like {
     const char *name;
     DType tile, vectors, states;
-    bool shared, few;
+    bool shared, few, forward;
 } likes[] = {
-    { "bfloat16", BF16, F32, F32, false, false },
-    { "float16", F16, F32, F32, false, false },
-    { "gates16", BF16, BF16, F32, false, false },
-    { "states16", BF16, F32, BF16, false, false },
-    { "shared", BF16, F32, F32, true, false },
-    { "few", BF16, F32, F32, false, true },
+    { "bfloat16", BF16, F32, F32, false, false, false },
+    { "float16", F16, F32, F32, false, false, false },
+    { "gates16", BF16, BF16, F32, false, false, false },
+    { "states16", BF16, F32, BF16, false, false, false },
+    { "shared", BF16, F32, F32, true, false, false },
+    { "few", BF16, F32, F32, false, true, false },
+    { "forward", BF16, F32, F32, false, false, true },
 };
 enum { NLIKES = sizeof likes / sizeof *likes };
 static const int chunks[] = { 64, 32 };
@@ -137,7 +139,7 @@ static void count_kernels(Ctx *c, void *ud)
 {
     Trial *y = ud;
 
-    if (y->p->g->chunk == 64)
+    if (y->p->g->chunk == 64 && plan_is_joint(y->p))
         ctx_protect(c, find_rows, y);
     const CudaModule *m = cuda_tiles(c, y->p, &y->o);
     const char *why = strstr(m->schedules, "no schedule: ");
@@ -164,7 +166,12 @@ static int variant_number(Test *t, const char *name)
     return i;
 }
 
-typedef struct Planning { const char *step; int chunk; Plan *p; } Planning;
+typedef struct Planning {
+    const char *step;
+    int chunk;
+    bool backward;
+    Plan *p;
+} Planning;
 
 static void make_plan(Ctx *c, void *ud)
 {
@@ -174,7 +181,7 @@ static void make_plan(Ctx *c, void *ud)
 
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    n->p = plan_make(step, size, n->chunk, true, &machine_h200);
+    n->p = plan_make(step, size, n->chunk, n->backward, &machine_h200);
 }
 
 static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
@@ -206,12 +213,14 @@ static void variant(void *ud, const char *name, const char *step)
 
     if (t->only && strcmp(t->only, name))
         return;
-    for (int k = 0; k < NCHUNKS; k++) {
+    for (int i = 0; i < 2 * NCHUNKS; i++) {
         Ctx *c = ctx_new();
-        Planning n = { step, chunks[k], NULL };
+        int k = i % NCHUNKS;
+        Planning n = { step, chunks[k], i < NCHUNKS, NULL };
         bool ok = ctx_protect(c, make_plan, &n);
         for (int l = 0; l < NLIKES && ok && n.p->g->chunk == chunks[k]; l++)
-            one_case(t, name, c, n.p, k, l);
+            if (likes[l].forward != n.backward)
+                one_case(t, name, c, n.p, k, l);
         ctx_free(c);
     }
 }
@@ -286,6 +295,11 @@ static bool quick_sizes(Ctx *c, Test *t)
     return true;
 }
 
+static bool one_size(Ctx *c, Test *t)
+{
+    return stdlib_each_of(c, t->size.k, t->size.v, true, variant, t);
+}
+
 /* NAME K V [CHUNK [LIKE [DIR]]] */
 static int compile_one(Ctx *c, Test *t, int argc, char **argv)
 {
@@ -302,8 +316,7 @@ static int compile_one(Ctx *c, Test *t, int argc, char **argv)
     t->chunk = argc > 5 ? atoi(argv[5]) : 0;
     t->like = argc > 6 ? argv[6] : NULL;
     t->to = argc > 7 ? argv[7] : NULL;
-    return !stdlib_each_of(c, t->size.k, t->size.v, true, variant, t)
-        || t->spilled;
+    return !one_size(c, t) || t->spilled;
 }
 
 int main(int argc, char **argv)
@@ -316,9 +329,14 @@ int main(int argc, char **argv)
 
     if (argc > 1 && !strcmp(argv[1], "compile"))
         return compile_one(c, &t, argc, argv);
+    bool at = argc > 3 && !strcmp(argv[1], "at");
+    int name = at ? 4 : 2;
     t.all = argc > 1;
-    t.only = argc > 2 ? argv[2] : NULL;
-    if (!(t.all ? all_sizes(c, &t) : quick_sizes(c, &t))) {
+    t.only = argc > name ? argv[name] : NULL;
+    if (at)
+        t.size = (Size){ atoi(argv[2]), atoi(argv[3]) };
+    if (!(at ? one_size(c, &t)
+          : t.all ? all_sizes(c, &t) : quick_sizes(c, &t))) {
         printf("FAIL %s\n", c->err.message);
         return 1;
     }

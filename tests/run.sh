@@ -347,11 +347,13 @@ arrows() {
             >"$tmp/out"
         expect_none "arrows: the library neither prints nor exits"
     fi
+    "$flin" tests/arrows/circles.lua "$BUILD" >"$tmp/out" 2>&1
+    expect_none "arrows: files use one another in no circle"
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
         compiler/*.[ch] compiler/*/*.[ch] compiler/*.def lang/*.[ch] repl/* \
         backend/*/* tests/*/*.[ch] stdlib/*.lua stdlib/*/* lang/lua/* \
-        examples/* tests/lua/* \
+        examples/* tests/lua/* tests/arrows/* \
         >"$tmp/out" 2>/dev/null
     expect_none "style: 80 columns, 1000 lines"
 }

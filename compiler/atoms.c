@@ -20,6 +20,17 @@ bool node_is_leaf(const Node *n)
         || n->op == OP_count || n->op == OP_input || n->op == OP_state;
 }
 
+double tile_bytes(const Graph *g, const Machine *m, Ref r)
+{
+    const Node *n = &g->n[r];
+    bool tile = n->axes & DIM_AXES || (n->axes & AXIS(AX_J)
+                                       && n->axes & AXIS(AX_I));
+
+    if (n->op == OP_input && !(n->axes & AXIS(AX_I)))
+        return 0;                       /* once a head */
+    return (double)axes_size(g, n->axes) * (tile ? m->tile_bytes : 4);
+}
+
 /* Behind the loss: needs the gradient that comes in. */
 static bool *late_nodes(const Graph *g)
 {

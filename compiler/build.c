@@ -5,11 +5,6 @@
  */
 #include "ir.h"
 
-Ref num(Graph *g, double x)
-{
-    return node_new(g, (Node){ .op = OP_num, .num = x + 0.0 });
-}
-
 Ref op1(Graph *g, int op, Ref a)
 {
     return node_new(g, (Node){ .op = (uint8_t)op, .a = { a } });

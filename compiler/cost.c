@@ -44,17 +44,6 @@ static double elements(const Graph *g, AxisSet s)
     return (double)axes_size(g, s);
 }
 
-double tile_bytes(const Graph *g, const Machine *m, Ref r)
-{
-    const Node *n = &g->n[r];
-    bool tile = n->axes & DIM_AXES || (n->axes & AXIS(AX_J)
-                                       && n->axes & AXIS(AX_I));
-
-    if (n->op == OP_input && !(n->axes & AXIS(AX_I)))
-        return 0;                       /* once a head */
-    return elements(g, n->axes) * (tile ? m->tile_bytes : 4);
-}
-
 /* ---- shapes ---- */
 
 /* Which states the kernel carries, and so which way it walks. */
@@ -130,16 +119,6 @@ static double load_bytes(const Atoms *a, const Shape *s)
     for (int i = 0; i < a->g->nin; i++)
         if (input_has(&s->inputs, i))
             bytes += tile_bytes(a->g, a->m, a->g->in[i].node);
-    return bytes;
-}
-
-double carried_bytes(const Atoms *a, const Shape *s)
-{
-    double bytes = 0;
-
-    for (int i = 0; i < a->g->nst; i++)
-        if (s->states >> i & 1)
-            bytes += 4 * elements(a->g, a->g->st[i].axes);
     return bytes;
 }
 

@@ -95,10 +95,9 @@ typedef struct Shape {
 
 bool shape_of(const Atoms *a, const Set *atoms, Shape *out);
 
-/* Bytes of the states that the kernel carries, in registers. */
+/* held.c: bytes of the states that the kernel carries, in registers; of tiles
+ * on chip at one time, beside those. */
 double carried_bytes(const Atoms *a, const Shape *s);
-
-/* held.c: bytes of tiles on chip at one time, beside those. */
 size_t held_bytes(const Atoms *a, const Set *atoms, const Shape *s);
 
 bool node_is_product(const Graph *g, const Node *n);

@@ -149,3 +149,10 @@ char *line_text(const Graph *g, int line, const char *what)
                               what, line, l->at[i].text);
     return ctx_format(g->ctx, "%s:%d: %s", l->file, line, what);
 }
+
+void ensure_failed(const Graph *g, const char *what, int op, Ref a)
+{
+    fail_internal(g->ctx, g->line, "internal: %s%s%s: not so: %s",
+                  op_info[op].name, a ? " of " : "",
+                  a ? expr_text(g, a) : "", what);
+}

@@ -1,11 +1,9 @@
-/* fold.c -- constants folded, rules applied: what making a node does first.
+/* fold.c -- nodes made: constants folded, rules applied, equal ones shared.
  *
  * Patterns are matched from their text: rows are short, and a table walked
  * as text needs no state. Rows are bucketed by their first operation only.
  */
 #include "fold.h"
-
-#include "elem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +15,6 @@ static const Rule rules[] = {
 #include "rules.def"
 };
 enum { NRULES = sizeof rules / sizeof *rules };
-
-double elem_value(int op, double a, double b, double c)
-{
-    switch (op) {
-#define ELEM(name, arity, traits, value, ga, gb, gc) \
-    case OP_##name: return value;
-#include "ops.def"
-    }
-    return NAN;
-}
 
 /* ---- patterns ---- */
 
@@ -167,7 +155,9 @@ static bool constant_operands(const Graph *g, const Node *n)
     return true;
 }
 
-Ref fold(Graph *g, const Node *n)
+/* The node that n (element-wise, operands in place, axes computed) is equal
+ * to, or 0 when it must be made. */
+static Ref fold(Graph *g, const Node *n)
 {
     const Node *v = g->n;
 
@@ -183,6 +173,33 @@ Ref fold(Graph *g, const Node *n)
             return build(&m, rules[i].rhs);
     }
     return 0;
+}
+
+Ref node_new(Graph *g, Node n)
+{
+    const OpInfo *op = &op_info[n.op];
+
+    if (op->traits & COMM) {            /* canonical: numbers last, then by */
+        bool na = g->n[n.a[0]].op == OP_num, nb = g->n[n.a[1]].op == OP_num;
+        if (na > nb || (na == nb && n.a[0] > n.a[1])) {
+            Ref a = n.a[0];
+            n.a[0] = n.a[1];
+            n.a[1] = a;
+        }
+    }
+    node_type(g, &n);
+    n.line = g->line;
+    if (op->traits & ELEMENTWISE) {
+        Ref r = fold(g, &n);
+        if (r)
+            return r;
+    }
+    return node_share(g, &n);
+}
+
+Ref num(Graph *g, double x)
+{
+    return node_new(g, (Node){ .op = OP_num, .num = x + 0.0 });
 }
 
 /* ---- the rules themselves, tested ---- */

@@ -1,15 +1,8 @@
-/* fold.h -- constants folded, rules applied: what making a node does first. */
+/* fold.h -- the rules that making a node applies. */
 #ifndef FLIN_FOLD_H
 #define FLIN_FOLD_H
 
 #include "ir.h"
-
-/* The value of an element-wise operation on numbers. */
-double elem_value(int op, double a, double b, double c);
-
-/* The node that n (element-wise, operands in place, axes computed) is equal
- * to, or 0 when it must be made. */
-Ref fold(Graph *g, const Node *n);
 
 /* Builds a term of the rules' notation; var[0] is what `a` stands for. */
 Ref fold_build(Graph *g, const char *term, const Ref var[26]);

@@ -62,6 +62,16 @@ static int place_of(const Atoms *a, int t)
     return t;
 }
 
+double carried_bytes(const Atoms *a, const Shape *s)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < a->g->nst; i++)
+        if (s->states >> i & 1)
+            bytes += 4 * (double)axes_size(a->g, a->g->st[i].axes);
+    return bytes;
+}
+
 static void held_init(Held *h, const Shape *s)
 {
     const Atoms *a = h->a;

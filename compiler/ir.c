@@ -1,19 +1,10 @@
-/* ir.c -- the graph: making nodes, their types; copies of known sizes. */
-#include "fold.h"
-#include "layer.h"
-#include "mask.h"
+/* ir.c -- the graph: its arguments, the types of its nodes, equal ones shared.
+ */
+#include "ir.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-
-const OpInfo op_info[NOPS] = {
-#define ELEM(name, arity, traits, value, ga, gb, gc) \
-    [OP_##name] = { #name, arity, (traits) | ELEMENTWISE, #value, \
-                    { ga, gb, gc } },
-#define OP(name, arity) [OP_##name] = { #name, arity, 0, 0, { 0, 0, 0 } },
-#include "ops.def"
-};
 
 /* ---- axes, arguments, states ---- */
 
@@ -148,6 +139,14 @@ static uint8_t index_axis(Graph *g, const char *name, const char *text)
     return (uint8_t)graph_axis(g, word);
 }
 
+static Ref argument(Graph *g, int op, int index)
+{
+    Node n = { .op = (uint8_t)op, .index = (uint16_t)index, .line = g->line };
+
+    node_type(g, &n);
+    return node_share(g, &n);
+}
+
 int graph_input(Graph *g, const char *name, const char *axes)
 {
     if (g->nin == MAX_INPUTS)
@@ -166,10 +165,7 @@ int graph_input(Graph *g, const char *name, const char *axes)
     snprintf(in->name, sizeof in->name, "%s", name);
     in->line = g->line;
     in->axes = read_axes(g, name, list, in->order, &in->rank, &in->timed);
-    Node n = { .op = OP_input, .index = (uint16_t)g->nin };
-    in->node = 0;
-    g->nin++;
-    in->node = node_new(g, n);
+    in->node = argument(g, OP_input, g->nin++);
     return g->nin - 1;
 }
 
@@ -195,9 +191,7 @@ int graph_state(Graph *g, const char *name, const char *axes)
     if (timed)
         fail_help(g->ctx, g->line, "a state is what is carried from token to "
                   "token: leave out t", "state '%s' has axis 't'", name);
-    g->nst++;
-    s->node = node_new(g, (Node){ .op = OP_state,
-                                  .index = (uint16_t)(g->nst - 1) });
+    s->node = argument(g, OP_state, g->nst++);
     return g->nst - 1;
 }
 
@@ -292,14 +286,7 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     }
 }
 
-void ensure_failed(const Graph *g, const char *what, int op, Ref a)
-{
-    fail_internal(g->ctx, g->line, "internal: %s%s%s: not so: %s",
-                  op_info[op].name, a ? " of " : "",
-                  a ? expr_text(g, a) : "", what);
-}
-
-static void type_node(const Graph *g, Node *n)
+void node_type(const Graph *g, Node *n)
 {
     n->depth = 0;
     n->axes = node_axes(g, n);
@@ -349,7 +336,7 @@ static void grow_hash(Graph *g)
     }
 }
 
-static Ref share(Graph *g, const Node *n)
+Ref node_share(Graph *g, const Node *n)
 {
     uint32_t h = node_hash(n), max = g->ctx->max_nodes;
 
@@ -372,28 +359,6 @@ static Ref share(Graph *g, const Node *n)
     if (2 * g->len > g->hash_cap)
         grow_hash(g);
     return g->len - 1;
-}
-
-Ref node_new(Graph *g, Node n)
-{
-    const OpInfo *op = &op_info[n.op];
-
-    if (op->traits & COMM) {            /* canonical: numbers last, then by */
-        bool na = g->n[n.a[0]].op == OP_num, nb = g->n[n.a[1]].op == OP_num;
-        if (na > nb || (na == nb && n.a[0] > n.a[1])) {
-            Ref a = n.a[0];
-            n.a[0] = n.a[1];
-            n.a[1] = a;
-        }
-    }
-    type_node(g, &n);
-    n.line = g->line;
-    if (op->traits & ELEMENTWISE) {
-        Ref r = fold(g, &n);
-        if (r)
-            return r;
-    }
-    return share(g, &n);
 }
 
 /* ---- whole graphs ---- */
@@ -507,71 +472,4 @@ int64_t axes_size(const Graph *g, AxisSet s)
         if (s & AXIS(ax))
             n *= g->axis[ax].size;
     return n;
-}
-
-/* Axis numbers, arguments and states stay what they are. */
-Graph *graph_sized(const Graph *g, const int32_t size[NAXES])
-{
-    Graph *s = graph_new(g->ctx, g->name, g->chunk);
-    Ref *map = ctx_alloc(g->ctx, g->len * sizeof *map);
-    uint8_t *live = ctx_alloc(g->ctx, g->len);
-
-    memcpy(s->axis, g->axis, sizeof s->axis);
-    s->naxes = g->naxes;
-    for (int i = AX_DIM; i < g->naxes; i++)
-        s->axis[i].size = size[i] ? size[i] : g->axis[i].size;
-    memcpy(s->in, g->in, sizeof s->in);
-    memcpy(s->st, g->st, sizeof s->st);
-    memcpy(s->out, g->out, sizeof s->out);
-    s->nin = g->nin;
-    s->nst = g->nst;
-    s->nout = g->nout;
-    s->note = g->note;
-    s->lines = g->lines;
-    graph_live(g, live);
-    for (Ref r = 1; r < g->len; r++) {
-        const Node *n = &g->n[r];
-        bool argument = n->op == OP_input || n->op == OP_state;
-        if (!live[r] && !argument)
-            continue;
-        Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
-        s->line = n->line;
-        map[r] = node_copy(s, n, a);
-    }
-    for (int i = 0; i < s->nin; i++)
-        s->in[i].node = map[g->in[i].node];
-    for (int i = 0; i < s->nst; i++) {
-        s->st[i].node = map[g->st[i].node];
-        s->st[i].next = map[g->st[i].next];
-    }
-    for (int i = 0; i < s->nout; i++)
-        s->out[i].node = map[g->out[i].node];
-    return s;
-}
-
-static Lines lines_copy(Ctx *c, const Lines *from)
-{
-    Lines l = { from->file ? ctx_string(c, from->file) : NULL, from->n,
-                ctx_alloc(c, (size_t)(from->n + 1) * sizeof *l.at) };
-
-    for (int i = 0; i < l.n; i++)
-        l.at[i] = (SourceLine){ from->at[i].line,
-                                ctx_string(c, from->at[i].text) };
-    return l;
-}
-
-Graph *graph_copy(Ctx *c, const Graph *g)
-{
-    Graph *s = ctx_alloc(c, sizeof *s);
-
-    *s = *g;
-    s->ctx = c;
-    s->n = ctx_grow(c, g->n, g->len * sizeof *g->n, g->cap * sizeof *g->n);
-    s->hash = ctx_grow(c, g->hash, g->hash_cap * sizeof *g->hash,
-                       g->hash_cap * sizeof *g->hash);
-    s->note = g->note ? ctx_string(c, g->note) : NULL;
-    s->lines = lines_copy(c, &g->lines);
-    s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
-    s->layer = g->layer ? layer_copy(c, g->layer) : NULL;
-    return s;
 }

@@ -76,6 +76,8 @@ typedef struct OpInfo {
     const char *grad[3];
 } OpInfo;
 extern const OpInfo op_info[NOPS];
+/* The value of an element-wise operation on numbers. */
+double elem_value(int op, double a, double b, double c);
 
 typedef struct Node {
     uint8_t op, flags;
@@ -200,6 +202,9 @@ int graph_output(Graph *g, const char *name, Ref node); /* canonical order */
 
 /* Makes (or finds) a node. Computes axes, states, timed, line. */
 Ref node_new(Graph *g, Node n);
+/* Of that: what follows from the operands; and the node, as it stands. */
+void node_type(const Graph *g, Node *n);
+Ref node_share(Graph *g, const Node *n);
 
 /* What our own passes must respect; users' mistakes are caught before. Where
  * it does not hold, an error of kind internal names the operation that was to

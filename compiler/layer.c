@@ -149,26 +149,6 @@ Ref layer_prev(Graph *g, Ref x)
     return layer_call(g, step, &x);
 }
 
-Layer *layer_copy(Ctx *c, const Layer *l)
-{
-    Layer *to = ctx_alloc(c, sizeof *to);
-    Graph *traced = ctx_alloc(c, sizeof *traced);
-
-    *to = *l;
-    *traced = *l->traced;
-    traced->layer = NULL;               /* that is this copy */
-    to->traced = graph_copy(c, traced);
-    to->traced->layer = to;
-    for (int i = 0; i < l->ncalls; i++) {
-        LayerCall *k = &to->call[i];
-        size_t bytes = (size_t)k->nargs * sizeof *k->arg;
-        k->name = ctx_string(c, k->name);
-        k->step = k->step ? graph_copy(c, k->step) : NULL;
-        k->arg = ctx_grow(c, k->arg, bytes, bytes + 1);
-    }
-    return to;
-}
-
 /* ---- the whole as one step ---- */
 
 /* A state of these axes, called NAME; where that is taken, NAME2 ... Of a

@@ -54,9 +54,6 @@ Ref layer_conv(Graph *g, Ref x, Ref c, int taps);
 /* x of the token before, called after an input, if it is one. */
 Ref layer_prev(Graph *g, Ref x);
 
-/* The layer in another context. */
-Layer *layer_copy(Ctx *c, const Layer *l);
-
 /* The whole layer as one step. */
 Graph *layer_step(const Layer *l);
 

@@ -15,22 +15,6 @@ Mask *mask_new(Ctx *c)
     return m;
 }
 
-Mask *mask_copy(Ctx *c, const Mask *m)
-{
-    Mask *to = ctx_alloc(c, sizeof *to);
-
-    *to = *m;
-    to->ctx = c;
-    to->drawn = NULL;
-    to->ndrawn = 0;
-    to->g = graph_copy(c, m->g);
-    to->traits = ctx_grow(c, m->traits, m->cap, m->cap);
-    to->mark = ctx_grow(c, m->mark, m->cap, m->cap);
-    to->value = ctx_grow(c, m->value, m->cap * sizeof *m->value,
-                         m->cap * sizeof *m->value);
-    return to;
-}
-
 static void leaf_name(char out[48], const Leaf *l)
 {
     const char *side = l->side == SIDE_I ? "i" : "j";

@@ -85,7 +85,7 @@ typedef struct Mask {
 /* ---- the traced mask (mask.c) ---- */
 
 Mask *mask_new(Ctx *c);
-Mask *mask_copy(Ctx *c, const Mask *m); /* in another context */
+Mask *mask_copy(Ctx *c, const Mask *m); /* in another context (copy.c) */
 Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back);
 int mask_traits(Mask *m, Ref r);
 void mask_work(Mask *m);                /* fails after MAX_WORK calls */

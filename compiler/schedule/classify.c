@@ -273,16 +273,3 @@ bool select_classify(Select *x)
             return refuse(x, k->node[i], "kept in a type that is not its own");
     return true;
 }
-
-bool is_read_directly(const Select *x, Ref r)
-{
-    const Node *n = &x->g->n[r];
-    Ref from = loaded_node(x->g, r);
-    if (x->g->n[from].op != OP_input)
-        return is_matrix(x, r) && !schedule_computes(x->s, from)
-            && !x->w->stored16[from];
-    if (n->op != OP_input)
-        return false;
-    return is_matrix(x, r)
-        && (x->w->in[n->index] == F32 || (x->s->direct && !is_factor(x, r)));
-}

@@ -3,44 +3,6 @@
  */
 #include "select.h"
 
-bool is_scan(const Select *x, Ref r)
-{
-    const Node *n = &x->g->n[r];
-    bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J)) && n->op == OP_scan;
-    if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I))
-        || !(n->axes & DIM_AXES || scores))
-        return false;
-    if (n->op == OP_cumsum)
-        return !(n->flags & ~(EXCLUSIVE | REVERSE));
-    if (n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
-        return false;
-    return n->flags & WRAP ? !n->a[0] && !(n->flags & REVERSE)
-         : (!n->a[0] || x->g->n[n->a[0]].axes == AXIS(AX_I))
-           && is_matrix(x, n->a[1]);
-}
-
-/* Of a scan forwards what each token finds. */
-bool is_delayed_scan(const Select *x, Ref r)
-{
-    const Graph *g = x->g;
-    const Node *n = &g->n[r], *of = &g->n[n->a[0]];
-    return n->op == OP_delay && !n->flags && of->op == OP_scan
-        && is_scan(x, n->a[0]) && !(of->flags & ~WRAP)
-        && of->a[2] == n->a[1];
-}
-
-/* The scan that lies where r does. */
-static Ref scan_of(const Graph *g, Ref r)
-{
-    return g->n[r].op == OP_delay ? g->n[r].a[0] : r;
-}
-
-Ref scan_operand(const Graph *g, Ref r)
-{
-    const Node *n = &g->n[scan_of(g, r)];
-    return shown_node(g, n->a[n->op == OP_scan]);
-}
-
 /* They share a place. */
 static bool same_scan(const Graph *g, Ref a, Ref b)
 {
@@ -48,16 +10,6 @@ static bool same_scan(const Graph *g, Ref a, Ref b)
     return scan_operand(g, a) == scan_operand(g, b) && m->op == n->op
         && !((m->flags ^ n->flags) & REVERSE)
         && (m->op == OP_cumsum || m == n);
-}
-
-bool is_scanned(const Select *x, Ref r)
-{
-    for (Ref u = r + 1; u < x->g->len; u++)
-        if ((x->kind[u] == SCANNED && scan_operand(x->g, u) == r)
-            || (x->kind[u] == SHIFTED
-                && shown_node(x->g, x->g->n[u].a[0]) == r))
-            return true;
-    return false;
 }
 
 bool is_decayed_factor(const Select *x, Ref r)

@@ -1,28 +1,5 @@
-/* schedule.c -- the passes in order, and the tables that they share. */
+/* schedule.c -- the passes in order. */
 #include "schedule.h"
-
-const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448,
-                             24 };
-
-const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
-    "inverse", "sums", "global", "vector", "scalar" };
-const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
-    "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
-    "store", "carry", "end" };
-const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
-                                          "matrix" };
-
-int32_t block_extent(const Schedule *s, int axis)
-{
-    return axis < AX_DIM ? s->g->chunk
-         : s->g->axis[axis].size / (axis == s->slice_axis ? s->slices : 1);
-}
-
-int32_t shared_room(const Schedule *s)
-{
-    enum { OWN = 1024 };                /* the machine's, of a block */
-    return (s->target->shared + OWN) / s->resident - OWN;
-}
 
 /* A warp each for the roles that are not the matrix role; those make up a
  * warpgroup, whose threads need few registers. */

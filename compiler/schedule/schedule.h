@@ -14,13 +14,15 @@
  * The passes, in order; each has one entry:
  *   slices.c   an axis that blocks of the grid share out
  *   select.c   nodes -> values and instructions, dealt to roles, by way of
- *              classify.c, levels.c, values.c, across.c
+ *              classify.c, levels.c, parts.c, decays.c, across.c; what
+ *              these ask is in reads.c, what they make in values.c
  *   buffer.c   values -> buffers: bytes, depth, place
  *   length.c   long programs in parts
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
- * Before them scales.c and ranks.c change the plan.
+ * What all of them ask is in queries.c. Before them scales.c and ranks.c change
+ * the plan.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
  */

@@ -9,88 +9,7 @@
  */
 #include "select.h"
 
-Ref shown_node(const Graph *g, Ref r)
-{
-    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
-        r = g->n[r].a[0];
-    return r;
-}
-
-Ref loaded_node(const Graph *g, Ref r)
-{
-    return g->n[r].op == OP_delay ? shown_node(g, g->n[r].a[0]) : r;
-}
-
-Ref first_row(const Graph *g, Ref r)
-{
-    return g->n[r].op == OP_delay && !g->n[r].flags ? g->n[r].a[1] : 0;
-}
-
-bool schedule_computes(const Schedule *s, Ref node)
-{
-    for (int i = 0; i < s->k->nnodes; i++)
-        if (s->k->node[i] == node)
-            return true;
-    return false;
-}
-
-int schedule_value(const Schedule *s, Ref node, Layout layout)
-{
-    for (int i = 0; i < s->nvalues; i++)
-        if (s->value[i].node == node && s->value[i].layout == layout)
-            return i;
-    return NOTHING;
-}
-
-int32_t value_bytes(const KValue *v)
-{
-    int32_t cols = (v->ncol + TILE_COLS - 1) / TILE_COLS;
-    int32_t rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    switch ((Layout)v->layout) {
-    case LAY_TILE:
-    case LAY_INVERSE: return cols * rows * TILE_COLS * 2;
-    case LAY_WIDE:    return rows * WIDE_PITCH * 4;
-    case LAY_SUMS:    return sums_pitch(v) * v->nrow;
-    case LAY_VECTOR:  return 4 * v->nrow * v->parts;
-    case LAY_SCALAR:  return 4 * v->parts;
-    default:          return 0;
-    }
-}
-
 /* ---- who reads ---- */
-
-static bool multiplies(const Select *x, Ref r)
-{
-    return (x->kind[r] == PRODUCT || x->kind[r] == MERGED)
-        && !(op_info[x->g->n[r].op].traits & ELEMENTWISE);
-}
-
-bool is_factor(const Select *x, Ref r)
-{
-    const Graph *g = x->g;
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = is_solve(x, &g->n[u]); i < 2 && multiplies(x, u); i++)
-            if (shown_node(g, g->n[u].a[i]) == r)
-                return true;
-    return false;
-}
-
-static bool is_inverted(const Select *x, Ref r)     /* for solves */
-{
-    for (Ref u = r + 1; u < x->g->len; u++)
-        if (multiplies(x, u) && is_solve(x, &x->g->n[u])
-            && x->g->n[u].a[0] == r)
-            return true;
-    return x->w->stores[r] && is_solved(x, r);
-}
-
-int output_of(const Select *x, Ref r)
-{
-    for (int i = 0; i < x->g->nout; i++)
-        if (x->w->wants_out[i] && shown_node(x->g, x->g->out[i].node) == r)
-            return i;
-    return NOTHING;
-}
 
 /* Whether the matrix role leaves the output, in float32: it is of that type, or
  * this head's share of what heads have in common. */
@@ -123,11 +42,6 @@ static bool is_read_elsewhere(const Select *x, Ref r)
                     || vector_role(x, x->level[u]) != role))
                 return true;
     return false;
-}
-
-Layout vector_layout(const Select *x, Ref r)
-{
-    return x->g->n[r].axes ? LAY_VECTOR : LAY_SCALAR;
 }
 
 /* ---- the vector roles ---- */
@@ -226,24 +140,6 @@ static bool select_all_vectors(Select *x, int level)
 
 /* ---- the matrix role ---- */
 
-void select_load(Select *x, Ref r)
-{
-    if (is_read_directly(x, r))
-        return;
-    int v = value_of(x, r, is_solved(x, r) ? LAY_INVERSE : LAY_TILE);
-    for (int i = 0; i < x->s->ninsts; i++)
-        if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
-            return;
-    writes(x, inst_new(x, K_LOAD, KR_LOAD), v);
-    if (x->row[r] == AX_I) {
-        KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
-        reads(x, k, v);
-        Ref first = first_row(x->g, r);
-        if (first && x->g->n[first].axes)
-            reads(x, k, value_of(x, first, found_layout(x, first)));
-    }
-}
-
 /* Whether the contracted axis runs along the rows of the tile that the operand
  * shows. */
 static bool contracts_rows(const Select *x, Ref operand, AxisSet over)
@@ -335,14 +231,6 @@ static bool select_product(Select *x, Ref r)
     set_space(x, k, r);
     writes(x, k, value_of(x, r, LAY_FRAGMENT));
     return true;
-}
-
-bool has_node(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
 }
 
 static bool map_computes(Select *x, KInst *k, Ref r);
@@ -464,20 +352,6 @@ static bool is_read_later(const Select *x, Ref r)
     return false;
 }
 
-/* A state as each chunk finds it, for kernels behind this one. */
-static bool is_kept(const Select *x, Ref r)
-{
-    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r]
-        && x->w->stored16[r];
-}
-
-/* Where it is found, in float32: it is kept so. */
-static bool is_kept_wide(const Select *x, Ref r)
-{
-    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r]
-        && !x->w->stored16[r];
-}
-
 static bool is_read_here(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
@@ -531,24 +405,6 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         || refuse(x, r, "a result that is no matrix, or of another type");
 }
 
-bool is_left(const Select *x, Ref r)
-{
-    return is_factor(x, r) || output_of(x, r) != NOTHING || is_kept(x, r)
-        || is_kept_wide(x, r) || is_scanned(x, r) || is_inverted(x, r)
-        || is_next(x, r);
-}
-
-void load_operands(Select *x, Ref r)
-{
-    for (int i = 0; i < 4; i++) {
-        Ref a = shown_node(x->g, x->g->n[r].a[i]);
-        if (x->kind[a] == LOADED)
-            select_load(x, a);
-        else if (x->again[a])
-            load_operands(x, a);
-    }
-}
-
 /* Results of the group that the matrix role leaves itself. */
 static void store_shares(Select *x, int group, int level, int part)
 {
@@ -567,12 +423,6 @@ static void store_shares(Select *x, int group, int level, int part)
             reads(x, inst_new(x, K_STORE, KR_MATRIX),
                   value_of(x, r, LAY_FRAGMENT));
     }
-}
-
-bool is_of_group(const Select *x, Ref r, int group, int level)
-{
-    return in_matrix_role(x, r) && x->group[r] == group
-        && x->level[r] == level && (!x->again[r] || is_left(x, r));
 }
 
 /* What a group, or a part of it, has instructions for. */
@@ -768,19 +618,6 @@ static bool makes_results(Select *x)
 static Layout state_layout(const Select *x, Ref r)
 {
     return x->kind[r] == CARRIED ? LAY_FRAGMENT : LAY_VECTOR;
-}
-
-/* A vector over a state's axis that becomes another one of such, entry by
- * entry, in a walk without matrices: the lanes of a vector role have it in
- * registers. */
-bool is_in_lanes(const Select *x, int state)
-{
-    const State *st = &x->g->st[state];
-    for (Ref r = 1; r < x->g->len; r++)
-        if (in_matrix_role(x, r))
-            return false;
-    return x->kind[st->node] == HELD
-        && x->kind[shown_node(x->g, st->next)] == ACROSS;
 }
 
 /* The state's fragment or vector, from before the walk to behind it. */

@@ -1,4 +1,4 @@
-/* select.h -- what the parts of select.c share. */
+/* select.h -- what the files share that make instructions of nodes. */
 #ifndef FLIN_SELECT_H
 #define FLIN_SELECT_H
 
@@ -133,12 +133,50 @@ static inline bool lies_as_sums(const Select *x, Ref r)
     return x->kind[r] >= SCANNED && x->kind[r] <= SHIFTED;
 }
 
+/* The scan that lies where r does. */
+/* The scan that lies where r does. */
+static inline Ref scan_of(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_delay ? g->n[r].a[0] : r;
+}
+
+/* ---- reads.c: what nodes are to one another ---- */
+
+/* Sums of a matrix along the chunk, with a gate a token or without. */
+bool is_scan(const Select *x, Ref r);
+/* Of one forwards what each token finds: it lies where the sums do. */
+bool is_delayed_scan(const Select *x, Ref r);
+/* What is added up. */
+Ref scan_operand(const Graph *g, Ref r);
+/* Whether the sums that r is have to be in place: r is added up. */
+bool is_scanned(const Select *x, Ref r);
+/* An input that nobody multiplies: the matrix role finds it in memory. */
+bool is_read_directly(const Select *x, Ref r);
+/* Of a product; sums that decays are made of are none. */
+bool is_factor(const Select *x, Ref r);
+/* For solves. */
+bool is_inverted(const Select *x, Ref r);
+/* The number of the output that this node is here, or NOTHING. */
+int output_of(const Select *x, Ref r);
+Layout vector_layout(const Select *x, Ref r);
+bool has_node(const KInst *k, Ref r);
+/* A state as each chunk finds it, for kernels behind this one; where it is
+ * found, in float32: it is kept so. */
+bool is_kept(const Select *x, Ref r);
+bool is_kept_wide(const Select *x, Ref r);
+/* Whether the kernel leaves it as more than an operand of programs. */
+bool is_left(const Select *x, Ref r);
+/* Those that the group has instructions for. */
+bool is_of_group(const Select *x, Ref r, int group, int level);
+/* A vector over a state's axis that becomes another one of such, entry by
+ * entry, in a walk without matrices: the lanes of a vector role have it in
+ * registers. */
+bool is_in_lanes(const Select *x, int state);
+
 /* ---- classify.c: what each node is ---- */
 
 /* What the kernel computes, and what it finds: stored by kernels before. */
 bool select_classify(Select *x);
-/* An input that nobody multiplies: the matrix role finds it in memory. */
-bool is_read_directly(const Select *x, Ref r);
 
 /* ---- levels.c: spaces, levels, groups ---- */
 
@@ -170,25 +208,6 @@ bool is_base_group(const Select *x, int group, int level);
 bool is_made_across(const Select *x, Ref r);
 bool select_across(Select *x, Ref r);
 
-/* ---- select.c ---- */
-
-/* Of a product; sums that decays are made of are none. */
-bool is_factor(const Select *x, Ref r);
-bool is_in_lanes(const Select *x, int state);
-Layout vector_layout(const Select *x, Ref r);
-bool has_node(const KInst *k, Ref r);
-/* Loads the tile, if nobody has yet. */
-void select_load(Select *x, Ref r);
-/* Loads of what a node of the matrix role reads, also through what its program
- * computes by itself. */
-void load_operands(Select *x, Ref r);
-/* Whether the kernel leaves it as more than an operand of programs. */
-bool is_left(const Select *x, Ref r);
-/* Those that the group has instructions for. */
-bool is_of_group(const Select *x, Ref r, int group, int level);
-/* The number of the output that this node is here, or NOTHING. */
-int output_of(const Select *x, Ref r);
-
 /* ---- parts.c: groups in parts ---- */
 
 /* Numbers the group's nodes by the part that they are of; returns how many
@@ -205,15 +224,13 @@ void set_space(const Select *x, KInst *k, Ref r);
 void reads(Select *x, KInst *k, int v);
 void writes(Select *x, KInst *k, int v);
 void program_add(Select *x, KInst *k, Ref r);
+/* Loads the tile, if nobody has yet. */
+void select_load(Select *x, Ref r);
+/* Loads of what a node of the matrix role reads, also through what its program
+ * computes by itself. */
+void load_operands(Select *x, Ref r);
 
 /* ---- decays.c: decays per key ---- */
-
-/* Sums of a matrix along the chunk, with a gate a token or without. */
-bool is_scan(const Select *x, Ref r);
-/* Those before each token: they lie where the sums do. */
-bool is_delayed_scan(const Select *x, Ref r);
-/* What is added up. */
-Ref scan_operand(const Graph *g, Ref r);
 
 /* Sums of a matrix along the chunk, whose operand is in place. */
 bool select_scan(Select *x, Ref r);
@@ -227,8 +244,6 @@ void load_factors(Select *x, Ref r);
  * on the sum is the product. Requires levels. */
 void merge_decayed(Select *x);
 bool is_decayed_factor(const Select *x, Ref r);
-/* Whether the sums that r is have to be in place: r is added up. */
-bool is_scanned(const Select *x, Ref r);
 /* The value of sums, or of what they are to be of. */
 int sums_of(Select *x, Ref r);
 

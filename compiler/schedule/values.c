@@ -87,3 +87,32 @@ void program_add(Select *x, KInst *k, Ref r)
         k->node = ctx_alloc(x->c, x->g->len * sizeof *k->node);
     k->node[k->nnodes++] = r;
 }
+
+void select_load(Select *x, Ref r)
+{
+    if (is_read_directly(x, r))
+        return;
+    int v = value_of(x, r, is_solved(x, r) ? LAY_INVERSE : LAY_TILE);
+    for (int i = 0; i < x->s->ninsts; i++)
+        if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
+            return;
+    writes(x, inst_new(x, K_LOAD, KR_LOAD), v);
+    if (x->row[r] == AX_I) {
+        KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
+        reads(x, k, v);
+        Ref first = first_row(x->g, r);
+        if (first && x->g->n[first].axes)
+            reads(x, k, value_of(x, first, found_layout(x, first)));
+    }
+}
+
+void load_operands(Select *x, Ref r)
+{
+    for (int i = 0; i < 4; i++) {
+        Ref a = shown_node(x->g, x->g->n[r].a[i]);
+        if (x->kind[a] == LOADED)
+            select_load(x, a);
+        else if (x->again[a])
+            load_operands(x, a);
+    }
+}

@@ -1,0 +1,75 @@
+/* queries.c -- the tables that the passes share, and what they ask of a graph
+ * and of a schedule.
+ */
+#include "schedule.h"
+
+const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448,
+                             24 };
+
+const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
+    "inverse", "sums", "global", "vector", "scalar" };
+const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
+    "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
+    "store", "carry", "end" };
+const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
+                                          "matrix" };
+
+int32_t block_extent(const Schedule *s, int axis)
+{
+    return axis < AX_DIM ? s->g->chunk
+         : s->g->axis[axis].size / (axis == s->slice_axis ? s->slices : 1);
+}
+
+int32_t shared_room(const Schedule *s)
+{
+    enum { OWN = 1024 };                /* the machine's, of a block */
+    return (s->target->shared + OWN) / s->resident - OWN;
+}
+
+Ref shown_node(const Graph *g, Ref r)
+{
+    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
+        r = g->n[r].a[0];
+    return r;
+}
+
+Ref loaded_node(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_delay ? shown_node(g, g->n[r].a[0]) : r;
+}
+
+Ref first_row(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_delay && !g->n[r].flags ? g->n[r].a[1] : 0;
+}
+
+bool schedule_computes(const Schedule *s, Ref node)
+{
+    for (int i = 0; i < s->k->nnodes; i++)
+        if (s->k->node[i] == node)
+            return true;
+    return false;
+}
+
+int schedule_value(const Schedule *s, Ref node, Layout layout)
+{
+    for (int i = 0; i < s->nvalues; i++)
+        if (s->value[i].node == node && s->value[i].layout == layout)
+            return i;
+    return NOTHING;
+}
+
+int32_t value_bytes(const KValue *v)
+{
+    int32_t cols = (v->ncol + TILE_COLS - 1) / TILE_COLS;
+    int32_t rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    switch ((Layout)v->layout) {
+    case LAY_TILE:
+    case LAY_INVERSE: return cols * rows * TILE_COLS * 2;
+    case LAY_WIDE:    return rows * WIDE_PITCH * 4;
+    case LAY_SUMS:    return sums_pitch(v) * v->nrow;
+    case LAY_VECTOR:  return 4 * v->nrow * v->parts;
+    case LAY_SCALAR:  return 4 * v->parts;
+    default:          return 0;
+    }
+}

@@ -1,0 +1,139 @@
+/* reads.c -- what nodes are to one another in a kernel: who reads which, what
+ * is left for others.
+ */
+#include "select.h"
+
+bool is_scan(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J)) && n->op == OP_scan;
+    if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I))
+        || !(n->axes & DIM_AXES || scores))
+        return false;
+    if (n->op == OP_cumsum)
+        return !(n->flags & ~(EXCLUSIVE | REVERSE));
+    if (n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
+        return false;
+    return n->flags & WRAP ? !n->a[0] && !(n->flags & REVERSE)
+         : (!n->a[0] || x->g->n[n->a[0]].axes == AXIS(AX_I))
+           && is_matrix(x, n->a[1]);
+}
+
+bool is_delayed_scan(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    const Node *n = &g->n[r], *of = &g->n[n->a[0]];
+    return n->op == OP_delay && !n->flags && of->op == OP_scan
+        && is_scan(x, n->a[0]) && !(of->flags & ~WRAP)
+        && of->a[2] == n->a[1];
+}
+
+Ref scan_operand(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[scan_of(g, r)];
+    return shown_node(g, n->a[n->op == OP_scan]);
+}
+
+bool is_scanned(const Select *x, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        if ((x->kind[u] == SCANNED && scan_operand(x->g, u) == r)
+            || (x->kind[u] == SHIFTED
+                && shown_node(x->g, x->g->n[u].a[0]) == r))
+            return true;
+    return false;
+}
+
+bool is_read_directly(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    Ref from = loaded_node(x->g, r);
+    if (x->g->n[from].op != OP_input)
+        return is_matrix(x, r) && !schedule_computes(x->s, from)
+            && !x->w->stored16[from];
+    if (n->op != OP_input)
+        return false;
+    return is_matrix(x, r)
+        && (x->w->in[n->index] == F32 || (x->s->direct && !is_factor(x, r)));
+}
+
+static bool multiplies(const Select *x, Ref r)
+{
+    return (x->kind[r] == PRODUCT || x->kind[r] == MERGED)
+        && !(op_info[x->g->n[r].op].traits & ELEMENTWISE);
+}
+
+bool is_factor(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = is_solve(x, &g->n[u]); i < 2 && multiplies(x, u); i++)
+            if (shown_node(g, g->n[u].a[i]) == r)
+                return true;
+    return false;
+}
+
+bool is_inverted(const Select *x, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        if (multiplies(x, u) && is_solve(x, &x->g->n[u])
+            && x->g->n[u].a[0] == r)
+            return true;
+    return x->w->stores[r] && is_solved(x, r);
+}
+
+int output_of(const Select *x, Ref r)
+{
+    for (int i = 0; i < x->g->nout; i++)
+        if (x->w->wants_out[i] && shown_node(x->g, x->g->out[i].node) == r)
+            return i;
+    return NOTHING;
+}
+
+Layout vector_layout(const Select *x, Ref r)
+{
+    return x->g->n[r].axes ? LAY_VECTOR : LAY_SCALAR;
+}
+
+bool has_node(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+bool is_kept(const Select *x, Ref r)
+{
+    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r]
+        && x->w->stored16[r];
+}
+
+bool is_kept_wide(const Select *x, Ref r)
+{
+    return in_matrix_role(x, r) && !is_summed(x, r) && x->w->stores[r]
+        && !x->w->stored16[r];
+}
+
+bool is_left(const Select *x, Ref r)
+{
+    return is_factor(x, r) || output_of(x, r) != NOTHING || is_kept(x, r)
+        || is_kept_wide(x, r) || is_scanned(x, r) || is_inverted(x, r)
+        || is_next(x, r);
+}
+
+bool is_of_group(const Select *x, Ref r, int group, int level)
+{
+    return in_matrix_role(x, r) && x->group[r] == group
+        && x->level[r] == level && (!x->again[r] || is_left(x, r));
+}
+
+bool is_in_lanes(const Select *x, int state)
+{
+    const State *st = &x->g->st[state];
+    for (Ref r = 1; r < x->g->len; r++)
+        if (in_matrix_role(x, r))
+            return false;
+    return x->kind[st->node] == HELD
+        && x->kind[shown_node(x->g, st->next)] == ACROSS;
+}

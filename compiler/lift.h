@@ -39,7 +39,7 @@ typedef struct Lift {
     const char *note;
 } Lift;
 
-/* ---- derive.c ---- */
+/* ---- lift.c ---- */
 
 Ref lift(Lift *l, Ref r);
 /* A step value whose axes `rank` count rows: lifted, with a row rank axis. */
@@ -51,6 +51,28 @@ int rank_axis(Lift *l, int n);
 /* Several writes as one: their rows joined along a rank axis. */
 Ref join_rows(Lift *l, const Ref *part, int n, int rows);
 _Noreturn void serial(Lift *l, const char *why);
+
+/* x without its factor e^g, if it has it: then the gate is inclusive. */
+bool strip_decay(Graph *s, Ref *x, Ref decay);
+/* Scores of rows x against written keys b, weighted by the decay between. */
+Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict);
+/* x e^gate . S_0 */
+Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over);
+
+static inline Ref exp_opt(Graph *g, Ref a)
+{
+    return a ? op1(g, OP_exp, a) : 0;
+}
+
+static inline Ref add_opt(Graph *g, Ref a, Ref b)
+{
+    return a && b ? op2(g, OP_add, a, b) : a + b;
+}
+
+static inline Ref or_zero(Graph *g, Ref a)
+{
+    return a ? a : num(g, 0);
+}
 
 static inline Ref mul_opt(Graph *g, Ref a, Ref b)
 {
@@ -74,12 +96,17 @@ static inline int rank_size(const Lift *l, AxisSet rank)
     return rank ? l->s->axis[lowest(rank)].size : 1;
 }
 
-/* ---- lift_coupled.c ---- */
+/* ---- lift_coupled.c, read_coupled.c ---- */
 
 void lift_coupled(Lift *l, Block *k);
-/* What the chunk leaves in state s of a block. */
-Ref leave_coupled(Lift *l, int s);
+/* x, lifted, against place m of a block, behind or before the token; against
+ * the rows of a spread, weighted. */
+Ref read_places(Lift *l, const Block *k, Ref x, int m, bool fresh,
+                AxisSet over);
+Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, Ref by);
 /* x, lifted, against such a state, as the term reads it. */
 Ref read_coupled(Lift *l, Ref x, const Term *t);
+/* What the chunk leaves in state s of a block. */
+Ref leave_coupled(Lift *l, int s);
 
 #endif

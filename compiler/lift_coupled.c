@@ -24,16 +24,6 @@ typedef struct Walk {
     Ref in[MAX_BLOCK], first[MAX_BLOCK], out[MAX_BLOCK];
 } Walk;
 
-static Ref add_opt(Graph *g, Ref a, Ref b)
-{
-    return a && b ? op2(g, OP_add, a, b) : a + b;
-}
-
-static Ref or_zero(Graph *g, Ref a)
-{
-    return a ? a : num(g, 0);
-}
-
 /* The row before; `first` before the first. */
 static Ref token_before(Graph *g, Ref x, Ref first)
 {
@@ -196,90 +186,6 @@ static void add_spread(Lift *l, Block *k, const Ref to[MAX_BLOCK],
         s->after[m] = w.out[m];
         s->before[m] = token_before(g, w.out[m], 0);
     }
-}
-
-/* ---- reads ---- */
-
-/* x against what the chunk finds, over an axis. */
-static Ref read_found(Lift *l, const Block *k, Ref x, int m, bool fresh,
-                      AxisSet over)
-{
-    Graph *g = l->g;
-    Ref y = 0;
-
-    for (int n = 0; n < k->form.n; n++) {
-        Ref f = fresh ? k->after[m][n] : k->before[m][n];
-        if (f)
-            y = add_opt(g, y, dot(g, op2(g, OP_mul, x, f),
-                                  g->st[k->form.state[n]].node, over));
-    }
-    return y;
-}
-
-static Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
-{
-    Ref q = dot(l->g, x, col(l->g, s->rows.b), AXIS(k->form.kappa));
-
-    return op2(l->g, OP_mul, q, by);
-}
-
-/* The same over nu: rows are read, what they are written under is left. */
-static Ref read_values(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
-{
-    Graph *g = l->g;
-    Ref b = col(g, s->rows.b);
-    Ref p = dot(g, x, col(g, s->rows.w), AXIS(k->form.nu));
-
-    return dot(g, op2(g, OP_mul, p, by), b, g->n[b].axes & COL_AXES);
-}
-
-static Ref read_places(Lift *l, const Block *k, Ref x, int m, bool fresh,
-                       AxisSet over)
-{
-    Ref y = read_found(l, k, x, m, fresh, over);
-
-    for (int i = 0; i < k->nspreads; i++) {
-        const Spread *s = &k->spread[i];
-        Ref by = fresh ? s->after[m] : s->before[m];
-        if (!by)
-            continue;
-        y = add_opt(l->g, y, over == AXIS(k->form.kappa)
-                    ? weighted(l, scores_of(l, k, x, s, by), s->rows.w)
-                    : read_values(l, k, x, s, by));
-    }
-    return y;
-}
-
-Ref read_coupled(Lift *l, Ref x, const Term *t)
-{
-    const Block *k = l->block[t->state];
-    Ref y = read_places(l, k, x, coupled_place(&k->form, t->state), t->fresh,
-                        t->over);
-
-    return or_zero(l->g, y);
-}
-
-Ref leave_coupled(Lift *l, int s)
-{
-    Graph *g = l->g;
-    const Block *k = l->block[s];
-    int m = coupled_place(&k->form, s);
-    Ref S = 0;
-
-    for (int n = 0; n < k->form.n; n++)
-        if (k->after[m][n])
-            S = add_opt(g, S, op2(g, OP_mul, op1(g, OP_last, k->after[m][n]),
-                                  g->st[k->form.state[n]].node));
-    for (int i = 0; i < k->nspreads; i++) {
-        const Spread *r = &k->spread[i];
-        if (!r->after[m])
-            continue;
-        Ref tail = op1(g, OP_row, op1(g, OP_last, r->after[m]));
-        Ref w = op2(g, OP_mul, r->rows.w, tail), b = r->rows.b;
-        S = add_opt(g, S, dot(g, b, w,
-                              (g->n[b].axes | g->n[w].axes) & ROW_AXES));
-    }
-    return S;
 }
 
 /* ---- the rows ---- */

@@ -10,7 +10,6 @@ local allowed = {
   { files = "^backend/cuda/print", most = 7 },
   { files = "^backend/cuda/", most = 4 },
   { files = "^backend/cpu/", most = 2 },
-  { files = "^compiler/", most = 2 },
   { files = "^lang/", most = 54 },
   { files = "^repl/", most = 3 },
 }

@@ -1,0 +1,250 @@
+/* lift.c -- a value of the step for all tokens of a chunk: with a row a token,
+ * states as the rows that have been written to them (derive.c).
+ */
+#include "lift.h"
+
+_Noreturn void serial(Lift *l, const char *why)
+{
+    l->note = why;
+    fail(l->g->ctx, 0, "%s", why);
+}
+
+/* ---- small builders in the chunk graph ---- */
+
+Ref per_token(Graph *g, Ref a)
+{
+    if (g->n[a].axes & AXIS(AX_I))
+        return a;
+    return op2(g, OP_add, a, cumsum(g, num(g, 0), 0));
+}
+
+int rank_axis(Lift *l, int n)
+{
+    for (int i = 0; i < NRANKS; i++) {
+        Axis *ax = &l->g->axis[AX_R + i];
+        if (ax->size && ax->size != n)
+            continue;
+        ax->size = l->g->axis[AX_RJ + i].size = n;
+        return AX_R + i;
+    }
+    serial(l, line_text(l->s, l->g->line, ctx_format(l->g->ctx, "more than %d "
+                         "ranks of different sizes, of what is written and "
+                         "read in a token", NRANKS)));
+}
+
+Ref lift_ranked(Lift *l, Ref x, AxisSet rank)
+{
+    Ref r = per_token(l->g, lift(l, x));
+
+    if (!rank)
+        return r;
+    int ax = lowest(rank);
+    return relabel(l->g, r, ax, rank_axis(l, l->s->axis[ax].size));
+}
+
+Ref join_rows(Lift *l, const Ref *part, int n, int rows)
+{
+    int ax = 0;
+    Ref r = part[0];
+
+    if (n == 1)
+        return r;
+    ax = rank_axis(l, rows);
+    for (int i = 0; i < n; i++) {
+        Ref x = part[i];
+        for (int k = AX_R; k < AX_R + NRANKS; k++)
+            if (k != ax)
+                x = relabel(l->g, x, k, ax);
+        r = i ? node_new(l->g, (Node){ .op = OP_cat, .a = { r, x },
+                                       .over = AXIS(ax) }) : x;
+    }
+    return r;
+}
+
+/* ---- reads ---- */
+
+bool strip_decay(Graph *s, Ref *x, Ref decay)
+{
+    Factors f = { 0 };
+
+    if (!decay)
+        return false;
+    factors(s, *x, &f);
+    for (int i = 0; i < f.n; i++) {
+        if (f.f[i] != decay)
+            continue;
+        f.f[i] = num(s, 1);
+        *x = factors_product(s, &f, 0, 0);
+        return true;
+    }
+    return false;
+}
+
+Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
+{
+    AxisSet kappa = AXIS(l->form[s].kappa);
+
+    return gdot(l->g, x, col(l->g, b), gate, col(l->g, l->mat[s].G), kappa,
+                strict);
+}
+
+Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
+{
+    return dot(l->g, mul_opt(l->g, exp_opt(l->g, gate), x),
+               l->g->st[s].node, over);
+}
+
+/* p against the state over kappa: rows [i r] . [kappa nu]. */
+static Ref read_kappa(Lift *l, Ref x, Ref gate, int s, bool strict)
+{
+    Ref o = carried(l, x, gate, s, AXIS(l->form[s].kappa));
+
+    for (int i = 0; i < l->mat[s].nrows; i++) {
+        Rows r = l->mat[s].rows[i];
+        o = op2(l->g, OP_add, o,
+                weighted(l, scores(l, x, r.b, gate, s, strict), r.w));
+    }
+    return o;
+}
+
+/* p against the state over nu: what is left decays. */
+static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
+{
+    Graph *g = l->g;
+    AxisSet nu = AXIS(l->form[s].nu);
+    Ref o = mul_opt(g, exp_opt(g, gate), dot(g, x, g->st[s].node, nu));
+
+    for (int i = 0; i < l->mat[s].nrows; i++) {
+        Rows r = l->mat[s].rows[i];
+        Ref p = dot(g, x, col(g, r.w), nu), b = col(g, r.b), y;
+        Ref cg = col(g, l->mat[s].G);
+        AxisSet cols = g->n[b].axes & COL_AXES;
+        if (gate && (g->n[gate].axes & DIM_AXES))
+            y = node_new(g, (Node){ .op = OP_gdot, .over = cols,
+                                    .a = { p, b, gate, cg },
+                                    .flags = strict ? STRICT : 0 });
+        else
+            y = dot(g, op2(g, OP_mul, p, dmask(g, gate, cg, strict)), b,
+                    cols);
+        o = op2(g, OP_add, o, y);
+    }
+    return o;
+}
+
+static Ref lift_read(Lift *l, const Term *t)
+{
+    int s = t->state;
+    Universal *u = &l->form[s];
+    Ref p = t->p;
+    bool incl = t->fresh || strip_decay(l->s, &p, u->decay);
+    Ref gate = incl ? l->mat[s].G : l->mat[s].E;
+    Ref x = per_token(l->g, lift(l, p)), y;
+    AxisSet extra = l->g->n[x].axes & DIM_AXES & ~t->over;
+    int from = -1, to = -1;
+
+    if (extra && !(extra & (extra - 1))) {      /* several queries a token */
+        from = lowest(extra);
+        to = rank_axis(l, l->g->axis[from].size);
+        x = relabel(l->g, x, from, to);
+    }
+    if (l->block[s])
+        y = read_coupled(l, x, t);
+    else
+        y = t->over == AXIS(u->kappa) ? read_kappa(l, x, gate, s, !t->fresh)
+                                      : read_nu(l, x, gate, s, !t->fresh);
+    return from < 0 ? y : relabel(l->g, y, to, from);
+}
+
+/* ---- lifting ---- */
+
+/* A contraction of a value that holds whole matrix states: reads of them; 0
+ * if it is not affine in s (its operands may still be made of reads). */
+static Ref lift_contraction(Lift *l, Ref r, int s)
+{
+    Affine *a = ctx_alloc(l->g->ctx, sizeof *a);
+    Ref sum_of = 0;
+
+    if (!affine(l->s, r, l->block[s] ? l->block[s]->form.of : STATE(s), true,
+                a))
+        return 0;
+    for (int i = 0; i < a->n; i++)
+        if (!a->term[i].over || a->term[i].rank)
+            return 0;
+    for (int i = 0; i < a->n; i++) {
+        Term t = a->term[i];
+        Ref y = mul_opt(l->g, t.coef ? lift(l, t.coef) : 0,
+                        lift_read(l, &t));
+        sum_of = sum_of ? op2(l->g, OP_add, sum_of, y) : y;
+    }
+    if (a->rest)
+        sum_of = op2(l->g, OP_add, sum_of, lift(l, a->rest));
+    return sum_of;
+}
+
+/* The matrix state that r (a contraction) has in whole as an operand, or -1. */
+static int contracted_state(const Lift *l, const Node *n)
+{
+    for (int s = 0; s < l->s->nst; s++) {
+        AxisSet all = l->s->st[s].axes;
+        if (l->form[s].form != FORM_UNIVERSAL)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            const Node *a = &l->s->n[n->a[i]];
+            if (a->states & STATE(s) && (a->axes & all) == all)
+                return s;
+        }
+    }
+    return -1;
+}
+
+static Ref lift_new(Lift *l, Ref r)
+{
+    const Node n = l->s->n[r];
+    Graph *g = l->g;
+    int s;
+
+    if (n.op == OP_input)
+        return g->in[n.index].node;
+    for (s = 0; n.states && s < l->s->nst; s++) {
+        const State *st = &l->s->st[s];
+        bool found = r == st->node, turned = false;
+        turned = st->angle && r == l->s->n[st->next].a[0];
+        if (!found && r != st->next && !turned)
+            continue;
+        if (l->form[s].form != FORM_UNIVERSAL && !found && !l->seq[s].left)
+            continue;                   /* r is about to define it */
+        if (l->form[s].form != FORM_UNIVERSAL)
+            return found ? l->seq[s].found : l->seq[s].left;
+        serial(l, line_text(l->s, n.line, ctx_format(g->ctx, "every token "
+                             "would need all of %s", l->s->st[s].name)));
+    }
+    if ((n.op == OP_dot || n.op == OP_sum)
+        && (s = contracted_state(l, &n)) >= 0) {
+        Ref y = lift_contraction(l, r, s);
+        if (y)
+            return y;
+    }
+    Ref a[4] = { 0 };
+    for (int i = 0; i < 4; i++)
+        if (n.a[i])
+            a[i] = lift(l, n.a[i]);
+    g->line = n.line;
+    return node_copy(g, &n, a);
+}
+
+/* The step graph may grow while it is lifted (coefficients are built in it).
+ */
+Ref lift(Lift *l, Ref r)
+{
+    if (r >= l->map_len) {
+        uint32_t len = l->s->len * 2;
+        l->map = ctx_grow(l->g->ctx, l->map, l->map_len * sizeof(Ref),
+                          len * sizeof(Ref));
+        l->map_len = len;
+    }
+    if (!l->map[r]) {
+        Ref y = lift_new(l, r);
+        l->map[r] = y;
+    }
+    return l->map[r];
+}

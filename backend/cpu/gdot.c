@@ -334,6 +334,22 @@ static Gates gates_of(const Work *w, const Instr *in, int side)
     return (Gates){ w->tile[in->x[2 + side]], low < 0 ? NULL : w->tile[low] };
 }
 
+/* Exact zeros above the diagonal (STRICT: on it, too) for tokens [from, to);
+ * y is the first row of them. */
+void cut_rows(const Work *w, const Instr *in, int from, int to, float *y)
+{
+    int32_t d = in->code == I_GDOT ? 1 : in->cols, col = in->col_rank * d;
+    int32_t row = w->p->chunk * col;
+    int first = (from + !(in->flags & STRICT)) * col;
+
+    if (in->row_rank == 1) {
+        w->p->isa->cut(to - from, w->n * col, y, row, first, col);
+        return;
+    }
+    for (; from < to; from++, first += col, y += row * in->row_rank)
+        w->p->isa->cut(in->row_rank, w->n * col, y, row, first, 0);
+}
+
 void run_gdot(const Work *w, const Instr *in)
 {
     bool swap = in->flags & TRANS;

@@ -20,11 +20,11 @@ static const char source[] =
     "flin_product(const __grid_constant__ Product p)\n"
     "{\n    product(p);\n}\n";
 
-struct Dense {
+typedef struct Dense {
     Module *module;
     Function *move, *product;
     Lt *lt;                             /* NULL: products are the plain ones */
-};
+} Dense;
 
 /* As dense.cuh has them. */
 typedef struct MoveArgs {
@@ -39,10 +39,9 @@ typedef struct ProductArgs {
     int32_t type, result, add, pad;
 } ProductArgs;
 
-void dense_free(const Driver *d, Dense *k)
+static void end(const Driver *d, void *p)
 {
-    if (!k)
-        return;
+    Dense *k = p;
     lt_close(k->lt);
     module_unload(d, k->module);
     free(k);
@@ -51,27 +50,26 @@ void dense_free(const Driver *d, Dense *k)
 static void open_locked(Ctx *c, void *ud)
 {
     Gpu *g = ud;
-    Dense **k = gpu_dense(g);
-    if (!*k)
-        *k = calloc(1, sizeof **k);
-    if (!*k)
+    Dense *k = gpu_own(g, OWN_DENSE);
+    if (!k && !(k = calloc(1, sizeof *k)))
         fail_code(c, ERR_MEMORY, "out of memory");
-    if ((*k)->product)
+    gpu_give(g, OWN_DENSE, k, end);
+    if (k->product)
         return;
     Module *m = build_module(c, g, source);
-    (*k)->module = m;
-    (*k)->lt = (*k)->lt ? (*k)->lt : lt_open();
-    (*k)->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
-    (*k)->product = module_function(c, gpu_driver(g), m, "flin_product", 0);
+    k->module = m;
+    k->lt = k->lt ? k->lt : lt_open();
+    k->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
+    k->product = module_function(c, gpu_driver(g), m, "flin_product", 0);
 }
 
 static Dense *dense_of(Ctx *c, Gpu *g)
 {
-    Dense *k = *gpu_dense(g);
+    Dense *k = gpu_own(g, OWN_DENSE);
     if (k && k->product)
         return k;
     gpu_locked(c, g, open_locked, g);
-    return *gpu_dense(g);
+    return gpu_own(g, OWN_DENSE);
 }
 
 void dense_prepare(Ctx *c, Gpu *g)

@@ -40,10 +40,6 @@ void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
 /* Finds what such a product takes; "cuBLASLt 13.0", or "a plain kernel". */
 const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p);
 
-/* In the GPU, for gpu.c to end. */
-typedef struct Dense Dense;
-void dense_free(const Driver *d, Dense *k);
-
 /* ---- cuBLASLt (lt.c) ---- */
 
 typedef struct Lt Lt;

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dense.h"
-#include "pools.h"
 #include "driver_entry.h"
 
 /* Memory that nobody uses, or a stream's workspace. */
@@ -31,8 +29,7 @@ struct Gpu {
     char arch[16];
     Block *kept, *workspace;            /* the newest of a stream first */
     size_t used, kept_bytes;
-    Dense *dense;
-    Pools *pools;
+    struct { void *p; void (*end)(const Driver *, void *); } own[NOWN];
     void *side;                         /* a stream that waits for no other */
 };
 
@@ -74,8 +71,9 @@ static void close_gpu(Gpu *g)
     CALL(&g->driver, CURRENT, set);
     CALL(&g->driver, STREAM_END, end_stream);
     if (set(g->driver.context) == 0) {
-        dense_free(&g->driver, g->dense);
-        pools_free(&g->driver, g->pools);
+        for (int i = 0; i < NOWN; i++)
+            if (g->own[i].p)
+                g->own[i].end(&g->driver, g->own[i].p);
         free_blocks(g, &g->kept);
         free_blocks(g, &g->workspace);
         if (g->side)
@@ -169,14 +167,16 @@ const char *gpu_arch(const Gpu *g)
     return g->arch;
 }
 
-Dense **gpu_dense(Gpu *g)
+void *gpu_own(const Gpu *g, GpuOwn which)
 {
-    return &g->dense;
+    return g->own[which].p;
 }
 
-Pools **gpu_pools(Gpu *g)
+void gpu_give(Gpu *g, GpuOwn which, void *p,
+              void (*end)(const Driver *, void *))
 {
-    return &g->pools;
+    g->own[which].p = p;
+    g->own[which].end = end;
 }
 
 typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;

@@ -25,9 +25,12 @@ const Cache *gpu_cache(const Gpu *g);
 /* "sm_90a": what its kernels are compiled for. */
 const char *gpu_arch(const Gpu *g);
 
-/* Of dense.c, NULL at first: its own, which ends with the GPU. */
-struct Dense **gpu_dense(Gpu *g);
-struct Pools **gpu_pools(Gpu *g);       /* the same of pools.c */
+/* What a file keeps with the GPU, NULL at first; once given, `end` frees it
+ * when the GPU closes. */
+typedef enum GpuOwn { OWN_DENSE, OWN_POOLS, NOWN } GpuOwn;
+void *gpu_own(const Gpu *g, GpuOwn which);
+void gpu_give(Gpu *g, GpuOwn which, void *p,
+              void (*end)(const Driver *, void *));
 
 /* Where it can be; c: NULL where memory is out. */
 void gpu_unload(Ctx *c, Gpu *g, Module *m);

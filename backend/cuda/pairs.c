@@ -394,7 +394,8 @@ static Hand ready(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
         || stream_capturing(c, h.d, p->call->stream))
         return h;
     h.fast->judged[p->backward] = true;
-    const char *why = pairs_verify(c, g, all, p, h.shape.floats);
+    const char *why = pairs_verify(c, g, all, pairs_run, p,
+                                   h.shape.floats);
     if (why) {
         be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
         gpu_locked(c, g, find_locked, &w);

@@ -37,7 +37,8 @@ void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 
 /* pairs_verify.c: runs such a call, of a few tokens, and holds it against the
  * sum in double: what is wrong, or NULL. floats: as in PairsShape. */
-const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all,
+typedef void PairsRun(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
+const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all, PairsRun *run,
                          const PairsCall *like, const bool floats[3]);
 
 /* ---- pairs_emit.c ---- */

@@ -27,6 +27,7 @@ typedef struct Trial {
     const bool *floats;
     const Graph *step;
     PairPrograms **all;
+    PairsRun *run;
     Gpu *gpu;
     Seq seq;
     Call truth, call;
@@ -177,7 +178,7 @@ static void try(Ctx *c, void *ud)
         if (p->put)
             device_put(c, d, t->p + p->at, p->host, p->bytes);
     }
-    pairs_run(c, t->gpu, t->all, &t->pairs);
+    t->run(c, t->gpu, t->all, &t->pairs);
     device_sync(c, d);
     for (int i = 0; i < t->n; i++)
         if (!t->piece[i].put)
@@ -201,13 +202,14 @@ static void compare(Ctx *c, Trial *t)
     }
 }
 
-const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all,
+const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all, PairsRun *run,
                          const PairsCall *like, const bool floats[3])
 {
     Trial *t = ctx_alloc(c, sizeof *t);
 
     *t = (Trial){ .like = like, .floats = floats, .step = like->step,
-                  .all = all, .gpu = g, .seq = { 0, 0, TOKENS }, .seed = 7 };
+                  .all = all, .run = run, .gpu = g,
+                  .seq = { 0, 0, TOKENS }, .seed = 7 };
     t->truth = (Call){ .nseq = 1, .seq = &t->seq, .heads = 1 };
     memcpy(t->truth.size, like->call->size, sizeof t->truth.size);
     t->call = t->truth;

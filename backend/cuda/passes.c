@@ -47,60 +47,6 @@ void passes_free(Gpu *g, Passes *p)
 
 /* ---- a call ---- */
 
-int passes_in(const PassesPlan *k, int i)
-{
-    (void)k;
-    return i;
-}
-
-int passes_out(const PassesPlan *k, int i)
-{
-    return k->p->g->nin + i;
-}
-
-const uint8_t *passes_order(const RowProgram *p, const RowOut *o, int *rank)
-{
-    const Graph *g = p->g;
-
-    *rank = o->input >= 0 ? g->in[o->input].rank : g->out[0].rank;
-    return o->input >= 0 ? g->in[o->input].order : g->out[0].order;
-}
-
-bool passes_columns(const PassesPlan *k, int out)
-{
-    const RowOut *o = &k->p->out[out];
-
-    return o->summed && row_axis(k->p, k->p->g->in[o->input].node) >= 0;
-}
-
-int passes_blocks(const PassesPlan *k, int32_t length)
-{
-    int wide = PASS_COLUMNS * k->each;
-
-    return (length + wide - 1) / wide;
-}
-
-bool passes_whole(const PassesPlan *k, const View *v, const uint8_t *order,
-                  int rank, int axis)
-{
-    int64_t size = dtype_size(v->dtype), each = 16 / size;
-    bool found = false;
-
-    each = each < k->each ? each : k->each;
-    if (v->dtype == F64 || dtype_whole(v->dtype) || each * size < 8
-        || k->each % each || k->p->g->axis[axis].size % k->each
-        || (uintptr_t)v->data % (uintptr_t)(each * size) || v->sb % each
-        || v->st % each || (v->heads > 1 && v->sh % each))
-        return false;
-    for (int d = 0; d < rank; d++) {
-        if (order[d] == axis)
-            found = v->sd[d] == 1;
-        else if (v->sd[d] % each)
-            return false;
-    }
-    return found;
-}
-
 static RowProgram *program_of(Ctx *c, const Passes *p, const PassesCall *call)
 {
     bool wanted[MAX_INPUTS];
@@ -178,13 +124,6 @@ static void find_shape(PassesPlan *k)
     while (k->threads > 1 && k->threads <= 32 && !reduces(k)
            && k->threads / 2 * k->each >= most)
         k->threads /= 2;
-}
-
-bool passes_gathers(const PassesPlan *k, int out)
-{
-    const RowOut *o = &k->p->out[out];
-
-    return o->input >= 0 && !o->summed && k->out[out]->heads < k->heads;
 }
 
 /* What a head's own inputs are in. */

@@ -69,20 +69,26 @@ typedef struct Args {
     int32_t n[RANK], heads, columns, first, wide, bytes, back;
 } Args;
 
-struct Pools { Module *module; Function *f; };
+typedef struct Pools { Module *module; Function *f; } Pools;
+
+static void end(const Driver *d, void *p)
+{
+    module_unload(d, ((Pools *)p)->module);
+    free(p);
+}
 
 static void compile(Ctx *c, void *ud)
 {
     Gpu *g = ud;
-    Pools **at = gpu_pools(g), *p;
-    if (*at)
+    Pools *p;
+    if (gpu_own(g, OWN_POOLS))
         return;
     Module *m = build_module(c, g, source);
     if (!(p = calloc(1, sizeof *p))) {
         module_unload(gpu_driver(g), m);
         fail_code(c, ERR_MEMORY, "out of memory");
     }
-    *at = p;
+    gpu_give(g, OWN_POOLS, p, end);
     p->module = m;
     p->f = module_function(c, gpu_driver(g), m, "flin_pools", 0);
 }
@@ -91,13 +97,6 @@ void pools_prepare(Ctx *c, Gpu *g)
 {
     gpu_enter(c, g);
     gpu_locked(c, g, compile, g);
-}
-
-void pools_free(const Driver *d, Pools *p)
-{
-    if (p)
-        module_unload(d, p->module);
-    free(p);
 }
 
 /* ---- where the copies lie ---- */
@@ -179,6 +178,7 @@ static void queue(Ctx *c, Gpu *gpu, const Graph *g, const Call *call,
                   const Call *own, int i, bool back)
 {
     const Driver *d = gpu_driver(gpu);
+    const Pools *pools = gpu_own(gpu, OWN_POOLS);
     const State *st = &g->st[i];
     const View *pool = back ? &call->s1[i] : &call->s0[i];
     Args a = { .pages = (uint64_t)(uintptr_t)call->pages.at,
@@ -195,7 +195,7 @@ static void queue(Ctx *c, Gpu *gpu, const Graph *g, const Call *call,
         a.n[k] = k < st->rank ? g->axis[st->order[k]].size : 1;
     CALL(d, LAUNCH, launch_kernel);
     unsigned grid = (unsigned)(call->nseq * call->heads * a.columns);
-    driver_check(c, d, launch_kernel((*gpu_pools(gpu))->f, grid, 1, 1, THREADS,
+    driver_check(c, d, launch_kernel(pools->f, grid, 1, 1, THREADS,
                  1, 1, 0, call->stream, params, NULL), "launching a kernel");
 }
 

@@ -8,9 +8,7 @@
 #include "gpu.h"
 
 /* Compiles what copies them, once for a GPU. */
-typedef struct Pools Pools;
 void pools_prepare(Ctx *c, Gpu *g);
-void pools_free(const Driver *d, Pools *p);
 
 /* The call by states of its own, which have no addresses yet, but not NULL
  * where there are to be some. */

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-enum { BARRIER_BYTES = 8 };
-
 #define HEAD                                                                \
     "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"                   \
     "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"                   \
@@ -26,205 +24,18 @@ static const char *head_text(const Schedule *s)
                       rows_of_token(s->g));
 }
 
-const char *element_type(DType d)
-{
-    return d == F32 ? "float" : "unsigned short";
-}
-
-/* ---- what a launch passes ---- */
-
-int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
-{
-    CudaKernel *k = p->k;
-    for (int i = 0; i < k->ntensors; i++)
-        if (k->tensor[i].kind == kind && k->tensor[i].index == index)
-            return i;
-    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)index,
-                                        (uint8_t)d };
-    return k->ntensors++;
-}
-
-DType result_type(const Print *p, CudaArgKind kind, int i)
-{
-    const CudaOptions *o = p->o;
-    return kind == ARG_STATE ? o->s0[i]
-         : kind == ARG_NEXT ? o->sum_s1[i] ? F32 : o->s1[i]
-         : o->sum_out[i] ? F32 : o->out[i];
-}
-
-int result_tensor(Print *p, CudaArgKind kind, int i)
-{
-    int at = tensor_for(p, kind, i, result_type(p, kind, i));
-    p->k->part[at] = (kind == ARG_NEXT && p->o->sum_s1[i])
-                  || (kind == ARG_OUTPUT && p->o->sum_out[i]);
-    return at;
-}
-
-const char *sliced_index(Print *p, int axis, int at)
-{
-    return p->s->slices == 1 || axis != p->s->slice_axis
-        ? ctx_format(p->c, "%d", at)
-        : ctx_format(p->c, "x.slice * %d + %d",
-                     (int)block_extent(p->s, axis), at);
-}
-
-const char *once_text(const Print *p, Ref r)
-{
-    return p->s->slices == 1
-        || p->s->g->n[r].axes & AXIS(p->s->slice_axis) ? ""
-        : "if (x.slice == 0)\n";
-}
-
-/* ---- places ---- */
-
-const KValue *value_at(const Print *p, int v)
-{
-    return &p->s->value[v];
-}
-
-const char *fragment_name(Print *p, Ref r)
-{
-    int v = schedule_value(p->s, r, LAY_FRAGMENT);
-    return ctx_format(p->c, "f%u", (unsigned)(v == NOTHING ? r
-                      : value_at(p, fragment_root(p->s, v))->node));
-}
-
-/* Which use of its ring this is. */
-static const char *position(Print *p, const KBuffer *b, int turn)
-{
-    return b->uses == 1 ? "it"
-         : ctx_format(p->c, "(it * %d + %d)", (int)b->uses, turn);
-}
-
-static const char *slot_text(Print *p, const KBuffer *b, int turn)
-{
-    const char *pos = position(p, b, turn);
-    return b->depth == 1 ? "0" : ctx_format(p->c, "%s %% %d", pos,
-                                            (int)b->depth);
-}
-
-const char *place(Print *p, const KValue *v)
-{
-    const KBuffer *b = buffer_of(p, v);
-    if (b->depth == 1)
-        return ctx_format(p->c, "base + %d", (int)(b->at + v->at));
-    return ctx_format(p->c, "base + %d + %s * %d", (int)(b->at + v->at),
-                      slot_text(p, b, v->turn), (int)b->bytes);
-}
-
-const char *barrier(Print *p, int buffer, int turn, bool empty)
-{
-    const KBuffer *b = &p->s->buffer[buffer];
-    int32_t at = barrier_at(p->s, buffer)
-               + (empty ? BARRIER_BYTES * b->depth : 0);
-    if (b->depth == 1)
-        return ctx_format(p->c, "base + %d", (int)at);
-    return ctx_format(p->c, "base + %d + %s * %d", (int)at,
-                      slot_text(p, b, turn), BARRIER_BYTES);
-}
-
-void put_wait(Print *p, int buffer, int turn, bool empty)
-{
-    const KBuffer *b = &p->s->buffer[buffer];
-    buf_printf(p->b, "wait(%s, parity(%s, %d)%s);\n",
-               barrier(p, buffer, turn, empty), position(p, b, turn),
-               (int)b->depth, empty ? " ^ 1" : "");
-}
-
-/* By every lane: what looks for races sees no order between a lane that
- * arrives and the others of its warp. */
-void put_post(Print *p, int buffer, int turn, bool empty)
-{
-    buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, turn, empty));
-}
-
-/* Whose turn it is that the instruction reads from the buffer. */
-static int turn_read(const Print *p, const KInst *k, int buffer)
-{
-    for (int i = 0; i < k->nin; i++)
-        if (value_at(p, k->in[i])->buffer == buffer)
-            return value_at(p, k->in[i])->turn;
-    return 0;
-}
-
-/* Results that take turns are waited for, and told of, one by one. */
-void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
-                     void put(Print *, int, int, bool))
-{
-    for (int b = 0; b < p->s->nbuffers; b++)
-        if (set >> b & 1
-            && (p->s->buffer[b].uses == 1 || p->s->buffer[b].copied))
-            put(p, b, turn_read(p, k, b), empty);
-}
-
 static bool posts(const KInst *k)
 {
     return k->post_full || k->post_empty;
 }
 
-int padded_rows(const KValue *v)
-{
-    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-}
-
-int rows_held(const KInst *k)
-{
-    return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * 2;
-}
-
 /* ---- programs of vectors ---- */
-
-static const char *constant_text(Print *p, Ref r)
-{
-    Buf b = { .ctx = p->c };
-    number_text(&b, p->s->g->n[r].num);
-    return b.s;
-}
-
-/* Whether a row, or column, is of the node's rank. */
-static const char *flag_text(Print *p, Ref r, const char *at)
-{
-    return ctx_format(p->c, "(%s %% RANKS == %d ? 1.f : 0.f)", at,
-                      (int)p->s->g->n[r].index);
-}
-
-const char *number_name(Print *p, Ref r)
-{
-    r = shown_node(p->s->g, r);
-    return p->s->g->n[r].op == OP_num ? constant_text(p, r)
-         : p->s->g->n[r].op == OP_isrank ? flag_text(p, r, "lane")
-         : ctx_format(p->c, "v%u", (unsigned)r);
-}
-
-static bool is_vector(const Print *p, Ref r)
-{
-    const Node *n = &p->s->g->n[shown_node(p->s->g, r)];
-    return n->axes && n->op != OP_isrank;
-}
-
-/* An operand as one of the two tokens' number, ".a" or ".b". */
-static const char *part_text(Print *p, Ref r, const char *part)
-{
-    return is_vector(p, r) ? ctx_format(p->c, "%s%s", number_name(p, r), part)
-                           : number_name(p, r);
-}
 
 static const char *as_pair(Print *p, Ref r)
 {
-    return is_vector(p, r) ? number_name(p, r)
+    return is_token_vector(p, r) ? number_name(p, r)
          : ctx_format(p->c, "Pair { %s, %s }", number_name(p, r),
                       number_name(p, r));
-}
-
-void elementwise_text(Print *p, Buf *b, Ref r, const char *part)
-{
-    const Node *n = &p->s->g->n[r];
-    const char *x[3] = { "", "", "" };
-    for (int i = 0; i < op_info[n->op].arity; i++)
-        x[i] = part_text(p, n->a[i], part);
-    buf_printf(b, "(float)(");
-    value_text(b, n->op, x);
-    buf_printf(b, ")");
 }
 
 static void vector_sum(Print *p, Ref r)
@@ -238,13 +49,6 @@ static void vector_sum(Print *p, Ref r)
                        part_text(p, n->a[1], ".b"));
     buf_printf(p->b, "const float v%u = pair_sum(%s, lane, x.n);\n",
                (unsigned)r, x);
-}
-
-const char *kept_place(Print *p, Ref r)
-{
-    return ctx_format(p->c, "(float *)(a.run.stored + x.at * %lld + %lld)",
-                      (long long)p->stored->bytes,
-                      (long long)p->stored->at[r]);
 }
 
 static void vector_scan(Print *p, Ref r)
@@ -358,14 +162,6 @@ static void put_vector_node(Print *p, Ref r)
     buf_printf(b, " };\n");
 }
 
-bool in_program(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
-}
-
 /* Whether sums of the matrix role are what the program has of r. */
 static bool finds(const Print *p, const KInst *k, Ref r)
 {
@@ -473,56 +269,6 @@ static void put_product(Print *p, const KInst *k)
                        padded_rows(a), row, place(p, b), padded_rows(b), share,
                        at);
         }
-}
-
-/* ---- element-wise programs over a space ---- */
-
-bool runs_along_rows(const Print *p, const KInst *k, Ref o)
-{
-    AxisSet s = p->s->g->n[o].axes;
-    if (k->row == AX_I && k->col == AX_J)
-        return s & AXIS(AX_I);
-    return k->row == AX_I ? s & (AXIS(AX_I) | AXIS(AX_J)) : s & AXIS(k->row);
-}
-
-bool has_value(const int16_t *list, int n, int v)
-{
-    for (int i = 0; i < n; i++)
-        if (list[i] == v)
-            return true;
-    return false;
-}
-
-const char *element_of(Print *p, const KInst *k, Ref o)
-{
-    const Schedule *s = p->s;
-    Ref r = shown_node(s->g, o);
-    unsigned u = (unsigned)r;
-    int v = schedule_value(s, r, LAY_FRAGMENT);
-    if (s->g->n[r].op == OP_num)
-        return constant_text(p, r);
-    if (s->g->n[r].op == OP_isrank)
-        return flag_text(p, r, runs_along_rows(p, k, o) ? "row" : "col");
-    if (in_program(k, r))
-        return ctx_format(p->c, goes_by_pairs(p, k) ? "x%u[e & 1]" : "x%u", u);
-    if (v != NOTHING && has_value(k->in, k->nin, v))
-        return ctx_format(p->c, "%s[e]", fragment_name(p, r));
-    const char *found = decays_element(p, k, o);
-    if (found)
-        return found;
-    v = schedule_value(s, r, LAY_TILE);
-    if (v != NOTHING && has_value(k->in, k->nin, v))
-        return ctx_format(p->c, "(e & 1 ? high(t%u[e / 2]) : low(t%u[e / 2]))",
-                          u, u);
-    if (!s->g->n[r].axes)
-        return ctx_format(p->c, "s%u", u);
-    if (runs_along_rows(p, k, o))
-        return ctx_format(p->c, k->nrow > TILE_ROWS ? "r%u[h + e / %d * 2]"
-                          : "r%u[h]", u, map_share(p, k) / 2);
-    return ctx_format(p->c, k->nrow > TILE_ROWS
-                      ? "c%u[e %% %d / 4 * 2 + e %% 2]"
-                      : "c%u[e / 4 * 2 + e %% 2]", u,
-                      map_share(p, k) / 2);
 }
 
 /* By the first warpgroup; another meets as often. */

@@ -115,17 +115,6 @@ static const char *here(Print *p, const KValue *v, const char *col)
                       (int)sums_pitch(v), col);
 }
 
-/* A program that goes on from sums holds as much else as a thread has registers
- * for: what it can, it finds when a turn of its loop needs it. */
-bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
-{
-    bool sums = false;
-    for (int i = 0; i < k->nin; i++)
-        sums |= value_at(p, k->in[i])->layout == LAY_SUMS;
-    return sums && (v->layout == LAY_TILE || v->layout == LAY_SUMS
-                    || (v->layout == LAY_VECTOR && v->row == k->col));
-}
-
 static void put_fresh_lane(Print *p)
 {
     buf_printf(p->b, "const Lane l = lane_of(fresh((int)threadIdx.x));\n");
@@ -149,17 +138,6 @@ void put_lane(Print *p, const KInst *k)
             put_fresh_lane(p);
             return;
         }
-}
-
-const char *vector_text(Print *p, Ref r, const char *at)
-{
-    const Node *n = node_of(p, r);
-    if (n->op != OP_input)
-        return ctx_format(p->c, "(%s)[%s]", kept_place(p, r), at);
-    return ctx_format(p->c, "vector_at<%s>(a.tensor[%d], x, %s)",
-                      element_type(p->o->in[n->index]),
-                      tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
-                      at);
 }
 
 static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
@@ -243,25 +221,6 @@ void put_found_sums(Print *p, const KInst *k)
             buf_printf(p->b, "if (e %% 4 == 0)\ny%u = parts_column<%d>(%s, %d,"
                        " col);\n", u, v->parts, place(p, v), (int)v->nrow);
     }
-}
-
-const char *decays_element(Print *p, const KInst *k, Ref o)
-{
-    Ref r = shown_node(p->s->g, o);
-    unsigned u = (unsigned)r;
-    AxisSet s = node_of(p, r)->axes;
-    for (int i = 0; i < k->nin; i++) {
-        const KValue *v = value_at(p, k->in[i]);
-        if (v->node != r)
-            continue;
-        if (is_found_by_steps(p, k, v))
-            return ctx_format(p->c, v->layout == LAY_TILE
-                ? "(e & 1 ? high(t%u[e / 2 %% 4]) : low(t%u[e / 2 %% 4]))"
-                : "(e & 1 ? y%u.y : y%u.x)", u, u);
-        if (v->layout == LAY_GLOBAL && s & (s - 1))
-            return ctx_format(p->c, "g%u[e]", u);
-    }
-    return NULL;
 }
 
 /* Pairs of columns, and zeros where no tokens are. */

@@ -15,12 +15,6 @@ static int map_for(Print *p, CudaArgKind kind, int index, DType d)
     return k->nmaps++;
 }
 
-int full_extent(const Print *p, int axis)
-{
-    return (int)block_extent(p->s, axis)
-         * (axis == p->s->slice_axis && axis ? p->s->slices : 1);
-}
-
 /* A stored value's place and shape, as the map of it needs them. */
 static int stored_map(Print *p, const KValue *v)
 {
@@ -196,4 +190,3 @@ void put_store(Print *p, const KInst *k)
     buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     put_post(p, v->buffer, v->turn, true);
 }
-

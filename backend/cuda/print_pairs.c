@@ -6,34 +6,6 @@
 #include "print_parts.h"
 #include "source.h"
 
-/* Whether the node's value at a column is made of its operand's at both columns
- * of a pair. */
-static bool crosses(const Print *p, const KInst *k, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    return (n->op == OP_rot90 && n->over & AXIS(k->col))
-        || n->op == OP_pairsum;
-}
-
-bool goes_by_pairs(const Print *p, const KInst *k)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (crosses(p, k, k->node[i]))
-            return true;
-    return false;
-}
-
-int pair_phase(const Print *p, const KInst *k, Ref r)
-{
-    int most = 0;
-    for (int i = 0; i < 4 && in_program(k, r); i++) {
-        Ref a = shown_node(p->s->g, p->s->g->n[r].a[i]);
-        int at = a ? pair_phase(p, k, a) + crosses(p, k, r) : 0;
-        most = at > most ? at : most;
-    }
-    return most;
-}
-
 /* Operands of such nodes that the program finds, by a name of their own. */
 static bool is_found_pair(const Print *p, const KInst *k, Ref r)
 {

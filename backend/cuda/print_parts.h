@@ -1,4 +1,4 @@
-/* print_parts.h -- what the parts of print.c share. */
+/* print_parts.h -- what the files share that print instructions. */
 #ifndef FLIN_CUDA_PRINT_PARTS_H
 #define FLIN_CUDA_PRINT_PARTS_H
 
@@ -25,6 +25,11 @@ int tensor_for(Print *p, CudaArgKind kind, int index, DType d);
 const char *number_name(Print *p, Ref r);
 /* r of its operands, of vectors the part of that name. */
 void elementwise_text(Print *p, Buf *b, Ref r, const char *part);
+bool is_token_vector(const Print *p, Ref r);
+/* An operand as one of the two tokens' number, ".a" or ".b". */
+const char *part_text(Print *p, Ref r, const char *part);
+/* Number `at` of a vector in memory: an input, or kept by kernels before. */
+const char *vector_text(Print *p, Ref r, const char *at);
 /* Row or column `at` of the block's slice among all of the axis. */
 const char *sliced_index(Print *p, int axis, int at);
 /* What all slices have alike is left by the first. */
@@ -49,6 +54,16 @@ bool has_value(const int16_t *list, int n, int v);
 bool runs_along_rows(const Print *p, const KInst *k, Ref o);
 /* The element at (row half h, pair m, entry e) of operand o. */
 const char *element_of(Print *p, const KInst *k, Ref o);
+/* What a program that goes on from sums finds in a turn of its loop, not before
+ * it; its element, or that of a matrix in memory: else NULL. */
+bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
+const char *found_element(Print *p, const KInst *k, Ref o);
+/* Whether the node's value at a column is made of its operand's at both columns
+ * of a pair; whether the program goes through its registers by pairs; the phase
+ * of a node of it. */
+bool crosses(const Print *p, const KInst *k, Ref r);
+bool goes_by_pairs(const Print *p, const KInst *k);
+int pair_phase(const Print *p, const KInst *k, Ref r);
 
 /* Of an axis, all slices of it. */
 int full_extent(const Print *p, int axis);
@@ -96,10 +111,6 @@ void put_sums_end(Print *p, const KInst *k, bool columns);
 
 /* ---- print_pairs.c: values of pairs of columns, vectors of a state's ---- */
 
-/* Whether the program goes through its registers by pairs; the phase of a node
- * of it. */
-bool goes_by_pairs(const Print *p, const KInst *k);
-int pair_phase(const Print *p, const KInst *k, Ref r);
 void put_pairs_begin(Print *p, const KInst *k, int regs);
 /* What the first phase finds for others. */
 void put_found_pairs(Print *p, const KInst *k);
@@ -117,16 +128,12 @@ void put_lanes(Print *p, const KInst *k);
 
 void put_scan(Print *p, const KInst *k);
 void put_decayed(Print *p, const KInst *k);
-/* Number `at` of a vector in memory: an input, or kept by kernels before. */
-const char *vector_text(Print *p, Ref r, const char *at);
 /* What a program finds in memory, or among sums: before its loop, at the head
- * of a turn of it; the element in a turn, or NULL. */
+ * of a turn of it. */
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
-bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 void put_found_matrices(Print *p, const KInst *k, int regs);
 void put_found_sums(Print *p, const KInst *k);
-const char *decays_element(Print *p, const KInst *k, Ref o);
 /* What it leaves there, in a turn of the loop. */
 void put_left(Print *p, const KInst *k, const KValue *v);
 /* A vector of tokens that moves on by one: before the loop, and in it. */

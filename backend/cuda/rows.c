@@ -20,62 +20,6 @@ struct RowsKernel {
     Function *f;
 };
 
-/* ---- tensors ---- */
-
-int rows_arg(const Rows *p, RowsRole role, int i)
-{
-    int at[] = { [ROW_IN] = 0, [ROW_DX] = p->nin, [ROW_Y] = 2 * p->nin,
-                 [ROW_DY] = 2 * p->nin + 1, [ROW_S0] = 2 * p->nin + 2 };
-    int states = at[ROW_S0] + ((int)role - ROW_S0) * p->nst;
-
-    return (role < ROW_S0 ? at[role] : states) + i;
-}
-
-int rows_args(const Rows *p)
-{
-    return 2 * p->nin + 2 + 4 * p->nst;
-}
-
-const View *rows_view(const RowsCall *call, RowsRole role, int i)
-{
-    switch (role) {
-    case ROW_IN:     return &call->in[i];
-    case ROW_DX:     return &call->dx[i];
-    case ROW_Y:      return &call->y;
-    case ROW_DY:     return &call->dy;
-    case ROW_S0:     return &call->s0[i];
-    case ROW_S1:     return &call->s1[i];
-    case ROW_DSTATE: return &call->dstate[i];
-    case ROW_DS:     return &call->ds[i];
-    case ROW_ROLES:  break;
-    }
-    return NULL;
-}
-
-bool rows_shared(const RowsCall *call, const View *v)
-{
-    return v->heads < call->heads || (call->heads > 1 && !v->sh);
-}
-
-int64_t rows_entries(const Rows *p, int i)
-{
-    const Input *in = &p->step->in[i];
-    int64_t n = 1;
-
-    for (int d = 0; d < in->rank; d++)
-        n *= p->step->axis[in->order[d]].size;
-    return n;
-}
-
-bool rows_wants(const Rows *p, const RowsCall *call, int i)
-{
-    bool any = call->dx[i].data != NULL;
-
-    for (int j = 0; j < p->nst; j++)
-        any = any || (p->source[j] == i && call->ds[j].data);
-    return any;
-}
-
 /* ---- the step ---- */
 
 /* Which input, how many tokens before: in rounds, as states come in any
@@ -213,20 +157,6 @@ static Graph *without_states(Ctx *c, const Graph *from)
     memcpy(g->out[0].order, from->out[0].order,     /* dy lies as y does */
            sizeof g->out[0].order);
     return g;
-}
-
-int32_t rows_span(const Rows *p, int ax)
-{
-    int32_t n = 1;
-
-    for (int d = p->nlanes - 1; d >= 0 && p->order[d] != ax; d--)
-        n *= p->forward->axis[p->order[d]].size;
-    return n;
-}
-
-int rows_inner(const Rows *p)
-{
-    return p->nlanes ? p->order[p->nlanes - 1] : 0;
 }
 
 /* The axis of rows: y's longest, else any value's. */
@@ -453,22 +383,6 @@ void rows_free(Gpu *g, Rows *p)
 }
 
 /* ---- a call ---- */
-
-RowsShape rows_shape(const Rows *p, const RowsCall *call)
-{
-    RowsShape s = { 4, 1 };
-
-    for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && call->in[i].dtype != F32 && !p->heavy)
-            s.each = 8;
-    while (s.each > 1 && s.each / 2 >= p->length)
-        s.each /= 2;                    /* an inner axis has 8 at least */
-    while (s.group < 32 && s.group * s.each < p->length)
-        s.group *= 2;
-    while (s.group * s.each < p->length)
-        s.group += 32;
-    return s;
-}
 
 static bool sums(const Rows *p, const RowsCall *call)
 {

@@ -369,6 +369,23 @@ flin_State *flin_attach(lua_State *L, const flin_Options *o, flin_Error *e)
     return NULL;
 }
 
+void flin_release(flin_Variant *v)
+{
+    flin_State *s;
+
+    if (!v)
+        return;
+    s = v->s;
+    for (flin_Variant **p = &s->variants; *p; p = &(*p)->next)
+        if (*p == v) {
+            *p = v->next;
+            break;
+        }
+    luaL_unref(s->L, LUA_REGISTRYINDEX, v->said);
+    luaL_unref(s->L, LUA_REGISTRYINDEX, v->ref);
+    mem_free(&s->guard->like.mem, v, handle_size(v->nargs));
+}
+
 void flin_close(flin_State *s)
 {
     if (!s)

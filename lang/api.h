@@ -86,4 +86,12 @@ void place_tensor(Ctx *c, const char *what, const char *name,
 /* Fails where results of a call that is bound overlap anything. */
 void check_overlaps(Ctx *c, const Graph *g, const HostCall *h);
 
+/* Bytes of a variant's handle. */
+static inline size_t handle_size(int nargs)
+{
+    flin_Variant *v = NULL;
+
+    return sizeof *v + (size_t)nargs * sizeof v->axes[0];
+}
+
 #endif

@@ -57,6 +57,7 @@ static void new_kernel(Ctx *c, void *ud)
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
+    k->v.runs = from->runs;
     k->v.shared = shared_retain(from->shared);
 }
 

@@ -73,13 +73,6 @@ static void write_axes(char *to, size_t size, const Graph *g, bool timed,
                               g->axis[order[i]].name);
 }
 
-static size_t handle_size(int nargs)
-{
-    flin_Variant *v = NULL;
-
-    return sizeof *v + (size_t)nargs * sizeof v->axes[0];
-}
-
 /* The handle; NULL when memory is out. */
 static flin_Variant *new_handle(flin_State *s, const Load *l)
 {
@@ -222,23 +215,6 @@ flin_Variant *flin_to_variant(flin_State *s, lua_State *L, int i,
     lua_pushvalue(L, i);
     lua_pushlightuserdata(L, &l);
     return load_with(s, L, take_variant, 2, &l, e);
-}
-
-void flin_release(flin_Variant *v)
-{
-    flin_State *s;
-
-    if (!v)
-        return;
-    s = v->s;
-    for (flin_Variant **p = &s->variants; *p; p = &(*p)->next)
-        if (*p == v) {
-            *p = v->next;
-            break;
-        }
-    luaL_unref(s->L, LUA_REGISTRYINDEX, v->said);
-    luaL_unref(s->L, LUA_REGISTRYINDEX, v->ref);
-    mem_free(&s->guard->like.mem, v, handle_size(v->nargs));
 }
 
 /* ---- what a variant says ---- */

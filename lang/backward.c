@@ -603,7 +603,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     if (v->step->mask)
         run_mask(k);
     else if (v->step->layer && a->mode == M_BACKWARD)
-        layer_backward(c, v, a, b, d);
+        v->runs->backward(c, v, a, b, d);
     else
         run_joint(k);
     for (int i = 0; i < v->step->nin; i++)
@@ -611,7 +611,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
             sum_gradient(k, i);
     const PlanEntry *e = k->plan;
     if (v->step->layer && !e)
-        e = layer_plan(c, v, a, b);
+        e = v->runs->plan(c, v, a, b);
     if (e || !b->call.on_device)
         validate_gradients(c, v, a, b, e, d);
 }
@@ -672,7 +672,7 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
         return;
     }
     if (v->step->layer && a->mode == M_BACKWARD) {
-        layer_prepare(c, v, a, b);
+        v->runs->prepare(c, v, a, b);
         return;
     }
     find_plans(k);
@@ -712,7 +712,7 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         return pairs_workspace(c, v->shared.gpu, &p);
     }
     if (v->step->layer)
-        return layer_workspace(c, v, a, b, d);
+        return v->runs->workspace(c, v, a, b, d);
     find_plans(k);
     k->stored = fits_stored(k);
     if (!k->plan->backend->workspace)

@@ -1,6 +1,7 @@
 /* bind.c -- the arguments of a call, checked before anything is computed. */
 #include <string.h>
 
+#include "../compiler/layer.h"
 #include "bind.h"
 
 const char *const mode_name[] = { "forward", "reference", "step",
@@ -724,4 +725,9 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     b->call.threads = a->threads;
     b->call.interrupted = c->interrupted;
     b->call.interrupt_ud = c->interrupt_ud;
+}
+
+bool layer_checkpoints(const Variant *v, const Args *a)
+{
+    return a->checkpoint || v->step->layer->checkpoint;
 }

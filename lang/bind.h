@@ -314,28 +314,37 @@ struct LayerProgram {
     LayerRoom room[LAYER_ROOMS];
 };
 
-/* Makes all that such a call needs beside its tensors: runs only read it. */
-void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b);
-void layer_release(Variant *v);
-/* A plan of one of its parts, by which tensors on the device are read; NULL:
- * it has none there. */
-const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
-/* Bytes of workspace of such a call; d: of gradients, or NULL. */
-int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                        const Adjoint *d);
-/* Runs what is bound, part after part: forward or a token's step. */
-void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
-/* Does such a call keep its inputs alone for the way back? Then it runs as one
- * that keeps all, for the same bits, in memory that ends with it. */
+/* How a layer is run: what calls in general (plans.c, backward.c, saved.c)
+ * leave to it. It runs its parts by these, in turn. */
+typedef struct LayerRuns {
+    /* Makes all that such a call needs beside its tensors: runs only read it.
+     */
+    void (*prepare)(Ctx *c, Variant *v, const Args *a, const Bound *b);
+    void (*release)(Variant *v);
+    /* A plan of one of its parts, by which tensors on the device are read;
+     * NULL: it has none there. */
+    const PlanEntry *(*plan)(Ctx *c, Variant *v, const Args *a,
+                             const Bound *b);
+    /* Bytes of workspace of such a call; d: of gradients, or NULL. */
+    int64_t (*workspace)(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                         const Adjoint *d);
+    /* Runs what is bound, part after part: forward or a token's step. */
+    void (*forward)(Ctx *c, Variant *v, const Args *a, const Bound *b);
+    /* Gradients: d's dy and dstate have been checked. */
+    void (*backward)(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                     const Adjoint *d);
+    /* As saved_bytes and run_saved; what stands for a plan's mark. */
+    int64_t (*saved_bytes)(Ctx *c, Variant *v, const Args *a, const Bound *b);
+    int64_t (*run_saved)(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                         Stored room);
+    uint64_t (*mark)(const Variant *v, const Args *a, const Bound *b);
+} LayerRuns;
+extern const LayerRuns layer_runs_by_parts;
+
+/* Does such a call keep its inputs alone for the way back (bind.c)? Then it
+ * runs as one that keeps all, for the same bits, in memory that ends with it.
+ */
 bool layer_checkpoints(const Variant *v, const Args *a);
-/* As saved_bytes and run_saved; what stands for a plan's mark. */
-int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
-int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                        Stored room);
-uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b);
-/* Gradients: d's dy and dstate have been checked. */
-void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                    const Adjoint *d);
 
 /* ---- validation (validate.c) ---- */
 
@@ -361,10 +370,14 @@ const char *find_growth(Ctx *c, const Graph *step, const Call *call,
 
 /* ---- what Lua's side of it shares ---- */
 
-/* Into the variant metatable on top: __index, __tostring; what a variant says
- * of itself (describe.c). */
-void describe_open(lua_State *L);
+/* What a variant says of itself (describe.c): pushes a table of such methods;
+ * with all methods in it, it goes into the metatable below, as __index, with
+ * __tostring. */
+void describe_methods(lua_State *L);
+void describe_fields(lua_State *L);
 bool in_list(const char *word, const char *const *list, int n);
+/* "a b c", pushed. */
+const char *words_text(lua_State *L, const char *const *list, int n);
 /* "did you mean 'x'? what: a b c", or "what: a b c"; pushed. */
 const char *suggest(lua_State *L, const char *word, const char *what,
                     const char *const *list, int n);

@@ -160,7 +160,7 @@ static int counted(lua_State *L)
 
 static int32_t extent(const Concrete *c, int ax) { return c->size[ax]; }
 
-static int64_t count(const Concrete *c, AxisSet axes)
+int64_t numbers_count(const Concrete *c, AxisSet axes)
 {
     int64_t n = 1;
 
@@ -173,8 +173,8 @@ static int64_t count(const Concrete *c, AxisSet axes)
 /* What one step along the axis is among these axes; 0 where they lack it. */
 static int64_t stride(const Concrete *c, AxisSet axes, int ax)
 {
-    return axes & AXIS(ax) ? count(c, axes & ~(AXIS(ax) | (AXIS(ax) - 1)))
-                           : 0;
+    return axes & AXIS(ax)
+         ? numbers_count(c, axes & ~(AXIS(ax) | (AXIS(ax) - 1))) : 0;
 }
 
 /* Up to four operands side by side, along all axes of any. */
@@ -232,11 +232,6 @@ static void loop_next(Loop *l)
 
 /* ---- values ---- */
 
-Numbers *numbers_test(lua_State *L, int arg)
-{
-    return luaL_testudata(L, arg, CONCRETE_META);
-}
-
 bool any_numbers(lua_State *L)
 {
     for (int i = lua_gettop(L); i > 0; i--)
@@ -259,7 +254,7 @@ static Concrete *run_wanted(lua_State *L)
 static Numbers *push_numbers(lua_State *L, const Concrete *c, AxisSet axes)
 {
     const int64_t most = (int64_t)1 << 40;
-    int64_t n = count(c, axes);
+    int64_t n = numbers_count(c, axes);
     if (n > most)
         lang_no_memory(L, "a value of more than %lld numbers",
                        (long long)most);
@@ -374,7 +369,7 @@ static void add_products(lua_State *L, const Concrete *c, double *y,
     Loop l;
 
     loop_init(L, &l, c, axes, 4);
-    memset(y, 0, (size_t)count(c, to) * sizeof *y);
+    memset(y, 0, (size_t)numbers_count(c, to) * sizeof *y);
     bool along = l.step[0][l.nd - 1];
     for (int64_t n = 0; n < l.rows; n++, loop_next(&l)) {
         Row p = row_of(&l, a, 1), q = row_of(&l, b, 2);
@@ -425,7 +420,7 @@ static void push_centred(lua_State *L, const Concrete *c, Operand *x,
 
     add_products(L, c, m->x, m->axes, x, &b);
     for (int64_t i = 0; i < m->n; i++)
-        m->x[i] /= (double)count(c, over);
+        m->x[i] /= (double)numbers_count(c, over);
     Numbers *y = push_numbers(L, c, x->axes);
     loop_init(L, &l, c, (AxisSet[4]){ y->axes, x->axes, m->axes, 0 }, 4);
     for (int64_t row = 0; row < l.rows; row++, loop_next(&l))
@@ -532,7 +527,7 @@ int concrete_reduce(lua_State *L, const char *name, Reduction how)
     Numbers *y = push_numbers(L, c, a.axes & ~over);
     add_products(L, c, y->x, y->axes, &a, norm ? &a : &b);
     for (int64_t i = 0; how != R_SUM && how != R_L2NORM && i < y->n; i++)
-        y->x[i] /= (double)count(c, over);
+        y->x[i] /= (double)numbers_count(c, over);
     if (!norm)
         return settle(L, c);
     for (int64_t i = 0; i < y->n; i++)
@@ -667,6 +662,14 @@ static void turn(lua_State *L, const Concrete *c, const Operand *x,
         }
 }
 
+int single_axis(const Graph *g, AxisSet s)
+{
+    for (int ax = 0; s & (s - 1) && ax < NAXES; ax++)
+        if (g->axis[ax].size)
+            s &= ~AXIS(ax);
+    return s & (s - 1) ? -1 : lowest(s);
+}
+
 int concrete_rotate(lua_State *L)
 {
     const Concrete *c = run_wanted(L);
@@ -719,136 +722,6 @@ int concrete_prev(lua_State *L)
     numbers_take(L, c, st->name, st->axes, c->next[i]);
     numbers_push(L, c, st->axes, c->now[i]);
     return 1;
-}
-
-void concrete_room(Ctx *ctx, Concrete *c)
-{
-    const Graph *g = c->g;
-
-    for (int i = 0; i < g->nin; i++)
-        c->in[i] = ctx_alloc(ctx, (size_t)count(c, g->in[i].axes)
-                             * sizeof(double));
-    for (int i = 0; i < g->nst; i++) {
-        size_t bytes = (size_t)count(c, g->st[i].axes) * sizeof(double);
-        c->now[i] = ctx_alloc(ctx, bytes);
-        c->next[i] = ctx_alloc(ctx, bytes);
-    }
-    for (int i = 0; i < g->nout; i++)
-        c->out[i] = ctx_alloc(ctx, (size_t)count(c, g->n[g->out[i].node].axes)
-                              * sizeof(double));
-    if (g->layer)
-        layer_room(ctx, c);
-}
-
-/* Is it flin.prev's? */
-static bool of_prev(const Concrete *c, int state)
-{
-    for (int i = 0; i < c->nprevs; i++)
-        if (c->prevs[i] == state)
-            return true;
-    return false;
-}
-
-static void wrap_states(const Concrete *c)
-{
-    for (int i = 0; i < c->g->nst; i++)
-        for (int64_t k = 0; c->g->st[i].angle
-             && k < count(c, c->g->st[i].axes); k++)
-            c->next[i][k] = wrap_(c->next[i][k]);
-}
-
-/* A layer's result, at stack index `at`: its states are those of calls. */
-static void take_result(lua_State *L, Concrete *c, int at)
-{
-    const Graph *g = c->g;
-
-    if (lua_gettop(L) != at)
-        lang_fail(L, "end it with: return y", "run on numbers, forward does "
-                  "not return y");
-    numbers_take(L, c, "y", g->n[g->out[0].node].axes, c->out[0]);
-    check_calls(L, c);
-}
-
-static const char results_help[] = "name the same results for each token";
-
-/* The results, from stack index `at` on. */
-static void take_results(lua_State *L, Concrete *c, int at)
-{
-    const Graph *g = c->g;
-
-    if (lua_gettop(L) != at + 1 || !lua_istable(L, at))
-        lang_fail(L, "end it with: return { S = S }, y", "run on numbers, the "
-                  "step does not return the new states and y");
-    bool named = lua_istable(L, at + 1);
-    if (!named && g->nout > 1)
-        lang_fail(L, results_help, "run on numbers, the step returns one "
-                  "result, and %d in its trace", g->nout);
-    for (int i = g->nout; i-- > 0;) {   /* y is on top, where it is alone */
-        const Output *o = &g->out[i];
-        if (named)
-            lua_getfield(L, at + 1, o->name);
-        numbers_take(L, c, o->name, g->n[o->node].axes, c->out[i]);
-    }
-    for (int i = 0; i < g->nst; i++) {
-        const State *st = &g->st[i];
-        if (of_prev(c, i))
-            continue;
-        lua_getfield(L, at, st->name);
-        numbers_take(L, c, st->name, st->axes, c->next[i]);
-    }
-}
-
-/* Pushes the table of the inputs; of a layer, of those that have tokens, or of
- * the weights. */
-static void push_inputs(lua_State *L, const Concrete *c, bool weights)
-{
-    const Graph *g = c->g;
-
-    lua_createtable(L, 0, g->nin);
-    for (int i = 0; i < g->nin; i++) {
-        if (g->layer && g->in[i].timed == weights)
-            continue;
-        numbers_push(L, c, g->in[i].axes, c->in[i]);
-        lua_setfield(L, -2, g->in[i].name);
-    }
-}
-
-static void push_states(lua_State *L, const Concrete *c)
-{
-    const Graph *g = c->g;
-
-    lua_createtable(L, 0, g->nst);
-    for (int i = 0; i < g->nst; i++) {
-        if (of_prev(c, i))
-            continue;
-        numbers_push(L, c, g->st[i].axes, c->now[i]);
-        lua_setfield(L, -2, g->st[i].name);
-    }
-}
-
-void concrete_token(lua_State *L, Concrete *c, int f)
-{
-    bool layer = c->g->layer != NULL;
-
-    luaL_checkstack(L, 12, NULL);
-    lua_pushvalue(L, f);
-    int at = lua_gettop(L);
-    push_inputs(L, c, false);
-    if (layer)
-        push_inputs(L, c, true);
-    else
-        push_states(L, c);
-    c->at_prev = c->at_call = 0;
-    lua_call(L, 2, LUA_MULTRET);
-    if (layer)
-        take_result(L, c, at);
-    else
-        take_results(L, c, at);
-    wrap_states(c);
-    if (c->at_prev != c->nprevs)
-        lang_fail(L, "call flin.prev in each token alike", "prev: run on "
-                  "numbers, the step calls it less often than in its trace");
-    lua_settop(L, at - 1);
 }
 
 /* ---- metatables ---- */

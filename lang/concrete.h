@@ -48,7 +48,10 @@ Concrete *concrete_now(lua_State *L);
 /* Do comparisons give booleans? */
 bool truths_given(lua_State *L);
 
-/* Room for all of a step's values, in ctx. */
+/* Entries of these axes. */
+int64_t numbers_count(const Concrete *c, AxisSet axes);
+
+/* concrete_token.c: room for all of a step's values, in ctx. */
 void concrete_room(Ctx *ctx, Concrete *c);
 /* One token: from c->in and c->now to c->next and c->out, by the step's
  * function at `f`. Within concrete_call. */
@@ -56,7 +59,10 @@ void concrete_token(lua_State *L, Concrete *c, int f);
 
 /* What functions.c leaves to this file: called with the arguments of the
  * function, of which one is of numbers with axes (or any, for prev). */
-Numbers *numbers_test(lua_State *L, int arg);
+static inline Numbers *numbers_test(lua_State *L, int arg)
+{
+    return luaL_testudata(L, arg, CONCRETE_META);
+}
 bool any_numbers(lua_State *L);         /* among all arguments */
 int concrete_elementwise(lua_State *L, const char *name, int op, int arity,
                          double (*value)(const double *x));

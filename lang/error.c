@@ -346,15 +346,6 @@ const char *type_text(lua_State *L, int arg)
     }
 }
 
-void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud)
-{
-    work_begin(L);
-    bool ok = ctx_protect(c, f, ud);
-    work_end(L, !ok && c->err.code == ERR_INTERRUPT);
-    if (!ok)
-        lang_raise(L, &c->err);
-}
-
 void *push_owned(lua_State *L, size_t size, const char *meta,
                  lua_CFunction gc)
 {

@@ -702,14 +702,6 @@ static void make_rotate(Build *b)
                op2(g, OP_mul, turned, op1(g, OP_sin, angle)));
 }
 
-int single_axis(const Graph *g, AxisSet s)
-{
-    for (int ax = 0; s & (s - 1) && ax < NAXES; ax++)
-        if (g->axis[ax].size)
-            s &= ~AXIS(ax);
-    return s & (s - 1) ? -1 : lowest(s);
-}
-
 static int flin_rotate(lua_State *L)
 {
     Build b = { .make = make_rotate };

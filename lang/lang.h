@@ -63,9 +63,6 @@ void rng_seed(Rng *r, uint64_t seed);
 double rng_uniform(Rng *r);                          /* [0, 1) */
 double rng_normal(Rng *r);
 
-void tensor_open(lua_State *L);     /* adds its functions to the flin table
-                                       on top of the stack, as do the others */
-
 /* ---- values and tracing (value.c) ---- */
 
 /* A trace in progress. Owned by the userdata at registry `owner`; every value
@@ -106,7 +103,7 @@ void value_push(lua_State *L, int owner, Tracer *t, Ref r);
 Ref value_arg(lua_State *L, Tracer *t, int arg);
 /* Lua error where there is a comparison that nothing has read. */
 void check_compared(lua_State *L, const Tracer *t);
-void value_open(lua_State *L);      /* flin.exp, flin.dot, ... */
+void value_open(lua_State *L);
 
 /* Runs f under ctx_protect and turns its error into a Lua error, in the shape
  * of every flin error: "FILE:LINE: message", the source line with a caret
@@ -203,6 +200,7 @@ typedef struct Variant {
     BestChunk *chunks;                  /* by sizes */
     PlanView *views;                    /* that v:plan has shown */
     struct LayerProgram *programs;      /* of a layer, by sizes */
+    const struct LayerRuns *runs;       /* how a layer runs; NULL: it is none */
     struct PairPrograms *pairs;         /* on a device, of a mask over all
                                            pairs of tokens */
     const char *about;                  /* what its script begins with */
@@ -220,10 +218,13 @@ typedef struct Variant {
  * constants begin; of what v:map has made it; v:probed(). */
 enum { OF_FUNCTION = 1, OF_INITIAL, OF_MAP, OF_PROBED, OF_LAST = OF_PROBED };
 Variant *variant_check(lua_State *L, int arg);
-void variant_open(lua_State *L);    /* flin.variant */
+void variant_meta(lua_State *L);    /* pushes their metatable */
+void variant_open(lua_State *L);    /* flin.variant: adds its functions to the
+                                       flin table on top of the stack, as do
+                                       all that open something */
 void variant_methods(lua_State *L); /* map, probed, probe */
-void run_methods(lua_State *L);     /* forward, reference, step, check into
-                                       the variant method table on top */
+void run_methods(lua_State *L);     /* forward, reference, step into the
+                                       method table on top */
 
 /* ---- masks (mask.c) ---- */
 

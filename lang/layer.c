@@ -226,6 +226,7 @@ void layer_whole(lua_State *L, Variant *v)
 {
     Whole w = { .v = v };
 
+    v->runs = &layer_runs_by_parts;
     protect(L, v->ctx, run_whole, &w);
     for (int i = 0; i < v->step->nin; i++) {
         const Input *in = &v->step->in[i];

@@ -425,11 +425,6 @@ static void count_readers(Lay *k)
     }
 }
 
-bool layer_checkpoints(const Variant *v, const Args *a)
-{
-    return a->checkpoint || v->step->layer->checkpoint;
-}
-
 static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d)
 {
@@ -870,3 +865,10 @@ const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
         layer_prepare(c, v, a, b);
     return any_plan(p);
 }
+
+const LayerRuns layer_runs_by_parts = {
+    .prepare = layer_prepare, .release = layer_release, .plan = layer_plan,
+    .workspace = layer_workspace, .forward = layer_run,
+    .backward = layer_backward, .saved_bytes = layer_saved_bytes,
+    .run_saved = layer_run_saved, .mark = layer_mark,
+};

@@ -164,6 +164,21 @@ Array input_array(const Lay *k, int i, const View *t);
  * head, or made from weights. */
 bool layer_wide(const Graph *g, Ref r);
 
+/* ---- calls (layer_run.c): those of layer_runs_by_parts ---- */
+
+void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b);
+void layer_release(Variant *v);
+const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        const Adjoint *d);
+void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
+int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        Stored room);
+uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b);
+void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    const Adjoint *d);
+
 /* ---- gradients of values (layer_run.c) ---- */
 
 /* Adds to r's gradient; the first one is taken as it is. */

@@ -2,8 +2,13 @@
 #include <string.h>
 
 #include "bind.h"
+#include "concrete.h"
 #include "gpu.h"
 #include "io.h"
+#include "plan_view.h"
+#include "run.h"
+#include "value.h"
+#include "watch.h"
 
 /* own.load(name, part): the embedded file as a function. A part of flin's own
  * is not where a user looks for what is wrong: the caller is. */
@@ -73,13 +78,54 @@ static void push_own(lua_State *L)
     lua_setfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
 }
 
+static void tensors_open(lua_State *L)
+{
+    tensor_meta(L);
+    tensor_arithmetic(L);
+    lua_newtable(L);
+    tensor_methods(L);
+    tensor_reductions(L);
+    tensor_ops_open(L);
+    tensor_fields(L);
+    lua_pop(L, 1);
+    make_open(L);
+    host_open(L);
+    files_open(L);
+}
+
+static void values_open(lua_State *L)
+{
+    value_open(L);
+    concrete_open(L);
+    watch_open(L);
+    functions_open(L);
+}
+
+/* init.lua adds methods in Lua. */
+static void variants_open(lua_State *L)
+{
+    variant_meta(L);
+    describe_methods(L);
+    variant_methods(L);
+    run_methods(L);
+    backward_methods(L);
+    check_methods(L);
+    plan_methods(L);
+    io_methods(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, VARIANT_METHODS);
+    describe_fields(L);
+    lua_pop(L, 1);
+    variant_open(L);
+}
+
 __attribute__((visibility("default"))) int luaopen_flin(lua_State *L)
 {
     luaL_checkversion(L);
     lua_newtable(L);
-    tensor_open(L);
-    value_open(L);
-    variant_open(L);
+    tensors_open(L);
+    values_open(L);
+    variants_open(L);
     mask_open(L);
     pebble_open(L);
     gpu_open(L);

@@ -143,6 +143,15 @@ bool kernel_writes(const PlanView *w, int k, Ref r)
     return result && first_maker(w, r) == k;
 }
 
+double launched_seconds(const PlanView *w, int i, bool cycles, bool bytes)
+{
+    const Launched *l = &w->launched->kernel[i];
+    GpuWork work = { cycles ? l->cycles : 0, bytes ? l->moves : 0, l->blocks,
+                     l->resident, w->p->kernel[i].kind != K_TOKEN };
+
+    return gpu_seconds(w->m, &work);
+}
+
 double peak_bytes(const PlanView *w)
 {
     double most = 0;

@@ -64,15 +64,6 @@ static void find_launched(Ctx *c, void *ud)
     w->launched = cuda_launches(c, w->made, w->m->arch);
 }
 
-double launched_seconds(const PlanView *w, int i, bool cycles, bool bytes)
-{
-    const Launched *l = &w->launched->kernel[i];
-    GpuWork work = { cycles ? l->cycles : 0, bytes ? l->moves : 0, l->blocks,
-                     l->resident, w->p->kernel[i].kind != K_TOKEN };
-
-    return gpu_seconds(w->m, &work);
-}
-
 /* What the kernels that are launched move and take: the plan's prices were of
  * those that it was chosen from. */
 static void price_launched(PlanView *w)

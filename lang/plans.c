@@ -400,7 +400,8 @@ void plans_release(Variant *v)
         if (e->backend->release && e->program)
             e->backend->release(e->program);
     v->plans = NULL;
-    layer_release(v);
+    if (v->runs)
+        v->runs->release(v);
     pairs_free(v->shared.gpu, v->pairs);
     v->pairs = NULL;
     shared_release(&v->shared);
@@ -469,14 +470,14 @@ static void run_pairs(Ctx *c, Variant *v, const Bound *b)
 
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    const PlanEntry *e = in_parts(v, a) ? layer_plan(c, v, a, b)
+    const PlanEntry *e = in_parts(v, a) ? v->runs->plan(c, v, a, b)
                                         : bound_plan(c, v, a, b);
     bool looks = e || !b->call.on_device;
     const Validation *before = looks ? validate_before(c, v, a, b, e) : NULL;
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (in_parts(v, a))
-        layer_run(c, v, a, b);
+        v->runs->forward(c, v, a, b);
     else if (e)
         e->backend->run(c, e->program, e->plan, &b->call);
     else if (on_device_pairs(v, a, b))
@@ -492,7 +493,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (in_parts(v, a)) {
-        layer_prepare(c, v, a, b);
+        v->runs->prepare(c, v, a, b);
         return;
     }
     if (on_device_pairs(v, a, b)) {
@@ -509,7 +510,7 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (in_parts(v, a))
-        return layer_workspace(c, v, a, b, NULL);
+        return v->runs->workspace(c, v, a, b, NULL);
     if (on_device_pairs(v, a, b)) {
         PairsCall p = pairs_call(v, b);
         return pairs_workspace(c, v->shared.gpu, &p);

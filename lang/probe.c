@@ -101,35 +101,6 @@ int flin_probe(lua_State *L)
     return 1;
 }
 
-typedef struct Keep { Variant *v; const Tracer *t; } Keep;
-
-static void keep(Ctx *c, void *ud)
-{
-    const Keep *k = ud;
-    size_t size = (size_t)k->t->nprobes * sizeof *k->t->probes;
-
-    k->v->probes = ctx_grow(c, NULL, 0, size);
-    memcpy(k->v->probes, k->t->probes, size);
-    k->v->nprobes = k->t->nprobes;
-}
-
-void probes_keep(lua_State *L, Variant *v, const Tracer *t)
-{
-    const Graph *g = v->step;
-
-    for (int i = 0; i < t->nprobes; i++) {
-        Place at = { v->ctx->file, t->probes[i].line };
-        if (graph_find_output(g, t->probes[i].name) >= 0)
-            lang_fail_at(L, at, "give the probe another name", "probe: '%s' "
-                         "is a result's name", t->probes[i].name);
-        if (g->nout + i >= MAX_RESULTS)
-            lang_fail_at(L, at, "take some out", "probe: with the step's "
-                         "results there are more than %d", MAX_RESULTS);
-    }
-    if (t->nprobes)
-        protect(L, v->ctx, keep, &(Keep){ v, t });
-}
-
 /* ---- v:probed ---- */
 
 void probes_push(lua_State *L, const Variant *v)

@@ -24,8 +24,9 @@ void join_options(lua_State *L, const char *what);
 /* The call v:METHOD(table), checked and bound. Leaves on the stack: variant,
  * arguments, kept tensors, run, cu_seqlens; results come on top of these. */
 Run *run_begin(lua_State *L, Mode mode);
-/* protect, of what takes plans: plans_try. */
+/* protect, of what takes plans: plans_try. The second: ctx_protect of it. */
 void protect_call(lua_State *L, Run *r, void (*f)(Ctx *c, void *ud), void *ud);
+bool try_call(Run *r, void (*f)(Ctx *c, void *ud), void *ud);
 void run_end(Run *r);
 /* y and the final states of the call r, of mode reference: by the variant's
  * own function, where it has one. The variant is at index 1 of the stack. */

@@ -13,7 +13,6 @@
 
 #include "sandbox.h"
 
-#define SOURCES "flin.sources"
 #define ATTACHED "flin.attached"        /* a guard, of another's Lua */
 
 enum { HOOK_STEP = 200, BYTES_STEP = 64, ELEMENTS_STEP = 4,
@@ -382,6 +381,15 @@ Ctx *sandbox_ctx(lua_State *L)
     return c;
 }
 
+void protect(lua_State *L, Ctx *c, void (*f)(Ctx *, void *), void *ud)
+{
+    work_begin(L);
+    bool ok = ctx_protect(c, f, ud);
+    work_end(L, !ok && c->err.code == ERR_INTERRUPT);
+    if (!ok)
+        lang_raise(L, &c->err);
+}
+
 /* ---- tables from a script ---- */
 
 int raw_field(lua_State *L, int table, const char *name)
@@ -403,23 +411,7 @@ lua_Integer list_length(lua_State *L, int list, const char *what)
 
 /* ---- the state ---- */
 
-/* require "flin"; with open files also text modules beside the script. */
-static int require(lua_State *L)
-{
-    const char *name = luaL_checkstring(L, 1);
-    Guard *g = guard_of(L);
-
-    if (strcmp(name, "flin") == 0) {
-        luaL_requiref(L, "flin", luaopen_flin, 0);
-        return 1;
-    }
-    if (!g || !g->open_files)
-        return luaL_error(L, "require: '%s' is not there\n  help: a script "
-                          "in the sandbox can require \"flin\" alone", name);
-    return module_require(L, name);
-}
-
-void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
+Guard *guard_open(lua_State *L, const Limits *lim, bool open_files)
 {
     Guard *g = guard_new(L, lim);
 
@@ -429,11 +421,13 @@ void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_CLOSED);
     }
-    libraries_open(L, open_files);
-    if (lim->instructions)
+    return g;
+}
+
+void guard_begin(lua_State *L, Guard *g)
+{
+    if (g->lim.instructions)
         measure_instruction(L, g);
-    lua_pushcfunction(L, require);
-    lua_setglobal(L, "require");
     lua_sethook(L, sandbox_hook, LUA_MASKCOUNT, HOOK_STEP);
 }
 
@@ -496,73 +490,4 @@ void sandbox_progress(lua_State *L, void (*at_lua)(void),
         g->at_lua = at_lua;
         g->at_work = at_work;
     }
-}
-
-/* ---- text ---- */
-
-static const char *skip_first(const char *s, size_t *n)
-{
-    const char *eol;
-
-    if (*n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0)
-        s += 3, *n -= 3;
-    if (*n && *s == '#') {              /* #!; the line break stays */
-        eol = memchr(s, '\n', *n);
-        *n -= eol ? (size_t)(eol - s) : *n;
-        s = eol ? eol : s;
-    }
-    return s;
-}
-
-/* A text, and what stands before it. */
-typedef struct Reading { const char *s[2]; size_t n[2]; int at; } Reading;
-
-static const char *read_part(lua_State *L, void *ud, size_t *n)
-{
-    Reading *r = ud;
-
-    (void)L;
-    if (r->at == 2)
-        return NULL;
-    *n = r->n[r->at];
-    return r->s[r->at++];
-}
-
-/* With something to close, a file's last "return f(...)" is no tail call: an
- * error in f knows its line. */
-static const char stay[] = "local _flin <close> = nil ";
-
-int sandbox_load(lua_State *L, const char *s, size_t n, const char *name)
-{
-    if (n && *s == *LUA_SIGNATURE) {
-        lua_pushfstring(L, "%s: is compiled; flin takes text only",
-                        *name == '@' || *name == '=' ? name + 1 : name);
-        return LUA_ERRSYNTAX;
-    }
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
-    lua_pushlstring(L, s, n);
-    lua_setfield(L, -2, name);
-    lua_pop(L, 1);
-    s = skip_first(s, &n);
-    Reading r = { { stay, s }, { sizeof stay - 1, n }, *name != '@' };
-    return lua_load(L, read_part, &r, name, "t");
-}
-
-void sandbox_show(lua_State *L, const char *s, const char *name)
-{
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
-    lua_pushstring(L, s);
-    lua_setfield(L, -2, name);
-    lua_pop(L, 1);
-}
-
-const char *sandbox_source(lua_State *L, const char *name, size_t *len)
-{
-    const char *s = NULL;
-
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, SOURCES);
-    if (lua_getfield(L, -1, name) == LUA_TSTRING)
-        s = lua_tolstring(L, -1, len);
-    lua_pop(L, 2);                      /* the registry holds the string */
-    return s;
 }

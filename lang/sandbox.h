@@ -40,9 +40,8 @@ void sandbox_hook(lua_State *L, lua_Debug *ar);
 /* Sets the hook that the state has by itself, if any. */
 void sandbox_rehook(lua_State *L);
 
-/* sandbox_lib.c: the libraries, without what a script must not have. */
-void libraries_open(lua_State *L, bool open_files);
-/* Pushes what module `name` of the script's folder returns. */
-int module_require(lua_State *L, const char *name);
+/* A fresh state gets its guard; from the second on it counts. */
+Guard *guard_open(lua_State *L, const Limits *lim, bool open_files);
+void guard_begin(lua_State *L, Guard *g);
 
 #endif

@@ -365,7 +365,7 @@ static void close_base(lua_State *L)
     lua_pop(L, 5);
 }
 
-void libraries_open(lua_State *L, bool open_files)
+static void libraries_open(lua_State *L, bool open_files)
 {
     static const luaL_Reg always[] = {
         { LUA_GNAME, luaopen_base }, { LUA_COLIBNAME, luaopen_coroutine },
@@ -449,7 +449,7 @@ int sandbox_file(lua_State *L, const char *path, bool waits)
     return status;
 }
 
-int module_require(lua_State *L, const char *name)
+static int module_require(lua_State *L, const char *name)
 {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     if (lua_getfield(L, -1, name) != LUA_TNIL)
@@ -470,4 +470,30 @@ int module_require(lua_State *L, const char *name)
     lua_pushvalue(L, -1);
     lua_setfield(L, 2, name);
     return 1;
+}
+
+/* require "flin"; with open files also text modules beside the script. */
+static int require(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    Guard *g = guard_of(L);
+
+    if (strcmp(name, "flin") == 0) {
+        luaL_requiref(L, "flin", luaopen_flin, 0);
+        return 1;
+    }
+    if (!g || !g->open_files)
+        return luaL_error(L, "require: '%s' is not there\n  help: a script "
+                          "in the sandbox can require \"flin\" alone", name);
+    return module_require(L, name);
+}
+
+void sandbox_open(lua_State *L, const Limits *lim, bool open_files)
+{
+    Guard *g = guard_open(L, lim, open_files);
+
+    libraries_open(L, open_files);
+    lua_pushcfunction(L, require);
+    lua_setglobal(L, "require");
+    guard_begin(L, g);
 }

@@ -59,7 +59,7 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
     if (on_device_pairs(v, a, b))
         return pairs_bytes(v, b);
     if (v->step->layer)
-        return layer_checkpoints(v, a) ? 0 : layer_saved_bytes(c, v, a, b);
+        return layer_checkpoints(v, a) ? 0 : v->runs->saved_bytes(c, v, a, b);
     PlanEntry *e = saving_plan(c, v, a, b);
 
     if (!e)
@@ -72,7 +72,7 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room)
 {
     if (v->step->layer && b->call.on_device && room.at)
-        return layer_run_saved(c, v, a, b, room);
+        return v->runs->run_saved(c, v, a, b, room);
     if (on_device_pairs(v, a, b))
         return pairs_run_saved(c, v, a, b, room);
     PlanEntry *e = saving_plan(c, v, a, b);
@@ -170,7 +170,7 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                        hash_places(v->step, &b->call, at) | 1 };
     if (!e && !layer)
         return (Note){ 0 };
-    uint64_t mark = e ? e->mark : layer_mark(v, a, b);
+    uint64_t mark = e ? e->mark : v->runs->mark(v, a, b);
     return (Note){ mark | 1, hash_call(v->step, b) | 1,
                    hash_places(v->step, &b->call, at) | 1 };
 }

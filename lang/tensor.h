@@ -64,6 +64,11 @@ bool tensor_contiguous(const Tensor *t);
 int tensor_sizes(lua_State *L, int arg, const char *what,
                  int64_t shape[TENSOR_RANK], int *next, int *open);
 
+/* tensor_index.c: pushes the metatable; methods on top go into it below. */
+void tensor_meta(lua_State *L);
+void tensor_fields(lua_State *L);
+int tensor_collect(lua_State *L);       /* __gc (tensor.c) */
+
 /* Each adds to the table on top of the stack: methods, or the metatable's
  * + - * / and unary minus. */
 void tensor_methods(lua_State *L);      /* tensor_view.c */

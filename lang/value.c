@@ -523,7 +523,4 @@ void value_open(lua_State *L)
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
-    concrete_open(L);
-    watch_open(L);
-    functions_open(L);
 }

@@ -60,10 +60,8 @@ void keep_lines(lua_State *L, Variant *v);
 void declare_again(Graph *to, const Graph *from, int states);
 int variant_map(lua_State *L);
 
-/* probe.c. flin.probe; the variant keeps what its trace has seen of it, Lua
- * error where a probe has a result's name. */
+/* probe.c. flin.probe. */
 int flin_probe(lua_State *L);
-void probes_keep(lua_State *L, Variant *v, const Tracer *t);
 void probes_push(lua_State *L, const Variant *v);   /* a list of names */
 
 /* layer.c. Is the variant at 1 called on a table of values? Puts its step into

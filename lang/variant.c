@@ -17,27 +17,7 @@
 #include "plan_view.h"
 #include "value.h"
 
-Variant *variant_check(lua_State *L, int arg)
-{
-    Variant *v = luaL_testudata(L, arg, VARIANT_META);
-
-    if (!v || !v->step)
-        lang_fail(L, "call methods with a colon: v:forward{...}",
-                  "a variant is wanted here, not %s", type_text(L, arg));
-    return v;
-}
-
 /* ---- words ---- */
-
-bool axis_name_ok(const char *s)
-{
-    if ((!isalpha((unsigned char)*s) && *s != '_') || strlen(s) > 20)
-        return false;
-    for (; *s; s++)
-        if (!isalnum((unsigned char)*s) && *s != '_')
-            return false;
-    return true;
-}
 
 static const char *const domain_names[] = {
 #define DOMAIN(name, from, value, of, breaks, wanted, unit, help) #name,
@@ -58,46 +38,12 @@ static const char *const reserved[] = { "initial_state", "state", "saved",
     "plan", "checkpoint" };
 enum { NRESERVED = sizeof reserved / sizeof *reserved };
 
-bool in_list(const char *word, const char *const *list, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!strcmp(word, list[i]))
-            return true;
-    return false;
-}
-
 /* ---- the definition's fields ---- */
 
 /* "flin.variant" or "flin.layer": the running function's upvalue. */
 static const char *called(lua_State *L)
 {
     return lua_tostring(L, lua_upvalueindex(1));
-}
-
-/* "a b c", pushed. */
-static const char *join(lua_State *L, const char *const *list, int n)
-{
-    luaL_Buffer b;
-
-    luaL_buffinit(L, &b);
-    for (int i = 0; i < n; i++) {
-        luaL_addstring(&b, i ? " " : "");
-        luaL_addstring(&b, list[i]);
-    }
-    luaL_pushresult(&b);
-    return lua_tostring(L, -1);
-}
-
-const char *suggest(lua_State *L, const char *word, const char *what,
-                    const char *const *list, int n)
-{
-    const char *near = nearest_name(word, list, n);
-    const char *all = join(L, list, n);
-
-    if (near)
-        return lua_pushfstring(L, "did you mean '%s'? %s: %s", near, what,
-                               all);
-    return lua_pushfstring(L, "%s: %s", what, n ? all : "none");
 }
 
 static void check_fields(lua_State *L, int def, const char *const *known,
@@ -242,7 +188,7 @@ static void check_domain(lua_State *L, const char *name, const char *axes)
         return;
     }
     if (n < 1)
-        lang_fail(L, join(L, domain_names, DOMAINS), "%s: input '%s': no "
+        lang_fail(L, words_text(L, domain_names, DOMAINS), "%s: input '%s': no "
                   "domain after ':'", called(L), name);
     if (n > 1 || !in_list(word, domain_names, DOMAINS))
         lang_fail(L, suggest(L, word, "domains", domain_names, DOMAINS),
@@ -270,7 +216,7 @@ static void check_name(lua_State *L, const char *what, const char *name)
         lang_fail(L, "a letter, then letters, digits and _: 20 at most",
                   "%s: %s '%s' is not a usable name", called(L), what, name);
     if (*what == 'i' && in_list(name, reserved, NRESERVED))
-        lang_fail(L, join(L, reserved, NRESERVED), "%s: input '%s':"
+        lang_fail(L, words_text(L, reserved, NRESERVED), "%s: input '%s':"
                   " that name is for what calls take themselves", called(L),
                   name);
     if (*what == 'i' && !strncmp(name, "dy_", 3))
@@ -494,6 +440,36 @@ void keep_lines(lua_State *L, Variant *v)
     }
 }
 
+typedef struct Probes { Variant *v; const Tracer *t; } Probes;
+
+static void keep_probes(Ctx *c, void *ud)
+{
+    const Probes *k = ud;
+    size_t size = (size_t)k->t->nprobes * sizeof *k->t->probes;
+
+    k->v->probes = ctx_grow(c, NULL, 0, size);
+    memcpy(k->v->probes, k->t->probes, size);
+    k->v->nprobes = k->t->nprobes;
+}
+
+/* What flin.probe has named; a Lua error where that is a result's name. */
+static void probes_keep(lua_State *L, Variant *v, const Tracer *t)
+{
+    const Graph *g = v->step;
+
+    for (int i = 0; i < t->nprobes; i++) {
+        Place at = { v->ctx->file, t->probes[i].line };
+        if (graph_find_output(g, t->probes[i].name) >= 0)
+            lang_fail_at(L, at, "give the probe another name", "probe: '%s' "
+                         "is a result's name", t->probes[i].name);
+        if (g->nout + i >= MAX_RESULTS)
+            lang_fail_at(L, at, "take some out", "probe: with the step's "
+                         "results there are more than %d", MAX_RESULTS);
+    }
+    if (t->nprobes)
+        protect(L, v->ctx, keep_probes, &(Probes){ v, t });
+}
+
 static int flin_variant(lua_State *L)
 {
     if (!lua_istable(L, 1))
@@ -609,17 +585,19 @@ static int variant_call(lua_State *L)
               "methods are called, not itself", name);
 }
 
-void variant_open(lua_State *L)
+void variant_meta(lua_State *L)
 {
     luaL_newmetatable(L, VARIANT_META);
     lua_pushcfunction(L, variant_gc);
     lua_setfield(L, -2, "__gc");
     lua_pushcfunction(L, variant_call);
     lua_setfield(L, -2, "__call");
-    describe_open(L);
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
+}
+
+void variant_open(lua_State *L)
+{
     lua_pushliteral(L, "flin.variant");
     lua_pushcclosure(L, flin_variant, 1);
     lua_setfield(L, -2, "variant");

@@ -239,33 +239,34 @@ static void bind_back(Back *k)
 
 /* ---- sums ---- */
 
-/* Adds up n elements at `at`, of `count` rows that lie `gap` apart. */
-static void sum_rows(const View *from, int64_t at, int64_t gap, int64_t count,
+/* Adds n elements at `at`, of `count` rows that lie `gap` apart. */
+static void add_rows(const View *from, int64_t at, int64_t gap, int64_t count,
                      int64_t n, double *sum)
 {
-    for (int64_t e = 0; e < n; e++)
-        sum[e] = 0;
     for (int64_t r = 0; r < count; r++)
         for (int64_t e = 0; e < n; e++)
             sum[e] += view_get(from, at + r * gap + e);
 }
 
-/* Where element e of input i's head h of row r lies in its gradient. */
-static int64_t gradient_at(const Back *k, int i, int64_t r, int64_t h,
-                           int64_t e)
+/* Where each of n elements of a head lies in the gradient, from its first. */
+static int64_t *element_places(const Back *k, int i, int64_t n)
 {
     const Given *to = &k->d->dx[i];
-    bool timed = k->step->in[i].timed;
-    int skip = input_lead(k->step, timed);
-    int64_t at = h * input_view(k->step, i, to).sh;
+    int skip = input_lead(k->step, k->step->in[i].timed);
+    int64_t *at = ctx_alloc(k->c, (size_t)n * sizeof *at);
 
-    for (int d = to->rank - 1; d >= skip; d--) {
-        at += e % to->shape[d] * to->stride[d];
-        e /= to->shape[d];
-    }
-    if (timed)
-        at += r / k->b->T * to->stride[0] + r % k->b->T * to->stride[1];
+    for (int64_t e = 0; e < n; e++)
+        for (int64_t d = to->rank - 1, left = e; d >= skip; d--) {
+            at[e] += left % to->shape[d] * to->stride[d];
+            left /= to->shape[d];
+        }
     return at;
+}
+
+/* Where row r of an input with tokens lies in its gradient. */
+static int64_t row_place(const Back *k, const Given *to, int64_t r)
+{
+    return r / k->b->T * to->stride[0] + r % k->b->T * to->stride[1];
 }
 
 /* A shared head's gradient is the sum over those that share it; a constant's
@@ -275,24 +276,23 @@ static void sum_gradient(Back *k, int i)
     const View *from = &k->sums[i];
     const Given *to = &k->d->dx[i];
     bool timed = k->step->in[i].timed;
-    int64_t heads = input_view(k->step, i, to).heads, n = from->sh;
+    View like = input_view(k->step, i, to);
+    int64_t heads = like.heads, n = from->sh;
     int64_t group = k->call.heads / heads, all = k->call.heads * n;
     int64_t rows = timed ? k->b->B * k->b->T : 1;
+    const int64_t *at = element_places(k, i, n);
     double *sum = ctx_alloc(k->c, (size_t)n * sizeof *sum);
-    double *part = ctx_alloc(k->c, (size_t)n * sizeof *part);
     View result = { .data = to->data, .dtype = to->dtype };
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++) {
+            int64_t first = h * like.sh + (timed ? row_place(k, to, r) : 0);
             memset(sum, 0, (size_t)n * sizeof *sum);
-            for (int64_t s = 0; s < (timed ? 1 : k->b->N); s++) {
-                sum_rows(from, (timed ? r : s) * all + h * group * n, n,
-                         group, n, part);
-                for (int64_t e = 0; e < n; e++)
-                    sum[e] += part[e];
-            }
+            for (int64_t s = 0; s < (timed ? 1 : k->b->N); s++)
+                add_rows(from, (timed ? r : s) * all + h * group * n, n,
+                         group, n, sum);
             for (int64_t e = 0; e < n; e++)
-                view_set(&result, gradient_at(k, i, r, h, e), sum[e]);
+                view_set(&result, first + at[e], sum[e]);
         }
 }
 

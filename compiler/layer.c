@@ -364,6 +364,61 @@ static void find_made(Cut *k)
                       k->l->call[i].name);
 }
 
+/* ---- numbers of a token ---- */
+
+enum { SEVERAL = UINT32_MAX };
+
+/* By which part a node would be computed, called after the node that it ends
+ * in: 0, by none, or by SEVERAL. */
+static Ref *find_owners(const Cut *k)
+{
+    const Graph *g = k->g;
+    Ref *owner = ctx_alloc(k->c, g->len * sizeof *owner);
+
+    for (Ref r = g->len - 1; r > 0; r--) {
+        bool apart = layer_call_of(k->l, r) || weight_of(g, r) >= 0;
+        Ref own = k->made[r] && k->reached[r] ? r : owner[r];
+        for (int i = 0; i < 4 && own && !apart; i++) {
+            Ref *of = &owner[g->n[r].a[i]];
+            *of = *of && *of != own ? SEVERAL : own;
+        }
+    }
+    return owner;
+}
+
+/* Numbers of a token that are made of sums of rows, and of such alone. */
+static bool *find_sums(const Cut *k)
+{
+    const Graph *g = k->g;
+    bool *sum = ctx_alloc(k->c, g->len * sizeof *sum);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        if (!n->timed || n->axes || k->made[r] || n->op == OP_input)
+            continue;
+        sum[r] = n->over;
+        for (int i = 0; i < 4; i++)
+            sum[r] |= n->a[i] && sum[n->a[i]];
+    }
+    return sum;
+}
+
+/* Such a number, a norm's, say, is a value of its own where several parts read
+ * it: each of them would go through the row again. */
+static void share_sums(Cut *k)
+{
+    const Graph *g = k->g;
+    const Ref *owner = find_owners(k);
+    const bool *sum = find_sums(k);
+
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4 && k->reached[r] && !sum[r]; i++) {
+            Ref a = g->n[r].a[i];
+            if (a && sum[a] && owner[a] == SEVERAL)
+                k->made[a] = 1;
+        }
+}
+
 /* ---- a part's step ---- */
 
 typedef struct Piece {
@@ -391,8 +446,9 @@ static void find_live(Piece *q)
     }
 }
 
-/* The axis that the values may have for heads: nothing is summed over it, no
- * operation knows it, and they keep one beside it. */
+/* The axis that the values may have for heads: nothing is summed over it, or
+ * without it, which each head would do again; no operation knows it, and they
+ * keep one beside it. */
 static int find_heads(const Piece *q)
 {
     const Graph *g = q->k->g;
@@ -403,8 +459,11 @@ static int find_heads(const Piece *q)
         if (!q->live[r])
             continue;
         all |= n->axes;
-        if (q->live[r] == 1)
-            may &= ~(n->over | (layer_names_axis(n->op) ? AXIS(n->index) : 0));
+        if (q->live[r] != 1)
+            continue;
+        may &= ~(n->over | (layer_names_axis(n->op) ? AXIS(n->index) : 0));
+        for (int i = 0; n->over && n->timed && i < 4; i++)
+            may &= n->a[i] ? g->n[n->a[i]].axes : may;
     }
     return may && all != (may & (~may + 1)) ? lowest(may) : 0;
 }
@@ -587,6 +646,7 @@ LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
               .parts = ctx_alloc(c, sizeof *k.parts) };
 
     find_made(&k);
+    share_sums(&k);
     for (Ref r = 1; r < g->len; r++) {
         const LayerCall *call = layer_call_of(l, r);
         if (!k.reached[r] || !k.made[r])

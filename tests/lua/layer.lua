@@ -411,6 +411,22 @@ check("plan: parts", #plan.parts == 17 and tostring(plan):find("rows", 1, true)
       and tostring(plan):find("product 128 x 64 x 64", 1, true), tostring(plan))
 check("plan: backward", layer:plan { backward = true }.flops
       > 2 * layer:plan().flops)
+-- A norm's number is one value for all that read it; heads do not each sum up a
+-- row that they share.
+local normed = flin.layer {
+  name = "normed", input = { x = "t d" },
+  weight = { Wq = "d h k", Wv = "d h v", Wo = "h v d" },
+  forward = function (x, w)
+    local h = flin.rms_norm(x.x, "d")
+    local y = flin.stdlib.linear { q = dot(h, w.Wq), k = dot(h, w.Wq),
+                                   v = dot(h, w.Wv) }
+    return x.x + dot(flin.rms_norm(y, "h v"), w.Wo)
+  end,
+}
+local _, sums = normed.form:gsub("sum%(square%(x%)%)", "")
+check("normed: its number once", sums == 1
+      and normed.form:find("v1 [t] = rsqrt", 1, true), normed.form)
+check("normed: right", normed:check { T = 70, size = 4, h = 2 }.worst < 1e-4)
 -- What is behind a call or before it is in its step: norms and gates of a head
 -- are, products and what sums over heads never.
 local LEFT <const> = { gated_deltanet = 11, gla = 8, kda = 13, mamba2 = 12,

@@ -193,6 +193,12 @@ void ctx_rethrow(Ctx *c)
     longjmp(*c->catch, 1);
 }
 
+void ctx_raise(Ctx *c, const Error *e)
+{
+    c->err = *e;
+    ctx_rethrow(c);
+}
+
 static _Noreturn void throw_error(Ctx *c, int code, int line)
 {
     c->err.code = code;
@@ -221,6 +227,19 @@ void fail_help(Ctx *c, int line, const char *help, const char *fmt, ...)
     va_end(ap);
     snprintf(c->err.help, sizeof c->err.help, "%s", help ? help : "");
     throw_error(c, ERR_USER, line);
+}
+
+void error_set(const Ctx *c, Error *e, int line, const char *help,
+                const char *fmt, ...)
+{
+    va_list ap;
+
+    *e = (Error){ .code = ERR_USER, .line = line };
+    va_start(ap, fmt);
+    vsnprintf(e->message, sizeof e->message, fmt, ap);
+    va_end(ap);
+    snprintf(e->help, sizeof e->help, "%s", help ? help : "");
+    snprintf(e->file, sizeof e->file, "%s", c->file ? c->file : "");
 }
 
 void fail_code(Ctx *c, int code, const char *fmt, ...)
@@ -260,6 +279,22 @@ bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
     }
     c->catch = outer;
     return done;
+}
+
+void ctx_apart(Ctx *c, void (*f)(Ctx *, void *), void *ud)
+{
+    Ctx *own = ctx_like(c);
+
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    own->file = c->file;
+    own->doing = c->doing;
+    own->done = c->done;
+    bool ok = ctx_protect(own, f, ud);
+    Error e = own->err;
+    ctx_free(own);
+    if (!ok)
+        ctx_raise(c, &e);
 }
 
 void ctx_poll(Ctx *c)

@@ -117,11 +117,17 @@ _Noreturn void fail_code(Ctx *c, int code, const char *fmt, ...)
 _Noreturn void fail_internal(Ctx *c, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same as an answer: nobody jumps. Raises one. */
+void error_set(const Ctx *c, Error *e, int line, const char *help,
+                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+_Noreturn void ctx_raise(Ctx *c, const Error *e);
 /* Pass on the error that ctx_protect caught. */
 _Noreturn void ctx_rethrow(Ctx *c);
 
 /* Run f(c, ud); false, with c->err set, if it failed. May nest. */
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
+/* f(own, ud) in memory of its own that ends with it; its error goes on in c. */
+void ctx_apart(Ctx *c, void (*f)(Ctx *, void *), void *ud);
 
 /* Fails with ERR_INTERRUPT once the host has asked for it. Tells it, too, what
  * is being done. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cost.h"
-#include "grad.h"
+#include "pipeline.h"
 
 typedef struct Trial {
     const Graph *step;
@@ -24,6 +24,7 @@ static void try_chunk(Ctx *c, void *ud)
     Trial *t = ud;
     Graph step = *t->step, *g;
 
+    c->file = step.ctx->file;
     step.ctx = c;                       /* what is made is made in c */
     g = by_chunks(&step, t->size, t->chunk, t->joint, t->m);
     t->serial = !g;
@@ -41,13 +42,9 @@ int best_chunk(Ctx *c, const Graph *step, const int32_t size[NAXES],
 
     memset(weighed, 0, CHUNKS_WEIGHED * sizeof *weighed);
     for (int i = 0; i < CHUNKS_WEIGHED && !t.serial; i++) {
-        Ctx *own = ctx_like(c);
-        if (!own)
-            fail_code(c, ERR_MEMORY, "out of memory");
         t.chunk = sizes[i];
         t.seconds = INFINITY;
-        ctx_protect(own, try_chunk, &t);    /* what fails here will there */
-        ctx_free(own);
+        ctx_apart(c, try_chunk, &t);
         weighed[i] = (Weighed){ .chunk = t.chunk, .kernels = joint ? 2 : 1,
                                 .seconds = t.seconds };
         if (t.seconds < least) {

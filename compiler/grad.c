@@ -663,15 +663,3 @@ Graph *grad(const Graph *src)
     w.g->forward = 0;
     return w.g;
 }
-
-Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
-                 const Machine *m)
-{
-    Graph *g = derive(step, size, chunk);
-
-    if (g && !m->doubles)
-        keep_chunk_sums(g);
-    if (g && joint && g->sloped)
-        step->note = g->sloped;
-    return !g || !joint ? g : g->sloped ? NULL : grad(g);
-}

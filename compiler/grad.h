@@ -18,10 +18,4 @@ int adjoint_of_input(const Graph *joint, int i);
  * at zero. Fails, naming the line, on an operation that has no gradient. */
 Graph *grad(const Graph *g);
 
-/* A step's chunks as machine m is to run them, joint: with their gradient; or
- * NULL, with step->note set, where one of the two ways has no chunk form. */
-struct Machine;
-Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
-                 const struct Machine *m);
-
 #endif

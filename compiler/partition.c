@@ -375,7 +375,7 @@ static double pass_held(const Atoms *a)
 }
 
 /* Some atom, even alone, is more than a kernel can hold: names the largest. */
-static void too_large(const Atoms *a)
+static void too_large(const Atoms *a, Error *why)
 {
     Graph *g = a->g;
     size_t most = 0;
@@ -392,20 +392,22 @@ static void too_large(const Atoms *a)
         }
     }
     if (!at)
-        fail(g->ctx, 0, "%s: no kernels on %s hold the parts of it together",
-             g->name, a->m->name);
-    if (most <= a->m->shared)
-        fail(g->ctx, 0, "%s: its states take more than the %zu KB of "
-             "registers that a kernel on %s has", g->name,
-             a->m->registers / 1024, a->m->name);
-    fail_help(g->ctx, g->n[at].line, "a smaller chunk", "%s: in chunks of %d, "
-              "%s [%s] and what it is made of take %zu KB; a kernel on %s has "
-              "%zu", g->name, g->chunk, expr_text(g, at),
-              axes_text(g, g->n[at].axes), (most + 1023) / 1024, a->m->name,
-              a->m->shared / 1024);
+        error_set(g->ctx, why, 0, NULL, "%s: no kernels on %s hold the parts "
+                  "of it together", g->name, a->m->name);
+    else if (most <= a->m->shared)
+        error_set(g->ctx, why, 0, NULL, "%s: its states take more than the "
+                  "%zu KB of registers that a kernel on %s has", g->name,
+                  a->m->registers / 1024, a->m->name);
+    else
+        error_set(g->ctx, why, g->n[at].line, "a smaller chunk", "%s: in "
+                  "chunks of %d, %s [%s] and what it is made of take %zu KB; "
+                  "a kernel on %s has %zu", g->name, g->chunk,
+                  expr_text(g, at), axes_text(g, g->n[at].axes),
+                  (most + 1023) / 1024, a->m->name, a->m->shared / 1024);
 }
 
-static void decide(Pool *p, Effort effort, PartitionInfo *info)
+/* False: the machine cannot hold it. */
+static bool decide(Pool *p, Effort effort, PartitionInfo *info)
 {
     Atoms *a = p->a;
     Choice c = { .ntensors = a->ntensors, .store = a->store };
@@ -416,7 +418,7 @@ static void decide(Pool *p, Effort effort, PartitionInfo *info)
         if (a->atom[i].root)
             set_add(&c.required, i);
     if (!choose_best(p, &c, whole, w) && !choose_best(p, &c, true, w))
-        too_large(a);
+        return false;
     if (!whole)
         improve(p, &c, w);
     for (int i = 0; !whole && effort == FULL && i < MAX_PROOFS; i++) {
@@ -427,6 +429,7 @@ static void decide(Pool *p, Effort effort, PartitionInfo *info)
         improve(p, &c, w);
     }
     info->ncolumns = p->n;
+    return true;
 }
 
 typedef struct Search {
@@ -436,6 +439,8 @@ typedef struct Search {
     PartitionInfo *info;
     Pool pool;
     Plan *plan;
+    Error *why;
+    bool too_large;
 } Search;
 
 /* In memory of its own: only the plan stays. */
@@ -455,7 +460,11 @@ static void search(Ctx *room, void *ud)
     p->atoms = ctx_alloc(room, MAX_POOL * sizeof *p->atoms);
     p->hash = ctx_alloc(room, (size_t)p->cap * sizeof *p->hash);
     seed_pool(p);
-    decide(p, s->effort, s->info);
+    s->too_large = !decide(p, s->effort, s->info);
+    if (s->too_large) {
+        too_large(p->a, s->why);
+        return;
+    }
     s->info->unfused_bytes = unfused(p);
     s->info->held = pass_held(p->a);
 }
@@ -465,6 +474,8 @@ static void finish(Ctx *c, void *ud)
     Search *s = ud;
 
     (void)c;
+    if (s->too_large)
+        return;
     if (!s->info->answer.n) {           /* too many tensors */
         s->plan = plan_simple(s->g);
         return;
@@ -474,10 +485,10 @@ static void finish(Ctx *c, void *ud)
     s->info->answer.column = NULL;
 }
 
-Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info)
+Plan *partition_if(Graph *g, const Machine *m, Effort e, PartitionInfo *info,
+                   Error *why)
 {
-    PartitionInfo own;
-    Search s = { .g = g, .m = m, .effort = e, .info = info ? info : &own };
+    Search s = { .g = g, .m = m, .effort = e, .info = info, .why = why };
     Ctx *c = g->ctx, *room = ctx_like(c);
 
     if (!room)
@@ -494,4 +505,15 @@ Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info)
     if (!ok)
         ctx_rethrow(c);
     return s.plan;
+}
+
+Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info)
+{
+    PartitionInfo own;
+    Error why;
+    Plan *p = partition_if(g, m, e, info ? info : &own, &why);
+
+    if (!p)
+        ctx_raise(g->ctx, &why);
+    return p;
 }

@@ -60,8 +60,11 @@ int best_chunk(Ctx *c, const Graph *step, const int32_t size[NAXES],
 /* QUICK: good enough to compare with; FULL: proved best where that pays. */
 typedef enum Effort { QUICK, FULL } Effort;
 
-/* The plan of a graph (a joint one, or a forward one alone) for a machine.
- * info may be NULL. Deterministic. */
+/* The plan of a graph (a joint one, or a forward one alone) for a machine;
+ * NULL where no kernels of it can hold the parts: *why says which. The second
+ * fails then; its info may be NULL. Deterministic. */
+Plan *partition_if(Graph *g, const Machine *m, Effort e, PartitionInfo *info,
+                   Error *why);
 Plan *partition(Graph *g, const Machine *m, Effort e, PartitionInfo *info);
 
 #endif

@@ -5,7 +5,7 @@
 #define FLIN_BIND_H
 
 #include "../compiler/domain.h"
-#include "../compiler/partition.h"
+#include "../compiler/pipeline.h"
 #include "../compiler/transition.h"
 #include "lang.h"
 
@@ -67,7 +67,7 @@ typedef struct Bound {
                                            of a tensor that is made for one */
 } Bound;
 
-enum { CHUNK_AUTO = -1, CHUNK_LEAST = 16, CHUNK_DEFAULT = 64, CHUNK_MAX = 256,
+enum { CHUNK_AUTO = -1,
        AXIS_MAX = 65536,
        LAYER_AXIS_MAX = 1 << 24 };      /* counted in float32 */
 
@@ -168,15 +168,6 @@ struct PlanEntry {
     double seconds;                     /* that making it took */
     uint64_t mark;                      /* the same for equal joint plans */
 };
-
-/* A plan of the step, in its context: by chunks (joint, of backward, too: by
- * smaller ones where the machine cannot hold these), else, where there is no
- * chunk form or chunk is 0, one token at a time. The second, with less effort:
- * to compare it with others. */
-Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
-                const Machine *machine);
-Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
-                  bool joint, const Machine *machine);
 
 /* The plan for these sizes, made if it is new; chunk CHUNK_AUTO: as best_chunk
  * says; no backend: the first. Fails through c. */

@@ -164,16 +164,7 @@ static int variant_tostring(lua_State *L)
 
 /* ---- what each pass makes ---- */
 
-/* One dump: its letter, what it shows. */
-typedef struct Pass { char letter; const char *what; } Pass;
-static const Pass passes[] = {
-    { 'T', "the traced step" },
-    { 'C', "the chunk form" },
-    { 'G', "the chunk form joined with its gradient" },
-    { 'P', "the plan for training: kernels, and graph and kernels as text" },
-    { 'K', "the schedules of its kernels on sm_90a, chunk 64 unless asked" },
-};
-enum { NPASSES = sizeof passes / sizeof *passes, USUAL_SIZE = 64 };
+enum { USUAL_SIZE = 64 };
 
 typedef struct Dump {
     Variant *v;
@@ -232,8 +223,8 @@ static void run_dump(Ctx *c, void *ud)
     d->out.ctx = c;
     for (const char *p = d->letters; *p; p++) {
         for (int i = 0; i < NPASSES; i++)
-            if (passes[i].letter == *p)
-                buf_printf(&d->out, "# %c: %s\n", *p, passes[i].what);
+            if (pipeline[i].letter == *p)
+                buf_printf(&d->out, "# %c: %s\n", *p, pipeline[i].gives);
         if (*p == 'T')
             graph_print(d->v->step, &d->out);
         else if (*p == 'C')
@@ -248,16 +239,18 @@ static void check_letters(lua_State *L, const char *letters)
     for (const char *p = letters; *p; p++) {
         bool known = false;
         for (int i = 0; i < NPASSES; i++)
-            known = known || passes[i].letter == *p;
+            known = known || pipeline[i].letter == *p;
         if (known)
             continue;
         luaL_Buffer b;
         luaL_buffinit(L, &b);
         for (int i = 0; i < NPASSES; i++) {
+            if (!pipeline[i].letter)
+                continue;
             luaL_addstring(&b, i ? ", " : "");
-            luaL_addchar(&b, passes[i].letter);
+            luaL_addchar(&b, pipeline[i].letter);
             luaL_addstring(&b, " ");
-            luaL_addstring(&b, passes[i].what);
+            luaL_addstring(&b, pipeline[i].gives);
         }
         luaL_pushresult(&b);
         lang_fail(L, lua_tostring(L, -1), "dump: no pass has the letter '%c'",

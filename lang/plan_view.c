@@ -115,6 +115,9 @@ typedef struct Attempt {
     int chunk;
     Effort effort;
     const char *note;
+    Fit fit;
+    int kernels;
+    Error why;                          /* where it is too large */
 } Attempt;
 
 /* A kernel a pass, not chosen among others. */
@@ -141,14 +144,18 @@ static void attempt(Ctx *c, void *ud)
 {
     Attempt *a = ud;
     PlanView *w = a->w;
-    Graph step = *a->step, *g;
+    Graph step = *a->step;
+    PlanWish wish = { &step, w->size, a->chunk, w->backward, true, w->m,
+                      a->effort };
+    PlanTry t;
 
     step.ctx = c;                       /* what is made is made in c */
-    g = by_chunks(&step, w->size, a->chunk, w->backward, w->m);
-    a->note = g ? NULL : ctx_string(c, step.note ? step.note : "");
-    if (!g)
-        return;
-    w->p = partition(g, w->m, a->effort, &w->info);
+    a->fit = plan_try(&wish, &t);
+    a->note = t.fit != NO_CHUNKS ? NULL
+            : ctx_string(c, step.note ? step.note : "");
+    a->why = t.why;
+    w->info = t.info;
+    w->p = t.plan;
     w->chunk = a->chunk;
 }
 
@@ -156,36 +163,30 @@ static void attempt_launched(Ctx *c, void *ud)
 {
     Attempt *a = ud;
 
+    a->w->ctx = c;
     attempt(c, a);
-    if (!a->note)
+    if (a->fit == FITS)
         launch(a->w);
+    a->kernels = a->w->p ? a->w->p->nkernels : 0;
 }
 
-/* Tries a chunk size, and keeps no memory for it; the error, if the machine
- * cannot hold it, is w->ctx's. */
+/* Tries a chunk size, and keeps no memory for it. */
 static void weigh(Attempt *a, Weighed *d)
 {
-    Ctx *c = a->w->ctx, *own = ctx_like(c);
     PlanView w = *a->w;
     Attempt b = *a;
 
-    if (!own)
-        fail_code(c, ERR_MEMORY, "out of memory");
-    own->file = c->file;
-    w.ctx = own;
     b.w = &w;
-    bool ok = ctx_protect(own, attempt_launched, &b);
+    ctx_apart(a->w->ctx, attempt_launched, &b);
     *d = (Weighed){ .chunk = a->chunk, .seconds = INFINITY,
                     .held = w.info.held };
-    if (ok && !b.note) {
+    if (b.fit == FITS) {
         d->seconds = w.info.seconds / a->chunk;
-        d->kernels = w.p->nkernels;
+        d->kernels = b.kernels;
     }
+    a->fit = b.fit;
+    a->why = b.why;
     a->note = b.note ? "" : NULL;       /* the text goes with its memory */
-    c->err = own->err;
-    ctx_free(own);
-    if (!ok && (c->err.code == ERR_MEMORY || c->err.code == ERR_INTERRUPT))
-        ctx_rethrow(c);
 }
 
 /* The largest of the attempt's sizes, halved; false: all are 1. */
@@ -244,12 +245,10 @@ static void what_fits(Attempt *a, Error *e)
 /* Nothing fits: the error that said so, with what would. */
 static _Noreturn void refuse(Attempt *a)
 {
-    Ctx *c = a->w->ctx;
-    Error e = c->err;
+    Error e = a->why;
 
     what_fits(a, &e);
-    c->err = e;
-    ctx_rethrow(c);
+    ctx_raise(a->w->ctx, &e);
 }
 
 /* What a call on a GPU takes, as plan_make does: forward the usual chunk, with
@@ -288,7 +287,7 @@ static void make_plan(PlanView *w)
     if (a.chunk && w->asked) {
         Weighed d;
         weigh(&a, &d);
-        if (!a.note && isinf(d.seconds))
+        if (a.fit == TOO_LARGE)
             refuse(&a);
     }
     a.effort = FULL;
@@ -298,6 +297,8 @@ static void make_plan(PlanView *w)
         return;
     }
     attempt(w->ctx, &a);
+    if (a.fit == TOO_LARGE)
+        ctx_raise(w->ctx, &a.why);
     if (a.note)
         serial_plan(w, &a);
 }

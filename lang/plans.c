@@ -4,7 +4,6 @@
 #include "../backend/cpu/cpu.h"
 #include "../backend/cuda/pairs.h"
 #include "../backend/cuda/run.h"
-#include "../compiler/grad.h"
 #include "../compiler/mask.h"
 #include "../compiler/partition.h"
 #include "bind.h"
@@ -165,65 +164,6 @@ const char *backend_names(void)
 }
 
 /* ---- making one ---- */
-
-typedef struct Making {
-    Graph *step;
-    const int32_t *size;
-    int chunk;
-    bool joint, whole;                  /* whole: a kernel a pass, held or
-                                           not */
-    const Machine *m;
-    Effort effort;
-    Plan *p;
-} Making;
-
-/* The plan for m->chunk tokens. */
-static void plan_at(Ctx *c, void *ud)
-{
-    Making *m = ud;
-    Graph *g = !m->chunk ? NULL
-             : by_chunks(m->step, m->size, m->chunk, m->joint, m->m);
-
-    (void)c;
-    if (!g) {
-        g = graph_sized(m->step, m->size);
-        keep_sums(g);
-        g = m->joint ? grad(g) : g;
-    }
-    m->p = m->joint && g->chunk && !m->whole
-         ? partition(g, m->m, m->effort, NULL) : plan_simple(g);
-}
-
-/* Smaller chunks where the machine cannot hold its parts; and where it never
- * can, what is too much lies in memory. */
-static Plan *make_plan(Making *m)
-{
-    Ctx *c = m->step->ctx;
-
-    while (!ctx_protect(c, plan_at, m)) {
-        if (c->err.code != ERR_USER || !m->joint || m->whole)
-            ctx_rethrow(c);
-        m->whole = m->chunk < 2 * CHUNK_LEAST;
-        m->chunk /= m->whole ? 1 : 2;
-    }
-    return m->p;
-}
-
-Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
-                const Machine *machine)
-{
-    return make_plan(&(Making){ .step = step, .size = size, .chunk = chunk,
-                                .joint = joint, .m = machine,
-                                .effort = FULL });
-}
-
-Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
-                  bool joint, const Machine *machine)
-{
-    return make_plan(&(Making){ .step = step, .size = size, .chunk = chunk,
-                                .joint = joint, .m = machine,
-                                .effort = QUICK });
-}
 
 typedef struct NewEntry { Variant *v; PlanEntry *e; } NewEntry;
 

@@ -8,6 +8,7 @@
 #include "../../backend/cuda/cuda.h"
 #include "../../backend/cuda/nvrtc.h"
 #include "../../compiler/grad.h"
+#include "../../compiler/pipeline.h"
 #include "../../compiler/partition.h"
 #include "../unit/support.h"
 #include "stdlib.h"

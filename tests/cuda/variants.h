@@ -4,6 +4,7 @@
 #define FLIN_TESTS_CUDA_VARIANTS_H
 
 #include "../../compiler/grad.h"
+#include "../../compiler/pipeline.h"
 #include "../../compiler/partition.h"
 #include "../../compiler/plan.h"
 #include "../../lang/flin.h"

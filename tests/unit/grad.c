@@ -2,6 +2,7 @@
  * differences of the float64 step: every row of the op table, variants made by
  * hand, random programs. */
 #include "../../compiler/grad.h"
+#include "../../compiler/pipeline.h"
 #include "../../compiler/partition.h"
 #include "random_program.h"
 

@@ -1,0 +1,92 @@
+/* pipeline.c -- from a step to a plan: the passes in order.
+ *
+ * This table and the calls below it are the compiler from end to end; what a
+ * pass does stands at the head of its file. The text of each that has a letter
+ * is printed by `flin -d LETTERS`, and what text.c describes can be read back
+ * in.
+ */
+#include "pipeline.h"
+
+#include "grad.h"
+
+const Pass pipeline[NPASSES] = {
+    { 'T', "trace", "lang/trace.c", "a definition", "the traced step" },
+    { 0, "wrap_angles, mark_sums", "compiler/angle.c", "a whole step",
+      "states that are angles modulo 2 pi; which are sums" },
+    { 'C', "derive", "compiler/derive.c", "a step, sizes of axes, a chunk",
+      "the chunk form" },
+    { 0, "keep_chunk_sums, keep_sums", "compiler/angle.c",
+      "a chunk graph, or a step, without gradients",
+      "what sums lose in rounding, kept beside them" },
+    { 'G', "grad", "compiler/grad.c", "either of them",
+      "the chunk form joined with its gradient" },
+    { 'P', "partition", "compiler/partition.c", "a joint graph, a machine",
+      "the plan for training: kernels, and graph and kernels as text" },
+    { 'K', "schedule_kernel", "compiler/schedule/schedule.c",
+      "a plan's kernel, a GPU",
+      "the schedules of its kernels on sm_90a, chunk 64 unless asked" },
+    { 0, "compile", "backend/", "a plan, or a schedule",
+      "a program of the CPU's, or CUDA C++" },
+};
+
+/* ---- graphs ---- */
+
+Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
+                 const Machine *m)
+{
+    Graph *g = derive(step, size, chunk);
+
+    if (g && !m->doubles)
+        keep_chunk_sums(g);
+    if (g && joint && g->sloped)
+        step->note = g->sloped;
+    return !g || !joint ? g : g->sloped ? NULL : grad(g);
+}
+
+Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
+{
+    Graph *g = graph_sized(step, size);
+
+    keep_sums(g);
+    return joint ? grad(g) : g;
+}
+
+/* ---- plans ---- */
+
+Fit plan_try(const PlanWish *w, PlanTry *out)
+{
+    *out = (PlanTry){ .fit = NO_CHUNKS };
+    out->g = by_chunks(w->step, w->size, w->chunk, w->joint, w->m);
+    if (!out->g)
+        return out->fit;
+    out->plan = w->cut ? partition_if(out->g, w->m, w->effort, &out->info,
+                                      &out->why)
+                       : plan_simple(out->g);
+    return out->fit = out->plan ? FITS : TOO_LARGE;
+}
+
+/* Smaller chunks where the machine cannot hold the parts; and where it never
+ * can, one kernel a pass: what is too much lies in memory. */
+static Plan *largest_that_fits(PlanWish *w)
+{
+    PlanTry t;
+
+    for (; w->chunk && plan_try(w, &t) != NO_CHUNKS; w->chunk /= 2)
+        if (t.fit == FITS || w->chunk < 2 * CHUNK_LEAST)
+            return t.fit == FITS ? t.plan : plan_simple(t.g);
+    return plan_simple(by_tokens(w->step, w->size, w->joint));
+}
+
+Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
+                const Machine *m)
+{
+    return largest_that_fits(&(PlanWish){ step, size, chunk, joint, joint, m,
+                                          FULL });
+}
+
+Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
+                  bool joint, const Machine *m)
+{
+    return largest_that_fits(&(PlanWish){ step, size, chunk, joint, joint, m,
+                                          QUICK });
+}

@@ -83,6 +83,24 @@ end
 
 -- ---- a script's variants ----
 
+-- ", but a table with road (a string), variant (a function)".
+local function found_instead(returned)
+  if type(returned) ~= "table" then
+    return returned ~= nil and ", but a " .. type(returned) or ""
+  end
+  local fields, most = {}, 6
+  for name, value in pairs(returned) do
+    fields[#fields + 1] = ("%s (a %s)"):format(name, type(value))
+  end
+  table.sort(fields)
+  if #fields > most then
+    fields[most] = "..."
+  end
+  return #fields == 0 and ", but an empty table"
+         or ", but a table with "
+            .. table.concat(fields, ", ", 1, math.min(#fields, most))
+end
+
 -- What the script returned: a variant, or a table of them.
 local function variants_of(returned, what)
   local list = {}
@@ -97,8 +115,12 @@ local function variants_of(returned, what)
     table.sort(list, function (a, b) return a.name < b.name end)
   end
   if #list == 0 then
-    error(("flin %s: the script returns no variant\n  help: end it with "
-           .. "`return gdn`, or `return { gdn, gla }`"):format(what), 0)
+    local makes = type(returned) == "table"
+                  and type(returned.variant) == "function"
+    error(("flin %s: the script returns no variant%s\n  help: %s"):format(
+          what, found_instead(returned), makes
+          and "variant is a function that makes one: return what it returns"
+          or "end it with `return gdn`, or `return { gdn, gla }`"), 0)
   end
   return list
 end

@@ -206,6 +206,12 @@ function help.meant(message)
   elseif not name then
     kind, name = "method", message:match "no field or method '([%w_]+)'"
   end
+  if kind == "local" and (name == "flin" or name == "own") then
+    return "a file that begins with `local flin = ...` is a library: it is "
+           .. "given flin by what loads it. What can be checked is a variant "
+           .. "that uses it (flin check stdlib/gla.lua), or a script with "
+           .. "`local flin = require \"flin\"`"
+  end
   for _, row in ipairs(rows) do
     local of, last = row.name:match "^(.-[.:])([^.:]+)$"
     if of and (of:find "^flin") == (kind ~= "method" and 1 or nil) then

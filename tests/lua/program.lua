@@ -143,6 +143,12 @@ run("plan both.lua K=8 V=8", 0, "...linear on cpu: forward")
 run("bench both.lua T=40 H=1 K=4 V=4 seconds=0.01", 0,
     "...linear: float32 [1, 40, 1, 4]; medians")
 run("check args.lua", 1, "...flin check: the script returns no variant")
+write("case.lua", "return { size = 3, variant = function (flin) end }")
+run("check case.lua", 1, "flin check: the script returns no variant, but a "
+    .. "table with size (a number), variant (a function)\n  help: variant is "
+    .. "a function that makes one: return what it returns\n")
+write("library.lua", "local flin, options = ...\nlocal exp = flin.exp\n")
+run("check library.lua", 1, "...is a library: it is given flin by what loads")
 run("check", 1, "...flin check: a script is wanted")
 run("check mine.lua 7", 1, "...'7' is no option")
 write("steps.lua", [[

@@ -17,6 +17,10 @@
 
 #include "call.h"
 
+/* Of matrices that a GPU's copy engine moves for a kernel: at most so many, as
+ * each takes a map among what a launch passes. */
+enum { KERNEL_MAPS = 24 };
+
 typedef enum KernelKind { K_TOKEN, K_FORWARD, K_REVERSE } KernelKind;
 
 /* Who computes a node on a machine with roles: SERIAL depends on the carried

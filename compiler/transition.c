@@ -209,3 +209,19 @@ Plan *plan_ends(Ctx *c, const Plan *p)
         g->nst--;
     return plan_simple(g);
 }
+
+int64_t transition_zeros(const Transition *t, const Graph *g, Call *call,
+                         int64_t batch, int64_t tokens, void *data)
+{
+    int64_t most = 0, bytes;
+
+    for (int i = 0; i < g->nin; i++) {
+        View *v = &call->in[i];
+        if (!t->writes[i] || input_is_adjoint(&g->in[i]))
+            continue;
+        *v = view_shared(&g->in[i], call->size, v->dtype, data, batch, tokens,
+                         &bytes);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}

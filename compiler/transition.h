@@ -28,6 +28,11 @@ typedef struct Transition {
  * is none, in c. */
 const char *transition_find(Ctx *c, const Graph *g, Transition *t);
 
+/* Has the call's inputs along nu be zero: all share what lies at `data`, of the
+ * bytes that this returns. tokens 0: their rows are one. */
+int64_t transition_zeros(const Transition *t, const Graph *g, Call *call,
+                         int64_t batch, int64_t tokens, void *data);
+
 /* The plan of what states end as, without results: of a plan that goes forward,
  * or of a joint one's way forward. Inputs and states have the same numbers. */
 Plan *plan_ends(Ctx *c, const Plan *p);

@@ -52,26 +52,14 @@ int transition_shape(const Transition *t, const Bound *b, int64_t *shape)
     return t->mixes ? 4 : 3;
 }
 
-/* An input along nu, all zero; its bytes. Where it is, the host lets all rows
- * be one; kernels of a device want them one behind the other. */
-static int64_t zero_input(Summary *s, int i, void *data)
-{
-    View *v = &s->call.in[i];
-    int64_t bytes;
-
-    *v = view_shared(&s->v->step->in[i], s->call.size, v->dtype, data, s->b->B,
-                     s->call.on_device ? s->b->T : 0, &bytes);
-    return bytes;
-}
-
+/* Where it is, the host lets all rows be one; kernels of a device want them one
+ * behind the other. */
 static int64_t zero_inputs(Summary *s, void *data)
 {
-    int64_t most = 1;
-    for (int i = 0; i < s->v->step->nin; i++) {
-        int64_t n = s->t.writes[i] ? zero_input(s, i, data) : 0;
-        most = n > most ? n : most;
-    }
-    return (most + ALIGN - 1) / ALIGN * ALIGN;
+    int64_t n = transition_zeros(&s->t, s->v->step, &s->call, s->b->B,
+                                 s->call.on_device ? s->b->T : 0, data);
+
+    return ((n ? n : 1) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* The unit matrix, [kappa nu], as rows of zeros around one 1, each an entry off

@@ -7,7 +7,7 @@
 
 #include "../../compiler/plan.h"
 
-enum { CUDA_MAPS = 24, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
+enum { CUDA_MAPS = KERNEL_MAPS, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
 
 /* Where what a call saves for the way back lies: bytes for a chunk of a head,
  * and in them, for each state that is there, its place; of 16 bits, if

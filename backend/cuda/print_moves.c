@@ -5,14 +5,24 @@
 
 /* ---- maps ---- */
 
+/* A kernel with more is refused before it is printed (check.c). */
+static int add_map(Print *p, CudaArgKind kind, int index, DType d)
+{
+    CudaKernel *k = p->k;
+    if (k->nmaps == CUDA_MAPS)
+        fail_internal(p->c, 0, "internal: %s has more than %d maps", k->name,
+                      CUDA_MAPS);
+    k->map[k->nmaps] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
+    return k->nmaps++;
+}
+
 static int map_for(Print *p, CudaArgKind kind, int index, DType d)
 {
     CudaKernel *k = p->k;
     for (int i = 0; i < k->nmaps; i++)
         if (k->map[i].kind == kind && k->map[i].index == index)
             return i;
-    k->map[k->nmaps] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
-    return k->nmaps++;
+    return add_map(p, kind, index, d);
 }
 
 /* A stored value's place and shape, as the map of it needs them. */
@@ -25,8 +35,7 @@ static int stored_map(Print *p, const KValue *v)
                              || k->stored_at[at] != from))
         at++;
     if (at == k->nmaps)
-        k->map[k->nmaps++] = (CudaArg){ ARG_STORED, 0,
-                                        (uint8_t)p->s->tile };
+        add_map(p, ARG_STORED, 0, p->s->tile);
     k->stored_at[at] = from;
     k->stored_rows[at] = full_extent(p, v->row);
     k->stored_cols[at] = full_extent(p, v->col);

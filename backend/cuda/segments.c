@@ -302,25 +302,13 @@ int64_t segments_kept(const Segments *s)
     return s->n > 1 ? states_bytes(s) : 0;
 }
 
-/* Of an input that has nu, all zero: the heads share it. */
-static View zero_input(const Segments *s, int i, void *data, int64_t *bytes)
-{
-    CudaExtent e = cuda_extent(&s->call);
-
-    return view_shared(&s->p->g->in[i], s->call.size, s->call.in[i].dtype, data,
-                       e.batch, e.tokens, bytes);
-}
-
 static int64_t zeros_bytes(const Segments *s)
 {
-    int64_t most = 0;
-    for (int i = 0; i < s->p->g->nin; i++) {
-        int64_t n = 0;
-        if (s->cut->t.writes[i] && !input_is_adjoint(&s->p->g->in[i]))
-            zero_input(s, i, NULL, &n);
-        most = n > most ? n : most;
-    }
-    return aligned(most);
+    Call call = s->call;
+    CudaExtent e = cuda_extent(&call);
+
+    return aligned(transition_zeros(&s->cut->t, s->p->g, &call, e.batch,
+                                    e.tokens, NULL));
 }
 
 /* Places in the workspace, one behind the other. */
@@ -472,16 +460,15 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
     Call call = ends_call(s);
     View unit = view_at(s, pointer(to->at, p.unit));
     Carry a = carry_of(s, to, false);
-    int64_t bytes;
+    CudaExtent e = cuda_extent(&s->call);
     a.start = part_of(s, &unit);
     add_step(to, s->cut->unit, &unit_kernel, a.rows, &a);
     unit.heads = 1;
     unit.sh = unit.sb = 0;
     call.s0[state] = unit;
     call.s1[state] = view_at(s, transitions_at(s, to));
-    for (int i = 0; i < s->p->g->nin; i++)
-        if (s->cut->t.writes[i] && !input_is_adjoint(&s->p->g->in[i]))
-            call.in[i] = zero_input(s, i, pointer(to->at, p.zeros), &bytes);
+    transition_zeros(&s->cut->t, s->p->g, &call, e.batch, e.tokens,
+                     pointer(to->at, p.zeros));
     add_ends(c, s, to, &call);
 }
 

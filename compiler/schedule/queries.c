@@ -4,7 +4,7 @@
 #include "schedule.h"
 
 const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448,
-                             24 };
+                             KERNEL_MAPS };
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
     "inverse", "sums", "global", "vector", "scalar" };

@@ -243,6 +243,7 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
         return NULL;
     o.groups = groups;
     o.split = true;
+    o.scheduled = o.few = false;        /* it knows of neither */
     Build *b = find_build(c, all, &o, true, rest, NULL);
     return b->m ? b : NULL;
 }
@@ -255,7 +256,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
-    f.scheduled = f.forward = f.few = false;
+    f.scheduled = f.few = false;
     f.rows = 0;
     for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -302,12 +303,17 @@ static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
     return *rows = (int8_t)t.rows;
 }
 
+static void set_rows(Ctx *c, Builds *all, CudaOptions *o)
+{
+    int rows = rows_of(c, all, o);
+    o->rows = rows > 0 ? rows : 0;
+}
+
 /* groups: of the way forward that is to follow where it can; 0: none is. */
 static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
                                 const Call *call, int groups)
 {
-    int rows = rows_of(c, all, o);
-    o->rows = rows > 0 ? rows : 0;
+    set_rows(c, all, o);
     CudaOptions next = forward_options(all, o);
     next.groups = groups;
     next.split = true;
@@ -315,7 +321,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     if (o->scheduled
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
-        o->scheduled = o->forward = o->few = false;
+        o->scheduled = o->few = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
@@ -355,16 +361,129 @@ static const Build *hopper_for(Ctx *c, Builds *all, const Call *call,
     return NULL;
 }
 
-/* Whether all of its kernels before the loss come from schedules. */
-static bool is_scheduled_forward(const Plan *p, const Build *b)
+/* ---- whose the way forward is ---- */
+
+typedef struct Pricing { const Builds *all; Priced *to; } Pricing;
+
+static void print_priced(Ctx *c, void *ud)
 {
-    bool all = b->m;
-    for (int i = 0; all && i < b->m->nkernels; i++) {
-        const CudaKernel *k = &b->m->kernel[i];
-        all = k->head || k->walk == CUDA_SUM
-           || (plan_is_joint(p) && k->of >= p->split);
+    const Pricing *k = ud;
+    Priced *p = k->to;
+    const CudaModule *m = p->hopper ? cuda_emit(c, k->all->plan, &p->o)
+                                    : cuda_tiles(c, k->all->plan, &p->o);
+    size_t bytes = (size_t)m->nkernels * sizeof *m->kernel;
+    p->m = *m;
+    p->m.source = p->m.schedules = NULL;
+    p->m.plan = NULL;
+    p->m.kernel = memcpy(ctx_alloc(p->ctx, bytes), m->kernel, bytes);
+}
+
+/* Printed as the first attempt has it, in memory that is given back. */
+static const CudaModule *price(Ctx *c, Builds *all, const CudaOptions *o,
+                               bool hopper)
+{
+    Ctx *own;
+    for (Priced *p = all->priced; p; p = p->next)
+        if (p->hopper == hopper && !memcmp(&p->o, o, sizeof *o))
+            return p->m.kernel ? &p->m : NULL;
+    Priced *p = calloc(1, sizeof *p);
+    if (!p || !(p->ctx = ctx_new()) || !(own = ctx_like(c))) {
+        ctx_free(p ? p->ctx : NULL);
+        free(p);
+        fail_code(c, ERR_MEMORY, "out of memory");
     }
-    return all;
+    p->o = *o;
+    p->hopper = hopper;
+    bool ok = ctx_protect(own, print_priced, &(Pricing){ all, p });
+    Error e = own->err;
+    ctx_free(own);
+    if (!ok && (e.code == ERR_MEMORY || e.code == ERR_INTERRUPT)) {
+        ctx_free(p->ctx);
+        free(p);
+        c->err = e;
+        ctx_rethrow(c);
+    }
+    p->next = all->priced;
+    all->priced = p;
+    return p->m.kernel ? &p->m : NULL;
+}
+
+static const CudaModule *price_hopper(Ctx *c, Builds *all, CudaOptions o,
+                                      int groups)
+{
+    if (!suits_hopper(all, &o))
+        return NULL;
+    o.groups = groups;
+    o.split = true;
+    o.scheduled = o.few = false;
+    return price(c, all, &o, true);
+}
+
+/* The price alone decides, so that calls of the same sizes always go one way.
+ * o: as tiles_build has it. */
+static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
+                            const Call *call)
+{
+    const Driver *d = gpu_driver(all->gpu);
+    bool joint = plan_is_joint(all->plan);
+    CudaOptions f = joint ? forward_options(all, o) : *o;
+    if (!o->scheduled || !suits_hopper(all, &f) || (joint && !o->rows)
+        || cuda_road_asked() == ROAD_EMITTED)
+        return false;                   /* there is no other road */
+    const CudaModule *m = price(c, all, o, false);
+    if (!m || !cuda_forward_scheduled(all->plan, m))
+        return false;
+    f.kept = joint ? m->kept : f.kept;
+    return cuda_takes_schedules(all->plan, m,
+                                price_hopper(c, all, f,
+                                             groups_for(call, d->processors)),
+                                o->arch, d->processors, call);
+}
+
+/* Whether there are kernels for such a call. */
+static bool is_there(const Builds *all, const CudaOptions *o, bool hopper,
+                     int groups)
+{
+    bool any = false;
+    for (const Build *b = all->first; b; b = b->next)
+        any |= b->m && b->hopper == hopper && b->o.tile == o->tile
+            && (hopper ? b->o.groups == groups
+                       : b->o.scheduled && b->o.few == o->few);
+    return any;
+}
+
+/* While a stream records a graph nothing can be compiled: of two roads one that
+ * is there is taken. */
+static bool takes_schedules_now(Ctx *c, Builds *all, const CudaOptions *o,
+                                const Call *call)
+{
+    const Driver *d = gpu_driver(all->gpu);
+    bool takes = takes_schedules(c, all, o, call);
+    if (!all->first || !stream_capturing(c, d, call->stream))
+        return takes;
+    bool tiles = is_there(all, o, false, 0);
+    bool hopper = is_there(all, o, true, groups_for(call, d->processors));
+    return takes ? tiles || !hopper : tiles && !hopper;
+}
+
+/* The call's tensors may be such that there are no schedules for it. */
+static bool is_scheduled_forward(const Builds *all, const Build *b)
+{
+    return b->m && b->o.scheduled && cuda_forward_scheduled(all->plan, b->m);
+}
+
+/* Forward alone. */
+static const Build *build_forward(Ctx *c, Builds *all, const Call *call,
+                                  CudaOptions *o)
+{
+    const Build *tiles = NULL, *whole;
+    if (takes_schedules_now(c, all, o, call)) {
+        tiles = tiles_build(c, all, o, call, 0);
+        if (is_scheduled_forward(all, tiles))
+            return tiles;
+    }
+    whole = hopper_for(c, all, call, o, NULL);
+    return whole ? whole : tiles ? tiles : tiles_build(c, all, o, call, 0);
 }
 
 const Build *build_for(Ctx *c, Builds *all, const Call *call,
@@ -372,21 +491,50 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
-    bool joint = plan_is_joint(all->plan);
-    const Build *whole = joint || o.forward ? NULL
-                       : hopper_for(c, all, call, &o, NULL);
     *forward = NULL;
-    if (whole)
-        return whole;
-    const Build *tiles = tiles_build(c, all, &o, call, call->from || o.forward
+    if (!plan_is_joint(all->plan))
+        return build_forward(c, all, call, &o);
+    set_rows(c, all, &o);
+    bool takes = !call->from && takes_schedules_now(c, all, &o, call);
+    const Build *tiles = tiles_build(c, all, &o, call, call->from || takes
                               ? 0 : groups_for(call, d->processors));
-    if (o.forward && is_scheduled_forward(all->plan, tiles))
-        return tiles;
-    if (!joint && o.forward && (whole = hopper_for(c, all, call, &o, NULL)))
-        return whole;
-    if (o.rows && !call->from)
+    if (o.rows && !call->from
+        && !(takes && is_scheduled_forward(all, tiles)))
         *forward = hopper_for(c, all, call, &o, tiles);
     return tiles;
+}
+
+/* Whether some call's way forward comes from schedules, or from cuda_emit;
+ * which is a question of how many heads there are. */
+static bool may_take(Ctx *c, Builds *all, const CudaOptions *o, bool schedules)
+{
+    enum { MOST_HEADS = 1024, TOKENS = 8192 };
+    bool any = false;
+    for (int heads = 1; heads <= MOST_HEADS && !any; heads++) {
+        Call call = { .nseq = 1, .heads = heads, .tokens = TOKENS };
+        CudaOptions own = *o;
+        own.few = o->scheduled
+               && is_few(&call, gpu_driver(all->gpu)->processors);
+        any = own.few == o->few
+           && takes_schedules(c, all, &own, &call) == schedules;
+    }
+    return any;
+}
+
+/* Forward alone, whatever the number of heads. */
+static void build_all_forward(Ctx *c, Builds *all, const Call *call,
+                              CudaOptions o)
+{
+    bool emits = false;
+    for (int few = 0; few < 2; few++) {
+        CudaOptions own = o;
+        own.few = o.scheduled && few;
+        emits |= may_take(c, all, &own, false);
+        if (may_take(c, all, &own, true))
+            tiles_build(c, all, &own, call, 0);
+    }
+    for (int groups = 1; groups <= 2 && emits; groups++)
+        hopper_build(c, all, o, groups, NULL);
 }
 
 void build_all(Ctx *c, Builds *all, const Call *call)
@@ -394,8 +542,7 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
     if (!plan_is_joint(all->plan))
-        for (int groups = 1; groups <= 2; groups++)
-            hopper_build(c, all, o, groups, NULL);
+        build_all_forward(c, all, call, o);
     const Build *tiles = tiles_build(c, all, &o, call, 2);
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);
@@ -442,6 +589,12 @@ void builds_free(Builds *all)
         next = b->next;
         build_free(b, alive ? gpu_driver(all->gpu) : NULL);
     }
+    for (Priced *p = all->priced, *next; p; p = next) {
+        next = p->next;
+        ctx_free(p->ctx);
+        free(p);
+    }
     all->first = NULL;
+    all->priced = NULL;
     ctx_free(c);
 }

@@ -35,11 +35,22 @@ typedef struct Build {
     const char *wrong;                  /* "gets y wrong (by 0.5)", or NULL */
 } Build;
 
+/* What the kernels of one emitter would take: known before they are compiled.
+ * m.kernel is NULL where it refuses the plan; there is no text. */
+typedef struct Priced {
+    struct Priced *next;
+    CudaOptions o;
+    bool hopper;
+    Ctx *ctx;
+    CudaModule m;
+} Priced;
+
 /* All that a plan has become so far. One thread at a time may add. */
 typedef struct Builds {
     Gpu *gpu;
     const Plan *plan;
     Build *first;
+    Priced *priced;
     bool said;                          /* that others stand in for some */
     int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
                                            0, and that is known */

@@ -58,9 +58,7 @@ typedef struct CudaOptions {
     bool scheduled;                     /* cuda_tiles: kernels by a schedule
                                            where there is one */
     int without;                        /* but for this one, counted from 1 */
-    bool forward;                       /* the way forward, too, wherever
-                                           there is one */
-    bool few;                           /* these: sequences and heads leave
+    bool few;                           /* of those: sequences and heads leave
                                            half the multiprocessors idle */
     CudaKept kept;
 } CudaOptions;
@@ -181,12 +179,13 @@ typedef struct Launched {
 
 /* All of them, in order, for matrices of bfloat16 and gates of float32: the
  * plan as it is cut has a kernel for each. chunk: in tokens. cutting: what a
- * call of few long sequences does. */
+ * call of few long sequences does. forward: whose kernels its way forward are,
+ * and why; NULL: there is no choice. */
 typedef struct Launches {
     Plan *p;
     int chunk;
     const Launched *kernel;
-    const char *cutting;
+    const char *cutting, *forward;
 } Launches;
 
 /* What a call on that GPU launches. Fails as cuda_tiles. */
@@ -208,9 +207,36 @@ typedef struct CudaPrograms {
  */
 int cuda_rank(const Graph *g);
 
-/* scheduled, without and forward: FLIN_SCHEDULE=0 wants none, -2 all but the
- * second kernel, forward those of the way forward, too, to compare. */
+/* scheduled, without: FLIN_SCHEDULE=0 wants none, -2 all but the second kernel,
+ * to compare. */
 void cuda_schedule_options(CudaOptions *o);
+
+/* ---- roads.c: who prints the way forward ---- */
+
+/* FLIN_SCHEDULE=forward: schedules, wherever there are such; back: those of the
+ * way back alone; else whoever is predicted to take less time. */
+typedef enum CudaRoad { ROAD_CHEAPER, ROAD_SCHEDULES, ROAD_EMITTED } CudaRoad;
+CudaRoad cuda_road_asked(void);
+
+/* Seconds of a kernel of the call, of all before the loss: predicted by the
+ * machine's row of rates, with so many multiprocessors, from the call's
+ * sequences, tokens and heads alone. 0: it only adds up. */
+double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
+                           const Call *call);
+double cuda_forward_seconds(const Plan *p, const CudaModule *m, int arch,
+                            int units, const Call *call);
+
+/* Whether all of cuda_tiles' kernels before the loss come from schedules. */
+bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
+
+/* Whether the call's way forward is cuda_tiles', where all that comes from
+ * schedules, or cuda_emit's (NULL: it has refused the plan). */
+bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
+                          const CudaModule *hopper, int arch, int units,
+                          const Call *call);
+
+/* Blocks that share a sequence, of a kernel of cuda_emit's. */
+int cuda_parts(const CudaKernel *k, int units, const Call *call);
 
 /* Types and sums as the call's views have them. */
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);

@@ -29,6 +29,20 @@ typedef struct Saving {
     CudaModule *forward;                /* cuda_emit's, where it has one */
 } Saving;
 
+/* What a plan is printed as: by cuda_tiles all of it; the way forward by
+ * cuda_emit, NULL where cuda_tiles' kernels run. */
+typedef struct Printed {
+    CudaModule *tiles, *forward;
+    const char *why;                    /* NULL: there is one alone */
+} Printed;
+
+enum { TOKENS = 8192 };                 /* of a usual call, one sequence */
+
+static Call usual_call(int heads)
+{
+    return (Call){ .nseq = 1, .heads = heads, .tokens = TOKENS };
+}
+
 /* How states lie that the way forward leaves, where it is cuda_emit's. */
 static void find_forward(Ctx *c, void *ud)
 {
@@ -42,8 +56,53 @@ static void find_forward(Ctx *c, void *ud)
     s->o->rows = f.saves ? s->forward->kernel->row_axis : 0;
 }
 
-static CudaModule *kernels_of(Ctx *c, const Plan *p, int arch,
-                              CudaModule **forward)
+/* Of so many heads that they do not leave half the machine idle, those for
+ * which schedules are taken: "67 to 132 and 199 to 256". */
+static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
+                              int arch)
+{
+    enum { MOST_HEADS = 256 };
+    const Machine *m = machine_of_arch(arch);
+    Buf b = { .ctx = c };
+    int from = 0;
+
+    for (int h = m->units / 2 + 1; h <= MOST_HEADS + 1; h++) {
+        Call call = usual_call(h);
+        bool takes = h <= MOST_HEADS
+                  && cuda_takes_schedules(p, y->tiles, y->forward, arch,
+                                          m->units, &call);
+        if (takes && !from)
+            from = h;
+        if (!takes && from) {
+            buf_printf(&b, "%s%d to %d", b.len ? " and " : "", from, h - 1);
+            from = 0;
+        }
+    }
+    return b.len ? b.s : "none";
+}
+
+/* Takes the cheaper way forward, and says why. */
+static void choose_forward(Ctx *c, const Plan *p, int arch, Printed *y)
+{
+    const Machine *m = machine_of_arch(arch);
+    Call call = usual_call(m->walks);
+    double each = (double)TOKENS * m->walks * 1e-9;
+
+    if (!y->forward || !cuda_forward_scheduled(p, y->tiles))
+        return;
+    bool takes = cuda_takes_schedules(p, y->tiles, y->forward, arch, m->units,
+                                      &call);
+    y->why = ctx_format(c, "%s, predicted %.2f ns a token and head from"
+        " schedules, %.2f not; from schedules for %s heads x sequences of %d"
+        " to 256", takes ? "from schedules" : "not from schedules",
+        cuda_forward_seconds(p, y->tiles, arch, m->units, &call) / each,
+        cuda_forward_seconds(p, y->forward, arch, m->units, &call) / each,
+        heads_text(c, p, y, arch), m->units / 2 + 1);
+    if (takes)
+        y->forward = NULL;
+}
+
+static Printed kernels_of(Ctx *c, const Plan *p, int arch)
 {
     CudaOptions o = usual_options(p->g, arch);
     Saving s = { p, &o, NULL };
@@ -52,16 +111,17 @@ static CudaModule *kernels_of(Ctx *c, const Plan *p, int arch,
     if (arch == HOPPER && p->g->chunk == CUDA_HOPPER_CHUNK
         && !ctx_protect(c, find_forward, &s))
         c->err = before;
-    CudaModule *m = cuda_tiles(c, p, &o);
-    *forward = plan_is_joint(p) && m->chunk != p->g->chunk ? NULL : s.forward;
-    return m;
+    Printed y = { .tiles = cuda_tiles(c, p, &o) };
+    if (!plan_is_joint(p) || y.tiles->chunk == p->g->chunk)
+        y.forward = s.forward;
+    if (o.scheduled)
+        choose_forward(c, p, arch, &y);
+    return y;
 }
 
 const char *cuda_schedules(Ctx *c, const Plan *p)
 {
-    CudaModule *forward;
-
-    return kernels_of(c, p, HOPPER, &forward)->schedules;
+    return kernels_of(c, p, HOPPER).tiles->schedules;
 }
 
 /* ---- what is launched ---- */
@@ -159,7 +219,8 @@ static const char *cutting_text(Ctx *c, const Plan *p)
 const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
 {
     Launches *l = ctx_alloc(c, sizeof *l);
-    CudaModule *forward, *m = kernels_of(c, p, arch, &forward);
+    Printed y = kernels_of(c, p, arch);
+    CudaModule *forward = y.forward, *m = y.tiles;
     bool joint = plan_is_joint(p);
     int split = !forward ? 0 : joint ? m->plan->split : m->plan->nkernels;
     int n = split > 0;
@@ -181,6 +242,7 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
     l->chunk = m->chunk;
     l->kernel = to;
     l->cutting = cutting_text(c, p);
+    l->forward = y.why;
     return l;
 }
 
@@ -189,8 +251,9 @@ typedef struct Roads { const Plan *p; uint8_t *plain; } Roads;
 static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
-    CudaModule *forward, *m = kernels_of(c, r->p, HOPPER, &forward);
-    int first = !forward ? 0 : plan_is_joint(r->p) ? r->p->split
+    Printed y = kernels_of(c, r->p, HOPPER);
+    CudaModule *m = y.tiles;
+    int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
               : r->p->nkernels;
 
     memset(r->plain, 0, (size_t)first);

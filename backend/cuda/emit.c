@@ -529,6 +529,29 @@ static Emit *joined(Emit *e, Buf *room)
     return j;
 }
 
+/* Of a block for a chunk. Two ahead warpgroups with a chunk each hide each
+ * other's waits; ranks are rows of their own. */
+static double cycles_of(const Emit *e)
+{
+    const double hidden = 0.8;          /* kda's, measured; gdn2's two, at one
+                                           chunk, take 1 */
+    bool turns = e->aheads == 2 && e->groups == 1 && !e->joint && !e->team;
+
+    return nodes_cycles(e->g, e->k) * e->ranks * (turns ? hidden : 1);
+}
+
+/* What each chunk's states take that are kept for the way back. */
+static double kept_bytes(const CudaOptions *o, const Plan *p)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < p->g->nst && o->saves; i++)
+        if (o->kept.has[i])
+            bytes += tile_bytes(p->g, machine_of_arch(o->arch),
+                                p->g->st[i].node);
+    return bytes;
+}
+
 /* False if a block would need more than there is. */
 static bool emit_kernel(Emit *e, Buf *to)
 {
@@ -544,6 +567,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     if (can_join(e))
         e = joined(e, &room);
     e->out->threads = 128 * (1 + e->aheads + e->groups);
+    e->out->cycles = cycles_of(e);
     emit_stores(e);
     put_io_role(e, &body);
     put_ahead_role(e, &body);
@@ -592,9 +616,9 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                           SHARED_MAX);
         m->kernel[i].text = text;
         m->kernel[i].end = b.len;
-        m->kernel[i].cycles = nodes_cycles(p->g, &p->kernel[i]);
-        m->kernel[i].tokens = p->g->chunk / ranks;
-        m->kernel[i].moves = kernel_moves(p, i, machine_of_arch(o->arch));
+        m->kernel[i].tokens = p->g->chunk;
+        m->kernel[i].moves = kernel_moves(p, i, machine_of_arch(o->arch))
+                           + kept_bytes(o, plan);
     }
     m->source = b.s;
     return m;

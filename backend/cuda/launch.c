@@ -1,6 +1,5 @@
 /* launch.c -- a call as a kernel's argument: tensor maps, strides, grid. */
 #include "driver_entry.h"
-#include "../../compiler/cost.h"
 
 #include <stdio.h>
 
@@ -197,19 +196,26 @@ bool may_split(const CudaKernel *k, const Call *call)
     return k->split && chunks_of(k, cuda_extent(call)) >= SPLIT_CHUNKS;
 }
 
+int cuda_parts(const CudaKernel *k, int units, const Call *call)
+{
+    const CudaExtent all = { 1, call->tokens };     /* ends are out there */
+    int64_t grid = call->nseq * call->heads * k->blocks;
+    int64_t chunks = chunks_of(k, call->seq ? cuda_extent(call) : all);
+    int n = 1;
+    while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= units
+           && chunks >= SPLIT_CHUNKS * n)
+        n *= 2;
+    return n;
+}
+
 /* Few blocks: several share a sequence. Scanning a chunk takes about half the
  * time of working it out (.48 to .60, measured where decays are scalar), so
  * later parts are shorter: all end together. */
 static int32_t segments_of(const Driver *d, const CudaKernel *k,
-                           const Call *call, CudaExtent e, int32_t bound[5])
+                           const Call *call, int32_t bound[5])
 {
-    int64_t grid = call->nseq * call->heads * k->blocks;
-    int64_t chunks = chunks_of(k, e);
     double sum = 0, at = 0, part = 1;
-    int n = 1;
-    while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= d->processors
-           && chunks >= SPLIT_CHUNKS * n)
-        n *= 2;
+    int n = cuda_parts(k, d->processors, call);
     for (int i = 0; i < n; i++, part *= 0.5)
         sum += part;
     part = 1;
@@ -249,7 +255,7 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
         at = put(at, &t, sizeof t);
     }
     int32_t shape[8] = { call->heads, k->blocks };
-    shape[2] = segments_of(d, k, call, e, shape + 3);
+    shape[2] = segments_of(d, k, call, shape + 3);
     at = put(at, &seq, sizeof seq);
     at = put(at, &e.tokens, sizeof e.tokens);
     at = put(at, &kept, sizeof kept);
@@ -361,28 +367,6 @@ typedef struct Timing {
     Event **mark;
 } Timing;
 
-/* By the machine's row of rates; 0: the kernel only adds up. */
-static double predicted(const Timing *t, const CudaKernel *k)
-{
-    Machine m = *machine_of_arch(t->d->arch);
-    GpuWork w = { k->cycles, k->moves, k->blocks, k->resident,
-                  k->walk != CUDA_CHUNKS && k->walk != CUDA_SCHEDULED };
-    const Call *call = t->call;
-    int64_t each = k->tokens, longest = 0, all = 0;
-
-    if (!each)
-        return 0;
-    for (int64_t i = 0; i < call->nseq; i++) {
-        int64_t len = call->seq ? call->seq[i].len : call->tokens;
-        int64_t chunks = (len + each - 1) / each;
-        longest = chunks > longest ? chunks : longest;
-        all += chunks;
-    }
-    m.units = t->d->processors;
-    return gpu_call_seconds(&m, &w, (double)call->nseq * call->heads,
-                            (double)longest, (double)all * call->heads);
-}
-
 static void launch_timed(Ctx *c, void *ud)
 {
     const Timing *t = ud;
@@ -399,7 +383,8 @@ static void launch_timed(Ctx *c, void *ud)
         const CudaKernel *k = t->l[i]->k;
         c->timed(c->timed_ud, &(KernelTime){ t->plan, t->call, k->of, k->name,
                                              1e-3 * (double)ms, 0,
-                                             predicted(t, k) });
+                                             cuda_kernel_seconds(k, t->d->arch, t->d->processors,
+                                                     t->call) });
     }
 }
 

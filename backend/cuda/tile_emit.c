@@ -904,7 +904,6 @@ void cuda_schedule_options(CudaOptions *o)
 
     o->scheduled = o->arch == HOPPER && (!s || strcmp(s, "0") != 0);
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
-    o->forward = o->scheduled && s && !strcmp(s, "forward");
 }
 
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call)

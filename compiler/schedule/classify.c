@@ -165,7 +165,8 @@ static bool is_state_type(const Select *x, DType d)
 }
 
 /* A state that the walk carries: a matrix, in float32 or as the tiles are
- * where it begins and ends, of 16 bits where each chunk's is kept. */
+ * where it begins and ends; where each chunk's is kept a matrix is of 16 bits,
+ * all else float32. */
 static bool carries(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -176,8 +177,10 @@ static bool carries(Select *x, Ref r)
         return refuse(x, r, "a state of more than two axes");
     if (!is_state_type(x, x->w->s0[i]) || !is_state_type(x, x->w->s1[i]))
         return refuse(x, r, "a state of another type");
-    return !x->w->p->stored[r] || (matrix && x->w->stored16[r])
-        || refuse(x, r, "a state that is kept, but no 16-bit matrix");
+    return !x->w->p->stored[r]
+        || (bool)x->w->stored16[r] == matrix
+        || refuse(x, r, "a state that is kept, but in a type that is not its"
+                        " own");
 }
 
 static bool has_decays(const Graph *g)

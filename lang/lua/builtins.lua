@@ -585,8 +585,9 @@ Else $XDG_CACHE_HOME/flin, else $HOME/.cache/flin; flin.cuda().cache says which.
 once.]])
 variable("FLIN_SCHEDULE", "=0", "the way back by kernels for any GPU", [[
 To compare: else, on Hopper, those of them that have a schedule (flin -d K shows
-them) run on its tensor cores. -3: all but the third do. forward: the way
-forward comes from schedules, too, wherever there are such.]])
+them) run on its tensor cores. -3: all but the third do. Of the way forward they
+run where they are predicted to be faster; forward: wherever there are such;
+back: never.]])
 variable("FLIN_SEGMENTS", "=N", "long sequences on a GPU in so many parts", [[
 To compare: 1 never cuts one. Else few long sequences are cut where that is
 predicted to be faster, and the state has a transition (v:summary).]])

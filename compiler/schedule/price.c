@@ -16,10 +16,10 @@
 static const double walk_each = 1.52, chunk_each = 3.88, beyond_each = 18.5,
                     walk_inverse = 10150;
 
-/* A walk forward is a chain, on which programs wait for the one before, whatever
- * they compute: cycles of each of them, of an instruction of the machine.
- * Fitted to 24 such walks, forward alone or saving, of which 23 are within a
- * sixth (mamba3: 0.73). */
+/* A walk forward is a chain, on which programs wait for the one before,
+ * whatever they compute: cycles of each of them, of an instruction of the
+ * machine. Fitted to 24 such walks, forward alone or saving, of which 23 are
+ * within a sixth (mamba3: 0.73). */
 static double forward_cycles(const Schedule *s)
 {
     const double each = 0.25, map = 720, inverse = 1750, scan = 3030,

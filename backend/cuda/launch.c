@@ -184,30 +184,6 @@ static unsigned char *put(unsigned char *at, const void *x, size_t n)
     return at + n;
 }
 
-static int64_t chunks_of(const CudaKernel *k, CudaExtent e)
-{
-    return (e.tokens * k->ranks + 63) / 64;
-}
-
-enum { SPLIT_CHUNKS = 64 };             /* at least, a segment more */
-
-bool may_split(const CudaKernel *k, const Call *call)
-{
-    return k->split && chunks_of(k, cuda_extent(call)) >= SPLIT_CHUNKS;
-}
-
-int cuda_parts(const CudaKernel *k, int units, const Call *call)
-{
-    const CudaExtent all = { 1, call->tokens };     /* ends are out there */
-    int64_t grid = call->nseq * call->heads * k->blocks;
-    int64_t chunks = chunks_of(k, call->seq ? cuda_extent(call) : all);
-    int n = 1;
-    while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= units
-           && chunks >= SPLIT_CHUNKS * n)
-        n *= 2;
-    return n;
-}
-
 /* Few blocks: several share a sequence. Scanning a chunk takes about half the
  * time of working it out (.48 to .60, measured where decays are scalar), so
  * later parts are shorter: all end together. */

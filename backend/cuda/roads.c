@@ -1,9 +1,8 @@
 /* roads.c -- who prints a call's way forward, where both emitters can: whoever
  * takes less time, by the prices of their kernels and the call's sizes.
  */
-#include "cuda.h"
+#include "driver.h"
 #include "../../compiler/cost.h"
-#include "../../compiler/schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +38,37 @@ static int64_t length_of(const Call *call, int64_t i)
          : call->device_cu ? (call->tokens + call->nseq - 1) / call->nseq
          : call->tokens;
 }
+
+/* ---- blocks that share a sequence ---- */
+
+enum { SPLIT_CHUNKS = 64 };             /* at least, a segment more */
+
+static int64_t chunks_of(const CudaKernel *k, const Call *call)
+{
+    const CudaExtent all = { 1, call->tokens };     /* ends are out there */
+    CudaExtent e = call->seq ? cuda_extent(call) : all;
+
+    return (e.tokens * k->ranks + 63) / 64;
+}
+
+bool may_split(const CudaKernel *k, const Call *call)
+{
+    return k->split && chunks_of(k, call) >= SPLIT_CHUNKS;
+}
+
+int cuda_parts(const CudaKernel *k, int units, const Call *call)
+{
+    int64_t grid = call->nseq * call->heads * k->blocks;
+    int64_t chunks = chunks_of(k, call);
+    int n = 1;
+
+    while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= units
+           && chunks >= SPLIT_CHUNKS * n)
+        n *= 2;
+    return n;
+}
+
+/* ---- prices ---- */
 
 double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
                            const Call *call)

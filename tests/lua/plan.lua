@@ -116,6 +116,17 @@ do
   expect(plan_of("mamba3_mimo", 128, true):find "without wgmma: chunks that",
          "the limit of one that has none")
   expect(plan_of("gated_deltanet", 256):find "one kernel a pass", "K = 256")
+  -- whose kernels go forward, as measured with 96 heads
+  local chosen <const> = { hgrn2 = true, precond_gdn = true, gdn2 = true,
+    precond_kda = true, rwkv7 = true, deltaproduct = true, simple_gla = false,
+    gla = false, kda = false, gated_deltanet = false, rwkv6 = false }
+  for name, scheduled in pairs(chosen) do
+    local why = plan_of(name, 128):match "\nforward: ([^\n]*)"
+    expect(why and (why:find "^from schedules" ~= nil) == scheduled,
+           "%s goes forward %s", name, why)
+  end
+  expect(plan_of("precond_gdn", 128, true):find "\nforward: from schedules",
+         "a way forward that saves")
 end
 do
   local sizes <const> = { K = 64, V = 64 }
@@ -124,7 +135,7 @@ do
     expect(text:find("\nschedule " .. kernel .. " sm_90a .*groups 2"),
            "-d K has kernel %d", kernel)
   end
-  text = flin.stdlib.mlstm:dump("K", sizes)
+  text = flin.stdlib.momentum_deltanet:dump("K", sizes)
   expect(text:find "# no schedule: %%%d+ = %w+: ", "-d K says what is missing")
 end
 do                                      -- what does not fit says so

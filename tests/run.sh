@@ -211,8 +211,8 @@ cuda() {
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*)
-            more="FAKE_BRIEF=1 FAKE_ARCH=9" ;;
-        *layers*) more="FAKE_BRIEF=1 FAKE_ARCH=9 FAKE_PLAIN=1" ;;
+            more="FAKE_ARCH=9" ;;
+        *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
@@ -222,7 +222,7 @@ cuda() {
         *segments.lua) more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
         *scheduled.lua|*times.lua)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
-            more="$more FAKE_COUNTED=schedule.cuh FAKE_BRIEF=1"
+            more="$more FAKE_COUNTED=schedule.cuh"
             more="$more FAKE_PROCESSORS=3"
             ;;
         *"scheduled.lua forward")
@@ -235,7 +235,7 @@ cuda() {
             ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
-        *reuse) more="FAKE_ARCH=9 FAKE_BRIEF=1" ;;
+        *reuse) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*pairs*|*inplace*|*mixed*|\
         *results*|*probes*|*variants.lua*)
             more=FAKE_ARCH=9 ;;
@@ -352,8 +352,8 @@ arrows() {
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
         compiler/*.[ch] compiler/*/*.[ch] compiler/*.def lang/*.[ch] repl/* \
-        backend/*/* tests/*/*.[ch] stdlib/*.lua stdlib/*/* lang/lua/* \
-        examples/* tests/lua/* tests/arrows/* \
+        backend/*/* tests/*/*.[ch] tests/cuda/*.cc stdlib/*.lua stdlib/*/* \
+        lang/lua/* examples/* tests/lua/* tests/arrows/* \
         >"$tmp/out" 2>/dev/null
     expect_none "style: 80 columns, 1000 lines"
 }

@@ -17,42 +17,46 @@ enum {
 };
 struct Clock { unsigned at[ENTRIES]; };
 struct Handed { Clock gathered, known; };   /* known: once all have arrived */
-struct Word { unsigned party, written, read[PARTIES]; };
+/* Who has read it since all knew all: a bit each. */
+struct Word { unsigned party, written, all_knew; uint64_t readers[2]; };
 
-inline int here;                            /* which of two blocks runs */
-inline Clock clocks[WARPS];
-inline unsigned begun[PARTIES];             /* products, stores, copies */
-inline Word words[2][ARENA / 4];
+static int here;                            /* which of two blocks runs */
+static Clock clocks[WARPS];
+static unsigned begun[PARTIES];             /* products, stores, copies */
+static unsigned all_knew;                   /* how often */
+static Word words[2][ARENA / 4];
+static unsigned read_at[2][PARTIES][ARENA / 4];
 
-PLAIN inline int my_warp() { return (first_fiber + threadIdx.x) / 32; }
-PLAIN inline void learn(Clock *c, const Clock &from)
+static int my_warp() { return (first_fiber + threadIdx.x) / 32; }
+static void learn(Clock *c, const Clock &from)
 {
     for (int i = 0; i < ENTRIES; i++)
         c->at[i] = max(c->at[i], from.at[i]);
 }
 /* What this warp has done so far, for those that meet it there. */
-PLAIN inline void tell(Handed *h)
+static void tell(Handed *h)
 {
     const int w = my_warp();
     learn(&h->gathered, clocks[w]);
     clocks[w].at[w]++;
 }
-PLAIN inline void hand_on(Handed *h) { learn(&h->known, h->gathered); }
-PLAIN inline void take(const Handed *h)
+static void hand_on(Handed *h) { learn(&h->known, h->gathered); }
+static void take(const Handed *h)
 {
     learn(&clocks[my_warp()], h->known);
 }
 /* Of what it wrote until now. */
-PLAIN inline void fence_async()
+void fence_async()
 {
     const int w = my_warp();
     clocks[w].at[FENCED + w] = clocks[w].at[w]++;
 }
 
 /* Blocks begin when all before is over. */
-PLAIN inline void all_know()
+static void all_know()
 {
     Clock all = {};
+    all_knew++;
     for (int i = 0; i < WARPS; i++)
         learn(&all, clocks[i]);
     for (int i = PRODUCTS; i < PARTIES; i++)
@@ -67,7 +71,7 @@ PLAIN inline void all_know()
         begun[i]++;
 }
 
-PLAIN inline void race(const char *what, unsigned at, unsigned party)
+static void race(const char *what, unsigned at, unsigned party)
 {
     static const char *const of[] = { "warp", "products of warp",
                                       "stores of warp", "copies:" };
@@ -77,37 +81,64 @@ PLAIN inline void race(const char *what, unsigned at, unsigned party)
     fault(text);
 }
 /* Products and copies, and what a warp has not fenced. */
-PLAIN inline bool is_hidden(unsigned party, const Word *w)
+static bool is_hidden(unsigned party, const Word *w)
 {
     return party >= WARPS && w->party < WARPS
         && w->written > clocks[my_warp()].at[FENCED + w->party];
 }
-PLAIN inline void reads_as(unsigned party, unsigned when, unsigned at,
-                           unsigned bytes)
+/* Of a block; what was there before all knew it is over. */
+static Word *word_at(int block, unsigned i)
+{
+    Word *w = &words[block][i];
+    if (w->all_knew != all_knew)
+        *w = Word { 0, 0, all_knew, { 0, 0 } };
+    return w;
+}
+static bool within(unsigned at, unsigned bytes)
+{
+    if (at < ARENA && at + bytes <= ARENA)
+        return true;
+    fault("shared memory: behind its end");
+    return false;
+}
+static void reads_as(unsigned party, unsigned when, unsigned at, unsigned bytes)
 {
     const Clock &c = clocks[my_warp()];
+    if (!within(at, bytes))
+        return;
     for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++) {
-        Word *w = &words[here][i];
+        Word *w = word_at(here, i);
         if (w->written > c.at[w->party])
             race("read while it is written", 4 * i, w->party);
         else if (is_hidden(party, w))
             race("read, but not fenced when written", 4 * i, w->party);
-        w->read[party] = when;
+        w->readers[party / 64] |= (uint64_t)1 << party % 64;
+        read_at[here][party][i] = when;
     }
 }
-PLAIN inline void writes_as(int block, unsigned party, unsigned when,
-                            unsigned at, unsigned bytes)
+static void meets_readers(int block, const Word *w, unsigned i)
 {
     const Clock &c = clocks[my_warp()];
+    for (unsigned half = 0; half < 2; half++)
+        for (uint64_t left = w->readers[half]; left; left &= left - 1) {
+            const unsigned p = 64 * half + (unsigned)__builtin_ctzll(left);
+            if (read_at[block][p][i] > c.at[p])
+                race("written while it is read", 4 * i, p);
+        }
+}
+static void writes_as(int block, unsigned party, unsigned when, unsigned at,
+                      unsigned bytes)
+{
+    const Clock &c = clocks[my_warp()];
+    if (!within(at, bytes))
+        return;
     for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++) {
-        Word *w = &words[block][i];
+        Word *w = word_at(block, i);
         if (w->written > c.at[w->party])
             race("written twice", 4 * i, w->party);
         else if (is_hidden(party, w))
             race("copied to, but not fenced when written", 4 * i, w->party);
-        for (unsigned p = 0; p < PARTIES; p++)
-            if (w->read[p] > c.at[p])
-                race("written while it is read", 4 * i, p);
+        meets_readers(block, w, i);
         w->party = party;
         w->written = when;
     }

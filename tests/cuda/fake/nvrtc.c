@@ -9,10 +9,10 @@
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; with FAKE_HOPPER=1 only what is Hopper's is
  * compiled, with 2 others, too, but their way forward runs once: when the
- * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c;
- * with FAKE_BRIEF what is compiled is slow, but compiled in half the time.
- * Of Hopper's headers those functions are left out that
- * have assembler in them: tests/cuda/hopper.h has them.
+ * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
+ * Of Hopper's headers those functions are left out that have assembler in
+ * them: tests/cuda/hopper.h has them. What kernels do most of the time is in
+ * HOST_OBJECT, so that to compile them well would take longer than it saves.
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */
 #include <signal.h>
@@ -120,7 +120,7 @@ static void write_wrapper(FILE *f, const char *s, int hopper, bool wrong,
         const char *stop = comma ? comma : end, *name = stop;
         while (name[-1] != ' ' && name[-1] != '*')
             name--;
-        fprintf(f, "%s*(std::remove_const<%.*s>::type *)p[%d]",
+        fprintf(f, "%s*(Bare<%.*s>::type *)p[%d]",
                 params ? ", " : "", (int)(name - at), at, params);
         at = stop + 1;
     }
@@ -171,7 +171,7 @@ static int write_file(const char *dir, const char *name, const char *text,
     int hopper = is_hopper(text);
     const char *wrong = getenv("FAKE_WRONG");
     if (kind == SOURCE)
-        fprintf(f, "%s#include <type_traits>\n#include \"%s/%s.h\"\n"
+        fprintf(f, "%s#include \"%s/%s.h\"\n"
                 "alignas(128) char arena[ARENA];\n",
                 strstr(text, "#define ELEMENT_F16") ? "#define ELEMENT_F16\n"
                 : "", HOST_DIR, hopper ? "hopper" : "host");
@@ -279,11 +279,11 @@ static int compile(Program *p)
                    ? HEADER_OF_HOPPER : HEADER);
     cxx = cxx ? cxx : "g++";
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
-             " cd %s && %s -std=c++17 %s -fPIC -w %s %s -I. -c kernel.cc &&"
-             " %s -shared -o kernel.so kernel.o", dir, dir, cxx,
-             getenv("FAKE_BRIEF") ? "-O0" : "-O1",
-             strstr(p->source, "schedule.cuh") ? BOUNDED : "",
-             getenv("FAKE_CHECKED") ? "-g -fsanitize=thread" : "", cxx);
+             " cd %s && %s -std=c++17 %s -fPIC -w %s -I. -c kernel.cc &&"
+             " %s -shared -o kernel.so kernel.o '%s'", dir, dir, cxx,
+             getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
+             strstr(p->source, "schedule.cuh") ? BOUNDED : "", cxx,
+             HOST_OBJECT);
     int code = shell(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);
     if (code == 0)

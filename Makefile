@@ -272,8 +272,8 @@ $(FAKE)/host.o: $(wildcard tests/cuda/*.cc) tests/cuda/host.h \
 	@mkdir -p $(@D)
 	$(call say,CXX $@)
 	$(Q)! command -v g++ >/dev/null || g++ -std=c++17 -O3 -march=native \
-	    -ffp-contract=off -fno-strict-aliasing -fPIC -Wall -c -o $@ \
-	    tests/cuda/hopper.cc
+	    -ffp-contract=off -fno-strict-aliasing -fPIC -Wall -r -nostdlib \
+	    -o $@ tests/cuda/hopper.cc -lgcc
 # Its own build_verify is the first that the linker meets.
 $(BUILD)/tests/cuda/launched: FLAGS += -Wl,-z,muldefs
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)

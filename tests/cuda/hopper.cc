@@ -458,20 +458,21 @@ static void operand(Four *x, const unsigned *a, bool f16)
     }
 }
 /* The thread's numbers 4 j of d are two of a row, then two eight rows on. */
-template<bool F16_>
-static void multiply(float *d, int n, const unsigned *a, const Step &s, bool add)
+template<bool HALF>
+static void multiply(float *d, int n, const unsigned *a, const Step &s,
+                     bool add)
 {
     const int l = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16;
     Four left[16], right[16];
     if (a)
-        operand(left, a, F16_);
+        operand(left, a, HALF);
     else
-        operand<false>(left, s.left, first + l / 4, 8, s.left_across, F16_);
+        operand<false>(left, s.left, first + l / 4, 8, s.left_across, HALF);
     for (int j = 0; j < n / 4; j++) {
         Four sum = { 0, 0, 0, 0 };
         if (add)
             memcpy(&sum, d + 4 * j, sizeof sum);
-        operand<true>(right, s.right, 8 * j + l % 4 * 2, 1, s.across, F16_);
+        operand<true>(right, s.right, 8 * j + l % 4 * 2, 1, s.across, HALF);
         for (int k = 0; k < 16; k++)
             sum += s.sign * left[k] * right[k];
         memcpy(d + 4 * j, &sum, sizeof sum);

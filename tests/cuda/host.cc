@@ -20,6 +20,20 @@ void fault(const char *what)
                 blockIdx.x, what);
 }
 
+float half_to_float(unsigned short h)
+{
+    _Float16 x;
+    memcpy(&x, &h, sizeof x);
+    return (float)x;
+}
+unsigned short float_to_half(float x)
+{
+    _Float16 h = (_Float16)x;
+    unsigned short y;
+    memcpy(&y, &h, sizeof y);
+    return y;
+}
+
 /* ---- fibers ---- */
 
 enum { MOST_THREADS = 1024, STACK = 1 << 16 };

@@ -79,19 +79,8 @@ PLAIN inline unsigned bits_of(float x)
 }
 PLAIN inline float exp2_(float x) { return exp2f(x); }
 PLAIN inline float log2_(float x) { return log2f(x); }
-PLAIN inline float half_to_float(unsigned short h)
-{
-    _Float16 x;
-    memcpy(&x, &h, sizeof x);
-    return (float)x;
-}
-PLAIN inline unsigned short float_to_half(float x)
-{
-    _Float16 h = (_Float16)x;
-    unsigned short y;
-    memcpy(&y, &h, sizeof y);
-    return y;
-}
+float half_to_float(unsigned short h);
+unsigned short float_to_half(float x);
 PLAIN inline unsigned to_bf16(float x)
 {
     const unsigned u = bits_of(x);

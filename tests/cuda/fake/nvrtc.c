@@ -279,11 +279,11 @@ static int compile(Program *p)
                    ? HEADER_OF_HOPPER : HEADER);
     cxx = cxx ? cxx : "g++";
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
-             " cd %s && %s -std=c++17 %s -fPIC -w %s -I. -c kernel.cc &&"
-             " %s -shared -o kernel.so kernel.o '%s'", dir, dir, cxx,
+             " cd %s && %s -std=c++17 %s -fno-exceptions -fPIC"
+             " -w %s -I. -c kernel.cc &&"
+             " ld -shared -o kernel.so kernel.o '%s'", dir, dir, cxx,
              getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
-             strstr(p->source, "schedule.cuh") ? BOUNDED : "", cxx,
-             HOST_OBJECT);
+             strstr(p->source, "schedule.cuh") ? BOUNDED : "", HOST_OBJECT);
     int code = shell(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);
     if (code == 0)

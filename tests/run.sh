@@ -163,11 +163,14 @@ cuda() {
     ln -s "$fake" "$tmp/fake"   # the loader takes no path with a space
     fake=$tmp/fake
     lt=$fake/libcublasLt.so.13
+    # the longest first, so that none is left alone at the end;
     # behind its checks, calls measures the host's time alone
-    for test in "flin tests/cuda/faults.lua" "tests/cuda/calls simple_gla" \
-        "tests/cuda/calls turned" "tests/cuda/calls linear" \
-        "tests/cuda/calls softmax" \
-        tests/cuda/exit tests/host/signals tests/cuda/launched \
+    for test in "flin tests/cuda/layers.lua" "flin tests/cuda/scheduled.lua" \
+        "flin tests/cuda/scheduled.lua forward" \
+        "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
+        "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
+        "tests/cuda/calls linear" "tests/cuda/calls softmax" tests/cuda/exit \
+        tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
@@ -175,15 +178,14 @@ cuda() {
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
-        "flin tests/cuda/pairs.lua" \
-        "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua" \
+        "flin tests/cuda/pairs.lua" "flin tests/cuda/serial_host.lua" \
         "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
-        "flin tests/cuda/hopper.lua 6 9 28 66 236 241" \
-        "tests/cuda/strided" "tests/cuda/inplace" "tests/cuda/reuse" \
+        "flin tests/cuda/hopper.lua 6 9 28 66 236 241" "tests/cuda/strided" \
+        "tests/cuda/inplace" "tests/cuda/reuse" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \
@@ -193,9 +195,7 @@ cuda() {
         "flin tests/cuda/hopper.lua whole lightning" \
         "flin tests/cuda/hopper.lua gradients simple_gla lightning retnet" \
         "flin tests/cuda/hopper.lua scheduled simple_gla gla gated_deltanet" \
-        "flin tests/cuda/scheduled.lua" "flin tests/cuda/times.lua" \
-        "flin tests/cuda/scheduled.lua forward" \
-        "flin tests/cuda/scheduled.lua long" "flin tests/cuda/segments.lua" \
+        "flin tests/cuda/times.lua" "flin tests/cuda/scheduled.lua long" \
         "flin tests/cuda/times.lua again" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua scheduled far gla kda" \

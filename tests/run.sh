@@ -178,7 +178,10 @@ cuda() {
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
-        "flin tests/cuda/pairs.lua" "flin tests/cuda/serial_host.lua" \
+        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\
+        *steps.lua)
+            more="FAKE_ARCH=9" ;;
+        *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
@@ -210,7 +213,8 @@ cuda() {
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
-        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*)
+        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\
+        *steps.lua)
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;

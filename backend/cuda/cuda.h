@@ -124,6 +124,8 @@ typedef struct CudaKernel {
     CudaWalk walk;
     int of;                             /* which of the plan's it belongs to:
                                            what a call of some runs */
+    bool follows;                       /* waits for those before it by itself,
+                                           and may be launched meanwhile */
     bool keeps;                         /* what later kernels read */
     int64_t spill;                      /* bytes a block has in memory */
     size_t text, end;                   /* its own part of the source; before
@@ -139,6 +141,7 @@ typedef struct CudaModule {
                                            kernels' schedules, if o.scheduled */
     CudaKernel *kernel;
     int nkernels, chunk;
+    int threads;                        /* a block's, by no schedule */
     int units;                          /* blocks of a grid whose tiles lie in
                                            memory, at most */
     CudaKept kept;

@@ -17,6 +17,18 @@ typedef struct CopySide {
 } CopySide;
 typedef struct CopyRows { CopySide from, to; size_t width, rows; } CopyRows;
 
+/* libcuda's CUlaunchConfig. */
+typedef struct LaunchAttribute {
+    int id, pad;
+    union { int on; char all[64]; } value;
+} LaunchAttribute;
+typedef struct LaunchAs {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    const LaunchAttribute *attribute;
+    unsigned n;
+} LaunchAs;
+
 enum Entry {
 #define ENTRY(name, symbol, args) ENTRY_##name,
 #include "driver.def"

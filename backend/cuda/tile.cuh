@@ -203,6 +203,20 @@ template<class T, class G> INLINE void copy1(T *to, const G *from)
 }
 template<class T> INLINE void copy1(T *to, const T *from) { *to = *from; }
 
+/* The same; AHEAD: to shared memory, and may go on behind the threads' back. */
+template<bool AHEAD, class T, class G> INLINE void copy1_as(T *to,
+                                                            const G *from)
+{
+    copy1(to, from);
+}
+template<bool AHEAD> INLINE void copy1_as(float *to, const float *from)
+{
+    if (AHEAD)
+        copy_ahead(to, from);
+    else
+        copy1(to, from);
+}
+
 /* f(row, piece) for each of a row's PIECES, shared out among the threads. */
 template<int PIECES, class F> INLINE void each_piece(int rows, F f)
 {
@@ -347,7 +361,49 @@ CALLED void copy_out(const T *tile, G *p, i64 sr, i64 sc, int rows, bool wide)
         copy1(p + r * sr, tile + r * PITCH);
 }
 
-/* ---- matrices in registers: four neighbours of rows STEP apart ---- */
+/* ---- by one warp: ROWS rows of LEN columns, which lie PITCH apart ---- */
+
+/* AHEAD: in shared memory, where the copies may go on after the call. */
+template<int ROWS, int LEN, int PITCH, bool AHEAD, class T, class G>
+INLINE void warp_in(T *tile, const G *p, i64 sr, i64 sc, bool wide)
+{
+    enum { EACH = 16 / sizeof(G), PIECES = LEN / EACH };
+    if (AHEAD && sizeof(T) == sizeof(G) && LEN % EACH == 0
+        && PITCH % EACH == 0 && wide) {
+        for (int x = LANE; x < ROWS * PIECES; x += LANES)
+            copy_ahead((Piece *)(tile + x / PIECES * PITCH
+                                 + x % PIECES * EACH),
+                       (const Piece *)(p + x / PIECES * sr
+                                       + x % PIECES * EACH));
+        return;
+    }
+    NO_UNROLL
+    for (int x = LANE; x < ROWS * LEN; x += LANES)
+        copy1_as<AHEAD>(tile + x / LEN * PITCH + x % LEN,
+                        p + x / LEN * sr + x % LEN * sc);
+}
+template<int ROWS, int LEN, int PITCH, class T, class G>
+INLINE void warp_out(const T *tile, G *p, i64 sr, i64 sc, bool wide)
+{
+    enum { SIZE = sizeof(T) > sizeof(G) ? sizeof(T) : sizeof(G),
+           EACH = 16 / SIZE, PIECES = LEN / EACH };
+    if (LEN % EACH == 0 && PITCH * sizeof(T) % 16 == 0 && wide) {
+        for (int x = LANE; x < ROWS * PIECES; x += LANES) {
+            Several<G, EACH> out;
+            copy_some<EACH, true>(out.x, tile + x / PIECES * PITCH
+                                         + x % PIECES * EACH);
+            *(Several<G, EACH> *)(p + x / PIECES * sr + x % PIECES * EACH)
+                = out;
+        }
+        return;
+    }
+    NO_UNROLL
+    for (int x = LANE; x < ROWS * LEN; x += LANES)
+        copy1(p + x / LEN * sr + x % LEN * sc,
+              tile + x / LEN * PITCH + x % LEN);
+}
+
+/* ---- matrices in registers: four neighbours of some rows ---- */
 
 /* They start at a multiple of their size, or of 16 bytes. */
 template<class G> struct alignas(sizeof(G) > 4 ? 16 : 4 * sizeof(G)) Four {
@@ -366,7 +422,10 @@ template<class G> INLINE void store_four(G *p, const float *x)
     UNROLL
     for (int e = 0; e < 4; e++)
         put(&out.x[e], x[e]);
-    *(Four<G> *)p = out;
+    if (sizeof out == sizeof(Piece))
+        store_last((Piece *)p, *(const Piece *)&out);
+    else
+        *(Four<G> *)p = out;
 }
 /* Terms of a sum: four products, or numbers, that start so; `left`: of so
  * many. */
@@ -391,43 +450,47 @@ template<class A> INLINE float sum_four(const A *a, int left = 4)
     return s;
 }
 
-/* A thread's of ROWS rows, from its first on. */
-template<int ROWS, int STEP, int N, class G>
+/* A thread's, from its first row on, of ROWS; WHOLE: of which no thread has
+ * fewer. */
+template<int ROWS, bool WHOLE, int N, class G>
 INLINE void held_in(float (&x)[N], const G *p, int row, int col, i64 sr,
                     i64 sc, bool wide)
 {
-    const int left = ROWS % STEP ? ROWS - row : N * STEP;
+    const int left = WHOLE ? N : ROWS - row;
     p += row * sr + col * sc;
-    UNROLL
-    for (int i = 0; i < N; i++)
-        x[i] = 0;
-    if (wide)
-        UNROLL
-        for (int i = 0; i < N; i += 4)
-            if (i / 4 * STEP < left)
-                load_four(x + i, p + i / 4 * STEP * sr);
-    if (!wide)
+    if (!WHOLE)
         UNROLL
         for (int i = 0; i < N; i++)
-            if (i / 4 * STEP < left)
-                x[i] = get(p[i / 4 * STEP * sr + i % 4 * sc]);
+            x[i] = 0;
+    if (wide) {
+        UNROLL
+        for (int i = 0; i < N; i += 4)
+            if (i / 4 < left)
+                load_four(x + i, p + i / 4 * sr);
+    } else {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            if (i / 4 < left)
+                x[i] = get(p[i / 4 * sr + i % 4 * sc]);
+    }
 }
-template<int ROWS, int STEP, int N, class G>
+template<int ROWS, bool WHOLE, int N, class G>
 INLINE void held_out(const float (&x)[N], G *p, int row, int col, i64 sr,
                      i64 sc, bool wide)
 {
-    const int left = ROWS % STEP ? ROWS - row : N * STEP;
+    const int left = WHOLE ? N : ROWS - row;
     p += row * sr + col * sc;
-    if (wide)
+    if (wide) {
         UNROLL
         for (int i = 0; i < N; i += 4)
-            if (i / 4 * STEP < left)
-                store_four(p + i / 4 * STEP * sr, x + i);
-    if (!wide)
+            if (i / 4 < left)
+                store_four(p + i / 4 * sr, x + i);
+    } else {
         UNROLL
         for (int i = 0; i < N; i++)
-            if (i / 4 * STEP < left)
-                put(p + i / 4 * STEP * sr + i % 4 * sc, x[i]);
+            if (i / 4 < left)
+                put(p + i / 4 * sr + i % 4 * sc, x[i]);
+    }
 }
 /* Adds up the lanes that have the same columns, of PIECES; one leaves them. */
 template<int PIECES> INLINE void held_sum(const float (&x)[4], float *to)
@@ -443,4 +506,16 @@ template<int PIECES> INLINE void held_sum(const float (&x)[4], float *to)
     }
     if (LANE < PIECES)
         *(Piece *)to = out;
+}
+/* The same of rows, from `row` on, whose columns PIECES lanes have; to: what
+ * the warp's columns add up to in each row. */
+template<int PIECES, int ROWS, bool WHOLE, int N>
+INLINE void held_sum_across(const float (&x)[N], int row, float *to)
+{
+    UNROLL
+    for (int i = 0; i < N; i++) {
+        const float s = lane_sum<PIECES>(x[i]);
+        if (LANE % PIECES == 0 && (WHOLE || row + i < ROWS))
+            to[row + i] = s;
+    }
 }

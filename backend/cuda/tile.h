@@ -81,6 +81,7 @@ typedef struct Tiles {
     AxisSet held;                       /* what has these axes is in
                                            registers; 0: nothing */
     Ref held_like;                      /* such a state */
+    int held_states, held_warp;         /* how many; a warp's columns */
     uint8_t *has, *pre, *kept, *done, *late, *stored_here;
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */
@@ -242,14 +243,18 @@ int64_t stored_bytes(const Tiles *t, Ref r);
 
 /* ---- tile_held.c ---- */
 
-/* The axes of matrices that threads can hold: in t->held. */
-void find_held(Tiles *t);
+/* The axes of matrices that threads can hold, in t->held, and how they share
+ * them; any: a block may have as many threads as suits. */
+void find_held(Tiles *t, bool any);
+int held_together(const Tiles *t);      /* blocks of a multiprocessor */
+int held_rows(const Tiles *t);          /* an axis */
+int held_cols(const Tiles *t);
 int held_count(const Tiles *t);         /* of a thread's elements */
 void held_declare(const Tiles *t, Buf *b);
 void held_open(const Tiles *t, Buf *b); /* a loop over them, left open */
 void held_move(const Tiles *t, Buf *b, bool store);
-/* The sum r over such a matrix's rows, and what goes on from it; `terms`
- * prints what is added to x in the loop. */
+/* The sum r over such a matrix's rows or columns, and what goes on from it;
+ * `terms` prints what is added to x in the loop. */
 void emit_held_sum(Tiles *t, Ref r, const Chain *k,
                    void terms(Tiles *, Act *, Buf *, Ref));
 

@@ -398,7 +398,7 @@ void do_dot(Tiles *t, Ref r)
     if (sums_held(t, r)) {
         chain_after(t, &k, r, 0);
         emit_held_sum(t, r, &k, summand_text);
-    } else if (find_product(t, r, &p))
+    } else if (n->axes != t->held && find_product(t, r, &p))
         emit_product(t, r, &p);
     else
         emit_sum(t, r);

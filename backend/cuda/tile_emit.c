@@ -44,13 +44,8 @@ static int blocks_together(const Tiles *t)
     if (t->m->chunk > 1)
         return t->o->arch == 90 && !t->o->room && t->out->shared <= HALF ? 2
                                                                          : 1;
-    return (t->k->nnodes < SMALL ? 8 : 6) >> t->o->room;
-}
-
-/* Of a block: of one that walks by single tokens fewer, for more blocks. */
-static int threads_of(const CudaModule *m)
-{
-    return m->chunk > 1 ? 512 : 128;
+    int n = t->held ? held_together(t) : t->k->nnodes < SMALL ? 8 : 6;
+    return n >> t->o->room ? n >> t->o->room : 1;
 }
 
 /* ---- what a kernel has ---- */
@@ -286,6 +281,8 @@ static void begin_item(const Tiles *t, Buf *b)
                "const i64 part = divided(item / %d, a.run.heads);\n"
                "const int head = (int)(item / %d - part * a.run.heads);\n",
                t->out->blocks, t->out->blocks, t->out->blocks);
+    if (t->out->follows)
+        buf_printf(b, "follow();\n");
     if (t->k->kind == K_TOKEN)
         buf_printf(b, "const i64 s = find_sequence(a.run, part, %d);\n",
                    t->m->chunk);
@@ -339,11 +336,16 @@ static void put_walk(Tiles *t, Buf *b, const Buf *acts)
     put_item_parts(t, b);
     if (puts_item(t))
         put_item(t, b);
-    if (!token && t->ahead)
+    bool first = !token && t->ahead, states = t->held;
+    if (first && !states)
         put_ahead(t, b, "0");
     buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
     print_acts(t, b, BEFORE);
-    buf_printf(b, "}\ncopy_wait<0>();\n__syncthreads();\n");
+    buf_printf(b, "}\n");
+    if (first && states)                /* which are longest under way */
+        put_ahead(t, b, "0");
+    buf_printf(b, first && states ? "if (chunks < 1) {\ncopy_wait<0>();\n"
+               "__syncthreads();\n}\n" : "copy_wait<0>();\n__syncthreads();\n");
     if (token)
         buf_printf(b, "{\n");
     else if (in_parts(t))
@@ -395,7 +397,7 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
     t->sharp = ctx_alloc(c, n);
     snprintf(t->out->name, sizeof t->out->name, "k%d_%s", kernel,
              kind[t->k->kind]);
-    t->out->threads = threads_of(m);
+    t->out->threads = m->threads;
     t->out->walk = t->k->kind == K_TOKEN ? CUDA_CHUNKS : CUDA_SEQUENCES;
     return t;
 }
@@ -404,8 +406,6 @@ static void emit_kernel(Tiles *t, Buf *to)
 {
     Buf acts = { .ctx = t->c }, b = { .ctx = t->c };
 
-    find_slice(t);
-    find_held(t);
     make_acts(t);
     t->parts = parts_of(t);
     tiles_place(t);
@@ -416,6 +416,9 @@ static void emit_kernel(Tiles *t, Buf *to)
                t->m->chunk == 1 ? " Pages pages;" : "");
     const uint8_t *uses = put_parts(t, &b, &acts);
     put_head(t, &b);
+    t->out->follows = t->m->chunk == 1 && t->o->arch >= 90 && !t->out->spill;
+    if (t->out->follows)
+        buf_printf(&b, "let_follow();\n");
     declare_tiles(t, &b, uses);
     put_clear(t, &b);
     put_args_copy(t, &b);
@@ -441,7 +444,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
 
     k->text = to->len;
     snprintf(k->name, sizeof k->name, "k%d_sum", m->nkernels);
-    k->threads = threads_of(m);
+    k->threads = m->threads;
     k->blocks = 1;
     k->walk = CUDA_SUM;
     k->ntensors = 2;
@@ -703,6 +706,7 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     y.t = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.t);
     y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
     y.m->chunk = y.p->g->chunk ? y.p->g->chunk : 1;
+    y.m->threads = y.m->chunk > 1 ? 512 : 128;
     y.m->units = o->units ? o->units : machine_h200.units;
     memcpy(y.m->sum_out, o->sum_out, sizeof y.m->sum_out);
     memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
@@ -861,6 +865,20 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
     return false;
 }
 
+/* How blocks share heads; threads, where a step's one kernel can choose. */
+static void find_shares(const Prepared *y)
+{
+    for (int i = 0; i < y->p->nkernels; i++) {
+        const Schedule *s = y->t[i]->out->schedule;
+        if (s && !s->why)
+            continue;
+        find_slice(y->t[i]);
+        find_held(y->t[i], y->p->nkernels == 1);
+    }
+    if (y->p->nkernels == 1 && y->t[0]->held)
+        y->m->threads = y->t[0]->out->threads;
+}
+
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     const Plan *whole = plan_as_printed(c, plan);
@@ -869,6 +887,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))
         y = by_rows;
     CudaModule *m = y.m;
+    find_shares(&y);
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
     buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
@@ -876,8 +895,9 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
                "#include \"run.cuh\"\n#include \"tile.cuh\"\n"
                "#include \"products.cuh\"\n"
                "#include \"scans.cuh\"\n"
-               "extern __shared__ char arena[];\n",
-               threads_of(m), cuda_rank(whole->g));
+               "%sextern __shared__ char arena[];\n",
+               m->threads, cuda_rank(whole->g), y.t[0]->held
+               ? "alignas(16) " : "");
     if (o->scheduled)
         plan_print(y.p, &schedules);
     for (int i = 0; i < y.p->nkernels; i++) {

@@ -34,10 +34,10 @@ static int64_t bytes_of(const Tiles *t, const Tile *tile)
 /* A place of its own; small tiles, as sharing one would take a barrier. */
 static bool is_kept(const Tiles *t, const Tile *tile)
 {
-    enum { SMALL = 256 };
+    enum { SMALL = 256, TOKEN = 2048 };
 
     return tile->pinned || doubled(t, tile)
-        || (!t->crowded && once_bytes(tile) <= SMALL);
+        || (!t->crowded && once_bytes(tile) <= (t->held ? TOKEN : SMALL));
 }
 
 /* Copies may begin some acts, `early`, before their tiles are read. */

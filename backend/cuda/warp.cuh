@@ -102,6 +102,12 @@ INLINE void copy_ahead(Piece *to, const Piece *from)
         " cvt.u32.u64 b, a; cp.async.cg.shared.global [b], [%1], 16;}"
         :: "l"(to), "l"(from) : "memory");
 }
+INLINE void copy_ahead(float *to, const float *from)
+{
+    asm volatile("{.reg .u64 a; .reg .u32 b; cvta.to.shared.u64 a, %0;"
+        " cvt.u32.u64 b, a; cp.async.ca.shared.global [b], [%1], 4;}"
+        :: "l"(to), "l"(from) : "memory");
+}
 INLINE void copy_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -109,6 +115,29 @@ INLINE void copy_commit()
 template<int LEFT> INLINE void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+/* To memory, of what nobody looks at for a while. */
+INLINE void store_last(Piece *to, Piece x)
+{
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+        :: "l"(__cvta_generic_to_global(to)), "r"(x.x[0]), "r"(x.x[1]),
+           "r"(x.x[2]), "r"(x.x[3]) : "memory");
+}
+
+/* Of a kernel that was launched to follow closely: the next such one may begin
+ * as well; from here on all that those before it do is done. */
+INLINE void let_follow()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+INLINE void follow()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* ---- products: c += a b, by all lanes ---- */

@@ -181,6 +181,9 @@ template<class P> inline void copy_ahead(P *to, const P *from)
     *to = *from;
 }
 inline void copy_commit() {}
+template<class P> inline void store_last(P *to, P x) { *to = x; }
+inline void let_follow() {}
+inline void follow() {}
 template<int LEFT> inline void copy_wait() {}
 #pragma GCC visibility pop
 #endif

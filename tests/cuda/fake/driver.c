@@ -360,6 +360,24 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     broken |= run(params, (long)gx, (int)bx) != 0;
     return OK;
 }
+/* A kernel that may follow closely waits for those before it by itself. */
+typedef struct LaunchAttribute { int id, pad, on; char rest[60]; }
+    LaunchAttribute;
+typedef struct LaunchAs {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    const LaunchAttribute *attribute;
+    unsigned n;
+} LaunchAs;
+ENTRY(int, cuLaunchKernelEx, const LaunchAs *how, void *f, void **params,
+      void **extra)
+{
+    if (how->n != 1 || how->attribute->id != 6)
+        return INVALID;
+    return cuLaunchKernel(f, how->grid[0], how->grid[1], how->grid[2],
+                          how->block[0], how->block[1], how->block[2],
+                          how->shared, how->stream, params, extra);
+}
 /* What the driver takes: places and steps of whole 16 bytes, sides of boxes up
  * to 256, rows of 128 bytes where they are swizzled. */
 static bool map_is_sound(const Map *m)

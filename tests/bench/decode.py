@@ -3,10 +3,11 @@ each of B sequences, the state float32, read and written in place.
 
     python3 tests/bench/decode.py [VARIANTS] [B=64 H=16 D=128] [index]
 
-VARIANTS: names with commas. With `index`, states lie in a pool of twice as
-many, and an index names each sequence's. Medians of many calls in one CUDA
-graph, in microseconds. `floor`: the bytes that a step cannot do without, at
-the rate of the copy, which is torch's of the same state into another."""
+VARIANTS: names with commas, or all. With `index`, states lie in a pool of twice
+as many, and an index names each sequence's. Medians of many calls in one CUDA
+graph, in microseconds, each on the next of four states, so that none finds its
+own in a cache. `floor`: the bytes that a step cannot do without, at the rate of
+the copy, which is torch's of the same matrices into others."""
 import os
 import statistics
 import sys
@@ -18,7 +19,7 @@ import torch                                        # noqa: E402
 import flin                                         # noqa: E402
 
 USUAL = "gated_deltanet", "gla", "kda", "mamba2", "rwkv7"
-CALLS = 20                      # in a graph
+CALLS, LAYERS = 20, 4           # in a graph; states in turn
 
 
 def of_domain(domain, shape):
@@ -33,23 +34,33 @@ def of_domain(domain, shape):
     return x.bfloat16()
 
 
+def shape(v, axes, D):
+    """Angles are of pairs; ranks as the variant says."""
+    return tuple(v.sizes.get(a) or (D // 2 if a == "p" else D) for a in axes)
+
+
 def inputs_of(v, B, H, D):
     lead = {True: (B, 1, H), False: (H,)}
-    return {a.name: of_domain(a.domain, lead[a.timed] + (D,) * len(a.axes))
+    return {a.name: of_domain(a.domain, lead[a.timed] + shape(v, a.axes, D))
             for a in v.inputs}
 
 
+def states_of(v, pool, H, D):
+    return {s.name: torch.zeros((pool, H) + shape(v, s.axes, D), device="cuda")
+            for s in v.states}
+
+
 def timed(f):
-    """Microseconds of one f() among many in a graph."""
+    """Microseconds of one f(layer) among many in a graph."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
-        f()
-        f()
+        for i in range(LAYERS):
+            f(i)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            f()
+        for i in range(CALLS):
+            f(i % LAYERS)
     events = [torch.cuda.Event(enable_timing=True) for _ in range(12)]
     graph.replay()
     events[0].record()
@@ -72,28 +83,30 @@ def main(words):
     paged = "index" in words
     names = [w for w in words if "=" not in w and w != "index"]
     pool = B * (2 if paged else 1)
-    state = torch.zeros(pool, H, D, D, device="cuda")
-    one = state[:B]
-    other = torch.empty_like(one)
-    copied = timed(lambda: other.copy_(one))
-    print(f"B {B}, H {H}, K = V = {D}, {torch.cuda.get_device_name()}: a copy "
-          f"of the state {copied:.1f} us, {2e-6 * size(one) / copied:.2f} "
-          "TB/s")
+    names = (USUAL if not names else flin.stdlib if names[0] == "all"
+             else names[0].split(","))
     more = {}
     if paged:
         more["state_index"] = torch.randperm(pool, device="cuda")[:B].int()
-    for name in names[0].split(",") if names else USUAL:
+    one = [torch.zeros(B, H, D, D, device="cuda") for _ in range(2 * LAYERS)]
+    copied = timed(lambda i: one[LAYERS + i].copy_(one[i]))
+    bytes_of = 2 * size(one[0])
+    print(f"B {B}, H {H}, K = V = {D}, {torch.cuda.get_device_name()}: a copy "
+          f"of a matrix a head {copied:.1f} us, {1e-6 * bytes_of / copied:.2f} "
+          "TB/s")
+    for name in names:
         v = flin.load(name)
         x = inputs_of(v, B, H, D)
-        state.zero_()
+        states = [states_of(v, pool, H, D) for _ in range(LAYERS)]
 
-        def step():
-            return v.step(**x, state=state, inplace=True, **more)[0]
+        def step(i):
+            return v.step(**x, state=states[i], inplace=True, **more)[0]
         t = timed(step)
-        floor = copied * (2 * size(one) + size(step())
-                          + sum(map(size, x.values()))) / (2 * size(one))
-        print(f"{name:16} {t:6.1f} us, floor {floor:.1f}, {t / copied:.3f} of "
-              "the copy", flush=True)
+        moved = (2 * sum(map(size, states[0].values())) * B // pool
+                 + size(step(0)) + sum(map(size, x.values())))
+        floor = copied * moved / bytes_of
+        print(f"{name:17} {t:6.1f} us, {t / copied:.3f} of the copy, floor "
+              f"{floor:.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ typedef struct Tiles {
                                            registers; 0: nothing */
     Ref held_like;                      /* such a state */
     int held_states, held_warp;         /* how many; a warp's columns */
+    int held_axis;                      /* that blocks may share; -1 */
+    bool held_roomy;                    /* registers for all else, too */
     uint8_t *has, *pre, *kept, *done, *late, *stored_here;
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */

@@ -45,7 +45,9 @@ static int blocks_together(const Tiles *t)
         return t->o->arch == 90 && !t->o->room && t->out->shared <= HALF ? 2
                                                                          : 1;
     int n = t->held ? held_together(t) : t->k->nnodes < SMALL ? 8 : 6;
-    return n >> t->o->room ? n >> t->o->room : 1;
+    int room = t->o->room - t->held_roomy;
+    int less = t->held ? n * (4 - room) / 4 : n >> room;
+    return less ? less : 1;
 }
 
 /* ---- what a kernel has ---- */

@@ -169,10 +169,20 @@ static int held_registers(const Tiles *t)
     return held_count(t) * t->held_states;
 }
 
+/* Whether all else may do with as few, of small steps. */
+static bool is_close(const Tiles *t)
+{
+    enum { LEAST = 32, MOST = 64, SMALL = 32 };
+
+    return !t->held_roomy && t->k->nnodes < SMALL
+        && held_registers(t) >= LEAST && held_registers(t) < MOST;
+}
+
 int held_together(const Tiles *t)
 {
     enum { REST = 64, MOST = 32 };
-    int n = UNIT_REGISTERS / ((held_registers(t) + REST) * t->out->threads);
+    int rest = is_close(t) ? held_registers(t) : REST;
+    int n = UNIT_REGISTERS / ((held_registers(t) + rest) * t->out->threads);
 
     return n < 1 ? 1 : n > MOST ? MOST : n;
 }
@@ -190,15 +200,17 @@ static bool shares_states(const Tiles *t)
 
 /* How much longer than a copy of the states a step takes, about (H200, K and V
  * of 128): rows of memory that a warp has in short pieces, blocks that load
- * much at once, few bytes under way, and a thread's instructions besides those
- * for its states. */
+ * much at once, few bytes or threads under way, a thread's instructions besides
+ * those for its states, and waiting for one another. */
 static double waste(const Tiles *t)
 {
-    enum { FEW = 64 << 10, REGISTERS = 64 };
+    enum { FEW = 64 << 10, REGISTERS = 64, THREADS = 256 };
     double all = 4.0 * rows_of(t) * cols_of(t) * t->held_states;
     double there = all * held_together(t), sum = 24.0 / (4 * t->held_warp);
 
-    sum += all / (640 << 10) + 2.5 / held_registers(t);
+    sum += all / (640 << 10) + 1.0 / held_registers(t);
+    sum += 20.0 / (t->out->threads * held_together(t));
+    sum += t->out->threads > THREADS ? 0.05 : 0;
     sum += there < FEW ? FEW / there - 1 : 0;
     sum += held_registers(t) > REGISTERS ? 0.2 : 0;
     return sum + (shares_states(t) ? 1 : 0);
@@ -207,7 +219,7 @@ static double waste(const Tiles *t)
 static bool find_shape(Tiles *t, bool any)
 {
     enum { LEAST = 16, WARPS = 16, REGISTERS = 128 };
-    int axis = t->slice_axis, threads = t->out->threads;
+    int axis = t->held_axis, threads = t->m->threads;
     int32_t size = axis < 0 ? 1 : t->g->axis[axis].size;
     Shape best = { axis < 0 ? 1 : t->slice, threads, 0 };
     double least = INFINITY;
@@ -240,8 +252,13 @@ void find_held(Tiles *t, bool any)
         t->held = axes;
         t->held_like = t->g->st[s].node;
         t->held_states = can_hold(t);
-        if (t->held_states && find_shape(t, any))
+        t->held_axis = t->slice_axis;
+        if (t->held_states && find_shape(t, any)) {
+            t->held_roomy = t->o->room && is_close(t);
+            if (t->held_roomy)          /* it spilled */
+                find_shape(t, any);
             return;
+        }
     }
     t->held = 0;
 }

@@ -103,15 +103,23 @@ static void close_ranks(Graph *g, Term *t)
     t->rank = 0;
 }
 
-/* coef * S summed over `over`: a read, if it contracts one axis of S whose
- * factors separate. */
+/* Whether a read may contract these axes of the state: one of a matrix, and of
+ * more axes all but one. */
+static bool may_contract(const Graph *g, int s, AxisSet bound)
+{
+    return bound && (!(bound & (bound - 1)) || bound != g->st[s].axes);
+}
+
+/* coef * S summed over `over`: a read, if it contracts axes of S whose factors
+ * separate. */
 static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
 {
     AxisSet bound = over & g->st[t->state].axes;
     Factors f = { 0 };
 
-    if (!bound || (bound & (bound - 1)))
-        return stop(a, at, "contracts more than one axis of");
+    if (!may_contract(g, t->state, bound))
+        return stop(a, at, bound ? "contracts all axes of"
+                                 : "contracts no axis of");
     if (t->coef)
         factors(g, t->coef, &f);
     t->p = factors_product(g, &f, bound, 0);
@@ -127,10 +135,19 @@ static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
 /* A read summed over more axes: what is summed over kappa lies in coef. */
 static bool contract_read(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
 {
-    AxisSet other = g->st[t->state].axes & ~t->over;
+    AxisSet more = over & g->st[t->state].axes & ~t->over;
+    Factors f = { 0 };
 
-    if (over & other)
-        return stop(a, at, "contracts more than one axis of");
+    if (more && (t->rank || !may_contract(g, t->state, more | t->over)))
+        return stop(a, at, "contracts all axes of");
+    if (more) {
+        factors(g, t->coef ? t->coef : num(g, 1), &f);
+        Ref p = factors_product(g, &f, more, 0);
+        t->p = p ? op2(g, OP_mul, t->p, p) : t->p;
+        t->coef = factors_product(g, &f, 0, more);
+        t->over |= more;
+        over &= ~more;
+    }
     if (over & t->over)
         t->coef = sum(g, t->coef ? t->coef : num(g, 1), over & t->over);
     t->rank |= over & ~t->over;
@@ -175,15 +192,31 @@ static bool same_read(const Term *a, const Term *b)
         && a->rank == b->rank && a->fresh == b->fresh;
 }
 
+static bool is_free(const Graph *g, const Affine *a, Ref r, StateSet of)
+{
+    return !(g->n[r].states & of)
+        || (r != a->of && a->whole & ~g->n[r].axes);
+}
+
+/* A form to be found beside a. */
+static Affine *another(Graph *g, const Affine *a)
+{
+    Affine *b = ctx_alloc(g->ctx, sizeof *b);
+
+    b->whole = a->whole;
+    b->of = a->of;
+    return b;
+}
+
 /* where(c, x, y): terms that both sides have are chosen between, each other
  * term stands under its own outcome. */
 static bool choose(Graph *g, Affine *a, Ref at, StateSet of, bool fresh)
 {
     const Node n = g->n[at];
-    Affine *no = ctx_alloc(g->ctx, sizeof *no);
+    Affine *no = another(g, a);
     Ref zero = num(g, 0);
 
-    if (g->n[n.a[0]].states & of)
+    if (!is_free(g, a, n.a[0], of))
         return stop(a, at, "chooses by the value of");
     if (!affine(g, n.a[1], of, fresh, a))
         return false;
@@ -222,8 +255,12 @@ static bool depends(const Graph *g, Ref r, int s)
 static bool product(Graph *g, Affine *a, Ref at, StateSet of, bool fresh)
 {
     const Node n = g->n[at];
-    bool da = g->n[n.a[0]].states & of, db = g->n[n.a[1]].states & of;
+    bool da = !is_free(g, a, n.a[0], of), db = !is_free(g, a, n.a[1], of);
 
+    if (!da && !db) {
+        a->rest = at;
+        return true;
+    }
     if ((da && db) || (n.op == OP_div && db))
         return stop(a, at, "is not linear in");
     if (!affine(g, da ? n.a[0] : n.a[1], of, fresh, a))
@@ -253,7 +290,7 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
 
     bool left = fresh;
 
-    if (!(n.states & of)) {
+    if (is_free(g, a, r, of)) {
         a->rest = r;
         return true;
     }
@@ -264,7 +301,7 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
     }
     switch (n.op) {
     case OP_add: case OP_sub:
-        b = ctx_alloc(g->ctx, sizeof *b);
+        b = another(g, a);
         if (!affine(g, n.a[1], of, fresh, b)) {
             *a = *b;
             return false;
@@ -284,6 +321,13 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
     default:
         return stop(a, r, "is not linear in");
     }
+}
+
+bool affine_read(Graph *g, Ref r, StateSet of, AxisSet whole, Affine *a)
+{
+    a->whole = whole;
+    a->of = r;
+    return affine(g, r, of, true, a);
 }
 
 /* ---- the universal form ---- */
@@ -420,22 +464,43 @@ static Ref log_of(Graph *g, Ref x, Ref *sloped)
     }
 }
 
-/* Which axis the reads contract, and so which one may decay. */
+AxisSet usual_keys(const Graph *g, int s, AxisSet differ)
+{
+    const State *st = &g->st[s];
+    AxisSet first = AXIS(st->order[0]), keys = first;
+    AxisSet *of = ctx_alloc(g->ctx, g->len * sizeof *of);
+
+    for (Ref r = 1; r < g->len && st->rank > 2; r++) {
+        const Node *n = &g->n[r];
+        if (!(n->states & STATE(s)) || (n->op != OP_dot && n->op != OP_sum))
+            continue;
+        of[r] = n->over & st->axes;
+        for (int i = 0; i < 2; i++)
+            of[r] |= of[n->a[i]];
+        if (of[r] != st->axes && __builtin_popcount(of[r])
+                                 > __builtin_popcount(keys))
+            keys = of[r];
+    }
+    return !(differ & ~keys) ? keys : differ != st->axes ? differ : first;
+}
+
+/* Which axes the reads contract, and so which ones may decay. */
 static bool choose_axes(Graph *g, int s, const Affine *a, Universal *u)
 {
     AxisSet kappa = 0, all = g->st[s].axes;
+    AxisSet decays = u->log_decay ? g->n[u->log_decay].axes : 0;
+    bool alike = true;
 
-    for (int i = 0; i < a->n; i++)
+    for (int i = 0; i < a->n; i++) {
+        alike &= !kappa || !a->term[i].over || a->term[i].over == kappa;
         kappa |= a->term[i].over;
-    if (!kappa && u->log_decay)
-        kappa = g->n[u->log_decay].axes;
-    if (!kappa)
-        kappa = AXIS(g->st[s].order[0]);
-    if (kappa & (kappa - 1))
+    }
+    kappa = kappa ? kappa : usual_keys(g, s, decays);
+    if (!alike || (g->st[s].rank > 1 && kappa == all))
         return state_note(g, s, u->decay, "needs both axes of");
-    u->kappa = lowest(kappa);
-    u->nu = lowest(all & ~kappa);
-    if (u->log_decay && (g->n[u->log_decay].axes & ~kappa))
+    u->kappa = kappa;
+    u->nu = all & ~kappa;
+    if (decays && (decays & ~kappa || kappa & (kappa - 1)))
         return state_note(g, s, u->decay,
                           "decays another axis than it reads of");
     return true;
@@ -488,7 +553,7 @@ static Ref or_one(Graph *g, Ref x)
 
 static bool read_write(Graph *g, int s, Universal *u, const Term *t)
 {
-    AxisSet kappa = AXIS(u->kappa), nu = u->nu < 0 ? 0 : AXIS(u->nu);
+    AxisSet kappa = u->kappa, nu = u->nu;
     Factors f = { 0 };
 
     if (t->coef)
@@ -524,22 +589,28 @@ AxisSet plain_factors(Graph *g, Ref x, AxisSet kappa, AxisSet nu,
     return rank;
 }
 
+Ref along_all(Graph *g, Ref x, AxisSet axes)
+{
+    x = or_one(g, x);
+    for (axes &= ~g->n[x].axes; axes; axes &= axes - 1)
+        x = op2(g, OP_mul, x, op2(g, OP_le, num(g, 0),
+                                  count_along(g, lowest(axes))));
+    return x;
+}
+
 /* One product of the part that is free of the state. */
 static bool plain_write(Graph *g, int s, Universal *u, Ref x, bool minus)
 {
-    AxisSet kappa = AXIS(u->kappa), nu = u->nu < 0 ? 0 : AXIS(u->nu);
+    AxisSet kappa = u->kappa, nu = u->nu;
     Factors h = { 0 };
     AxisSet rank = plain_factors(g, x, kappa, nu, &h);
 
     Ref b = factors_product(g, &h, kappa, 0);
     Ref v = factors_product(g, &h, 0, kappa);
-    if (!b)
-        return state_note(g, s, x, "does not say which key it writes to, in");
+    b = along_all(g, b, kappa);         /* under every key */
     if (g->n[b].axes & nu)
-        return state_note(g, s, b, "couples the two axes of");
-    if (nu && (!v || !(g->n[v].axes & nu)))
-        return state_note(g, s, x, "writes the same value everywhere to");
-    v = or_one(g, v);
+        return state_note(g, s, b, "couples the axes of");
+    v = along_all(g, v, nu);
     Write w = { .b = b, .rank = rank, .v = minus ? op1(g, OP_neg, v) : v };
     return add_write(g, s, u, w, x);
 }
@@ -631,8 +702,6 @@ bool universal(Graph *g, int s, Universal *u)
     g->line = g->n[st->next].line;
     if ((st->rank < 2 || (!a->n && input_sized(g, st))) && scan_form(g, a, u))
         return true;
-    if (st->rank > 2)
-        return state_note(g, s, 0, "carries more than two axes in");
     u->form = FORM_UNIVERSAL;
     if (!find_decay(g, s, a, u) || !choose_axes(g, s, a, u))
         return false;

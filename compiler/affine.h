@@ -4,8 +4,8 @@
  *     S_t = D_t S_{t-1} + sum_r b_r (a_r . S_{t-1} + v_r)^T
  *
  * Found by differentiating the traced step with respect to the state, not by
- * matching names. kappa is the axis that decays and that a contracts, nu the
- * other one.
+ * matching names. kappa are the axes that decay and that a contracts, nu the
+ * others: one each of a matrix.
  */
 #ifndef FLIN_AFFINE_H
 #define FLIN_AFFINE_H
@@ -36,11 +36,18 @@ typedef struct Affine {
     Ref rest;                           /* free of the state; 0: none */
     Ref bad;                            /* where it failed */
     const char *why;                    /* "is not linear in" ... */
+    AxisSet whole;                      /* not 0: values without all of these
+                                           axes, but for r itself, are as good
+                                           as free of the state */
+    Ref of;                             /* that r */
 } Affine;
 
 /* The form of value r with respect to these states. fresh: what they become
  * counts as a variable too (for what is not part of their own update). */
 bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *out);
+/* The same, where what has been read is known: its coefficients may be made of
+ * other reads of these states, whose axes are `whole`. */
+bool affine_read(Graph *g, Ref r, StateSet of, AxisSet whole, Affine *out);
 
 /* The multiplicative factors of x. */
 typedef struct Factors { int n; Ref f[32]; } Factors;
@@ -62,13 +69,20 @@ typedef enum StateForm {
 typedef struct Universal {
     StateForm form;
     Ref d, c;                           /* the first three; d == 0: 1 */
-    int kappa, nu;                      /* axes; nu -1: none */
+    AxisSet kappa, nu;                  /* nu 0: of a vector */
     Ref decay, log_decay;               /* 0: no decay */
     Ref sloped;                         /* a factor of the decay that may be
                                            zero and has a slope there; or 0 */
     Write write[MAX_TERMS];
     int nwrites;
 } Universal;
+
+/* x, or 1, the same at each entry of those of the axes that it has not. */
+Ref along_all(Graph *g, Ref x, AxisSet axes);
+
+/* The axes that are keys where the update reads nothing: the first one, or of
+ * more than two what reads contract; or what it scales by axes. */
+AxisSet usual_keys(const Graph *g, int s, AxisSet differ);
 
 /* Where x stands in what becomes of state s: its own line, or, of what the
  * definition declares and of numbers, that of the first that has it. */

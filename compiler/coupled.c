@@ -41,11 +41,6 @@ static AxisSet axes_of(const Found *f, Ref r)
     return f->g->n[r].axes;
 }
 
-static AxisSet nu_of(const Coupled *k)
-{
-    return k->nu < 0 ? 0 : AXIS(k->nu);
-}
-
 /* ---- items ---- */
 
 /* The factors that are numbers are one, *times; the others, in `to`, are
@@ -93,7 +88,7 @@ static Item *find_item(Found *f, Ref b, Ref x, AxisSet rank, int from)
 static bool add_item(Found *f, const Factors *all, Ref b, Ref x, AxisSet rank,
                      int from, Ref at)
 {
-    AxisSet apart = rank | nu_of(f->k);
+    AxisSet apart = rank | f->k->nu;
     Factors to = { 0 };
     double times;
 
@@ -117,7 +112,7 @@ static bool add_item(Found *f, const Factors *all, Ref b, Ref x, AxisSet rank,
 /* The product of the factors with kappa, and the others. */
 static Ref take_key(const Found *f, const Factors *all, Factors *rest)
 {
-    AxisSet kappa = AXIS(f->k->kappa);
+    AxisSet kappa = f->k->kappa;
 
     for (int i = 0; i < all->n; i++)
         if (!(axes_of(f, all->f[i]) & kappa))
@@ -134,9 +129,9 @@ static bool add_read(Found *f, const Term *t)
         factors(f->g, t->coef, &all);
     Ref b = take_key(f, &all, &rest);
     for (int i = 0; i < rest.n; i++)
-        if (axes_of(f, rest.f[i]) & nu_of(f->k))
+        if (axes_of(f, rest.f[i]) & f->k->nu)
             b = 0;
-    if (!b || axes_of(f, b) & nu_of(f->k))
+    if (!b || axes_of(f, b) & f->k->nu)
         return refuse(f, at, "scales a read by both axes of");
     return add_item(f, &rest, b, t->p, t->rank,
                     coupled_place(f->k, t->state), at);
@@ -145,16 +140,17 @@ static bool add_read(Found *f, const Term *t)
 static bool add_plain(Found *f, Ref x)
 {
     Factors all = { 0 }, rest = { 0 };
-    AxisSet rank = plain_factors(f->g, x, AXIS(f->k->kappa), nu_of(f->k),
+    AxisSet rank = plain_factors(f->g, x, f->k->kappa, f->k->nu,
                                  &all);
     Ref b = take_key(f, &all, &rest);
 
-    if (!b)
-        return refuse(f, x, "does not say which key it writes to, in");
-    if (axes_of(f, b) & nu_of(f->k))
-        return refuse(f, b, "couples the two axes of");
-    if (nu_of(f->k) && !factors_product(f->g, &rest, nu_of(f->k), 0))
-        return refuse(f, x, "writes the same value everywhere to");
+    b = along_all(f->g, b, f->k->kappa);            /* under every key */
+    if (axes_of(f, b) & f->k->nu)
+        return refuse(f, b, "couples the axes of");
+    Ref v = factors_product(f->g, &rest, f->k->nu, 0);
+    AxisSet lacks = f->k->nu & ~(v ? axes_of(f, v) : 0);
+    if (lacks)
+        rest.f[rest.n++] = along_all(f->g, 0, lacks);
     return add_item(f, &rest, b, 0, rank, -1, x);
 }
 
@@ -162,7 +158,7 @@ static bool add_plain(Found *f, Ref x)
 static bool add_plains(Found *f, Ref x, Ref times)
 {
     const Node n = f->g->n[x];
-    AxisSet both = AXIS(f->k->kappa) | nu_of(f->k);
+    AxisSet both = f->k->kappa | f->k->nu;
 
     switch (n.op) {
     case OP_sub:
@@ -251,61 +247,100 @@ static void add_row(Found *f, Item *t)
 
 /* ---- the block ---- */
 
+/* What the reads contract is kappa, and if there are none, what the
+ * coefficients differ along. */
 static bool choose_axes(Found *f, Affine *const form[])
 {
     Coupled *k = f->k;
     const State *st = &f->g->st[k->state[0]];
-    AxisSet kappa = 0;
+    AxisSet kappa = 0, differ = 0;
+    bool alike = true;
+    Ref at = 0;
 
     for (int m = 0; m < k->n; m++)
-        for (int i = 0; i < form[m]->n; i++)
-            kappa |= form[m]->term[i].over;
-    if (!kappa)
-        kappa = AXIS(st->order[0]);
-    if (kappa & (kappa - 1))
+        for (int i = 0; i < form[m]->n; i++) {
+            const Term *t = &form[m]->term[i];
+            alike &= !kappa || !t->over || t->over == kappa;
+            kappa |= t->over;
+            if (t->over || !t->coef)
+                continue;
+            differ |= axes_of(f, t->coef);
+            at = !at || axes_of(f, t->coef) & ~kappa ? t->coef : at;
+        }
+    if (!alike)
         return state_note(f->g, k->state[0], 0, "reads along both axes of");
-    k->kappa = lowest(kappa);
-    k->nu = lowest(st->axes & ~kappa);
+    kappa = kappa ? kappa : usual_keys(f->g, k->state[0], differ);
+    if (differ & ~kappa)
+        return state_note(f->g, k->state[0], at, ctx_format(
+                          f->g->ctx, "differs along %s, where the step reads "
+                          "along %s: it scales",
+                          axes_text(f->g, differ & ~kappa),
+                          axes_text(f->g, kappa)));
+    k->kappa = kappa;
+    k->nu = st->axes & ~kappa;
     return true;
 }
 
-static bool add_kept(Found *f, const Term *t)
+static void add_kept(Found *f, const Term *t)
 {
     Ref *keep = &f->k->keep[f->m][coupled_place(f->k, t->state)];
-    Ref c = t->coef ? t->coef : num(f->g, 1);
 
-    if (axes_of(f, c))
-        return refuse(f, c, "differs along an axis, where between states that "
-                      "stand in each other only numbers of the token pass (one "
-                      "for all entries of the state): it scales");
-    *keep = plus(f->g, *keep, c);
-    return true;
+    *keep = plus(f->g, *keep, t->coef ? t->coef : num(f->g, 1));
 }
 
 static bool all_alike(const Graph *g, const Coupled *k)
 {
     for (int m = 0; m < k->n; m++) {
         const State *st = &g->st[k->state[m]];
-        if (st->rank > 2 || st->angle
-            || st->axes != g->st[k->state[0]].axes)
+        if (st->angle || st->axes != g->st[k->state[0]].axes)
             return false;
     }
     return true;
 }
 
-static bool add_all(Found *f, const Affine *a)
+/* By keys and values. */
+static bool by_rows(Found *f, Affine *const form[])
 {
-    bool matrices = f->g->st[f->k->state[0]].rank == 2;
-
-    for (int i = 0; i < a->n; i++)
-        if (a->term[i].over && !matrices)
-            return refuse(f, a->term[i].p, "contracts, in a circle of states, "
-                          "what is left of");
-        else if (a->term[i].over ? !add_read(f, &a->term[i])
-                                 : !add_kept(f, &a->term[i]))
+    if (f->g->st[f->k->state[0]].rank < 2 || !choose_axes(f, form))
+        return false;
+    f->item = ctx_alloc(f->g->ctx, MAX_TERMS * sizeof *f->item);
+    for (f->m = 0; f->m < f->k->n; f->m++) {
+        const Affine *a = form[f->m];
+        f->g->line = f->g->n[f->g->st[f->k->state[f->m]].next].line;
+        for (int i = 0; i < a->n; i++)
+            if (!a->term[i].over)
+                add_kept(f, &a->term[i]);
+            else if (!add_read(f, &a->term[i]))
+                return false;
+        if (a->rest && !add_plains(f, a->rest, num(f->g, 1)))
             return false;
-    f->k->rest[f->m] = matrices ? 0 : a->rest;
-    return !matrices || !a->rest || add_plains(f, a->rest, num(f->g, 1));
+    }
+    for (int i = 0; i < f->n; i++)
+        add_row(f, &f->item[i]);
+    return true;
+}
+
+/* Each entry by itself. */
+static bool by_entries(Found *f, Affine *const form[])
+{
+    Coupled *k = f->k;
+
+    memset(k->keep, 0, sizeof k->keep);
+    k->entries = true;
+    k->nrows = 0;
+    for (f->m = 0; f->m < k->n; f->m++) {
+        for (int i = 0; i < form[f->m]->n; i++) {
+            const Term *t = &form[f->m]->term[i];
+            if (t->over && !f->g->note)
+                refuse(f, t->p, "contracts, in a circle of states, what is "
+                       "left of");
+            if (t->over)
+                return false;
+            add_kept(f, t);
+        }
+        k->rest[f->m] = form[f->m]->rest;
+    }
+    return true;
 }
 
 bool coupled(Graph *g, StateSet of, Coupled *k)
@@ -327,30 +362,21 @@ bool coupled(Graph *g, StateSet of, Coupled *k)
             return state_note(g, __builtin_ctzll(g->n[a->bad].states & k->of),
                               a->bad, a->why);
     }
-    if (g->st[first].rank == 2 && !choose_axes(&f, form))
-        return false;
-    f.item = ctx_alloc(g->ctx, MAX_TERMS * sizeof *f.item);
-    for (f.m = 0; f.m < k->n; f.m++) {
-        g->line = g->n[g->st[k->state[f.m]].next].line;
-        if (!add_all(&f, form[f.m]))
-            return false;
-    }
-    for (int i = 0; i < f.n; i++)
-        add_row(&f, &f.item[i]);
-    return true;
+    g->note = NULL;
+    return by_rows(&f, form) || by_entries(&f, form);
 }
 
-Road road_of(Graph *g, StateSet of, Universal *u, Coupled *k)
+Road road_of(Graph *g, StateSet of, bool slopes, Universal *u, Coupled *k)
 {
     bool alone = !(of & (of - 1));
     bool fits = alone && universal(g, __builtin_ctzll(of), u);
     char *note = g->note;
 
-    if (fits && (!u->sloped || g->n[u->decay].axes))
+    if (fits && (!u->sloped || (g->n[u->decay].axes && !slopes)))
         return BY_FORM;
-    if ((!alone || g->st[__builtin_ctzll(of)].rank == 2) && coupled(g, of, k))
+    if ((!alone || g->st[__builtin_ctzll(of)].rank > 1) && coupled(g, of, k))
         return IN_BLOCK;
-    if (alone)
+    if (alone && !u->decay)
         g->note = note;
-    return fits ? BY_FORM : NO_FORM;
+    return fits && !slopes ? BY_FORM : NO_FORM;
 }

@@ -19,6 +19,8 @@
 
 #include <string.h>
 
+enum { MOST_ENTRIES = 1 << 11 };
+
 /* ---- the rows of a matrix state ---- */
 
 /* The writes that read (a != 0) or do not, joined; false if there are none.
@@ -75,12 +77,7 @@ static void lift_matrix(Lift *l, int s)
     bool incl;
 
     g->line = l->s->st[s].next ? l->s->n[l->s->st[s].next].line : 0;
-    if (u->sloped)
-        g->sloped = line_text(l->s, line_of(l->s, s, u->sloped), ctx_format(
-                               g->ctx, "%s may be zero, where its own gradient "
-                               "needs the state of every token (where(reset, "
-                               "0, exp(g)) goes back in chunks); it scales %s",
-                               expr_text(l->s, u->sloped), l->s->st[s].name));
+    g->sloped |= u->sloped != 0;
     if (u->log_decay) {
         Ref lg = bounded_gate(g, lift(l, u->log_decay));
         l->mat[s].G = cumsum(g, lg, 0);
@@ -91,7 +88,7 @@ static void lift_matrix(Lift *l, int s)
     if (!collect(l, s, true, &a, &b, &v, &incl))
         return;
     Ref gate = incl ? l->mat[s].G : l->mat[s].E;
-    Ref x = carried(l, a, gate, s, AXIS(u->kappa));
+    Ref x = carried(l, a, gate, s, u->kappa);
     if (v)
         x = op2(g, OP_add, x, v);
     if (l->mat[s].nrows) {
@@ -174,16 +171,35 @@ static Graph *chunk_graph(const Graph *step, int chunk)
     return g;
 }
 
+/* A matrix whose entries are by themselves is there at each token of the chunk:
+ * where that is more than a core's cache, steps are faster. */
+static void check_entries(Lift *l, const Coupled *k)
+{
+    const State *st = &l->s->st[k->state[0]];
+    int64_t n = 1;
+
+    for (int i = 0; i < st->rank; i++)
+        n *= l->s->axis[st->order[i]].size;
+    if (st->rank > 1 && n > MOST_ENTRIES)
+        serial(l, line_text(l->s, l->s->n[st->next].line, ctx_format(
+               l->g->ctx, "each of the %lld entries of %s would stand at every "
+               "token (of up to %d, it may)", (long long)n, st->name,
+               MOST_ENTRIES)));
+}
+
 static void find_form(Lift *l, StateSet of)
 {
     Block *k = ctx_alloc(l->g->ctx, sizeof *k);
-    Road road = road_of(l->s, of, &l->form[__builtin_ctzll(of)], &k->form);
+    Road road = road_of(l->s, of, l->slopes, &l->form[__builtin_ctzll(of)],
+                        &k->form);
 
     if (road == NO_FORM)
         serial(l, l->s->note);
+    if (road == IN_BLOCK && k->form.entries)
+        check_entries(l, &k->form);
     for (int m = 0; m < k->form.n && road == IN_BLOCK; m++) {
-        bool matrix = l->s->st[k->form.state[m]].rank == 2;
-        l->form[k->form.state[m]].form = matrix ? FORM_UNIVERSAL : FORM_SCAN;
+        l->form[k->form.state[m]].form = k->form.entries ? FORM_SCAN
+                                                         : FORM_UNIVERSAL;
         l->block[k->form.state[m]] = k;
     }
 }
@@ -217,10 +233,11 @@ static void derive_into(Ctx *c, void *ud)
     }
 }
 
-Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
+static Graph *derive_with(Graph *step, const int32_t size[NAXES], int chunk,
+                          bool slopes)
 {
     Ctx *c = step->ctx;
-    Lift l = { .s = graph_sized(step, size) };
+    Lift l = { .s = graph_sized(step, size), .slopes = slopes };
 
     add_twins(l.s);
     l.g = chunk_graph(l.s, chunk);
@@ -235,4 +252,14 @@ Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
         ctx_rethrow(c);                 /* a true error, not a broken form */
     step->note = (char *)l.note;
     return NULL;
+}
+
+Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
+{
+    return derive_with(step, size, chunk, false);
+}
+
+Graph *derive_sloped(Graph *step, const int32_t size[NAXES], int chunk)
+{
+    return derive_with(step, size, chunk, true);
 }

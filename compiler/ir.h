@@ -170,8 +170,8 @@ typedef struct Graph {
     int32_t line;                       /* stamped on new nodes */
     Lines lines;                        /* of a step that was traced */
     char *note;                         /* why it is serial, or NULL */
-    char *sloped;                       /* why the way back is, of a chunk
-                                           graph that is not; or NULL */
+    bool sloped;                        /* of a chunk: a decay's logarithm is
+                                           taken where its slope is lost */
     struct Mask *mask;                  /* mode quadratic: y is this mask's
                                            sum, whatever out[0] says */
     struct Layer *layer;                /* heads are axes as others: tensors

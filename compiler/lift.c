@@ -82,7 +82,7 @@ bool strip_decay(Graph *s, Ref *x, Ref decay)
 
 Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
 {
-    AxisSet kappa = AXIS(l->form[s].kappa);
+    AxisSet kappa = l->form[s].kappa;
 
     return gdot(l->g, x, col(l->g, b), gate, col(l->g, l->mat[s].G), kappa,
                 strict);
@@ -97,7 +97,7 @@ Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
 /* p against the state over kappa: rows [i r] . [kappa nu]. */
 static Ref read_kappa(Lift *l, Ref x, Ref gate, int s, bool strict)
 {
-    Ref o = carried(l, x, gate, s, AXIS(l->form[s].kappa));
+    Ref o = carried(l, x, gate, s, l->form[s].kappa);
 
     for (int i = 0; i < l->mat[s].nrows; i++) {
         Rows r = l->mat[s].rows[i];
@@ -111,7 +111,7 @@ static Ref read_kappa(Lift *l, Ref x, Ref gate, int s, bool strict)
 static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
 {
     Graph *g = l->g;
-    AxisSet nu = AXIS(l->form[s].nu);
+    AxisSet nu = l->form[s].nu;
     Ref o = mul_opt(g, exp_opt(g, gate), dot(g, x, g->st[s].node, nu));
 
     for (int i = 0; i < l->mat[s].nrows; i++) {
@@ -136,7 +136,7 @@ static Ref lift_read(Lift *l, const Term *t)
     int s = t->state;
     Universal *u = &l->form[s];
     Ref p = t->p;
-    bool incl = t->fresh || strip_decay(l->s, &p, u->decay);
+    bool incl = t->fresh || (!l->block[s] && strip_decay(l->s, &p, u->decay));
     Ref gate = incl ? l->mat[s].G : l->mat[s].E;
     Ref x = per_token(l->g, lift(l, p)), y;
     AxisSet extra = l->g->n[x].axes & DIM_AXES & ~t->over;
@@ -150,25 +150,37 @@ static Ref lift_read(Lift *l, const Term *t)
     if (l->block[s])
         y = read_coupled(l, x, t);
     else
-        y = t->over == AXIS(u->kappa) ? read_kappa(l, x, gate, s, !t->fresh)
-                                      : read_nu(l, x, gate, s, !t->fresh);
+        y = t->over == u->kappa ? read_kappa(l, x, gate, s, !t->fresh)
+                                : read_nu(l, x, gate, s, !t->fresh);
     return from < 0 ? y : relabel(l->g, y, to, from);
 }
 
 /* ---- lifting ---- */
+
+static bool can_read(const Lift *l, const Term *t)
+{
+    const Block *k = l->block[t->state];
+    AxisSet kappa = k ? k->form.kappa : l->form[t->state].kappa;
+    AxisSet nu = k ? k->form.nu : l->form[t->state].nu;
+
+    return t->over && !t->rank && (t->over == kappa || t->over == nu);
+}
 
 /* A contraction of a value that holds whole matrix states: reads of them; 0
  * if it is not affine in s (its operands may still be made of reads). */
 static Ref lift_contraction(Lift *l, Ref r, int s)
 {
     Affine *a = ctx_alloc(l->g->ctx, sizeof *a);
+    StateSet of = l->block[s] ? l->block[s]->form.of : STATE(s);
     Ref sum_of = 0;
 
-    if (!affine(l->s, r, l->block[s] ? l->block[s]->form.of : STATE(s), true,
-                a))
-        return 0;
+    if (!affine(l->s, r, of, true, a)) {
+        a = ctx_alloc(l->g->ctx, sizeof *a);
+        if (!affine_read(l->s, r, of, l->s->st[s].axes, a) || a->rest == r)
+            return 0;
+    }
     for (int i = 0; i < a->n; i++)
-        if (!a->term[i].over || a->term[i].rank)
+        if (!can_read(l, &a->term[i]))
             return 0;
     for (int i = 0; i < a->n; i++) {
         Term t = a->term[i];
@@ -181,7 +193,8 @@ static Ref lift_contraction(Lift *l, Ref r, int s)
     return sum_of;
 }
 
-/* The matrix state that r (a contraction) has in whole as an operand, or -1. */
+/* The matrix state that r (a contraction) has in whole as an operand, or -1;
+ * of one with more axes, contracted one by one, what is left. */
 static int contracted_state(const Lift *l, const Node *n)
 {
     for (int s = 0; s < l->s->nst; s++) {
@@ -190,7 +203,9 @@ static int contracted_state(const Lift *l, const Node *n)
             continue;
         for (int i = 0; i < 2; i++) {
             const Node *a = &l->s->n[n->a[i]];
-            if (a->states & STATE(s) && (a->axes & all) == all)
+            bool left = l->s->st[s].rank > 2 && n->over & all
+                     && (a->op == OP_dot || a->op == OP_sum);
+            if (a->states & STATE(s) && ((a->axes & all) == all || left))
                 return s;
         }
     }

@@ -28,6 +28,7 @@ typedef struct Lift {
     Graph *s, *g;                       /* step, chunk */
     Ref *map;                           /* per step node */
     uint32_t map_len;
+    bool slopes;                        /* its gradient will be asked for */
     Universal *form;                    /* per state */
     Block **block;                      /* per state: of which it is, or NULL */
     struct { Ref found, left; } seq[MAX_STATES];   /* scans, per token */

@@ -260,8 +260,7 @@ static void lift_reading(Lift *l, Block *k)
     for (int m = 0; m < c->n; m++) {
         Ref a = joined(l, c, READ, m);
         if (a)
-            x = add_opt(g, x, read_places(l, k, a, m, false,
-                                          AXIS(c->kappa)));
+            x = add_opt(g, x, read_places(l, k, a, m, false, c->kappa));
     }
     add_spread(l, k, to, rows);
     Spread *s = &k->spread[k->nspreads - 1];
@@ -273,7 +272,7 @@ static void lift_reading(Lift *l, Block *k)
     s->rows.w = A ? node_new(g, (Node){ .op = OP_solve, .a = { A, x } }) : x;
 }
 
-/* Vectors and scalars: their values for all tokens. */
+/* Entries: their values for all tokens. */
 static void lift_circle(Lift *l, Block *k)
 {
     Graph *g = l->g;
@@ -302,7 +301,7 @@ void lift_coupled(Lift *l, Block *k)
     for (int m = 0; m < c->n; m++)
         for (int n = 0; n < c->n; n++)
             k->keep[m][n] = c->keep[m][n] ? lift(l, c->keep[m][n]) : 0;
-    if (l->s->st[c->state[0]].rank < 2) {
+    if (c->entries) {
         lift_circle(l, k);
         return;
     }

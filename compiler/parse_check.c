@@ -57,8 +57,12 @@ static void check_tokens(const Text *t, const Node *n, const AxisSet s[4])
              && g->axis[n->index].size
              && g->axis[n->index].size == g->axis[lowest(n->over)].size,
              "needs `to`, another axis as long");
-        need(t, n, s[0] == (AXIS(AX_I) | AXIS(n->index) | n->over),
-             "takes a matrix of the token");
+        need(t, n, !(~s[0] & (AXIS(AX_I) | AXIS(n->index) | n->over))
+             && !(s[0] & (ROW_AXES | COL_AXES) & ~AXIS(AX_I)),
+             "takes matrices of the token");
+        need(t, n, s[0] == (AXIS(AX_I) | AXIS(n->index) | n->over)
+             || highest((s[0] | s[1] | s[2]) & ~n->over) == n->index,
+             "needs `to`, the last axis where matrices differ along axes");
         need(t, n, !((s[1] | s[2]) & n->over) && !(s[2] & AXIS(AX_I)),
              "has the summed axis already, or starts from rows");
         break;

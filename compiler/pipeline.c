@@ -36,11 +36,11 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 {
     Graph *g = derive(step, size, chunk);
 
+    if (g && joint && g->sloped)
+        g = derive_sloped(step, size, chunk);
     if (g && !m->doubles)
         keep_chunk_sums(g);
-    if (g && joint && g->sloped)
-        step->note = g->sloped;
-    return !g || !joint ? g : g->sloped ? NULL : grad(g);
+    return g && joint ? grad(g) : g;
 }
 
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)

@@ -13,18 +13,23 @@ static Ref read_found(Lift *l, const Block *k, Ref x, int m, bool fresh,
 
     for (int n = 0; n < k->form.n; n++) {
         Ref f = fresh ? k->after[m][n] : k->before[m][n];
-        if (f)
-            y = add_opt(g, y, dot(g, op2(g, OP_mul, x, f),
-                                  g->st[k->form.state[n]].node, over));
+        Ref S = g->st[k->form.state[n]].node;
+        if (f && g->n[f].axes & DIM_AXES & ~over)
+            y = add_opt(g, y, op2(g, OP_mul, f, dot(g, x, S, over)));
+        else if (f)
+            y = add_opt(g, y, dot(g, op2(g, OP_mul, x, f), S, over));
     }
     return y;
 }
 
 Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
 {
-    Ref q = dot(l->g, x, col(l->g, s->rows.b), AXIS(k->form.kappa));
+    AxisSet kappa = k->form.kappa;
 
-    return op2(l->g, OP_mul, q, by);
+    if (l->g->n[by].axes & kappa)
+        return dot(l->g, op2(l->g, OP_mul, x, by), col(l->g, s->rows.b),
+                   kappa);
+    return op2(l->g, OP_mul, dot(l->g, x, col(l->g, s->rows.b), kappa), by);
 }
 
 /* The same over nu: rows are read, what they are written under is left. */
@@ -32,7 +37,7 @@ static Ref read_values(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
 {
     Graph *g = l->g;
     Ref b = col(g, s->rows.b);
-    Ref p = dot(g, x, col(g, s->rows.w), AXIS(k->form.nu));
+    Ref p = dot(g, x, col(g, s->rows.w), k->form.nu);
 
     return dot(g, op2(g, OP_mul, p, by), b, g->n[b].axes & COL_AXES);
 }
@@ -47,7 +52,7 @@ Ref read_places(Lift *l, const Block *k, Ref x, int m, bool fresh,
         Ref by = fresh ? s->after[m] : s->before[m];
         if (!by)
             continue;
-        y = add_opt(l->g, y, over == AXIS(k->form.kappa)
+        y = add_opt(l->g, y, over == k->form.kappa
                     ? weighted(l, scores_of(l, k, x, s, by), s->rows.w)
                     : read_values(l, k, x, s, by));
     }
@@ -79,7 +84,9 @@ Ref leave_coupled(Lift *l, int s)
         if (!r->after[m])
             continue;
         Ref tail = op1(g, OP_row, op1(g, OP_last, r->after[m]));
-        Ref w = op2(g, OP_mul, r->rows.w, tail), b = r->rows.b;
+        bool per_key = g->n[tail].axes & DIM_AXES;
+        Ref w = per_key ? r->rows.w : op2(g, OP_mul, r->rows.w, tail);
+        Ref b = per_key ? op2(g, OP_mul, r->rows.b, tail) : r->rows.b;
         S = add_opt(g, S, dot(g, b, w,
                               (g->n[b].axes | g->n[w].axes) & ROW_AXES));
     }

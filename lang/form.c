@@ -19,9 +19,7 @@ static const char *decay_kind(const Graph *g, const Universal *u)
     AxisSet s = u->decay ? g->n[u->decay].axes : 0;
 
     return !u->decay ? "no decay"
-        : s & AXIS(u->kappa) ? ctx_format(g->ctx, "a decay for each %s",
-                                          g->axis[u->kappa].name)
-        : s ? ctx_format(g->ctx, "a decay for each %s", g->axis[u->nu].name)
+        : s ? ctx_format(g->ctx, "a decay for each %s", axes_text(g, s))
         : "one decay";
 }
 
@@ -124,6 +122,14 @@ static char *row_text(Graph *g, const Coupled *k, const CoupledRow *r, int m)
                                           expr_text(g, r->b), b.s));
 }
 
+static const char *keep_kind(const Graph *g, const Coupled *k)
+{
+    return k->entries ? "each entry by itself"
+         : !g->n[k->keep[0][0]].axes ? "one number of the token, of any sign"
+         : ctx_format(g->ctx, "one for each %s, of any sign",
+                      axes_text(g, g->n[k->keep[0][0]].axes));
+}
+
 /* S = a*S + c*M + to*outer(b, dot(a, S) + v) ... */
 static void put_coupled(Buf *b, Graph *g, const Coupled *k, int m)
 {
@@ -145,14 +151,17 @@ static void put_coupled(Buf *b, Graph *g, const Coupled *k, int m)
         term[t++] = expr_text(g, k->rest[m]);
     buf_printf(b, "%s", t ? term[0] : "0");
     put_terms(b, term + 1, t - 1);
-    buf_printf(b, k->n > 1 ? "with" : "one number of the token, of any sign");
+    if (k->n > 1)
+        buf_printf(b, "with");
+    else
+        buf_printf(b, "%s", keep_kind(g, k));
     for (int n = 0, some = 0; n < k->n; n++)
         if (n != m)
             buf_printf(b, "%s %s", some++ ? "," : "",
                        g->st[k->state[n]].name);
     if (reads)
         buf_printf(b, "; corrects what it holds, rank %d", reads);
-    if (g->st[k->state[m]].rank == 2)
+    if (!k->entries)
         buf_printf(b, "; writes rank %d", writes);
 }
 
@@ -192,7 +201,7 @@ static void put_states(Buf *b, Graph *g)
         Universal *u = ctx_alloc(g->ctx, sizeof *u);
         Coupled *k = ctx_alloc(g->ctx, sizeof *k);
         int above = stratum(g, of, level);
-        Road road = road_of(g, of, u, k);
+        Road road = road_of(g, of, false, u, k);
         for (; of; of &= of - 1) {
             int s = __builtin_ctzll(of);
             level[s] = above;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../compiler/affine.h"
+#include "../compiler/coupled.h"
 #include "bind.h"
 
 enum { MOST = 16 };                     /* measures of a step */
@@ -66,7 +66,7 @@ static Ref divided(Graph *g, Ref x, Ref without)
 }
 
 /* "|k|^2 beta", where a and b are the same along the keys. */
-static void name_square(Growth *w, Measure *m, Ref a, Ref b, int kappa)
+static void name_square(Growth *w, Measure *m, Ref a, Ref b, AxisSet kappa)
 {
     Graph *g = w->g;
     Factors fa = { 0 }, fb = { 0 };
@@ -74,18 +74,18 @@ static void name_square(Growth *w, Measure *m, Ref a, Ref b, int kappa)
 
     factors(g, a, &fa);
     factors(g, b, &fb);
-    Ref ka = factors_product(g, &fa, AXIS(kappa), 0);
-    Ref kb = factors_product(g, &fb, AXIS(kappa), 0);
+    Ref ka = factors_product(g, &fa, kappa, 0);
+    Ref kb = factors_product(g, &fb, kappa, 0);
     if (!ka || ka != kb)
         return;
     m->keys = expr_text(g, ka);
     m->square = graph_output(g, ctx_format(w->c, "square %d", w->n),
-                             dot(g, ka, ka, AXIS(kappa)));
+                             dot(g, ka, ka, kappa));
     buf_printf(&text, "|%s|^2", m->keys);
     for (int k = 0; k < 2; k++) {
         const Factors *f = k ? &fb : &fa;
         for (int i = 0; i < f->n; i++)
-            if (!(g->n[f->f[i]].axes & AXIS(kappa))
+            if (!(g->n[f->f[i]].axes & kappa)
                 && !is_num(g, f->f[i], -1))
                 buf_printf(&text, " %s", expr_text(g, f->f[i]));
     }
@@ -97,19 +97,24 @@ static void add_write(Growth *w, int s, const Universal *u, const Write *wr)
     Graph *g = w->g;
     Ref a = wr->a && wr->b ? op1(g, OP_neg, divided(g, wr->a, u->decay)) : 0;
 
-    if (!a || !(g->n[a].axes & g->n[wr->b].axes & AXIS(u->kappa))
+    if (!a || !(g->n[a].axes & g->n[wr->b].axes & u->kappa)
         || w->n == MOST)
         return;
-    Ref r = dot(g, a, wr->b, AXIS(u->kappa));
+    Ref r = dot(g, a, wr->b, u->kappa);
     name_square(w, add(w, s, r, 0, 2), a, wr->b, u->kappa);
 }
 
 static void add_state(Growth *w, int s)
 {
     Universal *u = ctx_alloc(w->c, sizeof *u);
+    Coupled *k = ctx_alloc(w->c, sizeof *k);
 
-    if (!universal(w->g, s, u))
+    if (!universal(w->g, s, u)) {
+        if (w->n < MOST && coupled(w->g, STATE(s), k) && k->keep[0][0]
+            && w->g->n[k->keep[0][0]].op != OP_num)
+            add(w, s, k->keep[0][0], -1, 1);
         return;
+    }
     Ref decay = u->form == FORM_UNIVERSAL ? u->decay
               : u->form == FORM_SCAN ? u->d : 0;
     if (decay && w->g->n[decay].op != OP_num && w->n < MOST)

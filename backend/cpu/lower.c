@@ -428,6 +428,19 @@ static int gdot_kind(const Lower *l, Ref r, AxisSet need[4], bool *swap)
     return kind;
 }
 
+/* Of matrices that differ along axes of the result, all from the first such
+ * axis on: then the columns of a row go through them in turn. */
+static AxisSet matrix_axes(const Lower *l, const Node *n)
+{
+    AxisSet own = axes_of(l, n->a[0]), place = n->over | AXIS(n->index);
+    AxisSet differ = own & ~place & ~AXIS(AX_I);
+
+    if (!differ)
+        return own;
+    ensure(l->g, highest(n->axes) == n->index, n->op, n->a[0]);
+    return own | (n->axes & ~place & ~(AXIS(lowest(differ)) - 1));
+}
+
 AxisSet operand_axes(const Lower *l, Ref r, int p)
 {
     const Node *n = &l->g->n[r];
@@ -437,7 +450,8 @@ AxisSet operand_axes(const Lower *l, Ref r, int p)
     switch ((enum Op)n->op) {
     case OP_cumsum: return out;
     case OP_scan: case OP_maxscan: return p == 2 ? out & ~AXIS(AX_I) : out;
-    case OP_matscan: return !p ? own : p == 2 ? out & ~AXIS(AX_I) : out;
+    case OP_matscan:
+        return !p ? matrix_axes(l, n) : p == 2 ? out & ~AXIS(AX_I) : out;
     case OP_delay: return p == 1 ? out & ~AXIS(AX_I) : out;
     case OP_dmask: return out & ((p ? COL_AXES : ROW_AXES) | DIM_AXES);
     case OP_solve: return p == 1 ? out : own;
@@ -453,7 +467,8 @@ static void lower_scan(const Lower *l, Ref r, Instr *in)
     in->cols = tile_floats(l, r) / l->chunk;
 }
 
-/* Of each row, groups of row_rank numbers that lie col_rank apart. */
+/* Of each row, groups of row_rank numbers that lie col_rank apart, and as many
+ * as `to` matrices. */
 static void lower_matscan(const Lower *l, Ref r, Instr *in)
 {
     const Node *n = &l->g->n[r];
@@ -463,6 +478,8 @@ static void lower_matscan(const Lower *l, Ref r, Instr *in)
     lower_scan(l, r, in);
     in->row_rank = extent_at(l, r, n->index);
     in->col_rank = st[n->index];
+    in->to = product(l, r, matrix_axes(l, n) & ~n->over
+                                & ~AXIS(n->index) & ~AXIS(AX_I));
     in->kind = (n->index > lowest(n->over)) != !!(n->flags & TRANS);
 }
 

@@ -320,12 +320,13 @@ static void run_scan(const Work *w, const Instr *in)
 
 /* From a row's groups to the next's: of in->kind, by the matrix's transpose. */
 static void matrix_row(const Instr *in, const double *s, double *to,
-                       const float *a, const float *b)
+                       const float *matrix, const float *b)
 {
     int n = in->row_rank, apart = in->col_rank;
 
     for (int32_t c = 0; c < in->cols; c++) {
         int m = c / apart % n, first = c - m * apart;
+        const float *a = matrix + c / n % in->to * (n * n);
         double x = (double)b[c];
         for (int k = 0; k < n; k++)
             x += (double)a[in->kind ? k * n + m : m * n + k]
@@ -338,7 +339,7 @@ static void run_matscan(const Work *w, const Instr *in)
 {
     bool back = in->flags & REVERSE;
     double *s = (double *)w->scratch, *to = s + in->cols;
-    int each = in->row_rank * in->row_rank;
+    int each = in->row_rank * in->row_rank * in->to;
 
     for (int32_t c = 0; c < in->cols; c++)
         s[c] = (double)w->tile[in->x[2]][c];

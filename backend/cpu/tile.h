@@ -99,7 +99,8 @@ typedef struct Instr {
     Dim all;                    /* of y, to clear it */
     int32_t row_rank, col_rank; /* rows a token, columns a token */
     int32_t cols;               /* elements behind a row (or a column) */
-    int32_t from, to;           /* I_PAIRS, I_MOVE: a place; a length */
+    int32_t from, to;           /* I_PAIRS, I_MOVE: a place; a length;
+                                   I_SCAN by matrices: how many a row */
 } Instr;
 
 /* A state that a kernel carries: its tile, and what it becomes. When a chunk

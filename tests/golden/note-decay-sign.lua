@@ -3,11 +3,11 @@
 local flin = require "flin"
 local v = flin.variant {
   name  = "signed",
-  input = { q = "t k", k = "t k", v = "t v", a = "t k" },
+  input = { q = "t k", k = "t k", v = "t v", a = "t v" },
   state = { S = "k v" },
   step  = function (x, s)
     local kept = x.a * s.S
-    local S = kept + flin.outer(x.k, x.v)
+    local S = kept + flin.outer(x.k, x.v - flin.dot(x.k, kept))
     return { S = S }, flin.dot(x.q, S)
   end,
 }

@@ -7,7 +7,7 @@ local v = flin.variant {
   step  = function (x, s)
     local by_key = flin.sigmoid(x.a) * s.S
     local both = flin.sigmoid(x.b) * by_key
-    local S = both + flin.outer(x.k, x.v)
+    local S = both + flin.outer(x.k, x.v - flin.dot(x.k, both))
     return { S = S }, flin.dot(x.q, S)
   end,
 }

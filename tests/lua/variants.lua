@@ -5,9 +5,10 @@
 -- why, is part of each file. Arguments: names; "cuda" runs them on a GPU.
 local flin = require "flin"
 
-local NAMES <const> = { "based", "dplr", "gated_oja", "gsa", "hawk", "hgrn",
-  "iplr", "kalman", "lightnet", "linoss", "longhorn", "mesa_net", "path",
-  "rebased", "rwkv4", "s4d", "slstm", "titans", "ttt" }
+local NAMES <const> = { "abc", "based", "cyfa", "dplr", "gated_oja", "gsa",
+  "hawk", "hgrn", "iplr", "kalman", "lightnet", "linoss", "log_linear",
+  "longhorn", "mesa_net", "path", "rebased", "rwkv4", "s4d", "s6", "slstm",
+  "titans", "ttt" }
 local T <const>, CHUNK <const>, STEP <const> = 21, 8, 1e-3
 
 local passed, failed = 0, 0

@@ -33,12 +33,18 @@
     X(TURNS, "a sum that cos looks at") X(COUNT, "a count") \
     X(SECOND, "a second matrix") X(STACKED, "a matrix above another") \
     X(SIGNED, "a decay of either sign") X(RESET, "a decay of zero") \
+    X(UNIT_DECAY, "a decay from 0 to 1") X(ALONG_KEYS, "numbers per key") \
+    X(ALONG_VALUES, "numbers per value") X(ENTRIES, "numbers per entry") \
+    X(EVERY_KEY, "the same under every key") \
+    X(EVERY_VALUE, "the same in every value") \
     X(BLOCK, "matrices in each other") X(CIRCLE, "a circle of matrices") \
     X(VECTORS, "a circle of vectors") \
     X(ERASE_OTHER, "erasing of what another holds") \
     X(READ_OLD, "a read of what was found") \
     X(READ_DECAYED, "a read of what is kept") \
     X(READ_VALUES, "a read along values") X(READ_TWICE, "two reads") \
+    X(CUBE, "a state of three axes") \
+    X(READ_BY_READ, "a read by what was read") \
     X(READ_SUM, "a read that sums") X(BEYOND, "y beyond its reads") \
     X(NOT_LINEAR, "y not linear") X(SCALED, "keys scaled by keys")
 
@@ -65,6 +71,8 @@ typedef struct Maker {
     Ref scalar[8];                      /* of lower states */
     int nscalars;
     Ref vector;                         /* a lower vector state over k, or 0 */
+    AxisSet along;                      /* what a block's numbers differ by */
+    bool blind;                         /* nothing that is written reads */
 } Maker;
 
 static int any(Maker *w, int n)
@@ -339,6 +347,10 @@ static Ref a_decay(Maker *w, int depth)
                            : unit_of(w, fresh_input(w, "t"));
     case 8: case 9: return op1(g, OP_exp, made_gate(w));
     case 10:
+        if (maybe(w, 0.5)) {
+            has(w, F_UNIT_DECAY);
+            return fresh_input(w, maybe(w, 0.7) ? "t k : unit" : "t : unit");
+        }
         has(w, F_CHOSEN_DECAY);
         return op3(g, OP_where,
                    op2(g, OP_lt, fresh_input(w, "t"), num(g, 0)),
@@ -380,7 +392,7 @@ static Ref ranked(Maker *w)
     has(w, w->has >> F_RANK & 1 && two ? F_TWO_RANKS : F_RANK);
     Ref b = op1(g, OP_tanh, fresh_input(w, key));
     Ref x = op1(g, OP_tanh, fresh_input(w, value));
-    if (maybe(w, 0.5)) {
+    if (!w->blind && maybe(w, 0.5)) {
         has(w, F_ERASE);
         Ref a = op1(g, OP_tanh, fresh_input(w, key));
         x = less(w, x, scaled(w, 0.1, dot(g, scaled(w, 0.3, a), w->kept,
@@ -396,7 +408,15 @@ static Ref one_write(Maker *w)
     if (maybe(w, 0.2))
         return ranked(w);
     x = a_value(w, 2);
-    if (maybe(w, 0.5))
+    if (maybe(w, 0.05)) {
+        has(w, F_EVERY_KEY);
+        return scaled(w, 0.3, x);
+    }
+    if (maybe(w, 0.05)) {
+        has(w, F_EVERY_VALUE);
+        return scaled(w, 0.3, a_key(w, 1));
+    }
+    if (!w->blind && maybe(w, 0.5))
         x = less(w, x, erased(w));
     Ref b = a_key(w, 2);
     return maybe(w, 0.3) ? times(w, a_scalar(w, 1), times(w, b, x))
@@ -438,7 +458,13 @@ static Ref a_read(Maker *w)
         has(w, F_READ_DECAYED);
         from = w->kept;
     }
-    switch (any(w, 8)) {
+    switch (any(w, 9)) {
+    case 8:
+        has(w, F_READ_BY_READ);
+        q = dot(g, a_value(w, 1), maybe(w, 0.5) ? from : w->S, w->v);
+        q = op1(g, OP_tanh, q);
+        return dot(g, maybe(w, 0.5) ? q : plus(w, q, a_key(w, 1)),
+                   maybe(w, 0.7) ? from : w->S, w->k);
     case 0:
         has(w, F_READ_SUM);
         return scaled(w, 0.3, sum(g, from, w->k));
@@ -488,6 +514,21 @@ static Ref result(Maker *w)
 
 enum { MOST_MATRICES = 3 };
 
+/* Axes of a number that one matrix passes to another: none, or some of those
+ * that the block's differ by. */
+static const char *number_axes(Maker *w, bool timed)
+{
+    bool k = w->along & w->k && maybe(w, 0.6);
+    bool v = w->along & w->v && maybe(w, 0.6);
+
+    has(w, k && v ? F_ENTRIES : k ? F_ALONG_KEYS : v ? F_ALONG_VALUES
+                                                     : F_SIGNED);
+    if (timed)
+        return k && v ? "t k v" : k ? "t k" : v ? "t v" : "t";
+    return k && v ? "k v : normal" : k ? "k : normal" : v ? "v : normal"
+                                                          : ": normal";
+}
+
 /* What one matrix passes to another, or to itself. */
 static Ref a_number(Maker *w)
 {
@@ -496,14 +537,16 @@ static Ref a_number(Maker *w)
     switch (any(w, 6)) {
     case 0: case 1:
         has(w, F_SIGNED);
-        return op1(g, OP_tanh, fresh_input(w, "t"));
+        return op1(g, OP_tanh, fresh_input(w, number_axes(w, true)));
     case 2:
         has(w, F_SIGNED);
         return scaled(w, maybe(w, 0.5) ? 1 : -1,
-                      op1(g, OP_tanh, fresh_input(w, ": normal")));
+                      op1(g, OP_tanh, fresh_input(w, number_axes(w, false))));
     case 3:
         has(w, F_RESET);
-        return op3(g, OP_where, op2(g, OP_lt, fresh_input(w, "t"), num(g, -1)),
+        return op3(g, OP_where, op2(g, OP_lt,
+                                    fresh_input(w, number_axes(w, true)),
+                                    num(g, -1)),
                    num(g, 0), a_scalar(w, 1));
     case 4: return op1(g, OP_exp, fresh_input(w, "t : log_decay"));
     default: return a_scalar(w, 1);
@@ -516,6 +559,8 @@ static void vectors(Maker *w)
     Graph *g = w->g;
     int at[2];
     Ref a = new_state(w, "a", "k", &at[0]), b = new_state(w, "b", "k", &at[1]);
+
+    w->along = maybe(w, 0.4) ? w->k : 0;
     Ref p = scaled(w, 0.5, a_number(w)), q = scaled(w, 0.5, a_number(w));
     Ref x = plus(w, plus(w, times(w, p, a), times(w, q, b)), a_key(w, 1));
 
@@ -546,7 +591,7 @@ static Ref in_block(Maker *w, const Ref *old, const Ref *now, int n, int m)
         w->S = old[of];
         w->kept = of < m ? now[of] : old[of];
         w->now = x;
-        has(w, of == m ? F_ERASE : F_ERASE_OTHER);
+        has(w, w->blind ? F_WRITES : of == m ? F_ERASE : F_ERASE_OTHER);
         x = plus(w, x, one_write(w));
     }
     return x;
@@ -562,6 +607,9 @@ static Ref block(Maker *w)
 
     if (maybe(w, 0.3))
         vectors(w);
+    w->along = maybe(w, 0.4) ? 0 : maybe(w, 0.5) ? w->k
+             : maybe(w, 0.5) ? w->v : w->k | w->v;
+    w->blind = maybe(w, w->along & w->v ? 0.9 : 0.2);
     for (int m = 0; m < n; m++)
         old[m] = new_state(w, name[m], maybe(w, 0.9) ? "k v" : "v k", &at[m]);
     for (int m = 0; m < n; m++)
@@ -601,6 +649,52 @@ static Ref matrices(Maker *w)
     return y;
 }
 
+/* A read of x along both key axes, one first or both at once, or along values.
+ */
+static Ref cube_read(Maker *w, Ref x, AxisSet l)
+{
+    Graph *g = w->g;
+    Ref q = a_key(w, 1), p = fresh_input(w, "t l : unit_norm"), y;
+
+    switch (any(w, 4)) {
+    case 0: return dot(g, q, dot(g, p, x, l), w->k);
+    case 1: return times(w, a_scalar(w, 1), dot(g, p, dot(g, q, x, w->k), l));
+    case 2:
+        y = dot(g, a_value(w, 1), x, w->v);
+        return times(w, sum(g, op1(g, OP_tanh, y), w->k | l), a_value(w, 1));
+    default: return dot(g, times(w, q, p), x, w->k | l);
+    }
+}
+
+/* A matrix with two key axes, such as sums of keys of the second order. */
+static Ref cube(Maker *w)
+{
+    Graph *g = w->g;
+    int at, l = graph_axis(g, "l");
+    Ref C, x, v, p;
+
+    has(w, F_CUBE);
+    g->axis[l].size = 1 + any(w, 5);
+    w->along = maybe(w, 0.3) ? w->k : 0;
+    C = new_state(w, "C", maybe(w, 0.8) ? "k l v" : "v k l", &at);
+    x = maybe(w, 0.6) ? times(w, a_number(w), C)
+                      : times(w, op1(g, OP_exp, made_gate(w)), C);
+    for (int i = 1 + any(w, 2); i > 0; i--) {
+        v = a_value(w, 2);
+        if (maybe(w, 0.3)) {
+            has(w, F_ERASE);
+            p = times(w, a_key(w, 1), fresh_input(w, "t l : unit_norm"));
+            v = less(w, v, dot(g, p, maybe(w, 0.5) ? C : x, w->k | AXIS(l)));
+        }
+        p = times(w, a_key(w, 1), fresh_input(w, "t l : unit_norm"));
+        x = plus(w, x, times(w, p, v));
+    }
+    g->st[at].next = x;
+    v = cube_read(w, x, AXIS(l));
+    return maybe(w, 0.5) ? v : plus(w, v, cube_read(w, maybe(w, 0.5) ? x : C,
+                                                    AXIS(l)));
+}
+
 /* The step, with its axes' sizes; *features: what is in it. */
 static inline Graph *random_structure(Ctx *c, uint64_t seed,
                                       uint64_t *features)
@@ -611,12 +705,13 @@ static inline Graph *random_structure(Ctx *c, uint64_t seed,
     int k = graph_axis(g, "k"), v = graph_axis(g, "v");
 
     uniform(&w.seed);
-    g->axis[k].size = 1 + any(&w, 26);
+    g->axis[k].size = 1 + any(&w, seed % 16 == 6 ? 6 : 26);
     g->axis[v].size = 1 + any(&w, 26);
     w.k = AXIS(k);
     w.v = AXIS(v);
     lower_states(&w);
-    graph_output(g, "y", seed % 4 == 3 ? block(&w) : matrices(&w));
+    graph_output(g, "y", seed % 4 == 3 ? block(&w) : seed % 16 == 6 ? cube(&w)
+                                                     : matrices(&w));
     wrap_angles(g);
     *features = w.has;
     return g;

@@ -52,12 +52,15 @@ static View room(Ctx *c, const Graph *g, const uint8_t *order, int rank,
     return v;
 }
 
-/* As far as a gate goes: a time step, the other way. */
-static double strong(double x, const char *domain, uint64_t *seed)
+/* As far as a gate goes: a time step, the other way. Zeros are for programs
+ * without gates of -inf, whose products with zeros are no numbers. */
+static double strong(double x, const char *domain, bool zeros, uint64_t *seed)
 {
     static const double far[] = { 104, 1e3, 1e4, 1e9, INFINITY };
-    double by = far[(int)(uniform(seed) * 5)];
+    double by = far[(int)(uniform(seed) * (zeros ? 4 : 5))];
 
+    if (!strcmp(domain, "unit"))
+        return zeros ? 0 : x;
     if (!strcmp(domain, "log_decay"))
         return -by;
     return !strcmp(domain, "positive") && by < INFINITY ? by : x;
@@ -65,7 +68,7 @@ static double strong(double x, const char *domain, uint64_t *seed)
 
 /* As support.h's draw, of any heads; of gates, some as strong as can be. */
 static void fill(View v, int64_t rows, const char *domain, double few,
-                 uint64_t *seed)
+                 bool zeros, uint64_t *seed)
 {
     int64_t all = rows * v.heads;
 
@@ -80,7 +83,7 @@ static void fill(View v, int64_t rows, const char *domain, double few,
             if (!strcmp(domain, "positive"))
                 x[i] = log1p(exp(x[i]));
             if (uniform(seed) < few)
-                x[i] = strong(x[i], domain, seed);
+                x[i] = strong(x[i], domain, zeros, seed);
             norm += x[i] * x[i];
         }
         for (int64_t i = 0; !strcmp(domain, "unit_norm") && i < v.sh; i++)
@@ -93,6 +96,7 @@ static Call *arguments(Ctx *c, const Graph *g, const Shape *s, double few,
                        uint64_t seed)
 {
     Call *call = ctx_alloc(c, sizeof *call);
+    bool zeros = seed / 4 % 2;
 
     *call = (Call){ .nseq = s->nseq, .seq = s->seq, .heads = s->heads,
                     .threads = 1 };
@@ -106,7 +110,7 @@ static Call *arguments(Ctx *c, const Graph *g, const Shape *s, double few,
                            in->timed);
         if (!in->timed)
             call->in[i].sb = 0;
-        fill(call->in[i], rows, in->domain, few, &seed);
+        fill(call->in[i], rows, in->domain, few, zeros, &seed);
     }
     for (int i = 0; i < g->nst; i++) {
         const State *st = &g->st[i];
@@ -114,7 +118,7 @@ static Call *arguments(Ctx *c, const Graph *g, const Shape *s, double few,
             continue;
         call->s0[i] = room(c, g, st->order, st->rank, s->nseq, s->heads,
                            false);
-        fill(call->s0[i], s->nseq, "", 0, &seed);
+        fill(call->s0[i], s->nseq, "", 0, false, &seed);
     }
     return call;
 }
@@ -260,6 +264,8 @@ static void trial(Ctx *c, void *ud)
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
     Graph *chunk = derive(step, size, t->chunk), *joint, *alone;
+    if (chunk && chunk->sloped)
+        chunk = derive_sloped(step, size, t->chunk);
     truth = grad(graph_sized(step, size));
     double few = t->seed % 2 ? 0.1 : 0;     /* of gates are strong */
     t->features |= few > 0 ? (uint64_t)1 << F_STRONG : 0;

@@ -1,6 +1,6 @@
 -- Based (Arora et al., 2024): e^(q k) to the second order, as three sums.
 return {
-  size = { k = 3, v = 2, l = 3 }, road = "more than two axes",
+  size = { k = 3, v = 2, l = 3 }, road = "chunks",
   variant = function (flin)
     local dot, outer = flin.dot, flin.outer
     return flin.variant {

@@ -1,7 +1,7 @@
 -- LinOSS (Rusch and Rus, 2025): a forced oscillator a channel, implicit and
 -- explicit by turns.
 return {
-  size = { v = 3 }, road = "numbers of the token pass",
+  size = { v = 3 }, road = "chunks",
   variant = function (flin)
     return flin.variant {
       name = "linoss",

@@ -1,7 +1,7 @@
 -- Longhorn (Liu et al., 2024): online regression, solved for each channel, the
--- diagonal of k k^T alone. Its decay is from 0 to 1, which flin cannot prove.
+-- diagonal of k k^T alone: each entry of S has a decay of its own.
 return {
-  size = { k = 3, v = 2 }, road = "may be negative",
+  size = { k = 3, v = 2 }, road = "chunks",
   variant = function (flin)
     local dot, outer = flin.dot, flin.outer
     return flin.variant {

@@ -1,7 +1,7 @@
 -- MesaNet (von Oswald et al., 2025): o = H_kv^T (H_kk + 1)^-1 q, by conjugate
 -- gradients, two steps of them.
 return {
-  size = { k = 3, l = 3, v = 2 }, road = "every token would need all of A",
+  size = { k = 3, l = 3, v = 2 }, road = "chunks",
   variant = function (flin)
     local exp, dot, outer = flin.exp, flin.dot, flin.outer
     return flin.variant {

@@ -1,7 +1,7 @@
 -- S4D (Gu et al., 2022): complex diagonal states of each channel, real and
 -- imaginary part; constants of the head.
 return {
-  size = { n = 2, v = 2 }, road = "numbers of the token pass",
+  size = { n = 2, v = 2 }, road = "chunks",
   variant = function (flin)
     local dot = flin.dot
     return flin.variant {

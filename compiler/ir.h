@@ -142,6 +142,12 @@ typedef struct Output {
     Ref node;
 } Output;
 
+/* How a run of tokens acts on the states that it starts from: one number for
+ * each entry, that it is multiplied by, or that is added before the larger one
+ * is taken; one for each row; a matrix. */
+typedef enum CarriedBy { CARRY_ENTRIES, CARRY_MAX, CARRY_ROWS,
+                     CARRY_MATRIX } CarriedBy;
+
 /* What stands in the user's script on the lines that nodes have. */
 typedef struct SourceLine { int32_t line; const char *text; } SourceLine;
 typedef struct Lines { const char *file; int n; SourceLine *at; } Lines;
@@ -174,6 +180,10 @@ typedef struct Graph {
                                            taken where its slope is lost */
     struct Mask *mask;                  /* mode quadratic: y is this mask's
                                            sum, whatever out[0] says */
+    StateSet stage;                     /* of a stage's step: its states; or
+                                           0 */
+    CarriedBy carry;                    /* with that; by entries, its last
+                                           state shows the transition */
     struct Layer *layer;                /* heads are axes as others: tensors
                                            have none of H; or NULL */
 } Graph;

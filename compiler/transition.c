@@ -95,7 +95,9 @@ static Kind kind_of(const Finding *f, const Node *n)
 {
     bool of_state = any_is(f, n, LINEAR);
     if (n->op == OP_state)
-        return n->index == f->t->state ? LINEAR : NEITHER;
+        return f->t->of & STATE(n->index) ? LINEAR
+             : f->g->st[n->index].reverse ? NEITHER
+             : n->axes >> f->t->nu & 1 ? WRITTEN : FREE;
     if (n->op == OP_input)
         return f->g->in[n->index].axes >> f->t->nu & 1 ? WRITTEN : FREE;
     if (any_is(f, n, NEITHER))
@@ -115,7 +117,7 @@ static bool mixes(const Finding *f, Ref r)
     for (int i = 0; i < 4; i++)
         mixed |= n->a[i] && (f->mixed[n->a[i]]
               || (n->over >> f->t->kappa & 1
-                  && f->g->n[n->a[i]].states >> f->t->state & 1));
+                  && f->g->n[n->a[i]].states & f->t->of));
     return mixed;
 }
 
@@ -132,18 +134,45 @@ static bool varies(const Finding *f, Ref r)
     return varied;
 }
 
+/* Do other states come out the same without what is written along nu, or as
+ * zero? */
+static bool others_hold(const Finding *f)
+{
+    for (int i = 0; i < f->g->nst; i++) {
+        const State *s = &f->g->st[i];
+        bool written = s->axes >> f->t->nu & 1;
+        if (s->reverse || f->t->of & STATE(i))
+            continue;
+        if (f->kind[s->next] != FREE
+            && !(written && f->kind[s->next] == WRITTEN))
+            return false;
+    }
+    return true;
+}
+
 /* With these axes. */
 static bool holds(Finding *f)
 {
-    Ref next = f->g->st[f->t->state].next;
-    for (Ref r = 1; r <= next; r++) {
+    Ref last = 0;
+    bool holds = true;
+    for (int i = 0; i < f->g->nst; i++)
+        if (!f->g->st[i].reverse && f->g->st[i].next > last)
+            last = f->g->st[i].next;
+    for (Ref r = 1; r <= last; r++) {
         f->kind[r] = (uint8_t)kind_of(f, &f->g->n[r]);
         f->mixed[r] = mixes(f, r);
         f->varied[r] = varies(f, r);
     }
-    f->t->mixes = f->mixed[next];
-    f->t->varies = f->varied[next];
-    return f->kind[next] == LINEAR && has_nu(f, next);
+    f->t->mixes = f->t->n > 1;
+    f->t->varies = false;
+    for (StateSet of = f->t->of; of; of &= of - 1) {
+        Ref next = f->g->st[__builtin_ctzll(of)].next;
+        f->t->mixes |= f->mixed[next];
+        f->t->varies |= f->varied[next];
+        holds &= f->kind[next] == LINEAR && has_nu(f, next);
+    }
+    f->t->carry = f->t->mixes ? CARRY_MATRIX : CARRY_ROWS;
+    return holds && others_hold(f);
 }
 
 /* The only state that is carried forward; -1: there are none, or more. */
@@ -160,11 +189,11 @@ static int only_state(const Graph *g)
     return found;
 }
 
-/* The node that is to blame, of those that the next state needs. */
-static Ref find_bad(const Finding *f)
+/* The node that is to blame, of those that what state s becomes needs. */
+static Ref find_bad(const Finding *f, int s)
 {
     const Graph *g = f->g;
-    Ref r = g->st[f->t->state].next, found = 0;
+    Ref r = g->st[s].next, found = 0;
     while (r && r != found && f->kind[r] == NEITHER) {
         found = r;
         for (int i = 0; i < 4; i++)
@@ -174,18 +203,33 @@ static Ref find_bad(const Finding *f)
     return found;
 }
 
-const char *transition_find(Ctx *c, const Graph *g, Transition *t)
+/* Matrices of the same axes; or why not. */
+static const char *check_states(Ctx *c, const Graph *g, const Transition *t)
+{
+    for (StateSet of = t->of; of; of &= of - 1) {
+        const State *s = &g->st[__builtin_ctzll(of)];
+        if (s->rank != 2 || s->angle)
+            return ctx_format(c, "state '%s' is no matrix", s->name);
+        if (s->axes != g->st[t->state].axes)
+            return ctx_format(c, "states '%s' and '%s' need each other, and "
+                              "have not the same axes", g->st[t->state].name,
+                              s->name);
+    }
+    return NULL;
+}
+
+const char *transition_of(Ctx *c, const Graph *g, StateSet of, Transition *t)
 {
     Finding f = { .g = g, .t = t };
     f.kind = ctx_alloc(c, g->len);
     f.mixed = ctx_alloc(c, g->len * sizeof *f.mixed);
     f.varied = ctx_alloc(c, g->len * sizeof *f.varied);
-    *t = (Transition){ .state = only_state(g) };
-    if (t->state < 0)
-        return "it carries more than one state, or none";
+    *t = (Transition){ .of = of, .n = __builtin_popcountll(of),
+                       .state = __builtin_ctzll(of), .moved = -1 };
     const State *s = &g->st[t->state];
-    if (s->rank != 2 || s->angle)
-        return ctx_format(c, "state '%s' is no matrix", s->name);
+    const char *why = check_states(c, g, t);
+    if (why)
+        return why;
     for (int i = 0; i < 2; i++) {
         t->nu = s->order[1 - i];
         t->kappa = s->order[i];
@@ -195,10 +239,18 @@ const char *transition_find(Ctx *c, const Graph *g, Transition *t)
             t->writes[k] = g->in[k].axes >> t->nu & 1;
         return NULL;
     }
-    Ref bad = find_bad(&f);
+    Ref bad = find_bad(&f, t->state);
     return ctx_format(c, "what state '%s' becomes is not linear in it and in"
                       " what is written%s%s", s->name, bad ? ": " : "",
                       bad ? expr_text(g, bad) : "");
+}
+
+const char *transition_find(Ctx *c, const Graph *g, Transition *t)
+{
+    int s = only_state(g);
+    if (s < 0)
+        return "it carries more than one state, or none";
+    return transition_of(c, g, STATE(s), t);
 }
 
 Plan *plan_ends(Ctx *c, const Plan *p)

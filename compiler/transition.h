@@ -17,8 +17,20 @@
 
 #include "plan.h"
 
+/* The states of each stage, those it needs, and the kind of its transition. */
+typedef struct Stages {
+    int n;
+    StateSet of[MAX_STATES], need[MAX_STATES];
+    CarriedBy carry[MAX_STATES];
+} Stages;
+
 typedef struct Transition {
+    CarriedBy carry;
+    StateSet of;
+    int n;                              /* states; the first of them: */
     int state, kappa, nu;               /* axes */
+    int moved;                          /* by entries: the state that shows it;
+                                           else -1 */
     bool mixes;                         /* M is no diagonal: erasing writes */
     bool varies;                        /* it is not one number for all rows */
     bool writes[MAX_INPUTS];            /* inputs that have nu */
@@ -32,6 +44,17 @@ const char *transition_find(Ctx *c, const Graph *g, Transition *t);
  * bytes that this returns. tokens 0: their rows are one. */
 int64_t transition_zeros(const Transition *t, const Graph *g, Call *call,
                          int64_t batch, int64_t tokens, void *data);
+
+/* The same of some states of a step, those that they need being known. */
+const char *transition_of(Ctx *c, const Graph *g, StateSet of, Transition *t);
+
+/* The stages of a step, lowest first; NULL, or what is in the way, in c. */
+const char *stages_find(Ctx *c, const Graph *g, Stages *out);
+/* Into `to`, an empty graph, the step of stage i: its states and those it
+ * needs, and no result of its own (the first input, so that there is one).
+ * Where its transition is one number for each entry, another state goes on by
+ * that alone. */
+void stage_step(const Graph *g, const Stages *all, int i, Graph *to);
 
 /* The plan of what states end as, without results: of a plan that goes forward,
  * or of a joint one's way forward. Inputs and states have the same numbers. */

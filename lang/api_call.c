@@ -417,8 +417,8 @@ typedef struct Single {
     int arg;
     int64_t *saved;
     const flin_Tensor *transition;      /* of a summary */
-    int *rank;                          /* of it, alone */
-    const char **axis;                  /* with that; or NULL */
+    flin_Transition *carried;           /* what it is like, alone */
+    int *stages;                        /* how many there are, alone */
     HostCall *by_function;              /* bound; the variant's own function is
                                            to have its turn */
 } Single;
@@ -453,36 +453,70 @@ static void summarize(Ctx *c, const Single *s, HostCall *h)
 {
     const Graph *g = s->v->v->step;
     int64_t shape[TENSOR_RANK];
+    Given to[MAX_STATES];
     Transition t;
 
     find_transition(c, g, &t);
-    Given to = given(c, h, "transition", s->transition);
-    int rank = transition_shape(&t, &h->bound, shape);
-    check_shape(c, "summary", "transition", &to, rank, shape);
+    for (int i = 0; i < t.n; i++) {
+        to[i] = given(c, h, "transition", &s->transition[i]);
+        int rank = transition_shape(g, &t, &h->bound, shape);
+        check_shape(c, "summary", "transition", &to[i], rank, shape);
+    }
     bool any = h->call.saved;
     for (int o = 0; o < g->nout; o++)
         any = any || h->bound.call.out[o].data;
     if (any)
         fail(c, 0, "summary: there is no y, and nothing is saved");
-    run_summary(c, s->v->v, &h->args, &h->bound, &to);
+    run_summary(c, s->v->v, &h->args, &h->bound, to);
 }
 
-static void find_rank(Ctx *c, const Single *s)
+/* Where a host finds that state. */
+static int argument_of(const Graph *g, int state)
 {
+    return g->nin + g->nout + state;
+}
+
+static void find_carried(Ctx *c, const Single *s)
+{
+    static const flin_Carry kind[] = {
+        [CARRY_ENTRIES] = FLIN_CARRY_ENTRIES, [CARRY_MAX] = FLIN_CARRY_MAX,
+        [CARRY_ROWS] = FLIN_CARRY_ROWS, [CARRY_MATRIX] = FLIN_CARRY_MATRIX,
+    };
+    const Graph *g = s->v->v->step;
+    flin_Transition *to = s->carried;
     Transition t;
 
-    find_transition(c, s->v->v->step, &t);
-    *s->rank = t.mixes ? 4 : 3;
-    if (s->axis)
-        *s->axis = s->v->v->step->axis[t.kappa].name;
+    find_transition(c, g, &t);
+    if (t.n > FLIN_BLOCK)
+        fail(c, 0, "%s: %d states are found together: at most %d are possible",
+             g->name, t.n, FLIN_BLOCK);
+    to->carry = kind[t.carry];
+    to->axis = t.carry <= CARRY_MAX ? NULL : g->axis[t.kappa].name;
+    to->rank = t.carry <= CARRY_MAX ? g->st[t.state].rank + state_lead(g)
+             : t.mixes ? 4 : 3;
+    to->nstates = 0;
+    for (int i = 0; i < g->nst; i++)
+        if (t.of & STATE(i))
+            to->state[to->nstates++] = argument_of(g, i);
+}
+
+static void count_stages(Ctx *c, const Single *s)
+{
+    const Graph *g = s->v->v->step;
+    Stages all;
+    const char *why = stages_of(c, g, &all);
+
+    if (why)
+        fail(c, 0, "%s has no stages: %s", g->name, why);
+    *s->stages = all.n;
 }
 
 static void run_single(Ctx *c, void *ud)
 {
     Single *s = ud;
 
-    if (s->rank) {
-        find_rank(c, s);
+    if (s->carried || s->stages) {
+        (s->carried ? find_carried : count_stages)(c, s);
         return;
     }
     HostCall *h = host_call(c, s->mode, s->call, s->grad);
@@ -588,12 +622,19 @@ int flin_summary(flin_Variant *v, const flin_Call *call,
                          .transition = transition }, e);
 }
 
-int flin_transition_rank(flin_Variant *v, const char **axis, flin_Error *e)
+int flin_transition(flin_Variant *v, flin_Transition *to, flin_Error *e)
 {
-    int rank = -1;
+    if (!not_null(to, "the flin_Transition", e))
+        return FLIN_ERROR;
+    return run((Single){ .v = v, .mode = M_FORWARD, .carried = to }, e);
+}
 
-    return run((Single){ .v = v, .mode = M_FORWARD, .rank = &rank,
-                         .axis = axis }, e) ? -1 : rank;
+int flin_stages(flin_Variant *v, flin_Error *e)
+{
+    int stages = -1;
+
+    return run((Single){ .v = v, .mode = M_FORWARD, .stages = &stages }, e)
+         ? -1 : stages;
 }
 
 int flin_reference(flin_Variant *v, const flin_Call *call, flin_Error *e)

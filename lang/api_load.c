@@ -150,6 +150,14 @@ flin_Variant *flin_derive(flin_Variant *v, const char *text, const char *name,
                                .of = v->ref }, e);
 }
 
+flin_Variant *flin_stage(flin_Variant *v, int i, flin_Error *e)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "return (...):stage(%d)", i + 1);
+    return flin_derive(v, text, "stage", e);
+}
+
 flin_Variant *flin_stdlib(flin_State *s, const char *name, flin_Error *e)
 {
     if (!not_null(name, "the name of a variant", e))

@@ -259,15 +259,21 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
 /* ---- summaries (summary.c) ---- */
 
-/* The step's transition; fails, saying why, where it has none. Its shape,
- * [N, H, kappa], or, where it mixes them, [N, H, kappa, kappa]: M, by which
+/* The step's transition, or that of the stage that it is; fails, saying why,
+ * where it has none. Its shape: the state's own where entries go on by
+ * themselves, [N, H, kappa], or, where it mixes them, [N, H, kappa, n kappa]:
+ * M, by which
  *     S_end[n, h, i, :] = M[n, h, i] S[n, h, i, :] + own, or
- *     S_end[n, h, i, :] = sum over j of M[n, h, i, j] S[n, h, j, :] + own.
+ *     S_end[n, h, i, :] = sum over j of M[n, h, i, j] S[n, h, j, :] + own,
+ * one for each of its states, whose rows S has one below the other.
  */
 void find_transition(Ctx *c, const Graph *step, Transition *t);
-int transition_shape(const Transition *t, const Bound *b, int64_t *shape);
-/* Runs the call, which is bound with final states, `own`, alone, and leaves the
- * transition where it is to be. */
+/* The step's stages; or why there are none, in c. */
+const char *stages_of(Ctx *c, const Graph *step, Stages *all);
+int transition_shape(const Graph *step, const Transition *t, const Bound *b,
+                     int64_t *shape);
+/* Runs the call, which is bound with final states, `own`, of these alone, and
+ * leaves the transitions, one for each of them, where they are to be. */
 void run_summary(Ctx *c, Variant *v, const Args *a, const Bound *b,
                  const Given *transition);
 

@@ -388,14 +388,56 @@ FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
  *
  * so parts of a sequence can be worked on at the same time, by several devices,
  * too, and then each from its own start. K: the axis that decays, or is erased
- * along. y and initial must not be given. An error, with the reason, where the
- * state is not one matrix that each token changes by a matrix of its own. */
+ * along. y must not be given, nor an initial state. An error, with the reason,
+ * where the state is not one matrix that each token changes by a matrix of its
+ * own: then there may be stages.
+ *
+ * A gradient goes the same way, from the last part to the first: at a part's
+ * start it is M transposed times that at its end, plus what flin_backward says
+ * of the start (dinitial) where dfinal is left out. See examples/context.c. */
 FLIN_API int flin_summary(flin_Variant *v, const flin_Call *call,
                           const flin_Tensor *transition, flin_Error *e);
-/* The rank of `transition`: 3 or 4; *axis, if axis is not NULL, is then the
- * name of axis K, valid as long as v. -1: there is none, and e says why. */
-FLIN_API int flin_transition_rank(flin_Variant *v, const char **axis,
-                                  flin_Error *e);
+
+/* How tokens act on the states that they find; `state` and `own` as above. */
+typedef enum flin_Carry {
+    FLIN_CARRY_ENTRIES,         /* M state + own, entry by entry: M is shaped as
+                                   the state is */
+    FLIN_CARRY_MAX,             /* max(M + state, own), entry by entry; the
+                                   gradient passes where the first is as large
+                                   as the second */
+    FLIN_CARRY_ROWS,            /* M [N, H, K] */
+    FLIN_CARRY_MATRIX           /* M [N, H, K, n K], for each of n states that
+                                   are found together: the sum over j is over
+                                   their rows, one state's below the other's */
+} flin_Carry;
+
+enum { FLIN_BLOCK = 8 };
+
+typedef struct flin_Transition {
+    flin_Carry carry;
+    int rank;                   /* of M */
+    const char *axis;           /* the name of axis K, valid as long as v;
+                                   NULL: entry by entry */
+    int nstates;
+    int state[FLIN_BLOCK];      /* which they are: as flin_argument counts */
+} flin_Transition;
+
+/* What flin_summary would write: `transition` points to nstates tensors, and
+ * final names these states. */
+FLIN_API int flin_transition(flin_Variant *v, flin_Transition *to,
+                             flin_Error *e);
+
+/* Where a step carries several states, they are found one after another: a
+ * stage is one of them, or some that need each other, and follows those that
+ * it needs. How many stages there are; -1: there are none, as a state's next
+ * value is not linear in it, and e names the term. */
+FLIN_API int flin_stages(flin_Variant *v, flin_Error *e);
+/* Stage i, from 0: a variant of the same inputs, whose states are the stage's,
+ * those that it needs, and none else (y is the first input; there is no need to
+ * ask for it). flin_summary of it wants the initial states that it needs, and
+ * none of the stage's own. Its last state may be the summary's own,
+ * NAME_moved. Release it. */
+FLIN_API flin_Variant *flin_stage(flin_Variant *v, int i, flin_Error *e);
 
 /* One token (T = 1) of each of B sequences, for decoding. */
 FLIN_API int flin_step(flin_Variant *v, const flin_Call *call,

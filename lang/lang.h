@@ -223,6 +223,8 @@ void variant_open(lua_State *L);    /* flin.variant: adds its functions to the
                                        flin table on top of the stack, as do
                                        all that open something */
 void variant_methods(lua_State *L); /* map, probed, probe */
+void stage_methods(lua_State *L);   /* stages, stage */
+void layer_part_methods(lua_State *L);  /* parts, part */
 void run_methods(lua_State *L);     /* forward, reference, step into the
                                        method table on top */
 

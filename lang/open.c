@@ -107,6 +107,8 @@ static void variants_open(lua_State *L)
     variant_meta(L);
     describe_methods(L);
     variant_methods(L);
+    stage_methods(L);
+    layer_part_methods(L);
     run_methods(L);
     backward_methods(L);
     check_methods(L);

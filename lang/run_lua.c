@@ -211,7 +211,11 @@ static int variant_forward(lua_State *L)
          ? forward_saving(L) : run_mode(L, M_FORWARD);
 }
 
-typedef struct Summing { Run *r; Transition t; Given transition; } Summing;
+typedef struct Summing {
+    Run *r;
+    Transition t;
+    Given transition[MAX_STATES];
+} Summing;
 
 static void find_summary(Ctx *c, void *ud)
 {
@@ -225,25 +229,38 @@ static void do_summary(Ctx *c, void *ud)
     Summing *s = ud;
     Run *r = s->r;
 
-    run_summary(c, r->v, &r->args, &r->bound, &s->transition);
+    run_summary(c, r->v, &r->args, &r->bound, s->transition);
 }
 
 /* v:summary{...}: the states of a start at zero, and their transition. */
 static int variant_summary(lua_State *L)
 {
     int64_t shape[TENSOR_RANK];
+    int n = 0;
 
     join_options(L, "summary");
-    Summing s = { .r = run_begin(L, M_FORWARD) };
-    const Graph *g = s.r->v->step;
-    protect(L, s.r->ctx, find_summary, &s);
-    push_states(L, s.r);
-    lua_createtable(L, 0, 1);
-    int rank = transition_shape(&s.t, &s.r->bound, shape);
-    push_result(L, s.r, F32, rank, shape, &s.transition);
-    lua_setfield(L, -2, g->st[s.t.state].name);
-    protect_call(L, s.r, do_summary, &s);
-    run_end(s.r);
+    Run *r = run_begin(L, M_FORWARD);
+    Summing *s = lua_newuserdatauv(L, sizeof *s, 0);
+    const Graph *g = r->v->step;
+    memset(s, 0, sizeof *s);
+    s->r = r;
+    protect(L, r->ctx, find_summary, s);
+    lua_createtable(L, 0, s->t.n);
+    lua_createtable(L, 0, s->t.n);
+    for (int i = 0; i < g->nst; i++) {
+        Given own;
+        if (!(s->t.of & STATE(i)))
+            continue;
+        int rank = state_shape(g, &r->bound, i, shape);
+        push_result(L, r, state_dtype(g, &r->bound, i), rank, shape, &own);
+        lua_setfield(L, -3, g->st[i].name);
+        r->bound.call.s1[i] = final_view(g, &r->bound, i, &own);
+        rank = transition_shape(g, &s->t, &r->bound, shape);
+        push_result(L, r, F32, rank, shape, &s->transition[n++]);
+        lua_setfield(L, -2, g->st[i].name);
+    }
+    protect_call(L, r, do_summary, s);
+    run_end(r);
     return 2;
 }
 

@@ -133,7 +133,31 @@ the step erases. From a state S they leave M[k] S[k] + own, or the sum over j of
 M[k, j] S[j] + own. So parts of a sequence can be worked on at the same time,
 each from its own start then. Arguments as v:forward's, without initial_state.
 Refused, with the reason, where the state is not one matrix that each token
-changes by a matrix of its own.]])
+changes by a matrix of its own; see v:stages.]])
+row("v:stages", "-> table",
+    "the order in which states are found, one stage after another", [[
+Each is a table: states, their names; needs, the states of earlier stages that
+they depend on; carry, how tokens act on them: "entries" and "max" (a number for
+each entry, that it is multiplied by, or that is added before the larger one is
+taken), "rows" or "matrix". Refused, with the term, where what a state becomes
+is not linear in it.]])
+row("v:stage", "i: integer -> variant",
+    "the variant of a stage's states and those that it needs", [[
+v:stage(i):summary(x) is what tokens do to them, with x.initial_state the states
+that they need: own and the transition M by name. From a state S they leave
+M S + own, where carry is "max" max(M + S, own); several states of one stage
+have their rows below one another, and M [N, H, K, n K] each.]])
+row("v:parts", "sizes?: table -> table",
+    "of a layer: what it is cut into, in an order in which it can run", [[
+Each is a table: y and inputs, values { id, axes, timed, wide: float32 whatever
+the call's tensors are; argument or number, if it is one }; step, whether it is
+one (else the matrix product of its inputs, summed over axes `over`); heads and
+taps, axes; states, the layer's that it carries. A host that runs parts itself
+takes v:part(i, sizes).]])
+row("v:part", "i: integer, sizes?: table -> variant",
+    "of a layer: part i as a variant, if it is no product", [[
+Its inputs and y have the axes that v:parts lists in `order`, behind the axis of
+heads.]])
 row("v:reference", "arguments: table -> tensor, tensors",
     "y and final states by the float64 step, token by token: the truth", call)
 row("v:reference_backward", "arguments: table -> gradients",

@@ -233,6 +233,40 @@ static void test_truth(flin_State *s)
     CHECK(flin_reference_backward(v, &call, &grad, NULL) == FLIN_ERROR);
 }
 
+/* The running maximum of mlstm: from any start it is the larger one of that and
+ * the tokens' own. */
+static void test_stage(flin_State *s)
+{
+    flin_Error e;
+    flin_Variant *v = flin_stdlib(s, "mlstm", &e), *m = flin_stage(v, 0, &e);
+    float one[5] = { 1, 1, 1, 1, 1 }, i[5] = { 0, 3, -1, 2, -4 };
+    float f[5] = { 1, 0, 2, 1, 3 }, own, M, start, end;
+    flin_Tensor t = { one, FLIN_F32, 4, { 1, 5, 1, 1 }, { 0 } };
+    flin_Tensor gate = { i, FLIN_F32, 3, { 1, 5, 1 }, { 0 } };
+    flin_Tensor to = { &M, FLIN_F32, 2, { 1, 1 }, { 0 } };
+    flin_Bind in[] = { { "q", t }, { "k", t }, { "v", t }, { "i", gate },
+                       { "f", gate } };
+    flin_Bind last = { "m", { &own, FLIN_F32, 2, { 1, 1 }, { 0 } } };
+    flin_Bind first = { "m", { &start, FLIN_F32, 2, { 1, 1 }, { 0 } } };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 5,
+                       .final = &last, .nfinal = 1 };
+
+    in[4].tensor.data = f;
+    CHECK(m && !flin_summary(m, &call, &to, &e));
+    float was = own;
+    call.initial = &first;
+    call.ninitial = 1;
+    last.tensor.data = &end;
+    for (start = -4; start < 9; start += 6) {
+        CHECK(!flin_forward(m, &call, &e));
+        CHECK(fabsf(end - fmaxf(M + start, was)) < 1e-5f);
+    }
+    CHECK(M < -1 && was > 0 && M + 8 > was);
+    CHECK(flin_summary(m, &call, &to, &e) == FLIN_ERROR);
+    CHECK(strstr(e.message, "knows of no initial state m") != NULL);
+    flin_release(m);
+}
+
 /* From any start a state ends as its transition of that, plus its own end. */
 static void test_summary(flin_State *s)
 {
@@ -252,8 +286,9 @@ static void test_summary(flin_State *s)
     flin_Call call = { .size = sizeof call, .input = in, .ninputs = 5,
                        .final = &last, .nfinal = 1 };
 
-    const char *axis = NULL;
-    CHECK(flin_transition_rank(v, &axis, &e) == 4 && !strcmp(axis, "k"));
+    flin_Transition is;
+    CHECK(!flin_transition(v, &is, &e) && is.rank == 4 && is.nstates == 1);
+    CHECK(is.carry == FLIN_CARRY_MATRIX && !strcmp(is.axis, "k"));
     CHECK(!flin_summary(v, &call, &to, &e));
     last.tensor.data = &end;
     first.tensor.data = &start;
@@ -268,9 +303,15 @@ static void test_summary(flin_State *s)
     CHECK(flin_summary(v, &call, &to, &e) == FLIN_ERROR);
     CHECK(flin_summary(v, &call, NULL, &e) == FLIN_ERROR);
     v = flin_stdlib(s, "mlstm", &e);
-    CHECK(flin_transition_rank(v, &axis, &e) == -1);
+    CHECK(flin_transition(v, &is, &e) == FLIN_ERROR);
     CHECK(strstr(e.message, "mlstm has no transition") != NULL);
-    CHECK(flin_transition_rank(flin_stdlib(s, "gla", &e), NULL, &e) == 3);
+    CHECK(flin_stages(v, &e) == 3 && !flin_stage(v, 3, &e));
+    flin_Variant *m0 = flin_stage(v, 0, &e);
+    CHECK(m0 && !flin_transition(m0, &is, &e));
+    CHECK(is.carry == FLIN_CARRY_MAX && !is.axis && is.rank == 2);
+    flin_release(m0);
+    CHECK(!flin_transition(flin_stdlib(s, "gla", &e), &is, &e)
+          && is.carry == FLIN_CARRY_ROWS && is.rank == 3);
 }
 
 /* A gate of a sigmoid, by every door; a caller that knows no `validate`. */
@@ -817,6 +858,7 @@ int main(void)
     test_no_results(s);
     test_truth(s);
     test_summary(s);
+    test_stage(s);
     test_validate(s);
     test_road(s);
     test_call_errors(s);

@@ -77,6 +77,11 @@ class Grad(Structure):
                 ("dresult", POINTER(Bind)), ("ndresult", c_int)]
 
 
+class Transition(Structure):
+    _fields_ = [("carry", c_int), ("rank", c_int), ("axis", c_char_p),
+                ("nstates", c_int), ("state", c_int * 8)]
+
+
 # Name, result, arguments; handles are void pointers, a flin_Error comes last.
 FUNCTIONS = [
     ("version", c_int, []),
@@ -97,7 +102,7 @@ FUNCTIONS = [
     ("reference", c_int, [c_void_p, c_void_p, c_void_p]),
     ("reference_backward", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("summary", c_int, [c_void_p, c_void_p, POINTER(Tensor), c_void_p]),
-    ("transition_rank", c_int, [c_void_p, POINTER(c_char_p), c_void_p]),
+    ("transition", c_int, [c_void_p, POINTER(Transition), c_void_p]),
     ("workspace", c_int64, [c_void_p, c_void_p]),
     ("run", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("kernel_saved", c_int64, [c_void_p, c_void_p]),

@@ -409,32 +409,47 @@ class Caller:
         return like[:n] if r.inplace else like
 
     def summary(self, door, r):
-        """What the tokens leave of a state that is zero, and their transition,
-        as flin_summary has them."""
+        """What the tokens leave of states that are zero, of each state, then
+        their transitions, as flin_summary has them."""
         if r.cu is not None:
             r.cu = door.ends(r.cu, r.x[0])
         self.check(door, r)
-        rank, axis = _state.transition(self.handle)
+        which, rank, axis = _state.transition(self.handle)
         nseq = 0 if r.cu is None else len(r.cu) - 1
-        groups = [("input", describe(door, self.inputs, r.x)), ("initial", [])]
-        *_, (shape, dtype) = self.made(door, r, groups, nseq, False)
-        size = shape[2 + self.states[0].axes.index(axis)]
-        shapes = shape, shape[:2] + (size,) * (rank - 2)
-        own, transition = [door.empty(s, dtype, r.x[0]) for s in shapes]
-        frame, to = Frame([groups[0], groups[-1]], nseq, r.chunk), _c.Tensor()
-        given = [door.contiguous(t) if i in changes(door, r.x) else t
-                 for i, t in enumerate(r.x)]
-        for at, t in zip(frame.slots, [*given, own]):
+        groups = [("input", describe(door, self.inputs, r.x)),
+                  ("initial", describe(door, self.states, r.s0))]
+        like = self.made(door, r, groups, nseq, False)[len(self.outputs):]
+        which = [i - len(self.inputs) - len(self.outputs) for i in which]
+        shapes = [like[i][0] for i in which]
+        moves = shapes
+        if axis is not None:
+            size, rows = zip(*[(s[2 + self.states[i].axes.index(axis)],
+                                s[:2]) for s, i in zip(shapes, which)])
+            moves = [(*lead, n) if rank == 3 else (*lead, n, sum(size))
+                     for lead, n in zip(rows, size)]
+        first = r.x[0]
+        own, to = [[door.empty(shape, _c.F32, first) for shape in some]
+                   for some in (shapes, moves)]
+        frame = Frame([*groups[:2], ("final", [groups[-1][1][i]
+                                              for i in which])],
+                      nseq, r.chunk)
+        given = [t for t in (*r.x, *r.s0) if t is not None]
+        changed = changes(door, given)
+        given = [door.contiguous(t) if i in changed else t
+                 for i, t in enumerate(given)]
+        for at, t in zip(frame.slots, [*given, *own]):
             frame.words[at] = door.pointer(t) or nowhere(t)
-        door.place(frame.call, r.x[0], r.cu)
-        to.data, to.dtype, to.rank = door.pointer(transition), dtype, rank
-        to.shape[:rank] = shapes[1]
-        to.stride[:rank] = row_major(shapes[1])
+        door.place(frame.call, first, r.cu)
+        tensors = (_c.Tensor * len(to))()
+        for t, x in zip(tensors, to):
+            t.data, t.dtype, t.rank = door.pointer(x), _c.F32, len(x.shape)
+            t.shape[:t.rank] = x.shape
+            t.stride[:t.rank] = row_major(x.shape)
         with _state.lock:
-            code = lib.summary(self.handle, frame.call_at, byref(to),
+            code = lib.summary(self.handle, frame.call_at, tensors,
                                frame.error_at)
         _state.checked(code, frame.error)
-        return own, transition
+        return own + to
 
     def gradients(self, door, r, groups, nseq):
         """What the wanted gradients are like; added to the groups, as are

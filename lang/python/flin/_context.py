@@ -1,115 +1,340 @@
 """A sequence over ranks, each of which has a part of it.
 
-What a part does to the state is S -> M S + own, with M and own of its own
-tokens alone (Variant.summary). All ranks gather these, and from them each
-computes what its part starts from; then it runs its part. Backward, the part's
-gradient at its start is that of the ranks behind it, through M transposed, plus
-its own: the same way round, from the last rank to the first. A gradient at what
-is given is linear in that at y and that at the end, so the part runs backward
-once for its own, and once more when its end's is known."""
-import torch
-import torch.distributed as dist
+What a part does to states is found from its own tokens alone (_stages.py), one
+stage after another; the ranks tell each other (_line.py), and each then runs
+its part from its own start. Backward goes the same way round, from the last
+rank to the first, and from the last stage to the first. A gradient at what is
+given is linear in that at y and those at the ends: so the part runs backward
+once for what its own y says of the last stages' states, and once more when
+their ends' gradients are known. What those of earlier stages add is found by
+the steps of these states alone.
 
-from . import _c, _state
-from ._calls import SAVING, Caller, Request
+Of packed sequences a rank has rows: one that began on a rank before, at most,
+and the last may go on behind it; all others are its own."""
+import torch
+
+from . import Error, _c
+from ._calls import SAVING, Request
+from ._line import flat, unflat
+from ._stages import stages
 from ._torch import run
 
 
-class Parts:
-    """What of each rank a state goes through: (own, M), in their order."""
+class Rows:
+    """This rank's sequences: their ends (None: batch entries), whether the
+    first (without ends: each) began before, and which ones go on: all, or the
+    last."""
 
-    def __init__(self, group, transposes, own, transition):
-        self.transposes = transposes    # M acts on the state's second axis
-        self.rank, n = dist.get_rank(group), dist.get_world_size(group)
-        self.own, self.transition, self.group = [own] * n, [transition] * n, \
-            group
-        self.gather([own, transition])
+    def __init__(self, cu, begun):
+        self.cu, self.begun = cu, begun
+        self.packed = cu is not None
+        self.through = begun and (not self.packed or len(cu) == 2)
 
-    def gather(self, mine):
-        """The tensors of all ranks, by rank: in one piece each."""
-        flat = torch.cat([t.reshape(-1) for t in mine])
-        everyone = [torch.empty_like(flat) for _ in self.own]
-        dist.all_gather(everyone, flat, group=self.group)
-        sizes = [t.numel() for t in mine]
-        cut = [[part.view(t.shape) for part, t in zip(a.split(sizes), mine)]
-               for a in everyone]
-        self.own = [parts[0] for parts in cut]
-        if len(mine) > 1:
-            self.transition = [parts[1] for parts in cut]
+    def came(self, t):
+        """Of a state's rows those that began before."""
+        return t[:1] if self.packed else t
 
-    def through(self, i, s, back=False):
-        """M of rank i times the state; back: its transpose."""
-        m = self.transition[i]
-        if m.dim() == 3:
-            return m.unsqueeze(2 if self.transposes else 3) * s
-        m = m.mT if back else m
-        return s @ m.mT if self.transposes else m @ s
+    def goes(self, t):
+        """Those that may go on."""
+        return t[-1:] if self.packed else t
 
-    def start(self, first):
-        """What this rank's part starts from."""
-        s = first
-        for i in range(self.rank):
-            s = self.own[i] + self.through(i, s)
+    def begin(self, first, came):
+        """The starts: given ones, and those of the ranks before."""
+        if not self.begun:
+            return first
+        return torch.cat([came, first[1:]]) if self.packed else came
+
+    def at_end(self, d, like):
+        """A gradient at the rows that go on, of all rows."""
+        if not self.packed:
+            return d
+        return torch.cat([torch.zeros_like(like[:-1]), d])
+
+
+def carried(rows, stage, own, moves, first):
+    """(own, M) of the part as a whole: from what began before to what goes on.
+    first: the starts that are known."""
+    after = stage.after(own, moves, first)
+    if rows.through:
+        return own, moves
+    ends = {n: rows.goes(t) for n, t in after.items()}
+    return ends, stage.closed({n: rows.goes(t) for n, t in moves.items()})
+
+
+def size_of(tensors):
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+class Found:
+    """What one level's stages have told: per stage, this rank's own, M and
+    start, and, where all were gathered, those of every rank."""
+
+    def __init__(self, line, level, parts):
+        self.line, self.level, self.parts = line, level, parts
+        tensors = [t for own, moves in parts
+                   for t in (*own.values(), *moves.values())]
+        state = [t for own, _ in parts for t in own.values()]
+        self.way = line.way(size_of(state), size_of(tensors) - size_of(state))
+        self.came = (self.ring if self.way == "ring" else self.gathered)(
+            tensors, state)
+
+    def named(self, tensors):
+        """A flat list as (own, M) per stage; or own alone."""
+        left, found = iter(tensors), []
+        for own, moves in self.parts:
+            found.append(tuple({n: next(left) for n in d}
+                               for d in (own, moves)))
+        return found
+
+    def states(self, tensors):
+        left = iter(tensors)
+        return [{n: next(left) for n in own} for own, _ in self.parts]
+
+    def after(self, parts, s):
+        return [stage.after(own, moves, t) for stage, (own, moves), t
+                in zip(self.level, parts, s)]
+
+    def zeros(self):
+        return [{n: torch.zeros_like(t) for n, t in own.items()}
+                for own, _ in self.parts]
+
+    def gathered(self, tensors, state):
+        self.all = [self.named(unflat(t, tensors)) for t
+                    in self.line.gather(flat(tensors))]
+        s = self.zeros()
+        for i in range(self.line.rank):
+            s = self.after(self.all[i], s)
         return s
 
-    def end(self):
-        """The gradient at this rank's end, of the ranks behind it; their own
-        are gathered in `own`."""
-        d = torch.zeros_like(self.own[0])
-        for i in reversed(range(self.rank + 1, len(self.own))):
-            d = self.own[i] + self.through(i, d, back=True)
+    def ring(self, tensors, state):
+        s, line = self.zeros(), self.line
+        if line.rank:
+            s = self.states(unflat(line.receive(flat(state), line.rank - 1),
+                                   state))
+        if line.rank + 1 < line.n:
+            ends = self.after(self.parts, s)
+            line.send(flat([t for d in ends for t in d.values()]),
+                      line.rank + 1)
+        return s
+
+    # ---- the way back: slopes are those at this rank's own start ----
+
+    def slopes(self):
+        return [stage.slopes(own, moves, s) for stage, (own, moves), s
+                in zip(self.level, self.parts, self.came)]
+
+    def behind(self, d):
+        """The gradients at what goes on from here, of the ranks behind, where
+        d are those at what came here, of this rank's own."""
+        state = [t for s in d for t in s.values()]
+        return (self.ring_back if self.way == "ring"
+                else self.gathered_back)(d, state)
+
+    def before(self, slopes, own, d):
+        return [{n: t + own_d[n] for n, t in stage.back(m, s).items()}
+                for stage, m, own_d, s in zip(self.level, slopes, own, d)]
+
+    def gathered_back(self, d, state):
+        line, turns = self.line, []
+        for stage, m in zip(self.level, self.slopes()):
+            turns += m.values() if stage.carry == "max" else ()
+        d = self.zeros()
+        all = [unflat(t, state + turns) for t
+               in line.gather(flat(state + turns))]
+        for i in reversed(range(line.rank + 1, line.n)):
+            left = iter(all[i][len(state):])
+            slopes = [{n: next(left) for n in m} if stage.carry == "max"
+                      else m for stage, (_, m) in zip(self.level, self.all[i])]
+            d = self.before(slopes, self.states(all[i][:len(state)]), d)
+        return d
+
+    def ring_back(self, own, state):
+        line, d = self.line, self.zeros()
+        if line.rank + 1 < line.n:
+            d = self.states(unflat(line.receive(flat(state), line.rank + 1),
+                                   state))
+        if line.rank:
+            before = self.before(self.slopes(), own, d)
+            line.send(flat([t for s in before for t in s.values()]),
+                      line.rank - 1)
         return d
 
 
-def run_part(variant, group, mode, chunk, first, x):
-    """The call that runs this rank's part, its results, all parts."""
-    own, transition = run(variant, Request(_c.FORWARD, x, chunk=chunk,
-                                           final=True), Caller.summary)
-    _, axis = _state.transition(variant._caller(_state.cpu()).handle)
-    parts = Parts(group, variant.states[0].axes.index(axis) == 1, own,
-                  transition)
-    start = parts.start(torch.zeros_like(own) if first is None
-                        else first.to(own.dtype))
-    r = Request(mode, x, [start.contiguous()], chunk=chunk, final=True)
-    return r, run(variant, r), parts
+class Part:
+    """This rank's part of a call: what it starts from."""
+
+    def __init__(self, variant, line, rows, chunk, first, x):
+        self.variant, self.line, self.rows = variant, line, rows
+        self.chunk, self.levels = chunk, []
+        self.start = {}
+        names = [a.name for a in variant.states]
+        first = dict(zip(names, first))
+        for level in stages(variant):
+            parts = []
+            for stage in level:
+                own, moves = stage.summary(x, self.start, rows.cu, chunk)
+                for n, t in own.items():
+                    s = first.get(n)
+                    first[n] = torch.zeros_like(t) if s is None \
+                        else s.to(t.dtype)
+                begin = {n: first[n] for n in own}
+                parts.append(carried(rows, stage, own, moves, begin))
+            found = Found(line, level, parts)
+            self.levels.append(found)
+            for came in found.came:
+                for n, t in came.items():
+                    self.start[n] = rows.begin(first[n], t).contiguous()
+        self.s0 = [self.start[n] for n in names]
+
+    def forward(self, mode, x):
+        r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True)
+        return r, run(self.variant, r)
+
+
+class Backward:
+    """Gradients of a part, found from the last level to the first."""
+
+    def __init__(self, part, x, saved, note, dy, ds):
+        self.part, self.x, self.dy = part, x, dy
+        self.saved, self.note = saved, note
+        self.names = [a.name for a in part.variant.states]
+        self.ds = dict(zip(self.names, ds))
+
+    def run(self, ds, want):
+        p = self.part
+        return run(p.variant, Request(
+            _c.BACKWARD, self.x, p.s0, p.rows.cu, p.chunk, dy=self.dy,
+            ds=[ds[n] for n in self.names], want=want, saved=self.saved,
+            note=self.note))
+
+    def own(self, d, level):
+        """Of gradients at starts those of what came here, by stage."""
+        rows, found = self.part.rows, []
+        for stage, (own, _) in zip(level.level, level.parts):
+            found.append({n: rows.came(d[n]) if rows.begun
+                          else torch.zeros_like(t) for n, t in own.items()})
+        return found
+
+    def ends(self, level, d):
+        """The gradients behind this rank at all rows' ends, by name."""
+        rows, found = self.part.rows, {}
+        for s in level.behind(self.own(d, level)):
+            for n, t in s.items():
+                found[n] = rows.at_end(t, self.part.start[n])
+        return found
+
+    def all(self):
+        """Of each input, of each start."""
+        *lower, last = self.part.levels
+        n, m = len(self.x), len(self.names)
+        top = {s for stage in last.level for s in stage.states}
+        want = (False,) * n + tuple(s in top for s in self.names)
+        d = dict(zip([s for s in self.names if s in top],
+                     self.run(self.ds, want)))
+        ds = dict(self.ds)
+        for s, t in self.ends(last, d).items():
+            ds[s] = t if ds[s] is None else ds[s] + t
+        *dx, = self.run(ds, (True,) * (n + m))
+        dx, d = dx[:n], dict(zip(self.names, dx[n:]))
+        for level in reversed(lower):
+            ends = self.ends(level, d)
+            for stage in level.level:
+                self.add(stage, ends, dx, d)
+        rows = self.part.rows
+        for s, t in d.items():
+            if rows.begun:
+                rows.came(t).zero_()
+        return dx, [d[s] for s in self.names]
+
+    def add(self, stage, ends, dx, d):
+        """What the stage's own step makes of the gradients at its ends."""
+        v, p = stage.variant, self.part
+        mine = {s: p.start[s] for s in (*stage.states, *stage.needs)}
+        s0 = stage.order(mine)
+        ds = stage.order({s: ends[s].contiguous() for s in stage.states})
+        want = [a.name in mine for a in v.states]
+        found = run(v, Request(_c.BACKWARD, self.x, s0, p.rows.cu, p.chunk,
+                               ds=ds,
+                               want=(True,) * len(dx) + tuple(want)))
+        for i in range(len(dx)):
+            dx[i] = dx[i] + found[i]
+        left = iter(found[len(dx):])
+        for a, w in zip(v.states, want):
+            if w:
+                d[a.name] = d[a.name] + next(left)
 
 
 class Across(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, variant, group, chunk, first, *x):
-        r, (y, final), ctx.parts = run_part(variant, group, SAVING, chunk,
-                                            first, x)
-        ctx.save_for_backward(*x, r.s0[0], r.saved)
-        ctx.rest = variant, chunk, r.note, first, y.new_zeros(()).expand(
-            y.shape)
+    def forward(ctx, variant, line, rows, chunk, n, *tensors):
+        x, first = list(tensors[:n]), tensors[n:]
+        ctx.part = Part(variant, line, rows, chunk, first, x)
+        r, found = ctx.part.forward(SAVING, x)
+        ctx.save_for_backward(*x, r.saved)
+        ctx.rest = r.note, first, found[0].new_zeros(()).expand(
+            found[0].shape)
         ctx.set_materialize_grads(False)
-        return y, final
+        return tuple(found)
 
     @staticmethod
-    def backward(ctx, dy, dfinal):
-        *x, start, saved = ctx.saved_tensors
-        variant, chunk, note, first, zeros = ctx.rest
-        parts = ctx.parts
+    def backward(ctx, dy, *ds):
+        *x, saved = ctx.saved_tensors
+        note, first, zeros = ctx.rest
         dy = zeros.contiguous() if dy is None else dy
-
-        def run_back(want, d):
-            return run(variant, Request(_c.BACKWARD, x, [start], chunk=chunk,
-                                        dy=dy, ds=[d], want=want, saved=saved,
-                                        note=note))
-        n = len(x)
-        own, = run_back((False,) * n + (True,), dfinal)
-        parts.gather([own])
-        d = parts.end() if dfinal is None else parts.end() + dfinal
-        found = run_back((True,) * (n + 1), d.contiguous())
-        *dx, dstart = found
-        if first is not None:
-            first = dstart.to(first.dtype) * (parts.rank == 0)
-        return (None, None, None, first, *dx)
+        dx, d = Backward(ctx.part, x, saved, note, dy, ds).all()
+        d = [None if s is None else t.to(s.dtype) for s, t in zip(first, d)]
+        return (None,) * 5 + (*dx, *d)
 
 
-def call(variant, group, chunk, first, x):
-    """y and the state behind it; differentiable where anything asks for it."""
-    if torch.is_grad_enabled() and any(
-            t.requires_grad for t in [*x, first] if t is not None):
-        return Across.apply(variant, group, chunk, first, *x)
-    return run_part(variant, group, _c.FORWARD, chunk, first, x)[1]
+def call(variant, line, rows, chunk, first, x):
+    """y and the states behind it, of this rank's rows; differentiable where
+    anything asks for it."""
+    given = [t for t in first if t is not None]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in [*x, *given]):
+        return Across.apply(variant, line, rows, chunk, len(x), *x, *first)
+    part = Part(variant, line, rows, chunk, first, x)
+    return part.forward(_c.FORWARD, x)[1]
+
+
+class Packing:
+    """Which of packed sequences are this rank's, wherever parts begin.
+    cu: the ends of all of them; lengths: the tokens of each rank."""
+
+    def __init__(self, cu, lengths, line, t):
+        cu = [int(i) for i in cu]
+        if lengths is None:
+            lengths = [t] * line.n
+        if len(lengths) != line.n or lengths[line.rank] != t:
+            raise Error(f"lengths = {lengths}: of {line.n} ranks this one, "
+                        f"{line.rank}, has {t} tokens")
+        if cu[-1] != sum(lengths):
+            raise Error(f"cu_seqlens ends at {cu[-1]}, but the ranks have "
+                        f"{sum(lengths)} tokens\n  help: cu_seqlens of the "
+                        "whole, and lengths=[...] where parts differ")
+        begin = sum(lengths[:line.rank])
+        end, last = begin + t, line.rank == line.n - 1
+        self.n = len(cu) - 1
+        self.first = next(i for i in range(self.n + 1)
+                          if i == self.n or cu[i + 1] > begin
+                          or cu[i] >= begin)
+        self.to = next((i for i in range(self.first, self.n)
+                        if cu[i] >= end and not last), self.n)
+        ends = [min(max(i, begin), end) - begin
+                for i in cu[self.first:self.to + 1]]
+        self.cu = torch.tensor(ends)
+        self.rows = Rows(self.cu, cu[self.first] < begin)
+        self.before = begin - cu[self.first]    # tokens of the first one
+        self.ended = [i for i in range(self.first, self.to)
+                      if cu[i + 1] <= end]
+
+    def own(self, s):
+        """This rank's rows of what all sequences start from."""
+        return None if s is None else s[self.first:self.to]
+
+    def spread(self, s):
+        """The states of those that end here, among all; others are zero."""
+        at = [i - self.first for i in self.ended]
+        full = s.new_zeros((self.n, *s.shape[1:]))
+        return full.index_copy(0, torch.tensor(self.ended, dtype=torch.long,
+                                                 device=s.device),
+                               s[at])

@@ -169,13 +169,14 @@ def report(handle, script, format):
 
 
 def transition(handle):
-    """The rank of a variant's transition, the name of the axis along which it
-    decays or is erased."""
-    error, axis = _c.ErrorText(), ctypes.c_char_p()
+    """The states that a variant's transition is of, as its arguments are
+    counted; their transitions' rank; the name of the axis along which they
+    decay or are erased, None where each entry goes on by itself."""
+    error, t = _c.ErrorText(), _c.Transition()
     with lock:
-        rank = lib.transition_rank(handle, byref(axis), byref(error))
-        checked(0 if rank > 0 else error.code or _c.INTERNAL, error)
-        return rank, axis.value.decode()
+        code = lib.transition(handle, byref(t), byref(error))
+        checked(code, error)
+        return t.state[:t.nstates], t.rank, t.axis and t.axis.decode()
 
 
 def note(handle):

@@ -668,9 +668,11 @@ class Variant:
         x = self._take_inputs(args, named)
         door = door_of(self.inputs[0].name, x[0])
         v = self._through(scale, bool(use_qk_l2norm_in_kernel), x)
-        return door.run(v, Request(_c.FORWARD, x, (), cu_seqlens,
-                                   chunk_of(chunk), final=True),
-                        Caller.summary)
+        found = door.run(v, Request(_c.FORWARD, x, (), cu_seqlens,
+                                    chunk_of(chunk), final=True),
+                         Caller.summary)
+        n = len(self.states)
+        return tuple(self._give_states(found[i:i + n]) for i in (0, n))
 
     def backward(self, *args: Any, do: Any = None, dstate: Any = None,
                  initial_state: Any = None, cu_seqlens: Any = None,

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from . import Error, _context, _state
+from . import Error, _context, _line, _stages
+from ._line import gather_price, measure, ring_price    # noqa: F401
 from ._variant import chunk_of
 from .nn import LinearAttention
 
@@ -50,35 +51,70 @@ def tensor_parallel(layer: LinearAttention, mesh: Any) -> LinearAttention:
 class ContextParallel:
     """A variant called on parts of sequences; see context_parallel."""
 
-    def __init__(self, variant: Any, group: Any = None):
-        _state.transition(variant._caller(_state.cpu()).handle)
+    def __init__(self, variant: Any, group: Any = None, by: str | None = None,
+                 rates: tuple[float, float] | None = None):
         if len(variant.outputs) > 1:
             raise Error(f"{variant.name}: it has several results: parts of "
                         "sequences give y alone")
-        self.variant, self.group = variant, group
+        _stages.stages(variant)
+        self.variant, self.line = variant, _line.Line(group, by, rates)
 
     def __call__(self, *args: Any, initial_state: Any = None,
-                 output_final_state: bool = False,
-                 scale: float | None = None,
+                 output_final_state: bool = False, cu_seqlens: Any = None,
+                 lengths: Any = None, scale: float | None = None,
                  use_qk_l2norm_in_kernel: bool = False,
                  chunk: int | None = None, **named: Any) -> tuple[Any, Any]:
-        v = self.variant
+        v, line = self.variant, self.line
         x = v._take_inputs(args, named)
-        first, = v._take_states("initial_state", initial_state) or [None]
+        first = v._take_states("initial_state", initial_state) \
+            or [None] * len(v.states)
         v = v._through(scale, bool(use_qk_l2norm_in_kernel), x)
-        y, final = _context.call(v, self.group, chunk_of(chunk), first,
-                                 list(x))
-        return y, final if output_final_state else None
+        packing = None
+        if cu_seqlens is not None:
+            t = next(t.shape[1] for a, t in zip(v.inputs, x) if a.timed)
+            packing = _context.Packing(cu_seqlens, lengths, line, t)
+            first = [packing.own(s) for s in first]
+        rows = packing.rows if packing else _context.Rows(None, line.rank > 0)
+        y, *final = _context.call(v, line, rows, chunk_of(chunk), first,
+                                  list(x))
+        if not output_final_state:
+            return y, None
+        if packing:
+            final = [packing.spread(s) for s in final]
+        return y, self.variant._give_states(final)
 
 
-def context_parallel(variant: Any, group: Any = None) -> ContextParallel:
+def context_parallel(variant: Any, group: Any = None, by: str | None = None,
+                     rates: tuple[float, float] | None = None,
+                     ) -> ContextParallel:
     """The variant, to be called alike by all ranks of the group (None: all
     there are), each with its part of the same sequences, [B, t, H, D], in the
     order of ranks; t may differ. Each gets its part of o, and behind that the
-    state after its last token. initial_state: what the sequences start from, of
-    rank 0. What goes round, once forward and once backward, is B H K (K + V)
-    and B H K V numbers a rank in float32, K V less where entries only decay.
-    Backward is to be called by all ranks, too; gradients of what is the same on
-    all ranks, as constants, are each rank's own part of the sum. Error, with
-    the reason, where a token does not act on the state by a matrix."""
-    return ContextParallel(variant, group)
+    states after its last token. initial_state: what the sequences start from:
+    all ranks give it, and rank 0 has its gradient.
+
+    Backward is to be called by all ranks, too. Gradients of what is the same on
+    all ranks, as constants and weights, are each rank's own part of the sum:
+    torch.distributed.all_reduce them, or let DistributedDataParallel do it,
+    which takes their mean (a loss that is multiplied by the ranks' number makes
+    it the sum).
+
+    cu_seqlens: the ends of all packed sequences, from 0 to the tokens of all
+    ranks, the same on each (B is 1); parts begin and end wherever they do. They
+    are read on the host. `lengths`: how many tokens each rank has, where they
+    have not all as many. initial_state has a row for each of all sequences, and
+    so has the final one: those that end on this rank are there, others are 0.
+
+    Any variant whose states are linear in themselves, stage by stage
+    (variant.stages of Lua): a matrix, a sum, an angle, a maximum, the token
+    before, matrices that need one another. Error, with the term, of others.
+
+    by: what goes round. "gather": what each part does to a state, own and M, to
+    all at once, B H K (K + V) numbers a rank in float32, K V + K where entries
+    only decay, forward, and B H K V backward. "ring": from rank to rank the
+    state itself, B H K V numbers in each direction, one rank after another.
+    None: what is predicted to be faster by `rates`, (seconds, bytes a second)
+    of a message between two ranks, the same on all of them, as
+    flin.distributed.measure gives them (default: 20 us and 100 GB/s, which are
+    assumed)."""
+    return ContextParallel(variant, group, by, rates)

@@ -84,14 +84,19 @@ class LinearAttention(nn.Module):
     Each input with tokens is a projection of x, brought into its domain;
     inputs without are parameters, one a head. Behind the variant: RMS norm of
     each head, a SiLU gate, a projection. head_dim is the size of axis k, and
-    value_dim (default: the same) that of v; `axes` gives others."""
+    value_dim (default: the same) that of v; `axes` gives others.
+
+    cp_group: a group of torch.distributed whose ranks have a part each of the
+    tokens of x, as flin.distributed.context_parallel has it; all call the layer
+    alike. Gradients of parameters are each rank's own part of the sum."""
 
     def __init__(self, hidden_size: int,
                  variant: str | Variant = "gated_deltanet", num_heads: int = 4,
                  head_dim: int | None = None, value_dim: int | None = None,
                  axes: dict[str, int] | None = None, gate: bool = True,
                  bias: bool = False, eps: float = 1e-5, device: Any = None,
-                 dtype: torch.dtype | None = None) -> None:
+                 dtype: torch.dtype | None = None,
+                 cp_group: Any = None) -> None:
         super().__init__()
         make = {"device": device, "dtype": dtype}
         if isinstance(variant, str) and variant in stdlib:
@@ -128,6 +133,7 @@ class LinearAttention(nn.Module):
         self.norm = nn.Parameter(torch.empty(out[1:], **make))
         self.out = nn.Linear(math.prod(out), hidden_size, bias=bias, **make)
         self.reset_parameters()
+        self.cp_group, self._cut = cp_group, None
 
     def size(self, a, axis):
         """How long the axis is: as the variant fixes it, as it was given,
@@ -168,15 +174,19 @@ class LinearAttention(nn.Module):
 
     def forward(self, x: torch.Tensor, state: Any = None,
                 use_cache: bool = False, cu_seqlens: Any = None,
-                ) -> tuple[torch.Tensor, Any]:
+                lengths: Any = None) -> tuple[torch.Tensor, Any]:
         """y, and where use_cache the state behind the last token, which
-        goes on as `state`. cu_seqlens: the ends of packed sequences."""
+        goes on as `state`. cu_seqlens: the ends of packed sequences. lengths:
+        with cp_group, the tokens of each rank, where they differ."""
         if x.dim() != 3 or x.shape[2] != self.hidden_size:
             raise Error(f"LinearAttention: x has shape {list(x.shape)}, but "
                         f"[B, T, {self.hidden_size}] is wanted")
-        o, state = self.variant(**self.inputs(x), initial_state=state,
-                                output_final_state=use_cache,
-                                cu_seqlens=cu_seqlens)
+        call, more = self.variant, {}
+        if self.cp_group is not None:
+            call, more = self.cut(), {"lengths": lengths}
+        o, state = call(**self.inputs(x), initial_state=state,
+                        output_final_state=use_cache, cu_seqlens=cu_seqlens,
+                        **more)
         axes = tuple(range(3, o.dim()))
         o = o.float() * torch.rsqrt(
             o.float().square().mean(axes, keepdim=True) + self.eps) * _own(self.norm)
@@ -184,6 +194,13 @@ class LinearAttention(nn.Module):
         if self.gate is not None:
             o = o * F.silu(self.gate(x).float())
         return self.out(o.to(x.dtype)), state
+
+    def cut(self):
+        """The variant over the ranks."""
+        from .distributed import context_parallel
+        if self._cut is None:
+            self._cut = context_parallel(self.variant, self.cp_group)
+        return self._cut
 
     def extra_repr(self):
         return f"variant={self.variant.name}, num_heads={self.num_heads}"
@@ -206,13 +223,19 @@ class Layer(nn.Module):
     input alone, and backward begins with the way forward; the gradients have
     the same bits. Where weights have a `main_grad`, a float32
     tensor each, backward adds their gradients to that, in float32 whatever the
-    weights are, sets `grad_added_to_main_grad` and leaves `grad` alone."""
+    weights are, sets `grad_added_to_main_grad` and leaves `grad` alone.
+
+    cp_group: a group of torch.distributed whose ranks have a part each of the
+    tokens, in their order; all call the layer, and backward, alike. Gradients
+    of weights are each rank's own part of the sum (see
+    flin.distributed.context_parallel). The layer runs in its parts then: plan
+    counts nothing, and main_grad is refused."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
                  heads: int | None = None, initial: dict[str, Any] | None = None,
                  device: Any = None, dtype: torch.dtype | None = None,
                  plan: str | None = None, checkpoint: bool = False,
-                 **sizes: int) -> None:
+                 cp_group: Any = None, **sizes: int) -> None:
         super().__init__()
         if isinstance(layer, Variant) and (plan is not None or checkpoint):
             raise Error(f"Layer: {layer.name} is loaded\n  help: "
@@ -224,6 +247,7 @@ class Layer(nn.Module):
         self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)
         self.timed = [a.name for a in self.layer.inputs if a.timed]
+        self.cp_group, self._cut, self._again = cp_group, None, checkpoint
         self.weights = nn.ParameterDict({
             a.name: nn.Parameter(torch.empty(
                 [self.sizes[axis] for axis in a.axes], device=device,
@@ -300,16 +324,35 @@ class Layer(nn.Module):
 
     def forward(self, *x: torch.Tensor, state: Any = None,
                 use_cache: bool = False, cu_seqlens: Any = None,
-                ) -> tuple[torch.Tensor, Any]:
+                lengths: Any = None) -> tuple[torch.Tensor, Any]:
         """y, and where use_cache the state behind the last token, which goes
         on as `state`. x: the inputs with tokens, in order. cu_seqlens: the
-        ends of packed sequences. Under autocast, inputs are cast."""
+        ends of packed sequences. lengths: with cp_group, how many tokens each
+        rank has, where they differ. Under autocast, inputs are cast."""
         kind = x[0].device.type
         if torch.is_autocast_enabled() and kind == "cuda":
             x = [t.to(torch.get_autocast_gpu_dtype()) for t in x]
+        if self.cp_group is not None:
+            return self.over_ranks(x, state, use_cache, cu_seqlens, lengths)
         return self.layer(**dict(zip(self.timed, x)), **self.weights,
                           initial_state=state, output_final_state=use_cache,
                           cu_seqlens=cu_seqlens)
+
+    def over_ranks(self, x, *rest):
+        """The call where cp_group has the tokens."""
+        from . import _layers, _line
+        if any(hasattr(w, "main_grad") for w in self.weights.values()):
+            raise Error("Layer: with cp_group weights have no main_grad")
+        if self._cut is None:
+            self._cut = _layers.CutLayer(
+                self.layer, _line.Line(self.cp_group), self.sizes)
+
+        def run(*x):
+            return self._cut({**dict(zip(self.timed, x)), **self.weights},
+                             *rest)
+        if self._again and torch.is_grad_enabled():
+            return run_again(run, *x, use_reentrant=False)
+        return run(*x)
 
     def load_fla(self, state: dict[str, torch.Tensor]) -> None:
         """Takes the weights of flash-linear-attention's module of this layer,

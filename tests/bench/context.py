@@ -7,13 +7,14 @@ with all of it, what goes round, and what that comes to for more ranks.
 NAMES with commas (gated_deltanet,gla). On GPUs through NCCL, in bfloat16; else
 on CPUs through gloo, in float32. alone=0: the whole sequence does not fit one
 rank, which is taken to need as long as its part, as often as there are ranks.
-Milliseconds of forward and backward, medians; bytes are those that a rank gets
-of another, counted, beside what flin.distributed says of them.
+Milliseconds of forward and backward, medians; bytes are those that a rank sends,
+counted, beside what flin.distributed says of them, gathered and in a ring.
 
 The table is a calculation from what was measured here: a part takes the
-measured time a token; a gathering takes the smallest one's time, log2(ranks)
-times, and its bytes at the measured rate; a state passes through each earlier
-rank's part in the measured time. It knows of no slower link between nodes."""
+measured time a token; the ranks' messages what flin.distributed.ring_price and
+gather_price say at the measured rates (flin.distributed.measure); where all is
+gathered a state passes through each earlier rank's part in the measured time. It
+knows of no slower link between nodes."""
 import math
 import os
 import statistics
@@ -24,7 +25,9 @@ import torch
 import torch.distributed as dist
 
 import flin
-from flin.distributed import context_parallel
+from flin import _stages
+from flin.distributed import (context_parallel, gather_price,
+                              measure as measured_rates, ring_price)
 
 OPTIONS = {"B": 1, "T": 1048576, "H": 16, "D": 128, "ranks": 1024, "alone": 1}
 DOMAIN = {"log_decay": torch.nn.functional.logsigmoid, "unit": torch.sigmoid,
@@ -43,7 +46,8 @@ def inputs(v, B, T, H, D):
     dtype, found = torch.bfloat16 if CUDA else torch.float32, {}
     for a in v.inputs:
         shape = ((B, T, H) if a.timed else (H,)) + tuple(
-            v.sizes[axis] or D for axis in a.axes)
+            v.sizes[axis] or (D // 2 if axis == "p" else D)
+            for axis in a.axes)
         x = torch.randn(shape, device=device(),
                         dtype=dtype if a.timed else torch.float32)
         found[a.name] = DOMAIN.get(a.domain, lambda x: x)(x).requires_grad_()
@@ -79,83 +83,109 @@ def both_ways(v, x):
     return run
 
 
-def gathered(numbers):
-    """Milliseconds of gathering so many float32 of each rank."""
-    mine = torch.zeros(numbers, device=device())
-    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    return median(lambda: dist.all_gather(everyone, mine))
-
-
 def counting(f):
-    """The bytes that f gathers of each other rank, one number a gathering."""
-    found, gather = [], dist.all_gather
+    """The bytes of each message that this rank sends in f."""
+    found, gather, send = [], dist.all_gather, dist.send
 
-    def count(to, mine, **more):
-        found.append(mine.numel() * mine.element_size())
-        return gather(to, mine, **more)
-    dist.all_gather = count
+    def count(t):
+        found.append(t.numel() * t.element_size())
+    dist.all_gather = lambda to, t, **more: (count(t), gather(to, t, **more))
+    dist.send = lambda t, *at, **more: (count(t), send(t, *at, **more))
     try:
         f()
     finally:
-        dist.all_gather = gather
+        dist.all_gather, dist.send = gather, send
     return found
 
 
-def folded(own, transition):
-    """Milliseconds of a state's way through one part."""
+def levels(v, x):
+    """Of each level of stages: the stages, with own and M."""
+    found, start = [], {}
+    for level in _stages.stages(v):
+        parts = [stage.summary(x, start, None, 0) for stage in level]
+        found.append((level, parts))
+        for own, _ in parts:
+            start.update(own)
+    return found
+
+
+def sizes(level):
+    """Bytes of a level's states, of their transitions, of what goes back with
+    gradients beside them: where a maximum is."""
+    stages, parts = level
+    state, move = (sum(4 * t.numel() for pair in parts for t in
+                       pair[i].values()) for i in (0, 1))
+    return state, move, sum(4 * t.numel() for s, (own, _) in
+                            zip(stages, parts) if s.carry == "max"
+                            for t in own.values())
+
+
+def folded(found):
+    """Milliseconds of the states' way through one part."""
     def run():
-        s = own
-        for _ in range(16):
-            s = own + (transition @ s if transition.dim() == 4
-                       else transition.unsqueeze(3) * s)
+        for stages, parts in found:
+            for stage, (own, moves) in zip(stages, parts):
+                s = own
+                for _ in range(16):
+                    s = stage.after(own, moves, s)
     return median(run) / 16
 
 
-def table(o, token, smallest, rate, fold, sent, whole):
-    print(f"{'ranks':>6} {'tokens each':>12} {'MB each gets':>13} "
-          f"{'parts':>10} {'gathering':>10} {'passing':>9} {'ms':>10} "
-          f"{'faster':>7}")
+def table(o, token, sent, rates, fold, whole):
+    print(f"{'ranks':>6} {'tokens each':>12} {'parts':>10} {'gathered':>10} "
+          f"{'a ring':>10} {'ms':>10} {'faster':>7}")
     for p in (2**i for i in range(1, int(math.log2(o["ranks"])) + 1)):
         part = token * o["T"] / p
-        bytes_ = sum(sent) * (p - 1)
-        gather = len(sent) * smallest * math.log2(p) + bytes_ / rate
-        passing = len(sent) * fold * (p - 1)
-        ms = part + gather + passing
-        print(f"{p:6} {o['T'] // p:12} {bytes_ / 2**20:13.1f} {part:10.2f} "
-              f"{gather:10.3f} {passing:9.3f} {ms:10.2f} {whole / ms:7.1f}")
+        gather = sum(1e3 * (gather_price(p, s, m, rates)
+                            + gather_price(p, s, turns, rates))
+                     for s, m, turns in sent) + 2 * fold * (p - 1)
+        ring = sum(2e3 * ring_price(p, s, m, rates) for s, m, _ in sent) \
+            + 2 * fold * (p - 1)
+        ms = part + min(gather, ring)
+        print(f"{p:6} {o['T'] // p:12} {part:10.2f} {gather:10.3f} "
+              f"{ring:10.3f} {ms:10.2f} {whole / ms:7.1f}")
 
 
-def measure(name, o):
+def measure(name, o, rates):
     v, ranks, first = flin.stdlib[name], dist.get_world_size(), \
         dist.get_rank() == 0
     part = o["T"] // ranks
     x = inputs(v, o["B"], part, o["H"], o["D"])
-    run = both_ways(context_parallel(v), x)
-    own, transition = v.summary(**{n: t.detach() for n, t in x.items()})
-    state, move = own.numel(), transition.numel()
-    sent = counting(run)
-    cut, local = median(run), median(both_ways(v, x))
-    smallest = gathered(1)
-    rate = sum(sent) / max(gathered(sum(sent) // 4) - smallest, 1e-3)
-    fold = folded(own, transition)
-    whole = None
+    found = levels(v, [t.detach() for t in x.values()])
+    sent = [sizes(level) for level in found]
+    cut, counted = {}, {}
+    for by in "gather", "ring":
+        run = both_ways(context_parallel(v, by=by), x)
+        counted[by], cut[by] = counting(run), median(run)
+    local, fold, whole = median(both_ways(v, x)), folded(found), None
     if o["alone"]:
         del x
         y = inputs(v, o["B"], o["T"], o["H"], o["D"])
         whole = median(both_ways(v, y))
+    predicted = {
+        "gather": [s + m for s, m, _ in sent]
+        + [s + turns for s, _, turns in reversed(sent)],
+        "ring": [s for s, _, _ in sent]}    # the first rank's
     if not first:
         return
+    best = min(cut.values())
     print(f"{name}: B {o['B']} T {o['T']} H {o['H']} D {o['D']}, {ranks} ranks"
           f" of {part} tokens, {'NCCL' if CUDA else 'gloo'}")
-    print(f"  both ways: {cut:.2f} ms; a part by itself {local:.2f}"
-          + (f"; the whole on one rank {whole:.2f}: {whole / cut:.2f} times as"
+    print(f"  both ways: gathered {cut['gather']:.2f} ms, in a ring "
+          f"{cut['ring']:.2f}; a part by itself {local:.2f}"
+          + (f"; the whole on one rank {whole:.2f}: {whole / best:.2f} times as"
              " fast" if whole else ""))
-    print(f"  a rank sends {sent} bytes, predicted "
-          f"{[4 * (state + move), 4 * state]}; a gathering takes at least "
-          f"{smallest:.3f} ms, {rate / 1e6:.2f} GB/s, a part {fold:.4f} ms")
-    token = (cut - sum(smallest * math.log2(ranks) + b * (ranks - 1) / rate
-                       for b in sent)) / part
-    table(o, max(token, 0), smallest, rate, fold, sent,
+    for by in counted:
+        print(f"  {by}: the first rank sends {counted[by]} bytes, predicted "
+              f"{predicted[by]}"
+              + ("" if counted[by] == predicted[by] else ": NOT THE SAME"))
+    print(f"  a message takes at least {1e3 * rates[0]:.3f} ms, "
+          f"{rates[1] / 1e9:.2f} GB/s; a state's way through a part "
+          f"{fold:.4f} ms")
+    talk = sum(1e3 * (gather_price(ranks, s, m, rates)
+                      + gather_price(ranks, s, turns, rates))
+               for s, m, turns in sent) + 2 * fold * (ranks - 1)
+    table(o, max(cut["gather"] - talk, 0) / part, sent, rates, fold,
           whole or local * ranks)
 
 
@@ -169,8 +199,9 @@ def main():
     else:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("nccl" if CUDA else "gloo")
+    rates = measured_rates(device=device())
     for name in names.split(","):
-        measure(name, o)
+        measure(name, o, rates)
     dist.destroy_process_group()
 
 

@@ -1,10 +1,13 @@
-"""A sequence whose parts lie on ranks, each variant's that has a transition:
-three processes, the results and gradients of one."""
+"""A sequence whose parts lie on ranks, each variant's: three processes, the
+results and gradients of one. Packed sequences cut anywhere, states in a ring or
+gathered, whole layers, a rank that dies."""
 import importlib.util
 import json
 import os
 import sys
 import tempfile
+import time
+from datetime import timedelta
 
 import harness
 from harness import check, close, end, flin, refused, shapes
@@ -16,92 +19,425 @@ import torch                                        # noqa: E402
 import torch.distributed as dist                    # noqa: E402
 import torch.multiprocessing as processes           # noqa: E402
 
-from flin.distributed import context_parallel       # noqa: E402
+from flin._line import gather_price, ring_price     # noqa: E402
+from flin.distributed import context_parallel, measure  # noqa: E402
 
-ENDS = 0, 70, 75, 139           # of the ranks' parts
-DOMAIN = {"log_decay": torch.nn.functional.logsigmoid, "unit": torch.sigmoid,
+ENDS = 0, 70, 75, 100           # of the ranks' parts
+EVEN = 0, 9, 18, 27
+# of packed sequences: over all ranks, cut at a rank's end, some in one rank, one
+# empty at a cut, one of a single token
+PACKED = [0, 27], [0, 4, 18, 27], [0, 2, 3, 8, 20, 27], [0, 9, 9, 10, 27, 27]
+DOMAIN = {"log_decay": lambda x: torch.nn.functional.logsigmoid(x) / 16,
+          "unit": torch.sigmoid,
           "positive": torch.nn.functional.softplus,
           "unit_norm": lambda x: torch.nn.functional.normalize(x, dim=-1)}
 
 
-def inputs(variant):
+def inputs(variant, B=2, T=ENDS[-1]):
     torch.manual_seed(3)
     return {n: DOMAIN.get(domain, lambda x: x)(torch.randn(shape))
             .requires_grad_() for n, (shape, domain)
-            in shapes(variant, 2, ENDS[-1], 2).items()}
+            in shapes(variant, B, T, 2).items()}
 
 
-def has_transition(variant):
-    x, timed = inputs(variant), {a.name: a.timed for a in variant.inputs}
-    try:
-        variant.summary(**{n: t[:, :2] if timed[n] else t
-                           for n, t in x.items()})
-    except flin.Error as e:
-        check(variant.name, "has no transition" in str(e), e)
-        return False
-    return True
+def listed(states):
+    return list(states.values()) if isinstance(states, dict) else [states]
 
 
-def loss(y, state):
+def like(states, tensors):
+    return dict(zip(states, tensors)) if isinstance(states, dict) \
+        else tensors[0]
+
+
+def weights(y, states):
     torch.manual_seed(5)
-    w, u = torch.randn(2, ENDS[-1], *y.shape[2:]), torch.randn(state.shape)
-    return w, u
+    return torch.randn(y.shape), [torch.randn(s.shape) for s in listed(states)]
 
 
-def wanted(v):
-    """y, the state, gradients: of the whole sequence."""
-    x = inputs(v)
-    y, state = v(**x, output_final_state=True)
-    first = torch.randn(state.shape).requires_grad_()
-    y, state = v(**x, initial_state=first, output_final_state=True)
-    w, u = loss(y, state)
-    ((w * y).sum() + (u * state).sum()).backward()
-    return (x, first, y.detach(), state.detach(), w, u,
-            {n: t.grad for n, t in x.items()}, first.grad)
+def weighed(y, states, w, u):
+    return (w * y).sum() + sum((a * s).sum() for a, s in
+                               zip(u, listed(states)))
 
 
-def part(t, rank):
-    return t[:, ENDS[rank]:ENDS[rank + 1]]
+class Whole:
+    """y, states and gradients of the whole, by one process."""
+
+    def __init__(self, v, cu=None, T=ENDS[-1]):
+        self.cu = cu
+        self.x = inputs(v, 1 if cu else 2, T)
+        _, s = v(**self.x, output_final_state=True, cu_seqlens=cu)
+        first = [t.detach().clone().requires_grad_() for t in listed(s)]
+        y, states = v(**self.x, initial_state=like(s, first),
+                      output_final_state=True, cu_seqlens=cu)
+        self.w, self.u = weights(y, states)
+        weighed(y, states, self.w, self.u).backward()
+        self.y, self.states = y.detach(), [t.detach() for t in listed(states)]
+        self.first, self.like = first, s
+        self.grads = {n: t.grad for n, t in self.x.items()}
+        self.dfirst = [t.grad for t in first]
 
 
-def run_all(rank, ranks):
-    for name, (x, first, y, state, w, u, grads, dfirst) in WANTED.items():
+def part(t, rank, ends):
+    return t[:, ends[rank]:ends[rank + 1]]
+
+
+def angles(v):
+    return [s.domain == "angle" for s in v.states]
+
+
+def ends_here(cu, states, rank, ranks, ends):
+    """Of which sequences the states behind them are this rank's."""
+    ended = torch.ones(len(states[0]), dtype=torch.bool)
+    if not cu:
+        return ended if rank + 1 == ranks else ~ended
+    at, before = torch.tensor(cu[1:]), torch.tensor(cu[:-1])
+    ended = (at > ends[rank]) & (at <= ends[rank + 1])
+    if rank + 1 < ranks:                # empty ones begin, and end, behind
+        ended &= ~((at == before) & (at == ends[rank + 1]))
+    return ended | ((at == before) & (at == ends[rank]))
+
+
+def run_one(name, whole, cut, rank, ranks, ends):
+    """All of a variant's results on this rank."""
+    v, cu = cut.variant, whole.cu
+    timed = {a.name: a.timed for a in v.inputs}
+    mine = {n: (part(t, rank, ends) if timed[n] else t).detach().clone()
+            .requires_grad_() for n, t in whole.x.items()}
+    first = [t.detach().clone().requires_grad_() for t in whole.first]
+    more = {"cu_seqlens": cu} if cu else {}
+    if cu and ends is not EVEN:
+        more["lengths"] = [b - a for a, b in zip(ends, ends[1:])]
+    begin = like(whole.like, first)
+    with torch.no_grad():
+        alone, none = cut(**mine, initial_state=begin, **more)
+    y, left = cut(**mine, initial_state=begin, output_final_state=True, **more)
+    close(f"{name}: y", y, part(whole.y, rank, ends), 2e-5)
+    check(f"{name}: no state is asked for", none is None)
+    close(f"{name}: without gradients", alone, y, 2e-6)
+    ended = ends_here(cu, whole.states, rank, ranks, ends)
+    for s, a, t, turns in zip(v.states, listed(left), whole.states, angles(v)):
+        a, t = (a.cos(), t.cos()) if turns else (a, t)
+        if ended.any():
+            close(f"{name}: state {s.name}", a[ended], t[ended], 2e-5)
+    here = (part(whole.w, rank, ends) * y).sum()
+    for u, s in zip(whole.u, listed(left)):
+        here = here + (u[ended] * s[ended]).sum()
+    here.backward()
+    for n, t in mine.items():
+        want = whole.grads[n]
+        if timed[n]:
+            close(f"{name}: d_{n}", t.grad, part(want, rank, ends), 1e-4)
+        else:                       # each rank has a part of the sum
+            dist.all_reduce(t.grad)
+            close(f"{name}: d_{n}", t.grad, want, 1e-4)
+    for s, t, want in zip(v.states, first, whole.dfirst):
+        dist.all_reduce(t.grad)
+        close(f"{name}: d_initial {s.name}", t.grad, want, 1e-4)
+
+
+def all_variants(rank, ranks, folder):
+    for name, whole in WANTED.items():
         v = flin.stdlib[name]
-        timed = {a.name: a.timed for a in v.inputs}
-        mine = {n: (part(t, rank) if timed[n] else t).detach().clone()
-                .requires_grad_() for n, t in x.items()}
-        begin = first.detach().clone().requires_grad_()
-        cut = context_parallel(v)
-        with torch.no_grad():
-            alone, none = cut(**mine, initial_state=begin)
-        got, left = cut(**mine, initial_state=begin, output_final_state=True)
-        close(f"{name}: y", got, part(y, rank), 2e-5)
-        check(f"{name}: without gradients", none is None
-              and torch.equal(alone, got))
-        here = (part(w, rank) * got).sum()
-        if rank == ranks - 1:
-            close(f"{name}: the state", left, state, 2e-5)
-            here = here + (u * left).sum()
-        here.backward()
-        for n, t in mine.items():
-            want = grads[n]
-            if timed[n]:
-                close(f"{name}: d_{n}", t.grad, part(want, rank), 1e-4)
-            else:                       # each rank has a part of the sum
-                dist.all_reduce(t.grad)
-                close(f"{name}: d_{n}", t.grad, want, 1e-4)
-        dist.all_reduce(begin.grad)
-        close(f"{name}: d_initial_state", begin.grad, dfirst, 1e-4)
+        for by in "gather", "ring":
+            run_one(f"{name} by {by}", whole, context_parallel(v, by=by), rank,
+                    ranks, ENDS)
 
 
-def work(rank, ranks, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/met",
-                            rank=rank, world_size=ranks)
-    run_all(rank, ranks)
+def packed(rank, ranks, folder):
+    for (name, i), whole in WANTED_PACKED.items():
+        cut = context_parallel(flin.stdlib[name], by="ring" if i % 2
+                               else "gather")
+        run_one(f"{name}, sequences {PACKED[i]}", whole, cut, rank, ranks,
+                (0, 11, 16, 27) if i == 2 else EVEN)
+
+
+# ---- layers ----
+
+# Two mixing rules, one after the other; the token before, and a convolution of
+# what is mixed.
+TWO = """local flin = require "flin"
+local dot, silu = flin.dot, flin.silu
+return flin.layer {
+  name   = "two",
+  input  = { x = "t d" },
+  weight = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wg = "d h",
+             c = "h v w", Wi = "d h", Wf = "d h", norm = "v", m = "d",
+             Wo = "h v d" },
+  forward = function (x, w)
+    local z = x.x + (flin.prev(x.x) - x.x) * w.m
+    local q, k = dot(z, w.Wq), dot(z, w.Wk)
+    local y = flin.stdlib.simple_gla { q = q, k = k, v = dot(z, w.Wv),
+      g = flin.logsigmoid(dot(z, w.Wg)) }
+    y = silu(flin.conv(y, w.c))
+    y = flin.stdlib.mlstm { q = q, k = k, v = y, i = dot(z, w.Wi),
+                            f = dot(z, w.Wf) }
+    return dot(flin.rms_norm(y, "v") * w.norm, w.Wo) + x.x
+  end,
+}"""
+MODULES = {
+    **{n: lambda n=n, **more: flin.nn.Layer(n, d=8, heads=2, k=4, v=6, **{
+        "gla": {"r": 3}, "kda": {"r": 3, "s": 3},
+        "rwkv7": {"e": 3, "f": 3, "g": 3}}.get(n, {}), **more)
+       for n in ("gated_deltanet", "gla", "kda", "mamba2", "rwkv7")},
+    "two": lambda **more: flin.nn.Layer(TWO, d=8, heads=2, k=4, v=6, w=3,
+                                        **more),
+    "mixer": lambda **more: flin.nn.LinearAttention(8, "mamba3", num_heads=2,
+                                                    **more),
+}
+
+
+def module(name, **more):
+    torch.manual_seed(11)
+    found = MODULES[name](**more)
+    with torch.no_grad():               # what begins as zero hides things
+        for p in found.parameters():
+            p.add_(0.3 * torch.randn(p.shape))
+    return found
+
+
+class WholeModule:
+    def __init__(self, name, cu=None, T=27):
+        self.cu, self.cut = cu, name
+        m = module(name)
+        torch.manual_seed(3)
+        self.x = torch.randn(1 if cu else 2, T, 8, requires_grad=True)
+        _, s = m(self.x, use_cache=True, cu_seqlens=cu)
+        self.first = [t.detach().clone().requires_grad_() for t in listed(s)]
+        self.like = s
+        y, states = m(self.x, state=like(s, self.first), use_cache=True,
+                      cu_seqlens=cu)
+        self.w, self.u = weights(y, states)
+        weighed(y, states, self.w, self.u).backward()
+        self.y, self.states = y.detach(), [t.detach() for t in listed(states)]
+        self.grads = {n: p.grad for n, p in m.named_parameters()}
+        self.dx, self.dfirst = self.x.grad, [t.grad for t in self.first]
+
+
+def run_module(name, whole, rank, ranks, ends, **more):
+    m, cu = module(whole.cut, cp_group=dist.group.WORLD, **more), whole.cu
+    x = part(whole.x, rank, ends).detach().clone().requires_grad_()
+    first = [t.detach().clone().requires_grad_() for t in whole.first]
+    lengths = [b - a for a, b in zip(ends, ends[1:])]
+    y, left = m(x, state=like(whole.like, first), use_cache=True,
+                cu_seqlens=cu, lengths=lengths)
+    close(f"{name}: y", y, part(whole.y, rank, ends), 2e-5)
+    ended = ends_here(cu, whole.states, rank, ranks, ends)
+    here = (part(whole.w, rank, ends) * y).sum()
+    for i, (a, t, u) in enumerate(zip(listed(left), whole.states, whole.u)):
+        turns = isinstance(whole.like, dict) and "phi" in list(whole.like)[i]
+        if ended.any() and not turns:
+            close(f"{name}: state {i}", a[ended], t[ended], 2e-5)
+        here = here + (u[ended] * a[ended]).sum()
+    here.backward()
+    close(f"{name}: d_x", x.grad, part(whole.dx, rank, ends), 1e-4)
+    for n, p in m.named_parameters():
+        dist.all_reduce(p.grad)
+        close(f"{name}: d_{n}", p.grad, whole.grads[n], 1e-4)
+    for i, (t, want) in enumerate(zip(first, whole.dfirst)):
+        dist.all_reduce(t.grad)
+        off = float((t.grad - want).norm())     # 1e-6: of sums that cancel
+        check(f"{name}: d_initial {i}", off <= 1e-4 * want.norm() + 1e-6, off)
+
+
+def layers(rank, ranks, folder):
+    for (name, i), whole in WANTED_MODULES.items():
+        ends = ((0, 9, 18, 27), (0, 12, 14, 27))[i > 0]
+        more = {"checkpoint": True} if name == "gla" else {}
+        run_module(f"layer {name} {whole.cu or ''}", whole, rank, ranks, ends,
+                   **more)
+
+
+class Halves:
+    """A layer whose numbers bfloat16 has, in float32."""
+
+    def __init__(self):
+        m = module("gated_deltanet").bfloat16().float()
+        self.x = torch.randn(2, 96, 8).bfloat16().float().requires_grad_()
+        self.w = torch.randn(self.x.shape)
+        y, _ = m(self.x)
+        (self.w * y).sum().backward()
+        self.y = y.detach()
+        self.grads = {n: p.grad for n, p in m.named_parameters()}
+
+
+def halves(rank, ranks, folder):
+    """In bfloat16 parts keep what is a number a head in float32, as layers do
+    on a GPU: with gates in bfloat16 the gradients of theirs are 6e-2 off.
+    Those of keys are as far off as a key that is nearly zero makes them."""
+    whole, ends = WANTED_HALVES, (0, 32, 64, 96)
+    m = module("gated_deltanet", cp_group=dist.group.WORLD).bfloat16()
+    x = part(whole.x, rank, ends).detach().bfloat16().requires_grad_()
+    y, _ = m(x)
+    close("bfloat16: y", y.float(), part(whole.y, rank, ends), 5e-2)
+    (part(whole.w, rank, ends) * y).sum().backward()
+    for n, p in m.named_parameters():
+        total = p.grad.float()
+        dist.all_reduce(total)
+        if n.partition(".")[2] in ("A_log", "dt", "Wa", "Wb"):
+            close(f"bfloat16: d_{n}", total, whole.grads[n], 4e-2)
+
+
+# ---- what is refused, what it costs, ranks that die ----
+
+NONLINEAR = """local flin = require "flin"
+return flin.variant {
+  name  = "squashed",
+  input = { q = "t k", k = "t k", v = "t v" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = flin.tanh(s.S) + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}"""
+
+
+def refusals(rank, ranks, folder):
+    gla = context_parallel(flin.stdlib["gla"])
+    x = {n: t[:, :9].detach() for n, t in inputs(flin.stdlib["gla"],
+                                                 1).items()}
+    refused("a state that is not linear", flin.Error,
+            "squashed has no stages: text:7: tanh(S) is not linear in S",
+            context_parallel, flin.load(NONLINEAR))
+    refused("a way that is none", flin.Error, "\"ring\", \"gather\"",
+            context_parallel, flin.stdlib["gla"], by="star")
+    refused("ends of a part", flin.Error, "the ranks have 27 tokens", gla,
+            **x, cu_seqlens=[0, 9])
+    refused("lengths that are not", flin.Error, "has 9 tokens", gla, **x,
+            cu_seqlens=[0, 27], lengths=[8, 10, 8])
+    m = module("gla", cp_group=dist.group.WORLD)
+    m.weights["Wq"].main_grad = torch.zeros_like(m.weights["Wq"])
+    refused("main_grad", flin.Error, "no main_grad", m, torch.randn(1, 9, 8))
+
+
+def prices(rank, ranks, folder):
+    """What goes round, counted; and which way is taken."""
+    v = flin.stdlib["gated_deltanet"]
+    x = {n: t.detach().requires_grad_()
+         for n, t in inputs(v, 2, 20).items()}
+    own, M = [4 * t.numel() for t in v.summary(
+        **{n: t.detach() for n, t in x.items()})]
+    for by in "gather", "ring":
+        sent, gather, send = [], dist.all_gather, dist.send
+
+        def count(t):
+            sent.append(t.numel() * t.element_size())
+        dist.all_gather = lambda to, t, **more: (count(t),
+                                                 gather(to, t, **more))
+        dist.send = lambda t, *at, **more: (count(t), send(t, *at, **more))
+        context_parallel(v, by=by)(**x)[0].sum().backward()
+        dist.all_gather, dist.send = gather, send
+        wanted = [own + M, own] if by == "gather" else \
+            [own] * ((rank + 1 < ranks) + (rank > 0))
+        check(f"bytes by {by}", sent == wanted, (sent, wanted))
+    least, speed = measure(size=1 << 12)
+    check("rates", least > 0 and speed > 0, (least, speed))
+    slow_link, slow_start = (1e-6, 1e6), (1.0, 1e12)
+    for rates, way in (slow_link, "ring"), (slow_start, "gather"):
+        line = context_parallel(v, rates=rates).line
+        line.n = 64
+        check(f"the way at {rates}", line.way(own, M) == way)
+    check("prices", ring_price(5, 100, 7, (1, 50)) == 4 * 3
+          and gather_price(5, 100, 50, (1, 50)) == 3 + 4 * 3)
+
+
+class Trained:
+    """What two steps make of a layer: the weights."""
+
+    def __init__(self):
+        torch.manual_seed(3)
+        self.x = torch.randn(2, 27, 8)
+        m = module("gated_deltanet")
+        optimiser = torch.optim.AdamW(m.parameters(), 1e-2)
+        for _ in range(2):
+            step(m, m, optimiser, self.x)
+        self.weights = dict(m.named_parameters())
+
+
+def step(m, call, optimiser, x, times=1, group=None):
+    """A loss that is a sum over tokens; gradients, too, are sums."""
+    (times * call(x)[0].square().sum() / 100).backward()
+    for p in m.parameters() if group else ():
+        dist.all_reduce(p.grad, group=group)
+    optimiser.step()
+    optimiser.zero_grad()
+
+
+def reloading(rank, ranks, folder):
+    """A step on three ranks in DistributedDataParallel, whose mean times the
+    ranks is the sum; what it leaves goes on on two of them."""
+    m = module("gated_deltanet", cp_group=dist.group.WORLD)
+    optimiser = torch.optim.AdamW(m.parameters(), 1e-2)
+    step(m, torch.nn.parallel.DistributedDataParallel(m), optimiser,
+         part(WANTED_TRAINED.x, rank, EVEN), ranks)
+    pair = dist.new_group([1, 2])
+    if rank == 0:
+        torch.save([m.state_dict(), optimiser.state_dict()], folder + "/kept")
+    dist.barrier()
+    if rank == 0:
+        return
+    other = module("gated_deltanet", cp_group=pair)
+    weights, moments = torch.load(folder + "/kept")
+    optimiser = torch.optim.AdamW(other.parameters(), 1e-2)
+    other.load_state_dict(weights)
+    optimiser.load_state_dict(moments)
+    ends = 0, 14, 27
+    x = part(WANTED_TRAINED.x, rank - 1, ends)
+    step(other, lambda x: other(x, lengths=[14, 13]), optimiser, x,
+         group=pair)
+    for n, p in other.named_parameters():
+        close(f"from three ranks to two: {n}", p, WANTED_TRAINED.weights[n],
+              2e-4)
+
+
+def dying(rank, ranks, folder):
+    """The last rank goes: the others hear of it from torch.distributed."""
+    start, m = time.monotonic(), module("gated_deltanet",
+                                        cp_group=dist.group.WORLD)
+    x = torch.randn(1, 9, 8, requires_grad=True)
+    y, _ = m(x)
+    if rank == ranks - 1:
+        os._exit(0)
+    try:
+        y.sum().backward()
+        for _ in range(3):              # who is not beside it hears of it then
+            dist.all_reduce(x.grad)
+    except RuntimeError as e:
+        check("torch.distributed's error", not isinstance(e, flin.Error),
+              str(e))
+    else:
+        check("a rank that died", False, "nobody noticed")
+    check("soon", time.monotonic() - start < 30)
+    leave(folder, rank)
+    os._exit(0)                         # whatever the others do
+
+
+def leave(folder, rank):
     with open(f"{folder}/{rank}", "w") as f:
         json.dump([harness.passed, harness.failed], f)
+    sys.stdout.flush()
+
+
+def work(rank, ranks, what, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/met.{what}",
+                            rank=rank, world_size=ranks,
+                            timeout=timedelta(seconds=60))
+    harness.passed = harness.failed = 0
+    for name in what.split(","):
+        globals()[name](rank, ranks, folder)
+    leave(folder, rank)
     dist.destroy_process_group()
+
+
+def ran(what, folder, ranks=3, left=0):
+    processes.start_processes(work, (ranks, what, folder), nprocs=ranks,
+                              start_method="fork")
+    for rank in range(ranks - left):
+        with open(f"{folder}/{rank}") as f:
+            passed, failed = json.load(f)
+        os.remove(f"{folder}/{rank}")
+        harness.passed += passed
+        harness.failed += failed
 
 
 if __name__ == "__main__":
@@ -109,18 +445,18 @@ if __name__ == "__main__":
         print("skip this PyTorch has no gloo")
         sys.exit()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    refused("no transition", flin.Error, "mlstm has no transition",
-            context_parallel, flin.stdlib["mlstm"])
-    WANTED = {n: wanted(flin.stdlib[n]) for n in flin.stdlib
-              if has_transition(flin.stdlib[n])}
-    check("variants", len(WANTED) > 10, len(WANTED))
-    before = harness.passed, harness.failed
+    WANTED = {n: Whole(flin.stdlib[n]) for n in flin.stdlib}
+    WANTED_PACKED = {(n, i): Whole(flin.stdlib[n], cu, 27)
+                     for n in ("gated_deltanet", "mamba3", "mlstm",
+                               "momentum_deltanet", "precond_gdn")
+                     for i, cu in enumerate(PACKED)}
+    WANTED_TRAINED = Trained()
+    WANTED_MODULES = {
+        (n, i): WholeModule(n, cu) for n in MODULES
+        for i, cu in enumerate((None, [0, 3, 11, 27]))
+        if not cu or n in ("gated_deltanet", "rwkv7", "two", "mixer")}
+    WANTED_HALVES = Halves()
     with tempfile.TemporaryDirectory() as folder:
-        processes.start_processes(work, (len(ENDS) - 1, folder),
-                                  nprocs=len(ENDS) - 1, start_method="fork")
-        for rank in range(len(ENDS) - 1):
-            with open(f"{folder}/{rank}") as f:
-                passed, failed = json.load(f)
-            harness.passed += passed - before[0]
-            harness.failed += failed - before[1]
+        ran("all_variants,packed,layers,halves,refusals,prices,reloading", folder)
+        ran("dying", folder, left=1)
     end()

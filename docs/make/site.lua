@@ -17,7 +17,7 @@ local site = {
   version = flin.version, titles = {}, below = { variants = {} },
   groups = {
     { title = "Learn", "index", "tutorial", "language", "masks", "chunks",
-      "calls", "from-fla" },
+      "calls", "ranks", "from-fla" },
     { title = "Understand", "how", "variants", "speed", "promises" },
     { title = "Look up", "lua", "python", "c", "program", "names" },
   },

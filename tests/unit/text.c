@@ -1,6 +1,7 @@
 /* text.c -- the text form: what is printed reads back to the same text, what
  * is wrong is refused with its line, and nothing that is read does harm. */
 #include "../../compiler/plan.h"
+#include "../../compiler/transition.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -164,6 +165,41 @@ static void check_late_state(void)
 
     if (!ctx_protect(c, late_state, &same) || !same) {
         printf("text: of a state made late: %s\n", c->err.message);
+        bad++;
+    }
+    ctx_free(c);
+}
+
+/* A stage's step has a state more, of a name that nothing has. */
+static void stage_same(Ctx *c, void *ud)
+{
+    Graph *g = graph_parse(c, "step s\naxis k\ninput d t k\ninput x t k\n"
+                           "state n k\nstate n_moved k\n%1 = input d\n"
+                           "%2 = input x\n%3 = state n\n%4 = state n_moved\n"
+                           "%5 = mul %1 %3\n%6 = add %2 %5\n%7 = mul %1 %4\n"
+                           "%8 = add %6 %7\nnext n %6\nnext n_moved %8\n"
+                           "out y k %8\n");
+    Stages all;
+    bool *same = ud;
+
+    *same = !stages_find(c, g, &all) && all.n == 2;
+    for (int i = 0; i < all.n; i++) {
+        Graph *own = graph_new(c, "stage", 0);
+        Buf one = { .ctx = c }, two = { .ctx = c };
+        stage_step(g, &all, i, own);
+        graph_print(own, &one);
+        graph_print(graph_parse(c, one.s), &two);
+        *same = *same && !strcmp(one.s, two.s) && own->nst == 2 + i;
+    }
+}
+
+static void check_stages(void)
+{
+    Ctx *c = ctx_new();
+    bool same = false;
+
+    if (!ctx_protect(c, stage_same, &same) || !same) {
+        printf("text: of stages: %s\n", c->err.message);
         bad++;
     }
     ctx_free(c);
@@ -415,6 +451,7 @@ int main(void)
 
     check_same();
     check_late_state();
+    check_stages();
     check_numbers();
     check_refused();
     check_spoilt(chunk_text, false, 3000);

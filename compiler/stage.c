@@ -45,7 +45,7 @@ static StateSet needs_of(const Graph *g, StateSet of)
     return all & ~of;
 }
 
-/* The step of some states alone, nothing added; y is the first input. */
+/* The step of some states alone, nothing added. */
 static void copy_states(const Graph *from, StateSet keep, Graph *to, Ref *map)
 {
     uint8_t *live = ctx_alloc(to->ctx, from->len);
@@ -126,7 +126,7 @@ void stage_step(const Graph *g, const Stages *all, int i, Graph *to)
     for (int s = 0; s < g->nst; s++)
         if (all->of[i] & STATE(s))
             to->stage |= STATE(graph_find_state(to, g->st[s].name));
-    graph_output(to, "y", first_input(to));
+    graph_output(to, "y", op1(to, OP_neg, first_input(to)));
     if (to->carry == CARRY_ENTRIES || to->carry == CARRY_MAX)
         add_moved(to, graph_find_state(to, g->st[first].name));
 }

@@ -51,7 +51,7 @@ const char *transition_of(Ctx *c, const Graph *g, StateSet of, Transition *t);
 /* The stages of a step, lowest first; NULL, or what is in the way, in c. */
 const char *stages_find(Ctx *c, const Graph *g, Stages *out);
 /* Into `to`, an empty graph, the step of stage i: its states and those it
- * needs, and no result of its own (the first input, so that there is one).
+ * needs, and no result of its own (less the first input, so that there is one).
  * Where its transition is one number for each entry, another state goes on by
  * that alone. */
 void stage_step(const Graph *g, const Stages *all, int i, Graph *to);

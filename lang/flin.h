@@ -433,10 +433,10 @@ FLIN_API int flin_transition(flin_Variant *v, flin_Transition *to,
  * value is not linear in it, and e names the term. */
 FLIN_API int flin_stages(flin_Variant *v, flin_Error *e);
 /* Stage i, from 0: a variant of the same inputs, whose states are the stage's,
- * those that it needs, and none else (y is the first input; there is no need to
+ * those that it needs, and none else (y is less the first input; nobody has to
  * ask for it). flin_summary of it wants the initial states that it needs, and
- * none of the stage's own. Its last state may be the summary's own,
- * NAME_moved. Release it. */
+ * none of the stage's own. Its last state may be the summary's own, NAME_moved.
+ * Release it. */
 FLIN_API flin_Variant *flin_stage(flin_Variant *v, int i, flin_Error *e);
 
 /* One token (T = 1) of each of B sequences, for decoding. */

@@ -249,6 +249,6 @@ Ref turn_adjoint(Graph *g, const Turn *t, const int *adjoint)
         }
     x = unary_axis(g, OP_pairsum, x, t->axis, t->pairs);
     set_next(g, kept, op3(g, OP_where, later, kept, op2(g, OP_add, in, x)));
-    set_next(g, later, op2(g, OP_add, later, num(g, 1)));
+    set_next(g, later, op2(g, OP_max, later, num(g, 1)));
     return op3(g, OP_where, later, op2(g, OP_sub, kept, x), in);
 }

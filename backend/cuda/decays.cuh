@@ -76,37 +76,43 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
         store_sums<C>(sum_row<K>(first, 64), zero);
 }
 
-/* A token's gate; behind the end 1. */
-INLINE float gate_at(u32 gates, int row, int rows)
+/* Gates of tokens, which lie ROW bytes apart; of its columns COL. */
+template<int ROW, int COL> struct Gates { u32 at; int rows; };
+/* Of a token and the C columns from `col` on; behind the end 1. */
+template<int C, int ROW, int COL>
+INLINE void gates_at(float (&g)[C], const Gates<ROW, COL> &of, int row, int col)
 {
-    return row < rows ? load1(gates + 4 * row) : 1.f;
+    UNROLL for (int e = 0; e < C; e++)
+        g[e] = row >= of.rows ? 1.f : e && !COL ? g[0]
+             : load1(of.at + ROW * row + COL * (col + e));
 }
 /* s, and then x; an angle is kept small, so that no sum loses what it adds. */
 template<bool WRAP> INLINE float gone_on(float gate, float s, float x)
 {
     return WRAP ? wrap_(s + wrap_(x)) : gate * s + x;
 }
-/* The same with a gate a token: s = gate s + x, from `begin` on; or, WRAP,
- * without, modulo 2 pi. A warp goes through its rows twice: for its last, and
- * from what it finds. */
-template<int K, int SHARE, bool BACK, bool WRAP = false, class Begin>
-INLINE void gated_rows(u32 at, u32 gates, int rows, Begin begin, u32 last,
-                       int col, const Lane &l)
+/* The same with gates: s = gate s + x, from `begin` on; or, WRAP, without,
+ * modulo 2 pi. A warp goes through its rows twice: for its last, and from what
+ * it finds. */
+template<int K, int SHARE, bool BACK, bool WRAP = false, class Of, class Begin>
+INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
+                       const Lane &l)
 {
     constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
     const bool here = SHARE == 32 * C || l.lane * C < SHARE;
-    const u32 first = at + 4 * (col + l.lane * C);
+    const int k = col + l.lane * C;
+    const u32 first = at + 4 * k;
     const u32 own = sum_row<K>(first, 16 * l.warp);
-    float x[C], top[C], s[C] = { 0 }, before[C];
+    float x[C], g[C], top[C], s[C] = { 0 }, before[C];
     UNROLL for (int e = 0; e < C; e++)
-        before[e] = here ? before_at(begin, col + l.lane * C + e) : 0.f;
+        before[e] = here ? before_at(begin, k + e) : 0.f;
     if (here) {
         UNROLL for (int n = 0; n < 16; n++) {
             const int m = BACK ? 15 - n : n;
-            const float g = gate_at(gates, 16 * l.warp + m, rows);
+            gates_at(g, gates, 16 * l.warp + m, k);
             load_sums<C>(x, sum_row<K>(own, m));
             UNROLL for (int e = 0; e < C; e++) {
-                s[e] = gone_on<WRAP>(g, s[e], x[e]);
+                s[e] = gone_on<WRAP>(g[e], s[e], x[e]);
                 if (m == 0)
                     top[e] = x[e];
             }
@@ -119,12 +125,17 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, Begin begin, u32 last,
     UNROLL for (int i = 0; i < 4; i++) {
         const int w = BACK ? 3 - i : i;
         if (here && (BACK ? w > l.warp : w < l.warp)) {
-            float through = 1.f;
-            UNROLL for (int n = 0; n < 16; n++)
-                through *= gate_at(gates, 16 * w + n, rows);
+            float through[C];
+            UNROLL for (int e = 0; e < C; e++)
+                through[e] = 1.f;
+            UNROLL for (int n = 0; n < 16; n++) {
+                gates_at(g, gates, 16 * w + n, k);
+                UNROLL for (int e = 0; e < C; e++)
+                    through[e] *= g[e];
+            }
             load_sums<C>(x, sum_row<K>(first, 16 * w));
             UNROLL for (int e = 0; e < C; e++)
-                before[e] = gone_on<WRAP>(through, before[e], x[e]);
+                before[e] = gone_on<WRAP>(through[e], before[e], x[e]);
         }
     }
     warpgroup_sync();
@@ -132,14 +143,14 @@ INLINE void gated_rows(u32 at, u32 gates, int rows, Begin begin, u32 last,
         return;
     UNROLL for (int n = 0; n < 16; n++) {
         const int m = BACK ? 15 - n : n;
-        const float g = gate_at(gates, 16 * l.warp + m, rows);
+        gates_at(g, gates, 16 * l.warp + m, k);
         load_sums<C>(x, sum_row<K>(own, m));
         UNROLL for (int e = 0; e < C; e++)
-            before[e] = gone_on<WRAP>(g, before[e], m == 0 ? top[e] : x[e]);
+            before[e] = gone_on<WRAP>(g[e], before[e], m == 0 ? top[e] : x[e]);
         store_sums<C>(sum_row<K>(own, m), before);
     }
     if (last && !BACK && l.warp == 3)
-        store_sums<C>(last + 4 * (col + l.lane * C), before);
+        store_sums<C>(last + 4 * k, before);
     const float zero[C] = { 0 };
     if (l.warp == 3)
         store_sums<C>(sum_row<K>(first, 64), zero);
@@ -168,7 +179,8 @@ INLINE bool forgets(u32 sums, int block, int col, int cols, const Lane &l)
 }
 template<bool STRICT> INLINE bool counts(int later, int earlier)
 {
-    return STRICT ? later > earlier : later >= earlier;
+    return STRICT ? token(later) > token(earlier)
+                  : token(later) >= token(earlier);
 }
 /* The block on the diagonal pair by pair: no exponent is above 0. */
 template<int K, int N, bool STRICT>
@@ -276,9 +288,9 @@ INLINE void mask_block(u32 (&p)[4], int strict, const Lane &l)
 {
     UNROLL for (int n = 0; n < 4; n++) {
         const int row = (l.row & 15) + n % 2 * 8, col = l.col + n / 2 * 8;
-        const bool one = LATER ? row >= col + strict : col >= row + strict;
-        const bool two = LATER ? row >= col + 1 + strict
-                               : col + 1 >= row + strict;
+        const int i = token(row), j = token(col), k = token(col + 1);
+        const bool one = LATER ? i >= j + strict : j >= i + strict;
+        const bool two = LATER ? i >= k + strict : k >= i + strict;
         p[n] &= (one ? 0xffffu : 0u) | (two ? 0xffff0000u : 0u);
     }
 }
@@ -313,7 +325,7 @@ INLINE void pairs_of_sums(float (&d)[N], const Terms<1> &of, u32 gd, int col,
             const int row = l.row + 8 * h;
             const int i = LATER ? row : t, j = LATER ? t : row;
             const u32 v = word_of(of.p[0], i, j);
-            const float s = i < j + of.strict[0] ? 0.f
+            const float s = token(i) < token(j) + of.strict[0] ? 0.f
                           : of.scale[0] * (j & 1 ? high(v) : low(v));
             UNROLL for (int e = 0; e < N / 4; e++) {
                 const int k = col + 8 * e + l.col;

@@ -13,15 +13,28 @@ static const Node *node_of(const Print *p, Ref r)
 
 /* ---- instructions ---- */
 
+/* One a token, a number, or a matrix of them; NULL: v is none. */
+static const char *gates_text(Print *p, const KInst *k, const KValue *v)
+{
+    bool vector = v->layout == LAY_VECTOR && v->row != k->col;
+    if (vector || v->layout == LAY_SCALAR)
+        return ctx_format(p->c, "Gates<%d, 0> { %s, x.n }", vector ? 4 : 0,
+                          place(p, v));
+    return v->layout != LAY_SUMS ? NULL
+         : ctx_format(p->c, "Gates<%d, 4> { %s, x.n }", (int)sums_pitch(v),
+                      place(p, v));
+}
+
 static void put_gated_scan(Print *p, const KInst *k, bool back,
                            const char *last)
 {
-    const char *gates = NULL, *begin = "0u";
+    const char *gates = "Gates<0, 0> { 0, 0 }", *begin = "0u";
     int share = share_of(p->s, k->ncol);
     for (int i = 1; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
-        if (v->layout == LAY_VECTOR && v->row != k->col)
-            gates = place(p, v);
+        const char *of = gates_text(p, k, v);
+        if (of)
+            gates = of;
         else if (v->layout == LAY_VECTOR)
             begin = place(p, v);
         else
@@ -29,10 +42,9 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
                                sliced_index(p, k->col, 0));
     }
     bool turns = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
-    buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, %s, col0(%d),"
+    buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d),"
                " l);\n", (int)k->ncol, share, back, turns ? ", true" : "",
-               place(p, value_at(p, k->in[0])),
-               gates ? gates : "0u", gates ? "x.n" : "0", begin, last, share);
+               place(p, value_at(p, k->in[0])), gates, begin, last, share);
 }
 
 void put_scan(Print *p, const KInst *k)

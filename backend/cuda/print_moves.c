@@ -112,8 +112,10 @@ void put_cleared(Print *p, const KInst *k)
     int threads = GROUP_THREADS * p->s->groups;
     if (v->layout == LAY_SUMS) {
         buf_printf(p->b, "for (int k = thread; k < %d; k += %d)\n"
-                   "store1(%s + %d + 4 * k, 0.f);\n", (int)v->ncol, threads,
-                   place(p, v), (int)sums_pitch(v) * TILE_ROWS);
+                   "UNROLL for (int i = 0; i < RANKS; i++)\n"
+                   "store1(%s + %d * (%d + i) + 4 * k, 0.f);\n",
+                   (int)v->ncol, threads, place(p, v), (int)sums_pitch(v),
+                   TILE_ROWS);
         return;
     }
     if (is_row_off(p, v)) {
@@ -148,6 +150,10 @@ static void put_keep(Print *p, const KInst *k)
 void put_share(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
+    if (v->layout == LAY_VECTOR) {
+        put_kept_vector(p, k);
+        return;
+    }
     if (k->index == NOTHING) {
         buf_printf(p->b, "%skeep_matrix<%d>((unsigned short *)%s + %s +"
                    " col0(%d), %s, x, l);\n", once_text(p, v->node),

@@ -22,11 +22,24 @@ static void put_number_state(Print *p, const KInst *k)
 
 /* ---- vectors in lanes ---- */
 
+/* The state, as each chunk finds it. */
+static void keep_lanes(Print *p, const KInst *k, Ref r)
+{
+    buf_printf(p->b, "%sUNROLL for (int e = 0; e < %d; e++)\nif (lane + 32 * e"
+               " < %d)\n(%s + %s)[lane + 32 * e] = v%u[e];\n",
+               once_text(p, r), lane_entries((int)k->nrow), (int)k->nrow,
+               kept_place(p, r), sliced_index(p, k->row, 0), (unsigned)r);
+}
+
 void put_lanes(Print *p, const KInst *k)
 {
     int entries = lane_entries((int)k->nrow);
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
+        if (p->s->g->n[r].op == OP_state && schedule_computes(p->s, r)) {
+            keep_lanes(p, k, r);
+            continue;
+        }
         buf_printf(p->b, "float v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)"
                    "\nv%u[e] = ", (unsigned)r, entries, entries, (unsigned)r);
         if (schedule_computes(p->s, r) && p->s->g->n[r].op != OP_input)
@@ -89,6 +102,16 @@ static void put_vector_state(Print *p, const KInst *k)
     else
         buf_printf(p->b, "end_entry<%s>(a.tensor[%d], x, %s + k, load1(%s + 4"
                    " * k));\n", type, t, at, place(p, v));
+}
+
+void put_kept_vector(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n"
+               "(%s + %s)[k] = load1(%s + 4 * k);\n", once_text(p, v->node),
+               (int)v->nrow, 32 * p->s->warps[KR_MATRIX],
+               kept_place(p, v->node), sliced_index(p, v->row, 0),
+               place(p, v));
 }
 
 static void put_role_state(Print *p, const KInst *k)

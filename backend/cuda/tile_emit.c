@@ -541,7 +541,7 @@ static void mark_summed(const Tiles *t, uint8_t *summed)
                 : goes[r] && (op_info[n->op].traits & ELEMENTWISE
                               || n->op == OP_row || n->op == OP_col
                               || n->op == OP_rot90 || n->op == OP_pairsum
-                              || n->op == OP_delay);
+                              || n->op == OP_delay || n->op == OP_ofrank);
         for (int a = 0; a < 4 && n->a[a] && on && t->has[r]; a++)
             goes[n->a[a]] = 1;
         summed[r] |= goes[r] && !t->has[r];

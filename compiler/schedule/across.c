@@ -1,8 +1,8 @@
 /* across.c -- vectors over a state's axis that are made element by element, of
  * sums, of states, of what is found. Those that programs alone read they
- * compute themselves; one that is kept for other kernels (a state as each
- * chunk finds it, too), or that a state becomes, is made by an instruction of
- * its own, with all that it goes on from.
+ * compute themselves; one that is kept for other kernels, or that a state
+ * becomes, is made by an instruction of its own, with all that it goes on
+ * from.
  */
 #include "select.h"
 
@@ -18,8 +18,6 @@ static bool is_next_across(const Select *x, Ref r)
 
 bool is_made_across(const Select *x, Ref r)
 {
-    if (x->kind[r] == HELD)
-        return x->w->stores[r] && schedule_computes(x->s, r);
     return x->kind[r] == ACROSS && schedule_computes(x->s, r)
         && (x->w->stores[r] || is_next_across(x, r));
 }
@@ -57,9 +55,5 @@ bool select_across(Select *x, Ref r)
     k->ncol = 1;
     if (is_next(x, r))
         writes(x, k, value_of(x, r, LAY_VECTOR));
-    if (!across_reads(x, k, r))
-        return false;
-    if (x->kind[r] == HELD)
-        program_add(x, k, r);
-    return true;
+    return across_reads(x, k, r);
 }

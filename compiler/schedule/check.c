@@ -334,13 +334,17 @@ static const char *check_sums(const Schedule *s)
             const KValue *v = &s->value[k->out[j]], *of = &s->value[k->in[0]];
             if (v->layout != LAY_SUMS || of->layout != LAY_SUMS
                 || v->alias != k->in[0] || v->buffer != of->buffer
-                || v->at != of->at + sums_pitch(of) || v->ncol != of->ncol)
+                || v->at != of->at + rows_of_token(s->g) * sums_pitch(of)
+                || v->ncol != of->ncol)
                 return wrong(s, "a matrix that is no row off", k->out[j]);
         }
         for (int j = 1; j < k->nin && k->op == K_SCAN; j++) {
             const KValue *v = &s->value[k->in[j]];
             AxisSet axes = s->g->n[v->node].axes;
-            bool gate = axes == AXIS(AX_I) && v->layout == LAY_VECTOR;
+            bool gate = (axes == AXIS(AX_I) && v->layout == LAY_VECTOR)
+                     || (!axes && v->layout == LAY_SCALAR)
+                     || (v->layout == LAY_SUMS && v->col == k->col
+                         && v->buffer != s->value[k->in[0]].buffer);
             bool begin = axes == AXIS(k->col) && (v->layout == LAY_GLOBAL
                                                   || v->layout == LAY_VECTOR);
             if (j != (gate ? 1 : k->nin - 1) || !(gate || begin))

@@ -164,9 +164,9 @@ static bool is_state_type(const Select *x, DType d)
     return d == F32 || d == x->w->tile || d == NDTYPES;
 }
 
-/* A state that the walk carries: a matrix, in float32 or as the tiles are
- * where it begins and ends; where each chunk's is kept a matrix is of 16 bits,
- * all else float32. */
+/* A state that the walk carries, in float32 or as the tiles are where it begins
+ * and ends. Where each chunk's is kept matrices are of 16 bits, all else is of
+ * float32. */
 static bool carries(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -177,10 +177,8 @@ static bool carries(Select *x, Ref r)
         return refuse(x, r, "a state of more than two axes");
     if (!is_state_type(x, x->w->s0[i]) || !is_state_type(x, x->w->s1[i]))
         return refuse(x, r, "a state of another type");
-    return !x->w->p->stored[r]
-        || (bool)x->w->stored16[r] == matrix
-        || refuse(x, r, "a state that is kept, but in a type that is not its"
-                        " own");
+    return !x->w->stores[r] || x->w->stored16[r] == matrix
+        || refuse(x, r, "a state that is kept in a type that is not its own");
 }
 
 static bool has_decays(const Graph *g)
@@ -267,7 +265,6 @@ bool select_classify(Select *x)
         else if (x->w->stores[k->node[i]]
                  && ((x->kind[k->node[i]] == LOADED
                          && x->g->n[k->node[i]].op == OP_delay)
-                     || x->kind[k->node[i]] == SCANNED
                      || x->kind[k->node[i]] == SHIFTED
                      || x->kind[k->node[i]] == LAST))
             return refuse(x, k->node[i], "sums that are kept");

@@ -22,8 +22,9 @@ bool is_decayed_factor(const Select *x, Ref r)
     return false;
 }
 
-/* A row of zeros, or of what a scan begins with, is before the first, and one
- * of zeros behind the last: sums without the token itself begin there. */
+/* A row of zeros, or of what a scan begins with, is before the first, and a
+ * token's of zeros behind the last: sums without the token itself begin there.
+ */
 int sums_of(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -31,7 +32,8 @@ int sums_of(Select *x, Ref r)
     KValue *to = &x->s->value[v];
     bool without = (x->kind[r] == SCANNED || x->kind[r] == SHIFTED)
                 && (n->op == OP_delay || n->flags & EXCLUSIVE);
-    to->at = sums_pitch(to) * (!without ? 1 : n->flags & REVERSE ? 2 : 0);
+    to->at = sums_pitch(to) * (!without ? 1 : !(n->flags & REVERSE) ? 0
+             : x->kind[r] == SHIFTED ? 1 + rows_of_token(x->g) : 2);
     return v;
 }
 
@@ -46,10 +48,14 @@ static void scan_writes(Select *x, KInst *k, Ref r)
 static bool scan_begins(Select *x, KInst *k, const Node *n)
 {
     Ref gate = shown_node(x->g, n->a[0]), before = n->a[2];
-    if (gate && x->kind[gate] != VECTOR)
+    bool matrix = gate && is_matrix(x, gate);
+    if (gate && !matrix && x->kind[gate] != VECTOR)
         return refuse(x, gate, "gates that no vector role computes");
+    if (matrix && x->kind[gate] != ELEMENT && x->kind[gate] != SHIFTED)
+        return refuse(x, gate, "gates that are found, or no programs'");
     if (gate)
-        reads(x, k, value_of(x, gate, LAY_VECTOR));
+        reads(x, k, matrix ? sums_of(x, gate)
+                           : value_of(x, gate, vector_layout(x, gate)));
     if (x->g->n[before].op == OP_num)
         return x->g->n[before].num == 0
             || refuse(x, before, "a scan that does not begin with zeros");

@@ -151,10 +151,9 @@ static void raise_levels(Select *x)
             && (x->kind[r] == ELEMENT || x->kind[r] == PAIRED
                 || x->kind[r] == REDUCED))
             x->level[r] = least;
-    }
-    for (Ref r = 1; r < g->len; r++)    /* sums may be later now */
-        if (x->kind[r] == VECTOR)
+        if (x->kind[r] == VECTOR)       /* sums may be later now */
             x->level[r] = least_level(x, r);
+    }
     for (Ref r = (Ref)g->len - 1; r > 0; r--)
         if (x->kind[r] == VECTOR && x->level[r])
             x->level[r] = last_level(x, r);

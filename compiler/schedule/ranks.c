@@ -207,7 +207,11 @@ static void count_tokens(Rows *u, Image *a, int n, Side side)
 static Image contracted_group(Rows *u, const Node *n, Image a[4])
 {
     static const AxisSet token[NSIDES] = { AXIS(AX_I), AXIS(AX_J) };
-    int terms = op_info[n->op].arity;
+    int terms = n->op == OP_sum ? 1 : 2;
+    for (int i = 2; i < 4; i++)         /* decays: a token's */
+        if (n->a[i] && (a[i].form[OF_ROWS] != SAME
+                        || a[i].form[OF_COLS] != SAME))
+            return impossible(u, a[i].node);
     Form form[NSIDES] = { SAME, SAME };
     Node x = *n;
     x.over &= ~(RANKS | u->own);
@@ -225,8 +229,8 @@ static Image contracted_group(Rows *u, const Node *n, Image a[4])
             count_tokens(u, a, terms, side);
         }
     }
-    for (int i = 0; i < 2; i++)
-        x.a[i] = a[i].node;
+    for (int i = 0; i < 4; i++)
+        x.a[i] = i < 2 || n->a[i] ? a[i].node : 0;
     Ref r = x.over ? node_new(u->g, x)
           : terms > 1 ? op2(u->g, OP_mul, x.a[0], x.a[1]) : x.a[0];
     return (Image){ r, { (uint8_t)form[0], (uint8_t)form[1] } };
@@ -267,13 +271,11 @@ static Image solved(Rows *u, const Node *n)
 }
 
 /* Of vectors; those that are the same for all ranks. */
-static Image along_tokens(Rows *u, const Node *n)
+static Image vector_along(Rows *u, const Node *n, Image a[4])
 {
-    Image a[4];
-    operands(u, n, a, 0, 0);
     for (int i = 0; i < 4; i++) {
         a[i] = spread(u, a[i], OF_ROWS);
-        if (u->g->n[a[i].node].axes & DIM_AXES || a[i].form[OF_ROWS] == EACH)
+        if (a[i].form[OF_ROWS] == EACH)
             return impossible(u, a[i].node);
     }
     if (n->op == OP_maxscan)
@@ -287,12 +289,46 @@ static Image along_tokens(Rows *u, const Node *n)
     return made_of(u, n, a, SAME, SAME);
 }
 
+/* Of matrices, whose first rows alone count: forwards all rows of a token have
+ * its sum, with it; back, without it. */
+static Image matrix_along(Rows *u, const Node *n, Image a[4])
+{
+    int of = n->op != OP_cumsum;        /* what is added up */
+    bool back = n->flags & REVERSE, without = n->flags & EXCLUSIVE;
+    if (a[of].form[OF_ROWS] == EACH || a[of].form[OF_COLS] != SAME)
+        return impossible(u, a[of].node);
+    if (a[of].form[OF_ROWS] == PARTS)
+        a[of] = spread(u, a[of], OF_ROWS);
+    a[of] = counted_once(u, a[of], OF_ROWS);
+    if (of && n->a[0]) {
+        a[0] = spread(u, a[0], OF_ROWS);
+        if (a[0].form[OF_ROWS] == EACH)
+            return impossible(u, a[0].node);
+        a[0].node = op3(u->g, OP_where, flag(u, 0, OF_ROWS), a[0].node,
+                        num(u->g, 1));
+    }
+    return made_of(u, n, a, back == without ? SAME : LOOSE, SAME);
+}
+
+static Image along_tokens(Rows *u, const Node *n)
+{
+    Image a[4];
+    bool matrix = false;
+    operands(u, n, a, 0, 0);
+    for (int i = 0; i < 4; i++)
+        matrix |= u->g->n[a[i].node].axes & DIM_AXES;
+    return matrix ? matrix_along(u, n, a) : vector_along(u, n, a);
+}
+
 static Image delayed(Rows *u, const Node *n, int row, int col)
 {
     Image a[4];
     operands(u, n, a, row, col);
     if (a[0].form[OF_ROWS] == LOOSE || a[0].form[OF_ROWS] == PARTS)
         a[0] = spread(u, a[0], OF_ROWS);
+    if (u->g->n[a[0].node].op == OP_scan && !n->flags
+        && u->g->n[a[0].node].axes & DIM_AXES)
+        return made_of(u, n, a, LOOSE, SAME); /* found a row before */
     return made_of(u, n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
 }
 
@@ -426,9 +462,9 @@ static Image made(Rows *u, Ref r, int row, int col)
     switch (n.op) {
     case OP_none: case OP_input: case OP_state: case OP_num: case OP_size:
         return found(u, r);
-    case OP_count: case OP_gdot: case OP_matscan:
+    case OP_count: case OP_matscan:
         return impossible(u, r);
-    case OP_sum: case OP_dot:
+    case OP_sum: case OP_dot: case OP_gdot:
         return contracted(u, &n, row, col);
     case OP_solve:
         return solved(u, &n);

@@ -14,8 +14,9 @@ bool is_scan(const Select *x, Ref r)
         return !(n->flags & ~(EXCLUSIVE | REVERSE));
     if (n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
         return false;
+    AxisSet gate = n->a[0] ? x->g->n[n->a[0]].axes : 0;
     return n->flags & WRAP ? !n->a[0] && !(n->flags & REVERSE)
-         : (!n->a[0] || x->g->n[n->a[0]].axes == AXIS(AX_I))
+         : (!gate || gate == AXIS(AX_I) || gate == n->axes)
            && is_matrix(x, n->a[1]);
 }
 
@@ -34,10 +35,19 @@ Ref scan_operand(const Graph *g, Ref r)
     return shown_node(g, n->a[n->op == OP_scan]);
 }
 
+/* Of a scan those of each token and column. */
+static Ref scan_gates(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[scan_of(x->g, r)];
+    Ref gates = n->op == OP_scan ? shown_node(x->g, n->a[0]) : 0;
+    return gates && is_matrix(x, gates) ? gates : 0;
+}
+
 bool is_scanned(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
-        if ((x->kind[u] == SCANNED && scan_operand(x->g, u) == r)
+        if ((x->kind[u] == SCANNED && (scan_operand(x->g, u) == r
+                                       || scan_gates(x, u) == r))
             || (x->kind[u] == SHIFTED
                 && shown_node(x->g, x->g->n[u].a[0]) == r))
             return true;

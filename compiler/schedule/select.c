@@ -526,19 +526,26 @@ static bool select_part(Select *x, const Part *of)
     return true;
 }
 
-/* Sums that are a result leave as all others do. */
+/* Sums that are a result, or kept, leave as all others do. */
 static bool select_result(Select *x, Ref r)
 {
     int out = output_of(x, r);
-    if (out == NOTHING)
+    bool keeps = is_kept(x, r), wide = is_kept_wide(x, r);
+    if (out == NOTHING && !keeps && !wide)
         return true;
     KInst *k = inst_new(x, K_MAP, KR_MATRIX);
     set_space(x, k, r);
     reads(x, k, sums_of(x, r));
-    writes(x, k, value_of(x, r, is_share(x, out) ? LAY_FRAGMENT : LAY_TILE));
-    if (is_share(x, out))
+    bool share = out != NOTHING && is_share(x, out);
+    if (wide)
+        writes(x, k, value_of(x, r, LAY_GLOBAL));
+    if (keeps || (out != NOTHING && !share))
+        writes(x, k, value_of(x, r, LAY_TILE));
+    if (share) {
+        writes(x, k, value_of(x, r, LAY_FRAGMENT));
         store_shares(x, (int)r, x->level[r], x->part[r]);
-    return is_share(x, out) || x->w->out[out] == x->w->tile
+    }
+    return out == NOTHING || share || x->w->out[out] == x->w->tile
         || refuse(x, r, "a result of another type");
 }
 
@@ -618,6 +625,18 @@ static bool makes_results(Select *x)
 static Layout state_layout(const Select *x, Ref r)
 {
     return x->kind[r] == CARRIED ? LAY_FRAGMENT : LAY_VECTOR;
+}
+
+/* Vectors that are carried, as each chunk finds them, for kernels behind. */
+static void keep_vectors(Select *x)
+{
+    for (int i = 0; i < x->g->nst; i++) {
+        Ref r = x->g->st[i].node;
+        if (x->s->k->states & STATE(i) && !is_in_lanes(x, i)
+            && x->kind[r] == HELD && x->w->stores[r])
+            reads(x, inst_new(x, K_STORE, KR_MATRIX),
+                  value_of(x, r, LAY_VECTOR));
+    }
 }
 
 /* The state's fragment or vector, from before the walk to behind it. */
@@ -703,6 +722,8 @@ static bool lane_state(Select *x, int state)
         k->row = (uint8_t)lowest(x->g->n[st->node].axes);
         k->nrow = extent(x, k->row);
         k->ncol = 1;
+        if (x->w->stores[st->node])
+            program_add(x, k, st->node);
         if (!lanes_compute(x, k, shown_node(x->g, st->next), st->node))
             return false;
     }
@@ -826,6 +847,7 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     select_levels(&x);
     s->groups = find_groups_of_warps(&x);
     begin_states(&x);
+    keep_vectors(&x);
     for (int level = 0; level <= x.deepest + 1; level++)
         if (!select_level(&x, level))
             return false;

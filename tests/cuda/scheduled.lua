@@ -15,9 +15,27 @@ local expect = suite.expect
 
 suite.gpu()
 
+local D <const>, F <const> = flin.decay, flin.feature_map
+local T <const> = flin.transition
+local function composed(decay, features, transition)
+  return flin.attention { decay = decay, features = features,
+                          transition = transition }
+end
+
 -- Beside the library: a result that is divided by its norm, whose way forward
--- is from a schedule.
+-- is from a schedule; compositions, all of whose kernels are.
 local more <const> = {
+  precond_plain = composed(D.none {}, F.identity {}, T.preconditioned_gd {}),
+  precond_fixed = composed(D.fixed {}, F.identity {}, T.preconditioned_gd {}),
+  precond_key = composed(D.gated { per = "key" }, F.identity {},
+                         T.preconditioned_gd {}),
+  precond_key_ranks = composed(D.gated { per = "key" }, F.identity {},
+                               T.preconditioned_gd { mimo_rank = 2 }),
+  rope_ranks = composed(D.none {}, F.rope {}, T.one_step_gd { mimo_rank = 2 }),
+  turned_ranks = composed(D.gated {}, F.rope { data_dependent = true },
+                          T.one_step_gd { mimo_rank = 2 }),
+  key_ranks = composed(D.gated { per = "key" }, F.relu {},
+                       T.delta_rule { mimo_rank = 2 }),
   normed_gla = flin.variant {
     name  = "normed_gla",
     input = { q = "t k", k = "t k : unit_norm", v = "t v",
@@ -55,6 +73,16 @@ local cases <const> = {
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   "deltaproduct,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "mimo_deltanet,B=2,T=40,H=1,HV=2,K=64,V=64,typed=1",
+  -- a state that is kept, and no matrix; scans with a gate for all tokens, and
+  -- for each entry
+  "precond_plain,B=1,T=70,H=2,K=64,V=64",
+  "precond_fixed,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
+  "precond_key,B=1,T=70,H=1,K=64,V=64,typed=1",
+  -- sums along the chunk of what has ranks: angles, decays per key, energies
+  "rope_ranks,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
+  "turned_ranks,B=1,T=70,H=1,K=64,V=32",
+  "key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   -- angles that a walk carries, of a constant, of tokens; beside delays

@@ -2,10 +2,10 @@
  * (print_decays.c): sums along a chunk, and products under them. After
  * gates.cuh.
  *
- * **Sums** are float32 in shared memory, a row a token, K + 8 numbers from the
- * next; there is a row of zeros, or of what a scan begins with, before the
- * first and one of zeros behind the last. An address of sums is that of token
- * 0's row.
+ * **Sums** are float32 in shared memory, RANKS rows a token, K + 8 numbers from
+ * the next; there are RANKS rows of zeros, or of what a scan begins with,
+ * before the first and as many of zeros behind the last. An address of sums is
+ * that of token 0's first row.
  */
 template<int K> INLINE u32 sum_row(u32 sums, int i)
 {
@@ -70,8 +70,9 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
     if (last && l.warp == 3)
         store_sums<C>(last + 4 * (col + l.lane * C), x[15]);
     const float zero[C] = { 0 };
-    if (l.warp == 0)
-        store_sums<C>(sum_row<K>(first, -1), zero);
+    UNROLL for (int i = 1; i <= RANKS; i++)
+        if (l.warp == 0)
+            store_sums<C>(sum_row<K>(first, -i), zero);
     if (l.warp == 3)
         store_sums<C>(sum_row<K>(first, 64), zero);
 }
@@ -118,8 +119,9 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
             }
         }
         store_sums<C>(own, s);
-        if (!BACK && l.warp == 0)
-            store_sums<C>(sum_row<K>(first, -1), before);
+        UNROLL for (int i = 1; i <= RANKS; i++)
+            if (!BACK && l.warp == 0)
+                store_sums<C>(sum_row<K>(first, -i), before);
     }
     warpgroup_sync();
     UNROLL for (int i = 0; i < 4; i++) {

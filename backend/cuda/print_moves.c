@@ -134,7 +134,8 @@ static void put_keep(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
     int map = stored_map(p, v), rows = padded_rows(v);
-    put_wait(p, v->buffer, v->turn, false);
+    if (k->wait_full >> v->buffer & 1)
+        put_wait(p, v->buffer, v->turn, false);
     buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
                once_text(p, v->node), place(p, v));
     for (int c = 0; c < v->ncol; c += TILE_COLS)
@@ -144,7 +145,8 @@ static void put_keep(Print *p, const KInst *k)
                        c / TILE_COLS * rows * 128 + r * 128,
                        sliced_index(p, v->col, c), sliced_index(p, v->row, r));
     buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
-    put_post(p, v->buffer, v->turn, true);
+    if (k->post_empty >> v->buffer & 1)
+        put_post(p, v->buffer, v->turn, true);
 }
 
 void put_share(Print *p, const KInst *k)
@@ -186,7 +188,8 @@ void put_store(Print *p, const KInst *k)
     DType d = p->o->out[k->index];
     int map = map_for(p, ARG_OUTPUT, k->index, d);
     int t = tensor_for(p, ARG_OUTPUT, k->index, d);
-    put_wait(p, v->buffer, v->turn, false);
+    if (k->wait_full >> v->buffer & 1)
+        put_wait(p, v->buffer, v->turn, false);
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
     int pieces = (v->ncol + TILE_COLS - 1) / TILE_COLS;
@@ -203,5 +206,6 @@ void put_store(Print *p, const KInst *k)
                    " x.where, c, %s + 64 * i, %d, x.head, lane);\n", pieces,
                    map, t, sliced_index(p, v->col, 0), full_extent(p, v->col));
     buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
-    put_post(p, v->buffer, v->turn, true);
+    if (k->post_empty >> v->buffer & 1)
+        put_post(p, v->buffer, v->turn, true);
 }

@@ -16,10 +16,48 @@ static bool is_next_across(const Select *x, Ref r)
     return false;
 }
 
+/* Of pairs of another vector, for programs of matrices: they have no entry but
+ * their own. */
+static bool is_of_pairs(const Select *x, Ref r)
+{
+    int op = x->g->n[r].op;
+    return op == OP_rot90 || op == OP_pairsum || op == OP_dup;
+}
+
+/* Whether programs of matrices go on from r. */
+static bool is_read_by_matrices(const Select *x, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (shown_node(x->g, x->g->n[u].a[i]) == r
+                && schedule_computes(x->s, u)
+                && (in_matrix_role(x, u)
+                    || (x->kind[u] == ACROSS && !is_of_pairs(x, u)
+                        && is_read_by_matrices(x, u))))
+                return true;
+    return false;
+}
+
+bool is_handed_across(const Select *x, Ref r)
+{
+    return x->kind[r] == ACROSS && schedule_computes(x->s, r)
+        && is_of_pairs(x, r) && is_read_by_matrices(x, r);
+}
+
+bool is_after_across(const Select *x, Ref r)
+{
+    bool any = is_handed_across(x, r);
+    for (int i = 0; i < 4 && x->kind[r] == ACROSS && !any; i++)
+        any = x->g->n[r].a[i] && schedule_computes(x->s, r)
+           && is_after_across(x, shown_node(x->g, x->g->n[r].a[i]));
+    return any;
+}
+
 bool is_made_across(const Select *x, Ref r)
 {
     return x->kind[r] == ACROSS && schedule_computes(x->s, r)
-        && (x->w->stores[r] || is_next_across(x, r));
+        && (x->w->stores[r] || is_next_across(x, r)
+            || is_handed_across(x, r));
 }
 
 static bool across_reads(Select *x, KInst *k, Ref r)
@@ -53,7 +91,7 @@ bool select_across(Select *x, Ref r)
     k->row = (uint8_t)lowest(x->g->n[r].axes);
     k->nrow = extent(x, k->row);
     k->ncol = 1;
-    if (is_next(x, r))
+    if (is_next(x, r) || is_handed_across(x, r))
         writes(x, k, value_of(x, r, LAY_VECTOR));
     return across_reads(x, k, r);
 }

@@ -243,7 +243,7 @@ static bool place_value(Schedule *s, const int16_t *ring, int i)
     bool sums = v->layout == LAY_SUMS;
     int32_t bytes = value_bytes(v);
     if (sums)
-        bytes = (bytes + (1 + rows_of_token(s->g)) * sums_pitch(v)
+        bytes = (bytes + 2 * rows_of_token(s->g) * sums_pitch(v)
                  + SHARED_ALIGN - 1) / SHARED_ALIGN
               * SHARED_ALIGN;
     int at = NOTHING;

@@ -378,8 +378,7 @@ static const char *check_turns(const Schedule *s)
                                                    : k->in[j]];
                 if (!has_buffer(v) || s->buffer[v->buffer].uses == 1)
                     continue;
-                bool again = !writes && s->buffer[v->buffer].copied
-                          && v->turn == turn[v->buffer];
+                bool again = !writes && v->turn == turn[v->buffer];
                 if (!again && v->turn != ++turn[v->buffer])
                     return wrong(s, "values out of turn", v->buffer);
             }

@@ -103,6 +103,13 @@ static bool is_vector_op(const Node *n)
     return op_info[n->op].traits & ELEMENTWISE;
 }
 
+/* A matrix that has rows of tokens, by either name, beside another axis. */
+static bool is_of_tokens(const Select *x, Ref r)
+{
+    AxisSet s = plain_axes(x->g, r);
+    return s & AXIS(AX_I) && s & DIM_AXES;
+}
+
 static bool loads(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -123,9 +130,9 @@ static bool loads(Select *x, Ref r)
     bool matrix = count_axes(n->axes) == 2, many = count_axes(n->axes) > 2;
     bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J));
     x->kind[r] = matrix ? LOADED : n->axes & DIM_AXES ? ACROSS : VECTOR;
-    bool tokens = matrix && n->axes & AXIS(AX_I) && n->axes & DIM_AXES;
+    bool tokens = matrix && is_of_tokens(x, r);
     return ((x->w->stored16[r] == matrix || tokens) && !many
-            && (scores || !(n->axes & AXIS(AX_J))))
+            && (scores || tokens || !(n->axes & AXIS(AX_J))))
         || refuse(x, r, "a stored value that is no 16-bit matrix and no"
                         " vector in float32");
 }
@@ -239,10 +246,9 @@ static bool classify(Select *x, Ref r)
  * else is kept in. */
 static bool is_kept_so(const Select *x, Ref r)
 {
-    AxisSet s = x->g->n[r].axes;
-    bool tokens = s & AXIS(AX_I) && s & DIM_AXES;
-    return x->w->stored16[r] ? count_axes(s) == 2 && x->kind[r] != PAIRED
-                             : count_axes(s) < 2 || tokens;
+    int axes = count_axes(x->g->n[r].axes);
+    return x->w->stored16[r] ? axes == 2 && x->kind[r] != PAIRED
+                             : axes < 2 || is_of_tokens(x, r);
 }
 
 bool select_classify(Select *x)

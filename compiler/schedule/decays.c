@@ -22,9 +22,9 @@ bool is_decayed_factor(const Select *x, Ref r)
     return false;
 }
 
-/* A row of zeros, or of what a scan begins with, is before the first, and a
- * token's of zeros behind the last: sums without the token itself begin there.
- */
+/* As many rows as a token has are before the first, of zeros or of what a scan
+ * begins with, and behind the last, of zeros: sums without the token itself
+ * begin there. Those back do so a row on: of a token the first row counts. */
 int sums_of(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -32,8 +32,9 @@ int sums_of(Select *x, Ref r)
     KValue *to = &x->s->value[v];
     bool without = (x->kind[r] == SCANNED || x->kind[r] == SHIFTED)
                 && (n->op == OP_delay || n->flags & EXCLUSIVE);
-    to->at = sums_pitch(to) * (!without ? 1 : !(n->flags & REVERSE) ? 0
-             : x->kind[r] == SHIFTED ? 1 + rows_of_token(x->g) : 2);
+    int rows = rows_of_token(x->g);
+    to->at = sums_pitch(to) * (!without ? rows : !(n->flags & REVERSE) ? 0
+             : x->kind[r] == SHIFTED ? 2 * rows : rows + 1);
     return v;
 }
 
@@ -84,7 +85,7 @@ static bool select_operand(Select *x, Ref space, Ref a)
     to->col = k->col;
     to->nrow = k->nrow;
     to->ncol = k->ncol;
-    to->at = sums_pitch(to);
+    to->at = sums_pitch(to) * rows_of_token(x->g);
     writes(x, k, v);
     return true;
 }

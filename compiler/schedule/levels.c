@@ -64,6 +64,7 @@ static bool is_step(const Select *x, Ref a, Ref u)
 {
     bool with = x->kind[u] == LAST || is_delayed_scan(x, u);
     return is_summed(x, a) || x->kind[a] == PAIRED || x->kind[a] == SHIFTED
+        || (x->kind[u] != ACROSS && is_after_across(x, a))
         || (x->kind[a] == SCANNED && !with)
         || (x->kind[u] == SCANNED && in_matrix_role(x, a) && !with)
         || (x->kind[u] == SHIFTED && in_matrix_role(x, a))
@@ -187,12 +188,13 @@ static bool reads_fragments(const Select *x, Ref r)
 static void place_sums(Select *x)
 {
     for (Ref r = 1; r < x->g->len; r++)
-        if (is_for_sums(x, r) && reads_fragments(x, r))
+        if (x->kind[r] == VECTOR
+            || (is_for_sums(x, r) && reads_fragments(x, r)))
             x->level[r] = least_level(x, r);
-    for (Ref r = 1; r < x->g->len; r++)
-        if (x->kind[r] == VECTOR) {
-            x->level[r] = least_level(x, r);
-            x->level[r] = x->level[r] ? x->late[r] : 0;
+    for (Ref r = (Ref)x->g->len - 1; r > 0; r--)
+        if (x->kind[r] == VECTOR && x->level[r]) {
+            int last = last_level(x, r);
+            x->level[r] = last > x->level[r] ? last : x->level[r];
         }
 }
 
@@ -210,7 +212,8 @@ static void place_numbers(Select *x)
             waits = x->level[r];
     for (int i = 0; i < g->nst; i++)
         if (x->kind[g->st[i].node] == VECTOR && x->s->k->states & STATE(i))
-            x->level[g->st[i].node] = x->level[shown_node(g, g->st[i].next)];
+            x->level[g->st[i].node] =
+                x->level[shown_node(g, g->st[i].next)] > first ? waits : first;
     for (Ref r = 1; r < g->len; r++)
         for (int i = 0; i < 4 && x->kind[r] == VECTOR; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);

@@ -115,6 +115,13 @@ static int64_t held_after(const Parts *p, Ref one, Ref two)
     return held(&after);
 }
 
+/* Whether what the product is added to is there, or is `other`. */
+static bool has_its_base(const Parts *p, Ref r, Ref other)
+{
+    Ref base = p->x->term[r] ? p->x->base[r] : 0;
+    return !base || base == other || !is_member(p, base) || p->there[base];
+}
+
 /* The product that leaves the least to be held, with the one behind it. */
 static Ref next_product(const Parts *p)
 {
@@ -125,7 +132,8 @@ static Ref next_product(const Parts *p)
         for (Ref b = 1; b < x->g->len && x->kind[a] == PRODUCT; b++) {
             bool alone = a == b;        /* what is last has none behind it */
             if (p->there[a] || p->there[b] || x->kind[b] != PRODUCT
-                || !is_member(p, a) || !is_member(p, b))
+                || !is_member(p, a) || !is_member(p, b)
+                || !has_its_base(p, a, 0) || !has_its_base(p, b, a))
                 continue;
             int64_t one = held_after(p, a, 0);
             int64_t all = alone ? one : held_after(p, a, b);

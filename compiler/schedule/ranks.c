@@ -289,8 +289,8 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
     return made_of(u, n, a, SAME, SAME);
 }
 
-/* Of matrices, whose first rows alone count: forwards all rows of a token have
- * its sum, with it; back, without it. */
+/* Of matrices, whose first rows alone count: all rows of a token have its sum;
+ * back, with itself, the first has. */
 static Image matrix_along(Rows *u, const Node *n, Image a[4])
 {
     int of = n->op != OP_cumsum;        /* what is added up */
@@ -307,7 +307,7 @@ static Image matrix_along(Rows *u, const Node *n, Image a[4])
         a[0].node = op3(u->g, OP_where, flag(u, 0, OF_ROWS), a[0].node,
                         num(u->g, 1));
     }
-    return made_of(u, n, a, back == without ? SAME : LOOSE, SAME);
+    return made_of(u, n, a, back && !without ? LOOSE : SAME, SAME);
 }
 
 static Image along_tokens(Rows *u, const Node *n)
@@ -326,9 +326,6 @@ static Image delayed(Rows *u, const Node *n, int row, int col)
     operands(u, n, a, row, col);
     if (a[0].form[OF_ROWS] == LOOSE || a[0].form[OF_ROWS] == PARTS)
         a[0] = spread(u, a[0], OF_ROWS);
-    if (u->g->n[a[0].node].op == OP_scan && !n->flags
-        && u->g->n[a[0].node].axes & DIM_AXES)
-        return made_of(u, n, a, LOOSE, SAME); /* found a row before */
     return made_of(u, n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
 }
 

@@ -50,7 +50,7 @@ extern const Target target_sm90;
  * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.
  * SUMS: float32 in shared memory, a row a token, SUMS_MORE numbers wider than
- * the matrix, one row before the first and one behind the last. GLOBAL: a
+ * the matrix, a token's rows before the first and behind the last. GLOBAL: a
  * tensor's, or what kernels keep for one another, where it lies. VECTOR:
  * float32 in shared memory, one a token, or one a column of a state; SCALAR:
  * one. */

@@ -319,12 +319,12 @@ static int left_as_sums(const Select *x, const KInst *k, Ref r)
 static bool map_computes(Select *x, KInst *k, Ref r)
 {
     int v = rounded_tile(x, k, r);
-    int op = x->g->n[r].op;
     if (has_node(k, r))
         return true;
-    if (x->kind[r] == ACROSS && schedule_computes(x->s, r)
-        && (op == OP_rot90 || op == OP_pairsum || op == OP_dup))
-        return refuse(x, r, "pairs of a vector, in a program of matrices");
+    if (is_handed_across(x, r)) {
+        reads(x, k, value_of(x, r, LAY_VECTOR));
+        return true;
+    }
     v = v != NOTHING ? v : left_as_sums(x, k, r);
     if (v != NOTHING) {
         reads(x, k, v);
@@ -572,27 +572,23 @@ static bool select_group(Select *x, int group, int level)
     return true;
 }
 
-static bool select_store(Select *x, int value)
+static void select_store(Select *x, int value)
 {
-    int n = is_kept(x, x->s->value[value].node)
-         && !is_kept_at_once(x, x->s->value[value].node);
-    if (n)
+    Ref made = x->s->value[value].node;
+    if (is_kept(x, made) && !is_kept_at_once(x, made))
         reads(x, inst_new(x, K_STORE, KR_STORE), value);
     for (int i = 0; i < x->g->nout; i++) {
-        Ref r = shown_node(x->g, x->g->out[i].node);
-        if (!x->w->wants_out[i] || x->s->value[value].node != r
-            || is_share(x, i))
+        if (!x->w->wants_out[i] || is_share(x, i)
+            || shown_node(x->g, x->g->out[i].node) != made)
             continue;
         KInst *k = inst_new(x, K_STORE, KR_STORE);
         reads(x, k, value);
         k->index = (int16_t)i;
-        n++;
     }
-    return n < 2 || refuse(x, x->s->value[value].node, "two results in one");
 }
 
 /* In the order in which they are made. */
-static bool select_stores(Select *x)
+static void select_stores(Select *x)
 {
     int n = x->s->ninsts;
     for (int i = 0; i < n; i++)
@@ -600,10 +596,9 @@ static bool select_stores(Select *x)
             int v = x->s->inst[i].out[j];
             bool tile = x->s->inst[i].op == K_MAP
                      && x->s->value[v].layout == LAY_TILE;
-            if ((tile || x->s->inst[i].op == K_INVERSE) && !select_store(x, v))
-                return false;
+            if (tile || x->s->inst[i].op == K_INVERSE)
+                select_store(x, v);
         }
-    return true;
 }
 
 /* Whether some instruction makes each result that is wanted. */
@@ -851,5 +846,6 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     for (int level = 0; level <= x.deepest + 1; level++)
         if (!select_level(&x, level))
             return false;
-    return select_stores(&x) && makes_results(&x) && end_states(&x);
+    select_stores(&x);
+    return makes_results(&x) && end_states(&x);
 }

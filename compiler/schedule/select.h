@@ -206,6 +206,10 @@ bool is_base_group(const Select *x, int group, int level);
 /* Whether an instruction of its own makes the vector: it is kept, or what a
  * state becomes. */
 bool is_made_across(const Select *x, Ref r);
+/* Whether that leaves it for programs of matrices. */
+bool is_handed_across(const Select *x, Ref r);
+/* Or r is a vector that goes on from such. */
+bool is_after_across(const Select *x, Ref r);
 bool select_across(Select *x, Ref r);
 
 /* ---- parts.c: groups in parts ---- */

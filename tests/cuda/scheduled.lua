@@ -34,6 +34,13 @@ local more <const> = {
   rope_ranks = composed(D.none {}, F.rope {}, T.one_step_gd { mimo_rank = 2 }),
   turned_ranks = composed(D.gated {}, F.rope { data_dependent = true },
                           T.one_step_gd { mimo_rank = 2 }),
+  rope_delta = composed(D.none {}, F.rope {},
+                        T.delta_rule { mimo_rank = 2 }),
+  key_steps = composed(D.gated { per = "key" }, F.l2norm {},
+                       T.delta_product { steps = 2 }),
+  l2_steps = composed(D.fixed {}, F.l2norm {}, T.delta_product { steps = 2 }),
+  stabilised = composed(D.max_stabilized {}, F.l2norm {}, T.one_step_gd {}),
+  dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
   normed_gla = flin.variant {
@@ -69,6 +76,10 @@ local cases <const> = {
   "rwkv6,B=1,T=100,H=2,K=64,V=64",
   -- cut anew: scores and solves kept for two kernels over all chunks
   "rwkv7,B=1,T=70,H=1,K=128,V=128,typed=1",
+  -- a result that is kept, too, and a number that sums wait for
+  "stabilised,B=1,T=70,H=1,K=64,V=64",
+  -- matrices of earlier tokens that are kept
+  "dplr_fixed,B=1,T=70,H=1,K=64,V=64",
   -- ranks are rows of a chunk; a token's are joined one by one
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   "deltaproduct,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
@@ -81,6 +92,9 @@ local cases <const> = {
   -- sums along the chunk of what has ranks: angles, decays per key, energies
   "rope_ranks,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
   "turned_ranks,B=1,T=70,H=1,K=64,V=32",
+  "rope_delta,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
+  "l2_steps,B=1,T=70,H=1,K=64,V=64",
+  "key_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late

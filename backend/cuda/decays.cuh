@@ -179,14 +179,9 @@ INLINE bool forgets(u32 sums, int block, int col, int cols, const Lane &l)
              - load1(sum_row<K>(sums, 16 * block + 15) + 4 * (col + k)) > 60.f;
     return __any_sync(~0u, yes);
 }
-template<bool STRICT> INLINE bool counts(int later, int earlier)
-{
-    return STRICT ? token(later) > token(earlier)
-                  : token(later) >= token(earlier);
-}
 /* The block on the diagonal pair by pair: no exponent is above 0. */
-template<int K, int N, bool STRICT>
-INLINE void pairs_of_scores(float (&d)[N], u32 a, u32 b, u32 ga, u32 gb,
+template<int K, int N>
+INLINE void pairs_of_scores(float *d, u32 a, u32 b, u32 ga, u32 gb, int strict,
                             int first, const Lane &l)
 {
     float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -197,7 +192,7 @@ INLINE void pairs_of_scores(float (&d)[N], u32 a, u32 b, u32 ga, u32 gb,
             const u32 u = word_of(a, i, k), v = word_of(b, j, k);
             const float2 p = load2(sum_row<K>(ga, i) + 4 * k);
             const float2 q = load2(sum_row<K>(gb, j) + 4 * k);
-            if (counts<STRICT>(i, j))
+            if (token(i) >= token(j) + strict)
                 sum[e] += low(u) * low(v) * exp2_((p.x - q.x) * LOG2E)
                         + high(u) * high(v) * exp2_((p.y - q.y) * LOG2E);
         }
@@ -206,75 +201,95 @@ INLINE void pairs_of_scores(float (&d)[N], u32 a, u32 b, u32 ga, u32 gb,
             if (first + s == l.warp)
                 d[8 * s + e] = sum[e];
 }
-/* d[i][j] = sum over k of a[i][k] b[j][k] exp(ga[i][k] - gb[j][k]) where j
- * counts for i, else 0: 2 N columns from `col` on. A warp has 16 rows, decayed
- * from the sum before them; what they meet is decayed to there. Blocks below
- * the diagonal are in bfloat16, that on it in tf32, a lane's two columns next
- * to each other: a step's are taken as 0 2 4 6 1 3 5 7. */
-template<int K, int N, bool STRICT>
-INLINE void decayed_scores(float (&d)[N], u32 a, u32 b, u32 ga, u32 gb,
-                           int col, const Lane &l)
+/* Of each of SUMS: d[i][j] = sum over k of a[i][k] b[j][k] exp(ga[i][k] -
+ * gb[j][k]) where j counts for i, else 0: 2 N columns from `col` on. A warp has
+ * 16 rows, decayed from the sum before them; what they meet is decayed to
+ * there. Blocks below the diagonal are in bfloat16, that on it in tf32, a
+ * lane's two columns next to each other: a step's are taken as 0 2 4 6 1 3 5 7.
+ */
+template<int K, int N, int SUMS>
+INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
+                           const u32 (&b)[SUMS], const u32 (&ga)[SUMS],
+                           const int (&strict)[SUMS], u32 gb, int col,
+                           const Lane &l)
 {
     const int first = col / 16, row = l.row & 15;
-    UNROLL for (int e = 0; e < N; e++)
-        d[e] = 0;
+    UNROLL for (int i = 0; i < SUMS; i++)
+        UNROLL for (int e = 0; e < N; e++)
+            d[i][e] = 0;
     if (first > l.warp)
         return;
     const u32 start = sum_row<K>(gb, 16 * l.warp - 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
-        u32 u[4];
-        float2 from[2], x[4];
-        ldmatrix(block_at(a, 16 * l.warp, k, l), u);
+        u32 u[SUMS][4];
+        float2 from[2], x[SUMS][4];
+        UNROLL for (int i = 0; i < SUMS; i++)
+            if (i == 0 || a[i] != a[i - 1])
+                ldmatrix(block_at(a[i], 16 * l.warp, k, l), u[i]);
+            else
+                UNROLL for (int n = 0; n < 4; n++)
+                    u[i][n] = u[i - 1][n];
         UNROLL for (int n = 0; n < 4; n++) {
             if (n % 2 == 0)
                 from[n / 2] = times_log2e(load2(start + 4 * k + 16 * n));
-            const float2 f = decay_from(load2(sum_row<K>(ga, l.row + n % 2 * 8)
-                + 4 * (k + n / 2 * 8 + l.col)), from[n / 2]);
-            x[n] = { low(u[n]) * f.x, high(u[n]) * f.y };
+            float2 f;
+            UNROLL for (int i = 0; i < SUMS; i++) {
+                if (i == 0 || ga[i] != ga[i - 1])
+                    f = decay_from(load2(sum_row<K>(ga[i], l.row + n % 2 * 8)
+                        + 4 * (k + n / 2 * 8 + l.col)), from[n / 2]);
+                x[i][n] = { low(u[i][n]) * f.x, high(u[i][n]) * f.y };
+            }
         }
         UNROLL for (int s = 0; s < N / 8; s++) {
             const int block = first + s;
             const float up = block == l.warp ? 2 * LOG2_CUT : 0.f;
-            float2 y[4];
+            float2 to[4], y[4];
             if (block > l.warp)
                 continue;
-            u32 v[4];
-            ldmatrix(block_at(b, 16 * block, k, l), v);
-            UNROLL for (int n = 0; n < 4; n++) {
-                const float2 f = decay_to({ from[n / 2].x + up,
-                                            from[n / 2].y + up },
+            UNROLL for (int n = 0; n < 4; n++)
+                to[n] = decay_to({ from[n / 2].x + up, from[n / 2].y + up },
                     load2(sum_row<K>(gb, 16 * block + row + n % 2 * 8)
                           + 4 * (k + n / 2 * 8 + l.col)));
-                y[n] = { low(v[n]) * f.x, high(v[n]) * f.y };
-            }
-            if (block == l.warp) {
-                UNROLL for (int n = 0; n < 4; n += 2) {
-                    const u32 c[4] = { bits_of(x[n].x), bits_of(x[n + 1].x),
-                                       bits_of(x[n].y), bits_of(x[n + 1].y) };
-                    UNROLL for (int h = 0; h < 2; h++) {
-                        const u32 z[2] = { bits_of(y[n + h].x),
-                                           bits_of(y[n + h].y) };
-                        product8(d + 8 * s + 4 * h, c, z);
-                    }
+            UNROLL for (int i = 0; i < SUMS; i++) {
+                u32 v[4];
+                if (i == 0 || b[i] != b[i - 1]) {
+                    ldmatrix(block_at(b[i], 16 * block, k, l), v);
+                    UNROLL for (int n = 0; n < 4; n++)
+                        y[n] = { low(v[n]) * to[n].x, high(v[n]) * to[n].y };
                 }
-            } else {
-                u32 c[4];
-                UNROLL for (int n = 0; n < 4; n++)
-                    c[n] = pack_wide(x[n].x, x[n].y);
-                UNROLL for (int h = 0; h < 2; h++) {
-                    const u32 z[2] = { pack_wide(y[h].x, y[h].y),
-                                       pack_wide(y[h + 2].x, y[h + 2].y) };
-                    product16(d + 8 * s + 4 * h, c, z);
+                if (block == l.warp) {
+                    UNROLL for (int n = 0; n < 4; n += 2) {
+                        const float2 p = x[i][n], q = x[i][n + 1];
+                        const u32 c[4] = { bits_of(p.x), bits_of(q.x),
+                                           bits_of(p.y), bits_of(q.y) };
+                        UNROLL for (int h = 0; h < 2; h++) {
+                            const u32 z[2] = { bits_of(y[n + h].x),
+                                               bits_of(y[n + h].y) };
+                            product8(d[i] + 8 * s + 4 * h, c, z);
+                        }
+                    }
+                } else {
+                    u32 c[4];
+                    UNROLL for (int n = 0; n < 4; n++)
+                        c[n] = pack_wide(x[i][n].x, x[i][n].y);
+                    UNROLL for (int h = 0; h < 2; h++) {
+                        const u32 z[2] = { pack_wide(y[h].x, y[h].y),
+                                           pack_wide(y[h + 2].x, y[h + 2].y) };
+                        product16(d[i] + 8 * s + 4 * h, c, z);
+                    }
                 }
             }
         }
     }
-    UNROLL for (int e = 0; e < N; e++)
-        if (!counts<STRICT>(l.row + e / 2 % 2 * 8,
-                            col + e / 4 * 8 + l.col + e % 2))
-            d[e] = 0;
+    UNROLL for (int i = 0; i < SUMS; i++)
+        UNROLL for (int e = 0; e < N; e++)
+            if (token(l.row + e / 2 % 2 * 8)
+                < token(col + e / 4 * 8 + l.col + e % 2) + strict[i])
+                d[i][e] = 0;
     if (first + N / 8 > l.warp && forgets<K>(gb, l.warp, 0, K, l))
-        pairs_of_scores<K, N, STRICT>(d, a, b, ga, gb, first, l);
+        UNROLL for (int i = 0; i < SUMS; i++)
+            pairs_of_scores<K, N>(d[i], a[i], b[i], ga[i], gb, strict[i], first,
+                                  l);
 }
 
 /* Two numbers as the sums of two of bfloat16. */
@@ -296,14 +311,34 @@ INLINE void mask_block(u32 (&p)[4], int strict, const Lane &l)
         p[n] &= (one ? 0xffffu : 0u) | (two ? 0xffff0000u : 0u);
     }
 }
-/* Of a sum under decays N terms: scores, what those meet and its decays;
- * whether a token itself does not count; a number, and the logarithm of its
- * size. */
+/* Of sums under decays N terms: scores, what those meet and its decays; whether
+ * a token itself does not count; a number, and its size of that of its sum's
+ * first term. */
 template<int N> struct Terms {
     u32 p[N], x[N], gx[N];
     int strict[N];
     float scale[N], size[N];
 };
+/* How each term is, four bits a term: it decays as the one before it; and so
+ * what it meets is that one's; the number of the sum that it is of, a new one's
+ * terms behind those of the sum before. */
+enum : u32 { AS_BEFORE = 1, MEETS_AS_BEFORE = 2, SUM_SHIFT = 2 };
+constexpr bool is_as_before(u32 how, int i, u32 bit)
+{
+    return how >> 4 * i & bit;
+}
+constexpr int sum_of(u32 how, int i) { return how >> (4 * i + SUM_SHIFT) & 3; }
+constexpr int first_of(u32 how, int sum)
+{
+    return sum_of(how, 0) >= sum ? 0 : sum_of(how, 1) >= sum ? 1
+         : sum_of(how, 2) >= sum ? 2 : sum_of(how, 3) >= sum ? 3 : 4;
+}
+/* Terms of one sum that have nothing in common: one after another. */
+constexpr bool are_apart(u32 how, int terms)
+{
+    return terms > 1 && !sum_of(how, terms - 1)
+        && !(how & (AS_BEFORE | MEETS_AS_BEFORE) * 0x1111u);
+}
 template<class T, int N> INLINE T one_of(const T (&all)[N], int at)
 {
     T x = all[0];
@@ -319,7 +354,7 @@ template<int N> INLINE Terms<1> term(const Terms<N> &t, int at)
 }
 /* The block on the diagonal pair by pair. */
 template<int K, int N, bool LATER>
-INLINE void pairs_of_sums(float (&d)[N], const Terms<1> &of, u32 gd, int col,
+INLINE void pairs_of_sums(float *d, const Terms<1> &of, u32 gd, int col,
                           const Lane &l)
 {
     NO_UNROLL for (int t = 16 * l.warp; t < 16 * l.warp + 16; t++)
@@ -343,78 +378,112 @@ INLINE void pairs_of_sums(float (&d)[N], const Terms<1> &of, u32 gd, int col,
             }
         }
 }
-/* d += what a warp's rows meet in a block of 16 tokens, decayed to `anchor`, or
- * from there. */
-template<int K, int N, bool LATER>
-INLINE void add_block(float (&d)[N], const Terms<1> &t, int block, u32 anchor,
-                      int col, const Lane &l)
+/* Of a term's scores what a warp's rows have of a block of 16 tokens. */
+template<bool LATER, int N>
+INLINE void block_of_scores(u32 (&c)[4], const Terms<N> &t, int i, int block,
+                            const Lane &l)
 {
-    const float out = LATER ? LOG2E : -LOG2E;
-    u32 c[4];
     if (LATER) {
-        ldmatrix(block_at(t.p[0], 16 * l.warp, 16 * block, l), c);
+        ldmatrix(block_at(t.p[i], 16 * l.warp, 16 * block, l), c);
     } else {
         u32 v[4];
-        ldmatrix_t(block_at(t.p[0], 16 * block, 16 * l.warp, l), v);
+        ldmatrix_t(block_at(t.p[i], 16 * block, 16 * l.warp, l), v);
         c[0] = v[0];
         c[1] = v[2];
         c[2] = v[1];
         c[3] = v[3];
     }
     if (block == l.warp)
-        mask_block<LATER>(c, t.strict[0], l);
+        mask_block<LATER>(c, t.strict[i], l);
     UNROLL for (int n = 0; n < 4; n++)
-        c[n] ^= t.scale[0] < 0 ? 0x80008000u : 0u;
+        c[n] ^= t.scale[i] < 0 ? 0x80008000u : 0u;
+}
+/* d += what a warp's rows meet in a block of 16 tokens, decayed to, or from,
+ * `end`: the sum there, times log2 e, by columns. */
+template<int K, int N, bool LATER, u32 HOW, int SUMS, int TERMS>
+INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
+                      const float (&end)[N / 4], int col, const Lane &l)
+{
+    const float out = LATER ? LOG2E : -LOG2E;
+    u32 c[TERMS][4];
+    UNROLL for (int i = 0; i < TERMS; i++)
+        block_of_scores<LATER>(c[i], t, i, block, l);
     UNROLL for (int s = 0; s < N / 8; s++) {
-        u32 u[4], high_part[4], low_part[4];
-        ldmatrix_t(block_at(t.x[0], 16 * block, col + 16 * s, l), u);
-        UNROLL for (int n = 0; n < 4; n++) {
-            const u32 k = 4 * (col + 16 * s + n / 2 * 8 + (l.lane >> 2));
-            const u32 at = sum_row<K>(t.gx[0], 16 * block + n % 2 * 8 + l.col)
-                         + k;
-            const float end = fmaf(out, load1(anchor + k), t.size[0]);
-            const float g = fmaf(-out, load1(at), end);
-            const float h = fmaf(-out, load1(sum_row<K>(at, 1)), end);
-            split(high_part[n], low_part[n], low(u[n]) * exp2_(g),
-                  high(u[n]) * exp2_(h));
-        }
-        UNROLL for (int n = 0; n < 4; n += 2) {
-            product16(d + 8 * s + 2 * n, c, high_part + n);
-            product16(d + 8 * s + 2 * n, c, low_part + n);
+        float2 f[4];
+        u32 high_part[4], low_part[4];
+        UNROLL for (int i = 0; i < TERMS; i++) {
+            const int sum = sum_of(HOW, i);
+            UNROLL for (int n = 0; n < 4 && !is_as_before(HOW, i, AS_BEFORE);
+                        n++) {
+                const u32 at = sum_row<K>(t.gx[i], 16 * block + n % 2 * 8
+                                          + l.col)
+                    + 4 * (col + 16 * s + n / 2 * 8 + (l.lane >> 2));
+                f[n] = { exp2_(fmaf(-out, load1(at), end[2 * s + n / 2])),
+                         exp2_(fmaf(-out, load1(sum_row<K>(at, 1)),
+                                    end[2 * s + n / 2])) };
+            }
+            if (!is_as_before(HOW, i, MEETS_AS_BEFORE)) {
+                u32 u[4];
+                ldmatrix_t(block_at(t.x[i], 16 * block, col + 16 * s, l), u);
+                UNROLL for (int n = 0; n < 4; n++)
+                    split(high_part[n], low_part[n],
+                          low(u[n]) * (f[n].x * t.size[i]),
+                          high(u[n]) * (f[n].y * t.size[i]));
+            }
+            UNROLL for (int n = 0; n < 4; n += 2) {
+                product16(d[sum] + 8 * s + 2 * n, c[i], high_part + n);
+                product16(d[sum] + 8 * s + 2 * n, c[i], low_part + n);
+            }
         }
     }
 }
-/* d[r][k] = sum over terms, and tokens t, of p x[t][k] exp(...), 2 N columns
- * from `col` on, p being the scores' p[r][t] and the exponent gd[r][k] -
- * gx[t][k], for t that count for r, where rows are LATER; else p[t][r],
- * gx[t][k] - gd[r][k], for t for which r counts. A warp has 16 rows; what they
- * meet is decayed to, or from, the sum `gb` before them, or at their end, and
- * they from, or to there. What is decayed is two numbers of bfloat16: what a
- * token adds to the gradient of its gate is the difference of two such sums. */
-template<int K, int N, bool LATER, int TERMS>
-INLINE void decayed_sums(float (&d)[N], const Terms<TERMS> &terms, u32 gd,
-                         u32 gb, int col, const Lane &l)
+/* Each of SUMS: d[r][k] = sum over its terms, and tokens t, of p x[t][k]
+ * exp(...), 2 N columns from `col` on, p being the scores' p[r][t] and the
+ * exponent gd[r][k] - gx[t][k], for t that count for r, where rows are LATER;
+ * else p[t][r], gx[t][k] - gd[r][k], for t for which r counts. A warp has 16
+ * rows; what they meet is decayed to, or from, the sum `gb` before them, or at
+ * their end, and they from, or to there. What is decayed is two numbers of
+ * bfloat16: what a token adds to the gradient of its gate is the difference of
+ * two such sums. */
+template<int K, int N, bool LATER, u32 HOW, int SUMS, int TERMS>
+INLINE void decayed_sums(float *const (&d)[SUMS], const Terms<TERMS> &terms,
+                         u32 gd, u32 gb, int col, const Lane &l)
 {
     const bool pairs = forgets<K>(gb, l.warp, col, 2 * N, l);
     const u32 anchor = sum_row<K>(gb, 16 * l.warp + (LATER ? -1 : 15));
-    UNROLL for (int e = 0; e < N; e++)
-        d[e] = 0;
+    float end[N / 4];
+    UNROLL for (int s = 0; s < N / 4; s++)
+        end[s] = (LATER ? LOG2E : -LOG2E)
+               * load1(anchor + 4 * (col + 8 * s + (l.lane >> 2)));
+    UNROLL for (int i = 0; i < SUMS; i++)
+        UNROLL for (int e = 0; e < N; e++)
+            d[i][e] = 0;
     NO_UNROLL for (int block = LATER ? 0 : l.warp;
                    block <= (LATER ? l.warp : 3); block++)
-        NO_UNROLL for (int i = 0; i < TERMS; i++)
-            if (block != l.warp || !pairs)
-                add_block<K, N, LATER>(d, term(terms, i), block, anchor, col,
-                                       l);
+        if (block == l.warp && pairs)
+            continue;
+        else if (are_apart(HOW, TERMS))
+            NO_UNROLL for (int i = 0; i < TERMS; i++)
+                add_block<K, N, LATER, 0>(d, term(terms, i), block, end, col,
+                                          l);
+        else
+            add_block<K, N, LATER, HOW>(d, terms, block, end, col, l);
     UNROLL for (int e = 0; e < N / 4; e++) {
         const u32 k = 4 * (col + 8 * e + l.col);
-        const float2 end = times_log2e(load2(anchor + k));
+        const float2 to = times_log2e(load2(anchor + k));
         UNROLL for (int h = 0; h < 2; h++) {
             const float2 g = load2(sum_row<K>(gd, l.row + 8 * h) + k);
-            const float2 f = LATER ? decay_from(g, end) : decay_to(end, g);
-            d[4 * e + 2 * h] *= f.x;
-            d[4 * e + 2 * h + 1] *= f.y;
+            const float2 f = LATER ? decay_from(g, to) : decay_to(to, g);
+            UNROLL for (int i = 0; i < SUMS; i++) {
+                const float size = abs_(terms.scale[first_of(HOW, i)]);
+                d[i][4 * e + 2 * h] *= f.x * size;
+                d[i][4 * e + 2 * h + 1] *= f.y * size;
+            }
         }
     }
-    NO_UNROLL for (int i = 0; i < TERMS && pairs; i++)
-        pairs_of_sums<K, N, LATER>(d, term(terms, i), gd, col, l);
+    UNROLL for (int sum = 0; sum < SUMS; sum++) {
+        const int last = sum + 1 < SUMS ? first_of(HOW, sum + 1) : TERMS;
+        NO_UNROLL for (int i = first_of(HOW, sum); i < last && pairs; i++)
+            pairs_of_sums<K, N, LATER>(d[sum], term(terms, i), gd, col, l);
+    }
 }

@@ -341,6 +341,8 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         const KInst *k = &p->s->inst[i];
         if (k->role != role || k->op < from || k->op > to)
             continue;
+        if (role == KR_MATRIX)
+            put_found_early(p, k);
         put_inst(p, k);
         if (k->op == K_SETTLE)
             put_settled(p, i);

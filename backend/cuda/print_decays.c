@@ -65,28 +65,52 @@ void put_scan(Print *p, const KInst *k)
                (int)k->ncol, share, back, place(p, from), last, share);
 }
 
-/* Its terms: scores, what those meet, and the decays of that; STRICT, scale. */
-static const char *terms_text(Print *p, const KInst *k, const KTerm *t,
+/* Terms of the sums that an instruction makes, one sum's behind another's. */
+typedef struct TermsOf {
+    int n, sum[MOST_TERMS];
+    KTerm term[MOST_TERMS];
+} TermsOf;
+
+static TermsOf terms_of(const Print *p, const KInst *k)
+{
+    TermsOf t = { 0 };
+    for (int i = 0; i < k->nout; i++) {
+        int n = decayed_terms(p->s->g, value_at(p, k->out[i])->node,
+                              t.term + t.n);
+        while (n--)
+            t.sum[t.n++] = i;
+    }
+    return t;
+}
+
+/* Of its sum's terms the first. */
+static double first_scale(const TermsOf *t, int i)
+{
+    while (i && t->sum[i - 1] == t->sum[i])
+        i--;
+    return fabs(t->term[i].scale);
+}
+
+/* Scores, what those meet, and the decays of that; STRICT, scale, its size. */
+static const char *terms_text(Print *p, const KInst *k, const TermsOf *t,
                               bool later)
 {
-    int n = k->nin / 4;
     Buf b = { .ctx = p->c };
-    buf_printf(&b, "Terms<%d> {", n);
+    buf_printf(&b, "Terms<%d> {", t->n);
     for (int part = 0; part < 6; part++) {
         buf_printf(&b, part ? ", {" : " {");
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < t->n; i++) {
             const int16_t *in = k->in + 4 * i;
-            double size = fabs(t[i].scale);
             buf_printf(&b, i ? ", " : " ");
             if (part < 3)
                 buf_printf(&b, "%s", place(p, value_at(p, in[part < 2 ? part
                                                : later ? 3 : 2])));
             else if (part == 3)
-                buf_printf(&b, "%d", (node_of(p, t[i].product)->flags & STRICT)
-                                     != 0);
+                buf_printf(&b, "%d", (node_of(p, t->term[i].product)->flags
+                                      & STRICT) != 0);
             else
-                number_text(&b, part == 4 ? t[i].scale
-                                : size == 1 ? 0 : log2(size));
+                number_text(&b, part == 4 ? t->term[i].scale
+                            : fabs(t->term[i].scale) / first_scale(t, i));
         }
         buf_printf(&b, " }");
     }
@@ -94,28 +118,72 @@ static const char *terms_text(Print *p, const KInst *k, const KTerm *t,
     return b.s;
 }
 
+/* What terms have in common with those before them: decays.cuh's HOW. */
+static unsigned how_terms_are(const KInst *k, const TermsOf *t, bool later)
+{
+    enum { AS_BEFORE = 1, MEETS_AS_BEFORE = 2, SUM_SHIFT = 2, TERM_BITS = 4 };
+    unsigned how = 0;
+    for (int i = 0; i < t->n; i++) {
+        const int16_t *in = k->in + 4 * i, *to = in - 4;
+        unsigned of = (unsigned)t->sum[i] << SUM_SHIFT;
+        if (i && in[later ? 3 : 2] == to[later ? 3 : 2]) {
+            bool same = in[1] == to[1]
+                && fabs(t->term[i].scale) * first_scale(t, i - 1)
+                   == fabs(t->term[i - 1].scale) * first_scale(t, i);
+            of |= AS_BEFORE | (same ? MEETS_AS_BEFORE : 0);
+        }
+        how |= of << TERM_BITS * i;
+    }
+    for (int i = t->n; i < MOST_TERMS; i++)
+        how |= (unsigned)k->nout << (TERM_BITS * i + SUM_SHIFT);
+    return how;
+}
+
+/* Of each of the sums its term's value `at`. */
+static const char *places_text(Print *p, const KInst *k, int at)
+{
+    Buf b = { .ctx = p->c };
+    for (int i = 0; i < k->nout; i++)
+        buf_printf(&b, "%s %s", i ? "," : "",
+                   place(p, value_at(p, k->in[4 * i + at])));
+    return b.s;
+}
+
+static void put_scores(Print *p, const KInst *k, const TermsOf *t)
+{
+    Buf strict = { .ctx = p->c };
+    int share = share_of(p->s, k->ncol);
+    for (int i = 0; i < k->nout; i++)
+        buf_printf(&strict, "%s %d", i ? "," : "",
+                   (node_of(p, t->term[i].product)->flags & STRICT) != 0);
+    buf_printf(p->b, "const u32 row[] = {%s }, col[] = {%s };\n"
+               "const u32 decays[] = {%s };\nconst int strict[] = {%s };\n"
+               "decayed_scores<%d, %d>(sum, row, col, decays, strict, %s,"
+               " col0(%d), l);\n", places_text(p, k, 0), places_text(p, k, 1),
+               places_text(p, k, 2), strict.s,
+               (int)value_at(p, k->in[0])->ncol, share / 2,
+               place(p, value_at(p, k->in[3])), share);
+}
+
 void put_decayed(Print *p, const KInst *k)
 {
-    const KValue *d = value_at(p, k->out[0]);
     int share = share_of(p->s, k->ncol);
-    KTerm t[MOST_TERMS];
-    decayed_terms(p->s->g, d->node, t);
-    const Node *n = node_of(p, t[0].product);
-    const char *a[4];
-    bool strict = n->flags & STRICT, later = n->over & AXIS(AX_J);
-    for (int i = 0; i < 4; i++)
-        a[i] = place(p, value_at(p, k->in[i]));
+    TermsOf t = terms_of(p, k);
+    bool later = node_of(p, t.term[0].product)->over & AXIS(AX_J);
+    buf_printf(p->b, "{\nfloat *const sum[] = {");
+    for (int i = 0; i < k->nout; i++)
+        buf_printf(p->b, "%s %s", i ? "," : "",
+                   fragment_name(p, value_at(p, k->out[i])->node));
+    buf_printf(p->b, " };\n");
     if (k->col == AX_J)
-        buf_printf(p->b, "decayed_scores<%d, %d, %d>(%s, %s, %s, %s, %s,"
-                   " col0(%d), l);\n",
-                   (int)value_at(p, k->in[0])->ncol,
-                   share / 2, strict, fragment_name(p, d->node), a[0], a[1],
-                   a[2], a[3], share);
+        put_scores(p, k, &t);
     else
-        buf_printf(p->b, "decayed_sums<%d, %d, %d>(%s, %s, %s, %s, col0(%d),"
-                   " l);\n", (int)k->ncol, share / 2, later,
-                   fragment_name(p, d->node), terms_text(p, k, t, later),
-                   a[later ? 2 : 3], a[3], share);
+        buf_printf(p->b, "decayed_sums<%d, %d, %d, 0x%x>(sum, %s, %s, %s,"
+                   " col0(%d), l);\n", (int)k->ncol, share / 2, later,
+                   how_terms_are(k, &t, later), terms_text(p, k, &t, later),
+                   place(p, value_at(p, k->in[later ? 2 : 3])),
+                   place(p, value_at(p, k->in[3])), share);
+    buf_printf(p->b, "}\n");
 }
 
 /* ---- what programs find, and leave ---- */
@@ -172,6 +240,62 @@ static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
                    share)));
 }
 
+static const char *raw_name(Print *p, const KInst *k, const KValue *v)
+{
+    return ctx_format(p->c, "q%u_%d", (unsigned)v->node,
+                      (int)(k - p->s->inst));
+}
+
+static bool has_fragments(const Print *p, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nin + k->nout; i++)
+        any |= value_at(p, i < k->nin ? k->in[i] : k->out[i - k->nin])->layout
+               == LAY_FRAGMENT;
+    return any;
+}
+
+/* The instruction before which a program's matrices are asked for: those from
+ * there on are no program that holds fragments. */
+static const KInst *asked_before(const Print *p, const KInst *k)
+{
+    const KInst *at = k;
+    for (const KInst *i = k - 1; i >= p->s->inst; i--) {
+        if (i->role != KR_MATRIX)
+            continue;
+        bool light = i->op == K_MAP && !has_fragments(p, i);
+        if (!light && i->op != K_PRODUCT && i->op != K_SETTLE
+            && i->op != K_SYNC && i->op != K_CLEAR && i->op != K_SCAN)
+            break;
+        at = i;
+    }
+    return at;
+}
+
+static void put_raw(Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = node_of(p, v->node);
+    const char *name = raw_name(p, k, v);
+    int share = share_of(p->s, k->ncol);
+    buf_printf(p->b, "u32 %s[%d];\nfind_matrix<%d>(%s, a.tensor[%d], x, %s +"
+               " col0(%d), l);\n", name, share / 4,
+               p->s->g->in[n->index].ranked, name,
+               tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
+               sliced_index(p, v->col, 0), share);
+}
+
+void put_found_early(Print *p, const KInst *from)
+{
+    for (const KInst *k = from; k < p->s->inst + p->s->ninsts; k++) {
+        if (k->role != KR_MATRIX || k->op != K_MAP
+            || asked_before(p, k) != from)
+            continue;
+        for (int i = 0; i < k->nin; i++)
+            if (is_found_raw(p, k, value_at(p, k->in[i])))
+                put_raw(p, k, value_at(p, k->in[i]));
+    }
+}
+
 void put_found_matrices(Print *p, const KInst *k, int regs)
 {
     int share = map_share(p, k);
@@ -181,7 +305,13 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         unsigned u = (unsigned)v->node;
         if (v->layout != LAY_GLOBAL)
             continue;
-        if (!n->axes || !(n->axes & (n->axes - 1)))
+        if (is_found_raw(p, k, v) && k->parts)
+            buf_printf(p->b, "u32 q%u[%d];\ntake_part(q%u, %s, part);\n", u,
+                       regs / 2, u, raw_name(p, k, v));
+        else if (is_found_raw(p, k, v))
+            buf_printf(p->b, "const u32 (&q%u)[%d] = %s;\n", u, regs / 2,
+                       raw_name(p, k, v));
+        else if (!n->axes || !(n->axes & (n->axes - 1)))
             put_found_vector(p, k, v->node, share);
         else if (n->op != OP_input)
             buf_printf(p->b, "float g%u[%d];\nload_kept<%d, %d>(g%u, %s + %s +"

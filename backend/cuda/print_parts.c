@@ -280,6 +280,15 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
                     || (v->layout == LAY_VECTOR && v->row == k->col));
 }
 
+/* Whether a program finds the matrix in 16 bits, a tensor's. */
+bool is_found_raw(const Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = &p->s->g->n[v->node];
+    return v->layout == LAY_GLOBAL && n->op == OP_input
+        && n->axes & (n->axes - 1) && k->op == K_MAP && k->row == AX_I
+        && dtype_size(p->o->in[n->index]) == 2;
+}
+
 const char *found_element(Print *p, const KInst *k, Ref o)
 {
     Ref r = shown_node(p->s->g, o);
@@ -293,6 +302,9 @@ const char *found_element(Print *p, const KInst *k, Ref o)
             return ctx_format(p->c, v->layout == LAY_TILE
                 ? "(e & 1 ? high(t%u[e / 2 %% 4]) : low(t%u[e / 2 %% 4]))"
                 : "(e & 1 ? y%u.y : y%u.x)", u, u);
+        if (is_found_raw(p, k, v))
+            return ctx_format(p->c, "(e & 1 ? high(q%u[e / 2]) :"
+                              " low(q%u[e / 2]))", u, u);
         if (v->layout == LAY_GLOBAL && s & (s - 1))
             return ctx_format(p->c, "g%u[e]", u);
     }

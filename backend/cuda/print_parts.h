@@ -58,6 +58,8 @@ const char *element_of(Print *p, const KInst *k, Ref o);
  * it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
+/* Whether it finds the matrix in 16 bits, a tensor's. */
+bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
 /* Whether the node's value at a column is made of its operand's at both columns
  * of a pair; whether the program goes through its registers by pairs; the phase
  * of a node of it. */
@@ -135,6 +137,9 @@ void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
 void put_found_sums(Print *p, const KInst *k);
+/* Matrices of 16 bits that a program behind this instruction reads where they
+ * lie: they are asked for as early as registers allow. */
+void put_found_early(Print *p, const KInst *k);
 /* What it leaves there, in a turn of the loop. */
 void put_left(Print *p, const KInst *k, const KValue *v);
 /* A vector of tokens that moves on by one: before the loop, and in it. */

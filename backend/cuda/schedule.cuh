@@ -324,6 +324,41 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     UNROLL for (int e = 0; e < N; e++)
         y[e] = far[e];
 }
+/* Of a matrix of 16 bits the same in pairs, not yet as numbers: what is asked
+ * for early is not waited for. */
+template<bool RANKED = false, int N>
+INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
+                        const Lane &l)
+{
+    const unsigned short *p = lane_place<unsigned short, RANKED>(t, x, col, l);
+    const unsigned short *q = p + 8 / RANKS * t.st;
+    const i64 step = column_step<RANKED>(t);
+    const bool has = has_place<RANKED>(l.row);
+    const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
+    if (is_paired<RANKED>(t, p)) {
+        UNROLL for (int e = 0; e < N; e++)
+            y[e] = rows[e % 2] ? *(const u32 *)((e % 2 ? q : p) + e / 2 * 8)
+                               : 0;
+        return;
+    }
+    u32 far[N];                         /* in memory: a loop is short */
+    NO_UNROLL for (int e = 0; e < N; e++) {
+        const unsigned short *at = (e % 2 ? q : p) + e / 2 * 8 * step;
+        far[e] = rows[e % 2] ? at[0] | (u32)at[step] << 16 : 0;
+    }
+    UNROLL for (int e = 0; e < N; e++)
+        y[e] = far[e];
+}
+/* Part `part` of what was found. */
+template<int N, int ALL>
+INLINE void take_part(u32 (&y)[N], const u32 (&all)[ALL], int part)
+{
+    UNROLL for (int e = 0; e < N; e++) {
+        y[e] = all[e];
+        UNROLL for (int i = 1; i < ALL / N; i++)
+            y[e] = part == i ? all[i * N + e] : y[e];
+    }
+}
 /* Of what kernels keep for one another in float32, COLS numbers a token; AHEAD:
  * of the next one, and zeros at last. */
 template<int COLS, bool AHEAD, int N>

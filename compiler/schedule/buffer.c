@@ -10,6 +10,7 @@
  */
 #include "schedule.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { VECTOR_ALIGN = 16, BARRIER = 8,
@@ -121,15 +122,69 @@ static bool suits_ring(const Schedule *s, const int16_t *ring, int number,
     return true;
 }
 
+/* From the last instruction of its reader that has a tile to the first of one
+ * that wants the next, of this item or of the one behind it. */
+static int length_between(const Schedule *s, int a, int b)
+{
+    int begin = NOTHING, end = NOTHING, n = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++) {
+            if (s->inst[i].in[j] == a)
+                end = i;
+            if (s->inst[i].in[j] == b && begin == NOTHING)
+                begin = i;
+        }
+    int count = (begin - end - 1 + s->ninsts) % s->ninsts;
+    for (int i = 1; i <= count; i++) {
+        const KInst *k = &s->inst[(end + i) % s->ninsts];
+        n += k->role == KR_MATRIX ? inst_length(s, k) : 0;
+    }
+    return n;
+}
+
+/* What is done while the copy engine fills the ring for the value, or behind
+ * it for another, at least. */
+static int time_to_fill(const Schedule *s, const int16_t *ring, int number,
+                        int value)
+{
+    int least = INT_MAX;
+    for (int v = 0; v < s->nvalues; v++)
+        if (ring[v] == number) {
+            int to = length_between(s, v, value);
+            int from = length_between(s, value, v);
+            least = to < least ? to : least;
+            least = from < least ? from : least;
+        }
+    return least;
+}
+
+/* The ring of those there are in which the tile is waited for the least;
+ * a new one, if it is waited for in each, where there is memory. */
+static int best_ring(const Schedule *s, const int16_t *ring, int n, int value,
+                     bool waits)
+{
+    enum { ENOUGH = 300 };
+    int best = n, most = waits ? -1 : ENOUGH;
+    for (int i = 0; i < n; i++) {
+        int time = time_to_fill(s, ring, i, value);
+        if (suits_ring(s, ring, i, value) && time > most) {
+            best = i;
+            most = time;
+        }
+    }
+    return best;
+}
+
 /* Which ring each loaded tile goes through, by number: the largest are dealt
  * first, so that others find room between them. */
-static int16_t *deal_rings(const Schedule *s)
+static int16_t *deal_rings(const Schedule *s, bool waits)
 {
     int16_t *ring = ctx_alloc(s->c, ((size_t)s->nvalues + 1) * sizeof *ring);
+    int n = 0;
     for (int v = 0; v < s->nvalues; v++)
         ring[v] = NOTHING;
     for (;;) {
-        int best = NOTHING, number = 0;
+        int best = NOTHING;
         for (int v = 0; v < s->nvalues; v++)
             if (ring[v] == NOTHING && is_loaded_tile(s, v)
                 && (best == NOTHING || value_bytes(&s->value[v])
@@ -137,9 +192,8 @@ static int16_t *deal_rings(const Schedule *s)
                 best = v;
         if (best == NOTHING)
             return ring;
-        while (!suits_ring(s, ring, number, best))
-            number++;
-        ring[best] = (int16_t)number;
+        ring[best] = (int16_t)best_ring(s, ring, n, best, waits);
+        n += ring[best] == n;
     }
 }
 
@@ -392,10 +446,10 @@ static void choose_depths(Schedule *s)
             deepen(s, &s->buffer[i]);
 }
 
-/* Requires values and instructions; gives values their buffers. */
-bool schedule_buffers(Schedule *s)
+static bool place_values(Schedule *s, bool waits)
 {
-    const int16_t *ring = deal_rings(s);
+    const int16_t *ring = deal_rings(s, waits);
+    s->nbuffers = s->first_placed = 0;
     for (int i = 0; i < s->nvalues; i++)
         if (!place_value(s, ring, i))
             return false;
@@ -408,6 +462,21 @@ bool schedule_buffers(Schedule *s)
                             (int)shared_room(s));
         return false;
     }
+    return true;
+}
+
+/* Requires values and instructions; gives values their buffers. */
+bool schedule_buffers(Schedule *s)
+{
+    size_t size = (size_t)s->nvalues * sizeof *s->value;
+    KValue *none = ctx_alloc(s->c, size + 1);
+    memcpy(none, s->value, size);
+    if (!place_values(s, false)) {
+        memcpy(s->value, none, size);
+        if (!s->rings || !place_values(s, true))
+            return false;
+    }
+    s->why = NULL;
     choose_depths(s);
     return true;
 }

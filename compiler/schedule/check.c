@@ -318,6 +318,16 @@ static const char *check_cleared(const Schedule *s)
     return NULL;
 }
 
+/* Of the sums that it makes. */
+static int count_terms(const Schedule *s, const KInst *k)
+{
+    KTerm t[MOST_TERMS];
+    int n = 0;
+    for (int i = 0; i < k->nout; i++)
+        n += decayed_terms(s->g, s->value[k->out[i]].node, t);
+    return n;
+}
+
 /* Sums take the place of what they are of, and decays are made of sums. */
 static const char *check_sums(const Schedule *s)
 {
@@ -352,6 +362,8 @@ static const char *check_sums(const Schedule *s)
         }
         if (k->op == K_DECAYED && (!k->nin || k->nin % 4))
             return wrong(s, "terms that are not of four values", i);
+        if (k->op == K_DECAYED && 4 * count_terms(s, k) != k->nin)
+            return wrong(s, "other terms than its sums have", i);
         for (int j = 0; j < k->nin && k->op == K_DECAYED; j++) {
             int w = j % 4 > 1 ? writer(s, k->in[j]) : NOTHING;
             if (j % 4 > 1 && (w == NOTHING || s->inst[w].op != K_SCAN))
@@ -548,7 +560,7 @@ static bool lives_at(const Schedule *s, int v, int at, bool behind)
 /* Fragments that live at one time, and what else a thread needs. A program
  * gives up an element of what it reads when it leaves one of what it writes;
  * products have both. */
-static const char *check_registers(const Schedule *s)
+const char *registers_fault(const Schedule *s)
 {
     enum { OTHERS = 64 };
     int most = 0;
@@ -601,7 +613,7 @@ const char *schedule_check(Schedule *s)
         check_buffers,
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
-        check_progress, check_cleared, check_registers, check_maps };
+        check_progress, check_cleared, registers_fault, check_maps };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

@@ -161,9 +161,7 @@ int decayed_terms(const Graph *g, Ref r, KTerm t[MOST_TERMS])
     return add_terms(g, r, 1, t, &n) ? n : 0;
 }
 
-/* The decays of the result's rows, which its terms have in common; what the
- * earlier tokens' are measured from. */
-static bool decay_alike(const Graph *g, Ref a, Ref b)
+bool decay_alike(const Graph *g, Ref a, Ref b)
 {
     const Node *m = &g->n[a], *n = &g->n[b];
     bool later = m->over & AXIS(AX_J);

@@ -9,11 +9,11 @@
  * `tests/cuda/scheduled compile` counts them: most are within a tenth. */
 enum { LEN_BEGIN = 800, LEN_LOAD = 10, LEN_STORE = 40, LEN_VECTOR = 75,
        LEN_VECTOR_NODE = 21, LEN_PRODUCT = 37, LEN_SCAN = 75, LEN_GATED = 525,
-       LEN_INVERSE = 610, LEN_SCORES = 460, LEN_STATE = 200, LEN_ELSE = 13,
-       LEN_MAP = 23, LEN_FOUND = 34, LEN_COLUMNS = 50 };
-enum { EACH_SHARE = 40, EACH_DECAYED = 320, EACH_STATE = 140, EACH_FOUND = 24,
-       EACH_READ = 9, EACH_NODE = 14, EACH_EXP = 40, EACH_SINE = 20,
-       EACH_TILE = 22, EACH_LEFT = 17 };
+       LEN_INVERSE = 610, LEN_SCORES = 460, LEN_STATE = 200,
+       LEN_ELSE = 13, LEN_MAP = 23, LEN_FOUND = 34, LEN_COLUMNS = 50 };
+enum { EACH_SHARE = 40, EACH_DECAYED = 320, EACH_STATE = 140,
+       EACH_FOUND = 24, EACH_READ = 9, EACH_NODE = 14, EACH_EXP = 40,
+       EACH_SINE = 20, EACH_TILE = 22, EACH_LEFT = 17 };
 
 static int elements(const Schedule *s, const KInst *k)
 {
@@ -64,7 +64,7 @@ static int state_length(const Schedule *s, const KInst *k)
                                    / 10 : 0);
 }
 
-static int inst_length(const Schedule *s, const KInst *k)
+int inst_length(const Schedule *s, const KInst *k)
 {
     switch ((KOp)k->op) {
     case K_LOAD:    return LEN_LOAD;
@@ -79,8 +79,8 @@ static int inst_length(const Schedule *s, const KInst *k)
         return s->g->n[s->value[k->out[0]].node].op == OP_cumsum ? LEN_SCAN
                                                                  : LEN_GATED;
     case K_DECAYED:
-        return k->col == AX_J ? LEN_SCORES
-                              : EACH_DECAYED * elements(s, k) / 10;
+        return k->nout * (k->col == AX_J ? LEN_SCORES
+                          : EACH_DECAYED * elements(s, k) / 10);
     case K_MAP:     return map_length(s, k);
     case K_BEGIN: case K_END: return state_length(s, k);
     case K_CLEAR: case K_CARRY: case K_SETTLE: case K_ACROSS: case K_SYNC:

@@ -38,6 +38,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         if (!schedule_buffers(s))
             continue;
         deal_roles(s);
+        schedule_together(s);
         schedule_shorten(s);
         schedule_sync(s);
         s->why = schedule_check(s);

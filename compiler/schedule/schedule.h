@@ -17,6 +17,7 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   buffer.c   values -> buffers: bytes, depth, place
+ *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
@@ -107,7 +108,8 @@ typedef enum KOp {
                                            kept: the program `node` */
     K_DECAYED,                          /* fragment <- a b, under decays that
                                            are differences of sums; or the sum
-                                           of several, each times a number */
+                                           of several, each times a number;
+                                           or some such sums at once */
     K_SYNC,                             /* the matrix role's warps meet */
     K_STORE,                            /* an output, or a state kept <- tile;
                                            this head's share of an output
@@ -244,12 +246,16 @@ bool schedule_buffers(Schedule *s);
  * multiple. */
 enum { MOST_LENGTH = 7000, PART_COLS = 16 };
 int schedule_length(const Schedule *s);
+int inst_length(const Schedule *s, const KInst *k);
 void schedule_shorten(Schedule *s);
+void schedule_together(Schedule *s);
 /* Whether a program's columns may be made one part after another. */
 bool may_be_in_parts(const Schedule *s, const KInst *k);
 void schedule_sync(Schedule *s);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);
+/* The same of registers alone. */
+const char *registers_fault(const Schedule *s);
 
 /* ---- price.c ---- */
 
@@ -291,6 +297,9 @@ static inline int fragment_root(const Schedule *s, int v)
 enum { MOST_TERMS = 4 };
 typedef struct KTerm { Ref product; double scale; } KTerm;
 int decayed_terms(const Graph *g, Ref r, KTerm t[MOST_TERMS]);
+/* Whether the decays of both products' rows are the same, and what the earlier
+ * tokens' are measured from. */
+bool decay_alike(const Graph *g, Ref a, Ref b);
 /* Of the buffers that the matrix role writes for itself those that the
  * instruction reads, or writes. What a vector that is carried becomes is
  * written where it is: of that, its beginning and its end each number is one

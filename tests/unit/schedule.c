@@ -233,6 +233,12 @@ static void no_sums(Schedule *s)
     KInst *k = find(s, K_DECAYED, 0);
     k->in[2] = k->in[0];
 }
+static void one_term_more(Schedule *s)
+{
+    KInst *k = find(s, K_DECAYED, 0);
+    memcpy(k->in + k->nin, k->in, 4 * sizeof *k->in);
+    k->nin += 4;
+}
 static void scanned_early(Schedule *s)
 {
     KInst *k = find(s, K_SCAN, 0);
@@ -268,6 +274,7 @@ static const Spoiled decays[] = {
     { "no scan", no_scan, "nobody writes" },
     { "scanned elsewhere", scanned_elsewhere, "lie elsewhere" },
     { "no sums", no_sums, "no sums" },
+    { "one term more", one_term_more, "other terms" },
     { "scanned early", scanned_early, "do not meet" },
     { "sums read early", sums_read_early, "do not meet" },
     { "one place", one_place, "written over" },

@@ -404,7 +404,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
-            decayed_scores<128, 16, 0>(f24, base + 32768 + it % 2 * 16384, base + 65536 + it % 2 * 16384, base + 164384, base + 164384, col0(32), l);
+            {
+                float *const sum[] = { f24 };
+                const u32 row[] = { base + 32768 + it % 2 * 16384 }, col[] = { base + 65536 + it % 2 * 16384 };
+                const u32 decays[] = { base + 164384 };
+                const int strict[] = { 0 };
+                decayed_scores<128, 16>(sum, row, col, decays, strict, base + 164384, col0(32), l);
+            }
             arrive(base + 217136 + it % 2 * 8);
             arrive(base + 217168 + it % 2 * 8);
             matrix_sync<2>();
@@ -837,10 +843,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f54[32];
             float f31[32];
             const Lane l = lane_of(fresh((int)threadIdx.x));
+            u32 q4_2[16];
+            find_matrix<0>(q4_2, a.tensor[8], x, 0 + col0(64), l);
             matrix_sync<2>();
             {
-                float g4[32];
-                load_matrix<unsigned short>(g4, a.tensor[8], x, 0 + col0(64), l);
+                const u32 (&q4)[16] = q4_2;
                 float z9 = 0;
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -848,7 +855,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x9 = max_(g4[e], bits(0xc2d00000));
+                    const float x9 = max_((e & 1 ? high(q4[e / 2]) : low(q4[e / 2])), bits(0xc2d00000));
                     if (e % 2)
                         store2(base + 148000 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
                     else
@@ -925,7 +932,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
-            decayed_scores<128, 16, 0>(f24, base + 49152, base + 32768, base + 148000, base + 148000, col0(32), l);
+            {
+                float *const sum[] = { f24 };
+                const u32 row[] = { base + 49152 }, col[] = { base + 32768 };
+                const u32 decays[] = { base + 148000 };
+                const int strict[] = { 0 };
+                decayed_scores<128, 16>(sum, row, col, decays, strict, base + 148000, col0(32), l);
+            }
             {
                 {
                     u32 p[8];
@@ -934,8 +947,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 fence_async();
             }
-            decayed_sums<128, 32, 1>(f33, Terms<1> { { base + 184320 }, { base + 32768 }, { base + 148000 }, { 0 }, { 1.f }, { 0.f } }, base + 148000, base + 148000, col0(64), l);
-            decayed_sums<128, 32, 0>(f34, Terms<1> { { base + 184320 }, { base + 49152 }, { base + 148000 }, { 0 }, { 1.f }, { 0.f } }, base + 148000, base + 148000, col0(64), l);
+            {
+                float *const sum[] = { f33 };
+                decayed_sums<128, 32, 1, 0x4440>(sum, Terms<1> { { base + 184320 }, { base + 32768 }, { base + 148000 }, { 0 }, { 1.f }, { 1.f } }, base + 148000, base + 148000, col0(64), l);
+            }
+            {
+                float *const sum[] = { f34 };
+                decayed_sums<128, 32, 0, 0x4440>(sum, Terms<1> { { base + 184320 }, { base + 49152 }, { base + 148000 }, { 0 }, { 1.f }, { 1.f } }, base + 148000, base + 148000, col0(64), l);
+            }
             wait(base + 218208, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f37, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
@@ -1083,13 +1102,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
             }
             arrive(base + 218128 + it % 2 * 8);
+            u32 q4_39[16];
+            find_matrix<0>(q4_39, a.tensor[8], x, 0 + col0(64), l);
             matrix_sync<2>();
             scan_rows<128, 64, 1>(base + 148000, 0u, col0(64), l);
             matrix_sync<2>();
             {
                 const Lane l = lane_of(fresh((int)threadIdx.x));
-                float g4[32];
-                load_matrix<unsigned short>(g4, a.tensor[8], x, 0 + col0(64), l);
+                const u32 (&q4)[16] = q4_39;
                 float2 y57 = { 0, 0 };
                 float f59[32];
                 UNROLL for (int e = 0; e < 32; e++) {
@@ -1100,7 +1120,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)col;
                     if (e % 2 == 0)
                         y57 = load2(base + 148000 + row * 544 + 4 * col);
-                    const float x58 = g4[e] < bits(0xc2d00000) ? 1 : 0;
+                    const float x58 = (e & 1 ? high(q4[e / 2]) : low(q4[e / 2])) < bits(0xc2d00000) ? 1 : 0;
                     const float x59 = x58 != 0 ? 0.f : (e & 1 ? y57.y : y57.x);
                     f59[e] = x59;
                 }

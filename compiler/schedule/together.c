@@ -1,0 +1,139 @@
+/* together.c -- sums under decays that one instruction makes: what they have in
+ * common is decayed once, and warps that have the fewest tokens of one have
+ * the most of another, without a barrier between.
+ */
+#include "schedule.h"
+
+#include <string.h>
+
+static bool has_value(const int16_t *list, int n, int value)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == value)
+            return true;
+    return false;
+}
+
+/* Loads the tile, or clears rows of it. */
+static bool brings(const KInst *k, int value)
+{
+    return (k->op == K_LOAD && has_value(k->out, k->nout, value))
+        || (k->op == K_CLEAR && has_value(k->in, k->nin, value));
+}
+
+/* The last instruction before `end` without which the value is not there. */
+static int ready_at(const Schedule *s, int value, int end)
+{
+    int at = NOTHING;
+    for (int i = 0; i < end; i++) {
+        const KInst *k = &s->inst[i];
+        if (has_value(k->out, k->nout, value) || brings(k, value))
+            at = i;
+    }
+    return at;
+}
+
+/* Whether the value is there at `from`, or is a tile that may be loaded before:
+ * it has a buffer of its own. */
+static bool may_be_ready(const Schedule *s, int value, int from, int end)
+{
+    const KValue *v = &s->value[value];
+    if (ready_at(s, value, end) < from)
+        return true;
+    const KBuffer *b = &s->buffer[v->buffer];
+    for (int i = from; i < end; i++)
+        if (has_value(s->inst[i].out, s->inst[i].nout, value)
+            && s->inst[i].op != K_LOAD)
+            return false;
+    return v->layout == LAY_TILE && b->copied && b->uses == 1;
+}
+
+static bool are_ready(const Schedule *s, const KInst *k, int from, int end)
+{
+    for (int i = 0; i < k->nin; i++)
+        if (!may_be_ready(s, k->in[i], from, end))
+            return false;
+    return true;
+}
+
+static Ref first_product(const Schedule *s, const KInst *k)
+{
+    KTerm t[MOST_TERMS];
+    decayed_terms(s->g, s->value[k->out[0]].node, t);
+    return t[0].product;
+}
+
+/* Whether a term of one meets what a term of the other does; of scores that is
+ * all that they meet, or their rows are the same. */
+static bool share_factor(const KInst *a, const KInst *b, bool later)
+{
+    int decays = later ? 3 : 2;
+    if (a->col == AX_J)
+        return a->in[3] == b->in[3]
+            && (a->in[1] == b->in[1]
+                || (a->in[0] == b->in[0] && a->in[2] == b->in[2]));
+    for (int i = 0; i < a->nin; i += 4)
+        for (int j = 0; j < b->nin; j += 4)
+            if (a->in[i + 1] == b->in[j + 1]
+                && a->in[i + decays] == b->in[j + decays])
+                return true;
+    return false;
+}
+
+static bool may_be_one(const Schedule *s, int i, int j)
+{
+    enum { MOST_SUMS = 2 };
+    const KInst *a = &s->inst[i], *b = &s->inst[j];
+    if (a->op != K_DECAYED || b->op != K_DECAYED || a->row != b->row
+        || a->col != b->col || a->nout + b->nout > MOST_SUMS
+        || a->nin + b->nin > 4 * MOST_TERMS)
+        return false;
+    Ref of = first_product(s, a);
+    return decay_alike(s->g, of, first_product(s, b))
+        && share_factor(a, b, s->g->n[of].over & AXIS(AX_J))
+        && are_ready(s, b, i, j);
+}
+
+static void move_up(Schedule *s, int from, int to)
+{
+    KInst moved = s->inst[from];
+    memmove(s->inst + to + 1, s->inst + to,
+            (size_t)(from - to) * sizeof moved);
+    s->inst[to] = moved;
+}
+
+/* The tiles that the second one reads come before the first. */
+static void join(Schedule *s, int i, int j)
+{
+    for (int n = i; n < j; n++)
+        for (int v = 0; v < s->inst[j].nin; v++)
+            if (brings(&s->inst[n], s->inst[j].in[v])) {
+                move_up(s, n, i++);
+                break;
+            }
+    KInst *a = &s->inst[i], *b = &s->inst[j];
+    memcpy(a->in + a->nin, b->in, b->nin * sizeof *a->in);
+    memcpy(a->out + a->nout, b->out, b->nout * sizeof *a->out);
+    a->nin += b->nin;
+    a->nout += b->nout;
+    memmove(b, b + 1, (size_t)(--s->ninsts - j) * sizeof *b);
+}
+
+/* Requires buffers and roles; instructions have no waits yet. Fragments live
+ * longer: where registers are short, each is made when it is wanted. */
+void schedule_together(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = i + 1; j < s->ninsts; j++) {
+            if (!may_be_one(s, i, j))
+                continue;
+            size_t size = (size_t)s->ninsts * sizeof *s->inst;
+            KInst *before = ctx_alloc(s->c, size);
+            memcpy(before, s->inst, size);
+            join(s, i, j);
+            if (!registers_fault(s))
+                continue;
+            memcpy(s->inst, before, size);
+            s->ninsts++;
+        }
+}

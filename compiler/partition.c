@@ -443,6 +443,23 @@ typedef struct Search {
     bool too_large;
 } Search;
 
+/* A result that is an input as it is, and that nobody reads beside: there is
+ * nothing to compute of it, and so no column for it. */
+static bool has_bare_result(const Graph *g)
+{
+    bool *read = ctx_alloc(g->ctx, g->len * sizeof *read);
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; live[r] && i < 4; i++)
+            read[g->n[r].a[i]] = true;
+    for (int i = 0; i < g->nout; i++)
+        if (node_is_leaf(&g->n[g->out[i].node]) && !read[g->out[i].node])
+            return true;
+    return false;
+}
+
 /* In memory of its own: only the plan stays. */
 static void search(Ctx *room, void *ud)
 {
@@ -453,7 +470,7 @@ static void search(Ctx *room, void *ud)
     *g = *s->g;
     g->ctx = room;
     p->a = atoms_find(g, s->m);
-    if (p->a->ntensors > MAX_TENSORS)
+    if (p->a->ntensors > MAX_TENSORS || has_bare_result(g))
         return;
     p->cap = 4096;
     p->column = ctx_alloc(room, MAX_POOL * sizeof *p->column);
@@ -476,7 +493,7 @@ static void finish(Ctx *c, void *ud)
     (void)c;
     if (s->too_large)
         return;
-    if (!s->info->answer.n) {           /* too many tensors */
+    if (!s->info->answer.n) {           /* too many tensors, or too few */
         s->plan = plan_simple(s->g);
         return;
     }

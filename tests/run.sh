@@ -178,11 +178,8 @@ cuda() {
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
-        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\
-        *steps.lua)
-            more="FAKE_ARCH=9" ;;
-        *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
-        "flin tests/cuda/layers.lua gla" \
+        "flin tests/cuda/pairs.lua" "flin tests/cuda/steps.lua" \
+        "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \

@@ -411,6 +411,12 @@ check("plan: parts", #plan.parts == 17 and tostring(plan):find("rows", 1, true)
       and tostring(plan):find("product 128 x 64 x 64", 1, true), tostring(plan))
 check("plan: backward", layer:plan { backward = true }.flops
       > 2 * layer:plan().flops)
+-- What a residual gives back is what came: nothing computes it.
+local residual = flin.layer {
+  name = "residual", input = { x = "t d" }, weight = { W = "d e", V = "e d" },
+  forward = function (x, w) return dot(dot(x.x, w.W), w.V) + x.x end,
+}
+check("residual: gradients", residual:check { T = 9, size = 4 }.worst < 1e-5)
 -- A norm's number is one value for all that read it; heads do not each sum up a
 -- row that they share.
 local normed = flin.layer {

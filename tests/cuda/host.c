@@ -157,7 +157,9 @@ static void write_header(FILE *f, const char *name)
     fprintf(f, "%s\n", text);
 }
 
-/* The headers for each rank and size of a block, in a namespace. */
+enum { MOST_WARPS = 32 };
+
+/* The headers for a rank and a size of a block, in a namespace. */
 static void write_headers(FILE *f, int rank, int threads)
 {
     fprintf(f, "#undef RANK\n#define RANK %d\n#undef THREADS\n"
@@ -198,12 +200,15 @@ static bool write_source(const Test *t, int part, int parts)
     if (!f)
         return false;
     fprintf(f, "#include \"host.h\"\n");
-    for (int rank = 1; rank <= MAX_RANK; rank++) {
-        write_headers(f, rank, 128);
-        write_headers(f, rank, 512);
-    }
-    for (int i = part; i < t->n; i += parts)
+    bool has[MAX_RANK + 1][MOST_WARPS + 1] = { { false } };
+    for (int i = part; i < t->n; i += parts) {
+        int rank = cuda_rank(t->trial[i].plan->g);
+        int threads = t->trial[i].m->kernel->threads;
+        if (!has[rank][threads / 32])
+            write_headers(f, rank, threads);
+        has[rank][threads / 32] = true;
         write_trial(f, &t->trial[i], i);
+    }
     return fclose(f) == 0;
 }
 

@@ -119,7 +119,7 @@ do
   -- whose kernels go forward, as measured with 96 heads
   local chosen <const> = { hgrn2 = true, precond_gdn = true, gdn2 = true,
     precond_kda = true, rwkv7 = true, deltaproduct = true, simple_gla = false,
-    gla = false, kda = false, gated_deltanet = false, rwkv6 = false }
+    gla = false, kda = true, gated_deltanet = false, rwkv6 = false }
   for name, scheduled in pairs(chosen) do
     local why = plan_of(name, 128):match "\nforward: ([^\n]*)"
     expect(why and (why:find "^from schedules" ~= nil) == scheduled,

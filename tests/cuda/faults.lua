@@ -183,7 +183,7 @@ run("cached", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder, count))
 expect(compiled(count) == 1, "all are in the cache")
 -- Where registers spill the source is printed again, with more of them for a
 -- thread; what is found then is known to the next process.
-for spills, sources in pairs { ["THREADS, 8)"] = 2, ["THREADS"] = 3 } do
+for spills, sources in pairs { ["THREADS, 28)"] = 2, ["THREADS"] = 3 } do
   os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
   for turn = 1, 2 do
     run("decoded", ("FLIN_CACHE=%s FAKE_SOURCES=%s 'FAKE_SPILLS=%s'"):format(

@@ -366,7 +366,7 @@ static void find_made(Cut *k)
 
 /* ---- numbers of a token ---- */
 
-enum { SEVERAL = UINT32_MAX };
+static const Ref SEVERAL = UINT32_MAX;
 
 /* By which part a node would be computed, called after the node that it ends
  * in: 0, by none, or by SEVERAL. */

@@ -78,7 +78,7 @@ static void push_own(lua_State *L)
     lua_setfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
 }
 
-static void tensors_open(lua_State *L)
+void tensors_open(lua_State *L)
 {
     tensor_meta(L);
     tensor_arithmetic(L);

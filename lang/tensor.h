@@ -78,5 +78,6 @@ void tensor_ops_open(lua_State *L);    /* tensor_ops.c */
 void make_open(lua_State *L);           /* tensor_make.c: flin.zeros, ... */
 void host_open(lua_State *L);           /* tensor_host.c: flin.host */
 void files_open(lua_State *L);          /* files.c: flin.load, flin.save */
+void tensors_open(lua_State *L);        /* open.c: all of these */
 
 #endif

@@ -184,7 +184,7 @@ static Call ends_call(const Segments *s)
             call.in[i] = (View){ .dtype = call.in[0].dtype };
     for (int i = 0; i < g->nst; i++)
         if (i != s->cut->t.state)
-            call.s0[i] = call.s1[i] = (View){ NULL };
+            call.s0[i] = call.s1[i] = (View){ .data = NULL };
     return call;
 }
 

@@ -12,7 +12,7 @@ static int load(lua_State *L)
 
     sandbox_open(L, &limits, true);
     lua_newtable(L);
-    tensor_open(L);
+    tensors_open(L);
     f = file_new(L, "fuzz");
     f->f = fmemopen(bytes, n, "rb");
     if (f->f)

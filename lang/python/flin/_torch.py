@@ -208,6 +208,7 @@ class Function(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         results = run(variant, r)
         ctx.save_for_backward(*tensors, r.saved)
+        ctx.made = [(t.shape, t.dtype) for t in apart(variant, results)[0]]
         ctx.rest = (variant, len(r.x), r.cu, r.chunk, r.note, r.validate,
                     r.over)
         return tuple(results)
@@ -220,6 +221,9 @@ class Function(torch.autograd.Function):
         *tensors, saved = ctx.saved_tensors
         variant, n, cu, chunk, note, validate, over = ctx.rest
         dy, ds = apart(variant, grads)
+        if tensors[0].is_cuda:          # workspace has no room for zeros
+            dy = [torch.zeros(shape, dtype=dtype, device=tensors[0].device)
+                  if d is None else d for d, (shape, dtype) in zip(dy, ctx.made)]
         over = tuple(o and w for o, w in zip(over, want))
         into = sums(variant, tensors[:n], want)
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,

@@ -39,7 +39,7 @@ def stack(every, own=False):
                          checkpoint=every)
 
 
-def retained(f, times=3):
+def retained(f, times=12):
     """What f gives, and the bytes of tensors that it has left: the least of a
     few counts, as the profiler misses a release now and then."""
     gc.collect()                # what others have left goes now, not then

@@ -493,7 +493,7 @@ static void finish(Ctx *c, void *ud)
     (void)c;
     if (s->too_large)
         return;
-    if (!s->info->answer.n) {           /* too many tensors, or too few */
+    if (!s->info->answer.n) {           /* too many tensors, or a bare result */
         s->plan = plan_simple(s->g);
         return;
     }

@@ -4,41 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Measured: copy and matrix rates of the device, time a chunk of a hand-made
- * scan. The processor's, a core, fit the tile machine's times for all of the
- * standard library, dimensions 16 to 128, chunks of 16 to 128 tokens. */
-const Machine machine_h200 = {
-    .name = "h200", .bandwidth = 4.27e12, .matrix = 6.7e14, .vector = 8e12,
-    .clock = 1.755e9, .chain = 3.5e-7, .link = 1.5e-7, .launch = 4e-6,
-    .spread = 4096, .units = 132, .walks = 96,
-    .shared = 227 << 10, .registers = 160 << 10,
-    .tile_bytes = 2, .arch = 90,
-};
-const Machine machine_cpu = {
-    .name = "cpu", .bandwidth = 1.3e10, .matrix = 8e10, .vector = 4e9,
-    .step = 2.7e-7, .chain = 1e-7, .link = 0, .launch = 5e-6, .spread = 512,
-    .units = 1, .shared = 64 << 20, .registers = 64 << 20, .tile_bytes = 4,
-    .doubles = true,
-};
-
-const Machine *machine_named(const char *name)
-{
-    if (!strcmp(name, machine_h200.name))
-        return &machine_h200;
-    return !strcmp(name, machine_cpu.name) ? &machine_cpu : NULL;
-}
-
-const Machine *machine_of_arch(int arch)
-{
-    (void)arch;
-    return &machine_h200;
-}
-
-const char *machine_names(void)
-{
-    return "machines: cpu, h200";
-}
-
 static double elements(const Graph *g, AxisSet s)
 {
     return (double)axes_size(g, s);

@@ -4,34 +4,8 @@
 #define FLIN_PARTITION_H
 
 #include "choose.h"
+#include "machine.h"
 #include "plan.h"
-
-/* A machine is a struct of numbers. Rates are of the whole chip. */
-typedef struct Machine {
-    const char *name;
-    double bandwidth;                   /* bytes/s */
-    double clock;                       /* cycles/s; of a GPU */
-    double matrix, vector;              /* flop/s in products; elements/s */
-    double step;                        /* s to begin an operation */
-    double chain, link;                 /* s a chunk of a scan; s more for
-                                           each product on the chain */
-    double launch;                      /* s a kernel, spread over `spread` */
-    double spread;                      /* chunks and heads of a usual call */
-    int units;                          /* that walk sequences side by side */
-    int walks;                          /* sequences, times heads, of a usual
-                                           call; of a GPU */
-    size_t shared, registers;           /* bytes a kernel may hold */
-    int tile_bytes;                     /* an element of a tile in memory */
-    int arch;                           /* a GPU's: 90 is sm_90; 0: none */
-    bool doubles;                       /* states that are sums go on in double
-                                           from chunk to chunk */
-} Machine;
-
-extern const Machine machine_h200, machine_cpu;
-const Machine *machine_named(const char *name);     /* NULL: unknown */
-/* The GPU that has this architecture; another one, if there is none. */
-const Machine *machine_of_arch(int arch);
-const char *machine_names(void);        /* "machines: cpu, h200" */
 
 typedef struct PartitionInfo {
     Answer answer;

@@ -123,7 +123,7 @@ void sizes_complete(const Graph *step, int32_t size[NAXES], bool guess);
  * workspace there for calls that bring none. */
 struct Backend {
     const char *name;
-    const Machine *machine;             /* that plans are made for */
+    const Machine *(*machine)(Ctx *c, const Shared *s); /* plans are for */
     int chunk;                          /* usual; 0: as plan_best_chunk says */
     void *(*compile)(Ctx *c, const Plan *p, const Shared *s);
     void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
@@ -294,6 +294,7 @@ struct LayerProgram {
     int32_t size[NAXES];
     Fusion fusion;                      /* as asked for */
     bool device;
+    const Machine *machine;             /* that it runs on */
     uint64_t mark;                      /* of what is computed where */
     struct LayerParts *parts;
     struct Joints *joints;              /* of products */

@@ -188,7 +188,7 @@ static void comment(Buf *out, const Buf *text)
 static void dump_joint(Ctx *c, Dump *d, char letter)
 {
     PlanView ask = { .asked = d->args.chunk, .backward = true,
-                     .m = letter == 'K' ? machine_named("h200") : d->m };
+                     .m = letter == 'K' ? machine_usual_gpu() : d->m };
 
     if (letter == 'K' && !ask.asked)
         ask.asked = 64;

@@ -324,7 +324,7 @@ static void read_machine(lua_State *L, Job *j)
         name = luaL_tolstring(L, -1, NULL);
     const Machine *m = machine_named(name);
     if (!m)
-        lang_fail(L, "machines: h200 cpu", "io: there is no machine '%s'",
+        lang_fail(L, machine_names(), "io: there is no machine '%s'",
                   name);
     j->machine = *m;
 }

@@ -605,7 +605,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
     p->numbers = 0;
 }
 
-const Realm realm_gpu = { &machine_h200, type, room, drop, zero, number, move,
+const Realm realm_gpu = { true, type, room, drop, zero, number, move,
                           takes, gives, product, cheap, forward, backward };
 
 /* ---- a call's memory ---- */

@@ -216,5 +216,5 @@ static void backward(Lay *k, Sub *s)
         run_backward(k->c, s->v, &s->args, &s->bound, &s->d);
 }
 
-const Realm realm_host = { NULL, type, room, drop, zero, number, move, takes,
+const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
                            gives, product, cheap, forward, backward };

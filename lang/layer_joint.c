@@ -193,7 +193,7 @@ bool joint_copies(const Lay *k, const Joint *j)
     int each = (int)dtype_size(k->realm->type(k, 0));
 
     return are_copied(k, j)
-        || joint_pays(j, k->realm->machine, (double)k->b->B * (double)k->b->T,
+        || joint_pays(j, k->p->machine, (double)k->b->B * (double)k->b->T,
                       each);
 }
 
@@ -202,7 +202,7 @@ uint64_t joint_choice(const Lay *k)
     const Joints *all = k->p->joints;
     uint64_t chosen = 0;
 
-    for (int i = 0; k->realm->machine && i < all->n; i++)
+    for (int i = 0; k->realm->joins && i < all->n; i++)
         if (joint_copies(k, &all->joint[i]) || look_beside(k, &all->joint[i]))
             chosen |= (uint64_t)1 << i;
     return chosen;

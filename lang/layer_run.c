@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "layer_gpu.h"
+#include "../backend/cuda/gpu.h"
 #include "layer_price.h"
 #include "shared.h"
 
@@ -19,8 +20,7 @@ static void cut_parts(Ctx *c, const Layer *l, LayerProgram *p)
 {
     const LayerParts *parts = layer_cut(c, l, p->size);
     const uint8_t *place = fuse_places(c, l, parts, p->size, p->fusion,
-                                       p->device ? realm_gpu.machine
-                                                 : &machine_cpu);
+                                       p->machine);
 
     p->parts = layer_fuse(c, l, parts, place, p->size);
     p->mark = hash_bytes(p->fusion, place, (size_t)parts->n);
@@ -32,7 +32,8 @@ static void new_program(Ctx *c, void *ud)
     const int32_t *size = n->p->size;
     LayerProgram *p = ctx_alloc(c, sizeof *p);
 
-    *p = (LayerProgram){ .fusion = n->p->fusion, .device = n->p->device };
+    *p = (LayerProgram){ .fusion = n->p->fusion, .device = n->p->device,
+                         .machine = n->p->machine };
     memcpy(p->size, size, sizeof p->size);
     cut_parts(c, n->v->step->layer, p);
     find_rows(c, n->v->step->layer, p);
@@ -73,6 +74,8 @@ static LayerProgram *layer_program(Ctx *c, Variant *v, const Args *a,
 
     if (p)
         return p;
+    wanted.machine = wanted.device ? gpu_machine(c, v->shared.gpu)
+                                   : &machine_cpu;
     memcpy(wanted.size, b->call.size, sizeof wanted.size);
     if (!ctx_protect(v->ctx, new_program, &n)) {
         c->err = v->ctx->err;

@@ -63,8 +63,7 @@ typedef struct Sub Sub;
 /* Where values lie, and what computes them there. cheap: computing the part
  * again costs less than keeping its result. */
 typedef struct Realm {
-    const Machine *machine;                     /* by which products are joined;
-                                                   NULL: none are */
+    bool joins;                                 /* products, where that pays */
     DType (*type)(const Lay *k, Ref r);         /* of a value of ours; 0: of
                                                    factors */
     /* Memory for a value; keep: until the way back has read it. */

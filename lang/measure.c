@@ -191,11 +191,10 @@ static void copy_there(Ctx *c, void *ud)
  * second of products as plans price them, where that is known of this GPU. */
 static int gpu_watch(lua_State *L)
 {
-    enum { HOPPER = 90 };
     Watch *w = push_watch(L);
-    const Machine *m = &machine_h200;
+    const Machine *m = w->d->machine;
     double best = 0, rate = m->matrix / m->units * w->d->processors;
-    bool known = w->d->arch == HOPPER;
+    bool known = w->d->arch == m->arch;
 
     for (int i = 0; i < COPY_RUNS; i++) {
         protect(L, w->ctx, copy_there, w);

@@ -11,6 +11,13 @@
 
 /* ---- backends ---- */
 
+static const Machine *cpu_machine(Ctx *c, const Shared *s)
+{
+    (void)c;
+    (void)s;
+    return &machine_cpu;
+}
+
 static void *cpu_make(Ctx *c, const Plan *p, const Shared *s)
 {
     return cpu_compile(c, p, NULL, s->pool);
@@ -51,6 +58,11 @@ static void interpret(Ctx *c, void *program, const Plan *p, const Call *call)
         interpret_chunks(c, p->g, call);
     else
         reference_run(c, p->g, call);
+}
+
+static const Machine *cuda_machine(Ctx *c, const Shared *s)
+{
+    return gpu_machine(c, s->gpu);
 }
 
 static void *cuda_make(Ctx *c, const Plan *p, const Shared *s)
@@ -137,17 +149,17 @@ static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
 
 enum { CPU, CUDA };
 static const Backend backends[] = {
-    { .name = "cpu", .machine = &machine_cpu, .compile = cpu_make,
+    { .name = "cpu", .machine = cpu_machine, .compile = cpu_make,
       .run = cpu_go, .release = cpu_drop, .workspace = cpu_room,
       .kept = cpu_saved },
-    { .name = "cuda", .machine = &machine_h200, .chunk = CHUNK_DEFAULT,
+    { .name = "cuda", .machine = cuda_machine, .chunk = CHUNK_DEFAULT,
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
       .keep = cuda_keep, .clear = cuda_clear, .put = cuda_put,
       .probe = cuda_look,
       .read = cuda_fetch, .write = cuda_store },
-    { .name = "interpreter", .machine = &machine_cpu, .run = interpret },
+    { .name = "interpreter", .machine = cpu_machine, .run = interpret },
 };
 
 const Backend *backend_named(const char *name)
@@ -185,7 +197,7 @@ static void make(Ctx *c, NewEntry *n)
 
     ctx_doing(c, "plan", step->name);
     e->plan = plan_make(step, e->size, e->chunk, e->joint,
-                        e->backend->machine);
+                        e->backend->machine(c, &n->v->shared));
     if (e->chunk && !e->plan->g->chunk)
         e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)

@@ -46,7 +46,7 @@ const char *verb_usage(const char *verb)
           "The kernels that the script's variants become, and what each\n"
           "moves.\n"
           "  K=128 V=128          sizes of axes\n"
-          "  machine=h200         or cpu; chunk=64; backward=true\n"
+          "  machine=h200         cpu, a100 ...; chunk=64; backward=true\n"
           "  format=svg           a drawing; format=dot: for Graphviz\n" },
         { "new", "usage: flin new NAME\n"
           "Writes NAME.lua, a gated delta rule with comments, to start from.\n"

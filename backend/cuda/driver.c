@@ -108,6 +108,7 @@ bool driver_open(Ctx *c, Driver *d)
     d->pageable = attribute(d, 88) != 0;
     version(&d->version);
     name(d->name, sizeof d->name, d->device);
+    d->machine = machine_of_device(d->arch, d->name);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #ifndef FLIN_CUDA_DRIVER_H
 #define FLIN_CUDA_DRIVER_H
 
+#include "../../compiler/machine.h"
 #include "cuda.h"
 
 typedef uint64_t DevicePtr;
@@ -21,6 +22,7 @@ typedef struct Driver {
     bool pageable;                      /* kernels can read the host's memory,
                                            whatever it is */
     char name[64];
+    const Machine *machine;             /* that plans are made for */
     void *context;
     Fault *fault;                       /* may be NULL */
 } Driver;

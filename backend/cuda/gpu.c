@@ -138,6 +138,17 @@ const Driver *gpu_enter(Ctx *c, Gpu *g)
     return &g->driver;
 }
 
+static void try_gpu(Ctx *c, void *ud)
+{
+    gpu_enter(c, ud);
+}
+
+const Machine *gpu_machine(Ctx *c, Gpu *g)
+{
+    return ctx_protect(c, try_gpu, g) ? g->driver.machine
+                                      : machine_usual_gpu();
+}
+
 const Driver *gpu_driver(const Gpu *g)
 {
     return &g->driver;

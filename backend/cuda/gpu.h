@@ -22,6 +22,9 @@ const Driver *gpu_enter(Ctx *c, Gpu *g);
 const Driver *gpu_driver(const Gpu *g); /* of one that is open */
 const Nvrtc *gpu_compiler(Ctx *c, Gpu *g);
 const Cache *gpu_cache(const Gpu *g);
+/* What plans for it are made for; it is opened if it can be. Where there is
+ * none: machine_usual_gpu(). */
+const Machine *gpu_machine(Ctx *c, Gpu *g);
 /* "sm_90a": what its kernels are compiled for. */
 const char *gpu_arch(const Gpu *g);
 

@@ -5,6 +5,7 @@
 #define FLIN_CUDA_TILE_H
 
 #include "cuda.h"
+#include "../../compiler/machine.h"
 #include "source.h"
 
 enum { MAX_CHAIN = 96, WARP_SIZE = 32 };

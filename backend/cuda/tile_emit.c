@@ -709,7 +709,7 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
     y.m->chunk = y.p->g->chunk ? y.p->g->chunk : 1;
     y.m->threads = y.m->chunk > 1 ? 512 : 128;
-    y.m->units = o->units ? o->units : machine_h200.units;
+    y.m->units = o->units ? o->units : machine_of_arch(o->arch)->units;
     memcpy(y.m->sum_out, o->sum_out, sizeof y.m->sum_out);
     memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
     for (int i = 0; i < y.p->nkernels; i++) {

@@ -60,14 +60,10 @@ static void find_lives(Tiles *t, int early)
         }
 }
 
-/* Shared memory that a block may have, by compute capability. */
+/* Shared memory that a block may have. */
 static int64_t shared_limit(const Tiles *t)
 {
-    switch (t->o->arch) {
-    case 86: case 89: case 120: case 121: return 99 << 10;
-    case 90: case 100: case 103: return 227 << 10;
-    }
-    return 163 << 10;
+    return (int64_t)machine_of_arch(t->o->arch)->shared;
 }
 
 static bool live_together(const Tiles *t, const Tile *a, const Tile *b)

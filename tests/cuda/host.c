@@ -82,14 +82,15 @@ static void make_plan(Ctx *c, void *ud)
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
     bool serial = t->kind == SERIAL || t->kind == SERIAL_JOINT;
-    g = serial ? NULL : by_chunks(step, size, CHUNK, joint, &machine_h200);
+    g = serial ? NULL
+      : by_chunks(step, size, CHUNK, joint, machine_usual_gpu());
     if (!g && !serial)
         return;
     if (!g)
         g = graph_sized(step, size);
     if (serial && joint)
         g = grad(g);
-    t->plan = joint && g->chunk ? partition(g, &machine_h200, FULL, NULL)
+    t->plan = joint && g->chunk ? partition(g, machine_usual_gpu(), FULL, NULL)
                                 : plan_simple(g);
     t->want = make_call(c, g, 7);
     share_head(t->want);

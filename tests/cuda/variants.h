@@ -366,7 +366,7 @@ static Plan *plan_of(Ctx *c, Graph *step, int k, int v)
 {
     int32_t size[NAXES] = { 0 };
     set_sizes(step, k, v, size);
-    Graph *chunk = by_chunks(step, size, 64, false, &machine_h200);
+    Graph *chunk = by_chunks(step, size, 64, false, machine_usual_gpu());
     if (!chunk)
         fail_code(c, ERR_INTERNAL, "%s: %s", step->name, step->note);
     return plan_simple(chunk);

@@ -91,7 +91,7 @@ static void trial(Ctx *c, void *ud)
 static int compare(lua_State *L)
 {
     int *count = lua_touserdata(L, lua_upvalueindex(1));
-    const Machine *const machines[] = { &machine_cpu, &machine_h200 };
+    const Machine *const machines[] = { &machine_cpu, machine_usual_gpu() };
 
     for (int m = 0; m < 2; m++) {
         Trial t = { luaL_checkstring(L, 1), luaL_checkstring(L, 2),

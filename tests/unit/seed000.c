@@ -127,7 +127,7 @@ static void check(Ctx *c, void *ud)
     g->axis[graph_find_axis(g, "k")].size = k->n;
     g->axis[graph_find_axis(g, "v")].size = k->d;
     double all = separate(line, C, n, d);
-    double few = planned(partition(g, &machine_h200, FULL, NULL));
+    double few = planned(partition(g, machine_usual_gpu(), FULL, NULL));
     if (n == d) {
         expect("a kernel for each node", all,
                27 * C * d + 10 * C * C + 2 * n * d);

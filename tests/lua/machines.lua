@@ -1,0 +1,46 @@
+-- A plan for every machine that there is a row of, K = V = 256, too; where
+-- NVRTC is, kernels that compile for it and fit.
+local flin = require "flin"
+local count = require "support.count"
+local expect <const> = count.expect
+
+-- As NVIDIA's programming guide has them: bytes that a block may share.
+local GPUS <const> = {
+  h200 = { "sm_90a", 232448 }, h100 = { "sm_90a", 232448 },
+  b200 = { "sm_100a", 232448 }, a100 = { "sm_80", 166912 },
+  a10 = { "sm_86", 101376 }, l40s = { "sm_89", 101376 },
+  rtx4090 = { "sm_89", 101376 }, rtx5090 = { "sm_120", 101376 },
+}
+
+local _, message = pcall(flin.stdlib.gla.plan, flin.stdlib.gla,
+                         { machine = "none" })
+local names = tostring(message):match "machines: ([^\n]*)"
+local seen = 0
+for name in names:gmatch "[%w]+" do
+  seen = seen + 1
+  expect(name == "cpu" or GPUS[name], "%s: a row that no test knows", name)
+  for _, size in ipairs { 128, 256 } do
+    local p = flin.stdlib.gated_deltanet:plan {
+      machine = name, K = size, V = size, backward = true }
+    expect(p.machine == name and #p.kernels > 0 and p.predicted > 0,
+           "%s, K = %d", name, size)
+  end
+end
+expect(seen == 9, "%d machines", seen)
+
+local compiles = pcall(flin.stdlib.linear.compile, flin.stdlib.linear)
+local done = {}
+for name, gpu in pairs(compiles and GPUS or {}) do
+  local arch <const>, room <const> = table.unpack(gpu)
+  if not done[arch] then
+    done[arch] = true
+    local r = flin.stdlib.simple_gla:compile {
+      arch = arch, K = 128, V = 128, backward = arch == "sm_89" }
+    expect(r.shared <= room and r.spills == 0, "%s: %d bytes, %d spills", name,
+           r.shared, r.spills)
+  end
+end
+if not compiles then
+  print "skip: no NVRTC, so nothing is compiled"
+end
+count.finish()

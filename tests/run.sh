@@ -218,7 +218,7 @@ cuda() {
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
-        *again) more=FAKE_ARCH=8 ;;     # which is another machine
+        *again) more=FAKE_ARCH=11 ;;    # which no row is of
         *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
         *segments.lua) more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
         *scheduled.lua|*times.lua)

@@ -382,6 +382,13 @@ void rows_free(Gpu *g, Rows *p)
     ctx_free(c);
 }
 
+bool rows_adds(const Rows *p, int i)
+{
+    const Input *in = &p->step->in[i];
+
+    return in->timed && (in->axes & p->lanes) == p->lanes && p->lanes;
+}
+
 /* ---- a call ---- */
 
 static bool sums(const Rows *p, const RowsCall *call)
@@ -509,6 +516,7 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
     for (int i = 0; i < p->nin; i++) {
         h = hash_view(h, &call->in[i], g->in[i].rank);
         h = hash_gradient(h, &g->in[i], &call->dx[i]);
+        h = hash_bytes(h, &call->add[i], sizeof call->add[i]);
     }
     for (int role = ROW_S0; role < ROW_ROLES; role++)
         for (int j = 0; j < p->nst; j++)

@@ -558,16 +558,29 @@ static void store_input(Text *t, int i)
     }
 }
 
+/* What the input's gradient begins with: what is there, or nothing. */
+static void begin_input(Text *t, int i)
+{
+    const Input *in = &t->p->step->in[i];
+    int arg = rows_arg(t->p, ROW_DX, i);
+    Ref r = input_node(t, i);
+    char *name = ctx_format(t->c, "d%d", i);
+
+    PUT(t, "float %s[%lld];\n", name, (long long)held(t, r));
+    clear(t, name, r);
+    if (t->call->add[i])
+        move(t, &(Moving){ "load", timed_place(t, arg, "t"),
+             left_text(t, r, "live && t >= s.start"), name, arg,
+             &t->call->dx[i], in->order, in->rank, r });
+}
+
 static void emit_backward(Text *t)
 {
     const Rows *p = t->p;
 
     for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && rows_wants(p, t->call, i)) {
-            Ref r = input_node(t, i);
-            PUT(t, "float d%d[%lld];\n", i, (long long)held(t, r));
-            clear(t, ctx_format(t->c, "d%d", i), r);
-        }
+        if (p->step->in[i].timed && rows_wants(p, t->call, i))
+            begin_input(t, i);
     emit_shifts(t);
     for (int i = 0; i < p->nin; i++) {
         if (!p->step->in[i].timed || !rows_wants(p, t->call, i))

@@ -22,7 +22,6 @@ struct Carry {
     int segments, heads, rows, cols, back, pad;
 };
 enum { CARRY_THREADS = 256, CARRY_COLS = 16, CARRY_ROWS = 256 };
-extern __shared__ char arena[];
 
 INLINE i64 place(const Edge &t, i64 s, int head)
 {

@@ -82,6 +82,25 @@ static Ref free_factor(Graph *g, Ref x, AxisSet over, Ref *rest)
     return 0;
 }
 
+/* Is x in memory, for all tokens, as a layer runs: given, a call's result or a
+ * product with a weight? */
+static bool is_there(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+
+    return n->op == OP_input || (n->op == OP_dot
+        && (!g->n[n->a[0]].timed || !g->n[n->a[1]].timed));
+}
+
+/* A layer's product with a weight reads a matrix of all tokens: is that made
+ * beforehand anyway, and each token's factor s best with it? Behind the product
+ * it would need a pass of its own. */
+static bool is_computed_with(const Graph *g, Ref s, Ref rest, Ref weight)
+{
+    return g->layer && g->n[s].timed && g->n[rest].timed
+        && !g->n[weight].timed && !is_there(g, rest);
+}
+
 static bool is_dim(AxisSet s)
 {
     return s && !(s & (s - 1)) && s & DIM_AXES;
@@ -129,9 +148,11 @@ Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
         return op1(g, OP_neg, dot(g, g->n[a].a[0], b, over));
     if (g->n[b].op == OP_neg)
         return op1(g, OP_neg, dot(g, a, g->n[b].a[0], over));
-    if ((s = free_factor(g, a, over, &rest)) != 0)
+    if ((s = free_factor(g, a, over, &rest)) != 0
+        && !is_computed_with(g, s, rest, b))
         return op2(g, OP_mul, s, dot(g, rest, b, over));
-    if ((s = free_factor(g, b, over, &rest)) != 0)
+    if ((s = free_factor(g, b, over, &rest)) != 0
+        && !is_computed_with(g, s, rest, a))
         return op2(g, OP_mul, s, dot(g, a, rest, over));
     if (g->forward && ((rest = associate(g, a, b, over)) != 0
                        || (rest = associate(g, b, a, over)) != 0))

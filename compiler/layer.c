@@ -403,8 +403,29 @@ static bool *find_sums(const Cut *k)
     return sum;
 }
 
+/* What such a number is summed over. */
+static AxisSet summed_over(const Cut *k, const bool *sum, Ref r)
+{
+    const Node *n = &k->g->n[r];
+    AxisSet all = n->over;
+
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && sum[n->a[i]])
+            all |= summed_over(k, sum, n->a[i]);
+    return all;
+}
+
+/* Are the owner's rows of other axes than those it sums up? */
+static bool is_foreign(const Cut *k, const bool *sum, Ref r, Ref owner)
+{
+    AxisSet own = k->g->n[owner].axes;
+
+    return own && !(own & summed_over(k, sum, r));
+}
+
 /* Such a number, a norm's, say, is a value of its own where several parts read
- * it: each of them would go through the row again. */
+ * it, each of which would go through the row again, or one whose own rows are
+ * of other axes. */
 static void share_sums(Cut *k)
 {
     const Graph *g = k->g;
@@ -414,7 +435,8 @@ static void share_sums(Cut *k)
     for (Ref r = 1; r < g->len; r++)
         for (int i = 0; i < 4 && k->reached[r] && !sum[r]; i++) {
             Ref a = g->n[r].a[i];
-            if (a && sum[a] && owner[a] == SEVERAL)
+            if (a && sum[a] && owner[a]
+                && (owner[a] == SEVERAL || is_foreign(k, sum, a, owner[a])))
                 k->made[a] = 1;
         }
 }

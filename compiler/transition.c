@@ -36,6 +36,11 @@ static bool has_nu(const Finding *f, Ref r)
     return f->g->n[r].axes >> f->t->nu & 1;
 }
 
+static bool has_kappa(const Finding *f, AxisSet s)
+{
+    return f->t->kappa >= 0 && s >> f->t->kappa & 1;
+}
+
 /* The operands in which the operation is linear together, as bits; 0: none. */
 static unsigned linear_operands(const Finding *f, const Node *n)
 {
@@ -116,7 +121,7 @@ static bool mixes(const Finding *f, Ref r)
     bool mixed = false;
     for (int i = 0; i < 4; i++)
         mixed |= n->a[i] && (f->mixed[n->a[i]]
-              || (n->over >> f->t->kappa & 1
+              || (has_kappa(f, n->over)
                   && f->g->n[n->a[i]].states & f->t->of));
     return mixed;
 }
@@ -130,7 +135,7 @@ static bool varies(const Finding *f, Ref r)
     for (int i = 0; i < 4; i++)
         varied |= n->a[i] && (f->varied[n->a[i]]
                || (of_state && is_kind(f, n->a[i], FREE)
-                   && f->g->n[n->a[i]].axes >> f->t->kappa & 1));
+                   && has_kappa(f, f->g->n[n->a[i]].axes)));
     return varied;
 }
 
@@ -150,7 +155,6 @@ static bool others_hold(const Finding *f)
     return true;
 }
 
-/* With these axes. */
 static bool holds(Finding *f)
 {
     Ref last = 0;
@@ -218,31 +222,48 @@ static const char *check_states(Ctx *c, const Graph *g, const Transition *t)
     return NULL;
 }
 
-const char *transition_of(Ctx *c, const Graph *g, StateSet of, Transition *t)
+/* With these axes. */
+static bool holds_along(Finding *f, int kappa, int nu)
 {
-    Finding f = { .g = g, .t = t };
-    f.kind = ctx_alloc(c, g->len);
-    f.mixed = ctx_alloc(c, g->len * sizeof *f.mixed);
-    f.varied = ctx_alloc(c, g->len * sizeof *f.varied);
+    f->t->kappa = kappa;
+    f->t->nu = nu;
+    if (!holds(f))
+        return false;
+    for (int k = 0; k < f->g->nin; k++)
+        f->t->writes[k] = f->g->in[k].axes >> nu & 1;
+    return true;
+}
+
+static Finding finding(Ctx *c, const Graph *g, StateSet of, Transition *t)
+{
     *t = (Transition){ .of = of, .n = __builtin_popcountll(of),
                        .state = __builtin_ctzll(of), .moved = -1 };
+    return (Finding){ .g = g, .t = t, .kind = ctx_alloc(c, g->len),
+                      .mixed = ctx_alloc(c, g->len * sizeof(bool)),
+                      .varied = ctx_alloc(c, g->len * sizeof(bool)) };
+}
+
+static const char *not_linear(Ctx *c, const Finding *f)
+{
+    const Graph *g = f->g;
+    Ref bad = find_bad(f, f->t->state);
+
+    return ctx_format(c, "what state '%s' becomes is not linear in it and in"
+                      " what is written%s%s", g->st[f->t->state].name,
+                      bad ? ": " : "", bad ? expr_text(g, bad) : "");
+}
+
+const char *transition_of(Ctx *c, const Graph *g, StateSet of, Transition *t)
+{
+    Finding f = finding(c, g, of, t);
     const State *s = &g->st[t->state];
     const char *why = check_states(c, g, t);
+
     if (why)
         return why;
-    for (int i = 0; i < 2; i++) {
-        t->nu = s->order[1 - i];
-        t->kappa = s->order[i];
-        if (!holds(&f))
-            continue;
-        for (int k = 0; k < g->nin; k++)
-            t->writes[k] = g->in[k].axes >> t->nu & 1;
-        return NULL;
-    }
-    Ref bad = find_bad(&f, t->state);
-    return ctx_format(c, "what state '%s' becomes is not linear in it and in"
-                      " what is written%s%s", s->name, bad ? ": " : "",
-                      bad ? expr_text(g, bad) : "");
+    return holds_along(&f, s->order[0], s->order[1])
+        || holds_along(&f, s->order[1], s->order[0]) ? NULL
+         : not_linear(c, &f);
 }
 
 const char *transition_find(Ctx *c, const Graph *g, Transition *t)
@@ -251,6 +272,15 @@ const char *transition_find(Ctx *c, const Graph *g, Transition *t)
     if (s < 0)
         return "it carries more than one state, or none";
     return transition_of(c, g, STATE(s), t);
+}
+
+const char *transition_of_rows(Ctx *c, const Graph *g, Transition *t)
+{
+    int s = only_state(g);
+    if (s < 0 || g->st[s].rank != 1 || g->st[s].angle)
+        return transition_find(c, g, t);
+    Finding f = finding(c, g, STATE(s), t);
+    return holds_along(&f, -1, g->st[s].order[0]) ? NULL : not_linear(c, &f);
 }
 
 Plan *plan_ends(Ctx *c, const Plan *p)

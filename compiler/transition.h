@@ -28,7 +28,8 @@ typedef struct Transition {
     CarriedBy carry;
     StateSet of;
     int n;                              /* states; the first of them: */
-    int state, kappa, nu;               /* axes */
+    int state, kappa, nu;               /* axes; kappa -1: states are vectors,
+                                           M one number */
     int moved;                          /* by entries: the state that shows it;
                                            else -1 */
     bool mixes;                         /* M is no diagonal: erasing writes */
@@ -39,6 +40,9 @@ typedef struct Transition {
 /* Finds it in a chunk graph or a step graph. NULL: there it is; else why there
  * is none, in c. */
 const char *transition_find(Ctx *c, const Graph *g, Transition *t);
+
+/* The same, of a vector, too: the state [nu] is as a matrix of one row. */
+const char *transition_of_rows(Ctx *c, const Graph *g, Transition *t);
 
 /* Has the call's inputs along nu be zero: all share what lies at `data`, of the
  * bytes that this returns. tokens 0: their rows are one. */

@@ -194,6 +194,7 @@ static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
         memcpy(r->s1, call->s1, sizeof r->s1);
         return r;
     }
+    memcpy(r->add, s->add, sizeof r->add);
     r->dy = result_view(step, 0, &s->d.dy[0]);
     for (int i = 0; i < step->nin; i++)
         r->dx[i] = given_view(&s->d.dx[i], input_view(step, i, &s->d.dx[i]));
@@ -352,6 +353,17 @@ static void run_passes(Lay *k, Sub *s, bool backward)
 static bool cheap(const Lay *k, int part)
 {
     return k->p->rows && k->p->rows[part];
+}
+
+/* Not of what heads share, which is summed over them first. */
+static bool adds(const Lay *k, int part, int input)
+{
+    const LayerPart *p = &k->p->parts->part[part];
+    bool shared = p->heads
+               && !(k->g->n[p->in[input]].axes & AXIS(p->heads));
+
+    return k->p->rows && k->p->rows[part] && !shared
+        && rows_adds(k->p->rows[part], input);
 }
 
 typedef struct NewRows {
@@ -606,7 +618,8 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { true, type, room, drop, zero, number, move,
-                          takes, gives, product, cheap, forward, backward };
+                          takes, gives, product, cheap, adds, forward,
+                          backward };
 
 /* ---- a call's memory ---- */
 

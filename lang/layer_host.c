@@ -131,6 +131,14 @@ static bool cheap(const Lay *k, int part)
     return false;
 }
 
+static bool adds(const Lay *k, int part, int input)
+{
+    (void)k;
+    (void)part;
+    (void)input;
+    return false;
+}
+
 /* ---- row programs ---- */
 
 static const RowStep *row_of(const Lay *k, const Sub *s)
@@ -217,4 +225,4 @@ static void backward(Lay *k, Sub *s)
 }
 
 const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
-                           gives, product, cheap, forward, backward };
+                           gives, product, cheap, adds, forward, backward };

@@ -224,6 +224,7 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     s->v = k->p->variant[i];
     s->saved = &k->stored[i];
     memset(s->inplace, 0, sizeof s->inplace);
+    memset(s->add, 0, sizeof s->add);
     s->args = (Args){ .mode = mode != M_VERIFY || p->step->nst ? mode
                             : M_FORWARD, .cu = k->args->cu, .ncu = k->args->ncu,
                       .device_cu = k->args->device_cu,
@@ -327,6 +328,24 @@ static bool spread(const Lay *k, const LayerPart *p, int j)
     return p->step->in[j].timed && !p->constant && !k->g->n[p->in[j]].timed;
 }
 
+/* Is the input the part's first one of that value? */
+static bool is_first(const LayerPart *p, int j)
+{
+    for (int i = 0; i < j; i++)
+        if (p->in[i] == p->in[j])
+            return false;
+    return true;
+}
+
+/* Is input j's gradient added to what there is of it as it is made? */
+static bool adds_to(const Lay *k, int i, int j)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+
+    return k->grad[p->in[j]].data && is_first(p, j) && !spread(k, p, j)
+        && k->realm->adds(k, i, j);
+}
+
 /* Room for a gradient of input j: r's own, or, where r is one for all tokens,
  * as if it differed from token to token. */
 static Array gradient_array(Lay *k, const LayerPart *p, int j)
@@ -334,10 +353,8 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
     Ref r = p->in[j];
     const Array *like = &k->value[r];
     Array v = { 0 };
-    bool first = true;
+    bool first = is_first(p, j);
 
-    for (int i = 0; i < j; i++)
-        first = first && p->in[i] != r;
     if (first && !spread(k, p, j)
         && (direct_grad(k, r, &v) || joint_grad(k, r, &v)))
         return v;
@@ -394,7 +411,8 @@ void back_step(Lay *k, int i)
     for (int j = 0; j < p->nin; j++) {
         if (!k->wanted[p->in[j]])
             continue;
-        dx[j] = gradient_array(k, p, j);
+        s->add[j] = adds_to(k, i, j);
+        dx[j] = s->add[j] ? k->grad[p->in[j]] : gradient_array(k, p, j);
         s->inplace[j] = dx[j].data == k->value[p->in[j]].data && !k->dry;
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
@@ -402,7 +420,7 @@ void back_step(Lay *k, int i)
     for (int j = 0; j < p->nin; j++)
         if (dx[j].data && spread(k, p, j))
             sum_tokens(k, p->in[j], &dx[j]);
-        else if (dx[j].data)
+        else if (dx[j].data && !s->add[j])
             add_grad(k, p->in[j], &dx[j]);
 }
 

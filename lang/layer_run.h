@@ -80,6 +80,8 @@ typedef struct Realm {
     bool (*gives)(const Lay *k, const Array *v);
     void (*product)(Lay *k, const Matmul *m);
     bool (*cheap)(const Lay *k, int part);
+    /* Can the part add the gradient of its input to what there is of it? */
+    bool (*adds)(const Lay *k, int part, int input);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
@@ -136,6 +138,8 @@ struct Sub {
     Adjoint d;
     Stored *saved;                      /* its place in Lay.stored */
     bool inplace[MAX_INPUTS];           /* gradients that lie where those did */
+    bool add[MAX_INPUTS];               /* and that are added to what is there
+                                           */
 };
 
 /* ---- values (layer_value.c) ---- */

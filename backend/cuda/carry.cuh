@@ -22,7 +22,6 @@ struct Carry {
     int segments, heads, rows, cols, back, pad;
 };
 enum { CARRY_THREADS = 256, CARRY_COLS = 16, CARRY_ROWS = 256 };
-extern __shared__ char arena[];
 
 INLINE i64 place(const Edge &t, i64 s, int head)
 {
@@ -66,10 +65,11 @@ INLINE void carry_end(const Carry &a)
               load(a.own.p, F32, from + r * a.own.sr + c * a.own.sc));
     }
 }
-/* What a transition is the end of. A block a row. */
+/* What a transition is the end of. A block a row. Of a vector, whose transition
+ * is one number, the first entry shows it. */
 INLINE void carry_unit(const Carry &a)
 {
-    for (int x = threadIdx.x; x < a.rows; x += CARRY_THREADS)
+    for (int x = threadIdx.x; x < a.cols; x += CARRY_THREADS)
         store(a.start.p, F32, blockIdx.x * a.start.sr + x * a.start.sc,
               x == blockIdx.x);
 }

@@ -10,6 +10,8 @@
 #include "driver_entry.h"
 
 enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
+enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up: its */
+       SUM_ENTRIES = 32, SUM_THREADS = 1024, SUM_SHARED = 32 * 33 * 4 };
 
 static const char source[] =
     "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
@@ -17,12 +19,15 @@ static const char source[] =
     "extern \"C\" __global__ void flin_move(const __grid_constant__ Move m)\n"
     "{\n    move(m);\n}\n"
     "extern \"C\" __global__ void\n"
+    "__launch_bounds__(1024) flin_sum(const __grid_constant__ Move m)\n"
+    "{\n    sum_up(m);\n}\n"
+    "extern \"C\" __global__ void\n"
     "flin_product(const __grid_constant__ Product p)\n"
     "{\n    product(p);\n}\n";
 
 typedef struct Dense {
     Module *module;
-    Function *move, *product;
+    Function *move, *sum, *product;
     Lt *lt;                             /* NULL: products are the plain ones */
 } Dense;
 
@@ -60,6 +65,7 @@ static void open_locked(Ctx *c, void *ud)
     k->module = m;
     k->lt = k->lt ? k->lt : lt_open();
     k->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
+    k->sum = module_function(c, gpu_driver(g), m, "flin_sum", SUM_SHARED);
     k->product = module_function(c, gpu_driver(g), m, "flin_product", 0);
 }
 
@@ -77,18 +83,23 @@ void dense_prepare(Ctx *c, Gpu *g)
     dense_of(c, g);
 }
 
-static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,
-                  void *stream)
+static void queue(Ctx *c, Gpu *g, Function *f, int64_t grid, unsigned threads,
+                  unsigned shared, void *args, void *stream)
 {
     const Driver *d = gpu_enter(c, g);
-    int64_t grid = (threads + THREADS - 1) / THREADS;
     int64_t most = (int64_t)BLOCKS * d->processors;
     void *params[] = { args };
     CALL(d, LAUNCH, launch_kernel);
     if (grid)
         driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
-                     : most), 1, 1, THREADS, 1, 1, 0, stream, params, NULL),
+                     : most), 1, 1, threads, 1, 1, shared, stream, params, NULL),
                      "launching a kernel");
+}
+
+static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,
+                  void *stream)
+{
+    queue(c, g, f, (threads + THREADS - 1) / THREADS, THREADS, 0, args, stream);
 }
 
 /* ---- moves ---- */
@@ -143,6 +154,12 @@ void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m)
     size_t size = (size_t)dtype_size(m->to_type);
     if (!a.count)
         return;
+    if (a.each >= MANY && a.count <= FEW) {
+        queue(c, g, dense_of(c, g)->sum,
+              (a.count + SUM_ENTRIES - 1) / SUM_ENTRIES, SUM_THREADS,
+              SUM_SHARED, &a, stream);
+        return;
+    }
     if (!is_rows(m, &a)) {
         start(c, g, dense_of(c, g)->move, a.count, &a, stream);
         return;

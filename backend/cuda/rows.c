@@ -382,6 +382,13 @@ void rows_free(Gpu *g, Rows *p)
     ctx_free(c);
 }
 
+bool rows_adds(const Rows *p, int i)
+{
+    const Input *in = &p->step->in[i];
+
+    return in->timed && (in->axes & p->lanes) == p->lanes && p->lanes;
+}
+
 /* ---- a call ---- */
 
 static bool sums(const Rows *p, const RowsCall *call)
@@ -425,16 +432,12 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 }
 
 /* device memory behind the kernel: pieces of sums, results for each head. */
-typedef struct Rooms {
-    int64_t sum[MAX_INPUTS], bytes, more;       /* more: of a second pass */
-} Rooms;
+typedef struct Rooms { int64_t sum[MAX_INPUTS], bytes; } Rooms;
 
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
-
-enum { SECOND = 64 };
 
 static Rooms rooms_of(const Rows *p, const RowsCall *call, const Deal *d)
 {
@@ -449,8 +452,6 @@ static Rooms rooms_of(const Rows *p, const RowsCall *call, const Deal *d)
             continue;
         r.sum[i] = r.bytes + 1;         /* 0: none */
         r.bytes += rounded(n * rows * 4);
-        if (!timed && n * call->heads * SECOND * 4 > r.more)
-            r.more = rounded(n * call->heads * SECOND * 4);
     }
     return r;
 }
@@ -461,7 +462,7 @@ int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     Deal d = deal_of(g, p, call);
     Rooms r = rooms_of(p, call, &d);
 
-    return r.bytes + r.more;
+    return r.bytes;
 }
 
 /* ---- kernels ---- */
@@ -509,6 +510,7 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
     for (int i = 0; i < p->nin; i++) {
         h = hash_view(h, &call->in[i], g->in[i].rank);
         h = hash_gradient(h, &g->in[i], &call->dx[i]);
+        h = hash_bytes(h, &call->add[i], sizeof call->add[i]);
     }
     for (int role = ROW_S0; role < ROW_ROLES; role++)
         for (int j = 0; j < p->nst; j++)
@@ -647,7 +649,7 @@ static void add_entries(DenseMove *m, const Rows *p, int i, const View *v)
     for (int d = 0; d < in->rank; d++) {
         int64_t size = p->step->axis[in->order[d]].size;
         n /= size;
-        add_dim(m, size, v ? v->sd[d] : n, n);
+        add_dim(m, size, v->sd[d], n);
     }
 }
 
@@ -667,29 +669,17 @@ static void sum_heads(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     dense_move(c, g, call->stream, &m);
 }
 
-/* Over pieces of tokens, and heads that share it: to a few, then to one. */
+/* Over pieces of tokens, and heads that share it. */
 static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
-                       int i, DevicePtr from, DevicePtr more, const Deal *d)
+                       int i, DevicePtr from, const Deal *d)
 {
     const View *v = &call->dx[i];
-    int64_t n = rows_entries(p, i), row = n * call->heads, few = 1;
-    int64_t all = call->B * d->pieces;
-    bool heads = head_step(call, v) != 0;
-    DenseMove m = { .to = more, .from = from, .to_type = F32,
-                    .from_type = F32 };
+    int64_t n = rows_entries(p, i);
+    DenseMove m = { .to = (DevicePtr)(uintptr_t)v->data, .from = from,
+                    .to_type = v->dtype, .from_type = F32 };
 
-    while (few < SECOND && all % (2 * few) == 0)
-        few *= 2;
-    add_dim(&m, few, heads ? row : n, row * (all / few));
-    add_dim(&m, all / few, 0, row);
-    add_dim(&m, call->heads, heads ? n : 0, n);
-    add_entries(&m, p, i, NULL);
-    dense_move(c, g, call->stream, &m);
-    m = (DenseMove){ .to = (DevicePtr)(uintptr_t)v->data, .from = more,
-                     .to_type = v->dtype, .from_type = F32 };
-    add_dim(&m, few, 0, heads ? row : n);
-    if (heads)
-        add_dim(&m, call->heads, v->sh, n);
+    add_dim(&m, call->B * d->pieces, 0, n * call->heads);
+    add_dim(&m, call->heads, head_step(call, v), n);
     add_entries(&m, p, i, v);
     dense_move(c, g, call->stream, &m);
 }
@@ -704,8 +694,7 @@ static void sum_all(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
         if (p->step->in[i].timed)
             sum_heads(c, g, p, call, i, from);
         else
-            sum_pieces(c, g, p, call, i, from,
-                       call->room + (DevicePtr)r->bytes, d);
+            sum_pieces(c, g, p, call, i, from, d);
     }
 }
 

@@ -18,18 +18,23 @@ Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES]);
 void rows_free(Gpu *g, Rows *p);
 
 /* A call: views as of a Call, with the step's inputs and states. Backward:
- * dy, dstate, and dx, ds, of which those with data are wanted. */
+ * dy, dstate, and dx, ds, of which those with data are wanted; where `add`
+ * says so, a timed input's is added to what is there. */
 typedef struct RowsCall RowsCall;
 struct RowsCall {
     int64_t B, T, N;
     int heads;
-    bool backward;
+    bool backward, add[MAX_INPUTS];
     View in[MAX_INPUTS], dx[MAX_INPUTS], y, dy;
     View s0[MAX_STATES], s1[MAX_STATES], dstate[MAX_STATES], ds[MAX_STATES];
     DevicePtr ends;                     /* N + 1 of int64, or 0 */
     void *stream;
     DevicePtr room;                     /* rows_room bytes */
 };
+
+/* Can input i's gradient be added to what is there: has each of its entries one
+ * lane? */
+bool rows_adds(const Rows *p, int i);
 
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 /* Its kernel, compiled where it is new; and run. */

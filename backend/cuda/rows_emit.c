@@ -2,8 +2,9 @@
  *
  * A lane holds `each` entries of a row; what lacks the row's axis it holds
  * once. Other axes are unrolled. A sum over the row is one over its lanes. The
- * gradient of what is read in later tokens, too, is evaluated there: for each
- * delay the body is printed once more.
+ * way back goes from the last token to the first, and holds what each has for
+ * the gradients of those before it that it reads; so a piece of tokens begins
+ * as far behind its end as reading goes.
  */
 #include "rows_emit.h"
 #include "source.h"
@@ -17,7 +18,6 @@ typedef struct Text {
     const RowsCall *call;
     const Graph *g;
     RowsShape shape;
-    int shift;                          /* tokens behind the row's */
     const char *index[NAXES];           /* where an entry is looked at */
     const char *entry;                  /* of a lane's */
     uint8_t *made;                      /* declared already: of what no token
@@ -50,9 +50,7 @@ static int64_t held(const Text *t, Ref r)
 
 static char *name_of(const Text *t, Ref r)
 {
-    return t->g->n[r].timed && t->shift
-         ? ctx_format(t->c, "v%u_%d", (unsigned)r, t->shift)
-         : ctx_format(t->c, "v%u", (unsigned)r);
+    return ctx_format(t->c, "v%u", (unsigned)r);
 }
 
 /* The place of its entry, where the axes are at t->index. */
@@ -259,7 +257,7 @@ static void load_delayed(const Text *t, const char *name, Ref r, int source,
     const Input *in = &t->p->step->in[source];
     int arg = rows_arg(t->p, ROW_IN, source);
 
-    PUT(t, "{\nconst i64 at = t + %d;\n", t->shift - depth);
+    PUT(t, "{\nconst i64 at = t - %d;\n", depth);
     clear(t, name, r);
     PUT(t, "if (at >= s.start) {\n");
     move(t, &(Moving){ "load", timed_place(t, arg, "at"),
@@ -286,7 +284,7 @@ static void load_input(const Text *t, Ref r, const char *on)
         return;
     }
     move(t, &(Moving){ "load", in->timed
-         ? timed_place(t, arg, ctx_format(t->c, "t + %d", t->shift))
+         ? timed_place(t, arg, "t")
          : ctx_format(t->c, "h * a.arg[%d].sh", arg),
          in->timed ? left_text(t, r, on) : left_text(t, r, "true"), name, arg,
          dy ? &t->call->dy : &t->call->in[i], in->order, in->rank, r });
@@ -411,7 +409,7 @@ static void emit_node(const Text *t, Ref r, const char *on)
 
 static void mark(const Graph *g, uint8_t *live, Ref r)
 {
-    live[r] = r != 0;
+    live[r] |= r != 0;
     for (; r > 0; r--)
         for (int i = 0; live[r] && i < 4; i++)
             if (g->n[r].a[i])
@@ -433,27 +431,16 @@ static void emit_nodes(Text *t, const uint8_t *live, bool timed,
     }
 }
 
-/* In the joint graph, which tokens before it are read as, shifted. */
-static void mark_gradients(const Text *t, uint8_t *live, int shift)
+static uint8_t *live_of(const Text *t)
 {
     const Rows *p = t->p;
-
-    for (int i = 0; i < p->nin && !shift; i++)
-        if (rows_wants(p, t->call, i))
-            mark(t->g, live, p->gradient[i]);
-    for (int j = 0; j < p->nst; j++)
-        if (p->depth[j] == shift && rows_wants(p, t->call, p->source[j]))
-            mark(t->g, live, p->gradient[p->nin + j]);
-}
-
-static uint8_t *live_of(const Text *t, int shift)
-{
     uint8_t *live = ctx_alloc(t->c, t->g->len);
 
-    if (t->call->backward)
-        mark_gradients(t, live, shift);
-    else
+    if (!t->call->backward)
         mark(t->g, live, t->g->out[0].node);
+    for (int i = 0; t->call->backward && i < p->nin + p->nst; i++)
+        if (rows_wants(p, t->call, i < p->nin ? i : p->source[i - p->nin]))
+            mark(t->g, live, p->gradient[i]);
     return live;
 }
 
@@ -471,12 +458,14 @@ static void add_up(const Text *t, const char *sums, Ref r, Ref like,
     close_loops(t, s);
 }
 
-static int most_depth(const Rows *p)
+/* How far before a token it is read; source -1: any input. */
+static int most_depth(const Rows *p, int source)
 {
     int most = 0;
 
     for (int j = 0; j < p->nst; j++)
-        most = p->depth[j] > most ? p->depth[j] : most;
+        if (source < 0 || p->source[j] == source)
+            most = p->depth[j] > most ? p->depth[j] : most;
     return most;
 }
 
@@ -486,28 +475,58 @@ static Ref input_node(const Text *t, int i)
     return t->g->in[i].node;
 }
 
-static void emit_shifts(Text *t)
+/* What a token adds to the gradient of the one `depth` before it. */
+static char *pending(const Text *t, int i, int depth)
+{
+    return depth ? ctx_format(t->c, "d%d_%d", i, depth)
+                 : ctx_format(t->c, "d%d", i);
+}
+
+/* Gradients of timed inputs, before the loop: nothing is pending. */
+static void begin_pending(const Text *t)
+{
+    for (int i = 0; t->call->backward && i < t->p->nin; i++) {
+        Ref r = input_node(t, i);
+        if (!t->p->step->in[i].timed || !rows_wants(t->p, t->call, i))
+            continue;
+        for (int d = 0; d <= most_depth(t->p, i); d++) {
+            PUT(t, "float %s[%lld];\n", pending(t, i, d),
+                (long long)held(t, r));
+            clear(t, pending(t, i, d), r);
+        }
+    }
+}
+
+/* The token is one less: what has been pending for it, and for those before. */
+static void move_on(const Text *t, int i)
+{
+    Ref r = input_node(t, i);
+    int most = most_depth(t->p, i);
+
+    if (!most) {
+        clear(t, pending(t, i, 0), r);
+        return;
+    }
+    PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++) {\n",
+        (long long)held(t, r));
+    for (int d = 0; d < most; d++)
+        PUT(t, "%s[z] = %s[z];\n", pending(t, i, d), pending(t, i, d + 1));
+    PUT(t, "%s[z] = 0;\n}\n", pending(t, i, most));
+}
+
+/* What the token adds to the gradient of input i, and of its tokens before. */
+static void add_token(Text *t, int i)
 {
     const Rows *p = t->p;
+    bool timed = p->step->in[i].timed;
 
-    for (int shift = 0; shift <= most_depth(p); shift++) {
-        char *on = ctx_format(t->c, "on_%d", shift);
-        t->shift = shift;
-        PUT(t, "const bool %s = live && t + %d >= s.start && t + %d < s.end;"
-            "\n", on, shift, shift);
-        emit_nodes(t, live_of(t, shift), true, on);
-        for (int i = 0; i < p->nin && !shift; i++)
-            if (rows_wants(p, t->call, i))
-                add_up(t, ctx_format(t->c, "d%d", i), p->gradient[i],
-                       input_node(t, i), on);
-        for (int j = 0; j < p->nst; j++)
-            if (p->depth[j] == shift
-                && rows_wants(p, t->call, p->source[j]))
-                add_up(t, ctx_format(t->c, "d%d", p->source[j]),
-                       p->gradient[p->nin + j],
-                       input_node(t, p->source[j]), on);
-    }
-    t->shift = 0;
+    add_up(t, pending(t, i, 0), p->gradient[i], input_node(t, i), timed
+           ? "on_0" : "own && on_0");
+    for (int j = 0; j < p->nst; j++)
+        if (p->source[j] == i)
+            add_up(t, pending(t, i, p->depth[j]), p->gradient[p->nin + j],
+                   input_node(t, i), ctx_format(t->c, "on_0 && (left || t - %d"
+                   " >= s.start)", p->depth[j]));
 }
 
 static bool has_states(const Rows *p, int source)
@@ -541,7 +560,7 @@ static void store_input(Text *t, int i)
 
     if (v->data)
         move(t, &(Moving){ "store", timed_place(t, arg, "t"),
-             left_text(t, r, "live && t >= s.start"), name, arg,
+             left_text(t, r, "own && live && t >= s.start"), name, arg,
              rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
              in->rank, r });
     for (int j = 0; j < t->p->nst; j++) {
@@ -550,7 +569,7 @@ static void store_input(Text *t, int i)
         arg = rows_arg(t->p, ROW_DS, j);
         if (t->p->source[j] != i || !ds->data)
             continue;
-        PUT(t, "if (s.start - t == %d) {\n", t->p->depth[j]);
+        PUT(t, "if (own && s.start - t == %d) {\n", t->p->depth[j]);
         move(t, &(Moving){ "store", state_place(t, arg),
              left_text(t, r, "live"), name, arg, ds, st->order, st->rank,
              r });
@@ -558,22 +577,40 @@ static void store_input(Text *t, int i)
     }
 }
 
+/* And what is there already. */
+static void add_there(Text *t, int i)
+{
+    const Input *in = &t->p->step->in[i];
+    int arg = rows_arg(t->p, ROW_DX, i);
+    Ref r = input_node(t, i);
+
+    PUT(t, "{\nfloat there[%lld];\n", (long long)held(t, r));
+    clear(t, "there", r);
+    move(t, &(Moving){ "load", timed_place(t, arg, "t"),
+         left_text(t, r, "own && live && t >= s.start"), "there", arg,
+         &t->call->dx[i], in->order, in->rank, r });
+    PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += there[z];\n}\n",
+        (long long)held(t, r), i);
+}
+
 static void emit_backward(Text *t)
 {
     const Rows *p = t->p;
 
-    for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && rows_wants(p, t->call, i)) {
-            Ref r = input_node(t, i);
-            PUT(t, "float d%d[%lld];\n", i, (long long)held(t, r));
-            clear(t, ctx_format(t->c, "d%d", i), r);
-        }
-    emit_shifts(t);
+    PUT(t, "const bool on_0 = live && t >= s.start && t < s.end;\n");
+    emit_nodes(t, live_of(t), true, "on_0");
     for (int i = 0; i < p->nin; i++) {
-        if (!p->step->in[i].timed || !rows_wants(p, t->call, i))
+        if (!rows_wants(p, t->call, i))
+            continue;
+        if (p->step->in[i].timed)
+            move_on(t, i);
+        add_token(t, i);
+        if (!p->step->in[i].timed)
             continue;
         if (has_states(p, i))
             add_final(t, i);
+        if (t->call->add[i])
+            add_there(t, i);
         store_input(t, i);
     }
 }
@@ -605,7 +642,7 @@ static void emit_forward(Text *t)
 {
     const Output *y = &t->p->step->out[0];
     Ref r = t->g->out[0].node;
-    uint8_t *live = live_of(t, 0);
+    uint8_t *live = live_of(t);
     bool number = t->g->n[r].op == OP_num;
 
     if (t->p->nst)
@@ -653,12 +690,15 @@ static void emit_sums(Text *t, bool begin)
     }
 }
 
-/* Of live nodes, in all shifts. */
-static void emit_constants(Text *t)
+/* The tokens of a piece, back from as far behind it as they are read; of what
+ * is left of a sequence's first ones, those before it. */
+static void open_back(const Text *t)
 {
-    for (int shift = 0; shift <= (t->call->backward ? most_depth(t->p) : 0);
-         shift++)
-        emit_nodes(t, live_of(t, shift), false, "true");
+    int most = most_depth(t->p, -1);
+
+    PUT(t, "const i64 owned = left ? %d : a.length;\n"
+        "NO_UNROLL\nfor (i64 k = owned + %d; k >= 0; k--) {\n"
+        "const bool own = k < owned;\n", most, most - 1);
 }
 
 static void emit_kernel(Text *t)
@@ -675,18 +715,23 @@ static void emit_kernel(Text *t)
         "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
         "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
         threads / t->shape.group);
-    emit_constants(t);
+    emit_nodes(t, live_of(t), false, "true");
     emit_sums(t, true);
-    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? %d : a.length); k++) {\n",
-        t->call->backward ? most_depth(t->p) : 1);
+    begin_pending(t);
+    if (t->call->backward)
+        open_back(t);
+    else
+        PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? 1 : a.length); k++) {"
+            "\n");
     if (t->p->nst) {
         PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
             "&& (left || first + k < a.tokens);\n"
             "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
             "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
             "live ? first + k : 0);\n");
-        PUT(t, "const i64 t = left ? %s : first + k;\n", t->call->backward
-            ? "s.start - 1 - k" : "s.end");
+        PUT(t, "const i64 t = left ? s.%s : first + k;\n", t->call->backward
+            ? ctx_format(t->c, "start - %d + k", most_depth(t->p, -1))
+            : "end");
     } else {
         PUT(t, "const bool live = row < a.rows && first + k < a.tokens;\n"
             "const i64 t = first + k;\n");

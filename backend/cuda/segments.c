@@ -15,29 +15,34 @@ enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
 
 /* Times, of a chunk's in a walk by one block; measured on an H200 by gated
  * DeltaNet's and KDA's at K = V = 128. Where there are processors for it, a
- * walk has two blocks a head, each with half the columns. What starts segments,
- * and each step of the carrying kernel, take some chunks. */
-static const double halved = 0.5, started = 8, carried = 2, worth = 0.9;
+ * walk of matrices has two blocks a head, each with half the columns. What
+ * starts segments, and each step of the carrying kernel, take some chunks: a
+ * step waits for memory, and goes through so many rows. */
+static const double halved = 0.5, started = 8, waited = 0.25,
+                    carried = 2. / 128, worth = 0.9;
 
 #define COUNT_VARIABLE "FLIN_SEGMENTS"
 
-static double walk_time(int64_t heads, int64_t chunks, int processors)
+static double walk_time(int64_t heads, int64_t chunks, int rows,
+                        int processors)
 {
     int64_t waves = (heads + processors - 1) / processors;
-    return (double)chunks * (2 * heads <= processors ? halved : (double)waves);
+    bool halves = rows > 1 && 2 * heads <= processors;
+    return (double)chunks * (halves ? halved : (double)waves);
 }
 
-static int cheapest_count(int64_t heads, int64_t chunks, bool joint,
+static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
                           int processors)
 {
     enum { FORWARD = 3, BACK = 2 };     /* walks of a call in segments */
     int ways = joint ? 2 : 1, found = 1;
     int walks = FORWARD + (joint ? BACK : 0);
-    double least = worth * ways * walk_time(heads, chunks, processors);
+    double least = worth * ways * walk_time(heads, chunks, rows,
+                                              processors);
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
         int64_t each = (chunks + n - 1) / n;
-        double cost = walks * walk_time(heads * n, each, processors)
-                    + (started + carried * n) * ways;
+        double cost = walks * walk_time(heads * n, each, rows, processors)
+                    + (started + (waited + carried * rows) * n) * ways;
         if (cost < least) {
             least = cost;
             found = n;
@@ -46,7 +51,8 @@ static int cheapest_count(int64_t heads, int64_t chunks, bool joint,
     return found;
 }
 
-int segments_count(const Call *call, int chunk, bool joint, int processors)
+int segments_count(const Call *call, int chunk, int rows, bool joint,
+                   int processors)
 {
     const char *asked = getenv(COUNT_VARIABLE);
     int64_t tokens = 0;
@@ -56,21 +62,26 @@ int segments_count(const Call *call, int chunk, bool joint, int processors)
     long n = asked ? strtol(asked, NULL, 10) : 0;
     if (n > 0)
         return (int)(n < chunks ? n : chunks > 1 ? chunks : 1);
-    return cheapest_count(call->nseq * call->heads, chunks, joint,
+    return cheapest_count(call->nseq * call->heads, chunks, rows, joint,
                           processors);
+}
+
+static int rows_of(const Graph *g, const Transition *t)
+{
+    return t->kappa < 0 ? 1 : g->axis[t->kappa].size;
 }
 
 /* What stands in the way of cutting this plan's calls, or NULL. */
 static const char *find_fault(Ctx *c, const Plan *p, Cutting *to)
 {
     const Graph *g = p->g;
-    const char *why = transition_find(c, g, &to->t);
+    const char *why = transition_of_rows(c, g, &to->t);
     if (!g->chunk)
         return "it goes token by token";
     if (why)
         return why;
-    int rows = g->axis[to->t.kappa].size, cols = g->axis[to->t.nu].size;
-    if (rows != cols || rows > ROWS)
+    int rows = rows_of(g, &to->t), cols = g->axis[to->t.nu].size;
+    if (to->t.kappa >= 0 && (rows != cols || rows > ROWS))
         return ctx_format(c, "its state is %d x %d: the kernels that walk it"
                           " make transitions of %d x %d", rows, cols, rows,
                           rows);
@@ -136,12 +147,10 @@ static const Seq *cut_sequences(Ctx *c, const Call *call, int n, int chunk)
 static View view_at(const Segments *s, void *data)
 {
     const State *st = &s->p->g->st[s->cut->t.state];
-    int size = s->p->g->axis[s->cut->t.kappa].size;
-    View v = { .data = data, .dtype = F32, .heads = s->whole->heads };
-    ensure(s->p->g, st->rank == 2, OP_state, st->node);
-    v.sd[0] = size;
-    v.sd[1] = 1;
-    v.sh = (int64_t)size * size;
+    View v = { .data = data, .dtype = F32, .heads = s->whole->heads,
+               .sh = 1 };
+    for (int d = st->rank; d-- > 0; v.sh *= s->p->g->axis[st->order[d]].size)
+        v.sd[d] = v.sh;
     v.sb = v.sh * v.heads;
     return v;
 }
@@ -229,7 +238,7 @@ static void compile(Ctx *c, void *ud)
         cut->begin = module_function(c, d, m, begin_kernel.name, 0);
         cut->end = module_function(c, d, m, end_kernel.name, 0);
         cut->unit = module_function(c, d, m, unit_kernel.name, 0);
-        cut->carrying = carry_kernel(k->s->p->g->axis[cut->t.kappa].size);
+        cut->carrying = carry_kernel(rows_of(k->s->p->g, &cut->t));
         cut->carry = module_function(c, d, m, cut->carrying.name,
                                      cut->carrying.shared);
     }
@@ -262,7 +271,8 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
     int chunk = p->g->chunk;
     if (cut->why || !call->seq)
         return s;
-    s.n = segments_count(call, chunk, plan_is_joint(p),
+    s.n = segments_count(call, chunk, rows_of(p->g, &cut->t),
+                         plan_is_joint(p),
                          gpu_enter(c, g)->processors);
     if (s.n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
         && build_shares(c, all, call))
@@ -392,9 +402,9 @@ typedef struct Carry {
 static Part part_of(const Segments *s, const View *v)
 {
     const State *st = &s->p->g->st[s->cut->t.state];
-    int row = st->order[0] != s->cut->t.kappa;
-    return (Part){ (uint64_t)(uintptr_t)v->data, v->sb, v->sh, v->sd[row],
-                   v->sd[1 - row], v->heads ? s->whole->heads / v->heads : 1,
+    int col = st->order[0] != s->cut->t.nu;
+    return (Part){ (uint64_t)(uintptr_t)v->data, v->sb, v->sh,
+                   st->rank > 1 ? v->sd[1 - col] : 0, v->sd[col], v->heads ? s->whole->heads / v->heads : 1,
                    v->dtype };
 }
 
@@ -408,7 +418,8 @@ static Carry carry_of(const Segments *s, const Steps *to, bool back)
     a.own = part_of(s, &s->call.s1[state]);
     a.m = part_of(s, &m);
     a.whole = part_of(s, &s->whole->s0[state]);
-    a.rows = a.cols = s->p->g->axis[s->cut->t.kappa].size;
+    a.rows = rows_of(s->p->g, &s->cut->t);
+    a.cols = s->p->g->axis[s->cut->t.nu].size;
     return a;
 }
 

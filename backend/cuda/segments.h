@@ -41,9 +41,11 @@ typedef struct Segments {
                                            has none */
 } Segments;
 
-/* How many segments each of the call's sequences is best cut in: 1 where that
- * costs more than it saves; or what FLIN_SEGMENTS says. */
-int segments_count(const Call *call, int chunk, bool joint, int processors);
+/* How many segments each of the call's sequences is best cut in, of states of so
+ * many rows: 1 where that costs more than it saves; or what FLIN_SEGMENTS says.
+ */
+int segments_count(const Call *call, int chunk, int rows, bool joint,
+                   int processors);
 
 /* Cuts the call, or says that it is as it was (n == 1, call the same): so, too,
  * where decays are one number for all keys, the blocks of the way forward share

@@ -4,11 +4,19 @@ a CUDA graph; the memory that a step of training takes above its weights; how
 far outputs and gradients are from one another.
 
     python3 tests/bench/layers.py [NAMES [d=2048 heads=16 T=2048,8192 B=1
-                                         plan=separate,fused,cheapest]]
+                                         plan=separate,fused,cheapest peer=1
+                                         kernels=0]]
 
 NAMES with commas, or all. plan: one row each; the cheapest alone otherwise.
 Where fla is not installed, flin is measured alone;
-each row says what its plan predicts, too. The first calls compile."""
+each row says what its plan predicts, too. kernels: so many of those that take
+longest, forward and backward, with how often each is launched and microseconds
+in all. The first calls compile.
+
+fla refuses gated gradients on Hopper with Triton 3.4 to 3.7.0, which come out
+wrong there: they are computed none the less, for their time. Its Mamba-2 runs
+by parts where causal_conv1d is not installed."""
+import importlib.util
 import sys
 
 import torch
@@ -19,7 +27,7 @@ import flin
 
 NAMES = "gla", "gated_deltanet", "kda", "mamba2", "rwkv7"
 SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1,
-         "plan": "cheapest"}
+         "plan": "cheapest", "peer": 1, "kernels": 0}
 
 
 def sizes_of(name, d, h):
@@ -36,8 +44,11 @@ def peer_of(name, d, h):
     """The module of flash-linear-attention; None: there is none here."""
     try:
         from fla import layers
-    except ImportError:
+        import fla.ops.common.chunk_o as gated
+    except ImportError as e:
+        print(f"no peer: {e}")
         return None
+    gated.TRITON_ABOVE_3_7_1 = True
     k = d // h
     make = {
         "gla": lambda: layers.GatedLinearAttention(
@@ -52,7 +63,10 @@ def peer_of(name, d, h):
         "rwkv7": lambda: layers.RWKV7Attention(
             hidden_size=d, num_heads=h, head_dim=k, layer_idx=0,
             decay_low_rank_dim=64, a_low_rank_dim=64, gate_low_rank_dim=128)}
-    return make[name]().cuda().bfloat16()
+    module = make[name]().cuda().bfloat16()
+    by_parts = name == "mamba2" and not importlib.util.find_spec(
+        "causal_conv1d")
+    return module.eval() if by_parts else module
 
 
 def result(module, x):
@@ -80,6 +94,20 @@ def measure(module, x, dy):
     return median(forward), median(both), room, forward(), x.grad.clone()
 
 
+def show_kernels(what, module, x, dy, n):
+    """The n kernels that take longest, of forward and backward."""
+    times = 5
+    with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
+        for _ in range(times):
+            result(module, x).backward(dy)
+        torch.cuda.synchronize()
+    every = sorted(p.key_averages(), key=lambda e: -e.device_time_total)
+    for e in every[:n]:
+        print(f"{what}: {e.device_time_total / times:8.1f} us "
+              f"{e.count / times:4.0f} x {e.key[:60]}", flush=True)
+
+
 def apart(a, b):
     a, b = a.double(), b.double()
     return float((a - b).norm() / b.norm())
@@ -105,22 +133,24 @@ def measure_ours(what, layer, plan, x, dy):
     ours = measure(layer, x, dy)
     with torch.no_grad():
         graph = recorded(lambda: layer(x)[0])
+    leaves = [x, *layer.parameters()]
+    back = recorded(lambda: torch.autograd.grad(layer(x)[0], leaves, dy))
     asked = {} if plan == "cheapest" else {"plan": plan}
     planned = layer.layer.plan(B=x.shape[0], T=x.shape[1], machine="h200",
                                **layer.sizes, **asked)
     print(f"{what}: flin, {plan} {ours[0]:.3f} ms, graph {graph:.3f} "
           f"(predicted {planned['predicted'] * 1e3:.3f}, "
           f"{len(planned['parts'])} parts), both ways {ours[1]:.3f} ms, "
-          f"{ours[2] / 2**20:.0f} MiB", flush=True)
+          f"graph {back:.3f}, {ours[2] / 2**20:.0f} MiB", flush=True)
     return ours
 
 
-def main(names, d, heads, T, B, plan):
-    d, heads, B = int(d), int(heads), int(B)
+def main(names, d, heads, T, B, plan, peer, kernels):
+    d, heads, B, wanted = int(d), int(heads), int(B), int(peer)
     for name in names:
         h = 2 * d // 64 if name == "mamba2" else heads
         layers = layers_of(name, plan.split(","), d, h, heads)
-        peer = peer_of(name, d, heads)
+        peer = peer_of(name, d, heads) if wanted else None
         if peer is not None:
             peer.load_state_dict(next(iter(layers.values())).fla_state_dict())
         for tokens in map(int, str(T).split(",")):
@@ -133,6 +163,8 @@ def main(names, d, heads, T, B, plan):
             for more in rows[1:]:
                 print(f"{what}: y {apart(more[3], rows[0][3]):.1e} and dx "
                       f"{apart(more[4], rows[0][4]):.1e} apart", flush=True)
+            for plan, layer in layers.items():
+                show_kernels(f"{what} {plan}", layer, x, dy, int(kernels))
             if peer is None:
                 continue
             ours, theirs = rows[0], measure(peer, x, dy)

@@ -4,14 +4,20 @@
 
 #include <stdlib.h>
 
-static int count(int64_t sequences, int heads, int64_t tokens, bool joint)
+static int count_rows(int64_t sequences, int heads, int64_t tokens, int rows,
+                      bool joint)
 {
     enum { CHUNK = 64, PROCESSORS = 132, MOST = 4 };
     Seq seq[MOST] = { { 0 } };
     for (int64_t i = 0; i < sequences; i++)
         seq[i] = (Seq){ 0, i * tokens, tokens };
     Call call = { .nseq = sequences, .heads = heads, .seq = seq };
-    return segments_count(&call, CHUNK, joint, PROCESSORS);
+    return segments_count(&call, CHUNK, rows, joint, PROCESSORS);
+}
+
+static int count(int64_t sequences, int heads, int64_t tokens, bool joint)
+{
+    return count_rows(sequences, heads, tokens, 128, joint);
 }
 
 int main(void)
@@ -26,6 +32,7 @@ int main(void)
     expect(both > 1 && 16 * both <= 132, "a segment each for the processors");
     expect(one > 1 && 16 * one <= 132, "forward alone, too");
     expect(count(1, 16, 1 << 20, true) >= both, "longer: not fewer");
+    expect(count_rows(4, 1, 2048, 1, true) > 1, "vectors, which go on sooner");
     setenv("FLIN_SEGMENTS", "5", 1);
     expect(count(1, 96, 2048, true) == 5, "as asked");
     expect(count(1, 96, 130, true) == 3, "at most one for each chunk");

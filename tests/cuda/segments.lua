@@ -24,6 +24,34 @@ for _, name in ipairs(flin.stdlib_names) do
 end
 expect(found > 10, "only %d variants have a transition", found)
 
+-- A vector's transition is one number, where all its entries decay alike.
+local scan = flin.variant {
+  name  = "gated_scan",
+  input = { v = "t v", k = "t", g = "t : log_decay" },
+  state = { s = "v" },
+  step  = function (x, s)
+    local new = flin.exp(x.g) * s.s + x.k * x.v
+    return { s = new }, new
+  end,
+}
+local entries = flin.variant {
+  name  = "scan_of_entries",
+  input = { v = "t v", g = "t v : log_decay" },
+  state = { s = "v" },
+  step  = function (x, s)
+    local new = flin.exp(x.g) * s.s + x.v
+    return { s = new }, new
+  end,
+}
+local function cut(v)
+  return not tostring(v:plan { V = 32, machine = "h200", backward = true })
+    :find "not cut in segments"
+end
+expect(cut(scan) and not cut(entries), "which vectors are cut")
+local off = scan:check { B = 1, T = 330, H = 2, V = 32, seed = 4,
+                         dtype = "float32", backend = "cuda" }
+expect(off.worst <= 1e-4, "vectors in segments: off by %.1e", off.worst)
+
 -- Gradients, or results, as far apart as they are at all.
 local function apart(a, b)
   b = b:to "float64"
@@ -45,9 +73,11 @@ local function place(x, on_host)
 end
 
 local function sums(v, cu, on_host, save)
-  local x = v:random { B = cu and 1 or 2, T = 330, H = 2, K = 32, V = 32,
-                       dtype = "float32", seed = 3 }
+  local x = v:random { B = cu and 1 or 2, T = 330, H = 2, V = 32,
+                       K = v ~= scan and 32 or nil, dtype = "float32",
+                       seed = 3 }
   x.cu_seqlens = cu
+  x.g = x.g and x.g * 0.01              -- a segment's start is not forgotten
   local w = copy(x)
   w.dy = flin.randn((v:reference(x)).shape, { seed = 9 })
   local want = v:reference_backward(w)
@@ -64,11 +94,11 @@ local function sums(v, cu, on_host, save)
   end
 end
 
-for _, name in ipairs { "comba", "mamba2" } do
+for _, v in ipairs { flin.stdlib.comba, flin.stdlib.mamba2, scan } do
   for _, on_host in ipairs { false, true } do
     for _, save in ipairs { false, true } do
-      sums(flin.stdlib[name], nil, on_host, save or nil)
-      sums(flin.stdlib[name], { 0, 200, 330 }, on_host, save or nil)
+      sums(v, nil, on_host, save or nil)
+      sums(v, { 0, 200, 330 }, on_host, save or nil)
     end
   end
 end

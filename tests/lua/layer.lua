@@ -435,7 +435,7 @@ check("normed: its number once", sums == 1
 check("normed: right", normed:check { T = 70, size = 4, h = 2 }.worst < 1e-4)
 -- What is behind a call or before it is in its step: norms and gates of a head
 -- are, products and what sums over heads never.
-local LEFT <const> = { gated_deltanet = 11, gla = 8, kda = 13, mamba2 = 12,
+local LEFT <const> = { gated_deltanet = 11, gla = 8, kda = 13, mamba2 = 11,
                        rwkv7 = 20 }
 for name, l in pairs(flin.layers) do
   local found = l:plan { plan = "fused" }

@@ -366,6 +366,9 @@ examples() {
     for l in examples/0*.lua; do
         [ -f "$l" ] && program "${l%.lua}" "$flin" "$l"
     done
+    program examples/train_24.lua "$flin" examples/train_24.lua --device cpu \
+        --mixer hybrid --width 32 --heads 2 --hidden 64 --steps 12 \
+        --svg "$tmp/losses_lua.svg"
     # A plain Lua program of the system, where there is one.
     if [ -z "$SAN" ] && command -v lua5.4 >/dev/null; then
         LUA_CPATH="$BUILD/lib?.so" program "lua5.4 -e 'require \"flin\"'" \

@@ -667,10 +667,12 @@ static void sum_heads(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     dense_move(c, g, call->stream, &m);
 }
 
-/* Over pieces of tokens, and heads that share it: to a few, then to one. */
+/* Over pieces of tokens, and heads that share it; of very many to a few sums
+ * first. */
 static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
                        int i, DevicePtr from, DevicePtr more, const Deal *d)
 {
+    enum { ONCE = 1 << 14 };
     const View *v = &call->dx[i];
     int64_t n = rows_entries(p, i), row = n * call->heads, few = 1;
     int64_t all = call->B * d->pieces;
@@ -678,18 +680,22 @@ static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     DenseMove m = { .to = more, .from = from, .to_type = F32,
                     .from_type = F32 };
 
-    while (few < SECOND && all % (2 * few) == 0)
-        few *= 2;
-    add_dim(&m, few, heads ? row : n, row * (all / few));
-    add_dim(&m, all / few, 0, row);
-    add_dim(&m, call->heads, heads ? n : 0, n);
-    add_entries(&m, p, i, NULL);
-    dense_move(c, g, call->stream, &m);
-    m = (DenseMove){ .to = (DevicePtr)(uintptr_t)v->data, .from = more,
-                     .to_type = v->dtype, .from_type = F32 };
-    add_dim(&m, few, 0, heads ? row : n);
-    if (heads)
-        add_dim(&m, call->heads, v->sh, n);
+    if (all * (heads ? 1 : call->heads) > ONCE)
+        while (few < SECOND && all % (2 * few) == 0)
+            few *= 2;
+    if (few > 1) {
+        add_dim(&m, few, heads ? row : n, row * (all / few));
+        add_dim(&m, all / few, 0, row);
+        add_dim(&m, call->heads, heads ? n : 0, n);
+        add_entries(&m, p, i, NULL);
+        dense_move(c, g, call->stream, &m);
+    }
+    m = (DenseMove){ .to = (DevicePtr)(uintptr_t)v->data,
+                     .from = few > 1 ? more : from, .to_type = v->dtype,
+                     .from_type = F32 };
+    add_dim(&m, few > 1 ? few : all, 0, heads || few == 1 ? row : n);
+    if (heads || few == 1)
+        add_dim(&m, call->heads, head_step(call, v), n);
     add_entries(&m, p, i, v);
     dense_move(c, g, call->stream, &m);
 }

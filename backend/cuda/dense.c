@@ -90,8 +90,8 @@ static void start(Ctx *c, Gpu *g, Function *f, int64_t threads,
     CALL(d, LAUNCH, launch_kernel);
     if (grid)
         driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
-                     : most), 1, 1, THREADS, 1, 1, shared, stream, params, NULL),
-                     "launching a kernel");
+                     : most), 1, 1, THREADS, 1, 1, shared, stream, params,
+                     NULL), "launching a kernel");
 }
 
 /* ---- moves ---- */

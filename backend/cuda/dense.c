@@ -62,7 +62,7 @@ static void open_locked(Ctx *c, void *ud)
     Module *m = build_module(c, g, source);
     k->module = m;
     k->lt = k->lt ? k->lt : lt_open();
-    k->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
+    k->move = module_function(c, gpu_driver(g), m, "flin_move", PART);
     k->product = module_function(c, gpu_driver(g), m, "flin_product", 0);
 }
 

@@ -2,8 +2,8 @@
  *
  * A lane holds `each` entries of a row; what lacks the row's axis it holds
  * once. Other axes are unrolled. A sum over the row is one over its lanes. The
- * gradient of what is read in later tokens, too, is evaluated there: for each
- * delay the body is printed once more.
+ * way back goes from late tokens to early ones: what a token adds to gradients
+ * of those before it waits in registers until these are reached.
  */
 #include "rows_emit.h"
 #include "source.h"
@@ -17,7 +17,6 @@ typedef struct Text {
     const RowsCall *call;
     const Graph *g;
     RowsShape shape;
-    int shift;                          /* tokens behind the row's */
     const char *index[NAXES];           /* where an entry is looked at */
     const char *entry;                  /* of a lane's */
     uint8_t *made;                      /* declared already: of what no token
@@ -50,9 +49,7 @@ static int64_t held(const Text *t, Ref r)
 
 static char *name_of(const Text *t, Ref r)
 {
-    return t->g->n[r].timed && t->shift
-         ? ctx_format(t->c, "v%u_%d", (unsigned)r, t->shift)
-         : ctx_format(t->c, "v%u", (unsigned)r);
+    return ctx_format(t->c, "v%u", (unsigned)r);
 }
 
 /* The place of its entry, where the axes are at t->index. */
@@ -259,7 +256,7 @@ static void load_delayed(const Text *t, const char *name, Ref r, int source,
     const Input *in = &t->p->step->in[source];
     int arg = rows_arg(t->p, ROW_IN, source);
 
-    PUT(t, "{\nconst i64 at = t + %d;\n", t->shift - depth);
+    PUT(t, "{\nconst i64 at = t + %d;\n", -depth);
     clear(t, name, r);
     PUT(t, "if (at >= s.start) {\n");
     move(t, &(Moving){ "load", timed_place(t, arg, "at"),
@@ -286,7 +283,7 @@ static void load_input(const Text *t, Ref r, const char *on)
         return;
     }
     move(t, &(Moving){ "load", in->timed
-         ? timed_place(t, arg, ctx_format(t->c, "t + %d", t->shift))
+         ? timed_place(t, arg, "t")
          : ctx_format(t->c, "h * a.arg[%d].sh", arg),
          in->timed ? left_text(t, r, on) : left_text(t, r, "true"), name, arg,
          dy ? &t->call->dy : &t->call->in[i], in->order, in->rank, r });
@@ -433,25 +430,24 @@ static void emit_nodes(Text *t, const uint8_t *live, bool timed,
     }
 }
 
-/* In the joint graph, which tokens before it are read as, shifted. */
-static void mark_gradients(const Text *t, uint8_t *live, int shift)
+static void mark_gradients(const Text *t, uint8_t *live)
 {
     const Rows *p = t->p;
 
-    for (int i = 0; i < p->nin && !shift; i++)
+    for (int i = 0; i < p->nin; i++)
         if (rows_wants(p, t->call, i))
             mark(t->g, live, p->gradient[i]);
     for (int j = 0; j < p->nst; j++)
-        if (p->depth[j] == shift && rows_wants(p, t->call, p->source[j]))
+        if (rows_wants(p, t->call, p->source[j]))
             mark(t->g, live, p->gradient[p->nin + j]);
 }
 
-static uint8_t *live_of(const Text *t, int shift)
+static uint8_t *live_of(const Text *t)
 {
     uint8_t *live = ctx_alloc(t->c, t->g->len);
 
     if (t->call->backward)
-        mark_gradients(t, live, shift);
+        mark_gradients(t, live);
     else
         mark(t->g, live, t->g->out[0].node);
     return live;
@@ -486,28 +482,76 @@ static Ref input_node(const Text *t, int i)
     return t->g->in[i].node;
 }
 
-static void emit_shifts(Text *t)
+/* How many tokens later input i is still read. */
+static int depth_of(const Rows *p, int i)
+{
+    int most = 0;
+
+    for (int j = 0; j < p->nst; j++)
+        if (p->source[j] == i && p->depth[j] > most)
+            most = p->depth[j];
+    return most;
+}
+
+/* d1_2: of input 1, what has been added to the gradient two tokens before. */
+static char *waiting(const Text *t, int i, int before)
+{
+    return ctx_format(t->c, "d%d_%d", i, before);
+}
+
+static bool is_stored(const Text *t, int i)
+{
+    return t->p->step->in[i].timed && rows_wants(t->p, t->call, i);
+}
+
+static void emit_waiting(Text *t)
+{
+    for (int i = 0; i < t->p->nin; i++)
+        for (int n = 0; is_stored(t, i) && n <= depth_of(t->p, i); n++) {
+            Ref r = input_node(t, i);
+            PUT(t, "float %s[%lld];\n", waiting(t, i, n),
+                (long long)held(t, r));
+            clear(t, waiting(t, i, n), r);
+        }
+}
+
+/* The next token is the one before. */
+static void step_back(Text *t)
+{
+    for (int i = 0; i < t->p->nin; i++)
+        for (int n = 0; is_stored(t, i) && n <= depth_of(t->p, i); n++) {
+            Ref r = input_node(t, i);
+            if (n == depth_of(t->p, i))
+                clear(t, waiting(t, i, n), r);
+            else
+                PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\n%s[z] = "
+                    "%s[z];\n", (long long)held(t, r), waiting(t, i, n),
+                    waiting(t, i, n + 1));
+        }
+}
+
+/* What token t adds: to its own gradients, to those of tokens before in its
+ * sequence, or before that, and to what all tokens share. */
+static void emit_token(Text *t)
 {
     const Rows *p = t->p;
 
-    for (int shift = 0; shift <= most_depth(p); shift++) {
-        char *on = ctx_format(t->c, "on_%d", shift);
-        t->shift = shift;
-        PUT(t, "const bool %s = live && t + %d >= s.start && t + %d < s.end;"
-            "\n", on, shift, shift);
-        emit_nodes(t, live_of(t, shift), true, on);
-        for (int i = 0; i < p->nin && !shift; i++)
-            if (rows_wants(p, t->call, i))
-                add_up(t, ctx_format(t->c, "d%d", i), p->gradient[i],
-                       input_node(t, i), on);
-        for (int j = 0; j < p->nst; j++)
-            if (p->depth[j] == shift
-                && rows_wants(p, t->call, p->source[j]))
-                add_up(t, ctx_format(t->c, "d%d", p->source[j]),
-                       p->gradient[p->nin + j],
-                       input_node(t, p->source[j]), on);
+    PUT(t, "const bool on_0 = live && t >= s.start && t < s.end;\n");
+    emit_nodes(t, live_of(t), true, "on_0");
+    for (int i = 0; i < p->nin; i++)
+        if (is_stored(t, i))
+            add_up(t, waiting(t, i, 0), p->gradient[i], input_node(t, i),
+                   "on_0");
+        else if (rows_wants(p, t->call, i))
+            add_up(t, ctx_format(t->c, "d%d", i), p->gradient[i],
+                   input_node(t, i), "on_0 && own");
+    for (int j = 0; j < p->nst; j++) {
+        int i = p->source[j];
+        if (rows_wants(p, t->call, i))
+            add_up(t, waiting(t, i, p->depth[j]), p->gradient[p->nin + j],
+                   input_node(t, i), ctx_format(t->c, "on_0 && (left || t - %d"
+                   " >= s.start)", p->depth[j]));
     }
-    t->shift = 0;
 }
 
 static bool has_states(const Rows *p, int source)
@@ -527,8 +571,8 @@ static void add_final(Text *t, int i)
     clear(t, "final_", r);
     load_states(t, ROW_DSTATE, i, "s.end - t", "final_", r,
                 "live && t < s.end");
-    PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += final_[z];\n}\n",
-        (long long)held(t, r), i);
+    PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\n%s[z] += final_[z];\n}\n",
+        (long long)held(t, r), waiting(t, i, 0));
 }
 
 static void store_input(Text *t, int i)
@@ -537,7 +581,7 @@ static void store_input(Text *t, int i)
     const View *v = &t->call->dx[i];
     int arg = rows_arg(t->p, ROW_DX, i);
     Ref r = input_node(t, i);
-    char *name = ctx_format(t->c, "d%d", i);
+    char *name = waiting(t, i, 0);
 
     if (v->data)
         move(t, &(Moving){ "store", timed_place(t, arg, "t"),
@@ -562,20 +606,17 @@ static void emit_backward(Text *t)
 {
     const Rows *p = t->p;
 
-    for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && rows_wants(p, t->call, i)) {
-            Ref r = input_node(t, i);
-            PUT(t, "float d%d[%lld];\n", i, (long long)held(t, r));
-            clear(t, ctx_format(t->c, "d%d", i), r);
-        }
-    emit_shifts(t);
+    emit_token(t);
+    PUT(t, "if (own) {\n");
     for (int i = 0; i < p->nin; i++) {
-        if (!p->step->in[i].timed || !rows_wants(p, t->call, i))
+        if (!is_stored(t, i))
             continue;
         if (has_states(p, i))
             add_final(t, i);
         store_input(t, i);
     }
+    PUT(t, "}\n");
+    step_back(t);
 }
 
 /* Final states: what the source was so many tokens before the end. */
@@ -605,7 +646,7 @@ static void emit_forward(Text *t)
 {
     const Output *y = &t->p->step->out[0];
     Ref r = t->g->out[0].node;
-    uint8_t *live = live_of(t, 0);
+    uint8_t *live = live_of(t);
     bool number = t->g->n[r].op == OP_num;
 
     if (t->p->nst)
@@ -653,17 +694,44 @@ static void emit_sums(Text *t, bool begin)
     }
 }
 
-/* Of live nodes, in all shifts. */
-static void emit_constants(Text *t)
+/* Token t, of sequence s: forward the piece's, or the end of a sequence; back
+ * from the last token that reads one of the piece, or of those before a
+ * sequence. Its own tokens are those. */
+static void emit_place(const Text *t)
 {
-    for (int shift = 0; shift <= (t->call->backward ? most_depth(t->p) : 0);
-         shift++)
-        emit_nodes(t, live_of(t, shift), false, "true");
+    bool back = t->call->backward;
+    int depth = most_depth(t->p);
+
+    if (back)
+        PUT(t, "const i64 at = (left ? %d : a.length) + %d - k;\n"
+            "const bool own = k >= %d;\n(void)own;\n", depth, depth - 1,
+            depth);
+    else
+        PUT(t, "const i64 at = k;\n");
+    if (!t->p->nst) {
+        PUT(t, "const i64 t = first + at;\n"
+            "const bool live = row < a.rows && t < a.tokens;\n");
+        if (back)
+            PUT(t, "const Span s = { 0, 0, a.tokens };\n");
+        return;
+    }
+    PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
+        "&& (left || first + at < a.tokens);\n"
+        "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
+        "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
+        "live ? first + at : 0);\n");
+    if (back)
+        PUT(t, "const i64 t = left ? s.start - %d + at : first + at;\n",
+            depth);
+    else
+        PUT(t, "const i64 t = left ? s.end : first + at;\n");
 }
 
 static void emit_kernel(Text *t)
 {
     int threads = t->shape.group > 32 ? t->shape.group : ROW_THREADS;
+    bool back = t->call->backward;
+    int depth = most_depth(t->p);
 
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
         "flin_rows(const __grid_constant__ Args a)\n{\n", threads);
@@ -675,28 +743,14 @@ static void emit_kernel(Text *t)
         "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
         "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
         threads / t->shape.group);
-    emit_constants(t);
+    emit_nodes(t, live_of(t), false, "true");
     emit_sums(t, true);
-    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? %d : a.length); k++) {\n",
-        t->call->backward ? most_depth(t->p) : 1);
-    if (t->p->nst) {
-        PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
-            "&& (left || first + k < a.tokens);\n"
-            "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
-            "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
-            "live ? first + k : 0);\n");
-        PUT(t, "const i64 t = left ? %s : first + k;\n", t->call->backward
-            ? "s.start - 1 - k" : "s.end");
-    } else {
-        PUT(t, "const bool live = row < a.rows && first + k < a.tokens;\n"
-            "const i64 t = first + k;\n");
-        if (t->call->backward)
-            PUT(t, "const Span s = { 0, 0, a.tokens };\n");
-    }
-    if (t->call->backward)
-        emit_backward(t);
-    else
-        emit_forward(t);
+    if (back)
+        emit_waiting(t);
+    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? %d : a.length) + %d; k++)"
+        " {\n", back ? depth : 1, back ? depth : 0);
+    emit_place(t);
+    (back ? emit_backward : emit_forward)(t);
     PUT(t, "}\n");
     emit_sums(t, false);
     PUT(t, "}\n");

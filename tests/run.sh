@@ -185,7 +185,7 @@ cuda() {
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" "tests/cuda/strided" \
-        "tests/cuda/inplace" "tests/cuda/reuse" \
+        "tests/cuda/inplace" "tests/cuda/reuse" tests/cuda/moves \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \

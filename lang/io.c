@@ -27,6 +27,8 @@ typedef struct Job {
     bool backward;
     double quadratic, sparse;
     double way[2];                      /* counted; 0: not */
+    int best;                           /* of them, for a mask over all pairs;
+                                           -1: none */
     IoWalk forward, training;
     double plan_words, plan_once, plan_peak;
     int64_t *loads, *stores;            /* per kernel and chunk */
@@ -49,6 +51,10 @@ static Job *push_job(lua_State *L)
     j->ctx = sandbox_ctx(L);
     return j;
 }
+
+static const char *const way_name[] = { "blocks", "tiles" };
+static const char *const way_text[] = { "blocks in fast memory",
+                                        "n x n in sqrt(M) tiles" };
 
 /* ---- the work ---- */
 
@@ -110,6 +116,19 @@ static void bounds(Job *j)
         io_walk(g, j->tokens, j->words, true, &j->training);
 }
 
+/* A mask over all pairs is computed by the schedule that moves less. */
+static void choose_way(Job *j)
+{
+    j->best = -1;
+    if (!j->given->mask || !j->backward)
+        return;
+    for (int w = 0; w < 2; w++)
+        if (j->way[w] > 0 && (j->best < 0 || j->way[w] < j->way[j->best]))
+            j->best = w;
+    if (j->best >= 0)
+        j->plan_words = j->way[j->best];
+}
+
 static void walk_text(Job *j, const char *what, const IoWalk *w)
 {
     Buf *b = &j->text;
@@ -151,12 +170,10 @@ static void quadratic_text(Job *j)
     buf_printf(b, "  sparse, Z_input %.4g, Z_QK %.4g: Omega(%.4g) (proved, "
                "up to a constant; not known to be reached)\n", j->z_input,
                j->z_qk, j->sparse);
-    if (j->way[BLOCKS] > 0)
-        buf_printf(b, "  schedule with blocks in fast memory: %.4g, counted\n",
-                   j->way[BLOCKS]);
-    if (j->way[TILES] > 0)
-        buf_printf(b, "  schedule with n x n in sqrt(M) tiles: %.4g, "
-                   "counted\n", j->way[TILES]);
+    for (int w = 0; w < 2; w++)
+        if (j->way[w] > 0)
+            buf_printf(b, "  schedule with %s: %.4g, counted\n", way_text[w],
+                       j->way[w]);
 }
 
 static void plan_part(Job *j)
@@ -164,6 +181,17 @@ static void plan_part(Job *j)
     Buf *b = &j->text;
     double least = (j->backward ? j->training : j->forward).compulsory;
 
+    if (j->best >= 0) {
+        double other = j->way[!j->best];
+        buf_printf(b, "plan: %s: %.4g words", way_text[j->best],
+                   j->plan_words);
+        if (other > 0)
+            buf_printf(b, ", %.3g times fewer than %s", other / j->plan_words,
+                       way_text[!j->best]);
+        buf_printf(b, j->best == BLOCKS ? "\n" : "; kernels are of %s\n",
+                   way_text[BLOCKS]);
+        return;
+    }
     if (j->plan_note) {
         buf_printf(b, "plan: none: %s\n", j->plan_note);
         return;
@@ -187,6 +215,7 @@ static void find_out(Ctx *c, void *ud)
     j->copy.step = graph_parse(c, text.s);
     j->copy.step->mask = j->given->mask;
     bounds(j);
+    choose_way(j);
     if (j->given->mask)
         j->plan_note = "a mask of mode \"quadratic\" has no recurrence";
     else if (!ctx_protect(c, make_plan, j))
@@ -235,6 +264,11 @@ static void push_plan(lua_State *L, const Job *j)
 {
     lua_newtable(L);
     set_number(L, "words", j->plan_words);
+    if (j->best >= 0) {
+        lua_pushstring(L, way_name[j->best]);
+        lua_setfield(L, -2, "way");
+        return;
+    }
     set_number(L, "once", j->plan_once);
     set_number(L, "peak", j->plan_peak);
     lua_pushinteger(L, j->plan.chunk);
@@ -266,10 +300,9 @@ static void push_result(lua_State *L, const Job *j)
     set_number(L, "lower", j->quadratic);
     set_number(L, "sparse", j->sparse);
     set_number(L, "d", j->d);
-    if (j->way[BLOCKS] > 0)
-        set_number(L, "blocks", j->way[BLOCKS]);
-    if (j->way[TILES] > 0)
-        set_number(L, "tiles", j->way[TILES]);
+    for (int w = 0; w < 2; w++)
+        if (j->way[w] > 0)
+            set_number(L, way_name[w], j->way[w]);
     lua_setfield(L, -2, "quadratic");
     if (!j->given->mask) {
         push_walk(L, j, &j->forward);
@@ -279,7 +312,7 @@ static void push_result(lua_State *L, const Job *j)
         push_walk(L, j, &j->training);
         lua_setfield(L, -2, "training");
     }
-    if (j->plan_note) {
+    if (j->plan_note && j->best < 0) {
         lua_pushstring(L, j->plan_note);
         lua_setfield(L, -2, "plan_note");
     } else {

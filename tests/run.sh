@@ -185,7 +185,7 @@ cuda() {
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" "tests/cuda/strided" \
-        "tests/cuda/inplace" "tests/cuda/reuse" \
+        "tests/cuda/inplace" "tests/cuda/reuse" tests/cuda/moves \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \
@@ -366,6 +366,9 @@ examples() {
     for l in examples/0*.lua; do
         [ -f "$l" ] && program "${l%.lua}" "$flin" "$l"
     done
+    program examples/train_24.lua "$flin" examples/train_24.lua --device cpu \
+        --mixer hybrid --width 32 --heads 2 --hidden 64 --steps 12 \
+        --svg "$tmp/losses_lua.svg"
     # A plain Lua program of the system, where there is one.
     if [ -z "$SAN" ] && command -v lua5.4 >/dev/null; then
         LUA_CPATH="$BUILD/lib?.so" program "lua5.4 -e 'require \"flin\"'" \

@@ -35,7 +35,8 @@ typedef struct Dense {
 typedef struct MoveArgs {
     uint64_t to, from;
     int64_t count, each, n[DENSE_DIMS], ts[DENSE_DIMS], fs[DENSE_DIMS];
-    int32_t outer, dims, to_type, from_type, add, pad;
+    uint32_t mul[DENSE_DIMS], shift[DENSE_DIMS];
+    int32_t outer, dims, to_type, from_type, add, wide, same, pad;
 } MoveArgs;
 
 typedef struct ProductArgs {
@@ -92,8 +93,8 @@ static void queue(Ctx *c, Gpu *g, Function *f, int64_t grid, unsigned threads,
     CALL(d, LAUNCH, launch_kernel);
     if (grid)
         driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
-                     : most), 1, 1, threads, 1, 1, shared, stream, params, NULL),
-                     "launching a kernel");
+                     : most), 1, 1, threads, 1, 1, shared, stream, params,
+                     NULL), "launching a kernel");
 }
 
 static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,
@@ -120,22 +121,77 @@ static void add_dim(MoveArgs *a, int from, int64_t n, int64_t ts, int64_t fs)
     a->fs[a->dims++] = fs;
 }
 
-static MoveArgs move_args(const DenseMove *m)
+/* Does dimension i come before j? Those that are kept first, each kind with
+ * wide steps first: of the result, of the source where they are summed. */
+static bool is_before(const DenseMove *m, int i, int j)
 {
+    const int64_t *by = m->ts[i] ? m->ts : m->fs;
+
+    return !m->ts[i] != !m->ts[j] ? m->ts[i] != 0
+         : llabs(by[i]) > llabs(by[j]);
+}
+
+static void sort_dims(DenseMove *m)
+{
+    int64_t *part[] = { m->n, m->ts, m->fs };
+
+    for (int i = 1; i < m->rank; i++)
+        for (int j = i; j > 0 && is_before(m, j, j - 1); j--)
+            for (int k = 0; k < 3; k++) {
+                int64_t was = part[k][j];
+                part[k][j] = part[k][j - 1];
+                part[k][j - 1] = was;
+            }
+}
+
+/* x / n for x below 2^31, as the upper half of a product, shifted. */
+static void find_quotients(MoveArgs *a)
+{
+    if (a->count > INT32_MAX || a->each > INT32_MAX)
+        return;
+    for (int d = 0; d < a->dims; d++) {
+        uint64_t n = (uint64_t)a->n[d];
+        int bits = 1;
+        while (1ull << bits < n)
+            bits++;
+        a->mul[d] = (uint32_t)((1ull << (31 + bits)) / n + 1);
+        a->shift[d] = (uint32_t)bits - 1;
+    }
+}
+
+/* Can a thread have four neighbours? */
+static bool is_wide(const MoveArgs *a)
+{
+    int last = a->outer - 1;
+    uint64_t to = 4 * (uint64_t)dtype_size((DType)a->to_type);
+    uint64_t from = 4 * (uint64_t)dtype_size((DType)a->from_type);
+
+    if (last < 0 || a->n[last] % 4 || a->ts[last] != 1 || a->to % to)
+        return false;
+    bool fits = a->fs[last] == 0 || (a->fs[last] == 1 && a->from % from == 0);
+    for (int d = 0; d < a->dims; d++)
+        fits = fits && (d == last || (a->ts[d] % 4 == 0
+                        && (a->fs[last] == 0 || a->fs[d] % 4 == 0)));
+    return fits;
+}
+
+static MoveArgs move_args(const DenseMove *given)
+{
+    DenseMove sorted = *given, *m = &sorted;
     MoveArgs a = { .to = m->to, .from = m->from, .count = 1, .each = 1,
                    .to_type = (int32_t)m->to_type, .add = m->add,
                    .from_type = (int32_t)m->from_type };
-    for (int i = 0; i < m->rank; i++)
-        if (m->ts[i]) {
-            add_dim(&a, 0, m->n[i], m->ts[i], m->fs[i]);
-            a.count *= m->n[i];
-        }
-    a.outer = a.dims;
-    for (int i = 0; i < m->rank; i++)
-        if (!m->ts[i]) {
-            add_dim(&a, a.outer, m->n[i], 0, m->fs[i]);
-            a.each *= m->n[i];
-        }
+
+    sort_dims(m);
+    for (int i = 0; i < m->rank; i++) {
+        int64_t *all = m->ts[i] ? &a.count : &a.each;
+        add_dim(&a, m->ts[i] ? 0 : a.outer, m->n[i], m->ts[i], m->fs[i]);
+        *all *= m->n[i];
+        a.outer = m->ts[i] ? a.dims : a.outer;
+    }
+    a.wide = is_wide(&a) ? 4 : 1;
+    a.same = a.outer && a.fs[a.outer - 1] == 0;
+    find_quotients(&a);
     return a;
 }
 
@@ -161,7 +217,7 @@ void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m)
         return;
     }
     if (!is_rows(m, &a)) {
-        start(c, g, dense_of(c, g)->move, a.count, &a, stream);
+        start(c, g, dense_of(c, g)->move, a.count / a.wide, &a, stream);
         return;
     }
     int last = a.outer - 1;
@@ -218,5 +274,6 @@ void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
     ProductArgs a = { p->a, p->b, p->c, p->m, p->n, p->k, p->batch, p->ars,
                       p->acs, p->abs, p->brs, p->bcs, p->bbs, p->crs, p->cbs,
                       (int32_t)p->type, (int32_t)p->result, p->add, 0 };
-    start(c, g, dense_of(c, g)->product, p->m * p->n * p->batch, &a, stream);
+    start(c, g, dense_of(c, g)->product, p->m * p->n * p->batch, &a,
+          stream);
 }

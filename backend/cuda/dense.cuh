@@ -1,7 +1,6 @@
 /* dense.cuh -- moves and plain products of whole tensors. After warp.cuh. */
 enum { DIMS = 12 };
 enum { F32, BF16, F16, F64 };
-extern __shared__ char arena[];
 
 INLINE float load(const char *p, int type, i64 at)
 {
@@ -21,60 +20,152 @@ INLINE void store(char *p, int type, i64 at, float x)
                                      : (u16)pack({ x, 0 });
 }
 
+struct alignas(16) FourFloats { float x[4]; };
+struct alignas(8) FourShorts { u16 x[4]; };
+
+/* N neighbours: of four, `at` and the address are multiples. */
+template<int N> INLINE void load_all(float *x, const char *p, int type, i64 at)
+{
+    FourFloats wide = {};
+    if (N == 4 && type == F32) {
+        wide = *(const FourFloats *)((const float *)p + at);
+    } else if (N == 4 && type != F64) {
+        const FourShorts y = *(const FourShorts *)((const u16 *)p + at);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            wide.x[i] = load((const char *)y.x, type, i);
+    } else {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            wide.x[i] = load(p, type, at + i);
+    }
+    UNROLL
+    for (int i = 0; i < N; i++)
+        x[i] = wide.x[i];
+}
+template<int N> INLINE void store_all(char *p, int type, i64 at, const float *x)
+{
+    FourFloats wide = {};
+    UNROLL
+    for (int i = 0; i < N; i++)
+        wide.x[i] = x[i];
+    if (N == 4 && type == F32) {
+        *(FourFloats *)((float *)p + at) = wide;
+    } else if (N == 4 && type != F64) {
+        FourShorts y;
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            store((char *)y.x, type, i, wide.x[i]);
+        *(FourShorts *)((u16 *)p + at) = y;
+    } else {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            store(p, type, at + i, wide.x[i]);
+    }
+}
+
 /* Entries as they are counted: `count` of the first `outer` dimensions, and
- * for each `each` of the others, which are summed. */
+ * for each `each` of the others, which are summed. A thread has `wide` entries,
+ * neighbours in both tensors (`same`: in `from` one for all). With mul, x / n is
+ * the upper half of x mul, shifted. */
 struct Move {
     char *to;
     const char *from;
     i64 count, each, n[DIMS], ts[DIMS], fs[DIMS];
-    int outer, dims, to_type, from_type, add, pad;
+    u32 mul[DIMS], shift[DIMS];
+    int outer, dims, to_type, from_type, add, wide, same, pad;
 };
+
+INLINE i64 quotient(const Move &m, i64 x, int d)
+{
+    const u32 high = (u32)((u64)(u32)x * m.mul[d] >> 32);
+    return m.mul[d] ? high >> m.shift[d] : x / m.n[d];
+}
 
 INLINE i64 from_place(const Move &m, i64 y)
 {
     i64 at = 0;
-    for (int d = m.dims - 1; d >= m.outer; d--) {
-        const i64 next = y / m.n[d];
+    for (int d = m.dims - 1; d > m.outer; d--) {
+        const i64 next = quotient(m, y, d);
         at += (y - next * m.n[d]) * m.fs[d];
         y = next;
     }
-    return at;
+    return m.dims > m.outer ? at + y * m.fs[m.outer] : at;
 }
 
 /* Of entry x: where it is, and where what is summed for it begins. */
 INLINE void entry_place(const Move &m, i64 x, i64 &to, i64 &from)
 {
     to = from = 0;
-    for (int d = m.outer - 1; d >= 0; d--) {
-        const i64 next = x / m.n[d], i = x - next * m.n[d];
+    for (int d = m.outer - 1; d > 0; d--) {
+        const i64 next = quotient(m, x, d), i = x - next * m.n[d];
         to += i * m.ts[d];
         from += i * m.fs[d];
         x = next;
     }
+    if (m.outer) {
+        to += x * m.ts[0];
+        from += x * m.fs[0];
+    }
 }
-INLINE void put_entry(const Move &m, i64 to, float sum)
+template<int N> INLINE void put_entries(const Move &m, i64 to, float *sum)
 {
-    if (m.add)
-        sum += load(m.to, m.to_type, to);
-    store(m.to, m.to_type, to, sum);
+    if (m.add) {
+        float old[N];
+        load_all<N>(old, m.to, m.to_type, to);
+        UNROLL
+        for (int i = 0; i < N; i++)
+            sum[i] += old[i];
+    }
+    store_all<N>(m.to, m.to_type, to, sum);
 }
 
-/* A thread an entry of the result: neighbours next to each other. */
+template<int N> INLINE void sum_entries(const Move &m, float *sum, i64 from)
+{
+    UNROLL
+    for (int i = 0; i < N; i++)
+        sum[i] = 0;
+    UNROLL_FOUR
+    for (i64 y = 0; y < m.each; y++) {
+        const i64 at = from + from_place(m, y);
+        float x[N];
+        if (N > 1 && m.same) {
+            x[0] = load(m.from, m.from_type, at);
+            UNROLL
+            for (int i = 1; i < N; i++)
+                x[i] = x[0];
+        } else {
+            load_all<N>(x, m.from, m.from_type, at);
+        }
+        UNROLL
+        for (int i = 0; i < N; i++)
+            sum[i] += x[i];
+    }
+}
+
+/* N entries of the result a thread: neighbours next to each other. */
+template<int N> INLINE void move_by(const Move &m)
+{
+    const i64 count = m.count / N, step = (i64)gridDim.x * 256;
+    for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < count; x += step) {
+        i64 to, from;
+        entry_place(m, x * N, to, from);
+        float sum[N];
+        sum_entries<N>(m, sum, from);
+        put_entries<N>(m, to, sum);
+    }
+}
 INLINE void move(const Move &m)
 {
-    const i64 step = (i64)gridDim.x * 256;
-    for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < m.count; x += step) {
-        i64 to, from;
-        entry_place(m, x, to, from);
-        float sum = 0;
-        for (i64 y = 0; y < m.each; y++)
-            sum += load(m.from, m.from_type, from + from_place(m, y));
-        put_entry(m, to, sum);
-    }
+    if (m.wide == 4)
+        move_by<4>(m);
+    else
+        move_by<1>(m);
 }
 
 /* Where each is a sum of many: a block has 32 entries next to each other, a
  * lane each, of which each of its warps has every 32nd summand. */
+extern __shared__ char arena[];
 enum { SUM_WARPS = 32, SUM_AHEAD = 4 };
 INLINE float sum_share(const Move &m, i64 from, int warp)
 {
@@ -87,9 +178,11 @@ INLINE float sum_share(const Move &m, i64 from, int warp)
         for (; y + (SUM_AHEAD - 1) * SUM_WARPS < m.each;
              y += SUM_AHEAD * SUM_WARPS, p += SUM_AHEAD * stride) {
             float x[SUM_AHEAD];
-            UNROLL for (int i = 0; i < SUM_AHEAD; i++)
+            UNROLL
+            for (int i = 0; i < SUM_AHEAD; i++)
                 x[i] = p[i * stride];
-            UNROLL for (int i = 0; i < SUM_AHEAD; i++)
+            UNROLL
+            for (int i = 0; i < SUM_AHEAD; i++)
                 sum += x[i];
         }
     }
@@ -108,10 +201,10 @@ INLINE void sum_up(const Move &m)
         part[warp][lane] = first + lane < m.count ? sum_share(m, from, warp)
                                                   : 0.f;
         __syncthreads();
-        const float sum = lane_sum<LANES>(part[lane][warp]);
+        float sum = lane_sum<LANES>(part[lane][warp]);
         entry_place(m, first + warp, to, from);
         if (lane == 0 && first + warp < m.count)
-            put_entry(m, to, sum);
+            put_entries<1>(m, to, &sum);
         __syncthreads();
     }
 }

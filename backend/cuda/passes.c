@@ -8,7 +8,9 @@
 #include "dense.h"
 #include "driver_entry.h"
 
-enum { MOST_PIECES = 64, ALIGNED = 256 };
+enum { MOST_PIECES = 64, ALIGNED = 256,
+       COLUMN_BLOCKS = 1024 };          /* of all pieces that columns are summed
+                                           in */
 
 /* By what its text depends on. */
 typedef struct Program {
@@ -234,27 +236,34 @@ static int64_t rounded(int64_t bytes)
     return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
-/* The longest axis of what is summed along columns; 0: nothing is. */
-static int64_t most_columns(const PassesPlan *k)
+/* Columns that result `out` is summed along. */
+static int32_t columns_of(const PassesPlan *k, int out)
+{
+    return k->p->g->axis[row_pass_axis(k->p, k->p->out[out].pass)].size;
+}
+
+/* Pieces of rows: a power of two, of eight rows or more. */
+static int64_t pieces_of(const PassesPlan *k, int64_t rows, int32_t columns)
+{
+    int64_t n = 1;
+
+    while (2 * n * passes_blocks(k, columns) <= COLUMN_BLOCKS
+           && 2 * n * 8 <= rows)
+        n *= 2;
+    return n;
+}
+
+/* The most that pieces' sums take. */
+static int64_t most_sums(const PassesPlan *k, int64_t rows)
 {
     int64_t most = 0;
 
     for (int i = 0; i < k->p->nout; i++) {
-        int64_t n = !passes_columns(k, i) ? 0
-                  : k->p->g->axis[row_pass_axis(k->p, k->p->out[i].pass)].size;
-        most = n > most ? n : most;
+        int32_t n = passes_columns(k, i) ? columns_of(k, i) : 0;
+        int64_t all = n ? n * pieces_of(k, rows, n) : 0;
+        most = all > most ? all : most;
     }
     return most;
-}
-
-/* Pieces of rows: a power of two, for one sum of their sums. */
-static int64_t pieces_of(int64_t rows)
-{
-    int64_t n = 1;
-
-    while (n < MOST_PIECES && 2 * n * 8 <= rows)
-        n *= 2;
-    return n;
 }
 
 int64_t passes_room(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
@@ -264,7 +273,7 @@ int64_t passes_room(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
 
     gpu_enter(c, g);
     return rounded(rows * k->nleft * 4) + rounded(MOST_PIECES * 4)
-         + rounded(pieces_of(rows) * most_columns(k) * 4);
+         + rounded(most_sums(k, rows) * 4);
 }
 
 /* ---- kernels ---- */
@@ -405,14 +414,14 @@ static void sum_columns(Ctx *c, Gpu *g, const PassesPlan *k, Function *f,
     const Driver *d = gpu_enter(c, g);
     const RowProgram *p = k->p;
     const Input *in = &p->g->in[p->out[out].input];
-    int64_t n = p->g->axis[row_pass_axis(p, p->out[out].pass)].size;
-    int64_t pieces = pieces_of(a->rows);
+    int32_t n = columns_of(k, out);
+    int64_t pieces = pieces_of(k, a->rows, n);
     void *params[] = { a };
     CALL(d, LAUNCH, launch_kernel);
 
     a->each = (a->rows + pieces - 1) / pieces;
     driver_check(c, d, launch_kernel(f, (unsigned)(pieces
-                 * passes_blocks(k, (int32_t)n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
+                 * passes_blocks(k, n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
                  stream, params, NULL), "launching a kernel");
     DenseMove m = { .to = (DevicePtr)(uintptr_t)k->out[out]->data,
                     .from = a->sums, .to_type = k->out[out]->dtype,

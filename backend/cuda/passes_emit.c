@@ -482,7 +482,7 @@ static void emit_columns(Text *t, int out)
         "const i64 first = piece * a.each, end = first + a.each < a.rows"
         "\n? first + a.each : a.rows;\nfloat sum[row_each] = {};\n",
         PASS_COLUMNS, out, passes_blocks(t->k, length), PASS_COLUMNS, length);
-    PUT(t, "NO_UNROLL\nfor (i64 row = first; row < end; row++) {\n");
+    PUT(t, "UNROLL_FOUR\nfor (i64 row = first; row < end; row++) {\n");
     emit_place(t);
     for (int i = 0; i < t->k->nleft; i++)
         PUT(t, "const float v%u = a.left[row * %d + %d];\n",

@@ -86,7 +86,7 @@ if [ "$1" = sanitize ]; then
 else
     laws "$@"
     # of the C API
-    [ "$HALF" = 1 ] || for program in calls inplace limits strided; do
+    [ "$HALF" = 1 ] || for program in calls inplace limits moves strided; do
         timeout 100 "$build/tests/cuda/$program" >"$log/$program.c" 2>&1
     done
     [ "$HALF" = 1 ] || timeout 100 "$build/flin" tests/cuda/first_use.lua \

@@ -160,6 +160,24 @@ do
        + 2 * d * d * math.ceil(n / 3))
   expect(tostring(large):find("proved", 1, true), "prints")
 end
+-- Over all pairs the plan is the schedule that moves fewer words.
+do
+  local softmax = flin.variant { normalise = "softmax" }
+  local function io(words)
+    return softmax:io { T = 1024, K = 64, V = 64, cache = 4 * words,
+                        backward = true }
+  end
+  for _, words in ipairs { 600, 2048, 4096, 6144, 7168, 16384, 99072 } do
+    local r = io(words)
+    local q, way = r.quadratic, r.plan.way
+    expect(r.plan.words == math.min(q.blocks, q.tiles)
+           and r.plan.words == q[way], "%d words: %s", words, way)
+    expect((way == "tiles") == (words <= 6144), "%d words: %s", words, way)
+  end
+  expect(io(20).plan.way == "tiles" and not io(20).quadratic.blocks,
+         "blocks in 20 words")
+  expect(softmax:io { T = 1024, K = 64, V = 64 }.plan_note, "forward")
+end
 refused("cache", "at least 64 bytes", function () gla:io { cache = 8 } end)
 refused("machine", "no machine 'abacus'", function ()
   gla:io { machine = "abacus" }

@@ -322,10 +322,20 @@ ENTRY(int, cuModuleGetFunction, void **f, void *module, const char *name)
     *f = dlsym(module, wrapper);
     return *f ? OK : NOT_FOUND;
 }
+/* Shared memory that a kernel may be launched with, a slot for each address:
+ * of two in one the latest. */
+static struct Allowed { void *f; unsigned shared; } allowed[4096];
+static struct Allowed *slot_of(void *f)
+{
+    return &allowed[(uintptr_t)f / 16 % 4096];
+}
 ENTRY(int, cuFuncSetAttribute, void *f, int which, int x)
 {
-    (void)which;
-    return f && x <= 232448 ? OK : INVALID;
+    if (!f || x < 0 || x > 232448)
+        return INVALID;
+    if (which == 8)
+        *slot_of(f) = (struct Allowed){ f, (unsigned)x };
+    return OK;
 }
 /* Of a function that is but its name. */
 static int launch_empty(const char *name, unsigned threads, unsigned shared)
@@ -342,9 +352,11 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
       void **params, void **extra)
 {
     KernelFn *run;
-    (void)shared;
+    struct Allowed may = *slot_of(f);
     (void)stream;
     (void)extra;
+    if (may.f == f && shared > may.shared)
+        return INVALID;
     if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1)
         return INVALID;
     if (broken)

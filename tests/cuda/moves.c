@@ -1,0 +1,179 @@
+/* moves.c -- moves of whole tensors on a GPU are what they are entry by entry:
+ * of any order, summed or added, of each type, far from where they begin.
+ */
+#include "../../backend/cuda/dense.h"
+#include "../../backend/cuda/driver.h"
+#include "expect.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 1 << 16, LARGE = 20000, CASES = 400, BYTES = 8 * ROOM };
+
+typedef struct Test {
+    Ctx *c;
+    Gpu *g;
+    const Driver *d;
+    DevicePtr to, from;
+    char was[BYTES], at[BYTES], source[BYTES];
+    double sum[ROOM];
+    bool is[ROOM];
+} Test;
+
+static uint32_t state = 1;
+static int any(int n)
+{
+    state = state * 1664525u + 1013904223u;
+    return (int)((state >> 8) % (uint32_t)n);
+}
+
+/* Small whole numbers: sums are the same in any order. */
+static double entry(const char *p, DType type, int64_t i)
+{
+    uint32_t u = type == BF16 ? (uint32_t)((const uint16_t *)p)[i] << 16 : 0;
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return type == BF16 ? x : type == F32 ? ((const float *)p)[i]
+                                          : ((const double *)p)[i];
+}
+
+static void fill(char *p, DType type)
+{
+    for (int i = 0; i < ROOM; i++) {
+        float x = (float)(any(9) - 4);
+        uint32_t u;
+        memcpy(&u, &x, sizeof u);
+        if (type == BF16)
+            ((uint16_t *)p)[i] = (uint16_t)(u >> 16);
+        else if (type == F32)
+            ((float *)p)[i] = x;
+        else
+            ((double *)p)[i] = x;
+    }
+}
+
+/* Dimensions in any order in the result, some of them summed; gaps. False: it
+ * would not fit. */
+static bool any_move(DenseMove *made)
+{
+    static const int64_t size[] = { 1, 2, 3, 4, 5, 8, 12, 33, 64, 700 };
+    static const DType types[] = { F32, BF16, F64 };
+    DenseMove m = { .to_type = types[any(3)], .from_type = types[any(3)],
+                    .add = any(3) == 0, .rank = any(5) };
+    int64_t all = 1, step = 1;
+    int order[4];
+
+    for (int i = 0; i < m.rank; i++) {
+        m.n[i] = size[any(10)];
+        m.n[i] = all * m.n[i] > LARGE ? 1 : m.n[i];
+        all *= m.n[i];
+        m.fs[i] = any(8) ? step : 0;
+        step = step * m.n[i] + (any(6) ? 0 : 4);
+        int at = any(i + 1);
+        memmove(order + at + 1, order + at, (size_t)(i - at) * sizeof *order);
+        order[at] = i;
+    }
+    int64_t most = step;
+    step = 1;
+    for (int i = 0; i < m.rank; i++)
+        if (any(3)) {
+            m.ts[order[i]] = step;
+            step = step * m.n[order[i]] + (any(6) ? 0 : 4);
+        }
+    *made = m;
+    return most < ROOM && step < ROOM;
+}
+
+static void sum_all(Test *k, const DenseMove *m)
+{
+    int64_t all = 1;
+
+    memset(k->sum, 0, sizeof k->sum);
+    memset(k->is, 0, sizeof k->is);
+    for (int i = 0; i < m->rank; i++)
+        all *= m->n[i];
+    for (int64_t x = 0; x < all; x++) {
+        int64_t left = x, from = 0, to = 0;
+        for (int i = 0; i < m->rank; left /= m->n[i++]) {
+            from += left % m->n[i] * m->fs[i];
+            to += left % m->n[i] * m->ts[i];
+        }
+        k->sum[to] += entry(k->source, m->from_type, from);
+        k->is[to] = true;
+    }
+}
+
+static bool is_right(Test *k, const DenseMove *m, int offset)
+{
+    bool ok = true;
+
+    sum_all(k, m);
+    for (int i = 0; i < ROOM - 1; i++) {
+        double was = entry(k->was, m->to_type, i + offset);
+        double want = !k->is[i] ? was : k->sum[i] + (m->add ? was : 0);
+        double off = fabs(entry(k->at, m->to_type, i + offset) - want);
+        double may = m->to_type == BF16 && k->is[i] ? fabs(want) / 256 : 0;
+        ok = ok && off <= may;
+    }
+    return ok;
+}
+
+static void one(Test *k)
+{
+    DenseMove m;
+    while (!any_move(&m))
+        ;
+    int offset = any(3) == 0;           /* no four numbers lie evenly */
+
+    fill(k->source, m.from_type);
+    fill(k->was, m.to_type);
+    m.to = k->to + (DevicePtr)(offset * dtype_size(m.to_type));
+    m.from = k->from;
+    device_put(k->c, k->d, k->from, k->source, BYTES);
+    device_put(k->c, k->d, k->to, k->was, BYTES);
+    dense_move(k->c, k->g, NULL, &m);
+    device_get(k->c, k->d, k->at, k->to, BYTES);
+    expect(is_right(k, &m, offset), ctx_format(k->c, "%d dimensions, type %d "
+           "to %d%s", m.rank, m.from_type, m.to_type, m.add ? ", added" : ""));
+}
+
+static void open_gpu(Ctx *c, void *ud)
+{
+    Test *k = ud;
+
+    k->d = gpu_enter(c, k->g);
+    dense_prepare(c, k->g);
+}
+
+static void run(Ctx *c, void *ud)
+{
+    Test *k = ud;
+
+    k->to = device_alloc(c, k->d, BYTES);
+    k->from = device_alloc(c, k->d, BYTES);
+    for (int i = 0; i < CASES; i++)
+        one(k);
+    device_free(k->d, k->to);
+    device_free(k->d, k->from);
+}
+
+int main(void)
+{
+    Test *k = calloc(1, sizeof *k);
+
+    if (!k)
+        return 1;
+    k->c = ctx_new();
+    k->g = gpu_new();
+    if (!ctx_protect(k->c, open_gpu, k)) {
+        printf("skip: %s\n", k->c->err.message);
+        return 0;
+    }
+    expect(ctx_protect(k->c, run, k), k->c->err.message);
+    gpu_release(k->g);
+    ctx_free(k->c);
+    free(k);
+    return report();
+}

@@ -61,6 +61,15 @@ class Stage:
             return {n: torch.maximum(t, own[n]) for n, t in moved.items()}
         return {n: own[n] + t for n, t in moved.items()}
 
+    def composed(self, moves, first):
+        """What tokens do behind those that do the first: moves times these."""
+        if self.carry == "max":
+            return {n: moves[n] + t for n, t in first.items()}
+        if self.carry != "matrix":
+            return {n: moves[n] * t for n, t in first.items()}
+        rows = torch.cat(list(first.values()), 2)
+        return {n: t @ rows for n, t in moves.items()}
+
     def slopes(self, own, moves, s):
         """By what gradients go back: M, or where its maximum is."""
         if self.carry == "max":

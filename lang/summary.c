@@ -179,7 +179,7 @@ static char *take_room(Summary *s, int64_t room)
              "bytes", (long long)s->call.workspace_size, (long long)need);
     if (!p)
         p = k->keep(s->c, s->v->shared.gpu, &s->call, need);
-    s->call.workspace = p + room;
+    s->call.workspace = need > room ? p + room : NULL;  /* not its end */
     s->call.workspace_size = need - room;
     k->clear(s->c, s->v->shared.gpu, &s->call, p, room);
     return p;

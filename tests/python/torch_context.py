@@ -539,37 +539,11 @@ def leave(folder, rank):
     sys.stdout.flush()
 
 
-def work(rank, ranks, what, folder):
-    torch.set_num_threads(1)
-    if what == "dying":                 # NCCL's errors, to those who wait
-        os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
-    dist.init_process_group(
-        backend(rank), init_method=f"file://{folder}/met.{what}", rank=rank,
-        world_size=ranks,
-        timeout=timedelta(seconds=15 if what == "dying" else 60))
-    harness.passed = harness.failed = 0
-    for name in what.split(","):
-        globals()[name](rank, ranks, folder)
-    leave(folder, rank)
-    dist.destroy_process_group()
-
-
-def ran(what, folder, ranks=RANKS, left=0):
-    processes.start_processes(work, (ranks, what, folder), nprocs=ranks,
-                              start_method="fork")
-    for rank in range(ranks - left):
-        with open(f"{folder}/{rank}") as f:
-            passed, failed = json.load(f)
-        os.remove(f"{folder}/{rank}")
-        harness.passed += passed
-        harness.failed += failed
-
-
-if __name__ == "__main__":
-    if not dist.is_available() or not CARDS and not dist.is_gloo_available():
-        print("skip this PyTorch has no gloo")
-        sys.exit()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+def want():
+    """What one process makes of it all. Where ranks have GPUs each finds it, as
+    CUDA cannot go on in a process that is forked."""
+    global WANTED, WANTED_PACKED, WANTED_PIECES, WANTED_WIDE, \
+        WANTED_TRAINED, WANTED_MODULES, WANTED_HALVES
     WANTED = {n: Whole(flin.stdlib[n]) for n in flin.stdlib}
     WANTED_PACKED = {(n, i): Whole(flin.stdlib[n], cu, ALL)
                      for n in ("gated_deltanet", "mamba3", "mlstm",
@@ -587,6 +561,43 @@ if __name__ == "__main__":
         for i, cu in enumerate((None, [0, 3, 11, ALL]))
         if not cu or n in ("gated_deltanet", "rwkv7", "two", "mixer")}
     WANTED_HALVES = Halves()
+
+
+def work(rank, ranks, what, folder):
+    torch.set_num_threads(1)
+    if CARDS and what != "dying":
+        want()
+    if what == "dying":                 # NCCL's errors, to those who wait
+        os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
+    dist.init_process_group(
+        backend(rank), init_method=f"file://{folder}/met.{what}", rank=rank,
+        world_size=ranks,
+        timeout=timedelta(seconds=15 if what == "dying" else 60))
+    harness.passed = harness.failed = 0
+    for name in what.split(","):
+        globals()[name](rank, ranks, folder)
+    leave(folder, rank)
+    dist.destroy_process_group()
+
+
+def ran(what, folder, ranks=RANKS, left=0):
+    processes.start_processes(work, (ranks, what, folder), nprocs=ranks,
+                              start_method="spawn" if CARDS else "fork")
+    for rank in range(ranks - left):
+        with open(f"{folder}/{rank}") as f:
+            passed, failed = json.load(f)
+        os.remove(f"{folder}/{rank}")
+        harness.passed += passed
+        harness.failed += failed
+
+
+if __name__ == "__main__":
+    if not dist.is_available() or not CARDS and not dist.is_gloo_available():
+        print("skip this PyTorch has no gloo")
+        sys.exit()
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if not CARDS:
+        want()
     with tempfile.TemporaryDirectory() as folder:
         ran("all_variants,pieces,packed,layers,halves,refusals,prices,"
             "reloading,cards", folder)

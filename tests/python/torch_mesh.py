@@ -303,6 +303,8 @@ def leave(folder):
 
 def work(rank, ranks, what, folder):
     torch.set_num_threads(1)
+    if what == "all_of_it" and CARDS:
+        want()                      # CUDA cannot go on behind a fork
     if what == "dying":                 # NCCL's errors, to those who wait
         os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
     dist.init_process_group(
@@ -314,10 +316,15 @@ def work(rank, ranks, what, folder):
     leave(folder)
 
 
+def want():
+    global WANTED
+    WANTED = {n: wanted(flin.stdlib[n]) for n in flin.stdlib}
+
+
 def ran(what, ranks, folder, left=0):
     """The checks of all ranks; so many of them leave none."""
     processes.start_processes(work, (ranks, what, folder), nprocs=ranks,
-                              start_method="fork")
+                              start_method="spawn" if CARDS else "fork")
     for rank in range(ranks - left):
         try:
             with open(f"{folder}/{rank}") as f:
@@ -336,7 +343,8 @@ if __name__ == "__main__":
         print("skip this PyTorch has no gloo")
         sys.exit()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    WANTED = {n: wanted(flin.stdlib[n]) for n in flin.stdlib}
+    if not CARDS:
+        want()
     with tempfile.TemporaryDirectory() as folder:
         ran("all_of_it", RANKS, folder)
         ran("half", RANKS // 2, folder)

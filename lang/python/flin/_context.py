@@ -330,7 +330,7 @@ class Backward:
         ds = stage.order({s: ends[s].contiguous() for s in stage.states})
         want = [a.name in mine for a in v.states]
         found = run(v, Request(_c.BACKWARD, self.x, s0, p.rows.cu, p.chunk,
-                               ds=ds,
+                               dy=stage.no_gradient(self.x, p.rows.cu), ds=ds,
                                want=(True,) * len(dx) + tuple(want)))
         for i in range(len(dx)):
             dx[i] = dx[i] + found[i]

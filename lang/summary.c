@@ -206,6 +206,9 @@ static void run_transition(Summary *s, const Given *to)
     const Backend *backend = call_backend(s->c, s->args, &s->b->call);
     int32_t nu = s->t.mixes ? s->t.n * s->b->call.size[s->t.kappa] : 1;
     s->call = s->b->call;
+    if (!s->t.mixes && s->call.on_device)
+        nu = s->call.size[s->t.nu];     /* whose kernels are the call's: as
+                                           many columns, all of them alike */
     if (s->call.size[s->t.nu] != nu)
         check_renamed(s->c, s->v->step, &s->t);
     s->call.size[s->t.nu] = nu;

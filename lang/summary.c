@@ -202,7 +202,8 @@ static void run_plan(const Summary *s)
 static void run_transition(Summary *s, const Given *to)
 {
     static const float one = 1;
-    static char somewhere;
+    static _Alignas(ALIGN) char somewhere[ALIGN];   /* as all will be: which
+                                                       kernels run asks that */
     const Backend *backend = call_backend(s->c, s->args, &s->b->call);
     int32_t nu = s->t.mixes ? s->t.n * s->b->call.size[s->t.kappa] : 1;
     s->call = s->b->call;
@@ -216,8 +217,8 @@ static void run_transition(Summary *s, const Given *to)
                        backend);
     memset(s->call.out, 0, sizeof s->call.out);
     end_in(s, to);
-    start_from(s, &somewhere);
-    int64_t zeros = zero_inputs(s, &somewhere);
+    start_from(s, somewhere);
+    int64_t zeros = zero_inputs(s, somewhere);
     int64_t unit = (2 * before_one(s) + 1) * (int64_t)sizeof one;
     char *room = take_room(s, zeros + (unit + ALIGN - 1) / ALIGN * ALIGN);
     put(s, room + zeros + 4 * before_one(s), &one, 1);

@@ -10,6 +10,7 @@
 #                 they were (an hour; PROGRAMS=2000 for fewer)
 #   make fuzz     fuzz scripts, files, graphs, functions (FUZZ_SECONDS=600)
 #   make test-cuda  the tests on a GPU (WORDS="quick gla"; "sanitize")
+#   make test-nccl  ranks on two GPUs (PYTHON=python3, one with PyTorch)
 #   make compile-all every variant, type and GPU, by NVRTC (JOBS=16; goes on
 #                    where it was stopped)
 #   make bench-cpu   speed of the chunked forward pass
@@ -34,6 +35,7 @@ LIBEDIT := $(shell echo '$(HASH)include <histedit.h>' | \
 endif
 OBJCOPY ?= objcopy
 FUZZ_SECONDS ?= 600
+PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CFLAGS ?= -O2 -g
 LIBDIR ?= $(PREFIX)/lib
@@ -92,9 +94,9 @@ say = $(if $(V),,@echo '  $(1)')
 # Sub-makes run in parallel unless the user has said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all build demo test sanitized tests test-cuda asan tsan random fuzz \
-    fuzzers fuzz-build bench-cpu compile-all static rock wheel deb docs \
-    install clean FORCE
+.PHONY: all build demo test sanitized tests test-cuda test-nccl asan tsan \
+    random fuzz fuzzers fuzz-build bench-cpu compile-all static rock wheel \
+    deb docs install clean FORCE
 
 all:
 	@GLPK=$(GLPK) LUA_SRC=$(LUA_SRC) sh tools/setup.sh --check
@@ -129,6 +131,11 @@ tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
 
 test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
+
+test-nccl: build
+	@for t in ddp mesh context; do \
+	    FLIN_LIB=$(abspath $(BUILD))/libflin.so $(PYTHON) tests/python/torch_$$t.py \
+	        --nccl || exit 1; done
 
 asan:
 	@$(MAKE) --no-print-directory test $(ASAN)

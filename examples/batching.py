@@ -1,6 +1,6 @@
 """A server that decodes for all its clients at once: continuous batching.
 
-    python3 examples/batching.py
+    python3 examples/batching.py [cuda]
 
 The states of all sequences lie in one pool, and an index says whose is where.
 Each turn the server lets go of the clients that are done or have left, lets
@@ -151,7 +151,8 @@ class Server:
 
 
 def main():
-    server, stop = Server(Model()), threading.Event()
+    server, stop = Server(Model(device=(sys.argv + ["cpu"])[1])), \
+        threading.Event()
     thread = threading.Thread(target=server.serve, args=(stop,))
     thread.start()
     clients = [server.submit(b"client %d says: " % i * (i + 1), 12 + i)

@@ -179,7 +179,7 @@ static char *take_room(Summary *s, int64_t room)
              "bytes", (long long)s->call.workspace_size, (long long)need);
     if (!p)
         p = k->keep(s->c, s->v->shared.gpu, &s->call, need);
-    s->call.workspace = p + room;
+    s->call.workspace = need > room ? p + room : NULL;  /* not its end */
     s->call.workspace_size = need - room;
     k->clear(s->c, s->v->shared.gpu, &s->call, p, room);
     return p;
@@ -202,10 +202,14 @@ static void run_plan(const Summary *s)
 static void run_transition(Summary *s, const Given *to)
 {
     static const float one = 1;
-    static char somewhere;
+    static _Alignas(ALIGN) char somewhere[ALIGN];   /* as all will be: which
+                                                       kernels run asks that */
     const Backend *backend = call_backend(s->c, s->args, &s->b->call);
     int32_t nu = s->t.mixes ? s->t.n * s->b->call.size[s->t.kappa] : 1;
     s->call = s->b->call;
+    if (!s->t.mixes && s->call.on_device)
+        nu = s->call.size[s->t.nu];     /* whose kernels are the call's: as
+                                           many columns, all of them alike */
     if (s->call.size[s->t.nu] != nu)
         check_renamed(s->c, s->v->step, &s->t);
     s->call.size[s->t.nu] = nu;
@@ -213,8 +217,8 @@ static void run_transition(Summary *s, const Given *to)
                        backend);
     memset(s->call.out, 0, sizeof s->call.out);
     end_in(s, to);
-    start_from(s, &somewhere);
-    int64_t zeros = zero_inputs(s, &somewhere);
+    start_from(s, somewhere);
+    int64_t zeros = zero_inputs(s, somewhere);
     int64_t unit = (2 * before_one(s) + 1) * (int64_t)sizeof one;
     char *room = take_room(s, zeros + (unit + ALIGN - 1) / ALIGN * ALIGN);
     put(s, room + zeros + 4 * before_one(s), &one, 1);

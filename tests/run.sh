@@ -179,6 +179,7 @@ cuda() {
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" "flin tests/cuda/steps.lua" \
+        "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
@@ -237,7 +238,7 @@ cuda() {
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse) more="FAKE_ARCH=9" ;;
-        *strided*|*angles*|*turns*|*bands*|*pairs*|*inplace*|*mixed*|\
+        *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*inplace*|*mixed*|\
         *results*|*probes*|*variants.lua*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;

@@ -8,6 +8,7 @@
  */
 #include "build.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -399,9 +400,10 @@ static Sums sums_of(const Trial *t, const Result *r, const View *host)
     return sums;
 }
 
+/* What float32 has no number for is as good as zero, but not large. */
 static double size_of(Sums s)
 {
-    return s.truth > 0 ? sqrt(s.truth) : 1;
+    return s.truth > 0 ? fmax(sqrt(s.truth), FLT_MIN) : 1;
 }
 
 static bool is_close(const Trial *t, Sums s)

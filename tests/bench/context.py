@@ -2,19 +2,25 @@
 with all of it, what goes round, and what that comes to for more ranks.
 
     torchrun --nproc-per-node 2 tests/bench/context.py [NAMES
-        B=1 T=1048576 H=16 D=128 ranks=1024 alone=1]
+        B=1 T=1048576 H=16 D=128 ranks=1024 alone=1 pieces=0 fla=1]
 
-NAMES with commas (gated_deltanet,gla). On GPUs through NCCL, in bfloat16; else
-on CPUs through gloo, in float32. alone=0: the whole sequence does not fit one
-rank, which is taken to need as long as its part, as often as there are ranks.
-Milliseconds of forward and backward, medians; bytes are those that a rank sends,
-counted, beside what flin.distributed says of them, gathered and in a ring.
+NAMES with commas (gated_deltanet,gla). On GPUs through NCCL, matrices in
+bfloat16; else on CPUs through gloo, in float32. alone=0: the whole sequence
+does not fit one rank, which is taken to need as long as its part, as often as
+there are ranks. pieces: as context_parallel has them; 0: as many as it likes.
+Where flash-linear-attention is installed and cuts sequences itself
+(gated_deltanet, kda), it is measured on the same tensors; not by fla=0.
+
+Milliseconds of forward and backward, medians; bytes are those that a rank
+sends, counted, beside what flin.distributed says of them, gathered and in a
+ring.
 
 The table is a calculation from what was measured here: a part takes the
 measured time a token; the ranks' messages what flin.distributed.ring_price and
 gather_price say at the measured rates (flin.distributed.measure); where all is
-gathered a state passes through each earlier rank's part in the measured time. It
-knows of no slower link between nodes."""
+gathered a state passes through each earlier rank's part in the measured time.
+It knows of no slower link between nodes."""
+import importlib
 import math
 import os
 import statistics
@@ -29,7 +35,8 @@ from flin import _stages
 from flin.distributed import (context_parallel, gather_price,
                               measure as measured_rates, ring_price)
 
-OPTIONS = {"B": 1, "T": 1048576, "H": 16, "D": 128, "ranks": 1024, "alone": 1}
+OPTIONS = {"B": 1, "T": 1048576, "H": 16, "D": 128, "ranks": 1024, "alone": 1,
+           "pieces": 0, "fla": 1}
 DOMAIN = {"log_decay": torch.nn.functional.logsigmoid, "unit": torch.sigmoid,
           "positive": torch.nn.functional.softplus,
           "unit_norm": lambda x: torch.nn.functional.normalize(x, dim=-1)}
@@ -42,14 +49,15 @@ def device():
 
 
 def inputs(v, B, T, H, D):
-    """Of this rank's tokens."""
-    dtype, found = torch.bfloat16 if CUDA else torch.float32, {}
+    """Of this rank's tokens; gates in float32, as layers give them."""
+    found = {}
     for a in v.inputs:
         shape = ((B, T, H) if a.timed else (H,)) + tuple(
             v.sizes[axis] or (D // 2 if axis == "p" else D)
             for axis in a.axes)
+        half = CUDA and a.timed and a.domain in ("normal", "unit_norm")
         x = torch.randn(shape, device=device(),
-                        dtype=dtype if a.timed else torch.float32)
+                        dtype=torch.bfloat16 if half else torch.float32)
         found[a.name] = DOMAIN.get(a.domain, lambda x: x)(x).requires_grad_()
     return found
 
@@ -74,13 +82,43 @@ def median(f, n=5):
     return ms.item()
 
 
-def both_ways(v, x):
+def both_ways(v, x, **more):
     """A call that goes forward and back."""
     def run():
-        y, _ = v(**x)
+        y, _ = v(**x, **more)
         torch.autograd.grad(y, list(x.values()), torch.ones_like(y),
                             allow_unused=True)
     return run
+
+
+def forward_alone(v, x):
+    def run():
+        with torch.no_grad():
+            v(**x)
+    return run
+
+
+def peer_of(name):
+    """flash-linear-attention's function, with its cuts; None: it has none."""
+    where = {"gated_deltanet": ("gated_delta_rule", "chunk_gated_delta_rule"),
+             "kda": ("kda", "chunk_kda")}
+    if name not in where or not CUDA:
+        return None
+    try:
+        from fla.ops.cp import build_cp_context
+        module = importlib.import_module("fla.ops." + where[name][0])
+    except ImportError:
+        return None
+    return getattr(module, where[name][1]), build_cp_context
+
+
+def peer(name, o, x, whole):
+    """Milliseconds of it, cut, and of the whole on one rank."""
+    function, context = peer_of(name)
+    ends = torch.tensor([0, o["T"]], device=device())
+    cut = median(both_ways(function, x, cp_context=context(
+        ends, dist.group.WORLD)))
+    return cut, median(both_ways(function, whole)) if whole else None
 
 
 def counting(f):
@@ -155,13 +193,18 @@ def measure(name, o, rates):
     sent = [sizes(level) for level in found]
     cut, counted = {}, {}
     for by in "gather", "ring":
-        run = both_ways(context_parallel(v, by=by), x)
+        parts = context_parallel(v, by=by, pieces=o["pieces"] or None)
+        run = both_ways(parts, x)
         counted[by], cut[by] = counting(run), median(run)
-    local, fold, whole = median(both_ways(v, x)), folded(found), None
+    there = median(forward_alone(parts, x))
+    local, fold = median(both_ways(v, x)), folded(found)
+    y = whole = whole_there = beside = None
     if o["alone"]:
-        del x
         y = inputs(v, o["B"], o["T"], o["H"], o["D"])
         whole = median(both_ways(v, y))
+        whole_there = median(forward_alone(v, y))
+    if o["fla"] and o["B"] == 1 and peer_of(name):
+        beside = peer(name, o, x, y)
     predicted = {
         "gather": [s + m for s, m, _ in sent]
         + [s + turns for s, _, turns in reversed(sent)],
@@ -175,6 +218,15 @@ def measure(name, o, rates):
           f"{cut['ring']:.2f}; a part by itself {local:.2f}"
           + (f"; the whole on one rank {whole:.2f}: {whole / best:.2f} times as"
              " fast" if whole else ""))
+    if whole:
+        print(f"  forward alone: in a ring {there:.2f} ms, the whole on one "
+              f"rank {whole_there:.2f}: {whole_there / there:.2f} times as "
+              "fast")
+    if beside:
+        print(f"  flash-linear-attention, both ways: {beside[0]:.2f} ms"
+              + (f", the whole on one rank {beside[1]:.2f}: "
+                 f"{beside[1] / beside[0]:.2f} times as fast" if whole
+                 else ""))
     for by in counted:
         print(f"  {by}: the first rank sends {counted[by]} bytes, predicted "
               f"{predicted[by]}"

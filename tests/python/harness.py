@@ -8,7 +8,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "../../lang/python"))
 import flin                                         # noqa: E402
 
+CARDS = "--nccl" in sys.argv[1:]        # two processes, each on its GPU
 passed = failed = 0
+least = 1e-4 if CARDS else 0            # the laws' limit of float32 on a GPU
 SIZES = {"k": 8, "v": 6, "p": 4}
 
 
@@ -24,10 +26,24 @@ def check(name, ok, why=""):
 def close(name, a, b, tolerance):
     """||a - b|| <= tolerance ||b||; NaN never is."""
     if hasattr(a, "detach"):
-        a, b = a.detach(), b.detach()
+        a, b = a.detach().cpu(), b.detach().cpu()
+    tolerance = max(tolerance, least)
     error = float(((a - b) ** 2).sum() / ((b ** 2).sum() + 1e-60)) ** 0.5
     check(name, tuple(a.shape) == tuple(b.shape) and error <= tolerance,
           f"{tuple(a.shape)} and {tuple(b.shape)} are {error:.1e} apart")
+
+
+def here(t):
+    """A module or a tensor, where this process computes."""
+    return t.to("cuda" if CARDS else "cpu")
+
+
+def backend(rank):
+    """What torch.distributed goes by; of its GPU, each process takes one."""
+    if CARDS:
+        import torch
+        torch.cuda.set_device(rank)
+    return "nccl" if CARDS else "gloo"
 
 
 def same(name, a, b):

@@ -1,6 +1,8 @@
 """A sequence whose parts lie on ranks, each variant's: three processes, the
 results and gradients of one. Packed sequences cut anywhere, states in a ring or
-gathered, whole layers, a rank that dies."""
+gathered, parts in pieces, whole layers, a rank that dies. With --nccl two
+processes, each on its GPU: in float32, and in bfloat16 at K = V = 64, held to
+float32 on the CPU and to one GPU alone."""
 import importlib.util
 import json
 import os
@@ -10,7 +12,8 @@ import time
 from datetime import timedelta
 
 import harness
-from harness import check, close, end, flin, refused, shapes
+from harness import (CARDS, backend, check, close, end, flin, here, refused,
+                     shapes)
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -22,11 +25,17 @@ import torch.multiprocessing as processes           # noqa: E402
 from flin._line import gather_price, ring_price     # noqa: E402
 from flin.distributed import context_parallel, measure  # noqa: E402
 
-ENDS = 0, 70, 75, 100           # of the ranks' parts
-EVEN = 0, 9, 18, 27
+RANKS = 2 if CARDS else 3
+# of the ranks' parts
+ENDS = (0, 70, 100) if CARDS else (0, 70, 75, 100)
+EVEN = tuple(9 * i for i in range(RANKS + 1))
+UNEVEN = (0, 12, 18) if CARDS else (0, 12, 14, 27)
+ALL = EVEN[-1]
+LONG = 155 * RANKS              # with pieces
 # of packed sequences: over all ranks, cut at a rank's end, some in one rank, one
 # empty at a cut, one of a single token
-PACKED = [0, 27], [0, 4, 18, 27], [0, 2, 3, 8, 20, 27], [0, 9, 9, 10, 27, 27]
+PACKED = [0, ALL], [0, 4, ALL - 9, ALL], [0, 2, 3, 8, ALL - 7, ALL], [
+    0, 9, 9, 10, ALL, ALL]
 DOMAIN = {"log_decay": lambda x: torch.nn.functional.logsigmoid(x) / 16,
           "unit": torch.sigmoid,
           "positive": torch.nn.functional.softplus,
@@ -62,9 +71,9 @@ def weighed(y, states, w, u):
 class Whole:
     """y, states and gradients of the whole, by one process."""
 
-    def __init__(self, v, cu=None, T=ENDS[-1]):
+    def __init__(self, v, cu=None, T=ENDS[-1], x=None):
         self.cu = cu
-        self.x = inputs(v, 1 if cu else 2, T)
+        self.x = x or inputs(v, 1 if cu else 2, T)
         _, s = v(**self.x, output_final_state=True, cu_seqlens=cu)
         first = [t.detach().clone().requires_grad_() for t in listed(s)]
         y, states = v(**self.x, initial_state=like(s, first),
@@ -97,13 +106,18 @@ def ends_here(cu, states, rank, ranks, ends):
     return ended | ((at == before) & (at == ends[rank]))
 
 
+def own(t):
+    """A leaf, on this rank."""
+    return here(t.detach()).clone().requires_grad_()
+
+
 def run_one(name, whole, cut, rank, ranks, ends):
     """All of a variant's results on this rank."""
     v, cu = cut.variant, whole.cu
     timed = {a.name: a.timed for a in v.inputs}
-    mine = {n: (part(t, rank, ends) if timed[n] else t).detach().clone()
-            .requires_grad_() for n, t in whole.x.items()}
-    first = [t.detach().clone().requires_grad_() for t in whole.first]
+    mine = {n: own(part(t, rank, ends) if timed[n] else t)
+            for n, t in whole.x.items()}
+    first = [own(t) for t in whole.first]
     more = {"cu_seqlens": cu} if cu else {}
     if cu and ends is not EVEN:
         more["lengths"] = [b - a for a, b in zip(ends, ends[1:])]
@@ -116,13 +130,13 @@ def run_one(name, whole, cut, rank, ranks, ends):
     close(f"{name}: without gradients", alone, y, 2e-6)
     ended = ends_here(cu, whole.states, rank, ranks, ends)
     for s, a, t, turns in zip(v.states, listed(left), whole.states, angles(v)):
-        a, t = (a.cos(), t.cos()) if turns else (a, t)
+        a, t = (a.cpu().cos(), t.cos()) if turns else (a.cpu(), t)
         if ended.any():
             close(f"{name}: state {s.name}", a[ended], t[ended], 2e-5)
-    here = (part(whole.w, rank, ends) * y).sum()
+    total = (here(part(whole.w, rank, ends)) * y).sum()
     for u, s in zip(whole.u, listed(left)):
-        here = here + (u[ended] * s[ended]).sum()
-    here.backward()
+        total = total + (here(u[ended]) * s[here(ended)]).sum()
+    total.backward()
     for n, t in mine.items():
         want = whole.grads[n]
         if timed[n]:
@@ -143,12 +157,117 @@ def all_variants(rank, ranks, folder):
                     ranks, ENDS)
 
 
+def pieces(rank, ranks, folder):
+    """Parts that are cut once more: 2 or 3 pieces, the last one shorter."""
+    for (name, n), whole in WANTED_PIECES.items():
+        cut = context_parallel(flin.stdlib[name], pieces=n,
+                               by="ring" if n == 2 else "gather")
+        run_one(f"{name} in {n} pieces", whole, cut, rank, ranks,
+                tuple(LONG // RANKS * i for i in range(RANKS + 1)))
+
+
+# ---- in bfloat16, on GPUs ----
+
+WIDE = 0, 160, 320
+
+
+def is_half(a):
+    """Gates and numbers a token stay in float32."""
+    return a.timed and a.domain in ("normal", "unit_norm") \
+        and not {"k", "v"}.isdisjoint(a.axes)
+
+
+def wide(v):
+    """K = V = 64, of numbers that bfloat16 has."""
+    usual = dict(harness.SIZES)
+    harness.SIZES.update(k=64, v=64, p=32)
+    x = inputs(v, 1, WIDE[-1])
+    harness.SIZES.update(usual)
+    return {a.name: x[a.name].detach().bfloat16().float().requires_grad_()
+            for a in v.inputs}
+
+
+def results(v, whole, rank, f=None):
+    """y, states and gradients, by name, of this rank's part by f, or of all."""
+    timed = {a.name: a.timed for a in v.inputs}
+
+    def mine(t):
+        return part(t, rank, WIDE) if f else t
+    x = {a.name: own((mine(whole.x[a.name]) if a.timed else whole.x[a.name])
+                     .to(torch.bfloat16 if is_half(a) else torch.float32))
+         for a in v.inputs}
+    first = [own(t) for t in whole.first]
+    y, left = (f or v)(**x, initial_state=like(whole.like, first),
+                       output_final_state=True)
+    total = (here(mine(whole.w)) * y).sum()
+    if not f or rank + 1 == len(WIDE) - 1:
+        total = total + sum((here(u) * s).sum()
+                            for u, s in zip(whole.u, listed(left)))
+    total.backward()
+    found = {"y": y.detach()}
+    for s, t in zip(v.states, listed(left)):
+        if not f or rank + 1 == len(WIDE) - 1:
+            found["state " + s.name] = t.detach().cos() \
+                if s.domain == "angle" else t.detach()
+    for n, t in x.items():
+        g = t.grad.float()
+        if f and not timed[n]:
+            dist.all_reduce(g)
+        found["d_" + n] = g if f or not timed[n] else part(g, rank, WIDE)
+    for s, t in zip(v.states, first):
+        if f:
+            dist.all_reduce(t.grad)
+        found["d_initial " + s.name] = t.grad
+    if not f:
+        found["y"] = part(found["y"], rank, WIDE)
+    return {n: t.float().cpu() for n, t in found.items()}
+
+
+def exact(v, whole, rank):
+    found = {"y": part(whole.y, rank, WIDE)}
+    for s, t, d in zip(v.states, whole.states, whole.dfirst):
+        found["state " + s.name] = t.cos() if s.domain == "angle" else t
+        found["d_initial " + s.name] = d
+    for a in v.inputs:
+        g = whole.grads[a.name]
+        found["d_" + a.name] = part(g, rank, WIDE) if a.timed else g
+    return found
+
+
+def limit_of(v, name):
+    """The laws' limits on a GPU (tests/cuda/laws.lua)."""
+    if not name.startswith("d_"):
+        return 6e-3
+    a = next((a for a in v.inputs if name == "d_" + a.name), None)
+    if a is None:
+        return 2e-2
+    return 3e-2 if not a.timed else 8e-3 if is_half(a) else 2e-2
+
+
+def off(a, b):
+    return float((a - b).norm() / (b.norm() + 1e-30))
+
+
+def cards(rank, ranks, folder):
+    """Within the laws' limits, or no farther off than one GPU by half."""
+    for name, whole in WANTED_WIDE.items():
+        v = flin.stdlib[name]
+        want, alone = exact(v, whole, rank), results(v, whole, rank)
+        for by, n in ("gather", None), ("ring", 2):
+            cut = context_parallel(v, by=by, pieces=n)
+            for n, t in results(v, whole, rank, cut).items():
+                far, one = off(t, want[n]), off(alone[n], want[n])
+                check(f"bfloat16, {name} by {by}: {n}",
+                      far <= max(limit_of(v, n), 1.5 * one),
+                      f"{far:.1e} off, one GPU {one:.1e}")
+
+
 def packed(rank, ranks, folder):
     for (name, i), whole in WANTED_PACKED.items():
         cut = context_parallel(flin.stdlib[name], by="ring" if i % 2
                                else "gather")
         run_one(f"{name}, sequences {PACKED[i]}", whole, cut, rank, ranks,
-                (0, 11, 16, 27) if i == 2 else EVEN)
+                (0, 11, 16)[:RANKS] + (ALL,) if i == 2 else EVEN)
 
 
 # ---- layers ----
@@ -196,7 +315,7 @@ def module(name, **more):
 
 
 class WholeModule:
-    def __init__(self, name, cu=None, T=27):
+    def __init__(self, name, cu=None, T=ALL):
         self.cu, self.cut = cu, name
         m = module(name)
         torch.manual_seed(3)
@@ -214,34 +333,34 @@ class WholeModule:
 
 
 def run_module(name, whole, rank, ranks, ends, **more):
-    m, cu = module(whole.cut, cp_group=dist.group.WORLD, **more), whole.cu
-    x = part(whole.x, rank, ends).detach().clone().requires_grad_()
-    first = [t.detach().clone().requires_grad_() for t in whole.first]
+    m, cu = here(module(whole.cut, cp_group=dist.group.WORLD, **more)), \
+        whole.cu
+    x, first = own(part(whole.x, rank, ends)), [own(t) for t in whole.first]
     lengths = [b - a for a, b in zip(ends, ends[1:])]
     y, left = m(x, state=like(whole.like, first), use_cache=True,
                 cu_seqlens=cu, lengths=lengths)
     close(f"{name}: y", y, part(whole.y, rank, ends), 2e-5)
     ended = ends_here(cu, whole.states, rank, ranks, ends)
-    here = (part(whole.w, rank, ends) * y).sum()
+    total = (here(part(whole.w, rank, ends)) * y).sum()
     for i, (a, t, u) in enumerate(zip(listed(left), whole.states, whole.u)):
         turns = isinstance(whole.like, dict) and "phi" in list(whole.like)[i]
         if ended.any() and not turns:
-            close(f"{name}: state {i}", a[ended], t[ended], 2e-5)
-        here = here + (u[ended] * a[ended]).sum()
-    here.backward()
+            close(f"{name}: state {i}", a[here(ended)], t[ended], 2e-5)
+        total = total + (here(u[ended]) * a[here(ended)]).sum()
+    total.backward()
     close(f"{name}: d_x", x.grad, part(whole.dx, rank, ends), 1e-4)
     for n, p in m.named_parameters():
         dist.all_reduce(p.grad)
         close(f"{name}: d_{n}", p.grad, whole.grads[n], 1e-4)
     for i, (t, want) in enumerate(zip(first, whole.dfirst)):
         dist.all_reduce(t.grad)
-        off = float((t.grad - want).norm())     # 1e-6: of sums that cancel
+        off = float((t.grad.cpu() - want).norm())   # 1e-6: of sums that cancel
         check(f"{name}: d_initial {i}", off <= 1e-4 * want.norm() + 1e-6, off)
 
 
 def layers(rank, ranks, folder):
     for (name, i), whole in WANTED_MODULES.items():
-        ends = ((0, 9, 18, 27), (0, 12, 14, 27))[i > 0]
+        ends = (EVEN, UNEVEN)[i > 0]
         more = {"checkpoint": True} if name == "gla" else {}
         run_module(f"layer {name} {whole.cu or ''}", whole, rank, ranks, ends,
                    **more)
@@ -264,12 +383,12 @@ def halves(rank, ranks, folder):
     """In bfloat16 parts keep what is a number a head in float32, as layers do
     on a GPU: with gates in bfloat16 the gradients of theirs are 6e-2 off.
     Those of keys are as far off as a key that is nearly zero makes them."""
-    whole, ends = WANTED_HALVES, (0, 32, 64, 96)
-    m = module("gated_deltanet", cp_group=dist.group.WORLD).bfloat16()
-    x = part(whole.x, rank, ends).detach().bfloat16().requires_grad_()
+    whole, ends = WANTED_HALVES, range(0, 97, 96 // RANKS)
+    m = here(module("gated_deltanet", cp_group=dist.group.WORLD).bfloat16())
+    x = own(part(whole.x, rank, ends).bfloat16())
     y, _ = m(x)
     close("bfloat16: y", y.float(), part(whole.y, rank, ends), 5e-2)
-    (part(whole.w, rank, ends) * y).sum().backward()
+    (here(part(whole.w, rank, ends)) * y).sum().backward()
     for n, p in m.named_parameters():
         total = p.grad.float()
         dist.all_reduce(total)
@@ -293,28 +412,28 @@ return flin.variant {
 
 def refusals(rank, ranks, folder):
     gla = context_parallel(flin.stdlib["gla"])
-    x = {n: t[:, :9].detach() for n, t in inputs(flin.stdlib["gla"],
-                                                 1).items()}
+    x = {n: own(t[:, :9]).detach() for n, t in inputs(flin.stdlib["gla"],
+                                                      1).items()}
     refused("a state that is not linear", flin.Error,
             "squashed has no stages: text:7: tanh(S) is not linear in S",
             context_parallel, flin.load(NONLINEAR))
     refused("a way that is none", flin.Error, "\"ring\", \"gather\"",
             context_parallel, flin.stdlib["gla"], by="star")
-    refused("ends of a part", flin.Error, "the ranks have 27 tokens", gla,
+    refused("ends of a part", flin.Error, f"the ranks have {ALL} tokens", gla,
             **x, cu_seqlens=[0, 9])
     refused("lengths that are not", flin.Error, "has 9 tokens", gla, **x,
-            cu_seqlens=[0, 27], lengths=[8, 10, 8])
-    m = module("gla", cp_group=dist.group.WORLD)
+            cu_seqlens=[0, ALL], lengths=[8] * RANKS)
+    m = here(module("gla", cp_group=dist.group.WORLD))
     m.weights["Wq"].main_grad = torch.zeros_like(m.weights["Wq"])
-    refused("main_grad", flin.Error, "no main_grad", m, torch.randn(1, 9, 8))
+    refused("main_grad", flin.Error, "no main_grad", m,
+            here(torch.randn(1, 9, 8)))
 
 
 def prices(rank, ranks, folder):
     """What goes round, counted; and which way is taken."""
     v = flin.stdlib["gated_deltanet"]
-    x = {n: t.detach().requires_grad_()
-         for n, t in inputs(v, 2, 20).items()}
-    own, M = [4 * t.numel() for t in v.summary(
+    x = {n: own(t) for n, t in inputs(v, 2, 20).items()}
+    state, M = [4 * t.numel() for t in v.summary(
         **{n: t.detach() for n, t in x.items()})]
     for by in "gather", "ring":
         sent, gather, send = [], dist.all_gather, dist.send
@@ -326,8 +445,8 @@ def prices(rank, ranks, folder):
         dist.send = lambda t, *at, **more: (count(t), send(t, *at, **more))
         context_parallel(v, by=by)(**x)[0].sum().backward()
         dist.all_gather, dist.send = gather, send
-        wanted = [own + M, own] if by == "gather" else \
-            [own] * ((rank + 1 < ranks) + (rank > 0))
+        wanted = [state + M, state] if by == "gather" else \
+            [state] * ((rank + 1 < ranks) + (rank > 0))
         check(f"bytes by {by}", sent == wanted, (sent, wanted))
     least, speed = measure(size=1 << 12)
     check("rates", least > 0 and speed > 0, (least, speed))
@@ -335,7 +454,7 @@ def prices(rank, ranks, folder):
     for rates, way in (slow_link, "ring"), (slow_start, "gather"):
         line = context_parallel(v, rates=rates).line
         line.n = 64
-        check(f"the way at {rates}", line.way(own, M) == way)
+        check(f"the way at {rates}", line.way(state, M) == way)
     check("prices", ring_price(5, 100, 7, (1, 50)) == 4 * 3
           and gather_price(5, 100, 50, (1, 50)) == 3 + 4 * 3)
 
@@ -345,7 +464,7 @@ class Trained:
 
     def __init__(self):
         torch.manual_seed(3)
-        self.x = torch.randn(2, 27, 8)
+        self.x = torch.randn(2, ALL, 8)
         m = module("gated_deltanet")
         optimiser = torch.optim.AdamW(m.parameters(), 1e-2)
         for _ in range(2):
@@ -363,44 +482,47 @@ def step(m, call, optimiser, x, times=1, group=None):
 
 
 def reloading(rank, ranks, folder):
-    """A step on three ranks in DistributedDataParallel, whose mean times the
-    ranks is the sum; what it leaves goes on on two of them."""
-    m = module("gated_deltanet", cp_group=dist.group.WORLD)
+    """A step on all ranks in DistributedDataParallel, whose mean times the
+    ranks is the sum; what it leaves goes on on all but the first."""
+    m = here(module("gated_deltanet", cp_group=dist.group.WORLD))
     optimiser = torch.optim.AdamW(m.parameters(), 1e-2)
     step(m, torch.nn.parallel.DistributedDataParallel(m), optimiser,
-         part(WANTED_TRAINED.x, rank, EVEN), ranks)
-    pair = dist.new_group([1, 2])
+         here(part(WANTED_TRAINED.x, rank, EVEN)), ranks)
+    rest = dist.new_group(list(range(1, ranks)))
     if rank == 0:
         torch.save([m.state_dict(), optimiser.state_dict()], folder + "/kept")
     dist.barrier()
     if rank == 0:
         return
-    other = module("gated_deltanet", cp_group=pair)
-    weights, moments = torch.load(folder + "/kept")
+    other = here(module("gated_deltanet", cp_group=rest))
+    weights, moments = torch.load(folder + "/kept", map_location="cpu")
     optimiser = torch.optim.AdamW(other.parameters(), 1e-2)
     other.load_state_dict(weights)
     optimiser.load_state_dict(moments)
-    ends = 0, 14, 27
-    x = part(WANTED_TRAINED.x, rank - 1, ends)
-    step(other, lambda x: other(x, lengths=[14, 13]), optimiser, x,
-         group=pair)
+    ends = (0, 14, ALL)[:ranks - 1] + (ALL,)
+    x = here(part(WANTED_TRAINED.x, rank - 1, ends))
+    lengths = [b - a for a, b in zip(ends, ends[1:])]
+    step(other, lambda x: other(x, lengths=lengths), optimiser, x,
+         group=rest)
     for n, p in other.named_parameters():
-        close(f"from three ranks to two: {n}", p, WANTED_TRAINED.weights[n],
-              2e-4)
+        close(f"from {ranks} ranks to {ranks - 1}: {n}", p,
+              WANTED_TRAINED.weights[n], 2e-4)
 
 
 def dying(rank, ranks, folder):
     """The last rank goes: the others hear of it from torch.distributed."""
-    start, m = time.monotonic(), module("gated_deltanet",
-                                        cp_group=dist.group.WORLD)
-    x = torch.randn(1, 9, 8, requires_grad=True)
+    m = here(module("gated_deltanet", cp_group=dist.group.WORLD))
+    x = own(torch.randn(1, 9, 8))
     y, _ = m(x)
+    y.sum().item()
+    start = time.monotonic()
     if rank == ranks - 1:
         os._exit(0)
     try:
         y.sum().backward()
         for _ in range(3):              # who is not beside it hears of it then
             dist.all_reduce(x.grad)
+        float(x.grad.sum())
     except RuntimeError as e:
         check("torch.distributed's error", not isinstance(e, flin.Error),
               str(e))
@@ -417,11 +539,40 @@ def leave(folder, rank):
     sys.stdout.flush()
 
 
+def want():
+    """What one process makes of it all. Where ranks have GPUs each finds it, as
+    CUDA cannot go on in a process that is forked."""
+    global WANTED, WANTED_PACKED, WANTED_PIECES, WANTED_WIDE, \
+        WANTED_TRAINED, WANTED_MODULES, WANTED_HALVES
+    WANTED = {n: Whole(flin.stdlib[n]) for n in flin.stdlib}
+    WANTED_PACKED = {(n, i): Whole(flin.stdlib[n], cu, ALL)
+                     for n in ("gated_deltanet", "mamba3", "mlstm",
+                               "momentum_deltanet", "precond_gdn")
+                     for i, cu in enumerate(PACKED)}
+    WANTED_PIECES = {(n, i): Whole(flin.stdlib[n], None, LONG)
+                     for n, i in (("gated_deltanet", 2), ("gla", 3),
+                                  ("mamba3", 3), ("mlstm", 2), ("rwkv7", 3),
+                                  ("precond_gdn", 2))}
+    WANTED_WIDE = {n: Whole(flin.stdlib[n], x=wide(flin.stdlib[n]))
+                   for n in flin.stdlib if CARDS}
+    WANTED_TRAINED = Trained()
+    WANTED_MODULES = {
+        (n, i): WholeModule(n, cu) for n in MODULES
+        for i, cu in enumerate((None, [0, 3, 11, ALL]))
+        if not cu or n in ("gated_deltanet", "rwkv7", "two", "mixer")}
+    WANTED_HALVES = Halves()
+
+
 def work(rank, ranks, what, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/met.{what}",
-                            rank=rank, world_size=ranks,
-                            timeout=timedelta(seconds=60))
+    if CARDS and what != "dying":
+        want()
+    if what == "dying":                 # NCCL's errors, to those who wait
+        os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
+    dist.init_process_group(
+        backend(rank), init_method=f"file://{folder}/met.{what}", rank=rank,
+        world_size=ranks,
+        timeout=timedelta(seconds=15 if what == "dying" else 60))
     harness.passed = harness.failed = 0
     for name in what.split(","):
         globals()[name](rank, ranks, folder)
@@ -429,9 +580,9 @@ def work(rank, ranks, what, folder):
     dist.destroy_process_group()
 
 
-def ran(what, folder, ranks=3, left=0):
+def ran(what, folder, ranks=RANKS, left=0):
     processes.start_processes(work, (ranks, what, folder), nprocs=ranks,
-                              start_method="fork")
+                              start_method="spawn" if CARDS else "fork")
     for rank in range(ranks - left):
         with open(f"{folder}/{rank}") as f:
             passed, failed = json.load(f)
@@ -441,22 +592,14 @@ def ran(what, folder, ranks=3, left=0):
 
 
 if __name__ == "__main__":
-    if not dist.is_available() or not dist.is_gloo_available():
+    if not dist.is_available() or not CARDS and not dist.is_gloo_available():
         print("skip this PyTorch has no gloo")
         sys.exit()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    WANTED = {n: Whole(flin.stdlib[n]) for n in flin.stdlib}
-    WANTED_PACKED = {(n, i): Whole(flin.stdlib[n], cu, 27)
-                     for n in ("gated_deltanet", "mamba3", "mlstm",
-                               "momentum_deltanet", "precond_gdn")
-                     for i, cu in enumerate(PACKED)}
-    WANTED_TRAINED = Trained()
-    WANTED_MODULES = {
-        (n, i): WholeModule(n, cu) for n in MODULES
-        for i, cu in enumerate((None, [0, 3, 11, 27]))
-        if not cu or n in ("gated_deltanet", "rwkv7", "two", "mixer")}
-    WANTED_HALVES = Halves()
+    if not CARDS:
+        want()
     with tempfile.TemporaryDirectory() as folder:
-        ran("all_variants,packed,layers,halves,refusals,prices,reloading", folder)
+        ran("all_variants,pieces,packed,layers,halves,refusals,prices,"
+            "reloading,cards", folder)
         ran("dying", folder, left=1)
     end()

@@ -1,10 +1,11 @@
-"""DistributedDataParallel over a layer: two processes, one gradient."""
+"""DistributedDataParallel over a layer: two processes, one gradient. With
+--nccl each has a GPU."""
 import importlib.util
 import os
 import sys
 import tempfile
 
-from harness import check, close, end, flin
+from harness import CARDS, backend, check, close, end, flin, here
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -22,17 +23,17 @@ def make():
 
 def work(rank, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2,
+    dist.init_process_group(backend(rank), rank=rank, world_size=2,
                             init_method=f"file://{folder}/store")
-    layer, h = make()
+    layer, h = map(here, make())
     model = torch.nn.parallel.DistributedDataParallel(layer)
     model(h[rank:rank + 1])[0].square().mean().backward()
-    torch.save([p.grad for p in layer.parameters()], f"{folder}/{rank}")
+    torch.save([p.grad.cpu() for p in layer.parameters()], f"{folder}/{rank}")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    if not dist.is_available() or not dist.is_gloo_available():
+    if not dist.is_available() or not CARDS and not dist.is_gloo_available():
         print("skip this PyTorch has no gloo")
         sys.exit()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -1,6 +1,7 @@
 """Variants and layers over the ranks of a mesh: four processes, the results of
 one. DTensors, tensor parallelism by heads, FSDP2, checkpoints that other
-numbers of ranks take up, a rank that dies."""
+numbers of ranks take up, a rank that dies. With --nccl two processes, each on
+its GPU."""
 import importlib.metadata
 import importlib.util
 import json
@@ -11,7 +12,8 @@ import time
 from datetime import timedelta
 
 import harness
-from harness import check, close, end, flin, refused, shapes
+from harness import (CARDS, backend, check, close, end, flin, here, refused,
+                     shapes)
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -31,7 +33,9 @@ from torch.distributed.fsdp import fully_shard      # noqa: E402
 from torch.distributed.tensor import (              # noqa: E402
     Replicate, Shard, distribute_tensor)
 
-RANKS = 4
+RANKS = 2 if CARDS else 4
+DEVICE = "cuda" if CARDS else "cpu"
+SHAPES = [(2, 1), (1, 2)] if CARDS else [(2, 2)]        # of meshes
 DOMAIN = {"log_decay": torch.nn.functional.logsigmoid, "unit": torch.sigmoid,
           "positive": torch.nn.functional.softplus,
           "unit_norm": lambda x: torch.nn.functional.normalize(x, dim=-1)}
@@ -67,7 +71,8 @@ def over(mesh, variant, x, dp, tp):
         cuts = {"batch": Shard(0) if a.timed else Replicate(),
                 "heads": Shard(2 if a.timed else 0), "": Replicate()}
         at[a.name] = distribute_tensor(
-            x[a.name].detach(), mesh, [cuts[dp], cuts[tp]]).requires_grad_()
+            here(x[a.name].detach()), mesh,
+            [cuts[dp], cuts[tp]]).requires_grad_()
     return at
 
 
@@ -107,7 +112,8 @@ def other_cuts(mesh):
     one = {**x, "q": x["q"][:, :, :1]}      # shared by all heads
     want = gla(**one)[0]
     cut = over(mesh, gla, x, "", "heads")
-    cut["q"] = distribute_tensor(one["q"].detach(), mesh, [Replicate()] * 2)
+    cut["q"] = distribute_tensor(here(one["q"].detach()), mesh,
+                                 [Replicate()] * 2)
     cut["q"].requires_grad_()
     got = gla(**cut)[0]
     close("a query of all heads", whole(got), want, 1e-6)
@@ -116,10 +122,10 @@ def other_cuts(mesh):
           torch.autograd.grad(loss(want, 0 * want), one["q"])[0], 1e-5)
     token = {n: t[:, :1] for n, t in x.items()}
     want, left = gla.step(**token, state=state.detach())
-    here = distribute_tensor(state.detach().contiguous(), mesh,
-                             [Shard(0), Shard(1)])
+    cut = distribute_tensor(here(state.detach()).contiguous(), mesh,
+                            [Shard(0), Shard(1)])
     got, there = gla.step(**over(mesh, gla, token, "batch", "heads"),
-                          state=here)
+                          state=cut)
     close("a step's y", whole(got), want, 1e-6)
     close("its state", whole(there), left, 1e-6)
 
@@ -130,17 +136,19 @@ def refusals(mesh):
 
     def bad(text, **more):
         refused(text, flin.Error, text, gla, **{**x, **more})
-    plain = inputs(gla)
+    plain = {n: here(t.detach()) for n, t in inputs(gla).items()}
     bad("k is a plain tensor, but q lies on a mesh", k=plain["k"])
     bad("on the mesh: gla runs on whole tokens",
         q=distribute_tensor(plain["q"].detach(), mesh, [Shard(0), Shard(1)]))
     bad("others are cut by heads", v=distribute_tensor(
         plain["v"].detach(), mesh, [Shard(0), Replicate()]))
     odd = inputs(gla, B=4, H=3)
+    if mesh.size(1) == 1:
+        return
     refused("heads that ranks do not share", flin.Error,
             "3 heads are not shared evenly by 2 ranks",
             gla, **over(mesh, gla, odd, "batch", "heads"))
-    layer, x = whole_layer()
+    layer, x = map(here, whole_layer())
     at = {n: distribute_tensor(p.detach(), mesh, [Replicate()] * 2)
           for n, p in layer.weights.items()}
     at["Wq"] = distribute_tensor(layer.weights["Wq"].detach(), mesh,
@@ -165,10 +173,10 @@ def layers(mesh):
     layer, x = whole_layer()
     y, _ = layer.layer(x=x, **layer.weights)
     loss(y, 0 * y).backward()
-    at = {n: distribute_tensor(p.detach(), mesh, [Replicate()] * 2)
+    at = {n: distribute_tensor(here(p.detach()), mesh, [Replicate()] * 2)
           .requires_grad_() for n, p in layer.weights.items()}
-    z, _ = layer.layer(x=distribute_tensor(x, mesh, [Shard(0), Replicate()]),
-                       **at)
+    z, _ = layer.layer(x=distribute_tensor(here(x), mesh,
+                                           [Shard(0), Replicate()]), **at)
     loss(z, 0 * z).backward()
     close("layer: y", whole(z), y, 1e-6)
     for n, p in layer.weights.items():
@@ -182,8 +190,8 @@ def heads(mesh):
     layer, x = mixer()
     y = layer(x)[0]
     loss(y, 0 * y).backward()
-    other = flin.distributed.tensor_parallel(mixer()[0], mesh)
-    z = other(x)[0]
+    other = flin.distributed.tensor_parallel(here(mixer()[0]), mesh)
+    z = other(here(x))[0]
     loss(z, 0 * z).backward()
     close("heads: y", z, y, 1e-6)
     found = dict(other.named_parameters())
@@ -191,7 +199,8 @@ def heads(mesh):
         close(f"heads: d_{n}", whole(found[n].grad), p.grad, 1e-4)
     refused("heads that ranks do not share", flin.Error, "3 heads",
             flin.distributed.tensor_parallel,
-            flin.nn.LinearAttention(12, "gla", num_heads=3), mesh)
+            here(flin.nn.LinearAttention(12, "gla", num_heads=3)),
+            mesh)
     refused("a layer's heads", flin.Error, "Layer has no heads",
             flin.distributed.tensor_parallel, whole_layer()[0], mesh)
 
@@ -206,7 +215,7 @@ def trained(model, x, optimiser, steps):
 
 def sharded(make, mesh):
     """The module over the ranks, its optimiser, and their part of x."""
-    model, x = make()
+    model, x = map(here, make())
     fully_shard(model, mesh=mesh)
     n = x.shape[0] // mesh.size()
     at = mesh.get_local_rank() * n
@@ -228,14 +237,14 @@ def shards(mesh, folder):
     saved.save({"model": of_model, "optimiser": of_optimiser},
                checkpoint_id=folder + "/kept")
     trained(other, part, optimiser, 1)
-    kept = {n: whole(p).detach() for n, p in other.named_parameters()}
+    kept = {n: whole(p).detach().cpu() for n, p in other.named_parameters()}
     if dist.get_rank() == 0:
         torch.save(kept, folder + "/after")
     dist.barrier()
 
 
 def fewer(mesh, folder):
-    """What four ranks kept goes on on two."""
+    """What all ranks kept goes on on half as many."""
     other, optimiser, part = sharded(whole_layer, mesh)
     of_model, of_optimiser = get_state_dict(other, optimiser)
     state = {"model": of_model, "optimiser": of_optimiser}
@@ -245,34 +254,38 @@ def fewer(mesh, folder):
     trained(other, part, optimiser, 1)
     after = torch.load(folder + "/after")
     for n, p in other.named_parameters():
-        close(f"from four ranks to two: {n}", whole(p), after[n], 2e-4)
+        close(f"from {RANKS} ranks to {RANKS // 2}: {n}", whole(p), after[n],
+              2e-4)
 
 
 def all_of_it(folder):
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    variants(mesh)
-    other_cuts(mesh)
-    refusals(mesh)
-    layers(mesh)
-    line = init_device_mesh("cpu", (RANKS,))
+    for shape in SHAPES:
+        mesh = init_device_mesh(DEVICE, shape, mesh_dim_names=("dp", "tp"))
+        variants(mesh)
+        other_cuts(mesh)
+        refusals(mesh)
+        layers(mesh)
+    line = init_device_mesh(DEVICE, (RANKS,))
     heads(line)
     shards(line, folder)
 
 
-def two(folder):
-    fewer(init_device_mesh("cpu", (2,)), folder)
+def half(folder):
+    fewer(init_device_mesh(DEVICE, (RANKS // 2,)), folder)
 
 
 def dying(folder):
     """The last rank goes: the others hear of it from torch.distributed."""
-    model = torch.nn.parallel.DistributedDataParallel(mixer()[0])
+    layer, x = map(here, mixer())
+    model = torch.nn.parallel.DistributedDataParallel(layer)
     if dist.get_rank() == RANKS - 1:
         os._exit(0)
-    y = model(mixer()[1])[0]
+    y = model(x)[0]
     start = time.monotonic()
     try:
         loss(y, 0 * y).backward()
         dist.barrier()
+        float(y.sum())
     except RuntimeError as e:
         check("torch.distributed's error", "flin" not in str(e), str(e))
     else:
@@ -290,18 +303,28 @@ def leave(folder):
 
 def work(rank, ranks, what, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=ranks,
-                            init_method=f"file://{folder}/store.{what}",
-                            timeout=timedelta(seconds=60))
+    if what == "all_of_it" and CARDS:
+        want()                      # CUDA cannot go on behind a fork
+    if what == "dying":                 # NCCL's errors, to those who wait
+        os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
+    dist.init_process_group(
+        backend(rank), rank=rank, world_size=ranks,
+        init_method=f"file://{folder}/store.{what}",
+        timeout=timedelta(seconds=15 if what == "dying" else 60))
     globals()[what](folder)
     dist.barrier()
     leave(folder)
 
 
+def want():
+    global WANTED
+    WANTED = {n: wanted(flin.stdlib[n]) for n in flin.stdlib}
+
+
 def ran(what, ranks, folder, left=0):
     """The checks of all ranks; so many of them leave none."""
     processes.start_processes(work, (ranks, what, folder), nprocs=ranks,
-                              start_method="fork")
+                              start_method="spawn" if CARDS else "fork")
     for rank in range(ranks - left):
         try:
             with open(f"{folder}/{rank}") as f:
@@ -316,13 +339,14 @@ def ran(what, ranks, folder, left=0):
 
 
 if __name__ == "__main__":
-    if not dist.is_available() or not dist.is_gloo_available():
+    if not dist.is_available() or not CARDS and not dist.is_gloo_available():
         print("skip this PyTorch has no gloo")
         sys.exit()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    WANTED = {n: wanted(flin.stdlib[n]) for n in flin.stdlib}
+    if not CARDS:
+        want()
     with tempfile.TemporaryDirectory() as folder:
         ran("all_of_it", RANKS, folder)
-        ran("two", 2, folder)
+        ran("half", RANKS // 2, folder)
         ran("dying", RANKS, folder, left=1)
     end()

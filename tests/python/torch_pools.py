@@ -108,6 +108,50 @@ accepted = index[0, 2], index[1, 4]             # two tokens, and four
 y, _ = gdn.step(**part(x, 2, 3), state=own, state_index=[accepted[0], -1])
 close("goes on from the second", y[0, 0], o[0, 2], 1e-5)
 
+# ---- layers ----
+
+cu = torch.tensor([0, 3, 10])
+for module in (flin.nn.LinearAttention(8, "mamba3", num_heads=2),
+               flin.nn.Layer("gated_deltanet", d=8, heads=2, k=4, v=6)):
+    name = type(module).__name__
+    h = torch.randn(2, 12, 8)
+    packed = torch.cat([h[:1, :3], h[1:, :7]], 1)
+
+    def by_name(state):
+        return state if isinstance(state, dict) else {"": state}
+
+    with torch.no_grad():
+        want = [module(h[i:i + 1, :n], use_cache=True)
+                for i, n in enumerate((3, 7))]
+        pools = {n: torch.randn(5, *t.shape[1:])
+                 for n, t in by_name(want[0][1]).items()}
+        for t in pools.values():
+            t[[4, 1]] = 0
+        before = {n: t.clone() for n, t in pools.items()}
+        given = pools if isinstance(want[0][1], dict) else pools[""]
+        y, left = module(packed, state=given, state_index=[4, 1],
+                         cu_seqlens=cu)
+        check(f"{name}: the pool is the state", left is given or all(
+            by_name(left)[n] is t for n, t in pools.items()))
+        close(f"{name}: packed", y, torch.cat([o for o, _ in want], 1), 1e-5)
+        at, states = [3, 7], [s for _, s in want]
+        for turn in range(3):           # a token each, by turns of places
+            token = torch.stack([h[i, at[i]:at[i] + 1] for i in range(2)])
+            y, _ = module(torch.cat([token, token[:1]]), state=given,
+                          state_index=[4, 1, -1])
+            for i in range(2):
+                o, states[i] = module(token[i:i + 1], state=states[i],
+                                      use_cache=True)
+                close(f"{name}: token {at[i]} of {i}", y[i:i + 1], o, 1e-5)
+                at[i] += 1
+        for n, t in pools.items():
+            for i, place in enumerate((4, 1)):
+                close(f"{name}: state {n} of {i}", t[place],
+                      by_name(states[i])[n][0], 1e-5)
+            same(f"{name}: {n} of others", t[[0, 2, 3]], before[n][[0, 2, 3]])
+    refused(f"{name}: gradients", flin.Error, "no gradients", module, h[:, :1],
+            state=given, state_index=[4, 1])
+
 # ---- what is refused ----
 
 token = part(x, 0, 1)
@@ -138,9 +182,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 import batching                                     # noqa: E402
 
 
-def run(prompts, most, leaves=()):
+def run(device, prompts, most, leaves=()):
     """What each client hears; leaves: in which turn which one leaves."""
-    server = batching.Server(batching.Model())
+    server = batching.Server(batching.Model(device=device))
     clients = [server.submit(p, n) for p, n in zip(prompts, most)]
     turn, busy = 0, True
     while busy or not server.waiting.empty():
@@ -155,14 +199,16 @@ def run(prompts, most, leaves=()):
 
 prompts = [bytes(range(i, i + 5 + 9 * i)) for i in range(7)]
 most = [20, 3, 30, 8, 25, 12, 16]
-alone = [run([p], [n])[0] for p, n in zip(prompts, most)]
-check("as many tokens as were asked for", [len(a) for a in alone] == most)
-check("together as alone", run(prompts, most) == alone)
-left = run(prompts, most, leaves=[(7, 0), (4, 2), (0, 5)])
-for i in 1, 3, 4, 6:
-    check(f"client {i}, while others leave", left[i] == alone[i],
-          f"{left[i]}, {alone[i]}")
-for i in 0, 2, 5:
-    check(f"client {i} left", len(left[i]) < most[i]
-          and left[i] == alone[i][:len(left[i])], left[i])
+for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+    alone = [run(device, [p], [n])[0] for p, n in zip(prompts, most)]
+    check(f"{device}: as many tokens as were asked for",
+          [len(a) for a in alone] == most)
+    check(f"{device}: together as alone", run(device, prompts, most) == alone)
+    left = run(device, prompts, most, leaves=[(7, 0), (4, 2), (0, 5)])
+    for i in 1, 3, 4, 6:
+        check(f"{device}: client {i}, while others leave", left[i] == alone[i],
+              f"{left[i]}, {alone[i]}")
+    for i in 0, 2, 5:
+        check(f"{device}: client {i} left", len(left[i]) < most[i]
+              and left[i] == alone[i][:len(left[i])], left[i])
 end()

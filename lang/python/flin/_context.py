@@ -10,7 +10,12 @@ their ends' gradients are known. What those of earlier stages add is found by
 the steps of these states alone.
 
 Of packed sequences a rank has rows: one that began on a rank before, at most,
-and the last may go on behind it; all others are its own."""
+and the last may go on behind it; all others are its own.
+
+Where heads are too few for a GPU's processors, a part that is not packed is cut
+once more, in pieces that run side by side: what is found out about a part is
+found out about its pieces, and put together, so that nothing runs twice for
+it."""
 import torch
 
 from . import Error, _c
@@ -18,6 +23,9 @@ from ._calls import SAVING, Request
 from ._line import flat, unflat
 from ._stages import stages
 from ._torch import run
+
+CHUNK = 64                      # pieces are whole chunks, whose tokens these are
+LEAST = 16 * CHUNK              # of a piece: assumed, not measured
 
 
 class Rows:
@@ -38,27 +46,97 @@ class Rows:
         """Those that may go on."""
         return t[-1:] if self.packed else t
 
-    def begin(self, first, came):
+    def carried(self, stage, own, moves, first):
+        """(own, M) of the part as a whole: from what began before to what goes
+        on. first: the starts that are known."""
+        if self.through:
+            return own, moves
+        after = stage.after(own, moves, first)
+        return {n: self.goes(t) for n, t in after.items()}, \
+            stage.closed({n: self.goes(t) for n, t in moves.items()})
+
+    def begin(self, stage, own, moves, first, came):
         """The starts: given ones, and those of the ranks before."""
         if not self.begun:
             return first
-        return torch.cat([came, first[1:]]) if self.packed else came
+        return {n: torch.cat([t, first[n][1:]]) if self.packed else t
+                for n, t in came.items()}
 
-    def at_end(self, d, like):
-        """A gradient at the rows that go on, of all rows."""
+    def back(self, stage, slopes, d):
+        """Of gradients at starts those of what came here."""
+        return {n: self.came(d[n]) if self.begun
+                else torch.zeros_like(self.goes(d[n])) for n in stage.states}
+
+    def ends(self, stage, slopes, d, behind):
+        """The gradients at all rows' ends, of what is behind this rank."""
         if not self.packed:
-            return d
-        return torch.cat([torch.zeros_like(like[:-1]), d])
+            return behind
+        return {n: torch.cat([torch.zeros_like(d[n][:-1]), t])
+                for n, t in behind.items()}
+
+    def given(self, t):
+        """Of gradients at starts those of what was given."""
+        if self.begun:
+            self.came(t).zero_()
+        return t
 
 
-def carried(rows, stage, own, moves, first):
-    """(own, M) of the part as a whole: from what began before to what goes on.
-    first: the starts that are known."""
-    after = stage.after(own, moves, first)
-    if rows.through:
+class Pieces(Rows):
+    """Batch entries, each cut in n: these run side by side, as sequences of
+    their own, and states go from one to the next as from rank to rank. A call
+    has all of them as one batch entry."""
+
+    def __init__(self, begun, batch, tokens, n):
+        each = -(-tokens // (n * CHUNK)) * CHUNK
+        at = range(0, tokens, each)
+        self.batch, self.n = batch, len(at)
+        super().__init__(torch.tensor([b * tokens + i for b in range(batch)
+                                       for i in at] + [batch * tokens]), begun)
+
+    def split(self, tensors):
+        """By piece, of tensors by name."""
+        found = {n: t.unflatten(0, (self.batch, self.n)).unbind(1)
+                 for n, t in tensors.items()}
+        return [{n: t[i] for n, t in found.items()} for i in range(self.n)]
+
+    def merged(self, pieces):
+        return {n: torch.stack([p[n] for p in pieces], 1).flatten(0, 1)
+                for n in pieces[0]}
+
+    def carried(self, stage, own, moves, first):
+        (own, moves), *rest = zip(self.split(own), self.split(moves))
+        if not self.begun:
+            own = stage.after(own, moves, self.split(first)[0])
+            moves = stage.closed(moves)
+        for o, m in rest:
+            own, moves = stage.after(o, m, own), stage.composed(m, moves)
         return own, moves
-    ends = {n: rows.goes(t) for n, t in after.items()}
-    return ends, stage.closed({n: rows.goes(t) for n, t in moves.items()})
+
+    def begin(self, stage, own, moves, first, came):
+        starts = [came if self.begun else self.split(first)[0]]
+        for o, m in list(zip(self.split(own), self.split(moves)))[:-1]:
+            starts.append(stage.after(o, m, starts[-1]))
+        return self.merged(starts)
+
+    def chain(self, stage, slopes, d, behind):
+        """Gradients at the pieces' ends, then at the first one's start."""
+        found = [behind]
+        for m, own in zip(reversed(self.split(slopes)), reversed(
+                self.split({n: d[n] for n in stage.states}))):
+            found.insert(0, {n: t + own[n] for n, t in
+                             stage.back(m, found[0]).items()})
+        return found[1:], found[0]
+
+    def back(self, stage, slopes, d):
+        none = {n: torch.zeros_like(d[n][::self.n]) for n in stage.states}
+        return self.chain(stage, slopes, d, none)[1] if self.begun else none
+
+    def ends(self, stage, slopes, d, behind):
+        return self.merged(self.chain(stage, slopes, d, behind)[0])
+
+    def given(self, t):
+        """Those of the other pieces are nobody's."""
+        return t.zero_() if self.begun else t
 
 
 def size_of(tensors):
@@ -71,6 +149,7 @@ class Found:
 
     def __init__(self, line, level, parts):
         self.line, self.level, self.parts = line, level, parts
+        self.inside = []                # slopes of this rank's rows, by stage
         tensors = [t for own, moves in parts
                    for t in (*own.values(), *moves.values())]
         state = [t for own, _ in parts for t in own.values()]
@@ -170,21 +249,27 @@ class Part:
         names = [a.name for a in variant.states]
         first = dict(zip(names, first))
         for level in stages(variant):
-            parts = []
-            for stage in level:
-                own, moves = stage.summary(x, self.start, rows.cu, chunk)
-                for n, t in own.items():
-                    s = first.get(n)
-                    first[n] = torch.zeros_like(t) if s is None \
-                        else s.to(t.dtype)
-                begin = {n: first[n] for n in own}
-                parts.append(carried(rows, stage, own, moves, begin))
-            found = Found(line, level, parts)
-            self.levels.append(found)
-            for came in found.came:
-                for n, t in came.items():
-                    self.start[n] = rows.begin(first[n], t).contiguous()
+            self.find(level, first, x)
         self.s0 = [self.start[n] for n in names]
+
+    def find(self, level, first, x):
+        """The starts of a level's states."""
+        rows, known, parts = self.rows, [], []
+        for stage in level:
+            own, moves = stage.summary(x, self.start, rows.cu, self.chunk)
+            begin = {}
+            for n, t in own.items():
+                s = first.get(n)
+                begin[n] = torch.zeros_like(t) if s is None else s.to(t.dtype)
+            known.append((own, moves, begin))
+            parts.append(rows.carried(stage, own, moves, begin))
+        found = Found(self.line, level, parts)
+        self.levels.append(found)
+        for stage, (own, moves, begin), came in zip(level, known, found.came):
+            start = rows.begin(stage, own, moves, begin, came)
+            for n, t in start.items():
+                self.start[n] = t.contiguous()
+            found.inside.append(stage.slopes(own, moves, start))
 
     def forward(self, mode, x):
         r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True)
@@ -207,20 +292,15 @@ class Backward:
             ds=[ds[n] for n in self.names], want=want, saved=self.saved,
             note=self.note))
 
-    def own(self, d, level):
-        """Of gradients at starts those of what came here, by stage."""
-        rows, found = self.part.rows, []
-        for stage, (own, _) in zip(level.level, level.parts):
-            found.append({n: rows.came(d[n]) if rows.begun
-                          else torch.zeros_like(t) for n, t in own.items()})
-        return found
-
     def ends(self, level, d):
-        """The gradients behind this rank at all rows' ends, by name."""
+        """The gradients behind this rank at all rows' ends, by name; d: those
+        at their starts, of this rank's own."""
         rows, found = self.part.rows, {}
-        for s in level.behind(self.own(d, level)):
-            for n, t in s.items():
-                found[n] = rows.at_end(t, self.part.start[n])
+        own = [rows.back(stage, slopes, d) for stage, slopes
+               in zip(level.level, level.inside)]
+        for stage, slopes, t in zip(level.level, level.inside,
+                                    level.behind(own)):
+            found.update(rows.ends(stage, slopes, d, t))
         return found
 
     def all(self):
@@ -240,11 +320,7 @@ class Backward:
             ends = self.ends(level, d)
             for stage in level.level:
                 self.add(stage, ends, dx, d)
-        rows = self.part.rows
-        for s, t in d.items():
-            if rows.begun:
-                rows.came(t).zero_()
-        return dx, [d[s] for s in self.names]
+        return dx, [self.part.rows.given(d[s]) for s in self.names]
 
     def add(self, stage, ends, dx, d):
         """What the stage's own step makes of the gradients at its ends."""
@@ -254,7 +330,7 @@ class Backward:
         ds = stage.order({s: ends[s].contiguous() for s in stage.states})
         want = [a.name in mine for a in v.states]
         found = run(v, Request(_c.BACKWARD, self.x, s0, p.rows.cu, p.chunk,
-                               ds=ds,
+                               dy=stage.no_gradient(self.x, p.rows.cu), ds=ds,
                                want=(True,) * len(dx) + tuple(want)))
         for i in range(len(dx)):
             dx[i] = dx[i] + found[i]
@@ -286,9 +362,47 @@ class Across(torch.autograd.Function):
         return (None,) * 5 + (*dx, *d)
 
 
-def call(variant, line, rows, chunk, first, x):
+def call(variant, line, rows, chunk, first, x, pieces=None):
     """y and the states behind it, of this rank's rows; differentiable where
-    anything asks for it."""
+    anything asks for it. pieces: in how many batch entries are cut."""
+    timed = [t for a, t in zip(variant.inputs, x) if a.timed]
+    batch, tokens = timed[0].shape[:2]
+    if pieces is None:
+        pieces = best_pieces(timed)
+    if rows.packed or pieces < 2 or tokens <= CHUNK or any(
+            t.shape[:2] != (batch, tokens) for t in timed):
+        return called(variant, line, rows, chunk, first, x)
+    rows = Pieces(rows.begun, batch, tokens, pieces)
+    y, *ends = called(
+        variant, line, rows, chunk,
+        [None if s is None else in_front(s, rows.n) for s in first],
+        [t.reshape(1, batch * tokens, *t.shape[2:]) if a.timed else t
+         for a, t in zip(variant.inputs, x)])
+    return y.view(batch, tokens, *y.shape[2:]), *(
+        t.unflatten(0, (batch, rows.n))[:, -1] for t in ends)
+
+
+def best_pieces(timed):
+    """As many as have a processor for each half of a head's columns, none of
+    them short; on a CPU one."""
+    t = timed[0]
+    if not t.is_cuda:
+        return 1
+    heads = max(x.shape[2] for x in timed) * t.shape[0]
+    processors = torch.cuda.get_device_properties(
+        t.device).multi_processor_count
+    return min(processors // (2 * heads), t.shape[1] // LEAST)
+
+
+def in_front(s, n):
+    """Of each batch entry's n pieces the first one starts from it."""
+    rest = torch.zeros_like(s).unsqueeze(1).expand(-1, n - 1,
+                                                   *s.shape[1:])
+    return torch.cat([s.unsqueeze(1), rest], 1).flatten(0, 1)
+
+
+def called(variant, line, rows, chunk, first, x):
+    """The call, by rows as they are."""
     given = [t for t in first if t is not None]
     if torch.is_grad_enabled() and any(t.requires_grad for t in [*x, *given]):
         return Across.apply(variant, line, rows, chunk, len(x), *x, *first)

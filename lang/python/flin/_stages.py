@@ -3,7 +3,7 @@ them."""
 import torch
 
 from . import _c, _reports, _state
-from ._calls import Caller, Request
+from ._calls import Caller, Request, describe
 from ._torch import run
 from ._variant import Variant
 
@@ -38,6 +38,19 @@ class Stage:
         names = [a.name for a in self.variant.states if a.name in self.states]
         return dict(zip(names, found[:n])), dict(zip(names, found[n:]))
 
+    def no_gradient(self, x, cu):
+        """dy of its result, which nobody reads: None, on a GPU zeros (the
+        workspace has no room for them)."""
+        def zeros(caller, door, r):
+            groups = [("input", describe(door, caller.inputs, r.x)),
+                      ("initial", [])]
+            (shape, dtype), *_ = caller.made(
+                door, r, groups, 0 if cu is None else len(cu) - 1, False)
+            return door.empty(shape, dtype, r.x[0]).zero_()
+        if not x[0].is_cuda:
+            return ()
+        return run(self.variant, Request(_c.FORWARD, x, (), cu), zeros),
+
     def through(self, moves, s):
         """M times the states, by name; where they are a maximum, M added."""
         if self.carry == "max":
@@ -60,6 +73,15 @@ class Stage:
         if self.carry == "max":
             return {n: torch.maximum(t, own[n]) for n, t in moved.items()}
         return {n: own[n] + t for n, t in moved.items()}
+
+    def composed(self, moves, first):
+        """What tokens do behind those that do the first: moves times these."""
+        if self.carry == "max":
+            return {n: moves[n] + t for n, t in first.items()}
+        if self.carry != "matrix":
+            return {n: moves[n] * t for n, t in first.items()}
+        rows = torch.cat(list(first.values()), 2)
+        return {n: t @ rows for n, t in moves.items()}
 
     def slopes(self, own, moves, s):
         """By what gradients go back: M, or where its maximum is."""

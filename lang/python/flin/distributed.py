@@ -52,12 +52,14 @@ class ContextParallel:
     """A variant called on parts of sequences; see context_parallel."""
 
     def __init__(self, variant: Any, group: Any = None, by: str | None = None,
-                 rates: tuple[float, float] | None = None):
+                 rates: tuple[float, float] | None = None,
+                 pieces: int | None = None):
         if len(variant.outputs) > 1:
             raise Error(f"{variant.name}: it has several results: parts of "
                         "sequences give y alone")
         _stages.stages(variant)
         self.variant, self.line = variant, _line.Line(group, by, rates)
+        self.pieces = pieces
 
     def __call__(self, *args: Any, initial_state: Any = None,
                  output_final_state: bool = False, cu_seqlens: Any = None,
@@ -76,7 +78,7 @@ class ContextParallel:
             first = [packing.own(s) for s in first]
         rows = packing.rows if packing else _context.Rows(None, line.rank > 0)
         y, *final = _context.call(v, line, rows, chunk_of(chunk), first,
-                                  list(x))
+                                  list(x), self.pieces)
         if not output_final_state:
             return y, None
         if packing:
@@ -86,7 +88,7 @@ class ContextParallel:
 
 def context_parallel(variant: Any, group: Any = None, by: str | None = None,
                      rates: tuple[float, float] | None = None,
-                     ) -> ContextParallel:
+                     pieces: int | None = None) -> ContextParallel:
     """The variant, to be called alike by all ranks of the group (None: all
     there are), each with its part of the same sequences, [B, t, H, D], in the
     order of ranks; t may differ. Each gets its part of o, and behind that the
@@ -116,5 +118,9 @@ def context_parallel(variant: Any, group: Any = None, by: str | None = None,
     None: what is predicted to be faster by `rates`, (seconds, bytes a second)
     of a message between two ranks, the same on all of them, as
     flin.distributed.measure gives them (default: 20 us and 100 GB/s, which are
-    assumed)."""
-    return ContextParallel(variant, group, by, rates)
+    assumed).
+
+    pieces: in how many a part that is not packed is cut, which run side by side
+    on a rank; they are whole chunks. None: as many as occupy a GPU, on a CPU
+    one."""
+    return ContextParallel(variant, group, by, rates, pieces)

@@ -74,6 +74,21 @@ def _check_axes(who, variant, axes):
                         f"{size}")
 
 
+def _in_pool(v, x, pool, index, cu):
+    """y and the pool, in which these sequences' states are changed: a token
+    each goes by the step."""
+    tokens = next(x[a.name] for a in v.inputs if a.timed).shape[1]
+    if tokens == 1 and cu is None:
+        return v.step(**x, state=pool, state_index=index)
+    return v(**x, initial_state=pool, state_index=index, cu_seqlens=cu)
+
+
+def _check_pool(who, cp_group, index):
+    if index is not None and cp_group is not None:
+        raise Error(f"{who}: with cp_group there is no state_index: states of "
+                    "parts are the ranks'")
+
+
 class LinearAttention(nn.Module):
     """A variant as a layer: [B, T, hidden_size] to the same.
 
@@ -174,19 +189,29 @@ class LinearAttention(nn.Module):
 
     def forward(self, x: torch.Tensor, state: Any = None,
                 use_cache: bool = False, cu_seqlens: Any = None,
-                lengths: Any = None) -> tuple[torch.Tensor, Any]:
+                lengths: Any = None, state_index: Any = None,
+                ) -> tuple[torch.Tensor, Any]:
         """y, and where use_cache the state behind the last token, which
         goes on as `state`. cu_seqlens: the ends of packed sequences. lengths:
-        with cp_group, the tokens of each rank, where they differ."""
+        with cp_group, the tokens of each rank, where they differ. state_index:
+        integers [N]: `state` is a pool, [P, ...] of what use_cache gives, of
+        which sequence n has entry state_index[n] (-1: nobody's row), read and
+        written in place; without gradients. A server's prompts go so in pieces,
+        and its tokens (T = 1) by the step."""
         if x.dim() != 3 or x.shape[2] != self.hidden_size:
             raise Error(f"LinearAttention: x has shape {list(x.shape)}, but "
                         f"[B, T, {self.hidden_size}] is wanted")
+        _check_pool("LinearAttention", self.cp_group, state_index)
         call, more = self.variant, {}
         if self.cp_group is not None:
             call, more = self.cut(), {"lengths": lengths}
-        o, state = call(**self.inputs(x), initial_state=state,
-                        output_final_state=use_cache, cu_seqlens=cu_seqlens,
-                        **more)
+        if state_index is not None:
+            o, state = _in_pool(call, self.inputs(x), state, state_index,
+                                cu_seqlens)
+        else:
+            o, state = call(**self.inputs(x), initial_state=state,
+                            output_final_state=use_cache,
+                            cu_seqlens=cu_seqlens, **more)
         axes = tuple(range(3, o.dim()))
         o = o.float() * torch.rsqrt(
             o.float().square().mean(axes, keepdim=True) + self.eps) * _own(self.norm)
@@ -324,14 +349,21 @@ class Layer(nn.Module):
 
     def forward(self, *x: torch.Tensor, state: Any = None,
                 use_cache: bool = False, cu_seqlens: Any = None,
-                lengths: Any = None) -> tuple[torch.Tensor, Any]:
+                lengths: Any = None, state_index: Any = None,
+                ) -> tuple[torch.Tensor, Any]:
         """y, and where use_cache the state behind the last token, which goes
         on as `state`. x: the inputs with tokens, in order. cu_seqlens: the
         ends of packed sequences. lengths: with cp_group, how many tokens each
-        rank has, where they differ. Under autocast, inputs are cast."""
+        rank has, where they differ. state_index: states lie in pools, as
+        LinearAttention has them. Under autocast, inputs are cast."""
         kind = x[0].device.type
         if torch.is_autocast_enabled() and kind == "cuda":
             x = [t.to(torch.get_autocast_gpu_dtype()) for t in x]
+        _check_pool("Layer", self.cp_group, state_index)
+        if state_index is not None:
+            return _in_pool(self.layer, {**dict(zip(self.timed, x)),
+                                         **self.weights}, state, state_index,
+                            cu_seqlens)
         if self.cp_group is not None:
             return self.over_ranks(x, state, use_cache, cu_seqlens, lengths)
         return self.layer(**dict(zip(self.timed, x)), **self.weights,

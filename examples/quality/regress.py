@@ -1,8 +1,9 @@
-"""Linear regression in context: each token brings x, the pair of the token before,
-and should say y = W x, with W drawn for each sequence. Prints the part of y's
-square that is missed in the second half. Where energies are unequal, the
-coordinates of x go from 1 down to 1/SPREAD of a size that is as random as W: only
-what counts keys as it reads them (precond_gdn) can weigh them by it.
+"""Linear regression in context: each token brings x and the pair of the token
+before, and should say y = W x, with W drawn for each sequence. Prints the part
+of y's square that is missed in the second half. Where energies are unequal, the
+coordinates of x, shuffled for each sequence, go from 1 down to 1 / SPREAD of a
+size, and W makes up for it: what counts keys as it reads them (precond_gdn) can
+weigh them by it.
 
     python3 examples/quality/regress.py [--rules A,B] [--full]"""
 import sweep

@@ -55,8 +55,8 @@ def losses(model, x, label):
 
 
 def train(model, draw, rates, steps, device):
-    """draw(n): what n steps are given and should say, [n, B, T, ..., runs] each.
-    What is lost at each step by each run, [steps, runs]."""
+    """draw(n): what n steps are given and should say, [n, B, T, ..., runs]
+    each. What is lost at each step by each run, [steps, runs]."""
     model.to(device)
     optimiser = AdamW(model, rates, steps)
     at = torch.zeros((), device=device)

@@ -60,7 +60,12 @@ def losses(a, engine):
     def data(n):
         return [t[..., None].unflatten(0, (n, a.batch_size)).to(a.device)
                 for t in text.batch(a, "", draw, n * a.batch_size)]
-    return training.train(model, data, [a.rate], a.steps, a.device)[:, 0].cpu()
+    (_, found), = training.take_turns(
+        [training.train(model, data, [a.rate], a.steps, a.device)], 1,
+        a.device)
+    if isinstance(found, Exception):
+        raise found
+    return found[:, 0].cpu()
 
 
 def main():

@@ -11,8 +11,8 @@ import torch
 VOCABULARY = 256                # keys below the half, values above
 SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=400,
                      batch_size=32, length=64, pairs="8,16"),
-         True: dict(width=64, heads=2, blocks=2, taps=4, steps=2000,
-                    batch_size=64, length=256, pairs="64")}
+         True: dict(width=64, heads=2, blocks=2, taps=4, steps=1500,
+                    batch_size=32, length=256, pairs="64")}
 higher = True
 
 

@@ -36,12 +36,14 @@ def arguments(about, sizes, **tasks):
     for name in SIZES:
         p.add_argument("--" + name.replace("_", "-"), type=int)
     p.add_argument("--jobs", type=int,
-                   help="rules side by side (one for each core; on a GPU 4)")
+                   help="rules side by side (one for each core; on a GPU 5)")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available()
                    else "cpu")
     p.add_argument("--svg", metavar="FILE", help="learning curves")
     p.add_argument("--log", metavar="FILE",
                    help="a line of JSON each run; what it has is not run again")
+    p.add_argument("--show", action="store_true",
+                   help="what the log has; nothing is run")
     a = p.parse_args()
     a.rules = models.NAMES if a.rules == "all" else a.rules.split(",")
     for rule in a.rules:
@@ -53,7 +55,7 @@ def arguments(about, sizes, **tasks):
         if getattr(a, name, None) is None:
             setattr(a, name, value)
     if not a.jobs:
-        a.jobs = 4 if a.device != "cpu" else os.cpu_count() or 1
+        a.jobs = 5 if a.device != "cpu" else os.cpu_count() or 1
     return a
 
 
@@ -61,19 +63,34 @@ def made_of(a):
     return {name: getattr(a, name) for name in SIZES}
 
 
+def attempts(jobs, a):
+    """Of each job: it, the rows of its runs, or none and what went wrong."""
+    for i, rows in training.take_turns(map(train, jobs), a.jobs, a.device):
+        wrong = isinstance(rows, Exception)
+        yield jobs[i], [] if wrong else rows, "".join(
+            traceback.format_exception(rows)) if wrong else ""
+
+
 def attempt(job):
-    """The rows of a job's runs, or none and what went wrong."""
-    try:
-        return job, train(job), ""
-    except Exception:
-        return job, [], traceback.format_exc()
+    return next(attempts([job], job[1]))
+
+
+def side_by_side(jobs, a):
+    """On a GPU in streams, else in processes."""
+    if a.device != "cpu":
+        yield from attempts(jobs, a)
+        return
+    with multiprocessing.get_context("spawn").Pool(a.jobs) as pool:
+        yield from pool.imap_unordered(attempt, jobs)
 
 
 def train(job):
-    """All runs of a rule that are still to be made, as one model."""
+    """All runs of a rule that are still to be made, as one model: a generator,
+    which returns rows."""
     module, a, name, rule, runs = job
     task = importlib.import_module(module)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // a.jobs))
+    if a.device == "cpu":
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // a.jobs))
     start = time.monotonic()
     seeds = sorted({seed for _, seed in runs})
     draws = [torch.Generator(a.device).manual_seed(seed) for seed in seeds]
@@ -89,8 +106,8 @@ def train(job):
     model = models.model([seed for _, seed in runs], rule,
                          *task.sizes(a, name), a.width, a.heads, a.blocks,
                          a.taps, getattr(task, "numbers", False))
-    lost = training.train(model, draw, [rate for rate, _ in runs], a.steps,
-                          a.device)
+    lost = yield from training.train(
+        model, draw, [rate for rate, _ in runs], a.steps, a.device)
     with torch.no_grad():
         scores = task.scores(a, name, model)
     lost = [part.mean(0).tolist() for part in
@@ -183,33 +200,39 @@ def earlier(a):
     return [r for r in rows if made_of(a).items() <= r.items()]
 
 
+def make(a, jobs, rows):
+    """Runs them, some side by side, and adds to rows. How many failed."""
+    start, failed = time.monotonic(), 0
+    log = open(a.log, "a", encoding="utf-8") if a.log else None
+    for i, (job, found, wrong) in enumerate(side_by_side(jobs, a)):
+        rows += found
+        failed += not found
+        if log:
+            log.write("".join(json.dumps(row) + "\n" for row in found))
+            log.flush()
+        print(f"\r{i + 1} of {len(jobs)}, {time.monotonic() - start:.0f} s: "
+              f"{job[2]}, {job[3]}, "
+              + " ".join(f"{score(row):.3f}" for row in found) + wrong
+              + "\033[K", end="\n" if wrong else "", file=sys.stderr,
+              flush=True)
+    print(file=sys.stderr)
+    return failed
+
+
 def run(module, a, names):
     """All runs of that module's task, by name, some side by side."""
     task = importlib.import_module(module)
-    rows, start, jobs, failed = earlier(a), time.monotonic(), [], 0
+    rows, jobs, failed = earlier(a), [], 0
     made = {(r["task"], r["rule"], r["rate"], r["seed"]) for r in rows}
     for name in names:
         for rule in a.rules:
             runs = [(rate, seed) for rate in a.rates
                     for seed in range(a.seeds)
                     if (name, rule, rate, seed) not in made]
-            if runs:
+            if runs and not a.show:
                 jobs.append((module, a, name, rule, runs))
-    log = open(a.log, "a", encoding="utf-8") if a.log else None
-    with multiprocessing.get_context("spawn").Pool(a.jobs) as pool:
-        for i, (job, found, wrong) in enumerate(
-                pool.imap_unordered(attempt, jobs)):
-            rows += found
-            failed += not found
-            if log:
-                log.write("".join(json.dumps(row) + "\n" for row in found))
-                log.flush()
-            print(f"\r{i + 1} of {len(jobs)}, "
-                  f"{time.monotonic() - start:.0f} s: {job[2]}, {job[3]}, "
-                  + " ".join(f"{score(row):.3f}" for row in found) + wrong
-                  + "\033[K", end="\n" if wrong else "", file=sys.stderr,
-                  flush=True)
-    print(file=sys.stderr)
+    if jobs:
+        failed = make(a, jobs, rows)
     table(a, task, names, rows)
     if a.svg:
         draw(a, task, names, rows)

@@ -15,8 +15,8 @@ import torch
 
 SIZES = {False: dict(width=64, heads=2, blocks=1, taps=1, steps=600,
                      batch_size=64, length=32, test=128),
-         True: dict(width=64, heads=2, blocks=1, taps=1, steps=4000,
-                    batch_size=64, length=64, test=512)}
+         True: dict(width=64, heads=2, blocks=1, taps=1, steps=2500,
+                    batch_size=32, length=64, test=256)}
 higher = True
 tables = {}
 

@@ -1,5 +1,7 @@
 """Trains the runs of one model side by side, each at its own rate: a step is
-the same operations for all, and a CUDA graph where there is a GPU."""
+the same operations for all, and a CUDA graph where there is a GPU, on which
+several models take turns."""
+import contextlib
 import math
 
 import torch
@@ -56,7 +58,8 @@ def losses(model, x, label):
 
 def train(model, draw, rates, steps, device):
     """draw(n): what n steps are given and should say, [n, B, T, ..., runs]
-    each. What is lost at each step by each run, [steps, runs]."""
+    each. Yields now and then; returns what is lost at each step by each run,
+    [steps, runs]."""
     model.to(device)
     optimiser = AdamW(model, rates, steps)
     at = torch.zeros((), device=device)
@@ -74,20 +77,43 @@ def train(model, draw, rates, steps, device):
 
     again = step
     if device.startswith("cuda"):
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):     # compiles, and changes nothing
-            for _ in range(2):
-                torch.autograd.grad(losses(model, x[0], label[0]).sum(),
-                                    optimiser.parameters)
-        torch.cuda.current_stream().wait_stream(beside)
+        for _ in range(2):          # compiles, and changes nothing
+            torch.autograd.grad(losses(model, x[0], label[0]).sum(),
+                                optimiser.parameters)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
         again = graph.replay
     for i in range(steps):
         if i and i % BLOCK == 0:
+            yield
             for old, new in zip((x, label), draw(BLOCK)):
                 old.copy_(new)
         again()
     return found
+
+
+def take_turns(trainings, many, device):
+    """Runs generators, so many at a time, on a stream each. Yields what each
+    returns, or the exception that ended it, with its number."""
+    waiting, active = enumerate(trainings), []
+    while True:
+        for i, training in waiting:
+            stream = torch.cuda.Stream() if device.startswith("cuda") else None
+            active.append((i, training, stream))
+            if len(active) >= many:
+                break
+        if not active:
+            return
+        for each in list(active):
+            i, training, stream = each
+            try:
+                with torch.cuda.stream(stream) if stream else \
+                        contextlib.nullcontext():
+                    next(training)
+            except StopIteration as end:
+                active.remove(each)
+                yield i, end.value
+            except Exception as wrong:
+                active.remove(each)
+                yield i, wrong

@@ -39,6 +39,10 @@ with tempfile.TemporaryDirectory() as folder:
         check("what the log has is not run again", len(f.readlines()) == 5
               and "1 of 1" in got.stderr and "| linear | 0." in got.stdout,
               got.stderr)
+    shown = run("track.py", "--rules", "linear,gla", "--groups", "S3,parity",
+                "--log", log, "--show")
+    check("--show runs nothing", shown.stdout == got.stdout and not shown.stderr,
+          shown.stderr)
     with open(svg, encoding="utf-8") as f:
         check("curves are drawn", "gla" in f.read())
 
@@ -53,9 +57,9 @@ for task, name, rule in ((track, "S3", "mamba3"), (track, "S3", "softmax"),
         device="cpu", jobs=1, width=32, heads=2, blocks=2, taps=2, steps=3,
         batch_size=4, length=8, test=16)
     runs = [(1e-2, 0), (1e-3, 1), (1e-3, 0)]
-    rows = sweep.train((task.__name__, a, name, rule, runs))
+    rows = sweep.attempt((task.__name__, a, name, rule, runs))[1]
     for row, own in zip(rows, runs):
-        alone = sweep.train((task.__name__, a, name, rule, [own]))[0]
+        alone = sweep.attempt((task.__name__, a, name, rule, [own]))[1][0]
         off = max(abs(x - y) / x for x, y in zip(row["curve"], alone["curve"]))
         check(f"{name}, {rule}, {own} alone", off < 1e-5
               and (row["rate"], row["seed"]) == own, f"{off:.1e} off")

@@ -116,13 +116,6 @@ class Softmax(nn.Module):
         return (self.out(o * F.silu(self.gate(x))),)
 
 
-# Where gates begin: step sizes as Mamba has them.
-def begin(domain, bias):
-    if domain == "positive":
-        steps = torch.empty_like(bias).uniform_(-6.9, -2.3).exp()
-        bias.copy_(steps + torch.log(-torch.expm1(-steps)))
-
-
 def mixer(rule, runs, width, heads):
     """flin's layer, with a matrix for each run where it has one for all."""
     if RULES[rule] is None:
@@ -133,12 +126,11 @@ def mixer(rule, runs, width, heads):
                                     num_heads=runs * heads)
     for a in loaded[rule].inputs:
         if a.timed:
-            outputs = layer.projections[a.name].out_features // runs
-            gates = a.domain not in ("normal", "unit_norm")
-            own = Linear(runs, width, outputs, bias=gates)
-            if gates:
-                with torch.no_grad():
-                    begin(a.domain, own.bias)
+            whole = layer.projections[a.name]
+            own = Linear(runs, width, whole.out_features // runs,
+                         bias=whole.bias is not None)
+            if whole.bias is not None:
+                own.bias.data = whole.bias.detach().view(runs, 1, -1)
             layer.projections[a.name] = own
     inner = layer.out.in_features // runs
     layer.gate = Linear(runs, width, inner, bias=False)

@@ -1,5 +1,7 @@
 """Small models whose mixing rule is all that differs: embedding; blocks of a
-causal convolution over four tokens, the rule, and an MLP; a linear head."""
+causal convolution, the rule, and an MLP; a linear head. Several runs, each
+with its own weights, are one model: their channels lie beside one another, and
+so their heads do."""
 import os
 import sys
 
@@ -17,7 +19,7 @@ from torch import nn                                # noqa: E402
 # Steps that go up to twice what the delta rule corrects: a key's eigenvalue
 # is then from -1 to 1 (Grazzi et al., 2024, arXiv:2411.12537).
 SIGNED = """local flin = require "flin"
-return flin.stdlib.%s:map { beta = function (b) return 2 * b end }
+return flin.stdlib.%s:map { %s = function (x) return 2 * x end }
 """
 
 # What flin.load takes; None: softmax attention.
@@ -25,8 +27,9 @@ RULES = {n: n for n in (
     "linear", "gla", "mamba2", "mamba3", "deltanet", "gated_deltanet", "kda",
     "rwkv7", "deltaproduct", "precond_gdn", "precond_mamba3", "deltanet_rope",
     "momentum_deltanet")}
-RULES |= {"signed_gated_deltanet": SIGNED % "gated_deltanet",
-          "signed_deltaproduct": SIGNED % "deltaproduct", "softmax": None}
+RULES |= {"signed_" + n: SIGNED % (n, "a" if n == "rwkv7" else "beta")
+          for n in ("deltanet", "gated_deltanet", "deltaproduct", "rwkv7")}
+RULES |= {"softmax": None}
 
 # Rules of successive blocks, by turns.
 HYBRID = "gated_deltanet", "softmax"
@@ -34,52 +37,153 @@ NAMES = [*RULES, "hybrid"]
 loaded = {}
 
 
+class Linear(nn.Module):
+    """A matrix for each run: [..., runs * inputs] to [..., runs * outputs]."""
+
+    def __init__(self, runs, inputs, outputs, bias=True):
+        super().__init__()
+        bound = inputs ** -0.5
+        self.weight = nn.Parameter(
+            torch.empty(runs, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(runs, 1, outputs)) if bias \
+            else None
+
+    def forward(self, x):
+        runs, inputs, _ = self.weight.shape
+        rows = x.reshape(-1, runs, inputs).transpose(0, 1)
+        y = torch.bmm(rows, self.weight) if self.bias is None else \
+            torch.baddbmm(self.bias, rows, self.weight)
+        return y.transpose(0, 1).reshape(*x.shape[:-1], -1)
+
+
+class Embedding(nn.Module):
+    """Tokens [B, T, runs] to [B, T, runs * width]."""
+
+    def __init__(self, runs, tokens, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(runs, tokens, width))
+
+    def forward(self, x):
+        tokens = torch.arange(self.weight.shape[1], device=x.device)
+        one = (x.permute(2, 0, 1).flatten(1)[..., None] == tokens)
+        y = torch.bmm(one.to(self.weight), self.weight)
+        return y.transpose(0, 1).reshape(*x.shape[:2], -1)
+
+
+class Norm(nn.Module):
+    def __init__(self, runs, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(runs, width))
+
+    def forward(self, x):
+        x = x.unflatten(-1, self.weight.shape)
+        return (F.rms_norm(x, x.shape[-1:], eps=1e-6) * self.weight).flatten(-2)
+
+
+class Convolution(nn.Module):
+    """Of each channel with the tokens before it."""
+
+    def __init__(self, channels, taps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels, taps).uniform_(
+            -taps ** -0.5, taps ** -0.5))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        if taps == 1:
+            nn.init.ones_(self.weight)
+
+    def forward(self, x):
+        tokens, taps = x.shape[1], self.weight.shape[1]
+        past = F.pad(x, (0, 0, taps - 1, 0))
+        return sum((past[:, i:i + tokens] * self.weight[:, i]
+                    for i in range(taps)), self.bias)
+
+
 class Softmax(nn.Module):
     """Causal attention, with the same gate and norm as the other rules."""
 
-    def __init__(self, width, heads):
+    def __init__(self, runs, width, heads):
         super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.gate = nn.Linear(width, width, bias=False)
-        self.norm = nn.RMSNorm(width // heads)
-        self.out = nn.Linear(width, width, bias=False)
+        self.q, self.k, self.v, self.gate, self.out = (
+            Linear(runs, width, width, bias=False) for _ in range(5))
+        self.norm = Norm(runs * heads, width // heads)
 
     def forward(self, x):
-        q, k, v = (t.unflatten(2, (self.heads, -1)).transpose(1, 2)
-                   for t in self.qkv(x).chunk(3, -1))
+        heads = self.norm.weight.shape[0]
+        q, k, v = (f(x).unflatten(2, (heads, -1)).transpose(1, 2)
+                   for f in (self.q, self.k, self.v))
         o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        o = self.norm(o).transpose(1, 2).flatten(2) * F.silu(self.gate(x))
-        return (self.out(o),)
+        o = self.norm(o.transpose(1, 2).flatten(2))
+        return (self.out(o * F.silu(self.gate(x))),)
 
 
-def mixer(rule, width, heads):
+def mixer(rule, runs, width, heads):
+    """flin's layer, with a matrix for each run where it has one for all."""
     if RULES[rule] is None:
-        return Softmax(width, heads)
+        return Softmax(runs, width, heads)
     if rule not in loaded:
         loaded[rule] = flin.load(RULES[rule])
-    return flin.nn.LinearAttention(width, loaded[rule], num_heads=heads)
+    layer = flin.nn.LinearAttention(runs * width, loaded[rule],
+                                    num_heads=runs * heads)
+    for a in loaded[rule].inputs:
+        if a.timed:
+            whole = layer.projections[a.name]
+            own = Linear(runs, width, whole.out_features // runs,
+                         bias=whole.bias is not None)
+            if whole.bias is not None:
+                own.bias.data = whole.bias.detach().view(runs, 1, -1)
+            layer.projections[a.name] = own
+    inner = layer.out.in_features // runs
+    layer.gate = Linear(runs, width, inner, bias=False)
+    layer.out = Linear(runs, inner, width, bias=False)
+    layer.norm = nn.Parameter(layer.norm.detach().repeat(runs * heads, 1))
+    return layer
 
 
 class Block(nn.Module):
-    def __init__(self, rule, width, heads):
+    def __init__(self, rule, runs, width, heads, taps):
         super().__init__()
-        self.norm, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
-        self.conv = nn.Conv1d(width, width, 4, groups=width, padding=3)
-        self.mix = mixer(rule, width, heads)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.SiLU(),
-                                 nn.Linear(2 * width, width))
+        self.norm, self.norm2 = Norm(runs, width), Norm(runs, width)
+        self.conv = Convolution(runs * width, taps)
+        self.mix = mixer(rule, runs, width, heads)
+        self.mlp = nn.Sequential(Linear(runs, width, 2 * width), nn.SiLU(),
+                                 Linear(runs, 2 * width, width))
 
     def forward(self, x):
-        h = self.conv(self.norm(x).mT)[..., :x.shape[1]].mT
-        x = x + self.mix(F.silu(h))[0]
+        x = x + self.mix(F.silu(self.conv(self.norm(x))))[0]
         return x + self.mlp(self.norm2(x))
 
 
-def model(rule, tokens, classes, width, heads, blocks):
-    """Of tokens below `tokens` [B, T] to scores of classes [B, T, classes]."""
-    rules = HYBRID if rule == "hybrid" else (rule,)
-    return nn.Sequential(
-        nn.Embedding(tokens, width),
-        *(Block(rules[i % len(rules)], width, heads) for i in range(blocks)),
-        nn.RMSNorm(width), nn.Linear(width, classes))
+class Model(nn.Module):
+    """Tokens [B, T, runs], or where `numbers` so many [B, T, inputs, runs], to
+    scores of classes, or numbers, [B, T, runs, outputs]."""
+
+    def __init__(self, rule, inputs, outputs, width, heads, blocks, taps=4,
+                 numbers=False, runs=1):
+        super().__init__()
+        self.runs = runs
+        rules = HYBRID if rule == "hybrid" else (rule,)
+        self.embedding = (Linear if numbers else Embedding)(
+            runs, inputs, width)
+        self.blocks = nn.Sequential(*(
+            Block(rules[i % len(rules)], runs, width, heads, taps)
+            for i in range(blocks)))
+        self.norm = Norm(runs, width)
+        self.head = Linear(runs, width, outputs)
+
+    def forward(self, x):
+        if x.is_floating_point():
+            x = x.mT.flatten(2)
+        x = self.head(self.norm(self.blocks(self.embedding(x))))
+        return x.unflatten(-1, (self.runs, -1))
+
+
+def model(seeds, *what, **named):
+    """The models that these seeds begin, as one."""
+    many = Model(*what, runs=len(seeds), **named)
+    with torch.no_grad():
+        for i, seed in enumerate(seeds):
+            torch.manual_seed(seed)
+            for p, own in zip(many.parameters(),
+                              Model(*what, **named).parameters()):
+                p.view(len(seeds), -1)[i] = own.flatten()
+    return many

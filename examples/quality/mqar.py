@@ -9,10 +9,10 @@ import sweep
 import torch
 
 VOCABULARY = 256                # keys below the half, values above
-SIZES = {False: dict(width=64, heads=2, blocks=2, steps=400, batch_size=32,
-                     pairs="8,16", length=64),
-         True: dict(width=128, heads=2, blocks=2, steps=3000, batch_size=64,
-                    pairs="64,128", length=512)}
+SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=400,
+                     batch_size=32, length=64, pairs="8,16"),
+         True: dict(width=64, heads=2, blocks=2, taps=4, steps=1500,
+                    batch_size=32, length=256, pairs="64")}
 higher = True
 
 
@@ -20,25 +20,25 @@ def sizes(a, name):
     return VOCABULARY, VOCABULARY
 
 
-def batch(a, name, draw, rows=None):
-    """Tokens [B, T], and what is to be answered at each."""
-    n, rows = int(name.split()[0]), rows or a.batch_size
-    half = VOCABULARY // 2
-    keys = torch.rand(rows, half - 1, generator=draw).argsort(1)[:, :n] + 1
-    values = torch.randint(half, VOCABULARY, (rows, n), generator=draw)
-    x = torch.zeros(rows, a.length, dtype=torch.long)
+def batch(a, name, draw, rows):
+    """Tokens [rows, T], and what is to be answered at each."""
+    n, half = int(name.split()[0]), VOCABULARY // 2
+    make = {"generator": draw, "device": draw.device}
+    keys = torch.rand(rows, half - 1, **make).argsort(1)[:, :n] + 1
+    values = torch.randint(half, VOCABULARY, (rows, n), **make)
+    x = torch.zeros(rows, a.length, dtype=torch.long, device=draw.device)
     label = torch.full_like(x, sweep.IGNORED)
     x[:, 0:2 * n:2], x[:, 1:2 * n:2] = keys, values
     places = torch.rand(rows, a.length - 2 * n,
-                        generator=draw).argsort(1)[:, :n] + 2 * n
+                        **make).argsort(1)[:, :n] + 2 * n
     x.scatter_(1, places, keys)
     label.scatter_(1, places, values)
     return x, label
 
 
-def score(a, name, model):
-    x, label = batch(a, name, torch.Generator().manual_seed(-1), 256)
-    return sweep.accuracy(model, x.to(a.device), label.to(a.device))
+def scores(a, name, model):
+    found = batch(a, name, torch.Generator().manual_seed(-1), 256)
+    return {"right": sweep.accuracy(model, *found, a.device)}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Words of groups: each token is an element, the answer the product of all so
 far. Trained on short sequences, tested on long ones; prints which part of the
-answers is right in the second half of these. Chance is 1 in as many elements.
+answers is right in the second half of long ones, and of short ones. Chance is
+1 in as many elements. Blocks have no convolution here.
 
     python3 examples/quality/track.py [--groups parity,S3] [--full]
 
@@ -12,10 +13,10 @@ import sys
 import sweep
 import torch
 
-SIZES = {False: dict(width=64, heads=2, blocks=1, steps=600, batch_size=64,
-                     length=32, test=128),
-         True: dict(width=128, heads=4, blocks=2, steps=4000, batch_size=128,
-                    length=64, test=512)}
+SIZES = {False: dict(width=64, heads=2, blocks=1, taps=1, steps=600,
+                     batch_size=64, length=32, test=128),
+         True: dict(width=64, heads=2, blocks=1, taps=1, steps=2500,
+                    batch_size=32, length=64, test=256)}
 higher = True
 tables = {}
 
@@ -50,21 +51,24 @@ def sizes(a, name):
     return tokens, elements
 
 
-def batch(a, name, draw, rows=None, length=None):
-    product = products(name)
-    x = torch.randint(product.shape[1], (rows or a.batch_size,
-                                         length or a.length), generator=draw)
-    label, at = torch.empty_like(x), torch.zeros(len(x), dtype=torch.long)
+def batch(a, name, draw, rows, length=None):
+    product = products(name).to(draw.device)
+    x = torch.randint(product.shape[1], (rows, length or a.length),
+                      generator=draw, device=draw.device)
+    label, at = torch.empty_like(x), torch.zeros_like(x[:, 0])
     for t in range(x.shape[1]):
         at = product[at, x[:, t]]
         label[:, t] = at
     return x, label
 
 
-def score(a, name, model):
-    x, label = batch(a, name, torch.Generator().manual_seed(-1), 64, a.test)
-    label[:, :a.test // 2] = sweep.IGNORED
-    return sweep.accuracy(model, x.to(a.device), label.to(a.device))
+def scores(a, name, model):
+    found = {}
+    for length in a.test, a.length:
+        x, label = batch(a, name, torch.Generator().manual_seed(-1), 64, length)
+        label[:, :length // 2] = sweep.IGNORED
+        found[f"{length} tokens"] = sweep.accuracy(model, x, label, a.device)
+    return found
 
 
 if __name__ == "__main__":

@@ -318,6 +318,13 @@ for name in flin.stdlib_names():
     check(f"{name}: every parameter learns", all(
         p.grad is not None and p.grad.isfinite().all() and p.grad.any()
         for p in layer.parameters()))
+    gates = [a for a in layer.variant.inputs if a.timed]
+    begun = layer.inputs(torch.zeros(1, 1, 16))
+    check(f"{name}: gates have biases, steps begin small", all(
+        (layer.projections[a.name].bias is not None)
+        == (a.domain in ("log_decay", "unit", "positive"))
+        and (a.domain != "positive" or 9e-4 < begun[a.name].min()
+             and begun[a.name].max() < 0.11) for a in gates))
 with torch.autocast("cpu", dtype=torch.bfloat16):
     y, _ = layer(h)
     y.float().square().sum().backward()

@@ -37,6 +37,20 @@ UNDONE = {
 }
 
 
+# Domains of gates. Their projections have a bias, which begins at 0, and of
+# what is positive where such steps are as Mamba's begin: at softplus(0) a state
+# would forget in a token what it has read.
+GATES = "log_decay", "unit", "positive"
+STEPS = 1e-3, 1e-1
+
+
+def _begin_gate(domain, bias):
+    nn.init.zeros_(bias)
+    if domain == "positive":
+        bias.uniform_(*map(math.log, STEPS)).exp_()
+        bias.copy_(UNDONE[domain](bias))
+
+
 @functools.lru_cache(maxsize=None)
 def _whole(name, plan, checkpoint):
     """The layer of that name, one for all modules: it is compiled once."""
@@ -99,7 +113,8 @@ class LinearAttention(nn.Module):
     Each input with tokens is a projection of x, brought into its domain;
     inputs without are parameters, one a head. Behind the variant: RMS norm of
     each head, a SiLU gate, a projection. head_dim is the size of axis k, and
-    value_dim (default: the same) that of v; `axes` gives others.
+    value_dim (default: the same) that of v; `axes` gives others. Projections to
+    log decays, units and positive numbers have a bias, the others with `bias`.
 
     cp_group: a group of torch.distributed whose ranks have a part each of the
     tokens of x, as flin.distributed.context_parallel has it; all call the layer
@@ -137,7 +152,8 @@ class LinearAttention(nn.Module):
             shape = [num_heads] + [self.size(a, axis) for axis in a.axes]
             if a.timed:
                 self.projections[a.name] = nn.Linear(
-                    hidden_size, math.prod(shape), bias=bias, **make)
+                    hidden_size, math.prod(shape),
+                    bias=bias or a.domain in GATES, **make)
             else:
                 self.constants[a.name] = nn.Parameter(
                     torch.empty(shape, **make))
@@ -158,8 +174,13 @@ class LinearAttention(nn.Module):
         return self.variant.sizes[axis] or self.sizes.get(axis, usual)
 
     def reset_parameters(self):
-        """Constants begin as the variant's definition says, else near 1."""
+        """Constants begin as the variant's definition says, else near 1; biases
+        of gates as _begin_gate has it."""
         nn.init.ones_(self.norm)
+        with torch.no_grad():
+            for a in self.variant.inputs:
+                if a.timed and a.domain in GATES:
+                    _begin_gate(a.domain, self.projections[a.name].bias)
         axes = {axis: self.size(a, axis) for a in self.variant.inputs
                 for axis in a.axes}
         begin = _begin(self.variant, {**axes, "H": self.num_heads})

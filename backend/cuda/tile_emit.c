@@ -801,7 +801,8 @@ static void take_cheaper(const Prepared *y, const CudaOptions *o,
  * from the scores they take, or not; a way back of several kernels also anew,
  * in a walk and kernels over all chunks. Where the way forward is not
  * cuda_emit's, scores are made ahead of its walks, or not, and what these solve
- * is kept, or computed again. */
+ * is kept, or computed again; other than those, states alone are kept, or what
+ * the plan says. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     int ways = o->rows ? 1 : 3;         /* forward */
@@ -811,8 +812,11 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
         return best;
     bool anew = whole->nkernels > whole->split + 1;
     bool sums = has_decayed_sums(whole->g);
-    for (int i = 0; i < (anew ? 2 : 1); i++) {
-        const Plan *p = i ? plan_join_back(whole) : whole;
+    for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
+        bool alone = i >= (anew ? 2 : 1);
+        const Plan *p = alone ? plan_keep_states(whole) : whole;
+        if (anew && i % 2)
+            p = plan_join_back(p);
         for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
             Split how = { true, true, n / ways, n % ways, n % ways > 1 };
             Prepared y = prepare(c, p, o, how);
@@ -888,7 +892,8 @@ static void find_shares(const Prepared *y)
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *whole = plan_as_printed(c, plan);
+    const Plan *printed = plan_as_printed(c, plan);
+    const Plan *whole = o->scheduled ? plan_scales_in(c, printed) : printed;
     Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
     Prepared by_rows;
     if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))

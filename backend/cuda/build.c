@@ -309,11 +309,11 @@ static void set_rows(Ctx *c, Builds *all, CudaOptions *o)
     o->rows = rows > 0 ? rows : 0;
 }
 
-/* groups: of the way forward that is to follow where it can; 0: none is. */
+/* o: with its rows. groups: of the way forward that is to follow where it can;
+ * 0: none is. */
 static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
                                 const Call *call, int groups)
 {
-    set_rows(c, all, o);
     CudaOptions next = forward_options(all, o);
     next.groups = groups;
     next.split = true;
@@ -419,6 +419,14 @@ static const CudaModule *price_hopper(Ctx *c, Builds *all, CudaOptions o,
     return price(c, all, &o, true);
 }
 
+/* As all kernels from schedules are made for: cuda_emit has none of them. */
+static CudaOptions own_options(const CudaOptions *o)
+{
+    CudaOptions own = *o;
+    own.rows = 0;
+    return own;
+}
+
 /* The price alone decides, so that calls of the same sizes always go one way.
  * o: as tiles_build has it. */
 static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
@@ -427,17 +435,19 @@ static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
     const Driver *d = gpu_driver(all->gpu);
     bool joint = plan_is_joint(all->plan);
     CudaOptions f = joint ? forward_options(all, o) : *o;
+    CudaOptions own = own_options(o);
     if (!o->scheduled || !suits_hopper(all, &f) || (joint && !o->rows)
         || cuda_road_asked() == ROAD_EMITTED)
         return false;                   /* there is no other road */
-    const CudaModule *m = price(c, all, o, false);
+    const CudaModule *m = price(c, all, &own, false);
     if (!m || !cuda_forward_scheduled(all->plan, m))
         return false;
-    f.kept = joint ? m->kept : f.kept;
+    const CudaModule *rest = joint ? price(c, all, o, false) : NULL;
+    f.kept = rest ? rest->kept : f.kept;
     return cuda_takes_schedules(all->plan, m,
                                 price_hopper(c, all, f,
                                              groups_for(call, d->processors)),
-                                o->arch, d->processors, call);
+                                rest, o->arch, d->processors, call);
 }
 
 /* Whether there are kernels for such a call. */
@@ -448,7 +458,7 @@ static bool is_there(const Builds *all, const CudaOptions *o, bool hopper,
     for (const Build *b = all->first; b; b = b->next)
         any |= b->m && b->hopper == hopper && b->o.tile == o->tile
             && (hopper ? b->o.groups == groups
-                       : b->o.scheduled && b->o.few == o->few);
+                       : b->o.scheduled && b->o.few == o->few && !b->o.rows);
     return any;
 }
 
@@ -495,11 +505,11 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
     if (!plan_is_joint(all->plan))
         return build_forward(c, all, call, &o);
     set_rows(c, all, &o);
-    bool takes = !call->from && takes_schedules_now(c, all, &o, call);
-    const Build *tiles = tiles_build(c, all, &o, call, call->from || takes
+    if (takes_schedules_now(c, all, &o, call))
+        o = own_options(&o);
+    const Build *tiles = tiles_build(c, all, &o, call, call->from
                               ? 0 : groups_for(call, d->processors));
-    if (o.rows && !call->from
-        && !(takes && is_scheduled_forward(all, tiles)))
+    if (o.rows && !call->from)
         *forward = hopper_for(c, all, call, &o, tiles);
     return tiles;
 }
@@ -543,6 +553,10 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     CudaOptions o = options_of(all, call, d);
     if (!plan_is_joint(all->plan))
         build_all_forward(c, all, call, o);
+    set_rows(c, all, &o);
+    CudaOptions own = own_options(&o);
+    if (o.rows && may_take(c, all, &o, true))
+        tiles_build(c, all, &own, call, 0);
     const Build *tiles = tiles_build(c, all, &o, call, 2);
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);

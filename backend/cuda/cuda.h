@@ -221,22 +221,23 @@ void cuda_schedule_options(CudaOptions *o);
 typedef enum CudaRoad { ROAD_CHEAPER, ROAD_SCHEDULES, ROAD_EMITTED } CudaRoad;
 CudaRoad cuda_road_asked(void);
 
-/* Seconds of a kernel of the call, of all before the loss: predicted by the
- * machine's row of rates, with so many multiprocessors, from the call's
- * sequences, tokens and heads alone. 0: it only adds up. */
+/* Seconds of a kernel of the call, of all before the loss, or behind it:
+ * predicted by the machine's row of rates, with so many multiprocessors, from
+ * the call's sequences, tokens and heads alone. 0: it only adds up. */
 double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
                            const Call *call);
-double cuda_forward_seconds(const Plan *p, const CudaModule *m, int arch,
-                            int units, const Call *call);
+double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
+                        int arch, int units, const Call *call);
 
 /* Whether all of cuda_tiles' kernels before the loss come from schedules. */
 bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
 
 /* Whether the call's way forward is cuda_tiles', where all that comes from
- * schedules, or cuda_emit's (NULL: it has refused the plan). */
+ * schedules, or cuda_emit's (NULL: it has refused the plan), with `rest` behind
+ * the loss. Of a call whose parts run apart, each has the same answer. */
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
-                          const CudaModule *hopper, int arch, int units,
-                          const Call *call);
+                          const CudaModule *hopper, const CudaModule *rest,
+                          int arch, int units, const Call *call);
 
 /* Blocks that share a sequence, of a kernel of cuda_emit's. */
 int cuda_parts(const CudaKernel *k, int units, const Call *call);

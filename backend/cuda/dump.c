@@ -32,7 +32,7 @@ typedef struct Saving {
 /* What a plan is printed as: by cuda_tiles all of it; the way forward by
  * cuda_emit, NULL where cuda_tiles' kernels run. */
 typedef struct Printed {
-    CudaModule *tiles, *forward;
+    CudaModule *tiles, *forward, *own;  /* own: both ways from schedules */
     const char *why;                    /* NULL: there is one alone */
 } Printed;
 
@@ -56,6 +56,12 @@ static void find_forward(Ctx *c, void *ud)
     s->o->rows = f.saves ? s->forward->kernel->row_axis : 0;
 }
 
+/* What runs behind the loss where cuda_emit's runs before it. */
+static const CudaModule *rest_of(const Plan *p, const Printed *y)
+{
+    return plan_is_joint(p) ? y->tiles : NULL;
+}
+
 /* Of so many heads that they do not leave half the machine idle, those for
  * which schedules are taken: "67 to 132 and 199 to 256". */
 static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
@@ -69,8 +75,8 @@ static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
     for (int h = m->units / 2 + 1; h <= MOST_HEADS + 1; h++) {
         Call call = usual_call(h);
         bool takes = h <= MOST_HEADS
-                  && cuda_takes_schedules(p, y->tiles, y->forward, arch,
-                                          m->units, &call);
+                  && cuda_takes_schedules(p, y->own, y->forward, rest_of(p, y),
+                                          arch, m->units, &call);
         if (takes && !from)
             from = h;
         if (!takes && from) {
@@ -88,18 +94,26 @@ static void choose_forward(Ctx *c, const Plan *p, int arch, Printed *y)
     Call call = usual_call(m->walks);
     double each = (double)TOKENS * m->walks * 1e-9;
 
-    if (!y->forward || !cuda_forward_scheduled(p, y->tiles))
+    if (!y->forward || !cuda_forward_scheduled(p, y->own))
         return;
-    bool takes = cuda_takes_schedules(p, y->tiles, y->forward, arch, m->units,
-                                      &call);
-    y->why = ctx_format(c, "%s, predicted %.2f ns a token and head from"
+    const CudaModule *rest = rest_of(p, y);
+    bool takes = cuda_takes_schedules(p, y->own, y->forward, rest, arch,
+                                      m->units, &call);
+    double own = cuda_way_seconds(p, y->own, false, arch, m->units, &call);
+    double not = cuda_way_seconds(p, y->forward, false, arch, m->units, &call);
+    if (rest) {
+        own += cuda_way_seconds(p, y->own, true, arch, m->units, &call);
+        not += cuda_way_seconds(p, rest, true, arch, m->units, &call);
+    }
+    y->why = ctx_format(c, "%s, predicted %.2f ns a token and head%s from"
         " schedules, %.2f not; from schedules for %s heads x sequences of %d"
         " to 256", takes ? "from schedules" : "not from schedules",
-        cuda_forward_seconds(p, y->tiles, arch, m->units, &call) / each,
-        cuda_forward_seconds(p, y->forward, arch, m->units, &call) / each,
+        own / each, rest ? ", both ways," : "", not / each,
         heads_text(c, p, y, arch), m->units / 2 + 1);
-    if (takes)
+    if (takes) {
         y->forward = NULL;
+        y->tiles = y->own;
+    }
 }
 
 static Printed kernels_of(Ctx *c, const Plan *p, int arch)
@@ -114,6 +128,11 @@ static Printed kernels_of(Ctx *c, const Plan *p, int arch)
     Printed y = { .tiles = cuda_tiles(c, p, &o) };
     if (!plan_is_joint(p) || y.tiles->chunk == p->g->chunk)
         y.forward = s.forward;
+    y.own = y.tiles;
+    if (o.rows && o.scheduled && y.forward) {
+        o.rows = 0;
+        y.own = cuda_tiles(c, p, &o);
+    }
     if (o.scheduled)
         choose_forward(c, p, arch, &y);
     return y;

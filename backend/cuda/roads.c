@@ -1,5 +1,6 @@
 /* roads.c -- who prints a call's way forward, where both emitters can: whoever
- * takes less time, by the prices of their kernels and the call's sizes.
+ * takes less time, by the prices of their kernels and the call's sizes, those
+ * of the way back included, which are not the same behind both.
  */
 #include "driver.h"
 #include "../../compiler/cost.h"
@@ -86,6 +87,7 @@ double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
         longest = chunks > longest ? chunks : longest;
         all += chunks;
     }
+    m.bandwidth *= (double)units / m.units;     /* a part of such a machine */
     m.units = units;
     rounds = (double)longest;
     if (k->walk == CUDA_HOPPER) {       /* the first part is the longest */
@@ -100,28 +102,51 @@ double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
                             (double)all * call->heads);
 }
 
-double cuda_forward_seconds(const Plan *p, const CudaModule *m, int arch,
-                            int units, const Call *call)
+double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
+                        int arch, int units, const Call *call)
 {
     double all = 0;
 
     for (int i = 0; i < m->nkernels; i++)
-        if (goes_forward(p, &m->kernel[i]))
+        if (goes_forward(p, &m->kernel[i]) != back)
             all += cuda_kernel_seconds(&m->kernel[i], arch, units, call);
     return all;
 }
 
+/* The call with sequences of the mean length, as it is known of them wherever
+ * their ends are. */
+static Call evenly(const Call *call)
+{
+    Call even = *call;
+    int64_t all = 0;
+
+    if (call->device_cu)
+        all = call->tokens;
+    else
+        for (int64_t i = 0; i < call->nseq; i++)
+            all += length_of(call, i);
+    even.tokens = call->nseq ? (all + call->nseq - 1) / call->nseq : 0;
+    even.seq = NULL;
+    even.device_cu = NULL;
+    return even;
+}
+
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
-                          const CudaModule *hopper, int arch, int units,
-                          const Call *call)
+                          const CudaModule *hopper, const CudaModule *rest,
+                          int arch, int units, const Call *call)
 {
     CudaRoad asked = cuda_road_asked();
+    Call even = rest ? evenly(call) : *call;
+    double less = 0;
 
     if (!tiles || !cuda_forward_scheduled(p, tiles))
         return false;
     if (!hopper || asked == ROAD_SCHEDULES)
         return true;
+    if (rest)
+        less = cuda_way_seconds(p, rest, true, arch, units, &even)
+             - cuda_way_seconds(p, tiles, true, arch, units, &even);
     return asked != ROAD_EMITTED
-        && cuda_forward_seconds(p, tiles, arch, units, call)
-           < cuda_forward_seconds(p, hopper, arch, units, call);
+        && cuda_way_seconds(p, tiles, false, arch, units, &even) - less
+           < cuda_way_seconds(p, hopper, false, arch, units, &even);
 }

@@ -278,8 +278,9 @@ void find_slice(Tiles *t);
 /* late: adjoints that no matrix needs have a walk behind the kernels of all
  * chunks; ahead: scores that no state goes into are made before the walk;
  * apart: those that sums under decays take behind it, in a kernel before that
- * of the sums. */
-typedef struct Split { bool late, ahead, apart; } Split;
+ * of the sums; forward: scores are made before walks forward, too, for all;
+ * solved: what those solve is kept for the way back. */
+typedef struct Split { bool late, ahead, apart, forward, solved; } Split;
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in
  * `of`, for each of its kernels, which of p's it is of. */

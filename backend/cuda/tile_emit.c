@@ -696,10 +696,10 @@ typedef struct Prepared {
 } Prepared;
 
 static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
-                        bool ahead, bool apart)
+                        Split how)
 {
     Prepared y = { .m = ctx_alloc(c, sizeof *y.m) };
-    y.p = tile_split(whole, (Split){ o->scheduled, ahead, apart }, &y.of);
+    y.p = tile_split(whole, how, &y.of);
     size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
@@ -719,7 +719,7 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
         y.t[i]->stored_narrow = narrow;
         analyse(y.t[i]);
     }
-    place_stored(y.t, y.p->nkernels, ahead, y.m, stored_at, narrow);
+    place_stored(y.t, y.p->nkernels, how.ahead, y.m, stored_at, narrow);
     for (int i = 0; i < y.p->nkernels; i++)
         price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
@@ -728,10 +728,10 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     return y;
 }
 
-/* Whether all kernels of the way back have one. */
-static bool is_scheduled(const Prepared *y)
+/* Whether all kernels from the first on have one. */
+static bool is_scheduled(const Prepared *y, int first)
 {
-    for (int i = y->p->split; i < y->p->nkernels; i++) {
+    for (int i = first; i < y->p->nkernels; i++) {
         const Schedule *s = y->t[i]->out->schedule;
         if (!s || s->why)
             return false;
@@ -778,9 +778,11 @@ static bool keeps_inverses(const Plan *p)
 
 /* Scores that are made ahead of a walk only schedules know to keep, as the
  * inverses of those that solves take. */
-static bool may_be_ahead(const Prepared *y)
+static bool may_be_ahead(const Prepared *y, Split how)
 {
-    return is_scheduled(y) && keeps_inverses(y->p);
+    return is_scheduled(y, 0)
+        || (!how.forward && is_scheduled(y, y->p->split)
+            && keeps_inverses(y->p));
 }
 
 static void take_cheaper(const Prepared *y, const CudaOptions *o,
@@ -797,21 +799,28 @@ static void take_cheaper(const Prepared *y, const CudaOptions *o,
 /* The ways to cut the plan's kernels, of which the cheapest is taken: with
  * scores made ahead of the walk back, or without; then sums under decays apart
  * from the scores they take, or not; a way back of several kernels also anew,
- * in a walk and kernels over all chunks, which find states alone of the way
- * forward. */
+ * in a walk and kernels over all chunks. Where the way forward is not
+ * cuda_emit's, scores are made ahead of its walks, or not, and what these solve
+ * is kept, or computed again; other than those, states alone are kept, or what
+ * the plan says. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    Prepared best = prepare(c, whole, o, false, false);
+    int ways = o->rows ? 1 : 3;         /* forward */
+    Prepared best = prepare(c, whole, o, (Split){ .late = o->scheduled });
     double least = price_of(&best, o);
     if (!o->scheduled || best.p->split == best.p->nkernels)
         return best;
-    bool anew = o->rows && whole->nkernels > whole->split + 1;
+    bool anew = whole->nkernels > whole->split + 1;
     bool sums = has_decayed_sums(whole->g);
-    for (int i = 0; i < (anew ? 2 : 1); i++) {
-        const Plan *p = i ? plan_join_back(whole) : whole;
-        for (int apart = 0; apart < (sums ? 2 : 1); apart++) {
-            Prepared y = prepare(c, p, o, true, apart);
-            if (may_be_ahead(&y))
+    for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
+        bool alone = i >= (anew ? 2 : 1);
+        const Plan *p = alone ? plan_keep_states(whole) : whole;
+        if (anew && i % 2)
+            p = plan_join_back(p);
+        for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
+            Split how = { true, true, n / ways, n % ways, n % ways > 1 };
+            Prepared y = prepare(c, p, o, how);
+            if (may_be_ahead(&y, how))
                 take_cheaper(&y, o, &best, &least);
         }
     }
@@ -883,7 +892,8 @@ static void find_shares(const Prepared *y)
 
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
-    const Plan *whole = plan_as_printed(c, plan);
+    const Plan *printed = plan_as_printed(c, plan);
+    const Plan *whole = o->scheduled ? plan_scales_in(c, printed) : printed;
     Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
     Prepared by_rows;
     if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))

@@ -48,6 +48,7 @@ typedef struct Cut {
     uint8_t *first;                     /* a kernel before that of the rest */
     uint8_t *root;                      /* for which others are in the rest */
     uint8_t *found;                     /* and keeps it for those behind */
+    StateSet early;                     /* which a walk before has */
 } Cut;
 
 static bool walks_back(const Plan *p)
@@ -105,7 +106,8 @@ static Ref added(const Cut *u, const State *s)
 
 static bool is_carried(const Cut *u, int state)
 {
-    return u->k->states & STATE(state) && !added(u, &u->p->g->st[state]);
+    return u->k->states & ~u->early & STATE(state)
+        && !added(u, &u->p->g->st[state]);
 }
 
 static bool is_matrix(const Graph *g, Ref r)
@@ -384,7 +386,7 @@ static uint8_t *find_scores(const Cut *u)
         for (int i = 0; i < 4; i++)
             made |= scores[n->a[i]] && op_info[n->op].traits & ELEMENTWISE;
         scores[r] = u->has[r] && made && n->axes == (AXIS(AX_I) | AXIS(AX_J))
-                 && !(n->states & u->k->states);
+                 && !(n->states & u->k->states & ~u->early);
     }
     return scores;
 }
@@ -462,14 +464,14 @@ static bool find_first(Cut *u)
 /* Requires parts. What the walk needs of scores is made ahead; products under
  * decays per key that those are made of are kept, too, for those behind: others
  * are sooner made again than fetched. */
-static bool find_ahead(Cut *u, bool apart)
+static bool find_ahead(Cut *u, const uint8_t *walk, bool apart)
 {
     const Graph *g = u->p->g;
     const uint8_t *scores = find_scores(u);
     uint8_t *found = new_set(u);
 
     for (Ref r = 1; r < g->len; r++)
-        for (int i = 0; i < 4 && u->scan[r] && !scores[r]; i++)
+        for (int i = 0; i < 4 && walk[r] && !scores[r]; i++)
             found[g->n[r].a[i]] |= scores[g->n[r].a[i]];
     if (apart)
         find_forward(u, scores, found);
@@ -478,9 +480,10 @@ static bool find_ahead(Cut *u, bool apart)
         if (found[r])
             mark(u, u->ahead, NULL, r);
     for (Ref r = 1; r < g->len; r++)
-        found[r] |= u->ahead[r] && scores[r] && g->n[r].op == OP_gdot;
+        found[r] |= (u->ahead[r] && scores[r] && g->n[r].op == OP_gdot)
+                 || u->found[r];
     u->found = found;
-    return memchr(found, 1, g->len);
+    return memchr(u->ahead, 1, g->len);
 }
 
 static void add_kernel(Plan *p, const Cut *u, KernelKind kind,
@@ -497,7 +500,66 @@ static void add_kernel(Plan *p, const Cut *u, KernelKind kind,
             k->node[k->nnodes++] = r;
 }
 
-static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how)
+/* States that are no matrices, and that no matrix goes into. */
+static StateSet find_early(const Cut *u)
+{
+    const Graph *g = u->p->g;
+    StateSet early = 0, matrices = 0;
+
+    for (int s = 0; s < g->nst; s++)
+        if (u->k->states & STATE(s) && is_matrix(g, g->st[s].node))
+            matrices |= STATE(s);
+    for (int s = 0; s < g->nst && matrices; s++)
+        if (u->k->states & STATE(s) & ~matrices
+            && !(g->n[g->st[s].next].states & matrices))
+            early |= STATE(s);
+    return early;
+}
+
+/* The early states have a walk of their own, for scores that they go into. */
+static void add_early(Plan *to, Cut *u)
+{
+    const Graph *g = u->p->g;
+    uint8_t *walk = new_set(u);
+
+    for (int s = 0; s < g->nst; s++)
+        if (u->early & STATE(s)) {
+            mark(u, walk, NULL, g->st[s].node);
+            mark(u, walk, NULL, g->st[s].next);
+        }
+    for (int s = 0; s < g->nst; s++)
+        if (u->early & STATE(s))
+            u->found[g->st[s].node] = 1;
+    if (u->early)
+        add_kernel(to, u, u->k->kind, walk);
+}
+
+/* A walk forward is left whole, but for the scores that it needs. */
+static bool cut_forward(Plan *to, Cut *u, bool solved)
+{
+    const Graph *g = u->p->g;
+    uint8_t *walk = new_set(u);
+
+    u->early = find_early(u);
+    if (!memchr(find_scores(u), 1, g->len)) {
+        u->early = 0;
+        return false;
+    }
+    add_early(to, u);
+    find_ahead(u, u->has, false);
+    add_kernel(to, u, K_TOKEN, u->ahead);
+    mark_parts(u, false, false);
+    for (Ref r = 1; r < g->len; r++)
+        walk[r] = u->scan[r] | u->rest[r] | u->sums[r];
+    add_kernel(to, u, u->k->kind, walk);
+    for (Ref r = 1; r < g->len; r++)
+        u->found[r] |= solved && walk[r] && g->n[r].op == OP_solve;
+    return true;
+}
+
+/* found: what kernels before it keep for it; and it for those behind. */
+static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
+                       uint8_t *found)
 {
     const Graph *g = from->g;
     Cut u = { .p = from, .k = k };
@@ -509,7 +571,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how)
     u.dear = new_set(&u);
     u.feeds = new_set(&u);
     u.scanned = new_set(&u);
-    u.found = new_set(&u);
+    u.found = memcpy(new_set(&u), found, g->len);
     u.factor = new_set(&u);
     u.delayed = new_set(&u);
     for (int i = 0; i < k->nnodes; i++)
@@ -517,17 +579,22 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how)
     find_needs(&u);
     if (late)
         find_factors(&u);
+    if (how.forward && k->kind == K_FORWARD
+        && cut_forward(to, &u, how.solved)) {
+        memcpy(found, u.found, g->len);
+        return;
+    }
     mark_parts(&u, late, false);
     bool any = memchr(u.late, 1, g->len);
-    int found = count_found(&u);
+    int matrices = count_found(&u);
     mark_parts(&u, late, any);
-    bool sink = any && count_found(&u) <= found;
+    bool sink = any && count_found(&u) <= matrices;
     mark_parts(&u, late, sink);
     if (k->kind == K_TOKEN || (!any && !pays(&u))) {
         add_kernel(to, &u, k->kind, u.has);
         return;
     }
-    if (ahead && find_ahead(&u, how.apart)) {
+    if (ahead && find_ahead(&u, u.scan, how.apart)) {
         add_kernel(to, &u, K_TOKEN, u.ahead);
         mark_parts(&u, late, sink);
     }
@@ -546,6 +613,7 @@ const Plan *tile_split(const Plan *p, Split how, int **of)
     enum { PARTS = 6 };
     Ctx *c = p->g->ctx;
     int n = 0;
+    uint8_t *found = ctx_alloc(c, p->g->len);
 
     *of = ctx_alloc(c, PARTS * (size_t)p->nkernels * sizeof **of);
     for (int i = 0; i < p->nkernels; i++)
@@ -557,7 +625,7 @@ const Plan *tile_split(const Plan *p, Split how, int **of)
     to->kernel = ctx_alloc(c, PARTS * (size_t)p->nkernels
                                   * sizeof *to->kernel);
     for (int i = 0; i < p->nkernels; i++)
-        for (cut_kernel(to, p, &p->kernel[i], how);
+        for (cut_kernel(to, p, &p->kernel[i], how, found);
              n < to->nkernels; n++)
             (*of)[n] = i;
     plan_finish(to);

@@ -1,8 +1,11 @@
-/* scales.c -- what scales the rows of a product's factor scales the product
- * instead, before a plan is cut: the factor is then multiplied as it was loaded
- * and needs no tile of its own, nor a rounding.
+/* scales.c -- where a product is scaled, before a plan is cut. What scales the
+ * rows of its factor scales the product instead: the factor is then multiplied
+ * as it was loaded and needs no tile of its own, nor a rounding. A number that
+ * scales products scales factors that are computed instead: what is added to
+ * the products is then added as they are made, in the same registers.
  */
 #include "schedule.h"
+#include "../cost.h"
 
 /* A number, or one a token; those of columns stay with the scores. */
 static bool is_scale(const Graph *g, Ref r)
@@ -43,10 +46,72 @@ static Ref scaled_product(Graph *g, const Node *n, const Ref a[4])
     return scale ? op2(g, OP_mul, scale, dot(g, x, y, n->over)) : 0;
 }
 
-const Plan *plan_scales_out(Ctx *c, const Plan *p)
+/* How often it is read, results and next states included. */
+static int *count_readers(Ctx *c, const Graph *g)
+{
+    int *n = ctx_alloc(c, g->len * sizeof *n);
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4; i++)
+            n[g->n[r].a[i]]++;
+    for (int i = 0; i < g->nout; i++)
+        n[g->out[i].node]++;
+    for (int i = 0; i < g->nst; i++)
+        n[g->st[i].next]++;
+    return n;
+}
+
+/* Whether a factor is written as it is computed, so that a number more is
+ * free. */
+static bool is_made(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+    return is_matrix(g, r) && (n->op == OP_gdot || (!node_is_leaf(n)
+           && op_info[n->op].traits & ELEMENTWISE));
+}
+
+/* Products that nobody else reads, or a sum of such, or such times what tokens
+ * have, times a number that goes to factors; 0: one of them has none. */
+static Ref scaled_within(Graph *g, Ref r, Ref number, const int *readers,
+                         const Ref *image)
+{
+    const Node n = g->n[r];
+    if (readers[r] != 1 || !is_matrix(g, r))
+        return 0;
+    if (n.op == OP_add || n.op == OP_sub) {
+        Ref a = scaled_within(g, n.a[0], number, readers, image);
+        Ref b = a ? scaled_within(g, n.a[1], number, readers, image) : 0;
+        return b ? op2(g, n.op, a, b) : 0;
+    }
+    for (int i = 0; i < 2 && n.op == OP_mul; i++)
+        if (is_scale(g, n.a[i]) && node_is_product(g, &g->n[n.a[!i]]))
+            return op2(g, OP_mul, image[n.a[!i]],
+                       op2(g, OP_mul, image[n.a[i]], number));
+    if (n.op != OP_dot)
+        return 0;
+    int at = !is_made(g, n.a[0]);
+    if (!is_made(g, n.a[at]))
+        return 0;
+    Node now = n;                       /* dot would take the number out */
+    now.a[at] = op2(g, OP_mul, image[n.a[at]], number);
+    now.a[!at] = image[n.a[!at]];
+    return node_share(g, &now);
+}
+
+/* r as a number times products, written so; 0: it is none. */
+static Ref scaled_factors(Graph *g, const Node *n, const int *readers,
+                          const Ref *image)
+{
+    for (int i = 0; i < 2 && n->op == OP_mul; i++)
+        if (g->n[n->a[i]].op == OP_num)
+            return scaled_within(g, n->a[!i], n->a[i], readers, image);
+    return 0;
+}
+
+static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
 {
     Graph *g = graph_copy(c, p->g);
     Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
+    const int *readers = count_readers(c, p->g);
     bool any = false;
     for (Ref r = 1; r < p->g->len; r++) {
         const Node n = p->g->n[r];
@@ -56,7 +121,8 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p)
             a[i] = image[n.a[i]];
             same &= a[i] == n.a[i];
         }
-        Ref now = scaled_product(g, &n, a);
+        Ref now = out ? scaled_product(g, &n, a)
+                      : scaled_factors(g, &n, readers, image);
         any |= now != 0;
         image[r] = now ? now : same ? r : node_copy(g, &n, a);
     }
@@ -65,4 +131,14 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p)
     for (int i = 0; i < g->nst; i++)
         g->st[i].next = image[g->st[i].next];
     return any ? plan_renewed(p, g, image, 1) : p;
+}
+
+const Plan *plan_scales_out(Ctx *c, const Plan *p)
+{
+    return rescaled(c, p, true);
+}
+
+const Plan *plan_scales_in(Ctx *c, const Plan *p)
+{
+    return rescaled(c, p, false);
 }

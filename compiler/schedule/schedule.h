@@ -228,6 +228,10 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
  * product. */
 const Plan *plan_scales_out(Ctx *c, const Plan *p);
 
+/* The plan in which numbers that scale products scale factors that are
+ * computed. */
+const Plan *plan_scales_in(Ctx *c, const Plan *p);
+
 /* The plan in which ranks are rows of a chunk that has so much fewer tokens
  * (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p);

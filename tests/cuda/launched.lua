@@ -21,7 +21,7 @@ end
 -- Matrices of bfloat16, a number a token of float32; heads fill two thirds of
 -- three multiprocessors, about as those of a usual call do an H200.
 local function inputs_of(v, size)
-  local x = v:random { B = 1, T = 1024, H = 2, K = size[1], V = size[2],
+  local x = v:random { B = 1, T = 8192, H = 2, K = size[1], V = size[2],
                        dtype = "bfloat16" }
   for _, input in ipairs(v.inputs) do
     local number = not input.axes:find "[^t%s]"

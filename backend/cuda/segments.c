@@ -14,12 +14,13 @@ enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
 /* ---- whether, and in how many ---- */
 
 /* Times, of a chunk's in a walk by one block; measured on an H200 by gated
- * DeltaNet's and KDA's at K = V = 128. Where there are processors for it, a
- * walk of matrices has two blocks a head, each with half the columns. What
- * starts segments, and each step of the carrying kernel, take some chunks: a
- * step waits for memory, and goes through so many rows. */
-static const double halved = 0.5, started = 8, waited = 0.25,
-                    carried = 2. / 128, worth = 0.9;
+ * DeltaNet's and KDA's at K = V = 128, and by a scan of vectors in 8 and 16.
+ * Where there are processors for it, a walk of matrices has two blocks a head,
+ * each with half the columns. What starts segments, and each step of the
+ * carrying kernel, take some chunks: a step waits for memory, and goes through
+ * so many rows. */
+static const double halved = 0.5, started = 8, waited = 1.5,
+                    carried = 0.5 / 128, worth = 0.9;
 
 #define COUNT_VARIABLE "FLIN_SEGMENTS"
 

@@ -32,7 +32,9 @@ int main(void)
     expect(both > 1 && 16 * both <= 132, "a segment each for the processors");
     expect(one > 1 && 16 * one <= 132, "forward alone, too");
     expect(count(1, 16, 1 << 20, true) >= both, "longer: not fewer");
-    expect(count_rows(4, 1, 2048, 1, true) > 1, "vectors, which go on sooner");
+    expect(count_rows(4, 1, 8192, 1, true) > 1, "vectors, too");
+    expect(count_rows(4, 1, 8192, 1, true) >= count(4, 1, 8192, true),
+           "which go on sooner");
     setenv("FLIN_SEGMENTS", "5", 1);
     expect(count(1, 96, 2048, true) == 5, "as asked");
     expect(count(1, 96, 130, true) == 3, "at most one for each chunk");

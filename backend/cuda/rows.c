@@ -672,7 +672,7 @@ static void sum_heads(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
 static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
                        int i, DevicePtr from, DevicePtr more, const Deal *d)
 {
-    enum { ONCE = 1 << 14 };
+    enum { ONCE = 1 << 12 };
     const View *v = &call->dx[i];
     int64_t n = rows_entries(p, i), row = n * call->heads, few = 1;
     int64_t all = call->B * d->pieces;

@@ -469,8 +469,8 @@ static void find_live(Piece *q)
 }
 
 /* The axis that the values may have for heads: nothing is summed over it, or
- * without it, which each head would do again; no operation knows it, and they
- * keep one beside it. */
+ * without it, which each head would do again (what is doubled is no sum); no
+ * operation knows it, and they keep one beside it. */
 static int find_heads(const Piece *q)
 {
     const Graph *g = q->k->g;
@@ -484,7 +484,8 @@ static int find_heads(const Piece *q)
         if (q->live[r] != 1)
             continue;
         may &= ~(n->over | (layer_names_axis(n->op) ? AXIS(n->index) : 0));
-        for (int i = 0; n->over && n->timed && i < 4; i++)
+        bool sums = n->over && n->timed && n->op != OP_dup;
+        for (int i = 0; sums && i < 4; i++)
             may &= n->a[i] ? g->n[n->a[i]].axes : may;
     }
     return may && all != (may & (~may + 1)) ? lowest(may) : 0;

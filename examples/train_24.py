@@ -239,9 +239,6 @@ class Flin:
             "norm": """return flin.layer {
   name = "norm", input = { x = "t d" }, weight = { w = "d" },
   forward = function (x, w) return flin.rms_norm(x.x, "d") * w.w end }""",
-            "rotate": """return flin.layer {
-  name = "rotate", input = { head = "t h k", theta = "t p" },
-  forward = function (x) return flin.rotate(x.head, x.theta, "k") end }""",
             "attention": """return flin.variant {
   name = "attention", normalise = "softmax" }""",
             "delta": "return flin.layers.gated_deltanet"}[what])
@@ -252,8 +249,7 @@ class Flin:
 
     @staticmethod
     def rotate(x, angle):
-        return Flin.loaded("rotate")(
-            head=x, theta=angle.expand(x.shape[0], *angle.shape))[0]
+        return flin.nn.rotate(x, angle.expand(x.shape[0], *angle.shape))
 
     @staticmethod
     def attention(q, k, v):

@@ -274,6 +274,9 @@ do
     name = "rope", input = { head = "t h k", theta = "t p" },
     forward = function (x) return flin.rotate(x.head, x.theta, "k") end
   }
+  local plan = tostring(rope:plan { B = 4, T = 1024, h = 16, k = 64, p = 32,
+                                    machine = "h200" })
+  check("rotations: a program over rows of a head", plan:find("rows of 64,"))
   for _, of in ipairs { { 1, 2 }, { 3, 6 }, { 4, 128 }, { 16, 64 },
                         { 16, 5000 } } do
     local H, K = of[1], of[2]

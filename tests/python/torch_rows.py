@@ -133,6 +133,16 @@ for heads, positions in (16, None), (4, None), (16, places), (3, places[0]):
     close(f"RoPE of {heads} heads: d_x", mine, x.grad, 1e-6)
     same(f"RoPE of {heads} heads, each alone", y.detach(), torch.cat(
         [rope(t, 5, positions) for t in x.detach().split(1, 2)], 2))
+kept = []
+with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.append(t.numel()) or t, lambda t: t):
+    rope(x, 5)
+check("RoPE keeps angles alone", kept == [x.shape[0] * x.shape[1]
+                                          * x.shape[3] // 2], kept)
+angle = torch.randn(1, 9, 4, requires_grad=True)
+flin.nn.rotate(x.detach()[:, :9], angle.expand(x.shape[0], 9, 4)).sum() \
+    .backward()
+check("angles have gradients", angle.grad.abs().max() > 0, angle.grad)
 y = rope(torch.randn(1, 5, 4, 8).bfloat16())
 check("RoPE of bfloat16", y.dtype == torch.bfloat16, y.dtype)
 same("RoPE: the same places again", rope(x, 2), rope(x, 0, torch.arange(2, 11)))

@@ -621,13 +621,37 @@ class RMSNorm(nn.Module):
 
 
 @functools.lru_cache(maxsize=None)
-def _rope():
-    return load("""local flin = require "flin"
-return flin.layer {
+def _rope(sign=""):
+    return load(f"""local flin = require "flin"
+return flin.layer {{
   name    = "rope",
-  input   = { head = "t h k", theta = "t p" },
-  forward = function (x) return flin.rotate(x.head, x.theta, "k") end,
-}""")
+  input   = {{ head = "t h k", theta = "t p" }},
+  forward = function (x) return flin.rotate(x.head, {sign}x.theta, "k") end,
+}}""")
+
+
+class _Turn(torch.autograd.Function):
+    """The gradient of what was turned is turned back: x is not kept."""
+
+    @staticmethod
+    def forward(ctx, x, angle, sign):
+        ctx.save_for_backward(angle)
+        ctx.sign = sign
+        return _rope(sign)(head=x, theta=angle)[0]
+
+    @staticmethod
+    def backward(ctx, dy):
+        angle, = ctx.saved_tensors
+        return _Turn.apply(dy, angle, "" if ctx.sign else "-"), None, None
+
+
+def rotate(x: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+    """x [B, T, H, D], of which pairs of neighbouring channels are turned by
+    angle [B, T, D / 2], each by its own. Where the angles want no gradient,
+    nothing of x stays between forward and backward."""
+    if angle.requires_grad:
+        return _rope()(head=x, theta=angle)[0]
+    return _Turn.apply(x, angle, "")
 
 
 class RoPE(nn.Module):
@@ -669,7 +693,7 @@ class RoPE(nn.Module):
             angle = self.angles(torch.arange(start, start + T,
                                              device=x.device), D).to(wide)
             self.made = key, angle
-        return _rope()(head=x, theta=angle.expand(B, T, D // 2))[0]
+        return rotate(x, angle.expand(B, T, D // 2))
 
     def extra_repr(self):
         return f"base={self.base}"

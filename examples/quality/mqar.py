@@ -11,7 +11,7 @@ import torch
 VOCABULARY = 256                # keys below the half, values above
 SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=400,
                      batch_size=32, length=64, pairs="8,16"),
-         True: dict(width=64, heads=2, blocks=2, taps=4, steps=1500,
+         True: dict(width=64, heads=2, blocks=2, taps=4, steps=1200,
                     batch_size=32, length=256, pairs="64")}
 higher = True
 

@@ -13,7 +13,7 @@ INPUTS, OUTPUTS, SPREAD = 16, 4, 8
 TASKS = "equal energies", "unequal energies"
 SIZES = {False: dict(width=64, heads=2, blocks=1, taps=1, steps=300,
                      batch_size=32, length=64),
-         True: dict(width=64, heads=2, blocks=1, taps=1, steps=2000,
+         True: dict(width=64, heads=2, blocks=1, taps=1, steps=1500,
                     batch_size=32, length=64)}
 numbers = True
 higher = False

@@ -169,7 +169,8 @@ def table(a, task, names, rows):
             spread = statistics.stdev(scores) if len(scores) > 1 else 0
             cells.append(f"{statistics.fmean(scores):.3f} ± {spread:.3f}"
                          if scores else "")
-        print(f"| {rule} | " + " | ".join(cells) + " |", flush=True)
+        if any(cells):
+            print(f"| {rule} | " + " | ".join(cells) + " |", flush=True)
 
 
 def draw(a, task, names, rows):
@@ -186,6 +187,8 @@ def draw(a, task, names, rows):
                                                    for r in own)))]))
         end = "" if len(names) == 1 else "-" + name.replace(" ", "-")
         stem, kind = os.path.splitext(a.svg)
+        if not series:
+            continue
         with open(stem + end + kind, "w", encoding="utf-8") as f:
             f.write(models.flin.curves(dict(series), title=name, x="step",
                                        y="loss"))

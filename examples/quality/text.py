@@ -15,7 +15,7 @@ import training
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=200,
                      batch_size=8, length=128),
-         True: dict(width=128, heads=4, blocks=2, taps=4, steps=1000,
+         True: dict(width=128, heads=4, blocks=2, taps=4, steps=600,
                     batch_size=16, length=256)}
 higher = False
 

@@ -15,7 +15,7 @@ import torch
 
 SIZES = {False: dict(width=64, heads=2, blocks=1, taps=1, steps=600,
                      batch_size=64, length=32, test=128),
-         True: dict(width=64, heads=2, blocks=1, taps=1, steps=2500,
+         True: dict(width=64, heads=2, blocks=1, taps=1, steps=2000,
                     batch_size=32, length=64, test=256)}
 higher = True
 tables = {}

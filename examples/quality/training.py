@@ -2,6 +2,7 @@
 the same operations for all, and a CUDA graph where there is a GPU, on which
 several models take turns."""
 import contextlib
+import itertools
 import math
 
 import torch
@@ -97,23 +98,25 @@ def take_turns(trainings, many, device):
     """Runs generators, so many at a time, on a stream each. Yields what each
     returns, or the exception that ended it, with its number."""
     waiting, active = enumerate(trainings), []
+    on_gpu = device.startswith("cuda")
     while True:
-        for i, training in waiting:
-            stream = torch.cuda.Stream() if device.startswith("cuda") else None
-            active.append((i, training, stream))
-            if len(active) >= many:
-                break
+        for i, training in itertools.islice(waiting, many - len(active)):
+            active.append((i, training, torch.cuda.Stream() if on_gpu
+                           else None))
         if not active:
             return
         for each in list(active):
             i, training, stream = each
             try:
-                with torch.cuda.stream(stream) if stream else \
+                with torch.cuda.stream(stream) if on_gpu else \
                         contextlib.nullcontext():
                     next(training)
+                continue
             except StopIteration as end:
-                active.remove(each)
-                yield i, end.value
+                found = end.value
             except Exception as wrong:
-                active.remove(each)
-                yield i, wrong
+                found = wrong
+            active.remove(each)
+            if on_gpu:
+                torch.cuda.current_stream().wait_stream(stream)
+            yield i, found

@@ -51,6 +51,7 @@ sys.path.insert(0, FOLDER)
 import regress                                      # noqa: E402
 import sweep                                        # noqa: E402
 import track                                        # noqa: E402
+import training                                     # noqa: E402
 for task, name, rule in ((track, "S3", "mamba3"), (track, "S3", "softmax"),
                          (regress, "unequal energies", "precond_gdn")):
     a = argparse.Namespace(
@@ -65,6 +66,28 @@ for task, name, rule in ((track, "S3", "mamba3"), (track, "S3", "softmax"),
               and (row["rate"], row["seed"]) == own, f"{off:.1e} off")
     check("other runs differ", rows[0]["curve"] != rows[2]["curve"]
           and rows[1]["curve"][0] != rows[2]["curve"][0])
+
+
+# Some at a time take turns; one that fails ends alone.
+active, most = set(), 0
+
+
+def training_of(steps):
+    global most
+    active.add(steps)
+    for i in range(steps):
+        most = max(most, len(active))
+        yield
+    active.discard(steps)
+    if steps == 3:
+        raise ValueError(steps)
+    return 10 * steps
+
+
+found = list(training.take_turns(map(training_of, (7, 2, 3, 1, 6)), 2, "cpu"))
+check("turns", most == 2 and sorted(i for i, _ in found) == list(range(5))
+      and sorted(x for _, x in found if isinstance(x, int)) == [10, 20, 60, 70]
+      and found[0] == (1, 20), (most, found))
 got = subprocess.run([sys.executable, os.path.join(FOLDER, "curves.py"),
                       "--device", "cpu", "--steps", "3", "--engines",
                       "flin,token loop"], capture_output=True, text=True)

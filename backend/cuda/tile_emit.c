@@ -743,10 +743,11 @@ static bool is_scheduled(const Prepared *y, int first)
  * way forward is to be cuda_emit's, those of the way back. What they keep for
  * one another takes memory, and a kernel that has one buffer for it waits: with
  * half as many bytes more, kda's were no faster for having 25 % fewer cycles,
- * where gdn2's, of a third more, took 20 % less. */
+ * where gdn2's, of a third more, took 20 % less; to keep what is solved pays
+ * for kda, comba and precond_gdn, and not for gated_deltanet. */
 static double price_of(const Prepared *y, const CudaOptions *o)
 {
-    const double kept = 2;
+    const double kept = 0.9;
     const Machine *m = machine_of_arch(o->arch);
     double seconds = 0;
 

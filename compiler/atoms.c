@@ -149,14 +149,46 @@ static double bytes_below(Atoms *a, Ref r, uint8_t *seen)
     return bytes;
 }
 
+/* What atoms are below. */
+static uint8_t *above_atoms(const Atoms *a)
+{
+    uint8_t *above = ctx_alloc(a->g->ctx, a->g->len);
+
+    for (Ref r = 1; r < a->g->len; r++)
+        for (int i = 0; i < 4; i++) {
+            Ref x = a->g->n[r].a[i];
+            above[r] |= x && (above[x] || a->of[x] >= 0);
+        }
+    return above;
+}
+
+/* Whether scores that are no atom stand below both parts of a cut. What they
+ * are made of may be rounded in memory for one kernel and not for another; a
+ * gate's gradient takes the sums of their columns from those of their rows,
+ * which cancel if all of them are of the same numbers. */
+static bool parts_scores(const Atoms *a, const uint8_t *above,
+                         const uint8_t *part, const uint8_t *rest)
+{
+    AxisSet scores = AXIS(AX_I) | AXIS(AX_J);
+
+    for (Ref r = 1; r < a->g->len; r++)
+        if (part[r] && rest[r] && above[r] && a->of[r] < 0
+            && (a->g->n[r].axes & scores) == scores)
+            return true;
+    return false;
+}
+
 /* An atom that sums up more tiles than a machine holds at a time is worked
  * off in two: what is below it is cut where that is most even. */
 static bool cut_atom(Atoms *a, Ref r, uint8_t *cut)
 {
     uint8_t *tree = ctx_alloc(a->g->ctx, a->g->len);
     uint8_t *seen = ctx_alloc(a->g->ctx, a->g->len);
-    double all = bytes_below(a, r, tree), best = 0.8 * all;
-    Ref at = 0;
+    uint8_t *left = ctx_alloc(a->g->ctx, a->g->len);
+    const uint8_t *above = above_atoms(a);
+    double all = bytes_below(a, r, tree), best[2] = { 0.8 * all, 0.8 * all };
+    Ref at[2] = { 0 };                  /* of those that part no scores, and
+                                           of all */
 
     if (all < (double)a->m->shared / 2)
         return false;
@@ -170,20 +202,22 @@ static bool cut_atom(Atoms *a, Ref r, uint8_t *cut)
         a->atom[a->n].node = x;
         a->n++;
         a->ntensors++;
-        double rest = bytes_below(a, r, seen);
+        double rest = bytes_below(a, r, left);
+        bool parts = parts_scores(a, above, seen, left);
         a->n--;
         a->ntensors--;
         a->of[x] = -1;
         cut[x] = 0;
         part = part > rest ? part : rest;
-        if (part < best) {
-            best = part;
-            at = x;
-        }
+        for (int i = parts; i < 2; i++)
+            if (part < best[i]) {
+                best[i] = part;
+                at[i] = x;
+            }
     }
-    if (at)
-        cut[at] = 1;
-    return at != 0;
+    if (at[0] || at[1])
+        cut[at[0] ? at[0] : at[1]] = 1;
+    return at[0] || at[1];
 }
 
 /* ---- sums ---- */

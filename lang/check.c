@@ -5,6 +5,7 @@
  * call's dtype before anything reads them. Initial states are what a few
  * random tokens leave behind: not zero, and of a kind that the variant meets.
  */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,15 +191,25 @@ static void push_initial(lua_State *L, Check *k)
 /* Sums of squares: of the error and of what is right. */
 typedef struct Squares { double error, truth; int64_t count; } Squares;
 
+/* Smaller errors are none: what has been through numbers that float32 holds
+ * with fewer bits has lost as much, such as the gradient of a state of which
+ * nothing is left. */
+static const double least = FLT_MIN / FLT_EPSILON;
+
+static void add_square(Squares *s, double error, double truth)
+{
+    s->error += fabs(error) < least ? 0 : error * error;
+    s->truth += truth * truth;
+    s->count++;
+}
+
 /* Adds `n` elements that lie one after another. */
 static void add_squares(Squares *s, const View *got, int64_t at,
                         const View *want, int64_t from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        double x = view_get(got, at + i), y = view_get(want, from + i);
-        s->error += (x - y) * (x - y);
-        s->truth += y * y;
-        s->count++;
+        double y = view_get(want, from + i);
+        add_square(s, view_get(got, at + i) - y, y);
     }
 }
 
@@ -225,9 +236,7 @@ static double tensor_error(lua_State *L, const Tensor *got, const Tensor *want,
         for (int64_t i = p.from; i < p.to; i++) {
             double y = view_get(&b, i), e = view_get(&a, i) - y;
             e -= angle ? turn * floor(e / turn + 0.5) : 0;
-            s.error += e * e;
-            s.truth += y * y;
-            s.count++;
+            add_square(&s, e, y);
         }
     return relative(&s);
 }

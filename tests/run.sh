@@ -448,7 +448,9 @@ fuzz() {
         return
     fi
     if ! ${MAKE:-make} --no-print-directory fuzz-build >"$tmp/out" 2>&1; then
-        fail "fuzz: does not build" "$tmp/out"
+        grep -E 'error|undefined|\*\*\*' "$tmp/out" >"$tmp/err" ||
+            mv "$tmp/out" "$tmp/err"
+        fail "fuzz: does not build" "$tmp/err"
         return
     fi
     FUZZ_SECONDS=8 sh tests/fuzz/run.sh "$BUILD/fuzz" >"$tmp/out" 2>&1

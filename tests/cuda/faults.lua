@@ -183,13 +183,13 @@ run("cached", ("FLIN_CACHE=%s FAKE_SOURCES=%s"):format(folder, count))
 expect(compiled(count) == 1, "all are in the cache")
 -- Where registers spill the source is printed again, with more of them for a
 -- thread; what is found then is known to the next process.
-for spills, sources in pairs { ["THREADS, 28)"] = 2, ["THREADS"] = 3 } do
+for spills, sources in pairs { [1] = 2, [3] = 3 } do
   os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
   for turn = 1, 2 do
-    run("decoded", ("FLIN_CACHE=%s FAKE_SOURCES=%s 'FAKE_SPILLS=%s'"):format(
-        folder, count, spills))
-    expect(compiled(count) == sources, "%s spills: %d sources compiled",
-           spills, compiled(count))
+    run("decoded", ("FLIN_CACHE=%s FAKE_SOURCES=%s FAKE_SPILLS=THREADS "
+                    .. "FAKE_SPILLED=%d"):format(folder, count, spills))
+    expect(compiled(count) == sources, "%d spill: %d sources compiled", spills,
+           compiled(count))
   end
 end
 -- Others may write into the folder: it is said once, and nothing kept there.

@@ -4,32 +4,7 @@
 --   flin roads.lua          a sample, as a test: counts that may only grow
 --   flin roads.lua all      all of them; those that do not, and why
 local flin = require "flin"
-local D, F, T = flin.decay, flin.feature_map, flin.transition
-
-local decays = {
-  { "none", D.none {} }, { "fixed", D.fixed {} }, { "gated", D.gated {} },
-  { "gated per key", D.gated { per = "key" } },
-  { "exponential", D.exponential { data_dependent = false } },
-  { "exponential dt", D.exponential {} },
-  { "stabilised", D.max_stabilized {} },
-  { "gated trapezoidal", D.gated { discretization = "trapezoidal" } },
-  { "trapezoidal", D.exponential { discretization = "trapezoidal" } },
-}
-local features = {
-  { "as they are", F.identity {} }, { "relu", F.relu {} },
-  { "silu", F.silu {} }, { "elu1", F.elu1 {} }, { "l2norm", F.l2norm {} },
-  { "rope", F.rope {} }, { "rope of tokens", F.rope { data_dependent = true } },
-  { "exp", F.map(flin.exp) }, { "taylor", F.taylor {} },
-}
-local transitions = {
-  { "sum", T.one_step_gd {} },
-  { "sum, 2 ranks", T.one_step_gd { mimo_rank = 2 } },
-  { "delta", T.delta_rule {} },
-  { "delta, 2 ranks", T.delta_rule { mimo_rank = 2 } },
-  { "product of 2", T.delta_product { steps = 2 } }, { "dplr", T.dplr {} },
-  { "preconditioned", T.preconditioned_gd {} },
-  { "preconditioned, 2 ranks", T.preconditioned_gd { mimo_rank = 2 } },
-}
+local compositions = require "support.compositions"
 
 -- What v:plan says of each kernel that would be launched, and what keeps it off
 -- tensor cores. nil: no kernels of chunks of 64 tokens, and why.
@@ -44,7 +19,7 @@ local function roads_of(v)
 end
 
 local every = arg[1] == "all" and 1 or 23
-local at, accepted, forward, both, reasons = 0, 0, 0, 0, {}
+local accepted, forward, both, reasons = 0, 0, 0, {}
 
 local function count(title, v)
   local roads, why = roads_of(v)
@@ -66,19 +41,7 @@ local function count(title, v)
   end
 end
 
-for _, d in ipairs(decays) do
-  for _, f in ipairs(features) do
-    for _, t in ipairs(transitions) do
-      at = at + 1
-      if at % every == 0 then
-        local title = table.concat({ d[1], f[1], t[1] }, ", ")
-        local ok, v = pcall(flin.attention, {
-          decay = d[2], features = f[2], transition = t[2] })
-        if ok then count(title, v) end
-      end
-    end
-  end
-end
+compositions(function (n) return n % every == 0 end, count)
 
 print(("%d compositions: %d forward, %d both ways on tensor cores"):format(
       accepted, forward, both))

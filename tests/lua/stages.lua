@@ -1,26 +1,9 @@
 -- v:stages, v:stage: every variant's states behind three parts of a sequence,
 -- each part known by its summaries alone; against the float64 step.
 local flin = require "flin"
-local passed, failed = 0, 0
-
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
-
-local function part(v, x, from, n)
-  local some = {}
-  for _, input in ipairs(v.inputs) do
-    local timed = input.axes:find "^t"
-    some[input.name] = timed and x[input.name]:narrow(2, from, n)
-                    or x[input.name]
-  end
-  return some
-end
+local part = require "support.part"
+local count = require "support.count"
+local expect = count.expect
 
 -- f(a, b, c) of all numbers of tables that are shaped alike.
 local function entrywise(f, a, b, c)
@@ -140,5 +123,4 @@ end
 for name in pairs(flin.stdlib) do
   check(name, flin.stdlib[name])
 end
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

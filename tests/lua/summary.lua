@@ -1,27 +1,9 @@
 -- v:summary: the state behind a part of the tokens, from any start, is its
 -- transition of that start, plus its own; against the float64 step.
 local flin = require "flin"
-local passed, failed = 0, 0
-
-local function expect(ok, ...)
-  if ok then
-    passed = passed + 1
-  else
-    failed = failed + 1
-    print("FAIL " .. string.format(...))
-  end
-end
-
--- Tokens from .. from + n - 1 of all inputs that have such.
-local function part(v, x, from, n)
-  local some = {}
-  for _, input in ipairs(v.inputs) do
-    local timed = input.axes:find "^t"
-    some[input.name] = timed and x[input.name]:narrow(2, from, n)
-                    or x[input.name]
-  end
-  return some
-end
+local part = require "support.part"
+local count = require "support.count"
+local expect = count.expect
 
 -- The transition's entry for kappa = i, j.
 local function entry(m, i, j)
@@ -116,5 +98,4 @@ local _, state = v:reference(x)
 expect(off(combined(own.S, transition.S, start), state.S) <= 1e-5, "packed")
 expect(not pcall(v.summary, v, x), "an initial state")
 
-print(("%d passed, %d failed"):format(passed, failed))
-os.exit(failed == 0 and 0 or 1)
+count.finish()

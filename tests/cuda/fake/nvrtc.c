@@ -4,7 +4,8 @@
  * compiled, a byte each, in that file, or of that what has FAKE_COUNTED in
  * it; with FAKE_CHECKED each access to memory is looked at; kernels of
  * sources that have FAKE_WRONG in them do nothing; sources that have
- * FAKE_SPILLS in them spill registers; those that could read anew
+ * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
+ * that a process compiles; those that could read anew
  * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; with FAKE_HOPPER=1 only what is Hopper's is
@@ -253,6 +254,16 @@ static int shell(const char *command)
     return status;
 }
 
+/* Whether registers are said to spill. */
+static bool spills(const char *source)
+{
+    static atomic_int seen;
+    const char *with = getenv("FAKE_SPILLS"), *most = getenv("FAKE_SPILLED");
+
+    return with && strstr(source, with)
+        && (!most || atomic_fetch_add(&seen, 1) < atoi(most));
+}
+
 /* A lane's registers are arrays: an index beyond one ends the process. */
 #define BOUNDED "-fsanitize=bounds -fsanitize-undefined-trap-on-error"
 
@@ -297,7 +308,7 @@ static int compile(Program *p)
     const char *counted = getenv("FAKE_COUNTED");
     if (code != 0 && counted && strstr(p->source, counted))
         fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);
-    if (getenv("FAKE_SPILLS") && strstr(p->source, getenv("FAKE_SPILLS")))
+    if (spills(p->source))
         strcpy(p->log, "8 bytes spill stores\n");
     snprintf(command, sizeof command, "rm -rf %s", dir);
     if (!getenv("FAKE_KEEP") && shell(command) != 0)

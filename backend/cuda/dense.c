@@ -92,8 +92,8 @@ static void queue(Ctx *c, Gpu *g, Function *f, int64_t grid, unsigned threads,
     CALL(d, LAUNCH, launch_kernel);
     if (grid)
         driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
-                     : most), 1, 1, threads, 1, 1, shared, stream, params, NULL),
-                     "launching a kernel");
+                     : most), 1, 1, threads, 1, 1, shared, stream, params,
+                     NULL), "launching a kernel");
 }
 
 static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,

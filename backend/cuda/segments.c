@@ -405,8 +405,8 @@ static Part part_of(const Segments *s, const View *v)
     const State *st = &s->p->g->st[s->cut->t.state];
     int col = st->order[0] != s->cut->t.nu;
     return (Part){ (uint64_t)(uintptr_t)v->data, v->sb, v->sh,
-                   st->rank > 1 ? v->sd[1 - col] : 0, v->sd[col], v->heads ? s->whole->heads / v->heads : 1,
-                   v->dtype };
+                   st->rank > 1 ? v->sd[1 - col] : 0, v->sd[col],
+                   v->heads ? s->whole->heads / v->heads : 1, v->dtype };
 }
 
 static Carry carry_of(const Segments *s, const Steps *to, bool back)

@@ -41,9 +41,9 @@ typedef struct Segments {
                                            has none */
 } Segments;
 
-/* How many segments each of the call's sequences is best cut in, of states of so
- * many rows: 1 where that costs more than it saves; or what FLIN_SEGMENTS says.
- */
+/* How many segments each of the call's sequences is best cut in, of states of
+ * so many rows: 1 where that costs more than it saves; or what FLIN_SEGMENTS
+ * says. */
 int segments_count(const Call *call, int chunk, int rows, bool joint,
                    int processors);
 

@@ -851,7 +851,11 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
                 take_cheaper(&y, o, &best, &least);
         }
     }
-    for (int apart = sums; apart >= 0 && !is_scheduled(&best); apart--) {
+    if (is_scheduled(&best))
+        return best;
+    least = INFINITY;                   /* what has none takes longer than its
+                                           price */
+    for (int apart = sums; apart >= 0; apart--) {
         Prepared y = prepare_parts(c, whole, o, apart);
         if (may_be_ahead(&y))
             take_cheaper(&y, o, &best, &least);

@@ -181,7 +181,7 @@ static void make_plan(Ctx *c, void *ud)
 
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    n->p = plan_make(step, size, n->chunk, n->backward, &machine_h200);
+    n->p = plan_make(step, size, n->chunk, n->backward, &machine_h200, NULL);
 }
 
 static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,

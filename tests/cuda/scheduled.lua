@@ -105,8 +105,10 @@ local cases <const> = {
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
   "mamba3,B=1,T=70,H=1,K=64,V=32,typed=1",
   "precond_mamba3,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
-  -- one without a schedule between others: what it leaves is loaded whole
+  -- larger than what the model lets a kernel hold: cut further, a state that
+  -- nobody multiplies found where it is kept
   "gated_deltanet,B=1,T=70,H=1,K=192,V=192",
+  "gated_deltanet,B=1,T=70,H=1,K=256,V=256",
   -- long programs, their columns in parts
   "precond_mamba3,B=1,T=70,H=1,K=128,V=128",
   -- states that stand in each other: scores that are scanned, both ways

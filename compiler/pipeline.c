@@ -53,6 +53,25 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
 
 /* ---- plans ---- */
 
+/* With room for twice as much; who is to run it says whether that will do. */
+static Plan *try_larger(const PlanWish *w, PlanTry *t)
+{
+    Machine roomy = *w->m;
+    PartitionInfo info;
+    Error why;
+    Ctx *c = t->g->ctx;
+
+    if (!w->larger || w->chunk != CHUNK_DEFAULT)
+        return NULL;
+    roomy.shared *= 2;
+    roomy.registers *= 2;
+    Plan *p = partition_if(t->g, &roomy, w->effort, &info, &why);
+    if (!p || !w->larger(c, p))
+        return NULL;
+    t->info = info;
+    return p;
+}
+
 Fit plan_try(const PlanWish *w, PlanTry *out)
 {
     *out = (PlanTry){ .fit = NO_CHUNKS };
@@ -62,6 +81,8 @@ Fit plan_try(const PlanWish *w, PlanTry *out)
     out->plan = w->cut ? partition_if(out->g, w->m, w->effort, &out->info,
                                       &out->why)
                        : plan_simple(out->g);
+    if (!out->plan)
+        out->plan = try_larger(w, out);
     return out->fit = out->plan ? FITS : TOO_LARGE;
 }
 
@@ -78,15 +99,15 @@ static Plan *largest_that_fits(PlanWish *w)
 }
 
 Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
-                const Machine *m)
+                const Machine *m, PlanJudge *larger)
 {
     return largest_that_fits(&(PlanWish){ step, size, chunk, joint, joint, m,
-                                          FULL });
+                                          FULL, larger });
 }
 
 Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
                   bool joint, const Machine *m)
 {
     return largest_that_fits(&(PlanWish){ step, size, chunk, joint, joint, m,
-                                          QUICK });
+                                          QUICK, NULL });
 }

@@ -24,8 +24,12 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 /* The step as it is run token by token. */
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint);
 
+/* Whether a plan whose kernels are larger than the machine can hold will do, as
+ * who runs it cuts them further. */
+typedef bool PlanJudge(Ctx *c, const Plan *p);
+
 /* What a plan is asked for: chunks of so many tokens, kernels chosen among
- * many (`cut`) or one a pass. */
+ * many (`cut`) or one a pass. larger: NULL where none of those will do. */
 typedef struct PlanWish {
     Graph *step;
     const int32_t *size;
@@ -33,6 +37,7 @@ typedef struct PlanWish {
     bool joint, cut;
     const Machine *m;
     Effort effort;
+    PlanJudge *larger;
 } PlanWish;
 
 /* The answer. FITS: plan, with its price in `info`. NO_CHUNKS: step->note says
@@ -55,7 +60,7 @@ Fit plan_try(const PlanWish *w, PlanTry *out);
  * chunk form or chunk is 0, one token at a time. The second, with less effort:
  * to compare it with others. */
 Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
-                const Machine *machine);
+                const Machine *machine, PlanJudge *larger);
 Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,
                   bool joint, const Machine *machine);
 

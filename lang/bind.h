@@ -125,6 +125,7 @@ struct Backend {
     const char *name;
     const Machine *(*machine)(Ctx *c, const Shared *s); /* plans are for */
     int chunk;                          /* usual; 0: as plan_best_chunk says */
+    PlanJudge *larger;                  /* NULL: it cuts no plan further */
     void *(*compile)(Ctx *c, const Plan *p, const Shared *s);
     void (*run)(Ctx *c, void *program, const Plan *p, const Call *call);
     void (*release)(void *program);

@@ -240,9 +240,11 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     *by = "rows";
     if (s->gpu && rows_new(s->c, p->step, size))
         return price_rows(s, p);
-    Plan *plan = (s->sketch ? plan_sketch : plan_make)
-                 (graph_copy(s->c, p->step), size, CHUNK_DEFAULT, s->backward,
-                  s->m);
+    Graph *step = graph_copy(s->c, p->step);
+    Plan *plan = s->sketch
+               ? plan_sketch(step, size, CHUNK_DEFAULT, s->backward, s->m)
+               : plan_make(step, size, CHUNK_DEFAULT, s->backward, s->m,
+                           s->gpu ? backend_named("cuda")->larger : NULL);
     if (!s->backward || !plan->g->chunk)
         price_plan(plan, s->m);
     const uint8_t *plain = s->gpu && s->roads ? cuda_plain(s->c, plan) : NULL;

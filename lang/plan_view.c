@@ -146,7 +146,8 @@ static void attempt(Ctx *c, void *ud)
     PlanView *w = a->w;
     Graph step = *a->step;
     PlanWish wish = { &step, w->size, a->chunk, w->backward, true, w->m,
-                      a->effort };
+                      a->effort,
+                      w->m->arch ? backend_named("cuda")->larger : NULL };
     PlanTry t;
 
     step.ctx = c;                       /* what is made is made in c */

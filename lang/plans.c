@@ -147,12 +147,19 @@ static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
                from, (size_t)bytes);
 }
 
+/* Whether schedules take all of the plan's kernels. */
+static bool cuda_takes(Ctx *c, const Plan *p)
+{
+    return !memchr(cuda_plain(c, p), 1, (size_t)p->nkernels);
+}
+
 enum { CPU, CUDA };
 static const Backend backends[] = {
     { .name = "cpu", .machine = cpu_machine, .compile = cpu_make,
       .run = cpu_go, .release = cpu_drop, .workspace = cpu_room,
       .kept = cpu_saved },
     { .name = "cuda", .machine = cuda_machine, .chunk = CHUNK_DEFAULT,
+      .larger = cuda_takes,
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
@@ -197,7 +204,8 @@ static void make(Ctx *c, NewEntry *n)
 
     ctx_doing(c, "plan", step->name);
     e->plan = plan_make(step, e->size, e->chunk, e->joint,
-                        e->backend->machine(c, &n->v->shared));
+                        e->backend->machine(c, &n->v->shared),
+                        e->backend->larger);
     if (e->chunk && !e->plan->g->chunk)
         e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)

@@ -62,7 +62,8 @@ static void emit(Ctx *c, void *ud)
 
     c->file = ctx_string(c, s->v->ctx->file);
     s->plan = plan_make(graph_copy(c, s->v->step), s->size, s->chunk,
-                        s->backward, machine_of_arch(atoi(s->arch + 3)));
+                        s->backward, machine_of_arch(atoi(s->arch + 3)),
+                        backend_named("cuda")->larger);
     s->o = types_of(s->plan->g, s->tile, s->arch);
     s->hopper = !strcmp(s->arch, "sm_90a") && s->tile != F32 && !s->backward
              && s->plan->g->chunk == CHUNK_DEFAULT;

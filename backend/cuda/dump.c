@@ -275,11 +275,11 @@ static void find_roads(Ctx *c, void *ud)
     int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
               : r->p->nkernels;
 
-    memset(r->plain, 0, (size_t)first);
+    memset(r->plain, 0, (size_t)r->p->nkernels);
     for (int i = 0; i < m->nkernels; i++) {
         const CudaKernel *k = &m->kernel[i];
         if (k->of >= first)
-            r->plain[k->of] = k->walk != CUDA_SUM && !k->head;
+            r->plain[k->of] |= k->walk != CUDA_SUM && !k->head;
     }
 }
 

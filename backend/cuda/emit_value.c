@@ -518,6 +518,15 @@ int use_score(Emit *e, Score x)
 
 /* ---- text ---- */
 
+const char *ctype_text(DType d)
+{
+    static const char *const text[NDTYPES] = {
+        [F32] = "float", [BF16] = "bf16", [F16] = "f16", [F64] = "double"
+    };
+
+    return text[d];
+}
+
 /* Bits, not digits: printf's decimal point depends on the locale. */
 void number_text(Buf *b, double x)
 {

@@ -305,7 +305,9 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         unsigned u = (unsigned)v->node;
         if (v->layout != LAY_GLOBAL)
             continue;
-        if (is_found_raw(p, k, v) && k->parts)
+        if (is_found_of_state(p, k, v))
+            buf_printf(p->b, "u32 t%u = 0;\n", u);
+        else if (is_found_raw(p, k, v) && k->parts)
             buf_printf(p->b, "u32 q%u[%d];\ntake_part(q%u, %s, part);\n", u,
                        regs / 2, u, raw_name(p, k, v));
         else if (is_found_raw(p, k, v))
@@ -347,6 +349,12 @@ void put_found_sums(Print *p, const KInst *k)
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         unsigned u = (unsigned)v->node;
+        if (is_found_of_state(p, k, v))
+            buf_printf(p->b, "if (e %% 2 == 0)\nt%u = kept_two(%s, row, %d,"
+                       " %s + row, %s + col, %d);\n", u,
+                       kept_place(p, v->node), (int)k->nrow,
+                       sliced_index(p, k->row, 0), sliced_index(p, k->col, 0),
+                       full_extent(p, k->col));
         if (!is_found_by_steps(p, k, v))
             continue;
         if (v->layout == LAY_TILE)

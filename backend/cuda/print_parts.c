@@ -289,6 +289,15 @@ bool is_found_raw(const Print *p, const KInst *k, const KValue *v)
         && dtype_size(p->o->in[n->index]) == 2;
 }
 
+/* Of a state, that kernels keep for one another in 16 bits: two numbers when a
+ * turn of the program's loop needs them. */
+bool is_found_of_state(const Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = &p->s->g->n[v->node];
+    return v->layout == LAY_GLOBAL && n->op != OP_input && k->op == K_MAP
+        && n->axes & (n->axes - 1) && !(n->axes & ~DIM_AXES);
+}
+
 const char *found_element(Print *p, const KInst *k, Ref o)
 {
     Ref r = shown_node(p->s->g, o);
@@ -302,6 +311,8 @@ const char *found_element(Print *p, const KInst *k, Ref o)
             return ctx_format(p->c, v->layout == LAY_TILE
                 ? "(e & 1 ? high(t%u[e / 2 %% 4]) : low(t%u[e / 2 %% 4]))"
                 : "(e & 1 ? y%u.y : y%u.x)", u, u);
+        if (is_found_of_state(p, k, v))
+            return ctx_format(p->c, "(e & 1 ? high(t%u) : low(t%u))", u, u);
         if (is_found_raw(p, k, v))
             return ctx_format(p->c, "(e & 1 ? high(q%u[e / 2]) :"
                               " low(q%u[e / 2]))", u, u);

@@ -58,8 +58,9 @@ const char *element_of(Print *p, const KInst *k, Ref o);
  * it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
-/* Whether it finds the matrix in 16 bits, a tensor's. */
+/* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
+bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
 /* Whether the node's value at a column is made of its operand's at both columns
  * of a pair; whether the program goes through its registers by pairs; the phase
  * of a node of it. */

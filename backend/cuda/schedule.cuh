@@ -375,6 +375,14 @@ INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
         y[e + 1] = two.y;
     }
 }
+/* Two neighbours in a row of a matrix that kernels keep for one another in 16
+ * bits; zeros behind the rows that the program has. */
+INLINE u32 kept_two(const float *p, int own, int rows, int row, int col,
+                    int cols)
+{
+    return own < rows ? *(const u32 *)((const unsigned short *)p
+                                       + (i64)row * cols + col) : 0;
+}
 /* To a result. */
 INLINE void put_two(float *p, float x, float y) { *(float2 *)p = { x, y }; }
 INLINE void put_two(unsigned short *p, float x, float y)

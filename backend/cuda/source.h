@@ -5,6 +5,8 @@
 #include "../../compiler/plan.h"
 
 void number_text(Buf *b, double x);
+/* Of tensors' elements. */
+const char *ctype_text(DType d);
 /* The value column of op with operands a, b and c put in. */
 void value_text(Buf *b, int op, const char *const operand[3]);
 

@@ -92,6 +92,8 @@ typedef struct Tiles {
     uint8_t *wide, *factor;             /* per node: read other than by
                                            products; by those (tile_narrow.c) */
     const uint8_t *stored_narrow;
+    const uint8_t *asked;               /* the same, as a schedule was asked
+                                           for */
     Spot *twin;                         /* per node: as bf16, besides; tile -1
                                            until somebody wants it */
     uint8_t *sharp;                     /* products: 1, in tf32; 2, as good as
@@ -133,7 +135,6 @@ bool is_view(int op);                   /* found in its operand's tile */
 /* A number, looked at through views; false if it is none. */
 bool constant_of(const Tiles *t, Ref r, double *x);
 
-const char *ctype_text(DType d);
 const char *axis_coord(int ax);         /* "i", "j", "d0" ... */
 /* The index at the coordinates of `axes` (others: 0), axis `skip` at
  * `other`. */
@@ -278,16 +279,32 @@ void find_slice(Tiles *t);
 /* late: adjoints that no matrix needs have a walk behind the kernels of all
  * chunks; ahead: scores that no state goes into are made before the walk;
  * apart: those that sums under decays take behind it, in a kernel before that
- * of the sums; forward: scores are made before walks forward, too, for all;
- * solved: what those solve is kept for the way back. */
+ * of the sums, as is what scans of scores on the way back do without; forward:
+ * scores are made before walks forward, too, for all; solved: what those solve
+ * is kept for the way back. */
 typedef struct Split { bool late, ahead, apart, forward, solved; } Split;
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in
  * `of`, for each of its kernels, which of p's it is of. */
 const Plan *tile_split(const Plan *p, Split how, int **of);
 
-/* Whether there is a sum of tokens under decays per key. */
-bool has_decayed_sums(const Graph *g);
+/* Whether there are sums of tokens under decays per key, or scans of scores on
+ * the way back. */
+bool may_stand_apart(const Graph *g);
+
+/* ---- tile_cut.c ---- */
+
+/* The plan with a kernel of all chunks as two; `of` goes with it. The first has
+ * a result, the next one behind *with, which is moved on to it, and what needs
+ * no more than that; NULL: there is no such result any more. */
+const Plan *tile_cut(const Plan *p, int kernel, Ref *with, const int *of,
+                     int **of_halves);
+
+/* ---- tile_share.c ---- */
+
+/* Kernels behind the plan's own, for what heads share. */
+void emit_shares(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
+                 Buf *b);
 
 /* ---- tile_order.c ---- */
 

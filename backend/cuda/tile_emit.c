@@ -30,6 +30,7 @@
 #include "../../compiler/cost.h"
 #include "../../compiler/eval.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -429,85 +430,15 @@ static void emit_kernel(Tiles *t, Buf *to)
     source_indent(to, b.s);
 }
 
-/* ---- results that heads share ---- */
-
-/* Adds up what the heads of a group (of a state: and all sequences, if they
- * have one place) have left in the workspace, in their order. */
-static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
-                        CudaModule *m, CudaArgKind kind, int index, Buf *to)
-{
-    CudaKernel *k = &m->kernel[m->nkernels];
-    bool out = kind == ARG_OUTPUT;
-    DType d = out ? o->out[index] : o->s1[index];
-    const uint8_t *order = out ? g->out[index].order : g->st[index].order;
-    int rank = out ? g->out[index].rank : g->st[index].rank;
-    int64_t size = 1;
-    Buf at = { .ctx = c }, b = { .ctx = c };
-
-    k->text = to->len;
-    snprintf(k->name, sizeof k->name, "k%d_sum", m->nkernels);
-    k->threads = m->threads;
-    k->blocks = 1;
-    k->walk = CUDA_SUM;
-    k->ntensors = 2;
-    k->tensor[0] = (CudaArg){ (uint8_t)kind, (uint8_t)index, F32 };
-    k->part[0] = true;
-    k->tensor[1] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
-    for (int i = rank; i-- > 0; size *= g->axis[order[i]].size)
-        buf_printf(&at, " + e / %lld %% %d * a.t[1].sd[%d]", (long long)size,
-                   (int)g->axis[order[i]].size, i);
-    buf_printf(&b, "// the sum of result %d over those that share it\n"
-               "struct Args%d { Run run; Tensor t[2]; };\n"
-               "extern \"C\" __global__ void %s(const __grid_constant__"
-               " Args%d a)\n{\nconst int group = a.t[1].group,"
-               " heads = a.run.heads / group;\n", index, m->nkernels,
-               k->name, m->nkernels);
-    buf_printf(&b, "for (i64 item = blockIdx.x; item < a.run.items; item +="
-               " gridDim.x) {\nconst int head = (int)(item %% heads);\n");
-    if (out)
-        buf_printf(&b, "const i64 part = item / heads,"
-                   " s = find_sequence(a.run, part, %d);\n"
-                   "const Sequence q = sequence(a.run, s);\n"
-                   "const i64 at = part - first_slot(a.run, s, %d);\n"
-                   "const i64 n = at < 0 ? 0 : min(q.len - at * %d, (i64)%d);\n"
-                   "const i64 row = q.start + at * %d;\n"
-                   "for (i64 f = TID; f < n * %lld; f += THREADS) {\n"
-                   "const i64 e = f %% %lld, token = row + f / %lld;\n",
-                   m->chunk, m->chunk, m->chunk, m->chunk, m->chunk,
-                   (long long)size, (long long)size, (long long)size);
-    else
-        buf_printf(&b, "const i64 s = item / heads;\n"
-                   "const i64 end = a.t[1].sb ? s + 1 : a.run.nseq;\n"
-                   "for (i64 e = TID; e < %lld; e += THREADS) {\n",
-                   (long long)size);
-    buf_printf(&b, "float x = 0;\n");
-    if (!out)
-        buf_printf(&b, "for (i64 y = s; y < end; y++)\n");
-    buf_printf(&b, "for (int h = head * group; h < head * group + group;"
-               " h++)\nx += ((const float *)a.t[0].p)[%s + h * a.t[0].sh"
-               " + e];\n", out ? "q.b * a.t[0].sb + token * a.t[0].st"
-                               : "y * a.t[0].sb");
-    buf_printf(&b, "put((%s *)a.t[1].p + %s + head * a.t[1].sh%s, x);\n"
-               "}\n}\n}\n", ctype_text(d),
-               out ? "q.b * a.t[1].sb + token * a.t[1].st"
-                   : "s * a.t[1].sb", at.s ? at.s : "");
-    source_indent(to, b.s);
-    m->nkernels++;
-    k->end = to->len;
-}
-
-static void emit_sums(Ctx *c, const Plan *p, const CudaOptions *o,
-                      CudaModule *m, Buf *b)
-{
-    for (int i = 0; i < p->g->nout; i++)
-        if (o->sum_out[i])
-            emit_shared(c, p->g, o, m, ARG_OUTPUT, i, b);
-    for (int i = 0; i < p->g->nst; i++)
-        if (o->sum_s1[i])
-            emit_shared(c, p->g, o, m, ARG_NEXT, i, b);
-}
-
 /* ---- a plan ---- */
+
+/* A module's kernels, with what they keep, and their schedules; no text. */
+typedef struct Prepared {
+    const Plan *p;
+    int *of;                            /* of which kernel of the whole plan */
+    CudaModule *m;
+    Tiles **t;
+} Prepared;
 
 /* Whether kernels from schedules take r by way of a tile of 16 bits. */
 static bool is_tile(const Tiles *t, Ref r)
@@ -575,6 +506,38 @@ static bool passes_on(const Tiles *t, Ref r)
     return t->stored_here[r];
 }
 
+/* Whether both kernels have the same nodes, and find and leave the same. */
+static bool is_same_kernel(const Tiles *t, const Tiles *u)
+{
+    bool same = t->g == u->g && t->k->kind == u->k->kind
+             && t->k->nnodes == u->k->nnodes
+             && !memcmp(t->k->node, u->k->node,
+                        (size_t)t->k->nnodes * sizeof *t->k->node);
+
+    for (Ref r = 1; r < t->g->len && same; r++)
+        for (int i = 0; i < 4 && t->has[r]; i++) {
+            Ref a = t->g->n[r].a[i];
+            same &= t->stored_here[r] == u->stored_here[r]
+                 && t->asked[r] == u->asked[r] && t->asked[a] == u->asked[a];
+        }
+    return same && !memcmp(t->out_here, u->out_here, sizeof t->out_here);
+}
+
+/* As one of those kernels, made with the same options, has it; NULL: none is
+ * the same. */
+static const Schedule *schedule_there(const Tiles *t, const Prepared *like)
+{
+    for (int i = 0; like && i < like->p->nkernels; i++)
+        if (is_same_kernel(t, like->t[i]) && like->t[i]->out->schedule) {
+            Schedule *s = ctx_alloc(t->c, sizeof *s);
+            *s = *like->t[i]->out->schedule;
+            s->p = t->p;
+            s->k = t->k;
+            return s;
+        }
+    return NULL;
+}
+
 static const Schedule *find_schedule(const Tiles *t, bool ahead)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
@@ -599,7 +562,8 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
 /* Which stored values are of 16 bits an element: those that whoever fetches
  * them does so for products alone, and those that pass through a kernel from a
  * schedule; it is made as if all matrices were. */
-static void find_narrow(Tiles **t, int n, bool ahead, uint8_t *narrow)
+static void find_narrow(Tiles **t, int n, bool ahead, const Prepared *like,
+                        uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
     uint8_t *factor = ctx_alloc(t[0]->c, p->g->len);
@@ -612,8 +576,14 @@ static void find_narrow(Tiles **t, int n, bool ahead, uint8_t *narrow)
         narrow[r] = factor[r] | (p->stored[r] && is_tile(t[0], r)
                                  && !summed[r]);
     }
-    for (int i = 0; i < n && t[0]->o->scheduled; i++)
-        t[i]->out->schedule = find_schedule(t[i], ahead);
+    uint8_t *asked = ctx_alloc(t[0]->c, p->g->len);
+    memcpy(asked, narrow, p->g->len);
+    for (int i = 0; i < n && t[0]->o->scheduled; i++) {
+        t[i]->asked = asked;
+        t[i]->out->schedule = schedule_there(t[i], like);
+        if (!t[i]->out->schedule)
+            t[i]->out->schedule = find_schedule(t[i], ahead);
+    }
     for (Ref r = 1; r < p->g->len; r++) {
         bool passes = false;
         for (int i = 0; i < n && narrow[r]; i++)
@@ -624,12 +594,14 @@ static void find_narrow(Tiles **t, int n, bool ahead, uint8_t *narrow)
 }
 
 /* Where each stored value lies among those of its chunk. */
-static void place_stored(Tiles **t, int n, bool ahead, CudaModule *m,
+static void place_stored(const Prepared *y, bool ahead, const Prepared *like,
                          int64_t *at, uint8_t *narrow)
 {
-    const Plan *p = t[0]->p;
+    const Plan *p = y->p;
+    Tiles **t = y->t;
+    CudaModule *m = y->m;
 
-    find_narrow(t, n, ahead, narrow);
+    find_narrow(t, p->nkernels, ahead, like, narrow);
     for (Ref r = 1; r < p->g->len; r++) {
         if (!p->stored[r])
             continue;
@@ -687,19 +659,11 @@ static void price(Tiles *t)
                                   : plain_cycles(t->g, k);
 }
 
-/* A module's kernels, with what they keep, and their schedules; no text. */
-typedef struct Prepared {
-    const Plan *p;
-    int *of;                            /* of which kernel of the whole plan */
-    CudaModule *m;
-    Tiles **t;
-} Prepared;
-
-static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
-                        Split how)
+static Prepared prepare_as_cut(Ctx *c, const Plan *p, int *of,
+                               const CudaOptions *o, bool ahead,
+                               const Prepared *like)
 {
-    Prepared y = { .m = ctx_alloc(c, sizeof *y.m) };
-    y.p = tile_split(whole, how, &y.of);
+    Prepared y = { .p = p, .of = of, .m = ctx_alloc(c, sizeof *y.m) };
     size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
@@ -719,7 +683,7 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
         y.t[i]->stored_narrow = narrow;
         analyse(y.t[i]);
     }
-    place_stored(y.t, y.p->nkernels, how.ahead, y.m, stored_at, narrow);
+    place_stored(&y, ahead, like, stored_at, narrow);
     for (int i = 0; i < y.p->nkernels; i++)
         price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
@@ -728,14 +692,18 @@ static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
     return y;
 }
 
+static bool lacks_schedule(const Prepared *y, int kernel)
+{
+    const Schedule *s = y->t[kernel]->out->schedule;
+    return !s || s->why;
+}
+
 /* Whether all kernels from the first on have one. */
 static bool is_scheduled(const Prepared *y, int first)
 {
-    for (int i = first; i < y->p->nkernels; i++) {
-        const Schedule *s = y->t[i]->out->schedule;
-        if (!s || s->why)
+    for (int i = first; i < y->p->nkernels; i++)
+        if (lacks_schedule(y, i))
             return false;
-    }
     return true;
 }
 
@@ -797,6 +765,73 @@ static void take_cheaper(const Prepared *y, const CudaOptions *o,
     }
 }
 
+/* The kernel of all chunks that lacks a schedule for want of room, where it is
+ * all that the way back lacks; or the first of such; -1: there is another. */
+static int find_large(const Prepared *y)
+{
+    int large = -1;
+
+    for (int i = y->p->nkernels - 1; i >= y->p->split; i--) {
+        const Schedule *s = y->t[i]->out->schedule;
+        if (!lacks_schedule(y, i))
+            continue;
+        if (!s || !s->large || s->kind != K_TOKEN)
+            return -1;
+        large = i;
+    }
+    return large;
+}
+
+static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
+                        Split how)
+{
+    int *of;
+    const Plan *p = tile_split(whole, how, &of);
+    return prepare_as_cut(c, p, of, o, how.ahead, NULL);
+}
+
+/* The kernel in two, of all ways to cut it; where none leaves two that have
+ * schedules, that whose other half is the least too large. */
+static bool prepare_halves(Ctx *c, const CudaOptions *o, int at, Prepared *y)
+{
+    Prepared best = *y, nearest = *y;
+    double least = INFINITY;
+    int32_t bytes = INT32_MAX;
+    int *of;
+    Ref with = 0;
+    const Plan *p;
+
+    while ((p = tile_cut(y->p, at, &with, y->of, &of)) != NULL) {
+        Prepared x = prepare_as_cut(c, p, of, o, true, y);
+        bool lacks = lacks_schedule(&x, at);
+        if (!lacks && !lacks_schedule(&x, at + 1)) {
+            take_cheaper(&x, o, &best, &least);
+            continue;
+        }
+        int32_t shared = x.t[at + !lacks]->out->schedule->shared;
+        if (lacks != lacks_schedule(&x, at + 1) && shared < bytes) {
+            nearest = x;
+            bytes = shared;
+        }
+    }
+    bool any = !isinf(least) || bytes < INT32_MAX;
+    *y = isinf(least) ? nearest : best;
+    return any;
+}
+
+/* Kernels that are too large in two, each where it is cheapest. */
+static Prepared prepare_parts(Ctx *c, const Plan *whole, const CudaOptions *o,
+                              Split how)
+{
+    enum { MOST = 3 };
+    Prepared y = prepare(c, whole, o, how);
+
+    for (int n = 0, at = 0; n < MOST && (at = find_large(&y)) >= 0; n++)
+        if (!prepare_halves(c, o, at, &y))
+            break;
+    return y;
+}
+
 /* The ways to cut the plan's kernels, of which the cheapest is taken: with
  * scores made ahead of the walk back, or without; then sums under decays apart
  * from the scores they take, or not; a way back of several kernels also anew,
@@ -812,7 +847,7 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     if (!o->scheduled || best.p->split == best.p->nkernels)
         return best;
     bool anew = whole->nkernels > whole->split + 1;
-    bool sums = has_decayed_sums(whole->g);
+    bool sums = may_stand_apart(whole->g);
     for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
         bool alone = i >= (anew ? 2 : 1);
         const Plan *p = alone ? plan_keep_states(whole) : whole;
@@ -825,6 +860,16 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
                 take_cheaper(&y, o, &best, &least);
         }
     }
+    if (is_scheduled(&best, best.p->split))
+        return best;
+    least = INFINITY;                   /* what has none takes longer than its
+                                           price */
+    for (int apart = sums; apart >= 0; apart--) {
+        Split how = { .late = true, .ahead = true, .apart = apart };
+        Prepared y = prepare_parts(c, whole, o, how);
+        if (may_be_ahead(&y, how))
+            take_cheaper(&y, o, &best, &least);
+    }
     return best;
 }
 
@@ -835,10 +880,8 @@ static int count_lacking(const Prepared *y, bool all)
     int n = 0;
 
     all |= !plan_is_joint(y->p);
-    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++) {
-        const Schedule *s = y->t[i]->out->schedule;
-        n += !s || s->why;
-    }
+    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++)
+        n += lacks_schedule(y, i);
     return n;
 }
 
@@ -922,7 +965,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     }
     m->plan = y.p;
     m->nkernels = y.p->nkernels;
-    emit_sums(c, whole, o, m, &b);      /* of tensors as they are */
+    emit_shares(c, whole, o, m, &b);    /* of tensors as they are */
     for (int i = 0; i < m->nkernels; i++)
         m->kernel[i].of = i < y.p->nkernels ? y.of[i] : plan->nkernels - 1;
     m->source = b.s;

@@ -374,7 +374,15 @@ static bool pays(const Cut *u)
     return flops > FLOPS_A_BYTE * bytes;
 }
 
-/* Which scores are products, or made of them, and of no state of the walk. */
+/* Scores that are scanned: of states that stand in each other. */
+static bool is_scan_of_scores(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_scan
+        && g->n[r].axes == (AXIS(AX_I) | AXIS(AX_J));
+}
+
+/* Which scores are products, or scans, or made of them, and of no state of the
+ * walk; and the last of such scans. */
 static uint8_t *find_scores(const Cut *u)
 {
     const Graph *g = u->p->g;
@@ -382,10 +390,13 @@ static uint8_t *find_scores(const Cut *u)
 
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        bool made = node_is_product(g, n);
+        bool square = n->axes == (AXIS(AX_I) | AXIS(AX_J));
+        bool made = node_is_product(g, n) || is_scan_of_scores(g, r)
+                 || (n->op == OP_delay && scores[n->a[0]]);
         for (int i = 0; i < 4; i++)
             made |= scores[n->a[i]] && op_info[n->op].traits & ELEMENTWISE;
-        scores[r] = u->has[r] && made && n->axes == (AXIS(AX_I) | AXIS(AX_J))
+        bool last = n->op == OP_last && scores[n->a[0]];
+        scores[r] = u->has[r] && ((made && square) || last)
                  && !(n->states & u->k->states & ~u->early);
     }
     return scores;
@@ -419,24 +430,48 @@ static bool is_decayed_sum(const Graph *g, Ref r)
     return g->n[r].op == OP_gdot && g->n[r].axes & DIM_AXES;
 }
 
-bool has_decayed_sums(const Graph *g)
+bool may_stand_apart(const Graph *g)
 {
     for (Ref r = 1; r < g->len; r++)
-        if (is_decayed_sum(g, r))
+        if (is_decayed_sum(g, r)
+            || (is_scan_of_scores(g, r) && g->n[r].flags & REVERSE))
             return true;
     return false;
 }
 
+/* Products that r, behind the first kernel, is made of are the first one's;
+ * scores are sooner made again than fetched. */
+static void leave_products(Cut *u, Ref r, const uint8_t *sums, uint8_t *seen)
+{
+    const Graph *g = u->p->g;
+    bool scores = g->n[r].axes == (AXIS(AX_I) | AXIS(AX_J));
+
+    if (!u->rest[r] || !u->dear[r] || seen[r])
+        return;
+    seen[r] = 1;
+    if (!sums[r] && !scores && node_is_product(g, &g->n[r])) {
+        mark(u, u->first, u->scan, r);
+        return;
+    }
+    for (int i = 0; i < 4 && (sums[r] || !node_is_product(g, &g->n[r])); i++)
+        leave_products(u, g->n[r].a[i], sums, seen);
+}
+
 /* Requires parts. Scores that such sums take are made first, and results that
- * need none; the rest finds the products among that, and the scores. */
+ * need none; the rest finds the products among that, and the scores. So do
+ * scans of scores, which make products of two tiles again. */
 static bool find_first(Cut *u)
 {
     const Graph *g = u->p->g;
     uint8_t *sums = new_set(u), *found = new_set(u), *rest = new_set(u);
+    uint8_t *seen = new_set(u);
+    bool any = false;
 
     u->first = new_set(u);
     for (Ref r = 1; r < g->len; r++) {
-        sums[r] = u->rest[r] && is_decayed_sum(g, r);
+        bool scan = is_scan_of_scores(g, r) && u->dear[r];
+        sums[r] = u->rest[r] && (scan || is_decayed_sum(g, r));
+        any |= sums[r] && scan;
         for (int i = 0; i < 4; i++)
             sums[r] |= u->rest[r] && sums[g->n[r].a[i]];
     }
@@ -445,13 +480,18 @@ static bool find_first(Cut *u)
             Ref a = shown_node(g, g->n[r].a[i]);
             found[a] |= g->n[a].axes == (AXIS(AX_I) | AXIS(AX_J)) && !sums[a];
         }
-    if (!memchr(found, 1, g->len))
+    if (!any && !memchr(found, 1, g->len))
         return false;
     for (Ref r = 1; r < g->len; r++)
         if (found[r] || (u->root[r] && !sums[r]))
             mark(u, u->first, u->scan, r);
+    for (Ref r = 1; r < g->len && any; r++)
+        if (u->root[r] && sums[r])
+            leave_products(u, r, sums, seen);
     for (Ref r = 1; r < g->len; r++) {
-        found[r] |= u->first[r] && node_is_product(g, &g->n[r]);
+        bool scores = g->n[r].axes == (AXIS(AX_I) | AXIS(AX_J));
+        found[r] |= u->first[r] && node_is_product(g, &g->n[r])
+                 && !(any && scores);
         u->found[r] |= found[r];
     }
     for (Ref r = 1; r < g->len; r++)

@@ -139,15 +139,6 @@ bool constant_of(const Tiles *t, Ref r, double *x)
 
 /* ---- text ---- */
 
-const char *ctype_text(DType d)
-{
-    static const char *const text[NDTYPES] = {
-        [F32] = "float", [BF16] = "bf16", [F16] = "f16", [F64] = "double"
-    };
-
-    return text[d];
-}
-
 const char *axis_coord(int ax)
 {
     static const char *const text[NAXES] = {

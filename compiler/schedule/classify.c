@@ -132,7 +132,7 @@ static bool loads(Select *x, Ref r)
     x->kind[r] = matrix ? LOADED : n->axes & DIM_AXES ? ACROSS : VECTOR;
     bool tokens = matrix && is_of_tokens(x, r);
     return ((x->w->stored16[r] == matrix || tokens) && !many
-            && (scores || tokens || !(n->axes & AXIS(AX_J))))
+            && (scores || tokens || !matrix || !(n->axes & AXIS(AX_J))))
         || refuse(x, r, "a stored value that is no 16-bit matrix and no"
                         " vector in float32");
 }
@@ -157,12 +157,12 @@ static bool is_loaded_late(const Select *x, const Node *n)
         || (!n->flags && x->kind[b] == ACROSS && !schedule_computes(x->s, b));
 }
 
-/* The same of what is computed here. */
+/* The same of what is computed here; of scores, too. */
 static bool is_shifted(const Select *x, const Node *n)
 {
     Ref a = shown_node(x->g, n->a[0]);
     return n->op == OP_delay && n->flags == REVERSE && is_num(x->g, n->a[1], 0)
-        && count_axes(n->axes) == 2 && n->axes & DIM_AXES
+        && count_axes(n->axes) == 2 && n->axes & AXIS(AX_I)
         && (x->kind[a] == ELEMENT || x->kind[a] == PAIRED);
 }
 

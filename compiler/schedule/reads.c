@@ -58,9 +58,11 @@ bool is_read_directly(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     Ref from = loaded_node(x->g, r);
+    bool state = !(x->g->n[r].axes & ~DIM_AXES);
     if (x->g->n[from].op != OP_input)
         return is_matrix(x, r) && !schedule_computes(x->s, from)
-            && !x->w->stored16[from];
+            && (!x->w->stored16[from]
+                || (state && x->s->direct && !is_factor(x, r)));
     if (n->op != OP_input)
         return false;
     return is_matrix(x, r)

@@ -35,6 +35,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->narrow = i >= TURNS;
         if (!schedule_select(s, w))
             return s;
+        s->large = true;
         if (!schedule_buffers(s))
             continue;
         deal_roles(s);

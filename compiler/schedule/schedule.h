@@ -200,6 +200,8 @@ typedef struct Schedule {
     uint8_t warps[NKROLES];             /* of each role; 0: it has nothing
                                            to do */
     const char *why;                    /* there is none: what is missing */
+    bool large;                         /* that is memory, or registers: there
+                                           are instructions for all of it */
 } Schedule;
 
 /* What the kernel is to be made for. stored16: per node, a stored value of 16

@@ -20,7 +20,7 @@ static inline Plan *plan_of(Ctx *c, const char *text, Kind kind)
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
     return plan_make(step, size, kind == STEP ? 0 : 64, kind == JOINT,
-                     machine_usual_gpu());
+                     machine_usual_gpu(), NULL);
 }
 
 /* The most of each number that ptxas has to say of them. */

@@ -181,7 +181,8 @@ static void make_plan(Ctx *c, void *ud)
 
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    n->p = plan_make(step, size, n->chunk, n->backward, machine_usual_gpu());
+    n->p = plan_make(step, size, n->chunk, n->backward, machine_usual_gpu(),
+                     NULL);
 }
 
 static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,

@@ -40,6 +40,7 @@ local more <const> = {
                        T.delta_product { steps = 2 }),
   l2_steps = composed(D.fixed {}, F.l2norm {}, T.delta_product { steps = 2 }),
   stabilised = composed(D.max_stabilized {}, F.l2norm {}, T.one_step_gd {}),
+  dplr_plain = composed(D.none {}, F.identity {}, T.dplr {}),
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
@@ -106,10 +107,17 @@ local cases <const> = {
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
   "mamba3,B=1,T=70,H=1,K=64,V=32,typed=1",
   "precond_mamba3,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
-  -- one without a schedule between others: what it leaves is loaded whole
+  -- larger than what the model lets a kernel hold: cut further, a state that
+  -- nobody multiplies found where it is kept
   "gated_deltanet,B=1,T=70,H=1,K=192,V=192",
+  "gated_deltanet,B=1,T=70,H=1,K=256,V=256",
   -- long programs, their columns in parts
   "precond_mamba3,B=1,T=70,H=1,K=128,V=128",
+  -- states that stand in each other: scores that are scanned, both ways
+  "momentum_deltanet,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
+  -- kernels over all chunks in two, as they are too large
+  "dplr_plain,B=1,T=70,H=1,K=128,V=128",
 }
 
 local long <const> = {

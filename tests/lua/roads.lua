@@ -52,7 +52,7 @@ for i = 1, every == 1 and #kinds or 0 do
   print(("%5d  %s"):format(reasons[kinds[i]], kinds[i]))
 end
 local failed = 0
-if every ~= 1 and (accepted < 19 or forward < 17 or both < 16) then
+if every ~= 1 and (accepted < 19 or forward < 17 or both < 17) then
   print("FAIL fewer compositions on tensor cores than there were")
   failed = 1
 end

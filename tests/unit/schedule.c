@@ -544,6 +544,35 @@ static const Spoiled shifts[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of states that stand in each other: scores that are scanned from the last
+ * token back, with a gate a token, and shifted. */
+static KInst *scanned_back(Schedule *s)
+{
+    KInst *k = find(s, K_SCAN, 0);
+    while (k->op != K_SCAN
+           || !(s->g->n[s->value[k->out[0]].node].flags & REVERSE))
+        k++;
+    return k;
+}
+static void gates_of_scores(Schedule *s)
+{
+    KInst *k = scanned_back(s);
+    k->in[1] = k->in[0];
+}
+static void scores_elsewhere(Schedule *s)
+{
+    s->value[scanned_back(s)->out[0]].alias = NOTHING;
+}
+
+static const Spoiled coupled[] = {
+    { "gates of scores", gates_of_scores, "no gates" },
+    { "scanned elsewhere", scores_elsewhere, "lie elsewhere" },
+    { "not shifted", not_shifted, "nobody writes" },
+    { "no row off", no_row_off, "no row off" },
+    { "shifted early", shifted_early, "do not meet" },
+    { NULL, NULL, NULL },
+};
+
 static void too_many_maps(Schedule *s)
 {
     Target *t = ctx_alloc(s->c, sizeof *t);
@@ -697,7 +726,9 @@ int main(void)
                      { "tests/plans/precond_mamba3_chunks.plan", shifts, 1, 1,
                        0, true },
                      { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0, 0, 0 },
-                     { "tests/plans/rwkv7_chunks.plan", rings, 0, 0, 0, 0 }
+                     { "tests/plans/rwkv7_chunks.plan", rings, 0, 0, 0, 0 },
+                     { "tests/plans/momentum_chunks.plan", coupled, 0, 0, 0,
+                       0 }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

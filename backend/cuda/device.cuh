@@ -420,6 +420,11 @@ INLINE void warpgroup_sync()
 {
     asm volatile("bar.sync %0, 128;" :: "r"(threadIdx.x >> 7) : "memory");
 }
+/* One of so many warpgroups, of all roles of matrices. */
+template<int WARPGROUPS> INLINE void roles_sync()
+{
+    asm volatile("bar.sync 6, %0;" :: "n"(128 * WARPGROUPS) : "memory");
+}
 /* One of both ahead warpgroups, where they are at one chunk. */
 INLINE void joint_sync()
 {

@@ -167,7 +167,7 @@ static bool finds(const Print *p, const KInst *k, Ref r)
 {
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
-        if (v->node == r && buffer_of(p, v)->writer == KR_MATRIX)
+        if (v->node == r && has_matrices(buffer_of(p, v)->writer))
             return true;
     }
     return false;
@@ -191,7 +191,7 @@ static void put_vectors(Print *p, const KInst *k)
     }
     each_bit(p, k, k->post_empty, true, put_post);
     for (int i = 0; i < k->nin; i++)
-        if (buffer_of(p, value_at(p, k->in[i]))->writer == KR_MATRIX)
+        if (has_matrices(buffer_of(p, value_at(p, k->in[i]))->writer))
             put_kept(p, value_at(p, k->in[i])->node);
     for (int i = 0; i < k->nnodes; i++) {
         put_vector_node(p, k->node[i]);
@@ -222,11 +222,12 @@ static void put_vectors(Print *p, const KInst *k)
 
 /* ---- the matrix role ---- */
 
-static void put_fragments(Print *p)
+static void put_fragments(Print *p, KRole role)
 {
     for (int i = 0; i < p->s->nvalues; i++) {
         const KValue *v = value_at(p, i);
-        if (v->layout == LAY_FRAGMENT && v->alias == NOTHING)
+        if (v->layout == LAY_FRAGMENT && v->alias == NOTHING
+            && v->ahead == (role == KR_AHEAD))
             buf_printf(p->b, "float f%u[%d];\n", (unsigned)v->node,
                        fragment_regs(p->s, v));
     }
@@ -236,7 +237,7 @@ static void put_fragments(Print *p)
 static const char *part_of(Print *p, const KValue *d, int row, int col,
                            int width)
 {
-    int share = share_of(p->s, d->ncol);
+    int share = share_of(p->s, d->ahead ? KR_AHEAD : KR_MATRIX, d->ncol);
     if (d->nrow <= TILE_ROWS && width == share)
         return fragment_name(p, d->node);
     return ctx_format(p->c, "registers<%d>(%s, %d)", width / 2,
@@ -251,7 +252,7 @@ static void put_product(Print *p, const KInst *k)
 {
     const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
     const KValue *d = value_at(p, k->out[0]);
-    int share = share_of(p->s, k->ncol);
+    int share = share_of(p->s, k->role, k->ncol);
     int over = k->turned[0] ? a->nrow : a->ncol;
     int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
     if (k->nin > 2)                     /* in its registers before the fence */
@@ -276,7 +277,8 @@ static void put_inverse(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
     const char *to = place(p, v), *from = place(p, value_at(p, k->in[0]));
-    bool beside = p->s->groups > 1, hands = k->wait_empty >> v->buffer & 1;
+    bool beside = warpgroups_of(p->s, k->role) > 1;
+    bool hands = k->wait_empty >> v->buffer & 1;
     if (hands)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
@@ -290,11 +292,11 @@ static void put_inverse(Print *p, const KInst *k)
 
 static void put_inst(Print *p, const KInst *k)
 {
-    if (k->role == KR_MATRIX)
+    if (has_matrices(k->role))
         each_bit(p, k, k->wait_full, false, put_wait);
     switch ((KOp)k->op) {
     case K_LOAD:    put_load(p, k); return;
-    case K_STORE:   (k->role == KR_MATRIX ? put_share : put_store)(p, k);
+    case K_STORE:   (has_matrices(k->role) ? put_share : put_store)(p, k);
                     return;
     case K_VECTOR:  (k->nrow ? put_lanes : put_vectors)(p, k); return;
     case K_CLEAR:   put_cleared(p, k); break;
@@ -308,7 +310,7 @@ static void put_inst(Print *p, const KInst *k)
     case K_ACROSS:  put_across(p, k); break;
     case K_DECAYED: put_decayed(p, k); break;
     case K_SYNC:
-        buf_printf(p->b, "matrix_sync<%d>();\n", p->s->groups);
+        put_sync(p, (KRole)k->role);
         break;
     case K_BEGIN:
     case K_END:     put_state(p, k); return;
@@ -327,7 +329,9 @@ static void put_settled(Print *p, int settle)
     const Schedule *s = p->s;
     for (int j = settle - 1; j >= 0; j--) {
         const KInst *k = &s->inst[j];
-        if (k->role == KR_MATRIX && k->op != K_PRODUCT)
+        if (k->role != s->inst[settle].role)
+            continue;
+        if (k->op != K_PRODUCT)
             break;
         if (k->op == K_PRODUCT)
             buf_printf(p->b, "keep(%s);\n",
@@ -341,7 +345,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         const KInst *k = &p->s->inst[i];
         if (k->role != role || k->op < from || k->op > to)
             continue;
-        if (role == KR_MATRIX)
+        if (has_matrices(role))
             put_found_early(p, k);
         put_inst(p, k);
         if (k->op == K_SETTLE)
@@ -366,8 +370,8 @@ static void put_role(Print *p, KRole role)
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     put_items(p);
-    if (role == KR_MATRIX) {
-        put_fragments(p);
+    if (has_matrices(role)) {
+        put_fragments(p, role);
         put_item_lane(p);
     }
     put_insts(p, role, K_BEGIN, K_BEGIN);
@@ -428,6 +432,23 @@ static void put_barriers(Print *p)
     buf_printf(p->b, "barrier_init_fence();\n}\n__syncthreads();\n");
 }
 
+/* Its warpgroups' registers, and which of them has which columns. */
+static void put_matrix_role(Print *p, KRole role, int regs)
+{
+    const Schedule *s = p->s;
+    int launched = s->target->regs / s->resident / GROUP_THREADS
+                 / (1 + s->groups + s->ahead);
+    if (s->groups > 1)
+        buf_printf(p->b, "%s_registers<%d>();\n",
+                   regs > launched ? "more" : "fewer", regs);
+    buf_printf(p->b, "const Lane l = lane_here();\nconst int thread ="
+               " (int)threadIdx.x - %d, group = uniform(thread >> 7);\n"
+               "auto col0 = [&](int share) { return group * share; };\n",
+               32 * first_warp(s, role));
+    put_role(p, role);
+    buf_printf(p->b, "}\n");
+}
+
 static void put_roles(Print *p)
 {
     const Schedule *s = p->s;
@@ -441,15 +462,15 @@ static void put_roles(Print *p)
     buf_printf(b, "}\n");
     if (!s->groups)
         return;
-    buf_printf(b, "else {\n");
-    if (deals)
-        buf_printf(b, "more_registers<%d>();\n", s->regs[1]);
-    buf_printf(b, "const Lane l = lane_here();\nconst int thread ="
-               " (int)threadIdx.x - %d, group = uniform(thread >> 7);\n"
-               "auto col0 = [&](int share) { return group * share; };\n",
-               GROUP_THREADS);
-    put_role(p, KR_MATRIX);
-    buf_printf(b, "}\n");
+    if (s->ahead)
+        buf_printf(b, "else if (warp < %d) {\n", first_warp(s, KR_AHEAD));
+    else
+        buf_printf(b, "else {\n");
+    put_matrix_role(p, KR_MATRIX, s->regs[1]);
+    if (s->ahead) {
+        buf_printf(b, "else {\n");
+        put_matrix_role(p, KR_AHEAD, s->regs[2]);
+    }
 }
 
 /* Arguments are known once the roles are printed. */
@@ -460,7 +481,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles };
     k->head = head_text(s);
-    k->threads = GROUP_THREADS * (s->groups + 1);
+    k->threads = GROUP_THREADS * (1 + s->groups + s->ahead);
     k->shared = s->shared;
     k->blocks = s->slices;
     k->resident = s->resident;

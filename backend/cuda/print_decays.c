@@ -29,7 +29,7 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
                            const char *last)
 {
     const char *gates = "Gates<0, 0> { 0, 0 }", *begin = "0u";
-    int share = share_of(p->s, k->ncol);
+    int share = share_of(p->s, k->role, k->ncol);
     for (int i = 1; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         const char *of = gates_text(p, k, v);
@@ -49,8 +49,9 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
 
 void put_scan(Print *p, const KInst *k)
 {
+    each_bit(p, k, k->wait_empty, true, put_wait);
     const char *last = "0u";
-    int share = share_of(p->s, k->ncol);
+    int share = share_of(p->s, k->role, k->ncol);
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_VECTOR)
             last = place(p, value_at(p, k->out[i]));
@@ -152,7 +153,7 @@ static const char *places_text(Print *p, const KInst *k, int at)
 static void put_scores(Print *p, const KInst *k, const TermsOf *t)
 {
     Buf strict = { .ctx = p->c };
-    int share = share_of(p->s, k->ncol);
+    int share = share_of(p->s, k->role, k->ncol);
     for (int i = 0; i < k->nout; i++)
         buf_printf(&strict, "%s %d", i ? "," : "",
                    (node_of(p, t->term[i].product)->flags & STRICT) != 0);
@@ -167,7 +168,7 @@ static void put_scores(Print *p, const KInst *k, const TermsOf *t)
 
 void put_decayed(Print *p, const KInst *k)
 {
-    int share = share_of(p->s, k->ncol);
+    int share = share_of(p->s, k->role, k->ncol);
     TermsOf t = terms_of(p, k);
     bool later = node_of(p, t.term[0].product)->over & AXIS(AX_J);
     buf_printf(p->b, "{\nfloat *const sum[] = {");
@@ -261,7 +262,7 @@ static const KInst *asked_before(const Print *p, const KInst *k)
 {
     const KInst *at = k;
     for (const KInst *i = k - 1; i >= p->s->inst; i--) {
-        if (i->role != KR_MATRIX)
+        if (i->role != k->role)
             continue;
         bool light = i->op == K_MAP && !has_fragments(p, i);
         if (!light && i->op != K_PRODUCT && i->op != K_SETTLE
@@ -276,7 +277,7 @@ static void put_raw(Print *p, const KInst *k, const KValue *v)
 {
     const Node *n = node_of(p, v->node);
     const char *name = raw_name(p, k, v);
-    int share = share_of(p->s, k->ncol);
+    int share = share_of(p->s, k->role, k->ncol);
     buf_printf(p->b, "u32 %s[%d];\nfind_matrix<%d>(%s, a.tensor[%d], x, %s +"
                " col0(%d), l);\n", name, share / 4,
                p->s->g->in[n->index].ranked, name,
@@ -287,7 +288,7 @@ static void put_raw(Print *p, const KInst *k, const KValue *v)
 void put_found_early(Print *p, const KInst *from)
 {
     for (const KInst *k = from; k < p->s->inst + p->s->ninsts; k++) {
-        if (k->role != KR_MATRIX || k->op != K_MAP
+        if (k->role != from->role || k->op != K_MAP
             || asked_before(p, k) != from)
             continue;
         for (int i = 0; i < k->nin; i++)

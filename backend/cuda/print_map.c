@@ -95,10 +95,10 @@ static void put_operands(Print *p, const KInst *k, int regs)
     }
 }
 
-static void put_wide(Print *p, const KValue *v)
+static void put_wide(Print *p, const KInst *k, const KValue *v)
 {
     buf_printf(p->b, "write_wide(%s, %s, col0(%d), l);\n", place(p, v),
-               fragment_name(p, v->node), share_of(p->s, v->ncol));
+               fragment_name(p, v->node), share_of(p->s, k->role, v->ncol));
 }
 
 /* Whether it finds among sums what it leaves as a tile, or a fragment. */
@@ -135,7 +135,7 @@ static void put_tiles(Print *p, const KInst *k, bool computed)
         const KValue *v = value_at(p, k->out[i]);
         bool made = in_program(k, v->node) || passes_on(p, k, v);
         if (v->layout == LAY_WIDE && made == computed)
-            put_wide(p, v);
+            put_wide(p, k, v);
         if (v->layout != LAY_TILE || made != computed)
             continue;
         if (takes_turns(p, v))
@@ -282,7 +282,7 @@ static void put_parts(Print *p, const KInst *k, int regs)
                      value_at(p, k->out[i])->turn, true);
     buf_printf(b, "NO_UNROLL for (int part = 0; part < %d; part++) {\n"
                "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
-               "\n};\n", k->parts, share_of(p->s, k->ncol));
+               "\n};\n", k->parts, share_of(p->s, k->role, k->ncol));
     put_columns(p, k, regs);
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {

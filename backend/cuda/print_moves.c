@@ -100,16 +100,24 @@ static void put_ends(Print *p, const KInst *k, int threads)
         buf_printf(p->b, "write_first<%d>(%s, %s, %d, thread);\n", threads,
                    place(p, v), first, (int)v->ncol);
     buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n%s, thread);\n"
-               "fence_async();\nmatrix_sync<%d>();\n", threads, place(p, v),
+               "fence_async();\n", threads, place(p, v),
                (int)((v->ncol + TILE_COLS - 1) / TILE_COLS),
-               !back ? "" : p->s->g->rows ? " - RANKS" : " - 1",
-               p->s->groups);
+               !back ? "" : p->s->g->rows ? " - RANKS" : " - 1");
+    put_sync(p, (KRole)k->role);
+}
+
+static bool is_read_by_both(const Print *p, const KValue *v)
+{
+    return v->buffer != NOTHING
+        && buffer_of(p, v)->readers >> KR_MATRIX & 1
+        && buffer_of(p, v)->readers >> KR_AHEAD & 1;
 }
 
 void put_cleared(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
-    int threads = GROUP_THREADS * p->s->groups;
+    int threads = GROUP_THREADS * warpgroups_of(p->s, k->role);
+    bool both = is_read_by_both(p, v);
     if (v->layout == LAY_SUMS) {
         buf_printf(p->b, "for (int k = thread; k < %d; k += %d)\n"
                    "UNROLL for (int i = 0; i < RANKS; i++)\n"
@@ -122,9 +130,16 @@ void put_cleared(Print *p, const KInst *k)
         put_ends(p, k, threads);
         return;
     }
-    buf_printf(p->b, "if (x.n < 64) {\nclear_tail<%d>(%s, %d, x.n, thread);\n"
-               "fence_async();\nmatrix_sync<%d>();\n}\n", threads, place(p, v),
-               (int)((v->ncol + TILE_COLS - 1) / TILE_COLS), p->s->groups);
+    buf_printf(p->b, "if (x.n < 64) {\n");
+    if (!both || k->role == KR_AHEAD)
+        buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n, thread);\n"
+                   "fence_async();\n", threads, place(p, v),
+                   (int)((v->ncol + TILE_COLS - 1) / TILE_COLS));
+    if (both)
+        buf_printf(p->b, "roles_sync<%d>();\n", p->s->groups + p->s->ahead);
+    else
+        put_sync(p, (KRole)k->role);
+    buf_printf(p->b, "}\n");
 }
 
 /* ---- stores ---- */
@@ -160,7 +175,7 @@ void put_share(Print *p, const KInst *k)
         buf_printf(p->b, "%skeep_matrix<%d>((unsigned short *)%s + %s +"
                    " col0(%d), %s, x, l);\n", once_text(p, v->node),
                    full_extent(p, v->col), kept_place(p, v->node),
-                   sliced_index(p, v->col, 0), share_of(p->s, v->ncol),
+                   sliced_index(p, v->col, 0), share_of(p->s, k->role, v->ncol),
                    fragment_name(p, v->node));
         return;
     }
@@ -175,7 +190,7 @@ void put_share(Print *p, const KInst *k)
                of,
                result_tensor(p, ARG_OUTPUT, k->index),
                fragment_name(p, v->node), sliced_index(p, v->col, 0),
-               share_of(p->s, v->ncol));
+               share_of(p->s, k->role, v->ncol));
 }
 
 void put_store(Print *p, const KInst *k)

@@ -353,3 +353,13 @@ const char *element_of(Print *p, const KInst *k, Ref o)
                       : "c%u[e / 4 * 2 + e %% 2]", u,
                       map_share(p, k) / 2);
 }
+
+int first_warp(const Schedule *s, KRole role)
+{
+    return (1 + (role == KR_AHEAD ? s->groups : 0)) * s->target->group;
+}
+
+void put_sync(Print *p, KRole role)
+{
+    buf_printf(p->b, "matrix_sync<%d>();\n", warpgroups_of(p->s, role));
+}

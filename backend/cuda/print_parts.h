@@ -72,6 +72,10 @@ int pair_phase(const Print *p, const KInst *k, Ref r);
 int full_extent(const Print *p, int axis);
 /* A tile's, of which it has whole pieces. */
 int padded_rows(const KValue *v);
+/* The first of a role's warps, of matrices. */
+int first_warp(const Schedule *s, KRole role);
+/* The role's warps meet. */
+void put_sync(Print *p, KRole role);
 /* How many rows of the program's space a lane has: two of each piece. */
 int rows_held(const KInst *k);
 /* The barrier of a buffer's slot at that turn: that it is full, or empty; waits
@@ -85,7 +89,7 @@ static inline int lane_entries(int size) { return (size + 31) / 32; }
 /* Columns that a warpgroup has in hand of the program's space. */
 static inline int map_share(const Print *p, const KInst *k)
 {
-    return share_of(p->s, k->ncol) / (k->parts ? k->parts : 1);
+    return share_of(p->s, k->role, k->ncol) / (k->parts ? k->parts : 1);
 }
 
 static inline bool is_scores(const KInst *k)

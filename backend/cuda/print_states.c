@@ -89,7 +89,7 @@ static void put_vector_state(Print *p, const KInst *k)
     const KValue *from = value_at(p, carries ? k->in[0] : 0);
     buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n",
                k->op == K_END ? once_text(p, v->node) : "", (int)v->nrow,
-               32 * p->s->warps[KR_MATRIX]);
+               32 * p->s->warps[k->role]);
     const char *type = element_type(result_type(p, kind, k->index));
     int t = result_tensor(p, kind, k->index);
     const char *at = sliced_index(p, v->row, 0);
@@ -109,7 +109,7 @@ void put_kept_vector(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->in[0]);
     buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n"
                "(%s + %s)[k] = load1(%s + 4 * k);\n", once_text(p, v->node),
-               (int)v->nrow, 32 * p->s->warps[KR_MATRIX],
+               (int)v->nrow, 32 * p->s->warps[k->role],
                kept_place(p, v->node), sliced_index(p, v->row, 0),
                place(p, v));
 }
@@ -134,7 +134,7 @@ void put_state(Print *p, const KInst *k)
         return;
     }
     p->k->row_axis = v->row;
-    int share = share_of(p->s, v->ncol);
+    int share = share_of(p->s, k->role, v->ncol);
     buf_printf(p->b, "%s_state<%s, %d, %d>(f%u, a.tensor[%d], x, %s, %s +"
                " col0(%d), l);\n", begins ? "begin" : "end",
                element_type(result_type(p, kind, k->index)), (int)v->nrow,

@@ -79,8 +79,8 @@ void put_sums_end(Print *p, const KInst *k, bool columns)
         if (!is_sum_of(p, k, v, columns))
             continue;
         if (v->layout == LAY_SCALAR)
-            buf_printf(p->b, "put_sum(%s, warp - 4, s%u, l);\n", place(p, v),
-                       u);
+            buf_printf(p->b, "put_sum(%s, warp - %d, s%u, l);\n", place(p, v),
+                       first_warp(p->s, (KRole)k->role), u);
         else if (rows)
             buf_printf(p->b, "put_row_sums<%d>(%s, group, s%u, l);\n",
                        (int)v->nrow, place(p, v), u);

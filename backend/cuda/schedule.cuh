@@ -63,6 +63,7 @@ INLINE void find_chunk(const Run &run, int c, Item &x)
 /* A ring's slot at its pos-th use. */
 INLINE u32 parity(u32 pos, u32 depth) { return pos / depth & 1; }
 
+/* The warps of a role of matrices meet. */
 template<int WARPGROUPS> INLINE void matrix_sync()
 {
     if (WARPGROUPS == 2)

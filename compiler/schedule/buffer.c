@@ -16,12 +16,13 @@
 enum { VECTOR_ALIGN = 16, BARRIER = 8,
        SPARE = 10 };                    /* buffers that others may need */
 
+/* Of the value, and of those that lie in its place. */
 static uint16_t readers_of(const Schedule *s, int value)
 {
     uint16_t set = 0;
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++)
-            if (s->inst[i].in[j] == value)
+            if (fragment_root(s, s->inst[i].in[j]) == value)
                 set |= (uint16_t)(1u << s->inst[i].role);
     return set;
 }
@@ -82,12 +83,12 @@ bool live_apart(const Schedule *s, int a, int b)
 static int buffer_left(const Schedule *s, int value, uint16_t readers,
                        int32_t bytes)
 {
-    bool own = readers == 1u << KR_MATRIX
-            && writer_of(s, value)->role == KR_MATRIX;
+    int role = writer_of(s, value)->role;
+    bool own = has_matrices(role) && readers == 1u << role;
     for (int b = 0; b < s->nbuffers && own; b++) {
         const KBuffer *to = &s->buffer[b];
         bool free = to->tile && to->bytes == bytes && is_internal(to)
-                 && to->writer == KR_MATRIX;
+                 && to->writer == role;
         for (int v = 0; v < s->nvalues; v++)
             free &= s->value[v].buffer != b || s->value[v].alias != NOTHING
                  || live_apart(s, v, value);
@@ -137,7 +138,7 @@ static int length_between(const Schedule *s, int a, int b)
     int count = (begin - end - 1 + s->ninsts) % s->ninsts;
     for (int i = 1; i <= count; i++) {
         const KInst *k = &s->inst[(end + i) % s->ninsts];
-        n += k->role == KR_MATRIX ? inst_length(s, k) : 0;
+        n += has_matrices(k->role) ? inst_length(s, k) : 0;
     }
     return n;
 }
@@ -364,6 +365,7 @@ bool buffers_apart(const Schedule *s, int a, int b)
     find_live(s, a, &first[0], &last[0]);
     find_live(s, b, &first[1], &last[1]);
     return is_internal(&s->buffer[a]) && is_internal(&s->buffer[b])
+        && s->buffer[a].writer == s->buffer[b].writer
         && (last[0] < first[1] || last[1] < first[0]);
 }
 

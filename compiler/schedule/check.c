@@ -209,14 +209,15 @@ static const char *check_layouts(const Schedule *s)
     return NULL;
 }
 
-/* Fragments are the matrix role's. */
+/* Fragments are those of roles of matrices, each its own. */
 static const char *check_fragments(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        for (int j = 0; j < k->nin + k->nout && k->role != KR_MATRIX; j++) {
+        for (int j = 0; j < k->nin + k->nout; j++) {
             int v = j < k->nin ? k->in[j] : k->out[j - k->nin];
-            if (s->value[v].layout == LAY_FRAGMENT)
+            if (s->value[v].layout == LAY_FRAGMENT
+                && k->role != (s->value[v].ahead ? KR_AHEAD : KR_MATRIX))
                 return wrong(s, "a fragment that another role has not", v);
         }
     }
@@ -228,7 +229,7 @@ static const char *check_parts(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        if (k->parts && (!may_be_in_parts(s, k) || share_of(s, k->ncol)
+        if (k->parts && (!may_be_in_parts(s, k) || share_of(s, k->role, k->ncol)
                                                    % (k->parts * PART_COLS)))
             return wrong(s, "parts of what is not made of memory alone", i);
     }
@@ -243,6 +244,20 @@ static const char *check_writers(const Schedule *s)
             if (has_buffer(&s->value[v]) && s->value[v].buffer != NOTHING
                 && s->buffer[s->value[v].buffer].writer != s->inst[i].role)
                 return wrong(s, "a buffer that another role fills", v);
+        }
+    return NULL;
+}
+
+static const char *check_readers(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++) {
+            const KValue *v = &s->value[s->inst[i].in[j]];
+            if (has_buffer(v) && v->buffer != NOTHING
+                && s->buffer[v->buffer].writer != s->inst[i].role
+                && !(s->buffer[v->buffer].readers >> s->inst[i].role & 1))
+                return wrong(s, "a buffer that is not for who reads it",
+                             s->inst[i].in[j]);
         }
     return NULL;
 }
@@ -289,6 +304,16 @@ static const char *check_lives(const Schedule *s)
     return NULL;
 }
 
+/* Of the role's instructions the first that reads the value, or NULL. */
+static const KInst *first_reader(const Schedule *s, int value, int role)
+{
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int j = 0; j < k->nin; j++)
+            if (k->in[j] == value && k->role == role)
+                return k;
+    return NULL;
+}
+
 /* Whoever reads a loaded tile of tokens finds its ends cleared, and in its
  * first row what comes before the chunk. */
 static const char *check_cleared(const Schedule *s)
@@ -298,22 +323,17 @@ static const char *check_cleared(const Schedule *s)
         if (w == NOTHING || s->inst[w].op != K_LOAD || s->value[v].row != AX_I
             || s->value[v].layout != LAY_TILE)
             continue;
-        const KInst *k = s->inst;
-        for (bool reads = false; k < s->inst + s->ninsts; k += !reads) {
-            for (int j = 0; j < k->nin; j++)
-                reads |= k->in[j] == v;
-            if (reads)
-                break;
-        }
-        if (k == s->inst + s->ninsts)
-            continue;
         Ref first = first_row(s->g, s->value[v].node);
         bool found = first && s->g->n[first].axes;
-        if (k->op != K_CLEAR || k->in[0] != v || k->nin != 1 + found
-            || (found && (s->value[k->in[1]].node != first
-                          || (s->value[k->in[1]].layout != LAY_GLOBAL
-                              && s->value[k->in[1]].layout != LAY_VECTOR))))
-            return wrong(s, "a tile whose ends are not cleared", v);
+        for (int role = 0; role < NKROLES; role++) {
+            const KInst *k = first_reader(s, v, role);
+            if (k && (k->op != K_CLEAR || k->nin != 1 + found
+                || (found && (s->value[k->in[1]].node != first
+                              || (s->value[k->in[1]].layout != LAY_GLOBAL
+                                  && s->value[k->in[1]].layout
+                                     != LAY_VECTOR)))))
+                return wrong(s, "a tile whose ends are not cleared", v);
+        }
     }
     return NULL;
 }
@@ -401,7 +421,7 @@ static const char *check_turns(const Schedule *s)
 
 /* ---- the matrix role's warps ---- */
 
-static const char *check_meetings(const Schedule *s)
+static const char *check_meetings_of(const Schedule *s, int role)
 {
     uint32_t written = 0, read = 0;
     for (int turn = 0; turn < 2; turn++)
@@ -409,7 +429,7 @@ static const char *check_meetings(const Schedule *s)
             const KInst *k = &s->inst[i];
             uint32_t in = matrix_reads(s, k), out = matrix_writes(s, k);
             uint32_t before = written | read;
-            if (k->role != KR_MATRIX)
+            if (k->role != role)
                 continue;
             if (k->op == K_SYNC)
                 written = read = before = 0;
@@ -421,6 +441,12 @@ static const char *check_meetings(const Schedule *s)
             read |= in;
         }
     return NULL;
+}
+
+static const char *check_meetings(const Schedule *s)
+{
+    const char *why = check_meetings_of(s, KR_MATRIX);
+    return why ? why : check_meetings_of(s, KR_AHEAD);
 }
 
 /* ---- roles that wait ---- */
@@ -557,29 +583,40 @@ static bool lives_at(const Schedule *s, int v, int at, bool behind)
     return behind ? first <= at && at < last : first < at && at <= last;
 }
 
-/* Fragments that live at one time, and what else a thread needs. A program
- * gives up an element of what it reads when it leaves one of what it writes;
- * products have both. */
-const char *registers_fault(const Schedule *s)
+/* A program gives up an element of what it reads when it leaves one of what it
+ * writes; products have both. */
+int registers_held(const Schedule *s, KRole role)
 {
-    enum { OTHERS = 64 };
     int most = 0;
     for (int i = 0; i < s->ninsts; i++) {
         int live[2] = { 0, 0 };
         for (int v = 0; v < s->nvalues; v++)
             for (int behind = 0; behind < 2; behind++)
                 if (s->value[v].layout == LAY_FRAGMENT
+                    && s->value[v].ahead == (role == KR_AHEAD)
                     && s->value[v].alias == NOTHING
                     && (lives_at(s, v, i, behind)
                         || (s->inst[i].op != K_MAP
                             && lives_at(s, v, i, !behind))))
                     live[behind] += fragment_regs(s, &s->value[v]);
+        if (s->inst[i].role != role)
+            continue;
         most = live[0] > most ? live[0] : most;
         most = live[1] > most ? live[1] : most;
     }
-    if (most + OTHERS > s->regs[1])
-        return ctx_format(s->c, "%d registers for fragments; a thread has %d",
-                          most, s->regs[1]);
+    return most;
+}
+
+/* Those, and what else a thread needs. */
+const char *registers_fault(const Schedule *s)
+{
+    enum { OTHERS = 64, AHEAD = 32 };
+    for (int ahead = 0; ahead < 1 + (s->ahead > 0); ahead++) {
+        int most = registers_held(s, ahead ? KR_AHEAD : KR_MATRIX);
+        if (most + (s->ahead ? AHEAD : OTHERS) > s->regs[1 + ahead])
+            return ctx_format(s->c, "%d registers for fragments; a thread has"
+                              " %d", most, s->regs[1 + ahead]);
+    }
     return NULL;
 }
 
@@ -591,7 +628,7 @@ static const char *check_maps(const Schedule *s)
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         bool load = k->op == K_LOAD;
-        if (!load && (k->op != K_STORE || k->role == KR_MATRIX))
+        if (!load && (k->op != K_STORE || has_matrices(k->role)))
             continue;
         Ref r = s->value[load ? k->out[0] : k->in[0]].node;
         r = load ? loaded_node(s->g, r) : r;
@@ -607,7 +644,8 @@ static const char *check_maps(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
-        check_fragments, check_parts, check_writers, check_written_over,
+        check_fragments, check_parts, check_writers, check_readers,
+        check_written_over,
         check_states, check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,

@@ -18,8 +18,8 @@ enum { EACH_SHARE = 40, EACH_DECAYED = 320, EACH_STATE = 140,
 static int elements(const Schedule *s, const KInst *k)
 {
     int parts = k->parts ? k->parts : 1;
-    return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * share_of(s, k->ncol) / 2
-         / parts;
+    return (k->nrow + TILE_ROWS - 1) / TILE_ROWS
+         * share_of(s, k->role, k->ncol) / 2 / parts;
 }
 
 static int node_length(const Node *n)
@@ -72,7 +72,7 @@ int inst_length(const Schedule *s, const KInst *k)
     case K_PRODUCT: return LEN_PRODUCT;
     case K_INVERSE: return LEN_INVERSE;
     case K_STORE:
-        return k->role == KR_MATRIX
+        return has_matrices(k->role)
              ? EACH_SHARE * fragment_regs(s, &s->value[k->in[0]]) / 10
              : LEN_STORE;
     case K_SCAN:
@@ -103,7 +103,7 @@ bool may_be_in_parts(const Schedule *s, const KInst *k)
 {
     uint32_t turns = 0;
     if (k->op != K_MAP || k->row != AX_I || k->nrow > TILE_ROWS
-        || share_of(s, k->ncol) % PART_COLS)
+        || share_of(s, k->role, k->ncol) % PART_COLS)
         return false;
     for (int i = 0; i < k->nin; i++) {
         int lay = s->value[k->in[i]].layout;
@@ -149,7 +149,7 @@ static int best_parts(const Schedule *s, const KInst *k)
     int best = 0, most = 0;
     if (k->parts || !may_be_in_parts(s, k))
         return 0;
-    int all = share_of(s, k->ncol) / PART_COLS;
+    int all = share_of(s, k->role, k->ncol) / PART_COLS;
     for (int parts = 2; parts <= all; parts++)
         if (all % parts == 0 && gain(s, k, parts) > most) {
             best = parts;

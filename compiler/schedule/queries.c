@@ -3,6 +3,8 @@
  */
 #include "schedule.h"
 
+#include <string.h>
+
 const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448,
                              KERNEL_MAPS };
 
@@ -12,7 +14,7 @@ const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
     "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
     "store", "carry", "end" };
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
-                                          "matrix" };
+                                          "matrix", "ahead" };
 
 int32_t block_extent(const Schedule *s, int axis)
 {
@@ -57,6 +59,19 @@ int schedule_value(const Schedule *s, Ref node, Layout layout)
         if (s->value[i].node == node && s->value[i].layout == layout)
             return i;
     return NOTHING;
+}
+
+void inst_insert(Schedule *s, int at, KInst k)
+{
+    if (s->ninsts == s->cap_insts) {
+        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
+        s->cap_insts *= 2;
+        s->inst = ctx_grow(s->c, s->inst, old,
+                           (size_t)s->cap_insts * sizeof *s->inst);
+    }
+    memmove(s->inst + at + 1, s->inst + at,
+            (size_t)(s->ninsts++ - at) * sizeof *s->inst);
+    s->inst[at] = k;
 }
 
 int32_t value_bytes(const KValue *v)

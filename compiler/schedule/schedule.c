@@ -1,21 +1,71 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
 
+/* What a program of the role has in registers that is no fragment. */
+static int registers_left(const Schedule *s, KRole role)
+{
+    int most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        int n = 0;
+        if (k->role != role || k->op != K_MAP)
+            continue;
+        for (int j = 0; j < k->nin + k->nout; j++) {
+            const KValue *v = &s->value[j < k->nin ? k->in[j]
+                                                   : k->out[j - k->nin]];
+            int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
+                     * share_of(s, role, k->ncol) / 2
+                     / (k->parts ? k->parts : 1);
+            bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
+            n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each
+                                                : 0;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* What registers there are for roles of matrices: as many more than those that
+ * have numbers for a thread of each. */
+static void deal_registers(Schedule *s, int all)
+{
+    enum { LEAST = 64, MUCH = 96, MOST = 232 };
+    int held[2];
+    for (int i = 0; i < 2; i++) {
+        KRole role = i ? KR_AHEAD : KR_MATRIX;
+        int fragments = registers_held(s, role);
+        int others = registers_left(s, role);
+        others = others < MUCH ? others : MUCH;
+        held[i] = fragments > others ? fragments : others;
+        held[i] = held[i] > LEAST ? held[i] : LEAST;
+    }
+    int more = (all - s->groups * held[0] - s->ahead * held[1])
+             / (s->groups + s->ahead);
+    for (int i = 0; i < 2; i++) {
+        int n = (held[i] + more) / s->target->reg_step * s->target->reg_step;
+        s->regs[1 + i] = n < MOST ? n : MOST;
+    }
+}
+
 /* A warp each for the roles that are not the matrix role; those make up a
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
     int few = s->resident > 1 ? 48 : 56;
-    int threads = (s->groups + 1) * s->target->group * s->target->warp;
+    int threads = (1 + s->groups + s->ahead) * s->target->group
+                * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
              * s->target->reg_step;
     for (int i = 0; i < s->ninsts; i++)
-        s->warps[s->inst[i].role] = s->inst[i].role == KR_MATRIX
-            ? (uint8_t)(s->groups * s->target->group) : 1;
+        s->warps[s->inst[i].role] = has_matrices(s->inst[i].role)
+            ? (uint8_t)(warpgroups_of(s, s->inst[i].role) * s->target->group)
+            : 1;
     s->regs[0] = few;
     s->regs[1] = s->groups < 2 ? each < 216 ? each : 216
                : each + (each - few) / s->groups / s->target->reg_step
                  * s->target->reg_step;
+    if (s->ahead)
+        deal_registers(s, each * (1 + s->groups + s->ahead) - few);
 }
 
 /* Each turn takes less shared memory, and then fewer registers; where two are
@@ -35,6 +85,11 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->narrow = i >= TURNS;
         if (!schedule_select(s, w))
             return s;
+        s->ahead = 0;
+        if (like->ahead && !schedule_ahead(s)) {
+            s->why = "nothing that no carried state goes into";
+            return s;
+        }
         s->large = true;
         if (!schedule_buffers(s))
             continue;
@@ -86,6 +141,20 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
     return plain;
 }
 
+/* Or with a warpgroup ahead, where that is worth it: of walks forward alone. */
+static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
+{
+    Schedule *best = best_attempt(c, w, like);
+    if (like->kind != K_FORWARD || plan_is_joint(w->p) || best->groups < 2)
+        return best;
+    like->ahead = like->resident = 1;
+    like->slices = best->slices;
+    like->slice_axis = best->slice_axis;
+    Schedule *s = attempt(c, w, like);
+    return !s->why && (best->why || schedule_cycles(s) < schedule_cycles(best))
+         ? s : best;
+}
+
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -97,5 +166,5 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
         s->why = "chunks that are not of 64 tokens";
     else if (w->tile != BF16 && w->tile != F16)
         s->why = "products of another type than 16 bits";
-    return s->why ? s : best_attempt(c, w, s);
+    return s->why ? s : attempt_ahead(c, w, s);
 }

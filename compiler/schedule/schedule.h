@@ -16,6 +16,7 @@
  *   select.c   nodes -> values and instructions, dealt to roles, by way of
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
+ *   ahead.c    what a role does ahead of the one that carries states
  *   buffer.c   values -> buffers: bytes, depth, place
  *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
@@ -67,10 +68,12 @@ enum { TILE_COLS = 64, TILE_ROWS = 64, WIDE_PITCH = 72, SUMS_MORE = 8,
  * or scalar is the sum of so many that lie one behind the other. turn: its
  * number among the values that go through its buffer in an item. alias: a
  * fragment in whose registers this one is written, element by element, what
- * sums are of and lie in the place of, or NOTHING. */
+ * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
+ * role. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, turn;
+    bool ahead;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot */
@@ -120,8 +123,10 @@ typedef enum KOp {
 } KOp;
 extern const char *const kop_name[NKOPS];
 
+/* AHEAD: warpgroups that do what of a walk's matrices no carried state goes
+ * into, so that the matrix role finds it. */
 typedef enum KRole { KR_LOAD, KR_STORE, KR_VECTOR, KR_VECTOR2, KR_MATRIX,
-                     NKROLES } KRole;
+                     KR_AHEAD, NKROLES } KRole;
 extern const char *const krole_name[NKROLES];
 
 enum { MOST_USES = 48, MOST_BUFFERS = 32 };
@@ -174,7 +179,8 @@ typedef struct Schedule {
     DType tile;
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
-    int groups;                         /* warpgroups of the matrix role */
+    int groups, ahead;                  /* warpgroups of the matrix role; of the
+                                           one ahead of it, 1 or none */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another
@@ -185,8 +191,8 @@ typedef struct Schedule {
                                            made last */
     bool narrow;                        /* where registers are: groups in
                                            parts */
-    int regs[2];                        /* a thread's: of the other roles, of
-                                           the matrix role */
+    int regs[3];                        /* a thread's: of the other roles, of
+                                           the matrix role, of that ahead */
     KValue *value;
     int nvalues, cap_values;
     KInst *inst;
@@ -246,6 +252,9 @@ int schedule_slice_axis(const Schedule *s);
 const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
 
 bool schedule_select(Schedule *s, const KernelWish *w);
+/* Requires values and instructions, without buffers. False: there is nothing
+ * for a warpgroup ahead to do. */
+bool schedule_ahead(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
  * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
@@ -260,8 +269,9 @@ bool may_be_in_parts(const Schedule *s, const KInst *k);
 void schedule_sync(Schedule *s);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);
-/* The same of registers alone. */
+/* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
+int registers_held(const Schedule *s, KRole role);
 
 /* ---- price.c ---- */
 
@@ -306,7 +316,7 @@ int decayed_terms(const Graph *g, Ref r, KTerm t[MOST_TERMS]);
 /* Whether the decays of both products' rows are the same, and what the earlier
  * tokens' are measured from. */
 bool decay_alike(const Graph *g, Ref a, Ref b);
-/* Of the buffers that the matrix role writes for itself those that the
+/* Of the buffers that its role, of matrices, writes for itself those that the
  * instruction reads, or writes. What a vector that is carried becomes is
  * written where it is: of that, its beginning and its end each number is one
  * thread's. */
@@ -326,6 +336,8 @@ static inline bool lie_apart(const KBuffer *a, const KBuffer *b)
     return a->at >= b->at + b->bytes * b->depth
         || b->at >= a->at + a->bytes * a->depth;
 }
+/* Before the one that is there. */
+void inst_insert(Schedule *s, int at, KInst k);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Whether values of the layout have a buffer. */
@@ -343,15 +355,24 @@ static inline int32_t sums_pitch(const KValue *v)
 void live_interval(const Schedule *s, int value, int *first, int *last);
 /* Whether two values that the matrix role writes may lie in one place. */
 bool live_apart(const Schedule *s, int a, int b);
-/* Columns that a warpgroup has of a fragment; registers that a thread has of
- * it. */
-static inline int share_of(const Schedule *s, int ncol)
+static inline bool has_matrices(int role)
 {
-    return ncol / s->groups;
+    return role == KR_MATRIX || role == KR_AHEAD;
+}
+static inline int warpgroups_of(const Schedule *s, int role)
+{
+    return role == KR_AHEAD ? s->ahead : s->groups;
+}
+/* Columns that a warpgroup has of what its role shares; registers that a thread
+ * has of a fragment. */
+static inline int share_of(const Schedule *s, int role, int ncol)
+{
+    return ncol / warpgroups_of(s, role);
 }
 static inline int fragment_regs(const Schedule *s, const KValue *v)
 {
-    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * share_of(s, v->ncol) / 2;
+    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS
+         * share_of(s, v->ahead ? KR_AHEAD : KR_MATRIX, v->ncol) / 2;
 }
 /* Barriers of a buffer: full and empty, one each a slot. */
 int32_t barrier_at(const Schedule *s, int buffer);

@@ -41,13 +41,14 @@ static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
 
 /* ---- the matrix role's own order ---- */
 
-static uint32_t matrix_buffers(const Schedule *s, const int16_t *list, int n)
+static uint32_t matrix_buffers(const Schedule *s, int role,
+                               const int16_t *list, int n)
 {
     uint32_t set = 0;
     for (int i = 0; i < n; i++) {
         int b = s->value[list[i]].buffer;
-        if (b != NOTHING && s->buffer[b].writer == KR_MATRIX
-            && s->buffer[b].readers & 1u << KR_MATRIX)
+        if (b != NOTHING && s->buffer[b].writer == role
+            && s->buffer[b].readers & 1u << role)
             set |= 1u << b;
     }
     return set;
@@ -61,14 +62,14 @@ static bool is_vector(const Schedule *s, int value)
 uint32_t matrix_reads(const Schedule *s, const KInst *k)
 {
     int n = k->op == K_END ? 0 : k->op == K_CARRY && k->nin ? 1 : k->nin;
-    return matrix_buffers(s, k->in, n);
+    return matrix_buffers(s, k->role, k->in, n);
 }
 
 uint32_t matrix_writes(const Schedule *s, const KInst *k)
 {
     if (k->op == K_CARRY && k->nin > 1 && is_vector(s, k->in[1]))
-        return matrix_buffers(s, &k->in[1], 1);
-    return matrix_buffers(s, k->out, k->nout);
+        return matrix_buffers(s, k->role, &k->in[1], 1);
+    return matrix_buffers(s, k->role, k->out, k->nout);
 }
 
 uint32_t places_of(const Schedule *s, uint32_t buffers)
@@ -92,31 +93,18 @@ static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
                                 & (d->written | d->read));
 }
 
-static void insert_sync(Schedule *s, int at)
-{
-    if (s->ninsts == s->cap_insts) {
-        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
-        s->cap_insts *= 2;
-        s->inst = ctx_grow(s->c, s->inst, old,
-                           (size_t)s->cap_insts * sizeof *s->inst);
-    }
-    memmove(s->inst + at + 1, s->inst + at,
-            (size_t)(s->ninsts++ - at) * sizeof *s->inst);
-    s->inst[at] = (KInst){ .op = K_SYNC, .role = KR_MATRIX,
-                           .index = NOTHING };
-}
-
 /* Once more from what the item before has left behind. */
-static void order_matrix_role(Schedule *s)
+static void order_role(Schedule *s, int role)
 {
     Dirty d = { 0, 0 };
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
-            if (k->role != KR_MATRIX)
+            if (k->role != role)
                 continue;
             if (k->op != K_SYNC && must_meet(s, k, &d)) {
-                insert_sync(s, i);
+                inst_insert(s, i, (KInst){ .op = K_SYNC, .index = NOTHING,
+                                           .role = (uint8_t)role });
                 k = &s->inst[i];
             }
             if (k->op == K_SYNC)
@@ -129,7 +117,8 @@ static void order_matrix_role(Schedule *s)
 /* Requires buffers; breaks nothing. */
 void schedule_sync(Schedule *s)
 {
-    order_matrix_role(s);
+    order_role(s, KR_MATRIX);
+    order_role(s, KR_AHEAD);
     for (int b = 0; b < s->nbuffers; b++) {
         if (is_internal(&s->buffer[b]))
             continue;

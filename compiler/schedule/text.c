@@ -53,9 +53,11 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
 static void print_value(Buf *b, const KValue *v, int i)
 {
     buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
-               " turn %d at %d\n", i, (unsigned)v->node, layout_name[v->layout],
+               " turn %d at %d%s\n", i, (unsigned)v->node,
+               layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
-               v->buffer, v->alias, v->turn, (int)v->at);
+               v->buffer, v->alias, v->turn, (int)v->at,
+               v->ahead ? " ahead" : "");
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -87,10 +89,13 @@ static void print_inst(Buf *b, const KInst *k)
 static void print_whole(const Schedule *s, Buf *out)
 {
     buf_printf(out, "schedule %d %s slices %d of %d resident %d groups %d"
-               " regs %d %d shared %d\n", (int)(s->k - s->p->kernel),
+               "%s regs %d %d%s shared %d\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis, s->resident,
                s->groups,
-               s->regs[0], s->regs[1], (int)s->shared);
+               s->ahead ? ctx_format(s->c, " ahead %d", s->ahead) : "",
+               s->regs[0], s->regs[1],
+               s->ahead ? ctx_format(s->c, " %d", s->regs[2]) : "",
+               (int)s->shared);
     for (int r = 0; r < NKROLES; r++)
         if (s->warps[r])
             buf_printf(out, "role %s warps %d\n", krole_name[r], s->warps[r]);
@@ -197,9 +202,11 @@ static void read_head(Read *x)
     s->resident = number(x, 1, 4);
     must(x, "groups");
     s->groups = number(x, 0, 2);
+    if (next_is(x, "ahead"))
+        s->ahead = number(x, 1, 1);
     must(x, "regs");
-    s->regs[0] = number(x, 8, 255);
-    s->regs[1] = number(x, 8, 255);
+    for (int i = 0; i < 2 + (s->ahead > 0); i++)
+        s->regs[i] = number(x, 8, 255);
     must(x, "shared");
     s->shared = number(x, 0, INT32_MAX);
 }
@@ -259,6 +266,7 @@ static void read_value(Read *x)
     v->turn = (uint8_t)number(x, 0, 255);
     must(x, "at");
     v->at = number(x, 0, INT32_MAX);
+    v->ahead = next_is(x, "ahead");
     if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
 }

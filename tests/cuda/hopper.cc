@@ -77,8 +77,8 @@ struct Meeting {
     Brought x[2][128];
     Handed order;
 };
-static Meeting of_warp[2][32], of_group[2][8], of_joint[2], of_block[2],
-    of_pair;
+static Meeting of_warp[2][32], of_group[2][8], of_joint[2], of_roles[2],
+    of_block[2],    of_pair;
 
 /* The set, when `all` of them are here. */
 static Brought *meet(Meeting *m, int all, int me, const unsigned *x, int n)
@@ -110,6 +110,10 @@ void warpgroup_sync()
 void joint_sync()
 {
     meet(&of_joint[here], 256, 0, NULL, 0);
+}
+void meet_warpgroups(int n)
+{
+    meet(&of_roles[here], 128 * n, 0, NULL, 0);
 }
 void block_sync()
 {

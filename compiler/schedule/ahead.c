@@ -1,0 +1,184 @@
+/* ahead.c -- what of a walk no carried state goes into: a warpgroup of its own
+ * does it, a chunk ahead of those that carry the states. What these read of it
+ * lies in shared memory; whatever they would find in registers is left to them,
+ * with all that goes on from it.
+ */
+#include "schedule.h"
+
+#include <string.h>
+
+typedef struct Ahead {
+    Schedule *s;
+    bool *tied;                         /* instructions: not ahead */
+    bool *late;                         /* values: made by those */
+} Ahead;
+
+static bool is_fragment(const Schedule *s, int v)
+{
+    return s->value[v].layout == LAY_FRAGMENT;
+}
+
+/* Whether two values lie in one place, in which one role writes. */
+static bool lie_together(const Schedule *s, int a, int b)
+{
+    return fragment_root(s, a) == fragment_root(s, b);
+}
+
+static bool ties(Ahead *x, int at)
+{
+    bool was = x->tied[at];
+    x->tied[at] = true;
+    return !was;
+}
+
+/* Ends of products that are under way at one time are one role's. */
+static bool tie_under_way(Ahead *x, int settle)
+{
+    const Schedule *s = x->s;
+    bool any = x->tied[settle], changed = false;
+    int from = settle;
+    while (from > 0 && s->inst[from - 1].op != K_SETTLE)
+        from--;
+    for (int i = from; i < settle; i++)
+        any |= s->inst[i].op == K_PRODUCT && x->tied[i];
+    for (int i = from; i <= settle && any; i++)
+        if (s->inst[i].op == K_PRODUCT || i == settle)
+            changed |= ties(x, i);
+    return changed;
+}
+
+/* By what it reads. */
+static bool tie_reader(Ahead *x, int at)
+{
+    const KInst *k = &x->s->inst[at];
+    bool late = false;
+    for (int i = 0; i < k->nin; i++)
+        late |= x->late[k->in[i]];
+    return late && ties(x, at);
+}
+
+/* By what lies where another instruction, that is tied, has it. */
+static bool tie_writer(Ahead *x, int at)
+{
+    const Schedule *s = x->s;
+    const KInst *k = &s->inst[at];
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *u = &s->inst[i];
+        if (!x->tied[i] || !has_matrices(u->role))
+            continue;
+        for (int a = 0; a < k->nout; a++)
+            for (int b = 0; b < u->nin + u->nout; b++) {
+                int v = b < u->nin ? u->in[b] : u->out[b - u->nin];
+                if (lie_together(s, k->out[a], v)
+                    && (is_fragment(s, v) || b >= u->nin))
+                    return ties(x, at);
+            }
+    }
+    return false;
+}
+
+static void mark_late(Ahead *x, int at)
+{
+    const KInst *k = &x->s->inst[at];
+    for (int i = 0; i < k->nout; i++)
+        x->late[k->out[i]] = true;
+}
+
+/* Instructions of other roles are tied where they go on from what is. */
+static void find_tied(Ahead *x)
+{
+    const Schedule *s = x->s;
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            bool matrix = k->role == KR_MATRIX;
+            bool own = k->op == K_BEGIN || k->op == K_ACROSS
+                    || k->op == K_CARRY || k->op == K_END;
+            if (matrix && own)
+                more |= ties(x, i);
+            if (k->op != K_CLEAR || k->nout)
+                more |= tie_reader(x, i);
+            if (matrix && !x->tied[i])
+                more |= tie_writer(x, i);
+            if (k->op == K_SETTLE)
+                more |= tie_under_way(x, i);
+            if (x->tied[i])
+                mark_late(x, i);
+        }
+    }
+}
+
+static bool clears(const KInst *k)
+{
+    return k->op == K_CLEAR && !k->nout;
+}
+
+static bool is_read(const Schedule *s, int value, KRole role)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            if (s->inst[i].in[j] == value && s->inst[i].role == role
+                && !clears(&s->inst[i]))
+                return true;
+    return false;
+}
+
+/* Whoever reads a tile finds its ends cleared. Where both do, they meet, before
+ * all else: neither waits there for what the other does later. */
+static void deal_clears(Schedule *s)
+{
+    int front = 0;
+    while (s->inst[front].op == K_BEGIN)
+        front++;
+    for (int i = front; i < s->ninsts; i++) {
+        KInst k = s->inst[i];
+        if (!clears(&k) || !is_read(s, k.in[0], KR_AHEAD))
+            continue;
+        s->inst[i].role = k.role = KR_AHEAD;
+        if (!is_read(s, k.in[0], KR_MATRIX))
+            continue;
+        memmove(s->inst + front + 1, s->inst + front,
+                (size_t)(i - front) * sizeof k);
+        s->inst[front++] = k;
+        k.role = KR_MATRIX;
+        inst_insert(s, front++, k);
+        i++;
+    }
+}
+
+/* Sums of a role's warps, one each. */
+static void deal_parts(Schedule *s, const KInst *k)
+{
+    for (int i = 0; i < k->nout; i++) {
+        KValue *v = &s->value[k->out[i]];
+        bool vector = v->layout == LAY_VECTOR;
+        bool of_rows = vector && (k->col == AX_J
+            ? s->g->n[v->node].axes & AXIS(AX_I) : v->row == k->row);
+        v->ahead = v->layout == LAY_FRAGMENT;
+        if (k->op == K_MAP && (v->layout == LAY_SCALAR || of_rows))
+            v->parts = (uint8_t)(v->parts / s->groups * s->ahead);
+    }
+}
+
+bool schedule_ahead(Schedule *s)
+{
+    Ahead x = { .s = s };
+    bool any = false, shifts = false;
+    x.tied = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *x.tied);
+    x.late = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *x.late);
+    find_tied(&x);
+    s->ahead = 1;
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        shifts |= clears(k) && (k->nin > 1
+               || s->g->n[s->value[k->in[0]].node].op == OP_delay);
+        if (x.tied[i] || k->role != KR_MATRIX || clears(k))
+            continue;
+        k->role = KR_AHEAD;
+        deal_parts(s, k);
+        any |= k->op == K_PRODUCT || k->op == K_DECAYED || k->op == K_SCAN;
+    }
+    deal_clears(s);
+    return any && !shifts;
+}

@@ -491,6 +491,8 @@ static bool fits_stored(Back *k)
         k->room = ROOM_ALIGN;
         bind_back(k);
         call = &k->call;
+        if (note_plan(k->c, e, call) != s->note.plan)
+            return false;               /* another layout */
     }
     return e->backend->kept(k->c, e->program, e->plan, call) == s->bytes;
 }

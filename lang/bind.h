@@ -137,6 +137,8 @@ struct Backend {
                          const Call *call);
     /* Bytes of Call.kept. NULL: cannot run a part of a plan. */
     int64_t (*kept)(Ctx *c, void *program, const Plan *p, const Call *call);
+    /* What stands for how it is kept; NULL: always alike. */
+    uint64_t (*layout)(Ctx *c, void *program, const Call *call);
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
@@ -227,6 +229,8 @@ int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room);
 Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 const void *at);
+/* A note's plan, of one that saves, or goes back: in it is how it is kept. */
+uint64_t note_plan(Ctx *c, const PlanEntry *e, const Call *call);
 
 /* What a backward call has beside a forward one. Results as wide as their
  * tensors: fewer heads than the call has take the sum. */

@@ -107,6 +107,11 @@ static int64_t cuda_saved(Ctx *c, void *program, const Plan *p,
     return cuda_kept(c, program, call);
 }
 
+static uint64_t cuda_lay(Ctx *c, void *program, const Call *call)
+{
+    return cuda_layout(c, program, call);
+}
+
 static void *cuda_keep(Ctx *c, struct Gpu *gpu, const Call *call,
                        int64_t bytes)
 {
@@ -163,8 +168,8 @@ static const Backend backends[] = {
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
-      .keep = cuda_keep, .clear = cuda_clear, .put = cuda_put,
-      .probe = cuda_look,
+      .layout = cuda_lay, .keep = cuda_keep, .clear = cuda_clear,
+      .put = cuda_put, .probe = cuda_look,
       .read = cuda_fetch, .write = cuda_store },
     { .name = "interpreter", .machine = cpu_machine, .run = interpret },
 };

@@ -159,6 +159,14 @@ static uint64_t hash_places(const Graph *g, const Call *k, const void *at)
     return h;
 }
 
+uint64_t note_plan(Ctx *c, const PlanEntry *e, const Call *call)
+{
+    uint64_t layout = call->on_device && e->backend->layout
+                    ? e->backend->layout(c, e->program, call) : 0;
+
+    return hash_word(e->mark, layout) | 1;
+}
+
 Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 const void *at)
 {
@@ -170,7 +178,8 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                        hash_places(v->step, &b->call, at) | 1 };
     if (!e && !layer)
         return (Note){ 0 };
-    uint64_t mark = e ? e->mark : v->runs->mark(v, a, b);
+    Call call = e ? saving_call(c, v, a, b) : b->call;
+    uint64_t mark = e ? note_plan(c, e, &call) : v->runs->mark(v, a, b);
     return (Note){ mark | 1, hash_call(v->step, b) | 1,
                    hash_places(v->step, &b->call, at) | 1 };
 }

@@ -145,6 +145,8 @@ typedef struct CudaModule {
     int units;                          /* blocks of a grid whose tiles lie in
                                            memory, at most */
     CudaKept kept;
+    uint64_t layout;                    /* of what kernels keep for one another:
+                                           the same where it lies alike */
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
 } CudaModule;
 

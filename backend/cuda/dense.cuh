@@ -66,8 +66,8 @@ template<int N> INLINE void store_all(char *p, int type, i64 at, const float *x)
 
 /* Entries as they are counted: `count` of the first `outer` dimensions, and
  * for each `each` of the others, which are summed. A thread has `wide` entries,
- * neighbours in both tensors (`same`: in `from` one for all). With mul, x / n is
- * the upper half of x mul, shifted. */
+ * neighbours in both tensors (`same`: in `from` one for all). With mul, x / n
+ * is the upper half of x mul, shifted. */
 struct Move {
     char *to;
     const char *from;

@@ -582,7 +582,12 @@ void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
     with_program(c, p, prepare_locked, &k);
 }
 
-typedef struct Count { CudaProgram *p; const Call *call; int64_t most; } Count;
+typedef struct Count {
+    CudaProgram *p;
+    const Call *call;
+    int64_t most;
+    uint64_t layout;
+} Count;
 
 static void count_kept(Ctx *c, void *ud)
 {
@@ -591,8 +596,9 @@ static void count_kept(Ctx *c, void *ud)
     Call call = with_sequences(c, &s.call);
     const Build *forward;
     call.to = call.to ? call.to : k->p->builds.plan->nkernels;
-    k->most = cuda_stored(build_for(c, &k->p->builds, &call, &forward)->m,
-                          &call) + segments_kept(&s);
+    const CudaModule *m = build_for(c, &k->p->builds, &call, &forward)->m;
+    k->most = cuda_stored(m, &call) + segments_kept(&s);
+    k->layout = m->layout;
 }
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
@@ -600,6 +606,13 @@ int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
     Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
     with_program(c, p, count_kept, &k);
     return k.most;
+}
+
+uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
+    with_program(c, p, count_kept, &k);
+    return k.layout;
 }
 
 static void count_workspace(Ctx *c, void *ud)

@@ -32,6 +32,9 @@ int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call);
 
 /* Bytes of Call.kept, for calls whose tensors are on the device. */
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call);
+/* What stands for how the call's kernels keep it: one that goes back from what
+ * another call has kept must have the same. */
+uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call);
 
 /* Queues the call on its stream. Where the call's tensors are not on the
  * device, copies what it reads there, waits, and copies the results back. Any

@@ -114,6 +114,16 @@ typedef struct Tiles {
     int state[MAX_STATES];              /* the tile of those carried, or -1 */
 } Tiles;
 
+/* ---- tile_emit.c: a kernel ---- */
+
+Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
+                 int kernel);
+/* What it has and leaves; needs t->ext. */
+void tiles_analyse(Tiles *t);
+/* Its text, where it has no schedule; a comment on what is in it. */
+void tiles_print(Tiles *t, Buf *to);
+void put_comment(const Tiles *t, Buf *b);
+
 /* ---- tile_value.c: extents, places, text of an element ---- */
 
 int32_t tile_extent(const Tiles *t, Ref r, int ax);

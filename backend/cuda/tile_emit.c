@@ -1,10 +1,10 @@
 /* tile_emit.c -- any plan as CUDA C++, for every GPU from Ampere on.
  *
- * A kernel of the plan is a kernel of the source. A block takes a head of a
- * sequence and walks its chunks (CUDA_SEQUENCES), or takes one chunk
- * (CUDA_CHUNKS); where every value allows it, blocks share a head along an
- * axis of its state (tile_slice.c). The plan of a step has chunks of one
- * token: the same kernel decodes.
+ * A kernel of the plan is a kernel of the source; tile_plan.c has the plan. A
+ * block takes a head of a sequence and walks its chunks (CUDA_SEQUENCES), or
+ * takes one chunk (CUDA_CHUNKS); where every value allows it, blocks share a
+ * head along an axis of its state (tile_slice.c). The plan of a step has
+ * chunks of one token: the same kernel decodes.
  *
  * All threads of the block do one act after another: an element-wise loop
  * over as many nodes as go together, a product, a sum, a scan, a copy between
@@ -27,12 +27,8 @@
  */
 #include "print.h"
 #include "tile.h"
-#include "../../compiler/cost.h"
-#include "../../compiler/eval.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Blocks that a multiprocessor has room for at least: of chunks two, where
@@ -109,7 +105,7 @@ static void find_late(Tiles *t)
     }
 }
 
-static void analyse(Tiles *t)
+void tiles_analyse(Tiles *t)
 {
     const Plan *p = t->p;
 
@@ -131,6 +127,19 @@ static void analyse(Tiles *t)
     find_late(t);
     find_sharp(t, t->sharp);
     find_readers(t, t->wide, t->factor);
+}
+
+int cuda_rank(const Graph *g)
+{
+    int most = 1;
+
+    for (int i = 0; i < g->nin; i++)
+        most = g->in[i].rank > most ? g->in[i].rank : most;
+    for (int i = 0; i < g->nout; i++)
+        most = g->out[i].rank > most ? g->out[i].rank : most;
+    for (int i = 0; i < g->nst; i++)
+        most = g->st[i].rank > most ? g->st[i].rank : most;
+    return most;
 }
 
 /* ---- its acts ---- */
@@ -231,7 +240,7 @@ static void make_acts(Tiles *t)
 
 /* ---- its text ---- */
 
-static void put_comment(const Tiles *t, Buf *b)
+void put_comment(const Tiles *t, Buf *b)
 {
     static const char *const kind[] = { "token", "forward", "reverse" };
     size_t line = b->len;
@@ -372,8 +381,8 @@ static void put_walk(Tiles *t, Buf *b, const Buf *acts)
     buf_printf(b, "__syncthreads();\n}\n}\n");
 }
 
-static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
-                        CudaModule *m, int kernel)
+Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
+                 int kernel)
 {
     static const char *const kind[] = { "token", "forward", "reverse" };
     Tiles *t = ctx_alloc(c, sizeof *t);
@@ -405,7 +414,7 @@ static Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o,
     return t;
 }
 
-static void emit_kernel(Tiles *t, Buf *to)
+void tiles_print(Tiles *t, Buf *to)
 {
     Buf acts = { .ctx = t->c }, b = { .ctx = t->c };
 
@@ -428,574 +437,4 @@ static void emit_kernel(Tiles *t, Buf *to)
     begin_item(t, &b);
     put_walk(t, &b, &acts);
     source_indent(to, b.s);
-}
-
-/* ---- a plan ---- */
-
-/* A module's kernels, with what they keep, and their schedules; no text. */
-typedef struct Prepared {
-    const Plan *p;
-    int *of;                            /* of which kernel of the whole plan */
-    CudaModule *m;
-    Tiles **t;
-} Prepared;
-
-/* Whether kernels from schedules take r by way of a tile of 16 bits. */
-static bool is_tile(const Tiles *t, Ref r)
-{
-    AxisSet s = t->g->n[r].axes;
-
-    return t->o->scheduled && t->o->tile != F32 && s & (s - 1)
-        && !(s & (s - 1) & ((s & (s - 1)) - 1));
-}
-
-static bool is_factor(const Graph *g, Ref r)
-{
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 2 && node_is_product(g, &g->n[u]); i++)
-            if (shown_node(g, g->n[u].a[i]) == r)
-                return true;
-    return false;
-}
-
-/* Marks which nodes go, element by element, into the kernel's sums along the
- * chunk of matrices, and are found by it. */
-static void mark_summed(const Tiles *t, uint8_t *summed)
-{
-    const Graph *g = t->g;
-    uint8_t *goes = ctx_alloc(g->ctx, g->len);
-
-    for (Ref r = (Ref)g->len - 1; r > 0; r--) {
-        const Node *n = &g->n[r];
-        goes[r] |= summed[r];           /* by kernels behind this one */
-        bool on = n->op == OP_cumsum ? (n->axes & DIM_AXES) != 0
-                : goes[r] && (op_info[n->op].traits & ELEMENTWISE
-                              || n->op == OP_row || n->op == OP_col
-                              || n->op == OP_rot90 || n->op == OP_pairsum
-                              || n->op == OP_delay || n->op == OP_ofrank);
-        for (int a = 0; a < 4 && n->a[a] && on && t->has[r]; a++)
-            goes[n->a[a]] = 1;
-        summed[r] |= goes[r] && !t->has[r];
-    }
-}
-
-/* What some kernel finds, and sums up so: gradients of gates, differences of
- * large numbers that 16 bits do not hold. A factor of products is of 16 bits
- * there, and so it is to be here. */
-static uint8_t *find_summed(Tiles **t, int n)
-{
-    const Graph *g = t[0]->g;
-    uint8_t *summed = ctx_alloc(g->ctx, g->len);
-
-    for (int i = n - 1; i >= 0; i--)
-        mark_summed(t[i], summed);
-    for (Ref r = 1; r < g->len; r++)
-        summed[r] &= !is_factor(g, r);
-    return summed;
-}
-
-/* Whether the kernel keeps r for others, or finds it. */
-static bool passes_on(const Tiles *t, Ref r)
-{
-    const Kernel *k = &t->p->kernel[t->at];
-
-    for (int i = 0; i < k->nnodes; i++)
-        for (int a = 0; a < 4; a++)
-            if (t->g->n[k->node[i]].a[a] == r && !t->has[r])
-                return true;
-    return t->stored_here[r];
-}
-
-/* Whether both kernels have the same nodes, and find and leave the same. */
-static bool is_same_kernel(const Tiles *t, const Tiles *u)
-{
-    bool same = t->g == u->g && t->k->kind == u->k->kind
-             && t->k->nnodes == u->k->nnodes
-             && !memcmp(t->k->node, u->k->node,
-                        (size_t)t->k->nnodes * sizeof *t->k->node);
-
-    for (Ref r = 1; r < t->g->len && same; r++)
-        for (int i = 0; i < 4 && t->has[r]; i++) {
-            Ref a = t->g->n[r].a[i];
-            same &= t->stored_here[r] == u->stored_here[r]
-                 && t->asked[r] == u->asked[r] && t->asked[a] == u->asked[a];
-        }
-    return same && !memcmp(t->out_here, u->out_here, sizeof t->out_here);
-}
-
-/* As one of those kernels, made with the same options, has it; NULL: none is
- * the same. */
-static const Schedule *schedule_there(const Tiles *t, const Prepared *like)
-{
-    for (int i = 0; like && i < like->p->nkernels; i++)
-        if (is_same_kernel(t, like->t[i]) && like->t[i]->out->schedule) {
-            Schedule *s = ctx_alloc(t->c, sizeof *s);
-            *s = *like->t[i]->out->schedule;
-            s->p = t->p;
-            s->k = t->k;
-            return s;
-        }
-    return NULL;
-}
-
-static const Schedule *find_schedule(const Tiles *t, bool ahead)
-{
-    uint8_t *turned = ctx_alloc(t->c, t->g->len);
-    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
-                     .in = t->o->in, .out = t->o->out,
-                     .wants_out = t->out_here, .sum_out = t->o->sum_out,
-                     .stored16 = t->stored_narrow, .lies_turned = turned,
-                     .stores = t->stored_here, .few = t->o->few,
-                     .inverses = ahead, .s0 = t->o->s0, .s1 = t->o->s1 };
-
-    if (t->at + 1 == t->o->without) {
-        Schedule *none = ctx_alloc(t->c, sizeof *none);
-        *none = (Schedule){ .c = t->c, .p = t->p, .g = t->g,
-                            .why = "FLIN_SCHEDULE wants none of this one" };
-        return none;
-    }
-    for (Ref r = 1; r < t->g->len; r++)
-        turned[r] = lies_turned(t, r);
-    return schedule_kernel(t->c, &w, &target_sm90);
-}
-
-/* Which stored values are of 16 bits an element: those that whoever fetches
- * them does so for products alone, and those that pass through a kernel from a
- * schedule; it is made as if all matrices were. */
-static void find_narrow(Tiles **t, int n, bool ahead, const Prepared *like,
-                        uint8_t *narrow)
-{
-    const Plan *p = t[0]->p;
-    uint8_t *factor = ctx_alloc(t[0]->c, p->g->len);
-    const uint8_t *summed = find_summed(t, n);
-
-    for (Ref r = 1; r < p->g->len; r++) {
-        factor[r] = t[0]->o->tile == BF16 && p->stored[r];
-        for (int i = 0; i < n; i++)
-            factor[r] &= t[i]->has[r] || !t[i]->wide[r];
-        narrow[r] = factor[r] | (p->stored[r] && is_tile(t[0], r)
-                                 && !summed[r]);
-    }
-    uint8_t *asked = ctx_alloc(t[0]->c, p->g->len);
-    memcpy(asked, narrow, p->g->len);
-    for (int i = 0; i < n && t[0]->o->scheduled; i++) {
-        t[i]->asked = asked;
-        t[i]->out->schedule = schedule_there(t[i], like);
-        if (!t[i]->out->schedule)
-            t[i]->out->schedule = find_schedule(t[i], ahead);
-    }
-    for (Ref r = 1; r < p->g->len; r++) {
-        bool passes = false;
-        for (int i = 0; i < n && narrow[r]; i++)
-            passes |= t[i]->out->schedule && !t[i]->out->schedule->why
-                   && passes_on(t[i], r);
-        narrow[r] = factor[r] | (narrow[r] && passes);
-    }
-}
-
-/* Where each stored value lies among those of its chunk. */
-static void place_stored(const Prepared *y, bool ahead, const Prepared *like,
-                         int64_t *at, uint8_t *narrow)
-{
-    const Plan *p = y->p;
-    Tiles **t = y->t;
-    CudaModule *m = y->m;
-
-    find_narrow(t, p->nkernels, ahead, like, narrow);
-    for (Ref r = 1; r < p->g->len; r++) {
-        if (!p->stored[r])
-            continue;
-        at[r] = m->kept.bytes;
-        m->kept.bytes += stored_bytes(t[0], r);
-    }
-    for (int s = 0; s < p->g->nst; s++) {
-        Ref r = p->g->st[s].node;
-        m->kept.has[s] = p->stored[r];
-        m->kept.at[s] = at[r];
-        m->kept.narrow[s] = narrow[r];
-    }
-}
-
-int cuda_rank(const Graph *g)
-{
-    int most = 1;
-
-    for (int i = 0; i < g->nin; i++)
-        most = g->in[i].rank > most ? g->in[i].rank : most;
-    for (int i = 0; i < g->nout; i++)
-        most = g->out[i].rank > most ? g->out[i].rank : most;
-    for (int i = 0; i < g->nst; i++)
-        most = g->st[i].rank > most ? g->st[i].rank : most;
-    return most;
-}
-
-/* As a schedule has it, where there is one. */
-static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
-{
-    const Schedule *s = t->out->schedule;
-
-    if (!s)
-        return false;
-    buf_printf(schedules, "\n# %s\n", t->out->name);
-    schedule_print(s, schedules);
-    if (s->why) {
-        buf_printf(to, "// no schedule: %s\n", s->why);
-        return false;
-    }
-    put_comment(t, to);
-    schedule_text(s, t->o, &(StoredPlaces){ t->m->kept.bytes, t->stored_at },
-                  t->out, to);
-    return true;
-}
-
-/* What the kernel takes, of what is known before it is printed. */
-static void price(Tiles *t)
-{
-    const Schedule *s = t->out->schedule;
-    const Kernel *k = &t->p->kernel[t->at];
-
-    t->out->moves = kernel_moves(t->p, t->at, machine_of_arch(t->o->arch));
-    t->out->cycles = s && !s->why ? schedule_cycles(s)
-                                  : plain_cycles(t->g, k);
-}
-
-static Prepared prepare_as_cut(Ctx *c, const Plan *p, int *of,
-                               const CudaOptions *o, bool ahead,
-                               const Prepared *like)
-{
-    Prepared y = { .p = p, .of = of, .m = ctx_alloc(c, sizeof *y.m) };
-    size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
-    int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
-    uint8_t *narrow = ctx_alloc(c, y.p->g->len);
-    const int32_t (*ext)[NAXES] = graph_extents(c, y.p->g);
-
-    y.t = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.t);
-    y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
-    y.m->chunk = y.p->g->chunk ? y.p->g->chunk : 1;
-    y.m->threads = y.m->chunk > 1 ? 512 : 128;
-    y.m->units = o->units ? o->units : machine_of_arch(o->arch)->units;
-    memcpy(y.m->sum_out, o->sum_out, sizeof y.m->sum_out);
-    memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
-    for (int i = 0; i < y.p->nkernels; i++) {
-        y.t[i] = tiles_new(c, y.p, o, y.m, i);
-        y.t[i]->ext = ext;
-        y.t[i]->stored_at = stored_at;
-        y.t[i]->stored_narrow = narrow;
-        analyse(y.t[i]);
-    }
-    place_stored(&y, ahead, like, stored_at, narrow);
-    for (int i = 0; i < y.p->nkernels; i++)
-        price(y.t[i]);
-    y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
-    for (int i = 0; i < y.p->nkernels; i++)
-        y.m->kernel[i].tokens = y.m->chunk;
-    return y;
-}
-
-static bool lacks_schedule(const Prepared *y, int kernel)
-{
-    const Schedule *s = y->t[kernel]->out->schedule;
-    return !s || s->why;
-}
-
-/* Whether all kernels from the first on have one. */
-static bool is_scheduled(const Prepared *y, int first)
-{
-    for (int i = first; i < y->p->nkernels; i++)
-        if (lacks_schedule(y, i))
-            return false;
-    return true;
-}
-
-/* Seconds of a chunk of a head, by the kernels that a call launches: where the
- * way forward is to be cuda_emit's, those of the way back. What they keep for
- * one another takes memory, and a kernel that has one buffer for it waits: with
- * half as many bytes more, kda's were no faster for having 25 % fewer cycles,
- * where gdn2's, of a third more, took 20 % less; to keep what is solved pays
- * for kda, comba and precond_gdn, and not for gated_deltanet. */
-static double price_of(const Prepared *y, const CudaOptions *o)
-{
-    const double kept = 0.9;
-    const Machine *m = machine_of_arch(o->arch);
-    double seconds = 0;
-
-    for (int i = o->rows ? y->p->split : 0; i < y->p->nkernels; i++) {
-        const CudaKernel *k = y->t[i]->out;
-        const Schedule *s = k->schedule;
-        GpuWork w = { k->cycles, k->moves, 1, 1,
-                      y->p->kernel[i].kind != K_TOKEN };
-        if (s && !s->why) {
-            w.blocks = s->slices;
-            w.resident = s->resident;
-        }
-        seconds += gpu_seconds(m, &w) + kept * w.bytes / m->bandwidth;
-    }
-    return seconds;
-}
-
-/* Whether what solves take is kept by kernels of the way back alone. */
-static bool keeps_inverses(const Plan *p)
-{
-    for (Ref r = 1; r < p->g->len; r++) {
-        Ref scores = p->g->n[r].a[0];
-        if (p->g->n[r].op == OP_solve && p->stored[scores]
-            && p->keeper[scores] < p->split)
-            return false;
-    }
-    return true;
-}
-
-/* Scores that are made ahead of a walk only schedules know to keep, as the
- * inverses of those that solves take. */
-static bool may_be_ahead(const Prepared *y, Split how)
-{
-    return is_scheduled(y, 0)
-        || (!how.forward && is_scheduled(y, y->p->split)
-            && keeps_inverses(y->p));
-}
-
-static void take_cheaper(const Prepared *y, const CudaOptions *o,
-                         Prepared *best, double *least)
-{
-    double price = price_of(y, o);
-
-    if (price < *least) {
-        *best = *y;
-        *least = price;
-    }
-}
-
-/* The kernel of all chunks that lacks a schedule for want of room, where it is
- * all that the way back lacks; or the first of such; -1: there is another. */
-static int find_large(const Prepared *y)
-{
-    int large = -1;
-
-    for (int i = y->p->nkernels - 1; i >= y->p->split; i--) {
-        const Schedule *s = y->t[i]->out->schedule;
-        if (!lacks_schedule(y, i))
-            continue;
-        if (!s || !s->large || s->kind != K_TOKEN)
-            return -1;
-        large = i;
-    }
-    return large;
-}
-
-static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
-                        Split how)
-{
-    int *of;
-    const Plan *p = tile_split(whole, how, &of);
-    return prepare_as_cut(c, p, of, o, how.ahead, NULL);
-}
-
-/* The kernel in two, of all ways to cut it; where none leaves two that have
- * schedules, that whose other half is the least too large. */
-static bool prepare_halves(Ctx *c, const CudaOptions *o, int at, Prepared *y)
-{
-    Prepared best = *y, nearest = *y;
-    double least = INFINITY;
-    int32_t bytes = INT32_MAX;
-    int *of;
-    Ref with = 0;
-    const Plan *p;
-
-    while ((p = tile_cut(y->p, at, &with, y->of, &of)) != NULL) {
-        Prepared x = prepare_as_cut(c, p, of, o, true, y);
-        bool lacks = lacks_schedule(&x, at);
-        if (!lacks && !lacks_schedule(&x, at + 1)) {
-            take_cheaper(&x, o, &best, &least);
-            continue;
-        }
-        int32_t shared = x.t[at + !lacks]->out->schedule->shared;
-        if (lacks != lacks_schedule(&x, at + 1) && shared < bytes) {
-            nearest = x;
-            bytes = shared;
-        }
-    }
-    bool any = !isinf(least) || bytes < INT32_MAX;
-    *y = isinf(least) ? nearest : best;
-    return any;
-}
-
-/* Kernels that are too large in two, each where it is cheapest. */
-static Prepared prepare_parts(Ctx *c, const Plan *whole, const CudaOptions *o,
-                              Split how)
-{
-    enum { MOST = 3 };
-    Prepared y = prepare(c, whole, o, how);
-
-    for (int n = 0, at = 0; n < MOST && (at = find_large(&y)) >= 0; n++)
-        if (!prepare_halves(c, o, at, &y))
-            break;
-    return y;
-}
-
-/* The ways to cut the plan's kernels, of which the cheapest is taken: with
- * scores made ahead of the walk back, or without; then sums under decays apart
- * from the scores they take, or not; a way back of several kernels also anew,
- * in a walk and kernels over all chunks. Where the way forward is not
- * cuda_emit's, scores are made ahead of its walks, or not, and what these solve
- * is kept, or computed again; other than those, states alone are kept, or what
- * the plan says. */
-static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
-{
-    int ways = o->rows ? 1 : 3;         /* forward */
-    Prepared best = prepare(c, whole, o, (Split){ .late = o->scheduled });
-    double least = price_of(&best, o);
-    if (!o->scheduled || best.p->split == best.p->nkernels)
-        return best;
-    bool anew = whole->nkernels > whole->split + 1;
-    bool sums = may_stand_apart(whole->g);
-    for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
-        bool alone = i >= (anew ? 2 : 1);
-        const Plan *p = alone ? plan_keep_states(whole) : whole;
-        if (anew && i % 2)
-            p = plan_join_back(p);
-        for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
-            Split how = { true, true, n / ways, n % ways, n % ways > 1 };
-            Prepared y = prepare(c, p, o, how);
-            if (may_be_ahead(&y, how))
-                take_cheaper(&y, o, &best, &least);
-        }
-    }
-    if (is_scheduled(&best, best.p->split))
-        return best;
-    least = INFINITY;                   /* what has none takes longer than its
-                                           price */
-    for (int apart = sums; apart >= 0; apart--) {
-        Split how = { .late = true, .ahead = true, .apart = apart };
-        Prepared y = prepare_parts(c, whole, o, how);
-        if (may_be_ahead(&y, how))
-            take_cheaper(&y, o, &best, &least);
-    }
-    return best;
-}
-
-/* Kernels that are to be printed without a schedule; of a joint plan, those of
- * the way back. */
-static int count_lacking(const Prepared *y, bool all)
-{
-    int n = 0;
-
-    all |= !plan_is_joint(y->p);
-    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++)
-        n += lacks_schedule(y, i);
-    return n;
-}
-
-/* Schedules know no ranks. Where that helps them the plan is one without, and
- * rows are scaled behind products. */
-static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
-{
-    Prepared y = prepare_best(c, whole, o);
-    int lacks = count_lacking(&y, false);
-    if (!o->scheduled || !lacks)
-        return y;
-    const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
-    if (apart == whole)
-        return y;
-    Prepared x = prepare_best(c, plan_as_printed(c, apart), o);
-    return count_lacking(&x, false) < lacks ? x : y;
-}
-
-/* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
- * its kernels are to come from schedules, those of the way forward, too. */
-static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
-                         Prepared *y)
-{
-    CudaOptions *own = ctx_alloc(c, sizeof *own);
-    const Plan *rows = plan_ranks_as_rows(c, whole);
-    if (!o->scheduled || rows == whole)
-        return false;
-    *own = *o;
-    own->rows = 0;
-    for (int joined = 0; joined < 1 + plan_is_joint(whole); joined++) {
-        const Plan *p = joined ? plan_join_back(rows) : rows;
-        *y = prepare_best(c, plan_as_printed(c, p), own);
-        if (!count_lacking(y, true))
-            return true;
-    }
-    return false;
-}
-
-/* How blocks share heads; threads, where a step's one kernel can choose. */
-static void find_shares(const Prepared *y)
-{
-    for (int i = 0; i < y->p->nkernels; i++) {
-        const Schedule *s = y->t[i]->out->schedule;
-        if (s && !s->why)
-            continue;
-        find_slice(y->t[i]);
-        find_held(y->t[i], y->p->nkernels == 1);
-    }
-    if (y->p->nkernels == 1 && y->t[0]->held)
-        y->m->threads = y->t[0]->out->threads;
-}
-
-CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
-{
-    const Plan *printed = plan_as_printed(c, plan);
-    const Plan *whole = o->scheduled ? plan_scales_in(c, printed) : printed;
-    Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
-    Prepared by_rows;
-    if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))
-        y = by_rows;
-    CudaModule *m = y.m;
-    find_shares(&y);
-    Buf b = { .ctx = c }, schedules = { .ctx = c };
-
-    buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
-               "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
-               "#include \"run.cuh\"\n#include \"tile.cuh\"\n"
-               "#include \"products.cuh\"\n"
-               "#include \"scans.cuh\"\n"
-               "%sextern __shared__ char arena[];\n",
-               m->threads, cuda_rank(whole->g), y.t[0]->held
-               ? "alignas(16) " : "");
-    if (o->scheduled)
-        plan_print(y.p, &schedules);
-    for (int i = 0; i < y.p->nkernels; i++) {
-        m->kernel[i].text = b.len;
-        buf_printf(&b, "\n");
-        if (!print_scheduled(y.t[i], &b, &schedules))
-            emit_kernel(y.t[i], &b);
-        m->kernel[i].end = b.len;
-    }
-    m->plan = y.p;
-    m->nkernels = y.p->nkernels;
-    emit_shares(c, whole, o, m, &b);    /* of tensors as they are */
-    for (int i = 0; i < m->nkernels; i++)
-        m->kernel[i].of = i < y.p->nkernels ? y.of[i] : plan->nkernels - 1;
-    m->source = b.s;
-    m->schedules = schedules.s;
-    return m;
-}
-
-void cuda_schedule_options(CudaOptions *o)
-{
-    enum { HOPPER = 90 };
-    const char *s = getenv("FLIN_SCHEDULE");
-
-    o->scheduled = o->arch == HOPPER && (!s || strcmp(s, "0") != 0);
-    o->without = s && *s == '-' ? atoi(s + 1) : 0;
-}
-
-void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call)
-{
-    for (int i = 0; i < g->nin; i++)
-        o->in[i] = call->in[i].dtype;
-    for (int i = 0; i < g->nout; i++) {
-        const View *v = &call->out[i];
-        o->out[i] = v->dtype;
-        o->sum_out[i] = v->data && v->heads && v->heads < call->heads;
-    }
-    for (int i = 0; i < g->nst; i++) {
-        const View *v = &call->s1[i];
-        o->s0[i] = call->s0[i].dtype;
-        o->s1[i] = v->dtype;
-        o->sum_s1[i] = v->data && ((v->heads && v->heads < call->heads)
-                                   || (!v->sb && call->nseq > 1));
-    }
 }

@@ -57,7 +57,9 @@ local function moved(tensors, to)
   return there
 end
 
--- Tensors that live there, twice: the same bits, no memory beside results.
+-- Tensors that live there, twice: the same bits, no memory beside results. A
+-- call that saves may have other kernels: its y is the same to a rounding of
+-- bfloat16. Gradients are of the same dy: bit for bit those from what it saved.
 local function lives(name, layer, sizes)
   local x = moved(layer:random(sizes), "cuda")
   local y, state = layer:forward(x)
@@ -71,11 +73,12 @@ local function lives(name, layer, sizes)
   for what, tensor in pairs(with(d, { y = y })) do
     local second = what == "y" and again or d_again[what]
     local third = what == "y" and saving or d_saved[what]
+    local most = what == "y" and 1e-2 * tensor:to "cpu":maxabs() or 0
     expect(not flin.is_tensor(tensor)
            or (tensor:to "cpu" - second:to "cpu"):maxabs() == 0,
            "%s: %s differs from call to call", name, what)
     expect(not flin.is_tensor(tensor)
-           or (tensor:to "cpu" - third:to "cpu"):maxabs() == 0,
+           or (tensor:to "cpu" - third:to "cpu"):maxabs() <= most,
            "%s: %s differs from what was saved", name, what)
   end
 end

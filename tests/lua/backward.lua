@@ -164,11 +164,13 @@ end
 -- Plans of the joint graphs: soon made, the same again, few bytes.
 -- Floors in bytes a token and head: forward plus backward with checkpoints; how
 -- much more the kernels move that are launched, at most: states, adjoints and
--- scores lie in memory between a walk and the kernels of all chunks.
+-- scores lie in memory between a walk and the kernels of all chunks; the way
+-- forward keeps scores, inverses and solved values for the way back, where all
+-- takes less time so.
 local FLOOR <const> = { mamba2 = 3228, gla = 3980, deltanet = 3228,
   gated_deltanet = 3232, kda = 3996, mamba3 = 3228 }
-local MOST <const> = { mamba2 = 1.7, gla = 1.65, deltanet = 2.3,
-  gated_deltanet = 2.3, kda = 2.25, mamba3 = 2.8 }
+local MOST <const> = { mamba2 = 1.7, gla = 1.65, deltanet = 2.4,
+  gated_deltanet = 2.4, kda = 2.4, mamba3 = 2.8 }
 -- Chosen greedily: the chunk that calls take there needs four kernels or more,
 -- and they are not proved to be the best.
 local GREEDY <const> = { rwkv7 = 0.55, mamba3_mimo = 0.4 }
@@ -181,7 +183,8 @@ for _, name in ipairs(names) do
   local middle = os.clock()
   local again = v:map({}):plan(sizes)   -- another variant: made anew
   local seconds = math.min(middle - start, os.clock() - middle)
-  expect(seconds < 1, "%s: planned in %.2f s", name, seconds)
+  -- all ways to cut the kernels are weighed, each by schedules of its own
+  expect(seconds < 2.5, "%s: planned in %.2f s", name, seconds)
   expect(plan.gap and plan.gap < (GREEDY[name] or 0.05)
          and (plan.gap == 0 or not plan.optimal), "%s: the gap is %s",
          name, plan.gap)
@@ -198,9 +201,17 @@ do
   local v = flin.stdlib.gated_deltanet
   local plan = v:plan { K = 128, V = 128, chunk = 64, backward = true,
                         machine = "h200" }
-  expect(plan.kernels[1].kind == "forward", "the first kernel")
-  expect(plan.kernels[3].kind == "reverse" and plan.kernels[4].kind == "token",
-         "a walk back, then all chunks")
+  -- of all chunks at once: scores before a walk, gradients behind it
+  local found, at = { forward = 0, reverse = 0, token = 0 }, {}
+  for i, kernel in ipairs(plan.kernels) do
+    found[kernel.kind] = found[kernel.kind] + 1
+    at[kernel.kind] = i
+  end
+  expect(found.forward == 1 and found.reverse == 1 and found.token > 0,
+         "%d walks forward, %d back, %d kernels of all chunks", found.forward,
+         found.reverse, found.token)
+  expect(at.forward and at.reverse and at.forward < at.reverse,
+         "a walk back before the one forward")
   expect(tostring(plan):find "recomputed", "nothing is recomputed")
   expect(v:plan { backward = true, format = "dot" }:find "subgraph", "dot")
   expect(v:plan { backward = true, format = "svg" }:find "</svg>", "svg")

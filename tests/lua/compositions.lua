@@ -30,11 +30,12 @@ local function is_constant(v, what)
 end
 
 -- A constant's gradient is one number for all tokens, which may cancel in one
--- draw: it is what it is off by in the best of three.
+-- draw: it is what it is off by in the best of three. What is no number is
+-- text: a note, or what is wrong with the call (keys that make a state grow).
 local function judge(title, v, case)
   local found = v:check(case)
   for what, off in pairs(found) do
-    if what == "worst" or what == "note" then off = 0 end
+    if what == "worst" or type(off) ~= "number" then off = 0 end
     for _ = 1, 2 do
       if is_constant(v, what) and off > LIMIT then
         case.seed = case.seed + 1000

@@ -198,6 +198,7 @@ cuda() {
         "flin tests/cuda/hopper.lua scheduled simple_gla gla gated_deltanet" \
         "flin tests/cuda/times.lua" "flin tests/cuda/scheduled.lua long" \
         "flin tests/cuda/times.lua again" \
+        "flin tests/cuda/kept.lua kda deltanet gla" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua scheduled far gla kda" \
         "flin tests/cuda/hopper.lua wide mamba3" \
@@ -237,7 +238,7 @@ cuda() {
             ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
-        *reuse) more="FAKE_ARCH=9" ;;
+        *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*inplace*|*mixed*|\
         *results*|*probes*|*variants.lua*)
             more=FAKE_ARCH=9 ;;

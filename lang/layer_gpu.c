@@ -533,9 +533,7 @@ static void make_numbers(Ctx *c, void *ud)
         if (g->n[r].op == OP_num)
             x[n++] = (float)g->n[r].num;
     k->p->nnumbers = n;
-    DevicePtr at = gpu_alloc(c, gpu_of(k), (size_t)n * sizeof *x);
-    k->p->numbers = at;
-    gpu_put(c, gpu_of(k), at, x, (size_t)n * sizeof *x);
+    k->p->numbers = gpu_put(c, gpu_of(k), x, (size_t)n * sizeof *x);
 }
 
 static void number(Lay *k, Array *v, double x, int which)
@@ -574,9 +572,9 @@ static void keep_ends(Ctx *c, void *ud)
         *e = (KeptEnds){ .next = k->p->ends, .n = n };
         memcpy(e->cu, k->args->cu, bytes);
         k->p->ends = e;                 /* freed with the program */
-        e->p = gpu_alloc(c, gpu_of(k), bytes);
-        gpu_put(c, gpu_of(k), e->p, e->cu, bytes);
     }
+    if (!e->p)
+        e->p = gpu_put(c, gpu_of(k), e->cu, bytes);
     k->ends = e->p;
 }
 

@@ -362,10 +362,11 @@ DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes)
     return w.p;
 }
 
-void gpu_put(Ctx *c, Gpu *g, DevicePtr to, const void *from, size_t bytes)
+DevicePtr gpu_put(Ctx *c, Gpu *g, const void *from, size_t bytes)
 {
     enum { RELAXED = 2, NON_BLOCKING = 1 };
     const Driver *d = &g->driver;
+    DevicePtr to = fresh(c, g, rounded(g, bytes), "a table");
     int mode = RELAXED, result = 0;
     CALL(d, CAPTURE_MODE, exchange);
     CALL(d, STREAM, create);
@@ -379,5 +380,9 @@ void gpu_put(Ctx *c, Gpu *g, DevicePtr to, const void *from, size_t bytes)
     if (!result)
         result = sync(g->side);
     exchange(&mode);
+    if (result)
+        device_free(d, to);
     driver_check(c, d, result, "copy to the device");
+    g->used += rounded(g, bytes);
+    return to;
 }

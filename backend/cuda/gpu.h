@@ -61,8 +61,9 @@ size_t gpu_used(const Gpu *g, size_t *kept);
  * small lives on: a recorded graph may know it. */
 DevicePtr gpu_workspace(Ctx *c, Gpu *g, void *stream, size_t bytes);
 
-/* Bytes put at once, also while a stream records a graph; they are not in it.
- * Locked. */
-void gpu_put(Ctx *c, Gpu *g, DevicePtr to, const void *from, size_t bytes);
+/* Memory for gpu_free with these bytes in it at once, also while a stream
+ * records a graph, which has no part in it: none that queued work may still
+ * be using. Locked. */
+DevicePtr gpu_put(Ctx *c, Gpu *g, const void *from, size_t bytes);
 
 #endif

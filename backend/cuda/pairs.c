@@ -319,19 +319,19 @@ static DevicePtr find_ends(Hand *h, PairPrograms *all)
         end[s + 1] = call->seq[s].start + call->seq[s].len;
     while (e && (e->n != n || memcmp(e->end, end, bytes)))
         e = e->next;
-    if (e)
-        return e->at;
-    e = calloc(1, sizeof *e);
-    if (!e || !(e->end = malloc(bytes))) {
-        free(e);
-        fail_code(h->c, ERR_MEMORY, "out of memory");
+    if (!e) {
+        e = calloc(1, sizeof *e);
+        if (!e || !(e->end = malloc(bytes))) {
+            free(e);
+            fail_code(h->c, ERR_MEMORY, "out of memory");
+        }
+        memcpy(e->end, end, bytes);
+        e->n = n;
+        e->next = all->ends;
+        all->ends = e;                  /* freed with the programs */
     }
-    memcpy(e->end, end, bytes);
-    e->n = n;
-    e->next = all->ends;
-    all->ends = e;                      /* freed with the programs */
-    e->at = gpu_alloc(h->c, h->g, bytes);
-    gpu_put(h->c, h->g, e->at, end, bytes);
+    if (!e->at)
+        e->at = gpu_put(h->c, h->g, end, bytes);
     return e->at;
 }
 

@@ -161,20 +161,22 @@ static DevicePtr kept_table(Ctx *c, CudaProgram *p, const HostSequence *seq,
                             int64_t n)
 {
     size_t bytes = (size_t)n * sizeof *seq;
-    for (Table *t = p->table; t; t = t->next)
-        if (t->n == n && !memcmp(t->seq, seq, bytes))
-            return t->p;
-    Table *t = calloc(1, sizeof *t);
-    if (!t || !(t->seq = malloc(bytes + 1))) {
-        free(t);
-        fail_code(c, ERR_MEMORY, "out of memory");
+    Table *t = p->table;
+    while (t && (t->n != n || memcmp(t->seq, seq, bytes)))
+        t = t->next;
+    if (!t) {
+        t = calloc(1, sizeof *t);
+        if (!t || !(t->seq = malloc(bytes + 1))) {
+            free(t);
+            fail_code(c, ERR_MEMORY, "out of memory");
+        }
+        memcpy(t->seq, seq, bytes);
+        t->n = n;
+        t->next = p->table;
+        p->table = t;                   /* freed with the program */
     }
-    memcpy(t->seq, seq, bytes);
-    t->n = n;
-    t->next = p->table;
-    p->table = t;                       /* freed with the program */
-    t->p = gpu_alloc(c, p->builds.gpu, bytes);
-    gpu_put(c, p->builds.gpu, t->p, seq, bytes);
+    if (!t->p)
+        t->p = gpu_put(c, p->builds.gpu, seq, bytes);
     return t->p;
 }
 

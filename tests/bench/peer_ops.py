@@ -17,7 +17,8 @@ import torch.nn.functional as F                     # noqa: E402
 import flin                                         # noqa: E402
 
 SHAPES = {"S": (4, 2048, 16, 128), "M": (2, 16384, 16, 128),
-          "96": (1, 8192, 96, 128), "L": (4, 4096, 64, 128)}
+          "96": (1, 8192, 96, 128), "L": (1, 32768, 16, 128),
+          "wide": (4, 4096, 64, 128)}
 LOG_STRENGTH = 0.4054651081     # log 1.5, as precond_gdn's authors have it
 RETENTION = """
 local flin = require "flin"

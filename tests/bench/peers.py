@@ -32,8 +32,8 @@ from timing import median
 import torch                                        # noqa: E402
 
 CACHE = 64 << 20                # more than the L2 of any GPU that is meant
-TRAINED = "simple_gla", "gla", "delta", "gdn", "kda"
-TRAIN_SHAPES = "S", "96"
+TRAINED = "simple_gla", "gla", "delta", "gdn", "kda"    # where none is named
+TRAIN_SHAPES = "S", "M", "96", "L"
 LIMIT = 240                     # seconds of one process
 SIDES = ("flin", "ours"), ("peer", "theirs")
 
@@ -226,8 +226,9 @@ def side_by_side(jobs, width):
 
 
 def everything(ops, shapes):
-    trained = [n for n in ops if n in TRAINED]
-    jobs = [("warm_train", n, s) for n in trained for s in TRAIN_SHAPES]
+    trained = [n for n in ops if len(ops) < len(OPS) or n in TRAINED]
+    jobs = [("warm_train", n, s) for n in trained for s in shapes
+            if s in TRAIN_SHAPES]
     jobs += [("warm", n, s) for s in shapes for n in reversed(ops)]
     gpus = torch.cuda.device_count()
     side_by_side(jobs, min(os.cpu_count(), 16 * gpus))

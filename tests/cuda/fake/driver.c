@@ -45,6 +45,11 @@ static size_t in_use;
 static long launches;
 static int broken;
 
+/* Memory filled lately, in a ring: on the default stream, for which a stream
+ * that waits for no other does not wait. */
+static struct Fill { char *p; size_t n; unsigned char x; } fills[64];
+static unsigned nfills;
+
 static long option(const char *name, long usual)
 {
     const char *s = getenv(name);
@@ -150,6 +155,7 @@ ENTRY(int, cuMemFree_v2, Ptr p)
 {
     struct Piece **at = &pieces, *x = (void *)(uintptr_t)(p - HEAD);
     pthread_mutex_lock(&lock);
+    memset(fills, 0, sizeof fills);     /* waits for all that is queued */
     while (*at && *at != x)
         at = &(*at)->next;
     if (*at) {
@@ -187,8 +193,19 @@ ENTRY(int, cuMemcpyHtoD_v2, Ptr to, const void *from, size_t n)
 ENTRY(int, cuMemcpyHtoDAsync_v2, Ptr to, const void *from, size_t n,
       void *stream)
 {
-    (void)stream;
-    return copy((void *)(uintptr_t)to, from, n);
+    char *at = (char *)(uintptr_t)to;
+    int code = copy(at, from, n);
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; stream && i < 64; i++) {    /* comes behind, at worst */
+        struct Fill *f = &fills[i];
+        char *a = f->p > at ? f->p : at;
+        char *z = f->p + f->n < at + n ? f->p + f->n : at + n;
+        if (f->n && a < z)
+            memset(a, f->x, (size_t)(z - a));
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
 }
 ENTRY(int, cuMemcpyDtoH_v2, void *to, Ptr from, size_t n)
 {
@@ -224,19 +241,29 @@ ENTRY(int, cuMemsetD8_v2, Ptr to, unsigned char x, size_t n)
 }
 ENTRY(int, cuMemsetD8Async, Ptr to, unsigned char x, size_t n, void *stream)
 {
-    (void)stream;
+    pthread_mutex_lock(&lock);
+    if (!stream)
+        fills[nfills++ % 64] = (struct Fill){ (char *)(uintptr_t)to, n, x };
+    pthread_mutex_unlock(&lock);
     return cuMemsetD8_v2(to, x, n);
 }
 
 /* ---- streams, events ---- */
 
-ENTRY(int, cuCtxSynchronize, void)
+static int finish(void)
 {
     double left = busy_until - now();
     if (left > 0)
         nanosleep(&(struct timespec){ (time_t)left,
                   (long)(1e9 * (left - (double)(time_t)left)) }, NULL);
     return broken ? ILLEGAL_ADDRESS : OK;
+}
+ENTRY(int, cuCtxSynchronize, void)
+{
+    pthread_mutex_lock(&lock);
+    memset(fills, 0, sizeof fills);
+    pthread_mutex_unlock(&lock);
+    return finish();
 }
 ENTRY(int, cuStreamCreate, void **stream, unsigned flags)
 {
@@ -247,8 +274,7 @@ ENTRY(int, cuStreamCreate, void **stream, unsigned flags)
 ENTRY(int, cuStreamDestroy_v2, void *stream) { return stream ? OK : INVALID; }
 ENTRY(int, cuStreamSynchronize, void *stream)
 {
-    (void)stream;
-    return cuCtxSynchronize();
+    return stream ? finish() : cuCtxSynchronize();
 }
 ENTRY(int, cuStreamIsCapturing, void *stream, int *status)
 {

@@ -107,6 +107,8 @@ typedef struct CudaKernel {
                                            those from schedules */
     int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
+    bool lanes;                         /* lanes copy what has maps, which are
+                                           not passed */
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int64_t stored_at[CUDA_MAPS];       /* of ARG_STORED */
     int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS];

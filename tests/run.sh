@@ -167,6 +167,7 @@ cuda() {
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/layers.lua" "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/scheduled.lua forward" \
+        "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" tests/cuda/exit \
@@ -227,6 +228,10 @@ cuda() {
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh"
             more="$more FAKE_PROCESSORS=3"
+            ;;
+        *"scheduled.lua some")          # of an A100
+            more="FLIN_SCHEDULE=1 FAKE_ARCH=8 FAKE_PROCESSORS=3"
+            more="$more FAKE_SOURCES=$tmp/some FAKE_COUNTED=schedule.cuh"
             ;;
         *"scheduled.lua forward")
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"

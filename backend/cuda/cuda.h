@@ -107,6 +107,8 @@ typedef struct CudaKernel {
                                            those from schedules */
     int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
+    bool lanes;                         /* lanes copy what has maps, which are
+                                           not passed */
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int64_t stored_at[CUDA_MAPS];       /* of ARG_STORED */
     int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS];
@@ -198,7 +200,7 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
  * that such a call launches? All are, of a plan that is not printed. */
-uint8_t *cuda_plain(Ctx *c, const Plan *p);
+uint8_t *cuda_plain(Ctx *c, const Plan *p, int arch);
 
 /* The source in n parts that compile by themselves, side by side; of: the part
  * of each kernel. */

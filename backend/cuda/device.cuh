@@ -76,10 +76,15 @@ INLINE void barrier_init(u32 b, int arrivals)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
                  :: "r"(b), "r"(arrivals) : "memory");
 }
+/* NO_ENGINE: the machine is one from before Hopper. */
+#ifdef NO_ENGINE
+INLINE void barrier_init_fence() { asm volatile("" ::: "memory"); }
+#else
 INLINE void barrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+#endif
 INLINE void arrive(u32 b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
@@ -90,10 +95,15 @@ INLINE void arrive_expecting(u32 b, u32 bytes)
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  :: "r"(b), "r"(bytes) : "memory");
 }
+#ifdef NO_ENGINE
+#define TRY_WAIT "test_wait"
+#else
+#define TRY_WAIT "try_wait"
+#endif
 INLINE void wait(u32 b, u32 parity)
 {
     asm volatile("{.reg .pred p;\n"
-        "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "again: mbarrier." TRY_WAIT ".parity.shared::cta.b64 p, [%0], %1;\n"
         "@p bra.uni done;\nbra.uni again;\ndone:}"
         :: "r"(b), "r"(parity) : "memory");
 }
@@ -162,10 +172,14 @@ INLINE void bulk_wait()
 }
 /* Ordinary writes to shared memory, before the tensor cores or the copy
  * engine read them: each writing thread, before it arrives. */
+#ifdef NO_ENGINE
+INLINE void fence_async() { asm volatile("" ::: "memory"); }
+#else
 INLINE void fence_async()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+#endif
 INLINE void copy4(u32 to, const void *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
@@ -178,6 +192,17 @@ INLINE void copy_commit()
 template<int LEFT> INLINE void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+/* ---- registers ---- */
+
+template<int N> INLINE void more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
+}
+template<int N> INLINE void fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
 }
 
 /* ---- shared memory ---- */
@@ -353,6 +378,19 @@ INLINE void stmatrix(u32 a, const u32 *r)
         " {%1,%2,%3,%4};"
         :: "r"(a), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
+#ifdef NO_ENGINE
+/* The same where the machine has no such instruction: lane l has numbers of row
+ * l / 4 of each 8 x 8, whose place lane 8 i + l / 4 names. */
+INLINE void stmatrix_by_lanes(u32 a, const u32 *r)
+{
+    const int lane = threadIdx.x & 31;
+    UNROLL for (int i = 0; i < 4; i++) {
+        const float row = __shfl_sync(~0u, bits(a), 8 * i + lane / 4);
+        store1(bits_of(row) + lane % 4 * 4, bits(r[i]));
+    }
+}
+#define stmatrix stmatrix_by_lanes
+#endif
 INLINE void stmatrix_t(u32 a, const u32 *r)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0],"

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "driver_entry.h"
@@ -74,6 +75,15 @@ static int attribute(const Driver *d, int which)
     return x;
 }
 
+/* FLIN_ARCH: that of an earlier GPU, whose kernels this one runs, too. */
+static int arch_asked(int arch)
+{
+    enum { FIRST = 80 };
+    const char *s = getenv("FLIN_ARCH");
+    int asked = s ? atoi(s) : arch;
+    return asked >= FIRST && asked < arch ? asked : arch;
+}
+
 bool driver_open(Ctx *c, Driver *d)
 {
     memset(d, 0, sizeof *d);
@@ -102,7 +112,8 @@ bool driver_open(Ctx *c, Driver *d)
             return refuse(c, "the driver finds none", SMI);
     if (retain(&d->context, d->device) || set_current(d->context))
         return refuse(c, "it gives no context", SMI);
-    d->arch = 10 * attribute(d, 75) + attribute(d, 76);
+    d->compiles = 10 * attribute(d, 75) + attribute(d, 76);
+    d->arch = arch_asked(d->compiles);
     d->processors = attribute(d, 16);
     d->cache = attribute(d, 38);
     d->pageable = attribute(d, 88) != 0;

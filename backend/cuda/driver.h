@@ -16,7 +16,9 @@ typedef struct Fault {
 enum { DRIVER_ENTRIES = 40 };
 typedef struct Driver {
     void *fn[DRIVER_ENTRIES];
-    int device, arch, processors;       /* arch: 90 for compute 9.0 */
+    int device, processors;
+    int compiles, arch;                 /* 90 for compute 9.0: what it is, and
+                                           what kernels are made for */
     int cache;                          /* bytes of the last one */
     int version;                        /* 13000 for CUDA 13.0 */
     bool pageable;                      /* kernels can read the host's memory,

@@ -160,13 +160,14 @@ static Launched from_schedule(Ctx *c, const CudaKernel *k)
 {
     const Schedule *s = k->schedule;
 
-    return (Launched){ .form = s->groups ? "wgmma" : "vectors",
+    return (Launched){ .form = s->groups ? s->target->form[FORM_PRODUCT]->name
+                                         : "vectors",
                        .roles = roles_text(c, s), .buffers = s->nbuffers,
                        .regs = { s->regs[0], s->regs[1] },
                        .length = schedule_length(s) };
 }
 
-static Launched launched(Ctx *c, const CudaKernel *k, int arch)
+static Launched launched(Ctx *c, const CudaKernel *k)
 {
     Launched l = { .form = "mma.sync" };
 
@@ -176,8 +177,7 @@ static Launched launched(Ctx *c, const CudaKernel *k, int arch)
         l = from_schedule(c, k);
     else
         l.why = k->schedule ? k->schedule->why
-              : arch == HOPPER ? "no chunks, or matrices of float32"
-              : ctx_format(c, "schedules are for sm_90a, not sm_%d", arch);
+                            : "no chunks, or matrices of float32";
     l.name = k->name;
     l.of = k->of;
     l.warps = k->threads / 32;
@@ -249,9 +249,9 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
 
     l->p = as_launched(m->plan, split);
     if (split)
-        to[0] = launched(c, &forward->kernel[0], arch);
+        to[0] = launched(c, &forward->kernel[0]);
     for (int i = split; i < m->plan->nkernels; i++)
-        to[n++] = launched(c, &m->kernel[i], arch);
+        to[n++] = launched(c, &m->kernel[i]);
     assert(n == l->p->nkernels);
     for (int i = 0; i < n; i++) {
         snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",
@@ -265,12 +265,12 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
     return l;
 }
 
-typedef struct Roads { const Plan *p; uint8_t *plain; } Roads;
+typedef struct Roads { const Plan *p; int arch; uint8_t *plain; } Roads;
 
 static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
-    Printed y = kernels_of(c, r->p, HOPPER);
+    Printed y = kernels_of(c, r->p, r->arch);
     CudaModule *m = y.tiles;
     int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
               : r->p->nkernels;
@@ -283,9 +283,9 @@ static void find_roads(Ctx *c, void *ud)
     }
 }
 
-uint8_t *cuda_plain(Ctx *c, const Plan *p)
+uint8_t *cuda_plain(Ctx *c, const Plan *p, int arch)
 {
-    Roads r = { p, ctx_alloc(c, (size_t)p->nkernels + 1) };
+    Roads r = { p, arch, ctx_alloc(c, (size_t)p->nkernels + 1) };
     Error before = c->err;
 
     memset(r.plain, 1, (size_t)p->nkernels);

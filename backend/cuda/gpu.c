@@ -125,8 +125,8 @@ static void open_gpu(Ctx *c, void *ud)
     cache_open(&g->cache);
     if (c->say && g->cache.refused[0])
         c->say(c->say_ud, g->cache.refused);
-    snprintf(g->arch, sizeof g->arch, "sm_%d%s", g->driver.arch,
-             g->driver.arch >= 90 ? "a" : "");
+    snprintf(g->arch, sizeof g->arch, "sm_%d%s", g->driver.compiles,
+             g->driver.compiles >= 90 ? "a" : "");
     g->open = true;
 }
 

@@ -278,17 +278,18 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
     unsigned char *raw = ctx_alloc(c, size);
     unsigned char *at = raw + (64 - (uintptr_t)raw % 64) % 64;
     l->args = at;
-    for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
+    for (int i = 0; i < k->nmaps; i++, at += k->lanes ? 0 : MAP_BYTES) {
         CudaArg a = k->map[i];
-        if (a.kind == ARG_STORED)
+        const View *v = view_of(call, a);
+        if (v && (v->data ? k->lanes : a.kind == ARG_INPUT))
+            check_matrix(c, p->g, a, v);
+        else if (a.kind == ARG_STORED)
             encode_stored(c, d, m, k, i, &run, cuda_slots(m, call)
                                                * call->heads, at);
-        else if (view_of(call, a)->data)
+        else if (v->data)
             encode(c, d, p, call, a, k->ranks, true, e, at);
-        else if (a.kind == ARG_INPUT)
-            check_matrix(c, p->g, a, view_of(call, a));
     }
-    at += k->nmaps ? 0 : MAP_BYTES;
+    at += k->nmaps || k->lanes ? 0 : MAP_BYTES;
     for (int i = 0; i < k->ntensors; i++) {
         View v = k->part[i] ? cuda_part(m, p, call, k->tensor[i], workspace)
                             : *view_of(call, k->tensor[i]);

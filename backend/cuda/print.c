@@ -12,16 +12,20 @@
 
 #define HEAD                                                                \
     "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"                   \
-    "#include \"vectors.cuh\"\n#include \"wgmma.cuh\"\n"                   \
+    "#include \"vectors.cuh\"\n#include \"%s\"\n"                          \
     "#include \"gates.cuh\"\n#include \"inverse.cuh\"\n"                   \
     "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"                   \
     "#include \"decays.cuh\"\n"
 
 static const char *head_text(const Schedule *s)
 {
-    return ctx_format(s->c, "%s#define RANKS %d\n" HEAD,
+    const KForm *const *f = s->target->form;
+    const char *copies = f[FORM_COPY]->header;
+    return ctx_format(s->c, "%s%s#define RANKS %d\n" HEAD "%s",
                       s->tile == F16 ? "#define ELEMENT_F16\n" : "",
-                      rows_of_token(s->g));
+                      f[FORM_COPY]->waited ? "" : "#define NO_ENGINE\n",
+                      rows_of_token(s->g), f[FORM_PRODUCT]->header, !*copies
+                      ? "" : ctx_format(s->c, "#include \"%s\"\n", copies));
 }
 
 static bool posts(const KInst *k)
@@ -255,9 +259,11 @@ static void put_product(Print *p, const KInst *k)
     int share = share_of(p->s, k->role, k->ncol);
     int over = k->turned[0] ? a->nrow : a->ncol;
     int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
-    if (k->nin > 2)                     /* in its registers before the fence */
+    bool waited = is_waited(p, FORM_PRODUCT);
+    if (waited && k->nin > 2)           /* in its registers before the fence */
         buf_printf(p->b, "keep(%s);\n", fragment_name(p, d->node));
-    buf_printf(p->b, "wgmma_fence();\n");
+    if (waited)
+        buf_printf(p->b, "wgmma_fence();\n");
     for (int row = 0; row < k->nrow; row += TILE_ROWS)
         for (int at = 0, width; at < share; at += width) {
             width = most;
@@ -302,7 +308,8 @@ static void put_inst(Print *p, const KInst *k)
     case K_CLEAR:   put_cleared(p, k); break;
     case K_PRODUCT: put_product(p, k); break;
     case K_SETTLE:
-        buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
+        if (is_waited(p, FORM_PRODUCT))
+            buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
         break;
     case K_MAP:     put_map(p, k); break;
     case K_INVERSE: put_inverse(p, k); return;
@@ -348,7 +355,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         if (has_matrices(role))
             put_found_early(p, k);
         put_inst(p, k);
-        if (k->op == K_SETTLE)
+        if (k->op == K_SETTLE && is_waited(p, FORM_PRODUCT))
             put_settled(p, i);
     }
 }
@@ -397,8 +404,9 @@ static void put_warps(Print *p)
     for (int r = 0; r < KR_MATRIX; r++) {
         if (!s->warps[r])
             continue;
-        buf_printf(p->b, r == KR_LOAD ? "if (warp == 0 && lane == 0) {\n"
-                                      : "if (warp == %d) {\n", r);
+        buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
+                         ? "if (warp == 0 && lane == 0) {\n"
+                         : "if (warp == %d) {\n", r);
         if (walk)
             put_role(p, (KRole)r);
         else
@@ -407,7 +415,7 @@ static void put_warps(Print *p)
     }
     if (!walk)
         buf_printf(p->b, "it++;\n}\n");
-    if (s->warps[KR_STORE])
+    if (s->warps[KR_STORE] && is_waited(p, FORM_COPY))
         buf_printf(p->b, "if (warp == %d)\nbulk_wait();\n", KR_STORE);
 }
 
@@ -417,7 +425,8 @@ static void put_barriers(Print *p)
     buf_printf(p->b, "if (threadIdx.x == 0) {\n");
     for (int i = 0; i < s->nbuffers; i++) {
         const KBuffer *b = &s->buffer[i];
-        int writers = b->copied ? 1 : 32 * s->warps[b->writer], readers = 0;
+        bool engine = b->copied && is_waited(p, FORM_COPY);
+        int writers = engine ? 1 : 32 * s->warps[b->writer], readers = 0;
         if (is_internal(b))
             continue;
         for (int r = 0; r < NKROLES; r++)
@@ -438,7 +447,7 @@ static void put_matrix_role(Print *p, KRole role, int regs)
     const Schedule *s = p->s;
     int launched = s->target->regs / s->resident / GROUP_THREADS
                  / (1 + s->groups + s->ahead);
-    if (s->groups > 1)
+    if (s->groups > 1 && s->target->form[FORM_DEAL])
         buf_printf(p->b, "%s_registers<%d>();\n",
                    regs > launched ? "more" : "fewer", regs);
     buf_printf(p->b, "const Lane l = lane_here();\nconst int thread ="
@@ -453,7 +462,8 @@ static void put_roles(Print *p)
 {
     const Schedule *s = p->s;
     Buf *b = p->b;
-    bool deals = s->groups > 1;         /* one warpgroup needs no more */
+    bool deals = s->groups > 1          /* one warpgroup needs no more */
+              && s->target->form[FORM_DEAL];
     buf_printf(b, "const int warp = uniform(threadIdx.x >> 5), lane ="
                " threadIdx.x & 31;\nif (warp < 4) {\n");
     if (deals)
@@ -486,16 +496,19 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->blocks = s->slices;
     k->resident = s->resident;
     k->ranks = rows_of_token(s->g);
+    k->lanes = !is_waited(&p, FORM_COPY);
     k->walk = s->kind == K_TOKEN ? CUDA_SCHEDULED : CUDA_WALKED;
     put_barriers(&p);
     put_roles(&p);
-    buf_printf(&b, "namespace in_%s {\nstruct Args { TensorMap map[%d];"
-               " Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
+    buf_printf(&b, "namespace in_%s {\nstruct Args { %s"
+               "Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
                " __launch_bounds__(%d, %d) %s(const __grid_constant__ Args"
                " a)\n{\nalignas(%d) extern __shared__ unsigned char raw[];\n"
-               "const u32 base = shared_address(raw);\n", k->name,
-               k->nmaps + !k->nmaps, k->ntensors + !k->ntensors, k->threads,
-               s->resident, k->name, SHARED_ALIGN);
+               "const u32 base = shared_address(raw);\n", k->name, k->lanes
+               ? "" : ctx_format(s->c, "TensorMap map[%d]; ",
+                                 k->nmaps + !k->nmaps),
+               k->ntensors + !k->ntensors, k->threads, s->resident, k->name,
+               SHARED_ALIGN);
     buf_put(&b, roles.s, roles.len);
     buf_printf(&b, "}\n}  // in_%s\n", k->name);
     source_indent(to, b.s);

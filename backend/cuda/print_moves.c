@@ -49,12 +49,49 @@ static bool is_row_off(const Print *p, const KValue *v)
     return loaded_node(p->s->g, v->node) != v->node;
 }
 
+/* By the role's lanes. Rows count from the chunk's first on. */
+static void put_load_by_lanes(Print *p, const KValue *v)
+{
+    Ref r = loaded_node(p->s->g, v->node);
+    const Node *n = &p->s->g->n[r];
+    bool input = n->op == OP_input, back = p->s->g->n[v->node].flags & REVERSE;
+    int off = !is_row_off(p, v) ? 0 : back ? 1 : -1, rows = padded_rows(v);
+    int cols = full_extent(p, v->col);
+    put_wait(p, v->buffer, v->turn, true);
+    buf_printf(p->b, "{\nconst u32 to = %s;\n", place(p, v));
+    if (input)
+        map_for(p, ARG_INPUT, n->index, p->o->in[n->index]);
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        for (int i = 0; i < rows; i += TILE_ROWS) {
+            int at = c / TILE_COLS * rows * 128 + i * 128;
+            if (input)
+                buf_printf(p->b, "copy_tokens<%s, %d>(to + %d, a.tensor[%d], x,"
+                           " %s, %d, lane);\n", p->s->g->in[n->index].ranked
+                           ? "true" : "false", cols, at,
+                           tensor_for(p, ARG_INPUT, n->index,
+                                      p->o->in[n->index]),
+                           sliced_index(p, v->col, c), off);
+            else
+                buf_printf(p->b, "copy_kept<%d, %d>(to + %d, %s, %s, %s, %d,"
+                           " lane);\n", full_extent(p, v->row), cols, at,
+                           kept_place(p, r), sliced_index(p, v->row, i),
+                           sliced_index(p, v->col, c),
+                           off * rows_of_token(p->s->g));
+        }
+    buf_printf(p->b, "copies_arrive(%s);\n}\n",
+               barrier(p, v->buffer, v->turn, false));
+}
+
 void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
     const Node *n = &p->s->g->n[loaded_node(p->s->g, v->node)];
     bool input = n->op == OP_input, ranks = p->s->g->rows;
     bool back = p->s->g->n[v->node].flags & REVERSE;
+    if (!is_waited(p, FORM_COPY)) {
+        put_load_by_lanes(p, v);
+        return;
+    }
     const char *off = !is_row_off(p, v) ? "" /* of tokens, or of rows */
                     : ranks && !input ? back ? " + RANKS" : " - RANKS"
                     : back ? " + 1" : " - 1";
@@ -144,13 +181,26 @@ void put_cleared(Print *p, const KInst *k)
 
 /* ---- stores ---- */
 
-/* A state as a chunk finds it: every chunk has its place. */
-static void put_keep(Print *p, const KInst *k)
+/* By the role's lanes. */
+static void put_keep_by_lanes(Print *p, const KValue *v)
 {
-    const KValue *v = value_at(p, k->in[0]);
+    int rows = padded_rows(v);
+    buf_printf(p->b, "%s{\nconst u32 from = %s;\n", once_text(p, v->node),
+               place(p, v));
+    for (int c = 0; c < v->ncol; c += TILE_COLS)
+        for (int r = 0; r < rows; r += TILE_ROWS)
+            buf_printf(p->b, "keep_tile<%d, %d>(%s, from + %d, %s, %s, lane);"
+                       "\n", full_extent(p, v->row), full_extent(p, v->col),
+                       kept_place(p, v->node),
+                       c / TILE_COLS * rows * 128 + r * 128,
+                       sliced_index(p, v->row, r), sliced_index(p, v->col, c));
+    buf_printf(p->b, "}\n");
+}
+
+/* A state as a chunk finds it: every chunk has its place. */
+static void put_keep_by_engine(Print *p, const KValue *v)
+{
     int map = stored_map(p, v), rows = padded_rows(v);
-    if (k->wait_full >> v->buffer & 1)
-        put_wait(p, v->buffer, v->turn, false);
     buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
                once_text(p, v->node), place(p, v));
     for (int c = 0; c < v->ncol; c += TILE_COLS)
@@ -160,6 +210,14 @@ static void put_keep(Print *p, const KInst *k)
                        c / TILE_COLS * rows * 128 + r * 128,
                        sliced_index(p, v->col, c), sliced_index(p, v->row, r));
     buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
+}
+
+static void put_keep(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->in[0]);
+    if (k->wait_full >> v->buffer & 1)
+        put_wait(p, v->buffer, v->turn, false);
+    (is_waited(p, FORM_COPY) ? put_keep_by_engine : put_keep_by_lanes)(p, v);
     if (k->post_empty >> v->buffer & 1)
         put_post(p, v->buffer, v->turn, true);
 }
@@ -208,7 +266,13 @@ void put_store(Print *p, const KInst *k)
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
     int pieces = (v->ncol + TILE_COLS - 1) / TILE_COLS;
-    if (p->s->g->rows)
+    if (!is_waited(p, FORM_COPY))
+        buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
+                   "put_rows<%s>(a.tensor[%d], from + 8192 * i, x,"
+                   " %s + 64 * i, %d, lane);\n}\n", pieces,
+                   p->s->g->out[k->index].ranked ? "true" : "false", t,
+                   sliced_index(p, v->col, 0), full_extent(p, v->col));
+    else if (p->s->g->rows)
         buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
                    "store_rows<%d>(a.map[%d], a.tensor[%d], from + 8192 * i,"
                    " x, %s + 64 * i, %d, lane);\n", pieces,
@@ -220,7 +284,8 @@ void put_store(Print *p, const KInst *k)
                    "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i,"
                    " x.where, c, %s + 64 * i, %d, x.head, lane);\n", pieces,
                    map, t, sliced_index(p, v->col, 0), full_extent(p, v->col));
-    buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
+    if (is_waited(p, FORM_COPY))
+        buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     if (k->post_empty >> v->buffer & 1)
         put_post(p, v->buffer, v->turn, true);
 }

@@ -15,6 +15,13 @@ typedef struct Print {
     Buf *b;
 } Print;
 
+/* The form of that kind that the kernel is made of; whether what it asks for
+ * goes on until it is waited for. */
+static inline bool is_waited(const Print *p, FormKind kind)
+{
+    return p->s->target->form[kind]->waited;
+}
+
 const char *element_type(DType d);
 /* A state as it is found; a result as it is left: for good, or to be summed
  * over those that share it. */

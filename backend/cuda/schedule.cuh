@@ -1,7 +1,7 @@
 /* schedule.cuh -- what kernels printed from a schedule stand on (print.c).
- * After device.cuh, vectors.cuh, wgmma.cuh, inverse.cuh and run.cuh. A tile of
- * more than 64 columns is pieces of 64, one behind the other, as far apart as
- * it has rows.
+ * After device.cuh, vectors.cuh, wgmma.cuh or mma.cuh, inverse.cuh and run.cuh.
+ * A tile of more than 64 columns is pieces of 64, one behind the other, as far
+ * apart as it has rows.
  */
 /* ---- the item in hand ---- */
 

@@ -137,7 +137,7 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     }
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
-    return schedule_kernel(t->c, &w, &target_sm90);
+    return schedule_kernel(t->c, &w, target_of_arch(t->c, t->o->arch));
 }
 
 /* Which stored values are of 16 bits an element: those that whoever fetches
@@ -567,10 +567,10 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 
 void cuda_schedule_options(CudaOptions *o)
 {
-    enum { HOPPER = 90 };
+    enum { AMPERE = 80 };
     const char *s = getenv("FLIN_SCHEDULE");
 
-    o->scheduled = o->arch == HOPPER && (!s || strcmp(s, "0") != 0);
+    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0);
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
 }
 

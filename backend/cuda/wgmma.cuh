@@ -14,14 +14,6 @@ template<int LEFT> INLINE void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
 }
-template<int N> INLINE void more_registers()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
-}
-template<int N> INLINE void fewer_registers()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
-}
 /* Holds values in their registers up to here: ptxas has been seen to reuse
  * those of an A operand before the product had read them. */
 template<int N> INLINE void keep(float (&x)[N])

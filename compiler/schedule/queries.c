@@ -2,11 +2,30 @@
  * and of a schedule.
  */
 #include "schedule.h"
+#include "../machine.h"
 
 #include <string.h>
 
-const Target target_sm90 = { "sm_90a", 32, 4, 65536, 8, 232448,
-                             KERNEL_MAPS };
+#define FORM(kind, ...) { FORM_##kind, __VA_ARGS__ },
+static const KForm forms[] = {
+#include "forms.def"
+};
+#undef FORM
+
+const Target *target_of_arch(Ctx *c, int arch)
+{
+    enum { ALL = sizeof forms / sizeof *forms };
+    Target *t = ctx_alloc(c, sizeof *t);
+
+    *t = (Target){ .arch = arch, .warp = 32, .group = 4, .regs = 65536,
+                   .reg_step = 8, .most_regs = 248, .maps = KERNEL_MAPS,
+                   .shared = (int)machine_of_arch(arch)->shared };
+    t->name = ctx_format(c, "sm_%d%s", arch, arch < 90 ? "" : "a");
+    for (const KForm *f = forms + ALL; f-- > forms;)
+        if (f->from <= arch && (!f->to || arch <= f->to))
+            t->form[f->kind] = f;
+    return t;
+}
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
     "inverse", "sums", "global", "vector", "scalar" };

@@ -60,6 +60,11 @@ static void deal_roles(Schedule *s)
         s->warps[s->inst[i].role] = has_matrices(s->inst[i].role)
             ? (uint8_t)(warpgroups_of(s, s->inst[i].role) * s->target->group)
             : 1;
+    if (!s->target->form[FORM_DEAL]) {
+        each = each < s->target->most_regs ? each : s->target->most_regs;
+        s->regs[0] = s->regs[1] = s->regs[2] = each;
+        return;
+    }
     s->regs[0] = few;
     s->regs[1] = s->groups < 2 ? each < 216 ? each : 216
                : each + (each - few) / s->groups / s->target->reg_step

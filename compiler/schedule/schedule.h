@@ -25,6 +25,7 @@
  *   price.c    the time it takes
  * What all of them ask is in queries.c. Before them scales.c and ranks.c change
  * the plan.
+ * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
  */
@@ -35,14 +36,29 @@
 
 /* ---- the machine ---- */
 
+/* forms.def says what these are. */
+typedef enum FormKind { FORM_PRODUCT, FORM_COPY, FORM_DEAL, NFORMS } FormKind;
+typedef struct KForm {
+    uint8_t kind;
+    const char *name;
+    int from, to;                       /* architectures; 0: to all since */
+    bool waited;                        /* goes on until it is waited for */
+    const char *header;
+} KForm;
+
+/* form: of each kind; NULL: it has none. */
 typedef struct Target {
     const char *name;
+    int arch;
     int warp, group;                    /* lanes; warps of a warpgroup */
     int regs, reg_step;                 /* of a multiprocessor; dealt by */
+    int most_regs;                      /* of a thread */
     int shared;                         /* bytes a block may have */
     int maps;                           /* of what its copy engine moves */
+    const KForm *form[NFORMS];
 } Target;
-extern const Target target_sm90;
+/* Of an architecture: 90 is sm_90. */
+const Target *target_of_arch(Ctx *c, int arch);
 
 /* ---- values ---- */
 

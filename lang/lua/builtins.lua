@@ -610,6 +610,9 @@ variable("FLIN_CACHE", "=FOLDER", "compiled kernels of a GPU are kept here", [[
 Else $XDG_CACHE_HOME/flin, else $HOME/.cache/flin; flin.cuda().cache says which.
 "off": nowhere. A folder that others may write to is not used, and that is said
 once.]])
+variable("FLIN_ARCH", "=80", "kernels that an earlier GPU has, too", [[
+To compare: 80 are those of an A100, planned for its shared memory, whatever
+later GPU runs them.]])
 variable("FLIN_SCHEDULE", "=0", "the way back by kernels for any GPU", [[
 To compare: else, on Hopper, those of them that have a schedule (flin -d K shows
 them) run on its tensor cores. -3: all but the third do. Of the way forward they

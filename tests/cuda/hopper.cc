@@ -261,6 +261,15 @@ static void copies(const char *p, unsigned bytes, unsigned each, bool write)
     for (unsigned i = 0; looks && i < bytes; i += each)
         access(p + i, each, 1, write, __builtin_return_address(0));
 }
+void copy16(unsigned to, const void *from, int bytes)
+{
+    uint4 x = { 0, 0, 0, 0 };
+    if ((size_t)from % 16)
+        fault("16 bytes that are not aligned");
+    copies((const char *)from, (unsigned)bytes, 2, false);
+    memcpy(&x, from, (size_t)bytes);
+    store(to, x);
+}
 /* Row i of the box: where its first element lies, or NULL. */
 static char *row_of_box(const Map *m, const int *from, unsigned i)
 {
@@ -396,18 +405,27 @@ void product8(float *c, const unsigned *a, const unsigned *b)
             c[e] += tf32_of(row[k / 4 * 2 + e / 2]) * tf32_of(col[k / 4]);
         }
 }
-void product16(float *c, const unsigned *a, const unsigned *b)
+static float number(unsigned short x, bool f16)
+{
+    return f16 ? low(x) : bits((unsigned)x << 16);
+}
+void product_of(float *c, const unsigned *a, const unsigned *b, bool f16)
 {
     const unsigned both[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
     const auto x = warp_meets(both, 6);
     const int l = threadIdx.x % 32;
     for (int e = 0; e < 4; e++)
         for (int k = 0; k < 16; k++) {
-            const int lane = k % 8 / 2, half = k & 1 ? 0 : 16;
+            const int lane = k % 8 / 2, at = k % 2 * 16;
             const unsigned u = x[l / 4 * 4 + lane][k / 8 * 2 + e / 2];
             const unsigned v = x[(l % 4 * 2 + e % 2) * 4 + lane][4 + k / 8];
-            c[e] += bits(u << half & 0xffff0000) * bits(v << half & 0xffff0000);
+            c[e] += number((unsigned short)(u >> at), f16)
+                  * number((unsigned short)(v >> at), f16);
         }
+}
+void product16(float *c, const unsigned *a, const unsigned *b)
+{
+    product_of(c, a, b, false);
 }
 
 /* An operand of wgmma, by its descriptor: number k of row i; or across. */
@@ -431,10 +449,6 @@ static void group_reads(Descriptor d, int first, int n, bool across)
 
 typedef float Four __attribute__((vector_size(16)));
 
-static float number(unsigned short x, bool f16)
-{
-    return f16 ? low(x) : bits((unsigned)x << 16);
-}
 /* Numbers [0, 16) of rows i and i + by, as { i, i, by, by } or, in turn,
  * { i, by, i, by }. */
 template<bool IN_TURN>

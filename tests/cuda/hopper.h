@@ -79,6 +79,9 @@ PLAIN inline void copy4(unsigned to, const void *from)
 {
     store1(to, *(const float *)from);
 }
+/* Done when they are asked for. */
+void copy16(unsigned to, const void *from, int bytes);
+PLAIN inline void copies_arrive(unsigned b) { arrive(b); }
 void bulk_commit();
 void bulk_wait_read();
 PLAIN inline void bulk_wait() { bulk_wait_read(); }
@@ -180,6 +183,11 @@ PLAIN inline void read_line(unsigned (&x)[N], unsigned tile, int i, int k)
 
 void product8(float *c, const unsigned *a, const unsigned *b);
 void product16(float *c, const unsigned *a, const unsigned *b);
+void product_of(float *c, const unsigned *a, const unsigned *b, bool f16);
+PLAIN inline void product_step(float *c, const unsigned *a, const unsigned *b)
+{
+    product_of(c, a, b, F16);
+}
 /* d = (add ? d : 0) + sign * left b, n numbers of each thread; left is that of
  * registers (a) or, where those are NULL, that which its descriptor tells. */
 struct Step { Descriptor left, right; bool left_across, across; float sign; };

@@ -8,9 +8,11 @@
  *   scheduled compile NAME K V [CHUNK [LIKE [DIR]]]
  *                               their kernels by NVRTC: registers, spills;
  *                               the texts to that folder
+ *   scheduled on ARCH ...       any of these for an architecture: 80, 89, 100
  */
 #include "kinds.h"
 #include "stdlib.h"
+#include "../../compiler/machine.h"
 #include "../../compiler/schedule/schedule.h"
 
 #include <stdlib.h>
@@ -50,6 +52,7 @@ typedef struct Test {
     const char *to;                     /* the folder of texts; NULL: none */
     int chunk;                          /* 0: any */
     bool all;
+    int arch;
     Nvrtc *nvrtc;                       /* compiles */
     int spilled, failed;
     Size size;
@@ -58,9 +61,10 @@ typedef struct Test {
     Count count[MOST_VARIANTS][NCHUNKS][NLIKES];
 } Test;
 
-static void set_options(const Graph *g, const struct Like *l, CudaOptions *o)
+static void set_options(const Graph *g, const struct Like *l, int arch,
+                        CudaOptions *o)
 {
-    *o = (CudaOptions){ .tile = l->tile, .arch = 90, .groups = 2,
+    *o = (CudaOptions){ .tile = l->tile, .arch = arch, .groups = 2,
                         .split = true, .scheduled = true, .few = l->few };
     for (int i = 0; i < g->nin; i++)
         o->in[i] = o->vector[i] = g->in[i].rank && g->in[i].timed ? l->tile
@@ -126,7 +130,8 @@ static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
         fputs(b.s, f);
         fclose(f);
     }
-    const Cubin *cubin = nvrtc_compile(c, t->nvrtc, b.s, "sm_90a");
+    const Cubin *cubin = nvrtc_compile(c, t->nvrtc, b.s,
+                                       k->schedule->target->name);
     PtxasInfo i = cubin->info;
     printf("%-16s %3d registers, %d spilled, %d stack; %d instructions, %d"
            " estimated\n", k->name, i.registers, i.spill_stores, i.stack,
@@ -139,7 +144,7 @@ static void count_kernels(Ctx *c, void *ud)
 {
     Trial *y = ud;
 
-    if (y->p->g->chunk == 64 && plan_is_joint(y->p))
+    if (y->o.arch == 90 && y->p->g->chunk == 64 && plan_is_joint(y->p))
         ctx_protect(c, find_rows, y);
     const CudaModule *m = cuda_tiles(c, y->p, &y->o);
     const char *why = strstr(m->schedules, "no schedule: ");
@@ -170,6 +175,7 @@ typedef struct Planning {
     const char *step;
     int chunk;
     bool backward;
+    const Machine *m;
     Plan *p;
 } Planning;
 
@@ -181,8 +187,7 @@ static void make_plan(Ctx *c, void *ud)
 
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    n->p = plan_make(step, size, n->chunk, n->backward, machine_usual_gpu(),
-                     NULL);
+    n->p = plan_make(step, size, n->chunk, n->backward, n->m, NULL);
 }
 
 static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
@@ -194,7 +199,7 @@ static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
     if ((t->like && strcmp(t->like, likes[like].name))
         || (t->chunk && t->chunk != chunks[chunk]))
         return;
-    set_options(p->g, &likes[like], &y.o);
+    set_options(p->g, &likes[like], t->arch, &y.o);
     if (!ctx_protect(c, count_kernels, &y)) {
         y.why = c->err.message;
         printf("FAIL %s %dx%d: %s\n", name, t->size.k, t->size.v, y.why);
@@ -217,7 +222,8 @@ static void variant(void *ud, const char *name, const char *step)
     for (int i = 0; i < 2 * NCHUNKS; i++) {
         Ctx *c = ctx_new();
         int k = i % NCHUNKS;
-        Planning n = { step, chunks[k], i < NCHUNKS, NULL };
+        Planning n = { step, chunks[k], i < NCHUNKS,
+                       machine_of_arch(t->arch), NULL };
         bool ok = ctx_protect(c, make_plan, &n);
         for (int l = 0; l < NLIKES && ok && n.p->g->chunk == chunks[k]; l++)
             if (likes[l].forward != n.backward)
@@ -328,6 +334,12 @@ int main(int argc, char **argv)
     Ctx *c = ctx_new();
     Buf now = { .ctx = c };
 
+    t.arch = 90;
+    if (argc > 2 && !strcmp(argv[1], "on")) {
+        t.arch = atoi(argv[2]);
+        argc -= 2;
+        argv += 2;
+    }
     if (argc > 1 && !strcmp(argv[1], "compile"))
         return compile_one(c, &t, argc, argv);
     bool at = argc > 3 && !strcmp(argv[1], "at");

@@ -1,6 +1,7 @@
 -- Calls whose kernels a schedule is made for, by the float64 step: types,
 -- heads that share, sizes, states, sequences.
 --   flin tests/cuda/scheduled.lua [long] [NAME[,K=64...] ...]
+--   flin tests/cuda/scheduled.lua some             every fifth of these
 --   flin tests/cuda/scheduled.lua sweep [NAME]    all variants, many sizes
 --   flin tests/cuda/scheduled.lua forward [NAME ...]   all variants, forward
 -- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
@@ -303,10 +304,19 @@ local function sweep(only)
   return list
 end
 
+local function some()
+  local list = {}
+  for i = 1, #cases, 5 do
+    list[#list + 1] = cases[i]
+  end
+  return list
+end
+
 local are_long <const> = ... == "long"
 local forward <const> = ... == "forward"
 local sweeps <const> = ... == "sweep"
 for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
+                      or ... == "some" and some()
                       or forward and (select(2, ...) and { select(2, ...) }
                                       or flin.stdlib_names)
                       or ... and { ... } or cases) do

@@ -88,7 +88,7 @@ ENTRY(int, nvrtcDestroyProgram, Program **p)
 
 static int is_hopper(const char *text)
 {
-    return strstr(text, "\"wgmma.cuh\"") != NULL;
+    return strstr(text, "\"wgmma.cuh\"") || strstr(text, "\"mma.cuh\"");
 }
 
 static int wish(void)

@@ -1,0 +1,86 @@
+/* copies.cuh -- what a schedule's kernel loads and stores where there is no
+ * copy engine: the lanes of a role have 16 bytes each of four rows at a time.
+ * After schedule.cuh.
+ */
+
+/* 16 bytes to shared memory: `bytes` of them, zeros behind. */
+INLINE void copy16(u32 to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+/* Arrives for this lane when what it has asked for so far is there. */
+INLINE void copies_arrive(u32 b)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];"
+                 :: "r"(b) : "memory");
+}
+
+/* Bytes of 16 that lie within so many columns, from col on. */
+INLINE int bytes_within(int col, int cols)
+{
+    return 2 * max(min(cols - col, 8), 0);
+}
+/* 64 rows of an input, from its chunk's first token and `off` others on, 64
+ * columns from col on, of COLS; zeros where the sequence has no such token. */
+template<bool RANKED, int COLS>
+INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
+                        int off, int lane)
+{
+    const int piece = lane % 8, bytes = bytes_within(col + 8 * piece, COLS);
+    const unsigned short *p = (const unsigned short *)t.p + x.where.b * t.sb
+        + x.head / t.group * t.sh + (i64)x.row * t.st;
+    const int first = (x.where.start - x.row - off) * RANKS;
+    const int end = first + x.where.len;
+    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+        const int row = 4 * i + lane / 8;
+        const bool has = row >= first && row < end && has_place<RANKED>(row)
+                      && bytes;
+        copy16(to + piece_of(row, piece),
+               has ? p + row_place<RANKED>(t, row) + off * t.st + col
+                     + 8 * piece : t.p, has ? bytes : 0);
+    }
+}
+/* The same of what kernels keep for one another: ROWS x COLS, from `row` and
+ * `off` others on. */
+template<int ROWS, int COLS>
+INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
+                      int lane)
+{
+    const int piece = lane % 8, bytes = bytes_within(col + 8 * piece, COLS);
+    const unsigned short *p = (const unsigned short *)from + col + 8 * piece;
+    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+        const int r = row + off + 4 * i + lane / 8;
+        const bool has = r >= 0 && r < ROWS && bytes;
+        copy16(to + piece_of(4 * i + lane / 8, piece),
+               has ? (const void *)(p + (i64)r * COLS) : from,
+               has ? bytes : 0);
+    }
+}
+template<int ROWS, int COLS>
+INLINE void keep_tile(float *to, u32 from, int row, int col, int lane)
+{
+    const int piece = lane % 8, at = col + 8 * piece;
+    unsigned short *p = (unsigned short *)to + at;
+    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+        const int r = 4 * i + lane / 8;
+        const uint4 v = load16(from + piece_of(r, piece));
+        if (row + r < ROWS && at < COLS)
+            *(uint4 *)(p + (i64)(row + r) * COLS) = v;
+    }
+}
+/* 64 columns of a result from col on, of `cols`. */
+template<bool RANKED>
+INLINE void put_rows(const Tensor &t, u32 from, const Item &x, int col,
+                     int cols, int lane)
+{
+    const int piece = lane % 8;
+    unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
+        + x.head / t.group * t.sh + x.row * t.st + col + 8 * piece;
+    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+        const int row = 4 * i + lane / 8;
+        const uint4 v = load16(from + piece_of(row, piece));
+        if (row < x.n && has_place<RANKED>(row) && col + 8 * piece < cols)
+            *(uint4 *)(p + row_place<RANKED>(t, row)) = v;
+    }
+}

@@ -87,10 +87,11 @@ INLINE void gates_at(float (&g)[C], const Gates<ROW, COL> &of, int row, int col)
         g[e] = row >= of.rows ? 1.f : e && !COL ? g[0]
              : load1(of.at + ROW * row + COL * (col + e));
 }
-/* s, and then x; an angle is kept small, so that no sum loses what it adds. */
+/* s, and then x; an angle is kept small, as x is, so that no sum loses what it
+ * adds. */
 template<bool WRAP> INLINE float gone_on(float gate, float s, float x)
 {
-    return WRAP ? wrap_(s + wrap_(x)) : gate * s + x;
+    return WRAP ? wrap_(s + x) : gate * s + x;
 }
 /* The same with gates: s = gate s + x, from `begin` on; or, WRAP, without,
  * modulo 2 pi. A warp goes through its rows twice: for its last, and from what
@@ -105,18 +106,23 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
     const u32 first = at + 4 * k;
     const u32 own = sum_row<K>(first, 16 * l.warp);
     float x[C], g[C], top[C], s[C] = { 0 }, before[C];
-    UNROLL for (int e = 0; e < C; e++)
+    UNROLL for (int e = 0; e < C; e++) {
         before[e] = here ? before_at(begin, k + e) : 0.f;
+        before[e] = WRAP ? wrap_(before[e]) : before[e];
+    }
     if (here) {
         UNROLL for (int n = 0; n < 16; n++) {
             const int m = BACK ? 15 - n : n;
             gates_at(g, gates, 16 * l.warp + m, k);
             load_sums<C>(x, sum_row<K>(own, m));
             UNROLL for (int e = 0; e < C; e++) {
+                x[e] = WRAP ? wrap_(x[e]) : x[e];
                 s[e] = gone_on<WRAP>(g[e], s[e], x[e]);
                 if (m == 0)
                     top[e] = x[e];
             }
+            if (WRAP)
+                store_sums<C>(sum_row<K>(own, m), x);
         }
         store_sums<C>(own, s);
         UNROLL for (int i = 1; i <= RANKS; i++)
@@ -485,5 +491,27 @@ INLINE void decayed_sums(float *const (&d)[SUMS], const Terms<TERMS> &terms,
         const int last = sum + 1 < SUMS ? first_of(HOW, sum + 1) : TERMS;
         NO_UNROLL for (int i = first_of(HOW, sum); i < last && pairs; i++)
             pairs_of_sums<K, N, LATER>(d[sum], term(terms, i), gd, col, l);
+    }
+}
+/* The same, PARTS of the columns one after another: the text is as much
+ * shorter. Those made so far move on in their registers. */
+template<int K, int N, bool LATER, u32 HOW, int PARTS, int SUMS, int TERMS>
+INLINE void decayed_parts(float *const (&d)[SUMS], const Terms<TERMS> &terms,
+                          u32 gd, u32 gb, int col, const Lane &l)
+{
+    constexpr int EACH = N / PARTS;
+    float part[SUMS][EACH], *to[SUMS];
+    UNROLL for (int i = 0; i < SUMS; i++) {
+        to[i] = part[i];
+        UNROLL for (int e = 0; e < N; e++)
+            d[i][e] = 0;
+    }
+    NO_UNROLL for (int at = 0; at < PARTS; at++) {
+        decayed_sums<K, EACH, LATER, HOW, SUMS>(to, terms, gd, gb,
+                                                col + 2 * EACH * at, l);
+        UNROLL for (int i = 0; i < SUMS; i++)
+            UNROLL for (int e = 0; e < N; e++)
+                d[i][e] = e < N - EACH ? d[i][e + EACH]
+                                       : part[i][e - (N - EACH)];
     }
 }

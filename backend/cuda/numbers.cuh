@@ -71,3 +71,6 @@ INLINE float wrap_(float a)
 }
 INLINE float sin_(float a) { return __sinf(wrap_(a)); }
 INLINE float cos_(float a) { return __cosf(wrap_(a)); }
+/* Of an angle that is within half a turn. */
+INLINE float sin_near_(float a) { return __sinf(a); }
+INLINE float cos_near_(float a) { return __cosf(a); }

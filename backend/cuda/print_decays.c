@@ -179,9 +179,12 @@ void put_decayed(Print *p, const KInst *k)
     if (k->col == AX_J)
         put_scores(p, k, &t);
     else
-        buf_printf(p->b, "decayed_sums<%d, %d, %d, 0x%x>(sum, %s, %s, %s,"
-                   " col0(%d), l);\n", (int)k->ncol, share / 2, later,
-                   how_terms_are(k, &t, later), terms_text(p, k, &t, later),
+        buf_printf(p->b, "decayed_%s<%d, %d, %d, 0x%x%s>(sum, %s, %s, %s,"
+                   " col0(%d), l);\n", k->parts ? "parts" : "sums",
+                   (int)k->ncol, share / 2, later,
+                   how_terms_are(k, &t, later), !k->parts ? ""
+                   : ctx_format(p->c, ", %d", k->parts),
+                   terms_text(p, k, &t, later),
                    place(p, value_at(p, k->in[later ? 2 : 3])),
                    place(p, value_at(p, k->in[3])), share);
     buf_printf(p->b, "}\n");
@@ -344,6 +347,15 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
                        (unsigned)value_at(p, k->out[i])->node);
 }
 
+/* Of the pair of columns that an element is of its number: columns from an
+ * even one on. */
+static const char *pair_text(Print *p, const KInst *k)
+{
+    int share = map_share(p, k);
+    return ctx_format(p->c, "(col0(%d) / 2 + e %% %d / 4 * 4 + l.col / 2)",
+                      share, share / 2);
+}
+
 void put_found_sums(Print *p, const KInst *k)
 {
     int share = map_share(p, k);
@@ -364,7 +376,7 @@ void put_found_sums(Print *p, const KInst *k)
                        share);
         else if (v->layout == LAY_SUMS && v->col != k->col)
             buf_printf(p->b, "if (e %% 2 == 0)\ny%u.x = y%u.y = load1(%s);\n",
-                       u, u, here(p, v, "(col / 2)"));
+                       u, u, here(p, v, pair_text(p, k)));
         else if (v->layout == LAY_SUMS)
             buf_printf(p->b, "if (e %% 2 == 0)\ny%u = load2(%s);\n", u,
                        here(p, v, "col"));
@@ -387,9 +399,9 @@ void put_left(Print *p, const KInst *k, const KValue *v)
                    || node_of(p, v->node)->axes & AXIS(p->s->slice_axis) ? ""
                    : " && x.slice == 0");
     if (v->layout == LAY_GLOBAL && pairs)
-        buf_printf(p->b, "(%s)[row * %d + %s + col / 2] = %s;\n",
+        buf_printf(p->b, "(%s)[row * %d + %s + %s] = %s;\n",
                    kept_place(p, v->node), full_extent(p, v->col),
-                   sliced_index(p, v->col, 0), x);
+                   sliced_index(p, v->col, 0), pair_text(p, k), x);
     else if (v->layout == LAY_GLOBAL)
         buf_printf(p->b, "put_two(%s + row * %d + %s + col - 1, z%u, %s);\n"
                    "z%u = %s;\n", kept_place(p, v->node),
@@ -397,7 +409,7 @@ void put_left(Print *p, const KInst *k, const KValue *v)
                    x);
     else if (pairs)
         buf_printf(p->b, "if (e %% 2)\nstore1(%s, row < x.n ? %s : 0.f);\n",
-                   here(p, v, "(col / 2)"), x);
+                   here(p, v, pair_text(p, k)), x);
     else if (v->layout == LAY_SUMS)
         buf_printf(p->b, "if (e %% 2)\nstore2(%s, z%u, row < x.n ? %s : 0.f);"
                    "\nelse\nz%u = row < x.n ? %s : 0.f;\n",

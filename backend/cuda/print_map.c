@@ -16,6 +16,20 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
                       : "(row %s col ? %s : 0.f)", at, y);
 }
 
+/* Whether the angle is among sums that a scan has kept within half a turn. */
+static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
+{
+    const Graph *g = p->s->g;
+    Ref r = shown_node(g, angle);
+    if (g->n[r].op == OP_dup)
+        r = shown_node(g, g->n[r].a[0]);
+    int v = schedule_value(p->s, r, LAY_SUMS);
+    if (g->n[r].op == OP_delay)
+        r = shown_node(g, g->n[r].a[0]);
+    return g->n[r].op == OP_scan && g->n[r].flags & WRAP && v != NOTHING
+        && has_value(k->in, k->nin, v);
+}
+
 static void put_map_node(Print *p, const KInst *k, Ref r)
 {
     const Node *n = &p->s->g->n[r];
@@ -39,6 +53,9 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s", x[0]);
     else if (n->op == OP_ofrank)
         buf_printf(b, "of_rank(%s, %d, l)", x[0], (int)n->index);
+    else if ((n->op == OP_sin || n->op == OP_cos)
+             && is_angle_near(p, k, n->a[0]))
+        buf_printf(b, "%s_near_(%s)", op_info[n->op].name, x[0]);
     else
         value_text(b, n->op, x);
     buf_printf(b, ";\n");

@@ -97,13 +97,20 @@ int schedule_length(const Schedule *s)
     return n;
 }
 
-/* ---- programs in parts ---- */
+/* ---- columns in parts ---- */
+
+/* Sums under decays, of other columns than scores have. */
+static bool is_decayed_sum(const KInst *k)
+{
+    return k->op == K_DECAYED && k->col != AX_J;
+}
 
 bool may_be_in_parts(const Schedule *s, const KInst *k)
 {
     uint32_t turns = 0;
-    if (k->op != K_MAP || k->row != AX_I || k->nrow > TILE_ROWS
-        || share_of(s, k->role, k->ncol) % PART_COLS)
+    if (is_decayed_sum(k))
+        return share_of(s, k->role, k->ncol) % PART_COLS == 0;
+    if (k->op != K_MAP || share_of(s, k->role, k->ncol) % PART_COLS)
         return false;
     for (int i = 0; i < k->nin; i++) {
         int lay = s->value[k->in[i]].layout;
@@ -133,14 +140,16 @@ static bool finds_matrix(const Schedule *s, const KInst *k)
 }
 
 /* Cycles that so many parts save, a chunk: each instruction that does not fit
- * is waited for; each part waits for what it reads, longer for memory. */
+ * is waited for; each part waits for what it reads, longer for memory; one of
+ * sums goes through the scores again. */
 static int gain(const Schedule *s, const KInst *k, int parts)
 {
-    enum { WAIT = 8, SHARED = 80, MEMORY = 700 };
+    enum { WAIT = 8, SHARED = 80, MEMORY = 700, SCORES = 1100 };
     KInst cut = *k;
     cut.parts = (uint8_t)parts;
-    return WAIT * (map_length(s, k) - map_length(s, &cut))
-         - (parts - 1) * (finds_matrix(s, k) ? MEMORY : SHARED);
+    return WAIT * (inst_length(s, k) - inst_length(s, &cut))
+         - (parts - 1) * (is_decayed_sum(k) ? SCORES
+                          : finds_matrix(s, k) ? MEMORY : SHARED);
 }
 
 /* The number of parts that saves most, of those that there may be; 0: none. */
@@ -159,7 +168,8 @@ static int best_parts(const Schedule *s, const KInst *k)
 }
 
 /* Requires buffers. What a program makes of memory alone, in memory, it may
- * make of some columns after others: its text is as much shorter. */
+ * make of some columns after others, and so may sums under decays: the text is
+ * as much shorter. */
 void schedule_shorten(Schedule *s)
 {
     while (schedule_length(s) > MOST_LENGTH) {

@@ -127,6 +127,19 @@ static int last_level(const Select *x, Ref r)
     return level;
 }
 
+/* The least level of r, given those before it, of what is again. */
+static int early_level(const Select *x, Ref r, const int *early)
+{
+    int least = 0;
+    for (int i = 0; i < 4; i++) {
+        Ref a = shown_node(x->g, x->g->n[r].a[i]);
+        int l = (x->again[a] || x->kind[a] == ACROSS ? early[a] : x->level[a])
+              + is_step(x, a, r);
+        least = l > least ? l : least;
+    }
+    return least;
+}
+
 /* What is made of products, element by element, as early as they are there:
  * they give up their registers, which they would hold while sums are made that
  * have levels of their own. Scores are few, and wait unless registers are
@@ -134,20 +147,16 @@ static int last_level(const Select *x, Ref r)
 static void raise_levels(Select *x)
 {
     const Graph *g = x->g;
-    int *early = x->late;               /* least levels, of what is again */
+    int *early = x->late;
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         bool of_fragments = false;
-        int least = 0;
+        int least = early[r] = early_level(x, r, early);
         for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, n->a[i]);
-            int l = (x->again[a] || x->kind[a] == ACROSS ? early[a]
-                     : x->level[a]) + is_step(x, a, r);
-            least = l > least ? l : least;
             of_fragments |= !x->again[a] && x->kind[a] >= PRODUCT
                          && x->kind[a] < SCANNED;
         }
-        early[r] = least;
         if (of_fragments && (x->col[r] != AX_J || x->s->narrow)
             && (x->kind[r] == ELEMENT || x->kind[r] == PAIRED
                 || x->kind[r] == REDUCED))
@@ -237,20 +246,41 @@ static bool starts_program(const Select *x, Ref r)
             || x->kind[r] == PAIRED);
 }
 
-/* The programs that take sines of the angles s. */
-static uint8_t *find_turns(const Select *x, Ref s)
+/* Whether r is made of what lies in memory alone. */
+static bool is_of_memory(const Select *x, Ref r)
+{
+    for (int i = 0; i < 4; i++) {
+        Ref a = shown_node(x->g, x->g->n[r].a[i]);
+        if (a && x->kind[a] >= PRODUCT && !x->again[a] && !lies_as_sums(x, a)
+            && !is_summed(x, a))
+            return false;
+    }
+    return true;
+}
+
+static bool is_exponential(int op)
+{
+    return op == OP_exp || op == OP_log || op == OP_tanh;
+}
+
+/* The programs that take s: sines of it, which are angles; or itself, an
+ * exponential, if what they are made of lies in memory. */
+static uint8_t *find_takers(const Select *x, Ref s)
 {
     const Graph *g = x->g;
+    bool angles = g->n[s].op == OP_dup;
     uint8_t *takes = ctx_alloc(x->c, g->len);
+    takes[s] = !angles;
     for (Ref r = s + 1; r < g->len; r++) {
-        takes[r] = g->n[r].op == OP_sin && g->n[r].a[0] == s;
+        takes[r] = angles && g->n[r].op == OP_sin && g->n[r].a[0] == s;
         for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
             takes[r] |= a && takes[a] && is_remade(x, a);
         }
     }
-    for (Ref r = s + 1; r < g->len; r++)
-        takes[r] = takes[r] && starts_program(x, r);
+    for (Ref r = s; r < g->len; r++)
+        takes[r] = takes[r] && starts_program(x, r)
+                && (angles || is_of_memory(x, r));
     return takes;
 }
 
@@ -261,19 +291,23 @@ static void join_with(Select *x, Ref first, Ref r, bool groups)
     if (groups && x->level[r] == x->level[first])
         x->group[group_root(x, (int)r)] = group_root(x, (int)first);
     if (!groups && x->level[r] > x->level[first]
-        && least_level(x, r) <= x->level[first])
+        && x->late[r] <= x->level[first])
         x->level[r] = x->level[first];
 }
 
-/* Programs that take sines of the same angles are one, where they may be; what
- * they leave is then there at once, for which memory must not be short. */
-static void join_turns(Select *x, bool groups)
+/* Programs that take sines of the same angles, or the same exponentials, are
+ * one, where they may be; what they leave is then there at once, for which
+ * memory must not be short. */
+static void join_takers(Select *x, bool groups)
 {
     const Graph *g = x->g;
+    for (Ref r = 1; r < g->len && !groups; r++)
+        x->late[r] = early_level(x, r, x->late);
     for (Ref s = 1; s < g->len && !x->s->sink; s++) {
-        if (g->n[s].op != OP_dup || x->kind[s] != ELEMENT)
+        bool angles = g->n[s].op == OP_dup && x->kind[s] == ELEMENT;
+        if (!angles && !(is_exponential(g->n[s].op) && is_remade(x, s)))
             continue;
-        const uint8_t *takes = find_turns(x, s);
+        const uint8_t *takes = find_takers(x, s);
         for (Ref first = s + 1; first < g->len; first++)
             for (Ref r = s + 1; r < g->len && takes[first]; r++)
                 if (takes[r])
@@ -296,7 +330,7 @@ static void find_levels(Select *x)
     else
         raise_levels(x);
     place_numbers(x);
-    join_turns(x, false);
+    join_takers(x, false);
     for (Ref r = 1; r < g->len; r++)    /* sums may be later, or earlier */
         if (x->kind[r] == ACROSS)
             x->level[r] = least_level(x, r);
@@ -323,7 +357,7 @@ static void find_groups(Select *x)
                 x->group[group_root(x, (int)r)] = group_root(x, (int)a);
         }
     }
-    join_turns(x, true);
+    join_takers(x, true);
     for (Ref r = 1; r < g->len; r++)
         x->group[r] = group_root(x, (int)r);
 }

@@ -280,7 +280,8 @@ int schedule_length(const Schedule *s);
 int inst_length(const Schedule *s, const KInst *k);
 void schedule_shorten(Schedule *s);
 void schedule_together(Schedule *s);
-/* Whether a program's columns may be made one part after another. */
+/* Whether columns of a program, or of sums, may be made one part after another.
+ */
 bool may_be_in_parts(const Schedule *s, const KInst *k);
 void schedule_sync(Schedule *s);
 /* NULL: it holds; else what does not. */

@@ -83,7 +83,7 @@ enum Trait {
 /* Node flags, each for the operations that ops.def names. */
 enum Flag { STRICT = 1, EXCLUSIVE = 2, REVERSE = 4, TRANS = 8,
             WRAP = 16 };                /* scan: tile holds s mod 2 pi */
-enum { FLAGS = 31 };
+enum { ANY_FLAG = 31 };
 
 /* What the text form has of a node, beside flags. */
 enum Attribute {

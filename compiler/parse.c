@@ -291,7 +291,7 @@ static bool take_flag(Text *t, Node *n)
 
     for (int i = 0; i < 5; i++)
         if (text_at(t, name[i])) {
-            if (!op_has(n->op, FLAGS & 1u << i))
+            if (!op_has(n->op, ANY_FLAG & 1u << i))
                 fail(t->c, t->line, "%s: has no such flag",
                      op_info[n->op].name);
             n->flags |= (uint8_t)(1 << i);

@@ -352,6 +352,8 @@ arrows() {
     fi
     "$flin" tests/arrows/circles.lua "$BUILD" >"$tmp/out" 2>&1
     expect_none "arrows: files use one another in no circle"
+    "$flin" tests/arrows/operations.lua >"$tmp/out" 2>&1
+    expect_none "arrows: an operation is a row, and few files name it"
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
         compiler/*.[ch] compiler/*/*.[ch] compiler/*.def lang/*.[ch] repl/* \

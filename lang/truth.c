@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../compiler/domain.h"
 #include "../compiler/eval.h"
 #include "concrete.h"
 #include "mask_trace.h"
@@ -106,11 +107,8 @@ static double usual(Trial *a, int s)
         return a->turn % 4 < 2 ? fabs(x) : x;
     if (g->in[s].index_of)
         return floor(rng_uniform(&a->rng) * a->run.size[g->in[s].index_of]);
-    if (!strcmp(g->in[s].domain, "log_decay"))
-        return -0.5 * fabs(x);
-    if (!strcmp(g->in[s].domain, "unit"))
-        return 1 / (1 + exp(-x));
-    return strcmp(g->in[s].domain, "positive") ? x : fabs(x);
+    const Domain *d = domain_named(g->in[s].domain);
+    return d->draw(d->uniform ? rng_uniform(&a->rng) : x);
 }
 
 static void give(Trial *a, int s, double z)

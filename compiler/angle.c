@@ -40,13 +40,11 @@ static int whole_type(const Graph *g, const uint8_t *type, StateSet angles,
     const Node *n = &g->n[r];
     int all = joined(type, n, 0);
 
+    if (op_is(n->op, ADDITIVE) || n->op == OP_wrap)
+        return all;
     switch (n->op) {
     case OP_state:
         return angles & STATE(n->index) ? TURNS : SAME;
-    case OP_add: case OP_sub: case OP_neg: case OP_wrap: case OP_sum:
-    case OP_select: case OP_relabel: case OP_dup: case OP_pairsum:
-    case OP_rot90:
-        return all;
     case OP_mul:
         return all == SAME || (all == TURNS && (is_whole(g, n->a[0])
                                                 || is_whole(g, n->a[1])))

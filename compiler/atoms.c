@@ -8,16 +8,14 @@ enum { MAX_CUTS = 12 };
 
 bool node_is_product(const Graph *g, const Node *n)
 {
-    if (n->op == OP_gdot || n->op == OP_solve)
-        return true;
-    return n->op == OP_dot
-        && !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over);
+    return op_is(n->op, MULTIPLIES)
+        && (n->op != OP_dot
+            || !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over));
 }
 
 bool node_is_leaf(const Node *n)
 {
-    return n->op == OP_num || n->op == OP_size || n->op == OP_unit
-        || n->op == OP_count || n->op == OP_input || n->op == OP_state;
+    return op_is(n->op, CONST | GIVEN);
 }
 
 double tile_bytes(const Graph *g, const Machine *m, Ref r)
@@ -271,12 +269,12 @@ static bool adds_up(Atoms *a, Ref x, Ref user)
     switch (n->op) {
     case OP_add: case OP_sub:
         return n->a[0] != n->a[1];
-    case OP_neg: case OP_row: case OP_col: case OP_relabel:
+    case OP_neg:
         return true;
     case OP_mul:
         return !has_tile(a, n->a[0] == x ? n->a[1] : n->a[0], bytes);
     }
-    return false;
+    return op_is(n->op, RENAMES);
 }
 
 /* The largest sum that the atom is but a term of. */

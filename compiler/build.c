@@ -252,11 +252,12 @@ Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags)
 
 Ref node_copy(Graph *g, const Node *n, const Ref a[4])
 {
+    if (op_is(n->op, WHOLE_ROW))
+        return row_fold(g, n->op, a[0], n->over);
     switch (n->op) {
     case OP_num: return num(g, n->num);
     case OP_size: return axis_size(g, n->index);
     case OP_sum: return sum(g, a[0], n->over);
-    case OP_amax: case OP_lse: return row_fold(g, n->op, a[0], n->over);
     case OP_dot: return dot(g, a[0], a[1], n->over);
     case OP_gdot:
         return gdot(g, a[0], a[1], a[2], a[3], n->over, n->flags & STRICT);

@@ -47,8 +47,7 @@ static void add_work(const Graph *g, Ref r, Work *w)
 {
     const Node *n = &g->n[r];
 
-    if (node_is_leaf(n) || n->op == OP_col || n->op == OP_row
-        || n->op == OP_relabel)
+    if (node_is_leaf(n) || op_is(n->op, RENAMES))
         return;
     w->steps++;
     if (node_is_product(g, n))

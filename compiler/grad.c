@@ -117,6 +117,16 @@ static void back_elem(Back *w, Ref r, Ref d)
     }
 }
 
+static void back_nothing(Back *w, Ref r, Ref d)
+{
+    (void)w, (void)r, (void)d;
+}
+
+static void back_sum(Back *w, Ref r, Ref d)
+{
+    add_adjoint(w, w->g->n[r].a[0], d);
+}
+
 static void back_dot(Back *w, Ref r, Ref d)
 {
     const Node n = w->g->n[r];
@@ -397,27 +407,41 @@ static void back_cat(Back *w, Ref r, Ref d)
     }
 }
 
-/* The reverse of an operation that only moves values, or of pairs. */
-static Ref moved_back(Graph *g, const Node *n, Ref d)
+static void back_turned(Back *w, Ref r, Ref d)
 {
-    int from = n->over ? lowest(n->over) : 0;
+    const Node n = w->g->n[r];
 
-    switch (n->op) {
-    case OP_col: return op1(g, OP_row, d);
-    case OP_row: return op1(g, OP_col, d);
-    case OP_relabel: return relabel(g, d, n->index, from);
-    case OP_select:
-        return op2(g, OP_mul, d, unit(g, from, n->index));
-    case OP_rot90:
-        if (!(g->n[d].axes & n->over))
-            d = op2(g, OP_add, d, op2(g, OP_mul, n->a[0], num(g, 0)));
-        return op1(g, OP_neg, unary_axis(g, OP_rot90, d, from, 0));
-    default: return 0;
-    }
+    add_adjoint(w, n.a[0], op1(w->g, n.op == OP_row ? OP_col : OP_row, d));
+}
+
+static void back_relabel(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+
+    add_adjoint(w, n.a[0], relabel(w->g, d, n.index, lowest(n.over)));
+}
+
+static void back_select(Back *w, Ref r, Ref d)
+{
+    const Node n = w->g->n[r];
+
+    add_adjoint(w, n.a[0], op2(w->g, OP_mul, d,
+                               unit(w->g, lowest(n.over), n.index)));
+}
+
+static void back_rot90(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+
+    if (!(axes_of(w, d) & n.over))
+        d = op2(g, OP_add, d, op2(g, OP_mul, n.a[0], num(g, 0)));
+    add_adjoint(w, n.a[0], op1(g, OP_neg, unary_axis(g, n.op, d,
+                                                     lowest(n.over), 0)));
 }
 
 /* dup and pairsum are each other's transpose; d must have the axis. */
-static Ref pairs_back(Back *w, Ref r, Ref d)
+static void back_pairs(Back *w, Ref r, Ref d)
 {
     Graph *g = w->g;
     const Node n = g->n[r];
@@ -425,8 +449,8 @@ static Ref pairs_back(Back *w, Ref r, Ref d)
 
     if (!(axes_of(w, d) & AXIS(n.index)))
         d = op2(g, OP_add, d, op2(g, OP_mul, r, num(g, 0)));
-    return unary_axis(g, n.op == OP_dup ? OP_pairsum : OP_dup, d, n.index,
-                      from);
+    add_adjoint(w, n.a[0], unary_axis(g, n.op == OP_dup ? OP_pairsum : OP_dup,
+                                      d, n.index, from));
 }
 
 /* y, which is x turned by an angle: that of the angle is rot90(y) d. What the
@@ -446,44 +470,28 @@ static void back_rotation(Back *w, Ref y, const Rotation *o, Ref d)
                                         axes_of(w, o->angle)));
 }
 
+static _Noreturn void back_never(Back *w, Ref r, Ref d)
+{
+    (void)d;
+    fail(w->g->ctx, w->g->n[r].line, "%s has no gradient",
+         op_info[w->g->n[r].op].name);
+}
+
+static void (*const back_of[NOPS])(Back *, Ref, Ref) = {
+#define ELEM(name, arity, traits, value, ga, gb, gc) [OP_##name] = back_elem,
+#define OP(name, arity, traits, form, axes, extent, asks, back) \
+    [OP_##name] = back_##back,
+#include "ops.def"
+};
+
 static void back_node(Back *w, Ref r, Ref d)
 {
-    const Node n = w->g->n[r];
     Rotation o;
 
-    if (rotation_of(w->g, r, &o)) {
+    if (rotation_of(w->g, r, &o))
         back_rotation(w, r, &o, d);
-        return;
-    }
-    if (op_info[n.op].traits & ELEMENTWISE) {
-        back_elem(w, r, d);
-        return;
-    }
-    switch (n.op) {
-    case OP_none: case OP_num: case OP_size: case OP_input: case OP_state:
-    case OP_unit: case OP_count: return;
-    case OP_sum: add_adjoint(w, n.a[0], d); return;
-    case OP_amax: back_amax(w, r, d); return;
-    case OP_lse: back_lse(w, r, d); return;
-    case OP_dot: back_dot(w, r, d); return;
-    case OP_gdot: back_gdot(w, r, d); return;
-    case OP_dmask: back_dmask(w, r, d); return;
-    case OP_solve: back_solve(w, r, d); return;
-    case OP_cumsum: back_cumsum(w, r, d); return;
-    case OP_scan: case OP_maxscan: back_scan(w, r, d); return;
-    case OP_matscan: back_matscan(w, r, d); return;
-    case OP_delay: back_delay(w, r, d); return;
-    case OP_last: back_last(w, r, d); return;
-    case OP_cat: back_cat(w, r, d); return;
-    case OP_dup: case OP_pairsum:
-        add_adjoint(w, n.a[0], pairs_back(w, r, d));
-        return;
-    case OP_col: case OP_row: case OP_relabel: case OP_select: case OP_rot90:
-        add_adjoint(w, n.a[0], moved_back(w->g, &n, d));
-        return;
-    default:
-        fail(w->g->ctx, n.line, "%s has no gradient", op_info[n.op].name);
-    }
+    else
+        back_of[w->g->n[r].op](w, r, d);
 }
 
 /* ---- the joint graph ---- */

@@ -1,6 +1,7 @@
 /* infinite.c -- which values may be infinite, though every input keeps to its
  * domain: from the inputs on, which way each operation lets that through. */
 #include "infinite.h"
+#include "domain.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,20 +13,31 @@ static int turned(int x)
     return (x & DOWN ? UP : 0) | (x & UP ? DOWN : 0);
 }
 
-static bool is_gate(const Graph *g, Ref r)
+/* What its domain allows it to be, entry by entry; NULL: that says nothing. */
+static const Domain *domain_of(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
+    bool own = n->op == OP_input && !g->in[n->index].index_of;
+    const Domain *d = own ? domain_named(g->in[n->index].domain) : NULL;
 
-    return n->op == OP_input && !g->in[n->index].mapped
-        && !strcmp(g->in[n->index].domain, "log_decay");
+    return d && !d->row ? d : NULL;
+}
+
+static int input(const Graph *g, Ref r)
+{
+    const Domain *d = domain_of(g, r);
+
+    if (!d || g->in[g->n[r].index].mapped)
+        return 0;
+    return (d->broken(-INFINITY) ? 0 : DOWN) | (d->broken(INFINITY) ? 0 : UP);
 }
 
 /* A factor of which a logarithm is taken may be zero. */
-static bool is_zero_to_one(const Graph *g, Ref r)
+static bool is_from_zero(const Graph *g, Ref r)
 {
-    const Node *n = &g->n[r];
+    const Domain *d = domain_of(g, r);
 
-    return n->op == OP_input && !strcmp(g->in[n->index].domain, "unit");
+    return d && !d->broken(0) && d->broken(-1);
 }
 
 static int number(double x)
@@ -40,7 +52,7 @@ static int reach(const Graph *g, Ref r, int a, int b, int c, int all)
 
     switch (n->op) {
     case OP_num: return number(n->num);
-    case OP_input: return is_gate(g, r) ? DOWN : 0;
+    case OP_input: return input(g, r);
     case OP_neg: return turned(a);
     case OP_sub: return a | turned(b);
     case OP_mul: case OP_dot: return all ? BOTH : 0;
@@ -49,7 +61,7 @@ static int reach(const Graph *g, Ref r, int a, int b, int c, int all)
     case OP_min: return (all & DOWN) | (a & b & UP);
     case OP_exp: case OP_sqrt: case OP_softplus: case OP_relu: return a & UP;
     case OP_abs: case OP_square: return a ? UP : 0;
-    case OP_log: return (a & UP) | (is_zero_to_one(g, n->a[0]) ? DOWN : 0);
+    case OP_log: return (a & UP) | (is_from_zero(g, n->a[0]) ? DOWN : 0);
     case OP_where: return b | c;
     case OP_rsqrt: case OP_sign: case OP_wrap: case OP_sin: case OP_cos:
     case OP_tanh: case OP_sigmoid: case OP_lt: case OP_le: case OP_eq:

@@ -253,8 +253,7 @@ static void find_coarse(const Run *u)
 
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        bool product = n->op == OP_dot || n->op == OP_gdot
-                    || n->op == OP_solve;
+        bool product = op_is(n->op, MULTIPLIES);
         for (int i = 0; i < 2 && product; i++)
             coarse[n->a[i]] = 1;
         coarse[r] |= product;
@@ -264,8 +263,7 @@ static void find_coarse(const Run *u)
 /* Constants of the head are loaded once a head, and numbers are exact. */
 static bool is_exact(const Graph *g, const Node *n)
 {
-    return n->op == OP_num || n->op == OP_size || n->op == OP_unit
-        || n->op == OP_count
+    return op_is(n->op, CONST)
         || (n->op == OP_input && !g->in[n->index].timed);
 }
 

@@ -46,8 +46,7 @@ static bool separate(const Graph *g, const uint8_t *live, int ax)
             continue;
         if (n->over & AXIS(ax))
             return false;
-        if ((n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum)
-            && n->index == ax)
+        if (op_has(n->op, TO_AXIS) && n->index == ax)
             return false;
     }
     return true;

@@ -258,32 +258,13 @@ static AxisSet node_axes(const Graph *g, const Node *n)
 {
     AxisSet a = g->n[n->a[0]].axes, b = g->n[n->a[1]].axes;
     AxisSet all = a | b | g->n[n->a[2]].axes | g->n[n->a[3]].axes;
-    const Input *in = &g->in[n->index];
 
     switch (n->op) {
-    case OP_num: case OP_none: case OP_size: return 0;
-    case OP_input:
-        return in->axes | (g->chunk && in->timed ? AXIS(AX_I) : 0);
-    case OP_state: return g->st[n->index].axes;
-    case OP_sum: case OP_amax: case OP_lse: case OP_select: case OP_dot:
-    case OP_gdot:
-        return all & ~n->over;
-    case OP_cat: return all | n->over;
-    case OP_unit: case OP_count: return n->over;
-    case OP_isrank: return AXIS(AX_I);
-    case OP_relabel: case OP_dup: case OP_pairsum:
-        return (a & ~n->over) | AXIS(n->index);
-    case OP_col: return to_cols(a);
-    case OP_row: return to_rows(a);
-    case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
-        return all | AXIS(AX_I);
-    case OP_matscan:
-        return (all & ~n->over) | AXIS(AX_I) | AXIS(n->index);
-    case OP_last: return a & ~AXIS(AX_I);
-    case OP_dmask: return all | AXIS(AX_I) | AXIS(AX_J);
-    case OP_solve: return b | (a & ROW_AXES);
-    default: return all;                /* element-wise, rot90 */
+#define OP(name, arity, traits, form, axes, extent, asks, back) \
+    case OP_##name: return axes;
+#include "ops.def"
     }
+    return all;
 }
 
 void node_type(const Graph *g, Node *n)
@@ -394,8 +375,7 @@ Ref gate_sum(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
 
-    while (n->op == OP_col || n->op == OP_row || n->op == OP_relabel
-           || n->op == OP_select || n->op == OP_last)
+    while (op_is(n->op, MOVES))
         n = &g->n[r = n->a[0]];
     return n->op == OP_cumsum && !(n->flags & REVERSE)
         && g->n[n->a[0]].op != OP_num ? r : 0;
@@ -421,47 +401,31 @@ bool graph_is_root(const Graph *g, Ref r)
     return false;
 }
 
-int32_t axis_extent(const Graph *g, Ref r, int axis)
+static int32_t axis_length(const void *g, int axis)
 {
-    const Node *n = &g->n[r];
-    bool whole = n->axes & AXIS(axis);
+    return ((const Graph *)g)->axis[axis].size;
+}
 
-    switch (whole ? n->op : OP_none) {
-    case OP_none: return 1;
-    case OP_num: case OP_input: case OP_state: case OP_unit:
-    case OP_count:
-        return g->axis[axis].size;
-    case OP_cat:
-        if (n->over == AXIS(axis))
-            return axis_extent(g, n->a[0], axis)
-                 + axis_extent(g, n->a[1], axis);
-        break;
-    case OP_part:
-        if (n->over == AXIS(axis))
-            return (int32_t)n->num;
-        break;
-    case OP_relabel:
-        if (n->index == axis)
-            return axis_extent(g, n->a[0], lowest(n->over));
-        break;
-    case OP_dup: case OP_pairsum:
-        if (n->index == axis)
-            return g->axis[axis].size;
-        break;
-    case OP_col:
-        if (COL_AXES & AXIS(axis))
-            return axis_extent(g, n->a[0], axis - AX_J);
-        break;
-    case OP_row:
-        if (ROW_AXES & AXIS(axis))
-            return axis_extent(g, n->a[0], axis + AX_J);
-        break;
-    default: break;
-    }
+static int32_t operand_length(const void *g, Ref r, int axis)
+{
+    return axis_extent(g, r, axis);
+}
+
+static int32_t usual_length(const void *ud, const Node *n, int axis)
+{
+    const Graph *g = ud;
+
     for (int i = 0; i < 4; i++)
         if (g->n[n->a[i]].axes & AXIS(axis))
             return axis_extent(g, n->a[i], axis);
     return g->axis[axis].size;          /* i of a cumsum of a constant */
+}
+
+int32_t axis_extent(const Graph *g, Ref r, int axis)
+{
+    Lengths l = { axis_length, operand_length, usual_length, g };
+
+    return g->n[r].axes & AXIS(axis) ? node_extent(&l, &g->n[r], axis) : 1;
 }
 
 int64_t axes_size(const Graph *g, AxisSet s)

@@ -58,24 +58,59 @@ enum { MAX_INPUTS = 128, MAX_STATES = 64, MAX_OUTPUTS = 128,
 
 enum Op {
 #define ELEM(name, arity, traits, value, ga, gb, gc) OP_##name,
-#define OP(name, arity) OP_##name,
+#define OP(name, arity, traits, form, axes, extent, asks, back) OP_##name,
 #include "ops.def"
     NOPS
 };
 
-enum Trait { COMM = 1, POS = 2, ELEMENTWISE = 4 };
+enum Trait {
+    COMM = 1,                           /* operands may be exchanged */
+    POS = 2,                            /* never negative */
+    ELEMENTWISE = 4,
+    ADDITIVE = 8,                       /* in all operands together */
+    CONST = 16,                         /* comes from nowhere */
+    GIVEN = 32,                         /* comes from memory */
+    MOVES = 64,                         /* entries of the operand, elsewhere */
+    RENAMES = 128,                      /* all of them, under other names */
+    PAIRS = 256,                        /* of neighbouring entries */
+    FOLDS = 512,                        /* an axis becomes one number */
+    WHOLE_ROW = 1024,                   /* that, and passes over rows alone */
+    MULTIPLIES = 2048,                  /* may be one of matrices */
+    RECURS = 4096,                      /* a token's needs the one before it */
+    OF_RANKS = 8192                     /* schedules' plans have it alone */
+};
 
 /* Node flags, each for the operations that ops.def names. */
 enum Flag { STRICT = 1, EXCLUSIVE = 2, REVERSE = 4, TRANS = 8,
             WRAP = 16 };                /* scan: tile holds s mod 2 pi */
+enum { ANY_FLAG = 31 };
+
+/* What the text form has of a node, beside flags. */
+enum Attribute {
+    OVER = 32, TO_AXIS = 64,            /* axes; axis `index` */
+    INDEX = 128, LEN = 256,             /* `index`, `num` */
+    ABSENT_A = 512, ABSENT_B = 1024     /* that operand may be absent */
+};
 
 typedef struct OpInfo {
     const char *name;
-    uint8_t arity, traits;
+    uint8_t arity;
+    uint16_t traits, form;
     const char *value;                  /* C text, element-wise only */
     const char *grad[3];
 } OpInfo;
 extern const OpInfo op_info[NOPS];
+
+static inline bool op_is(int op, unsigned traits)
+{
+    return op_info[op].traits & traits;
+}
+
+static inline bool op_has(int op, unsigned form)
+{
+    return op_info[op].form & form;
+}
+
 /* The value of an element-wise operation on numbers. */
 double elem_value(int op, double a, double b, double c);
 
@@ -291,6 +326,15 @@ void graph_needs(const Graph *g, uint8_t *live, Ref root);
 /* How long the axis is in this very value: ranks are joined by cat and taken
  * apart by part, so it may be less than the axis's own size. */
 int32_t axis_extent(const Graph *g, Ref r, int axis);
+/* The same of a node, from where else axes have lengths: an axis's own, an
+ * operand's (1, where it lacks the axis), what operands have, by `ud`. */
+typedef struct Lengths {
+    int32_t (*own)(const void *ud, int axis);
+    int32_t (*of)(const void *ud, Ref operand, int axis);
+    int32_t (*usual)(const void *ud, const Node *n, int axis);
+    const void *ud;
+} Lengths;
+int32_t node_extent(const Lengths *l, const Node *n, int axis);
 
 /* Elements of a value when axis i has `rows` tokens (rows <= chunk). */
 int64_t axes_size(const Graph *g, AxisSet s);

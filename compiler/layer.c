@@ -171,8 +171,7 @@ static int new_state(Graph *g, const char *who, const State *like,
 /* Is the node's index an axis? */
 bool layer_names_axis(int op)
 {
-    return op == OP_size || op == OP_relabel || op == OP_dup
-        || op == OP_pairsum;
+    return op == OP_size || op_has(op, TO_AXIS);
 }
 
 Ref layer_copy_node(LayerCopy *k, Ref r)

@@ -98,7 +98,7 @@ static bool fits(Ctx *c, const Layer *l, const LayerPart *call,
         const Node *n = &g->n[r];
         if (!live[r])
             continue;
-        if (n->op == OP_amax || n->op == OP_lse
+        if (op_is(n->op, WHOLE_ROW)
             || (n->op == OP_input && g->in[n->index].index_of))
             return false;               /* a program over rows */
         bool named = live[r] == 1 && n->op != OP_size

@@ -243,9 +243,8 @@ static void take_operands(Text *t, Node *n)
     int arity = op_info[n->op].arity;
 
     for (int i = 0; i < arity; i++) {
-        bool optional = n->op == OP_dmask
-                     || ((n->op == OP_scan || n->op == OP_maxscan) && i == 0);
-        if (text_at(t, "-") && optional)
+        if (text_at(t, "-") && op_has(n->op, i ? i == 1 ? ABSENT_B : 0
+                                               : ABSENT_A))
             text_next(t);
         else
             n->a[i] = text_ref(t);
@@ -285,21 +284,6 @@ static void take_leaf(Text *t, Node *n)
     }
 }
 
-/* The flags that an operation has. */
-static int flags_of(int op)
-{
-    switch (op) {
-    case OP_cumsum: return EXCLUSIVE | REVERSE;
-    case OP_scan: return EXCLUSIVE | REVERSE | WRAP;
-    case OP_maxscan: return EXCLUSIVE | REVERSE;
-    case OP_matscan: return REVERSE | TRANS;
-    case OP_delay: case OP_last: return REVERSE;
-    case OP_dmask: case OP_gdot: return STRICT;
-    case OP_solve: return TRANS;
-    }
-    return 0;
-}
-
 static bool take_flag(Text *t, Node *n)
 {
     static const char *const name[] = { "strict", "exclusive", "reverse",
@@ -307,7 +291,7 @@ static bool take_flag(Text *t, Node *n)
 
     for (int i = 0; i < 5; i++)
         if (text_at(t, name[i])) {
-            if (!(flags_of(n->op) & 1 << i))
+            if (!op_has(n->op, ANY_FLAG & 1u << i))
                 fail(t->c, t->line, "%s: has no such flag",
                      op_info[n->op].name);
             n->flags |= (uint8_t)(1 << i);
@@ -319,36 +303,23 @@ static bool take_flag(Text *t, Node *n)
 
 static void take_attributes(Text *t, Node *n)
 {
-    static const bool over[NOPS] = {
-        [OP_amax] = true, [OP_lse] = true,
-        [OP_sum] = true, [OP_dot] = true, [OP_select] = true, [OP_cat] = true,
-        [OP_relabel] = true, [OP_rot90] = true, [OP_dup] = true,
-        [OP_part] = true, [OP_unit] = true, [OP_count] = true,
-        [OP_pairsum] = true, [OP_gdot] = true, [OP_matscan] = true,
-    };
-    static const bool index[NOPS] = {
-        [OP_select] = true, [OP_part] = true, [OP_unit] = true,
-        [OP_ofrank] = true, [OP_isrank] = true,
-    };
-    bool to = n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum
-           || n->op == OP_matscan;
     int ax;
 
     for (;;) {
-        if (text_at(t, "over") && over[n->op] && !n->over) {
+        if (text_at(t, "over") && op_has(n->op, OVER) && !n->over) {
             text_next(t);
             while ((ax = take_axis(t)) >= 0)
                 n->over |= AXIS(ax);
-        } else if (text_at(t, "to") && to) {
+        } else if (text_at(t, "to") && op_has(n->op, TO_AXIS)) {
             text_next(t);
             if ((ax = take_axis(t)) < 0)
                 fail(t->c, t->line, "expected an axis, found %s",
                      text_shown(t));
             n->index = (uint16_t)ax;
-        } else if (text_at(t, "len") && n->op == OP_part) {
+        } else if (text_at(t, "len") && op_has(n->op, LEN)) {
             text_next(t);
             n->num = text_int(t, "a length", 1, UINT16_MAX);
-        } else if (text_at(t, "index") && index[n->op]) {
+        } else if (text_at(t, "index") && op_has(n->op, INDEX)) {
             text_next(t);
             n->index = (uint16_t)text_int(t, "an index", 0, UINT16_MAX);
         } else if (!take_flag(t, n)) {

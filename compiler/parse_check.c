@@ -30,70 +30,200 @@ static bool pairs_fit(const Graph *g, int half, int whole)
     return !h || !w || 2 * (int64_t)h <= w;
 }
 
-/* What the operations of chunks ask of their operands' axes. */
-static void check_tokens(const Text *t, const Node *n, const AxisSet s[4])
-{
-    const AxisSet both = AXIS(AX_I) | AXIS(AX_J);
-    AxisSet all = s[0] | s[1] | s[2] | s[3], twins;
-    const Graph *g = t->g;
-
-    need(t, n, t->g->chunk, "a step has one token");
-    switch (n->op) {
-    case OP_col:
-        need(t, n, !(all & COL_AXES), "has columns");
-        break;
-    case OP_row:
-        need(t, n, !(all & ROW_AXES), "has rows");
-        break;
-    case OP_delay:
-        need(t, n, !(s[1] & AXIS(AX_I)), "starts from rows");
-        break;
-    case OP_scan: case OP_maxscan:
-        need(t, n, !(s[2] & AXIS(AX_I)), "starts from rows");
-        break;
-    case OP_matscan:
-        need_over(t, n, DIM_AXES, true);
-        need(t, n, n->index >= AX_DIM && AXIS(n->index) != n->over
-             && g->axis[n->index].size
-             && g->axis[n->index].size == g->axis[lowest(n->over)].size,
-             "needs `to`, another axis as long");
-        need(t, n, !(~s[0] & (AXIS(AX_I) | AXIS(n->index) | n->over))
-             && !(s[0] & (ROW_AXES | COL_AXES) & ~AXIS(AX_I)),
-             "takes matrices of the token");
-        need(t, n, s[0] == (AXIS(AX_I) | AXIS(n->index) | n->over)
-             || highest((s[0] | s[1] | s[2]) & ~n->over) == n->index,
-             "needs `to`, the last axis where matrices differ along axes");
-        need(t, n, !((s[1] | s[2]) & n->over) && !(s[2] & AXIS(AX_I)),
-             "has the summed axis already, or starts from rows");
-        break;
-    case OP_dmask:
-        need(t, n, !n->a[0] == !n->a[1], "takes two gates or none");
-        need(t, n, !(s[0] & COL_AXES) && !(s[1] & ROW_AXES),
-             "takes a gate of rows and one of columns");
-        break;
-    case OP_gdot:
-        need_over(t, n, all, false);
-        need(t, n, !(s[2] & COL_AXES) && !(s[3] & ROW_AXES),
-             "takes a gate of rows and one of columns");
-        need(t, n, (all & both) == both, "needs rows and columns");
-        break;
-    case OP_solve:
-        twins = (s[0] & COL_AXES) >> AX_J;
-        need(t, n, (s[0] & both) == both, "needs rows and columns");
-        need(t, n, !(twins & ~s[0]), "has columns without their rows");
-        need(t, n, !(s[1] & COL_AXES), "the right side has columns");
-        need(t, n, !(s[0] & DIM_AXES & ~s[1]), "the right side lacks axes");
-        break;
-    }
-}
-
 static int32_t extent_of(const Graph *g, Ref r, int ax)
 {
     return g->n[r].axes & AXIS(ax) ? axis_extent(g, r, ax) : 0;
 }
 
-/* Ranks are joined, up to the rank axis's size; all other operations want
- * operands of the same ranks. */
+/* ---- what ops.def's rows ask; s: the operands' axes ---- */
+
+typedef void Asks(const Text *, const Node *, const AxisSet s[4]);
+
+static void asks_nothing(const Text *t, const Node *n, const AxisSet s[4])
+{
+    (void)t, (void)n, (void)s;
+}
+
+static void asks_over(const Text *t, const Node *n, const AxisSet s[4])
+{
+    need_over(t, n, s[0], false);
+}
+
+static void asks_common(const Text *t, const Node *n, const AxisSet s[4])
+{
+    need_over(t, n, s[0] & s[1], false);
+}
+
+static void asks_axis(const Text *t, const Node *n, const AxisSet s[4])
+{
+    (void)s;
+    need_over(t, n, DIM_AXES, true);
+}
+
+static void asks_place(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_axis(t, n, s);
+    need(t, n, n->index < t->g->axis[lowest(n->over)].size,
+         "`index` is too large");
+}
+
+/* Ranks are joined, up to the rank axis's size. */
+static void asks_joined(const Text *t, const Node *n, const AxisSet s[4])
+{
+    (void)s;
+    need_over(t, n, ROW_AXES & ~AXIS(AX_I), true);
+    int ax = lowest(n->over);
+    int32_t a = extent_of(t->g, n->a[0], ax);
+    int32_t b = extent_of(t->g, n->a[1], ax);
+    need(t, n, (a ? a : 1) + (b ? b : 1) <= t->g->axis[ax].size,
+         "longer than its axis");
+}
+
+static void asks_flag(const Text *t, const Node *n, const AxisSet s[4])
+{
+    (void)s;
+    need(t, n, n->index < t->g->rows, "tokens have fewer rows");
+}
+
+static void asks_rank(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_flag(t, n, s);
+    need(t, n, s[0] & AXIS(AX_I), "needs rows of tokens");
+}
+
+/* Of the operations that rename, take a part or pair entries. */
+static void asks_along(const Text *t, const Node *n, const AxisSet s[4])
+{
+    need_over(t, n, s[0] & ~(AXIS(AX_I) | AXIS(AX_J)), true);
+}
+
+static void asks_entry(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_along(t, n, s);
+    int32_t size = t->g->axis[lowest(n->over)].size;
+    need(t, n, !size || n->index < size, "`index` is too large");
+}
+
+static void asks_part(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_along(t, n, s);
+    need(t, n, n->num > 0 && n->index + n->num
+               <= axis_extent(t->g, n->a[0], lowest(n->over)),
+         "needs `len`, within the axis");
+}
+
+static void asks_renamed(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_along(t, n, s);
+    need(t, n, n->index
+         && !(AXIS(n->index) & (AXIS(AX_I) | AXIS(AX_J) | s[0])),
+         "needs `to` and an axis that the operand lacks");
+}
+
+static void asks_spread(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_renamed(t, n, s);
+    need(t, n, pairs_fit(t->g, lowest(n->over), n->index),
+         "the axis is too short");
+}
+
+static void asks_pairs(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_renamed(t, n, s);
+    need(t, n, pairs_fit(t->g, n->index, lowest(n->over)),
+         "the axis is too long");
+}
+
+/* Of the operations of chunks. */
+static void asks_tokens(const Text *t, const Node *n, const AxisSet s[4])
+{
+    (void)s;
+    need(t, n, t->g->chunk, "a step has one token");
+}
+
+static void asks_rows(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_tokens(t, n, s);
+    need(t, n, !(s[0] & COL_AXES), "has columns");
+}
+
+static void asks_columns(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_tokens(t, n, s);
+    need(t, n, !(s[0] & ROW_AXES), "has rows");
+}
+
+static void asks_first(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_tokens(t, n, s);
+    need(t, n, !(s[1] & AXIS(AX_I)), "starts from rows");
+}
+
+static void asks_start(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_tokens(t, n, s);
+    need(t, n, !(s[2] & AXIS(AX_I)), "starts from rows");
+}
+
+static void asks_matrices(const Text *t, const Node *n, const AxisSet s[4])
+{
+    const Axis *axis = t->g->axis;
+
+    asks_tokens(t, n, s);
+    need_over(t, n, DIM_AXES, true);
+    need(t, n, n->index >= AX_DIM && AXIS(n->index) != n->over
+         && axis[n->index].size
+         && axis[n->index].size == axis[lowest(n->over)].size,
+         "needs `to`, another axis as long");
+    need(t, n, !(~s[0] & (AXIS(AX_I) | AXIS(n->index) | n->over))
+         && !(s[0] & (ROW_AXES | COL_AXES) & ~AXIS(AX_I)),
+         "takes matrices of the token");
+    need(t, n, s[0] == (AXIS(AX_I) | AXIS(n->index) | n->over)
+         || highest((s[0] | s[1] | s[2]) & ~n->over) == n->index,
+         "needs `to`, the last axis where matrices differ along axes");
+    need(t, n, !((s[1] | s[2]) & n->over) && !(s[2] & AXIS(AX_I)),
+         "has the summed axis already, or starts from rows");
+}
+
+static void asks_gates(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_tokens(t, n, s);
+    need(t, n, !n->a[0] == !n->a[1], "takes two gates or none");
+    need(t, n, !(s[0] & COL_AXES) && !(s[1] & ROW_AXES),
+         "takes a gate of rows and one of columns");
+}
+
+static void asks_gated(const Text *t, const Node *n, const AxisSet s[4])
+{
+    const AxisSet both = AXIS(AX_I) | AXIS(AX_J);
+    AxisSet all = s[0] | s[1] | s[2] | s[3];
+
+    asks_tokens(t, n, s);
+    need_over(t, n, all, false);
+    need(t, n, !(s[2] & COL_AXES) && !(s[3] & ROW_AXES),
+         "takes a gate of rows and one of columns");
+    need(t, n, (all & both) == both, "needs rows and columns");
+}
+
+static void asks_solvable(const Text *t, const Node *n, const AxisSet s[4])
+{
+    const AxisSet both = AXIS(AX_I) | AXIS(AX_J);
+    AxisSet twins = (s[0] & COL_AXES) >> AX_J;
+
+    asks_tokens(t, n, s);
+    need(t, n, (s[0] & both) == both, "needs rows and columns");
+    need(t, n, !(twins & ~s[0]), "has columns without their rows");
+    need(t, n, !(s[1] & COL_AXES), "the right side has columns");
+    need(t, n, !(s[0] & DIM_AXES & ~s[1]), "the right side lacks axes");
+}
+
+static Asks *const asks_of[NOPS] = {
+#define OP(name, arity, traits, form, axes, extent, asks, back) \
+    [OP_##name] = asks_##asks,
+#include "ops.def"
+};
+
+/* All but those that join ranks want operands of the same ranks. */
 static void check_ranks(const Text *t, const Node *n)
 {
     const Graph *g = t->g;
@@ -102,43 +232,11 @@ static void check_ranks(const Text *t, const Node *n)
         int32_t ext = 0;
         for (int i = 0; i < 4 && ax != AX_J; i++) {
             int32_t x = extent_of(g, n->a[i], ax);
-            need(t, n, n->op == OP_cat || !x || !ext || x == ext,
+            need(t, n, asks_of[n->op] == asks_joined || !x || !ext || x == ext,
                  "operands of different ranks");
             ext = x ? x : ext;
         }
     }
-    if (n->op != OP_cat)
-        return;
-    need_over(t, n, ROW_AXES & ~AXIS(AX_I), true);
-    int ax = lowest(n->over);
-    int32_t a = extent_of(g, n->a[0], ax), b = extent_of(g, n->a[1], ax);
-    need(t, n, (a ? a : 1) + (b ? b : 1) <= g->axis[ax].size,
-         "longer than its axis");
-}
-
-/* What the operations that rename, take a part or pair entries ask. */
-static void check_entries(const Text *t, const Node *n, AxisSet s)
-{
-    const AxisSet tokens = AXIS(AX_I) | AXIS(AX_J);
-    const Graph *g = t->g;
-
-    need_over(t, n, s & ~tokens, true);
-    int from = lowest(n->over), to = n->index;
-    int32_t size = g->axis[from].size;
-    if (n->op == OP_select)
-        need(t, n, !size || n->index < size, "`index` is too large");
-    if (n->op == OP_part)
-        need(t, n, n->num > 0 && n->index + n->num
-                   <= axis_extent(g, n->a[0], from),
-             "needs `len`, within the axis");
-    if (n->op == OP_select || n->op == OP_rot90 || n->op == OP_part)
-        return;
-    need(t, n, to && !(AXIS(to) & (tokens | s)),
-         "needs `to` and an axis that the operand lacks");
-    if (n->op == OP_dup)
-        need(t, n, pairs_fit(g, from, to), "the axis is too short");
-    if (n->op == OP_pairsum)
-        need(t, n, pairs_fit(g, to, from), "the axis is too long");
 }
 
 void text_check(const Text *t, const Node *n)
@@ -148,32 +246,8 @@ void text_check(const Text *t, const Node *n)
     for (int i = 0; i < 4; i++)
         s[i] = t->g->n[n->a[i]].axes;
     check_ranks(t, n);
-    switch (n->op) {
-    case OP_sum: case OP_amax: case OP_lse:
-        need_over(t, n, s[0], false);
-        break;
-    case OP_dot: need_over(t, n, s[0] & s[1], false); break;
-    case OP_unit:
-        need_over(t, n, DIM_AXES, true);
-        need(t, n, n->index < t->g->axis[lowest(n->over)].size,
-             "`index` is too large");
-        break;
-    case OP_count: need_over(t, n, DIM_AXES, true); break;
-    case OP_ofrank: case OP_isrank:
-        need(t, n, n->index < t->g->rows, "tokens have fewer rows");
-        need(t, n, n->op == OP_isrank || s[0] & AXIS(AX_I),
-             "needs rows of tokens");
-        break;
-    case OP_rot90: case OP_select: case OP_part: case OP_relabel: case OP_dup:
-    case OP_pairsum:
-        check_entries(t, n, s[0]);
-        break;
-    case OP_col: case OP_row: case OP_cumsum: case OP_scan: case OP_maxscan:
-    case OP_delay: case OP_last: case OP_dmask: case OP_gdot: case OP_solve:
-    case OP_matscan:
-        check_tokens(t, n, s);
-        break;
-    }
+    if (asks_of[n->op])                 /* element-wise ones ask nothing */
+        asks_of[n->op](t, n, s);
 }
 
 void text_check_size(const Text *t, Ref r)

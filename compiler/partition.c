@@ -440,7 +440,9 @@ typedef struct Search {
     Pool pool;
     Plan *plan;
     Error *why;
-    bool too_large;
+    bool too_large;                     /* of every kernel that there is */
+    bool simple;                        /* there is nothing to choose from: too
+                                           many tensors, or none to compute */
 } Search;
 
 /* A result that is an input as it is, and that nobody reads beside: there is
@@ -470,7 +472,8 @@ static void search(Ctx *room, void *ud)
     *g = *s->g;
     g->ctx = room;
     p->a = atoms_find(g, s->m);
-    if (p->a->ntensors > MAX_TENSORS || has_bare_result(g))
+    s->simple = p->a->ntensors > MAX_TENSORS || has_bare_result(g) || !p->a->n;
+    if (s->simple)
         return;
     p->cap = 4096;
     p->column = ctx_alloc(room, MAX_POOL * sizeof *p->column);
@@ -493,7 +496,7 @@ static void finish(Ctx *c, void *ud)
     (void)c;
     if (s->too_large)
         return;
-    if (!s->info->answer.n) {           /* too many tensors, or a bare result */
+    if (s->simple) {
         s->plan = plan_simple(s->g);
         return;
     }

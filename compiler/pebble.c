@@ -153,8 +153,7 @@ typedef struct Replay {
 
 static bool is_number(const Node *n)
 {
-    return n->op == OP_num || n->op == OP_unit || n->op == OP_count
-        || n->op == OP_size;
+    return op_is(n->op, CONST);
 }
 
 static int64_t elements(const Graph *g, Ref r)
@@ -259,7 +258,7 @@ static void compute_node(Replay *p, int chunk, Ref r, bool first)
     Vertex operand[4], *v = tile(p, chunk, r);
     int count = 0;
 
-    if (!is_number(n) && n->op != OP_input && n->op != OP_state) {
+    if (!op_is(n->op, CONST | GIVEN)) {
         for (int a = 0; a < 4; a++) {
             bring(p, chunk, n->a[a]);
             if (n->a[a] && !is_number(&p->g->n[n->a[a]]))

@@ -14,8 +14,7 @@ static bool is_leaf(const Graph *g, Ref r)
 {
     int op = g->n[r].op;
 
-    return op == OP_input || op == OP_num || op == OP_size || op == OP_unit
-        || op == OP_count;
+    return op == OP_input || op_is(op, CONST);
 }
 
 /* ---- the simplest plan ---- */

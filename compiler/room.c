@@ -42,57 +42,56 @@ static int32_t operand_extent(const Eval *e, const Node *n, int ax)
     return ext;
 }
 
-static int32_t node_extent(const Eval *e, const Node *n, int ax)
+static int32_t own_length(const void *e, int ax)
 {
-    const int32_t *a = e->ext[n->a[0]], *b = e->ext[n->a[1]];
-    AxisSet sa = axes_of(e, n->a[0]), sb = axes_of(e, n->a[1]);
+    return ((const Eval *)e)->ext[0][ax];
+}
 
-    if (ax == AX_I || ax == AX_J)
-        return e->ext[0][ax];
-    if (n->op == OP_input || n->op == OP_state)
-        return e->ext[0][ax];
-    if (n->op == OP_cat && n->over == AXIS(ax))
-        return (sa & n->over ? a[ax] : 1) + (sb & n->over ? b[ax] : 1);
-    if (n->op == OP_part && n->over == AXIS(ax))
-        return (int32_t)n->num;
-    if (n->op == OP_unit || n->op == OP_count)
-        return e->ext[0][ax];
-    if (n->op == OP_relabel && n->index == ax)
-        return a[lowest(n->over)];
-    if ((n->op == OP_dup || n->op == OP_pairsum) && n->index == ax)
-        return e->ext[0][ax];
-    if (n->op == OP_col && ax > AX_J && ax < AX_DIM)
-        return a[ax - AX_J];
-    if (n->op == OP_row && ax < AX_J)
-        return a[ax + AX_J];
+static int32_t length_of(const void *ud, Ref r, int ax)
+{
+    const Eval *e = ud;
+
+    return axes_of(e, r) & AXIS(ax) ? e->ext[r][ax] : 1;
+}
+
+static int32_t usual_length(const void *e, const Node *n, int ax)
+{
     return operand_extent(e, n, ax);
+}
+
+/* Entries that are taken from an axis are there. */
+static void check_entries(const Eval *e, const Node *n)
+{
+    int ax = lowest(n->over), len = op_has(n->op, LEN) ? (int)n->num : 1;
+    int32_t ext = e->ext[n->a[0]][ax];
+
+    if (len == 1 && n->index >= ext)
+        fail(e->c, n->line, "entry %d of axis '%s', which has %d",
+             n->index + 1, e->g->axis[ax].name, ext);
+    if (len < 1 || n->index + len > ext)
+        fail(e->c, n->line, "entries %d to %d of axis '%s', which has %d",
+             n->index + 1, n->index + len, e->g->axis[ax].name, ext);
 }
 
 static void check_node(const Eval *e, const Node *n)
 {
-    if (n->op == OP_select && n->index >= e->ext[n->a[0]][lowest(n->over)])
-        fail(e->c, n->line, "entry %d of axis '%s', which has %d",
-             n->index + 1, e->g->axis[lowest(n->over)].name,
-             e->ext[n->a[0]][lowest(n->over)]);
-    if (n->op == OP_part && (n->num < 1 || n->index + n->num
-                             > e->ext[n->a[0]][lowest(n->over)]))
-        fail(e->c, n->line, "entries %d to %d of axis '%s', which has %d",
-             n->index + 1, (int)(n->index + n->num),
-             e->g->axis[lowest(n->over)].name,
-             e->ext[n->a[0]][lowest(n->over)]);
+    if (op_is(n->op, MOVES) && op_has(n->op, INDEX))
+        check_entries(e, n);
     for (AxisSet s = n->over; s && n->op != OP_cat; s &= s - 1)
         operand_extent(e, n, lowest(s));
 }
 
 static void size_node(Eval *e, Ref r)
 {
+    const Lengths l = { own_length, length_of, usual_length, e };
     const Node *n = &e->g->n[r];
     int64_t count = 1;
 
     check_node(e, n);
     for (AxisSet s = n->axes; s; s &= s - 1) {
         int ax = lowest(s);
-        int32_t ext = node_extent(e, n, ax);
+        bool token = ax == AX_I || ax == AX_J;
+        int32_t ext = token ? e->ext[0][ax] : node_extent(&l, n, ax);
         if (ext <= 0)
             fail(e->c, n->line, "axis '%s' has no size",
                  e->g->axis[ax].name);

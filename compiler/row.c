@@ -11,12 +11,7 @@ enum { ROW_LONG = 4096 };
 
 bool row_folds(const Graph *g, Ref r)
 {
-    switch (g->n[r].op) {
-    case OP_sum: case OP_dot: case OP_amax: case OP_lse: case OP_select:
-        return true;
-    default:
-        return false;
-    }
+    return op_is(g->n[r].op, FOLDS);
 }
 
 bool row_needed(const Graph *step)
@@ -24,7 +19,7 @@ bool row_needed(const Graph *step)
     bool own = false;
 
     for (Ref r = 1; r < step->len; r++)
-        own = own || step->n[r].op == OP_amax || step->n[r].op == OP_lse;
+        own = own || op_is(step->n[r].op, WHOLE_ROW);
     for (int i = 0; i < step->nin; i++)
         own = own || step->in[i].index_of;
     return own;
@@ -96,7 +91,7 @@ static void find_halves(RowStep *s)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         int half = n->op == OP_dup ? lowest(n->over) : n->index;
-        if (n->op != OP_dup && n->op != OP_pairsum)
+        if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
             continue;
         s->half |= AXIS(half);
         s->whole[half] = (uint8_t)(n->op == OP_dup ? n->index
@@ -113,10 +108,10 @@ static bool turns_pairs(const RowStep *s, const Node *n)
 
     if (!(s->along & ~s->half & AXIS(whole)) || g->axis[whole].size % 2)
         return false;
-    return n->op == OP_rot90 || (s->half & AXIS(half)
-                                 && s->whole[half] == whole
-                                 && g->axis[whole].size
-                                    == 2 * g->axis[half].size);
+    return !op_has(n->op, TO_AXIS) || (s->half & AXIS(half)
+                                  && s->whole[half] == whole
+                                  && g->axis[whole].size
+                                     == 2 * g->axis[half].size);
 }
 
 static const char *refuse(const RowStep *s, Ref r)
@@ -131,13 +126,13 @@ static const char *refuse(const RowStep *s, Ref r)
                           "over", expr_text(g, r), axes_text(g, rows));
     if (n->op == OP_state)
         return "it adds to itself";
-    if (n->op == OP_rot90 || n->op == OP_dup || n->op == OP_pairsum)
+    if (op_is(n->op, PAIRS))
         return turns_pairs(s, n) ? NULL : ctx_format(g->ctx, "%s is not of all "
                                                      "pairs of a row",
                                                      expr_text(g, r));
     if (n->over & s->half)
         return "it reduces over pairs";
-    if (n->op == OP_unit || n->op == OP_count)
+    if (op_is(n->op, CONST) && n->over)
         return n->over & along ? NULL : "it counts along another axis";
     if (row_folds(g, r))
         return is_one(n->over) && n->over & along ? NULL

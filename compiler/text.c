@@ -193,15 +193,13 @@ static void put_attributes(const Graph *g, const Node *n, Buf *b)
     for (int ax = 0; ax < NAXES; ax++)
         if (n->over & AXIS(ax))
             put_axis(g, ax, b);
-    if (n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum
-        || n->op == OP_matscan) {
+    if (op_has(n->op, TO_AXIS)) {
         buf_printf(b, " to");
         put_axis(g, n->index, b);
     }
-    if (n->op == OP_select || n->op == OP_part || n->op == OP_unit
-        || n->op == OP_ofrank || n->op == OP_isrank)
+    if (op_has(n->op, INDEX))
         buf_printf(b, " index %d", n->index);
-    if (n->op == OP_part)
+    if (op_has(n->op, LEN))
         buf_printf(b, " len %d", (int)n->num);
     for (int i = 0; i < 5; i++)
         if (n->flags & 1 << i)

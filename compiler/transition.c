@@ -47,12 +47,9 @@ static unsigned linear_operands(const Finding *f, const Node *n)
     bool second = is_kind(f, n->a[1], LINEAR)
                || (!is_kind(f, n->a[0], LINEAR)
                    && is_kind(f, n->a[1], WRITTEN));
-    switch (n->op) {
-    case OP_add: case OP_sub: case OP_neg: case OP_factor: case OP_col:
-    case OP_row: case OP_cumsum: case OP_last: case OP_delay: case OP_sum:
-    case OP_select: case OP_part: case OP_cat: case OP_relabel:
-    case OP_rot90: case OP_dup: case OP_pairsum:
+    if (op_is(n->op, ADDITIVE))
         return 3;
+    switch (n->op) {
     case OP_mul: case OP_dot: case OP_gdot:
         return second ? 2 : 1;
     case OP_div:
@@ -69,7 +66,7 @@ static unsigned linear_operands(const Finding *f, const Node *n)
 /* Whether what is linear in the state passes along nu as it is. */
 static bool keeps_nu(const Finding *f, const Node *n)
 {
-    bool renames = n->op == OP_relabel || n->op == OP_dup;
+    bool renames = op_has(n->op, TO_AXIS);
     return !(n->over >> f->t->nu & 1)
         && !(renames && n->index == f->t->nu);
 }

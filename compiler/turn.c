@@ -106,11 +106,9 @@ static int type_of_turned(const Turn *t, const Graph *g, const Node *n,
         return LOST;
     if (n->over & AXIS(t->axis))
         return two && (n->op == OP_dot || n->op == OP_gdot) ? SAME : LOST;
-    switch (n->op) {
-    case OP_add: case OP_sub: case OP_neg: case OP_delay: case OP_last:
-    case OP_col: case OP_row: case OP_relabel: case OP_select: case OP_part:
-    case OP_cat: case OP_sum:
+    if (op_is(n->op, ADDITIVE) && !op_is(n->op, PAIRS))
         return turned == all ? TURNED : LOST;
+    switch (n->op) {
     case OP_mul: case OP_dot:
         return one ? TURNED : LOST;
     case OP_div:

@@ -32,7 +32,7 @@ static void check_renamed(Ctx *c, const Graph *step, const Transition *t)
 {
     for (Ref r = 1; r < step->len; r++) {
         const Node *n = &step->n[r];
-        bool renames = n->op == OP_relabel || n->op == OP_dup;
+        bool renames = op_has(n->op, TO_AXIS);
         if (renames && (n->index == t->nu || n->over >> t->nu & 1))
             fail(c, n->line, "summary: axis '%s' is another's, too, in %s: the"
                  " transition is found along it alone",

@@ -177,6 +177,7 @@ cuda() {
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
+        "flin tests/lua/odd.lua 12 1 cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" "flin tests/cuda/steps.lua" \
@@ -245,7 +246,7 @@ cuda() {
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*inplace*|*mixed*|\
-        *results*|*probes*|*variants.lua*)
+        *results*|*probes*|*odd.lua*|*variants.lua*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
@@ -357,6 +358,8 @@ arrows() {
     fi
     "$flin" tests/arrows/circles.lua "$BUILD" >"$tmp/out" 2>&1
     expect_none "arrows: files use one another in no circle"
+    "$flin" tests/arrows/operations.lua >"$tmp/out" 2>&1
+    expect_none "arrows: an operation is a row, and few files name it"
     awk 'length > 80 { print FILENAME ":" FNR ": longer than 80" }
          FNR == 1001 { print FILENAME ": longer than 1000 lines" }' \
         compiler/*.[ch] compiler/*/*.[ch] compiler/*.def lang/*.[ch] repl/* \

@@ -35,7 +35,7 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     const Node *n = &p->s->g->n[r];
     const char *x[3] = { "", "", "" };
     Buf *b = p->b;
-    bool pairs = n->op == OP_rot90 || n->op == OP_pairsum || n->op == OP_dup;
+    bool pairs = op_is(n->op, PAIRS);
     for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i] && !pairs
                     && n->op != OP_delay; i++)
         x[i] = element_of(p, k, n->a[i]);

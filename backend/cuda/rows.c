@@ -62,8 +62,7 @@ static bool meet(const Graph *g, AxisSet both)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         AxisSet all = n->axes | n->over;
-        bool named = n->op == OP_relabel || n->op == OP_dup
-                  || n->op == OP_pairsum || n->op == OP_rot90;
+        bool named = op_has(n->op, TO_AXIS) || op_is(n->op, PAIRS);
         for (int i = 0; i < 4; i++)
             all |= n->a[i] ? g->n[n->a[i]].axes : 0;
         if ((all & both) == both || (named && (n->over | AXIS(n->index))

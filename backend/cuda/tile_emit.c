@@ -146,12 +146,9 @@ int cuda_rank(const Graph *g)
 
 static bool has_own_place(const Tiles *t, Ref r)
 {
-    switch (t->g->n[r].op) {
-    case OP_dot: case OP_sum: case OP_gdot: case OP_solve: case OP_cumsum:
-    case OP_scan: case OP_matscan: case OP_maxscan:
-        return true;
-    }
-    return false;
+    int op = t->g->n[r].op;
+
+    return op_is(op, MULTIPLIES | RECURS) || op == OP_sum;
 }
 
 static bool at_hand_from(Tiles *t, Ref r)

@@ -60,12 +60,10 @@ static bool may_be(const Tiles *t, Ref r)
 
 bool is_narrow(const Tiles *t, Ref r)
 {
-    if (t->has[r])
-        switch (t->g->n[r].op) {
-        case OP_input: case OP_state: case OP_solve: case OP_cumsum:
-        case OP_scan: case OP_matscan: case OP_maxscan:
-            return false;
-        }
+    int op = t->g->n[r].op;
+
+    if (t->has[r] && (op_is(op, GIVEN | RECURS) || op == OP_solve))
+        return false;
     return may_be(t, r) && !t->wide[r]
         && !(t->stored_here[r] && !t->stored_narrow[r]);
 }

@@ -19,8 +19,7 @@ static bool mixes(const Tiles *t, Ref r, int ax)
         return false;
     if (n->over & has)
         return true;
-    if ((n->op == OP_relabel || n->op == OP_dup || n->op == OP_pairsum)
-        && n->index == ax)
+    if (op_has(n->op, TO_AXIS) && n->index == ax)
         return true;
     return n->op == OP_solve && t->g->n[n->a[0]].axes & has;
 }

@@ -123,8 +123,7 @@ bool same_strides(const Tiles *t, Ref r, const Spot *a, const Spot *b)
 
 bool is_view(int op)
 {
-    return op == OP_select || op == OP_part || op == OP_relabel
-        || op == OP_col || op == OP_row || op == OP_last;
+    return op_is(op, MOVES);
 }
 
 bool constant_of(const Tiles *t, Ref r, double *x)

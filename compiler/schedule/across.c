@@ -20,8 +20,7 @@ static bool is_next_across(const Select *x, Ref r)
  * their own. */
 static bool is_of_pairs(const Select *x, Ref r)
 {
-    int op = x->g->n[r].op;
-    return op == OP_rot90 || op == OP_pairsum || op == OP_dup;
+    return op_is(x->g->n[r].op, PAIRS);
 }
 
 /* Whether programs of matrices go on from r. */

@@ -65,12 +65,6 @@ static bool is_reduction(const Select *x, const Node *n)
            || (n->op == OP_dot && is_matrix(x, n->a[1])));
 }
 
-/* Values of pairs of neighbouring columns, of a matrix or a vector. */
-static bool is_of_pairs(int op)
-{
-    return op == OP_rot90 || op == OP_pairsum || op == OP_dup;
-}
-
 /* Whether all columns are of pairs. */
 static bool is_whole(const Select *x, const Node *n)
 {
@@ -85,7 +79,7 @@ static bool is_whole(const Select *x, const Node *n)
 static bool is_matrix_of_pairs(const Select *x, const Node *n)
 {
     Ref a = shown_node(x->g, n->a[0]);
-    bool dims = is_of_pairs(n->op) && count_axes(n->axes) == 2
+    bool dims = op_is(n->op, PAIRS) && count_axes(n->axes) == 2
              && !(n->axes & AXIS(AX_J)) && is_whole(x, n);
     if (n->op == OP_dup)
         return dims && n->axes & AXIS(AX_I) && lies_as_sums(x, a);
@@ -234,7 +228,7 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = is_elementwise(n->op) || is_delayed_vector(x, n)
                      || is_matrix_of_pairs(x, n) ? ELEMENT : NOT_HERE;
     else if (n->axes & DIM_AXES && (op_info[n->op].traits & ELEMENTWISE
-                                    || (is_of_pairs(n->op)
+                                    || (op_is(n->op, PAIRS)
                                         && is_whole(x, n))))
         x->kind[r] = ACROSS;
     else if (is_vector_op(n) && !((n->axes | n->over) & DIM_AXES))

@@ -74,13 +74,13 @@ static Cycles cycles_of(const Node *n)
 {
     const double simple = 0.0027, hard = 0.102, scanned = 0.32;
 
+    if (op_is(n->op, RECURS))
+        return (Cycles){ scanned, 7.5 };
     switch (n->op) {
     case OP_gdot:
         return (Cycles){ 0, 22.5 };
     case OP_solve:
         return (Cycles){ 0, 56.7 };
-    case OP_cumsum: case OP_scan: case OP_maxscan:
-        return (Cycles){ scanned, 7.5 };
     case OP_exp: case OP_log: case OP_tanh: case OP_sigmoid:
     case OP_softplus: case OP_dmask: case OP_div:
         return (Cycles){ hard, 0 };

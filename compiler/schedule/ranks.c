@@ -456,17 +456,17 @@ static Image made(Rows *u, Ref r, int row, int col)
     u->g->line = n.line;
     if (n.axes & u->own && !(n.axes & AXIS(AX_I)) && n.op != OP_unit)
         return impossible(u, r);
+    if (op_is(n.op, RECURS))            /* of matrices there are no rows */
+        return op_has(n.op, TO_AXIS) ? impossible(u, r) : along_tokens(u, &n);
     switch (n.op) {
     case OP_none: case OP_input: case OP_state: case OP_num: case OP_size:
         return found(u, r);
-    case OP_count: case OP_matscan:
+    case OP_count:
         return impossible(u, r);
     case OP_sum: case OP_dot: case OP_gdot:
         return contracted(u, &n, row, col);
     case OP_solve:
         return solved(u, &n);
-    case OP_cumsum: case OP_scan: case OP_maxscan:
-        return along_tokens(u, &n);
     case OP_delay:
         return delayed(u, &n, row, col);
     case OP_last:

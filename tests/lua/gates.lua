@@ -283,4 +283,19 @@ do
   check("a mask of gates of -0.3 and -1e15", v, call, "float32")
 end
 
+-- A logarithm of what may be zero is -inf, and what exp of it loses is nothing.
+do
+  local v = decayed({ p = "t : positive", u = "t : unit" }, function (x)
+    return exp(flin.min(2 * flin.log(x.p), 0) + 2 * flin.log(x.u))
+  end)
+  local call = v:random { B = 1, T = 70, H = 2, K = 8, V = 8, seed = 5 }
+  for _, name in ipairs { "p", "u" } do
+    call[name] = changed(call[name], function (n, e)
+      return n % 5 == 3 and 0 or e
+    end)
+  end
+  call.chunk = 16
+  check("a logarithm of zero", v, call, "float32")
+end
+
 count.finish()

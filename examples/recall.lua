@@ -428,13 +428,13 @@ local function predict(entry, task, bytes)
 end
 
 -- Random numbers of an input's domain.
-local function draw(input, size)
+local function draw(input, size, seed)
   local timed = input.axes:find "t" ~= nil
   local shape = timed and { 1, size.t, size.h } or { size.h }
   for axis in input.axes:gmatch "%a+" do
     if axis ~= "t" then shape[#shape + 1] = size[axis] end
   end
-  local x, domain = flin.randn(shape, { seed = #input.name }), input.domain
+  local x, domain = flin.randn(shape, { seed = seed }), input.domain
   if domain == "unit_norm" then return x:unit() end
   return domain == "normal" and x or x:map(function (u)
     if domain == "log_decay" then return -log(1 + math.exp(-u)) end
@@ -446,10 +446,10 @@ end
 -- The same on random input, for those that have no place in the task.
 local function try(name)
   local row, inputs = { name = name }, {}
-  local size = { t = 2048, h = H, k = 64, v = 64, p = 32, r = 4 }
+  local size = { t = 2048, h = H, k = 64, v = 64, m = 64, p = 32, r = 4 }
   local variant = traced(row)
-  for _, input in ipairs(variant.inputs) do
-    inputs[input.name] = draw(input, size)
+  for seed, input in ipairs(variant.inputs) do
+    inputs[input.name] = draw(input, size, seed)
   end
   measure(row, variant, inputs)
   local t0 = clock()

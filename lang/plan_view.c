@@ -423,16 +423,16 @@ static void push_write(lua_State *L, const PlanView *w, Ref r, int n, bool kept)
     lua_pop(L, 1);
 }
 
+/* Each once: a result that a later kernel reads is kept. */
 static void push_writes(lua_State *L, const PlanView *w, int k)
 {
     int n = 0;
 
     lua_newtable(L);
     for (Ref r = 1; r < w->p->g->len; r++) {
-        if (kernel_keeps(w, k, r))
-            push_write(L, w, r, ++n, true);
-        if (kernel_writes(w, k, r))
-            push_write(L, w, r, ++n, false);
+        bool kept = kernel_keeps(w, k, r);
+        if (kept || kernel_writes(w, k, r))
+            push_write(L, w, r, ++n, kept);
     }
 }
 

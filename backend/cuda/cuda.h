@@ -118,6 +118,8 @@ typedef struct CudaKernel {
                                            one lacks; NULL: none was wished */
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
                                            in the workspace */
+    uint8_t rows[CUDA_TENSORS];         /* of a matrix state the rows' axis;
+                                           0: row_axis, all states' */
     int stages;
     bool split;                         /* segments may be more than one */
     double cycles, moves;               /* predicted: of a block for a chunk;

@@ -161,9 +161,11 @@ static int order_of(const State *s, int axis)
     return 0;
 }
 
+/* Of the kernel's i-th tensor. */
 static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
-                            const Call *call, CudaArg a, const View *v)
+                            const Call *call, int i, const View *v)
 {
+    CudaArg a = k->tensor[i];
     HostTensor t = { .p = (uint64_t)(uintptr_t)v->data, .sb = v->sb,
                      .st = v->st, .sh = v->sh, .group = group_of(call, v) };
     if (a.kind == ARG_INPUT || a.kind == ARG_OUTPUT) {
@@ -171,7 +173,8 @@ static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
         t.sd[1] = rank_of(p->g, a) > 1 ? v->sd[1] : 0;
     }
     if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
-        int row = order_of(&p->g->st[a.index], k->row_axis);
+        int row = order_of(&p->g->st[a.index],
+                           k->rows[i] ? k->rows[i] : k->row_axis);
         t.sd[0] = v->sd[row];
         t.sd[1] = v->sd[1 - row];
     }
@@ -226,7 +229,7 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
     }
     for (int i = 0; i < k->ntensors; i++) {
         check_type(c, p->g, k->tensor[i], view_of(call, k->tensor[i]));
-        HostTensor t = tensor_of(p, k, call, k->tensor[i],
+        HostTensor t = tensor_of(p, k, call, i,
                                  view_of(call, k->tensor[i]));
         at = put(at, &t, sizeof t);
     }
@@ -294,7 +297,7 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
         View v = k->part[i] ? cuda_part(m, p, call, k->tensor[i], workspace)
                             : *view_of(call, k->tensor[i]);
         check_type(c, p->g, k->tensor[i], &v);
-        HostTensor t = tensor_of(p, k, call, k->tensor[i], &v);
+        HostTensor t = tensor_of(p, k, call, i, &v);
         at = put(at, &t, sizeof t);
     }
     at += k->ntensors ? 0 : sizeof(HostTensor);

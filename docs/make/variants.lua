@@ -97,7 +97,7 @@ local function drawn(a, sizes)
                                .. ")")
 end
 
-local SIZE <const> = { B = 1, T = 64, H = 2, K = 16, V = 16 }
+local SIZE <const> = { B = 1, T = 64, H = 2, K = 16, V = 16, M = 8 }
 
 -- "B, T, H, K = 1, 64, 2, 16".
 local function size_line(v, sizes)
@@ -143,7 +143,7 @@ local function in_python(v, name)
     lines[i] = drawn(a, sizes)
   end
   table.sort(sizes, function (a, b)
-    local order = "BTHKRPNV"
+    local order = "BTHKMRPNV"
     return order:find(a) < order:find(b)
   end)
   for i, a in ipairs(v.inputs) do

@@ -204,7 +204,7 @@ local function extreme(u)
   return u < 0.8 and 0 or -u * u
 end
 
-local AXES <const> = { k = 64, v = 64, p = 32, n = 2, r = 4 }
+local AXES <const> = { k = 64, v = 64, m = 64, p = 32, n = 2, r = 4 }
 
 -- Random inputs of two batch entries and two heads; the second head's gates
 -- are 0.

@@ -3,7 +3,7 @@
 -- written out here in plain Lua: other formulas for the same layers.
 local flin = require "flin"
 local exp, log, abs, max, pi = math.exp, math.log, math.abs, math.max, math.pi
-local SIZE <const> = { k = 4, v = 3, p = 2, r = 4, n = 2 }
+local SIZE <const> = { k = 4, v = 3, m = 4, p = 2, r = 4, n = 2 }
 local T <const> = 7
 
 -- ---- vectors ----
@@ -105,6 +105,55 @@ end
 local function gate(u) return type(u.g) == "table" and map(exp, u.g)
                               or exp(u.g) end
 local function same() return 1 end
+
+-- Two passes over m slots, a softmax between: the sums of all earlier tokens,
+-- each with what it wrote and what was forgotten since. mean: over the weights.
+local function slots(weight, gate_of, mean)
+  return function (x)
+    local y = {}
+    for t, u in ipairs(x) do
+      local p, read_by, all = {}, {}, 0
+      for m = 1, SIZE.m do
+        local A, C, n, since = mul(0, u.k), mul(0, u.v), 0, 0
+        for j = t, 1, -1 do
+          local w = weight(x[j])[m] * exp(since)
+          A, C, n = add(A, mul(w, x[j].k)), add(C, mul(w, x[j].v)), n + w
+          since = since + gate_of(x[j])[m]
+        end
+        local by = mean and 1 / n or 1
+        p[m], read_by[m] = exp(by * inner(A, u.q)), mul(by, C)
+        all = all + p[m]
+      end
+      y[t] = mul(0, u.v)
+      for m = 1, SIZE.m do y[t] = add(y[t], mul(p[m] / all, read_by[m])) end
+    end
+    return y
+  end
+end
+
+-- Sums over pairs of tokens: features(u)(w) gives those of w's key and u's
+-- query; divided by the sum of the weights, or of each channel's.
+local function over_pairs(features, by_channel)
+  return function (x)
+    local y = {}
+    for t, u in ipairs(x) do
+      local with, sum, all = features(u), mul(0, u.k), 1e-5
+      for j = 1, t do
+        local k, q = with(x[j])
+        sum, all = add(sum, k), all + inner(k, q)
+      end
+      y[t] = mul(0, u.v)
+      for j = 1, t do
+        local k, q = with(x[j])
+        local w = by_channel and inner(q, each(function (a, b)
+          return a / b
+        end, k, sum)) or inner(q, k) / all
+        y[t] = add(y[t], mul(w, x[j].v))
+      end
+    end
+    return y
+  end
+end
 
 -- Angles up to and with each token.
 local function angles(x, rate)
@@ -348,6 +397,76 @@ local ROWS <const> = {
       return 1, ab, kv, u.q
     end)
   end,
+
+  iplr = function (x)
+    return run(x, function (u)
+      return 1, { { u.a, u.b } }, { { u.k, u.v } }, u.q
+    end)
+  end,
+
+  dplr = function (x)
+    return run(x, function (u)
+      return map(exp, u.gk), { { u.a, u.b } }, { { u.k, u.v } }, u.q
+    end)
+  end,
+
+  -- Each row of S on its own: from the right come a decay and a reflection.
+  gated_oja = function (x)
+    local S, y = zeros(), {}
+    for t, u in ipairs(x) do
+      local f = map(exp, u.gv)
+      local fv = mul(f, u.v)
+      for i, row in ipairs(S) do
+        S[i] = add(mul(f, row), mul(u.beta * (u.k[i] - inner(row, fv)), u.v))
+      end
+      y[t] = read(u.q, S)
+    end
+    return y
+  end,
+
+  -- Without M, which the last two S tell: M = S - (1 - alpha) S'.
+  titans = function (x)
+    local older, S, y, alpha = zeros(), zeros(), {}, 0
+    for t, u in ipairs(x) do
+      local tk = mul(u.theta, u.k)
+      local new = advance(S, 1 - u.alpha + u.eta, { { mul(-1, u.k), tk } },
+                          { { tk, u.v } })
+      for i = 1, SIZE.k do
+        new[i] = add(new[i], mul(-u.eta * (1 - alpha), older[i]))
+      end
+      older, S, alpha = S, new, u.alpha
+      y[t] = read(u.q, S)
+    end
+    return y
+  end,
+
+  gsa = slots(function (u)
+    return map(function (g) return 1 - exp(g) end, u.g)
+  end, function (u) return u.g end),
+
+  abc = slots(function (u) return map(exp, u.s) end, function (u)
+    return mul(0, u.s)
+  end, true),
+
+  -- A softmax over tokens for each channel of the keys.
+  lightnet = over_pairs(function (u)
+    return function (w)
+      return map(exp, w.k), u.q
+    end
+  end, true),
+
+  rebased = over_pairs(function (u)
+    local function features(a)
+      local mean = inner(a, map(same, a)) / #a
+      local off = map(function (e) return e - mean end, a)
+      local size = (inner(off, off) / #a + 1e-5) ^ 0.5
+      return map(function (e) return e * e end,
+                 add(u.beta, mul(u.gamma, mul(1 / size, off))))
+    end
+    return function (w)
+      return features(w.k), features(u.q)
+    end
+  end),
 }
 
 -- ---- the comparison ----

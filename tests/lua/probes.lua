@@ -60,7 +60,7 @@ local function probes_of(v, text, whole)
   local step = text:match "step  = function.*\n  end,"
   for names in step:gmatch "\n    local ([%w_, ]+) =" do
     for name in names:gmatch "[%w_]+" do
-      local matrix = state[name] == "k v"
+      local matrix = state[name] and state[name]:find " "
       if text:find(name .. ' = "%w+ : angle"') then
         name = ("flin.cos(%s)"):format(name)    -- itself is refused
       end

@@ -35,7 +35,22 @@ local function row_after(m, rows, own, i)
   return out
 end
 
+local function transposed(rows)
+  local out = {}
+  for j = 1, #rows[1] do
+    out[j] = {}
+    for i = 1, #rows do
+      out[j][i] = rows[i][j]
+    end
+  end
+  return out
+end
+
+-- A transition of the columns stands behind them.
 local function head_after(M, rows, own)
+  if type(rows[1]) == "table" and #M ~= #own then
+    return transposed(head_after(M, transposed(rows), transposed(own)))
+  end
   local out = {}
   for i = 1, #own do
     out[i] = row_after(M[i], rows, own[i], i)

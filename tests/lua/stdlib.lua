@@ -5,7 +5,8 @@ local flin = require "flin"
 local NAMES <const> = "linear retnet lightning mamba2 simple_gla gla hgrn2 "
   .. "rwkv6 mlstm deltanet gated_deltanet kda gdn2 comba deltaproduct rwkv7 "
   .. "mamba3 mamba3_mimo precond_gdn precond_kda precond_mamba3 "
-  .. "deltanet_rope trapezoidal_gla mimo_deltanet momentum_deltanet"
+  .. "deltanet_rope trapezoidal_gla mimo_deltanet momentum_deltanet abc gsa "
+  .. "iplr dplr gated_oja lightnet rebased titans"
 
 local count = require "support.count"
 local expect <const> = count.expect
@@ -24,7 +25,8 @@ for name, variant in pairs(flin.stdlib) do
     expect(#line <= 80, "%s: a line of %d columns", name, #line)
   end
   expect(lines <= 30, "%s has %d lines of code", name, lines)
-  expect(head:find "arXiv:%d%d%d%d%.%d+", "%s cites no paper", name)
+  expect(head:find "arXiv:%d%d%d%d%.%d+" or head:find "doi:10%.%d+/%w",
+         "%s cites no paper", name)
 end
 for name in NAMES:gmatch "%S+" do
   expect(present[name], "there is no %s", name)

@@ -1,6 +1,6 @@
--- Variants that are nobody's library, from their papers: each file of
--- tests/variants has the step as flin takes it and, beside it, a loop over
--- plain numbers. Results, final states and gradients (differences of that
+-- Variants from their papers: each file of tests/variants has a loop over plain
+-- numbers and, where the standard library has none of the name, the step as flin
+-- takes it. Results, final states and gradients (differences of that
 -- loop) are held to it, in chunks or token by token; which road is taken, and
 -- why, is part of each file. Arguments: names; "cuda" runs them on a GPU.
 local flin = require "flin"
@@ -109,7 +109,7 @@ end
 
 local function check(name, device)
   local case = dofile("tests/variants/" .. name .. ".lua")
-  local v = case.variant(flin)
+  local v = case.variant and case.variant(flin) or flin.stdlib[name]
   local options = { B = 1, T = T, H = 1, seed = 3 }
   for axis, n in pairs(case.size) do
     options[axis:upper()] = n

@@ -2,24 +2,10 @@
 -- in m slots by weights e^w, and a softmax over the slots.
 return {
   size = { k = 3, v = 2, m = 4 }, road = "chunks",
-  variant = function (flin)
-    local exp, dot, outer = flin.exp, flin.dot, flin.outer
-    return flin.variant {
-      name = "abc",
-      input = { q = "t k", k = "t k", v = "t v", w = "t m" },
-      state = { n = "m", A = "m k", C = "m v" },
-      step = function (x, s)
-        local e = exp(x.w)
-        local n, A, C = s.n + e, s.A + outer(e, x.k), s.C + outer(e, x.v)
-        local p = exp(dot(A, x.q) / n)
-        return { n = n, A = A, C = C }, dot(p / n, C) / flin.sum(p)
-      end,
-    }
-  end,
   oracle = function (x, s)
     local y, all = {}, 0
     for j = 1, #x.v do y[j] = 0 end
-    for m, w in ipairs(x.w) do
+    for m, w in ipairs(x.s) do
       local e, z = math.exp(w), 0
       s.n[m] = s.n[m] + e
       for i = 1, #x.k do

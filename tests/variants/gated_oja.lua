@@ -2,25 +2,11 @@
 -- values.
 return {
   size = { k = 3, v = 2 }, road = "chunks",
-  variant = function (flin)
-    local exp, dot, outer = flin.exp, flin.dot, flin.outer
-    return flin.variant {
-      name = "gated_oja",
-      input = { q = "t k", k = "t k", v = "t v : unit_norm",
-                g = "t v : log_decay", beta = "t : unit" },
-      state = { S = "k v" },
-      step = function (x, s)
-        local S = exp(x.g) * s.S
-        S = S + outer(x.beta * (x.k - dot(S, x.v)), x.v)
-        return { S = S }, dot(x.q, S)
-      end,
-    }
-  end,
   oracle = function (x, s)
     for i = 1, #x.k do
       local r = x.k[i]
       for j = 1, #x.v do
-        s.S[i][j] = math.exp(x.g[j]) * s.S[i][j]
+        s.S[i][j] = math.exp(x.gv[j]) * s.S[i][j]
         r = r - s.S[i][j] * x.v[j]
       end
       for j = 1, #x.v do s.S[i][j] = s.S[i][j] + x.beta * r * x.v[j] end

@@ -2,21 +2,6 @@
 -- a softmax between.
 return {
   size = { k = 3, v = 2, m = 4 }, road = "chunks",
-  variant = function (flin)
-    local exp, dot, outer = flin.exp, flin.dot, flin.outer
-    return flin.variant {
-      name = "gsa",
-      input = { q = "t k", k = "t k", v = "t v", g = "t m : log_decay" },
-      state = { A = "m k", C = "m v" },
-      step = function (x, s)
-        local f = exp(x.g)
-        local A = f * s.A + outer(1 - f, x.k)
-        local C = f * s.C + outer(1 - f, x.v)
-        local p = exp(dot(A, x.q))
-        return { A = A, C = C }, dot(p, C) / flin.sum(p)
-      end,
-    }
-  end,
   oracle = function (x, s)
     local y, all = {}, 0
     for j = 1, #x.v do y[j] = 0 end

@@ -1,19 +1,6 @@
 -- Identity plus low rank (flash-linear-attention): S = (I + b a^T) S + k v^T.
 return {
   size = { k = 3, v = 2 }, road = "chunks",
-  variant = function (flin)
-    local dot, outer = flin.dot, flin.outer
-    return flin.variant {
-      name = "iplr",
-      input = { q = "t k", k = "t k", v = "t v", a = "t k : unit_norm",
-                b = "t k : unit_norm" },
-      state = { S = "k v" },
-      step = function (x, s)
-        local S = s.S + outer(x.b, dot(x.a, s.S)) + outer(x.k, x.v)
-        return { S = S }, dot(x.q, S)
-      end,
-    }
-  end,
   oracle = function (x, s)
     local aS = {}
     for j = 1, #x.v do

@@ -2,18 +2,6 @@
 -- logarithm of the sum of e^s: sums of both, divided when they are read.
 return {
   size = { k = 3, v = 2 }, road = "chunks",
-  variant = function (flin)
-    local exp, dot, outer = flin.exp, flin.dot, flin.outer
-    return flin.variant {
-      name = "lightnet",
-      input = { q = "t k", k = "t k", v = "t v" },
-      state = { S = "k v", z = "k" },
-      step = function (x, s)
-        local S, z = s.S + outer(exp(x.k), x.v), s.z + exp(x.k)
-        return { S = S, z = z }, dot(x.q / z, S)
-      end,
-    }
-  end,
   oracle = function (x, s)
     local y = {}
     for j = 1, #x.v do y[j] = 0 end

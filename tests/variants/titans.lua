@@ -2,21 +2,6 @@
 -- forgetting alpha.
 return {
   size = { k = 3, v = 2 }, road = "chunks",
-  variant = function (flin)
-    local dot, outer = flin.dot, flin.outer
-    return flin.variant {
-      name = "titans",
-      input = { q = "t k", k = "t k : unit_norm", v = "t v", eta = "t : unit",
-                theta = "t : unit", alpha = "t : unit" },
-      state = { S = "k v", M = "k v" },
-      step = function (x, s)
-        local e = x.v - dot(x.k, s.S)
-        local M = x.eta * s.M + outer(x.theta * x.k, e)
-        local S = (1 - x.alpha) * s.S + M
-        return { S = S, M = M }, dot(x.q, S)
-      end,
-    }
-  end,
   oracle = function (x, s)
     for j = 1, #x.v do
       local e = x.v[j]

@@ -306,7 +306,12 @@ void run_step(Lay *k, int i)
         make_value(k, i);
     Given y = see_y(k, p, v);
     call->out[0] = result_view(p->step, 0, &y);
-    for (int j = 0; !k->d && !p->borrows && j < p->step->nst; j++) {
+    /* On a device one token goes on from what the one before has left. */
+    bool leaves = !k->d && (!p->borrows
+                            || (call->each && k->b->call.on_device));
+    for (int j = 0; !leaves && p->borrows && j < p->step->nst; j++)
+        call->s1[j] = (View){ 0 };
+    for (int j = 0; leaves && j < p->step->nst; j++) {
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
             call->s1[j] = state_view(p->step, j, &left);

@@ -72,6 +72,8 @@ typedef struct LayerPart {
     AxisSet over;
     int heads, state, taps;
     bool constant;
+    bool borrows;                       /* its states are another's, too, which
+                                           leaves them behind the last token */
 } LayerPart;
 
 typedef struct LayerParts { int n; LayerPart *part; } LayerParts;

@@ -110,19 +110,20 @@ static bool fits(Ctx *c, const Layer *l, const LayerPart *call,
     return call->nin + row->nin < MAX_INPUTS / 4;
 }
 
-/* The call that row part i may be behind: it alone reads the result. -1: there
- * is none. */
+/* The call that row part i may be behind: it alone reads the result, or each
+ * that reads it can see the tokens before by itself. -1: there is none. */
 int layer_call_before(Ctx *c, const Layer *l, const LayerParts *p, int i)
 {
     const LayerPart *row = &p->part[i];
 
     for (int j = 0; j < i; j++) {
         const LayerPart *call = &p->part[j];
-        bool alone = layer_is_call(l, call) && reads(row, call->y)
-                  && l->traced->out[0].node != call->y;
-        for (int k = 0; alone && k < p->n; k++)
-            alone = k == i || !reads(&p->part[k], call->y);
-        if (alone && fits(c, l, call, row))
+        bool may = layer_is_call(l, call) && reads(row, call->y)
+                && l->traced->out[0].node != call->y;
+        bool any = may && only_delays(call->step);
+        for (int k = 0; may && !any && k < p->n; k++)
+            may = k == i || !reads(&p->part[k], call->y);
+        if (may && fits(c, l, call, row))
             return j;
     }
     return -1;
@@ -366,13 +367,30 @@ static bool has_before(const LayerParts *p, const uint8_t *place, int i)
     return false;
 }
 
+/* Is all that reads the call's result computed in its step? */
 static bool is_behind(Ctx *c, const Layer *l, const LayerParts *p,
                       const uint8_t *place, int call)
 {
-    for (int i = call + 1; i < p->n; i++)
-        if (place[i] == PLACE_BEHIND && layer_call_before(c, l, p, i) == call)
-            return true;
-    return false;
+    bool any = false;
+
+    for (int i = call + 1; i < p->n; i++) {
+        if (!reads(&p->part[i], p->part[call].y))
+            continue;
+        if (place[i] != PLACE_BEHIND || layer_call_before(c, l, p, i) != call)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Of parts that have the same states the last one leaves them. */
+static void find_borrowers(LayerParts *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int j = i + 1; p->part[i].step && j < p->n; j++)
+            p->part[i].borrows |= p->part[j].step && p->part[i].step->nst
+                               && p->part[j].step->nst
+                               && p->part[i].state == p->part[j].state;
 }
 
 LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
@@ -394,5 +412,6 @@ LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
         to->part[to->n++] = f.behind >= 0 || (call && has_before(p, place, i))
                           ? fused(&f) : p->part[i];
     }
+    find_borrowers(to);
     return to;
 }

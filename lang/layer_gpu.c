@@ -259,12 +259,23 @@ static void move_on(View *v, int64_t tokens)
         v->data = (char *)v->data + tokens * v->st * dtype_size(v->dtype);
 }
 
+/* A graph's copy with the sizes of a call, to which tensors may be added. */
+static Graph *sized_copy(Ctx *c, const Graph *step, const int32_t *size)
+{
+    Graph *g = ctx_alloc(c, sizeof *g);
+
+    *g = *step;
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        g->axis[ax].size = size[ax];
+    return g;
+}
+
 /* As run_rows goes forward, for states that lie in pools or are kept behind
  * each token: by states side by side, token by token in the latter case. */
 static void run_rows_apart(Lay *k, Sub *s)
 {
-    const Graph *step = s->p->step;
     const Call whole = s->bound.call;
+    const Graph *step = sized_copy(k->c, s->p->step, whole.size);
     bool pages = whole.pages.at;
     int64_t T = s->bound.T, times = whole.each ? T : 1;
     void *at = pages ? room(k, pools_bytes(step, &whole), false) : NULL;
@@ -293,7 +304,7 @@ static void run_rows_apart(Lay *k, Sub *s)
     }
     s->bound.call = whole;
     s->bound.T = T;
-    if (pages && !k->dry)
+    if (pages && !k->dry && !s->p->borrows)
         pools_queue(k->c, gpu_of(k), step, &whole, &own, true);
     drop(k, at);
 }
@@ -777,17 +788,6 @@ typedef struct Staged {
     const Adjoint *d;
 } Staged;
 
-/* A graph's copy, to which tensors are added: what the stage copies. */
-static Graph *staged_graph(Ctx *c, const Graph *step, const int32_t *size)
-{
-    Graph *g = ctx_alloc(c, sizeof *g);
-
-    *g = *step;
-    for (int ax = AX_DIM; ax < g->naxes; ax++)
-        g->axis[ax].size = size[ax];
-    return g;
-}
-
 static void add_state(Graph *g, Call *call, const State *like, const View *s0,
                       const View *s1)
 {
@@ -878,7 +878,7 @@ void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
 {
     Staged s = { v, a, b, d };
     Call *call = ctx_alloc(c, sizeof *call);
-    Graph *g = staged_graph(c, v->step, b->call.size);
+    Graph *g = sized_copy(c, v->step, b->call.size);
 
     if (d && 2 * v->step->nst > MAX_STATES)
         fail_help(c, 0, "tensors on the GPU", "%s: %d states are too many to "

@@ -306,7 +306,12 @@ void run_step(Lay *k, int i)
         make_value(k, i);
     Given y = see_y(k, p, v);
     call->out[0] = result_view(p->step, 0, &y);
-    for (int j = 0; !k->d && j < p->step->nst; j++) {
+    /* On a device one token goes on from what the one before has left. */
+    bool leaves = !k->d && (!p->borrows
+                            || (call->each && k->b->call.on_device));
+    for (int j = 0; !leaves && p->borrows && j < p->step->nst; j++)
+        call->s1[j] = (View){ 0 };
+    for (int j = 0; leaves && j < p->step->nst; j++) {
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
             call->s1[j] = state_view(p->step, j, &left);
@@ -392,6 +397,59 @@ static void sum_tokens(Lay *k, Ref r, Array *g)
     add_grad(k, r, &sum);
 }
 
+/* A layer's state, [N, ...], where the view says. */
+static Array state_array(const Lay *k, int i, const View *t)
+{
+    const State *st = &k->step->st[i];
+    Array v = { .data = t->data, .dtype = t->dtype, .rank = 1, .ax = { AX_B },
+                .n = { k->b->states }, .st = { t->sb } };
+
+    for (int d = 0; d < st->rank; d++) {
+        array_add(k, &v, st->order[d]);
+        v.st[d + 1] = t->sd[d];
+    }
+    return v;
+}
+
+/* Is state j of the part the layer's that the one before it is of, too? */
+static bool is_slice(const LayerPart *p, int j)
+{
+    return j && state_at(p, j) == state_at(p, j - 1);
+}
+
+/* Of states that other parts leave, the part's own share of the gradients:
+ * room for it, in the place of the caller's. */
+static Array *place_shares(Lay *k, const LayerPart *p, View *ds)
+{
+    Array *share = ctx_alloc(k->c, MAX_STATES * sizeof *share);
+
+    for (int j = 0; p->borrows && j < p->step->nst; j++) {
+        int i = state_at(p, j);
+        if (!k->d->ds[i].given || is_slice(p, j))
+            continue;
+        share[i] = state_array(k, i, &ds[i]);
+        make_room(k, &share[i], ds[i].dtype == F64 ? F64 : F32, false);
+        ds[i] = (View){ .data = share[i].data, .dtype = share[i].dtype,
+                        .sb = share[i].st[0] };
+        memcpy(ds[i].sd, share[i].st + 1, (size_t)k->step->st[i].rank
+                                          * sizeof *ds[i].sd);
+    }
+    return share;
+}
+
+static void add_shares(Lay *k, const LayerPart *p, Array *share)
+{
+    for (int j = 0; p->borrows && j < p->step->nst; j++) {
+        int i = state_at(p, j);
+        if (!k->d->ds[i].given || is_slice(p, j))
+            continue;
+        View t = state_view(k->step, i, &k->d->ds[i]);
+        Array all = state_array(k, i, &t);
+        k->realm->move(k, &all, &share[i], true);
+        drop_array(k, &share[i]);
+    }
+}
+
 void back_step(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
@@ -404,8 +462,10 @@ void back_step(Lay *k, int i)
     state_views(k, k->d->ds, ds);
     if (k->grad[p->y].data)
         s->d.dy[0] = see_y(k, p, &k->grad[p->y]);
+    Array *share = place_shares(k, p, ds);
     for (int j = 0; j < p->step->nst; j++) {
-        s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
+        if (!p->borrows)
+            s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
         s->d.ds[j] = see_state(k, p, j, &ds[state_at(p, j)]);
     }
     for (int j = 0; j < p->nin; j++) {
@@ -417,6 +477,7 @@ void back_step(Lay *k, int i)
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
     k->realm->backward(k, s);
+    add_shares(k, p, share);
     for (int j = 0; j < p->nin; j++)
         if (dx[j].data && spread(k, p, j))
             sum_tokens(k, p->in[j], &dx[j]);
@@ -622,7 +683,7 @@ static bool has_adjoint(Lay *k, const LayerPart *p)
     bool any = g->data != NULL;
 
     for (int j = 0; j < p->step->nst; j++)
-        any = any || k->d->dstate[state_at(p, j)].given;
+        any = any || (!p->borrows && k->d->dstate[state_at(p, j)].given);
     if (!any && p->step->nst) {
         *g = step_array(k, p);
         make_room(k, g, k->realm->type(k, p->y), false);

@@ -17,13 +17,17 @@ fla refuses gated gradients on Hopper with Triton 3.4 to 3.7.0, which come out
 wrong there: they are computed none the less, for their time. Its Mamba-2 runs
 by parts where causal_conv1d is not installed."""
 import importlib.util
+import logging
+import math
 import sys
+import types
 
 import torch
 
 from timing import median, recorded
 
 import flin
+from flin import _fla
 
 NAMES = "gla", "gated_deltanet", "kda", "mamba2", "rwkv7"
 SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1,
@@ -40,8 +44,30 @@ def sizes_of(name, d, h):
             "rwkv7": {"k": k, "v": k, "e": 64, "f": 64, "g": 128}}[name]
 
 
+def stand_in():
+    """What the import of fla.layers wants of transformers, which takes long to
+    start: a logger, and that weights are not begun with, as ours come."""
+    def module(name, **what):
+        found = sys.modules[name] = types.ModuleType(name)
+        vars(found).update(what)
+        return found
+
+    def logger(name=None):
+        found = logging.getLogger(name)
+        found.warning_once = lambda text: None
+        return found
+    module("fla.models", __all__=[])    # which want all of it
+    module("transformers", __path__=[])
+    module("transformers.utils",
+           logging=types.SimpleNamespace(get_logger=logger))
+    module("transformers.activations", ACT2FN={})
+    module("transformers.modeling_utils", _init_weights=False)
+
+
 def peer_of(name, d, h):
     """The module of flash-linear-attention; None: there is none here."""
+    if "transformers" not in sys.modules:
+        stand_in()
     try:
         from fla import layers
         import fla.ops.common.chunk_o as gated
@@ -113,6 +139,26 @@ def apart(a, b):
     return float((a - b).norm() / b.norm())
 
 
+def weights_apart(layer, peer):
+    """Of the gradients of the weights that is furthest off: how far, and the
+    peer's name of it."""
+    grads = {n: p.grad for n, p in layer.weights.items()}
+    theirs = dict(peer.named_parameters())
+    return max((apart(g, theirs[n].grad), n) for n, g in _fla.dump(
+        layer.layer.name, grads).items())
+
+
+def graph_of(module, x, dy):
+    """Milliseconds of forward and backward as a CUDA graph; NaN: none."""
+    leaves = [x, *module.parameters()]
+    try:
+        return recorded(lambda: torch.autograd.grad(result(module, x), leaves,
+                                                    dy))
+    except RuntimeError as e:
+        print(f"no graph: {e}"[:200])
+        return math.nan
+
+
 def layers_of(name, plans, d, h, heads):
     """One of each plan, with the same weights."""
     found = {plan: flin.nn.Layer(
@@ -126,6 +172,7 @@ def layers_of(name, plans, d, h, heads):
                 p.normal_(0, 0.02)
     for layer in found.values():
         layer.load_state_dict(first.state_dict())
+        layer.lay_beside()
     return found
 
 
@@ -133,8 +180,7 @@ def measure_ours(what, layer, plan, x, dy):
     ours = measure(layer, x, dy)
     with torch.no_grad():
         graph = recorded(lambda: layer(x)[0])
-    leaves = [x, *layer.parameters()]
-    back = recorded(lambda: torch.autograd.grad(layer(x)[0], leaves, dy))
+    back = graph_of(layer, x, dy)
     asked = {} if plan == "cheapest" else {"plan": plan}
     planned = layer.layer.plan(B=x.shape[0], T=x.shape[1], machine="h200",
                                **layer.sizes, **asked)
@@ -168,11 +214,15 @@ def main(names, d, heads, T, B, plan, peer, kernels):
             if peer is None:
                 continue
             ours, theirs = rows[0], measure(peer, x, dy)
-            print(f"{what}: peer {theirs[0]:.3f} ms, both "
-                  f"ways {theirs[1]:.3f} ms, {theirs[2] / 2**20:.0f} MiB; "
+            off, which = weights_apart(next(iter(layers.values())), peer)
+            show_kernels(f"{what} peer", peer, x, dy, int(kernels))
+            print(f"{what}: peer {theirs[0]:.3f} ms, both ways "
+                  f"{theirs[1]:.3f} ms, graph {graph_of(peer, x, dy):.3f}, "
+                  f"{theirs[2] / 2**20:.0f} MiB; "
                   f"{theirs[1] / ours[1]:.2f}x; y "
-                  f"{apart(ours[3], theirs[3]):.1e} and dx "
-                  f"{apart(ours[4], theirs[4]):.1e} apart", flush=True)
+                  f"{apart(ours[3], theirs[3]):.1e}, dx "
+                  f"{apart(ours[4], theirs[4]):.1e} and {which} {off:.1e} "
+                  f"apart", flush=True)
 
 
 if __name__ == "__main__":

@@ -436,7 +436,7 @@ check("normed: right", normed:check { T = 70, size = 4, h = 2 }.worst < 1e-4)
 -- What is behind a call or before it is in its step: norms and gates of a head
 -- are, products and what sums over heads never.
 local LEFT <const> = { gated_deltanet = 11, gla = 8, kda = 13, mamba2 = 11,
-                       rwkv7 = 20 }
+                       rwkv7 = 19 }
 for name, l in pairs(flin.layers) do
   local found = l:plan { plan = "fused" }
   check(name .. ": parts that stay", #found.parts == LEFT[name],
@@ -447,6 +447,23 @@ for name, l in pairs(flin.layers) do
         and plans.cheapest.parts <= plans.separate.parts, tostring(found))
   check(name .. ": nothing moves more", plans.fused.bytes
         < plans.separate.bytes, tostring(found))
+end
+-- The token before is seen by each that reads it, and is one state still.
+local twice = flin.layer {
+  name = "twice", input = { x = "t d" },
+  weight = { a = "d", b = "d", V = "d e", W = "d e" },
+  forward = function (x, w)
+    local before = flin.prev(x.x)
+    return dot(x.x + w.a * before, w.V) + dot(x.x * before * w.b, w.W)
+  end
+}
+local both = { d = 24, e = 8, plan = "fused" }
+check("twice: nothing but what reads it", #twice:plan(both).parts == 5
+      and #twice.states == 1, tostring(twice:plan(both)))
+for _, more in ipairs { {}, { cu_seqlens = { 0, 3, 3, 40, 50 } } } do
+  for key, value in pairs(both) do more[key] = value end
+  check("twice: checked", twice:check(more).worst < 2e-5,
+        tostring(twice:check(more)))
 end
 -- Products with weights of a head in a rule's step, where they fit there.
 local whole = flin.layer {

@@ -298,6 +298,17 @@ for _, name in ipairs(names) do
 end
 all[#all + 1] = { "a layer", layer,
                   { d = 6, h = 2, k = 4, v = 8, w = 4 }, 1e-4 }
+-- Two parts have one state.
+all[#all + 1] = { "the token before, twice", flin.layer {
+  name = "twice",
+  input = { x = "t d" },
+  weight = { a = "d", b = "d", V = "d h v", W = "d h v" },
+  forward = function (x, w)
+    local before = flin.prev(x.x)
+    return flin.dot(x.x + w.a * before, w.V)
+         + flin.dot(x.x * before * w.b, w.W)
+  end
+}, { d = 6, h = 2, v = 8 }, 1e-4 }
 for _, one in ipairs(all) do
   calls(table.unpack(one))
   padding(table.unpack(one))

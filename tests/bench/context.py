@@ -251,7 +251,7 @@ def main():
     else:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("nccl" if CUDA else "gloo")
-    rates = measured_rates(device=device())
+    rates = measured_rates(size=1 << (26 if CUDA else 22), device=device())
     for name in names.split(","):
         measure(name, o, rates)
     dist.destroy_process_group()

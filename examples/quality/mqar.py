@@ -1,7 +1,8 @@
 """Multi-query associative recall (Arora et al., 2023, arXiv:2312.04927): pairs
 of keys and values, then keys that are asked for at random places; the answer is
 the key's value. Prints which part is right. Where it trains, rows have all
-pairs, a half, a quarter or an eighth of them: few are learned first.
+pairs, a half, a quarter or an eighth of them: few are learned first. Decays
+begin so that a state keeps what it has read for hundreds of tokens.
 
     python3 examples/quality/mqar.py [--rules A,B] [--full]"""
 import sys
@@ -11,9 +12,9 @@ import torch
 
 VOCABULARY = 256                # keys below the half, values above
 SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=400,
-                     batch_size=32, length=64, pairs="8,16"),
+                     batch_size=32, length=64, keep=4, pairs="8,16"),
          True: dict(width=64, heads=1, blocks=2, taps=4, steps=4000,
-                    batch_size=32, length=256, pairs="64")}
+                    batch_size=32, length=256, keep=4, pairs="64")}
 higher = True
 
 

@@ -158,12 +158,20 @@ def run_one(name, whole, cut, rank, ranks, ends):
         close(f"{name}: d_initial {s.name}", t.grad, want, 1e-4)
 
 
+def seen(rank, name):
+    """On GPUs kernels are compiled for minutes: how far it has come."""
+    if CARDS and rank == 0:
+        print(f"{name}: {harness.passed} passed, {harness.failed} failed",
+              flush=True)
+
+
 def all_variants(rank, ranks, folder):
     for name, whole in WANTED.items():
         v = flin.stdlib[name]
         for by in "gather", "ring":
             run_one(f"{name} by {by}", whole, context_parallel(v, by=by), rank,
                     ranks, ENDS)
+        seen(rank, name)
 
 
 def pieces(rank, ranks, folder):
@@ -269,6 +277,7 @@ def cards(rank, ranks, folder):
                 check(f"bfloat16, {name} by {by}: {n}",
                       far <= max(limit_of(v, n), 1.5 * one),
                       f"{far:.1e} off, one GPU {one:.1e}")
+        seen(rank, "bfloat16, " + name)
 
 
 def packed(rank, ranks, folder):
@@ -607,6 +616,7 @@ def work(rank, ranks, what, folder):
     harness.passed = harness.failed = 0
     for name in what.split(","):
         globals()[name](rank, ranks, folder)
+        seen(rank, name)
     leave(folder, rank)
     dist.destroy_process_group()
 

@@ -201,8 +201,11 @@ static int64_t find_workspace(Ctx *c, flin_Kernel *k, const HostCall *h)
 {
     if (!runs_backwards(k->mode))
         return workspace_bound(c, &k->v, &h->args, &h->bound);
-    return workspace_backward(c, &k->v, &h->args, &h->bound,
-                              host_stored(c, &k->v, h));
+    Stored room = host_stored(c, &k->v, h);
+    int64_t back = workspace_backward(c, &k->v, &h->args, &h->bound, room);
+    int64_t saving = h->call.saved && k->mode == M_BACKWARD
+        ? saved_workspace(c, &k->v, &h->args, &h->bound, room) : 0;
+    return saving > back ? saving : back;
 }
 
 static void check_saving(Ctx *c, const flin_Kernel *k, const HostCall *h)

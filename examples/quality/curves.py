@@ -2,24 +2,29 @@
 chunks, token by token in PyTorch, and by flash-linear-attention where that is
 installed: how far apart the losses are, of their size.
 
-    python3 examples/quality/curves.py [--full] [--svg FILE]"""
+    python3 examples/quality/curves.py [--rule kda] [--full] [--svg FILE]"""
 import argparse
+import importlib
 
 import models
 import text
 import torch
 import training
 
-RULE = "gated_deltanet"
+# What flash-linear-attention calls them.
+RULES = {"gated_deltanet": ("gated_delta_rule", "chunk_gated_delta_rule"),
+         "kda": ("kda", "chunk_kda")}
 
 
 def token_loop(q, k, v, g, beta, **options):
-    """The rule as its paper has it, one token after another."""
+    """The rule as its paper has it, one token after another; a decay is of the
+    token, or of each key."""
     S, out = 0, []
+    g = g[..., None] if g.dim() == 3 else g
     q = q * q.shape[-1] ** -0.5
     for t in range(q.shape[1]):
         key = k[:, t, :, :, None]
-        S = g[:, t, :, None, None].exp() * (
+        S = g[:, t, :, :, None].exp() * (
             S if t else torch.zeros_like(key * v[:, t, :, None]))
         new = beta[:, t, :, None] * (v[:, t] - (key * S).sum(2))
         S = S + key * new[:, :, None]
@@ -27,12 +32,12 @@ def token_loop(q, k, v, g, beta, **options):
     return torch.stack(out, 1), None
 
 
-def peer(**x):
-    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
-    return chunk_gated_delta_rule(**x)
+def peer(rule):
+    module, name = RULES[rule]
+    return getattr(importlib.import_module("fla.ops." + module), name)
 
 
-ENGINES = {"flin": None, "token loop": token_loop,
+ENGINES = {"flin": None, "token loop": lambda rule: token_loop,
            "flash-linear-attention": peer}
 
 
@@ -51,10 +56,11 @@ class Instead:
 
 def losses(a, engine):
     """Of each step."""
-    model = models.model([a.seed], RULE, 256, 256, a.width, a.heads, a.blocks)
+    model = models.model([a.seed], a.rule, 256, 256, a.width, a.heads, a.blocks)
     for block in model.blocks:
         if ENGINES[engine]:
-            block.mix.variant = Instead(block.mix.variant, ENGINES[engine])
+            block.mix.variant = Instead(block.mix.variant,
+                                        ENGINES[engine](a.rule))
     draw = torch.Generator().manual_seed(a.seed)
 
     def data(n):
@@ -71,6 +77,7 @@ def losses(a, engine):
 def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--rule", default="gated_deltanet", choices=RULES)
     p.add_argument("--full", action="store_true", help="larger, for a GPU")
     p.add_argument("--engines", default=",".join(ENGINES), metavar="A,B",
                    help="of these")
@@ -88,7 +95,7 @@ def main():
     for engine in a.engines.split(","):
         try:
             found[engine] = losses(a, engine)
-        except ImportError as e:
+        except (ImportError, RuntimeError) as e:
             print(f"{engine}: {e}")
             continue
         own, first = found[engine], next(iter(found.values()))

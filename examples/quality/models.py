@@ -116,8 +116,9 @@ class Softmax(nn.Module):
         return (self.out(o * F.silu(self.gate(x))),)
 
 
-def mixer(rule, runs, width, heads):
-    """flin's layer, with a matrix for each run where it has one for all."""
+def mixer(rule, runs, width, heads, keep):
+    """flin's layer, with a matrix for each run where it has one for all. keep:
+    what the bias of log decays begins with."""
     if RULES[rule] is None:
         return Softmax(runs, width, heads)
     if rule not in loaded:
@@ -131,6 +132,8 @@ def mixer(rule, runs, width, heads):
                          bias=whole.bias is not None)
             if whole.bias is not None:
                 own.bias.data = whole.bias.detach().view(runs, 1, -1)
+                if a.domain == "log_decay":
+                    own.bias.data.fill_(keep)
             layer.projections[a.name] = own
     inner = layer.out.in_features // runs
     layer.gate = Linear(runs, width, inner, bias=False)
@@ -140,11 +143,11 @@ def mixer(rule, runs, width, heads):
 
 
 class Block(nn.Module):
-    def __init__(self, rule, runs, width, heads, taps):
+    def __init__(self, rule, runs, width, heads, taps, keep):
         super().__init__()
         self.norm, self.norm2 = Norm(runs, width), Norm(runs, width)
         self.conv = Convolution(runs * width, taps)
-        self.mix = mixer(rule, runs, width, heads)
+        self.mix = mixer(rule, runs, width, heads, keep)
         self.mlp = nn.Sequential(Linear(runs, width, 2 * width), nn.SiLU(),
                                  Linear(runs, 2 * width, width))
 
@@ -155,18 +158,19 @@ class Block(nn.Module):
 
 class Model(nn.Module):
     """Tokens [B, T, runs], or where `numbers` so many [B, T, inputs, runs], to
-    scores of classes, or numbers, [B, T, runs, outputs]."""
+    scores of classes, or numbers, [B, T, runs, outputs]. keep: as mixer has
+    it."""
 
     def __init__(self, rule, inputs, outputs, width, heads, blocks, taps=4,
-                 numbers=False, runs=1):
+                 numbers=False, keep=0, runs=1):
         super().__init__()
         self.runs = runs
         rules = HYBRID if rule == "hybrid" else (rule,)
         self.embedding = (Linear if numbers else Embedding)(
             runs, inputs, width)
         self.blocks = nn.Sequential(*(
-            Block(rules[i % len(rules)], runs, width, heads, taps)
-            for i in range(blocks)))
+            Block(rules[i % len(rules)], runs, width, heads, taps,
+                  keep) for i in range(blocks)))
         self.norm = Norm(runs, width)
         self.head = Linear(runs, width, outputs)
 

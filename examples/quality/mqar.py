@@ -1,6 +1,8 @@
 """Multi-query associative recall (Arora et al., 2023, arXiv:2312.04927): pairs
 of keys and values, then keys that are asked for at random places; the answer is
-the key's value. Prints which part is right.
+the key's value. Prints which part is right. Where it trains, rows have all
+pairs, a half, a quarter or an eighth of them: few are learned first. Decays
+begin so that a state keeps what it has read for hundreds of tokens.
 
     python3 examples/quality/mqar.py [--rules A,B] [--full]"""
 import sys
@@ -10,9 +12,9 @@ import torch
 
 VOCABULARY = 256                # keys below the half, values above
 SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=400,
-                     batch_size=32, length=64, pairs="8,16"),
-         True: dict(width=64, heads=2, blocks=2, taps=4, steps=1200,
-                    batch_size=32, length=256, pairs="64")}
+                     batch_size=32, length=64, keep=4, pairs="8,16"),
+         True: dict(width=64, heads=1, blocks=2, taps=4, steps=4000,
+                    batch_size=32, length=256, keep=4, pairs="64")}
 higher = True
 
 
@@ -20,24 +22,29 @@ def sizes(a, name):
     return VOCABULARY, VOCABULARY
 
 
-def batch(a, name, draw, rows):
-    """Tokens [rows, T], and what is to be answered at each."""
+def batch(a, name, draw, rows, halved=4):
+    """Tokens [rows, T], and what is to be answered at each. halved: pairs are
+    halved less than so many times."""
     n, half = int(name.split()[0]), VOCABULARY // 2
     make = {"generator": draw, "device": draw.device}
     keys = torch.rand(rows, half - 1, **make).argsort(1)[:, :n] + 1
     values = torch.randint(half, VOCABULARY, (rows, n), **make)
+    left = (n >> torch.randint(halved, (rows, 1), **make)).clamp(min=1)
+    none = torch.arange(n, device=draw.device) >= left
+    keys, values = keys.masked_fill(none, 0), values.masked_fill(none, 0)
     x = torch.zeros(rows, a.length, dtype=torch.long, device=draw.device)
     label = torch.full_like(x, sweep.IGNORED)
     x[:, 0:2 * n:2], x[:, 1:2 * n:2] = keys, values
     places = torch.rand(rows, a.length - 2 * n,
                         **make).argsort(1)[:, :n] + 2 * n
     x.scatter_(1, places, keys)
-    label.scatter_(1, places, values)
+    label.scatter_(1, places, values.masked_fill(none, sweep.IGNORED))
     return x, label
 
 
 def scores(a, name, model):
-    found = batch(a, name, torch.Generator().manual_seed(-1), 256)
+    found = batch(a, name, torch.Generator().manual_seed(-1), 256,
+                  halved=1)
     return {"right": sweep.accuracy(model, *found, a.device)}
 
 

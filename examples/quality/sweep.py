@@ -17,7 +17,10 @@ import training
 IGNORED = training.IGNORED
 POINTS = 50                     # of a curve
 # What a run was made of, beside its task, rule, rate and seed.
-SIZES = "width", "heads", "blocks", "taps", "steps", "batch_size", "length"
+# keep: what the bias of log decays begins with; at 4 a token takes a 900th of
+# a state, at 0 a 23rd.
+SIZES = ("width", "heads", "blocks", "taps", "steps", "batch_size", "length",
+         "keep")
 
 
 def arguments(about, sizes, **tasks):
@@ -51,7 +54,7 @@ def arguments(about, sizes, **tasks):
             p.error(f"there is no rule '{rule}'; rules: "
                     + ", ".join(models.NAMES))
     a.rates = [float(r) for r in a.rates.split(",")]
-    for name, value in sizes[a.full].items():
+    for name, value in {"keep": 0, **sizes[a.full]}.items():
         if getattr(a, name, None) is None:
             setattr(a, name, value)
     if not a.jobs:
@@ -105,7 +108,7 @@ def train(job):
 
     model = models.model([seed for _, seed in runs], rule,
                          *task.sizes(a, name), a.width, a.heads, a.blocks,
-                         a.taps, getattr(task, "numbers", False))
+                         a.taps, getattr(task, "numbers", False), a.keep)
     lost = yield from training.train(
         model, draw, [rate for rate, _ in runs], a.steps, a.device)
     with torch.no_grad():
@@ -155,6 +158,14 @@ def of(rows, rule, name):
     return [r for r in rows if (r["rule"], r["task"]) == (rule, name)]
 
 
+def cell(scores):
+    """Mean and spread."""
+    if any(x != x for x in scores):
+        return "diverges"
+    spread = statistics.stdev(scores) if len(scores) > 1 else 0
+    return f"{statistics.fmean(scores):.3f} ± {spread:.3f}" if scores else ""
+
+
 def table(a, task, names, rows):
     columns = [(name, what) for name in names for what in next(
         (r["scores"] for r in rows if r["task"] == name), ())]
@@ -166,9 +177,7 @@ def table(a, task, names, rows):
         for name, what in columns:
             scores = [r["scores"][what]
                       for r in best(of(rows, rule, name), task.higher)]
-            spread = statistics.stdev(scores) if len(scores) > 1 else 0
-            cells.append(f"{statistics.fmean(scores):.3f} ± {spread:.3f}"
-                         if scores else "")
+            cells.append(cell(scores))
         if any(cells):
             print(f"| {rule} | " + " | ".join(cells) + " |", flush=True)
 

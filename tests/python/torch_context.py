@@ -2,7 +2,12 @@
 results and gradients of one. Packed sequences cut anywhere, states in a ring or
 gathered, parts in pieces, whole layers, a rank that dies. With --nccl two
 processes, each on its GPU: in float32, and in bfloat16 at K = V = 64, held to
-float32 on the CPU and to one GPU alone."""
+float32 on the CPU and to one GPU alone.
+
+    python3 tests/python/torch_context.py [--nccl] [PARTS] [VARIANTS]
+
+these alone: of all_variants, pieces, packed, layers, halves, refusals, sums,
+prices, reloading, cards, dying; and of the standard library."""
 import importlib.util
 import json
 import os
@@ -36,6 +41,10 @@ LONG = 155 * RANKS              # with pieces
 # empty at a cut, one of a single token
 PACKED = [0, ALL], [0, 4, ALL - 9, ALL], [0, 2, 3, 8, ALL - 7, ALL], [
     0, 9, 9, 10, ALL, ALL]
+PARTS = ("all_variants", "pieces", "packed", "layers", "halves", "refusals",
+         "sums", "prices", "reloading", "cards", "dying")
+WORDS = [w for w in sys.argv[1:] if w != "--nccl"]
+NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
 DOMAIN = {"log_decay": lambda x: torch.nn.functional.logsigmoid(x) / 16,
           "unit": torch.sigmoid,
           "positive": torch.nn.functional.softplus,
@@ -149,12 +158,20 @@ def run_one(name, whole, cut, rank, ranks, ends):
         close(f"{name}: d_initial {s.name}", t.grad, want, 1e-4)
 
 
+def seen(rank, name):
+    """On GPUs kernels are compiled for minutes: how far it has come."""
+    if CARDS and rank == 0:
+        print(f"{name}: {harness.passed} passed, {harness.failed} failed",
+              flush=True)
+
+
 def all_variants(rank, ranks, folder):
     for name, whole in WANTED.items():
         v = flin.stdlib[name]
         for by in "gather", "ring":
             run_one(f"{name} by {by}", whole, context_parallel(v, by=by), rank,
                     ranks, ENDS)
+        seen(rank, name)
 
 
 def pieces(rank, ranks, folder):
@@ -260,6 +277,7 @@ def cards(rank, ranks, folder):
                 check(f"bfloat16, {name} by {by}: {n}",
                       far <= max(limit_of(v, n), 1.5 * one),
                       f"{far:.1e} off, one GPU {one:.1e}")
+        seen(rank, "bfloat16, " + name)
 
 
 def packed(rank, ranks, folder):
@@ -425,8 +443,30 @@ def refusals(rank, ranks, folder):
             cu_seqlens=[0, ALL], lengths=[8] * RANKS)
     m = here(module("gla", cp_group=dist.group.WORLD))
     m.weights["Wq"].main_grad = torch.zeros_like(m.weights["Wq"])
-    refused("main_grad", flin.Error, "no main_grad", m,
+    refused("a main_grad alone", flin.Error, "has no main_grad", m,
             here(torch.randn(1, 9, 8)))
+
+
+def sums(rank, ranks, folder):
+    """Gradients go to each weight's main_grad, twice; with checkpoint, too."""
+    whole = WANTED_MODULES["gla", 0]
+    for again in False, True:
+        m = here(module("gla", cp_group=dist.group.WORLD, checkpoint=again))
+        for p in m.parameters():
+            p.main_grad = torch.zeros_like(p)
+        for _ in range(2):
+            y, left = m(own(part(whole.x, rank, EVEN)), use_cache=True,
+                        state=like(whole.like, list(map(here, whole.first))))
+            total = (here(part(whole.w, rank, EVEN)) * y).sum()
+            if rank + 1 == ranks:
+                total = total + sum((here(u) * s).sum() for u, s
+                                    in zip(whole.u, listed(left)))
+            total.backward()
+        for n, p in m.named_parameters():
+            dist.all_reduce(p.main_grad)
+            check(f"main_grad: {n} alone", p.grad is None
+                  and p.grad_added_to_main_grad)
+            close(f"main_grad: {n}", p.main_grad / 2, whole.grads[n], 1e-4)
 
 
 def prices(rank, ranks, folder):
@@ -544,17 +584,17 @@ def want():
     CUDA cannot go on in a process that is forked."""
     global WANTED, WANTED_PACKED, WANTED_PIECES, WANTED_WIDE, \
         WANTED_TRAINED, WANTED_MODULES, WANTED_HALVES
-    WANTED = {n: Whole(flin.stdlib[n]) for n in flin.stdlib}
+    WANTED = {n: Whole(flin.stdlib[n]) for n in NAMES}
     WANTED_PACKED = {(n, i): Whole(flin.stdlib[n], cu, ALL)
                      for n in ("gated_deltanet", "mamba3", "mlstm",
                                "momentum_deltanet", "precond_gdn")
-                     for i, cu in enumerate(PACKED)}
+                     if n in NAMES for i, cu in enumerate(PACKED)}
     WANTED_PIECES = {(n, i): Whole(flin.stdlib[n], None, LONG)
                      for n, i in (("gated_deltanet", 2), ("gla", 3),
                                   ("mamba3", 3), ("mlstm", 2), ("rwkv7", 3),
-                                  ("precond_gdn", 2))}
+                                  ("precond_gdn", 2)) if n in NAMES}
     WANTED_WIDE = {n: Whole(flin.stdlib[n], x=wide(flin.stdlib[n]))
-                   for n in flin.stdlib if CARDS}
+                   for n in NAMES if CARDS}
     WANTED_TRAINED = Trained()
     WANTED_MODULES = {
         (n, i): WholeModule(n, cu) for n in MODULES
@@ -576,6 +616,7 @@ def work(rank, ranks, what, folder):
     harness.passed = harness.failed = 0
     for name in what.split(","):
         globals()[name](rank, ranks, folder)
+        seen(rank, name)
     leave(folder, rank)
     dist.destroy_process_group()
 
@@ -598,8 +639,10 @@ if __name__ == "__main__":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if not CARDS:
         want()
+    parts = [p for p in PARTS if p in WORDS] or list(PARTS)
     with tempfile.TemporaryDirectory() as folder:
-        ran("all_variants,pieces,packed,layers,halves,refusals,prices,"
-            "reloading,cards", folder)
-        ran("dying", folder, left=1)
+        if parts != ["dying"]:
+            ran(",".join(p for p in parts if p != "dying"), folder)
+        if "dying" in parts:
+            ran("dying", folder, left=1)
     end()

@@ -200,6 +200,19 @@ class Part:
         return torch.cat([first + came[:, :0].sum(), before[1:]])
 
 
+class Added(torch.autograd.Function):
+    """A weight, whose gradient goes to its main_grad."""
+    @staticmethod
+    def forward(ctx, w):
+        ctx.w = w
+        return w.view_as(w)
+
+    @staticmethod
+    def backward(ctx, d):
+        ctx.w.main_grad.add_(d)
+        ctx.w.grad_added_to_main_grad = True
+
+
 class CutLayer:
     """A layer, called on parts of sequences."""
 
@@ -220,8 +233,19 @@ class CutLayer:
             if p.states and not p.taps:
                 _context.stages(p.variant)
 
+    def adding(self, arguments):
+        """The arguments, those that have a main_grad led to it."""
+        want = [torch.is_grad_enabled() and arguments[a.name].requires_grad
+                for a in self.layer.inputs]
+        sums = _torch.sums(self.layer, [arguments[a.name] for a
+                                        in self.layer.inputs], want)
+        return {**arguments, **{
+            a.name: Added.apply(arguments[a.name]) for a, t
+            in zip(self.layer.inputs, sums) if t is not None}}
+
     def __call__(self, arguments, state, final, cu, lengths):
         timed = [a.name for a in self.layer.inputs if a.timed]
+        arguments = self.adding(arguments)
         tokens = Tokens(self.line, arguments[timed[0]], cu, lengths)
         made, left = {}, {}
 

@@ -275,7 +275,8 @@ class Layer(nn.Module):
     tokens, in their order; all call the layer, and backward, alike. Gradients
     of weights are each rank's own part of the sum (see
     flin.distributed.context_parallel). The layer runs in its parts then: plan
-    counts nothing, and main_grad is refused."""
+    counts nothing, and what is added to a main_grad is rounded as the weight
+    is."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
                  heads: int | None = None, initial: dict[str, Any] | None = None,
@@ -394,8 +395,6 @@ class Layer(nn.Module):
     def over_ranks(self, x, *rest):
         """The call where cp_group has the tokens."""
         from . import _layers, _line
-        if any(hasattr(w, "main_grad") for w in self.weights.values()):
-            raise Error("Layer: with cp_group weights have no main_grad")
         if self._cut is None:
             self._cut = _layers.CutLayer(
                 self.layer, _line.Line(self.cp_group), self.sizes)

@@ -66,7 +66,7 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
     roomy.shared *= 2;
     roomy.registers *= 2;
     Plan *p = partition_if(t->g, &roomy, w->effort, &info, &why);
-    if (!p || !w->larger(c, p))
+    if (!p || !w->larger(c, p, w->m))
         return NULL;
     t->info = info;
     return p;

@@ -265,12 +265,12 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
     return l;
 }
 
-typedef struct Roads { const Plan *p; uint8_t *plain; } Roads;
+typedef struct Roads { const Plan *p; int arch; uint8_t *plain; } Roads;
 
 static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
-    Printed y = kernels_of(c, r->p, HOPPER);
+    Printed y = kernels_of(c, r->p, r->arch);
     CudaModule *m = y.tiles;
     int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
               : r->p->nkernels;
@@ -283,9 +283,9 @@ static void find_roads(Ctx *c, void *ud)
     }
 }
 
-uint8_t *cuda_plain(Ctx *c, const Plan *p)
+uint8_t *cuda_plain(Ctx *c, const Plan *p, int arch)
 {
-    Roads r = { p, ctx_alloc(c, (size_t)p->nkernels + 1) };
+    Roads r = { p, arch, ctx_alloc(c, (size_t)p->nkernels + 1) };
     Error before = c->err;
 
     memset(r.plain, 1, (size_t)p->nkernels);

@@ -288,14 +288,9 @@ static bool is_scheduled(const Prepared *y, int first)
 }
 
 /* Seconds of a chunk of a head, by the kernels that a call launches: where the
- * way forward is to be cuda_emit's, those of the way back. What they keep for
- * one another takes memory, and a kernel that has one buffer for it waits: with
- * half as many bytes more, kda's were no faster for having 25 % fewer cycles,
- * where gdn2's, of a third more, took 20 % less; to keep what is solved pays
- * for kda, comba and precond_gdn, and not for gated_deltanet. */
+ * way forward is to be cuda_emit's, those of the way back. */
 static double price_of(const Prepared *y, const CudaOptions *o)
 {
-    const double kept = 0.9;
     const Machine *m = machine_of_arch(o->arch);
     double seconds = 0;
 
@@ -308,7 +303,7 @@ static double price_of(const Prepared *y, const CudaOptions *o)
             w.blocks = s->slices;
             w.resident = s->resident;
         }
-        seconds += gpu_seconds(m, &w) + kept * w.bytes / m->bandwidth;
+        seconds += gpu_seconds(m, &w);
     }
     return seconds;
 }

@@ -196,14 +196,26 @@ static double slots(const Machine *m, const GpuWork *w)
     return m->units * (w->resident ? w->resident : 1);
 }
 
+/* Of a kernel that computes for so long, and moves so many bytes. Who walks has
+ * the next chunk under way; a block of one chunk waits for much of its own. */
+static double seconds_of(const Machine *m, const GpuWork *w, double computing,
+                         double bytes)
+{
+    const double waited = 0.915;
+    double moving = bytes / m->bandwidth;
+
+    return w->walks ? fmax(moving / copy_reached, computing)
+         : fmax(moving, waited * moving + computing);
+}
+
 double gpu_seconds(const Machine *m, const GpuWork *w)
 {
     double share = w->blocks / slots(m, w);
 
     if (w->walks)
         share = ceil(m->walks * share) / m->walks;
-    return fmax(w->bytes / (copy_reached * m->bandwidth),
-                w->cycles / m->clock * share) + m->launch / m->spread;
+    return seconds_of(m, w, w->cycles / m->clock * share, w->bytes)
+         + m->launch / m->spread;
 }
 
 double gpu_call_seconds(const Machine *m, const GpuWork *w, double walks,
@@ -212,8 +224,8 @@ double gpu_call_seconds(const Machine *m, const GpuWork *w, double walks,
     double blocks = w->blocks * (w->walks ? walks : chunks);
     double turns = ceil(blocks / slots(m, w)) * (w->walks ? longest : 1);
 
-    return fmax(w->bytes * chunks / (copy_reached * m->bandwidth),
-                w->cycles / m->clock * turns) + m->launch;
+    return seconds_of(m, w, w->cycles / m->clock * turns, w->bytes * chunks)
+         + m->launch;
 }
 
 double price_plan(Plan *p, const Machine *m)

@@ -24,8 +24,8 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 /* The step as it is run token by token. */
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint);
 
-/* Whether a plan whose kernels are larger than the machine can hold will do, as
- * who runs it there cuts them further. */
+/* Whether a plan whose kernels are larger than the machine can hold will do
+ * there, as who runs it cuts them further. */
 typedef bool PlanJudge(Ctx *c, const Plan *p, const Machine *m);
 
 /* What a plan is asked for: chunks of so many tokens, kernels chosen among

@@ -247,9 +247,8 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
                            s->gpu ? backend_named("cuda")->larger : NULL);
     if (!s->backward || !plan->g->chunk)
         price_plan(plan, s->m);
-    const uint8_t *plain = NULL;
-    if (s->gpu && s->roads)
-        plain = cuda_plain(s->c, plan, s->m->arch);
+    const uint8_t *plain = s->gpu && s->roads
+                         ? cuda_plain(s->c, plan, s->m->arch) : NULL;
     *by = plan_text(s, plan, plain);
     return price_plan_of(s, p, plan, plain);
 }

@@ -220,6 +220,7 @@ static void what_fits(Attempt *a, Error *e)
     Weighed d = { 0 };
     Buf help = { .ctx = w->ctx };
 
+    a->effort = QUICK;
     memcpy(size, w->size, sizeof size);
     for (a->chunk = w->asked / 2; a->chunk >= 16; a->chunk /= 2) {
         weigh(a, &d);
@@ -261,47 +262,59 @@ static bool calls_chunk(PlanView *w, Attempt *a)
     int taken = 0;
 
     for (int i = 0, n = CHUNK_DEFAULT; n >= CHUNK_LEAST; i++, n /= 2) {
-        a->chunk = n;
-        weigh(a, &w->weighed[i]);
+        Attempt other = *a;
+        a->chunk = other.chunk = n;
+        if (taken || !(w->backward || n == CHUNK_DEFAULT)) {
+            other.effort = QUICK;
+            weigh(&other, &w->weighed[i]);
+            continue;
+        }
+        attempt(w->ctx, a);
         if (a->note) {
             memset(w->weighed, 0, sizeof w->weighed);
             return true;
         }
-        if (!taken && !isinf(w->weighed[i].seconds))
-            taken = n;
+        taken = a->fit == FITS ? n : 0;
+        w->weighed[i] = (Weighed){ .chunk = n, .held = w->info.held,
+                                   .seconds = taken ? 0 : INFINITY };
     }
     a->chunk = !w->backward ? CHUNK_DEFAULT : taken ? taken : CHUNK_LEAST;
-    return a->chunk == taken;
+    return taken;
 }
 
 static void make_plan(PlanView *w)
 {
     Attempt a = { .w = w, .step = graph_copy(w->ctx, w->v->step),
-                  .chunk = w->asked, .effort = QUICK };
-    bool holds = true;
+                  .chunk = w->asked, .effort = FULL };
 
-    if (!a.chunk && !w->m->arch)
-        a.chunk = plan_best_chunk(w->ctx, w->v, w->size,
-                                  w->backward, w->weighed);
-    else if (!a.chunk)
-        holds = calls_chunk(w, &a);
-    if (a.chunk && w->asked) {
-        Weighed d;
-        weigh(&a, &d);
-        if (a.fit == TOO_LARGE)
+    if (!a.chunk && w->m->arch) {
+        if (!calls_chunk(w, &a)) {
+            simple_plan(w, by_chunks(graph_copy(w->ctx, a.step), w->size,
+                                     a.chunk, w->backward, w->m), a.chunk);
+            return;
+        }
+    } else {
+        if (!a.chunk)
+            a.chunk = plan_best_chunk(w->ctx, w->v, w->size, w->backward,
+                                      w->weighed);
+        attempt(w->ctx, &a);
+        if (a.fit == TOO_LARGE && w->asked)
             refuse(&a);
+        if (a.fit == TOO_LARGE)
+            ctx_raise(w->ctx, &a.why);
     }
-    a.effort = FULL;
-    if (!holds) {
-        simple_plan(w, by_chunks(graph_copy(w->ctx, a.step), w->size,
-                                 a.chunk, w->backward, w->m), a.chunk);
-        return;
-    }
-    attempt(w->ctx, &a);
-    if (a.fit == TOO_LARGE)
-        ctx_raise(w->ctx, &a.why);
     if (a.note)
         serial_plan(w, &a);
+}
+
+/* The chunk that is taken is weighed by its own plan. */
+static void weigh_taken(PlanView *w)
+{
+    for (int i = 0; i < CHUNKS_WEIGHED && w->m->arch; i++)
+        if (w->weighed[i].chunk == w->chunk && !isinf(w->weighed[i].seconds)) {
+            w->weighed[i].seconds = w->info.seconds / w->chunk;
+            w->weighed[i].kernels = w->p->nkernels;
+        }
 }
 
 void plan_view(Ctx *c, void *ud)
@@ -313,6 +326,7 @@ void plan_view(Ctx *c, void *ud)
     make_plan(w);
     w->seconds = clock_now() - start;
     launch(w);
+    weigh_taken(w);
     find_sets(w);
     plan_text(w);
 }

@@ -209,7 +209,7 @@ cuda() {
         case $test in
         *turned*) more= ;;
         *launched)  # heads fill the chip; the kernels are nobody else's
-            more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=3"
+            more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *calls*) more=FAKE_IDLE=40 ;;

@@ -201,7 +201,8 @@ typedef struct Launches {
 const Launches *cuda_launches(Ctx *c, const Plan *p, int arch);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
- * that such a call launches? All are, of a plan that is not printed. */
+ * that such a call launches on that GPU? All are, of a plan that is not
+ * printed. */
 uint8_t *cuda_plain(Ctx *c, const Plan *p, int arch);
 
 /* The source in n parts that compile by themselves, side by side; of: the part

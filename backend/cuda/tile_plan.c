@@ -19,6 +19,23 @@ typedef struct Prepared {
     Tiles **t;
 } Prepared;
 
+/* A kernel that has been scheduled, of some way to cut the plan; ahead: where
+ * inverses lie as such. */
+typedef struct Known {
+    const struct Known *next;
+    const Tiles *t;
+    bool ahead;
+} Known;
+
+/* Of a module, whose plans are all of one graph: ways to cut it differ in a few
+ * kernels, so that each is scheduled once. */
+typedef struct Search {
+    Ctx *c;
+    const CudaOptions *o;
+    const int32_t (*ext)[NAXES];
+    const Known *known;
+} Search;
+
 /* ---- what kernels keep for one another ---- */
 
 /* Whether kernels from schedules take r by way of a tile of 16 bits. */
@@ -104,14 +121,14 @@ static bool is_same_kernel(const Tiles *t, const Tiles *u)
     return same && !memcmp(t->out_here, u->out_here, sizeof t->out_here);
 }
 
-/* As one of those kernels, made with the same options, has it; NULL: none is
- * the same. */
-static const Schedule *schedule_there(const Tiles *t, const Prepared *like)
+/* As a kernel that is known has it; NULL: none is the same. */
+static const Schedule *schedule_there(const Search *y, const Tiles *t,
+                                      bool ahead)
 {
-    for (int i = 0; like && i < like->p->nkernels; i++)
-        if (is_same_kernel(t, like->t[i]) && like->t[i]->out->schedule) {
+    for (const Known *k = y->known; k; k = k->next)
+        if (k->ahead == ahead && is_same_kernel(t, k->t)) {
             Schedule *s = ctx_alloc(t->c, sizeof *s);
-            *s = *like->t[i]->out->schedule;
+            *s = *k->t->out->schedule;
             s->p = t->p;
             s->k = t->k;
             return s;
@@ -140,10 +157,24 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     return schedule_kernel(t->c, &w, target_of_arch(t->c, t->o->arch));
 }
 
+/* Of a kernel whose nodes lie as asked. */
+static const Schedule *schedule_of(Search *y, const Tiles *t, bool ahead)
+{
+    const Schedule *s = schedule_there(y, t, ahead);
+
+    if (!s) {
+        Known *k = ctx_alloc(y->c, sizeof *k);
+        s = find_schedule(t, ahead);
+        *k = (Known){ y->known, t, ahead };
+        y->known = k;
+    }
+    return s;
+}
+
 /* Which stored values are of 16 bits an element: those that whoever fetches
  * them does so for products alone, and those that pass through a kernel from a
  * schedule; it is made as if all matrices were. */
-static void find_narrow(Tiles **t, int n, bool ahead, const Prepared *like,
+static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
                         uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
@@ -161,9 +192,7 @@ static void find_narrow(Tiles **t, int n, bool ahead, const Prepared *like,
     memcpy(asked, narrow, p->g->len);
     for (int i = 0; i < n && t[0]->o->scheduled; i++) {
         t[i]->asked = asked;
-        t[i]->out->schedule = schedule_there(t[i], like);
-        if (!t[i]->out->schedule)
-            t[i]->out->schedule = find_schedule(t[i], ahead);
+        t[i]->out->schedule = schedule_of(y, t[i], ahead);
     }
     for (Ref r = 1; r < p->g->len; r++) {
         bool passes = false;
@@ -175,14 +204,14 @@ static void find_narrow(Tiles **t, int n, bool ahead, const Prepared *like,
 }
 
 /* Where each stored value lies among those of its chunk. */
-static void place_stored(const Prepared *y, bool ahead, const Prepared *like,
+static void place_stored(Search *search, const Prepared *y, bool ahead,
                          int64_t *at, uint8_t *narrow)
 {
     const Plan *p = y->p;
     Tiles **t = y->t;
     CudaModule *m = y->m;
 
-    find_narrow(t, p->nkernels, ahead, like, narrow);
+    find_narrow(search, t, p->nkernels, ahead, narrow);
     for (Ref r = 1; r < p->g->len; r++) {
         if (!p->stored[r])
             continue;
@@ -210,15 +239,15 @@ static void price(Tiles *t)
                                   : plain_cycles(t->g, k);
 }
 
-static Prepared prepare_as_cut(Ctx *c, const Plan *p, int *of,
-                               const CudaOptions *o, bool ahead,
-                               const Prepared *like)
+static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
+                               bool ahead)
 {
+    Ctx *c = search->c;
+    const CudaOptions *o = search->o;
     Prepared y = { .p = p, .of = of, .m = ctx_alloc(c, sizeof *y.m) };
     size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
-    const int32_t (*ext)[NAXES] = graph_extents(c, y.p->g);
 
     y.t = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.t);
     y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
@@ -229,12 +258,12 @@ static Prepared prepare_as_cut(Ctx *c, const Plan *p, int *of,
     memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
     for (int i = 0; i < y.p->nkernels; i++) {
         y.t[i] = tiles_new(c, y.p, o, y.m, i);
-        y.t[i]->ext = ext;
+        y.t[i]->ext = search->ext;
         y.t[i]->stored_at = stored_at;
         y.t[i]->stored_narrow = narrow;
         tiles_analyse(y.t[i]);
     }
-    place_stored(&y, ahead, like, stored_at, narrow);
+    place_stored(search, &y, ahead, stored_at, narrow);
     for (int i = 0; i < y.p->nkernels; i++)
         price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
@@ -259,14 +288,9 @@ static bool is_scheduled(const Prepared *y, int first)
 }
 
 /* Seconds of a chunk of a head, by the kernels that a call launches: where the
- * way forward is to be cuda_emit's, those of the way back. What they keep for
- * one another takes memory, and a kernel that has one buffer for it waits: with
- * half as many bytes more, kda's were no faster for having 25 % fewer cycles,
- * where gdn2's, of a third more, took 20 % less; to keep what is solved pays
- * for kda, comba and precond_gdn, and not for gated_deltanet. */
+ * way forward is to be cuda_emit's, those of the way back. */
 static double price_of(const Prepared *y, const CudaOptions *o)
 {
-    const double kept = 0.9;
     const Machine *m = machine_of_arch(o->arch);
     double seconds = 0;
 
@@ -279,7 +303,7 @@ static double price_of(const Prepared *y, const CudaOptions *o)
             w.blocks = s->slices;
             w.resident = s->resident;
         }
-        seconds += gpu_seconds(m, &w) + kept * w.bytes / m->bandwidth;
+        seconds += gpu_seconds(m, &w);
     }
     return seconds;
 }
@@ -335,17 +359,16 @@ static int find_large(const Prepared *y)
     return large;
 }
 
-static Prepared prepare(Ctx *c, const Plan *whole, const CudaOptions *o,
-                        Split how)
+static Prepared prepare(Search *search, const Plan *whole, Split how)
 {
     int *of;
     const Plan *p = tile_split(whole, how, &of);
-    return prepare_as_cut(c, p, of, o, how.ahead, NULL);
+    return prepare_as_cut(search, p, of, how.ahead);
 }
 
 /* The kernel in two, of all ways to cut it; where none leaves two that have
  * schedules, that whose other half is the least too large. */
-static bool prepare_halves(Ctx *c, const CudaOptions *o, int at, Prepared *y)
+static bool prepare_halves(Search *search, int at, Prepared *y)
 {
     Prepared best = *y, nearest = *y;
     double least = INFINITY;
@@ -355,10 +378,10 @@ static bool prepare_halves(Ctx *c, const CudaOptions *o, int at, Prepared *y)
     const Plan *p;
 
     while ((p = tile_cut(y->p, at, &with, y->of, &of)) != NULL) {
-        Prepared x = prepare_as_cut(c, p, of, o, true, y);
+        Prepared x = prepare_as_cut(search, p, of, true);
         bool lacks = lacks_schedule(&x, at);
         if (!lacks && !lacks_schedule(&x, at + 1)) {
-            take_cheaper(&x, o, &best, &least);
+            take_cheaper(&x, search->o, &best, &least);
             continue;
         }
         int32_t shared = x.t[at + !lacks]->out->schedule->shared;
@@ -373,14 +396,13 @@ static bool prepare_halves(Ctx *c, const CudaOptions *o, int at, Prepared *y)
 }
 
 /* Kernels that are too large in two, each where it is cheapest. */
-static Prepared prepare_parts(Ctx *c, const Plan *whole, const CudaOptions *o,
-                              Split how)
+static Prepared prepare_parts(Search *search, const Plan *whole, Split how)
 {
     enum { MOST = 3 };
-    Prepared y = prepare(c, whole, o, how);
+    Prepared y = prepare(search, whole, how);
 
     for (int n = 0, at = 0; n < MOST && (at = find_large(&y)) >= 0; n++)
-        if (!prepare_halves(c, o, at, &y))
+        if (!prepare_halves(search, at, &y))
             break;
     return y;
 }
@@ -395,7 +417,8 @@ static Prepared prepare_parts(Ctx *c, const Plan *whole, const CudaOptions *o,
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     int ways = o->rows ? 1 : 3;         /* forward */
-    Prepared best = prepare(c, whole, o, (Split){ .late = o->scheduled });
+    Search search = { c, o, graph_extents(c, whole->g), NULL };
+    Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o);
     if (!o->scheduled || best.p->split == best.p->nkernels)
         return best;
@@ -408,7 +431,7 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
             p = plan_join_back(p);
         for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
             Split how = { true, true, n / ways, n % ways, n % ways > 1 };
-            Prepared y = prepare(c, p, o, how);
+            Prepared y = prepare(&search, p, how);
             if (may_be_ahead(&y, how))
                 take_cheaper(&y, o, &best, &least);
         }
@@ -419,7 +442,7 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
                                            price */
     for (int apart = sums; apart >= 0; apart--) {
         Split how = { .late = true, .ahead = true, .apart = apart };
-        Prepared y = prepare_parts(c, whole, o, how);
+        Prepared y = prepare_parts(&search, whole, how);
         if (may_be_ahead(&y, how))
             take_cheaper(&y, o, &best, &least);
     }

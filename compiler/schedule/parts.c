@@ -9,6 +9,8 @@
 typedef struct Parts {
     const Select *x;
     int group, level;
+    const Ref *matrix;                  /* nodes of the matrix role, sorted */
+    int n;
     uint8_t *there;                     /* per node: made, or computed */
 } Parts;
 
@@ -37,19 +39,23 @@ static bool has_operand(const Select *x, Ref u, Ref r)
 static bool is_wanted(const Parts *p, Ref r, Ref other)
 {
     const Select *x = p->x;
-    for (Ref u = r + 1; u < x->g->len; u++)
-        if (u != other && in_matrix_role(x, u) && has_operand(x, u, r)
-            && (is_member(p, u) ? !p->there[u] : x->level[u] > p->level))
+    for (int i = p->n - 1; i >= 0 && p->matrix[i] > r; i--) {
+        Ref u = p->matrix[i];
+        bool yet = is_member(p, u) ? !p->there[u] : x->level[u] > p->level;
+        if (yet && u != other && has_operand(x, u, r))
             return true;
+    }
     return false;
 }
 
 static bool can_be_computed(const Parts *p, Ref r)
 {
-    for (Ref a = 1; a < r; a++)
+    for (int i = 0; i < p->n && p->matrix[i] < r; i++) {
+        Ref a = p->matrix[i];
         if (is_member(p, a) && !p->there[a] && !p->x->again[a]
             && has_operand(p->x, r, a))
             return false;
+    }
     return p->x->kind[r] != PRODUCT;
 }
 
@@ -60,12 +66,14 @@ static bool can_wait(const Parts *p, Ref r)
     const Select *x = p->x;
     if (is_left(x, r) || x->kind[r] == REDUCED)
         return false;
-    for (Ref u = r + 1; u < x->g->len; u++)
-        if (is_member(p, u) && p->there[u] && has_operand(x, u, r))
+    for (int i = 0; i < p->n; i++) {
+        Ref u = p->matrix[i];
+        if (u > r && is_member(p, u) && p->there[u] && has_operand(x, u, r))
             return false;
-    for (Ref a = 1; a < r; a++)
-        if (is_fragment(x, a) && has_operand(x, r, a) && !is_wanted(p, a, r))
+        if (u < r && is_fragment(x, u) && has_operand(x, r, u)
+            && !is_wanted(p, u, r))
             return false;
+    }
     return true;
 }
 
@@ -77,14 +85,18 @@ static int compute(Parts *p, bool last)
     uint8_t *before = ctx_alloc(p->x->c, len);
     int n = 0;
     memcpy(before, p->there, len);
-    for (Ref r = 1; r < len; r++)
+    for (int i = 0; i < p->n; i++) {
+        Ref r = p->matrix[i];
         if (is_member(p, r) && !p->there[r] && can_be_computed(p, r))
             p->there[r] = 1;
-    for (Ref r = (Ref)len - 1; r > 0; r--)
+    }
+    for (int i = p->n - 1; i >= 0; i--) {
+        Ref r = p->matrix[i];
         if (p->there[r] && !before[r] && !last && can_wait(p, r))
             p->there[r] = 0;
-    for (Ref r = 1; r < len; r++)
-        n += p->there[r] && !before[r];
+    }
+    for (int i = 0; i < p->n; i++)
+        n += p->there[p->matrix[i]] && !before[p->matrix[i]];
     return n;
 }
 
@@ -93,26 +105,24 @@ static int64_t held(const Parts *p)
 {
     const Select *x = p->x;
     int64_t n = 0;
-    for (Ref r = 1; r < x->g->len; r++)
+    for (int i = 0; i < p->n; i++) {
+        Ref r = p->matrix[i];
         if (is_fragment(x, r) && (!is_member(p, r) || p->there[r])
             && x->level[r] <= p->level && is_wanted(p, r, 0))
             n += (int64_t)extent(x, x->row[r]) * extent(x, x->col[r]);
+    }
     return n;
 }
 
-static int64_t held_after(const Parts *p, Ref one, Ref two)
+/* As it is behind the product, and what can be computed of it. */
+static Parts after(const Parts *p, Ref product)
 {
-    Parts after = *p;
+    Parts to = *p;
     size_t len = p->x->g->len;
-    after.there = ctx_alloc(p->x->c, len);
-    memcpy(after.there, p->there, len);
-    after.there[one] = 1;
-    compute(&after, false);
-    if (two) {
-        after.there[two] = 1;
-        compute(&after, false);
-    }
-    return held(&after);
+    to.there = memcpy(ctx_alloc(p->x->c, len), p->there, len);
+    to.there[product] = 1;
+    compute(&to, false);
+    return to;
 }
 
 /* Whether what the product is added to is there, or is `other`. */
@@ -122,49 +132,73 @@ static bool has_its_base(const Parts *p, Ref r, Ref other)
     return !base || base == other || !is_member(p, base) || p->there[base];
 }
 
+/* Whether it is a product that is yet to be made, and can be behind `other`. */
+static bool can_follow(const Parts *p, Ref r, Ref other)
+{
+    return p->x->kind[r] == PRODUCT && is_member(p, r) && !p->there[r]
+        && has_its_base(p, r, other);
+}
+
 /* The product that leaves the least to be held, with the one behind it. */
 static Ref next_product(const Parts *p)
 {
-    const Select *x = p->x;
     int64_t least = INT64_MAX;
     Ref best = 0;
-    for (Ref a = 1; a < x->g->len; a++)
-        for (Ref b = 1; b < x->g->len && x->kind[a] == PRODUCT; b++) {
+    for (int i = 0; i < p->n; i++) {
+        Ref a = p->matrix[i];
+        if (!can_follow(p, a, 0))
+            continue;
+        Parts first = after(p, a);
+        int64_t one = held(&first);
+        for (int j = 0; j < p->n; j++) {
+            Ref b = p->matrix[j];
             bool alone = a == b;        /* what is last has none behind it */
-            if (p->there[a] || p->there[b] || x->kind[b] != PRODUCT
-                || !is_member(p, a) || !is_member(p, b)
-                || !has_its_base(p, a, 0) || !has_its_base(p, b, a))
+            if (!can_follow(p, b, a))
                 continue;
-            int64_t one = held_after(p, a, 0);
-            int64_t all = alone ? one : held_after(p, a, b);
+            Parts second = alone ? first : after(&first, b);
+            int64_t all = alone ? one : held(&second);
             if (2 * all + one < least) {
                 least = 2 * all + one;
                 best = a;
             }
         }
+    }
     return best;
 }
 
 /* Numbers what is there and was not before. */
 static void number(const Parts *p, int *part, uint8_t *known, int n)
 {
-    for (Ref r = 1; r < p->x->g->len; r++)
+    for (int i = 0; i < p->n; i++) {
+        Ref r = p->matrix[i];
         if (p->there[r] && !known[r]) {
             known[r] = 1;
             part[r] = n;
         }
+    }
+}
+
+static void list_matrices(Parts *p)
+{
+    const Select *x = p->x;
+    Ref *list = ctx_alloc(x->c, x->g->len * sizeof *list);
+    for (Ref r = 1; r < x->g->len; r++)
+        if (in_matrix_role(x, r))
+            list[p->n++] = r;
+    p->matrix = list;
 }
 
 int select_parts(Select *x, int group, int level)
 {
     Parts p = { .x = x, .group = group, .level = level };
-    uint8_t *known = ctx_alloc(x->c, x->g->len);
     int n = 0, left = 0;
-    p.there = ctx_alloc(x->c, x->g->len);
-    for (Ref r = 1; r < x->g->len; r++)
+    for (Ref r = 1; r < x->g->len && x->s->narrow; r++)
         left += is_member(&p, r) && x->kind[r] == PRODUCT;
-    if (!x->s->narrow || left < 2)
+    if (left < 2)
         return 1;
+    uint8_t *known = ctx_alloc(x->c, x->g->len);
+    p.there = ctx_alloc(x->c, x->g->len);
+    list_matrices(&p);
     bool any = compute(&p, false);
     for (number(&p, x->part, known, n); left > 0; left--) {
         n += any;

@@ -1,9 +1,8 @@
 /* price.c -- cycles of a multiprocessor that a block of a kernel takes for a
- * chunk, by what it is made of. Fitted to times of the standard library on an
- * H200, keys and values of 128, 96 heads of 8192 tokens (README, Speed on a
- * GPU): both ways, where those whose way forward is cuda_emit's were all within
- * a quarter, of eight of delta rules seven are (kda 1.20, rwkv7 0.85; comba
- * 1.27); forward by cuda_emit 16 of 18, less kda (1.28) and retnet (1.46).
+ * chunk, by what it is made of. Fitted to times on an H200 of keys and values
+ * of 128. Calls both ways, of 96 heads of 8192 tokens: 17 of 18 of the standard
+ * library are within a quarter (mamba3: 0.77); forward by cuda_emit 16 of 18,
+ * less kda (1.28) and retnet (1.46).
  */
 #include "schedule.h"
 
@@ -11,16 +10,10 @@
 
 #include "../cost.h"
 
-/* Cycles an instruction of a walk, of a kernel of all chunks; of one more,
- * that does not fit where a multiprocessor has its instructions at hand; of an
- * inverse for which a walk waits. */
-static const double walk_each = 1.52, chunk_each = 3.88, beyond_each = 12,
-                    walk_inverse = 10150;
-
-/* A walk forward is a chain, on which programs wait for the one before,
- * whatever they compute: cycles of each of them, of an instruction of the
- * machine. Fitted to 24 such walks, forward alone or saving, of which 23 are
- * within a sixth (mamba3: 0.73). */
+/* A walk of a call that goes forward alone makes its scores itself: programs
+ * wait for the one before, whatever they compute. Cycles of each of them, of an
+ * instruction of the machine. Fitted to 24 such walks, of which 23 are within a
+ * sixth (mamba3: 0.73). */
 static double role_cycles(const Schedule *s, KRole role)
 {
     const double each = 0.25, map = 720, inverse = 1750, scan = 3030,
@@ -53,18 +46,71 @@ static double forward_cycles(const Schedule *s)
     return fmax(role_cycles(s, KR_MATRIX) + beside * ahead, alone * ahead);
 }
 
-double schedule_cycles(const Schedule *s)
+/* What a walk does once a chunk; states are found and left once a sequence. */
+static double loop_length(const Schedule *s)
 {
-    if (s->kind == K_FORWARD)
-        return forward_cycles(s);
-    double length = schedule_length(s);
-    double cycles = length * (s->kind == K_TOKEN ? chunk_each : walk_each)
-                  + beyond_each * fmax(0, length - MOST_LENGTH);
+    double n = 0;
 
     for (int i = 0; i < s->ninsts; i++)
-        if (s->inst[i].op == K_INVERSE && s->kind != K_TOKEN)
-            cycles += walk_inverse;
-    return cycles;
+        if (s->inst[i].op != K_BEGIN && s->inst[i].op != K_END)
+            n += inst_length(s, &s->inst[i]);
+    return n;
+}
+
+static double length_of(const Schedule *s, KOp op)
+{
+    double n = 0;
+
+    for (int i = 0; i < s->ninsts; i++)
+        n += s->inst[i].op == op ? inst_length(s, &s->inst[i]) : 0;
+    return n;
+}
+
+static int count_of(const Schedule *s, KOp op)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->ninsts; i++)
+        n += s->inst[i].op == op;
+    return n;
+}
+
+/* For instructions that a multiprocessor has not at hand, cycles: kernels of
+ * 8000, as estimated, wait for none. */
+static double waited_for(const Schedule *s)
+{
+    const double each = 12, most = 8000;
+
+    return each * fmax(0, schedule_length(s) - most);
+}
+
+/* Of a kernel of all chunks, beside the bytes that it waits for: sums under
+ * decays take longer than their instructions are many. Fitted to sixteen at
+ * 32 sequences and heads of 16384 tokens: all within a sixth. */
+static double token_cycles(const Schedule *s)
+{
+    const double each = 1.23, decayed = 4.15, inverse = 870, begin = 700;
+
+    return begin + each * loop_length(s) + decayed * length_of(s, K_DECAYED)
+         + inverse * count_of(s, K_INVERSE) + waited_for(s);
+}
+
+/* Of a walk of training, forward or back, whose blocks have all of a head's
+ * columns or a slice of them: instructions wait for one another. Fitted to ten
+ * of slices, there: all within an eighth. */
+static double walk_cycles(const Schedule *s)
+{
+    const double each = 3, decayed = 3.1, inverse = 8300;
+
+    return each * loop_length(s) + decayed * length_of(s, K_DECAYED)
+         + inverse * count_of(s, K_INVERSE) + waited_for(s);
+}
+
+double schedule_cycles(const Schedule *s)
+{
+    return s->kind == K_TOKEN ? token_cycles(s)
+         : s->kind == K_FORWARD && !plan_is_joint(s->p) ? forward_cycles(s)
+         : walk_cycles(s);
 }
 
 /* Of an element of a node, and of a token of it. */

@@ -791,9 +791,9 @@ static bool select_level(Select *x, int level)
             if (!in_matrix_role(x, r) || x->level[r] != level)
                 continue;
             bool first = true;
-            for (Ref q = 1; q < r; q++)
-                first &= !(in_matrix_role(x, q) && x->level[q] == level
-                           && x->group[q] == x->group[r]);
+            for (Ref q = 1; q < r && first; q++)
+                first = !(in_matrix_role(x, q) && x->level[q] == level
+                          && x->group[q] == x->group[r]);
             if (first && !is_base_group(x, x->group[r], level)
                 && (int)rank_of(x, x->group[r], level) == rank
                 && !select_group(x, x->group[r], level))

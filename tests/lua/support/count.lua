@@ -2,6 +2,9 @@
 -- finish() at its end.
 local count = { passed = 0, failed = 0 }
 
+-- What failed is known of a test that is stopped, too.
+if io then io.stdout:setvbuf "line" end
+
 -- what: a format where something follows it.
 function count.expect(ok, what, ...)
   if ok then

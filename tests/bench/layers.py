@@ -123,6 +123,8 @@ def measure(module, x, dy):
 def show_kernels(what, module, x, dy, n):
     """The n kernels that take longest, of forward and backward."""
     times = 5
+    if not n:
+        return
     with torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
         for _ in range(times):
@@ -139,9 +141,12 @@ def apart(a, b):
     return float((a - b).norm() / b.norm())
 
 
-def weights_apart(layer, peer):
+def weights_apart(layer, peer, x, dy):
     """Of the gradients of the weights that is furthest off: how far, and the
     peer's name of it."""
+    for module in layer, peer:
+        module.zero_grad(set_to_none=True)
+        result(module, x).backward(dy)
     grads = {n: p.grad for n, p in layer.weights.items()}
     theirs = dict(peer.named_parameters())
     return max((apart(g, theirs[n].grad), n) for n, g in _fla.dump(
@@ -214,7 +219,8 @@ def main(names, d, heads, T, B, plan, peer, kernels):
             if peer is None:
                 continue
             ours, theirs = rows[0], measure(peer, x, dy)
-            off, which = weights_apart(next(iter(layers.values())), peer)
+            off, which = weights_apart(next(iter(layers.values())), peer, x,
+                                       dy)
             show_kernels(f"{what} peer", peer, x, dy, int(kernels))
             print(f"{what}: peer {theirs[0]:.3f} ms, both ways "
                   f"{theirs[1]:.3f} ms, graph {graph_of(peer, x, dy):.3f}, "

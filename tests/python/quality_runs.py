@@ -56,7 +56,7 @@ for task, name, rule in ((track, "S3", "mamba3"), (track, "S3", "softmax"),
                          (regress, "unequal energies", "precond_gdn")):
     a = argparse.Namespace(
         device="cpu", jobs=1, width=32, heads=2, blocks=2, taps=2, steps=3,
-        batch_size=4, length=8, test=16)
+        batch_size=4, length=8, test=16, keep=0)
     runs = [(1e-2, 0), (1e-3, 1), (1e-3, 0)]
     rows = sweep.attempt((task.__name__, a, name, rule, runs))[1]
     for row, own in zip(rows, runs):

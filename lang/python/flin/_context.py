@@ -368,7 +368,7 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
     timed = [t for a, t in zip(variant.inputs, x) if a.timed]
     batch, tokens = timed[0].shape[:2]
     if pieces is None:
-        pieces = best_pieces(timed)
+        pieces = best_pieces(variant, timed)
     if rows.packed or pieces < 2 or tokens <= CHUNK or any(
             t.shape[:2] != (batch, tokens) for t in timed):
         return called(variant, line, rows, chunk, first, x)
@@ -382,16 +382,18 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
         t.unflatten(0, (batch, rows.n))[:, -1] for t in ends)
 
 
-def best_pieces(timed):
-    """As many as have a processor for each half of a head's columns, none of
-    them short; on a CPU one."""
+def best_pieces(variant, timed):
+    """As many as have a processor for each head, or where states go through a
+    matrix for each half of its columns, none of them short; on a CPU one."""
     t = timed[0]
     if not t.is_cuda:
         return 1
     heads = max(x.shape[2] for x in timed) * t.shape[0]
     processors = torch.cuda.get_device_properties(
         t.device).multi_processor_count
-    return min(processors // (2 * heads), t.shape[1] // LEAST)
+    each = 2 if any(stage.carry == "matrix" for level in stages(variant)
+                    for stage in level) else 1
+    return min(processors // (each * heads), t.shape[1] // LEAST)
 
 
 def in_front(s, n):

@@ -41,6 +41,8 @@ def measure(group=None, size=1 << 22, device=None):
         found = []
         for _ in range(n):
             dist.barrier(group=group)
+            if t.is_cuda:
+                torch.cuda.synchronize()
             begun = time.perf_counter()
             line.shift(t, t, 1)
             if t.is_cuda:

@@ -15,11 +15,13 @@ enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
 
 /* Times, of a chunk's in a walk by one block; measured on an H200 by gated
  * DeltaNet's and KDA's at K = V = 128, and by a scan of vectors in 8 and 16.
- * Where there are processors for it, a walk of matrices has two blocks a head,
- * each with half the columns. What starts segments, and each step of the
- * carrying kernel, take some chunks: a step waits for memory, and goes through
- * so many rows. */
-static const double halved = 0.5, started = 8, waited = 1.5,
+ * Half the columns take 0.5 to 0.8 of the time, so that more segments, of
+ * blocks of all columns, take less: 8 instead of 4 of 16 heads of 32768 tokens
+ * 0.88 of the time for KDA, 0.93 for GLA, 1.01 for the delta rules. Where there
+ * are processors for it, a walk of matrices has two blocks a head, each with
+ * half the columns. What starts segments, and each step of the carrying kernel,
+ * take some chunks: a step waits for memory, and goes through so many rows. */
+static const double halved = 0.72, started = 8, waited = 1.5,
                     carried = 0.5 / 128, worth = 0.9;
 
 #define COUNT_VARIABLE "FLIN_SEGMENTS"

@@ -232,11 +232,14 @@ local function same_bits(a, b)
   return (a:to "cpu" - b:to "cpu"):maxabs() == 0
 end
 
--- The name of the state that is a matrix.
+-- The name of the state that is a matrix; of slots, the first that is one.
 local function matrix_of(v)
+  local slots
   for _, state in ipairs(v.states) do
     if state.axes:find "k" and state.axes:find "v" then return state.name end
+    slots = slots or state.axes:find "^m [kv]" and state.name
   end
+  return slots
 end
 
 -- A head without decay, one that forgets all: right, and the same bits in ten

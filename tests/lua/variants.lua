@@ -1,6 +1,6 @@
 -- Variants from their papers: each file of tests/variants has a loop over plain
--- numbers and, where the standard library has none of the name, the step as flin
--- takes it. Results, final states and gradients (differences of that
+-- numbers and, where the standard library has none of the name, the step as
+-- flin takes it. Results, final states and gradients (differences of that
 -- loop) are held to it, in chunks or token by token; which road is taken, and
 -- why, is part of each file. Arguments: names; "cuda" runs them on a GPU.
 local flin = require "flin"

@@ -53,11 +53,27 @@ static double forward_cycles(const Schedule *s)
     return fmax(role_cycles(s, KR_MATRIX) + beside * ahead, alone * ahead);
 }
 
+/* Instructions; those of sums, and of states' programs, in parts as of whole
+ * ones: each part goes through them. What the shorter text saves is not fitted.
+ */
+static double work_of(const Schedule *s)
+{
+    double n = schedule_length(s);
+
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst whole = s->inst[i];
+        whole.parts = 0;
+        if (whole.op == K_DECAYED || (whole.parts && whole.row != AX_I))
+            n += inst_length(s, &whole) - inst_length(s, &s->inst[i]);
+    }
+    return n;
+}
+
 double schedule_cycles(const Schedule *s)
 {
     if (s->kind == K_FORWARD)
         return forward_cycles(s);
-    double length = schedule_length(s);
+    double length = work_of(s);
     double cycles = length * (s->kind == K_TOKEN ? chunk_each : walk_each)
                   + beyond_each * fmax(0, length - MOST_LENGTH);
 

@@ -167,17 +167,16 @@ static int best_parts(const Schedule *s, const KInst *k)
     return best;
 }
 
-/* Requires buffers. What a program makes of memory alone, in memory, it may
- * make of some columns after others, and so may sums under decays: the text is
- * as much shorter. */
-void schedule_shorten(Schedule *s)
+/* Until the text is short enough; `all`: not only programs of tokens. */
+static void shorten(Schedule *s, bool all)
 {
     while (schedule_length(s) > MOST_LENGTH) {
         KInst *best = NULL;
         int most = 0;
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
-            int parts = best_parts(s, k);
+            bool may = all || (k->op == K_MAP && k->row == AX_I);
+            int parts = may ? best_parts(s, k) : 0;
             if (parts && gain(s, k, parts) > most) {
                 best = k;
                 most = gain(s, k, parts);
@@ -187,4 +186,14 @@ void schedule_shorten(Schedule *s)
             return;
         best->parts = (uint8_t)best_parts(s, best);
     }
+}
+
+/* Requires buffers. What a program makes of memory alone, in memory, it may
+ * make of some columns after others, and so may sums under decays: the text is
+ * as much shorter. Those go through what they have in common again, and come
+ * last. */
+void schedule_shorten(Schedule *s)
+{
+    shorten(s, false);
+    shorten(s, true);
 }

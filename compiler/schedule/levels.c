@@ -295,17 +295,27 @@ static void join_with(Select *x, Ref first, Ref r, bool groups)
         x->level[r] = x->level[first];
 }
 
-/* Programs that take sines of the same angles, or the same exponentials, are
- * one, where they may be; what they leave is then there at once, for which
- * memory must not be short. */
+static bool has_products(const Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] == PRODUCT)
+            return true;
+    return false;
+}
+
+/* Programs that take sines of the same angles, or, in a kernel without
+ * products, the same exponentials, are one, where they may be; what they leave
+ * is then there at once, for which memory must not be short. */
 static void join_takers(Select *x, bool groups)
 {
     const Graph *g = x->g;
+    bool products = has_products(x);
     for (Ref r = 1; r < g->len && !groups; r++)
         x->late[r] = early_level(x, r, x->late);
     for (Ref s = 1; s < g->len && !x->s->sink; s++) {
         bool angles = g->n[s].op == OP_dup && x->kind[s] == ELEMENT;
-        if (!angles && !(is_exponential(g->n[s].op) && is_remade(x, s)))
+        if (!angles
+            && (products || !is_exponential(g->n[s].op) || !is_remade(x, s)))
             continue;
         const uint8_t *takes = find_takers(x, s);
         for (Ref first = s + 1; first < g->len; first++)

@@ -46,6 +46,17 @@ static double forward_cycles(const Schedule *s)
     return fmax(role_cycles(s, KR_MATRIX) + beside * ahead, alone * ahead);
 }
 
+/* Sums, and programs of states, in parts cost as whole ones: each part goes
+ * through their instructions. */
+static double work_of(const Schedule *s, const KInst *x)
+{
+    KInst whole = *x;
+
+    if (x->op == K_DECAYED || x->row != AX_I)
+        whole.parts = 0;
+    return inst_length(s, &whole);
+}
+
 /* What a walk does once a chunk; states are found and left once a sequence. */
 static double loop_length(const Schedule *s)
 {
@@ -53,7 +64,7 @@ static double loop_length(const Schedule *s)
 
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].op != K_BEGIN && s->inst[i].op != K_END)
-            n += inst_length(s, &s->inst[i]);
+            n += work_of(s, &s->inst[i]);
     return n;
 }
 
@@ -62,7 +73,7 @@ static double length_of(const Schedule *s, KOp op)
     double n = 0;
 
     for (int i = 0; i < s->ninsts; i++)
-        n += s->inst[i].op == op ? inst_length(s, &s->inst[i]) : 0;
+        n += s->inst[i].op == op ? work_of(s, &s->inst[i]) : 0;
     return n;
 }
 

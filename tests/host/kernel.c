@@ -284,7 +284,7 @@ static void test_shapes(flin_State *s)
     CHECK(flin_shape(v, &l->call, y + 2, &t, &e) == FLIN_ERROR);
     CHECK(flin_axis_size(v, "k") == 0 && flin_axis_size(v, "x") == -1
           && flin_axis_size(v, "i") == -1);
-    CHECK(!strcmp(flin_stdlib_name(s, 0), "comba")
+    CHECK(!strcmp(flin_stdlib_name(s, 0), "abc")
           && !flin_stdlib_name(s, 1000));
     l->call.ninitial = l->call.nfinal;
     layer_free(l);

@@ -31,7 +31,7 @@ expect(seen == 9, "%d machines", seen)
 -- Hopper's schedules take kernels that are larger than the model has it; on
 -- other machines chunks are as they fit.
 local function chunk(machine)
-  return flin.stdlib.mimo_deltanet:plan {
+  return flin.stdlib.momentum_deltanet:plan {
     machine = machine, K = 128, V = 128, backward = true }.chunk
 end
 expect(chunk "h200" == 64 and chunk "a100" < 64, "chunks of %d and %d tokens",

@@ -131,8 +131,9 @@ static inline double call_distance(const Graph *g, const Call *a,
 
     for (int i = 0; i < g->nout; i++)
         worst = fmax(worst, distance(&a->out[i], &b->out[i], TOKENS));
-    for (int i = 0; i < g->nst; i++)
-        worst = fmax(worst, distance(&a->s1[i], &b->s1[i], SEQS));
+    for (int i = 0; i < g->nst; i++)    /* in double there is nothing lost */
+        if (!g->st[i].lost_of)
+            worst = fmax(worst, distance(&a->s1[i], &b->s1[i], SEQS));
     return worst;
 }
 

@@ -87,12 +87,15 @@ static int count_of(const Schedule *s, KOp op)
 }
 
 /* For instructions that a multiprocessor has not at hand, cycles: kernels of
- * 8000, as estimated, wait for none. */
+ * 8000, as estimated, wait for none. What parts save of that is not fitted. */
 static double waited_for(const Schedule *s)
 {
     const double each = 12, most = 8000;
+    double n = schedule_length(s);
 
-    return each * fmax(0, schedule_length(s) - most);
+    for (int i = 0; i < s->ninsts; i++)
+        n += work_of(s, &s->inst[i]) - inst_length(s, &s->inst[i]);
+    return each * fmax(0, n - most);
 }
 
 /* Of a kernel of all chunks, beside the bytes that it waits for: sums under

@@ -18,11 +18,20 @@ local function launched(f)
   return table.concat(list, ", ")
 end
 
+-- With these sizes of axes; slots are as many as keys.
+local function sized(v, size, call)
+  call.K, call.V = size[1], size[2]
+  for _, input in ipairs(v.inputs) do
+    if input.axes:find "m" then call.M = size[1] end
+  end
+  return call
+end
+
 -- Matrices of bfloat16, a number a token of float32; heads fill eight of
 -- eleven multiprocessors, as those of a usual call do 96 of an H200's 132.
 local function inputs_of(v, size)
-  local x = v:random { B = 1, T = 2048, H = 8, K = size[1], V = size[2],
-                       dtype = "bfloat16" }
+  local x = v:random(sized(v, size, { B = 1, T = 2048, H = 8,
+                                      dtype = "bfloat16" }))
   for _, input in ipairs(v.inputs) do
     local number = not input.axes:find "[^t%s]"
     x[input.name] = x[input.name]:to(number and "float32" or "bfloat16")
@@ -33,8 +42,8 @@ end
 
 local function planned(v, size, backward)
   local list = {}
-  local plan = v:plan { K = size[1], V = size[2], machine = "h200",
-                        backward = backward }
+  local plan = v:plan(sized(v, size, { machine = "h200",
+                                       backward = backward }))
   for _, kernel in ipairs(plan.kernels) do
     list[#list + 1] = ("%s %d %d"):format(kernel.name, 32 * kernel.warps,
                                           kernel.shared)

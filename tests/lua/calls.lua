@@ -2,6 +2,7 @@
 local flin = require "flin"
 
 local count = require "support.count"
+local with = require "support.with"
 local check <const> = count.check
 
 local function flat(t, out)
@@ -36,13 +37,6 @@ local function inputs(b, t, h, seed)
            v = r(3, { b, t, h, V }),
            g = r(4, { b, t, h }):map(function (x) return -math.abs(x) end),
            beta = r(5, { b, t, h }):map(function (x) return x % 1 end) }
-end
-
-local function with(x, more)
-  local c = {}
-  for k, u in pairs(x) do c[k] = u end
-  for k, u in pairs(more or {}) do c[k] = u end
-  return c
 end
 
 -- Tokens first .. first + n - 1, counted from 1.

@@ -5,20 +5,12 @@
 local flin = require "flin"
 
 local count = require "support.count"
+local generator = require "support.generator"
 
 local layers, first = tonumber(arg[1]) or 30, tonumber(arg[2]) or 1
 
 -- Values by their axes.
 local KINDS <const> = { "d", "e", "h", "h k", "h v", "h k v" }
-
--- The numbers of one program.
-local function generator(seed)
-  local x = seed * 2654435761 % 2^32
-  return function (n)
-    x = (x * 1664525 + 1013904223) % 2^32
-    return math.floor(x / 2^32 * n) + 1
-  end
-end
 
 local function last(kind) return kind:match "%S+$" end
 

@@ -7,20 +7,14 @@
 --   flin odd.lua 500 100    five hundred, from 100 on; a backend behind it
 local flin = require "flin"
 local count = require "support.count"
+local generator = require "support.generator"
+local with = require "support.with"
 local exp, dot, outer, where = flin.exp, flin.dot, flin.outer, flin.where
 local lt, le, eq = flin.lt, flin.le, flin.eq
 local inf <const> = math.huge
 
 local programs, first = tonumber(arg[1]) or 60, tonumber(arg[2]) or 1
 local backend <const> = arg[3] or "cpu"
-
-local function generator(seed)
-  local x = seed * 2654435761 % 2^32
-  return function (n)
-    x = (x * 1664525 + 1013904223) % 2^32
-    return math.floor(x / 2^32 * n) + 1
-  end
-end
 
 -- ---- steps ----
 
@@ -218,13 +212,6 @@ local function describe(o)
     list[#list + 1] = "cu " .. table.concat(o.cu_seqlens, ",")
   end
   return table.concat(list, ", ")
-end
-
-local function with(x, more)
-  local c = {}
-  for k, u in pairs(x) do c[k] = u end
-  for k, u in pairs(more or {}) do c[k] = u end
-  return c
 end
 
 local function put(x)

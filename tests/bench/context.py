@@ -114,13 +114,24 @@ def peer_of(name):
     return getattr(module, where[name][1]), build_cp_context
 
 
-def peer(name, o, x, whole):
-    """Milliseconds of it, cut, and of the whole on one rank."""
+def peer(name, o, x):
+    """Milliseconds of it, cut."""
     function, context = peer_of(name)
     ends = torch.tensor([0, o["T"]], device=device())
-    cut = median(both_ways(function, x, cp_context=context(
+    return median(both_ways(function, x, cp_context=context(
         ends, dist.group.WORLD)))
-    return cut, median(both_ways(function, whole)) if whole else None
+
+
+def alone(name, v, o, fla):
+    """Milliseconds of the whole sequence on one rank: forward, both ways, and
+    the peer's where fla says so. It takes most of a GPU's memory, which is
+    given back."""
+    x = inputs(v, o["B"], o["T"], o["H"], o["D"])
+    found = [median(forward_alone(v, x)), median(both_ways(v, x)),
+             median(both_ways(peer_of(name)[0], x)) if fla else None]
+    if CUDA:
+        torch.cuda.empty_cache()
+    return found
 
 
 def counting(f):
@@ -189,7 +200,9 @@ def table(o, token, sent, rates, fold, whole):
 def measure(name, o, rates):
     v, ranks, first = flin.stdlib[name], dist.get_world_size(), \
         dist.get_rank() == 0
-    part = o["T"] // ranks
+    part, fla = o["T"] // ranks, o["fla"] and o["B"] == 1 and peer_of(name)
+    whole_there, whole, whole_beside = alone(name, v, o, fla) if o["alone"] \
+        else (None, None, None)
     x = inputs(v, o["B"], part, o["H"], o["D"])
     found = levels(v, [t.detach() for t in x.values()])
     sent = [sizes(level) for level in found]
@@ -200,13 +213,7 @@ def measure(name, o, rates):
         counted[by], cut[by] = counting(run), median(run)
     there = median(forward_alone(parts, x))
     local, fold = median(both_ways(v, x)), folded(found)
-    y = whole = whole_there = beside = None
-    if o["alone"]:
-        y = inputs(v, o["B"], o["T"], o["H"], o["D"])
-        whole = median(both_ways(v, y))
-        whole_there = median(forward_alone(v, y))
-    if o["fla"] and o["B"] == 1 and peer_of(name):
-        beside = peer(name, o, x, y)
+    beside = peer(name, o, x) if fla else None
     predicted = {
         "gather": [s + m for s, m, _ in sent]
         + [s + turns for s, _, turns in reversed(sent)],
@@ -225,9 +232,9 @@ def measure(name, o, rates):
               f"rank {whole_there:.2f}: {whole_there / there:.2f} times as "
               "fast")
     if beside:
-        print(f"  flash-linear-attention, both ways: {beside[0]:.2f} ms"
-              + (f", the whole on one rank {beside[1]:.2f}: "
-                 f"{beside[1] / beside[0]:.2f} times as fast" if whole
+        print(f"  flash-linear-attention, both ways: {beside:.2f} ms"
+              + (f", the whole on one rank {whole_beside:.2f}: "
+                 f"{whole_beside / beside:.2f} times as fast" if whole
                  else ""))
     for by in counted:
         print(f"  {by}: the first rank sends {counted[by]} bytes, predicted "

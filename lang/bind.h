@@ -51,6 +51,7 @@ typedef struct Args {
     bool unread;                        /* tensors are still to come: of those
                                            here only the sizes are known */
     bool serial;                        /* one token after another */
+    bool ends;                          /* of the states alone: no result */
     Fusion fusion;                      /* a layer's */
     bool checkpoint;                    /* of a layer: its inputs alone are kept
                                            for the way back */
@@ -162,6 +163,7 @@ struct PlanEntry {
     int32_t size[NAXES];
     int chunk;                          /* as asked or chosen; 0: one token */
     bool joint;                         /* backward, too */
+    bool ends;                          /* the states alone, no result */
     const Backend *backend;
     Plan *plan;                         /* serial where note is set */
     const char *note;
@@ -176,6 +178,10 @@ struct PlanEntry {
  * says; no backend: the first. Fails through c. */
 PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                     bool joint, const Backend *named);
+/* The same of a way forward whose call asks for no result: what only results
+ * are made of is not computed. */
+PlanEntry *plan_for_ends(Ctx *c, Variant *v, const int32_t size[NAXES],
+                         int chunk, const Backend *named);
 void plans_release(Variant *v);         /* and what is shared */
 /* f(c, ud), which takes plans; again where a plan's kernels were found wrong
  * meanwhile and another one, of fewer tokens at once, stands in for it. Says

@@ -201,10 +201,18 @@ static uint64_t joint_mark(Ctx *c, const PlanEntry *e)
     return hash_bytes((uint64_t)(uintptr_t)e->backend, text.s, text.len);
 }
 
+static Graph *without_results(Ctx *c, const Graph *step)
+{
+    Graph *g = graph_copy(c, step);
+
+    g->nout = 0;
+    return g;
+}
+
 static void make(Ctx *c, NewEntry *n)
 {
     PlanEntry *e = n->e;
-    Graph *step = n->v->step;
+    Graph *step = e->ends ? without_results(c, n->v->step) : n->v->step;
     double start = clock_now();
 
     ctx_doing(c, "plan", step->name);
@@ -276,21 +284,19 @@ int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],
 }
 
 /* Plans live in the variant's context; a failure goes on in the call's. */
-PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
-                    bool joint, const Backend *named)
+static PlanEntry *plan_wanted(Ctx *c, Variant *v, PlanEntry wanted)
 {
-    const Backend *b = named ? named : &backends[0];
+    const Backend *b = wanted.backend;
     PlanEntry *e;
-    PlanEntry wanted = { .joint = joint, .backend = b };
     NewEntry n = { v, &wanted };
 
-    if (chunk == CHUNK_AUTO && !v->step->mask)
-        chunk = b->chunk ? b->chunk
-                         : plan_best_chunk(c, v, size, joint, NULL);
-    wanted.chunk = chunk;
+    if (wanted.chunk == CHUNK_AUTO && !v->step->mask)
+        wanted.chunk = b->chunk ? b->chunk
+            : plan_best_chunk(c, v, wanted.size, wanted.joint, NULL);
     for (e = v->plans; e; e = e->next)
-        if (e->chunk == chunk && e->joint == joint && e->backend == b
-            && !memcmp(e->size, size, sizeof e->size))
+        if (e->chunk == wanted.chunk && e->joint == wanted.joint
+            && e->ends == wanted.ends && e->backend == b
+            && !memcmp(e->size, wanted.size, sizeof e->size))
             break;
     while (e && e->instead)
         e = e->instead;
@@ -302,7 +308,6 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
                   "and no state to step from: keys of tokens before are not "
                   "kept" : "a mask of mode \"quadratic\" has no plan and no "
                   "state to step from");
-    memcpy(wanted.size, size, sizeof wanted.size);
     v->ctx->interrupted = c->interrupted;
     v->ctx->interrupt_ud = c->interrupt_ud;
     if (!ctx_protect(v->ctx, new_entry, &n)) {
@@ -312,6 +317,26 @@ PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
     n.e->next = v->plans;
     v->plans = n.e;
     return n.e;
+}
+
+PlanEntry *plan_for(Ctx *c, Variant *v, const int32_t size[NAXES], int chunk,
+                    bool joint, const Backend *named)
+{
+    PlanEntry wanted = { .chunk = chunk, .joint = joint,
+                         .backend = named ? named : &backends[0] };
+
+    memcpy(wanted.size, size, sizeof wanted.size);
+    return plan_wanted(c, v, wanted);
+}
+
+PlanEntry *plan_for_ends(Ctx *c, Variant *v, const int32_t size[NAXES],
+                         int chunk, const Backend *named)
+{
+    PlanEntry wanted = { .chunk = chunk, .ends = true,
+                         .backend = named ? named : &backends[0] };
+
+    memcpy(wanted.size, size, sizeof wanted.size);
+    return plan_wanted(c, v, wanted);
 }
 
 /* ---- other roads ---- */
@@ -345,8 +370,9 @@ bool plans_turn(Ctx *c, Variant *v)
     if (!e || !e->plan->g->chunk)
         return false;
     int chunk = e->plan->g->chunk / 2;
-    e->instead = plan_for(c, v, e->size, chunk < CHUNK_LEAST ? 0 : chunk,
-                          e->joint, e->backend);
+    chunk = chunk < CHUNK_LEAST ? 0 : chunk;
+    e->instead = e->ends ? plan_for_ends(c, v, e->size, chunk, e->backend)
+               : plan_for(c, v, e->size, chunk, e->joint, e->backend);
     atomic_fetch_add(&v->turned, 1);
     say_instead(c, v, e);
     return true;
@@ -417,6 +443,8 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
     if (a->mode == M_REFERENCE || (v->step->mask && !mode_steps(a->mode)))
         return NULL;
+    if (a->ends)
+        return plan_for_ends(c, v, b->call.size, plan_chunk(a), backend);
     return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
 

@@ -368,7 +368,7 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
     timed = [t for a, t in zip(variant.inputs, x) if a.timed]
     batch, tokens = timed[0].shape[:2]
     if pieces is None:
-        pieces = best_pieces(variant, timed)
+        pieces = best_pieces(variant, timed, learns([*x, *first]))
     if rows.packed or pieces < 2 or tokens <= CHUNK or any(
             t.shape[:2] != (batch, tokens) for t in timed):
         return called(variant, line, rows, chunk, first, x)
@@ -382,17 +382,23 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
         t.unflatten(0, (batch, rows.n))[:, -1] for t in ends)
 
 
-def best_pieces(variant, timed):
+def learns(tensors):
+    return torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in tensors)
+
+
+def best_pieces(variant, timed, back):
     """As many as have a processor for each head, or where states go through a
-    matrix for each half of its columns, none of them short; on a CPU one."""
+    matrix, and gradients back, for each half of its columns, none of them
+    short; on a CPU one."""
     t = timed[0]
     if not t.is_cuda:
         return 1
     heads = max(x.shape[2] for x in timed) * t.shape[0]
     processors = torch.cuda.get_device_properties(
         t.device).multi_processor_count
-    each = 2 if any(stage.carry == "matrix" for level in stages(variant)
-                    for stage in level) else 1
+    each = 2 if back and any(stage.carry == "matrix" for level
+                             in stages(variant) for stage in level) else 1
     return min(processors // (each * heads), t.shape[1] // LEAST)
 
 
@@ -405,8 +411,7 @@ def in_front(s, n):
 
 def called(variant, line, rows, chunk, first, x):
     """The call, by rows as they are."""
-    given = [t for t in first if t is not None]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in [*x, *given]):
+    if learns([*x, *first]):
         return Across.apply(variant, line, rows, chunk, len(x), *x, *first)
     part = Part(variant, line, rows, chunk, first, x)
     return part.forward(_c.FORWARD, x)[1]

@@ -319,7 +319,8 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
     case OP_where:
         return choose(g, a, r, of, fresh);
     default:
-        return stop(a, r, "is not linear in");
+        return stop(a, r, op_is(n.op, ADDITIVE)
+                          ? "moves the entries of" : "is not linear in");
     }
 }
 

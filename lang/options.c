@@ -117,8 +117,8 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
         usual = lua_tointegerx(L, -1, &whole);
     whole = whole && lua_type(L, -1) != LUA_TSTRING;
     if (!whole || (usual < 0 && !lua_isnil(L, -1)))
-        lang_fail(L, NULL, "%s: %s = %s: a whole number is wanted", what, name,
-                  shown_text(L, -1));
+        lang_fail(L, NULL, "%s: %s = %s: a whole number%s is wanted", what,
+                  name, shown_text(L, -1), whole ? ", 0 or more," : "");
     lua_pop(L, 1);
     return usual;
 }

@@ -145,6 +145,12 @@ static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
     const char *list[MAX_INPUTS + NOPTIONS];
     int n = g->nin;
 
+    for (int i = 0; i < NOPTIONS; i++)
+        if (!strcmp(key, options[i]))
+            lang_fail(L, "dy, dstate, saved and into are backward's, save and "
+                      "checkpoint forward's", "%s: '%s' is another call's",
+                      what, key);
+
     for (int i = 0; i < n; i++)
         list[i] = g->in[i].name;
     for (int i = 0; i < NOPTIONS; i++)

@@ -412,7 +412,6 @@ static void keep_line(Ctx *c, void *ud)
     KeepLine *k = ud;
     Lines *l = &k->g->lines;
 
-    l->file = c->file;
     l->at = ctx_grow(c, l->at, (size_t)l->n * sizeof *l->at,
                      (size_t)(l->n + 1) * sizeof *l->at);
     l->at[l->n++] = (SourceLine){ k->line, ctx_string(c, k->text) };
@@ -430,6 +429,8 @@ void keep_lines(lua_State *L, Variant *v)
 {
     Graph *g = v->step;
 
+    if (*v->ctx->file)
+        g->lines.file = v->ctx->file;
     for (Ref r = 1; r < g->len; r++) {
         int line = g->n[r].line;
         if (has_line(g, line) || !source_line(L, v->ctx->file, line))

@@ -442,6 +442,10 @@ static bool run_verb(lua_State *L, const Options *o, char **argv)
         lua_pushnil(L);
     } else {
         char *script[] = { *rest, NULL };
+        lua_pushstring(L, *rest);
+        lua_pushstring(L, o->verb);
+        if (call_tool(L, o, "library", 2))
+            return true;
         if (!run_script(L, script, 0))
             return false;
         lua_settop(L, 1);
@@ -612,8 +616,7 @@ static int run_all(lua_State *L)
         show_gpu(L);
     if (o->interactive || (!o->script && !o->ran && !o->version
                            && !o->luacats)) {
-        prompt(L, o);
-        ok = true;
+        ok = prompt(L, o) || isatty(STDIN_FILENO);
     }
     lua_pushboolean(L, ok);
     return 1;

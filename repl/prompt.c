@@ -12,6 +12,7 @@ typedef struct Prompt {
     int words, commands;                /* the Lua tables, in the registry */
     int entry;                          /* its number, from 1 */
     bool quit;                          /* :quit */
+    bool failed;                        /* an entry did */
 } Prompt;
 
 /* ---- lines ---- */
@@ -211,11 +212,16 @@ static void run_line(Prompt *p)
     if (command) {
         if (call_command(p, "run", 1))
             show_results(p, 2, "\n");
+        else
+            p->failed = true;
         p->quit = wants_to_quit(p);
     } else if (whole) {
-        if (status != LUA_OK)
+        if (status != LUA_OK) {
             complain(lua_tostring(L, -1));
-        else if (call(L, 0)) {
+            p->failed = true;
+        } else if (!call(L, 0)) {
+            p->failed = true;
+        } else {
             bool none = lua_gettop(L) < 2 || lua_isnil(L, 2);
             show_results(p, 2, "\t");
             lua_settop(L, 1);
@@ -300,7 +306,7 @@ static void bind_returned(Prompt *p)
     lua_settop(L, 0);
 }
 
-void prompt(lua_State *L, const Options *o)
+bool prompt(lua_State *L, const Options *o)
 {
     Prompt p = { .L = L };
     EditResult r = EDIT_STOPPED;
@@ -308,7 +314,7 @@ void prompt(lua_State *L, const Options *o)
     interrupt_patient();
     lua_settop(L, 0);
     if (!open_tools(&p, o))
-        return;
+        return false;
     bool colours = wants_colours(L, o);
     p.e = edit_open(L, colours);
     if (p.e && !o->version)
@@ -324,4 +330,5 @@ void prompt(lua_State *L, const Options *o)
     edit_close(p.e);
     if (!p.quit && isatty(STDIN_FILENO))
         putchar('\n');
+    return !p.failed;
 }

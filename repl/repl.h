@@ -83,7 +83,7 @@ void push_raster(lua_State *L);
 
 /* ---- prompt.c ---- */
 
-/* The interactive prompt, until the end of input. */
-void prompt(lua_State *L, const Options *o);
+/* The interactive prompt, until the end of input; false: an entry failed. */
+bool prompt(lua_State *L, const Options *o);
 
 #endif

@@ -83,6 +83,31 @@ end
 
 -- ---- a script's variants ----
 
+-- A file that something else loads and gives flin to, as the pieces of the
+-- standard library are: whether it is one.
+function tools.library(path, what)
+  local f <close> = io and io.open(path)
+  local text = f and f:read "a"
+  if not text or not ("\n" .. text):find "\nlocal flin[%w_, ]* = %.%.%.%s" then
+    return false
+  end
+  say(("%s is a library: what loads it gives it flin. It has no variant to %s; "
+       .. "one that uses it has (flin %s stdlib/gla.lua)"):format(path, what,
+                                                                 what))
+  return true
+end
+
+-- Returned by a module: functions for others, and no variant that they make.
+local function is_module(returned)
+  if type(returned) ~= "table" or returned.variant ~= nil then
+    return false
+  end
+  for _, value in pairs(returned) do
+    if type(value) == "function" then return true end
+  end
+  return false
+end
+
 -- ", but a table with road (a string), variant (a function)".
 local function found_instead(returned)
   if type(returned) ~= "table" then
@@ -114,7 +139,10 @@ local function variants_of(returned, what)
     end
     table.sort(list, function (a, b) return a.name < b.name end)
   end
-  if #list == 0 then
+  if #list == 0 and is_module(returned) then
+    say(("a library, which has no variant to %s: it returns %s"):format(what,
+        (found_instead(returned):gsub("^, but ", ""))))
+  elseif #list == 0 then
     local makes = type(returned) == "table"
                   and type(returned.variant) == "function"
     error(("flin %s: the script returns no variant%s\n  help: %s"):format(
@@ -156,6 +184,17 @@ end
 
 local BACKENDS <const> = { "interpreter", "cpu", "cuda" }
 
+-- The backend that is asked for, or all.
+local function backends_of(options)
+  local asked = options.backend
+  if asked == nil then return BACKENDS end
+  for _, backend in ipairs(BACKENDS) do
+    if backend == asked then return { backend } end
+  end
+  error(("flin check: there is no backend '%s'\n  help: backends: %s"):format(
+        asked, table.concat(BACKENDS, ", ")), 0)
+end
+
 -- Why this backend cannot be asked, if that is what the error says.
 local function absence(message)
   for _, sign in ipairs { "there is no backend", "no CUDA", "no GPU",
@@ -179,13 +218,17 @@ local function worst(rows, first, last)
   return found
 end
 
-local function check_backend(v, options, backend)
+-- said: an error that is the same on each backend is said once.
+local function check_backend(v, options, backend, said)
   stage(v.name .. " on " .. backend)
   local ok, result = pcall(v.check, v, with(options, { backend = backend }))
   if not ok then
-    local why = absence(tostring(result))
+    local text = tostring(result)
+    local why = absence(text)
     say(("  %-12s %s"):format(backend, why and "skipped: " .. why
-                              or "FAILED: " .. tostring(result)))
+                              or said[text] and "FAILED: the same"
+                              or "FAILED: " .. text))
+    said[text] = true
     return why ~= nil
   end
   local rows = rows_of(v, result, limits_of(options))
@@ -245,9 +288,9 @@ local function check_variant(v, options)
   say(tostring(v))
   say(("  %-12s %9s %9s %9s %9s %s"):format("", "y", "state", "step",
                                            "gradient", "the worst is"))
-  local good = true
-  for _, backend in ipairs(BACKENDS) do
-    good = check_backend(v, options, backend) and good
+  local good, said = true, {}
+  for _, backend in ipairs(backends_of(options)) do
+    good = check_backend(v, options, backend, said) and good
   end
   return check_differences(v, options) and good
 end
@@ -259,6 +302,7 @@ function tools.check(returned, _, ...)
     n = n + 1
     good = good + (check_variant(v, options) and 1 or 0)
   end
+  if n == 0 then return true end
   say(("%d of %d variants: ok"):format(good, n))
   return good == n
 end
@@ -269,7 +313,11 @@ local function each(what, returned, words, f)
   local options = options_of(words, what)
   for _, v in ipairs(variants_of(returned, what)) do
     stage(what .. " of " .. v.name)
-    say(tostring(f(v, options)))
+    local ok, r = pcall(f, v, options)
+    if not ok then      -- without a place of this file
+      error((tostring(r):gsub("^flin:%w+:%d+: ", "")), 0)
+    end
+    say(tostring(r))
   end
   return true
 end
@@ -314,12 +362,14 @@ local NAME = flin.variant {
 return NAME
 ]]
 
-function tools.new(_, name)
+function tools.new(_, name, more)
   local path = name:match "^(.*)%.lua$" and name or name .. ".lua"
   local word = path:match "([^/]+)%.lua$"
   if not word or not word:find "^[%a_][%w_]*$" or #word > 60 then
     error(("flin new: '%s' is not usable as a name\n  help: letters, digits "
            .. "and _: flin new my_variant"):format(name), 0)
+  elseif more then
+    error(("flin new: one name is wanted, not '%s' as well"):format(more), 0)
   elseif not io then
     error("flin new: the sandbox writes no files", 0)
   end

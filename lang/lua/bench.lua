@@ -226,7 +226,12 @@ local function read(v, o)
   end
   if type(option.seconds) ~= "number" or option.seconds < 0 then
     error("bench: seconds = " .. tostring(option.seconds)
-          .. ": a number is wanted", 3)
+          .. ": a number, 0 or more, is wanted", 3)
+  end
+  for _, name in ipairs { "B", "T" } do
+    if option[name] == 0 then
+      error("bench: " .. name .. " = 0: there is no token to measure", 3)
+    end
   end
   local usual = merged({ B = 1, T = 1, H = 1, size = 64 }, sizes)
   each_axis(v, v:random(usual), function (axis, n)

@@ -1,9 +1,9 @@
 -- operations.lua -- in how many files a structured operation is a special case.
 --   flin operations.lua
 -- A file counts that names it (OP_dot), and ops.def, whose row it is: what
--- everybody needs to know of it are columns there. That leaves who makes it, its
--- value, and an instruction for each backend; six at most for a new one. These
--- are named by more, as patterns that passes look for; they may not grow.
+-- everybody needs to know of it are columns there. That leaves who makes it,
+-- its value, and an instruction for each backend; six at most for a new one.
+-- These are named by more, as patterns that passes look for; they may not grow.
 local most <const> = 6
 local allowed = {
   dot = 41, cumsum = 27, last = 27, delay = 26, gdot = 25, dup = 24, scan = 24,

@@ -1,5 +1,5 @@
--- On a GPU: masks that look back over bands, in rings of tokens: forward, backward
--- and token by token.
+-- On a GPU: masks that look back over bands, in rings of tokens: forward,
+-- backward and token by token.
 --   flin tests/cuda/bands.lua
 local flin = require "flin"
 local exp = flin.exp

@@ -94,8 +94,8 @@ else
     [ "$HALF" = 1 ] || timeout 300 "$build/flin" tests/cuda/layers.lua large \
         >"$log/layers.lua" 2>&1
 fi
-grep -h '^FAIL\|rror\|^skip\|host time\|in its place' "$log"/*.* | grep -v ======= |
-    sort -u | head -n 200
+grep -h '^FAIL\|rror\|^skip\|host time\|in its place' "$log"/*.* |
+    grep -v ======= | sort -u | head -n 200
 grep -h 'of what is allowed' "$log"/*.* | sort -t: -k2,2 -k1,1nr |
     sort -t: -s -u -k2,2
 for f in $(grep -L ' passed, \|^skip' "$log"/*.*); do

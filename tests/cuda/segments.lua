@@ -1,6 +1,7 @@
--- Sequences that are cut in segments, where FLIN_SEGMENTS says in how many: each
--- variant whose state has a transition, and constants' gradients of tensors on
--- the host and on the GPU, of several sequences, with what forward has saved.
+-- Sequences that are cut in segments, where FLIN_SEGMENTS says in how many:
+-- each variant whose state has a transition, and constants' gradients of
+-- tensors on the host and on the GPU, of several sequences, with what forward
+-- has saved.
 local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect

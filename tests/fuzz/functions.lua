@@ -3,8 +3,8 @@
 -- each time, tensors of odd shapes, values of traces under way and over.
 --
 -- debug: Lua's library, by which the functions are found; pick(n): a number
--- from 1 to n; tick(name): a call begins; say: tell of each, or nil. Returns the
--- function that makes so many calls.
+-- from 1 to n; tick(name): a call begins; say: tell of each, or nil. Returns
+-- the function that makes so many calls.
 local debug, pick, tick, say = ...
 local flin = require "flin"
 
@@ -214,8 +214,8 @@ end
 -- The arguments of v:forward and its like, with so many changed.
 local function arguments(v, method, wrong)
   local step, back = method == "step", find(method, "backward")
-  local sizes = { B = pick(2), T = step and 1 or pick(6) - 1, H = pick(2), K = 2,
-                  V = 2 }
+  local sizes = { B = pick(2), T = step and 1 or pick(6) - 1, H = pick(2),
+                  K = 2, V = 2 }
   local ok, t = pcall(v.random, v, sizes)
   t = ok and t or {}
   if not step and chance(3) then

@@ -193,8 +193,9 @@ for _, name in ipairs(names) do
   expect(plan.bytes <= 0.55 * plan.unfused_bytes, "%s: %.0f of %.0f bytes",
          name, plan.bytes, plan.unfused_bytes)
   if FLOOR[name] then
-    expect(plan.bytes <= MOST[name] * FLOOR[name], "%s: %.0f bytes, %.2f of the floor",
-           name, plan.bytes, plan.bytes / FLOOR[name])
+    expect(plan.bytes <= MOST[name] * FLOOR[name],
+           "%s: %.0f bytes, %.2f of the floor", name, plan.bytes,
+           plan.bytes / FLOOR[name])
   end
 end
 do

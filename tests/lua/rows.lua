@@ -110,7 +110,8 @@ local layers = {
   end },
 }
 for name, of in pairs(layers) do
-  for _, n in ipairs(cuda and { of.args and 5000 or 33 } or { 1, 7, 33, 1000, 5000 }) do
+  for _, n in ipairs(cuda and { of.args and 5000 or 33 }
+                     or { 1, 7, 33, 1000, 5000 }) do
     local args = of.args and of.args(n)
               or { z = flin.randn(2, 3, n, { seed = n }) }
     holds(name .. " of " .. n, of.layer, args, n == 1 and 2e-4 or 2e-5)
@@ -458,7 +459,8 @@ end)
 refused("an index of no axis", "an index is one of an axis", layer,
         function (x) return x.u end, { u = "t : index" })
 refused("an index in a step", "inputs of layers are that alone", flin.variant,
-        { input = { q = "t : index k" }, step = function (x) return {}, x.q end })
+        { input = { q = "t : index k" },
+          step = function (x) return {}, x.q end })
 refused("rows in a step", "logsumexp: a step has no rows", flin.variant, {
   input = { q = "t k" },
   step = function (x) return {}, flin.logsumexp(x.q, "k") end

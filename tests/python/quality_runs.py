@@ -41,8 +41,8 @@ with tempfile.TemporaryDirectory() as folder:
               got.stderr)
     shown = run("track.py", "--rules", "linear,gla", "--groups", "S3,parity",
                 "--log", log, "--show")
-    check("--show runs nothing", shown.stdout == got.stdout and not shown.stderr,
-          shown.stderr)
+    check("--show runs nothing",
+          shown.stdout == got.stdout and not shown.stderr, shown.stderr)
     with open(svg, encoding="utf-8") as f:
         check("curves are drawn", "gla" in f.read())
 

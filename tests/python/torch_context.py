@@ -37,8 +37,8 @@ EVEN = tuple(9 * i for i in range(RANKS + 1))
 UNEVEN = (0, 12, 18) if CARDS else (0, 12, 14, 27)
 ALL = EVEN[-1]
 LONG = 155 * RANKS              # with pieces
-# of packed sequences: over all ranks, cut at a rank's end, some in one rank, one
-# empty at a cut, one of a single token
+# of packed sequences: over all ranks, cut at a rank's end, some in one rank,
+# one empty at a cut, one of a single token
 PACKED = [0, ALL], [0, 4, ALL - 9, ALL], [0, 2, 3, 8, ALL - 7, ALL], [
     0, 9, 9, 10, ALL, ALL]
 PARTS = ("all_variants", "pieces", "packed", "layers", "halves", "refusals",

@@ -41,11 +41,12 @@ class Request:
     `note` of which call it is.
     chunk: 0 for flin's choice. Forward:
     `final` asks for the states, `inplace` writes them where the initial ones
-    are. Backward: dy (of y, or one for each result) and ds come in, and `want` says of which inputs, then of
-    which initial states, the gradients are wanted; `into` has, for each input,
-    the tensor that its gradient is added to, or None; `over` says of which the
-    gradient is written over them. validate: as flin.h has
-    it. index: which entries of s0, which are pools, the states are."""
+    are. Backward: dy (of y, or one for each result) and ds come in, and
+    `want` says of which inputs, then of which initial states, the gradients
+    are wanted; `into` has, for each input, the tensor that its gradient is
+    added to, or None; `over` says of which the gradient is written over them.
+    validate: as flin.h has it. index: which entries of s0, which are pools,
+    the states are."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
                  "index")

@@ -24,7 +24,7 @@ from ._line import flat, unflat
 from ._stages import stages
 from ._torch import run
 
-CHUNK = 64                      # pieces are whole chunks, whose tokens these are
+CHUNK = 64                      # tokens of a chunk: pieces are whole ones
 LEAST = 16 * CHUNK              # of a piece: assumed, not measured
 
 

@@ -223,7 +223,8 @@ class Function(torch.autograd.Function):
         dy, ds = apart(variant, grads)
         if tensors[0].is_cuda:          # workspace has no room for zeros
             dy = [torch.zeros(shape, dtype=dtype, device=tensors[0].device)
-                  if d is None else d for d, (shape, dtype) in zip(dy, ctx.made)]
+                  if d is None else d
+                  for d, (shape, dtype) in zip(dy, ctx.made)]
         over = tuple(o and w for o, w in zip(over, want))
         into = sums(variant, tensors[:n], want)
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,

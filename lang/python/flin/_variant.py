@@ -693,7 +693,8 @@ class Variant:
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
         want = tuple([t is not None for t in x + s0])
         found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
-                                    chunk_of(chunk), dy=self._take_gradients(do), ds=ds,
+                                    chunk_of(chunk),
+                                    dy=self._take_gradients(do), ds=ds,
                                     want=want,
                                     validate=validation(validate)))
         grads = dict(zip(self.order, found))

@@ -234,8 +234,9 @@ class LinearAttention(nn.Module):
                             output_final_state=use_cache,
                             cu_seqlens=cu_seqlens, **more)
         axes = tuple(range(3, o.dim()))
-        o = o.float() * torch.rsqrt(
-            o.float().square().mean(axes, keepdim=True) + self.eps) * _own(self.norm)
+        scale = torch.rsqrt(
+            o.float().square().mean(axes, keepdim=True) + self.eps)
+        o = o.float() * scale * _own(self.norm)
         o = o.flatten(2)
         if self.gate is not None:
             o = o * F.silu(self.gate(x).float())
@@ -279,7 +280,8 @@ class Layer(nn.Module):
     is."""
 
     def __init__(self, layer: str | Variant = "gated_deltanet",
-                 heads: int | None = None, initial: dict[str, Any] | None = None,
+                 heads: int | None = None,
+                 initial: dict[str, Any] | None = None,
                  device: Any = None, dtype: torch.dtype | None = None,
                  plan: str | None = None, checkpoint: bool = False,
                  cp_group: Any = None, **sizes: int) -> None:

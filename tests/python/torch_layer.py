@@ -82,7 +82,6 @@ check("its parameters have gradients", all(
     p.grad is not None and p.grad.abs().max() > 0
     for n, p in module.named_parameters()))
 
-
 def of_states(name, dtype, **more):
     """Gradients, by name, of a loss of the final states alone, in memory that
     was somebody's."""
@@ -178,7 +177,7 @@ refused("a plan of what is loaded", flin.Error, "is loaded",
 again = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
 again.load_state_dict(module.state_dict())
 close("state dicts", again(x2)[0], module(x2)[0], 0)
-refused("an axis of no size", flin.Error, "how long axis 'k' is",
+refused("an axis of no size", flin.Error, "how long axes k, v are",
         lambda: flin.nn.Layer("gla", d=6, heads=2, r=2))
 refused("no such axis", flin.Error, "has no axis 'w'",
         lambda: flin.nn.Layer("gla", d=6, heads=2, k=4, r=2, w=2))

@@ -70,7 +70,7 @@ def ends(cu, like):
                                "are wanted, as integers") from None
     if cu.dtype.kind not in "iu" or cu.ndim != 1:
         raise _c.Error(f"cu_seqlens is {cu.dtype} with {cu.ndim} dimensions: "
-                       "int64 with one is wanted")
+                       "int64 or int32 with 1 is wanted")
     return numpy.ascontiguousarray(cu, numpy.int64)
 
 

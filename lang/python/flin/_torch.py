@@ -98,7 +98,7 @@ def ends(cu, like):
                                "are wanted, as integers") from None
     if cu.dtype not in (torch.int64, torch.int32) or cu.dim() != 1:
         raise _c.Error(f"cu_seqlens is {cu.dtype} with {cu.dim()} dimensions: "
-                       "int64 with one is wanted")
+                       "int64 or int32 with 1 is wanted")
     if cu.device.type != "cpu" and cu.device != like.device:
         raise _c.Error(f"cu_seqlens is on {cu.device}, but the tensors are on "
                        f"{like.device}")

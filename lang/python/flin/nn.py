@@ -316,8 +316,11 @@ class Layer(nn.Module):
                 found[axis] = found[axis] or usual
         missing = [axis for axis, size in found.items() if not size]
         if missing:
-            raise Error(f"Layer: {self.layer.name}: nothing says how long axis"
-                        f" '{missing[0]}' is\n  help: {missing[0]}=...")
+            raise Error(
+                f"Layer: {self.layer.name}: nothing says how long axes "
+                + ", ".join(missing) + " are\n  help: "
+                + ", ".join("heads=..." if axis == "h" else f"{axis}=..."
+                            for axis in missing))
         return found
 
     def fan_in(self, a):

@@ -360,6 +360,10 @@ arrows() {
     expect_none "arrows: files use one another in no circle"
     "$flin" tests/arrows/operations.lua >"$tmp/out" 2>&1
     expect_none "arrows: an operation is a row, and few files name it"
+    grep -o 'INLINE float [a-z0-9_]*_(float' backend/cuda/*.cuh | sort -u |
+        sed 's/.*INLINE/INLINE/' | sort | uniq -d | grep -v factor_ \
+        >"$tmp/out"     # what products round to is each target's own
+    expect_none "arrows: a function of numbers has one definition for CUDA"
     # Columns, not bytes: what goes on in UTF-8 is none.
     find backend compiler docs/make examples lang repl stdlib tests -type f \
         ! -path 'tests/golden/*' \( -name '*.[ch]' -o -name '*.cc' \

@@ -253,35 +253,7 @@ INLINE void clear16(u32 a)
 
 /* ---- numbers ---- */
 
-INLINE float sqrt_(float a) { return __fsqrt_rn(a); }
-INLINE float rsqrt_(float a) { return __frsqrt_rn(a); }
-INLINE float inverse_(float a)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
-    return y;
-}
-INLINE float sigmoid_(float a) { return inverse_(1.f + exp_(-a)); }
-/* a / b to 2 units in the last place, for all floats, and without a branch. */
-INLINE float quotient_(float a, float b)
-{
-    float y;
-    asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-    return y;
-}
-INLINE float tanh_(float a)
-{
-    const float e = exp2_(abs_(a) * (-2 * LOG2E));
-    const float t = (1.f - e) * inverse_(1.f + e);
-    return abs_(a) < bits(0x3c23d70a) ? a : copysignf(t, a);
-}
-/* log1p by its argument's rounding error, so that softplus(-20) is right */
-INLINE float softplus_(float a)
-{
-    const float e = exp_(-abs_(a)), u = 1.f + e;
-    const float l = u == 1.f ? e : log_(u) * __fdividef(e, u - 1.f);
-    return max_(a, 0.f) + l;
-}
+#include "functions.cuh"
 
 /* Pairs of two-byte elements, the first in the low half. */
 #ifdef ELEMENT_F16

@@ -38,6 +38,19 @@ INLINE float log2_(float x)
     asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+INLINE float inverse_(float a)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+/* a / b to 2 units in the last place, for all floats, and without a branch. */
+INLINE float quotient_(float a, float b)
+{
+    float y;
+    asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
 /* NaN if either is. */
 INLINE float min_(float a, float b)
 {

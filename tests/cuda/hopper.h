@@ -101,11 +101,6 @@ void store_ranks(const TensorMap *m, unsigned at, int col, int token, int head,
 
 #define __uint_as_float bits
 #define __float_as_uint bits_of
-PLAIN inline float __fsqrt_rn(float x) { return sqrtf(x); }
-PLAIN inline float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
-PLAIN inline float __fdividef(float a, float b) { return a / b; }
-PLAIN inline float inverse_(float x) { return 1 / x; }
-PLAIN inline float quotient_(float a, float b) { return a / b; }
 PLAIN inline unsigned __vimax3_u16x2(unsigned a, unsigned b, unsigned c)
 {
     unsigned y = 0;

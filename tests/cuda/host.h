@@ -79,6 +79,11 @@ PLAIN inline unsigned bits_of(float x)
 }
 PLAIN inline float exp2_(float x) { return exp2f(x); }
 PLAIN inline float log2_(float x) { return log2f(x); }
+PLAIN inline float __fsqrt_rn(float x) { return sqrtf(x); }
+PLAIN inline float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
+PLAIN inline float __fdividef(float a, float b) { return a / b; }
+PLAIN inline float inverse_(float x) { return 1 / x; }
+PLAIN inline float quotient_(float a, float b) { return a / b; }
 float half_to_float(unsigned short h);
 unsigned short float_to_half(float x);
 PLAIN inline unsigned to_bf16(float x)

@@ -222,8 +222,8 @@ refused("devices: a state", ValueError, "S is on meta, but q on cpu", gdn,
 refused("devices: all but a state", ValueError, "S is on cpu, but q on meta"
         if library else "q is on meta", gdn,
         **{n: t.to("meta") for n, t in d.items()}, initial_state=state)
-refused("cu_seqlens", ValueError, "int64 or int32 with 1 is wanted", gdn, **packed,
-        cu_seqlens=torch.tensor([0.0, 70.0]))
+refused("cu_seqlens", ValueError, "int64 or int32 with 1 is wanted", gdn,
+        **packed, cu_seqlens=torch.tensor([0.0, 70.0]))
 refused("ends that are none", ValueError, "cu_seqlens is 'abc'", gdn, **packed,
         cu_seqlens="abc")
 refused("no data", ValueError, "runs on cpu and cuda", gdn.backward, **{

@@ -245,9 +245,10 @@ static const char *not_linear(Ctx *c, const Finding *f)
     const Graph *g = f->g;
     Ref bad = find_bad(f, f->t->state);
 
-    return ctx_format(c, "what state '%s' becomes is not linear in it and in"
-                      " what is written%s%s", g->st[f->t->state].name,
-                      bad ? ": " : "", bad ? expr_text(g, bad) : "");
+    return ctx_format(c, "what state '%s' becomes is no matrix along one of its"
+                      " axes times it, plus what is written%s%s",
+                      g->st[f->t->state].name, bad ? ": " : "",
+                      bad ? expr_text(g, bad) : "");
 }
 
 const char *transition_of(Ctx *c, const Graph *g, StateSet of, Transition *t)

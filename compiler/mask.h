@@ -16,7 +16,8 @@
 
 #include "call.h"
 
-/* NAME, NAME[i - back], NAME_cumsum[i] (inclusive), i, the score of a pair */
+/* NAME, NAME[i - back], NAME_cumsum[i - back] (inclusive), i, the score of a
+ * pair */
 typedef enum LeafKind { LEAF_CONSTANT, LEAF_TOKEN, LEAF_CUMSUM, LEAF_POSITION,
                         LEAF_SCORE } LeafKind;
 typedef struct Leaf {
@@ -76,6 +77,11 @@ typedef struct Mask {
     double *value;
     uint32_t traits_len, cap, work;
     bool softmax;                       /* of pairs (below), not their sum */
+    bool whole;                         /* tokens behind i weigh, too */
+    Graph *way[2];                      /* then: a step for each direction, from
+                                           the first token on and from the
+                                           last (mask_turn.c); NULL: none, or
+                                           all pairs are taken */
     double scale;                       /* of scores; 0: K^-1/2 */
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
@@ -109,12 +115,19 @@ Region region_all(void);
  * of it; then in[1] is where it does, in[0] where it does not. Fails when
  * positions are not all that it compares. */
 int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2]);
+/* Does cond hold an absolute value of positions, or the larger or smaller of
+ * two? Then one of them is decided by *first, and cond is of[1] where that
+ * holds, of[0] where it does not. */
+bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2]);
 /* Is that all that this ==, too, compares? */
 bool mask_decidable(Mask *m, Ref cond);
-/* Sets piece[] from path[]; fails unless L is 0 above the diagonal. */
+/* Sets piece[] from path[] below the diagonal; fails unless L is 0 above it, or
+ * is of both directions. */
 void mask_pieces(Mask *m);
-/* The same of what path[] says below the diagonal, whatever is above. */
-void mask_lower_pieces(Mask *m);
+/* The same of what path[] says where L is of pairs at all. */
+void mask_own_pieces(Mask *m);
+/* Above the diagonal alone. */
+void mask_upper_pieces(Mask *m);
 bool region_has(const Region *r, int64_t i, int64_t j);
 
 /* ---- numbers (mask_probe.c) ---- */
@@ -146,6 +159,14 @@ char *product_text(Mask *m, const Product *p, const char *part);
 /* Writes the step into g, where q, k, v and all that the mask reads are
  * declared: its states and the output y. */
 void mask_step(Mask *m, Graph *g);
+
+/* What a mask of both directions is above the diagonal, from the last token on:
+ * a mask of its own, still to be factored; NULL: nothing. Fails where that
+ * takes what is known of the first token alone. */
+Mask *mask_turn(Mask *m);
+/* Makes m->way, of what has been factored, and g's y over all pairs, which is
+ * what they are held to. */
+void mask_ways(Mask *m, Mask *turned, Graph *g);
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
  *

@@ -445,7 +445,7 @@ void mask_factor(Mask *m)
     mask_pieces(m);
     for (int n = 0; n < m->npieces; n++)
         add_piece(m, &m->piece[n]);
-    if (!m->nproducts)
+    if (!m->nproducts && !m->whole)
         fail(m->ctx, 0, "the mask is zero everywhere");
 }
 

@@ -1,5 +1,5 @@
 /* mask_quadratic.c -- a mask over all pairs of tokens as it stands, in double:
- *     y_i = sum over j <= i of w_ij v_j,
+ *     y_i = sum over j <= i (of both directions: over all j) of w_ij v_j,
  * in which w_ij is L(i, j) (q_i . k_j), or, of a softmax, the exponential of
  * the pair's logit over the sum of the row's.
  *
@@ -28,6 +28,7 @@ typedef struct Quadratic {
     Total *total[MAX_INPUTS];           /* of those that L takes by differences
                                            alone; else NULL */
     double scale;                       /* of scores */
+    int64_t len;                        /* of the sequence in hand */
     struct PairNow *pair;               /* of the row in hand, by token j */
 } Quadratic;
 
@@ -71,6 +72,7 @@ static void load(Quadratic *u, const Seq *s, int head)
     static const char *const tensor[] = { "q", "k", "v" };
     const int32_t *size = u->call->size;
 
+    u->len = s->len;
     for (int k = 0; k < 3; k++) {
         int n = graph_find_input(u->g, tensor[k]);
         const Input *in = &u->g->in[n];
@@ -160,24 +162,31 @@ static PairNow pair_now(const Quadratic *u, int64_t i, int64_t j)
     return p;
 }
 
+/* The last token that row i may weigh. */
+static int64_t last_of(const Quadratic *u, int64_t i)
+{
+    return u->m->whole ? u->len - 1 : i;
+}
+
 /* The pairs of row i; a row of which all is left out has no weights. */
 static void find_pairs(const Quadratic *u, int64_t i)
 {
+    int64_t last = last_of(u, i);
     double most = -INFINITY, all = 0;
 
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j <= last; j++) {
         u->pair[j] = pair_now(u, i, j);
         if (!(u->pair[j].value <= most))
             most = u->pair[j].value;
     }
     if (!u->m->softmax)
         return;
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j <= last; j++) {
         PairNow *p = &u->pair[j];
         p->w = p->value == -INFINITY ? 0 : exp(p->value - most);
         all += p->w;
     }
-    for (int64_t j = 0; j <= i && all != 0; j++)
+    for (int64_t j = 0; j <= last && all != 0; j++)
         u->pair[j].w /= all;
 }
 
@@ -188,7 +197,7 @@ static void row(const Quadratic *u, int64_t i, double *y)
 
     memset(y, 0, (size_t)V * sizeof *y);
     find_pairs(u, i);
-    for (int64_t j = 0; j <= i; j++)
+    for (int64_t j = 0; j <= last_of(u, i); j++)
         if (u->pair[j].w != 0)
             add_scaled(y, u->pair[j].w, u->x[2] + j * V, V);
 }
@@ -300,13 +309,14 @@ static void add_row(Gradient *b, int64_t i)
     const Quadratic *u = &b->u;
     int64_t V = u->n[2];
     const double *dy = b->g + i * V;
+    int64_t last = last_of(u, i);
     double all = 0;
 
     find_pairs(u, i);
-    for (int64_t j = 0; j <= i && u->m->softmax; j++)
+    for (int64_t j = 0; j <= last && u->m->softmax; j++)
         if (u->pair[j].w != 0)
             all += u->pair[j].w * inner(dy, u->x[2] + j * V, V);
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j <= last; j++) {
         const PairNow *p = &u->pair[j];
         if (p->piece == u->m->npieces
             || pair_masked(u->m, u->m->piece[p->piece].value))

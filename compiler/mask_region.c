@@ -197,6 +197,29 @@ static bool pivot(Mask *m, Ref r, Form *f, Ref out[3])
     return position_form(m, a, b, f);
 }
 
+bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2])
+{
+    Ref out[3], zero = num(m->g, 0);
+    Form f;
+
+    mask_reach(m, cond);
+    for (Ref r = 1; r < cond; r++) {
+        if (!m->mark[r] || !pivot(m, r, &f, out))
+            continue;
+        const Node n = m->g->n[r];
+        Ref a = n.a[0], b = op_info[n.op].arity > 1 ? n.a[1] : zero;
+        bool above = out[1] == out[0];      /* ... else with out[2] */
+        if (!above && out[1] != out[2])
+            continue;
+        *first = above ? op2(m->g, OP_lt, b, a) : op2(m->g, OP_lt, a, b);
+        Ref yes = above ? out[2] : out[0], no = out[1];
+        of[1] = mask_rebuild(m, cond, r, yes);
+        of[0] = mask_rebuild(m, cond, r, no);
+        return true;
+    }
+    return false;
+}
+
 static void add_piece(Mask *m, const Region *at, Ref value)
 {
     if (m->npieces == MAX_PATHS)
@@ -268,7 +291,8 @@ static void must_be_zero(Mask *m, const MaskPath *p)
 
     if (is_num(m->g, p->value, 0))
         return;
-    fail_help(m->ctx, line, "begin with: if i < j then return 0 end",
+    fail_help(m->ctx, line, "begin with: if i < j then return 0 end; or, for "
+              "weights of both directions, say causal = false",
               "the mask is not causal: L(%d,%d) is %s, and above the "
               "diagonal it must be 0", (int)i, (int)j,
               expr_text(m->g, p->value));
@@ -277,7 +301,6 @@ static void must_be_zero(Mask *m, const MaskPath *p)
 /* Of what is above the diagonal, or not. */
 static void cut_half(Mask *m, bool above)
 {
-    m->npieces = 0;
     for (int n = 0; n < m->npaths; n++) {
         Region r = m->path[n].at;
         if (above)
@@ -289,16 +312,28 @@ static void cut_half(Mask *m, bool above)
     }
 }
 
-void mask_lower_pieces(Mask *m)
+void mask_upper_pieces(Mask *m)
 {
+    m->npieces = 0;
+    cut_half(m, true);
+    join_pieces(m);
+}
+
+void mask_own_pieces(Mask *m)
+{
+    m->npieces = 0;
+    if (m->whole)
+        cut_half(m, true);
     cut_half(m, false);
     join_pieces(m);
 }
 
 void mask_pieces(Mask *m)
 {
-    cut_half(m, true);
-    for (int n = 0; n < m->npieces; n++)
+    mask_upper_pieces(m);
+    for (int n = 0; n < m->npieces && !m->whole; n++)
         must_be_zero(m, &m->piece[n]);
-    mask_lower_pieces(m);
+    m->npieces = 0;
+    cut_half(m, false);
+    join_pieces(m);
 }

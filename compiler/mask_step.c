@@ -209,7 +209,7 @@ static Ref own_leaf(Step *s, const Leaf *l)
     switch (l->kind) {
     case LEAF_CONSTANT: return input_named(s->g, l->name);
     case LEAF_TOKEN: return back(s, input_named(s->g, l->name), l->back);
-    case LEAF_CUMSUM: return running_sum(s, l->name);
+    case LEAF_CUMSUM: return back(s, running_sum(s, l->name), l->back);
     case LEAF_SCORE:                    /* of a softmax, which has no step */
     case LEAF_POSITION: return position(s);
     }
@@ -284,7 +284,7 @@ static Ref difference(Step *s, Ref u, int64_t d)
         return tokens_back(s, d);
     if (!l || l->kind != LEAF_CUMSUM)
         return op2(s->g, OP_sub, own_inside(s, u), earlier(s, own(s, u), d));
-    Ref x = input_named(s->g, l->name);
+    Ref x = back(s, input_named(s->g, l->name), l->back);
     if (d == RING)
         return guarded(s, ring(s, x, true));
     if (d > s->near)
@@ -311,7 +311,7 @@ static Ref tap_sum(Step *s, Linear *e, int64_t d)
             y = add(s, y, mul(s, tap(s, atom, d), c));
             continue;
         }
-        u = mask_leaf(m, l->kind, SIDE_I, l->name, 0);
+        u = mask_leaf(m, l->kind, SIDE_I, l->name, l->back);
         y = op2(s->g, OP_sub, y, mul(s, difference(s, u, d), c));
         int at = 0;
         while (at < e->n && e->part[at].atom != u)
@@ -430,7 +430,8 @@ static Ref leaf_gain(Mask *m, const Product *p, int64_t tokens)
         if (!l || l->kind < LEAF_CUMSUM)
             continue;
         if (l->kind == LEAF_CUMSUM)
-            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name, (int)tokens);
+            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name,
+                          (int)tokens + l->back);
         e = op2(m->g, OP_add, e, op2(m->g, OP_mul, x, p->decay[n].w));
     }
     return e;

@@ -12,7 +12,7 @@
 
 typedef struct Ask {
     MaskTrace *t;
-    Ref cond, value;
+    Ref cond, value, of[2];
     Region in[2];
     int verdict;
 } Ask;
@@ -85,12 +85,23 @@ static void refuse_documents(lua_State *L, MaskTrace *t, Ref cond)
               "known only when the variant runs", x->name);
 }
 
+static void run_unfold(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_unfold(a->t->mask, a->cond, &a->value, a->of);
+}
+
 /* a == b is asked as a < b, then b < a: each outcome is one region. */
 static bool decide(Tracer *tracer, lua_State *L, Ref cond)
 {
     MaskTrace *t = tracer->ud;
     Ask a = { .t = t, .cond = cond };
 
+    protect(L, tracer->ctx, run_unfold, &a);
+    if (a.verdict)
+        return decide(tracer, L, a.of[decide_one(t, L, a.value)]);
     if (t->mask->g->n[cond].op != OP_eq)
         return decide_one(t, L, cond);
     protect(L, tracer->ctx, run_decidable, &a);
@@ -211,9 +222,15 @@ static void run_factor(Ctx *c, void *ud)
 {
     MaskTrace *t = ud;
 
-    (void)c;
     mask_factor(t->mask);
     mask_probe(t->mask);
+    t->turned = t->mask->whole ? mask_turn(t->mask) : NULL;
+    if (t->turned) {
+        mask_factor(t->turned);
+        mask_probe(t->turned);
+    } else if (!t->mask->nproducts) {
+        fail(c, 0, "the mask is zero everywhere");
+    }
 }
 
 /* The text without spaces and prefixes; at[] says where each letter was. */
@@ -331,7 +348,8 @@ static void find_source(lua_State *L, MaskTrace *t, int fn)
 
 /* What a definition says beside its mask. */
 typedef struct Wish {
-    bool quadratic, softmax, causal;    /* causal: there is no mask */
+    bool quadratic, softmax, none;      /* none: there is no mask */
+    bool whole;                         /* causal = false */
     double scale;                       /* of scores; 0: the usual one */
     int score;                          /* where that function is; or 0 */
 } Wish;
@@ -348,9 +366,10 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     t->owner = owner;
     t->mask->softmax = w->softmax;
     t->mask->scale = w->scale;
+    t->mask->whole = w->whole;
     t->score = w->score;
     const char *file = step->ctx->file;
-    find_source(L, t, w->causal && w->score ? w->score : fn);
+    find_source(L, t, w->none && w->score ? w->score : fn);
     mask_declare(L, t, def);
     lua_pushvalue(L, fn);
     int at = lua_gettop(L);
@@ -375,7 +394,11 @@ static void run_step(Ctx *c, void *ud)
     MaskTrace *t = ud;
 
     (void)c;
-    if (!t->args->mask)
+    if (t->args->mask)
+        return;
+    if (t->turned)
+        mask_ways(t->mask, t->turned, t->args);
+    else
         mask_step(t->mask, t->args);
 }
 
@@ -403,14 +426,27 @@ static bool wants_softmax(lua_State *L, int def)
     return true;
 }
 
+/* Do tokens behind i weigh, too? */
+static bool wants_whole(lua_State *L, int def)
+{
+    int type = lua_getfield(L, def, "causal");
+
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        lang_fail(L, "causal = false lets tokens behind i weigh, too",
+                  "flin.variant: causal must be true or false, not %s",
+                  type_text(L, -1));
+    return type == LUA_TBOOLEAN && !lua_toboolean(L, -1);
+}
+
 /* Pushes the fields that it looks at. */
 static Wish wish_of(lua_State *L, int def)
 {
     Wish w = { .quadratic = wants_quadratic(L, def),
-               .softmax = wants_softmax(L, def) };
+               .softmax = wants_softmax(L, def),
+               .whole = wants_whole(L, def) };
     int score = lua_getfield(L, def, "score");
 
-    w.causal = lua_getfield(L, def, "mask") == LUA_TNIL;
+    w.none = lua_getfield(L, def, "mask") == LUA_TNIL;
     lua_pop(L, 1);
     if (w.quadratic && w.softmax)
         lang_fail(L, "leave out mode", "flin.variant: mode = \"quadratic\" "
@@ -439,14 +475,18 @@ static Wish wish_of(lua_State *L, int def)
 /* What stands for a mask where softmax has none. */
 static const char causal[] =
     "return function (i, j) if i < j then return 0 end return 1 end";
+static const char whole[] = "return function (i, j) return 1 end";
 
 void mask_push(lua_State *L, int def)
 {
+    const char *text = wants_whole(L, def) ? whole : causal;
+
     lua_getfield(L, def, "mask");
+    lua_remove(L, -2);
     if (!lua_isnil(L, -1))
         return;
     lua_pop(L, 1);
-    if (luaL_loadbuffer(L, causal, sizeof causal - 1, "=causal") != LUA_OK)
+    if (luaL_loadbuffer(L, text, strlen(text), "=causal") != LUA_OK)
         lua_error(L);
     lua_call(L, 0, 1);
 }

@@ -393,7 +393,7 @@ static int compare_all(lua_State *L)
     grid(a, GRID, DRAW_SIGNED, true);
     grid(a, GRID, DRAW_POSITIVE, true);
     for (unsigned n = 0; a->m.asks && n < WAYS; n++)
-        grid(a, DATA_GRID, DRAW_GIVEN + n, false);
+        grid(a, DATA_GRID, DRAW_GIVEN + n, a->t->mask->whole);
     for (int n = 0; n < RANDOM; n++) {
         double j = random_to(a, FAR);
         point(a, j + random_to(a, FAR), j);
@@ -508,13 +508,15 @@ static const double *push_call(Sum *u, const Seq *s, int head)
     return far;
 }
 
-/* y of token i, by the function at fn and the table p on top. */
-static void sum_row(Sum *u, int64_t i)
+/* y of token i of `len`, by the function at fn and the table p on top. */
+static void sum_row(Sum *u, int64_t i, int64_t len)
 {
     int64_t K = u->n[1], V = u->n[2];
+    const Mask *m = u->r->v->step->mask;
+    int64_t last = m && m->whole ? len - 1 : i;
 
     memset(u->y, 0, (size_t)V * sizeof *u->y);
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j <= last; j++) {
         const double *q = u->x[0] + i * K, *k = u->x[1] + j * K;
         double w = mask_plain(u->L, u->fn, i, j), dot = 0;
         for (int64_t d = 0; w != 0 && d < K; d++)
@@ -563,7 +565,7 @@ static void sum_head(Sum *u, const Seq *s, int head)
             : (int64_t)(rng_uniform(&u->rng) * (double)s->len);
         int64_t at = s->b * y->sb + (s->start + i) * y->st + head * y->sh;
         protect(u->L, u->r->ctx, run_poll, NULL);
-        sum_row(u, i);
+        sum_row(u, i, s->len);
         if (*far > LARGEST_SUM)
             break;
         left -= i + 1;

@@ -18,6 +18,7 @@ typedef struct MaskTrace {
     int owner;                          /* on the stack: whose memory this is */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
+    Mask *turned;                       /* above the diagonal (mask_turn) */
     int score;                          /* on the stack: what is made of a
                                            pair's score; or 0 */
     MaskRead read[MAX_INPUTS];

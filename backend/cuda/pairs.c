@@ -215,6 +215,10 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
     const Call *call = p->call;
     Hand h = { .c = c, .g = g, .p = p, .heads = call->heads };
 
+    if (p->step->mask->whole)
+        fail_help(c, 0, "a mask that factors, which is two scans there; or the "
+                  "CPU", "%s: pairs above the diagonal have no kernels on a "
+                  "GPU", p->step->name);
     h.d = gpu_enter(c, g);
     h.m = mask_copy(c, p->step->mask);
     h.leaves = pair_leaves(h.m);

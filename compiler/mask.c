@@ -58,6 +58,14 @@ Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back)
     return m->g->in[graph_input(m->g, text, "")].node;
 }
 
+bool mask_reads(const Mask *m, const char *name)
+{
+    for (int n = 0; n < m->g->nin; n++)
+        if (!strcmp(m->leaf[n].name, name))
+            return true;
+    return false;
+}
+
 /* ---- what a value depends on ---- */
 
 static void grow(Mask *m)

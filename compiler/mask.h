@@ -93,6 +93,7 @@ typedef struct Mask {
 Mask *mask_new(Ctx *c);
 Mask *mask_copy(Ctx *c, const Mask *m); /* in another context (copy.c) */
 Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back);
+bool mask_reads(const Mask *m, const char *name);
 int mask_traits(Mask *m, Ref r);
 void mask_work(Mask *m);                /* fails after MAX_WORK calls */
 void linear(Mask *m, Ref r, Linear *out);

@@ -39,6 +39,10 @@ typedef struct Region { int64_t lo[3], hi[3]; } Region;
  * is 0. */
 typedef struct MaskPath { Region at; Ref value, score; } MaskPath;
 
+/* Beside its region: what its comparisons of remainders are to be. */
+enum { MAX_GATES = 8 };
+typedef struct Gates { int n; Ref cond[MAX_GATES]; bool on[MAX_GATES]; } Gates;
+
 /* rest + sum of coef * atom; coef and rest are free of i and j. */
 enum { MAX_PARTS = 24 };
 typedef struct Part { Ref atom, coef; } Part;
@@ -67,6 +71,7 @@ typedef struct Mask {
     Graph *g;
     Leaf leaf[MAX_INPUTS];              /* beside g->in */
     MaskPath path[MAX_TRACED];
+    Gates gates[MAX_TRACED];            /* of these, until they are joined */
     int npaths;
     MaskPath piece[MAX_PATHS];          /* below the diagonal, no comparison
                                            of positions left */
@@ -120,6 +125,15 @@ int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2]);
  * two? Then one of them is decided by *first, and cond is of[1] where that
  * holds, of[0] where it does not. */
 bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2]);
+/* Does cond compare but remainders of positions, (i - j) % 4? No region says
+ * where that holds: a path takes either as it is. */
+bool mask_of_remainders(Mask *m, Ref cond);
+/* Paths that differ by such alone become one, with a value for each. */
+void mask_join_gated(Mask *m);
+/* Is r the remainder, by a whole number, of positions, whole multiples of i and
+ * j? n, and what is beside both, by which r = (wi i + wj j + rest) % n. */
+typedef struct Remainder { int64_t n, wi, wj, rest; } Remainder;
+bool mask_remainder(Mask *m, Ref r, Remainder *of);
 /* Is that all that this ==, too, compares? */
 bool mask_decidable(Mask *m, Ref cond);
 /* Sets piece[] from path[] below the diagonal; fails unless L is 0 above it, or

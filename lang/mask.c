@@ -25,15 +25,10 @@ static void run_decide(Ctx *c, void *ud)
     a->verdict = mask_decide(a->t->mask, a->cond, &a->t->at, a->in);
 }
 
-/* One comparison: what follows from the path so far, or a choice that the
- * trail remembers; the other choice has its turn in a later run. */
-static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
+/* The trail's next choice; it remembers a new one, whose other side has its
+ * turn in a later run. */
+static bool choose(MaskTrace *t, lua_State *L)
 {
-    Ask a = { .t = t, .cond = cond };
-
-    protect(L, t->tracer.ctx, run_decide, &a);
-    if (a.verdict >= 0)
-        return a.verdict;
     if (t->at_choice == t->nchoices) {
         if (t->nchoices == MAX_CHOICES)
             lang_fail(L, "compare i and j in fewer places",
@@ -41,7 +36,48 @@ static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
                       MAX_CHOICES);
         t->choice[t->nchoices++] = true;
     }
-    bool yes = t->choice[t->at_choice++];
+    return t->choice[t->at_choice++];
+}
+
+static void run_remainders(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_of_remainders(a->t->mask, a->cond);
+}
+
+/* As it was on this path, or a choice. */
+static bool decide_remainder(MaskTrace *t, lua_State *L, Ref cond)
+{
+    Gates *k = &t->gates;
+
+    for (int n = 0; n < k->n; n++)
+        if (k->cond[n] == cond)
+            return k->on[n];
+    if (k->n == MAX_GATES)
+        lang_fail(L, "compare i and j in fewer places",
+                  "one path of the mask compares more than %d remainders",
+                  MAX_GATES);
+    k->cond[k->n] = cond;
+    k->on[k->n] = choose(t, L);
+    return k->on[k->n++];
+}
+
+/* One comparison: what follows from the path so far, or a choice. */
+static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
+{
+    Ask a = { .t = t, .cond = cond };
+
+    if (t->mask->g->n[cond].op != OP_num) {
+        protect(L, t->tracer.ctx, run_remainders, &a);
+        if (a.verdict)
+            return decide_remainder(t, L, cond);
+    }
+    protect(L, t->tracer.ctx, run_decide, &a);
+    if (a.verdict >= 0)
+        return a.verdict;
+    bool yes = choose(t, L);
     t->at = a.in[yes];
     return yes;
 }
@@ -105,6 +141,11 @@ static bool decide(Tracer *tracer, lua_State *L, Ref cond)
     if (t->mask->g->n[cond].op != OP_eq)
         return decide_one(t, L, cond);
     protect(L, tracer->ctx, run_decidable, &a);
+    if (!a.verdict) {                   /* of remainders, nothing is ordered */
+        protect(L, tracer->ctx, run_remainders, &a);
+        if (a.verdict)
+            return decide_remainder(t, L, cond);
+    }
     if (!a.verdict)
         refuse_documents(L, t, cond);
     if (!a.verdict)
@@ -192,6 +233,12 @@ static Ref trace_score(lua_State *L, MaskTrace *t, int fn, int owner)
     return take_number(L, t, "score");
 }
 
+static void run_join(Ctx *c, void *ud)
+{
+    (void)c;
+    mask_join_gated(((MaskTrace *)ud)->mask);
+}
+
 /* Function and parameters are at fn and fn + 1. */
 static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
 {
@@ -204,6 +251,7 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
                         "many paths through its comparisons (limit: 64)");
         t->at = region_all();
         t->at_choice = 0;
+        t->gates.n = 0;
         lua_pushvalue(L, fn);
         push_position(L, t, owner, 0);
         push_position(L, t, owner, 1);
@@ -212,8 +260,10 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         Ref r = take_number(L, t, "mask"), s = 0;
         if (m->softmax && !is_num(m->g, r, 0))
             s = trace_score(L, t, fn, owner);
+        m->gates[m->npaths] = t->gates;
         m->path[m->npaths++] = (MaskPath){ t->at, r, s };
     } while (next_path(t));
+    protect(L, t->tracer.ctx, run_join, t);
 }
 
 /* ---- factoring, with the culprit underlined ---- */

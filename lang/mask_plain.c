@@ -116,8 +116,8 @@ static void differs(Plain *a, int64_t i, int64_t j, double got, double traced)
              ? "what flin compares is a value, and an if or and takes every "
                "value as true: use flin.where(cond, a, b)" : e.line
              ? "a comparison == of i or j with a number is never true while "
-               "tracing, nor is a table read there: write i < 1, or "
-               "flin.where(flin.eq(i, 0), a, b)"
+               "tracing, nor is a table read there: write i < 1, "
+               "i % 4 > 0, or flin.where(flin.eq(i, 0), a, b)"
              : "the function may use nothing but its arguments and functions "
                "of flin, and must give the same each time");
     if (!e.line)
@@ -711,8 +711,10 @@ static void by_function(lua_State *L, Run *r, bool whole)
     memset(u, 0, sizeof *u);
     u->r = r;
     protect(L, r->ctx, run_room, u);
-    if (u->masks > ENTRIES)
+    if (u->masks > ENTRIES) {
+        lua_pop(L, 1);
         return;
+    }
     pairs *= (double)u->masks;
     u->whole = whole && pairs <= ALL_PAIRS;
     u->budget = u->whole ? INT64_MAX

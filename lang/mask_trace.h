@@ -26,6 +26,7 @@ typedef struct MaskTrace {
     Region at;                          /* of the path so far */
     bool choice[MAX_CHOICES];
     int nchoices, at_choice;
+    Gates gates;                        /* of this path, too */
     int first_line, last_line;          /* of the function */
 } MaskTrace;
 

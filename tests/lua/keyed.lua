@@ -73,6 +73,19 @@ do
   check("gla", e == 0, e)
 end
 
+-- More entries than the function is run for: the trace's own result.
+do
+  local v = flin.variant { name = "many", input = { a = "t k", b = "t v" },
+                           mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.a[i] * p.b[j]
+  end }
+  local x = v:random { T = 9, K = 32, V = 32, dtype = "float64" }
+  local y, state = v:reference(x)
+  check("a reference of many masks", flin.is_tensor(y)
+        and type(state) == "table", type(y))
+end
+
 -- A reset of some keys alone, in a band of its own sums.
 for _, reset in ipairs { -1e9, -math.huge } do
   local v = flin.variant { name = "band", input = { g = "t k : log_decay" },

@@ -3,9 +3,9 @@
  *     S = exp(g) S + outer(col k, v),     y = sum of (row q) . S
  *
  * one state S for each decay and column factor. What the mask reads may have
- * the axes of keys: then it is a mask for each of these; or of values. A band that begins at i - j
- * = 1 reads S as the token finds it; one that begins later also decays and
- * writes late.
+ * the axes of keys: then it is a mask for each of these; or of values. A band
+ * that begins at i - j = 1 reads S as the token finds it; one that begins later
+ * also decays and writes late.
  * What looks back by a few tokens goes through chains of previous values. What
  * looks back further, and bands, read a ring: a state with an axis of so many
  * places, a power of two, in which each token overwrites the place of the one

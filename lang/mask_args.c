@@ -188,7 +188,7 @@ static _Noreturn void unknown(lua_State *L, const MaskTrace *t,
               "such input", name);
 }
 
-/* What differs from entry to entry of a token makes a mask for each of these. */
+/* What differs from entry to entry of a token makes a mask for each of them. */
 static void check_entries(lua_State *L, const MaskTrace *t, const Input *in)
 {
     const Input *k = find_input(t->args, "k"), *v = find_input(t->args, "v");

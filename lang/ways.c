@@ -1,5 +1,5 @@
-/* ways.c -- calls of masks of both directions: one scan from the first token on,
- * one from the last, and their results added up.
+/* ways.c -- calls of masks of both directions: one scan from the first token
+ * on, one from the last, and their results added up.
  *
  * Each is a variant of its own, as a layer's parts are. The second sees the
  * tokens turned round: by strides in the host's memory, where a token's may be

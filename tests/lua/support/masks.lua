@@ -1,5 +1,5 @@
--- Masks beside the plain sum over j of L(i, j) (q_i . k_j) v_j: what their tests
--- share.
+-- Masks beside the plain sum over j of L(i, j) (q_i . k_j) v_j: what their
+-- tests share.
 local flin = require "flin"
 local count = require "support.count"
 local check <const> = count.check

@@ -66,6 +66,8 @@ Mask *mask_copy(Ctx *c, const Mask *m)
     to->drawn = NULL;
     to->ndrawn = 0;
     to->g = graph_copy(c, m->g);
+    for (int k = 0; k < 2; k++)
+        to->way[k] = m->way[k] ? graph_copy(c, m->way[k]) : NULL;
     to->traits = ctx_grow(c, m->traits, m->cap, m->cap);
     to->mark = ctx_grow(c, m->mark, m->cap, m->cap);
     to->value = ctx_grow(c, m->value, m->cap * sizeof *m->value,

@@ -28,7 +28,7 @@ static void leaf_name(char out[48], const Leaf *l)
         snprintf(out, 48, "%.28s[%s%s]", l->name, side, back);
         break;
     case LEAF_CUMSUM:
-        snprintf(out, 48, "%.28s_cumsum[%s]", l->name, side);
+        snprintf(out, 48, "%.28s_cumsum[%s%s]", l->name, side, back);
         break;
     case LEAF_POSITION: snprintf(out, 48, "%s", side); break;
     case LEAF_SCORE: snprintf(out, 48, "the score"); break;
@@ -56,6 +56,14 @@ Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back)
     leaf_name(text, &l);
     m->leaf[m->g->nin] = l;
     return m->g->in[graph_input(m->g, text, "")].node;
+}
+
+bool mask_reads(const Mask *m, const char *name)
+{
+    for (int n = 0; n < m->g->nin; n++)
+        if (!strcmp(m->leaf[n].name, name))
+            return true;
+    return false;
 }
 
 /* ---- what a value depends on ---- */

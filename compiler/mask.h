@@ -16,7 +16,8 @@
 
 #include "call.h"
 
-/* NAME, NAME[i - back], NAME_cumsum[i] (inclusive), i, the score of a pair */
+/* NAME, NAME[i - back], NAME_cumsum[i - back] (inclusive), i, the score of a
+ * pair */
 typedef enum LeafKind { LEAF_CONSTANT, LEAF_TOKEN, LEAF_CUMSUM, LEAF_POSITION,
                         LEAF_SCORE } LeafKind;
 typedef struct Leaf {
@@ -37,6 +38,10 @@ typedef struct Region { int64_t lo[3], hi[3]; } Region;
 /* score: what the score function made of a pair's score there; 0: nothing, L
  * is 0. */
 typedef struct MaskPath { Region at; Ref value, score; } MaskPath;
+
+/* Beside its region: what its comparisons of remainders are to be. */
+enum { MAX_GATES = 8 };
+typedef struct Gates { int n; Ref cond[MAX_GATES]; bool on[MAX_GATES]; } Gates;
 
 /* rest + sum of coef * atom; coef and rest are free of i and j. */
 enum { MAX_PARTS = 24 };
@@ -66,6 +71,7 @@ typedef struct Mask {
     Graph *g;
     Leaf leaf[MAX_INPUTS];              /* beside g->in */
     MaskPath path[MAX_TRACED];
+    Gates gates[MAX_TRACED];            /* of these, until they are joined */
     int npaths;
     MaskPath piece[MAX_PATHS];          /* below the diagonal, no comparison
                                            of positions left */
@@ -76,6 +82,11 @@ typedef struct Mask {
     double *value;
     uint32_t traits_len, cap, work;
     bool softmax;                       /* of pairs (below), not their sum */
+    bool whole;                         /* tokens behind i weigh, too */
+    Graph *way[2];                      /* then: a step for each direction, from
+                                           the first token on and from the
+                                           last (mask_turn.c); NULL: none, or
+                                           all pairs are taken */
     double scale;                       /* of scores; 0: K^-1/2 */
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
@@ -87,6 +98,7 @@ typedef struct Mask {
 Mask *mask_new(Ctx *c);
 Mask *mask_copy(Ctx *c, const Mask *m); /* in another context (copy.c) */
 Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back);
+bool mask_reads(const Mask *m, const char *name);
 int mask_traits(Mask *m, Ref r);
 void mask_work(Mask *m);                /* fails after MAX_WORK calls */
 void linear(Mask *m, Ref r, Linear *out);
@@ -109,12 +121,28 @@ Region region_all(void);
  * of it; then in[1] is where it does, in[0] where it does not. Fails when
  * positions are not all that it compares. */
 int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2]);
+/* Does cond hold an absolute value of positions, or the larger or smaller of
+ * two? Then one of them is decided by *first, and cond is of[1] where that
+ * holds, of[0] where it does not. */
+bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2]);
+/* Does cond compare but remainders of positions, (i - j) % 4? No region says
+ * where that holds: a path takes either as it is. */
+bool mask_of_remainders(Mask *m, Ref cond);
+/* Paths that differ by such alone become one, with a value for each. */
+void mask_join_gated(Mask *m);
+/* Is r the remainder, by a whole number, of positions, whole multiples of i and
+ * j? n, and what is beside both, by which r = (wi i + wj j + rest) % n. */
+typedef struct Remainder { int64_t n, wi, wj, rest; } Remainder;
+bool mask_remainder(Mask *m, Ref r, Remainder *of);
 /* Is that all that this ==, too, compares? */
 bool mask_decidable(Mask *m, Ref cond);
-/* Sets piece[] from path[]; fails unless L is 0 above the diagonal. */
+/* Sets piece[] from path[] below the diagonal; fails unless L is 0 above it, or
+ * is of both directions. */
 void mask_pieces(Mask *m);
-/* The same of what path[] says below the diagonal, whatever is above. */
-void mask_lower_pieces(Mask *m);
+/* The same of what path[] says where L is of pairs at all. */
+void mask_own_pieces(Mask *m);
+/* Above the diagonal alone. */
+void mask_upper_pieces(Mask *m);
 bool region_has(const Region *r, int64_t i, int64_t j);
 
 /* ---- numbers (mask_probe.c) ---- */
@@ -146,6 +174,14 @@ char *product_text(Mask *m, const Product *p, const char *part);
 /* Writes the step into g, where q, k, v and all that the mask reads are
  * declared: its states and the output y. */
 void mask_step(Mask *m, Graph *g);
+
+/* What a mask of both directions is above the diagonal, from the last token on:
+ * a mask of its own, still to be factored; NULL: nothing. Fails where that
+ * takes what is known of the first token alone. */
+Mask *mask_turn(Mask *m);
+/* Makes m->way, of what has been factored, and g's y over all pairs, which is
+ * what they are held to. */
+void mask_ways(Mask *m, Mask *turned, Graph *g);
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
  *

@@ -414,8 +414,54 @@ static void add_tap(Mask *m, const MaskPath *p)
     m->product[m->nproducts++] = tap;
 }
 
+enum { MAX_STRIDE = 16 };               /* each remainder is a state */
+
+/* A remainder in which i and j meet; 0: there is none. */
+static Ref find_stride(Mask *m, Ref value, Remainder *of)
+{
+    mask_reach(m, value);
+    for (Ref r = 1; r <= value; r++)
+        if (m->mark[r] && m->g->n[r].op == OP_mod
+            && (mask_traits(m, r) & SIDES) == SIDES
+            && mask_remainder(m, r, of))
+            return r;
+    return 0;
+}
+
+static void add_piece(Mask *m, const MaskPath *p);
+
+/* (wi i + wj j + rest) % n is (wi r + rest + wj j) % n, where i % n is r. */
+static void add_strided(Mask *m, const MaskPath *p, Ref meets,
+                        const Remainder *of)
+{
+    Graph *g = m->g;
+    Ref n = num(g, (double)of->n), zero = num(g, 0);
+    Ref i = mask_leaf(m, LEAF_POSITION, SIDE_I, "", 0);
+    Ref j = mask_leaf(m, LEAF_POSITION, SIDE_J, "", 0);
+
+    if (of->n > MAX_STRIDE)
+        fail_help(m->ctx, g->n[meets].line, ctx_format(m->ctx, "each remainder "
+                  "is a state: up to %d; or go over all pairs, mode = "
+                  "\"quadratic\"", MAX_STRIDE), "mask does not factor: a stride"
+                  " of %lld", (long long)of->n);
+    for (int64_t r = 0; r < of->n; r++) {
+        MaskPath one = *p;
+        Ref at = op2(g, OP_eq, op2(g, OP_mod, i, n), num(g, (double)r));
+        Ref rest = num(g, (double)(of->wi * r + of->rest));
+        Ref left = op2(g, OP_add, rest, op2(g, OP_mul, j,
+                                            num(g, (double)of->wj)));
+        Ref value = mask_rebuild(m, p->value, meets,
+                                 op2(g, OP_mod, left, n));
+        one.value = op3(g, OP_where, at, value, zero);
+        add_piece(m, &one);
+    }
+}
+
 static void add_piece(Mask *m, const MaskPath *p)
 {
+    Remainder of;
+    Ref meets;
+
     if (is_num(m->g, p->value, 0))
         return;
     if (p->at.hi[VAR_DISTANCE] < REGION_INF / 2) {
@@ -427,6 +473,11 @@ static void add_piece(Mask *m, const MaskPath *p)
                   "may begin %d tokens back at most", MAX_BACK),
                   "mask does not factor: it begins at i - j = %lld",
                   (long long)p->at.lo[VAR_DISTANCE]);
+    meets = find_stride(m, p->value, &of);
+    if (meets) {
+        add_strided(m, p, meets, &of);
+        return;
+    }
     Terms t = expand(m, p, p->value);
     for (int n = 0; n < t.n; n++) {
         Product new = { .row = bounded(m, t.t[n].row, &p->at, VAR_I),
@@ -445,7 +496,7 @@ void mask_factor(Mask *m)
     mask_pieces(m);
     for (int n = 0; n < m->npieces; n++)
         add_piece(m, &m->piece[n]);
-    if (!m->nproducts)
+    if (!m->nproducts && !m->whole)
         fail(m->ctx, 0, "the mask is zero everywhere");
 }
 

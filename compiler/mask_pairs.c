@@ -91,11 +91,10 @@ void mask_pairs(Mask *m, Graph *g)
     Ref v = g->in[graph_find_input(g, "v")].node;
 
     m->work = 0;
-    mask_pieces(m);                     /* it is causal all the same */
-    if (m->softmax) {
+    mask_pieces(m);                     /* it is causal, if it is to be */
+    if (m->softmax)
         make_logits(m);
-        mask_lower_pieces(m);
-    }
+    mask_own_pieces(m);
     graph_output(g, "y", op2(g, OP_mul, dot(g, q, k, g->n[k].axes), v));
     g->mask = m;
     g->note = m->softmax ? "softmax: every pair of tokens by itself"

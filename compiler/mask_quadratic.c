@@ -1,5 +1,5 @@
 /* mask_quadratic.c -- a mask over all pairs of tokens as it stands, in double:
- *     y_i = sum over j <= i of w_ij v_j,
+ *     y_i = sum over j <= i (of both directions: over all j) of w_ij v_j,
  * in which w_ij is L(i, j) (q_i . k_j), or, of a softmax, the exponential of
  * the pair's logit over the sum of the row's.
  *
@@ -27,7 +27,12 @@ typedef struct Quadratic {
     double *leaf[MAX_INPUTS];           /* the mask's leaves, by token */
     Total *total[MAX_INPUTS];           /* of those that L takes by differences
                                            alone; else NULL */
+    bool keyed, valued;                 /* a mask for each key, value */
+    int64_t mask;                       /* the one in hand, and the keys and */
+    int64_t first[2], count[2];         /* values that it is of */
+    double *entries;                    /* of a token's input */
     double scale;                       /* of scores */
+    int64_t len;                        /* of the sequence in hand */
     struct PairNow *pair;               /* of the row in hand, by token j */
 } Quadratic;
 
@@ -66,11 +71,76 @@ static int64_t place(const Quadratic *u, int n, const Seq *s, int head,
                              : at;
 }
 
+static const char *const tensor[] = { "q", "k", "v" };
+
+static bool is_tensor(const char *name)
+{
+    for (int k = 0; k < 3; k++)
+        if (!strcmp(name, tensor[k]))
+            return true;
+    return false;
+}
+
+static bool is_of_keys(const Graph *g, const Input *in)
+{
+    return in->axes == g->in[graph_find_input(g, "k")].axes;
+}
+
+/* Input n's entry that the mask in hand reads. */
+static int64_t entry_of(const Quadratic *u, int n)
+{
+    const Input *in = &u->g->in[n];
+
+    return !in->axes ? 0 : u->first[!is_of_keys(u->g, in)];
+}
+
+static double number_of(Quadratic *u, int n, const Seq *s, int head, int64_t t)
+{
+    const Input *in = &u->g->in[n];
+    int64_t at = place(u, n, s, head, t);
+
+    if (!in->axes)
+        return view_get(&u->call->in[n], at);
+    view_entries(&u->call->in[n], in->order, in->rank, u->call->size, in->axes,
+                 at, u->entries, false);
+    return u->entries[entry_of(u, n)];
+}
+
+/* How many masks there are: one for all entries, or for each key, value. */
+static int64_t masks_of(const Quadratic *u)
+{
+    return (u->keyed ? u->n[1] : 1) * (u->valued ? u->n[2] : 1);
+}
+
+/* Takes mask e in hand: what it reads. */
+static void load_mask(Quadratic *u, int64_t e, const Seq *s, int head)
+{
+    u->mask = e;
+    u->first[0] = !u->keyed ? 0 : u->valued ? e / u->n[2] : e;
+    u->first[1] = !u->valued ? 0 : e % u->n[2];
+    u->count[0] = u->keyed ? 1 : u->n[1];
+    u->count[1] = u->valued ? 1 : u->n[2];
+    for (int n = 0; n < u->m->g->nin; n++) {
+        const Leaf *l = &u->m->leaf[n];
+        int at = graph_find_input(u->g, l->name);
+        double sum = 0;
+        Total total = { 0 };
+        for (int64_t t = 0; t < s->len; t++) {
+            double x = at < 0 ? (double)t : number_of(u, at, s, head, t);
+            sum += x;
+            u->leaf[n][t] = l->kind == LEAF_CUMSUM ? sum : x;
+            add_term(&total, x);
+            if (u->total[n])
+                u->total[n][t] = total;
+        }
+    }
+}
+
 static void load(Quadratic *u, const Seq *s, int head)
 {
-    static const char *const tensor[] = { "q", "k", "v" };
     const int32_t *size = u->call->size;
 
+    u->len = s->len;
     for (int k = 0; k < 3; k++) {
         int n = graph_find_input(u->g, tensor[k]);
         const Input *in = &u->g->in[n];
@@ -78,21 +148,6 @@ static void load(Quadratic *u, const Seq *s, int head)
             view_entries(&u->call->in[n], in->order, in->rank, size, in->axes,
                          place(u, n, s, head, t), u->x[k] + t * u->n[k],
                          false);
-    }
-    for (int n = 0; n < u->m->g->nin; n++) {
-        const Leaf *l = &u->m->leaf[n];
-        int at = graph_find_input(u->g, l->name);
-        double sum = 0;
-        Total total = { 0 };
-        for (int64_t t = 0; t < s->len; t++) {
-            double x = at < 0 ? (double)t
-                : view_get(&u->call->in[at], place(u, at, s, head, t));
-            sum += x;
-            u->leaf[n][t] = l->kind == LEAF_CUMSUM ? sum : x;
-            add_term(&total, x);
-            if (u->total[n])
-                u->total[n][t] = total;
-        }
     }
 }
 
@@ -153,44 +208,52 @@ static PairNow pair_now(const Quadratic *u, int64_t i, int64_t j)
         p.piece++;
     if (p.piece == m->npieces || pair_masked(m, m->piece[p.piece].value))
         return p;
-    p.score = u->scale * inner(u->x[0] + i * K, u->x[1] + j * K, K);
+    p.score = u->scale * inner(u->x[0] + i * K + u->first[0],
+                               u->x[1] + j * K + u->first[0], u->count[0]);
     leaf_numbers(u, i, j, p.score, leaf);
     p.value = mask_eval(u->m, m->piece[p.piece].value, leaf);
     p.w = p.value == 0 ? 0 : p.value * p.score;
     return p;
 }
 
+/* The last token that row i may weigh. */
+static int64_t last_of(const Quadratic *u, int64_t i)
+{
+    return u->m->whole ? u->len - 1 : i;
+}
+
 /* The pairs of row i; a row of which all is left out has no weights. */
 static void find_pairs(const Quadratic *u, int64_t i)
 {
+    int64_t last = last_of(u, i);
     double most = -INFINITY, all = 0;
 
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j <= last; j++) {
         u->pair[j] = pair_now(u, i, j);
         if (!(u->pair[j].value <= most))
             most = u->pair[j].value;
     }
     if (!u->m->softmax)
         return;
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j <= last; j++) {
         PairNow *p = &u->pair[j];
         p->w = p->value == -INFINITY ? 0 : exp(p->value - most);
         all += p->w;
     }
-    for (int64_t j = 0; j <= i && all != 0; j++)
+    for (int64_t j = 0; j <= last && all != 0; j++)
         u->pair[j].w /= all;
 }
 
-/* Row i; y has room for it. */
-static void row(const Quadratic *u, int64_t i, double *y)
+/* Adds what the mask in hand gives row i. */
+static void add_row(const Quadratic *u, int64_t i, double *y)
 {
-    int64_t V = u->n[2];
+    int64_t V = u->n[2], at = u->first[1];
 
-    memset(y, 0, (size_t)V * sizeof *y);
     find_pairs(u, i);
-    for (int64_t j = 0; j <= i; j++)
+    for (int64_t j = 0; j <= last_of(u, i); j++)
         if (u->pair[j].w != 0)
-            add_scaled(y, u->pair[j].w, u->x[2] + j * V, V);
+            add_scaled(y + at, u->pair[j].w, u->x[2] + j * V + at,
+                       u->count[1]);
 }
 
 static size_t longest(const Call *call)
@@ -224,6 +287,13 @@ static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
     u->n[0] = u->n[1] = entry_count(call->size, k->axes);
     u->n[2] = entry_count(call->size, step->n[step->out[0].node].axes);
     u->scale = pair_scale(u->m, u->n[1]);
+    u->entries = ctx_alloc(c, (size_t)(u->n[1] + u->n[2]) * sizeof(double));
+    for (int n = 0; n < step->nin; n++) {
+        const Input *in = &step->in[n];
+        bool own = in->axes && !is_tensor(in->name);
+        u->keyed |= own && is_of_keys(step, in);
+        u->valued |= own && !is_of_keys(step, in);
+    }
     make_room(c, u);
     for (int n = 0; n < u->m->g->nin; n++)
         if (u->m->leaf[n].kind == LEAF_CUMSUM
@@ -232,27 +302,38 @@ static void quadratic_init(Ctx *c, Quadratic *u, const Graph *step,
                                        * sizeof *u->total[n]);
 }
 
+/* y of a sequence's head, which is cleared. */
+static void run_head(Ctx *c, Quadratic *u, const Seq *s, int head, double *y)
+{
+    const View *out = &u->call->out[0];
+    const Output *o = &u->g->out[0];
+    AxisSet axes = u->g->n[o->node].axes;
+    int64_t V = u->n[2];
+
+    load(u, s, head);
+    memset(y, 0, (size_t)(s->len * V) * sizeof *y);
+    for (int64_t e = 0; e < masks_of(u); e++) {
+        load_mask(u, e, s, head);
+        for (int64_t i = 0; i < s->len; i++) {
+            ctx_poll(c);
+            add_row(u, i, y + i * V);
+        }
+    }
+    for (int64_t i = 0; i < s->len; i++)
+        view_entries(out, o->order, o->rank, u->call->size, axes, s->b * out->sb
+                     + (s->start + i) * out->st + head * out->sh, y + i * V,
+                     true);
+}
+
 void mask_run(Ctx *c, const Graph *step, const Call *call)
 {
     Quadratic u;
-    const View *out = &call->out[0];
-    const Output *o = &step->out[0];
-    AxisSet axes = step->n[o->node].axes;
 
     quadratic_init(c, &u, step, call);
-    double *y = ctx_alloc(c, (size_t)u.n[2] * sizeof *y);
-    for (int64_t s = 0; out->data && s < call->nseq; s++)
-        for (int head = 0; head < call->heads; head++) {
-            const Seq *seq = &call->seq[s];
-            load(&u, seq, head);
-            for (int64_t i = 0; i < seq->len; i++) {
-                ctx_poll(c);
-                row(&u, i, y);
-                view_entries(out, o->order, o->rank, call->size, axes, seq->b
-                     * out->sb + (seq->start + i) * out->st + head * out->sh,
-                     y, true);
-            }
-        }
+    double *y = ctx_alloc(c, (longest(call) + 1) * (size_t)u.n[2] * sizeof *y);
+    for (int64_t s = 0; call->out[0].data && s < call->nseq; s++)
+        for (int head = 0; head < call->heads; head++)
+            run_head(c, &u, &call->seq[s], head, y);
 }
 
 /* ---- gradients ---- */
@@ -264,6 +345,9 @@ typedef struct Gradient {
     double *d[3];                       /* of q, k, v */
     double *leaf[MAX_INPUTS];
     double *sum;                        /* of one input, by token */
+    double *input[MAX_INPUTS];          /* [token][entries]: of what the masks
+                                           read */
+    int64_t width[MAX_INPUTS];          /* of these: entries */
     Ref of[MAX_PATHS][MAX_INPUTS];      /* d piece / d leaf; 0: none */
 } Gradient;
 
@@ -289,31 +373,34 @@ static void add_pair(Gradient *b, int64_t i, int64_t j, double dvalue,
         else
             b->leaf[n][t] += d;
     }
+    int64_t to = i * K + u->first[0], of = j * K + u->first[0];
     dscore *= u->scale;
-    add_scaled(b->d[0] + i * K, dscore, u->x[1] + j * K, K);
-    add_scaled(b->d[1] + j * K, dscore, u->x[0] + i * K, K);
+    add_scaled(b->d[0] + to, dscore, u->x[1] + of, u->count[0]);
+    add_scaled(b->d[1] + of, dscore, u->x[0] + to, u->count[0]);
 }
 
 /* Of a softmax, w_j (dy . v_j - y . dy) is the gradient of a logit. */
-static void add_row(Gradient *b, int64_t i)
+static void back_row(Gradient *b, int64_t i)
 {
     const Quadratic *u = &b->u;
     int64_t V = u->n[2];
-    const double *dy = b->g + i * V;
+    int64_t at = u->first[1], n = u->count[1];
+    const double *dy = b->g + i * V + at;
+    int64_t last = last_of(u, i);
     double all = 0;
 
     find_pairs(u, i);
-    for (int64_t j = 0; j <= i && u->m->softmax; j++)
+    for (int64_t j = 0; j <= last && u->m->softmax; j++)
         if (u->pair[j].w != 0)
-            all += u->pair[j].w * inner(dy, u->x[2] + j * V, V);
-    for (int64_t j = 0; j <= i; j++) {
+            all += u->pair[j].w * inner(dy, u->x[2] + j * V + at, n);
+    for (int64_t j = 0; j <= last; j++) {
         const PairNow *p = &u->pair[j];
         if (p->piece == u->m->npieces
             || pair_masked(u->m, u->m->piece[p->piece].value))
             continue;
-        double gv = inner(dy, u->x[2] + j * V, V);
+        double gv = inner(dy, u->x[2] + j * V + at, n);
         if (p->w != 0)
-            add_scaled(b->d[2] + j * V, p->w, dy, V);
+            add_scaled(b->d[2] + j * V + at, p->w, dy, n);
         if (!u->m->softmax)
             add_pair(b, i, j, gv * p->score, gv * p->value);
         else if (p->w != 0)
@@ -339,33 +426,51 @@ static void sum_leaves(Gradient *b, int at, int64_t len)
     }
 }
 
+/* Adds what the mask in hand has of the inputs that it reads. */
+static void keep_inputs(Gradient *b, int64_t len)
+{
+    for (int n = 0; n < b->u.g->nin; n++) {
+        double *to = b->input[n] + entry_of(&b->u, n);
+        if (is_tensor(b->u.g->in[n].name))
+            continue;
+        sum_leaves(b, n, len);
+        for (int64_t t = 0; t < len; t++)
+            to[t * b->width[n]] += b->sum[t];
+    }
+}
+
+/* Of what has no tokens: their sum. */
+static void store_constant(Gradient *b, int n, int64_t seq, int head)
+{
+    const Input *in = &b->u.g->in[n];
+    const View *to = &b->dx[n];
+    int64_t width = b->width[n], len = b->u.call->seq[seq].len;
+    double *sum = b->u.entries;
+
+    memset(sum, 0, (size_t)width * sizeof *sum);
+    for (int64_t t = 0; t < len; t++)
+        add_scaled(sum, 1, b->input[n] + t * width, width);
+    view_entries(to, in->order, in->rank, b->u.call->size, in->axes,
+                 seq * to->sb + head * to->sh, sum, true);
+}
+
 static void store_gradient(Gradient *b, int n, int64_t seq, int head)
 {
-    static const char *const tensor[] = { "q", "k", "v" };
     const Quadratic *u = &b->u;
     const Input *in = &u->g->in[n];
     const Seq *s = &u->call->seq[seq];
     const View *to = &b->dx[n];
-    double *from = b->sum, all = 0;
-    int64_t step = 1;
 
     if (!to->data)
         return;
-    sum_leaves(b, n, s->len);
-    for (int k = 0; k < 3; k++)
-        if (!strcmp(in->name, tensor[k])) {
-            from = b->d[k];
-            step = u->n[k];
-        }
-    for (int64_t t = 0; t < s->len; t++) {
-        all += from[t];
-        if (in->timed)
-            view_entries(to, in->order, in->rank, u->call->size, in->axes,
-                 s->b * to->sb + (s->start + t) * to->st + head * to->sh,
-                 from + t * step, true);
+    if (!in->timed) {
+        store_constant(b, n, seq, head);
+        return;
     }
-    if (!in->timed)
-        view_set(to, seq * to->sb + head * to->sh, all);
+    for (int64_t t = 0; t < s->len; t++)
+        view_entries(to, in->order, in->rank, u->call->size, in->axes,
+                     s->b * to->sb + (s->start + t) * to->st + head * to->sh,
+                     b->input[n] + t * b->width[n], true);
 }
 
 static void load_dy(Gradient *b, const Seq *s, int head)
@@ -388,16 +493,34 @@ static void back_head(Gradient *b, int64_t seq, int head)
 
     load(&b->u, s, head);
     load_dy(b, s, head);
-    for (int k = 0; k < 3; k++)
-        memset(b->d[k], 0, len * (size_t)u->n[k] * sizeof(double));
-    for (int n = 0; n < u->m->g->nin; n++)
-        memset(b->leaf[n], 0, len * sizeof(double));
-    for (int64_t i = 0; i < s->len; i++) {
-        ctx_poll(u->m->ctx);
-        add_row(b, i);
+    for (int n = 0; n < u->g->nin; n++)
+        memset(b->input[n], 0, len * (size_t)b->width[n] * sizeof(double));
+    for (int64_t e = 0; e < masks_of(u); e++) {
+        load_mask(&b->u, e, s, head);
+        for (int n = 0; n < u->m->g->nin; n++)
+            memset(b->leaf[n], 0, len * sizeof(double));
+        for (int64_t i = 0; i < s->len; i++) {
+            ctx_poll(u->m->ctx);
+            back_row(b, i);
+        }
+        keep_inputs(b, s->len);
     }
     for (int n = 0; n < u->g->nin; n++)
         store_gradient(b, n, seq, head);
+}
+
+/* Gradients of the inputs; of q, k and v pairs add to them. */
+static void make_inputs(Ctx *c, Gradient *b)
+{
+    const Quadratic *u = &b->u;
+
+    for (int n = 0; n < u->g->nin; n++) {
+        b->width[n] = entry_count(u->call->size, u->g->in[n].axes);
+        b->input[n] = ctx_alloc(c, (longest(u->call) + 1)
+                                   * (size_t)b->width[n] * sizeof(double));
+    }
+    for (int k = 0; k < 3; k++)
+        b->d[k] = b->input[graph_find_input(u->g, tensor[k])];
 }
 
 void mask_back(Ctx *c, const Graph *step, const Call *call, const View *dy,
@@ -411,11 +534,9 @@ void mask_back(Ctx *c, const Graph *step, const Call *call, const View *dy,
         pair_derive(b->u.m, b->u.m->piece[p].value, b->of[p]);
     room = b->u;
     make_room(c, &room);                /* as much again */
-    for (int k = 0; k < 3; k++)
-        b->d[k] = room.x[k];
     memcpy(b->leaf, room.leaf, sizeof b->leaf);
-    make_room(c, &room);
     b->g = room.x[2];
+    make_inputs(c, b);
     b->sum = ctx_alloc(c, (longest(call) + 1) * sizeof *b->sum);
     b->dy = dy;
     b->dx = dx;

@@ -160,6 +160,131 @@ bool mask_decidable(Mask *m, Ref cond)
     return n.op == OP_num || position_form(m, n.a[0], n.a[1], &f);
 }
 
+/* ---- remainders ---- */
+
+static bool whole_number(const Mask *m, Ref r, int64_t *n)
+{
+    double x = m->g->n[r].num;
+
+    if (m->g->n[r].op != OP_num || x != floor(x) || fabs(x) > 1e6)
+        return false;
+    *n = (int64_t)x;
+    return true;
+}
+
+bool mask_remainder(Mask *m, Ref r, Remainder *of)
+{
+    const Node n = m->g->n[r];
+    Linear l;
+
+    *of = (Remainder){ .n = 0 };
+    if (n.op != OP_mod || !whole_number(m, n.a[1], &of->n) || of->n < 1)
+        return false;
+    linear(m, n.a[0], &l);
+    if (!whole_number(m, l.rest, &of->rest))
+        return false;
+    for (int i = 0; i < l.n; i++) {
+        const Node *atom = &m->g->n[l.part[i].atom];
+        bool known = atom->op == OP_input
+                  && m->leaf[atom->index].kind == LEAF_POSITION;
+        bool is_j = known && m->leaf[atom->index].side == SIDE_J;
+        if (!known || !whole_number(m, l.part[i].coef, is_j ? &of->wj
+                                                            : &of->wi))
+            return false;
+    }
+    return true;
+}
+
+bool mask_of_remainders(Mask *m, Ref cond)
+{
+    const Node n = m->g->n[cond];
+    Remainder of;
+
+    mask_work(m);
+    if (n.op == OP_num)
+        return true;
+    if (n.op == OP_input || !op_info[n.op].arity)
+        return false;
+    if (mask_remainder(m, cond, &of))
+        return true;
+    for (int i = 0; i < op_info[n.op].arity; i++)
+        if (!mask_of_remainders(m, n.a[i]))
+            return false;
+    return true;
+}
+
+static bool same_gates(const Gates *a, const Gates *b, int n)
+{
+    return a->n == b->n
+        && !memcmp(a->cond, b->cond, (size_t)a->n * sizeof *a->cond)
+        && !memcmp(a->on, b->on, (size_t)n * sizeof *a->on);
+}
+
+static Ref chosen(Mask *m, Ref cond, Ref yes, Ref no)
+{
+    return !yes ? no : !no ? yes : op3(m->g, OP_where, cond, yes, no);
+}
+
+static Region both_regions(const Region *a, const Region *b)
+{
+    Region r;
+
+    for (int v = 0; v < 3; v++) {
+        r.lo[v] = most(a->lo[v], b->lo[v]);
+        r.hi[v] = least(a->hi[v], b->hi[v]);
+    }
+    return r;
+}
+
+/* Puts those that differ from path `like` by its last gate alone in its place,
+ * joined where both sides of that are. */
+static void join_last(Mask *m, int like)
+{
+    const Gates of = m->gates[like];
+    MaskPath *old = ctx_alloc(m->ctx, sizeof m->path);
+    Gates *gates = ctx_alloc(m->ctx, sizeof m->gates);
+    int n = m->npaths, last = of.n - 1;
+
+    memcpy(old, m->path, sizeof m->path);
+    memcpy(gates, m->gates, sizeof m->gates);
+    m->npaths = 0;
+    for (int a = 0; a < n; a++) {
+        if (!same_gates(&gates[a], &of, last)) {
+            m->gates[m->npaths] = gates[a];
+            m->path[m->npaths++] = old[a];
+            continue;
+        }
+        for (int b = 0; b < n && gates[a].on[last]; b++) {
+            Region at = both_regions(&old[a].at, &old[b].at);
+            if (!same_gates(&gates[b], &of, last) || gates[b].on[last]
+                || !feasible(&at))
+                continue;
+            if (m->npaths == MAX_TRACED)
+                fail_help(m->ctx, m->g->n[old[a].value].line, "compare i and j "
+                          "in fewer places", "the mask takes too many paths "
+                          "through its comparisons (limit: %d)", MAX_TRACED);
+            m->gates[m->npaths] = of;
+            m->gates[m->npaths].n = last;
+            m->path[m->npaths++] = (MaskPath){ at,
+                chosen(m, of.cond[last], old[a].value, old[b].value),
+                chosen(m, of.cond[last], old[a].score, old[b].score) };
+        }
+    }
+}
+
+void mask_join_gated(Mask *m)
+{
+    for (;;) {
+        int longest = 0;
+        for (int p = 1; p < m->npaths; p++)
+            if (m->gates[p].n > m->gates[longest].n)
+                longest = p;
+        if (!m->gates[longest].n)
+            return;
+        join_last(m, longest);
+    }
+}
+
 /* ---- pieces ---- */
 
 /* Does r turn on the sign of a difference of positions? Then what it is for
@@ -195,6 +320,29 @@ static bool pivot(Mask *m, Ref r, Form *f, Ref out[3])
     }
     memcpy(out, is, sizeof is);
     return position_form(m, a, b, f);
+}
+
+bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2])
+{
+    Ref out[3], zero = num(m->g, 0);
+    Form f;
+
+    mask_reach(m, cond);
+    for (Ref r = 1; r < cond; r++) {
+        if (!m->mark[r] || !pivot(m, r, &f, out))
+            continue;
+        const Node n = m->g->n[r];
+        Ref a = n.a[0], b = op_info[n.op].arity > 1 ? n.a[1] : zero;
+        bool above = out[1] == out[0];      /* ... else with out[2] */
+        if (!above && out[1] != out[2])
+            continue;
+        *first = above ? op2(m->g, OP_lt, b, a) : op2(m->g, OP_lt, a, b);
+        Ref yes = above ? out[2] : out[0], no = out[1];
+        of[1] = mask_rebuild(m, cond, r, yes);
+        of[0] = mask_rebuild(m, cond, r, no);
+        return true;
+    }
+    return false;
 }
 
 static void add_piece(Mask *m, const Region *at, Ref value)
@@ -268,7 +416,8 @@ static void must_be_zero(Mask *m, const MaskPath *p)
 
     if (is_num(m->g, p->value, 0))
         return;
-    fail_help(m->ctx, line, "begin with: if i < j then return 0 end",
+    fail_help(m->ctx, line, "begin with: if i < j then return 0 end; or, for "
+              "weights of both directions, say causal = false",
               "the mask is not causal: L(%d,%d) is %s, and above the "
               "diagonal it must be 0", (int)i, (int)j,
               expr_text(m->g, p->value));
@@ -277,7 +426,6 @@ static void must_be_zero(Mask *m, const MaskPath *p)
 /* Of what is above the diagonal, or not. */
 static void cut_half(Mask *m, bool above)
 {
-    m->npieces = 0;
     for (int n = 0; n < m->npaths; n++) {
         Region r = m->path[n].at;
         if (above)
@@ -289,16 +437,28 @@ static void cut_half(Mask *m, bool above)
     }
 }
 
-void mask_lower_pieces(Mask *m)
+void mask_upper_pieces(Mask *m)
 {
+    m->npieces = 0;
+    cut_half(m, true);
+    join_pieces(m);
+}
+
+void mask_own_pieces(Mask *m)
+{
+    m->npieces = 0;
+    if (m->whole)
+        cut_half(m, true);
     cut_half(m, false);
     join_pieces(m);
 }
 
 void mask_pieces(Mask *m)
 {
-    cut_half(m, true);
-    for (int n = 0; n < m->npieces; n++)
+    mask_upper_pieces(m);
+    for (int n = 0; n < m->npieces && !m->whole; n++)
         must_be_zero(m, &m->piece[n]);
-    mask_lower_pieces(m);
+    m->npieces = 0;
+    cut_half(m, false);
+    join_pieces(m);
 }

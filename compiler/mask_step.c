@@ -1,10 +1,11 @@
 /* mask_step.c -- from factors to the step that computes the mask.
  *
- *     S = exp(g) S + outer(col k, v),     y = sum of row (q . S)
+ *     S = exp(g) S + outer(col k, v),     y = sum of (row q) . S
  *
- * one state S for each decay and column factor. A band that begins at i - j
- * = 1 reads S as the token finds it; one that begins later also decays and
- * writes late.
+ * one state S for each decay and column factor. What the mask reads may have
+ * the axes of keys: then it is a mask for each of these; or of values. A band
+ * that begins at i - j = 1 reads S as the token finds it; one that begins later
+ * also decays and writes late.
  * What looks back by a few tokens goes through chains of previous values. What
  * looks back further, and bands, read a ring: a state with an axis of so many
  * places, a power of two, in which each token overwrites the place of the one
@@ -153,7 +154,7 @@ static Ref ring(Step *s, Ref x, bool sum)
     const char *name = ctx_format(s->m->ctx, sum ? "band_%s_cumsum"
                                   : "band_%s", name_of(s, x, s->nrings + 1));
     Ref st = new_state(s, name, axes);
-    Ref finite = g->n[x].axes ? x
+    Ref finite = x == s->k || x == s->v ? x
         : op2(g, OP_max, x, num(g, sum ? -1e30 : -3e38));
     Ref in = mul(s, sum ? kept(s) : own_place(s), finite);
     Ref next = add(s, mul(s, kept(s), st), in);
@@ -198,7 +199,8 @@ static Ref running_sum(Step *s, const char *name)
     for (int n = 0; n < s->nsums; n++)
         if (s->sums[n].x == x)
             return s->sums[n].sum;
-    Ref st = new_state(s, ctx_format(s->m->ctx, "%s_cumsum", name), 0);
+    Ref st = new_state(s, ctx_format(s->m->ctx, "%s_cumsum", name),
+                       s->g->n[x].axes);
     state_of(s, st)->next = add(s, st, x);
     s->sums[s->nsums].x = x;
     return s->sums[s->nsums++].sum = state_of(s, st)->next;
@@ -209,7 +211,7 @@ static Ref own_leaf(Step *s, const Leaf *l)
     switch (l->kind) {
     case LEAF_CONSTANT: return input_named(s->g, l->name);
     case LEAF_TOKEN: return back(s, input_named(s->g, l->name), l->back);
-    case LEAF_CUMSUM: return running_sum(s, l->name);
+    case LEAF_CUMSUM: return back(s, running_sum(s, l->name), l->back);
     case LEAF_SCORE:                    /* of a softmax, which has no step */
     case LEAF_POSITION: return position(s);
     }
@@ -284,7 +286,7 @@ static Ref difference(Step *s, Ref u, int64_t d)
         return tokens_back(s, d);
     if (!l || l->kind != LEAF_CUMSUM)
         return op2(s->g, OP_sub, own_inside(s, u), earlier(s, own(s, u), d));
-    Ref x = input_named(s->g, l->name);
+    Ref x = back(s, input_named(s->g, l->name), l->back);
     if (d == RING)
         return guarded(s, ring(s, x, true));
     if (d > s->near)
@@ -311,7 +313,7 @@ static Ref tap_sum(Step *s, Linear *e, int64_t d)
             y = add(s, y, mul(s, tap(s, atom, d), c));
             continue;
         }
-        u = mask_leaf(m, l->kind, SIDE_I, l->name, 0);
+        u = mask_leaf(m, l->kind, SIDE_I, l->name, l->back);
         y = op2(s->g, OP_sub, y, mul(s, difference(s, u, d), c));
         int at = 0;
         while (at < e->n && e->part[at].atom != u)
@@ -387,6 +389,14 @@ static Ref weight(Step *s, const Product *p, int64_t d)
     return op3(g, OP_where, is_there, w, num(g, 0));
 }
 
+/* The weights, the queries that they may differ by, times keys. */
+static Ref weighed(Step *s, Ref w, Ref keys)
+{
+    if (s->g->n[w].axes & s->over)
+        return dot(s->g, mul(s, w, s->q), keys, s->over);
+    return mul(s, w, dot(s->g, s->q, keys, s->over));
+}
+
 /* Few tokens, each by itself. */
 static void lower_taps(Step *s, const Product *p)
 {
@@ -396,8 +406,8 @@ static void lower_taps(Step *s, const Product *p)
         Ref w = d > 0 ? weight(s, p, d) : tap(s, p->value, d);
         if (is_num(g, w, 0))
             continue;
-        Ref qk = dot(g, s->q, back(s, s->k, d), s->over);
-        s->y = add(s, s->y, mul(s, mul(s, w, qk), back(s, s->v, d)));
+        Ref qk = weighed(s, w, back(s, s->k, d));
+        s->y = add(s, s->y, mul(s, qk, back(s, s->v, d)));
     }
 }
 
@@ -410,9 +420,8 @@ static void lower_bands(Step *s)
     for (int n = 0; n < s->m->nproducts; n++)
         if (s->m->product[n].value)
             w = add(s, w, weight(s, &s->m->product[n], RING));
-    Ref qk = dot(g, s->q, ring(s, s->k, false), s->over);
-    s->y = add(s, s->y, dot(g, mul(s, w, qk), ring(s, s->v, false),
-                            AXIS(s->axis)));
+    Ref qk = weighed(s, w, ring(s, s->k, false));
+    s->y = add(s, s->y, dot(g, qk, ring(s, s->v, false), AXIS(s->axis)));
 }
 
 /* ---- products ---- */
@@ -430,7 +439,8 @@ static Ref leaf_gain(Mask *m, const Product *p, int64_t tokens)
         if (!l || l->kind < LEAF_CUMSUM)
             continue;
         if (l->kind == LEAF_CUMSUM)
-            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name, (int)tokens);
+            x = mask_leaf(m, LEAF_TOKEN, SIDE_I, l->name,
+                          (int)tokens + l->back);
         e = op2(m->g, OP_add, e, op2(m->g, OP_mul, x, p->decay[n].w));
     }
     return e;
@@ -495,8 +505,11 @@ static void lower_state(Step *s, const Product *p, Ref state)
     int delay = delay_of(p);
     Ref gain = add(s, own(s, leaf_gain(s->m, p, delay)),
                    back(s, other_gain(s, p), delay));
-    Ref key = back(s, mul(s, own(s, p->col), s->k), delay);
-    Ref write = mul(s, key, back(s, s->v, delay));
+    Ref col = own(s, p->col);
+    bool of_values = s->g->n[col].axes && !(s->g->n[col].axes & s->over);
+    Ref key = of_values ? s->k : mul(s, col, s->k);
+    Ref value = of_values ? mul(s, col, s->v) : s->v;
+    Ref write = mul(s, back(s, key, delay), back(s, value, delay));
     Ref kept = mul(s, op1(s->g, OP_exp, gain), state);
 
     state_of(s, state)->next = add(s, kept, write);
@@ -527,7 +540,7 @@ static void lower_read(Step *s, const Product *p, Ref state)
     Ref from = p->lo > 0 ? state : state_of(s, state)->next;
     Ref row = mul(s, own(s, p->row), op1(s->g, OP_exp, e));
 
-    s->y = add(s, s->y, mul(s, row, dot(s->g, s->q, from, s->over)));
+    s->y = add(s, s->y, weighed(s, row, from));
 }
 
 static void lower_products(Step *s)

@@ -602,17 +602,17 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     check_apart(k);
     check_sums(k);
     ctx_doing(c, mode_name[a->mode], v->step->name);
-    if (v->step->mask)
-        run_mask(k);
-    else if (v->step->layer && a->mode == M_BACKWARD)
+    if (goes_in_parts(v, a))
         v->runs->backward(c, v, a, b, d);
+    else if (v->step->mask)
+        run_mask(k);
     else
         run_joint(k);
     for (int i = 0; i < v->step->nin; i++)
         if (k->sums[i].data)
             sum_gradient(k, i);
     const PlanEntry *e = k->plan;
-    if (v->step->layer && !e)
+    if (v->runs && !e)
         e = v->runs->plan(c, v, a, b);
     if (e || !b->call.on_device)
         validate_gradients(c, v, a, b, e, d);
@@ -666,15 +666,15 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
     PlanEntry *e;
 
+    if (goes_in_parts(v, a)) {
+        v->runs->prepare(c, v, a, b);
+        return;
+    }
     if (v->step->mask) {
         if (on_device_pairs(v, a, b)) {
             PairsCall p = device_pairs(k);
             pairs_prepare(c, v->shared.gpu, &v->pairs, &p);
         }
-        return;
-    }
-    if (v->step->layer && a->mode == M_BACKWARD) {
-        v->runs->prepare(c, v, a, b);
         return;
     }
     find_plans(k);
@@ -707,14 +707,14 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     int64_t segments = 1, need, more;
 
     d->stored = stored;
+    if (goes_in_parts(v, a))
+        return v->runs->workspace(c, v, a, b, d);
     if (v->step->mask && !on_device_pairs(v, a, b))
         return 0;
     if (v->step->mask) {
         PairsCall p = device_pairs(k);
         return pairs_workspace(c, v->shared.gpu, &p);
     }
-    if (v->step->layer)
-        return v->runs->workspace(c, v, a, b, d);
     find_plans(k);
     k->stored = fits_stored(k);
     if (!k->plan->backend->workspace)

@@ -349,6 +349,10 @@ typedef struct LayerRuns {
     uint64_t (*mark)(const Variant *v, const Args *a, const Bound *b);
 } LayerRuns;
 extern const LayerRuns layer_runs_by_parts;
+/* The same of a mask of both directions (ways.c), which has two scans. */
+extern const LayerRuns runs_both_ways;
+/* Does such a call go by v->runs? All do but for the truth. */
+bool goes_in_parts(const Variant *v, const Args *a);
 
 /* Does such a call keep its inputs alone for the way back (bind.c)? Then it
  * runs as one that keeps all, for the same bits, in memory that ends with it.

@@ -797,6 +797,7 @@ void concrete_open(lua_State *L)
     static const struct { const char *name; lua_CFunction f; int op; } of[] = {
         { "__add", binary, OP_add }, { "__sub", binary, OP_sub },
         { "__mul", binary, OP_mul }, { "__div", binary, OP_div },
+        { "__mod", binary, OP_mod },
         { "__unm", negate, 0 }, { "__pow", raise_to, 0 },
         { "__lt", no_branch, 0 }, { "__le", no_branch, 0 },
         { "__eq", no_branch, 0 }, { "__index", no_field, 0 },

@@ -275,6 +275,27 @@ static void find_parts(Form *f)
     buf_printf(&f->text, "  runs in %d parts\n", p->n);
 }
 
+static void put_road_of(Form *f, Graph *step)
+{
+    put_states(&f->text, graph_sized(step, (int32_t[NAXES]){ 0 }));
+    if (derive(step, f->size, CHUNK_DEFAULT))
+        buf_printf(&f->text, "  runs in chunks\n");
+    else
+        buf_printf(&f->text, "  runs token by token: %s\n", step->note);
+}
+
+static void put_ways(Form *f, const Mask *m)
+{
+    static const char *const from[] = { "first", "last" };
+
+    for (int w = 0; w < 2; w++) {
+        if (!m->way[w])
+            continue;
+        buf_printf(&f->text, "  from the %s token on:\n", from[w]);
+        put_road_of(f, m->way[w]);
+    }
+}
+
 static void find_form(Ctx *c, void *ud)
 {
     Form *f = ud;
@@ -285,16 +306,16 @@ static void find_form(Ctx *c, void *ud)
         find_parts(f);
         return;
     }
+    if (step->mask && step->mask->way[1]) {
+        put_ways(f, step->mask);
+        return;
+    }
     if (step->mask) {
         buf_printf(&f->text, "  over all pairs of tokens: %s\n",
                    step->mask->softmax ? "softmax" : "mode \"quadratic\"");
         return;
     }
-    put_states(&f->text, graph_sized(step, (int32_t[NAXES]){ 0 }));
-    if (derive(step, f->size, CHUNK_DEFAULT))
-        buf_printf(&f->text, "  runs in chunks\n");
-    else
-        buf_printf(&f->text, "  runs token by token: %s\n", step->note);
+    put_road_of(f, step);
 }
 
 const char *variant_form(lua_State *L, Variant *v)
@@ -330,7 +351,7 @@ const char *latest_note(const Variant *v)
 const char *road_taken(Ctx *c, Variant *v, const Args *a)
 {
     const char *note = latest_note(v);
-    bool pairs = v->step->mask && a->backend && !a->in[0].device
+    bool pairs = v->step->mask && !v->runs && a->backend && !a->in[0].device
               && !strcmp(a->backend->name, "cuda");
 
     if (v->said || (!note && !pairs) || a->serial

@@ -137,6 +137,9 @@ int layer_call_values(lua_State *L)
     if (v->step->layer)
         lang_fail(L, "call the function that both are made of", "%s: a layer "
                   "within a layer is not there yet", v->step->name);
+    if (v->step->mask && v->runs)
+        lang_fail(L, NULL, "%s: a mask of both directions has no step: it is "
+                  "not for layers", v->step->name);
     if (v->step->mask)
         lang_fail(L, "a mask that factors has a step", "%s: a mask of mode "
                   "\"quadratic\" has no step: it is not for layers",

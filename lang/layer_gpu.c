@@ -639,11 +639,11 @@ static uint64_t hash_words(uint64_t h, const int64_t *x, int n)
 
 static uint64_t hash_view(uint64_t h, const View *v, int rank)
 {
-    const int64_t x[] = { v->dtype, v->sb, v->st,
+    const int64_t x[] = { v->dtype, v->sb, v->st, v->sh, v->heads,
                           (int64_t)((uintptr_t)v->data % ROOM_ALIGN),
                           v->data != NULL };
 
-    return hash_words(hash_words(h, x, 5), v->sd, rank);
+    return hash_words(hash_words(h, x, 7), v->sd, rank);
 }
 
 static uint64_t hash_given(uint64_t h, const Given *g)
@@ -852,7 +852,7 @@ static void run_staged(Ctx *c, void *ud, const Call *call)
     *b = *s->b;
     b->call = *call;
     if (!d) {
-        layer_run(c, s->v, s->a, b);
+        s->v->runs->forward(c, s->v, s->a, b);
         return;
     }
     *d = *s->d;
@@ -870,7 +870,7 @@ static void run_staged(Ctx *c, void *ud, const Call *call)
         if (d->ds[i].given)
             move_given(&d->ds[i], &call->s1[step->nst + i]);
     }
-    layer_backward(c, s->v, s->a, b, d);
+    s->v->runs->backward(c, s->v, s->a, b, d);
 }
 
 void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,

@@ -12,7 +12,7 @@
 
 typedef struct Ask {
     MaskTrace *t;
-    Ref cond, value;
+    Ref cond, value, of[2];
     Region in[2];
     int verdict;
 } Ask;
@@ -25,15 +25,10 @@ static void run_decide(Ctx *c, void *ud)
     a->verdict = mask_decide(a->t->mask, a->cond, &a->t->at, a->in);
 }
 
-/* One comparison: what follows from the path so far, or a choice that the
- * trail remembers; the other choice has its turn in a later run. */
-static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
+/* The trail's next choice; it remembers a new one, whose other side has its
+ * turn in a later run. */
+static bool choose(MaskTrace *t, lua_State *L)
 {
-    Ask a = { .t = t, .cond = cond };
-
-    protect(L, t->tracer.ctx, run_decide, &a);
-    if (a.verdict >= 0)
-        return a.verdict;
     if (t->at_choice == t->nchoices) {
         if (t->nchoices == MAX_CHOICES)
             lang_fail(L, "compare i and j in fewer places",
@@ -41,7 +36,48 @@ static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
                       MAX_CHOICES);
         t->choice[t->nchoices++] = true;
     }
-    bool yes = t->choice[t->at_choice++];
+    return t->choice[t->at_choice++];
+}
+
+static void run_remainders(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_of_remainders(a->t->mask, a->cond);
+}
+
+/* As it was on this path, or a choice. */
+static bool decide_remainder(MaskTrace *t, lua_State *L, Ref cond)
+{
+    Gates *k = &t->gates;
+
+    for (int n = 0; n < k->n; n++)
+        if (k->cond[n] == cond)
+            return k->on[n];
+    if (k->n == MAX_GATES)
+        lang_fail(L, "compare i and j in fewer places",
+                  "one path of the mask compares more than %d remainders",
+                  MAX_GATES);
+    k->cond[k->n] = cond;
+    k->on[k->n] = choose(t, L);
+    return k->on[k->n++];
+}
+
+/* One comparison: what follows from the path so far, or a choice. */
+static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
+{
+    Ask a = { .t = t, .cond = cond };
+
+    if (t->mask->g->n[cond].op != OP_num) {
+        protect(L, t->tracer.ctx, run_remainders, &a);
+        if (a.verdict)
+            return decide_remainder(t, L, cond);
+    }
+    protect(L, t->tracer.ctx, run_decide, &a);
+    if (a.verdict >= 0)
+        return a.verdict;
+    bool yes = choose(t, L);
     t->at = a.in[yes];
     return yes;
 }
@@ -85,15 +121,31 @@ static void refuse_documents(lua_State *L, MaskTrace *t, Ref cond)
               "known only when the variant runs", x->name);
 }
 
+static void run_unfold(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_unfold(a->t->mask, a->cond, &a->value, a->of);
+}
+
 /* a == b is asked as a < b, then b < a: each outcome is one region. */
 static bool decide(Tracer *tracer, lua_State *L, Ref cond)
 {
     MaskTrace *t = tracer->ud;
     Ask a = { .t = t, .cond = cond };
 
+    protect(L, tracer->ctx, run_unfold, &a);
+    if (a.verdict)
+        return decide(tracer, L, a.of[decide_one(t, L, a.value)]);
     if (t->mask->g->n[cond].op != OP_eq)
         return decide_one(t, L, cond);
     protect(L, tracer->ctx, run_decidable, &a);
+    if (!a.verdict) {                   /* of remainders, nothing is ordered */
+        protect(L, tracer->ctx, run_remainders, &a);
+        if (a.verdict)
+            return decide_remainder(t, L, cond);
+    }
     if (!a.verdict)
         refuse_documents(L, t, cond);
     if (!a.verdict)
@@ -181,6 +233,12 @@ static Ref trace_score(lua_State *L, MaskTrace *t, int fn, int owner)
     return take_number(L, t, "score");
 }
 
+static void run_join(Ctx *c, void *ud)
+{
+    (void)c;
+    mask_join_gated(((MaskTrace *)ud)->mask);
+}
+
 /* Function and parameters are at fn and fn + 1. */
 static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
 {
@@ -193,6 +251,7 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
                         "many paths through its comparisons (limit: 64)");
         t->at = region_all();
         t->at_choice = 0;
+        t->gates.n = 0;
         lua_pushvalue(L, fn);
         push_position(L, t, owner, 0);
         push_position(L, t, owner, 1);
@@ -201,8 +260,10 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         Ref r = take_number(L, t, "mask"), s = 0;
         if (m->softmax && !is_num(m->g, r, 0))
             s = trace_score(L, t, fn, owner);
+        m->gates[m->npaths] = t->gates;
         m->path[m->npaths++] = (MaskPath){ t->at, r, s };
     } while (next_path(t));
+    protect(L, t->tracer.ctx, run_join, t);
 }
 
 /* ---- factoring, with the culprit underlined ---- */
@@ -211,9 +272,15 @@ static void run_factor(Ctx *c, void *ud)
 {
     MaskTrace *t = ud;
 
-    (void)c;
     mask_factor(t->mask);
     mask_probe(t->mask);
+    t->turned = t->mask->whole ? mask_turn(t->mask) : NULL;
+    if (t->turned) {
+        mask_factor(t->turned);
+        mask_probe(t->turned);
+    } else if (!t->mask->nproducts) {
+        fail(c, 0, "the mask is zero everywhere");
+    }
 }
 
 /* The text without spaces and prefixes; at[] says where each letter was. */
@@ -331,7 +398,8 @@ static void find_source(lua_State *L, MaskTrace *t, int fn)
 
 /* What a definition says beside its mask. */
 typedef struct Wish {
-    bool quadratic, softmax, causal;    /* causal: there is no mask */
+    bool quadratic, softmax, none;      /* none: there is no mask */
+    bool whole;                         /* causal = false */
     double scale;                       /* of scores; 0: the usual one */
     int score;                          /* where that function is; or 0 */
 } Wish;
@@ -348,9 +416,10 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     t->owner = owner;
     t->mask->softmax = w->softmax;
     t->mask->scale = w->scale;
+    t->mask->whole = w->whole;
     t->score = w->score;
     const char *file = step->ctx->file;
-    find_source(L, t, w->causal && w->score ? w->score : fn);
+    find_source(L, t, w->none && w->score ? w->score : fn);
     mask_declare(L, t, def);
     lua_pushvalue(L, fn);
     int at = lua_gettop(L);
@@ -375,7 +444,11 @@ static void run_step(Ctx *c, void *ud)
     MaskTrace *t = ud;
 
     (void)c;
-    if (!t->args->mask)
+    if (t->args->mask)
+        return;
+    if (t->turned)
+        mask_ways(t->mask, t->turned, t->args);
+    else
         mask_step(t->mask, t->args);
 }
 
@@ -403,14 +476,27 @@ static bool wants_softmax(lua_State *L, int def)
     return true;
 }
 
+/* Do tokens behind i weigh, too? */
+static bool wants_whole(lua_State *L, int def)
+{
+    int type = lua_getfield(L, def, "causal");
+
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        lang_fail(L, "causal = false lets tokens behind i weigh, too",
+                  "flin.variant: causal must be true or false, not %s",
+                  type_text(L, -1));
+    return type == LUA_TBOOLEAN && !lua_toboolean(L, -1);
+}
+
 /* Pushes the fields that it looks at. */
 static Wish wish_of(lua_State *L, int def)
 {
     Wish w = { .quadratic = wants_quadratic(L, def),
-               .softmax = wants_softmax(L, def) };
+               .softmax = wants_softmax(L, def),
+               .whole = wants_whole(L, def) };
     int score = lua_getfield(L, def, "score");
 
-    w.causal = lua_getfield(L, def, "mask") == LUA_TNIL;
+    w.none = lua_getfield(L, def, "mask") == LUA_TNIL;
     lua_pop(L, 1);
     if (w.quadratic && w.softmax)
         lang_fail(L, "leave out mode", "flin.variant: mode = \"quadratic\" "
@@ -439,14 +525,18 @@ static Wish wish_of(lua_State *L, int def)
 /* What stands for a mask where softmax has none. */
 static const char causal[] =
     "return function (i, j) if i < j then return 0 end return 1 end";
+static const char whole[] = "return function (i, j) return 1 end";
 
 void mask_push(lua_State *L, int def)
 {
+    const char *text = wants_whole(L, def) ? whole : causal;
+
     lua_getfield(L, def, "mask");
+    lua_remove(L, -2);
     if (!lua_isnil(L, -1))
         return;
     lua_pop(L, 1);
-    if (luaL_loadbuffer(L, causal, sizeof causal - 1, "=causal") != LUA_OK)
+    if (luaL_loadbuffer(L, text, strlen(text), "=causal") != LUA_OK)
         lua_error(L);
     lua_call(L, 0, 1);
 }

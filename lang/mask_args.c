@@ -188,6 +188,23 @@ static _Noreturn void unknown(lua_State *L, const MaskTrace *t,
               "such input", name);
 }
 
+/* What differs from entry to entry of a token makes a mask for each of them. */
+static void check_entries(lua_State *L, const MaskTrace *t, const Input *in)
+{
+    const Input *k = find_input(t->args, "k"), *v = find_input(t->args, "v");
+
+    if (in == k || in == v || in == find_input(t->args, "q"))
+        lang_fail(L, "a mask is what a pair's product of q and k is multiplied "
+                  "by", "p.%s: the mask reads what it weighs", in->name);
+    if (t->mask->softmax)
+        lang_fail(L, "declare it \"t\": a number for each token", "p.%s has "
+                  "more axes than t: a softmax weighs whole tokens", in->name);
+    if (in->axes != k->axes && in->axes != v->axes)
+        lang_fail(L, "what a mask reads is of whole tokens, of each of their "
+                  "keys, \"t k\", or of each value, \"t v\"", "p.%s has axes "
+                  "that are neither those of k nor of v", in->name);
+}
+
 static LeafKind classify(lua_State *L, MaskTrace *t, const char *name,
                          char base[48])
 {
@@ -202,8 +219,7 @@ static LeafKind classify(lua_State *L, MaskTrace *t, const char *name,
     if (!in && !t->open)
         unknown(L, t, name);
     if (in && in->axes)
-        lang_fail(L, "a mask weighs whole tokens: what it reads has axes "
-                  "\"t\" or \"\"", "p.%s has more axes than t", base);
+        check_entries(L, t, in);
     if (in && n && !in->timed)
         lang_fail(L, NULL, "p.%s: %s is the same for every token", name,
                   base);

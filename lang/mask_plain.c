@@ -116,8 +116,8 @@ static void differs(Plain *a, int64_t i, int64_t j, double got, double traced)
              ? "what flin compares is a value, and an if or and takes every "
                "value as true: use flin.where(cond, a, b)" : e.line
              ? "a comparison == of i or j with a number is never true while "
-               "tracing, nor is a table read there: write i < 1, or "
-               "flin.where(flin.eq(i, 0), a, b)"
+               "tracing, nor is a table read there: write i < 1, "
+               "i % 4 > 0, or flin.where(flin.eq(i, 0), a, b)"
              : "the function may use nothing but its arguments and functions "
                "of flin, and must give the same each time");
     if (!e.line)
@@ -393,7 +393,7 @@ static int compare_all(lua_State *L)
     grid(a, GRID, DRAW_SIGNED, true);
     grid(a, GRID, DRAW_POSITIVE, true);
     for (unsigned n = 0; a->m.asks && n < WAYS; n++)
-        grid(a, DATA_GRID, DRAW_GIVEN + n, false);
+        grid(a, DATA_GRID, DRAW_GIVEN + n, a->t->mask->whole);
     for (int n = 0; n < RANDOM; n++) {
         double j = random_to(a, FAR);
         point(a, j + random_to(a, FAR), j);
@@ -434,7 +434,9 @@ void mask_compare(lua_State *L, MaskTrace *t, int fn, bool score)
 
 /* ---- v:reference ---- */
 
-enum { ALL_PAIRS = 3000000, SOME_PAIRS = 1000000 };
+enum { ALL_PAIRS = 3000000, SOME_PAIRS = 1000000,
+       ENTRIES = 256 };                 /* of a token: masks, more are not
+                                           looked at */
 
 /* Beside a sum of more, numbers lie a millionth apart, and what is -inf has no
  * differences: there the trace, which adds up each difference by itself, knows
@@ -450,6 +452,9 @@ typedef struct Sum {
                                            compared with what is there */
     double *x[3], *y;                   /* q, k, v: [token][entries] */
     int64_t n[3];
+    bool keyed, valued;                 /* a mask for each key, value */
+    int64_t masks;                      /* for so many entries */
+    double *entries;                    /* of a token's input */
     Concrete run;
     Rng rng;
 } Sum;
@@ -480,24 +485,58 @@ static void load_tensors(Sum *u, const Seq *s, int head)
     }
 }
 
-/* Pushes the table p of the call's own numbers; gives the largest sum that is
- * read of it. */
-static const double *push_call(Sum *u, const Seq *s, int head)
+static bool is_tensor(const char *name)
+{
+    for (int k = 0; k < 3; k++)
+        if (!strcmp(name, tensors[k]))
+            return true;
+    return false;
+}
+
+/* Which key, or value, mask e is of. */
+static int64_t key_of(const Sum *u, int64_t e)
+{
+    return u->valued ? e / u->n[2] : e;
+}
+
+static int64_t value_of(const Sum *u, int64_t e)
+{
+    return e % u->n[2];
+}
+
+/* Input i of token t, for mask e. */
+static double number_of(Sum *u, int i, int64_t e, const Seq *s, int head,
+                        int64_t t)
+{
+    const Graph *g = u->r->v->step;
+    const Call *call = &u->r->bound.call;
+    const Input *in = &g->in[i];
+    int64_t at = place(call, in, i, s, head, t);
+    bool key = in->axes == g->in[graph_find_input(g, "k")].axes;
+
+    if (!in->axes)
+        return view_get(&call->in[i], at);
+    view_entries(&call->in[i], in->order, in->rank, call->size, in->axes, at,
+                 u->entries, false);
+    return u->entries[key ? key_of(u, e) : value_of(u, e)];
+}
+
+/* Pushes the table p of the call's own numbers, for mask e; gives the largest
+ * sum that is read of it. */
+static const double *push_call(Sum *u, int64_t e, const Seq *s, int head)
 {
     lua_State *L = u->L;
     const Graph *g = u->r->v->step;
-    const Call *call = &u->r->bound.call;
 
     lua_newtable(L);
     for (int i = 0; i < g->nin; i++) {
         const Input *in = &g->in[i];
-        if (in->axes)
+        if (is_tensor(in->name))
             continue;
         if (in->timed)
             lua_newtable(L);
         for (int64_t t = 0; t < (in->timed ? s->len : 1); t++) {
-            lua_pushnumber(L, view_get(&call->in[i], place(call, in, i, s,
-                                                           head, t)));
+            lua_pushnumber(L, number_of(u, i, e, s, head, t));
             if (in->timed)
                 lua_rawseti(L, -2, t + 1);
         }
@@ -508,19 +547,37 @@ static const double *push_call(Sum *u, const Seq *s, int head)
     return far;
 }
 
-/* y of token i, by the function at fn and the table p on top. */
-static void sum_row(Sum *u, int64_t i)
+/* Adds what mask e, by the function at fn and the table p on top, gives token i
+ * of token j. */
+static void add_token(Sum *u, int64_t e, int64_t i, int64_t j)
 {
-    int64_t K = u->n[1], V = u->n[2];
+    int64_t K = u->n[1], V = u->n[2], d = value_of(u, e);
+    int64_t first = u->keyed ? key_of(u, e) : 0;
+    int64_t last = u->keyed ? first + 1 : K;
+    const double *q = u->x[0] + i * K, *k = u->x[1] + j * K;
+    const double *v = u->x[2] + j * V;
+    double w = mask_plain(u->L, u->fn, i, j), dot = 0;
 
-    memset(u->y, 0, (size_t)V * sizeof *u->y);
-    for (int64_t j = 0; j <= i; j++) {
-        const double *q = u->x[0] + i * K, *k = u->x[1] + j * K;
-        double w = mask_plain(u->L, u->fn, i, j), dot = 0;
-        for (int64_t d = 0; w != 0 && d < K; d++)
-            dot += q[d] * k[d];
-        for (int64_t d = 0; w != 0 && d < V; d++)
-            u->y[d] += w * dot * u->x[2][j * V + d];
+    if (w == 0)
+        return;
+    for (int64_t n = first; n < last; n++)
+        dot += q[n] * k[n];
+    for (int64_t n = u->valued ? d : 0; n < (u->valued ? d + 1 : V); n++)
+        u->y[n] += w * dot * v[n];
+}
+
+/* y of token i of `len`, by the tables p from `tables` on. */
+static void sum_row(Sum *u, int tables, int64_t i, int64_t len)
+{
+    const Mask *m = u->r->v->step->mask;
+    int64_t last = m && m->whole ? len - 1 : i;
+
+    memset(u->y, 0, (size_t)u->n[2] * sizeof *u->y);
+    for (int64_t e = 0; e < u->masks; e++) {
+        lua_pushvalue(u->L, tables + (int)e);
+        for (int64_t j = 0; j <= last; j++)
+            add_token(u, e, i, j);
+        lua_pop(u->L, 1);
     }
 }
 
@@ -555,25 +612,31 @@ static void sum_head(Sum *u, const Seq *s, int head)
     const Output *o = &g->out[0];
     const View *y = &call->out[0];
     int64_t left = u->budget;
+    int tables = lua_gettop(u->L) + 1;
+    const double *far[ENTRIES];
 
     load_tensors(u, s, head);
-    const double *far = push_call(u, s, head);
+    for (int64_t e = 0; e < u->masks; e++)
+        far[e] = push_call(u, e, s, head);
     for (int64_t n = 0; n < s->len && left > 0; n++) {
         int64_t i = u->whole ? n
             : (int64_t)(rng_uniform(&u->rng) * (double)s->len);
         int64_t at = s->b * y->sb + (s->start + i) * y->st + head * y->sh;
         protect(u->L, u->r->ctx, run_poll, NULL);
-        sum_row(u, i);
-        if (*far > LARGEST_SUM)
+        sum_row(u, tables, i, s->len);
+        bool known = true;
+        for (int64_t e = 0; e < u->masks; e++)
+            known = known && *far[e] <= LARGEST_SUM;
+        if (!known)
             break;
-        left -= i + 1;
+        left -= (i + 1) * u->masks;
         if (u->whole)
             view_entries(y, o->order, o->rank, call->size, g->n[o->node].axes,
                          at, u->y, true);
         else
             compare_row(u, i, y, at);
     }
-    lua_pop(u->L, 1);
+    lua_settop(u->L, tables - 1);
 }
 
 static int sum_all(lua_State *L)
@@ -583,11 +646,27 @@ static int sum_all(lua_State *L)
 
     u->L = L;
     u->fn = 2;
-    luaL_checkstack(L, 20, NULL);
+    luaL_checkstack(L, ENTRIES + 20, NULL);
     for (int64_t s = 0; s < call->nseq; s++)
         for (int head = 0; head < call->heads; head++)
             sum_head(u, &call->seq[s], head);
     return 0;
+}
+
+/* One for all entries of a token, or each of its keys, values, or both. */
+static void find_masks(Sum *u)
+{
+    const Graph *g = u->r->v->step;
+    AxisSet k = g->in[graph_find_input(g, "k")].axes;
+
+    for (int i = 0; i < g->nin; i++) {
+        const Input *in = &g->in[i];
+        if (!in->axes || is_tensor(in->name))
+            continue;
+        u->keyed |= in->axes == k;
+        u->valued |= in->axes != k;
+    }
+    u->masks = (u->keyed ? u->n[1] : 1) * (u->valued ? u->n[2] : 1);
 }
 
 static void run_room(Ctx *c, void *ud)
@@ -606,6 +685,8 @@ static void run_room(Ctx *c, void *ud)
     for (int k = 0; k < 3; k++)
         u->x[k] = ctx_alloc(c, (size_t)(most * u->n[k]) * sizeof(double));
     u->y = ctx_alloc(c, (size_t)(2 * u->n[2]) * sizeof(double));
+    u->entries = ctx_alloc(c, (size_t)(u->n[1] + u->n[2]) * sizeof(double));
+    find_masks(u);
 }
 
 /* The sum by the function, where y is asked for, at all pairs if `whole` and
@@ -629,11 +710,16 @@ static void by_function(lua_State *L, Run *r, bool whole)
     Sum *u = lua_newuserdatauv(L, sizeof *u, 0);
     memset(u, 0, sizeof *u);
     u->r = r;
+    protect(L, r->ctx, run_room, u);
+    if (u->masks > ENTRIES) {
+        lua_pop(L, 1);
+        return;
+    }
+    pairs *= (double)u->masks;
     u->whole = whole && pairs <= ALL_PAIRS;
     u->budget = u->whole ? INT64_MAX
         : SOME_PAIRS / (call->nseq * call->heads) + 1;
     rng_seed(&u->rng, 1);
-    protect(L, r->ctx, run_room, u);
     lua_pushcfunction(L, sum_all);
     lua_pushlightuserdata(L, u);
     lua_getiuservalue(L, 1, OF_FUNCTION);

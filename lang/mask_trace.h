@@ -18,6 +18,7 @@ typedef struct MaskTrace {
     int owner;                          /* on the stack: whose memory this is */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
+    Mask *turned;                       /* above the diagonal (mask_turn) */
     int score;                          /* on the stack: what is made of a
                                            pair's score; or 0 */
     MaskRead read[MAX_INPUTS];
@@ -25,6 +26,7 @@ typedef struct MaskTrace {
     Region at;                          /* of the path so far */
     bool choice[MAX_CHOICES];
     int nchoices, at_choice;
+    Gates gates;                        /* of this path, too */
     int first_line, last_line;          /* of the function */
 } MaskTrace;
 

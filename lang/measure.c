@@ -390,11 +390,19 @@ static int count_cores(lua_State *L)
     return 1;
 }
 
+/* own.steps(v): is there a state to step from? */
+static int has_step(lua_State *L)
+{
+    lua_pushboolean(L, !variant_check(L, 1)->step->mask);
+    return 1;
+}
+
 void measure_own(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         { "copy_rate", copy_rate }, { "cores", count_cores },
         { "gpu_watch", gpu_watch }, { "kernel_times", kernel_times },
+        { "steps", has_step },
         { NULL, NULL }
     };
 

@@ -426,7 +426,7 @@ const Backend *call_backend(Ctx *c, const Args *a, const Call *call)
 
 bool on_device_pairs(const Variant *v, const Args *a, const Bound *b)
 {
-    return v->step->mask && b->call.on_device
+    return v->step->mask && !v->runs && b->call.on_device
         && (a->mode == M_FORWARD || a->mode == M_BACKWARD);
 }
 
@@ -448,10 +448,10 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
     return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
 
-/* In parts, but for the truth. */
-static bool in_parts(const Variant *v, const Args *a)
+bool goes_in_parts(const Variant *v, const Args *a)
 {
-    return v->step->layer && a->mode != M_REFERENCE;
+    return v->runs && a->mode != M_REFERENCE
+        && a->mode != M_REFERENCE_BACKWARD;
 }
 
 static void run_pairs(Ctx *c, Variant *v, const Bound *b)
@@ -463,13 +463,13 @@ static void run_pairs(Ctx *c, Variant *v, const Bound *b)
 
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    const PlanEntry *e = in_parts(v, a) ? v->runs->plan(c, v, a, b)
+    const PlanEntry *e = goes_in_parts(v, a) ? v->runs->plan(c, v, a, b)
                                         : bound_plan(c, v, a, b);
     bool looks = e || !b->call.on_device;
     const Validation *before = looks ? validate_before(c, v, a, b, e) : NULL;
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
-    if (in_parts(v, a))
+    if (goes_in_parts(v, a))
         v->runs->forward(c, v, a, b);
     else if (e)
         e->backend->run(c, e->program, e->plan, &b->call);
@@ -485,7 +485,7 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    if (in_parts(v, a)) {
+    if (goes_in_parts(v, a)) {
         v->runs->prepare(c, v, a, b);
         return;
     }
@@ -502,7 +502,7 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    if (in_parts(v, a))
+    if (goes_in_parts(v, a))
         return v->runs->workspace(c, v, a, b, NULL);
     if (on_device_pairs(v, a, b)) {
         PairsCall p = pairs_call(v, b);

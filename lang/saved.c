@@ -80,7 +80,7 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     if (!e) {
         Args serial = *a;
-        serial.serial = !v->step->layer;
+        serial.serial = !v->runs;
         run_bound(c, v, &serial, b);
         return 0;
     }

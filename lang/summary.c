@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../compiler/affine.h"
+#include "../compiler/mask.h"
 #include "bind.h"
 
 enum { ALIGN = 256 };
@@ -63,6 +64,8 @@ static const char *find_states(Ctx *c, const Graph *step, Transition *t)
 static const char *stateless(const Graph *step)
 {
     return step->layer ? "a layer has its variants' states"
+         : step->mask && step->mask->way[1] ? "a mask of both directions has "
+                                              "no state to carry on"
          : step->mask ? "a mask of mode \"quadratic\" has no state" : NULL;
 }
 

@@ -482,7 +482,7 @@ static const Event events[] = {
     { "__lt", "<", value_compare, OP_lt, 0 },
     { "__le", "<=", value_compare, OP_le, 0 },
     { "__eq", "==", value_compare, OP_eq, 0 },
-    { "__mod", "%", value_refuse, 0, "a - flin.floor(a / b) * b" },
+    { "__mod", "%", value_binary, OP_mod, 0 },
     { "__idiv", "//", value_refuse, 0, "flin.floor(a / b)" },
     { "__len", "#", value_refuse, 0,
       "flin.sum(x) adds its entries, flin.mean(x) knows how many they are" },

@@ -11,6 +11,7 @@
 
 #include "../compiler/domain.h"
 #include "../compiler/layer.h"
+#include "../compiler/mask.h"
 #include "bind.h"
 #include "shared.h"
 #include "truth.h"
@@ -26,7 +27,8 @@ static const char *const domain_names[] = {
 };
 
 static const char *const fields[] = { "name", "axes", "input", "state",
-    "step", "mask", "mode", "normalise", "score", "scale", "initial" };
+    "step", "mask", "causal", "mode", "normalise", "score", "scale",
+    "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
     "forward", "initial", "checkpoint" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
@@ -490,6 +492,11 @@ static int flin_variant(lua_State *L)
                   "(i, j, p) ... end", step ? "flin.variant: a step and a "
                   "mask: only one can say what is computed" :
                   "flin.variant: a step (or a mask) is missing");
+    if (step && lua_getfield(L, 1, "causal") != LUA_TNIL)
+        lang_fail(L, "a step knows the tokens before; mask = function (i, j, "
+                  "p) ... end can weigh those behind, too", "flin.variant: "
+                  "causal is of masks");
+    lua_settop(L, f + 1);
     Variant *v = variant_push(L, name);
     int at = lua_gettop(L);
     Tracer *t = tracer_push(L, at, v);
@@ -500,6 +507,8 @@ static int flin_variant(lua_State *L)
         lua_replace(L, f + 1);
         mask_trace(L, 1, f + 1, owner, t);
         v->masked = true;
+        if (v->step->mask && v->step->mask->way[1])
+            v->runs = &runs_both_ways;
         truth_keep(L, at, f + 1, t);
     } else {
         declare(L, v->step, 1, "input");

@@ -180,7 +180,8 @@ cuda() {
         "flin tests/lua/odd.lua 12 1 cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
-        "flin tests/cuda/pairs.lua" "flin tests/cuda/steps.lua" \
+        "flin tests/cuda/pairs.lua" "flin tests/cuda/masks.lua 70" \
+        "flin tests/cuda/steps.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
@@ -245,8 +246,8 @@ cuda() {
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
-        *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*inplace*|\
-        *mixed*|*results*|*probes*|*odd.lua*|*variants.lua*)
+        *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\
+        *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;

@@ -208,6 +208,22 @@ static void find_rooms(Hand *h)
         r->sum[k] = take(r, plane * 4);
 }
 
+/* What the kernels have no room for. */
+static void check_leaves(Ctx *c, const Graph *step)
+{
+    static const char *const help = "a mask that factors, which is no pairs; "
+        "or the CPU";
+
+    if (step->mask->whole)
+        fail_help(c, 0, help, "%s: pairs above the diagonal have no kernels on "
+                  "a GPU", step->name);
+    for (int i = 0; i < step->nin; i++)
+        if (step->in[i].axes && mask_reads(step->mask, step->in[i].name))
+            fail_help(c, 0, help, "%s: pairs that are weighed by %s for each "
+                      "entry have no kernels on a GPU", step->name,
+                      step->in[i].name);
+}
+
 /* plain: without wgmma, whatever would fit. */
 static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
 {
@@ -215,6 +231,7 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
     const Call *call = p->call;
     Hand h = { .c = c, .g = g, .p = p, .heads = call->heads };
 
+    check_leaves(c, p->step);
     h.d = gpu_enter(c, g);
     h.m = mask_copy(c, p->step->mask);
     h.leaves = pair_leaves(h.m);

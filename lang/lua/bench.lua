@@ -327,6 +327,7 @@ return function (v, o)
         .flops = flops
     end
   end
+  if not own.steps(v) then return b end
   local token = first_token(v, inputs, calls)
   token.state, token.inplace = state, true
   local one = v:step(token)

@@ -4,6 +4,6 @@ return flin.variant {
   input = { q = "t k", k = "t k", v = "t v" },
   state = { S = "k v" },
   step  = function (x, s)
-    return { S = s.S }, x.q % 2
+    return { S = s.S }, x.q // 2
   end,
 }

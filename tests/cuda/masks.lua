@@ -1,0 +1,132 @@
+-- On a GPU: masks of every kind that is a scan. Of both directions, whose two
+-- results are added up; for each key or value; by remainders. Forward, token by
+-- token and gradients against float64, the same bits each time, packed
+-- sequences, heads that are shared, tensors of the host.
+--   flin tests/cuda/masks.lua [T [NAME ...]]
+local flin = require "flin"
+local exp = flin.exp
+local suite = require "suite"
+local expect <const>, on_gpu <const> = suite.expect, suite.on_gpu
+local relative <const> = suite.relative
+local T <const> = tonumber((...) or 130)
+
+local only = select("#", ...) > 1 and {}
+for n = 2, select("#", ...) do only[select(n, ...)] = true end
+
+suite.gpu { poison = true }
+
+local definitions <const> = {
+  plain = { causal = false, mask = function () return 1 end },
+  gated = { causal = false, mask = function (i, j, p)
+    if i < j then return p.b[j] * exp(p.h_cumsum[j] - p.h_cumsum[i]) end
+    return p.a[i] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  near = { causal = false, mask = function (i, j, p)
+    if flin.abs(i - j) > 2 then return 0 end
+    return p.w[j] / (flin.abs(i - j) + 1)
+  end },
+  behind = { causal = false, input = { s = ": log_decay" },
+             mask = function (i, j, p)
+    if i >= j then return 0 end
+    return exp(p.s * (j - i))
+  end },
+  keyed = { input = { g = "t k : log_decay", b = "t" },
+            mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  bonus = { input = { g = "t k : log_decay", u = "k" },
+            mask = function (i, j, p)
+    if i < j then return 0 end
+    if i == j then return p.u end
+    return exp(p.g_cumsum[i - 1] - p.g_cumsum[j])
+  end },
+  columns = { input = { a = "t k", b = "t v", g = "t : log_decay" },
+              mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.a[i] * p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  keyed_ways = { causal = false, input = { g = "t k : log_decay" },
+                 mask = function (i, j, p)
+    local d = p.g_cumsum[i] - p.g_cumsum[j]
+    return exp(i < j and -d or d)
+  end },
+  strided = { mask = function (i, j, p)
+    if i < j or (i - j) % 3 > 0 then return 0 end
+    return exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  summaries = { mask = function (i, j, p)
+    if i < j then return 0 end
+    if i - j < 3 or j % 8 > 6 then return p.a[j] end
+    return 0
+  end },
+}
+
+-- float32: what it rounds. bfloat16: what is stored in it, the parts of the
+-- sum included; of gates, sums that cancel.
+local limits <const> = { float32 = 1e-5, bfloat16 = 8e-3 }
+
+-- The last token by itself, behind the others.
+local function decode(v, x, y, what, limit)
+  local first, last = {}, {}
+  for n, t in pairs(x) do
+    local timed = t.shape[2] == T
+    first[n] = timed and t:narrow(2, 1, T - 1) or t
+    last[n] = timed and t:narrow(2, T, 1) or t
+  end
+  local _, state = v:forward(on_gpu(first))
+  local one = on_gpu(last)
+  one.state = state
+  local e = relative(v:step(one), y:narrow(2, T, 1))
+  expect(e <= limit, "%s: the last token is off by %.1e", what, e)
+end
+
+local function check(name, dtype, D, H, cu)
+  if only and not only[name] then return end
+  local def = { name = name }
+  for k, x in pairs(definitions[name]) do def[k] = x end
+  local v, B = flin.variant(def), cu and 1 or 2
+  local x = suite.typed(v, v:random { T = T, B = B, H = H, HV = 2, K = D,
+                                      V = D }, dtype)
+  local want, what = {}, ("%s, %s, %d wide"):format(name, dtype, D)
+  local limit = limits[dtype]
+  x.dy = flin.randn({ B, T, 2, D }, { seed = 3 }):to(dtype)
+  for n, t in pairs(x) do want[n] = t:to "float64" end
+  local there = on_gpu(x)
+  want.cu_seqlens, there.cu_seqlens = cu, cu
+  local grad, again = v:backward(there), v:backward(there)
+  for n, g in pairs(v:reference_backward(want)) do
+    if n ~= "initial_state" then
+      local e = relative(grad[n], g)
+      local gate = n == "g" or n == "h" or n == "s"
+      expect(e <= (gate and dtype == "bfloat16" and 2e-2 or limit),
+             "%s: d_%s is off by %.1e", what, n, e)
+      expect((grad[n]:to "cpu" - again[n]:to "cpu"):maxabs() == 0,
+             "%s: d_%s changes", what, n)
+    end
+  end
+  there.dy, want.dy, x.dy = nil, nil, nil
+  local y = v:reference(want)
+  local e = relative(v:forward(there), y)
+  expect(e <= limit, "%s: y is off by %.1e", what, e)
+  if def.causal == nil and not cu then decode(v, x, y, what, limit) end
+  if def.causal == nil then return end
+  x.cu_seqlens, x.backend = cu, "cuda"
+  e = relative(v:forward(x), y)
+  expect(e <= limit, "%s: of the host's tensors y is off by %.1e", what, e)
+end
+
+local names = {}
+for name in pairs(definitions) do names[#names + 1] = name end
+table.sort(names)
+for _, name in ipairs(names) do
+  check(name, "bfloat16", 64, 1)
+end
+local ends <const> = { 0, 1, 1, T // 2, T }
+for _, name in ipairs { "gated", "keyed", "strided" } do
+  check(name, "float32", 16, 2, ends)
+end
+check("gated", "bfloat16", 64, 2, ends)
+check("behind", "float32", 16, 1)
+
+suite.finish()

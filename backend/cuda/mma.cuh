@@ -52,9 +52,10 @@ template<int ACROSS> INLINE u32 right_step(u32 at, int rows, int j, int step)
     return ACROSS ? (at ^ 32 * (j % 4)) + j / 4 * rows * 128 + 2048 * step
                   : (at ^ 32 * (step % 4)) + step / 4 * rows * 128 + 2048 * j;
 }
-/* d = a b, or d += a b, or d -= a b: 64 rows from `row`, 2 REGS columns from
- * `col` on, over 16 STEPS. */
-template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS, int REGS>
+/* d = a b, or d += a b, or d -= a b: 64 rows from `row`, of which there are
+ * HAS, 2 REGS columns from `col` on, over 16 STEPS. */
+template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS,
+         int HAS = 64, int REGS>
 INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
                            u32 b, int rows_b, int col)
 {
@@ -63,6 +64,8 @@ INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
     const u32 right = right_at<ACROSS_B>(b, rows_b, col, lane);
     UNROLL for (int i = 0; i < REGS && !ADDS; i++)
         d[i] = 0;
+    if (HAS < 64 && 16 * warp >= HAS)
+        return;
     UNROLL for (int k = 0; k < STEPS; k++) {
         u32 x[4];
         read_step<ACROSS_A>(step_of<ACROSS_A>(left, rows_a, k), x);

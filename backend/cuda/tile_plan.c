@@ -154,7 +154,7 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     }
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
-    return schedule_kernel(t->c, &w, target_of_arch(t->c, t->o->arch));
+    return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk));
 }
 
 /* Of a kernel whose nodes lie as asked. */

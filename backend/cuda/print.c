@@ -84,7 +84,7 @@ static void put_kept_sums(Print *p, const KValue *v)
                    " parts_sum<%d>(%s, %d, k);\n", once_text(p, v->node),
                    (int)v->nrow, kept_place(p, v->node),
                    sliced_index(p, v->row, 0), v->parts, place(p, v),
-                   (int)v->nrow);
+                   (int)vector_size(v));
 }
 
 static void put_kept(Print *p, Ref r)

@@ -373,10 +373,10 @@ static inline int32_t rows_lying(const KValue *v)
     return v->layout == LAY_TILE && has_tokens(v) && v->nrow < TILE_ROWS
          ? v->nrow : (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
 }
-/* Entries of a vector as it lies: a token each of a warp's two rows. */
+/* Entries of a vector as it lies: a fragment's lanes find one for each row. */
 static inline int32_t vector_size(const KValue *v)
 {
-    return has_tokens(v) && v->nrow < TILE_ROWS ? TILE_ROWS : v->nrow;
+    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
 }
 /* Bytes from row to row of sums. */
 static inline int32_t sums_pitch(const KValue *v)

@@ -78,9 +78,9 @@ typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE, LAY_SUMS,
                       LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
-enum { TILE_COLS = 64, TILE_ROWS = 64, WIDE_PITCH = 72, SUMS_MORE = 8,
-       SHARED_ALIGN = 1024,
-       NOTHING = -1 };
+/* LEAST_ROWS: of a chunk. */
+enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
+       SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
 
 /* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
@@ -258,9 +258,9 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p);
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);
 
-/* The plan in which ranks are rows of a chunk that has so much fewer tokens
- * (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
-const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p);
+/* The plan in which ranks are rows of a chunk of so many, which has so much fewer
+ * tokens (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
+const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */
 

@@ -1,6 +1,5 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
-#include <stdlib.h>
 
 /* What a program of the role has in registers that is no fragment. */
 static int registers_left(const Schedule *s, KRole role)
@@ -151,8 +150,7 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
 {
     Schedule *best = best_attempt(c, w, like);
-    if (like->kind != K_FORWARD || plan_is_joint(w->p) || best->groups < 2
-        || (getenv("NOAHEAD") && !like->target->form[FORM_DEAL]))
+    if (like->kind != K_FORWARD || plan_is_joint(w->p) || best->groups < 2)
         return best;
     like->ahead = like->resident = 1;
     like->slices = best->slices;

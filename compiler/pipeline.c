@@ -72,6 +72,23 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
     return p;
 }
 
+/* Whether the plan has kernels that nothing fast runs there, and one with half
+ * the tokens a chunk has none. The usual machine was measured to do better with
+ * the usual chunks. */
+static bool half_is_better(const PlanWish *w, const PlanTry *t)
+{
+    PlanWish half = *w;
+    PlanTry other;
+
+    if (!w->larger || !w->joint || w->chunk != CHUNK_DEFAULT
+        || w->m->arch == machine_usual_gpu()->arch
+        || w->larger(t->g->ctx, t->plan, w->m))
+        return false;
+    half.chunk /= 2;
+    return plan_try(&half, &other) == FITS
+        && w->larger(other.g->ctx, other.plan, w->m);
+}
+
 Fit plan_try(const PlanWish *w, PlanTry *out)
 {
     *out = (PlanTry){ .fit = NO_CHUNKS };
@@ -81,8 +98,11 @@ Fit plan_try(const PlanWish *w, PlanTry *out)
     out->plan = w->cut ? partition_if(out->g, w->m, w->effort, &out->info,
                                       &out->why)
                        : plan_simple(out->g);
-    if (!out->plan)
+    bool fits = out->plan;
+    if (!fits)
         out->plan = try_larger(w, out);
+    if (fits && half_is_better(w, out))
+        return out->fit = TOO_LARGE;
     return out->fit = out->plan ? FITS : TOO_LARGE;
 }
 

@@ -188,7 +188,8 @@ static void comment(Buf *out, const Buf *text)
 static void dump_joint(Ctx *c, Dump *d, char letter)
 {
     PlanView ask = { .asked = d->args.chunk, .backward = true,
-                     .m = letter == 'K' ? machine_usual_gpu() : d->m };
+                     .m = letter == 'K' && !d->m->arch
+                          ? machine_usual_gpu() : d->m };
 
     if (letter == 'K' && !ask.asked)
         ask.asked = 64;
@@ -198,7 +199,7 @@ static void dump_joint(Ctx *c, Dump *d, char letter)
     if (letter == 'P')
         plan_print(w->p, &d->out);
     else if (letter == 'K')
-        buf_printf(&d->out, "%s", cuda_schedules(c, w->made));
+        buf_printf(&d->out, "%s", cuda_schedules(c, w->made, w->m->arch));
     else
         graph_print(w->made->g, &d->out);
 }

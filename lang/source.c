@@ -6,12 +6,23 @@
 #include <string.h>
 
 #include "../backend/cuda/cuda.h"
-#include "../backend/cuda/nvrtc.h"
+#include "../backend/cuda/rooms.h"
 #include "bind.h"
 
-enum { GPU_SIZE = 128 };
+enum { GPU_SIZE = 128, GROUPS = 2 };
 
 #define SOURCE_META "flin.source"
+
+/* Kernels from the first on, compiled: a cubin for each of their programs. */
+typedef struct CompiledPart {
+    const Plan *plan;
+    CudaOptions o;
+    bool hopper;                        /* which emitter has it */
+    Rooms rooms;
+    const CudaModule *m;
+    Cubin *cubin;
+    int n, first;
+} CompiledPart;
 
 typedef struct Source {
     Ctx *ctx;                           /* its own */
@@ -21,12 +32,11 @@ typedef struct Source {
     bool backward;
     DType tile;
     const char *arch;
-    CudaModule *m;
-    Cubin *cubin;
+    CudaRuns runs;
+    const char *text;
+    Plan *plan;                         /* while it is emitted */
+    CompiledPart part[2];               /* forward, tiles */
     double seconds;
-    bool hopper;                        /* which emitter has it */
-    Plan *plan;                         /* these two while it is emitted */
-    CudaOptions o;
 } Source;
 
 static const char *const options[] = { "chunk", "dtype", "arch", "backward",
@@ -37,25 +47,17 @@ enum { NOPTIONS = sizeof options / sizeof *options };
  */
 static CudaOptions types_of(const Graph *g, DType tile, const char *arch)
 {
-    CudaOptions o = { .tile = tile, .groups = 2, .split = true,
+    CudaOptions o = { .tile = tile, .groups = GROUPS, .split = true,
                       .arch = atoi(arch + 3) };
 
     for (int i = 0; i < g->nin; i++)
-        o.in[i] = g->in[i].rank ? tile : F32;
+        o.in[i] = o.vector[i] = g->in[i].rank ? tile : F32;
     for (int i = 0; i < g->nout; i++)
         o.out[i] = g->out[i].rank ? tile : F32;
     return o;
 }
 
-static void print(Ctx *c, void *ud)
-{
-    Source *s = ud;
-
-    s->m = s->hopper ? cuda_emit(c, s->plan, &s->o)
-                     : cuda_tiles(c, s->plan, &s->o);
-}
-
-/* As a call would have it: Hopper's own kernels where there are some. */
+/* What a call launches. */
 static void emit(Ctx *c, void *ud)
 {
     Source *s = ud;
@@ -64,34 +66,56 @@ static void emit(Ctx *c, void *ud)
     s->plan = plan_make(graph_copy(c, s->v->step), s->size, s->chunk,
                         s->backward, machine_of_arch(atoi(s->arch + 3)),
                         backend_named("cuda")->larger);
-    s->o = types_of(s->plan->g, s->tile, s->arch);
-    s->hopper = !strcmp(s->arch, "sm_90a") && s->tile != F32 && !s->backward
-             && s->plan->g->chunk == CHUNK_DEFAULT;
-    s->hopper = s->hopper && ctx_protect(c, print, s);
-    if (!s->hopper)
-        print(c, s);
+    CudaOptions o = types_of(s->plan->g, s->tile, s->arch);
+    cuda_runs(c, s->plan, &o, &s->runs);
+    s->text = cuda_runs_text(c, &s->runs);
 }
 
-/* In the room where it spills nothing, or the least. */
+static CudaModule *print(Ctx *c, void *ud, int room)
+{
+    const CompiledPart *p = ud;
+    CudaOptions o = p->o;
+
+    o.room = room;
+    return p->hopper ? cuda_emit(c, p->plan, &o) : cuda_tiles(c, p->plan, &o);
+}
+
+/* Each program in the room where it spills nothing, or the least. */
+static void compile_part(Ctx *c, Source *s, const Nvrtc *n, CompiledPart *p)
+{
+    p->rooms = (Rooms){ .ctx = c, .print = print, .ud = p };
+    rooms_text(c, &p->rooms, 0, 0);
+    const int *of = p->rooms.programs[0].of, all = p->rooms.programs[0].n;
+    int *program = ctx_alloc(c, (size_t)all * sizeof *program);
+    int *room = ctx_alloc(c, (size_t)all * sizeof *room);
+    int from = of[p->first];
+
+    for (int i = from; i < all; i++)
+        program[p->n++] = i;
+    Wanted w = { &p->rooms, program, p->n, NULL };
+    rooms_compile(c, &w, 1, n, s->arch);
+    p->cubin = w.cubin;
+    for (int i = 0; i < p->n; i++)
+        room[from + i] = w.cubin[i].taken;
+    p->m = rooms_join(&p->rooms, room);
+}
+
 static void compile_text(Ctx *c, void *ud)
 {
     Source *s = ud;
-    CudaModule *m[CUDA_ROOMS] = { s->m };
-    const char *text[CUDA_ROOMS] = { s->m->source };
+    const CudaRuns *r = &s->runs;
     Nvrtc n;
 
-    for (int room = 1; room < CUDA_ROOMS; room++) {
-        s->o.room = room;
-        if (!ctx_protect(c, print, s))
-            continue;
-        m[room] = s->m;
-        text[room] = s->m->source;
-    }
     if (!nvrtc_open(c, &n))
         ctx_rethrow(c);
-    s->cubin = nvrtc_compile_all(c, &n, &(Sources){ 1, CUDA_ROOMS, 1, text },
-                                 s->arch);
-    s->m = m[s->cubin->taken];
+    s->part[0] = (CompiledPart){ .plan = s->plan, .o = r->forward.o,
+                                 .hopper = true };
+    s->part[1] = (CompiledPart){ .plan = s->plan, .o = r->tiles.o,
+                                 .first = r->first };
+    if (r->forward.m)
+        compile_part(c, s, &n, &s->part[0]);
+    if (r->first < r->tiles.m->nkernels)
+        compile_part(c, s, &n, &s->part[1]);
 }
 
 static void compile(Ctx *c, void *ud)
@@ -101,11 +125,10 @@ static void compile(Ctx *c, void *ud)
 
     emit(c, s);
     if (!ctx_protect(c, compile_text, s)) {
-        if (!s->hopper || c->err.code != ERR_DEVICE)
+        if (!s->runs.forward.m || c->err.code != ERR_DEVICE)
             ctx_rethrow(c);
-        s->hopper = false;
-        s->o.room = 0;
-        print(c, s);
+        s->runs.forward.m = NULL;       /* the others have all of it */
+        s->runs.first = 0;
         compile_text(c, s);
     }
     s->seconds = clock_now() - start;
@@ -126,7 +149,8 @@ static DType tile_arg(lua_State *L, const char *what, int arg)
     return d;
 }
 
-/* "sm_90a"; the string at the top of the stack, or ours. */
+/* "sm_90a", with what is that architecture's alone; the string at the top of
+ * the stack, or ours. */
 static const char *arch_arg(lua_State *L, const char *what, int arg)
 {
     int number, end = 0;
@@ -138,7 +162,8 @@ static const char *arch_arg(lua_State *L, const char *what, int arg)
         || strlen(arch + end) > 1)
         lang_fail(L, "sm_80 or later: sm_90a is an H100 or H200", "%s: there "
                   "are no kernels for '%s'", what, arch);
-    return arch;
+    lua_pushfstring(L, "sm_%d%s", number, number < 90 ? "" : "a");
+    return lua_tostring(L, -1);
 }
 
 static bool flag_arg(lua_State *L, int arg, const char *name)
@@ -191,7 +216,7 @@ int variant_source(lua_State *L)
                   "makes source text");
     Source *s = source_args(L, "source", 3);
     protect(L, s->ctx, emit, s);
-    lua_pushstring(L, s->m->source);
+    lua_pushstring(L, s->text);
     return 1;
 }
 
@@ -201,28 +226,51 @@ static void set_int(lua_State *L, const char *name, lua_Integer x)
     lua_setfield(L, -2, name);
 }
 
+/* What the compiler said of all programs. */
+static PtxasInfo push_cubins(lua_State *L, const Source *s)
+{
+    PtxasInfo all = { 0 };
+    int at = 0;
+
+    lua_newtable(L);
+    for (int i = 0; i < 2; i++)
+        for (int n = 0; n < s->part[i].n; n++) {
+            const Cubin *b = &s->part[i].cubin[n];
+            if (b->info.registers > all.registers)
+                all.registers = b->info.registers;
+            all.spill_stores += b->info.spill_stores;
+            all.spill_loads += b->info.spill_loads;
+            lua_pushlstring(L, (const char *)b->bytes, b->size);
+            lua_rawseti(L, -2, ++at);
+        }
+    return all;
+}
+
 /* v:compile{ arch = "sm_90a", ... }: what the compiler said of the kernels. */
 int variant_compile(lua_State *L)
 {
-    int shared = 0;
+    int shared = 0, kernels = 0;
 
     lua_settop(L, 2);
     Source *s = source_args(L, "compile", 2);
     protect(L, s->ctx, compile, s);
-    for (int i = 0; i < s->m->nkernels; i++)
-        if (s->m->kernel[i].shared > shared)
-            shared = s->m->kernel[i].shared;
-    lua_createtable(L, 0, 7);
-    set_int(L, "kernels", s->m->nkernels);
-    set_int(L, "registers", s->cubin->info.registers);
-    set_int(L, "spills", s->cubin->info.spill_stores
-                       + s->cubin->info.spill_loads);
+    for (int i = 0; i < 2; i++)
+        for (int n = s->part[i].first; s->part[i].n
+             && n < s->part[i].m->nkernels; n++, kernels++)
+            if (s->part[i].m->kernel[n].shared > shared)
+                shared = s->part[i].m->kernel[n].shared;
+    lua_createtable(L, 0, 8);
+    PtxasInfo info = push_cubins(L, s);
+    lua_rawgeti(L, -1, 1);
+    lua_setfield(L, -3, "cubin");
+    lua_setfield(L, -2, "cubins");
+    set_int(L, "kernels", kernels);
+    set_int(L, "registers", info.registers);
+    set_int(L, "spills", info.spill_stores + info.spill_loads);
     set_int(L, "shared", shared);
     lua_pushstring(L, s->arch);
     lua_setfield(L, -2, "arch");
     lua_pushnumber(L, s->seconds);
     lua_setfield(L, -2, "seconds");
-    lua_pushlstring(L, (const char *)s->cubin->bytes, s->cubin->size);
-    lua_setfield(L, -2, "cubin");
     return 1;
 }

@@ -82,7 +82,11 @@ function run.sass(v, options)
   if not io then
     error("sass: the sandbox starts no other programs", 0)
   end
-  return disassemble(v:compile(options).cubin)
+  local text = {}
+  for i, cubin in ipairs(v:compile(options).cubins) do
+    text[i] = disassemble(cubin)
+  end
+  return table.concat(text, "\n")
 end
 
 function run.check(v, options)

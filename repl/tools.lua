@@ -71,7 +71,10 @@ function tools.compile(v, sizes, arch)
   for _, name in ipairs { "kernels", "registers", "shared", "spills" } do
     say(("  %-10s %8d"):format(name, r[name]))
   end
-  say(("  %-10s %8d bytes"):format("cubin", #r.cubin))
+  local bytes = 0
+  for _, cubin in ipairs(r.cubins) do bytes = bytes + #cubin end
+  say(("  %-10s %8d bytes"):format(#r.cubins == 1 and "cubin" or "cubins",
+                                   bytes))
   say(("  %-10s %8.2f"):format("seconds", r.seconds))
   return true
 end

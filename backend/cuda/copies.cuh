@@ -21,7 +21,7 @@ INLINE int bytes_within(int col, int cols)
 {
     return 2 * max(min(cols - col, 8), 0);
 }
-/* 64 rows of an input, from its chunk's first token and `off` others on, 64
+/* A chunk's rows of an input, from its chunk's first token and `off` others on, 64
  * columns from col on, of COLS; zeros where the sequence has no such token. */
 template<bool RANKED, int COLS>
 INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
@@ -32,7 +32,7 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
         + x.head / t.group * t.sh + (i64)x.row * t.st;
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
-    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+    UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
         const int row = 4 * i + lane / 8;
         const bool has = row >= first && row < end && has_place<RANKED>(row)
                       && bytes;
@@ -41,15 +41,15 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
                      + 8 * piece : t.p, has ? bytes : 0);
     }
 }
-/* The same of what kernels keep for one another: ROWS x COLS, from `row` and
- * `off` others on. */
-template<int ROWS, int COLS>
+/* The same of what kernels keep for one another: of ROWS x COLS so many, from
+ * `row` and `off` others on. */
+template<int ROWS, int COLS, int HERE>
 INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
                       int lane)
 {
     const int piece = lane % 8, bytes = bytes_within(col + 8 * piece, COLS);
     const unsigned short *p = (const unsigned short *)from + col + 8 * piece;
-    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+    UNROLL_FOUR for (int i = 0; i < HERE / 4; i++) {
         const int r = row + off + 4 * i + lane / 8;
         const bool has = r >= 0 && r < ROWS && bytes;
         copy16(to + piece_of(4 * i + lane / 8, piece),
@@ -57,12 +57,12 @@ INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
                has ? bytes : 0);
     }
 }
-template<int ROWS, int COLS>
+template<int ROWS, int COLS, int HERE>
 INLINE void keep_tile(float *to, u32 from, int row, int col, int lane)
 {
     const int piece = lane % 8, at = col + 8 * piece;
     unsigned short *p = (unsigned short *)to + at;
-    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+    UNROLL_FOUR for (int i = 0; i < HERE / 4; i++) {
         const int r = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(r, piece));
         if (row + r < ROWS && at < COLS)
@@ -77,7 +77,7 @@ INLINE void put_rows(const Tensor &t, u32 from, const Item &x, int col,
     const int piece = lane % 8;
     unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
         + x.head / t.group * t.sh + x.row * t.st + col + 8 * piece;
-    UNROLL_FOUR for (int i = 0; i < 16; i++) {
+    UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
         const int row = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(row, piece));
         if (row < x.n && has_place<RANKED>(row) && col + 8 * piece < cols)

@@ -163,8 +163,19 @@ CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
  * types are the source's, B, T, heads and sequences a launch's. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 
-/* dump.c: that text for matrices of bfloat16 on sm_90a. Fails as cuda_tiles. */
-const char *cuda_schedules(Ctx *c, const Plan *p);
+/* dump.c: that text for matrices of bfloat16. Fails as cuda_tiles. */
+const char *cuda_schedules(Ctx *c, const Plan *p, int arch);
+
+/* What a call with such tensors launches, whatever its shape: the way forward
+ * by cuda_emit, if that module is not NULL, and of cuda_tiles' kernels those
+ * from the first on. o->arch and the types are given. Fails as cuda_tiles. */
+typedef struct CudaRun { CudaOptions o; const CudaModule *m; } CudaRun;
+typedef struct CudaRuns {
+    CudaRun forward, tiles;
+    int first;
+} CudaRuns;
+void cuda_runs(Ctx *c, const Plan *p, CudaOptions *o, CudaRuns *r);
+const char *cuda_runs_text(Ctx *c, const CudaRuns *r);
 
 /* A kernel that a call launches. */
 typedef struct Launched {

@@ -7,6 +7,8 @@
  * before the first and as many of zeros behind the last. An address of sums is
  * that of token 0's first row.
  */
+constexpr int CHUNK_WARPS = CHUNK_ROWS / 16;    /* that have rows of a chunk */
+
 template<int K> INLINE u32 sum_row(u32 sums, int i)
 {
     return sums + 4 * (K + 8) * i;
@@ -30,14 +32,15 @@ template<int C> INLINE void store_sums(u32 a, const float (&x)[C])
         UNROLL for (int e = 0; e < C; e += 2)
             store2(a + 4 * e, x[e], x[e + (C > 1)]);
 }
-/* What lies in rows [0, 64) becomes its sums, from the first on, or BACK from
+/* What lies in a chunk's rows becomes its sums, from the first on, or BACK from
  * the last: this warpgroup's SHARE columns from `col` on, C a lane and 16 rows
  * a warp. The last sums go to `last`, where it is not 0. */
 template<int K, int SHARE, bool BACK>
 INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
 {
     constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
-    const bool here = SHARE == 32 * C || l.lane * C < SHARE;
+    const bool here = (SHARE == 32 * C || l.lane * C < SHARE)
+                   && l.warp < CHUNK_WARPS;
     const u32 first = at + 4 * (col + l.lane * C);
     const u32 own = sum_row<K>(first, 16 * l.warp);
     float x[16][C], before[C];
@@ -52,7 +55,7 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
     warpgroup_sync();
     UNROLL for (int e = 0; e < C; e++)
         before[e] = 0;
-    UNROLL for (int w = 0; w < 4; w++)
+    UNROLL for (int w = 0; w < CHUNK_WARPS; w++)
         if (here && (BACK ? w > l.warp : w < l.warp)) {
             float all[C];
             load_sums<C>(all, sum_row<K>(first, 16 * w));
@@ -67,14 +70,14 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
             x[n][e] += before[e];
         store_sums<C>(sum_row<K>(own, n), x[n]);
     }
-    if (last && l.warp == 3)
+    if (last && l.warp == CHUNK_WARPS - 1)
         store_sums<C>(last + 4 * (col + l.lane * C), x[15]);
     const float zero[C] = { 0 };
     UNROLL for (int i = 1; i <= RANKS; i++)
         if (l.warp == 0)
             store_sums<C>(sum_row<K>(first, -i), zero);
-    if (l.warp == 3)
-        store_sums<C>(sum_row<K>(first, 64), zero);
+    if (l.warp == CHUNK_WARPS - 1)
+        store_sums<C>(sum_row<K>(first, CHUNK_ROWS), zero);
 }
 
 /* Gates of tokens, which lie ROW bytes apart; of its columns COL. */
@@ -101,7 +104,8 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
                        const Lane &l)
 {
     constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
-    const bool here = SHARE == 32 * C || l.lane * C < SHARE;
+    const bool here = (SHARE == 32 * C || l.lane * C < SHARE)
+                   && l.warp < CHUNK_WARPS;
     const int k = col + l.lane * C;
     const u32 first = at + 4 * k;
     const u32 own = sum_row<K>(first, 16 * l.warp);
@@ -130,8 +134,8 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
                 store_sums<C>(sum_row<K>(first, -i), before);
     }
     warpgroup_sync();
-    UNROLL for (int i = 0; i < 4; i++) {
-        const int w = BACK ? 3 - i : i;
+    UNROLL for (int i = 0; i < CHUNK_WARPS; i++) {
+        const int w = BACK ? CHUNK_WARPS - 1 - i : i;
         if (here && (BACK ? w > l.warp : w < l.warp)) {
             float through[C];
             UNROLL for (int e = 0; e < C; e++)
@@ -157,11 +161,11 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
             before[e] = gone_on<WRAP>(g[e], before[e], m == 0 ? top[e] : x[e]);
         store_sums<C>(sum_row<K>(own, m), before);
     }
-    if (last && !BACK && l.warp == 3)
+    if (last && !BACK && l.warp == CHUNK_WARPS - 1)
         store_sums<C>(last + 4 * k, before);
     const float zero[C] = { 0 };
-    if (l.warp == 3)
-        store_sums<C>(sum_row<K>(first, 64), zero);
+    if (l.warp == CHUNK_WARPS - 1)
+        store_sums<C>(sum_row<K>(first, CHUNK_ROWS), zero);
 }
 
 /* ---- products ---- */
@@ -171,7 +175,7 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
 INLINE u32 block_at(u32 tile, int row, int col, const Lane &l)
 {
     const int r = row + (l.lane & 15);
-    return tile + (col >> 6) * 8192 + r * 128
+    return tile + (col >> 6) * (128 * CHUNK_ROWS) + r * 128
          + ((((col >> 3 & 7) + (l.lane >> 4)) ^ (r & 7)) * 16);
 }
 /* Whether some of these columns decay over block `block` of 16 tokens by more
@@ -223,7 +227,7 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
     UNROLL for (int i = 0; i < SUMS; i++)
         UNROLL for (int e = 0; e < N; e++)
             d[i][e] = 0;
-    if (first > l.warp)
+    if (first > l.warp || l.warp >= CHUNK_WARPS)
         return;
     const u32 start = sum_row<K>(gb, 16 * l.warp - 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
@@ -455,17 +459,19 @@ template<int K, int N, bool LATER, u32 HOW, int SUMS, int TERMS>
 INLINE void decayed_sums(float *const (&d)[SUMS], const Terms<TERMS> &terms,
                          u32 gd, u32 gb, int col, const Lane &l)
 {
+    UNROLL for (int i = 0; i < SUMS; i++)
+        UNROLL for (int e = 0; e < N; e++)
+            d[i][e] = 0;
+    if (l.warp >= CHUNK_WARPS)
+        return;
     const bool pairs = forgets<K>(gb, l.warp, col, 2 * N, l);
     const u32 anchor = sum_row<K>(gb, 16 * l.warp + (LATER ? -1 : 15));
     float end[N / 4];
     UNROLL for (int s = 0; s < N / 4; s++)
         end[s] = (LATER ? LOG2E : -LOG2E)
                * load1(anchor + 4 * (col + 8 * s + (l.lane >> 2)));
-    UNROLL for (int i = 0; i < SUMS; i++)
-        UNROLL for (int e = 0; e < N; e++)
-            d[i][e] = 0;
     NO_UNROLL for (int block = LATER ? 0 : l.warp;
-                   block <= (LATER ? l.warp : 3); block++)
+                   block <= (LATER ? l.warp : CHUNK_WARPS - 1); block++)
         if (block == l.warp && pairs)
             continue;
         else if (are_apart(HOW, TERMS))

@@ -42,6 +42,11 @@ INLINE i64 fresh_wide(i64 x)
 #endif
 INLINE int token(int row) { return (int)((u32)row / RANKS); }
 
+/* Rows of a chunk. */
+#ifndef CHUNK_ROWS
+#define CHUNK_ROWS 64
+#endif
+
 /* A sequence's rows [0, len), its first token being `start` of batch entry b:
  * every role has them in registers. The copy engine counts by 32 bits, too. */
 struct Rows { int b, start, len; };
@@ -52,11 +57,14 @@ INLINE Rows rows_in(const Sequence &s)
 /* Rows of chunk c. By 64 bits: ptxas would keep a count of those left. */
 INLINE int rows_of(const Rows &s, int c)
 {
-    const i64 left = s.len - 64ll * c;
-    return left < 64 ? (int)left : 64;
+    const i64 left = s.len - (i64)CHUNK_ROWS * c;
+    return left < CHUNK_ROWS ? (int)left : CHUNK_ROWS;
 }
 /* Worked out anew each time: a role may have no register for it. */
-INLINE int chunks_of(const Rows &s) { return (fresh(s.len) + 63) / 64; }
+INLINE int chunks_of(const Rows &s)
+{
+    return (fresh(s.len) + CHUNK_ROWS - 1) / CHUNK_ROWS;
+}
 INLINE i64 token_at(const Tensor &t, int head, const Rows &s, int token)
 {
     return s.b * t.sb + head / t.group * t.sh + (i64)(s.start + token) * t.st;

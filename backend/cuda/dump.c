@@ -1,4 +1,5 @@
-/* dump.c -- the schedules of a plan's kernels, without a GPU. */
+/* dump.c -- what a call launches, without a GPU: its kernels, their text, their
+ * schedules. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@ static CudaOptions usual_options(const Graph *g, int arch)
 typedef struct Saving {
     const Plan *p;
     CudaOptions *o;
+    CudaOptions f;                      /* of the way forward */
     CudaModule *forward;                /* cuda_emit's, where it has one */
 } Saving;
 
@@ -33,6 +35,7 @@ typedef struct Saving {
  * cuda_emit, NULL where cuda_tiles' kernels run. */
 typedef struct Printed {
     CudaModule *tiles, *forward, *own;  /* own: both ways from schedules */
+    CudaOptions o, f;                   /* of tiles; of forward */
     const char *why;                    /* NULL: there is one alone */
 } Printed;
 
@@ -47,13 +50,15 @@ static Call usual_call(int heads)
 static void find_forward(Ctx *c, void *ud)
 {
     Saving *s = ud;
-    CudaOptions f = *s->o;
+    CudaOptions *f = &s->f;
 
-    f.saves = plan_is_joint(s->p);
-    for (int i = 0; i < s->p->g->nst && f.saves; i++)
-        f.kept.has[i] = s->p->stored[s->p->g->st[i].node];
-    s->forward = cuda_emit(c, s->p, &f);
-    s->o->rows = f.saves ? s->forward->kernel->row_axis : 0;
+    *f = *s->o;
+    f->scheduled = false;
+    f->saves = plan_is_joint(s->p);
+    for (int i = 0; i < s->p->g->nst && f->saves; i++)
+        f->kept.has[i] = s->p->stored[s->p->g->st[i].node];
+    s->forward = cuda_emit(c, s->p, f);
+    s->o->rows = f->saves ? s->forward->kernel->row_axis : 0;
 }
 
 /* What runs behind the loss where cuda_emit's runs before it. */
@@ -116,16 +121,17 @@ static void choose_forward(Ctx *c, const Plan *p, int arch, Printed *y)
     }
 }
 
-static Printed kernels_of(Ctx *c, const Plan *p, int arch)
+static Printed kernels_of(Ctx *c, const Plan *p, const CudaOptions *like)
 {
-    CudaOptions o = usual_options(p->g, arch);
-    Saving s = { p, &o, NULL };
+    CudaOptions o = *like;
+    Saving s = { p, &o, o, NULL };
     Error before = c->err;
 
-    if (arch == HOPPER && p->g->chunk == CUDA_HOPPER_CHUNK
+    if (o.arch == HOPPER && o.tile != F32
+        && p->g->chunk == CUDA_HOPPER_CHUNK
         && !ctx_protect(c, find_forward, &s))
         c->err = before;
-    Printed y = { .tiles = cuda_tiles(c, p, &o) };
+    Printed y = { .tiles = cuda_tiles(c, p, &o), .o = o, .f = s.f };
     if (!plan_is_joint(p) || y.tiles->chunk == p->g->chunk)
         y.forward = s.forward;
     y.own = y.tiles;
@@ -134,13 +140,59 @@ static Printed kernels_of(Ctx *c, const Plan *p, int arch)
         y.own = cuda_tiles(c, p, &o);
     }
     if (o.scheduled)
-        choose_forward(c, p, arch, &y);
+        choose_forward(c, p, o.arch, &y);
+    if (y.tiles == y.own)
+        y.o = o;
     return y;
 }
 
-const char *cuda_schedules(Ctx *c, const Plan *p)
+const char *cuda_schedules(Ctx *c, const Plan *p, int arch)
 {
-    return kernels_of(c, p, HOPPER).tiles->schedules;
+    CudaOptions o = usual_options(p->g, arch);
+
+    return kernels_of(c, p, &o).tiles->schedules;
+}
+
+/* ---- their text ---- */
+
+void cuda_runs(Ctx *c, const Plan *p, CudaOptions *o, CudaRuns *r)
+{
+    cuda_schedule_options(o);
+    o->scheduled &= o->tile != F32;     /* there are none */
+    Printed y = kernels_of(c, p, o);
+
+    *r = (CudaRuns){ .tiles = { y.o, y.tiles } };
+    if (!y.forward)
+        return;
+    bool joint = plan_is_joint(p);
+    r->forward = (CudaRun){ y.f, y.forward };
+    r->first = joint ? y.tiles->plan->split : y.tiles->nkernels;
+    if (joint) {                        /* where the way back looks for it */
+        r->forward.o.kept = y.tiles->kept;
+        r->forward.m = cuda_emit(c, p, &r->forward.o);
+    }
+}
+
+/* Each head once, and the kernels that have it. */
+const char *cuda_runs_text(Ctx *c, const CudaRuns *r)
+{
+    const CudaModule *m = r->tiles.m;
+    const char *before = NULL;
+    Buf b = { .ctx = c };
+
+    if (r->forward.m)
+        buf_printf(&b, "%s", r->forward.m->source);
+    for (int i = r->first; i < m->nkernels; i++) {
+        const CudaKernel *k = &m->kernel[i];
+        const char *head = k->head ? k->head
+                         : ctx_format(c, "%.*s", (int)m->kernel[0].text,
+                                      m->source);
+        if (!before || strcmp(before, head))
+            buf_printf(&b, "%s%s", b.len ? "\n" : "", head);
+        before = head;
+        buf_put(&b, m->source + k->text, k->end - k->text);
+    }
+    return b.s;
 }
 
 /* ---- what is launched ---- */
@@ -238,7 +290,8 @@ static const char *cutting_text(Ctx *c, const Plan *p)
 const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
 {
     Launches *l = ctx_alloc(c, sizeof *l);
-    Printed y = kernels_of(c, p, arch);
+    CudaOptions o = usual_options(p->g, arch);
+    Printed y = kernels_of(c, p, &o);
     CudaModule *forward = y.forward, *m = y.tiles;
     bool joint = plan_is_joint(p);
     int split = !forward ? 0 : joint ? m->plan->split : m->plan->nkernels;
@@ -270,7 +323,8 @@ typedef struct Roads { const Plan *p; int arch; uint8_t *plain; } Roads;
 static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
-    Printed y = kernels_of(c, r->p, r->arch);
+    CudaOptions o = usual_options(r->p->g, r->arch);
+    Printed y = kernels_of(c, r->p, &o);
     CudaModule *m = y.tiles;
     int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
               : r->p->nkernels;

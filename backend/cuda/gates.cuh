@@ -189,7 +189,7 @@ INLINE u32 word_of(u32 tile, int i, int k)
 {
     u32 v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v)
-        : "r"(tile + (k >> 6) * 8192 + i * 128
+        : "r"(tile + (k >> 6) * (128 * CHUNK_ROWS) + i * 128
               + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2) : "memory");
     return v;
 }

@@ -45,19 +45,27 @@ template<int ACROSS> INLINE u32 right_at(u32 tile, int rows, int from, int lane)
     return ACROSS ? cell(tile, rows, own, from + half)
                   : cell(tile, rows, from + (lane & 7) + half, lane & 8);
 }
-/* d = a b, or d += a b, or d -= a b: 64 rows from `row`, 2 REGS columns from
- * `col` on, over 16 STEPS. */
-template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS, int REGS>
+/* Of the j-th 16 columns at that K step, `at` being the first's at the first:
+ * so many columns begin at a multiple of their number, or of 64. */
+template<int ACROSS> INLINE u32 right_step(u32 at, int rows, int j, int step)
+{
+    return ACROSS ? (at ^ 32 * (j % 4)) + j / 4 * rows * 128 + 2048 * step
+                  : (at ^ 32 * (step % 4)) + step / 4 * rows * 128 + 2048 * j;
+}
+/* d = a b, or d += a b, or d -= a b: 64 rows from `row`, of which there are
+ * HAS, 2 REGS columns from `col` on, over 16 STEPS. */
+template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS,
+         int HAS = 64, int REGS>
 INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
                            u32 b, int rows_b, int col)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     const u32 left = left_at<ACROSS_A>(a, rows_a, row + 16 * warp, lane);
-    u32 right[REGS / 8];
-    UNROLL for (int j = 0; j < REGS / 8; j++)
-        right[j] = right_at<ACROSS_B>(b, rows_b, col + 16 * j, lane);
+    const u32 right = right_at<ACROSS_B>(b, rows_b, col, lane);
     UNROLL for (int i = 0; i < REGS && !ADDS; i++)
         d[i] = 0;
+    if (HAS < 64 && 16 * warp >= HAS)
+        return;
     UNROLL for (int k = 0; k < STEPS; k++) {
         u32 x[4];
         read_step<ACROSS_A>(step_of<ACROSS_A>(left, rows_a, k), x);
@@ -65,7 +73,7 @@ INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
             x[i] ^= 0x80008000;
         UNROLL for (int j = 0; j < REGS / 8; j++) {
             u32 y[4];
-            read_step<ACROSS_B>(step_of<ACROSS_B>(right[j], rows_b, k), y);
+            read_step<ACROSS_B>(right_step<ACROSS_B>(right, rows_b, j, k), y);
             product_step(d + 8 * j, x, y);
             product_step(d + 8 * j + 4, x, y + 2);
         }

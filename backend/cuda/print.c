@@ -21,9 +21,11 @@ static const char *head_text(const Schedule *s)
 {
     const KForm *const *f = s->target->form;
     const char *copies = f[FORM_COPY]->header;
-    return ctx_format(s->c, "%s%s#define RANKS %d\n" HEAD "%s",
+    return ctx_format(s->c, "%s%s%s#define RANKS %d\n" HEAD "%s",
                       s->tile == F16 ? "#define ELEMENT_F16\n" : "",
                       f[FORM_COPY]->waited ? "" : "#define NO_ENGINE\n",
+                      s->g->chunk == TILE_ROWS ? "" : ctx_format(s->c,
+                      "#define CHUNK_ROWS %d\n", s->g->chunk),
                       rows_of_token(s->g), f[FORM_PRODUCT]->header, !*copies
                       ? "" : ctx_format(s->c, "#include \"%s\"\n", copies));
 }
@@ -82,7 +84,7 @@ static void put_kept_sums(Print *p, const KValue *v)
                    " parts_sum<%d>(%s, %d, k);\n", once_text(p, v->node),
                    (int)v->nrow, kept_place(p, v->node),
                    sliced_index(p, v->row, 0), v->parts, place(p, v),
-                   (int)v->nrow);
+                   (int)vector_size(v));
 }
 
 static void put_kept(Print *p, Ref r)
@@ -260,6 +262,8 @@ static void put_product(Print *p, const KInst *k)
     int over = k->turned[0] ? a->nrow : a->ncol;
     int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
     bool waited = is_waited(p, FORM_PRODUCT);
+    const char *has = waited || k->nrow >= TILE_ROWS ? ""
+                    : ctx_format(p->c, ", %d", (int)k->nrow);
     if (waited && k->nin > 2)           /* in its registers before the fence */
         buf_printf(p->b, "keep(%s);\n", fragment_name(p, d->node));
     if (waited)
@@ -269,11 +273,11 @@ static void put_product(Print *p, const KInst *k)
             width = most;
             while (width > 128 || width > share - at)
                 width /= 2;
-            buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d>(%s, %s, %d,"
+            buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d%s>(%s, %s, %d,"
                        " %d, %s, %d, col0(%d) + %d);\n", k->turned[0],
-                       k->turned[1], over / 16, k->nin > 2, k->minus,
+                       k->turned[1], over / 16, k->nin > 2, k->minus, has,
                        part_of(p, d, row, at, width), place(p, a),
-                       padded_rows(a), row, place(p, b), padded_rows(b), share,
+                       rows_lying(a), row, place(p, b), rows_lying(b), share,
                        at);
         }
 }

@@ -192,10 +192,13 @@ void put_decayed(Print *p, const KInst *k)
 
 /* ---- what programs find, and leave ---- */
 
-/* Where a program's sums are that its turn is at. */
+/* Where a program's sums are that its turn is at; behind a chunk's rows it finds
+ * some other's. */
 static const char *here(Print *p, const KValue *v, const char *col)
 {
-    return ctx_format(p->c, "%s + row * %d + 4 * %s", place(p, v),
+    return ctx_format(p->c, v->nrow < TILE_ROWS
+                      ? "%s + row %% CHUNK_ROWS * %d + 4 * %s"
+                      : "%s + row * %d + 4 * %s", place(p, v),
                       (int)sums_pitch(v), col);
 }
 
@@ -372,8 +375,8 @@ void put_found_sums(Print *p, const KInst *k)
             continue;
         if (v->layout == LAY_TILE)
             buf_printf(p->b, "if (e %% 8 == 0)\nread_columns<1>(t%u, %s, %d,"
-                       " col0(%d) + 2 * e, l);\n", u, place(p, v), TILE_ROWS,
-                       share);
+                       " col0(%d) + 2 * e, l);\n", u, place(p, v),
+                       (int)rows_lying(v), share);
         else if (v->layout == LAY_SUMS && v->col != k->col)
             buf_printf(p->b, "if (e %% 2 == 0)\ny%u.x = y%u.y = load1(%s);\n",
                        u, u, here(p, v, pair_text(p, k)));
@@ -382,7 +385,7 @@ void put_found_sums(Print *p, const KInst *k)
                        here(p, v, "col"));
         else
             buf_printf(p->b, "if (e %% 4 == 0)\ny%u = parts_column<%d>(%s, %d,"
-                       " col);\n", u, v->parts, place(p, v), (int)v->nrow);
+                       " col);\n", u, v->parts, place(p, v), (int)vector_size(v));
     }
 }
 
@@ -394,6 +397,7 @@ void put_left(Print *p, const KInst *k, const KValue *v)
     if (v->layout != LAY_SUMS && v->layout != LAY_GLOBAL)
         return;
     const char *x = element_of(p, k, v->node);
+    const char *within = v->nrow < TILE_ROWS ? "row < CHUNK_ROWS && " : "";
     if (v->layout == LAY_GLOBAL)
         buf_printf(p->b, "if (e %% 2 && row < x.n%s)\n", p->s->slices == 1
                    || node_of(p, v->node)->axes & AXIS(p->s->slice_axis) ? ""
@@ -408,12 +412,12 @@ void put_left(Print *p, const KInst *k, const KValue *v)
                    full_extent(p, v->col), sliced_index(p, v->col, 0), u, x, u,
                    x);
     else if (pairs)
-        buf_printf(p->b, "if (e %% 2)\nstore1(%s, row < x.n ? %s : 0.f);\n",
-                   here(p, v, pair_text(p, k)), x);
+        buf_printf(p->b, "if (%se %% 2)\nstore1(%s, row < x.n ? %s : 0.f);\n",
+                   within, here(p, v, pair_text(p, k)), x);
     else if (v->layout == LAY_SUMS)
-        buf_printf(p->b, "if (e %% 2)\nstore2(%s, z%u, row < x.n ? %s : 0.f);"
+        buf_printf(p->b, "if (%se %% 2)\nstore2(%s, z%u, row < x.n ? %s : 0.f);"
                    "\nelse\nz%u = row < x.n ? %s : 0.f;\n",
-                   here(p, v, "(col - 1)"), u, x, u, x);
+                   within, here(p, v, "(col - 1)"), u, x, u, x);
 }
 
 /* ---- vectors that move on ---- */

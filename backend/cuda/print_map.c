@@ -77,7 +77,7 @@ static void put_operands(Print *p, const KInst *k, int regs)
                 buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
                            " col0(%d), l);\n", share / 16, u,
                            r / TILE_ROWS * share / 4, place(p, v), r * 128,
-                           padded_rows(v), share);
+                           rows_lying(v), share);
         } else if (v->layout == LAY_SCALAR) {
             buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
                        v->parts, place(p, v));
@@ -101,13 +101,13 @@ static void put_operands(Print *p, const KInst *k, int regs)
                            " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
                            " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
                            rows_held(k), u, v->parts, place(p, v),
-                           (int)v->nrow);
+                           (int)vector_size(v));
             if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
                            " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"
                            " e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
-                           share / 4, u, v->parts, place(p, v), (int)v->nrow,
-                           share);
+                           share / 4, u, v->parts, place(p, v),
+                           (int)vector_size(v), share);
         }
     }
 }
@@ -141,7 +141,7 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
                    share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
                    k->row == AX_I ? "x.n" : "64", share / 16, place(p, v),
-                   r * 128, padded_rows(v), share);
+                   r * 128, rows_lying(v), share);
 }
 
 /* Tiles that the program leaves, or of what it finds, which it may write over:

@@ -55,7 +55,7 @@ static void put_load_by_lanes(Print *p, const KValue *v)
     Ref r = loaded_node(p->s->g, v->node);
     const Node *n = &p->s->g->n[r];
     bool input = n->op == OP_input, back = p->s->g->n[v->node].flags & REVERSE;
-    int off = !is_row_off(p, v) ? 0 : back ? 1 : -1, rows = padded_rows(v);
+    int off = !is_row_off(p, v) ? 0 : back ? 1 : -1, rows = rows_lying(v);
     int cols = full_extent(p, v->col);
     put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, "{\nconst u32 to = %s;\n", place(p, v));
@@ -72,8 +72,9 @@ static void put_load_by_lanes(Print *p, const KValue *v)
                                       p->o->in[n->index]),
                            sliced_index(p, v->col, c), off);
             else
-                buf_printf(p->b, "copy_kept<%d, %d>(to + %d, %s, %s, %s, %d,"
-                           " lane);\n", full_extent(p, v->row), cols, at,
+                buf_printf(p->b, "copy_kept<%d, %d, %d>(to + %d, %s, %s, %s,"
+                           " %d, lane);\n", full_extent(p, v->row), cols,
+                           rows < TILE_ROWS ? rows : TILE_ROWS, at,
                            kept_place(p, r), sliced_index(p, v->row, i),
                            sliced_index(p, v->col, c),
                            off * rows_of_token(p->s->g));
@@ -97,7 +98,7 @@ void put_load(Print *p, const KInst *k)
                     : back ? " + 1" : " - 1";
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
-    int rows = padded_rows(v);
+    int rows = rows_lying(v);
     put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
                "arrive_expecting(full, %d);\n",
@@ -160,14 +161,14 @@ void put_cleared(Print *p, const KInst *k)
                    "UNROLL for (int i = 0; i < RANKS; i++)\n"
                    "store1(%s + %d * (%d + i) + 4 * k, 0.f);\n",
                    (int)v->ncol, threads, place(p, v), (int)sums_pitch(v),
-                   TILE_ROWS);
+                   (int)v->nrow);
         return;
     }
     if (is_row_off(p, v)) {
         put_ends(p, k, threads);
         return;
     }
-    buf_printf(p->b, "if (x.n < 64) {\n");
+    buf_printf(p->b, "if (x.n < CHUNK_ROWS) {\n");
     if (!both || k->role == KR_AHEAD)
         buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n, thread);\n"
                    "fence_async();\n", threads, place(p, v),
@@ -184,13 +185,15 @@ void put_cleared(Print *p, const KInst *k)
 /* By the role's lanes. */
 static void put_keep_by_lanes(Print *p, const KValue *v)
 {
-    int rows = padded_rows(v);
+    int rows = rows_lying(v);
     buf_printf(p->b, "%s{\nconst u32 from = %s;\n", once_text(p, v->node),
                place(p, v));
     for (int c = 0; c < v->ncol; c += TILE_COLS)
         for (int r = 0; r < rows; r += TILE_ROWS)
-            buf_printf(p->b, "keep_tile<%d, %d>(%s, from + %d, %s, %s, lane);"
-                       "\n", full_extent(p, v->row), full_extent(p, v->col),
+            buf_printf(p->b, "keep_tile<%d, %d, %d>(%s, from + %d, %s, %s,"
+                       " lane);\n", full_extent(p, v->row),
+                       full_extent(p, v->col),
+                       rows < TILE_ROWS ? rows : TILE_ROWS,
                        kept_place(p, v->node),
                        c / TILE_COLS * rows * 128 + r * 128,
                        sliced_index(p, v->row, r), sliced_index(p, v->col, c));
@@ -200,7 +203,7 @@ static void put_keep_by_lanes(Print *p, const KValue *v)
 /* A state as a chunk finds it: every chunk has its place. */
 static void put_keep_by_engine(Print *p, const KValue *v)
 {
-    int map = stored_map(p, v), rows = padded_rows(v);
+    int map = stored_map(p, v), rows = rows_lying(v);
     buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
                once_text(p, v->node), place(p, v));
     for (int c = 0; c < v->ncol; c += TILE_COLS)
@@ -268,9 +271,10 @@ void put_store(Print *p, const KInst *k)
     int pieces = (v->ncol + TILE_COLS - 1) / TILE_COLS;
     if (!is_waited(p, FORM_COPY))
         buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
-                   "put_rows<%s>(a.tensor[%d], from + 8192 * i, x,"
+                   "put_rows<%s>(a.tensor[%d], from + %d * i, x,"
                    " %s + 64 * i, %d, lane);\n}\n", pieces,
                    p->s->g->out[k->index].ranked ? "true" : "false", t,
+                   (int)rows_lying(v) * 128,
                    sliced_index(p, v->col, 0), full_extent(p, v->col));
     else if (p->s->g->rows)
         buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"

@@ -70,7 +70,7 @@ static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
              ? ctx_format(p->c, "parts_sum<%d>(%s, 1, 0)", v->parts,
                           place(p, v))
              : ctx_format(p->c, "parts_sum<%d>(%s, %d, %s)", v->parts,
-                          place(p, v), (int)v->nrow, at);
+                          place(p, v), (int)vector_size(v), at);
     }
     if (n->op == OP_pairsum)
         return ctx_format(p->c, "(%s + %s)",

@@ -143,11 +143,6 @@ void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
             put(p, b, turn_read(p, k, b), empty);
 }
 
-int padded_rows(const KValue *v)
-{
-    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-}
-
 int rows_held(const KInst *k)
 {
     return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * 2;

@@ -77,8 +77,6 @@ int pair_phase(const Print *p, const KInst *k, Ref r);
 
 /* Of an axis, all slices of it. */
 int full_extent(const Print *p, int axis);
-/* A tile's, of which it has whole pieces. */
-int padded_rows(const KValue *v);
 /* The first of a role's warps, of matrices. */
 int first_warp(const Schedule *s, KRole role);
 /* The role's warps meet. */

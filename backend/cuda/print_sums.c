@@ -83,10 +83,10 @@ void put_sums_end(Print *p, const KInst *k, bool columns)
                        first_warp(p->s, (KRole)k->role), u);
         else if (rows)
             buf_printf(p->b, "put_row_sums<%d>(%s, group, s%u, l);\n",
-                       (int)v->nrow, place(p, v), u);
+                       (int)vector_size(v), place(p, v), u);
         else
             buf_printf(p->b, "put_column_sums(%s, %d, col0(%d), s%u, l);"
-                       "\n", place(p, v), (int)v->nrow, share, u);
+                       "\n", place(p, v), (int)vector_size(v), share, u);
     }
 }
 

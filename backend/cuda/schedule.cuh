@@ -5,7 +5,7 @@
  */
 /* ---- the item in hand ---- */
 
-constexpr int CHUNK = 64 / RANKS;       /* tokens */
+constexpr int CHUNK = CHUNK_ROWS / RANKS;   /* tokens */
 
 /* A chunk of a head: n rows from token `row` on, and where it stands among all;
  * the block's slice of an axis. */
@@ -75,14 +75,17 @@ template<int WARPGROUPS> INLINE void matrix_sync()
 /* ---- tiles ---- */
 
 /* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of
- * the tile. */
+ * the tile, which may be fewer: zeros. */
 template<int STEPS>
 INLINE void read_columns(u32 *p, u32 tile, int rows, int col, const Lane &l)
 {
     UNROLL for (int k = 0; k < STEPS; k++) {
         const int c = col + 16 * k;
-        ldmatrix(tile + c / 64 * rows * 128 + tile_row(l, c % 64 / 16),
-                 p + 4 * k);
+        if (rows >= 64 || 16 * l.warp < rows)
+            ldmatrix(tile + c / 64 * rows * 128 + tile_row(l, c % 64 / 16),
+                     p + 4 * k);
+        else
+            p[4 * k] = p[4 * k + 1] = p[4 * k + 2] = p[4 * k + 3] = 0;
     }
 }
 template<int STEPS>
@@ -91,8 +94,9 @@ INLINE void write_columns(u32 tile, const u32 *p, int rows, int col,
 {
     UNROLL for (int k = 0; k < STEPS; k++) {
         const int c = col + 16 * k;
-        stmatrix(tile + c / 64 * rows * 128 + tile_row(l, c % 64 / 16),
-                 p + 4 * k);
+        if (rows >= 64 || 16 * l.warp < rows)
+            stmatrix(tile + c / 64 * rows * 128 + tile_row(l, c % 64 / 16),
+                     p + 4 * k);
     }
 }
 /* Rounded as it is in a tile, where products find it. */
@@ -115,12 +119,13 @@ INLINE void write_wide(u32 to, const float (&x)[N], int col, const Lane &l)
         store2(entry(to, l.row + 8 * (e / 2 % 2), col + e / 4 * 8 + l.col),
                x[e], x[e + 1]);
 }
-/* Rows [rows, 64) of a tile become zeros, by all of THREADS threads. */
+/* Rows [rows, CHUNK_ROWS) of a tile become zeros, by all of THREADS threads. */
 template<int THREADS>
 INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
 {
-    NO_UNROLL for (int at = thread; at < pieces * 512; at += THREADS)
-        if (at / 8 % 64 >= rows)
+    NO_UNROLL for (int at = thread; at < pieces * 8 * CHUNK_ROWS;
+                   at += THREADS)
+        if (at / 8 % CHUNK_ROWS >= rows)
             clear16(tile + at * 16);
 }
 /* Column k of what comes before a chunk: in memory, in shared memory; zeros. */
@@ -131,7 +136,7 @@ template<int THREADS, class Before>
 INLINE void write_first(u32 tile, Before from, int cols, int thread)
 {
     for (int k = 2 * thread; k < cols; k += 2 * THREADS)
-        store1(tile + k / 64 * 8192 + k % 64 * 2,
+        store1(tile + k / 64 * (128 * CHUNK_ROWS) + k % 64 * 2,
                bits(pack(before_at(from, k), before_at(from, k + 1))));
 }
 
@@ -461,7 +466,8 @@ INLINE Pair found_pair(const float *p, int rows, int lane)
 INLINE void keep_pair(float *p, Pair x, int lane)
 {
     p[lane] = x.a;
-    p[lane + 32] = x.b;
+    if (CHUNK_ROWS > 32)
+        p[lane + 32] = x.b;
 }
 /* From the last token back, each of which counts once. */
 INLINE Pair sum_back(Pair x, int lane, int rows)

@@ -154,7 +154,7 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     }
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
-    return schedule_kernel(t->c, &w, target_of_arch(t->c, t->o->arch));
+    return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk));
 }
 
 /* Of a kernel whose nodes lie as asked. */
@@ -482,16 +482,19 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
                          Prepared *y)
 {
     CudaOptions *own = ctx_alloc(c, sizeof *own);
-    const Plan *rows = plan_ranks_as_rows(c, whole);
-    if (!o->scheduled || rows == whole)
+    if (!o->scheduled)
         return false;
     *own = *o;
     own->rows = 0;
-    for (int joined = 0; joined < 1 + plan_is_joint(whole); joined++) {
-        const Plan *p = joined ? plan_join_back(rows) : rows;
-        *y = prepare_best(c, plan_as_printed(c, p), own);
-        if (!count_lacking(y, true))
-            return true;
+    for (int chunk = TILE_ROWS; chunk >= LEAST_ROWS; chunk /= 2) {
+        const Plan *rows = plan_ranks_as_rows(c, whole, chunk);
+        for (int joined = 0; rows != whole
+             && joined < 1 + plan_is_joint(whole); joined++) {
+            const Plan *p = joined ? plan_join_back(rows) : rows;
+            *y = prepare_best(c, plan_as_printed(c, p), own);
+            if (!count_lacking(y, true))
+                return true;
+        }
     }
     return false;
 }

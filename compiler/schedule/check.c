@@ -197,8 +197,8 @@ static const char *check_layouts(const Schedule *s)
             bool inverts = k->op == K_INVERSE;
             if (inverts && (v->layout != LAY_WIDE || k->nin != 1 || !to
                             || to->layout != LAY_INVERSE
-                            || to->node != v->node || v->nrow != TILE_ROWS
-                            || v->ncol != TILE_COLS))
+                            || to->node != v->node || v->nrow != s->g->chunk
+                            || v->ncol != s->g->chunk))
                 return wrong(s, "an inverse of what are no wide scores", i);
             if (!inverts && v->layout == LAY_WIDE)
                 return wrong(s, "wide scores that are not inverted", i);

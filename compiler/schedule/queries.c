@@ -12,7 +12,7 @@ static const KForm forms[] = {
 };
 #undef FORM
 
-const Target *target_of_arch(Ctx *c, int arch)
+const Target *target_of(Ctx *c, int arch, int rows)
 {
     enum { ALL = sizeof forms / sizeof *forms };
     Target *t = ctx_alloc(c, sizeof *t);
@@ -22,7 +22,7 @@ const Target *target_of_arch(Ctx *c, int arch)
                    .shared = (int)machine_of_arch(arch)->shared };
     t->name = ctx_format(c, "sm_%d%s", arch, arch < 90 ? "" : "a");
     for (const KForm *f = forms + ALL; f-- > forms;)
-        if (f->from <= arch && (!f->to || arch <= f->to))
+        if (f->from <= arch && (!f->to || arch <= f->to) && f->rows <= rows)
             t->form[f->kind] = f;
     return t;
 }
@@ -96,13 +96,13 @@ void inst_insert(Schedule *s, int at, KInst k)
 int32_t value_bytes(const KValue *v)
 {
     int32_t cols = (v->ncol + TILE_COLS - 1) / TILE_COLS;
-    int32_t rows = (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    int32_t rows = rows_lying(v);
     switch ((Layout)v->layout) {
     case LAY_TILE:
     case LAY_INVERSE: return cols * rows * TILE_COLS * 2;
     case LAY_WIDE:    return rows * WIDE_PITCH * 4;
     case LAY_SUMS:    return sums_pitch(v) * v->nrow;
-    case LAY_VECTOR:  return 4 * v->nrow * v->parts;
+    case LAY_VECTOR:  return 4 * vector_size(v) * v->parts;
     case LAY_SCALAR:  return 4 * v->parts;
     default:          return 0;
     }

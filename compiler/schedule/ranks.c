@@ -562,7 +562,7 @@ static uint8_t drop_ranks(uint8_t order[8], uint8_t rank, AxisSet own)
 }
 
 /* Ranks come first in memory, so that columns run along it. */
-static bool begin(Rows *u)
+static bool begin(Rows *u, int chunk)
 {
     Graph *g = u->g;
     for (int i = 0; i < g->nin; i++) {
@@ -586,18 +586,18 @@ static bool begin(Rows *u)
     }
     for (int ax = AX_R; ax < AX_DIM; ax++)
         g->axis[ax].size = 0;
-    g->chunk = TILE_ROWS;
+    g->chunk = chunk;
     g->rows = u->rows;
-    g->axis[AX_I].size = g->axis[AX_J].size = TILE_ROWS;
+    g->axis[AX_I].size = g->axis[AX_J].size = chunk;
     return true;
 }
 
-const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p)
+const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
 {
     Rows u = { .g = graph_copy(c, p->g), .old = p->g };
     u.own = own_ranks(p->g);
     u.rows = rows_of(p->g, u.own);
-    if (u.rows < 2 || !begin(&u))
+    if (u.rows < 2 || !begin(&u, chunk))
         return p;
     size_t each = MOST_GROUPS * MOST_GROUPS;
     Ref *image = ctx_alloc(c, p->g->len * each * sizeof *image);

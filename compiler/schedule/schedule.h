@@ -42,6 +42,7 @@ typedef struct KForm {
     uint8_t kind;
     const char *name;
     int from, to;                       /* architectures; 0: to all since */
+    int rows;                           /* of a chunk, at least */
     bool waited;                        /* goes on until it is waited for */
     const char *header;
 } KForm;
@@ -57,13 +58,14 @@ typedef struct Target {
     int maps;                           /* of what its copy engine moves */
     const KForm *form[NFORMS];
 } Target;
-/* Of an architecture: 90 is sm_90. */
-const Target *target_of_arch(Ctx *c, int arch);
+/* Of an architecture, 90 being sm_90, for chunks of so many rows. */
+const Target *target_of(Ctx *c, int arch, int rows);
 
 /* ---- values ---- */
 
 /* TILE: rows of 16-bit elements in shared memory, 64 columns a piece, one
- * piece behind the other, swizzled by 128 bytes. FRAGMENT: float32 in the
+ * piece behind the other, swizzled by 128 bytes; a chunk's rows, or blocks of
+ * 64 of a state's. FRAGMENT: float32 in the
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
  * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.
@@ -76,9 +78,9 @@ typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE, LAY_SUMS,
                       LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
-enum { TILE_COLS = 64, TILE_ROWS = 64, WIDE_PITCH = 72, SUMS_MORE = 8,
-       SHARED_ALIGN = 1024,
-       NOTHING = -1 };
+/* LEAST_ROWS: of a chunk. */
+enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
+       SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
 
 /* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
@@ -256,9 +258,9 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p);
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);
 
-/* The plan in which ranks are rows of a chunk that has so much fewer tokens
- * (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
-const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p);
+/* The plan in which ranks are rows of a chunk of so many, which has so much fewer
+ * tokens (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
+const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */
 
@@ -361,6 +363,20 @@ int32_t value_bytes(const KValue *v);
 static inline bool has_buffer(const KValue *v)
 {
     return v->layout != LAY_FRAGMENT && v->layout != LAY_GLOBAL;
+}
+/* Whether its rows are tokens. */
+static inline bool has_tokens(const KValue *v) { return v->row < AX_DIM; }
+/* Rows of a tile as it lies: a chunk may have few; else whole blocks. An
+ * inverse is made in blocks. */
+static inline int32_t rows_lying(const KValue *v)
+{
+    return v->layout == LAY_TILE && has_tokens(v) && v->nrow < TILE_ROWS
+         ? v->nrow : (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+/* Entries of a vector as it lies: a fragment's lanes find one for each row. */
+static inline int32_t vector_size(const KValue *v)
+{
+    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
 }
 /* Bytes from row to row of sums. */
 static inline int32_t sums_pitch(const KValue *v)

@@ -239,18 +239,19 @@ row("v:dump", "letters: string, options?: table -> string",
     "what passes make: T step, C chunk form, G joint, P plan, K schedules",
     [[
 Options: sizes of axes, chunk, machine (P: "cpu"; of a GPU's the kernels that
-are launched). K: each kernel's roles, buffers, values and instructions on
-Hopper, or why there is no schedule of it yet.]])
+are launched). K: each kernel's roles, buffers, values and instructions on that
+GPU, or else Hopper, or why there is no schedule of it yet.]])
 row("v:source", "backend: string, options?: table -> string",
     "the plan as CUDA C++: v:source(\"cuda\")", [[
-What runs on a GPU: for sm_90a kernels with wgmma and TMA where there are some,
-else those for any GPU. Options: sizes of axes, chunk, dtype, backward, serial
-(one token after another), arch = "sm_90a", "sm_80" ...]])
+What a call launches on such a GPU: with wgmma and TMA on sm_90a, mma.sync and
+cp.async elsewhere. What its kernels include stands before the first that does.
+Options: sizes of axes, chunk, dtype, backward, serial (one token after
+another), arch = "sm_90a", "sm_80" ...]])
 row("v:compile", "options?: table -> compiled",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,
-arch and the cubin: of v:source's text as it is, in one piece. A call compiles
-its kernels side by side, and one that spills again with other room.]])
+arch and cubins, one for each program, as a call compiles them: side by side,
+one that spills again with other room. cubin is the first of them.]])
 row("v:prepare", "arguments: table -> variant",
     "compiles what a call like this one needs, without running it", [[
 The arguments of v:forward, v:step (with state) or v:backward (with dy). A

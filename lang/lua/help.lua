@@ -542,6 +542,7 @@ end
 ---@class flin.Compiled
 ---@field arch string
 ---@field cubin string
+---@field cubins string[]
 ---@field kernels integer
 ---@field registers integer
 ---@field spills integer

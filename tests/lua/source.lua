@@ -7,12 +7,22 @@ assert(text:find("__global__") and text:find("in_k0_forward"))
 assert(gla:source("cuda", { K = 64, V = 128 }) == text, "the same text")
 assert(gla:source("cuda", { dtype = "float16" }):find("ELEMENT_F16"))
 assert(not pcall(gla.source, gla, "cuda", { dtype = "float64" }))
--- what Hopper's emitter has no place for, the other prints
-for _, options in ipairs { { chunk = 32 }, { arch = "sm_80" },
-                           { dtype = "float32" }, { serial = true },
-                           { backward = true, K = 32, V = 32 } } do
+-- what there are no schedules of
+for _, options in ipairs { { chunk = 48 }, { dtype = "float32" },
+                           { serial = true } } do
   local other = gla:source("cuda", options)
   assert(other:find("__global__") and not other:find("in_k0_forward"))
+end
+-- what a call launches there
+for arch, uses in pairs { sm_80 = "copies.cuh", sm_90a = "wgmma.cuh",
+                          sm_120a = "mma.cuh" } do
+  for _, backward in ipairs { false, true } do
+    local text = gla:source("cuda", { arch = arch, backward = backward })
+    assert(text:find("in_k%d_" .. (backward and "reverse" or "forward"))
+           and text:find(uses, 1, true) and not text:find "tile.cuh", arch)
+    assert(select(2, text:gsub("__launch_bounds__", ""))
+           >= (backward and 2 or 1), arch)
+  end
 end
 assert(gla:source("cuda", { backward = true, K = 32, V = 32 }):find "reverse")
 assert(not pcall(gla.source, gla, "cuda", { arch = "80" }))

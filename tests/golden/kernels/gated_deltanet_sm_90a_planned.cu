@@ -162,13 +162,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
                 arrive(base + 208960 + it % 2 * 8);
                 wait(base + 208992 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 wait(base + 209024 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 98304 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -431,13 +431,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             float f34[32];
             float f40[32];
             wait(base + 205856 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 205888 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -476,7 +476,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
             }
             wait(base + 205952 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 131072 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -624,7 +624,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             float f21[16];
             float f37[16];
             wait(base + 101408 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -671,7 +671,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             }
             arrive(base + 101440 + (it * 2 + 0) % 2 * 8);
             wait(base + 101472 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -902,19 +902,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 }
                 arrive(base + 230976);
                 wait(base + 230992 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 32768 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 wait(base + 231024 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 wait(base + 231056 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -976,7 +976,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 }
                 arrive(base + 231040 + it % 2 * 8);
                 wait(base + 231088 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 114688 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -1036,7 +1036,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 }
                 arrive(base + 230960 + it % 2 * 8);
                 wait(base + 231152 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 163840 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -1341,13 +1341,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             float f83[32];
             float f98[32];
             wait(base + 227520, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 227552, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -1390,7 +1390,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 fence_async();
             }
             wait(base + 227568, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -1421,7 +1421,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 arrive(base + 227584);
             }
             wait(base + 227600, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 98304, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -1490,7 +1490,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 fence_async();
             }
             wait(base + 227616, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 106496, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -1561,7 +1561,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 put_row_sums<64>(base + 216608 + it % 2 * 5664, group, s89, l);
             }
             wait(base + 227664, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 122880, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();

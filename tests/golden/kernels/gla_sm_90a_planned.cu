@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
                 wait(base + 109824 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -134,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 matrix_sync<2>();
                 scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
                 wait(base + 109856 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 16384 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -200,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 }
                 arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -339,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             float f21[32];
             const Lane l = lane_of(fresh((int)threadIdx.x));
             wait(base + 217088 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -366,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             matrix_sync<2>();
             scan_rows<128, 64, 0>(base + 164384, 0u, col0(64), l);
             wait(base + 217120 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -399,7 +399,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
             }
             wait(base + 217152 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -423,7 +423,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
             }
             wait(base + 217200, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 131072, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -556,7 +556,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 wait(base + 109824 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -582,7 +582,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 matrix_sync<2>();
                 scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
                 wait(base + 109856 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 16384 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -644,7 +644,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 }
                 arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -863,13 +863,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
             }
             wait(base + 218144, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 218160, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -890,7 +890,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             matrix_sync<2>();
             scan_rows<128, 64, 0>(base + 148000, base + 217088, col0(64), l);
             wait(base + 218176, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -927,7 +927,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
             }
             wait(base + 218192, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();

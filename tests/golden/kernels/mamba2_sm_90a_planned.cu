@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
                 wait(base + 91200 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 arrive(base + 91232 + it % 2 * 8);
                 arrive(base + 91184 + it % 2 * 8);
                 wait(base + 91264 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -333,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             float f28[32];
             float f36[32];
             wait(base + 222784 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -364,13 +364,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
             }
             wait(base + 222816 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 222848 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -571,7 +571,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 wait(base + 90688 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -624,7 +624,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -901,7 +901,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f50[32];
             float f65[32];
             wait(base + 230720 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -932,13 +932,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
             }
             wait(base + 230752 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 230784 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -976,7 +976,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
             }
             wait(base + 230816, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 98304, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();

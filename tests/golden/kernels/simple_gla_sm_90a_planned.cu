@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
                 wait(base + 90688 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -315,13 +315,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             float f20[32];
             float f28[32];
             wait(base + 205856 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 205888 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -360,7 +360,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
             }
             wait(base + 205952 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 131072 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
@@ -521,7 +521,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 wait(base + 90688 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -574,7 +574,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
-                if (x.n < 64) {
+                if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
@@ -826,25 +826,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f38[32];
             float f53[32];
             wait(base + 220864 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 220896 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 220928 + it % 2 * 8, parity(it, 2));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wait(base + 220960, parity(it, 1));
-            if (x.n < 64) {
+            if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 98304, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();

@@ -1,0 +1,67 @@
+-- How many kernels of the standard library's training, K = V = 128, are not
+-- from a schedule, by GPU: what is not listed here has none such.
+--   flin remaining.lua [N]     every Nth case (37); 1: all of them
+local flin = require "flin"
+local count = require "support.count"
+local expect <const> = count.expect
+
+local LEFT <const> = {
+  bfloat16 = {
+    sm_80 = { gsa = 3, mamba3_mimo = 9, momentum_deltanet = 2, titans = 2 },
+    sm_86 = { abc = 3, gated_oja = 1, gsa = 2, mamba3_mimo = 10,
+              momentum_deltanet = 2, precond_kda = 1, precond_mamba3 = 5,
+              titans = 2 },
+    sm_90a = { abc = 2, gsa = 2, mamba3_mimo = 7 },
+    sm_100a = { abc = 2, gsa = 2, mamba3_mimo = 7 },
+    sm_120a = { abc = 3, gsa = 2, mamba3_mimo = 11, momentum_deltanet = 2,
+                precond_kda = 1, precond_mamba3 = 5, titans = 2 },
+  },
+  float16 = {                           -- decays per key leave its range
+    sm_80 = { dplr = 5, gated_oja = 4, gdn2 = 5, gla = 4, gsa = 5, hgrn2 = 4,
+              kda = 4, mamba3_mimo = 9, momentum_deltanet = 2,
+              precond_kda = 4, rwkv6 = 4, rwkv7 = 12, titans = 2 },
+    sm_86 = { abc = 3, dplr = 6, gated_oja = 7, gdn2 = 4, gla = 5, gsa = 5,
+              hgrn2 = 4, kda = 4, mamba3_mimo = 9, momentum_deltanet = 2,
+              precond_kda = 5, precond_mamba3 = 5, rwkv6 = 6, rwkv7 = 9,
+              titans = 2 },
+    sm_90a = { abc = 2, dplr = 2, gated_oja = 4, gdn2 = 2, gla = 2, gsa = 4,
+               hgrn2 = 2, kda = 2, mamba3_mimo = 7, precond_kda = 2,
+               rwkv6 = 2, rwkv7 = 6 },
+    sm_100a = { abc = 2, dplr = 4, gated_oja = 4, gdn2 = 4, gla = 4, gsa = 4,
+                hgrn2 = 4, kda = 4, mamba3_mimo = 7, precond_kda = 4,
+                rwkv6 = 4, rwkv7 = 8 },
+    sm_120a = { abc = 3, dplr = 6, gated_oja = 3, gdn2 = 4, gla = 5, gsa = 5,
+                hgrn2 = 4, kda = 4, mamba3_mimo = 11, momentum_deltanet = 2,
+                precond_kda = 5, precond_mamba3 = 5, rwkv6 = 6, rwkv7 = 9,
+                titans = 2 },
+  },
+}
+for _, left in pairs(LEFT) do left.sm_89 = left.sm_86 end
+local ARCHS <const> = { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a",
+                        "sm_120a" }
+
+-- How many there are, and how many are printed by no schedule.
+local function kernels(v, arch, dtype)
+  local text = v:source("cuda", { arch = arch, dtype = dtype, backward = true,
+                                  K = 128, V = 128 })
+  return select(2, text:gsub("__launch_bounds__", "")),
+         select(2, text:gsub("__launch_bounds__%(THREADS", ""))
+end
+
+local every <const> = tonumber(arg[1]) or 37
+local at, all, left = 0, 0, 0
+for _, dtype in ipairs { "bfloat16", "float16" } do
+  for _, arch in ipairs(ARCHS) do
+    for _, name in ipairs(flin.stdlib_names) do
+      at = at + 1
+      if at % every == 0 then
+        local n, plain = kernels(flin.stdlib[name], arch, dtype)
+        all, left = all + n, left + plain
+        expect(plain == (LEFT[dtype][arch][name] or 0), "%s, %s, %s: %d of %d kernels"
+               .. " are from no schedule", name, arch, dtype, plain, n)
+      end
+    end
+  end
+end
+print(("%d of %d kernels are from no schedule"):format(left, all))
+count.finish()

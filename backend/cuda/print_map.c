@@ -61,6 +61,14 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     buf_printf(b, ";\n");
 }
 
+/* A lane's row of a vector; of one that ends within a tile the last, where that
+ * has no such row. */
+static const char *row_text(Print *p, const KValue *v, const char *row)
+{
+    return v->nrow % TILE_ROWS == 0 ? row
+         : ctx_format(p->c, "min(%s, %d)", row, (int)v->nrow - 1);
+}
+
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
 static void put_operands(Print *p, const KInst *k, int regs)
 {
@@ -94,14 +102,15 @@ static void put_operands(Print *p, const KInst *k, int regs)
                 }
             if (rows && k->nrow <= TILE_ROWS)
                 buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, 64, l.row +"
-                           " 8 * h);\n", u, u, v->parts, place(p, v));
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, 64, %s);\n", u,
+                           u, v->parts, place(p, v), row_text(p, v,
+                           "l.row + 8 * h"));
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
-                           " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
-                           rows_held(k), u, v->parts, place(p, v),
-                           (int)v->nrow);
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, %s);\n", u,
+                           rows_held(k), rows_held(k), u, v->parts,
+                           place(p, v), (int)v->nrow, row_text(p, v,
+                           "l.row + h / 2 * 64 + h % 2 * 8"));
             if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
                            " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"

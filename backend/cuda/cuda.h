@@ -111,6 +111,7 @@ typedef struct CudaKernel {
                                            not passed */
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int64_t stored_at[CUDA_MAPS];       /* of ARG_STORED */
+    bool stored_later[CUDA_MAPS];       /* among what the way back keeps */
     int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS];
     const char *head;                   /* what its source begins with; NULL:
                                            as the module's does */
@@ -118,6 +119,8 @@ typedef struct CudaKernel {
                                            one lacks; NULL: none was wished */
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
                                            in the workspace */
+    bool adds;                          /* a block has several heads of a chunk
+                                           in turn, and adds up their parts */
     uint8_t rows[CUDA_TENSORS];         /* of a matrix state the rows' axis;
                                            0: row_axis, all states' */
     int stages;
@@ -136,7 +139,9 @@ typedef struct CudaKernel {
                                            the first lies what all need */
 } CudaKernel;
 
-/* Kernels in order. kept: what they leave for one another. */
+/* Kernels in order. kept: what they leave for one another. later: bytes for a
+ * chunk of a head of what a joint plan's way back alone does, which lies in the
+ * workspace, and nothing of it beside what a call saves. */
 typedef struct CudaModule {
     char *source;
     const Plan *plan;                   /* as it is cut: its kernels are the
@@ -149,6 +154,7 @@ typedef struct CudaModule {
     int units;                          /* blocks of a grid whose tiles lie in
                                            memory, at most */
     CudaKept kept;
+    int64_t later;
     uint64_t layout;                    /* of what kernels keep for one another:
                                            the same where it lies alike */
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
@@ -275,7 +281,7 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 typedef struct HostRun {
     uint64_t seq;
     int64_t nseq, tokens, per_entry, items;
-    uint64_t stored, spill;
+    uint64_t stored, later, spill;
     int32_t heads, ragged;
 } HostRun;
 

@@ -259,6 +259,22 @@ INLINE void clear16(u32 a)
                  :: "r"(a), "r"(0) : "memory");
 }
 
+/* ---- global memory ---- */
+
+/* p[0] += x, p[1] += y, and nobody waits for it: after what this thread has
+ * done there before. */
+INLINE void add_pair(float *p, float x, float y)
+{
+#ifdef NO_ENGINE
+    asm volatile("red.global.add.f32 [%0], %1;\n"
+                 "red.global.add.f32 [%0 + 4], %2;"
+                 :: "l"(p), "f"(x), "f"(y) : "memory");
+#else
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};"
+                 :: "l"(p), "f"(x), "f"(y) : "memory");
+#endif
+}
+
 /* ---- numbers ---- */
 
 #include "functions.cuh"

@@ -250,14 +250,16 @@ static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
                           int64_t slots, unsigned char *map)
 {
     const CudaArg a = k->map[at];
+    bool later = k->stored_later[at];
     uint64_t rows = (uint64_t)k->stored_rows[at];
     uint64_t cols = (uint64_t)k->stored_cols[at];
     const uint64_t dim[4] = { cols, rows, 1,
                               (uint64_t)(slots + !slots) };
     const uint64_t stride[3] = { 2 * cols, 2 * cols * rows,
-                                 (uint64_t)m->kept.bytes };
+                                 (uint64_t)(later ? m->later
+                                                  : m->kept.bytes) };
     const uint32_t side[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
-    void *from = (void *)(uintptr_t)(run->stored
+    void *from = (void *)(uintptr_t)((later ? run->later : run->stored)
                                      + (uint64_t)k->stored_at[at]);
     CALL(d, TENSOR_MAP, encode_tiled);
     enum { SWIZZLE_128 = 3, PROMOTE_256 = 3 };

@@ -364,12 +364,43 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
     }
 }
 
+/* The first output of which heads leave shares, if a block may have these heads
+ * one after another, and add them up: each share is a matrix of its chunk's.
+ * NOTHING: none. */
+static int added_share(const Print *p)
+{
+    const Schedule *s = p->s;
+    int found = NOTHING, made = 0;
+    for (int i = 0; i < s->g->nout; i++)
+        made += p->o->sum_out[i]
+             && schedule_computes(s, shown_node(s->g, s->g->out[i].node));
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_STORE || !has_matrices(k->role) || k->index == NOTHING
+            || !p->o->sum_out[k->index]
+            || value_at(p, k->in[0])->layout != LAY_FRAGMENT)
+            continue;
+        found = found == NOTHING ? k->index : found;
+        made--;
+    }
+    return s->kind == K_TOKEN && s->slices == 1 && !made ? found : NOTHING;
+}
+
 static void put_items(Print *p)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
-    buf_printf(p->b, "u32 it = 0;\nNO_UNROLL for (i64 item = blockIdx.x; item"
-               " < a.run.items; item += gridDim.x) {\nItem x;\n");
+    int share = added_share(p);
+    p->k->adds = share != NOTHING;
+    buf_printf(p->b, "u32 it = 0;\n");
+    if (p->k->adds)
+        buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
+                   "const i64 item = item_of(turn, a.tensor[%d].group);\n"
+                   "if (item >= a.run.items)\nbreak;\nItem x;\n",
+                   result_tensor(p, ARG_OUTPUT, share));
+    else
+        buf_printf(p->b, "NO_UNROLL for (i64 item = blockIdx.x; item"
+                   " < a.run.items; item += gridDim.x) {\nItem x;\n");
     buf_printf(p->b, walk ? "const int chunks = find_walk<%d>(a.run, item, x);"
                "\n" : "if (!find_item<%d>(a.run, item, x))\ncontinue;\n",
                s->slices);

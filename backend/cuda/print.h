@@ -6,8 +6,12 @@
 #include "cuda.h"
 
 /* Where what kernels keep for one another lies: bytes for a chunk of a head,
- * and in them, by node. */
-typedef struct StoredPlaces { int64_t bytes; const int64_t *at; } StoredPlaces;
+ * and in them, by node; [1]: of what is later's. */
+typedef struct StoredPlaces {
+    int64_t bytes[2];
+    const int64_t *at;
+    const uint8_t *later;
+} StoredPlaces;
 
 /* Prints the kernel, whose name is set, and says what its launch must pass. */
 void schedule_text(const Schedule *s, const CudaOptions *o,

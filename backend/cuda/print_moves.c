@@ -29,14 +29,18 @@ static int map_for(Print *p, CudaArgKind kind, int index, DType d)
 static int stored_map(Print *p, const KValue *v)
 {
     CudaKernel *k = p->k;
-    int64_t from = p->stored->at[loaded_node(p->s->g, v->node)];
+    Ref r = loaded_node(p->s->g, v->node);
+    int64_t from = p->stored->at[r];
+    bool later = p->stored->later[r];
     int at = 0;
     while (at < k->nmaps && (k->map[at].kind != ARG_STORED
-                             || k->stored_at[at] != from))
+                             || k->stored_at[at] != from
+                             || k->stored_later[at] != later))
         at++;
     if (at == k->nmaps)
         add_map(p, ARG_STORED, 0, p->s->tile);
     k->stored_at[at] = from;
+    k->stored_later[at] = later;
     k->stored_rows[at] = full_extent(p, v->row);
     k->stored_cols[at] = full_extent(p, v->col);
     return at;

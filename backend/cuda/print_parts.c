@@ -150,8 +150,10 @@ int rows_held(const KInst *k)
 
 const char *kept_place(Print *p, Ref r)
 {
-    return ctx_format(p->c, "(float *)(a.run.stored + x.at * %lld + %lld)",
-                      (long long)p->stored->bytes,
+    bool later = p->stored->later[r];
+    return ctx_format(p->c, "(float *)(a.run.%s + x.at * %lld + %lld)",
+                      later ? "later" : "stored",
+                      (long long)p->stored->bytes[later],
                       (long long)p->stored->at[r]);
 }
 

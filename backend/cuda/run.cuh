@@ -7,7 +7,7 @@
 struct Run {
     const Sequence *seq;
     i64 nseq, tokens, per_entry, items;
-    char *stored, *spill;
+    char *stored, *later, *spill;
     int heads, ragged;
 };
 

@@ -37,6 +37,12 @@ INLINE bool find_item(const Run &run, i64 item, Item &x)
     return true;
 }
 
+/* A block's item number `turn`, where it has `each` of them side by side. */
+INLINE i64 item_of(u32 turn, u32 each)
+{
+    return ((i64)(turn / each) * gridDim.x + blockIdx.x) * each + turn % each;
+}
+
 /* Sequence and head of the launch, to be walked: neighbours have a head's
  * slices. */
 template<int SLICES>
@@ -171,18 +177,24 @@ INLINE float of_rank(float x, int rank, const Lane &l)
 }
 
 /* A fragment of tokens, columns from col on, to where heads' shares of a result
- * wait in float32. */
+ * wait in float32. Of t.group heads the block has each in its turn, and adds
+ * what it has of the others to what the first has left. */
 template<bool RANKED = false, int N>
 INLINE void store_share(const Tensor &t, const float (&x)[N],
                            const Item &at, int col, const Lane &l)
 {
     float *p = (float *)t.p + at.where.b * t.sb + at.head / t.group * t.sh
              + (i64)at.row * t.st;
+    const bool first = at.head % t.group == 0;
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
-        if (t.p && row < at.n && has_place<RANKED>(row))
-            *(float2 *)(p + row_place<RANKED>(t, row) + col + e / 4 * 8
-                        + l.col) = { x[e], x[e + 1] };
+        float *to = p + row_place<RANKED>(t, row) + col + e / 4 * 8 + l.col;
+        if (!t.p || row >= at.n || !has_place<RANKED>(row))
+            continue;
+        if (first)
+            *(float2 *)to = { x[e], x[e + 1] };
+        else
+            add_pair(to, x[e], x[e + 1]);
     }
 }
 

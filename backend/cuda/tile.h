@@ -111,6 +111,7 @@ typedef struct Tiles {
     bool crowded;                       /* some tiles find no place */
     bool scratch;                       /* a float a warp is needed */
     const int64_t *stored_at;           /* bytes, per node */
+    const uint8_t *stored_later;        /* among those of m->later */
     int state[MAX_STATES];              /* the tile of those carried, or -1 */
 } Tiles;
 

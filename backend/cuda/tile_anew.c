@@ -71,16 +71,21 @@ void put_names_once(const Tiles *t, Buf *b)
 
 void put_chunk_anew(const Tiles *t, Buf *b)
 {
-    Buf token = { .ctx = t->c }, stored = { .ctx = t->c };
+    const int64_t bytes[] = { t->m->kept.bytes, t->m->later };
+    Buf token = { .ctx = t->c };
 
     buf_printf(b, "const int n = fresh((int)min(q.len - at * %d, (i64)%d));\n",
                t->m->chunk, t->m->chunk);
     buf_printf(&token, "q.start + at * %d", t->m->chunk);
     put_made(b, "i64", "token", token.s);
-    buf_printf(&stored, "global(a.run.stored) + ((slot + at) * a.run.heads"
-               " + head) * %lldll", (long long)t->m->kept.bytes);
-    if (t->m->kept.bytes)
-        put_made(b, "char *", "stored", stored.s);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "later" : "stored";
+        Buf from = { .ctx = t->c };
+        buf_printf(&from, "global(a.run.%s) + ((slot + at) * a.run.heads +"
+                   " head) * %lldll", name, (long long)bytes[i]);
+        if (bytes[i])
+            put_made(b, "char *", name, from.s);
+    }
 }
 
 /* Before the barrier that ends the item, and the scope. */

@@ -44,6 +44,49 @@ static int group_of(const Call *call, const View *v)
     return v->heads > 0 ? call->heads / v->heads : 1;
 }
 
+/* ---- parts that heads leave ---- */
+
+/* Can n blocks have as much to do each as before, if one has `each` heads? */
+static bool is_even(int64_t items, int64_t n, int64_t each)
+{
+    const double more = 1.05;
+    int64_t before = (items + n - 1) / n;
+    int64_t after = (items / each + n - 1) / n * each;
+
+    return (double)after <= more * (double)before;
+}
+
+/* How many heads of a chunk the kernel's blocks have in turn. */
+static int heads_in_turn(const CudaModule *m, const CudaKernel *k,
+                         const Call *call)
+{
+    int64_t items = cuda_slots(m, call) * call->heads, n = m->units
+                                                         * k->resident;
+    int group = call->heads, each = 1;
+
+    for (int i = 0; i < k->ntensors; i++) {
+        const View *v = view_of(call, k->tensor[i]);
+        int all = group, own = k->part[i] && v->data ? group_of(call, v) : all;
+        while (all % group || own % group)
+            group--;
+    }
+    for (int i = 2; i <= group && k->adds && n; i++)
+        if (group % i == 0 && is_even(items, n, i))
+            each = i;
+    return each;
+}
+
+/* Of the module's output: the parts that there are of each group. */
+static int heads_of_part(const CudaModule *m, const Call *call, int output)
+{
+    for (int i = 0; i < m->nkernels; i++)
+        for (int j = 0; m->kernel[i].adds && j < m->kernel[i].ntensors; j++)
+            if (m->kernel[i].part[j] && m->kernel[i].tensor[j].kind
+                == ARG_OUTPUT && m->kernel[i].tensor[j].index == output)
+                return heads_in_turn(m, &m->kernel[i], call);
+    return 1;
+}
+
 /* ---- the workspace ---- */
 
 /* Elements of a head, in a row of tokens or of a sequence. */
@@ -58,12 +101,15 @@ static int64_t result_size(const Graph *g, bool state, int i)
     return n;
 }
 
-static int64_t part_bytes(const Graph *g, const Call *call, bool state, int i)
+static int64_t part_bytes(const CudaModule *m, const Graph *g,
+                          const Call *call, bool state, int i)
 {
     CudaExtent e = cuda_extent(call);
     int64_t rows = state ? call->nseq : e.batch * e.tokens;
+    int64_t heads = state ? call->heads
+                          : call->heads / heads_of_part(m, call, i);
 
-    return aligned(4 * rows * call->heads * result_size(g, state, i));
+    return aligned(4 * rows * heads * result_size(g, state, i));
 }
 
 int64_t cuda_stored(const CudaModule *m, const Call *call)
@@ -71,16 +117,27 @@ int64_t cuda_stored(const CudaModule *m, const Call *call)
     return aligned(m->kept.bytes * cuda_slots(m, call) * call->heads);
 }
 
-/* Bytes before the result's part; of all parts for the one past the last. */
-static int64_t part_at(const CudaModule *m, const Graph *g, const Call *call,
+/* Bytes before what the way back alone stores. */
+static int64_t later_at(const CudaModule *m, const Call *call)
+{
+    return call->kept ? 0 : cuda_stored(m, call);
+}
+
+/* Bytes before the result's part; of all parts for the one past the last. The
+ * way forward alone has none. */
+static int64_t part_at(const CudaModule *m, const Plan *p, const Call *call,
                        bool state, int index)
 {
-    int64_t at = call->kept ? 0 : cuda_stored(m, call);
+    const Graph *g = p->g;
+    int64_t at = later_at(m, call);
 
+    if (call->to && call->to <= p->split)
+        return at;
+    at += aligned(m->later * cuda_slots(m, call) * call->heads);
     for (int i = 0; i < (state ? g->nout : index); i++)
-        at += m->sum_out[i] ? part_bytes(g, call, false, i) : 0;
+        at += m->sum_out[i] ? part_bytes(m, g, call, false, i) : 0;
     for (int i = 0; i < (state ? index : 0); i++)
-        at += m->sum_s1[i] ? part_bytes(g, call, true, i) : 0;
+        at += m->sum_s1[i] ? part_bytes(m, g, call, true, i) : 0;
     return at;
 }
 
@@ -139,7 +196,7 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call)
         int64_t n = m->kernel[i].spill * grid_of(m, &m->kernel[i], call);
         spill = n > spill ? n : spill;
     }
-    return part_at(m, p->g, call, true, p->g->nst) + spill;
+    return part_at(m, p, call, true, p->g->nst) + spill;
 }
 
 /* ---- arguments ---- */
@@ -192,18 +249,19 @@ View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
     bool state = a.kind == ARG_NEXT;
     const uint8_t *order = state ? g->st[a.index].order
                                  : g->out[a.index].order;
+    int heads = state ? call->heads
+                      : call->heads / heads_of_part(m, call, a.index);
     int64_t n = 1;
-    View v = { .dtype = F32, .heads = call->heads };
+    View v = { .dtype = F32, .heads = heads };
 
     for (int d = rank_of(g, a); d-- > 0; n *= g->axis[order[d]].size)
         v.sd[d] = n;
     v.sh = n;
-    v.st = state ? 0 : n * call->heads;
-    v.sb = state ? n * call->heads
-                 : n * call->heads * cuda_extent(call).tokens;
+    v.st = state ? 0 : n * heads;
+    v.sb = state ? n * heads : n * heads * cuda_extent(call).tokens;
     if (view_of(call, a)->data)
         v.data = (void *)(uintptr_t)(workspace + (uint64_t)
-                 part_at(m, g, call, state, a.index));
+                 part_at(m, p, call, state, a.index));
     return v;
 }
 
@@ -249,7 +307,8 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
     run.per_entry = entry_chunks(m, call);
     run.items = items_of(m, k, call);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
-    run.spill = workspace + (uint64_t)part_at(m, p->g, call, true, p->g->nst);
+    run.later = workspace + (uint64_t)later_at(m, call);
+    run.spill = workspace + (uint64_t)part_at(m, p, call, true, p->g->nst);
     *grid = grid_of(m, k, call);
     return run;
 }

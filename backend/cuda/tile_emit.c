@@ -274,10 +274,14 @@ void put_chunk(const Tiles *t, Buf *b)
         put_chunk_anew(t, b);
     } else {
         put_rows(t, b);
-        if (t->m->kept.bytes)
-            buf_printf(b, "char *const stored = global(a.run.stored) +"
-                       " ((slot + at) * a.run.heads + head) * %lldll;\n",
-                       (long long)t->m->kept.bytes);
+        const int64_t bytes[] = { t->m->kept.bytes, t->m->later };
+        for (int i = 0; i < 2; i++) {
+            const char *name = i ? "later" : "stored";
+            if (bytes[i])
+                buf_printf(b, "char *const %s = global(a.run.%s) + ((slot + at)"
+                           " * a.run.heads + head) * %lldll;\n", name, name,
+                           (long long)bytes[i]);
+        }
     }
     buf_printf(b, "(void)n;\n(void)token;\n");
 }

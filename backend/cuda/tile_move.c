@@ -478,8 +478,9 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
         full.st[inner_axis(s, turned)] = step;
         step *= full_extent(t, r, inner_axis(s, turned));
     }
-    buf_printf(b, "%s *p = (%s *)(stored + %lld)", ctype_text(d),
-               ctype_text(d), (long long)t->stored_at[r]);
+    buf_printf(b, "%s *p = (%s *)(%s + %lld)", ctype_text(d), ctype_text(d),
+               t->stored_later[r] ? "later" : "stored",
+               (long long)t->stored_at[r]);
     if (t->slice_axis >= 0 && axes & AXIS(t->slice_axis))
         buf_printf(b, " + block * %d", (int)(t->slice
                                              * full.st[t->slice_axis]));

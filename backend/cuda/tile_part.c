@@ -47,7 +47,8 @@ bool in_parts(const Tiles *t)
 /* Run, and each Tensor (tile.cuh). */
 int64_t args_bytes(const Tiles *t)
 {
-    int64_t n = 64 + t->out->ntensors * (40 + 8 * (int64_t)cuda_rank(t->g));
+    int64_t n = (int64_t)sizeof(HostRun)
+              + t->out->ntensors * (40 + 8 * (int64_t)cuda_rank(t->g));
 
     return in_parts(t) ? (n + 15) / 16 * 16 : 0;
 }

@@ -205,7 +205,7 @@ static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
 
 /* Where each stored value lies among those of its chunk. */
 static void place_stored(Search *search, const Prepared *y, bool ahead,
-                         int64_t *at, uint8_t *narrow)
+                         int64_t *at, uint8_t *later, uint8_t *narrow)
 {
     const Plan *p = y->p;
     Tiles **t = y->t;
@@ -215,12 +215,14 @@ static void place_stored(Search *search, const Prepared *y, bool ahead,
     for (Ref r = 1; r < p->g->len; r++) {
         if (!p->stored[r])
             continue;
-        at[r] = m->kept.bytes;
-        m->kept.bytes += stored_bytes(t[0], r);
+        later[r] = p->split > 0 && p->keeper[r] >= p->split;
+        int64_t *bytes = later[r] ? &m->later : &m->kept.bytes;
+        at[r] = *bytes;
+        *bytes += stored_bytes(t[0], r);
     }
     for (int s = 0; s < p->g->nst; s++) {
         Ref r = p->g->st[s].node;
-        m->kept.has[s] = p->stored[r];
+        m->kept.has[s] = p->stored[r] && !later[r];
         m->kept.at[s] = at[r];
         m->kept.narrow[s] = narrow[r];
     }
@@ -248,6 +250,7 @@ static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
     size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
+    uint8_t *later = ctx_alloc(c, y.p->g->len);
 
     y.t = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.t);
     y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
@@ -261,9 +264,10 @@ static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
         y.t[i]->ext = search->ext;
         y.t[i]->stored_at = stored_at;
         y.t[i]->stored_narrow = narrow;
+        y.t[i]->stored_later = later;
         tiles_analyse(y.t[i]);
     }
-    place_stored(search, &y, ahead, stored_at, narrow);
+    place_stored(search, &y, ahead, stored_at, later, narrow);
     for (int i = 0; i < y.p->nkernels; i++)
         price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
@@ -525,6 +529,7 @@ static uint64_t layout_of(Ctx *c, const Prepared *y, const CudaOptions *o)
     uint64_t h = hash_bytes((uint64_t)o->rows, text.s, text.len);
     h = hash_bytes(h, &y->m->kept, sizeof y->m->kept);
     h = hash_bytes(h, y->t[0]->stored_narrow, y->p->g->len);
+    h = hash_bytes(h, y->t[0]->stored_later, y->p->g->len);
     h = hash_bytes(h, y->t[0]->stored_at,
                    y->p->g->len * sizeof *y->t[0]->stored_at);
     for (int i = 0; i < y->p->nkernels; i++)
@@ -546,8 +551,8 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
         return false;
     }
     put_comment(t, to);
-    schedule_text(s, t->o, &(StoredPlaces){ t->m->kept.bytes, t->stored_at },
-                  t->out, to);
+    schedule_text(s, t->o, &(StoredPlaces){ { t->m->kept.bytes, t->m->later },
+                  t->stored_at, t->stored_later }, t->out, to);
     return true;
 }
 

@@ -33,8 +33,8 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
     buf_printf(&b, "// the sum of result %d over those that share it\n"
                "struct Args%d { Run run; Tensor t[2]; };\n"
                "extern \"C\" __global__ void %s(const __grid_constant__"
-               " Args%d a)\n{\nconst int group = a.t[1].group,"
-               " heads = a.run.heads / group;\n", index, m->nkernels,
+               " Args%d a)\n{\nconst int group = a.t[1].group / a.t[0].group,"
+               " heads = a.run.heads / a.t[1].group;\n", index, m->nkernels,
                k->name, m->nkernels);
     buf_printf(&b, "for (i64 item = blockIdx.x; item < a.run.items; item +="
                " gridDim.x) {\nconst int head = (int)(item %% heads);\n");

@@ -257,11 +257,21 @@ static void make_call(Ctx *c, Trial *t)
 
 /* ---- running ---- */
 
+/* As if the machine had one multiprocessor: blocks that stay have all chunks
+ * and heads in turn, and add up what heads share, as in a call of many. */
+static const CudaModule *as_crowded(Ctx *c, const CudaModule *m)
+{
+    CudaModule *few = ctx_alloc(c, sizeof *few);
+    *few = *m;
+    few->units = 1;
+    return few;
+}
+
 /* Those that belong to kernel `from` of the plan, and to later ones. */
 static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
                         DevicePtr seq, DevicePtr workspace)
 {
-    const CudaModule *m = b->m;
+    const CudaModule *m = as_crowded(c, b->m);
     for (int i = 0; i < m->nkernels; i++)
         if (m->kernel[i].of >= from)
             launch(c, t->d, launch_new(c, t->d, b->f[i], m, &m->kernel[i],
@@ -270,7 +280,7 @@ static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
 
 static void run_kernels(Ctx *c, Trial *t)
 {
-    const CudaModule *m = t->b->m;
+    const CudaModule *m = as_crowded(c, t->b->m);
     HostSequence seq[SEQUENCES];
     int64_t need = cuda_workspace(m, t->p, &t->call);
     Block *b = &t->block[t->n];

@@ -82,6 +82,11 @@ PLAIN inline void copy4(unsigned to, const void *from)
 /* Done when they are asked for. */
 void copy16(unsigned to, const void *from, int bytes);
 PLAIN inline void copies_arrive(unsigned b) { arrive(b); }
+PLAIN inline void add_pair(float *p, float x, float y)
+{
+    p[0] += x;
+    p[1] += y;
+}
 void bulk_commit();
 void bulk_wait_read();
 PLAIN inline void bulk_wait() { bulk_wait_read(); }

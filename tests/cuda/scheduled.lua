@@ -61,6 +61,8 @@ local more <const> = {
 local cases <const> = {
   "simple_gla,B=1,T=130,H=1,HV=2,K=64,V=64,dtype=float16",
   "mamba2,B=2,T=70,H=1,HV=3,K=32,V=96,typed=1",
+  -- two of four heads in turn by a block
+  "simple_gla,B=1,T=570,H=1,HV=4,K=64,V=64",
   "simple_gla,B=1,T=130,H=2,K=128,V=128",
   "lightning,B=1,T=130,H=2,K=64,V=64,states=1",
   "deltanet,B=1,T=100,H=1,K=64,V=128",

@@ -141,7 +141,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
@@ -225,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
             __syncthreads();
             solve<false, 72, 1, 72, 1, true>(n * 1, 64, t6 + 0, t11 + 0, t12);
             {
-                bf16 *p = (bf16 *)(stored + 65536) + block * 64;
+                bf16 *p = (bf16 *)(stored + 32768) + block * 64;
                 copy_out<64, 72>(t11, p, 128, 1, n, true);
             }
             UNROLL_FOUR for (int f = TID / 32, e = TID % 32 * 2; f < n; f += THREADS / 32) {
@@ -307,7 +308,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
@@ -331,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             }
             copy_commit();
             {
-                bf16 *p = (bf16 *)(stored + 65536);
+                bf16 *p = (bf16 *)(stored + 32768);
                 copy_in<128, 136, SHARED10>(t10, p, 128, 1, n, true);
             }
             copy_commit();
@@ -502,7 +504,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             const i64 at = chunks - 1 - m;
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
@@ -531,7 +534,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             }
             copy_commit();
             {
-                bf16 *p = (bf16 *)(stored + 32768) + block * 64;
+                bf16 *p = (bf16 *)(later + 0) + block * 64;
                 copy_out<64, 72>(t0, p, 128, 1, 128, true);
             }
             copy_wait<4>();
@@ -637,7 +640,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             __syncthreads();
             solve<true, 72, 1, 72, 1, true>(n * 1, 64, t6 + 0, t14 + 0, t15);
             {
-                float *p = (float *)(stored + 81920) + block * 64;
+                float *p = (float *)(later + 32768) + block * 64;
                 copy_out<64, 72>(t14, p, 128, 1, n, true);
             }
             UNROLL_FOUR for (int f = TID / 32, e = TID % 32 * 2; f < n; f += THREADS / 32) {
@@ -774,7 +777,8 @@ CALLED void k3_token_part0()
     const i64 at = known.last;
     const int n = (int)min(q.len - at * 64, (i64)64);
     const i64 token = q.start + at * 64;
-    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
+    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+    char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
     (void)n;
     (void)token;
     {
@@ -788,7 +792,7 @@ CALLED void k3_token_part0()
     }
     copy_commit();
     {
-        float *p = (float *)(stored + 81920);
+        float *p = (float *)(later + 32768);
         copy_in<128, 136, SHARED8>(t8, p, 128, 1, n, true);
     }
     copy_commit();
@@ -826,7 +830,7 @@ CALLED void k3_token_part0()
     }
     __syncthreads();
     {
-        bf16 *p = (bf16 *)(stored + 32768);
+        bf16 *p = (bf16 *)(later + 0);
         copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
     }
     copy_commit();
@@ -1051,7 +1055,7 @@ CALLED void k3_token_part0()
     }
     __syncthreads();
     {
-        bf16 *p = (bf16 *)(stored + 32768);
+        bf16 *p = (bf16 *)(later + 0);
         copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
     }
     copy_commit();
@@ -1152,7 +1156,8 @@ CALLED void k3_token_part1()
     const i64 at = known.last;
     const int n = (int)min(q.len - at * 64, (i64)64);
     const i64 token = q.start + at * 64;
-    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 114688ll;
+    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+    char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
     (void)n;
     (void)token;
     {

@@ -278,7 +278,7 @@ k0_forward(const __grid_constant__ Args a)
             const u32 stage = base + pos.stage * STAGE_BYTES;
             const u32 vectors = base + VECTORS + pos.stage * VECTOR_BYTES;
             if (is_kept(c))
-                keep_state<128>((unsigned short *)(kept_chunk(a.kept, where, seq, c, a.tokens, a.heads, head, 114688) + 0), s0_packed, at, row0 + 64 * group, 128);
+                keep_state<128>((unsigned short *)(kept_chunk(a.kept, where, seq, c, a.tokens, a.heads, head, 49152) + 0), s0_packed, at, row0 + 64 * group, 128);
             wait(scored + 8 * pos.stage, pos.phase);
             wgmma_wait<0>();
             u32 t3[16];

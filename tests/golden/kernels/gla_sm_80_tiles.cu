@@ -114,7 +114,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 131072ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
@@ -231,7 +232,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 131072ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
@@ -450,11 +452,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 131072ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
-                float *p = (float *)(stored + 65536) + block * 8192;
+                float *p = (float *)(later + 0) + block * 8192;
                 copy_out<128, 136>(t0, p, 128, 1, 64, true);
             }
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
@@ -616,7 +619,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 131072ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
             (void)n;
             (void)token;
             {
@@ -635,7 +639,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                float *p = (float *)(stored + 65536);
+                float *p = (float *)(later + 0);
                 copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
             }
             copy_commit();
@@ -789,7 +793,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                float *p = (float *)(stored + 65536);
+                float *p = (float *)(later + 0);
                 copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
             }
             copy_commit();

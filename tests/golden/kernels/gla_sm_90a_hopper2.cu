@@ -382,7 +382,7 @@ k0_forward(const __grid_constant__ Args a)
             const u32 stage = base + pos.stage * STAGE_BYTES;
             const u32 vectors = base + VECTORS + pos.stage * VECTOR_BYTES;
             if (is_kept(c))
-                keep_state<128>((float *)(kept_chunk(a.kept, where, seq, c, a.tokens, a.heads, head, 131072) + 0), s0, at, row0 + 64 * group, 128);
+                keep_state<128>((float *)(kept_chunk(a.kept, where, seq, c, a.tokens, a.heads, head, 65536) + 0), s0, at, row0 + 64 * group, 128);
             wait(scored + 8 * pos.stage, (c - first) / STAGES & 1);
             wgmma_wait<0>();
             u32 t3[16];

@@ -129,7 +129,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65568ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32800ll;
             (void)n;
             (void)token;
             {
@@ -275,7 +276,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65568ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32800ll;
             (void)n;
             (void)token;
             {
@@ -527,11 +529,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65568ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32800ll;
             (void)n;
             (void)token;
             {
-                bf16 *p = (bf16 *)(stored + 32768) + block * 8192;
+                bf16 *p = (bf16 *)(later + 0) + block * 8192;
                 copy_out<128, 136>(t0, p, 128, 1, 64, true);
             }
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
@@ -738,7 +741,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65568ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32800ll;
             (void)n;
             (void)token;
             {
@@ -762,7 +766,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                bf16 *p = (bf16 *)(stored + 32768);
+                bf16 *p = (bf16 *)(later + 0);
                 copy_in<128, 136, SHARED10>(t10, p, 128, 1, 128, true);
             }
             copy_commit();
@@ -840,7 +844,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                float *p = (float *)(stored + 65536);
+                float *p = (float *)(later + 32768);
                 NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
                     put(p + 0, t8[0]);
                 }
@@ -942,7 +946,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             __syncthreads();
             {
-                bf16 *p = (bf16 *)(stored + 32768);
+                bf16 *p = (bf16 *)(later + 0);
                 copy_in<128, 136, SHARED10>(t10, p, 128, 1, 128, true);
             }
             copy_commit();
@@ -1077,7 +1081,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             __syncthreads();
             {
-                bf16 *p = (bf16 *)(stored + 32768);
+                bf16 *p = (bf16 *)(later + 0);
                 copy_in<128, 136, SHARED10>(t10, p, 128, 1, 128, true);
             }
             copy_commit();
@@ -1174,7 +1178,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             __syncthreads();
             {
-                float *p = (float *)(stored + 65552);
+                float *p = (float *)(later + 32784);
                 NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
                     put(p + 0, t34[0]);
                 }
@@ -1255,17 +1259,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k4_reverse(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65568ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32800ll;
             (void)n;
             (void)token;
             {
-                float *p = (float *)(stored + 65552);
+                float *p = (float *)(later + 32784);
                 NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
                     copy1(t2 + 0, p + 0);
                 }
             }
             {
-                float *p = (float *)(stored + 65536);
+                float *p = (float *)(later + 32768);
                 NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
                     copy1(t3 + 0, p + 0);
                 }

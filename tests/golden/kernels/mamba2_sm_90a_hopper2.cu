@@ -293,7 +293,7 @@ k0_forward(const __grid_constant__ Args a)
             const u32 stage = base + pos.stage * STAGE_BYTES;
             const u32 vectors = base + VECTORS + pos.stage * VECTOR_BYTES;
             if (is_kept(c))
-                keep_state<128>((unsigned short *)(kept_chunk(a.kept, where, seq, c, a.tokens, a.heads, head, 65568) + 0), s0_packed, at, row0 + 64 * group, 128);
+                keep_state<128>((unsigned short *)(kept_chunk(a.kept, where, seq, c, a.tokens, a.heads, head, 32768) + 0), s0_packed, at, row0 + 64 * group, 128);
             wait(scored + 8 * pos.stage, (c - first) / STAGES & 1);
             wgmma_wait<0>();
             u32 t6[16];

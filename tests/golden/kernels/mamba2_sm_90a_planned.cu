@@ -853,7 +853,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 arrive(base + 230704 + it % 2 * 8);
                 arrive(base + 230848 + it % 2 * 8);
                 if (lane == 0)
-                    *(float *)(a.run.stored + x.at * 65568 + 65536) = v42;
+                    *(float *)(a.run.later + x.at * 32800 + 32768) = v42;
                 const Pair v53 = { (float)(-v52.a), (float)(-v52.b) };
                 const Pair v56 = { (float)(v51.a + v53.a), (float)(v51.b + v53.b) };
                 const Pair v63 = { (float)(v27.a * v58.a), (float)(v27.b * v58.b) };
@@ -873,7 +873,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const float v92 = pair_sum({ v5.a * v89.a, v5.b * v89.b }, lane, x.n);
                 const float v93 = (float)(v12 * v92);
                 if (lane == 0)
-                    *(float *)(a.run.stored + x.at * 65568 + 65552) = v93;
+                    *(float *)(a.run.later + x.at * 32800 + 32784) = v93;
                 output_pair<unsigned short>(a.tensor[10], x, v91, lane);
             }
             it++;
@@ -1219,8 +1219,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) k4_reverse(const __grid_con
                 float v11 = begin_number<float>(a.tensor[1], x);
                 UNROLL_EIGHT for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    const float v42 = *((float *)(a.run.stored + x.at * 65568 + 65536));
-                    const float v93 = *((float *)(a.run.stored + x.at * 65568 + 65552));
+                    const float v42 = *((float *)(a.run.later + x.at * 32800 + 32768));
+                    const float v93 = *((float *)(a.run.later + x.at * 32800 + 32784));
                     const float v94 = (float)(v10 - v93);
                     const float v95 = (float)(v11 + v42);
                     v10 = v94;

@@ -116,7 +116,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
             (void)n;
             (void)token;
             {
@@ -237,7 +238,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
             (void)n;
             (void)token;
             {
@@ -465,11 +467,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
             (void)n;
             (void)token;
             {
-                bf16 *p = (bf16 *)(stored + 32768) + block * 8192;
+                bf16 *p = (bf16 *)(later + 0) + block * 8192;
                 copy_out<128, 136>(t0, p, 128, 1, 64, true);
             }
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
@@ -642,7 +645,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         {
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 65536ll;
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
             (void)n;
             (void)token;
             {
@@ -656,7 +660,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                bf16 *p = (bf16 *)(stored + 32768);
+                bf16 *p = (bf16 *)(later + 0);
                 copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
             }
             copy_commit();
@@ -853,7 +857,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             copy_commit();
             {
-                bf16 *p = (bf16 *)(stored + 32768);
+                bf16 *p = (bf16 *)(later + 0);
                 copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
             }
             copy_commit();

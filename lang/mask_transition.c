@@ -83,7 +83,8 @@ static void declare_states(lua_State *L, Making *k, int piece, Tracer *step)
 
     if (lua_getfield(L, piece, "state") == LUA_TTABLE)
         for (lua_pushnil(L); lua_next(L, top + 1); lua_pop(L, 1)) {
-            if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
+            if (lua_type(L, -2) != LUA_TSTRING
+                || lua_type(L, -1) != LUA_TSTRING)
                 refuse(L, "state = { A = \"k\" }: names with axes as text");
             k->name = lua_tostring(L, -2);
             k->axes = lua_tostring(L, -1);

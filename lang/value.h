@@ -38,8 +38,8 @@ const char *value_name(lua_State *L, Tracer *t, int arg);
 /* "k v", or "none"; in the arena. */
 const char *value_axes(lua_State *L, Tracer *t, AxisSet s);
 
-/* trace.c: pushes the table x, s or w ("input", "state", "weight") of values, as
- * `name` in messages; the tracer is at `owner`. */
+/* Pushes the table x, s or w ("input", "state", "weight") of values, `name` in
+ * messages; the tracer is at `owner`. */
 void trace_arguments(lua_State *L, int owner, Tracer *t, const char *what,
                      const char *name);
 /* Runs the step function at `f` once; its new states and y become the roots

@@ -27,8 +27,8 @@ static const char *const domain_names[] = {
 };
 
 static const char *const fields[] = { "name", "axes", "input", "state",
-    "step", "mask", "transition", "causal", "mode", "normalise", "score", "scale",
-    "initial" };
+    "step", "mask", "transition", "causal", "mode", "normalise", "score",
+    "scale", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
     "forward", "initial", "checkpoint" };
 enum { NFIELDS = sizeof fields / sizeof *fields,

@@ -175,6 +175,13 @@ char *product_text(Mask *m, const Product *p, const char *part);
  * declared: its states and the output y. */
 void mask_step(Mask *m, Graph *g);
 
+/* The same in two: a mask that is one product keeps a state S, of which D S is
+ * left for a token to meet; by a transition of the user's that becomes `next`,
+ * and y is read of it. w: the weight of what is written, or 0: it is 1; row:
+ * that of what is read. */
+typedef struct MaskState { Ref S, D, kept, w, row; } MaskState;
+MaskState mask_state(Mask *m, Graph *g);
+void mask_result(Graph *g, const MaskState *of, Ref next);
 /* What a mask of both directions is above the diagonal, from the last token on:
  * a mask of its own, still to be factored; NULL: nothing. Fails where that
  * takes what is known of the first token alone. */

@@ -629,7 +629,7 @@ static bool has_band(const Mask *m)
     return false;
 }
 
-void mask_step(Mask *m, Graph *g)
+static Step begin_step(Mask *m, Graph *g)
 {
     Step s = { .m = m, .g = g };
 
@@ -639,6 +639,13 @@ void mask_step(Mask *m, Graph *g)
     s.over = g->n[s.k].axes;
     s.y = num(g, 0);
     make_places(&s);
+    return s;
+}
+
+void mask_step(Mask *m, Graph *g)
+{
+    Step s = begin_step(m, g);
+
     lower_products(&s);
     if (s.places && has_band(m))
         lower_bands(&s);
@@ -647,4 +654,40 @@ void mask_step(Mask *m, Graph *g)
             if (m->product[n].value)
                 lower_taps(&s, &m->product[n]);
     graph_output(g, "y", s.y);
+}
+
+MaskState mask_state(Mask *m, Graph *g)
+{
+    static const char *const help = "one that is a row, a column and a decay "
+        "from the diagonal on: if i < j then return 0 end return p.b[j] * "
+        "exp(p.g_cumsum[i] - p.g_cumsum[j])";
+    const Product *p = &m->product[0];
+    MaskState of = { 0 };
+
+    if (m->nproducts != 1 || p->value)
+        fail_help(m->ctx, 0, help, "a transition has one state, but the mask "
+                  "is %s", p->value ? "a band" : ctx_format(m->ctx,
+                  "a sum of %d products", m->nproducts));
+    if (p->lo > 0)
+        fail_help(m->ctx, 0, help, "a transition is read behind its token, but "
+                  "the mask begins at i - j = %lld", (long long)p->lo);
+    Step s = begin_step(m, g);
+    of.S = new_state(&s, "S", g->n[s.k].axes | g->n[s.v].axes);
+    Ref gain = add(&s, own(&s, leaf_gain(m, p, 0)), other_gain(&s, p));
+    of.D = op1(g, OP_exp, gain);
+    of.kept = mul(&s, of.D, of.S);
+    of.w = own(&s, p->col);
+    if (is_num(g, of.w, 1))
+        of.w = 0;
+    of.row = mul(&s, own(&s, p->row), op1(g, OP_exp, own(&s, p->extra)));
+    return of;
+}
+
+void mask_result(Graph *g, const MaskState *of, Ref next)
+{
+    Step s = { .g = g, .q = input_named(g, "q") };
+
+    s.over = g->n[s.q].axes;
+    g->st[g->n[of->S].index].next = next;
+    graph_output(g, "y", weighed(&s, of->row, next));
 }

@@ -551,7 +551,10 @@ void mask_trace(lua_State *L, int def, int fn, int owner, Tracer *t)
     Wish w = wish_of(L, def);
     MaskTrace *mt = trace(L, fn, def, owner, t, &w);
     mask_declare_read(L, mt);
-    protect(L, t->ctx, run_step, mt);
+    if (lua_getfield(L, def, "transition") == LUA_TNIL)
+        protect(L, t->ctx, run_step, mt);
+    else
+        mask_transition(L, mt, lua_gettop(L), owner, t);
     lua_settop(L, top);
 }
 

@@ -73,10 +73,23 @@ static void check_tensors(lua_State *L, const Graph *g)
                   "axes, v others, and all have t");
 }
 
+/* Does the definition's transition correct what keys find? */
+static bool corrects(lua_State *L, int def)
+{
+    int top = lua_gettop(L);
+    bool is = def && lua_getfield(L, def, "transition") == LUA_TTABLE
+           && lua_getfield(L, -1, "error_feedback") != LUA_TNIL
+           && lua_toboolean(L, -1);
+
+    lua_settop(L, top);
+    return is;
+}
+
 void mask_declare(lua_State *L, MaskTrace *t, int def)
 {
-    static const char *const tensor[][2] = {
-        { "q", "t k" }, { "k", "t k" }, { "v", "t v" }
+    const char *const tensor[][2] = {
+        { "q", "t k" }, { "k", corrects(L, def) ? "t k : unit_norm" : "t k" },
+        { "v", "t v" }
     };
     int top = lua_gettop(L);
 
@@ -91,6 +104,11 @@ void mask_declare(lua_State *L, MaskTrace *t, int def)
         declare_table(L, t, top + 1);
     lua_settop(L, top);
     check_tensors(L, t->args);
+    t->own = t->args->nin;
+    if (def && lua_getfield(L, def, "transition") == LUA_TTABLE
+        && lua_getfield(L, -1, "input") == LUA_TTABLE)
+        declare_table(L, t, lua_gettop(L));
+    lua_settop(L, top);
 }
 
 typedef struct Reads { MaskTrace *t; bool read[MAX_INPUTS]; } Reads;
@@ -143,7 +161,7 @@ void mask_check_read(lua_State *L, MaskTrace *t)
     Reads r = { .t = t };
 
     protect(L, t->tracer.ctx, run_mark_read, &r);
-    for (int i = 0; i < t->args->nin; i++)
+    for (int i = 0; i < t->own; i++)
         if (!t->args->in[i].axes)
             check_read(L, &r, t->args->in[i].name);
     for (int n = 0; n < t->nreads; n++)

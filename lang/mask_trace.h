@@ -16,6 +16,9 @@ typedef struct MaskTrace {
     Mask *mask;
     Graph *args;                        /* its inputs: the step, if any */
     int owner;                          /* on the stack: whose memory this is */
+    int own;                            /* of args: how many are the mask's, or
+                                           q, k and v; a transition's are behind
+                                           these */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
     Mask *turned;                       /* above the diagonal (mask_turn) */
@@ -33,6 +36,9 @@ typedef struct MaskTrace {
 /* Declares q, k, v and the `input` table of the definition at `def` (0: none)
  * in t->args. */
 void mask_declare(lua_State *L, MaskTrace *t, int def);
+/* Writes the step of a mask with the definition's transition at `piece`. */
+void mask_transition(lua_State *L, MaskTrace *t, int piece, int owner,
+                     Tracer *step);
 /* Declares what was read, where there was no such table. */
 void mask_declare_read(lua_State *L, MaskTrace *t);
 

@@ -54,8 +54,7 @@ static int read_only(lua_State *L)
               luaL_tolstring(L, 2, NULL));
 }
 
-/* Pushes the table x, s or w of values; the tracer is at `owner`. */
-static void push_arguments(lua_State *L, int owner, Tracer *t,
+void trace_arguments(lua_State *L, int owner, Tracer *t,
                            const char *what, const char *name)
 {
     static const char *const event[] = { "__index", "__newindex" };
@@ -259,8 +258,8 @@ Place trace_step(lua_State *L, int f, int owner, Tracer *t)
     int call = lua_gettop(L);
 
     lua_pushvalue(L, f);
-    push_arguments(L, owner, t, "input", x);
-    push_arguments(L, owner, t, "state", s);
+    trace_arguments(L, owner, t, "input", x);
+    trace_arguments(L, owner, t, "state", s);
     lua_call(L, 2, LUA_MULTRET);
     int n = lua_gettop(L) - call;
     check_results(L, at, n);
@@ -293,8 +292,8 @@ Place trace_forward(lua_State *L, int f, int owner, Tracer *t)
 
     t->g->layer->nin = t->g->nin;
     lua_pushvalue(L, f);
-    push_arguments(L, owner, t, "input", x);
-    push_arguments(L, owner, t, "weight", w);
+    trace_arguments(L, owner, t, "input", x);
+    trace_arguments(L, owner, t, "weight", w);
     lua_call(L, 2, LUA_MULTRET);
     int n = lua_gettop(L) - call;
     if (n != 1)

@@ -38,6 +38,10 @@ const char *value_name(lua_State *L, Tracer *t, int arg);
 /* "k v", or "none"; in the arena. */
 const char *value_axes(lua_State *L, Tracer *t, AxisSet s);
 
+/* Pushes the table x, s or w ("input", "state", "weight") of values, `name` in
+ * messages; the tracer is at `owner`. */
+void trace_arguments(lua_State *L, int owner, Tracer *t, const char *what,
+                     const char *name);
 /* Runs the step function at `f` once; its new states and y become the roots
  * of t's graph. Where it begins. */
 Place trace_step(lua_State *L, int f, int owner, Tracer *t);

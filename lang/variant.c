@@ -27,8 +27,8 @@ static const char *const domain_names[] = {
 };
 
 static const char *const fields[] = { "name", "axes", "input", "state",
-    "step", "mask", "causal", "mode", "normalise", "score", "scale",
-    "initial" };
+    "step", "mask", "transition", "causal", "mode", "normalise", "score",
+    "scale", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
     "forward", "initial", "checkpoint" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
@@ -492,6 +492,9 @@ static int flin_variant(lua_State *L)
                   "(i, j, p) ... end", step ? "flin.variant: a step and a "
                   "mask: only one can say what is computed" :
                   "flin.variant: a step (or a mask) is missing");
+    if (step && lua_getfield(L, 1, "transition") != LUA_TNIL)
+        lang_fail(L, "a step writes what S becomes", "flin.variant: transition "
+                  "is of masks");
     if (step && lua_getfield(L, 1, "causal") != LUA_TNIL)
         lang_fail(L, "a step knows the tokens before; mask = function (i, j, "
                   "p) ... end can weigh those behind, too", "flin.variant: "
@@ -509,7 +512,8 @@ static int flin_variant(lua_State *L)
         v->masked = true;
         if (v->step->mask && v->step->mask->way[1])
             v->runs = &runs_both_ways;
-        truth_keep(L, at, f + 1, t);
+        if (lua_getfield(L, 1, "transition") == LUA_TNIL)
+            truth_keep(L, at, f + 1, t);
     } else {
         declare(L, v->step, 1, "input");
         declare(L, v->step, 1, "state");

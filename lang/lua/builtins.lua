@@ -30,7 +30,9 @@ Axes: t token, k key, v value, r rank, or your own; an input without t is a
 constant of the head. A domain after the colon (normal, log_decay, unit,
 unit_norm, positive, angle) says what random tests draw; a state that is an
 angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
-(i, j, p)` instead of step: see flin.mask_report. axes = { r = 2 } fixes sizes;
+(i, j, p)` instead of step: see flin.mask_report; causal = false lets tokens
+behind i weigh, too, transition = flin.transition.delta_rule() works under the
+mask's decay. axes = { r = 2 } fixes sizes;
 mode = "quadratic" takes a mask that does not factor, normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
@@ -284,8 +286,10 @@ mask = function (i, j, p)
   return p.beta[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
 end
 i and j are positions from 0; p.NAME[i] is an input of token i, p.NAME_cumsum
-its sum up to there. A band, in which i and j may be coupled in any way, a late
-start and p.NAME[i - 128] look back 128 tokens at most.]])
+its sum up to there; one that is declared "t k" makes a mask for each key. A
+stride, (i - j) % 4 > 0, is a state for each remainder. A band, in which i and
+j may be coupled in any way, a late start and p.NAME[i - 128] look back 128
+tokens at most.]])
 row("flin.mask_values", "mask: function, n: integer, inputs?: table -> table",
     "the mask of n tokens as rows of numbers")
 row("flin.heat_map", "rows: table|tensor, colours?: string -> string",

@@ -347,6 +347,8 @@ end
 ---@field state? table<string, string> S = "k v"
 ---@field axes? table<string, integer> fixed sizes: r = 2
 ---@field mode? "quadratic"
+---@field causal? boolean false: tokens behind i weigh, too
+---@field transition? table of flin.transition, under the mask's decay
 ---@field normalise? "softmax"
 ---@field score? fun(s: flin.Value, i: flin.Value, j: flin.Value, p: table): any
 ---@field scale? number of scores

@@ -1,5 +1,6 @@
 -- On a GPU: masks of every kind that is a scan. Of both directions, whose two
--- results are added up; for each key or value; by remainders. Forward, token by
+-- results are added up; for each key or value; by remainders; under which a
+-- delta rule works. Forward, token by
 -- token and gradients against float64, the same bits each time, packed
 -- sequences, heads that are shared, tensors of the host.
 --   flin tests/cuda/masks.lua [T [NAME ...]]
@@ -50,6 +51,11 @@ local definitions <const> = {
                  mask = function (i, j, p)
     local d = p.g_cumsum[i] - p.g_cumsum[j]
     return exp(i < j and -d or d)
+  end },
+  delta = { transition = flin.transition.delta_rule(),
+            mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.a[i] * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end },
   strided = { mask = function (i, j, p)
     if i < j or (i - j) % 3 > 0 then return 0 end

@@ -24,7 +24,9 @@ local SIZES <const> = {
     cu_seqlens = { 0, 0, 1, 66, 66, 130, 130 } },
 }
 
-local function q(more) return with({ q = "t k", k = "t k", v = "t v" }, more) end
+local function q(more)
+  return with({ q = "t k", k = "t k", v = "t v" }, more)
+end
 local function unit(more)
   return with({ q = "t k", k = "t k : unit_norm", v = "t v", b = "t : unit" },
               more)

@@ -88,7 +88,8 @@ void find_transition(Ctx *c, const Graph *step, Transition *t)
     if (!why)
         why = find_states(c, step, t);
     if (why && !stages_of(c, step, &all))
-        help = ctx_format(c, "v:stage(1) to v:stage(%d): its states are found "
+        help = all.n == 1 ? "v:stage(1):summary finds it"
+             : ctx_format(c, "v:stage(1) to v:stage(%d): its states are found "
                           "one after another", all.n);
     if (why)
         fail_help(c, 0, help, "summary: %s has no transition: %s", step->name,

@@ -818,7 +818,7 @@ static int find_groups_of_warps(const Select *x)
         multiplies |= x->kind[r] == PRODUCT || x->kind[r] == CARRIED;
         if (in_matrix_role(x, r) && extent(x, x->col[r]) % 32)
             return 1;
-        many &= !in_matrix_role(x, r)
+        many &= !in_matrix_role(x, r) || x->row[r] == x->col[r]
              || extent(x, x->col[r]) % (MOST_WARPGROUPS * EACH) == 0;
     }
     return !any ? 0 : multiplies || !many ? 2 : MOST_WARPGROUPS;

@@ -196,8 +196,8 @@ typedef struct Schedule {
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
     int groups, ahead;                  /* warpgroups of the matrix role, 1, 2
-                                           or MOST_WARPGROUPS; of the one ahead of
-                                           it, 1 or none */
+                                           or MOST_WARPGROUPS; of the one ahead
+                                           of it, 1 or none */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another

@@ -133,10 +133,11 @@ static int free_from(const Schedule *s, const KInst *load)
 }
 
 /* The role that loads waits for one place after the other: those that are free
- * first come first, so that what comes late holds up no other. */
+ * first come first, so that what comes late holds up no other. A walk's come as
+ * they are read, which was not slower. */
 static void order_loads(Schedule *s)
 {
-    for (int i = 0; i < s->ninsts; i++) {
+    for (int i = 0; i < s->ninsts && s->kind == K_TOKEN; i++) {
         if (s->inst[i].op != K_LOAD)
             continue;
         int least = i;

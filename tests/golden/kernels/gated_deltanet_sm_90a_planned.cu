@@ -51,17 +51,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 209040 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 209008 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 209024 + it % 2 * 8, to = base + 98304 + it % 2 * 16384;
+                        const u32 full = base + 208992 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[0].group;
                         load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 209008 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 209040 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 208992 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
+                        const u32 full = base + 209024 + it % 2 * 8, to = base + 98304 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -786,19 +786,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 231104 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        const u32 full = base + 231088 + it % 2 * 8, to = base + 114688 + it % 2 * 8192;
-                        arrive_expecting(full, 8192);
-                        load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
-                    }
                     wait(base + 231072 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 231056 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                    }
+                    wait(base + 231104 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 231088 + it % 2 * 8, to = base + 114688 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     }
                     wait(base + 231168 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
